@@ -74,7 +74,8 @@ type Attributes struct {
 	// of a collection, as in kube-apiserver.
 	Namespace, Name string
 	// Object is the object as it would become, in its kind's storage version, or what was posted to a
-	// subresource; nil for a deletion. Of a connection it is an Unstructured with the options. Old is the object before, nil on Create; it must not be changed.
+	// subresource; nil for a deletion. Of a connection it is an Unstructured with the options. Old is the object before, nil
+	// on Create; it must not be changed.
 	Object, Old registry.Object
 	Options     Options
 	// Reinvoke is set by a mutating plug-in that has changed the object in a way that the plug-ins before it

@@ -43,3 +43,13 @@ func TestPart(t *testing.T) {
 		t.Error("a list is no error")
 	}
 }
+
+func TestUpgradesHTTP(t *testing.T) {
+	for protocol, want := range map[string]bool{
+		"": false, "websocket": false, "SPDY/3.1": false, "h2c": true, "websocket, H2C": true, "HTTP/2.0": true, "TLS/1.2": true,
+	} {
+		if got := upgradesHTTP(http.Header{"Upgrade": {protocol}}); got != want {
+			t.Errorf("%q: %t", protocol, got)
+		}
+	}
+}

@@ -55,7 +55,8 @@ func (r *remote) refresh(ctx context.Context, available bool) {
 	}
 }
 
-// discover asks the server for its resources: for the aggregated document, or else for that of the version.
+// discover requests the aggregated discovery document from the server. If the server has none, it requests the document of the
+// version.
 func (r *remote) discover(ctx context.Context) (*discovery.Remote, error) {
 	header := checker()
 	header.Set("Accept", aggregatedTypes)

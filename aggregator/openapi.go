@@ -73,9 +73,12 @@ func (r *remote) readIndex(ctx context.Context) (string, error) {
 	if hash := u.Query().Get("hash"); hash != "" {
 		return hash, nil
 	}
-	// A server without hashes: the document itself tells whether it has changed.
-	document, _, err := r.document(ctx, "/openapi/v3/"+r.openapiPath(), "application/json")
-	return fmt.Sprintf("%X", sha256.Sum256(document)), err
+	// A server without hashes in the list.
+	document, etag, err := r.document(ctx, "/openapi/v3/"+r.openapiPath(), "application/json")
+	if err == nil && etag == "" {
+		etag = fmt.Sprintf("%X", sha256.Sum256(document))
+	}
+	return etag, err
 }
 
 // document reads an OpenAPI document.
@@ -144,10 +147,14 @@ func (a *Aggregator) V3(ctx context.Context, path string) (text []byte, etag str
 	etag = r.openapi.etag
 	r.openapi.mu.Unlock()
 	text, sent, err := r.document(ctx, "/openapi/v3/"+path, "application/json")
-	if err == nil && sent != "" && sent != etag {
-		r.checkSoon()
+	if err != nil || sent == "" || sent == etag {
+		return text, etag, err
 	}
-	return text, etag, err
+	// The document has changed since the list was read. The caller finds the new ETag with its next request.
+	r.openapi.mu.Lock()
+	defer r.openapi.mu.Unlock()
+	r.openapi.etag = sent
+	return text, sent, nil
 }
 
 // V2 implements openapi.Source. The document of the server is read when somebody asks for the first time, and again after

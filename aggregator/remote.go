@@ -73,7 +73,7 @@ func newRemote(a *Aggregator, s *apiregistrationv1.APIService) *remote {
 	return r
 }
 
-// tlsConfig returns how the server is verified, and how this one proves who it is.
+// tlsConfig returns the TLS configuration for connections to the server.
 func (r *remote) tlsConfig() *tls.Config {
 	c := &tls.Config{
 		MinVersion: tls.VersionTLS12, ServerName: r.service.Name + "." + r.service.Namespace + ".svc",
@@ -89,7 +89,7 @@ func (r *remote) tlsConfig() *tls.Config {
 	return c
 }
 
-// sameTarget returns whether the server of an APIService is still that of the remote.
+// sameTarget returns whether an APIService still names the server of the remote, and the same way to reach it.
 func (r *remote) sameTarget(s *apiregistrationv1.APIService) bool {
 	old, now := r.spec, s.Spec
 	old.GroupPriorityMinimum, old.VersionPriority = 0, 0
@@ -171,15 +171,15 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 		return
 	}
 	rw := responserecorder.Wrap(w)
-	lasting := deadline.LongRunning(request.InfoFrom(ctx)) || proxy.IsUpgrade(in)
-	if !lasting {
-		place := r.budget.AccountFor(user)
-		if !place.Take(1) {
+	longRunning := deadline.LongRunning(request.InfoFrom(ctx)) || proxy.IsUpgrade(in)
+	if !longRunning {
+		seat := r.budget.AccountFor(user)
+		if !seat.Take(1) {
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, fmt.Sprintf("too many requests wait for APIService %s", r.name), http.StatusTooManyRequests)
 			return
 		}
-		defer place.Release()
+		defer seat.Release()
 	}
 	// Give the seat back: while the other server works, this one only copies.
 	rw.Seat.Release()
@@ -187,8 +187,9 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 	target.Header.Set("X-Forwarded-Host", target.URL.Host)
 	target.Header.Set("X-Forwarded-Proto", target.URL.Scheme)
 	handler := proxy.Handler{
+		// The paths are equal, so links stay as they are; the Rewriter sets X-Forwarded-Uri and removes CORS headers.
 		Target: target, Rewrite: proxy.NewRewriter(in.URL.Path, in.URL.Path),
-		Lasting: lasting, RefuseRedirects: r.a.o.RejectRedirects, Error: r.failed,
+		LongRunning: longRunning, RefuseRedirects: r.a.o.RejectRedirects, Error: r.failed,
 	}
 	handler.ServeHTTP(rw, in)
 	if rw.Status == http.StatusServiceUnavailable {

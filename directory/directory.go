@@ -197,8 +197,8 @@ func (d *Directory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	found.Handler.ServeHTTP(w, r)
 }
 
-// PutBuiltIn adds all resources of a registry in all their versions; disabled versions are not shown. handler returns what answers requests for one of
-// them; it is nil where there are no requests.
+// PutBuiltIn adds all resources of a registry in all their versions; disabled versions are not shown. handler returns the
+// HTTP handler of one of them; it is nil where there are no requests.
 func (d *Directory) PutBuiltIn(g *registry.Registry, handler func(*registry.Served) http.Handler) {
 	for _, r := range g.Resources() {
 		for i := range r.Kind.Versions {

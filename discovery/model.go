@@ -54,7 +54,7 @@ type Registration struct {
 // Remote is what another server says about its resources of one version. It is immutable.
 type Remote struct {
 	Resources []apidiscovery.APIResourceDiscovery
-	// ETag is that of the document from which Resources were read.
+	// ETag is the ETag with which the other server sent Resources; "" if it sent none.
 	ETag string
 	// Stale means that the server cannot be asked.
 	Stale bool

@@ -49,9 +49,9 @@ type Handler struct {
 	Rewrite *Rewriter
 	// RefuseRedirects answers 502 to a redirect instead of forwarding it. The proxy itself never follows one.
 	RefuseRedirects bool
-	// Lasting means that the response lasts long and comes in small parts, as that of a watch does. It is copied with a
-	// small buffer.
-	Lasting bool
+	// LongRunning means that the response takes long and comes in small parts, like the events of a watch. It is copied
+	// with a small buffer.
+	LongRunning bool
 	// BytesPerSecond limits each direction of an upgraded connection. 0 is no limit.
 	BytesPerSecond int64
 }
@@ -105,7 +105,7 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request) {
 
 // buffers returns the buffers for copying a response.
 func (h *Handler) buffers() httputil.BufferPool {
-	if h.Lasting {
+	if h.LongRunning {
 		return smallBuffers{}
 	}
 	return h.Target.Transport.buffers

@@ -42,7 +42,7 @@ func hasSwitched(r *http.Response) bool {
 		strings.Contains(strings.ToLower(r.Header.Get(httpstream.HeaderUpgrade)), strings.ToLower(spdy))
 }
 
-// Observer is told of each request with the status that metrics count it by. A nil Observer is valid.
+// Observer is called with the status under which metrics count a request. A nil Observer is valid.
 type Observer func(status int)
 
 func (o Observer) done(status int) {

@@ -169,7 +169,7 @@ func validatePublicKey(s *certificatesv1beta1.PodCertificateRequestSpec, path, p
 	return nil
 }
 
-// verify returns whether the signature of a message is that of the key.
+// verify returns whether the key has made the signature of a message.
 func verify(key crypto.PublicKey, message, signature []byte) bool {
 	hash := sha256.Sum256(message)
 	switch key := key.(type) {

@@ -114,7 +114,8 @@ func hasAppArmor(annotations map[string]string) bool {
 	return false
 }
 
-// validateAppArmorMatch requires that the annotation for a container and the field say the same. path is that of the spec.
+// validateAppArmorMatch requires that the annotation for a container and its field name the same profile. path is the path
+// of the pod spec.
 func validateAppArmorMatch(annotations map[string]string, s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if !hasAppArmor(annotations) || s.OS != nil && s.OS.Name == corev1.Windows {
 		return nil

@@ -32,8 +32,8 @@ func podProxy() registry.Subresource {
 		func(path string) runtime.Object { return &corev1.PodProxyOptions{Path: path} }, findPod)
 }
 
-// findPod finds a port of a pod. Without a port in the name it is the first that a container names, or that of the
-// scheme.
+// findPod finds the address of a pod for pods/proxy. If the requested name has no port, the first port of a container is
+// used, or else the default port of the scheme.
 func findPod(ctx context.Context, c registry.Cluster, r registry.ConnectRequest) (*registry.Destination, error) {
 	scheme, name, port, ok := utilnet.SplitSchemeNamePort(r.Name)
 	if !ok {

@@ -8,7 +8,6 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/auth/authz"
@@ -58,7 +57,7 @@ func (p *Plugins) mayUseKind(
 	allowed, err := p.allows(ctx, a, &question)
 	if err == nil && !allowed {
 		err = fmt.Errorf(`user %v must have "get" permission on all objects of the referenced paramKind (kind=%s, apiVersion=%s)`,
-			shownUser(a.User), kind.Kind, kind.APIVersion)
+			a.User, kind.Kind, kind.APIVersion)
 	}
 	return notAllowed(a, "paramKind", err)
 }
@@ -94,7 +93,7 @@ func notReadable(
 ) error {
 	const all = `to determine minimum required permissions and user %v does not have "%v" permission for all groups, ` +
 		`versions and resources`
-	u := shownUser(a.User)
+	u := a.User
 	switch {
 	case !found:
 		return fmt.Errorf("unable to get policy %s "+all, policy, u, question.Verb)
@@ -145,11 +144,6 @@ func (p *Plugins) nameResource(
 func (p *Plugins) allows(ctx context.Context, a *admission.Attributes, question *request.Info) (bool, error) {
 	decision, _, err := p.o.Authorizer.Authorize(ctx, authz.Attributes{User: a.User, Info: question})
 	return decision == authz.Allow, err
-}
-
-// shownUser returns a user as kube-apiserver shows it in these messages.
-func shownUser(u *request.User) user.Info {
-	return &user.DefaultInfo{Name: u.Name, UID: u.UID, Groups: u.Groups, Extra: u.Extra}
 }
 
 // notAllowed returns the refusal of a write because of a field of its spec; nil if err is nil.

@@ -6,7 +6,8 @@
 //
 // Files that both kinds of policies share: source.go follows the policies and bindings, compile.go compiles a policy,
 // params.go finds the parameters, paramaccess.go checks who may name them, view.go finds the policies that concern a write
-// and what their expressions see of it. Files of ValidatingAdmissionPolicy: validating.go is the plug-in, evaluate.go the evaluation of one policy.
+// and what their expressions see of it. Files of ValidatingAdmissionPolicy: validating.go is the plug-in, evaluate.go the
+// evaluation of one policy.
 // Files of MutatingAdmissionPolicy: mutating.go is the plug-in, applyconfiguration.go and operations.go apply the two
 // types of patches.
 package policies
