@@ -167,8 +167,10 @@ func TestPolicyConditionMetrics(t *testing.T) {
 			}
 			name := strings.ToLower(kind) + "-" + name
 			made := [2]string{fmt.Sprintf(`"kind":"%sAdmissionPolicy","metadata":{"name":%q},"spec":{%s,
-				"matchConditions":[{"name":"c","expression":%q}],"matchConstraints":{"resourceRules":[{"operations":["CREATE"],
-				"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"]}]}}`, kind, name, spec, condition)}
+				"matchConditions":[{"name":"c","expression":%q}],"matchConstraints":{
+				"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"default"}},
+				"resourceRules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"]}]}}`,
+				kind, name, spec, condition)}
 			made[1] = fmt.Sprintf(`"kind":"%sAdmissionPolicyBinding","metadata":{"name":%q},"spec":{"policyName":%q`, kind, name, name)
 			if kind == "Validating" {
 				made[1] += `,"validationActions":["Deny"]`

@@ -119,15 +119,20 @@ func (o *Options) endWhenStopping(end func()) func() bool {
 // stopReadingAt makes reading from the connection fail as soon as ctx is done. The caller must
 // call the returned function before the request ends; after that w is not used.
 func stopReadingAt(ctx context.Context, w http.ResponseWriter) (done func()) {
+	// This fails only for the ResponseWriters of tests, which have no deadlines.
+	stopReading := func() { _ = http.NewResponseController(w).SetReadDeadline(time.Now()) }
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)
-		// This fails only for the ResponseWriters of tests, which have no deadlines.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+		stopReading()
 	})
 	return func() {
 		if !stop() {
 			<-ended
+		} else if ctx.Err() != nil {
+			// A context closes its channel before it starts its functions. In between the request may have been
+			// answered 504, while its handler reads on: net/http would wait for that reader.
+			stopReading()
 		}
 	}
 }

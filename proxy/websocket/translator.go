@@ -179,7 +179,7 @@ func (t *Translator) run(r *http.Request, c *client) error {
 	}
 	defer server.Close()
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	s, err := t.createStreams(server)
+	s, err := t.createStreams(ctx, server)
 	if err != nil {
 		return err
 	}
@@ -235,29 +235,41 @@ func refusal(r *http.Response) error {
 // streams are the SPDY streams of a command; those that it does not have are nil.
 type streams struct{ status, stdin, stdout, stderr, resize httpstream.Stream }
 
-func (t *Translator) createStreams(server httpstream.Connection) (*streams, error) {
+// createStreams creates the streams of the command. It returns when ctx is done: the library waits for the kubelet's
+// answer to each stream for 30 s, even if the connection has been closed.
+func (t *Translator) createStreams(ctx context.Context, server httpstream.Connection) (*streams, error) {
 	s := &streams{}
-	for _, create := range []struct {
-		stream *httpstream.Stream
-		kind   string
-		used   bool
-	}{
-		{&s.status, corev1.StreamTypeError, true},
-		{&s.stdin, corev1.StreamTypeStdin, t.Stdin},
-		{&s.stdout, corev1.StreamTypeStdout, t.Stdout},
-		{&s.stderr, corev1.StreamTypeStderr, t.Stderr && !t.TTY}, // a terminal has one output
-		{&s.resize, corev1.StreamTypeResize, t.TTY},
-	} {
-		if !create.used {
-			continue
+	created := make(chan error, 1)
+	go func() {
+		for _, create := range []struct {
+			stream *httpstream.Stream
+			kind   string
+			used   bool
+		}{
+			{&s.status, corev1.StreamTypeError, true},
+			{&s.stdin, corev1.StreamTypeStdin, t.Stdin},
+			{&s.stdout, corev1.StreamTypeStdout, t.Stdout},
+			{&s.stderr, corev1.StreamTypeStderr, t.Stderr && !t.TTY}, // a terminal has one output
+			{&s.resize, corev1.StreamTypeResize, t.TTY},
+		} {
+			if !create.used {
+				continue
+			}
+			stream, err := server.CreateStream(http.Header{corev1.StreamType: {create.kind}})
+			if err != nil {
+				created <- err
+				return
+			}
+			*create.stream = stream
 		}
-		stream, err := server.CreateStream(http.Header{corev1.StreamType: {create.kind}})
-		if err != nil {
-			return nil, err
-		}
-		*create.stream = stream
+		created <- nil
+	}()
+	select {
+	case err := <-created:
+		return s, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	return s, nil
 }
 
 // copyAll copies the streams until the command has closed its outputs.
