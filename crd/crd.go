@@ -266,7 +266,7 @@ func (s *Server) Serves(info *request.Info) bool {
 	return d != nil && d.servesRequest(info)
 }
 
-// catchUpTime is the longest time that catchUp waits.
+// catchUpTime is the longest time that a request waits for changes of definitions.
 const catchUpTime = time.Second
 
 // catchUp waits until the server has processed the state of a definition that the cache already returns to readers.
@@ -306,8 +306,23 @@ func (s *Server) find(info *request.Info) *definition {
 	return d.(*definition)
 }
 
+// syncOwn waits until the server has processed every change of a definition that this process has acknowledged. So a
+// change holds for every later request: nothing is stored any more in a version that was the storage version before.
+func (s *Server) syncOwn(ctx context.Context) {
+	f := s.follower.Load()
+	if f == nil || f.HasOwn() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, catchUpTime)
+	defer cancel()
+	if err := f.SyncOwn(ctx); err != nil {
+		s.o.Log.Debug("custom resource definitions are behind what was written", "error", err)
+	}
+}
+
 // ServeHTTP serves a request for which Serves returned true.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.syncOwn(r.Context())
 	info := request.InfoFrom(r.Context())
 	d := s.find(info)
 	if d == nil || !d.servesRequest(info) {

@@ -51,6 +51,7 @@ func (d *definition) servedVersions() []schema.GroupVersionResource {
 // open returns a resource for use inside the server, and a function that ends the use. If the definition is replaced
 // meanwhile, open tries again with the new one; after maxChanges tries it fails with cache.ErrRemoved.
 func (s *Server) open(ctx context.Context, gvr schema.GroupVersionResource) (*registry.Served, func(), error) {
+	s.syncOwn(ctx)
 	for try := 0; try < maxChanges; try++ {
 		found, ok := s.served.Load(gvr.GroupResource())
 		if !ok {

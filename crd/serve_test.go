@@ -463,6 +463,26 @@ func TestChangeUnderLoad(t *testing.T) {
 	}
 }
 
+// TestTheNextWriteFollowsTheDefinition checks that an acknowledged change of a definition holds for every later
+// request. Otherwise an object could still be stored in a version that was the storage version before, and could not
+// be read once that version is removed.
+func TestTheNextWriteFollowsTheDefinition(t *testing.T) {
+	w := newWorld(t)
+	const group = "n.example.com"
+	w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1", "true", "size")))
+	const path = "/apis/" + group + "/v1/namespaces/x/widgets"
+	w.await(200, path)
+	for i := range 100 {
+		w.must(200, "PATCH", definitions+"/widgets."+group, asMerge, fmt.Sprintf(`{"spec":{"versions":[{"name":"v1","served":true,
+			"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{
+			"round":{"type":"integer","default":%d}}}}}}}]}}`, i))
+		made := w.must(201, "POST", path, asJSON, widget(group, "v1", fmt.Sprint("a", i), `{}`))
+		if got := made.body["spec"].(map[string]any)["round"]; got != float64(i) {
+			t.Fatalf("an object made after change %d has the default %v", i, got)
+		}
+	}
+}
+
 func TestReadsFollowTheSchema(t *testing.T) {
 	w := newWorld(t)
 	const group = "d.example.com"

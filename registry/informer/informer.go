@@ -294,6 +294,9 @@ func (f *Informer) SyncOwn(ctx context.Context) error {
 	return nil
 }
 
+// HasOwn reports whether every write that this process has acknowledged has been applied: SyncOwn would not wait.
+func (f *Informer) HasOwn() bool { return f.applied.Load() >= f.o.Resource.LastWrite() }
+
 // Sync waits until every write acknowledged before the call has been applied.
 func (f *Informer) Sync(ctx context.Context) error {
 	current, err := f.o.Resource.CurrentRevision(ctx)
