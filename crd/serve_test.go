@@ -473,8 +473,8 @@ func TestTheNextWriteFollowsTheDefinition(t *testing.T) {
 	const path = "/apis/" + group + "/v1/namespaces/x/widgets"
 	w.await(200, path)
 	for i := range 100 {
-		w.must(200, "PATCH", definitions+"/widgets."+group, asMerge, fmt.Sprintf(`{"spec":{"versions":[{"name":"v1","served":true,
-			"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{
+		w.must(200, "PATCH", definitions+"/widgets."+group, asMerge, fmt.Sprintf(`{"spec":{"versions":[{
+			"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{
 			"round":{"type":"integer","default":%d}}}}}}}]}}`, i))
 		made := w.must(201, "POST", path, asJSON, widget(group, "v1", fmt.Sprint("a", i), `{}`))
 		if got := made.body["spec"].(map[string]any)["round"]; got != float64(i) {

@@ -6,10 +6,10 @@ import (
 
 	"github.com/google/cel-go/common/types"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/cel"
 	"github.com/keelson-dev/keelson/cel/writescope"
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 // mutatingValidation validates one MutatingAdmissionPolicy.

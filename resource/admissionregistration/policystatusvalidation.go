@@ -6,8 +6,9 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/util/jsonpath"
+
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 // validatePolicyStatus validates what the check of types has found, and the conditions.
@@ -19,7 +20,7 @@ func validatePolicyStatus(s *admissionv1.ValidatingAdmissionPolicyStatus, path *
 			errs = append(errs, validateExpressionWarning(&s.TypeChecking.ExpressionWarnings[i], at)...)
 		}
 	}
-	return append(errs, metav1validation.ValidateConditions(s.Conditions, path.Child("conditions"))...)
+	return append(errs, metav1validation.ValidateConditions(s.Conditions, path.Child("conditions").K8s())...)
 }
 
 func validateExpressionWarning(w *admissionv1.ExpressionWarning, path *field.Path) field.ErrorList {

@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/cel"
 	"github.com/keelson-dev/keelson/cel/writescope"
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 const maxMatchConditions = 64

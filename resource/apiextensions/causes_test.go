@@ -13,8 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 // judged is a write of a definition and what kube-apiserver answered: the causes

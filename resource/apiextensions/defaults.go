@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/structuralschema"
 	"github.com/keelson-dev/keelson/structuralschema/celrules"
 )
@@ -68,7 +68,7 @@ func (d *defaultChecker) value(s, resource *structuralschema.Schema, inMeta *met
 		}
 	}
 	if len(errs) == 0 {
-		errs = s.Validate(path, value)
+		errs = s.Validate(path.K8s(), value)
 	}
 	if len(errs) == 0 {
 		errs = d.rules(s, value, s == resource, path)
@@ -82,11 +82,11 @@ func (d *defaultChecker) rules(
 	s *structuralschema.Schema, value any, isResource bool, path *field.Path,
 ) field.ErrorList {
 	v := celrules.Compile(s, isResource)
-	kept := v.Evaluate(d.ctx, path, value, value, d.budget)
+	kept := v.Evaluate(d.ctx, path.K8s(), value, value, d.budget)
 	errs, left := append(kept.Errors, kept.Ratcheted...), kept.Remaining
 	if len(errs) == 0 {
 		var afresh int64
-		errs, afresh = v.Validate(d.ctx, path, value, nil, d.budget)
+		errs, afresh = v.Validate(d.ctx, path.K8s(), value, nil, d.budget)
 		left = min(left, afresh)
 	}
 	d.budget = left
@@ -96,10 +96,10 @@ func (d *defaultChecker) rules(
 // validateEmbeddedMetadata returns errors for the embedded resources in a default. It may
 // change value.
 func validateEmbeddedMetadata(s *structuralschema.Schema, value any, path *field.Path) field.ErrorList {
-	if err := s.Coerce(path, value); err != nil {
+	if err := s.Coerce(path.K8s(), value); err != nil {
 		return field.ErrorList{err}
 	}
-	return s.ValidateEmbedded(path, value)
+	return s.ValidateEmbedded(path.K8s(), value)
 }
 
 // validateMetadataDefault returns the errors of the metadata of an object that has only the

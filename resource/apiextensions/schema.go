@@ -6,8 +6,9 @@ import (
 
 	internalapi "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+	apifield "k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/structuralschema"
 	"github.com/keelson-dev/keelson/structuralschema/celrules"
 )
@@ -48,7 +49,7 @@ func (c *specChecker) checkSchema(
 	}
 	if schema != nil && len(walk.ruled) > 0 {
 		c.errs = append(c.errs, celrules.Check(schema, celrules.CheckOptions{
-			Path: path, Root: true, Flawed: walk.flawed,
+			Path: path.K8s(), Root: true, Flawed: walk.flawed,
 			Previous: c.previous.schemas(), Unchanged: c.previous.hasSchema(version, v),
 		})...)
 	}
@@ -134,7 +135,7 @@ type schemaChecker struct {
 	earlier previousDefinition
 	errs    field.ErrorList
 	// flawed has the paths of the schemas with errors, not the paths in the errors.
-	flawed []*field.Path
+	flawed []*apifield.Path
 	// unsupported describes the first member that is not supported, if any.
 	unsupported string
 	// judges is true if there are defaults or rules. ruled has the schemas with rules.
@@ -183,7 +184,7 @@ func (c *schemaChecker) check(s *props, at scope, path *field.Path) {
 		c.errs = append(c.errs, errs...)
 	}
 	if len(c.errs) > before {
-		c.flawed = append(c.flawed, path)
+		c.flawed = append(c.flawed, path.K8s())
 	}
 	if c.unsupported == "" {
 		c.unsupported = unsupportedMember(s)

@@ -6,7 +6,8 @@ import (
 	"regexp"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 // A schema is structural (KEP-1693) if every value has a type outside of the junctors allOf,

@@ -3,7 +3,8 @@ package apps
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 const moreThanReplicas = "cannot be greater than status.replicas"
@@ -22,7 +23,7 @@ func countsOf(generation int64) *statusCounts {
 
 func (c *statusCounts) nonNegative(name string, n int64) {
 	if n < 0 {
-		c.errs = append(c.errs, apivalidation.ValidateNonnegativeField(n, c.path.Child(name))...)
+		c.errs = append(c.errs, apivalidation.ValidateNonnegativeField(n, c.path.Child(name).K8s())...)
 	}
 }
 

@@ -5,9 +5,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
@@ -15,7 +15,7 @@ func nonNegative(path *field.Path, n *int32) field.ErrorList {
 	if n == nil {
 		return nil
 	}
-	return apivalidation.ValidateNonnegativeField(int64(*n), path)
+	return apivalidation.ValidateNonnegativeField(int64(*n), path.K8s())
 }
 
 func validateDeployment(d *appsv1.Deployment) field.ErrorList {

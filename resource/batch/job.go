@@ -9,10 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
@@ -179,13 +179,13 @@ func validateJobTemplateUpdate(j, old *batchv1.Job, path *field.Path) field.Erro
 		copyResources(was.Spec.InitContainers, is.Spec.InitContainers)
 		was.Spec.NodeSelector, was.Spec.Affinity = is.Spec.NodeSelector, is.Spec.Affinity
 		was.Spec.Tolerations, was.Spec.SchedulingGates = is.Spec.Tolerations, is.Spec.SchedulingGates
-		errs := apivalidation.ValidateImmutableField(is.Spec, was.Spec, path.Child("spec"))
+		errs := apivalidation.ValidateImmutableField(is.Spec, was.Spec, path.Child("spec").K8s())
 		for _, err := range errs {
 			err.BadValue = core.InternalPodSpec(&is.Spec)
 		}
 		return errs
 	}
-	errs := apivalidation.ValidateImmutableField(j.Spec.Template, old.Spec.Template, path)
+	errs := apivalidation.ValidateImmutableField(j.Spec.Template, old.Spec.Template, path.K8s())
 	for _, err := range errs {
 		err.BadValue = core.InternalTemplate(&j.Spec.Template)
 	}

@@ -14,9 +14,9 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
@@ -24,7 +24,7 @@ func nonNegative[T int32 | int64](path *field.Path, n *T) field.ErrorList {
 	if n == nil {
 		return nil
 	}
-	return apivalidation.ValidateNonnegativeField(int64(*n), path)
+	return apivalidation.ValidateNonnegativeField(int64(*n), path.K8s())
 }
 
 func isIndexed(s *batchv1.JobSpec) bool {
@@ -84,7 +84,7 @@ func validateJobSpec(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	} else {
 		errs = append(errs,
 			metav1validation.ValidateLabelSelector(s.Selector, metav1validation.LabelSelectorValidationOptions{},
-				path.Child("selector"))...)
+				path.Child("selector").K8s())...)
 	}
 	if selector, err := metav1.LabelSelectorAsSelector(s.Selector); err == nil &&
 		!selector.Matches(labels.Set(s.Template.Labels)) {
@@ -113,7 +113,7 @@ func validateJobTemplateSpec(s *batchv1.JobSpec, path *field.Path) field.ErrorLi
 	if m := s.ManagedBy; m != nil {
 		const longest = 63
 		at := path.Child("managedBy")
-		errs = append(errs, validation.IsDomainPrefixedPath(at, *m)...)
+		errs = append(errs, validation.IsDomainPrefixedPath(at.K8s(), *m)...)
 		if len(*m) > longest {
 			errs = append(errs, field.TooLong(at, *m, longest))
 		}

@@ -21,7 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 const (
@@ -82,7 +83,7 @@ func isKubernetesSigner(name string) bool {
 func validateUserAnnotations(annotations map[string]string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for key := range annotations {
-		errs = append(errs, validation.IsDomainPrefixedKey(path, strings.ToLower(key))...)
+		errs = append(errs, validation.IsDomainPrefixedKey(path.K8s(), strings.ToLower(key))...)
 	}
 	if apivalidation.ValidateAnnotationsSize(annotations) != nil {
 		errs = append(errs, field.TooLong(path, "", apivalidation.TotalAnnotationSizeLimitB))
@@ -207,7 +208,7 @@ func outcome(r *podRequest) string {
 func validatePodRequestStatus(r, old *podRequest, now time.Time) field.ErrorList {
 	path := field.NewPath("status")
 	errs := validateOutcomes(r.Status.Conditions, path.Child("conditions"))
-	errs = append(errs, metav1validation.ValidateConditions(r.Status.Conditions, path.Child("conditions"))...)
+	errs = append(errs, metav1validation.ValidateConditions(r.Status.Conditions, path.Child("conditions").K8s())...)
 	if len(errs) > 0 {
 		return errs
 	}

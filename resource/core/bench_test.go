@@ -66,3 +66,11 @@ func BenchmarkValidatePod(b *testing.B) {
 		validatePod(b.Context(), p)
 	}
 }
+
+// TestValidPodAllocatesLittle counts the allocations of a validation that finds nothing.
+func TestValidPodAllocatesLittle(t *testing.T) {
+	p := newOrdinaryPod(t)
+	if n := testing.AllocsPerRun(100, func() { validatePod(t.Context(), p) }); n > 40 {
+		t.Errorf("%v allocations", n)
+	}
+}

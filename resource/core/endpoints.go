@@ -12,9 +12,9 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 func endpoints() *registry.Kind {
@@ -140,10 +140,10 @@ func endpointsWarnings(e *corev1.Endpoints) []string {
 	for i := range e.Subsets {
 		at := field.NewPath("subsets").Index(i)
 		for j, a := range e.Subsets[i].Addresses {
-			warnings = append(warnings, validation.GetWarningsForIP(at.Child("addresses").Index(j).Child("ip"), a.IP)...)
+			warnings = append(warnings, validation.GetWarningsForIP(at.Child("addresses").Index(j).Child("ip").K8s(), a.IP)...)
 		}
 		for j, a := range e.Subsets[i].NotReadyAddresses {
-			warnings = append(warnings, validation.GetWarningsForIP(at.Child("notReadyAddresses").Index(j).Child("ip"), a.IP)...)
+			warnings = append(warnings, validation.GetWarningsForIP(at.Child("notReadyAddresses").Index(j).Child("ip").K8s(), a.IP)...)
 		}
 	}
 	return warnings

@@ -10,9 +10,9 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
@@ -153,7 +153,7 @@ func validateTaints(taints []corev1.Taint, path *field.Path) field.ErrorList {
 	seen := map[key]bool{}
 	for i, t := range taints {
 		at := path.Index(i)
-		errs = append(errs, metav1validation.ValidateLabelName(t.Key, at.Child("key"))...)
+		errs = append(errs, metav1validation.ValidateLabelName(t.Key, at.Child("key").K8s())...)
 		errs = append(errs, invalid(at.Child("value"), t.Value, validation.IsValidLabelValue(t.Value))...)
 		if t.Effect == "" {
 			errs = append(errs, field.Required(at.Child("effect"), ""))

@@ -16,10 +16,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/proxy"
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 // websocketsOfKubelet is the feature of nodes whose kubelet takes the WebSocket requests of clients unchanged.

@@ -4,7 +4,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 // A mirror pod represents a static pod, which a kubelet runs from a file without the API server.

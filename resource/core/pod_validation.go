@@ -9,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
@@ -248,7 +248,7 @@ func validatePodStatusUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorL
 	errs := validateImmutableAnnotations(p, old)
 	errs = append(errs, validateMirrorNode(p)...)
 	errs = append(errs,
-		apivalidation.ValidateImmutableField(p.Status.QOSClass, old.Status.QOSClass, field.NewPath("status", "qosClass"))...)
+		apivalidation.ValidateImmutableField(p.Status.QOSClass, old.Status.QOSClass, field.NewPath("status", "qosClass").K8s())...)
 	errs = append(errs, validatePodStatus(p, old)...)
 	if p.Spec.RestartPolicy == corev1.RestartPolicyAlways {
 		return errs

@@ -10,8 +10,8 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 	"github.com/keelson-dev/keelson/scheme/names"
 )
@@ -30,9 +30,9 @@ func ValidatePodTemplateSpec(t *corev1.PodTemplateSpec, path *field.Path) field.
 }
 
 func validateTemplateMetadata(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
-	errs := metav1validation.ValidateLabels(t.Labels, path.Child("labels"))
+	errs := metav1validation.ValidateLabels(t.Labels, path.Child("labels").K8s())
 	at := path.Child("annotations")
-	errs = append(errs, apivalidation.ValidateAnnotations(t.Annotations, at)...)
+	errs = append(errs, apivalidation.ValidateAnnotations(t.Annotations, at.K8s())...)
 	errs = append(errs, validateAppArmorAnnotations(t.Annotations, &t.Spec, at)...)
 	return append(errs, validateAppArmorMatch(t.Annotations, &t.Spec, path.Child("spec"))...)
 }
@@ -51,7 +51,7 @@ func validatePodSpec(s *corev1.PodSpec, name string, pod bool, path *field.Path)
 		oneOf(path.Child("restartPolicy"), s.RestartPolicy, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure,
 			corev1.RestartPolicyNever)...)
 	errs = append(errs, validateDNS(s, path)...)
-	errs = append(errs, metav1validation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector"))...)
+	errs = append(errs, metav1validation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector").K8s())...)
 	errs = append(errs, p.validatePodSecurityContext(s.SecurityContext, path.Child("securityContext"))...)
 	errs = append(errs, validateAffinity(s.Affinity, path.Child("affinity"))...)
 	errs = append(errs, ValidateTolerations(s.Tolerations, path.Child("tolerations"))...)

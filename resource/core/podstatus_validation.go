@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 	"github.com/keelson-dev/keelson/scheme/names"
 )
@@ -277,10 +277,10 @@ func warnPodStatus(s *corev1.PodStatus) []string {
 	var warnings []string
 	path := field.NewPath("status")
 	for i, ip := range s.PodIPs {
-		warnings = append(warnings, validation.GetWarningsForIP(path.Child("podIPs").Index(i).Child("ip"), ip.IP)...)
+		warnings = append(warnings, validation.GetWarningsForIP(path.Child("podIPs").Index(i).Child("ip").K8s(), ip.IP)...)
 	}
 	for i, ip := range s.HostIPs {
-		warnings = append(warnings, validation.GetWarningsForIP(path.Child("hostIPs").Index(i).Child("ip"), ip.IP)...)
+		warnings = append(warnings, validation.GetWarningsForIP(path.Child("hostIPs").Index(i).Child("ip").K8s(), ip.IP)...)
 	}
 	return warnings
 }

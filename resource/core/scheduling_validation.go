@@ -8,7 +8,8 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 func validateAffinity(a *corev1.Affinity, path *field.Path) field.ErrorList {
@@ -104,7 +105,7 @@ func validateNodeRequirement(r *corev1.NodeSelectorRequirement, path *field.Path
 	default:
 		errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, "not a valid selector operator"))
 	}
-	return append(errs, metav1validation.ValidateLabelName(r.Key, path.Child("key"))...)
+	return append(errs, metav1validation.ValidateLabelName(r.Key, path.Child("key").K8s())...)
 }
 
 func validateNodeFieldRequirement(r *corev1.NodeSelectorRequirement, path *field.Path) field.ErrorList {
@@ -148,11 +149,11 @@ func validatePodTerm(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorLis
 	var errs field.ErrorList
 	if t.LabelSelector != nil {
 		errs = append(errs,
-			metav1validation.ValidateLabelSelector(t.LabelSelector, selectorOptions, path.Child("labelSelector"))...)
+			metav1validation.ValidateLabelSelector(t.LabelSelector, selectorOptions, path.Child("labelSelector").K8s())...)
 	}
 	if t.NamespaceSelector != nil {
 		errs = append(errs,
-			metav1validation.ValidateLabelSelector(t.NamespaceSelector, selectorOptions, path.Child("namespaceSelector"))...)
+			metav1validation.ValidateLabelSelector(t.NamespaceSelector, selectorOptions, path.Child("namespaceSelector").K8s())...)
 	}
 	for _, name := range t.Namespaces {
 		errs = append(errs, validateDNSLabel(path.Child("namespace"), name)...)
@@ -161,7 +162,7 @@ func validatePodTerm(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorLis
 	if t.TopologyKey == "" {
 		errs = append(errs, field.Required(path.Child("topologyKey"), "can not be empty"))
 	}
-	return append(errs, metav1validation.ValidateLabelName(t.TopologyKey, path.Child("topologyKey"))...)
+	return append(errs, metav1validation.ValidateLabelName(t.TopologyKey, path.Child("topologyKey").K8s())...)
 }
 
 // validateTermKeys checks that each of matchLabelKeys and mismatchLabelKeys is in the label
@@ -179,7 +180,7 @@ func validateTermKeys(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorLi
 			continue
 		}
 		for i, key := range list.keys {
-			errs = append(errs, metav1validation.ValidateLabelName(key, at.Index(i))...)
+			errs = append(errs, metav1validation.ValidateLabelName(key, at.Index(i).K8s())...)
 		}
 	}
 	for i, key := range t.MismatchLabelKeys {
@@ -228,7 +229,7 @@ func ValidateTolerations(list []corev1.Toleration, path *field.Path) field.Error
 func validateToleration(t *corev1.Toleration, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if t.Key != "" {
-		errs = append(errs, metav1validation.ValidateLabelName(t.Key, path.Child("key"))...)
+		errs = append(errs, metav1validation.ValidateLabelName(t.Key, path.Child("key").K8s())...)
 	}
 	operator := path.Child("operator")
 	if t.Key == "" && t.Operator != corev1.TolerationOpExists {
@@ -307,7 +308,7 @@ func validateSpread(list []corev1.TopologySpreadConstraint, path *field.Path) fi
 		errs = append(errs, validateSpreadKeys(c, at)...)
 		if c.LabelSelector != nil {
 			errs = append(errs,
-				metav1validation.ValidateLabelSelector(c.LabelSelector, selectorOptions, at.Child("labelSelector"))...)
+				metav1validation.ValidateLabelSelector(c.LabelSelector, selectorOptions, at.Child("labelSelector").K8s())...)
 		}
 	}
 	return errs
@@ -323,7 +324,7 @@ func validateSpreadKeys(c *corev1.TopologySpreadConstraint, path *field.Path) fi
 	}
 	var errs field.ErrorList
 	for i, key := range c.MatchLabelKeys {
-		errs = append(errs, metav1validation.ValidateLabelName(key, at.Index(i))...)
+		errs = append(errs, metav1validation.ValidateLabelName(key, at.Index(i).K8s())...)
 	}
 	return append(errs, requireKeysOnce(c.LabelSelector, c.MatchLabelKeys, path)...)
 }

@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 func secrets() *registry.Kind {
@@ -57,7 +57,7 @@ func defaultSecret(s *corev1.Secret) {
 }
 
 func validateSecretUpdate(_ context.Context, s, old *corev1.Secret) field.ErrorList {
-	errs := append(apivalidation.ValidateImmutableField(s.Type, old.Type, field.NewPath("type")), validateSecret(s)...)
+	errs := append(apivalidation.ValidateImmutableField(s.Type, old.Type, field.NewPath("type").K8s()), validateSecret(s)...)
 	if old.Immutable == nil || !*old.Immutable {
 		return errs
 	}

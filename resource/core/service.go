@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 func services() *registry.Kind {
@@ -312,10 +312,10 @@ func serviceWarnings(s *corev1.Service) []string {
 	warn(len(spec.ExternalIPs) > 0 && !headless && !external,
 		"spec.externalIPs is deprecated and may no longer be implemented in some clusters")
 	if ip := spec.LoadBalancerIP; netutils.ParseIPSloppy(ip) != nil { //nolint:staticcheck // deprecated, still served
-		warnings = append(warnings, validation.GetWarningsForIP(path.Child("loadBalancerIP"), ip)...)
+		warnings = append(warnings, validation.GetWarningsForIP(path.Child("loadBalancerIP").K8s(), ip)...)
 	}
 	for i, cidr := range spec.LoadBalancerSourceRanges {
-		warnings = append(warnings, validation.GetWarningsForCIDR(path.Child("loadBalancerSourceRanges").Index(i), cidr)...)
+		warnings = append(warnings, validation.GetWarningsForCIDR(path.Child("loadBalancerSourceRanges").Index(i).K8s(), cidr)...)
 	}
 	warn(external && len(spec.ExternalIPs) > 0, `spec.externalIPs is ignored when spec.type is "ExternalName"`)
 	warn(!external && spec.ExternalName != "", `spec.externalName is ignored when spec.type is not "ExternalName"`)
@@ -330,13 +330,13 @@ func WarnIngressAddress(index int, ip string) []string {
 	if ip == "" {
 		return nil
 	}
-	return validation.GetWarningsForIP(field.NewPath("status", "loadBalancer", "ingress").Index(index), ip)
+	return validation.GetWarningsForIP(field.NewPath("status", "loadBalancer", "ingress").Index(index).K8s(), ip)
 }
 
 func warnIPs(path *field.Path, ips []string) []string {
 	var warnings []string
 	for i, ip := range ips {
-		warnings = append(warnings, validation.GetWarningsForIP(path.Index(i), ip)...)
+		warnings = append(warnings, validation.GetWarningsForIP(path.Index(i).K8s(), ip)...)
 	}
 	return warnings
 }

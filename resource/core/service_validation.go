@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
@@ -41,7 +41,7 @@ func validateService(s, old *corev1.Service) field.ErrorList {
 	}
 	errs = append(errs, validateServicePorts(s, path.Child("ports"))...)
 	if spec.Selector != nil {
-		errs = append(errs, metav1validation.ValidateLabels(spec.Selector, path.Child("selector"))...)
+		errs = append(errs, metav1validation.ValidateLabels(spec.Selector, path.Child("selector").K8s())...)
 	}
 	errs = append(errs, validateSessionAffinity(spec, path)...)
 	errs = append(errs, ValidateServiceIPs(s, old)...)

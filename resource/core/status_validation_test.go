@@ -4,9 +4,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/features"
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 func TestStatusOfClaim(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/scheme/names"
 )
 
@@ -22,7 +22,7 @@ const (
 )
 
 // invalid returns an Invalid error for each message.
-func invalid(path *field.Path, value any, messages []string) field.ErrorList {
+func invalid[T any](path *field.Path, value T, messages []string) field.ErrorList {
 	var errs field.ErrorList
 	for _, m := range messages {
 		errs = append(errs, field.Invalid(path, value, m))
@@ -55,7 +55,10 @@ func optionalOneOf[T ~string](path *field.Path, value *T, allowed ...T) field.Er
 }
 
 func nonNegative[T ~int32 | ~int64](path *field.Path, value T) field.ErrorList {
-	return apivalidation.ValidateNonnegativeField(int64(value), path)
+	if value >= 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, int64(value), apivalidation.IsNegativeErrorMsg).WithOrigin("minimum")}
 }
 
 func validateDNSLabel(path *field.Path, value string) field.ErrorList {
@@ -150,12 +153,12 @@ func fieldLabelError(path *field.Path, label string, err error) *field.Error {
 // ValidateIP validates an IP address in a field of a kind that has existed for long. Addresses
 // that the object had before are always valid, in any notation.
 func ValidateIP(path *field.Path, ip string, before []string) field.ErrorList {
-	return validation.IsValidIPForLegacyField(path, ip, true, before)
+	return validation.IsValidIPForLegacyField(path.K8s(), ip, true, before)
 }
 
 // ValidateCIDR validates an address range in the same way as ValidateIP.
 func ValidateCIDR(path *field.Path, cidr string, before []string) field.ErrorList {
-	return validation.IsValidCIDRForLegacyField(path, cidr, true, before)
+	return validation.IsValidCIDRForLegacyField(path.K8s(), cidr, true, before)
 }
 
 // ValidateEndpointIP returns an error for addresses that an endpoint of a Service cannot have.

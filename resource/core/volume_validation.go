@@ -16,7 +16,8 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 // validateVolumes also returns the valid volumes by name, because only these can be mounted.
@@ -517,8 +518,8 @@ func validateEphemeral(e *corev1.EphemeralVolumeSource, at *field.Path) field.Er
 
 // ValidateTemplateMetadata validates the metadata in the template of a claim: it has labels and annotations only.
 func ValidateTemplateMetadata(m *metav1.ObjectMeta, path *field.Path) field.ErrorList {
-	errs := apivalidation.ValidateAnnotations(m.Annotations, path.Child("annotations"))
-	errs = append(errs, metav1validation.ValidateLabels(m.Labels, path.Child("labels"))...)
+	errs := apivalidation.ValidateAnnotations(m.Annotations, path.Child("annotations").K8s())
+	errs = append(errs, metav1validation.ValidateLabels(m.Labels, path.Child("labels").K8s())...)
 	v := reflect.ValueOf(m).Elem()
 	for i := range v.NumField() {
 		name := v.Type().Field(i).Name
@@ -562,7 +563,7 @@ func validateSourceGroup(group *string, at *field.Path) field.ErrorList {
 func validateClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if s.Selector != nil {
-		errs = append(errs, metav1validation.ValidateLabelSelector(s.Selector, selectorOptions, at.Child("selector"))...)
+		errs = append(errs, metav1validation.ValidateLabelSelector(s.Selector, selectorOptions, at.Child("selector").K8s())...)
 	}
 	modes := at.Child("accessModes")
 	if len(s.AccessModes) == 0 {

@@ -7,7 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 // ValidateWorkload validates the selector and the template of a workload whose pods are always
@@ -24,7 +25,7 @@ func ValidateWorkload(
 			errs = append(errs, field.Required(path, ""))
 		}
 	} else {
-		errs = append(errs, metav1validation.ValidateLabelSelector(selector, selectorOptions, path)...)
+		errs = append(errs, metav1validation.ValidateLabelSelector(selector, selectorOptions, path.K8s())...)
 		if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
 			errs = append(errs, field.Invalid(path, selector, "empty selector is invalid for "+kind))
 		}

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
@@ -92,7 +92,7 @@ func warnSlice(_ context.Context, s, old *discoveryv1.EndpointSlice) []string {
 	for i := range s.Endpoints {
 		for j, a := range s.Endpoints[i].Addresses {
 			warnings = append(warnings,
-				validation.GetWarningsForIP(field.NewPath("endpoints").Index(i).Child("addresses").Index(j), a)...)
+				validation.GetWarningsForIP(field.NewPath("endpoints").Index(i).Child("addresses").Index(j).K8s(), a)...)
 		}
 	}
 	return warnings

@@ -10,10 +10,10 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
 	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 // Limits of the lists in a slice.
@@ -121,7 +121,7 @@ func validateEndpoint(e *discoveryv1.Endpoint, addresses discoveryv1.AddressType
 	if n := len(e.DeprecatedTopology); n > mostTopologyLabels {
 		errs = append(errs, field.TooMany(topology, n, mostTopologyLabels))
 	}
-	errs = append(errs, metav1validation.ValidateLabels(e.DeprecatedTopology, topology)...)
+	errs = append(errs, metav1validation.ValidateLabels(e.DeprecatedTopology, topology.K8s())...)
 	if _, there := e.DeprecatedTopology[corev1.LabelTopologyZone]; there {
 		errs = append(errs,
 			field.InternalError(topology.Key(corev1.LabelTopologyZone),
@@ -150,7 +150,7 @@ func validateAddress(a string, kind discoveryv1.AddressType, path *field.Path, i
 		}
 		return append(errs, core.ValidateEndpointIP(a, at)...)
 	case discoveryv1.AddressTypeIPv6:
-		errs := validation.IsValidIP(at, a)
+		errs := validation.IsValidIP(at.K8s(), a)
 		if len(errs) > 0 {
 			return errs
 		}
@@ -159,7 +159,7 @@ func validateAddress(a string, kind discoveryv1.AddressType, path *field.Path, i
 		}
 		return append(errs, core.ValidateEndpointIP(a, at)...)
 	case discoveryv1.AddressTypeFQDN:
-		return validation.IsFullyQualifiedDomainName(at, a)
+		return validation.IsFullyQualifiedDomainName(at.K8s(), a)
 	}
 	return nil
 }

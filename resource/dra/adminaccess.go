@@ -4,7 +4,8 @@ import (
 	"fmt"
 
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 // Admin access gives a claim devices that others use. Only namespaces with a label allow it.

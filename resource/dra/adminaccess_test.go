@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/features"
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 // TestAdminAccess checks that only a namespace with the label allows admin access, and that it is asked only if needed.

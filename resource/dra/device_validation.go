@@ -10,14 +10,14 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/scheme/names"
 )
 
 // This file has the rules for what several kinds of the group have: names, attributes, configurations and tolerations.
 
-func invalid(path *field.Path, value any, messages []string) (errs field.ErrorList) {
+func invalid[T any](path *field.Path, value T, messages []string) (errs field.ErrorList) {
 	for _, why := range messages {
 		errs = append(errs, field.Invalid(path, value, why))
 	}
@@ -173,7 +173,7 @@ func validateTolerations(list []resourcev1.DeviceToleration, path *field.Path) f
 
 func validateToleration(t *resourcev1.DeviceToleration, path *field.Path) (errs field.ErrorList) {
 	if t.Key != "" {
-		errs = append(errs, metav1validation.ValidateLabelName(t.Key, path.Child("key"))...)
+		errs = append(errs, metav1validation.ValidateLabelName(t.Key, path.Child("key").K8s())...)
 	}
 	at := path.Child("value")
 	switch t.Operator {

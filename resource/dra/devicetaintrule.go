@@ -8,10 +8,10 @@ import (
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
@@ -43,7 +43,7 @@ func deviceTaintRule() *registry.Kind {
 			ValidateStatusUpdate: func(_ context.Context, r, _ *taintRule) field.ErrorList {
 				const maxConditions = 8
 				path := field.NewPath("status", "conditions")
-				errs := metav1validation.ValidateConditions(r.Status.Conditions, path)
+				errs := metav1validation.ValidateConditions(r.Status.Conditions, path.K8s())
 				return append(errs, validateSize(len(r.Status.Conditions), maxConditions, path)...)
 			},
 		}.Untyped(),

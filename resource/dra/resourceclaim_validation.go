@@ -4,9 +4,9 @@ import (
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/cel"
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 // claimValidation validates the spec of one claim or template.

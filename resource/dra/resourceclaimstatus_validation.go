@@ -9,9 +9,9 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
@@ -174,7 +174,7 @@ func validateDeviceStatus(d *resourcev1.AllocatedDeviceStatus, path *field.Path)
 	errs := validateDeviceKey(d.Driver, d.Pool, d.Device, path)
 	at := path.Child("conditions")
 	errs = append(errs, validateSize(len(d.Conditions), resourcev1.AllocatedDeviceStatusMaxConditions, at)...)
-	errs = append(errs, metav1validation.ValidateConditions(d.Conditions, at)...)
+	errs = append(errs, metav1validation.ValidateConditions(d.Conditions, at.K8s())...)
 	if d.Data != nil && len(d.Data.Raw) > 0 {
 		errs = append(errs, validateData(d.Data, resourcev1.AllocatedDeviceStatusDataMaxLength, path.Child("data"))...)
 	}
@@ -192,5 +192,7 @@ func validateNetworkData(n *resourcev1.NetworkDeviceData, path *field.Path) (err
 		errs = append(errs, field.TooLong(path.Child("hardwareAddress"), "", most))
 	}
 	return append(errs, validateList(n.IPs, resourcev1.NetworkDeviceDataMaxIPs, path.Child("ips"), itself,
-		func(ip *string, at *field.Path) field.ErrorList { return validation.IsValidInterfaceAddress(at, *ip) })...)
+		func(ip *string, at *field.Path) field.ErrorList {
+			return validation.IsValidInterfaceAddress(at.K8s(), *ip)
+		})...)
 }

@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
@@ -72,16 +72,16 @@ func validatePoolRequest(
 ) field.ErrorList {
 	op := operation.Operation{Type: operation.Create}
 	at := path.Child("driver")
-	errs := validate.RequiredValue(ctx, op, at, &s.Driver, nil)
+	errs := validate.RequiredValue(ctx, op, at.K8s(), &s.Driver, nil)
 	if len(errs) == 0 {
-		errs = validate.LongNameCaseless(ctx, op, at, &s.Driver, nil)
+		errs = validate.LongNameCaseless(ctx, op, at.K8s(), &s.Driver, nil)
 	}
 	if s.PoolName != nil {
-		errs = append(errs, validate.ResourcePoolName(ctx, op, path.Child("poolName"), s.PoolName, nil)...)
+		errs = append(errs, validate.ResourcePoolName(ctx, op, path.Child("poolName").K8s(), s.PoolName, nil)...)
 	}
 	const least, most = 1, resourcev1alpha3.ResourcePoolStatusRequestLimitMax
-	errs = append(errs, validate.Maximum(ctx, op, path.Child("limit"), s.Limit, nil, most)...)
-	return append(errs, validate.Minimum(ctx, op, path.Child("limit"), s.Limit, nil, least)...)
+	errs = append(errs, validate.Maximum(ctx, op, path.Child("limit").K8s(), s.Limit, nil, most)...)
+	return append(errs, validate.Minimum(ctx, op, path.Child("limit").K8s(), s.Limit, nil, least)...)
 }
 
 func validatePoolRequestStatus(
@@ -93,40 +93,40 @@ func validatePoolRequestStatus(
 	const maxPools, maxConditions = 1000, 10
 	op := operation.Operation{Type: operation.Create}
 	at := path.Child("conditions")
-	errs := metav1validation.ValidateConditions(s.Conditions, at)
-	if count := validate.RequiredPointer(ctx, op, path.Child("poolCount"), s.PoolCount, nil); len(count) > 0 {
+	errs := metav1validation.ValidateConditions(s.Conditions, at.K8s())
+	if count := validate.RequiredPointer(ctx, op, path.Child("poolCount").K8s(), s.PoolCount, nil); len(count) > 0 {
 		errs = append(errs, count...)
 	} else {
-		errs = append(errs, validate.Minimum(ctx, op, path.Child("poolCount"), s.PoolCount, nil, 0)...)
+		errs = append(errs, validate.Minimum(ctx, op, path.Child("poolCount").K8s(), s.PoolCount, nil, 0)...)
 	}
-	if many := validate.MaxItems(ctx, op, path.Child("pools"), s.Pools, nil, maxPools); len(many) > 0 {
+	if many := validate.MaxItems(ctx, op, path.Child("pools").K8s(), s.Pools, nil, maxPools); len(many) > 0 {
 		errs = append(errs, many...)
 	} else {
 		for i := range s.Pools {
 			errs = append(errs, validatePoolStatus(ctx, &s.Pools[i], path.Child("pools").Index(i))...)
 		}
 	}
-	return append(errs, validate.MaxItems(ctx, op, at, s.Conditions, nil, maxConditions)...)
+	return append(errs, validate.MaxItems(ctx, op, at.K8s(), s.Conditions, nil, maxConditions)...)
 }
 
 func validatePoolStatus(ctx context.Context, p *resourcev1alpha3.PoolStatus, path *field.Path) field.ErrorList {
 	op := operation.Operation{Type: operation.Create}
 	at := path.Child("driver")
-	errs := validate.RequiredValue(ctx, op, at, &p.Driver, nil)
+	errs := validate.RequiredValue(ctx, op, at.K8s(), &p.Driver, nil)
 	if len(errs) == 0 {
-		errs = validate.LongNameCaseless(ctx, op, at, &p.Driver, nil)
+		errs = validate.LongNameCaseless(ctx, op, at.K8s(), &p.Driver, nil)
 	}
 	at = path.Child("poolName")
-	if missing := validate.RequiredValue(ctx, op, at, &p.PoolName, nil); len(missing) > 0 {
+	if missing := validate.RequiredValue(ctx, op, at.K8s(), &p.PoolName, nil); len(missing) > 0 {
 		errs = append(errs, missing...)
 	} else {
-		errs = append(errs, validate.ResourcePoolName(ctx, op, at, &p.PoolName, nil)...)
+		errs = append(errs, validate.ResourcePoolName(ctx, op, at.K8s(), &p.PoolName, nil)...)
 	}
 	at = path.Child("generation")
-	if missing := validate.RequiredValue(ctx, op, at, &p.Generation, nil); len(missing) > 0 {
+	if missing := validate.RequiredValue(ctx, op, at.K8s(), &p.Generation, nil); len(missing) > 0 {
 		errs = append(errs, missing...)
 	} else {
-		errs = append(errs, validate.Minimum(ctx, op, at, &p.Generation, nil, 0)...)
+		errs = append(errs, validate.Minimum(ctx, op, at.K8s(), &p.Generation, nil, 0)...)
 	}
 	for _, count := range []struct {
 		name  string
@@ -137,14 +137,14 @@ func validatePoolStatus(ctx context.Context, p *resourcev1alpha3.PoolStatus, pat
 		{"allocatedDevices", p.AllocatedDevices, 0}, {"availableDevices", p.AvailableDevices, 0},
 		{"unavailableDevices", p.UnavailableDevices, 0},
 	} {
-		errs = append(errs, validate.Minimum(ctx, op, path.Child(count.name), count.value, nil, count.least)...)
+		errs = append(errs, validate.Minimum(ctx, op, path.Child(count.name).K8s(), count.value, nil, count.least)...)
 	}
 	if p.NodeName != nil {
-		errs = append(errs, validate.LongName(ctx, op, path.Child("nodeName"), p.NodeName, nil)...)
+		errs = append(errs, validate.LongName(ctx, op, path.Child("nodeName").K8s(), p.NodeName, nil)...)
 	}
 	const maxError = 256 // bytes
 	if p.ValidationError != nil {
-		errs = append(errs, validate.MaxBytes(ctx, op, path.Child("validationError"), p.ValidationError, nil, maxError)...)
+		errs = append(errs, validate.MaxBytes(ctx, op, path.Child("validationError").K8s(), p.ValidationError, nil, maxError)...)
 	}
 	return errs
 }

@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 	"github.com/keelson-dev/keelson/scheme/names"
 )
@@ -237,7 +237,7 @@ func validateTaints(list []resourcev1.DeviceTaint, path *field.Path) field.Error
 
 // validateTaint validates the key and the value of a taint.
 func validateTaint(key, value string, path *field.Path) field.ErrorList {
-	errs := metav1validation.ValidateLabelName(key, path.Child("key"))
+	errs := metav1validation.ValidateLabelName(key, path.Child("key").K8s())
 	return append(errs, invalid(path.Child("value"), value, names.IsLabelValue(value))...)
 }
 

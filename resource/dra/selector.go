@@ -6,10 +6,10 @@ import (
 	"github.com/google/cel-go/checker"
 	"github.com/google/cel-go/common/types"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/keelson-dev/keelson/cel"
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 // maxAttributes is how many attributes and capacities a device may have together.

@@ -7,8 +7,8 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	apipath "k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 	"github.com/keelson-dev/keelson/scheme/names"
 )
@@ -20,7 +20,7 @@ func validateIngressClass(c *networkingv1.IngressClass) field.ErrorList {
 	if len(c.Spec.Controller) > longestController {
 		errs = append(errs, field.TooLong(path, c.Spec.Controller, longestController))
 	}
-	errs = append(errs, validation.IsDomainPrefixedPath(path, c.Spec.Controller)...)
+	errs = append(errs, validation.IsDomainPrefixedPath(path.K8s(), c.Spec.Controller)...)
 	if p := c.Spec.Parameters; p != nil {
 		errs = append(errs, validateIngressClassParameters(p, field.NewPath("spec", "parameters"))...)
 	}

@@ -8,11 +8,11 @@ import (
 	networkingv1beta1 "k8s.io/api/networking/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
@@ -66,7 +66,7 @@ func validateCIDRs(cidrs []string, path *field.Path) field.ErrorList {
 	}
 	var errs field.ErrorList
 	for i, cidr := range cidrs {
-		errs = append(errs, validation.IsValidCIDR(path.Index(i), cidr)...)
+		errs = append(errs, validation.IsValidCIDR(path.Index(i).K8s(), cidr)...)
 	}
 	if len(cidrs) == maxCIDRs {
 		if family := netutils.IPFamilyOfCIDRString(cidrs[0]); family != netutils.IPFamilyUnknown &&

@@ -12,14 +12,14 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
 	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
-func invalid(path *field.Path, value any, messages []string) field.ErrorList {
+func invalid[T any](path *field.Path, value T, messages []string) field.ErrorList {
 	var errs field.ErrorList
 	for _, m := range messages {
 		errs = append(errs, field.Invalid(path, value, m))
@@ -43,7 +43,7 @@ func validateSelector(s *metav1.LabelSelector, path *field.Path) field.ErrorList
 	if s == nil {
 		return nil
 	}
-	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path)
+	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path.K8s())
 }
 
 // validateNetworkPolicy validates a policy. old is nil on create. CIDRs that the old policy
@@ -140,9 +140,9 @@ func policyCIDRs(p *networkingv1.NetworkPolicy) []string {
 func networkPolicyWarnings(p *networkingv1.NetworkPolicy) []string {
 	var warnings []string
 	for b, path := range ipBlocks(p) {
-		warnings = append(warnings, validation.GetWarningsForCIDR(path.Child("cidr"), b.CIDR)...)
+		warnings = append(warnings, validation.GetWarningsForCIDR(path.Child("cidr").K8s(), b.CIDR)...)
 		for i, e := range b.Except {
-			warnings = append(warnings, validation.GetWarningsForCIDR(path.Child("except").Index(i), e)...)
+			warnings = append(warnings, validation.GetWarningsForCIDR(path.Child("except").Index(i).K8s(), e)...)
 		}
 	}
 	slices.Sort(warnings)

@@ -5,9 +5,9 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
@@ -26,7 +26,7 @@ func validateRuntimeClass(c *nodev1.RuntimeClass) field.ErrorList {
 	}
 	if s := c.Scheduling; s != nil {
 		path := field.NewPath("scheduling")
-		errs = append(errs, metav1validation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector"))...)
+		errs = append(errs, metav1validation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector").K8s())...)
 		errs = append(errs, core.ValidateTolerations(s.Tolerations, path.Child("tolerations"))...)
 		errs = append(errs, differentTolerations(s.Tolerations, path.Child("tolerations"))...)
 	}

@@ -7,9 +7,9 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
@@ -30,7 +30,7 @@ func validatePodDisruptionBudget(b *policyv1.PodDisruptionBudget) field.ErrorLis
 	if s.Selector != nil {
 		errs = append(errs,
 			metav1validation.ValidateLabelSelector(s.Selector, metav1validation.LabelSelectorValidationOptions{},
-				path.Child("selector"))...)
+				path.Child("selector").K8s())...)
 	}
 	policies := []policyv1.UnhealthyPodEvictionPolicyType{policyv1.AlwaysAllow, policyv1.IfHealthyBudget}
 	if p := s.UnhealthyPodEvictionPolicy; p != nil && !slices.Contains(policies, *p) {
@@ -40,7 +40,7 @@ func validatePodDisruptionBudget(b *policyv1.PodDisruptionBudget) field.ErrorLis
 }
 
 func validateBudgetStatus(s *policyv1.PodDisruptionBudgetStatus, path *field.Path) field.ErrorList {
-	errs := metav1validation.ValidateConditions(s.Conditions, path.Child("conditions"))
+	errs := metav1validation.ValidateConditions(s.Conditions, path.Child("conditions").K8s())
 	for _, n := range []struct {
 		name  string
 		value int32
@@ -48,7 +48,7 @@ func validateBudgetStatus(s *policyv1.PodDisruptionBudgetStatus, path *field.Pat
 		{"disruptionsAllowed", s.DisruptionsAllowed}, {"currentHealthy", s.CurrentHealthy},
 		{"desiredHealthy", s.DesiredHealthy}, {"expectedPods", s.ExpectedPods},
 	} {
-		errs = append(errs, apivalidation.ValidateNonnegativeField(int64(n.value), path.Child(n.name))...)
+		errs = append(errs, apivalidation.ValidateNonnegativeField(int64(n.value), path.Child(n.name).K8s())...)
 	}
 	return errs
 }

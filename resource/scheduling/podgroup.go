@@ -7,11 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
@@ -49,8 +49,8 @@ func podGroup(gates features.Gates) *registry.Kind {
 			Validate: func(ctx context.Context, p *schedulingv1alpha2.PodGroup) field.ErrorList {
 				v := validator{ctx: ctx}
 				path := field.NewPath("spec")
-				v.templateReference(p.Spec.PodGroupTemplateRef, path.Child("podGroupTemplateRef"))
-				v.group(fieldsOfGroup(&p.Spec), g, path)
+				v.templateReference(p.Spec.PodGroupTemplateRef, path.Child("podGroupTemplateRef").K8s())
+				v.group(fieldsOfGroup(&p.Spec), g, path.K8s())
 				return v.errs
 			},
 			ValidateUpdate: func(_ context.Context, p, old *schedulingv1alpha2.PodGroup) field.ErrorList {
@@ -128,7 +128,7 @@ func (g groupGates) validateGroupUpdate(s, old *schedulingv1alpha2.PodGroupSpec,
 }
 
 func validateGroupStatus(ctx context.Context, p, old *schedulingv1alpha2.PodGroup, path *field.Path) field.ErrorList {
-	errs := metav1validation.ValidateConditions(p.Status.Conditions, path.Child("conditions"))
+	errs := metav1validation.ValidateConditions(p.Status.Conditions, path.Child("conditions").K8s())
 	at := path.Child("resourceClaimStatuses")
 	claims := map[string]bool{}
 	for _, c := range p.Spec.ResourceClaims {
@@ -144,6 +144,6 @@ func validateGroupStatus(ctx context.Context, p, old *schedulingv1alpha2.PodGrou
 		return errs
 	}
 	v := validator{ctx: ctx}
-	v.claimStatuses(p.Status.ResourceClaimStatuses, at)
+	v.claimStatuses(p.Status.ResourceClaimStatuses, at.K8s())
 	return append(errs, v.errs...)
 }

@@ -5,11 +5,11 @@ import (
 
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
@@ -33,7 +33,7 @@ func workload(gates features.Gates) *registry.Kind {
 			},
 			Validate: func(ctx context.Context, w *schedulingv1alpha2.Workload) field.ErrorList {
 				v := validator{ctx: ctx}
-				v.workload(&w.Spec, g, field.NewPath("spec"))
+				v.workload(&w.Spec, g, field.NewPath("spec").K8s())
 				return v.errs
 			},
 			ValidateUpdate: func(_ context.Context, w, old *schedulingv1alpha2.Workload) field.ErrorList {

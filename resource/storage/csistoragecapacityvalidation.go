@@ -3,9 +3,9 @@ package storage
 import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 	"github.com/keelson-dev/keelson/scheme/names"
 )
@@ -20,7 +20,7 @@ func validateCSIStorageCapacity(c *storagev1.CSIStorageCapacity, anyValues bool)
 	if c.NodeTopology != nil {
 		options := metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: anyValues}
 		errs = append(errs,
-			metav1validation.ValidateLabelSelector(c.NodeTopology, options, field.NewPath("nodeTopology"))...)
+			metav1validation.ValidateLabelSelector(c.NodeTopology, options, field.NewPath("nodeTopology").K8s())...)
 	}
 	if q := c.Capacity; q != nil {
 		errs = append(errs, core.ValidateNonNegativeQuantity(*q, field.NewPath("capacity"))...)

@@ -7,8 +7,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
@@ -91,7 +91,7 @@ func validateTopologyTerm(
 			}
 			values.Insert(v)
 		}
-		errs = append(errs, metav1validation.ValidateLabelName(r.Key, path.Child("key"))...)
+		errs = append(errs, metav1validation.ValidateLabelName(r.Key, path.Child("key").K8s())...)
 		if _, twice := keys[r.Key]; twice {
 			errs = append(errs, field.Duplicate(path.Child("key"), r.Key))
 		}

@@ -4,7 +4,8 @@ import (
 	"strings"
 
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 // The limits of the parameters of StorageClasses and VolumeAttributesClasses.
@@ -18,7 +19,7 @@ func validateDriver(name string, path *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	return metav1validation.ValidateLabelName(strings.ToLower(name), path)
+	return metav1validation.ValidateLabelName(strings.ToLower(name), path.K8s())
 }
 
 // validateParameters validates the parameters that a driver gets.

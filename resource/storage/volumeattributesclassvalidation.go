@@ -4,7 +4,8 @@ import (
 	"maps"
 
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 func validateVolumeAttributesClass(c *storagev1.VolumeAttributesClass) field.ErrorList {

@@ -11,10 +11,10 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
@@ -105,7 +105,7 @@ func validateStatus(s, old *migrationv1beta1.StorageVersionMigrationStatus, path
 			errs = append(errs, field.Invalid(version, v, err.Error()))
 		}
 	}
-	errs = append(errs, metav1validation.ValidateConditions(s.Conditions, conditions)...)
+	errs = append(errs, metav1validation.ValidateConditions(s.Conditions, conditions.K8s())...)
 	if old.ResourceVersion != "" && old.ResourceVersion != s.ResourceVersion {
 		errs = append(errs, field.Invalid(version, s.ResourceVersion, "field is immutable"))
 	}

@@ -9,7 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 // Internal returns a value as JSON for an error message. kube-apiserver validates its internal
@@ -48,7 +49,7 @@ var internalType = reflect.TypeFor[InternalType]()
 
 // Immutable returns an error if a value differs from its old value.
 func Immutable(value, old any, path *field.Path) field.ErrorList {
-	errs := apivalidation.ValidateImmutableField(value, old, path)
+	errs := apivalidation.ValidateImmutableField(value, old, path.K8s())
 	for _, err := range errs {
 		err.BadValue = Internal(value)
 	}

@@ -2,7 +2,8 @@ package declare
 
 import (
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 // Unchanged is Immutable for fields whose validation is declared in the API types: the error does not have the value.

@@ -9,10 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 // Cases runs the files testdata/cases/RESOURCE.VERSION.txt, or RESOURCE.VERSION.GROUP.txt for a version of another group

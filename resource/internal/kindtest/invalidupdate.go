@@ -8,9 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/field"
 )
 
 // rejectedUpdate is a recorded update that kube-apiserver rejected, with the causes in order, and the creation of the
