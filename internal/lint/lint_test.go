@@ -28,7 +28,7 @@ var layers = [][]string{
 	{"apierr", "cache", "structuralschema", "audit"},
 	{"registry", "apiresponse"},
 	{"resource", "managedfields", "auth", "quota"},
-	{"admission", "serviceallocator", "serviceresolver", "connection"},
+	{"admission", "serviceallocator", "serviceresolver", "connection", "flowcontrol"},
 	{"directory", "write"},
 	{"client", "discovery"},
 	{"rest", "controller"},

@@ -1,0 +1,169 @@
+package fairqueue
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+	"time"
+)
+
+// queue is an active queue: a request of it waits or executes. Other queues have no state.
+type queue struct {
+	index       int
+	first, last *Request
+	length      int
+	work        float64 // of the waiting requests
+	waitSeats   int     // of the waiting requests
+	executing   int
+	seats       int     // that its requests occupy
+	nextStart   float64 // the virtual time at which its next request should start
+	turn        uint64  // when a request of it started last
+	place       int     // in Level.order; -1 if no request waits
+}
+
+// activate returns the queue of an index, which becomes active.
+func (l *Level) activate(index int) *queue {
+	if q := l.queues[index]; q != nil {
+		return q
+	}
+	var q *queue
+	if n := len(l.free); n > 0 {
+		q, l.free = l.free[n-1], l.free[:n-1]
+	} else {
+		q = &queue{}
+	}
+	*q = queue{index: index, nextStart: l.r, place: -1}
+	l.queues[index] = q
+	return q
+}
+
+// maxFree is how many unused queues are kept for later.
+const maxFree = 64
+
+// deactivate forgets a queue if no request of it waits or executes.
+func (l *Level) deactivate(q *queue) {
+	if q.length > 0 || q.executing > 0 {
+		return
+	}
+	delete(l.queues, q.index)
+	if len(l.free) < maxFree {
+		l.free = append(l.free, q)
+	}
+}
+
+func (q *queue) append(r *Request) {
+	r.prev, r.next = q.last, nil
+	if q.last != nil {
+		q.last.next = r
+	} else {
+		q.first = r
+	}
+	q.last = r
+	q.length++
+	q.work += r.work()
+	q.waitSeats += r.Seats
+}
+
+func (q *queue) remove(r *Request) {
+	if r.prev != nil {
+		r.prev.next = r.next
+	} else {
+		q.first = r.next
+	}
+	if r.next != nil {
+		r.next.prev = r.prev
+	} else {
+		q.last = r.prev
+	}
+	r.next, r.prev = nil, nil
+	q.length--
+	q.work -= r.work()
+	q.waitSeats -= r.Seats
+	if q.length == 0 {
+		q.work = 0 // without rounding errors
+	}
+}
+
+// bound ensures that no request starts, in virtual time, before it arrived. Otherwise a queue that cannot use its share
+// of the seats would save it up, and keep all other queues waiting when many requests arrive at once.
+func (q *queue) bound() {
+	if q.first != nil {
+		q.nextStart = max(q.nextStart, q.first.arrivedR)
+	}
+}
+
+// reorder moves a queue to its place in the order after its first request or its next start has changed.
+func (l *Level) reorder(q *queue) {
+	order := (*byFinish)(&l.order)
+	switch {
+	case q.length > 0 && q.place < 0:
+		heap.Push(order, q)
+	case q.length > 0:
+		heap.Fix(order, q.place)
+	case q.place >= 0:
+		heap.Remove(order, q.place)
+	}
+}
+
+// finish is the virtual time at which the first waiting request would end.
+func (q *queue) finish() float64 { return q.nextStart + q.first.work() }
+
+// less orders queues by the virtual time at which their first requests would end. Of several with the same time, the
+// one is first that was used least recently.
+func (q *queue) less(other *queue) bool {
+	return cmp.Or(cmp.Compare(q.finish(), other.finish()), cmp.Compare(q.turn, other.turn),
+		cmp.Compare(q.index, other.index)) < 0
+}
+
+// byFinish is the heap of the queues in which requests wait.
+type byFinish []*queue
+
+func (h byFinish) Len() int           { return len(h) }
+func (h byFinish) Less(i, j int) bool { return h[i].less(h[j]) }
+func (h byFinish) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+// Push implements heap.Interface.
+func (h *byFinish) Push(x any) {
+	q := x.(*queue)
+	q.place = len(*h)
+	*h = append(*h, q)
+}
+
+// Pop implements heap.Interface.
+func (h *byFinish) Pop() any {
+	last := len(*h) - 1
+	q := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	q.place = -1
+	return q
+}
+
+// QueueState describes an active queue.
+type QueueState struct {
+	Index, Waiting, WaitingSeats, Executing, Seats int
+	// NextStart and Work are in seat-seconds.
+	NextStart, Work float64
+	// Requests are those that wait, in their order.
+	Requests []*Request
+}
+
+// Queues returns the active queues in the order of their indexes.
+func (l *Level) Queues() []QueueState {
+	out := make([]QueueState, 0, len(l.queues))
+	for _, q := range l.queues {
+		s := QueueState{
+			Index: q.index, Waiting: q.length, WaitingSeats: q.waitSeats, Executing: q.executing, Seats: q.seats,
+			NextStart: q.nextStart / float64(time.Second), Work: q.work / float64(time.Second),
+		}
+		for r := q.first; r != nil; r = r.next {
+			s.Requests = append(s.Requests, r)
+		}
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b QueueState) int { return cmp.Compare(a.Index, b.Index) })
+	return out
+}
