@@ -96,6 +96,11 @@ type Config struct {
 	// Connections configures the connections to nodes, pods and services.
 	Connections ConnectionsConfig
 
+	// Controllers are the controllers of kube-controller-manager that run in the server (see Controllers), in the syntax
+	// of its flag of that name: "*" is all, "name" switches one on, "-name" off, and "-*" is none. Empty is all of them,
+	// or on a store that others write to (etcd) serviceaccount-controller and resourcequota-controller alone. They pause
+	// while a kube-controller-manager runs.
+	Controllers []string
 	// DefaultServiceAccounts makes the service account "default" of each new
 	// namespace. kube-controller-manager does it too, where it runs.
 	DefaultServiceAccounts bool
@@ -220,6 +225,7 @@ func (c *Config) validate() error {
 	}
 	errs = append(errs, c.Audit.validate()...)
 	errs = append(errs, c.Filters.validate()...)
+	errs = append(errs, c.validateControllers()...)
 	errs = append(errs, c.ControlPlane.validate()...)
 	errs = append(errs, c.Aggregation.validate())
 	if file := c.EgressSelectorConfigFile; file != "" {

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/controller/bootstrap"
-	"github.com/keelson-dev/keelson/controller/quota"
-	"github.com/keelson-dev/keelson/controller/serviceaccount"
 	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/filter/inflight"
 	"github.com/keelson-dev/keelson/metrics"
@@ -346,16 +344,7 @@ func (s *starting) startWork(ctx context.Context) error {
 	s.work.Go("extension API servers", background.Forever(s.api.aggregator.Run))
 	s.work.Go(controlPlaneRunner, background.Forever(s.controlPlane.keeper.Run))
 	s.work.Go("addresses and ports of services", background.Forever(s.api.claims.Run))
-	if s.config.DefaultServiceAccounts {
-		accounts := &serviceaccount.Controller{Registry: s.registry, Client: s.api.client, Log: s.log}
-		s.work.Go("default service accounts", background.Forever(accounts.Run))
-	}
-	if s.config.QuotaUsage {
-		usage := &quota.Controller{
-			Registry: s.registry, Resources: s.api.resources, Client: s.api.client, Log: s.log,
-		}
-		s.work.Go("usage of resource quotas", background.Forever(usage.Run))
-	}
+	s.startControllers()
 	if s.config.PolicyTypeChecks {
 		s.work.Go("type checks of admission policies", background.Forever(s.api.policyStatus(s.log).Run))
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/spf13/pflag"
 
 	"github.com/keelson-dev/keelson/server"
@@ -118,6 +120,12 @@ func connectionFlags(f *pflag.FlagSet, c *server.ConnectionsConfig) {
 
 // controllerFlags switch controllers of kube-controller-manager on and off that run in the server.
 func controllerFlags(f *pflag.FlagSet, config *server.Config) {
+	f.StringSliceVar(
+		&config.Controllers, "controllers", nil,
+		"controllers of kube-controller-manager that run in the server while no kube-controller-manager does: * is all, "+
+			"foo switches foo on, -foo switches it off, -* is none; all of them by default, with --etcd-servers "+
+			"serviceaccount-controller and resourcequota-controller. Controllers: "+strings.Join(server.Controllers(), ", "),
+	)
 	f.BoolVar(
 		&config.DefaultServiceAccounts, "default-service-accounts", config.DefaultServiceAccounts,
 		"make the service account \"default\" of each new namespace, as kube-controller-manager does",

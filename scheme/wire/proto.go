@@ -258,6 +258,34 @@ func Find(raw []byte, path []int32) (Value, error) {
 	return Find(v.Bytes, path[1:])
 }
 
+// EachField calls f for each length-delimited field and each varint of a message, until f returns false. Value.Bytes is a
+// part of the message.
+func EachField(message []byte, f func(number int32, v Value) bool) error {
+	for len(message) > 0 {
+		num, typ, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return ErrMalformed
+		}
+		message = message[n:]
+		m := protowire.ConsumeFieldValue(num, typ, message)
+		if m < 0 {
+			return ErrMalformed
+		}
+		v := Value{Found: true}
+		switch typ {
+		case protowire.BytesType:
+			v.Bytes, _ = protowire.ConsumeBytes(message)
+		case protowire.VarintType:
+			v.Number, _ = protowire.ConsumeVarint(message)
+		}
+		if !f(int32(num), v) {
+			return nil
+		}
+		message = message[m:]
+	}
+	return nil
+}
+
 func fieldsNumbers(b []byte, want protowire.Number, f func(typ protowire.Type, val []byte, number uint64)) error {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)

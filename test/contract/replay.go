@@ -25,6 +25,7 @@ const (
 // Configure changes a configuration to that of the recorded kube-apiserver; dir is a directory for files.
 func Configure(c *keelson.Config, dir string) error {
 	c.TokenAuthFile, c.ServiceClusterIPRange = filepath.Join(dir, "tokens.csv"), "10.0.0.0/16"
+	c.Controllers = []string{"-*"}                  // no kube-controller-manager ran there
 	c.QuotaUsage = false                            // nothing counted usage there
 	c.DefaultServiceAccounts = false                // clients create them there
 	c.SetVerbosity = func(int) error { return nil } // as in cmd/keelson, so that the path exists

@@ -1,0 +1,156 @@
+package namespace
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/client"
+	"github.com/keelson-dev/keelson/discovery"
+	"github.com/keelson-dev/keelson/registry"
+)
+
+// finalizerSeconds is how long objects with finalizers are expected to stay.
+const finalizerSeconds = 15
+
+var pods = corev1.SchemeGroupVersion.WithResource("pods")
+
+// found is what is left of one resource in a namespace.
+type found struct {
+	objects    int
+	finalizers map[string]int
+	estimate   int64 // see outcome.estimate
+}
+
+// deleteContent deletes the objects in a namespace, once, and returns what is left. While pods are left, it deletes nothing
+// else: other objects, such as network policies, may protect something from them.
+func (c *Controller) deleteContent(ctx context.Context, n *corev1.Namespace) *outcome {
+	o := &outcome{remaining: map[schema.GroupVersionResource]int{}, finalizers: map[string]int{}}
+	resources, stale := c.Resources.Preferred()
+	o.stale = stale
+	resources = slices.DeleteFunc(resources, func(r discovery.Resource) bool {
+		return !r.Namespaced || !slices.Contains(r.Verbs, "delete")
+	})
+	if i := slices.IndexFunc(resources, isPods); i >= 0 {
+		c.deleteResource(ctx, n, resources[i], o)
+		if o.remaining[pods] > 0 || len(o.failed) > 0 {
+			return o
+		}
+		resources = slices.Delete(resources, i, i+1)
+	}
+	for _, r := range resources {
+		if ctx.Err() != nil {
+			o.failed = append(o.failed, ctx.Err())
+			break
+		}
+		c.deleteResource(ctx, n, r, o)
+	}
+	return o
+}
+
+func isPods(r discovery.Resource) bool { return r.GroupVersionResource == pods }
+
+// deleteResource deletes the objects of one resource, and adds what is left to o.
+func (c *Controller) deleteResource(ctx context.Context, n *corev1.Namespace, r discovery.Resource, o *outcome) {
+	left, err := c.deleteObjects(ctx, n, r)
+	if err != nil {
+		if isPods(r) {
+			c.Log.Debug("the pods of a namespace cannot be deleted", "namespace", n.Name, "error", err)
+		}
+		o.failed = append(o.failed, err)
+	}
+	o.estimate = max(o.estimate, left.estimate)
+	if left.objects > 0 {
+		o.remaining[r.GroupVersionResource] = left.objects
+		for name, objects := range left.finalizers {
+			o.finalizers[name] += objects
+		}
+	}
+}
+
+// deleteObjects deletes the objects of one resource, and returns what is left.
+func (c *Controller) deleteObjects(ctx context.Context, n *corev1.Namespace, r discovery.Resource) (left found, err error) {
+	content := c.content(r)
+	if isPods(r) {
+		if left.estimate, err = c.podSeconds(ctx, n); err != nil {
+			return left, err
+		}
+	}
+	if err := deleteAll(ctx, content, n.Name, r); err != nil || !slices.Contains(r.Verbs, "list") {
+		return left, err
+	}
+	left.finalizers = map[string]int{}
+	list := client.ListRequest{Resource: r.GroupVersionResource, Namespace: n.Name}
+	if _, err := content.ListMetadata(ctx, list, func(m client.Metadata) bool {
+		left.objects++
+		for _, name := range m.Finalizers {
+			left.finalizers[name]++
+		}
+		return true
+	}); err != nil {
+		return found{estimate: left.estimate}, err
+	}
+	switch {
+	case left.estimate > 0:
+	case len(left.finalizers) > 0:
+		left.estimate = finalizerSeconds
+	case left.objects > 0:
+		return left, fmt.Errorf("unexpected items still remain in namespace: %s for gvr: %v", n.Name, r.GroupVersionResource)
+	}
+	return left, nil
+}
+
+// deleteAll deletes all objects of a resource in a namespace, one by one if the resource cannot delete collections.
+func deleteAll(ctx context.Context, content Content, namespace string, r discovery.Resource) error {
+	background := metav1.DeletePropagationBackground
+	options := &metav1.DeleteOptions{PropagationPolicy: &background}
+	if slices.Contains(r.Verbs, "deletecollection") {
+		return content.DeleteCollection(ctx, client.DeleteCollectionRequest{
+			Resource: r.GroupVersionResource, Namespace: namespace, Options: options,
+		})
+	}
+	if !slices.Contains(r.Verbs, "list") {
+		return nil
+	}
+	var names []string
+	list := client.ListRequest{Resource: r.GroupVersionResource, Namespace: namespace}
+	if _, err := content.ListMetadata(ctx, list, func(m client.Metadata) bool {
+		names = append(names, m.Name)
+		return true
+	}); err != nil {
+		return err
+	}
+	for _, name := range names {
+		_, err := content.Delete(ctx, client.DeleteRequest{
+			Ref:     client.Ref{Resource: r.GroupVersionResource, Namespace: namespace, Name: name},
+			Options: options.DeepCopy(),
+		})
+		if err != nil && !kerrors.IsNotFound(err) && !kerrors.IsMethodNotSupported(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// podSeconds returns how long the pods of a namespace may take to end, counted from the deletion of the namespace; 0 if
+// that time has passed.
+func (c *Controller) podSeconds(ctx context.Context, n *corev1.Namespace) (seconds int64, err error) {
+	_, err = c.Client.List(ctx, client.ListRequest{Resource: pods, Namespace: n.Name}, func(obj registry.Object) bool {
+		pod := obj.(*corev1.Pod)
+		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		if grace := pod.Spec.TerminationGracePeriodSeconds; !ended && grace != nil {
+			seconds = max(seconds, *grace)
+		}
+		return true
+	})
+	if err == nil && c.now().Sub(n.DeletionTimestamp.Time) >= time.Duration(seconds)*time.Second {
+		seconds = 0
+	}
+	return seconds, err
+}

@@ -1,0 +1,191 @@
+// Package rootca publishes the certificates that pods verify the API server with: the ConfigMap kube-root-ca.crt in each
+// namespace, which admission mounts into pods beside the service account token. kube-controller-manager does the same as
+// the root-ca-certificate-publisher-controller.
+package rootca
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/client"
+	"github.com/keelson-dev/keelson/registry"
+)
+
+const (
+	// Name is the name of the ConfigMaps, and key the key of the certificates in them.
+	Name = "kube-root-ca.crt"
+	key  = "ca.crt"
+
+	descriptionAnnotation = "kubernetes.io/description"
+	description           = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the " +
+		"internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters."
+)
+
+// After an error, a namespace is handled again after firstDelay. The delay doubles up to maxDelay.
+const firstDelay, maxDelay = 100 * time.Millisecond, time.Minute
+
+var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
+
+// Controller publishes the certificates.
+type Controller struct {
+	Registry *registry.Registry
+	Client   *client.Client
+	// Roots are the certificates, PEM.
+	Roots string
+	Log   *slog.Logger
+}
+
+// queue has the names of namespaces.
+type queue = workqueue.TypedRateLimitingInterface[string]
+
+// Run works until ctx ends, or until following the namespaces or the ConfigMaps fails.
+func (c *Controller) Run(ctx context.Context) error {
+	published := c.Registry.Resource(configMaps.GroupResource())
+	revision, err := published.CurrentRevision(ctx)
+	if err != nil {
+		return err
+	}
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstDelay, maxDelay))
+	tasks, ctx := errgroup.WithContext(ctx)
+	tasks.Go(func() error {
+		for c.work(ctx, q) {
+		}
+		return nil
+	})
+	tasks.Go(func() error {
+		<-ctx.Done()
+		q.ShutDown()
+		return nil
+	})
+	tasks.Go(func() error { return c.followNamespaces(ctx, q) })
+	tasks.Go(func() error {
+		// Each ConfigMap that is changed or deleted later is published again.
+		return follow(ctx, published, revision, cache.Interest{Name: Name}, func(e *cache.Event) {
+			if e.Prev != nil {
+				q.Add(e.Prev.Namespace)
+			}
+		})
+	})
+	if err := tasks.Wait(); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// followNamespaces adds all namespaces to the queue, and each that is created later.
+func (c *Controller) followNamespaces(ctx context.Context, q queue) error {
+	namespaces := c.Registry.Resource(corev1.Resource("namespaces"))
+	view, err := namespaces.Current(ctx)
+	if err != nil {
+		return err
+	}
+	if err := view.Ascend(ctx, "", "", 0, func(o *cache.Object) bool {
+		q.Add(o.Name)
+		return true
+	}); err != nil {
+		return err
+	}
+	return follow(ctx, namespaces, view.Revision(), cache.Interest{}, func(e *cache.Event) {
+		if e.Prev == nil {
+			q.Add(e.Object.Name)
+		}
+	})
+}
+
+// follow calls f with each change of a resource after a revision, until there is an error.
+func follow(
+	ctx context.Context, r *registry.Resource, revision int64, in cache.Interest, f func(*cache.Event),
+) error {
+	cursor, err := r.Watch(ctx, revision, in)
+	if err != nil {
+		return err
+	}
+	defer cursor.Close()
+	for {
+		events, _, err := cursor.Next(ctx)
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			f(e)
+		}
+	}
+}
+
+// work handles one namespace of the queue. It returns false if the queue is shut down.
+func (c *Controller) work(ctx context.Context, q queue) bool {
+	namespace, shutDown := q.Get()
+	if shutDown {
+		return false
+	}
+	defer q.Done(namespace)
+	err := c.ensure(ctx, namespace)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		c.Log.Warn("cannot publish the certificates of the server in a namespace; will try again",
+			"namespace", namespace, "configmap", Name, "error", err)
+		q.AddRateLimited(namespace)
+	default:
+		q.Forget(namespace)
+	}
+	return true
+}
+
+// ensure creates or corrects the ConfigMap of a namespace. It does nothing in a namespace that is being deleted.
+func (c *Controller) ensure(ctx context.Context, namespace string) error {
+	state, err := c.Registry.NamespaceState(ctx, namespace)
+	if err != nil || state != registry.NamespaceActive {
+		return err
+	}
+	ref := client.Ref{Resource: configMaps, Namespace: namespace, Name: Name}
+	found, err := c.Client.Get(ctx, ref)
+	switch {
+	case kerrors.IsNotFound(err):
+		published := &corev1.ConfigMap{}
+		published.Namespace, published.Name = namespace, Name
+		c.set(published)
+		_, err = c.Client.Create(ctx, client.CreateRequest{Resource: configMaps, Object: published})
+	case err == nil && !c.isPublished(found.(*corev1.ConfigMap)):
+		_, err = c.Client.Update(ctx, client.UpdateRequest{Ref: ref, Change: func(latest registry.Object) error {
+			c.set(latest.(*corev1.ConfigMap))
+			return nil
+		}})
+	}
+	return c.ignoreGone(ctx, namespace, err)
+}
+
+func (c *Controller) set(m *corev1.ConfigMap) {
+	m.Data = map[string]string{key: c.Roots}
+	if m.Annotations == nil {
+		m.Annotations = map[string]string{}
+	}
+	m.Annotations[descriptionAnnotation] = description
+}
+
+func (c *Controller) isPublished(m *corev1.ConfigMap) bool {
+	return maps.Equal(m.Data, map[string]string{key: c.Roots}) && m.Annotations[descriptionAnnotation] != ""
+}
+
+// ignoreGone returns nil for errors that need no further attempt: another process was first, or the namespace is being
+// deleted.
+func (c *Controller) ignoreGone(ctx context.Context, namespace string, err error) error {
+	if kerrors.IsAlreadyExists(err) || kerrors.IsNotFound(err) {
+		return nil
+	}
+	if kerrors.IsForbidden(err) {
+		if state, failed := c.Registry.NamespaceState(ctx, namespace); failed == nil && state != registry.NamespaceActive {
+			return nil
+		}
+	}
+	return err
+}

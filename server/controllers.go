@@ -1,0 +1,140 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/client"
+	"github.com/keelson-dev/keelson/controller/namespace"
+	"github.com/keelson-dev/keelson/controller/quota"
+	"github.com/keelson-dev/keelson/controller/rootca"
+	"github.com/keelson-dev/keelson/controller/serviceaccount"
+	"github.com/keelson-dev/keelson/controller/standby"
+	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/server/background"
+	"github.com/keelson-dev/keelson/storage"
+)
+
+// The controllers of kube-controller-manager that run in the server, by the names that they have there.
+const (
+	namespaceController      = "namespace-controller"
+	rootCAController         = "root-ca-certificate-publisher-controller"
+	serviceAccountController = "serviceaccount-controller"
+	resourceQuotaController  = "resourcequota-controller"
+)
+
+// controllerAliases are the names that kube-controller-manager accepts beside those above.
+var controllerAliases = map[string]string{
+	"namespace": namespaceController, "root-ca-cert-publisher": rootCAController,
+	"serviceaccount": serviceAccountController, "resourcequota": resourceQuotaController,
+}
+
+// Controllers returns the names of the controllers that Config.Controllers can name, in order.
+func Controllers() []string {
+	return []string{
+		namespaceController, resourceQuotaController, rootCAController, serviceAccountController,
+	}
+}
+
+// validateControllers returns what is wrong with Config.Controllers.
+func (c *Config) validateControllers() []error {
+	var errs []error
+	for _, entry := range c.Controllers {
+		name := strings.TrimPrefix(entry, "-")
+		if name != "*" && !slices.Contains(Controllers(), name) && controllerAliases[name] == "" {
+			errs = append(errs, fmt.Errorf("--controllers: %q is not in the list of known controllers: %s",
+				name, strings.Join(Controllers(), ", ")))
+		}
+	}
+	return errs
+}
+
+// controllers returns Config.Controllers, or its default. Where other servers write to the store (etcd), a
+// kube-controller-manager usually runs that does most of the work.
+func (c *Config) controllers(exclusive bool) []string {
+	switch {
+	case len(c.Controllers) > 0:
+		return c.Controllers
+	case exclusive:
+		return []string{"*"}
+	}
+	return []string{serviceAccountController, resourceQuotaController}
+}
+
+// runsController returns whether a controller is switched on, by the rules of kube-controller-manager: the first entry
+// that names it decides, and otherwise whether "*" is an entry. The entry "-*" has no effect but to make the list not
+// empty. exclusive means that no other server writes to the store.
+func (c *Config) runsController(name string, exclusive bool) bool {
+	entries := c.controllers(exclusive)
+	for _, entry := range entries {
+		entry, off := strings.CutPrefix(entry, "-")
+		if entry == name || controllerAliases[entry] == name {
+			return !off
+		}
+	}
+	return slices.Contains(entries, "*")
+}
+
+// How long the namespace controller waits after the deletion of a namespace, until creations that are in progress are
+// stored: in this process, or in all servers on a store.
+const (
+	ownSettleTime    = 200 * time.Millisecond
+	sharedSettleTime = 5 * time.Second
+)
+
+// startControllers starts the controllers that kube-controller-manager has as well. They pause while one runs.
+func (s *starting) startControllers() {
+	gate := standby.New(s.registry.Resource(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}), s.log)
+	s.work.Go("lease of kube-controller-manager", background.Forever(gate.Run))
+	exclusive := storage.IsExclusive(s.stores.main)
+	start := func(name string, run background.Runner) {
+		if s.config.runsController(name, exclusive) {
+			s.work.Go(name, func(ctx context.Context) error { return gate.While(ctx, run) })
+		}
+	}
+	start(namespaceController, s.namespaceController().Run)
+	start(rootCAController, (&rootca.Controller{
+		Registry: s.registry, Client: s.controllerClient("root-ca-cert-publisher"), Roots: string(s.identity.roots), Log: s.log,
+	}).Run)
+	if s.config.DefaultServiceAccounts {
+		accounts := &serviceaccount.Controller{Registry: s.registry, Client: s.api.client, Log: s.log}
+		start(serviceAccountController, background.Forever(accounts.Run))
+	}
+	if s.config.QuotaUsage {
+		usage := &quota.Controller{Registry: s.registry, Resources: s.api.resources, Client: s.api.client, Log: s.log}
+		start(resourceQuotaController, background.Forever(usage.Run))
+	}
+}
+
+func (s *starting) namespaceController() *namespace.Controller {
+	settle := sharedSettleTime
+	if storage.IsExclusive(s.stores.main) {
+		settle = ownSettleTime
+	}
+	const account = "namespace-controller"
+	return &namespace.Controller{
+		Namespaces: s.registry.Resource(corev1.Resource("namespaces")), Client: s.controllerClient(account),
+		Remote: s.api.aggregator.Client(controllerUser(account)), Resources: s.api.discovery, Ready: s.api.custom.Ready,
+		Settle: settle, Log: s.log,
+	}
+}
+
+// controllerUser returns the service account in whose name a controller of kube-controller-manager works. Admission sees
+// it as the user of writes.
+func controllerUser(account string) *request.User {
+	return &request.User{
+		Name:   "system:serviceaccount:kube-system:" + account,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"},
+	}
+}
+
+// controllerClient returns a client that works in the name of a controller.
+func (s *starting) controllerClient(account string) *client.Client {
+	return s.api.client.As("kube-controller-manager").For(controllerUser(account))
+}
