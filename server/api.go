@@ -67,7 +67,8 @@ type apiOptions struct {
 	config         *Config
 	gates          features.Gates
 	services       serviceRanges
-	hostPort       string     // where the server is reached
+	hostPort       string     // where clients on this machine reach the server
+	advertised     string     // host and port at which clients on other machines reach it
 	frontProxy     certs.Pair // shown to extension API servers; empty unless Config.ownFrontProxy
 	kinds          []*registry.Kind
 	registry       *registry.Registry
@@ -119,7 +120,7 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	if a.aggregator, err = a.newAggregator(ctx, &o); err != nil {
 		return nil, err
 	}
-	a.discovery = discovery.New(a.resources, a.aggregator, o.hostPort)
+	a.discovery = discovery.New(a.resources, a.aggregator, o.advertised)
 	if a.custom, err = newCustom(&o, a); err != nil {
 		return nil, err
 	}

@@ -66,7 +66,8 @@ type authenticationOptions struct {
 	ownCA  []byte // of the server's own authority, PEM
 	// ownFrontProxyCA is the server's own authority of front proxies, PEM; empty unless Config.ownFrontProxy.
 	ownFrontProxyCA []byte
-	hostPort        string // where the server is reached
+	hostPort        string // where clients on this machine reach the server
+	advertised      string // host and port at which clients on other machines reach it
 	// exclusive is true if no other server uses the store.
 	exclusive bool
 	registry  *registry.Registry
@@ -318,7 +319,7 @@ func (a *authentication) answers() map[schema.GroupResource]registry.CreateFunc 
 // discovery.
 func (a *authentication) issuerDiscovery() *serviceaccount.Discovery {
 	c := &a.config.Authentication.ServiceAccounts
-	d, err := serviceaccount.NewDiscovery(a.keys.source, c.Issuers[0], c.JWKSURI, a.hostPort)
+	d, err := serviceaccount.NewDiscovery(a.keys.source, c.Issuers[0], c.JWKSURI, a.advertised)
 	if err != nil {
 		a.log.Info("the issuer of service account tokens cannot be discovered", "reason", err)
 		return nil

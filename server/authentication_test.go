@@ -14,10 +14,12 @@ import (
 	"encoding/pem"
 	"log/slog"
 	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -94,6 +96,23 @@ func TestTheIssuerIsDiscovered(t *testing.T) {
 		t, httpClient(t, s, true), "GET", s.URL()+serviceaccount.ConfigurationPath,
 	); a.status != http.StatusNotFound {
 		t.Errorf("an issuer that cannot be discovered: %d", a.status)
+	}
+}
+
+// Clients in pods cannot reach the address on which clients on this machine reach the server.
+func TestDiscoveryNamesTheAdvertisedAddress(t *testing.T) {
+	config := testConfig(t)
+	config.ControlPlane.AdvertiseAddress = "192.0.2.7"
+	s := start(t, config)
+	c := httpClient(t, s, true)
+	address := net.JoinHostPort("192.0.2.7", strconv.Itoa(s.listener.port()))
+	for path, want := range map[string]string{
+		serviceaccount.ConfigurationPath: `"jwks_uri":"https://` + address + serviceaccount.KeysPath + `"`,
+		"/api":                           `"serverAddress":"` + address + `"`,
+	} {
+		if a := call(t, c, "GET", s.URL()+path); !strings.Contains(a.body, want) {
+			t.Errorf("%s: %s, want %s", path, a.body, want)
+		}
 	}
 }
 

@@ -122,13 +122,14 @@ func TestReconcilerAsksTheStore(t *testing.T) {
 	}
 	defer store.Close() //nolint:errcheck // nothing was written
 	config := DefaultConfig()
-	o := controlPlaneOptions{config: &config, store: store, log: slog.New(slog.DiscardHandler)}
-	address := net.IPv4(192, 0, 2, 1)
-	if r, ok := o.reconciler(address).(bootstrap.SingleServer); !ok {
+	o := controlPlaneOptions{
+		config: &config, store: store, address: net.IPv4(192, 0, 2, 1), log: slog.New(slog.DiscardHandler),
+	}
+	if r, ok := o.reconciler().(bootstrap.SingleServer); !ok {
 		t.Errorf("a store of its own: %T", r)
 	}
 	o.store = plainStore{store}
-	if r, ok := o.reconciler(address).(*bootstrap.EtcdLeases); !ok {
+	if r, ok := o.reconciler().(*bootstrap.EtcdLeases); !ok {
 		t.Errorf("a store that others may write to: %T", r)
 	}
 }

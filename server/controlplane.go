@@ -64,7 +64,8 @@ type controlPlane struct{ keeper *bootstrap.Keeper }
 type controlPlaneOptions struct {
 	config   *Config
 	services serviceRanges
-	port     int // that the server listens on
+	address  net.IP // at which others reach the server
+	port     int    // that the server listens on
 	store    storage.Store
 	registry *registry.Registry
 	client   *client.Client
@@ -76,10 +77,6 @@ type controlPlaneOptions struct {
 // newControlPlane creates the objects that every server starts with, except roles. Run of its keeper maintains
 // them.
 func newControlPlane(ctx context.Context, o controlPlaneOptions) (*controlPlane, error) {
-	address, err := advertised(o.config)
-	if err != nil {
-		return nil, err
-	}
 	hostname, err := os.Hostname()
 	if err != nil {
 		return nil, err
@@ -87,8 +84,8 @@ func newControlPlane(ctx context.Context, o controlPlaneOptions) (*controlPlane,
 	p := &controlPlane{keeper: &bootstrap.Keeper{
 		Registry: o.registry, Client: o.client, Log: o.log, Now: time.Now,
 		Services: o.services, NodePort: o.config.ControlPlane.ServiceNodePort,
-		Address: address, Port: o.port, Hostname: hostname,
-		Endpoints: o.reconciler(address), Trust: o.trust,
+		Address: o.address, Port: o.port, Hostname: hostname,
+		Endpoints: o.reconciler(), Trust: o.trust,
 	}}
 	return p, p.keeper.Start(ctx)
 }
@@ -112,17 +109,17 @@ func advertised(c *Config) (net.IP, error) {
 
 // reconciler returns the reconciler of the endpoints of the Service kubernetes. It returns nil for a loopback
 // address, which other machines cannot use.
-func (o *controlPlaneOptions) reconciler(address net.IP) bootstrap.Reconciler {
+func (o *controlPlaneOptions) reconciler() bootstrap.Reconciler {
 	switch {
 	case o.config.ControlPlane.EndpointReconciler == ReconcilerNone:
 		return nil
-	case address.IsLoopback():
-		o.log.Debug("the service kubernetes has no endpoints: the server listens on this machine alone", "address", address)
+	case o.address.IsLoopback():
+		o.log.Debug("the service kubernetes has no endpoints: the server listens on this machine alone", "address", o.address)
 		return nil
 	case storage.IsExclusive(o.store):
-		return bootstrap.SingleServer{Address: address.String()}
+		return bootstrap.SingleServer{Address: o.address.String()}
 	}
-	return &bootstrap.EtcdLeases{Store: o.store, Address: address.String()}
+	return &bootstrap.EtcdLeases{Store: o.store, Address: o.address.String()}
 }
 
 // trust returns what extension API servers verify clients with.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +37,7 @@ type Server struct {
 	audit          *auditing         // nil where nothing is audited
 	dataDir        *dataDir          // nil where nothing is kept in files
 	listener       *listener
+	advertised     net.IP // where clients on other machines reach the server
 	stores         *stores
 	identity       *identity
 	authentication *authentication
@@ -258,8 +261,16 @@ func (s *starting) lockData() (err error) {
 }
 
 func (s *starting) listen(ctx context.Context) (err error) {
-	s.listener, err = listen(ctx, s.config.BindAddress, s.config.SecurePort)
+	if s.listener, err = listen(ctx, s.config.BindAddress, s.config.SecurePort); err != nil {
+		return err
+	}
+	s.advertised, err = advertised(s.config)
 	return err
+}
+
+// advertisedHostPort returns the address for clients on other machines, which discovery documents name.
+func (s *starting) advertisedHostPort() string {
+	return net.JoinHostPort(s.advertised.String(), strconv.Itoa(s.listener.port()))
 }
 
 func (s *starting) openStores(ctx context.Context) (err error) {
@@ -278,7 +289,7 @@ func (s *starting) makeIdentity() (err error) {
 func (s *starting) buildAuthentication(ctx context.Context) (err error) {
 	s.authentication, err = newAuthentication(ctx, authenticationOptions{
 		config: s.config, ownCA: s.identity.certs.CA, ownFrontProxyCA: s.identity.certs.FrontProxyCA,
-		hostPort:  s.listener.hostPort(),
+		hostPort: s.listener.hostPort(), advertised: s.advertisedHostPort(),
 		exclusive: s.stores.exclusive(), registry: s.registry, egress: s.egress, metrics: s.metrics, work: s.work, log: s.log,
 	})
 	return err
@@ -294,7 +305,8 @@ func (s *starting) buildAuthorization() (err error) {
 
 func (s *starting) buildAPI(ctx context.Context) (err error) {
 	s.api, err = newAPI(ctx, apiOptions{
-		config: s.config, gates: s.gates, services: s.services, hostPort: s.listener.hostPort(),
+		config: s.config, gates: s.gates, services: s.services,
+		hostPort: s.listener.hostPort(), advertised: s.advertisedHostPort(),
 		kinds: s.kinds, registry: s.registry, store: s.stores.main,
 		authentication: s.authentication, authorization: s.authorization, frontProxy: s.identity.certs.FrontProxy,
 		egress: s.egress, metrics: s.metrics, work: s.work, log: s.log,
@@ -313,8 +325,8 @@ func (s *starting) bootstrap(ctx context.Context) error {
 		func() error { return s.authorization.start(ctx, s.api.client) },
 		func() (err error) {
 			s.controlPlane, err = newControlPlane(ctx, controlPlaneOptions{
-				config: s.config, services: s.services, port: s.listener.port(), store: s.stores.main,
-				registry: s.registry, client: s.api.client, trust: s.authentication.trust, log: s.log,
+				config: s.config, services: s.services, address: s.advertised, port: s.listener.port(),
+				store: s.stores.main, registry: s.registry, client: s.api.client, trust: s.authentication.trust, log: s.log,
 			})
 			return err
 		},
