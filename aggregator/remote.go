@@ -182,7 +182,7 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 		defer seat.Release()
 	}
 	// Give the seat back: while the other server works, this one only copies.
-	rw.Seat.Release()
+	rw.ReleaseSeat()
 	target.Header = identity(user)
 	target.Header.Set("X-Forwarded-Host", target.URL.Host)
 	target.Header.Set("X-Forwarded-Proto", target.URL.Scheme)

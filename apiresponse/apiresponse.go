@@ -54,6 +54,9 @@ type MemoryAccount interface {
 	Charge(n int64)
 }
 
+// WatchStart is a ResponseWriter that has to know when a watch has sent its initial events.
+type WatchStart interface{ InitialEventsSent() }
+
 // Error responds with err as a Status, in the media type that the client accepts, or in JSON
 // if it accepts none of them.
 func Error(w http.ResponseWriter, r *http.Request, err error) {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/rest/negotiate"
@@ -119,6 +120,9 @@ func (st *watchStream) begin() {
 // line is already on its way.
 func (st *watchStream) run(ctx context.Context, revision int64, o *listOptions) {
 	from, err := st.initial(ctx, revision, o)
+	if w, ok := st.w.(apiresponse.WatchStart); ok {
+		w.InitialEventsSent()
+	}
 	if err == nil {
 		err = st.follow(ctx, from)
 	}

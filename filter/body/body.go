@@ -46,8 +46,15 @@ func New(
 				return
 			}
 			rw := responserecorder.Wrap(w)
-			rw.Seat.Pause()
-			content, err := read(r, budget.AccountFor(request.UserFrom(r.Context())))
+			var content []byte
+			var err error
+			readBody := func() { content, err = read(r, budget.AccountFor(request.UserFrom(r.Context()))) }
+			admitted := true
+			if rw.Seat != nil {
+				admitted = rw.Seat.Read(readBody)
+			} else {
+				readBody()
+			}
 			switch {
 			case errors.Is(err, errBudget):
 				inflight.TooMany(rw)
@@ -56,7 +63,7 @@ func New(
 				!errors.Is(r.Context().Err(), context.DeadlineExceeded):
 				retryafter.RefuseStopping(rw)
 				return
-			case !rw.Seat.TryResume():
+			case !admitted:
 				inflight.TooMany(rw)
 				return
 			}

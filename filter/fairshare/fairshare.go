@@ -133,7 +133,7 @@ func (a *Account) Release() {
 	a.held, a.paused, a.extra = 0, 0, 0
 }
 
-// Pause gives back the units of the account until Resume or TryResume.
+// Pause gives back the units of the account until Resume.
 func (a *Account) Pause() {
 	if a.held > 0 {
 		a.give(a.held)
@@ -150,9 +150,11 @@ func (a *Account) Resume() {
 	}
 }
 
-// TryResume takes the units again that Pause gave back. It returns false if that is more than
-// the user may hold.
-func (a *Account) TryResume() bool {
+// Read gives the units back while read waits for the client, and then takes them again. It
+// returns false if that is more than the user may hold.
+func (a *Account) Read(read func()) bool {
+	a.Pause()
+	read()
 	n := a.paused
 	a.paused = 0
 	return n == 0 || a.Take(n)

@@ -67,7 +67,7 @@ func TestPauseAndResume(t *testing.T) {
 	if !two.Take(1) || p.Taken() != 1 {
 		t.Error("what was left is not free")
 	}
-	if one.TryResume() {
+	if one.Read(func() {}) {
 		t.Error("a second of one")
 	}
 	one.Release()
@@ -82,7 +82,7 @@ func TestPauseAndResume(t *testing.T) {
 		t.Errorf("%d taken at the end", p.Taken())
 	}
 	var none Account
-	if !none.Take(1) || !none.TryResume() {
+	if !none.Take(1) || !none.Read(func() {}) {
 		t.Error("an account of nothing refuses")
 	}
 	none.Pause()
@@ -130,7 +130,7 @@ func TestAllUnitsAreReturned(t *testing.T) {
 				a := p.AccountFor(&request.User{Name: string(rune('a' + g))})
 				if a.Take(1) {
 					a.Pause()
-					a.TryResume()
+					a.Read(func() {})
 				}
 				a.Release()
 			}

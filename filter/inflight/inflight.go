@@ -52,11 +52,12 @@ func (l *Limiter) Filter(next http.Handler) http.Handler {
 			pool = l.readOnly
 		}
 		rw := responserecorder.Wrap(w)
-		rw.Seat = pool.AccountFor(request.UserFrom(r.Context()))
-		defer rw.Seat.Release()
-		rw.Memory = rw.Seat.InPool(l.responses)
+		account := pool.AccountFor(request.UserFrom(r.Context()))
+		rw.Seat = &account
+		defer rw.ReleaseSeat()
+		rw.Memory = account.InPool(l.responses)
 		defer rw.Memory.Release()
-		if !rw.Seat.Take(1) || pool == l.mutating && !rw.Memory.Take(0) {
+		if !account.Take(1) || pool == l.mutating && !rw.Memory.Take(0) {
 			TooMany(rw)
 			return
 		}

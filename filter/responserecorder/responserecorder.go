@@ -24,9 +24,10 @@ type Recorder struct {
 	Status int
 	// Bytes counts the bytes of the body that were written so far.
 	Bytes int64
-	// Seat is the request's place among the requests in flight (see filter/inflight). Write
-	// and Flush give it back while they wait for the client.
-	Seat fairshare.Account
+	// Seat is the request's place among the requests in flight (see filter/inflight and
+	// filter/fairness); nil if it has none. Write and Flush give it back while they wait for the
+	// client.
+	Seat Seat
 	// Memory counts the memory that the response takes until the client has read it.
 	Memory fairshare.Account
 	// Started, unless nil, is called with the status just before it is sent.
@@ -36,6 +37,30 @@ type Recorder struct {
 	// Wrote, unless nil, is called with the time that each write of the body took.
 	Wrote func(time.Duration)
 }
+
+// Seat is the right of a request to execute.
+type Seat interface {
+	// Pause gives the seat back until Resume.
+	Pause()
+	// Resume takes it again, in any case.
+	Resume()
+	// Read calls read, which waits for the client, and may give the seat back meanwhile. It
+	// returns false if the request is refused after that.
+	Read(read func()) bool
+	// Release gives the seat back for good. Only the first call has an effect.
+	Release()
+}
+
+// ReleaseSeat gives the seat back for good, if the request has one.
+func (w *Recorder) ReleaseSeat() {
+	if w.Seat != nil {
+		w.Seat.Release()
+		w.Seat = nil
+	}
+}
+
+// InitialEventsSent implements apiresponse.WatchStart: from then on a watch needs no seat.
+func (w *Recorder) InitialEventsSent() { w.ReleaseSeat() }
 
 // Wrap returns w itself if it is a Recorder, or else a new Recorder around w.
 func Wrap(w http.ResponseWriter) *Recorder {
@@ -74,9 +99,13 @@ func (w *Recorder) Write(b []byte) (int, error) {
 	if w.Wrote != nil {
 		start = time.Now()
 	}
-	w.Seat.Pause()
+	if w.Seat != nil {
+		w.Seat.Pause()
+	}
 	n, err := w.ResponseWriter.Write(b)
-	w.Seat.Resume()
+	if w.Seat != nil {
+		w.Seat.Resume()
+	}
 	if w.Wrote != nil {
 		w.Wrote(time.Since(start))
 	}
@@ -87,10 +116,10 @@ func (w *Recorder) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Hold implements apiresponse.Holder.
+// Hold implements apiresponse.MemoryAccount.
 func (w *Recorder) Hold(n int64) bool { return w.Memory.Take(n) }
 
-// Charge implements apiresponse.Holder.
+// Charge implements apiresponse.MemoryAccount.
 func (w *Recorder) Charge(n int64) { w.Memory.Charge(n) }
 
 // Hijack implements http.Hijacker, for requests that are upgraded to another protocol.
@@ -108,9 +137,11 @@ func (w *Recorder) Flush() {
 		w.WriteHeader(http.StatusOK)
 	}
 	if f, ok := w.ResponseWriter.(http.Flusher); ok {
-		w.Seat.Pause()
+		if w.Seat != nil {
+			w.Seat.Pause()
+			defer w.Seat.Resume()
+		}
 		f.Flush()
-		w.Seat.Resume()
 	}
 }
 
