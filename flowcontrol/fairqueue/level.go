@@ -23,6 +23,7 @@ package fairqueue
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -222,12 +223,11 @@ func (l *Level) Arrive(now time.Duration, r *Request) Outcome {
 	l.counts.WaitingSeats += r.Seats
 	q.bound()
 	l.reorder(q)
-	before := len(l.started)
 	l.dispatch()
 	if r.state == waiting {
 		return Waits
 	}
-	l.started = l.started[:before] // the caller knows already; nobody else can have started
+	l.started = slices.DeleteFunc(l.started, func(s *Request) bool { return s == r }) // the result says it
 	return Executes
 }
 

@@ -167,3 +167,11 @@ func (l *Level) Queues() []QueueState {
 	slices.SortFunc(out, func(a, b QueueState) int { return cmp.Compare(a.Index, b.Index) })
 	return out
 }
+
+// Length returns how many requests wait in the queue of a request that waits or executes.
+func (l *Level) Length(r *Request) int {
+	if q := l.queues[r.index]; r.inQueue && q != nil {
+		return q.length
+	}
+	return 0
+}

@@ -1,6 +1,9 @@
 package flowcontrol
 
-import flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+import (
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Every server has the flow schemas and priority levels "exempt" and "catch-all". Their specs are fixed; only the
 // limits of the priority level "exempt" may be changed.
@@ -51,4 +54,28 @@ func catchAllLevel() *flowcontrolv1.PriorityLevelConfigurationSpec {
 			LimitResponse:            flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject},
 		},
 	}
+}
+
+// MandatorySchemas returns the flow schemas that every server has. They belong to the caller.
+func MandatorySchemas() []*flowcontrolv1.FlowSchema {
+	var out []*flowcontrolv1.FlowSchema
+	for _, name := range []string{flowcontrolv1.FlowSchemaNameExempt, flowcontrolv1.FlowSchemaNameCatchAll} {
+		out = append(out, &flowcontrolv1.FlowSchema{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: *mandatorySchema(name)})
+	}
+	return out
+}
+
+// MandatoryLevels returns the priority levels that every server has. They belong to the caller.
+func MandatoryLevels() []*flowcontrolv1.PriorityLevelConfiguration {
+	exempt := &flowcontrolv1.PriorityLevelConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: flowcontrolv1.PriorityLevelConfigurationNameExempt},
+		Spec: flowcontrolv1.PriorityLevelConfigurationSpec{
+			Type: flowcontrolv1.PriorityLevelEnablementExempt,
+			Exempt: &flowcontrolv1.ExemptPriorityLevelConfiguration{
+				NominalConcurrencyShares: new(int32(0)), LendablePercent: new(int32(0))},
+		},
+	}
+	return []*flowcontrolv1.PriorityLevelConfiguration{exempt, {
+		ObjectMeta: metav1.ObjectMeta{Name: flowcontrolv1.PriorityLevelConfigurationNameCatchAll}, Spec: *catchAllLevel()}}
 }
