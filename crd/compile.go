@@ -116,13 +116,14 @@ func (k *kinds) close() {
 	k.state = closed
 }
 
-func (k *kinds) loaded() (int, bool) {
+// size returns the number of objects and the bytes that they take in memory, and whether the number is known.
+func (k *kinds) size() (objects int, bytes int64, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.resource == nil {
-		return 0, false
+		return 0, 0, false
 	}
-	return k.resource.Counted()
+	return k.resource.Size()
 }
 
 // bound returns the handler of one version of a definition, and nil if the version is not served. It compiles the

@@ -409,12 +409,13 @@ func (k *replayableBody) replay() io.ReadCloser {
 	return &replayableBody{Reader: io.MultiReader(bytes.NewReader(k.read.Bytes()), rest), Closer: k.Closer}
 }
 
-// Objects calls f with the number of objects of each custom resource whose objects are in memory.
-func (s *Server) Objects(f func(group, resource string, objects int)) {
+// Objects calls f with the number of objects of each custom resource whose objects are counted, and with the bytes that
+// they take in memory.
+func (s *Server) Objects(f func(group, resource string, objects int, bytes int64)) {
 	s.served.Range(func(_, value any) bool {
 		d := value.(*definition)
-		if n, ok := d.kinds.loaded(); ok {
-			f(d.group, d.status.names.Plural, n)
+		if n, bytes, ok := d.kinds.size(); ok {
+			f(d.group, d.status.names.Plural, n, bytes)
 		}
 		return true
 	})

@@ -238,5 +238,15 @@ func (r *Resource) Counted() (objects int, ok bool) {
 	return stats.Objects, stats.Counted
 }
 
+// Size returns the number of objects, and how many bytes they take in memory, 0 if they are not in memory. ok is false
+// if the number is not known.
+func (r *Resource) Size() (objects int, bytes int64, ok bool) {
+	if r.Virtual() {
+		return 0, 0, false
+	}
+	stats := r.cache.Stats()
+	return stats.Objects, stats.Bytes, stats.Counted
+}
+
 // Loaded says whether all objects are in memory.
 func (r *Resource) Loaded() bool { return !r.Virtual() && r.cache.Stats().Loaded }

@@ -154,7 +154,7 @@ func (a *api) objects() map[metrics.GroupResource]int64 {
 			counts[metrics.GroupResource{Group: r.Kind.Group, Resource: r.Kind.Resource}] = int64(n)
 		}
 	}
-	a.custom.Objects(func(group, resource string, n int) {
+	a.custom.Objects(func(group, resource string, n int, _ int64) {
 		counts[metrics.GroupResource{Group: group, Resource: resource}] = int64(n)
 	})
 	return counts

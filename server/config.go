@@ -121,8 +121,12 @@ type Config struct {
 	// timeout of its own lasts between MinRequestTimeout and twice that.
 	RequestTimeout, MinRequestTimeout time.Duration
 	// MaxRequestsInFlight bounds requests that read, MaxMutatingRequestsInFlight
-	// those that change something, at a time; 0 is no limit.
+	// those that change something, at a time; 0 is no limit. With PriorityAndFairness only their sum matters, which must
+	// not be 0.
 	MaxRequestsInFlight, MaxMutatingRequestsInFlight int
+	// PriorityAndFairness divides the requests in flight by FlowSchemas and PriorityLevelConfigurations, and queues those
+	// that have to wait. Otherwise a request above the limit is refused.
+	PriorityAndFairness bool
 	// ShutdownDelay is how long the server goes on serving after it was told to
 	// stop, while /readyz already fails.
 	ShutdownDelay time.Duration
@@ -168,7 +172,7 @@ func DefaultConfig() Config {
 		Connections:    defaultConnections(),
 		ControlPlane:   ControlPlaneConfig{EndpointReconciler: ReconcilerLease},
 		RequestTimeout: time.Minute, MinRequestTimeout: 30 * time.Minute,
-		MaxRequestsInFlight: 400, MaxMutatingRequestsInFlight: 200,
+		MaxRequestsInFlight: 400, MaxMutatingRequestsInFlight: 200, PriorityAndFairness: true,
 		Profiling: true,
 	}
 }
@@ -227,7 +231,7 @@ func (c *Config) validate() error {
 	errs = append(errs, c.Filters.validate()...)
 	errs = append(errs, c.validateControllers()...)
 	errs = append(errs, c.ControlPlane.validate()...)
-	errs = append(errs, c.Aggregation.validate())
+	errs = append(errs, c.Aggregation.validate(), c.validateFairness())
 	if file := c.EgressSelectorConfigFile; file != "" {
 		if _, err := os.Stat(file); err != nil {
 			add("egress-selector-config-file %s does not exist", file)

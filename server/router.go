@@ -18,6 +18,7 @@ import (
 	"github.com/keelson-dev/keelson/crd"
 	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/discovery"
+	"github.com/keelson-dev/keelson/flowcontrol"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/server/health"
 	"github.com/keelson-dev/keelson/server/version"
@@ -35,6 +36,7 @@ type router struct {
 	aggregator    *aggregator.Aggregator
 	snapshots     http.Handler
 	pages         *zpages
+	fairness      *flowcontrol.Controller   // nil: API priority and fairness is switched off
 	issuer        *serviceaccount.Discovery // nil: the issuer of tokens cannot be discovered
 	profiling     bool
 	setVerbosity  func(int) error // nil where it cannot be set
@@ -63,6 +65,8 @@ func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		t.issuer.ServeHTTP(w, r)
 	case t.pages.serves(path):
 		t.pages.ServeHTTP(w, r)
+	case t.fairness != nil && t.fairness.Serves(path):
+		t.fairness.ServeHTTP(w, r)
 	case path == SnapshotPath:
 		t.snapshots.ServeHTTP(w, r)
 	case t.setVerbosity != nil && path == "/debug/flags/v":
@@ -143,6 +147,9 @@ func (t *router) serveIndex(w http.ResponseWriter) {
 	paths := append(t.discovery.Paths(), t.health.Paths()...)
 	paths = append(paths, "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/version",
 		statuszPath, flagszPath)
+	if t.fairness != nil {
+		paths = append(paths, t.fairness.Paths()...)
+	}
 	if t.issuer != nil {
 		paths = append(paths, serviceaccount.ConfigurationPath, serviceaccount.KeysPath)
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/keelson-dev/keelson/controller/bootstrap"
 	"github.com/keelson-dev/keelson/features"
-	"github.com/keelson-dev/keelson/filter/inflight"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
@@ -44,6 +43,7 @@ type Server struct {
 	authorization  *authorization
 	api            *api
 	controlPlane   *controlPlane
+	fairness       *fairness // nil if API priority and fairness is switched off
 	http           *frontend
 }
 
@@ -131,6 +131,7 @@ func (s *starting) steps(ctx context.Context) []step {
 		{"build authorization", s.buildAuthorization},
 		{"build the API", func() error { return s.buildAPI(ctx) }},
 		{"create the objects that every server starts with", func() error { return s.bootstrap(ctx) }},
+		{"follow flow schemas and priority levels", func() error { return s.startFairness(ctx) }},
 		{"start background work", func() error { return s.startWork(ctx) }},
 		{"build the HTTP server", s.buildHTTP},
 		{"write the kubeconfig", func() error { return s.identity.writeKubeconfig() }},
@@ -369,8 +370,8 @@ func (s *starting) buildHTTP() error {
 	if err != nil {
 		return err
 	}
-	limiter := inflight.New(int64(s.config.MaxRequestsInFlight), int64(s.config.MaxMutatingRequestsInFlight))
-	s.metrics.Register(metrics.InFlight(limiter.Current))
+	limit, current := s.limitRequests()
+	s.metrics.Register(metrics.InFlight(current))
 	s.http = newFrontend(frontendOptions{
 		config: s.config, identity: s.identity, authentication: s.authentication, log: s.log,
 		routes: &router{
@@ -381,10 +382,11 @@ func (s *starting) buildHTTP() error {
 			snapshots: newSnapshots(s.stores.main, s.log),
 			pages:     &zpages{started: time.Now(), now: time.Now, flags: s.config.Flags},
 			issuer:    s.authentication.issuerDiscovery(),
+			fairness:  s.fairness.pages(),
 			profiling: s.config.Profiling, setVerbosity: s.config.SetVerbosity,
 		},
 		chain: chain.Options{
-			Metrics: s.metrics, Requests: s.metrics.NewRequests(s.api.resources.Has), Limiter: limiter,
+			Metrics: s.metrics, Requests: s.metrics.NewRequests(s.api.resources.Has), Limit: limit,
 			Authentication: s.authentication.filter(), Authorizer: s.authorization, Audit: s.audit.filter(s.kinds),
 		},
 	})

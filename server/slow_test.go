@@ -52,11 +52,26 @@ func slowConfig(t *testing.T) Config {
 const selfReview = `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview",` +
 	`"spec":{"nonResourceAttributes":{"path":"/","verb":"get"}}}`
 
+// withAndWithoutFairness runs a test with API priority and fairness and without it, with 8 seats for each kind of
+// requests. With it users like dave have two of the 16 seats.
+func withAndWithoutFairness(t *testing.T, run func(t *testing.T, c Config)) {
+	t.Helper()
+	for name, on := range map[string]bool{"fairness": true, "limits": false} {
+		t.Run(name, func(t *testing.T) {
+			c := slowConfig(t)
+			c.PriorityAndFairness, c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight = on, 8, 8
+			run(t, c)
+		})
+	}
+}
+
 // TestWithheldBodiesHoldNoSeats: many times more requests than the limit wait for
 // their bodies, and others are served.
 func TestWithheldBodiesHoldNoSeats(t *testing.T) {
-	c := slowConfig(t)
-	c.MaxMutatingRequestsInFlight = 8
+	withAndWithoutFairness(t, withheldBodiesHoldNoSeats)
+}
+
+func withheldBodiesHoldNoSeats(t *testing.T, c Config) {
 	s := start(t, c)
 	withholding(t, s, 40, "davetoken")
 	for _, token := range []string{"davetoken", "evetoken", "nodetoken"} {
@@ -78,17 +93,23 @@ func TestWithheldBodiesHoldNoSeats(t *testing.T) {
 			t.Errorf("%s: %d %s", token, w.StatusCode, body)
 		}
 	}
-	text := call(t, httpClient(t, s, true), "GET", s.URL()+"/metrics").body
-	if want := `apiserver_current_inflight_requests{request_kind="mutating"} 0`; !strings.Contains(text, want) {
-		t.Errorf("the metrics have no line %s", want)
+	// With fairness a request keeps its seat for a moment, because most bodies come at once.
+	const want = `apiserver_current_inflight_requests{request_kind="mutating"} 0`
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		if strings.Contains(call(t, httpClient(t, s, true), "GET", s.URL()+"/metrics").body, want) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("waited 30 s for the metrics to have the line %s", want)
+		}
 	}
 }
 
 // TestSlowReadersHoldNoSeats: many times more requests than the limit wait for clients
 // that do not read their answers, and others are served.
-func TestSlowReadersHoldNoSeats(t *testing.T) {
-	c := slowConfig(t)
-	c.MaxRequestsInFlight = 8
+func TestSlowReadersHoldNoSeats(t *testing.T) { withAndWithoutFairness(t, slowReadersHoldNoSeats) }
+
+func slowReadersHoldNoSeats(t *testing.T, c Config) {
 	s := start(t, c)
 	big := strings.Repeat("x", 1<<20)
 	for i := range 8 {

@@ -47,11 +47,15 @@ func servingFlags(f *pflag.FlagSet, config *server.Config) {
 	)
 	f.IntVar(
 		&config.MaxRequestsInFlight, "max-requests-inflight", config.MaxRequestsInFlight,
-		"reading requests served at a time; 0 is no limit",
+		"reading requests served at a time; 0 is no limit. With --enable-priority-and-fairness only the sum of this and --max-mutating-requests-inflight matters, which must be positive",
 	)
 	f.IntVar(
 		&config.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", config.MaxMutatingRequestsInFlight,
-		"writing requests served at a time; 0 is no limit",
+		"writing requests served at a time; see --max-requests-inflight",
+	)
+	f.BoolVar(
+		&config.PriorityAndFairness, "enable-priority-and-fairness", config.PriorityAndFairness,
+		"queue and dispatch requests by FlowSchemas and PriorityLevelConfigurations, instead of refusing those above the limits",
 	)
 	f.DurationVar(
 		&config.ShutdownDelay, "shutdown-delay-duration", 0,

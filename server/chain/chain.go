@@ -21,7 +21,6 @@ import (
 	"github.com/keelson-dev/keelson/filter/goaway"
 	"github.com/keelson-dev/keelson/filter/hsts"
 	"github.com/keelson-dev/keelson/filter/impersonate"
-	"github.com/keelson-dev/keelson/filter/inflight"
 	"github.com/keelson-dev/keelson/filter/recovery"
 	"github.com/keelson-dev/keelson/filter/requestinfo"
 	"github.com/keelson-dev/keelson/filter/requestlog"
@@ -37,7 +36,8 @@ type Options struct {
 	Requests       *metrics.Requests
 	Authentication authenticate.Options
 	Authorizer     authz.Authorizer
-	Limiter        *inflight.Limiter
+	// Limit is the filter that limits the requests in flight: that of package fairness or of package inflight.
+	Limit          func(http.Handler) http.Handler
 	RequestTimeout time.Duration
 	// Stop says what happens when the server stops.
 	Stop Stop
@@ -92,7 +92,7 @@ func New(h http.Handler, o Options) http.Handler {
 		authenticate.New(o.Authentication),
 		o.Audit.Filter,
 		impersonate.New(o.Authorizer, o.Metrics),
-		o.Limiter.Filter,
+		o.Limit,
 		authorize.New(o.Authorizer, o.Metrics.Authorization),
 		body.New(fairshare.NewPool(body.Budget), o.Stop.Begun, o.Streamed),
 	}

@@ -21,7 +21,9 @@ import (
 	"github.com/keelson-dev/keelson/auth/statictoken"
 	"github.com/keelson-dev/keelson/filter/audit"
 	"github.com/keelson-dev/keelson/filter/authenticate"
+	"github.com/keelson-dev/keelson/filter/fairness"
 	"github.com/keelson-dev/keelson/filter/inflight"
+	"github.com/keelson-dev/keelson/flowcontrol"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/request"
 )
@@ -30,11 +32,17 @@ func testChain(tb testing.TB, h http.HandlerFunc) http.Handler { return auditedC
 
 func auditedChain(tb testing.TB, h http.HandlerFunc, auditor *audit.Auditor) http.Handler {
 	tb.Helper()
+	return limitedChain(tb, h, auditor, inflight.New(400, 200).Filter)
+}
+
+func limitedChain(
+	tb testing.TB, h http.HandlerFunc, auditor *audit.Auditor, limit func(http.Handler) http.Handler,
+) http.Handler {
+	tb.Helper()
 	tokens, err := statictoken.Read(strings.NewReader("admintoken,admin,1,system:masters\n"))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	limiter := inflight.New(400, 200)
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	counts := metrics.New(nil)
 	requests := counts.NewRequests(func(_, _, resource string) bool { return resource == "pods" })
@@ -47,7 +55,7 @@ func auditedChain(tb testing.TB, h http.HandlerFunc, auditor *audit.Auditor) htt
 			Clear:         func(http.Header) {}, Log: log, Observe: counts.Authentication,
 		},
 		Authorizer: authz.List{staticauthorizer.SystemMasters{}},
-		Limiter:    limiter, RequestTimeout: time.Minute, Audit: auditor,
+		Limit:      limit, RequestTimeout: time.Minute, Audit: auditor,
 		Stop: Stop{Begun: context.Background(), Refusing: func() bool { return false }},
 	})
 }
@@ -111,9 +119,19 @@ func BenchmarkAuditedChain(b *testing.B) {
 	})
 }
 
+// BenchmarkFairChain is the same as BenchmarkChain with API priority and fairness.
+func BenchmarkFairChain(b *testing.B) {
+	c := flowcontrol.New(flowcontrol.Options{ReadOnly: 400, Mutating: 200})
+	benchmarkHandler(b, limitedChain(b, smallBody, nil, fairness.New(c, time.Minute)))
+}
+
+func smallBody(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }
+
 func benchmark(b *testing.B, auditor *audit.Auditor) {
-	body := []byte("{}")
-	h := auditedChain(b, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) }, auditor)
+	benchmarkHandler(b, auditedChain(b, smallBody, auditor))
+}
+
+func benchmarkHandler(b *testing.B, h http.Handler) {
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/namespaces/default/pods/a", nil)
 	auth := []string{"Bearer admintoken"}
 	w := &discard{http.Header{}}

@@ -376,10 +376,11 @@ func partialBodies(a *attack) {
 	}
 }
 
-// waitingReads sends more requests than there are seats. They wait in the server, with a seat, for a revision that
-// does not exist yet. One user must not get more than its part of the seats.
+// waitingReads sends more requests than there are seats and places in the queues of one user. They wait in the server,
+// with a seat, for a revision that does not exist yet. One user must not get more than its part of the seats.
 func waitingReads(a *attack) {
-	const connections, streams, seats = 6, 90, 400
+	// There are 600 seats, and a user may have 50 requests in each of 6 queues.
+	const connections, streams, admitted = 12, 90, 900
 	all := make([]*connection, connections)
 	for i := range all {
 		all[i] = a.dialHTTP2(true)
@@ -401,7 +402,7 @@ func waitingReads(a *attack) {
 				}
 			}
 		}
-		if refused < connections*streams-seats {
+		if refused < connections*streams-admitted {
 			return fmt.Errorf("%d are refused", refused)
 		}
 		return nil

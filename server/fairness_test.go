@@ -1,0 +1,173 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	flowControlPath = "/apis/flowcontrol.apiserver.k8s.io/v1/"
+	fairnessPages   = "/debug/api_priority_and_fairness/"
+)
+
+// awaitTrue waits until a condition holds.
+func awaitTrue(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited 30 s for %s", what)
+		}
+	}
+}
+
+// uidOf returns the UID of the object in a response.
+func uidOf(t *testing.T, a answer) string {
+	t.Helper()
+	var o struct{ Metadata struct{ UID string } }
+	if err := json.Unmarshal([]byte(a.body), &o); err != nil || o.Metadata.UID == "" {
+		t.Fatalf("%d %s %v", a.status, a.body, err)
+	}
+	return o.Metadata.UID
+}
+
+// oneSeatFor makes a priority level with one seat and a queue of two requests, for all requests of a user, and waits
+// until it has an effect.
+func oneSeatFor(t *testing.T, s *Server, user string) {
+	t.Helper()
+	post(t, s, flowControlPath+"prioritylevelconfigurations", `{"metadata":{"name":"narrow"},"spec":{"type":"Limited",
+		"limited":{"nominalConcurrencyShares":1,"borrowingLimitPercent":0,"limitResponse":{"type":"Queue",
+		"queuing":{"queues":1,"handSize":1,"queueLengthLimit":2}}}}}`, http.StatusCreated)
+	post(t, s, flowControlPath+"flowschemas", fmt.Sprintf(`{"metadata":{"name":"narrow"},"spec":{"matchingPrecedence":50,
+		"priorityLevelConfiguration":{"name":"narrow"},"rules":[{"subjects":[{"kind":"User","user":{"name":%q}}],
+		"resourceRules":[{"verbs":["*"],"apiGroups":["*"],"resources":["*"],"namespaces":["*"],"clusterScope":true}],
+		"nonResourceRules":[{"verbs":["*"],"nonResourceURLs":["*"]}]}]}}`, user), http.StatusCreated)
+	admin := httpClient(t, s, true)
+	schema := uidOf(t, call(t, admin, "GET", s.URL()+flowControlPath+"flowschemas/narrow"))
+	level := uidOf(t, call(t, admin, "GET", s.URL()+flowControlPath+"prioritylevelconfigurations/narrow"))
+	awaitTrue(t, "requests of "+user+" to be of the new level", func() bool {
+		a := call(t, httpClient(t, s, false), "GET", s.URL()+"/version", "Authorization", "Bearer "+user+"token")
+		return a.header.Get("X-Kubernetes-PF-FlowSchema-UID") == schema &&
+			a.header.Get("X-Kubernetes-PF-PriorityLevel-UID") == level
+	})
+}
+
+// TestFairnessFollowsTheAPI creates a level with one seat, which a request takes. The next ones wait, are refused when
+// the queue is full or when they have waited for long enough, and execute when the seat is free. Other users are not
+// affected.
+func TestFairnessFollowsTheAPI(t *testing.T) {
+	c := slowConfig(t)
+	c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight = 50, 50
+	s := start(t, c)
+	oneSeatFor(t, s, "dave")
+	post(t, s, "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+		`{"metadata":{"name":"reader"},"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["list"]}]}`,
+		http.StatusCreated)
+	post(t, s, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"dave"},
+		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"reader"},
+		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"dave"}]}`, http.StatusCreated)
+	admin, client := httpClient(t, s, true), httpClient(t, s, false)
+	as := func(user, path string) answer {
+		return call(t, client, "GET", s.URL()+path, "Authorization", "Bearer "+user+"token")
+	}
+	level := func() string {
+		for line := range strings.Lines(call(t, admin, "GET", s.URL()+fairnessPages+"dump_priority_levels").body) {
+			if strings.HasPrefix(line, "narrow,") {
+				return strings.Join(strings.Fields(line), " ")
+			}
+		}
+		return ""
+	}
+	results := make(chan answer, 3)
+	// The first waits, with its seat, for a revision that does not exist.
+	go func() {
+		results <- as("dave", "/api/v1/namespaces/default/configmaps?resourceVersion=1099511627776&timeout=3s")
+	}()
+	awaitTrue(t, "the seat to be taken", func() bool { return strings.HasPrefix(level(), "narrow, 1, false, false, 0, 1,") })
+	if a := as("dave", "/version?timeout=40ms"); a.status != http.StatusTooManyRequests || a.header.Get("Retry-After") != "1" ||
+		a.body != "Too many requests, please try again later.\n" {
+		t.Errorf("after a quarter of its time: %d %v %s", a.status, a.header, a.body)
+	}
+	for range 2 {
+		go func() { results <- as("dave", "/version") }()
+	}
+	awaitTrue(t, "two requests to wait", func() bool { return strings.HasPrefix(level(), "narrow, 1, false, false, 2, 1,") })
+	if text := call(t, admin, "GET", s.URL()+fairnessPages+"dump_requests?includeRequestDetails=1").body; strings.Count(text,
+		"narrow,") != 4 || !strings.Contains(text, "/version,") {
+		t.Errorf("%s", text)
+	}
+	if a := as("dave", "/version"); a.status != http.StatusTooManyRequests {
+		t.Errorf("although the queue is full: %d", a.status)
+	}
+	if a := as("eve", "/version"); a.status != http.StatusOK {
+		t.Errorf("another user: %d", a.status)
+	}
+	served := 0
+	for range 3 {
+		if a := <-results; a.status == http.StatusOK {
+			served++
+		}
+	}
+	if served != 2 {
+		t.Errorf("%d requests that waited were served", served)
+	}
+	text := call(t, admin, "GET", s.URL()+"/metrics").body
+	for _, want := range []string{
+		`apiserver_flowcontrol_rejected_requests_total{flow_schema="narrow",priority_level="narrow",reason="queue-full"} 1`,
+		`apiserver_flowcontrol_rejected_requests_total{flow_schema="narrow",priority_level="narrow",reason="time-out"} 1`,
+		`apiserver_flowcontrol_nominal_limit_seats{priority_level="narrow"} 1`,
+		`apiserver_flowcontrol_current_inqueue_requests{flow_schema="narrow",priority_level="narrow"} 0`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the metrics have no line %s", want)
+		}
+	}
+}
+
+// TestWithoutFairness checks what a server does with --enable-priority-and-fairness=false.
+func TestWithoutFairness(t *testing.T) {
+	c := slowConfig(t)
+	c.PriorityAndFairness = false
+	s := start(t, c)
+	admin := httpClient(t, s, true)
+	if a := call(t, admin, "GET", s.URL()+fairnessPages+"dump_priority_levels"); a.status != http.StatusNotFound ||
+		a.header.Get("X-Kubernetes-PF-FlowSchema-UID") != "" {
+		t.Errorf("%d %v", a.status, a.header)
+	}
+	if text := call(t, admin, "GET", s.URL()+"/metrics").body; strings.Contains(text, "apiserver_flowcontrol_") {
+		t.Error("there are metrics of priority and fairness")
+	}
+	c.PriorityAndFairness, c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight = true, 0, 0
+	if err := c.validate(); err == nil || !strings.Contains(err.Error(), "invalid configuration: MaxRequestsInFlight=0 and "+
+		"MaxMutatingRequestsInFlight=0; they must add up to something positive") {
+		t.Errorf("without seats: %v", err)
+	}
+}
+
+// TestFairnessPages compares the table of levels with the one that kube-apiserver 1.36 serves.
+func TestFairnessPages(t *testing.T) {
+	s := start(t, slowConfig(t))
+	a := call(t, httpClient(t, s, true), "GET", s.URL()+fairnessPages+"dump_priority_levels")
+	for _, want := range []string{
+		"PriorityLevelName, ActiveQueues, IsIdle, IsQuiescing, WaitingRequests, ExecutingRequests, DispatchedRequests, " +
+			"RejectedRequests, TimedoutRequests, CancelledRequests\n",
+		"catch-all,         0,            true,   false,       0,               0,                 0,                  0,     " +
+			"           0,                0\n",
+		"exempt,            0,            false,  false,       0,               1,                 ",
+	} {
+		if !strings.Contains(a.body, want) {
+			t.Errorf("%s\nhas no line %s", a.body, want)
+		}
+	}
+	if a.header.Get("Content-Type") != "text/plain; charset=utf-8" {
+		t.Errorf("%v", a.header)
+	}
+	queues := call(t, httpClient(t, s, true), "GET", s.URL()+fairnessPages+"dump_queues").body
+	if want := "node-high,         0,      0,               0,                 0,          0.00000000ss,  0,               0," +
+		"           0.00000000ss\n"; !strings.Contains(queues, want) || strings.Count(queues, "\n") != 1+3*128+2*64+16 {
+		t.Errorf("%d lines of queues: %s", strings.Count(queues, "\n"), queues[:min(len(queues), 500)])
+	}
+}
