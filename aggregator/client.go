@@ -10,11 +10,15 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/keelson-dev/keelson/client"
+	"github.com/keelson-dev/keelson/controller/garbagecollector"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 )
@@ -47,28 +51,38 @@ type call struct {
 
 // do sends a request and decodes the response into an object, unless that is nil.
 func (c *Client) do(ctx context.Context, r call, into any) error {
+	response, err := c.open(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close() //nolint:errcheck // it was read
+	return readAnswer(response, r, into)
+}
+
+// open sends a request and returns the response, whatever its status is.
+func (c *Client) open(ctx context.Context, r call) (*http.Response, error) {
 	gv := r.Resource.GroupVersion()
 	remote := c.a.table.Load().remotes[gv]
 	if remote == nil {
-		return kerrors.NewNotFound(r.Resource.GroupResource(), r.Name)
+		return nil, kerrors.NewServiceUnavailable(fmt.Sprintf("no extension API server serves %v", gv))
 	}
 	if !remote.available.Load() {
-		return kerrors.NewServiceUnavailable(
+		return nil, kerrors.NewServiceUnavailable(
 			fmt.Sprintf("the extension API server of %v is not available: %s", gv, remote.reason()))
 	}
 	target, err := remote.target(ctx, r.path(), r.query.Encode())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var body []byte
 	if r.body != nil {
 		if body, err = json.Marshal(r.body); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	req, err := http.NewRequestWithContext(ctx, r.method, target.URL.String(), bytes.NewReader(body))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	maps.Copy(req.Header, identity(c.user))
 	req.Header.Set("Accept", r.accept)
@@ -78,10 +92,8 @@ func (c *Client) do(ctx context.Context, r call, into any) error {
 	response, err := remote.transport.RoundTripTo(req, target.Addresses[0])
 	if err != nil {
 		remote.suspect()
-		return err
 	}
-	defer response.Body.Close() //nolint:errcheck // it was read
-	return readAnswer(response, r, into)
+	return response, err
 }
 
 // path returns the path of an object, or of a collection if the name is empty.
@@ -185,10 +197,86 @@ func (c *Client) delete(ctx context.Context, ref client.Ref, options *metav1.Del
 	}, nil)
 }
 
-// Patch patches an object.
-func (c *Client) Patch(ctx context.Context, r client.PatchRequest) (registry.Object, error) {
-	object := &metav1.PartialObjectMetadata{}
-	return object, c.do(ctx, call{
-		Ref: r.Ref, method: http.MethodPatch, accept: metadataType, contentType: string(r.Type), body: json.RawMessage(r.Patch),
-	}, object)
+// maxUpdates is how often Update tries again after a conflict.
+const maxUpdates = 5
+
+// Update changes the owner references and the finalizers of an object. Change is given the object's metadata alone.
+func (c *Client) Update(ctx context.Context, r client.UpdateRequest) (registry.Object, error) {
+	for try := 1; ; try++ {
+		object := &metav1.PartialObjectMetadata{}
+		err := c.do(ctx, call{Ref: r.Ref, method: http.MethodGet, accept: metadataType}, object)
+		if err != nil {
+			return nil, err
+		}
+		if err := r.Change(object); err != nil {
+			return nil, err
+		}
+		err = c.do(ctx, call{
+			Ref: r.Ref, method: http.MethodPatch, accept: metadataType, contentType: string(types.MergePatchType),
+			body: map[string]any{"metadata": map[string]any{
+				"uid": object.UID, "resourceVersion": object.ResourceVersion,
+				"ownerReferences": object.OwnerReferences, "finalizers": object.Finalizers,
+			}},
+		}, object)
+		if !kerrors.IsConflict(err) || try == maxUpdates {
+			return object, err
+		}
+	}
 }
+
+// WatchMetadata watches the objects of a resource. The watch ends with ctx.
+func (c *Client) WatchMetadata(ctx context.Context, r client.WatchRequest) (garbagecollector.Watch, error) {
+	request := call{
+		Ref: client.Ref{Resource: r.Resource, Namespace: r.Namespace}, method: http.MethodGet, accept: metadataType,
+		query: url.Values{"watch": {"true"}, "resourceVersion": {strconv.FormatInt(r.From, 10)}},
+	}
+	response, err := c.open(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		defer response.Body.Close() //nolint:errcheck // it was read
+		return nil, readAnswer(response, request, nil)
+	}
+	return &metadataWatch{body: response.Body, decoder: json.NewDecoder(response.Body)}, nil
+}
+
+// metadataWatch is a watch of the objects of an extension API server.
+type metadataWatch struct {
+	body     io.Closer
+	decoder  *json.Decoder
+	revision int64
+}
+
+// NextMetadata waits for a change, until the context of the watch ends; it uses neither its own nor tick.
+func (w *metadataWatch) NextMetadata(
+	context.Context, <-chan time.Time,
+) (changes []client.MetadataChange, revision int64, err error) {
+	var event struct {
+		Type   watch.EventType `json:"type"`
+		Object json.RawMessage `json:"object"`
+	}
+	if err := w.decoder.Decode(&event); err != nil {
+		return nil, 0, err
+	}
+	if event.Type == watch.Error {
+		status := metav1.Status{}
+		if err := json.Unmarshal(event.Object, &status); err != nil {
+			return nil, 0, err
+		}
+		return nil, 0, &kerrors.StatusError{ErrStatus: status}
+	}
+	var object metav1.PartialObjectMetadata
+	if err := json.Unmarshal(event.Object, &object); err != nil {
+		return nil, 0, err
+	}
+	m := metadataOf(&object.ObjectMeta)
+	w.revision = max(w.revision, m.Revision)
+	if event.Type == watch.Bookmark {
+		return nil, w.revision, nil
+	}
+	return []client.MetadataChange{{Type: event.Type, Metadata: m}}, w.revision, nil
+}
+
+// Close ends the watch.
+func (w *metadataWatch) Close() { _ = w.body.Close() } // nothing was written

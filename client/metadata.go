@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,6 +43,9 @@ func (c *Client) GetMetadata(ctx context.Context, ref Ref) (Metadata, error) {
 		return Metadata{}, err
 	}
 	defer done()
+	if served.Virtual() {
+		return Metadata{}, kerrors.NewMethodNotSupported(ref.Resource.GroupResource(), "get")
+	}
 	o, err := served.Latest(ctx, ref.Namespace, ref.Name)
 	if err != nil {
 		return Metadata{}, err
@@ -90,13 +94,16 @@ type MetadataChange struct {
 	Metadata
 }
 
-// NextMetadata is Next with the metadata of objects instead of the objects.
-func (w *Watch) NextMetadata(ctx context.Context) ([]MetadataChange, error) {
-	events, _, err := w.cursor.Next(ctx)
+// NextMetadata is Next with the metadata of objects instead of the objects. It also returns, perhaps without changes, when
+// tick delivers a value. revision is the one up to which all changes were returned.
+func (w *Watch) NextMetadata(
+	ctx context.Context, tick <-chan time.Time,
+) (changes []MetadataChange, revision int64, err error) {
+	events, _, err := w.cursor.NextOr(ctx, tick)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	changes := make([]MetadataChange, 0, len(events))
+	changes = make([]MetadataChange, 0, len(events))
 	for _, e := range events {
 		change, o := MetadataChange{Type: watch.Modified}, e.Object
 		switch {
@@ -106,11 +113,11 @@ func (w *Watch) NextMetadata(ctx context.Context) ([]MetadataChange, error) {
 			change.Type = watch.Added
 		}
 		if change.Metadata, err = metadataOf(ctx, w.served, o); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		changes = append(changes, change)
 	}
-	return changes, nil
+	return changes, w.cursor.Revision(), nil
 }
 
 // DeleteCollectionRequest is the deletion of all objects of a resource in a namespace.

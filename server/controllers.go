@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/client"
+	"github.com/keelson-dev/keelson/controller/garbagecollector"
 	"github.com/keelson-dev/keelson/controller/namespace"
 	"github.com/keelson-dev/keelson/controller/quota"
 	"github.com/keelson-dev/keelson/controller/rootca"
@@ -23,6 +24,7 @@ import (
 
 // The controllers of kube-controller-manager that run in the server, by the names that they have there.
 const (
+	garbageCollector         = "garbage-collector-controller"
 	namespaceController      = "namespace-controller"
 	rootCAController         = "root-ca-certificate-publisher-controller"
 	serviceAccountController = "serviceaccount-controller"
@@ -31,14 +33,14 @@ const (
 
 // controllerAliases are the names that kube-controller-manager accepts beside those above.
 var controllerAliases = map[string]string{
-	"namespace": namespaceController, "root-ca-cert-publisher": rootCAController,
+	"garbagecollector": garbageCollector, "namespace": namespaceController, "root-ca-cert-publisher": rootCAController,
 	"serviceaccount": serviceAccountController, "resourcequota": resourceQuotaController,
 }
 
 // Controllers returns the names of the controllers that Config.Controllers can name, in order.
 func Controllers() []string {
 	return []string{
-		namespaceController, resourceQuotaController, rootCAController, serviceAccountController,
+		garbageCollector, namespaceController, resourceQuotaController, rootCAController, serviceAccountController,
 	}
 }
 
@@ -99,6 +101,7 @@ func (s *starting) startControllers() {
 		}
 	}
 	start(namespaceController, s.namespaceController().Run)
+	start(garbageCollector, s.collectGarbage)
 	start(rootCAController, (&rootca.Controller{
 		Registry: s.registry, Client: s.controllerClient("root-ca-cert-publisher"), Roots: string(s.identity.roots), Log: s.log,
 	}).Run)
@@ -123,6 +126,16 @@ func (s *starting) namespaceController() *namespace.Controller {
 		Remote: s.api.aggregator.Client(controllerUser(account)), Resources: s.api.discovery, Ready: s.api.custom.Ready,
 		Settle: settle, Log: s.log,
 	}
+}
+
+// collectGarbage runs the garbage collector until ctx ends.
+func (s *starting) collectGarbage(ctx context.Context) error {
+	const account = "generic-garbage-collector"
+	return garbagecollector.Run(ctx, garbagecollector.Options{
+		Client: s.controllerClient(account), Remote: s.api.aggregator.Client(controllerUser(account)),
+		Directory: s.api.resources, Resources: s.api.discovery, Ready: s.api.custom.Ready,
+		Revision: s.registry.Resource(corev1.Resource("namespaces")).CurrentRevision, Log: s.log, Now: time.Now,
+	})
 }
 
 // controllerUser returns the service account in whose name a controller of kube-controller-manager works. Admission sees

@@ -196,6 +196,17 @@ func TestControllersPause(t *testing.T) {
 	k.gone("/api/v1/namespaces/demo")
 }
 
+// TestControllersContinueAfterTheLease: a lease that is not renewed expires.
+func TestControllersContinueAfterTheLease(t *testing.T) {
+	k := startControlled(t, "namespace-controller")
+	k.send(http.MethodPost, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
+		`{"metadata":{"name":"kube-controller-manager"},
+		"spec":{"holderIdentity":"other","leaseDurationSeconds":2,"renewTime":"2026-01-01T00:00:00.000000Z"}}`)
+	k.send(http.MethodPost, "/api/v1/namespaces", `{"metadata":{"name":"demo"}}`)
+	k.send(http.MethodDelete, "/api/v1/namespaces/demo", "")
+	k.gone("/api/v1/namespaces/demo")
+}
+
 // TestRunsController compares the syntax of --controllers with that of kube-controller-manager.
 func TestRunsController(t *testing.T) {
 	for _, test := range []struct {

@@ -1,0 +1,236 @@
+// Package garbagecollector deletes objects whose owners are gone, as the garbage collector of kube-controller-manager does
+// (https://kubernetes.io/docs/concepts/architecture/garbage-collection/).
+//
+// An object names its owners in metadata.ownerReferences. The collector follows the metadata of all objects, which it reads
+// from stored bytes, and keeps a graph of them (graph.go). Changes of the graph put objects into two queues:
+//
+//   - objects that may have to be deleted, because an owner is gone or waits for the deletion of its dependents
+//     (check.go);
+//   - objects that are deleted with the policy Orphan: their dependents lose the reference to them (orphan.go).
+//
+// Nothing is deleted because of what the graph says alone. The collector reads the owners that an object names first, and
+// deletes the object only if it is still in the state that was looked at. If it cannot find out whether an owner exists,
+// because its kind is not known or its server does not answer, it tries again later.
+//
+// An example: ReplicaSet r owns pods p and q. r is deleted with the policy Background, so it is gone at once. The graph puts p
+// and q into the first queue. For p, the collector reads the owner r, which does not exist, and deletes p. With the policy
+// Foreground, r stays with the finalizer foregroundDeletion. p and q are deleted because their owner waits for that. When
+// they are gone, r is put into the queue, and the collector removes its finalizer.
+package garbagecollector
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/keelson-dev/keelson/client"
+	"github.com/keelson-dev/keelson/directory"
+	"github.com/keelson-dev/keelson/discovery"
+	"github.com/keelson-dev/keelson/registry"
+)
+
+const (
+	// workers is how many objects of each queue are worked on at a time.
+	workers = 20
+	// After an error, an object is worked on again after firstDelay. The delay doubles up to maxDelay.
+	firstDelay, maxDelay = 5 * time.Millisecond, time.Minute
+)
+
+// Objects is how objects are read and changed. Local implements it for the resources of this server; another implementation
+// sends requests to extension API servers.
+type Objects interface {
+	GetMetadata(ctx context.Context, ref client.Ref) (client.Metadata, error)
+	ListMetadata(ctx context.Context, r client.ListRequest, yield func(client.Metadata) bool) (int64, error)
+	WatchMetadata(ctx context.Context, r client.WatchRequest) (Watch, error)
+	Update(ctx context.Context, r client.UpdateRequest) (registry.Object, error)
+	Delete(ctx context.Context, r client.DeleteRequest) (gone bool, err error)
+}
+
+// Watch delivers changes. *client.Watch implements it.
+type Watch interface {
+	NextMetadata(ctx context.Context, tick <-chan time.Time) (changes []client.MetadataChange, revision int64, err error)
+	Close()
+}
+
+// Local implements Objects for the resources of this server.
+type Local struct{ *client.Client }
+
+// WatchMetadata watches the objects of a resource.
+func (l Local) WatchMetadata(ctx context.Context, r client.WatchRequest) (Watch, error) {
+	return l.Watch(ctx, r)
+}
+
+// Resources says which resources there are. *discovery.Handler implements it.
+type Resources interface {
+	Preferred() (resources []discovery.Resource, stale []schema.GroupVersion)
+	OfKind(schema.GroupVersionKind) (discovery.Resource, bool)
+}
+
+// Options are the dependencies of a Collector.
+type Options struct {
+	Client *client.Client
+	// Remote reaches the objects of extension API servers.
+	Remote    Objects
+	Directory *directory.Directory
+	Resources Resources
+	// Ready waits until Resources has the custom resources that were defined before the start.
+	Ready func(context.Context) error
+	// Revision returns the revision of the latest write.
+	Revision func(context.Context) (int64, error)
+	Log      *slog.Logger
+	// Now is the time of events.
+	Now func() time.Time
+}
+
+// Collector collects garbage. Its state lasts for one call of Run.
+type Collector struct {
+	Options
+	ctx   context.Context // ends with Run
+	tasks sync.WaitGroup
+	graph *graph
+	// check and orphan are the queues, see the comment of the package.
+	check, orphan workqueue.TypedRateLimitingInterface[types.UID]
+	// listed is closed when all objects are in the graph.
+	listed  chan struct{}
+	reports *reporter
+	lists   atomic.Uint32 // number of lists of all monitors
+
+	mu       sync.Mutex // guards what follows
+	monitors map[schema.GroupVersionResource]*monitor
+}
+
+// Run collects garbage until ctx ends.
+func Run(ctx context.Context, o Options) error {
+	if err := o.Ready(ctx); err != nil {
+		return ignoreEnd(ctx, err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	c := newCollector(ctx, o)
+	defer c.tasks.Wait()
+	defer c.check.ShutDown()
+	defer c.orphan.ShutDown()
+	defer cancel()
+	c.tasks.Go(func() { c.reports.run(ctx) })
+	for range workers {
+		c.tasks.Go(func() { c.work(ctx, c.check, c.checkObject) })
+		c.tasks.Go(func() { c.work(ctx, c.orphan, c.orphanDependents) })
+	}
+	return ignoreEnd(ctx, c.monitorAll(ctx))
+}
+
+func newCollector(ctx context.Context, o Options) *Collector {
+	queue := func() workqueue.TypedRateLimitingInterface[types.UID] {
+		return workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstDelay, maxDelay))
+	}
+	c := &Collector{
+		Options: o, ctx: ctx, graph: newGraph(), check: queue(), orphan: queue(), listed: make(chan struct{}),
+		monitors: map[schema.GroupVersionResource]*monitor{},
+	}
+	c.reports = newReporter(c)
+	return c
+}
+
+// ignoreEnd returns err, or nil if ctx has ended.
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// objects returns how the objects of a resource are reached.
+func (c *Collector) objects(remote bool) Objects {
+	if remote {
+		return c.Remote
+	}
+	return Local{c.Client}
+}
+
+// apply carries out the effects of a change of the graph.
+func (c *Collector) apply(e effects) {
+	for _, uid := range e.check {
+		c.check.Add(uid)
+	}
+	for _, uid := range e.orphan {
+		c.orphan.Add(uid)
+	}
+	for _, i := range e.invalid {
+		c.reports.add(i)
+	}
+}
+
+// work handles the objects of a queue one after the other, until the queue is shut down. It begins when all objects are in
+// the graph.
+func (c *Collector) work(
+	ctx context.Context, q workqueue.TypedRateLimitingInterface[types.UID], handle func(context.Context, types.UID) error,
+) {
+	select {
+	case <-c.listed:
+	case <-ctx.Done():
+		return
+	}
+	for {
+		uid, shutDown := q.Get()
+		if shutDown {
+			return
+		}
+		err := handle(ctx, uid)
+		switch {
+		case ctx.Err() != nil:
+		case err == nil || errors.Is(err, errInvalidOwner):
+			q.Forget(uid)
+		default:
+			c.Log.Debug("garbage collection of an object failed; it will be tried again", "uid", uid, "error", err)
+			q.AddRateLimited(uid)
+		}
+		q.Done(uid)
+	}
+}
+
+const (
+	// settleTime bounds how long settle waits, and settlePause is the time between two looks.
+	settleTime, settlePause = 2 * time.Second, 2 * time.Millisecond
+)
+
+// settle waits until the graph has every change that was made before the call, so that no dependent is missing that an
+// object had when its deletion began. Resources that cannot be followed now are not waited for longer than settleTime.
+func (c *Collector) settle(ctx context.Context) error {
+	revision, err := c.Revision(ctx)
+	if err != nil {
+		return err
+	}
+	c.resync()
+	for end := time.Now().Add(settleTime); c.isBehind(revision) && time.Now().Before(end); {
+		pause(ctx, settlePause)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// isBehind returns whether the graph lacks changes up to a revision. It has the monitors look that have seen no change for
+// some time. Monitors of extension API servers have revisions of their own.
+func (c *Collector) isBehind(revision int64) (behind bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.monitors {
+		if m.resource.Remote || m.revision.Load() >= revision {
+			continue
+		}
+		behind = true
+		select {
+		case m.tick <- time.Time{}:
+		default:
+		}
+	}
+	return behind
+}

@@ -1,0 +1,206 @@
+package garbagecollector
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/keelson-dev/keelson/client"
+	"github.com/keelson-dev/keelson/discovery"
+	"github.com/keelson-dev/keelson/storage"
+)
+
+const (
+	// resyncEvery is how often the resources of extension API servers are looked up; changes of the others are followed.
+	resyncEvery = 30 * time.Second
+	// resyncPause is the time between a change of the resources and the look at them: many may change at once.
+	resyncPause = 100 * time.Millisecond
+	// retryAfter is the time until a resource is listed again after an error.
+	retryAfter = time.Second
+)
+
+// monitor brings the objects of one resource into the graph.
+type monitor struct {
+	c        *Collector
+	resource discovery.Resource
+	stop     context.CancelFunc
+	places   map[string]*place // by namespace; used by the monitor's goroutine alone
+	list     uint32            // number of the last list, see node.list
+	// synced is closed when the objects were listed for the first time, or cannot be listed.
+	synced chan struct{}
+	once   sync.Once // closes synced
+	// tick has the monitor update revision.
+	tick chan time.Time
+	// revision is the one up to which all changes are in the graph.
+	revision atomic.Int64
+}
+
+// ignored are resources whose objects are not in the graph, as in kube-controller-manager: there are many of them, and they
+// go by themselves.
+var ignored = []schema.GroupResource{{Resource: "events"}, {Group: "events.k8s.io", Resource: "events"}}
+
+// collected returns whether the objects of a resource are in the graph.
+func collected(r discovery.Resource) bool {
+	for _, verb := range []string{"delete", "list", "watch"} {
+		if !slices.Contains(r.Verbs, verb) {
+			return false
+		}
+	}
+	return !slices.Contains(ignored, r.GroupResource())
+}
+
+// monitorAll runs a monitor for each resource. It follows the resources until ctx ends.
+func (c *Collector) monitorAll(ctx context.Context) error {
+	changes := c.Directory.Watch()
+	defer changes.Close()
+	for first := true; ; first = false {
+		changes.Take()
+		started := c.resync()
+		if first {
+			if err := awaitSynced(ctx, started); err != nil {
+				return err
+			}
+			c.apply(c.graph.listed())
+			close(c.listed)
+		}
+		waiting, cancel := context.WithTimeout(ctx, resyncEvery)
+		_, err := changes.Next(waiting)
+		cancel()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err == nil {
+			pause(ctx, resyncPause)
+		}
+	}
+}
+
+func awaitSynced(ctx context.Context, monitors []*monitor) error {
+	for _, m := range monitors {
+		select {
+		case <-m.synced:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// resync starts monitors for resources that have none, and stops those of resources that are gone. What is in the graph of
+// the latter stays: they may come back, and their objects may still exist. It returns the monitors that it has started.
+func (c *Collector) resync() (started []*monitor) {
+	resources, stale := c.Resources.Preferred()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := map[schema.GroupVersionResource]bool{}
+	for _, r := range resources {
+		if !collected(r) {
+			continue
+		}
+		found[r.GroupVersionResource] = true
+		if c.monitors[r.GroupVersionResource] != nil {
+			continue
+		}
+		m := &monitor{
+			c: c, resource: r, places: map[string]*place{}, synced: make(chan struct{}), tick: make(chan time.Time, 1),
+		}
+		var running context.Context
+		running, m.stop = context.WithCancel(c.ctx)
+		c.monitors[r.GroupVersionResource] = m
+		started = append(started, m)
+		c.tasks.Go(func() { m.run(running) })
+	}
+	for gvr, m := range c.monitors {
+		if !found[gvr] && !slices.Contains(stale, gvr.GroupVersion()) {
+			m.stop()
+			delete(c.monitors, gvr)
+		}
+	}
+	return started
+}
+
+// run brings objects into the graph until ctx ends.
+func (m *monitor) run(ctx context.Context) {
+	defer m.isSynced()
+	for ctx.Err() == nil {
+		err := m.follow(ctx)
+		if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
+			return
+		}
+		m.c.Log.Debug("cannot follow the objects of a resource for garbage collection; will try again",
+			"resource", m.resource.GroupVersionResource, "error", err)
+		pause(ctx, retryAfter)
+	}
+}
+
+func (m *monitor) isSynced() { m.once.Do(func() { close(m.synced) }) }
+
+// follow lists the objects and follows their changes until there is an error.
+func (m *monitor) follow(ctx context.Context) error {
+	objects := m.c.objects(m.resource.Remote)
+	m.list = m.c.lists.Add(1)
+	from, err := objects.ListMetadata(ctx, client.ListRequest{Resource: m.resource.GroupVersionResource},
+		func(o client.Metadata) bool {
+			m.set(o)
+			return ctx.Err() == nil
+		})
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	m.c.apply(m.c.graph.sweep(m.resource.GroupResource(), m.list))
+	m.revision.Store(from)
+	m.isSynced()
+	w, err := objects.WatchMetadata(ctx, client.WatchRequest{Resource: m.resource.GroupVersionResource, From: from})
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	for {
+		changes, revision, err := w.NextMetadata(ctx, m.tick)
+		if err != nil {
+			return err
+		}
+		for i := range changes {
+			if changes[i].Type == watch.Deleted {
+				m.c.apply(m.c.graph.remove(changes[i].UID))
+			} else {
+				m.set(changes[i].Metadata)
+			}
+		}
+		m.revision.Store(revision)
+	}
+}
+
+// set brings the state of an object into the graph.
+func (m *monitor) set(o client.Metadata) {
+	if o.UID == "" {
+		return
+	}
+	p := m.places[o.Namespace]
+	if p == nil {
+		apiVersion, kind := m.resource.GroupVersion().String(), m.resource.Kind
+		p = &place{
+			resource: m.resource.GroupVersionResource, apiVersion: apiVersion, kind: kind,
+			namespace: strings.Clone(o.Namespace), remote: m.resource.Remote,
+		}
+		m.places[p.namespace] = p
+	}
+	o.Name, o.UID = strings.Clone(o.Name), types.UID(strings.Clone(string(o.UID)))
+	m.c.apply(m.c.graph.set(p, o, m.list))
+}
