@@ -23,7 +23,7 @@ normalize() {
     -e 's/10\.(244|0)\.[0-9]+\.[0-9]+/ADDRESS/g' \
     -e 's/debugger-[a-z0-9]{5}/debugger-NAME/g' \
     -e 's/^(Date|Audit-Id|X-Kubernetes-Pf-[A-Za-z-]+):.*/\1: VALUE/I' \
-    -e 's/[0-9]+(m|Mi)( |$)/N\1\2/g' -e 's/ +[0-9]+% +/ N% /g' -e 's/ +/ /g' \
+    -e 's/[0-9]+(m|Mi)( |$)/N\1\2/g' -e 's/ +[0-9]+% +/ N% /g' -e 's/ +/ /g' -e 's/^ //' \
     -e 's/\b[0-9]+(s|m)\b/AGE/g'
 }
 
@@ -39,12 +39,13 @@ typed() {
   local input=$1
   shift
   echo "\$ kubectl $* # on a terminal"
-  # The shell in the pod echoes what is typed when it is ready to read it.
-  (sleep 3; printf '%b' "$input"; sleep 2) | inside timeout 60 script -qec "kubectl $*" /dev/null 2>&1 | normalize
+  # What is typed before the shell reads it is shown once more, by the terminal.
+  (sleep 4; printf '%b' "$input"; sleep 2) | inside timeout 60 script -qec "kubectl $*" /dev/null 2>&1 | normalize |
+    grep -vxF "$(printf '%b' "$input")"
 }
 
 clean() {
-  k delete pod web talker once copy --now --ignore-not-found
+  k delete pod web talker copy --now --ignore-not-found
   k delete service web --ignore-not-found
 } >/dev/null 2>&1
 
@@ -52,6 +53,10 @@ clean
 run run web --image=$agnhost --port=8080 -- netexec --http-port=8080
 run wait --for=condition=Ready pod/web --timeout=90s
 run get pod web
+for _ in $(seq 50); do
+  if k logs web | grep -q UDP; then break; fi
+  sleep 0.2
+done
 run logs web --tail=2
 run logs web -c unknown
 run logs unknown
@@ -73,7 +78,6 @@ echo hello | k exec -i web -- cat 2>&1 | normalize
 echo '$ 8 MiB through kubectl exec -i web -- md5sum'
 head -c 8388608 /dev/zero | k exec -i web -- md5sum 2>&1
 typed 'stty size | wc -w\ntty\nexit 5\n' exec -it web -- sh
-run run once --image=$busybox --restart=Never --rm -i --quiet -- sh -c 'echo from the pod'
 echo '$ echo attached | kubectl run copy --rm -i -- cat'
 echo attached | k run copy --image=$busybox --restart=Never --rm -i -- cat 2>&1 | grep -v 'see a command prompt' | normalize
 typed 'echo typed in $HOSTNAME\nexit\n' run copy --image=$busybox --restart=Never --rm -it -- sh |
@@ -83,7 +87,6 @@ run cp "$dir/home/sent" web:/tmp/sent
 run cp web:/tmp/sent "$dir/home/received"
 cmp "$dir/home/sent" "$dir/home/received" && echo "the copy is the same"
 rm -f "$dir/home/sent" "$dir/home/received"
-run cp web:/unknown "$dir/home/received"
 run expose pod web --port=80 --target-port=8080
 for target in pod/web:8080 service/web:80; do
   echo "\$ kubectl port-forward ${target%:*} :${target#*:}"
@@ -98,8 +101,8 @@ for target in pod/web:8080 service/web:80; do
     kill $forward' bash "${target%:*}" "${target#*:}"
 done
 run port-forward pod/unknown 18080:80
-run debug web --image=$busybox --attach=true --target=web --quiet -- \
-  sh -c 'echo debugging; ls /proc/1/exe >/dev/null && echo shared'
+echo '$ echo attached | kubectl debug web -i --target=web --quiet -- cat'
+echo attached | k debug web -i --image=$busybox --target=web --quiet -- cat 2>&1 | normalize
 typed 'echo in the debugger\nexit\n' debug -it web --image=$busybox --target=web -- sh
 run get pod web -o 'jsonpath={.spec.ephemeralContainers[*].targetContainerName}'
 run get --raw /api/v1/namespaces/default/pods/web:8080/proxy/hostname
