@@ -48,7 +48,7 @@ type Controller struct {
 
 	current  atomic.Pointer[config]
 	watchers watchers
-	inFlight [kinds]atomic.Int64 // requests that have seats, by kind
+	kinds    [kinds]*kindCounts // requests but those of watches
 
 	mu       sync.Mutex // guards what follows, and the configuration of the levels
 	levels   map[string]*level
@@ -56,19 +56,11 @@ type Controller struct {
 	fraction float64 // the fair fraction of the last division
 }
 
-// kind is whether a request only reads.
-type kind uint8
-
-const (
-	readOnly kind = iota
-	mutating
-	kinds
-)
-
 // New returns a Controller with the mandatory objects alone.
 func New(o Options) *Controller {
 	c := &Controller{
-		o: o, seats: o.ReadOnly + o.Mutating, began: time.Now(), seed: maphash.MakeSeed(),
+		kinds: [kinds]*kindCounts{newKindCounts(o.ReadOnly), newKindCounts(o.Mutating)},
+		o:     o, seats: o.ReadOnly + o.Mutating, began: time.Now(), seed: maphash.MakeSeed(),
 		levels: map[string]*level{}, flows: map[flowKey]*flow{}, watchers: watchers{counts: map[watchKey]int{}},
 	}
 	c.Configure(nil, nil)
@@ -83,9 +75,17 @@ func (c *Controller) now() time.Duration {
 	return time.Since(c.began)
 }
 
-// Current returns how many requests have seats, without those of watches.
-func (c *Controller) Current() (read, write int64) {
-	return c.inFlight[readOnly].Load(), c.inFlight[mutating].Load()
+// Current returns how many requests have seats, without watches.
+func (c *Controller) Current() (read, write int64) { return c.inPhase(isExecuting) }
+
+// Queued returns how many requests wait, without watches.
+func (c *Controller) Queued() (read, write int64) { return c.inPhase(isWaiting) }
+
+func (c *Controller) inPhase(p phase) (read, write int64) {
+	now := c.now()
+	r, _ := c.kinds[readOnly].snapshot(now)
+	w, _ := c.kinds[mutating].snapshot(now)
+	return int64(r[p]), int64(w[p])
 }
 
 // level is a priority level.
@@ -96,6 +96,7 @@ type level struct {
 	mu     sync.Mutex // guards what follows
 	queues *fairqueue.Level
 	totals totals
+	retry  retryAfter
 
 	// What follows is guarded by Controller.mu.
 	uid      string

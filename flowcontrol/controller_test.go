@@ -373,6 +373,30 @@ func TestAThousandSchemas(t *testing.T) {
 	}
 }
 
+// TestRetryAfter refuses 300 requests a second for a minute, as in a recording of kube-apiserver: a value holds for as many
+// seconds as it is.
+func TestRetryAfter(t *testing.T) {
+	var r retryAfter
+	times := map[int]int{}
+	now := time.Duration(0)
+	for range 300 * 31 {
+		times[r.refused(now)]++
+		now += time.Second / 300
+	}
+	for value, want := range map[int]int{1: 300, 2: 600, 4: 1200, 8: 2400, 16: 4800} {
+		if n := times[value]; n < want-10 || n > want+10 {
+			t.Errorf("%d was sent %d times, not %d", value, n, want)
+		}
+	}
+	for range 300 {
+		now += 10 * time.Second
+		r.refused(now)
+	}
+	if got := r.refused(now); got != 1 {
+		t.Errorf("when few are refused: %d", got)
+	}
+}
+
 func TestConfigurationChanges(t *testing.T) {
 	c := configured(10, testLevel("one", 100, 1, 50), testLevel("two", 100, 1, 50))
 	seats := func() string {

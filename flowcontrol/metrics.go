@@ -80,6 +80,9 @@ func descriptions() []description {
 		{"priority_level_request_utilization", "EXPERIMENTAL: [ALPHA] Observations, at the end of every nanosecond, of number " +
 			"of requests (as a fraction of the relevant limit) waiting or in any stage of execution (but only initial stage for " +
 			"WATCHes)", []string{"phase", level[0]}},
+		{"read_vs_write_current_requests", "EXPERIMENTAL: [ALPHA] Observations, at the end of every nanosecond, of the number " +
+			"of requests (as a fraction of the relevant limit) waiting or in regular stage of execution",
+			[]string{"phase", "request_kind"}},
 	}
 }
 
@@ -106,6 +109,12 @@ func (m *collector) Collect(ch chan<- prometheus.Metric) {
 			e.flow(f)
 		}
 	})
+	for k, counts := range m.c.kinds {
+		_, times := counts.snapshot(m.c.now())
+		for p := range times {
+			e.histogram("read_vs_write_current_requests", &times[p], phase(p).String(), kind(k).String())
+		}
+	}
 	for _, metric := range e.all { // no level is locked while the receiver is slow
 		ch <- metric
 	}

@@ -92,6 +92,7 @@ func (t *Ticket) wait() bool {
 	case fairqueue.Waits:
 		t.flow.waiting++
 		t.flow.waitingSeats += t.request.Seats
+		t.count(now, isWaiting, 1)
 		if t.ready == nil {
 			t.ready = make(chan struct{}, 1)
 		}
@@ -143,10 +144,18 @@ func (t *Ticket) sleep() bool {
 	return !removed
 }
 
+// RetryAfter returns after how many seconds the client of a refused request should try again.
+func (t *Ticket) RetryAfter() int {
+	now := t.level.lock(t.c)
+	defer t.level.unlock(now)
+	return t.level.retry.refused(now)
+}
+
 // leaveQueue notes that a request waits no more. The level is locked.
 func (t *Ticket) leaveQueue(now time.Duration, executes bool) {
 	t.flow.waiting--
 	t.flow.waitingSeats -= t.request.Seats
+	t.count(now, isWaiting, -1)
 	t.flow.waited(now-t.arrived, executes)
 }
 
@@ -157,11 +166,18 @@ func (t *Ticket) execute(now time.Duration) {
 		t.flow.dispatched++
 		t.level.totals.dispatched++
 	}
-	t.sit(true)
+	t.sit(now, true)
+}
+
+// count changes the number of requests of the ticket's kind in a phase. Watches are not counted.
+func (t *Ticket) count(now time.Duration, p phase, by int) {
+	if !t.watch {
+		t.c.kinds[t.kind].add(now, p, by)
+	}
 }
 
 // sit notes whether the request has seats. The level is locked.
-func (t *Ticket) sit(seated bool) {
+func (t *Ticket) sit(now time.Duration, seated bool) {
 	if t.seated == seated {
 		return
 	}
@@ -172,9 +188,7 @@ func (t *Ticket) sit(seated bool) {
 	}
 	t.flow.executing += by
 	t.flow.seats += by * t.request.Seats
-	if !t.watch {
-		t.c.inFlight[t.kind].Add(int64(by))
-	}
+	t.count(now, isExecuting, by)
 }
 
 // Pause gives the seats back until Resume, while the server waits for the client.
@@ -182,7 +196,7 @@ func (t *Ticket) Pause() {
 	now := t.level.lock(t.c)
 	if t.seated {
 		t.level.queues.Pause(now, &t.request)
-		t.sit(false)
+		t.sit(now, false)
 	}
 	t.level.unlock(now)
 }
@@ -192,14 +206,14 @@ func (t *Ticket) Resume() {
 	now := t.level.lock(t.c)
 	if !t.seated && !t.ended && t.started != 0 {
 		t.level.queues.Resume(now, &t.request)
-		t.sit(true)
+		t.sit(now, true)
 	}
 	t.level.unlock(now)
 }
 
 // readGrace is how long a request keeps its seats while its body is read. A body has usually arrived when a request
 // executes. If it has not, its client must not keep others from executing.
-const readGrace = 10 * time.Millisecond
+const readGrace = 50 * time.Millisecond
 
 // Read calls read, which reads the body. If that takes longer than a moment, it gives the seats back meanwhile, and then
 // waits again like a new request. It returns false if the request is refused then.
@@ -222,7 +236,7 @@ func (t *Ticket) Release() {
 		if l.queues.End(now, &t.request) {
 			time.AfterFunc(t.request.Extra, t.leave)
 		} else {
-			t.sit(false)
+			t.sit(now, false)
 		}
 		t.flow.executed(t.watch, now-t.started)
 	}
@@ -233,7 +247,7 @@ func (t *Ticket) Release() {
 func (t *Ticket) leave() {
 	now := t.level.lock(t.c)
 	t.level.queues.Leave(now, &t.request)
-	t.sit(false)
+	t.sit(now, false)
 	t.level.unlock(now)
 }
 

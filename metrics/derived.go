@@ -28,9 +28,18 @@ func (d *onDemand) Collect(ch chan<- prometheus.Metric) {
 
 // InFlight returns a collector of the numbers of requests in flight, which current returns.
 func InFlight(current func() (readOnly, mutating int64)) prometheus.Collector {
-	requests := prometheus.NewDesc("apiserver_current_inflight_requests",
-		"[STABLE] Maximal number of currently used inflight request limit of this apiserver per request kind in last second.",
-		[]string{"request_kind"}, nil)
+	return byRequestKind("apiserver_current_inflight_requests", "[STABLE] Maximal number of currently used inflight "+
+		"request limit of this apiserver per request kind in last second.", current)
+}
+
+// InQueue returns a collector of the numbers of requests that wait for API priority and fairness, which current returns.
+func InQueue(current func() (readOnly, mutating int64)) prometheus.Collector {
+	return byRequestKind("apiserver_current_inqueue_requests",
+		"[ALPHA] Maximal number of queued requests in this apiserver per request kind in last second.", current)
+}
+
+func byRequestKind(name, help string, current func() (readOnly, mutating int64)) prometheus.Collector {
+	requests := prometheus.NewDesc(name, help, []string{"request_kind"}, nil)
 	return &onDemand{[]*prometheus.Desc{requests}, func(gauge func(*prometheus.Desc, int64, ...string)) {
 		readOnly, mutating := current()
 		gauge(requests, readOnly, "readOnly")

@@ -3,12 +3,14 @@ package server
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 
+	"github.com/keelson-dev/keelson/controller/bootstrap"
 	"github.com/keelson-dev/keelson/crd"
 	fairnessfilter "github.com/keelson-dev/keelson/filter/fairness"
 	"github.com/keelson-dev/keelson/filter/inflight"
@@ -24,6 +26,8 @@ type fairness struct {
 	controller *flowcontrol.Controller
 	registry   *registry.Registry
 	custom     *crd.Server
+	keeper     *bootstrap.Keeper // writes the conditions of flow schemas
+	log        *slog.Logger
 	changed    chan struct{} // has an element if the configuration has changed
 
 	mu      sync.Mutex // guards what follows
@@ -49,9 +53,9 @@ func (s *starting) startFairness(ctx context.Context) error {
 		return nil
 	}
 	f := &fairness{
-		registry: s.registry, custom: s.api.custom.Server, changed: make(chan struct{}, 1),
-		schemas: map[string]*flowcontrolv1.FlowSchema{},
-		levels:  map[string]*flowcontrolv1.PriorityLevelConfiguration{},
+		registry: s.registry, custom: s.api.custom.Server, keeper: s.controlPlane.keeper, log: s.log,
+		changed: make(chan struct{}, 1), schemas: map[string]*flowcontrolv1.FlowSchema{},
+		levels: map[string]*flowcontrolv1.PriorityLevelConfiguration{},
 	}
 	f.controller = flowcontrol.New(flowcontrol.Options{
 		ReadOnly: c.MaxRequestsInFlight, Mutating: c.MaxMutatingRequestsInFlight, Sizes: f.size,
@@ -68,7 +72,7 @@ func (s *starting) startFairness(ctx context.Context) error {
 	f.count()
 	run(prefix+"configuration", f.run)
 	run(prefix+"seats", f.controller.Run)
-	s.metrics.Register(f.controller.Collector())
+	s.metrics.Register(f.controller.Collector(), metrics.InQueue(f.controller.Queued))
 	s.fairness = f
 	return nil
 }
@@ -116,7 +120,7 @@ func (f *fairness) configure() {
 	f.controller.Configure(schemas, levels)
 }
 
-// run applies changes of the configuration, and counts objects, until ctx ends.
+// run applies changes of the configuration, sets the conditions of flow schemas, and counts objects, until ctx ends.
 func (f *fairness) run(ctx context.Context) {
 	ticker := time.NewTicker(sizePeriod)
 	defer ticker.Stop()
@@ -131,6 +135,9 @@ func (f *fairness) run(ctx context.Context) {
 				return
 			}
 			f.configure()
+			if err := f.keeper.UpdateDangling(ctx); err != nil && ctx.Err() == nil {
+				f.log.Warn("cannot update the conditions of flow schemas; will try again", "error", err)
+			}
 		}
 	}
 }

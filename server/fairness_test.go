@@ -95,6 +95,10 @@ func TestFairnessFollowsTheAPI(t *testing.T) {
 		go func() { results <- as("dave", "/version") }()
 	}
 	awaitTrue(t, "two requests to wait", func() bool { return strings.HasPrefix(level(), "narrow, 1, false, false, 2, 1,") })
+	if text := call(t, admin, "GET", s.URL()+"/metrics").body; !strings.Contains(text,
+		`apiserver_current_inqueue_requests{request_kind="readOnly"} 2`) {
+		t.Error("the metrics do not have two requests in queues")
+	}
 	if text := call(t, admin, "GET", s.URL()+fairnessPages+"dump_requests?includeRequestDetails=1").body; strings.Count(text,
 		"narrow,") != 4 || !strings.Contains(text, "/version,") {
 		t.Errorf("%s", text)
@@ -125,6 +129,36 @@ func TestFairnessFollowsTheAPI(t *testing.T) {
 			t.Errorf("the metrics have no line %s", want)
 		}
 	}
+}
+
+// TestDanglingFlowSchemas checks that a flow schema without its priority level says so soon, and when the level is there.
+// Requests are not classified by it meanwhile.
+func TestDanglingFlowSchemas(t *testing.T) {
+	s := start(t, slowConfig(t))
+	admin := httpClient(t, s, true)
+	oneSeatFor(t, s, "dave")
+	dangling := func() string {
+		a := call(t, admin, "GET", s.URL()+flowControlPath+"flowschemas/narrow")
+		var o struct {
+			Status struct {
+				Conditions []struct{ Type, Status, Reason string }
+			}
+		}
+		if err := json.Unmarshal([]byte(a.body), &o); err != nil || len(o.Status.Conditions) != 1 {
+			return a.body
+		}
+		return fmt.Sprint(o.Status.Conditions[0])
+	}
+	awaitTrue(t, "the flow schema to have found its level", func() bool { return dangling() == "{Dangling False Found}" })
+	if a := call(t, admin, "DELETE", s.URL()+flowControlPath+"prioritylevelconfigurations/narrow"); a.status != http.StatusOK {
+		t.Fatal(a.status, a.body)
+	}
+	awaitTrue(t, "the flow schema to have lost its level", func() bool { return dangling() == "{Dangling True NotFound}" })
+	uid := uidOf(t, call(t, admin, "GET", s.URL()+flowControlPath+"flowschemas/global-default"))
+	awaitTrue(t, "the requests to be of another schema", func() bool {
+		a := call(t, httpClient(t, s, false), "GET", s.URL()+"/version", "Authorization", "Bearer davetoken")
+		return a.header.Get("X-Kubernetes-PF-FlowSchema-UID") == uid
+	})
 }
 
 // TestWithoutFairness checks what a server does with --enable-priority-and-fairness=false.

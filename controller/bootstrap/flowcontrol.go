@@ -88,7 +88,7 @@ func (k *Keeper) ensureFlowControl(ctx context.Context) error {
 			return err
 		}
 	}
-	return k.updateDanglingConditions(ctx)
+	return k.UpdateDangling(ctx)
 }
 
 // forEachConcurrently calls f for all elements concurrently, so that the store can sync the
@@ -209,9 +209,9 @@ func (k *Keeper) removeObsoleteFlows(ctx context.Context, wanted []flowObject) e
 	return forEachConcurrently(old, func(name string) error { return k.delete(ctx, gvr, "", name) })
 }
 
-// updateDanglingConditions sets the condition Dangling of each flow schema: whether its
-// priority level is missing.
-func (k *Keeper) updateDanglingConditions(ctx context.Context) error {
+// UpdateDangling sets the condition Dangling of each flow schema: whether its priority level is
+// missing. It may be called while Run is running.
+func (k *Keeper) UpdateDangling(ctx context.Context) error {
 	schemas := k.Registry.Resource(flowSchemas.GroupResource())
 	levels, err := k.Registry.Resource(priorityLevels.GroupResource()).Current(ctx)
 	if err != nil {

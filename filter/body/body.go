@@ -57,14 +57,14 @@ func New(
 			}
 			switch {
 			case errors.Is(err, errBudget):
-				inflight.TooMany(rw)
+				inflight.TooMany(rw, inflight.RetryAfter)
 				return
 			case stopping.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded) &&
 				!errors.Is(r.Context().Err(), context.DeadlineExceeded):
 				retryafter.RefuseStopping(rw)
 				return
 			case !admitted:
-				inflight.TooMany(rw)
+				inflight.TooMany(rw, inflight.RetryAfter)
 				return
 			}
 			r.Body = request.NewBody(content, err)

@@ -8,6 +8,7 @@ package inflight
 
 import (
 	"net/http"
+	"strconv"
 
 	"github.com/keelson-dev/keelson/filter/deadline"
 	"github.com/keelson-dev/keelson/filter/fairshare"
@@ -15,8 +16,8 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// retryAfterSeconds is the value of the header Retry-After.
-const retryAfterSeconds = "1"
+// RetryAfter is the usual value of the header Retry-After, in seconds.
+const RetryAfter = 1
 
 // ResponseBudget is the memory for all responses that wait until their clients read them, in
 // bytes. It is divided between users like seats.
@@ -58,15 +59,15 @@ func (l *Limiter) Filter(next http.Handler) http.Handler {
 		rw.Memory = account.InPool(l.responses)
 		defer rw.Memory.Release()
 		if !account.Take(1) || pool == l.mutating && !rw.Memory.Take(0) {
-			TooMany(rw)
+			TooMany(rw, RetryAfter)
 			return
 		}
 		next.ServeHTTP(rw, r)
 	})
 }
 
-// TooMany answers 429 Too Many Requests.
-func TooMany(w http.ResponseWriter) {
-	w.Header().Set("Retry-After", retryAfterSeconds)
+// TooMany answers 429 Too Many Requests. The client is asked to try again after some seconds.
+func TooMany(w http.ResponseWriter, seconds int) {
+	w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	http.Error(w, "Too many requests, please try again later.", http.StatusTooManyRequests)
 }

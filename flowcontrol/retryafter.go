@@ -1,0 +1,36 @@
+package flowcontrol
+
+import "time"
+
+const (
+	// maxRetryAfter is the longest time after which refused clients are asked to try again, in seconds.
+	maxRetryAfter = 32
+	// refusalsPerSecond is how many refusals in each second make this time longer.
+	refusalsPerSecond = 3
+)
+
+// retryAfter computes after which time the clients of a level should try again when they are refused. A value v holds for v
+// seconds. If more clients are refused in this time than a few for each second, the next value is twice as long; otherwise
+// it is shorter by a second. The zero retryAfter begins with one second.
+type retryAfter struct {
+	seconds  int
+	since    time.Duration // when the value was chosen
+	refusals int           // since then
+}
+
+// refused counts a refusal, and returns the value for it.
+func (r *retryAfter) refused(now time.Duration) int {
+	switch holds := time.Duration(r.seconds) * time.Second; {
+	case r.seconds == 0:
+		*r = retryAfter{seconds: 1, since: now}
+	case now-r.since < holds:
+	case r.refusals >= refusalsPerSecond*r.seconds && now-r.since < 2*holds:
+		*r = retryAfter{seconds: min(2*r.seconds, maxRetryAfter), since: now}
+	default:
+		// Nothing was refused for a while, or only little.
+		passed := int((now - r.since) / time.Second)
+		*r = retryAfter{seconds: max(1, r.seconds-max(1, passed/r.seconds)), since: now}
+	}
+	r.refusals++
+	return r.seconds
+}
