@@ -13,7 +13,8 @@ import (
 
 // The gates that have an effect.
 const (
-	CBORServingAndStorage = "CBORServingAndStorage" // serves CBOR bodies (KEP-4222)
+	CBORServingAndStorage     = "CBORServingAndStorage"     // serves CBOR bodies (KEP-4222)
+	SizeBasedListCostEstimate = "SizeBasedListCostEstimate" // seats of lists by bytes instead of objects
 
 	// The gates of resources that are served.
 	ClusterTrustBundle     = "ClusterTrustBundle"
@@ -89,7 +90,7 @@ const (
 // implemented returns the gates that have an effect.
 func implemented() []string {
 	return []string{
-		allAlpha, allBeta, CBORServingAndStorage, ClusterTrustBundle, GenericWorkload, PodCertificateRequest,
+		allAlpha, allBeta, CBORServingAndStorage, SizeBasedListCostEstimate, ClusterTrustBundle, GenericWorkload, PodCertificateRequest,
 		StorageVersionMigrator, ClusterTrustBundleProjection, ContainerRestartRules, ContainerStopSignals,
 		CoordinatedLeaderElection, CrossNamespaceVolumeDataSource, DRAConsumableCapacity,
 		DRADeviceBindingConditions, DRADeviceTaints, DRAExtendedResource, DRAListTypeAttributes,

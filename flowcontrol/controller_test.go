@@ -215,6 +215,7 @@ func TestRequestsOfManyGoroutines(t *testing.T) {
 				if n := running.Add(1); n > seats+4 {
 					t.Errorf("%d run", n)
 				}
+				time.Sleep(200 * time.Microsecond) // so that others have to wait
 				if random.IntN(3) == 0 {
 					running.Add(-1)
 					ticket.Pause()
@@ -422,6 +423,9 @@ func TestConfigurationChanges(t *testing.T) {
 	c.Adjust()
 	if got := seats(); got != "catch-all 1, exempt 0, one 10" {
 		t.Errorf("%s", got)
+	}
+	if n := c.levels["one"].mostSeat.Load(); n != 2 { // 15 % of ten
+		t.Errorf("a request may occupy %d seats", n)
 	}
 }
 

@@ -103,6 +103,7 @@ func (t *Ticket) wait() bool {
 			reason = concurrencyLimit
 		}
 		t.flow.rejected[reason]++
+		t.flow.waited(0, false)
 	}
 	l.unlock(now)
 	if outcome == fairqueue.Waits {

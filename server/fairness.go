@@ -12,6 +12,7 @@ import (
 
 	"github.com/keelson-dev/keelson/controller/bootstrap"
 	"github.com/keelson-dev/keelson/crd"
+	"github.com/keelson-dev/keelson/features"
 	fairnessfilter "github.com/keelson-dev/keelson/filter/fairness"
 	"github.com/keelson-dev/keelson/filter/inflight"
 	"github.com/keelson-dev/keelson/flowcontrol"
@@ -28,6 +29,7 @@ type fairness struct {
 	custom     *crd.Server
 	keeper     *bootstrap.Keeper // writes the conditions of flow schemas
 	log        *slog.Logger
+	bySize     bool          // the seats of lists are estimated by bytes
 	changed    chan struct{} // has an element if the configuration has changed
 
 	mu      sync.Mutex // guards what follows
@@ -54,7 +56,7 @@ func (s *starting) startFairness(ctx context.Context) error {
 	}
 	f := &fairness{
 		registry: s.registry, custom: s.api.custom.Server, keeper: s.controlPlane.keeper, log: s.log,
-		changed: make(chan struct{}, 1), schemas: map[string]*flowcontrolv1.FlowSchema{},
+		bySize: s.gates.Enabled(features.SizeBasedListCostEstimate), changed: make(chan struct{}, 1), schemas: map[string]*flowcontrolv1.FlowSchema{},
 		levels: map[string]*flowcontrolv1.PriorityLevelConfiguration{},
 	}
 	f.controller = flowcontrol.New(flowcontrol.Options{
@@ -164,6 +166,9 @@ func (f *fairness) size(group, resource string) (flowcontrol.Size, bool) {
 	f.sizesMu.RLock()
 	defer f.sizesMu.RUnlock()
 	s, ok := f.sizes[metrics.GroupResource{Group: group, Resource: resource}]
+	if !f.bySize {
+		s.Bytes = 0
+	}
 	return s, ok
 }
 

@@ -131,6 +131,32 @@ func TestFairnessFollowsTheAPI(t *testing.T) {
 	}
 }
 
+// TestWatchesNeedNoSeat checks that a watch has given its seat back when it has sent its initial events.
+func TestWatchesNeedNoSeat(t *testing.T) {
+	s := start(t, slowConfig(t))
+	r, err := http.NewRequest("GET", s.URL()+"/api/v1/namespaces?watch=1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer evetoken")
+	post(t, s, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"eve"},
+		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},
+		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"eve"}]}`, http.StatusCreated)
+	w, err := httpClient(t, s, false).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Body.Close()
+	if _, err := w.Body.Read(make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	awaitTrue(t, "the watch to give its seat back", func() bool {
+		text := call(t, httpClient(t, s, true), "GET", s.URL()+"/metrics").body
+		return strings.Contains(text, `apiserver_flowcontrol_current_executing_seats{flow_schema="global-default",`+
+			`priority_level="global-default"} 0`) && strings.Contains(text, `type="watch"`)
+	})
+}
+
 // TestDanglingFlowSchemas checks that a flow schema without its priority level says so soon, and when the level is there.
 // Requests are not classified by it meanwhile.
 func TestDanglingFlowSchemas(t *testing.T) {

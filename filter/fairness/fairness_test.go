@@ -7,9 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keelson-dev/keelson/filter/inflight"
 	"github.com/keelson-dev/keelson/filter/responserecorder"
 	"github.com/keelson-dev/keelson/flowcontrol"
 	"github.com/keelson-dev/keelson/request"
@@ -83,6 +85,58 @@ func TestWatchesNeedASeatToBegin(t *testing.T) {
 	do(t, h, "GET", "/api/v1/pods?watch=1", "g")
 	if got := seats(); got != http.StatusNotFound {
 		t.Errorf("after the watch: %d", got)
+	}
+}
+
+// TestWatchesAreCounted checks that a write knows how many watches it notifies.
+func TestWatchesAreCounted(t *testing.T) {
+	c := flowcontrol.New(flowcontrol.Options{ReadOnly: 600})
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(c.Collector())
+	write := New(c, waitLimit)(http.NotFoundHandler())
+	do(t, New(c, waitLimit)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		do(t, write, "PUT", "/api/v1/namespaces/n/pods/p", "g")
+	})), "GET", "/api/v1/pods?watch=1", "g")
+	do(t, write, "PUT", "/api/v1/namespaces/n/pods/p", "g")
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "apiserver_flowcontrol_watch_count_samples" {
+			if h := f.GetMetric()[0].GetHistogram(); h.GetSampleSum() != 1 || h.GetSampleCount() != 2 {
+				t.Errorf("%v watches in %d writes", h.GetSampleSum(), h.GetSampleCount())
+			}
+			return
+		}
+	}
+	t.Error("no metric")
+}
+
+// TestMemoryOfResponses checks that the memory of responses which wait for their clients is limited, and that writes of a
+// user are refused who has none left.
+func TestMemoryOfResponses(t *testing.T) {
+	f := New(flowcontrol.New(flowcontrol.Options{ReadOnly: 600}), waitLimit)
+	other := func(method string) int {
+		return do(t, f(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), method, "/api/v1/namespaces", "g").Code
+	}
+	do(t, f(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		rw := w.(*responserecorder.Recorder)
+		if rw.Hold(inflight.ResponseBudget + 1) {
+			t.Error("a response may take more than there is")
+		}
+		if !rw.Hold(inflight.ResponseBudget * 15 / 16) {
+			t.Error("a response may not take seven eighths")
+		}
+		if got := other("POST"); got != http.StatusTooManyRequests {
+			t.Errorf("a write: %d", got)
+		}
+		if got := other("GET"); got != http.StatusOK {
+			t.Errorf("a read: %d", got)
+		}
+	})), "GET", "/api/v1/pods", "g")
+	if got := other("POST"); got != http.StatusOK {
+		t.Errorf("a write after that: %d", got)
 	}
 }
 

@@ -20,14 +20,14 @@ import (
 
 const (
 	// fairnessLatency is how long each request of the load executes, because an admission webhook takes that long.
-	fairnessLatency = 100 * time.Millisecond
+	fairnessLatency = 250 * time.Millisecond
 	// fairnessSeats are the seats of the priority level of the load.
 	fairnessSeats = 10
 	// fairnessTime is how long requests are sent.
-	fairnessTime = 30 * time.Second
-	// The level can serve fairnessSeats/fairnessLatency = 100 requests a second; a tenth of that is a fair share. These
-	// are the rates of the eight quiet and of the two noisy flows, together four times as much as can be served.
-	quietRate, noisyRate = 8.0, 168.0
+	fairnessTime = 40 * time.Second
+	// The level can serve fairnessSeats/fairnessLatency = 40 requests a second; a tenth of that is a fair share. These are
+	// the rates of the eight quiet and of the two noisy flows, together four times as much as can be served.
+	quietRate, noisyRate = 3.0, 68.0
 	noisyFlows, allFlows = 2, 10
 )
 
