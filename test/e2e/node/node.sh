@@ -136,16 +136,17 @@ I
   running || fail "process 1 of the node ended: $(cat "$dir/log/init.log")"
 }
 
-# save_sysctls keeps the values of the whole machine that kubelet changes, before the first node starts;
-# restore_sysctls restores them after the last one has ended.
+# save_sysctls keeps the values of the whole machine that kubelet changes, before the first node starts.
+# restore_machine restores them after the last node has ended, and removes the empty folders that nodes mount on.
 nodes() { ls -d /sys/fs/cgroup/memory/keelson-node-* >/dev/null 2>&1; }
 save_sysctls() {
   nodes && return
   local k
   for k in $sysctls; do [ -f "/proc/sys/$k" ] && echo "$k $(cat "/proc/sys/$k")"; done >"$programs/node/sysctls"
 }
-restore_sysctls() {
-  nodes && return
+restore_machine() {
+  # The other nodes have mounts on these folders, which the kernel would remove with the folders.
+  rmdir /var/lib/kubelet /var/lib/cni /var/log/pods /var/log/containers /etc/cni/net.d /etc/cni 2>/dev/null || true
   [ -f "$programs/node/sysctls" ] || return 0
   local k v
   while read -r k v; do [ "$(cat "/proc/sys/$k")" = "$v" ] || echo "$v" >"/proc/sys/$k"; done <"$programs/node/sysctls"
@@ -372,11 +373,9 @@ stop() {
     ls -d /sys/fs/cgroup/*"$cgroup" >/dev/null 2>&1 || break
     sleep 0.5
   done
-  restore_sysctls
+  nodes || restore_machine
   rm -rf "$dir"/{init.pid,init.ready,forward.pid,var,containerd,kube-controller-manager,kube-scheduler,cni,run,data}
   rm -rf "$pki" "$dir/kubeconfig"
-  rmdir /var/lib/kubelet /var/lib/cni /var/log/pods /var/log/containers /etc/cni/net.d /etc/cni 2>/dev/null
-  return 0
 }
 
 case $command in
