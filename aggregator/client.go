@@ -24,7 +24,8 @@ import (
 )
 
 const (
-	// clientPage is how many objects a Client reads at a time, and maxAnswer the largest response that it reads, in bytes.
+	// clientPage is how many objects a Client reads at a time, and maxAnswer the largest response that it reads, in
+	// bytes.
 	clientPage, maxAnswer = 500, 64 << 20
 
 	metadataType     = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
@@ -150,8 +151,8 @@ func (c *Client) GetMetadata(ctx context.Context, ref client.Ref) (client.Metada
 	return metadataOf(&object.ObjectMeta), err
 }
 
-// ListMetadata calls yield with the metadata of each object, until it returns false. The revision that it returns is the
-// resourceVersion of the list, 0 if that is not a number.
+// ListMetadata calls yield with the metadata of each object, until it returns false. The revision that it returns is
+// the resourceVersion of the list, 0 if that is not a number.
 func (c *Client) ListMetadata(
 	ctx context.Context, r client.ListRequest, yield func(client.Metadata) bool,
 ) (int64, error) {

@@ -187,8 +187,19 @@ func (c *Client) Update(ctx context.Context, r UpdateRequest) (registry.Object, 
 	defer done()
 	return c.do(ctx, write.Request{
 		Verb: write.Update, Target: served, Subresource: sub, Namespace: r.Namespace, Name: r.Name,
-		Options: c.options(r.DryRun), Make: write.Changed(r.Change),
+		Options: c.options(r.DryRun), Make: existing(served, r.Name, write.Changed(r.Change)),
 	})
+}
+
+// existing returns a Make that fails with NotFound if there is no object, also for kinds of which an update may create a
+// missing object.
+func existing(served *registry.Served, name string, make write.Make) write.Make {
+	return func(ctx context.Context, current *write.Current) (registry.Object, error) {
+		if !current.Exists() {
+			return nil, kerrors.NewNotFound(served.GroupResource(), name)
+		}
+		return make(ctx, current)
+	}
 }
 
 // PatchRequest is a change of an object by a patch.

@@ -182,3 +182,19 @@ func TestUnknown(t *testing.T) {
 		t.Errorf("subresource: %v", err)
 	}
 }
+
+// TestUpdateOfWhatIsMissing: an update fails if there is no object, also of kinds of which a PUT creates one.
+func TestUpdateOfWhatIsMissing(t *testing.T) {
+	c := newClient(t)
+	for _, gvr := range []schema.GroupVersionResource{
+		configMaps, {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
+	} {
+		_, err := c.Update(t.Context(), client.UpdateRequest{
+			Ref:    client.Ref{Resource: gvr, Namespace: "ns", Name: "missing"},
+			Change: func(registry.Object) error { return nil },
+		})
+		if !kerrors.IsNotFound(err) {
+			t.Errorf("%v: %v", gvr, err)
+		}
+	}
+}

@@ -94,8 +94,8 @@ type MetadataChange struct {
 	Metadata
 }
 
-// NextMetadata is Next with the metadata of objects instead of the objects. It also returns, perhaps without changes, when
-// tick delivers a value. revision is the one up to which all changes were returned.
+// NextMetadata is Next with the metadata of objects instead of the objects. It also returns, perhaps without changes,
+// when tick delivers a value. revision is the one up to which all changes were returned.
 func (w *Watch) NextMetadata(
 	ctx context.Context, tick <-chan time.Time,
 ) (changes []MetadataChange, revision int64, err error) {
@@ -131,7 +131,8 @@ type DeleteCollectionRequest struct {
 const (
 	// deletePage is how many objects are read at a time that are to be deleted.
 	deletePage = 500
-	// parallelDeletes is how many objects of a collection are deleted at a time, so that the store commits them together.
+	// parallelDeletes is how many objects of a collection are deleted at a time, so that the store commits them
+	// together.
 	parallelDeletes = 32
 )
 

@@ -15,7 +15,9 @@ import (
 
 // randomMeta returns metadata with a random number of owners and finalizers.
 func randomMeta(r *rand.Rand) metav1.ObjectMeta {
-	m := metav1.ObjectMeta{Name: "a", Namespace: "b", UID: types.UID(fmt.Sprint(r.Int())), Labels: map[string]string{"a": "b"}}
+	m := metav1.ObjectMeta{
+		Name: "a", Namespace: "b", UID: types.UID(fmt.Sprint(r.Int())), Labels: map[string]string{"a": "b"},
+	}
 	flag := func() *bool {
 		if r.IntN(3) == 0 {
 			return nil
@@ -24,8 +26,8 @@ func randomMeta(r *rand.Rand) metav1.ObjectMeta {
 	}
 	for i := range r.IntN(4) {
 		m.OwnerReferences = append(m.OwnerReferences, metav1.OwnerReference{
-			APIVersion: "example.com/v1", Kind: "Thing", Name: fmt.Sprint("thing-", i), UID: types.UID(fmt.Sprint(r.Int())),
-			Controller: flag(), BlockOwnerDeletion: flag(),
+			APIVersion: "example.com/v1", Kind: "Thing", Name: fmt.Sprint("thing-", i),
+			UID: types.UID(fmt.Sprint(r.Int())), Controller: flag(), BlockOwnerDeletion: flag(),
 		})
 	}
 	for i := range r.IntN(3) {

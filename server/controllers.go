@@ -17,6 +17,7 @@ import (
 	"github.com/keelson-dev/keelson/controller/rootca"
 	"github.com/keelson-dev/keelson/controller/serviceaccount"
 	"github.com/keelson-dev/keelson/controller/standby"
+	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/server/background"
 	"github.com/keelson-dev/keelson/storage"
@@ -94,16 +95,17 @@ const (
 func (s *starting) startControllers() {
 	gate := standby.New(s.registry.Resource(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}), s.log)
 	s.work.Go("lease of kube-controller-manager", background.Forever(gate.Run))
-	exclusive := storage.IsExclusive(s.stores.main)
+	exclusive, queues := storage.IsExclusive(s.stores.main), s.metrics.NewWorkQueues()
 	start := func(name string, run background.Runner) {
 		if s.config.runsController(name, exclusive) {
 			s.work.Go(name, func(ctx context.Context) error { return gate.While(ctx, run) })
 		}
 	}
-	start(namespaceController, s.namespaceController().Run)
-	start(garbageCollector, s.collectGarbage)
+	start(namespaceController, s.namespaceController(queues).Run)
+	start(garbageCollector, s.garbageCollector(queues))
 	start(rootCAController, (&rootca.Controller{
-		Registry: s.registry, Client: s.controllerClient("root-ca-cert-publisher"), Roots: string(s.identity.roots), Log: s.log,
+		Registry: s.registry, Client: s.controllerClient("root-ca-cert-publisher"), Roots: string(s.identity.roots),
+		Log: s.log, Metrics: queues,
 	}).Run)
 	if s.config.DefaultServiceAccounts {
 		accounts := &serviceaccount.Controller{Registry: s.registry, Client: s.api.client, Log: s.log}
@@ -115,7 +117,7 @@ func (s *starting) startControllers() {
 	}
 }
 
-func (s *starting) namespaceController() *namespace.Controller {
+func (s *starting) namespaceController(queues *metrics.WorkQueues) *namespace.Controller {
 	settle := sharedSettleTime
 	if storage.IsExclusive(s.stores.main) {
 		settle = ownSettleTime
@@ -124,22 +126,24 @@ func (s *starting) namespaceController() *namespace.Controller {
 	return &namespace.Controller{
 		Namespaces: s.registry.Resource(corev1.Resource("namespaces")), Client: s.controllerClient(account),
 		Remote: s.api.aggregator.Client(controllerUser(account)), Resources: s.api.discovery, Ready: s.api.custom.Ready,
-		Settle: settle, Log: s.log,
+		Settle: settle, Log: s.log, Metrics: queues,
 	}
 }
 
-// collectGarbage runs the garbage collector until ctx ends.
-func (s *starting) collectGarbage(ctx context.Context) error {
+// garbageCollector returns what runs the garbage collector until ctx ends.
+func (s *starting) garbageCollector(queues *metrics.WorkQueues) background.Runner {
 	const account = "generic-garbage-collector"
-	return garbagecollector.Run(ctx, garbagecollector.Options{
+	o := garbagecollector.Options{
 		Client: s.controllerClient(account), Remote: s.api.aggregator.Client(controllerUser(account)),
 		Directory: s.api.resources, Resources: s.api.discovery, Ready: s.api.custom.Ready,
-		Revision: s.registry.Resource(corev1.Resource("namespaces")).CurrentRevision, Log: s.log, Now: time.Now,
-	})
+		Revision: s.registry.Resource(corev1.Resource("namespaces")).CurrentRevision,
+		Log:      s.log, Now: time.Now, Metrics: queues,
+	}
+	return func(ctx context.Context) error { return garbagecollector.Run(ctx, o) }
 }
 
-// controllerUser returns the service account in whose name a controller of kube-controller-manager works. Admission sees
-// it as the user of writes.
+// controllerUser returns the service account in whose name a controller of kube-controller-manager works. Admission
+// sees it as the user of writes.
 func controllerUser(account string) *request.User {
 	return &request.User{
 		Name:   "system:serviceaccount:kube-system:" + account,

@@ -18,7 +18,8 @@ func collectorCluster(t *testing.T) *controlled {
 	return startControlled(t, "garbage-collector-controller")
 }
 
-// create creates a ConfigMap, or an object of another kind whose manifest is a format of its metadata, and returns its UID.
+// create creates a ConfigMap, or an object of another kind whose manifest is a format of its metadata, and returns its
+// UID.
 func (k *controlled) create(path, name, owners string, finalizers ...string) string {
 	k.t.Helper()
 	text, err := json.Marshal(finalizers)
@@ -46,7 +47,8 @@ const (
 
 // ownedBy returns an owner reference.
 func ownedBy(apiVersion, kind, name, uid string, blocks bool) string {
-	return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"name":%q,"uid":%q,"blockOwnerDeletion":%t}`, apiVersion, kind, name, uid, blocks)
+	return fmt.Sprintf(
+		`{"apiVersion":%q,"kind":%q,"name":%q,"uid":%q,"blockOwnerDeletion":%t}`, apiVersion, kind, name, uid, blocks)
 }
 
 // delete deletes an object with a policy.
@@ -76,7 +78,8 @@ func (k *controlled) settled() {
 	}
 }
 
-// TestDependentsGoInTheBackground: a chain of built-in and custom objects goes after its first owner, and nothing else does.
+// TestDependentsGoInTheBackground: a chain of built-in and custom objects goes after its first owner, and nothing else
+// does.
 func TestDependentsGoInTheBackground(t *testing.T) {
 	k := collectorCluster(t)
 	k.define()
@@ -85,7 +88,8 @@ func TestDependentsGoInTheBackground(t *testing.T) {
 	c := k.create(secretsPath, "c", ownedBy("example.com/v1", "Widget", "b", b, false))
 	k.create(mapsPath, "d", ownedBy("v1", "Secret", "c", c, false))
 	other := k.create(mapsPath, "other", "")
-	k.create(mapsPath, "kept", ownedBy("v1", "ConfigMap", "a", a, false)+","+ownedBy("v1", "ConfigMap", "other", other, false))
+	k.create(mapsPath, "kept",
+		ownedBy("v1", "ConfigMap", "a", a, false)+","+ownedBy("v1", "ConfigMap", "other", other, false))
 	k.settled()
 	k.delete(mapsPath+"/a", "Background")
 	for _, path := range []string{widgetsPath + "/b", secretsPath + "/c", mapsPath + "/d"} {
@@ -137,8 +141,8 @@ func TestOrphansStay(t *testing.T) {
 	}
 }
 
-// TestOwnersThatAreNotThere: objects whose owner does not exist, or has another UID, go; objects whose owner is of an unknown
-// kind stay.
+// TestOwnersThatAreNotThere: objects whose owner does not exist, or has another UID, go; objects whose owner is of an
+// unknown kind stay.
 func TestOwnersThatAreNotThere(t *testing.T) {
 	k := collectorCluster(t)
 	a := k.create(mapsPath, "a", "")
@@ -175,8 +179,8 @@ func TestOwnerInAnotherNamespace(t *testing.T) {
 				return false, body
 			}
 			e := &list.Items[0]
-			want := fmt.Sprintf("ownerRef [v1/ConfigMap, namespace: %[1]s, name: a, uid: %[2]s] does not exist in namespace %[1]q",
-				owner, a)
+			want := fmt.Sprintf("ownerRef [v1/ConfigMap, namespace: %[1]s, name: a, uid: %[2]s] "+
+				"does not exist in namespace %[1]q", owner, a)
 			return e.Reason == "OwnerRefInvalidNamespace" && e.Type == "Warning" && e.Message == want, body
 		})
 	}

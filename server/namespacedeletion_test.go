@@ -118,8 +118,8 @@ func TestNamespaceDeletionEnds(t *testing.T) {
 	k.send(http.MethodGet, "/apis/example.com/v1/namespaces/default/widgets/a", "")
 }
 
-// TestNamespaceDeletionWaitsForFinalizers checks the conditions while objects with finalizers are left, and that pods go
-// before everything else.
+// TestNamespaceDeletionWaitsForFinalizers checks the conditions while objects with finalizers are left, and that pods
+// go before everything else.
 func TestNamespaceDeletionWaitsForFinalizers(t *testing.T) {
 	k := startControlled(t, "namespace-controller", "serviceaccount-controller")
 	k.send(http.MethodPost, "/api/v1/namespaces", `{"metadata":{"name":"demo"}}`)
@@ -129,7 +129,8 @@ func TestNamespaceDeletionWaitsForFinalizers(t *testing.T) {
 	})
 	k.send(http.MethodPost, "/api/v1/namespaces/demo/pods", `{"metadata":{"name":"p","finalizers":["example.com/pod"]},
 		"spec":{"containers":[{"name":"c","image":"i"}],"terminationGracePeriodSeconds":0}}`)
-	k.send(http.MethodPost, "/api/v1/namespaces/demo/configmaps", `{"metadata":{"name":"a","finalizers":["example.com/map"]}}`)
+	k.send(http.MethodPost, "/api/v1/namespaces/demo/configmaps",
+		`{"metadata":{"name":"a","finalizers":["example.com/map"]}}`)
 	k.send(http.MethodPost, "/api/v1/namespaces/demo/configmaps", `{"metadata":{"name":"b"}}`)
 	k.send(http.MethodDelete, "/api/v1/namespaces/demo", "")
 	k.awaitConditions("NamespaceContentRemaining SomeResourcesRemain "+
@@ -174,7 +175,8 @@ func TestNamespaceDeletionWaitsForExtensionServers(t *testing.T) {
 	k.send(http.MethodPost, "/api/v1/namespaces", `{"metadata":{"name":"demo"}}`)
 	k.send(http.MethodDelete, "/api/v1/namespaces/demo", "")
 	k.awaitConditions("NamespaceDeletionDiscoveryFailure DiscoveryFailed Discovery failed for some groups, 1 failing: " +
-		"unable to retrieve the complete list of server APIs: agg.example.com/v1: stale GroupVersion discovery: agg.example.com/v1")
+		"unable to retrieve the complete list of server APIs: agg.example.com/v1: stale GroupVersion discovery: " +
+		"agg.example.com/v1")
 	e.broken.Store(false)
 	k.gone("/api/v1/namespaces/demo")
 }
@@ -245,8 +247,8 @@ func TestRunsController(t *testing.T) {
 	}
 }
 
-// TestRootCertificatesArePublished: each namespace has the certificates of the server, also after somebody has deleted or
-// changed them.
+// TestRootCertificatesArePublished: each namespace has the certificates of the server, also after somebody has deleted
+// or changed them.
 func TestRootCertificatesArePublished(t *testing.T) {
 	k := startControlled(t, "root-ca-certificate-publisher-controller")
 	k.send(http.MethodPost, "/api/v1/namespaces", `{"metadata":{"name":"demo"}}`)

@@ -43,8 +43,8 @@ func (c *Collector) checkObject(ctx context.Context, uid types.UID) error {
 		return c.removeOwners(ctx, o, owners.rest)
 	case owners.waiting && o.dependents > 0:
 		if c.graph.hasWaitingDependent(uid) {
-			// The owners of the object wait for it, and so does one of its dependents: this may be a circle, in which each
-			// object waits for the next one.
+			// The owners of the object wait for it, and so does one of its dependents: this may be a circle, in which
+			// each object waits for the next one.
 			if err := c.unblockOwners(ctx, o); err != nil {
 				return err
 			}
@@ -58,7 +58,8 @@ func (c *Collector) checkObject(ctx context.Context, uid types.UID) error {
 	return c.delete(ctx, o, metav1.DeletePropagationBackground)
 }
 
-// finishForeground removes the finalizer of an object that waits for its dependents, if none of them blocks its deletion.
+// finishForeground removes the finalizer of an object that waits for its dependents, if none of them blocks its
+// deletion.
 func (c *Collector) finishForeground(ctx context.Context, o object) error {
 	if o.blocking > 0 {
 		return nil // it is checked again when the last of them is gone
@@ -153,8 +154,8 @@ func (o *object) ref() client.Ref {
 	return client.Ref{Resource: o.resource, Namespace: o.namespace, Name: o.name}
 }
 
-// delete deletes an object if it is still in the state that was looked at. Otherwise the graph will get its new state, and
-// the error has the object checked again then.
+// delete deletes an object if it is still in the state that was looked at. Otherwise the graph will get its new state,
+// and the error has the object checked again then.
 func (c *Collector) delete(ctx context.Context, o object, policy metav1.DeletionPropagation) error {
 	conditions := &metav1.Preconditions{UID: &o.uid}
 	if o.revision != 0 { // an extension API server may have versions that are no numbers
@@ -179,8 +180,8 @@ func ignoreNotFound(err error) error {
 // errNothingToDo ends a change of an object that has been replaced by another one, or that has nothing to change.
 var errNothingToDo = errors.New("there is nothing to change")
 
-// change changes the metadata of an object. change returns whether it has changed anything. An object that is gone is no
-// error.
+// change changes the metadata of an object. change returns whether it has changed anything. An object that is gone is
+// no error.
 func (c *Collector) change(ctx context.Context, o object, change func(registry.Object) bool) error {
 	_, err := c.objects(o.remote).Update(ctx, client.UpdateRequest{
 		Ref: o.ref(),
@@ -209,12 +210,13 @@ func (c *Collector) removeOwners(ctx context.Context, o object, uids []types.UID
 	})
 }
 
-// unblockOwners makes an object not block the deletion of its owners.
+// unblockOwners sets blockOwnerDeletion to false in all owner references of an object, also where it was not set, as
+// kube-controller-manager does.
 func (c *Collector) unblockOwners(ctx context.Context, o object) error {
 	return c.change(ctx, o, func(obj registry.Object) (changed bool) {
 		references := slices.Clone(obj.GetOwnerReferences())
 		for i := range references {
-			if b := references[i].BlockOwnerDeletion; b != nil && *b {
+			if b := references[i].BlockOwnerDeletion; b == nil || *b {
 				references[i].BlockOwnerDeletion = new(bool)
 				changed = true
 			}

@@ -1,21 +1,21 @@
-// Package garbagecollector deletes objects whose owners are gone, as the garbage collector of kube-controller-manager does
-// (https://kubernetes.io/docs/concepts/architecture/garbage-collection/).
+// Package garbagecollector deletes objects whose owners are gone, as the garbage collector of kube-controller-manager
+// does (https://kubernetes.io/docs/concepts/architecture/garbage-collection/).
 //
-// An object names its owners in metadata.ownerReferences. The collector follows the metadata of all objects, which it reads
-// from stored bytes, and keeps a graph of them (graph.go). Changes of the graph put objects into two queues:
+// An object names its owners in metadata.ownerReferences. The collector follows the metadata of all objects, which it
+// reads from stored bytes, and keeps a graph of them (graph.go). Changes of the graph put objects into two queues:
 //
 //   - objects that may have to be deleted, because an owner is gone or waits for the deletion of its dependents
 //     (check.go);
 //   - objects that are deleted with the policy Orphan: their dependents lose the reference to them (orphan.go).
 //
-// Nothing is deleted because of what the graph says alone. The collector reads the owners that an object names first, and
-// deletes the object only if it is still in the state that was looked at. If it cannot find out whether an owner exists,
-// because its kind is not known or its server does not answer, it tries again later.
+// Nothing is deleted because of what the graph says alone. The collector reads the owners that an object names first,
+// and deletes the object only if it is still in the state that was looked at. If it cannot find out whether an owner
+// exists, because its kind is not known or its server does not answer, it tries again later.
 //
-// An example: ReplicaSet r owns pods p and q. r is deleted with the policy Background, so it is gone at once. The graph puts p
-// and q into the first queue. For p, the collector reads the owner r, which does not exist, and deletes p. With the policy
-// Foreground, r stays with the finalizer foregroundDeletion. p and q are deleted because their owner waits for that. When
-// they are gone, r is put into the queue, and the collector removes its finalizer.
+// An example: ReplicaSet r owns pods p and q. r is deleted with the policy Background, so it is gone at once. The graph
+// puts p and q into the first queue. For p, the collector reads the owner r, which does not exist, and deletes p. With
+// the policy Foreground, r stays with the finalizer foregroundDeletion. p and q are deleted because their owner waits
+// for that. When they are gone, r is put into the queue, and the collector removes its finalizer.
 package garbagecollector
 
 import (
@@ -26,25 +26,27 @@ import (
 	"sync/atomic"
 	"time"
 
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/keelson-dev/keelson/client"
+	"github.com/keelson-dev/keelson/controller/workers"
 	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/discovery"
 	"github.com/keelson-dev/keelson/registry"
 )
 
 const (
-	// workers is how many objects of each queue are worked on at a time.
-	workers = 20
+	// parallel is how many objects of each queue are worked on at a time.
+	parallel = 20
 	// After an error, an object is worked on again after firstDelay. The delay doubles up to maxDelay.
 	firstDelay, maxDelay = 5 * time.Millisecond, time.Minute
 )
 
-// Objects is how objects are read and changed. Local implements it for the resources of this server; another implementation
-// sends requests to extension API servers.
+// Objects is how objects are read and changed. Local implements it for the resources of this server; another
+// implementation sends requests to extension API servers.
 type Objects interface {
 	GetMetadata(ctx context.Context, ref client.Ref) (client.Metadata, error)
 	ListMetadata(ctx context.Context, r client.ListRequest, yield func(client.Metadata) bool) (int64, error)
@@ -87,6 +89,8 @@ type Options struct {
 	Log      *slog.Logger
 	// Now is the time of events.
 	Now func() time.Time
+	// Metrics counts what happens in the queues.
+	Metrics workqueue.MetricsProvider
 }
 
 // Collector collects garbage. Its state lasts for one call of Run.
@@ -96,7 +100,7 @@ type Collector struct {
 	tasks sync.WaitGroup
 	graph *graph
 	// check and orphan are the queues, see the comment of the package.
-	check, orphan workqueue.TypedRateLimitingInterface[types.UID]
+	check, orphan *workers.Queue[types.UID]
 	// listed is closed when all objects are in the graph.
 	listed  chan struct{}
 	reports *reporter
@@ -114,25 +118,23 @@ func Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	c := newCollector(ctx, o)
 	defer c.tasks.Wait()
-	defer c.check.ShutDown()
-	defer c.orphan.ShutDown()
 	defer cancel()
 	c.tasks.Go(func() { c.reports.run(ctx) })
-	for range workers {
-		c.tasks.Go(func() { c.work(ctx, c.check, c.checkObject) })
-		c.tasks.Go(func() { c.work(ctx, c.orphan, c.orphanDependents) })
-	}
+	c.tasks.Go(func() { c.work(ctx, c.check, c.checkObject) })
+	c.tasks.Go(func() { c.work(ctx, c.orphan, c.orphanDependents) })
 	return ignoreEnd(ctx, c.monitorAll(ctx))
 }
 
 func newCollector(ctx context.Context, o Options) *Collector {
-	queue := func() workqueue.TypedRateLimitingInterface[types.UID] {
-		return workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstDelay, maxDelay))
+	queue := func(name string) *workers.Queue[types.UID] {
+		return workers.New[types.UID](workers.Options{
+			Name: name, FirstDelay: firstDelay, MaxDelay: maxDelay, Metrics: o.Metrics,
+		})
 	}
 	c := &Collector{
-		Options: o, ctx: ctx, graph: newGraph(), check: queue(), orphan: queue(), listed: make(chan struct{}),
+		Options: o, ctx: ctx, graph: newGraph(), listed: make(chan struct{}),
 		monitors: map[schema.GroupVersionResource]*monitor{},
+		check:    queue("garbage_collector_attempt_to_delete"), orphan: queue("garbage_collector_attempt_to_orphan"),
 	}
 	c.reports = newReporter(c)
 	return c
@@ -167,32 +169,37 @@ func (c *Collector) apply(e effects) {
 	}
 }
 
-// work handles the objects of a queue one after the other, until the queue is shut down. It begins when all objects are in
-// the graph.
+// work handles the objects of a queue until ctx ends. It begins when all objects are in the graph.
 func (c *Collector) work(
-	ctx context.Context, q workqueue.TypedRateLimitingInterface[types.UID], handle func(context.Context, types.UID) error,
+	ctx context.Context, q *workers.Queue[types.UID], handle func(context.Context, types.UID) error,
 ) {
 	select {
 	case <-c.listed:
 	case <-ctx.Done():
-		return
 	}
-	for {
-		uid, shutDown := q.Get()
-		if shutDown {
-			return
+	q.Run(ctx, parallel, func(ctx context.Context, uid types.UID) error {
+		err := workers.Protect(func() error { return handle(ctx, uid) })
+		if ctx.Err() != nil || errors.Is(err, errInvalidOwner) {
+			return nil
 		}
-		err := handle(ctx, uid)
-		switch {
-		case ctx.Err() != nil:
-		case err == nil || errors.Is(err, errInvalidOwner):
-			q.Forget(uid)
-		default:
-			c.Log.Debug("garbage collection of an object failed; it will be tried again", "uid", uid, "error", err)
-			q.AddRateLimited(uid)
+		if err != nil {
+			c.logFailure(uid, err)
 		}
-		q.Done(uid)
+		return err
+	})
+}
+
+// logFailure logs why an object could not be handled. Conflicts are no failures: the object has changed meanwhile.
+func (c *Collector) logFailure(uid types.UID, err error) {
+	level := slog.LevelWarn
+	if kerrors.IsConflict(err) {
+		level = slog.LevelDebug
 	}
+	attributes := []any{"uid", uid, "error", err}
+	if o, ok := c.graph.object(uid); ok {
+		attributes = append(attributes, "resource", o.resource, "namespace", o.namespace, "name", o.name)
+	}
+	c.Log.Log(c.ctx, level, "garbage collection of an object failed; it will be tried again", attributes...)
 }
 
 const (
@@ -217,8 +224,8 @@ func (c *Collector) settle(ctx context.Context) error {
 	return nil
 }
 
-// isBehind returns whether the graph lacks changes up to a revision. It has the monitors look that have seen no change for
-// some time. Monitors of extension API servers have revisions of their own.
+// isBehind returns whether the graph lacks changes up to a revision. It has the monitors look that have seen no change
+// for some time. Monitors of extension API servers have revisions of their own.
 func (c *Collector) isBehind(revision int64) (behind bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

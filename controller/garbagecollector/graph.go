@@ -97,7 +97,8 @@ type effects struct {
 type graph struct {
 	mu    sync.Mutex // guards what follows, and the nodes
 	nodes map[types.UID]*node
-	// listing is true until all resources were listed. Until then missing owners have no effect: they may be listed yet.
+	// listing is true until all resources were listed. Until then missing owners have no effect: they may be listed
+	// yet.
 	listing bool
 	// absent are owners that are known not to exist.
 	absent absentOwners
@@ -151,8 +152,8 @@ func (g *graph) appeared(n *node, e *effects) {
 	}
 }
 
-// checkReference has a dependent checked whose reference to n does not name n as it is. One to another namespace is also
-// reported.
+// checkReference has a dependent checked whose reference to n does not name n as it is. One to another namespace is
+// also reported.
 func (g *graph) checkReference(dependent *node, o *owner, n *node, e *effects) {
 	if o.uid != n.uid || o.refersTo(n, dependent.place.namespace) {
 		return
@@ -207,8 +208,8 @@ func shareStrings(o *owner, to *node) {
 	}
 }
 
-// addOwner adds a node to the dependents of an owner that it did not have before. If that is missing, the dependent has to
-// be checked: if the owner does not exist, the dependent has to go. If the owner waits for the deletion of its
+// addOwner adds a node to the dependents of an owner that it did not have before. If that is missing, the dependent has
+// to be checked: if the owner does not exist, the dependent has to go. If the owner waits for the deletion of its
 // dependents, the dependent has to go as well.
 func (g *graph) addOwner(n *node, o *owner, e *effects) {
 	to := g.nodes[o.uid]
@@ -234,8 +235,8 @@ func (g *graph) addOwner(n *node, o *owner, e *effects) {
 	}
 }
 
-// ownerChanged takes note that the owners of n have changed, one of which was that of uid. blocked is whether n blocked its
-// deletion. An owner that waited for n, and for no others now, has to be checked.
+// ownerChanged takes note that the owners of n have changed, one of which was that of uid. blocked is whether n blocked
+// its deletion. An owner that waited for n, and for no others now, has to be checked.
 func (g *graph) ownerChanged(n *node, uid types.UID, blocked bool, e *effects) {
 	to := g.nodes[uid]
 	if to == nil {

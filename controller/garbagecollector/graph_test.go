@@ -22,7 +22,8 @@ func checkIndexes(t *testing.T, g *graph, want map[types.UID]client.Metadata) {
 	blocking := map[types.UID]int{}
 	for uid, m := range want {
 		n := g.nodes[uid]
-		if n == nil || n.missing() || n.name != m.Name || n.place.namespace != m.Namespace || len(n.owners) != len(m.Owners) {
+		if n == nil || n.missing() || n.name != m.Name || n.place.namespace != m.Namespace ||
+			len(n.owners) != len(m.Owners) {
 			t.Fatalf("%s is %+v in the graph, want %+v", uid, n, m)
 		}
 		blocked := map[types.UID]bool{}
@@ -48,7 +49,8 @@ func checkIndexes(t *testing.T, g *graph, want map[types.UID]client.Metadata) {
 			got[d.uid] = true
 		}
 		if !maps.Equal(got, dependents[uid]) || n.blocking != blocking[uid] {
-			t.Fatalf("%s has the dependents %v, %d of which block it; want %v, %d", uid, got, n.blocking, dependents[uid], blocking[uid])
+			t.Fatalf("%s has the dependents %v, %d of which block it; want %v, %d",
+				uid, got, n.blocking, dependents[uid], blocking[uid])
 		}
 		delete(dependents, uid)
 	}
@@ -83,7 +85,8 @@ func TestGraphIndexes(t *testing.T) {
 				for range r.IntN(4) {
 					of := types.UID(fmt.Sprint("uid-", r.IntN(14)))
 					m.Owners = append(m.Owners, metav1.OwnerReference{
-						APIVersion: "v1", Kind: "ConfigMap", Name: "name-" + string(of), UID: of, BlockOwnerDeletion: new(r.IntN(2) == 0),
+						APIVersion: "v1", Kind: "ConfigMap", Name: "name-" + string(of), UID: of,
+						BlockOwnerDeletion: new(r.IntN(2) == 0),
 					})
 				}
 				if r.IntN(3) == 0 {
@@ -122,13 +125,14 @@ func TestMissingOwnersWaitForTheLists(t *testing.T) {
 	g := newGraph()
 	p := &place{resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, namespace: "a"}
 	owned := []metav1.OwnerReference{{UID: "owner"}}
-	if e := g.set(p, client.Metadata{Name: "x", Revision: 5, Lifecycle: registry.Lifecycle{UID: "x", Owners: owned}}, 1); len(e.check) > 0 {
+	e := g.set(p, client.Metadata{Name: "x", Revision: 5, Lifecycle: registry.Lifecycle{UID: "x", Owners: owned}}, 1)
+	if len(e.check) > 0 {
 		t.Errorf("%v are checked during the lists", e.check)
 	}
 	if e := g.listed(); !slices.Equal(e.check, []types.UID{"x"}) {
 		t.Errorf("%v are checked after the lists", e.check)
 	}
-	e := g.set(p, client.Metadata{Name: "y", Revision: 6, Lifecycle: registry.Lifecycle{UID: "y", Owners: owned}}, 1)
+	e = g.set(p, client.Metadata{Name: "y", Revision: 6, Lifecycle: registry.Lifecycle{UID: "y", Owners: owned}}, 1)
 	if !slices.Equal(e.check, []types.UID{"y"}) {
 		t.Errorf("%v are checked later", e.check)
 	}

@@ -14,12 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/keelson-dev/keelson/client"
+	"github.com/keelson-dev/keelson/controller/workers"
 	"github.com/keelson-dev/keelson/discovery"
 	"github.com/keelson-dev/keelson/storage"
 )
 
 const (
-	// resyncEvery is how often the resources of extension API servers are looked up; changes of the others are followed.
+	// resyncEvery is how often the resources of extension API servers are looked up; changes of the others are
+	// followed.
 	resyncEvery = 30 * time.Second
 	// resyncPause is the time between a change of the resources and the look at them: many may change at once.
 	resyncPause = 100 * time.Millisecond
@@ -43,8 +45,8 @@ type monitor struct {
 	revision atomic.Int64
 }
 
-// ignored are resources whose objects are not in the graph, as in kube-controller-manager: there are many of them, and they
-// go by themselves.
+// ignored are resources whose objects are not in the graph, as in kube-controller-manager: there are many of them, and
+// they go by themselves.
 var ignored = []schema.GroupResource{{Resource: "events"}, {Group: "events.k8s.io", Resource: "events"}}
 
 // collected returns whether the objects of a resource are in the graph.
@@ -102,8 +104,9 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// resync starts monitors for resources that have none, and stops those of resources that are gone. What is in the graph of
-// the latter stays: they may come back, and their objects may still exist. It returns the monitors that it has started.
+// resync starts monitors for resources that have none, and stops those of resources that are gone. What is in the graph
+// of the latter stays: they may come back, and their objects may still exist. It returns the monitors that it has
+// started.
 func (c *Collector) resync() (started []*monitor) {
 	resources, stale := c.Resources.Preferred()
 	c.mu.Lock()
@@ -139,7 +142,7 @@ func (c *Collector) resync() (started []*monitor) {
 func (m *monitor) run(ctx context.Context) {
 	defer m.isSynced()
 	for ctx.Err() == nil {
-		err := m.follow(ctx)
+		err := workers.Protect(func() error { return m.follow(ctx) })
 		if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
 			return
 		}

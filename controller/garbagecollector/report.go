@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/client"
+	"github.com/keelson-dev/keelson/controller/workers"
 )
 
 // maxReports is how many events may wait to be written. Further ones are dropped: they are no more than a hint.
@@ -38,7 +39,7 @@ func (r *reporter) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case i := <-r.queue:
-			if err := r.write(ctx, i); err != nil && ctx.Err() == nil {
+			if err := workers.Protect(func() error { return r.write(ctx, i) }); err != nil && ctx.Err() == nil {
 				r.c.Log.Warn("cannot write an event about an owner in another namespace",
 					"dependent", i.dependent, "error", err)
 			}
@@ -46,7 +47,8 @@ func (r *reporter) run(ctx context.Context) {
 	}
 }
 
-// write writes the event about an owner in another namespace. The name and the texts are those of kube-controller-manager.
+// write writes the event about an owner in another namespace. The name and the texts are those of
+// kube-controller-manager.
 func (r *reporter) write(ctx context.Context, i invalidOwner) error {
 	d := i.dependent
 	now := metav1.NewTime(r.c.Now())

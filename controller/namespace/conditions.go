@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// conditionTypes are the conditions of a namespace that is being deleted, in the order in which they are added. The texts
-// in this file are those of kube-controller-manager.
+// conditionTypes are the conditions of a namespace that is being deleted, in the order in which they are added. The
+// texts in this file are those of kube-controller-manager.
 var conditionTypes = []corev1.NamespaceConditionType{
 	corev1.NamespaceDeletionDiscoveryFailure,
 	corev1.NamespaceDeletionGVParsingFailure,

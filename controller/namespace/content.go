@@ -28,8 +28,8 @@ type found struct {
 	estimate   int64 // see outcome.estimate
 }
 
-// deleteContent deletes the objects in a namespace, once, and returns what is left. While pods are left, it deletes nothing
-// else: other objects, such as network policies, may protect something from them.
+// deleteContent deletes the objects in a namespace, once, and returns what is left. While pods are left, it deletes
+// nothing else: other objects, such as network policies, may protect something from them.
 func (c *Controller) deleteContent(ctx context.Context, n *corev1.Namespace) *outcome {
 	o := &outcome{remaining: map[schema.GroupVersionResource]int{}, finalizers: map[string]int{}}
 	resources, stale := c.Resources.Preferred()
@@ -75,7 +75,9 @@ func (c *Controller) deleteResource(ctx context.Context, n *corev1.Namespace, r 
 }
 
 // deleteObjects deletes the objects of one resource, and returns what is left.
-func (c *Controller) deleteObjects(ctx context.Context, n *corev1.Namespace, r discovery.Resource) (left found, err error) {
+func (c *Controller) deleteObjects(
+	ctx context.Context, n *corev1.Namespace, r discovery.Resource,
+) (left found, err error) {
 	content := c.content(r)
 	if isPods(r) {
 		if left.estimate, err = c.podSeconds(ctx, n); err != nil {
@@ -101,7 +103,8 @@ func (c *Controller) deleteObjects(ctx context.Context, n *corev1.Namespace, r d
 	case len(left.finalizers) > 0:
 		left.estimate = finalizerSeconds
 	case left.objects > 0:
-		return left, fmt.Errorf("unexpected items still remain in namespace: %s for gvr: %v", n.Name, r.GroupVersionResource)
+		return left, fmt.Errorf(
+			"unexpected items still remain in namespace: %s for gvr: %v", n.Name, r.GroupVersionResource)
 	}
 	return left, nil
 }

@@ -1,10 +1,10 @@
 // Package namespace deletes the content of namespaces that are being deleted, and then the namespaces, as the namespace
 // controller of kube-controller-manager does.
 //
-// A namespace that is deleted stays with the phase Terminating as long as it has the finalizer "kubernetes" in its spec.
-// The controller deletes all objects of all resources in it: built-in ones, custom resources, and those of extension API
-// servers. What it cannot delete, and what stays because of finalizers, is in the conditions of the namespace. Once
-// nothing is left, the controller removes the finalizer.
+// A namespace that is deleted stays with the phase Terminating as long as it has the finalizer "kubernetes" in its
+// spec. The controller deletes all objects of all resources in it: built-in ones, custom resources, and those of
+// extension API servers. What it cannot delete, and what stays because of finalizers, is in the conditions of the
+// namespace. Once nothing is left, the controller removes the finalizer.
 package namespace
 
 import (
@@ -24,19 +24,20 @@ import (
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/client"
+	"github.com/keelson-dev/keelson/controller/workers"
 	"github.com/keelson-dev/keelson/discovery"
 	"github.com/keelson-dev/keelson/registry"
 )
 
 const (
-	// workers is how many namespaces are worked on at a time.
-	workers = 10
+	// parallel is how many namespaces are worked on at a time.
+	parallel = 10
 	// A namespace that is not empty is looked at again after firstDelay. The delay doubles up to maxDelay.
 	firstDelay, maxDelay = 50 * time.Millisecond, 8 * time.Second
 )
 
-// Content is how the objects of a resource are listed and deleted. *client.Client implements it for the resources of this
-// server; another implementation sends requests to extension API servers.
+// Content is how the objects of a resource are listed and deleted. *client.Client implements it for the resources of
+// this server; another implementation sends requests to extension API servers.
 type Content interface {
 	ListMetadata(ctx context.Context, r client.ListRequest, yield func(client.Metadata) bool) (int64, error)
 	DeleteCollection(ctx context.Context, r client.DeleteCollectionRequest) error
@@ -64,6 +65,8 @@ type Controller struct {
 	Log    *slog.Logger
 	// Now is time.Now if it is nil.
 	Now func() time.Time
+	// Metrics counts what happens in the queue.
+	Metrics workqueue.MetricsProvider
 }
 
 func (c *Controller) now() time.Time {
@@ -82,25 +85,21 @@ func (c *Controller) content(r discovery.Resource) Content {
 }
 
 // queue has the names of namespaces that are being deleted.
-type queue = workqueue.TypedRateLimitingInterface[string]
+type queue = workers.Queue[string]
 
 // Run works until ctx ends, or until following the namespaces fails.
 func (c *Controller) Run(ctx context.Context) error {
 	if err := c.Ready(ctx); err != nil {
 		return ignoreEnd(ctx, err)
 	}
-	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstDelay, maxDelay))
+	q := workers.New[string](workers.Options{
+		Name: "namespace", FirstDelay: firstDelay, MaxDelay: maxDelay, Metrics: c.Metrics,
+	})
 	ctx, cancel := context.WithCancel(ctx)
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
-	defer q.ShutDown()
 	defer cancel()
-	for range workers {
-		tasks.Go(func() {
-			for c.work(ctx, q) {
-			}
-		})
-	}
+	tasks.Go(func() { q.Run(ctx, parallel, c.handle) })
 	return ignoreEnd(ctx, c.follow(ctx, q))
 }
 
@@ -113,7 +112,7 @@ func ignoreEnd(ctx context.Context, err error) error {
 }
 
 // follow adds the namespaces that are being deleted to the queue, until there is an error.
-func (c *Controller) follow(ctx context.Context, q queue) error {
+func (c *Controller) follow(ctx context.Context, q *queue) error {
 	view, err := c.Namespaces.Current(ctx)
 	if err != nil {
 		return err
@@ -142,9 +141,9 @@ func (c *Controller) follow(ctx context.Context, q queue) error {
 	}
 }
 
-// see adds a namespace to the queue if it is being deleted. One that cannot be read is added as well: the worker reads it
-// again, and reports the error.
-func (c *Controller) see(ctx context.Context, q queue, o *cache.Object) {
+// see adds a namespace to the queue if it is being deleted. One that cannot be read is added as well: the worker reads
+// it again, and reports the error.
+func (c *Controller) see(ctx context.Context, q *queue, o *cache.Object) {
 	if readable, err := c.Namespaces.Readable(ctx, o); err == nil {
 		if l, err := c.Namespaces.Lifecycle(readable); err == nil && !l.Deleting {
 			return
@@ -153,26 +152,25 @@ func (c *Controller) see(ctx context.Context, q queue, o *cache.Object) {
 	q.AddAfter(o.Name, c.Settle)
 }
 
-// work handles one namespace of the queue. It returns false if the queue is shut down.
-func (c *Controller) work(ctx context.Context, q queue) bool {
-	name, shutDown := q.Get()
-	if shutDown {
-		return false
-	}
-	defer q.Done(name)
-	done, err := c.sync(ctx, name)
+// errNotEmpty is the result of a namespace that is to be looked at again.
+var errNotEmpty = errors.New("the namespace is not empty yet")
+
+// handle deletes the content of a namespace once. The error has it called again later.
+func (c *Controller) handle(ctx context.Context, name string) error {
+	var done bool
+	err := workers.Protect(func() (err error) {
+		done, err = c.sync(ctx, name)
+		return err
+	})
 	switch {
-	case ctx.Err() != nil:
-	case err != nil:
-		c.Log.Warn("deleting the content of a namespace failed; it will be tried again", "namespace", name, "error", err)
-		q.AddRateLimited(name)
-	case !done:
+	case ctx.Err() != nil || err == nil && done:
+		return nil
+	case err == nil:
 		c.Log.Debug("a namespace that is being deleted is not empty yet", "namespace", name)
-		q.AddRateLimited(name)
-	default:
-		q.Forget(name)
+		return errNotEmpty
 	}
-	return true
+	c.Log.Warn("deleting the content of a namespace failed; it will be tried again", "namespace", name, "error", err)
+	return err
 }
 
 // sync deletes the content of a namespace once. It returns true if there is nothing more to do.
@@ -210,7 +208,9 @@ var errReplaced = errors.New("the namespace was replaced by another one of the s
 var errSame = errors.New("nothing has changed")
 
 // change changes a namespace, or the part of it that a subresource stands for. A namespace that is gone is no error.
-func (c *Controller) change(ctx context.Context, name string, uid types.UID, subresource string, change func(*corev1.Namespace) error) error {
+func (c *Controller) change(
+	ctx context.Context, name string, uid types.UID, subresource string, change func(*corev1.Namespace) error,
+) error {
 	_, err := c.Client.Update(ctx, client.UpdateRequest{
 		Ref: ref(name), Subresource: subresource,
 		Change: func(obj registry.Object) error {

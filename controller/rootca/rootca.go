@@ -1,6 +1,6 @@
-// Package rootca publishes the certificates that pods verify the API server with: the ConfigMap kube-root-ca.crt in each
-// namespace, which admission mounts into pods beside the service account token. kube-controller-manager does the same as
-// the root-ca-certificate-publisher-controller.
+// Package rootca publishes the certificates that pods verify the API server with: the ConfigMap kube-root-ca.crt in
+// each namespace, which admission mounts into pods beside the service account token. kube-controller-manager does the
+// same as the root-ca-certificate-publisher-controller.
 package rootca
 
 import (
@@ -17,6 +17,7 @@ import (
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/client"
+	"github.com/keelson-dev/keelson/controller/workers"
 	"github.com/keelson-dev/keelson/registry"
 )
 
@@ -26,8 +27,9 @@ const (
 	key  = "ca.crt"
 
 	descriptionAnnotation = "kubernetes.io/description"
-	description           = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the " +
-		"internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters."
+	description           = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal " +
+		"endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across " +
+		"distributions of Kubernetes clusters."
 )
 
 // After an error, a namespace is handled again after firstDelay. The delay doubles up to maxDelay.
@@ -42,10 +44,12 @@ type Controller struct {
 	// Roots are the certificates, PEM.
 	Roots string
 	Log   *slog.Logger
+	// Metrics counts what happens in the queue.
+	Metrics workqueue.MetricsProvider
 }
 
 // queue has the names of namespaces.
-type queue = workqueue.TypedRateLimitingInterface[string]
+type queue = workers.Queue[string]
 
 // Run works until ctx ends, or until following the namespaces or the ConfigMaps fails.
 func (c *Controller) Run(ctx context.Context) error {
@@ -54,16 +58,12 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstDelay, maxDelay))
+	q := workers.New[string](workers.Options{
+		Name: "root_ca_cert_publisher", FirstDelay: firstDelay, MaxDelay: maxDelay, Metrics: c.Metrics,
+	})
 	tasks, ctx := errgroup.WithContext(ctx)
 	tasks.Go(func() error {
-		for c.work(ctx, q) {
-		}
-		return nil
-	})
-	tasks.Go(func() error {
-		<-ctx.Done()
-		q.ShutDown()
+		q.Run(ctx, 1, c.handle)
 		return nil
 	})
 	tasks.Go(func() error { return c.followNamespaces(ctx, q) })
@@ -82,7 +82,7 @@ func (c *Controller) Run(ctx context.Context) error {
 }
 
 // followNamespaces adds all namespaces to the queue, and each that is created later.
-func (c *Controller) followNamespaces(ctx context.Context, q queue) error {
+func (c *Controller) followNamespaces(ctx context.Context, q *queue) error {
 	namespaces := c.Registry.Resource(corev1.Resource("namespaces"))
 	view, err := namespaces.Current(ctx)
 	if err != nil {
@@ -121,24 +121,17 @@ func follow(
 	}
 }
 
-// work handles one namespace of the queue. It returns false if the queue is shut down.
-func (c *Controller) work(ctx context.Context, q queue) bool {
-	namespace, shutDown := q.Get()
-	if shutDown {
-		return false
+// handle publishes the certificates in a namespace. The error has it called again later.
+func (c *Controller) handle(ctx context.Context, namespace string) error {
+	err := workers.Protect(func() error { return c.ensure(ctx, namespace) })
+	if ctx.Err() != nil {
+		return nil
 	}
-	defer q.Done(namespace)
-	err := c.ensure(ctx, namespace)
-	switch {
-	case ctx.Err() != nil:
-	case err != nil:
+	if err != nil {
 		c.Log.Warn("cannot publish the certificates of the server in a namespace; will try again",
 			"namespace", namespace, "configmap", Name, "error", err)
-		q.AddRateLimited(namespace)
-	default:
-		q.Forget(namespace)
 	}
-	return true
+	return err
 }
 
 // ensure creates or corrects the ConfigMap of a namespace. It does nothing in a namespace that is being deleted.

@@ -1,8 +1,8 @@
 // Package standby runs controllers of this server only while no kube-controller-manager runs.
 //
-// A kube-controller-manager that is active holds the Lease kube-controller-manager in the namespace kube-system. As soon
-// as the Lease is held, the controllers of this server are stopped; when it has not been renewed within its duration,
-// or when it is released or deleted, they are started again. So the work is never done twice.
+// A kube-controller-manager that is active holds the Lease kube-controller-manager in the namespace kube-system. As
+// soon as the Lease is held, the controllers of this server are stopped; when it has not been renewed within its
+// duration, or when it is released or deleted, they are started again. So the work is never done twice.
 package standby
 
 import (

@@ -15,7 +15,9 @@ func TestHeldUntil(t *testing.T) {
 		spec coordinationv1.LeaseSpec
 		want time.Duration
 	}{
-		"held":          {coordinationv1.LeaseSpec{HolderIdentity: new("a"), RenewTime: &renewed, LeaseDurationSeconds: new(int32(7))}, 7 * time.Second},
+		"held": {coordinationv1.LeaseSpec{
+			HolderIdentity: new("a"), RenewTime: &renewed, LeaseDurationSeconds: new(int32(7)),
+		}, 7 * time.Second},
 		"no duration":   {coordinationv1.LeaseSpec{HolderIdentity: new("a"), RenewTime: &renewed}, defaultDuration},
 		"released":      {coordinationv1.LeaseSpec{HolderIdentity: new(""), RenewTime: &renewed}, 0},
 		"no holder":     {coordinationv1.LeaseSpec{RenewTime: &renewed}, 0},

@@ -173,8 +173,9 @@ func signingKey(t *testing.T, dir string) string {
 	return path
 }
 
-// keelsonOn runs Keelson with flags that say where its data is. It does not check the types of admission policies, because
-// no kube-controller-manager does that beside the kube-apiserver with which it is compared.
+// keelsonOn runs Keelson with flags that say where its data is. It does not check the types of admission policies,
+// delete the content of namespaces or collect garbage, because no kube-controller-manager does that beside the
+// kube-apiserver with which it is compared.
 func keelsonOn(t *testing.T, dir string, args ...string) *apiServer {
 	t.Helper()
 	port := freePort(t)
@@ -182,7 +183,8 @@ func keelsonOn(t *testing.T, dir string, args ...string) *apiServer {
 	data := filepath.Join(dir, fmt.Sprintf("keelson-%d", port))
 	s.process = start(t, data+".log", nil, program(t, "keelson"), append([]string{"serve",
 		"--data-dir", data, "--secure-port", strconv.Itoa(port), "--token-auth-file", tokensFile(t, dir),
-		"--service-cluster-ip-range", "10.0.0.0/16"}, args...)...)
+		"--service-cluster-ip-range", "10.0.0.0/16",
+		"--controllers", "serviceaccount-controller,resourcequota-controller"}, args...)...)
 	s.awaitReady(t)
 	return s
 }

@@ -1,0 +1,83 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// WorkQueues has the metrics of the queues of controllers, by the name of the queue. It implements
+// workqueue.MetricsProvider.
+type WorkQueues struct {
+	depth, unfinished, longest *prometheus.GaugeVec
+	adds, retries              *prometheus.CounterVec
+	waited, worked             *prometheus.HistogramVec
+}
+
+var _ workqueue.MetricsProvider = (*WorkQueues)(nil)
+
+// NewWorkQueues registers and returns the metrics of queues. It may be called once.
+func (m *Metrics) NewWorkQueues() *WorkQueues {
+	const system = "workqueue"
+	labels := []string{"name"}
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: system, Name: name, Help: help}, labels)
+	}
+	counter := func(name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: system, Name: name, Help: help}, labels)
+	}
+	histogram := func(name, help string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Subsystem: system, Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(10e-9, 10, 12),
+		}, labels)
+	}
+	w := &WorkQueues{
+		depth: gauge("depth", "[ALPHA] Current depth of workqueue"),
+		unfinished: gauge("unfinished_work_seconds", "[ALPHA] How many seconds of work has done that is in progress and "+
+			"hasn't been observed by work_duration. Large values indicate stuck threads. One can deduce the number of stuck "+
+			"threads by observing the rate at which this increases."),
+		longest: gauge("longest_running_processor_seconds", "[ALPHA] How many seconds has the longest running processor "+
+			"for workqueue been running."),
+		adds:    counter("adds_total", "[ALPHA] Total number of adds handled by workqueue"),
+		retries: counter("retries_total", "[ALPHA] Total number of retries handled by workqueue"),
+		waited: histogram("queue_duration_seconds", "[ALPHA] How long in seconds an item stays in workqueue before being "+
+			"requested."),
+		worked: histogram("work_duration_seconds", "[ALPHA] How long in seconds processing an item from workqueue takes."),
+	}
+	m.registry.MustRegister(w.depth, w.unfinished, w.longest, w.adds, w.retries, w.waited, w.worked)
+	return w
+}
+
+// NewDepthMetric implements workqueue.MetricsProvider, as do the following methods.
+func (w *WorkQueues) NewDepthMetric(name string) workqueue.GaugeMetric {
+	return w.depth.WithLabelValues(name)
+}
+
+// NewAddsMetric returns the number of items added.
+func (w *WorkQueues) NewAddsMetric(name string) workqueue.CounterMetric {
+	return w.adds.WithLabelValues(name)
+}
+
+// NewLatencyMetric returns how long items wait.
+func (w *WorkQueues) NewLatencyMetric(name string) workqueue.HistogramMetric {
+	return w.waited.WithLabelValues(name)
+}
+
+// NewWorkDurationMetric returns how long the handling of items takes.
+func (w *WorkQueues) NewWorkDurationMetric(name string) workqueue.HistogramMetric {
+	return w.worked.WithLabelValues(name)
+}
+
+// NewUnfinishedWorkSecondsMetric returns how long the items have been handled together that are being handled now.
+func (w *WorkQueues) NewUnfinishedWorkSecondsMetric(name string) workqueue.SettableGaugeMetric {
+	return w.unfinished.WithLabelValues(name)
+}
+
+// NewLongestRunningProcessorSecondsMetric returns how long one item has been handled that is being handled now.
+func (w *WorkQueues) NewLongestRunningProcessorSecondsMetric(name string) workqueue.SettableGaugeMetric {
+	return w.longest.WithLabelValues(name)
+}
+
+// NewRetriesMetric returns the number of items that came back.
+func (w *WorkQueues) NewRetriesMetric(name string) workqueue.CounterMetric {
+	return w.retries.WithLabelValues(name)
+}
