@@ -29,7 +29,8 @@ type found struct {
 }
 
 // deleteContent deletes the objects in a namespace, once, and returns what is left. While pods are left, it deletes
-// nothing else: other objects, such as network policies, may protect something from them.
+// nothing else: other objects, such as network policies, may protect something from them. As in
+// kube-controller-manager, conditions do not count the pods then.
 func (c *Controller) deleteContent(ctx context.Context, n *corev1.Namespace) *outcome {
 	o := &outcome{remaining: map[schema.GroupVersionResource]int{}, finalizers: map[string]int{}}
 	resources, stale := c.Resources.Preferred()
@@ -40,6 +41,8 @@ func (c *Controller) deleteContent(ctx context.Context, n *corev1.Namespace) *ou
 	if i := slices.IndexFunc(resources, isPods); i >= 0 {
 		c.deleteResource(ctx, n, resources[i], o)
 		if o.remaining[pods] > 0 || len(o.failed) > 0 {
+			clear(o.remaining)
+			clear(o.finalizers)
 			return o
 		}
 		resources = slices.Delete(resources, i, i+1)
@@ -60,9 +63,6 @@ func isPods(r discovery.Resource) bool { return r.GroupVersionResource == pods }
 func (c *Controller) deleteResource(ctx context.Context, n *corev1.Namespace, r discovery.Resource, o *outcome) {
 	left, err := c.deleteObjects(ctx, n, r)
 	if err != nil {
-		if isPods(r) {
-			c.Log.Debug("the pods of a namespace cannot be deleted", "namespace", n.Name, "error", err)
-		}
 		o.failed = append(o.failed, err)
 	}
 	o.estimate = max(o.estimate, left.estimate)
