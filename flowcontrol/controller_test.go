@@ -16,6 +16,7 @@ import (
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keelson-dev/keelson/flowcontrol/fairqueue"
 	"github.com/keelson-dev/keelson/request"
 )
 
@@ -139,6 +140,13 @@ func TestRequestsWaitForTheirTurn(t *testing.T) {
 			t.Error("a queued request is refused")
 		}
 	}
+	ended := 0.0
+	for _, n := range c.flows[flowKey{"all", "one"}].executions[0].Weights {
+		ended += n
+	}
+	if ended != 3 {
+		t.Errorf("%v requests ended", ended)
+	}
 	if text := c.page(t, "dump_priority_levels"); !strings.Contains(text,
 		"one,               0,            true,   false,       0,               0,                 3,                  1,"+
 			"                0,                0\n") {
@@ -168,6 +176,29 @@ func TestWaitingEnds(t *testing.T) {
 	first.Release()
 	if !c.Begin(getPods(), user("b"), "").Wait(t.Context(), patience) {
 		t.Error("the seat is lost")
+	}
+}
+
+// TestSeatsAndEndAtOnce has requests that get seats at the moment at which their clients go away. They execute, and what told
+// them about their seats is not there any more when they wait again.
+func TestSeatsAndEndAtOnce(t *testing.T) {
+	c := configured(1, testLevel("one", 1, 1, 50))
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 40 {
+		first, second := c.Begin(getPods(), user("a"), ""), c.Begin(getPods(), user("a"), "")
+		if !first.Wait(t.Context(), patience) {
+			t.Fatal("the first is refused")
+		}
+		second.ctx, second.limit = gone, patience
+		if got := second.arrive(); got != fairqueue.Waits {
+			t.Fatalf("the second: %d", got)
+		}
+		first.Release()
+		if !second.sleep() || len(second.ready) != 0 {
+			t.Fatalf("the second does not execute, or %d messages are left", len(second.ready))
+		}
+		second.Release()
 	}
 }
 

@@ -80,6 +80,15 @@ func (t *Ticket) Wait(ctx context.Context, limit time.Duration) bool {
 }
 
 func (t *Ticket) wait() bool {
+	outcome := t.arrive()
+	if outcome == fairqueue.Waits {
+		return t.sleep()
+	}
+	return outcome == fairqueue.Executes
+}
+
+// arrive adds the request to its level.
+func (t *Ticket) arrive() fairqueue.Outcome {
 	l := t.level
 	now := l.lock(t.c)
 	t.arrived = now
@@ -106,10 +115,7 @@ func (t *Ticket) wait() bool {
 		t.flow.waited(0, false)
 	}
 	l.unlock(now)
-	if outcome == fairqueue.Waits {
-		return t.sleep()
-	}
-	return outcome == fairqueue.Executes
+	return outcome
 }
 
 // sleep waits until a queued request has seats.
