@@ -333,14 +333,14 @@ T
 
 control_plane() {
   local config=(--kubeconfig "$dir/kubeconfig" --authentication-kubeconfig "$dir/kubeconfig"
-    --authorization-kubeconfig "$dir/kubeconfig" --leader-elect=false --bind-address 127.0.0.1
-    --kube-api-qps 200 --kube-api-burst 400)
+    --authorization-kubeconfig "$dir/kubeconfig" --bind-address 127.0.0.1 --kube-api-qps 200 --kube-api-burst 400)
+  # Keelson pauses its own controllers while kube-controller-manager holds its Lease.
   background kube-controller-manager kube-controller-manager "${config[@]}" --cert-dir "$dir/kube-controller-manager" \
     --service-account-private-key-file "$pki/sa.key" --root-ca-file "$pki/ca.crt" \
     --cluster-signing-cert-file "$pki/ca.crt" --cluster-signing-key-file "$pki/ca.key" \
     --allocate-node-cidrs=true --cluster-cidr $pods --service-cluster-ip-range $services \
     --node-monitor-grace-period 120s
-  background kube-scheduler kube-scheduler "${config[@]}" --cert-dir "$dir/kube-scheduler"
+  background kube-scheduler kube-scheduler "${config[@]}" --leader-elect=false --cert-dir "$dir/kube-scheduler"
 }
 
 node_programs() {
