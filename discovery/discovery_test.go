@@ -328,6 +328,27 @@ func TestGroupsComeAndGo(t *testing.T) {
 	check("removed", "/apis/example.com", 404, notFound)
 }
 
+// registrations are fixed APIServices.
+type registrations []Registration
+
+func (r registrations) Registrations() []Registration { return r }
+func (r registrations) Changes() int64                { return 1 }
+
+// TestOrderWhileAPIServicesAreMade checks that versions of custom resources are in their order before all of them have
+// an APIService.
+func TestOrderWhileAPIServicesAreMade(t *testing.T) {
+	d := directory.New()
+	first := Registration{GroupPriority: 1000, VersionPriority: 100}
+	first.GroupVersion = schema.GroupVersion{Group: "example.com", Version: "v1alpha1"}
+	h := New(d, registrations{first}, "127.0.0.1:6443")
+	d.Put(widgets("v1"))
+	d.Put(widgets("v1alpha1"))
+	const want = `"preferredVersion":{"groupVersion":"example.com/v1",`
+	if w := get(h, "/apis/example.com", ""); !strings.Contains(w.Body.String(), want) {
+		t.Errorf("%s, want %s", w.Body, want)
+	}
+}
+
 // TestOrder checks that custom resources have the order of the names of their definitions: "a-b.example.com" is before
 // "a.example.com".
 func TestOrder(t *testing.T) {

@@ -86,7 +86,11 @@ func newGroup(d *directory.Directory, name string, registered []Registration) *g
 	for _, v := range d.Versions(name) {
 		resources, found := discoveryResources(d.Resources(schema.GroupVersion{Group: name, Version: v}), g.builtIn)
 		if found && known[v].Remote == nil {
-			g.versions = append(g.versions, version{name: v, resources: resources, priority: known[v].VersionPriority})
+			priority := customVersionPriority
+			if r, ok := known[v]; ok || g.builtIn {
+				priority = r.VersionPriority
+			}
+			g.versions = append(g.versions, version{name: v, resources: resources, priority: priority})
 		}
 	}
 	if len(g.versions) == 0 {
@@ -117,8 +121,11 @@ func discoveryResources(resources []*directory.Resource, builtIn bool) (out []me
 	return out, len(resources) > 0
 }
 
-// customPriority is the priority of all groups of custom resources.
-const customPriority = 1000
+// The priorities of the APIServices of custom resources. A version has them too while its APIService is not made yet.
+const (
+	customPriority        = 1000
+	customVersionPriority = 100
+)
 
 // priorities are the priorities of the built-in groups: the groupPriorityMinimum of their
 // APIServices.
