@@ -74,6 +74,8 @@ type Table[T Object] struct {
 	Columns []metav1.TableColumnDefinition
 	// Cells returns the cells of an object's row, in the order of Columns, and the row's conditions.
 	Cells func(obj T) ([]any, []metav1.TableRowCondition)
+	// Compare sorts the rows of one response. If it is nil, they are in the order of the list: by namespace and name.
+	Compare func(a, b T) int
 }
 
 // Untyped returns the strategy as the steps of a write call it. Its functions panic on objects of another type than T.
@@ -111,11 +113,14 @@ func (d Deletion[T]) Untyped() Deletion[Object] {
 	return out
 }
 
-// Untyped returns the table for objects of any type. Its Cells panics on objects of another type than T.
+// Untyped returns the table for objects of any type. Its functions panic on objects of another type than T.
 func (t Table[T]) Untyped() Table[Object] {
 	out := Table[Object]{Columns: t.Columns}
 	if f := t.Cells; f != nil {
 		out.Cells = func(o Object) ([]any, []metav1.TableRowCondition) { return f(o.(T)) }
+	}
+	if f := t.Compare; f != nil {
+		out.Compare = func(a, b Object) int { return f(a.(T), b.(T)) }
 	}
 	return out
 }

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"math"
 	"net/http"
+	"slices"
 	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/rest/negotiate"
 	"github.com/keelson-dev/keelson/scheme"
@@ -67,6 +69,9 @@ func (h *Handler) writeTable(
 	if err != nil {
 		return err
 	}
+	if err := sortRows(r.Context(), s, rows); err != nil {
+		return err
+	}
 	t := tableWriter{s: s, accepted: accepted, include: include, ages: ages{now: h.o.Now()}}
 	buf := getBuffer()
 	defer putBuffer(buf)
@@ -80,6 +85,24 @@ func (h *Handler) writeTable(
 	}
 	*buf = append(b, '\n')
 	return writeBody(w, r, code, accepted, *buf)
+}
+
+// sortRows sorts the rows of a kind whose tables have an order of their own.
+func sortRows(ctx context.Context, s *served, rows []view) error {
+	compare := s.Kind.Table.Compare
+	if compare == nil || len(rows) < 2 {
+		return nil
+	}
+	objects := make(map[*cache.Object]registry.Object, len(rows))
+	for _, v := range rows {
+		obj, err := s.Decode(ctx, v.o)
+		if err != nil {
+			return err
+		}
+		objects[v.o] = obj
+	}
+	slices.SortStableFunc(rows, func(a, b view) int { return compare(objects[a.o], objects[b.o]) })
+	return nil
 }
 
 // streamedRows is from how many rows on a table is sent in chunks; a smaller one

@@ -1,6 +1,7 @@
 package flowcontrol
 
 import (
+	"cmp"
 	"context"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
@@ -67,6 +68,9 @@ func flowSchema() *registry.Kind {
 				return []any{f.Name, f.Spec.PriorityLevelConfiguration.Name, int64(f.Spec.MatchingPrecedence), method,
 					core.Age(f.CreationTimestamp), missing}
 			}),
+			Compare: func(a, b *flowcontrolv1.FlowSchema) int {
+				return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
+			},
 		}.Untyped(),
 	}
 }
