@@ -1064,3 +1064,52 @@ func TestLoadPausesAfterCompaction(t *testing.T) {
 	s.failures.Store(0)
 	snapshot(t, r, 0)
 }
+
+// heldLoadStore holds the result of its first read until release is closed.
+type heldLoadStore struct {
+	*fakeStore
+	read, release chan struct{}
+	once          sync.Once
+}
+
+func (s *heldLoadStore) Range(ctx context.Context, r storage.RangeRequest) (storage.RangeResult, error) {
+	result, err := s.fakeStore.Range(ctx, r)
+	s.once.Do(func() {
+		close(s.read)
+		<-s.release
+	})
+	return result, err
+}
+
+// TestALoadShowsItsChangesAtOnce checks that the first visible state of a resource contains the changes that were made
+// during its load, and that the feed has announced as applied. A read of the latest state would miss them otherwise.
+func TestALoadShowsItsChangesAtOnce(t *testing.T) {
+	s := &heldLoadStore{fakeStore: newFakeStore(), read: make(chan struct{}), release: make(chan struct{})}
+	put(t, s, "a/first", "n1|red|x")
+	c := newCache(t, s, nil)
+	r := c.Resource(podConfig())
+	go func() { _, _ = r.Snapshot(t.Context(), 0) }()
+	select {
+	case <-s.read:
+	case <-time.After(time.Minute):
+		t.Fatal("waited a minute for the load to read the store")
+	}
+	var last int64
+	for i := range 3000 {
+		last = put(t, s, fmt.Sprintf("a/p%d", i), "n1|red|x")
+	}
+	if err := c.Await(t.Context(), last); err != nil {
+		t.Fatal(err)
+	}
+	close(s.release)
+	for r.state.Load() == nil { // the test's own time bounds it
+		runtime.Gosched()
+	}
+	snap, ok, err := r.snapshotOf(t.Context(), last)
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	if _, ok := snap.Get("a/p2999"); !ok {
+		t.Errorf("a snapshot at revision %d lacks the change of revision %d", snap.Revision(), last)
+	}
+}

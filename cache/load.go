@@ -161,9 +161,10 @@ func (r *Resource) install(load *load, f fetchResult) bool {
 	return true
 }
 
-// enter makes an unused resource loaded or followed. events are the changes up to revision that were received during
-// the load. The caller holds write.
-func (r *Resource) enter(f fetchResult, revision int64, events []storage.Event) {
+// enter makes an unused resource loaded or followed. changes are those up to revision that were received during the
+// load. The state becomes visible with them, not before: the feed may have announced them as applied already. The caller
+// holds write.
+func (r *Resource) enter(f fetchResult, revision int64, changes []storage.Event) {
 	r.usage.used.Store(true)
 	st := &state{revision: f.revision, loaded: f.all, from: f.revision}
 	if f.all {
@@ -171,12 +172,12 @@ func (r *Resource) enter(f fetchResult, revision int64, events []storage.Event) 
 		st.objects, st.bytes = f.objects, f.bytes
 		r.addDemand(float64(f.objects.All().Len()))
 	}
+	next, events := r.after(st, changes, revision)
 	r.mu.Lock()
 	r.changes.log.Reset(f.revision)
-	r.state.Store(st)
+	r.publish(next, events)
 	r.mu.Unlock()
-	r.commit(events, revision)
-	r.resolveUnread()
+	r.published(events, revision)
 	if !f.all {
 		r.cache.spawn(func() { r.countAt(f.revision) })
 	}

@@ -155,7 +155,18 @@ func (r *Resource) receive(events []storage.Event, revision int64) {
 // commit applies changes as one batch: the state and the log change together, and then the interested cursors are
 // woken. The caller holds write.
 func (r *Resource) commit(changes []storage.Event, revision int64) {
-	st := r.state.Load()
+	next, events := r.after(r.state.Load(), changes, revision)
+	if len(events) == 0 {
+		return
+	}
+	r.mu.Lock()
+	r.publish(next, events)
+	r.mu.Unlock()
+	r.published(events, revision)
+}
+
+// after returns the state after changes up to revision that follow st, and their events. The caller holds write.
+func (r *Resource) after(st *state, changes []storage.Event, revision int64) (*state, []*Event) {
 	next := new(state)
 	*next = *st
 	next.revision = revision
@@ -172,13 +183,14 @@ func (r *Resource) commit(changes []storage.Event, revision int64) {
 			events = append(events, e)
 		}
 	}
-	if len(events) == 0 {
-		return
-	}
-	if st.loaded {
+	if st.loaded && len(events) > 0 {
 		next.objects = edit.Done()
 	}
-	r.mu.Lock()
+	return next, events
+}
+
+// publish makes a state visible, together with the events that led to it. The caller holds write and mu.
+func (r *Resource) publish(next *state, events []*Event) {
 	for _, e := range events {
 		position := r.changes.log.Append(e.Revision, e.cost(), e)
 		r.changes.interests.Append(position, e.subject(), r.wakePosting)
@@ -186,8 +198,10 @@ func (r *Resource) commit(changes []storage.Event, revision int64) {
 	r.trim(next)
 	r.state.Store(next)
 	r.wake(&r.changes.wakeup)
-	r.mu.Unlock()
+}
 
+// published does what follows a publish once mu was released. The caller holds write.
+func (r *Resource) published(events []*Event, revision int64) {
 	r.pending.attach(&r.cache.encodings, events, revision)
 	r.wakeAll()
 	r.checkMemory()

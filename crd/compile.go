@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	kubeversion "k8s.io/apimachinery/pkg/version"
 
+	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/crd/convert"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/rest"
@@ -127,7 +128,8 @@ func (k *kinds) size() (objects int, bytes int64, ok bool) {
 }
 
 // bound returns the handler of one version of a definition, and nil if the version is not served. It compiles the
-// definition first if that has not been done. It fails if the definition cannot be compiled.
+// definition first if that has not been done. It fails if the definition cannot be compiled, and with cache.ErrRemoved
+// if the definition was replaced.
 func (s *Server) bound(d *definition, version string) (*rest.CustomResource, error) {
 	k := d.kinds
 	k.mu.Lock()
@@ -138,7 +140,10 @@ func (s *Server) bound(d *definition, version string) (*rest.CustomResource, err
 		}
 		k.state = compiled
 	}
-	if k.err != nil {
+	switch {
+	case k.state == closed:
+		return nil, cache.ErrRemoved
+	case k.err != nil:
 		return nil, kerrors.NewInternalError(fmt.Errorf("error resolving resource"))
 	}
 	return k.bound[version], nil

@@ -2,6 +2,7 @@ package crd
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,6 +61,7 @@ func (s *Server) open(ctx context.Context, gvr schema.GroupVersionResource) (*re
 		d := found.(*definition)
 		bound, err := s.bound(d, gvr.Version)
 		switch {
+		case errors.Is(err, cache.ErrRemoved):
 		case err != nil:
 			return nil, nil, err
 		case bound == nil:
