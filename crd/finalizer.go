@@ -137,7 +137,11 @@ var errReplaced = errors.New("the definition changed meanwhile")
 // storedResource returns the resource of a definition in its storage version. It fails with errReplaced if the
 // definition was replaced before its kinds were compiled.
 func (s *Server) storedResource(d *definition) (*registry.Resource, error) {
-	if _, err := s.bound(d, ""); err != nil {
+	_, err := s.bound(d, "")
+	switch {
+	case errors.Is(err, cache.ErrRemoved):
+		return nil, errReplaced
+	case err != nil:
 		return nil, err
 	}
 	d.kinds.mu.Lock()

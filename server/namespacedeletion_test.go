@@ -137,7 +137,7 @@ func TestNamespaceDeletionWaitsForFinalizers(t *testing.T) {
 		got := k.send(http.MethodGet, "/api/v1/namespaces/demo", "")
 		return strings.Contains(got, "NamespaceFinalizersRemaining"), got
 	})
-	k.awaitConditions() // kube-controller-manager does not count pods while it waits for them
+	k.awaitConditions()                                                // kube-controller-manager does not count pods while it waits for them
 	k.send(http.MethodGet, "/api/v1/namespaces/demo/configmaps/b", "") // pods go first
 
 	const noFinalizers, merge = `{"metadata":{"finalizers":null}}`, "application/merge-patch+json"

@@ -27,7 +27,8 @@ const testTokens = `admintoken,admin,admin,"system:masters"
 davetoken,dave,u-dave
 `
 
-// testConfig is a server in a fresh directory on a free port.
+// testConfig is a server in a fresh directory on a free port. It publishes no root certificate: tests count the
+// ConfigMaps of a namespace, and what admission does with them.
 func testConfig(t testing.TB) Config {
 	t.Helper()
 	dir := t.TempDir()
