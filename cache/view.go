@@ -126,9 +126,19 @@ func (v *View) Snapshot() Snapshot { return v.snapshot }
 
 // Get returns the object with a key (below the prefix of the resource), or false if there is none.
 func (v *View) Get(ctx context.Context, key string) (*Object, bool, error) {
+	return v.get(ctx, key, pointCharge)
+}
+
+// GetForDeletion is Get of an object that is about to be deleted. It will not be read again, so this read is no reason
+// to load the resource.
+func (v *View) GetForDeletion(ctx context.Context, key string) (*Object, bool, error) {
+	return v.get(ctx, key, 0)
+}
+
+func (v *View) get(ctx context.Context, key string, charge int64) (*Object, bool, error) {
 	r := v.resource
 	if v.loaded {
-		r.usage.reads.Add(pointCharge)
+		r.usage.reads.Add(charge)
 		o, ok := v.snapshot.Get(key)
 		return o, ok, nil
 	}
@@ -137,7 +147,7 @@ func (v *View) Get(ctx context.Context, key string) (*Object, bool, error) {
 		return nil, false, r.readFailed(err)
 	}
 	v.revision = at
-	r.charge(pointCharge)
+	r.charge(float64(charge))
 	if e.ModRevision == 0 {
 		return nil, false, nil
 	}

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"testing"
 	"time"
@@ -27,6 +28,12 @@ var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 
 func newClient(t *testing.T) *client.Client {
 	t.Helper()
+	c, _ := newClientOn(t)
+	return c
+}
+
+func newClientOn(t *testing.T) (*client.Client, *registry.Registry) {
+	t.Helper()
 	store, err := embedded.Open(embedded.Options{InMemory: true})
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +51,7 @@ func newClient(t *testing.T) *client.Client {
 	}
 	resources := directory.New()
 	resources.PutBuiltIn(reg, nil)
-	return client.New(resources, write.New(reg, nil, nil, nil), "tester")
+	return client.New(resources, write.New(reg, nil, nil, nil), "tester"), reg
 }
 
 // TestObjects goes through the life of an object, which a watch sees.
@@ -195,6 +202,33 @@ func TestUpdateOfWhatIsMissing(t *testing.T) {
 		})
 		if !kerrors.IsNotFound(err) {
 			t.Errorf("%v: %v", gvr, err)
+		}
+	}
+}
+
+// TestDeletionsLoadNothing: deleting many objects one by one does not bring all objects of their resource into memory.
+func TestDeletionsLoadNothing(t *testing.T) {
+	c, reg := newClientOn(t)
+	const objects, deleted = 6000, 3000
+	name := func(i int) string { return fmt.Sprintf("object-%04d", i) }
+	for i := range objects {
+		m := &corev1.ConfigMap{}
+		m.Namespace, m.Name = "ns", name(i)
+		if _, err := c.Create(t.Context(), client.CreateRequest{Resource: configMaps, Object: m}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := reg.Resource(configMaps.GroupResource())
+	if r.Loaded() {
+		t.Fatal("so many objects are in memory that nobody has read")
+	}
+	for i := range deleted {
+		ref := client.Ref{Resource: configMaps, Namespace: "ns", Name: name(i)}
+		if _, err := c.Delete(t.Context(), client.DeleteRequest{Ref: ref}); err != nil {
+			t.Fatal(err)
+		}
+		if r.Loaded() {
+			t.Fatalf("all objects are in memory after %d deletions", i+1)
 		}
 	}
 }

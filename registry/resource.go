@@ -219,6 +219,16 @@ func (r *Resource) Latest(ctx context.Context, namespace, name string) (*cache.O
 	return r.current(ctx, r.Key(namespace, name))
 }
 
+// LatestForDeletion is Latest of an object that is about to be deleted. Such reads do not bring the resource into memory.
+func (r *Resource) LatestForDeletion(ctx context.Context, namespace, name string) (*cache.Object, error) {
+	view, err := r.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o, _, err := view.GetForDeletion(ctx, r.Key(namespace, name))
+	return o, err
+}
+
 // current is Latest of the object with a key.
 func (r *Resource) current(ctx context.Context, key string) (*cache.Object, error) {
 	view, err := r.Current(ctx)

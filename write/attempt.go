@@ -76,7 +76,11 @@ func (a *attempt) takesNew(name string) error {
 // read finds the current object.
 func (a *attempt) read(ctx context.Context) (err error) {
 	if !a.looked {
-		if a.found, err = a.Target.Latest(ctx, a.Namespace, a.Name); err != nil {
+		latest := a.Target.Latest
+		if a.verb == Delete {
+			latest = a.Target.LatestForDeletion
+		}
+		if a.found, err = latest(ctx, a.Namespace, a.Name); err != nil {
 			return err
 		}
 	}
