@@ -102,10 +102,15 @@ type graph struct {
 	listing bool
 	// absent are owners that are known not to exist.
 	absent absentOwners
+	// late are dependents by the owner that they got while it waited for the deletion of its dependents. As in
+	// kube-controller-manager, they are checked when the owner loses another dependent.
+	late map[types.UID][]types.UID
 }
 
 func newGraph() *graph {
-	return &graph{nodes: map[types.UID]*node{}, listing: true, absent: absentOwners{}}
+	return &graph{
+		nodes: map[types.UID]*node{}, listing: true, absent: absentOwners{}, late: map[types.UID][]types.UID{},
+	}
 }
 
 // set takes the state of an object. list is the number of the list or watch that it comes from.
@@ -208,9 +213,9 @@ func shareStrings(o *owner, to *node) {
 	}
 }
 
-// addOwner adds a node to the dependents of an owner that it did not have before. If that is missing, the dependent has
-// to be checked: if the owner does not exist, the dependent has to go. If the owner waits for the deletion of its
-// dependents, the dependent has to go as well.
+// addOwner adds a node to the dependents of an owner that it did not have before. If that is missing, the dependent
+// has to be checked: if the owner does not exist, the dependent has to go. If the owner waits for the deletion of its
+// dependents, the dependent has to go as well (see graph.late).
 func (g *graph) addOwner(n *node, o *owner, e *effects) {
 	to := g.nodes[o.uid]
 	if to == nil {
@@ -226,8 +231,10 @@ func (g *graph) addOwner(n *node, o *owner, e *effects) {
 	}
 	to.dependents[n] = struct{}{}
 	switch {
-	case !to.missing() && to.deletesDependents():
+	case !to.missing() && to.deletesDependents() && g.listing:
 		e.check = append(e.check, n.uid)
+	case !to.missing() && to.deletesDependents():
+		g.late[to.uid] = append(g.late[to.uid], n.uid)
 	case !to.missing():
 		g.checkReference(n, o, to, e)
 	case !g.listing:
@@ -252,6 +259,8 @@ func (g *graph) ownerChanged(n *node, uid types.UID, blocked bool, e *effects) {
 		to.blocking++
 	}
 	if !refers(n.owners, uid) {
+		e.check = append(e.check, g.late[uid]...)
+		delete(g.late, uid)
 		g.removeDependent(to, n)
 	}
 }
@@ -281,6 +290,7 @@ func (g *graph) remove(uid types.UID) (e effects) {
 
 // removeNode removes a node that was seen. It stays as a missing one while it has dependents.
 func (g *graph) removeNode(n *node, e *effects) {
+	delete(g.late, n.uid)
 	if len(n.dependents) > 0 {
 		g.absent.add(n.identity())
 	}

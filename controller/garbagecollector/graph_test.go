@@ -137,3 +137,27 @@ func TestMissingOwnersWaitForTheLists(t *testing.T) {
 		t.Errorf("%v are checked later", e.check)
 	}
 }
+
+// TestLateDependents: a dependent that an owner gets while it waits for the others is checked when one of those goes.
+func TestLateDependents(t *testing.T) {
+	g := newGraph()
+	g.listed()
+	p := &place{resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, namespace: "a"}
+	owned := []metav1.OwnerReference{{UID: "owner", Name: "owner", BlockOwnerDeletion: new(true)}}
+	set := func(uid types.UID, revision int64, l registry.Lifecycle) effects {
+		l.UID = uid
+		return g.set(p, client.Metadata{Name: string(uid), Namespace: "a", Revision: revision, Lifecycle: l}, 1)
+	}
+	set("owner", 1, registry.Lifecycle{})
+	set("early", 2, registry.Lifecycle{Owners: owned})
+	set("owner", 3, registry.Lifecycle{Deleting: true, Finalizers: []string{metav1.FinalizerDeleteDependents}})
+	if e := set("late", 4, registry.Lifecycle{Owners: owned}); len(e.check) > 0 {
+		t.Errorf("%v are checked at once", e.check)
+	}
+	if e := g.remove("early"); !slices.Equal(e.check, []types.UID{"late"}) {
+		t.Errorf("%v are checked after another dependent is gone", e.check)
+	}
+	if e := g.remove("late"); !slices.Equal(e.check, []types.UID{"owner"}) {
+		t.Errorf("%v are checked after the last dependent is gone", e.check)
+	}
+}
