@@ -45,8 +45,8 @@ func (c *Collector) checkObject(ctx context.Context, uid types.UID) error {
 		if c.graph.hasWaitingDependent(uid) {
 			// The owners of the object wait for it, and so does one of its dependents: this may be a circle, in which
 			// each object waits for the next one.
-			if err := c.unblockOwners(ctx, o); err != nil {
-				return err
+			if changed, err := c.unblockOwners(ctx, o); changed || err != nil {
+				return err // its owners can go now; when they are gone, the object is checked again
 			}
 		}
 		return c.delete(ctx, o, metav1.DeletePropagationForeground)
@@ -211,9 +211,10 @@ func (c *Collector) removeOwners(ctx context.Context, o object, uids []types.UID
 }
 
 // unblockOwners sets blockOwnerDeletion to false in all owner references of an object, also where it was not set, as
-// kube-controller-manager does.
-func (c *Collector) unblockOwners(ctx context.Context, o object) error {
-	return c.change(ctx, o, func(obj registry.Object) (changed bool) {
+// kube-controller-manager does. It returns whether that changed anything.
+func (c *Collector) unblockOwners(ctx context.Context, o object) (changed bool, err error) {
+	err = c.change(ctx, o, func(obj registry.Object) bool {
+		changed = false
 		references := slices.Clone(obj.GetOwnerReferences())
 		for i := range references {
 			if b := references[i].BlockOwnerDeletion; b == nil || *b {
@@ -224,6 +225,7 @@ func (c *Collector) unblockOwners(ctx context.Context, o object) error {
 		obj.SetOwnerReferences(references)
 		return changed
 	})
+	return changed, err
 }
 
 // removeFinalizer removes a finalizer from an object.
