@@ -269,3 +269,30 @@ func TestRootCertificatesArePublished(t *testing.T) {
 	k.send(http.MethodDelete, path, "")
 	published()
 }
+
+// TestRootCertificatesAreNotFoughtOver: another program that always publishes other certificates does not make the
+// server write all the time.
+func TestRootCertificatesAreNotFoughtOver(t *testing.T) {
+	k := startControlled(t, "root-ca-certificate-publisher-controller")
+	k.send(http.MethodPost, "/api/v1/namespaces", `{"metadata":{"name":"demo"}}`)
+	const path = "/api/v1/namespaces/demo/configmaps/kube-root-ca.crt"
+	began := time.Now()
+	corrected := 0
+	for time.Since(began) < 3*time.Second {
+		var m corev1.ConfigMap
+		got := sendJSON(t, k.c, http.MethodGet, k.s.URL()+path, "")
+		if err := json.Unmarshal([]byte(got.body), &m); err != nil {
+			t.Fatal(err)
+		}
+		if m.Data["ca.crt"] != string(k.s.CA()) {
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		corrected++
+		k.send(http.MethodPatch, path, `{"data":{"ca.crt":"x"}}`, "Content-Type", "application/merge-patch+json")
+	}
+	// The first is the creation.
+	if most := 2 + int(time.Since(began)/time.Second); corrected < 2 || corrected > most {
+		t.Errorf("the certificates were published %d times, want 2 to %d", corrected, most)
+	}
+}

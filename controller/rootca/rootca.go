@@ -35,6 +35,10 @@ const (
 // After an error, a namespace is handled again after firstDelay. The delay doubles up to maxDelay.
 const firstDelay, maxDelay = 100 * time.Millisecond, time.Minute
 
+// A changed ConfigMap is corrected after changedDelay. If another program publishes other certificates, for instance a
+// kube-controller-manager without a Lease, each overwrites what the other wrote. The delay bounds how often.
+const changedDelay = time.Second
+
 var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 
 // Controller publishes the certificates.
@@ -68,10 +72,14 @@ func (c *Controller) Run(ctx context.Context) error {
 	})
 	tasks.Go(func() error { return c.followNamespaces(ctx, q) })
 	tasks.Go(func() error {
-		// Each ConfigMap that is changed or deleted later is published again.
+		// A ConfigMap that is changed or deleted later is published again.
 		return follow(ctx, published, revision, cache.Interest{Name: Name}, func(e *cache.Event) {
-			if e.Prev != nil {
+			switch {
+			case e.Prev == nil: // created
+			case e.Object == nil:
 				q.Add(e.Prev.Namespace)
+			default:
+				q.AddAfter(e.Prev.Namespace, changedDelay)
 			}
 		})
 	})
