@@ -1,0 +1,135 @@
+package garbagecollector
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/client"
+	"github.com/keelson-dev/keelson/directory"
+	"github.com/keelson-dev/keelson/discovery"
+	"github.com/keelson-dev/keelson/features"
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource"
+	"github.com/keelson-dev/keelson/storage/embedded"
+	"github.com/keelson-dev/keelson/write"
+)
+
+var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
+
+// testCollector returns a Collector that follows nothing: the test says what is in its graph.
+func testCollector(t *testing.T) *Collector {
+	t.Helper()
+	store, err := embedded.Open(embedded.Options{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := cache.New(cache.Options{Store: store})
+	t.Cleanup(func() {
+		kept.Close()
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	reg, err := registry.New(resource.Kinds(features.Gates{}), store, kept, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resources := directory.New()
+	resources.PutBuiltIn(reg, nil)
+	c := newCollector(t.Context(), Options{
+		Client:    client.New(resources, write.New(reg, nil, nil, nil), "tester"),
+		Directory: resources, Resources: discovery.New(resources, nil, ""), Log: slog.New(slog.DiscardHandler), Now: time.Now,
+	})
+	t.Cleanup(func() { c.check.Close(); c.orphan.Close() })
+	return c
+}
+
+// createOwned creates a ConfigMap whose owner does not exist, and brings it into the graph.
+func createOwned(t *testing.T, c *Collector) *corev1.ConfigMap {
+	t.Helper()
+	m := &corev1.ConfigMap{}
+	m.Namespace, m.Name = "ns", "a"
+	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "missing", UID: "missing"}}
+	created, err := c.Client.Create(t.Context(), client.CreateRequest{Resource: configMaps, Object: m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref := client.Ref{Resource: configMaps, Namespace: "ns", Name: "a"}
+	metadata, err := c.Client.GetMetadata(t.Context(), ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.graph.set(&place{resource: configMaps, apiVersion: "v1", kind: "ConfigMap", namespace: "ns"}, metadata, 1)
+	return created.(*corev1.ConfigMap)
+}
+
+// TestStaleStatesDeleteNothing: an object is not deleted because of a state that it is not in any more, nor is another
+// object of its name.
+func TestStaleStatesDeleteNothing(t *testing.T) {
+	ref := client.Ref{Resource: configMaps, Namespace: "ns", Name: "a"}
+	for name, change := range map[string]func(*testing.T, *Collector){
+		"the owner was removed": func(t *testing.T, c *Collector) {
+			if _, err := c.Client.Update(t.Context(), client.UpdateRequest{Ref: ref, Change: func(o registry.Object) error {
+				o.SetOwnerReferences(nil)
+				return nil
+			}}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"the object was replaced": func(t *testing.T, c *Collector) {
+			if _, err := c.Client.Delete(t.Context(), client.DeleteRequest{Ref: ref}); err != nil {
+				t.Fatal(err)
+			}
+			m := &corev1.ConfigMap{}
+			m.Namespace, m.Name = "ns", "a"
+			if _, err := c.Client.Create(t.Context(), client.CreateRequest{Resource: configMaps, Object: m}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := testCollector(t)
+			created := createOwned(t, c)
+			change(t, c)
+			if err := c.checkObject(t.Context(), created.UID); !kerrors.IsConflict(err) {
+				t.Errorf("the check returns %v, want a conflict", err)
+			}
+			if _, err := c.Client.Get(t.Context(), ref); err != nil {
+				t.Errorf("the object is gone: %v", err)
+			}
+		})
+	}
+}
+
+// TestUnknownKindsDeleteNothing: nothing is deleted while it is not known whether an owner exists.
+func TestUnknownKindsDeleteNothing(t *testing.T) {
+	c := testCollector(t)
+	created := createOwned(t, c)
+	c.Resources = unknownKinds{}
+	if err := c.checkObject(t.Context(), created.UID); err == nil {
+		t.Error("the check succeeds")
+	}
+	c.Resources = discovery.New(c.Directory, nil, "")
+	if err := c.checkObject(t.Context(), created.UID); err != nil {
+		t.Error(err)
+	}
+	ref := client.Ref{Resource: configMaps, Namespace: "ns", Name: "a"}
+	if _, err := c.Client.Get(t.Context(), ref); !kerrors.IsNotFound(err) {
+		t.Errorf("the object is not deleted when the kind is known: %v", err)
+	}
+}
+
+type unknownKinds struct{}
+
+func (unknownKinds) Preferred() ([]discovery.Resource, []schema.GroupVersion) { return nil, nil }
+
+func (unknownKinds) OfKind(schema.GroupVersionKind) (discovery.Resource, bool) {
+	return discovery.Resource{}, false
+}
