@@ -139,12 +139,11 @@ func (g *graph) set(p *place, m client.Metadata, list uint32) (e effects) {
 	switch {
 	case n.deleting && n.orphans && !wasOrphaning:
 		e.orphan = append(e.orphan, n.uid)
-	case n.deletesDependents() && !wasWaiting && n.blocking == 0:
-		e.check = append(e.check, n.uid) // its dependents are checked when it is gone
 	case n.deletesDependents() && !wasWaiting:
 		for dependent := range n.dependents {
 			e.check = append(e.check, dependent.uid)
 		}
+		e.check = append(e.check, n.uid)
 	}
 	return e
 }
