@@ -147,6 +147,7 @@ func subresourceServer(t *testing.T) testServer {
 		return testServer{*otherServer, "application/json", &http.Client{Transport: withToken{transport}}}
 	}
 	config := keelson.InMemory()
+	config.Controllers = []string{"-*"} // the garbage collector would delete objects whose owners do not exist
 	config.FeatureGates = []string{"CBORServingAndStorage=true"}
 	return startServer(t, config).accepting("application/json")
 }
