@@ -63,7 +63,7 @@ func (a *api) newAggregator(ctx context.Context, o *apiOptions) (*aggregator.Agg
 		}
 		options.Certificate = func() (*tls.Certificate, error) { return &pair, nil }
 	case c.ProxyClientCertFile != "":
-		pair, err := certs.NewClientPair(c.ProxyClientCertFile, c.ProxyClientKeyFile)
+		pair, err := certs.NewFilePair(c.ProxyClientCertFile, c.ProxyClientKeyFile)
 		if err != nil {
 			return nil, err
 		}

@@ -99,6 +99,7 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 		return nil, err
 	}
 	a.writes = write.New(o.registry, chain, o.authorization, time.Now)
+	a.writes.IgnorePropagation = !o.config.GarbageCollection
 	if a.cluster, err = newConnections(&o); err != nil {
 		return nil, err
 	}

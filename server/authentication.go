@@ -371,12 +371,8 @@ func (a *authentication) start(writer legacytokens.Writer) {
 // reloadEvery is how often files that may be replaced are looked at.
 func (c *Config) reloadEvery() time.Duration { return cmp.Or(c.fileReload, reloadEvery) }
 
-// tlsConfig requests client certificates of the current authorities.
-func (a *authorities) tlsConfig(serving tls.Certificate) *tls.Config {
-	base := &tls.Config{
-		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{serving},
-		ClientAuth: tls.RequestClientCert, NextProtos: []string{"h2", "http/1.1"},
-	}
+// tlsConfig has base request client certificates of the current authorities.
+func (a *authorities) tlsConfig(base *tls.Config) *tls.Config {
 	hints := &clientHints{base: base, authorities: a}
 	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return hints.config(), nil }
 	return base

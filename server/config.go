@@ -74,9 +74,8 @@ type Config struct {
 	// ClientCAFile has authorities whose client certificates are accepted beside
 	// those of the server's own authority.
 	ClientCAFile string
-	// TLSCertFile and TLSPrivateKeyFile replace the server's own serving
-	// certificate.
-	TLSCertFile, TLSPrivateKeyFile string
+	// Serving configures the HTTPS server.
+	Serving ServingConfig
 
 	// ServiceClusterIPRange has the ranges of service addresses in CIDR notation,
 	// one of each IP family at most, separated by a comma.
@@ -89,6 +88,12 @@ type Config struct {
 	// followed.
 	EncryptionProviderConfig string
 	EncryptionReload         bool
+
+	// EventTTL is how long an Event is kept after its last write, in whole seconds; 0 keeps it.
+	EventTTL time.Duration
+	// GarbageCollection is false if nothing collects the dependents of deleted objects: deletions then ignore the
+	// propagation policy, and set no finalizers for the garbage collector.
+	GarbageCollection bool
 
 	// Aggregation configures how requests are forwarded to extension API servers.
 	Aggregation AggregationConfig
@@ -133,8 +138,9 @@ type Config struct {
 	// LivezGracePeriod is how long after the start /livez does not fail: what is under
 	// way then is assumed to go well.
 	LivezGracePeriod time.Duration
-	// Profiling serves /debug/pprof.
-	Profiling bool
+	// Profiling serves /debug/pprof. With ContentionProfiling it has the profile of what goroutines wait for, which costs
+	// time at each wait.
+	Profiling, ContentionProfiling bool
 
 	// fileReload is how often files are checked for changes; 0 means the default. Tests set it.
 	fileReload time.Duration
@@ -173,13 +179,16 @@ func DefaultConfig() Config {
 		ControlPlane:   ControlPlaneConfig{EndpointReconciler: ReconcilerLease},
 		RequestTimeout: time.Minute, MinRequestTimeout: 30 * time.Minute,
 		MaxRequestsInFlight: 400, MaxMutatingRequestsInFlight: 200, PriorityAndFairness: true,
-		Profiling: true,
+		Profiling: true, EventTTL: time.Hour, GarbageCollection: true,
 	}
 }
 
 // maxStreams is how many requests one HTTP/2 connection may have at a time: no more
 // than half of those that are served, so that one connection cannot hold all.
 func (c *Config) maxStreams() int {
+	if c.Serving.HTTP2MaxStreams > 0 {
+		return c.Serving.HTTP2MaxStreams
+	}
 	streams := maxStreams
 	for _, limit := range []int{c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight} {
 		if limit > 0 {
@@ -212,12 +221,10 @@ func (c *Config) validate() error {
 	if net.ParseIP(c.BindAddress) == nil {
 		add("--bind-address must be an IP address, not %q", c.BindAddress)
 	}
+	errs = append(errs, c.Serving.validate())
 	errs = append(errs, c.Connections.validate()...)
 	if c.SecurePort < 0 || c.SecurePort > 65535 {
 		add("--secure-port must be between 0 and 65535, not %d", c.SecurePort)
-	}
-	if (c.TLSCertFile == "") != (c.TLSPrivateKeyFile == "") {
-		add("--tls-cert-file and --tls-private-key-file must be given together")
 	}
 	if c.EncryptionReload && c.EncryptionProviderConfig == "" {
 		add("--encryption-provider-config-automatic-reload must be set with --encryption-provider-config")
@@ -236,6 +243,9 @@ func (c *Config) validate() error {
 		if _, err := os.Stat(file); err != nil {
 			add("egress-selector-config-file %s does not exist", file)
 		}
+	}
+	if c.EventTTL < 0 {
+		add("--event-ttl must not be negative")
 	}
 	if c.RequestTimeout <= 0 {
 		add("--request-timeout must be greater than 0")

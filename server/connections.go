@@ -72,7 +72,7 @@ func newConnections(o *apiOptions) (*connection.Network, error) {
 		AddressTypes: c.KubeletPreferredAddressTypes, Port: c.KubeletPort, Timeout: c.KubeletTimeout,
 	}
 	if c.KubeletClientCertificate != "" {
-		pair, err := certs.NewClientPair(c.KubeletClientCertificate, c.KubeletClientKey)
+		pair, err := certs.NewFilePair(c.KubeletClientCertificate, c.KubeletClientKey)
 		if err != nil {
 			return nil, fmt.Errorf("connections to kubelets: %w", err)
 		}

@@ -102,7 +102,9 @@ func (s *starting) startControllers() {
 		}
 	}
 	start(namespaceController, s.namespaceController(queues).Run)
-	start(garbageCollector, s.garbageCollector(queues))
+	if s.config.GarbageCollection {
+		start(garbageCollector, s.garbageCollector(queues))
+	}
 	start(rootCAController, (&rootca.Controller{
 		Registry: s.registry, Client: s.controllerClient("root-ca-cert-publisher"), Roots: string(s.identity.roots),
 		Log: s.log, Metrics: queues,

@@ -56,7 +56,11 @@ type frontendOptions struct {
 }
 
 // newFrontend returns an HTTP server whose requests pass the filters and then the router.
-func newFrontend(o frontendOptions) *frontend {
+func newFrontend(o frontendOptions) (*frontend, error) {
+	encryption, err := o.config.Serving.tlsConfig(o.identity.serving)
+	if err != nil {
+		return nil, err
+	}
 	f := &frontend{config: o.config, routes: o.routes}
 	f.watches, f.endWatches = context.WithCancel(context.Background())
 	filters := &o.config.Filters
@@ -70,7 +74,7 @@ func newFrontend(o frontendOptions) *frontend {
 	connections := &connectionLog{Handler: o.log.Handler(), handshakeError: o.chain.Metrics.HandshakeError}
 	f.server = &http.Server{
 		Handler:           f.counted(chain.New(f.routes, o.chain)),
-		TLSConfig:         o.authentication.authorities.tlsConfig(o.identity.serving),
+		TLSConfig:         o.authentication.authorities.tlsConfig(encryption),
 		ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: o.config.maxStreams(), MaxReadFrameSize: maxFrame,
@@ -80,7 +84,11 @@ func newFrontend(o frontendOptions) *frontend {
 		ErrorLog:    slog.NewLogLogger(connections, slog.LevelDebug),
 		ConnContext: func(ctx context.Context, _ net.Conn) context.Context { return clientcert.WithConnection(ctx) },
 	}
-	return f
+	if o.config.Serving.DisableHTTP2 {
+		f.server.Protocols = new(http.Protocols)
+		f.server.Protocols.SetHTTP1(true)
+	}
+	return f, nil
 }
 
 // serve serves the connections of a listener. If it ends before the server stops, it reports a failure.

@@ -12,8 +12,9 @@ import (
 
 // identity is the serving certificate of the server and the credentials of its administrator.
 type identity struct {
-	certs   *certs.Set
-	serving tls.Certificate
+	certs *certs.Set
+	// serving returns the serving certificate. It is called for each connection.
+	serving func() (*tls.Certificate, error)
 	roots   []byte // what clients verify the server with, PEM
 	// kubeconfig is the administrator's kubeconfig. path is its file, empty without a data directory.
 	kubeconfig []byte
@@ -32,7 +33,8 @@ func newIdentity(c *Config, service net.IP, url string) (*identity, error) {
 	if bound := net.ParseIP(c.BindAddress); !bound.IsUnspecified() {
 		ips = append(ips, bound)
 	}
-	own := c.TLSCertFile == ""
+	certFile, keyFile := c.Serving.files()
+	own := certFile == ""
 	var err error
 	i.certs, err = certs.Ensure(certs.Options{
 		Dir: dir, Serving: own, FrontProxy: c.ownFrontProxy(), IPs: append(ips, service),
@@ -44,13 +46,22 @@ func newIdentity(c *Config, service net.IP, url string) (*identity, error) {
 		return nil, fmt.Errorf("cannot make certificates: %w", err)
 	}
 	if own {
-		i.roots = i.certs.CA
-		i.serving, err = i.certs.Serving.TLS()
+		err = i.useOwn(&c.Serving)
 	} else {
-		err = i.readServing(c.TLSCertFile, c.TLSPrivateKeyFile)
+		err = i.readServing(certFile, keyFile)
 	}
 	i.kubeconfig = certs.Kubeconfig(url, i.roots, i.certs.Admin)
 	return i, err
+}
+
+// useOwn makes the server's own certificate the serving one.
+func (i *identity) useOwn(c *ServingConfig) error {
+	pair, err := i.certs.Serving.TLS()
+	if err != nil {
+		return err
+	}
+	i.roots, i.serving = i.certs.CA, func() (*tls.Certificate, error) { return &pair, nil }
+	return c.write(i.certs.Serving, i.certs.CA)
 }
 
 // readServing reads a configured serving certificate. Clients verify it with the certificates in its file.
@@ -58,9 +69,11 @@ func (i *identity) readServing(certFile, keyFile string) (err error) {
 	if i.roots, err = os.ReadFile(certFile); err != nil {
 		return err
 	}
-	if i.serving, err = tls.LoadX509KeyPair(certFile, keyFile); err != nil {
+	pair, err := certs.NewFilePair(certFile, keyFile)
+	if err != nil {
 		return fmt.Errorf("cannot use --tls-cert-file with --tls-private-key-file: %w", err)
 	}
+	i.serving = pair.Certificate
 	return nil
 }
 

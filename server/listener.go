@@ -13,9 +13,9 @@ import (
 type listener struct{ net.Listener }
 
 // listen opens the listening socket. Connections wait until the server serves.
-func listen(ctx context.Context, address string, port int) (*listener, error) {
-	address = net.JoinHostPort(address, strconv.Itoa(port))
-	var lc net.ListenConfig
+func listen(ctx context.Context, c *Config) (*listener, error) {
+	address := net.JoinHostPort(c.BindAddress, strconv.Itoa(c.SecurePort))
+	lc := net.ListenConfig{Control: c.Serving.control()}
 	l, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
 		var op *net.OpError

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -225,6 +226,11 @@ func (s *starting) chooseVersions() error {
 		return err
 	}
 	s.kinds = resource.Kinds(s.gates)
+	for _, k := range s.kinds {
+		if k.Names.Resource == "events" {
+			k.Storage.TTLSeconds = int64(s.config.EventTTL / time.Second)
+		}
+	}
 	served.Apply(s.kinds)
 	return nil
 }
@@ -262,7 +268,7 @@ func (s *starting) lockData() (err error) {
 }
 
 func (s *starting) listen(ctx context.Context) (err error) {
-	if s.listener, err = listen(ctx, s.config.BindAddress, s.config.SecurePort); err != nil {
+	if s.listener, err = listen(ctx, s.config); err != nil {
 		return err
 	}
 	s.advertised, err = advertised(s.config)
@@ -271,6 +277,9 @@ func (s *starting) listen(ctx context.Context) (err error) {
 
 // advertisedHostPort returns the address for clients on other machines, which discovery documents name.
 func (s *starting) advertisedHostPort() string {
+	if host := s.config.Serving.ExternalHostname; host != "" {
+		return net.JoinHostPort(host, strconv.Itoa(s.listener.port()))
+	}
 	return net.JoinHostPort(s.advertised.String(), strconv.Itoa(s.listener.port()))
 }
 
@@ -372,7 +381,10 @@ func (s *starting) buildHTTP() error {
 	}
 	limit, current := s.limitRequests()
 	s.metrics.Register(metrics.InFlight(current))
-	s.http = newFrontend(frontendOptions{
+	if s.config.Profiling && s.config.ContentionProfiling {
+		runtime.SetBlockProfileRate(1) // every event, as kube-apiserver
+	}
+	s.http, err = newFrontend(frontendOptions{
 		config: s.config, identity: s.identity, authentication: s.authentication, log: s.log,
 		routes: &router{
 			health:  s.newHealth(),
@@ -390,7 +402,7 @@ func (s *starting) buildHTTP() error {
 			Authentication: s.authentication.filter(), Authorizer: s.authorization, Audit: s.audit.filter(s.kinds),
 		},
 	})
-	return nil
+	return err
 }
 
 func buildLabels() metrics.Build {

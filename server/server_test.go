@@ -370,7 +370,7 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 			func(c *Config) { c.Storage = "etcd3" }, `--storage must be embedded, memory or etcd, not "etcd3"`,
 		},
 		"half a pair": {
-			func(c *Config) { c.TLSCertFile = "x" }, "--tls-cert-file and --tls-private-key-file must be given together",
+			func(c *Config) { c.Serving.TLSCertFile = "x" }, "--tls-cert-file and --tls-private-key-file must be given together",
 		},
 	} {
 		config := testConfig(t)

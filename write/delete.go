@@ -209,6 +209,9 @@ func (a *attempt) beginGrace(obj registry.Object, options *metav1.DeleteOptions)
 // setCollectorFinalizers sets the garbage collector's finalizers as the
 // propagation policy demands, and says whether that changed anything.
 func (a *attempt) setCollectorFinalizers(obj registry.Object, options *metav1.DeleteOptions) bool {
+	if a.p.IgnorePropagation {
+		return false
+	}
 	had := obj.GetFinalizers()
 	orphan, foreground := a.propagation(had, options)
 	var want []string

@@ -94,6 +94,8 @@ type Pipeline struct {
 	Registry *registry.Registry
 	// Now is the time, for managedFields.
 	Now func() time.Time
+	// IgnorePropagation is true if there is no garbage collector: deletions ignore the propagation policy.
+	IgnorePropagation bool
 
 	managers managers
 }

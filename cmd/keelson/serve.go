@@ -17,6 +17,7 @@ import (
 
 	"github.com/keelson-dev/keelson/server"
 	"github.com/keelson-dev/keelson/server/pace"
+	"github.com/keelson-dev/keelson/server/version"
 )
 
 // stopTime limits an orderly stop, in addition to the time that requests in flight may take.
@@ -28,14 +29,36 @@ type logOptions struct {
 	format    string
 }
 
+// printVersion prints the version of the API as kube-apiserver does, for --version and --version=raw.
+func printVersion(out io.Writer, asked string) error {
+	info := version.Get()
+	switch asked {
+	case "true":
+		_, err := fmt.Fprintf(out, "Kubernetes %s\n", info.GitVersion)
+		return err
+	case "raw":
+		_, err := fmt.Fprintf(out, "%#v\n", info)
+		return err
+	}
+	return fmt.Errorf("--version must be true or raw, not %q: Keelson does not report other versions", asked)
+}
+
 func newServe(out, errOut io.Writer) *cobra.Command {
 	config := server.DefaultConfig()
 	minTimeout := int(config.MinRequestTimeout / time.Second)
 	var logs logOptions
+	var compatibility compatibilityFlags
+	var showVersion string
 	c := &cobra.Command{
 		Args:         cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("version") && showVersion != "false" {
+				return printVersion(out, showVersion)
+			}
+			if err := compatibility.validate(); err != nil {
+				return err
+			}
 			config.MinRequestTimeout = time.Duration(minTimeout) * time.Second
 			applyEtcd(c.Flags(), &config)
 			applyAuthentication(c.Flags(), &config.Authentication)
@@ -43,6 +66,9 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 			var err error
 			if config.Log, config.SetVerbosity, err = logs.logger(errOut); err != nil {
 				return err
+			}
+			for _, line := range withoutEffect(c.Flags()) {
+				config.Log.Warn(line)
 			}
 			config.Flags = map[string]string{}
 			c.Flags().VisitAll(func(f *pflag.Flag) { config.Flags[f.Name] = f.Value.String() })
@@ -52,6 +78,8 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 	f := c.Flags()
 	storageFlags(f, &config)
 	servingFlags(f, &config)
+	httpsFlags(f, &config.Serving)
+	compatibility.add(f)
 	networkFlags(f, &config)
 	connectionFlags(f, &config.Connections)
 	controllerFlags(f, &config)
@@ -84,6 +112,11 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 		&logs.verbosity, "v", "v", 0, "how much is logged: 0 what an operator should know, 4 for debugging, 8 everything",
 	)
 	f.StringVar(&logs.format, "log-format", "text", "text or json")
+	f.StringVar(&logs.format, "logging-format", "text", "the same as --log-format")
+	f.StringVar(
+		&showVersion, "version", "false", "print the version of Kubernetes whose API is served, and end; raw prints more",
+	)
+	f.Lookup("version").NoOptDefVal = "true"
 	return c
 }
 
@@ -111,7 +144,7 @@ func (o logOptions) logger(out io.Writer) (*slog.Logger, func(int) error, error)
 	case "json":
 		handler = slog.NewJSONHandler(out, options)
 	default:
-		return nil, nil, fmt.Errorf("--log-format must be text or json, not %q", o.format)
+		return nil, nil, fmt.Errorf("--logging-format must be text or json, not %q", o.format)
 	}
 	log := slog.New(handler)
 	klog.SetSlogLogger(log)

@@ -22,6 +22,14 @@ func storageFlags(f *pflag.FlagSet, config *server.Config) {
 		&config.HistoryWindow, "history-window", config.HistoryWindow,
 		"how long what was changed or deleted can still be read and watched; then it is compacted",
 	)
+	f.DurationVar(
+		&config.EventTTL, "event-ttl", config.EventTTL, "how long an Event is kept after its last write; 0 keeps it",
+	)
+	f.BoolVar(
+		&config.GarbageCollection, "enable-garbage-collector", config.GarbageCollection,
+		"whether dependents of deleted objects are collected, here or by kube-controller-manager; "+
+			"if not, deletions ignore the propagation policy",
+	)
 	f.StringVar(
 		&config.EncryptionProviderConfig, "encryption-provider-config", "",
 		"file of the EncryptionConfiguration that says how objects are encrypted in the store",
@@ -36,11 +44,6 @@ func storageFlags(f *pflag.FlagSet, config *server.Config) {
 func servingFlags(f *pflag.FlagSet, config *server.Config) {
 	f.StringVar(&config.BindAddress, "bind-address", config.BindAddress, "IP address to listen on")
 	f.IntVar(&config.SecurePort, "secure-port", config.SecurePort, "port to serve HTTPS on; 0 picks a free one")
-	f.StringVar(
-		&config.TLSCertFile, "tls-cert-file", "",
-		"PEM file of the serving certificate and its chain, instead of the server's own",
-	)
-	f.StringVar(&config.TLSPrivateKeyFile, "tls-private-key-file", "", "PEM file of the key of --tls-cert-file")
 	f.DurationVar(
 		&config.RequestTimeout, "request-timeout", config.RequestTimeout,
 		"how long a request may take that is not long-running",
@@ -63,6 +66,10 @@ func servingFlags(f *pflag.FlagSet, config *server.Config) {
 	)
 	f.DurationVar(&config.LivezGracePeriod, "livez-grace-period", 0, "how long after its start /livez does not fail")
 	f.BoolVar(&config.Profiling, "profiling", config.Profiling, "serve /debug/pprof")
+	f.BoolVar(
+		&config.ContentionProfiling, "contention-profiling", false,
+		"with --profiling, also profile what goroutines wait for",
+	)
 }
 
 // networkFlags are about Services, and about the connections that the server opens.

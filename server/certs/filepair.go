@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// ClientPair is a certificate and its private key in files, by which the server proves to others who it is. The files may
-// be replaced: each new connection takes what they contain then.
-type ClientPair struct {
+// FilePair is a certificate and its private key in files. The files may be replaced: each new connection takes what they
+// contain then.
+type FilePair struct {
 	certFile, keyFile string
 
 	mu       sync.Mutex   // guards the fields below
@@ -18,16 +18,16 @@ type ClientPair struct {
 	pair     *tls.Certificate
 }
 
-// NewClientPair reads the files, and returns an error if they do not belong together.
-func NewClientPair(certFile, keyFile string) (*ClientPair, error) {
-	p := &ClientPair{certFile: certFile, keyFile: keyFile}
+// NewFilePair reads the files, and returns an error if they do not belong together.
+func NewFilePair(certFile, keyFile string) (*FilePair, error) {
+	p := &FilePair{certFile: certFile, keyFile: keyFile}
 	_, err := p.Certificate()
 	return p, err
 }
 
 // Certificate returns the pair. If the files are replaced one after the other and do not belong together for a moment, it
 // returns the pair from before.
-func (p *ClientPair) Certificate() (*tls.Certificate, error) {
+func (p *FilePair) Certificate() (*tls.Certificate, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var modified [2]time.Time
@@ -50,9 +50,9 @@ func (p *ClientPair) Certificate() (*tls.Certificate, error) {
 }
 
 // last returns the pair that was read last, or an error if there is none. mu is held.
-func (p *ClientPair) last(err error) (*tls.Certificate, error) {
+func (p *FilePair) last(err error) (*tls.Certificate, error) {
 	if p.pair != nil {
 		return p.pair, nil
 	}
-	return nil, fmt.Errorf("client certificate %s: %w", p.certFile, err)
+	return nil, fmt.Errorf("certificate %s: %w", p.certFile, err)
 }

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/keelson-dev/keelson/server/version"
+)
+
+// compatibilityFlags are the flags of kube-apiserver whose subject Keelson does not have. They are accepted with values
+// that mean what Keelson does anyway. A value that asks for something else is an error if the result would differ for
+// clients, and otherwise a warning when the server starts.
+type compatibilityFlags struct {
+	storageBackend, storageMediaType                string
+	watchCache                                      bool
+	watchCacheSizes                                 []string
+	countPollPeriod, initializationTimeout, flush   time.Duration
+	emulated, minCompatible                         []string
+	forwardCompatible, runtimeForward, logsHandler  bool
+	leaseDuration, renewDeadline, retryPeriod       time.Duration
+	peerAdvertiseIP, peerAdvertisePort, peerCAFile  string
+	deleteCollectionWorkers                         int
+	textSplit, jsonSplit                            bool
+	textBuffer, jsonBuffer, showHiddenMetricsBefore string
+}
+
+const protobufMediaType = "application/vnd.kubernetes.protobuf"
+
+// add adds the flags.
+func (c *compatibilityFlags) add(f *pflag.FlagSet) {
+	f.StringVar(&c.storageBackend, "storage-backend", "", "etcd3 or nothing: see --storage for what Keelson has beside it")
+	f.StringVar(
+		&c.storageMediaType, "storage-media-type", protobufMediaType,
+		"only "+protobufMediaType+": what built-in kinds are stored as",
+	)
+	f.BoolVar(&c.watchCache, "watch-cache", true, "has no effect: Keelson always serves from its cache")
+	f.StringSliceVar(&c.watchCacheSizes, "watch-cache-sizes", nil, "has no effect: the sizes of the cache follow the use")
+	f.DurationVar(
+		&c.countPollPeriod, "etcd-count-metric-poll-period", time.Minute,
+		"has no effect: objects are counted when metrics are read",
+	)
+	f.DurationVar(
+		&c.initializationTimeout, "storage-initialization-timeout", time.Minute,
+		"has no effect: the server is ready as soon as its store is",
+	)
+	f.IntVar(
+		&c.deleteCollectionWorkers, "delete-collection-workers", 1,
+		"has no effect: a request deletes the objects of a collection one after the other",
+	)
+	f.StringSliceVar(
+		&c.emulated, "emulated-version", nil, "only kube="+apiVersion()+": Keelson does not emulate other versions",
+	)
+	f.StringSliceVar(
+		&c.minCompatible, "min-compatibility-version", nil, "has no effect: kube=MAJOR.MINOR, at most "+apiVersion(),
+	)
+	const notEmulated = "cannot be true, because no other version is emulated"
+	f.BoolVar(&c.forwardCompatible, "emulation-forward-compatible", false, notEmulated)
+	f.BoolVar(&c.runtimeForward, "runtime-config-emulation-forward-compatible", false, notEmulated)
+	const noElection = "has no effect: Keelson has no coordinated leader election"
+	f.DurationVar(&c.leaseDuration, "coordinated-leadership-lease-duration", 15*time.Second, noElection)
+	f.DurationVar(&c.renewDeadline, "coordinated-leadership-renew-deadline", 10*time.Second, noElection)
+	f.DurationVar(&c.retryPeriod, "coordinated-leadership-retry-period", 2*time.Second, noElection)
+	const noPeers = "has no effect: Keelson does not forward requests to servers of other versions"
+	f.StringVar(&c.peerAdvertiseIP, "peer-advertise-ip", "", noPeers)
+	f.StringVar(&c.peerAdvertisePort, "peer-advertise-port", "", noPeers)
+	f.StringVar(&c.peerCAFile, "peer-ca-file", "", noPeers)
+	f.BoolVar(&c.logsHandler, "enable-logs-handler", false, "has no effect: Keelson does not serve /logs")
+	f.DurationVar(&c.flush, "log-flush-frequency", 5*time.Second, "has no effect: the log is not buffered")
+	const oneStream = "has no effect: the log is one stream"
+	f.BoolVar(&c.textSplit, "log-text-split-stream", false, oneStream)
+	f.BoolVar(&c.jsonSplit, "log-json-split-stream", false, oneStream)
+	f.StringVar(&c.textBuffer, "log-text-info-buffer-size", "0", oneStream)
+	f.StringVar(&c.jsonBuffer, "log-json-info-buffer-size", "0", oneStream)
+	f.StringVar(
+		&c.showHiddenMetricsBefore, "show-hidden-metrics-for-version", "", "has no effect: Keelson hides no metrics",
+	)
+}
+
+// apiVersion is the version of Kubernetes whose API is served, as MAJOR.MINOR.
+func apiVersion() string { return version.Major + "." + version.Minor }
+
+// validate returns an error for values that would need something that Keelson does not have.
+func (c *compatibilityFlags) validate() error {
+	var errs []error
+	if c.storageBackend != "" && c.storageBackend != "etcd3" {
+		errs = append(errs,
+			errors.New("--storage-backend invalid, allowed values: etcd3. If not specified, it will default to 'etcd3'"))
+	}
+	if c.storageMediaType != protobufMediaType {
+		errs = append(errs, fmt.Errorf("--storage-media-type must be %s, not %q", protobufMediaType, c.storageMediaType))
+	}
+	for _, value := range c.emulated {
+		if strings.TrimPrefix(value, "kube=") != apiVersion() {
+			errs = append(errs, fmt.Errorf("--emulated-version must be kube=%s, not %q", apiVersion(), value))
+		}
+	}
+	if c.forwardCompatible || c.runtimeForward {
+		errs = append(errs, errors.New("--emulation-forward-compatible and --runtime-config-emulation-forward-compatible "+
+			"cannot be true, because no other version is emulated"))
+	}
+	return errors.Join(errs...)
+}
+
+// withoutEffect returns the flags that were given and have no effect, with why.
+func withoutEffect(f *pflag.FlagSet) (out []string) {
+	f.Visit(func(flag *pflag.Flag) {
+		if why, found := strings.CutPrefix(flag.Usage, "has no effect: "); found && flag.Value.String() != flag.DefValue {
+			out = append(out, "--"+flag.Name+" has no effect: "+why)
+		}
+	})
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// missingFlags are the flags of kube-apiserver that are refused: what they configure is not built yet.
+var missingFlags = []string{
+	"allow-metric-labels", "allow-metric-labels-manifest", "allow-privileged", "debug-socket-path", "disabled-metrics",
+	"tracing-config-file", "vmodule",
+}
+
+// TestFlagsOfKubeAPIServer compares the flags with those of kube-apiserver 1.36.
+func TestFlagsOfKubeAPIServer(t *testing.T) {
+	content, err := os.ReadFile("testdata/kube-apiserver-flags.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve := newServe(io.Discard, io.Discard)
+	serve.InitDefaultHelpFlag()
+	var missing []string
+	for name := range strings.FieldsSeq(string(content)) {
+		if serve.Flags().Lookup(name) == nil {
+			missing = append(missing, name)
+		}
+	}
+	if !slices.Equal(missing, missingFlags) {
+		t.Errorf("missing are %q, listed %q", missing, missingFlags)
+	}
+}
+
+func TestCompatibilityFlags(t *testing.T) {
+	for _, test := range []struct {
+		args     []string
+		err      string // a part of the error
+		warnings int
+	}{
+		{args: []string{"--storage-backend=etcd3", "--watch-cache=true", "--emulated-version=kube=1.36"}},
+		{args: []string{"--watch-cache=false", "--peer-ca-file=x"}, warnings: 2},
+		{args: []string{"--storage-backend=etcd2"}, err: "allowed values: etcd3"},
+		{args: []string{"--storage-media-type=application/json"}, err: "--storage-media-type must be"},
+		{args: []string{"--emulated-version=1.35"}, err: "--emulated-version must be kube=1.36"},
+		{args: []string{"--emulation-forward-compatible"}, err: "cannot be true"},
+	} {
+		f := pflag.NewFlagSet("", pflag.ContinueOnError)
+		var c compatibilityFlags
+		c.add(f)
+		if err := f.Parse(test.args); err != nil {
+			t.Fatal(err)
+		}
+		err := c.validate()
+		if test.err == "" && err != nil || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
+			t.Errorf("%q: %v, want %q", test.args, err, test.err)
+		}
+		if got := withoutEffect(f); len(got) != test.warnings {
+			t.Errorf("%q: warnings %q, want %d", test.args, got, test.warnings)
+		}
+	}
+}
+
+func TestVersionFlag(t *testing.T) {
+	for asked, want := range map[string]string{"--version": "Kubernetes v1.36.", "--version=raw": `version.Info{Major:"1", Minor:"36"`} {
+		var out strings.Builder
+		c := newServe(&out, io.Discard)
+		c.SetArgs([]string{asked})
+		if err := c.ExecuteContext(t.Context()); err != nil || !strings.HasPrefix(out.String(), want) {
+			t.Errorf("%s: %q %v", asked, out.String(), err)
+		}
+	}
+}

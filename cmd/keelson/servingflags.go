@@ -1,0 +1,53 @@
+package main
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/keelson-dev/keelson/server"
+)
+
+// httpsFlags are about certificates, protocols and the socket of the HTTPS server.
+func httpsFlags(f *pflag.FlagSet, c *server.ServingConfig) {
+	f.StringVar(
+		&c.TLSCertFile, "tls-cert-file", "",
+		"PEM file of the serving certificate and its chain, instead of the server's own; its changes are followed",
+	)
+	f.StringVar(&c.TLSPrivateKeyFile, "tls-private-key-file", "", "PEM file of the key of --tls-cert-file")
+	f.StringVar(
+		&c.CertDir, "cert-dir", "",
+		"directory of apiserver.crt and apiserver.key, the serving certificate if --tls-cert-file is not given; "+
+			"the server's own certificate is written there if they are missing",
+	)
+	f.StringArrayVar(
+		&c.SNICertKeys, "tls-sni-cert-key", nil,
+		"a further certificate, as CERT_FILE,KEY_FILE or CERT_FILE,KEY_FILE:NAME,*.NAME: for clients that ask for one of "+
+			"the names, or else for a name in the certificate; may be repeated",
+	)
+	f.StringVar(
+		&c.TLSMinVersion, "tls-min-version", "",
+		"lowest version of TLS: VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13; VersionTLS12 by default",
+	)
+	f.StringSliceVar(
+		&c.TLSCipherSuites, "tls-cipher-suites", nil,
+		"names of the cipher suites of TLS 1.2 as in Go's package crypto/tls, comma separated; Go's by default",
+	)
+	f.Int32SliceVar(
+		&c.TLSCurvePreferences, "tls-curve-preferences", nil,
+		"numbers of the allowed key exchange mechanisms (CurveID of Go's package crypto/tls), comma separated; "+
+			"Go's by default",
+	)
+	f.IntVar(
+		&c.HTTP2MaxStreams, "http2-max-streams-per-connection", 0,
+		"how many requests an HTTP/2 connection may have at a time; 0 is half of the requests in flight, at most 100",
+	)
+	f.BoolVar(&c.DisableHTTP2, "disable-http2-serving", false, "serve HTTP/1.1 only")
+	f.BoolVar(&c.PermitAddressSharing, "permit-address-sharing", false, "set SO_REUSEADDR on the listening socket")
+	f.BoolVar(
+		&c.PermitPortSharing, "permit-port-sharing", false,
+		"set SO_REUSEPORT on the listening socket, so that several servers can listen on one address and port",
+	)
+	f.StringVar(
+		&c.ExternalHostname, "external-hostname", "",
+		"host in the addresses of the server in discovery documents; the advertised address by default",
+	)
+}
