@@ -144,7 +144,7 @@ func (o logOptions) logger(out io.Writer) (*slog.Logger, func(int) error, error)
 	case "json":
 		handler = slog.NewJSONHandler(out, options)
 	default:
-		return nil, nil, fmt.Errorf("--logging-format must be text or json, not %q", o.format)
+		return nil, nil, fmt.Errorf("--log-format must be text or json, not %q", o.format)
 	}
 	log := slog.New(handler)
 	klog.SetSlogLogger(log)
