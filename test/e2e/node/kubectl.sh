@@ -101,8 +101,6 @@ for target in pod/web:8080 service/web:80; do
     kill $forward' bash "${target%:*}" "${target#*:}"
 done
 run port-forward pod/unknown 18080:80
-echo '$ echo attached | kubectl debug web -i --target=web --quiet -- cat'
-echo attached | k debug web -i --image=$busybox --target=web --quiet -- cat 2>&1 | normalize
 typed 'echo in the debugger\nexit\n' debug -it web --image=$busybox --target=web -- sh
 run get pod web -o 'jsonpath={.spec.ephemeralContainers[*].targetContainerName}'
 run get --raw /api/v1/namespaces/default/pods/web:8080/proxy/hostname
