@@ -10,6 +10,7 @@ package registry
 import (
 	"context"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
@@ -188,6 +189,10 @@ type Version struct {
 	// Warning is sent with every request for a deprecated version.
 	Warning string
 }
+
+// KeepFor sets how long an object is kept after its last write, in whole seconds; 0 keeps it. It is called before the kind
+// is bound.
+func (k *Kind) KeepFor(d time.Duration) { k.Storage.TTLSeconds = int64(d / time.Second) }
 
 // isStored returns whether objects are stored in this version.
 func (v *Version) isStored() bool { return v.FromStorage == nil }

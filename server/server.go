@@ -228,7 +228,7 @@ func (s *starting) chooseVersions() error {
 	s.kinds = resource.Kinds(s.gates)
 	for _, k := range s.kinds {
 		if k.Names.Resource == "events" {
-			k.Storage.TTLSeconds = int64(s.config.EventTTL / time.Second)
+			k.KeepFor(s.config.EventTTL)
 		}
 	}
 	served.Apply(s.kinds)

@@ -65,8 +65,9 @@ func (p *program) writeTokens(t *testing.T) {
 	}
 }
 
+// serveArguments starts the server without controllers: the history of the objects has only what clients asked for.
 func (p *program) serveArguments() []string {
-	return append([]string{"serve", "--data-dir", filepath.Join(p.dir, "data"),
+	return append([]string{"serve", "--data-dir", filepath.Join(p.dir, "data"), "--controllers=-*",
 		"--secure-port", p.port, "--token-auth-file", filepath.Join(p.dir, "tokens.csv")}, p.flags...)
 }
 
