@@ -140,7 +140,8 @@ I
 # restore_machine restores them after the last node has ended, and removes the empty folders that nodes mount on.
 nodes() { ls -d /sys/fs/cgroup/memory/keelson-node-* >/dev/null 2>&1; }
 save_sysctls() {
-  nodes && return
+  # A file that is left from a node that was not stopped has the values from before that node.
+  if nodes || [ -f "$programs/node/sysctls" ]; then return; fi
   local k
   for k in $sysctls; do [ -f "/proc/sys/$k" ] && echo "$k $(cat "/proc/sys/$k")"; done >"$programs/node/sysctls"
 }
@@ -366,10 +367,10 @@ stop() {
     kill -9 "$(cat "$dir/init.pid")"
     for _ in $(seq 50); do running || break; sleep 0.1; done
   fi
-  [ -s "$dir/forward.pid" ] && kill "$(cat "$dir/forward.pid")" 2>/dev/null
+  [ ! -s "$dir/forward.pid" ] || kill "$(cat "$dir/forward.pid")" 2>/dev/null || true
   # The kernel removes the processes from the cgroups a little later.
   for _ in 1 2 3 4 5 6 7 8; do
-    find /sys/fs/cgroup/*"$cgroup" -depth -type d -exec rmdir {} + 2>/dev/null
+    find /sys/fs/cgroup/*"$cgroup" -depth -type d -exec rmdir {} + 2>/dev/null || true
     ls -d /sys/fs/cgroup/*"$cgroup" >/dev/null 2>&1 || break
     sleep 0.5
   done
