@@ -1,6 +1,8 @@
 package garbagecollector
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -131,5 +133,39 @@ type unknownKinds struct{}
 func (unknownKinds) Preferred() ([]discovery.Resource, []schema.GroupVersion) { return nil, nil }
 
 func (unknownKinds) OfKind(schema.GroupVersionKind) (discovery.Resource, bool) {
+	return discovery.Resource{}, false
+}
+
+// TestSettleNeedsTheLatestChanges: an orphaning does not end while the graph lacks changes of a resource that can be
+// read. A resource that cannot be read stops nothing.
+func TestSettleNeedsTheLatestChanges(t *testing.T) {
+	c := testCollector(t)
+	c.Revision = func(context.Context) (int64, error) { return 7, nil }
+	m := &monitor{stop: func() {}, tick: make(chan time.Time, 1)}
+	m.revision.Store(6)
+	c.monitors[configMaps] = m
+	c.Resources = staleKinds{configMaps.GroupVersion()}
+	if err := c.settle(t.Context()); !errors.Is(err, errBehind) {
+		t.Errorf("a resource is behind: %v", err)
+	}
+	m.failing.Store(true)
+	if err := c.settle(t.Context()); err != nil {
+		t.Errorf("a resource cannot be read: %v", err)
+	}
+	m.failing.Store(false)
+	m.revision.Store(7)
+	if err := c.settle(t.Context()); err != nil {
+		t.Errorf("all changes are there: %v", err)
+	}
+}
+
+// staleKinds is a group version whose resources are not known at the moment, so that its monitors stay.
+type staleKinds struct{ gv schema.GroupVersion }
+
+func (s staleKinds) Preferred() ([]discovery.Resource, []schema.GroupVersion) {
+	return nil, []schema.GroupVersion{s.gv}
+}
+
+func (staleKinds) OfKind(schema.GroupVersionKind) (discovery.Resource, bool) {
 	return discovery.Resource{}, false
 }

@@ -6,7 +6,8 @@
 //
 //   - objects that may have to be deleted, because an owner is gone or waits for the deletion of its dependents
 //     (check.go);
-//   - objects that are deleted with the policy Orphan: their dependents lose the reference to them (orphan.go).
+//   - objects that are deleted with the policy Orphan. The collector removes the owner references to such an object from
+//     its dependents, so that these stay (orphan.go).
 //
 // Nothing is deleted because of what the graph says alone. The collector reads the owners that an object names first,
 // and deletes the object only if it is still in the state that was looked at. If it cannot find out whether an owner
@@ -207,30 +208,50 @@ const (
 	settleTime, settlePause = 2 * time.Second, 2 * time.Millisecond
 )
 
+// errBehind is the error of settle.
+var errBehind = errors.New("the graph of owners does not have the latest changes yet")
+
 // settle waits until the graph has every change that was made before the call, so that no dependent is missing that an
-// object had when its deletion began. Resources that cannot be followed now are not waited for longer than settleTime.
+// object had when its deletion began. It fails with errBehind after settleTime: if the deletion went on then, a
+// dependent that is not in the graph yet would keep its reference to an owner that is gone, and be deleted although it
+// should stay. Resources that cannot be read at the moment are not waited for longer than settleTime: one of them must
+// not stop all deletions, and what the graph had of it before is still there.
 func (c *Collector) settle(ctx context.Context) error {
 	revision, err := c.Revision(ctx)
 	if err != nil {
 		return err
 	}
 	c.resync()
-	for end := time.Now().Add(settleTime); c.isBehind(revision) && time.Now().Before(end); {
+	for end := time.Now().Add(settleTime); ; {
+		behind, failing := c.isBehind(revision)
+		switch late := !time.Now().Before(end); {
+		case !behind && !failing:
+			return nil
+		case late && behind:
+			return errBehind
+		case late:
+			c.Log.Warn("garbage collection goes on without the latest changes of resources that cannot be read")
+			return nil
+		}
 		pause(ctx, settlePause)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
-	return nil
 }
 
-// isBehind returns whether the graph lacks changes up to a revision. It has the monitors look that have seen no change
-// for some time. Monitors of extension API servers have revisions of their own.
-func (c *Collector) isBehind(revision int64) (behind bool) {
+// isBehind returns whether the graph lacks changes up to a revision: behind of resources that are followed, failing of
+// resources that cannot be read. It has the monitors look that have seen no change for some time. Monitors of extension
+// API servers have revisions of their own.
+func (c *Collector) isBehind(revision int64) (behind, failing bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, m := range c.monitors {
 		if m.resource.Remote || m.revision.Load() >= revision {
+			continue
+		}
+		if m.failing.Load() {
+			failing = true
 			continue
 		}
 		behind = true
@@ -239,5 +260,5 @@ func (c *Collector) isBehind(revision int64) (behind bool) {
 		default:
 		}
 	}
-	return behind
+	return behind, failing
 }

@@ -43,6 +43,8 @@ type monitor struct {
 	tick chan time.Time
 	// revision is the one up to which all changes are in the graph.
 	revision atomic.Int64
+	// failing is true after a list has failed, until one succeeds.
+	failing atomic.Bool
 }
 
 // ignored are resources whose objects are not in the graph, as in kube-controller-manager: there are many of them, and
@@ -164,8 +166,10 @@ func (m *monitor) follow(ctx context.Context) error {
 			return ctx.Err() == nil
 		})
 	if err != nil || ctx.Err() != nil {
+		m.failing.Store(true)
 		return err
 	}
+	m.failing.Store(false)
 	m.c.apply(m.c.graph.sweep(m.resource.GroupResource(), m.list))
 	m.revision.Store(from)
 	m.isSynced()

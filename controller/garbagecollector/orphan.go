@@ -2,7 +2,7 @@ package garbagecollector
 
 import (
 	"context"
-	"errors"
+	"fmt"
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,27 +23,15 @@ func (c *Collector) orphanDependents(ctx context.Context, uid types.UID) error {
 	}
 	var changes errgroup.Group
 	changes.SetLimit(parallelOrphans)
-	errs := make(chan error, 1) // the first error
 	for _, dependent := range c.graph.dependents(uid) {
 		d, ok := c.graph.object(dependent)
 		if !ok {
 			continue
 		}
-		changes.Go(func() error {
-			if err := c.removeOwners(ctx, d, []types.UID{uid}); err != nil {
-				select {
-				case errs <- err:
-				default:
-				}
-			}
-			return nil
-		})
+		changes.Go(func() error { return c.removeOwners(ctx, d, []types.UID{uid}) })
 	}
-	_ = changes.Wait() // the functions return no errors
-	select {
-	case err := <-errs:
-		return errors.Join(errors.New("not all dependents could be orphaned"), err)
-	default:
+	if err := changes.Wait(); err != nil { // the first error; the others are tried all the same
+		return fmt.Errorf("not all dependents could be orphaned: %w", err)
 	}
 	return c.removeFinalizer(ctx, o, metav1.FinalizerOrphanDependents)
 }
