@@ -225,12 +225,16 @@ const readGrace = 50 * time.Millisecond
 // Read calls read, which reads the body. If that takes longer than a moment, it gives the seats back meanwhile, and then
 // waits again like a new request. It returns false if the request is refused then.
 func (t *Ticket) Read(read func()) bool {
-	timer := time.AfterFunc(readGrace, t.Pause)
+	paused := make(chan struct{})
+	timer := time.AfterFunc(readGrace, func() {
+		defer close(paused)
+		t.Pause()
+	})
 	read()
 	if timer.Stop() {
 		return true
 	}
-	t.Pause() // it may not have happened yet
+	<-paused // a later Pause would take the seats that wait gets
 	return t.wait()
 }
 
