@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -140,7 +141,9 @@ func (s *servingCerts) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, err
 	if len(s.explicit)+len(s.extracted) > 0 {
 		name := strings.ToLower(hello.ServerName)
 		if name == "" && hello.Conn != nil { // a client that connects to an IP address sends no name
-			name, _, _ = strings.Cut(hello.Conn.LocalAddr().String(), ":")
+			if local, ok := hello.Conn.LocalAddr().(*net.TCPAddr); ok {
+				name = local.IP.String()
+			}
 		}
 		wild := name
 		if _, parent, found := strings.Cut(name, "."); found {

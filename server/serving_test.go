@@ -2,6 +2,7 @@ package server
 
 import (
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"os"
@@ -129,5 +130,29 @@ func TestWithoutGarbageCollector(t *testing.T) {
 	}
 	if a := call(t, client, http.MethodGet, path); a.status != http.StatusNotFound {
 		t.Errorf("after the deletion: %d %s", a.status, a.body)
+	}
+}
+
+// localConn is a connection with a local address alone.
+type localConn struct {
+	net.Conn
+	local net.IP
+}
+
+func (c localConn) LocalAddr() net.Addr { return &net.TCPAddr{IP: c.local, Port: 6443} }
+
+// TestCertificatesForAddresses: a client that sends no name gets the certificate for the address that it connects to.
+func TestCertificatesForAddresses(t *testing.T) {
+	certFile, keyFile, want := writePair(t, t.TempDir(), "own", "a.example.com")
+	for _, address := range []string{"192.0.2.1", "2001:db8::1"} {
+		c := ServingConfig{SNICertKeys: []string{certFile + "," + keyFile + ":" + address}}
+		s, err := newServingCerts(&c, func() (*tls.Certificate, error) { return nil, errors.New("the standard one") })
+		if err != nil {
+			t.Fatal(err)
+		}
+		pair, err := s.choose(&tls.ClientHelloInfo{Conn: localConn{local: net.ParseIP(address)}})
+		if err != nil || pair.Leaf.SerialNumber.String() != want {
+			t.Errorf("%s: %v", address, err)
+		}
 	}
 }
