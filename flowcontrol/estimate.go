@@ -14,8 +14,8 @@ const (
 	// bytesPerSeat is how many bytes of objects a list reads for one seat, objectsPerSeat how many objects if their size is
 	// not known.
 	bytesPerSeat, objectsPerSeat = 100_000, 100
-	// maxListSeats is the width of the largest list. maxStreamed is that of a list of the current state, which is sent
-	// object by object and never is in memory as a whole.
+	// maxListSeats is the largest number of seats of a list. A list of the current state has at most maxStreamed seats,
+	// because it is sent object by object and needs little memory.
 	maxListSeats, maxStreamed = 100, 10
 	// watchersPerSeat is how many watchers a write notifies for one seat, and maxWriteSeats the width of the largest write.
 	watchersPerSeat, maxWriteSeats = 10, 10

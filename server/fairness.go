@@ -56,8 +56,8 @@ func (s *starting) startFairness(ctx context.Context) error {
 	}
 	f := &fairness{
 		registry: s.registry, custom: s.api.custom.Server, keeper: s.controlPlane.keeper, log: s.log,
-		bySize: s.gates.Enabled(features.SizeBasedListCostEstimate), changed: make(chan struct{}, 1), schemas: map[string]*flowcontrolv1.FlowSchema{},
-		levels: map[string]*flowcontrolv1.PriorityLevelConfiguration{},
+		bySize: s.gates.Enabled(features.SizeBasedListCostEstimate), changed: make(chan struct{}, 1),
+		schemas: map[string]*flowcontrolv1.FlowSchema{}, levels: map[string]*flowcontrolv1.PriorityLevelConfiguration{},
 	}
 	f.controller = flowcontrol.New(flowcontrol.Options{
 		ReadOnly: c.MaxRequestsInFlight, Mutating: c.MaxMutatingRequestsInFlight, Sizes: f.size,

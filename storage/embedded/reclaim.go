@@ -178,9 +178,9 @@ func (s *Store) flushMemTables(ctx context.Context) error {
 }
 
 // garbageInTables returns an upper bound of how many bytes of garbage are in the tables. This may be less than what was
-// deleted, because Pebble also merges by itself. Pebble estimates the garbage only in the levels below that of the deletions,
-// so all of level 0 is added: it may have both. Pebble examines new tables in the background; garbageInTables waits at most
-// a second for that, and otherwise returns the largest int64.
+// deleted, because Pebble also merges by itself. Pebble's own estimate leaves out garbage that is in the same level as
+// the deletions that cover it. Level 0 may contain both, so all of its bytes are added. Pebble examines new tables in
+// the background; garbageInTables waits at most a second for that, and otherwise returns the largest int64.
 func (s *Store) garbageInTables(ctx context.Context) int64 {
 	for range 50 {
 		m := s.db.Metrics()
