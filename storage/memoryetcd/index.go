@@ -1,0 +1,114 @@
+package memoryetcd
+
+import (
+	"slices"
+	"strings"
+)
+
+// maxBlock is the number of keys at which a block is split in two.
+const maxBlock = 512
+
+// index has the histories of keys in the order of the keys. It is a list of sorted blocks, each of which is sorted and
+// has at least one element. The zero value is empty.
+type index struct {
+	blocks [][]*history
+	count  int
+}
+
+// find returns the position of the first key that is not less than key: the block and the position in it. Behind the
+// last key the block is len(blocks).
+func (x *index) find(key string) (block, i int) {
+	block, _ = slices.BinarySearchFunc(x.blocks, key, func(b []*history, key string) int {
+		return strings.Compare(b[len(b)-1].key, key)
+	})
+	if block < len(x.blocks) {
+		i, _ = slices.BinarySearchFunc(x.blocks[block], key, compareKey)
+	}
+	return block, i
+}
+
+func compareKey(h *history, key string) int { return strings.Compare(h.key, key) }
+
+// get returns the history of a key, or nil.
+func (x *index) get(key string) *history {
+	block, i := x.find(key)
+	if block < len(x.blocks) && x.blocks[block][i].key == key {
+		return x.blocks[block][i]
+	}
+	return nil
+}
+
+// getOrAdd returns the history of a key, which it adds if it is missing.
+func (x *index) getOrAdd(key string) *history {
+	block, i := x.find(key)
+	if block < len(x.blocks) && x.blocks[block][i].key == key {
+		return x.blocks[block][i]
+	}
+	h := &history{key: key}
+	x.count++
+	if len(x.blocks) == 0 {
+		x.blocks = [][]*history{{h}}
+		return h
+	}
+	if block == len(x.blocks) { // behind all keys
+		block--
+		i = len(x.blocks[block])
+	}
+	b := slices.Insert(x.blocks[block], i, h)
+	x.blocks[block] = b
+	if len(b) >= maxBlock {
+		half := len(b) / 2
+		x.blocks[block] = slices.Clone(b[:half])
+		x.blocks = slices.Insert(x.blocks, block+1, slices.Clone(b[half:]))
+	}
+	return h
+}
+
+// ascend calls yield with the histories in a span, in order, until yield returns false.
+func (x *index) ascend(in span, yield func(*history) bool) {
+	for block, i := x.find(in.start); block < len(x.blocks); block, i = block+1, 0 {
+		for _, h := range x.blocks[block][i:] {
+			if in.isBefore(h.key) || !yield(h) {
+				return
+			}
+		}
+	}
+}
+
+// retain removes the keys for which keep returns false.
+func (x *index) retain(keep func(*history) bool) {
+	x.count = 0
+	for i, b := range x.blocks {
+		x.blocks[i] = slices.DeleteFunc(b, func(h *history) bool { return !keep(h) })
+		x.count += len(x.blocks[i])
+	}
+	x.blocks = slices.DeleteFunc(x.blocks, func(b []*history) bool { return len(b) == 0 })
+}
+
+// span is a range of keys as requests name it.
+type span struct {
+	start string
+	// end is the first key behind the span. Empty is a span of one key, and "\x00" a span without an end.
+	end string
+}
+
+const noEnd = "\x00"
+
+func newSpan(key, end []byte) span { return span{string(key), string(end)} }
+
+// isBefore reports whether the span ends before a key that is not less than its start.
+func (s span) isBefore(key string) bool {
+	switch s.end {
+	case "":
+		return key != s.start
+	case noEnd:
+		return false
+	}
+	return key >= s.end
+}
+
+// contains reports whether a key is in the span.
+func (s span) contains(key string) bool { return key >= s.start && !s.isBefore(key) }
+
+// isEmpty reports whether no key can be in the span.
+func (s span) isEmpty() bool { return s.end != "" && s.end != noEnd && s.end <= s.start }

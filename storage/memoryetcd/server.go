@@ -1,0 +1,252 @@
+package memoryetcd
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+)
+
+// Version is the version of etcd whose API is served. The build metadata says whose it is.
+const Version = "3.6.8+keelson"
+
+// The identity of the only member. Clients compare these numbers only with each other.
+const (
+	clusterID, memberID = 0x6b65656c736f6e, 1
+	raftTerm            = 2
+)
+
+const (
+	// DefaultMaxRequestBytes and DefaultMaxTxnOps are the defaults of etcd.
+	DefaultMaxRequestBytes = 3 << 19
+	DefaultMaxTxnOps       = 128
+	// DefaultProgressInterval is how often a watch without changes is sent the revision, as in etcd.
+	DefaultProgressInterval = 10 * time.Minute
+
+	messageOverhead  = 512 << 10       // that a gRPC message may have beyond a request, as in etcd
+	keepAliveMinTime = 5 * time.Second // as in etcd
+	expiryInterval   = 500 * time.Millisecond
+	// firstBytesTimeout bounds the time until a connection says which protocol it speaks.
+	firstBytesTimeout = 10 * time.Second
+)
+
+// Options configure a Server. The zero value is usable.
+type Options struct {
+	// Name is the name of the member, ClientURLs and PeerURLs its addresses in the list of members.
+	Name                 string
+	ClientURLs, PeerURLs []string
+	// MaxRequestBytes limits a request that writes, and MaxTxnOps the operations of a transaction. 0 is the default.
+	MaxRequestBytes, MaxTxnOps int
+	// ProgressInterval is how often a watch that asks for it is sent the revision while nothing happens. 0 is the default.
+	ProgressInterval time.Duration
+	// Log receives the log; nil is slog.Default().
+	Log *slog.Logger
+	// Now is the clock of the leases; nil is time.Now.
+	Now func() time.Time
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxRequestBytes == 0 {
+		o.MaxRequestBytes = DefaultMaxRequestBytes
+	}
+	if o.MaxTxnOps == 0 {
+		o.MaxTxnOps = DefaultMaxTxnOps
+	}
+	if o.ProgressInterval == 0 {
+		o.ProgressInterval = DefaultProgressInterval
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
+// Server is an etcd in memory. Start it with Serve and end it with Stop. Its methods may be called concurrently.
+type Server struct {
+	Options
+	grpc  *grpc.Server
+	http  *http.Server
+	ctx   context.Context // ends with Stop
+	stop  context.CancelFunc
+	tasks sync.WaitGroup
+
+	mu    sync.RWMutex // guards state and changed
+	state *state
+	// changed is closed and replaced when state has changed.
+	changed chan struct{}
+}
+
+// New returns a server without content.
+func New(o Options) *Server {
+	s := &Server{Options: o.withDefaults(), state: newState(), changed: make(chan struct{})}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.grpc = grpc.NewServer(
+		grpc.MaxRecvMsgSize(s.MaxRequestBytes+messageOverhead), grpc.MaxSendMsgSize(math.MaxInt32),
+		grpc.MaxConcurrentStreams(math.MaxUint32),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepAliveMinTime, PermitWithoutStream: true}),
+	)
+	pb.RegisterKVServer(s.grpc, (*keyValues)(s))
+	pb.RegisterWatchServer(s.grpc, (*watches)(s))
+	pb.RegisterLeaseServer(s.grpc, &leaseService{Server: s})
+	pb.RegisterClusterServer(s.grpc, &cluster{Server: s})
+	pb.RegisterMaintenanceServer(s.grpc, &maintenance{Server: s})
+	s.http = &http.Server{Handler: s.plainHTTP(), ReadHeaderTimeout: firstBytesTimeout}
+	s.tasks.Go(s.expireLeases)
+	return s
+}
+
+// update runs do with the state, which it may change, and tells the watches.
+func (s *Server) update(do func(*state) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, compacted := s.state.revision, s.state.compacted
+	err := do(s.state)
+	if s.state.revision != before || s.state.compacted != compacted {
+		close(s.changed)
+		s.changed = make(chan struct{})
+	}
+	return err
+}
+
+// read runs do with the state, which it must not change.
+func (s *Server) read(do func(*state) error) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return do(s.state)
+}
+
+// Serve serves the connections of a listener until Stop: gRPC, and over HTTP/1 health and version. It returns nil after
+// Stop. Several listeners can be served at the same time.
+func (s *Server) Serve(l net.Listener) error {
+	calls, plain := newQueue(l), newQueue(l)
+	s.tasks.Go(func() { _ = s.grpc.Serve(calls) }) // both end when the queues are closed
+	s.tasks.Go(func() { _ = s.http.Serve(plain) })
+	defer calls.Close()
+	defer plain.Close()
+	stopped := context.AfterFunc(s.ctx, func() { l.Close() })
+	defer stopped()
+	for {
+		c, err := l.Accept()
+		if s.ctx.Err() != nil {
+			if err == nil {
+				c.Close()
+			}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		s.tasks.Go(func() { dispatch(c, calls, plain) })
+	}
+}
+
+// Stop closes all connections and waits until everything has ended. The content is gone.
+func (s *Server) Stop() {
+	s.stop()
+	s.grpc.Stop()
+	_ = s.http.Close()
+	s.tasks.Wait()
+}
+
+// dispatch passes a connection on: HTTP/2 is gRPC.
+func dispatch(c net.Conn, calls, plain *queue) {
+	const preface = "PRI" // HTTP/2 begins so, and no method of HTTP/1 does
+	r := bufio.NewReader(c)
+	_ = c.SetReadDeadline(time.Now().Add(firstBytesTimeout)) // fails only for a closed connection, as Peek then does
+	first, err := r.Peek(len(preface))
+	if err != nil {
+		c.Close()
+		return
+	}
+	_ = c.SetReadDeadline(time.Time{})
+	to := plain
+	if string(first) == preface {
+		to = calls
+	}
+	to.pass(&peeked{c, r})
+}
+
+// peeked is a connection whose first bytes are in a buffer.
+type peeked struct {
+	net.Conn
+	buffer *bufio.Reader
+}
+
+// Read implements net.Conn.
+func (p *peeked) Read(b []byte) (int, error) {
+	if p.buffer.Buffered() > 0 {
+		return p.buffer.Read(b)
+	}
+	return p.Conn.Read(b)
+}
+
+// queue is a net.Listener of connections that another listener has accepted.
+type queue struct {
+	from        net.Listener
+	connections chan net.Conn
+	closed      chan struct{}
+	once        sync.Once
+}
+
+func newQueue(from net.Listener) *queue {
+	return &queue{from: from, connections: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+func (q *queue) pass(c net.Conn) {
+	select {
+	case q.connections <- c:
+	case <-q.closed:
+		c.Close()
+	}
+}
+
+// Accept implements net.Listener.
+func (q *queue) Accept() (net.Conn, error) {
+	select {
+	case c := <-q.connections:
+		return c, nil
+	case <-q.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (q *queue) Close() error {
+	q.once.Do(func() { close(q.closed) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (q *queue) Addr() net.Addr { return q.from.Addr() }
+
+// expireLeases deletes the keys of leases whose life has ended, until Stop.
+func (s *Server) expireLeases() {
+	ticker := time.NewTicker(expiryInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		var ids []int64
+		_ = s.read(func(st *state) error { ids = st.leases.expired(s.Now()); return nil })
+		for _, id := range ids {
+			if err := s.revoke(id); err != nil && !errors.Is(err, context.Canceled) {
+				s.Log.Debug("the lease was revoked meanwhile", "lease", id, "error", err)
+			}
+		}
+	}
+}

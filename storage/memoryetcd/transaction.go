@@ -1,0 +1,418 @@
+package memoryetcd
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// writer makes the changes of one request. They all have the revision after the current one.
+type writer struct {
+	*state
+	events []*mvccpb.Event
+}
+
+// write runs do. Its changes become one revision, and no revision if there are none. do has to check the request before
+// its first change: changes are not undone.
+func (s *state) write(do func(*writer) error) error {
+	w := &writer{state: s}
+	err := do(w)
+	if len(w.events) > 0 {
+		s.revision++
+		s.log = append(s.log, w.events)
+	}
+	return err
+}
+
+// current returns the revision that reads of the request see.
+func (w *writer) current() int64 {
+	if len(w.events) > 0 {
+		return w.revision + 1
+	}
+	return w.revision
+}
+
+// set stores a version of a key and logs the change. A nil kv deletes the key.
+func (w *writer) set(h *history, kv *mvccpb.KeyValue) {
+	revision := w.revision + 1
+	before := h.at(revision)
+	v := version{revision, kv}
+	h.versions = append(h.versions, v)
+	w.bytes += v.size(h.key)
+	event := &mvccpb.Event{Type: mvccpb.PUT, Kv: kv, PrevKv: before}
+	if kv == nil {
+		event.Type, event.Kv = mvccpb.DELETE, &mvccpb.KeyValue{Key: []byte(h.key), ModRevision: revision}
+	}
+	var from, to int64
+	if before != nil {
+		from = before.Lease
+	}
+	if kv != nil {
+		to = kv.Lease
+	}
+	w.leases.move(h.key, from, to)
+	w.events = append(w.events, event)
+}
+
+// checkPut returns the error of a put before anything is changed.
+func (s *state) checkPut(r *pb.PutRequest) error {
+	switch {
+	case len(r.Key) == 0:
+		return rpctypes.ErrGRPCEmptyKey
+	case r.IgnoreValue && len(r.Value) > 0:
+		return rpctypes.ErrGRPCValueProvided
+	case r.IgnoreLease && r.Lease != 0:
+		return rpctypes.ErrGRPCLeaseProvided
+	case r.Lease != 0 && s.leases.byID[r.Lease] == nil:
+		return rpctypes.ErrGRPCLeaseNotFound
+	}
+	if r.IgnoreValue || r.IgnoreLease {
+		if h := s.keys.get(string(r.Key)); h == nil || h.at(s.revision) == nil {
+			return rpctypes.ErrGRPCKeyNotFound
+		}
+	}
+	return nil
+}
+
+func (w *writer) put(r *pb.PutRequest) *pb.PutResponse {
+	h := w.keys.getOrAdd(string(r.Key))
+	before := h.at(w.revision + 1)
+	kv := &mvccpb.KeyValue{
+		Key: r.Key, Value: r.Value, Lease: r.Lease, ModRevision: w.revision + 1, CreateRevision: w.revision + 1, Version: 1,
+	}
+	if before != nil {
+		kv.CreateRevision, kv.Version = before.CreateRevision, before.Version+1
+		if r.IgnoreValue {
+			kv.Value = before.Value
+		}
+		if r.IgnoreLease {
+			kv.Lease = before.Lease
+		}
+	}
+	w.set(h, kv)
+	out := &pb.PutResponse{Header: &pb.ResponseHeader{Revision: w.current()}}
+	if r.PrevKv {
+		out.PrevKv = before
+	}
+	return out
+}
+
+func (w *writer) deleteRange(r *pb.DeleteRangeRequest) *pb.DeleteRangeResponse {
+	out := &pb.DeleteRangeResponse{}
+	w.keys.ascend(newSpan(r.Key, r.RangeEnd), func(h *history) bool {
+		if before := h.at(w.revision + 1); before != nil {
+			w.set(h, nil)
+			out.Deleted++
+			if r.PrevKv {
+				out.PrevKvs = append(out.PrevKvs, before)
+			}
+		}
+		return true
+	})
+	out.Header = &pb.ResponseHeader{Revision: w.current()}
+	return out
+}
+
+// checkRange returns the error of a range request.
+func (s *state) checkRange(r *pb.RangeRequest) error {
+	if len(r.Key) == 0 {
+		return rpctypes.ErrGRPCEmptyKey
+	}
+	if pb.RangeRequest_SortOrder_name[int32(r.SortOrder)] == "" ||
+		pb.RangeRequest_SortTarget_name[int32(r.SortTarget)] == "" {
+		return rpctypes.ErrGRPCInvalidSortOption
+	}
+	return s.checkRevision(r.Revision)
+}
+
+// readRange answers a range request. current is the revision that a request without a revision sees.
+func (s *state) readRange(r *pb.RangeRequest, current int64) *pb.RangeResponse {
+	revision := r.Revision
+	if revision <= 0 {
+		revision = current
+	}
+	out := &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: current}}
+	// Without an order etcd sorts only the keys that the limit leaves.
+	selective := r.SortOrder != pb.RangeRequest_NONE || r.MinModRevision|r.MaxModRevision|r.MinCreateRevision|r.MaxCreateRevision != 0
+	var found []*mvccpb.KeyValue
+	s.keys.ascend(newSpan(r.Key, r.RangeEnd), func(h *history) bool {
+		kv := h.at(revision)
+		if kv == nil {
+			return true
+		}
+		out.Count++
+		if !r.CountOnly && isSelected(r, kv) && (selective || r.Limit <= 0 || int64(len(found)) <= r.Limit) {
+			found = append(found, kv)
+		}
+		return true
+	})
+	sortRange(r, found)
+	if r.Limit > 0 && int64(len(found)) > r.Limit {
+		found, out.More = found[:r.Limit], true
+	}
+	if r.KeysOnly {
+		for i, kv := range found {
+			found[i] = &mvccpb.KeyValue{
+				Key: kv.Key, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision, Version: kv.Version, Lease: kv.Lease,
+			}
+		}
+	}
+	out.Kvs = found
+	return out
+}
+
+// isSelected reports whether a key has the revisions that a request asks for.
+func isSelected(r *pb.RangeRequest, kv *mvccpb.KeyValue) bool {
+	in := func(n, least, most int64) bool { return (least == 0 || n >= least) && (most == 0 || n <= most) }
+	return in(kv.ModRevision, r.MinModRevision, r.MaxModRevision) &&
+		in(kv.CreateRevision, r.MinCreateRevision, r.MaxCreateRevision)
+}
+
+// isSorted reports whether a request asks for another order than that of the keys.
+func isSorted(r *pb.RangeRequest) bool {
+	return r.SortOrder == pb.RangeRequest_DESCEND || r.SortTarget != pb.RangeRequest_KEY
+}
+
+func sortRange(r *pb.RangeRequest, list []*mvccpb.KeyValue) {
+	if !isSorted(r) {
+		return
+	}
+	sign := 1
+	if r.SortOrder == pb.RangeRequest_DESCEND {
+		sign = -1
+	}
+	slices.SortStableFunc(list, func(a, b *mvccpb.KeyValue) int {
+		switch r.SortTarget {
+		case pb.RangeRequest_VERSION:
+			return sign * cmp.Compare(a.Version, b.Version)
+		case pb.RangeRequest_CREATE:
+			return sign * cmp.Compare(a.CreateRevision, b.CreateRevision)
+		case pb.RangeRequest_MOD:
+			return sign * cmp.Compare(a.ModRevision, b.ModRevision)
+		case pb.RangeRequest_VALUE:
+			return sign * bytes.Compare(a.Value, b.Value)
+		}
+		return sign * bytes.Compare(a.Key, b.Key)
+	})
+}
+
+// decide evaluates the comparisons of a transaction and of those nested in the branch that it takes. It appends one
+// result for each, in the order in which transaction needs them.
+func (s *state) decide(r *pb.TxnRequest, results []bool) ([]bool, []*pb.RequestOp) {
+	holds := !slices.ContainsFunc(r.Compare, func(c *pb.Compare) bool { return !s.holds(c) })
+	branch := r.Failure
+	if holds {
+		branch = r.Success
+	}
+	results = append(results, holds)
+	var all []*pb.RequestOp
+	for _, op := range branch {
+		if nested := op.GetRequestTxn(); nested != nil {
+			var inner []*pb.RequestOp
+			results, inner = s.decide(nested, results)
+			all = append(all, inner...)
+			continue
+		}
+		all = append(all, op)
+	}
+	return results, all
+}
+
+// holds evaluates a comparison. For a range it must hold for each key; where there is no key, all numbers are 0.
+func (s *state) holds(c *pb.Compare) bool {
+	found, ok := false, true
+	s.keys.ascend(newSpan(c.Key, c.RangeEnd), func(h *history) bool {
+		if kv := h.at(s.revision); kv != nil {
+			found = true
+			ok = compares(c, kv)
+		}
+		return ok
+	})
+	if found {
+		return ok
+	}
+	if c.Target == pb.Compare_VALUE {
+		return false // a missing value is not equal to anything, nor different from it
+	}
+	return compares(c, &mvccpb.KeyValue{})
+}
+
+func compares(c *pb.Compare, kv *mvccpb.KeyValue) bool {
+	var result int
+	switch c.Target {
+	case pb.Compare_VALUE:
+		result = bytes.Compare(kv.Value, c.GetValue())
+	case pb.Compare_CREATE:
+		result = cmp.Compare(kv.CreateRevision, c.GetCreateRevision())
+	case pb.Compare_MOD:
+		result = cmp.Compare(kv.ModRevision, c.GetModRevision())
+	case pb.Compare_VERSION:
+		result = cmp.Compare(kv.Version, c.GetVersion())
+	case pb.Compare_LEASE:
+		result = cmp.Compare(kv.Lease, c.GetLease())
+	}
+	switch c.Result {
+	case pb.Compare_EQUAL:
+		return result == 0
+	case pb.Compare_NOT_EQUAL:
+		return result != 0
+	case pb.Compare_GREATER:
+		return result > 0
+	case pb.Compare_LESS:
+		return result < 0
+	}
+	return true
+}
+
+// transact answers a transaction.
+func (w *writer) transact(r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	results, taken := w.decide(r, nil)
+	for _, op := range taken {
+		var err error
+		switch {
+		case op.GetRequestPut() != nil:
+			err = w.checkPut(op.GetRequestPut())
+		case op.GetRequestRange() != nil:
+			err = w.checkRange(op.GetRequestRange())
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	out, _ := w.branch(r, results)
+	out.Header = header(w.current())
+	return out, nil
+}
+
+// branch runs the branch of a transaction that results says, and returns the results that are left.
+func (w *writer) branch(r *pb.TxnRequest, results []bool) (*pb.TxnResponse, []bool) {
+	out := &pb.TxnResponse{Header: &pb.ResponseHeader{}, Succeeded: results[0]}
+	ops := r.Failure
+	if results[0] {
+		ops = r.Success
+	}
+	results = results[1:]
+	for _, op := range ops {
+		one := &pb.ResponseOp{}
+		switch request := op.Request.(type) {
+		case *pb.RequestOp_RequestRange:
+			one.Response = &pb.ResponseOp_ResponseRange{ResponseRange: w.readRange(request.RequestRange, w.current())}
+		case *pb.RequestOp_RequestPut:
+			one.Response = &pb.ResponseOp_ResponsePut{ResponsePut: w.put(request.RequestPut)}
+		case *pb.RequestOp_RequestDeleteRange:
+			one.Response = &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: w.deleteRange(request.RequestDeleteRange)}
+		case *pb.RequestOp_RequestTxn:
+			var nested *pb.TxnResponse
+			nested, results = w.branch(request.RequestTxn, results)
+			one.Response = &pb.ResponseOp_ResponseTxn{ResponseTxn: nested}
+		}
+		out.Responses = append(out.Responses, one)
+	}
+	return out, results
+}
+
+// checkTransaction returns what is wrong with a transaction whatever the keys are: too many or empty operations, or a
+// key that one branch changes twice.
+func checkTransaction(r *pb.TxnRequest, maxOps int) error {
+	_, _, err := changesOf(r, maxOps)
+	return err
+}
+
+// changes are what a branch of a transaction changes.
+type changes struct {
+	puts    map[string]bool
+	deletes []span
+}
+
+// put adds a key that is put. It fails if the branch changes the key otherwise. Keys in allowed may be put already.
+func (c *changes) put(key string, allowed map[string]bool) error {
+	deleted := func(s span) bool {
+		return s.end != noEnd && s.contains(key) // etcd allows a put beside a deletion of all keys from one on
+	}
+	if c.puts[key] && !allowed[key] || slices.ContainsFunc(c.deletes, deleted) {
+		return rpctypes.ErrGRPCDuplicateKey
+	}
+	c.puts[key] = true
+	return nil
+}
+
+// changesOf checks a transaction and returns the changes of its branches.
+func changesOf(r *pb.TxnRequest, maxOps int) (then, otherwise changes, err error) {
+	if len(r.Compare) > maxOps || len(r.Success) > maxOps || len(r.Failure) > maxOps {
+		return then, otherwise, rpctypes.ErrGRPCTooManyOps
+	}
+	for _, c := range r.Compare {
+		if len(c.Key) == 0 {
+			return then, otherwise, rpctypes.ErrGRPCEmptyKey
+		}
+	}
+	if then, err = branchChanges(r.Success, maxOps); err == nil {
+		otherwise, err = branchChanges(r.Failure, maxOps)
+	}
+	return then, otherwise, err
+}
+
+// branchChanges checks the operations of a branch and returns its changes. As in etcd, the deletions of nested
+// transactions are compared only with the puts that come later in this function: those of the transactions behind them,
+// and those of the branch itself.
+func branchChanges(ops []*pb.RequestOp, maxOps int) (changes, error) {
+	out := changes{puts: map[string]bool{}}
+	for _, op := range ops {
+		if len(keyOf(op)) == 0 && op.GetRequestTxn() == nil {
+			return out, rpctypes.ErrGRPCEmptyKey
+		}
+		if d := op.GetRequestDeleteRange(); d != nil {
+			out.deletes = append(out.deletes, newSpan(d.Key, d.RangeEnd))
+		}
+	}
+	for _, op := range ops {
+		nested := op.GetRequestTxn()
+		if nested == nil {
+			continue
+		}
+		then, otherwise, err := changesOf(nested, maxOps)
+		if err != nil {
+			return out, err
+		}
+		if err := errors.Join(out.putAll(then.puts, nil), out.putAll(otherwise.puts, then.puts)); err != nil {
+			return out, rpctypes.ErrGRPCDuplicateKey
+		}
+		out.deletes = slices.Concat(out.deletes, then.deletes, otherwise.deletes)
+	}
+	for _, op := range ops {
+		if p := op.GetRequestPut(); p != nil {
+			if err := out.put(string(p.Key), nil); err != nil {
+				return out, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// putAll adds keys that are put. Those in allowed are put by the other branch of the same transaction.
+func (c *changes) putAll(keys, allowed map[string]bool) error {
+	for key := range keys {
+		if err := c.put(key, allowed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keyOf returns the key of an operation; a transaction has none.
+func keyOf(op *pb.RequestOp) []byte {
+	switch {
+	case op.GetRequestPut() != nil:
+		return op.GetRequestPut().Key
+	case op.GetRequestRange() != nil:
+		return op.GetRequestRange().Key
+	case op.GetRequestDeleteRange() != nil:
+		return op.GetRequestDeleteRange().Key
+	}
+	return nil
+}
