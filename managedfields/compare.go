@@ -22,6 +22,16 @@ type walk struct {
 	// emptyList says that a list was met that is empty and merged by items. It is no field of its own, which
 	// makes the removal of fields around it a matter for the general algorithm.
 	emptyList bool
+	// tape has what the walk did, if taping is true: instead of building sets, the walk writes each step and each
+	// recorded path to it. Walks with the same tape build the same sets. See tape.go.
+	tape   []byte
+	taping bool
+	// depth is the number of steps from the root to where the walk is.
+	depth int
+	// names, items and parts are memory for the lists and maps that the walk is in.
+	names []string
+	items []keyed
+	parts []part
 }
 
 type frame struct {
@@ -39,21 +49,59 @@ const (
 func (w *walk) begin(reset *set) {
 	clear(w.frames[:cap(w.frames)])
 	w.frames = append(w.frames[:0], frame{})
-	w.failed, w.unique, w.emptyList = false, false, false
+	w.names, w.items, w.parts = reuse(w.names), reuse(w.items), reuse(w.parts)
+	w.failed, w.unique, w.emptyList, w.taping, w.depth = false, false, false, false, 0
 	w.reset = reset
+}
+
+// maxReused is how many names, items or parts are kept for the next walk.
+const maxReused = 512
+
+// reuse returns s without elements, and without its memory if that is large.
+func reuse[T any](s []T) []T {
+	if cap(s) > maxReused {
+		return nil
+	}
+	clear(s[:cap(s)])
+	return s[:0]
 }
 
 // result returns one of the recorded sets, by the constants changed and removed.
 func (w *walk) result(which int) *set { return w.frames[0].sets[which] }
 
-func (w *walk) push(s step) { w.frames = append(w.frames, frame{step: s}) }
+func (w *walk) push(s step) {
+	w.depth++
+	if w.taping {
+		w.tapeStep(&s)
+		return
+	}
+	w.frames = append(w.frames, frame{step: s})
+}
+
 func (w *walk) pushField(name string) {
+	w.depth++
+	if w.taping {
+		w.tapeField(name)
+		return
+	}
 	w.frames = append(w.frames, frame{step: step{kind: fieldStep, name: name}})
 }
-func (w *walk) pop() { w.frames = w.frames[:len(w.frames)-1] }
+
+func (w *walk) pop() {
+	w.depth--
+	if w.taping {
+		w.tape = append(w.tape, tapePop)
+		return
+	}
+	w.frames = w.frames[:len(w.frames)-1]
+}
 
 // add records the path where the walk is in one of the sets.
 func (w *walk) add(which int) {
+	if w.taping {
+		w.tape = append(w.tape, tapeAdd+byte(which))
+		return
+	}
 	last := len(w.frames) - 1
 	if last == 0 {
 		return
@@ -194,20 +242,33 @@ func (w *walk) maps(p *plan, l, r reflect.Value) {
 	if n > 0 && n == m && sameStrings(l, r) {
 		return
 	}
-	keys := make([]string, 0, n+m)
+	start := len(w.names)
+	keys := w.names
 	if n > 0 {
-		for entries := l.MapRange(); entries.Next(); {
-			keys = append(keys, entries.Key().String())
-		}
+		keys = appendKeys(keys, l, reflect.Value{})
 	}
 	if m > 0 {
-		for entries := r.MapRange(); entries.Next(); {
-			if key := entries.Key(); n == 0 || !l.MapIndex(key).IsValid() {
-				keys = append(keys, key.String())
-			}
-		}
+		keys = appendKeys(keys, r, l)
 	}
+	w.names = keys // maps in the values of this one use what is behind
+	keys = keys[start:]
 	slices.Sort(keys)
+	w.mapValues(p, keys, l, r)
+	w.names = w.names[:start]
+	w.container(l, r, len(keys) > 0)
+}
+
+// mapValues compares the values of two maps that have keys.
+func (w *walk) mapValues(p *plan, keys []string, l, r reflect.Value) {
+	n, m := length(l), length(r)
+	if p.element.mode == leafMode && (n == 0 || m == 0) { // the values do not matter
+		for _, name := range keys {
+			w.pushField(name)
+			w.presence(n > 0, m > 0)
+			w.pop()
+		}
+		return
+	}
 	var a, b reflect.Value
 	for _, name := range keys {
 		key := reflect.ValueOf(name)
@@ -224,7 +285,24 @@ func (w *walk) maps(p *plan, l, r reflect.Value) {
 		w.values(p.element, a, b)
 		w.pop()
 	}
-	w.container(l, r, len(keys) > 0)
+}
+
+// appendKeys appends the keys of a map that are not in another one. An invalid value is a map without keys.
+func appendKeys(keys []string, of, not reflect.Value) []string {
+	if length(not) == 0 {
+		if m, ok := of.Interface().(map[string]string); ok {
+			for key := range m {
+				keys = append(keys, key)
+			}
+			return keys
+		}
+	}
+	for entries := of.MapRange(); entries.Next(); {
+		if key := entries.Key(); length(not) == 0 || !not.MapIndex(key).IsValid() {
+			keys = append(keys, key.String())
+		}
+	}
+	return keys
 }
 
 // sameStrings says whether two maps are equal maps of strings.
@@ -301,9 +379,11 @@ func (w *walk) keyedLists(p *plan, l, r reflect.Value) {
 	if n > 0 && n == m && l.Pointer() == r.Pointer() {
 		return
 	}
+	items, parts := len(w.items), len(w.parts)
 	left, right := w.keysOf(p, l, n), w.keysOf(p, r, m)
 	w.pairs(keyStep, left, right, func(i, j int) { w.values(p.element, indexed(l, i), indexed(r, j)) })
 	w.container(l, r, n+m > 0)
+	w.items, w.parts = w.items[:items], w.parts[:parts]
 }
 
 func indexed(list reflect.Value, i int) reflect.Value {
@@ -313,9 +393,20 @@ func indexed(list reflect.Value, i int) reflect.Value {
 	return list.Index(i)
 }
 
+// keysOf returns the keys of the n items of a list. They are in w.items until the caller shortens it. Their parts stay
+// in the sets that the walk builds, so they are in w.parts only if it writes a tape instead.
 func (w *walk) keysOf(p *plan, list reflect.Value, n int) []keyed {
-	out := make([]keyed, 0, n)
-	parts := make([]part, 0, n*len(p.keys))
+	w.items = slices.Grow(w.items, n)
+	out := w.items[len(w.items) : len(w.items) : len(w.items)+n]
+	w.items = w.items[:len(w.items)+n]
+	var parts []part
+	if size := n * len(p.keys); w.taping {
+		w.parts = slices.Grow(w.parts, size)
+		parts = w.parts[len(w.parts) : len(w.parts) : len(w.parts)+size]
+		w.parts = w.parts[:len(w.parts)+size]
+	} else {
+		parts = make([]part, 0, size)
+	}
 	for i := range n {
 		start := len(parts)
 		v := list.Index(i)

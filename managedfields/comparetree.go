@@ -180,7 +180,7 @@ func (w *walk) treeMaps(s *shape, l, r tree) {
 		}
 		a, hasA := left[name]
 		b, hasB := right[name]
-		if len(w.frames) == 1 && w.reset.has(name) {
+		if w.depth == 0 && w.reset.has(name) {
 			w.whole(below, a)
 			w.whole(below, b)
 			continue

@@ -110,7 +110,7 @@ func (f *incremental) write(o *owner) bool {
 		o.tree, o.whole = f.cache.tree(raw, o.set), nil
 	default:
 		o.entry.FieldsV1 = &metav1.FieldsV1{}
-		o.entry.FieldsV1.SetRawBytes(slices.Clone(raw))
+		o.entry.FieldsV1.SetRawBytes(raw) // copies them
 	}
 	return true
 }

@@ -30,6 +30,8 @@ type incremental struct {
 	usable bool
 	// reset are the fields that cannot be set through the Manager; nil where there are none.
 	reset *set
+	// tapeName makes the tapes of the Manager differ from those of others.
+	tapeName string
 }
 
 // buffers are kept to write fieldsV1 to; those of more than maxBuffer bytes are not kept.
@@ -58,6 +60,7 @@ func (f *incremental) prepare() {
 	f.once.Do(func() {
 		f.blank = f.m.make()
 		f.blank.GetObjectKind().SetGroupVersionKind(f.m.config.Kind)
+		f.tapeName = f.m.config.Kind.String() + "/" + f.m.config.Subresource + "\x00"
 		value, err := f.m.config.Types.ObjectToTyped(f.blank)
 		if err != nil {
 			return
@@ -112,6 +115,9 @@ func (f *incremental) update(live, object registry.Object, manager string, now t
 	f.prepare()
 	if !f.usable || !utf8.ValidString(manager) {
 		return false
+	}
+	if live == f.blank && f.create(object, manager, now) {
+		return true
 	}
 	owners, ok := f.owners(live, object)
 	if !ok {

@@ -29,6 +29,8 @@ type cached struct {
 	fits *shape
 	// tree is the set as a tree has it, nil until it is asked for.
 	tree map[string]any
+	// fields is the encoded set if raw is a tape (tape.go), empty if the set is.
+	fields []byte
 }
 
 // weight is how many bytes of a Cache an entry takes.
@@ -36,7 +38,7 @@ func (e *cached) weight() int {
 	if e.tree != nil {
 		return 2 * len(e.raw)
 	}
-	return len(e.raw)
+	return len(e.raw) + len(e.fields)
 }
 
 // NewCache returns a Cache for about maxBytes of fieldsV1. The decoded sets take about five times as much memory.
@@ -87,6 +89,24 @@ func (c *Cache) tree(raw []byte, s *set) map[string]any {
 	entry := &cached{hash: hash, raw: string(raw), set: s, tree: s.tree()}
 	c.add(entry)
 	return entry.tree
+}
+
+// fields returns the encoded set that was kept for a tape, and whether there is one. It must not be changed.
+func (c *Cache) fields(tape []byte) ([]byte, bool) {
+	hash := maphash.Bytes(c.seed, tape)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.known[hash]
+	if e == nil || e.Value.(*cached).raw != string(tape) {
+		return nil, false
+	}
+	c.used.MoveToFront(e)
+	return e.Value.(*cached).fields, true
+}
+
+// keepFields keeps the encoded set for a tape.
+func (c *Cache) keepFields(tape, fields []byte) {
+	c.add(&cached{hash: maphash.Bytes(c.seed, tape), raw: string(tape), fields: fields})
 }
 
 func (c *Cache) add(entry *cached) {
