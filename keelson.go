@@ -76,7 +76,8 @@ func (s *Server) RESTConfig() *rest.Config {
 		TLSClientConfig: rest.TLSClientConfig{
 			CAData: s.server.CA(), CertData: admin.Cert, KeyData: admin.Key,
 		},
-		QPS: -1,
+		BearerToken: s.server.AdminToken(), // "" if the administrator has a certificate
+		QPS:         -1,
 	}
 }
 

@@ -2,8 +2,8 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
+	"fmt"
 
 	"github.com/keelson-dev/keelson/aggregator"
 	"github.com/keelson-dev/keelson/server/certs"
@@ -33,7 +33,7 @@ func (c *AggregationConfig) validate() error {
 // ownFrontProxy returns whether the server makes the certificates by which extension API servers recognize it. It does not if
 // the operator says whom the server trusts, or which certificate it shows.
 func (c *Config) ownFrontProxy() bool {
-	return c.ClientCAFile == "" && c.Authentication.RequestHeader.ClientCAFile == "" &&
+	return !c.NoOwnCredentials && c.ClientCAFile == "" && c.Authentication.RequestHeader.ClientCAFile == "" &&
 		c.Aggregation.ProxyClientCertFile == ""
 }
 
@@ -57,15 +57,11 @@ func (a *api) newAggregator(ctx context.Context, o *apiOptions) (*aggregator.Agg
 	}
 	switch {
 	case o.config.ownFrontProxy():
-		pair, err := o.frontProxy.TLS()
-		if err != nil {
-			return nil, err
-		}
-		options.Certificate = func() (*tls.Certificate, error) { return &pair, nil }
+		options.Certificate = o.frontProxy
 	case c.ProxyClientCertFile != "":
 		pair, err := certs.NewFilePair(c.ProxyClientCertFile, c.ProxyClientKeyFile)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("cannot use --proxy-client-cert-file with --proxy-client-key-file: %w", err)
 		}
 		options.Certificate = pair.Certificate
 	}

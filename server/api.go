@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"maps"
 	"time"
@@ -26,7 +27,7 @@ import (
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/rest"
 	"github.com/keelson-dev/keelson/server/background"
-	"github.com/keelson-dev/keelson/server/certs"
+
 	"github.com/keelson-dev/keelson/server/egress"
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/webhook"
@@ -64,12 +65,13 @@ const fieldManager = "kube-apiserver"
 
 // apiOptions are the dependencies of api.
 type apiOptions struct {
-	config         *Config
-	gates          features.Gates
-	services       serviceRanges
-	hostPort       string     // where clients on this machine reach the server
-	advertised     string     // host and port at which clients on other machines reach it
-	frontProxy     certs.Pair // shown to extension API servers; empty unless Config.ownFrontProxy
+	config     *Config
+	gates      features.Gates
+	services   serviceRanges
+	hostPort   string // where clients on this machine reach the server
+	advertised string // host and port at which clients on other machines reach it
+	// frontProxy returns the certificate for extension API servers; it is used if Config.ownFrontProxy.
+	frontProxy     func() (*tls.Certificate, error)
 	kinds          []*registry.Kind
 	registry       *registry.Registry
 	store          storage.Store // the main one

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,6 +32,7 @@ import (
 	"github.com/keelson-dev/keelson/filter/authenticate"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/server/background"
 	"github.com/keelson-dev/keelson/server/certs"
 	"github.com/keelson-dev/keelson/server/egress"
@@ -54,6 +56,7 @@ type authentication struct {
 	requestHeader RequestHeaderConfig
 	anonymous     anonymous.Rule
 	issuers       issuers
+	static        followedFile // the file of static tokens
 	legacy        *legacytokens.Tracker
 	// tokens and authenticators are called in order until one recognizes the request.
 	tokens         authn.TokenUnion
@@ -63,7 +66,9 @@ type authentication struct {
 // authenticationOptions are the dependencies of authentication.
 type authenticationOptions struct {
 	config *Config
-	ownCA  []byte // of the server's own authority, PEM
+	ownCA  []byte // the server's own authority of client certificates, PEM; empty if there is none
+	// adminToken is a token of the administrator; "" if there is none.
+	adminToken string
 	// ownFrontProxyCA is the server's own authority of front proxies, PEM; empty unless Config.ownFrontProxy.
 	ownFrontProxyCA []byte
 	hostPort        string // where clients on this machine reach the server
@@ -114,6 +119,11 @@ func newAuthentication(ctx context.Context, o authenticationOptions) (*authentic
 		return nil, errors.Join(err, a.close())
 	}
 	a.authenticators = a.authenticatorList()
+	if c.Anonymous && slices.Contains(o.config.Authorization.Modes, ModeAlwaysAllow) {
+		a.log.Warn("AnonymousAuth is not allowed with the AlwaysAllow authorizer. Resetting AnonymousAuth to false. You should " +
+			"use a different authorizer")
+		a.anonymous.Enabled = false
+	}
 	return a, nil
 }
 
@@ -220,12 +230,17 @@ func (a *authentication) warnOfLives(tooShort, shortened string) {
 // before those that call other programs.
 func (a *authentication) tokenAuthenticators() error {
 	c := &a.config.Authentication
+	if a.adminToken != "" {
+		admin := &request.User{Name: certs.AdminUser, Groups: []string{certs.AdminGroup}}
+		a.tokens = append(a.tokens, authn.WrapAudienceAgnostic(a.audiences, statictoken.Single(a.adminToken, admin)))
+	}
 	if a.config.TokenAuthFile != "" {
-		static, err := statictoken.ReadFile(a.config.TokenAuthFile)
+		static, content, err := statictoken.ReadFile(a.config.TokenAuthFile)
 		if err != nil {
 			return fmt.Errorf("--token-auth-file: %w", err)
 		}
 		a.tokens = append(a.tokens, authn.WrapAudienceAgnostic(a.audiences, static))
+		a.static = followedFile{"--token-auth-file", a.config.TokenAuthFile, content, static.Replace}
 	}
 	a.tokens = append(a.tokens, serviceaccount.New(serviceaccount.Options{
 		Keys: a.keys.source, Issuers: c.ServiceAccounts.Issuers, Audiences: a.audiences,
@@ -275,11 +290,11 @@ func (a *authentication) authenticatorList() authn.Union {
 			Names: a.authorities.proxyNames, Now: time.Now,
 		})
 	}
+	if len(a.authorities.clients.PEM()) > 0 {
+		u = append(u, &clientcert.Authenticator{Roots: a.authorities.clients.Pool, Observe: a.metrics.ClientCertificate})
+	}
 	tokens := bearer.Authenticator{Tokens: a.tokens, Audiences: a.audiences}
-	return append(u,
-		&clientcert.Authenticator{Roots: a.authorities.clients.Pool, Observe: a.metrics.ClientCertificate},
-		&tokens, (*bearer.WebSocket)(&tokens),
-	)
+	return append(u, &tokens, (*bearer.WebSocket)(&tokens))
 }
 
 // tokenUses are the metric names of uses of tokens.
@@ -351,7 +366,7 @@ func (a *authentication) start(writer legacytokens.Writer) {
 			return
 		}
 		a.work.Go(name, background.Forever(func(ctx context.Context) {
-			authorities.Watch(ctx, a.config.reloadEvery(), failed)
+			authorities.Watch(ctx, a.config.reloadEvery(), a.config.wake, failed)
 		}))
 	}
 	follow("client authorities", a.authorities.clients)

@@ -150,6 +150,21 @@ func (c *ServiceAccountConfig) validate() []error {
 	return errs
 }
 
+// validateKeys returns errors if the keys of tokens are not configured, for a server that makes none.
+func (c *ServiceAccountConfig) validateKeys() []error {
+	var errs []error
+	if c.SigningEndpoint != "" {
+		return nil
+	}
+	if len(c.KeyFiles) == 0 {
+		errs = append(errs, errors.New("either `--service-account-key-file` or `--service-account-signing-endpoint` must be set"))
+	}
+	if c.SigningKeyFile == "" {
+		errs = append(errs, errors.New("--service-account-signing-key-file and --service-account-issuer are required flags"))
+	}
+	return errs
+}
+
 // abstractSocket matches the names of abstract sockets.
 var abstractSocket = regexp.MustCompile(`^@([a-zA-Z0-9_-]+\.)*[a-zA-Z0-9_-]+$`)
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,7 +44,9 @@ type authorization struct {
 	rbac *rbac.Authorizer
 	// node and abac are nil unless the configuration at the start enabled them.
 	node *node.Authorizer
-	abac abac.Policies
+	abac *abac.Current
+	// policies is the file of abac.
+	policies followedFile
 	// paths allows some paths to every user. It is nil if no paths are configured.
 	paths   *staticauthorizer.AlwaysAllowPaths
 	current atomic.Pointer[authz.List]
@@ -55,12 +58,15 @@ type authorization struct {
 
 // authorizationOptions are the dependencies of authorization.
 type authorizationOptions struct {
-	config   *AuthorizationConfig
-	gates    features.Gates
-	hostPort string // where the server is reached
-	registry *registry.Registry
-	egress   *egress.Selector
-	metrics  *metrics.Metrics
+	config *AuthorizationConfig
+	// reloadEvery is how often files are checked for changes; wake has them checked at once.
+	reloadEvery time.Duration
+	wake        *filewatch.Signal
+	gates       features.Gates
+	hostPort    string // where the server is reached
+	registry    *registry.Registry
+	egress      *egress.Selector
+	metrics     *metrics.Metrics
 	// work runs the background tasks of the authorizers.
 	work *background.Group
 	log  *slog.Logger
@@ -93,7 +99,7 @@ func newAuthorization(o authorizationOptions) (*authorization, error) {
 		case ModeNode:
 			err = z.makeNodeAuthorizer()
 		case ModeABAC:
-			z.abac, err = abac.ReadFile(c.PolicyFile)
+			err = z.readPolicies()
 		}
 		if err != nil {
 			return nil, err
@@ -111,6 +117,21 @@ func newAuthorization(o authorizationOptions) (*authorization, error) {
 		}
 	}
 	return z, nil
+}
+
+// readPolicies reads the file of mode ABAC.
+func (z *authorization) readPolicies() error {
+	path := z.config.PolicyFile
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("--authorization-policy-file: %w", err)
+	}
+	z.abac = &abac.Current{}
+	z.policies = followedFile{"--authorization-policy-file", path, content, z.abac.Replace}
+	if err := z.abac.Replace(content); err != nil {
+		return fmt.Errorf("error reading policy file %s, %w", path, err)
+	}
+	return nil
 }
 
 // load returns the configuration, and the content of its file if there is one.
@@ -219,7 +240,7 @@ func (z *authorization) follow() {
 	}
 	z.metrics.AuthorizationLoaded(server, hash(z.content))
 	file := filewatch.File{
-		Path: z.config.ConfigFile, Interval: reloadEvery,
+		Path: z.config.ConfigFile, Interval: z.reloadEvery, Wake: z.wake,
 		Apply: func(content []byte) error {
 			if err := z.use(content); err != nil {
 				return err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/admission"
+	"github.com/keelson-dev/keelson/auth/filewatch"
 	"github.com/keelson-dev/keelson/serviceallocator"
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/embedded"
@@ -71,9 +72,13 @@ type Config struct {
 
 	// TokenAuthFile is a CSV file of token, user, uid and groups.
 	TokenAuthFile string
-	// ClientCAFile has authorities whose client certificates are accepted beside
-	// those of the server's own authority.
+	// ClientCAFile has the authorities whose client certificates are accepted. If it is empty, the server accepts those
+	// of its own authority.
 	ClientCAFile string
+	// NoOwnCredentials accepts only the credentials that the configuration names, as kube-apiserver does: the server then
+	// has no client authority, no administrator with a kubeconfig, and no front proxy certificate of its own, and keys of
+	// service account tokens have to be configured. It makes a serving certificate only if none is configured.
+	NoOwnCredentials bool
 	// Serving configures the HTTPS server.
 	Serving ServingConfig
 
@@ -145,6 +150,9 @@ type Config struct {
 	// fileReload is how often files are checked for changes; 0 means the default. Tests set it.
 	fileReload time.Duration
 
+	// wake has all files that are checked for changes checked at once. Start sets it.
+	wake *filewatch.Signal
+
 	// Flags are the options that the process was started with, by name, for /flagz.
 	Flags map[string]string
 
@@ -181,6 +189,20 @@ func DefaultConfig() Config {
 		MaxRequestsInFlight: 400, MaxMutatingRequestsInFlight: 200, PriorityAndFairness: true,
 		Profiling: true, EventTTL: time.Hour, GarbageCollection: true,
 	}
+}
+
+// KubeAPIServerConfig returns what kube-apiserver does without flags. It has to be completed as for kube-apiserver: without
+// etcd servers, an issuer of service account tokens and keys for it, Start fails.
+func KubeAPIServerConfig() Config {
+	c := DefaultConfig()
+	c.DataDir, c.Storage, c.NoOwnCredentials = "", StorageEtcd, true
+	c.BindAddress, c.Serving.CertDir = "0.0.0.0", "/var/run/kubernetes"
+	c.ServiceClusterIPRange = "" // the command warns, and takes that of DefaultConfig
+	c.Authentication.ServiceAccounts.Issuers = nil
+	c.Authorization.Modes = nil
+	c.Controllers = []string{"-*"}
+	c.DefaultServiceAccounts, c.QuotaUsage = false, false
+	return c
 }
 
 // maxStreams is how many requests one HTTP/2 connection may have at a time: no more
@@ -230,6 +252,9 @@ func (c *Config) validate() error {
 		add("--encryption-provider-config-automatic-reload must be set with --encryption-provider-config")
 	}
 	errs = append(errs, c.Authentication.validate()...)
+	if c.NoOwnCredentials {
+		errs = append(errs, c.Authentication.ServiceAccounts.validateKeys()...)
+	}
 	errs = append(errs, c.Authorization.validate()...)
 	if c.Admission.WebhookBudget < 0 {
 		add("--admission-webhook-budget must not be negative")

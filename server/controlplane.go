@@ -107,6 +107,14 @@ func advertised(c *Config) (net.IP, error) {
 	return ip, nil
 }
 
+// reaches returns whether connections to an address arrive at a socket that is bound to another or the same one.
+func reaches(bound, address net.IP) bool {
+	if bound.IsUnspecified() {
+		return bound.To4() == nil || address.To4() != nil // 0.0.0.0 is IPv4 only, :: is both
+	}
+	return bound.Equal(address)
+}
+
 // reconciler returns the reconciler of the endpoints of the Service kubernetes. It returns nil for a loopback
 // address, which other machines cannot use.
 func (o *controlPlaneOptions) reconciler() bootstrap.Reconciler {

@@ -1,73 +1,194 @@
 package server
 
 import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
+	"time"
 
 	"github.com/keelson-dev/keelson/server/certs"
 )
 
-// identity is the serving certificate of the server and the credentials of its administrator.
+// renewEvery is how often a running server looks whether its own certificates have to be renewed.
+const renewEvery = time.Hour
+
+// identity is the serving certificate of the server, the credentials of its administrator, and the certificate that it
+// shows to extension API servers.
 type identity struct {
-	certs *certs.Set
+	identityOptions
+	make    certs.Options
+	current atomic.Pointer[ownCerts]
 	// serving returns the serving certificate. It is called for each connection.
 	serving func() (*tls.Certificate, error)
 	roots   []byte // what clients verify the server with, PEM
-	// kubeconfig is the administrator's kubeconfig. path is its file, empty without a data directory.
-	kubeconfig []byte
-	path       string
+	// adminToken is the administrator's token. It is empty if the administrator has a client certificate, and if there is
+	// no administrator.
+	adminToken string
+	// path is the file of the administrator's kubeconfig, empty without a data directory or an administrator.
+	path string
 }
 
-// newIdentity reads or creates the certificates. service is the address of the Service kubernetes, url the address
-// of the server.
-func newIdentity(c *Config, service net.IP, url string) (*identity, error) {
-	i := &identity{}
+// identityOptions are the dependencies of identity.
+type identityOptions struct {
+	config *Config
+	// service is the address of the Service kubernetes, advertised the address for clients on other machines.
+	service, advertised net.IP
+	url                 string
+	log                 *slog.Logger
+}
+
+// ownCerts are the certificates that the server has made.
+type ownCerts struct {
+	*certs.Set
+	serving, frontProxy *tls.Certificate // nil: the server does not make this one
+}
+
+// ownClientAuthority returns whether client certificates of the server's own authority are accepted. They are not if the
+// operator names other authorities.
+func (c *Config) ownClientAuthority() bool { return !c.NoOwnCredentials && c.ClientCAFile == "" }
+
+// newIdentity reads or creates the certificates.
+func newIdentity(o identityOptions) (*identity, error) {
+	i, c := &identity{identityOptions: o}, o.config
 	dir := ""
 	if c.DataDir != "" {
-		dir, i.path = filepath.Join(c.DataDir, pkiName), KubeconfigFile(c.DataDir)
+		dir = filepath.Join(c.DataDir, pkiName)
 	}
-	ips := []net.IP{net.IPv4(127, 0, 0, 1)}
-	if bound := net.ParseIP(c.BindAddress); !bound.IsUnspecified() {
-		ips = append(ips, bound)
+	if !c.NoOwnCredentials {
+		if c.DataDir != "" {
+			i.path = KubeconfigFile(c.DataDir)
+		}
+		if !c.ownClientAuthority() {
+			i.adminToken = rand.Text()
+		}
 	}
-	certFile, keyFile := c.Serving.files()
-	own := certFile == ""
-	var err error
-	i.certs, err = certs.Ensure(certs.Options{
-		Dir: dir, Serving: own, FrontProxy: c.ownFrontProxy(), IPs: append(ips, service),
-		Names: []string{
-			"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
-		},
-	})
-	if err != nil {
+	certFile, keyFile := c.Serving.files(dir)
+	i.make = certs.Options{
+		Dir: dir, Memory: map[string]certs.Pair{},
+		Serving: certFile == "", Admin: c.ownClientAuthority(), FrontProxy: c.ownFrontProxy(),
+	}
+	if c.NoOwnCredentials {
+		i.make.Dir = "" // the serving certificate is kept in Serving.CertDir
+	}
+	i.make.Names, i.make.IPs = o.names()
+	if err := i.ensure(); err != nil {
 		return nil, fmt.Errorf("cannot make certificates: %w", err)
 	}
-	if own {
-		err = i.useOwn(&c.Serving)
-	} else {
-		err = i.readServing(certFile, keyFile)
+	if certFile != "" {
+		return i, i.readServing(certFile, keyFile)
 	}
-	i.kubeconfig = certs.Kubeconfig(url, i.roots, i.certs.Admin)
-	return i, err
+	i.roots = i.current.Load().CA
+	i.serving = func() (*tls.Certificate, error) { return i.current.Load().serving, nil }
+	return i, c.Serving.write(i.current.Load().Set)
 }
 
-// useOwn makes the server's own certificate the serving one.
-func (i *identity) useOwn(c *ServingConfig) error {
-	pair, err := i.certs.Serving.TLS()
+// names returns the names and addresses of the server's own serving certificate.
+func (o *identityOptions) names() (names []string, ips []net.IP) {
+	ips = []net.IP{net.IPv4(127, 0, 0, 1), o.service}
+	for _, ip := range []net.IP{net.ParseIP(o.config.BindAddress), o.advertised} {
+		if ip != nil && !ip.IsUnspecified() {
+			ips = append(ips, ip)
+		}
+	}
+	names = []string{
+		"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+	}
+	for _, name := range append([]string{o.config.Serving.ExternalHostname}, o.config.Serving.AlternativeNames...) {
+		if ip := net.ParseIP(name); ip != nil {
+			ips = append(ips, ip)
+		} else if name != "" {
+			names = append(names, name)
+		}
+	}
+	return names, ips
+}
+
+// ensure makes the certificates that are missing or have to be renewed.
+func (i *identity) ensure() error {
+	set, err := certs.Ensure(i.make)
 	if err != nil {
 		return err
 	}
-	i.roots, i.serving = i.certs.CA, func() (*tls.Certificate, error) { return &pair, nil }
-	return c.write(i.certs.Serving, i.certs.CA)
+	made := &ownCerts{Set: set}
+	for _, c := range []struct {
+		pair   certs.Pair
+		parsed **tls.Certificate
+	}{{set.Serving, &made.serving}, {set.FrontProxy, &made.frontProxy}} {
+		if c.pair.Cert == nil {
+			continue
+		}
+		parsed, err := c.pair.TLS()
+		if err != nil {
+			return err
+		}
+		*c.parsed = &parsed
+	}
+	i.current.Store(made)
+	return nil
+}
+
+// run renews the certificates until ctx ends.
+func (i *identity) run(ctx context.Context) {
+	ticker := time.NewTicker(cmp.Or(i.config.fileReload, renewEvery))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if err := i.renew(); err != nil {
+				i.log.Error("the server's own certificates cannot be renewed; those before stay in use", "error", err)
+			}
+		}
+	}
+}
+
+// renew makes the certificates that have to be renewed, and writes the files that contain them.
+func (i *identity) renew() error {
+	before := i.current.Load()
+	if err := i.ensure(); err != nil {
+		return err
+	}
+	now := i.current.Load()
+	if !bytes.Equal(before.Serving.Cert, now.Serving.Cert) {
+		i.log.Info("the serving certificate was renewed", "expires", now.serving.Leaf.NotAfter)
+		if err := i.config.Serving.write(now.Set); err != nil {
+			return err
+		}
+	}
+	if !bytes.Equal(before.FrontProxy.Cert, now.FrontProxy.Cert) {
+		i.log.Info("the certificate for extension API servers was renewed", "expires", now.frontProxy.Leaf.NotAfter)
+	}
+	if bytes.Equal(before.Admin.Cert, now.Admin.Cert) {
+		return nil
+	}
+	i.log.Info("the administrator's certificate was renewed", "kubeconfig", i.path)
+	return i.writeKubeconfig()
+}
+
+// frontProxy returns the certificate that the server made to show to extension API servers.
+func (i *identity) frontProxy() (*tls.Certificate, error) { return i.current.Load().frontProxy, nil }
+
+// clientAuthority returns the server's own authority if it accepts client certificates of it, in PEM.
+func (i *identity) clientAuthority() []byte {
+	if !i.config.ownClientAuthority() {
+		return nil
+	}
+	return i.current.Load().CA
 }
 
 // readServing reads a configured serving certificate. Clients verify it with the certificates in its file.
 func (i *identity) readServing(certFile, keyFile string) (err error) {
 	if i.roots, err = os.ReadFile(certFile); err != nil {
-		return err
+		return fmt.Errorf("--tls-cert-file: cannot read %s: %w", certFile, cause(err))
 	}
 	pair, err := certs.NewFilePair(certFile, keyFile)
 	if err != nil {
@@ -77,12 +198,20 @@ func (i *identity) readServing(certFile, keyFile string) (err error) {
 	return nil
 }
 
+// kubeconfig returns the administrator's kubeconfig, nil if there is no administrator.
+func (i *identity) kubeconfig() []byte {
+	if i.config.NoOwnCredentials {
+		return nil
+	}
+	return certs.Kubeconfig(i.url, i.roots, i.current.Load().Admin, i.adminToken)
+}
+
 // writeKubeconfig writes the administrator's kubeconfig to its file, if there is one.
 func (i *identity) writeKubeconfig() error {
 	if i.path == "" {
 		return nil
 	}
-	if err := certs.WriteFile(i.path, i.kubeconfig, privateFile); err != nil {
+	if err := certs.WriteFile(i.path, i.kubeconfig(), privateFile); err != nil {
 		return fmt.Errorf("cannot write %s: %w", i.path, cause(err))
 	}
 	return nil

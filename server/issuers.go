@@ -123,7 +123,7 @@ func (a *authentication) followIssuers(ctx context.Context) {
 	identity := hash([]byte(a.hostPort))
 	a.metrics.AuthenticationLoaded(identity, hash(in.file))
 	f := filewatch.File{
-		Path: c.ConfigFile, Interval: a.config.reloadEvery(),
+		Path: c.ConfigFile, Interval: a.config.reloadEvery(), Wake: a.config.wake,
 		Apply: func(content []byte) error {
 			if err := a.replaceIssuers(content); err != nil {
 				return err

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/keelson-dev/keelson/auth/filewatch"
 	"github.com/keelson-dev/keelson/controller/bootstrap"
 	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/metrics"
@@ -98,6 +99,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
+	c.wake = &filewatch.Signal{}
 	s := &starting{
 		Server: &Server{log: c.Log, ending: &ending{failed: make(chan error, 1)}, work: background.New(c.Log)},
 		config: &c, metrics: metrics.New(buildLabels()),
@@ -203,12 +205,17 @@ func (s *Server) URL() string { return s.listener.url() }
 func (s *Server) CA() []byte { return s.identity.roots }
 
 // Admin returns a client certificate of a member of system:masters.
-func (s *Server) Admin() certs.Pair { return s.identity.certs.Admin }
+// It is empty if the server accepts no client certificates of its own authority; see AdminToken.
+func (s *Server) Admin() certs.Pair { return s.identity.current.Load().Admin }
 
-// Kubeconfig returns a client configuration for the administrator.
-func (s *Server) Kubeconfig() []byte { return s.identity.kubeconfig }
+// AdminToken returns a token of a member of system:masters, "" if Admin is not empty or the server has no administrator. It is
+// valid until the server stops.
+func (s *Server) AdminToken() string { return s.identity.adminToken }
 
-// KubeconfigPath is the file of the same content, "" without a data directory.
+// Kubeconfig returns a client configuration for the administrator, nil with Config.NoOwnCredentials.
+func (s *Server) Kubeconfig() []byte { return s.identity.kubeconfig() }
+
+// KubeconfigPath is the file of the same content, "" without a data directory and with Config.NoOwnCredentials.
 func (s *Server) KubeconfigPath() string { return s.identity.path }
 
 func (s *starting) readGates() (err error) {
@@ -271,8 +278,15 @@ func (s *starting) listen(ctx context.Context) (err error) {
 	if s.listener, err = listen(ctx, s.config); err != nil {
 		return err
 	}
-	s.advertised, err = advertised(s.config)
-	return err
+	if s.advertised, err = advertised(s.config); err != nil {
+		return err
+	}
+	if bound := net.ParseIP(s.config.BindAddress); !reaches(bound, s.advertised) {
+		s.log.Warn("the server does not listen on the address that it advertises to the cluster; unless something forwards "+
+			"connections, pods and nodes cannot reach it. See --advertise-address and --bind-address",
+			"advertised", s.advertised, "bound", bound)
+	}
+	return nil
 }
 
 // advertisedHostPort returns the address for clients on other machines, which discovery documents name.
@@ -292,14 +306,17 @@ func (s *starting) openStores(ctx context.Context) (err error) {
 }
 
 func (s *starting) makeIdentity() (err error) {
-	s.identity, err = newIdentity(s.config, s.services.kubernetes(), s.listener.url())
+	s.identity, err = newIdentity(identityOptions{
+		config: s.config, service: s.services.kubernetes(), advertised: s.advertised, url: s.listener.url(), log: s.log,
+	})
 	return err
 }
 
 func (s *starting) buildAuthentication(ctx context.Context) (err error) {
 	s.authentication, err = newAuthentication(ctx, authenticationOptions{
-		config: s.config, ownCA: s.identity.certs.CA, ownFrontProxyCA: s.identity.certs.FrontProxyCA,
-		hostPort: s.listener.hostPort(), advertised: s.advertisedHostPort(),
+		config: s.config, ownCA: s.identity.clientAuthority(), ownFrontProxyCA: s.identity.current.Load().FrontProxyCA,
+		adminToken: s.identity.adminToken,
+		hostPort:   s.listener.hostPort(), advertised: s.advertisedHostPort(),
 		exclusive: s.stores.exclusive(), registry: s.registry, egress: s.egress, metrics: s.metrics, work: s.work, log: s.log,
 	})
 	return err
@@ -307,7 +324,7 @@ func (s *starting) buildAuthentication(ctx context.Context) (err error) {
 
 func (s *starting) buildAuthorization() (err error) {
 	s.authorization, err = newAuthorization(authorizationOptions{
-		config: &s.config.Authorization, gates: s.gates, hostPort: s.listener.hostPort(),
+		config: &s.config.Authorization, reloadEvery: s.config.reloadEvery(), wake: s.config.wake, gates: s.gates, hostPort: s.listener.hostPort(),
 		registry: s.registry, egress: s.egress, metrics: s.metrics, work: s.work, log: s.log,
 	})
 	return err
@@ -318,7 +335,7 @@ func (s *starting) buildAPI(ctx context.Context) (err error) {
 		config: s.config, gates: s.gates, services: s.services,
 		hostPort: s.listener.hostPort(), advertised: s.advertisedHostPort(),
 		kinds: s.kinds, registry: s.registry, store: s.stores.main,
-		authentication: s.authentication, authorization: s.authorization, frontProxy: s.identity.certs.FrontProxy,
+		authentication: s.authentication, authorization: s.authorization, frontProxy: s.identity.frontProxy,
 		egress: s.egress, metrics: s.metrics, work: s.work, log: s.log,
 	})
 	return err
@@ -371,6 +388,9 @@ func (s *starting) startWork(ctx context.Context) error {
 		s.work.Go("type checks of admission policies", background.Forever(s.api.policyStatus(s.log).Run))
 	}
 	s.authentication.start(s.api.client)
+	s.follow(s.authentication.static)
+	s.follow(s.authorization.policies)
+	s.work.Go("own certificates", background.Forever(s.identity.run))
 	return nil
 }
 

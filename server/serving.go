@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -38,6 +39,8 @@ type ServingConfig struct {
 	PermitAddressSharing, PermitPortSharing bool
 	// ExternalHostname is the host in URLs of the server in discovery documents; empty is the advertised address.
 	ExternalHostname string
+	// AlternativeNames are further host names and IP addresses of the certificate that the server makes.
+	AlternativeNames []string
 }
 
 var tlsVersions = map[string]uint16{
@@ -189,8 +192,9 @@ const (
 	servingKeyName  = "apiserver.key"
 )
 
-// files returns the files of a certificate that is not made by the server, "" if there are none.
-func (c *ServingConfig) files() (certFile, keyFile string) {
+// files returns the files of a certificate that is not made by the server, "" if there are none. pki is the directory of the
+// server's own certificates: a certificate in CertDir that is a copy of one there is the server's own.
+func (c *ServingConfig) files(pki string) (certFile, keyFile string) {
 	if c.TLSCertFile != "" || c.CertDir == "" {
 		return c.TLSCertFile, c.TLSPrivateKeyFile
 	}
@@ -200,12 +204,16 @@ func (c *ServingConfig) files() (certFile, keyFile string) {
 			return "", ""
 		}
 	}
+	given, _ := os.ReadFile(certFile) // an error is reported when it is used
+	if own, err := os.ReadFile(filepath.Join(pki, servingCertName)); pki != "" && err == nil && bytes.HasPrefix(given, own) {
+		return "", ""
+	}
 	return certFile, keyFile
 }
 
 // write writes the server's own certificate to CertDir, with the authority that clients verify it with.
-func (c *ServingConfig) write(pair certs.Pair, authority []byte) error {
-	if c.CertDir == "" {
+func (c *ServingConfig) write(set *certs.Set) error {
+	if c.CertDir == "" || c.TLSCertFile != "" {
 		return nil
 	}
 	if err := os.MkdirAll(c.CertDir, 0o755); err != nil {
@@ -216,8 +224,8 @@ func (c *ServingConfig) write(pair certs.Pair, authority []byte) error {
 		content []byte
 		mode    os.FileMode
 	}{
-		{servingCertName, slices.Concat(pair.Cert, authority), 0o644},
-		{servingKeyName, pair.Key, privateFile},
+		{servingCertName, slices.Concat(set.Serving.Cert, set.CA), 0o644},
+		{servingKeyName, set.Serving.Key, privateFile},
 	} {
 		if err := certs.WriteFile(filepath.Join(c.CertDir, file.name), file.content, file.mode); err != nil {
 			return fmt.Errorf("--cert-dir: %w", err)

@@ -7,8 +7,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
+	"sync/atomic"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,12 +37,31 @@ type Spec struct {
 // Policies implement authz.Authorizer. They are immutable.
 type Policies []Spec
 
-// ReadFile reads a policy file. Empty lines and lines that begin with # are ignored.
-func ReadFile(path string) (Policies, error) {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
+// Current are policies that Replace replaces as a whole. It implements authz.Authorizer.
+type Current struct{ policies atomic.Pointer[Policies] }
+
+// Replace replaces the policies by those in content, which has the format that Parse describes. After an error the policies
+// are unchanged. It is called once before the first request.
+func (c *Current) Replace(content []byte) error {
+	p, err := Parse(content)
+	if err == nil {
+		c.policies.Store(&p)
 	}
+	return err
+}
+
+// Authorize implements authz.Authorizer.
+func (c *Current) Authorize(ctx context.Context, at authz.Attributes) (authz.Decision, string, error) {
+	return c.policies.Load().Authorize(ctx, at)
+}
+
+// RulesFor implements authz.RuleResolver.
+func (c *Current) RulesFor(ctx context.Context, u *request.User, namespace string) (authz.Rules, error) {
+	return c.policies.Load().RulesFor(ctx, u, namespace)
+}
+
+// Parse reads the content of a policy file. Empty lines and lines that begin with # are ignored.
+func Parse(content []byte) (Policies, error) {
 	var out Policies
 	for n, line := range bytes.Split(content, []byte("\n")) {
 		line = bytes.TrimSpace(line)
@@ -51,7 +70,7 @@ func ReadFile(path string) (Policies, error) {
 		}
 		spec, err := parse(line)
 		if err != nil {
-			return nil, fmt.Errorf("error reading policy file %s, line %d: %s: %w", path, n+1, line, err)
+			return nil, fmt.Errorf("line %d: %s: %w", n+1, line, err)
 		}
 		out = append(out, spec)
 	}

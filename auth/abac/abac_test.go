@@ -1,8 +1,6 @@
 package abac
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,11 +10,7 @@ import (
 
 func read(t *testing.T, lines ...string) (Policies, error) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "policy.jsonl")
-	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return ReadFile(file)
+	return Parse([]byte(strings.Join(lines, "\n")))
 }
 
 const head = `{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":`

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -14,12 +15,43 @@ type File struct {
 	Path string
 	// Interval is the time between two reads.
 	Interval time.Duration
+	// Wake makes Run read the file at once. It may be nil.
+	Wake *Signal
 	// Apply is called with changed content. If it returns an error, the previous content
 	// must stay in effect; an error made by Retryable makes Run call Apply again with the
 	// same content.
 	Apply func(content []byte) error
 	// OnError is called if the file cannot be read or applied.
 	OnError func(error)
+}
+
+// Signal wakes all goroutines that wait for it. The zero value is ready to use.
+type Signal struct {
+	mu   sync.Mutex // guards next
+	next chan struct{}
+}
+
+// Fire wakes all goroutines that wait.
+func (s *Signal) Fire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next != nil {
+		close(s.next)
+		s.next = nil
+	}
+}
+
+// Wait returns a channel that the next call of Fire closes. It is nil for a nil Signal.
+func (s *Signal) Wait() <-chan struct{} {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next == nil {
+		s.next = make(chan struct{})
+	}
+	return s.next
 }
 
 // Retryable marks an error that may disappear if the same content is applied again later.
@@ -34,12 +66,14 @@ func (f *File) Run(ctx context.Context, current []byte) {
 	ticker := time.NewTicker(f.Interval)
 	defer ticker.Stop()
 	for {
+		wake := f.Wake.Wait()
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			current = f.check(current)
+		case <-wake:
 		}
+		current = f.check(current)
 	}
 }
 

@@ -2,6 +2,7 @@
 package statictoken
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/csv"
@@ -10,44 +11,74 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync/atomic"
 
 	"github.com/keelson-dev/keelson/auth/authn"
 	"github.com/keelson-dev/keelson/request"
 )
 
-// Authenticator knows a fixed set of tokens. They are keyed by their hash, so that the time of
-// a lookup reveals nothing about them. It is an authn.AudienceAgnosticAuthenticator.
+// Authenticator knows a set of tokens, which Replace replaces as a whole. They are keyed by their hash, so that the time
+// of a lookup reveals nothing about them. It is an authn.AudienceAgnosticAuthenticator.
 type Authenticator struct {
-	users map[[sha256.Size]byte]*request.User
+	users atomic.Pointer[users]
+}
+
+type users map[[sha256.Size]byte]*request.User
+
+// Single returns an authenticator that knows one token.
+func Single(token string, user *request.User) *Authenticator {
+	s := &Authenticator{}
+	s.users.Store(&users{sha256.Sum256([]byte(token)): authn.WithAuthenticated(user)})
+	return s
 }
 
 // ReadFile reads a CSV file with the columns token, user name, user UID and, optionally,
 // groups ("a,b,c" in quotes).
-func ReadFile(path string) (*Authenticator, error) {
-	f, err := os.Open(path)
+// It also returns the content of the file.
+func ReadFile(path string) (*Authenticator, []byte, error) {
+	content, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer f.Close() //nolint:errcheck // read only
-	s, err := Read(f)
+	s, err := Read(bytes.NewReader(content))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return s, nil
+	return s, content, nil
 }
 
 // Read reads the format that ReadFile describes. If a token occurs more than once, the last
 // line wins. Lines with an empty token are ignored.
 func Read(in io.Reader) (*Authenticator, error) {
+	known, err := parse(in)
+	if err != nil {
+		return nil, err
+	}
+	s := &Authenticator{}
+	s.users.Store(&known)
+	return s, nil
+}
+
+// Replace replaces all tokens by those in content, which has the format that ReadFile describes. After an error the tokens are
+// unchanged.
+func (s *Authenticator) Replace(content []byte) error {
+	known, err := parse(bytes.NewReader(content))
+	if err == nil {
+		s.users.Store(&known)
+	}
+	return err
+}
+
+func parse(in io.Reader) (users, error) {
 	const fewestFields, groupsField = 3, 3
-	s := &Authenticator{users: map[[sha256.Size]byte]*request.User{}}
+	known := users{}
 	r := csv.NewReader(in)
 	r.FieldsPerRecord = -1
 	r.TrimLeadingSpace = true
 	for {
 		record, err := r.Read()
 		if errors.Is(err, io.EOF) {
-			return s, nil
+			return known, nil
 		}
 		if err != nil {
 			return nil, err
@@ -64,11 +95,11 @@ func Read(in io.Reader) (*Authenticator, error) {
 		if len(record) > groupsField && record[groupsField] != "" {
 			user.Groups = strings.Split(record[groupsField], ",")
 		}
-		s.users[sha256.Sum256([]byte(record[0]))] = authn.WithAuthenticated(user)
+		known[sha256.Sum256([]byte(record[0]))] = authn.WithAuthenticated(user)
 	}
 }
 
 // UserOfToken implements authn.AudienceAgnosticAuthenticator.
 func (s *Authenticator) UserOfToken(_ context.Context, t authn.BearerToken) (*request.User, error) {
-	return s.users[t.Hash], nil
+	return (*s.users.Load())[t.Hash], nil
 }

@@ -100,12 +100,12 @@ func (a *Authorities) Pool() *x509.CertPool { return a.current.Load().pool }
 // PEM returns the current authorities as PEM text.
 func (a *Authorities) PEM() []byte { return a.current.Load().pem }
 
-// Watch applies changes of the file until ctx is done.
-func (a *Authorities) Watch(ctx context.Context, every time.Duration, failed func(error)) {
+// Watch applies changes of the file until ctx is done. wake makes it look at the file at once.
+func (a *Authorities) Watch(ctx context.Context, every time.Duration, wake *filewatch.Signal, failed func(error)) {
 	if a.path == "" {
 		return
 	}
-	f := filewatch.File{Path: a.path, Interval: every, Apply: a.use, OnError: failed}
+	f := filewatch.File{Path: a.path, Interval: every, Wake: wake, Apply: a.use, OnError: failed}
 	f.Run(ctx, a.current.Load().file)
 }
 

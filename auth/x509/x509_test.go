@@ -136,7 +136,7 @@ func TestAuthoritiesAreReplaced(t *testing.T) {
 	failed := make(chan error, 1)
 	follow, end := context.WithCancel(t.Context())
 	defer end()
-	go authorities.Watch(follow, time.Millisecond, func(err error) {
+	go authorities.Watch(follow, time.Millisecond, nil, func(err error) {
 		select {
 		case failed <- err:
 		default:

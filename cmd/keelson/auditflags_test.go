@@ -49,7 +49,7 @@ advertise-address=
 endpoint-reconciler-type=lease
 kubernetes-service-node-port=0
 `
-	f := newServe(io.Discard, io.Discard).Flags()
+	f := newServe(io.Discard, io.Discard, serveDefaults()).Flags()
 	for line := range strings.Lines(strings.TrimSpace(flags)) {
 		name, want, _ := strings.Cut(strings.TrimSpace(line), "=")
 		if flag := f.Lookup(name); flag == nil {

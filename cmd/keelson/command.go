@@ -8,23 +8,46 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keelson-dev/keelson/server"
 	"github.com/keelson-dev/keelson/server/version"
 )
 
 // newCommand returns the command with its subcommands. Without a subcommand it serves.
 func newCommand(out, errOut io.Writer) *cobra.Command {
-	root := newServe(out, errOut)
+	root := newServe(out, errOut, serveDefaults())
 	root.Use = "keelson"
 	root.Short = "A Kubernetes API server in one binary"
 	root.Long = "Keelson serves the Kubernetes API from an embedded store.\nWithout a subcommand it does what `keelson serve` does."
 	root.SetOut(out)
 	root.SetErr(errOut)
-	serve := newServe(out, errOut)
+	serve := newServe(out, errOut, serveDefaults())
 	serve.Use = "serve"
 	serve.Short = "Serve the API"
-	root.AddCommand(serve, newSnapshot(out), newCheck(out), newVersion(out))
+	root.AddCommand(serve, newKubeAPIServer(out, errOut), newSnapshot(out), newCheck(out), newVersion(out))
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root
+}
+
+// kubeAPIServerName is the name of the program, and of the subcommand, that has the defaults of kube-apiserver.
+const kubeAPIServerName = "kube-apiserver"
+
+// newKubeAPIServer returns the command that takes the place of kube-apiserver.
+func newKubeAPIServer(out, errOut io.Writer) *cobra.Command {
+	c := newServe(out, errOut, personality{config: server.KubeAPIServerConfig(), kubeAPIServer: true})
+	c.Use = kubeAPIServerName
+	c.Short = "Serve the API with the defaults of kube-apiserver"
+	c.Long = "Takes the place of kube-apiserver: with the same flags and defaults, and without credentials and files\n" +
+		"that the flags do not name. A program of the name kube-apiserver (a link, for example) does the same."
+	c.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return fmt.Errorf("%q does not take any arguments, got %q", kubeAPIServerName, args)
+		}
+		return nil
+	}
+	c.SetOut(out)
+	c.SetErr(errOut)
+	c.CompletionOptions.DisableDefaultCmd = true
+	return c
 }
 
 func newVersion(out io.Writer) *cobra.Command {

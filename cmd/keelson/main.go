@@ -6,21 +6,29 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := newCommand(os.Stdout, os.Stderr).ExecuteContext(ctx)
+	name := filepath.Base(os.Args[0])
+	command := newCommand
+	if name == kubeAPIServerName {
+		command = newKubeAPIServer
+	} else {
+		name = "keelson"
+	}
+	err := command(os.Stdout, os.Stderr).ExecuteContext(ctx)
 	stop()
-	os.Exit(report(err))
+	os.Exit(report(name, err))
 }
 
-// report prints an error and returns the exit code.
-func report(err error) int {
+// report prints an error of a program and returns the exit code.
+func report(program string, err error) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(os.Stderr, "keelson:", err)
+	fmt.Fprintf(os.Stderr, "%s: %v\n", program, err)
 	return 1
 }

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if dir := os.Getenv(brokenDisk); dir != "" {
-		os.Exit(report(serveOnBrokenDisk(dir)))
+		os.Exit(report("keelson", serveOnBrokenDisk(dir)))
 	}
 	os.Exit(m.Run())
 }

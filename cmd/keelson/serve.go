@@ -43,8 +43,18 @@ func printVersion(out io.Writer, asked string) error {
 	return fmt.Errorf("--version must be true or raw, not %q: Keelson does not report other versions", asked)
 }
 
-func newServe(out, errOut io.Writer) *cobra.Command {
-	config := server.DefaultConfig()
+// personality is what a command does without flags.
+type personality struct {
+	config server.Config
+	// kubeAPIServer prints nothing on standard output, and has the authorization mode of kube-apiserver.
+	kubeAPIServer bool
+}
+
+// serveDefaults are the defaults of `keelson serve`.
+func serveDefaults() personality { return personality{config: server.DefaultConfig()} }
+
+func newServe(out, errOut io.Writer, p personality) *cobra.Command {
+	config := p.config
 	minTimeout := int(config.MinRequestTimeout / time.Second)
 	var logs logOptions
 	var compatibility compatibilityFlags
@@ -72,6 +82,10 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 			}
 			config.Flags = map[string]string{}
 			c.Flags().VisitAll(func(f *pflag.Flag) { config.Flags[f.Name] = f.Value.String() })
+			if p.kubeAPIServer {
+				completeAsKubeAPIServer(&config)
+				out = io.Discard
+			}
 			return serve(c.Context(), config, out)
 		},
 	}
@@ -88,7 +102,7 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 	)
 	f.StringVar(
 		&config.ClientCAFile, "client-ca-file", "",
-		"PEM file of authorities whose client certificates are accepted, beside the server's own",
+		"PEM file of the authorities whose client certificates are accepted, instead of the server's own",
 	)
 	authenticationFlags(f, &config.Authentication)
 	authorizationFlags(f, &config.Authorization)
@@ -118,6 +132,19 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 	)
 	f.Lookup("version").NoOptDefVal = "true"
 	return c
+}
+
+// completeAsKubeAPIServer sets what kube-apiserver chooses when flags are not given.
+func completeAsKubeAPIServer(c *server.Config) {
+	if c.Authorization.ConfigFile == "" && len(c.Authorization.Modes) == 0 {
+		c.Authorization.Modes = []string{server.ModeAlwaysAllow}
+	}
+	if c.ServiceClusterIPRange == "" {
+		c.ServiceClusterIPRange = server.DefaultConfig().ServiceClusterIPRange
+		c.Log.Warn("No CIDR for service cluster IPs specified. Default value which was " + c.ServiceClusterIPRange +
+			" is deprecated and will be removed in future releases. Please specify it using --service-cluster-ip-range on " +
+			"kube-apiserver.")
+	}
 }
 
 // logger returns the log. It also makes klog, which the Kubernetes libraries use, write to it. The function sets
@@ -160,6 +187,7 @@ func serve(ctx context.Context, config server.Config, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	config.Log.Info("serving securely", "url", s.URL(), "version", version.Get().GitVersion)
 	printBanner(out, s)
 	var failure error
 	select {

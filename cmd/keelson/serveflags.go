@@ -132,7 +132,7 @@ func connectionFlags(f *pflag.FlagSet, c *server.ConnectionsConfig) {
 // controllerFlags switch controllers of kube-controller-manager on and off that run in the server.
 func controllerFlags(f *pflag.FlagSet, config *server.Config) {
 	f.StringSliceVar(
-		&config.Controllers, "controllers", nil,
+		&config.Controllers, "controllers", config.Controllers,
 		"controllers of kube-controller-manager that run in the server while no kube-controller-manager does: * is all, "+
 			"foo switches foo on, -foo switches it off, -* is none; all of them by default, with --etcd-servers "+
 			"serviceaccount-controller and resourcequota-controller. Controllers: "+strings.Join(server.Controllers(), ", "),

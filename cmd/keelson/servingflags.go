@@ -14,7 +14,7 @@ func httpsFlags(f *pflag.FlagSet, c *server.ServingConfig) {
 	)
 	f.StringVar(&c.TLSPrivateKeyFile, "tls-private-key-file", "", "PEM file of the key of --tls-cert-file")
 	f.StringVar(
-		&c.CertDir, "cert-dir", "",
+		&c.CertDir, "cert-dir", c.CertDir,
 		"directory of apiserver.crt and apiserver.key, the serving certificate if --tls-cert-file is not given; "+
 			"the server's own certificate is written there if they are missing",
 	)
@@ -45,6 +45,10 @@ func httpsFlags(f *pflag.FlagSet, c *server.ServingConfig) {
 	f.BoolVar(
 		&c.PermitPortSharing, "permit-port-sharing", false,
 		"set SO_REUSEPORT on the listening socket, so that several servers can listen on one address and port",
+	)
+	f.StringSliceVar(
+		&c.AlternativeNames, "tls-san", nil,
+		"further host names and IP addresses of the certificate that the server makes; not a flag of kube-apiserver",
 	)
 	f.StringVar(
 		&c.ExternalHostname, "external-hostname", "",

@@ -1,6 +1,6 @@
 // Package certs creates, stores and renews the server's own certificates: an authority, a serving certificate, the client
 // certificate of an administrator, and another authority with the client certificate that the server shows to extension API
-// servers. They are created at the first start, and renewed at a start when less than 30 days remain.
+// servers. They are created at the first start, and renewed when less than 30 days remain.
 package certs
 
 import (
@@ -44,13 +44,17 @@ const FrontProxyName = "front-proxy-client"
 
 // Options configure Ensure.
 type Options struct {
-	// Dir is the directory in which the certificates are stored. With "" they are created in memory at each start.
+	// Dir is the directory in which the certificates are stored. With "" they are stored in Memory.
 	Dir string
+	// Memory has the certificates by name, if Dir is "". With a nil map, each call of Ensure creates them anew.
+	Memory map[string]Pair
 	// Names and IPs are the names and addresses of the serving certificate.
 	Names []string
 	IPs   []net.IP
 	// Serving is false if the operator provides a serving certificate.
 	Serving bool
+	// Admin is false if the server accepts no client certificates of its own authority.
+	Admin bool
 	// FrontProxy is false if the operator says which front proxies are trusted.
 	FrontProxy bool
 	// Now is the clock; nil is time.Now.
@@ -67,7 +71,7 @@ func (p Pair) TLS() (tls.Certificate, error) { return tls.X509KeyPair(p.Cert, p.
 
 // Set is the server's own certificates.
 type Set struct {
-	// CA is the certificate of the authority, in PEM.
+	// CA is the certificate of the authority, in PEM. It is empty if neither Options.Serving nor Options.Admin needs it.
 	CA             []byte
 	Serving, Admin Pair
 	// FrontProxyCA is the certificate of the authority of front proxies, in PEM, and FrontProxy the certificate by which
@@ -81,18 +85,14 @@ func Ensure(o Options) (*Set, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Dir != "" {
+	if o.Dir != "" && (o.Serving || o.Admin || o.FrontProxy) {
 		if err := os.MkdirAll(o.Dir, privateDir); err != nil {
 			return nil, err
 		}
 	}
-	ca, err := o.authority("ca", "keelson-ca")
-	if err != nil {
-		return nil, err
-	}
-	out := &Set{CA: ca.pair.Cert}
-	if o.Serving {
-		if out.Serving, err = o.leaf(ca, "apiserver", o.servingTemplate()); err != nil {
+	out := &Set{}
+	if o.Serving || o.Admin {
+		if err := o.standard(out); err != nil {
 			return nil, err
 		}
 	}
@@ -101,8 +101,25 @@ func Ensure(o Options) (*Set, error) {
 			return nil, err
 		}
 	}
-	out.Admin, err = o.leaf(ca, "admin", adminTemplate())
-	return out, err
+	return out, nil
+}
+
+// standard adds the authority, the serving certificate and the administrator's.
+func (o *Options) standard(out *Set) error {
+	ca, err := o.authority("ca", "keelson-ca")
+	if err != nil {
+		return err
+	}
+	out.CA = ca.pair.Cert
+	if o.Serving {
+		if out.Serving, err = o.leaf(ca, "apiserver", o.servingTemplate()); err != nil {
+			return err
+		}
+	}
+	if o.Admin {
+		out.Admin, err = o.leaf(ca, "admin", adminTemplate())
+	}
+	return err
 }
 
 // frontProxy adds the certificates of the front proxy. Its authority is not that of clients, as otherwise every client could
@@ -242,6 +259,9 @@ func (o *Options) issue(template *x509.Certificate, lifetime time.Duration, ca *
 // read returns a stored pair, or nil if there is none.
 func (o *Options) read(name string) (*Pair, error) {
 	if o.Dir == "" {
+		if pair, ok := o.Memory[name]; ok {
+			return &pair, nil
+		}
 		return nil, nil
 	}
 	cert, err := os.ReadFile(filepath.Join(o.Dir, name+".crt"))
@@ -262,6 +282,9 @@ func (o *Options) read(name string) (*Pair, error) {
 // process stops between the two, the next start creates a new pair.
 func (o *Options) write(name string, p *Pair) error {
 	if o.Dir == "" {
+		if o.Memory != nil {
+			o.Memory[name] = *p
+		}
 		return nil
 	}
 	if err := WriteFile(filepath.Join(o.Dir, name+".key"), p.Key, privateFile); err != nil {

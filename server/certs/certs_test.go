@@ -12,7 +12,7 @@ import (
 func TestCertificatesAreKeptAndRenewed(t *testing.T) {
 	now := time.Now()
 	o := Options{
-		Dir: filepath.Join(t.TempDir(), "pki"), Serving: true,
+		Dir: filepath.Join(t.TempDir(), "pki"), Serving: true, Admin: true,
 		Names: []string{"localhost"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1)},
 		Now: func() time.Time { return now },
 	}
@@ -56,7 +56,7 @@ func TestCertificatesAreKeptAndRenewed(t *testing.T) {
 }
 
 func TestAdministratorIsOfSystemMasters(t *testing.T) {
-	s, err := Ensure(Options{})
+	s, err := Ensure(Options{Admin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,5 +66,31 @@ func TestAdministratorIsOfSystemMasters(t *testing.T) {
 	}
 	if groups := pair.Leaf.Subject.Organization; len(groups) != 1 || groups[0] != AdminGroup {
 		t.Errorf("groups: %q", groups)
+	}
+}
+
+func TestCertificatesInMemoryKeepTheAuthority(t *testing.T) {
+	now := time.Now()
+	o := Options{Memory: map[string]Pair{}, Serving: true, Admin: true, Now: func() time.Time { return now }}
+	first, err := Ensure(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(leafLifetime - renewBefore + time.Hour)
+	second, err := Ensure(o)
+	if err != nil || string(second.CA) != string(first.CA) || string(second.Serving.Cert) == string(first.Serving.Cert) {
+		t.Errorf("renewed in memory: the same authority %v, another certificate %v, %v",
+			string(second.CA) == string(first.CA), string(second.Serving.Cert) != string(first.Serving.Cert), err)
+	}
+}
+
+func TestNothingIsMadeThatNobodyNeeds(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pki")
+	s, err := Ensure(Options{Dir: dir})
+	if err != nil || s.CA != nil || s.Admin.Cert != nil || s.Serving.Cert != nil {
+		t.Errorf("%+v %v", s, err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("the directory was made")
 	}
 }

@@ -5,9 +5,14 @@ import (
 	"fmt"
 )
 
-// Kubeconfig returns a kubeconfig of the administrator. ca is the certificate by which clients verify the server.
-func Kubeconfig(server string, ca []byte, admin Pair) []byte {
+// Kubeconfig returns a kubeconfig of the administrator. ca is the certificate by which clients verify the server. The
+// administrator has the token or, if that is "", the certificate.
+func Kubeconfig(server string, ca []byte, admin Pair, token string) []byte {
 	encode := base64.StdEncoding.EncodeToString
+	credentials := "token: " + token
+	if token == "" {
+		credentials = fmt.Sprintf("client-certificate-data: %s\n    client-key-data: %s", encode(admin.Cert), encode(admin.Key))
+	}
 	return fmt.Appendf(nil, `apiVersion: v1
 kind: Config
 clusters:
@@ -18,13 +23,12 @@ clusters:
 users:
 - name: %s
   user:
-    client-certificate-data: %s
-    client-key-data: %s
+    %s
 contexts:
 - name: keelson
   context:
     cluster: keelson
     user: %[3]s
 current-context: keelson
-`, server, encode(ca), AdminUser, encode(admin.Cert), encode(admin.Key))
+`, server, encode(ca), AdminUser, credentials)
 }
