@@ -151,12 +151,14 @@ func (r *remote) target(ctx context.Context, path, query string) (proxy.Target, 
 // ServeHTTP forwards a request to the server.
 func (r *remote) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 	ctx := in.Context()
+	tracker := request.TrackerFrom(ctx)
 	user := request.UserFrom(ctx)
 	if user == nil {
 		http.Error(w, "missing user", http.StatusInternalServerError)
 		return
 	}
 	if !r.available.Load() {
+		tracker.TerminateAggregated()
 		r.unavailable(w, r.reason())
 		return
 	}
@@ -167,6 +169,7 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 	target, err := r.target(ctx, in.URL.Path, in.URL.RawQuery)
 	if err != nil {
 		r.suspect()
+		tracker.TerminateAggregated()
 		r.unavailable(w, "ServiceAccessError")
 		return
 	}
@@ -219,6 +222,7 @@ func (r *remote) failed(w http.ResponseWriter, in *http.Request, err error) {
 	}
 	r.a.o.Log.Warn("a request to an extension API server failed", "apiservice", r.name, "error", err)
 	r.suspect()
+	request.TrackerFrom(in.Context()).TerminateAggregated()
 	w.Header().Set(reasonHeader, r.name+"; the request failed")
 	http.Error(w, err.Error(), http.StatusServiceUnavailable)
 }

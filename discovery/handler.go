@@ -221,6 +221,7 @@ func serve(w http.ResponseWriter, r *http.Request, d, aggregated *document) {
 	if aggregated != nil {
 		for i := range clauses {
 			if mediaType, ok := aggregatedType(&clauses[i]); ok {
+				request.TrackerFrom(r.Context()).Serve(nil)
 				aggregated.serve(w, r, mediaType)
 				return
 			}

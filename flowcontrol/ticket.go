@@ -120,6 +120,8 @@ func (t *Ticket) arrive() fairqueue.Outcome {
 
 // sleep waits until a queued request has seats.
 func (t *Ticket) sleep() bool {
+	began := time.Now()
+	defer func() { t.info.Tracker.AddOutside(time.Since(began)) }()
 	timer := time.NewTimer(t.limit)
 	defer timer.Stop()
 	reason := timedOut

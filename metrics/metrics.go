@@ -2,20 +2,18 @@
 // serves them as Prometheus text.
 //
 // Every label has a bounded set of values, so that clients cannot create series. Values from a
-// request pass the method bounded, which is the only one that makes a knownRequest. Other
+// request pass the method bounded of Requests. Other
 // values are constants, or come from the configuration or from the served resources.
 package metrics
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
-
-// component is the value of the label component.
-const component = "apiserver"
 
 // Metrics are the metrics of one server. They are created before the parts of the server that
 // use them.
@@ -26,6 +24,7 @@ type Metrics struct {
 	watchSizes   *prometheus.HistogramVec
 	handshakes   prometheus.Counter
 	late         *prometheus.CounterVec
+	filters      *histogramVec
 	authn        *authentication
 	authz        *authorization
 	admission    *Admission
@@ -37,10 +36,8 @@ type Metrics struct {
 type Build map[string]string
 
 var (
-	durationBuckets = []float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20,
-		30, 45, 60}
-	sizeBuckets  = prometheus.ExponentialBuckets(1000, 10, 7)
-	watchBuckets = prometheus.ExponentialBuckets(1024, 2, 8)
+	watchBuckets  = prometheus.ExponentialBuckets(1024, 2, 8)
+	filterBuckets = []float64{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 5, 10, 15, 30}
 )
 
 // New returns the metrics of a server.
@@ -67,6 +64,8 @@ func New(build Build) *Metrics {
 	m.healthcheck = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "kubernetes_healthcheck", Help: "[STABLE] This metric records the result of a single healthcheck.",
 	}, []string{"name", "type"})
+	m.filters = newDurations("apiserver_request_filter_duration_seconds", "[ALPHA] Request filter latency distribution in "+
+		"seconds, for each filter type", filterBuckets, "filter")
 	m.slis.MustRegister(m.healthchecks, m.healthcheck)
 
 	m.authn = newAuthentication(m.registry)
@@ -82,7 +81,7 @@ func New(build Build) *Metrics {
 	})
 	info.Set(1)
 
-	m.registry.MustRegister(m.watchEvents, m.watchSizes, m.handshakes, m.late, info,
+	m.registry.MustRegister(m.watchEvents, m.watchSizes, m.handshakes, m.late, m.filters, info,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -108,6 +107,12 @@ func (m *Metrics) AbandonedHandler(panicked bool) {
 		status = "panic"
 	}
 	m.late.WithLabelValues("timeout-handler", status).Inc()
+}
+
+// FilterDuration returns a function that records how long requests take to pass a filter.
+func (m *Metrics) FilterDuration(filter string) func(time.Duration) {
+	h := m.filters.with(filter)
+	return func(took time.Duration) { h.observe(int64(took)) }
 }
 
 // Healthcheck records the result of one check of an endpoint (livez, readyz, healthz).

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,56 +12,97 @@ import (
 
 // Requests has the metrics of requests.
 type Requests struct {
-	total       *prometheus.CounterVec
-	duration    *prometheus.HistogramVec
-	sizes       *prometheus.HistogramVec
-	longRunning *prometheus.GaugeVec
+	total        *prometheus.CounterVec
+	duration     *histogramVec
+	slis         *histogramVec
+	sizes        *histogramVec
+	bodies       *histogramVec
+	watchLists   *histogramVec
+	longRunning  *prometheus.GaugeVec
+	terminations *prometheus.CounterVec
+	aborts       *prometheus.CounterVec
+	deprecated   *prometheus.GaugeVec
+	validation   map[string]*histogram // by the value of the parameter fieldValidation
 
 	// known reports whether a resource (or resource/subresource) is served. Others are counted
 	// together.
 	known func(group, version, resource string) bool
 
-	mu       sync.RWMutex // guards seriesOf and gaugeOf
+	mu       sync.RWMutex // guards seriesOf
 	seriesOf map[knownRequest]*series
-	gaugeOf  map[knownRequest]prometheus.Gauge
 }
+
+// The buckets of durations in seconds.
+var (
+	durationBuckets = append([]float64{0.005, 0.025}, sliBuckets...)
+	sliBuckets      = []float64{0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60}
+	listBuckets     = []float64{0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 2, 4, 6, 8, 10, 15, 20, 30, 45, 60}
+)
+
+// The buckets of sizes in bytes.
+var (
+	sizeBuckets = prometheus.ExponentialBuckets(1000, 10, 7)
+	bodyBuckets = prometheus.LinearBuckets(50_000, 100_000, 31)
+)
 
 // NewRequests returns the metrics of requests. known reports whether a resource (or
 // resource/subresource) is served: the names of others do not become labels.
 func (m *Metrics) NewRequests(known func(group, version, resource string) bool) *Requests {
-	q := &Requests{known: known, seriesOf: map[knownRequest]*series{}, gaugeOf: map[knownRequest]prometheus.Gauge{}}
-	withoutDryRun := []string{"verb", "group", "version", "resource", "subresource", "scope", "component"}
+	q := &Requests{known: known, seriesOf: map[knownRequest]*series{}, validation: map[string]*histogram{}}
+	withoutComponent := []string{"verb", "group", "version", "resource", "subresource", "scope"}
+	withoutDryRun := append(slices.Clone(withoutComponent), "component")
 	labels := append(slices.Clone(withoutDryRun), "dry_run")
 	q.total = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "apiserver_request_total",
 		Help: "[STABLE] Counter of apiserver requests broken out for each verb, dry run value, group, version, " +
 			"resource, scope, component, and HTTP response code.",
-	}, append(labels, "code"))
-	q.duration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "apiserver_request_duration_seconds",
-		Help: "[STABLE] Response latency distribution in seconds for each verb, dry run value, group, version, " +
-			"resource, subresource, scope and component.",
-		Buckets: durationBuckets,
-	}, labels)
-	q.sizes = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "apiserver_response_sizes",
-		Help: "[STABLE] Response size distribution in bytes for each group, version, verb, resource, subresource, " +
-			"scope and component.",
-		Buckets: sizeBuckets,
-	}, withoutDryRun)
+	}, append(slices.Clone(labels), "code"))
+	q.duration = newDurations("apiserver_request_duration_seconds", "[STABLE] Response latency distribution in seconds for "+
+		"each verb, dry run value, group, version, resource, subresource, scope and component.", durationBuckets, labels...)
+	q.slis = newDurations("apiserver_request_sli_duration_seconds", "[ALPHA] Response latency distribution (not counting "+
+		"webhook duration and priority & fairness queue wait times) in seconds for each verb, group, version, resource, "+
+		"subresource, scope and component.", sliBuckets, withoutDryRun...)
+	q.sizes = newSizes("apiserver_response_sizes", "[STABLE] Response size distribution in bytes for each group, version, "+
+		"verb, resource, subresource, scope and component.", sizeBuckets, withoutDryRun...)
+	q.bodies = newSizes("apiserver_request_body_size_bytes",
+		"[ALPHA] Apiserver request body size in bytes broken out by resource and verb.", bodyBuckets,
+		"resource", "verb", "group")
+	q.watchLists = newDurations("apiserver_watch_list_duration_seconds", "[BETA] Response latency distribution in seconds "+
+		"for watch list requests broken by group, version, resource and scope.", listBuckets,
+		"group", "version", "resource", "scope")
 	q.longRunning = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "apiserver_longrunning_requests",
 		Help: "[STABLE] Gauge of all active long-running apiserver requests broken out by verb, group, version, " +
 			"resource, scope and component. Not all requests are tracked this way.",
 	}, withoutDryRun)
-	m.registry.MustRegister(q.total, q.duration, q.sizes, q.longRunning)
+	q.terminations = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "apiserver_request_terminations_total",
+		Help: "[ALPHA] Number of requests which apiserver terminated in self-defense.",
+	}, append(slices.Clone(withoutDryRun), "code"))
+	q.aborts = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "apiserver_request_aborts_total",
+		Help: "[ALPHA] Number of requests which apiserver aborted possibly due to a timeout, for each group, version, verb, " +
+			"resource, subresource and scope",
+	}, withoutComponent)
+	q.deprecated = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "apiserver_requested_deprecated_apis",
+		Help: "[STABLE] Gauge of deprecated APIs that have been requested, broken out by API group, version, resource, " +
+			"subresource, and removed_release.",
+	}, []string{"group", "version", "resource", "subresource", "removed_release"})
+	validation := newDurations("field_validation_request_duration_seconds", "[ALPHA] Response latency distribution in "+
+		"seconds for each field validation value", sliBuckets, "field_validation")
+	for _, value := range []string{"", "Ignore", "Strict", "Warn", invalid} {
+		q.validation[value] = validation.with(value)
+	}
+	m.registry.MustRegister(q.total, q.duration, q.slis, q.sizes, q.bodies, q.watchLists, q.longRunning, q.terminations,
+		q.aborts, q.deprecated, validation)
 	return q
 }
 
 // Request describes a request. Its values may be anything that a client sends; they become
 // labels only after the method bounded has replaced unknown ones.
 type Request struct {
-	// Verb is the HTTP method, or LIST, WATCH, APPLY, DELETECOLLECTION or CONNECT.
+	// Verb is the HTTP method, or LIST, WATCH, APPLY or CONNECT.
 	Verb                                  string
 	Group, Version, Resource, Subresource string
 	// Path is the path of a non-resource request.
@@ -68,55 +110,190 @@ type Request struct {
 	// Scope is cluster, namespace, resource or empty.
 	Scope  string
 	DryRun string
+	// Component is the part of the server that handles the request.
+	Component Component
 }
 
-// knownRequest is a Request with bounded values, which can be used as labels. Only the method
-// bounded makes one.
-type knownRequest Request
+// Component is the value of the label component.
+type Component uint8
 
-// labels returns the values of the labels that all metrics of requests have.
-func (r *knownRequest) labels() []string {
-	subresource := r.Subresource
-	if r.Resource == "" {
-		subresource = r.Path
+// The components. NoComponent is that of health checks and documents.
+const (
+	APIServer Component = iota
+	Aggregator
+	NoComponent
+)
+
+func (c Component) label() string {
+	switch c {
+	case Aggregator:
+		return "aggregator"
+	case NoComponent:
+		return ""
 	}
-	return []string{r.Verb, r.Group, r.Version, r.Resource, subresource, r.Scope, component}
+	return "apiserver"
 }
 
-// series has the counters of one knownRequest.
+// knownRequest is a Request with bounded values, which can be used as labels. Only the methods bounded and sent make one:
+// it has few strings because it is the key of a map that every request is looked up in.
+type knownRequest struct {
+	verb, scope, dryRun                   uint8 // indexes of verbs, scopes and dryRuns
+	component                             Component
+	group, version, resource, subresource string
+}
+
+var (
+	verbs = []string{
+		"other", "GET", "LIST", "WATCH", "POST", "PUT", "PATCH", "APPLY", "DELETE", "HEAD", "OPTIONS", "CONNECT",
+	}
+	scopes  = []string{"", "cluster", "namespace", "resource"}
+	dryRuns = []string{"", "All", invalid}
+)
+
+// invalid is the label of values that the API does not have.
+const invalid = "invalid"
+
+// labels returns the values of the labels that most metrics of requests have, and dry_run.
+func (r *knownRequest) labels() []string {
+	return []string{
+		verbs[r.verb], r.group, r.version, r.resource, r.subresource, scopes[r.scope], r.component.label(), dryRuns[r.dryRun],
+	}
+}
+
+// series has the metrics of one knownRequest.
 type series struct {
-	duration, sizes prometheus.Observer
-	byCode          sync.Map // int -> prometheus.Counter
+	duration    *histogram
+	slis, sizes *histogram                         // nil if that is not measured
+	ok          atomic.Pointer[prometheus.Counter] // of code 200
+	byCode      sync.Map                           // int -> prometheus.Counter, of other codes
+	longRunning prometheus.Gauge
+	body        atomic.Pointer[histogram]
+	watchList   atomic.Pointer[histogram]
+	deprecated  atomic.Bool // whether that is recorded
+}
+
+// Response is what was answered to a request.
+type Response struct {
+	Code  int
+	Bytes int64
+	Took  time.Duration
+	// Outside is the part of Took that was spent waiting for webhooks and in queues.
+	Outside time.Duration
 }
 
 // Done counts a request that has been answered.
-func (q *Requests) Done(r Request, code int, bytes int64, took time.Duration) {
-	s := q.series(r)
-	code = boundedCode(code)
-	counter, ok := s.byCode.Load(code)
-	if !ok {
-		known := q.bounded(&r)
-		counter, _ = s.byCode.LoadOrStore(code, q.total.WithLabelValues(
-			append(known.labels(), known.DryRun, strconv.Itoa(code))...))
+func (q *Requests) Done(r Request, response Response) {
+	s := q.series(&r)
+	q.counter(s, &r, response.Code).Inc()
+	s.duration.observe(int64(response.Took))
+	if s.slis != nil {
+		s.slis.observe(int64(response.Took - response.Outside))
 	}
-	counter.(prometheus.Counter).Inc()
-	s.duration.Observe(took.Seconds())
-	s.sizes.Observe(float64(bytes))
+	if s.sizes != nil {
+		s.sizes.observe(response.Bytes)
+	}
+}
+
+// counter returns the counter of the requests like r that were answered with a code.
+func (q *Requests) counter(s *series, r *Request, code int) prometheus.Counter {
+	const okCode = 200
+	if ok := s.ok.Load(); ok != nil && code == okCode {
+		return *ok
+	}
+	code = boundedCode(code)
+	counter, found := s.byCode.Load(code)
+	if !found {
+		known := q.bounded(r)
+		made := q.total.WithLabelValues(append(known.labels(), strconv.Itoa(code))...)
+		if code == okCode {
+			s.ok.Store(&made)
+			return made
+		}
+		counter, _ = s.byCode.LoadOrStore(code, made)
+	}
+	return counter.(prometheus.Counter)
+}
+
+// Dropped counts a request that was refused because there are too many. Done is not called for such a request.
+func (q *Requests) Dropped(r Request, code int) { q.counter(q.series(&r), &r, code).Inc() }
+
+// Terminated counts a request that the server ended to protect itself.
+func (q *Requests) Terminated(r Request, code int) {
+	known := q.bounded(&r)
+	labels := known.labels()
+	q.terminations.WithLabelValues(append(labels[:len(labels)-1], strconv.Itoa(boundedCode(code)))...).Inc()
+}
+
+// Aborted counts a request whose response was cut off.
+func (q *Requests) Aborted(r Request) {
+	known := q.bounded(&r)
+	labels := known.labels()
+	q.aborts.WithLabelValues(labels[:len(labels)-2]...).Inc()
+}
+
+// Deprecated records a request for a deprecated version of a resource.
+func (q *Requests) Deprecated(r Request, removed string) {
+	s := q.series(&r)
+	if s.deprecated.Swap(true) {
+		return
+	}
+	known := q.bounded(&r)
+	q.deprecated.WithLabelValues(known.group, known.version, known.resource, known.subresource, removed).Set(1)
+}
+
+// Body records the size in bytes of the body of a write. verb is create, update, patch, delete or delete_collection.
+func (q *Requests) Body(r Request, verb string, bytes int64) {
+	s := q.series(&r)
+	h := s.body.Load()
+	if h == nil {
+		known := q.bounded(&r)
+		h = q.shared(q.bodies, &s.body, known.resource, verb, known.group)
+	}
+	h.observe(bytes)
+}
+
+// WatchList records after which time a watch has sent its initial events.
+func (q *Requests) WatchList(r Request, took time.Duration) {
+	s := q.series(&r)
+	h := s.watchList.Load()
+	if h == nil {
+		known := q.bounded(&r)
+		h = q.shared(q.watchLists, &s.watchList, known.group, known.version, known.resource, scopes[known.scope])
+	}
+	h.observe(int64(took))
+}
+
+// shared returns the series of v, which requests with different values of other labels share, and keeps it in place.
+func (q *Requests) shared(v *histogramVec, place *atomic.Pointer[histogram], values ...string) *histogram {
+	h := v.with(values...)
+	place.Store(h)
+	return h
+}
+
+// FieldValidation records how long a write took, by its parameter fieldValidation.
+func (q *Requests) FieldValidation(value string, took time.Duration) {
+	h := q.validation[value]
+	if h == nil {
+		h = q.validation[invalid]
+	}
+	h.observe(int64(took))
 }
 
 // LongRunning returns the gauge of long-running requests for requests like r.
 func (q *Requests) LongRunning(r Request) prometheus.Gauge {
-	known := q.bounded(&r)
-	known.DryRun = ""
+	r.DryRun = ""
+	s := q.series(&r)
 	q.mu.RLock()
-	g := q.gaugeOf[known]
+	g := s.longRunning
 	q.mu.RUnlock()
 	if g != nil {
 		return g
 	}
-	g = q.longRunning.WithLabelValues(known.labels()...)
+	known := q.bounded(&r)
+	labels := known.labels()
+	g = q.longRunning.WithLabelValues(labels[:len(labels)-1]...)
 	q.mu.Lock()
-	q.gaugeOf[known] = g
+	s.longRunning = g
 	q.mu.Unlock()
 	return g
 }
@@ -124,78 +301,109 @@ func (q *Requests) LongRunning(r Request) prometheus.Gauge {
 // series returns the series of r. All requests with the same bounded values share them. Most
 // requests already have bounded values and are found by one lookup; only bounded values become
 // keys.
-func (q *Requests) series(r Request) *series {
+func (q *Requests) series(r *Request) *series {
+	sent := r.sent()
 	q.mu.RLock()
-	s := q.seriesOf[knownRequest(r)]
+	s := q.seriesOf[sent]
 	q.mu.RUnlock()
 	if s != nil {
 		return s
 	}
-	known := q.bounded(&r)
+	known := q.bounded(r)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if s = q.seriesOf[known]; s != nil {
-		return s
+	if s = q.seriesOf[known]; s == nil {
+		s = q.newSeries(&known)
+		q.seriesOf[known] = s
 	}
-	labels := known.labels()
-	s = &series{
-		duration: q.duration.WithLabelValues(append(labels, known.DryRun)...),
-		sizes:    q.sizes.WithLabelValues(labels...),
-	}
-	q.seriesOf[known] = s
 	return s
+}
+
+func (q *Requests) newSeries(known *knownRequest) *series {
+	labels := known.labels()
+	withoutDryRun := labels[:len(labels)-1]
+	s := &series{duration: q.duration.with(labels...)}
+	// kube-apiserver has no service level of watches, and measures the responses of reads alone.
+	verb := verbs[known.verb]
+	if verb != "WATCH" {
+		s.slis = q.slis.with(withoutDryRun...)
+	}
+	if verb == "GET" || verb == "LIST" || verb == "WATCH" {
+		s.sizes = q.sizes.with(withoutDryRun...)
+	}
+	return s
+}
+
+// sent returns the values of r as they were sent.
+func (r *Request) sent() knownRequest {
+	known := knownRequest{
+		verb: verbIndex(r.Verb), scope: scopeIndex(r.Scope), dryRun: dryRunIndex(r.DryRun), component: r.Component,
+		group: r.Group, version: r.Version, resource: r.Resource, subresource: r.Subresource,
+	}
+	if r.Resource == "" {
+		known.subresource = r.Path
+	}
+	return known
 }
 
 // bounded returns r with unknown values replaced. A request for a resource, version or
 // subresource that is not served keeps only its verb and its scope.
 func (q *Requests) bounded(r *Request) knownRequest {
-	known := knownRequest{Verb: boundedVerb(r.Verb), Scope: boundedScope(r.Scope), DryRun: boundedDryRun(r.DryRun)}
+	known := r.sent()
 	if r.Resource == "" {
-		known.Path = boundedPath(r.Path)
+		known.subresource = boundedPath(r.Path)
 		return known
 	}
 	name := r.Resource
 	if r.Subresource != "" {
 		name += "/" + r.Subresource
 	}
-	if q.known(r.Group, r.Version, name) {
-		known.Group, known.Version, known.Resource, known.Subresource = r.Group, r.Version, r.Resource, r.Subresource
+	if r.Component == Aggregator { // the APIService is known, but not what the server behind it serves
+		known.resource, known.subresource = "", ""
+		return known
+	}
+	if !q.known(r.Group, r.Version, name) {
+		known.group, known.version, known.resource, known.subresource = "", "", "", ""
 	}
 	return known
 }
 
-// otherVerb replaces methods that the API does not have.
-const otherVerb = "other"
-
-func boundedVerb(verb string) string {
+func verbIndex(verb string) uint8 {
 	switch verb {
-	case "GET", "LIST", "WATCH", "POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION", "HEAD", "OPTIONS",
-		"CONNECT":
-		return verb
+	case "GET":
+		return 1
+	case "LIST":
+		return 2
 	}
-	return otherVerb
+	return uint8(max(0, slices.Index(verbs, verb))) //nolint:gosec // there are few verbs
 }
 
-func boundedScope(scope string) string {
+func scopeIndex(scope string) uint8 {
 	switch scope {
-	case "cluster", "namespace", "resource":
-		return scope
+	case "cluster":
+		return 1
+	case "namespace":
+		return 2
+	case "resource":
+		return 3
 	}
-	return ""
+	return 0
 }
 
-func boundedDryRun(value string) string {
+func dryRunIndex(value string) uint8 {
 	switch value {
-	case "", "All":
-		return value
+	case "":
+		return 0
+	case "All":
+		return 1
 	}
-	return "invalid"
+	return 2
 }
 
 // boundedPath returns the path if it is counted separately, otherwise "".
 func boundedPath(path string) string {
 	switch path {
-	case "/healthz", "/livez", "/readyz", "/version", "/metrics", "/api", "/apis", "/openapi/v2", "/openapi/v3":
+	case "/healthz", "/livez", "/readyz", "api", "apis", "openapi/v3", "openapi/v3/":
 		return path
 	}
 	return ""

@@ -188,6 +188,9 @@ type Version struct {
 	FieldAliases map[string]string
 	// Warning is sent with every request for a deprecated version.
 	Warning string
+	// Removed is the release of Kubernetes that does not serve a deprecated version any more, such as "1.36". It is empty if
+	// none is known.
+	Removed string
 }
 
 // KeepFor sets how long an object is kept after its last write, in whole seconds; 0 keeps it. It is called before the kind

@@ -60,6 +60,10 @@ type Info struct {
 	InNamespace bool
 	// Rest is what follows the subresource ("a/b" in pods/x/proxy/a/b).
 	Rest string
+
+	// Tracker is where the filters and handlers of the request record what its metrics say. It is nil in requests that
+	// are not counted, such as those that the server makes of itself.
+	Tracker *Tracker
 }
 
 // IsResource says whether the request is about a resource.

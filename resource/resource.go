@@ -68,36 +68,36 @@ func Kinds(gates features.Gates) []*registry.Kind {
 			v := &k.Versions[i]
 			v.Disabled = !registry.ServedByDefault(v.Name)
 			if v.Warning == "" {
-				v.Warning = deprecation(k, v)
+				v.Warning, v.Removed = deprecation(k, v)
 			}
 		}
 	}
 	return kinds
 }
 
-// deprecation returns the warning for requests in a version that is deprecated, "" for others. The types of the API
-// know when they are deprecated.
-func deprecation(k *registry.Kind, v *registry.Version) string {
+// deprecation returns the warning for requests in a version that is deprecated, and the release that does not serve it any
+// more. It returns empty strings for other versions. The types of the API know when they are deprecated.
+func deprecation(k *registry.Kind, v *registry.Version) (warning, removed string) {
 	t, ok := v.New().(interface {
 		APILifecycleDeprecated() (major, minor int)
 		APILifecycleRemoved() (major, minor int)
 	})
 	if !ok {
-		return ""
+		return "", ""
 	}
 	const major, minor = 1, 36 // the version of Kubernetes that is served
 	a, b := t.APILifecycleDeprecated()
 	if a == 0 || a > major || a == major && b > minor {
-		return ""
+		return "", ""
 	}
 	removedMajor, removedMinor := t.APILifecycleRemoved()
-	text := fmt.Sprintf("%s %s is deprecated in v%d.%d+, unavailable in v%d.%d+",
-		k.GroupVersion(v), k.Name, a, b, removedMajor, removedMinor)
+	removed = fmt.Sprintf("%d.%d", removedMajor, removedMinor)
+	text := fmt.Sprintf("%s %s is deprecated in v%d.%d+, unavailable in v%s+", k.GroupVersion(v), k.Name, a, b, removed)
 	if r, ok := t.(interface {
 		APILifecycleReplacement() schema.GroupVersionKind
 	}); ok {
 		replacement := r.APILifecycleReplacement()
 		text += fmt.Sprintf("; use %s %s", replacement.GroupVersion(), replacement.Kind)
 	}
-	return text
+	return text, removed
 }

@@ -42,6 +42,7 @@ func (b *CustomResource) Serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	info.Tracker.Serve(b.s.deprecation)
 	if err := checkPathName(info); err != nil {
 		return err
 	}

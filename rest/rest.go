@@ -83,6 +83,7 @@ type served struct {
 	typedListHead          []byte
 	objectProto, listProto wire.EnvelopeHead
 	fields                 *fieldSet
+	deprecation            *request.Deprecation // nil if the version is not deprecated
 }
 
 // New makes the handler.
@@ -123,6 +124,9 @@ func newServed(r *registry.Served) *served {
 		listProto:     wire.NewEnvelopeHead(gv.String(), kind.List()),
 		fields:        newFieldSet(kind, r.Version),
 	}
+	if r.Version.Warning != "" {
+		s.deprecation = &request.Deprecation{Removed: r.Version.Removed}
+	}
 	s.representation = typedRepresentation{s}
 	if kind.Unstructured() {
 		s.representation = unstructuredRepresentation{s}
@@ -144,9 +148,13 @@ func (b builtIn) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if b.s.Version.Warning != "" {
+	info.Tracker.Serve(b.s.deprecation)
+	if b.s.deprecation != nil {
 		request.Warn(r.Context(), b.s.Version.Warning)
 		audit.Annotate(r.Context(), "k8s.io/deprecated", "true")
+		if removed := b.s.deprecation.Removed; removed != "" {
+			audit.Annotate(r.Context(), "k8s.io/removed-release", removed)
+		}
 	}
 	if err := checkPathName(info); err != nil {
 		return err

@@ -52,6 +52,9 @@ func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "/" || path == "/index.html":
 		t.serveIndex(w)
 	case health.Serves(path):
+		if strings.LastIndexByte(path, '/') == 0 { // kube-apiserver does not count the requests for single checks
+			request.TrackerFrom(r.Context()).Serve(nil)
+		}
 		t.health.ServeHTTP(w, r)
 	case path == "/version" || strings.HasPrefix(path, "/version/"):
 		serveVersion(w, r)
@@ -59,7 +62,10 @@ func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		t.metrics.ServeHTTP(w, r)
 	case path == "/metrics/slis":
 		t.slis.ServeHTTP(w, r)
-	case path == "/openapi/v2" || path == "/openapi/v3" || strings.HasPrefix(path, "/openapi/v3/"):
+	case path == "/openapi/v2":
+		t.openapi.ServeHTTP(w, r)
+	case path == "/openapi/v3" || strings.HasPrefix(path, "/openapi/v3/"):
+		request.TrackerFrom(r.Context()).Serve(nil)
 		t.openapi.ServeHTTP(w, r)
 	case t.issuer != nil && t.issuer.Serves(path):
 		t.issuer.ServeHTTP(w, r)

@@ -464,7 +464,7 @@ func TestMetricsCountRequests(t *testing.T) {
 	call(t, c, "GET", s.URL()+"/api/v1/made-up-by-a-client")
 	body := call(t, c, "GET", s.URL()+"/metrics").body
 	for _, want := range []string{
-		`apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="",scope="",` +
+		`apiserver_request_total{code="200",component="",dry_run="",group="",resource="",scope="",` +
 			`subresource="/healthz",verb="GET",version=""} 3`,
 		"go_goroutines ", "process_resident_memory_bytes ", "kubernetes_build_info{", "apiserver_storage_size_bytes{",
 		`apiserver_current_inflight_requests{request_kind="readOnly"}`,

@@ -57,16 +57,17 @@ func New(
 			}
 			switch {
 			case errors.Is(err, errBudget):
-				inflight.TooMany(rw, inflight.RetryAfter)
+				inflight.TooMany(rw, r, inflight.RetryAfter)
 				return
 			case stopping.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded) &&
 				!errors.Is(r.Context().Err(), context.DeadlineExceeded):
 				retryafter.RefuseStopping(rw)
 				return
 			case !admitted:
-				inflight.TooMany(rw, inflight.RetryAfter)
+				inflight.TooMany(rw, r, inflight.RetryAfter)
 				return
 			}
+			request.TrackerFrom(r.Context()).SetBody(int64(len(content)))
 			r.Body = request.NewBody(content, err)
 			next.ServeHTTP(rw, r)
 		})

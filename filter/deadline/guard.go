@@ -10,6 +10,7 @@ import (
 
 	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/filter/responserecorder"
+	"github.com/keelson-dev/keelson/request"
 )
 
 // The states of a request. The handler and the deadline change the state atomically, so that
@@ -103,6 +104,7 @@ func (g *guard) cutOff() {
 			g.o.Running.Add(-1)
 			continue
 		}
+		request.TrackerFrom(g.r.Context()).Terminate()
 		if was == open {
 			apiresponse.GatewayTimeout(g.gate.outer)
 			return

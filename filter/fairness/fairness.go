@@ -49,7 +49,7 @@ func (f *filter) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 	ticket.SetHeaders(w.Header())
 	rw := responserecorder.Wrap(w)
 	if !ticket.Wait(ctx, f.limit(ctx)) {
-		inflight.TooMany(rw, ticket.RetryAfter())
+		inflight.TooMany(rw, r, ticket.RetryAfter())
 		return
 	}
 	rw.Seat = ticket
@@ -60,7 +60,7 @@ func (f *filter) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 		rw.Memory = f.responses.AccountFor(user)
 		defer rw.Memory.Release()
 		if !readsOnly(info) && !rw.Memory.Take(0) {
-			inflight.TooMany(rw, inflight.RetryAfter)
+			inflight.TooMany(rw, r, inflight.RetryAfter)
 			return
 		}
 	}

@@ -59,7 +59,7 @@ func (l *Limiter) Filter(next http.Handler) http.Handler {
 		rw.Memory = account.InPool(l.responses)
 		defer rw.Memory.Release()
 		if !account.Take(1) || pool == l.mutating && !rw.Memory.Take(0) {
-			TooMany(rw, RetryAfter)
+			TooMany(rw, r, RetryAfter)
 			return
 		}
 		next.ServeHTTP(rw, r)
@@ -67,7 +67,8 @@ func (l *Limiter) Filter(next http.Handler) http.Handler {
 }
 
 // TooMany answers 429 Too Many Requests. The client is asked to try again after some seconds.
-func TooMany(w http.ResponseWriter, seconds int) {
+func TooMany(w http.ResponseWriter, r *http.Request, seconds int) {
+	request.TrackerFrom(r.Context()).Terminate()
 	w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	http.Error(w, "Too many requests, please try again later.", http.StatusTooManyRequests)
 }

@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 
 	"github.com/keelson-dev/keelson/filter/responserecorder"
+	"github.com/keelson-dev/keelson/request"
 )
 
 // New returns the filter. After a panic that comes later than the status, it aborts the
@@ -25,6 +26,7 @@ func New(log *slog.Logger) func(http.Handler) http.Handler {
 					return
 				}
 				if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+					request.TrackerFrom(r.Context()).Abort()
 					panic(cause)
 				}
 				log.Error("panic while serving a request", "method", r.Method, "path", r.URL.Path, "cause", fmt.Sprint(cause),

@@ -36,6 +36,10 @@ type Recorder struct {
 	Copy io.Writer
 	// Wrote, unless nil, is called with the time that each write of the body took.
 	Wrote func(time.Duration)
+	// InitialEvents, unless nil, is called when a watch has sent its initial events.
+	InitialEvents func()
+	// Tracker is that of the request.Info of the request.
+	Tracker request.Tracker
 }
 
 // Seat is the right of a request to execute.
@@ -60,7 +64,12 @@ func (w *Recorder) ReleaseSeat() {
 }
 
 // InitialEventsSent implements apiresponse.WatchStart: from then on a watch needs no seat.
-func (w *Recorder) InitialEventsSent() { w.ReleaseSeat() }
+func (w *Recorder) InitialEventsSent() {
+	w.ReleaseSeat()
+	if w.InitialEvents != nil {
+		w.InitialEvents()
+	}
+}
 
 // Wrap returns w itself if it is a Recorder, or else a new Recorder around w.
 func Wrap(w http.ResponseWriter) *Recorder {

@@ -55,6 +55,7 @@ var directModules = []string{
 	"github.com/google/gnostic-models",
 	"github.com/klauspost/compress",
 	"github.com/prometheus/client_golang",
+	"github.com/prometheus/client_model", // the types of what client_golang gathers
 	"github.com/robfig/cron/v3",
 	"github.com/spf13/cobra",
 	"github.com/spf13/pflag",

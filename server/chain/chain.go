@@ -89,13 +89,15 @@ func New(h http.Handler, o Options) http.Handler {
 		}),
 		recovery.New(o.Log), // a second time, because deadline runs the following filters on another goroutine
 		cors.New(o.CORSAllowedOrigins),
-		authenticate.New(o.Authentication),
-		o.Audit.Filter,
-		impersonate.New(o.Authorizer, o.Metrics),
-		o.Limit,
-		authorize.New(o.Authorizer, o.Metrics.Authorization),
-		body.New(fairshare.NewPool(body.Budget), o.Stop.Begun, o.Streamed),
 	}
+	filters = append(filters, requestmetrics.Timed(o.Metrics, []requestmetrics.Named{
+		{Name: "authentication", Filter: authenticate.New(o.Authentication)},
+		{Name: "audit", Filter: o.Audit.Filter},
+		{Name: "constrainedimpersonation", Filter: impersonate.New(o.Authorizer, o.Metrics)},
+		{Name: "priorityandfairness", Filter: o.Limit},
+		{Name: "authorization", Filter: authorize.New(o.Authorizer, o.Metrics.Authorization)},
+	})...)
+	filters = append(filters, body.New(fairshare.NewPool(body.Budget), o.Stop.Begun, o.Streamed))
 	for i := len(filters) - 1; i >= 0; i-- {
 		if filters[i] != nil { // nil if the filter is not configured
 			h = filters[i](h)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/audit"
+	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/scheme/jsonpatch"
 )
 
@@ -117,6 +118,7 @@ func (p *Plugins) callMutating(
 	}
 	place := fmt.Sprintf("round_%d_index_%d", pass, i)
 	begin := time.Now()
+	defer func() { request.TrackerFrom(ctx).AddOutside(time.Since(begin)) }()
 	object, err := p.o.Versions.Document(ctx, a, a.Object, names)
 	if err != nil {
 		return false, kerrors.NewInternalError(err)

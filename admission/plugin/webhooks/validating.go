@@ -9,6 +9,7 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/keelson-dev/keelson/admission"
+	"github.com/keelson-dev/keelson/request"
 )
 
 const (
@@ -55,6 +56,8 @@ func (p *Plugins) validate(ctx context.Context, a *admission.Attributes) error {
 	if len(calls) == 0 {
 		return nil
 	}
+	began := time.Now()
+	defer func() { request.TrackerFrom(ctx).AddOutside(time.Since(began)) }()
 	var wg sync.WaitGroup
 	for i, c := range calls {
 		wg.Go(func() {

@@ -1,0 +1,138 @@
+package metrics
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// histogramVec has the histograms of one metric, by the values of its labels. Observing costs two atomic additions, a
+// third of what the histograms of package prometheus cost: several are observed for every request.
+//
+// Observations are whole numbers, nanoseconds or bytes. They become the unit of the metric when metrics are read.
+type histogramVec struct {
+	description *prometheus.Desc
+	labels      []string
+	bounds      []float64 // in the unit of the metric
+	limits      []int64   // the same in the unit of observations
+	unit        float64   // of observations, in the unit of the metric
+
+	mu     sync.RWMutex          // guards series
+	series map[string]*histogram // by the values, with labelSeparator between them
+}
+
+// labelSeparator is a byte that label values do not contain, as it is not valid in UTF-8.
+const labelSeparator = "\xff"
+
+// histogram is one series. Get it once, not for each observation.
+type histogram struct {
+	vec    *histogramVec
+	values []string
+	counts []atomic.Uint64 // of observations in each bucket, the last one without an upper bound
+	sum    atomic.Int64
+}
+
+// newDurations returns histograms of durations in seconds.
+func newDurations(name, help string, bounds []float64, labels ...string) *histogramVec {
+	return newHistograms(name, help, float64(time.Nanosecond)/float64(time.Second), bounds, labels)
+}
+
+// newSizes returns histograms of numbers of bytes.
+func newSizes(name, help string, bounds []float64, labels ...string) *histogramVec {
+	return newHistograms(name, help, 1, bounds, labels)
+}
+
+func newHistograms(name, help string, unit float64, bounds []float64, labels []string) *histogramVec {
+	v := &histogramVec{
+		description: prometheus.NewDesc(name, help, labels, nil), labels: slices.Clone(labels), bounds: bounds, unit: unit,
+		series: map[string]*histogram{},
+	}
+	for _, bound := range bounds {
+		v.limits = append(v.limits, int64(bound/unit+0.5))
+	}
+	return v
+}
+
+// with returns the series of values, in the order of the labels.
+func (v *histogramVec) with(values ...string) *histogram {
+	key := strings.Join(values, labelSeparator)
+	v.mu.RLock()
+	h := v.series[key]
+	v.mu.RUnlock()
+	if h != nil {
+		return h
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if h = v.series[key]; h == nil {
+		h = &histogram{vec: v, values: slices.Clone(values), counts: make([]atomic.Uint64, len(v.bounds)+1)}
+		v.series[key] = h
+	}
+	return h
+}
+
+// observe counts an observation, in nanoseconds or bytes.
+func (h *histogram) observe(value int64) {
+	bucket := 0
+	for _, limit := range h.vec.limits {
+		if value <= limit {
+			break
+		}
+		bucket++
+	}
+	h.counts[bucket].Add(1)
+	h.sum.Add(value)
+}
+
+// Describe implements prometheus.Collector.
+func (v *histogramVec) Describe(ch chan<- *prometheus.Desc) { ch <- v.description }
+
+// Collect implements prometheus.Collector.
+func (v *histogramVec) Collect(ch chan<- prometheus.Metric) {
+	v.mu.RLock()
+	series := slices.Collect(maps.Values(v.series))
+	v.mu.RUnlock()
+	for _, h := range series {
+		ch <- h
+	}
+}
+
+// Desc implements prometheus.Metric.
+func (h *histogram) Desc() *prometheus.Desc { return h.vec.description }
+
+// Write implements prometheus.Metric.
+func (h *histogram) Write(out *dto.Metric) error {
+	v := h.vec
+	for i, name := range v.labels {
+		out.Label = append(out.Label, &dto.LabelPair{Name: &name, Value: &h.values[i]})
+	}
+	slices.SortFunc(out.Label, compareLabels)
+	buckets := make([]*dto.Bucket, len(v.bounds))
+	total := uint64(0)
+	for i := range v.bounds {
+		total += h.counts[i].Load()
+		upTo := total
+		buckets[i] = &dto.Bucket{UpperBound: &v.bounds[i], CumulativeCount: &upTo}
+	}
+	total += h.counts[len(v.bounds)].Load()
+	sum := float64(h.sum.Load()) * v.unit
+	out.Histogram = &dto.Histogram{SampleCount: &total, SampleSum: &sum, Bucket: buckets}
+	return nil
+}
+
+// compareLabels orders labels by their names, as package prometheus has them.
+func compareLabels(a, b *dto.LabelPair) int {
+	switch {
+	case a.GetName() < b.GetName():
+		return -1
+	case a.GetName() > b.GetName():
+		return 1
+	}
+	return 0
+}
