@@ -44,28 +44,31 @@ type flowObject struct {
 	mandatory bool
 }
 
-// readFlowObjects returns the default objects.
-func readFlowObjects() (levels, schemas []flowObject, err error) {
+// defaultFlows has the default objects of flow control. Nothing changes them.
+type defaultFlows struct{ levels, schemas []flowObject }
+
+// readFlowObjects returns the default objects, which are parsed once in a process.
+var readFlowObjects = sync.OnceValues(func() (d defaultFlows, err error) {
 	for line := range bytes.Lines(flowObjects) {
 		var kind metav1.TypeMeta
 		if err := json.Unmarshal(line, &kind); err != nil {
-			return nil, nil, err
+			return d, err
 		}
 		if kind.Kind == "FlowSchema" {
 			obj := &flowcontrolv1.FlowSchema{}
 			err = json.Unmarshal(line, obj)
-			schemas = append(schemas, flowObject{obj, flowSchemas, isMandatory(obj.Name)})
+			d.schemas = append(d.schemas, flowObject{obj, flowSchemas, isMandatory(obj.Name)})
 		} else {
 			obj := &flowcontrolv1.PriorityLevelConfiguration{}
 			err = json.Unmarshal(line, obj)
-			levels = append(levels, flowObject{obj, priorityLevels, isMandatory(obj.Name)})
+			d.levels = append(d.levels, flowObject{obj, priorityLevels, isMandatory(obj.Name)})
 		}
 		if err != nil {
-			return nil, nil, err
+			return d, err
 		}
 	}
-	return levels, schemas, nil
-}
+	return d, nil
+})
 
 func isMandatory(name string) bool {
 	return name == flowcontrolv1.PriorityLevelConfigurationNameExempt ||
@@ -76,11 +79,11 @@ func isMandatory(name string) bool {
 // no operator has changed, deletes those that are no longer defaults, and sets the condition
 // Dangling of all flow schemas.
 func (k *Keeper) ensureFlowControl(ctx context.Context) error {
-	levels, schemas, err := readFlowObjects()
+	flows, err := readFlowObjects()
 	if err != nil {
 		return err
 	}
-	for _, list := range [][]flowObject{levels, schemas} {
+	for _, list := range [][]flowObject{flows.levels, flows.schemas} {
 		if err := forEachConcurrently(list, func(f flowObject) error { return k.ensureFlow(ctx, f) }); err != nil {
 			return err
 		}
@@ -115,8 +118,9 @@ func (k *Keeper) ensureFlow(ctx context.Context, f flowObject) error {
 		return err
 	}
 	if current == nil {
-		f.SetAnnotations(map[string]string{flowcontrolv1.AutoUpdateAnnotationKey: "true"})
-		return k.create(ctx, f.gvr, f.Object, flowProducer)
+		obj := f.DeepCopyObject().(registry.Object)
+		obj.SetAnnotations(map[string]string{flowcontrolv1.AutoUpdateAnnotationKey: "true"})
+		return k.create(ctx, f.gvr, obj, flowProducer)
 	}
 	if !f.update(current) {
 		return nil

@@ -27,11 +27,11 @@ func TestServerName(t *testing.T) {
 
 func flows(t *testing.T) (levels, schemas []flowObject) {
 	t.Helper()
-	levels, schemas, err := readFlowObjects()
+	all, err := readFlowObjects()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return levels, schemas
+	return all.levels, all.schemas
 }
 
 func TestFlowSchemasReferToLevels(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,9 +19,6 @@ import (
 	"github.com/keelson-dev/keelson/scheme"
 )
 
-// objects has one object a line. What all have in common is left out: the label
-// and the annotation below, and the API group of references.
-//
 // objects has one object per line. Fields with the same value in all objects are left out: see
 // complete.
 //
@@ -58,16 +56,22 @@ func ClusterRoleBindingsToSplit() map[string]string {
 	return map[string]string{"system:public-info-viewer": "system:discovery"}
 }
 
-// Objects returns new copies of all objects with these feature gates: ClusterRoles, ClusterRoleBindings, Roles and
-// RoleBindings, in this order, and then those of the gates.
-func Objects(gates features.Gates) ([]scheme.Object, error) {
-	var out []scheme.Object
+// defaultObject is an object of the embedded files. gate is the feature gate that it needs, "" if it needs none.
+type defaultObject struct {
+	scheme.Object
+	gate string
+}
+
+// defaults returns the objects of both embedded files, which are parsed once in a process. The callers must not change
+// them.
+var defaults = sync.OnceValues(func() ([]defaultObject, error) {
+	var out []defaultObject
 	for n, line := range bytes.Split(bytes.TrimSpace(objects), []byte("\n")) {
 		obj, err := parse(line)
 		if err != nil {
 			return nil, fmt.Errorf("default role or binding %d: %w", n+1, err)
 		}
-		out = append(out, obj)
+		out = append(out, defaultObject{obj, ""})
 	}
 	for n, line := range bytes.Split(bytes.TrimSpace(gated), []byte("\n")) {
 		var condition struct{ Gate string }
@@ -75,7 +79,30 @@ func Objects(gates features.Gates) ([]scheme.Object, error) {
 		if err = errors.Join(err, json.Unmarshal(line, &condition)); err != nil {
 			return nil, fmt.Errorf("role or binding %d of a feature gate: %w", n+1, err)
 		}
-		if gates.Enabled(condition.Gate) && !addRules(out, obj) {
+		out = append(out, defaultObject{obj, condition.Gate})
+	}
+	return out, nil
+})
+
+// Objects returns new copies of all objects with these feature gates: ClusterRoles, ClusterRoleBindings, Roles and
+// RoleBindings, in this order, and then those of the gates.
+func Objects(gates features.Gates) ([]scheme.Object, error) {
+	return selected(gates, func(scheme.Object) bool { return true })
+}
+
+// selected returns new copies of those objects for which want returns true.
+func selected(gates features.Gates, want func(scheme.Object) bool) ([]scheme.Object, error) {
+	all, err := defaults()
+	if err != nil {
+		return nil, err
+	}
+	var out []scheme.Object
+	for _, d := range all {
+		if !want(d.Object) || d.gate != "" && !gates.Enabled(d.gate) {
+			continue
+		}
+		obj := d.DeepCopyObject().(scheme.Object)
+		if d.gate == "" || !addRules(out, obj) {
 			out = append(out, obj)
 		}
 	}
@@ -99,16 +126,17 @@ func addRules(objs []scheme.Object, obj scheme.Object) bool {
 
 // NodeRules returns the rules of NodeRole.
 func NodeRules(gates features.Gates) ([]rbacv1.PolicyRule, error) {
-	all, err := Objects(gates)
+	roles, err := selected(gates, func(obj scheme.Object) bool {
+		_, ok := obj.(*rbacv1.ClusterRole)
+		return ok && obj.GetName() == NodeRole
+	})
 	if err != nil {
 		return nil, err
 	}
-	for _, obj := range all {
-		if role, ok := obj.(*rbacv1.ClusterRole); ok && role.Name == NodeRole {
-			return role.Rules, nil
-		}
+	if len(roles) != 1 {
+		return nil, fmt.Errorf("there are %d default ClusterRoles %s", len(roles), NodeRole)
 	}
-	return nil, fmt.Errorf("there is no default ClusterRole %s", NodeRole)
+	return roles[0].(*rbacv1.ClusterRole).Rules, nil
 }
 
 func parse(line []byte) (scheme.Object, error) {
