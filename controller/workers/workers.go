@@ -41,34 +41,66 @@ func (q *Queue[T]) Add(item T) { q.items.Add(item) }
 // AddAfter adds an item after a delay.
 func (q *Queue[T]) AddAfter(item T, delay time.Duration) { q.items.AddAfter(item, delay) }
 
-// Run handles items, n at a time and never one item twice at a time, until ctx ends. Then it closes the queue. An item
-// whose handling fails comes back later.
+// workerIdle is how long a worker without items waits until it ends. Idle controllers then have no workers, which take
+// memory in a program that runs many servers.
+const workerIdle = time.Second
+
+// Run handles items, n at a time at most and never one item twice at a time, until ctx ends. Then it closes the queue.
+// An item whose handling fails comes back later.
 func (q *Queue[T]) Run(ctx context.Context, n int, handle func(ctx context.Context, item T) error) {
+	stop := context.AfterFunc(ctx, q.Close)
+	defer stop()
 	var workers sync.WaitGroup
-	for range n {
-		workers.Go(func() {
-			for q.next(ctx, handle) {
-			}
-		})
+	defer workers.Wait()
+	waiting := make(chan T) // from here to a worker
+	defer close(waiting)
+	running := make(chan struct{}, n) // has one element for each worker
+	for {
+		item, closed := q.items.Get()
+		if closed || ctx.Err() != nil {
+			return
+		}
+		select {
+		case waiting <- item:
+			continue
+		default:
+		}
+		select {
+		case waiting <- item:
+		case running <- struct{}{}:
+			workers.Go(func() {
+				defer func() { <-running }()
+				q.work(ctx, item, waiting, handle)
+			})
+		}
 	}
-	<-ctx.Done()
-	q.Close()
-	workers.Wait()
 }
 
-// next handles one item. It returns false if the queue is closed.
-func (q *Queue[T]) next(ctx context.Context, handle func(context.Context, T) error) bool {
-	item, closed := q.items.Get()
-	if closed || ctx.Err() != nil {
-		return false
+// work is one worker: it handles item and those that follow, until none has come for workerIdle.
+func (q *Queue[T]) work(ctx context.Context, item T, waiting <-chan T, handle func(context.Context, T) error) {
+	idle := time.NewTimer(workerIdle)
+	defer idle.Stop()
+	for more := true; more; {
+		if ctx.Err() == nil {
+			q.handle(ctx, item, handle)
+		}
+		idle.Reset(workerIdle)
+		select {
+		case item, more = <-waiting:
+		case <-idle.C:
+			return
+		}
 	}
+}
+
+// handle handles one item.
+func (q *Queue[T]) handle(ctx context.Context, item T, handle func(context.Context, T) error) {
 	defer q.items.Done(item)
 	if err := Protect(func() error { return handle(ctx, item) }); err != nil {
 		q.items.AddRateLimited(item)
 	} else {
 		q.items.Forget(item)
 	}
-	return true
 }
 
 // Close ends the queue.
