@@ -17,17 +17,17 @@ const maxReports = 256
 // reporter writes events about owner references that cannot be right.
 type reporter struct {
 	c     *Collector
-	queue chan invalidOwner
+	queue chan *invalidOwner
 }
 
 func newReporter(c *Collector) *reporter {
-	return &reporter{c: c, queue: make(chan invalidOwner, maxReports)}
+	return &reporter{c: c, queue: make(chan *invalidOwner, maxReports)}
 }
 
 // add has an event written about an owner in another namespace.
 func (r *reporter) add(i invalidOwner) {
 	select {
-	case r.queue <- i:
+	case r.queue <- &i:
 	default:
 	}
 }
@@ -39,7 +39,7 @@ func (r *reporter) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case i := <-r.queue:
-			if err := workers.Protect(func() error { return r.write(ctx, i) }); err != nil && ctx.Err() == nil {
+			if err := workers.Protect(func() error { return r.write(ctx, *i) }); err != nil && ctx.Err() == nil {
 				r.c.Log.Warn("cannot write an event about an owner in another namespace",
 					"dependent", i.dependent, "error", err)
 			}

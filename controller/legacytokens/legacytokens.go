@@ -55,7 +55,7 @@ type Tracker struct {
 	log     *slog.Logger
 	now     func() time.Time
 
-	uses chan use // uses whose labels are not written yet
+	uses chan *use // uses whose labels are not written yet
 
 	mu      sync.Mutex // guards writing
 	writing map[types.UID]bool
@@ -74,7 +74,7 @@ const maxUses = 1024
 
 // New returns a Tracker.
 func New(objects Objects, log *slog.Logger, now func() time.Time) *Tracker {
-	return &Tracker{objects: objects, log: log, now: now, uses: make(chan use, maxUses), writing: map[types.UID]bool{}}
+	return &Tracker{objects: objects, log: log, now: now, uses: make(chan *use, maxUses), writing: map[types.UID]bool{}}
 }
 
 // Run maintains the ConfigMap and writes labels until ctx is done.
@@ -87,7 +87,7 @@ func (t *Tracker) Run(ctx context.Context, w Writer) {
 		case <-ctx.Done():
 			return
 		case u := <-t.uses:
-			t.writeLabel(ctx, w, u)
+			t.writeLabel(ctx, w, *u)
 		case <-look.C:
 			t.keepConfigMap(ctx, w)
 		}
@@ -147,7 +147,7 @@ func (t *Tracker) Used(_ context.Context, secret *corev1.Secret) {
 		return
 	}
 	select {
-	case t.uses <- use{secret.Namespace, secret.Name, secret.UID, today}:
+	case t.uses <- &use{secret.Namespace, secret.Name, secret.UID, today}:
 		t.writing[secret.UID] = true
 	default:
 	}

@@ -102,7 +102,7 @@ func TestUsesAreNotedOnceADay(t *testing.T) {
 		if len(tracker.uses) != 1 {
 			t.Fatalf("%q: %d uses are to be written", label, len(tracker.uses))
 		}
-		tracker.writeLabel(t.Context(), m, <-tracker.uses)
+		tracker.writeLabel(t.Context(), m, *<-tracker.uses)
 		<-m.updates
 		m.mu.Lock()
 		if got := secret.Labels[lastUsedLabel]; got != "2026-03-02" {

@@ -42,8 +42,19 @@ const (
 )
 
 type class struct {
-	taken  atomic.Int64
-	byUser [slots]atomic.Int64
+	taken atomic.Int64
+	// users is nil until the first unit is taken, because a program may run many servers that nobody uses.
+	users atomic.Pointer[[slots]atomic.Int64]
+}
+
+// byUser returns the counter of the users of a slot.
+func (c *class) byUser(slot uint32) *atomic.Int64 {
+	users := c.users.Load()
+	if users == nil {
+		c.users.CompareAndSwap(nil, new([slots]atomic.Int64))
+		users = c.users.Load()
+	}
+	return &users[slot]
 }
 
 // NewPool returns a pool of limit units. 0 is no limit.
@@ -96,7 +107,7 @@ func (a *Account) Take(n int64) bool {
 		return true
 	}
 	c := &a.pool.classes[a.class]
-	taken, mine := c.taken.Add(n), c.byUser[a.slot].Add(n)
+	taken, mine := c.taken.Add(n), c.byUser(a.slot).Add(n)
 	if limit := a.pool.limit; limit > 0 && a.class != exempt {
 		if free := limit - (taken - n); n > free || mine-n >= FreeMultiple*free {
 			a.give(n)
@@ -110,14 +121,14 @@ func (a *Account) Take(n int64) bool {
 func (a *Account) give(n int64) {
 	c := &a.pool.classes[a.class]
 	c.taken.Add(-n)
-	c.byUser[a.slot].Add(-n)
+	c.byUser(a.slot).Add(-n)
 }
 
 // Charge takes n units in any case. If that is more than the user may hold, they count only
 // for this user, who can take nothing more until they are released; other users lose nothing.
 func (a *Account) Charge(n int64) {
 	if !a.Take(n) {
-		a.pool.classes[a.class].byUser[a.slot].Add(n)
+		a.pool.classes[a.class].byUser(a.slot).Add(n)
 		a.extra += n
 	}
 }
@@ -128,7 +139,7 @@ func (a *Account) Release() {
 		a.give(a.held)
 	}
 	if a.extra > 0 {
-		a.pool.classes[a.class].byUser[a.slot].Add(-a.extra)
+		a.pool.classes[a.class].byUser(a.slot).Add(-a.extra)
 	}
 	a.held, a.paused, a.extra = 0, 0, 0
 }

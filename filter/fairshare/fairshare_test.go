@@ -140,8 +140,8 @@ func TestAllUnitsAreReturned(t *testing.T) {
 	if p.Taken() != 0 {
 		t.Errorf("%d taken", p.Taken())
 	}
-	for i := range p.classes[others].byUser {
-		if n := p.classes[others].byUser[i].Load(); n != 0 {
+	for i := range uint32(slots) {
+		if n := p.classes[others].byUser(i).Load(); n != 0 {
 			t.Errorf("slot %d: %d", i, n)
 		}
 	}
