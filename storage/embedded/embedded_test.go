@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/storagetest"
 )
@@ -42,14 +44,23 @@ func TestConformanceOnDisk(t *testing.T) {
 func TestConformanceInMemory(t *testing.T) {
 	storagetest.Run(t, func(t *testing.T) storage.Store {
 		return mustOpen(t, Options{InMemory: true})
-	}, storagetest.WithReopen(reopen)) // the options of the store contain its file system in memory
+	})
+}
+
+// TestConformanceOnGivenFiles runs the suite on a file system in memory that survives the store.
+func TestConformanceOnGivenFiles(t *testing.T) {
+	storagetest.Run(t, func(t *testing.T) storage.Store {
+		return mustOpen(t, Options{InMemory: true, FS: vfs.NewMem()})
+	}, storagetest.WithReopen(reopen))
 }
 
 // TestConformanceSmall runs the suite with limits so small that watchers fall behind the ring, and that the database
 // flushes and merges all the time.
 func TestConformanceSmall(t *testing.T) {
 	storagetest.Run(t, func(t *testing.T) storage.Store {
-		return mustOpen(t, Options{InMemory: true, RingBytes: 1 << 10, MemTableBytes: 64 << 10, CacheBytes: 64 << 10})
+		return mustOpen(t, Options{
+			InMemory: true, FS: vfs.NewMem(), RingBytes: 1 << 10, MemTableBytes: 64 << 10, CacheBytes: 64 << 10,
+		})
 	}, storagetest.WithReopen(reopen))
 }
 

@@ -126,7 +126,7 @@ func (s *Store) openDB(adjust func(*pebble.Options)) error {
 	options := o.pebbleOptions(&pebbleLogger{store: s}, lock)
 	adjust(options)
 	if !options.ReadOnly {
-		if !options.DisableWAL { // without a log this is an import, which fails when there is no space
+		if s.importFailed == nil { // an import fails when there is no space
 			s.merges = newMergeScheduler(s)
 			options.FS, options.Experimental.CompactionScheduler = s.merges, s.merges
 		}
@@ -218,7 +218,7 @@ func (s *Store) recoverPosition() (int64, error) {
 		revision, compacted = s.opts.MinRevision, s.opts.MinRevision
 		mustSucceed(b.Set([]byte(metaCompacted), encodeNumber(compacted), nil))
 	}
-	if err := b.Commit(pebble.Sync); err != nil {
+	if err := b.Commit(&pebble.WriteOptions{Sync: !s.opts.unlogged}); err != nil {
 		return 0, fmt.Errorf("cannot write to data directory %s: %w", s.opts.Dir, err)
 	}
 	s.history.compacted.Store(compacted)
@@ -325,14 +325,19 @@ type pebbleBatch struct {
 func (b *pebbleBatch) apply() error {
 	b.s.space.addWritten(b.s, b.b.Len())
 	_, err := guardPanic(func() (struct{}, error) {
+		if b.s.opts.unlogged {
+			return struct{}{}, b.s.db.Apply(b.b, pebble.NoSync)
+		}
 		return struct{}{}, b.s.db.ApplyNoSyncWait(b.b, pebble.Sync)
 	})
 	return err
 }
 
 func (b *pebbleBatch) wait() error {
-	if err := b.b.SyncWait(); err != nil {
-		return err
+	if !b.s.opts.unlogged {
+		if err := b.b.SyncWait(); err != nil {
+			return err
+		}
 	}
 	return b.b.Close()
 }

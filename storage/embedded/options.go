@@ -62,6 +62,9 @@ type Options struct {
 	// OnFailure is called once when the store has failed and must be closed (see storage.ErrFailed). It must not call the
 	// store and must not block.
 	OnFailure func(error)
+
+	// unlogged is true if the files cannot survive the process, so that a log of the writes would be of no use.
+	unlogged bool
 }
 
 var (
@@ -76,7 +79,7 @@ func (o Options) withDefaults() Options {
 	if o.FS == nil {
 		o.FS = vfs.Default
 		if o.InMemory {
-			o.FS = vfs.NewMem()
+			o.FS, o.unlogged = vfs.NewMem(), true
 		}
 	}
 	if o.Dir == "" && o.InMemory {
@@ -128,6 +131,7 @@ func (o *Options) pebbleOptions(logger pebble.Logger, lock *pebble.Lock) *pebble
 		// writes only while merges can proceed.
 		L0StopWritesThreshold: 1 << 20,
 		LBaseMaxBytes:         64 << 20,
+		DisableWAL:            o.unlogged,
 		Logger:                logger,
 	}
 	for i := range p.Levels {
