@@ -75,6 +75,45 @@ func (r *Resource) Insert(ctx context.Context, obj Object, c Commit) (Result, er
 	return r.commitPut(ctx, key, 0, value, item, c.SideWrites)
 }
 
+// Insertion is a new object, which is complete and of the storage version of its resource.
+type Insertion struct {
+	Resource *Resource
+	Object   Object
+}
+
+// InsertTogether stores new objects in one transaction, without the steps of a write. Their resources must be in the
+// same store. It fails with a *storage.ConflictError, and stores nothing, if one of the objects exists.
+func InsertTogether(ctx context.Context, list []Insertion) error {
+	if len(list) == 0 {
+		return nil
+	}
+	txn := storage.Txn{
+		Conditions: make([]storage.Condition, 0, len(list)), Ops: make([]storage.Op, 0, len(list)),
+	}
+	for _, n := range list {
+		r := n.Resource
+		value, err := r.codec.value(ctx, n.Object)
+		if err != nil {
+			return err
+		}
+		op, err := r.put(ctx, r.Key(n.Object.GetNamespace(), n.Object.GetName()), value)
+		if err != nil {
+			return err
+		}
+		op.TTL = r.Kind.Storage.TTLSeconds
+		txn.Conditions = append(txn.Conditions, storage.Condition{Key: op.Key})
+		txn.Ops = append(txn.Ops, op)
+	}
+	revision, err := list[0].Resource.commit(ctx, txn)
+	if err != nil {
+		return err
+	}
+	for _, n := range list[1:] {
+		n.Resource.noteWrite(revision)
+	}
+	return nil
+}
+
 // Replace stores obj in place of found, unless nothing would change. It fails with a *Conflict if
 // found is no longer the present state.
 func (r *Resource) Replace(ctx context.Context, found *cache.Object, obj Object, c Commit) (Result, error) {
@@ -130,13 +169,20 @@ func (r *Resource) commitPut(
 // commit commits a transaction that changes an object of the resource, and notes its revision.
 func (r *Resource) commit(ctx context.Context, txn storage.Txn) (int64, error) {
 	revision, err := r.store.Commit(ctx, txn)
-	for err == nil {
-		last := r.lastWrite.Load()
-		if revision <= last || r.lastWrite.CompareAndSwap(last, revision) {
-			break
-		}
+	if err == nil {
+		r.noteWrite(revision)
 	}
 	return revision, err
+}
+
+// noteWrite raises the result of LastWrite to revision.
+func (r *Resource) noteWrite(revision int64) {
+	for {
+		last := r.lastWrite.Load()
+		if revision <= last || r.lastWrite.CompareAndSwap(last, revision) {
+			return
+		}
+	}
 }
 
 // LastWrite returns the revision of the last write of the resource that this process has committed, 0 if there was

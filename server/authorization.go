@@ -327,11 +327,14 @@ func (z *authorization) background(name string, run func(ctx context.Context)) {
 	z.work.Go(name, background.Forever(run))
 }
 
-// start creates the default roles and starts to watch roles, bindings and the configuration file.
-func (z *authorization) start(ctx context.Context, c *client.Client) error {
-	bootstrap := rbaccontroller.Bootstrap{Gates: z.gates, Registry: z.registry, Client: c, Log: z.log}
-	if err := bootstrap.Run(ctx); err != nil {
-		return err
+// start creates the default roles, unless they were just created, and starts to watch roles, bindings and the
+// configuration file.
+func (z *authorization) start(ctx context.Context, c *client.Client, rolesExist bool) error {
+	if !rolesExist {
+		bootstrap := rbaccontroller.Bootstrap{Gates: z.gates, Registry: z.registry, Client: c, Log: z.log}
+		if err := bootstrap.Run(ctx); err != nil {
+			return err
+		}
 	}
 	if err := z.rbac.Start(z.work.Context(), z.registry, z.log, z.background); err != nil {
 		return err

@@ -66,9 +66,11 @@ type controlPlaneOptions struct {
 	services serviceRanges
 	address  net.IP // at which others reach the server
 	port     int    // that the server listens on
-	store    storage.Store
-	registry *registry.Registry
-	client   *client.Client
+	// defaultsExist is true if the objects of bootstrap.Defaults were just created.
+	defaultsExist bool
+	store         storage.Store
+	registry      *registry.Registry
+	client        *client.Client
 	// trust returns what extension API servers verify clients with.
 	trust func() bootstrap.AuthenticationTrust
 	log   *slog.Logger
@@ -85,7 +87,7 @@ func newControlPlane(ctx context.Context, o controlPlaneOptions) (*controlPlane,
 		Registry: o.registry, Client: o.client, Log: o.log, Now: time.Now,
 		Services: o.services, NodePort: o.config.ControlPlane.ServiceNodePort,
 		Address: o.address, Port: o.port, Hostname: hostname,
-		Endpoints: o.reconciler(), Trust: o.trust,
+		Endpoints: o.reconciler(), Trust: o.trust, DefaultsExist: o.defaultsExist,
 	}}
 	return p, p.keeper.Start(ctx)
 }

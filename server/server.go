@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/auth/filewatch"
-	"github.com/keelson-dev/keelson/controller/bootstrap"
 	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
@@ -105,13 +104,14 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		config: &c, metrics: metrics.New(buildLabels()),
 	}
 	for _, step := range s.steps(ctx) {
-		err := ctx.Err()
+		err, began := ctx.Err(), time.Now()
 		if err == nil {
 			err = step.run()
 		}
 		if err != nil {
 			return nil, errors.Join(err, s.release())
 		}
+		s.log.Debug("starting", "step", step.name, "took", time.Since(began))
 	}
 	return s.Server, nil
 }
@@ -345,19 +345,28 @@ func (s *starting) buildAPI(ctx context.Context) (err error) {
 // resources.
 func (s *starting) bootstrap(ctx context.Context) error {
 	s.work.Go(customRunner, background.Forever(s.api.custom.Run))
-	if err := bootstrap.Namespaces(ctx, s.registry, s.api.client); err != nil {
+	key, err := s.defaultsKey(ctx)
+	if err != nil {
 		return err
 	}
-	return inParallel(
-		func() error { return s.authorization.start(ctx, s.api.client) },
+	created, err := s.createDefaults(ctx, key)
+	if err != nil {
+		return err
+	}
+	err = inParallel(
+		func() error { return s.authorization.start(ctx, s.api.client, created) },
 		func() (err error) {
 			s.controlPlane, err = newControlPlane(ctx, controlPlaneOptions{
-				config: s.config, services: s.services, address: s.advertised, port: s.listener.port(),
+				config: s.config, services: s.services, address: s.advertised, port: s.listener.port(), defaultsExist: created,
 				store: s.stores.main, registry: s.registry, client: s.api.client, trust: s.authentication.trust, log: s.log,
 			})
 			return err
 		},
 	)
+	if err != nil || created {
+		return err
+	}
+	return s.keepDefaults(ctx, key)
 }
 
 // inParallel runs two functions at the same time.

@@ -45,6 +45,9 @@ type Keeper struct {
 	// may change while the server runs.
 	Trust func() AuthenticationTrust
 
+	// DefaultsExist is true if Defaults.Create has just created the objects of Defaults. Start does not look at them.
+	DefaultsExist bool
+
 	identity identity
 
 	mu   sync.Mutex // held while endpoints are written
@@ -64,16 +67,18 @@ type Reconciler interface {
 type part struct {
 	name string
 	do   func(context.Context) error
+	// isDefault is true if Defaults has all objects of the part.
+	isDefault bool
 }
 
 // parts are made when the server starts and kept while it runs. They depend on the namespaces and not on each other.
 func (k *Keeper) parts() []part {
 	return []part{
-		{"flow control", k.ensureFlowControl},
-		{"priority classes", k.priorityClasses},
-		{"service kubernetes and its addresses", k.ensureServiceCIDRAndService},
-		{"authorities for extension API servers", k.publishTrust},
-		{"identity", k.renewLease},
+		{"flow control", k.ensureFlowControl, true},
+		{"priority classes", k.priorityClasses, true},
+		{"service kubernetes and its addresses", k.ensureServiceCIDRAndService, false},
+		{"authorities for extension API servers", k.publishTrust, false},
+		{"identity", k.renewLease, false},
 	}
 }
 
@@ -83,6 +88,9 @@ func (k *Keeper) Start(ctx context.Context) error {
 	var errs []error
 	var running sync.WaitGroup
 	for _, p := range k.parts() {
+		if k.DefaultsExist && p.isDefault {
+			continue
+		}
 		running.Go(func() {
 			if err := p.do(ctx); err != nil {
 				mu.Lock()

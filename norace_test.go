@@ -1,0 +1,5 @@
+//go:build !race
+
+package keelson_test
+
+const raceDetector = false

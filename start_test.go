@@ -1,0 +1,239 @@
+package keelson_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/pprof"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/keelson-dev/keelson"
+)
+
+// BenchmarkStart starts servers in memory, one after the other, and stops them.
+func BenchmarkStart(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		s := start(b, keelson.InMemory())
+		b.StopTimer()
+		if err := s.Stop(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+}
+
+// start starts a server without a log, which the caller stops.
+func start(tb testing.TB, c keelson.Config) *keelson.Server {
+	tb.Helper()
+	c.Log = slog.New(slog.DiscardHandler)
+	s, err := keelson.Start(context.Background(), c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+func stop(tb testing.TB, s *keelson.Server) {
+	tb.Helper()
+	if err := s.Stop(context.Background()); err != nil {
+		tb.Error(err)
+	}
+}
+
+func clientset(tb testing.TB, s *keelson.Server) *kubernetes.Clientset {
+	tb.Helper()
+	client, err := kubernetes.NewForConfig(s.RESTConfig())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return client
+}
+
+// eventually waits until f returns "", and fails the test with the last result of f after 20 seconds.
+func eventually(tb testing.TB, f func() string) {
+	tb.Helper()
+	const pause, longest = 10 * time.Millisecond, 20 * time.Second
+	for end := time.Now().Add(longest); ; time.Sleep(pause) {
+		missing := f()
+		if missing == "" {
+			return
+		}
+		if time.Now().After(end) {
+			tb.Fatalf("after %v: %s", longest, missing)
+		}
+	}
+}
+
+// TestNothingIsLeftBehind: a server that was stopped leaves no goroutine, no open file and no listener, although clients
+// hold connections and watches.
+func TestNothingIsLeftBehind(t *testing.T) {
+	stop(t, start(t, keelson.InMemory())) // what a process makes once
+	goroutines, files := goroutineStacks(), openFiles(t)
+	for range 3 {
+		s := start(t, keelson.InMemory())
+		client := clientset(t, s)
+		w, err := client.CoreV1().ConfigMaps("").Watch(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop(t, s)
+		for e := range w.ResultChan() {
+			if e.Type == watch.Error {
+				t.Logf("the watch ended: %v", e.Object)
+			}
+		}
+	}
+	eventually(t, func() string {
+		if now := goroutineStacks(); strings.Count(now, "\n\n") > strings.Count(goroutines, "\n\n") {
+			return "goroutines are left behind. Before:\n" + goroutines + "After:\n" + now
+		}
+		if now := openFiles(t); len(now) > len(files) {
+			return "files are left behind. Before: " + strings.Join(files, ", ") + ". After: " + strings.Join(now, ", ")
+		}
+		return ""
+	})
+}
+
+// goroutineStacks returns the stacks of all goroutines, each followed by an empty line.
+func goroutineStacks() string {
+	var b bytes.Buffer
+	const everyGoroutine = 2
+	_ = pprof.Lookup("goroutine").WriteTo(&b, everyGoroutine) // writing to a buffer cannot fail
+	return b.String()
+}
+
+// openFiles returns what the open file descriptors of this process refer to.
+func openFiles(t *testing.T) []string {
+	t.Helper()
+	const dir = "/proc/self/fd"
+	entries, err := os.ReadDir(dir)
+	if os.IsNotExist(err) {
+		return nil // not Linux
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, e := range entries {
+		if target, err := os.Readlink(dir + "/" + e.Name()); err == nil { // not the descriptor of dir itself
+			out = append(out, target)
+		}
+	}
+	return out
+}
+
+// TestIdleServersAreSmall: an idle server takes at most 3 MB of heap and stacks.
+func TestIdleServersAreSmall(t *testing.T) {
+	const servers, most = 20, 3 << 20
+	used := func() int64 {
+		runtime.GC()
+		runtime.GC() // twice, because sync.Pool keeps its content for one collection
+		debug.FreeOSMemory()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc + m.StackInuse)
+	}
+	first := start(t, keelson.InMemory()) // with what a process makes once
+	defer stop(t, first)
+	settle(t, first)
+	before := used()
+	for range servers {
+		s := start(t, keelson.InMemory())
+		defer stop(t, s)
+		settle(t, s)
+	}
+	each := (used() - before) / servers
+	t.Logf("an idle server takes %d KiB", each>>10)
+	if each > most && !raceDetector {
+		t.Errorf("an idle server takes %d bytes of heap and stacks, more than %d", each, most)
+	}
+}
+
+// settle waits until the controllers of a new server have made what belongs to its namespaces.
+func settle(t *testing.T, s *keelson.Server) {
+	t.Helper()
+	client := clientset(t, s)
+	eventually(t, func() string {
+		accounts, err := client.CoreV1().ServiceAccounts("").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(accounts.Items) < 4 {
+			return "the namespaces have no service accounts"
+		}
+		return ""
+	})
+}
+
+// TestLaterServersHaveTheSameObjects: the first server of a process creates the default objects one by one, and later
+// ones copy them. They must not differ but in UIDs and times.
+func TestLaterServersHaveTheSameObjects(t *testing.T) {
+	type object struct {
+		kind, name string
+		uid        string
+		spec       any
+	}
+	read := func(s *keelson.Server) map[string]object {
+		client, out := clientset(t, s), map[string]object{}
+		add := func(kind string, m *metav1.ObjectMeta, spec any) {
+			if m.UID == "" || m.CreationTimestamp.IsZero() || len(m.ManagedFields) == 0 && kind != "Namespace" {
+				t.Errorf("%s %s is not complete: %+v", kind, m.Name, m)
+			}
+			out[kind+" "+m.Namespace+"/"+m.Name] = object{kind, m.Name, string(m.UID), spec}
+		}
+		roles, err := client.RbacV1().ClusterRoles().List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range roles.Items {
+			add("ClusterRole", &roles.Items[i].ObjectMeta, roles.Items[i].Rules)
+		}
+		bindings, err := client.RbacV1().RoleBindings("").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range bindings.Items {
+			add("RoleBinding", &bindings.Items[i].ObjectMeta, bindings.Items[i].Subjects)
+		}
+		flows, err := client.FlowcontrolV1().FlowSchemas().List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range flows.Items {
+			add("FlowSchema", &flows.Items[i].ObjectMeta, flows.Items[i].Status.Conditions[0].Status)
+		}
+		namespaces, err := client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range namespaces.Items {
+			add("Namespace", &namespaces.Items[i].ObjectMeta, namespaces.Items[i].Spec)
+		}
+		return out
+	}
+	first, second := keelson.ForTest(t), keelson.ForTest(t)
+	a, b := read(first), read(second)
+	if len(a) < 80 || len(a) != len(b) {
+		t.Errorf("%d objects in the first, %d in the second server", len(a), len(b))
+	}
+	for key, x := range a {
+		y, ok := b[key]
+		if !ok || !equality.Semantic.DeepEqual(x.spec, y.spec) {
+			t.Errorf("%s: %+v in the first, %+v in the second server", key, x, y)
+		}
+		if x.uid == y.uid {
+			t.Errorf("%s has the UID %s in both servers", key, x.uid)
+		}
+	}
+}
