@@ -87,9 +87,9 @@ func newControlPlane(ctx context.Context, o controlPlaneOptions) (*controlPlane,
 		Registry: o.registry, Client: o.client, Log: o.log, Now: time.Now,
 		Services: o.services, NodePort: o.config.ControlPlane.ServiceNodePort,
 		Address: o.address, Port: o.port, Hostname: hostname,
-		Endpoints: o.reconciler(), Trust: o.trust, DefaultsExist: o.defaultsExist,
+		Endpoints: o.reconciler(), Trust: o.trust,
 	}}
-	return p, p.keeper.Start(ctx)
+	return p, p.keeper.Start(ctx, o.defaultsExist)
 }
 
 // advertised returns the address at which others reach the server.

@@ -114,7 +114,7 @@ func TestObjectsOfTheServerAreRestored(t *testing.T) {
 	if _, err := operator.Delete(t.Context(), client.DeleteRequest{Ref: ref}); err != nil {
 		t.Fatal(err)
 	}
-	if err := keeper.Start(t.Context()); err != nil {
+	if err := keeper.Start(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]int32{"system-nodes": 500, "global-default": 7} {
@@ -157,7 +157,7 @@ func TestNothingIsWrittenTwice(t *testing.T) {
 		return out
 	}
 	before := versions()
-	if err := s.controlPlane.keeper.Start(t.Context()); err != nil {
+	if err := s.controlPlane.keeper.Start(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
 	for resource, version := range versions() {

@@ -45,9 +45,6 @@ type Keeper struct {
 	// may change while the server runs.
 	Trust func() AuthenticationTrust
 
-	// DefaultsExist is true if Defaults.Create has just created the objects of Defaults. Start does not look at them.
-	DefaultsExist bool
-
 	identity identity
 
 	mu   sync.Mutex // held while endpoints are written
@@ -82,13 +79,14 @@ func (k *Keeper) parts() []part {
 	}
 }
 
-// Start creates the missing objects. It returns when all exist.
-func (k *Keeper) Start(ctx context.Context) error {
+// Start creates the missing objects. It returns when all exist. defaultsExist is true if Defaults.Create has just created
+// the objects of Defaults; Start does not look at them then.
+func (k *Keeper) Start(ctx context.Context, defaultsExist bool) error {
 	var mu sync.Mutex // guards errs
 	var errs []error
 	var running sync.WaitGroup
 	for _, p := range k.parts() {
-		if k.DefaultsExist && p.isDefault {
+		if defaultsExist && p.isDefault {
 			continue
 		}
 		running.Go(func() {
