@@ -287,14 +287,14 @@ func validateHTTPGet(a *corev1.HTTPGetAction, path *field.Path) field.ErrorList 
 
 func validatePorts(ports []corev1.ContainerPort, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	names := sets.New[string]()
+	used := sets.New[string]()
 	for i, p := range ports {
 		at := path.Index(i)
 		if p.Name != "" {
-			if msgs := validation.IsValidPortName(p.Name); len(msgs) > 0 {
+			if msgs := names.IsPortName(p.Name); len(msgs) > 0 {
 				errs = append(errs, invalid(at.Child("name"), p.Name, msgs)...)
 			} else {
-				errs = append(errs, uniqueName(names, p.Name, at)...)
+				errs = append(errs, uniqueName(used, p.Name, at)...)
 			}
 		}
 		if p.ContainerPort == 0 {

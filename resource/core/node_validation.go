@@ -8,12 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
 
 	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
+	"github.com/keelson-dev/keelson/scheme/names"
 )
 
 func validateNode(n *corev1.Node) field.ErrorList {
@@ -153,7 +153,7 @@ func validateTaints(taints []corev1.Taint, path *field.Path) field.ErrorList {
 	seen := map[key]bool{}
 	for i, t := range taints {
 		at := path.Index(i)
-		errs = append(errs, metav1validation.ValidateLabelName(t.Key, at.Child("key").K8s())...)
+		errs = append(errs, invalid(at.Child("key"), t.Key, names.IsLabelKey(t.Key))...)
 		errs = append(errs, invalid(at.Child("value"), t.Value, validation.IsValidLabelValue(t.Value))...)
 		if t.Effect == "" {
 			errs = append(errs, field.Required(at.Child("effect"), ""))

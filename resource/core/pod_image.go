@@ -32,6 +32,14 @@ func pullPolicy(image string) corev1.PullPolicy {
 }
 
 func imageTagOf(image string) string {
+	if tag, ok := plainImageTag(image); ok {
+		return tag
+	}
+	return parsedImageTag(image)
+}
+
+// parsedImageTag is imageTagOf by the grammar.
+func parsedImageTag(image string) string {
 	if imageID.MatchString(image) {
 		return ""
 	}
@@ -51,6 +59,43 @@ func imageTagOf(image string) string {
 	}
 	return tag
 }
+
+// plainImageTag returns the tag of an image reference as most are written: parts of lower-case letters and digits with
+// single separators, and a tag. It returns false for all others, which may be valid too.
+func plainImageTag(image string) (string, bool) {
+	if len(image) > maxPlainImage {
+		return "", false
+	}
+	colon := strings.LastIndexByte(image, ':')
+	if colon < 0 || strings.IndexByte(image[colon:], '/') >= 0 {
+		return "", false
+	}
+	name, tag := image[:colon], image[colon+1:]
+	letter := false // whether a separator may follow
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9':
+			letter = true
+		case letter && (c == '.' || c == '-' || c == '/'):
+			letter = false
+		default:
+			return "", false
+		}
+	}
+	for i := range len(tag) {
+		switch c := tag[i]; {
+		case c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_':
+		case i > 0 && (c == '.' || c == '-'):
+		default:
+			return "", false
+		}
+	}
+	return tag, letter && tag != ""
+}
+
+// maxPlainImage is a length with which an image is below all limits: 255 of the repository with the default domain and
+// path before it, and 128 of the tag.
+const maxPlainImage = 128
 
 // fullImageName returns the repository with the default domain and path, because the limit of
 // the length applies to that. A first part that is not a host name belongs to the path.

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -30,7 +29,7 @@ func ValidatePodTemplateSpec(t *corev1.PodTemplateSpec, path *field.Path) field.
 }
 
 func validateTemplateMetadata(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
-	errs := metav1validation.ValidateLabels(t.Labels, path.Child("labels").K8s())
+	errs := validateLabels(path.Child("labels"), t.Labels)
 	at := path.Child("annotations")
 	errs = append(errs, apivalidation.ValidateAnnotations(t.Annotations, at.K8s())...)
 	errs = append(errs, validateAppArmorAnnotations(t.Annotations, &t.Spec, at)...)
@@ -51,7 +50,7 @@ func validatePodSpec(s *corev1.PodSpec, name string, pod bool, path *field.Path)
 		oneOf(path.Child("restartPolicy"), s.RestartPolicy, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure,
 			corev1.RestartPolicyNever)...)
 	errs = append(errs, validateDNS(s, path)...)
-	errs = append(errs, metav1validation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector").K8s())...)
+	errs = append(errs, validateLabels(path.Child("nodeSelector"), s.NodeSelector)...)
 	errs = append(errs, p.validatePodSecurityContext(s.SecurityContext, path.Child("securityContext"))...)
 	errs = append(errs, validateAffinity(s.Affinity, path.Child("affinity"))...)
 	errs = append(errs, ValidateTolerations(s.Tolerations, path.Child("tolerations"))...)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/keelson-dev/keelson/resource/field"
+	"github.com/keelson-dev/keelson/scheme/names"
 )
 
 func validateAffinity(a *corev1.Affinity, path *field.Path) field.ErrorList {
@@ -105,7 +106,7 @@ func validateNodeRequirement(r *corev1.NodeSelectorRequirement, path *field.Path
 	default:
 		errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, "not a valid selector operator"))
 	}
-	return append(errs, metav1validation.ValidateLabelName(r.Key, path.Child("key").K8s())...)
+	return append(errs, invalid(path.Child("key"), r.Key, names.IsLabelKey(r.Key))...)
 }
 
 func validateNodeFieldRequirement(r *corev1.NodeSelectorRequirement, path *field.Path) field.ErrorList {
@@ -162,7 +163,7 @@ func validatePodTerm(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorLis
 	if t.TopologyKey == "" {
 		errs = append(errs, field.Required(path.Child("topologyKey"), "can not be empty"))
 	}
-	return append(errs, metav1validation.ValidateLabelName(t.TopologyKey, path.Child("topologyKey").K8s())...)
+	return append(errs, invalid(path.Child("topologyKey"), t.TopologyKey, names.IsLabelKey(t.TopologyKey))...)
 }
 
 // validateTermKeys checks that each of matchLabelKeys and mismatchLabelKeys is in the label
@@ -180,7 +181,7 @@ func validateTermKeys(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorLi
 			continue
 		}
 		for i, key := range list.keys {
-			errs = append(errs, metav1validation.ValidateLabelName(key, at.Index(i).K8s())...)
+			errs = append(errs, invalid(at.Index(i), key, names.IsLabelKey(key))...)
 		}
 	}
 	for i, key := range t.MismatchLabelKeys {
@@ -229,7 +230,7 @@ func ValidateTolerations(list []corev1.Toleration, path *field.Path) field.Error
 func validateToleration(t *corev1.Toleration, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if t.Key != "" {
-		errs = append(errs, metav1validation.ValidateLabelName(t.Key, path.Child("key").K8s())...)
+		errs = append(errs, invalid(path.Child("key"), t.Key, names.IsLabelKey(t.Key))...)
 	}
 	operator := path.Child("operator")
 	if t.Key == "" && t.Operator != corev1.TolerationOpExists {
@@ -324,7 +325,7 @@ func validateSpreadKeys(c *corev1.TopologySpreadConstraint, path *field.Path) fi
 	}
 	var errs field.ErrorList
 	for i, key := range c.MatchLabelKeys {
-		errs = append(errs, metav1validation.ValidateLabelName(key, at.Index(i).K8s())...)
+		errs = append(errs, invalid(at.Index(i), key, names.IsLabelKey(key))...)
 	}
 	return append(errs, requireKeysOnce(c.LabelSelector, c.MatchLabelKeys, path)...)
 }

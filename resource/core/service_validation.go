@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/keelson-dev/keelson/resource/field"
@@ -41,7 +40,7 @@ func validateService(s, old *corev1.Service) field.ErrorList {
 	}
 	errs = append(errs, validateServicePorts(s, path.Child("ports"))...)
 	if spec.Selector != nil {
-		errs = append(errs, metav1validation.ValidateLabels(spec.Selector, path.Child("selector").K8s())...)
+		errs = append(errs, validateLabels(path.Child("selector"), spec.Selector)...)
 	}
 	errs = append(errs, validateSessionAffinity(spec, path)...)
 	errs = append(errs, ValidateServiceIPs(s, old)...)

@@ -69,6 +69,16 @@ func validateDNSSubdomain(path *field.Path, value string) field.ErrorList {
 	return invalid(path, value, names.IsDNS1123Subdomain(value))
 }
 
+// validateLabels validates the keys and the values of labels, or of a selector of labels.
+func validateLabels(path *field.Path, labels map[string]string) field.ErrorList {
+	var errs field.ErrorList
+	for key, value := range labels {
+		errs = append(errs, invalid(path, key, names.IsLabelKey(key))...)
+		errs = append(errs, invalid(path, value, names.IsLabelValue(value))...)
+	}
+	return errs
+}
+
 // validatePortNumber returns an error unless the port is between 1 and 65535.
 func validatePortNumber(path *field.Path, port int32) field.ErrorList {
 	return invalid(path, port, validation.IsValidPortNum(int(port)))
@@ -76,7 +86,7 @@ func validatePortNumber(path *field.Path, port int32) field.ErrorList {
 
 func portNumberOrName(path *field.Path, port intstr.IntOrString) field.ErrorList {
 	if port.Type == intstr.String {
-		return invalid(path, port.StrVal, validation.IsValidPortName(port.StrVal))
+		return invalid(path, port.StrVal, names.IsPortName(port.StrVal))
 	}
 	return validatePortNumber(path, port.IntVal)
 }

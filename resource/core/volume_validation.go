@@ -519,7 +519,7 @@ func validateEphemeral(e *corev1.EphemeralVolumeSource, at *field.Path) field.Er
 // ValidateTemplateMetadata validates the metadata in the template of a claim: it has labels and annotations only.
 func ValidateTemplateMetadata(m *metav1.ObjectMeta, path *field.Path) field.ErrorList {
 	errs := apivalidation.ValidateAnnotations(m.Annotations, path.Child("annotations").K8s())
-	errs = append(errs, metav1validation.ValidateLabels(m.Labels, path.Child("labels").K8s())...)
+	errs = append(errs, validateLabels(path.Child("labels"), m.Labels)...)
 	v := reflect.ValueOf(m).Elem()
 	for i := range v.NumField() {
 		name := v.Type().Field(i).Name

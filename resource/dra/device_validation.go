@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -173,7 +172,7 @@ func validateTolerations(list []resourcev1.DeviceToleration, path *field.Path) f
 
 func validateToleration(t *resourcev1.DeviceToleration, path *field.Path) (errs field.ErrorList) {
 	if t.Key != "" {
-		errs = append(errs, metav1validation.ValidateLabelName(t.Key, path.Child("key").K8s())...)
+		errs = append(errs, invalid(path.Child("key"), t.Key, names.IsLabelKey(t.Key))...)
 	}
 	at := path.Child("value")
 	switch t.Operator {

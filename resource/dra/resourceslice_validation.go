@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 
 	"github.com/keelson-dev/keelson/resource/core"
 	"github.com/keelson-dev/keelson/resource/field"
@@ -237,7 +236,7 @@ func validateTaints(list []resourcev1.DeviceTaint, path *field.Path) field.Error
 
 // validateTaint validates the key and the value of a taint.
 func validateTaint(key, value string, path *field.Path) field.ErrorList {
-	errs := metav1validation.ValidateLabelName(key, path.Child("key").K8s())
+	errs := invalid(path.Child("key"), key, names.IsLabelKey(key))
 	return append(errs, invalid(path.Child("value"), value, names.IsLabelValue(value))...)
 }
 

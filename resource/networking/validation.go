@@ -17,6 +17,7 @@ import (
 	"github.com/keelson-dev/keelson/resource/core"
 	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
+	"github.com/keelson-dev/keelson/scheme/names"
 )
 
 func invalid[T any](path *field.Path, value T, messages []string) field.ErrorList {
@@ -101,7 +102,7 @@ func validatePolicyPorts(ports []networkingv1.NetworkPolicyPort, path *field.Pat
 			if p.EndPort != nil {
 				errs = append(errs, field.Invalid(end, *p.EndPort, "may not be specified when `port` is non-numeric"))
 			}
-			errs = append(errs, invalid(at.Child("port"), p.Port.StrVal, validation.IsValidPortName(p.Port.StrVal))...)
+			errs = append(errs, invalid(at.Child("port"), p.Port.StrVal, names.IsPortName(p.Port.StrVal))...)
 		}
 	}
 	return errs
@@ -330,7 +331,7 @@ func validateBackend(b *networkingv1.IngressBackend, path *field.Path) field.Err
 	case port.Name != "" && port.Number != 0:
 		errs = append(errs, field.Invalid(path, "", "cannot set both port name & port number"))
 	case port.Name != "":
-		errs = append(errs, invalid(at.Child("port", "name"), port.Name, validation.IsValidPortName(port.Name))...)
+		errs = append(errs, invalid(at.Child("port", "name"), port.Name, names.IsPortName(port.Name))...)
 	case port.Number != 0:
 		errs = append(errs, invalid(at.Child("port", "number"), port.Number, validation.IsValidPortNum(int(port.Number)))...)
 	default:

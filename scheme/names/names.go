@@ -54,6 +54,25 @@ func IsLabelValue(value string) []string {
 	return validation.IsValidLabelValue(value)
 }
 
+// IsPortName checks the name of a port: at most 15 lower-case letters, digits and single hyphens, with a letter.
+func IsPortName(name string) []string {
+	letter := false
+	for i := range len(name) {
+		c := name[i]
+		letter = letter || c >= 'a' && c <= 'z'
+		hyphen := c == '-' && i > 0 && i < len(name)-1 && name[i-1] != '-'
+		if !hyphen && !lowerOrDigit(c) {
+			return validation.IsValidPortName(name)
+		}
+	}
+	if letter && len(name) <= maxPortName {
+		return nil
+	}
+	return validation.IsValidPortName(name)
+}
+
+const maxPortName = 15
+
 func subdomain(name string) bool {
 	if len(name) > validation.DNS1123SubdomainMaxLength {
 		return false

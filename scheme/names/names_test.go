@@ -15,6 +15,7 @@ var twins = map[string]struct{ ours, theirs func(string) []string }{
 	"DNS label":     {IsDNS1123Label, validation.IsDNS1123Label},
 	"DNS subdomain": {IsDNS1123Subdomain, validation.IsDNS1123Subdomain},
 	"label key":     {IsLabelKey, validation.IsQualifiedName},
+	"port name":     {IsPortName, validation.IsValidPortName},
 	"label value":   {IsLabelValue, validation.IsValidLabelValue},
 	"name": {
 		func(s string) []string { return NameIsDNSSubdomain(s, false) },
@@ -31,7 +32,7 @@ func texts() []string {
 	out := []string{
 		"", "a", "-", ".", "/", "a\n", "a.b\n", "a/b\n", "a b", "é", "a\x00b", "a..b", ".a", "a.", "a/b/c", "/a", "a/",
 	}
-	for _, n := range []int{62, 63, 64, 252, 253, 254} {
+	for _, n := range []int{14, 15, 16, 62, 63, 64, 252, 253, 254} {
 		for _, piece := range []string{"a", "A", "a.", "a-", "a_"} {
 			long := strings.Repeat(piece, n)[:n]
 			out = append(out, long, long[:n-1]+"z", "a/"+long, long+"/a")
