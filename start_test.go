@@ -3,6 +3,7 @@ package keelson_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"runtime"
@@ -22,14 +23,18 @@ import (
 
 // BenchmarkStart starts servers in memory, one after the other, and stops them.
 func BenchmarkStart(b *testing.B) {
-	b.ReportAllocs()
-	for b.Loop() {
-		s := start(b, keelson.InMemory())
-		b.StopTimer()
-		if err := s.Stop(context.Background()); err != nil {
-			b.Fatal(err)
-		}
-		b.StartTimer()
+	for _, inProcess := range []bool{false, true} {
+		b.Run(fmt.Sprintf("InProcess=%v", inProcess), func(b *testing.B) {
+			c := keelson.InMemory()
+			c.InProcess = inProcess
+			b.ReportAllocs()
+			for b.Loop() {
+				s := start(b, c)
+				b.StopTimer()
+				stop(b, s)
+				b.StartTimer()
+			}
+		})
 	}
 }
 
@@ -80,8 +85,10 @@ func eventually(tb testing.TB, f func() string) {
 func TestNothingIsLeftBehind(t *testing.T) {
 	stop(t, start(t, keelson.InMemory())) // what a process makes once
 	goroutines, files := goroutineStacks(), openFiles(t)
-	for range 3 {
-		s := start(t, keelson.InMemory())
+	for i := range 4 {
+		c := keelson.InMemory()
+		c.InProcess = i%2 == 1
+		s := start(t, c)
 		client := clientset(t, s)
 		w, err := client.CoreV1().ConfigMaps("").Watch(t.Context(), metav1.ListOptions{})
 		if err != nil {

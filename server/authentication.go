@@ -58,6 +58,7 @@ type authentication struct {
 	issuers       issuers
 	static        followedFile // the file of static tokens
 	legacy        *legacytokens.Tracker
+	local         localUsers
 	// tokens and authenticators are called in order until one recognizes the request.
 	tokens         authn.TokenUnion
 	authenticators authn.Union
@@ -234,6 +235,7 @@ func (a *authentication) tokenAuthenticators() error {
 		admin := &request.User{Name: certs.AdminUser, Groups: []string{certs.AdminGroup}}
 		a.tokens = append(a.tokens, authn.WrapAudienceAgnostic(a.audiences, statictoken.Single(a.adminToken, admin)))
 	}
+	a.tokens = append(a.tokens, authn.WrapAudienceAgnostic(a.audiences, &a.local))
 	if a.config.TokenAuthFile != "" {
 		static, content, err := statictoken.ReadFile(a.config.TokenAuthFile)
 		if err != nil {

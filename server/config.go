@@ -50,6 +50,11 @@ type Config struct {
 	BindAddress string
 	SecurePort  int
 
+	// InProcess is a server without a socket: BindAddress, SecurePort and the certificates of Serving are not used, and
+	// clients in the same program connect with Server.Dial, without TLS. Client certificates are not accepted; the
+	// administrator has a token. Nothing outside of the program can reach the server.
+	InProcess bool
+
 	// Authentication configures authentication.
 	Authentication AuthenticationConfig
 	// Authorization configures authorization.

@@ -94,7 +94,12 @@ func newFrontend(o frontendOptions) (*frontend, error) {
 // serve serves the connections of a listener. If it ends before the server stops, it reports a failure.
 func (f *frontend) serve(l *listener, end *ending) {
 	go func() {
-		err := f.server.ServeTLS(l, "", "")
+		var err error
+		if l.pipes != nil {
+			err = f.server.Serve(l)
+		} else {
+			err = f.server.ServeTLS(l, "", "")
+		}
 		if !end.stopping.Load() && !errors.Is(err, http.ErrServerClosed) {
 			end.fail(fmt.Errorf("serving ended: %w", err))
 		}

@@ -52,8 +52,10 @@ type ownCerts struct {
 }
 
 // ownClientAuthority returns whether client certificates of the server's own authority are accepted. They are not if the
-// operator names other authorities.
-func (c *Config) ownClientAuthority() bool { return !c.NoOwnCredentials && c.ClientCAFile == "" }
+// operator names other authorities, and if connections have no TLS.
+func (c *Config) ownClientAuthority() bool {
+	return !c.NoOwnCredentials && c.ClientCAFile == "" && !c.InProcess
+}
 
 // newIdentity reads or creates the certificates.
 func newIdentity(o identityOptions) (*identity, error) {
@@ -63,7 +65,7 @@ func newIdentity(o identityOptions) (*identity, error) {
 		dir = filepath.Join(c.DataDir, pkiName)
 	}
 	if !c.NoOwnCredentials {
-		if c.DataDir != "" {
+		if c.DataDir != "" && !c.InProcess {
 			i.path = KubeconfigFile(c.DataDir)
 		}
 		if !c.ownClientAuthority() {
@@ -73,7 +75,7 @@ func newIdentity(o identityOptions) (*identity, error) {
 	certFile, keyFile := c.Serving.files(dir)
 	i.make = certs.Options{
 		Dir: dir, Memory: map[string]certs.Pair{},
-		Serving: certFile == "", Admin: c.ownClientAuthority(), FrontProxy: c.ownFrontProxy(),
+		Serving: certFile == "" && !c.InProcess, Admin: c.ownClientAuthority(), FrontProxy: c.ownFrontProxy(),
 	}
 	if c.NoOwnCredentials {
 		i.make.Dir = "" // the serving certificate is kept in Serving.CertDir
@@ -82,11 +84,14 @@ func newIdentity(o identityOptions) (*identity, error) {
 	if err := i.ensure(); err != nil {
 		return nil, fmt.Errorf("cannot make certificates: %w", err)
 	}
-	if certFile != "" {
+	if certFile != "" && !c.InProcess {
 		return i, i.readServing(certFile, keyFile)
 	}
 	i.roots = i.current.Load().CA
 	i.serving = func() (*tls.Certificate, error) { return i.current.Load().serving, nil }
+	if c.InProcess {
+		return i, nil
+	}
 	return i, c.Serving.write(i.current.Load().Set)
 }
 
@@ -198,9 +203,9 @@ func (i *identity) readServing(certFile, keyFile string) (err error) {
 	return nil
 }
 
-// kubeconfig returns the administrator's kubeconfig, nil if there is no administrator.
+// kubeconfig returns the administrator's kubeconfig, nil if there is no administrator or no socket.
 func (i *identity) kubeconfig() []byte {
-	if i.config.NoOwnCredentials {
+	if i.config.NoOwnCredentials || i.config.InProcess {
 		return nil
 	}
 	return certs.Kubeconfig(i.url, i.roots, i.current.Load().Admin, i.adminToken)

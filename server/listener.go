@@ -9,11 +9,18 @@ import (
 	"strconv"
 )
 
-// listener is the address at which the server is reached.
-type listener struct{ net.Listener }
+// listener is the address at which the server is reached, or the pipes of one without an address.
+type listener struct {
+	net.Listener
+	pipes *pipes // nil: Listener is a socket
+}
 
 // listen opens the listening socket. Connections wait until the server serves.
 func listen(ctx context.Context, c *Config) (*listener, error) {
+	if c.InProcess {
+		p := newPipes()
+		return &listener{p, p}, nil
+	}
 	address := net.JoinHostPort(c.BindAddress, strconv.Itoa(c.SecurePort))
 	lc := net.ListenConfig{Control: c.Serving.control()}
 	l, err := lc.Listen(ctx, "tcp", address)
@@ -28,7 +35,7 @@ func listen(ctx context.Context, c *Config) (*listener, error) {
 		}
 		return nil, fmt.Errorf("cannot listen on %s: %w", address, err)
 	}
-	return &listener{l}, nil
+	return &listener{Listener: l}, nil
 }
 
 // port returns the port of the socket, which the system chose if the configuration has port 0.
@@ -43,8 +50,13 @@ func (l *listener) hostPort() string {
 	return net.JoinHostPort(ip.String(), strconv.Itoa(l.port()))
 }
 
-// url returns hostPort as a URL.
-func (l *listener) url() string { return "https://" + l.hostPort() }
+// url returns the URL for clients on this machine.
+func (l *listener) url() string {
+	if l.pipes != nil {
+		return inProcessURL
+	}
+	return "https://" + l.hostPort()
+}
 
 // close closes the socket. It may be called again, and with a nil listener.
 func (l *listener) close() error {

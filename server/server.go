@@ -218,6 +218,20 @@ func (s *Server) Kubeconfig() []byte { return s.identity.kubeconfig() }
 // KubeconfigPath is the file of the same content, "" without a data directory and with Config.NoOwnCredentials.
 func (s *Server) KubeconfigPath() string { return s.identity.path }
 
+// UserToken returns a bearer token of a user, which is valid until the server stops. The user is also in the group
+// system:authenticated.
+func (s *Server) UserToken(name string, groups []string) string {
+	return s.authentication.local.token(name, groups)
+}
+
+// Dial returns a new connection to a server with Config.InProcess. It fails if the server has a socket, and after Stop.
+func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
+	if s.listener.pipes == nil {
+		return nil, errors.New("the server has a socket")
+	}
+	return s.listener.pipes.dial(ctx)
+}
+
 func (s *starting) readGates() (err error) {
 	s.gates, err = features.Parse(s.config.FeatureGates)
 	for _, name := range s.gates.WithoutEffect() {
