@@ -130,7 +130,11 @@ func (s *Store) openDB(adjust func(*pebble.Options)) error {
 			s.merges = newMergeScheduler(s)
 			options.FS, options.Experimental.CompactionScheduler = s.merges, s.merges
 		}
-		if err := errors.Join(checkManifest(o), s.space.makeRoom(o)); err != nil {
+		var err error
+		if o.Image != nil {
+			err = o.Image.copyTo(o)
+		}
+		if err = errors.Join(err, checkManifest(o), s.space.makeRoom(o)); err != nil {
 			return errors.Join(err, lock.Close())
 		}
 	}
@@ -485,6 +489,14 @@ func (s *Store) Close() error {
 	return s.lifetime.closeErr
 }
 
+// removeFiles removes the files of a temporary store.
+func (s *Store) removeFiles() error {
+	if !s.opts.temporary {
+		return nil
+	}
+	return s.opts.FS.RemoveAll(s.opts.Dir)
+}
+
 // closeFailedTimeout limits how long the closing of a failed database may take. Such a database may hold one of its
 // locks forever.
 const closeFailedTimeout = 2 * time.Second
@@ -505,7 +517,7 @@ func (s *Store) closeDB() error {
 	for {
 		select {
 		case err := <-done:
-			return errors.Join(cause, err, s.lock.Close())
+			return errors.Join(cause, err, s.lock.Close(), s.removeFiles())
 		case cause = <-stuck:
 			stuck, expired = nil, time.After(closeFailedTimeout) // only the first error is reported
 		case <-expired:

@@ -63,6 +63,12 @@ type Options struct {
 	// store and must not block.
 	OnFailure func(error)
 
+	// Image, unless it is nil, is the state with which a new store begins. A store in memory needs the image of a store in
+	// memory.
+	Image *Image
+
+	// temporary is true if the files are removed at Close.
+	temporary bool
 	// unlogged is true if the files cannot survive the process, so that a log of the writes would be of no use.
 	unlogged bool
 }
@@ -76,6 +82,9 @@ var (
 
 // withDefaults returns o with a value in every field.
 func (o Options) withDefaults() Options {
+	if o.Image != nil {
+		o.Image.options(&o)
+	}
 	if o.FS == nil {
 		o.FS = vfs.Default
 		if o.InMemory {
