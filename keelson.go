@@ -9,7 +9,7 @@ package keelson
 
 import (
 	"context"
-	"io"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -124,6 +124,65 @@ func (s *Server) Kubeconfig() []byte { return s.server.Kubeconfig() }
 // KubeconfigPath is the file that holds it, "" for a server without a directory.
 func (s *Server) KubeconfigPath() string { return s.server.KubeconfigPath() }
 
+// Snapshot keeps the present state of the server, with all acknowledged writes: a prepared state from which many servers
+// can be started. It needs the embedded store or the store in memory. The caller must call Close of the snapshot.
+func (s *Server) Snapshot(ctx context.Context) (*Snapshot, error) {
+	p, err := s.server.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Snapshot{p}, nil
+}
+
+// Fork starts a server with the state of s. Afterwards neither sees the writes of the other. See Snapshot.Start, which is
+// better for more than one fork of the same state.
+func (s *Server) Fork(ctx context.Context, change ...func(*Config)) (*Server, error) {
+	p, err := s.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	fork, err := p.Start(ctx, change...)
+	if closeErr := p.Close(); err == nil && closeErr != nil {
+		return nil, errors.Join(closeErr, fork.Stop(ctx))
+	}
+	return fork, err
+}
+
+// Snapshot is the state of a server at one moment. It does not change. Its methods may be called concurrently.
+type Snapshot struct {
+	snapshot *server.Snapshot
+}
+
+// Start starts a server with the state of the snapshot, and returns when it answers requests; ctx limits only the start.
+// The server has the configuration of the snapshot's server, as altered by change, and a free port. If the snapshot is
+// one of a server with a data directory, change must set another DataDir; on the same file system, objects take no
+// space there until they are changed.
+//
+// The new server has the same objects with the same UIDs and resource versions, the same certificate authority,
+// administrator and key of service account tokens. Resource versions continue from those of the snapshot. A watch may
+// begin at an old resource version, as on the snapshot's server; if that is older than Config.HistoryWindow, it gets 410
+// Expired. The server does not create default objects that were deleted before the snapshot.
+func (p *Snapshot) Start(ctx context.Context, change ...func(*Config)) (*Server, error) {
+	c := p.snapshot.Config()
+	for _, f := range change {
+		f(&c)
+	}
+	s, err := p.snapshot.Start(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return newServer(s, &c), nil
+}
+
+// ForTest starts a server with the state of the snapshot that ends with the test.
+func (p *Snapshot) ForTest(t TB, change ...func(*Config)) *Server {
+	t.Helper()
+	return forTest(t, func(ctx context.Context) (*Server, error) { return p.Start(ctx, change...) })
+}
+
+// Close removes what the snapshot keeps. Servers that were started from it are not affected.
+func (p *Snapshot) Close() error { return p.snapshot.Close() }
+
 // TB is what ForTest needs of testing.TB.
 type TB interface {
 	Helper()
@@ -136,15 +195,21 @@ type TB interface {
 // its configuration first; without a Log it logs nothing.
 func ForTest(t TB, change ...func(*Config)) *Server {
 	t.Helper()
-	const startTime, stopTime = 30 * time.Second, 30 * time.Second
 	config := InMemory()
-	config.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	config.Log = slog.New(slog.DiscardHandler)
 	for _, f := range change {
 		f(&config)
 	}
+	return forTest(t, func(ctx context.Context) (*Server, error) { return Start(ctx, config) })
+}
+
+// forTest starts a server, and stops it when the test ends.
+func forTest(t TB, start func(context.Context) (*Server, error)) *Server {
+	t.Helper()
+	const startTime, stopTime = 30 * time.Second, 30 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), startTime)
 	defer cancel()
-	s, err := Start(ctx, config)
+	s, err := start(ctx)
 	if err != nil {
 		t.Fatalf("keelson: %v", err)
 	}

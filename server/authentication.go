@@ -179,7 +179,9 @@ func (a *authentication) openAccountKeys(ctx context.Context) (err error) {
 	if a.config.DataDir != "" {
 		o.OwnFile = filepath.Join(a.config.DataDir, pkiName, accountKeyName)
 	}
-	if a.keys.own, err = serviceaccount.OpenKeys(o); err != nil {
+	if origin := a.config.origin; origin != nil && origin.keys != nil {
+		a.keys.own = origin.keys
+	} else if a.keys.own, err = serviceaccount.OpenKeys(o); err != nil {
 		return fmt.Errorf("cannot use the keys of service account tokens: %w", err)
 	}
 	a.keys.source, a.keys.longest = a.keys.own, c.MaxExpiration

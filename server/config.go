@@ -164,6 +164,9 @@ type Config struct {
 	// now is the clock of the budgets of webhooks; nil means time.Now. Tests set it.
 	now func() time.Time
 
+	// origin is the snapshot from which the server is started; nil for a server of its own.
+	origin *Snapshot
+
 	// judges are further plug-ins of admission. They are for tests.
 	judges []admission.Plugin
 

@@ -89,6 +89,9 @@ func newControlPlane(ctx context.Context, o controlPlaneOptions) (*controlPlane,
 		Address: o.address, Port: o.port, Hostname: hostname,
 		Endpoints: o.reconciler(), Trust: o.trust,
 	}}
+	if o.config.origin != nil {
+		return p, nil // all objects are those of the snapshot
+	}
 	return p, p.keeper.Start(ctx, o.defaultsExist)
 }
 

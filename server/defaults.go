@@ -35,9 +35,13 @@ func (s *starting) defaultsKey(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%q %q %+v %+v", c.FeatureGates, c.RuntimeConfig, c.Admission, c.Authorization), nil
 }
 
-// createDefaults creates the objects of bootstrap.Defaults if they are known, and reports whether it did. Otherwise it
+// createDefaults creates the objects of bootstrap.Defaults if they are known, and reports whether they exist now. A
+// server that is started from a snapshot creates nothing. Otherwise it
 // creates the namespaces, in which the following steps create objects.
 func (s *starting) createDefaults(ctx context.Context, key string) (bool, error) {
+	if s.config.origin != nil {
+		return true, nil
+	}
 	if known, ok := knownDefaults.Load(key); ok && key != "" {
 		return true, known.(*bootstrap.Defaults).Create(ctx, s.registry, time.Now())
 	}

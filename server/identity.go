@@ -8,9 +8,11 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +26,7 @@ const renewEvery = time.Hour
 // shows to extension API servers.
 type identity struct {
 	identityOptions
+	mu      sync.Mutex // held while certificates are made, which may change make.Memory
 	make    certs.Options
 	current atomic.Pointer[ownCerts]
 	// serving returns the serving certificate. It is called for each connection.
@@ -74,7 +77,7 @@ func newIdentity(o identityOptions) (*identity, error) {
 	}
 	certFile, keyFile := c.Serving.files(dir)
 	i.make = certs.Options{
-		Dir: dir, Memory: map[string]certs.Pair{},
+		Dir: dir, Memory: c.origin.certificates(),
 		Serving: certFile == "" && !c.InProcess, Admin: c.ownClientAuthority(), FrontProxy: c.ownFrontProxy(),
 	}
 	if c.NoOwnCredentials {
@@ -118,6 +121,8 @@ func (o *identityOptions) names() (names []string, ips []net.IP) {
 
 // ensure makes the certificates that are missing or have to be renewed.
 func (i *identity) ensure() error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	set, err := certs.Ensure(i.make)
 	if err != nil {
 		return err
@@ -138,6 +143,13 @@ func (i *identity) ensure() error {
 	}
 	i.current.Store(made)
 	return nil
+}
+
+// pairs returns the certificates of a server without a data directory, by name.
+func (i *identity) pairs() map[string]certs.Pair {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return maps.Clone(i.make.Memory)
 }
 
 // run renews the certificates until ctx ends.

@@ -32,6 +32,7 @@ const workTime = 5 * time.Second
 // Server is a running server. The fields are its parts in the order in which they start.
 type Server struct {
 	log            *slog.Logger
+	config         *Config
 	ending         *ending
 	work           *background.Group // what goes on beside requests
 	audit          *auditing         // nil where nothing is audited
@@ -75,7 +76,6 @@ func (e *ending) notStopping(context.Context) error {
 // starting is a server during its start, with what its parts are created from.
 type starting struct {
 	*Server
-	config   *Config
 	gates    features.Gates
 	services serviceRanges
 	metrics  *metrics.Metrics
@@ -100,8 +100,8 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	}
 	c.wake = &filewatch.Signal{}
 	s := &starting{
-		Server: &Server{log: c.Log, ending: &ending{failed: make(chan error, 1)}, work: background.New(c.Log)},
-		config: &c, metrics: metrics.New(buildLabels()),
+		Server:  &Server{log: c.Log, config: &c, ending: &ending{failed: make(chan error, 1)}, work: background.New(c.Log)},
+		metrics: metrics.New(buildLabels()),
 	}
 	for _, step := range s.steps(ctx) {
 		err, began := ctx.Err(), time.Now()
@@ -284,8 +284,11 @@ func (s *starting) openAudit() (err error) {
 }
 
 func (s *starting) lockData() (err error) {
-	s.dataDir, err = openDataDir(s.config.DataDir, s.log)
-	return err
+	if s.dataDir, err = openDataDir(s.config.DataDir, s.log); err != nil || s.dataDir == nil {
+		return err
+	}
+	removeSnapshots(s.config.DataDir, s.log)
+	return s.config.origin.copyKeys(s.config.DataDir)
 }
 
 func (s *starting) listen(ctx context.Context) (err error) {

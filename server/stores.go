@@ -147,6 +147,9 @@ func (s *stores) openEngine(ctx context.Context, options embedded.Options) (stor
 	if s.config.OpenStore != nil {
 		return s.config.OpenStore(ctx)
 	}
+	if origin := s.config.origin; origin != nil {
+		options.Image = origin.image
+	}
 	options.Logger, options.HistoryWindow, options.OnFailure = s.log, s.config.HistoryWindow, s.failed
 	if s.config.AdjustEngine != nil {
 		s.config.AdjustEngine(&options)
