@@ -105,6 +105,9 @@ type Config struct {
 	// propagation policy, and set no finalizers for the garbage collector.
 	GarbageCollection bool
 
+	// AllowPrivileged accepts pods with privileged containers.
+	AllowPrivileged bool
+
 	// Aggregation configures how requests are forwarded to extension API servers.
 	Aggregation AggregationConfig
 
@@ -195,7 +198,7 @@ func DefaultConfig() Config {
 		ControlPlane:   ControlPlaneConfig{EndpointReconciler: ReconcilerLease},
 		RequestTimeout: time.Minute, MinRequestTimeout: 30 * time.Minute,
 		MaxRequestsInFlight: 400, MaxMutatingRequestsInFlight: 200, PriorityAndFairness: true,
-		Profiling: true, EventTTL: time.Hour, GarbageCollection: true,
+		Profiling: true, EventTTL: time.Hour, GarbageCollection: true, AllowPrivileged: true,
 	}
 }
 
@@ -209,7 +212,7 @@ func KubeAPIServerConfig() Config {
 	c.Authentication.ServiceAccounts.Issuers = nil
 	c.Authorization.Modes = nil
 	c.Controllers = []string{"-*"}
-	c.DefaultServiceAccounts, c.QuotaUsage = false, false
+	c.DefaultServiceAccounts, c.QuotaUsage, c.AllowPrivileged = false, false, false
 	return c
 }
 

@@ -252,6 +252,9 @@ func (s *starting) chooseVersions() error {
 			k.KeepFor(s.config.EventTTL)
 		}
 	}
+	if !s.config.AllowPrivileged {
+		resource.ForbidPrivileged(s.kinds)
+	}
 	served.Apply(s.kinds)
 	return nil
 }

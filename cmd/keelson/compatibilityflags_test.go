@@ -11,7 +11,7 @@ import (
 
 // missingFlags are the flags of kube-apiserver that are refused: what they configure is not built yet.
 var missingFlags = []string{
-	"allow-metric-labels", "allow-metric-labels-manifest", "allow-privileged", "debug-socket-path", "disabled-metrics",
+	"allow-metric-labels", "allow-metric-labels-manifest", "debug-socket-path", "disabled-metrics",
 	"tracing-config-file", "vmodule",
 }
 

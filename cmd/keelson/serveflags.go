@@ -30,6 +30,10 @@ func storageFlags(f *pflag.FlagSet, config *server.Config) {
 		"whether dependents of deleted objects are collected, here or by kube-controller-manager; "+
 			"if not, deletions ignore the propagation policy",
 	)
+	f.BoolVar(
+		&config.AllowPrivileged, "allow-privileged", config.AllowPrivileged,
+		"accept pods with privileged containers",
+	)
 	f.StringVar(
 		&config.EncryptionProviderConfig, "encryption-provider-config", "",
 		"file of the EncryptionConfiguration that says how objects are encrypted in the store",
