@@ -7,19 +7,22 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	name := filepath.Base(os.Args[0])
-	command := newCommand
-	if name == kubeAPIServerName {
-		command = newKubeAPIServer
-	} else {
-		name = "keelson"
+	name, command, args := "keelson", newCommand, os.Args[1:]
+	switch base := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"); base {
+	case kubeAPIServerName:
+		name, command = base, newKubeAPIServer
+	case etcdName:
+		name, command, args = base, newEtcd, withTwoDashes(args)
 	}
-	err := command(os.Stdout, os.Stderr).ExecuteContext(ctx)
+	c := command(os.Stdout, os.Stderr)
+	c.SetArgs(args)
+	err := c.ExecuteContext(ctx)
 	stop()
 	os.Exit(report(name, err))
 }
