@@ -42,7 +42,9 @@ func serveOnBrokenDisk(dir string) error {
 			return nil
 		}))
 	}
-	return serve(context.Background(), config, os.Stdout)
+	return serve(context.Background(), config, func(s *server.Server) error {
+		return welcome(context.Background(), os.Stdout, s, "")
+	})
 }
 
 // TestFailedSyncEndsTheProcess checks that the write is refused, that the process ends with a clear message and code 1,

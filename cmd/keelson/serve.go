@@ -58,7 +58,7 @@ func newServe(out, errOut io.Writer, p personality) *cobra.Command {
 	minTimeout := int(config.MinRequestTimeout / time.Second)
 	var logs logOptions
 	var compatibility compatibilityFlags
-	var showVersion string
+	var showVersion, writeTo string
 	c := &cobra.Command{
 		Args:         cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true,
@@ -84,12 +84,17 @@ func newServe(out, errOut io.Writer, p personality) *cobra.Command {
 			c.Flags().VisitAll(func(f *pflag.Flag) { config.Flags[f.Name] = f.Value.String() })
 			if p.kubeAPIServer {
 				completeAsKubeAPIServer(&config)
-				out = io.Discard
+				return serve(c.Context(), config, func(*server.Server) error { return nil })
 			}
-			return serve(c.Context(), config, out)
+			return serve(c.Context(), config, func(s *server.Server) error {
+				return welcome(c.Context(), out, s, writeTo)
+			})
 		},
 	}
 	f := c.Flags()
+	if !p.kubeAPIServer {
+		writeKubeconfigFlag(f, &writeTo)
+	}
 	storageFlags(f, &config)
 	servingFlags(f, &config)
 	httpsFlags(f, &config.Serving)
@@ -179,8 +184,9 @@ func (o logOptions) logger(out io.Writer) (*slog.Logger, func(int) error, error)
 	return log, setVerbosity, nil
 }
 
-// serve runs a server until ctx ends or the server fails.
-func serve(ctx context.Context, config server.Config, out io.Writer) error {
+// serve runs a server until ctx ends or the server fails. It calls started when the server serves requests; an error
+// ends the server.
+func serve(ctx context.Context, config server.Config, started func(*server.Server) error) error {
 	pace.Start(os.Getenv)
 	go pace.FreeWhenIdle(ctx)
 	s, err := server.Start(ctx, config)
@@ -188,12 +194,13 @@ func serve(ctx context.Context, config server.Config, out io.Writer) error {
 		return err
 	}
 	config.Log.Info("serving securely", "url", s.URL(), "version", version.Get().GitVersion)
-	printBanner(out, s)
-	var failure error
-	select {
-	case <-ctx.Done():
-		config.Log.Info("stopping")
-	case failure = <-s.Failed():
+	failure := started(s)
+	if failure == nil {
+		select {
+		case <-ctx.Done():
+			config.Log.Info("stopping")
+		case failure = <-s.Failed():
+		}
 	}
 	stop, cancel := context.WithTimeout(
 		context.Background(), config.ShutdownDelay+max(config.RequestTimeout, config.Filters.ShutdownWatchGrace)+stopTime,
@@ -207,11 +214,4 @@ func serve(ctx context.Context, config server.Config, out io.Writer) error {
 		config.Log.Warn("the end was not an orderly one", "error", err)
 	}
 	return failure
-}
-
-// printBanner prints the URL of the server and the next commands to type.
-func printBanner(out io.Writer, s *server.Server) {
-	fmt.Fprintf(out, "Keelson serves the Kubernetes API at %s\n", s.URL())
-	fmt.Fprintf(out, "Its kubeconfig, for an administrator, is %s\n", s.KubeconfigPath())
-	fmt.Fprintf(out, "Try: kubectl --kubeconfig %s get namespaces\n", s.KubeconfigPath())
 }

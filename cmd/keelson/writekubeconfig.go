@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+
+	"github.com/keelson-dev/keelson/server"
+)
+
+// contextName is the name of the context, the cluster and the user in a kubeconfig of the user.
+const contextName = "keelson"
+
+// usersKubeconfig stands for the kubeconfig that kubectl uses, as the value of --write-kubeconfig.
+const usersKubeconfig = "default"
+
+func writeKubeconfigFlag(f *pflag.FlagSet, file *string) {
+	const name = "write-kubeconfig"
+	f.StringVar(
+		file, name, "",
+		"add a context \"keelson\" with the administrator's credentials to this kubeconfig and make it the current one; "+
+			"without a value to the kubeconfig that kubectl uses",
+	)
+	f.Lookup(name).NoOptDefVal = usersKubeconfig
+}
+
+// welcome prints the URL of the server and what to type next. If writeTo is not empty, it adds the server to that
+// kubeconfig first.
+func welcome(ctx context.Context, out io.Writer, s *server.Server, writeTo string) error {
+	what, path, option := "Its kubeconfig, for an administrator, is", s.KubeconfigPath(), ""
+	switch {
+	case writeTo != "":
+		var err error
+		if path, err = kubeconfigToWrite(writeTo); err != nil {
+			return err
+		}
+		if err := mergeKubeconfigFile(ctx, path, s.Kubeconfig()); err != nil {
+			return fmt.Errorf("--write-kubeconfig: %w", err)
+		}
+		what = "The context keelson, for an administrator, is now the current one in"
+		if writeTo != usersKubeconfig {
+			option = " --kubeconfig " + path
+		}
+	case path == "":
+		what, path = "It has no data directory; for an administrator's kubeconfig add", "--write-kubeconfig=FILE"
+		option = " --kubeconfig FILE"
+	default:
+		option = " --kubeconfig " + path
+	}
+	_, err := fmt.Fprintf(out, "Keelson serves the Kubernetes API at %s\n%s %s\nTry: kubectl%s get namespaces\n",
+		s.URL(), what, path, option)
+	return err
+}
+
+// kubeconfigToWrite returns the file that a value of --write-kubeconfig means.
+func kubeconfigToWrite(value string) (string, error) {
+	if value != usersKubeconfig {
+		return value, nil
+	}
+	// kubectl writes new entries to the first file of the list that exists, or else to the last one.
+	files := slices.DeleteFunc(filepath.SplitList(os.Getenv("KUBECONFIG")), func(f string) bool { return f == "" })
+	for _, f := range files {
+		if _, err := os.Stat(f); err == nil {
+			return f, nil
+		}
+	}
+	if len(files) > 0 {
+		return files[len(files)-1], nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("--write-kubeconfig needs a file: %w", err)
+	}
+	return filepath.Join(home, ".kube", "config"), nil
+}
+
+// mergeKubeconfigFile adds the cluster, the user and the context of own to the kubeconfig in a file, under the name
+// keelson, and makes it the current context. It replaces entries of that name and keeps everything else but comments.
+// The file is replaced atomically and gets the mode 0600, because it has the key of an administrator. The lock is that
+// of kubectl.
+func mergeKubeconfigFile(ctx context.Context, path string, own []byte) (err error) {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target // the link stays
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("cannot create %s: %w", filepath.Dir(path), withoutPath(err))
+	}
+	unlock, err := lockKubeconfig(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	existing, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot read %s: %w", path, withoutPath(err))
+	}
+	merged, err := mergeKubeconfig(existing, own)
+	if err != nil {
+		return fmt.Errorf("%s was not changed: %w", path, err)
+	}
+	return replaceFile(path, func(temporary string) error {
+		const mode = 0o600 // of the temporary file already
+		return os.WriteFile(temporary, merged, mode)
+	})
+}
+
+// lockKubeconfig creates the file that kubectl creates while it changes a kubeconfig. It waits for a few seconds for
+// another program that has it.
+func lockKubeconfig(ctx context.Context, path string) (unlock func() error, err error) {
+	const patience, pause = 5 * time.Second, 20 * time.Millisecond
+	lock := path + ".lock"
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		f, err := os.OpenFile(lock, os.O_CREATE|os.O_EXCL, 0)
+		switch {
+		case err == nil:
+			return func() error { return errors.Join(f.Close(), os.Remove(lock)) }, nil
+		case !errors.Is(err, fs.ErrExist):
+			return nil, fmt.Errorf("cannot write %s: %w", lock, withoutPath(err))
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("another program changes %s; if none does, remove %s", path, lock)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// mergeKubeconfig returns existing with the first cluster and user of own, under the name keelson. existing may be
+// empty. It fails if existing is not a kubeconfig.
+func mergeKubeconfig(existing, own []byte) ([]byte, error) {
+	config, from := map[string]any{}, map[string]any{}
+	if err := yaml.Unmarshal(existing, &config); err != nil {
+		return nil, fmt.Errorf("it is not a kubeconfig: %w", err)
+	}
+	if err := yaml.Unmarshal(own, &from); err != nil {
+		return nil, err
+	}
+	if config == nil { // the document is null
+		config = map[string]any{}
+	}
+	for field, value := range map[string]string{"apiVersion": "v1", "kind": "Config"} {
+		if have, found := config[field]; found && have != value {
+			return nil, fmt.Errorf("it is not a kubeconfig: %s is %v", field, have)
+		}
+		config[field] = value
+	}
+	cluster, err := firstEntry(from, "clusters", "cluster")
+	if err != nil {
+		return nil, err
+	}
+	user, err := firstEntry(from, "users", "user")
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range []struct {
+		list, field string
+		value       any
+	}{
+		{"clusters", "cluster", cluster}, {"users", "user", user},
+		{"contexts", "context", map[string]any{"cluster": contextName, "user": contextName}},
+	} {
+		if err := setEntry(config, entry.list, entry.field, entry.value); err != nil {
+			return nil, err
+		}
+	}
+	config["current-context"] = contextName
+	return yaml.Marshal(config)
+}
+
+// firstEntry returns the value of the first entry of a list of a kubeconfig.
+func firstEntry(config map[string]any, list, field string) (any, error) {
+	if entries, ok := config[list].([]any); ok && len(entries) > 0 {
+		if entry, ok := entries[0].(map[string]any); ok {
+			return entry[field], nil
+		}
+	}
+	return nil, fmt.Errorf("the kubeconfig of the server has no %s", list)
+}
+
+// setEntry replaces the entries of the name keelson in a list of a kubeconfig by one, or appends it.
+func setEntry(config map[string]any, list, field string, value any) error {
+	var entries []any
+	switch have := config[list].(type) {
+	case nil:
+	case []any:
+		entries = have
+	default:
+		return fmt.Errorf("it is not a kubeconfig: %s is not a list", list)
+	}
+	isOwn := func(e any) bool {
+		entry, ok := e.(map[string]any)
+		return ok && entry["name"] == contextName
+	}
+	entry := map[string]any{"name": contextName, field: value}
+	if i := slices.IndexFunc(entries, isOwn); i >= 0 {
+		entries[i] = entry
+		rest := slices.DeleteFunc(slices.Clone(entries[i+1:]), isOwn)
+		entries = append(entries[:i+1], rest...)
+	} else {
+		entries = append(entries, entry)
+	}
+	config[list] = entries
+	return nil
+}
