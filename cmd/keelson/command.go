@@ -24,7 +24,7 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 	serve.Use = "serve"
 	serve.Short = "Serve the API"
 	root.AddCommand(serve, newKubeAPIServer(out, errOut), newSnapshot(out), newCheck(out), newVersion(out),
-		newEnvtest(out, errOut))
+		newEnvtest(out, errOut), newCompletion(out), newMan())
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root
 }

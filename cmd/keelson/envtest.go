@@ -138,8 +138,8 @@ func (a *assets) installKubectl() (string, error) {
 	to := a.file("kubectl")
 	from := a.kubectl
 	if from == "" {
-		if _, err := os.Stat(to); err == nil {
-			return to, nil
+		if target, err := filepath.EvalSymlinks(to); err == nil {
+			return target, nil
 		}
 		from = findKubectl(a.dir)
 	} else if _, err := os.Stat(from); err != nil {
@@ -242,7 +242,7 @@ func (a *assets) print(out, errOut io.Writer, format, kubectl string) error {
 	default:
 		linked := ""
 		if kubectl != "" {
-			linked = ", with a link to " + kubectl
+			linked = "; kubectl is " + kubectl
 		}
 		_, err = fmt.Fprintf(out, "Keelson %s is installed as kube-apiserver and etcd in %s%s.\n"+
 			"To run tests on it:\n\n    %s", version.Keelson, a.dir, linked, export)

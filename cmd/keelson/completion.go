@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// newCompletion returns the command that prints what a shell needs to complete the arguments of keelson.
+func newCompletion(out io.Writer) *cobra.Command {
+	shells := []string{"bash", "zsh", "fish", "powershell"}
+	return &cobra.Command{
+		Use: "completion bash|zsh|fish|powershell", Short: "Print completions for a shell",
+		Long: "Completion prints a script by which a shell completes commands and flags. To load it in each new shell:\n\n" +
+			"  bash        echo 'source <(keelson completion bash)' >>~/.bashrc   (needs the package bash-completion)\n" +
+			"  zsh         keelson completion zsh >\"${fpath[1]}/_keelson\"\n" +
+			"  fish        keelson completion fish >~/.config/fish/completions/keelson.fish\n" +
+			"  powershell  keelson completion powershell | Out-String | Invoke-Expression   (in the profile)",
+		ValidArgs: shells, SilenceUsage: true, SilenceErrors: true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("name one shell: bash, zsh, fish or powershell")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			const descriptions = true
+			switch root := c.Root(); args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(out, descriptions)
+			case "zsh":
+				return root.GenZshCompletion(out)
+			case "fish":
+				return root.GenFishCompletion(out, descriptions)
+			case "powershell":
+				return root.GenPowerShellCompletionWithDesc(out)
+			}
+			return fmt.Errorf("there are no completions for %q, only for bash, zsh, fish and powershell", args[0])
+		},
+	}
+}
