@@ -196,7 +196,7 @@ type TB interface {
 func ForTest(t TB, change ...func(*Config)) *Server {
 	t.Helper()
 	config := InMemory()
-	config.Log = slog.New(slog.DiscardHandler)
+	config.Log, config.Testing = slog.New(slog.DiscardHandler), true
 	for _, f := range change {
 		f(&config)
 	}

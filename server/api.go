@@ -5,12 +5,14 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/admission/plugin/ownerpermissions"
 	"github.com/keelson-dev/keelson/admission/plugin/policies"
 	"github.com/keelson-dev/keelson/admission/plugin/webhooks"
@@ -22,6 +24,7 @@ import (
 	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/discovery"
 	"github.com/keelson-dev/keelson/features"
+	"github.com/keelson-dev/keelson/filter/traffic"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
@@ -80,7 +83,17 @@ type apiOptions struct {
 	egress         *egress.Selector
 	metrics        *metrics.Metrics
 	work           *background.Group // runs what follows the configuration of admission
+	traffic        *traffic.Traffic  // nil unless Config.Testing
 	log            *slog.Logger
+}
+
+// judges returns the plug-ins of admission that are for tests.
+func (o *apiOptions) judges() []admission.Plugin {
+	list := slices.Clone(o.config.judges)
+	if o.traffic != nil {
+		list = append(list, o.traffic.Plugin())
+	}
+	return list
 }
 
 // newAPI returns an api. It serves nothing and does not watch definitions of custom resources until the caller
@@ -95,7 +108,7 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 		config: &o.config.Admission, registry: o.registry, authorizer: o.authorization, observer: o.metrics.Admission(),
 		egress: o.egress, webhooks: a.webhooks, policies: a.policies, log: o.log,
 		podSecurity: o.metrics.NewPodSecurity(), kinds: a.resourcesOfKind, createNamespace: a.createNamespace,
-		last: append(o.config.judges, o.authorization.guardRoles(), o.authorization.guardSigners(), a.policies.ParameterAccess()),
+		last: append(o.judges(), o.authorization.guardRoles(), o.authorization.guardSigners(), a.policies.ParameterAccess()),
 	})
 	if err != nil {
 		return nil, err

@@ -167,6 +167,9 @@ type Config struct {
 	// now is the clock of the budgets of webhooks; nil means time.Now. Tests set it.
 	now func() time.Time
 
+	// Testing records the requests of clients and lets the program that runs the server add faults: see Server.Traffic.
+	Testing bool
+
 	// origin is the snapshot from which the server is started; nil for a server of its own.
 	origin *Snapshot
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/keelson-dev/keelson/auth/filewatch"
 	"github.com/keelson-dev/keelson/features"
+	"github.com/keelson-dev/keelson/filter/traffic"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
@@ -34,6 +35,7 @@ type Server struct {
 	log            *slog.Logger
 	config         *Config
 	ending         *ending
+	traffic        *traffic.Traffic  // nil unless Config.Testing
 	work           *background.Group // what goes on beside requests
 	audit          *auditing         // nil where nothing is audited
 	dataDir        *dataDir          // nil where nothing is kept in files
@@ -102,6 +104,9 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	s := &starting{
 		Server:  &Server{log: c.Log, config: &c, ending: &ending{failed: make(chan error, 1)}, work: background.New(c.Log)},
 		metrics: metrics.New(buildLabels()),
+	}
+	if c.Testing {
+		s.traffic = traffic.New()
 	}
 	for _, step := range s.steps(ctx) {
 		err, began := ctx.Err(), time.Now()
@@ -232,6 +237,9 @@ func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
 	return s.listener.pipes.dial(ctx)
 }
 
+// Traffic returns the requests and faults of a server with Config.Testing, nil for other servers.
+func (s *Server) Traffic() *traffic.Traffic { return s.traffic }
+
 func (s *starting) readGates() (err error) {
 	s.gates, err = features.Parse(s.config.FeatureGates)
 	for _, name := range s.gates.WithoutEffect() {
@@ -356,7 +364,7 @@ func (s *starting) buildAPI(ctx context.Context) (err error) {
 		hostPort: s.listener.hostPort(), advertised: s.advertisedHostPort(),
 		kinds: s.kinds, registry: s.registry, store: s.stores.main,
 		authentication: s.authentication, authorization: s.authorization, frontProxy: s.identity.frontProxy,
-		egress: s.egress, metrics: s.metrics, work: s.work, log: s.log,
+		egress: s.egress, metrics: s.metrics, work: s.work, log: s.log, traffic: s.traffic,
 	})
 	return err
 }
@@ -433,6 +441,13 @@ func (s *starting) buildHTTP() error {
 	if s.config.Profiling && s.config.ContentionProfiling {
 		runtime.SetBlockProfileRate(1) // every event, as kube-apiserver
 	}
+	options := chain.Options{
+		Metrics: s.metrics, Requests: s.metrics.NewRequests(s.api.resources.Has), Limit: limit,
+		Authentication: s.authentication.filter(), Authorizer: s.authorization, Audit: s.audit.filter(s.kinds),
+	}
+	if s.traffic != nil {
+		options.Record, options.Disturb = s.traffic.Record, s.traffic.Disturb
+	}
 	s.http, err = newFrontend(frontendOptions{
 		config: s.config, identity: s.identity, authentication: s.authentication, log: s.log,
 		routes: &router{
@@ -446,10 +461,7 @@ func (s *starting) buildHTTP() error {
 			fairness:  s.fairness.pages(),
 			profiling: s.config.Profiling, setVerbosity: s.config.SetVerbosity,
 		},
-		chain: chain.Options{
-			Metrics: s.metrics, Requests: s.metrics.NewRequests(s.api.resources.Has), Limit: limit,
-			Authentication: s.authentication.filter(), Authorizer: s.authorization, Audit: s.audit.filter(s.kinds),
-		},
+		chain: options,
 	})
 	return err
 }

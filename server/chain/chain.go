@@ -49,6 +49,8 @@ type Options struct {
 	// it is 0.
 	CORSAllowedOrigins, HSTSDirectives []string
 	GoawayChance                       float64
+	// Record and Disturb are the filters of package traffic, for tests of clients; nil otherwise.
+	Record, Disturb func(http.Handler) http.Handler
 }
 
 // Stop says what happens to requests when the server stops.
@@ -76,6 +78,7 @@ func New(h http.Handler, o Options) http.Handler {
 		auditid.New(),
 		recovery.New(o.Log),
 		requestinfo.New(),
+		o.Record,
 		requestmetrics.New(o.Requests),
 		o.Audit.Begin,
 		requestlog.New(o.Log),
@@ -94,6 +97,9 @@ func New(h http.Handler, o Options) http.Handler {
 		{Name: "authentication", Filter: authenticate.New(o.Authentication)},
 		{Name: "audit", Filter: o.Audit.Filter},
 		{Name: "constrainedimpersonation", Filter: impersonate.New(o.Authorizer, o.Metrics)},
+	})...)
+	filters = append(filters, o.Disturb)
+	filters = append(filters, requestmetrics.Timed(o.Metrics, []requestmetrics.Named{
 		{Name: "priorityandfairness", Filter: o.Limit},
 		{Name: "authorization", Filter: authorize.New(o.Authorizer, o.Metrics.Authorization)},
 	})...)

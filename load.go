@@ -1,0 +1,286 @@
+package keelson
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+)
+
+// loadManager is the field manager of loaded objects.
+const loadManager = "keelson-load"
+
+// Load applies the objects in files, and in the files of folders and of their subfolders with the endings .yaml, .yml and
+// .json, in the order of their names. A file can have several documents, and Lists. CustomResourceDefinitions come first
+// and then Namespaces, wherever they are; Load waits until custom resources are served. An object without a namespace is
+// in the namespace default. An existing object is changed (by a server-side apply with force), so files may be loaded
+// again. The error names the file and the object at which Load has stopped; earlier objects stay.
+func (s *Server) Load(ctx context.Context, paths ...string) error {
+	var all []document
+	for _, p := range paths {
+		documents, err := readDocuments(os.DirFS(filepath.Dir(p)), filepath.Base(p), filepath.Dir(p))
+		if err != nil {
+			return err
+		}
+		all = append(all, documents...)
+	}
+	return s.load(ctx, all)
+}
+
+// LoadFS is Load for files and folders of a file system, such as an embed.FS.
+func (s *Server) LoadFS(ctx context.Context, fsys fs.FS, paths ...string) error {
+	var all []document
+	for _, p := range paths {
+		documents, err := readDocuments(fsys, path.Clean(p), "")
+		if err != nil {
+			return err
+		}
+		all = append(all, documents...)
+	}
+	return s.load(ctx, all)
+}
+
+// document is an object of a file.
+type document struct {
+	file   string
+	object *unstructured.Unstructured
+}
+
+// String returns what errors call the object.
+func (d *document) String() string {
+	return fmt.Sprintf("%s: %s %s", d.file, d.object.GetKind(), d.object.GetName()+d.object.GetGenerateName())
+}
+
+// phase returns when a document is loaded: smaller numbers come first.
+func (d *document) phase() int {
+	switch d.object.GroupVersionKind().GroupKind() {
+	case schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:
+		return 0
+	case schema.GroupKind{Kind: "Namespace"}:
+		return 1
+	}
+	return 2
+}
+
+// readDocuments reads a file, or the files of a folder. prefix is the folder of fsys, for errors.
+func readDocuments(fsys fs.FS, root, prefix string) ([]document, error) {
+	var out []document
+	err := fs.WalkDir(fsys, root, func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		if name != root && !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) {
+			return nil
+		}
+		content, err := fs.ReadFile(fsys, name)
+		if err != nil {
+			return err
+		}
+		documents, err := parseDocuments(filepath.Join(prefix, filepath.FromSlash(name)), content)
+		out = append(out, documents...)
+		return err
+	})
+	return out, err
+}
+
+// parseDocuments returns the objects of a file. Documents that are empty or have only comments are left out.
+func parseDocuments(file string, content []byte) ([]document, error) {
+	var out []document
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	for n := 0; ; n++ {
+		part, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		var fields map[string]any
+		if err == nil {
+			err = yaml.Unmarshal(part, &fields)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: document %d: %w", file, n+1, err)
+		}
+		if len(fields) == 0 {
+			continue
+		}
+		obj := &unstructured.Unstructured{Object: fields}
+		if obj.GetAPIVersion() == "" || obj.GetKind() == "" {
+			return nil, fmt.Errorf("%s: document %d has no apiVersion or no kind", file, n+1)
+		}
+		if !obj.IsList() {
+			out = append(out, document{file, obj})
+			continue
+		}
+		err = obj.EachListItem(func(item runtime.Object) error {
+			out = append(out, document{file, item.(*unstructured.Unstructured)})
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%s: document %d: %w", file, n+1, err)
+		}
+	}
+}
+
+// load applies documents.
+func (s *Server) load(ctx context.Context, documents []document) error {
+	slices.SortStableFunc(documents, func(a, b document) int { return a.phase() - b.phase() })
+	l, err := newLoader(s.RESTConfig())
+	if err != nil {
+		return err
+	}
+	for i, d := range documents {
+		if i > 0 && d.phase() > 0 && documents[i-1].phase() == 0 {
+			if err := l.waitForDefinitions(ctx, documents[:i]); err != nil {
+				return err
+			}
+		}
+		if err := l.apply(ctx, d.object); err != nil {
+			return fmt.Errorf("%s: %w", &d, err)
+		}
+	}
+	if n := len(documents); n > 0 && documents[n-1].phase() == 0 {
+		return l.waitForDefinitions(ctx, documents)
+	}
+	return nil
+}
+
+// loader applies objects of any kind.
+type loader struct {
+	client *rest.RESTClient
+	// resources are those of a group and version, as far as they were asked for.
+	resources map[schema.GroupVersion][]metav1.APIResource
+}
+
+func newLoader(c *rest.Config) (*loader, error) {
+	types := runtime.NewScheme()
+	metav1.AddToGroupVersion(types, schema.GroupVersion{Version: "v1"})
+	c.NegotiatedSerializer = serializer.NewCodecFactory(types).WithoutConversion()
+	c.GroupVersion, c.APIPath = &schema.GroupVersion{}, "/"
+	client, err := rest.UnversionedRESTClientFor(c)
+	return &loader{client: client, resources: map[schema.GroupVersion][]metav1.APIResource{}}, err
+}
+
+// apply applies an object, or creates one whose name the server generates.
+func (l *loader) apply(ctx context.Context, obj *unstructured.Unstructured) error {
+	gvk := obj.GroupVersionKind()
+	resource, err := l.resource(ctx, gvk)
+	if err != nil {
+		return err
+	}
+	segments := append(versionPath(gvk.GroupVersion()), resource.Name)
+	if resource.Namespaced {
+		if obj.GetNamespace() == "" {
+			obj.SetNamespace(metav1.NamespaceDefault)
+		}
+		segments = append(versionPath(gvk.GroupVersion()), "namespaces", obj.GetNamespace(), resource.Name)
+	}
+	body, err := obj.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	request := l.client.Post()
+	if obj.GetName() != "" || obj.GetGenerateName() == "" {
+		request, segments = l.client.Patch(types.ApplyPatchType).Param("force", "true"), append(segments, obj.GetName())
+	}
+	return request.AbsPath(segments...).Param("fieldManager", loadManager).
+		SetHeader("Accept", "application/json").Body(body).Do(ctx).Error()
+}
+
+func versionPath(gv schema.GroupVersion) []string {
+	if gv.Group == "" {
+		return []string{"api", gv.Version}
+	}
+	return []string{"apis", gv.Group, gv.Version}
+}
+
+// resource returns the resource of a kind.
+func (l *loader) resource(ctx context.Context, gvk schema.GroupVersionKind) (*metav1.APIResource, error) {
+	gv := gvk.GroupVersion()
+	list, ok := l.resources[gv]
+	if !ok {
+		content, err := l.client.Get().AbsPath(versionPath(gv)...).SetHeader("Accept", "application/json").DoRaw(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("%s is not served: %w", gv, err)
+		}
+		var found metav1.APIResourceList
+		if err := yaml.Unmarshal(content, &found); err != nil {
+			return nil, err
+		}
+		list = found.APIResources
+		l.resources[gv] = list
+	}
+	for i := range list {
+		if list[i].Kind == gvk.Kind && !strings.Contains(list[i].Name, "/") {
+			return &list[i], nil
+		}
+	}
+	return nil, fmt.Errorf("%s has no kind %s", gv, gvk.Kind)
+}
+
+// waitForDefinitions waits until the custom resources of the definitions are served.
+func (l *loader) waitForDefinitions(ctx context.Context, definitions []document) error {
+	const pause = 2 * time.Millisecond
+	for _, d := range definitions {
+		for {
+			served, err := l.established(ctx, d.object.GetName())
+			if err != nil {
+				return fmt.Errorf("%s: %w", &d, err)
+			}
+			if served {
+				break
+			}
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+				return fmt.Errorf("%s: its custom resources are not served yet: %w", &d, ctx.Err())
+			}
+		}
+	}
+	clear(l.resources)
+	return nil
+}
+
+// errNamesTaken means that a definition will never be served.
+var errNamesTaken = errors.New("the names of the definition conflict with those of another one")
+
+// established returns whether the custom resources of a definition are served.
+func (l *loader) established(ctx context.Context, name string) (bool, error) {
+	content, err := l.client.Get().AbsPath("apis", "apiextensions.k8s.io", "v1", "customresourcedefinitions", name).
+		SetHeader("Accept", "application/json").DoRaw(ctx)
+	if err != nil {
+		return false, err
+	}
+	var crd struct {
+		Status struct{ Conditions []metav1.Condition }
+	}
+	if err := yaml.Unmarshal(content, &crd); err != nil {
+		return false, err
+	}
+	for _, c := range crd.Status.Conditions {
+		switch {
+		case c.Type == "Established" && c.Status == metav1.ConditionTrue:
+			return true, nil
+		case c.Type == "NamesAccepted" && c.Status == metav1.ConditionFalse:
+			return false, fmt.Errorf("%w: %s", errNamesTaken, c.Message)
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,324 @@
+package keelson_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson"
+)
+
+// TestRequestsAreRecorded: who has sent which request about which object, and what was answered, also for a generated
+// name, a refused request, one that is not authenticated, and a watch that runs.
+func TestRequestsAreRecorded(t *testing.T) {
+	s := keelson.ForTest(t, inProcess)
+	admin, jane := clientset(t, s), clientFor(t, s.RESTConfigFor("jane"))
+	named := configMap("")
+	named.GenerateName = "made-"
+	made, err := admin.CoreV1().ConfigMaps("default").Create(t.Context(), named, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jane.CoreV1().ConfigMaps("default").Get(t.Context(), "x", metav1.GetOptions{}); !kerrors.IsForbidden(err) {
+		t.Fatal(err)
+	}
+	wrong := s.RESTConfigFor("jane")
+	wrong.BearerToken += "x"
+	_, err = clientFor(t, wrong).CoreV1().Secrets("default").List(t.Context(), metav1.ListOptions{})
+	if !kerrors.IsUnauthorized(err) {
+		t.Fatal(err)
+	}
+	w, err := admin.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	for _, want := range []keelson.Request{
+		{User: "kubernetes-admin", Verb: "create", Resource: "configmaps", Name: made.Name, Code: 201},
+		{User: "jane", Verb: "get", Resource: "configmaps", Name: "x", Code: 403},
+		{User: "", Verb: "list", Resource: "secrets", Code: 401},
+		{User: "kubernetes-admin", Verb: "watch", Resource: "configmaps", Code: 200},
+	} {
+		got := s.Requests(keelson.Match{Verb: want.Verb, Resource: want.Resource})
+		if len(got) != 1 || got[0].User != want.User || got[0].Name != want.Name || got[0].Code != want.Code ||
+			got[0].Namespace != "default" || got[0].Version != "v1" || got[0].Time.IsZero() {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+	s.ForgetRequests()
+	if got := s.Requests(keelson.Match{}); len(got) != 0 {
+		t.Errorf("after ForgetRequests: %+v", got)
+	}
+}
+
+// TestFaults injects each kind of fault, with HTTP/1.1 in memory and with HTTP/2 over TLS.
+func TestFaults(t *testing.T) {
+	for name, change := range map[string]func(*keelson.Config){"socket": func(*keelson.Config) {}, "pipe": inProcess} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testFaults(t, keelson.ForTest(t, change))
+		})
+	}
+}
+
+func testFaults(t *testing.T, s *keelson.Server) {
+	maps := clientset(t, s).CoreV1().ConfigMaps("default")
+	a, err := maps.Create(t.Context(), configMap("a"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	updates := keelson.Match{Verb: "update", Resource: "configmaps"}
+	update := func() error {
+		_, err := maps.Update(t.Context(), configMap("a"), metav1.UpdateOptions{})
+		return err
+	}
+	for code, is := range map[int]func(error) bool{
+		403: kerrors.IsForbidden, 404: kerrors.IsNotFound, 409: kerrors.IsConflict, 410: kerrors.IsResourceExpired, 500: kerrors.IsInternalError, 503: kerrors.IsServiceUnavailable,
+		429: kerrors.IsTooManyRequests, 504: kerrors.IsTimeout,
+	} {
+		remove := s.Inject(keelson.Fault{On: updates, Code: code, Times: 1})
+		if err := update(); !is(err) {
+			t.Errorf("%d: %v", code, err)
+		}
+		if err := update(); err != nil {
+			t.Errorf("after one %d: %v", code, err)
+		}
+		remove()
+	}
+	// client-go repeats a request that is answered 429 with Retry-After.
+	s.ForgetRequests()
+	s.Inject(keelson.Fault{On: updates, Code: 429, RetryAfter: time.Second, Times: 1})
+	if err := update(); err != nil || len(s.Requests(updates)) != 2 {
+		t.Errorf("after Retry-After: %v, %+v", err, s.Requests(updates))
+	}
+	defer s.Inject(keelson.Fault{On: keelson.Match{Verb: "update", Resource: "secrets"}, Code: 500})()
+	if err := update(); err != nil {
+		t.Errorf("a fault of another resource: %v", err)
+	}
+
+	remove := s.Inject(keelson.Fault{On: updates, Drop: true, Times: 1})
+	if err := update(); err == nil || kerrors.ReasonForError(err) != metav1.StatusReasonUnknown {
+		t.Errorf("a dropped connection: %v", err)
+	}
+	remove()
+	s.Inject(keelson.Fault{On: keelson.Match{Verb: "create", Resource: "configmaps"}, DropAnswer: true, Times: 1})
+	if _, err := maps.Create(t.Context(), configMap("b"), metav1.CreateOptions{}); err == nil {
+		t.Error("the answer was not dropped")
+	}
+	if _, err := maps.Get(t.Context(), "b", metav1.GetOptions{}); err != nil {
+		t.Errorf("the request with a dropped answer was not carried out: %v", err)
+	}
+
+	remove = s.Inject(keelson.Fault{On: keelson.Match{Verb: "get", Name: "a"}, Latency: time.Hour})
+	ctx, cancel := context.WithCancel(t.Context())
+	answered := make(chan error, 1)
+	go func() {
+		_, err := maps.Get(ctx, "a", metav1.GetOptions{})
+		answered <- err
+	}()
+	if _, err := maps.Get(t.Context(), "b", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	if err := <-answered; !errors.Is(err, context.Canceled) {
+		t.Errorf("a request with latency: %v", err)
+	}
+	remove()
+
+	remove = s.Inject(keelson.Fault{On: keelson.Match{Verb: "list", Resource: "configmaps"}, StaleVersion: a.ResourceVersion})
+	list, err := maps.List(t.Context(), metav1.ListOptions{})
+	if err != nil || list.ResourceVersion != a.ResourceVersion {
+		t.Fatalf("a stale list: %v, at %s", err, list.ResourceVersion)
+	}
+	for _, m := range list.Items {
+		if m.Name == "b" {
+			t.Error("the stale list has a newer object")
+		}
+	}
+	remove()
+}
+
+// TestCutWatches: a watch that is cut off ends without an error, and others go on.
+func TestCutWatches(t *testing.T) {
+	s := keelson.ForTest(t)
+	client := clientset(t, s)
+	cut, err := client.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stays, err := client.CoreV1().Secrets("default").Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stays.Stop()
+	if n := s.CutWatches(keelson.Match{Resource: "configmaps", Namespace: "default"}); n != 1 {
+		t.Errorf("%d watches were cut off", n)
+	}
+	for e := range cut.ResultChan() {
+		if m, ok := e.Object.(*corev1.ConfigMap); !ok || m.Name != "kube-root-ca.crt" {
+			t.Errorf("the watch got %+v", e)
+		}
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	if _, err := client.CoreV1().Secrets("default").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if e := <-stays.ResultChan(); e.Object == nil {
+		t.Error("the other watch has ended too")
+	}
+}
+
+const definitionYAML = `# a comment first
+---
+apiVersion: example.com/v1
+kind: Widget
+metadata: {name: w}
+size: 3
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: widgets, kind: Widget}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+const listYAML = `
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: team}, data: {k: v}}
+- {apiVersion: v1, kind: ConfigMap, metadata: {generateName: g-, namespace: team}}
+- {apiVersion: v1, kind: Namespace, metadata: {name: team}}
+`
+
+// TestLoad: definitions and namespaces come first, wherever they are; files can be loaded again; an error names its file.
+func TestLoad(t *testing.T) {
+	s := keelson.ForTest(t, inProcess)
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		t.Helper()
+		p := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o755), os.WriteFile(p, []byte(content), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	write("all/a.yaml", definitionYAML)
+	write("all/sub/b.yml", listYAML)
+	write("all/README.md", "not YAML: [")
+	for range 2 {
+		if err := s.Load(t.Context(), filepath.Join(dir, "all")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := clientset(t, s).CoreV1().ConfigMaps("team").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := ""
+	for _, m := range list.Items {
+		names += m.Name + " "
+	}
+	if strings.Count(names, "g-") != 2 || !strings.Contains(names, "a ") {
+		t.Errorf("the ConfigMaps are %s", names)
+	}
+	if err := clientset(t, s).CoreV1().RESTClient().Get().AbsPath("/apis/example.com/v1/namespaces/default/widgets/w").
+		Do(t.Context()).Error(); err != nil {
+		t.Error(err)
+	}
+	for content, want := range map[string]string{
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: UPPER}":  "bad.yaml: ConfigMap UPPER: ",
+		"apiVersion: v1\nkind: Nothing\nmetadata: {name: a}":        "bad.yaml: Nothing a: v1 has no kind Nothing",
+		"apiVersion: none.example/v1\nkind: X\nmetadata: {name: a}": "bad.yaml: X a: none.example/v1 is not served",
+		"kind: ConfigMap": "bad.yaml: document 1 has no apiVersion",
+		"a: [":            "bad.yaml: document 1: ",
+	} {
+		err := s.Load(t.Context(), write("bad.yaml", content))
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), dir) {
+			t.Errorf("%q: %v", content, err)
+		}
+	}
+	if err := s.Load(t.Context(), filepath.Join(dir, "missing.yaml")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing file: %v", err)
+	}
+	files := fstest.MapFS{"x/c.json": {Data: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"}}`)}}
+	if err := s.LoadFS(t.Context(), files, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := clientset(t, s).CoreV1().ConfigMaps("default").Get(t.Context(), "c", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestServeWebhook: a server without a socket calls a webhook of the test.
+func TestServeWebhook(t *testing.T) {
+	s := keelson.ForTest(t, inProcess)
+	hook, err := keelson.ServeWebhook(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review admissionv1.AdmissionReview
+		body, err := io.ReadAll(r.Body)
+		if err := errors.Join(err, json.Unmarshal(body, &review)); err != nil || r.URL.Path != "/validate" {
+			t.Errorf("%s: %v", r.URL.Path, err)
+			return
+		}
+		review.Response = &admissionv1.AdmissionResponse{
+			UID: review.Request.UID, Allowed: review.Request.Name != "bad", Result: &metav1.Status{Message: "it is bad"},
+		}
+		if err := json.NewEncoder(w).Encode(&review); err != nil {
+			t.Error(err)
+		}
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := admissionregistrationv1.SideEffectClassNone
+	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "test"},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "test.example.com", ClientConfig: hook.ClientConfig("/validate"), SideEffects: &none,
+			AdmissionReviewVersions: []string{"v1"},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule: admissionregistrationv1.Rule{
+					APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"},
+				},
+			}},
+		}},
+	}
+	client := clientset(t, s)
+	if _, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(
+		t.Context(), configuration, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	maps := client.CoreV1().ConfigMaps("default")
+	if _, err := maps.Create(t.Context(), configMap("bad"), metav1.CreateOptions{}); err == nil ||
+		!strings.Contains(err.Error(), "it is bad") {
+		t.Errorf("a refused object: %v", err)
+	}
+	if _, err := maps.Create(t.Context(), configMap("good"), metav1.CreateOptions{}); err != nil {
+		t.Error(err)
+	}
+	if err := hook.Close(); err != nil {
+		t.Error(err)
+	}
+}
