@@ -215,7 +215,7 @@ func KubeAPIServerConfig() Config {
 	c.Authentication.ServiceAccounts.Issuers = nil
 	c.Authorization.Modes = nil
 	c.Controllers = []string{"-*"}
-	c.DefaultServiceAccounts, c.QuotaUsage, c.AllowPrivileged = false, false, false
+	c.AllowPrivileged = false
 	return c
 }
 

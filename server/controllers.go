@@ -17,6 +17,7 @@ import (
 	"github.com/keelson-dev/keelson/controller/rootca"
 	"github.com/keelson-dev/keelson/controller/serviceaccount"
 	"github.com/keelson-dev/keelson/controller/standby"
+	"github.com/keelson-dev/keelson/controller/ttlafterfinished"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/server/background"
@@ -30,18 +31,21 @@ const (
 	rootCAController         = "root-ca-certificate-publisher-controller"
 	serviceAccountController = "serviceaccount-controller"
 	resourceQuotaController  = "resourcequota-controller"
+	ttlController            = "ttl-after-finished-controller"
 )
 
 // controllerAliases are the names that kube-controller-manager accepts beside those above.
 var controllerAliases = map[string]string{
 	"garbagecollector": garbageCollector, "namespace": namespaceController, "root-ca-cert-publisher": rootCAController,
 	"serviceaccount": serviceAccountController, "resourcequota": resourceQuotaController,
+	"ttl-after-finished": ttlController,
 }
 
 // Controllers returns the names of the controllers that Config.Controllers can name, in order.
 func Controllers() []string {
 	return []string{
 		garbageCollector, namespaceController, resourceQuotaController, rootCAController, serviceAccountController,
+		ttlController,
 	}
 }
 
@@ -108,6 +112,9 @@ func (s *starting) startControllers() {
 	start(rootCAController, (&rootca.Controller{
 		Registry: s.registry, Client: s.controllerClient("root-ca-cert-publisher"), Roots: string(s.identity.roots),
 		Log: s.log, Metrics: queues,
+	}).Run)
+	start(ttlController, (&ttlafterfinished.Controller{
+		Client: s.controllerClient("ttl-after-finished-controller"), Log: s.log, Now: time.Now, Metrics: queues,
 	}).Run)
 	if s.config.DefaultServiceAccounts {
 		accounts := &serviceaccount.Controller{Registry: s.registry, Client: s.api.client, Log: s.log}

@@ -83,7 +83,7 @@ type pair struct {
 	url               string
 }
 
-func startPair(t *testing.T, assets string) *pair {
+func startPair(t *testing.T, assets string, flags ...string) *pair {
 	t.Helper()
 	p := &pair{assets: assets, etcd: "http://" + freeAddress(t), dir: t.TempDir()}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -105,21 +105,23 @@ func startPair(t *testing.T, assets string) *pair {
 	startBackground(t, filepath.Join(assets, etcdName), "--listen-peer-urls=http://"+freeAddress(t),
 		"--data-dir="+t.TempDir(), "--advertise-client-urls="+p.etcd, "--listen-client-urls="+p.etcd, "--unsafe-no-fsync=true")
 	awaitOK(t, p.etcd+"/health")
-	p.startServer(t)
+	p.startServer(t, flags...)
 	return p
 }
 
-func (p *pair) startServer(t *testing.T) {
+func (p *pair) startServer(t *testing.T, flags ...string) {
 	t.Helper()
 	address := freeAddress(t)
 	_, port, _ := strings.Cut(address, ":")
 	p.url = "https://" + address
 	key := filepath.Join(p.dir, "sa-signer.key")
-	p.server = startBackground(t, filepath.Join(p.assets, kubeAPIServerName), "--allow-privileged=true",
-		"--authorization-mode=RBAC", "--bind-address=127.0.0.1", "--cert-dir="+p.dir,
-		"--disable-admission-plugins=ServiceAccount", "--etcd-servers="+p.etcd, "--secure-port="+port,
-		"--service-account-issuer="+p.url+"/", "--service-account-key-file="+key, "--service-account-signing-key-file="+key,
-		"--service-cluster-ip-range=10.0.0.0/24", "--token-auth-file="+filepath.Join(p.dir, "tokens.csv"))
+	flags = append([]string{"--allow-privileged=true",
+		"--authorization-mode=RBAC", "--bind-address=127.0.0.1", "--cert-dir=" + p.dir,
+		"--disable-admission-plugins=ServiceAccount", "--etcd-servers=" + p.etcd, "--secure-port=" + port,
+		"--service-account-issuer=" + p.url + "/", "--service-account-key-file=" + key,
+		"--service-account-signing-key-file=" + key, "--service-cluster-ip-range=10.0.0.0/24",
+		"--token-auth-file=" + filepath.Join(p.dir, "tokens.csv")}, flags...)
+	p.server = startBackground(t, filepath.Join(p.assets, kubeAPIServerName), flags...)
 	awaitOK(t, p.url+"/healthz")
 }
 
@@ -168,13 +170,22 @@ func awaitOK(t *testing.T, url string) {
 // stays when kube-apiserver is restarted, as with etcd.
 func TestEnvtestAssets(t *testing.T) {
 	assets := installed(t)
-	a, b := startPair(t, assets), startPair(t, assets)
+	a, b := startPair(t, assets), startPair(t, assets, "--controllers=*")
 	const maps = "/api/v1/namespaces/default/configmaps"
 	if code := a.status(t, "POST", maps, `{"metadata":{"name":"one"}}`); code != http.StatusCreated {
 		t.Errorf("creation: %d", code)
 	}
 	if code := b.status(t, "GET", maps+"/one", ""); code != http.StatusNotFound {
 		t.Errorf("the other pair answers %d", code)
+	}
+	// Controllers run only where the test asks for them.
+	const account = "/api/v1/namespaces/default/serviceaccounts/default"
+	code := 0
+	for end := time.Now().Add(30 * time.Second); code != http.StatusOK && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		code = b.status(t, "GET", account, "")
+	}
+	if other := a.status(t, "GET", account, ""); code != http.StatusOK || other != http.StatusNotFound {
+		t.Errorf("the default service account: %d with --controllers=*, %d without", code, other)
 	}
 	a.server.end(t)
 	a.startServer(t)
