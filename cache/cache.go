@@ -28,6 +28,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/storage"
 )
 
@@ -74,6 +75,7 @@ type Config struct {
 	Namespaced bool     // keys below Prefix are "namespace/name", not "name"
 	Indexes    []string // names of the indexed fields
 	Codec      Codec
+	Metrics    *metrics.Stored // nil records nothing
 }
 
 // Options configure a Cache.
@@ -93,7 +95,9 @@ type Options struct {
 	// IdleDrop is the time after which a resource that is not read or watched is dropped from memory, including its
 	// log, within a factor of two; 0 means never.
 	IdleDrop time.Duration
-	Logger   *slog.Logger
+	// Metrics are those of the watch of the store, which is not about one resource; nil records nothing.
+	Metrics *metrics.Stored
+	Logger  *slog.Logger
 }
 
 // ProgressRequester is an optional interface of a storage.Watcher. It requests a batch, possibly empty, that moves
@@ -109,6 +113,7 @@ type Cache struct {
 	windowBytes int64
 	memory      Memory
 	logger      *slog.Logger
+	metrics     *metrics.Stored
 	encodings   encodingBudget
 	chunks      chunkBudget
 	histories   *Histories
@@ -144,6 +149,7 @@ type background struct {
 func New(o Options) *Cache {
 	c := &Cache{
 		store:       o.Store,
+		metrics:     o.Metrics,
 		windowBytes: o.WindowBytes,
 		memory:      o.Memory.withDefaults(),
 		logger:      o.Logger,

@@ -49,7 +49,7 @@ func (m *remainingCounts) put(k remainingKey, n int64) {
 // countAt counts the objects of a followed resource in the store at revision from, after which the changes of the
 // number are already counted in the state. Then the current number is known.
 func (r *Resource) countAt(from int64) {
-	result, err := r.cache.store.Range(r.cache.background.ctx, storage.RangeRequest{
+	result, err := r.rangeStore(r.cache.background.ctx, storage.RangeRequest{
 		Start: r.config.Prefix, End: storage.PrefixEnd(r.config.Prefix), Revision: from, CountOnly: true,
 	})
 	if err != nil {

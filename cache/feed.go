@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/storage"
 )
 
@@ -101,9 +102,12 @@ func (c *Cache) stream() error {
 		if len(batch.Events) > 0 {
 			d.split(c, batch.Events)
 			for _, r := range d.touched {
+				r.config.Metrics.Add(metrics.EventsReceived, len(r.incoming))
 				r.receive(r.incoming, batch.Revision)
 			}
 			d.reset()
+		} else {
+			c.metrics.Add(metrics.Bookmarks, 1)
 		}
 		c.advance(batch.Revision)
 	}
@@ -211,9 +215,9 @@ func (p *pages) setLimit(limit int) {
 	}
 }
 
-// next returns the next page. It may have more entries than wanted.
-func (p *pages) next(ctx context.Context, store storage.Store) ([]storage.Entry, error) {
-	page, err := store.Range(ctx, p.request)
+// next returns the next page of a resource. It may have more entries than wanted.
+func (p *pages) next(ctx context.Context, r *Resource) ([]storage.Entry, error) {
+	page, err := r.rangeStore(ctx, p.request)
 	if err != nil {
 		return nil, err
 	}
@@ -236,14 +240,12 @@ func (p *pages) next(ctx context.Context, store storage.Store) ([]storage.Entry,
 	return page.Entries, nil
 }
 
-// scan reads the entries with a prefix at one revision (0 is the latest), page by page, until each returns false.
-// It returns the revision, and whether it reached the end.
-func (c *Cache) scan(
-	ctx context.Context, prefix string, revision int64, each func(storage.Entry) bool,
-) (bool, int64, error) {
-	p := newPages(prefix, "", revision, 0)
+// scan reads the entries of the resource at one revision (0 is the latest), page by page, until each returns false. It
+// returns the revision, and whether it reached the end.
+func (r *Resource) scan(ctx context.Context, revision int64, each func(storage.Entry) bool) (bool, int64, error) {
+	p := newPages(r.config.Prefix, "", revision, 0)
 	for !p.done {
-		entries, err := p.next(ctx, c.store)
+		entries, err := p.next(ctx, r)
 		if err != nil {
 			return false, 0, err
 		}

@@ -73,6 +73,20 @@ func NewHistories(limit int) *Histories {
 	return &Histories{limit: limit}
 }
 
+// Open returns the number of open streams.
+func (h *Histories) Open() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.readers)
+}
+
+// Waiting returns the number of cursors that wait for events of a stream.
+func (h *Histories) Waiting() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.waits)
+}
+
 // historyEvent is a change from the history of the store. All cursors share it, and the event that read makes of it at
 // the first call.
 type historyEvent struct {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/cache/index"
+	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/storage"
 )
 
@@ -132,12 +133,13 @@ func (r *Resource) fetch(ctx context.Context, load *load) (fetchResult, error) {
 	var bytes int64
 	n := 0
 	edit := r.newObjectSet().Edit()
-	all, revision, err := r.cache.scan(ctx, r.config.Prefix, 0, func(e storage.Entry) bool {
+	all, revision, err := r.scan(ctx, 0, func(e storage.Entry) bool {
 		o := r.read(e, nil)
 		edit.Put(o.Key, o)
 		n, bytes = n+1, bytes+o.memoryBytes()
 		return load.all.Load() || r.cache.memory.small(n, bytes)
 	})
+	r.config.Metrics.List(false, "", n, n)
 	return fetchResult{all: all, objects: edit.Done(), bytes: bytes, revision: revision}, err
 }
 
@@ -172,6 +174,7 @@ func (r *Resource) enter(f fetchResult, revision int64, changes []storage.Event)
 		st.objects, st.bytes = f.objects, f.bytes
 		r.addDemand(float64(f.objects.All().Len()))
 	}
+	r.config.Metrics.Add(metrics.Initializations, 1)
 	next, events := r.after(st, changes, revision)
 	r.mu.Lock()
 	r.changes.log.Reset(f.revision)

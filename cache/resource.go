@@ -11,6 +11,7 @@ import (
 	"github.com/keelson-dev/keelson/cache/index"
 	"github.com/keelson-dev/keelson/cache/interest"
 	"github.com/keelson-dev/keelson/cache/window"
+	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/storage"
 )
 
@@ -202,6 +203,10 @@ func (r *Resource) publish(next *state, events []*Event) {
 
 // published does what follows a publish once mu was released. The caller holds write.
 func (r *Resource) published(events []*Event, revision int64) {
+	if len(events) > 0 {
+		r.config.Metrics.Add(metrics.CacheEventsReceived, len(events))
+		r.config.Metrics.Add(metrics.EventsDispatched, len(events))
+	}
 	r.pending.attach(&r.cache.encodings, events, revision)
 	r.wakeAll()
 	r.checkMemory()
@@ -343,7 +348,7 @@ func (r *Resource) relist(ctx context.Context, base int64) error {
 	}
 	var changes []storage.Event
 	found := make(map[string]struct{}, st.objects.All().Len())
-	_, _, err := r.cache.scan(ctx, r.config.Prefix, base, func(e storage.Entry) bool {
+	_, _, err := r.scan(ctx, base, func(e storage.Entry) bool {
 		old, ok := st.objects.All().Get(e.Key[len(r.config.Prefix):])
 		if ok {
 			found[old.Key] = struct{}{}

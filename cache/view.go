@@ -4,7 +4,9 @@ import (
 	"context"
 	"math"
 	"slices"
+	"time"
 
+	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/storage"
 )
 
@@ -91,7 +93,7 @@ func (r *Resource) ViewAt(ctx context.Context, revision int64) (*View, error) {
 		return nil, err
 	}
 	// No object has this key. The store only checks the revision.
-	if _, _, err := r.cache.store.Get(ctx, r.config.Prefix, revision); err != nil {
+	if _, _, err := r.getStored(ctx, r.config.Prefix, revision); err != nil {
 		return nil, err
 	}
 	st, since, covered := r.eventsSince(revision, undoEvents)
@@ -142,7 +144,7 @@ func (v *View) get(ctx context.Context, key string, charge int64) (*Object, bool
 		o, ok := v.snapshot.Get(key)
 		return o, ok, nil
 	}
-	e, at, err := r.cache.store.Get(ctx, r.config.Prefix+key, v.revision)
+	e, at, err := r.getStored(ctx, r.config.Prefix+key, v.revision)
 	if err != nil {
 		return nil, false, r.readFailed(err)
 	}
@@ -152,6 +154,26 @@ func (v *View) get(ctx context.Context, key string, charge int64) (*Object, bool
 		return nil, false, nil
 	}
 	return v.object(e), true, nil
+}
+
+// getStored reads a key from the store and records that.
+func (r *Resource) getStored(ctx context.Context, key string, revision int64) (storage.Entry, int64, error) {
+	start := time.Now()
+	e, at, err := r.cache.store.Get(ctx, key, revision)
+	r.config.Metrics.Request(metrics.GetOperation, start, err)
+	return e, at, err
+}
+
+// rangeStore reads a range from the store and records that.
+func (r *Resource) rangeStore(ctx context.Context, request storage.RangeRequest) (storage.RangeResult, error) {
+	operation := metrics.ListOperation
+	if request.CountOnly {
+		operation = metrics.CountOperation
+	}
+	start := time.Now()
+	result, err := r.cache.store.Range(ctx, request)
+	r.config.Metrics.Request(operation, start, err)
+	return result, err
 }
 
 // readFailed returns the error of a failed read of the store: err, or the reason why the resource ended.
@@ -239,7 +261,7 @@ func (v *View) isLoadCheaper(ctx context.Context, prefix string) (bool, error) {
 		return true, nil
 	}
 	start := r.config.Prefix + prefix
-	result, err := r.cache.store.Range(ctx, storage.RangeRequest{
+	result, err := r.rangeStore(ctx, storage.RangeRequest{
 		Start: start, End: storage.PrefixEnd(start), CountOnly: true, Uncounted: true, Limit: int(math.Ceil(missing)),
 	})
 	return float64(result.Count) >= missing, r.readFailed(err)
@@ -273,7 +295,7 @@ func (v *View) read(ctx context.Context, from, prefix string, most int, yield fu
 	charge := chargeOf(most)
 	p := newPages(r.config.Prefix+prefix, r.config.Prefix+from, v.revision, most)
 	for !p.done {
-		entries, err := p.next(ctx, r.cache.store)
+		entries, err := p.next(ctx, r)
 		if err != nil {
 			return r.readFailed(err)
 		}
@@ -357,7 +379,7 @@ func (v *View) countRemaining(ctx context.Context, prefix, from, next string, sh
 			return n - int64(shown), nil
 		}
 	}
-	result, err := r.cache.store.Range(ctx, storage.RangeRequest{
+	result, err := r.rangeStore(ctx, storage.RangeRequest{
 		Start: at + max(next, prefix), End: storage.PrefixEnd(at + prefix), Revision: v.revision,
 		CountOnly: true, Uncounted: true, Limit: maxCounted,
 	})

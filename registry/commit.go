@@ -6,10 +6,12 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/scheme/wire"
 	"github.com/keelson-dev/keelson/storage"
 )
@@ -168,7 +170,13 @@ func (r *Resource) commitPut(
 
 // commit commits a transaction that changes an object of the resource, and notes its revision.
 func (r *Resource) commit(ctx context.Context, txn storage.Txn) (int64, error) {
+	start := time.Now()
 	revision, err := r.store.Commit(ctx, txn)
+	if conflict := (*storage.ConflictError)(nil); errors.As(err, &conflict) {
+		r.metrics.Request(operationOf(&txn), start, nil)
+	} else {
+		r.metrics.Request(operationOf(&txn), start, err)
+	}
 	if err == nil {
 		r.noteWrite(revision)
 	}
@@ -183,6 +191,17 @@ func (r *Resource) noteWrite(revision int64) {
 			return
 		}
 	}
+}
+
+// operationOf returns what a transaction does with its object, which is that of the first operation and condition.
+func operationOf(txn *storage.Txn) metrics.Operation {
+	switch {
+	case len(txn.Ops) > 0 && txn.Ops[0].Delete:
+		return metrics.DeleteOperation
+	case len(txn.Conditions) > 0 && txn.Conditions[0].ModRevision == 0:
+		return metrics.CreateOperation
+	}
+	return metrics.UpdateOperation
 }
 
 // LastWrite returns the revision of the last write of the resource that this process has committed, 0 if there was

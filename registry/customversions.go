@@ -6,7 +6,7 @@ func (g *Registry) BindVersions(kinds []*Kind) ([]*Resource, error) {
 	out := make([]*Resource, 0, len(kinds))
 	for _, k := range kinds {
 		on := g.place(k, Root+k.Storage.Path+"/")
-		r, err := newResource(k, on.Store, on.Cache, g.now)
+		r, err := newResource(k, on, g.now)
 		if err != nil {
 			return nil, err
 		}
@@ -20,4 +20,7 @@ func (g *Registry) BindVersions(kinds []*Kind) ([]*Resource, error) {
 
 // Unbind drops what is in memory of a resource that BindVersions made, for all versions of the custom resource. Watches
 // end.
-func (r *Resource) Unbind() { r.all.Remove(r.prefix) }
+func (r *Resource) Unbind() {
+	r.metrics.Unfollow(&r.cacheReader)
+	r.all.Remove(r.prefix)
+}

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/scheme/wire"
 )
 
@@ -32,7 +33,9 @@ func (g *Registry) Stored(ctx context.Context, gr schema.GroupResource, namespac
 		return nil, apierr.PathNotFound()
 	}
 	key := r.Key(namespace, name)
+	start := time.Now()
 	entry, _, err := r.store.Get(ctx, r.prefix+key, 0)
+	r.metrics.Request(metrics.GetOperation, start, err)
 	if err != nil || entry.ModRevision == 0 {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/storage"
 )
 
@@ -15,6 +16,8 @@ import (
 type Backend struct {
 	Store storage.Store
 	Cache *cache.Cache
+	// Metrics are those of the store and the cache; nil records nothing.
+	Metrics *metrics.Stores
 }
 
 // Registry is the set of resources that a server serves.
@@ -29,7 +32,7 @@ type Registry struct {
 
 // New binds kinds to a store and to the cache on it.
 func New(kinds []*Kind, store storage.Store, c *cache.Cache, now func() time.Time) (*Registry, error) {
-	return NewPlaced(kinds, func(*Kind, string) Backend { return Backend{store, c} }, now)
+	return NewPlaced(kinds, func(*Kind, string) Backend { return Backend{Store: store, Cache: c} }, now)
 }
 
 // NewPlaced binds each kind to the backend that place names for it and for the
@@ -38,7 +41,7 @@ func NewPlaced(kinds []*Kind, place func(k *Kind, prefix string) Backend, now fu
 	g := &Registry{resources: map[schema.GroupResource]*Resource{}, place: place, now: now}
 	for _, k := range kinds {
 		on := place(k, Root+k.Storage.Path+"/")
-		r, err := newResource(k, on.Store, on.Cache, now)
+		r, err := newResource(k, on, now)
 		if err != nil {
 			return nil, err
 		}

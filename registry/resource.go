@@ -10,6 +10,7 @@ import (
 
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/storage"
 )
 
@@ -27,6 +28,9 @@ type Resource struct {
 	all   *cache.Cache
 	cache *cache.Resource
 	codec *codec
+	// metrics are nil if nothing is recorded.
+	metrics     *metrics.Stored
+	cacheReader metrics.CacheReader
 	// indexes are the fields that the cache has an index of, in the order of cache.Object.Fields.
 	indexes []*Field
 	// prefix is the storage key of the collection, ended by a slash.
@@ -37,20 +41,22 @@ type Resource struct {
 	lastWrite atomic.Int64
 }
 
-func newResource(k *Kind, store storage.Store, c *cache.Cache, now func() time.Time) (*Resource, error) {
+func newResource(k *Kind, on Backend, now func() time.Time) (*Resource, error) {
 	codec, err := newCodec(k)
 	if err != nil {
 		return nil, err
 	}
 	r := &Resource{
-		Kind: k, store: store, all: c, codec: codec, indexes: k.Selection.indexed(),
+		Kind: k, store: on.Store, all: on.Cache, metrics: on.Metrics.Resource(k.Group, k.Resource), codec: codec, indexes: k.Selection.indexed(),
 		prefix: Root + k.Storage.Path + "/", now: now,
 	}
+	r.cacheReader = r.cacheState
 	if k.Storage.Path != "" {
-		r.cache = c.Resource(cache.Config{
+		r.cache = on.Cache.Resource(cache.Config{
 			Resource: k.GroupResource().String(), Prefix: r.prefix,
-			Namespaced: k.Namespaced, Indexes: r.indexNames(), Codec: codec,
+			Namespaced: k.Namespaced, Indexes: r.indexNames(), Codec: codec, Metrics: r.metrics,
 		})
+		r.metrics.Follow(&r.cacheReader)
 	}
 	return r, nil
 }
@@ -68,6 +74,18 @@ func (r *Resource) Virtual() bool { return r.cache == nil }
 
 // Decodes is the number of objects decoded from stored bytes so far.
 func (r *Resource) Decodes() int64 { return r.codec.decodes.Load() }
+
+// cacheState returns the state of the cache for metrics.
+func (r *Resource) cacheState() metrics.CacheState {
+	s := r.cache.Stats()
+	return metrics.CacheState{
+		Followed: s.Followed, Loaded: s.Loaded, Revision: s.Revision, Bytes: s.Bytes, Events: s.Events,
+		LogBytes: s.WindowBytes, Cursors: s.Cursors, Interests: s.Interests, Loads: s.Loads,
+	}
+}
+
+// Metrics returns what records how the resource is stored and read; nil records nothing.
+func (r *Resource) Metrics() *metrics.Stored { return r.metrics }
 
 // Now is the time.
 func (r *Resource) Now() time.Time { return r.now() }

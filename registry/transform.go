@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/storage"
 )
 
@@ -89,7 +90,9 @@ func (r *Resource) stale(ctx context.Context, found *cache.Object) (bool, error)
 		return false, nil
 	}
 	key := r.prefix + found.Key
+	start := time.Now()
 	e, _, err := r.store.Get(ctx, key, 0)
+	r.metrics.Request(metrics.GetOperation, start, err)
 	if err != nil || e.ModRevision != found.Revision {
 		// The write finds out about a change.
 		return true, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,9 +48,13 @@ type page struct {
 
 // page reads the objects that the options ask for.
 func (s *served) page(r *http.Request, sel *selection, o *listOptions) (*page, error) {
+	start := time.Now()
 	view, token, err := s.viewFor(r.Context(), o)
 	if err != nil {
 		return nil, expired(err, token)
+	}
+	if o.ResourceVersion == "" && o.Continue == "" && view.Loaded() {
+		s.Metrics().Fresh(time.Since(start))
 	}
 	limit := int(max(o.Limit, 0))
 	if o.ResourceVersion == "0" && o.Continue == "" {
@@ -71,6 +76,7 @@ func (s *served) readPage(
 		err = c.finish(ctx)
 	}
 	p.objects = c.objects
+	s.Metrics().List(view.Loaded(), sel.indexLabel(), c.looked, len(p.objects))
 	if err != nil {
 		return nil, err
 	}
@@ -97,6 +103,8 @@ type collector struct {
 	// more is set when an object was met beyond the limit. Whether it is selected is not known: who continues finds out.
 	more bool
 	err  error
+	// looked is the number of objects that the collector was given.
+	looked int
 	// batch keeps objects waiting, to prepare lookAt of them at once before their fields are looked at.
 	batch   bool
 	waiting []*cache.Object
@@ -107,6 +115,7 @@ func (c *collector) add(ctx context.Context, o *cache.Object) bool {
 	if c.full() {
 		return false
 	}
+	c.looked++
 	if o, c.err = c.sel.s.Readable(ctx, o); c.err != nil {
 		return false
 	}
@@ -172,6 +181,14 @@ func (sel *selection) most(limit int) int {
 
 // lookAt is how many objects a page looks at, at first, that chooses among them.
 const lookAt = 500
+
+// indexLabel returns the index that the objects are found with, as metrics name it; "" if there is none.
+func (sel *selection) indexLabel() string {
+	if sel.index == "" {
+		return ""
+	}
+	return "f:" + sel.index
+}
 
 // visit calls f for the objects that may match, in key order, using an index
 // where there is one. most is as in cache.View.Ascend.

@@ -14,6 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/rest/negotiate"
 	"github.com/keelson-dev/keelson/scheme"
@@ -167,7 +168,9 @@ func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptio
 	b := (*buf)[:0]
 	var failed error
 	// What was sent is not kept: none of it has to be in memory at once.
+	sent := 0
 	err = st.sel.visit(ctx, view, "", cache.Streaming, func(o *cache.Object) bool {
+		sent++
 		b, failed = st.appendInitial(ctx, b, o)
 		return failed == nil
 	})
@@ -177,6 +180,7 @@ func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptio
 	if err != nil {
 		return 0, err
 	}
+	st.s.Metrics().Add(metrics.InitialEvents, sent)
 	if st.bookmarks {
 		if b, err = st.appendBookmark(ctx, b, view.Revision(), true); err != nil {
 			return 0, err

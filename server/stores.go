@@ -37,6 +37,7 @@ type stores struct {
 	main       storage.Store
 	overridden []storage.Store
 	places     []storePart
+	measured   *metrics.Stores
 }
 
 // storesOptions are the dependencies of stores.
@@ -70,7 +71,7 @@ type backend struct {
 
 // newStores reads the encryption configuration. open opens the stores.
 func newStores(o storesOptions) (*stores, error) {
-	s := &stores{storesOptions: o}
+	s := &stores{storesOptions: o, measured: o.metrics.NewStores()}
 	s.backend = s.choose()
 	host, err := os.Hostname()
 	if err != nil {
@@ -116,7 +117,8 @@ func (s *stores) open(ctx context.Context) error {
 	for i := range s.places {
 		p := &s.places[i]
 		p.cache = cache.New(cache.Options{
-			Store: p.store, EncodingBudget: p.encodingBudget, IdleDrop: idleDrop, Histories: histories, Logger: s.log,
+			Store: p.store, EncodingBudget: p.encodingBudget, IdleDrop: idleDrop, Histories: histories,
+			Metrics: s.measured.Resource("", ""), Logger: s.log,
 		})
 	}
 	if s.encryption != nil {
@@ -126,11 +128,27 @@ func (s *stores) open(ctx context.Context) error {
 			}
 		})
 	}
+	s.metrics.Register(metrics.Gauges(
+		metrics.Gauge{Name: "keelson_cache_encoding_bytes", Help: "Bytes of the cached encodings of objects and of parts " +
+			"of lists.", Value: s.encodingBytes},
+		metrics.Gauge{Name: "keelson_history_streams", Help: "Number of open streams of old changes, which watches share " +
+			"that begin before the log of the cache.", Value: func() int64 { return int64(histories.Open()) }},
+		metrics.Gauge{Name: "keelson_history_waiting_watches", Help: "Number of watches that wait for old changes.",
+			Value: func() int64 { return int64(histories.Waiting()) }},
+	))
 	s.metrics.Register(metrics.StoreSize(s.backend.cluster, func() int64 { return s.main.Stats().SizeBytes }))
 	if files, ok := s.main.(storage.DamageCounter); ok {
 		s.metrics.Register(metrics.StoreDamage(s.backend.cluster, files.DamagedFiles))
 	}
 	return nil
+}
+
+// encodingBytes returns the memory of cached encodings.
+func (s *stores) encodingBytes() (n int64) {
+	for i := range s.places {
+		n += s.places[i].cache.EncodingBytes()
+	}
+	return n
 }
 
 // openEmbedded opens the embedded engine, or the store of Config.OpenStore.
@@ -151,6 +169,7 @@ func (s *stores) openEngine(ctx context.Context, options embedded.Options) (stor
 		options.Image = origin.image
 	}
 	options.Logger, options.HistoryWindow, options.OnFailure = s.log, s.config.HistoryWindow, s.failed
+	options.OnGroup = s.metrics.NewCommits().Group
 	if s.config.AdjustEngine != nil {
 		s.config.AdjustEngine(&options)
 	}
@@ -246,7 +265,7 @@ func (s *stores) registry(kinds []*registry.Kind) (*registry.Registry, error) {
 // storePartOf returns the part in which the resource of a kind is stored. prefix is the prefix of its keys.
 func (s *stores) storePartOf(k *registry.Kind, prefix string) registry.Backend {
 	i := slices.IndexFunc(s.places, func(p storePart) bool { return p.holds(k, prefix) })
-	return registry.Backend{Store: s.places[i].store, Cache: s.places[i].cache}
+	return registry.Backend{Store: s.places[i].store, Cache: s.places[i].cache, Metrics: s.measured}
 }
 
 // checks returns the health checks of the main store and of the overrides, with the names of kube-apiserver.

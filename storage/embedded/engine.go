@@ -272,7 +272,12 @@ func (s *Store) start(revision int64) {
 			return s.planner.plan(requests, func(b *pebble.Batch) batch { return &pebbleBatch{s: s, b: b} })
 		},
 		publish: func(g *group) { s.hub.publish(g.records) },
-		failed:  s.reportFailure,
+		durable: func(g *group) {
+			if s.opts.OnGroup != nil {
+				s.opts.OnGroup(len(g.answers), time.Since(g.begun))
+			}
+		},
+		failed: s.reportFailure,
 	})
 	s.updateDiskUsage()
 	s.reclaimer.wake = make(chan struct{}, 1)

@@ -59,6 +59,9 @@ type Options struct {
 	Monotonic func() time.Duration
 	// Logger receives messages for the operator. nil means slog.Default().
 	Logger *slog.Logger
+	// OnGroup is called with the number of transactions of each group that became durable, and the time that took. It must
+	// not call the store and must not block. It may be nil.
+	OnGroup func(transactions int, took time.Duration)
 	// OnFailure is called once when the store has failed and must be closed (see storage.ErrFailed). It must not call the
 	// store and must not block.
 	OnFailure func(error)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/keelson-dev/keelson/storage"
 )
@@ -59,6 +60,7 @@ type group struct {
 	answers []answer
 	records []*record // one per revision, in order; empty if nothing changed
 	batch   batch     // nil if nothing changed
+	begun   time.Time // when its planning began
 }
 
 // batch is a set of writes to the database, which become durable together.
@@ -76,6 +78,8 @@ type pipelineEnv struct {
 	plan func([]*request) *group
 	// publish makes the changes of a durable group visible to readers and watchers. The syncer goroutine calls it.
 	publish func(*group)
+	// durable is called with each group that has changed something, after publish.
+	durable func(*group)
 	// failed is called with the first error, once.
 	failed func(error)
 }
@@ -199,7 +203,9 @@ func (p *pipeline) buildGroups() {
 			}
 			continue
 		}
+		begun := time.Now()
 		g := p.env.plan(requests)
+		g.begun = begun
 		if g.batch != nil {
 			if err := g.batch.apply(); err != nil {
 				err = p.fail(err)
@@ -223,6 +229,7 @@ func (p *pipeline) syncGroups() {
 		}
 		if len(g.records) > 0 {
 			p.env.publish(g)
+			p.env.durable(g)
 		}
 		for _, a := range g.answers {
 			a.request.answer(a.revision, a.err)

@@ -38,6 +38,7 @@ func fakePipeline(batches chan *fakeBatch, published chan int64) *pipeline {
 			return g
 		},
 		publish: func(g *group) { published <- g.records[len(g.records)-1].revision },
+		durable: func(*group) {},
 		failed:  func(error) {},
 	})
 }

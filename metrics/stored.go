@@ -1,0 +1,393 @@
+package metrics
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Stores has the metrics of the stores of a server and of the caches on them, by resource. They have the names that
+// kube-apiserver gives to those of etcd and of its watch cache, whatever the store is. A nil Stores records nothing.
+type Stores struct {
+	durations *histogramVec
+	counters  [counterKinds]*prometheus.Desc
+	lists     [listKinds]*prometheus.Desc
+	states    [cacheStates]*prometheus.Desc
+	requests  *prometheus.Desc
+	failures  *prometheus.Desc
+	waits     *histogramVec
+
+	mu        sync.Mutex // guards resources
+	resources map[GroupResource]*Stored
+}
+
+// Counter is a number that is counted for a resource.
+type Counter int
+
+// The counters.
+const (
+	// EventsReceived are changes that the store has sent.
+	EventsReceived Counter = iota
+	// CacheEventsReceived are those that have come to the log of the cache.
+	CacheEventsReceived
+	// EventsDispatched are those that watchers can read there.
+	EventsDispatched
+	// Initializations are the times that the cache began to follow a resource.
+	Initializations
+	// InitialEvents are the events of the initial state that watchers were sent.
+	InitialEvents
+	// Bookmarks are notifications of an etcd about its revision.
+	Bookmarks
+	// StoreLists are lists that were read from the store, and StoreFetched, StoreEvaluated and StoreReturned the objects
+	// that were read, compared with the selectors, and returned.
+	StoreLists
+	StoreFetched
+	StoreEvaluated
+	StoreReturned
+	// CacheReturned are the objects that were returned for lists from the cache.
+	CacheReturned
+	counterKinds
+)
+
+// The descriptions of the counters.
+var counterNames = [counterKinds][2]string{
+	EventsReceived:      {"apiserver_storage_events_received_total", "[BETA] Number of etcd events received split by kind."},
+	CacheEventsReceived: {"apiserver_watch_cache_events_received_total", "[ALPHA] Counter of events received in watch cache broken by resource type."},
+	EventsDispatched:    {"apiserver_watch_cache_events_dispatched_total", "[ALPHA] Counter of events dispatched in watch cache broken by resource type."},
+	Initializations:     {"apiserver_watch_cache_initializations_total", "[ALPHA] Counter of watch cache initializations broken by resource type."},
+	InitialEvents:       {"apiserver_init_events_total", "[ALPHA] Counter of init events processed in watch cache broken by resource type."},
+	Bookmarks:           {"etcd_bookmark_total", "[ALPHA] Number of etcd bookmarks (progress notify events) split by kind."},
+	StoreLists:          {"apiserver_storage_list_total", "[ALPHA] Number of LIST requests served from storage"},
+	StoreFetched:        {"apiserver_storage_list_fetched_objects_total", "[ALPHA] Number of objects read from storage in the course of serving a LIST request"},
+	StoreEvaluated:      {"apiserver_storage_list_evaluated_objects_total", "[ALPHA] Number of objects tested in the course of serving a LIST request from storage"},
+	StoreReturned:       {"apiserver_storage_list_returned_objects_total", "[ALPHA] Number of objects returned for a LIST request from storage"},
+	CacheReturned:       {"apiserver_cache_list_returned_objects_total", "[ALPHA] Number of objects returned for a LIST request from watch cache"},
+}
+
+// The metrics of lists from the cache, which have the index as a label.
+const (
+	cacheLists = iota
+	cacheFetched
+	consistentReads // which have no index
+	listKinds
+)
+
+// The gauges of the state of a cache.
+const (
+	cacheRevision = iota
+	cacheBytes
+	cacheLoaded
+	cacheLogEvents
+	cacheLogBytes
+	cacheCursors
+	cacheInterests
+	cacheLoads
+	cacheStates
+)
+
+var stateNames = [cacheStates][2]string{
+	cacheRevision: {"apiserver_watch_cache_resource_version", "[ALPHA] Current resource version of watch cache broken by " +
+		"resource type. This is truncated to the 15 least significant digits."},
+	cacheBytes:     {"apiserver_resource_size_estimate_bytes", "[ALPHA] Estimated size of stored objects in database. Estimate is based on sum of last observed sizes of serialized objects. In case of a fetching error, the value will be -1."},
+	cacheLoaded:    {"keelson_cache_loaded", "Whether all objects of a resource are in memory (1), or only the log of their changes (0)."},
+	cacheLogEvents: {"keelson_cache_log_events", "Number of changes of a resource in the log from which watches are served."},
+	cacheLogBytes:  {"keelson_cache_log_bytes", "Bytes of memory that only the log of a resource needs."},
+	cacheCursors:   {"keelson_cache_watches", "Number of open watches of a resource."},
+	cacheInterests: {"keelson_cache_interests", "Number of different selections (namespace, name, labels, fields) of the open watches of a resource."},
+	cacheLoads:     {"keelson_cache_loads_total", "Number of times that all objects of a resource were read into memory."},
+}
+
+// Operation is a request to a store.
+type Operation int
+
+// The operations.
+const (
+	GetOperation Operation = iota
+	ListOperation
+	CountOperation
+	CreateOperation
+	UpdateOperation
+	DeleteOperation
+	operations
+)
+
+var operationNames = [operations]string{"get", "list", "listWithCount", "create", "update", "delete"}
+
+// Stored has the metrics of one resource. A nil Stored records nothing.
+type Stored struct {
+	of       *Stores
+	key      GroupResource
+	counters [counterKinds]count
+	requests [operations]operation
+	indexes  sync.Map // name of the index -> *indexCounts
+	// consistent are lists of the latest state that the cache has served.
+	consistent count
+	wait       atomic.Pointer[histogram]
+	cache      atomic.Pointer[CacheReader]
+}
+
+// CacheState describes what the cache has of a resource.
+type CacheState struct {
+	// Followed means that there is a log of the changes. All other values are 0 otherwise.
+	Followed bool
+	Loaded   bool  // all objects are in memory
+	Revision int64 // of the last change
+	Bytes    int64 // memory of the objects
+	Events   int   // number in the log
+	LogBytes int64 // memory that only the log needs
+	Cursors  int   // number of open watches
+	// Interests is the number of different selections of these watches.
+	Interests int
+	Loads     int64 // number of times that all objects were loaded
+}
+
+// CacheReader reads the state of a cache. It is a pointer to a function so that Unfollow can compare it.
+type CacheReader func() CacheState
+
+// Follow makes read the source of the metrics of the cache of the resource. It replaces an earlier source.
+func (r *Stored) Follow(read *CacheReader) {
+	if r != nil {
+		r.cache.Store(read)
+	}
+}
+
+// Unfollow removes read, unless another source has replaced it.
+func (r *Stored) Unfollow(read *CacheReader) {
+	if r != nil {
+		r.cache.CompareAndSwap(read, nil)
+	}
+}
+
+// count is a counter that is not shown before it was used. It counts one use more than its value.
+type count struct{ used, value atomic.Int64 }
+
+func (c *count) add(n int64) {
+	if c.used.Load() == 0 {
+		c.used.Store(1)
+	}
+	c.value.Add(n)
+}
+
+type operation struct {
+	took   atomic.Pointer[histogram]
+	total  atomic.Int64
+	failed atomic.Int64
+}
+
+type indexCounts struct{ lists, fetched atomic.Int64 }
+
+// NewStores registers and returns the metrics of stores. It may be called once.
+func (m *Metrics) NewStores() *Stores {
+	labels := []string{"group", "resource"}
+	withOperation := append([]string{"operation"}, labels...)
+	withIndex := append(slices.Clone(labels), "index")
+	s := &Stores{
+		resources: map[GroupResource]*Stored{},
+		durations: newDurations("etcd_request_duration_seconds",
+			"[ALPHA] Etcd request latency in seconds for each operation and object type.", durationBuckets, withOperation...),
+		requests: prometheus.NewDesc("etcd_requests_total",
+			"[ALPHA] Etcd request counts for each operation and object type.", withOperation, nil),
+		failures: prometheus.NewDesc("etcd_request_errors_total",
+			"[ALPHA] Etcd failed request counts for each operation and object type.", withOperation, nil),
+		waits: newDurations("apiserver_watch_cache_read_wait_seconds",
+			"[ALPHA] Histogram of time spent waiting for a watch cache to become fresh.",
+			[]float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3}, labels...),
+	}
+	for i, name := range counterNames {
+		s.counters[i] = prometheus.NewDesc(name[0], name[1], labels, nil)
+	}
+	for i, name := range stateNames {
+		s.states[i] = prometheus.NewDesc(name[0], name[1], labels, nil)
+	}
+	s.lists = [listKinds]*prometheus.Desc{
+		cacheLists: prometheus.NewDesc(
+			"apiserver_cache_list_total", "[ALPHA] Number of LIST requests served from watch cache", withIndex, nil),
+		cacheFetched: prometheus.NewDesc("apiserver_cache_list_fetched_objects_total",
+			"[ALPHA] Number of objects read from watch cache in the course of serving a LIST request", withIndex, nil),
+		consistentReads: prometheus.NewDesc("apiserver_watch_cache_consistent_read_total",
+			"[ALPHA] Counter for consistent reads from cache.", append(slices.Clone(labels), "success", "fallback"), nil),
+	}
+	m.registry.MustRegister(s.durations, s.waits, s)
+	return s
+}
+
+// Resource returns the metrics of a resource.
+func (s *Stores) Resource(group, resource string) *Stored {
+	if s == nil {
+		return nil
+	}
+	key := GroupResource{Group: group, Resource: resource}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.resources[key]
+	if r == nil {
+		r = &Stored{of: s, key: key}
+		s.resources[key] = r
+	}
+	return r
+}
+
+// Add adds n to a counter.
+func (r *Stored) Add(c Counter, n int) {
+	if r != nil {
+		r.counters[c].add(int64(n))
+	}
+}
+
+// Request records a request to the store, which began at start. err is nil if the store has answered, also if the answer is
+// a conflict.
+func (r *Stored) Request(o Operation, start time.Time, err error) {
+	if r == nil {
+		return
+	}
+	op := &r.requests[o]
+	took := op.took.Load()
+	if took == nil {
+		took = r.of.durations.with(operationNames[o], r.key.Group, r.key.Resource)
+		op.took.Store(took)
+	}
+	took.observe(int64(time.Since(start)))
+	op.total.Add(1)
+	if err != nil {
+		op.failed.Add(1)
+	}
+}
+
+// List records a list. fetched and returned are numbers of objects.
+func (r *Stored) List(fromCache bool, index string, fetched, returned int) {
+	if r == nil {
+		return
+	}
+	if !fromCache {
+		r.Add(StoreLists, 1)
+		r.Add(StoreFetched, fetched)
+		r.Add(StoreEvaluated, fetched)
+		r.Add(StoreReturned, returned)
+		return
+	}
+	c, ok := r.indexes.Load(index)
+	if !ok {
+		c, _ = r.indexes.LoadOrStore(index, new(indexCounts))
+	}
+	c.(*indexCounts).lists.Add(1)
+	c.(*indexCounts).fetched.Add(int64(fetched))
+	r.Add(CacheReturned, returned)
+}
+
+// Fresh records that the cache has served the latest state, after waiting for it.
+func (r *Stored) Fresh(waited time.Duration) {
+	if r == nil {
+		return
+	}
+	r.consistent.add(1)
+	h := r.wait.Load()
+	if h == nil {
+		h = r.of.waits.with(r.key.Group, r.key.Resource)
+		r.wait.Store(h)
+	}
+	h.observe(int64(waited))
+}
+
+// Describe implements prometheus.Collector.
+func (s *Stores) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range slices.Concat(s.counters[:], s.lists[:], s.states[:], []*prometheus.Desc{s.requests, s.failures}) {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (s *Stores) Collect(ch chan<- prometheus.Metric) {
+	s.mu.Lock()
+	resources := make([]*Stored, 0, len(s.resources))
+	for _, r := range s.resources {
+		resources = append(resources, r)
+	}
+	s.mu.Unlock()
+	for _, r := range resources {
+		r.collect(func(d *prometheus.Desc, value int64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), labels...)
+		})
+		if read := r.cache.Load(); read != nil {
+			r.collectState((*read)(), ch)
+		}
+	}
+}
+
+func (r *Stored) collect(counter func(d *prometheus.Desc, value int64, labels ...string)) {
+	s, group, resource := r.of, r.key.Group, r.key.Resource
+	for i := range r.counters {
+		if c := &r.counters[i]; c.used.Load() != 0 {
+			counter(s.counters[i], c.value.Load(), group, resource)
+		}
+	}
+	for o := range r.requests {
+		if op := &r.requests[o]; op.total.Load() != 0 {
+			counter(s.requests, op.total.Load(), operationNames[o], group, resource)
+			if failed := op.failed.Load(); failed != 0 {
+				counter(s.failures, failed, operationNames[o], group, resource)
+			}
+		}
+	}
+	r.indexes.Range(func(index, value any) bool {
+		c := value.(*indexCounts)
+		counter(s.lists[cacheLists], c.lists.Load(), group, resource, index.(string))
+		counter(s.lists[cacheFetched], c.fetched.Load(), group, resource, index.(string))
+		return true
+	})
+	if n := r.consistent.value.Load(); n != 0 {
+		counter(s.lists[consistentReads], n, group, resource, "true", "false")
+	}
+}
+
+// collectState sends the gauges of a cache.
+func (r *Stored) collectState(state CacheState, ch chan<- prometheus.Metric) {
+	if !state.Followed {
+		return
+	}
+	const mostDigits = 1_000_000_000_000_000
+	loaded := int64(0)
+	if state.Loaded {
+		loaded = 1
+	}
+	values := [cacheStates]int64{
+		cacheRevision: state.Revision % mostDigits, cacheBytes: state.Bytes, cacheLoaded: loaded,
+		cacheLogEvents: int64(state.Events), cacheLogBytes: state.LogBytes, cacheCursors: int64(state.Cursors),
+		cacheInterests: int64(state.Interests), cacheLoads: state.Loads,
+	}
+	for i, value := range values {
+		kind := prometheus.GaugeValue
+		switch {
+		case i == cacheLoads:
+			kind = prometheus.CounterValue
+		case i == cacheBytes && !state.Loaded:
+			continue // it is known only of objects in memory
+		}
+		ch <- prometheus.MustNewConstMetric(r.of.states[i], kind, float64(value), r.key.Group, r.key.Resource)
+	}
+}
+
+// Commits has the metrics of the transactions that the embedded store makes durable together.
+type Commits struct {
+	transactions *histogram
+	seconds      *histogram
+}
+
+// NewCommits registers and returns the metrics of commits. It may be called once.
+func (m *Metrics) NewCommits() *Commits {
+	transactions := newSizes("keelson_commit_group_transactions", "Number of transactions that one write of the log of the "+
+		"embedded store makes durable together.", []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024})
+	seconds := newDurations("keelson_commit_group_duration_seconds", "Time from the start of planning a group of "+
+		"transactions until it is durable.",
+		[]float64{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10})
+	m.registry.MustRegister(transactions, seconds)
+	return &Commits{transactions: transactions.with(), seconds: seconds.with()}
+}
+
+// Group records a group of transactions that became durable.
+func (c *Commits) Group(transactions int, took time.Duration) {
+	c.transactions.observe(int64(transactions))
+	c.seconds.observe(int64(took))
+}
