@@ -191,3 +191,21 @@ func (g Gates) WithoutEffect() []string {
 	sort.Strings(out)
 	return out
 }
+
+// State is a gate as metrics show it.
+type State struct {
+	Name string
+	// Stage is ALPHA, BETA or DEPRECATED; empty for a stable gate.
+	Stage   string
+	Enabled bool
+}
+
+// States returns the states of all gates, sorted by name.
+func (g Gates) States() []State {
+	stages := map[stage]string{alpha: "ALPHA", beta: "BETA", deprecated: "DEPRECATED"}
+	var out []State
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		out = append(out, State{Name: name, Stage: stages[known[name].stage], Enabled: g.Enabled(name)})
+	}
+	return out
+}

@@ -67,12 +67,12 @@ func newAuthentication(r *prometheus.Registry) *authentication {
 		Buckets: certificateBuckets,
 	})
 	asked := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "authentication_token_cache_request_total", Help: "[ALPHA] Tokens looked up, by whether they were known.",
+		Name: "authentication_token_cache_request_total", Help: "[ALPHA] ",
 	}, []string{"status"})
 	a.cached = map[bool]prometheus.Counter{true: asked.WithLabelValues("hit"), false: asked.WithLabelValues("miss")}
 	fetches := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "authentication_token_cache_fetch_total",
-		Help: "[ALPHA] Tokens checked because they were not known, by result.",
+		Help: "[ALPHA] ",
 	}, []string{"status"})
 	a.fetched = map[bool]prometheus.Counter{true: fetches.WithLabelValues("ok"), false: fetches.WithLabelValues("error")}
 	r.MustRegister(asked, fetches)

@@ -8,10 +8,10 @@ package metrics
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
@@ -19,6 +19,7 @@ import (
 // use them.
 type Metrics struct {
 	registry, slis *prometheus.Registry
+	shown          *exposition // of registry
 
 	watchEvents  *prometheus.CounterVec
 	watchSizes   *prometheus.HistogramVec
@@ -41,8 +42,9 @@ var (
 )
 
 // New returns the metrics of a server.
-func New(build Build) *Metrics {
+func New(build Build, o Options) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), slis: prometheus.NewRegistry()}
+	m.shown = newExposition(m.registry, o)
 	m.watchEvents = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "apiserver_watch_events_total", Help: "[ALPHA] Number of events sent in watch clients",
 	}, []string{"group", "version", "resource"})
@@ -81,8 +83,7 @@ func New(build Build) *Metrics {
 	})
 	info.Set(1)
 
-	m.registry.MustRegister(m.watchEvents, m.watchSizes, m.handshakes, m.late, m.filters, info,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(append(slices.Clone(ofProcess()), m.watchEvents, m.watchSizes, m.handshakes, m.late, m.filters, info)...)
 	return m
 }
 
@@ -147,7 +148,7 @@ func (w WatchEvents) Sent(bytes int) {
 }
 
 // Handler serves all metrics.
-func (m *Metrics) Handler() http.Handler { return handler(m.registry) }
+func (m *Metrics) Handler() http.Handler { return handler(m.shown) }
 
 // SLIHandler serves only the results of the health checks (KEP-3466).
 func (m *Metrics) SLIHandler() http.Handler { return handler(m.slis) }

@@ -27,21 +27,21 @@ func (m *Metrics) NewWorkQueues() *WorkQueues {
 	}
 	histogram := func(name, help string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Subsystem: system, Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(10e-9, 10, 12),
+			Subsystem: system, Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(10e-9, 10, 10),
 		}, labels)
 	}
 	w := &WorkQueues{
-		depth: gauge("depth", "[ALPHA] Current depth of workqueue"),
-		unfinished: gauge("unfinished_work_seconds", "[ALPHA] How many seconds of work has done that is in progress and "+
+		depth: gauge("depth", "[BETA] Current depth of workqueue"),
+		unfinished: gauge("unfinished_work_seconds", "[BETA] How many seconds of work has done that is in progress and "+
 			"hasn't been observed by work_duration. Large values indicate stuck threads. One can deduce the number of stuck "+
 			"threads by observing the rate at which this increases."),
-		longest: gauge("longest_running_processor_seconds", "[ALPHA] How many seconds has the longest running processor "+
+		longest: gauge("longest_running_processor_seconds", "[BETA] How many seconds has the longest running processor "+
 			"for workqueue been running."),
-		adds:    counter("adds_total", "[ALPHA] Total number of adds handled by workqueue"),
-		retries: counter("retries_total", "[ALPHA] Total number of retries handled by workqueue"),
-		waited: histogram("queue_duration_seconds", "[ALPHA] How long in seconds an item stays in workqueue before being "+
+		adds:    counter("adds_total", "[BETA] Total number of adds handled by workqueue"),
+		retries: counter("retries_total", "[BETA] Total number of retries handled by workqueue"),
+		waited: histogram("queue_duration_seconds", "[BETA] How long in seconds an item stays in workqueue before being "+
 			"requested."),
-		worked: histogram("work_duration_seconds", "[ALPHA] How long in seconds processing an item from workqueue takes."),
+		worked: histogram("work_duration_seconds", "[BETA] How long in seconds processing an item from workqueue takes."),
 	}
 	m.registry.MustRegister(w.depth, w.unfinished, w.longest, w.adds, w.retries, w.waited, w.worked)
 	return w

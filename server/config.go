@@ -13,6 +13,7 @@ import (
 
 	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/auth/filewatch"
+	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/serviceallocator"
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/embedded"
@@ -59,6 +60,9 @@ type Config struct {
 	Authentication AuthenticationConfig
 	// Authorization configures authorization.
 	Authorization AuthorizationConfig
+
+	// Metrics say which metrics are shown.
+	Metrics metrics.Options
 
 	// Admission configures the admission plug-ins.
 	Admission AdmissionConfig

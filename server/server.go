@@ -103,7 +103,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	c.wake = &filewatch.Signal{}
 	s := &starting{
 		Server:  &Server{log: c.Log, config: &c, ending: &ending{failed: make(chan error, 1)}, work: background.New(c.Log)},
-		metrics: metrics.New(buildLabels()),
+		metrics: metrics.New(buildLabels(), c.Metrics),
 	}
 	if c.Testing {
 		s.traffic = traffic.New()
@@ -242,6 +242,10 @@ func (s *Server) Traffic() *traffic.Traffic { return s.traffic }
 
 func (s *starting) readGates() (err error) {
 	s.gates, err = features.Parse(s.config.FeatureGates)
+	s.metrics.Describe(metrics.Version{
+		Binary: version.Major + "." + version.Minor + "." + version.Patch, Emulated: version.Major + "." + version.Minor,
+		MinCompatible: version.Major + "." + version.OldestMinor,
+	}, gateMetrics(s.gates))
 	for _, name := range s.gates.WithoutEffect() {
 		s.log.Warn("feature gate has no effect in this server", "gate", name)
 	}
@@ -464,6 +468,15 @@ func (s *starting) buildHTTP() error {
 		chain: options,
 	})
 	return err
+}
+
+// gateMetrics returns the gates as metrics show them.
+func gateMetrics(g features.Gates) []metrics.Feature {
+	var out []metrics.Feature
+	for _, s := range g.States() {
+		out = append(out, metrics.Feature(s))
+	}
+	return out
 }
 
 func buildLabels() metrics.Build {

@@ -16,17 +16,17 @@ import (
 // that mean what Keelson does anyway. A value that asks for something else is an error if the result would differ for
 // clients, and otherwise a warning when the server starts.
 type compatibilityFlags struct {
-	storageBackend, storageMediaType                string
-	watchCache                                      bool
-	watchCacheSizes                                 []string
-	countPollPeriod, initializationTimeout, flush   time.Duration
-	emulated, minCompatible                         []string
-	forwardCompatible, runtimeForward, logsHandler  bool
-	leaseDuration, renewDeadline, retryPeriod       time.Duration
-	peerAdvertiseIP, peerAdvertisePort, peerCAFile  string
-	deleteCollectionWorkers                         int
-	textSplit, jsonSplit                            bool
-	textBuffer, jsonBuffer, showHiddenMetricsBefore string
+	storageBackend, storageMediaType               string
+	watchCache                                     bool
+	watchCacheSizes                                []string
+	countPollPeriod, initializationTimeout, flush  time.Duration
+	emulated, minCompatible                        []string
+	forwardCompatible, runtimeForward, logsHandler bool
+	leaseDuration, renewDeadline, retryPeriod      time.Duration
+	peerAdvertiseIP, peerAdvertisePort, peerCAFile string
+	deleteCollectionWorkers                        int
+	textSplit, jsonSplit                           bool
+	textBuffer, jsonBuffer                         string
 }
 
 const protobufMediaType = "application/vnd.kubernetes.protobuf"
@@ -76,9 +76,6 @@ func (c *compatibilityFlags) add(f *pflag.FlagSet) {
 	f.BoolVar(&c.jsonSplit, "log-json-split-stream", false, oneStream)
 	f.StringVar(&c.textBuffer, "log-text-info-buffer-size", "0", oneStream)
 	f.StringVar(&c.jsonBuffer, "log-json-info-buffer-size", "0", oneStream)
-	f.StringVar(
-		&c.showHiddenMetricsBefore, "show-hidden-metrics-for-version", "", "has no effect: Keelson hides no metrics",
-	)
 }
 
 // apiVersion is the version of Kubernetes whose API is served, as MAJOR.MINOR.

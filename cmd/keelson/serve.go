@@ -58,6 +58,7 @@ func newServe(out, errOut io.Writer, p personality) *cobra.Command {
 	minTimeout := int(config.MinRequestTimeout / time.Second)
 	var logs logOptions
 	var compatibility compatibilityFlags
+	var shown metricsFlags
 	var showVersion, writeTo string
 	c := &cobra.Command{
 		Args:         cobra.NoArgs,
@@ -69,11 +70,14 @@ func newServe(out, errOut io.Writer, p personality) *cobra.Command {
 			if err := compatibility.validate(); err != nil {
 				return err
 			}
+			var err error
+			if config.Metrics, err = shown.options(); err != nil {
+				return err
+			}
 			config.MinRequestTimeout = time.Duration(minTimeout) * time.Second
 			applyEtcd(c.Flags(), &config)
 			applyAuthentication(c.Flags(), &config.Authentication)
 			applyAuthorization(c.Flags(), &config.Authorization)
-			var err error
 			if config.Log, config.SetVerbosity, err = logs.logger(errOut); err != nil {
 				return err
 			}
@@ -99,6 +103,7 @@ func newServe(out, errOut io.Writer, p personality) *cobra.Command {
 	servingFlags(f, &config)
 	httpsFlags(f, &config.Serving)
 	compatibility.add(f)
+	shown.add(f)
 	networkFlags(f, &config)
 	connectionFlags(f, &config.Connections)
 	controllerFlags(f, &config)

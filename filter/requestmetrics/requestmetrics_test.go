@@ -93,7 +93,7 @@ func TestOnlyServedRequestsAreCounted(t *testing.T) {
 // scrape sends one request and returns the metrics of requests after it.
 func scrape(t *testing.T, method, path string, h http.HandlerFunc) string {
 	t.Helper()
-	m := metrics.New(nil)
+	m := metrics.New(nil, metrics.Options{})
 	filter := New(m.NewRequests(func(group, _, resource string) bool { return group == "" && resource == "pods" }))
 	r := httptest.NewRequest(method, path, nil)
 	rw := &responserecorder.Recorder{ResponseWriter: httptest.NewRecorder()}
@@ -118,7 +118,7 @@ func withInfo(r *http.Request, rw *responserecorder.Recorder) *http.Request {
 // BenchmarkFilter measures the metrics of a request.
 func BenchmarkFilter(b *testing.B) {
 	known := func(string, string, string) bool { return true }
-	h := New(metrics.New(nil).NewRequests(known))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := New(metrics.New(nil, metrics.Options{}).NewRequests(known))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		request.TrackerFrom(r.Context()).Serve(nil)
 		w.WriteHeader(http.StatusOK)
 	}))

@@ -44,7 +44,7 @@ func limitedChain(
 		tb.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
-	counts := metrics.New(nil)
+	counts := metrics.New(nil, metrics.Options{})
 	requests := counts.NewRequests(func(_, _, resource string) bool { return resource == "pods" })
 	own := []string{"here"}
 	return New(h, Options{

@@ -16,9 +16,9 @@ const Keelson = "0.1.0"
 const (
 	Major = "1"
 	Minor = "36"
-	patch = "3"
+	Patch = "3"
 
-	oldestMinor = "35" // of a compatible control plane
+	OldestMinor = "35" // of a compatible control plane
 )
 
 // Get returns what /version answers. The Git version is that of the API, for
@@ -27,8 +27,8 @@ var Get = sync.OnceValue(func() apiversion.Info {
 	info := apiversion.Info{
 		Major: Major, Minor: Minor,
 		EmulationMajor: Major, EmulationMinor: Minor,
-		MinCompatibilityMajor: Major, MinCompatibilityMinor: oldestMinor,
-		GitVersion: "v" + Major + "." + Minor + "." + patch + "+keelson-" + Keelson,
+		MinCompatibilityMajor: Major, MinCompatibilityMinor: OldestMinor,
+		GitVersion: "v" + Major + "." + Minor + "." + Patch + "+keelson-" + Keelson,
 		BuildDate:  "1970-01-01T00:00:00Z",
 		GoVersion:  runtime.Version(), Compiler: runtime.Compiler, Platform: runtime.GOOS + "/" + runtime.GOARCH,
 	}
