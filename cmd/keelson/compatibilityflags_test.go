@@ -11,7 +11,7 @@ import (
 
 // missingFlags are the flags of kube-apiserver that are refused: what they configure is not built yet.
 var missingFlags = []string{
-	"allow-metric-labels", "allow-metric-labels-manifest", "debug-socket-path", "disabled-metrics",
+	"debug-socket-path",
 	"tracing-config-file", "vmodule",
 }
 
