@@ -37,7 +37,7 @@ var layers = [][]string{
 	{"aggregator"},
 	{"server"},
 	{"."}, // the embedding API
-	{"cmd", "test"},
+	{"cmd", "test", "examples"},
 }
 
 // free trees are not part of the product: tools of its development.

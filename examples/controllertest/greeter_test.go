@@ -1,0 +1,47 @@
+package controllertest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/keelson-dev/keelson"
+)
+
+// TestGreeter starts a server and the controller, and waits for its greeting. The server and the controller end with
+// the test.
+func TestGreeter(t *testing.T) {
+	client := kubernetes.NewForConfigOrDie(keelson.ForTest(t).RESTConfig())
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, client) }()
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+
+	maps := client.CoreV1().ConfigMaps("default")
+	named := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{Label: "world"}}}
+	if _, err := maps.Create(ctx, named, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	const patience = 30 * time.Second
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		got, err := maps.Get(ctx, "a", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Data["greeting"] == "Hello, world!" {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("there is no greeting after %v: %v", patience, got.Data)
+		}
+	}
+}
