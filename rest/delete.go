@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"golang.org/x/sync/errgroup"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -147,8 +148,8 @@ func decodeDeleteOptions(media scheme.Media, body []byte, into *metav1.DeleteOpt
 	return kjson.UnmarshalCaseSensitivePreserveInts(body, into)
 }
 
-// deleteCollection deletes the objects of a collection that match, one by one,
-// and answers what it found.
+// deleteCollection deletes the objects of a collection that match, as many at a time as there are workers, and answers what
+// it found.
 func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	accepted, err := h.objectsFor(r, &request.Info{Name: "collection"}, s)
 	if err != nil {
@@ -178,13 +179,24 @@ func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info 
 	if err != nil {
 		return err
 	}
+	workers, ctx := errgroup.WithContext(r.Context())
+	workers.SetLimit(max(h.o.DeleteCollectionWorkers, 1))
 	for _, o := range p.objects {
-		each := options.DeepCopy()
-		deletion := write.Deletion(s.Served, o.Namespace, o.Name, each)
-		deletion.Options.Collection = true
-		if _, err := h.o.Writes.Do(r.Context(), deletion); err != nil && !kerrors.IsNotFound(err) {
-			return err
+		if ctx.Err() != nil {
+			break // a deletion failed
 		}
+		workers.Go(func() error {
+			deletion := write.Deletion(s.Served, o.Namespace, o.Name, options.DeepCopy())
+			deletion.Options.Collection = true
+			_, err := h.o.Writes.Do(ctx, deletion)
+			if kerrors.IsNotFound(err) {
+				return nil
+			}
+			return err
+		})
+	}
+	if err := workers.Wait(); err != nil {
+		return err
 	}
 	return h.writeList(w, r, s, accepted, p)
 }

@@ -55,6 +55,8 @@ type Options struct {
 	// WatchCounter returns what counts the events sent for a resource; nil counts
 	// nothing.
 	WatchCounter func(group, version, resource string) WatchCounter
+	// DeleteCollectionWorkers is how many objects of a collection are deleted at a time; 0 is one.
+	DeleteCollectionWorkers int
 	// CBOR serves application/cbor too.
 	CBOR bool
 	Now  func() time.Time

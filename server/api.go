@@ -129,7 +129,8 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 		Computed: map[schema.GroupResource]rest.Computed{
 			{Resource: "componentstatuses"}: newComponents(o.store, len(o.config.Etcd.Servers)).statuses,
 		},
-		CBOR: o.gates.Enabled(features.CBORServingAndStorage),
+		DeleteCollectionWorkers: o.config.DeleteCollectionWorkers,
+		CBOR:                    o.gates.Enabled(features.CBORServingAndStorage),
 	})
 	a.resources.PutBuiltIn(o.registry, a.handler.BuiltIn)
 	a.client = client.New(a.resources, a.writes, fieldManager)

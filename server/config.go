@@ -155,6 +155,13 @@ type Config struct {
 	// LivezGracePeriod is how long after the start /livez does not fail: what is under
 	// way then is assumed to go well.
 	LivezGracePeriod time.Duration
+	// DeleteCollectionWorkers is how many objects one request that deletes a collection deletes at a time.
+	DeleteCollectionWorkers int
+	// LogsHandler serves the files of /var/log below /logs/.
+	LogsHandler bool
+	// DebugSocketPath is a Unix domain socket on which /debug/pprof and /debug/flags/v are served without authentication to
+	// the user of the process, also with Profiling off; "" is none.
+	DebugSocketPath string
 	// Profiling serves /debug/pprof. With ContentionProfiling it has the profile of what goroutines wait for, which costs
 	// time at each wait.
 	Profiling, ContentionProfiling bool
@@ -206,6 +213,7 @@ func DefaultConfig() Config {
 		RequestTimeout: time.Minute, MinRequestTimeout: 30 * time.Minute,
 		MaxRequestsInFlight: 400, MaxMutatingRequestsInFlight: 200, PriorityAndFairness: true,
 		Profiling: true, EventTTL: time.Hour, GarbageCollection: true, AllowPrivileged: true,
+		DeleteCollectionWorkers: 1,
 	}
 }
 
@@ -286,6 +294,9 @@ func (c *Config) validate() error {
 		if _, err := os.Stat(file); err != nil {
 			add("egress-selector-config-file %s does not exist", file)
 		}
+	}
+	if c.DeleteCollectionWorkers < 1 {
+		add("--delete-collection-workers must be at least 1")
 	}
 	if c.EventTTL < 0 {
 		add("--event-ttl must not be negative")

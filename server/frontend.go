@@ -35,6 +35,7 @@ const (
 type frontend struct {
 	config *Config
 	server *http.Server
+	debug  *http.Server // on the debug socket; nil: there is none
 	routes *router
 
 	watches    context.Context // ends when long-running requests have to

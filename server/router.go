@@ -40,6 +40,7 @@ type router struct {
 	issuer        *serviceaccount.Discovery // nil: the issuer of tokens cannot be discovered
 	profiling     bool
 	setVerbosity  func(int) error // nil where it cannot be set
+	logs          http.Handler    // files of logs; nil: they are not served
 }
 
 func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -79,9 +80,23 @@ func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		t.serveVerbosity(w, r)
 	case t.profiling && strings.HasPrefix(path, "/debug/pprof"):
 		serveProfile(w, r)
+	case t.logs != nil && (path == "/logs" || strings.HasPrefix(path, "/logs/")):
+		t.logs.ServeHTTP(w, r)
 	default:
 		apiresponse.NotFoundPage(w)
 	}
+}
+
+// newLogs returns a handler of the files below a directory.
+func newLogs(dir string) http.Handler {
+	files := http.StripPrefix("/logs/", http.FileServer(http.Dir(dir)))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/logs" {
+			http.Redirect(w, r, "/logs/", http.StatusMovedPermanently)
+			return
+		}
+		files.ServeHTTP(w, r)
+	})
 }
 
 // isAPI returns whether a path is /api or /apis, or below one of them.
@@ -158,6 +173,9 @@ func (t *router) serveIndex(w http.ResponseWriter) {
 	}
 	if t.issuer != nil {
 		paths = append(paths, serviceaccount.ConfigurationPath, serviceaccount.KeysPath)
+	}
+	if t.logs != nil {
+		paths = append(paths, "/logs")
 	}
 	if t.profiling {
 		paths = append(paths, "/debug/pprof", "/debug/pprof/profile", "/debug/pprof/symbol", "/debug/pprof/trace")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"runtime"
 	"strconv"
 	"sync"
@@ -142,6 +143,7 @@ func (s *starting) steps(ctx context.Context) []step {
 		{"follow flow schemas and priority levels", func() error { return s.startFairness(ctx) }},
 		{"start background work", func() error { return s.startWork(ctx) }},
 		{"build the HTTP server", s.buildHTTP},
+		{"serve profiles on a socket", func() error { return s.http.openDebugSocket(ctx) }},
 		{"write the kubeconfig", func() error { return s.identity.writeKubeconfig() }},
 		{"serve", func() error { s.http.serve(s.listener, s.ending); return nil }},
 	}
@@ -182,6 +184,7 @@ func (s *Server) Stop(ctx context.Context) error {
 // release closes what was opened, in reverse order. It is also called after a failed start, so parts may be nil.
 func (s *Server) release() error {
 	s.http.endLongRunning()
+	s.http.closeDebugSocket()
 	s.endWork()
 	s.api.close()
 	return errors.Join(
@@ -452,6 +455,10 @@ func (s *starting) buildHTTP() error {
 	if s.traffic != nil {
 		options.Record, options.Disturb = s.traffic.Record, s.traffic.Disturb
 	}
+	var logs http.Handler
+	if s.config.LogsHandler {
+		logs = newLogs("/var/log")
+	}
 	s.http, err = newFrontend(frontendOptions{
 		config: s.config, identity: s.identity, authentication: s.authentication, log: s.log,
 		routes: &router{
@@ -463,7 +470,7 @@ func (s *starting) buildHTTP() error {
 			pages:     &zpages{started: time.Now(), now: time.Now, flags: s.config.Flags},
 			issuer:    s.authentication.issuerDiscovery(),
 			fairness:  s.fairness.pages(),
-			profiling: s.config.Profiling, setVerbosity: s.config.SetVerbosity,
+			profiling: s.config.Profiling, setVerbosity: s.config.SetVerbosity, logs: logs,
 		},
 		chain: options,
 	})

@@ -21,10 +21,9 @@ type compatibilityFlags struct {
 	watchCacheSizes                                []string
 	countPollPeriod, initializationTimeout, flush  time.Duration
 	emulated, minCompatible                        []string
-	forwardCompatible, runtimeForward, logsHandler bool
+	forwardCompatible, runtimeForward              bool
 	leaseDuration, renewDeadline, retryPeriod      time.Duration
 	peerAdvertiseIP, peerAdvertisePort, peerCAFile string
-	deleteCollectionWorkers                        int
 	textSplit, jsonSplit                           bool
 	textBuffer, jsonBuffer                         string
 }
@@ -48,10 +47,6 @@ func (c *compatibilityFlags) add(f *pflag.FlagSet) {
 		&c.initializationTimeout, "storage-initialization-timeout", time.Minute,
 		"has no effect: the server is ready as soon as its store is",
 	)
-	f.IntVar(
-		&c.deleteCollectionWorkers, "delete-collection-workers", 1,
-		"has no effect: a request deletes the objects of a collection one after the other",
-	)
 	f.StringSliceVar(
 		&c.emulated, "emulated-version", nil, "only kube="+apiVersion()+": Keelson does not emulate other versions",
 	)
@@ -69,7 +64,6 @@ func (c *compatibilityFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&c.peerAdvertiseIP, "peer-advertise-ip", "", noPeers)
 	f.StringVar(&c.peerAdvertisePort, "peer-advertise-port", "", noPeers)
 	f.StringVar(&c.peerCAFile, "peer-ca-file", "", noPeers)
-	f.BoolVar(&c.logsHandler, "enable-logs-handler", false, "has no effect: Keelson does not serve /logs")
 	f.DurationVar(&c.flush, "log-flush-frequency", 5*time.Second, "has no effect: the log is not buffered")
 	const oneStream = "has no effect: the log is one stream"
 	f.BoolVar(&c.textSplit, "log-text-split-stream", false, oneStream)

@@ -2,18 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/klog/v2"
 
 	"github.com/keelson-dev/keelson/server"
 	"github.com/keelson-dev/keelson/server/pace"
@@ -22,12 +17,6 @@ import (
 
 // stopTime limits an orderly stop, in addition to the time that requests in flight may take.
 const stopTime = 30 * time.Second
-
-// logOptions configure what is logged and in which format.
-type logOptions struct {
-	verbosity int
-	format    string
-}
 
 // printVersion prints the version of the API as kube-apiserver does, for --version and --version=raw.
 func printVersion(out io.Writer, asked string) error {
@@ -135,12 +124,17 @@ func newServe(out, errOut io.Writer, p personality) *cobra.Command {
 	f.IntVarP(
 		&logs.verbosity, "v", "v", 0, "how much is logged: 0 what an operator should know, 4 for debugging, 8 everything",
 	)
+	f.StringVar(
+		&logs.files, "vmodule", "",
+		"verbosities of source files, as pattern=N,...: overrides --v for the files that match; only with the format text",
+	)
 	f.StringVar(&logs.format, "log-format", "text", "text or json")
 	f.StringVar(&logs.format, "logging-format", "text", "the same as --log-format")
 	f.StringVar(
 		&showVersion, "version", "false", "print the version of Kubernetes whose API is served, and end; raw prints more",
 	)
 	f.Lookup("version").NoOptDefVal = "true"
+	groupHelp(c)
 	return c
 }
 
@@ -155,38 +149,6 @@ func completeAsKubeAPIServer(c *server.Config) {
 			" is deprecated and will be removed in future releases. Please specify it using --service-cluster-ip-range on " +
 			"kube-apiserver.")
 	}
-}
-
-// logger returns the log. It also makes klog, which the Kubernetes libraries use, write to it. The function sets
-// the verbosity of both.
-func (o logOptions) logger(out io.Writer) (*slog.Logger, func(int) error, error) {
-	var level slog.LevelVar
-	var flags flag.FlagSet
-	klog.InitFlags(&flags)
-	setVerbosity := func(v int) error {
-		if v < 0 {
-			return errors.New("the verbosity must not be negative")
-		}
-		level.Set(slog.Level(-v))
-		return flags.Set("v", strconv.Itoa(v))
-	}
-	if err := setVerbosity(o.verbosity); err != nil {
-		return nil, nil, fmt.Errorf("--v: %w", err)
-	}
-	options := &slog.HandlerOptions{Level: &level}
-	var handler slog.Handler
-	switch o.format {
-	case "text":
-		handler = slog.NewTextHandler(out, options)
-	case "json":
-		handler = slog.NewJSONHandler(out, options)
-	default:
-		return nil, nil, fmt.Errorf("--log-format must be text or json, not %q", o.format)
-	}
-	log := slog.New(handler)
-	klog.SetSlogLogger(log)
-	slog.SetDefault(log)
-	return log, setVerbosity, nil
 }
 
 // serve runs a server until ctx ends or the server fails. It calls started when the server serves requests; an error

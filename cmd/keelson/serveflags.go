@@ -69,6 +69,18 @@ func servingFlags(f *pflag.FlagSet, config *server.Config) {
 		"how long to go on serving, with /readyz failing, when told to stop",
 	)
 	f.DurationVar(&config.LivezGracePeriod, "livez-grace-period", 0, "how long after its start /livez does not fail")
+	f.IntVar(
+		&config.DeleteCollectionWorkers, "delete-collection-workers", config.DeleteCollectionWorkers,
+		"how many objects a request that deletes a collection deletes at a time",
+	)
+	f.BoolVar(
+		&config.LogsHandler, "enable-logs-handler", false,
+		"serve the files of /var/log below /logs/ (DEPRECATED: Log handler functionality is deprecated)",
+	)
+	f.StringVar(
+		&config.DebugSocketPath, "debug-socket-path", "",
+		"Unix domain socket on which /debug/pprof and /debug/flags/v are served without authentication, to the user of the process",
+	)
 	f.BoolVar(&config.Profiling, "profiling", config.Profiling, "serve /debug/pprof")
 	f.BoolVar(
 		&config.ContentionProfiling, "contention-profiling", false,

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+var update = flag.Bool("update", false, "write docs/flags.md")
+
+func TestGroupsOfKubeAPIServer(t *testing.T) {
+	of := map[string]string{}
+	for _, g := range flagGroups() {
+		for name := range strings.FieldsSeq(g.names) {
+			of[name] = g.title
+		}
+	}
+	for _, f := range referenceFlags(t) {
+		if of[f.name] != f.group {
+			t.Errorf("--%s is in the group %q, want %q", f.name, of[f.name], f.group)
+		}
+	}
+}
+
+func TestHelpIsGrouped(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"serve", "--help"}, {"kube-apiserver", "--help"}} {
+		out, _, code := keelson(args...)
+		at := 0
+		for _, title := range []string{"Generic flags:", "Etcd flags:", "Misc flags:", "Global flags:", "Keelson flags:"} {
+			i := strings.Index(out, "\n"+title+"\n")
+			if i < at {
+				t.Errorf("%q: %s is not in its place", args, title)
+			}
+			at = i
+		}
+		// envtest looks for the flags of older versions in the help.
+		if code != 0 || strings.Contains(out, "--insecure-port") || strings.Count(out, "\n      --etcd-servers ") != 1 {
+			t.Errorf("%q: exit code %d, %d lines", args, code, strings.Count(out, "\n"))
+		}
+	}
+	if out, _, _ := keelson("check", "--help"); !strings.Contains(out, "Flags:\n      --data-dir") {
+		t.Error(out)
+	}
+}
+
+func TestUnknownFlagsNameTheNearest(t *testing.T) {
+	for arg, want := range map[string]string{
+		"--etcd-server=x":    "unknown flag: --etcd-server; did you mean --etcd-servers?",
+		"--tls-cert=x":       "unknown flag: --tls-cert; did you mean --tls-cert-file?",
+		"--secure-prot=1":    "unknown flag: --secure-prot; did you mean --secure-port?",
+		"--no-such-flag-yet": "unknown flag: --no-such-flag-yet",
+	} {
+		_, errOut, code := keelson("serve", arg)
+		if code != 1 || errOut != "keelson: "+want+"\n" {
+			t.Errorf("%s: %d %q", arg, code, errOut)
+		}
+	}
+}
+
+// TestTableOfFlags compares docs/flags.md with the flags.
+func TestTableOfFlags(t *testing.T) {
+	const path = "../../docs/flags.md"
+	want := tableOfFlags(t)
+	if *update {
+		if err := os.WriteFile(path, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("docs/flags.md is not up to date (%v): go test ./cmd/keelson -run TestTableOfFlags -update", err)
+	}
+}
+
+func tableOfFlags(t *testing.T) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	serve, as := newServe(io.Discard, io.Discard, serveDefaults()), newKubeAPIServer(io.Discard, io.Discard)
+	serve.InitDefaultHelpFlag()
+	state := func(f *pflag.Flag) string {
+		switch {
+		case f == nil:
+			return "not built yet: refused"
+		case strings.HasPrefix(f.Usage, "has no effect: "), strings.HasPrefix(f.Usage, "cannot be true"),
+			strings.HasPrefix(f.Usage, "only "):
+			return f.Usage
+		}
+		return "built"
+	}
+	fmt.Fprint(&out, "# Flags\n\nThe flags of kube-apiserver 1.36 and their state in Keelson, and the flags that only Keelson has. A test writes this "+
+		"page:\n\n    go test ./cmd/keelson -run TestTableOfFlags -update\n\nThe defaults of `keelson kube-apiserver` are kube-apiserver's. "+
+		"The last column has the default of `keelson serve` where it is another one.\n")
+	group, built, known := "", 0, map[string]bool{}
+	list := referenceFlags(t)
+	for _, r := range list {
+		known[r.name] = true
+		if r.group != group {
+			group = r.group
+			fmt.Fprintf(&out, "\n## %s\n\n| flag | state | `keelson serve` |\n| --- | --- | --- |\n", group)
+		}
+		f, other := serve.Flags().Lookup(r.name), ""
+		if f != nil {
+			built++
+			if k := as.Flags().Lookup(r.name); k != nil && k.DefValue != f.DefValue {
+				other = f.DefValue
+			}
+		}
+		fmt.Fprintf(&out, "| --%s | %s | %s |\n", r.name, state(f), other)
+	}
+	fmt.Fprintf(&out, "\n%d of %d flags are accepted.\n\n## Keelson\n\n| flag | what it does |\n| --- | --- |\n", built, len(list))
+	serve.Flags().VisitAll(func(f *pflag.Flag) {
+		if !known[f.Name] {
+			fmt.Fprintf(&out, "| --%s | %s |\n", f.Name, strings.ReplaceAll(f.Usage, "|", "\\|"))
+		}
+	})
+	return out.Bytes()
+}
+
+func TestVerbosityOfFiles(t *testing.T) {
+	var out bytes.Buffer
+	log, setVerbosity, err := logOptions{format: "text", files: "flaggroups_*=3,other=5"}.logger(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Log(t.Context(), slog.Level(-3), "three")
+	log.With("a", "b").Log(t.Context(), slog.Level(-4), "four")
+	if got := out.String(); !strings.Contains(got, "three") || strings.Contains(got, "four") {
+		t.Error(got)
+	}
+	out.Reset()
+	log, setVerbosity, err = logOptions{format: "text", files: "other=5"}.logger(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Log(t.Context(), slog.Level(-2), "two")
+	if err := setVerbosity(2); err != nil {
+		t.Fatal(err)
+	}
+	log.Log(t.Context(), slog.Level(-2), "later")
+	if got := out.String(); strings.Contains(got, "two") || !strings.Contains(got, "later") {
+		t.Error(got)
+	}
+	for _, o := range []logOptions{{format: "json", files: "a=1"}, {format: "text", files: "a"}, {format: "text", files: "[=1"}} {
+		if _, _, err := o.logger(io.Discard); err == nil {
+			t.Errorf("%+v is accepted", o)
+		}
+	}
+}

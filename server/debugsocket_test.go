@@ -1,0 +1,81 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestDebugSocket(t *testing.T) {
+	config := testConfig(t)
+	config.Profiling = false
+	config.DebugSocketPath = filepath.Join(t.TempDir(), "debug.sock")
+	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: config.DebugSocketPath, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.SetUnlinkOnClose(false)
+	_ = stale.Close()
+	s := start(t, config)
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", config.DebugSocketPath)
+	}}
+	c := &http.Client{Transport: transport}
+	for path, want := range map[string]int{"/debug/pprof/heap?debug=1": 200, "/debug/pprof/": 200, "/api/v1/secrets": 404} {
+		if a := call(t, c, "GET", "http://socket"+path); a.status != want {
+			t.Errorf("%s: %d, want %d", path, a.status, want)
+		}
+	}
+	if info, err := os.Stat(config.DebugSocketPath); err != nil || info.Mode().Perm() != privateFile {
+		t.Errorf("%v %v", info, err)
+	}
+	transport.CloseIdleConnections()
+	stop(t, s)
+	if _, err := os.Stat(config.DebugSocketPath); err == nil {
+		t.Error("the socket stays")
+	}
+}
+
+func TestLogsAreServed(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.log"), []byte("line"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := testConfig(t)
+	config.LogsHandler = true
+	s := start(t, config)
+	if a := call(t, httpClient(t, s, true), "GET", s.URL()+"/logs/"); a.status != http.StatusOK {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := call(t, httpClient(t, s, false), "GET", s.URL()+"/logs/"); a.status != http.StatusForbidden {
+		t.Errorf("anonymous: %d %s", a.status, a.body)
+	}
+	s.http.routes.logs = newLogs(dir)
+	if a := call(t, httpClient(t, s, true), "GET", s.URL()+"/logs/a.log"); a.body != "line" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// TestDeleteCollectionWorkers deletes more objects than there are workers.
+func TestDeleteCollectionWorkers(t *testing.T) {
+	config := testConfig(t)
+	config.DeleteCollectionWorkers = 4
+	s := start(t, config)
+	c, path := httpClient(t, s, true), s.URL()+"/api/v1/namespaces/default/configmaps"
+	for i := range 20 {
+		body := fmt.Sprintf(`{"metadata":{"name":"c%d","labels":{"a":"b"}}}`, i)
+		if a := callWith(t, c, "", "POST", path, "application/json", body); a.status != http.StatusCreated {
+			t.Fatal(a)
+		}
+	}
+	if a := call(t, c, "DELETE", path+"?labelSelector=a%3Db"); a.status != http.StatusOK {
+		t.Fatal(a)
+	}
+	if a := call(t, c, "GET", path+"/c7"); a.status != http.StatusNotFound {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
