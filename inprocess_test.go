@@ -17,7 +17,9 @@ import (
 func inProcess(c *keelson.Config) { c.InProcess = true }
 
 func configMap(name string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"key": "value"},
+	}
 }
 
 func clientFor(tb testing.TB, c *rest.Config) *kubernetes.Clientset {

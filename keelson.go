@@ -17,6 +17,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/keelson-dev/keelson/clock"
 	"github.com/keelson-dev/keelson/server"
 )
 
@@ -222,3 +223,12 @@ func forTest(t TB, start func(context.Context) (*Server, error)) *Server {
 	})
 	return s
 }
+
+// Clock is a clock that a test moves; see Config.Clock.
+type Clock = clock.Clock
+
+// NewClock returns a clock that shows the time start, and stands still until its method Advance is called. After Advance,
+// objects whose time to live has ended are removed within 20 ms of real time, and tokens that have expired are refused at
+// once. A clock belongs to one server; the servers that are started from a snapshot should each get a clock of their own,
+// which should not show an earlier time than the first server's did.
+func NewClock(start time.Time) *Clock { return clock.New(start) }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -113,7 +112,7 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.writes = write.New(o.registry, chain, o.authorization, time.Now)
+	a.writes = write.New(o.registry, chain, o.authorization, o.config.Clock.Now)
 	a.writes.IgnorePropagation = !o.config.GarbageCollection
 	if a.cluster, err = newConnections(&o); err != nil {
 		return nil, err

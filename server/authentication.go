@@ -105,7 +105,7 @@ func newAuthentication(ctx context.Context, o authenticationOptions) (*authentic
 	c := &o.config.Authentication
 	a := &authentication{
 		authenticationOptions: o, audiences: c.audiences(), anonymous: anonymous.Rule{Enabled: c.Anonymous},
-		legacy: legacytokens.New(o.registry, o.log, time.Now),
+		legacy: legacytokens.New(o.registry, o.log, o.config.Clock.Now),
 	}
 	if err := a.openAuthorities(); err != nil {
 		return nil, err
@@ -249,10 +249,10 @@ func (a *authentication) tokenAuthenticators() error {
 	a.tokens = append(a.tokens, serviceaccount.New(serviceaccount.Options{
 		Keys: a.keys.source, Issuers: c.ServiceAccounts.Issuers, Audiences: a.audiences,
 		Objects: a.registry, Lookup: c.ServiceAccounts.Lookup, Tracker: a.legacy,
-		Count: a.countTokenUse, Cached: a.tokensCached(), Now: time.Now,
+		Count: a.countTokenUse, Cached: a.tokensCached(), Now: a.config.Clock.Now,
 	}))
 	if c.BootstrapTokens {
-		tokens := &bootstraptoken.Authenticator{Objects: a.registry, Log: a.log, Now: time.Now}
+		tokens := &bootstraptoken.Authenticator{Objects: a.registry, Log: a.log, Now: a.config.Clock.Now}
 		a.tokens = append(a.tokens, authn.WrapAudienceAgnostic(a.audiences, tokens))
 	}
 	if a.issuers.set != nil {
@@ -282,7 +282,7 @@ func (a *authentication) tokenWebhook() (authn.TokenAuthenticator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tokencache.NewAuthenticator(hook, c.CacheTTL, c.CacheTTL, time.Now, a.tokensCached()), nil
+	return tokencache.NewAuthenticator(hook, c.CacheTTL, c.CacheTTL, a.config.Clock.Now, a.tokensCached()), nil
 }
 
 // authenticatorList returns the authenticators in the order of their calls.
@@ -321,10 +321,10 @@ func (a *authentication) countTokenUse(use serviceaccount.Use) { a.metrics.Token
 // answers returns the synthesized resources about users and tokens, such as TokenReview.
 func (a *authentication) answers() map[schema.GroupResource]registry.CreateFunc {
 	c := &a.config.Authentication.ServiceAccounts
-	reviewer := tokenreview.Reviewer{Tokens: a.tokens, Audiences: a.audiences, Now: time.Now}
+	reviewer := tokenreview.Reviewer{Tokens: a.tokens, Audiences: a.audiences, Now: a.config.Clock.Now}
 	issuer := &serviceaccount.Issuer{
 		Keys: a.keys.source, Name: c.Issuers[0], Audiences: a.audiences, MaxLife: a.keys.longest, Extend: c.ExtendExpiration,
-		Now: time.Now,
+		Now: a.config.Clock.Now,
 	}
 	if a.keys.signer != nil {
 		issuer.MostExtended = a.keys.signer.MaxLife()

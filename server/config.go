@@ -13,6 +13,7 @@ import (
 
 	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/auth/filewatch"
+	"github.com/keelson-dev/keelson/clock"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/serviceallocator"
 	"github.com/keelson-dev/keelson/storage"
@@ -180,6 +181,11 @@ type Config struct {
 
 	// Testing records the requests of clients and lets the program that runs the server add faults: see Server.Traffic.
 	Testing bool
+
+	// Clock is a clock that a test moves; nil is that of the system. It is the time of API objects: their timestamps, how
+	// long Events and leases are kept, the history window, and how long tokens and the leases of controllers hold.
+	// Connections, timeouts of requests, certificates and logs use the clock of the system.
+	Clock *clock.Clock
 
 	// origin is the snapshot from which the server is started; nil for a server of its own.
 	origin *Snapshot

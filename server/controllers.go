@@ -97,7 +97,7 @@ const (
 
 // startControllers starts the controllers that kube-controller-manager has as well. They pause while one runs.
 func (s *starting) startControllers() {
-	gate := standby.New(s.registry.Resource(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}), s.log)
+	gate := standby.New(s.registry.Resource(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}), s.log, s.config.Clock)
 	s.work.Go("lease of kube-controller-manager", background.Forever(gate.Run))
 	exclusive, queues := storage.IsExclusive(s.stores.main), s.metrics.NewWorkQueues()
 	start := func(name string, run background.Runner) {
@@ -135,7 +135,7 @@ func (s *starting) namespaceController(queues *metrics.WorkQueues) *namespace.Co
 	return &namespace.Controller{
 		Namespaces: s.registry.Resource(corev1.Resource("namespaces")), Client: s.controllerClient(account),
 		Remote: s.api.aggregator.Client(controllerUser(account)), Resources: s.api.discovery, Ready: s.api.custom.Ready,
-		Settle: settle, Log: s.log, Metrics: queues,
+		Settle: settle, Log: s.log, Now: s.config.Clock.Now, Metrics: queues,
 	}
 }
 
@@ -146,7 +146,7 @@ func (s *starting) garbageCollector(queues *metrics.WorkQueues) background.Runne
 		Client: s.controllerClient(account), Remote: s.api.aggregator.Client(controllerUser(account)),
 		Directory: s.api.resources, Resources: s.api.discovery, Ready: s.api.custom.Ready,
 		Revision: s.registry.Resource(corev1.Resource("namespaces")).CurrentRevision,
-		Log:      s.log, Now: time.Now, Metrics: queues,
+		Log:      s.log, Now: s.config.Clock.Now, Metrics: queues,
 	}
 	return func(ctx context.Context) error { return garbagecollector.Run(ctx, o) }
 }

@@ -84,7 +84,7 @@ func newControlPlane(ctx context.Context, o controlPlaneOptions) (*controlPlane,
 		return nil, err
 	}
 	p := &controlPlane{keeper: &bootstrap.Keeper{
-		Registry: o.registry, Client: o.client, Log: o.log, Now: time.Now,
+		Registry: o.registry, Client: o.client, Log: o.log, Now: o.config.Clock.Now,
 		Services: o.services, NodePort: o.config.ControlPlane.ServiceNodePort,
 		Address: o.address, Port: o.port, Hostname: hostname,
 		Endpoints: o.reconciler(), Trust: o.trust,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -43,7 +42,7 @@ func (s *starting) createDefaults(ctx context.Context, key string) (bool, error)
 		return true, nil
 	}
 	if known, ok := knownDefaults.Load(key); ok && key != "" {
-		return true, known.(*bootstrap.Defaults).Create(ctx, s.registry, time.Now())
+		return true, known.(*bootstrap.Defaults).Create(ctx, s.registry, s.config.Clock.Now())
 	}
 	return false, bootstrap.Namespaces(ctx, s.registry, s.api.client)
 }

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -70,7 +69,7 @@ func allocateServices(ctx context.Context, o *apiOptions) (*servicerepair.Contro
 		return nil, err
 	}
 	a := &serviceallocator.Services{
-		Registry: reg, Store: resource.Store(), NodePorts: ports, Now: time.Now, Random: rand.Uint64N,
+		Registry: reg, Store: resource.Store(), NodePorts: ports, Now: o.config.Clock.Now, Random: rand.Uint64N,
 	}
 	for _, p := range o.services {
 		family := corev1.IPv4Protocol

@@ -27,6 +27,9 @@ import (
 // idleDrop is how long a resource without readers stays in memory.
 const idleDrop = 30 * time.Minute
 
+// testSweepInterval is the time between two searches for expired objects with Config.Clock, which a test may have moved.
+const testSweepInterval = 10 * time.Millisecond
+
 // stores are the stores of objects with their caches.
 type stores struct {
 	storesOptions
@@ -170,6 +173,9 @@ func (s *stores) openEngine(ctx context.Context, options embedded.Options) (stor
 	}
 	options.Logger, options.HistoryWindow, options.OnFailure = s.log, s.config.HistoryWindow, s.failed
 	options.OnGroup = s.metrics.NewCommits().Group
+	if clock := s.config.Clock; clock != nil {
+		options.Clock, options.SweepInterval = clock.Now, testSweepInterval
+	}
 	if s.config.AdjustEngine != nil {
 		s.config.AdjustEngine(&options)
 	}
@@ -255,7 +261,7 @@ func isOf(k *registry.Kind, gr schema.GroupResource) bool {
 
 // registry returns the kinds bound to the stores.
 func (s *stores) registry(kinds []*registry.Kind) (*registry.Registry, error) {
-	reg, err := registry.NewPlaced(kinds, s.storePartOf, time.Now)
+	reg, err := registry.NewPlaced(kinds, s.storePartOf, s.config.Clock.Now)
 	if err == nil && s.encryption != nil {
 		reg.Transform(func(gr schema.GroupResource) registry.Transformer { return s.encryption.Resource(gr) })
 	}

@@ -3,6 +3,7 @@ package garbagecollector
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,7 +67,7 @@ func (r *reporter) write(ctx context.Context, i invalidOwner) error {
 	if event.Namespace == "" {
 		event.Namespace = metav1.NamespaceDefault
 	}
-	event.Name = fmt.Sprintf("%s.%x", d.name, r.c.Now().UnixNano())
+	event.Name = fmt.Sprintf("%s.%x", d.name, time.Now().UnixNano())
 	_, err := r.c.Client.Create(ctx, client.CreateRequest{
 		Resource: corev1.SchemeGroupVersion.WithResource("events"), Object: event,
 	})

@@ -15,6 +15,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/clock"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/storage"
 )
@@ -35,7 +36,7 @@ const retryAfter = time.Second
 type Gate struct {
 	leases *registry.Resource
 	log    *slog.Logger
-	now    func() time.Time
+	clock  *clock.Clock
 
 	mu sync.Mutex // guards what follows
 	// open means that controllers may run; it is false until the Lease was read.
@@ -45,8 +46,8 @@ type Gate struct {
 }
 
 // New returns a Gate on the resource leases. Run has to be called then.
-func New(leases *registry.Resource, log *slog.Logger) *Gate {
-	return &Gate{leases: leases, log: log, now: time.Now, changed: make(chan struct{})}
+func New(leases *registry.Resource, log *slog.Logger, clock *clock.Clock) *Gate {
+	return &Gate{leases: leases, log: log, clock: clock, changed: make(chan struct{})}
 }
 
 // While runs a controller whenever no kube-controller-manager is active, until ctx ends. The context of the controller
@@ -150,11 +151,11 @@ func (g *Gate) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		left := until.Sub(g.now())
+		left := until.Sub(g.clock.Now())
 		g.set(left <= 0, holder)
 		var expired <-chan time.Time
 		if left > 0 {
-			expired = time.After(left)
+			expired = g.clock.After(left)
 		}
 		// A renewal brings an event, so an expiry without one means that the Lease was not renewed.
 		events, _, err := cursor.NextOr(ctx, expired)
@@ -183,7 +184,7 @@ func (g *Gate) read(ctx context.Context) (until time.Time, holder string, err er
 	if err != nil {
 		return time.Time{}, "", err
 	}
-	until, holder = heldUntil(&obj.(*coordinationv1.Lease).Spec, g.now())
+	until, holder = heldUntil(&obj.(*coordinationv1.Lease).Spec, g.clock.Now())
 	return until, holder, nil
 }
 

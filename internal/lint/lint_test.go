@@ -23,7 +23,7 @@ const (
 // import its own tree and the lines above it here, and nothing else of the
 // repository.
 var layers = [][]string{
-	{"storage", "scheme", "request", "metrics", "mergeschema", "webhook", "proxy", "features"},
+	{"storage", "scheme", "request", "metrics", "mergeschema", "webhook", "proxy", "features", "clock"},
 	{"cel"},
 	{"apierr", "cache", "structuralschema", "audit"},
 	{"registry", "apiresponse"},
