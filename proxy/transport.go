@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"sync"
 	"time"
+
+	"github.com/keelson-dev/keelson/tracing"
 )
 
 // A Dial opens a connection to an address ("host:port"). The network is "tcp".
@@ -73,7 +75,7 @@ func NewTransport(o TransportOptions) *Transport {
 
 // RoundTrip implements http.RoundTripper. It does not follow redirects.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := t.http.RoundTrip(r)
+	response, err := tracing.Transport(t.http).RoundTrip(r)
 	if err == nil && response.StatusCode < http.StatusContinue {
 		// net/http reads such a status but refuses to send it.
 		_ = response.Body.Close() // nobody reads it

@@ -8,12 +8,14 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/scheme/wire"
 	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/tracing"
 )
 
 // Commit says how a write is stored.
@@ -171,6 +173,8 @@ func (r *Resource) commitPut(
 // commit commits a transaction that changes an object of the resource, and notes its revision.
 func (r *Resource) commit(ctx context.Context, txn storage.Txn) (int64, error) {
 	start := time.Now()
+	ctx, span := tracing.Start(ctx, "Commit")
+	defer span.End()
 	revision, err := r.store.Commit(ctx, txn)
 	if conflict := (*storage.ConflictError)(nil); errors.As(err, &conflict) {
 		r.metrics.Request(operationOf(&txn), start, nil)
@@ -179,6 +183,11 @@ func (r *Resource) commit(ctx context.Context, txn storage.Txn) (int64, error) {
 	}
 	if err == nil {
 		r.noteWrite(revision)
+	}
+	if span.Recording() {
+		span.Set(attribute.Int("operations", len(txn.Ops)), attribute.Int("conditions", len(txn.Conditions)),
+			attribute.Int64("revision", revision))
+		span.Fail(err)
 	}
 	return revision, err
 }

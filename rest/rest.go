@@ -161,6 +161,10 @@ func (b builtIn) serve(w http.ResponseWriter, r *http.Request) error {
 	if err := checkPathName(info); err != nil {
 		return err
 	}
+	if ctx, span := startVerb(w, r, info); span.Recording() {
+		defer span.End()
+		r = r.WithContext(ctx)
+	}
 	return verb(b.h, w, r, info, b.s)
 }
 

@@ -20,6 +20,8 @@ type FiltersConfig struct {
 	GoawayChance float64
 	// ShutdownSendRetryAfter keeps the server listening while it waits for requests in flight; new requests get 429.
 	ShutdownSendRetryAfter bool
+	// TracingConfigFile is a file with a TracingConfiguration of apiserver.config.k8s.io. Without it no request is traced.
+	TracingConfigFile string
 	// ShutdownWatchGrace is the time over which watches are ended when the server stops. 0 ends all at once.
 	ShutdownWatchGrace time.Duration
 }

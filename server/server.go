@@ -26,6 +26,7 @@ import (
 	"github.com/keelson-dev/keelson/server/egress"
 	"github.com/keelson-dev/keelson/server/runtimeconfig"
 	"github.com/keelson-dev/keelson/server/version"
+	"github.com/keelson-dev/keelson/tracing"
 )
 
 // workTime is how long the server waits for background work to end.
@@ -39,6 +40,7 @@ type Server struct {
 	traffic        *traffic.Traffic  // nil unless Config.Testing
 	work           *background.Group // what goes on beside requests
 	audit          *auditing         // nil where nothing is audited
+	tracer         *tracing.Tracer   // nil if no requests are traced
 	dataDir        *dataDir          // nil where nothing is kept in files
 	listener       *listener
 	advertised     net.IP // where clients on other machines reach the server
@@ -132,6 +134,7 @@ func (s *starting) steps(ctx context.Context) []step {
 		{"read how connections are opened", s.readEgress},
 		{"read the encryption configuration", s.chooseStores},
 		{"open what requests are audited with", s.openAudit},
+		{"read the tracing configuration", func() error { return s.openTracing(ctx) }},
 		{"lock the data directory", s.lockData},
 		{"listen", func() error { return s.listen(ctx) }},
 		{"open the store", func() error { return s.openStores(ctx) }},
@@ -190,6 +193,7 @@ func (s *Server) release() error {
 	return errors.Join(
 		s.listener.close(),
 		s.audit.close(),
+		s.stopTracing(),
 		s.authentication.close(),
 		s.stores.close(),
 		s.dataDir.close(),
@@ -450,7 +454,7 @@ func (s *starting) buildHTTP() error {
 	}
 	options := chain.Options{
 		Metrics: s.metrics, Requests: s.metrics.NewRequests(s.api.resources.Has), Limit: limit,
-		Authentication: s.authentication.filter(), Authorizer: s.authorization, Audit: s.audit.filter(s.kinds),
+		Authentication: s.authentication.filter(), Authorizer: s.authorization, Audit: s.audit.filter(s.kinds), Tracer: s.tracer,
 	}
 	if s.traffic != nil {
 		options.Record, options.Disturb = s.traffic.Record, s.traffic.Disturb

@@ -24,6 +24,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/keelson-dev/keelson/tracing"
 )
 
 const (
@@ -192,7 +194,7 @@ func (e endpoint) client(address string, o Options) (*Client, error) {
 		c.userAgent = "kube-apiserver-admission"
 	}
 	c.http = &http.Client{
-		Transport:     transport,
+		Transport:     tracing.Transport(transport),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return c, nil

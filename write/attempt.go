@@ -18,6 +18,7 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/tracing"
 )
 
 // An attempt is one write on its way through the steps.
@@ -25,6 +26,7 @@ type attempt struct {
 	p *Pipeline
 	Request
 	verb Verb
+	span tracing.Span // of the request; each step is an event in it
 
 	found   *cache.Object // the current object; nil if there is none
 	looked  bool          // found is known from the conflict of an earlier attempt

@@ -18,6 +18,7 @@ import (
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/tracing"
 )
 
 // Verb is the kind of a write. It decides which steps are taken.
@@ -189,7 +190,7 @@ const maxNameRetries = 8
 
 // Do carries out a write. The error is the one for the client.
 func (p *Pipeline) Do(ctx context.Context, r Request) (Result, error) {
-	a := &attempt{p: p, Request: r, verb: r.Verb}
+	a := &attempt{p: p, Request: r, verb: r.Verb, span: tracing.FromContext(ctx)}
 	defer a.endCharges(errUnfinished) // after a panic
 	for first := 0; ; {
 		err := a.run(ctx, first)
@@ -219,6 +220,7 @@ func (a *attempt) run(ctx context.Context, first int) error {
 		if err := steps[i].take(a, ctx); err != nil {
 			return err
 		}
+		a.span.Event(steps[i].name)
 	}
 	return nil
 }

@@ -129,6 +129,7 @@ func filterFlags(f *pflag.FlagSet, c *server.FiltersConfig) {
 		&c.GoawayChance, "goaway-chance", 0,
 		"To prevent HTTP/2 clients from getting stuck on a single apiserver, randomly close a connection (GOAWAY). The client's other in-flight requests won't be affected, and the client will reconnect, likely landing on a different apiserver after going through the load balancer again. This argument sets the fraction of requests that will be sent a GOAWAY. Clusters with single apiservers, or which don't use a load balancer, should NOT enable this. Min is 0 (off), Max is .02 (1/50 requests); .001 (1/1000) is a recommended starting point.",
 	)
+	f.StringVar(&c.TracingConfigFile, "tracing-config-file", "", "File with apiserver tracing configuration.")
 	f.DurationVar(
 		&c.ShutdownWatchGrace, "shutdown-watch-termination-grace-period", 0,
 		"This option, if set, represents the maximum amount of grace period the apiserver will wait for active watch request(s) to drain during the graceful server shutdown window.",

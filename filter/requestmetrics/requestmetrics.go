@@ -174,14 +174,19 @@ func ReportedVerb(r *http.Request, i *request.Info) string {
 }
 
 // Timed returns the filters in the same order, with filters between them that record how long each takes before it calls
-// the next one. names are those of kube-apiserver; a nil filter is left out, but recorded.
+// the next one. names are those of kube-apiserver; a nil filter is left out, but recorded. The time of a
+// filter without a name is not recorded.
 func Timed(m *metrics.Metrics, filters []Named) []func(http.Handler) http.Handler {
 	out := []func(http.Handler) http.Handler{mark(func(time.Duration) {})}
 	for _, f := range filters {
 		if f.Filter != nil {
 			out = append(out, f.Filter)
 		}
-		out = append(out, mark(m.FilterDuration(f.Name)))
+		observe := func(time.Duration) {}
+		if f.Name != "" {
+			observe = m.FilterDuration(f.Name)
+		}
+		out = append(out, mark(observe))
 	}
 	return out
 }

@@ -23,6 +23,7 @@ const (
 // import its own tree and the lines above it here, and nothing else of the
 // repository.
 var layers = [][]string{
+	{"tracing"},
 	{"storage", "scheme", "request", "metrics", "mergeschema", "webhook", "proxy", "features", "clock"},
 	{"cel"},
 	{"apierr", "cache", "structuralschema", "audit"},
@@ -63,7 +64,8 @@ var directModules = []string{
 	"go.etcd.io/etcd/api/v3",
 	"go.etcd.io/etcd/client/v3",
 	"go.opentelemetry.io/otel",
-	"go.uber.org/zap", // what etcd's client logs through, to lead it to slog
+	"go.opentelemetry.io/proto/otlp", // of tests alone, but the exporter is built from it
+	"go.uber.org/zap",                // what etcd's client logs through, to lead it to slog
 	"golang.org/x/crypto", "golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys", "golang.org/x/text",
 	"golang.org/x/time",
 	"google.golang.org/grpc",
@@ -71,6 +73,7 @@ var directModules = []string{
 	"gopkg.in/evanphx/json-patch.v4",
 	"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/kube-openapi", "k8s.io/utils", "k8s.io/klog/v2",
 	"k8s.io/streaming", "k8s.io/kms", "k8s.io/externaljwt",
+	"k8s.io/component-base",
 	"k8s.io/apiserver", "k8s.io/apiextensions-apiserver", "k8s.io/kube-aggregator", "k8s.io/pod-security-admission",
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client",
 	"sigs.k8s.io/json", "sigs.k8s.io/structured-merge-diff/v6", "sigs.k8s.io/yaml",
@@ -85,6 +88,7 @@ var partOfModule = map[string][]string{
 		"k8s.io/apiserver/pkg/authorization/authorizer", "k8s.io/apiserver/pkg/authentication/user",
 	},
 	"k8s.io/apiextensions-apiserver": {"k8s.io/apiextensions-apiserver/pkg/apis/"},
+	"k8s.io/component-base":          {"k8s.io/component-base/tracing/api/v1"},
 	"k8s.io/kube-aggregator":         {"k8s.io/kube-aggregator/pkg/apis/"},
 	"k8s.io/pod-security-admission":  {"k8s.io/pod-security-admission/api", "k8s.io/pod-security-admission/policy"},
 }

@@ -26,7 +26,9 @@ import (
 	"github.com/keelson-dev/keelson/filter/requestlog"
 	"github.com/keelson-dev/keelson/filter/requestmetrics"
 	"github.com/keelson-dev/keelson/filter/retryafter"
+	tracingfilter "github.com/keelson-dev/keelson/filter/tracing"
 	"github.com/keelson-dev/keelson/metrics"
+	"github.com/keelson-dev/keelson/tracing"
 )
 
 // Options are the dependencies of the filters.
@@ -51,6 +53,8 @@ type Options struct {
 	GoawayChance                       float64
 	// Record and Disturb are the filters of package traffic, for tests of clients; nil otherwise.
 	Record, Disturb func(http.Handler) http.Handler
+	// Tracer is nil if tracing is not configured.
+	Tracer *tracing.Tracer
 }
 
 // Stop says what happens to requests when the server stops.
@@ -93,16 +97,15 @@ func New(h http.Handler, o Options) http.Handler {
 		recovery.New(o.Log), // a second time, because deadline runs the following filters on another goroutine
 		cors.New(o.CORSAllowedOrigins),
 	}
-	filters = append(filters, requestmetrics.Timed(o.Metrics, []requestmetrics.Named{
+	filters = append(filters, requestmetrics.Timed(o.Metrics, tracingfilter.Each(o.Tracer, []requestmetrics.Named{
 		{Name: "authentication", Filter: authenticate.New(o.Authentication)},
+		{Filter: tracingfilter.Server(o.Tracer)},
 		{Name: "audit", Filter: o.Audit.Filter},
 		{Name: "constrainedimpersonation", Filter: impersonate.New(o.Authorizer, o.Metrics)},
-	})...)
-	filters = append(filters, o.Disturb)
-	filters = append(filters, requestmetrics.Timed(o.Metrics, []requestmetrics.Named{
+		{Filter: o.Disturb},
 		{Name: "priorityandfairness", Filter: o.Limit},
 		{Name: "authorization", Filter: authorize.New(o.Authorizer, o.Metrics.Authorization)},
-	})...)
+	}))...)
 	filters = append(filters, body.New(fairshare.NewPool(body.Budget), o.Stop.Begun, o.Streamed))
 	for i := len(filters) - 1; i >= 0; i-- {
 		if filters[i] != nil { // nil if the filter is not configured

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/tracing"
 )
 
 // DefaultPrefix is the default prefix of Keelson's keys.
@@ -105,15 +106,16 @@ func (o Options) tls() (*tls.Config, error) {
 
 // dial returns the dial options for Options.Dial.
 func (o Options) dial() []grpc.DialOption {
+	options := []grpc.DialOption{grpc.WithChainUnaryInterceptor(tracing.UnaryClient)}
 	if o.Dial == nil {
-		return nil
+		return options
 	}
-	return []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+	return append(options, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 		if u, err := url.Parse(address); err == nil && u.Host != "" {
 			address = u.Host
 		}
 		return o.Dial(ctx, "tcp", address)
-	})}
+	}))
 }
 
 // keys maps keys of storage.Store to keys in etcd and back.

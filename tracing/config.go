@@ -1,0 +1,132 @@
+package tracing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	tracingapi "k8s.io/component-base/tracing/api/v1"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// Config is a TracingConfiguration of apiserver.config.k8s.io.
+type Config struct {
+	// Endpoint is where the collector listens for OTLP over gRPC without TLS, in the syntax of gRPC names; usually
+	// host:port.
+	Endpoint string
+	// SamplingRate is how many of a million requests have spans, unless their client says so itself and is trusted.
+	SamplingRate int32
+	// Instance is the value of the attribute service.instance.id.
+	Instance string
+}
+
+const (
+	defaultEndpoint = "localhost:4317"
+	million         = 1_000_000
+	group, kind     = "apiserver.config.k8s.io", "TracingConfiguration"
+)
+
+var versions = []string{"v1alpha1", "v1beta1", "v1"}
+
+// ReadConfig reads a file with a TracingConfiguration.
+func ReadConfig(file string) (Config, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return Config{}, fmt.Errorf("unable to read tracing configuration from %q: %w", file, err)
+	}
+	c, err := parse(text)
+	if err != nil {
+		return Config{}, fmt.Errorf("tracing configuration %s: %w", file, err)
+	}
+	return c, nil
+}
+
+func parse(text []byte) (Config, error) {
+	document, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return Config{}, err
+	}
+	var c apiserver.TracingConfiguration
+	strict, err := kjson.UnmarshalStrict(document, &c)
+	if err != nil {
+		return Config{}, err
+	}
+	found, version, _ := strings.Cut(c.APIVersion, "/")
+	if found != group || c.Kind != kind || !slices.Contains(versions, version) {
+		return Config{}, fmt.Errorf("expected %s of %s/v1, got apiVersion %q, kind %q", kind, group, c.APIVersion, c.Kind)
+	}
+	if len(strict) > 0 {
+		return Config{}, fmt.Errorf("strict decoding error: %w", utilerrors.NewAggregate(strict))
+	}
+	if errs := tracingapi.ValidateTracingConfiguration(&c.TracingConfiguration, nil, nil); len(errs) > 0 {
+		return Config{}, errs.ToAggregate()
+	}
+	out := Config{Endpoint: defaultEndpoint}
+	if c.Endpoint != nil {
+		out.Endpoint = *c.Endpoint
+	}
+	if c.SamplingRatePerMillion != nil {
+		out.SamplingRate = *c.SamplingRatePerMillion
+	}
+	return out, nil
+}
+
+// New returns a Tracer. It connects to the collector when it has spans to send. The variables of the environment that
+// OpenTelemetry defines for exporters and resources apply, such as OTEL_EXPORTER_OTLP_HEADERS and
+// OTEL_RESOURCE_ATTRIBUTES.
+func New(ctx context.Context, c Config, log *slog.Logger) (*Tracer, error) {
+	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(c.Endpoint), otlptracegrpc.WithInsecure())
+	if err != nil {
+		return nil, err
+	}
+	return newTracer(ctx, c, &loggingExporter{SpanExporter: exporter, log: log})
+}
+
+func newTracer(ctx context.Context, c Config, exporter sdk.SpanExporter) (*Tracer, error) {
+	described, err := resource.New(ctx, resource.WithAttributes(
+		attribute.String("service.name", "apiserver"), attribute.String("service.instance.id", c.Instance),
+	), resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	sampler := sdk.NeverSample()
+	if c.SamplingRate > 0 {
+		sampler = sdk.TraceIDRatioBased(float64(c.SamplingRate) / million)
+	}
+	return &Tracer{sdk.NewTracerProvider(
+		sdk.WithBatcher(exporter), sdk.WithSampler(sdk.ParentBased(sampler)), sdk.WithResource(described),
+	)}, nil
+}
+
+// loggingExporter logs that spans cannot be sent, at most once in logPause, instead of calling the error handler of the
+// process.
+type loggingExporter struct {
+	sdk.SpanExporter
+	log *slog.Logger
+	// logged is when an error was last logged. The batch processor makes one call after the other.
+	logged time.Time
+}
+
+const logPause = time.Minute
+
+// ExportSpans implements sdk.SpanExporter.
+func (e *loggingExporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
+	err := e.SpanExporter.ExportSpans(ctx, spans)
+	if err != nil && !errors.Is(err, context.Canceled) && time.Since(e.logged) > logPause {
+		e.logged = time.Now()
+		e.log.Warn("spans could not be sent to the collector and are lost", "spans", len(spans), "error", err)
+	}
+	return nil
+}
