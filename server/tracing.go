@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 
+	"github.com/keelson-dev/keelson/controller/bootstrap"
 	"github.com/keelson-dev/keelson/tracing"
 )
 
@@ -21,7 +22,7 @@ func (s *starting) openTracing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.Instance = "apiserver-" + host
+	c.Instance = bootstrap.ServerName(host)
 	s.tracer, err = tracing.New(ctx, c, s.log)
 	return err
 }
