@@ -384,7 +384,7 @@ func (a *authentication) start(writer legacytokens.Writer) {
 		// Controllers that sign tokens themselves read the key of a new data directory, so it is written now.
 		a.work.Go("key of service account tokens", a.keys.own.EnsureOwnKeyFile)
 	}
-	a.work.Go("use of legacy tokens", background.Forever(func(ctx context.Context) { a.legacy.Run(ctx, writer) }))
+	a.work.Go(legacyRunner, background.Forever(func(ctx context.Context) { a.legacy.Run(ctx, writer) }))
 }
 
 // reloadEvery is how often files that may be replaced are looked at.

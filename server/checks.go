@@ -13,6 +13,14 @@ import (
 const (
 	customRunner       = "custom resource definitions"
 	controlPlaneRunner = "objects of the control plane"
+	apiServicesRunner  = "APIServices"
+	extensionsRunner   = "extension API servers"
+	servicesRunner     = "addresses and ports of services"
+	legacyRunner       = "use of legacy tokens"
+	admissionRunners   = "admission"               // what the names of several begin with
+	fairnessRunners    = "priority and fairness: " // what the names of several begin with
+	fairnessConfig     = fairnessRunners + "configuration"
+	fairnessSeats      = fairnessRunners + "seats"
 )
 
 // checks returns the checks of /livez and /readyz in the order of their output. Where kube-apiserver reports
@@ -32,16 +40,41 @@ func (s *starting) checks() []health.Check {
 	list = append(list, s.stores.checks()...)
 	list = append(list,
 		health.Check{Name: "informer-sync", On: health.Readyz, Probe: s.stores.cached},
+		hook("start-apiserver-admission-initializer", func(context.Context) error {
+			return s.work.AllHealthy(admissionRunners)
+		}),
+	)
+	if s.fairness != nil {
+		list = append(list,
+			hook("priority-and-fairness-config-consumer", s.running(fairnessConfig, always)),
+			hook("priority-and-fairness-filter", s.running(fairnessSeats, always)))
+	}
+	extensions, services := s.running(extensionsRunner, always), s.running(apiServicesRunner, always)
+	list = append(list,
 		hook("start-apiextensions-informers", definitions),
+		hook("start-apiextensions-controllers", definitions),
 		hook("crd-informer-synced", definitions),
 		hook("start-system-namespaces-controller", always),
 		hook("start-cluster-authentication-info-controller", kept),
 		hook("start-kube-apiserver-identity-lease-controller", kept),
+		hook("start-kube-apiserver-identity-lease-garbage-collector", kept),
+		hook("storage-readiness", always),
+		hook("start-legacy-token-tracking-controller", s.running(legacyRunner, always)),
+		hook("start-service-ip-repair-controllers", s.running(servicesRunner, always)),
 		hook("rbac/bootstrap-roles", always),
 		hook("scheduling/bootstrap-system-priority-classes", kept),
 		hook("priority-and-fairness-config-producer", kept),
 		hook("bootstrap-controller", kept),
 		hook("start-kubernetes-service-cidr-controller", kept),
+		hook("start-kube-aggregator-informers", extensions),
+		hook("apiservice-status-local-available-controller", extensions),
+		hook("apiservice-status-remote-available-controller", extensions),
+		hook("apiservice-registration-controller", extensions),
+		hook("apiservice-discovery-controller", extensions),
+		hook("kube-apiserver-autoregistration", services),
+		health.Check{Name: "autoregister-completion", On: health.Everywhere, Probe: services},
+		hook("apiservice-openapi-controller", extensions),
+		hook("apiservice-openapiv3-controller", extensions),
 		health.Check{Name: "shutdown", On: health.Readyz, Probe: s.ending.notStopping},
 	)
 	if e := s.stores.encryption; e != nil && e.HasPlugins() {

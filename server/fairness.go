@@ -63,17 +63,16 @@ func (s *starting) startFairness(ctx context.Context) error {
 		ReadOnly: c.MaxRequestsInFlight, Mutating: c.MaxMutatingRequestsInFlight, Sizes: f.size,
 	})
 	run := func(name string, work func(context.Context)) { s.work.Go(name, background.Forever(work)) }
-	const prefix = "priority and fairness: "
 	schemas := follow[*flowcontrolv1.FlowSchema](f, "flowschemas", f.schemas)
 	levels := follow[*flowcontrolv1.PriorityLevelConfiguration](f, "prioritylevelconfigurations", f.levels)
 	schemas.Log, levels.Log = s.log, s.log
-	if _, err := informer.Start(ctx, run, prefix, schemas, levels); err != nil {
+	if _, err := informer.Start(ctx, run, fairnessRunners, schemas, levels); err != nil {
 		return fmt.Errorf("following the configuration of priority and fairness: %w", err)
 	}
 	f.configure()
 	f.count()
-	run(prefix+"configuration", f.run)
-	run(prefix+"seats", f.controller.Run)
+	run(fairnessConfig, f.run)
+	run(fairnessSeats, f.controller.Run)
 	s.metrics.Register(f.controller.Collector(), metrics.InQueue(f.controller.Queued))
 	s.fairness = f
 	return nil

@@ -157,13 +157,15 @@ func (i *identity) run(ctx context.Context) {
 	ticker := time.NewTicker(cmp.Or(i.config.fileReload, renewEvery))
 	defer ticker.Stop()
 	for {
+		wake := i.config.wake.Wait()
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if err := i.renew(); err != nil {
-				i.log.Error("the server's own certificates cannot be renewed; those before stay in use", "error", err)
-			}
+		case <-wake:
+		}
+		if err := i.renew(); err != nil {
+			i.log.Error("the server's own certificates cannot be renewed; those before stay in use", "error", err)
 		}
 	}
 }

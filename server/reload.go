@@ -37,5 +37,9 @@ func (s *starting) follow(f followedFile) {
 	s.work.Go("changes of "+f.flag, background.Forever(func(ctx context.Context) { watch.Run(ctx, f.content) }))
 }
 
+// Alive returns an error if the server cannot go on as it is and has to be started again. An etcd cluster that does not answer is
+// no such error.
+func (s *Server) Alive(ctx context.Context) error { return s.http.routes.health.Alive(ctx, "etcd") }
+
 // Reload has the server look at once whether configured files have changed, which it otherwise does every few seconds.
 func (s *Server) Reload() { s.http.config.wake.Fire() }

@@ -427,10 +427,10 @@ func (s *starting) startWork(ctx context.Context) error {
 	if err := s.startPolicies(ctx); err != nil {
 		return err
 	}
-	s.work.Go("APIServices", background.Forever(services.Run))
-	s.work.Go("extension API servers", background.Forever(s.api.aggregator.Run))
+	s.work.Go(apiServicesRunner, background.Forever(services.Run))
+	s.work.Go(extensionsRunner, background.Forever(s.api.aggregator.Run))
 	s.work.Go(controlPlaneRunner, background.Forever(s.controlPlane.keeper.Run))
-	s.work.Go("addresses and ports of services", background.Forever(s.api.claims.Run))
+	s.work.Go(servicesRunner, background.Forever(s.api.claims.Run))
 	s.startControllers()
 	if s.config.PolicyTypeChecks {
 		s.work.Go("type checks of admission policies", background.Forever(s.api.policyStatus(s.log).Run))

@@ -227,13 +227,22 @@ func TestClientCertificate(t *testing.T) {
 func TestHealthAnswers(t *testing.T) {
 	s := start(t, testConfig(t))
 	c := httpClient(t, s, true)
-	const hooks = "[+]poststarthook/start-apiextensions-informers ok\n[+]poststarthook/crd-informer-synced " +
-		"ok\n[+]poststarthook/start-system-namespaces-controller ok\n" +
-		"[+]poststarthook/start-cluster-authentication-info-controller " +
-		"ok\n[+]poststarthook/start-kube-apiserver-identity-lease-controller ok\n" +
-		"[+]poststarthook/rbac/bootstrap-roles ok\n[+]poststarthook/scheduling/bootstrap-system-priority-classes ok\n" +
-		"[+]poststarthook/priority-and-fairness-config-producer ok\n[+]poststarthook/bootstrap-controller ok\n" +
-		"[+]poststarthook/start-kubernetes-service-cidr-controller ok\n"
+	hooks := ""
+	for _, name := range strings.Fields("start-apiserver-admission-initializer priority-and-fairness-config-consumer " +
+		"priority-and-fairness-filter start-apiextensions-informers start-apiextensions-controllers crd-informer-synced " +
+		"start-system-namespaces-controller start-cluster-authentication-info-controller " +
+		"start-kube-apiserver-identity-lease-controller start-kube-apiserver-identity-lease-garbage-collector " +
+		"storage-readiness start-legacy-token-tracking-controller start-service-ip-repair-controllers rbac/bootstrap-roles " +
+		"scheduling/bootstrap-system-priority-classes priority-and-fairness-config-producer bootstrap-controller " +
+		"start-kubernetes-service-cidr-controller start-kube-aggregator-informers " +
+		"apiservice-status-local-available-controller apiservice-status-remote-available-controller " +
+		"apiservice-registration-controller apiservice-discovery-controller kube-apiserver-autoregistration " +
+		"apiservice-openapi-controller apiservice-openapiv3-controller") {
+		hooks += "[+]poststarthook/" + name + " ok\n"
+		if name == "kube-apiserver-autoregistration" {
+			hooks += "[+]autoregister-completion ok\n"
+		}
+	}
 	for path, want := range map[string]answer{
 		"/healthz":         {status: 200, body: "ok"},
 		"/readyz/shutdown": {status: 200, body: "ok"},

@@ -13,6 +13,10 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-ctx.Done()
+		stop() // another signal ends the process at once
+	}()
 	name, command, args := "keelson", newCommand, os.Args[1:]
 	switch base := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"); base {
 	case kubeAPIServerName:

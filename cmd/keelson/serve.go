@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -151,9 +154,43 @@ func completeAsKubeAPIServer(c *server.Config) {
 	}
 }
 
+// attend reloads files at each hangup and reports to systemd that the server is alive, until ctx ends or the server fails.
+func attend(ctx context.Context, s *server.Server, log *slog.Logger, systemd *notifier, hangups <-chan os.Signal) error {
+	watchdog := systemd.watchdog()
+	defer watchdog.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			log.Info("stopping")
+			return nil
+		case failure := <-s.Failed():
+			return failure
+		case <-hangups:
+			log.Info("looking for changes of configured files")
+			systemd.send("RELOADING=1" + monotonic())
+			s.Reload()
+			systemd.send("READY=1")
+		case <-watchdog.C:
+			if err := s.Alive(ctx); err != nil {
+				log.Error("systemd is not told that the server is alive", "error", err)
+				continue
+			}
+			systemd.send("WATCHDOG=1")
+		}
+	}
+}
+
 // serve runs a server until ctx ends or the server fails. It calls started when the server serves requests; an error
 // ends the server.
 func serve(ctx context.Context, config server.Config, started func(*server.Server) error) error {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	systemd, err := newNotifier(os.Getenv)
+	if err != nil {
+		return err
+	}
+	defer systemd.close()
 	pace.Start(os.Getenv)
 	go pace.FreeWhenIdle(ctx)
 	s, err := server.Start(ctx, config)
@@ -163,12 +200,10 @@ func serve(ctx context.Context, config server.Config, started func(*server.Serve
 	config.Log.Info("serving securely", "url", s.URL(), "version", version.Get().GitVersion)
 	failure := started(s)
 	if failure == nil {
-		select {
-		case <-ctx.Done():
-			config.Log.Info("stopping")
-		case failure = <-s.Failed():
-		}
+		systemd.send("READY=1")
+		failure = attend(ctx, s, config.Log, systemd, hangups)
 	}
+	systemd.send("STOPPING=1")
 	stop, cancel := context.WithTimeout(
 		context.Background(), config.ShutdownDelay+max(config.RequestTimeout, config.Filters.ShutdownWatchGrace)+stopTime,
 	)

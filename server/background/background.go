@@ -157,6 +157,22 @@ func (g *Group) Healthy(names ...string) error {
 	return errors.Join(errs...)
 }
 
+// AllHealthy returns what Healthy does for all runners whose names begin with a prefix. It fails if there are none.
+func (g *Group) AllHealthy(prefix string) error {
+	g.mu.Lock()
+	var names []string
+	for _, r := range g.runners {
+		if strings.HasPrefix(r.name, prefix) {
+			names = append(names, r.name)
+		}
+	}
+	g.mu.Unlock()
+	if names == nil {
+		return fmt.Errorf("nothing whose name begins with %q was started", prefix)
+	}
+	return g.Healthy(names...)
+}
+
 func (g *Group) find(name string) *runner {
 	g.mu.Lock()
 	defer g.mu.Unlock()

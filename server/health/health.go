@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -154,6 +155,19 @@ func (h *Handler) run(ctx context.Context, c Check, endpoint string) error {
 	err := c.Probe(ctx)
 	h.observe(c.Name, endpoint, err == nil)
 	return err
+}
+
+// Alive returns why /livez would fail. A check whose name or group is excluded is not run.
+func (h *Handler) Alive(ctx context.Context, excluded ...string) error {
+	for _, c := range h.checks {
+		if c.On&Livez == 0 || slices.Contains(excluded, c.Name) || c.Group != "" && slices.Contains(excluded, c.Group) {
+			continue
+		}
+		if err := h.run(ctx, c, "livez"); err != nil {
+			return fmt.Errorf("%s: %w", c.Name, err)
+		}
+	}
+	return nil
 }
 
 func quotedNames(names map[string]bool) string {

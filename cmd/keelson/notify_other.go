@@ -1,0 +1,6 @@
+//go:build !linux
+
+package main
+
+// monotonic returns nothing: systemd runs on Linux only.
+func monotonic() string { return "" }
