@@ -12,10 +12,14 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		<-ctx.Done()
-		stop() // another signal ends the process at once
+		<-signals
+		stop()
+		<-signals
+		os.Exit(1) // at once, like kube-apiserver
 	}()
 	name, command, args := "keelson", newCommand, os.Args[1:]
 	switch base := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"); base {
