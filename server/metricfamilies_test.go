@@ -24,8 +24,15 @@ type family struct {
 	labels     []string
 }
 
+// webhookCalled is when the metrics of HTTP clients appear.
+const webhookCalled = "a webhook of admission or conversion was called; the server has no other client of that kind"
+
 // servedWhen are the metrics that appear when something happens that the test does not do.
 var servedWhen = map[string]string{
+	"rest_client_response_size_bytes":                                 webhookCalled,
+	"rest_client_requests_total":                                      webhookCalled,
+	"rest_client_request_size_bytes":                                  webhookCalled,
+	"rest_client_request_duration_seconds":                            webhookCalled,
 	"apiserver_authorization_decisions_total":                         "an authorizer has decided; the group system:masters needs none",
 	"apiserver_admission_webhook_admission_duration_seconds":          "a webhook was called",
 	"apiserver_admission_webhook_fail_open_count":                     "the failure of a webhook was ignored",
@@ -61,56 +68,42 @@ const (
 	noTransports  = "Keelson has one transport for each server that it calls, and no cache of them"
 	etcdClient    = "not counted yet: calls of etcd's gRPC client; etcd_requests_total counts the requests"
 	expressions   = "not counted yet: expressions are compiled once for all servers of a process"
-	allocators    = "not counted yet"
 	virtualTimes  = "not shown yet: inner values of the queues, see docs/fairness.md"
-	outgoing      = "not counted yet; calls of webhooks are in apiserver_admission_webhook_*"
 	regenerations = "OpenAPI documents are made when they are requested, not when a definition changes"
 )
 
 // withoutMeaning are the metrics that Keelson does not have, with why.
 var withoutMeaning = map[string]string{
-	"aggregator_discovery_nopeer_requests_total":                     noPeers,
-	"aggregator_discovery_peer_aggregated_cache_hits_total":          noPeers,
-	"aggregator_discovery_peer_aggregated_cache_misses_total":        noPeers,
-	"apiextensions_apiserver_validation_ratcheting_seconds":          "old and new objects are compared while they are validated, not in a step of its own",
-	"apiextensions_openapi_v2_regeneration_count":                    regenerations,
-	"apiextensions_openapi_v3_regeneration_count":                    regenerations,
-	"apiserver_cel_compilation_duration_seconds":                     expressions,
-	"apiserver_cel_evaluation_duration_seconds":                      expressions,
-	"apiserver_flowcontrol_dispatch_r":                               virtualTimes,
-	"apiserver_flowcontrol_latest_s":                                 virtualTimes,
-	"apiserver_flowcontrol_next_discounted_s_bounds":                 virtualTimes,
-	"apiserver_flowcontrol_next_s_bounds":                            virtualTimes,
-	"apiserver_nodeport_repair_reconcile_errors_total":               allocators,
-	"apiserver_request_timestamp_comparison_time":                    "an update that changes nothing but times is found while managedFields are computed",
-	"apiserver_selfrequest_total":                                    noLoopback,
-	"apiserver_validation_declarative_validation_mismatch_total":     noDeclarative,
-	"apiserver_validation_declarative_validation_panic_total":        noDeclarative,
-	"apiserver_validation_duplicate_validation_error_total":          noDeclarative,
-	"authentication_token_cache_active_fetch_count":                  "not counted yet",
-	"authentication_token_cache_request_duration_seconds":            "not counted yet; authentication_duration_seconds has the time of each request",
-	"etcd_lease_object_counts":                                       "not counted yet",
-	"grpc_client_handled_total":                                      etcdClient,
-	"grpc_client_msg_received_total":                                 etcdClient,
-	"grpc_client_msg_sent_total":                                     etcdClient,
-	"grpc_client_started_total":                                      etcdClient,
-	"kube_apiserver_clusterip_allocator_allocated_ips":               allocators,
-	"kube_apiserver_clusterip_allocator_allocation_duration_seconds": allocators,
-	"kube_apiserver_clusterip_allocator_allocation_total":            allocators,
-	"kube_apiserver_clusterip_allocator_available_ips":               allocators,
-	"kube_apiserver_nodeport_allocator_allocated_ports":              allocators,
-	"kube_apiserver_nodeport_allocator_allocation_total":             allocators,
-	"kube_apiserver_nodeport_allocator_available_ports":              allocators,
-	"rest_client_exec_plugin_certificate_rotation_age":               noExec,
-	"rest_client_exec_plugin_ttl_seconds":                            noExec,
-	"rest_client_request_duration_seconds":                           outgoing,
-	"rest_client_request_size_bytes":                                 outgoing,
-	"rest_client_requests_total":                                     outgoing,
-	"rest_client_response_size_bytes":                                outgoing,
-	"rest_client_transport_cache_entries":                            noTransports,
-	"rest_client_transport_cert_rotation_gc_calls_total":             noTransports,
-	"rest_client_transport_create_calls_total":                       noTransports,
-	"watch_cache_capacity":                                           "the log of a resource is limited by bytes, not by a number of events; keelson_cache_log_events and keelson_cache_log_bytes show it",
+	"aggregator_discovery_nopeer_requests_total":                 noPeers,
+	"aggregator_discovery_peer_aggregated_cache_hits_total":      noPeers,
+	"aggregator_discovery_peer_aggregated_cache_misses_total":    noPeers,
+	"apiextensions_apiserver_validation_ratcheting_seconds":      "old and new objects are compared while they are validated, not in a step of its own",
+	"apiextensions_openapi_v2_regeneration_count":                regenerations,
+	"apiextensions_openapi_v3_regeneration_count":                regenerations,
+	"apiserver_cel_compilation_duration_seconds":                 expressions,
+	"apiserver_cel_evaluation_duration_seconds":                  expressions,
+	"apiserver_flowcontrol_dispatch_r":                           virtualTimes,
+	"apiserver_flowcontrol_latest_s":                             virtualTimes,
+	"apiserver_flowcontrol_next_discounted_s_bounds":             virtualTimes,
+	"apiserver_flowcontrol_next_s_bounds":                        virtualTimes,
+	"apiserver_request_timestamp_comparison_time":                "an update that changes nothing but times is found while managedFields are computed",
+	"apiserver_selfrequest_total":                                noLoopback,
+	"apiserver_validation_declarative_validation_mismatch_total": noDeclarative,
+	"apiserver_validation_declarative_validation_panic_total":    noDeclarative,
+	"apiserver_validation_duplicate_validation_error_total":      noDeclarative,
+	"authentication_token_cache_active_fetch_count":              "not counted yet",
+	"authentication_token_cache_request_duration_seconds":        "not counted yet; authentication_duration_seconds has the time of each request",
+	"etcd_lease_object_counts":                                   "not counted yet",
+	"grpc_client_handled_total":                                  etcdClient,
+	"grpc_client_msg_received_total":                             etcdClient,
+	"grpc_client_msg_sent_total":                                 etcdClient,
+	"grpc_client_started_total":                                  etcdClient,
+	"rest_client_exec_plugin_certificate_rotation_age":           noExec,
+	"rest_client_exec_plugin_ttl_seconds":                        noExec,
+	"rest_client_transport_cache_entries":                        noTransports,
+	"rest_client_transport_cert_rotation_gc_calls_total":         noTransports,
+	"rest_client_transport_create_calls_total":                   noTransports,
+	"watch_cache_capacity":                                       "the log of a resource is limited by bytes, not by a number of events; keelson_cache_log_events and keelson_cache_log_bytes show it",
 }
 
 // TestMetricsOfKubeAPIServer sends a few requests and compares the metrics with those of kube-apiserver: each one is served
@@ -197,6 +190,8 @@ func requestForMetrics(t *testing.T, client *http.Client, url string) {
 		{"DELETE", "/api/v1/namespaces/default/configmaps/m", ""},
 		{"POST", "/api/v1/namespaces/default/pods", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},` +
 			`"spec":{"containers":[{"name":"a","image":"b"}]}}`},
+		{"POST", "/api/v1/namespaces/default/services", `{"apiVersion":"v1","kind":"Service","metadata":{"name":"s"},` +
+			`"spec":{"type":"NodePort","ports":[{"port":80}]}}`},
 		{"GET", "/apis", ""},
 	} {
 		request, err := http.NewRequest(r.method, url+r.path, strings.NewReader(r.body))

@@ -41,9 +41,8 @@ var (
 	errBadAddress = errors.New("invalid address")
 )
 
-// allocateIP allocates an address of the family: the wanted one, or any free one if wanted is
-// "".
-func (w *allocation) allocateIP(svc *corev1.Service, family corev1.IPFamily, wanted string) (string, error) {
+// chooseIP is allocateIP without metrics.
+func (w *allocation) chooseIP(svc *corev1.Service, family corev1.IPFamily, wanted string) (string, error) {
 	if wanted == "" {
 		ip, err := w.allocateAnyIP(svc, family)
 		if errors.Is(err, errFull) {

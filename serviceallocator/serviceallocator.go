@@ -13,6 +13,7 @@ import (
 	netutils "k8s.io/utils/net"
 
 	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
 	"github.com/keelson-dev/keelson/storage"
@@ -31,6 +32,8 @@ type Services struct {
 	// Now returns the current time. Random returns a random number less than n.
 	Now    Clock
 	Random func(n uint64) uint64
+	// Metrics may be nil.
+	Metrics *metrics.Services
 }
 
 var serviceKind = schema.GroupKind{Kind: "Service"}
@@ -243,18 +246,28 @@ func (w *allocation) allocateNodePort(svc *corev1.Service, i int) error {
 	}
 	p := &svc.Spec.Ports[i]
 	if p.NodePort != 0 {
-		if err := claim.take(int(p.NodePort)); err != nil {
+		err := claim.take(int(p.NodePort))
+		w.countPort(true, err)
+		if err != nil {
 			at := field.NewPath("spec", "ports").Index(i).Child("nodePort")
 			return kerrors.NewInvalid(serviceKind, svc.Name, field.ErrorList{field.Invalid(at, p.NodePort, err.Error())})
 		}
 		return nil
 	}
 	port, err := claim.takeAny()
+	w.countPort(false, err)
 	if err != nil {
 		return kerrors.NewInternalError(fmt.Errorf("failed to allocate a nodePort: %w", err))
 	}
 	p.NodePort = int32(port)
 	return nil
+}
+
+// countPort records an allocation of a node port.
+func (w *allocation) countPort(chosen bool, err error) {
+	if !w.dryRun {
+		w.s.Metrics.Port(chosen, err == nil)
+	}
 }
 
 // updatePorts allocates the node ports that the old Service does not have, and releases those

@@ -98,12 +98,15 @@ func (c *Client) post(ctx context.Context, call Call) (answer []byte, wait time.
 	if err := c.shown.authorize(request); err != nil {
 		return nil, -1, err
 	}
+	start, code := time.Now(), 0
+	defer func() { c.metrics.Called(c.url.Host, code, start, len(call.Body), len(answer)) }()
 	response, err := c.http.Do(request)
 	c.metrics.Observe(response, err)
 	if err != nil {
 		return nil, -1, err
 	}
 	defer response.Body.Close()
+	code = response.StatusCode
 	if response.StatusCode < http.StatusOK || response.StatusCode > http.StatusPartialContent {
 		return nil, retryAfter(response), statusError(response)
 	}

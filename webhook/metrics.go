@@ -4,19 +4,71 @@ import (
 	"crypto/x509"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Metrics count the servers that are called and whose certificates are of a form that is no longer
-// accepted, or soon will not be. They are a prometheus.Collector.
+// accepted, or soon will not be. Those of NewMetrics also count the calls. They are a prometheus.Collector.
 type Metrics struct {
 	missingSAN, sha1 prometheus.Counter
+	calls            *callMetrics // nil if calls are not counted
+}
+
+// callMetrics are the metrics that kube-apiserver has of its HTTP clients. The label host is the host and the port of the
+// URL, which the configuration of the webhook names.
+type callMetrics struct {
+	total                       *prometheus.CounterVec
+	seconds, sent, receivedSize *prometheus.HistogramVec
 }
 
 // NewMetrics returns the metrics of webhooks under the names of kube-apiserver.
-func NewMetrics() *Metrics { return NewCertificateMetrics("webhooks") }
+func NewMetrics() *Metrics {
+	m := NewCertificateMetrics("webhooks")
+	histogram := func(name, help string, buckets []float64) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(
+			prometheus.HistogramOpts{Name: "rest_client_" + name, Help: help, Buckets: buckets}, []string{"verb", "host"})
+	}
+	sizes := []float64{64, 256, 512, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20}
+	m.calls = &callMetrics{
+		total: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "rest_client_requests_total",
+			Help: "[ALPHA] Number of HTTP requests, partitioned by status code, method, and host.",
+		}, []string{"code", "method", "host"}),
+		seconds: histogram("request_duration_seconds", "[ALPHA] Request latency in seconds. Broken down by verb, and host.",
+			[]float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60}),
+		sent:         histogram("request_size_bytes", "[ALPHA] Request size in bytes. Broken down by verb and host.", sizes),
+		receivedSize: histogram("response_size_bytes", "[ALPHA] Response size in bytes. Broken down by verb and host.", sizes),
+	}
+	return m
+}
+
+// Called records a call with POST that began at start. code is 0 if there was no response.
+func (m *Metrics) Called(host string, code int, start time.Time, sent, received int) {
+	if m == nil || m.calls == nil {
+		return
+	}
+	label := "<error>"
+	if code != 0 {
+		label = strconv.Itoa(code)
+		m.calls.receivedSize.WithLabelValues(http.MethodPost, host).Observe(float64(received))
+	}
+	m.calls.total.WithLabelValues(label, http.MethodPost, host).Inc()
+	m.calls.seconds.WithLabelValues(http.MethodPost, host).Observe(time.Since(start).Seconds())
+	m.calls.sent.WithLabelValues(http.MethodPost, host).Observe(float64(sent))
+}
+
+// collectors returns the metrics.
+func (m *Metrics) collectors() []prometheus.Collector {
+	out := []prometheus.Collector{m.missingSAN, m.sha1}
+	if m.calls != nil {
+		out = append(out, m.calls.total, m.calls.seconds, m.calls.sent, m.calls.receivedSize)
+	}
+	return out
+}
 
 // NewCertificateMetrics returns the metrics of the servers that a part of kube-apiserver calls: "webhooks" or
 // "kube_aggregator".
@@ -35,14 +87,16 @@ func NewCertificateMetrics(part string) *Metrics {
 
 // Describe is of prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	m.missingSAN.Describe(ch)
-	m.sha1.Describe(ch)
+	for _, c := range m.collectors() {
+		c.Describe(ch)
+	}
 }
 
 // Collect is of prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
-	m.missingSAN.Collect(ch)
-	m.sha1.Collect(ch)
+	for _, c := range m.collectors() {
+		c.Collect(ch)
+	}
 }
 
 // Observe looks at the certificates of a response, or at the reason why there is none.

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -456,7 +457,7 @@ func TestCertificateOfFiles(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	m := NewMetrics()
+	m := NewCertificateMetrics("webhooks")
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(m)
 	counts := func() map[string]float64 {
@@ -520,5 +521,35 @@ func TestResolveByName(t *testing.T) {
 	}
 	if _, err := ResolveByName(t.Context(), "", "hook", 443); err == nil {
 		t.Error("no error for a Service without a namespace")
+	}
+}
+
+// TestCallsAreCounted calls a webhook that answers, and one that does not.
+func TestCallsAreCounted(t *testing.T) {
+	s, ca := serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "answer") })
+	m := NewMetrics()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m)
+	if _, err := client(t, Target{URL: s.URL, CABundle: ca}, Options{Metrics: m}).Post(
+		t.Context(), Call{Body: []byte("question")}); err != nil {
+		t.Fatal(err)
+	}
+	const closed = "https://127.0.0.1:1"
+	if _, err := client(t, Target{URL: closed, CABundle: ca}, Options{Metrics: m}).Post(t.Context(), Call{}); err == nil {
+		t.Fatal("somebody listens on port 1")
+	}
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	host := strings.TrimPrefix(s.URL, "https://")
+	for _, want := range []string{
+		`rest_client_requests_total{code="200",host="` + host + `",method="POST"} 1`,
+		`rest_client_requests_total{code="<error>",host="127.0.0.1:1",method="POST"} 1`,
+		`rest_client_request_size_bytes_sum{host="` + host + `",verb="POST"} 8`,
+		`rest_client_response_size_bytes_sum{host="` + host + `",verb="POST"} 6`,
+		`rest_client_request_duration_seconds_count{host="127.0.0.1:1",verb="POST"} 1`,
+	} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("there is no %s in\n%s", want, w.Body)
+		}
 	}
 }

@@ -27,7 +27,7 @@ type Controller struct {
 func (c *Controller) Run(ctx context.Context) {
 	c.portLeaks = serviceallocator.PortLeaks{}
 	for {
-		for _, round := range []func(context.Context) ([]string, error){c.ports, c.Services.RepairAddresses} {
+		for i, round := range []func(context.Context) ([]string, error){c.ports, c.Services.RepairAddresses} {
 			changes, err := round(ctx)
 			for _, change := range changes {
 				c.Log.Warn("repaired an allocation of a service", "change", change)
@@ -36,6 +36,7 @@ func (c *Controller) Run(ctx context.Context) {
 				return
 			}
 			if err != nil {
+				c.Services.Metrics.RepairFailed(i == 1)
 				c.Log.Warn("cannot repair the allocations of services; will try again", "error", err)
 			}
 		}

@@ -1,0 +1,105 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Services has the metrics of the allocation of addresses and node ports for Services. A nil Services records nothing.
+type Services struct {
+	addresses, addressErrors *prometheus.CounterVec
+	addressSeconds           *prometheus.HistogramVec
+	ports, portErrors        *prometheus.CounterVec
+	repairErrors             map[bool]prometheus.Counter // of addresses (true) and of ports
+}
+
+// AllocatedRange is how much of a range of addresses is in use.
+type AllocatedRange struct {
+	CIDR                 string
+	Allocated, Available uint64
+}
+
+// NewServices registers and returns the metrics of Services. It may be called once. usage returns the ranges of addresses
+// and the numbers of node ports that are in use and free; it is called when metrics are read.
+func (m *Metrics) NewServices(usage func() (ranges []AllocatedRange, portsUsed, portsFree int)) *Services {
+	const prefix = "kube_apiserver_"
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: help}, labels)
+	}
+	repairs := func(what, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "apiserver_" + what + "_repair_reconcile_errors_total", Help: help})
+	}
+	s := &Services{
+		addresses: counter("clusterip_allocator_allocation_total", "[ALPHA] Number of Cluster IPs allocations", "cidr", "scope"),
+		addressErrors: counter("clusterip_allocator_allocation_errors_total",
+			"[ALPHA] Number of errors trying to allocate Cluster IPs", "cidr", "scope"),
+		addressSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: prefix + "clusterip_allocator_allocation_duration_seconds",
+			Help: "[ALPHA] Duration in seconds to allocate a Cluster IP by ServiceCIDR", Buckets: prometheus.DefBuckets,
+		}, []string{"cidr"}),
+		ports: counter("nodeport_allocator_allocation_total", "[ALPHA] Number of NodePort allocations", "scope"),
+		portErrors: counter("nodeport_allocator_allocation_errors_total",
+			"[ALPHA] Number of errors trying to allocate NodePort", "scope"),
+		repairErrors: map[bool]prometheus.Counter{
+			true:  repairs("clusterip", "[ALPHA] Number of reconciliation failures on the clusterip repair reconcile loop"),
+			false: repairs("nodeport", "[ALPHA] Number of reconciliation failures on the nodeport repair reconcile loop"),
+		},
+	}
+	gauge := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(prefix+name, help, labels, nil)
+	}
+	used := gauge("clusterip_allocator_allocated_ips", "[ALPHA] Gauge measuring the number of allocated IPs for Services", "cidr")
+	free := gauge("clusterip_allocator_available_ips", "[ALPHA] Gauge measuring the number of available IPs for Services", "cidr")
+	usedPorts := gauge("nodeport_allocator_allocated_ports", "[ALPHA] Gauge measuring the number of allocated NodePorts for Services")
+	freePorts := gauge("nodeport_allocator_available_ports", "[ALPHA] Gauge measuring the number of available NodePorts for Services")
+	m.registry.MustRegister(s.addresses, s.addressErrors, s.addressSeconds, s.ports, s.portErrors, s.repairErrors[true],
+		s.repairErrors[false],
+		&onDemand{[]*prometheus.Desc{used, free, usedPorts, freePorts}, func(gauge func(*prometheus.Desc, int64, ...string)) {
+			ranges, portsUsed, portsFree := usage()
+			for _, r := range ranges {
+				gauge(used, int64(r.Allocated), r.CIDR) //nolint:gosec // a range has fewer addresses in use than that
+				gauge(free, int64(min(r.Available, 1<<62)), r.CIDR)
+			}
+			gauge(usedPorts, int64(portsUsed))
+			gauge(freePorts, int64(portsFree))
+		}})
+	return s
+}
+
+// Address records the allocation of an address of a range, or that it failed. chosen says that the client chose the address.
+func (s *Services) Address(cidr string, chosen, ok bool, took time.Duration) {
+	switch {
+	case s == nil:
+	case ok:
+		s.addresses.WithLabelValues(cidr, scopeOf(chosen)).Inc()
+		s.addressSeconds.WithLabelValues(cidr).Observe(took.Seconds())
+	default:
+		s.addressErrors.WithLabelValues(cidr, scopeOf(chosen)).Inc()
+	}
+}
+
+// Port records the allocation of a node port, or that it failed. chosen says that the client chose the port.
+func (s *Services) Port(chosen, ok bool) {
+	switch {
+	case s == nil:
+	case ok:
+		s.ports.WithLabelValues(scopeOf(chosen)).Inc()
+	default:
+		s.portErrors.WithLabelValues(scopeOf(chosen)).Inc()
+	}
+}
+
+// RepairFailed records a failed round of the repair of addresses or of ports.
+func (s *Services) RepairFailed(addresses bool) {
+	if s != nil {
+		s.repairErrors[addresses].Inc()
+	}
+}
+
+func scopeOf(chosen bool) string {
+	if chosen {
+		return "static"
+	}
+	return "dynamic"
+}
