@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -203,6 +204,24 @@ func TestStorageInterfaceImportsNothing(t *testing.T) {
 		for _, i := range f.imports {
 			if strings.Contains(i, ".") {
 				t.Errorf("%s imports %s", f.path, i)
+			}
+		}
+	}
+}
+
+// gonePackages are packages of our minor of Kubernetes that the next one does not have.
+var gonePackages = []string{"k8s.io/api/scheduling/v1alpha2"}
+
+// TestNoPackageIsGone checks that what programs import compiles with the next minor of Kubernetes. Tests count: go mod
+// tidy of such a program reads them as well.
+func TestNoPackageIsGone(t *testing.T) {
+	for _, f := range files(t) {
+		if name, _ := tree(f.dir); name == "test" || isFree(name) {
+			continue
+		}
+		for _, i := range f.imports {
+			if slices.Contains(gonePackages, i) {
+				t.Errorf("%s imports %s, which the next minor of Kubernetes does not have", f.path, i)
 			}
 		}
 	}

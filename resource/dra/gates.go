@@ -1,6 +1,7 @@
 package dra
 
 import (
+	"reflect"
 	"slices"
 
 	resourcev1 "k8s.io/api/resource/v1"
@@ -144,10 +145,16 @@ func disabledInSlice(gates features.Gates) declare.Disabled[*resourcev1.Resource
 		binding,
 		deviceParts(features.DRAConsumableCapacity, usesSharing, dropSharing),
 		deviceParts(features.DRANodeAllocatableResources,
-			func(d *resourcev1.Device) bool { return len(d.NodeAllocatableResourceMappings) > 0 },
-			func(d *resourcev1.Device) { d.NodeAllocatableResourceMappings = nil }),
+			func(d *resourcev1.Device) bool { f := mappings(d); return f.IsValid() && f.Len() > 0 },
+			func(d *resourcev1.Device) { mappings(d).SetZero() }),
 		deviceParts(features.DRAListTypeAttributes, usesLists, dropLists),
 	)
+}
+
+// mappings returns the field nodeAllocatableResourceMappings of a device. It is the zero Value with a k8s.io/api that
+// does not have the field (0.37 and later).
+func mappings(d *resourcev1.Device) reflect.Value {
+	return reflect.ValueOf(d).Elem().FieldByName("NodeAllocatableResourceMappings")
 }
 
 // usesSharing reports whether a device can be allocated several times.

@@ -4,13 +4,13 @@ import (
 	"context"
 	"math"
 
-	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	"k8s.io/apimachinery/pkg/api/operation"
 	"k8s.io/apimachinery/pkg/api/validate"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/features"
+	schedulingv1alpha2 "github.com/keelson-dev/keelson/resource/scheduling/v1alpha2"
 )
 
 // groupGates are the feature gates of fields of pod groups.
@@ -112,8 +112,7 @@ func (v *validator) workload(s *schedulingv1alpha2.WorkloadSpec, g groupGates, p
 		v.add(validate.RequiredSlice(v.ctx, v.op, at, s.PodGroupTemplates, nil)) {
 		return
 	}
-	v.add(validate.Unique(v.ctx, v.op, at, s.PodGroupTemplates, nil,
-		func(a, b schedulingv1alpha2.PodGroupTemplate) bool { return a.Name == b.Name }))
+	v.add(unique(at, s.PodGroupTemplates, func(item schedulingv1alpha2.PodGroupTemplate) string { return item.Name }))
 	for i := range s.PodGroupTemplates {
 		t := &s.PodGroupTemplates[i]
 		v.name(&t.Name, at.Index(i).Child("name"), validate.ShortName[string])
@@ -184,8 +183,7 @@ func (v *validator) resourceClaims(claims []schedulingv1alpha2.PodGroupResourceC
 	if v.add(validate.MaxItems(v.ctx, v.op, path, claims, nil, maxClaims)) {
 		return
 	}
-	v.add(validate.Unique(v.ctx, v.op, path, claims, nil,
-		func(a, b schedulingv1alpha2.PodGroupResourceClaim) bool { return a.Name == b.Name }))
+	v.add(unique(path, claims, func(item schedulingv1alpha2.PodGroupResourceClaim) string { return item.Name }))
 	for i := range claims {
 		c, at := &claims[i], path.Index(i)
 		v.add(validate.Union(v.ctx, v.op, at, c, nil,
@@ -209,11 +207,22 @@ func (v *validator) claimStatuses(statuses []schedulingv1alpha2.PodGroupResource
 	if v.add(validate.MaxItems(v.ctx, v.op, path, statuses, nil, maxClaims)) {
 		return
 	}
-	v.add(validate.Unique(v.ctx, v.op, path, statuses, nil,
-		func(a, b schedulingv1alpha2.PodGroupResourceClaimStatus) bool { return a.Name == b.Name }))
+	v.add(unique(path, statuses, func(item schedulingv1alpha2.PodGroupResourceClaimStatus) string { return item.Name }))
 	for i := range statuses {
 		if name := statuses[i].ResourceClaimName; name != nil {
 			v.add(validate.LongName(v.ctx, v.op, path.Index(i).Child("resourceClaimName"), name, nil))
 		}
 	}
+}
+
+// unique returns an error for each item with the name of one before it.
+func unique[T any](path *field.Path, list []T, name func(T) string) (errs field.ErrorList) {
+	seen := sets.New[string]()
+	for i, item := range list {
+		if seen.Has(name(item)) {
+			errs = append(errs, field.Duplicate(path.Index(i), item))
+		}
+		seen.Insert(name(item))
+	}
+	return errs
 }

@@ -3,7 +3,6 @@ package scheduling
 import (
 	"context"
 
-	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -13,6 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/resource/core"
 	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
+	schedulingv1alpha2 "github.com/keelson-dev/keelson/resource/scheduling/v1alpha2"
 )
 
 func podGroup(gates features.Gates) *registry.Kind {
@@ -63,7 +63,7 @@ func podGroup(gates features.Gates) *registry.Kind {
 		Table: registry.Table[*schedulingv1alpha2.PodGroup]{
 			Columns: []metav1.TableColumnDefinition{
 				core.NameColumn,
-				declare.Column("Policy", "string", schedulingv1alpha2.PodGroupSpec{}.SwaggerDoc()["schedulingPolicy"]),
+				declare.Column("Policy", "string", policyDescription),
 				declare.Column("Workload", "string", "Name of the referenced Workload object"),
 				declare.Column("Status", "string", "Status of the PodGroup"),
 				core.AgeColumn,
@@ -72,6 +72,10 @@ func podGroup(gates features.Gates) *registry.Kind {
 		}.Untyped(),
 	}
 }
+
+// policyDescription is the description of spec.schedulingPolicy in the schema.
+const policyDescription = "SchedulingPolicy defines the scheduling policy for this instance of the PodGroup. Controllers " +
+	"are expected to fill this field by copying it from a PodGroupTemplate. This field is immutable."
 
 func podGroupCells(p *schedulingv1alpha2.PodGroup) []any {
 	policy, workload, status := "Basic", core.None, "Pending"

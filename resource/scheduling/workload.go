@@ -3,7 +3,6 @@ package scheduling
 import (
 	"context"
 
-	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/features"
@@ -11,6 +10,7 @@ import (
 	"github.com/keelson-dev/keelson/resource/core"
 	"github.com/keelson-dev/keelson/resource/field"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
+	schedulingv1alpha2 "github.com/keelson-dev/keelson/resource/scheduling/v1alpha2"
 )
 
 func workload(gates features.Gates) *registry.Kind {

@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"slices"
 
-	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
-
 	"github.com/keelson-dev/keelson/admission"
+	schedulingv1alpha2 "github.com/keelson-dev/keelson/resource/scheduling/v1alpha2"
 )
 
 var (

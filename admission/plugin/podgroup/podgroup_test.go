@@ -3,11 +3,11 @@ package podgroup
 import (
 	"testing"
 
-	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/admission/admissiontest"
+	schedulingv1alpha2 "github.com/keelson-dev/keelson/resource/scheduling/v1alpha2"
 )
 
 func TestWorkloadExists(t *testing.T) {

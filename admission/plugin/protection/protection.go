@@ -7,11 +7,11 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/admission"
+	schedulingv1alpha2 "github.com/keelson-dev/keelson/resource/scheduling/v1alpha2"
 )
 
 // finalizers are the finalizers by resource.

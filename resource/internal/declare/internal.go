@@ -36,7 +36,12 @@ type internalWriter struct {
 }
 
 func (b *internalWriter) open(t reflect.Type) bool {
-	return strings.HasPrefix(t.PkgPath(), "k8s.io/api/") || t.Implements(internalType) || b.all && !t.Implements(marshaler)
+	return isAPI(t.PkgPath()) || t.Implements(internalType) || b.all && !t.Implements(marshaler)
+}
+
+// isAPI reports whether a package declares API types.
+func isAPI(path string) bool {
+	return strings.HasPrefix(path, "k8s.io/api/") || strings.HasSuffix(path, "/resource/scheduling/v1alpha2")
 }
 
 var marshaler = reflect.TypeFor[json.Marshaler]()

@@ -15,6 +15,8 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/protoadapt"
 )
 
 // File is an etcd snapshot opened for reading.
@@ -154,7 +156,7 @@ func (f *File) locate(tx *bolt.Tx, prefix string) error {
 		}
 		f.revision = max(f.revision, at.main)
 		var kv mvccpb.KeyValue
-		if err := kv.Unmarshal(v); err != nil {
+		if err := unmarshal(v, &kv); err != nil {
 			return damagedError("revision %d: %v", at.main, err)
 		}
 		key := string(kv.Key)
@@ -212,7 +214,7 @@ func (f *File) Entries() iter.Seq2[Entry, error] {
 // entry reads the newest version of a key, and the remaining time of its lease.
 func (f *File) entry(b *bolt.Bucket, l keyLocation) (Entry, error) {
 	var kv mvccpb.KeyValue
-	if err := kv.Unmarshal(b.Get(l.at.bytes())); err != nil {
+	if err := unmarshal(b.Get(l.at.bytes()), &kv); err != nil {
 		return Entry{}, damagedError("revision %d: %v", l.at.main, err)
 	}
 	if kv.ModRevision != l.at.main {
@@ -235,4 +237,10 @@ func (f *File) Close() error {
 		return fmt.Errorf("closing the etcd snapshot: %w", err)
 	}
 	return nil
+}
+
+// unmarshal decodes a message of etcd. The types of etcd have methods of their own for that up to 3.6, and none from 3.7
+// on.
+func unmarshal(data []byte, message protoadapt.MessageV1) error {
+	return proto.Unmarshal(data, protoadapt.MessageV2Of(message))
 }

@@ -10,6 +10,8 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/protoadapt"
 )
 
 // writeKeys is the number of keys that one transaction of the database writes.
@@ -113,7 +115,7 @@ func (w *writer) put(tx *bolt.Tx, e *Entry) error {
 			return err
 		}
 	}
-	value, err := kv.Marshal()
+	value, err := proto.Marshal(protoadapt.MessageV2Of(&kv))
 	if err != nil {
 		return err
 	}
