@@ -71,6 +71,11 @@ func descriptions() []description {
 		{"seat_fair_frac", "[ALPHA] Fair fraction of server's concurrency to allocate to each priority level that can use it",
 			nil},
 		{"current_r", "[ALPHA] R(time of last change)", level},
+		{"dispatch_r", "[ALPHA] R(time of last dispatch)", level},
+		{"latest_s", "[ALPHA] S(most recently dispatched request)", level},
+		{"next_s_bounds", "[ALPHA] min and max, over queues, of S(oldest waiting request in queue)", append(level[:1:1], "bound")},
+		{"next_discounted_s_bounds", "[ALPHA] min and max, over queues, of S(oldest waiting request in queue) - estimated work " +
+			"in progress", append(level[:1:1], "bound")},
 		{"epoch_advance_total", "[ALPHA] Number of times the queueset's progress meter jumped backward",
 			append(level[:1:1], "success")},
 		{"demand_seats", "EXPERIMENTAL: [ALPHA] Observations, at the end of every nanosecond, of (the number of seats each " +
@@ -158,6 +163,14 @@ func (e *exporter) level(l *level, now time.Duration) {
 		"demand_seats_stdev": l.demand.Deviation, "demand_seats_smoothed": l.demand.Smoothed, "current_r": r,
 	} {
 		e.gauge(name, value, l.name)
+	}
+	if d, ok := l.queues.Dispatch(); ok {
+		e.gauge("dispatch_r", d.R, l.name)
+		e.gauge("latest_s", d.S, l.name)
+		e.gauge("next_s_bounds", d.First, l.name, "min")
+		e.gauge("next_s_bounds", d.Last, l.name, "max")
+		e.gauge("next_discounted_s_bounds", d.FirstDiscounted, l.name, "min")
+		e.gauge("next_discounted_s_bounds", d.LastDiscounted, l.name, "max")
 	}
 	if epochs > 0 {
 		e.counter("epoch_advance_total", epochs, l.name, "true")

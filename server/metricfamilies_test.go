@@ -27,8 +27,15 @@ type family struct {
 // webhookCalled is when the metrics of HTTP clients appear.
 const webhookCalled = "a webhook of admission or conversion was called; the server has no other client of that kind"
 
+// queued is when the metrics of queues appear.
+const queued = "a request passed a priority level with queues"
+
 // servedWhen are the metrics that appear when something happens that the test does not do.
 var servedWhen = map[string]string{
+	"apiserver_flowcontrol_next_s_bounds":                             queued,
+	"apiserver_flowcontrol_next_discounted_s_bounds":                  queued,
+	"apiserver_flowcontrol_latest_s":                                  queued,
+	"apiserver_flowcontrol_dispatch_r":                                queued,
 	"rest_client_response_size_bytes":                                 webhookCalled,
 	"rest_client_requests_total":                                      webhookCalled,
 	"rest_client_request_size_bytes":                                  webhookCalled,
@@ -46,10 +53,10 @@ var servedWhen = map[string]string{
 	"apiserver_request_slo_duration_seconds":                          "--show-hidden-metrics-for-version is set",
 	"apiserver_request_terminations_total":                            "a request was refused or ended to protect the server",
 	"apiserver_watch_cache_consistent_read_total":                     "a list was served from memory",
-	"apiserver_flowcontrol_request_queue_length_after_enqueue":        "a request passed a priority level with queues",
-	"apiserver_flowcontrol_current_inqueue_requests":                  "a request passed a priority level with queues",
-	"apiserver_flowcontrol_current_inqueue_seats":                     "a request passed a priority level with queues",
-	"apiserver_flowcontrol_request_wait_duration_seconds":             "a request passed a priority level with queues",
+	"apiserver_flowcontrol_request_queue_length_after_enqueue":        queued,
+	"apiserver_flowcontrol_current_inqueue_requests":                  queued,
+	"apiserver_flowcontrol_current_inqueue_seats":                     queued,
+	"apiserver_flowcontrol_request_wait_duration_seconds":             queued,
 	"apiserver_init_events_total":                                     "a watch was sent the objects that exist",
 	"apiserver_watch_list_duration_seconds":                           "a watch with sendInitialEvents was begun",
 	"etcd_bookmark_counts":                                            "--show-hidden-metrics-for-version is set",
@@ -68,7 +75,6 @@ const (
 	noTransports  = "Keelson has one transport for each server that it calls, and no cache of them"
 	etcdClient    = "not counted yet: calls of etcd's gRPC client; etcd_requests_total counts the requests"
 	expressions   = "not counted yet: expressions are compiled once for all servers of a process"
-	virtualTimes  = "not shown yet: inner values of the queues, see docs/fairness.md"
 	regenerations = "OpenAPI documents are made when they are requested, not when a definition changes"
 )
 
@@ -82,10 +88,6 @@ var withoutMeaning = map[string]string{
 	"apiextensions_openapi_v3_regeneration_count":                regenerations,
 	"apiserver_cel_compilation_duration_seconds":                 expressions,
 	"apiserver_cel_evaluation_duration_seconds":                  expressions,
-	"apiserver_flowcontrol_dispatch_r":                           virtualTimes,
-	"apiserver_flowcontrol_latest_s":                             virtualTimes,
-	"apiserver_flowcontrol_next_discounted_s_bounds":             virtualTimes,
-	"apiserver_flowcontrol_next_s_bounds":                        virtualTimes,
 	"apiserver_request_timestamp_comparison_time":                "an update that changes nothing but times is found while managedFields are computed",
 	"apiserver_selfrequest_total":                                noLoopback,
 	"apiserver_validation_declarative_validation_mismatch_total": noDeclarative,

@@ -108,6 +108,8 @@ type Level struct {
 	free   []*queue       // for queues that become active
 	order  []*queue       // a heap of the queues in which requests wait
 	turn   uint64         // counts the starts of waiting requests
+	// The virtual time when a request was started last, and the virtual time at which it should start.
+	dispatchR, latestS float64
 
 	counts  Counts
 	meter   meter
@@ -197,6 +199,7 @@ func (l *Level) restart() {
 			r.arrivedR -= l.r
 		}
 	}
+	l.dispatchR, l.latestS = l.dispatchR-l.r, l.latestS-l.r
 	l.r = 0
 	l.epochs++
 }
@@ -270,6 +273,7 @@ func (l *Level) dispatch() {
 		if !l.fits(r.Seats) {
 			return
 		}
+		l.dispatchR, l.latestS = l.r, q.nextStart
 		l.unqueue(q, r)
 		l.turn++
 		q.turn = l.turn

@@ -269,3 +269,32 @@ func BenchmarkLevel(b *testing.B) {
 		l.End(now, r)
 	}
 }
+
+// TestDispatchShowsTheWaitingQueues lets one request execute and others wait in two queues with different amounts of work.
+func TestDispatchShowsTheWaitingQueues(t *testing.T) {
+	l := New(Config{Queues: 64, HandSize: 1, QueueLength: 10}, 1, 0)
+	if _, ok := l.Dispatch(); ok {
+		t.Error("there was no request, but one was started")
+	}
+	first := &Request{Hash: 0, Seats: 1}
+	if l.Arrive(0, first) != Executes {
+		t.Fatal("the first request waits")
+	}
+	d, ok := l.Dispatch()
+	if want := (Dispatch{}); !ok || d != want {
+		t.Errorf("%+v, want %+v", d, want)
+	}
+	// The queue of the first request is charged 3 ms in advance; the other one begins at the virtual time, which is 2 ms.
+	l.Arrive(time.Millisecond, &Request{Hash: 0, Seats: 1})
+	l.Arrive(2*time.Millisecond, &Request{Hash: 1, Seats: 1})
+	d, _ = l.Dispatch()
+	near := func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
+	if d.R != 0 || d.S != 0 || !near(d.First, 0.002) || !near(d.Last, 0.003) || !near(d.FirstDiscounted, 0) ||
+		!near(d.LastDiscounted, 0.002) {
+		t.Errorf("%+v", d)
+	}
+	l.End(3*time.Millisecond, first)
+	if d, _ = l.Dispatch(); d.R == 0 || !near(d.S, 0.002) && !near(d.S, 0.003) {
+		t.Errorf("after another start: %+v", d)
+	}
+}

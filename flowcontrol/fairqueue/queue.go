@@ -168,6 +168,36 @@ func (l *Level) Queues() []QueueState {
 	return out
 }
 
+// Dispatch says how the level chooses requests to start. All values are virtual times in seat-seconds.
+type Dispatch struct {
+	// R is the virtual time when a request was started last, and S the one at which that request should start.
+	R, S float64
+	// First and Last are the bounds of the times at which the first requests of the queues should start in which requests
+	// wait, and those of these times minus the work that is estimated to be in progress. If no request waits, all are S.
+	First, Last, FirstDiscounted, LastDiscounted float64
+}
+
+// Dispatch returns how requests are chosen. ok is false if none was started from a queue yet.
+func (l *Level) Dispatch() (d Dispatch, ok bool) {
+	if l.turn == 0 {
+		return d, false
+	}
+	const unit = float64(time.Second)
+	d = Dispatch{R: l.dispatchR / unit, S: l.latestS / unit}
+	d.First, d.Last, d.FirstDiscounted, d.LastDiscounted = d.S, d.S, d.S, d.S
+	for i, q := range l.order {
+		start := q.nextStart / unit
+		discounted := start - float64(q.seats)*guess.Seconds()
+		if i == 0 {
+			d.First, d.Last, d.FirstDiscounted, d.LastDiscounted = start, start, discounted, discounted
+			continue
+		}
+		d.First, d.Last = min(d.First, start), max(d.Last, start)
+		d.FirstDiscounted, d.LastDiscounted = min(d.FirstDiscounted, discounted), max(d.LastDiscounted, discounted)
+	}
+	return d, true
+}
+
 // Length returns how many requests wait in the queue of a request that waits or executes.
 func (l *Level) Length(r *Request) int {
 	if q := l.queues[r.index]; r.inQueue && q != nil {
