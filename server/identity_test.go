@@ -234,3 +234,33 @@ func TestStaticTokensAndPoliciesAreReloaded(t *testing.T) {
 	write(config.TokenAuthFile, "")
 	await(http.StatusUnauthorized)
 }
+
+// TestErrorsOfFilesNameTheFlag gives files that are missing, or that have something else in them.
+func TestErrorsOfFilesNameTheFlag(t *testing.T) {
+	other := filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(other, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"/nonexistent", other} {
+		for flag, set := range map[string]func(*Config){
+			"--client-ca-file":                func(c *Config) { c.ClientCAFile = file },
+			"--requestheader-client-ca-file":  func(c *Config) { c.Authentication.RequestHeader.ClientCAFile = file },
+			"--etcd-cafile":                   func(c *Config) { c.Etcd.CAFile = file },
+			"--kubelet-certificate-authority": func(c *Config) { c.Connections.KubeletCertificateAuthority = file },
+			"--tls-cert-file":                 func(c *Config) { c.Serving.TLSCertFile, c.Serving.TLSPrivateKeyFile = file, file },
+			"--etcd-certfile":                 func(c *Config) { c.Etcd.CertFile, c.Etcd.KeyFile = file, file },
+			"--kubelet-client-certificate": func(c *Config) {
+				c.Connections.KubeletClientCertificate, c.Connections.KubeletClientKey = file, file
+			},
+			"--proxy-client-cert-file": func(c *Config) {
+				c.Aggregation.ProxyClientCertFile, c.Aggregation.ProxyClientKeyFile = file, file
+			},
+		} {
+			config := testConfig(t)
+			set(&config)
+			if _, err := Start(t.Context(), config); err == nil || !strings.HasPrefix(err.Error(), flag) {
+				t.Errorf("%s=%s: %v", flag, file, err)
+			}
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"syscall"
 )
 
 // listener is the address at which the server is reached, or the pipes of one without an address.
@@ -33,7 +34,11 @@ func listen(ctx context.Context, c *Config) (*listener, error) {
 		if errors.As(err, &sys) {
 			err = sys.Err
 		}
-		return nil, fmt.Errorf("cannot listen on %s: %w", address, err)
+		err = fmt.Errorf("cannot listen on %s: %w", address, err)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			err = fmt.Errorf("%w; stop the process that listens there, or choose another port with --secure-port", err)
+		}
+		return nil, err
 	}
 	return &listener{Listener: l}, nil
 }

@@ -100,6 +100,9 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
+	if err := c.checkFiles(); err != nil {
+		return nil, err
+	}
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}

@@ -359,11 +359,13 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 	}{
 		"port in use": {
 			func(c *Config) { c.SecurePort = taken },
-			"cannot listen on 127.0.0.1:" + strconv.Itoa(taken) + ": address already in use",
+			"cannot listen on 127.0.0.1:" + strconv.Itoa(taken) + ": address already in use; " +
+				"stop the process that listens there, or choose another port with --secure-port",
 		},
 		"directory in use": {
 			func(c *Config) { c.DataDir = running.http.config.DataDir },
-			"the data directory " + running.http.config.DataDir + " is used by another process",
+			"the data directory " + running.http.config.DataDir + " is used by another process; " +
+				"stop that, or name another directory with --data-dir",
 		},
 		"not a directory": {
 			func(c *Config) { c.DataDir = file }, "cannot use the data directory " + file + ": not a directory",

@@ -100,7 +100,7 @@ func LockDataDir(dir string) (release func() error, err error) {
 }
 
 // ErrDataDirUsed is returned if another process uses the data directory.
-var ErrDataDirUsed = errors.New("used by another process")
+var ErrDataDirUsed = errors.New("used by another process; stop that, or name another directory with --data-dir")
 
 // StoreDir returns the directory of the embedded engine in a data directory.
 func StoreDir(dataDir string) string { return filepath.Join(dataDir, storeName) }

@@ -182,7 +182,7 @@ func (s *stores) openEngine(ctx context.Context, options embedded.Options) (stor
 	store, err := embedded.Open(options)
 	switch {
 	case errors.Is(err, embedded.ErrLocked):
-		return nil, fmt.Errorf("the data directory %s is used by another process", s.config.DataDir)
+		return nil, fmt.Errorf("the data directory %s is %w", s.config.DataDir, ErrDataDirUsed)
 	case err != nil:
 		return nil, fmt.Errorf("cannot open the store: %w", err)
 	}
@@ -246,11 +246,15 @@ func (s *stores) openCluster(ctx context.Context, servers []string) (*etcd.Store
 	if poll == 0 {
 		poll = -1
 	}
-	return etcd.Open(ctx, etcd.Options{
+	store, err := etcd.Open(ctx, etcd.Options{
 		Endpoints: servers, CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile, Prefix: c.root(),
 		CompactionInterval: c.CompactionInterval, PollInterval: poll, LeaseReuse: c.LeaseReuse, Logger: s.log,
 		Dial: s.egress.Dialer(egress.Etcd), OnFailure: s.failed,
 	})
+	if err != nil {
+		return nil, fmt.Errorf("--etcd-servers: %w", err)
+	}
+	return store, nil
 }
 
 // isOf reports whether a kind is served as a resource.

@@ -19,7 +19,7 @@ import (
 	"github.com/keelson-dev/keelson/storage/embedded"
 )
 
-func newCheck(out io.Writer) *cobra.Command {
+func newCheck(out, errOut io.Writer) *cobra.Command {
 	dataDir := server.DefaultConfig().DataDir
 	c := &cobra.Command{
 		Use: "check", Short: "Verify the data of a stopped server",
@@ -27,23 +27,25 @@ func newCheck(out io.Writer) *cobra.Command {
 			"that index, log and expiry index agree, that every key is where an object's key is, and\n" +
 			"that every value can be read. What is wrong is printed, one line each.",
 		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return check(c.Context(), out, dataDir) },
+		RunE: func(c *cobra.Command, _ []string) error { return check(c.Context(), out, errOut, dataDir) },
 	}
 	c.Flags().StringVar(&dataDir, "data-dir", dataDir, dataDirUsage)
 	return c
 }
 
-func check(ctx context.Context, out io.Writer, dataDir string) error {
+func check(ctx context.Context, out, errOut io.Writer, dataDir string) error {
 	s, err := openStopped(dataDir)
 	if err != nil {
 		return err
 	}
 	values := valueCheck{layout: newLayout()}
 	problems := 0
+	bar := startProgress(errOut, "Checking", keys, values.checked.of(0))
 	seen, err := s.Verify(ctx, values.check, func(p embedded.Problem) {
 		problems++
 		fmt.Fprintln(out, p)
 	})
+	bar.stop()
 	if err = errors.Join(err, s.Close()); err != nil {
 		return oneLine(err)
 	}
@@ -63,6 +65,7 @@ func check(ctx context.Context, out io.Writer, dataDir string) error {
 type valueCheck struct {
 	layout    *layout
 	encrypted int64
+	checked   counter
 }
 
 // encryptedPrefix is the prefix of every value that is encrypted at rest.
@@ -76,6 +79,7 @@ var internalPaths = map[string]bool{"masterleases": true, "peerserverleases": tr
 
 // check returns what is wrong with a record, in one line for each error.
 func (c *valueCheck) check(r embedded.Record) []string {
+	c.checked.Add(1)
 	p, ok := c.layout.find(r.Key)
 	switch {
 	case !ok:

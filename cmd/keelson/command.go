@@ -23,7 +23,7 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 	serve := newServe(out, errOut, serveDefaults())
 	serve.Use = "serve"
 	serve.Short = "Serve the API"
-	root.AddCommand(serve, newKubeAPIServer(out, errOut), newSnapshot(out), newCheck(out), newVersion(out),
+	root.AddCommand(serve, newKubeAPIServer(out, errOut), newSnapshot(out, errOut), newCheck(out, errOut), newVersion(out),
 		newEnvtest(out, errOut), newCompletion(out), newMan())
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root

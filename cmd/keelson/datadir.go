@@ -21,7 +21,11 @@ type stoppedStore struct {
 // openStopped opens the store of a data directory without changing it. It returns server.ErrDataDirUsed while a
 // server uses the directory.
 func openStopped(dataDir string) (*stoppedStore, error) {
-	if _, err := os.Stat(server.StoreDir(dataDir)); err != nil {
+	switch _, err := os.ReadDir(server.StoreDir(dataDir)); {
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("cannot read the data directory %s: %w; run the command as the user of the server",
+			dataDir, withoutPath(err))
+	case err != nil:
 		return nil, fmt.Errorf("there is no store in the data directory %s", dataDir)
 	}
 	release, err := server.LockDataDir(dataDir)
@@ -118,6 +122,14 @@ func replaceFile(path string, write func(temporary string) error) (err error) {
 		return fmt.Errorf("cannot write %s: %w", path, withoutPath(err))
 	}
 	return syncDir(dir)
+}
+
+// checkAbsent returns an error if a file exists, unless it may be replaced.
+func checkAbsent(path string, replace bool) error {
+	if _, err := os.Lstat(path); err == nil && !replace {
+		return fmt.Errorf("%s exists; --force replaces it", path)
+	}
+	return nil
 }
 
 // withoutPath returns the underlying error without the path that errors of files repeat.

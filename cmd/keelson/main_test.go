@@ -194,11 +194,11 @@ func TestErrorsAreOneLine(t *testing.T) {
 	}{
 		"port in use": {
 			[]string{"serve", "--data-dir", other, "--secure-port", port},
-			"keelson: cannot listen on 127.0.0.1:" + port + ": address already in use\n",
+			"keelson: cannot listen on 127.0.0.1:" + port + ": address already in use; stop the process that listens there, or choose another port with --secure-port\n",
 		},
 		"directory in use": {
 			[]string{"serve", "--data-dir", dir, "--secure-port", "0"},
-			"keelson: the data directory " + dir + " is used by another process\n",
+			"keelson: the data directory " + dir + " is used by another process; stop that, or name another directory with --data-dir\n",
 		},
 		"unwritable": {
 			[]string{"serve", "--data-dir", "/proc/keelson", "--secure-port", "0"},

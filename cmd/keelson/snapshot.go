@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"sort"
 	"text/tabwriter"
 	"time"
@@ -21,13 +22,13 @@ import (
 	"github.com/keelson-dev/keelson/storage/snapshot"
 )
 
-func newSnapshot(out io.Writer) *cobra.Command {
+func newSnapshot(out, errOut io.Writer) *cobra.Command {
 	c := &cobra.Command{
 		Use: "snapshot", Short: "Save and restore the data, also from and to etcd",
 		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newSave(out), newStatus(out), newRestore(out), newImportEtcd(out), newExportEtcd(out))
+	c.AddCommand(newSave(out, errOut), newStatus(out), newRestore(out, errOut), newImportEtcd(out, errOut), newExportEtcd(out, errOut))
 	return c
 }
 
@@ -45,17 +46,25 @@ func fileCommand(use, short, long string, run func(ctx context.Context, file str
 	}
 }
 
-const dataDirUsage = "directory of the data"
+const (
+	dataDirUsage = "directory of the data"
+	forceUsage   = "replace the file if it exists"
+)
 
-func newSave(out io.Writer) *cobra.Command {
-	dataDir, kubeconfig := server.DefaultConfig().DataDir, ""
+func newSave(out, errOut io.Writer) *cobra.Command {
+	dataDir, kubeconfig, force := server.DefaultConfig().DataDir, "", false
 	c := fileCommand("save", "Save the data to a file",
 		"Save writes the state of the store at one revision to a file. A running server is\n"+
 			"asked for it, over its API as an administrator, and goes on serving meanwhile; of a\n"+
 			"stopped one the data directory is read.",
 		func(ctx context.Context, file string) error {
+			if err := checkAbsent(file, force); err != nil {
+				return err
+			}
 			var summary backup.Summary
 			err := replaceFile(file, func(temporary string) (err error) {
+				bar := startProgress(errOut, "Saving", megabytes, func() (int64, int64) { return sizeOf(temporary), 0 })
+				defer bar.stop()
 				summary, err = save(ctx, temporary, dataDir, kubeconfig)
 				return err
 			})
@@ -66,6 +75,7 @@ func newSave(out io.Writer) *cobra.Command {
 			return err
 		})
 	c.Flags().StringVar(&dataDir, "data-dir", dataDir, dataDirUsage)
+	c.Flags().BoolVar(&force, "force", false, forceUsage)
 	c.Flags().StringVar(
 		&kubeconfig, "kubeconfig", "",
 		"kubeconfig of a member of system:masters, to save from a running server anywhere (without exec plug-ins)",
@@ -208,7 +218,7 @@ func (s *snapshotStatus) print(out io.Writer) error {
 	return w.Flush()
 }
 
-func newRestore(out io.Writer) *cobra.Command {
+func newRestore(out, errOut io.Writer) *cobra.Command {
 	dataDir, minRevision := "", int64(0)
 	c := fileCommand("restore", "Make a data directory from a snapshot",
 		"Restore makes a data directory, which must be empty or missing. All objects get new\n"+
@@ -222,9 +232,12 @@ func newRestore(out io.Writer) *cobra.Command {
 			}
 			defer f.Close()
 			var restored backup.Restored
+			var read counter
+			bar := startProgress(errOut, "Restoring", megabytes, read.of(sizeOf(file)))
+			defer bar.stop()
 			err = restoreInto(dataDir, file, func(o embedded.Options) (err error) {
 				restored, err = backup.Restore(
-					ctx, &bufferedFile{File: f}, o, backup.RestoreOptions{MinRevision: minRevision, Now: time.Now()},
+					ctx, &bufferedFile{File: f, read: &read}, o, backup.RestoreOptions{MinRevision: minRevision, Now: time.Now()},
 				)
 				return err
 			})
@@ -264,24 +277,28 @@ func printRestored(out io.Writer, r backup.Restored, dataDir string) error {
 type bufferedFile struct {
 	*os.File
 	buffer *bufio.Reader
+	read   *counter // bytes; the file may be read twice
 }
 
 func (f *bufferedFile) Read(b []byte) (int, error) {
 	if f.buffer == nil {
 		f.buffer = bufio.NewReaderSize(f.File, readBuffer)
 	}
-	return f.buffer.Read(b)
+	n, err := f.buffer.Read(b)
+	f.read.Add(int64(n))
+	return n, err
 }
 
 // Seek may only be called with positions that earlier calls returned, and before anything was read from there.
 func (f *bufferedFile) Seek(offset int64, whence int) (int64, error) {
 	f.buffer = nil
+	f.read.Store(0)
 	return f.File.Seek(offset, whence)
 }
 
 const prefixUsage = "what the keys begin with in etcd (--etcd-prefix of the API server)"
 
-func newImportEtcd(out io.Writer) *cobra.Command {
+func newImportEtcd(out, errOut io.Writer) *cobra.Command {
 	dataDir, minRevision := "", int64(0)
 	var options backup.EtcdOptions
 	c := fileCommand("import-etcd", "Make a data directory from an etcd snapshot",
@@ -294,6 +311,10 @@ func newImportEtcd(out io.Writer) *cobra.Command {
 			}
 			var restored backup.Restored
 			var others int64
+			bar := startProgress(errOut, "Importing: written", megabytes, func() (int64, int64) {
+				return sizeOf(filepath.Join(dataDir, restoringName)), 0
+			})
+			defer bar.stop()
 			err := restoreInto(dataDir, file, func(o embedded.Options) (err error) {
 				restored, others, err = backup.ImportEtcd(ctx, file, o, options)
 				return err
@@ -323,16 +344,19 @@ func newImportEtcd(out io.Writer) *cobra.Command {
 	return c
 }
 
-func newExportEtcd(out io.Writer) *cobra.Command {
-	dataDir, prefix := server.DefaultConfig().DataDir, "/registry"
+func newExportEtcd(out, errOut io.Writer) *cobra.Command {
+	dataDir, prefix, force := server.DefaultConfig().DataDir, "/registry", false
 	c := fileCommand("export-etcd", "Write the data of a stopped server as an etcd snapshot",
 		"Export-etcd writes a file for `etcdutl snapshot restore`. Revisions stay as they are.",
 		func(ctx context.Context, file string) error {
+			if err := checkAbsent(file, force); err != nil {
+				return err
+			}
 			s, err := openStopped(dataDir)
 			if err != nil {
 				return err
 			}
-			n, err := exportEtcd(ctx, file, prefix, s)
+			n, err := exportEtcd(ctx, errOut, file, prefix, s)
 			if err = errors.Join(err, s.Close()); err != nil {
 				return err
 			}
@@ -341,15 +365,18 @@ func newExportEtcd(out io.Writer) *cobra.Command {
 		})
 	c.Flags().StringVar(&dataDir, "data-dir", dataDir, dataDirUsage)
 	c.Flags().StringVar(&prefix, "prefix", prefix, prefixUsage)
+	c.Flags().BoolVar(&force, "force", false, forceUsage)
 	return c
 }
 
-func exportEtcd(ctx context.Context, file, prefix string, s *stoppedStore) (n int64, err error) {
+func exportEtcd(ctx context.Context, errOut io.Writer, file, prefix string, s *stoppedStore) (n int64, err error) {
 	e, err := s.Export()
 	if err != nil {
 		return 0, err
 	}
 	err = replaceFile(file, func(temporary string) (err error) {
+		bar := startProgress(errOut, "Exporting", megabytes, func() (int64, int64) { return sizeOf(temporary), 0 })
+		defer bar.stop()
 		n, err = backup.ExportEtcd(ctx, temporary, prefix, e, time.Now())
 		return err
 	})

@@ -66,7 +66,7 @@ func TestSaveAndRestore(t *testing.T) {
 		t.Errorf("a snapshot, which has secrets: %v, %v", info, err)
 	}
 	if _, stderr, code := keelson("check", "--data-dir", in("data")); code != 1 ||
-		stderr != "keelson: the data directory "+in("data")+" is used by another process\n" {
+		stderr != "keelson: the data directory "+in("data")+" is used by another process; stop that, or name another directory with --data-dir\n" {
 		t.Errorf("check of a running server: %d %q", code, stderr)
 	}
 	p.stop(t)
