@@ -14,9 +14,13 @@ type Tracker struct {
 	deprecation atomic.Pointer[Deprecation]
 	outside     atomic.Int64 // nanoseconds
 	body        atomic.Int64 // bytes
-	// passed is when the last of the timed filters was passed. Only the filters use it, on one goroutine.
-	passed time.Time
+	// passed is the time since processStart at which the last of the timed filters was passed. Only the filters use it, on
+	// one goroutine.
+	passed time.Duration
 }
+
+// processStart is what passed counts from: the difference to it needs only the monotonic clock, which is read faster.
+var processStart = time.Now()
 
 // The flags of a Tracker.
 const (
@@ -100,17 +104,12 @@ func (t *Tracker) Body() int64 { return t.body.Load() }
 
 // Pass returns the time since the previous call; 0 for the first one.
 func (t *Tracker) Pass() time.Duration {
-	if t == nil {
+	now, last := time.Since(processStart), t.passed
+	t.passed = now
+	if last == 0 {
 		return 0
 	}
-	if t.passed.IsZero() {
-		t.passed = time.Now()
-		return 0
-	}
-	// time.Since reads only the monotonic clock, which is faster than time.Now.
-	took := time.Since(t.passed)
-	t.passed = t.passed.Add(took)
-	return took
+	return now - last
 }
 
 // TrackerFrom returns the Tracker of the request of a context, nil if there is none.

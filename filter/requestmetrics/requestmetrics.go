@@ -201,8 +201,9 @@ type Named struct {
 func mark(observe func(time.Duration)) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if t := request.TrackerFrom(r.Context()); t != nil {
-				observe(t.Pass())
+			// All marks of a request see the same Recorder, but it may be another one than that of New.
+			if rw, ok := w.(*responserecorder.Recorder); ok {
+				observe(rw.Tracker.Pass())
 			}
 			next.ServeHTTP(w, r)
 		})
