@@ -113,9 +113,12 @@ func TestRequestsWaitForTheirTurn(t *testing.T) {
 		t.Fatal("the first is refused")
 	}
 	results := make(chan bool)
+	var waited request.Tracker
 	for range 2 {
 		go func() {
-			next := c.Begin(getPods(), user("a"), "")
+			info := getPods()
+			info.Tracker = &waited
+			next := c.Begin(info, user("a"), "")
 			ok := next.Wait(t.Context(), patience)
 			next.Release()
 			results <- ok
@@ -139,6 +142,9 @@ func TestRequestsWaitForTheirTurn(t *testing.T) {
 		if !<-results {
 			t.Error("a queued request is refused")
 		}
+	}
+	if waited.Outside() == 0 {
+		t.Error("the time in the queue is not recorded")
 	}
 	ended := 0.0
 	for _, n := range c.flows[flowKey{"all", "one"}].executions[0].Weights {

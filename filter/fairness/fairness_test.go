@@ -59,6 +59,14 @@ func TestRefusedRequests(t *testing.T) {
 			t.Errorf("%s: %d", what, w.Code)
 		}
 	}
+	var tracker request.Tracker
+	terminated := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		request.InfoFrom(r.Context()).Tracker = &tracker
+		h.ServeHTTP(w, r)
+	})
+	if do(t, terminated, "GET", "/api/v1/pods", "g"); !tracker.Terminated() {
+		t.Error("a refused request is not recorded as terminated")
+	}
 	if w := do(t, h, "GET", "/api/v1/pods?watch=1", "g"); w.Code != http.StatusTooManyRequests {
 		t.Errorf("a watch: %d", w.Code)
 	}
