@@ -85,7 +85,7 @@ func TestClockOfLeases(t *testing.T) {
 	s := keelson.ForTest(t, inProcess, func(c *keelson.Config) { c.Clock = clock })
 	client := clientset(t, s)
 	settle(t, s)
-	holder, seconds, now := "other", int32(15), metav1.NewMicroTime(clock.Now())
+	holder, seconds, now := "other", int32(3600), metav1.NewMicroTime(clock.Now())
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: "kube-controller-manager"},
 		Spec: coordinationv1.LeaseSpec{
@@ -112,7 +112,7 @@ func TestClockOfLeases(t *testing.T) {
 	if hasAccount("a") {
 		t.Error("the controllers work although another process holds the lease")
 	}
-	clock.Advance(time.Minute)
+	clock.Advance(2 * time.Hour)
 	eventually(t, func() string {
 		if !hasAccount("a") {
 			return "the controllers do not work although the lease has expired"
