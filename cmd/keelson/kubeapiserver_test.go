@@ -121,3 +121,30 @@ func TestKubeAPIServerTakesNoArguments(t *testing.T) {
 		t.Errorf("%d %q", code, errOut)
 	}
 }
+
+// TestCommandLinesOfOthers parses the command lines with which other programs start kube-apiserver.
+func TestCommandLinesOfOthers(t *testing.T) {
+	for name, line := range map[string]string{
+		"envtest of controller-runtime": "--allow-privileged=true --authorization-mode=RBAC --bind-address=127.0.0.1 --cert-dir=/c " +
+			"--client-ca-file=/c/client-cert-auth-ca.crt --disable-admission-plugins=ServiceAccount --etcd-servers=http://127.0.0.1:1 " +
+			"--secure-port=1 --service-account-issuer=https://127.0.0.1:1/ --service-account-key-file=/c/sa-signer.crt " +
+			"--service-account-signing-key-file=/c/sa-signer.key --service-cluster-ip-range=10.0.0.0/24",
+		"k3s without its own --advertise-port": "--advertise-address=10.0.0.1 --allow-privileged=true --anonymous-auth=false " +
+			"--api-audiences=https://kubernetes.default.svc.cluster.local,k3s --authorization-mode=Node,RBAC " +
+			"--bind-address=127.0.0.1 --cert-dir=/c --client-ca-file=/c/ca.crt --egress-selector-config-file=/c/e.yaml " +
+			"--enable-admission-plugins=NodeRestriction --enable-aggregator-routing=true --enable-bootstrap-token-auth=true " +
+			"--etcd-servers=unix:///c/kine.sock --kubelet-certificate-authority=/c/ca.crt --kubelet-client-certificate=/c/k.crt " +
+			"--kubelet-client-key=/c/k.key --kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname --profiling=false " +
+			"--proxy-client-cert-file=/c/p.crt --proxy-client-key-file=/c/p.key --requestheader-allowed-names=system:auth-proxy " +
+			"--requestheader-client-ca-file=/c/r.crt --requestheader-extra-headers-prefix=X-Remote-Extra- " +
+			"--requestheader-group-headers=X-Remote-Group --requestheader-username-headers=X-Remote-User --secure-port=6444 " +
+			"--service-account-issuer=https://kubernetes.default.svc.cluster.local --service-account-key-file=/c/s.key " +
+			"--service-account-signing-key-file=/c/s.key --service-cluster-ip-range=10.43.0.0/16 " +
+			"--service-node-port-range=30000-32767 --storage-backend=etcd3 --tls-cert-file=/c/t.crt " +
+			"--tls-cipher-suites=TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384 --tls-private-key-file=/c/t.key --v=2",
+	} {
+		if err := newKubeAPIServer(io.Discard, io.Discard).ParseFlags(strings.Fields(line)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
