@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/keelson-dev/keelson/server/health"
@@ -35,7 +33,7 @@ func (s *starting) checks() []health.Check {
 	}
 	list := []health.Check{
 		{Name: "ping", On: health.Everywhere, Probe: always},
-		{Name: "log", On: health.Everywhere, Probe: s.logWorks},
+		{Name: "log", On: health.Everywhere, Probe: s.logWatch.probe},
 	}
 	list = append(list, s.stores.checks()...)
 	list = append(list,
@@ -92,13 +90,6 @@ func (s *starting) running(name string, next func(context.Context) error) func(c
 		}
 		return next(ctx)
 	}
-}
-
-func (s *starting) logWorks(ctx context.Context) error {
-	if !s.log.Enabled(ctx, slog.LevelError) {
-		return errors.New("the log takes no errors")
-	}
-	return nil
 }
 
 func (s *starting) newHealth() *health.Handler {

@@ -84,6 +84,7 @@ type starting struct {
 	gates    features.Gates
 	services serviceRanges
 	metrics  *metrics.Metrics
+	logWatch *logWatch
 	egress   *egress.Selector // nil: connections are opened directly
 	kinds    []*registry.Kind
 	registry *registry.Registry
@@ -106,10 +107,12 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
+	watch := newLogWatch(time.Now)
+	c.Log = slog.New(watch.handler(c.Log.Handler()))
 	c.wake = &filewatch.Signal{}
 	s := &starting{
 		Server:  &Server{log: c.Log, config: &c, ending: &ending{failed: make(chan error, 1)}, work: background.New(c.Log)},
-		metrics: metrics.New(buildLabels(), c.Metrics),
+		metrics: metrics.New(buildLabels(), c.Metrics), logWatch: watch,
 	}
 	if c.Testing {
 		s.traffic = traffic.New()
