@@ -67,11 +67,10 @@ const fieldManager = "kube-apiserver"
 
 // apiOptions are the dependencies of api.
 type apiOptions struct {
-	config     *Config
-	gates      features.Gates
-	services   serviceRanges
-	hostPort   string // where clients on this machine reach the server
-	advertised string // host and port at which clients on other machines reach it
+	config    *Config
+	gates     features.Gates
+	services  serviceRanges
+	addresses addresses
 	// frontProxy returns the certificate for extension API servers; it is used if Config.ownFrontProxy.
 	frontProxy     func() (*tls.Certificate, error)
 	kinds          []*registry.Kind
@@ -84,6 +83,11 @@ type apiOptions struct {
 	work           *background.Group // runs what follows the configuration of admission
 	traffic        *traffic.Traffic  // nil unless Config.Testing
 	log            *slog.Logger
+}
+
+// addresses are where clients reach the server: host and port.
+type addresses struct {
+	local, advertised string // on this machine, and from others
 }
 
 // judges returns the plug-ins of admission that are for tests.
@@ -136,7 +140,7 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	if a.aggregator, err = a.newAggregator(ctx, &o); err != nil {
 		return nil, err
 	}
-	a.discovery = discovery.New(a.resources, a.aggregator, o.advertised)
+	a.discovery = discovery.New(a.resources, a.aggregator, o.addresses.advertised)
 	if a.custom, err = newCustom(&o, a); err != nil {
 		return nil, err
 	}

@@ -35,7 +35,6 @@ const (
 type frontend struct {
 	config *Config
 	server *http.Server
-	debug  *http.Server // on the debug socket; nil: there is none
 	routes *router
 
 	watches    context.Context // ends when long-running requests have to

@@ -13,14 +13,15 @@ import (
 // listener is the address at which the server is reached, or the pipes of one without an address.
 type listener struct {
 	net.Listener
-	pipes *pipes // nil: Listener is a socket
+	pipes      *pipes // nil: Listener is a socket
+	advertised net.IP // where clients on other machines reach the server
 }
 
 // listen opens the listening socket. Connections wait until the server serves.
 func listen(ctx context.Context, c *Config) (*listener, error) {
 	if c.InProcess {
 		p := newPipes()
-		return &listener{p, p}, nil
+		return &listener{Listener: p, pipes: p}, nil
 	}
 	address := net.JoinHostPort(c.BindAddress, strconv.Itoa(c.SecurePort))
 	lc := net.ListenConfig{Control: c.Serving.control()}

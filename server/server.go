@@ -37,13 +37,10 @@ type Server struct {
 	log            *slog.Logger
 	config         *Config
 	ending         *ending
-	traffic        *traffic.Traffic  // nil unless Config.Testing
 	work           *background.Group // what goes on beside requests
-	audit          *auditing         // nil where nothing is audited
-	tracer         *tracing.Tracer   // nil if no requests are traced
-	dataDir        *dataDir          // nil where nothing is kept in files
+	records        records
+	dataDir        *dataDir // nil where nothing is kept in files
 	listener       *listener
-	advertised     net.IP // where clients on other machines reach the server
 	stores         *stores
 	identity       *identity
 	authentication *authentication
@@ -52,6 +49,13 @@ type Server struct {
 	controlPlane   *controlPlane
 	fairness       *fairness // nil if API priority and fairness is switched off
 	http           *frontend
+}
+
+// records are what is recorded of requests besides metrics.
+type records struct {
+	traffic *traffic.Traffic // nil unless Config.Testing
+	audit   *auditing        // nil where nothing is audited
+	tracer  *tracing.Tracer  // nil if no requests are traced
 }
 
 // ending is the state of the end of a server.
@@ -115,7 +119,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		metrics: metrics.New(buildLabels(), c.Metrics), logWatch: watch,
 	}
 	if c.Testing {
-		s.traffic = traffic.New()
+		s.records.traffic = traffic.New()
 	}
 	for _, step := range s.steps(ctx) {
 		err, began := ctx.Err(), time.Now()
@@ -152,7 +156,7 @@ func (s *starting) steps(ctx context.Context) []step {
 		{"follow flow schemas and priority levels", func() error { return s.startFairness(ctx) }},
 		{"start background work", func() error { return s.startWork(ctx) }},
 		{"build the HTTP server", s.buildHTTP},
-		{"serve profiles on a socket", func() error { return s.http.openDebugSocket(ctx) }},
+		{"serve profiles on a socket", func() error { return s.openDebugSocket(ctx) }},
 		{"write the kubeconfig", func() error { return s.identity.writeKubeconfig() }},
 		{"serve", func() error { s.http.serve(s.listener, s.ending); return nil }},
 	}
@@ -168,7 +172,7 @@ func (s *Server) stopSteps(ctx context.Context) []step {
 		{"close the listener", s.listener.close},
 		{"end watches", func() error { s.http.endLongRunning(); return nil }},
 		{"finish requests in flight", func() error { return s.http.drain(ctx) }},
-		{"hand on audit events", s.audit.close},
+		{"hand on audit events", s.records.audit.close},
 		{"end background work", func() error { s.endWork(); return nil }},
 		{"close the store and release the directory", s.release},
 	}
@@ -193,12 +197,11 @@ func (s *Server) Stop(ctx context.Context) error {
 // release closes what was opened, in reverse order. It is also called after a failed start, so parts may be nil.
 func (s *Server) release() error {
 	s.http.endLongRunning()
-	s.http.closeDebugSocket()
 	s.endWork()
 	s.api.close()
 	return errors.Join(
 		s.listener.close(),
-		s.audit.close(),
+		s.records.audit.close(),
 		s.stopTracing(),
 		s.authentication.close(),
 		s.stores.close(),
@@ -251,7 +254,7 @@ func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
 }
 
 // Traffic returns the requests and faults of a server with Config.Testing, nil for other servers.
-func (s *Server) Traffic() *traffic.Traffic { return s.traffic }
+func (s *Server) Traffic() *traffic.Traffic { return s.records.traffic }
 
 func (s *starting) readGates() (err error) {
 	s.gates, err = features.Parse(s.config.FeatureGates)
@@ -307,7 +310,7 @@ func (s *starting) chooseStores() (err error) {
 }
 
 func (s *starting) openAudit() (err error) {
-	s.audit, err = openAudit(&s.config.Audit, s.egress.Dialer(egress.ControlPlane), s.metrics.NewAudit(), s.log)
+	s.records.audit, err = openAudit(&s.config.Audit, s.egress.Dialer(egress.ControlPlane), s.metrics.NewAudit(), s.log)
 	return err
 }
 
@@ -323,13 +326,13 @@ func (s *starting) listen(ctx context.Context) (err error) {
 	if s.listener, err = listen(ctx, s.config); err != nil {
 		return err
 	}
-	if s.advertised, err = advertised(s.config); err != nil {
+	if s.listener.advertised, err = advertised(s.config); err != nil {
 		return err
 	}
-	if bound := net.ParseIP(s.config.BindAddress); !reaches(bound, s.advertised) {
+	if bound := net.ParseIP(s.config.BindAddress); !reaches(bound, s.listener.advertised) {
 		s.log.Warn("the server does not listen on the address that it advertises to the cluster; unless something forwards "+
 			"connections, pods and nodes cannot reach it. See --advertise-address and --bind-address",
-			"advertised", s.advertised, "bound", bound)
+			"advertised", s.listener.advertised, "bound", bound)
 	}
 	return nil
 }
@@ -339,7 +342,7 @@ func (s *starting) advertisedHostPort() string {
 	if host := s.config.Serving.ExternalHostname; host != "" {
 		return net.JoinHostPort(host, strconv.Itoa(s.listener.port()))
 	}
-	return net.JoinHostPort(s.advertised.String(), strconv.Itoa(s.listener.port()))
+	return net.JoinHostPort(s.listener.advertised.String(), strconv.Itoa(s.listener.port()))
 }
 
 func (s *starting) openStores(ctx context.Context) (err error) {
@@ -352,7 +355,7 @@ func (s *starting) openStores(ctx context.Context) (err error) {
 
 func (s *starting) makeIdentity() (err error) {
 	s.identity, err = newIdentity(identityOptions{
-		config: s.config, service: s.services.kubernetes(), advertised: s.advertised, url: s.listener.url(), log: s.log,
+		config: s.config, service: s.services.kubernetes(), advertised: s.listener.advertised, url: s.listener.url(), log: s.log,
 	})
 	return err
 }
@@ -378,10 +381,11 @@ func (s *starting) buildAuthorization() (err error) {
 func (s *starting) buildAPI(ctx context.Context) (err error) {
 	s.api, err = newAPI(ctx, apiOptions{
 		config: s.config, gates: s.gates, services: s.services,
-		hostPort: s.listener.hostPort(), advertised: s.advertisedHostPort(),
-		kinds: s.kinds, registry: s.registry, store: s.stores.main,
+		addresses: addresses{local: s.listener.hostPort(), advertised: s.advertisedHostPort()},
+		kinds:     s.kinds, registry: s.registry, store: s.stores.main,
 		authentication: s.authentication, authorization: s.authorization, frontProxy: s.identity.frontProxy,
-		egress: s.egress, metrics: s.metrics, work: s.work, log: s.log, traffic: s.traffic,
+		egress: s.egress, metrics: s.metrics, work: s.work, log: s.log,
+		traffic: s.records.traffic,
 	})
 	return err
 }
@@ -402,8 +406,9 @@ func (s *starting) bootstrap(ctx context.Context) error {
 		func() error { return s.authorization.start(ctx, s.api.client, created) },
 		func() (err error) {
 			s.controlPlane, err = newControlPlane(ctx, controlPlaneOptions{
-				config: s.config, services: s.services, address: s.advertised, port: s.listener.port(), defaultsExist: created,
-				store: s.stores.main, registry: s.registry, client: s.api.client, trust: s.authentication.trust, log: s.log,
+				config: s.config, services: s.services, address: s.listener.advertised, port: s.listener.port(),
+				defaultsExist: created,
+				store:         s.stores.main, registry: s.registry, client: s.api.client, trust: s.authentication.trust, log: s.log,
 			})
 			return err
 		},
@@ -460,10 +465,11 @@ func (s *starting) buildHTTP() error {
 	}
 	options := chain.Options{
 		Metrics: s.metrics, Requests: s.metrics.NewRequests(s.api.resources.Has), Limit: limit,
-		Authentication: s.authentication.filter(), Authorizer: s.authorization, Audit: s.audit.filter(s.kinds), Tracer: s.tracer,
+		Authentication: s.authentication.filter(), Authorizer: s.authorization, Audit: s.records.audit.filter(s.kinds),
+		Tracer: s.records.tracer,
 	}
-	if s.traffic != nil {
-		options.Record, options.Disturb = s.traffic.Record, s.traffic.Disturb
+	if s.records.traffic != nil {
+		options.Testing = chain.Testing{Record: s.records.traffic.Record, Disturb: s.records.traffic.Disturb}
 	}
 	var logs http.Handler
 	if s.config.LogsHandler {

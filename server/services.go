@@ -36,7 +36,7 @@ func resolveServices(o *apiOptions) serviceresolver.Func {
 	if o.config.Aggregation.ByEndpoints {
 		resolve = serviceresolver.ByEndpoints(objects, rand.IntN)
 	}
-	return serviceresolver.Local(o.hostPort, resolve)
+	return serviceresolver.Local(o.addresses.local, resolve)
 }
 
 // dialServices returns what opens connections to the addresses of resolveServices. The server reaches itself without a
@@ -47,7 +47,7 @@ func dialServices(o *apiOptions) func(ctx context.Context, network, address stri
 		return nil
 	}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		if address == o.hostPort {
+		if address == o.addresses.local {
 			return (&net.Dialer{}).DialContext(ctx, network, address)
 		}
 		return dial(ctx, network, address)

@@ -23,7 +23,7 @@ func (s *starting) openTracing(ctx context.Context) error {
 		return err
 	}
 	c.Instance = bootstrap.ServerName(host)
-	s.tracer, err = tracing.New(ctx, c, s.log)
+	s.records.tracer, err = tracing.New(ctx, c, s.log)
 	return err
 }
 
@@ -31,5 +31,5 @@ func (s *starting) openTracing(ctx context.Context) error {
 func (s *Server) stopTracing() error {
 	ctx, cancel := context.WithTimeout(context.Background(), workTime)
 	defer cancel()
-	return s.tracer.Stop(ctx)
+	return s.records.tracer.Stop(ctx)
 }

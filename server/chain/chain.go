@@ -51,10 +51,14 @@ type Options struct {
 	// it is 0.
 	CORSAllowedOrigins, HSTSDirectives []string
 	GoawayChance                       float64
-	// Record and Disturb are the filters of package traffic, for tests of clients; nil otherwise.
-	Record, Disturb func(http.Handler) http.Handler
+	Testing                            Testing
 	// Tracer is nil if tracing is not configured.
 	Tracer *tracing.Tracer
+}
+
+// Testing are the filters of package traffic, for tests of clients. They are nil otherwise.
+type Testing struct {
+	Record, Disturb func(http.Handler) http.Handler
 }
 
 // Stop says what happens to requests when the server stops.
@@ -82,7 +86,7 @@ func New(h http.Handler, o Options) http.Handler {
 		auditid.New(),
 		recovery.New(o.Log),
 		requestinfo.New(),
-		o.Record,
+		o.Testing.Record,
 		requestmetrics.New(o.Requests),
 		o.Audit.Begin,
 		requestlog.New(o.Log),
@@ -102,7 +106,7 @@ func New(h http.Handler, o Options) http.Handler {
 		{Filter: tracingfilter.Server(o.Tracer)},
 		{Name: "audit", Filter: o.Audit.Filter},
 		{Name: "constrainedimpersonation", Filter: impersonate.New(o.Authorizer, o.Metrics)},
-		{Filter: o.Disturb},
+		{Filter: o.Testing.Disturb},
 		{Name: "priorityandfairness", Filter: o.Limit},
 		{Name: "authorization", Filter: authorize.New(o.Authorizer, o.Metrics.Authorization)},
 	}))...)

@@ -151,7 +151,9 @@ func (k *kubeadmCluster) kubeadm(t *testing.T, command, config string) string {
 }
 
 // file returns the path of a file that kubeadm has in /etc/kubernetes.
-func (k *kubeadmCluster) file(name string) string { return filepath.Join(k.root, "etc", "kubernetes", name) }
+func (k *kubeadmCluster) file(name string) string {
+	return filepath.Join(k.root, "etc", "kubernetes", name)
+}
 
 // startManifest runs a program with the arguments of the static pod that kubeadm wrote for a component.
 func (k *kubeadmCluster) startManifest(t *testing.T, component, path string) *process {
