@@ -339,14 +339,6 @@ func (z *authorization) start(ctx context.Context, c *client.Client, rolesExist 
 	if err := z.rbac.Start(z.work.Context(), z.registry, z.log, z.background); err != nil {
 		return err
 	}
-	if z.config.AggregateClusterRoles {
-		aggregation := &rbaccontroller.Aggregation{
-			Registry: z.registry, Client: c.As(rbaccontroller.AggregationManager), Log: z.log, Background: z.background,
-		}
-		if err := aggregation.Start(z.work.Context()); err != nil {
-			return err
-		}
-	}
 	z.follow()
 	return nil
 }

@@ -36,9 +36,6 @@ type AuthorizationConfig struct {
 	// AlwaysAllowPaths are non-resource paths that need no permission. A final * matches every path with that
 	// prefix.
 	AlwaysAllowPaths []string
-	// AggregateClusterRoles updates the rules of ClusterRoles with an aggregationRule, as kube-controller-manager
-	// does.
-	AggregateClusterRoles bool
 }
 
 // AccessWebhookConfig configures the webhook of mode Webhook.

@@ -14,6 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/controller/garbagecollector"
 	"github.com/keelson-dev/keelson/controller/namespace"
 	"github.com/keelson-dev/keelson/controller/quota"
+	rbaccontroller "github.com/keelson-dev/keelson/controller/rbac"
 	"github.com/keelson-dev/keelson/controller/rootca"
 	"github.com/keelson-dev/keelson/controller/serviceaccount"
 	"github.com/keelson-dev/keelson/controller/standby"
@@ -26,6 +27,7 @@ import (
 
 // The controllers of kube-controller-manager that run in the server, by the names that they have there.
 const (
+	aggregationController    = rbaccontroller.AggregationManager
 	garbageCollector         = "garbage-collector-controller"
 	namespaceController      = "namespace-controller"
 	rootCAController         = "root-ca-certificate-publisher-controller"
@@ -36,7 +38,7 @@ const (
 
 // controllerAliases are the names that kube-controller-manager accepts beside those above.
 var controllerAliases = map[string]string{
-	"garbagecollector": garbageCollector, "namespace": namespaceController, "root-ca-cert-publisher": rootCAController,
+	"clusterrole-aggregation": aggregationController, "garbagecollector": garbageCollector, "namespace": namespaceController, "root-ca-cert-publisher": rootCAController,
 	"serviceaccount": serviceAccountController, "resourcequota": resourceQuotaController,
 	"ttl-after-finished": ttlController,
 }
@@ -44,7 +46,7 @@ var controllerAliases = map[string]string{
 // Controllers returns the names of the controllers that Config.Controllers can name, in order.
 func Controllers() []string {
 	return []string{
-		garbageCollector, namespaceController, resourceQuotaController, rootCAController, serviceAccountController,
+		aggregationController, garbageCollector, namespaceController, resourceQuotaController, rootCAController, serviceAccountController,
 		ttlController,
 	}
 }
@@ -105,6 +107,9 @@ func (s *starting) startControllers() {
 			s.work.Go(name, func(ctx context.Context) error { return gate.While(ctx, run) })
 		}
 	}
+	start(aggregationController, (&rbaccontroller.Aggregation{
+		Registry: s.registry, Client: s.api.client.As(rbaccontroller.AggregationManager), Log: s.log,
+	}).Run)
 	start(namespaceController, s.namespaceController(queues).Run)
 	if s.config.GarbageCollection {
 		start(garbageCollector, s.garbageCollector(queues))

@@ -12,7 +12,7 @@ func TestStopEndsWhatAuthenticationAndAuthorizationStarted(t *testing.T) {
 	c := testConfig(t)
 	oidc := &c.Authentication.OIDC
 	oidc.Set, oidc.IssuerURL, oidc.ClientID = true, "https://127.0.0.1:1", "keelson"
-	c.Authorization.AggregateClusterRoles = true
+	c.Controllers = []string{aggregationController}
 	s := start(t, c)
 	// The node authorizer begins with the first request of a node that it has to decide.
 	a := call(t, httpClient(t, s, true), "GET", s.URL()+"/api/v1/namespaces/default/secrets/none",
@@ -22,7 +22,7 @@ func TestStopEndsWhatAuthenticationAndAuthorizationStarted(t *testing.T) {
 	}
 	if err := s.work.Healthy(
 		"RBAC: roles", "RBAC: clusterroles", "RBAC: rolebindings", "RBAC: clusterrolebindings",
-		"aggregation of ClusterRoles", "aggregation of ClusterRoles: clusterroles",
+		aggregationController,
 		"node authorizer: pods", "node authorizer: persistentvolumes", "node authorizer: volumeattachments",
 		"node authorizer: resourceslices", "token issuers",
 	); err != nil {

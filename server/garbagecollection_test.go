@@ -203,3 +203,20 @@ func TestCircleInTheForeground(t *testing.T) {
 	k.gone(mapsPath + "/a")
 	k.gone(mapsPath + "/b")
 }
+
+// TestRolesAreAggregatedByDefault: a server that is its own control plane gives the roles view, edit and admin rules.
+func TestRolesAreAggregatedByDefault(t *testing.T) {
+	c := testConfig(t)
+	c.Controllers = nil
+	s := start(t, c)
+	admin := httpClient(t, s, true)
+	for _, role := range []string{"view", "edit", "admin"} {
+		var a answer
+		for end := time.Now().Add(20 * time.Second); !strings.Contains(a.body, `"configmaps"`); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("the role %s did not get rules within 20 s: %d %s", role, a.status, a.body)
+			}
+			a = call(t, admin, "GET", s.URL()+"/apis/rbac.authorization.k8s.io/v1/clusterroles/"+role)
+		}
+	}
+}

@@ -40,10 +40,6 @@ func authorizationFlags(f *pflag.FlagSet, c *server.AuthorizationConfig) {
 		&c.AlwaysAllowPaths, "authorization-always-allow-paths", nil,
 		"paths that everybody may use, such as /healthz; none of them is a resource, and a * at the end stands for all that is below",
 	)
-	f.BoolVar(
-		&c.AggregateClusterRoles, "aggregate-cluster-roles", c.AggregateClusterRoles,
-		"keep the rules of ClusterRoles that aggregate others (admin, edit and view do), as kube-controller-manager does",
-	)
 }
 
 // applyAuthorization records whether a flag was set that cannot be combined with a configuration file.

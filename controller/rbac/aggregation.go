@@ -3,7 +3,6 @@ package rbac
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -14,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/registry/informer"
@@ -34,24 +34,30 @@ type Aggregation struct {
 	Registry *registry.Registry
 	Client   Client // its field manager is AggregationManager
 	Log      *slog.Logger
-	// Background runs the goroutines that Start starts.
-	Background informer.Background
 
 	mu    sync.Mutex // guards roles
-	roles map[string]*rbacv1.ClusterRole
+	roles map[string]clusterRole
 }
 
-// Start updates all aggregated ClusterRoles, and watches ClusterRoles in the background.
-func (a *Aggregation) Start(ctx context.Context) error {
-	a.roles = map[string]*rbacv1.ClusterRole{}
+// clusterRole is a ClusterRole as it is stored: most of them are never decoded again.
+type clusterRole struct {
+	*cache.Object
+	rule *rbacv1.AggregationRule // nil if it does not aggregate others
+}
+
+// Run keeps the aggregated ClusterRoles up to date until ctx ends. It fails if ClusterRoles cannot be read at the start.
+func (a *Aggregation) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	a.roles = map[string]clusterRole{}
 	wake := make(chan struct{}, 1)
 	note := func(changes []informer.Change) {
 		a.mu.Lock()
 		for _, c := range changes {
-			if role, ok := c.Object.(*rbacv1.ClusterRole); ok {
-				a.roles[c.Name] = role
-			} else {
-				delete(a.roles, c.Name)
+			if delete(a.roles, c.Name); c.Stored != nil {
+				a.roles[c.Name] = clusterRole{c.Stored, a.ruleOf(ctx, c.Stored)}
 			}
 		}
 		a.mu.Unlock()
@@ -60,8 +66,9 @@ func (a *Aggregation) Start(ctx context.Context) error {
 		default:
 		}
 	}
-	_, err := informer.Start(ctx, a.Background, "aggregation of ClusterRoles: ", informer.Options{
-		Resource: a.Registry.Resource(rbacv1.Resource("clusterroles")), Apply: note, Log: a.Log,
+	background := func(_ string, run func(context.Context)) { running.Go(func() { run(ctx) }) }
+	_, err := informer.Start(ctx, background, "", informer.Options{
+		Resource: a.resource(), Apply: note, Log: a.Log, Stored: true,
 		Reset: func(all []informer.Change) {
 			a.mu.Lock()
 			clear(a.roles)
@@ -72,24 +79,16 @@ func (a *Aggregation) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := a.updateAggregates(ctx); err != nil {
-		return err
-	}
-	a.Background("aggregation of ClusterRoles", func(ctx context.Context) { a.run(ctx, wake) })
-	return nil
-}
-
-func (a *Aggregation) run(ctx context.Context, wake <-chan struct{}) {
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-wake:
 		}
 		for a.updateAggregates(ctx) != nil {
 			select {
 			case <-ctx.Done():
-				return
+				return nil
 			case <-time.After(retryAfter):
 			}
 		}
@@ -99,14 +98,17 @@ func (a *Aggregation) run(ctx context.Context, wake <-chan struct{}) {
 // updateAggregates writes the aggregated ClusterRoles whose rules have changed. If one of them
 // selects another one, it is updated after the change of the other has been observed.
 func (a *Aggregation) updateAggregates(ctx context.Context) error {
-	a.mu.Lock()
-	wanted := AggregatedRules(slices.Collect(maps.Values(a.roles)))
-	for name, rules := range wanted {
-		if equality.Semantic.DeepEqual(rules, a.roles[name].Rules) {
-			delete(wanted, name)
+	roles, err := a.concerned(ctx)
+	if err != nil {
+		a.Log.Warn("cannot read ClusterRoles that are aggregated; will try again", "error", err)
+		return err
+	}
+	wanted := AggregatedRules(roles)
+	for _, role := range roles {
+		if equality.Semantic.DeepEqual(wanted[role.Name], role.Rules) {
+			delete(wanted, role.Name)
 		}
 	}
-	a.mu.Unlock()
 	for name, rules := range wanted {
 		err := a.update(ctx, name, func(obj registry.Object) error {
 			if role := obj.(*rbacv1.ClusterRole); role.AggregationRule != nil {
@@ -120,6 +122,54 @@ func (a *Aggregation) updateAggregates(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// concerned returns the ClusterRoles that aggregate others, and those that they may select. It fails if one of them
+// cannot be read: without its rules, others would lose permissions.
+func (a *Aggregation) concerned(ctx context.Context) (roles []*rbacv1.ClusterRole, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var selectors []labels.Selector
+	for _, role := range a.roles {
+		if role.rule == nil {
+			continue
+		}
+		for i := range role.rule.ClusterRoleSelectors {
+			// Validation rejects selectors with errors.
+			if s, err := metav1.LabelSelectorAsSelector(&role.rule.ClusterRoleSelectors[i]); err == nil {
+				selectors = append(selectors, s)
+			}
+		}
+	}
+	for _, role := range a.roles {
+		set := labels.Set{}
+		for _, l := range role.Labels {
+			set[l.Key] = l.Value
+		}
+		selected := func(s labels.Selector) bool { return s.Matches(set) }
+		if role.rule != nil || slices.ContainsFunc(selectors, selected) {
+			obj, err := a.resource().Decode(ctx, role.Object)
+			if err != nil {
+				return nil, err
+			}
+			roles = append(roles, obj.(*rbacv1.ClusterRole))
+		}
+	}
+	return roles, nil
+}
+
+// ruleOf returns how a stored ClusterRole aggregates others, nil if it does not.
+func (a *Aggregation) ruleOf(ctx context.Context, o *cache.Object) *rbacv1.AggregationRule {
+	obj, err := a.resource().Decode(ctx, o)
+	if err != nil {
+		a.Log.Warn("cannot read a ClusterRole; if it aggregates others, its rules are not updated", "name", o.Name, "error", err)
+		return nil
+	}
+	return obj.(*rbacv1.ClusterRole).AggregationRule
+}
+
+func (a *Aggregation) resource() *registry.Resource {
+	return a.Registry.Resource(rbacv1.Resource("clusterroles"))
 }
 
 func (a *Aggregation) update(ctx context.Context, name string, change func(registry.Object) error) error {

@@ -64,13 +64,13 @@ func TestAggregatedRolesFollowTheirSources(t *testing.T) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-	a := &Aggregation{
-		Registry: w.Registry, Client: w.client.As(AggregationManager), Log: slog.Default(),
-		Background: func(_ string, run func(context.Context)) { running.Go(func() { run(ctx) }) },
-	}
-	if err := a.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	a := &Aggregation{Registry: w.Registry, Client: w.client.As(AggregationManager), Log: slog.Default()}
+	running.Go(func() {
+		if err := a.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	eventually(t, "view has rules", func() bool { return len(w.clusterRole(t, "view").Rules) > 0 })
 	view := w.clusterRole(t, "view")
 	if len(view.Rules) == 0 || len(view.ManagedFields) != 2 {
 		t.Fatalf("view has %d rules and the managers %v", len(view.Rules), view.ManagedFields)
