@@ -99,9 +99,13 @@ const (
 
 // startControllers starts the controllers that kube-controller-manager has as well. They pause while one runs.
 func (s *starting) startControllers() {
+	exclusive := storage.IsExclusive(s.stores.main)
+	if !slices.ContainsFunc(Controllers(), func(name string) bool { return s.config.runsController(name, exclusive) }) {
+		return
+	}
 	gate := standby.New(s.registry.Resource(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}), s.log, s.config.Clock)
 	s.work.Go("lease of kube-controller-manager", background.Forever(gate.Run))
-	exclusive, queues := storage.IsExclusive(s.stores.main), s.metrics.NewWorkQueues()
+	queues := s.metrics.NewWorkQueues()
 	start := func(name string, run background.Runner) {
 		if s.config.runsController(name, exclusive) {
 			s.work.Go(name, func(ctx context.Context) error { return gate.While(ctx, run) })

@@ -2,11 +2,15 @@ package e2e
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -14,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
@@ -99,17 +104,65 @@ func (b *balancer) forward(client net.Conn) {
 // TestRollingRestarts restarts two replicas on one etcd, one after the other, while clients send 200 requests a second through a
 // load balancer, and an informer watches. No request may fail: a replica that stops is not ready while it still serves, then
 // sends GOAWAY to its clients and finishes the requests in flight; client-go sends requests again that were not processed.
-// Watches end, and the informer continues them.
+// Watches end, and the informer continues them. A webhook makes each update take slowUpdate, so that some requests are always
+// in flight; replicas that are killed instead do fail requests.
 func TestRollingRestarts(t *testing.T) {
 	for name, flags := range map[string][]string{
 		"delay":                 {"--shutdown-delay-duration=1s"},
 		"delay and retry after": {"--shutdown-delay-duration=1s", "--shutdown-send-retry-after", "--goaway-chance=0.01"},
 	} {
-		t.Run(name, func(t *testing.T) { rollingRestarts(t, flags) })
+		t.Run(name, func(t *testing.T) {
+			for _, err := range rollingRestarts(t, flags, (*apiServer).stop) {
+				t.Error(err)
+			}
+		})
+	}
+	t.Run("killed", func(t *testing.T) {
+		kill := func(s *apiServer, t *testing.T) {
+			if err := s.process.cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			<-s.process.ended
+		}
+		if failed := rollingRestarts(t, nil, kill); len(failed) == 0 {
+			t.Error("no request failed although replicas were killed: the test does not notice failures")
+		}
+	})
+}
+
+// slowUpdate is how long the webhook for updates of ConfigMaps takes.
+const slowUpdate = 200 * time.Millisecond
+
+// registerSlowWebhook has updates of ConfigMaps in the namespace default wait for a webhook.
+func registerSlowWebhook(t *testing.T, s *apiServer) {
+	t.Helper()
+	hook := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review admissionv1.AdmissionReview
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		time.Sleep(slowUpdate)
+		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(&review)
+	}))
+	t.Cleanup(hook.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw})
+	body := fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration",
+		"metadata":{"name":"slow"},"webhooks":[{"name":"slow.example.com","clientConfig":{"url":%q,"caBundle":%q},
+		"admissionReviewVersions":["v1"],"sideEffects":"None","namespaceSelector":{"matchLabels":{
+		"kubernetes.io/metadata.name":"default"}},"rules":[{"operations":["UPDATE"],"apiGroups":[""],"apiVersions":["v1"],
+		"resources":["configmaps"]}]}]}`, hook.URL, base64.StdEncoding.EncodeToString(ca))
+	status, answer, err := s.call(t.Context(), http.MethodPost,
+		"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", "", "application/json", []byte(body))
+	if err != nil || status != http.StatusCreated {
+		t.Fatal(status, err, string(answer))
 	}
 }
 
-func rollingRestarts(t *testing.T, flags []string) {
+// rollingRestarts restarts replicas by stop under load, and returns the errors of the clients.
+func rollingRestarts(t *testing.T, flags []string, stop func(*apiServer, *testing.T)) []error {
 	dir := logDir(t)
 	etcd, key, ports := startEtcd(t, dir), signingKey(t, dir), []int{freePort(t), freePort(t)}
 	replica := func(port int) *apiServer {
@@ -130,12 +183,13 @@ func rollingRestarts(t *testing.T, flags []string) {
 		}
 		return nil
 	})
+	registerSlowWebhook(t, servers[0])
 	l := newRequestLoad(t, b.Addr().String())
 	l.run(t, func() {
 		const rounds = 2
 		for range rounds {
 			for i := range servers {
-				servers[i].stop(t)
+				stop(servers[i], t)
 				servers[i] = replica(ports[i])
 				time.Sleep(time.Second) // the balancer notices
 			}
@@ -144,6 +198,12 @@ func rollingRestarts(t *testing.T, flags []string) {
 	for _, e := range b.backends {
 		t.Logf("%s got %d connections", e.address, e.served.Load())
 	}
+	close(l.failed)
+	var errs []error
+	for err := range l.failed {
+		errs = append(errs, err)
+	}
+	return errs
 }
 
 // requestLoad is clients that send requests at a fixed rate.
@@ -156,7 +216,7 @@ type requestLoad struct {
 func newRequestLoad(t *testing.T, address string) *requestLoad {
 	t.Helper()
 	l := &requestLoad{failed: make(chan error, 100)}
-	const clients = 10
+	const clients = 20
 	for i := range clients {
 		c, err := kubernetes.NewForConfig(&rest.Config{
 			Host: "https://" + address, BearerToken: adminToken, QPS: -1,
@@ -192,9 +252,6 @@ func (l *requestLoad) run(t *testing.T, work func()) {
 	all.Wait()
 	seconds := time.Since(began).Seconds()
 	t.Logf("%d requests, %.0f a second; %d failed", l.sent.Load(), float64(l.sent.Load())/seconds, len(l.failed))
-	for len(l.failed) > 0 {
-		t.Error(<-l.failed)
-	}
 	list, err := l.clients[0].CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +267,7 @@ func (l *requestLoad) run(t *testing.T, work func()) {
 	})
 }
 
-// client sends 20 requests a second: it creates an object, updates, reads, lists and deletes it.
+// client sends about 10 requests a second: it creates an object, updates, reads, lists and deletes it.
 func (l *requestLoad) client(ctx context.Context, i int, c *kubernetes.Clientset, done <-chan struct{}) {
 	maps := c.CoreV1().ConfigMaps("default")
 	name := fmt.Sprintf("load-%d", i)
