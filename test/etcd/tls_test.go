@@ -18,7 +18,7 @@ import (
 // one that does not know the members' certificate authority, must get an error in time.
 func TestTLS(t *testing.T) {
 	dir := t.TempDir()
-	set, err := certs.Ensure(certs.Options{Serving: true, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}})
+	set, err := certs.Ensure(certs.Options{Serving: true, Admin: true, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}})
 	if err != nil {
 		t.Fatal(err)
 	}
