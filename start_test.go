@@ -94,12 +94,17 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stop(t, s)
-		for e := range w.ResultChan() {
-			if e.Type == watch.Error {
-				t.Logf("the watch ended: %v", e.Object)
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			for e := range w.ResultChan() {
+				if e.Type == watch.Error {
+					t.Logf("the watch ended: %v", e.Object)
+				}
 			}
-		}
+		}()
+		stop(t, s)
+		<-read
 	}
 	eventually(t, func() string {
 		if now := goroutineStacks(); strings.Count(now, "\n\n") > strings.Count(goroutines, "\n\n") {

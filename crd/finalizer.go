@@ -132,7 +132,7 @@ func (s *Server) deleteAndAwait(ctx context.Context, d *definition) (condition, 
 }
 
 // errReplaced is returned if another state of the definition replaced the one that was to be used.
-var errReplaced = errors.New("the definition changed meanwhile")
+var errReplaced = fmt.Errorf("the definition changed meanwhile: %w", cache.ErrRemoved)
 
 // storedResource returns the resource of a definition in its storage version. It fails with errReplaced if the
 // definition was replaced before its kinds were compiled.

@@ -8,10 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"github.com/keelson-dev/keelson/mergeschema"
 	"github.com/keelson-dev/keelson/registry"
 )
 
@@ -63,7 +61,6 @@ func (f *incremental) prepare() {
 		f.blank = f.m.make()
 		f.blank.GetObjectKind().SetGroupVersionKind(f.m.config.Kind)
 		f.tapeName = f.m.config.Kind.String() + "/" + f.m.config.Subresource + "\x00"
-		key := compiledKey{kind: f.m.config.Kind, typ: reflect.TypeOf(f.blank)}
 		if set := f.m.config.Reset[fieldpath.APIVersion(f.m.apiVersion)]; set != nil && !set.Empty() {
 			raw, err := set.ToJSON()
 			if err != nil {
@@ -73,37 +70,14 @@ func (f *incremental) prepare() {
 			if f.reset, ok = parseSet(string(raw)); !ok {
 				return
 			}
-			key.reset = string(raw)
 		}
-		f.usable = f.compile(key)
+		f.usable = f.compile()
 	})
-}
-
-// compiledKinds has the shapes and plans of the kinds with a Go type, by compiledKey. They are the same for all servers of
-// a process and do not change. Their number is limited by that of the built-in kinds.
-var compiledKinds sync.Map
-
-// compiledKey is what the shape and the plan of a kind with a Go type depend on. reset is the JSON of the fields that
-// cannot be set.
-type compiledKey struct {
-	kind  schema.GroupVersionKind
-	typ   reflect.Type
-	reset string
-}
-
-type compiledKind struct {
-	shape *shape
-	plan  *plan
 }
 
 // compile sets the shape and, for a Go type, the plan. It returns false if only the general algorithm understands the
 // schema.
-func (f *incremental) compile(key compiledKey) bool {
-	_, builtIn := f.m.config.Types.(mergeschema.Converter)
-	if known, ok := compiledKinds.Load(key); ok && builtIn {
-		f.shape, f.plan = known.(compiledKind).shape, known.(compiledKind).plan
-		return true
-	}
+func (f *incremental) compile() bool {
 	value, err := f.m.config.Types.ObjectToTyped(f.blank)
 	if err != nil {
 		return false
@@ -112,10 +86,7 @@ func (f *incremental) compile(key compiledKey) bool {
 		return false
 	}
 	if _, isTree := f.blank.(*unstructured.Unstructured); !isTree {
-		f.plan = f.planned(key.typ)
-	}
-	if f.plan != nil && builtIn {
-		compiledKinds.Store(key, compiledKind{f.shape, f.plan})
+		f.plan = f.planned(reflect.TypeOf(f.blank))
 	}
 	return true
 }
