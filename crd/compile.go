@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/crd/convert"
+	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/rest"
 	"github.com/keelson-dev/keelson/structuralschema"
@@ -72,6 +74,7 @@ type compiledVersion struct {
 	// preserve keeps unknown fields (spec.preserveUnknownFields).
 	preserve bool
 	rules    *celrules.Validator
+	times    *metrics.Expressions
 }
 
 // caches holds the compiled parts of schemas. Definitions whose schemas are equal share them.
@@ -214,7 +217,7 @@ func (s *Server) compileVersion(
 	c := &compiledVersion{
 		name: v.Name, gvk: schema.GroupVersionKind{Group: d.group, Version: v.Name, Kind: d.status.names.Kind},
 		status:   v.Subresources != nil && v.Subresources.Status != nil,
-		preserve: preserve,
+		preserve: preserve, times: s.o.Rules,
 	}
 	if v.Subresources != nil {
 		c.scale = v.Subresources.Scale
@@ -226,7 +229,10 @@ func (s *Server) compileVersion(
 	if c.schema, err = s.caches.schemas.New(v.Schema.OpenAPIV3Schema); err != nil {
 		return nil, err
 	}
-	c.rules = s.caches.rules.Compile(c.schema, true)
+	start := time.Now()
+	if c.rules = s.caches.rules.Compile(c.schema, true); c.rules != nil {
+		s.o.Rules.Compiled(start)
+	}
 	return c, nil
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/keelson-dev/keelson/crd/convert"
 	"github.com/keelson-dev/keelson/crd/openapi"
 	"github.com/keelson-dev/keelson/directory"
+	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/registry/informer"
 	"github.com/keelson-dev/keelson/request"
@@ -54,8 +55,10 @@ type Options struct {
 	Resources *directory.Directory
 	// Documents gets the definitions that have OpenAPI documents. It may be nil.
 	Documents Documents
-	Log       *slog.Logger
-	Now       func() time.Time
+	// Rules records the times of validation rules. It may be nil.
+	Rules *metrics.Expressions
+	Log   *slog.Logger
+	Now   func() time.Time
 }
 
 // Documents holds the OpenAPI documents of custom resources.

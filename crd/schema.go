@@ -3,6 +3,7 @@ package crd
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -81,6 +82,7 @@ func (c *compiledVersion) validateRules(ctx context.Context, wrong field.ErrorLi
 			return field.ErrorList{rulesNotChecked}
 		}
 	}
+	defer c.times.Evaluated(time.Now())
 	result := c.rules.Evaluate(ctx, nil, obj, old, celrules.Budget)
 	for _, err := range result.Ratcheted {
 		request.Warn(ctx, err.Error())

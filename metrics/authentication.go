@@ -17,8 +17,7 @@ type authentication struct {
 	users     map[string]prometheus.Counter
 	tokens    map[string]prometheus.Counter
 	certs     prometheus.Histogram
-	cached    map[bool]prometheus.Counter // by whether the token was in the cache
-	fetched   map[bool]prometheus.Counter // by whether the check had no error
+	cache     *tokenCache
 	issuers   *prometheus.HistogramVec
 	reloads   *prometheus.CounterVec
 	reloaded  *prometheus.GaugeVec
@@ -66,16 +65,7 @@ func newAuthentication(r *prometheus.Registry) *authentication {
 		Help:    "[ALPHA] Distribution of the remaining lifetime on the certificate used to authenticate a request.",
 		Buckets: certificateBuckets,
 	})
-	asked := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "authentication_token_cache_request_total", Help: "[ALPHA] ",
-	}, []string{"status"})
-	a.cached = map[bool]prometheus.Counter{true: asked.WithLabelValues("hit"), false: asked.WithLabelValues("miss")}
-	fetches := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "authentication_token_cache_fetch_total",
-		Help: "[ALPHA] ",
-	}, []string{"status"})
-	a.fetched = map[bool]prometheus.Counter{true: fetches.WithLabelValues("ok"), false: fetches.WithLabelValues("error")}
-	r.MustRegister(asked, fetches)
+	a.cache = newTokenCache(r)
 	a.issuers = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "apiserver_authentication_jwt_authenticator_latency_seconds",
 		Help: "[ALPHA] Latency of jwt authentication operations in seconds. This is the time spent authenticating " +
@@ -172,13 +162,4 @@ func status(ok bool) string {
 		return "success"
 	}
 	return "failure"
-}
-
-// TokenCached counts a token that was in the cache.
-func (m *Metrics) TokenCached() { m.authn.cached[true].Inc() }
-
-// TokenFetched counts a token that was not in the cache, by whether its check had no error.
-func (m *Metrics) TokenFetched(ok bool) {
-	m.authn.cached[false].Inc()
-	m.authn.fetched[ok].Inc()
 }

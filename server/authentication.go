@@ -311,9 +311,11 @@ var tokenUses = map[serviceaccount.Use]string{
 	serviceaccount.UseInvalidated:     metrics.TokensInvalidated,
 }
 
-// tokensCached returns the number of tokens whose verification is cached.
-func (a *authentication) tokensCached() tokencache.Counter {
-	return tokencache.Counter{Hit: a.metrics.TokenCached, Miss: a.metrics.TokenFetched}
+// tokensCached records the use of the caches of tokens.
+func (a *authentication) tokensCached() tokencache.Recorder {
+	return tokencache.Recorder{
+		Requested: a.metrics.TokenRequested, Fetching: a.metrics.TokenFetching, Waiting: a.metrics.TokenWaiting,
+	}
 }
 
 func (a *authentication) countTokenUse(use serviceaccount.Use) { a.metrics.Token(tokenUses[use]) }

@@ -211,12 +211,13 @@ const eventsPrefix = registry.Root + "events/"
 
 // openClusters connects to all etcd clusters.
 func (s *stores) openClusters(ctx context.Context) error {
+	calls := s.metrics.NewEtcdClient()
 	overrides, err := parseOverrides(s.config.Etcd.Overrides)
 	if err != nil {
 		return err
 	}
 	for _, o := range overrides {
-		store, err := s.openCluster(ctx, o.servers)
+		store, err := s.openCluster(ctx, o.servers, calls)
 		if err != nil {
 			return err
 		}
@@ -225,7 +226,7 @@ func (s *stores) openClusters(ctx context.Context) error {
 			return slices.ContainsFunc(o.resources, func(gr schema.GroupResource) bool { return isOf(k, gr) })
 		}})
 	}
-	store, err := s.openCluster(ctx, s.config.Etcd.Servers)
+	store, err := s.openCluster(ctx, s.config.Etcd.Servers, calls)
 	if err != nil {
 		return err
 	}
@@ -240,7 +241,7 @@ func (s *stores) openClusters(ctx context.Context) error {
 	return nil
 }
 
-func (s *stores) openCluster(ctx context.Context, servers []string) (*etcd.Store, error) {
+func (s *stores) openCluster(ctx context.Context, servers []string, calls etcd.Recorder) (*etcd.Store, error) {
 	c := s.config.Etcd
 	poll := c.DBMetricPollInterval
 	if poll == 0 {
@@ -249,7 +250,7 @@ func (s *stores) openCluster(ctx context.Context, servers []string) (*etcd.Store
 	store, err := etcd.Open(ctx, etcd.Options{
 		Endpoints: servers, CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile, Prefix: c.root(),
 		CompactionInterval: c.CompactionInterval, PollInterval: poll, LeaseReuse: c.LeaseReuse, Logger: s.log,
-		Dial: s.egress.Dialer(egress.Etcd), OnFailure: s.failed,
+		Dial: s.egress.Dialer(egress.Etcd), OnFailure: s.failed, Recorder: calls,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--etcd-servers: %w", err)

@@ -50,8 +50,8 @@ type Options struct {
 	// Observe, unless nil, is called after each token with its issuer, whether the token
 	// is valid, and how long that took.
 	Observe func(issuer string, ok bool, took time.Duration)
-	// Cached counts hits and misses of the token cache.
-	Cached tokencache.Counter
+	// Cached records the use of the token cache.
+	Cached tokencache.Recorder
 	// Dialer returns the function that opens connections to the issuers of an egress
 	// network, or an error if that network is not configured. It is nil without an egress
 	// configuration.

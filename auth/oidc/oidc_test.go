@@ -131,7 +131,7 @@ func (p *provider) config() apiserver.JWTAuthenticator {
 
 func options() Options {
 	return Options{Algorithms: Algorithms(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Cached: tokencache.NoCounter(), Now: time.Now}
+		Cached: tokencache.NoRecorder(), Now: time.Now}
 }
 
 // open returns the issuer of a configuration when it is ready.

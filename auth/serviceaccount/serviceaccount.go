@@ -59,10 +59,9 @@ type Options struct {
 	Lookup bool
 	// Tracker, unless nil, records the use of legacy tokens.
 	Tracker Tracker
-	// Count counts uses of tokens by kind. Cached counts hits and misses of the signature
-	// cache.
+	// Count counts uses of tokens by kind. Cached records the use of the signature cache.
 	Count  func(Use)
-	Cached tokencache.Counter
+	Cached tokencache.Recorder
 	Now    func() time.Time
 }
 
@@ -107,14 +106,16 @@ func New(o Options) *Authenticator {
 func (a *Authenticator) AuthenticateToken(
 	ctx context.Context, t authn.BearerToken, audiences []string,
 ) (*authn.Identity, error) {
+	start := time.Now()
 	v, ok := a.cache.Get(t.Hash)
 	if ok && v.generation == a.o.Keys.Generation() {
-		a.o.Cached.Hit()
+		a.o.Cached.Requested(true, start)
 	} else {
 		var err error
 		v, err = a.verify(ctx, t.Text)
 		if v != nil || err != nil {
-			a.o.Cached.Miss(err == nil)
+			a.o.Cached.Requested(false, start)
+			a.o.Cached.Fetching()(err == nil)
 		}
 		if v == nil {
 			return nil, err

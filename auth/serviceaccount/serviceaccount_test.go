@@ -195,7 +195,7 @@ func newParty(t testing.TB) *party {
 		Issuer: &Issuer{Keys: keys, Name: issuer, Audiences: []string{issuer}, Extend: true, Now: w.clock},
 		Authenticator: New(Options{
 			Keys: keys, Issuers: []string{issuer}, Audiences: []string{issuer}, Objects: w, Lookup: true, Tracker: w,
-			Count: func(u Use) { w.uses = append(w.uses, u) }, Cached: tokencache.NoCounter(), Now: w.clock,
+			Count: func(u Use) { w.uses = append(w.uses, u) }, Cached: tokencache.NoRecorder(), Now: w.clock,
 		}),
 	}
 }
@@ -525,7 +525,7 @@ func TestKeysAreRotated(t *testing.T) {
 	keys := openKeys(t, KeyOptions{Files: []string{old}, SigningFile: young})
 	p := &party{world: w, Issuer: before, Authenticator: New(Options{
 		Keys: keys, Issuers: []string{issuer, "https://old"}, Audiences: []string{issuer}, Objects: w, Count: func(Use) {},
-		Cached: tokencache.NoCounter(), Now: w.clock,
+		Cached: tokencache.NoRecorder(), Now: w.clock,
 	})}
 	if _, err := p.who(t, p.token(t, authenticationv1.TokenRequestSpec{})); err != nil {
 		t.Errorf("the old key: %v", err)

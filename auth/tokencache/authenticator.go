@@ -18,7 +18,7 @@ type Authenticator struct {
 	tokens           authn.TokenAuthenticator
 	success, failure time.Duration
 	now              func() time.Time
-	count            Counter
+	record           Recorder
 	cache            *Cache[result]
 	calls            singleflight.Group // by key
 }
@@ -41,9 +41,9 @@ const cacheSize = 4096
 // NewAuthenticator returns an Authenticator that caches users for the time success, and that a
 // token is not valid for the time failure. 0 caches nothing.
 func NewAuthenticator(
-	tokens authn.TokenAuthenticator, success, failure time.Duration, now func() time.Time, count Counter,
+	tokens authn.TokenAuthenticator, success, failure time.Duration, now func() time.Time, record Recorder,
 ) *Authenticator {
-	return &Authenticator{tokens: tokens, success: success, failure: failure, now: now, count: count,
+	return &Authenticator{tokens: tokens, success: success, failure: failure, now: now, record: record,
 		cache: New[result](cacheSize)}
 }
 
@@ -51,11 +51,14 @@ func NewAuthenticator(
 func (r *Authenticator) AuthenticateToken(
 	ctx context.Context, t authn.BearerToken, audiences []string,
 ) (*authn.Identity, error) {
+	start := time.Now()
 	key := keyOf(t.Hash, audiences)
 	if a, ok := r.cache.Get(key); ok && r.now().Before(a.until) {
-		r.count.Hit()
+		r.record.Requested(true, start)
 		return a.identity, nil
 	}
+	defer r.record.Requested(false, start)
+	defer r.record.Waiting()()
 	calls := r.calls.DoChan(string(key[:]), func() (any, error) {
 		// Other requests may wait for this call after this request has ended.
 		return r.authenticate(context.WithoutCancel(ctx), key, t, audiences)
@@ -81,8 +84,9 @@ func (r *Authenticator) authenticate(
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	defer func() { a.panicked = recover() }()
+	done := r.record.Fetching()
+	defer func() { done(err == nil && a.panicked == nil) }()
 	a.identity, err = r.tokens.AuthenticateToken(ctx, t, audiences)
-	r.count.Miss(err == nil)
 	keep := r.success
 	if a.identity == nil {
 		keep = r.failure

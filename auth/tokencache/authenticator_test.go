@@ -36,7 +36,7 @@ func TestAuthenticatorCachesForAWhile(t *testing.T) {
 		}
 		return nil, nil
 	}}
-	r := NewAuthenticator(o, 10*time.Second, 5*time.Second, func() time.Time { return now }, NoCounter())
+	r := NewAuthenticator(o, 10*time.Second, 5*time.Second, func() time.Time { return now }, NoRecorder())
 	for _, step := range []struct {
 		after    time.Duration
 		token    string
@@ -62,7 +62,7 @@ func TestConcurrentCallsShareOneResult(t *testing.T) {
 		<-release
 		return &authn.Identity{User: &request.User{Name: "jane"}}, nil
 	}}
-	r := NewAuthenticator(o, time.Hour, 0, time.Now, NoCounter())
+	r := NewAuthenticator(o, time.Hour, 0, time.Now, NoRecorder())
 	token := authn.NewBearerToken("x")
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -88,7 +88,7 @@ func TestConcurrentCallsShareOneResult(t *testing.T) {
 // TestPanicAffectsOneRequestOnly checks that a panic of the authenticator does not end the server.
 func TestPanicAffectsOneRequestOnly(t *testing.T) {
 	r := NewAuthenticator(&oracle{say: func(string) (*authn.Identity, error) { panic("boom") }}, time.Hour, 0, time.Now,
-		NoCounter())
+		NoRecorder())
 	defer func() {
 		if got := recover(); got != "boom" {
 			t.Errorf("recovered %v", got)

@@ -5,21 +5,33 @@ package tokencache
 import (
 	"crypto/sha256"
 	"sync"
+	"time"
 )
 
 // Key is the hash of a token.
 type Key = [sha256.Size]byte
 
-// Counter counts the hits and misses of a cache. Both functions must be set.
-type Counter struct {
-	// Hit is called for a token that is in the cache, Miss for one that is not. ok reports
-	// whether the token could be evaluated without an error.
-	Hit  func()
-	Miss func(ok bool)
+// A Recorder is told of the use of a cache, for metrics. All functions must be set; NoRecorder has functions that do
+// nothing.
+type Recorder struct {
+	// Requested is called for a token whose evaluation began at start, by whether it was in the cache.
+	Requested func(hit bool, start time.Time)
+	// Fetching is called before a token that is not in the cache is evaluated. The function that it returns is called
+	// afterwards; ok reports whether that had no error.
+	Fetching func() (done func(ok bool))
+	// Waiting is called when a request waits for an evaluation, its own or that of another request. The function that it
+	// returns is called afterwards.
+	Waiting func() (done func())
 }
 
-// NoCounter returns a Counter that counts nothing.
-func NoCounter() Counter { return Counter{Hit: func() {}, Miss: func(bool) {}} }
+// NoRecorder returns a Recorder that records nothing.
+func NoRecorder() Recorder {
+	return Recorder{
+		Requested: func(bool, time.Time) {},
+		Fetching:  func() func(bool) { return func(bool) {} },
+		Waiting:   func() func() { return func() {} },
+	}
+}
 
 // Cache is a bounded map. It is safe for concurrent use.
 //

@@ -58,8 +58,10 @@ func TestSharedReadsEndWithTheContext(t *testing.T) {
 func TestLeases(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var granted []int64
+	var full []int
 	l := leases{
 		byTTL: make(map[int64]*sharedLease), now: func() time.Time { return now }, maxReuse: time.Minute,
+		full: func(keys int) { full = append(full, keys) },
 		grant: func(_ context.Context, ttl int64) (clientv3.LeaseID, error) {
 			granted = append(granted, ttl)
 			return clientv3.LeaseID(len(granted)), nil
@@ -88,6 +90,9 @@ func TestLeases(t *testing.T) {
 	take(3600, 5)
 	if got := fmt.Sprint(granted); got != "[3660 11 3660 3660 3660]" {
 		t.Errorf("granted %s", got)
+	}
+	if got := fmt.Sprint(full); got != "[3 1000 2]" {
+		t.Errorf("leases of %s keys were full", got)
 	}
 	for ttl := range int64(200) { // the expired ones are removed
 		now = now.Add(time.Minute)

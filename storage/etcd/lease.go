@@ -24,6 +24,8 @@ const (
 type leases struct {
 	grant func(ctx context.Context, ttl int64) (clientv3.LeaseID, error)
 	now   func() time.Time
+	// full is called with the number of keys of a lease that is replaced.
+	full func(keys int)
 	// maxReuse is the longest reuse time.
 	maxReuse time.Duration
 
@@ -68,6 +70,9 @@ func (l *leases) take(ctx context.Context, ttl int64) (clientv3.LeaseID, error) 
 		id, err := l.grant(ctx, ttl+int64(l.reuseTime(ttl)/time.Second))
 		if err != nil {
 			return clientv3.NoLease, err
+		}
+		if b.objects > 0 {
+			l.full(b.objects)
 		}
 		b.id, b.objects, b.reuseUntil = id, 0, now.Add(l.reuseTime(ttl)-leaseMargin)
 	}

@@ -45,6 +45,8 @@ type Options struct {
 	// Dial opens connections to members, as (*net.Dialer).DialContext does; nil connects directly.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
+	// Recorder is told of calls and leases; nil means that nothing is recorded.
+	Recorder Recorder
 	// Logger receives messages for the operator; nil means slog.Default().
 	Logger *slog.Logger
 	// OnFailure is called once when the store has failed for good (storage.ErrFailed) and the process must be restarted.
@@ -104,9 +106,20 @@ func (o Options) tls() (*tls.Config, error) {
 	return config, nil
 }
 
-// dial returns the dial options for Options.Dial.
+// leaseFull records a lease that is given to no more keys.
+func (o Options) leaseFull(keys int) {
+	if o.Recorder != nil {
+		o.Recorder.LeaseFull(keys)
+	}
+}
+
+// dial returns the dial options of connections to members.
 func (o Options) dial() []grpc.DialOption {
 	options := []grpc.DialOption{grpc.WithChainUnaryInterceptor(tracing.UnaryClient)}
+	if o.Recorder != nil {
+		options = append(options, grpc.WithChainUnaryInterceptor(recordUnary(o.Recorder)),
+			grpc.WithChainStreamInterceptor(recordStreams(o.Recorder)))
+	}
 	if o.Dial == nil {
 		return options
 	}

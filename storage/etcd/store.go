@@ -103,7 +103,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.watchClient = pb.NewWatchClient(s.client.ActiveConnection())
 	s.revisionReads.read = s.readRevision
 	s.leases = leases{
-		byTTL: make(map[int64]*sharedLease), now: time.Now, maxReuse: o.LeaseReuse,
+		byTTL: make(map[int64]*sharedLease), now: time.Now, maxReuse: o.LeaseReuse, full: o.leaseFull,
 		grant: func(ctx context.Context, ttl int64) (clientv3.LeaseID, error) {
 			r, err := retry(ctx, s.startMemberCheck, shortAttemptTimeout,
 				func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
