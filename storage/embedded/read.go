@@ -78,14 +78,24 @@ func (s *Store) newestVersions() (versionReader, error) {
 	return &iterReader{it: it}, nil
 }
 
-// iterReader implements versionReader with a Pebble iterator.
+// iterReader implements versionReader with a Pebble iterator. It keeps the version that it found last, at which the
+// iterator still stands: a transaction usually has a condition on the key that it changes.
 type iterReader struct {
-	it  *pebble.Iterator
-	buf [128]byte
+	it    *pebble.Iterator
+	buf   [128]byte
+	last  version
+	key   string // of last
+	found bool   // last is valid
+	known bool   // key was looked up without an error
 }
 
 func (r *iterReader) newest(key string) (version, bool, error) {
-	return seekVersion(r.it, r.buf[:0], key, maxRevision)
+	if r.known && r.key == key {
+		return r.last, r.found, nil
+	}
+	v, ok, err := seekVersion(r.it, r.buf[:0], key, maxRevision)
+	r.last, r.key, r.found, r.known = v, key, ok, err == nil
+	return v, ok, err
 }
 
 func (r *iterReader) close() error { return r.it.Close() }
