@@ -4,9 +4,10 @@ import (
 	"context"
 	"strings"
 
-	"github.com/keelson-dev/keelson/request"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/request"
 )
 
 // RemoveDuplicateOwners removes owner references that stand twice in the body of a request and warns of them. Requests
@@ -24,19 +25,15 @@ func removeDuplicateOwners(ctx context.Context, obj registry.Object, when string
 	}
 	kept := refs[:0:0]
 	var twice []string
-	for _, ref := range refs {
-		same := func(i int) bool { return equalParts(&kept[i], &ref) }
-		found := false
-		for i := range kept {
-			if found = same(i); found {
-				break
-			}
-		}
-		if !found {
-			kept = append(kept, ref)
+	seen := make(map[ownerKey]bool, len(refs))
+	for i := range refs {
+		key := keyOf(&refs[i])
+		if seen[key] {
+			twice = append(twice, string(refs[i].UID))
 			continue
 		}
-		twice = append(twice, string(ref.UID))
+		seen[key] = true
+		kept = append(kept, refs[i])
 	}
 	if len(twice) == 0 {
 		return
@@ -46,4 +43,18 @@ func removeDuplicateOwners(ctx context.Context, obj registry.Object, when string
 		ctx,
 		".metadata.ownerReferences contains duplicate entries"+when+"; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "+strings.Join(twice, ", "),
 	)
+}
+
+// ownerKey is what an owner reference says, in a form that can be compared: a request may have a hundred thousand.
+type ownerKey struct {
+	apiVersion, kind, name, uid string
+	controller, blocks          optionalBool
+}
+
+// optionalBool is a *bool: absent, false or true.
+type optionalBool struct{ set, value bool }
+
+func keyOf(r *metav1.OwnerReference) ownerKey {
+	optional := func(b *bool) optionalBool { return optionalBool{b != nil, b != nil && *b} }
+	return ownerKey{r.APIVersion, r.Kind, r.Name, string(r.UID), optional(r.Controller), optional(r.BlockOwnerDeletion)}
 }

@@ -214,6 +214,10 @@ func (a *attempt) run(ctx context.Context, first int) error {
 		if steps[i].of&a.verb == 0 {
 			continue
 		}
+		// A request that was answered 504 may have ended meanwhile; what is committed is answered.
+		if err := ctx.Err(); err != nil && i <= committing {
+			return err
+		}
 		if i == completion && a.mayRepeat() {
 			a.kept = a.obj.DeepCopyObject().(registry.Object)
 		}
@@ -231,7 +235,8 @@ func stepIndex(name string) int {
 }
 
 // completion and charging are the places of the steps from which a write is repeated whose object has not changed.
-var completion, charging = stepIndex("complete"), stepIndex("charge")
+// committing is the place of the step that commits. Before it, a write ends with its request.
+var completion, charging, committing = stepIndex("complete"), stepIndex("charge"), stepIndex("commit")
 
 // mayRepeat returns whether the write may have to start again at "complete".
 func (a *attempt) mayRepeat() bool {

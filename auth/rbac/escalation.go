@@ -16,12 +16,17 @@ import (
 // namespace. Otherwise it returns an *EscalationError that lists the missing permissions. If
 // roles of the user's bindings do not exist, the message says that the given resource was not
 // found, as kube-apiserver's does.
+//
+// A rule allows all combinations of its groups, resources, verbs and names, so a request of a few kilobytes can want
+// millions of permissions. At most maxPermissions are looked at one by one. A rule beyond that must be contained in one
+// rule that the user has. (kube-apiserver has no limit.)
 func (x *Index) ConfirmNoEscalation(
 	u *request.User, namespace string, resource schema.GroupResource, rules []rbacv1.PolicyRule,
 ) error {
 	held, missing := x.rulesOf(u, namespace)
+	rules, large := splitOffLarge(held, rules)
 	uncovered := Uncovered(held, rules)
-	if len(uncovered) == 0 {
+	if len(uncovered) == 0 && len(large) == 0 {
 		return nil
 	}
 	lines := make([]string, 0, len(uncovered))
@@ -29,12 +34,96 @@ func (x *Index) ConfirmNoEscalation(
 		lines = append(lines, describeRule(&r))
 	}
 	sort.Strings(lines)
+	for _, r := range large {
+		lines = append(lines, fmt.Sprintf("a rule of %d groups, %d resources, %d names, %d URLs and %d verbs, which is too large to "+
+			"look at each permission and is not contained in one rule of the user",
+			len(r.APIGroups), len(r.Resources), len(r.ResourceNames), len(r.NonResourceURLs), len(r.Verbs)))
+	}
 	message := fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
 		u.Name, u.Groups, strings.Join(slices.Compact(lines), "\n"))
 	if err := joinErrors(missing, func(b *binding) error { return b.notFoundAs(resource) }); err != nil {
 		message += fmt.Sprintf("; resolution errors: [%v]", err)
 	}
 	return &EscalationError{message}
+}
+
+// maxPermissions is how many permissions are looked at one by one. Looking at one takes up to some microseconds.
+const maxPermissions = 20_000
+
+// splitOffLarge returns the rules that together have at most maxPermissions permissions, and the others, without those
+// that are contained in one rule of held.
+func splitOffLarge(held, rules []rbacv1.PolicyRule) (small, large []rbacv1.PolicyRule) {
+	var owned []rule
+	left := maxPermissions
+	for i := range rules {
+		r := &rules[i]
+		if n, ok := permissions(r, left); ok {
+			left -= n
+			small = append(small, *r)
+			continue
+		}
+		if owned == nil {
+			owned = compile(held)
+		}
+		if !slices.ContainsFunc(owned, func(o rule) bool { return o.contains(r) }) {
+			large = append(large, *r)
+		}
+	}
+	return small, large
+}
+
+// permissions returns the number of permissions of a rule. It returns false if they are more than most.
+func permissions(r *rbacv1.PolicyRule, most int) (int, bool) {
+	n := len(r.APIGroups)
+	for _, factor := range []int{len(r.Resources), len(r.Verbs), max(1, len(r.ResourceNames))} {
+		if n *= factor; n > most {
+			return 0, false
+		}
+	}
+	n += len(r.NonResourceURLs) * len(r.Verbs)
+	return n, n <= most
+}
+
+// contains returns whether r by itself allows all that another rule allows.
+func (r *rule) contains(other *rbacv1.PolicyRule) bool {
+	verbs := setOf(r.Verbs)
+	if !r.anyVerb && !verbs.hasAll(other.Verbs) {
+		return false
+	}
+	for _, url := range other.NonResourceURLs {
+		if !coversURL(r.NonResourceURLs, url) {
+			return false
+		}
+	}
+	if len(other.APIGroups) == 0 || len(other.Resources) == 0 {
+		return true // it allows URLs only
+	}
+	if !r.anyGroup && !setOf(r.APIGroups).hasAll(other.APIGroups) {
+		return false
+	}
+	resources := setOf(r.Resources)
+	for _, name := range other.Resources {
+		_, subresource, ok := strings.Cut(name, "/")
+		if !r.anyResource && !resources[name] && !(ok && resources["*/"+subresource]) {
+			return false
+		}
+	}
+	return len(r.ResourceNames) == 0 || len(other.ResourceNames) > 0 && setOf(r.ResourceNames).hasAll(other.ResourceNames)
+}
+
+// set is a list whose members are found in constant time.
+type set map[string]bool
+
+func setOf(list []string) set {
+	s := make(set, len(list))
+	for _, e := range list {
+		s[e] = true
+	}
+	return s
+}
+
+func (s set) hasAll(list []string) bool {
+	return !slices.ContainsFunc(list, func(e string) bool { return !s[e] })
 }
 
 // Uncovered returns the permissions of wanted that held does not contain. Each returned rule

@@ -290,6 +290,68 @@ func TestUncoveredReturnsMissingPermissions(t *testing.T) {
 	}
 }
 
+// TestContainsMeansNothingUncovered compares what is said of large rules with the permissions one by one.
+func TestContainsMeansNothingUncovered(t *testing.T) {
+	w := world{rand.New(rand.NewPCG(7, 8))}
+	contained := 0
+	for range 100_000 {
+		held, wanted := w.rules(), w.rules()
+		for i := range held {
+			for j := range wanted {
+				if n, _ := permissions(&wanted[j], maxPermissions); n == 0 {
+					continue // a rule without permissions is not large
+				}
+				got := compile(held[i : i+1])[0].contains(&wanted[j])
+				if want := len(Uncovered(held[i:i+1], wanted[j:j+1])) == 0; got != want {
+					t.Fatalf("%v contains %v: %v, want %v", held[i], wanted[j], got, want)
+				}
+				if got {
+					contained++
+				}
+			}
+		}
+	}
+	if contained < 50 {
+		t.Errorf("only %d cases say something", contained)
+	}
+}
+
+// TestLargeRulesAreNotSplit checks rules with more permissions than can be looked at one by one.
+func TestLargeRulesAreNotSplit(t *testing.T) {
+	list := func(n int) (out []string) {
+		for i := range n {
+			out = append(out, fmt.Sprint("x", i))
+		}
+		return out
+	}
+	large := rbacv1.PolicyRule{APIGroups: list(300), Resources: list(300), Verbs: list(300), ResourceNames: list(300)}
+	small := rbacv1.PolicyRule{APIGroups: []string{"a"}, Resources: []string{"b"}, Verbs: []string{"get", "list"}}
+	all := rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}
+	for _, c := range []struct {
+		name         string
+		held, wanted []rbacv1.PolicyRule
+		large        int
+	}{
+		{"nothing is held", nil, []rbacv1.PolicyRule{small, large}, 1},
+		{"the rule itself", []rbacv1.PolicyRule{large}, []rbacv1.PolicyRule{large, large}, 0},
+		{"all", []rbacv1.PolicyRule{small, all}, []rbacv1.PolicyRule{large}, 0},
+		{"many that are too large together", nil, slices.Repeat([]rbacv1.PolicyRule{small}, maxPermissions/2+3), 3},
+	} {
+		rest, left := splitOffLarge(c.held, c.wanted)
+		if len(left) != c.large || len(rest)+len(left) > len(c.wanted) {
+			t.Errorf("%s: %d rules are too large, want %d; %d are looked at", c.name, len(left), c.large, len(rest))
+		}
+		sum := 0
+		for i := range rest {
+			n, _ := permissions(&rest[i], maxPermissions)
+			sum += n
+		}
+		if sum > maxPermissions {
+			t.Errorf("%s: %d permissions are looked at", c.name, sum)
+		}
+	}
+}
+
 // TestUncoveredIsEmptyForAllowedRequests ties the two questions together: whoever covers a
 // rule is allowed whatever the rule allows.
 func TestUncoveredIsEmptyForAllowedRequests(t *testing.T) {

@@ -171,38 +171,103 @@ func (g *graph) checkReference(dependent *node, o *owner, n *node, e *effects) {
 
 // setOwners replaces the owners of a node.
 func (g *graph) setOwners(n *node, references []metav1.OwnerReference, e *effects) {
-	before := n.owners
+	if sameOwners(n.owners, references) {
+		return
+	}
+	before, wasOwnedBy := n.owners, indexOwners(n.owners)
 	n.owners = nil
 	for i := range references {
 		r := &references[i]
 		n.owners = append(n.owners, owner{
-			apiVersion: r.APIVersion, kind: r.Kind, name: r.Name, uid: r.UID,
-			blocks: r.BlockOwnerDeletion != nil && *r.BlockOwnerDeletion,
+			apiVersion: r.APIVersion, kind: r.Kind, name: r.Name, uid: r.UID, blocks: blocksOwner(r),
 		})
 	}
+	ownedBy := indexOwners(n.owners)
 	for i := range n.owners {
 		o := &n.owners[i]
-		if !refers(before, o.uid) {
-			g.addOwner(n, o, e)
+		if !wasOwnedBy.has(o.uid) {
+			g.addOwner(n, o, ownedBy.blocks(o.uid), e)
 		} else if to := g.nodes[o.uid]; to != nil {
 			shareStrings(o, to)
 		}
 	}
 	for i := range before {
-		if uid := before[i].uid; !refers(before[:i], uid) {
-			g.ownerChanged(n, uid, blocks(before, uid), e)
+		if uid := before[i].uid; wasOwnedBy.first(uid) == i {
+			g.ownerChanged(n, uid, wasOwnedBy.blocks(uid), ownedBy, e)
 		}
 	}
 }
 
-// refers returns whether an owner is among owners.
-func refers(owners []owner, uid types.UID) bool {
-	return slices.ContainsFunc(owners, func(o owner) bool { return o.uid == uid })
+func blocksOwner(r *metav1.OwnerReference) bool {
+	return r.BlockOwnerDeletion != nil && *r.BlockOwnerDeletion
 }
 
-// blocks returns whether an object with owners blocks the deletion of one of them.
-func blocks(owners []owner, uid types.UID) bool {
-	return slices.ContainsFunc(owners, func(o owner) bool { return o.uid == uid && o.blocks })
+// sameOwners returns whether references are the owners that a node has, as with most changes of an object.
+func sameOwners(owners []owner, references []metav1.OwnerReference) bool {
+	if len(owners) != len(references) {
+		return false
+	}
+	for i := range owners {
+		o, r := &owners[i], &references[i]
+		if o.uid != r.UID || o.name != r.Name || o.kind != r.Kind || o.apiVersion != r.APIVersion || o.blocks != blocksOwner(r) {
+			return false
+		}
+	}
+	return true
+}
+
+// ownerIndex finds owners in a list by their UIDs. An object may have thousands; few have more than one or two.
+type ownerIndex struct {
+	list []owner
+	byID map[types.UID]indexedOwner // nil for a short list
+}
+
+// indexedOwner says at which place a UID stands first, and whether the deletion of the owner is blocked.
+type indexedOwner struct {
+	first  int
+	blocks bool
+}
+
+// shortList is the length of a list that is searched faster without a map.
+const shortList = 8
+
+func indexOwners(list []owner) ownerIndex {
+	x := ownerIndex{list: list}
+	if len(list) <= shortList {
+		return x
+	}
+	x.byID = make(map[types.UID]indexedOwner, len(list))
+	for i := range list {
+		found, ok := x.byID[list[i].uid]
+		if !ok {
+			found.first = i
+		}
+		found.blocks = found.blocks || list[i].blocks
+		x.byID[list[i].uid] = found
+	}
+	return x
+}
+
+// first returns the first place of an owner, -1 if it is not among the owners.
+func (x ownerIndex) first(uid types.UID) int {
+	if x.byID == nil {
+		return slices.IndexFunc(x.list, func(o owner) bool { return o.uid == uid })
+	}
+	if found, ok := x.byID[uid]; ok {
+		return found.first
+	}
+	return -1
+}
+
+// has returns whether an owner is among the owners.
+func (x ownerIndex) has(uid types.UID) bool { return x.first(uid) >= 0 }
+
+// blocks returns whether an object with these owners blocks the deletion of one of them.
+func (x ownerIndex) blocks(uid types.UID) bool {
+	if x.byID == nil {
+		return slices.ContainsFunc(x.list, func(o owner) bool { return o.uid == uid && o.blocks })
+	}
+	return x.byID[uid].blocks
 }
 
 // shareStrings makes a reference use the strings of its owner, so that they are in memory once.
@@ -216,7 +281,9 @@ func shareStrings(o *owner, to *node) {
 // addOwner adds a node to the dependents of an owner that it did not have before. If that is missing, the dependent
 // has to be checked: if the owner does not exist, the dependent has to go. If the owner waits for the deletion of its
 // dependents, the dependent has to go as well (see graph.late).
-func (g *graph) addOwner(n *node, o *owner, e *effects) {
+//
+// blocks says whether n blocks its deletion.
+func (g *graph) addOwner(n *node, o *owner, blocks bool, e *effects) {
 	to := g.nodes[o.uid]
 	if to == nil {
 		to = &node{uid: o.uid}
@@ -226,7 +293,7 @@ func (g *graph) addOwner(n *node, o *owner, e *effects) {
 	if to.dependents == nil {
 		to.dependents = map[*node]struct{}{}
 	}
-	if _, known := to.dependents[n]; !known && blocks(n.owners, o.uid) {
+	if _, known := to.dependents[n]; !known && blocks {
 		to.blocking++
 	}
 	to.dependents[n] = struct{}{}
@@ -242,14 +309,14 @@ func (g *graph) addOwner(n *node, o *owner, e *effects) {
 	}
 }
 
-// ownerChanged takes note that the owners of n have changed, one of which was that of uid. blocked is whether n blocked
-// its deletion. An owner that waited for n, and for no others now, has to be checked.
-func (g *graph) ownerChanged(n *node, uid types.UID, blocked bool, e *effects) {
+// ownerChanged takes note that the owners of n have changed to owners, one of which was that of uid. blocked is whether n
+// blocked its deletion. An owner that waited for n, and for no others now, has to be checked.
+func (g *graph) ownerChanged(n *node, uid types.UID, blocked bool, owners ownerIndex, e *effects) {
 	to := g.nodes[uid]
 	if to == nil {
 		return
 	}
-	switch now := blocks(n.owners, uid); {
+	switch now := owners.blocks(uid); {
 	case blocked && !now:
 		to.blocking--
 		if !to.missing() && to.deletesDependents() && to.blocking == 0 {
@@ -258,7 +325,7 @@ func (g *graph) ownerChanged(n *node, uid types.UID, blocked bool, e *effects) {
 	case !blocked && now:
 		to.blocking++
 	}
-	if !refers(n.owners, uid) {
+	if !owners.has(uid) {
 		e.check = append(e.check, g.late[uid]...)
 		delete(g.late, uid)
 		g.removeDependent(to, n)

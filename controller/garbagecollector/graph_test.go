@@ -82,7 +82,14 @@ func TestGraphIndexes(t *testing.T) {
 					Name: "name-" + string(uid), Namespace: []string{"", "a", "b"}[r.IntN(3)], Revision: step + 1,
 					Lifecycle: registry.Lifecycle{UID: uid, Deleting: r.IntN(3) == 0},
 				}
-				for range r.IntN(4) {
+				owners := r.IntN(4)
+				if r.IntN(8) == 0 {
+					owners = r.IntN(3 * shortList)
+				}
+				if before, ok := want[uid]; ok && r.IntN(4) == 0 {
+					owners, m.Owners = 0, before.Owners
+				}
+				for range owners {
 					of := types.UID(fmt.Sprint("uid-", r.IntN(14)))
 					m.Owners = append(m.Owners, metav1.OwnerReference{
 						APIVersion: "v1", Kind: "ConfigMap", Name: "name-" + string(of), UID: of,
@@ -105,6 +112,26 @@ func TestGraphIndexes(t *testing.T) {
 		g.sweep(resource.GroupResource(), 2)
 		maps.DeleteFunc(want, func(uid types.UID, _ client.Metadata) bool { return !slices.Contains(kept, uid) })
 		checkIndexes(t, g, want)
+	}
+}
+
+// TestManyOwners: an object may have a hundred thousand owners. If each were looked for among all others, this test would
+// not end within its time.
+func TestManyOwners(t *testing.T) {
+	const number = 100_000
+	g := newGraph()
+	g.listed()
+	p := &place{resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, namespace: "a"}
+	owners := make([]metav1.OwnerReference, number)
+	for i := range owners {
+		owners[i] = metav1.OwnerReference{UID: types.UID(fmt.Sprint(i)), BlockOwnerDeletion: new(true)}
+	}
+	for revision, list := range [][]metav1.OwnerReference{owners, owners, owners[1:], owners[:number-1]} {
+		m := client.Metadata{
+			Name: "x", Namespace: "a", Revision: int64(revision + 1), Lifecycle: registry.Lifecycle{UID: "x", Owners: list},
+		}
+		g.set(p, m, 1)
+		checkIndexes(t, g, map[types.UID]client.Metadata{"x": m})
 	}
 }
 
