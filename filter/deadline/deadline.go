@@ -66,13 +66,17 @@ func New(o Options) func(http.Handler) http.Handler {
 				apiresponse.Error(w, r, kerrors.NewBadRequest("invalid timeout specified in the request URL - "+err.Error()))
 				return
 			}
+			if r.ProtoMajor == 1 && r.Context().Err() != nil {
+				// The client has gone, or reading the connection has failed: it serves no other request.
+				w.Header().Set("Connection", "close")
+			}
 			ctx, cancel := context.WithTimeout(r.Context(), timeout)
 			defer cancel()
 			inner := r.WithContext(ctx)
 			if r.ContentLength != 0 {
-				defer stopReadingAt(ctx, w)()
 				u := o.uploads.begin(w, r.Body)
 				defer u.end()
+				defer u.cutAt(ctx)()
 				inner.Body = u
 			}
 			if readsObjects(request.InfoFrom(ctx)) {
@@ -113,27 +117,6 @@ func (o *Options) endWhenStopping(end func()) func() bool {
 	return func() bool {
 		cancel()
 		return stop()
-	}
-}
-
-// stopReadingAt makes reading from the connection fail as soon as ctx is done. The caller must
-// call the returned function before the request ends; after that w is not used.
-func stopReadingAt(ctx context.Context, w http.ResponseWriter) (done func()) {
-	// This fails only for the ResponseWriters of tests, which have no deadlines.
-	stopReading := func() { _ = http.NewResponseController(w).SetReadDeadline(time.Now()) }
-	ended := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(ended)
-		stopReading()
-	})
-	return func() {
-		if !stop() {
-			<-ended
-		} else if ctx.Err() != nil {
-			// A context closes its channel before it starts its functions. In between the request may have been
-			// answered 504, while its handler reads on: net/http would wait for that reader.
-			stopReading()
-		}
 	}
 }
 

@@ -1,12 +1,15 @@
 package deadline
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -132,5 +135,69 @@ func TestBodyThatIsNeverSent(t *testing.T) {
 	answer, err := io.ReadAll(conn) // the test's own time bounds it
 	if err != nil || len(answer) < 12 || string(answer[9:12]) != "504" {
 		t.Errorf("%q %v", answer, err)
+	}
+}
+
+// TestTheConnectionSurvivesATimeout: a connection of HTTP/1.1 whose request was answered 504 after its body was read serves
+// the next request, or is closed. (Once, all requests that followed were answered 504.)
+func TestTheConnectionSurvivesATimeout(t *testing.T) {
+	o := Options{Limit: time.Minute, Grace: time.Minute, Stopping: t.Context(), Running: &atomic.Int64{}}
+	o.Abandoned = func(bool) {}
+	s := httptest.NewServer(withOptions(o, func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err == nil && r.URL.Query().Has("timeout") {
+			<-r.Context().Done()
+		}
+		if err := r.Context().Err(); err != nil {
+			apiresponse.Error(w, r, err)
+		}
+	}))
+	defer s.Close()
+	served := 0
+	for i := range 60 {
+		func() {
+			conn, err := net.Dial("tcp", s.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			answers := bufio.NewReader(conn)
+			send := func(request, body string) *http.Response {
+				t.Helper()
+				text := fmt.Sprintf("%s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", request, len(body), body)
+				if _, err := io.WriteString(conn, text); err != nil {
+					return nil
+				}
+				answer, err := http.ReadResponse(answers, nil)
+				if err != nil {
+					return nil
+				}
+				if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+					t.Fatal(err)
+				}
+				return answer
+			}
+			// The deadline comes before, while and after the body is read.
+			late := send(fmt.Sprintf("POST /api/v1/namespaces?timeout=%dus", 1+i*40), strings.Repeat("x", 1<<20))
+			if late == nil {
+				return
+			}
+			if late.StatusCode != http.StatusGatewayTimeout {
+				t.Errorf("the late request: %s", late.Status)
+			}
+			if late.Close {
+				return
+			}
+			next := send("POST /api/v1/namespaces", "y")
+			if next == nil {
+				return
+			}
+			served++
+			if next.StatusCode != http.StatusOK {
+				t.Errorf("timeout of %d us: the next request was answered %s", 1+i*40, next.Status)
+			}
+		}()
+	}
+	if served == 0 {
+		t.Error("no connection was used again")
 	}
 }

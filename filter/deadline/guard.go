@@ -106,6 +106,9 @@ func (g *guard) cutOff() {
 		}
 		request.TrackerFrom(g.r.Context()).Terminate()
 		if was == open {
+			if u, ok := g.r.Body.(*upload); ok && g.r.ProtoMajor == 1 && u.spoils() {
+				g.gate.outer.Header().Set("Connection", "close")
+			}
 			apiresponse.GatewayTimeout(g.gate.outer)
 			return
 		}

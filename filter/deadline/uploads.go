@@ -22,6 +22,7 @@ type upload struct {
 	all        *uploads
 	next, prev *upload
 	linked     bool
+	wasCut     bool
 }
 
 // newUploads returns an empty list. Reading the bodies on it fails from grace after stopping
@@ -87,8 +88,46 @@ func (all *uploads) stop() {
 }
 
 // cut makes reading this body fail. The body must be on the list: then its request has not
-// ended, and the connection is still the request's.
+// ended, and the connection is still the request's. A body that was read to its end must not be
+// cut: net/http then reads the connection of HTTP/1 itself, to notice that the client has gone.
+// The deadline would look like that, and would end all later requests of the connection.
 func (u *upload) cut() {
+	u.wasCut = true
 	// This fails only for the ResponseWriters of tests, which have no deadlines.
 	_ = http.NewResponseController(u.w).SetReadDeadline(time.Now())
+}
+
+// cutAt cuts the body as soon as ctx is done, unless it was read to its end. The caller must call
+// the returned function before the request ends.
+func (u *upload) cutAt(ctx context.Context) (done func()) {
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		u.cutIfOpen()
+	})
+	return func() {
+		if !stop() {
+			<-ended
+		} else if ctx.Err() != nil {
+			// A context closes its channel before it starts its functions. In between the request may have been
+			// answered 504, while its handler reads on: net/http would wait for that reader.
+			u.cutIfOpen()
+		}
+	}
+}
+
+func (u *upload) cutIfOpen() {
+	u.all.mu.Lock()
+	defer u.all.mu.Unlock()
+	if u.linked {
+		u.cut()
+	}
+}
+
+// spoils reports whether the connection of the request must not be used for another one, of HTTP/1: the body was cut or
+// will be. Then a part of it is still to come, or the deadline met the reading of net/http (see cut).
+func (u *upload) spoils() bool {
+	u.all.mu.Lock()
+	defer u.all.mu.Unlock()
+	return u.linked || u.wasCut
 }
