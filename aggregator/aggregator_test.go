@@ -44,6 +44,17 @@ func TestPart(t *testing.T) {
 	}
 }
 
+func TestLeavesPath(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/apis/x.io/v1": false, "/apis/x.io/v1/a..b/.c/d...": false, "/apis/x.io/v1/../../api/v1/secrets": true,
+		"/apis/x.io/v1/a/.": true, "/apis/./v1": true, "/..": true,
+	} {
+		if got := leavesPath(path); got != want {
+			t.Errorf("%q: %t", path, got)
+		}
+	}
+}
+
 func TestUpgradesHTTP(t *testing.T) {
 	for protocol, want := range map[string]bool{
 		"": false, "websocket": false, "SPDY/3.1": false, "h2c": true, "websocket, H2C": true, "HTTP/2.0": true, "TLS/1.2": true,

@@ -166,6 +166,10 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 		http.Error(w, "the protocol of the connection cannot be changed to HTTP or TLS", http.StatusBadRequest)
 		return
 	}
+	if leavesPath(in.URL.Path) {
+		http.Error(w, "the path has a segment . or ..", http.StatusBadRequest)
+		return
+	}
 	target, err := r.target(ctx, in.URL.Path, in.URL.RawQuery)
 	if err != nil {
 		r.suspect()
@@ -209,6 +213,17 @@ func upgradesHTTP(h http.Header) bool {
 			if name == "h2c" || name == "h2" || name == "http" || name == "tls" {
 				return true
 			}
+		}
+	}
+	return false
+}
+
+// leavesPath returns whether a decoded path has a segment that a server may understand as another path than the one
+// that was authorized.
+func leavesPath(path string) bool {
+	for segment := range strings.SplitSeq(path, "/") {
+		if segment == "." || segment == ".." {
+			return true
 		}
 	}
 	return false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -11,6 +12,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
+
+	"github.com/keelson-dev/keelson/request"
 )
 
 // Propagator reads and writes the headers traceparent and tracestate (W3C Trace Context) and baggage.
@@ -33,7 +36,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	defer span.End()
 	r = r.Clone(ctx) // a RoundTripper must not change the request
 	Propagator.Inject(ctx, propagation.HeaderCarrier(r.Header))
-	span.Set(attribute.String("http.request.method", r.Method), attribute.String("url.full", r.URL.Redacted()))
+	span.Set(attribute.String("http.request.method", r.Method), attribute.String("url.full", withoutSecrets(r.URL)))
 	span.setServer(r.URL.Host)
 	response, err := t.next.RoundTrip(r)
 	if err != nil {
@@ -45,6 +48,11 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		span.FailStatus()
 	}
 	return response, nil
+}
+
+// withoutSecrets returns a URL without the name and password of a user, and without the parameters that are credentials.
+func withoutSecrets(u *url.URL) string {
+	return u.Scheme + "://" + u.Host + request.RedactedURI(u)
 }
 
 // setServer sets the attributes of a server from its host and port.
@@ -62,17 +70,17 @@ func (s Span) setServer(address string) {
 
 // UnaryClient records a span for each call of gRPC whose context has one.
 func UnaryClient(
-	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
+	ctx context.Context, method string, in, out any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
 	options ...grpc.CallOption,
 ) error {
 	if !FromContext(ctx).Recording() {
-		return invoke(ctx, method, request, reply, conn, options...)
+		return invoke(ctx, method, in, out, conn, options...)
 	}
 	ctx, span := start(ctx, method[1:], trace.SpanKindClient) // the method begins with a slash
 	defer span.End()
 	span.Set(attribute.String("rpc.system.name", "grpc"), attribute.String("rpc.method", method[1:]))
 	span.setServer(conn.Target())
-	err := invoke(ctx, method, request, reply, conn, options...)
+	err := invoke(ctx, method, in, out, conn, options...)
 	span.Set(attribute.String("rpc.response.status_code", status.Code(err).String()))
 	span.Fail(err)
 	return err

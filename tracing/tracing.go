@@ -7,6 +7,7 @@ package tracing
 
 import (
 	"context"
+	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -93,11 +94,22 @@ func start(ctx context.Context, name string, kind trace.SpanKind) (context.Conte
 // Recording returns whether the span is recorded. Callers ask it before they make attributes.
 func (s Span) Recording() bool { return s.span != nil }
 
-// Set sets attributes.
+// maxText is the number of bytes of a text that a span keeps.
+const maxText = 1 << 10
+
+// Set sets attributes. Of a text the span keeps a copy of at most 1 KiB: it may come from a request, and a part of a text
+// would keep all headers of the request in memory until the span is sent.
 func (s Span) Set(attributes ...attribute.KeyValue) {
-	if s.span != nil {
-		s.span.SetAttributes(attributes...)
+	if s.span == nil {
+		return
 	}
+	for i := range attributes {
+		if a := &attributes[i]; a.Value.Type() == attribute.STRING {
+			text := a.Value.AsString()
+			a.Value = attribute.StringValue(strings.ToValidUTF8(strings.Clone(text[:min(len(text), maxText)]), ""))
+		}
+	}
+	s.span.SetAttributes(attributes...)
 }
 
 // Event records that something has happened now.

@@ -29,8 +29,12 @@ func Server(t *tracing.Tracer) func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			rw := responserecorder.Wrap(w)
 			options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
-			ctx := tracing.Propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
-			if !trusted(request.UserFrom(ctx)) {
+			incoming, known := tracing.Propagator, trusted(request.UserFrom(r.Context()))
+			if !known {
+				incoming = propagation.TraceContext{} // baggage would be sent on, to webhooks for instance
+			}
+			ctx := incoming.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+			if !known {
 				options = append(options, trace.WithNewRoot())
 				if remote := trace.SpanContextFromContext(ctx); remote.IsRemote() {
 					options = append(options, trace.WithLinks(trace.Link{SpanContext: remote}))
@@ -55,7 +59,7 @@ func trusted(u *request.User) bool {
 // spanName returns the method and, for a resource, its path without the names.
 func spanName(r *http.Request, info *request.Info) string {
 	if info == nil || !info.IsResource() {
-		return r.Method
+		return strings.Clone(r.Method) // it is a part of the line with the path
 	}
 	parts := []string{r.Method + " "}
 	if info.Group == "" {

@@ -172,6 +172,14 @@ func TestLimits(t *testing.T) {
 	if _, err := c.Txn(ctx).Then(put("a"), put("a")).Commit(); !errors.Is(err, rpctypes.ErrDuplicateKey) {
 		t.Errorf("a transaction that puts a key twice: %v", err)
 	}
+	nested := clientv3.OpTxn(nil, []clientv3.Op{put("a")}, nil)
+	for range maxNesting {
+		nested = clientv3.OpTxn(nil, []clientv3.Op{nested}, nil)
+	}
+	deep := connect(t, start(t, Options{}))
+	if _, err := deep.Do(ctx, nested); !errors.Is(err, rpctypes.ErrTooManyOps) {
+		t.Errorf("a transaction in %d others: %v", maxNesting, err)
+	}
 	if r, err := c.Get(ctx, "", clientv3.WithPrefix()); err != nil || r.Header.Revision != 1 {
 		t.Errorf("something was changed: %+v %v", r, err)
 	}

@@ -316,10 +316,14 @@ func (w *writer) branch(r *pb.TxnRequest, results []bool) (*pb.TxnResponse, []bo
 	return out, results
 }
 
+// maxNesting is how deep transactions may be in transactions. (etcd has no limit; to encode the response takes the square
+// of the depth.)
+const maxNesting = 1000
+
 // checkTransaction returns what is wrong with a transaction whatever the keys are: too many or empty operations, or a
 // key that one branch changes twice.
 func checkTransaction(r *pb.TxnRequest, maxOps int) error {
-	_, _, err := changesOf(r, maxOps)
+	_, _, err := changesOf(r, maxOps, maxNesting)
 	return err
 }
 
@@ -341,8 +345,11 @@ func (c *changes) put(key string, allowed map[string]bool) error {
 	return nil
 }
 
-// changesOf checks a transaction and returns the changes of its branches.
-func changesOf(r *pb.TxnRequest, maxOps int) (then, otherwise changes, err error) {
+// changesOf checks a transaction, which may contain others to the given depth, and returns the changes of its branches.
+func changesOf(r *pb.TxnRequest, maxOps, depth int) (then, otherwise changes, err error) {
+	if depth == 0 {
+		return then, otherwise, rpctypes.ErrGRPCTooManyOps
+	}
 	if len(r.Compare) > maxOps || len(r.Success) > maxOps || len(r.Failure) > maxOps {
 		return then, otherwise, rpctypes.ErrGRPCTooManyOps
 	}
@@ -351,8 +358,8 @@ func changesOf(r *pb.TxnRequest, maxOps int) (then, otherwise changes, err error
 			return then, otherwise, rpctypes.ErrGRPCEmptyKey
 		}
 	}
-	if then, err = branchChanges(r.Success, maxOps); err == nil {
-		otherwise, err = branchChanges(r.Failure, maxOps)
+	if then, err = branchChanges(r.Success, maxOps, depth); err == nil {
+		otherwise, err = branchChanges(r.Failure, maxOps, depth)
 	}
 	return then, otherwise, err
 }
@@ -360,7 +367,7 @@ func changesOf(r *pb.TxnRequest, maxOps int) (then, otherwise changes, err error
 // branchChanges checks the operations of a branch and returns its changes. As in etcd, the deletions of nested
 // transactions are compared only with the puts that come later in this function: those of the transactions behind them,
 // and those of the branch itself.
-func branchChanges(ops []*pb.RequestOp, maxOps int) (changes, error) {
+func branchChanges(ops []*pb.RequestOp, maxOps, depth int) (changes, error) {
 	out := changes{puts: map[string]bool{}}
 	for _, op := range ops {
 		if len(keyOf(op)) == 0 && op.GetRequestTxn() == nil {
@@ -375,7 +382,7 @@ func branchChanges(ops []*pb.RequestOp, maxOps int) (changes, error) {
 		if nested == nil {
 			continue
 		}
-		then, otherwise, err := changesOf(nested, maxOps)
+		then, otherwise, err := changesOf(nested, maxOps, depth-1)
 		if err != nil {
 			return out, err
 		}
