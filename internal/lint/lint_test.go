@@ -24,8 +24,9 @@ const (
 // import its own tree and the lines above it here, and nothing else of the
 // repository.
 var layers = [][]string{
+	{"request"},
 	{"tracing"},
-	{"storage", "scheme", "request", "metrics", "mergeschema", "webhook", "proxy", "features", "clock"},
+	{"storage", "scheme", "metrics", "mergeschema", "webhook", "proxy", "features", "clock"},
 	{"cel"},
 	{"apierr", "cache", "structuralschema", "audit"},
 	{"registry", "apiresponse"},
