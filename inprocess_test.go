@@ -2,7 +2,7 @@ package keelson_test
 
 import (
 	"errors"
-	"net"
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,7 +78,7 @@ func TestServerWithoutSocket(t *testing.T) {
 		}
 	}
 	_, err := client.CoreV1().ConfigMaps("default").Get(t.Context(), "a", metav1.GetOptions{})
-	if !errors.Is(err, net.ErrClosed) {
+	if !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("after the end of the server: %v", err)
 	}
 }

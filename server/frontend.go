@@ -93,12 +93,13 @@ func newFrontend(o frontendOptions) (*frontend, error) {
 
 // serve serves the connections of a listener. If it ends before the server stops, it reports a failure.
 func (f *frontend) serve(l *listener, end *ending) {
+	accepted := &stallListener{Listener: l, stopping: f.watches}
 	go func() {
 		var err error
 		if l.pipes != nil {
-			err = f.server.Serve(l)
+			err = f.server.Serve(accepted)
 		} else {
-			err = f.server.ServeTLS(l, "", "")
+			err = f.server.ServeTLS(accepted, "", "")
 		}
 		if !end.stopping.Load() && !errors.Is(err, http.ErrServerClosed) {
 			end.fail(fmt.Errorf("serving ended: %w", err))

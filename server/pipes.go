@@ -4,6 +4,9 @@ import (
 	"context"
 	"net"
 	"sync"
+	"syscall"
+
+	"github.com/keelson-dev/keelson/server/memconn"
 )
 
 // inProcessURL is the URL of a server without a socket. Its name never resolves (RFC 2606), so that a client that does
@@ -13,7 +16,7 @@ const inProcessURL = "http://keelson.invalid"
 // inProcessPort is the port in objects that describe a server without a socket, such as the Service kubernetes.
 const inProcessPort = 6443
 
-// pipes is a net.Listener whose connections are pipes in memory. They are not encrypted, because only this process can
+// pipes is a net.Listener whose connections are in memory. They are not encrypted, because only this process can
 // use them.
 type pipes struct {
 	dialed chan net.Conn
@@ -23,14 +26,15 @@ type pipes struct {
 
 func newPipes() *pipes { return &pipes{dialed: make(chan net.Conn), closed: make(chan struct{})} }
 
-// dial returns the client's end of a new connection. It fails with net.ErrClosed after Close.
+// dial returns the client's end of a new connection. After Close it fails with syscall.ECONNREFUSED, as for a socket that is
+// closed: client-go would repeat a request for ten seconds after net.ErrClosed.
 func (p *pipes) dial(ctx context.Context) (net.Conn, error) {
-	client, server := net.Pipe()
+	client, server := memconn.New(p.Addr())
 	select {
 	case p.dialed <- server:
 		return client, nil
 	case <-p.closed:
-		return nil, &net.OpError{Op: "dial", Net: "pipe", Addr: p.Addr(), Err: net.ErrClosed}
+		return nil, &net.OpError{Op: "dial", Net: "memory", Addr: p.Addr(), Err: syscall.ECONNREFUSED}
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -42,7 +46,7 @@ func (p *pipes) Accept() (net.Conn, error) {
 	case c := <-p.dialed:
 		return c, nil
 	case <-p.closed:
-		return nil, &net.OpError{Op: "accept", Net: "pipe", Addr: p.Addr(), Err: net.ErrClosed}
+		return nil, &net.OpError{Op: "accept", Net: "memory", Addr: p.Addr(), Err: net.ErrClosed}
 	}
 }
 

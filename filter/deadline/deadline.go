@@ -49,7 +49,8 @@ type Options struct {
 // request ends, and reading the body fails. Any error that follows from that is answered 504
 // (see package apiresponse). The request ends even if its handler does not return; for that
 // the handler runs on a goroutine of its own, unless it only reads objects. A long-running
-// request has no deadline; its context ends when the server stops.
+// request has no deadline; its context ends when the server stops, and soon after that writing
+// fails, so that a client that does not read cannot delay the stop.
 func New(o Options) func(http.Handler) http.Handler {
 	o.workers, o.uploads = newWorkers(o.Stopping), newUploads(o.Stopping, o.BodyGrace)
 	return func(next http.Handler) http.Handler {
@@ -58,6 +59,7 @@ func New(o Options) func(http.Handler) http.Handler {
 				ctx, cancel := context.WithCancel(r.Context())
 				defer cancel()
 				defer o.endWhenStopping(cancel)()
+				defer stopWritingAt(ctx, w, o.Grace)()
 				next.ServeHTTP(w, r.WithContext(ctx))
 				return
 			}

@@ -1,0 +1,79 @@
+package memconn
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/net/nettest"
+)
+
+var addr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}
+
+// TestConn is the suite of package nettest for all kinds of connections.
+func TestConn(t *testing.T) {
+	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
+		c1, c2 = New(addr)
+		return c1, c2, func() { _ = errors.Join(c1.Close(), c2.Close()) }, nil
+	})
+}
+
+// TestBuffer: a write of up to limit bytes needs no reader; a longer one waits for the reader until its deadline, and says
+// how many bytes were taken. All of them are read in order, also after Close of the writer.
+func TestBuffer(t *testing.T) {
+	a, b := New(addr)
+	content := make([]byte, limit+1000)
+	for i := range content {
+		content[i] = byte(rand.N(256))
+	}
+	if n, err := a.Write(content[:1000]); n != 1000 || err != nil {
+		t.Fatal(n, err)
+	}
+	got := make([]byte, 600)
+	if _, err := io.ReadFull(b, got); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	n, err := a.Write(content[1000:])
+	if n != limit-400 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%d bytes were written, %v; want %d", n, err, limit-400)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rest, err := io.ReadAll(b)
+	if got = append(got, rest...); err != nil || !bytes.Equal(got, content[:1000+n]) {
+		t.Errorf("%d bytes were read, %v; want %d", len(got), err, 1000+n)
+	}
+	if _, err := b.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("a write after Close of the other end: %v", err)
+	}
+	if _, err := a.Read(got); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a read at the closed end: %v", err)
+	}
+}
+
+// TestLaterDeadline: a deadline that was replaced has no effect.
+func TestLaterDeadline(t *testing.T) {
+	a, b := New(addr)
+	defer b.Close() //nolint:errcheck // of a test
+	for _, d := range []time.Duration{time.Millisecond, time.Hour} {
+		if err := a.SetReadDeadline(time.Now().Add(d)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(10 * time.Millisecond)
+	if _, err := b.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Read(make([]byte, 1)); err != nil {
+		t.Error(err)
+	}
+}
