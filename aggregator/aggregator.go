@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"log/slog"
 	"net"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
@@ -27,6 +29,7 @@ import (
 	"github.com/keelson-dev/keelson/discovery"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/registry/informer"
+	"github.com/keelson-dev/keelson/scheme/wire"
 	"github.com/keelson-dev/keelson/serviceresolver"
 )
 
@@ -85,7 +88,7 @@ func New(ctx context.Context, o Options) (*Aggregator, error) {
 	a.table.Store(&table{})
 	var err error
 	a.informer, err = informer.Load(ctx, informer.Options{
-		Resource: o.Registry.Resource(apiServices), Reset: a.reset, Apply: a.apply, Log: o.Log,
+		Resource: o.Registry.Resource(apiServices), Reset: a.reset, Apply: a.apply, Stored: true, Log: o.Log,
 	})
 	return a, err
 }
@@ -147,8 +150,7 @@ func (a *Aggregator) apply(changes []informer.Change) {
 // take takes changes and publishes the result. mu is held.
 func (a *Aggregator) take(changes []informer.Change) {
 	for i := range changes {
-		s, _ := changes[i].Object.(*apiregistrationv1.APIService)
-		a.set(changes[i].Name, s)
+		a.set(changes[i].Name, a.decode(&changes[i]))
 	}
 	t := &table{remotes: map[schema.GroupVersion]*remote{}}
 	for _, r := range a.remotes {
@@ -160,6 +162,28 @@ func (a *Aggregator) take(changes []informer.Change) {
 	})
 	a.table.Store(t)
 	a.changes.Add(1)
+}
+
+// decode returns the APIService after a change, nil if it is gone or cannot be read. Of one that another server does not
+// serve, which most are, it has the name and the spec alone.
+func (a *Aggregator) decode(c *informer.Change) *apiregistrationv1.APIService {
+	if c.Stored == nil {
+		return nil
+	}
+	s := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: c.Name}}
+	spec, _, _, found, err := wire.Member(c.Stored.Data, "spec")
+	if err == nil && found {
+		err = json.Unmarshal(spec, &s.Spec)
+	}
+	if err == nil && s.Spec.Service == nil {
+		return s
+	}
+	obj, err := a.o.Registry.Resource(apiServices).Decode(context.Background(), c.Stored)
+	if err != nil {
+		a.o.Log.Error("an APIService cannot be read", "name", c.Name, "error", err)
+		return nil
+	}
+	return obj.(*apiregistrationv1.APIService)
 }
 
 // set takes one APIService; nil if it was deleted. mu is held.

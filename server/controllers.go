@@ -97,8 +97,12 @@ const (
 	sharedSettleTime = 5 * time.Second
 )
 
-// startControllers starts the controllers that kube-controller-manager has as well. They pause while one runs.
+// startControllers starts the controllers that kube-controller-manager has as well, which pause while one runs, and the
+// type checks of policies. They come last, so that their first work does not delay the start.
 func (s *starting) startControllers() {
+	if s.config.PolicyTypeChecks {
+		s.work.Go("type checks of admission policies", background.Forever(s.api.policyStatus(s.log).Run))
+	}
 	exclusive := storage.IsExclusive(s.stores.main)
 	if !slices.ContainsFunc(Controllers(), func(name string) bool { return s.config.runsController(name, exclusive) }) {
 		return

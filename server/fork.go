@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 
 	"github.com/keelson-dev/keelson/auth/serviceaccount"
 	"github.com/keelson-dev/keelson/server/certs"
@@ -78,6 +79,13 @@ func (p *Snapshot) Start(ctx context.Context, c Config) (*Server, error) {
 	}
 	c.origin = p
 	return Start(ctx, c)
+}
+
+// serves reports whether a server with the configuration c serves the same built-in versions as the snapshot's server. It
+// is true without a snapshot.
+func (p *Snapshot) serves(c *Config) bool {
+	return p == nil || reflect.DeepEqual(p.config.FeatureGates, c.FeatureGates) &&
+		reflect.DeepEqual(p.config.RuntimeConfig, c.RuntimeConfig)
 }
 
 // Close removes the files of the snapshot. Servers that were started from it are not affected.

@@ -156,6 +156,7 @@ func (s *starting) steps(ctx context.Context) []step {
 		{"follow flow schemas and priority levels", func() error { return s.startFairness(ctx) }},
 		{"start background work", func() error { return s.startWork(ctx) }},
 		{"build the HTTP server", s.buildHTTP},
+		{"start controllers", func() error { s.startControllers(); return nil }},
 		{"serve profiles on a socket", func() error { return s.openDebugSocket(ctx) }},
 		{"write the kubeconfig", func() error { return s.identity.writeKubeconfig() }},
 		{"serve", func() error { s.http.serve(s.listener, s.ending); return nil }},
@@ -413,7 +414,10 @@ func (s *starting) bootstrap(ctx context.Context) error {
 			return err
 		},
 	)
-	if err != nil || created {
+	if err != nil || created && s.config.origin.serves(s.config) {
+		return err
+	}
+	if err := s.api.apiServices(s.log).Start(ctx); err != nil || created {
 		return err
 	}
 	return s.keepDefaults(ctx, key)
@@ -428,24 +432,16 @@ func inParallel(a, b func() error) error {
 
 // startWork starts the background work.
 func (s *starting) startWork(ctx context.Context) error {
-	services := s.api.apiServices(s.log)
-	if err := services.Start(ctx); err != nil {
-		return err
-	}
 	if err := s.api.webhooks.Start(ctx); err != nil {
 		return err
 	}
 	if err := s.startPolicies(ctx); err != nil {
 		return err
 	}
-	s.work.Go(apiServicesRunner, background.Forever(services.Run))
+	s.work.Go(apiServicesRunner, background.Forever(s.api.apiServices(s.log).Run))
 	s.work.Go(extensionsRunner, background.Forever(s.api.aggregator.Run))
 	s.work.Go(controlPlaneRunner, background.Forever(s.controlPlane.keeper.Run))
 	s.work.Go(servicesRunner, background.Forever(s.api.claims.Run))
-	s.startControllers()
-	if s.config.PolicyTypeChecks {
-		s.work.Go("type checks of admission policies", background.Forever(s.api.policyStatus(s.log).Run))
-	}
 	s.authentication.start(s.api.client)
 	s.follow(s.authentication.static)
 	s.follow(s.authorization.policies)

@@ -33,14 +33,14 @@ func (a *Authorizer) Start(
 	ctx context.Context, reg *registry.Registry, log *slog.Logger, background informer.Background,
 ) (err error) {
 	var options []informer.Options
-	for _, kind := range a.kinds() {
+	for _, kind := range a.kinds(log) {
 		options = append(options, informer.Options{
 			Resource: reg.Resource(rbacv1.Resource(kind.resource)),
 			Reset: func(all []informer.Change) {
 				kind.set(all)
 				kind.retain(containedIn(all))
 			},
-			Apply: kind.set, Log: log,
+			Apply: kind.set, Stored: true, Log: log,
 		})
 	}
 	a.informers, err = informer.Start(ctx, background, "RBAC: ", options...)
@@ -57,13 +57,32 @@ type indexedResource struct {
 
 // kinds returns the four resources in the order in which they are loaded: roles before
 // bindings.
-func (a *Authorizer) kinds() []indexedResource {
+func (a *Authorizer) kinds(log *slog.Logger) []indexedResource {
 	x := a.index
+	roles, bindings := setter(log, x.setRole, x.DeleteRole), setter(log, x.setBinding, x.DeleteBinding)
 	return []indexedResource{
-		{"clusterroles", x.setRoles, func(keep func(string, string) bool) { x.retainRoles(true, keep) }},
-		{"roles", x.setRoles, func(keep func(string, string) bool) { x.retainRoles(false, keep) }},
-		{"clusterrolebindings", x.setBindings, func(keep func(string, string) bool) { x.retainBindings(true, keep) }},
-		{"rolebindings", x.setBindings, func(keep func(string, string) bool) { x.retainBindings(false, keep) }},
+		{"clusterroles", roles, func(keep func(string, string) bool) { x.retainRoles(true, keep) }},
+		{"roles", roles, func(keep func(string, string) bool) { x.retainRoles(false, keep) }},
+		{"clusterrolebindings", bindings, func(keep func(string, string) bool) { x.retainBindings(true, keep) }},
+		{"rolebindings", bindings, func(keep func(string, string) bool) { x.retainBindings(false, keep) }},
+	}
+}
+
+// setter returns a function that applies changes to the index. An object that cannot be decoded allows nothing.
+func setter(
+	log *slog.Logger, set func(informer.Change) error, remove func(namespace, name string),
+) func([]informer.Change) {
+	return func(changes []informer.Change) {
+		for _, c := range changes {
+			if c.Stored != nil {
+				err := set(c)
+				if err == nil {
+					continue
+				}
+				log.Error("RBAC: an object cannot be read", "namespace", c.Namespace, "name", c.Name, "error", err)
+			}
+			remove(c.Namespace, c.Name)
+		}
 	}
 }
 
@@ -71,37 +90,27 @@ func (a *Authorizer) kinds() []indexedResource {
 func containedIn(all []informer.Change) func(namespace, name string) bool {
 	there := make(map[objectKey]bool, len(all))
 	for _, c := range all {
-		if c.Object != nil {
+		if c.Stored != nil {
 			there[objectKey{c.Namespace, c.Name}] = true
 		}
 	}
 	return func(namespace, name string) bool { return there[objectKey{namespace, name}] }
 }
 
-func (x *Index) setRoles(changes []informer.Change) {
-	for _, c := range changes {
-		switch r := c.Object.(type) {
-		case *rbacv1.ClusterRole:
-			x.SetRole("", r.Name, r.Rules)
-		case *rbacv1.Role:
-			x.SetRole(r.Namespace, r.Name, r.Rules)
-		default:
-			x.DeleteRole(c.Namespace, c.Name)
-		}
+func (x *Index) setRole(c informer.Change) error {
+	rules, err := decodeRules(c.Stored.Data)
+	if err == nil {
+		x.SetRole(c.Namespace, c.Name, rules)
 	}
+	return err
 }
 
-func (x *Index) setBindings(changes []informer.Change) {
-	for _, c := range changes {
-		switch b := c.Object.(type) {
-		case *rbacv1.ClusterRoleBinding:
-			x.SetBinding("", b.Name, b.RoleRef, b.Subjects)
-		case *rbacv1.RoleBinding:
-			x.SetBinding(b.Namespace, b.Name, b.RoleRef, b.Subjects)
-		default:
-			x.DeleteBinding(c.Namespace, c.Name)
-		}
+func (x *Index) setBinding(c informer.Change) error {
+	ref, subjects, err := decodeBinding(c.Stored.Data)
+	if err == nil {
+		x.SetBinding(c.Namespace, c.Name, ref, subjects)
 	}
+	return err
 }
 
 // Authorize implements authz.Authorizer.

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
+	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/registry"
@@ -180,14 +183,21 @@ func (c *Controller) apply(ctx context.Context, gv schema.GroupVersion) error {
 // removeStale deletes the APIServices of custom resources whose definitions were deleted while
 // the controller was not running.
 func (c *Controller) removeStale(ctx context.Context) error {
-	objs, err := c.Registry.List(ctx, resource, "")
+	var maintained []string
+	err := c.Registry.Resource(resource).All(ctx, "", func(o *cache.Object) bool {
+		// The labels of an object that cannot be read yet are not known; remove reads it again.
+		if o.Err() != nil || slices.Contains(o.Labels, cache.Label{Key: Label, Value: Always}) {
+			maintained = append(maintained, o.Name)
+		}
+		return true
+	})
 	if err != nil {
 		return err
 	}
-	for _, obj := range objs {
-		spec := obj.(*apiregistrationv1.APIService).Spec
-		gv := schema.GroupVersion{Group: spec.Group, Version: spec.Version}
-		if obj.GetLabels()[Label] == Always && c.source(gv) == nobody {
+	for _, name := range maintained {
+		version, group, _ := strings.Cut(name, ".") // as validation requires
+		gv := schema.GroupVersion{Group: group, Version: version}
+		if c.source(gv) == nobody {
 			if err := c.remove(ctx, gv); err != nil {
 				return err
 			}

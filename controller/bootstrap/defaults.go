@@ -12,13 +12,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/registry"
 )
 
 // Defaults are the objects that new servers of the same configuration have in common, but for UIDs and times: the system
-// namespaces, the default roles and bindings, and the objects of flow control and the priority classes. A program that
+// namespaces, the default roles and bindings, the objects of flow control, the priority classes and the APIServices of
+// built-in groups. A program that
 // starts many servers creates them once through all steps of a write, and then copies them: that takes a tenth of the
 // time. Defaults do not change, and may be used concurrently.
 type Defaults struct{ objects []defaultObject }
@@ -36,6 +38,7 @@ func defaultResources() []schema.GroupResource {
 		rbacv1.Resource("clusterroles"), rbacv1.Resource("clusterrolebindings"),
 		rbacv1.Resource("roles"), rbacv1.Resource("rolebindings"),
 		priorityLevels.GroupResource(), flowSchemas.GroupResource(), schedulingv1.Resource("priorityclasses"),
+		{Group: apiregistrationv1.GroupName, Resource: "apiservices"},
 	}
 }
 
@@ -81,9 +84,14 @@ func setTimes(obj registry.Object, at metav1.Time) {
 	for i := range managers {
 		managers[i].Time = &at
 	}
-	if flow, ok := obj.(*flowcontrolv1.FlowSchema); ok {
-		for i := range flow.Status.Conditions {
-			flow.Status.Conditions[i].LastTransitionTime = at
+	switch obj := obj.(type) {
+	case *flowcontrolv1.FlowSchema:
+		for i := range obj.Status.Conditions {
+			obj.Status.Conditions[i].LastTransitionTime = at
+		}
+	case *apiregistrationv1.APIService:
+		for i := range obj.Status.Conditions {
+			obj.Status.Conditions[i].LastTransitionTime = at
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/registry/informer"
+	"github.com/keelson-dev/keelson/scheme/wire"
 )
 
 const (
@@ -26,6 +27,9 @@ const (
 
 	// retryAfter is the time until the next attempt after a failed write.
 	retryAfter = time.Second
+
+	// aggregationRuleField is the number of the field in the protobuf message of a ClusterRole.
+	aggregationRuleField = 3
 )
 
 // Aggregation sets the rules of ClusterRoles that have an aggregationRule to the rules of the
@@ -160,6 +164,9 @@ func (a *Aggregation) concerned(ctx context.Context) (roles []*rbacv1.ClusterRol
 
 // ruleOf returns how a stored ClusterRole aggregates others, nil if it does not.
 func (a *Aggregation) ruleOf(ctx context.Context, o *cache.Object) *rbacv1.AggregationRule {
+	if found, err := wire.Find(o.Data, []int32{aggregationRuleField}); err == nil && !found.Found {
+		return nil // most have none, and need not be decoded
+	}
 	obj, err := a.resource().Decode(ctx, o)
 	if err != nil {
 		a.Log.Warn("cannot read a ClusterRole; if it aggregates others, its rules are not updated", "name", o.Name, "error", err)

@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -72,12 +73,18 @@ func Plugin(c Config, o Options) (admission.Plugin, error) {
 	return admission.Plugin{Name: "PodSecurity", Validate: p.validate}, nil
 }
 
+// evaluator returns the checks of the Pod Security Standards for all versions. They do not change, so that all plug-ins of
+// a process have the same.
+var evaluator = sync.OnceValues(func() (policy.Evaluator, error) {
+	return policy.NewEvaluator(policy.DefaultChecks(), nil)
+})
+
 func newPlugin(c Config, o Options) (*plugin, error) {
 	version, err := api.ParseVersion(o.Version)
 	if err != nil {
 		return nil, fmt.Errorf("version %q: %w", o.Version, err)
 	}
-	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	evaluator, err := evaluator()
 	if err != nil {
 		return nil, err
 	}
