@@ -137,6 +137,27 @@ func ExampleNewClock() {
 	// Output: 2030-01-02T12:00:00Z
 }
 
+func ExampleServer_WaitForIdle() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	s := exampleServer()
+	defer s.Stop(ctx)
+	namespaces := kubernetes.NewForConfigOrDie(s.RESTConfig()).CoreV1().Namespaces()
+	team := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
+	if _, err := namespaces.Create(ctx, team, metav1.CreateOptions{}); err != nil {
+		log.Fatal(err)
+	}
+	if err := namespaces.Delete(ctx, "team", metav1.DeleteOptions{}); err != nil {
+		log.Fatal(err)
+	}
+	if err := s.WaitForIdle(ctx); err != nil { // until the namespace controller has deleted what is in the namespace
+		log.Fatal(err)
+	}
+	_, err := namespaces.Get(ctx, "team", metav1.GetOptions{})
+	fmt.Println(kerrors.IsNotFound(err))
+	// Output: true
+}
+
 func ExampleServer_LoadFS() {
 	ctx := context.Background()
 	s := exampleServer()

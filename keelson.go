@@ -83,6 +83,25 @@ func (s *Server) Stop(ctx context.Context) error {
 	return err
 }
 
+// WaitForIdle waits until the server has nothing left to do, as far as it knows:
+//
+//   - no request is served but long-running ones, such as watches;
+//   - the events of all writes were sent to the watches that are open: they are on their way to the clients, or in
+//     buffers of the connections;
+//   - the controllers in the server have handled all changes, also those that they have made themselves: the deletion of
+//     namespaces and of the objects of definitions, garbage collection, quotas, service accounts, certificates in
+//     namespaces, aggregated roles, conditions of definitions and policies, APIServices. Work that a controller does
+//     again after an error, or has planned for the next ten seconds, is still to be done.
+//
+// It does not know what clients do, such as the reconcilers of a test: after WaitForIdle they may still have to handle the
+// events that they have got, and their next request ends the idleness. What happens at a certain time or in intervals is
+// not waited for: the end of Events, tokens and finished Jobs in more than ten seconds, counting quotas anew, checks of
+// extension API servers, the endpoints of the Service kubernetes. A namespace whose objects have finalizers that nobody
+// removes keeps the server busy, and so does a watch that its client does not read.
+//
+// ctx limits the wait. The error then says what is still to be done.
+func (s *Server) WaitForIdle(ctx context.Context) error { return s.server.WaitForIdle(ctx) }
+
 // Failed receives an error when the server cannot go on (its store failed, its
 // listener broke) and has to be stopped.
 func (s *Server) Failed() <-chan error { return s.server.Failed() }

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,11 @@ type Interest struct {
 
 // gate is what cursors wait for: a channel that is closed to wake all of them. It costs nothing while no cursor
 // waits.
-type wakeup struct{ ch atomic.Pointer[chan struct{}] }
+type wakeup struct {
+	ch atomic.Pointer[chan struct{}]
+	// waiting is how many cursors wait for ch. It grows while Resource.mu is held, also for reading.
+	waiting atomic.Int64
+}
 
 // wait returns the channel. The caller holds Resource.mu, so that no event is appended between its check of the log
 // and this call.
@@ -110,6 +115,7 @@ func (r *Resource) join(c *Cursor) bool {
 	}
 	r.usage.used.Store(true)
 	r.changes.cursors++
+	r.changes.busy.Add(1)
 	if key, ok := r.interestKey(c); ok {
 		c.posting = r.changes.interests.Acquire(key, r.changes.log.Next())
 	}
@@ -175,10 +181,12 @@ func (c *Cursor) NextOr(ctx context.Context, tick <-chan time.Time) ([]*Event, i
 		}
 		c.events = nil // it may wait for long
 		select {
-		case <-wait:
+		case <-wait: // wake has counted the cursor as busy
 		case <-tick:
+			c.stopWaiting(wait)
 			return nil, c.revision, nil
 		case <-ctx.Done():
+			c.stopWaiting(wait)
 			return nil, c.revision, ctx.Err()
 		}
 	}
@@ -186,6 +194,18 @@ func (c *Cursor) NextOr(ctx context.Context, tick <-chan time.Time) ([]*Event, i
 
 // errTick ends a read of the history when the caller's tick delivers.
 var errTick = errors.New("cache: tick")
+
+// Busy returns the names of the resources with a cursor that is not waiting for the next event: it has events to deliver, or
+// the caller of Next works on those that it has got. It may only have waited for a moment: the caller checks that the store
+// had no write meanwhile, and that Applied is its revision.
+func (c *Cache) Busy() (names []string) {
+	for _, r := range c.all() {
+		if r.changes.busy.Load() > 0 {
+			names = append(names, cmp.Or(r.config.Resource, r.config.Prefix))
+		}
+	}
+	return names
+}
 
 // Revision returns the revision up to which Next has returned everything. Without matching events it advances with
 // the store, so bookmarks use it.
@@ -224,6 +244,7 @@ func (c *Cursor) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.changes.cursors--
+	r.changes.busy.Add(-1)
 	if c.posting != nil {
 		r.changes.interests.Release(c.posting)
 		c.posting = nil
@@ -261,13 +282,33 @@ func (c *Cursor) collect() (<-chan struct{}, error) {
 		}
 	}
 	c.revision = max(c.revision, tail, r.state.Load().revision)
-	switch {
-	case len(c.events) > 0:
+	if len(c.events) > 0 {
 		return nil, nil
-	case c.posting != nil:
-		return c.posting.User.wait(), nil
 	}
-	return r.changes.wakeup.wait(), nil
+	g := c.wakeup()
+	g.waiting.Add(1)
+	r.changes.busy.Add(-1)
+	return g.wait(), nil
+}
+
+// wakeup returns what the cursor waits for.
+func (c *Cursor) wakeup() *wakeup {
+	if c.posting != nil {
+		return &c.posting.User
+	}
+	return &c.resource.changes.wakeup
+}
+
+// stopWaiting counts a cursor as busy that does not wait any longer for a channel of collect, unless wake did so.
+func (c *Cursor) stopWaiting(wait <-chan struct{}) {
+	r := c.resource
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	g := c.wakeup()
+	if p := g.ch.Load(); p != nil && (<-chan struct{})(*p) == wait {
+		g.waiting.Add(-1)
+		r.changes.busy.Add(1)
+	}
 }
 
 // scan reads events of the whole log: a bounded number, but only complete revisions. It reports whether it reached

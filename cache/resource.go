@@ -70,6 +70,8 @@ type changes struct {
 	interests interest.Index[wakeup]
 	wakeup    wakeup // of the cursors that read the whole log
 	cursors   int    // number of open cursors
+	// busy is how many of them do not wait for an event, see Cache.Busy.
+	busy atomic.Int64
 	// completeFrom is a position in the log. A cursor below it may have missed events that were never in the log.
 	completeFrom uint64
 }
@@ -285,6 +287,7 @@ func (r *Resource) wakePosting(p *interest.Posting[wakeup]) { r.wake(&p.User) }
 // write and mu.
 func (r *Resource) wake(g *wakeup) {
 	if ch := g.reset(); ch != nil {
+		r.changes.busy.Add(g.waiting.Swap(0))
 		r.waking = append(r.waking, ch)
 	}
 }

@@ -35,12 +35,13 @@ func (s *Server) reconcile(ctx context.Context) {
 
 // reconcileOne sets the conditions of one definition. After a failure the definition is queued again in retryAfter.
 func (s *Server) reconcileOne(ctx context.Context, name string) {
+	defer s.o.Activity.Add(-1)
 	defer s.work.Done(name) // deferred: without it, a panic would keep the name out of the queue forever
 	if err := s.syncStatus(ctx, name); err != nil && ctx.Err() == nil {
 		s.o.Log.Warn(
 			"setting the status of a custom resource definition failed; it will be tried again", "name", name, "error", err,
 		)
-		time.AfterFunc(retryAfter, func() { s.work.Add(name) })
+		s.addLater(name)
 	}
 }
 

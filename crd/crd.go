@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/keelson-dev/keelson/activity"
 	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/client"
@@ -59,6 +60,8 @@ type Options struct {
 	Rules *metrics.Expressions
 	Log   *slog.Logger
 	Now   func() time.Time
+	// Activity has what is to be done for definitions; nil records nothing.
+	Activity *activity.Part
 }
 
 // Documents holds the OpenAPI documents of custom resources.
@@ -103,11 +106,39 @@ func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	o.Activity.Starting()
 	return &Server{
 		o: o, definitions: o.Registry.Resource(resource), caches: newCaches(),
 		byName: map[string]*definition{}, namesByGroup: map[string]*groupNames{},
-		deletingObjects: map[string]bool{}, work: workqueue.NewTyped[string](), ready: make(chan struct{}),
+		deletingObjects: map[string]bool{}, work: newWork(o.Activity), ready: make(chan struct{}),
 	}
+}
+
+// countedQueue counts the names in the queue as activity.
+type countedQueue struct {
+	workqueue.Queue[string]
+	activity *activity.Part
+}
+
+func newWork(p *activity.Part) *workqueue.Typed[string] {
+	return workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{
+		Queue: &countedQueue{workqueue.DefaultQueue[string](), p},
+	})
+}
+
+// Push implements workqueue.Queue. reconcileOne removes the activity.
+func (q *countedQueue) Push(name string) {
+	q.activity.Add(1)
+	q.Queue.Push(name)
+}
+
+// addLater queues a definition again after a failure.
+func (s *Server) addLater(name string) {
+	s.o.Activity.Add(1)
+	time.AfterFunc(retryAfter, func() {
+		s.work.Add(name)
+		s.o.Activity.Add(-1)
+	})
 }
 
 // retryAfter is the time between a failure and the next try.
@@ -139,6 +170,7 @@ func (s *Server) Run(ctx context.Context) {
 		}
 	}
 	s.known.Do(func() { close(s.ready) }) // Run may be called again after a failure
+	s.o.Activity.Started()
 	s.reconcile(ctx)
 }
 

@@ -31,7 +31,9 @@ func (s *Server) startDeletingObjects(ctx context.Context, d *definition) {
 		return
 	}
 	s.deletingObjects[d.name] = true
+	s.o.Activity.Add(1)
 	s.tasks.Go(func() {
+		defer s.o.Activity.Add(-1)
 		err := s.deleteObjects(ctx, d)
 		s.mu.Lock()
 		delete(s.deletingObjects, d.name)
@@ -40,7 +42,7 @@ func (s *Server) startDeletingObjects(ctx context.Context, d *definition) {
 			s.o.Log.Warn(
 				"deleting the objects of a deleted definition failed; it will be tried again", "name", d.name, "error", err,
 			)
-			time.AfterFunc(retryAfter, func() { s.work.Add(d.name) })
+			s.addLater(d.name)
 		}
 	})
 }

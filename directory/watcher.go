@@ -13,8 +13,9 @@ import (
 // version once, however often it changes, so that a slow reader costs no memory.
 type Watcher struct {
 	d       *Directory
-	mu      sync.Mutex // guards changed
+	mu      sync.Mutex // guards what follows
 	changed map[schema.GroupVersion]bool
+	taken   bool          // the last Take returned versions
 	ready   chan struct{} // holds one element while changed is not empty
 }
 
@@ -58,6 +59,7 @@ func (w *Watcher) Take() []schema.GroupVersion {
 	case <-w.ready:
 	default:
 	}
+	w.taken = len(w.changed) > 0
 	changed := slices.Collect(maps.Keys(w.changed))
 	clear(w.changed)
 	return changed
@@ -75,6 +77,14 @@ func (w *Watcher) Next(ctx context.Context) ([]schema.GroupVersion, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// Pending reports whether versions have changed that were not taken yet, or that the last Take or Next returned: until the
+// next call, their receiver may work on them.
+func (w *Watcher) Pending() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.taken || len(w.changed) > 0
 }
 
 // Close ends the collecting.

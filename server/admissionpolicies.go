@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/keelson-dev/keelson/activity"
 	"github.com/keelson-dev/keelson/admission/plugin/policies"
 	"github.com/keelson-dev/keelson/client/versions"
 	"github.com/keelson-dev/keelson/controller/policystatus"
@@ -29,9 +30,10 @@ func (s *starting) startPolicies(ctx context.Context) error {
 }
 
 // policyStatus returns the controller that checks the types in the expressions of policies.
-func (a *api) policyStatus(log *slog.Logger) *policystatus.Controller {
+func (a *api) policyStatus(log *slog.Logger, work *activity.Part) *policystatus.Controller {
 	return &policystatus.Controller{
 		Registry: a.registry, Resources: a.resources, Documents: a.openAPI, Client: a.client, Log: log,
+		Activity: work,
 	}
 }
 

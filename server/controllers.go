@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/activity"
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/controller/garbagecollector"
 	"github.com/keelson-dev/keelson/controller/namespace"
@@ -101,45 +102,76 @@ const (
 // type checks of policies. They come last, so that their first work does not delay the start.
 func (s *starting) startControllers() {
 	if s.config.PolicyTypeChecks {
-		s.work.Go("type checks of admission policies", background.Forever(s.api.policyStatus(s.log).Run))
+		const name = "type checks of admission policies"
+		part := s.work.Activity.Part(name)
+		part.Starting()
+		s.work.Go(name, background.Forever(s.api.policyStatus(s.log, part).Run))
 	}
 	exclusive := storage.IsExclusive(s.stores.main)
 	if !slices.ContainsFunc(Controllers(), func(name string) bool { return s.config.runsController(name, exclusive) }) {
 		return
 	}
 	gate := standby.New(s.registry.Resource(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}), s.log, s.config.Clock)
-	s.work.Go("lease of kube-controller-manager", background.Forever(gate.Run))
 	queues := s.metrics.NewWorkQueues()
-	start := func(name string, run background.Runner) {
+	start := func(name string, make func(*activity.Part) background.Runner) {
 		if s.config.runsController(name, exclusive) {
+			part := s.work.Activity.Part("the " + name)
+			gate.Track(part)
+			run := withActivity(part, make(part))
 			s.work.Go(name, func(ctx context.Context) error { return gate.While(ctx, run) })
 		}
 	}
-	start(aggregationController, (&rbaccontroller.Aggregation{
-		Registry: s.registry, Client: s.api.client.As(rbaccontroller.AggregationManager), Log: s.log,
-	}).Run)
-	start(namespaceController, s.namespaceController(queues).Run)
+	start(aggregationController, func(p *activity.Part) background.Runner {
+		return (&rbaccontroller.Aggregation{
+			Registry: s.registry, Client: s.api.client.As(rbaccontroller.AggregationManager), Log: s.log, Activity: p,
+		}).Run
+	})
+	start(namespaceController, func(p *activity.Part) background.Runner { return s.namespaceController(queues, p).Run })
 	if s.config.GarbageCollection {
-		start(garbageCollector, s.garbageCollector(queues))
+		start(garbageCollector, func(p *activity.Part) background.Runner { return s.garbageCollector(queues, p) })
 	}
-	start(rootCAController, (&rootca.Controller{
-		Registry: s.registry, Client: s.controllerClient("root-ca-cert-publisher"), Roots: string(s.identity.roots),
-		Log: s.log, Metrics: queues,
-	}).Run)
-	start(ttlController, (&ttlafterfinished.Controller{
-		Client: s.controllerClient("ttl-after-finished-controller"), Log: s.log, Now: time.Now, Metrics: queues,
-	}).Run)
+	start(rootCAController, func(p *activity.Part) background.Runner {
+		return (&rootca.Controller{
+			Registry: s.registry, Client: s.controllerClient("root-ca-cert-publisher"), Roots: string(s.identity.roots),
+			Log: s.log, Metrics: queues, Activity: p,
+		}).Run
+	})
+	start(ttlController, func(p *activity.Part) background.Runner {
+		return (&ttlafterfinished.Controller{
+			Client: s.controllerClient("ttl-after-finished-controller"), Log: s.log, Now: time.Now, Metrics: queues, Activity: p,
+		}).Run
+	})
 	if s.config.DefaultServiceAccounts {
-		accounts := &serviceaccount.Controller{Registry: s.registry, Client: s.api.client, Log: s.log}
-		start(serviceAccountController, background.Forever(accounts.Run))
+		start(serviceAccountController, func(p *activity.Part) background.Runner {
+			return background.Forever((&serviceaccount.Controller{
+				Registry: s.registry, Client: s.api.client, Log: s.log, Activity: p,
+			}).Run)
+		})
 	}
 	if s.config.QuotaUsage {
-		usage := &quota.Controller{Registry: s.registry, Resources: s.api.resources, Client: s.api.client, Log: s.log}
-		start(resourceQuotaController, background.Forever(usage.Run))
+		start(resourceQuotaController, func(p *activity.Part) background.Runner {
+			return background.Forever((&quota.Controller{
+				Registry: s.registry, Resources: s.api.resources, Client: s.api.client, Log: s.log, Activity: p,
+			}).Run)
+		})
+	}
+	s.work.Go("lease of kube-controller-manager", background.Forever(gate.Run))
+}
+
+// withActivity returns a Runner whose part has nothing to do after its end, and starts again after an error.
+func withActivity(p *activity.Part, run background.Runner) background.Runner {
+	return func(ctx context.Context) error {
+		p.Starting()
+		err := run(ctx)
+		p.Stopped()
+		if err != nil && ctx.Err() == nil {
+			p.Starting()
+		}
+		return err
 	}
 }
 
-func (s *starting) namespaceController(queues *metrics.WorkQueues) *namespace.Controller {
+func (s *starting) namespaceController(queues *metrics.WorkQueues, p *activity.Part) *namespace.Controller {
 	settle := sharedSettleTime
 	if storage.IsExclusive(s.stores.main) {
 		settle = ownSettleTime
@@ -148,18 +180,18 @@ func (s *starting) namespaceController(queues *metrics.WorkQueues) *namespace.Co
 	return &namespace.Controller{
 		Namespaces: s.registry.Resource(corev1.Resource("namespaces")), Client: s.controllerClient(account),
 		Remote: s.api.aggregator.Client(controllerUser(account)), Resources: s.api.discovery, Ready: s.api.custom.Ready,
-		Settle: settle, Log: s.log, Now: s.config.Clock.Now, Metrics: queues,
+		Settle: settle, Log: s.log, Now: s.config.Clock.Now, Metrics: queues, Activity: p,
 	}
 }
 
 // garbageCollector returns what runs the garbage collector until ctx ends.
-func (s *starting) garbageCollector(queues *metrics.WorkQueues) background.Runner {
+func (s *starting) garbageCollector(queues *metrics.WorkQueues, p *activity.Part) background.Runner {
 	const account = "generic-garbage-collector"
 	o := garbagecollector.Options{
 		Client: s.controllerClient(account), Remote: s.api.aggregator.Client(controllerUser(account)),
 		Directory: s.api.resources, Resources: s.api.discovery, Ready: s.api.custom.Ready,
 		Revision: s.registry.Resource(corev1.Resource("namespaces")).CurrentRevision,
-		Log:      s.log, Now: s.config.Clock.Now, Metrics: queues,
+		Log:      s.log, Now: s.config.Clock.Now, Metrics: queues, Activity: p,
 	}
 	return func(ctx context.Context) error { return garbagecollector.Run(ctx, o) }
 }

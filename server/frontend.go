@@ -41,6 +41,8 @@ type frontend struct {
 	endWatches context.CancelFunc
 	refusing   atomic.Bool  // new requests are sent elsewhere
 	active     atomic.Int64 // requests being served
+	// short is how many of them are not long-running, and begun how many requests there were.
+	short, begun atomic.Int64
 }
 
 // frontendOptions are the dependencies of frontend.
@@ -67,6 +69,10 @@ func newFrontend(o frontendOptions) (*frontend, error) {
 	o.chain.Log, o.chain.RequestTimeout = o.log, o.config.RequestTimeout
 	o.chain.Stop = chain.Stop{
 		Begun: f.watches, Spread: filters.ShutdownWatchGrace, Running: &f.active, Refusing: f.refusing.Load,
+		LongRunning: func() (ended func()) {
+			f.short.Add(-1)
+			return func() { f.short.Add(1) }
+		},
 	}
 	o.chain.Streamed = f.routes.isForwarded
 	o.chain.CORSAllowedOrigins, o.chain.HSTSDirectives = filters.CORSAllowedOrigins, filters.HSTSDirectives
@@ -167,6 +173,9 @@ func (f *frontend) counted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.active.Add(1)
 		defer f.active.Add(-1)
+		f.short.Add(1)
+		defer f.short.Add(-1)
+		f.begun.Add(1)
 		if !strings.Contains(r.URL.RawQuery, "watch") { // a watch keeps its stack for long, and is not in a hurry
 			growStack(0)
 		}

@@ -417,7 +417,7 @@ func (s *starting) bootstrap(ctx context.Context) error {
 	if err != nil || created && s.config.origin.serves(s.config) {
 		return err
 	}
-	if err := s.api.apiServices(s.log).Start(ctx); err != nil || created {
+	if err := s.api.apiServices(s.log, nil).Start(ctx); err != nil || created {
 		return err
 	}
 	return s.keepDefaults(ctx, key)
@@ -438,7 +438,9 @@ func (s *starting) startWork(ctx context.Context) error {
 	if err := s.startPolicies(ctx); err != nil {
 		return err
 	}
-	s.work.Go(apiServicesRunner, background.Forever(s.api.apiServices(s.log).Run))
+	services := s.work.Activity.Part("the controller of APIServices")
+	services.Starting()
+	s.work.Go(apiServicesRunner, background.Forever(s.api.apiServices(s.log, services).Run))
 	s.work.Go(extensionsRunner, background.Forever(s.api.aggregator.Run))
 	s.work.Go(controlPlaneRunner, background.Forever(s.controlPlane.keeper.Run))
 	s.work.Go(servicesRunner, background.Forever(s.api.claims.Run))

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
+	"github.com/keelson-dev/keelson/activity"
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/directory"
@@ -58,6 +59,8 @@ type Controller struct {
 	// Priority returns the groupPriorityMinimum of a built-in group.
 	Priority func(group string) int
 	Log      *slog.Logger
+	// Activity has the work of the controller; nil records nothing.
+	Activity *activity.Part
 }
 
 // Start creates the missing APIServices of built-in groups, and resets those that were
@@ -134,6 +137,9 @@ func (c *Controller) Run(ctx context.Context) {
 	}
 	changes := c.Resources.Watch()
 	defer changes.Close()
+	c.Activity.Pending(changes.Pending)
+	defer c.Activity.Stopped()
+	c.Activity.Started()
 	for err := c.removeStale(ctx); err != nil; err = c.removeStale(ctx) {
 		if !c.wait(ctx, err) {
 			return

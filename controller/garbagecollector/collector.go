@@ -32,6 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/keelson-dev/keelson/activity"
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/controller/workers"
 	"github.com/keelson-dev/keelson/directory"
@@ -92,6 +93,8 @@ type Options struct {
 	Now func() time.Time
 	// Metrics counts what happens in the queues.
 	Metrics workqueue.MetricsProvider
+	// Activity has the work of the controller; nil records nothing.
+	Activity *activity.Part
 }
 
 // Collector collects garbage. Its state lasts for one call of Run.
@@ -129,7 +132,7 @@ func Run(ctx context.Context, o Options) error {
 func newCollector(ctx context.Context, o Options) *Collector {
 	queue := func(name string) *workers.Queue[types.UID] {
 		return workers.New[types.UID](workers.Options{
-			Name: name, FirstDelay: firstDelay, MaxDelay: maxDelay, Metrics: o.Metrics,
+			Name: name, FirstDelay: firstDelay, MaxDelay: maxDelay, Metrics: o.Metrics, Activity: o.Activity,
 		})
 	}
 	c := &Collector{

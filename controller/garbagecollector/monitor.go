@@ -65,6 +65,7 @@ func collected(r discovery.Resource) bool {
 func (c *Collector) monitorAll(ctx context.Context) error {
 	changes := c.Directory.Watch()
 	defer changes.Close()
+	c.Activity.Pending(changes.Pending)
 	for first := true; ; first = false {
 		changes.Take()
 		started := c.resync()
@@ -74,6 +75,7 @@ func (c *Collector) monitorAll(ctx context.Context) error {
 			}
 			c.apply(c.graph.listed())
 			close(c.listed)
+			c.Activity.Started()
 		}
 		waiting, cancel := context.WithTimeout(ctx, resyncEvery)
 		_, err := changes.Next(waiting)
@@ -129,6 +131,7 @@ func (c *Collector) resync() (started []*monitor) {
 		running, m.stop = context.WithCancel(c.ctx)
 		c.monitors[r.GroupVersionResource] = m
 		started = append(started, m)
+		c.Activity.Add(1) // until isSynced
 		c.tasks.Go(func() { m.run(running) })
 	}
 	for gvr, m := range c.monitors {
@@ -154,7 +157,12 @@ func (m *monitor) run(ctx context.Context) {
 	}
 }
 
-func (m *monitor) isSynced() { m.once.Do(func() { close(m.synced) }) }
+func (m *monitor) isSynced() {
+	m.once.Do(func() {
+		close(m.synced)
+		m.c.Activity.Add(-1)
+	})
+}
 
 // follow lists the objects and follows their changes until there is an error.
 func (m *monitor) follow(ctx context.Context) error {

@@ -29,6 +29,7 @@ func newReporter(c *Collector) *reporter {
 func (r *reporter) add(i invalidOwner) {
 	select {
 	case r.queue <- &i:
+		r.c.Activity.Add(1)
 	default:
 	}
 }
@@ -44,6 +45,7 @@ func (r *reporter) run(ctx context.Context) {
 				r.c.Log.Warn("cannot write an event about an owner in another namespace",
 					"dependent", i.dependent, "error", err)
 			}
+			r.c.Activity.Add(-1)
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/keelson-dev/keelson/activity"
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/controller/workers"
@@ -67,6 +68,8 @@ type Controller struct {
 	Now func() time.Time
 	// Metrics counts what happens in the queue.
 	Metrics workqueue.MetricsProvider
+	// Activity has the work of the controller; nil records nothing.
+	Activity *activity.Part
 }
 
 func (c *Controller) now() time.Time {
@@ -93,7 +96,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		return ignoreEnd(ctx, err)
 	}
 	q := workers.New[string](workers.Options{
-		Name: "namespace", FirstDelay: firstDelay, MaxDelay: maxDelay, Metrics: c.Metrics,
+		Name: "namespace", FirstDelay: firstDelay, MaxDelay: maxDelay, Metrics: c.Metrics, Activity: c.Activity,
 	})
 	ctx, cancel := context.WithCancel(ctx)
 	var tasks sync.WaitGroup
@@ -128,6 +131,7 @@ func (c *Controller) follow(ctx context.Context, q *queue) error {
 		return err
 	}
 	defer cursor.Close()
+	c.Activity.Started()
 	for {
 		events, _, err := cursor.Next(ctx)
 		if err != nil {

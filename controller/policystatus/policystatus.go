@@ -19,6 +19,7 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keelson-dev/keelson/activity"
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/directory"
@@ -43,6 +44,8 @@ type Controller struct {
 	Documents Documents
 	Client    *client.Client
 	Log       *slog.Logger
+	// Activity has the work of the controller; nil records nothing.
+	Activity *activity.Part
 
 	types recentTypes
 }
@@ -54,6 +57,7 @@ func (c *Controller) Run(ctx context.Context) {
 		if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
 			return
 		}
+		c.Activity.Starting()
 		c.Log.Warn("cannot watch admission policies for type checks; will start again", "error", err)
 		select {
 		case <-ctx.Done():
@@ -86,6 +90,7 @@ func (c *Controller) follow(ctx context.Context) error {
 		return err
 	}
 	defer cursor.Close()
+	c.Activity.Started()
 	retry := time.NewTicker(retryAfter)
 	defer retry.Stop()
 	for {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/activity"
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/directory"
@@ -46,6 +47,8 @@ type Controller struct {
 	Resources *directory.Directory
 	Client    *client.Client
 	Log       *slog.Logger
+	// Activity has the work of the controller; nil records nothing.
+	Activity *activity.Part
 }
 
 // Run works until ctx is done or the store is closed.
@@ -55,6 +58,7 @@ func (c *Controller) Run(ctx context.Context) {
 		if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
 			return
 		}
+		c.Activity.Starting()
 		c.Log.Warn("cannot watch resource quotas; will start again", "error", err)
 		wait(ctx, retryAfter)
 	}

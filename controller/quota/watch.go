@@ -49,6 +49,8 @@ type watcher struct {
 	mu     sync.Mutex // guards what follows
 	quotas map[string]map[string]*watched
 	plan   map[quotaKey]planned
+	// counting is how many quotas are being counted, which are not in plan.
+	counting int
 	// following has the resources whose changes are followed.
 	following map[schema.GroupResource]*following
 	changed   chan struct{} // capacity 1; receives when plan has changed
@@ -66,6 +68,7 @@ func (c *Controller) watch(ctx context.Context) error {
 		Controller: c, ctx: ctx, quotas: map[string]map[string]*watched{}, plan: map[quotaKey]planned{},
 		following: map[schema.GroupResource]*following{}, changed: make(chan struct{}, 1),
 	}
+	defer c.Activity.Set(0) // after w.tasks.Wait
 	defer w.tasks.Wait()
 	defer cancel()
 	if err := view.Ascend(ctx, "", "", 0, func(o *cache.Object) bool {
@@ -80,6 +83,7 @@ func (c *Controller) watch(ctx context.Context) error {
 	}
 	defer cursor.Close()
 	w.tasks.Go(w.work)
+	c.Activity.Started()
 	for {
 		events, _, err := cursor.Next(ctx)
 		if err != nil {
@@ -137,7 +141,11 @@ func (w *watcher) remove(key quotaKey) {
 		delete(w.quotas, key.namespace)
 	}
 	delete(w.plan, key)
+	w.noteActivity()
 }
+
+// noteActivity says how many quotas have to be counted. mu is held.
+func (w *watcher) noteActivity() { w.Activity.Set(len(w.plan) + w.counting) }
 
 // concerned returns the resources whose objects count for limits.
 func (w *watcher) concerned(hard corev1.ResourceList) []schema.GroupResource {
@@ -185,6 +193,7 @@ func (w *watcher) schedule(key quotaKey, p planned) {
 		}
 	}
 	w.plan[key] = p
+	w.noteActivity()
 	select {
 	case w.changed <- struct{}{}:
 	default:
@@ -355,7 +364,14 @@ func (w *watcher) countDue() {
 			delete(w.plan, key)
 		}
 	}
+	w.counting = len(due)
 	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.counting = 0
+		w.noteActivity()
+	}()
 	for key, p := range due {
 		err := w.count(w.ctx, key)
 		if w.ctx.Err() != nil {

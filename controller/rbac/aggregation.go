@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/keelson-dev/keelson/activity"
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/registry"
@@ -38,9 +39,13 @@ type Aggregation struct {
 	Registry *registry.Registry
 	Client   Client // its field manager is AggregationManager
 	Log      *slog.Logger
+	// Activity has the work of the controller; nil records nothing.
+	Activity *activity.Part
 
-	mu    sync.Mutex // guards roles
+	mu    sync.Mutex // guards what follows
 	roles map[string]clusterRole
+	// changed means that roles has changed since they were last read.
+	changed bool
 }
 
 // clusterRole is a ClusterRole as it is stored: most of them are never decoded again.
@@ -64,6 +69,8 @@ func (a *Aggregation) Run(ctx context.Context) error {
 				a.roles[c.Name] = clusterRole{c.Stored, a.ruleOf(ctx, c.Stored)}
 			}
 		}
+		a.changed = true
+		a.Activity.Set(1)
 		a.mu.Unlock()
 		select {
 		case wake <- struct{}{}:
@@ -83,6 +90,7 @@ func (a *Aggregation) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.Activity.Started()
 	for {
 		select {
 		case <-ctx.Done():
@@ -96,6 +104,16 @@ func (a *Aggregation) Run(ctx context.Context) error {
 			case <-time.After(retryAfter):
 			}
 		}
+		a.done()
+	}
+}
+
+// done notes that the ClusterRoles are up to date, unless they have changed meanwhile.
+func (a *Aggregation) done() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.changed {
+		a.Activity.Set(0)
 	}
 }
 
@@ -133,6 +151,7 @@ func (a *Aggregation) updateAggregates(ctx context.Context) error {
 func (a *Aggregation) concerned(ctx context.Context) (roles []*rbacv1.ClusterRole, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.changed = false
 	var selectors []labels.Selector
 	for _, role := range a.roles {
 		if role.rule == nil {

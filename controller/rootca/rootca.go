@@ -15,6 +15,7 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/keelson-dev/keelson/activity"
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/controller/workers"
@@ -50,6 +51,8 @@ type Controller struct {
 	Log   *slog.Logger
 	// Metrics counts what happens in the queue.
 	Metrics workqueue.MetricsProvider
+	// Activity has the work of the controller; nil records nothing.
+	Activity *activity.Part
 }
 
 // queue has the names of namespaces.
@@ -62,8 +65,13 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// A ConfigMap that is changed or deleted later is published again.
+	changed, err := published.Watch(ctx, revision, cache.Interest{Name: Name})
+	if err != nil {
+		return err
+	}
 	q := workers.New[string](workers.Options{
-		Name: "root_ca_cert_publisher", FirstDelay: firstDelay, MaxDelay: maxDelay, Metrics: c.Metrics,
+		Name: "root_ca_cert_publisher", FirstDelay: firstDelay, MaxDelay: maxDelay, Metrics: c.Metrics, Activity: c.Activity,
 	})
 	tasks, ctx := errgroup.WithContext(ctx)
 	tasks.Go(func() error {
@@ -72,8 +80,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	})
 	tasks.Go(func() error { return c.followNamespaces(ctx, q) })
 	tasks.Go(func() error {
-		// A ConfigMap that is changed or deleted later is published again.
-		return follow(ctx, published, revision, cache.Interest{Name: Name}, func(e *cache.Event) {
+		return follow(ctx, changed, func(e *cache.Event) {
 			switch {
 			case e.Prev == nil: // created
 			case e.Object == nil:
@@ -102,21 +109,20 @@ func (c *Controller) followNamespaces(ctx context.Context, q *queue) error {
 	}); err != nil {
 		return err
 	}
-	return follow(ctx, namespaces, view.Revision(), cache.Interest{}, func(e *cache.Event) {
+	cursor, err := namespaces.Watch(ctx, view.Revision(), cache.Interest{})
+	if err != nil {
+		return err
+	}
+	c.Activity.Started()
+	return follow(ctx, cursor, func(e *cache.Event) {
 		if e.Prev == nil {
 			q.Add(e.Object.Name)
 		}
 	})
 }
 
-// follow calls f with each change of a resource after a revision, until there is an error.
-func follow(
-	ctx context.Context, r *registry.Resource, revision int64, in cache.Interest, f func(*cache.Event),
-) error {
-	cursor, err := r.Watch(ctx, revision, in)
-	if err != nil {
-		return err
-	}
+// follow calls f with each change that a cursor delivers, until there is an error, and closes the cursor.
+func follow(ctx context.Context, cursor *cache.Cursor, f func(*cache.Event)) error {
 	defer cursor.Close()
 	for {
 		events, _, err := cursor.Next(ctx)

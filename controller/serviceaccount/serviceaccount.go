@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/keelson-dev/keelson/activity"
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/registry"
@@ -32,6 +33,8 @@ type Controller struct {
 	Registry *registry.Registry
 	Client   *client.Client
 	Log      *slog.Logger
+	// Activity has the work of the controller; nil records nothing.
+	Activity *activity.Part
 }
 
 // Run works until ctx is done or the store is closed.
@@ -41,6 +44,7 @@ func (c *Controller) Run(ctx context.Context) {
 		if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
 			return
 		}
+		c.Activity.Starting()
 		c.Log.Warn("cannot watch namespaces for default service accounts; will start again", "error", err)
 		select {
 		case <-ctx.Done():
@@ -70,6 +74,7 @@ func (c *Controller) watchNamespaces(ctx context.Context) error {
 		return err
 	}
 	defer cursor.Close()
+	c.Activity.Started()
 	for {
 		events, _, err := cursor.Next(ctx)
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
+	"github.com/keelson-dev/keelson/activity"
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/clock"
 	"github.com/keelson-dev/keelson/registry"
@@ -43,6 +44,10 @@ type Gate struct {
 	open bool
 	// changed is closed when open changes.
 	changed chan struct{}
+	// known means that the Lease was read.
+	known bool
+	// parts are those of the controllers.
+	parts []*activity.Part
 }
 
 // New returns a Gate on the resource leases. Run has to be called then.
@@ -98,6 +103,13 @@ func (g *Gate) runUntil(ctx context.Context, stop <-chan struct{}, run func(cont
 	return err
 }
 
+// Track says which activity a controller has. It counts as starting until the Lease was read and the controller has
+// started, and as stopped while it has to pause. Track has to be called before Run.
+func (g *Gate) Track(p *activity.Part) {
+	p.Starting()
+	g.parts = append(g.parts, p)
+}
+
 func (g *Gate) state() (open bool, changed <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -107,7 +119,18 @@ func (g *Gate) state() (open bool, changed <-chan struct{}) {
 func (g *Gate) set(open bool, holder string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.open == open {
+	if g.open == open && g.known {
+		return
+	}
+	g.known = true
+	for _, p := range g.parts {
+		if open {
+			p.Starting()
+		} else {
+			p.Stopped()
+		}
+	}
+	if !open && !g.open {
 		return
 	}
 	if open {

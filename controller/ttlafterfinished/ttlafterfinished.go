@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/keelson-dev/keelson/activity"
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/controller/workers"
 	"github.com/keelson-dev/keelson/registry"
@@ -39,12 +40,14 @@ type Controller struct {
 	Now func() time.Time
 	// Metrics counts what happens in the queue.
 	Metrics workqueue.MetricsProvider
+	// Activity has the work of the controller; nil records nothing.
+	Activity *activity.Part
 }
 
 // Run works until ctx ends, or until following the Jobs fails.
 func (c *Controller) Run(ctx context.Context) error {
 	q := workers.New[types.NamespacedName](workers.Options{
-		Name: "ttl_jobs_to_delete", FirstDelay: firstDelay, MaxDelay: maxDelay, Metrics: c.Metrics,
+		Name: "ttl_jobs_to_delete", FirstDelay: firstDelay, MaxDelay: maxDelay, Metrics: c.Metrics, Activity: c.Activity,
 	})
 	tasks, ctx := errgroup.WithContext(ctx)
 	tasks.Go(func() error {
@@ -72,6 +75,7 @@ func (c *Controller) follow(ctx context.Context, q *workers.Queue[types.Namespac
 		return err
 	}
 	defer w.Close()
+	c.Activity.Started()
 	for {
 		changes, err := w.Next(ctx)
 		if err != nil {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/keelson-dev/keelson/activity"
 )
 
 // Options configure a Queue.
@@ -20,26 +22,101 @@ type Options struct {
 	FirstDelay, MaxDelay time.Duration
 	// Metrics are told what happens to items; nil counts nothing.
 	Metrics workqueue.MetricsProvider
+	// Activity, unless nil, has a task for each item that is in the queue or is being handled, that comes back after an
+	// error, or that will be added within soon.
+	Activity *activity.Part
 }
+
+// soon is the delay up to which an item of AddAfter is a task of Options.Activity.
+const soon = 10 * time.Second
 
 // Queue is a queue of items. Its methods may be called concurrently.
 type Queue[T comparable] struct {
-	items workqueue.TypedRateLimitingInterface[T]
+	items    workqueue.TypedRateLimitingInterface[T]
+	failures workqueue.TypedRateLimiter[T]
+	waiting  *waiting[T]
 }
 
 // New returns a Queue. Run or Close has to be called.
 func New[T comparable](o Options) *Queue[T] {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[T](o.FirstDelay, o.MaxDelay)
-	return &Queue[T]{workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[T]{
-		Name: o.Name, MetricsProvider: o.Metrics,
-	})}
+	q := &Queue[T]{
+		failures: workqueue.NewTypedItemExponentialFailureRateLimiter[T](o.FirstDelay, o.MaxDelay),
+		waiting:  &waiting[T]{Queue: workqueue.DefaultQueue[T](), activity: o.Activity},
+	}
+	inner := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[T]{
+		Name: o.Name, MetricsProvider: o.Metrics, Queue: q.waiting,
+	})
+	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[T]{
+		Name: o.Name, MetricsProvider: o.Metrics, Queue: inner,
+	})
+	q.items = workqueue.NewTypedRateLimitingQueueWithConfig(q.failures, workqueue.TypedRateLimitingQueueConfig[T]{
+		Name: o.Name, MetricsProvider: o.Metrics, DelayingQueue: delaying,
+	})
+	return q
 }
 
 // Add adds an item, unless it is in the queue.
 func (q *Queue[T]) Add(item T) { q.items.Add(item) }
 
 // AddAfter adds an item after a delay.
-func (q *Queue[T]) AddAfter(item T, delay time.Duration) { q.items.AddAfter(item, delay) }
+func (q *Queue[T]) AddAfter(item T, delay time.Duration) {
+	if delay <= soon {
+		q.waiting.delay(item, delay)
+	}
+	q.items.AddAfter(item, delay)
+}
+
+// waiting has the items that wait for a worker. It counts the tasks of a queue: one for each item from Push until its
+// handling has ended, and one for each item that is delayed.
+type waiting[T comparable] struct {
+	workqueue.Queue[T]
+	activity *activity.Part
+
+	mu sync.Mutex // guards due
+	// due has when items that are delayed will be pushed.
+	due map[T]time.Time
+}
+
+// Push implements workqueue.Queue.
+func (w *waiting[T]) Push(item T) {
+	w.activity.Add(1)
+	w.arrived(item)
+	w.Queue.Push(item)
+}
+
+// delay notes that an item will be pushed.
+func (w *waiting[T]) delay(item T, delay time.Duration) {
+	if w.activity == nil {
+		return
+	}
+	at := time.Now().Add(delay)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before, ok := w.due[item]
+	if ok && before.Before(at) {
+		return // the earlier time counts, as in workqueue
+	}
+	if w.due == nil {
+		w.due = map[T]time.Time{}
+	}
+	w.due[item] = at
+	if !ok {
+		w.activity.Add(1)
+	}
+}
+
+// arrived notes that an item is in the queue or is being handled. If its time has come, it is no longer delayed.
+func (w *waiting[T]) arrived(item T) {
+	if w.activity == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at, ok := w.due[item]; ok && !time.Now().Before(at) {
+		delete(w.due, item)
+		w.activity.Add(-1)
+	}
+}
 
 // workerIdle is how long a worker without items waits until it ends. Idle controllers then have no workers, which take
 // memory in a program that runs many servers.
@@ -95,9 +172,13 @@ func (q *Queue[T]) work(ctx context.Context, item T, waiting <-chan T, handle fu
 
 // handle handles one item.
 func (q *Queue[T]) handle(ctx context.Context, item T, handle func(context.Context, T) error) {
+	defer q.waiting.activity.Add(-1)
 	defer q.items.Done(item)
+	q.waiting.arrived(item)
 	if err := Protect(func() error { return handle(ctx, item) }); err != nil {
-		q.items.AddRateLimited(item)
+		delay := q.failures.When(item)
+		q.waiting.delay(item, delay)
+		q.items.AddAfter(item, delay)
 	} else {
 		q.items.Forget(item)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/keelson-dev/keelson/activity"
 )
 
 // TestFailuresAndPanicsComeBack: an item that fails, and one whose handling panics, are handled again; others go on.
@@ -92,4 +94,81 @@ func TestWorkersEndWhenIdle(t *testing.T) {
 		cancel()
 		done.Wait()
 	})
+}
+
+// TestActivity: an item is a task from the time when it is added, also with a delay or after a failure, until it was
+// handled. One that is added for much later is none. Afterwards nothing is left.
+func TestActivity(t *testing.T) {
+	tracker := activity.New()
+	part := tracker.Part("queue")
+	q := New[string](Options{FirstDelay: time.Millisecond, MaxDelay: time.Second, Activity: part})
+	busy := func() bool { return len(tracker.Busy()) > 0 }
+	idle := func() {
+		t.Helper()
+		for end := time.Now().Add(20 * time.Second); busy(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("after 20 s: %v", tracker.Busy())
+			}
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var tries atomic.Int32
+	handling, goOn := make(chan string), make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		q.Run(ctx, 2, func(_ context.Context, item string) error {
+			handling <- item
+			<-goOn
+			if item == "fails" && tries.Add(1) < 3 {
+				return errors.New("it fails twice")
+			}
+			return nil
+		})
+	}()
+	handle := func(want string) {
+		t.Helper()
+		select {
+		case item := <-handling:
+			if item != want {
+				t.Errorf("%q was handled, want %q", item, want)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%q was not handled within 20 s", want)
+		}
+		if !busy() {
+			t.Errorf("idle while %q is handled", want)
+		}
+	}
+	q.AddAfter("later", time.Hour)
+	if busy() {
+		t.Errorf("an item that comes in an hour: %v", tracker.Busy())
+	}
+	q.Add("a")
+	handle("a")
+	q.Add("a") // again while it is handled
+	goOn <- struct{}{}
+	handle("a")
+	goOn <- struct{}{}
+	idle()
+	q.AddAfter("b", 20*time.Millisecond)
+	if !busy() {
+		t.Error("idle although an item comes soon")
+	}
+	handle("b")
+	q.AddAfter("b", 10*time.Millisecond)
+	q.AddAfter("b", 5*time.Millisecond)
+	time.Sleep(15 * time.Millisecond)
+	goOn <- struct{}{}
+	handle("b")
+	goOn <- struct{}{}
+	idle()
+	q.Add("fails")
+	for range 3 {
+		handle("fails")
+		goOn <- struct{}{}
+	}
+	idle()
+	cancel()
+	<-ended
 }

@@ -37,6 +37,8 @@ type Options struct {
 	// Running is the number of abandoned handlers: those that still run although their
 	// request was answered 504 or aborted.
 	Running *atomic.Int64
+	// LongRunning, unless nil, is called when a long-running request begins, and what it returns when the request ends.
+	LongRunning func() (ended func())
 	// Abandoned is called when such a handler returns.
 	Abandoned func(panicked bool)
 
@@ -56,6 +58,9 @@ func New(o Options) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if LongRunning(request.InfoFrom(r.Context())) || o.Streamed != nil && proxy.IsUpgrade(r) && o.Streamed(r) {
+				if o.LongRunning != nil {
+					defer o.LongRunning()()
+				}
 				ctx, cancel := context.WithCancel(r.Context())
 				defer cancel()
 				defer o.endWhenStopping(cancel)()

@@ -26,7 +26,7 @@ const (
 var layers = [][]string{
 	{"request"},
 	{"tracing"},
-	{"storage", "scheme", "metrics", "mergeschema", "webhook", "proxy", "features", "clock"},
+	{"storage", "scheme", "metrics", "mergeschema", "webhook", "proxy", "features", "clock", "activity"},
 	{"cel"},
 	{"apierr", "cache", "structuralschema", "audit"},
 	{"registry", "apiresponse"},

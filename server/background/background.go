@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/keelson-dev/keelson/activity"
 )
 
 const (
@@ -35,6 +37,9 @@ func Forever(run func(ctx context.Context)) Runner {
 
 // Group is a set of runners that end together. Its methods may be called concurrently.
 type Group struct {
+	// Activity is where runners may say what they have to do.
+	Activity *activity.Tracker
+
 	log    *slog.Logger
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -49,7 +54,7 @@ type Group struct {
 
 // New returns a group without runners. The caller must call Stop.
 func New(log *slog.Logger) *Group {
-	g := &Group{log: log, after: time.After, now: time.Now}
+	g := &Group{Activity: activity.New(), log: log, after: time.After, now: time.Now}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	return g
 }

@@ -69,6 +69,8 @@ type Stop struct {
 	Spread time.Duration
 	// Running counts the handlers that still run although their request has timed out.
 	Running *atomic.Int64
+	// LongRunning is called when a long-running request begins, and what it returns when the request ends.
+	LongRunning func() (ended func())
 	// Refusing reports whether new requests are answered 429, because the server stops.
 	Refusing func() bool
 }
@@ -97,6 +99,7 @@ func New(h http.Handler, o Options) http.Handler {
 		deadline.New(deadline.Options{
 			Limit: o.RequestTimeout, Grace: answerGrace, BodyGrace: bodyGrace, Spread: o.Stop.Spread, Stopping: o.Stop.Begun,
 			Streamed: o.Streamed, Running: o.Stop.Running, Abandoned: o.Metrics.AbandonedHandler,
+			LongRunning: o.Stop.LongRunning,
 		}),
 		recovery.New(o.Log), // a second time, because deadline runs the following filters on another goroutine
 		cors.New(o.CORSAllowedOrigins),

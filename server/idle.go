@@ -1,0 +1,80 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// idlePause is the time between two looks of WaitForIdle.
+const idlePause = time.Millisecond
+
+// WaitForIdle waits until the server has nothing left to do: keelson.Server.WaitForIdle says what that is. Its error says
+// what is still to be done, and is the error of ctx.
+func (s *Server) WaitForIdle(ctx context.Context) error {
+	busy := []string{"the store has not told its revision"}
+	for {
+		now, err := s.busy(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("the server is not idle: %s: %w", strings.Join(busy, "; "), ctx.Err())
+		case err != nil:
+			return err
+		case len(now) == 0:
+			return nil
+		}
+		busy = now
+		_ = sleep(ctx, idlePause) // busy looks at ctx
+	}
+}
+
+// busy returns what the server has to do. It looks at its parts one after the other. If nothing was written, no request
+// has come and no part has got something to do meanwhile, all of them were idle at the same time.
+func (s *Server) busy(ctx context.Context) (lines []string, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	begun, changes := s.http.begun.Load(), s.work.Activity.Changes()
+	before, err := s.stores.revisions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if n := s.http.short.Load(); n > 0 {
+		lines = append(lines, fmt.Sprintf("%d requests are served", n))
+	}
+	for i, p := range s.stores.places {
+		if p.cache.Applied() < before[i] {
+			lines = append(lines, "the cache does not have the latest writes")
+		}
+		for _, resource := range p.cache.Busy() {
+			lines = append(lines, "changes of "+resource+" are being delivered")
+		}
+	}
+	lines = append(lines, s.work.Activity.Busy()...)
+	after, err := s.stores.revisions(ctx)
+	if err != nil || len(lines) > 0 {
+		return lines, err
+	}
+	for i := range after {
+		if after[i] != before[i] {
+			return []string{"objects are written"}, nil
+		}
+	}
+	if s.http.begun.Load() != begun || s.work.Activity.Changes() != changes {
+		return []string{"work begins again and again"}, nil
+	}
+	return nil, nil
+}
+
+// revisions returns the revision of each part of the stores.
+func (s *stores) revisions(ctx context.Context) ([]int64, error) {
+	out := make([]int64, len(s.places))
+	for i, p := range s.places {
+		var err error
+		if out[i], err = p.cache.Current(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
