@@ -1,6 +1,7 @@
 package keelson_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson"
@@ -76,6 +78,76 @@ func TestClock(t *testing.T) {
 	clock.Advance(time.Hour + time.Minute) // tokens are accepted for a minute longer, for clocks that differ
 	if err := review(); !kerrors.IsUnauthorized(err) {
 		t.Errorf("after two hours the token is valid: %v", err)
+	}
+}
+
+// TestClockOfTables: ages in tables are by the test's clock, of objects, of events of a watch and of a Scale.
+func TestClockOfTables(t *testing.T) {
+	clock := keelson.NewClock(time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC))
+	s := keelson.ForTest(t, inProcess, func(c *keelson.Config) { c.Clock = clock })
+	client := clientset(t, s)
+	r := &corev1.ReplicationController{
+		ObjectMeta: metav1.ObjectMeta{Name: "r"}, Spec: corev1.ReplicationControllerSpec{
+			Selector: map[string]string{"a": "b"}, Template: &corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+			},
+		},
+	}
+	if _, err := client.CoreV1().ReplicationControllers("default").Create(t.Context(), r, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(49 * time.Hour)
+	const at = "/api/v1/namespaces/default/replicationcontrollers"
+	for _, path := range []string{at, at + "/r", at + "/r/scale", at + "?watch=true&resourceVersion=0&timeoutSeconds=1"} {
+		got, err := client.CoreV1().RESTClient().Get().RequestURI(path).
+			SetHeader("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1").DoRaw(t.Context())
+		if err != nil || !strings.Contains(string(got), `"2d1h"`) {
+			t.Errorf("%s after 49 hours: %v %s", path, err, got)
+		}
+	}
+}
+
+// TestClockOfQuotas: a pod whose deletion takes longer than it may uses nothing of a quota, by the test's clock.
+func TestClockOfQuotas(t *testing.T) {
+	clock := keelson.NewClock(time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC))
+	s := keelson.ForTest(t, inProcess, func(c *keelson.Config) { c.Clock = clock })
+	client := clientset(t, s)
+	waitForIdle(t, s)
+	one := corev1.ResourceList{"cpu": resource.MustParse("1")}
+	for _, name := range []string{"stays", "goes"} {
+		p := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{"example.com/a"}},
+			Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{
+				Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Requests: one},
+			}}},
+		}
+		if _, err := client.CoreV1().Pods("default").Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := client.CoreV1().Pods("default").Delete(t.Context(), "goes", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"2", "1"} {
+		if i == 1 {
+			clock.Advance(time.Hour)
+		}
+		name := "q" + want
+		q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ResourceQuotaSpec{
+			Hard: corev1.ResourceList{"requests.cpu": resource.MustParse("9")},
+		}}
+		if _, err := client.CoreV1().ResourceQuotas("default").Create(t.Context(), q, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		waitForIdle(t, s)
+		got, err := client.CoreV1().ResourceQuotas("default").Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if used := got.Status.Used["requests.cpu"]; used.String() != want {
+			t.Errorf("%s CPUs are used, want %s", used.String(), want)
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,6 +52,8 @@ type Options struct {
 	// InFlight is the largest number of requests, other than watches, that wait for one server at a time. 0 is no limit.
 	InFlight int64
 	Log      *slog.Logger
+	// Now is the time of conditions; nil is time.Now.
+	Now func() time.Time
 }
 
 // Aggregator knows the APIServices.
@@ -83,6 +86,9 @@ var apiServices = schema.GroupResource{Group: apiregistrationv1.GroupName, Resou
 func New(ctx context.Context, o Options) (*Aggregator, error) {
 	a := &Aggregator{
 		o: o, metrics: newMetrics(), services: map[string]*apiregistrationv1.APIService{}, remotes: map[string]*remote{},
+	}
+	if a.o.Now == nil {
+		a.o.Now = time.Now
 	}
 	a.metrics.unavailable = a.unavailable
 	a.table.Store(&table{})

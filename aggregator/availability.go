@@ -265,7 +265,7 @@ func (r *remote) report(ctx context.Context, now apiregistrationv1.APIServiceCon
 			if !r.sameTarget(s) {
 				return errReplaced
 			}
-			setCondition(s, now)
+			setCondition(s, now, metav1.NewTime(r.a.o.Now()))
 			return nil
 		},
 	})
@@ -285,8 +285,8 @@ func (r *remote) report(ctx context.Context, now apiregistrationv1.APIServiceCon
 var errReplaced = errors.New("the APIService names another server")
 
 // setCondition sets the condition Available.
-func setCondition(s *apiregistrationv1.APIService, now apiregistrationv1.APIServiceCondition) {
-	now.LastTransitionTime = metav1.NewTime(time.Now())
+func setCondition(s *apiregistrationv1.APIService, now apiregistrationv1.APIServiceCondition, at metav1.Time) {
+	now.LastTransitionTime = at
 	for i := range s.Status.Conditions {
 		if c := &s.Status.Conditions[i]; c.Type == now.Type {
 			if c.Status == now.Status {

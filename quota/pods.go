@@ -29,7 +29,7 @@ var podNames = append([]corev1.ResourceName{
 }, required...)
 
 // pods measures what pods request.
-type pods struct{}
+type pods struct{ objects Objects }
 
 func (pods) tracks(_ context.Context, name corev1.ResourceName) (bool, error) {
 	return slices.Contains(podNames, name) || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) ||
@@ -58,9 +58,9 @@ func extended(name corev1.ResourceName) bool {
 
 // use counts a pod that runs or will run. One that has ended, or whose deletion takes longer than it may, uses nothing
 // but its place among count/pods.
-func (pods) use(_ context.Context, obj registry.Object, used corev1.ResourceList) error {
+func (e pods) use(_ context.Context, obj registry.Object, used corev1.ResourceList) error {
 	p := obj.(*corev1.Pod)
-	if !Runs(p, time.Now()) {
+	if !Runs(p, e.objects.Now()) {
 		return nil
 	}
 	Add(used, compute(podRequests(p), podLimits(p)))

@@ -11,6 +11,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -52,6 +53,8 @@ type special interface {
 
 // Objects is where evaluators look other objects up; *registry.Registry is one.
 type Objects interface {
+	// Now returns the time by which pods that are being deleted are overdue.
+	Now() time.Time
 	// Lookup returns an object, nil if there is none.
 	Lookup(ctx context.Context, r schema.GroupResource, namespace, name string) (registry.Object, error)
 	// List returns all objects of a namespace; "" is all.
@@ -70,7 +73,7 @@ func New(r schema.GroupResource, objects Objects) *Evaluator {
 		case "configmaps", "resourcequotas", "replicationcontrollers", "secrets":
 			e.Counts = append(e.Counts, corev1.ResourceName(r.Resource))
 		case "pods":
-			e.special = pods{}
+			e.special = pods{objects}
 		case "services":
 			e.Counts = append(e.Counts, corev1.ResourceServices)
 			e.special = services{}

@@ -51,7 +51,7 @@ func TestPodUsage(t *testing.T) {
 		{"a pod that ended", "containers: [{name: a, resources: {requests: {cpu: 1}}}]", "phase: Failed", "count/pods=1"},
 	} {
 		p := &corev1.Pod{Spec: *decode[corev1.PodSpec](t, c.spec), Status: *decode[corev1.PodStatus](t, c.status)}
-		used, err := New(corev1.Resource("pods"), nil).Usage(t.Context(), p)
+		used, err := New(corev1.Resource("pods"), clockAlone{}).Usage(t.Context(), p)
 		if got := Format(used); err != nil || got != c.want {
 			t.Errorf("%s: %s, %v, want %s", c.what, got, err, c.want)
 		}
@@ -115,3 +115,9 @@ func TestCounted(t *testing.T) {
 		t.Error("events are counted")
 	}
 }
+
+// clockAlone is an Objects without objects.
+type clockAlone struct{ Objects }
+
+// Now implements Objects.
+func (clockAlone) Now() time.Time { return time.Now() }

@@ -57,6 +57,9 @@ func NewPlaced(kinds []*Kind, place func(k *Kind, prefix string) Backend, now fu
 	return g, nil
 }
 
+// Now returns the time of the clock of API objects.
+func (g *Registry) Now() time.Time { return g.now() }
+
 // Resource returns the resource of that name, nil if there is none.
 func (g *Registry) Resource(r schema.GroupResource) *Resource { return g.resources[r] }
 

@@ -37,11 +37,11 @@ func (h *Handler) getScale(w http.ResponseWriter, r *http.Request, info *request
 	if err != nil {
 		return err
 	}
-	return s.writeScale(w, r, info, accepted, o)
+	return h.writeScale(w, r, info, s, accepted, o)
 }
 
-func (s *served) writeScale(
-	w http.ResponseWriter, r *http.Request, info *request.Info, accepted negotiate.Accepted, o *cache.Object,
+func (h *Handler) writeScale(
+	w http.ResponseWriter, r *http.Request, info *request.Info, s *served, accepted negotiate.Accepted, o *cache.Object,
 ) error {
 	obj, err := s.Decode(r.Context(), o)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *served) writeScale(
 	scale.SetGroupVersionKind(write.ScaleKind)
 	switch accepted.As {
 	case negotiate.Table:
-		table, err := newScaleTable(r, accepted, scale)
+		table, err := newScaleTable(r, accepted, scale, h.o.Now())
 		if err != nil {
 			return err
 		}
@@ -86,13 +86,15 @@ var scaleColumns = []metav1.TableColumnDefinition{
 }
 
 // newScaleTable shows a Scale as a Table of one row.
-func newScaleTable(r *http.Request, accepted negotiate.Accepted, scale *autoscalingv1.Scale) (*metav1.Table, error) {
+func newScaleTable(
+	r *http.Request, accepted negotiate.Accepted, scale *autoscalingv1.Scale, now time.Time,
+) (*metav1.Table, error) {
 	include, err := includeObject(r)
 	if err != nil {
 		return nil, err
 	}
 	row := metav1.TableRow{
-		Cells: []any{scale.Name, scale.Spec.Replicas, scale.Status.Replicas, registry.ElapsedText(scale.CreationTimestamp.Time, time.Now())},
+		Cells: []any{scale.Name, scale.Spec.Replicas, scale.Status.Replicas, registry.ElapsedText(scale.CreationTimestamp.Time, now)},
 	}
 	switch include {
 	case includePolicy(metav1.IncludeObject):

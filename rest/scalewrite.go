@@ -69,7 +69,7 @@ func (h *Handler) scale(
 	if err != nil {
 		return err
 	}
-	return s.writeScale(w, r, info, in.accepted, result.Object)
+	return h.writeScale(w, r, info, s, in.accepted, result.Object)
 }
 
 // scalePatch is a JSON patch, a merge patch or a strategic merge patch of a Scale.

@@ -53,7 +53,7 @@ func (a *api) newAggregator(ctx context.Context, o *apiOptions) (*aggregator.Agg
 	options := aggregator.Options{
 		Registry: o.registry, Client: a.client, Resolve: resolveServices(o), ByEndpoints: c.ByEndpoints,
 		Dial: dialServices(o), RejectRedirects: c.RejectRedirects,
-		InFlight: int64(o.config.MaxRequestsInFlight), Log: o.log,
+		InFlight: int64(o.config.MaxRequestsInFlight), Log: o.log, Now: o.config.Clock.Now,
 	}
 	switch {
 	case o.config.ownFrontProxy():

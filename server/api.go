@@ -122,6 +122,7 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 		return nil, err
 	}
 	a.handler = rest.New(rest.Options{
+		Now:      o.config.Clock.Now,
 		Registry: o.registry, Writes: a.writes, Cluster: a.cluster, ConnectObserver: o.metrics.NewConnections(),
 		ConnectionBytesPerSecond: o.config.Connections.MaxBytesPerSecond,
 		Authorizer:               o.authorization, Answers: answers,
