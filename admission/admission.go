@@ -6,6 +6,7 @@ package admission
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -205,6 +206,9 @@ func (p Pass) String() string { return [...]string{"admit", "validate"}[p] }
 // Chain runs plug-ins in order; the first error ends it. A nil chain admits
 // everything.
 type Chain struct {
+	// replacement is the chain of later writes; nil if this one is.
+	replacement atomic.Pointer[Chain]
+
 	passes   [2][]step
 	whole    [2]*timer // of the passes
 	charging []chargeStep
@@ -237,6 +241,21 @@ func NewChain(observer Observer, plugins ...Plugin) *Chain {
 		if p.Charge != nil {
 			c.charging = append(c.charging, chargeStep{pluginTimer(observer, p.Name, Validating), p.Charge})
 		}
+	}
+	return c
+}
+
+// Replace has other be Current of c. other must not be nil.
+func (c *Chain) Replace(other *Chain) { c.replacement.Store(other) }
+
+// Current returns the chain for a write that begins now: the last one of Replace, or c itself. All passes over one write
+// have to use the same chain.
+func (c *Chain) Current() *Chain {
+	if c == nil {
+		return nil
+	}
+	if other := c.replacement.Load(); other != nil {
+		return other
 	}
 	return c
 }

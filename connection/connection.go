@@ -9,8 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,8 +36,6 @@ type Options struct {
 	Dial proxy.Dial
 	// Lookup finds the addresses of hosts; nil asks the resolver of the system.
 	Lookup Lookup
-	// CAFile has the authorities of the certificates of kubelets, in PEM. If it is empty they are not verified.
-	CAFile string
 	// Certificate returns the certificate that the server shows to kubelets. It is called for each connection; nil shows
 	// none.
 	Certificate func() (*tls.Certificate, error)
@@ -53,40 +51,52 @@ type Options struct {
 type Network struct {
 	Objects
 	o       Options
-	kubelet registry.Kubelet // without what differs between nodes
+	kubelet atomic.Pointer[registry.Kubelet] // without what differs between nodes
 	direct  *proxy.Transport
 }
 
 var _ registry.Cluster = (*Network)(nil)
 
-// New returns a Network. It fails if a file cannot be used.
-func New(o Options) (*Network, error) {
+// New returns a Network that does not verify the certificates of kubelets; see SetAuthorities.
+func New(o Options) *Network {
 	n := &Network{Objects: o.Objects, o: o}
 	if n.o.Lookup == nil {
 		n.o.Lookup = net.DefaultResolver.LookupIPAddr
 	}
-	verified, err := o.tlsConfig()
-	if err != nil {
-		return nil, err
-	}
-	unverified := verified.Clone()
-	unverified.InsecureSkipVerify, unverified.RootCAs = true, nil //nolint:gosec // a client has asked for it
-	kubelets := proxy.TransportOptions{Dial: limited(o.Dial, o.Timeout), TLS: verified}
-	n.kubelet.Transport = proxy.NewTransport(kubelets)
-	kubelets.Pinned = true
-	n.kubelet.Pinned = proxy.NewTransport(kubelets)
-	n.kubelet.Unverified = proxy.NewTransport(proxy.TransportOptions{Dial: kubelets.Dial, TLS: unverified})
+	n.SetAuthorities(nil)
 	n.direct = proxy.NewTransport(proxy.TransportOptions{
 		Dial: o.Dial,
 		//nolint:gosec // nobody knows for which names the certificates of pods would have to be
 		TLS: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true},
 	})
-	return n, nil
+	return n
+}
+
+// SetAuthorities replaces the authorities of the certificates of kubelets; nil verifies none. Requests that begin later use
+// no connection that was opened before. Those in progress go on.
+func (n *Network) SetAuthorities(authorities *x509.CertPool) {
+	verified := n.o.tlsConfig(authorities)
+	unverified := verified.Clone()
+	unverified.InsecureSkipVerify, unverified.RootCAs = true, nil //nolint:gosec // a client has asked for it
+	options := proxy.TransportOptions{Dial: limited(n.o.Dial, n.o.Timeout), TLS: verified}
+	kubelet := &registry.Kubelet{Transport: proxy.NewTransport(options)}
+	options.Pinned = true
+	kubelet.Pinned = proxy.NewTransport(options)
+	kubelet.Unverified = proxy.NewTransport(proxy.TransportOptions{Dial: options.Dial, TLS: unverified})
+	if before := n.kubelet.Swap(kubelet); before != nil {
+		closeIdle(before)
+	}
 }
 
 // Close closes the connections that nobody uses.
 func (n *Network) Close() {
-	for _, t := range []*proxy.Transport{n.kubelet.Transport, n.kubelet.Unverified, n.kubelet.Pinned, n.direct} {
+	closeIdle(n.kubelet.Load())
+	n.direct.CloseIdle()
+}
+
+// closeIdle closes the connections to kubelets that nobody uses.
+func closeIdle(k *registry.Kubelet) {
+	for _, t := range []*proxy.Transport{k.Transport, k.Unverified, k.Pinned} {
 		t.CloseIdle()
 	}
 }
@@ -107,24 +117,15 @@ func limited(dial proxy.Dial, timeout time.Duration) proxy.Dial {
 }
 
 // tlsConfig returns how kubelets are spoken to.
-func (o *Options) tlsConfig() (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if o.CAFile == "" {
-		c.InsecureSkipVerify = true //nolint:gosec // as in kube-apiserver
-	} else {
-		pem, err := os.ReadFile(o.CAFile)
-		if err != nil {
-			return nil, err
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("unable to load root certificates: %s has none", o.CAFile)
-		}
+func (o *Options) tlsConfig(authorities *x509.CertPool) *tls.Config {
+	c := &tls.Config{
+		MinVersion: tls.VersionTLS12, RootCAs: authorities,
+		InsecureSkipVerify: authorities == nil, //nolint:gosec // as in kube-apiserver
 	}
 	if o.Certificate != nil {
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return o.Certificate() }
 	}
-	return c, nil
+	return c
 }
 
 // Direct implements registry.Cluster.
@@ -137,7 +138,7 @@ func (n *Network) Kubelet(ctx context.Context, name string) (*registry.Kubelet, 
 		return nil, err
 	}
 	status := &obj.(*corev1.Node).Status
-	k := n.kubelet
+	k := *n.kubelet.Load()
 	if k.Host, err = n.preferredAddress(status.Addresses); err != nil {
 		return nil, err
 	}

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"time"
 
@@ -44,6 +46,7 @@ import (
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/server/egress"
+	"github.com/keelson-dev/keelson/server/filewatch"
 	"github.com/keelson-dev/keelson/server/version"
 	"github.com/keelson-dev/keelson/webhook"
 )
@@ -92,15 +95,26 @@ type admissionOptions struct {
 	// createNamespace creates a namespace in the name of the server.
 	createNamespace autoprovision.Create
 	// last are plug-ins behind all others, which cannot be switched off.
-	last []admission.Plugin
+	last  []admission.Plugin
+	files *reloads
+}
+
+// pluginInput is what a plug-in is made from.
+type pluginInput struct {
+	*admissionOptions
+	// config is the plug-in's own configuration in JSON or YAML, nil if none was given.
+	config []byte
+	// read reads the files that the configuration names.
+	read filewatch.Read
+	// use is set to what has to be done when the plug-in is put into effect; it may stay nil.
+	use func()
 }
 
 // admissionPlugin is a plug-in by its name in --enable-admission-plugins.
 type admissionPlugin struct {
 	name string
 	off  bool // unless it is enabled by name
-	// make makes the plug-in. config is its own configuration in JSON or YAML, nil if none was given.
-	make func(o *admissionOptions, config []byte) (admission.Plugin, error)
+	make func(in *pluginInput) (admission.Plugin, error)
 }
 
 // admissionPlugins returns all plug-ins of kube-apiserver in the order in which they run.
@@ -135,7 +149,7 @@ func admissionPlugins() []admissionPlugin {
 		{name: "ImagePolicyWebhook", off: true, make: configured(imagepolicy.DecodeConfig, imageReviews)},
 		{name: "PodSecurity", make: configured(podsecurity.DecodeConfig, podSecurity)},
 		{name: "PodNodeSelector", off: true, make: configured(podnodeselector.DecodeConfig,
-			func(o *admissionOptions, c podnodeselector.Config) (admission.Plugin, error) {
+			func(o *pluginInput, c podnodeselector.Config) (admission.Plugin, error) {
 				return podnodeselector.Plugin(o.registry, c), nil
 			})},
 		{name: "Priority", make: plain(func(o *admissionOptions) admission.Plugin { return priority.Plugin(o.registry) })},
@@ -143,11 +157,11 @@ func admissionPlugins() []admissionPlugin {
 			return toleration.Plugin(o.config.NotReadyTolerationSeconds, o.config.UnreachableTolerationSeconds)
 		})},
 		{name: "PodTolerationRestriction", off: true, make: configured(podtolerationrestriction.DecodeConfig,
-			func(o *admissionOptions, c podtolerationrestriction.Config) (admission.Plugin, error) {
+			func(o *pluginInput, c podtolerationrestriction.Config) (admission.Plugin, error) {
 				return podtolerationrestriction.Plugin(o.registry, c), nil
 			})},
 		{name: "EventRateLimit", off: true, make: configured(eventratelimit.DecodeConfig,
-			func(_ *admissionOptions, c eventratelimit.Config) (admission.Plugin, error) {
+			func(_ *pluginInput, c eventratelimit.Config) (admission.Plugin, error) {
 				return eventratelimit.Plugin(c, time.Now), nil
 			})},
 		{name: "ExtendedResourceToleration", off: true, make: plain(func(*admissionOptions) admission.Plugin {
@@ -207,16 +221,20 @@ func admissionPlugins() []admissionPlugin {
 			return o.policies.Mutating()
 		})},
 		{name: "MutatingAdmissionWebhook", make: configured(webhooks.DecodeConfig,
-			func(o *admissionOptions, c webhooks.Config) (admission.Plugin, error) { return o.webhooks.Mutating(c) })},
+			func(o *pluginInput, c webhooks.Config) (p admission.Plugin, err error) {
+				p, o.use, err = o.webhooks.Mutating(c, o.read)
+				return p, err
+			})},
 		{name: "ValidatingAdmissionPolicy", make: plain(func(o *admissionOptions) admission.Plugin {
 			return o.policies.Validating()
 		})},
 		{name: "ValidatingAdmissionWebhook", make: configured(webhooks.DecodeConfig,
-			func(o *admissionOptions, c webhooks.Config) (admission.Plugin, error) {
-				return o.webhooks.Validating(c)
+			func(o *pluginInput, c webhooks.Config) (p admission.Plugin, err error) {
+				p, o.use, err = o.webhooks.Validating(c, o.read)
+				return p, err
 			})},
 		{name: "ResourceQuota", make: configured(quota.DecodeConfig,
-			func(o *admissionOptions, c quota.Config) (admission.Plugin, error) {
+			func(o *pluginInput, c quota.Config) (admission.Plugin, error) {
 				return quota.Plugin(o.registry, c), nil
 			})},
 		{name: "AlwaysDeny", off: true, make: plain(func(*admissionOptions) admission.Plugin { return always.Deny() })},
@@ -229,63 +247,115 @@ func idle(name string) func(*admissionOptions) admission.Plugin {
 }
 
 // plain adapts a plug-in that has no configuration of its own.
-func plain(build func(*admissionOptions) admission.Plugin) func(*admissionOptions, []byte) (admission.Plugin, error) {
-	return func(o *admissionOptions, config []byte) (admission.Plugin, error) {
-		if config != nil {
+func plain(build func(*admissionOptions) admission.Plugin) func(*pluginInput) (admission.Plugin, error) {
+	return func(in *pluginInput) (admission.Plugin, error) {
+		if in.config != nil {
 			return admission.Plugin{}, errors.New("the plug-in has no configuration")
 		}
-		return build(o), nil
+		return build(in.admissionOptions), nil
 	}
 }
 
 // configured adapts a plug-in that has a configuration of its own.
 func configured[C any](
-	decode func([]byte) (C, error), build func(*admissionOptions, C) (admission.Plugin, error),
-) func(*admissionOptions, []byte) (admission.Plugin, error) {
-	return func(o *admissionOptions, config []byte) (admission.Plugin, error) {
-		c, err := decode(config)
+	decode func([]byte) (C, error), build func(*pluginInput, C) (admission.Plugin, error),
+) func(*pluginInput) (admission.Plugin, error) {
+	return func(in *pluginInput) (admission.Plugin, error) {
+		c, err := decode(in.config)
 		if err != nil {
 			return admission.Plugin{}, err
 		}
-		return build(o, c)
+		return build(in, c)
 	}
 }
 
 // imageReviews returns the plug-in that asks a webhook about images.
-func imageReviews(o *admissionOptions, c imagepolicy.Config) (admission.Plugin, error) {
-	return imagepolicy.Plugin(c, webhook.Options{Dial: o.egress.Dialer(egress.ControlPlane)}, o.log)
+func imageReviews(o *pluginInput, c imagepolicy.Config) (admission.Plugin, error) {
+	return imagepolicy.Plugin(c, o.read, webhook.Options{Dial: o.egress.Dialer(egress.ControlPlane)}, o.log)
 }
 
 // podSecurity returns the plug-in that compares pods with the Pod Security Standards.
-func podSecurity(o *admissionOptions, c podsecurity.Config) (admission.Plugin, error) {
+func podSecurity(o *pluginInput, c podsecurity.Config) (admission.Plugin, error) {
 	return podsecurity.Plugin(c, podsecurity.Options{
 		Objects: o.registry, Metrics: o.podSecurity, Version: "v" + version.Major + "." + version.Minor,
 	})
 }
 
-// newAdmission returns the chain of the plug-ins that are switched on.
+// newAdmission returns the chain of the plug-ins that are switched on. If their configuration changes, the chain is
+// replaced: writes that have begun end with the chain that they began with.
 func newAdmission(o *admissionOptions) (*admission.Chain, error) {
-	all := admissionPlugins()
-	if err := o.config.validate(all); err != nil {
+	m := &admissionMaker{admissionOptions: o, all: admissionPlugins()}
+	if err := o.config.validate(m.all); err != nil {
 		return nil, err
 	}
-	configs, err := readAdmissionConfig(o.config.ConfigFile, all)
+	if o.config.ConfigFile == "" {
+		err := m.apply(os.ReadFile)
+		return m.chain, err
+	}
+	_, err := o.files.load(part{flag: "--admission-control-config-file", path: o.config.ConfigFile, apply: m.apply})
+	return m.chain, err
+}
+
+// admissionMaker makes the chain of plug-ins, and makes it anew when their configuration has changed.
+type admissionMaker struct {
+	*admissionOptions
+	all   []admissionPlugin
+	chain *admission.Chain      // of the start
+	made  map[string]madePlugin // those in effect, by name
+}
+
+// madePlugin is a plug-in with what it was made from.
+type madePlugin struct {
+	admission.Plugin
+	config []byte
+	files  bool // it has read files
+}
+
+// apply makes the plug-ins and puts them into effect. A plug-in whose configuration is the same keeps its state, such as
+// the events that EventRateLimit has counted.
+func (m *admissionMaker) apply(read filewatch.Read) error {
+	configs, err := readAdmissionConfig(m.config.ConfigFile, read, m.all)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var chain []admission.Plugin
-	for i := range all {
-		p := &all[i]
-		if !o.config.enables(p) {
+	var use []func()
+	made := map[string]madePlugin{}
+	for i := range m.all {
+		p := &m.all[i]
+		if !m.config.enables(p) {
 			continue
 		}
-		made, err := p.make(o, configs[p.name])
-		if err != nil {
-			return nil, fmt.Errorf("admission plug-in %s: %w", p.name, err)
+		now := madePlugin{config: configs[p.name]}
+		if before, ok := m.made[p.name]; ok && !before.files && bytes.Equal(before.config, now.config) {
+			now = before
+		} else {
+			in := &pluginInput{admissionOptions: m.admissionOptions, config: now.config}
+			in.read = func(path string) ([]byte, error) {
+				now.files = true
+				return read(path)
+			}
+			if now.Plugin, err = p.make(in); err != nil {
+				return fmt.Errorf("admission plug-in %s: %w", p.name, err)
+			}
+			if in.use != nil {
+				use = append(use, in.use)
+			}
 		}
-		chain = append(chain, made)
+		made[p.name] = now
+		chain = append(chain, now.Plugin)
 	}
-	return admission.NewChain(o.observer, append(chain, o.last...)...), nil
+	for _, f := range use {
+		f()
+	}
+	m.made = made
+	next := admission.NewChain(m.observer, append(chain, m.last...)...)
+	if m.chain == nil {
+		m.chain = next
+	} else {
+		m.chain.Replace(next)
+	}
+	return nil
 }
 
 // enables returns whether a plug-in is switched on.

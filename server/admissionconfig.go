@@ -3,21 +3,22 @@ package server
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/keelson-dev/keelson/server/filewatch"
 )
 
 // readAdmissionConfig reads an AdmissionConfiguration and returns the configurations of single plug-ins by their names.
 // A plug-in has its configuration in the file itself, or in a file of its own whose path is relative to the first.
-func readAdmissionConfig(file string, all []admissionPlugin) (map[string][]byte, error) {
+func readAdmissionConfig(file string, read filewatch.Read, all []admissionPlugin) (map[string][]byte, error) {
 	if file == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(file)
+	text, err := read(file)
 	if err != nil {
 		return nil, fmt.Errorf("unable to read admission control configuration from %q [%w]", file, err)
 	}
@@ -33,7 +34,7 @@ func readAdmissionConfig(file string, all []admissionPlugin) (map[string][]byte,
 	}
 	out := map[string][]byte{}
 	for _, p := range config.Plugins {
-		if err := readPluginConfig(filepath.Dir(file), p, all, out); err != nil {
+		if err := readPluginConfig(filepath.Dir(file), read, p, all, out); err != nil {
 			return nil, fmt.Errorf("admission control configuration %s: plug-in %q: %w", file, p.Name, err)
 		}
 	}
@@ -42,7 +43,8 @@ func readAdmissionConfig(file string, all []admissionPlugin) (map[string][]byte,
 
 // readPluginConfig adds the configuration of one plug-in to out.
 func readPluginConfig(
-	dir string, p apiserver.AdmissionPluginConfiguration, all []admissionPlugin, out map[string][]byte,
+	dir string, read filewatch.Read, p apiserver.AdmissionPluginConfiguration, all []admissionPlugin,
+	out map[string][]byte,
 ) error {
 	switch {
 	case !slices.ContainsFunc(all, func(known admissionPlugin) bool { return known.name == p.Name }):
@@ -58,7 +60,7 @@ func readPluginConfig(
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(dir, path)
 		}
-		text, err := os.ReadFile(path)
+		text, err := read(path)
 		if err != nil {
 			return err
 		}

@@ -69,7 +69,7 @@ func TestAdmissionConfigFile(t *testing.T) {
 	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
 	write("limits.yaml", "kind: Configuration\n")
 	write("admission.yaml", head+"- {name: EventRateLimit, path: limits.yaml}\n- {name: PodSecurity, configuration: {a: b}}\n")
-	configs, err := readAdmissionConfig(file, admissionPlugins())
+	configs, err := readAdmissionConfig(file, os.ReadFile, admissionPlugins())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestAdmissionConfigFile(t *testing.T) {
 		"apiVersion: apiserver.config.k8s.io/v1\nkind: EgressSelectorConfig": `of kind "EgressSelectorConfig"`,
 	} {
 		write("admission.yaml", text)
-		if _, err := readAdmissionConfig(file, admissionPlugins()); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := readAdmissionConfig(file, os.ReadFile, admissionPlugins()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, not %q", text, err, want)
 		}
 	}

@@ -59,11 +59,12 @@ func (a *api) newAggregator(ctx context.Context, o *apiOptions) (*aggregator.Agg
 	case o.config.ownFrontProxy():
 		options.Certificate = o.frontProxy
 	case c.ProxyClientCertFile != "":
-		pair, err := certs.NewFilePair(c.ProxyClientCertFile, c.ProxyClientKeyFile)
+		var err error
+		options.Certificate, err = o.config.files.pair(
+			pair{"--proxy-client-cert-file", c.ProxyClientCertFile, c.ProxyClientKeyFile, nil})
 		if err != nil {
 			return nil, fmt.Errorf("cannot use --proxy-client-cert-file with --proxy-client-key-file: %w", err)
 		}
-		options.Certificate = pair.Certificate
 	}
 	return aggregator.New(ctx, options)
 }

@@ -111,7 +111,8 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 		config: &o.config.Admission, registry: o.registry, authorizer: o.authorization, observer: o.metrics.Admission(),
 		egress: o.egress, webhooks: a.webhooks, policies: a.policies, log: o.log,
 		podSecurity: o.metrics.NewPodSecurity(), kinds: a.resourcesOfKind, createNamespace: a.createNamespace,
-		last: append(o.judges(), o.authorization.guardRoles(), o.authorization.guardSigners(), a.policies.ParameterAccess()),
+		last:  append(o.judges(), o.authorization.guardRoles(), o.authorization.guardSigners(), a.policies.ParameterAccess()),
+		files: o.config.files,
 	})
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -22,12 +23,13 @@ import (
 	auditfilter "github.com/keelson-dev/keelson/filter/audit"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/server/filewatch"
 	"github.com/keelson-dev/keelson/webhook"
 )
 
 // auditing audits the requests of a server. A nil auditing audits nothing.
 type auditing struct {
-	policy *policy.Policy
+	policy policy.Current
 	sinks  audit.Union
 	files  []io.Closer
 	log    *slog.Logger
@@ -40,7 +42,9 @@ type auditing struct {
 }
 
 // openAudit reads the policy and opens the sinks of events. It returns nil if nothing is audited.
-func openAudit(c *AuditConfig, dial webhook.DialFunc, counts *metrics.Audit, log *slog.Logger) (*auditing, error) {
+func openAudit(
+	c *AuditConfig, files *reloads, dial webhook.DialFunc, counts *metrics.Audit, log *slog.Logger,
+) (*auditing, error) {
 	if c.PolicyFile == "" {
 		if c.Log.Path != "" || c.Webhook.ConfigFile != "" {
 			log.Info("without --audit-policy-file nothing is audited")
@@ -48,8 +52,14 @@ func openAudit(c *AuditConfig, dial webhook.DialFunc, counts *metrics.Audit, log
 		return nil, nil
 	}
 	a := &auditing{log: log, c: c, counts: counts}
-	var err error
-	if a.policy, err = policy.Load(c.PolicyFile, log); err != nil {
+	_, err := files.load(part{flag: "--audit-policy-file", path: c.PolicyFile, apply: func(read filewatch.Read) error {
+		p, err := policy.Load(c.PolicyFile, read, log)
+		if err == nil {
+			a.policy.Use(p)
+		}
+		return err
+	}})
+	if err != nil {
 		return nil, err
 	}
 	if c.Log.Path != "" {
@@ -60,12 +70,12 @@ func openAudit(c *AuditConfig, dial webhook.DialFunc, counts *metrics.Audit, log
 		a.add(auditlog.New(out, c.Log.Format, a.report), &c.Log.AuditSinkConfig)
 	}
 	if c.Webhook.ConfigFile != "" {
-		backend, err := auditwebhook.New(c.Webhook.ConfigFile, webhook.Options{UserAgent: userAgent, Dial: dial},
-			c.Webhook.InitialBackoff, a.report)
+		client, err := files.webhook("--audit-webhook-config-file", c.Webhook.ConfigFile,
+			webhook.Options{UserAgent: userAgent, Dial: dial})
 		if err != nil {
-			return nil, errors.Join(err, a.close())
+			return nil, errors.Join(fmt.Errorf("initializing audit webhook: %w", err), a.close())
 		}
-		a.add(backend, &c.Webhook.AuditSinkConfig)
+		a.add(auditwebhook.New(client, c.Webhook.InitialBackoff, a.report), &c.Webhook.AuditSinkConfig)
 	}
 	if len(a.sinks) == 0 {
 		return nil, nil
@@ -128,7 +138,7 @@ func (a *auditing) filter(kinds []*registry.Kind) *auditfilter.Auditor {
 		return nil
 	}
 	return &auditfilter.Auditor{
-		Policy: a.policy, Sink: a.sinks, NewObject: newObjects(kinds),
+		Policy: &a.policy, Sink: a.sinks, NewObject: newObjects(kinds),
 		Observe: func(l audit.Level) { a.counts.Level(l.String()) }, Count: a.counts.Event, Rejected: a.counts.Rejected,
 		MaxObjectBytes: max(a.maxObject, 0),
 	}

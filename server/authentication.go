@@ -56,7 +56,6 @@ type authentication struct {
 	requestHeader RequestHeaderConfig
 	anonymous     anonymous.Rule
 	issuers       issuers
-	static        followedFile // the file of static tokens
 	legacy        *legacytokens.Tracker
 	local         localUsers
 	// tokens and authenticators are called in order until one recognizes the request.
@@ -138,8 +137,8 @@ func (a *authentication) close() error {
 
 // openAuthorities reads the authorities of client certificates.
 func (a *authentication) openAuthorities() (err error) {
-	if a.authorities.clients, err = clientcert.OpenAuthorities(a.ownCA, a.config.ClientCAFile); err != nil {
-		return fmt.Errorf("--client-ca-file: %w", cause(err))
+	if a.authorities.clients, err = a.openFile("--client-ca-file", a.ownCA, a.config.ClientCAFile); err != nil {
+		return err
 	}
 	a.requestHeader = a.config.Authentication.RequestHeader
 	h := &a.requestHeader
@@ -149,8 +148,9 @@ func (a *authentication) openAuthorities() (err error) {
 	case h.ClientCAFile == "":
 		return nil
 	}
-	if a.authorities.proxies, err = clientcert.OpenAuthorities(a.ownFrontProxyCA, h.ClientCAFile); err != nil {
-		return fmt.Errorf("--requestheader-client-ca-file: %w", cause(err))
+	a.authorities.proxies, err = a.openFile("--requestheader-client-ca-file", a.ownFrontProxyCA, h.ClientCAFile)
+	if err != nil {
+		return err
 	}
 	a.authorities.proxyNames = requestheader.Names{
 		Users: h.UsernameHeaders, UIDs: h.UIDHeaders, Groups: h.GroupHeaders, ExtraPrefixes: h.ExtraHeadersPrefixes,
@@ -161,6 +161,18 @@ func (a *authentication) openAuthorities() (err error) {
 			"proxy headers for arbitrary users")
 	}
 	return nil
+}
+
+// openFile returns fixed authorities and those of the file of a flag, unless path is "".
+func (a *authentication) openFile(flag string, fixed []byte, path string) (*clientcert.Authorities, error) {
+	out := clientcert.NewAuthorities(fixed, path)
+	if path == "" {
+		return out, nil
+	}
+	if err := a.config.files.file(flag, path, out.Use); err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, cause(err))
+	}
+	return out, nil
 }
 
 func (a *authentication) openAccountKeys(ctx context.Context) (err error) {
@@ -239,12 +251,12 @@ func (a *authentication) tokenAuthenticators() error {
 	}
 	a.tokens = append(a.tokens, authn.WrapAudienceAgnostic(a.audiences, &a.local))
 	if a.config.TokenAuthFile != "" {
-		static, content, err := statictoken.ReadFile(a.config.TokenAuthFile)
-		if err != nil {
-			return fmt.Errorf("--token-auth-file: %w", err)
+		const flag = "--token-auth-file"
+		static := &statictoken.Authenticator{}
+		if err := a.config.files.file(flag, a.config.TokenAuthFile, static.Replace); err != nil {
+			return fmt.Errorf("%s: %w", flag, err)
 		}
 		a.tokens = append(a.tokens, authn.WrapAudienceAgnostic(a.audiences, static))
-		a.static = followedFile{"--token-auth-file", a.config.TokenAuthFile, content, static.Replace}
 	}
 	a.tokens = append(a.tokens, serviceaccount.New(serviceaccount.Options{
 		Keys: a.keys.source, Issuers: c.ServiceAccounts.Issuers, Audiences: a.audiences,
@@ -272,7 +284,8 @@ func (a *authentication) tokenAuthenticators() error {
 // tokenWebhook returns the authenticator that sends tokens to the configured webhook.
 func (a *authentication) tokenWebhook() (authn.TokenAuthenticator, error) {
 	c := &a.config.Authentication.Webhook
-	client, err := webhook.FromKubeconfig(c.ConfigFile, webhook.Options{Dial: a.egress.Dialer(egress.ControlPlane)})
+	client, err := a.config.files.webhook("--authentication-token-webhook-config-file", c.ConfigFile,
+		webhook.Options{Dial: a.egress.Dialer(egress.ControlPlane)})
 	if err != nil {
 		return nil, err
 	}
@@ -361,25 +374,9 @@ func (a *authentication) filter() authenticate.Options {
 	}
 }
 
-// start starts to watch the files that may change while the server runs, and the secrets of tokens. writer writes
-// what the tracker of legacy tokens records.
+// start starts to follow the keys of an external signer and the secrets of tokens. writer writes what the tracker of
+// legacy tokens records.
 func (a *authentication) start(writer legacytokens.Writer) {
-	failed := func(err error) {
-		a.log.Error("client authorities cannot be reloaded; those before stay in use", "error", err)
-	}
-	follow := func(name string, authorities *clientcert.Authorities) {
-		if authorities == nil {
-			return
-		}
-		a.work.Go(name, background.Forever(func(ctx context.Context) {
-			authorities.Watch(ctx, a.config.reloadEvery(), a.config.wake, failed)
-		}))
-	}
-	follow("client authorities", a.authorities.clients)
-	follow("front proxy authorities", a.authorities.proxies)
-	if a.config.Authentication.ConfigFile != "" {
-		a.work.Go("authentication configuration", background.Forever(a.followIssuers))
-	}
 	if a.keys.signer != nil {
 		a.work.Go("keys of the token signer", background.Forever(a.keys.signer.Follow))
 	} else {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,7 +20,6 @@ import (
 	"github.com/keelson-dev/keelson/auth/accessreview"
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/auth/authzconfig"
-	"github.com/keelson-dev/keelson/auth/filewatch"
 	"github.com/keelson-dev/keelson/auth/node"
 	"github.com/keelson-dev/keelson/auth/rbac"
 	"github.com/keelson-dev/keelson/auth/rbac/policy"
@@ -35,6 +33,7 @@ import (
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/server/background"
 	"github.com/keelson-dev/keelson/server/egress"
+	"github.com/keelson-dev/keelson/server/filewatch"
 	"github.com/keelson-dev/keelson/webhook"
 )
 
@@ -45,28 +44,24 @@ type authorization struct {
 	// node and abac are nil unless the configuration at the start enabled them.
 	node *node.Authorizer
 	abac *abac.Current
-	// policies is the file of abac.
-	policies followedFile
 	// paths allows some paths to every user. It is nil if no paths are configured.
 	paths   *staticauthorizer.AlwaysAllowPaths
 	current atomic.Pointer[authz.List]
-	// content is the content of the configuration file at the start, nil without a file. required are the types of
-	// authorizers that a changed file must still have.
+	// content is the content of the configuration file, nil without one. required are the types of authorizers that a
+	// changed file must still have; nil before the first one is in effect.
 	content  []byte
 	required []string
 }
 
 // authorizationOptions are the dependencies of authorization.
 type authorizationOptions struct {
-	config *AuthorizationConfig
-	// reloadEvery is how often files are checked for changes; wake has them checked at once.
-	reloadEvery time.Duration
-	wake        *filewatch.Signal
-	gates       features.Gates
-	hostPort    string // where the server is reached
-	registry    *registry.Registry
-	egress      *egress.Selector
-	metrics     *metrics.Metrics
+	config   *AuthorizationConfig
+	files    *reloads
+	gates    features.Gates
+	hostPort string // where the server is reached
+	registry *registry.Registry
+	egress   *egress.Selector
+	metrics  *metrics.Metrics
 	// work runs the background tasks of the authorizers.
 	work *background.Group
 	log  *slog.Logger
@@ -90,11 +85,53 @@ func newAuthorization(o authorizationOptions) (*authorization, error) {
 	if z.paths, err = staticauthorizer.NewAlwaysAllowPaths(c.AlwaysAllowPaths); err != nil {
 		return nil, fmt.Errorf("--authorization-always-allow-paths: %w", err)
 	}
-	configuration, content, err := c.load()
-	if err != nil {
-		return nil, err
+	switch {
+	case c.ConfigFile != "":
+		server := hash([]byte(z.hostPort))
+		_, err = z.files.load(part{
+			flag: "--authorization-config", path: c.ConfigFile, apply: z.use,
+			observe: func(err error) { z.metrics.AuthorizationReload(err == nil, server, hash(z.content)) },
+		})
+		z.metrics.AuthorizationLoaded(server, hash(z.content))
+	case c.Webhook.ConfigFile != "":
+		_, err = z.files.load(part{flag: "--authorization-webhook-config-file", path: c.Webhook.ConfigFile, apply: z.use})
+	default:
+		err = z.use(os.ReadFile)
 	}
-	for _, a := range configuration.Authorizers {
+	return z, err
+}
+
+// use applies the configuration at the start and, if its files have changed, later.
+func (z *authorization) use(read filewatch.Read) error {
+	c, content, err := z.config.load(read, z.required)
+	if err != nil {
+		return err
+	}
+	if z.required == nil {
+		if err := z.makeAuthorizers(c); err != nil {
+			return err
+		}
+	}
+	list, err := z.authorizersOf(c, read)
+	if err != nil {
+		return err
+	}
+	z.current.Store(&list)
+	z.content = content
+	if z.required == nil {
+		z.required = []string{}
+		for _, a := range c.Authorizers {
+			if a.Type != ModeWebhook {
+				z.required = append(z.required, a.Type)
+			}
+		}
+	}
+	return nil
+}
+
+// makeAuthorizers makes the authorizers that are made once, at the start.
+func (z *authorization) makeAuthorizers(c *apiserver.AuthorizationConfiguration) (err error) {
+	for _, a := range c.Authorizers {
 		switch a.Type {
 		case ModeNode:
 			err = z.makeNodeAuthorizer()
@@ -102,48 +139,38 @@ func newAuthorization(o authorizationOptions) (*authorization, error) {
 			err = z.readPolicies()
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-	}
-	list, err := z.authorizersOf(configuration)
-	if err != nil {
-		return nil, err
-	}
-	z.current.Store(&list)
-	z.content = content
-	for _, a := range configuration.Authorizers {
-		if a.Type != ModeWebhook {
-			z.required = append(z.required, a.Type)
-		}
-	}
-	return z, nil
-}
-
-// readPolicies reads the file of mode ABAC.
-func (z *authorization) readPolicies() error {
-	path := z.config.PolicyFile
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("--authorization-policy-file: %w", err)
-	}
-	z.abac = &abac.Current{}
-	z.policies = followedFile{"--authorization-policy-file", path, content, z.abac.Replace}
-	if err := z.abac.Replace(content); err != nil {
-		return fmt.Errorf("error reading policy file %s, %w", path, err)
 	}
 	return nil
 }
 
+// readPolicies reads the file of mode ABAC.
+func (z *authorization) readPolicies() error {
+	const flag = "--authorization-policy-file"
+	path := z.config.PolicyFile
+	z.abac = &abac.Current{}
+	return z.files.file(flag, path, func(content []byte) error {
+		if err := z.abac.Replace(content); err != nil {
+			return fmt.Errorf("error reading policy file %s, %w", path, err)
+		}
+		return nil
+	})
+}
+
 // load returns the configuration, and the content of its file if there is one.
-func (c *AuthorizationConfig) load() (*apiserver.AuthorizationConfiguration, []byte, error) {
+// required are the types of authorizers that it must have.
+func (c *AuthorizationConfig) load(
+	read filewatch.Read, required []string,
+) (*apiserver.AuthorizationConfiguration, []byte, error) {
 	if c.ConfigFile == "" {
 		return c.flags(), nil, nil
 	}
-	content, err := os.ReadFile(c.ConfigFile)
+	content, err := read(c.ConfigFile)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--authorization-config: %w", err)
 	}
-	configuration, err := authzconfig.Load(content, nil)
+	configuration, err := authzconfig.Load(content, required)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--authorization-config: %w", err)
 	}
@@ -163,14 +190,16 @@ func (z *authorization) makeNodeAuthorizer() error {
 }
 
 // authorizersOf returns the authorizers of a configuration in the order of their calls.
-func (z *authorization) authorizersOf(c *apiserver.AuthorizationConfiguration) (authz.List, error) {
+func (z *authorization) authorizersOf(
+	c *apiserver.AuthorizationConfiguration, read filewatch.Read,
+) (authz.List, error) {
 	list := authz.List{staticauthorizer.SystemMasters{}}
 	if z.paths != nil {
 		list = append(list, z.paths)
 	}
 	for i := range c.Authorizers {
 		a := &c.Authorizers[i]
-		authorizer, err := z.authorizerOf(a)
+		authorizer, err := z.authorizerOf(a, read)
 		if err != nil {
 			return nil, err
 		}
@@ -179,7 +208,7 @@ func (z *authorization) authorizersOf(c *apiserver.AuthorizationConfiguration) (
 	return list, nil
 }
 
-func (z *authorization) authorizerOf(a *apiserver.AuthorizerConfiguration) (authz.Authorizer, error) {
+func (z *authorization) authorizerOf(a *apiserver.AuthorizerConfiguration, read filewatch.Read) (authz.Authorizer, error) {
 	switch a.Type {
 	case ModeAlwaysAllow:
 		return staticauthorizer.AlwaysAllow{}, nil
@@ -198,17 +227,19 @@ func (z *authorization) authorizerOf(a *apiserver.AuthorizerConfiguration) (auth
 		}
 		return z.abac, nil
 	case ModeWebhook:
-		return z.accessWebhook(a.Name, a.Webhook)
+		return z.accessWebhook(a.Name, a.Webhook, read)
 	}
 	return nil, fmt.Errorf("unknown authorization mode %s specified", a.Type)
 }
 
-func (z *authorization) accessWebhook(name string, w *apiserver.WebhookConfiguration) (authz.Authorizer, error) {
+func (z *authorization) accessWebhook(
+	name string, w *apiserver.WebhookConfiguration, read filewatch.Read,
+) (authz.Authorizer, error) {
 	file, err := authzconfig.Kubeconfig(w)
 	if err != nil {
 		return nil, err
 	}
-	client, err := webhook.FromKubeconfig(file, webhook.Options{Dial: z.egress.Dialer(egress.ControlPlane)})
+	client, err := webhook.FromKubeconfig(file, read, webhook.Options{Dial: z.egress.Dialer(egress.ControlPlane)})
 	if err != nil {
 		return nil, fmt.Errorf("authorization webhook %s: %w", name, err)
 	}
@@ -230,47 +261,6 @@ func (z *authorization) accessWebhook(name string, w *apiserver.WebhookConfigura
 		o.RefusedTTL = w.UnauthorizedTTL.Duration
 	}
 	return webhookauthorizer.New(o)
-}
-
-// follow applies a changed configuration file. A file with errors changes nothing.
-func (z *authorization) follow() {
-	server := hash([]byte(z.hostPort))
-	if z.content == nil {
-		return
-	}
-	z.metrics.AuthorizationLoaded(server, hash(z.content))
-	file := filewatch.File{
-		Path: z.config.ConfigFile, Interval: z.reloadEvery, Wake: z.wake,
-		Apply: func(content []byte) error {
-			if err := z.use(content); err != nil {
-				return err
-			}
-			z.log.Info("reloaded the authorization configuration")
-			z.metrics.AuthorizationReload(true, server, hash(content))
-			return nil
-		},
-		OnError: func(err error) {
-			z.log.Error("cannot reload the authorization configuration; what was in force stays so", "error", err)
-			z.metrics.AuthorizationReload(false, server, "")
-		},
-	}
-	z.work.Go("authorization configuration", background.Forever(func(ctx context.Context) {
-		file.Run(ctx, z.content)
-	}))
-}
-
-// use applies a configuration.
-func (z *authorization) use(content []byte) error {
-	c, err := authzconfig.Load(content, z.required)
-	if err != nil {
-		return err
-	}
-	list, err := z.authorizersOf(c)
-	if err != nil {
-		return err
-	}
-	z.current.Store(&list)
-	return nil
 }
 
 func hash(content []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(content)) }
@@ -327,8 +317,7 @@ func (z *authorization) background(name string, run func(ctx context.Context)) {
 	z.work.Go(name, background.Forever(run))
 }
 
-// start creates the default roles, unless they were just created, and starts to watch roles, bindings and the
-// configuration file.
+// start creates the default roles, unless they were just created, and starts to watch roles and bindings.
 func (z *authorization) start(ctx context.Context, c *client.Client, rolesExist bool) error {
 	if !rolesExist {
 		bootstrap := rbaccontroller.Bootstrap{Gates: z.gates, Registry: z.registry, Client: c, Log: z.log}
@@ -339,6 +328,5 @@ func (z *authorization) start(ctx context.Context, c *client.Client, rolesExist 
 	if err := z.rbac.Start(z.work.Context(), z.registry, z.log, z.background); err != nil {
 		return err
 	}
-	z.follow()
 	return nil
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/keelson-dev/keelson/server/filewatch"
 )
 
 // sendJSON calls with a JSON body.
@@ -395,6 +397,11 @@ func TestWebhookAuthorizesConditionally(t *testing.T) {
 	}
 }
 
+// reads returns a function that reads every file as a text.
+func reads(text string) filewatch.Read {
+	return func(string) ([]byte, error) { return []byte(text), nil }
+}
+
 func TestTheConfigurationIsReloaded(t *testing.T) {
 	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n"
 	config := testConfig(t)
@@ -416,7 +423,7 @@ func TestTheConfigurationIsReloaded(t *testing.T) {
 		head + "- {type: AlwaysDeny, name: alwaysdeny}\n- {type: RBAC, name: rbac}\n- {type: Node, name: node}\n": "authorizer type Node is not " +
 			"allowed if it was not enabled at initial server startup",
 	} {
-		if err := c.authorization.use([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if err := c.authorization.use(reads(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
@@ -425,7 +432,7 @@ func TestTheConfigurationIsReloaded(t *testing.T) {
 	}
 	more := head + "- {type: AlwaysDeny, name: alwaysdeny}\n- {type: RBAC, name: rbac}\n- {type: AlwaysAllow," +
 		" name: alwaysallow}\n"
-	if err := c.authorization.use([]byte(more)); err != nil {
+	if err := c.authorization.use(reads(more)); err != nil {
 		t.Fatal(err)
 	}
 	if a := c.dave(http.MethodGet, path); a.status != http.StatusOK {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/admission"
-	"github.com/keelson-dev/keelson/auth/filewatch"
 	"github.com/keelson-dev/keelson/clock"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/serviceallocator"
@@ -170,8 +169,8 @@ type Config struct {
 	// fileReload is how often files are checked for changes; 0 means the default. Tests set it.
 	fileReload time.Duration
 
-	// wake has all files that are checked for changes checked at once. Start sets it.
-	wake *filewatch.Signal
+	// files are the parts of the configuration that are read from files. Start sets it.
+	files *reloads
 
 	// Flags are the options that the process was started with, by name, for /flagz.
 	Flags map[string]string

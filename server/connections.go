@@ -7,7 +7,6 @@ import (
 
 	"github.com/keelson-dev/keelson/connection"
 	"github.com/keelson-dev/keelson/proxy"
-	"github.com/keelson-dev/keelson/server/certs"
 	"github.com/keelson-dev/keelson/server/egress"
 )
 
@@ -68,19 +67,24 @@ func newConnections(o *apiOptions) (*connection.Network, error) {
 		dial = proxy.Dial(o.egress.Dialer(egress.Cluster))
 	}
 	options := connection.Options{
-		Objects: o.registry, Dial: dial, Lookup: c.lookup, CAFile: c.KubeletCertificateAuthority,
+		Objects: o.registry, Dial: dial, Lookup: c.lookup,
 		AddressTypes: c.KubeletPreferredAddressTypes, Port: c.KubeletPort, Timeout: c.KubeletTimeout,
 	}
+	files := o.config.files
 	if c.KubeletClientCertificate != "" {
-		pair, err := certs.NewFilePair(c.KubeletClientCertificate, c.KubeletClientKey)
+		var err error
+		options.Certificate, err = files.pair(
+			pair{"--kubelet-client-certificate", c.KubeletClientCertificate, c.KubeletClientKey, nil})
 		if err != nil {
 			return nil, fmt.Errorf("connections to kubelets: %w", err)
 		}
-		options.Certificate = pair.Certificate
 	}
-	network, err := connection.New(options)
-	if err != nil {
-		return nil, fmt.Errorf("connections to kubelets: %w", err)
+	network := connection.New(options)
+	if file := c.KubeletCertificateAuthority; file != "" {
+		err := files.authorities("--kubelet-certificate-authority", file, network.SetAuthorities)
+		if err != nil {
+			return nil, fmt.Errorf("connections to kubelets: %w", err)
+		}
 	}
 	return network, nil
 }

@@ -59,7 +59,7 @@ type frontendOptions struct {
 
 // newFrontend returns an HTTP server whose requests pass the filters and then the router.
 func newFrontend(o frontendOptions) (*frontend, error) {
-	encryption, err := o.config.Serving.tlsConfig(o.identity.serving)
+	encryption, err := o.config.Serving.tlsConfig(o.config.files, o.identity.serving)
 	if err != nil {
 		return nil, err
 	}

@@ -157,7 +157,7 @@ func (i *identity) run(ctx context.Context) {
 	ticker := time.NewTicker(cmp.Or(i.config.fileReload, renewEvery))
 	defer ticker.Stop()
 	for {
-		wake := i.config.wake.Wait()
+		wake := i.config.files.wake.Wait()
 		select {
 		case <-ctx.Done():
 			return
@@ -209,11 +209,13 @@ func (i *identity) readServing(certFile, keyFile string) (err error) {
 	if i.roots, err = os.ReadFile(certFile); err != nil {
 		return fmt.Errorf("--tls-cert-file: cannot read %s: %w", certFile, cause(err))
 	}
-	pair, err := certs.NewFilePair(certFile, keyFile)
-	if err != nil {
+	flag := "--tls-cert-file"
+	if i.config.Serving.TLSCertFile == "" {
+		flag = "--cert-dir"
+	}
+	if i.serving, err = i.config.files.pair(pair{flag, certFile, keyFile, nil}); err != nil {
 		return fmt.Errorf("cannot use --tls-cert-file with --tls-private-key-file: %w", err)
 	}
-	i.serving = pair.Certificate
 	return nil
 }
 

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"reflect"
@@ -11,10 +10,10 @@ import (
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
 
 	"github.com/keelson-dev/keelson/auth/anonymous"
-	"github.com/keelson-dev/keelson/auth/filewatch"
 	"github.com/keelson-dev/keelson/auth/oidc"
 	"github.com/keelson-dev/keelson/server/background"
 	"github.com/keelson-dev/keelson/server/egress"
+	"github.com/keelson-dev/keelson/server/filewatch"
 )
 
 // issuerTimeout limits the discovery of the issuers of a changed configuration.
@@ -23,17 +22,52 @@ const issuerTimeout = time.Minute
 // issuers are the trusted issuers of OpenID Connect.
 type issuers struct {
 	set       *oidc.IssuerSet // nil: none are configured
-	file      []byte          // the AuthenticationConfiguration at the start
+	opened    bool            // the configuration of the start is in effect
+	file      []byte          // the AuthenticationConfiguration that was read last; nil: there is none
 	anonymous *apiserver.AnonymousAuthConfig
 }
 
 // openIssuers reads the configuration of trusted issuers and of anonymous requests.
-func (a *authentication) openIssuers() error {
+func (a *authentication) openIssuers() (err error) {
 	c := &a.config.Authentication
-	config, err := a.configuration()
-	if err != nil {
-		return err
+	switch {
+	case c.ConfigFile != "":
+		identity := hash([]byte(a.hostPort))
+		_, err = a.config.files.load(part{
+			flag: "--authentication-config", path: c.ConfigFile, apply: a.useIssuers,
+			observe: func(err error) {
+				a.metrics.AuthenticationReload(err == nil, identity)
+				if err == nil {
+					a.metrics.AuthenticationLoaded(identity, hash(a.issuers.file))
+				}
+			},
+		})
+		a.metrics.AuthenticationLoaded(identity, hash(a.issuers.file))
+	case c.OIDC.CAFile != "":
+		_, err = a.config.files.load(part{flag: "--oidc-ca-file", path: c.OIDC.CAFile, apply: a.useIssuers})
+	default:
+		err = a.useIssuers(os.ReadFile)
 	}
+	return err
+}
+
+// useIssuers applies the configuration of trusted issuers at the start and, if its files have changed, later.
+func (a *authentication) useIssuers(read filewatch.Read) error {
+	config, err := a.configuration(read)
+	switch {
+	case err != nil:
+		return err
+	case a.issuers.opened:
+		return a.replaceIssuers(config)
+	}
+	err = a.firstIssuers(config)
+	a.issuers.opened = err == nil
+	return err
+}
+
+// firstIssuers applies the configuration of the start.
+func (a *authentication) firstIssuers(config *apiserver.AuthenticationConfiguration) (err error) {
+	c := &a.config.Authentication
 	if config.Anonymous != nil && c.AnonymousSet {
 		return field.Forbidden(field.NewPath("anonymous"), "--anonymous-auth flag cannot be set when anonymous field "+
 			"is configured in authentication configuration file")
@@ -83,10 +117,10 @@ func (a *authentication) issuerDialer() func(string) (oidc.DialFunc, error) {
 }
 
 // configuration returns the configuration of the file, or of the flags if there is no file.
-func (a *authentication) configuration() (*apiserver.AuthenticationConfiguration, error) {
+func (a *authentication) configuration(read filewatch.Read) (*apiserver.AuthenticationConfiguration, error) {
 	c := &a.config.Authentication
 	if c.ConfigFile != "" {
-		content, err := os.ReadFile(c.ConfigFile)
+		content, err := read(c.ConfigFile)
 		if err != nil {
 			return nil, fmt.Errorf("--authentication-config: %w", err)
 		}
@@ -107,7 +141,7 @@ func (a *authentication) configuration() (*apiserver.AuthenticationConfiguration
 		GroupsClaim: o.GroupsClaim, GroupsPrefix: o.GroupsPrefix, RequiredClaims: o.RequiredClaims,
 	}
 	if o.CAFile != "" {
-		pem, err := os.ReadFile(o.CAFile)
+		pem, err := read(o.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("--oidc-ca-file: %w", err)
 		}
@@ -117,38 +151,9 @@ func (a *authentication) configuration() (*apiserver.AuthenticationConfiguration
 	return config, nil
 }
 
-// followIssuers applies changes of the AuthenticationConfiguration until ctx ends.
-func (a *authentication) followIssuers(ctx context.Context) {
-	c, in := &a.config.Authentication, &a.issuers
-	identity := hash([]byte(a.hostPort))
-	a.metrics.AuthenticationLoaded(identity, hash(in.file))
-	f := filewatch.File{
-		Path: c.ConfigFile, Interval: a.config.reloadEvery(), Wake: a.config.wake,
-		Apply: func(content []byte) error {
-			if err := a.replaceIssuers(content); err != nil {
-				return err
-			}
-			a.log.Info("the authentication configuration was reloaded", "file", c.ConfigFile)
-			a.metrics.AuthenticationReload(true, identity)
-			a.metrics.AuthenticationLoaded(identity, hash(content))
-			return nil
-		},
-		OnError: func(err error) {
-			a.metrics.AuthenticationReload(false, identity)
-			a.log.Error("the authentication configuration cannot be reloaded; the one before stays in use", "error", err)
-		},
-	}
-	f.Run(ctx, in.file)
-}
-
-// replaceIssuers applies another AuthenticationConfiguration. Its setting for anonymous requests is ignored: that
-// of the start stays in force.
-func (a *authentication) replaceIssuers(content []byte) error {
+// replaceIssuers applies another configuration. Its setting for anonymous requests must be that of the start.
+func (a *authentication) replaceIssuers(config *apiserver.AuthenticationConfiguration) error {
 	in := &a.issuers
-	config, err := oidc.ParseConfig(content)
-	if err != nil {
-		return err
-	}
 	mappings, errs := oidc.Validate(config, a.config.Authentication.ServiceAccounts.Issuers)
 	if !reflect.DeepEqual(in.anonymous, config.Anonymous) {
 		errs = append(errs, field.Forbidden(field.NewPath("anonymous"), "changed from initial configuration file"))
@@ -156,8 +161,5 @@ func (a *authentication) replaceIssuers(content []byte) error {
 	if err := errs.ToAggregate(); err != nil {
 		return err
 	}
-	if err := in.set.Replace(a.work.Context(), issuerTimeout, config, mappings); err != nil {
-		return filewatch.Retryable(err)
-	}
-	return nil
+	return in.set.Replace(a.work.Context(), issuerTimeout, config, mappings)
 }

@@ -31,7 +31,7 @@ func (a *authority) reissued() string {
 	return file
 }
 
-// lines sends each line that is written to a channel, if the test waits for it.
+// lines sends each line that is written to a channel, as long as that has room.
 type lines chan string
 
 func (l lines) Write(b []byte) (int, error) {
@@ -58,7 +58,7 @@ func TestReissuedAuthorityOverlaps(t *testing.T) {
 		t.Error("the server starts with a reissued certificate of the same authority")
 	}
 
-	log := make(lines)
+	log := make(lines, 1000)
 	config.Log = slog.New(slog.NewTextHandler(log, nil))
 	config.Authentication.RequestHeader.ClientCAFile = proxies.file
 	s := start(t, config)
@@ -75,7 +75,7 @@ func TestReissuedAuthorityOverlaps(t *testing.T) {
 	for refused := false; !refused; {
 		select {
 		case line := <-log:
-			refused = strings.Contains(line, "cannot be reloaded") && strings.Contains(line, "overlap")
+			refused = strings.Contains(line, "a changed file cannot be used") && strings.Contains(line, "overlap")
 		case <-timer:
 			t.Fatalf("the log does not say within %v that the file is refused", deadline)
 		}

@@ -218,11 +218,11 @@ func TestPodPluginsIgnoreOtherWrites(t *testing.T) {
 		if !slices.Contains(config.Only, all[i].name) {
 			continue
 		}
-		configs, err := readAdmissionConfig(config.ConfigFile, all)
+		configs, err := readAdmissionConfig(config.ConfigFile, os.ReadFile, all)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := all[i].make(o, configs[all[i].name])
+		p, err := all[i].make(&pluginInput{admissionOptions: o, config: configs[all[i].name], read: os.ReadFile})
 		if err != nil {
 			t.Fatal(err)
 		}

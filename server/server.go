@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/keelson-dev/keelson/auth/filewatch"
 	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/filter/traffic"
 	"github.com/keelson-dev/keelson/metrics"
@@ -113,11 +112,11 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	}
 	watch := newLogWatch(time.Now)
 	c.Log = slog.New(watch.handler(c.Log.Handler()))
-	c.wake = &filewatch.Signal{}
 	s := &starting{
 		Server:  &Server{log: c.Log, config: &c, ending: &ending{failed: make(chan error, 1)}, work: background.New(c.Log)},
 		metrics: metrics.New(buildLabels(), c.Metrics), logWatch: watch,
 	}
+	c.files = newReloads(c.reloadEvery(), c.Log, s.metrics.NewReloads())
 	if c.Testing {
 		s.records.traffic = traffic.New()
 	}
@@ -311,7 +310,7 @@ func (s *starting) chooseStores() (err error) {
 }
 
 func (s *starting) openAudit() (err error) {
-	s.records.audit, err = openAudit(&s.config.Audit, s.egress.Dialer(egress.ControlPlane), s.metrics.NewAudit(), s.log)
+	s.records.audit, err = openAudit(&s.config.Audit, s.config.files, s.egress.Dialer(egress.ControlPlane), s.metrics.NewAudit(), s.log)
 	return err
 }
 
@@ -373,7 +372,7 @@ func (s *starting) buildAuthentication(ctx context.Context) (err error) {
 
 func (s *starting) buildAuthorization() (err error) {
 	s.authorization, err = newAuthorization(authorizationOptions{
-		config: &s.config.Authorization, reloadEvery: s.config.reloadEvery(), wake: s.config.wake, gates: s.gates, hostPort: s.listener.hostPort(),
+		config: &s.config.Authorization, files: s.config.files, gates: s.gates, hostPort: s.listener.hostPort(),
 		registry: s.registry, egress: s.egress, metrics: s.metrics, work: s.work, log: s.log,
 	})
 	return err
@@ -445,8 +444,7 @@ func (s *starting) startWork(ctx context.Context) error {
 	s.work.Go(controlPlaneRunner, background.Forever(s.controlPlane.keeper.Run))
 	s.work.Go(servicesRunner, background.Forever(s.api.claims.Run))
 	s.authentication.start(s.api.client)
-	s.follow(s.authentication.static)
-	s.follow(s.authorization.policies)
+	s.config.files.start(s.work)
 	s.work.Go("own certificates", background.Forever(s.identity.run))
 	return nil
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/keelson-dev/keelson/server/certs"
 )
@@ -103,45 +106,76 @@ func parseSNI(value string) (certFile, keyFile string, names []string, err error
 // servingCerts chooses the certificate of a connection.
 type servingCerts struct {
 	standard func() (*tls.Certificate, error)
+	pairs    []*sniPair
+	names    atomic.Pointer[sniNames]
+}
+
+// sniPair is a certificate of SNICertKeys.
+type sniPair struct {
+	names       []string // of the flag; nil: those of the certificate
+	leaf        *x509.Certificate
+	certificate func() (*tls.Certificate, error)
+}
+
+// sniNames are pairs by names. They are immutable: a changed certificate may have other names.
+type sniNames struct {
 	// explicit has the pairs whose names are in the flag, and extracted those by the names in their certificates.
-	explicit, extracted map[string]*certs.FilePair
+	explicit, extracted map[string]*sniPair
 }
 
 // newServingCerts reads the certificates of SNICertKeys. The first one with a name is used for it.
-func newServingCerts(c *ServingConfig, standard func() (*tls.Certificate, error)) (*servingCerts, error) {
-	s := &servingCerts{standard: standard, explicit: map[string]*certs.FilePair{}, extracted: map[string]*certs.FilePair{}}
+func newServingCerts(
+	c *ServingConfig, files *reloads, standard func() (*tls.Certificate, error),
+) (*servingCerts, error) {
+	const flag = "--tls-sni-cert-key"
+	s := &servingCerts{standard: standard}
+	var mu sync.Mutex // held while names are collected: each pair is followed by a goroutine of its own
 	for _, value := range c.SNICertKeys {
 		certFile, keyFile, names, err := parseSNI(value)
 		if err != nil {
 			return nil, err
 		}
-		pairs, err := certs.NewFilePair(certFile, keyFile)
+		p := &sniPair{names: names}
+		p.certificate, err = files.pair(pair{flag, certFile, keyFile, func(c *tls.Certificate) {
+			mu.Lock()
+			defer mu.Unlock()
+			p.leaf = c.Leaf
+			s.collectNames()
+		}})
 		if err != nil {
-			return nil, fmt.Errorf("--tls-sni-cert-key: %w", err)
+			return nil, fmt.Errorf("%s: %w", flag, err)
 		}
-		to := s.explicit
+		mu.Lock()
+		s.pairs = append(s.pairs, p)
+		s.collectNames()
+		mu.Unlock()
+	}
+	return s, nil
+}
+
+// collectNames makes the names of the certificates that are in use.
+func (s *servingCerts) collectNames() {
+	n := &sniNames{explicit: map[string]*sniPair{}, extracted: map[string]*sniPair{}}
+	for _, p := range s.pairs {
+		to, names := n.explicit, p.names
 		if len(names) == 0 {
-			to = s.extracted
-			pair, err := pairs.Certificate()
-			if err != nil {
-				return nil, err
-			}
 			// The IP addresses of the certificate do not count: a client sends none.
-			names = append([]string{pair.Leaf.Subject.CommonName}, pair.Leaf.DNSNames...)
+			to, names = n.extracted, append([]string{p.leaf.Subject.CommonName}, p.leaf.DNSNames...)
 		}
 		for _, name := range names {
 			if to[name] == nil {
-				to[name] = pairs
+				to[name] = p
 			}
 		}
 	}
-	return s, nil
+	s.names.Store(n)
 }
 
 // choose is for tls.Config.GetCertificate. A name without a wildcard comes before one with it, and a name of the flag
 // before one of a certificate.
 func (s *servingCerts) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if len(s.explicit)+len(s.extracted) > 0 {
+	if len(s.pairs) > 0 {
+		known := s.names.Load()
 		name := strings.ToLower(hello.ServerName)
 		if name == "" && hello.Conn != nil { // a client that connects to an IP address sends no name
 			if local, ok := hello.Conn.LocalAddr().(*net.TCPAddr); ok {
@@ -153,9 +187,9 @@ func (s *servingCerts) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, err
 			wild = "*." + parent
 		}
 		for _, name := range []string{name, wild} {
-			for _, pairs := range []map[string]*certs.FilePair{s.explicit, s.extracted} {
+			for _, pairs := range []map[string]*sniPair{known.explicit, known.extracted} {
 				if p := pairs[name]; p != nil {
-					return p.Certificate()
+					return p.certificate()
 				}
 			}
 		}
@@ -164,12 +198,14 @@ func (s *servingCerts) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, err
 }
 
 // tlsConfig returns the configuration of the HTTPS server without its client authorities.
-func (c *ServingConfig) tlsConfig(standard func() (*tls.Certificate, error)) (*tls.Config, error) {
+func (c *ServingConfig) tlsConfig(
+	files *reloads, standard func() (*tls.Certificate, error),
+) (*tls.Config, error) {
 	suites, err := cipherSuites(c.TLSCipherSuites)
 	if err != nil {
 		return nil, err
 	}
-	chosen, err := newServingCerts(c, standard)
+	chosen, err := newServingCerts(c, files, standard)
 	if err != nil {
 		return nil, err
 	}

@@ -146,7 +146,7 @@ func TestCertificatesForAddresses(t *testing.T) {
 	certFile, keyFile, want := writePair(t, t.TempDir(), "own", "a.example.com")
 	for _, address := range []string{"192.0.2.1", "2001:db8::1"} {
 		c := ServingConfig{SNICertKeys: []string{certFile + "," + keyFile + ":" + address}}
-		s, err := newServingCerts(&c, func() (*tls.Certificate, error) { return nil, errors.New("the standard one") })
+		s, err := newServingCerts(&c, nil, func() (*tls.Certificate, error) { return nil, errors.New("the standard one") })
 		if err != nil {
 			t.Fatal(err)
 		}

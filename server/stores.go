@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -34,6 +35,7 @@ const testSweepInterval = 10 * time.Millisecond
 type stores struct {
 	storesOptions
 	backend backend
+	etcdTLS func() *tls.Config // of connections to etcd; nil if no files are configured
 	// encryption is nil if values are stored without encryption.
 	encryption *encrypt.Encryption
 	// main is the store of all resources without a store of their own. overridden are the other stores.
@@ -216,6 +218,11 @@ func (s *stores) openClusters(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c := &s.config.Etcd
+	s.etcdTLS, err = s.config.files.clientTLS("--etcd-cafile", c.CAFile, pair{"--etcd-certfile", c.CertFile, c.KeyFile, nil})
+	if err != nil {
+		return err
+	}
 	for _, o := range overrides {
 		store, err := s.openCluster(ctx, o.servers, calls)
 		if err != nil {
@@ -248,7 +255,7 @@ func (s *stores) openCluster(ctx context.Context, servers []string, calls etcd.R
 		poll = -1
 	}
 	store, err := etcd.Open(ctx, etcd.Options{
-		Endpoints: servers, CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile, Prefix: c.root(),
+		Endpoints: servers, TLS: s.etcdTLS, Prefix: c.root(),
 		CompactionInterval: c.CompactionInterval, PollInterval: poll, LeaseReuse: c.LeaseReuse, Logger: s.log,
 		Dial: s.egress.Dialer(egress.Etcd), OnFailure: s.failed, Recorder: calls,
 	})

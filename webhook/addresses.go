@@ -3,19 +3,20 @@ package webhook
 import (
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 
-	clientcmd "k8s.io/client-go/tools/clientcmd/api/v1"
 	"sigs.k8s.io/yaml"
 )
 
 // CredentialsFromKubeconfig returns the credentials of a kubeconfig file by the address of a webhook. The names of its
 // users are addresses, as a WebhookAdmissionConfiguration wants it: "name.namespace.svc:8443", the same without the port
-// if that is 443, and "*.namespace.svc", "*.svc" and "*" for many. A webhook without an entry gets no credentials.
-func CredentialsFromKubeconfig(file string) (func(address string) (Credentials, error), error) {
-	text, err := os.ReadFile(file)
+// if that is 443, and "*.namespace.svc", "*.svc" and "*" for many. A webhook without an entry gets no credentials. read
+// reads the file and those that it names, as os.ReadFile does.
+func CredentialsFromKubeconfig(
+	file string, read func(path string) ([]byte, error),
+) (func(address string) (Credentials, error), error) {
+	text, err := read(file)
 	if err != nil {
 		return nil, err
 	}
@@ -23,20 +24,22 @@ func CredentialsFromKubeconfig(file string) (func(address string) (Credentials, 
 	if err := yaml.Unmarshal(text, &k); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	users := map[string]*clientcmd.AuthInfo{}
+	users := map[string]Credentials{}
 	for i := range k.AuthInfos {
-		users[k.AuthInfos[i].Name] = &k.AuthInfos[i].AuthInfo
-	}
-	dir := filepath.Dir(file)
-	for name, user := range users {
-		if _, err := credentialsOf(user, dir); err != nil {
-			return nil, fmt.Errorf("%s: user %q: %w", file, name, err)
+		user := &k.AuthInfos[i]
+		c, err := credentialsOf(&user.AuthInfo, filesIn(filepath.Dir(file), read))
+		if err == nil {
+			_, err = newShown(c)
 		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: user %q: %w", file, user.Name, err)
+		}
+		users[user.Name] = c
 	}
 	return func(address string) (Credentials, error) {
 		for _, name := range namesOf(address) {
-			if user := users[name]; user != nil {
-				return credentialsOf(user, dir)
+			if user, ok := users[name]; ok {
+				return user, nil
 			}
 		}
 		return Credentials{}, nil

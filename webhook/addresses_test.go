@@ -19,7 +19,7 @@ func TestCredentialsFromKubeconfig(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	find, err := CredentialsFromKubeconfig(file)
+	find, err := CredentialsFromKubeconfig(file, os.ReadFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestCredentialsFromKubeconfig(t *testing.T) {
 	if err := os.WriteFile(file, []byte("users: [{name: a, user: {exec: {command: x}}}]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := CredentialsFromKubeconfig(file); err == nil {
+	if _, err := CredentialsFromKubeconfig(file, os.ReadFile); err == nil {
 		t.Error("a user with a program is accepted")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,7 +20,10 @@ import (
 )
 
 // A Client calls one webhook. It is safe for concurrent use.
-type Client struct {
+type Client struct{ current atomic.Pointer[settings] }
+
+// settings are where a webhook is and how it is called. They are immutable.
+type settings struct {
 	url       url.URL // without the time-out
 	http      *http.Client
 	transport *http.Transport
@@ -63,7 +67,7 @@ func (c *Client) Post(ctx context.Context, call Call) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, call.Timeout)
 	defer cancel()
 	for attempt := 0; ; attempt++ {
-		answer, wait, err := c.post(ctx, call)
+		answer, wait, err := c.current.Load().post(ctx, call)
 		if wait < 0 || attempt == busyMax {
 			return answer, err
 		}
@@ -75,29 +79,35 @@ func (c *Client) Post(ctx context.Context, call Call) ([]byte, error) {
 	}
 }
 
+// Use has all calls that begin from now on go to the webhook of another client, in its way, over its connections. Calls in
+// progress end as they began; if they are repeated, they go to the other webhook too.
+func (c *Client) Use(other *Client) {
+	c.current.Swap(other.current.Load()).transport.CloseIdleConnections()
+}
+
 // URL returns where calls with a time-out go.
-func (c *Client) URL(timeout time.Duration) string {
+func (c *Client) URL(timeout time.Duration) string { return c.current.Load().urlOf(timeout) }
+
+func (c *settings) urlOf(timeout time.Duration) string {
 	u := c.url
 	u.RawQuery = url.Values{"timeout": {timeout.String()}}.Encode()
 	return u.String()
 }
 
 // CloseIdle closes the connections that nobody uses.
-func (c *Client) CloseIdle() { c.transport.CloseIdleConnections() }
+func (c *Client) CloseIdle() { c.current.Load().transport.CloseIdleConnections() }
 
 // post asks once. wait is how long the webhook wants not to be asked again, -1 if it
 // does not say so.
-func (c *Client) post(ctx context.Context, call Call) (answer []byte, wait time.Duration, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL(call.Timeout), bytes.NewReader(call.Body))
+func (c *settings) post(ctx context.Context, call Call) (answer []byte, wait time.Duration, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.urlOf(call.Timeout), bytes.NewReader(call.Body))
 	if err != nil {
 		return nil, -1, err
 	}
 	request.Header.Set("Accept", "application/json, */*")
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", c.userAgent)
-	if err := c.shown.authorize(request); err != nil {
-		return nil, -1, err
-	}
+	c.shown.authorize(request)
 	start, code := time.Now(), 0
 	defer func() { c.metrics.Called(c.url.Host, code, start, len(call.Body), len(answer)) }()
 	response, err := c.http.Do(request)

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
+	"strings"
 
 	clientcmd "k8s.io/client-go/tools/clientcmd/api/v1"
 	"sigs.k8s.io/yaml"
@@ -15,8 +15,9 @@ import (
 // flags such as --authorization-webhook-config-file do: the cluster of its current context
 // is the webhook, and the server signs in to it as the user of the context. Paths in the
 // file are relative to it. Users that need a program or a plug-in to sign in are refused.
-func FromKubeconfig(file string, o Options) (*Client, error) {
-	text, err := os.ReadFile(file)
+// read reads the file and those that it names, as os.ReadFile does.
+func FromKubeconfig(file string, read func(path string) ([]byte, error), o Options) (*Client, error) {
+	text, err := read(file)
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +25,7 @@ func FromKubeconfig(file string, o Options) (*Client, error) {
 	if err := yaml.Unmarshal(text, &k); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	c, err := k.client(filepath.Dir(file), o)
+	c, err := k.client(filesIn(filepath.Dir(file), read), o)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
@@ -34,7 +35,23 @@ func FromKubeconfig(file string, o Options) (*Client, error) {
 // kubeconfig is the file's content.
 type kubeconfig clientcmd.Config
 
-func (k *kubeconfig) client(dir string, o Options) (*Client, error) {
+// reader returns the content of a file that a kubeconfig names.
+type reader func(path string) ([]byte, error)
+
+// filesIn returns a reader of files whose relative paths begin in a directory. The content of "" is empty.
+func filesIn(dir string, read reader) reader {
+	return func(path string) ([]byte, error) {
+		if path == "" {
+			return nil, nil
+		}
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+		return read(path)
+	}
+}
+
+func (k *kubeconfig) client(read reader, o Options) (*Client, error) {
 	cluster, user, err := k.current()
 	if err != nil {
 		return nil, err
@@ -42,12 +59,12 @@ func (k *kubeconfig) client(dir string, o Options) (*Client, error) {
 	if cluster.ProxyURL != "" {
 		return nil, errors.New("proxy-url is not supported for webhooks")
 	}
-	e, err := endpointOf(&cluster, dir)
+	e, err := endpointOf(&cluster, read)
 	if err != nil {
 		return nil, err
 	}
 	e.dial = o.dialer()
-	credentials, err := credentialsOf(&user, dir)
+	credentials, err := credentialsOf(&user, read)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +108,7 @@ func (k *kubeconfig) current() (clientcmd.Cluster, clientcmd.AuthInfo, error) {
 }
 
 // endpointOf returns where a cluster is, and how it is verified.
-func endpointOf(c *clientcmd.Cluster, dir string) (endpoint, error) {
+func endpointOf(c *clientcmd.Cluster, read reader) (endpoint, error) {
 	u, err := url.Parse(c.Server)
 	if err != nil {
 		return endpoint{}, err
@@ -103,8 +120,8 @@ func endpointOf(c *clientcmd.Cluster, dir string) (endpoint, error) {
 		scheme: u.Scheme, host: u.Host, path: u.Path, serverName: c.TLSServerName, insecure: c.InsecureSkipTLSVerify,
 		caBundle: c.CertificateAuthorityData, http2: true,
 	}
-	if len(e.caBundle) == 0 && c.CertificateAuthority != "" {
-		if e.caBundle, err = os.ReadFile(from(dir, c.CertificateAuthority)); err != nil {
+	if len(e.caBundle) == 0 {
+		if e.caBundle, err = read(c.CertificateAuthority); err != nil {
 			return endpoint{}, err
 		}
 	}
@@ -115,7 +132,7 @@ func endpointOf(c *clientcmd.Cluster, dir string) (endpoint, error) {
 }
 
 // credentialsOf returns what a user signs in with.
-func credentialsOf(u *clientcmd.AuthInfo, dir string) (Credentials, error) {
+func credentialsOf(u *clientcmd.AuthInfo, read reader) (Credentials, error) {
 	if u.Exec != nil || u.AuthProvider != nil {
 		return Credentials{}, errors.New("users with exec or auth-provider are not supported for webhooks")
 	}
@@ -124,19 +141,20 @@ func credentialsOf(u *clientcmd.AuthInfo, dir string) (Credentials, error) {
 		Key: u.ClientKeyData,
 	}
 	if c.Token == "" {
-		c.TokenFile = from(dir, u.TokenFile)
+		text, err := read(u.TokenFile)
+		if err != nil {
+			return Credentials{}, err
+		}
+		c.Token = strings.TrimSpace(string(text))
 	}
 	if len(c.Certificate) == 0 && u.ClientCertificate != "" {
-		c.CertificateFile, c.KeyFile = from(dir, u.ClientCertificate), from(dir, u.ClientKey)
+		var err error
+		if c.Certificate, err = read(u.ClientCertificate); err == nil {
+			c.Key, err = read(u.ClientKey)
+		}
+		if err != nil {
+			return Credentials{}, err
+		}
 	}
 	return c, nil
-}
-
-// from returns the path of a file that a kubeconfig in the directory names: relative
-// paths begin there. "" stays "".
-func from(dir, path string) string {
-	if path == "" || filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(dir, path)
 }

@@ -11,10 +11,10 @@ import (
 // connections and its trusted authorities: thousands of definitions often name one
 // webhook. A client that is no longer kept stays good for those who have it.
 type Pool struct {
-	options Options
-	most    int
+	most int
 
 	mu      sync.Mutex // guards what follows; not held while a client is used
+	options Options
 	clients map[[sha256.Size]byte]*list.Element
 	recent  list.List // of *pooled; the most recently asked for first
 }
@@ -56,6 +56,16 @@ func (p *Pool) Client(t Target) (*Client, error) {
 		oldest.client.CloseIdle()
 	}
 	return c, nil
+}
+
+// SetCredentials has the clients that are asked for from now on show other credentials. They open new connections.
+func (p *Pool) SetCredentials(of func(address string) (Credentials, error)) {
+	p.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.options.Credentials = of
+	p.recent.Init()
+	clear(p.clients)
 }
 
 // Close closes the connections that nobody uses. The pool stays good.

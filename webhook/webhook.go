@@ -85,14 +85,11 @@ type Options struct {
 	Metrics *Metrics
 }
 
-// Credentials are how the server shows who it is. Files are read again when they
-// have changed.
+// Credentials are how the server shows who it is.
 type Credentials struct {
-	Token, TokenFile   string // the file goes before
+	Token              string // goes before the password
 	Username, Password string
-	// Certificate and Key are PEM. Those of files go before.
-	Certificate, Key         []byte
-	CertificateFile, KeyFile string
+	Certificate, Key   []byte // PEM
 }
 
 // New returns a client of the webhook at a target. It opens no connection.
@@ -186,16 +183,18 @@ func (e endpoint) client(address string, o Options) (*Client, error) {
 		// A connection of HTTP/2 whose other end is gone is found out within this time.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 	}
-	c := &Client{
+	s := &settings{
 		url:       url.URL{Scheme: e.scheme, Host: e.host, Path: path.Join("/", e.path)},
 		transport: transport, shown: shown, metrics: o.Metrics, userAgent: o.UserAgent,
 	}
-	if c.userAgent == "" {
-		c.userAgent = "kube-apiserver-admission"
+	if s.userAgent == "" {
+		s.userAgent = "kube-apiserver-admission"
 	}
-	c.http = &http.Client{
+	s.http = &http.Client{
 		Transport:     tracing.Transport(transport),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+	c := &Client{}
+	c.current.Store(s)
 	return c, nil
 }

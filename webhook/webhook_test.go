@@ -12,9 +12,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -381,7 +381,7 @@ current-context: x
 		{"certificate-authority-data: " + base64.StdEncoding.EncodeToString(ca), "username: a, password: b", "Basic YTpi"},
 		{"insecure-skip-tls-verify: true", "", ""},
 	} {
-		c, err := FromKubeconfig(config(test.cluster, test.user), Options{})
+		c, err := FromKubeconfig(config(test.cluster, test.user), os.ReadFile, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -401,14 +401,14 @@ current-context: x
 		{"insecure-skip-tls-verify: true, certificate-authority: ca.crt", ""},
 		{"proxy-url: http://x", ""},
 	} {
-		if _, err := FromKubeconfig(config(test.cluster, test.user), Options{}); err == nil {
+		if _, err := FromKubeconfig(config(test.cluster, test.user), os.ReadFile, Options{}); err == nil {
 			t.Errorf("%s %s: no error", test.cluster, test.user)
 		}
 	}
 }
 
-// The server's certificate is read again when its file changes.
-func TestCertificateOfFiles(t *testing.T) {
+// TestCertificateOfKubeconfig shows the certificate that a kubeconfig names in files.
+func TestCertificateOfKubeconfig(t *testing.T) {
 	var seen atomic.Value
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		seen.Store(r.TLS.PeerCertificates[0].Raw)
@@ -418,41 +418,115 @@ func TestCertificateOfFiles(t *testing.T) {
 	defer s.Close()
 	pair := s.TLS.Certificates[0]
 	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})
-	key := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8(t, pair.PrivateKey)})
-	dir := t.TempDir()
-	credentials := Credentials{CertificateFile: filepath.Join(dir, "crt"), KeyFile: filepath.Join(dir, "key")}
-	for path, text := range map[string][]byte{credentials.CertificateFile: cert, credentials.KeyFile: key} {
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+	files := map[string][]byte{
+		"/etc/crt": cert, "/etc/key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8(t, pair.PrivateKey)}),
+		"/etc/kubeconfig": fmt.Appendf(nil, `{current-context: x, contexts: [{name: x, context: {cluster: c, user: u}}],
+clusters: [{name: c, cluster: {server: %q, certificate-authority: crt}}],
+users: [{name: u, user: {client-certificate: crt, client-key: /etc/key}}]}`, s.URL),
 	}
-	c := client(t, Target{URL: s.URL, CABundle: cert}, Options{Credentials: func(address string) (Credentials, error) {
-		if u, _ := url.Parse(s.URL); address != u.Host {
-			t.Errorf("credentials for %s", address)
-		}
-		return credentials, nil
-	}})
+	var asked []string
+	read := func(path string) ([]byte, error) {
+		asked = append(asked, path)
+		return files[path], nil
+	}
+	c, err := FromKubeconfig("/etc/kubeconfig", read, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.CloseIdle()
 	if _, err := c.Post(t.Context(), Call{}); err != nil || !bytes.Equal(seen.Load().([]byte), pair.Certificate[0]) {
 		t.Error(err)
 	}
-	f := watchedFile{path: credentials.KeyFile}
-	if text, err := f.read(); err != nil || !bytes.Equal(text, key) {
-		t.Error(err)
+	if want := []string{"/etc/kubeconfig", "/etc/crt", "/etc/crt", "/etc/key"}; !slices.Equal(asked, want) {
+		t.Errorf("read %q, not %q", asked, want)
 	}
-	later := time.Now().Add(time.Hour)
-	if err := errors.Join(os.WriteFile(f.path, []byte("new"), 0o600), os.Chtimes(f.path, later, later)); err != nil {
+	files["/etc/key"] = []byte("no key")
+	if _, err := FromKubeconfig("/etc/kubeconfig", read, Options{}); err == nil {
+		t.Error("a key that does not belong to the certificate is accepted")
+	}
+}
+
+// TestUse replaces a client while a call is in progress: that call ends at the webhook where it began, and the next one goes
+// to the other webhook, which has another authority.
+func TestUse(t *testing.T) {
+	arrived, goOn := make(chan struct{}), make(chan struct{})
+	one := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(arrived)
+		<-goOn
+		fmt.Fprint(w, "one")
+	}))
+	defer one.Close()
+	two := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "two") }))
+	cert, key := selfSigned(t)
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
 		t.Fatal(err)
 	}
-	f.looked = time.Time{}
-	if text, err := f.read(); err != nil || string(text) != "new" {
-		t.Errorf("%q %v", text, err)
+	two.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	two.StartTLS()
+	defer two.Close()
+	first := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: one.Certificate().Raw})
+	c := client(t, Target{URL: one.URL, CABundle: first}, Options{})
+	answer := make(chan string, 1)
+	go func() {
+		body, err := c.Post(t.Context(), Call{})
+		answer <- fmt.Sprint(string(body), err)
+	}()
+	wait(t, arrived, "the first call arrives")
+	c.Use(client(t, Target{URL: two.URL, CABundle: cert}, Options{}))
+	if body, err := c.Post(t.Context(), Call{}); string(body) != "two" || err != nil {
+		t.Errorf("after the change: %q %v", body, err)
 	}
-	if err := os.Remove(f.path); err != nil {
-		t.Fatal(err)
+	if want := two.URL + "?timeout=1s"; c.URL(time.Second) != strings.Replace(want, "?", "/?", 1) {
+		t.Errorf("URL %s", c.URL(time.Second))
 	}
-	f.looked = time.Time{}
-	if text, err := f.read(); err != nil || string(text) != "new" {
-		t.Errorf("%q %v", text, err)
+	close(goOn)
+	select {
+	case got := <-answer:
+		if got != "one<nil>" {
+			t.Errorf("the call in progress: %s", got)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the call in progress has not ended after 30 s")
+	}
+}
+
+// wait waits for ch to be closed.
+func wait(t *testing.T, ch <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-ch:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("30 s have passed until %s", what)
+	}
+}
+
+// TestPoolShowsNewCredentials: clients that are asked for after the change show the other token.
+func TestPoolShowsNewCredentials(t *testing.T) {
+	var seen atomic.Value
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		seen.Store(r.Header.Get("Authorization"))
+	}))
+	defer s.Close()
+	token := func(text string) func(string) (Credentials, error) {
+		return func(address string) (Credentials, error) {
+			if "http://"+address != s.URL {
+				t.Errorf("credentials for %s", address)
+			}
+			return Credentials{Token: text}, nil
+		}
+	}
+	pool := NewPool(Options{Credentials: token("one")}, 0)
+	defer pool.Close()
+	for _, want := range []string{"one", "two"} {
+		c, err := pool.Client(Target{URL: s.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Post(t.Context(), Call{}); err != nil || seen.Load() != "Bearer "+want {
+			t.Errorf("%v, shown %v, not %s", err, seen.Load(), want)
+		}
+		pool.SetCredentials(token("two"))
 	}
 }
 

@@ -23,7 +23,8 @@ import (
 
 // An attempt is one write on its way through the steps.
 type attempt struct {
-	p *Pipeline
+	p         *Pipeline
+	admission *admission.Chain // the same for all attempts at a write
 	Request
 	verb Verb
 	span tracing.Span // of the request; each step is an event in it
@@ -180,11 +181,11 @@ func (a *attempt) convert(ctx context.Context) (err error) {
 
 // mutate lets admission change the object. What it sets is owned by nobody.
 func (a *attempt) mutate(ctx context.Context) error {
-	if a.p.Admission == nil || a.Admitted {
+	if a.admission == nil || a.Admitted {
 		return nil
 	}
 	attributes := a.attributes(ctx, a.obj, a.shown(a.old()))
-	err := a.p.Admission.Mutate(ctx, attributes)
+	err := a.admission.Mutate(ctx, attributes)
 	a.obj = attributes.Object
 	return err
 }
@@ -289,11 +290,11 @@ func (a *attempt) admit(ctx context.Context) error {
 
 // askAdmission asks validating admission about an object, or about the body of a Post.
 func (a *attempt) askAdmission(ctx context.Context, obj, old registry.Object) error {
-	if a.p.Admission == nil || a.Admitted {
+	if a.admission == nil || a.Admitted {
 		return nil
 	}
 	a.approved = a.attributes(ctx, obj, old)
-	return a.p.Admission.Validate(ctx, a.approved)
+	return a.admission.Validate(ctx, a.approved)
 }
 
 // mayCreate returns an error if the user of a PUT or PATCH of a missing object may not create it. The server itself may;

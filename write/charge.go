@@ -18,7 +18,7 @@ func (a *attempt) charge(ctx context.Context) (err error) {
 		return nil
 	}
 	a.approved.Conflicts = a.conflicts
-	if a.charges, err = a.p.Admission.Charge(ctx, a.approved); err != nil || a.Options.DryRun {
+	if a.charges, err = a.admission.Charge(ctx, a.approved); err != nil || a.Options.DryRun {
 		return err
 	}
 	for _, c := range a.charges {

@@ -21,7 +21,8 @@ import (
 func (p *Pipeline) AdmitConnect(
 	ctx context.Context, t *registry.Served, sub *registry.Subresource, r registry.ConnectRequest,
 ) (runtime.Object, error) {
-	if p.Admission == nil {
+	chain := p.Admission.Current()
+	if chain == nil {
 		return r.Options, nil
 	}
 	kind := t.KindOf(sub)
@@ -37,10 +38,10 @@ func (p *Pipeline) AdmitConnect(
 		Namespace: r.Namespace, Name: r.Name, Object: object, Requested: names, Stored: names,
 		User: request.UserFrom(ctx),
 	}
-	if err := p.Admission.Mutate(ctx, a); err != nil {
+	if err := chain.Mutate(ctx, a); err != nil {
 		return nil, err
 	}
-	if err := p.Admission.Validate(ctx, a); err != nil {
+	if err := chain.Validate(ctx, a); err != nil {
 		return nil, err
 	}
 	changed, ok := a.Object.(*unstructured.Unstructured)

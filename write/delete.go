@@ -23,14 +23,14 @@ func (a *attempt) prepareDeletion() (err error) {
 // admitDeletion asks mutating and validating admission. (Both are asked here, because a deletion has no new object that
 // could be changed before.)
 func (a *attempt) admitDeletion(ctx context.Context) error {
-	if a.p.Admission == nil || a.Admitted || a.deletion == pending {
+	if a.admission == nil || a.Admitted || a.deletion == pending {
 		return nil
 	}
 	attributes := a.attributes(ctx, nil, a.old())
-	if err := a.p.Admission.Mutate(ctx, attributes); err != nil {
+	if err := a.admission.Mutate(ctx, attributes); err != nil {
 		return err
 	}
-	return a.p.Admission.Validate(ctx, attributes)
+	return a.admission.Validate(ctx, attributes)
 }
 
 // commitDeletion removes the object, or stores that its deletion has begun.

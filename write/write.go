@@ -86,7 +86,7 @@ var steps = []step{
 
 // A Pipeline carries out writes.
 type Pipeline struct {
-	// Admission changes and refuses writes; nil admits them all.
+	// Admission changes and refuses writes; nil admits them all. Each write uses the chain that is Current at its beginning.
 	Admission *admission.Chain
 	// Authorizer is asked whether the user of an update that has to make the object may create it;
 	// nil lets everybody.
@@ -190,7 +190,7 @@ const maxNameRetries = 8
 
 // Do carries out a write. The error is the one for the client.
 func (p *Pipeline) Do(ctx context.Context, r Request) (Result, error) {
-	a := &attempt{p: p, Request: r, verb: r.Verb, span: tracing.FromContext(ctx)}
+	a := &attempt{p: p, admission: p.Admission.Current(), Request: r, verb: r.Verb, span: tracing.FromContext(ctx)}
 	defer a.endCharges(errUnfinished) // after a panic
 	for first := 0; ; {
 		err := a.run(ctx, first)

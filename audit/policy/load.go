@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -16,9 +15,9 @@ import (
 	"github.com/keelson-dev/keelson/audit"
 )
 
-// Load reads a policy file. Unknown and duplicate fields only cause a warning in the log.
-func Load(path string, log *slog.Logger) (*Policy, error) {
-	content, err := os.ReadFile(path)
+// Load reads a policy file with read, as os.ReadFile does. Unknown and duplicate fields only cause a warning in the log.
+func Load(path string, read func(path string) ([]byte, error), log *slog.Logger) (*Policy, error) {
+	content, err := read(path)
 	if err != nil {
 		return nil, fmt.Errorf("loading audit policy file: failed to read file path %q: %w", path, err)
 	}

@@ -5,12 +5,24 @@ package policy
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/keelson-dev/keelson/audit"
 	"github.com/keelson-dev/keelson/request"
 )
+
+// Current is a Policy that may be replaced. Use is called before the first request.
+type Current struct{ policy atomic.Pointer[Policy] }
+
+// Use has p decide about the requests that begin from now on.
+func (c *Current) Use(p *Policy) { c.policy.Store(p) }
+
+// For returns the settings for a request. A request asks once, so that all its events follow the same policy.
+func (c *Current) For(i *request.Info, user *request.User) audit.Settings {
+	return c.policy.Load().For(i, user)
+}
 
 // Policy is a compiled policy. It is immutable.
 type Policy struct {

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync/atomic"
 
@@ -32,23 +31,9 @@ func Single(token string, user *request.User) *Authenticator {
 	return s
 }
 
-// ReadFile reads a CSV file with the columns token, user name, user UID and, optionally,
-// groups ("a,b,c" in quotes).
-// It also returns the content of the file.
-func ReadFile(path string) (*Authenticator, []byte, error) {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	s, err := Read(bytes.NewReader(content))
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return s, content, nil
-}
-
-// Read reads the format that ReadFile describes. If a token occurs more than once, the last
-// line wins. Lines with an empty token are ignored.
+// Read reads CSV with the columns token, user name, user UID and, optionally, groups ("a,b,c" in
+// quotes). If a token occurs more than once, the last line wins. Lines with an empty token are
+// ignored.
 func Read(in io.Reader) (*Authenticator, error) {
 	known, err := parse(in)
 	if err != nil {
@@ -59,7 +44,7 @@ func Read(in io.Reader) (*Authenticator, error) {
 	return s, nil
 }
 
-// Replace replaces all tokens by those in content, which has the format that ReadFile describes. After an error the tokens are
+// Replace replaces all tokens by those in content, which has the format that Read describes. After an error the tokens are
 // unchanged.
 func (s *Authenticator) Replace(content []byte) error {
 	known, err := parse(bytes.NewReader(content))

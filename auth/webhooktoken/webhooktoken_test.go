@@ -67,7 +67,7 @@ func (r *reviewer) open(t *testing.T, version string) *Authenticator {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	client, err := webhook.FromKubeconfig(file, webhook.Options{})
+	client, err := webhook.FromKubeconfig(file, os.ReadFile, webhook.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

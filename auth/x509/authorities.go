@@ -2,17 +2,12 @@ package x509
 
 import (
 	"bytes"
-	"context"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
-	"time"
-
-	"github.com/keelson-dev/keelson/auth/filewatch"
 )
 
 // Authorities are the certificate authorities that client certificates are verified with:
@@ -33,29 +28,25 @@ type overlapGuard struct {
 // bundle is an immutable version of the authorities.
 type bundle struct {
 	pool *x509.CertPool
-	file []byte // the content of the file
 	pem  []byte
 }
 
-// OpenAuthorities returns the fixed authorities and those of the file, unless path is "".
-func OpenAuthorities(fixed []byte, path string) (*Authorities, error) {
+// NewAuthorities returns the fixed authorities. path is the file of further ones, whose content is passed to Use before
+// the first request; "" is none.
+func NewAuthorities(fixed []byte, path string) *Authorities {
 	a := &Authorities{fixed: fixed, path: path}
-	var content []byte
-	if path != "" {
-		var err error
-		if content, err = os.ReadFile(path); err != nil {
-			return nil, err
-		}
-	}
-	return a, a.use(content)
+	b := &bundle{pool: x509.NewCertPool(), pem: fixed}
+	b.pool.AppendCertsFromPEM(fixed)
+	a.current.Store(b)
+	return a
 }
 
-// use replaces the authorities with the fixed ones and those of content. It returns an error
+// Use replaces the authorities with the fixed ones and those of content. It returns an error
 // and changes nothing if content has no certificates, or if a certificate overlaps with the
-// other Authorities of the overlapGuard.
-func (a *Authorities) use(content []byte) error {
-	b := &bundle{pool: x509.NewCertPool(), file: content, pem: bytes.Join([][]byte{a.fixed, content}, nil)}
-	if a.path != "" && !b.pool.AppendCertsFromPEM(content) {
+// other Authorities of ForbidOverlap.
+func (a *Authorities) Use(content []byte) error {
+	b := &bundle{pool: x509.NewCertPool(), pem: bytes.Join([][]byte{a.fixed, content}, nil)}
+	if !b.pool.AppendCertsFromPEM(content) {
 		return fmt.Errorf("%s has no certificates", a.path)
 	}
 	b.pool.AppendCertsFromPEM(a.fixed)
@@ -63,8 +54,7 @@ func (a *Authorities) use(content []byte) error {
 		a.guard.Lock()
 		defer a.guard.Unlock()
 		if a.guard.wouldOverlap(a, b) {
-			// The overlap may disappear when the other file is replaced too.
-			return filewatch.Retryable(fmt.Errorf("%s: %w", a.path, ErrOverlap))
+			return fmt.Errorf("%s: %w", a.path, ErrOverlap)
 		}
 	}
 	a.current.Store(b)
@@ -76,7 +66,7 @@ var ErrOverlap = errors.New(
 	"the authorities of clients and those of front proxies overlap, so that a client could name any user in headers")
 
 // ForbidOverlap returns ErrOverlap if the two overlap (see Overlap). Otherwise, both will
-// refuse later content that overlaps with the other. It must be called before Watch.
+// refuse later content that overlaps with the other. It must be called before Use is called again.
 func ForbidOverlap(clients, proxies *Authorities) error {
 	if Overlap(clients.PEM(), proxies.PEM()) {
 		return ErrOverlap
@@ -99,15 +89,6 @@ func (a *Authorities) Pool() *x509.CertPool { return a.current.Load().pool }
 
 // PEM returns the current authorities as PEM text.
 func (a *Authorities) PEM() []byte { return a.current.Load().pem }
-
-// Watch applies changes of the file until ctx is done. wake makes it look at the file at once.
-func (a *Authorities) Watch(ctx context.Context, every time.Duration, wake *filewatch.Signal, failed func(error)) {
-	if a.path == "" {
-		return
-	}
-	f := filewatch.File{Path: a.path, Interval: every, Wake: wake, Apply: a.use, OnError: failed}
-	f.Run(ctx, a.current.Load().file)
-}
 
 // Overlap reports whether certificates of clients could be verified with the authorities of
 // front proxies. That is so if both have an authority with the same public key, whatever else

@@ -13,8 +13,6 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -122,26 +120,10 @@ func TestCertificates(t *testing.T) {
 // then is not, when the file has another authority.
 func TestAuthoritiesAreReplaced(t *testing.T) {
 	one, two := newIssuer(t), newIssuer(t)
-	path := filepath.Join(t.TempDir(), "ca.crt")
-	write := func(content []byte) {
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(one.pem())
-	authorities, err := OpenAuthorities(nil, path)
-	if err != nil {
+	authorities := NewAuthorities(nil, "ca.crt")
+	if err := authorities.Use(one.pem()); err != nil {
 		t.Fatal(err)
 	}
-	failed := make(chan error, 1)
-	follow, end := context.WithCancel(t.Context())
-	defer end()
-	go authorities.Watch(follow, time.Millisecond, nil, func(err error) {
-		select {
-		case failed <- err:
-		default:
-		}
-	})
 	a := &Authenticator{Roots: authorities.Pool}
 	mine, _ := one.issue(&x509.Certificate{Subject: pkix.Name{CommonName: "jane"}})
 	theirs, _ := two.issue(&x509.Certificate{Subject: pkix.Name{CommonName: "june"}})
@@ -149,15 +131,14 @@ func TestAuthoritiesAreReplaced(t *testing.T) {
 	if user, err := a.Authenticate(with(ctx, mine)); user == nil {
 		t.Fatal(err)
 	}
-	before := authorities.Pool()
-	write([]byte("no certificate"))
-	<-failed
+	if authorities.Use([]byte("no certificate")) == nil {
+		t.Error("a file without certificates is no error")
+	}
 	if user, _ := a.Authenticate(with(ctx, mine)); user == nil {
 		t.Error("a file without certificates is taken up")
 	}
-	write(two.pem())
-	for authorities.Pool() == before {
-		time.Sleep(time.Millisecond)
+	if err := authorities.Use(two.pem()); err != nil {
+		t.Fatal(err)
 	}
 	if user, _ := a.Authenticate(with(ctx, mine)); user != nil {
 		t.Error("an authority that is gone counts")
@@ -219,12 +200,8 @@ func TestOverlap(t *testing.T) {
 func TestForbidOverlap(t *testing.T) {
 	one, two := newIssuer(t), newIssuer(t)
 	open := func(i *issuer) *Authorities {
-		path := filepath.Join(t.TempDir(), "ca.crt")
-		if err := os.WriteFile(path, i.pem(), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		a, err := OpenAuthorities(nil, path)
-		if err != nil {
+		a := NewAuthorities(nil, "ca.crt")
+		if err := a.Use(i.pem()); err != nil {
 			t.Fatal(err)
 		}
 		return a
@@ -237,16 +214,16 @@ func TestForbidOverlap(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := proxies.Pool()
-	if err := proxies.use(one.reissued("ca").pem()); !errors.Is(err, ErrOverlap) || proxies.Pool() != before {
+	if err := proxies.Use(one.reissued("ca").pem()); !errors.Is(err, ErrOverlap) || proxies.Pool() != before {
 		t.Errorf("a reissued authority of clients: %v, replaced: %v", err, proxies.Pool() != before)
 	}
-	if err := clients.use(two.pem()); !errors.Is(err, ErrOverlap) {
+	if err := clients.Use(two.pem()); !errors.Is(err, ErrOverlap) {
 		t.Errorf("an authority of proxies: %v", err)
 	}
-	if err := clients.use(newIssuer(t).pem()); err != nil {
+	if err := clients.Use(newIssuer(t).pem()); err != nil {
 		t.Errorf("another authority: %v", err)
 	}
-	if err := proxies.use(one.pem()); err != nil {
+	if err := proxies.Use(one.pem()); err != nil {
 		t.Errorf("an authority that clients do not have any more: %v", err)
 	}
 }

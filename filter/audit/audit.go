@@ -15,16 +15,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/audit"
-	"github.com/keelson-dev/keelson/audit/policy"
 	"github.com/keelson-dev/keelson/filter/auditid"
 	"github.com/keelson-dev/keelson/filter/deadline"
 	"github.com/keelson-dev/keelson/filter/responserecorder"
 	"github.com/keelson-dev/keelson/request"
 )
 
+// Policy says what is recorded of a request. user is nil if the request is not authenticated.
+type Policy interface {
+	For(i *request.Info, user *request.User) audit.Settings
+}
+
 // Auditor makes the two filters of auditing. If it is nil, its filters do nothing.
 type Auditor struct {
-	Policy *policy.Policy
+	// Policy decides what is recorded. It is asked once for each request.
+	Policy Policy
 	Sink   audit.Sink
 	// NewObject returns an empty object of a kind, nil for an unknown kind. It is used to convert
 	// protobuf responses to JSON.

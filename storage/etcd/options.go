@@ -3,16 +3,18 @@ package etcd
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/url"
-	"os"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/tracing"
@@ -25,9 +27,10 @@ const DefaultPrefix = "/registry"
 type Options struct {
 	// Endpoints are the client URLs of the members. Requests go to all of them in turn.
 	Endpoints []string
-	// CAFile contains the certificate authorities of the members' certificates. CertFile and KeyFile are the client
-	// certificate and its key. All are PEM files. The client certificate is read again for each connection.
-	CAFile, CertFile, KeyFile string
+	// TLS returns the TLS configuration of a new connection: the authorities of the members' certificates, and the client
+	// certificate. It is called for each connection. nil means that the schemes of the endpoints decide, with the
+	// authorities of the system. What it returns must not be changed.
+	TLS func() *tls.Config
 	// Prefix replaces /registry at the beginning of keys in etcd; "" leaves keys unchanged. With a prefix, keys outside
 	// /registry are refused.
 	Prefix string
@@ -74,38 +77,6 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// tls returns the TLS configuration of connections. nil means that the schemes of the endpoints decide.
-func (o Options) tls() (*tls.Config, error) {
-	if o.CAFile == "" && o.CertFile == "" && o.KeyFile == "" {
-		return nil, nil
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if o.CAFile != "" {
-		pem, err := os.ReadFile(o.CAFile)
-		if err != nil {
-			return nil, err
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s has no certificates", o.CAFile)
-		}
-	}
-	if (o.CertFile == "") != (o.KeyFile == "") {
-		return nil, errors.New("a client certificate needs its file and that of its key")
-	}
-	if o.CertFile != "" {
-		load := func() (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
-			return &pair, err
-		}
-		if _, err := load(); err != nil {
-			return nil, err
-		}
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
-	}
-	return config, nil
-}
-
 // leaseFull records a lease that is given to no more keys.
 func (o Options) leaseFull(keys int) {
 	if o.Recorder != nil {
@@ -120,6 +91,12 @@ func (o Options) dial() []grpc.DialOption {
 		options = append(options, grpc.WithChainUnaryInterceptor(recordUnary(o.Recorder)),
 			grpc.WithChainStreamInterceptor(recordStreams(o.Recorder)))
 	}
+	// The client itself decides which endpoints have TLS. A cluster with both has the configuration of the start.
+	plain := func(endpoint string) bool { return strings.HasPrefix(endpoint, "http://") }
+	if o.TLS != nil && !slices.ContainsFunc(o.Endpoints, plain) {
+		options = append(options, grpc.WithTransportCredentials(
+			&currentCredentials{TransportCredentials: credentials.NewTLS(o.TLS()), config: o.TLS}))
+	}
 	if o.Dial == nil {
 		return options
 	}
@@ -130,6 +107,93 @@ func (o Options) dial() []grpc.DialOption {
 		return o.Dial(ctx, "tcp", address)
 	}))
 }
+
+// currentCredentials are transport credentials with the TLS configuration of the time of each connection.
+type currentCredentials struct {
+	credentials.TransportCredentials // of the start
+	config                           func() *tls.Config
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (c *currentCredentials) ClientHandshake(
+	ctx context.Context, authority string, conn net.Conn,
+) (net.Conn, credentials.AuthInfo, error) {
+	return credentials.NewTLS(c.config()).ClientHandshake(ctx, authority, conn)
+}
+
+// Clone implements credentials.TransportCredentials.
+func (c *currentCredentials) Clone() credentials.TransportCredentials {
+	return &currentCredentials{TransportCredentials: c.TransportCredentials.Clone(), config: c.config}
+}
+
+// probeTime is how long a member is given to accept a connection that finds out why it cannot be reached.
+const probeTime = 3 * time.Second
+
+// probe connects to each endpoint and returns why that fails. It returns nil if all accept connections.
+func (o Options) probe(ctx context.Context) error {
+	errs := make([]error, len(o.Endpoints))
+	var probes sync.WaitGroup
+	for i, endpoint := range o.Endpoints {
+		probes.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, probeTime)
+			defer cancel()
+			if err := o.probeEndpoint(ctx, endpoint); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", endpoint, err)
+			}
+		})
+	}
+	probes.Wait()
+	return errors.Join(errs...)
+}
+
+// probeEndpoint connects to one endpoint.
+func (o Options) probeEndpoint(ctx context.Context, endpoint string) error {
+	scheme, address, found := strings.Cut(endpoint, "://")
+	if !found {
+		scheme, address = "", endpoint
+	}
+	if strings.HasPrefix(scheme, "unix") || strings.HasPrefix(address, "unix") {
+		return nil
+	}
+	dial := o.Dial
+	if dial == nil {
+		dial = (&net.Dialer{}).DialContext
+	}
+	conn, err := dial(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	switch {
+	case scheme == "http" || scheme == "" && o.TLS == nil:
+		return nil
+	case o.TLS != nil:
+		config = o.TLS().Clone()
+	}
+	if config.ServerName == "" {
+		if config.ServerName, _, err = net.SplitHostPort(address); err != nil {
+			return err
+		}
+	}
+	config.NextProtos = []string{"h2"}
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return err
+	}
+	// With TLS 1.3 a member that does not accept the client's certificate says so after the handshake.
+	if err := secure.SetReadDeadline(time.Now().Add(refusalTime)); err != nil {
+		return err
+	}
+	var refusal *net.OpError
+	if _, err := secure.Read(make([]byte, 1)); errors.As(err, &refusal) && refusal.Op == "remote error" {
+		return err
+	}
+	return nil
+}
+
+// refusalTime is how long probe waits for a member to refuse the client's certificate.
+const refusalTime = 500 * time.Millisecond
 
 // keys maps keys of storage.Store to keys in etcd and back.
 type keys struct{ prefix string }

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"strings"
@@ -76,12 +77,13 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if len(o.Endpoints) == 0 {
 		return nil, errors.New("etcd: no endpoints")
 	}
-	config, err := o.tls()
-	if err != nil {
-		return nil, fmt.Errorf("etcd: %w", err)
+	var config *tls.Config
+	if o.TLS != nil {
+		config = o.TLS()
 	}
 	s := &Store{opts: o, keys: keys{o.Prefix}, watchers: make(map[*watcher]struct{})}
 	s.lifetime.ctx, s.lifetime.cancel = context.WithCancel(context.Background())
+	var err error
 	s.client, err = clientv3.New(clientv3.Config{
 		Context:              s.lifetime.ctx,
 		Endpoints:            o.Endpoints,
@@ -116,6 +118,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		},
 	}
 	if err := s.waitForCluster(ctx); err != nil {
+		// The client reports only that its time is over, not why no member has answered.
+		if cause := o.probe(ctx); cause != nil && ctx.Err() == nil && s.usable() == nil {
+			err = fmt.Errorf("no member answers in %v: %w", o.DialTimeout, cause)
+		}
 		s.Close()
 		return nil, fmt.Errorf("cannot use etcd at %s: %w", strings.Join(o.Endpoints, ", "), err)
 	}

@@ -1,9 +1,12 @@
 package etcd
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,7 +33,6 @@ func TestTLS(t *testing.T) {
 		return path
 	}
 	ca := file("ca.crt", set.CA)
-	cert, key := file("client.crt", set.Admin.Cert), file("client.key", set.Admin.Key)
 	c := start(t, 1, func(config *embed.Config) {
 		config.ListenClientUrls[0].Scheme = "https"
 		config.AdvertiseClientUrls[0].Scheme = "https"
@@ -40,7 +42,15 @@ func TestTLS(t *testing.T) {
 		}
 	})
 	c.members[0].client.Scheme = "https"
-	s := c.open(t, etcd.Options{CAFile: ca, CertFile: cert, KeyFile: key})
+	pair, err := set.Admin.TLS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(set.CA)
+	s := c.open(t, etcd.Options{TLS: func() *tls.Config {
+		return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}} //nolint:gosec // of a test
+	}})
 	w, err := s.Watch(t.Context(), "/", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -53,11 +63,46 @@ func TestTLS(t *testing.T) {
 	if b, err := w.Next(ctx); err != nil || len(b.Events) != 1 {
 		t.Errorf("%+v, %v", b, err)
 	}
-	for _, o := range []etcd.Options{{CAFile: ca}, {CertFile: cert, KeyFile: key}, {}} {
-		o.Endpoints, o.DialTimeout, o.Logger = c.endpoints(), 500*time.Millisecond, quiet()
-		if s, err := etcd.Open(t.Context(), o); err == nil {
+	for want, config := range map[string]*tls.Config{
+		"certificate required":                {RootCAs: roots},                             //nolint:gosec // of a test
+		"certificate signed by unknown":       {Certificates: []tls.Certificate{pair}},      //nolint:gosec // of a test
+		"x509: certificate signed by unknown": nil,                                          // only the scheme says that there is TLS
+		"is valid for":                        {RootCAs: roots, ServerName: "other.domain"}, //nolint:gosec // of a test
+	} {
+		o := etcd.Options{Endpoints: c.endpoints(), DialTimeout: 500 * time.Millisecond, Logger: quiet()}
+		if config != nil {
+			o.TLS = func() *tls.Config { return config }
+		}
+		s, err := etcd.Open(t.Context(), o)
+		if err == nil {
 			s.Close()
-			t.Errorf("%+v: it opened", o)
+			t.Errorf("%s: it opened", want)
+		} else if !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), o.Endpoints[0]) {
+			t.Errorf("the error does not say %q and the endpoint: %v", want, err)
+		}
+	}
+}
+
+// TestUnreachable checks that the error of Open names the endpoints and why they cannot be reached.
+func TestUnreachable(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoint := "http://" + closed.Addr().String()
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := etcd.Open(t.Context(), etcd.Options{
+		Endpoints: []string{endpoint, "https://nowhere.invalid:2379"}, DialTimeout: 500 * time.Millisecond, Logger: quiet(),
+	})
+	if err == nil {
+		s.Close()
+		t.Fatal("it opened")
+	}
+	for _, want := range []string{endpoint + ": dial tcp", "connection refused", "https://nowhere.invalid:2379: dial tcp"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing in: %v", want, err)
 		}
 	}
 }

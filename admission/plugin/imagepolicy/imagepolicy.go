@@ -42,9 +42,11 @@ const (
 )
 
 // Plugin returns the plug-in, for a configuration of DecodeConfig. It returns an error if the webhook is not configured
-// right.
-func Plugin(c Config, o webhook.Options, log *slog.Logger) (admission.Plugin, error) {
-	client, err := webhook.FromKubeconfig(c.KubeConfigFile, o)
+// right. read reads files, as os.ReadFile does.
+func Plugin(
+	c Config, read func(path string) ([]byte, error), o webhook.Options, log *slog.Logger,
+) (admission.Plugin, error) {
+	client, err := webhook.FromKubeconfig(c.KubeConfigFile, read, o)
 	if err != nil {
 		return admission.Plugin{}, err
 	}

@@ -43,16 +43,20 @@ func DecodeConfig(raw []byte) (Config, error) {
 	return Config{document.KubeConfigFile}, nil
 }
 
-// clients returns the pool through which the webhooks of a plug-in are called.
-func (p *Plugins) clients(c Config) (*webhook.Pool, error) {
+// configure returns a function that has the webhooks of one kind called as c says, from the next call on.
+func (p *Plugins) configure(of *configurations, c Config, read func(string) ([]byte, error)) (use func(), err error) {
 	o := p.o.Calls
 	if c.Kubeconfig != "" {
-		credentials, err := webhook.CredentialsFromKubeconfig(c.Kubeconfig)
-		if err != nil {
+		if o.Credentials, err = webhook.CredentialsFromKubeconfig(c.Kubeconfig, read); err != nil {
 			return nil, err
 		}
-		o.Credentials = credentials
 	}
-	const most = 512
-	return webhook.NewPool(o, most), nil
+	return func() {
+		if of.clients != nil {
+			of.clients.SetCredentials(o.Credentials)
+			return
+		}
+		const most = 512
+		of.clients = webhook.NewPool(o, most)
+	}, nil
 }

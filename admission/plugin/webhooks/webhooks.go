@@ -114,14 +114,15 @@ func (p *Plugins) Start(ctx context.Context) error {
 	return nil
 }
 
-// Mutating returns the plug-in MutatingAdmissionWebhook.
-func (p *Plugins) Mutating(c Config) (plugin admission.Plugin, err error) {
-	p.mutating.clients, err = p.clients(c)
-	return admission.Plugin{Name: "MutatingAdmissionWebhook", Mutate: p.mutate}, err
+// Mutating returns the plug-in MutatingAdmissionWebhook. Its configuration is in effect once use is called: before Start,
+// or at any time if the plug-in was configured before. read reads files, as os.ReadFile does.
+func (p *Plugins) Mutating(c Config, read func(string) ([]byte, error)) (plugin admission.Plugin, use func(), err error) {
+	use, err = p.configure(&p.mutating, c, read)
+	return admission.Plugin{Name: "MutatingAdmissionWebhook", Mutate: p.mutate}, use, err
 }
 
-// Validating returns the plug-in ValidatingAdmissionWebhook.
-func (p *Plugins) Validating(c Config) (plugin admission.Plugin, err error) {
-	p.validating.clients, err = p.clients(c)
-	return admission.Plugin{Name: "ValidatingAdmissionWebhook", Validate: p.validate}, err
+// Validating returns the plug-in ValidatingAdmissionWebhook, as Mutating does.
+func (p *Plugins) Validating(c Config, read func(string) ([]byte, error)) (plugin admission.Plugin, use func(), err error) {
+	use, err = p.configure(&p.validating, c, read)
+	return admission.Plugin{Name: "ValidatingAdmissionWebhook", Validate: p.validate}, use, err
 }

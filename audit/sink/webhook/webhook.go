@@ -3,7 +3,6 @@ package webhook
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/keelson-dev/keelson/audit"
@@ -20,16 +19,12 @@ type Webhook struct {
 	report  audit.Report
 }
 
-// New returns a Webhook for the server in a kubeconfig file. backoff is the time before the
-// second attempt to send a batch; it grows with each attempt.
-func New(kubeconfig string, o webhook.Options, backoff time.Duration, report audit.Report) (*Webhook, error) {
-	client, err := webhook.FromKubeconfig(kubeconfig, o)
-	if err != nil {
-		return nil, fmt.Errorf("initializing audit webhook: %w", err)
-	}
+// New returns a Webhook that sends events through client. backoff is the time before the second
+// attempt to send a batch; it grows with each attempt.
+func New(client *webhook.Client, backoff time.Duration, report audit.Report) *Webhook {
 	w := &Webhook{client: client, backoff: webhook.DefaultBackoff(), report: report}
 	w.backoff.First = backoff
-	return w, nil
+	return w
 }
 
 // Write implements sink.Backend. It retries after every error, because after almost any error

@@ -1,0 +1,52 @@
+package metrics
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Reloads has the metrics of files that are applied again when they change. The label flag is the flag that names the file.
+type Reloads struct {
+	total            *prometheus.CounterVec
+	inEffect, lastAt *prometheus.GaugeVec
+}
+
+// NewReloads registers and returns the metrics of reloads. It may be called once.
+func (m *Metrics) NewReloads() *Reloads {
+	r := &Reloads{
+		total: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "keelson_file_reloads_total", Help: "Number of changes of a configured file, by the flag that names it and by " +
+				"status: success, or failure if the files cannot be used.",
+		}, []string{"flag", "status"}),
+		inEffect: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "keelson_file_in_effect", Help: "Whether the content of a configured file is in effect (1), or that from " +
+				"before because the file cannot be used (0).",
+		}, []string{"flag"}),
+		lastAt: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "keelson_file_reload_last_timestamp_seconds", Help: "Time of the last change of a configured file, by status, " +
+				"in seconds since the epoch.",
+		}, []string{"flag", "status"}),
+	}
+	m.registry.MustRegister(r.total, r.inEffect, r.lastAt)
+	return r
+}
+
+// Followed records that the file of a flag is followed from now on. Its content is in effect. Several files of one flag
+// share their series.
+func (r *Reloads) Followed(flag string) {
+	r.total.WithLabelValues(flag, "success")
+	r.total.WithLabelValues(flag, "failure")
+	r.inEffect.WithLabelValues(flag).Set(1)
+}
+
+// Reloaded records an attempt to apply a change of a file of a flag. inEffect says whether all files of the flag are in
+// effect now.
+func (r *Reloads) Reloaded(flag string, ok, inEffect bool) {
+	status, value := "failure", 0.0
+	if ok {
+		status = "success"
+	}
+	if inEffect {
+		value = 1
+	}
+	r.total.WithLabelValues(flag, status).Inc()
+	r.lastAt.WithLabelValues(flag, status).SetToCurrentTime()
+	r.inEffect.WithLabelValues(flag).Set(value)
+}

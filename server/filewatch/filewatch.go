@@ -1,0 +1,196 @@
+// Package filewatch follows parts of the configuration that are read from files, and applies a part again when one of
+// its files has changed. A part names its files by reading them: files that another file names are followed too.
+package filewatch
+
+import (
+	"context"
+	"crypto/sha256"
+	"maps"
+	"os"
+	"sync"
+	"time"
+)
+
+// Read returns the content of a file, as os.ReadFile does.
+type Read = func(path string) ([]byte, error)
+
+// repeatAfter is how long a failure for another reason, of files that have not changed, is not reported.
+const repeatAfter = time.Minute
+
+// Watch follows the files of one part of the configuration. Its methods may be called concurrently.
+type Watch struct {
+	// Apply reads files with read and puts their content into effect. read must not be called concurrently, nor after
+	// Apply has returned. After an error, what was in effect before must stay in effect; Apply is then called again by each
+	// Check, because the cause may be outside of the files, or be that not all of them are replaced yet. Calls do not
+	// overlap.
+	Apply func(read Read) error
+	// Report is called with the result of applying changed files. A failure is reported once until files change again, and
+	// once a minute at most if the reason changes. It may be nil.
+	Report func(error)
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+
+	mu       sync.Mutex // held during Apply; guards what follows
+	files    map[string]version
+	err      error // of the last call of Apply
+	reported time.Time
+	text     string // of the failure that was reported last
+}
+
+// version is the content of a file when it was read.
+type version struct {
+	content [sha256.Size]byte
+	failed  string // why it could not be read; "" if it was read
+	stat
+}
+
+// stat is what tells that a file may have changed without reading it.
+type stat struct {
+	modified time.Time
+	size     int64
+}
+
+func (v *version) equals(o version) bool { return v.content == o.content && v.failed == o.failed }
+
+func statOf(path string) stat {
+	info, err := os.Stat(path)
+	if err != nil {
+		return stat{}
+	}
+	return stat{info.ModTime(), info.Size()}
+}
+
+// read returns the content of a file and its version.
+func read(path string) ([]byte, version, error) {
+	v := version{stat: statOf(path)} // before the content: a change in between is found later
+	content, err := os.ReadFile(path)
+	if err != nil {
+		v.failed = err.Error()
+		return nil, v, err
+	}
+	v.content = sha256.Sum256(content)
+	return content, v, nil
+}
+
+// Load applies the files for the first time. An error is not reported.
+func (w *Watch) Load() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.use()
+	return w.err
+}
+
+// use calls Apply. mu is held.
+func (w *Watch) use() {
+	files := map[string]version{}
+	w.err = w.Apply(func(path string) ([]byte, error) {
+		content, v, err := read(path)
+		files[path] = v
+		return content, err
+	})
+	w.files = files
+}
+
+// Check applies the files again if one of them has changed, or if they could not be applied before.
+func (w *Watch) Check() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.check()
+}
+
+// Refresh is Check if the size or the modification time of a file has changed, which takes two system calls for each file
+// at most.
+func (w *Watch) Refresh() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for path, v := range w.files {
+		if now := statOf(path); now.size != v.size || !now.modified.Equal(v.modified) {
+			w.check()
+			return
+		}
+	}
+}
+
+// check is Check while mu is held.
+func (w *Watch) check() {
+	if w.err == nil && !w.changed() {
+		return
+	}
+	files, failed := w.files, w.err != nil
+	w.use()
+	if w.err != nil && failed && maps.EqualFunc(files, w.files, func(a, b version) bool { return a.equals(b) }) &&
+		(w.err.Error() == w.text || w.now().Sub(w.reported) < repeatAfter) {
+		return
+	}
+	w.text = ""
+	if w.err != nil {
+		w.reported, w.text = w.now(), w.err.Error()
+	}
+	if w.Report != nil {
+		w.Report(w.err)
+	}
+}
+
+// changed reports whether a file has other content than when it was applied. mu is held.
+func (w *Watch) changed() bool {
+	for path, v := range w.files {
+		_, now, _ := read(path) // a failure is a part of the version
+		if !v.equals(now) {
+			return true
+		}
+		w.files[path] = now
+	}
+	return false
+}
+
+func (w *Watch) now() time.Time {
+	if w.Now != nil {
+		return w.Now()
+	}
+	return time.Now()
+}
+
+// Run checks the files at each interval, and when wake fires, until ctx is done. wake may be nil.
+func (w *Watch) Run(ctx context.Context, interval time.Duration, wake *Signal) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		woken := wake.Wait()
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		case <-woken:
+		}
+		w.Check()
+	}
+}
+
+// Signal wakes all goroutines that wait for it. The zero value is ready to use.
+type Signal struct {
+	mu   sync.Mutex // guards next
+	next chan struct{}
+}
+
+// Fire wakes all goroutines that wait.
+func (s *Signal) Fire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next != nil {
+		close(s.next)
+		s.next = nil
+	}
+}
+
+// Wait returns a channel that the next call of Fire closes. It is nil for a nil Signal.
+func (s *Signal) Wait() <-chan struct{} {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next == nil {
+		s.next = make(chan struct{})
+	}
+	return s.next
+}
