@@ -12,7 +12,10 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keelson-dev/keelson"
 	"github.com/keelson-dev/keelson/server/certs"
 	"github.com/keelson-dev/keelson/storage/etcd"
 )
@@ -67,7 +70,7 @@ func TestTLS(t *testing.T) {
 		"certificate required":                {RootCAs: roots},                             //nolint:gosec // of a test
 		"certificate signed by unknown":       {Certificates: []tls.Certificate{pair}},      //nolint:gosec // of a test
 		"x509: certificate signed by unknown": nil,                                          // only the scheme says that there is TLS
-		"is valid for":                        {RootCAs: roots, ServerName: "other.domain"}, //nolint:gosec // of a test
+		"wanted to match":                     {RootCAs: roots, ServerName: "other.domain"}, //nolint:gosec // of a test
 	} {
 		o := etcd.Options{Endpoints: c.endpoints(), DialTimeout: 500 * time.Millisecond, Logger: quiet()}
 		if config != nil {
@@ -103,6 +106,62 @@ func TestUnreachable(t *testing.T) {
 	for _, want := range []string{endpoint + ": dial tcp", "connection refused", "https://nowhere.invalid:2379: dial tcp"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in: %v", want, err)
+		}
+	}
+}
+
+// TestCertificatesAreRotated replaces the certificates of the member, its authority and the client certificate while a
+// server runs on it: the server connects to the restarted member with the new files.
+func TestCertificatesAreRotated(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	write := func(name string, content []byte) {
+		t.Helper()
+		if err := certs.WriteFile(path(name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	issue := func() *certs.Set {
+		t.Helper()
+		set, err := certs.Ensure(certs.Options{Serving: true, Admin: true, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set
+	}
+	writeAll := func(set *certs.Set) {
+		t.Helper()
+		write("server.crt", set.Serving.Cert)
+		write("server.key", set.Serving.Key)
+		write("ca.crt", set.CA)
+		write("client.crt", set.Admin.Cert)
+		write("client.key", set.Admin.Key)
+	}
+	writeAll(issue())
+	c := start(t, 1, func(config *embed.Config) {
+		config.ListenClientUrls[0].Scheme = "https"
+		config.AdvertiseClientUrls[0].Scheme = "https"
+		config.ClientTLSInfo = transport.TLSInfo{
+			CertFile: path("server.crt"), KeyFile: path("server.key"), TrustedCAFile: path("ca.crt"), ClientCertAuth: true,
+		}
+	})
+	c.members[0].client.Scheme = "https"
+	maps := serve(t, c, func(config *keelson.Config) {
+		config.Etcd.CAFile, config.Etcd.CertFile, config.Etcd.KeyFile = path("ca.crt"), path("client.crt"), path("client.key")
+	}).CoreV1().ConfigMaps("default")
+	if _, err := maps.Create(t.Context(), configMap("before"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.stop(0)
+	writeAll(issue())
+	c.restart(0)
+	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		_, err := maps.Create(t.Context(), configMap("after"), metav1.CreateOptions{})
+		if err == nil || apierrors.IsAlreadyExists(err) { // a write whose answer was an error may have taken effect
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%v after the certificates of etcd were replaced, writes still fail: %v", patience, err)
 		}
 	}
 }
