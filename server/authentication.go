@@ -193,13 +193,29 @@ func (a *authentication) openAccountKeys(ctx context.Context) (err error) {
 	}
 	if origin := a.config.origin; origin != nil && origin.keys != nil {
 		a.keys.own = origin.keys
-	} else if a.keys.own, err = serviceaccount.OpenKeys(o); err != nil {
+	} else if err = a.openOwnKeys(o); err != nil {
 		return fmt.Errorf("cannot use the keys of service account tokens: %w", err)
 	}
 	a.keys.source, a.keys.longest = a.keys.own, c.MaxExpiration
 	a.warnOfLives("service-account-max-token-expiration must be set longer than %d seconds (currently %s)",
 		"enabling tokens valid up to %d seconds, which is longer than service-account-max-token-expiration set to %s")
 	return nil
+}
+
+// openOwnKeys reads the keys in files.
+func (a *authentication) openOwnKeys(o serviceaccount.KeyOptions) (err error) {
+	if a.keys.own, err = serviceaccount.OpenKeys(o); err != nil {
+		return err
+	}
+	p := part{flag: "--service-account-signing-key-file", path: o.SigningFile, apply: a.keys.own.Load}
+	switch {
+	case len(o.Files) > 0:
+		p.flag, p.path = "--service-account-key-file", o.Files[0]
+	case o.SigningFile == "":
+		return nil
+	}
+	_, err = a.config.files.load(p)
+	return err
 }
 
 // openSigner connects to the external signer and reads its capabilities.

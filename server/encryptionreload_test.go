@@ -15,6 +15,7 @@ func TestReloadedKeyReads(t *testing.T) {
 	config := testConfig(t)
 	file := filepath.Join(t.TempDir(), "encryption.yaml")
 	config.EncryptionProviderConfig, config.EncryptionReload = file, true
+	config.fileReload = time.Hour // only Reload has the file read
 	encryptionFile(t, file, "{aesgcm: {keys: ["+first+"]}}")
 	s, err := Start(t.Context(), config)
 	if err != nil {
@@ -33,6 +34,7 @@ func TestReloadedKeyReads(t *testing.T) {
 		t.Fatal("read without a key")
 	}
 	encryptionFile(t, file, "{aesgcm: {keys: ["+second+", "+first+"]}}")
+	s.Reload()
 	for limit := time.Now().Add(30 * time.Second); secrets.Unreadable(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(limit) {
 			t.Fatal("30 s after the key was added, the object cannot be read")

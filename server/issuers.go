@@ -108,11 +108,11 @@ func (a *authentication) issuerDialer() func(string) (oidc.DialFunc, error) {
 		return nil
 	}
 	return func(network string) (oidc.DialFunc, error) {
-		dial := a.egress.Dialer(egress.Network(network))
-		if dial == nil {
+		n := egress.Network(network)
+		if !a.egress.Has(n) {
 			return nil, fmt.Errorf("egress lookup for %q is not configured", network)
 		}
-		return oidc.DialFunc(dial), nil
+		return oidc.DialFunc(a.egress.Dialer(n)), nil
 	}
 }
 

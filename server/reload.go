@@ -101,6 +101,13 @@ func (r *reloads) start(work *background.Group) {
 	}
 }
 
+// context returns a context that ends when the files are not followed any more.
+func (r *reloads) context() context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.work.Context()
+}
+
 // follow follows the files of a part. Each part has a goroutine, because applying some parts takes as long as another
 // program needs to answer. mu is held.
 func (r *reloads) follow(p *reloadedPart) {

@@ -23,6 +23,7 @@ import (
 	"github.com/keelson-dev/keelson/server/certs"
 	"github.com/keelson-dev/keelson/server/chain"
 	"github.com/keelson-dev/keelson/server/egress"
+	"github.com/keelson-dev/keelson/server/filewatch"
 	"github.com/keelson-dev/keelson/server/runtimeconfig"
 	"github.com/keelson-dev/keelson/server/version"
 	"github.com/keelson-dev/keelson/tracing"
@@ -296,9 +297,15 @@ func (s *starting) parseServices() (err error) {
 func (s *starting) readEgress() (err error) {
 	counts := egress.NewMetrics()
 	s.metrics.Register(counts.Collectors()...)
-	if file := s.config.EgressSelectorConfigFile; file != "" {
-		s.egress, err = egress.Load(file, counts)
+	file := s.config.EgressSelectorConfigFile
+	if file == "" {
+		return nil
 	}
+	s.egress = egress.New(counts)
+	_, err = s.config.files.load(part{
+		flag: "--egress-selector-config-file", path: file,
+		apply: func(read filewatch.Read) error { return s.egress.Load(file, read) },
+	})
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/server/egress"
+	"github.com/keelson-dev/keelson/server/filewatch"
 	"github.com/keelson-dev/keelson/server/health"
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/embedded"
@@ -87,11 +89,31 @@ func newStores(o storesOptions) (*stores, error) {
 	if o.config.EncryptionProviderConfig == "" {
 		return s, nil
 	}
-	s.encryption, err = encrypt.Open(encrypt.Options{
+	return s, s.openEncryption(encrypt.Options{
 		File: o.config.EncryptionProviderConfig, Reload: o.config.EncryptionReload, Root: s.backend.root,
 		Metrics: counts, Logger: o.log,
 	})
-	return s, err
+}
+
+// openEncryption applies the encryption configuration.
+func (s *stores) openEncryption(o encrypt.Options) (err error) {
+	if !o.Reload {
+		s.encryption, err = encrypt.Open(o)
+		return err
+	}
+	_, err = s.config.files.load(part{
+		flag: "--encryption-provider-config", path: o.File,
+		apply: func(read filewatch.Read) (err error) {
+			if s.encryption != nil {
+				return s.encryption.Reload(s.config.files.context(), read)
+			}
+			o.Read = read
+			s.encryption, err = encrypt.Open(o)
+			return err
+		},
+		observe: func(err error) { s.encryption.CountReload(err) },
+	})
+	return err
 }
 
 // choose is the only function that uses Config.Storage after validation. Later questions about a store are asked of
@@ -254,10 +276,14 @@ func (s *stores) openCluster(ctx context.Context, servers []string, calls etcd.R
 	if poll == 0 {
 		poll = -1
 	}
+	var dial func(context.Context, string, string) (net.Conn, error)
+	if s.egress.Has(egress.Etcd) { // otherwise the client opens connections in its own way
+		dial = s.egress.Dialer(egress.Etcd)
+	}
 	store, err := etcd.Open(ctx, etcd.Options{
 		Endpoints: servers, TLS: s.etcdTLS, Prefix: c.root(),
 		CompactionInterval: c.CompactionInterval, PollInterval: poll, LeaseReuse: c.LeaseReuse, Logger: s.log,
-		Dial: s.egress.Dialer(egress.Etcd), OnFailure: s.failed, Recorder: calls,
+		Dial: dial, OnFailure: s.failed, Recorder: calls,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--etcd-servers: %w", err)

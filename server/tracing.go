@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/keelson-dev/keelson/controller/bootstrap"
+	"github.com/keelson-dev/keelson/server/filewatch"
 	"github.com/keelson-dev/keelson/tracing"
 )
 
@@ -14,16 +15,28 @@ func (s *starting) openTracing(ctx context.Context) error {
 	if file == "" {
 		return nil
 	}
-	c, err := tracing.ReadConfig(file)
-	if err != nil {
-		return err
-	}
 	host, err := os.Hostname()
 	if err != nil {
 		return err
 	}
-	c.Instance = bootstrap.ServerName(host)
-	s.records.tracer, err = tracing.New(ctx, c, s.log)
+	_, err = s.config.files.load(part{flag: "--tracing-config-file", path: file, apply: func(read filewatch.Read) error {
+		c, err := tracing.ReadConfig(file, read)
+		if err != nil {
+			return err
+		}
+		c.Instance = bootstrap.ServerName(host)
+		// The exporter connects when there are spans. Only the start waits for ctx.
+		made, err := tracing.New(context.WithoutCancel(ctx), c, s.log)
+		switch {
+		case err != nil:
+			return err
+		case s.records.tracer == nil:
+			s.records.tracer = made
+		default:
+			s.records.tracer.Use(made)
+		}
+		return nil
+	}})
 	return err
 }
 

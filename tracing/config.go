@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -40,9 +39,9 @@ const (
 
 var versions = []string{"v1alpha1", "v1beta1", "v1"}
 
-// ReadConfig reads a file with a TracingConfiguration.
-func ReadConfig(file string) (Config, error) {
-	text, err := os.ReadFile(file)
+// ReadConfig reads a file with a TracingConfiguration with read, as os.ReadFile does.
+func ReadConfig(file string, read func(path string) ([]byte, error)) (Config, error) {
+	text, err := read(file)
 	if err != nil {
 		return Config{}, fmt.Errorf("unable to read tracing configuration from %q: %w", file, err)
 	}
@@ -105,9 +104,11 @@ func newTracer(ctx context.Context, c Config, exporter sdk.SpanExporter) (*Trace
 	if c.SamplingRate > 0 {
 		sampler = sdk.TraceIDRatioBased(float64(c.SamplingRate) / million)
 	}
-	return &Tracer{sdk.NewTracerProvider(
+	t := &Tracer{retiring: map[*sdk.TracerProvider]*time.Timer{}}
+	t.current.Store(sdk.NewTracerProvider(
 		sdk.WithBatcher(exporter), sdk.WithSampler(sdk.ParentBased(sampler)), sdk.WithResource(described),
-	)}, nil
+	))
+	return t, nil
 }
 
 // loggingExporter logs that spans cannot be sent, at most once in logPause, instead of calling the error handler of the

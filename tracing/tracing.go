@@ -7,7 +7,11 @@ package tracing
 
 import (
 	"context"
+	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -18,8 +22,38 @@ import (
 // scope is the name of the instrumentation in the spans of the server's own work.
 const scope = "github.com/keelson-dev/keelson/tracing"
 
+// retireDelay is how long the spans that began before Use are still sent.
+const retireDelay = time.Minute
+
 // A Tracer begins the spans of requests. Its methods may be called concurrently. A nil Tracer records nothing.
-type Tracer struct{ provider *sdk.TracerProvider }
+type Tracer struct {
+	current atomic.Pointer[sdk.TracerProvider]
+
+	mu       sync.Mutex // guards what follows
+	retiring map[*sdk.TracerProvider]*time.Timer
+}
+
+// Use has t begin the spans of requests as other does, and owns what other uses: other must not be stopped. Spans that began
+// before are sent as before if they end within a minute.
+func (t *Tracer) Use(other *Tracer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := t.current.Swap(other.current.Load())
+	t.retiring[before] = time.AfterFunc(retireDelay, func() { t.retire(before) })
+}
+
+// retire ends a provider that was replaced.
+func (t *Tracer) retire(p *sdk.TracerProvider) {
+	t.mu.Lock()
+	_, there := t.retiring[p]
+	delete(t.retiring, p)
+	t.mu.Unlock()
+	if there {
+		ctx, cancel := context.WithTimeout(context.Background(), retireDelay)
+		defer cancel()
+		_ = p.Shutdown(ctx) // spans that cannot be sent are logged by the exporter
+	}
+}
 
 // Stop sends the spans that have not been sent yet, and ends the connection to the collector. It waits until ctx ends at
 // most.
@@ -27,7 +61,16 @@ func (t *Tracer) Stop(ctx context.Context) error {
 	if t == nil {
 		return nil
 	}
-	return t.provider.Shutdown(ctx)
+	t.mu.Lock()
+	replaced := t.retiring
+	t.retiring = map[*sdk.TracerProvider]*time.Timer{}
+	t.mu.Unlock()
+	errs := []error{t.current.Load().Shutdown(ctx)}
+	for p, timer := range replaced {
+		timer.Stop()
+		errs = append(errs, p.Shutdown(ctx))
+	}
+	return errors.Join(errs...)
 }
 
 // Start begins a span of the server's own work, below the span of ctx or as the first one of a trace.
@@ -35,7 +78,7 @@ func (t *Tracer) Start(ctx context.Context, name string, options ...trace.SpanSt
 	if t == nil {
 		return ctx, Span{}
 	}
-	ctx, span := t.provider.Tracer(scope).Start(ctx, name, options...)
+	ctx, span := t.current.Load().Tracer(scope).Start(ctx, name, options...)
 	if !span.IsRecording() {
 		return ctx, Span{} // ctx says that the request is not sampled
 	}

@@ -15,7 +15,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -63,14 +65,18 @@ func algorithmOf(key crypto.PublicKey) (jose.SignatureAlgorithm, error) {
 // background after its start, because other programs sign with the file; a server in memory
 // generates it when it is first needed.
 type Keys struct {
-	configured []PublicKey
-	signer     crypto.Signer // nil: the own key signs
-
-	ownPath string // "": the own key is only in memory
-	write   func(path string, content []byte, mode fs.FileMode) error
+	o          KeyOptions
+	configured atomic.Pointer[configuredKeys]
 
 	mu  sync.Mutex // guards own
 	own *ownKey
+}
+
+// configuredKeys are the keys of files that are named in options. They are immutable.
+type configuredKeys struct {
+	public     []PublicKey
+	signer     crypto.Signer // nil: the own key signs
+	generation uint64        // increases when a key is withdrawn
 }
 
 type ownKey struct {
@@ -90,57 +96,81 @@ type KeyOptions struct {
 	WriteFile func(path string, content []byte, mode fs.FileMode) error
 }
 
-// OpenKeys reads the keys from the files that exist.
+// OpenKeys reads the server's own key, if its file exists. Load reads the others before the first request.
 func OpenKeys(o KeyOptions) (*Keys, error) {
-	k := &Keys{ownPath: o.OwnFile, write: o.WriteFile}
-	for _, file := range o.Files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		keys, err := parsePublicKeys(content)
-		if err != nil {
-			return nil, fmt.Errorf("error reading public key file %s: %w", file, err)
-		}
-		if err := k.add(keys...); err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-	}
+	k := &Keys{o: o}
+	k.configured.Store(&configuredKeys{})
 	if o.SigningFile != "" {
-		signer, err := readPrivateKey(o.SigningFile)
-		if err != nil {
-			return nil, fmt.Errorf("failed to parse service-account-issuer-key-file: %w", err)
-		}
-		k.signer = signer
-		return k, k.add(signer.Public())
+		return k, nil
 	}
 	return k, k.readOwn()
 }
 
+// Load reads the files in KeyOptions.Files and SigningFile with read, as os.ReadFile does. Tokens that are made later are
+// signed with the key that it reads. If a key is withdrawn, its tokens are refused from then on. After an error all keys
+// are as before. Load must not be called concurrently.
+func (k *Keys) Load(read func(path string) ([]byte, error)) error {
+	next := &configuredKeys{}
+	for _, file := range k.o.Files {
+		content, err := read(file)
+		if err != nil {
+			return err
+		}
+		keys, err := parsePublicKeys(content)
+		if err != nil {
+			return fmt.Errorf("error reading public key file %s: %w", file, err)
+		}
+		if err := next.add(keys...); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	if k.o.SigningFile != "" {
+		signer, err := readPrivateKey(k.o.SigningFile, read)
+		if err != nil {
+			return fmt.Errorf("failed to parse service-account-issuer-key-file: %w", err)
+		}
+		next.signer = signer
+		if err := next.add(signer.Public()); err != nil {
+			return err
+		}
+	}
+	before := k.configured.Load()
+	next.generation = before.generation
+	for i := range before.public {
+		if !next.has(before.public[i].ID) {
+			next.generation++
+			break
+		}
+	}
+	k.configured.Store(next)
+	return nil
+}
+
 // add adds verification keys that are not there yet.
-func (k *Keys) add(keys ...crypto.PublicKey) error {
+func (c *configuredKeys) add(keys ...crypto.PublicKey) error {
 	for _, key := range keys {
 		public, err := newPublicKey(key)
 		if err != nil {
 			return err
 		}
-		known := false
-		for _, other := range k.configured {
-			known = known || other.ID == public.ID
-		}
-		if !known {
-			k.configured = append(k.configured, public)
+		if !c.has(public.ID) {
+			c.public = append(c.public, public)
 		}
 	}
 	return nil
 }
 
+// has returns whether there is a verification key with an ID.
+func (c *configuredKeys) has(id string) bool {
+	return slices.ContainsFunc(c.public, func(k PublicKey) bool { return k.ID == id })
+}
+
 // readOwn reads the own key from its file, if the file exists.
 func (k *Keys) readOwn() error {
-	if k.ownPath == "" {
+	if k.o.OwnFile == "" {
 		return nil
 	}
-	signer, err := readPrivateKey(k.ownPath)
+	signer, err := readPrivateKey(k.o.OwnFile, os.ReadFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -175,19 +205,20 @@ func (k *Keys) VerificationKeys(_ context.Context, id string) []PublicKey {
 }
 
 func (k *Keys) all() []PublicKey {
+	public := k.configured.Load().public
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.own == nil {
-		return k.configured
+		return public
 	}
-	return append(k.configured[:len(k.configured):len(k.configured)], k.own.public)
+	return append(public[:len(public):len(public)], k.own.public)
 }
 
 // signingKey returns the key that signs tokens. It generates the own key if that is needed.
 func (k *Keys) signingKey() (crypto.Signer, PublicKey, error) {
-	if k.signer != nil {
-		public, err := newPublicKey(k.signer.Public())
-		return k.signer, public, err
+	if signer := k.configured.Load().signer; signer != nil {
+		public, err := newPublicKey(signer.Public())
+		return signer, public, err
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -204,7 +235,7 @@ func (k *Keys) signingKey() (crypto.Signer, PublicKey, error) {
 func (k *Keys) EnsureOwnKeyFile(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.signer != nil || k.own != nil || k.ownPath == "" {
+	if k.o.SigningFile != "" || k.own != nil || k.o.OwnFile == "" {
 		return nil
 	}
 	return k.generateOwn(ctx)
@@ -217,10 +248,10 @@ func (k *Keys) generateOwn(ctx context.Context) error {
 	if err := errors.Join(err, ctx.Err()); err != nil {
 		return err
 	}
-	if k.ownPath != "" {
+	if k.o.OwnFile != "" {
 		block := &pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}
 		const ownerOnly = 0o600
-		if err := k.write(k.ownPath, pem.EncodeToMemory(block), ownerOnly); err != nil {
+		if err := k.o.WriteFile(k.o.OwnFile, pem.EncodeToMemory(block), ownerOnly); err != nil {
 			return err
 		}
 	}
@@ -235,8 +266,8 @@ func (k *Keys) PublishedKeys() ([]PublicKey, time.Duration, error) {
 	return k.all(), publishedMaxAge, nil
 }
 
-// Generation implements KeySource: keys of files are never withdrawn.
-func (k *Keys) Generation() uint64 { return 0 }
+// Generation implements KeySource.
+func (k *Keys) Generation() uint64 { return k.configured.Load().generation }
 
 // Sign implements KeySource.
 func (k *Keys) Sign(_ context.Context, payload []byte) (string, error) {
@@ -256,8 +287,8 @@ func (k *Keys) Sign(_ context.Context, payload []byte) (string, error) {
 	return signed.CompactSerialize()
 }
 
-func readPrivateKey(path string) (crypto.Signer, error) {
-	content, err := os.ReadFile(path)
+func readPrivateKey(path string, read func(string) ([]byte, error)) (crypto.Signer, error) {
+	content, err := read(path)
 	if err != nil {
 		return nil, err
 	}

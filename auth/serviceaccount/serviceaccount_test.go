@@ -124,6 +124,9 @@ func writeKey(t testing.TB, curve elliptic.Curve) string {
 func openKeys(t testing.TB, o KeyOptions) *Keys {
 	t.Helper()
 	k, err := OpenKeys(o)
+	if err == nil {
+		err = k.Load(os.ReadFile)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -475,7 +478,7 @@ func TestForgeries(t *testing.T) {
 	parts := strings.Split(token, ".")
 	encode := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 	other := newParty(t).token(t, authenticationv1.TokenRequestSpec{})
-	der, err := x509.MarshalPKIXPublicKey(p.Keys.(*Keys).configured[0].Key)
+	der, err := x509.MarshalPKIXPublicKey(p.Keys.(*Keys).configured.Load().public[0].Key)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,11 +6,12 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1beta1"
@@ -33,44 +34,66 @@ const dialTimeout = 30 * time.Second
 
 // Selector selects how connections are opened. A nil Selector opens all connections directly.
 type Selector struct {
-	dialers map[Network]webhook.DialFunc
+	metrics *Metrics
+	dialers atomic.Pointer[map[Network]webhook.DialFunc]
 }
 
-// Load reads a configuration file. It does not connect to the proxies.
-func Load(file string, m *Metrics) (*Selector, error) {
-	content, err := os.ReadFile(file)
+// New returns a Selector. Load is called before it is used.
+func New(m *Metrics) *Selector { return &Selector{metrics: m} }
+
+// Load reads a configuration file, and the files that it names, with read, which reads as os.ReadFile does. It does not
+// connect to the proxies. Later calls replace the configuration for connections that are opened afterwards; those that exist
+// stay. After an error the configuration stays as it was. Whether connections to etcd are opened in another way than by the
+// client of etcd is decided by the first call, so a later one must not add that network.
+func (s *Selector) Load(file string, read func(path string) ([]byte, error)) error {
+	content, err := read(file)
 	if err != nil {
-		return nil, fmt.Errorf("failed to read egress selector config: %w", err)
+		return fmt.Errorf("failed to read egress selector config: %w", err)
 	}
 	c, err := parse(content)
 	if err != nil {
-		return nil, fmt.Errorf("failed to read egress selector config: %w", err)
+		return fmt.Errorf("failed to read egress selector config: %w", err)
 	}
 	if errs := validate(c); len(errs) > 0 {
-		return nil, fmt.Errorf("failed to validate egress selector configuration: %w", errs.ToAggregate())
+		return fmt.Errorf("failed to validate egress selector configuration: %w", errs.ToAggregate())
 	}
-	s := &Selector{dialers: map[Network]webhook.DialFunc{}}
+	dialers := map[Network]webhook.DialFunc{}
 	for i := range c.EgressSelections {
 		selection := &c.EgressSelections[i]
 		name := Network(strings.ToLower(selection.Name))
-		if s.dialers[name], err = dialer(&selection.Connection, m); err != nil {
-			return nil, fmt.Errorf("failed to create dialer for egressSelection %q: %w", name, err)
+		if dialers[name], err = dialer(&selection.Connection, read, s.metrics); err != nil {
+			return fmt.Errorf("failed to create dialer for egressSelection %q: %w", name, err)
 		}
 	}
-	return s, nil
+	if before := s.dialers.Load(); before != nil && dialers[Etcd] != nil && (*before)[Etcd] == nil {
+		return errors.New("egressSelection \"etcd\" can only be added when the server starts")
+	}
+	s.dialers.Store(&dialers)
+	return nil
 }
 
-// Dialer returns the function that opens connections to a network. It returns nil, which means direct connections, if
-// the configuration does not contain the network.
+// Has returns whether the configuration contains a network.
+func (s *Selector) Has(n Network) bool { return s != nil && (*s.dialers.Load())[n] != nil }
+
+// Dialer returns the function that opens connections to a network, as the configuration says at that time: directly if it
+// does not contain the network. It returns nil, which means direct connections, for a nil Selector.
 func (s *Selector) Dialer(n Network) webhook.DialFunc {
 	if s == nil {
 		return nil
 	}
-	return s.dialers[n]
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		dial := (*s.dialers.Load())[n]
+		if dial == nil {
+			dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+		}
+		return dial(ctx, network, address)
+	}
 }
 
 // dialer returns the function that opens connections according to a valid configuration.
-func dialer(c *apiserver.Connection, m *Metrics) (webhook.DialFunc, error) {
+func dialer(
+	c *apiserver.Connection, read func(string) ([]byte, error), m *Metrics,
+) (webhook.DialFunc, error) {
 	if c.ProxyProtocol == apiserver.ProtocolDirect {
 		return (&net.Dialer{Timeout: dialTimeout}).DialContext, nil
 	}
@@ -87,7 +110,7 @@ func dialer(c *apiserver.Connection, m *Metrics) (webhook.DialFunc, error) {
 		}}
 	default:
 		transport = "tcp"
-		address, dial, err := dialTCP(c.Transport.TCP)
+		address, dial, err := dialTCP(c.Transport.TCP, read)
 		if err != nil {
 			return nil, err
 		}
@@ -97,7 +120,9 @@ func dialer(c *apiserver.Connection, m *Metrics) (webhook.DialFunc, error) {
 }
 
 // dialTCP returns the address of a proxy and the function that connects to it.
-func dialTCP(t *apiserver.TCPTransport) (string, func(context.Context) (net.Conn, error), error) {
+func dialTCP(
+	t *apiserver.TCPTransport, read func(string) ([]byte, error),
+) (string, func(context.Context) (net.Conn, error), error) {
 	u, err := url.Parse(t.URL)
 	if err != nil {
 		return "", nil, fmt.Errorf("invalid proxy server url %q: %w", t.URL, err)
@@ -107,7 +132,7 @@ func dialTCP(t *apiserver.TCPTransport) (string, func(context.Context) (net.Conn
 			return (&net.Dialer{}).DialContext(ctx, "tcp", u.Host)
 		}, nil
 	}
-	config, err := tlsConfig(t.TLSConfig)
+	config, err := tlsConfig(t.TLSConfig, read)
 	if err != nil {
 		return "", nil, err
 	}
@@ -116,8 +141,14 @@ func dialTCP(t *apiserver.TCPTransport) (string, func(context.Context) (net.Conn
 	}, nil
 }
 
-func tlsConfig(t *apiserver.TLSConfig) (*tls.Config, error) {
-	certificate, err := tls.LoadX509KeyPair(t.ClientCert, t.ClientKey)
+func tlsConfig(t *apiserver.TLSConfig, read func(string) ([]byte, error)) (*tls.Config, error) {
+	cert, certErr := read(t.ClientCert)
+	key, keyErr := read(t.ClientKey)
+	err := errors.Join(certErr, keyErr)
+	var certificate tls.Certificate
+	if err == nil {
+		certificate, err = tls.X509KeyPair(cert, key)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("failed to read key pair %s & %s, got %w", t.ClientCert, t.ClientKey, err)
 	}
@@ -127,7 +158,7 @@ func tlsConfig(t *apiserver.TLSConfig) (*tls.Config, error) {
 	if t.CABundle == "" {
 		return c, nil // the system's authorities
 	}
-	pem, err := os.ReadFile(t.CABundle)
+	pem, err := read(t.CABundle)
 	if err != nil {
 		return nil, fmt.Errorf("failed to read cert file %s, got %w", t.CABundle, err)
 	}

@@ -29,7 +29,8 @@ const head = "apiVersion: apiserver.k8s.io/v1beta1\nkind: EgressSelectorConfigur
 
 func load(t *testing.T, config string) (*Selector, error) {
 	t.Helper()
-	return Load(write(t, "egress.yaml", []byte(config)), NewMetrics())
+	s := New(NewMetrics())
+	return s, s.Load(write(t, "egress.yaml", []byte(config)), os.ReadFile)
 }
 
 func write(t *testing.T, name string, content []byte) string {
@@ -199,8 +200,39 @@ func TestDirectly(t *testing.T) {
 	if err := speak(t, s, Cluster, there); err != nil {
 		t.Error(err)
 	}
-	if s.Dialer(Etcd) != nil || (*Selector)(nil).Dialer(Cluster) != nil {
+	if err := speak(t, s, Etcd, there); err != nil || s.Has(Etcd) || !s.Has(Cluster) {
+		t.Errorf("a network that is not in the configuration: %v, %v", err, s.Has(Etcd))
+	}
+	if (*Selector)(nil).Dialer(Cluster) != nil || (*Selector)(nil).Has(Cluster) {
 		t.Error("a dialer that nobody asked for")
+	}
+}
+
+// TestLoadAgain replaces the configuration: a dialer from before opens its next connection as the new one says.
+func TestLoadAgain(t *testing.T) {
+	there := place(t)
+	s, err := load(t, head+"- name: cluster\n  connection: {proxyProtocol: HTTPConnect, transport: {uds: {udsName: /none}}}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := speak(t, s, Cluster, there); err == nil {
+		t.Fatal("there is no proxy")
+	}
+	use := func(text string) error { return s.Load(write(t, "other.yaml", []byte(text)), os.ReadFile) }
+	const etcd = "- name: etcd\n  connection: {proxyProtocol: Direct}\n"
+	for _, bad := range []string{"nonsense", head + "- name: moon\n  connection: {proxyProtocol: Direct}\n", head + etcd} {
+		if use(bad) == nil {
+			t.Errorf("it is used: %s", bad)
+		}
+		if err := speak(t, s, Cluster, there); err == nil {
+			t.Errorf("a bad configuration has changed something: %s", bad)
+		}
+	}
+	if err := use(head + "- name: cluster\n  connection: {proxyProtocol: Direct}\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := speak(t, s, Cluster, there); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -150,19 +150,19 @@ func (w *Watch) now() time.Time {
 	return time.Now()
 }
 
-// Run checks the files at each interval, and when wake fires, until ctx is done. wake may be nil.
+// Run checks the files at once, at each interval, and when wake fires, until ctx is done. wake may be nil.
 func (w *Watch) Run(ctx context.Context, interval time.Duration, wake *Signal) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
-		woken := wake.Wait()
+		woken := wake.Wait() // before the files are read, so that no signal is missed meanwhile
+		w.Check()
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		case <-woken:
 		}
-		w.Check()
 	}
 }
 

@@ -196,18 +196,16 @@ func TestRunChecksWhenItIsWoken(t *testing.T) {
 	p.Report = func(err error) { applied <- err }
 	var wake Signal
 	go p.Run(t.Context(), time.Hour, &wake)
-	p.write(t, "a", "two")
-	for deadline := time.After(30 * time.Second); ; {
-		wake.Fire() // Run may not wait yet
+	for _, content := range []string{"two", "three"} {
+		p.write(t, "a", content)
+		wake.Fire()
 		select {
 		case err := <-applied:
 			if err != nil {
 				t.Error(err)
 			}
-			return
-		case <-deadline:
-			t.Fatal("30 s after the signal the file is not applied")
-		case <-time.After(10 * time.Millisecond):
+		case <-time.After(30 * time.Second):
+			t.Fatalf("30 s after the signal %q is not applied", content)
 		}
 	}
 }

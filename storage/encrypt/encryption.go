@@ -19,11 +19,10 @@ import (
 type Options struct {
 	// File is the path of the EncryptionConfiguration, in YAML or JSON.
 	File string
-	// Reload enables reloads when the file changes. A file that is invalid, or with a plug-in that does not answer, is not
-	// used, and the configuration in use stays.
+	// Read reads the file; nil is os.ReadFile.
+	Read func(path string) ([]byte, error)
+	// Reload says that the caller is going to call Encryption.Reload.
 	Reload bool
-	// ReloadEvery is the time between two reads of the file; 0 means five seconds.
-	ReloadEvery time.Duration
 	// Root is the beginning of keys in etcd in place of /registry, without a slash at its end; "" means /registry. It is
 	// part of the key that is authenticated with a value.
 	Root string
@@ -34,8 +33,7 @@ type Options struct {
 }
 
 const (
-	defaultRoot        = "/registry"
-	defaultReloadEvery = 5 * time.Second
+	defaultRoot = "/registry"
 	// retireDelay is how long the providers of an old configuration stay open after a reload, for operations that are in
 	// progress.
 	retireDelay = time.Minute
@@ -52,7 +50,6 @@ type Encryption struct {
 
 	ctx    context.Context
 	cancel context.CancelFunc
-	tasks  sync.WaitGroup
 
 	mu       sync.Mutex                 // guards the fields below
 	retiring map[*providers]*time.Timer // providers of old configurations, and the timers that close them
@@ -70,11 +67,11 @@ func Open(o Options) (*Encryption, error) {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics("")
 	}
-	if o.ReloadEvery <= 0 {
-		o.ReloadEvery = defaultReloadEvery
+	if o.Read == nil {
+		o.Read = os.ReadFile
 	}
 	e := &Encryption{opts: o, retiring: map[*providers]*time.Timer{}}
-	document, err := readConfig(o.File)
+	document, err := readConfig(o.File, o.Read)
 	if err != nil {
 		return nil, err
 	}
@@ -90,21 +87,14 @@ func Open(o Options) (*Encryption, error) {
 	}
 	p.start()
 	e.current.Store(p)
-	if o.Reload {
-		e.tasks.Go(e.watchFile)
-	}
 	return e, nil
 }
 
 // readConfig reads the configuration file. It fails if the file is empty or larger than maxConfigBytes.
-func readConfig(name string) ([]byte, error) {
-	info, err := os.Stat(name)
-	if err == nil && info.Size() > maxConfigBytes {
+func readConfig(name string, read func(string) ([]byte, error)) ([]byte, error) {
+	document, err := read(name)
+	if err == nil && len(document) > maxConfigBytes {
 		err = fmt.Errorf("%s is larger than %d bytes", name, maxConfigBytes)
-	}
-	var document []byte
-	if err == nil {
-		document, err = os.ReadFile(name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("error reading encryption provider configuration file: %w", err)
@@ -130,7 +120,6 @@ func (e *Encryption) parseProviders(document []byte) (*providers, error) {
 // Close closes the connections to the plug-ins. No value may be transformed afterwards.
 func (e *Encryption) Close() error {
 	e.cancel()
-	e.tasks.Wait()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closed = true
@@ -143,41 +132,17 @@ func (e *Encryption) Close() error {
 	return nil
 }
 
-// watchFile reloads the file at each interval until Close. It logs an error once, not at each interval.
-func (e *Encryption) watchFile() {
-	ticker := time.NewTicker(e.opts.ReloadEvery)
-	defer ticker.Stop()
-	var said string
-	for {
-		select {
-		case <-e.ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		changed, err := e.reload()
-		if changed || err != nil {
-			e.opts.Metrics.configReload(err)
-		}
-		if changed {
-			e.notifyReload()
-		}
-		if err != nil && err.Error() != said {
-			e.opts.Logger.Error("the encryption configuration cannot be reloaded; the one before stays in use", "error", err)
-		}
-		said = ""
-		if err != nil {
-			said = err.Error()
-		}
-	}
-}
-
 // OnReload sets a function that is called after each successful reload, because values that could not be decrypted
-// before may be readable then. f is called by one goroutine and should not block for long.
+// before may be readable then. f should not block for long.
 func (e *Encryption) OnReload(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.onReload = f
 }
+
+// CountReload counts the result of an attempt to reload in the metrics. A failure that repeats itself is counted once, as
+// the caller decides.
+func (e *Encryption) CountReload(err error) { e.opts.Metrics.configReload(err) }
 
 // notifyReload calls the function of OnReload.
 func (e *Encryption) notifyReload() {
@@ -189,35 +154,42 @@ func (e *Encryption) notifyReload() {
 	}
 }
 
-// reload puts the file into use if it has changed and all its plug-ins answer. It returns whether it did.
-func (e *Encryption) reload() (changed bool, err error) {
-	document, err := readConfig(e.opts.File)
+// Reload reads the file with read, and puts it into use if it has changed and all its plug-ins answer. A file that is
+// invalid, or with a plug-in that does not answer, is an error, and the configuration in use stays. Reload must not be
+// called concurrently, nor after Close. ctx limits the wait for plug-ins.
+func (e *Encryption) Reload(ctx context.Context, read func(path string) ([]byte, error)) error {
+	document, err := readConfig(e.opts.File, read)
 	if err != nil {
-		return false, err
+		return err
 	}
 	e.mu.Lock()
 	same := bytes.Equal(document, e.document)
 	e.mu.Unlock()
 	if same {
-		return false, nil
+		return nil
 	}
 	next, err := e.parseProviders(document)
 	if err != nil {
-		return false, err
+		return err
 	}
-	if err := next.pollPlugins(e.ctx); err != nil {
+	if err := next.pollPlugins(ctx); err != nil {
 		next.close()
-		return false, err
+		return err
 	}
 	next.start()
+	e.replace(next, document)
+	e.notifyReload()
+	return nil
+}
+
+// replace puts providers into use.
+func (e *Encryption) replace(next *providers, document []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	before := e.current.Swap(next)
 	e.document = document
 	e.opts.Metrics.configLoaded(document)
 	e.retiring[before] = time.AfterFunc(retireDelay, func() { e.closeRetired(before) })
-	e.opts.Logger.Info("the encryption configuration was reloaded", "file", e.opts.File)
-	return true, nil
 }
 
 // closeRetired closes the providers of an old configuration.

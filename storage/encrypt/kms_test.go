@@ -169,7 +169,7 @@ func TestReload(t *testing.T) {
 	}
 	first := keys("aesgcm", "k1", secretFrom("old"))
 	write(document(entry("secrets", first)))
-	e, err := Open(Options{File: name, Reload: true, ReloadEvery: time.Millisecond})
+	e, err := Open(Options{File: name, Reload: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,30 +179,20 @@ func TestReload(t *testing.T) {
 
 	// An invalid configuration is not used.
 	write("nonsense")
-	if _, err := e.reload(); err == nil {
+	if err := e.Reload(t.Context(), os.ReadFile); err == nil {
 		t.Error("nonsense was loaded")
 	}
 	write(document(entry("secrets", kmsProvider("vault", socketIn(t)), first)))
-	if _, err := e.reload(); err == nil {
+	if err := e.Reload(t.Context(), os.ReadFile); err == nil {
 		t.Error("a plug-in that does not answer was taken")
 	}
 	mustRead(t, e, someKey, value, false)
 
 	write(document(entry("secrets", keys("secretbox", "k2", secretFrom("new")), first)))
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		_, stale, err := read(e, someKey, value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if stale {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the file was not reloaded")
-		}
-		time.Sleep(time.Millisecond)
+	if err := e.Reload(t.Context(), os.ReadFile); err != nil {
+		t.Fatal(err)
 	}
+	mustRead(t, e, someKey, value, true)
 	if value := mustStore(t, e, someKey, plain); !strings.HasPrefix(value, "k8s:enc:secretbox:v1:k2:") {
 		t.Errorf("stored as %.40q", value)
 	}

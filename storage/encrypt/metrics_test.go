@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -116,7 +115,7 @@ func TestKMSMetrics(t *testing.T) {
 	}
 	value := mustStore(t, open(t, text), someKey, plain)
 	m := NewMetrics("server")
-	e, err := Open(Options{File: name, Metrics: m, Reload: true, ReloadEvery: time.Hour})
+	e, err := Open(Options{File: name, Metrics: m, Reload: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,9 +133,8 @@ func TestKMSMetrics(t *testing.T) {
 	if err := os.WriteFile(name, []byte("nothing"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	changed, err := e.reload()
-	if changed || err == nil {
-		t.Fatalf("reloaded: %v, %v", changed, err)
+	if err := e.Reload(ctx, os.ReadFile); err == nil {
+		t.Fatal("an invalid file was loaded")
 	}
 	got := nonZeroSeries(t, m)
 	const calls = "envelope_encryption_kms_operations_latency_seconds{grpc_status_code=OK," +
