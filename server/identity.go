@@ -172,6 +172,13 @@ func (i *identity) run(ctx context.Context) {
 
 // renew makes the certificates that have to be renewed, and writes the files that contain them.
 func (i *identity) renew() error {
+	if !i.make.Serving && !i.config.InProcess {
+		if renewed, err := i.config.Serving.renewFile(i.make); err != nil {
+			return err
+		} else if renewed {
+			i.log.Info("the serving certificate was renewed, with a new authority", "directory", i.config.Serving.CertDir)
+		}
+	}
 	before := i.current.Load()
 	if err := i.ensure(); err != nil {
 		return err

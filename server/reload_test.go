@@ -588,3 +588,55 @@ func TestPartsThatAreLoadedLateAreFollowed(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnCertificateInCertDirIsRenewed starts a server without a data directory with a certificate in --cert-dir that an
+// earlier process has made: it is used, unless it ends soon, and is replaced while the server runs once it ends soon.
+func TestOwnCertificateInCertDirIsRenewed(t *testing.T) {
+	const day = 24 * time.Hour
+	files := newFolder(t)
+	config := testConfig(t)
+	config.Storage, config.DataDir, config.fileReload = StorageMemory, "", time.Hour
+	config.Serving.CertDir = files.dir
+	write := func(age time.Duration) string {
+		t.Helper()
+		set, err := certs.Ensure(certs.Options{Serving: true, Now: func() time.Time { return time.Now().Add(-age) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		files.write(servingKeyName, string(set.Serving.Key))
+		files.write(servingCertName, string(set.Serving.Cert)+string(set.CA))
+		pair, err := set.Serving.TLS()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pair.Leaf.SerialNumber.String()
+	}
+	old := write(350 * day)
+	s := start(t, config)
+	if leaf := leafOf(t, s); leaf.SerialNumber.String() == old || certs.EndsSoon(leaf, time.Now()) {
+		t.Errorf("a certificate that ends soon is served after a start, until %v", leaf.NotAfter)
+	}
+	stop(t, s)
+	kept := write(300 * day)
+	s = start(t, config)
+	if got := leafOf(t, s).SerialNumber.String(); got != kept {
+		t.Errorf("served is %s, not %s of the file", got, kept)
+	}
+	old = write(350 * day)
+	if err := s.identity.renew(); err != nil {
+		t.Fatal(err)
+	}
+	if leaf := leafOf(t, s); leaf.SerialNumber.String() == old || certs.EndsSoon(leaf, time.Now()) {
+		t.Errorf("a certificate that ends soon is served by a server that runs, until %v", leaf.NotAfter)
+	}
+	if err := leafOf(t, s).VerifyHostname("localhost"); err != nil {
+		t.Error(err)
+	}
+	given := write(0)
+	if err := s.identity.renew(); err != nil {
+		t.Fatal(err)
+	}
+	if got := leafOf(t, s).SerialNumber.String(); got != given {
+		t.Error("a certificate that does not end soon is replaced")
+	}
+}

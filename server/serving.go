@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/keelson-dev/keelson/server/certs"
 )
@@ -229,7 +230,9 @@ const (
 )
 
 // files returns the files of a certificate that is not made by the server, "" if there are none. pki is the directory of the
-// server's own certificates: a certificate in CertDir that is a copy of one there is the server's own.
+// server's own certificates: a certificate in CertDir that is a copy of one there is the server's own. A certificate that an
+// earlier process has made without such a directory is used, because its authority may be known to clients, until it ends
+// soon.
 func (c *ServingConfig) files(pki string) (certFile, keyFile string) {
 	if c.TLSCertFile != "" || c.CertDir == "" {
 		return c.TLSCertFile, c.TLSPrivateKeyFile
@@ -244,7 +247,30 @@ func (c *ServingConfig) files(pki string) (certFile, keyFile string) {
 	if own, err := os.ReadFile(filepath.Join(pki, servingCertName)); pki != "" && err == nil && bytes.HasPrefix(given, own) {
 		return "", ""
 	}
+	if own := certs.OwnServing(given); own != nil && certs.EndsSoon(own, time.Now()) {
+		return "", ""
+	}
 	return certFile, keyFile
+}
+
+// renewFile replaces a certificate in CertDir that an earlier process has made and that ends soon, by one of a new authority,
+// because that of the other was not kept. It returns whether it did.
+func (c *ServingConfig) renewFile(o certs.Options) (bool, error) {
+	if c.CertDir == "" || c.TLSCertFile != "" {
+		return false, nil
+	}
+	given, err := os.ReadFile(filepath.Join(c.CertDir, servingCertName))
+	if err != nil {
+		return false, err
+	}
+	if own := certs.OwnServing(given); own == nil || !certs.EndsSoon(own, time.Now()) {
+		return false, nil
+	}
+	set, err := certs.Ensure(certs.Options{Serving: true, Names: o.Names, IPs: o.IPs})
+	if err != nil {
+		return false, err
+	}
+	return true, c.write(set)
 }
 
 // write writes the server's own certificate to CertDir, with the authority that clients verify it with.

@@ -26,6 +26,7 @@ type compatibilityFlags struct {
 	peerAdvertiseIP, peerAdvertisePort, peerCAFile string
 	textSplit, jsonSplit                           bool
 	textBuffer, jsonBuffer                         string
+	serverCount                                    int
 }
 
 const protobufMediaType = "application/vnd.kubernetes.protobuf"
@@ -70,6 +71,12 @@ func (c *compatibilityFlags) add(f *pflag.FlagSet) {
 	f.BoolVar(&c.jsonSplit, "log-json-split-stream", false, oneStream)
 	f.StringVar(&c.textBuffer, "log-text-info-buffer-size", "0", oneStream)
 	f.StringVar(&c.jsonBuffer, "log-json-info-buffer-size", "0", oneStream)
+	f.IntVar(&c.serverCount, "apiserver-count", 1, "has no effect: servers that share a store find each other by their leases")
+	const readOnlyPort = 10255
+	f.Uint("kubelet-read-only-port", readOnlyPort, "has no effect: kubelets are reached at their port with TLS")
+	// MarkDeprecated only fails for an unknown flag.
+	_ = f.MarkDeprecated("apiserver-count", "apiserver-count is deprecated and will be removed in a future version.")
+	_ = f.MarkDeprecated("kubelet-read-only-port", "kubelet-read-only-port is deprecated and will be removed.")
 }
 
 // apiVersion is the version of Kubernetes whose API is served, as MAJOR.MINOR.
@@ -84,6 +91,9 @@ func (c *compatibilityFlags) validate() error {
 	}
 	if c.storageMediaType != protobufMediaType {
 		errs = append(errs, fmt.Errorf("--storage-media-type must be %s, not %q", protobufMediaType, c.storageMediaType))
+	}
+	if c.serverCount <= 0 {
+		errs = append(errs, fmt.Errorf("--apiserver-count should be a positive number, but value '%d' provided", c.serverCount))
 	}
 	for _, value := range c.emulated {
 		if strings.TrimPrefix(value, "kube=") != apiVersion() {

@@ -106,7 +106,7 @@ func Ensure(o Options) (*Set, error) {
 
 // standard adds the authority, the serving certificate and the administrator's.
 func (o *Options) standard(out *Set) error {
-	ca, err := o.authority("ca", "keelson-ca")
+	ca, err := o.authority("ca", caName)
 	if err != nil {
 		return err
 	}
@@ -136,6 +136,35 @@ func (o *Options) frontProxy(out *Set) error {
 	})
 	return err
 }
+
+// OwnServing returns the serving certificate in PEM text if Ensure has made it: text with the certificate and the authority
+// that has signed it. It returns nil for other text.
+func OwnServing(text []byte) *x509.Certificate {
+	var found []*x509.Certificate
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil
+		}
+		found = append(found, c)
+	}
+	if len(found) != 2 || found[0].Subject.CommonName != servingName || found[1].Subject.CommonName != caName ||
+		found[0].CheckSignatureFrom(found[1]) != nil {
+		return nil
+	}
+	return found[0]
+}
+
+// EndsSoon returns whether Ensure would replace a certificate because of its end.
+func EndsSoon(c *x509.Certificate, now time.Time) bool {
+	return c.NotAfter.Before(now.Add(renewBefore))
+}
+
+// Names in the subjects of the authority and of the serving certificate.
+const (
+	caName      = "keelson-ca"
+	servingName = "kube-apiserver"
+)
 
 // authority is the certificate authority with its key.
 type authority struct {
@@ -175,7 +204,7 @@ func (o *Options) authority(name, commonName string) (*authority, error) {
 
 func (o *Options) servingTemplate() *x509.Certificate {
 	return &x509.Certificate{
-		Subject: pkix.Name{CommonName: "kube-apiserver"}, DNSNames: o.Names, IPAddresses: o.IPs,
+		Subject: pkix.Name{CommonName: servingName}, DNSNames: o.Names, IPAddresses: o.IPs,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 }
@@ -209,7 +238,7 @@ func (o *Options) usable(p Pair, ca *authority, want *x509.Certificate) bool {
 		return false
 	}
 	have := parsed.Leaf
-	if have.NotAfter.Before(o.Now().Add(renewBefore)) || have.CheckSignatureFrom(ca.cert) != nil {
+	if EndsSoon(have, o.Now()) || have.CheckSignatureFrom(ca.cert) != nil {
 		return false
 	}
 	for _, name := range want.DNSNames {
