@@ -145,14 +145,14 @@ func TestUnknownFieldsAreAWarning(t *testing.T) {
 
 func TestLoad(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
-	if _, err := Load(path, quiet); err == nil ||
+	if _, err := Load(path, os.ReadFile, quiet); err == nil ||
 		!strings.HasPrefix(err.Error(), fmt.Sprintf("loading audit policy file: failed to read file path %q: ", path)) {
 		t.Errorf("%v", err)
 	}
 	if err := os.WriteFile(path, []byte(head), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(path, quiet); err == nil ||
+	if _, err := Load(path, os.ReadFile, quiet); err == nil ||
 		err.Error() != "loading audit policy file: loaded illegal policy with 0 rules: from file "+path {
 		t.Errorf("%v", err)
 	}

@@ -92,7 +92,7 @@ func plugged(t *testing.T, h *hook, more string, log io.Writer) admission.Plugin
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := Plugin(c, webhook.Options{}, slog.New(slog.NewTextHandler(log, nil)))
+	p, err := Plugin(c, os.ReadFile, webhook.Options{}, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func TestConfig(t *testing.T) {
 	if _, err := DecodeConfig(nil); err == nil || err.Error() != "no config specified" {
 		t.Errorf("no configuration: %v", err)
 	}
-	if _, err := Plugin(Config{KubeConfigFile: "/does/not/exist"}, webhook.Options{}, slog.Default()); err == nil {
+	if _, err := Plugin(Config{KubeConfigFile: "/does/not/exist"}, os.ReadFile, webhook.Options{}, slog.Default()); err == nil {
 		t.Error("a missing kubeconfig was accepted")
 	}
 }
