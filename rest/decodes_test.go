@@ -57,10 +57,7 @@ func verbsServerOn(t *testing.T, now func() time.Time) (storage.Store, *registry
 		t.Fatal(err)
 	}
 	verbs := directory.New()
-	cluster, err := connection.New(connection.Options{Objects: reg})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := connection.New(connection.Options{Objects: reg})
 	verbs.PutBuiltIn(reg, rest.New(rest.Options{Registry: reg, Now: now, Cluster: cluster}).BuiltIn)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := request.WithInfo(r.Context(), request.ParseInfo(r))
