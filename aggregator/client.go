@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/keelson-dev/keelson/auth/requestheader"
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/controller/garbagecollector"
 	"github.com/keelson-dev/keelson/registry"
@@ -85,7 +86,7 @@ func (c *Client) open(ctx context.Context, r call) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	maps.Copy(req.Header, identity(c.user))
+	maps.Copy(req.Header, requestheader.Headers(c.user))
 	req.Header.Set("Accept", r.accept)
 	if r.body != nil {
 		req.Header.Set("Content-Type", r.contentType)

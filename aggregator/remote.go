@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +16,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/keelson-dev/keelson/apiresponse"
+	"github.com/keelson-dev/keelson/auth/requestheader"
 	"github.com/keelson-dev/keelson/discovery"
 	"github.com/keelson-dev/keelson/filter/deadline"
 	"github.com/keelson-dev/keelson/filter/fairshare"
@@ -162,11 +162,11 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 		r.unavailable(w, r.reason())
 		return
 	}
-	if upgradesHTTP(in.Header) {
+	if proxy.UpgradesHTTP(in.Header) {
 		http.Error(w, "the protocol of the connection cannot be changed to HTTP or TLS", http.StatusBadRequest)
 		return
 	}
-	if leavesPath(in.URL.Path) {
+	if proxy.LeavesPath(in.URL.Path) {
 		http.Error(w, "the path has a segment . or ..", http.StatusBadRequest)
 		return
 	}
@@ -190,7 +190,7 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 	}
 	// Give the seat back: while the other server works, this one only copies.
 	rw.ReleaseSeat()
-	target.Header = identity(user)
+	target.Header = requestheader.Headers(user)
 	target.Header.Set("X-Forwarded-Host", target.URL.Host)
 	target.Header.Set("X-Forwarded-Proto", target.URL.Scheme)
 	handler := proxy.Handler{
@@ -202,31 +202,6 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 	if rw.Status == http.StatusServiceUnavailable {
 		r.suspect()
 	}
-}
-
-// upgradesHTTP returns whether a client asks for another version of HTTP, or for TLS, on its connection. It could then send
-// requests to the server that this one does not see, on a connection that the certificate of this one has opened.
-func upgradesHTTP(h http.Header) bool {
-	for _, value := range h["Upgrade"] {
-		for _, protocol := range strings.Split(strings.ToLower(value), ",") {
-			name, _, _ := strings.Cut(strings.TrimSpace(protocol), "/")
-			if name == "h2c" || name == "h2" || name == "http" || name == "tls" {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// leavesPath returns whether a decoded path has a segment that a server may understand as another path than the one
-// that was authorized.
-func leavesPath(path string) bool {
-	for segment := range strings.SplitSeq(path, "/") {
-		if segment == "." || segment == ".." {
-			return true
-		}
-	}
-	return false
 }
 
 // failed answers a request that could not be forwarded. The server is checked soon if it could not be reached.
@@ -263,43 +238,6 @@ func (r *remote) reason() string {
 	return r.condition.Reason
 }
 
-// identity returns the headers that say who the user is, as a front proxy says it
-// (https://kubernetes.io/docs/reference/access-authn-authz/authentication/#authenticating-proxy).
-func identity(user *request.User) http.Header {
-	h := http.Header{"X-Remote-User": {user.Name}}
-	if user.UID != "" {
-		h["X-Remote-Uid"] = []string{user.UID}
-	}
-	if len(user.Groups) > 0 {
-		h["X-Remote-Group"] = append([]string(nil), user.Groups...)
-	}
-	for key, values := range user.Extra {
-		name := http.CanonicalHeaderKey("X-Remote-Extra-" + escapeKey(key))
-		h[name] = append(h[name], values...)
-	}
-	return h
-}
-
-// escapeKey escapes the characters of a key of extra that cannot be in the name of a header, and the percent sign, as
-// those of a URL are.
-func escapeKey(key string) string {
-	var b strings.Builder
-	for i := range len(key) {
-		if c := key[i]; c == '%' || !isTokenByte(c) {
-			fmt.Fprintf(&b, "%%%02X", c)
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	return b.String()
-}
-
-// isTokenByte returns whether a byte may be in the name of a header (RFC 9110, section 5.6.2).
-func isTokenByte(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
-		strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
-}
-
 // get requests a document of the server in the name of a user.
 func (r *remote) get(ctx context.Context, path string, header http.Header) (*http.Response, error) {
 	target, err := r.target(ctx, path, "")
@@ -316,7 +254,9 @@ func (r *remote) get(ctx context.Context, path string, header http.Header) (*htt
 
 // Users in whose names the server itself asks.
 func checker() http.Header {
-	return identity(&request.User{Name: "system:kube-aggregator", Groups: []string{request.GroupMasters}})
+	return requestheader.Headers(&request.User{Name: "system:kube-aggregator", Groups: []string{request.GroupMasters}})
 }
 
-func documentReader() http.Header { return identity(&request.User{Name: "system:aggregator"}) }
+func documentReader() http.Header {
+	return requestheader.Headers(&request.User{Name: "system:aggregator"})
+}

@@ -84,6 +84,31 @@ func IsUpgrade(r *http.Request) bool {
 	return false
 }
 
+// UpgradesHTTP returns whether a client asks for another version of HTTP, or for TLS, on its connection. It could then send
+// requests to the server that this one does not see, on a connection that the certificate of this one has opened.
+func UpgradesHTTP(h http.Header) bool {
+	for _, value := range h["Upgrade"] {
+		for _, protocol := range strings.Split(strings.ToLower(value), ",") {
+			name, _, _ := strings.Cut(strings.TrimSpace(protocol), "/")
+			if name == "h2c" || name == "h2" || name == "http" || name == "tls" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// LeavesPath returns whether a decoded path has a segment that a server may understand as another path than the one
+// that was authorized.
+func LeavesPath(path string) bool {
+	for segment := range strings.SplitSeq(path, "/") {
+		if segment == "." || segment == ".." {
+			return true
+		}
+	}
+	return false
+}
+
 // forward forwards an ordinary request.
 func (h *Handler) forward(w http.ResponseWriter, r *http.Request) {
 	ctx := withAddresses(r.Context(), h.Target.Addresses)

@@ -516,3 +516,24 @@ func TestPacedReaders(t *testing.T) {
 		t.Errorf("next: %d, %v", n, err)
 	}
 }
+
+func TestUpgradesHTTP(t *testing.T) {
+	for protocol, want := range map[string]bool{
+		"": false, "websocket": false, "SPDY/3.1": false, "h2c": true, "websocket, H2C": true, "HTTP/2.0": true, "TLS/1.2": true,
+	} {
+		if got := UpgradesHTTP(http.Header{"Upgrade": {protocol}}); got != want {
+			t.Errorf("%q: %t", protocol, got)
+		}
+	}
+}
+
+func TestLeavesPath(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/apis/x.io/v1": false, "/apis/x.io/v1/a..b/.c/d...": false, "/apis/x.io/v1/../../api/v1/secrets": true,
+		"/apis/x.io/v1/a/.": true, "/apis/./v1": true, "/..": true,
+	} {
+		if got := LeavesPath(path); got != want {
+			t.Errorf("%q: %t", path, got)
+		}
+	}
+}
