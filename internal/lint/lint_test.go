@@ -37,7 +37,7 @@ var layers = [][]string{
 	{"rest", "controller"},
 	{"crd"},
 	{"filter"},
-	{"aggregator"},
+	{"aggregator", "peers"},
 	{"server"},
 	{"."}, // the embedding API
 	{"cmd", "test", "examples"},
