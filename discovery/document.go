@@ -148,30 +148,41 @@ func groupVersion(group, version string) string {
 
 func aggregatedDocument(groups []*group) *document {
 	return &document{kind: typeAggregated, suffix: aggregatedSuffix, make: func() apiresponse.Message {
-		out := &apidiscovery.APIGroupDiscoveryList{TypeMeta: typeAggregated, Items: []apidiscovery.APIGroupDiscovery{}}
-		for _, g := range groups {
-			item := apidiscovery.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: g.name}}
-			for i := range g.versions {
-				v := &g.versions[i]
-				out := apidiscovery.APIVersionDiscovery{Version: v.name, Freshness: apidiscovery.DiscoveryFreshnessCurrent}
-				switch {
-				case v.remote != nil && v.remote.Stale:
-					out.Freshness = apidiscovery.DiscoveryFreshnessStale
-				case v.remote != nil:
-					out.Resources = v.remote.Resources
-				case len(v.resources) == 0:
-					continue
-				default:
-					out.Resources = Aggregate(v.resources)
-				}
-				item.Versions = append(item.Versions, out)
-			}
-			if len(item.Versions) > 0 {
-				out.Items = append(out.Items, item)
-			}
-		}
-		return out
+		return aggregatedList(groups)
 	}}
+}
+
+// mergedDocument returns the aggregated document of this server and its peers. It calls peers only once.
+func mergedDocument(groups []*group, peers Peers) *document {
+	out := aggregatedList(groups)
+	out.Items = peers.Merge(out.Items)
+	return &document{kind: typeAggregated, suffix: aggregatedSuffix, make: func() apiresponse.Message { return out }}
+}
+
+func aggregatedList(groups []*group) *apidiscovery.APIGroupDiscoveryList {
+	out := &apidiscovery.APIGroupDiscoveryList{TypeMeta: typeAggregated, Items: []apidiscovery.APIGroupDiscovery{}}
+	for _, g := range groups {
+		item := apidiscovery.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: g.name}}
+		for i := range g.versions {
+			v := &g.versions[i]
+			out := apidiscovery.APIVersionDiscovery{Version: v.name, Freshness: apidiscovery.DiscoveryFreshnessCurrent}
+			switch {
+			case v.remote != nil && v.remote.Stale:
+				out.Freshness = apidiscovery.DiscoveryFreshnessStale
+			case v.remote != nil:
+				out.Resources = v.remote.Resources
+			case len(v.resources) == 0:
+				continue
+			default:
+				out.Resources = Aggregate(v.resources)
+			}
+			item.Versions = append(item.Versions, out)
+		}
+		if len(item.Versions) > 0 {
+			out.Items = append(out.Items, item)
+		}
+	}
+	return out
 }
 
 // Aggregate returns resources as they are in the aggregated document: subresources are in their parent resources.

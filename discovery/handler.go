@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 
+	apidiscovery "k8s.io/api/apidiscovery/v2"
+
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/directory"
@@ -19,6 +21,8 @@ type Handler struct {
 	resources  *directory.Directory
 	registered Registrations // nil if there are no APIServices
 	address    string
+	peers      Peers // nil if there are none
+	metrics    *Metrics
 
 	mu      sync.Mutex // guards the following fields
 	changes *directory.Watcher
@@ -28,6 +32,22 @@ type Handler struct {
 	registrations map[string][]Registration
 	groups        map[string]*groupView
 	current       *view
+	merged        *merged // nil before the first request for it
+}
+
+// Peers are other servers on the same store, which may serve resources that this one does not.
+type Peers interface {
+	// Merge returns the groups of all servers; local are those of this one.
+	Merge(local []apidiscovery.APIGroupDiscovery) []apidiscovery.APIGroupDiscovery
+	// Changes returns a number that changes whenever the result of Merge does.
+	Changes() int64
+}
+
+// merged is the aggregated document of this server and its peers.
+type merged struct {
+	local    *view // for which the document was made
+	changes  int64 // result of Peers.Changes then
+	document *document
 }
 
 // view has the documents about all groups. It is immutable.
@@ -50,9 +70,15 @@ type groupView struct {
 func New(resources *directory.Directory, registered Registrations, address string) *Handler {
 	return &Handler{
 		resources: resources, registered: registered, address: address, changes: resources.Watch(),
-		groups: map[string]*groupView{}, seen: -1,
+		groups: map[string]*groupView{}, seen: -1, metrics: newMetrics(),
 	}
 }
+
+// SetPeers has the aggregated document of /apis contain what peers serve. It is called before requests are served.
+func (h *Handler) SetPeers(p Peers) { h.peers = p }
+
+// Metrics returns the metrics of the handler.
+func (h *Handler) Metrics() *Metrics { return h.metrics }
 
 // view returns the documents for the current content of the directory. Groups that have
 // changed are read here, not when they change, because thousands of definitions may change
@@ -106,6 +132,20 @@ func (h *Handler) readRegistrations(names map[string]bool) {
 		}
 	}
 	h.registrations = now
+}
+
+// ofAll returns the aggregated document of this server and its peers.
+func (h *Handler) ofAll(v *view) *document {
+	changes := h.peers.Changes()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if m := h.merged; m != nil && m.local == v && m.changes == changes {
+		h.metrics.hits.Inc()
+		return m.document
+	}
+	h.metrics.misses.Inc()
+	h.merged = &merged{local: v, changes: changes, document: mergedDocument(v.ordered, h.peers)}
+	return h.merged.document
 }
 
 func newGroupView(g *group) *groupView {
@@ -162,7 +202,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		core := v.groups[""]
 		switch {
 		case len(parts) == 1:
-			h.serveStrict(w, r, v.versions, v.aggregatedCore)
+			h.serveStrict(w, r, v.versions, func(*apiresponse.MediaRange) *document { return v.aggregatedCore })
 		case len(parts) == 2 && core != nil && core.versions[parts[1]] != nil:
 			h.serveStrict(w, r, core.versions[parts[1]], nil)
 		default:
@@ -175,7 +215,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if len(parts) == 1 {
-		serve(w, r, v.list, v.aggregated)
+		h.serve(w, r, v.list, func(asked *apiresponse.MediaRange) *document {
+			if h.peers == nil || asked.Params["profile"] == profileNoPeers {
+				return v.aggregated
+			}
+			return h.ofAll(v)
+		})
 		return
 	}
 	g := v.groups[parts[1]]
@@ -183,7 +228,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case g == nil:
 		apiresponse.NotFoundPage(w)
 	case len(parts) == 2:
-		serve(w, r, g.document, nil)
+		h.serve(w, r, g.document, nil)
 	case g.versions[parts[2]] == nil && g.group.builtIn:
 		apiresponse.Error(w, r, apierr.PathNotFound())
 	case g.versions[parts[2]] == nil:
@@ -191,13 +236,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case g.group.builtIn:
 		h.serveStrict(w, r, g.versions[parts[2]], nil)
 	default:
-		serve(w, r, g.versions[parts[2]], nil)
+		h.serve(w, r, g.versions[parts[2]], nil)
 	}
 }
 
 // serveStrict is serve for the documents of built-in versions: it only allows GET, and its
 // error for an Accept header that cannot be satisfied has another text, as in kube-apiserver.
-func (h *Handler) serveStrict(w http.ResponseWriter, r *http.Request, d, aggregated *document) {
+func (h *Handler) serveStrict(
+	w http.ResponseWriter, r *http.Request, d *document, aggregated func(*apiresponse.MediaRange) *document,
+) {
 	if r.Method != http.MethodGet {
 		apiresponse.Error(w, r, apierr.PathMethodNotAllowed())
 		return
@@ -206,7 +253,7 @@ func (h *Handler) serveStrict(w http.ResponseWriter, r *http.Request, d, aggrega
 		apiresponse.Error(w, r, NoRepresentation(apiresponse.MediaTypes()...))
 		return
 	}
-	serve(w, r, d, aggregated)
+	h.serve(w, r, d, aggregated)
 }
 
 // NoRepresentation returns the error for an Accept header on a path with fixed media types.
@@ -214,15 +261,23 @@ func NoRepresentation(types ...string) error {
 	return apiresponse.NotAcceptable("406: Not Acceptable\n\nAvailable representations: "+strings.Join(types, ", "), true)
 }
 
-// serve writes the aggregated document if any media range asks for it, whatever its weight,
-// otherwise the other document.
-func serve(w http.ResponseWriter, r *http.Request, d, aggregated *document) {
+// profileNoPeers is the profile of a media type that asks for what this server serves itself.
+const profileNoPeers = "nopeer"
+
+// serve writes the aggregated document if any media range asks for it, whatever its weight, otherwise the other document.
+// aggregated returns the aggregated document for a media range; it is nil if there is none.
+func (h *Handler) serve(
+	w http.ResponseWriter, r *http.Request, d *document, aggregated func(*apiresponse.MediaRange) *document,
+) {
 	clauses := apiresponse.ParseAccept(r.Header.Get("Accept"))
 	if aggregated != nil {
 		for i := range clauses {
 			if mediaType, ok := aggregatedType(&clauses[i]); ok {
 				request.TrackerFrom(r.Context()).Serve(nil)
-				aggregated.serve(w, r, mediaType)
+				if clauses[i].Params["profile"] == profileNoPeers {
+					h.metrics.noPeers.Inc()
+				}
+				aggregated(&clauses[i]).serve(w, r, mediaType)
 				return
 			}
 		}
