@@ -43,9 +43,13 @@ func (k *Keeper) reconcileEndpoints(ctx context.Context) {
 	}
 }
 
-// Leave removes this server from the endpoints for good, so that clients use the other
-// servers.
+// Leave removes this server from the endpoints for good, so that clients use the other servers, and deletes the lease
+// by which peers know it.
 func (k *Keeper) Leave(ctx context.Context) error {
+	return errors.Join(k.leaveEndpoints(ctx), k.leaveLease(ctx))
+}
+
+func (k *Keeper) leaveEndpoints(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.Endpoints == nil || k.left {

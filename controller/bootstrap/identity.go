@@ -12,10 +12,12 @@ import (
 	"golang.org/x/crypto/cryptobyte"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/registry"
 )
 
@@ -39,6 +41,7 @@ type identity struct {
 	mu                 sync.Mutex // guards what follows
 	holder             string     // differs for each run of the server
 	renewed, collected time.Time
+	left               bool // leaveLease was called
 }
 
 // ServerName returns the name of a server's lease, which contains a hash of the host name.
@@ -56,6 +59,9 @@ func ServerName(hostname string) string {
 func (k *Keeper) renewLease(ctx context.Context) error {
 	k.identity.mu.Lock()
 	defer k.identity.mu.Unlock()
+	if k.identity.left {
+		return nil
+	}
 	now := k.Now()
 	name := ServerName(k.Hostname)
 	if k.identity.holder == "" {
@@ -89,6 +95,9 @@ func (k *Keeper) renew(ctx context.Context, name string, found bool, now time.Ti
 		l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &k.identity.holder, &seconds, &renewed
 		metav1.SetMetaDataLabel(&l.ObjectMeta, identityLabel, component)
 		metav1.SetMetaDataLabel(&l.ObjectMeta, corev1.LabelHostname, k.Hostname)
+		if k.PeerAddress != "" {
+			metav1.SetMetaDataAnnotation(&l.ObjectMeta, corev1.AnnotationPeerAdvertiseAddress, k.PeerAddress)
+		}
 	}
 	if !found {
 		l := &coordinationv1.Lease{}
@@ -100,6 +109,30 @@ func (k *Keeper) renew(ctx context.Context, name string, found bool, now time.Ti
 		fill(obj.(*coordinationv1.Lease))
 		return nil
 	})
+}
+
+// leaveLease deletes the lease of this server for good, so that peers forward no requests to it. A lease that another
+// process has taken over is left alone: a server that replaces this one on the same machine has the same name.
+func (k *Keeper) leaveLease(ctx context.Context) error {
+	k.identity.mu.Lock()
+	defer k.identity.mu.Unlock()
+	if k.identity.left || k.PeerAddress == "" {
+		return nil
+	}
+	k.identity.left = true
+	name := ServerName(k.Hostname)
+	current, found, err := stored[*coordinationv1.Lease](ctx, k, leases, metav1.NamespaceSystem, name)
+	if err != nil || !found || current.Spec.HolderIdentity == nil || *current.Spec.HolderIdentity != k.identity.holder {
+		return err
+	}
+	_, err = k.Client.Delete(ctx, client.DeleteRequest{
+		Ref:     client.Ref{Resource: leases, Namespace: metav1.NamespaceSystem, Name: name},
+		Options: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &current.ResourceVersion}},
+	})
+	if kerrors.IsNotFound(err) || kerrors.IsConflict(err) {
+		return nil
+	}
+	return err
 }
 
 // collectLeases deletes the expired leases of servers.

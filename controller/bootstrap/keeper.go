@@ -37,6 +37,8 @@ type Keeper struct {
 	// Address and Port are those at which clients reach this server.
 	Address net.IP
 	Port    int
+	// PeerAddress is where other servers on the same store reach this one, host:port; "" if there can be none.
+	PeerAddress string
 	// Endpoints returns the servers behind the Service; if nil, endpoints are not maintained.
 	Endpoints Reconciler
 	// Hostname is the host name of this machine.
