@@ -16,6 +16,9 @@ const (
 	CBORServingAndStorage     = "CBORServingAndStorage"     // serves CBOR bodies (KEP-4222)
 	SizeBasedListCostEstimate = "SizeBasedListCostEstimate" // seats of lists by bytes instead of objects
 
+	// UnknownVersionInteroperabilityProxy forwards requests to other servers on the same store (KEP-4020).
+	UnknownVersionInteroperabilityProxy = "UnknownVersionInteroperabilityProxy"
+
 	// The gates of resources that are served.
 	ClusterTrustBundle     = "ClusterTrustBundle"
 	GenericWorkload        = "GenericWorkload"
@@ -99,7 +102,7 @@ func implemented() []string {
 		HostnameOverride, ImageVolumeWithDigest, InPlacePodLevelResourcesVerticalScaling,
 		MatchLabelKeysInPodTopologySpread, MaxUnavailableStatefulSet, NodeDeclaredFeatures, PodLevelResources,
 		ResourceHealthStatus, ResourceHealthStatusMessage, VolumeLimitScaling, DRAWorkloadResourceClaims,
-		TopologyAwareWorkloadScheduling, WorkloadAwarePreemption,
+		TopologyAwareWorkloadScheduling, UnknownVersionInteroperabilityProxy, WorkloadAwarePreemption,
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/filter/traffic"
 	"github.com/keelson-dev/keelson/metrics"
+	"github.com/keelson-dev/keelson/peers"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/rest"
@@ -52,7 +53,9 @@ type api struct {
 	policies  *policies.Plugins
 	// aggregator forwards requests to extension API servers.
 	aggregator *aggregator.Aggregator
-	cluster    *connection.Network
+	// peers forwards requests to other servers on the same store; nil if there are none.
+	peers   *peers.Peers
+	cluster *connection.Network
 }
 
 // close closes the connections to nodes, pods and services that nobody uses. api may be nil.
@@ -149,7 +152,7 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	if a.claims, err = allocateServices(ctx, &o); err != nil {
 		return nil, err
 	}
-	o.metrics.Register(metrics.Objects(a.objects), a.aggregator.Metrics())
+	o.metrics.Register(metrics.Objects(a.objects), a.aggregator.Metrics(), a.discovery.Metrics())
 	return a, nil
 }
 

@@ -13,6 +13,8 @@ const (
 	controlPlaneRunner = "objects of the control plane"
 	apiServicesRunner  = "APIServices"
 	extensionsRunner   = "extension API servers"
+	peerRecordRunner   = "address for peers"
+	peersRunner        = "peers"
 	servicesRunner     = "addresses and ports of services"
 	legacyRunner       = "use of legacy tokens"
 	admissionRunners   = "admission"               // what the names of several begin with
@@ -53,6 +55,18 @@ func (s *starting) checks() []health.Check {
 		hook("start-apiextensions-controllers", definitions),
 		hook("crd-informer-synced", definitions),
 		hook("start-system-namespaces-controller", always),
+	)
+	if s.controlPlane.record != nil {
+		list = append(list, hook("peer-endpoint-reconciler-controller", s.running(peerRecordRunner, always)))
+	}
+	if s.api.peers != nil {
+		workers := s.running(peersRunner, always)
+		list = append(list,
+			hook("mixed-version-proxy-handler", s.running(peersRunner, s.api.peers.Ready)),
+			hook("local-discovery-cache-sync", workers),
+			hook("peer-discovery-workers", workers))
+	}
+	list = append(list,
 		hook("start-cluster-authentication-info-controller", kept),
 		hook("start-kube-apiserver-identity-lease-controller", kept),
 		hook("start-kube-apiserver-identity-lease-garbage-collector", kept),

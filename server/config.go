@@ -114,6 +114,8 @@ type Config struct {
 
 	// Aggregation configures how requests are forwarded to extension API servers.
 	Aggregation AggregationConfig
+	// Peers configures how requests are forwarded to other servers on the same etcd cluster.
+	Peers PeersConfig
 
 	// Connections configures the connections to nodes, pods and services.
 	Connections ConnectionsConfig

@@ -2,16 +2,18 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
+	"strconv"
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/controller/bootstrap"
+	"github.com/keelson-dev/keelson/peers"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/storage"
 )
@@ -34,6 +36,9 @@ type ControlPlaneConfig struct {
 	// EndpointReconciler is ReconcilerLease (the endpoints of the Service kubernetes are the servers with a lease in
 	// the store) or ReconcilerNone. ReconcilerMasterCount is treated as ReconcilerLease.
 	EndpointReconciler string
+	// Hostname is the name of this machine, from which the name of the identity Lease is made; "" asks the system. Servers
+	// on one machine that share a store need different names if they are to forward requests to each other.
+	Hostname string
 	// ServiceNodePort makes the Service kubernetes one of type NodePort with this port. 0 means type ClusterIP.
 	ServiceNodePort int
 }
@@ -58,7 +63,10 @@ func (c *ControlPlaneConfig) validate() []error {
 }
 
 // controlPlane maintains the objects that describe the server.
-type controlPlane struct{ keeper *bootstrap.Keeper }
+type controlPlane struct {
+	keeper *bootstrap.Keeper
+	record *peers.Record // where peers reach the server; nil if there can be none
+}
 
 // controlPlaneOptions are the dependencies of controlPlane.
 type controlPlaneOptions struct {
@@ -66,6 +74,7 @@ type controlPlaneOptions struct {
 	services serviceRanges
 	address  net.IP // at which others reach the server
 	port     int    // that the server listens on
+	record   *peers.Record
 	// defaultsExist is true if the objects of bootstrap.Defaults were just created.
 	defaultsExist bool
 	store         storage.Store
@@ -79,16 +88,19 @@ type controlPlaneOptions struct {
 // newControlPlane creates the objects that every server starts with, except roles. Run of its keeper maintains
 // them.
 func newControlPlane(ctx context.Context, o controlPlaneOptions) (*controlPlane, error) {
-	hostname, err := os.Hostname()
+	hostname, err := o.config.hostname()
 	if err != nil {
 		return nil, err
 	}
-	p := &controlPlane{keeper: &bootstrap.Keeper{
+	p := &controlPlane{record: o.record, keeper: &bootstrap.Keeper{
 		Registry: o.registry, Client: o.client, Log: o.log, Now: o.config.Clock.Now,
 		Services: o.services, NodePort: o.config.ControlPlane.ServiceNodePort,
 		Address: o.address, Port: o.port, Hostname: hostname,
 		Endpoints: o.reconciler(), Trust: o.trust,
 	}}
+	if r := o.record; r != nil {
+		p.keeper.PeerAddress = net.JoinHostPort(r.Host, strconv.Itoa(r.Port))
+	}
 	if o.config.origin != nil {
 		return p, nil // all objects are those of the snapshot
 	}
@@ -147,9 +159,13 @@ func (a *authentication) trust() bootstrap.AuthenticationTrust {
 	return t
 }
 
-// leave removes the server from the endpoints of the Service kubernetes.
+// leave removes the server from the endpoints of the Service kubernetes, and from what its peers know.
 func (p *controlPlane) leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, farewell)
 	defer cancel()
-	return p.keeper.Leave(ctx)
+	err := p.keeper.Leave(ctx)
+	if p.record != nil {
+		err = errors.Join(err, p.record.Leave(ctx))
+	}
+	return err
 }

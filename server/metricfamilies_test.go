@@ -76,7 +76,6 @@ var servedWhen = map[string]string{
 
 // Reasons why metrics of kube-apiserver have no meaning.
 const (
-	noPeers       = "Keelson does not forward requests to servers of other versions"
 	noLoopback    = "Keelson's controllers call the server without requests"
 	noDeclarative = "Keelson validates each object once, without a second implementation to compare with"
 	noExec        = "Keelson runs no credential plug-ins"
@@ -86,9 +85,6 @@ const (
 
 // withoutMeaning are the metrics that Keelson does not have, with why.
 var withoutMeaning = map[string]string{
-	"aggregator_discovery_nopeer_requests_total":                 noPeers,
-	"aggregator_discovery_peer_aggregated_cache_hits_total":      noPeers,
-	"aggregator_discovery_peer_aggregated_cache_misses_total":    noPeers,
 	"apiextensions_apiserver_validation_ratcheting_seconds":      "old and new objects are compared while they are validated, not in a step of its own",
 	"apiextensions_openapi_v2_regeneration_count":                regenerations,
 	"apiextensions_openapi_v3_regeneration_count":                regenerations,

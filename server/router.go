@@ -19,6 +19,7 @@ import (
 	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/discovery"
 	"github.com/keelson-dev/keelson/flowcontrol"
+	"github.com/keelson-dev/keelson/peers"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/server/health"
 	"github.com/keelson-dev/keelson/server/version"
@@ -34,6 +35,7 @@ type router struct {
 	resources     *directory.Directory
 	custom        *crd.Server // custom resources
 	aggregator    *aggregator.Aggregator
+	peers         *peers.Peers // nil: requests are not forwarded to other servers on the same store
 	snapshots     http.Handler
 	pages         *zpages
 	fairness      *flowcontrol.Controller   // nil: API priority and fairness is switched off
@@ -125,9 +127,32 @@ func (t *router) serveAPI(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// forwarded returns the handler of a path that an extension API server serves, which is the document of one of its versions
-// or below it. It returns nil for all other paths.
+// forwarded returns what forwards a request to another server: to an extension API server, or to a peer. It returns nil for
+// requests that this server answers.
 func (t *router) forwarded(r *http.Request) http.Handler {
+	if extension := t.extension(r); extension != nil {
+		return extension
+	}
+	return t.peer(r)
+}
+
+// peer returns what forwards a request for a resource that only another server on the same store serves.
+func (t *router) peer(r *http.Request) http.Handler {
+	info := request.InfoFrom(r.Context())
+	if t.peers == nil || !info.BelowVersion() ||
+		t.resources.Find(schema.GroupVersionResource{Group: info.Group, Version: info.Version, Resource: info.Resource}) != nil {
+		return nil
+	}
+	found := t.peers.Find(r)
+	if found == nil || info.Group != "" && t.custom.Serves(info) { // a definition may have come just now
+		return nil
+	}
+	return found
+}
+
+// extension returns the handler of a path that an extension API server serves, which is the document of one of its versions
+// or below it. It returns nil for all other paths.
+func (t *router) extension(r *http.Request) http.Handler {
 	info := request.InfoFrom(r.Context())
 	group, version := info.Group, info.Version
 	if !info.BelowVersion() {
@@ -143,7 +168,7 @@ func (t *router) forwarded(r *http.Request) http.Handler {
 	return t.aggregator.Find(r.Context(), group, version)
 }
 
-// isForwarded returns whether an extension API server serves the path.
+// isForwarded returns whether another server answers the request.
 func (t *router) isForwarded(r *http.Request) bool { return t.forwarded(r) != nil }
 
 // serveResource serves the paths below a version of a named group. A built-in resource takes precedence over a

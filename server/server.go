@@ -266,7 +266,10 @@ func (s *starting) readGates() (err error) {
 	for _, name := range s.gates.WithoutEffect() {
 		s.log.Warn("feature gate has no effect in this server", "gate", name)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return s.config.Peers.validate(s.gates.Enabled(features.UnknownVersionInteroperabilityProxy))
 }
 
 // chooseVersions makes the kinds and decides which of their versions are served.
@@ -394,6 +397,10 @@ func (s *starting) buildAPI(ctx context.Context) (err error) {
 		egress: s.egress, metrics: s.metrics, work: s.work, log: s.log,
 		traffic: s.records.traffic,
 	})
+	if err != nil {
+		return err
+	}
+	s.api.peers, err = s.newPeers(ctx)
 	return err
 }
 
@@ -409,13 +416,17 @@ func (s *starting) bootstrap(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	record, err := s.newPeerRecord()
+	if err != nil {
+		return err
+	}
 	err = inParallel(
 		func() error { return s.authorization.start(ctx, s.api.client, created) },
 		func() (err error) {
 			s.controlPlane, err = newControlPlane(ctx, controlPlaneOptions{
 				config: s.config, services: s.services, address: s.listener.advertised, port: s.listener.port(),
-				defaultsExist: created,
-				store:         s.stores.main, registry: s.registry, client: s.api.client, trust: s.authentication.trust, log: s.log,
+				record: record, defaultsExist: created,
+				store: s.stores.main, registry: s.registry, client: s.api.client, trust: s.authentication.trust, log: s.log,
 			})
 			return err
 		},
@@ -449,6 +460,12 @@ func (s *starting) startWork(ctx context.Context) error {
 	s.work.Go(apiServicesRunner, background.Forever(s.api.apiServices(s.log, services).Run))
 	s.work.Go(extensionsRunner, background.Forever(s.api.aggregator.Run))
 	s.work.Go(controlPlaneRunner, background.Forever(s.controlPlane.keeper.Run))
+	if record := s.controlPlane.record; record != nil {
+		s.work.Go(peerRecordRunner, background.Forever(record.Run))
+	}
+	if s.api.peers != nil {
+		s.work.Go(peersRunner, background.Forever(s.api.peers.Run))
+	}
 	s.work.Go(servicesRunner, background.Forever(s.api.claims.Run))
 	s.authentication.start(s.api.client)
 	s.config.files.start(s.work)
@@ -485,6 +502,7 @@ func (s *starting) buildHTTP() error {
 			metrics: s.metrics.Handler(), slis: s.metrics.SLIHandler(),
 			discovery: s.api.discovery, openapi: documents,
 			resources: s.api.resources, custom: s.api.custom.Server, aggregator: s.api.aggregator,
+			peers:     s.api.peers,
 			snapshots: newSnapshots(s.stores.main, s.log),
 			pages:     &zpages{started: time.Now(), now: time.Now, flags: s.config.Flags},
 			issuer:    s.authentication.issuerDiscovery(),

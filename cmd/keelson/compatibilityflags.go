@@ -16,17 +16,16 @@ import (
 // that mean what Keelson does anyway. A value that asks for something else is an error if the result would differ for
 // clients, and otherwise a warning when the server starts.
 type compatibilityFlags struct {
-	storageBackend, storageMediaType               string
-	watchCache                                     bool
-	watchCacheSizes                                []string
-	countPollPeriod, initializationTimeout, flush  time.Duration
-	emulated, minCompatible                        []string
-	forwardCompatible, runtimeForward              bool
-	leaseDuration, renewDeadline, retryPeriod      time.Duration
-	peerAdvertiseIP, peerAdvertisePort, peerCAFile string
-	textSplit, jsonSplit                           bool
-	textBuffer, jsonBuffer                         string
-	serverCount                                    int
+	storageBackend, storageMediaType              string
+	watchCache                                    bool
+	watchCacheSizes                               []string
+	countPollPeriod, initializationTimeout, flush time.Duration
+	emulated, minCompatible                       []string
+	forwardCompatible, runtimeForward             bool
+	leaseDuration, renewDeadline, retryPeriod     time.Duration
+	textSplit, jsonSplit                          bool
+	textBuffer, jsonBuffer                        string
+	serverCount                                   int
 }
 
 const protobufMediaType = "application/vnd.kubernetes.protobuf"
@@ -61,10 +60,6 @@ func (c *compatibilityFlags) add(f *pflag.FlagSet) {
 	f.DurationVar(&c.leaseDuration, "coordinated-leadership-lease-duration", 15*time.Second, noElection)
 	f.DurationVar(&c.renewDeadline, "coordinated-leadership-renew-deadline", 10*time.Second, noElection)
 	f.DurationVar(&c.retryPeriod, "coordinated-leadership-retry-period", 2*time.Second, noElection)
-	const noPeers = "has no effect: Keelson does not forward requests to servers of other versions"
-	f.StringVar(&c.peerAdvertiseIP, "peer-advertise-ip", "", noPeers)
-	f.StringVar(&c.peerAdvertisePort, "peer-advertise-port", "", noPeers)
-	f.StringVar(&c.peerCAFile, "peer-ca-file", "", noPeers)
 	f.DurationVar(&c.flush, "log-flush-frequency", 5*time.Second, "has no effect: the log is not buffered")
 	const oneStream = "has no effect: the log is one stream"
 	f.BoolVar(&c.textSplit, "log-text-split-stream", false, oneStream)

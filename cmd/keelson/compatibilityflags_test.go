@@ -30,7 +30,7 @@ func TestCompatibilityFlags(t *testing.T) {
 		warnings int
 	}{
 		{args: []string{"--storage-backend=etcd3", "--watch-cache=true", "--emulated-version=kube=1.36"}},
-		{args: []string{"--watch-cache=false", "--peer-ca-file=x"}, warnings: 2},
+		{args: []string{"--watch-cache=false", "--log-flush-frequency=1s"}, warnings: 2},
 		{args: []string{"--apiserver-count=3", "--kubelet-read-only-port=0"}, warnings: 2},
 		{args: []string{"--apiserver-count=0"}, err: "--apiserver-count should be a positive number, but value '0' provided", warnings: 1},
 		{args: []string{"--storage-backend=etcd2"}, err: "allowed values: etcd3"},

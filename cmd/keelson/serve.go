@@ -112,6 +112,7 @@ func newServe(out, errOut io.Writer, p personality) *cobra.Command {
 	auditFlags(f, &config.Audit)
 	filterFlags(f, &config.Filters)
 	controlPlaneFlags(f, &config.ControlPlane)
+	peerFlags(f, &config.Peers)
 	f.StringArrayVar(
 		&config.FeatureGates, "feature-gates", nil, "Name=true,Name=false,... of Kubernetes' feature gates; may be repeated",
 	)
