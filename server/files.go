@@ -14,7 +14,7 @@ func (c *Config) checkFiles() error {
 	for _, ca := range []struct{ flag, path string }{
 		{"--client-ca-file", c.ClientCAFile}, {"--requestheader-client-ca-file", c.Authentication.RequestHeader.ClientCAFile},
 		{"--etcd-cafile", c.Etcd.CAFile}, {"--kubelet-certificate-authority", c.Connections.KubeletCertificateAuthority},
-		{"--oidc-ca-file", c.Authentication.OIDC.CAFile},
+		{"--oidc-ca-file", c.Authentication.OIDC.CAFile}, {"--peer-ca-file", c.Peers.CAFile},
 	} {
 		errs = append(errs, checkAuthorities(ca.flag, ca.path))
 	}

@@ -104,14 +104,12 @@ func (s *starting) newPeers(ctx context.Context) (*peers.Peers, error) {
 	if c.Aggregation.ProxyClientCertFile == "" {
 		return nil, errors.New("error building peer proxy handler, proxy-cert-file not specified")
 	}
-	pem, err := os.ReadFile(c.Peers.CAFile)
+	pem, err := readFlag("--peer-ca-file", c.Peers.CAFile)
 	if err != nil {
-		return nil, fmt.Errorf("cannot use --peer-ca-file: %w", err)
+		return nil, err
 	}
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("--peer-ca-file %s has no certificates", c.Peers.CAFile)
-	}
+	roots.AppendCertsFromPEM(pem) // checkFiles has found certificates
 	certificate, err := c.files.pair(
 		pair{"--proxy-client-cert-file", c.Aggregation.ProxyClientCertFile, c.Aggregation.ProxyClientKeyFile, nil})
 	if err != nil {
