@@ -204,14 +204,20 @@ func TestPeersFollowLeases(t *testing.T) {
 	w := newWorld(t)
 	a := w.serve("a", "x/v1:r")
 	w.serve("b", "x/v1:r;y/v1:s")
+	others := []*fake{w.serve("c", "x/v1:r"), w.serve("me", "x/v1:r")} // neither is a peer
 	w.run()
-	w.lease("kube-system", "a", "a_1")
-	w.lease("kube-system", "b", "b_1")
 	w.lease("default", "c", "c_1") // not where servers have their Leases
 	w.lease("kube-system", "me", "me_1")
+	w.lease("kube-system", "a", "a_1")
+	w.lease("kube-system", "b", "b_1")
 	await(t, "both peers are known", func() bool { return w.serving("x/v1/r") == "a b" && w.serving("y/v1/s") == "b" })
 	if got := w.serving("/v1/pods"); got != "a b" {
 		t.Errorf("the core group: %q", got)
+	}
+	for _, f := range others {
+		if f.reads.Load() > 0 {
+			t.Error("a server that is no peer was asked")
+		}
 	}
 	changes := w.peers.Changes()
 
