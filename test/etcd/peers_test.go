@@ -297,7 +297,13 @@ func TestPeers(t *testing.T) {
 		}
 	})
 	t.Run("metrics", func(t *testing.T) {
+		if got := west.call("GET", "/api/v1/namespaces", ""); got.status != http.StatusOK {
+			t.Errorf("%d %s", got.status, got.body)
+		}
 		text := west.call("GET", "/metrics", "").body
+		if strings.Contains(text, `apiserver_rerouted_request_total{code="200",group="",resource="namespaces"`) {
+			t.Error("a request that this server can answer was forwarded")
+		}
 		for _, series := range []string{
 			`apiserver_rerouted_request_total{code="201",group="batch",resource="jobs",version="v1"} 1`,
 			`apiserver_rerouted_request_total{code="200",group="",resource="",version=""}`,
