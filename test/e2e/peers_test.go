@@ -74,6 +74,7 @@ func (c *peerCluster) serve(name, host string, port int, args ...string) *apiSer
 		"--authorization-mode", "Node,RBAC", "--service-cluster-ip-range", "10.0.0.0/16",
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", c.key,
 		"--service-account-signing-key-file", c.key, "--endpoint-reconciler-type", "none",
+		"--advertise-address", "127.0.0.1", // kube-apiserver 1.36 takes no notice of --peer-advertise-ip
 		"--requestheader-allowed-names", certs.FrontProxyName, "--requestheader-username-headers", "X-Remote-User",
 		"--requestheader-uid-headers", "X-Remote-Uid", "--requestheader-group-headers", "X-Remote-Group",
 		"--requestheader-extra-headers-prefix", "X-Remote-Extra-")
