@@ -70,6 +70,10 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 		http.Error(w, "the protocol of the connection cannot be changed to HTTP or TLS", http.StatusBadRequest)
 		return
 	}
+	if proxy.LeavesPath(in.URL.Path) {
+		http.Error(w, "the path has a segment . or ..", http.StatusBadRequest)
+		return
+	}
 	rw := responserecorder.Wrap(w)
 	longRunning := deadline.LongRunning(request.InfoFrom(ctx)) || proxy.IsUpgrade(in)
 	if !longRunning {

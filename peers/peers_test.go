@@ -328,6 +328,9 @@ func TestForward(t *testing.T) {
 	if r := w.request(path, "x/v1/r", http.Header{"Connection": {"Upgrade"}, "Upgrade": {"h2c"}}); r.Code != http.StatusBadRequest {
 		t.Errorf("an upgrade to HTTP/2: %d", r.Code)
 	}
+	if r := w.request("/apis/x/v1/r/a/../../../../v2/s", "x/v1/r", nil); r.Code != http.StatusBadRequest {
+		t.Errorf("a path that leaves the resource: %d", r.Code)
+	}
 }
 
 func TestRetryAfter(t *testing.T) {
