@@ -62,7 +62,7 @@ func (p *Peers) read(ctx context.Context, address, path string) (*apidiscovery.A
 	r.Header = requestheader.Headers(reader())
 	r.Header.Set("Accept", documentTypes)
 	r.Header.Set(Header, "true")
-	response, err := p.transport.RoundTripTo(r, address)
+	response, err := p.transport.Load().RoundTripTo(r, address)
 	if err != nil {
 		p.metrics.rerouted(http.StatusServiceUnavailable, "", "", "")
 		return nil, err

@@ -99,7 +99,7 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 	header.Set(Header, "true")
 	handler := proxy.Handler{
 		Target: proxy.Target{
-			URL: u, Transport: f.p.transport, Addresses: []string{address}, Host: address, Header: header,
+			URL: u, Transport: f.p.transport.Load(), Addresses: []string{address}, Host: address, Header: header,
 		},
 		// The paths are equal, so links stay as they are; the Rewriter sets X-Forwarded-Uri and removes CORS headers.
 		Rewrite: proxy.NewRewriter(in.URL.Path, in.URL.Path), LongRunning: longRunning, Error: f.failed,

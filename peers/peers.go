@@ -57,8 +57,6 @@ type Options struct {
 	Declared func() (versions map[schema.GroupVersion]bool, changed bool)
 	// Certificate returns the front proxy certificate, by which peers recognize this server.
 	Certificate func() (*tls.Certificate, error)
-	// Roots verify the certificates of peers.
-	Roots *x509.CertPool
 	// Dial opens connections; nil opens them directly.
 	Dial proxy.Dial
 	// InFlight is the largest number of requests, other than watches, that wait for peers at a time. 0 is no limit.
@@ -68,17 +66,18 @@ type Options struct {
 
 // Peers knows the other servers.
 type Peers struct {
-	o         Options
-	informer  *informer.Informer
-	transport *proxy.Transport
-	budget    *fairshare.Pool
-	metrics   *Metrics
+	o        Options
+	informer *informer.Informer
+	budget   *fairshare.Pool
+	metrics  *Metrics
 
-	current atomic.Pointer[catalog]
-	changes atomic.Int64  // counts the changes of current
-	wake    chan struct{} // receives when there is something to do; its capacity is 1
-	fetches chan struct{} // has an element for each fetch that runs
-	tasks   sync.WaitGroup
+	// transport connects to peers. It is replaced with the authorities of their certificates.
+	transport atomic.Pointer[proxy.Transport]
+	current   atomic.Pointer[catalog]
+	changes   atomic.Int64  // counts the changes of current
+	wake      chan struct{} // receives when there is something to do; its capacity is 1
+	fetches   chan struct{} // has an element for each fetch that runs
+	tasks     sync.WaitGroup
 
 	mu       sync.Mutex // guards the fields below
 	peers    map[string]*peer
@@ -95,16 +94,13 @@ type peer struct {
 	due      time.Time // when the documents are to be read; zero if they are current
 }
 
-// New returns a Peers that has read the Leases. Run has to be called then.
+// New returns a Peers that has read the Leases. SetRoots and Run have to be called then.
 func New(ctx context.Context, o Options) (*Peers, error) {
 	p := &Peers{
 		o: o, budget: fairshare.NewPool(o.InFlight), metrics: newMetrics(), wake: make(chan struct{}, 1),
 		fetches: make(chan struct{}, maxFetches), peers: map[string]*peer{}, waiting: map[string]bool{},
 	}
-	p.transport = proxy.NewTransport(proxy.TransportOptions{Dial: o.Dial, Pinned: true, TLS: &tls.Config{
-		MinVersion: tls.VersionTLS12, ServerName: serverName, RootCAs: o.Roots,
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return o.Certificate() },
-	}})
+	p.SetRoots(x509.NewCertPool())
 	p.current.Store(newCatalog(nil, nil))
 	var err error
 	p.informer, err = informer.Load(ctx, informer.Options{
@@ -115,6 +111,18 @@ func New(ctx context.Context, o Options) (*Peers, error) {
 		p.waiting[name] = true
 	}
 	return p, err
+}
+
+// SetRoots replaces the authorities of the certificates of peers. Requests that begin later use no connection that was opened
+// before; those in progress go on.
+func (p *Peers) SetRoots(roots *x509.CertPool) {
+	before := p.transport.Swap(proxy.NewTransport(proxy.TransportOptions{Dial: p.o.Dial, Pinned: true, TLS: &tls.Config{
+		MinVersion: tls.VersionTLS12, ServerName: serverName, RootCAs: roots,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return p.o.Certificate() },
+	}}))
+	if before != nil {
+		before.CloseIdle()
+	}
 }
 
 // Metrics returns the metrics.
@@ -218,7 +226,7 @@ func (p *Peers) Run(ctx context.Context) {
 	defer func() {
 		cancel()
 		p.tasks.Wait()
-		p.transport.CloseIdle()
+		p.transport.Load().CloseIdle()
 	}()
 	p.tasks.Go(func() { p.informer.Run(ctx) })
 	for {

@@ -74,12 +74,13 @@ func newWorld(t *testing.T) *world {
 	roots.AppendCertsFromPEM(w.set.CA)
 	w.peers, err = New(t.Context(), Options{
 		Server: "me", Store: w.store, Leases: reg.Resource(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}),
-		Declared: w.declare, Roots: roots, Log: slog.New(slog.DiscardHandler),
+		Declared: w.declare, Log: slog.New(slog.DiscardHandler),
 		Certificate: func() (*tls.Certificate, error) { pair, err := w.set.FrontProxy.TLS(); return &pair, err },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.peers.SetRoots(roots)
 	return w
 }
 
@@ -330,6 +331,23 @@ func TestForward(t *testing.T) {
 	}
 	if r := w.request("/apis/x/v1/r/a/../../../../v2/s", "x/v1/r", nil); r.Code != http.StatusBadRequest {
 		t.Errorf("a path that leaves the resource: %d", r.Code)
+	}
+}
+
+// TestSetRoots checks that other authorities count for the next request, also where a connection is open.
+func TestSetRoots(t *testing.T) {
+	w := newWorld(t)
+	w.serve("a", "x/v1:r")
+	w.run()
+	w.lease("kube-system", "a", "a_1")
+	await(t, "the peer is known", func() bool { return w.serving("x/v1/r") == "a" })
+	if got := w.request("/apis/x/v1/r", "x/v1/r", nil); got.Code != http.StatusOK {
+		t.Fatalf("%d %s", got.Code, got.Body)
+	}
+	w.peers.SetRoots(x509.NewCertPool())
+	if got := w.request("/apis/x/v1/r", "x/v1/r", nil); got.Code != http.StatusServiceUnavailable ||
+		!strings.Contains(got.Body.String(), "unknown authority") {
+		t.Errorf("%d %s", got.Code, got.Body)
 	}
 }
 

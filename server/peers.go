@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -104,12 +103,6 @@ func (s *starting) newPeers(ctx context.Context) (*peers.Peers, error) {
 	if c.Aggregation.ProxyClientCertFile == "" {
 		return nil, errors.New("error building peer proxy handler, proxy-cert-file not specified")
 	}
-	pem, err := readFlag("--peer-ca-file", c.Peers.CAFile)
-	if err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem) // checkFiles has found certificates
 	certificate, err := c.files.pair(
 		pair{"--proxy-client-cert-file", c.Aggregation.ProxyClientCertFile, c.Aggregation.ProxyClientKeyFile, nil})
 	if err != nil {
@@ -123,11 +116,14 @@ func (s *starting) newPeers(ctx context.Context) (*peers.Peers, error) {
 	p, err := peers.New(ctx, peers.Options{
 		Server: bootstrap.ServerName(hostname), Store: s.stores.main, Declared: declared.get,
 		Leases:      s.registry.Resource(schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}),
-		Certificate: certificate, Roots: roots, Dial: proxy.Dial(s.egress.Dialer(egress.ControlPlane)),
+		Certificate: certificate, Dial: proxy.Dial(s.egress.Dialer(egress.ControlPlane)),
 		InFlight: int64(c.MaxRequestsInFlight), Log: s.log,
 	})
 	if err != nil {
 		return nil, err
+	}
+	if err := c.files.authorities("--peer-ca-file", c.Peers.CAFile, p.SetRoots); err != nil {
+		return nil, fmt.Errorf("cannot use --peer-ca-file: %w", err)
 	}
 	s.metrics.Register(p.Metrics())
 	s.api.discovery.SetPeers(p)
