@@ -30,6 +30,15 @@ func documentAttacks() []row {
 			run:           costlyRules,
 		},
 		{
+			name: "rules of roles that are large products", row: "34",
+			rights: []right{{group: "rbac.authorization.k8s.io", resources: "roles,rolebindings", verbs: "create"}},
+			run:    productRules,
+		},
+		{
+			name: "many owner references", row: "34", rights: all, run: manyOwners,
+			limits: limits{peak: 256 << 20, kept: 32 << 20}, // the log of changes has the object, of 1.4 MB
+		},
+		{
 			name: "names that are paths, of several kinds", row: "12",
 			rights: []right{
 				{resources: "configmaps", verbs: "*"}, {group: "policy", resources: "poddisruptionbudgets", verbs: "*"},
@@ -47,6 +56,42 @@ func documentAttacks() []row {
 			},
 		},
 	}
+}
+
+// productRules asks for a role whose one rule has more permissions than can be looked at one by one. The user has none.
+func productRules(a *attack) {
+	for _, n := range []int{11, 60, 300} {
+		rule := fmt.Sprintf(`{"apiGroups":%[1]s,"resources":%[1]s,"verbs":%[1]s,"resourceNames":%[1]s}`, distinctNames(n))
+		body := `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"name":"r"},"rules":[` + rule + `]}`
+		answer := a.user.send(http.MethodPost, a.groupPath("rbac.authorization.k8s.io/v1", "roles"), jsonType, []byte(body)).
+			want(a, http.StatusForbidden)
+		if !bytes.Contains(answer.body, []byte("is attempting to grant RBAC permissions not currently held")) {
+			a.Errorf("refused for another reason: %.300s", answer.body)
+		}
+	}
+}
+
+// manyOwners creates objects with many different owner references, and changes one.
+func manyOwners(a *attack) {
+	var refs []string
+	for i := range 20_000 {
+		refs = append(refs, fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","name":"a","uid":"%d"}`, i))
+	}
+	body := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","ownerReferences":[` + strings.Join(refs, ",") + `]}}`
+	a.user.send(http.MethodPost, a.path("configmaps")+"?dryRun=All", jsonType, []byte(body)).
+		want(a, http.StatusCreated)
+	a.user.send(http.MethodPost, a.path("configmaps"), jsonType, []byte(body)).want(a, http.StatusCreated)
+	a.user.send(http.MethodPatch, a.path("configmaps")+"/a", "application/merge-patch+json",
+		[]byte(`{"metadata":{"labels":{"a":"b"}}}`)).want(a, http.StatusOK, http.StatusNotFound) // it may be collected by now
+}
+
+// distinctNames returns a JSON list of n names.
+func distinctNames(n int) string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf(`"x%d"`, i)
+	}
+	return "[" + strings.Join(names, ",") + "]"
 }
 
 func oneConfigMap(a *attack) { a.create(a.path("configmaps"), configMap("a", 10)) }
