@@ -56,7 +56,7 @@ func (t *router) serveDebug(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case strings.HasPrefix(r.URL.Path, "/debug/pprof"):
 		serveProfile(w, r)
-	case t.setVerbosity != nil && r.URL.Path == "/debug/flags/v":
+	case t.debug.setVerbosity != nil && r.URL.Path == "/debug/flags/v":
 		t.serveVerbosity(w, r)
 	default:
 		http.NotFound(w, r)

@@ -54,7 +54,7 @@ func TestLogsAreServed(t *testing.T) {
 	if a := call(t, httpClient(t, s, false), "GET", s.URL()+"/logs/"); a.status != http.StatusForbidden {
 		t.Errorf("anonymous: %d %s", a.status, a.body)
 	}
-	s.http.routes.logs = newLogs(dir)
+	s.http.routes.debug.logs = newLogs(dir)
 	if a := call(t, httpClient(t, s, true), "GET", s.URL()+"/logs/a.log"); a.body != "line" {
 		t.Errorf("%d %s", a.status, a.body)
 	}

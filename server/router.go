@@ -40,9 +40,14 @@ type router struct {
 	pages         *zpages
 	fairness      *flowcontrol.Controller   // nil: API priority and fairness is switched off
 	issuer        *serviceaccount.Discovery // nil: the issuer of tokens cannot be discovered
-	profiling     bool
-	setVerbosity  func(int) error // nil where it cannot be set
-	logs          http.Handler    // files of logs; nil: they are not served
+	debug         debugRoutes
+}
+
+// debugRoutes are what people look at to find faults.
+type debugRoutes struct {
+	profiling    bool
+	setVerbosity func(int) error // nil where it cannot be set
+	logs         http.Handler    // files of logs; nil: they are not served
 }
 
 func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -78,12 +83,12 @@ func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		t.fairness.ServeHTTP(w, r)
 	case path == SnapshotPath:
 		t.snapshots.ServeHTTP(w, r)
-	case t.setVerbosity != nil && path == "/debug/flags/v":
+	case t.debug.setVerbosity != nil && path == "/debug/flags/v":
 		t.serveVerbosity(w, r)
-	case t.profiling && strings.HasPrefix(path, "/debug/pprof"):
+	case t.debug.profiling && strings.HasPrefix(path, "/debug/pprof"):
 		serveProfile(w, r)
-	case t.logs != nil && (path == "/logs" || strings.HasPrefix(path, "/logs/")):
-		t.logs.ServeHTTP(w, r)
+	case t.debug.logs != nil && (path == "/logs" || strings.HasPrefix(path, "/logs/")):
+		t.debug.logs.ServeHTTP(w, r)
 	default:
 		apiresponse.NotFoundPage(w)
 	}
@@ -199,10 +204,10 @@ func (t *router) serveIndex(w http.ResponseWriter) {
 	if t.issuer != nil {
 		paths = append(paths, serviceaccount.ConfigurationPath, serviceaccount.KeysPath)
 	}
-	if t.logs != nil {
+	if t.debug.logs != nil {
 		paths = append(paths, "/logs")
 	}
-	if t.profiling {
+	if t.debug.profiling {
 		paths = append(paths, "/debug/pprof", "/debug/pprof/profile", "/debug/pprof/symbol", "/debug/pprof/trace")
 	}
 	sort.Strings(paths)
@@ -269,7 +274,7 @@ func (t *router) serveVerbosity(w http.ResponseWriter, r *http.Request) {
 	}
 	v, err := strconv.Atoi(strings.TrimSpace(string(body)))
 	if err == nil {
-		err = t.setVerbosity(v)
+		err = t.debug.setVerbosity(v)
 	}
 	if err != nil {
 		answer(http.StatusBadRequest, "failed to set the verbosity: "+err.Error())

@@ -507,7 +507,7 @@ func (s *starting) buildHTTP() error {
 			pages:     &zpages{started: time.Now(), now: time.Now, flags: s.config.Flags},
 			issuer:    s.authentication.issuerDiscovery(),
 			fairness:  s.fairness.pages(),
-			profiling: s.config.Profiling, setVerbosity: s.config.SetVerbosity, logs: logs,
+			debug:     debugRoutes{profiling: s.config.Profiling, setVerbosity: s.config.SetVerbosity, logs: logs},
 		},
 		chain: options,
 	})
