@@ -162,12 +162,8 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 		r.unavailable(w, r.reason())
 		return
 	}
-	if proxy.UpgradesHTTP(in.Header) {
-		http.Error(w, "the protocol of the connection cannot be changed to HTTP or TLS", http.StatusBadRequest)
-		return
-	}
-	if proxy.LeavesPath(in.URL.Path) {
-		http.Error(w, "the path has a segment . or ..", http.StatusBadRequest)
+	if why := proxy.Refusal(in); why != "" {
+		http.Error(w, why, http.StatusBadRequest)
 		return
 	}
 	target, err := r.target(ctx, in.URL.Path, in.URL.RawQuery)

@@ -1,6 +1,9 @@
 package managedfields
 
-import "reflect"
+import (
+	"reflect"
+	"slices"
+)
 
 // The general algorithm refuses some objects (an item of a list has no key), and rewrites some values wherever they
 // stand (JSON in a field of a type of its own). An apply has to find such values, which are not in the configuration.
@@ -19,6 +22,11 @@ func (p *planner) mark() {
 			}
 		}
 	}
+	for _, one := range p.made { // only now is it known of the plans of all fields
+		for i := range one.fields {
+			one.fields[i].needsCheck = one.fields[i].findNeedsCheck()
+		}
+	}
 }
 
 // findNeedsCheck says whether values of a plan may need a check, as far as it is known of other plans.
@@ -29,15 +37,14 @@ func (p *plan) findNeedsCheck() bool {
 	case treeMode, failMode:
 		return true
 	case structMode:
-		needsCheck := false
-		for i := range p.fields {
-			f := &p.fields[i]
-			f.needsCheck = f.plan == nil || f.plan.needsCheck || f.mayShowEmpty()
-			needsCheck = needsCheck || f.needsCheck
-		}
-		return needsCheck
+		return slices.ContainsFunc(p.fields, func(f planField) bool { return f.findNeedsCheck() })
 	}
 	return p.mayOmitKeys || p.element != nil && p.element.needsCheck
+}
+
+// findNeedsCheck says whether values of a field may need a check, as far as it is known of the field's plan.
+func (f *planField) findNeedsCheck() bool {
+	return f.plan == nil || f.plan.needsCheck || f.mayShowEmpty()
 }
 
 // mayShowEmpty says whether JSON may show an empty list in a field whose items are merged one by one.

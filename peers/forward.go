@@ -66,12 +66,8 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 		http.Error(w, "missing user", http.StatusInternalServerError)
 		return
 	}
-	if proxy.UpgradesHTTP(in.Header) {
-		http.Error(w, "the protocol of the connection cannot be changed to HTTP or TLS", http.StatusBadRequest)
-		return
-	}
-	if proxy.LeavesPath(in.URL.Path) {
-		http.Error(w, "the path has a segment . or ..", http.StatusBadRequest)
+	if why := proxy.Refusal(in); why != "" {
+		http.Error(w, why, http.StatusBadRequest)
 		return
 	}
 	rw := responserecorder.Wrap(w)

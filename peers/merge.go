@@ -11,7 +11,7 @@ import (
 
 // mergeGroups returns the groups that any of the servers has, with all their versions, resources, verbs and
 // subresources. Every server that knows the same peers gets the same result, because servers are taken in the order of
-// their names: what two of them say differently about a resource, such as its kind, is that of the first.
+// their names: where two of them differ about a resource, for instance about its kind, the first one counts.
 func mergeGroups(servers map[string][]apidiscovery.APIGroupDiscovery) []apidiscovery.APIGroupDiscovery {
 	var lists [][]apidiscovery.APIGroupDiscovery
 	for _, name := range slices.Sorted(maps.Keys(servers)) {

@@ -84,6 +84,18 @@ func IsUpgrade(r *http.Request) bool {
 	return false
 }
 
+// Refusal returns why a request must not be forwarded to an API server, "" if it may be: it could reach what this server has
+// not authorized.
+func Refusal(r *http.Request) string {
+	switch {
+	case UpgradesHTTP(r.Header):
+		return "the protocol of the connection cannot be changed to HTTP or TLS"
+	case LeavesPath(r.URL.Path):
+		return "the path has a segment . or .."
+	}
+	return ""
+}
+
 // UpgradesHTTP returns whether a client asks for another version of HTTP, or for TLS, on its connection. It could then send
 // requests to the server that this one does not see, on a connection that the certificate of this one has opened.
 func UpgradesHTTP(h http.Header) bool {

@@ -66,5 +66,6 @@ func (a *api) newAggregator(ctx context.Context, o *apiOptions) (*aggregator.Agg
 			return nil, fmt.Errorf("cannot use --proxy-client-cert-file with --proxy-client-key-file: %w", err)
 		}
 	}
+	a.proxyCertificate = options.Certificate
 	return aggregator.New(ctx, options)
 }

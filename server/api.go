@@ -53,6 +53,8 @@ type api struct {
 	policies  *policies.Plugins
 	// aggregator forwards requests to extension API servers.
 	aggregator *aggregator.Aggregator
+	// proxyCertificate is what extension API servers and peers know this server by; nil if there is none.
+	proxyCertificate func() (*tls.Certificate, error)
 	// peers forwards requests to other servers on the same store; nil if there are none.
 	peers   *peers.Peers
 	cluster *connection.Network

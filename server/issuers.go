@@ -151,7 +151,8 @@ func (a *authentication) configuration(read filewatch.Read) (*apiserver.Authenti
 	return config, nil
 }
 
-// replaceIssuers applies another configuration. Its setting for anonymous requests must be that of the start.
+// replaceIssuers applies another configuration. It is an error if its setting for anonymous
+// requests differs from the one with which the server started.
 func (a *authentication) replaceIssuers(config *apiserver.AuthenticationConfiguration) error {
 	in := &a.issuers
 	mappings, errs := oidc.Validate(config, a.config.Authentication.ServiceAccounts.Issuers)

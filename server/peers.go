@@ -103,11 +103,6 @@ func (s *starting) newPeers(ctx context.Context) (*peers.Peers, error) {
 	if c.Aggregation.ProxyClientCertFile == "" {
 		return nil, errors.New("error building peer proxy handler, proxy-cert-file not specified")
 	}
-	certificate, err := c.files.pair(
-		pair{"--proxy-client-cert-file", c.Aggregation.ProxyClientCertFile, c.Aggregation.ProxyClientKeyFile, nil})
-	if err != nil {
-		return nil, fmt.Errorf("cannot use --proxy-client-cert-file with --proxy-client-key-file: %w", err)
-	}
 	hostname, err := c.hostname()
 	if err != nil {
 		return nil, err
@@ -116,7 +111,7 @@ func (s *starting) newPeers(ctx context.Context) (*peers.Peers, error) {
 	p, err := peers.New(ctx, peers.Options{
 		Server: bootstrap.ServerName(hostname), Store: s.stores.main, Declared: declared.get,
 		Leases:      s.registry.Resource(schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}),
-		Certificate: certificate, Dial: proxy.Dial(s.egress.Dialer(egress.ControlPlane)),
+		Certificate: s.api.proxyCertificate, Dial: proxy.Dial(s.egress.Dialer(egress.ControlPlane)),
 		InFlight: int64(c.MaxRequestsInFlight), Log: s.log,
 	})
 	if err != nil {

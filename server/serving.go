@@ -253,8 +253,8 @@ func (c *ServingConfig) files(pki string) (certFile, keyFile string) {
 	return certFile, keyFile
 }
 
-// renewFile replaces a certificate in CertDir that an earlier process has made and that ends soon, by one of a new authority,
-// because that of the other was not kept. It returns whether it did.
+// renewFile replaces a certificate in CertDir that an earlier process has made and that expires soon. The new one is signed
+// by a new authority, because the key of the old authority was not kept. It returns whether it replaced a certificate.
 func (c *ServingConfig) renewFile(o certs.Options) (bool, error) {
 	if c.CertDir == "" || c.TLSCertFile != "" {
 		return false, nil

@@ -11,7 +11,7 @@ import (
 // Key is the hash of a token.
 type Key = [sha256.Size]byte
 
-// A Recorder is told of the use of a cache, for metrics. All functions must be set; NoRecorder has functions that do
+// A Recorder records how a cache is used, for metrics. All functions must be set; NoRecorder has functions that do
 // nothing.
 type Recorder struct {
 	// Requested is called for a token whose evaluation began at start, by whether it was in the cache.

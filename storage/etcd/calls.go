@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A Recorder is told what the client of a cluster does, for metrics. Its methods may be called concurrently, and must not
+// A Recorder records what the client of a cluster does, for metrics. Its methods may be called concurrently, and must not
 // block. kind is unary, client_stream, server_stream or bidi_stream, and method the full name of a gRPC method, such as
 // /etcdserverpb.KV/Txn.
 type Recorder interface {

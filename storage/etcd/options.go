@@ -48,7 +48,7 @@ type Options struct {
 	// Dial opens connections to members, as (*net.Dialer).DialContext does; nil connects directly.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	// Recorder is told of calls and leases; nil means that nothing is recorded.
+	// Recorder records calls and leases for metrics; nil records nothing.
 	Recorder Recorder
 	// Logger receives messages for the operator; nil means slog.Default().
 	Logger *slog.Logger

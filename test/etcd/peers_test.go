@@ -291,7 +291,7 @@ func TestPeers(t *testing.T) {
 				t.Errorf("%s: %q, without peers %q", version, here, alone)
 			}
 		}
-		// As in kube-apiserver, the document of a version is not that of a peer.
+		// As in kube-apiserver, a peer's document of a version is not served.
 		if got := west.call("GET", "/apis/batch/v1", ""); got.status != http.StatusNotFound {
 			t.Errorf("%d %s", got.status, got.body)
 		}
