@@ -45,7 +45,6 @@ import (
 	"github.com/keelson-dev/keelson/admission/plugin/webhooks"
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/registry"
-	"github.com/keelson-dev/keelson/server/egress"
 	"github.com/keelson-dev/keelson/server/filewatch"
 	"github.com/keelson-dev/keelson/server/version"
 	"github.com/keelson-dev/keelson/webhook"
@@ -82,8 +81,8 @@ type admissionOptions struct {
 	// authorizer says whether a user has further permissions.
 	authorizer authz.Authorizer
 	observer   admission.Observer
-	// egress opens connections to webhooks.
-	egress   *egress.Selector
+	// calls are how webhooks outside the cluster are called.
+	calls    webhook.Options
 	webhooks *webhooks.Plugins
 	// policies evaluates admission policies.
 	policies *policies.Plugins
@@ -271,7 +270,7 @@ func configured[C any](
 
 // imageReviews returns the plug-in that asks a webhook about images.
 func imageReviews(o *pluginInput, c imagepolicy.Config) (admission.Plugin, error) {
-	return imagepolicy.Plugin(c, o.read, webhook.Options{Dial: o.egress.Dialer(egress.ControlPlane)}, o.log)
+	return imagepolicy.Plugin(c, o.read, o.calls, o.log)
 }
 
 // podSecurity returns the plug-in that compares pods with the Pod Security Standards.

@@ -31,7 +31,6 @@ import (
 	"github.com/keelson-dev/keelson/rest"
 	"github.com/keelson-dev/keelson/server/background"
 
-	"github.com/keelson-dev/keelson/server/egress"
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/webhook"
 	"github.com/keelson-dev/keelson/write"
@@ -83,11 +82,11 @@ type apiOptions struct {
 	store          storage.Store // the main one
 	authentication *authentication
 	authorization  *authorization
-	egress         *egress.Selector
-	metrics        *metrics.Metrics
-	work           *background.Group // runs what follows the configuration of admission
-	traffic        *traffic.Traffic  // nil unless Config.Testing
-	log            *slog.Logger
+	outgoing
+	metrics *metrics.Metrics
+	work    *background.Group // runs what follows the configuration of admission
+	traffic *traffic.Traffic  // nil unless Config.Testing
+	log     *slog.Logger
 }
 
 // addresses are where clients reach the server: host and port.
@@ -114,7 +113,7 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	a.policies = a.newPolicies(&o)
 	chain, err := newAdmission(&admissionOptions{
 		config: &o.config.Admission, registry: o.registry, authorizer: o.authorization, observer: o.metrics.Admission(),
-		egress: o.egress, webhooks: a.webhooks, policies: a.policies, log: o.log,
+		calls: o.calls, webhooks: a.webhooks, policies: a.policies, log: o.log,
 		podSecurity: o.metrics.NewPodSecurity(), kinds: a.resourcesOfKind, createNamespace: a.createNamespace,
 		last:  append(o.judges(), o.authorization.guardRoles(), o.authorization.guardSigners(), a.policies.ParameterAccess()),
 		files: o.config.files,
@@ -160,12 +159,8 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 
 // buildWebhooks makes the plug-ins that call admission webhooks.
 func (a *api) buildWebhooks(o *apiOptions) {
-	calls := webhook.NewMetrics()
-	o.metrics.Register(calls)
-	a.calls = webhook.Options{
-		Resolve: webhook.Resolver(resolveServices(o)), Metrics: calls,
-		Dial: o.egress.Dialer(egress.ControlPlane), DialService: dialServices(o),
-	}
+	a.calls = o.calls
+	a.calls.Resolve, a.calls.DialService = webhook.Resolver(resolveServices(o)), dialServices(o)
 	a.webhooks = webhooks.New(webhooks.Options{
 		Registry: o.registry, Versions: versions.New(a.resources), Calls: a.calls, Authorizer: o.authorization,
 		Background: func(name string, run func(context.Context)) { o.work.Go(name, background.Forever(run)) },

@@ -43,7 +43,7 @@ type auditing struct {
 
 // openAudit reads the policy and opens the sinks of events. It returns nil if nothing is audited.
 func openAudit(
-	c *AuditConfig, files *reloads, dial webhook.DialFunc, counts *metrics.Audit, log *slog.Logger,
+	c *AuditConfig, files *reloads, calls webhook.Options, counts *metrics.Audit, log *slog.Logger,
 ) (*auditing, error) {
 	if c.PolicyFile == "" {
 		if c.Log.Path != "" || c.Webhook.ConfigFile != "" {
@@ -70,8 +70,7 @@ func openAudit(
 		a.add(auditlog.New(out, c.Log.Format, a.report), &c.Log.AuditSinkConfig)
 	}
 	if c.Webhook.ConfigFile != "" {
-		client, err := files.webhook("--audit-webhook-config-file", c.Webhook.ConfigFile,
-			webhook.Options{UserAgent: userAgent, Dial: dial})
+		client, err := files.webhook("--audit-webhook-config-file", c.Webhook.ConfigFile, calls)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("initializing audit webhook: %w", err), a.close())
 		}
@@ -82,9 +81,6 @@ func openAudit(
 	}
 	return a, nil
 }
-
-// userAgent is the User-Agent of requests to webhooks.
-const userAgent = "kube-apiserver-admission"
 
 func (a *auditing) openLog(c *AuditLogConfig) (io.Writer, error) {
 	if c.Path == "-" {

@@ -35,7 +35,6 @@ import (
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/server/background"
 	"github.com/keelson-dev/keelson/server/certs"
-	"github.com/keelson-dev/keelson/server/egress"
 	"github.com/keelson-dev/keelson/webhook"
 )
 
@@ -76,8 +75,8 @@ type authenticationOptions struct {
 	// exclusive is true if no other server uses the store.
 	exclusive bool
 	registry  *registry.Registry
-	egress    *egress.Selector
-	metrics   *metrics.Metrics
+	outgoing
+	metrics *metrics.Metrics
 	// work runs the background tasks of OpenID Connect.
 	work *background.Group
 	log  *slog.Logger
@@ -300,8 +299,7 @@ func (a *authentication) tokenAuthenticators() error {
 // tokenWebhook returns the authenticator that sends tokens to the configured webhook.
 func (a *authentication) tokenWebhook() (authn.TokenAuthenticator, error) {
 	c := &a.config.Authentication.Webhook
-	client, err := a.config.files.webhook("--authentication-token-webhook-config-file", c.ConfigFile,
-		webhook.Options{Dial: a.egress.Dialer(egress.ControlPlane)})
+	client, err := a.config.files.webhook("--authentication-token-webhook-config-file", c.ConfigFile, a.calls)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,6 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/server/background"
-	"github.com/keelson-dev/keelson/server/egress"
 	"github.com/keelson-dev/keelson/server/filewatch"
 	"github.com/keelson-dev/keelson/webhook"
 )
@@ -60,7 +59,7 @@ type authorizationOptions struct {
 	gates    features.Gates
 	hostPort string // where the server is reached
 	registry *registry.Registry
-	egress   *egress.Selector
+	calls    webhook.Options
 	metrics  *metrics.Metrics
 	// work runs the background tasks of the authorizers.
 	work *background.Group
@@ -239,7 +238,7 @@ func (z *authorization) accessWebhook(
 	if err != nil {
 		return nil, err
 	}
-	client, err := webhook.FromKubeconfig(file, read, webhook.Options{Dial: z.egress.Dialer(egress.ControlPlane)})
+	client, err := webhook.FromKubeconfig(file, read, z.calls)
 	if err != nil {
 		return nil, fmt.Errorf("authorization webhook %s: %w", name, err)
 	}

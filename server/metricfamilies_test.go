@@ -25,7 +25,7 @@ type family struct {
 }
 
 // webhookCalled is when the metrics of HTTP clients appear.
-const webhookCalled = "a webhook of admission or conversion was called; calls of other webhooks are not counted yet"
+const webhookCalled = "a webhook was called"
 
 // queued is when the metrics of queues appear.
 const queued = "a request passed a priority level with queues"

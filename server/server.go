@@ -27,6 +27,7 @@ import (
 	"github.com/keelson-dev/keelson/server/runtimeconfig"
 	"github.com/keelson-dev/keelson/server/version"
 	"github.com/keelson-dev/keelson/tracing"
+	"github.com/keelson-dev/keelson/webhook"
 )
 
 // workTime is how long the server waits for background work to end.
@@ -89,9 +90,15 @@ type starting struct {
 	services serviceRanges
 	metrics  *metrics.Metrics
 	logWatch *logWatch
-	egress   *egress.Selector // nil: connections are opened directly
+	outgoing
 	kinds    []*registry.Kind
 	registry *registry.Registry
+}
+
+// outgoing is how the server connects to others.
+type outgoing struct {
+	egress *egress.Selector // nil: connections are opened directly
+	calls  webhook.Options  // for webhooks outside the cluster
 }
 
 // step is one step of starting or stopping.
@@ -298,17 +305,16 @@ func (s *starting) parseServices() (err error) {
 
 // readEgress reads the configuration of the egress proxies.
 func (s *starting) readEgress() (err error) {
-	counts := egress.NewMetrics()
-	s.metrics.Register(counts.Collectors()...)
-	file := s.config.EgressSelectorConfigFile
-	if file == "" {
-		return nil
+	counts, calls := egress.NewMetrics(), webhook.NewMetrics()
+	s.metrics.Register(append(counts.Collectors(), calls)...)
+	if file := s.config.EgressSelectorConfigFile; file != "" {
+		s.egress = egress.New(counts)
+		_, err = s.config.files.load(part{
+			flag: "--egress-selector-config-file", path: file,
+			apply: func(read filewatch.Read) error { return s.egress.Load(file, read) },
+		})
 	}
-	s.egress = egress.New(counts)
-	_, err = s.config.files.load(part{
-		flag: "--egress-selector-config-file", path: file,
-		apply: func(read filewatch.Read) error { return s.egress.Load(file, read) },
-	})
+	s.calls = webhook.Options{Dial: s.egress.Dialer(egress.ControlPlane), Metrics: calls}
 	return err
 }
 
@@ -320,7 +326,7 @@ func (s *starting) chooseStores() (err error) {
 }
 
 func (s *starting) openAudit() (err error) {
-	s.records.audit, err = openAudit(&s.config.Audit, s.config.files, s.egress.Dialer(egress.ControlPlane), s.metrics.NewAudit(), s.log)
+	s.records.audit, err = openAudit(&s.config.Audit, s.config.files, s.calls, s.metrics.NewAudit(), s.log)
 	return err
 }
 
@@ -375,7 +381,8 @@ func (s *starting) buildAuthentication(ctx context.Context) (err error) {
 		config: s.config, ownCA: s.identity.clientAuthority(), ownFrontProxyCA: s.identity.current.Load().FrontProxyCA,
 		adminToken: s.identity.adminToken,
 		hostPort:   s.listener.hostPort(), advertised: s.advertisedHostPort(),
-		exclusive: s.stores.exclusive(), registry: s.registry, egress: s.egress, metrics: s.metrics, work: s.work, log: s.log,
+		exclusive: s.stores.exclusive(), registry: s.registry, outgoing: s.outgoing, metrics: s.metrics,
+		work: s.work, log: s.log,
 	})
 	return err
 }
@@ -383,7 +390,7 @@ func (s *starting) buildAuthentication(ctx context.Context) (err error) {
 func (s *starting) buildAuthorization() (err error) {
 	s.authorization, err = newAuthorization(authorizationOptions{
 		config: &s.config.Authorization, files: s.config.files, gates: s.gates, hostPort: s.listener.hostPort(),
-		registry: s.registry, egress: s.egress, metrics: s.metrics, work: s.work, log: s.log,
+		registry: s.registry, calls: s.calls, metrics: s.metrics, work: s.work, log: s.log,
 	})
 	return err
 }
@@ -394,7 +401,7 @@ func (s *starting) buildAPI(ctx context.Context) (err error) {
 		addresses: addresses{local: s.listener.hostPort(), advertised: s.advertisedHostPort()},
 		kinds:     s.kinds, registry: s.registry, store: s.stores.main,
 		authentication: s.authentication, authorization: s.authorization, frontProxy: s.identity.frontProxy,
-		egress: s.egress, metrics: s.metrics, work: s.work, log: s.log,
+		outgoing: s.outgoing, metrics: s.metrics, work: s.work, log: s.log,
 		traffic: s.records.traffic,
 	})
 	if err != nil {
