@@ -15,7 +15,7 @@ type Admission struct {
 	policies       *admissionPolicies
 }
 
-func newAdmission(r prometheus.Registerer) *Admission {
+func newAdmission(r *lazyRegistry) *Admission {
 	buckets := []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5}
 	labels := []string{"type", "operation", "rejected"}
 	m := &Admission{
@@ -32,6 +32,7 @@ func newAdmission(r prometheus.Registerer) *Admission {
 		summary: prometheus.NewSummaryVec(prometheus.SummaryOpts{
 			Name:       "apiserver_admission_step_admission_duration_seconds_summary",
 			Objectives: map[float64]float64{0.5: 0.05, 0.9: 0.01, 0.99: 0.001}, MaxAge: 5 * time.Hour,
+			AgeBuckets: 2, // each one takes 12 KiB for each series
 			Help: "[ALPHA] Admission sub-step latency summary in seconds, broken out for each operation and API resource and " +
 				"step type (validate or admit).",
 		}, labels),

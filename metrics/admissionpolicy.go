@@ -14,7 +14,7 @@ type admissionPolicies struct {
 	mutationSeconds *prometheus.HistogramVec
 }
 
-func newAdmissionPolicies(r prometheus.Registerer) *admissionPolicies {
+func newAdmissionPolicies(r *lazyRegistry) *admissionPolicies {
 	labels := []string{"policy", "policy_binding", "error_type", "enforcement_action"}
 	mutating := labels[:len(labels)-1]
 	buckets := []float64{0.0000005, 0.001, 0.01, 0.1, 1.0}

@@ -17,7 +17,7 @@ type admissionWebhooks struct {
 	conditionSeconds            *prometheus.HistogramVec
 }
 
-func newAdmissionWebhooks(r prometheus.Registerer) *admissionWebhooks {
+func newAdmissionWebhooks(r *lazyRegistry) *admissionWebhooks {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "apiserver_admission_" + name, Help: help}, labels)
 	}

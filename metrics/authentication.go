@@ -48,7 +48,7 @@ var certificateBuckets = []float64{
 	0, 1800, 3600, 7200, 21600, 43200, 86400, 172800, 345600, 604800, 2592000, 7776000, 15552000, 31104000,
 }
 
-func newAuthentication(r *prometheus.Registry) *authentication {
+func newAuthentication(r *lazyRegistry) *authentication {
 	attempts := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "authentication_attempts", Help: "[ALPHA] Counter of authenticated attempts.",
 	}, []string{"result"})

@@ -25,7 +25,7 @@ type authorization struct {
 	reloadInfo                    *prometheus.GaugeVec
 }
 
-func newAuthorization(r prometheus.Registerer) *authorization {
+func newAuthorization(r *lazyRegistry) *authorization {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 		r.MustRegister(v)

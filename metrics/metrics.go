@@ -18,7 +18,7 @@ import (
 // Metrics are the metrics of one server. They are created before the parts of the server that
 // use them.
 type Metrics struct {
-	registry, slis *prometheus.Registry
+	registry, slis *lazyRegistry
 	shown          *exposition // of registry
 
 	watchEvents  *prometheus.CounterVec
@@ -43,7 +43,7 @@ var (
 
 // New returns the metrics of a server.
 func New(build Build, o Options) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(), slis: prometheus.NewRegistry()}
+	m := &Metrics{registry: &lazyRegistry{}, slis: &lazyRegistry{}}
 	m.shown = newExposition(m.registry, o)
 	m.watchEvents = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "apiserver_watch_events_total", Help: "[ALPHA] Number of events sent in watch clients",

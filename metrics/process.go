@@ -28,8 +28,9 @@ type Feature struct {
 // that is emulated, and the oldest one of a compatible control plane, as MAJOR.MINOR.
 type Version struct{ Binary, Emulated, MinCompatible string }
 
-// Describe records what does not change while the server runs. It may be called once.
-func (m *Metrics) Describe(v Version, features []Feature) {
+// Describe records what does not change while the server runs. It may be called once. features is called whenever metrics
+// are read.
+func (m *Metrics) Describe(v Version, features func() []Feature) {
 	version := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "version_info",
 		Help: "[ALPHA] Provides the compatibility version info of the component. The component label is the name of the " +
@@ -45,7 +46,7 @@ func (m *Metrics) Describe(v Version, features []Feature) {
 
 // featureCollector makes the metrics of feature gates when they are read: there are many, and they never change.
 type featureCollector struct {
-	features    []Feature
+	features    func() []Feature
 	description *prometheus.Desc
 }
 
@@ -54,7 +55,7 @@ func (c featureCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.descrip
 
 // Collect implements prometheus.Collector.
 func (c featureCollector) Collect(ch chan<- prometheus.Metric) {
-	for _, f := range c.features {
+	for _, f := range c.features() {
 		enabled := 0.0
 		if f.Enabled {
 			enabled = 1

@@ -16,7 +16,7 @@ type tokenCache struct {
 }
 
 // newTokenCache registers and returns the metrics. kube-apiserver describes none of them.
-func newTokenCache(r *prometheus.Registry) *tokenCache {
+func newTokenCache(r *lazyRegistry) *tokenCache {
 	const help = "[ALPHA] "
 	counter := func(name string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"status"})

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -110,12 +111,14 @@ func New(o Options) *Handler {
 
 // builtIn answers the requests for one version of a built-in resource.
 type builtIn struct {
-	h *Handler
-	s *served
+	h      *Handler
+	served func() *served // made for the first request
 }
 
 // BuiltIn returns what answers the requests for a version of a built-in resource.
-func (h *Handler) BuiltIn(r *registry.Served) http.Handler { return builtIn{h, newServed(r)} }
+func (h *Handler) BuiltIn(r *registry.Served) http.Handler {
+	return builtIn{h, sync.OnceValue(func() *served { return newServed(r) })}
+}
 
 func newServed(r *registry.Served) *served {
 	gv, kind := r.GVK.GroupVersion(), r.Kind
@@ -145,16 +148,16 @@ func (b builtIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve answers a request, or returns the error to answer.
 func (b builtIn) serve(w http.ResponseWriter, r *http.Request) error {
-	info := request.InfoFrom(r.Context())
-	verb, err := b.verb(r, info)
+	info, s := request.InfoFrom(r.Context()), b.served()
+	verb, err := b.verb(r, info, s)
 	if err != nil {
 		return err
 	}
-	info.Tracker.Serve(b.s.deprecation)
-	if b.s.deprecation != nil {
-		request.Warn(r.Context(), b.s.Version.Warning)
+	info.Tracker.Serve(s.deprecation)
+	if s.deprecation != nil {
+		request.Warn(r.Context(), s.Version.Warning)
 		audit.Annotate(r.Context(), "k8s.io/deprecated", "true")
-		if removed := b.s.deprecation.Removed; removed != "" {
+		if removed := s.deprecation.Removed; removed != "" {
 			audit.Annotate(r.Context(), "k8s.io/removed-release", removed)
 		}
 	}
@@ -165,7 +168,7 @@ func (b builtIn) serve(w http.ResponseWriter, r *http.Request) error {
 		defer span.End()
 		r = r.WithContext(ctx)
 	}
-	return verb(b.h, w, r, info, b.s)
+	return verb(b.h, w, r, info, s)
 }
 
 // checkPathName refuses the name of an object that cannot be one: "." and "..", and names with a
@@ -188,8 +191,7 @@ var verbs = map[string]verbFunc{
 }
 
 // verb finds what serves a request.
-func (b builtIn) verb(r *http.Request, info *request.Info) (verbFunc, error) {
-	s := b.s
+func (b builtIn) verb(r *http.Request, info *request.Info, s *served) (verbFunc, error) {
 	if err := s.checkNamespace(info); err != nil {
 		return nil, err
 	}

@@ -87,6 +87,7 @@ func (e *ending) notStopping(context.Context) error {
 type starting struct {
 	*Server
 	gates    features.Gates
+	versions *runtimeconfig.Config
 	services serviceRanges
 	metrics  *metrics.Metrics
 	logWatch *logWatch
@@ -146,7 +147,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 func (s *starting) steps(ctx context.Context) []step {
 	return []step{
 		{"read the feature gates", s.readGates},
-		{"choose the versions that are served", s.chooseVersions},
+		{"read which versions are served", s.readVersions},
 		{"parse the service range", s.parseServices},
 		{"read how connections are opened", s.readEgress},
 		{"read the encryption configuration", s.chooseStores},
@@ -154,8 +155,13 @@ func (s *starting) steps(ctx context.Context) []step {
 		{"read the tracing configuration", func() error { return s.openTracing(ctx) }},
 		{"lock the data directory", s.lockData},
 		{"listen", func() error { return s.listen(ctx) }},
-		{"open the store", func() error { return s.openStores(ctx) }},
-		{"make certificates", s.makeIdentity},
+		{"open the store, and make certificates and kinds", func() error {
+			return inParallel(
+				func() error { return s.stores.open(ctx) },
+				func() error { s.makeKinds(); return s.makeIdentity() },
+			)
+		}},
+		{"bind the resources to the store", s.bindResources},
 		{"build authentication", func() error { return s.buildAuthentication(ctx) }},
 		{"build authorization", s.buildAuthorization},
 		{"build the API", func() error { return s.buildAPI(ctx) }},
@@ -269,7 +275,7 @@ func (s *starting) readGates() (err error) {
 	s.metrics.Describe(metrics.Version{
 		Binary: version.Major + "." + version.Minor + "." + version.Patch, Emulated: version.Major + "." + version.Minor,
 		MinCompatible: version.Major + "." + version.OldestMinor,
-	}, gateMetrics(s.gates))
+	}, func() []metrics.Feature { return gateMetrics(s.gates) })
 	for _, name := range s.gates.WithoutEffect() {
 		s.log.Warn("feature gate has no effect in this server", "gate", name)
 	}
@@ -279,12 +285,13 @@ func (s *starting) readGates() (err error) {
 	return s.config.Peers.validate(s.gates.Enabled(features.UnknownVersionInteroperabilityProxy))
 }
 
-// chooseVersions makes the kinds and decides which of their versions are served.
-func (s *starting) chooseVersions() error {
-	served, err := runtimeconfig.Parse(s.config.RuntimeConfig)
-	if err != nil {
-		return err
-	}
+func (s *starting) readVersions() (err error) {
+	s.versions, err = runtimeconfig.Parse(s.config.RuntimeConfig)
+	return err
+}
+
+// makeKinds makes the kinds of the built-in resources, with the versions that are served.
+func (s *starting) makeKinds() {
 	s.kinds = resource.Kinds(s.gates)
 	for _, k := range s.kinds {
 		if k.Names.Resource == "events" {
@@ -294,8 +301,7 @@ func (s *starting) chooseVersions() error {
 	if !s.config.AllowPrivileged {
 		resource.ForbidPrivileged(s.kinds)
 	}
-	served.Apply(s.kinds)
-	return nil
+	s.versions.Apply(s.kinds)
 }
 
 func (s *starting) parseServices() (err error) {
@@ -361,10 +367,7 @@ func (s *starting) advertisedHostPort() string {
 	return net.JoinHostPort(s.listener.advertised.String(), strconv.Itoa(s.listener.port()))
 }
 
-func (s *starting) openStores(ctx context.Context) (err error) {
-	if err = s.stores.open(ctx); err != nil {
-		return err
-	}
+func (s *starting) bindResources() (err error) {
 	s.registry, err = s.stores.registry(s.kinds)
 	return err
 }

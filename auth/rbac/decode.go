@@ -35,13 +35,20 @@ func decodeBinding(message []byte) (ref rbacv1.RoleRef, subjects []rbacv1.Subjec
 
 // decodeAll returns the elements of a repeated field.
 func decodeAll[T any](message []byte, field int32, unmarshal func(*T, []byte) error) (all []T, err error) {
-	malformed := wire.EachField(message, func(number int32, v wire.Value) bool {
-		if number != field {
-			return true
+	n := 0
+	if err := wire.EachField(message, func(number int32, _ wire.Value) bool {
+		if number == field {
+			n++
 		}
-		var one T
-		if err = unmarshal(&one, v.Bytes); err == nil {
-			all = append(all, one)
+		return true
+	}); err != nil || n == 0 {
+		return nil, err
+	}
+	all = make([]T, 0, n)
+	malformed := wire.EachField(message, func(number int32, v wire.Value) bool {
+		if number == field {
+			all = all[:len(all)+1]
+			err = unmarshal(&all[len(all)-1], v.Bytes)
 		}
 		return err == nil
 	})
