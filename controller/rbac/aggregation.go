@@ -218,7 +218,7 @@ func AggregatedRules(roles []*rbacv1.ClusterRole) map[string][]rbacv1.PolicyRule
 		if role.AggregationRule == nil {
 			continue
 		}
-		rules := []rbacv1.PolicyRule{}
+		rules, known := []rbacv1.PolicyRule{}, map[string]bool{}
 		for i := range role.AggregationRule.ClusterRoleSelectors {
 			selector, err := metav1.LabelSelectorAsSelector(&role.AggregationRule.ClusterRoleSelectors[i])
 			if err != nil {
@@ -226,7 +226,7 @@ func AggregatedRules(roles []*rbacv1.ClusterRole) map[string][]rbacv1.PolicyRule
 			}
 			for _, from := range roles {
 				if from.Name != role.Name && selector.Matches(labels.Set(from.Labels)) {
-					rules = appendMissing(rules, from.Rules)
+					rules = appendMissing(rules, known, from.Rules)
 				}
 			}
 		}
@@ -235,11 +235,18 @@ func AggregatedRules(roles []*rbacv1.ClusterRole) map[string][]rbacv1.PolicyRule
 	return out
 }
 
-func appendMissing(rules, more []rbacv1.PolicyRule) []rbacv1.PolicyRule {
-	for _, r := range more {
-		if !slices.ContainsFunc(rules, func(have rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(have, r) }) {
-			rules = append(rules, r)
+// appendMissing appends the rules that are not among rules. known has the encodings of rules, in which empty lists and
+// those that are nil are the same.
+func appendMissing(rules []rbacv1.PolicyRule, known map[string]bool, more []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+	for i := range more {
+		encoded, err := more[i].Marshal()
+		if err == nil && known[string(encoded)] {
+			continue
 		}
+		if err == nil {
+			known[string(encoded)] = true
+		}
+		rules = append(rules, more[i])
 	}
 	return rules
 }

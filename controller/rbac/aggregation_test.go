@@ -2,6 +2,7 @@ package rbac
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -54,6 +55,25 @@ func TestAggregatedRolesHaveEachRuleOnce(t *testing.T) {
 	}
 	if rules, ok := out["empty"]; !ok || len(rules) > 0 || len(out) != 2 {
 		t.Errorf("%v", out)
+	}
+}
+
+// TestEqualRulesAreAggregatedOnce: an empty list is as one that is missing. 20,000 rules, compared each with all others,
+// would take minutes.
+func TestEqualRulesAreAggregatedOnce(t *testing.T) {
+	const n = 20_000
+	labels := map[string]string{"to": "a"}
+	one, two := partRole("one", labels), partRole("two", labels)
+	for i := range n {
+		one.Rules = append(one.Rules, rbacv1.PolicyRule{Verbs: []string{"get"}, Resources: []string{fmt.Sprint(i)}})
+		two.Rules = append(two.Rules, rbacv1.PolicyRule{
+			Verbs: []string{"get"}, Resources: []string{fmt.Sprint(i)}, ResourceNames: []string{},
+		})
+	}
+	two.Rules = append(two.Rules, rbacv1.PolicyRule{Verbs: []string{"list"}, Resources: []string{"0"}})
+	out := AggregatedRules([]*rbacv1.ClusterRole{one, two, aggregate("all", labels)})
+	if got := out["all"]; len(got) != n+1 || got[n].Verbs[0] != "list" {
+		t.Errorf("%d rules", len(got))
 	}
 }
 
