@@ -9,7 +9,9 @@ import (
 // TestLazyRegistry: collectors are registered when metrics are gathered, those that are added later the next time. A
 // second collector of a metric causes a panic then.
 func TestLazyRegistry(t *testing.T) {
-	counter := func(name string) prometheus.Collector { return prometheus.NewCounter(prometheus.CounterOpts{Name: name}) }
+	counter := func(name string) prometheus.Collector {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name})
+	}
 	var r lazyRegistry
 	for i, name := range []string{"a", "b"} {
 		r.MustRegister(counter(name))

@@ -17,6 +17,10 @@ type Read = func(path string) ([]byte, error)
 // repeatAfter is how long a failure for another reason, of files that have not changed, is not reported.
 const repeatAfter = time.Minute
 
+// writing is how long after its last change a file may still be being written. Checks in an interval leave it to the next
+// one, so that half of a file, or an empty one, is not applied.
+const writing = 200 * time.Millisecond
+
 // Watch follows the files of one part of the configuration. Its methods may be called concurrently.
 type Watch struct {
 	// Apply reads files with read and puts their content into effect. read must not be called concurrently, nor after
@@ -51,6 +55,8 @@ type stat struct {
 }
 
 func (v *version) equals(o version) bool { return v.content == o.content && v.failed == o.failed }
+
+func (s stat) differs(o stat) bool { return s.size != o.size || !s.modified.Equal(o.modified) }
 
 func statOf(path string) stat {
 	info, err := os.Stat(path)
@@ -104,7 +110,7 @@ func (w *Watch) Refresh() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for path, v := range w.files {
-		if now := statOf(path); now.size != v.size || !now.modified.Equal(v.modified) {
+		if now := statOf(path); now.differs(v.stat) {
 			w.check()
 			return
 		}
@@ -150,20 +156,39 @@ func (w *Watch) now() time.Time {
 	return time.Now()
 }
 
-// Run checks the files at once, at each interval, and when wake fires, until ctx is done. wake may be nil.
+// Run checks the files at once, when wake fires, and at each interval at which none of them is being written, until ctx is
+// done. wake may be nil.
 func (w *Watch) Run(ctx context.Context, interval time.Duration, wake *Signal) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	for {
+	for atOnce := true; ; {
 		woken := wake.Wait() // before the files are read, so that no signal is missed meanwhile
-		w.Check()
+		if atOnce || !w.beingWritten() {
+			w.Check()
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+			atOnce = false
 		case <-woken:
+			atOnce = true
 		}
 	}
+}
+
+// beingWritten returns whether a file was changed so recently that it may not be complete. By a clock that differs from
+// that of the file system, it is never.
+func (w *Watch) beingWritten() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for path, v := range w.files {
+		now := statOf(path)
+		if age := w.now().Sub(now.modified); now.differs(v.stat) && age >= 0 && age < writing {
+			return true
+		}
+	}
+	return false
 }
 
 // Signal wakes all goroutines that wait for it. The zero value is ready to use.

@@ -185,6 +185,35 @@ func TestRefreshLooksAtSizeAndTime(t *testing.T) {
 	}
 }
 
+// TestFilesBeingWritten looks at files that were changed at different times.
+func TestFilesBeingWritten(t *testing.T) {
+	p := newPart(t)
+	path := filepath.Join(p.dir, "a")
+	p.write(t, "a", "one")
+	if err := p.Load(); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.now = info.ModTime(); p.beingWritten() {
+		t.Error("a file as it was applied is being written")
+	}
+	p.write(t, "a", "")
+	for age, want := range map[time.Duration]bool{
+		0: true, writing - 1: true, writing: false, time.Hour: false, -time.Second: false,
+	} {
+		at := p.now.Add(-age)
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+		if p.beingWritten() != want {
+			t.Errorf("changed %v ago: %v, not %v", age, !want, want)
+		}
+	}
+}
+
 // TestRunChecksWhenItIsWoken waits for the result of a signal, with an interval that does not pass.
 func TestRunChecksWhenItIsWoken(t *testing.T) {
 	p := newPart(t)
