@@ -340,6 +340,11 @@ func (s *starting) lockData() (err error) {
 	if s.dataDir, err = openDataDir(s.config.DataDir, s.log); err != nil || s.dataDir == nil {
 		return err
 	}
+	if s.config.Storage == StorageEmbedded {
+		if err := notRestoring(s.config.DataDir); err != nil {
+			return err
+		}
+	}
 	removeSnapshots(s.config.DataDir, s.log)
 	return s.config.origin.copyKeys(s.config.DataDir)
 }

@@ -128,9 +128,6 @@ func (s *stores) choose() backend {
 		}}
 	}
 	return backend{cluster: "embedded", open: func(ctx context.Context) error {
-		if err := notRestoring(s.config.DataDir); err != nil {
-			return err
-		}
 		return s.openEmbedded(ctx, embedded.Options{Dir: StoreDir(s.config.DataDir)})
 	}}
 }
