@@ -340,8 +340,8 @@ func (s *starting) lockData() (err error) {
 	if s.dataDir, err = openDataDir(s.config.DataDir, s.log); err != nil || s.dataDir == nil {
 		return err
 	}
-	if s.config.Storage == StorageEmbedded {
-		if err := notRestoring(s.config.DataDir); err != nil {
+	if check := s.stores.backend.check; check != nil {
+		if err := check(); err != nil {
 			return err
 		}
 	}

@@ -73,7 +73,9 @@ type backend struct {
 	cluster string
 	// root is the prefix of all keys in the store, "" for the default.
 	root string
-	open func(context.Context) error
+	// check finds out, before anything is written, whether the data directory may be used; nil if there is nothing to check.
+	check func() error
+	open  func(context.Context) error
 }
 
 // newStores reads the encryption configuration. open opens the stores.
@@ -127,9 +129,13 @@ func (s *stores) choose() backend {
 			return s.openEmbedded(ctx, embedded.Options{InMemory: true})
 		}}
 	}
-	return backend{cluster: "embedded", open: func(ctx context.Context) error {
-		return s.openEmbedded(ctx, embedded.Options{Dir: StoreDir(s.config.DataDir)})
-	}}
+	return backend{
+		cluster: "embedded",
+		check:   func() error { return notRestoring(s.config.DataDir) },
+		open: func(ctx context.Context) error {
+			return s.openEmbedded(ctx, embedded.Options{Dir: StoreDir(s.config.DataDir)})
+		},
+	}
 }
 
 // open opens the stores and their caches.
