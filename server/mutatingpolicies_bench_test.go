@@ -1,6 +1,7 @@
 package server
 
 import (
+	"math"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,7 +31,14 @@ func mutateConfigMap(t testing.TB, s *Server) {
 func TestMutatingPoliciesCostOtherWritesNothing(t *testing.T) {
 	s := start(t, testConfig(t))
 	const runs = 200
-	allocations := func() float64 { return testing.AllocsPerRun(runs, func() { mutateConfigMap(t, s) }) }
+	// What the server does in the background allocates too, so the lowest of several measurements counts.
+	allocations := func() float64 {
+		lowest := math.Inf(1)
+		for range 10 {
+			lowest = min(lowest, testing.AllocsPerRun(runs, func() { mutateConfigMap(t, s) }))
+		}
+		return lowest
+	}
 	before := allocations()
 	for _, name := range []string{"p", "q", "r"} {
 		runAdmissionSteps(t, s, mutatingSteps(name, "", "secrets", apply("Object{data: {'k': 'v'}}"), ""))

@@ -82,7 +82,7 @@ type Server struct {
 	stop  context.CancelFunc
 	tasks sync.WaitGroup
 
-	mu    sync.RWMutex // guards state and changed
+	mu    sync.RWMutex // guards state and changed; held while the first task of Serve is added, and while ctx ends
 	state *state
 	// changed is closed and replaced when state has changed.
 	changed chan struct{}
@@ -130,6 +130,10 @@ func (s *Server) read(do func(*state) error) error {
 // Serve serves the connections of a listener until Stop: gRPC, and over HTTP/1 health and version. It returns nil after
 // Stop. Several listeners can be served at the same time.
 func (s *Server) Serve(l net.Listener) error {
+	if !s.begin() {
+		return l.Close()
+	}
+	defer s.tasks.Done()
 	calls, plain := newQueue(l), newQueue(l)
 	s.tasks.Go(func() { _ = s.grpc.Serve(calls) }) // both end when the queues are closed
 	s.tasks.Go(func() { _ = s.http.Serve(plain) })
@@ -152,9 +156,22 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
+// begin adds a task, which keeps Stop waiting for those that it starts. It returns false after Stop was called.
+func (s *Server) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		return false
+	}
+	s.tasks.Add(1)
+	return true
+}
+
 // Stop closes all connections and waits until everything has ended. The content is gone.
 func (s *Server) Stop() {
+	s.mu.Lock()
 	s.stop()
+	s.mu.Unlock()
 	s.grpc.Stop()
 	_ = s.http.Close()
 	s.tasks.Wait()

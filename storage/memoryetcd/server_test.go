@@ -207,3 +207,20 @@ func TestProgress(t *testing.T) {
 	}
 	t.Fatal("no response has revision 2")
 }
+
+// TestServeAfterStop: a server that was stopped closes the listener of a Serve that comes too late.
+func TestServeAfterStop(t *testing.T) {
+	s := New(Options{Log: slog.New(slog.DiscardHandler)})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	if err := s.Serve(l); err != nil {
+		t.Error(err)
+	}
+	if c, err := l.Accept(); err == nil {
+		c.Close()
+		t.Error("the listener is open")
+	}
+}
