@@ -7,7 +7,7 @@ import (
 )
 
 // TestPlansMarkEveryField compiles the plan of each kind several times. A field whose values need a check has to be
-// marked whatever the order in which the plans are looked at, which is that of a map.
+// marked in whatever order the plans are looked at. That order is random, because they are in a map.
 func TestPlansMarkEveryField(t *testing.T) {
 	for _, kind := range testKinds() {
 		f := kind.manager(t).incremental

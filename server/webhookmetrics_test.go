@@ -1,42 +1,208 @@
 package server
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
-	"github.com/keelson-dev/keelson/audit/sink"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestCallsOfWebhooksAreCounted authenticates, authorizes and audits a request by webhooks, each a server of its own.
-func TestCallsOfWebhooksAreCounted(t *testing.T) {
-	files, c, hosts := newFolder(t), audited(t), map[string]string{}
-	hook := func(name string, answer http.HandlerFunc) (kubeconfig string) {
-		s := httptest.NewServer(answer)
-		t.Cleanup(s.Close)
-		hosts[name] = strings.TrimPrefix(s.URL, "http://")
-		return files.hookFile(name, s.URL, "")
-	}
-	c.Authentication.Webhook.Version = "v1"
-	c.Authentication.Webhook.ConfigFile = hook("authentication", tokenHook("erin"))
-	c.Authorization.Modes, c.Authorization.Webhook.Version = []string{ModeRBAC, ModeWebhook}, "v1"
-	c.Authorization.Webhook.ConfigFile = hook("authorization", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{"allowed":true}}`)
+// TestWebhookMetrics compares the metrics of calls with those that kube-apiserver 1.36 has after the same requests.
+func TestWebhookMetrics(t *testing.T) {
+	s, h := start(t, testConfig(t)), newHooks(t)
+	c := httpClient(t, s, true)
+	h.on("/allow", allow)
+	h.on("/deny", func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		return &admissionv1.AdmissionResponse{Result: &metav1.Status{Code: 500, Reason: "InternalError"}}
 	})
-	c.Audit.Webhook.Mode = sink.ModeBlocking // the response is sent after the event
-	c.Audit.Webhook.ConfigFile = hook("audit", func(http.ResponseWriter, *http.Request) {})
-	s := start(t, c)
-	client := httpClient(t, s, false)
-	if a := callWith(t, client, "token-of-erin", "GET", s.URL()+"/api/v1/namespaces/default/configmaps", "", ""); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
-	text := call(t, httpClient(t, s, true), "GET", s.URL()+"/metrics").body
-	for name, host := range hosts {
-		if !strings.Contains(text, fmt.Sprintf(`rest_client_requests_total{code="200",host=%q,method="POST"}`, host)) {
-			t.Errorf("no call of the webhook for %s is counted", name)
+	h.on("/deny700", func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		return &admissionv1.AdmissionResponse{Result: &metav1.Status{Code: 700}}
+	})
+	h.on("/patch", patchWith(`[{"op":"remove","path":"/metadata/nothing/x"}]`))
+	const ignore = `,"failurePolicy":"Ignore"`
+	conditions := func(expressions ...string) string {
+		out := `,"matchConditions":[`
+		for i, e := range expressions {
+			out += fmt.Sprintf(`{"name":"c%d","expression":%q},`, i, e)
 		}
+		return strings.TrimSuffix(out, ",") + "]"
+	}
+	for i, test := range []struct {
+		path, fields string
+		want         []string // the type is %s for "validating" or "admit", %.5s for "validate" or "admit"
+	}{
+		{"/allow", "", []string{`webhook_request_total{code="200",name="w",operation="CREATE",rejected="false",type="%s"} 1`}},
+		{"/deny", ignore, []string{
+			`webhook_request_total{code="500",name="w",operation="CREATE",rejected="true",type="%s"} 1`,
+			`webhook_rejection_count{error_type="no_error",name="w",operation="CREATE",rejection_code="500",type="%s"} 1`,
+			`webhook_admission_duration_seconds_count{name="w",operation="CREATE",rejected="true",type="%s"} 1`,
+		}},
+		{"/deny700", "", []string{
+			`webhook_request_total{code="600",name="w",operation="CREATE",rejected="true",type="%s"} 1`,
+			`webhook_rejection_count{error_type="no_error",name="w",operation="CREATE",rejection_code="600",type="%s"} 1`,
+		}},
+		{"/missing", "", []string{
+			`webhook_request_total{code="404",name="w",operation="CREATE",rejected="true",type="%s"} 1`,
+			`webhook_rejection_count{error_type="calling_webhook_error",name="w",operation="CREATE",rejection_code="404",type="%s"} 1`,
+		}},
+		{"/missing", ignore, []string{
+			`webhook_request_total{code="404",name="w",operation="CREATE",rejected="false",type="%s"} 1`,
+			`webhook_fail_open_count{name="w",type="%s"} 1`,
+		}},
+		{"/allow", conditions("true"), nil},
+		{"/allow", conditions("true", "false"), []string{
+			`match_condition_evaluation_seconds_count{kind="webhook",name="w",operation="CREATE",type="%s"} 1`,
+			`match_condition_exclusions_total{kind="webhook",name="w",operation="CREATE",type="%.5s"} 1`,
+		}},
+		{"/allow", conditions("object.metadata.nothing == 'x'", "false"), []string{
+			`match_condition_evaluation_seconds_count{kind="webhook",name="w",operation="CREATE",type="%s"} 1`,
+			`match_condition_evaluation_errors_total{kind="webhook",name="w",operation="CREATE",type="%s"} 1`,
+			`match_condition_exclusions_total{kind="webhook",name="w",operation="CREATE",type="%.5s"} 1`,
+		}},
+		{"/allow", conditions("object.metadata.nothing == 'x'") + ignore, []string{
+			`match_condition_evaluation_errors_total{kind="webhook",name="w",operation="CREATE",type="%s"} 1`,
+			`match_condition_exclusions_total{kind="webhook",name="w",operation="CREATE",type="%.5s"} 1`,
+		}},
+		{"/allow", conditions("object.metadata.nothing == 'x'"), []string{
+			`match_condition_evaluation_errors_total{kind="webhook",name="w",operation="CREATE",type="%s"} 1`,
+		}},
+	} {
+		for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
+			got := countedCall(t, c, s.URL(), h, fmt.Sprintf("%c%d", kind[0]|0x20, i), kind, test.path, test.fields)
+			for _, want := range test.want {
+				want = "apiserver_admission_" + strings.Replace(want, `type="%.5s"`, `type="validate"`, 1)
+				if kind == "MutatingWebhookConfiguration" {
+					want = strings.Replace(want, `type="validate"`, `type="admit"`, 1)
+					want = strings.Replace(want, `type="%s"`, `type="admit"`, 1)
+				}
+				want = strings.Replace(want, `type="%s"`, `type="validating"`, 1)
+				if !strings.Contains(got, want) {
+					t.Errorf("%s %s%s: there is no %s in\n%s", kind, test.path, test.fields, want, got)
+				}
+			}
+			if strings.Contains(test.fields, "true") && strings.Contains(got, "match_condition") != (len(test.want) > 0) {
+				t.Errorf("%s %s: %s", kind, test.fields, got)
+			}
+		}
+	}
+}
+
+// countedCall creates a ConfigMap with one webhook, and returns the metrics of that webhook, whose name is "w" there.
+func countedCall(t *testing.T, c *http.Client, url string, h *hooks, name, kind, path, fields string) string {
+	t.Helper()
+	resource := url + webhookConfigurations + strings.ToLower(kind) + "s"
+	if a := sendJSON(t, c, "POST", resource, h.configuration(kind, name, path, fields)); a.status != http.StatusCreated {
+		t.Fatal(a.status, a.body)
+	}
+	sendJSON(t, c, "POST", url+configMapsPath, configMapNamed(name))
+	if a := call(t, c, "DELETE", resource+"/"+name); a.status != http.StatusOK {
+		t.Fatal(a.status, a.body)
+	}
+	var lines []string
+	for _, line := range strings.Split(call(t, c, "GET", url+"/metrics").body, "\n") {
+		full := `name="` + name + `.example.com"`
+		if strings.Contains(line, full) && !strings.Contains(line, "_bucket") {
+			lines = append(lines, strings.Replace(line, full, `name="w"`, 1))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// TestWebhookResponses has responses that are no reviews. The messages are those of kube-apiserver 1.36.
+func TestWebhookResponses(t *testing.T) {
+	s := start(t, testConfig(t))
+	c := httpClient(t, s, true)
+	var response atomic.Pointer[string]
+	h := &hooks{Server: httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review admissionv1.AdmissionReview
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			t.Error(err)
+		}
+		fmt.Fprint(w, strings.ReplaceAll(*response.Load(), "UID", string(review.Request.UID)))
+	}))}
+	t.Cleanup(h.Close)
+	configurations := s.URL() + webhookConfigurations + "validatingwebhookconfigurations"
+	body := h.configuration("ValidatingWebhookConfiguration", "w", "/", "")
+	if a := sendJSON(t, c, "POST", configurations, body); a.status != http.StatusCreated {
+		t.Fatal(a.status, a.body)
+	}
+	const review = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":`
+	const failed = `Internal error occurred: failed calling webhook "w.example.com": `
+	for body, want := range map[string]string{
+		review + `{"uid":"UID","allowed":true,"unknown":1}}`: "",
+		review + `{"uid":"UID","Allowed":true}}`:             `admission webhook "w.example.com" denied the request without explanation`,
+		`{}`:                                                 failed + "received invalid webhook response: webhook response was absent",
+		`{`:                                                  failed + "failed to call webhook: couldn't get version/kind; json parse error: unexpected end of JSON input",
+		`{"apiVersion":"a/b/c","kind":"AdmissionReview"}`: failed + "failed to call webhook: unexpected GroupVersion string: a/b/c",
+		review + `{"uid":"UID","allowed":true,"patch":"!!","patchType":"JSONPatch"}}`: failed +
+			"failed to call webhook: illegal base64 data at input byte 0",
+	} {
+		response.Store(&body)
+		a := sendJSON(t, c, "POST", s.URL()+configMapsPath+"?dryRun=All", configMapNamed("a"))
+		if want == "" && a.status != http.StatusCreated || want != "" && a.message() != want {
+			t.Errorf("%s: %d %s", body, a.status, a.body)
+		}
+	}
+}
+
+// TestPolicyConditionMetrics has the metrics of the match conditions of policies, as kube-apiserver 1.36 has them.
+func TestPolicyConditionMetrics(t *testing.T) {
+	s := start(t, testConfig(t))
+	c := httpClient(t, s, true)
+	for name, condition := range map[string]string{"true": "true", "false": "false", "wrong": "object.nothing == 1"} {
+		for kind, spec := range map[string]string{
+			"Validating": `"failurePolicy":"Ignore","validations":[{"expression":"true"}]`,
+			"Mutating": `"failurePolicy":"Ignore","reinvocationPolicy":"Never","mutations":[{"patchType":"JSONPatch",
+				"jsonPatch":{"expression":"[JSONPatch{op: 'add', path: '/data/b', value: 'c'}]"}}]`,
+		} {
+			if kind == "Mutating" && condition == "true" { // after a mutation all conditions would be evaluated again
+				continue
+			}
+			name := strings.ToLower(kind) + "-" + name
+			made := [2]string{fmt.Sprintf(`"kind":"%sAdmissionPolicy","metadata":{"name":%q},"spec":{%s,
+				"matchConditions":[{"name":"c","expression":%q}],"matchConstraints":{
+				"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"default"}},
+				"resourceRules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"]}]}}`,
+				kind, name, spec, condition)}
+			made[1] = fmt.Sprintf(`"kind":"%sAdmissionPolicyBinding","metadata":{"name":%q},"spec":{"policyName":%q`, kind, name, name)
+			if kind == "Validating" {
+				made[1] += `,"validationActions":["Deny"]`
+			}
+			made[1] += "}"
+			for i, resource := range []string{"admissionpolicies", "admissionpolicybindings"} {
+				path := s.URL() + webhookConfigurations + strings.ToLower(kind) + resource
+				body := `{"apiVersion":"admissionregistration.k8s.io/v1",` + made[i] + "}"
+				if a := sendJSON(t, c, "POST", path, body); a.status != http.StatusCreated {
+					t.Fatal(a.status, a.body)
+				}
+			}
+		}
+	}
+	if a := sendJSON(t, c, "POST", s.URL()+configMapsPath, configMapNamed("a")); a.status != http.StatusCreated {
+		t.Fatal(a.status, a.body)
+	}
+	var got []string
+	for _, line := range strings.Split(call(t, c, "GET", s.URL()+"/metrics").body, "\n") {
+		if name, found := strings.CutPrefix(line, "apiserver_admission_match_condition_"); found &&
+			!strings.Contains(line, "_bucket") && !strings.Contains(line, "_sum") {
+			got = append(got, name)
+		}
+	}
+	var want []string
+	for _, of := range []string{"mutating-wrong", "validating-wrong"} {
+		want = append(want, `evaluation_errors_total{kind="policy",name="`+of+`",operation="CREATE",type="validate"} 1`)
+	}
+	for _, of := range []string{"mutating-false", "mutating-wrong", "validating-false", "validating-wrong"} {
+		want = append(want, `evaluation_seconds_count{kind="policy",name="`+of+`",operation="CREATE",type="validate"} 1`)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
