@@ -52,6 +52,8 @@ type MemoryAccount interface {
 	Hold(n int64) bool
 	// Charge counts n bytes until the request ends, even if that is more than the user may have.
 	Charge(n int64)
+	// ReleaseMemory ends the count of all bytes before the request ends.
+	ReleaseMemory()
 }
 
 // WatchStart is a ResponseWriter that has to know when a watch has sent its initial events.

@@ -13,8 +13,10 @@ import (
 )
 
 const (
-	// cursorBatch is how many events Next returns at most. It returns more only to complete a revision.
+	// cursorBatch is how many events Next returns at most, and cursorBytes how many bytes of objects: they may have left
+	// the log before the caller has sent them. It returns more only to complete a revision, or one large event.
 	cursorBatch = 128
+	cursorBytes = 32 << 10
 	// cursorScan is how many events of the log a cursor looks at before it releases the lock for the feed.
 	cursorScan = 1024
 )
@@ -78,6 +80,7 @@ type Cursor struct {
 	wait   *historyWait
 
 	events []*Event
+	bytes  int // size of the objects of events
 	closed bool
 }
 
@@ -93,7 +96,7 @@ func (r *Resource) Watch(ctx context.Context, from int64, in Interest) (*Cursor,
 		}
 	}
 	for !r.join(c) {
-		if err := r.waitLoaded(ctx, false); err != nil {
+		if err := r.waitLoaded(ctx, 0); err != nil {
 			return nil, err
 		}
 	}
@@ -157,7 +160,7 @@ func (c *Cursor) Next(ctx context.Context) ([]*Event, int64, error) {
 // watch is cheaper than a deadline for each call.
 func (c *Cursor) NextOr(ctx context.Context, tick <-chan time.Time) ([]*Event, int64, error) {
 	clear(c.events)
-	c.events = c.events[:0]
+	c.events, c.bytes = c.events[:0], 0
 	for {
 		var wait <-chan struct{}
 		var err error
@@ -332,13 +335,17 @@ func (c *Cursor) scan() bool {
 // the event for the next call.
 func (c *Cursor) takeEvent(position uint64) bool {
 	e := c.resource.changes.log.Get(position)
-	if n := len(c.events); n >= cursorBatch && e.Revision > c.events[n-1].Revision {
+	size := len(e.latest().Data)
+	n := len(c.events)
+	full := n >= cursorBatch || n > 0 && c.bytes+size > cursorBytes
+	if full && e.Revision > c.events[n-1].Revision {
 		c.revision = max(c.revision, c.events[n-1].Revision)
 		return false
 	}
 	c.next = position + 1
 	if e.Revision > c.from && c.matchesEvent(e) {
 		c.events = append(c.events, e)
+		c.bytes += size
 	}
 	return true
 }

@@ -13,7 +13,8 @@ import (
 // it costs to serve it from the store, the charges fade with time, and when they reach the charge of one read of
 // all objects, the objects are loaded. This solves the ski rental problem: it never costs more than twice the best
 // choice in hindsight. If large resources that are read seldom together use too much memory, the one that uses most
-// for its reads is dropped.
+// for its reads is dropped. The same is done with large resources that are read often when they exceed LoadedBytes,
+// and a resource is not loaded if it would.
 type Memory struct {
 	// SmallObjects and SmallBytes bound a resource that is always in memory. 0 means 1,000 objects and 4 MiB. A
 	// negative value means that no resource is always in memory.
@@ -22,6 +23,11 @@ type Memory struct {
 	// UnreadBytes bounds the memory of all large resources together that are seldom read. 0 means 16 MiB; a negative
 	// value means that none of them stays in memory.
 	UnreadBytes int64
+	// LoadedBytes bounds the memory of all large resources together, however often they are read. 0 means 512 MiB.
+	LoadedBytes int64
+	// ScanBytes bounds a resource that is loaded because of one read of all its objects. Such a read of a larger one is
+	// served from the store, page by page. 0 means 64 MiB.
+	ScanBytes int64
 	// LogBytes bounds the log of a resource whose objects are not in memory. 0 means 8 MiB.
 	LogBytes int64
 	// LoadAfter is the demand at which a large resource is loaded, divided by the number of its objects. 0 means 1, the
@@ -40,6 +46,12 @@ func (m Memory) withDefaults() Memory {
 	}
 	if m.UnreadBytes == 0 {
 		m.UnreadBytes = 16 << 20
+	}
+	if m.LoadedBytes == 0 {
+		m.LoadedBytes = 512 << 20
+	}
+	if m.ScanBytes == 0 {
+		m.ScanBytes = 64 << 20
 	}
 	if m.LogBytes == 0 {
 		m.LogBytes = 8 << 20
@@ -62,11 +74,13 @@ func (m *Memory) small(objects int, bytes int64) bool {
 func (m *Memory) loads() bool { return !math.IsInf(m.LoadAfter, 1) }
 
 // The charges of reads, in objects that a scan of the store reads. A page is charged little more than what it
-// returns, because the next page continues at its end.
+// returns, because the next page continues at its end. An object of a list of everything is charged little: most of its
+// cost is to encode and send it, wherever it comes from.
 const (
 	pointCharge = 8
 	scanCharge  = 1
 	pageCharge  = 0.25
+	wholeCharge = 1.0 / 16
 )
 
 // seldomRead is the part of the objects of a resource below which the charges of its reads must fall before it

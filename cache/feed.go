@@ -186,11 +186,11 @@ func (c *Cache) relist() error {
 const (
 	firstPage = 500
 	maxPage   = 1000
-	pageBytes = 4 << 20
+	pageBytes = 1 << 20
 )
 
-// pages reads the entries with a prefix at one revision, page by page. The length of pages after the first depends
-// on the size of the entries.
+// pages reads the entries with a prefix at one revision, page by page. A store that cannot end a page after a number of
+// bytes gets the number of entries that the size of those of the page before suggests.
 type pages struct {
 	request storage.RangeRequest
 	wanted  int // entries that are still wanted; all if not positive
@@ -201,7 +201,7 @@ type pages struct {
 // page is read. most is the number of wanted entries; all if it is not positive.
 func newPages(prefix, from string, revision int64, wanted int) *pages {
 	p := &pages{wanted: wanted, request: storage.RangeRequest{
-		Start: max(prefix, from), End: storage.PrefixEnd(prefix), Revision: revision, Limit: firstPage, Uncounted: true,
+		Start: max(prefix, from), End: storage.PrefixEnd(prefix), Revision: revision, Bytes: pageBytes, Uncounted: true,
 	}}
 	p.setLimit(firstPage)
 	return p

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -22,8 +23,8 @@ const (
 type load struct {
 	done chan struct{} // closed at the end
 	err  error         // set before done is closed if the load failed
-	// all means that all objects are required, however many there are.
-	all atomic.Bool
+	// limit is the memory that the objects may take, in bytes. If it is 0, only a small resource is loaded.
+	limit atomic.Int64
 
 	// The following fields are guarded by Resource.write. events are the changes that the feed received during the load
 	// of an unused resource, up to revision. The objects must be read at atLeast or a later revision, because the feed
@@ -33,27 +34,31 @@ type load struct {
 	atLeast  int64
 }
 
-// waitLoaded waits until the resource is followed or, if all is true, loaded. It starts a load if none is in progress.
-// The load continues if ctx ends.
-func (r *Resource) waitLoaded(ctx context.Context, all bool) error {
+// errTooLarge is the error of a load whose objects would take more memory than they may.
+var errTooLarge = errors.New("the objects are too large to be kept in memory")
+
+// waitLoaded waits until the resource is followed or, if limit is not 0, loaded. It starts a load if none is in
+// progress. The load continues if ctx ends. If the objects take more than limit, it returns errTooLarge, and the
+// resource is followed.
+func (r *Resource) waitLoaded(ctx context.Context, limit int64) error {
 	for {
 		r.write.Lock()
 		if err := r.err(); err != nil {
 			r.write.Unlock()
 			return err
 		}
-		if st := r.state.Load(); st != nil && (st.loaded || !all) {
+		if st := r.state.Load(); st != nil && (st.loaded || limit == 0) {
 			r.write.Unlock()
 			return nil
 		}
-		load := r.startLoad(all)
+		load := r.startLoad(limit)
 		r.write.Unlock()
 		if load == nil {
 			return storage.ErrClosed
 		}
 		select {
 		case <-load.done:
-			if load.err != nil {
+			if load.err != nil && (limit > 0 || !errors.Is(load.err, errTooLarge)) {
 				return load.err
 			}
 		case <-ctx.Done():
@@ -63,20 +68,18 @@ func (r *Resource) waitLoaded(ctx context.Context, all bool) error {
 }
 
 // startLoad returns the load in progress, or starts one. It returns nil if the cache is closed. The caller holds write.
-func (r *Resource) startLoad(all bool) *load {
+func (r *Resource) startLoad(limit int64) *load {
 	l := r.loading
 	if l == nil {
 		l = &load{done: make(chan struct{})}
-		l.all.Store(all)
+		l.limit.Store(limit)
 		r.loading = l
 		if !r.cache.spawn(func() { r.runLoad(l) }) {
 			r.loading = nil
 			return nil
 		}
 	}
-	if all {
-		l.all.Store(true)
-	}
+	l.limit.Store(max(l.limit.Load(), limit))
 	return l
 }
 
@@ -121,30 +124,33 @@ func (r *Resource) runLoad(load *load) {
 
 // fetchResult is what a load read from the store: all objects, or only the first ones of a large resource.
 type fetchResult struct {
-	all      bool // objects contains all objects
+	all      bool  // objects contains all objects
+	limit    int64 // of the load, when the last object was read
 	objects  index.Set[*Object]
 	bytes    int64 // memory of the objects
 	revision int64
 }
 
-// fetch reads the objects from the store. Unless the load requires all of them, it stops when there are more than a
+// fetch reads the objects from the store. It stops when they take more than the limit of the load, and are more than a
 // small resource has.
 func (r *Resource) fetch(ctx context.Context, load *load) (fetchResult, error) {
-	var bytes int64
+	var bytes, limit int64
 	n := 0
 	edit := r.newObjectSet().Edit()
 	all, revision, err := r.scan(ctx, 0, func(e storage.Entry) bool {
 		o := r.read(e, nil)
 		edit.Put(o.Key, o)
 		n, bytes = n+1, bytes+o.memoryBytes()
-		return load.all.Load() || r.cache.memory.small(n, bytes)
+		limit = load.limit.Load()
+		return bytes <= limit || r.cache.memory.small(n, bytes)
 	})
 	r.config.Metrics.List(false, "", n, n)
-	return fetchResult{all: all, objects: edit.Done(), bytes: bytes, revision: revision}, err
+	r.usage.noteSize(n, bytes)
+	return fetchResult{all: all, limit: limit, objects: edit.Done(), bytes: bytes, revision: revision}, err
 }
 
-// install ends a load with the objects that were read. It returns false if they are too old, or if all objects are
-// required and only some were read; the load must then be repeated.
+// install ends a load with the objects that were read. It returns false if they are too old, or if more objects are
+// required than were read; the load must then be repeated.
 func (r *Resource) install(load *load, f fetchResult) bool {
 	r.write.Lock()
 	defer r.write.Unlock()
@@ -152,12 +158,16 @@ func (r *Resource) install(load *load, f fetchResult) bool {
 	switch {
 	case r.err() != nil:
 		load.err = fmt.Errorf("cache: loading %s: %w", r.config.Resource, r.err())
-	case f.revision < load.atLeast, !f.all && load.all.Load():
+	case f.revision < load.atLeast, !f.all && load.limit.Load() > f.limit:
 		return false
 	case st == nil:
 		r.enter(f, max(f.revision, load.revision), load.events)
 	case f.all && !r.installObjects(f):
 		return false
+	}
+	if !f.all && f.limit > 0 && load.err == nil {
+		load.err = errTooLarge
+		r.usage.fullUntil.Store(time.Now().Add(fullPause).UnixNano())
 	}
 	r.loading = nil
 	return true

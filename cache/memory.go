@@ -13,7 +13,7 @@ func (r *Resource) addDemand(charge float64) float64 {
 }
 
 // charge adds the charges of reads that the store has served. It starts a load if reading all objects into memory would
-// have been cheaper.
+// have been cheaper, and there is room for them.
 func (r *Resource) charge(cost float64) {
 	sum := r.addDemand(cost)
 	m := &r.cache.memory
@@ -21,20 +21,48 @@ func (r *Resource) charge(cost float64) {
 	if st == nil || st.loaded || !st.counted || !m.loads() || sum < m.LoadAfter*float64(max(st.count, 1)) {
 		return
 	}
-	if !r.write.TryLock() {
+	room, ok := r.room(st.count)
+	if !ok || !r.write.TryLock() {
 		return // the next read will try
 	}
 	defer r.write.Unlock()
 	if st := r.state.Load(); st != nil && !st.loaded && r.err() == nil {
-		r.startLoad(true)
+		r.startLoad(room)
 	}
 }
+
+// fullPause is how long no load is tried after there was no room for the objects.
+const fullPause = 5 * time.Second
+
+// room returns how many bytes of memory the objects of the resource may take beside those of other resources, and
+// whether so many objects are estimated to take no more. If not, it says so for fullPause without looking.
+func (r *Resource) room(objects int64) (int64, bool) {
+	now := time.Now()
+	if now.UnixNano() < r.usage.fullUntil.Load() {
+		return 0, false
+	}
+	room := r.cache.memory.LoadedBytes
+	for _, other := range r.cache.all() {
+		if st := other.state.Load(); other != r && st != nil && st.loaded && !r.cache.isSmall(st) {
+			room -= st.bytes
+		}
+	}
+	if room <= 0 || objects > room/r.usage.objectSize() {
+		r.usage.fullUntil.Store(now.Add(fullPause).UnixNano())
+		return 0, false
+	}
+	return room, true
+}
+
+// isSmall reports whether the objects of a state are always in memory.
+func (c *Cache) isSmall(st *state) bool { return c.memory.small(st.objects.All().Len(), st.bytes) }
 
 // dropObjects changes a loaded resource to a followed one: its objects are then only in the store. The caller holds
 // write.
 func (r *Resource) dropObjects() {
 	st := r.state.Load()
 	next := &state{revision: st.revision, counted: true, count: int64(st.objects.All().Len())}
+	r.usage.noteSize(int(next.count), st.bytes)
 	r.mu.Lock()
 	logged := make(map[*Object]bool, 2*r.changes.log.Len())
 	for p := r.changes.log.First(); p < r.changes.log.Next(); p++ {
@@ -69,7 +97,7 @@ func (r *Resource) checkMemory() {
 	if st.bytes < r.checkedBytes {
 		r.checkedBytes = st.bytes
 	}
-	if m.small(st.objects.All().Len(), st.bytes) || st.bytes < r.checkedBytes+m.checkInterval() {
+	if r.cache.isSmall(st) || st.bytes < r.checkedBytes+m.checkInterval() {
 		return
 	}
 	r.checkedBytes = st.bytes
@@ -78,33 +106,43 @@ func (r *Resource) checkMemory() {
 	}
 }
 
-// seldomRead returns the seldom read large resource that uses most memory for its reads, if those together use too
-// much.
-func (c *Cache) seldomRead() (worst *Resource) {
-	var sum int64
-	var most float64
+// seldomRead returns the resource to drop if large resources use too much memory: those that are seldom read, or all of
+// them together. It is the one that uses most memory for its reads.
+func (c *Cache) seldomRead() *Resource {
+	var seldom, all memoryUse
 	for _, r := range c.all() {
 		st := r.state.Load()
-		if st == nil || !st.loaded {
+		if st == nil || !st.loaded || c.isSmall(st) {
 			continue
 		}
-		n := st.objects.All().Len()
-		if c.memory.small(n, st.bytes) {
-			continue
-		}
-		rate := r.addDemand(0) / float64(max(n, 1))
-		if rate >= seldomRead {
-			continue
-		}
-		sum += st.bytes
-		if cost := float64(st.bytes) / (rate + seldomRead/16); worst == nil || cost > most {
-			worst, most = r, cost
+		rate := r.addDemand(0) / float64(max(st.objects.All().Len(), 1))
+		all.add(r, st.bytes, rate)
+		if rate < seldomRead {
+			seldom.add(r, st.bytes, rate)
 		}
 	}
-	if sum <= max(c.memory.UnreadBytes, 0) {
-		return nil
+	switch {
+	case seldom.sum > max(c.memory.UnreadBytes, 0):
+		return seldom.worst
+	case all.sum > c.memory.LoadedBytes:
+		return all.worst
 	}
-	return worst
+	return nil
+}
+
+// memoryUse is the memory that resources use together, and the resource that uses most of it for its reads.
+type memoryUse struct {
+	sum   int64
+	worst *Resource
+	most  float64
+}
+
+// add adds a resource. rate is its demand for each of its objects.
+func (u *memoryUse) add(r *Resource, bytes int64, rate float64) {
+	u.sum += bytes
+	if cost := float64(bytes) / (rate + seldomRead/16); u.worst == nil || cost > u.most {
+		u.worst, u.most = r, cost
+	}
 }
 
 // dropSeldomRead drops the objects of the resource that seldomRead returns.

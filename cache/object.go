@@ -64,6 +64,13 @@ func (o *Object) allowUnbudgeted() {
 	}
 }
 
+// IsKept reports whether the cache refers to o. Otherwise it was read for its caller, from the store or its history, or
+// has left the cache.
+func (o *Object) IsKept() bool {
+	a := o.attached.Load()
+	return a == nil || !a.unbudgeted && a.encodings.Load() != closedEncodings
+}
+
 // detach makes o keep no encodings.
 func (o *Object) detach() {
 	if !o.attached.CompareAndSwap(nil, closedAttachment) {

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -62,6 +63,22 @@ type usage struct {
 	reads  atomic.Int64 // charges of reads from memory that are not added to demand yet
 	// scanning means that a reader goes through all objects in the store.
 	scanning atomic.Bool
+	size     atomic.Int64 // objectSize, 0 if it is unknown
+	// fullUntil is a time in Unix nanoseconds until which no load is tried, because there is no room for the objects.
+	fullUntil atomic.Int64
+}
+
+// noteSize records that n objects take so many bytes of memory.
+func (u *usage) noteSize(n int, bytes int64) {
+	if n > 0 {
+		u.size.Store(max(bytes/int64(n), 1))
+	}
+}
+
+// objectSize returns the memory of an object, estimated from those that were last read.
+func (u *usage) objectSize() int64 {
+	const unknown = 4 << 10
+	return cmp.Or(u.size.Load(), unknown)
 }
 
 // changes is the log of a resource's events with the cursors that read it.

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"github.com/keelson-dev/keelson/cache/index"
@@ -18,8 +19,13 @@ type Snapshot struct {
 // Snapshot returns a snapshot at revision min or a later one; with 0 at the revision in memory. It loads all objects,
 // however many there are; a caller that needs only some of them uses View. It waits for min as View does.
 func (r *Resource) Snapshot(ctx context.Context, min int64) (Snapshot, error) {
+	return r.loadedSnapshot(ctx, min, math.MaxInt64)
+}
+
+// loadedSnapshot is Snapshot, but returns errTooLarge if the objects must be loaded and take more than limit bytes.
+func (r *Resource) loadedSnapshot(ctx context.Context, min, limit int64) (Snapshot, error) {
 	for {
-		if err := r.waitLoaded(ctx, true); err != nil {
+		if err := r.waitLoaded(ctx, limit); err != nil {
 			return Snapshot{}, err
 		}
 		if snap, ok, err := r.snapshotOf(ctx, min); ok || err != nil {

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -44,7 +45,7 @@ func (r *Resource) View(ctx context.Context, min int64) (*View, error) {
 		st := r.state.Load()
 		switch {
 		case st == nil:
-			if err := r.waitLoaded(ctx, false); err != nil {
+			if err := r.waitLoaded(ctx, 0); err != nil {
 				return nil, err
 			}
 			continue
@@ -84,7 +85,7 @@ func (r *Resource) ViewAt(ctx context.Context, revision int64) (*View, error) {
 		return nil, err
 	}
 	if r.state.Load() == nil {
-		if err := r.waitLoaded(ctx, false); err != nil {
+		if err := r.waitLoaded(ctx, 0); err != nil {
 			return nil, err
 		}
 	}
@@ -197,11 +198,16 @@ func (v *View) object(e storage.Entry) *Object {
 	return o
 }
 
-// Streaming is a limit for Ascend and Index: the caller reads all objects one after the other and retains only few.
-const Streaming = -1
+// Limits for Ascend and Index of callers that read all objects one after the other and retain only few: Streaming if
+// they choose among the objects, and StreamingAll if they want each of them.
+const (
+	Streaming    = -1
+	StreamingAll = -2
+)
 
 // Ascend calls yield in the order of keys with the objects whose keys begin with prefix and are not below from, until
-// yield returns false. most is how many objects the caller may want. 0 means all, which the caller retains together.
+// yield returns false. most is how many objects the caller may want; 0 means all. Unless Loaded returns true, the
+// objects are not in memory, and a caller that retains them has to bound how many.
 func (v *View) Ascend(ctx context.Context, from, prefix string, most int, yield func(*Object) bool) error {
 	end, err := v.startScan(ctx, from, prefix, most)
 	if err != nil {
@@ -214,7 +220,7 @@ func (v *View) Ascend(ctx context.Context, from, prefix string, most int, yield 
 		v.resource.usage.reads.Add(int64(float64(n) * chargeOf(most)))
 		return nil
 	}
-	if most == 0 && v.exact {
+	if most == 0 && v.exact && v.isSmallScan(ctx) {
 		objects, err := v.resource.shared.objects(ctx, v, from, prefix)
 		for i := 0; i < len(objects) && yield(objects[i]); i++ {
 		}
@@ -223,10 +229,10 @@ func (v *View) Ascend(ctx context.Context, from, prefix string, most int, yield 
 	return v.read(ctx, from, prefix, most, yield)
 }
 
-// startScan prepares a read of many objects, and returns a function that must be called at its end. It first loads the
-// resource if the caller reads all of its latest state, or so much of it that the charge is half that of a load: the
-// caller then retains as many objects as a load anyway. A Streaming read is served from the store, unless another one
-// is in progress; then the resource is loaded.
+// startScan prepares a read of many objects, and returns a function that must be called at its end. If the resource is
+// not larger than Memory.ScanBytes, it first loads it, provided that the caller reads all of its latest state, or so
+// much of it that the charge is half that of a load. A streaming read is served from the store, unless another one is in
+// progress; then the resource is loaded.
 func (v *View) startScan(ctx context.Context, from, prefix string, most int) (end func(), err error) {
 	r := v.resource
 	end = func() {}
@@ -234,18 +240,48 @@ func (v *View) startScan(ctx context.Context, from, prefix string, most int) (en
 		return end, nil
 	}
 	if prefix != "" {
-		if most == Streaming {
+		if most < 0 {
 			return end, nil
 		}
 		if worth, err := v.isLoadCheaper(ctx, prefix); !worth || err != nil {
 			return end, err
 		}
-		return end, v.loadAll(ctx)
+		return end, v.loadForScan(ctx)
 	}
-	if most == Streaming && r.usage.scanning.CompareAndSwap(false, true) {
+	if most < 0 && r.usage.scanning.CompareAndSwap(false, true) {
 		return func() { r.usage.scanning.Store(false) }, nil
 	}
-	return end, v.loadAll(ctx)
+	return end, v.loadForScan(ctx)
+}
+
+// loadForScan loads the resource, if it is small enough to be loaded for one read.
+func (v *View) loadForScan(ctx context.Context) error {
+	if !v.isSmallScan(ctx) {
+		return nil
+	}
+	if err := v.loadAll(ctx); !errors.Is(err, errTooLarge) {
+		return err
+	}
+	return nil // it is larger than it was estimated to be
+}
+
+// isSmallScan reports whether all objects of the resource are estimated to take no more than Memory.ScanBytes. If their
+// number is unknown, it counts as many as it needs to know.
+func (v *View) isSmallScan(ctx context.Context) bool {
+	r := v.resource
+	most := r.cache.memory.ScanBytes / r.usage.objectSize()
+	if time.Now().UnixNano() < r.usage.fullUntil.Load() {
+		return false
+	}
+	if st := r.state.Load(); st != nil {
+		if n, known := st.number(); known {
+			return n <= most
+		}
+	}
+	result, err := r.rangeStore(ctx, storage.RangeRequest{
+		Start: r.config.Prefix, End: storage.PrefixEnd(r.config.Prefix), CountOnly: true, Uncounted: true, Limit: int(most) + 1,
+	})
+	return err == nil && result.Count <= most
 }
 
 // isLoadCheaper reports whether a read of all objects below prefix raises the demand to half of the one at which the
@@ -269,13 +305,17 @@ func (v *View) isLoadCheaper(ctx context.Context, prefix string) (bool, error) {
 
 // chargeOf returns the charge for each object of a read of most objects; 0 is all.
 func chargeOf(most int) float64 {
-	if most > 0 {
+	switch {
+	case most > 0:
 		return pageCharge
+	case most == StreamingAll:
+		return wholeCharge
 	}
 	return scanCharge
 }
 
-// loadAll loads the resource. Then the view reads from memory.
+// loadAll loads the resource, unless it is larger than Memory.ScanBytes; then the error is errTooLarge. After it, the
+// view reads from memory.
 func (v *View) loadAll(ctx context.Context) error {
 	r := v.resource
 	at, err := v.min, error(nil)
@@ -284,7 +324,7 @@ func (v *View) loadAll(ctx context.Context) error {
 			return err
 		}
 	}
-	v.snapshot, err = r.Snapshot(ctx, at)
+	v.snapshot, err = r.loadedSnapshot(ctx, at, r.cache.memory.ScanBytes)
 	v.loaded = err == nil
 	return err
 }
@@ -293,6 +333,9 @@ func (v *View) loadAll(ctx context.Context) error {
 func (v *View) read(ctx context.Context, from, prefix string, most int, yield func(*Object) bool) error {
 	r := v.resource
 	charge := chargeOf(most)
+	if most == 0 {
+		charge = wholeCharge
+	}
 	p := newPages(r.config.Prefix+prefix, r.config.Prefix+from, v.revision, most)
 	for !p.done {
 		entries, err := p.next(ctx, r)
@@ -302,7 +345,9 @@ func (v *View) read(ctx context.Context, from, prefix string, most int, yield fu
 		v.revision = p.request.Revision
 		r.charge(charge * float64(len(entries)))
 		for i := range entries {
-			if !yield(v.object(entries[i])) {
+			o := v.object(entries[i])
+			entries[i] = storage.Entry{} // yield may take long
+			if !yield(o) {
 				return nil
 			}
 		}

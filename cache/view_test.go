@@ -513,3 +513,62 @@ func TestRemainingCountsAreBounded(t *testing.T) {
 		t.Errorf("%d of %d kept", len(kept), maxRemainingCounts)
 	}
 }
+
+// TestLargeScansDoNotLoad checks that a read of all objects of a large resource is served from the store, however large
+// the first objects let it seem, and that a resource is not loaded if there is no room.
+func TestLargeScansDoNotLoad(t *testing.T) {
+	const small, large = 200, 300
+	value := func(i int) []byte {
+		if i < small {
+			return []byte("n1|red|x")
+		}
+		return []byte("n1|red|" + strings.Repeat("x", 10<<10))
+	}
+	for name, c := range map[string]struct {
+		memory Memory
+		loads  bool
+	}{
+		"larger than a scan may load": {Memory{SmallObjects: 100, ScanBytes: 1 << 20}, false},
+		"small enough":                {Memory{SmallObjects: 100, ScanBytes: 8 << 20}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := filled(small+large, value)
+			r := newCache(t, fake, func(o *Options) { o.Memory = c.memory }).Resource(podConfig())
+			for range 3 {
+				v, err := r.View(t.Context(), Latest)
+				if err != nil {
+					t.Fatal(err)
+				}
+				n := 0
+				if err := v.Ascend(t.Context(), "", "", 0, func(*Object) bool { n++; return true }); err != nil {
+					t.Fatal(err)
+				}
+				if n != small+large || v.Loaded() != c.loads || r.Stats().Loaded != c.loads {
+					t.Errorf("%d objects, loaded %v %v, want %v", n, v.Loaded(), r.Stats().Loaded, c.loads)
+				}
+			}
+		})
+	}
+	t.Run("no room", func(t *testing.T) {
+		r := newCache(t, filled(small+large, value), func(o *Options) {
+			o.Memory = Memory{SmallObjects: 100, ScanBytes: 1, LoadedBytes: 1 << 20, HalfLife: time.Hour}
+		}).Resource(podConfig())
+		for i := range 2 * (small + large) {
+			v, err := r.View(t.Context(), Latest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := v.Get(t.Context(), fmt.Sprintf("default/p%04d", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		eventually(t, "the load that finds no room ends", func() bool {
+			r.write.Lock()
+			defer r.write.Unlock()
+			return r.loading == nil
+		})
+		if r.Stats().Loaded {
+			t.Error("the resource is loaded")
+		}
+	})
+}

@@ -68,7 +68,7 @@ func (c *Client) ListMetadata(ctx context.Context, r ListRequest, yield func(Met
 		return 0, err
 	}
 	var failed error
-	err = view.Ascend(ctx, "", prefixOf(r.Namespace), cache.Streaming, func(o *cache.Object) bool {
+	err = view.Ascend(ctx, "", prefixOf(r.Namespace), cache.StreamingAll, func(o *cache.Object) bool {
 		var m Metadata
 		if m, failed = metadataOf(ctx, served, o); failed != nil {
 			return false

@@ -26,7 +26,16 @@ func (c *converter) version(gv schema.GroupVersion) *Version {
 	return nil
 }
 
+// unknown returns the error of a conversion to a version that does not exist. The general algorithm drops an entry of
+// managedFields if the error is NotRegistered, and fails with any other.
 func (c *converter) unknown(gv schema.GroupVersion) error {
+	switch {
+	case !c.config.Custom:
+	case gv.Group == c.config.Kind.Group:
+		return fmt.Errorf("request to convert CR to an invalid group/version: %s", gv)
+	default:
+		return fmt.Errorf("%v is unstructured and is not suitable for converting to %q", c.config.Kind, gv)
+	}
 	return runtime.NewNotRegisteredErrForKind("managedfields", gv.WithKind(c.config.Kind.Kind))
 }
 
@@ -35,6 +44,9 @@ func (c *converter) ConvertToVersion(in runtime.Object, target runtime.GroupVers
 	from := in.GetObjectKind().GroupVersionKind()
 	to, ok := target.KindForGroupVersionKinds(c.kinds(from))
 	if !ok {
+		if gv, isVersion := target.(schema.GroupVersion); isVersion {
+			return nil, c.unknown(gv)
+		}
 		return nil, c.unknown(from.GroupVersion())
 	}
 	source, destination := c.version(from.GroupVersion()), c.version(to.GroupVersion())

@@ -38,9 +38,12 @@ type Config struct {
 	Subresource string
 	// Storage is the version that objects are stored in. Other versions are converted through it.
 	Storage schema.GroupVersion
-	// Versions are all versions that are served, that of Kind among them. Entries of managedFields in any other
-	// version are dropped.
+	// Versions are all versions that objects can be converted to, that of Kind among them. Entries of managedFields
+	// in any other version are dropped, unless Custom is set.
 	Versions []Version
+	// Custom is set for custom resources, as whose entries kube-apiserver judges those in a version that is not among
+	// Versions: it refuses an apply, and any other write removes all managedFields of the object.
+	Custom bool
 	// Types has the schema of every version.
 	Types k8sfields.TypeConverter
 	// Default sets the defaults of the version on an applied object; it may be nil.
@@ -116,6 +119,7 @@ func For(
 		Storage:     schema.GroupVersion{Group: k.Group, Version: k.Storage.Version},
 		Types:       types,
 		Reset:       ResetFields(k, subresource),
+		Custom:      k.Unstructured(),
 		Cache:       cache,
 	}
 	for i := range k.Versions {

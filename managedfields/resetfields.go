@@ -35,10 +35,10 @@ var statusResets = map[schema.GroupResource][][]any{
 func ResetFields(k *registry.Kind, subresource string) map[fieldpath.APIVersion]*fieldpath.Set {
 	if k.Unstructured() {
 		all := resetIn(k, treeResetPaths(k, subresource))
-		if subresource != "" || len(all) == 0 {
-			return all
+		if len(all) == 0 {
+			return nil
 		}
-		// Without a subresource kube-apiserver has reset fields of the storage version only. A status that managers
+		// kube-apiserver has reset fields of the version of the request only. A status that managers
 		// applied in another version conflicts with what is sent, although that is not stored.
 		own := fieldpath.APIVersion(schema.GroupVersion{Group: k.Group, Version: k.Storage.Version}.String())
 		return map[fieldpath.APIVersion]*fieldpath.Set{own: all[own]}
@@ -69,7 +69,7 @@ func resetPaths(k *registry.Kind, subresource string) [][]any {
 	case subresource == "approval" && certificate:
 		return [][]any{{"spec"}, {"status", "certificate"}}
 	case subresource == "finalize" && k.Group == "" && k.Resource == "namespaces":
-		return [][]any{{"metadata"}, {"status"}}
+		return [][]any{{"status"}}
 	case subresource != "":
 		return nil
 	case certificate:

@@ -163,8 +163,12 @@ func (r *Resource) Recent(ctx context.Context) (*cache.View, error) {
 	return r.cache.View(ctx, 0)
 }
 
-// Watch returns a cursor to the changes after revision from.
+// Watch returns a cursor to the changes after revision from. It fails with a *storage.CompactedError if the resource did
+// not exist then.
 func (r *Resource) Watch(ctx context.Context, from int64, in cache.Interest) (*cache.Cursor, error) {
+	if since := r.Kind.Storage.Since; from < since {
+		return nil, &storage.CompactedError{Revision: from, Compacted: since}
+	}
 	return r.cache.Watch(ctx, from, in)
 }
 

@@ -86,6 +86,8 @@ type UpdatePart struct {
 	Validate func(ctx context.Context, obj, old Object) field.ErrorList
 	// Unconditional lets the body leave out the resourceVersion.
 	Unconditional bool
+	// StatusMeta says that metadata is checked as in an update of the status.
+	StatusMeta bool
 }
 
 // Admit lets admission judge what was posted; an error refuses it. old is nil.

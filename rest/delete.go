@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/url"
@@ -181,12 +182,10 @@ func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info 
 	}
 	workers, ctx := errgroup.WithContext(r.Context())
 	workers.SetLimit(max(h.o.DeleteCollectionWorkers, 1))
-	for _, o := range p.objects {
-		if ctx.Err() != nil {
-			break // a deletion failed
-		}
+	err = p.each(ctx, func(o *cache.Object) error {
+		namespace, name := o.Namespace, o.Name
 		workers.Go(func() error {
-			deletion := write.Deletion(s.Served, o.Namespace, o.Name, options.DeepCopy())
+			deletion := write.Deletion(s.Served, namespace, name, options.DeepCopy())
 			deletion.Options.Collection = true
 			_, err := h.o.Writes.Do(ctx, deletion)
 			if kerrors.IsNotFound(err) {
@@ -194,8 +193,9 @@ func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info 
 			}
 			return err
 		})
-	}
-	if err := workers.Wait(); err != nil {
+		return ctx.Err() // a deletion failed
+	})
+	if err := cmp.Or(workers.Wait(), err); err != nil {
 		return err
 	}
 	return h.writeList(w, r, s, accepted, p)

@@ -37,14 +37,33 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Inf
 
 // page is the result of one list request.
 type page struct {
-	objects   []*cache.Object
+	objects   []*cache.Object // none of a streamed page
 	revision  int64
 	next      string // continue token
 	remaining int64  // 0: unknown or none
 	own       bool   // the objects were read for this page alone
 	// chunks yields the chunks of the cache's tree that the objects are in; nil if the page has only some objects of them.
 	chunks func(yield func(cache.Chunk) bool)
+	// streamed calls yield for the objects, in their order, while it reads them from the store. It is set for a page whose
+	// objects are too large to be in memory together.
+	streamed func(ctx context.Context, yield func(*cache.Object) error) error
 }
+
+// each calls yield for the objects of the page until it returns an error.
+func (p *page) each(ctx context.Context, yield func(*cache.Object) error) error {
+	if p.streamed != nil {
+		return p.streamed(ctx, yield)
+	}
+	for _, o := range p.objects {
+		if err := yield(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isEmpty returns whether the page has no objects.
+func (p *page) isEmpty() bool { return len(p.objects) == 0 && p.streamed == nil }
 
 // page reads the objects that the options ask for.
 func (s *served) page(r *http.Request, sel *selection, o *listOptions) (*page, error) {
@@ -70,44 +89,58 @@ func (s *served) readPage(
 	ctx context.Context, sel *selection, view *cache.View, start string, limit int,
 ) (*page, error) {
 	p := &page{}
-	c := collector{sel: sel, limit: limit, batch: sel.needsPreparing()}
+	c := collector{sel: sel, view: view, limit: limit, batch: sel.needsPreparing()}
 	err := sel.visit(ctx, view, start, sel.most(limit), func(o *cache.Object) bool { return c.add(ctx, o) })
 	if err == nil {
 		err = c.finish(ctx)
 	}
 	p.objects = c.objects
-	s.Metrics().List(view.Loaded(), sel.indexLabel(), c.looked, len(p.objects))
+	s.Metrics().List(view.Loaded(), sel.indexLabel(), c.looked, c.chosen)
 	if err != nil {
 		return nil, err
 	}
 	p.revision, p.own = view.Revision(), !view.Loaded()
+	if c.tooLarge {
+		p.streamed = s.streamedPage(sel, view, start, limit)
+	}
 	if sel.everything() && view.Loaded() && view.Snapshot().Unread() == 0 {
 		p.chunks = func(yield func(cache.Chunk) bool) { view.Snapshot().Chunks(start, sel.prefix(), yield) }
 	}
 	if !c.more {
 		return p, nil
 	}
-	next := p.objects[len(p.objects)-1].Key + "\x00"
+	next := c.last + "\x00"
 	p.next = continueToken{Revision: p.revision, Start: next[len(sel.prefix()):]}.encode()
 	if sel.everything() {
-		p.remaining, err = view.Remaining(ctx, sel.prefix(), start, next, len(p.objects))
+		p.remaining, err = view.Remaining(ctx, sel.prefix(), start, next, c.chosen)
 	}
 	return p, err
 }
 
 // A collector chooses the objects of a page from those that it is given, in their order.
 type collector struct {
-	sel     *selection
-	limit   int // 0: none
+	sel   *selection
+	view  *cache.View
+	limit int // 0: none
+	// yield gets the chosen objects. If it is nil, they are added to objects, as long as they are in memory anyway or
+	// take no more than selection.s.pageBytes.
+	yield   func(*cache.Object) error
 	objects []*cache.Object
+	bytes   int
+	// tooLarge is set when the objects take more. Then none of them is retained. Without a limit, the collector wants no
+	// more objects then.
+	tooLarge bool
+	chosen   int
+	last     string // key of the last chosen object
 	// more is set when an object was met beyond the limit. Whether it is selected is not known: who continues finds out.
 	more bool
 	err  error
 	// looked is the number of objects that the collector was given.
 	looked int
 	// batch keeps objects waiting, to prepare lookAt of them at once before their fields are looked at.
-	batch   bool
-	waiting []*cache.Object
+	batch        bool
+	waiting      []*cache.Object
+	waitingBytes int
 }
 
 // add returns false when the collector wants no more objects.
@@ -126,22 +159,38 @@ func (c *collector) add(ctx context.Context, o *cache.Object) bool {
 		return c.choose(ctx, o)
 	}
 	c.waiting = append(c.waiting, o)
-	return len(c.waiting) < lookAt || c.chooseWaiting(ctx)
+	c.waitingBytes += len(o.Data)
+	return len(c.waiting) < lookAt && c.waitingBytes < batchBytes || c.chooseWaiting(ctx)
 }
 
 // full returns whether the page is full, and notes that there is another object.
 func (c *collector) full() bool {
-	c.more = c.limit > 0 && len(c.objects) == c.limit
+	c.more = c.limit > 0 && c.chosen == c.limit
 	return c.more
 }
 
-// choose adds an object to the page if its fields are those that are selected.
+// choose adds an object to the page if its fields are those that are selected. It returns false when the collector wants
+// no more objects.
 func (c *collector) choose(ctx context.Context, o *cache.Object) bool {
 	var ok bool
-	if ok, c.err = c.sel.matchesFields(ctx, o); ok && c.err == nil {
-		c.objects = append(c.objects, o)
+	if ok, c.err = c.sel.matchesFields(ctx, o); !ok || c.err != nil {
+		return c.err == nil
 	}
-	return c.err == nil
+	c.chosen++
+	c.last = o.Key
+	switch {
+	case c.yield != nil:
+		c.err = c.yield(o)
+		return c.err == nil
+	case c.tooLarge:
+		return c.limit > 0
+	}
+	c.objects = append(c.objects, o)
+	if c.bytes += len(o.Data); c.bytes > c.sel.s.pageBytes && !c.view.Loaded() {
+		c.objects, c.tooLarge = nil, true
+		return c.limit > 0
+	}
+	return true
 }
 
 func (c *collector) chooseWaiting(ctx context.Context) bool {
@@ -153,13 +202,13 @@ func (c *collector) chooseWaiting(ctx context.Context) bool {
 			return false
 		}
 	}
-	c.waiting = c.waiting[:0]
+	c.waiting, c.waitingBytes = c.waiting[:0], 0
 	return true
 }
 
 // finish chooses from what waits, and returns the error that ended the collecting.
 func (c *collector) finish(ctx context.Context) error {
-	if c.err == nil && !c.more {
+	if c.err == nil && !c.more && (!c.tooLarge || c.limit > 0) {
 		c.chooseWaiting(ctx)
 	}
 	return c.err
@@ -170,7 +219,7 @@ func (c *collector) finish(ctx context.Context) error {
 func (sel *selection) most(limit int) int {
 	switch {
 	case !sel.everything() && limit == 0:
-		return cache.Streaming
+		return sel.streaming()
 	case !sel.everything():
 		return max(limit+1, lookAt)
 	case limit == 0:
@@ -179,8 +228,20 @@ func (sel *selection) most(limit int) int {
 	return limit + 1
 }
 
-// lookAt is how many objects a page looks at, at first, that chooses among them.
-const lookAt = 500
+// streaming is most for a reader that retains none of the objects.
+func (sel *selection) streaming() int {
+	if sel.everything() {
+		return cache.StreamingAll
+	}
+	return cache.Streaming
+}
+
+const (
+	// lookAt is how many objects a page looks at, at first, that chooses among them.
+	lookAt = 500
+	// batchBytes is how many bytes of objects are prepared at once.
+	batchBytes = 1 << 20
+)
 
 // indexLabel returns the index that the objects are found with, as metrics name it; "" if there is none.
 func (sel *selection) indexLabel() string {

@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"context"
 	"errors"
 	"net/http"
 
@@ -20,7 +19,7 @@ import (
 //	  its metadata appendObject          made from JSON        appendProtoObject      made from JSON
 //	list           writeJSONList (*)     made from JSON        writeProtoList (*)     writeCBORList
 //	  of metadata  writeJSONList (*)     made from JSON        writeProtoList (*)     made from JSON
-//	event          appendJSONEvent       -                     appendProtoEvent       appendCBOREvent
+//	event          renderJSON            -                     renderProto            appendCBOREvent
 //	Table          tableWriter           made from JSON        -                      made from JSON
 //
 // (*) A list that is large and sent with gzip is put together from compressed pieces that the cache keeps
@@ -76,6 +75,14 @@ func (h *Handler) writeList(
 	if err := s.checkFormat(accepted); err != nil {
 		return err
 	}
+	if accepted.As == negotiate.PartialMetadata {
+		return apierr.NotAcceptable(
+			"you requested PartialObjectMetadata, but the requested object is a list (" + s.goType() + "List)",
+		)
+	}
+	if p.streamed != nil || s.isBuiltWhole(accepted) && s.listSize(p) > s.pageBytes {
+		return h.writeStreamed(w, r, s, accepted, p)
+	}
 	if accepted.As != negotiate.PartialMetadataList {
 		if err := s.Prepare(r.Context(), p.objects); err != nil {
 			return err
@@ -84,17 +91,12 @@ func (h *Handler) writeList(
 	if err := hold(w, r, s.ownMemory(p)); err != nil {
 		return err
 	}
-	switch accepted.As {
-	case negotiate.Table:
+	if accepted.As == negotiate.Table {
 		views := make([]view, len(p.objects))
 		for i, o := range p.objects {
 			views[i] = view{o: o}
 		}
 		return h.writeTable(w, r, s, http.StatusOK, accepted, tableMeta{p.revision, p.next, p.remaining}, views)
-	case negotiate.PartialMetadata:
-		return apierr.NotAcceptable(
-			"you requested PartialObjectMetadata, but the requested object is a list (" + s.goType() + "List)",
-		)
 	}
 	if done, err := s.writeByChunks(w, r, accepted, p); done || err != nil {
 		return err
@@ -105,6 +107,10 @@ func (h *Handler) writeList(
 	case accepted.Media == scheme.CBOR && accepted.As == negotiate.Plain:
 		return s.writeCBORList(w, r, p)
 	case accepted.Media == scheme.JSON && !accepted.Pretty:
+		if accepted.As == negotiate.Plain && s.listSize(p) > s.pageBytes &&
+			!s.NoteRequest(s.ItemEncodingID(s.Version, false)) {
+			return h.writeStreamed(w, r, s, accepted, p) // most clients list once: its encodings are not kept
+		}
 		return s.writeJSONList(w, r, accepted, p)
 	}
 	add := func(b, item []byte) ([]byte, error) { return append(b, item...), nil }
@@ -115,21 +121,11 @@ func (h *Handler) writeList(
 	return writeBody(w, r, http.StatusOK, accepted, body)
 }
 
+// isBuiltWhole returns whether the document of a list is put together in memory before it is sent.
+func (*served) isBuiltWhole(accepted negotiate.Accepted) bool {
+	return accepted.Pretty || accepted.Media != scheme.JSON && accepted.Media != scheme.Protobuf
+}
+
 // errNoEvents ends a watch whose events cannot be shown as what was asked for, without an answer, as kube-apiserver
 // ends it.
 var errNoEvents = errors.New("an event is not a list")
-
-// append appends an event of a watch about an object. kind is its type, such as ADDED.
-func (st *watchStream) append(ctx context.Context, b []byte, kind string, o *cache.Object) ([]byte, error) {
-	switch {
-	case st.accepted.As == negotiate.PartialMetadataList:
-		return b, errNoEvents
-	case st.accepted.Media == scheme.Protobuf:
-		return st.appendProtoEvent(b, kind, func(b []byte) ([]byte, error) {
-			return st.s.appendProtoObject(ctx, b, st.accepted, view{o: o})
-		})
-	case st.accepted.Media == scheme.CBOR:
-		return st.appendCBOREvent(ctx, b, kind, o)
-	}
-	return st.appendJSONEvent(ctx, b, kind, o)
-}

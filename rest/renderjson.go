@@ -173,17 +173,3 @@ func openEvent(b []byte, kind string) []byte {
 	b = append(b, kind...)
 	return append(b, `","object":`...)
 }
-
-// appendJSONEvent appends an event about an object, or about its row in a Table.
-func (st *watchStream) appendJSONEvent(ctx context.Context, b []byte, kind string, o *cache.Object) ([]byte, error) {
-	b = openEvent(b, kind)
-	var err error
-	if st.accepted.As == negotiate.Table {
-		t := tableWriter{s: st.s, accepted: st.accepted, include: st.include, ages: ages{now: st.h.o.Now()}}
-		b, err = t.append(ctx, b, tableMeta{version: o.Revision}, []view{{o: o}}, !st.columnsSent)
-		st.columnsSent = true
-	} else {
-		b, err = st.s.appendObject(ctx, b, st.accepted, view{o: o})
-	}
-	return append(b, "}\n"...), err
-}

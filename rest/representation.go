@@ -18,7 +18,7 @@ type representation interface {
 	// patchTypes returns the accepted Content-Types of a PATCH, without CBOR.
 	patchTypes() []string
 	// refusePatchType returns the error of a PATCH with a Content-Type that is not accepted.
-	refusePatchType(accepted []string) error
+	refusePatchType(contentType string, accepted []string) error
 	// scaleDecodeError returns the error of a body that is no Scale.
 	scaleDecodeError(err error) error
 

@@ -87,6 +87,7 @@ type served struct {
 	objectProto, listProto wire.EnvelopeHead
 	fields                 *fieldSet
 	deprecation            *request.Deprecation // nil if the version is not deprecated
+	pageBytes              int                  // maxPageBytes, or less in tests
 }
 
 // New makes the handler.
@@ -123,7 +124,7 @@ func (h *Handler) BuiltIn(r *registry.Served) http.Handler {
 func newServed(r *registry.Served) *served {
 	gv, kind := r.GVK.GroupVersion(), r.Kind
 	s := &served{
-		Served: r, gr: r.GroupResource(),
+		Served: r, gr: r.GroupResource(), pageBytes: maxPageBytes,
 		typedListHead: scheme.JSONHead(gv.WithKind(kind.List())),
 		objectProto:   wire.NewEnvelopeHead(gv.String(), kind.Name),
 		listProto:     wire.NewEnvelopeHead(gv.String(), kind.List()),
@@ -195,8 +196,8 @@ func (b builtIn) verb(r *http.Request, info *request.Info, s *served) (verbFunc,
 	if err := s.checkNamespace(info); err != nil {
 		return nil, err
 	}
-	if !s.scopeMatches(info) || !wellFormedPath(info) {
-		return nil, apierr.PathNotFound()
+	if !s.scopeMatches(info) || !wellFormedPath(info) || info.Verb == "proxy" {
+		return nil, apierr.PathNotFound() // nothing is served below /api/v1/proxy any more
 	}
 	if info.Subresource != "" {
 		return s.subresourceVerb(r, info)

@@ -51,8 +51,7 @@ var ownMembers = map[string][]string{
 // alsoChanged are the fields outside of a subresource that a write of it changes all the same, by
 // group and resource. With kube-apiserver it is so too, since the strategies of its kinds bring back the
 // specification and say for each kind what else: a run of this test with -subresource-server against
-// kube-apiserver 1.36.3 found the same fields, and more for two (it lets namespaces/finalize, and
-// generateName of a pod's parts, change). A status that is not named takes statusMetadata, another
+// kube-apiserver 1.36.3 found the same fields, and one more (it lets generateName of a pod's parts change). A status that is not named takes statusMetadata, another
 // subresource nothing.
 var alsoChanged = map[string][]string{
 	// The labels select what belongs to the Deployment.
@@ -70,6 +69,8 @@ var alsoChanged = map[string][]string{
 	"storage.k8s.io/volumeattachments/status":                         {"metadata.generateName"},
 	// The one who approves is trusted with the metadata as a signer is.
 	"certificates.k8s.io/certificatesigningrequests/approval": statusMetadata,
+	// So is the one who finalizes a namespace.
+	"/namespaces/finalize": statusMetadata,
 }
 
 var statusMetadata = []string{

@@ -2,6 +2,8 @@ package rest
 
 import (
 	"net/http"
+	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -31,7 +33,17 @@ func (t typedRepresentation) bodyKind(_ registry.Object) schema.GroupVersionKind
 
 func (typedRepresentation) patchTypes() []string { return typedPatchTypes }
 
-func (typedRepresentation) refusePatchType([]string) error { return unsupportedPatchType }
+// refusePatchType lists the accepted types if one of those in the header, which may be a list, is among them: such a
+// request gets past the router of kube-apiserver, which refuses all others.
+func (typedRepresentation) refusePatchType(contentType string, accepted []string) error {
+	for part := range strings.SplitSeq(contentType, ",") {
+		mediaType, _, _ := strings.Cut(part, ";")
+		if slices.Contains(accepted, strings.TrimSpace(mediaType)) {
+			return apierr.UnsupportedMediaType(accepted)
+		}
+	}
+	return unsupportedPatchType
+}
 
 func (typedRepresentation) scaleDecodeError(err error) error { return err }
 

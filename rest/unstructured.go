@@ -32,7 +32,7 @@ func (unstructuredRepresentation) bodyKind(obj registry.Object) schema.GroupVers
 
 func (unstructuredRepresentation) patchTypes() []string { return unstructuredPatchTypes }
 
-func (unstructuredRepresentation) refusePatchType(accepted []string) error {
+func (unstructuredRepresentation) refusePatchType(_ string, accepted []string) error {
 	return apierr.UnsupportedMediaType(accepted)
 }
 
@@ -98,7 +98,7 @@ func (t unstructuredRepresentation) listTail(b []byte, p *page) []byte {
 
 // metadataListTail gives a list without items the value null for them, as kube-apiserver does.
 func (unstructuredRepresentation) metadataListTail(b []byte, p *page) []byte {
-	if len(p.objects) == 0 {
+	if p.isEmpty() {
 		return append(b[:len(b)-1], "null}\n"...)
 	}
 	return append(b, "]}\n"...)

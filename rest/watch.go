@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/apierr"
-	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/request"
@@ -102,6 +101,12 @@ type watchStream struct {
 	due       time.Time   // of the next one
 	// columnsSent says that a table event has carried the column definitions.
 	columnsSent bool
+	// appended is the size of the event that was appended last.
+	appended int
+	// initialView is the state that the watch begins with, nil after it was sent. held means that memory is counted for
+	// it.
+	initialView *cache.View
+	held        bool
 }
 
 func (st *watchStream) begin() {
@@ -121,11 +126,12 @@ func (st *watchStream) begin() {
 // line is already on its way.
 func (st *watchStream) run(ctx context.Context, revision int64, o *listOptions) {
 	from, err := st.initial(ctx, revision, o)
-	if w, ok := st.w.(apiresponse.WatchStart); ok {
-		w.InitialEventsSent()
-	}
+	st.initialSent()
 	if err == nil {
 		err = st.follow(ctx, from)
+	}
+	if errors.Is(err, errLost) {
+		abort()
 	}
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
 		errors.Is(err, errGone) || errors.Is(err, errNoEvents) || errors.Is(err, storage.ErrClosed) ||
@@ -133,8 +139,8 @@ func (st *watchStream) run(ctx context.Context, revision int64, o *listOptions) 
 		return
 	}
 	status := apierr.Status(err)
-	buf := getBuffer()
-	defer putBuffer(buf)
+	buf := getWatchBuffer()
+	defer putWatchBuffer(buf)
 	if b, err := st.appendStatus((*buf)[:0], status); err == nil {
 		_ = st.send(b)
 	}
@@ -163,13 +169,14 @@ func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptio
 	if err != nil {
 		return 0, err
 	}
-	buf := getBuffer()
-	defer putBuffer(buf)
+	buf := getWatchBuffer()
+	defer putWatchBuffer(buf)
 	b := (*buf)[:0]
+	st.initialView = view
 	var failed error
 	// What was sent is not kept: none of it has to be in memory at once.
 	sent := 0
-	err = st.sel.visit(ctx, view, "", cache.Streaming, func(o *cache.Object) bool {
+	err = st.sel.visit(ctx, view, "", st.sel.streaming(), func(o *cache.Object) bool {
 		sent++
 		b, failed = st.appendInitial(ctx, b, o)
 		return failed == nil
@@ -188,29 +195,12 @@ func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptio
 	}
 	*buf = b
 	if len(b) > 0 {
-		err = st.send(b)
+		if err = st.beforeWrite(); err == nil {
+			err = st.send(b)
+		}
 	}
 	return view.Revision(), err
 }
-
-// appendInitial appends an object of the state that the watch begins with, if it is
-// of the selection, and sends what there is when that is enough.
-func (st *watchStream) appendInitial(ctx context.Context, b []byte, o *cache.Object) ([]byte, error) {
-	o, err := st.s.Readable(ctx, o)
-	if err != nil {
-		return b, err
-	}
-	if ok, err := st.sel.matches(ctx, o); err != nil || !ok {
-		return b, err
-	}
-	if b, err = st.append(ctx, b, added, o); err != nil || len(b) < chunk {
-		return b, err
-	}
-	return b[:0], st.send(b)
-}
-
-// errGone ends a watch whose client went away.
-var errGone = errors.New("the client is gone")
 
 // follow sends the events after revision from.
 func (st *watchStream) follow(ctx context.Context, from int64) error {
@@ -266,24 +256,19 @@ func (st *watchStream) bookmarkTime() <-chan time.Time {
 	return st.timer.C
 }
 
+// sendEvents sends events, and clears them one by one: while it waits for the client, it must not keep them in memory.
 func (st *watchStream) sendEvents(ctx context.Context, events []*cache.Event) error {
-	buf := getBuffer()
-	defer putBuffer(buf)
+	buf := getWatchBuffer()
+	defer putWatchBuffer(buf)
 	b := (*buf)[:0]
 	var err error
-	for _, e := range events {
-		before := len(b)
+	for i, e := range events {
+		events[i], st.appended = nil, 0
 		if b, err = st.appendEvent(ctx, b, e); err != nil {
 			return err
 		}
-		if sent := len(b) - before; sent > 0 {
-			st.counter.Sent(sent)
-		}
-		if len(b) >= chunk {
-			if _, err := st.w.Write(b); err != nil {
-				return errGone
-			}
-			b = b[:0]
+		if st.appended > 0 {
+			st.counter.Sent(st.appended)
 		}
 	}
 	*buf = b
@@ -356,8 +341,8 @@ func (st *watchStream) send(b []byte) error {
 }
 
 func (st *watchStream) sendBookmark(ctx context.Context, revision int64) error {
-	buf := getBuffer()
-	defer putBuffer(buf)
+	buf := getWatchBuffer()
+	defer putWatchBuffer(buf)
 	b, err := st.appendBookmark(ctx, (*buf)[:0], revision, false)
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@ package rest
 import (
 	"errors"
 	"io"
-	"mime"
 	"net/http"
 	"net/url"
 	"slices"
@@ -93,12 +92,13 @@ func (in *incoming) read(r *http.Request, options string) (err error) {
 	return err
 }
 
-// patchTypeOf reads the Content-Type.
+// patchTypeOf reads the Content-Type as kube-apiserver does: parameters are ignored, and all else has to be as the type
+// is written.
 func (h *Handler) patchTypeOf(r *http.Request, s *served) (types.PatchType, error) {
 	header := r.Header.Get("Content-Type")
-	mediaType, _, err := mime.ParseMediaType(header)
-	if err != nil {
-		mediaType = header
+	mediaType := header
+	if i := strings.IndexByte(header, ';'); i > 0 {
+		mediaType = header[:i]
 	}
 	accepted := s.patchTypes()
 	if h.formats.CBOR {
@@ -107,7 +107,7 @@ func (h *Handler) patchTypeOf(r *http.Request, s *served) (types.PatchType, erro
 	if slices.Contains(accepted, mediaType) {
 		return types.PatchType(mediaType), nil
 	}
-	return "", s.refusePatchType(accepted)
+	return "", s.refusePatchType(header, accepted)
 }
 
 // maxBody is the largest request body, as with kube-apiserver.

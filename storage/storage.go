@@ -108,6 +108,9 @@ type RangeRequest struct {
 	Revision int64
 	// Limit is the largest number of entries to return; 0 means no limit.
 	Limit int
+	// Bytes allows the store to end the result early, after the first entry with which the values have that many bytes
+	// together. More is then true if there are more keys. 0 means no limit.
+	Bytes int
 	// CountOnly requests Count without Entries.
 	CountOnly bool
 	// Uncounted allows the store not to count the keys beyond the limit. Count may then be lower than the number of keys;
@@ -118,7 +121,8 @@ type RangeRequest struct {
 // RangeResult is the result of a RangeRequest.
 type RangeResult struct {
 	Entries []Entry
-	// More is true if there are more entries than Limit allowed to return; with CountOnly, more keys than were counted.
+	// More is true if there are more entries than Limit or Bytes allowed to return; with CountOnly, more keys than were
+	// counted.
 	More bool
 	// Count is the number of keys in the range at Revision, independent of the limit, unless the request is Uncounted.
 	Count int64

@@ -127,6 +127,9 @@ func (a *attempt) begin(obj registry.Object) deletion {
 		kind.Started(obj)
 		return keep
 	}
+	if obj.GetDeletionTimestamp() != nil && kind.Finalizing != nil && kind.Finalizing(obj) {
+		return alreadyGoing
+	}
 	graceful, waits := a.beginGrace(obj, options)
 	if waits {
 		return pending
@@ -146,9 +149,6 @@ func (a *attempt) begin(obj registry.Object) deletion {
 		}
 		a.markDeleting(obj, true)
 		return keep
-	}
-	if kind.Finalizing != nil && kind.Finalizing(obj) {
-		return alreadyGoing
 	}
 	return removeNow
 }

@@ -24,8 +24,8 @@ func (a *attempt) validate(ctx context.Context) error {
 	}
 	kind := a.Target.Kind.GroupKind()
 	if a.Target.Kind.Unstructured() {
-		// It may be of another kind than it should.
-		kind.Kind = a.obj.GetObjectKind().GroupVersionKind().Kind
+		// It may be of another group or kind than it should.
+		kind = a.obj.GetObjectKind().GroupVersionKind().GroupKind()
 	}
 	return kerrors.NewInvalid(kind, a.obj.GetName(), errs)
 }
@@ -166,7 +166,7 @@ func (a *attempt) validateMetaUpdate(obj, old registry.Object) field.ErrorList {
 	kept := validation.ValidateObjectMetaAccessorUpdate(meta, old, path)
 	errs = append(errs, kept...)
 	checks := a.Target.Metadata().OnUpdate
-	if a.Subresource != nil && a.Subresource.Name == "status" {
+	if sub := a.Subresource; sub != nil && (sub.Name == "status" || sub.Update != nil && sub.Update.StatusMeta) {
 		checks = a.Target.Metadata().OnStatusUpdate
 	}
 	if checks == registry.MetaNothing || !a.rightType(obj) {

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -73,5 +74,28 @@ func receive[T any](t testing.TB, what string, from <-chan T) T {
 	case <-time.After(time.Minute):
 		t.Fatalf("%s: not within a minute", what)
 		panic("unreachable")
+	}
+}
+
+// TestRangeEndsAfterBytes checks that a page has no more values than its bound in bytes needs.
+func TestRangeEndsAfterBytes(t *testing.T) {
+	s, err := Open(Options{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	const size = 1000
+	for i := range 10 {
+		txn := storage.Txn{Ops: []storage.Op{storage.Put(fmt.Sprintf("/k/%d", i), make([]byte, size))}}
+		if _, err := s.Commit(t.Context(), txn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for bytes, want := range map[int]int{1: 1, size: 1, size + 1: 2, 3 * size: 3, 9*size + 1: 10, 100 * size: 10, 0: 10} {
+		page, err := s.Range(t.Context(), storage.RangeRequest{Start: "/k/", Bytes: bytes})
+		if err != nil || len(page.Entries) != want || page.More != (want < 10) || page.Count != 10 {
+			t.Errorf("%d bytes: %d entries, want %d; more %v, count %d, %v",
+				bytes, len(page.Entries), want, page.More, page.Count, err)
+		}
 	}
 }

@@ -160,7 +160,7 @@ func (s *Store) Range(ctx context.Context, r storage.RangeRequest) (storage.Rang
 // scan adds the version at result.Revision of each key in the range of it to the result.
 func scan(ctx context.Context, it *pebble.Iterator, r storage.RangeRequest, result *storage.RangeResult) error {
 	var seek []byte
-	steps := 0
+	steps, size := 0, 0
 	for ok := it.First(); ok; {
 		if steps++; steps%1024 == 0 && ctx.Err() != nil {
 			return ctx.Err()
@@ -175,9 +175,11 @@ func scan(ctx context.Context, it *pebble.Iterator, r storage.RangeRequest, resu
 			ok = it.SeekGE(binary.BigEndian.AppendUint64(seek, ^uint64(result.Revision)))
 			continue
 		}
-		if err := addToResult(it, key, revision, r, result); err != nil {
+		n, err := addToResult(it, key, revision, r, r.Bytes > 0 && size >= r.Bytes, result)
+		if err != nil {
 			return err
 		}
+		size += n
 		if r.Uncounted && result.More {
 			return nil
 		}
@@ -186,35 +188,36 @@ func scan(ctx context.Context, it *pebble.Iterator, r storage.RangeRequest, resu
 	return it.Error()
 }
 
-// addToResult adds the version at the position of the iterator to the result, or only counts it, as r demands.
+// addToResult adds the version at the position of the iterator to the result, or only counts it, as r demands and if
+// the result is full. It returns the size of the value that it has added.
 func addToResult(
-	it *pebble.Iterator, key []byte, revision int64, r storage.RangeRequest, result *storage.RangeResult,
-) error {
+	it *pebble.Iterator, key []byte, revision int64, r storage.RangeRequest, full bool, result *storage.RangeResult,
+) (int, error) {
 	b, err := it.ValueAndErr()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if isTombstone(b) {
-		return nil
+		return 0, nil
 	}
 	if r.CountOnly && r.Uncounted && r.Limit > 0 && result.Count >= int64(r.Limit) {
 		result.More = true
-		return nil
+		return 0, nil
 	}
 	result.Count++
 	if r.CountOnly {
-		return nil
+		return 0, nil
 	}
-	if r.Limit > 0 && len(result.Entries) >= r.Limit {
+	if full || r.Limit > 0 && len(result.Entries) >= r.Limit {
 		result.More = true
-		return nil
+		return 0, nil
 	}
 	v, err := decodeVersion(b, revision)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	result.Entries = append(result.Entries, v.entry(string(key)))
-	return nil
+	return len(v.value), nil
 }
 
 // Revision implements storage.Store. Waiting watchers get the revision soon after (see hub.requestProgress).

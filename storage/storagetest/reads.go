@@ -146,6 +146,35 @@ func (c *suite) rangeLimit(t *testing.T) {
 	}
 }
 
+// rangeBytes reads a range in pages that are bounded by their bytes. A store may ignore that bound.
+func (c *suite) rangeBytes(t *testing.T) {
+	k := c.env(t)
+	const n, size = 20, 1000
+	for i := range n {
+		k.put(fmt.Sprintf("/k/%03d", i), strings.Repeat("x", size))
+	}
+	k.put("/k/gone", strings.Repeat("x", size))
+	k.delete("/k/gone")
+	for _, bytes := range []int{1, size, size + 1, 5 * size, 100 * size} {
+		r := storage.RangeRequest{Start: "/k/", End: storage.PrefixEnd("/k/"), Bytes: bytes, Uncounted: true}
+		var seen []storage.Entry
+		for {
+			page := k.rangeKeys(r)
+			seen = append(seen, page.Entries...)
+			if len(page.Entries) == 0 {
+				t.Fatalf("%d bytes: a page is empty", bytes)
+			}
+			if !page.More {
+				break
+			}
+			r.Start = page.Entries[len(page.Entries)-1].Key + "\x00"
+		}
+		if len(seen) != n {
+			t.Errorf("%d bytes: %d entries, want %d", bytes, len(seen), n)
+		}
+	}
+}
+
 func (c *suite) rangeOldRevision(t *testing.T) {
 	k := c.env(t)
 	want := map[int64]string{}

@@ -50,6 +50,7 @@ func Run(t *testing.T, open func(t *testing.T) storage.Store, options ...Option)
 		{"NoChange", (*suite).noChange},
 		{"Range", (*suite).rangeSpans},
 		{"RangeLimit", (*suite).rangeLimit},
+		{"RangeBytes", (*suite).rangeBytes},
 		{"RangeOldRevision", (*suite).rangeOldRevision},
 		{"Errors", (*suite).errors},
 		{"Compact", (*suite).compact},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -193,9 +194,9 @@ func decodeTree(body []byte, v Validation) (tree map[string]any, strict []error,
 }
 
 // strategicError answers a patch that the merge refused. kube-apiserver answers 400 and 422 to the errors
-// that the library names, and 500 to all others. Two of those are kept, whose texts clients know: an
-// unknown directive, and an element without its merge key. The others are about what the patch holds too
-// (lists of mixed elements, a directive that is no text) and are 422: which one of several faults is found
+// that the library names, and 500 to all others. Those are kept whose texts clients know: an unknown directive, an
+// element without its merge key, and a $setElementOrder list that does not fit. The others are about what the patch
+// holds too (lists of mixed elements, a directive that is no text) and are 422: which one of several faults is found
 // depends on the order of a map, and the answer must not be 500 where kube-apiserver's is not.
 func strategicError(err error) error {
 	for _, malformed := range []error{
@@ -211,8 +212,15 @@ func strategicError(err error) error {
 	}
 	text := err.Error()
 	directive := strings.HasPrefix(text, "unknown patch type: ") && !strings.Contains(text, "%!s(")
-	if directive || strings.HasPrefix(text, "map: ") && strings.Contains(text, " does not contain declared merge key: ") {
+	order := slices.ContainsFunc(orderErrors, func(begin string) bool { return strings.HasPrefix(text, begin) })
+	if directive || order || strings.HasPrefix(text, "map: ") && strings.Contains(text, " does not contain declared merge key: ") {
 		return plain(err)
 	}
 	return unprocessable(err)
+}
+
+// orderErrors are how the errors of such a list begin, and that of a list whose element has the directive to merge.
+var orderErrors = []string{
+	"The order in patch list:\n", "expected a []interface {}, but received a ", "expected slice or array type, but got: ",
+	"unable to find api field in struct ", "value for key ", "merging lists cannot yet be specified in the patch",
 }
