@@ -116,7 +116,7 @@ func (e *Expression) plan() (celgo.Program, error) {
 	return env.Program(e.ast,
 		celgo.EvalOptions(celgo.OptOptimize, celgo.OptTrackCost),
 		celgo.OptimizeRegex(library.FindRegexOptimization, library.FindAllRegexOptimization),
-		celgo.CostTracking(&library.CostEstimator{}),
+		celgo.CostTracking(&callCosts{}),
 		celgo.CostTrackerOptions(interpreter.PresenceTestHasCost(false)),
 		celgo.CostLimit(celconfig.PerCallLimit),
 		celgo.InterruptCheckFrequency(celconfig.CheckFrequency),

@@ -9,7 +9,6 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/common"
-	"k8s.io/apiserver/pkg/cel/library"
 	"k8s.io/apiserver/pkg/cel/openapi"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
@@ -160,7 +159,7 @@ func comparePrograms(t *testing.T, scope *Scope, vars Values, sources []string) 
 		}
 		whole, wholeErr := e.env.Program(e.ast,
 			celgo.CostLimit(celconfig.PerCallLimit),
-			celgo.CostTracking(&library.CostEstimator{}),
+			celgo.CostTracking(&callCosts{}),
 			celgo.InterruptCheckFrequency(celconfig.CheckFrequency))
 		planned, err := e.plan()
 		if wholeErr != nil || err != nil {

@@ -70,3 +70,69 @@ func TestEstablishedIsServed(t *testing.T) {
 		w.must(200, "GET", "/apis/"+group+"/v1/widgets", "", "")
 	}
 }
+
+// TestManagersOfVersionsThatAreGone writes to objects whose managedFields name v1, after v1 is no longer served, and
+// after the definition no longer has it. An apply that would need the fields of v1 is refused, so that the owner of
+// the object finds out; any other write removes all managedFields. Only that v1 exists matters, not that it is served.
+func TestManagersOfVersionsThatAreGone(t *testing.T) {
+	w := newWorld(t)
+	const group = "gone.example.com"
+	version := func(name, served, storage, extra string) string {
+		return fmt.Sprintf(`{"name":%q,"served":%s,"storage":%s,"schema":{"openAPIV3Schema":{"type":"object","properties":{
+			"spec":{"type":"object","properties":{"color":{"type":"string"}%s}}}}}}`, name, served, storage, extra)
+	}
+	const extra = `,"extra":{"type":"string","default":"x"}`
+	w.must(201, "POST", definitions, asJSON, definition(group, version("v1", "true", "true", "")))
+	const v1, v2 = "/apis/" + group + "/v1/namespaces/x/widgets", "/apis/" + group + "/v2/namespaces/x/widgets"
+	w.await(200, v1)
+	for _, name := range []string{"a", "b", "c"} {
+		w.must(201, "PATCH", v1+"/"+name+"?fieldManager=old", asApply, widget(group, "v1", name, `{"color":"red"}`))
+	}
+	change := func(versions string) {
+		w.must(200, "PATCH", definitions+"/widgets."+group, asMerge, `{"spec":{"versions":[`+versions+`]}}`)
+	}
+	apply := func(want int, text, name string) {
+		t.Helper()
+		a := w.must(want, "PATCH", v2+"/"+name+"?fieldManager=new", asApply, widget(group, "v2", name, `{"color":"red"}`))
+		if want != 200 && (a.body["message"] != text || a.body["reason"] != nil) {
+			t.Errorf("%s", a.text)
+		}
+	}
+	noManagers := func(name string) {
+		t.Helper()
+		a := w.must(200, "PATCH", v2+"/"+name+"?fieldManager=new", asMerge, `{"metadata":{"labels":{"a":"b"}}}`)
+		if strings.Contains(a.text, "managedFields") {
+			t.Errorf("%s", a.text)
+		}
+	}
+
+	change(version("v1", "false", "false", "") + "," + version("v2", "true", "true", ""))
+	w.await(404, v1)
+	w.await(200, v2)
+	for _, name := range []string{"a", "b", "c"} {
+		apply(200, "", name) // both versions declare what the object has, and it is stored as v2 now
+	}
+	change(version("v1", "false", "false", "") + "," + version("v2", "true", "true", extra))
+	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(w.get(v2+"/a").text, `"extra"`); {
+		if time.Now().After(deadline) {
+			t.Fatal("the default of the new definition does not appear")
+		}
+	}
+	apply(500, ".spec.extra: field not declared in schema", "b")
+	noManagers("b")
+
+	w.must(200, "PATCH", definitions+"/widgets."+group+"/status", asMerge, `{"status":{"storedVersions":["v2"]}}`)
+	change(version("v2", "true", "true", extra))
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		a := w.do("PATCH", v2+"/c?fieldManager=new", asApply, widget(group, "v2", "c", `{"color":"red"}`))
+		if a.body["message"] == "request to convert CR to an invalid group/version: "+group+"/v1" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the definition without v1 does not take effect: %s", a.text)
+		}
+	}
+	apply(500, "request to convert CR to an invalid group/version: "+group+"/v1", "c")
+	noManagers("c")
+	apply(200, "", "c") // without managedFields nothing names v1
+}

@@ -308,6 +308,7 @@ func (k *kinds) kind(
 		Types: types,
 		Storage: registry.Storage{
 			Version: v.Name, Path: d.group + "/" + names.Plural, JSON: true, Documents: newDocuments(k, v.Name),
+			Since: d.created,
 		},
 		Metadata:     registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaChanges},
 		Subresources: subresources(v, spec),
@@ -316,10 +317,8 @@ func (k *kinds) kind(
 		Table:        table(v.AdditionalPrinterColumns),
 	}
 	for i := range spec.Versions {
-		other := &spec.Versions[i]
-		if other.Served || other.Storage {
-			out.Versions = append(out.Versions, k.version(c, other, spec))
-		}
+		// managedFields may name a version that is not served.
+		out.Versions = append(out.Versions, k.version(c, &spec.Versions[i], spec))
 	}
 	return out
 }
@@ -331,9 +330,10 @@ func (k *kinds) version(
 ) registry.Version {
 	c := k.byName[v.Name]
 	out := registry.Version{
-		Name:    v.Name,
-		New:     func() registry.Object { return newObject(c.gvk) },
-		Default: func(obj registry.Object) { c.setDefaults(obj.(*unstructured.Unstructured)) },
+		Name:     v.Name,
+		Disabled: !v.Served,
+		New:      func() registry.Object { return newObject(c.gvk) },
+		Default:  func(obj registry.Object) { c.setDefaults(obj.(*unstructured.Unstructured)) },
 		Coerce: func(obj registry.Object, track bool) ([]string, error) {
 			return k.coerce(c, obj.(*unstructured.Unstructured), track)
 		},

@@ -23,6 +23,7 @@ type definition struct {
 	name     string
 	uid      types.UID
 	revision int64
+	created  int64 // the revision at which the definition was created
 	group    string
 	scope    apiextensionsv1.ResourceScope
 	names    apiextensionsv1.CustomResourceDefinitionNames
@@ -112,7 +113,7 @@ func newDefinition(ctx context.Context, r *registry.Resource, o *cache.Object) (
 		return nil, err
 	}
 	d := &definition{
-		name: l.Metadata.Name, uid: l.Metadata.UID, revision: o.Revision,
+		name: l.Metadata.Name, uid: l.Metadata.UID, revision: o.Revision, created: o.CreateRevision,
 		group: l.Spec.Group, scope: l.Spec.Scope, names: l.Spec.Names,
 		approval:        l.Metadata.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation],
 		invalidCABundle: invalidCABundle(l.Spec.Conversion),

@@ -700,3 +700,23 @@ func TestDeletedDefinitionIsForgotten(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 }
+
+// TestWatchBeforeTheDefinition watches a custom resource from a revision before its definition was created, which is
+// Expired, and from the revision of the definition.
+func TestWatchBeforeTheDefinition(t *testing.T) {
+	w := newWorld(t)
+	const group = "late.example.com"
+	w.must(201, "POST", definitions, asJSON, definition("first.example.com", versionOf("v1", "true", "size")))
+	created := w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1", "true", "size")))
+	const path = "/apis/" + group + "/v1/namespaces/x/widgets"
+	w.await(200, path)
+	w.must(201, "POST", path, asJSON, widget(group, "v1", "a", `{"size":1}`))
+	a := w.get(path + "?watch=1&timeoutSeconds=1&resourceVersion=1")
+	if !strings.Contains(a.text, "too old resource version: 1 (") || !strings.Contains(a.text, `"code":410`) {
+		t.Errorf("a watch from before the definition: %s", a.text)
+	}
+	revision, _, _ := unstructured.NestedString(created.body, "metadata", "resourceVersion")
+	if a = w.get(path + "?watch=1&timeoutSeconds=1&resourceVersion=" + revision); !strings.Contains(a.text, `"ADDED"`) {
+		t.Errorf("a watch from the revision of the definition: %s", a.text)
+	}
+}

@@ -75,3 +75,32 @@ func TestBoundedCallsGiveTheirResults(t *testing.T) {
 		}
 	}
 }
+
+// TestTextIsPaid evaluates rules that make much text of a large list, once for each of its items. The evaluation must
+// end when the text has cost more than one evaluation, or all rules of the object, may cost.
+func TestTextIsPaid(t *testing.T) {
+	const items = 2000
+	const schema = `{"type":"object","properties":{"spec":{"type":"object","properties":{
+		"all":{"type":"array","maxItems":4000,"items":{"type":"string","maxLength":40}},
+		"each":{"type":"array","maxItems":4000,"items":{"type":"string","maxLength":40}}},
+		"x-kubernetes-validations":[{"rule":%q,"message":"m"}]}}}`
+	var list []any
+	for range items {
+		list = append(list, strings.Repeat("x", 20))
+	}
+	object := map[string]any{"spec": map[string]any{"all": list, "each": list}}
+	for rule, want := range map[string]string{
+		`self.each.all(x, '%s'.format([self.all]).size() > 0)`:            "call cost exceeds limit",
+		`self.each.all(x, x.replace('', self.all.join('')).size() > 0)`:   "call cost exceeds limit",
+		`self.each.all(x, '%s is %s'.format([x, 'short']).size() > 0)`:    "",
+		`'%s'.format([self.all]).size() > 0`:                              "",
+		`self.each.all(x, x.replace('x', 'yz').size() == 40)`:             "",
+		`self.all.join(',').size() > 0 && self.all.all(x, x + 'y' != '')`: "",
+	} {
+		v := Compile(parseSchema(t, fmt.Sprintf(schema, rule)), true)
+		errs, _ := v.Validate(context.Background(), nil, object, nil, Budget)
+		if want == "" && len(errs) > 0 || want != "" && (len(errs) != 1 || !strings.Contains(errs[0].Error(), want)) {
+			t.Errorf("%s: %.300v, want %q", rule, errs, want)
+		}
+	}
+}
