@@ -17,8 +17,9 @@ const (
 	volume
 	resourceClaim
 	serviceAccount
-	attachment // VolumeAttachment
-	slice      // ResourceSlice
+	attachment         // VolumeAttachment
+	slice              // ResourceSlice
+	certificateRequest // PodCertificateRequest
 )
 
 // object identifies one object. The namespace is empty for cluster-scoped kinds.
@@ -28,14 +29,14 @@ type object struct {
 }
 
 // Graph knows which objects a node needs, because of the pods that run on it and because of
-// its VolumeAttachments and ResourceSlices. Everything that a pod refers to is related to the
+// its VolumeAttachments, ResourceSlices and PodCertificateRequests. Everything that a pod refers to is related to the
 // pod's node. A PersistentVolume is related to the nodes that its claim is related to, and so
 // are the secrets that nodes need to mount that volume. A Graph may be used concurrently.
 type Graph struct {
 	mu sync.RWMutex // guards what follows
 	// nodes counts, by object and node name, the owners through which they are related.
 	nodes map[object]map[string]int
-	// owners has what each pod, attachment or slice contributed to nodes.
+	// owners has what each pod, attachment, slice or certificate request contributed to nodes.
 	owners map[object]nodeReferences
 	// claims has the claim that each volume, by name, is bound to.
 	claims map[string]object
@@ -94,7 +95,7 @@ func (g *Graph) SetPod(p *corev1.Pod) {
 	g.set(owner, p.Spec.NodeName, append(podReferences(p), owner))
 }
 
-// SetNode records the node of an attachment or a slice; "" means no node.
+// SetNode records the node of an attachment, a slice or a certificate request; "" means no node.
 func (g *Graph) SetNode(o object, node string) {
 	if node == "" {
 		g.set(o, "", nil)
@@ -103,7 +104,7 @@ func (g *Graph) SetNode(o object, node string) {
 	g.set(o, node, []object{o})
 }
 
-// Delete removes a pod, an attachment or a slice.
+// Delete removes a pod, an attachment, a slice or a certificate request.
 func (g *Graph) Delete(owner object) { g.set(owner, "", nil) }
 
 func (g *Graph) set(owner object, node string, to []object) {

@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/auth/rbac"
@@ -27,6 +29,11 @@ var writer = writetest.New(nil)
 
 func authorizer(t *testing.T) (*Authorizer, *registry.Registry) {
 	t.Helper()
+	return authorizerWith(t, features.Gates{})
+}
+
+func authorizerWith(t *testing.T, gates features.Gates) (*Authorizer, *registry.Registry) {
+	t.Helper()
 	store, err := embedded.Open(embedded.Options{InMemory: true})
 	if err != nil {
 		t.Fatal(err)
@@ -42,11 +49,11 @@ func authorizer(t *testing.T) (*Authorizer, *registry.Registry) {
 			t.Error(err)
 		}
 	})
-	reg, err := registry.New(resource.Kinds(features.Gates{}), store, c, time.Now)
+	reg, err := registry.New(resource.Kinds(gates), store, c, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, err := policy.NodeRules(features.Gates{})
+	rules, err := policy.NodeRules(gates)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,6 +215,61 @@ func TestNodeDecisions(t *testing.T) {
 		if decision, reason, _ := a.Authorize(t.Context(),
 			authz.Attributes{User: kubelet, Info: &info}); decision == authz.Allow || reason != "" {
 			t.Errorf("%+v: %v %q", info, decision, reason)
+		}
+	}
+}
+
+// TestPodCertificateRequestsOfNodes asks about PodCertificateRequests with the feature gate. Without it, the authorizer
+// has no opinion.
+func TestPodCertificateRequestsOfNodes(t *testing.T) {
+	ask := func(a *Authorizer, info request.Info, selector string) string {
+		t.Helper()
+		info.Group, info.Resource, info.Namespace = "certificates.k8s.io", "podcertificaterequests", "ns"
+		decision, reason, err := a.Authorize(t.Context(),
+			authz.Attributes{User: kubelet, Info: &info, Selectors: authz.ParseSelectors(selector)})
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case decision == authz.Allow:
+			return "allowed"
+		}
+		return reason
+	}
+	without, _ := authorizer(t)
+	if got := ask(without, request.Info{Verb: "create"}, ""); got != "" {
+		t.Errorf("without the feature gate: %s", got)
+	}
+	gates, err := features.Parse([]string{"PodCertificateRequest=true"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, reg := authorizerWith(t, gates)
+	for name, node := range map[string]string{"own": "n1", "other": "n2"} {
+		c := &certificatesv1beta1.PodCertificateRequest{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		c.Spec.NodeName = types.NodeName(node)
+		c.Namespace = "ns"
+		if _, err := reg.Resource(podCertificateRequests).Insert(t.Context(), c, registry.Commit{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const byNode = "can only list/watch podcertificaterequests with nodeName field selector"
+	for _, c := range []struct {
+		info           request.Info
+		selector, want string
+	}{
+		{request.Info{Verb: "create"}, "", "allowed"},
+		{request.Info{Verb: "get", Name: "own"}, "", "allowed"},
+		{request.Info{Verb: "get", Name: "other"}, "", "no relationship found between node 'n1' and this object"},
+		{request.Info{Verb: "list"}, "", byNode},
+		{request.Info{Verb: "watch"}, "fieldSelector=spec.nodeName%3Dn2", byNode},
+		{request.Info{Verb: "list"}, "fieldSelector=spec.nodeName%3Dn1", "allowed"},
+		{request.Info{Verb: "watch"}, "fieldSelector=spec.nodeName%3Dn1", "allowed"},
+		{request.Info{Verb: "delete", Name: "own"}, "", "nodes may not delete podcertificaterequests"},
+		{request.Info{Verb: "get", Name: "own", Subresource: "status"}, "",
+			"nodes may not access the status subresource of PodCertificateRequests"},
+	} {
+		if got := ask(a, c.info, c.selector); got != c.want {
+			t.Errorf("%+v %s: %q, want %q", c.info, c.selector, got, c.want)
 		}
 	}
 }

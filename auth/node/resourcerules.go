@@ -35,6 +35,9 @@ var allowed = decision{allowed: true}
 
 func noOpinion(reason string) decision { return decision{reason: reason} }
 
+// podCertificateRequests is a resource of the feature gate PodCertificateRequest.
+var podCertificateRequests = schema.GroupResource{Group: "certificates.k8s.io", Resource: "podcertificaterequests"}
+
 // resourceRules has a function for each resource where the decision depends on the node. The
 // other resources are decided by the rules of the ClusterRole system:node alone.
 var resourceRules = map[schema.GroupResource]func(nodeRequest) decision{
@@ -53,8 +56,7 @@ var resourceRules = map[schema.GroupResource]func(nodeRequest) decision{
 		Resource: "volumeattachments"}: func(q nodeRequest) decision { return q.allowGet(attachment) },
 	{Group: "storage.k8s.io", Resource: "csinodes"}:    nodeRequest.csiNodes,
 	{Group: "coordination.k8s.io", Resource: "leases"}: nodeRequest.leases,
-	{Group: "certificates.k8s.io",
-		Resource: "podcertificaterequests"}: func(nodeRequest) decision { return noOpinion("") },
+	podCertificateRequests:                             nodeRequest.podCertificateRequests,
 }
 
 func (q nodeRequest) verbIs(verbs ...string) bool {
@@ -167,6 +169,26 @@ func (q nodeRequest) resourceSlices() decision {
 		return allowed
 	}
 	return noOpinion("can only list/watch/deletecollection resourceslices with nodeName field selector")
+}
+
+// podCertificateRequests allows a node to create requests, which the admission plug-in NodeRestriction checks, and to
+// read those that name the node. Without the feature gate the registry does not know the resource.
+func (q nodeRequest) podCertificateRequests() decision {
+	switch {
+	case q.o.Registry.Resource(podCertificateRequests) == nil:
+		return noOpinion("")
+	case q.attributes.Info.Subresource != "":
+		return noOpinion("nodes may not access the status subresource of PodCertificateRequests")
+	case q.verbIs("create"):
+		return allowed
+	case q.verbIs("get"):
+		return q.allowRelated(certificateRequest)
+	case !q.verbIs("list", "watch"):
+		return noOpinion("nodes may not " + q.attributes.Info.Verb + " podcertificaterequests")
+	case q.attributes.Selectors.FieldEquals("spec.nodeName", q.node):
+		return allowed
+	}
+	return noOpinion("can only list/watch podcertificaterequests with nodeName field selector")
 }
 
 // nodes allows a node to read itself, and to write Nodes. The admission plug-in

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"time"
 
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -57,6 +58,11 @@ func (a *Authorizer) sources(g *Graph) []graphSource {
 			}
 			g.SetNode(object{slice, "", s.Name}, node)
 		}, g.Delete)},
+		{podCertificateRequests, certificateRequest, nil,
+			each("PodCertificateRequest", certificateRequest, func(o registry.Object) {
+				c := o.(*certificatesv1beta1.PodCertificateRequest)
+				g.SetNode(object{certificateRequest, c.Namespace, c.Name}, string(c.Spec.NodeName))
+			}, g.Delete)},
 	}
 }
 

@@ -114,7 +114,8 @@ func newClient(c *apiserver.Issuer, dialer func(string) (DialFunc, error)) (*htt
 		}
 		transport.TLSClientConfig.RootCAs = pool
 	}
-	client := &http.Client{Transport: transport, Timeout: requestTimeout}
+	bounded := boundedTransport{transport}
+	client := &http.Client{Transport: bounded, Timeout: requestTimeout}
 	discovery := deref(c.DiscoveryURL)
 	if discovery == "" {
 		return client, nil
@@ -123,7 +124,7 @@ func newClient(c *apiserver.Issuer, dialer func(string) (DialFunc, error)) (*htt
 	if err != nil {
 		return nil, fmt.Errorf("oidc: invalid discovery URL: %w", err)
 	}
-	client.Transport = &discoveryTransport{from: strings.TrimSuffix(c.URL, "/") + wellKnown, to: target, next: transport}
+	client.Transport = &discoveryTransport{from: strings.TrimSuffix(c.URL, "/") + wellKnown, to: target, next: bounded}
 	return client, nil
 }
 

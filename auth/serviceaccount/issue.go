@@ -232,11 +232,17 @@ func (i *Issuer) issue(
 		},
 		Kubernetes: b,
 	}
-	payload, err := json.Marshal(c)
+	payload, err := json.Marshal(issued{c, req.Spec.Audiences})
 	if err != nil {
 		return "", err
 	}
 	return i.Keys.Sign(ctx, payload)
+}
+
+// issued is the claims of a token as kube-apiserver writes them: a single audience is a list too.
+type issued struct {
+	*claims
+	Audience []string `json:"aud"`
 }
 
 // ownAudiences reports whether all audiences are the API server's own.

@@ -92,12 +92,17 @@ type KeyOptions struct {
 	SigningFile string
 	// OwnFile is the file of the server's own key; "" keeps it only in memory.
 	OwnFile string
+	// ReadFile reads OwnFile; nil is os.ReadFile.
+	ReadFile func(path string) ([]byte, error)
 	// WriteFile writes a file atomically.
 	WriteFile func(path string, content []byte, mode fs.FileMode) error
 }
 
 // OpenKeys reads the server's own key, if its file exists. Load reads the others before the first request.
 func OpenKeys(o KeyOptions) (*Keys, error) {
+	if o.ReadFile == nil {
+		o.ReadFile = os.ReadFile
+	}
 	k := &Keys{o: o}
 	k.configured.Store(&configuredKeys{})
 	if o.SigningFile != "" {
@@ -170,7 +175,7 @@ func (k *Keys) readOwn() error {
 	if k.o.OwnFile == "" {
 		return nil
 	}
-	signer, err := readPrivateKey(k.o.OwnFile, os.ReadFile)
+	signer, err := readPrivateKey(k.o.OwnFile, k.o.ReadFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -274,6 +274,28 @@ func TestTokenClaims(t *testing.T) {
 	}
 }
 
+// TestAudiencesAreLists reads the claim of tokens with one audience and with two.
+func TestAudiencesAreLists(t *testing.T) {
+	p := newParty(t)
+	for _, audiences := range [][]string{{"one"}, {"one", "two"}} {
+		_, rest, _ := strings.Cut(p.token(t, authenticationv1.TokenRequestSpec{Audiences: audiences}), ".")
+		payload, _, _ := strings.Cut(rest, ".")
+		text, err := base64.RawURLEncoding.DecodeString(payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var claims struct {
+			Audience any `json:"aud"`
+		}
+		if err := json.Unmarshal(text, &claims); err != nil {
+			t.Fatal(err)
+		}
+		if list, ok := claims.Audience.([]any); !ok || len(list) != len(audiences) || list[0] != "one" {
+			t.Errorf("%v: %s", audiences, text)
+		}
+	}
+}
+
 // TestTokenIsInvalidAfterDeletionOfItsObjects deletes, in each case, an object that the token depends on. The token
 // must be valid before and invalid afterwards.
 func TestTokenIsInvalidAfterDeletionOfItsObjects(t *testing.T) {

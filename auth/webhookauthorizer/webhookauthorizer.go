@@ -28,6 +28,8 @@ const (
 	// maxCachedBytes limits the attributes of a request that a client can choose, in bytes.
 	// The response for a request with more is not cached, to limit the memory of the cache.
 	maxCachedBytes = 10000
+	// maxAnswer is the largest answer that is read, in bytes. Answers are cached.
+	maxAnswer = 1 << 20
 
 	kind = "SubjectAccessReview"
 )
@@ -155,7 +157,7 @@ func (a *Authorizer) callWebhook(
 	result := ""
 	err = webhook.Retry(ctx, a.o.Backoff, webhook.IsTransient, func(ctx context.Context) error {
 		start := time.Now()
-		response, err := a.o.Client.Post(ctx, webhook.Call{Body: body, Timeout: a.o.Timeout})
+		response, err := a.o.Client.Post(ctx, webhook.Call{Body: body, Timeout: a.o.Timeout, MaxAnswer: maxAnswer})
 		if err == nil {
 			status, err = a.decodeReview(response)
 		}

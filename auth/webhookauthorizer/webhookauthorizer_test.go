@@ -255,3 +255,11 @@ func TestInvalidConditions(t *testing.T) {
 func authority(s *httptest.Server) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 }
+
+// TestAnswersAreBounded takes an answer that is too large for no answer.
+func TestAnswersAreBounded(t *testing.T) {
+	h := newHook(t, http.StatusCreated, `{"allowed":true,"reason":"`+strings.Repeat("x", 2*maxAnswer)+`"}`)
+	if got, _, err := h.authorizer(t, &notes{}, nil).Authorize(t.Context(), listing); got == authz.Allow || err == nil {
+		t.Errorf("%v, the error is %v", got, err)
+	}
+}

@@ -21,6 +21,9 @@ import (
 // requestTimeout limits one review with all its retries.
 const requestTimeout = 10 * time.Second
 
+// maxAnswer is the largest answer that is read, in bytes. Users of tokens are cached.
+const maxAnswer = 1 << 20
+
 // Options configure an Authenticator.
 type Options struct {
 	Client *webhook.Client
@@ -102,7 +105,7 @@ func (a *Authenticator) review(
 	err = webhook.Retry(ctx, a.o.Backoff, webhook.IsTransient, func(ctx context.Context) error {
 		start := time.Now()
 		var err error
-		response, err = a.o.Client.Post(ctx, webhook.Call{Body: body, Timeout: requestTimeout})
+		response, err = a.o.Client.Post(ctx, webhook.Call{Body: body, Timeout: requestTimeout, MaxAnswer: maxAnswer})
 		a.o.Observe(metricCode(err), time.Since(start))
 		return err
 	})

@@ -167,3 +167,16 @@ func TestVersion(t *testing.T) {
 		t.Error("v2 is accepted")
 	}
 }
+
+// TestAnswersAreBounded refuses a user who takes more memory than a user should.
+func TestAnswersAreBounded(t *testing.T) {
+	r := newReviewer(t, nil)
+	r.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintf(w, `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","status":{"authenticated":true,`+
+			`"user":{"username":%q}}}`, strings.Repeat("x", 2*maxAnswer))
+	})
+	id, err := r.open(t, "v1").AuthenticateToken(t.Context(), authn.NewBearerToken("t"), own)
+	if err == nil || !strings.Contains(err.Error(), "has more than") {
+		t.Errorf("%v, the error is %v", id != nil, err)
+	}
+}

@@ -1,7 +1,7 @@
 // Package noderestriction limits what kubelets may write (NodeRestriction). It is off by default. The node authorizer
 // decides which resources a kubelet may write; this plug-in looks at the objects: a kubelet may only change its own
 // Node, Lease, CSINode and ResourceSlices, may only create mirror pods on its node, may only evict, delete and report
-// about pods on its node, and gets tokens only for the service accounts of these pods.
+// about pods on its node, and gets tokens and certificates only for these pods.
 package noderestriction
 
 import (
@@ -38,6 +38,7 @@ var (
 	csiDrivers     = storagev1.Resource("csidrivers")
 	resourceSlices = resourcev1.Resource("resourceslices")
 	requests       = certificatesv1.Resource("certificatesigningrequests")
+	podRequests    = certificatesv1.Resource("podcertificaterequests")
 )
 
 // Plugin returns the plug-in. It asks the authorizer whether a node may request tokens for an audience that none of its
@@ -94,6 +95,8 @@ func (p *plugin) check(ctx context.Context, a *admission.Attributes) error {
 		return checkSlice(w)
 	case requests:
 		return checkRequest(w)
+	case podRequests:
+		return p.checkPodRequest(ctx, w)
 	}
 	return nil
 }

@@ -8,11 +8,13 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"strings"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -589,6 +591,54 @@ func TestOnlyKubeletsAreRestricted(t *testing.T) {
 		}
 		if got != who.want {
 			t.Errorf("%s: %q, want %q", name, got, who.want)
+		}
+	}
+}
+
+// TestPodCertificateRequestsOfKubelets creates PodCertificateRequests as the kubelet of node a.
+func TestPodCertificateRequestsOfKubelets(t *testing.T) {
+	stored := objects()
+	stored[pods] = append(stored[pods], mirror(nil), pod("serving", "a", func(p *corev1.Pod) {
+		p.Spec.ServiceAccountName = "robot"
+	}))
+	stored[accounts] = []registry.Object{&corev1.ServiceAccount{ObjectMeta: meta("robot")}}
+	for name, c := range map[string]struct {
+		change func(*certificatesv1beta1.PodCertificateRequestSpec)
+		code   int32
+		want   string
+	}{
+		"own": {change: func(*certificatesv1beta1.PodCertificateRequestSpec) {}},
+		"another node": {func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.NodeName = "b" }, 403,
+			`PodCertificateRequest.Spec.NodeName="b", which is not the requesting node "a"`},
+		"another UID of the node": {func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.NodeUID = "x" }, 500,
+			`PodCertificateRequest for pod "n/serving" names node UID "x", inconsistent with the running node ("node-a")`},
+		"no pod": {func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.PodName = "none" }, 500,
+			`while retrieving pod "n/none" named in the PodCertificateRequest: pod "none" not found`},
+		"another UID of the pod": {func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.PodUID = "x" }, 500,
+			`PodCertificateRequest for pod "n/serving" contains pod UID ("x") which differs from running pod "uid-x"`},
+		"pod of another node": {func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.PodName = "other" }, 403,
+			`pod "n/other" is not running on node "a" named in the PodCertificateRequest`},
+		"mirror pod": {func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.PodName = "m" }, 403,
+			`pod "n/m" is a mirror pod`},
+		"another account": {func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.ServiceAccountName = "x" }, 403,
+			`PodCertificateRequest for pod "n/serving" contains serviceAccountName ("x") that differs from running pod ("robot")`},
+		"another UID of the account": {
+			func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.ServiceAccountUID = "x" }, 500,
+			`PodCertificateRequest for pod "n/serving" names service account UID "x", which differs from the running ` +
+				`service account ("uid-x")`},
+	} {
+		r := &certificatesv1beta1.PodCertificateRequest{ObjectMeta: meta("r")}
+		r.Spec.NodeName, r.Spec.NodeUID, r.Spec.PodName, r.Spec.PodUID = "a", "node-a", "serving", "uid-x"
+		r.Spec.ServiceAccountName, r.Spec.ServiceAccountUID = "robot", "uid-x"
+		c.change(&r.Spec)
+		try := attempt{operation: admission.Create, resource: podRequests, obj: r}
+		err := Plugin(stored, authorizer{}).Mutate(t.Context(), try.attributes())
+		var status kerrors.APIStatus
+		switch {
+		case c.want == "" && err == nil:
+		case c.want == "" || !errors.As(err, &status) || status.Status().Code != c.code ||
+			!strings.HasSuffix(status.Status().Message, c.want):
+			t.Errorf("%s: %v, want %d %s", name, err, c.code, c.want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/admission/tolerations"
+	"github.com/keelson-dev/keelson/apierr"
 )
 
 var (
@@ -37,8 +39,11 @@ type plugin struct{ objects admission.Objects }
 // class returns the class of a pod, nil if the pod names none. It is an error if there is no such class.
 func (p *plugin) class(ctx context.Context, a *admission.Attributes, pod *corev1.Pod) (*nodev1.RuntimeClass, error) {
 	name := pod.Spec.RuntimeClassName
-	if name == nil {
+	switch {
+	case name == nil:
 		return nil, nil
+	case *name == "":
+		return nil, apierr.New(http.StatusInternalServerError, "", "resource name may not be empty") // as kube-apiserver
 	}
 	obj, err := p.objects.Lookup(ctx, classes, "", *name)
 	switch {

@@ -1,0 +1,36 @@
+package oidc
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// maxAnswer is the largest response of an issuer that is read, in bytes: its metadata, or its keys.
+const maxAnswer = 1 << 20
+
+// boundedTransport has the reading of a response fail after maxAnswer bytes. The library that reads them has no limit.
+type boundedTransport struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := t.next.RoundTrip(r)
+	if err == nil {
+		response.Body = &boundedBody{response.Body, maxAnswer}
+	}
+	return response, err
+}
+
+type boundedBody struct {
+	io.ReadCloser
+	left int
+}
+
+// Read implements io.Reader.
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left+1)])
+	if b.left -= n; b.left < 0 {
+		return 0, fmt.Errorf("the response of the issuer has more than %d bytes", maxAnswer)
+	}
+	return n, err
+}
