@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,9 @@ import (
 
 // errInvalidOwner is the error of a cluster-scoped object with an owner in a namespace. Trying again does not help.
 var errInvalidOwner = errors.New("a cluster-scoped object cannot have an owner in a namespace")
+
+// unblockedPause is how long after an object has stopped to block its owners it is checked again.
+const unblockedPause = 500 * time.Millisecond
 
 // checkObject deletes an object, or removes owner references or finalizers from it, if the state of its owners and
 // dependents demands that.
@@ -46,7 +50,9 @@ func (c *Collector) checkObject(ctx context.Context, uid types.UID) error {
 			// The owners of the object wait for it, and so does one of its dependents: this may be a circle, in which
 			// each object waits for the next one.
 			if changed, err := c.unblockOwners(ctx, o); changed || err != nil {
-				return err // its owners can go now; when they are gone, the object is checked again
+				// Its owners do not wait for it any more. They go first, as mostly with kube-controller-manager.
+				c.check.AddAfter(uid, unblockedPause)
+				return err
 			}
 		}
 		return c.delete(ctx, o, metav1.DeletePropagationForeground)
@@ -61,16 +67,23 @@ func (c *Collector) checkObject(ctx context.Context, uid types.UID) error {
 // finishForeground removes the finalizer of an object that waits for its dependents, if none of them blocks its
 // deletion.
 func (c *Collector) finishForeground(ctx context.Context, o object) error {
-	if o.blocking > 0 {
+	if c.isBlocked(o.uid) {
 		return nil // it is checked again when the last of them is gone
 	}
 	if err := c.settle(ctx); err != nil {
 		return err
 	}
-	if now, ok := c.graph.object(o.uid); !ok || now.blocking > 0 {
+	if c.isBlocked(o.uid) {
 		return nil
 	}
 	return c.removeFinalizer(ctx, o, metav1.FinalizerDeleteDependents)
+}
+
+// isBlocked returns whether dependents block the deletion of an object that waits for them.
+func (c *Collector) isBlocked(uid types.UID) bool {
+	blocked, e := c.graph.blocked(uid)
+	c.apply(e)
+	return blocked
 }
 
 // owners is the state of the owners of an object.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,8 +46,9 @@ func testCollector(t *testing.T) *Collector {
 	}
 	resources := directory.New()
 	resources.PutBuiltIn(reg, nil)
+	own := client.New(resources, write.New(reg, nil, nil, nil), "tester")
 	c := newCollector(t.Context(), Options{
-		Client:    client.New(resources, write.New(reg, nil, nil, nil), "tester"),
+		Client: own, Local: Local{own},
 		Directory: resources, Resources: discovery.New(resources, nil, ""), Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	})
 	t.Cleanup(func() { c.check.Close(); c.orphan.Close() })
@@ -168,4 +170,131 @@ func (s staleKinds) Preferred() ([]discovery.Resource, []schema.GroupVersion) {
 
 func (staleKinds) OfKind(schema.GroupVersionKind) (discovery.Resource, bool) {
 	return discovery.Resource{}, false
+}
+
+// unreachable are the objects of an extension API server that fails, or does not answer until ctx ends.
+type unreachable struct {
+	*model
+	hangs bool
+}
+
+func (u unreachable) ListMetadata(
+	ctx context.Context, _ client.ListRequest, _ func(client.Metadata) bool,
+) (int64, error) {
+	if u.hangs {
+		<-ctx.Done()
+	}
+	return 0, errors.New("the server fails")
+}
+
+// remoteKinds has one resource, of an extension API server.
+type remoteKinds struct{ unknownKinds }
+
+func (remoteKinds) Preferred() ([]discovery.Resource, []schema.GroupVersion) {
+	return []discovery.Resource{{
+		GroupVersionResource: schema.GroupVersionResource{Group: "evil.io", Version: "v1", Resource: "foos"},
+		Kind:                 "Foo", Remote: true, Verbs: []string{"delete", "list", "watch"},
+	}}, nil
+}
+
+// TestUnreachableServersDelayNothing: the collector begins its work although a resource cannot be listed: at once if the
+// list fails, after syncTime if there is no answer.
+func TestUnreachableServersDelayNothing(t *testing.T) {
+	for _, hangs := range []bool{false, true} {
+		t.Run(map[bool]string{false: "fails", true: "hangs"}[hangs], func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				c := newCollector(ctx, Options{
+					Remote: unreachable{hangs: hangs}, Directory: directory.New(), Resources: remoteKinds{},
+					Log: slog.New(slog.DiscardHandler), Now: time.Now,
+				})
+				begun, ended := time.Now(), make(chan error)
+				go func() { ended <- c.monitorAll(ctx) }()
+				select {
+				case <-c.listed:
+				case <-time.After(time.Hour):
+					t.Fatal("waited an hour (of the test's clock) for the collector to begin")
+				}
+				if took, most := time.Since(begun), map[bool]time.Duration{true: syncTime}[hangs]; took > most {
+					t.Errorf("the collector began after %v, want %v", took, most)
+				}
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				c.tasks.Wait()
+				c.check.Close()
+				c.orphan.Close()
+			})
+		})
+	}
+}
+
+// shaky are the objects of a server whose lists fail, or whose watches end after a time. It counts the lists.
+type shaky struct {
+	*model
+	listFails bool
+	lasts     time.Duration // of a watch
+	lists     *int
+}
+
+func (s shaky) ListMetadata(context.Context, client.ListRequest, func(client.Metadata) bool) (int64, error) {
+	*s.lists++
+	if s.listFails {
+		return 0, errors.New("the list is too large")
+	}
+	return 1, nil
+}
+
+func (s shaky) WatchMetadata(context.Context, client.WatchRequest) (Watch, error) {
+	return shortWatch{s.lasts}, nil
+}
+
+type shortWatch struct{ lasts time.Duration }
+
+func (w shortWatch) NextMetadata(
+	ctx context.Context, _ <-chan time.Time,
+) ([]client.MetadataChange, int64, error) {
+	pause(ctx, w.lasts)
+	return nil, 0, errors.New("the watch has ended")
+}
+
+func (shortWatch) Close() {}
+
+// TestFailingListsAreRare: a resource of an extension API server that fails again and again is listed about once a minute,
+// also if it fails only after the list. One whose watch has lasted is listed again at once, as resources of this server.
+func TestFailingListsAreRare(t *testing.T) {
+	const hour = time.Hour
+	for name, test := range map[string]struct {
+		remote, listFails bool
+		lasts             time.Duration
+		least, most       int
+	}{
+		"lists fail":             {remote: true, listFails: true, least: 60, most: 70},
+		"watches end at once":    {remote: true, least: 60, most: 70},
+		"watches end after 10 s": {remote: true, lasts: 10 * time.Second, least: 50, most: 60},
+		"watches last":           {remote: true, lasts: 2 * time.Minute, least: 29, most: 31},
+		"of this server":         {listFails: true, least: 3590, most: 3601},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), hour)
+				defer cancel()
+				lists := 0
+				objects := shaky{listFails: test.listFails, lasts: test.lasts, lists: &lists}
+				c := newCollector(ctx, Options{Remote: objects, Local: objects, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+				c.Activity.Add(1) // until isSynced
+				m := &monitor{
+					c: c, resource: discovery.Resource{Remote: test.remote}, places: map[string]*place{},
+					synced: make(chan struct{}), tick: make(chan time.Time, 1),
+				}
+				m.run(ctx)
+				if lists < test.least || lists > test.most {
+					t.Errorf("%d lists in an hour, want %d to %d", lists, test.least, test.most)
+				}
+				c.check.Close()
+				c.orphan.Close()
+			})
+		})
+	}
 }

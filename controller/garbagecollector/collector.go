@@ -79,11 +79,12 @@ type Resources interface {
 
 // Options are the dependencies of a Collector.
 type Options struct {
+	// Client writes events.
 	Client *client.Client
-	// Remote reaches the objects of extension API servers.
-	Remote    Objects
-	Directory *directory.Directory
-	Resources Resources
+	// Local reaches the objects of this server, and Remote those of extension API servers.
+	Local, Remote Objects
+	Directory     *directory.Directory
+	Resources     Resources
 	// Ready waits until Resources has the custom resources that were defined before the start.
 	Ready func(context.Context) error
 	// Revision returns the revision of the latest write.
@@ -97,18 +98,28 @@ type Options struct {
 	Activity *activity.Part
 }
 
+// queue is a queue of objects. *workers.Queue implements it.
+type queue interface {
+	Add(types.UID)
+	AddAfter(types.UID, time.Duration)
+	Run(ctx context.Context, n int, handle func(context.Context, types.UID) error)
+	Close()
+}
+
 // Collector collects garbage. Its state lasts for one call of Run.
 type Collector struct {
 	Options
 	ctx   context.Context // ends with Run
 	tasks sync.WaitGroup
 	graph *graph
-	// check and orphan are the queues, see the comment of the package.
-	check, orphan *workers.Queue[types.UID]
+	// check and orphan are the queues, see the comment of the package. Namespaces take turns in them.
+	check, orphan queue
 	// listed is closed when all objects are in the graph.
 	listed  chan struct{}
 	reports *reporter
-	lists   atomic.Uint32 // number of lists of all monitors
+	// settle is awaitLatest, or what a test puts in its place.
+	settle func(context.Context) error
+	lists  atomic.Uint32 // number of lists of all monitors
 
 	mu       sync.Mutex // guards what follows
 	monitors map[schema.GroupVersionResource]*monitor
@@ -130,17 +141,18 @@ func Run(ctx context.Context, o Options) error {
 }
 
 func newCollector(ctx context.Context, o Options) *Collector {
-	queue := func(name string) *workers.Queue[types.UID] {
-		return workers.New[types.UID](workers.Options{
+	graph := newGraph()
+	newQueue := func(name string) queue {
+		return workers.Grouped(workers.Options{
 			Name: name, FirstDelay: firstDelay, MaxDelay: maxDelay, Metrics: o.Metrics, Activity: o.Activity,
-		})
+		}, graph.namespace)
 	}
 	c := &Collector{
-		Options: o, ctx: ctx, graph: newGraph(), listed: make(chan struct{}),
+		Options: o, ctx: ctx, graph: graph, listed: make(chan struct{}),
 		monitors: map[schema.GroupVersionResource]*monitor{},
-		check:    queue("garbage_collector_attempt_to_delete"), orphan: queue("garbage_collector_attempt_to_orphan"),
+		check:    newQueue("garbage_collector_attempt_to_delete"), orphan: newQueue("garbage_collector_attempt_to_orphan"),
 	}
-	c.reports = newReporter(c)
+	c.reports, c.settle = newReporter(c), c.awaitLatest
 	return c
 }
 
@@ -157,13 +169,17 @@ func (c *Collector) objects(remote bool) Objects {
 	if remote {
 		return c.Remote
 	}
-	return Local{c.Client}
+	return c.Local
 }
 
 // apply carries out the effects of a change of the graph.
 func (c *Collector) apply(e effects) {
-	for _, uid := range e.check {
-		c.check.Add(uid)
+	for _, pending := range e.check {
+		if pending.delay > 0 {
+			c.check.AddAfter(pending.uid, pending.delay)
+		} else {
+			c.check.Add(pending.uid)
+		}
 	}
 	for _, uid := range e.orphan {
 		c.orphan.Add(uid)
@@ -175,7 +191,7 @@ func (c *Collector) apply(e effects) {
 
 // work handles the objects of a queue until ctx ends. It begins when all objects are in the graph.
 func (c *Collector) work(
-	ctx context.Context, q *workers.Queue[types.UID], handle func(context.Context, types.UID) error,
+	ctx context.Context, q queue, handle func(context.Context, types.UID) error,
 ) {
 	select {
 	case <-c.listed:
@@ -207,19 +223,19 @@ func (c *Collector) logFailure(uid types.UID, err error) {
 }
 
 const (
-	// settleTime bounds how long settle waits, and settlePause is the time between two looks.
+	// settleTime bounds how long awaitLatest waits, and settlePause is the time between two looks.
 	settleTime, settlePause = 2 * time.Second, 2 * time.Millisecond
 )
 
-// errBehind is the error of settle.
+// errBehind is the error of awaitLatest.
 var errBehind = errors.New("the graph of owners does not have the latest changes yet")
 
-// settle waits until the graph has every change that was made before the call, so that no dependent is missing that an
+// awaitLatest waits until the graph has every change that was made before the call, so that no dependent is missing that an
 // object had when its deletion began. It fails with errBehind after settleTime: if the deletion went on then, a
 // dependent that is not in the graph yet would keep its reference to an owner that is gone, and be deleted although it
 // should stay. Resources that cannot be read at the moment are not waited for longer than settleTime: one of them must
 // not stop all deletions, and what the graph had of it before is still there.
-func (c *Collector) settle(ctx context.Context) error {
+func (c *Collector) awaitLatest(ctx context.Context) error {
 	revision, err := c.Revision(ctx)
 	if err != nil {
 		return err

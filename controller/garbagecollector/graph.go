@@ -3,7 +3,9 @@ package garbagecollector
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,6 +23,11 @@ type place struct {
 	remote           bool // see discovery.Resource
 }
 
+// sameResource returns whether two places are of one resource, perhaps in different versions.
+func (p *place) sameResource(other *place) bool {
+	return p.resource.GroupResource() == other.resource.GroupResource()
+}
+
 // owner is an owner reference, without what the collector does not need of it.
 type owner struct {
 	apiVersion, kind, name string
@@ -33,6 +40,10 @@ type node struct {
 	uid types.UID
 	// place is nil for a missing node: one that objects name as their owner and that was not seen. It exists to find
 	// its dependents. The other fields are zero then, except for dependents.
+	//
+	// Only states of the same resource change the node. An extension API server may say that an object of its own has the
+	// UID of an object of another resource: the first one keeps the node, but one of this server takes it from one of an
+	// extension API server.
 	place *place
 	name  string
 	// revision is the resourceVersion of the state that the node shows.
@@ -76,6 +87,15 @@ func (o *owner) refersTo(n *node, namespace string) bool {
 		(n.place.namespace == "" || n.place.namespace == namespace)
 }
 
+// mayName returns whether an owner reference is to the kind of n, in any version of its group.
+func (o *owner) mayName(n *node) bool {
+	group, _, ok := strings.Cut(o.apiVersion, "/")
+	if !ok {
+		group = ""
+	}
+	return o.uid == n.uid && o.kind == n.place.kind && group == n.place.resource.Group
+}
+
 // invalidOwner is an owner reference to an object in another namespace.
 type invalidOwner struct {
 	dependent identity
@@ -85,11 +105,33 @@ type invalidOwner struct {
 // effects are what has to be done after a change of the graph.
 type effects struct {
 	// check are objects that may have to be deleted, or whose deletion may be able to go on.
-	check []types.UID
+	check []pendingCheck
 	// orphan are objects whose dependents have to lose their reference to them.
 	orphan []types.UID
 	// invalid are references that have to be reported.
 	invalid []invalidOwner
+}
+
+// pendingCheck is an object that has to be checked, after a delay.
+type pendingCheck struct {
+	uid   types.UID
+	delay time.Duration
+}
+
+const (
+	// delayOfOwner is how long the check of an object with many owners is delayed for each of them, up to maxDelayOfOwners.
+	// Each check reads all owners and may write the object, and each change of an owner asks for a check: when many change
+	// at once, one check is for all of them.
+	delayOfOwner, maxDelayOfOwners = 4 * time.Millisecond, 10 * time.Second
+)
+
+// add has a node checked.
+func (e *effects) add(n *node) {
+	pending := pendingCheck{uid: n.uid}
+	if len(n.owners) > shortList {
+		pending.delay = min(time.Duration(len(n.owners))*delayOfOwner, maxDelayOfOwners)
+	}
+	e.check = append(e.check, pending)
 }
 
 // graph knows which object owns which, of all objects. It has no goroutine and does no input or output. Its methods may
@@ -102,14 +144,26 @@ type graph struct {
 	listing bool
 	// absent are owners that are known not to exist.
 	absent absentOwners
-	// late are dependents by the owner that they got while it waited for the deletion of its dependents. As in
-	// kube-controller-manager, they are checked when the owner loses another dependent.
-	late map[types.UID][]types.UID
+	// waiting are the objects that wait until their dependents are deleted (see deletesDependents), by their UIDs.
+	waiting map[types.UID]*waitingOwner
+}
+
+// waitingOwner is what the graph knows of an object that waits for the deletion of its dependents.
+//
+// The events of different resources come in any order. So a dependent that is new in the graph may have been *seen late*:
+// it had the reference when the deletion of its owner began. It is checked at once, like those that were known then. Or
+// it was *made late*, after the deletion had begun. As in kube-controller-manager, such a dependent is checked when the
+// owner is, or when the owner loses another dependent. The revisions tell one from the other.
+type waitingOwner struct {
+	// since is the revision of the first known state in which the object waits. The deletion began at it or before it.
+	since int64
+	// madeLate are dependents that were made late and block the deletion of the owner, until they are checked.
+	madeLate []types.UID
 }
 
 func newGraph() *graph {
 	return &graph{
-		nodes: map[types.UID]*node{}, listing: true, absent: absentOwners{}, late: map[types.UID][]types.UID{},
+		nodes: map[types.UID]*node{}, listing: true, absent: absentOwners{}, waiting: map[types.UID]*waitingOwner{},
 	}
 }
 
@@ -117,11 +171,10 @@ func newGraph() *graph {
 func (g *graph) set(p *place, m client.Metadata, list uint32) (e effects) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n := g.nodes[m.UID]
+	n := g.nodeFor(p, m.UID, &e)
 	switch {
 	case n == nil:
-		n = &node{uid: m.UID}
-		g.nodes[m.UID] = n
+		return e
 	case !n.missing() && n.revision > m.Revision && m.Revision != 0:
 		n.list = list
 		return e // an older state, from a list that began before
@@ -132,6 +185,12 @@ func (g *graph) set(p *place, m client.Metadata, list uint32) (e effects) {
 	n.deleting = m.Deleting
 	n.orphans = slices.Contains(m.Finalizers, metav1.FinalizerOrphanDependents)
 	n.foreground = slices.Contains(m.Finalizers, metav1.FinalizerDeleteDependents)
+	switch {
+	case !n.deletesDependents():
+		delete(g.waiting, n.uid)
+	case !wasWaiting:
+		g.waiting[n.uid] = &waitingOwner{since: n.revision}
+	}
 	if appears {
 		g.appeared(n, &e)
 	}
@@ -141,11 +200,28 @@ func (g *graph) set(p *place, m client.Metadata, list uint32) (e effects) {
 		e.orphan = append(e.orphan, n.uid)
 	case n.deletesDependents() && !wasWaiting:
 		for dependent := range n.dependents {
-			e.check = append(e.check, dependent.uid)
+			e.add(dependent)
 		}
-		e.check = append(e.check, n.uid)
+		e.add(n)
 	}
 	return e
+}
+
+// nodeFor returns the node of an object of p. It returns nil if the node is of another object (see node.place).
+func (g *graph) nodeFor(p *place, uid types.UID, e *effects) *node {
+	n := g.nodes[uid]
+	if n != nil && !n.missing() && !n.place.sameResource(p) {
+		if p.remote || !n.place.remote {
+			return nil
+		}
+		g.removeNode(n, e)
+		n = g.nodes[uid]
+	}
+	if n == nil {
+		n = &node{uid: uid}
+		g.nodes[uid] = n
+	}
+	return n
 }
 
 // appeared checks the references of the dependents that were seen before their owner n.
@@ -166,7 +242,7 @@ func (g *graph) checkReference(dependent *node, o *owner, n *node, e *effects) {
 	if n.place.namespace != "" && n.place.namespace != dependent.place.namespace {
 		e.invalid = append(e.invalid, invalidOwner{dependent.identity(), *o})
 	}
-	e.check = append(e.check, dependent.uid)
+	e.add(dependent)
 }
 
 // setOwners replaces the owners of a node.
@@ -280,7 +356,7 @@ func shareStrings(o *owner, to *node) {
 
 // addOwner adds a node to the dependents of an owner that it did not have before. If that is missing, the dependent
 // has to be checked: if the owner does not exist, the dependent has to go. If the owner waits for the deletion of its
-// dependents, the dependent has to go as well (see graph.late).
+// dependents, the dependent has to go as well (see waitingOwner).
 //
 // blocks says whether n blocks its deletion.
 func (g *graph) addOwner(n *node, o *owner, blocks bool, e *effects) {
@@ -298,15 +374,51 @@ func (g *graph) addOwner(n *node, o *owner, blocks bool, e *effects) {
 	}
 	to.dependents[n] = struct{}{}
 	switch {
-	case !to.missing() && to.deletesDependents() && g.listing:
-		e.check = append(e.check, n.uid)
 	case !to.missing() && to.deletesDependents():
-		g.late[to.uid] = append(g.late[to.uid], n.uid)
+		g.addToWaiting(n, to, blocks, e)
 	case !to.missing():
 		g.checkReference(n, o, to, e)
 	case !g.listing:
-		e.check = append(e.check, n.uid)
+		e.add(n)
 	}
+}
+
+// addToWaiting handles a new dependent of an owner that waits for the deletion of its dependents.
+func (g *graph) addToWaiting(n, owner *node, blocks bool, e *effects) {
+	waiting := g.waiting[owner.uid]
+	// The revisions of an extension API server cannot be compared with others.
+	comparable := !n.place.remote && !owner.place.remote
+	switch {
+	case g.listing || comparable && n.revision < waiting.since:
+		e.add(n) // seen late
+	case blocks:
+		waiting.madeLate = append(waiting.madeLate, n.uid)
+	}
+}
+
+// checkMadeLate has the dependents checked that an owner got while it waited.
+func (g *graph) checkMadeLate(uid types.UID, e *effects) {
+	if waiting := g.waiting[uid]; waiting != nil {
+		for _, late := range waiting.madeLate {
+			if n := g.nodes[late]; n != nil {
+				e.add(n)
+			}
+		}
+		waiting.madeLate = nil
+	}
+}
+
+// blocked returns whether dependents block the deletion of an object that waits for them. If so, those of them that were
+// made late are checked.
+func (g *graph) blocked(uid types.UID) (blocked bool, e effects) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := g.nodes[uid]
+	if n == nil || n.blocking == 0 {
+		return false, e
+	}
+	g.checkMadeLate(uid, &e)
+	return true, e
 }
 
 // ownerChanged takes note that the owners of n have changed to owners, one of which was that of uid. blocked is whether n
@@ -319,15 +431,18 @@ func (g *graph) ownerChanged(n *node, uid types.UID, blocked bool, owners ownerI
 	switch now := owners.blocks(uid); {
 	case blocked && !now:
 		to.blocking--
+		g.checkMadeLate(uid, e)
 		if !to.missing() && to.deletesDependents() && to.blocking == 0 {
-			e.check = append(e.check, uid)
+			e.add(to)
 		}
 	case !blocked && now:
 		to.blocking++
+		if waiting := g.waiting[uid]; waiting != nil {
+			waiting.madeLate = append(waiting.madeLate, n.uid)
+		}
 	}
 	if !owners.has(uid) {
-		e.check = append(e.check, g.late[uid]...)
-		delete(g.late, uid)
+		g.checkMadeLate(uid, e)
 		g.removeDependent(to, n)
 	}
 }
@@ -343,26 +458,27 @@ func (g *graph) removeDependent(o, n *node) {
 	}
 }
 
-// remove takes the deletion of an object.
-func (g *graph) remove(uid types.UID) (e effects) {
+// remove takes the deletion of an object of a resource.
+func (g *graph) remove(resource schema.GroupResource, uid types.UID) (e effects) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n := g.nodes[uid]
-	if n == nil || n.missing() {
+	if n == nil || n.missing() || n.place.resource.GroupResource() != resource {
 		return e
 	}
 	g.removeNode(n, &e)
 	return e
 }
 
-// removeNode removes a node that was seen. It stays as a missing one while it has dependents.
+// removeNode removes a node that was seen. It stays as a missing one while it has dependents. What an extension API
+// server says is no proof that the object is gone: its dependents are checked, and the check reads the owner.
 func (g *graph) removeNode(n *node, e *effects) {
-	delete(g.late, n.uid)
-	if len(n.dependents) > 0 {
+	delete(g.waiting, n.uid)
+	if len(n.dependents) > 0 && !n.place.remote {
 		g.absent.add(n.identity())
 	}
 	for dependent := range n.dependents {
-		e.check = append(e.check, dependent.uid)
+		e.add(dependent)
 	}
 	g.setOwners(n, nil, e)
 	n.place, n.name, n.revision = nil, "", 0
@@ -398,7 +514,7 @@ func (g *graph) listed() (e effects) {
 			continue
 		}
 		for dependent := range n.dependents {
-			e.check = append(e.check, dependent.uid)
+			e.add(dependent)
 		}
 	}
 	return e
@@ -432,6 +548,16 @@ func (g *graph) object(uid types.UID) (object, bool) {
 	}, true
 }
 
+// namespace returns the namespace of an object, "" if it was not seen.
+func (g *graph) namespace(uid types.UID) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if n := g.nodes[uid]; n != nil && !n.missing() {
+		return n.place.namespace
+	}
+	return ""
+}
+
 // hasWaitingDependent returns whether a dependent of an object waits for the deletion of its own dependents.
 func (g *graph) hasWaitingDependent(uid types.UID) bool {
 	g.mu.Lock()
@@ -446,7 +572,8 @@ func (g *graph) hasWaitingDependent(uid types.UID) bool {
 	return false
 }
 
-// dependents returns the objects that name an object as their owner.
+// dependents returns the objects that name an object as their owner. Those of an object of an extension API server name
+// its kind too: the server cannot take the UID of an owner that is missing in the graph.
 func (g *graph) dependents(uid types.UID) []types.UID {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -454,9 +581,12 @@ func (g *graph) dependents(uid types.UID) []types.UID {
 	if n == nil {
 		return nil
 	}
+	claimed := !n.missing() && n.place.remote
 	out := make([]types.UID, 0, len(n.dependents))
 	for dependent := range n.dependents {
-		out = append(out, dependent.uid)
+		if !claimed || slices.ContainsFunc(dependent.owners, func(o owner) bool { return o.mayName(n) }) {
+			out = append(out, dependent.uid)
+		}
 	}
 	return out
 }

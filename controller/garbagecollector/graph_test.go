@@ -75,7 +75,7 @@ func TestGraphIndexes(t *testing.T) {
 			}
 			uid := types.UID(fmt.Sprint("uid-", r.IntN(12)))
 			if r.IntN(4) == 0 {
-				g.remove(uid)
+				g.remove(resource.GroupResource(), uid)
 				delete(want, uid)
 			} else {
 				m := client.Metadata{
@@ -156,20 +156,30 @@ func TestMissingOwnersWaitForTheLists(t *testing.T) {
 	if len(e.check) > 0 {
 		t.Errorf("%v are checked during the lists", e.check)
 	}
-	if e := g.listed(); !slices.Equal(e.check, []types.UID{"x"}) {
+	if e := g.listed(); !slices.Equal(checked(e), []types.UID{"x"}) {
 		t.Errorf("%v are checked after the lists", e.check)
 	}
 	e = g.set(p, client.Metadata{Name: "y", Revision: 6, Lifecycle: registry.Lifecycle{UID: "y", Owners: owned}}, 1)
-	if !slices.Equal(e.check, []types.UID{"y"}) {
+	if !slices.Equal(checked(e), []types.UID{"y"}) {
 		t.Errorf("%v are checked later", e.check)
 	}
 }
 
-// TestLateDependents: a dependent that an owner gets while it waits for the others is checked when one of those goes.
+// checked returns the objects that have to be checked.
+func checked(e effects) (uids []types.UID) {
+	for _, pending := range e.check {
+		uids = append(uids, pending.uid)
+	}
+	return uids
+}
+
+// TestLateDependents: a dependent that an owner gets while it waits for the others is checked when one of those goes. One
+// that the owner had before is checked at once, although the graph gets it later.
 func TestLateDependents(t *testing.T) {
 	g := newGraph()
 	g.listed()
 	p := &place{resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, namespace: "a"}
+	resource := p.resource.GroupResource()
 	owned := []metav1.OwnerReference{{UID: "owner", Name: "owner", BlockOwnerDeletion: new(true)}}
 	set := func(uid types.UID, revision int64, l registry.Lifecycle) effects {
 		l.UID = uid
@@ -177,14 +187,18 @@ func TestLateDependents(t *testing.T) {
 	}
 	set("owner", 1, registry.Lifecycle{})
 	set("early", 2, registry.Lifecycle{Owners: owned})
-	set("owner", 3, registry.Lifecycle{Deleting: true, Finalizers: []string{metav1.FinalizerDeleteDependents}})
-	if e := set("late", 4, registry.Lifecycle{Owners: owned}); len(e.check) > 0 {
+	set("owner", 4, registry.Lifecycle{Deleting: true, Finalizers: []string{metav1.FinalizerDeleteDependents}})
+	if e := set("seen late", 3, registry.Lifecycle{Owners: owned}); !slices.Equal(checked(e), []types.UID{"seen late"}) {
 		t.Errorf("%v are checked at once", e.check)
 	}
-	if e := g.remove("early"); !slices.Equal(e.check, []types.UID{"late"}) {
+	g.remove(resource, "seen late")
+	if e := set("late", 5, registry.Lifecycle{Owners: owned}); len(e.check) > 0 {
+		t.Errorf("%v are checked at once", e.check)
+	}
+	if e := g.remove(resource, "early"); !slices.Equal(checked(e), []types.UID{"late"}) {
 		t.Errorf("%v are checked after another dependent is gone", e.check)
 	}
-	if e := g.remove("late"); !slices.Equal(e.check, []types.UID{"owner"}) {
+	if e := g.remove(resource, "late"); !slices.Equal(checked(e), []types.UID{"owner"}) {
 		t.Errorf("%v are checked after the last dependent is gone", e.check)
 	}
 }

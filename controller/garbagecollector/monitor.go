@@ -25,8 +25,12 @@ const (
 	resyncEvery = 30 * time.Second
 	// resyncPause is the time between a change of the resources and the look at them: many may change at once.
 	resyncPause = 100 * time.Millisecond
-	// retryAfter is the time until a resource is listed again after an error.
-	retryAfter = time.Second
+	// syncTime is how long the collector waits for the first lists, as in kube-controller-manager.
+	syncTime = 30 * time.Second
+	// retryAfter is the time until a resource is listed again after an error. For a resource of an extension API server it
+	// doubles with each further error, up to maxRetryAfter, until a watch has lasted for maxRetryAfter.
+	retryAfter    = time.Second
+	maxRetryAfter = time.Minute
 )
 
 // monitor brings the objects of one resource into the graph.
@@ -45,6 +49,8 @@ type monitor struct {
 	revision atomic.Int64
 	// failing is true after a list has failed, until one succeeds.
 	failing atomic.Bool
+	// watching is when the current watch began; zero without one. It is used by the monitor's goroutine alone.
+	watching time.Time
 }
 
 // ignored are resources whose objects are not in the graph, as in kube-controller-manager: there are many of them, and
@@ -70,7 +76,7 @@ func (c *Collector) monitorAll(ctx context.Context) error {
 		changes.Take()
 		started := c.resync()
 		if first {
-			if err := awaitSynced(ctx, started); err != nil {
+			if err := c.awaitSynced(ctx, started); err != nil {
 				return err
 			}
 			c.apply(c.graph.listed())
@@ -89,10 +95,19 @@ func (c *Collector) monitorAll(ctx context.Context) error {
 	}
 }
 
-func awaitSynced(ctx context.Context, monitors []*monitor) error {
+// awaitSynced waits until the objects of each resource were listed or cannot be listed, at most for syncTime. As in
+// kube-controller-manager, a resource whose server does not answer does not keep the collector from its work: it deletes
+// nothing without reading the owners.
+func (c *Collector) awaitSynced(ctx context.Context, monitors []*monitor) error {
+	late := time.NewTimer(syncTime)
+	defer late.Stop()
 	for _, m := range monitors {
 		select {
 		case <-m.synced:
+		case <-late.C:
+			c.Log.Warn("garbage collection begins although not all resources were listed",
+				"resource", m.resource.GroupVersionResource)
+			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -146,14 +161,22 @@ func (c *Collector) resync() (started []*monitor) {
 // run brings objects into the graph until ctx ends.
 func (m *monitor) run(ctx context.Context) {
 	defer m.isSynced()
+	delay := retryAfter
 	for ctx.Err() == nil {
+		m.watching = time.Time{}
 		err := workers.Protect(func() error { return m.follow(ctx) })
 		if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
 			return
 		}
 		m.c.Log.Debug("cannot follow the objects of a resource for garbage collection; will try again",
 			"resource", m.resource.GroupVersionResource, "error", err)
-		pause(ctx, retryAfter)
+		if !m.watching.IsZero() && time.Since(m.watching) >= maxRetryAfter {
+			delay = retryAfter
+		}
+		pause(ctx, delay)
+		if m.resource.Remote { // its lists may be large and fail each time
+			delay = min(2*delay, maxRetryAfter)
+		}
 	}
 }
 
@@ -175,6 +198,7 @@ func (m *monitor) follow(ctx context.Context) error {
 		})
 	if err != nil || ctx.Err() != nil {
 		m.failing.Store(true)
+		m.isSynced()
 		return err
 	}
 	m.failing.Store(false)
@@ -186,6 +210,7 @@ func (m *monitor) follow(ctx context.Context) error {
 		return err
 	}
 	defer w.Close()
+	m.watching = time.Now()
 	for {
 		changes, revision, err := w.NextMetadata(ctx, m.tick)
 		if err != nil {
@@ -193,7 +218,7 @@ func (m *monitor) follow(ctx context.Context) error {
 		}
 		for i := range changes {
 			if changes[i].Type == watch.Deleted {
-				m.c.apply(m.c.graph.remove(changes[i].UID))
+				m.c.apply(m.c.graph.remove(m.resource.GroupResource(), changes[i].UID))
 			} else {
 				m.set(changes[i].Metadata)
 			}

@@ -59,7 +59,7 @@ func (o *outcome) conditions() map[corev1.NamespaceConditionType]corev1.Namespac
 	if len(o.failed) > 0 {
 		texts := make([]string, len(o.failed))
 		for i, err := range o.failed {
-			texts[i] = err.Error()
+			texts[i] = shorten(err.Error())
 		}
 		slices.Sort(texts)
 		add(corev1.NamespaceDeletionContentFailure, "ContentDeletionFailed", fmt.Sprintf(
@@ -77,12 +77,23 @@ func (o *outcome) conditions() map[corev1.NamespaceConditionType]corev1.Namespac
 	if len(o.finalizers) > 0 {
 		var texts []string
 		for _, name := range slices.Sorted(maps.Keys(o.finalizers)) {
-			texts = append(texts, fmt.Sprintf("%s in %d resource instances", name, o.finalizers[name]))
+			texts = append(texts, fmt.Sprintf("%s in %d resource instances", shorten(name), o.finalizers[name]))
 		}
 		add(corev1.NamespaceFinalizersRemaining, "SomeFinalizersRemain",
 			"Some content in the namespace has finalizers remaining: "+strings.Join(texts, ", "))
 	}
 	return out
+}
+
+// maxText is how many bytes of an error or name are in a condition. An extension API server can choose both.
+const maxText = 1 << 10
+
+// shorten returns at most the first maxText bytes of a text, without a part of a character at the end.
+func shorten(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText], "") + "..."
 }
 
 // discoveryError returns why resources are not known, as client-go words it. It is nil if all are known.

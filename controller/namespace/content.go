@@ -3,6 +3,7 @@ package namespace
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -28,6 +29,19 @@ type found struct {
 	estimate   int64 // see outcome.estimate
 }
 
+// maxFinalizers is the largest number of different finalizers of one resource that are counted. They are in the
+// conditions of the namespace, which an extension API server must not make arbitrarily long.
+const maxFinalizers = 100
+
+// count counts the finalizers of an object.
+func (f *found) count(finalizers []string) {
+	for _, name := range finalizers {
+		if _, known := f.finalizers[name]; known || len(f.finalizers) < maxFinalizers {
+			f.finalizers[name]++
+		}
+	}
+}
+
 // deleteContent deletes the objects in a namespace, once, and returns what is left. While pods are left, it deletes
 // nothing else: other objects, such as network policies, may protect something from them. As in
 // kube-controller-manager, conditions do not count the pods then.
@@ -39,7 +53,7 @@ func (c *Controller) deleteContent(ctx context.Context, n *corev1.Namespace) *ou
 		return !r.Namespaced || !slices.Contains(r.Verbs, "delete")
 	})
 	if i := slices.IndexFunc(resources, isPods); i >= 0 {
-		c.deleteResource(ctx, n, resources[i], o)
+		_ = c.deleteResource(ctx, n, resources[i], o) // it is in o
 		if o.remaining[pods] > 0 || len(o.failed) > 0 {
 			clear(o.remaining)
 			clear(o.finalizers)
@@ -47,20 +61,27 @@ func (c *Controller) deleteContent(ctx context.Context, n *corev1.Namespace) *ou
 		}
 		resources = slices.Delete(resources, i, i+1)
 	}
+	// The order changes from time to time, so that a resource that fails does not keep others from being tried.
+	rand.Shuffle(len(resources), func(i, j int) { resources[i], resources[j] = resources[j], resources[i] })
+	late := map[schema.GroupVersion]bool{}
 	for _, r := range resources {
 		if ctx.Err() != nil {
 			o.failed = append(o.failed, ctx.Err())
 			break
 		}
-		c.deleteResource(ctx, n, r, o)
+		if late[r.GroupVersion()] {
+			continue // the next attempt begins with another resource
+		}
+		err := c.deleteResource(ctx, n, r, o)
+		late[r.GroupVersion()] = r.Remote && (kerrors.IsTimeout(err) || kerrors.IsTooManyRequests(err))
 	}
 	return o
 }
 
 func isPods(r discovery.Resource) bool { return r.GroupVersionResource == pods }
 
-// deleteResource deletes the objects of one resource, and adds what is left to o.
-func (c *Controller) deleteResource(ctx context.Context, n *corev1.Namespace, r discovery.Resource, o *outcome) {
+// deleteResource deletes the objects of one resource, and adds what is left to o, and the error that it returns.
+func (c *Controller) deleteResource(ctx context.Context, n *corev1.Namespace, r discovery.Resource, o *outcome) error {
 	left, err := c.deleteObjects(ctx, n, r)
 	if err != nil {
 		o.failed = append(o.failed, err)
@@ -72,6 +93,7 @@ func (c *Controller) deleteResource(ctx context.Context, n *corev1.Namespace, r 
 			o.finalizers[name] += objects
 		}
 	}
+	return err
 }
 
 // deleteObjects deletes the objects of one resource, and returns what is left.
@@ -84,6 +106,11 @@ func (c *Controller) deleteObjects(
 			return left, err
 		}
 	}
+	if r.Remote {
+		if empty, err := isEmpty(ctx, content, n.Name, r); empty || err != nil {
+			return left, err
+		}
+	}
 	if err := deleteAll(ctx, content, n.Name, r); err != nil || !slices.Contains(r.Verbs, "list") {
 		return left, err
 	}
@@ -91,9 +118,7 @@ func (c *Controller) deleteObjects(
 	list := client.ListRequest{Resource: r.GroupVersionResource, Namespace: n.Name}
 	if _, err := content.ListMetadata(ctx, list, func(m client.Metadata) bool {
 		left.objects++
-		for _, name := range m.Finalizers {
-			left.finalizers[name]++
-		}
+		left.count(m.Finalizers)
 		return true
 	}); err != nil {
 		return found{estimate: left.estimate}, err
@@ -107,6 +132,21 @@ func (c *Controller) deleteObjects(
 			"unexpected items still remain in namespace: %s for gvr: %v", n.Name, r.GroupVersionResource)
 	}
 	return left, nil
+}
+
+// isEmpty returns whether a resource is known to have no objects in a namespace. An extension API server is asked that
+// before something is deleted: if it fails to delete, only those namespaces wait for it in which it has objects.
+func isEmpty(ctx context.Context, content Content, namespace string, r discovery.Resource) (bool, error) {
+	if !slices.Contains(r.Verbs, "list") {
+		return false, nil
+	}
+	empty := true
+	list := client.ListRequest{Resource: r.GroupVersionResource, Namespace: namespace}
+	_, err := content.ListMetadata(ctx, list, func(client.Metadata) bool {
+		empty = false
+		return false
+	})
+	return empty && err == nil, err
 }
 
 // deleteAll deletes all objects of a resource in a namespace, one by one if the resource cannot delete collections.

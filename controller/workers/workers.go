@@ -27,6 +27,12 @@ type Options struct {
 	Activity *activity.Part
 }
 
+// Grouped is New for items of groups that take turns: one with many items does not hold up the others. group returns the
+// name of an item's group. It must not call methods of the queue.
+func Grouped[T comparable](o Options, group func(T) string) *Queue[T] {
+	return newQueue(o, newTurns(group))
+}
+
 // soon is the delay up to which an item of AddAfter is a task of Options.Activity.
 const soon = 10 * time.Second
 
@@ -38,10 +44,12 @@ type Queue[T comparable] struct {
 }
 
 // New returns a Queue. Run or Close has to be called.
-func New[T comparable](o Options) *Queue[T] {
+func New[T comparable](o Options) *Queue[T] { return newQueue(o, workqueue.DefaultQueue[T]()) }
+
+func newQueue[T comparable](o Options, order workqueue.Queue[T]) *Queue[T] {
 	q := &Queue[T]{
 		failures: workqueue.NewTypedItemExponentialFailureRateLimiter[T](o.FirstDelay, o.MaxDelay),
-		waiting:  &waiting[T]{Queue: workqueue.DefaultQueue[T](), activity: o.Activity},
+		waiting:  &waiting[T]{Queue: order, activity: o.Activity},
 	}
 	inner := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[T]{
 		Name: o.Name, MetricsProvider: o.Metrics, Queue: q.waiting,

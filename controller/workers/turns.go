@@ -1,0 +1,52 @@
+package workers
+
+import "k8s.io/client-go/util/workqueue"
+
+// turns is a queue in which groups of items take turns: the first items of all groups come before the second item of any.
+// So a group with many items, such as a namespace, delays the items of the others by one each time. Items of one group come
+// in the order in which they were added. It implements workqueue.Queue, which synchronizes the calls.
+type turns[T comparable] struct {
+	group  func(T) string
+	groups map[string]workqueue.Queue[T] // none is empty
+	next   workqueue.Queue[string]       // the groups, in the order of their turns
+	length int
+}
+
+func newTurns[T comparable](group func(T) string) *turns[T] {
+	return &turns[T]{
+		group: group, groups: map[string]workqueue.Queue[T]{}, next: workqueue.DefaultQueue[string](),
+	}
+}
+
+// Touch implements workqueue.Queue.
+func (t *turns[T]) Touch(T) {}
+
+// Push implements workqueue.Queue.
+func (t *turns[T]) Push(item T) {
+	name := t.group(item)
+	items := t.groups[name]
+	if items == nil {
+		items = workqueue.DefaultQueue[T]()
+		t.groups[name] = items
+		t.next.Push(name)
+	}
+	items.Push(item)
+	t.length++
+}
+
+// Len implements workqueue.Queue.
+func (t *turns[T]) Len() int { return t.length }
+
+// Pop implements workqueue.Queue.
+func (t *turns[T]) Pop() T {
+	name := t.next.Pop()
+	items := t.groups[name]
+	item := items.Pop()
+	t.length--
+	if items.Len() > 0 {
+		t.next.Push(name)
+	} else {
+		delete(t.groups, name)
+	}
+	return item
+}
