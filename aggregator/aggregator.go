@@ -204,6 +204,10 @@ func (a *Aggregator) set(name string, s *apiregistrationv1.APIService) {
 		r.observe(s)
 		return
 	}
+	var next *remote
+	if s != nil && s.Spec.Service != nil {
+		next = newRemote(a, s) // while a.remotes has the one before, whose calls may count for it
+	}
 	if r != nil {
 		r.end()
 		delete(a.remotes, name)
@@ -211,10 +215,9 @@ func (a *Aggregator) set(name string, s *apiregistrationv1.APIService) {
 	if s == nil {
 		a.metrics.becameUnavailable.DeletePartialMatch(prometheus.Labels{"name": name})
 	}
-	if s == nil || s.Spec.Service == nil {
+	if next == nil {
 		return
 	}
-	next := newRemote(a, s)
 	if r != nil {
 		next.keep(r)
 	}

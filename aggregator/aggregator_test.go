@@ -9,16 +9,18 @@ import (
 // TestPart checks that only the paths of the version are taken from the OpenAPI v2 document of a server.
 func TestPart(t *testing.T) {
 	r := &remote{version: schema.GroupVersion{Group: "example.com", Version: "v1"}}
-	got, err := r.part([]byte(`{"swagger":"2.0","paths":{"/apis/example.com/v1/a":{},"/apis/example.com/v1beta1/a":{},
-		"/apis/example.com/":{},"/version/":{}},"definitions":{"A":{"type":"object"}}}`))
+	got, _, err := r.part([]byte(`{"swagger":"2.0","paths":{"/apis/example.com/v1/a":{"get":{"responses":{"200":
+		{"description":"OK","schema":{"$ref":"#/definitions/A"}}}}},"/apis/example.com/v1beta1/a":{},
+		"/apis/example.com/":{},"/version/":{}},"definitions":{"A":{"type":"object"},"B":{"type":"object"}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"paths":{"/apis/example.com/v1/a":{}},"definitions":{"A":{"type":"object"}}}`
+	want := `{"paths":{"/apis/example.com/v1/a":{"get":{"responses":{"200":{"description":"OK","schema":` +
+		`{"$ref":"#/definitions/A"}}}}}},"definitions":{"A":{"type":"object"}}}`
 	if string(got) != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if _, err := r.part([]byte(`[]`)); err == nil {
+	if _, _, err := r.part([]byte(`[]`)); err == nil {
 		t.Error("a list is no error")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -15,19 +16,30 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/keelson-dev/keelson/auth/requestheader"
 	"github.com/keelson-dev/keelson/client"
-	"github.com/keelson-dev/keelson/controller/garbagecollector"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 )
 
 const (
-	// clientPage is how many objects a Client reads at a time, and maxAnswer the largest response that it reads, in
-	// bytes.
-	clientPage, maxAnswer = 500, 64 << 20
+	// clientPage is how many objects a Client asks for at a time.
+	clientPage = 500
+	// maxAnswer is the largest response that is read, in bytes, and maxObject the largest object, event of a watch, or
+	// response that is one object.
+	maxAnswer, maxObject = 64 << 20, 4 << 20
+	// maxIgnored is what is read of a response whose body does not matter, in bytes.
+	maxIgnored = 64 << 10
+	// maxList is what is read of all pages of one list, in bytes. maxKept is how much metadata a list may have; the
+	// garbage collector keeps it.
+	maxList, maxKept = 1 << 30, 256 << 20
+	// maxToken is the longest continue token, in bytes.
+	maxToken = 64 << 10
+	// maxEvents is the largest number of events of one watch. The list that follows shows how many objects there really
+	// are. watchTime is how long a watch lasts at most.
+	maxEvents = 100_000
+	watchTime = 30 * time.Minute
 
 	metadataType     = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 	metadataListType = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
@@ -51,27 +63,78 @@ type call struct {
 	body                        any
 }
 
-// do sends a request and decodes the response into an object, unless that is nil.
+// do sends a request and decodes the response, which is one object, into it, unless that is nil.
 func (c *Client) do(ctx context.Context, r call, into any) error {
-	response, err := c.open(ctx, r)
+	return c.exchange(ctx, r, func(response *http.Response) error {
+		if into == nil && response.StatusCode < http.StatusBadRequest {
+			// What a deletion is answered, which may be a long list, is of no interest. The connection is used again if the
+			// end comes soon.
+			_, err := io.CopyN(io.Discard, response.Body, maxIgnored)
+			return ignoreEOF(err)
+		}
+		text, err := readAnswer(response, r)
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(text, into)
+	})
+}
+
+// exchange sends a request and has read read the response. Both have to end within callTime.
+func (c *Client) exchange(ctx context.Context, r call, read func(*http.Response) error) error {
+	remote, end, err := c.begin(ctx, &r)
 	if err != nil {
 		return err
 	}
-	defer response.Body.Close() //nolint:errcheck // it was read
-	return readAnswer(response, r, into)
+	defer end()
+	limited, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	response, err := c.send(limited, remote, r)
+	if err == nil {
+		defer response.Body.Close() //nolint:errcheck // it was read
+		err = read(response)
+	}
+	if err != nil && limited.Err() != nil {
+		return remote.late(ctx)
+	}
+	return err
 }
 
-// open sends a request and returns the response, whatever its status is.
-func (c *Client) open(ctx context.Context, r call) (*http.Response, error) {
+func ignoreEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// late returns the error of a call that was not answered in time, or was canceled with ctx.
+func (r *remote) late(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	r.suspect()
+	const seconds = 1
+	return kerrors.NewTimeoutError(
+		fmt.Sprintf("the extension API server of %v did not answer within %v", r.version, callTime), seconds)
+}
+
+// begin returns the server of a request, when the request may be sent. end has to be called when the response was read.
+func (c *Client) begin(ctx context.Context, r *call) (server *remote, end func(), err error) {
 	gv := r.Resource.GroupVersion()
 	remote := c.a.table.Load().remotes[gv]
 	if remote == nil {
-		return nil, kerrors.NewServiceUnavailable(fmt.Sprintf("no extension API server serves %v", gv))
+		return nil, nil, kerrors.NewServiceUnavailable(fmt.Sprintf("no extension API server serves %v", gv))
 	}
 	if !remote.available.Load() {
-		return nil, kerrors.NewServiceUnavailable(
+		return nil, nil, kerrors.NewServiceUnavailable(
 			fmt.Sprintf("the extension API server of %v is not available: %s", gv, remote.reason()))
 	}
+	end, err = remote.calls.lane(r).begin(ctx, remote.calls.service)
+	return remote, end, err
+}
+
+// send sends a request and returns the response, whatever its status is.
+func (c *Client) send(ctx context.Context, remote *remote, r call) (*http.Response, error) {
 	target, err := remote.target(ctx, r.path(), r.query.Encode())
 	if err != nil {
 		return nil, err
@@ -111,31 +174,43 @@ func (r *call) path() string {
 	return path
 }
 
-// readAnswer decodes a response. The error is the Status that an error response contains, or else one made of its code.
-func readAnswer(response *http.Response, r call, into any) error {
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+// readAnswer reads a response that is one object. The error is the Status that an error response contains, or else one
+// made of its code.
+func readAnswer(response *http.Response, r call) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxObject+1))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if len(text) > maxAnswer {
-		return fmt.Errorf("the response of %v has more than %d bytes", r.Resource, maxAnswer)
+	if len(text) > maxObject {
+		return nil, fmt.Errorf("the response of %v has more than %d bytes", r.Resource, maxObject)
 	}
 	if response.StatusCode < http.StatusBadRequest {
-		if into == nil {
-			return nil
-		}
-		return json.Unmarshal(text, into)
+		return text, nil
 	}
 	status := metav1.Status{}
 	if json.Unmarshal(text, &status) == nil && status.Kind == "Status" {
-		return &kerrors.StatusError{ErrStatus: status}
+		return nil, &kerrors.StatusError{ErrStatus: status}
 	}
-	return kerrors.NewGenericServerResponse(
+	return nil, kerrors.NewGenericServerResponse(
 		response.StatusCode, r.method, r.Resource.GroupResource(), r.Name, string(text[:min(len(text), 256)]), 0, false)
 }
 
-// metadataOf returns what controllers need of an object's metadata.
-func metadataOf(m *metav1.ObjectMeta) client.Metadata {
+// objectMeta is what controllers need of an object.
+type objectMeta struct {
+	Metadata struct {
+		Namespace         string                  `json:"namespace"`
+		Name              string                  `json:"name"`
+		ResourceVersion   string                  `json:"resourceVersion"`
+		UID               types.UID               `json:"uid"`
+		DeletionTimestamp *metav1.Time            `json:"deletionTimestamp"`
+		Finalizers        []string                `json:"finalizers"`
+		OwnerReferences   []metav1.OwnerReference `json:"ownerReferences"`
+	} `json:"metadata"`
+}
+
+// metadata returns it as controllers do.
+func (o *objectMeta) metadata() client.Metadata {
+	m := &o.Metadata
 	revision, _ := strconv.ParseInt(m.ResourceVersion, 10, 64) // 0 if it is not a number
 	return client.Metadata{
 		Namespace: m.Namespace, Name: m.Name, Revision: revision,
@@ -147,35 +222,33 @@ func metadataOf(m *metav1.ObjectMeta) client.Metadata {
 
 // GetMetadata returns the metadata of an object.
 func (c *Client) GetMetadata(ctx context.Context, ref client.Ref) (client.Metadata, error) {
-	var object metav1.PartialObjectMetadata
+	var object objectMeta
 	err := c.do(ctx, call{Ref: ref, method: http.MethodGet, accept: metadataType}, &object)
-	return metadataOf(&object.ObjectMeta), err
+	return object.metadata(), err
 }
 
 // ListMetadata calls yield with the metadata of each object, until it returns false. The revision that it returns is
-// the resourceVersion of the list, 0 if that is not a number.
+// the resourceVersion of the list, 0 if that is not a number. Objects may have been yielded before an error is found.
 func (c *Client) ListMetadata(
 	ctx context.Context, r client.ListRequest, yield func(client.Metadata) bool,
 ) (int64, error) {
+	l := &list{resource: r.Resource, yield: yield, bytes: maxList, kept: maxKept, tokens: map[uint64]bool{}}
 	query := url.Values{"limit": {strconv.Itoa(clientPage)}}
 	for {
-		var list metav1.PartialObjectMetadataList
-		if err := c.do(ctx, call{
+		if err := c.exchange(ctx, call{
 			Ref:    client.Ref{Resource: r.Resource, Namespace: r.Namespace},
 			method: http.MethodGet, accept: metadataListType, query: query,
-		}, &list); err != nil {
+		}, l.read); err != nil {
 			return 0, err
 		}
-		for i := range list.Items {
-			if !yield(metadataOf(&list.Items[i].ObjectMeta)) {
-				return 0, nil
-			}
+		if l.ended {
+			return 0, nil
 		}
-		if list.Continue == "" {
-			revision, _ := strconv.ParseInt(list.ResourceVersion, 10, 64)
+		if l.next == "" {
+			revision, _ := strconv.ParseInt(l.revision, 10, 64)
 			return revision, nil
 		}
-		query.Set("continue", list.Continue)
+		query.Set("continue", l.next)
 	}
 }
 
@@ -225,60 +298,3 @@ func (c *Client) Update(ctx context.Context, r client.UpdateRequest) (registry.O
 		}
 	}
 }
-
-// WatchMetadata watches the objects of a resource. The watch ends with ctx.
-func (c *Client) WatchMetadata(ctx context.Context, r client.WatchRequest) (garbagecollector.Watch, error) {
-	request := call{
-		Ref: client.Ref{Resource: r.Resource, Namespace: r.Namespace}, method: http.MethodGet, accept: metadataType,
-		query: url.Values{"watch": {"true"}, "resourceVersion": {strconv.FormatInt(r.From, 10)}},
-	}
-	response, err := c.open(ctx, request)
-	if err != nil {
-		return nil, err
-	}
-	if response.StatusCode != http.StatusOK {
-		defer response.Body.Close() //nolint:errcheck // it was read
-		return nil, readAnswer(response, request, nil)
-	}
-	return &metadataWatch{body: response.Body, decoder: json.NewDecoder(response.Body)}, nil
-}
-
-// metadataWatch is a watch of the objects of an extension API server.
-type metadataWatch struct {
-	body     io.Closer
-	decoder  *json.Decoder
-	revision int64
-}
-
-// NextMetadata waits for a change, until the context of the watch ends; it uses neither its own nor tick.
-func (w *metadataWatch) NextMetadata(
-	context.Context, <-chan time.Time,
-) (changes []client.MetadataChange, revision int64, err error) {
-	var event struct {
-		Type   watch.EventType `json:"type"`
-		Object json.RawMessage `json:"object"`
-	}
-	if err := w.decoder.Decode(&event); err != nil {
-		return nil, 0, err
-	}
-	if event.Type == watch.Error {
-		status := metav1.Status{}
-		if err := json.Unmarshal(event.Object, &status); err != nil {
-			return nil, 0, err
-		}
-		return nil, 0, &kerrors.StatusError{ErrStatus: status}
-	}
-	var object metav1.PartialObjectMetadata
-	if err := json.Unmarshal(event.Object, &object); err != nil {
-		return nil, 0, err
-	}
-	m := metadataOf(&object.ObjectMeta)
-	w.revision = max(w.revision, m.Revision)
-	if event.Type == watch.Bookmark {
-		return nil, w.revision, nil
-	}
-	return []client.MetadataChange{{Type: event.Type, Metadata: m}}, w.revision, nil
-}
-
-// Close ends the watch.
-func (w *metadataWatch) Close() { _ = w.body.Close() } // nothing was written

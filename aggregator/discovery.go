@@ -21,6 +21,9 @@ const (
 	// maxDiscovery and maxOpenAPI are the largest documents that are read, in bytes.
 	maxDiscovery, maxOpenAPI = 8 << 20, 32 << 20
 
+	// maxResources is the largest number of resources of one version. The garbage collector watches each of them.
+	maxResources = 1000
+
 	// aggregatedTypes are the media types of the aggregated document. Servers before Kubernetes 1.30 know the second one
 	// alone; both have the same fields.
 	aggregatedTypes = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," +
@@ -83,6 +86,9 @@ func (r *remote) discover(ctx context.Context) (*discovery.Remote, error) {
 	for i := range list.Items {
 		for _, v := range list.Items[i].Versions {
 			if list.Items[i].Name == r.version.Group && v.Version == r.version.Version {
+				if len(v.Resources) > maxResources {
+					return nil, errManyResources
+				}
 				stale := v.Freshness == apidiscovery.DiscoveryFreshnessStale
 				return &discovery.Remote{Resources: v.Resources, ETag: response.Header.Get("ETag"), Stale: stale}, nil
 			}
@@ -90,6 +96,9 @@ func (r *remote) discover(ctx context.Context) (*discovery.Remote, error) {
 	}
 	return nil, fmt.Errorf("the server has no resources of %v", r.version)
 }
+
+// errManyResources is the error of a document with more than maxResources.
+var errManyResources = fmt.Errorf("the server has more than %d resources in one version", maxResources)
 
 // discoverVersion asks for the document of the version.
 func (r *remote) discoverVersion(ctx context.Context) (*discovery.Remote, error) {
@@ -106,6 +115,9 @@ func (r *remote) discoverVersion(ctx context.Context) (*discovery.Remote, error)
 	var list metav1.APIResourceList
 	if err := decode(response.Body, &list); err != nil {
 		return nil, err
+	}
+	if len(list.APIResources) > maxResources {
+		return nil, errManyResources
 	}
 	for i := range list.APIResources {
 		if entry := &list.APIResources[i]; entry.Version == "" {

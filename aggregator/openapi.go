@@ -9,10 +9,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/keelson-dev/keelson/discovery/openapi"
+	"github.com/keelson-dev/keelson/scheme"
 )
 
 // openapiState is what is known of the OpenAPI documents of a server.
@@ -20,16 +22,19 @@ type openapiState struct {
 	mu sync.Mutex // guards the fields below
 	// etag identifies the OpenAPI v3 document of the version; "" if the server has none.
 	etag string
-	// v2 is what the version adds to the OpenAPI v2 document, nil before somebody asked for it, and v2Tag the etag that it
-	// belongs to.
-	v2    []byte
-	v2Tag string
+	// v2 is what the version adds to the OpenAPI v2 document, nil if that is not known, and v2Tag the etag that it
+	// belongs to. v2Count counts how often v2 was replaced.
+	v2      []byte
+	v2Tag   string
+	v2Count int
+	// v2Asked means that somebody has asked for v2.
+	v2Asked bool
 }
 
 func (s *openapiState) keep(old *openapiState) {
 	old.mu.Lock()
 	defer old.mu.Unlock()
-	s.etag, s.v2, s.v2Tag = old.etag, old.v2, old.v2Tag
+	s.etag, s.v2, s.v2Tag, s.v2Count, s.v2Asked = old.etag, old.v2, old.v2Tag, old.v2Count, old.v2Asked
 }
 
 // openapiPath is the path of the OpenAPI v3 document of the version.
@@ -44,9 +49,41 @@ func (s *openapiState) refresh(ctx context.Context, r *remote) {
 		return
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.etag = etag
+	changed := s.v2Asked && s.v2Tag != etag
+	s.mu.Unlock()
+	if changed {
+		s.refreshV2(ctx, r)
+	}
 }
+
+// refreshV2 reads what the version adds to the OpenAPI v2 document. If that fails, it keeps what it had.
+func (s *openapiState) refreshV2(ctx context.Context, r *remote) {
+	s.mu.Lock()
+	etag := s.etag
+	s.mu.Unlock()
+	whole, _, err := r.document(ctx, "/openapi/v2", "application/json")
+	var part []byte
+	var dropped []error
+	if err == nil {
+		part, dropped, err = r.part(whole)
+	}
+	for _, problem := range dropped[:min(len(dropped), maxProblems)] {
+		r.a.o.Log.Warn("a part of the OpenAPI v2 document of an extension API server is not served", "apiservice", r.name,
+			"dropped", len(dropped), "error", problem)
+	}
+	if err != nil {
+		r.a.o.Log.Warn("cannot read the OpenAPI v2 document of an extension API server", "apiservice", r.name, "error", err)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.v2, s.v2Tag = part, etag
+	s.v2Count++
+}
+
+// maxProblems is how many values of one document that are not valid are logged.
+const maxProblems = 3
 
 // readIndex returns the hash of the document of the version, "" if there is none.
 func (r *remote) readIndex(ctx context.Context) (string, error) {
@@ -85,6 +122,12 @@ func (r *remote) readIndex(ctx context.Context) (string, error) {
 func (r *remote) document(ctx context.Context, path, accept string) (text []byte, etag string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, documentTime)
 	defer cancel()
+	select { // one at a time: such a document may be large
+	case r.calls.documents <- struct{}{}:
+		defer func() { <-r.calls.documents }()
+	case <-ctx.Done():
+		return nil, "", ctx.Err()
+	}
 	header := documentReader()
 	if accept != "" {
 		header.Set("Accept", accept)
@@ -117,7 +160,9 @@ func (a *Aggregator) Documents() []openapi.Document {
 	for _, r := range a.table.Load().ordered {
 		r.openapi.mu.Lock()
 		if r.openapi.etag != "" {
-			all = append(all, openapi.Document{Path: r.openapiPath(), ETag: r.openapi.etag})
+			all = append(all, openapi.Document{
+				Path: r.openapiPath(), ETag: r.openapi.etag, V2: strconv.Itoa(r.openapi.v2Count),
+			})
 		}
 		r.openapi.mu.Unlock()
 	}
@@ -147,6 +192,9 @@ func (a *Aggregator) V3(ctx context.Context, path string) (text []byte, etag str
 	etag = r.openapi.etag
 	r.openapi.mu.Unlock()
 	text, sent, err := r.document(ctx, "/openapi/v3/"+path, "application/json")
+	if err == nil && (scheme.CheckDepth(text) != nil || !json.Valid(text)) {
+		err = fmt.Errorf("the OpenAPI v3 document of %v is not JSON, or is nested too deeply", r.version)
+	}
 	if err != nil || sent == "" || sent == etag {
 		return text, etag, err
 	}
@@ -157,8 +205,9 @@ func (a *Aggregator) V3(ctx context.Context, path string) (text []byte, etag str
 	return text, sent, nil
 }
 
-// V2 implements openapi.Source. The document of the server is read when somebody asks for the first time, and again after
-// its OpenAPI v3 document has changed. While the server is not available, the last one is used.
+// V2 implements openapi.Source. The document of the server is read when somebody asks for the first time. Later the loop
+// of the remote reads it again, after the OpenAPI v3 document has changed, and nobody waits for that. While it cannot be
+// read, what it had before is used.
 func (a *Aggregator) V2(ctx context.Context, path string) ([]byte, error) {
 	r := a.byPath(path)
 	if r == nil {
@@ -166,40 +215,22 @@ func (a *Aggregator) V2(ctx context.Context, path string) ([]byte, error) {
 	}
 	s := &r.openapi
 	s.mu.Lock()
-	etag, text, tag := s.etag, s.v2, s.v2Tag
+	first := !s.v2Asked && r.available.Load()
+	s.v2Asked = true
 	s.mu.Unlock()
-	if text != nil && (tag == etag || !r.available.Load()) {
-		return text, nil
-	}
-	if !r.available.Load() {
-		return nil, errUnavailable
-	}
-	whole, _, err := r.document(ctx, "/openapi/v2", "application/json")
-	if err != nil {
-		return nil, err
-	}
-	if text, err = r.part(whole); err != nil {
-		return nil, err
+	if first {
+		s.refreshV2(ctx, r)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.v2, s.v2Tag = text, etag
-	return text, nil
+	if s.v2 == nil {
+		return nil, openapi.ErrGone
+	}
+	return s.v2, nil
 }
 
-// part returns what the version adds to the OpenAPI v2 document: its paths, and all definitions.
-func (r *remote) part(whole []byte) ([]byte, error) {
-	var document struct {
-		Paths       map[string]json.RawMessage `json:"paths"`
-		Definitions map[string]json.RawMessage `json:"definitions"`
-	}
-	if err := json.Unmarshal(whole, &document); err != nil {
-		return nil, err
-	}
-	for path := range document.Paths {
-		if !strings.HasPrefix(path, "/"+r.openapiPath()+"/") {
-			delete(document.Paths, path)
-		}
-	}
-	return json.Marshal(document)
+// part returns what the version adds to the OpenAPI v2 document: its paths, and the definitions that they need.
+func (r *remote) part(whole []byte) (part []byte, dropped []error, err error) {
+	prefix := "/" + r.openapiPath() + "/"
+	return openapi.CheckV2(whole, func(path string) bool { return strings.HasPrefix(path, prefix) })
 }

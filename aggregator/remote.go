@@ -38,6 +38,8 @@ type remote struct {
 	// budget has the requests that wait for the server, other than watches. So a server that hangs takes no place from
 	// requests for others.
 	budget *fairshare.Pool
+	// calls bounds what the server's own controllers and documents ask for.
+	calls *budget
 
 	// available means that requests are forwarded.
 	available atomic.Bool
@@ -57,11 +59,12 @@ type remote struct {
 
 const defaultPort = 443
 
+// newRemote returns the remote of an APIService. mu of a is held.
 func newRemote(a *Aggregator, s *apiregistrationv1.APIService) *remote {
 	r := &remote{
 		a: a, name: s.Name, version: schema.GroupVersion{Group: s.Spec.Group, Version: s.Spec.Version},
 		spec: *s.Spec.DeepCopy(), service: *s.Spec.Service, port: defaultPort,
-		budget: fairshare.NewPool(a.o.InFlight), check: make(chan struct{}, 1),
+		budget: fairshare.NewPool(a.o.InFlight), calls: a.budgetOf(s.Spec.Service), check: make(chan struct{}, 1),
 	}
 	if s.Spec.Service.Port != nil {
 		r.port = *s.Spec.Service.Port

@@ -172,7 +172,7 @@ func (n *Network) Resolve(ctx context.Context, host string) ([]string, error) {
 	}
 	addresses := make([]string, 0, len(found))
 	for i := range found {
-		if !found[i].IP.IsGlobalUnicast() {
+		if !proxy.MayConnectTo(found[i].IP) {
 			return nil, errors.New("address not allowed")
 		}
 		addresses = append(addresses, found[i].String())

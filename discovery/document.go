@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	apidiscovery "k8s.io/api/apidiscovery/v2"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/apiresponse"
@@ -57,21 +58,44 @@ func (d *document) serve(w http.ResponseWriter, r *http.Request, mediaType strin
 		apiresponse.Error(w, r, err)
 		return
 	}
+	pretty := mediaType == apiresponse.JSON && apiresponse.WantsPretty(r)
+	same := !pretty && r.Header.Get("If-None-Match") == f.etag
+	body := f.body
+	if pretty {
+		body = apiresponse.Indent(body)
+	}
+	if !same && !hold(w, len(body)) {
+		const seconds = 1
+		apiresponse.Error(w, r, kerrors.NewTooManyRequests("Too many requests, please try again later.", seconds))
+		return
+	}
 	h := w.Header()
 	h.Set("Content-Type", mediaType+d.suffix)
 	h.Set("Vary", "Accept")
-	body := f.body
-	if mediaType == apiresponse.JSON && apiresponse.WantsPretty(r) {
-		body = apiresponse.Indent(body)
-	} else {
+	if !pretty {
 		h.Set("ETag", f.etag)
-		if r.Header.Get("If-None-Match") == f.etag {
-			w.WriteHeader(http.StatusNotModified)
-			return
-		}
+	}
+	if same {
+		w.WriteHeader(http.StatusNotModified)
+		return
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	_, _ = w.Write(body) // an error means that the client has gone away
+}
+
+const (
+	// freeMemory is how many bytes of a response are not counted: the connection takes them over.
+	freeMemory = 4 << 10
+	// maxHeld is the most that is counted for one response, so that no document is too large to be served.
+	maxHeld = 32 << 20
+)
+
+// hold counts the bytes of a response for its user, until the client has read them. Readers share a document, but one
+// that has changed meanwhile may be kept by this reader alone. It returns false if too many responses wait until the
+// user reads them.
+func hold(w http.ResponseWriter, n int) bool {
+	account, ok := w.(apiresponse.MemoryAccount)
+	return !ok || n <= freeMemory || account.Hold(int64(min(n, maxHeld)))
 }
 
 var (

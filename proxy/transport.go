@@ -67,6 +67,7 @@ func NewTransport(o TransportOptions) *Transport {
 		// The client unpacks what the server has packed. Otherwise responses would change on their way.
 		DisableCompression: true,
 		ReadBufferSize:     bufferSize, WriteBufferSize: bufferSize,
+		MaxResponseHeaderBytes: maxHeader,
 		// A connection of HTTP/2 whose other end is gone is found out within this time.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 	}

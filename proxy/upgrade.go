@@ -19,7 +19,7 @@ const (
 	refusalTime = 10 * time.Second
 	// headerTime is how long a server may take to answer an upgrade, once it is connected.
 	headerTime = time.Minute
-	// maxHeader is the largest header of a response to an upgrade, in bytes.
+	// maxHeader is the largest header of a response, in bytes.
 	maxHeader = 1 << 20
 )
 

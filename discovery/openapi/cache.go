@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"sync"
+	"weak"
 
 	"golang.org/x/sync/singleflight"
 )
@@ -18,6 +20,13 @@ type key struct {
 	etag   string
 }
 
+// A document is the compressed text of a document. It is immutable; all who read it share it.
+type document struct {
+	compressed []byte
+	// size is the number of bytes of the text itself.
+	size int64
+}
+
 // cache keeps compressed documents. When it is full, the oldest documents are removed, so
 // outdated ones disappear without further work.
 type cache struct {
@@ -25,9 +34,12 @@ type cache struct {
 	making singleflight.Group // the documents that are being made, by their keys as text
 
 	mu      sync.Mutex
-	entries map[key][]byte // guarded by mu
-	order   []key          // guarded by mu; oldest first
-	size    int            // guarded by mu; of all entries
+	entries map[key]*document // guarded by mu
+	order   []key             // guarded by mu; oldest first
+	size    int               // guarded by mu; bytes of all entries
+	// used has each cacheable document as long as something refers to it, such as a client that reads slowly. A document
+	// that is too large for the cache, or was removed from it, is so not made once more for each reader.
+	used map[key]weak.Pointer[document] // guarded by mu
 }
 
 // errDoNotCache means that the written document may be served, but neither be cached nor get
@@ -36,56 +48,84 @@ var errDoNotCache = errors.New("openapi: the document must not be cached")
 
 // get returns a cached document, or makes it. Concurrent calls for the same document wait for
 // one of them to make it. With errDoNotCache it also returns the document.
-func (c *cache) get(k key, write func(io.Writer) error) ([]byte, error) {
-	if text := c.find(k); text != nil {
-		return text, nil
+func (c *cache) get(k key, write func(io.Writer) error) (*document, error) {
+	if d := c.find(k); d != nil {
+		return d, nil
 	}
-	text, err, _ := c.making.Do(fmt.Sprintf("%d %q %q", k.format, k.path, k.etag), func() (any, error) {
-		if text := c.find(k); text != nil {
-			return text, nil // made a moment ago
+	d, err, _ := c.making.Do(fmt.Sprintf("%d %q %q", k.format, k.path, k.etag), func() (any, error) {
+		if d := c.find(k); d != nil {
+			return d, nil // made a moment ago
 		}
-		text, err := compress(write)
+		d, err := compress(write)
 		if err == nil {
-			c.keep(k, text)
+			c.keep(k, d)
 		}
-		return text, err
+		return d, err
 	})
-	return text.([]byte), err
+	return d.(*document), err
 }
 
-// find returns a cached document, nil if there is none.
-func (c *cache) find(k key) []byte {
+// find returns a document that is cached or in use, nil if there is none.
+func (c *cache) find(k key) *document {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.entries[k]
+	if d := c.entries[k]; d != nil {
+		return d
+	}
+	return c.used[k].Value()
 }
 
-func (c *cache) keep(k key, text []byte) {
+func (c *cache) keep(k key, d *document) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.entries == nil {
-		c.entries = map[key][]byte{}
+		c.entries, c.used = map[key]*document{}, map[key]weak.Pointer[document]{}
 	}
-	c.entries[k] = text
+	c.entries[k] = d
 	c.order = append(c.order, k)
-	c.size += len(text)
+	c.size += len(d.compressed)
 	for c.size > c.limit && len(c.order) > 0 {
 		oldest := c.order[0]
 		c.order = c.order[1:]
-		c.size -= len(c.entries[oldest])
+		c.size -= len(c.entries[oldest].compressed)
 		delete(c.entries, oldest)
+	}
+	c.used[k] = weak.Make(d)
+	runtime.AddCleanup(d, c.forget, k)
+}
+
+// forget removes a document that nothing refers to any more.
+func (c *cache) forget(k key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.used[k].Value() == nil {
+		delete(c.used, k)
 	}
 }
 
-func compress(write func(io.Writer) error) ([]byte, error) {
+// compress returns the document that write writes. It is never nil.
+func compress(write func(io.Writer) error) (*document, error) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	err := write(z)
+	count := &counter{out: z}
+	err := write(count)
 	if err != nil && !errors.Is(err, errDoNotCache) {
-		return nil, err
+		return &document{}, err
 	}
 	if err := z.Close(); err != nil {
-		return nil, err
+		return &document{}, err
 	}
-	return bytes.Clone(b.Bytes()), err // without the room to grow
+	return &document{bytes.Clone(b.Bytes()), count.n}, err // without the room to grow
+}
+
+// counter counts the bytes that are written.
+type counter struct {
+	out io.Writer
+	n   int64
+}
+
+func (c *counter) Write(b []byte) (int, error) {
+	n, err := c.out.Write(b)
+	c.n += int64(n)
+	return n, err
 }

@@ -2,45 +2,98 @@ package openapi
 
 import (
 	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
 	"net/http"
 )
 
-// lazyContent is a document that is made when it is first read. A 304 response does not need
-// it.
-type lazyContent struct {
-	load   func() ([]byte, error)
-	reader *bytes.Reader
-	err    error
+// content is a document for one reader, which is made when it is first read; a 304 response does not need it. What a
+// reader needs of its own is little: all share the compressed text, and a client that does not accept gzip gets it
+// unpacked piece by piece.
+type content struct {
+	load func() (*document, error)
+	// unpack has the content be the text itself, otherwise it is the compressed text.
+	unpack bool
+
+	document *document
+	err      error
+	offset   int64        // of the next byte to read
+	unzip    *gzip.Reader // nil before the first byte of the text is read
+	unzipped int64        // how many bytes unzip has delivered
 }
 
-func (c *lazyContent) ready() error {
-	if c.reader == nil && c.err == nil {
-		var text []byte
-		if text, c.err = c.load(); c.err == nil {
-			c.reader = bytes.NewReader(text)
-		}
+func (c *content) ready() error {
+	if c.document == nil && c.err == nil {
+		c.document, c.err = c.load()
 	}
 	return c.err
 }
 
-func (c *lazyContent) Seek(offset int64, whence int) (int64, error) {
-	if err := c.ready(); err != nil {
-		return 0, err
+func (c *content) size() int64 {
+	if c.unpack {
+		return c.document.size
 	}
-	return c.reader.Seek(offset, whence)
+	return int64(len(c.document.compressed))
 }
 
-func (c *lazyContent) Read(b []byte) (int, error) {
+// Seek implements io.Seeker.
+func (c *content) Seek(offset int64, whence int) (int64, error) {
 	if err := c.ready(); err != nil {
 		return 0, err
 	}
-	return c.reader.Read(b)
+	switch whence {
+	case io.SeekCurrent:
+		offset += c.offset
+	case io.SeekEnd:
+		offset += c.size()
+	}
+	if offset < 0 {
+		return 0, errors.New("openapi: seek to a negative position")
+	}
+	c.offset = offset
+	return offset, nil
+}
+
+// Read implements io.Reader.
+func (c *content) Read(b []byte) (n int, err error) {
+	if err := c.ready(); err != nil {
+		return 0, err
+	}
+	if c.offset >= c.size() {
+		return 0, io.EOF
+	}
+	if !c.unpack {
+		n = copy(b, c.document.compressed[c.offset:])
+		c.offset += int64(n)
+		return n, nil
+	}
+	if err := c.unpackTo(c.offset); err != nil {
+		return 0, err
+	}
+	n, err = c.unzip.Read(b)
+	c.unzipped += int64(n)
+	c.offset = c.unzipped
+	return n, err
+}
+
+// unpackTo has unzip deliver the byte at offset next. To go back it begins again at the first byte.
+func (c *content) unpackTo(offset int64) (err error) {
+	if c.unzip == nil || offset < c.unzipped {
+		if c.unzip, err = gzip.NewReader(bytes.NewReader(c.document.compressed)); err != nil {
+			return err
+		}
+		c.unzipped = 0
+	}
+	n, err := io.CopyN(io.Discard, c.unzip, offset-c.unzipped)
+	c.unzipped += n
+	return err
 }
 
 // errorReplacer replaces the response of http.ServeContent if the content cannot be made.
 type errorReplacer struct {
 	http.ResponseWriter
-	content *lazyContent
+	content *content
 	fail    func(error)
 	failed  bool
 }

@@ -11,9 +11,7 @@
 package openapi
 
 import (
-	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -38,6 +36,8 @@ type Document struct {
 	Path string
 	// ETag changes whenever the document changes. It is not empty, and is a part of URLs.
 	ETag string
+	// V2 changes whenever the result of Source.V2 changes while ETag does not.
+	V2 string
 }
 
 // ErrGone is returned by a Source that no longer has a document.
@@ -221,6 +221,9 @@ func (h *Handler) etag(kind string) string {
 		line = append(line, d.Path...)
 		line = append(line, ' ')
 		line = append(line, d.ETag...)
+		if d.V2 != "" {
+			line = append(append(line, ' '), d.V2...)
+		}
 		line = append(line, '\n')
 		hash.Write(line)
 		line = line[:0]
@@ -369,6 +372,17 @@ func (h *Handler) serveV2(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
+// What a response takes of memory until its client has read it: buffers for the connection, and the window of the text
+// that is unpacked.
+const (
+	copyBytes   = 40 << 10
+	unpackBytes = 64 << 10
+)
+
+// maxRanges is the largest number of ranges of a document that one request may ask for, where the document is unpacked
+// from its beginning for each of them. A request for more is answered with the whole document.
+const maxRanges = 8
+
 // serve writes the document that write makes, or the cached one. The caller has set the
 // headers that describe the document. Only built-in documents have a modification time; others
 // only have an ETag.
@@ -376,45 +390,50 @@ func (h *Handler) serve(
 	w http.ResponseWriter, r *http.Request, k key, modified time.Time, write func(io.Writer) error,
 ) {
 	w.Header().Add("Vary", "Accept-Encoding")
-	read := h.uncompressed
-	if apiresponse.AcceptsGzip(r) {
-		w.Header().Set("Content-Encoding", "gzip")
-		read = h.cache.get
-	}
-	content := &lazyContent{load: func() ([]byte, error) {
-		text, err := read(k, write)
+	c := &content{unpack: !apiresponse.AcceptsGzip(r)}
+	c.load = func() (*document, error) {
+		d, err := h.cache.get(k, write)
 		if errors.Is(err, errDoNotCache) {
 			w.Header().Del("Etag")
-			return text, nil
+			err = nil
 		}
-		return text, err
-	}}
+		if err == nil {
+			err = hold(w, c.unpack, d, modified.IsZero())
+		}
+		return d, err
+	}
+	if !c.unpack {
+		w.Header().Set("Content-Encoding", "gzip")
+	} else if strings.Count(r.Header.Get("Range"), ",") >= maxRanges {
+		r = r.Clone(r.Context())
+		r.Header.Del("Range")
+	}
 	// http.ServeContent first asks for the size, so an error is found before anything is written.
-	http.ServeContent(
-		&errorReplacer{ResponseWriter: w, content: content, fail: func(err error) { h.fail(w, k.path, err) }}, r, "",
-		modified, content)
+	http.ServeContent(&errorReplacer{ResponseWriter: w, content: c, fail: func(err error) { h.fail(w, k.path, err) }}, r, "",
+		modified, c)
 }
 
-// uncompressed returns the document for the few clients that do not accept gzip. Documents
-// that are expensive to make come from the cache; JSON is made again, which takes less time
-// than compressing it.
-func (h *Handler) uncompressed(k key, write func(io.Writer) error) ([]byte, error) {
-	if k.format == asJSON {
-		var b bytes.Buffer
-		err := write(&b)
-		return b.Bytes(), err
+// hold counts the memory of a response for its user, until the client has read it. A document that changes may be kept
+// by this reader alone, so it is counted too.
+func hold(w http.ResponseWriter, unpack bool, d *document, changes bool) error {
+	n := copyBytes
+	if unpack {
+		n += unpackBytes
 	}
-	compressed, incomplete := h.cache.get(k, write)
-	if incomplete != nil && !errors.Is(incomplete, errDoNotCache) {
-		return nil, incomplete
+	if changes {
+		n += len(d.compressed)
 	}
-	z, err := gzip.NewReader(bytes.NewReader(compressed))
-	if err != nil {
-		return nil, err
+	if account, ok := w.(apiresponse.MemoryAccount); ok && !account.Hold(int64(min(n, maxHeld))) {
+		return errTooManyReaders
 	}
-	text, err := io.ReadAll(z)
-	return text, cmp.Or(err, incomplete)
+	return nil
 }
+
+// maxHeld is the most that is counted for one response, in bytes, so that no document is too large to be served.
+const maxHeld = 32 << 20
+
+// errTooManyReaders means that too many responses wait until the user reads them.
+var errTooManyReaders = errors.New("openapi: the user has too many responses that are not read")
 
 func (h *Handler) fail(w http.ResponseWriter, what string, err error) {
 	for _, name := range []string{"Etag", "Cache-Control", "Expires", "Last-Modified", "Content-Encoding", "Content-Type",
@@ -423,6 +442,11 @@ func (h *Handler) fail(w http.ResponseWriter, what string, err error) {
 	}
 	if errors.Is(err, ErrGone) {
 		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	if errors.Is(err, errTooManyReaders) {
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "Too many requests, please try again later.", http.StatusTooManyRequests)
 		return
 	}
 	if errors.Is(err, errChanged) {

@@ -12,18 +12,23 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"mime"
+	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"reflect"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	openapiv2 "github.com/google/gnostic-models/openapiv2"
 	openapiv3 "github.com/google/gnostic-models/openapiv3"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/keelson-dev/keelson/apiresponse"
 )
 
 // newHandler returns a handler that serves what kube-apiserver serves by default, unless the options say otherwise.
@@ -349,7 +354,7 @@ func TestSources(t *testing.T) {
 	if w := get(t, h, "/openapi/v2", "If-None-Match: "+merged.Header().Get("Etag")); w.Code != 200 {
 		t.Errorf("changed document: %d", w.Code)
 	}
-	s.err = errors.New("away")
+	s.etag, s.err = "three", errors.New("away")
 	for _, encoding := range []string{"gzip", "identity"} {
 		w := get(t, h, url, "Accept-Encoding: "+encoding)
 		if w.Code != 503 || w.Body.Len() != 0 || w.Header().Get("Etag") != "" {
@@ -369,6 +374,106 @@ func TestSources(t *testing.T) {
 	if w := get(t, h, url); w.Code != 404 {
 		t.Errorf("document gone: %d", w.Code)
 	}
+}
+
+// TestRanges asks for parts of a document as a client does that accepts no gzip, forwards and backwards.
+func TestRanges(t *testing.T) {
+	h := newHandler(t, Options{})
+	whole := get(t, h, "/openapi/v2").Body.Bytes()
+	for _, part := range [][2]int{{0, 10}, {1 << 20, 1<<20 + 99_999}, {len(whole) - 7, len(whole) - 1}} {
+		w := get(t, h, "/openapi/v2", fmt.Sprintf("Range: bytes=%d-%d", part[0], part[1]))
+		if w.Code != http.StatusPartialContent || !bytes.Equal(w.Body.Bytes(), whole[part[0]:part[1]+1]) {
+			t.Errorf("%v: %d, %d bytes", part, w.Code, w.Body.Len())
+		}
+	}
+	w := get(t, h, "/openapi/v2", "Range: bytes=1000-1009,0-9")
+	_, params, err := mime.ParseMediaType(w.Header().Get("Content-Type"))
+	if err != nil || w.Code != http.StatusPartialContent {
+		t.Fatalf("%d %v", w.Code, err)
+	}
+	parts := multipart.NewReader(w.Body, params["boundary"])
+	for _, from := range []int{1000, 0} {
+		part, err := parts.NextPart()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(part); err != nil || !bytes.Equal(text, whole[from:from+10]) {
+			t.Errorf("from %d: %q %v", from, text, err)
+		}
+	}
+	many := "Range: bytes=2000000-2000000" + strings.Repeat(",0-0,2000000-2000000", maxRanges)
+	if w := get(t, h, "/openapi/v2", many); w.Code != http.StatusOK || !bytes.Equal(w.Body.Bytes(), whole) {
+		t.Errorf("many ranges: %d, %d bytes", w.Code, w.Body.Len())
+	}
+	r := httptest.NewRequest(http.MethodHead, "/openapi/v2", nil)
+	head := httptest.NewRecorder()
+	h.ServeHTTP(head, r)
+	if got := head.Header().Get("Content-Length"); got != strconv.Itoa(len(whole)) || head.Body.Len() != 0 {
+		t.Errorf("HEAD: length %s, %d bytes", got, head.Body.Len())
+	}
+}
+
+// account is a response whose user may hold a number of bytes.
+type account struct {
+	*httptest.ResponseRecorder
+	free, held int64
+}
+
+func (a *account) Hold(n int64) bool {
+	if n > a.free {
+		return false
+	}
+	a.free, a.held = a.free-n, a.held+n
+	return true
+}
+
+func (a *account) Charge(n int64) { a.free, a.held = a.free-n, a.held+n }
+
+func (a *account) ReleaseMemory() { a.free, a.held = a.free+a.held, 0 }
+
+var _ apiresponse.MemoryAccount = &account{}
+
+// TestReadersPay checks what the responses of a user are counted as: the same little for each reader of a built-in
+// document, and with its compressed bytes for a document that may change while it is read.
+func TestReadersPay(t *testing.T) {
+	s := &widgets{}
+	h := newHandler(t, Options{Sources: []Source{s}})
+	serve := func(url string, free int64) *account {
+		w := &account{ResponseRecorder: httptest.NewRecorder(), free: free}
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, url, nil))
+		return w
+	}
+	if w := serve("/openapi/v2", 1<<20); w.Code != http.StatusOK || w.held == 0 || w.held > 256<<10 {
+		t.Errorf("built-in: %d, %d bytes", w.Code, w.held)
+	}
+	if w := serve("/openapi/v2", 1<<10); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" ||
+		w.Header().Get("Etag") != "" || w.Body.Len() > 100 {
+		t.Errorf("a user who holds too much: %d %v", w.Code, w.Header())
+	}
+	s.etag = "one"
+	compressed := get(t, h, "/openapi/v2", "Accept-Encoding: gzip").Body.Len()
+	if w := serve("/openapi/v2", 1<<20); w.Code != http.StatusOK || w.held < int64(compressed) {
+		t.Errorf("of a source: %d, %d bytes", w.Code, w.held)
+	}
+}
+
+// TestReadersShare has two readers of a document that is too large for the cache.
+func TestReadersShare(t *testing.T) {
+	h := newHandler(t, Options{CacheBytes: 1})
+	made := 0
+	write := func(out io.Writer) error {
+		made++
+		_, err := io.WriteString(out, "text")
+		return err
+	}
+	first, err := h.cache.get(key{etag: "a"}, write)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second, err := h.cache.get(key{etag: "a"}, write); err != nil || second != first || made != 1 {
+		t.Errorf("made %d times, %v", made, err)
+	}
+	runtime.KeepAlive(first)
 }
 
 // Disabling a group removes its paths, and no definition that another needs.
@@ -407,7 +512,7 @@ func TestCacheBound(t *testing.T) {
 	}
 	size := 0
 	for _, text := range h.cache.entries {
-		size += len(text)
+		size += len(text.compressed)
 	}
 	if size != h.cache.size || size > 50_000 || len(h.cache.order) != len(h.cache.entries) {
 		t.Errorf("%d bytes, counted as %d, in %d of %d entries", size, h.cache.size, len(h.cache.order), len(h.cache.entries))

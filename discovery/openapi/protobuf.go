@@ -2,7 +2,9 @@ package openapi
 
 import (
 	"bytes"
+	"fmt"
 	"io"
+	"iter"
 	"slices"
 
 	openapiv2 "github.com/google/gnostic-models/openapiv2"
@@ -16,7 +18,10 @@ import (
 // membersPerBatch is how many members of a document are converted to protobuf at a time, because
 // a parsed document takes about thirty times its size in memory. In protobuf, the encodings of
 // two parts of a map, one after the other, are the encoding of the whole map.
-const membersPerBatch = 16
+const (
+	membersPerBatch = 16
+	bytesPerBatch   = 256 << 10
+)
 
 // Field numbers of the messages.
 const (
@@ -25,28 +30,34 @@ const (
 	componentsSchemas      = 1
 )
 
+// encoder encodes the members of a JSON object.
+type encoder = func(object []byte) ([]byte, error)
+
+func encodeV2Paths(object []byte) ([]byte, error) {
+	d, err := openapiv2.ParseDocument(
+		slices.Concat([]byte(`{"swagger":"2.0","info":{"title":"","version":""},"paths":`), object, []byte("}")))
+	if err != nil {
+		return nil, err
+	}
+	return proto.Marshal(d.Paths)
+}
+
+func encodeV2Definitions(object []byte) ([]byte, error) {
+	d, err := openapiv2.ParseDocument(slices.Concat(
+		[]byte(`{"swagger":"2.0","info":{"title":"","version":""},"paths":{},"definitions":`), object, []byte("}")))
+	if err != nil {
+		return nil, err
+	}
+	return proto.Marshal(d.Definitions)
+}
+
 // writeProtobuf writes the document as a message openapi.v2.Document.
 func (p *v2Parts) writeProtobuf(out io.Writer) error {
-	paths, err := encodeInBatches(p.paths, func(object []byte) ([]byte, error) {
-		d, err := openapiv2.ParseDocument(
-			slices.Concat([]byte(`{"swagger":"2.0","info":{"title":"","version":""},"paths":`), object, []byte("}")))
-		if err != nil {
-			return nil, err
-		}
-		return proto.Marshal(d.Paths)
-	})
+	paths, err := encodeInBatches(p.paths, encodeV2Paths)
 	if err != nil {
 		return err
 	}
-	definitions, err := encodeInBatches(p.definitions, func(object []byte) ([]byte, error) {
-		d, err := openapiv2.ParseDocument(
-			slices.Concat([]byte(`{"swagger":"2.0","info":{"title":"","version":""},"paths":{},"definitions":`), object,
-				[]byte("}")))
-		if err != nil {
-			return nil, err
-		}
-		return proto.Marshal(d.Definitions)
-	})
+	definitions, err := encodeInBatches(p.definitions, encodeV2Definitions)
 	if err != nil {
 		return err
 	}
@@ -142,23 +153,47 @@ func writeV3Protobuf(out io.Writer, text []byte) error {
 	return writeFields(out, rest, fields)
 }
 
-func encodeInBatches(members []archive.Member, encode func(object []byte) ([]byte, error)) ([]byte, error) {
+func encodeInBatches(members []archive.Member, encode encoder) ([]byte, error) {
 	var encoded []byte
-	for piece := range slices.Chunk(members, membersPerBatch) {
-		object := []byte{'{'}
-		for i, m := range piece {
-			if i > 0 {
-				object = append(object, ',')
-			}
-			object = append(object, m.Raw...)
+	for batch := range batches(members) {
+		if len(batch[0].Raw) > maxMember {
+			return nil, fmt.Errorf("%.100q has more than %d bytes", batch[0].Key, maxMember)
 		}
-		b, err := encode(append(object, '}'))
+		b, err := encode(objectOf(batch))
 		if err != nil {
 			return nil, err
 		}
 		encoded = append(encoded, b...)
 	}
 	return encoded, nil
+}
+
+// batches yields members that are converted together: at most membersPerBatch with at most bytesPerBatch, or one.
+func batches(members []archive.Member) iter.Seq[[]archive.Member] {
+	return func(yield func([]archive.Member) bool) {
+		for first := 0; first < len(members); {
+			end, size := first+1, len(members[first].Raw)
+			for end < len(members) && end-first < membersPerBatch {
+				if size += len(members[end].Raw); size > bytesPerBatch {
+					break
+				}
+				end++
+			}
+			if !yield(members[first:end]) {
+				return
+			}
+			first = end
+		}
+	}
+}
+
+// objectOf returns the JSON object with members.
+func objectOf(members []archive.Member) []byte {
+	w := &objectWriter{}
+	for _, m := range members {
+		w.member(m.Raw)
+	}
+	return w.end()
 }
 
 // A field is an encoded message and the number of the field that contains it.

@@ -185,9 +185,12 @@ func (m *merger) add(text []byte) error {
 }
 
 func (m *merger) sort() {
-	byKey := func(a, b archive.Member) int { return bytes.Compare(a.Key, b.Key) }
-	slices.SortFunc(m.parts.paths, byKey)
-	slices.SortFunc(m.parts.definitions, byKey)
+	sortMembers(m.parts.paths)
+	sortMembers(m.parts.definitions)
+}
+
+func sortMembers(members []archive.Member) {
+	slices.SortFunc(members, func(a, b archive.Member) int { return bytes.Compare(a.Key, b.Key) })
 }
 
 func (p *v2Parts) writeJSON(out io.Writer) error {
