@@ -54,15 +54,13 @@ func (f *filter) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 	}
 	rw.Seat = ticket
 	defer ticket.Release()
+	rw.Memory = f.responses.AccountFor(user)
+	defer rw.Memory.Release()
 	if watch {
 		defer ticket.WatchBegins(r.URL.RawQuery)()
-	} else {
-		rw.Memory = f.responses.AccountFor(user)
-		defer rw.Memory.Release()
-		if !readsOnly(info) && !rw.Memory.Take(0) {
-			inflight.TooMany(rw, r, inflight.RetryAfter)
-			return
-		}
+	} else if !readsOnly(info) && !rw.Memory.Take(0) {
+		inflight.TooMany(rw, r, inflight.RetryAfter)
+		return
 	}
 	next.ServeHTTP(rw, r)
 }

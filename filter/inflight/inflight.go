@@ -44,7 +44,10 @@ func (l *Limiter) Filter(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info := request.InfoFrom(r.Context())
 		if deadline.LongRunning(info) {
-			next.ServeHTTP(w, r)
+			rw := responserecorder.Wrap(w)
+			rw.Memory = l.responses.AccountFor(request.UserFrom(r.Context()))
+			defer rw.Memory.Release()
+			next.ServeHTTP(rw, r)
 			return
 		}
 		pool := l.mutating

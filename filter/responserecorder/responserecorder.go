@@ -63,9 +63,10 @@ func (w *Recorder) ReleaseSeat() {
 	}
 }
 
-// InitialEventsSent implements apiresponse.WatchStart: from then on a watch needs no seat.
+// InitialEventsSent implements apiresponse.WatchStart: from then on a watch needs no seat, and no memory is counted.
 func (w *Recorder) InitialEventsSent() {
 	w.ReleaseSeat()
+	w.Memory.Release()
 	if w.InitialEvents != nil {
 		w.InitialEvents()
 	}
@@ -130,6 +131,9 @@ func (w *Recorder) Hold(n int64) bool { return w.Memory.Take(n) }
 
 // Charge implements apiresponse.MemoryAccount.
 func (w *Recorder) Charge(n int64) { w.Memory.Charge(n) }
+
+// ReleaseMemory implements apiresponse.MemoryAccount.
+func (w *Recorder) ReleaseMemory() { w.Memory.Release() }
 
 // Hijack implements http.Hijacker, for requests that are upgraded to another protocol.
 func (w *Recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {

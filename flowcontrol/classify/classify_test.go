@@ -196,3 +196,55 @@ func BenchmarkThousandSchemas(b *testing.B) {
 		c.Find(info, user)
 	}
 }
+
+// large returns schemas whose rules have many clauses and many subjects, each a user of its own. The last one matches the
+// request of the user that is returned.
+func large(schemas, rules, subjects, clauses int) ([]*flowcontrolv1.FlowSchemaSpec, *request.User) {
+	var specs []*flowcontrolv1.FlowSchemaSpec
+	user := 0
+	for range schemas {
+		spec := &flowcontrolv1.FlowSchemaSpec{}
+		for range rules {
+			rule := flowcontrolv1.PolicyRulesWithSubjects{}
+			for range subjects {
+				user++
+				rule.Subjects = append(rule.Subjects, flowcontrolv1.Subject{
+					Kind: "User", User: &flowcontrolv1.UserSubject{Name: fmt.Sprint(user)}})
+			}
+			for range clauses {
+				rule.ResourceRules = append(rule.ResourceRules, flowcontrolv1.ResourcePolicyRule{
+					Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}, Namespaces: []string{"*"}})
+			}
+			spec.Rules = append(spec.Rules, rule)
+		}
+		specs = append(specs, spec)
+	}
+	return specs, &request.User{Name: fmt.Sprint(user)}
+}
+
+// TestMemoryIsLinear checks that the memory of a classifier grows with the length of the rules, not with its square: who
+// may write FlowSchemas decides about their length.
+func TestMemoryIsLinear(t *testing.T) {
+	info := &request.Info{Verb: "list", Resource: "pods", Namespace: "x", AsksResource: true}
+	for _, shape := range []struct{ schemas, rules, subjects, clauses int }{
+		{1, 1, 10_000, 5_000},
+		{4, 5_000, 1, 1},
+	} {
+		specs, user := large(shape.schemas, shape.rules, shape.subjects, shape.clauses)
+		var c *Classifier
+		result := testing.Benchmark(func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				c = Compile(specs)
+			}
+		})
+		const each = 320 // bytes for each subject and each clause
+		length := int64(shape.schemas * shape.rules * (shape.subjects + shape.clauses))
+		if got := result.AllocedBytesPerOp(); got > each*length {
+			t.Errorf("%+v: %d bytes for %d subjects and clauses", shape, got, length)
+		}
+		if got := c.Find(info, user); got != shape.schemas-1 {
+			t.Errorf("%+v: the schema is %d", shape, got)
+		}
+	}
+}

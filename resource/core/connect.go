@@ -62,7 +62,7 @@ func forwardTo(scheme, host, pathOption string, t *proxy.Transport, addresses []
 // mayConnectTo returns whether an IP address is one that proxies may connect to.
 func mayConnectTo(address string) bool {
 	ip := netutils.ParseIPSloppy(address)
-	return ip != nil && ip.IsGlobalUnicast()
+	return ip != nil && proxy.MayConnectTo(ip)
 }
 
 func nodeProxy() registry.Subresource {

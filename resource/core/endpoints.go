@@ -55,9 +55,12 @@ func endpoints() *registry.Kind {
 	}
 }
 
-// formatEndpoints lists the first three ready endpoints.
+// formatEndpoints lists the first three ready endpoints. The list may be empty; there is <none> only without subsets.
 func formatEndpoints(subsets []corev1.EndpointSubset) string {
 	const most = 3
+	if len(subsets) == 0 {
+		return None
+	}
 	var all []string
 	for _, s := range subsets {
 		if len(s.Ports) == 0 {
@@ -74,7 +77,7 @@ func formatEndpoints(subsets []corev1.EndpointSubset) string {
 	if len(all) > most {
 		return fmt.Sprintf("%s + %d more...", strings.Join(all[:most], ","), len(all)-most)
 	}
-	return OrNone(strings.Join(all, ","))
+	return strings.Join(all, ",")
 }
 
 // validateEndpoints validates Endpoints. old is nil on create. Subsets that the update does

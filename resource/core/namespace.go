@@ -40,6 +40,7 @@ func namespaces() *registry.Kind {
 				Prepare:       finalizeNamespace,
 				Validate:      validateNamespaceFinalize,
 				Unconditional: true,
+				StatusMeta:    true,
 			}},
 			statusSubresource(),
 		},
@@ -113,13 +114,9 @@ func labelNamespace(n *corev1.Namespace) {
 	n.Labels[corev1.LabelMetadataName] = n.Name
 }
 
-// finalizeNamespace lets a client change the finalizers of the spec. kube-apiserver lets it change all metadata too; here
-// the right to finalize does not include the labels, which decide which pods may run in the namespace.
+// finalizeNamespace lets a client change the finalizers of the spec and the metadata, as kube-apiserver does.
 func finalizeNamespace(_ context.Context, obj, old registry.Object) {
-	n, before := obj.(*corev1.Namespace), old.(*corev1.Namespace)
-	finalizers, version := n.Spec.Finalizers, n.ResourceVersion
-	*n = *before.DeepCopy()
-	n.Spec.Finalizers, n.ResourceVersion = finalizers, version
+	obj.(*corev1.Namespace).Status = *old.(*corev1.Namespace).Status.DeepCopy()
 }
 
 func validateNamespaceFinalize(_ context.Context, obj, _ registry.Object) field.ErrorList {

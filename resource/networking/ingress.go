@@ -49,7 +49,7 @@ func ingress() *registry.Kind {
 				return warnings
 			},
 			Warn: func(_ context.Context, i, old *networkingv1.Ingress) []string {
-				if _, there := i.Annotations[classAnnotation]; !there || old != nil {
+				if _, there := i.Annotations[classAnnotation]; !there || old != nil || i.Spec.IngressClassName != nil {
 					return nil
 				}
 				return []string{`annotation "` + classAnnotation + `" is deprecated, please use 'spec.ingressClassName' instead`}

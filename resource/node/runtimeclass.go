@@ -50,7 +50,7 @@ func runtimeClass() *registry.Kind {
 		Table: registry.Table[*nodev1.RuntimeClass]{
 			Columns: []metav1.TableColumnDefinition{
 				core.NameColumn,
-				declare.Column("Handler", "string", nodev1.RuntimeClass{}.SwaggerDoc()["handler"]),
+				declare.Column("Handler", "string", ""),
 				core.AgeColumn,
 			},
 			Cells: declare.Cells(func(c *nodev1.RuntimeClass) []any {
