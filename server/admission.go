@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"time"
 
@@ -288,7 +287,7 @@ func newAdmission(o *admissionOptions) (*admission.Chain, error) {
 		return nil, err
 	}
 	if o.config.ConfigFile == "" {
-		err := m.apply(os.ReadFile)
+		err := m.apply(filewatch.ReadFile)
 		return m.chain, err
 	}
 	_, err := o.files.load(part{flag: "--admission-control-config-file", path: o.config.ConfigFile, apply: m.apply})

@@ -35,6 +35,7 @@ import (
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/server/background"
 	"github.com/keelson-dev/keelson/server/certs"
+	"github.com/keelson-dev/keelson/server/filewatch"
 	"github.com/keelson-dev/keelson/webhook"
 )
 
@@ -189,6 +190,7 @@ func (a *authentication) openAccountKeys(ctx context.Context) (err error) {
 	}
 	if a.config.DataDir != "" {
 		o.OwnFile = filepath.Join(a.config.DataDir, pkiName, accountKeyName)
+		o.ReadFile = filewatch.ReadFile
 	}
 	if origin := a.config.origin; origin != nil && origin.keys != nil {
 		a.keys.own = origin.keys

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 
@@ -95,7 +94,7 @@ func newAuthorization(o authorizationOptions) (*authorization, error) {
 	case c.Webhook.ConfigFile != "":
 		_, err = z.files.load(part{flag: "--authorization-webhook-config-file", path: c.Webhook.ConfigFile, apply: z.use})
 	default:
-		err = z.use(os.ReadFile)
+		err = z.use(filewatch.ReadFile)
 	}
 	return z, err
 }

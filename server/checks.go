@@ -17,6 +17,7 @@ const (
 	peersRunner        = "peers"
 	servicesRunner     = "addresses and ports of services"
 	legacyRunner       = "use of legacy tokens"
+	proxyClientRunner  = "changes of --proxy-client-cert-file"
 	admissionRunners   = "admission"               // what the names of several begin with
 	fairnessRunners    = "priority and fairness: " // what the names of several begin with
 	fairnessConfig     = fairnessRunners + "configuration"
@@ -36,6 +37,7 @@ func (s *starting) checks() []health.Check {
 	list := []health.Check{
 		{Name: "ping", On: health.Everywhere, Probe: always},
 		{Name: "log", On: health.Everywhere, Probe: s.logWatch.probe},
+		{Name: "loopback-serving-certificate", On: health.Livez | health.Healthz, Probe: s.identity.notExpired},
 	}
 	list = append(list, s.stores.checks()...)
 	list = append(list,
@@ -43,11 +45,15 @@ func (s *starting) checks() []health.Check {
 		hook("start-apiserver-admission-initializer", func(context.Context) error {
 			return s.work.AllHealthy(admissionRunners)
 		}),
+		// The caches, which are here what informers are there, are open before anything is served.
+		hook("generic-apiserver-start-informers", always),
 	)
 	if s.fairness != nil {
 		list = append(list,
 			hook("priority-and-fairness-config-consumer", s.running(fairnessConfig, always)),
-			hook("priority-and-fairness-filter", s.running(fairnessSeats, always)))
+			hook("priority-and-fairness-filter", s.running(fairnessSeats, always)),
+			// The runner of the configuration counts the objects too, from time to time.
+			hook("storage-object-count-tracker-hook", s.running(fairnessConfig, always)))
 	}
 	extensions, services := s.running(extensionsRunner, always), s.running(apiServicesRunner, always)
 	list = append(list,
@@ -78,6 +84,11 @@ func (s *starting) checks() []health.Check {
 		hook("priority-and-fairness-config-producer", kept),
 		hook("bootstrap-controller", kept),
 		hook("start-kubernetes-service-cidr-controller", kept),
+	)
+	if s.config.Aggregation.ProxyClientCertFile != "" {
+		list = append(list, hook("aggregator-reload-proxy-client-cert", s.running(proxyClientRunner, always)))
+	}
+	list = append(list,
 		hook("start-kube-aggregator-informers", extensions),
 		hook("apiservice-status-local-available-controller", extensions),
 		hook("apiservice-status-remote-available-controller", extensions),

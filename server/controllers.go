@@ -187,8 +187,9 @@ func (s *starting) namespaceController(queues *metrics.WorkQueues, p *activity.P
 // garbageCollector returns what runs the garbage collector until ctx ends.
 func (s *starting) garbageCollector(queues *metrics.WorkQueues, p *activity.Part) background.Runner {
 	const account = "generic-garbage-collector"
+	own := s.controllerClient(account)
 	o := garbagecollector.Options{
-		Client: s.controllerClient(account), Remote: s.api.aggregator.Client(controllerUser(account)),
+		Client: own, Local: garbagecollector.Local{Client: own}, Remote: s.api.aggregator.Client(controllerUser(account)),
 		Directory: s.api.resources, Resources: s.api.discovery, Ready: s.api.custom.Ready,
 		Revision: s.registry.Resource(corev1.Resource("namespaces")).CurrentRevision,
 		Log:      s.log, Now: s.config.Clock.Now, Metrics: queues, Activity: p,

@@ -5,7 +5,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
+
+	"github.com/keelson-dev/keelson/server/filewatch"
 )
 
 // checkFiles returns an error with the flag for each file of certificates that cannot be used.
@@ -56,7 +57,7 @@ func checkAuthorities(flag, path string) error {
 
 // readFlag reads the file that a flag names.
 func readFlag(flag, path string) ([]byte, error) {
-	content, err := os.ReadFile(path)
+	content, err := filewatch.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: cannot read %s: %w", flag, path, cause(err))
 	}

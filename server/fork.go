@@ -13,6 +13,7 @@ import (
 
 	"github.com/keelson-dev/keelson/auth/serviceaccount"
 	"github.com/keelson-dev/keelson/server/certs"
+	"github.com/keelson-dev/keelson/server/filewatch"
 	"github.com/keelson-dev/keelson/storage/embedded"
 )
 
@@ -132,7 +133,7 @@ func copyFile(from, to string) error {
 	if err != nil {
 		return err
 	}
-	content, err := os.ReadFile(from)
+	content, err := filewatch.ReadFile(from)
 	if err != nil {
 		return err
 	}

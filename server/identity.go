@@ -6,17 +6,18 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/keelson-dev/keelson/server/certs"
+	"github.com/keelson-dev/keelson/server/filewatch"
 )
 
 // renewEvery is how often a running server looks whether its own certificates have to be renewed.
@@ -200,6 +201,16 @@ func (i *identity) renew() error {
 	return i.writeKubeconfig()
 }
 
+// notExpired is a probe that fails when the serving certificate that the server has made has expired: a restart, or the
+// runner that calls renew, replaces it. A certificate that the operator provides is not looked at.
+func (i *identity) notExpired(context.Context) error {
+	own := i.current.Load()
+	if own == nil || own.serving == nil || own.serving.Leaf == nil || time.Now().Before(own.serving.Leaf.NotAfter) {
+		return nil
+	}
+	return errors.New("the serving certificate has expired")
+}
+
 // frontProxy returns the certificate that the server made to show to extension API servers.
 func (i *identity) frontProxy() (*tls.Certificate, error) { return i.current.Load().frontProxy, nil }
 
@@ -213,7 +224,7 @@ func (i *identity) clientAuthority() []byte {
 
 // readServing reads a configured serving certificate. Clients verify it with the certificates in its file.
 func (i *identity) readServing(certFile, keyFile string) (err error) {
-	if i.roots, err = os.ReadFile(certFile); err != nil {
+	if i.roots, err = filewatch.ReadFile(certFile); err != nil {
 		return fmt.Errorf("--tls-cert-file: cannot read %s: %w", certFile, cause(err))
 	}
 	flag := "--tls-cert-file"

@@ -2,7 +2,6 @@ package server
 
 import (
 	"fmt"
-	"os"
 	"reflect"
 	"time"
 
@@ -46,7 +45,7 @@ func (a *authentication) openIssuers() (err error) {
 	case c.OIDC.CAFile != "":
 		_, err = a.config.files.load(part{flag: "--oidc-ca-file", path: c.OIDC.CAFile, apply: a.useIssuers})
 	default:
-		err = a.useIssuers(os.ReadFile)
+		err = a.useIssuers(filewatch.ReadFile)
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 const (
@@ -234,7 +235,9 @@ func TestPoliciesSeeTheNamespaceOfUpdates(t *testing.T) {
 
 // TestMutatingPolicyCosts checks that the cost of an expression is bounded, also if its variables cause it.
 func TestMutatingPolicyCosts(t *testing.T) {
-	s := start(t, testConfig(t))
+	config := testConfig(t)
+	config.RequestTimeout = 10 * time.Minute // so many evaluations may last long on a busy machine
+	s := start(t, config)
 	data := `{"metadata":{"name":"b"},"data":{"k0":""`
 	for i := range 400 {
 		data += fmt.Sprintf(`,"k%d":"v"`, i+1)

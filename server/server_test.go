@@ -228,8 +228,9 @@ func TestHealthAnswers(t *testing.T) {
 	s := start(t, testConfig(t))
 	c := httpClient(t, s, true)
 	hooks := ""
-	for _, name := range strings.Fields("start-apiserver-admission-initializer priority-and-fairness-config-consumer " +
-		"priority-and-fairness-filter start-apiextensions-informers start-apiextensions-controllers crd-informer-synced " +
+	for _, name := range strings.Fields("start-apiserver-admission-initializer generic-apiserver-start-informers " +
+		"priority-and-fairness-config-consumer priority-and-fairness-filter storage-object-count-tracker-hook " +
+		"start-apiextensions-informers start-apiextensions-controllers crd-informer-synced " +
 		"start-system-namespaces-controller start-cluster-authentication-info-controller " +
 		"start-kube-apiserver-identity-lease-controller start-kube-apiserver-identity-lease-garbage-collector " +
 		"storage-readiness start-legacy-token-tracking-controller start-service-ip-repair-controllers rbac/bootstrap-roles " +
@@ -249,10 +250,11 @@ func TestHealthAnswers(t *testing.T) {
 		"/livez/shutdown":  {status: 404, body: "404 page not found\n"},
 		"/healthz/":        {status: 404, body: "404 page not found\n"},
 		"/livez?verbose": {
-			status: 200, body: "[+]ping ok\n[+]log ok\n[+]etcd ok\n" + hooks + "livez check passed\n",
+			status: 200, body: "[+]ping ok\n[+]log ok\n[+]loopback-serving-certificate ok\n[+]etcd ok\n" + hooks + "livez check passed\n",
 		},
 		"/livez?verbose&exclude=log": {
-			status: 200, body: "[+]ping ok\n[+]log excluded: ok\n[+]etcd ok\n" + hooks + "livez check passed\n",
+			status: 200, body: "[+]ping ok\n[+]log excluded: ok\n[+]loopback-serving-certificate ok\n[+]etcd ok\n" +
+				hooks + "livez check passed\n",
 		},
 		"/livez?exclude=no": {status: 200, body: "ok"},
 	} {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/server/certs"
+	"github.com/keelson-dev/keelson/server/filewatch"
 )
 
 // ServingConfig configures the HTTPS server: its certificates, its protocols and its socket.
@@ -243,8 +244,8 @@ func (c *ServingConfig) files(pki string) (certFile, keyFile string) {
 			return "", ""
 		}
 	}
-	given, _ := os.ReadFile(certFile) // an error is reported when it is used
-	if own, err := os.ReadFile(filepath.Join(pki, servingCertName)); pki != "" && err == nil && bytes.HasPrefix(given, own) {
+	given, _ := filewatch.ReadFile(certFile) // an error is reported when it is used
+	if own, err := filewatch.ReadFile(filepath.Join(pki, servingCertName)); pki != "" && err == nil && bytes.HasPrefix(given, own) {
 		return "", ""
 	}
 	if own := certs.OwnServing(given); own != nil && certs.EndsSoon(own, time.Now()) {
@@ -259,7 +260,7 @@ func (c *ServingConfig) renewFile(o certs.Options) (bool, error) {
 	if c.CertDir == "" || c.TLSCertFile != "" {
 		return false, nil
 	}
-	given, err := os.ReadFile(filepath.Join(c.CertDir, servingCertName))
+	given, err := filewatch.ReadFile(filepath.Join(c.CertDir, servingCertName))
 	if err != nil {
 		return false, err
 	}

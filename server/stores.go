@@ -100,6 +100,7 @@ func newStores(o storesOptions) (*stores, error) {
 // openEncryption applies the encryption configuration.
 func (s *stores) openEncryption(o encrypt.Options) (err error) {
 	if !o.Reload {
+		o.Read = filewatch.ReadFile
 		s.encryption, err = encrypt.Open(o)
 		return err
 	}

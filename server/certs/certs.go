@@ -20,6 +20,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/keelson-dev/keelson/server/filewatch"
 )
 
 const (
@@ -293,14 +295,14 @@ func (o *Options) read(name string) (*Pair, error) {
 		}
 		return nil, nil
 	}
-	cert, err := os.ReadFile(filepath.Join(o.Dir, name+".crt"))
+	cert, err := filewatch.ReadFile(filepath.Join(o.Dir, name+".crt"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	key, err := os.ReadFile(filepath.Join(o.Dir, name+".key"))
+	key, err := filewatch.ReadFile(filepath.Join(o.Dir, name+".key"))
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Read returns the content of a file, as os.ReadFile does.
+// Read returns the content of a file, as os.ReadFile does; see ReadFile.
 type Read = func(path string) ([]byte, error)
 
 // repeatAfter is how long a failure for another reason, of files that have not changed, is not reported.
@@ -69,7 +69,7 @@ func statOf(path string) stat {
 // read returns the content of a file and its version.
 func read(path string) ([]byte, version, error) {
 	v := version{stat: statOf(path)} // before the content: a change in between is found later
-	content, err := os.ReadFile(path)
+	content, err := ReadFile(path)
 	if err != nil {
 		v.failed = err.Error()
 		return nil, v, err
