@@ -507,10 +507,6 @@ func (k *recordedKind) subresource(v *variants, o *kindObject, r *kindRequest) {
 	from := k.storable(o.body)
 	to, how := v.of(from, map[string]string{"status": "status", "finalize": "spec"}[sub])
 	named(to, o.name)
-	if sub == "finalize" {
-		// Keelson lets this request change the finalizers of the spec alone.
-		to["metadata"] = clone(from["metadata"])
-	}
 	r.how = how
 	switch v.rng.IntN(6) {
 	case 0:

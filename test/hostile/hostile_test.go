@@ -15,7 +15,8 @@ import (
 
 // attacks returns the table: the rows of all areas.
 func attacks() []row {
-	return slices.Concat(cacheAttacks(), bodyAttacks(), documentAttacks(), edgeAttacks(), admissionAttacks())
+	return slices.Concat(cacheAttacks(), bodyAttacks(), documentAttacks(), edgeAttacks(), admissionAttacks(),
+		collectorAttacks(), extensionAttacks(), largeListAttacks())
 }
 
 // row is one attack. doc.go explains the fields.

@@ -51,6 +51,8 @@ func configurations() map[string]func(dir string, c *keelson.Config) {
 		"": func(string, *keelson.Config) {},
 		// history keeps history for a short time only.
 		"history": func(_ string, c *keelson.Config) { c.HistoryWindow = 2 * time.Second },
+		// patient gives requests a long time, so that answers that are not read are still there when the attack ends.
+		"patient": func(_ string, c *keelson.Config) { c.RequestTimeout = time.Hour },
 		// verbose logs every request.
 		"verbose": func(_ string, c *keelson.Config) {
 			const everything = slog.Level(-10)
