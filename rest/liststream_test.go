@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
@@ -19,22 +17,27 @@ import (
 	"github.com/keelson-dev/keelson/resource"
 )
 
+// podsOfStore returns the resource with a cache that keeps no objects in memory.
+func (s *shelf) podsOfStore(t testing.TB) *served {
+	t.Helper()
+	c := cache.New(cache.Options{
+		Store:  s.store,
+		Memory: cache.Memory{SmallObjects: -1, UnreadBytes: -1, LoadAfter: math.Inf(1)},
+	})
+	t.Cleanup(c.Close)
+	reg, err := registry.New(resource.Kinds(features.Gates{}), s.store, c, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return (&shelf{s.store, reg}).pods()
+}
+
 // TestStreamedLists lists the same pods from memory, and streamed from the store because a page may take few bytes. The
 // bodies must be the same bytes.
 func TestStreamedLists(t *testing.T) {
 	shelf := newShelf(t)
 	shelf.put(t, variedPods(rand.New(rand.NewSource(1)), 700))
-	stored := cache.New(cache.Options{
-		Store:  shelf.store,
-		Memory: cache.Memory{SmallObjects: -1, UnreadBytes: -1, LoadAfter: math.Inf(1)},
-	})
-	t.Cleanup(stored.Close)
-	other, err := registry.New(resource.Kinds(features.Gates{}), shelf.store, stored, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pods := other.Resource(schema.GroupResource{Resource: "pods"})
-	streamed := newServed(registry.NewServed(pods, &pods.Kind.Versions[0]))
+	streamed := shelf.podsOfStore(t)
 	streamed.pageBytes = 2000
 	h := New(Options{Registry: shelf.registry, Now: func() time.Time { return time.Unix(1e9, 0) }})
 	body := func(s *served, query, accept, encoding string) string {
@@ -48,9 +51,11 @@ func TestStreamedLists(t *testing.T) {
 		}
 		text := io.Reader(w.Body)
 		if w.Header().Get("Content-Encoding") == "gzip" {
-			if text, err = gzip.NewReader(w.Body); err != nil {
+			plain, err := gzip.NewReader(w.Body)
+			if err != nil {
 				t.Fatal(err)
 			}
+			text = plain
 		}
 		b, err := io.ReadAll(text)
 		if err != nil {
@@ -77,7 +82,7 @@ func TestStreamedLists(t *testing.T) {
 			}
 		}
 	}
-	if stats := pods.Loaded(); stats {
+	if streamed.Loaded() {
 		t.Error("the lists have loaded the pods")
 	}
 }
