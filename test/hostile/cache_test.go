@@ -113,7 +113,7 @@ func stalledWatchers(a *attack) {
 			a.Fatalf("watcher %d: %v", i, err)
 		}
 	}
-	for i := range a.size(100, 1000) {
+	for i := range size(100, 1000) {
 		object := configMap("big", 100<<10)
 		object["metadata"].(map[string]any)["labels"] = map[string]any{"n": strconv.Itoa(i)}
 		a.admin.send(http.MethodPut, a.path("configmaps/big"), jsonType, encode(object)).want(a, http.StatusOK)
@@ -131,7 +131,7 @@ func largeUpdates(a *attack) {
 	}
 	read := make(chan int, 1)
 	go func() { read <- drain(resp.Body) }()
-	for i := range a.size(130, 400) {
+	for i := range size(130, 400) {
 		object := configMap("big", 900<<10)
 		object["data"].(map[string]any)["n"] = strconv.Itoa(i)
 		a.user.send(http.MethodPut, a.path("configmaps/big"), jsonType, encode(object)).want(a, http.StatusOK)
@@ -158,7 +158,7 @@ func drain(r interface{ Read([]byte) (int, error) }) int {
 func manyObjects(a *attack) {
 	var wg sync.WaitGroup
 	const writers = 8
-	n := a.size(12000, 100000)
+	n := size(12000, 100000)
 	for w := range writers {
 		wg.Go(func() {
 			for i := w; i < n; i += writers {
@@ -255,7 +255,7 @@ func compactedReads(a *attack) {
 func overwrites(a *attack) {
 	a.user.send(http.MethodPost, a.path("configmaps"), jsonType, encode(configMap("big", 10))).want(a, http.StatusCreated)
 	rng := rand.NewChaCha8([32]byte{})
-	for range a.size(800, 4000) {
+	for range size(800, 4000) {
 		// Random bytes in base64, which are text that compresses as little as possible.
 		text := make([]byte, 375<<10)
 		_, _ = rng.Read(text) // never fails

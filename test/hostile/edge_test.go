@@ -151,7 +151,7 @@ func (a *attack) notInMetrics(before, text string) {
 func manyPaths(a *attack) {
 	before := a.scrape()
 	var wg sync.WaitGroup
-	n := a.size(200, 10000)
+	n := size(200, 10000)
 	for w := range 4 {
 		wg.Go(func() {
 			for i := w; i < n; i += 4 {
@@ -183,7 +183,7 @@ func manyPaths(a *attack) {
 func longPaths(a *attack) {
 	before := a.scrape()
 	long := strings.Repeat("tooLong", 900<<10/7)
-	for range a.size(10, 80) {
+	for range size(10, 80) {
 		a.anonymous.get("/apis/"+long+"/v1//x").want(a, http.StatusForbidden, http.StatusNotFound)
 		a.anonymous.get("/api/v1/namespaces/"+long+"/pods").want(a, http.StatusForbidden, http.StatusNotFound)
 	}
@@ -207,7 +207,7 @@ func invalidPaths(a *attack) {
 func rapidReset(a *attack) {
 	for range 4 {
 		c := a.dialHTTP2(true)
-		for i := range uint32(a.size(5000, 100000)) { //nolint:gosec // small
+		for i := range uint32(size(5000, 100000)) { //nolint:gosec // small
 			id := 2*i + 1
 			if c.headers(id, true, http.MethodGet, "/api/v1/namespaces") != nil ||
 				c.write(func(f *http2.Framer) error { return f.WriteRSTStream(id, http2.ErrCodeCancel) }) != nil {
@@ -297,7 +297,7 @@ func largeHeaders(a *attack) {
 // strangers sends requests with no or wrong credentials. Their connections are closed after the response.
 func strangers(a *attack) {
 	for _, header := range []string{"", "Authorization: Bearer wrong\r\n", "Authorization: Basic eDp4\r\n"} {
-		for range a.size(50, 1000) {
+		for range size(50, 1000) {
 			conn := a.dial("http/1.1")
 			if _, err := io.WriteString(conn, "GET /api/v1/pods HTTP/1.1\r\nHost: x\r\n"+header+"\r\n"); err != nil {
 				a.Fatal(err)

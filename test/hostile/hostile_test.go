@@ -102,7 +102,7 @@ func (a *attack) groupPath(group, resource string) string {
 }
 
 // size returns small, or large if KEELSON_LONG is set.
-func (a *attack) size(small, large int) int {
+func size(small, large int) int {
 	if os.Getenv("KEELSON_LONG") != "" {
 		return large
 	}

@@ -46,7 +46,7 @@ func (a *attack) createLarge(n, size int) {
 // stalledLargeWatches opens watches whose client has a window of 4 KB and reads nothing, and changes the objects then.
 func stalledLargeWatches(a *attack) {
 	const streams = 80 // on a connection
-	for range a.size(640, 1200) / streams {
+	for range size(640, 1200) / streams {
 		a.stalledStreams(streams, a.path("configmaps?watch=1&resourceVersion=0"))
 	}
 	for i := range 20 {
