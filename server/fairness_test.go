@@ -69,6 +69,7 @@ func TestFairnessFollowsTheAPI(t *testing.T) {
 	post(t, s, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"dave"},
 		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"reader"},
 		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"dave"}]}`, http.StatusCreated)
+	awaitAccess(t, s, "dave", "list", "configmaps")
 	admin, client := httpClient(t, s, true), httpClient(t, s, false)
 	as := func(user, path string) answer {
 		return call(t, client, "GET", s.URL()+path, "Authorization", "Bearer "+user+"token")
@@ -147,6 +148,7 @@ func TestWatchesNeedNoSeat(t *testing.T) {
 	post(t, s, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"eve"},
 		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},
 		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"eve"}]}`, http.StatusCreated)
+	awaitAccess(t, s, "eve", "watch", "namespaces")
 	w, err := httpClient(t, s, false).Do(r)
 	if err != nil {
 		t.Fatal(err)

@@ -28,6 +28,17 @@ func sendAs(s *Server, user, groups, method, path, contentType, body string) *ht
 
 const hostPod = `{"metadata":{"name":"p"},"spec":{"hostNetwork":true,"containers":[{"name":"c","image":"i"}]}}`
 
+// awaitAccess waits until a user may do what a grant that was just written allows: it comes to be known a little later.
+func awaitAccess(t *testing.T, s *Server, user, verb, resource string) {
+	t.Helper()
+	body := `{"spec":{"resourceAttributes":{"verb":"` + verb + `","resource":"` + resource + `"}}}`
+	const reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+	await(t, user+" may "+verb+" "+resource, func() bool {
+		w := sendAs(s, user, "", http.MethodPost, reviews, "application/json", body)
+		return strings.Contains(w.Body.String(), `"allowed":true`)
+	})
+}
+
 // TestPodSecurityHoldsForTheNextPod changes the level of a namespace many times, and creates a pod after each change
 // that was acknowledged.
 func TestPodSecurityHoldsForTheNextPod(t *testing.T) {
@@ -108,6 +119,7 @@ func TestPluginsThatAreOffByDefault(t *testing.T) {
 		`"resources":["configmaps"]}]}`, http.StatusCreated)
 	post(t, s, rbac+"clusterrolebindings", `{"metadata":{"name":"ann"},"subjects":[{"kind":"User","name":"ann"}],`+
 		`"roleRef":{"kind":"ClusterRole","name":"ann"}}`, http.StatusCreated)
+	awaitAccess(t, s, "ann", "create", "configmaps")
 	const service = `{"metadata":{"name":"s"},"spec":{"ports":[{"port":1}],"externalIPs":["1.2.3.4"]}}`
 	owned := func(kind string) string {
 		return `{"metadata":{"name":"d","ownerReferences":[{"apiVersion":"v1","kind":"` + kind +

@@ -124,6 +124,7 @@ func slowReadersHoldNoSeats(t *testing.T, c Config) {
 	post(t, s, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"dave"},
 		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"reader"},
 		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"dave"}]}`, http.StatusCreated)
+	awaitAccess(t, s, "dave", "list", "configmaps")
 	const readers = 30
 	for range readers {
 		conn := dial(t, s, "http/1.1")
