@@ -64,8 +64,8 @@ type Aggregator struct {
 
 	// table is what requests read.
 	table atomic.Pointer[table]
-	// changes counts the changes of what Registrations returns.
-	changes atomic.Int64
+	// changes are those of what Registrations returns.
+	changes changes
 
 	mu       sync.Mutex // guards the fields below
 	services map[string]*apiregistrationv1.APIService
@@ -167,7 +167,7 @@ func (a *Aggregator) take(changes []informer.Change) {
 		return cmp.Or(cmp.Compare(x.version.Group, y.version.Group), cmp.Compare(x.version.Version, y.version.Version))
 	})
 	a.table.Store(t)
-	a.changes.Add(1)
+	a.changes.add()
 }
 
 // decode returns the APIService after a change, nil if it is gone or cannot be read. Of one that another server does not
@@ -260,7 +260,37 @@ func (a *Aggregator) Registrations() []discovery.Registration {
 }
 
 // Changes returns a number that changes whenever the result of Registrations does.
-func (a *Aggregator) Changes() int64 { return a.changes.Load() }
+func (a *Aggregator) Changes() int64 { return a.changes.count.Load() }
+
+// Changed returns a channel that is closed when the result of Registrations changes the next time.
+func (a *Aggregator) Changed() <-chan struct{} { return a.changes.next() }
+
+// changes counts changes, and wakes those who wait for the next one. Its zero value has none.
+type changes struct {
+	count atomic.Int64
+
+	mu      sync.Mutex    // guards changed
+	changed chan struct{} // closed at the next change; nil if nobody waits
+}
+
+func (c *changes) add() {
+	c.count.Add(1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.changed != nil {
+		close(c.changed)
+		c.changed = nil
+	}
+}
+
+func (c *changes) next() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.changed == nil {
+		c.changed = make(chan struct{})
+	}
+	return c.changed
+}
 
 // unavailable returns whether each APIService is unavailable.
 func (a *Aggregator) unavailable() map[string]bool {

@@ -24,3 +24,24 @@ func TestPart(t *testing.T) {
 		t.Error("a list is no error")
 	}
 }
+
+func TestChangesWakeThoseWhoWait(t *testing.T) {
+	var c changes
+	first, second := c.next(), c.next()
+	c.add()
+	for i, changed := range []<-chan struct{}{first, second} {
+		select {
+		case <-changed:
+		default:
+			t.Errorf("channel %d is open after a change", i)
+		}
+	}
+	select {
+	case <-c.next():
+		t.Error("the channel of the next change is closed before it")
+	default:
+	}
+	if n := c.count.Load(); n != 1 {
+		t.Errorf("%d changes, want 1", n)
+	}
+}

@@ -51,7 +51,7 @@ func availableCondition(s *apiregistrationv1.APIService) apiregistrationv1.APISe
 // not.
 func (r *remote) setAvailable(available bool) {
 	if r.available.Swap(available) != available {
-		r.a.changes.Add(1)
+		r.a.changes.add()
 	}
 }
 

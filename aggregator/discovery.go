@@ -54,7 +54,7 @@ func (r *remote) refresh(ctx context.Context, available bool) {
 	r.a.metrics.aggregations.Inc()
 	if before := r.discovered.Load(); before != next {
 		r.discovered.Store(next)
-		r.a.changes.Add(1)
+		r.a.changes.add()
 	}
 }
 

@@ -190,7 +190,8 @@ func (s *starting) garbageCollector(queues *metrics.WorkQueues, p *activity.Part
 	own := s.controllerClient(account)
 	o := garbagecollector.Options{
 		Client: own, Local: garbagecollector.Local{Client: own}, Remote: s.api.aggregator.Client(controllerUser(account)),
-		Directory: s.api.resources, Resources: s.api.discovery, Ready: s.api.custom.Ready,
+		Directory: s.api.resources, Resources: s.api.discovery, RemoteChanged: s.api.aggregator.Changed,
+		Ready: s.api.custom.Ready,
 		Revision: s.registry.Resource(corev1.Resource("namespaces")).CurrentRevision,
 		Log:      s.log, Now: s.config.Clock.Now, Metrics: queues, Activity: p,
 	}

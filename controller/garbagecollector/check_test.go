@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -206,7 +207,7 @@ func TestUnreachableServersDelayNothing(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				c := newCollector(ctx, Options{
 					Remote: unreachable{hangs: hangs}, Directory: directory.New(), Resources: remoteKinds{},
-					Log: slog.New(slog.DiscardHandler), Now: time.Now,
+					RemoteChanged: func() <-chan struct{} { return nil }, Log: slog.New(slog.DiscardHandler), Now: time.Now,
 				})
 				begun, ended := time.Now(), make(chan error)
 				go func() { ended <- c.monitorAll(ctx) }()
@@ -297,4 +298,55 @@ func TestFailingListsAreRare(t *testing.T) {
 			})
 		})
 	}
+}
+
+// grows has no resource until it is told, and then that of remoteKinds.
+type grows struct {
+	remoteKinds
+	known   atomic.Bool
+	changed chan struct{}
+}
+
+func (g *grows) Preferred() ([]discovery.Resource, []schema.GroupVersion) {
+	if !g.known.Load() {
+		return nil, nil
+	}
+	return g.remoteKinds.Preferred()
+}
+
+// TestNewRemoteResourcesAreFollowed: a resource of an extension API server has a monitor soon after it is known.
+func TestNewRemoteResourcesAreFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		g := &grows{changed: make(chan struct{})}
+		c := newCollector(ctx, Options{
+			Remote: unreachable{}, Directory: directory.New(), Resources: g,
+			RemoteChanged: func() <-chan struct{} {
+				if g.known.Load() {
+					return nil
+				}
+				return g.changed
+			},
+			Log: slog.New(slog.DiscardHandler), Now: time.Now,
+		})
+		ended := make(chan error)
+		go func() { ended <- c.monitorAll(ctx) }()
+		<-c.listed
+		g.known.Store(true)
+		close(g.changed)
+		time.Sleep(2 * resyncPause)
+		synctest.Wait()
+		c.mu.Lock()
+		if len(c.monitors) != 1 {
+			t.Errorf("%d monitors, want 1", len(c.monitors))
+		}
+		c.mu.Unlock()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		c.tasks.Wait()
+		c.check.Close()
+		c.orphan.Close()
+	})
 }

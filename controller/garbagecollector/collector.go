@@ -85,6 +85,8 @@ type Options struct {
 	Local, Remote Objects
 	Directory     *directory.Directory
 	Resources     Resources
+	// RemoteChanged returns a channel that is closed when the resources of extension API servers change the next time.
+	RemoteChanged func() <-chan struct{}
 	// Ready waits until Resources has the custom resources that were defined before the start.
 	Ready func(context.Context) error
 	// Revision returns the revision of the latest write.

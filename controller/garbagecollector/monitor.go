@@ -15,14 +15,12 @@ import (
 
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/controller/workers"
+	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/discovery"
 	"github.com/keelson-dev/keelson/storage"
 )
 
 const (
-	// resyncEvery is how often the resources of extension API servers are looked up; changes of the others are
-	// followed.
-	resyncEvery = 30 * time.Second
 	// resyncPause is the time between a change of the resources and the look at them: many may change at once.
 	resyncPause = 100 * time.Millisecond
 	// syncTime is how long the collector waits for the first lists, as in kube-controller-manager.
@@ -74,6 +72,7 @@ func (c *Collector) monitorAll(ctx context.Context) error {
 	c.Activity.Pending(changes.Pending)
 	for first := true; ; first = false {
 		changes.Take()
+		remote := c.RemoteChanged()
 		started := c.resync()
 		if first {
 			if err := c.awaitSynced(ctx, started); err != nil {
@@ -83,16 +82,25 @@ func (c *Collector) monitorAll(ctx context.Context) error {
 			close(c.listed)
 			c.Activity.Started()
 		}
-		waiting, cancel := context.WithTimeout(ctx, resyncEvery)
-		_, err := changes.Next(waiting)
-		cancel()
-		if ctx.Err() != nil {
+		if c.awaitResources(ctx, changes, remote); ctx.Err() != nil {
 			return nil
 		}
-		if err == nil {
-			pause(ctx, resyncPause)
-		}
+		pause(ctx, resyncPause)
 	}
+}
+
+// awaitResources waits until the resources of this server have changed, or those of extension API servers.
+func (c *Collector) awaitResources(ctx context.Context, local *directory.Watcher, remote <-chan struct{}) {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-remote:
+			cancel()
+		case <-waiting.Done():
+		}
+	}()
+	_, _ = local.Next(waiting) // it fails only when waiting ends
 }
 
 // awaitSynced waits until the objects of each resource were listed or cannot be listed, at most for syncTime. As in
