@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keelson-dev/keelson/clock"
-	"github.com/keelson-dev/keelson/server"
+	"github.com/keelson-dev/keelson/internal/server"
 )
 
 // Config says how to run a server. Start from DefaultConfig or InMemory.

@@ -10,8 +10,8 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
-	"github.com/keelson-dev/keelson/filter/traffic"
-	"github.com/keelson-dev/keelson/server/certs"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/traffic"
+	"github.com/keelson-dev/keelson/internal/server/certs"
 )
 
 type (

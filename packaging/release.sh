@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 platforms=("$@")
 [ ${#platforms[@]} -gt 0 ] || platforms=(linux/amd64 linux/arm64 darwin/amd64 darwin/arm64)
 
-version=$(sed -n 's/^const Keelson = "\(.*\)"$/\1/p' server/version/version.go)
+version=$(sed -n 's/^const Keelson = "\(.*\)"$/\1/p' internal/server/version/version.go)
 # The time of everything in the archives is that of the commit.
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -trimpath"

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/pflag"
 
-	"github.com/keelson-dev/keelson/server"
+	"github.com/keelson-dev/keelson/internal/server"
 )
 
 // admissionFlags adds the flags of admission.

@@ -3,8 +3,8 @@ package main
 import (
 	"github.com/spf13/pflag"
 
-	"github.com/keelson-dev/keelson/audit/sink"
-	"github.com/keelson-dev/keelson/server"
+	"github.com/keelson-dev/keelson/internal/machinery/audit/sink"
+	"github.com/keelson-dev/keelson/internal/server"
 )
 
 // auditFlags adds the flags of the audit log. They have the names, defaults and meanings of kube-apiserver.

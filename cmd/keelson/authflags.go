@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/keelson-dev/keelson/server"
+	"github.com/keelson-dev/keelson/internal/server"
 )
 
 // authenticationFlags adds the flags of authentication.

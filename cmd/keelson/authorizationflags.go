@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/keelson-dev/keelson/server"
+	"github.com/keelson-dev/keelson/internal/server"
 )
 
 // authorizationFlags adds the flags of authorization.

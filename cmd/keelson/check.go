@@ -13,10 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/keelson-dev/keelson/registry"
-	"github.com/keelson-dev/keelson/scheme"
-	"github.com/keelson-dev/keelson/server"
-	"github.com/keelson-dev/keelson/storage/embedded"
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
 func newCheck(out, errOut io.Writer) *cobra.Command {

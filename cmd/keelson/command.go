@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/keelson-dev/keelson/server"
-	"github.com/keelson-dev/keelson/server/version"
+	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/internal/server/version"
 )
 
 // newCommand returns the command with its subcommands. Without a subcommand it serves.

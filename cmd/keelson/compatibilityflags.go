@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/keelson-dev/keelson/server/version"
+	"github.com/keelson-dev/keelson/internal/server/version"
 )
 
 // compatibilityFlags are the flags of kube-apiserver whose subject Keelson does not have. They are accepted with values

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/keelson-dev/keelson/server"
-	"github.com/keelson-dev/keelson/storage/embedded"
+	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
 // stoppedStore is the locked store of a data directory that no server uses.

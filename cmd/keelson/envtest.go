@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/keelson-dev/keelson/server/version"
+	"github.com/keelson-dev/keelson/internal/server/version"
 )
 
 // newEnvtest returns the command about envtest, the test environment of controller-runtime.

@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keelson-dev/keelson/server/version"
+	"github.com/keelson-dev/keelson/internal/server/version"
 )
 
 // installed runs `keelson envtest install` and returns the directory.

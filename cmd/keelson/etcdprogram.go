@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/keelson-dev/keelson/server/version"
-	"github.com/keelson-dev/keelson/storage/memoryetcd"
+	"github.com/keelson-dev/keelson/internal/server/version"
+	"github.com/keelson-dev/keelson/internal/storage/memoryetcd"
 )
 
 // etcdName is the name of the program that takes the place of etcd in tests.

@@ -16,8 +16,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
-	"github.com/keelson-dev/keelson/server"
-	"github.com/keelson-dev/keelson/storage/embedded"
+	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
 // brokenDisk is an environment variable. If it is set, the test binary serves from that data directory, and syncs fail

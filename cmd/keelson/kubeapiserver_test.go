@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keelson-dev/keelson/server/certs"
+	"github.com/keelson-dev/keelson/internal/server/certs"
 )
 
 // referenceFlag is a flag of kube-apiserver 1.36, as its help shows it.

@@ -3,9 +3,9 @@ package main
 import (
 	"strings"
 
-	"github.com/keelson-dev/keelson/features"
-	"github.com/keelson-dev/keelson/registry"
-	"github.com/keelson-dev/keelson/resource"
+	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource"
 )
 
 // layout finds the resource of a key in the store.

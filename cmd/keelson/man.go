@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/keelson-dev/keelson/server/version"
+	"github.com/keelson-dev/keelson/internal/server/version"
 )
 
 // newMan returns the command that writes the manual pages, for packagers.

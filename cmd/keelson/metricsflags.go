@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/keelson-dev/keelson/metrics"
-	"github.com/keelson-dev/keelson/server/version"
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/server/version"
 )
 
 // metricsFlags are the flags that say which metrics are shown.

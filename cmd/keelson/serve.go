@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/keelson-dev/keelson/server"
-	"github.com/keelson-dev/keelson/server/pace"
-	"github.com/keelson-dev/keelson/server/version"
+	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/internal/server/pace"
+	"github.com/keelson-dev/keelson/internal/server/version"
 )
 
 // stopTime limits an orderly stop, in addition to the time that requests in flight may take.

@@ -16,10 +16,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/keelson-dev/keelson/server"
-	"github.com/keelson-dev/keelson/storage/backup"
-	"github.com/keelson-dev/keelson/storage/embedded"
-	"github.com/keelson-dev/keelson/storage/snapshot"
+	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/internal/storage/backup"
+	"github.com/keelson-dev/keelson/internal/storage/embedded"
+	"github.com/keelson-dev/keelson/internal/storage/snapshot"
 )
 
 func newSnapshot(out, errOut io.Writer) *cobra.Command {

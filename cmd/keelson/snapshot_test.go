@@ -13,9 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/keelson-dev/keelson/server"
-	"github.com/keelson-dev/keelson/storage"
-	"github.com/keelson-dev/keelson/storage/embedded"
+	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
 // mustRun runs a command that has to succeed.
@@ -247,7 +247,7 @@ func storeOf(t *testing.T, values map[string][]byte) string {
 // reference returns what kube-apiserver stored, by key.
 func reference(t *testing.T) map[string][]byte {
 	t.Helper()
-	f, err := os.Open("../../registry/testdata/etcd-dump.jsonl.gz")
+	f, err := os.Open("../../internal/object/registry/testdata/etcd-dump.jsonl.gz")
 	if err != nil {
 		t.Fatal(err)
 	}

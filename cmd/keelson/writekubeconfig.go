@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
-	"github.com/keelson-dev/keelson/server"
+	"github.com/keelson-dev/keelson/internal/server"
 )
 
 // contextName is the name of the context, the cluster and the user in a kubeconfig of the user.

@@ -20,31 +20,65 @@ const (
 	root   = "../.."
 )
 
-// layers are the trees of packages from the lowest to the highest. A package may
-// import its own tree and the lines above it here, and nothing else of the
-// repository.
-var layers = [][]string{
-	{"request"},
-	{"tracing"},
-	{"storage", "scheme", "metrics", "mergeschema", "webhook", "proxy", "features", "clock", "activity"},
-	{"cel"},
-	{"apierr", "cache", "structuralschema", "audit"},
-	{"registry", "apiresponse"},
-	{"resource", "managedfields", "auth", "quota"},
-	{"admission", "serviceallocator", "serviceresolver", "connection", "flowcontrol"},
-	{"directory", "write"},
-	{"client", "discovery"},
-	{"rest", "controller"},
-	{"crd"},
-	{"filter"},
-	{"aggregator", "peers"},
-	{"server"},
-	{"."}, // the embedding API
-	{"cmd", "test", "examples"},
+// floor is a folder below internal, with its trees of packages.
+type floor struct {
+	name string
+	// lines are the trees from the lowest to the highest. A tree is a folder with its subfolders, without those that are
+	// trees themselves. "." is the folder of the floor.
+	lines [][]string
+}
+
+// floors are all packages of the product, from the lowest floor to the highest. A package may import its own tree, the
+// lines below its own, and the floors below; nothing else of the repository. The tables in docs/ARCHITECTURE.md have the
+// same order.
+var floors = []floor{
+	{"machinery", [][]string{
+		{"request"},
+		{"tracing", "fairshare"},
+		{"scheme", "metrics", "webhook", "proxy", "features", "activity", "responserecorder"},
+		{"cel", "audit"},
+	}},
+	{"storage", [][]string{{"."}, {"cache"}}},
+	{"object", [][]string{
+		{"mergeschema", "apierr"},
+		{"structuralschema"},
+		{"registry", "apiresponse"},
+		{"managedfields"},
+	}},
+	{"resource", [][]string{{".", "quota"}}},
+	{"access", [][]string{{"auth"}, {"admission"}}},
+	{"api", [][]string{
+		{"connection"},
+		{"directory", "write"},
+		{"client", "discovery"},
+		{"rest"},
+		{"crd"},
+	}},
+	{"controller", [][]string{{"serviceallocator", "serviceresolver"}, {"."}}},
+	{"gateway", [][]string{{"flowcontrol"}, {"filter"}, {"aggregator", "peers"}}},
+	{"server", [][]string{{"."}}},
+}
+
+// layers returns the trees of all packages of the repository by their folders, from the lowest to the highest.
+func layers() [][]string {
+	out := [][]string{{"clock"}}
+	for _, f := range floors {
+		for _, line := range f.lines {
+			var trees []string
+			for _, name := range line {
+				trees = append(trees, path.Join("internal", f.name, name))
+			}
+			out = append(out, trees)
+		}
+	}
+	return append(out,
+		[]string{"."}, // the embedding API
+		[]string{"cmd", "test", "examples"},
+	)
 }
 
 // free trees are not part of the product: tools of its development.
-var free = []string{"internal"}
+var free = []string{"internal/gen", "internal/lint"}
 
 // directModules may be imported. Those that are only API types and libraries of
 // kube-apiserver's servers are narrowed down in partOfModule.
@@ -148,36 +182,31 @@ func files(t *testing.T) []file {
 	return out
 }
 
-// tree returns the first element of a package's path and its layer, -1 for none.
-func tree(dir string) (string, int) {
-	name, _, _ := strings.Cut(dir, "/")
-	for i, layer := range layers {
-		for _, l := range layer {
-			if l == name {
-				return name, i
+// tree returns the tree of a package: the longest folder of the layers that has it, and its layer, or -1.
+func tree(dir string) (name string, layer int) {
+	layer = -1
+	for i, trees := range layers() {
+		for _, t := range trees {
+			if (dir == t || strings.HasPrefix(dir, t+"/")) && len(t) > len(name) {
+				name, layer = t, i
 			}
 		}
 	}
-	return name, -1
+	return name, layer
 }
 
-func isFree(name string) bool {
-	for _, f := range free {
-		if f == name {
-			return true
-		}
-	}
-	return false
+func isFree(dir string) bool {
+	return slices.ContainsFunc(free, func(f string) bool { return dir == f || strings.HasPrefix(dir, f+"/") })
 }
 
 func TestPackagesImportOnlyThoseBelow(t *testing.T) {
 	for _, f := range files(t) {
-		from, level := tree(f.dir)
-		if isFree(from) || f.test {
+		if isFree(f.dir) || f.test {
 			continue
 		}
+		from, level := tree(f.dir)
 		if level < 0 {
-			t.Errorf("%s: the tree %q is in no layer", f.path, from)
+			t.Errorf("%s is on no floor", f.path)
 			continue
 		}
 		for _, i := range f.imports {
@@ -197,9 +226,72 @@ func TestPackagesImportOnlyThoseBelow(t *testing.T) {
 	}
 }
 
+// public are the folders of the packages that programs of others may import.
+var public = []string{".", "clock"}
+
+// TestPublicPackages checks that all other packages are below internal, or are no libraries.
+func TestPublicPackages(t *testing.T) {
+	for _, f := range files(t) {
+		name, _, _ := strings.Cut(f.dir, "/")
+		switch {
+		case name == "internal", name == "cmd", name == "test", name == "examples", slices.Contains(public, f.dir):
+		default:
+			t.Errorf("%s: everybody could import package %s", f.path, f.dir)
+		}
+	}
+}
+
+// TestOutsidersCannotImport lists the packages of a module outside of the repository that imports a package below internal:
+// the go command has to refuse it.
+func TestOutsidersCannotImport(t *testing.T) {
+	cmd := exec.Command("go", "list", ".")
+	cmd.Dir = filepath.Join(root, "test", "modules", "refused")
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "use of internal package "+module+"/internal/server not allowed") {
+		t.Errorf("error %v, output:\n%s", err, out)
+	}
+}
+
+// TestTablesOfPackages compares the tables in docs/ARCHITECTURE.md with the floors: each floor is a heading, from the
+// highest to the lowest, and each tree a row of the table below it, also from the highest to the lowest.
+func TestTablesOfPackages(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(root, "docs", "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	heading := ""
+	for line := range strings.Lines(string(content)) {
+		if name, ok := strings.CutPrefix(line, "### internal/"); ok {
+			heading, _, _ = strings.Cut(strings.TrimSpace(name), ":")
+			continue
+		}
+		if strings.HasPrefix(line, "#") {
+			heading = ""
+		}
+		if cell, ok := strings.CutPrefix(line, "| `"); ok && heading != "" {
+			name, _, _ := strings.Cut(cell, "`")
+			found = append(found, path.Join("internal", heading, strings.TrimSuffix(name, "/*")))
+		}
+	}
+	var want []string
+	all := layers()
+	slices.Reverse(all)
+	for _, trees := range all {
+		for _, name := range trees {
+			if strings.HasPrefix(name, "internal/") {
+				want = append(want, name)
+			}
+		}
+	}
+	if !slices.Equal(found, want) {
+		t.Errorf("the tables of docs/ARCHITECTURE.md have\n%s\nthe floors have\n%s", strings.Join(found, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 func TestStorageInterfaceImportsNothing(t *testing.T) {
 	for _, f := range files(t) {
-		if f.dir != "storage" || f.test {
+		if f.dir != "internal/storage" || f.test {
 			continue
 		}
 		for _, i := range f.imports {
@@ -217,7 +309,7 @@ var gonePackages = []string{"k8s.io/api/scheduling/v1alpha2"}
 // tidy of such a program reads them as well.
 func TestNoPackageIsGone(t *testing.T) {
 	for _, f := range files(t) {
-		if name, _ := tree(f.dir); name == "test" || isFree(name) {
+		if name, _ := tree(f.dir); name == "test" || isFree(f.dir) {
 			continue
 		}
 		for _, i := range f.imports {

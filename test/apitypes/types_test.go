@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/keelson-dev/keelson/resource/scheduling/v1alpha2"
+	"github.com/keelson-dev/keelson/internal/resource/scheduling/v1alpha2"
 )
 
 // object is what the types here and those of k8s.io/api have in common.

@@ -13,7 +13,7 @@ import (
 	"syscall"
 
 	"github.com/keelson-dev/keelson"
-	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/internal/storage"
 )
 
 // nullCommand serves Keelson on a store that does nothing, to measure the cost of everything else.

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keelson-dev/keelson/storage"
-	"github.com/keelson-dev/keelson/storage/embedded"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
 // knownChange is one change that a writer or watcher knows of.

@@ -14,9 +14,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
-	"github.com/keelson-dev/keelson/cache"
-	"github.com/keelson-dev/keelson/storage"
-	"github.com/keelson-dev/keelson/storage/embedded"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+	"github.com/keelson-dev/keelson/internal/storage/embedded"
 	"github.com/keelson-dev/keelson/test/rig"
 )
 

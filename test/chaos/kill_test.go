@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keelson-dev/keelson/storage/embedded"
+	"github.com/keelson-dev/keelson/internal/storage/embedded"
 	"github.com/keelson-dev/keelson/test/rig"
 )
 

@@ -16,7 +16,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/test/history"
 )
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
 	"github.com/keelson-dev/keelson/test/history"
 	"github.com/keelson-dev/keelson/test/rig"
 )

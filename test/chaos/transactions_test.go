@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/keelson-dev/keelson/storage"
-	"github.com/keelson-dev/keelson/storage/embedded"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/embedded"
 	"github.com/keelson-dev/keelson/test/history"
 	"github.com/keelson-dev/keelson/test/rig"
 )

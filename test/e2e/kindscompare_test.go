@@ -83,7 +83,7 @@ type recordedKind struct {
 // recordedKinds reads the recorded creations. It keeps the largest body of each name of an object.
 func recordedKinds(t *testing.T) map[string]*recordedKind {
 	t.Helper()
-	files, err := filepath.Glob("../../resource/*/testdata/create.jsonl.gz")
+	files, err := filepath.Glob("../../internal/resource/*/testdata/create.jsonl.gz")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no recorded creations: %v", err)
 	}

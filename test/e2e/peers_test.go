@@ -19,7 +19,7 @@ import (
 
 	apidiscovery "k8s.io/api/apidiscovery/v2"
 
-	"github.com/keelson-dev/keelson/server/certs"
+	"github.com/keelson-dev/keelson/internal/server/certs"
 )
 
 // peerCluster is an etcd on which API servers know each other.

@@ -38,7 +38,7 @@ func readDump(t *testing.T) []dumped {
 	t.Helper()
 	name := os.Getenv("KEELSON_ETCD_DUMP")
 	if name == "" {
-		name = "../../registry/testdata/etcd-dump.jsonl.gz"
+		name = "../../internal/object/registry/testdata/etcd-dump.jsonl.gz"
 	}
 	f, err := os.Open(name)
 	if err != nil {

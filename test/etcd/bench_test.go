@@ -8,8 +8,8 @@ import (
 
 	"go.etcd.io/etcd/server/v3/embed"
 
-	"github.com/keelson-dev/keelson/storage"
-	"github.com/keelson-dev/keelson/storage/etcd"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/etcd"
 )
 
 // BenchmarkCreate measures creates of 1 KiB, with 64 in flight, on one member with one watch.

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keelson-dev/keelson/storage"
-	"github.com/keelson-dev/keelson/storage/etcd"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/etcd"
 	"github.com/keelson-dev/keelson/test/history"
 	"github.com/keelson-dev/keelson/test/rig"
 )

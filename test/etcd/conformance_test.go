@@ -4,9 +4,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/keelson-dev/keelson/storage"
-	"github.com/keelson-dev/keelson/storage/etcd"
-	"github.com/keelson-dev/keelson/storage/storagetest"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/etcd"
+	"github.com/keelson-dev/keelson/internal/storage/storagetest"
 )
 
 // TestConformance gives each test a cluster of its own, because the suite counts revisions.

@@ -1,4 +1,4 @@
-// Tests of storage/etcd, and of the server on it, against real etcd members in the test's own process: see doc.go.
+// Tests of internal/storage/etcd, and of the server on it, against real etcd members in the test's own process: see doc.go.
 module github.com/keelson-dev/keelson/test/etcd
 
 go 1.26.0

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keelson-dev/keelson/cache"
-	"github.com/keelson-dev/keelson/storage"
-	"github.com/keelson-dev/keelson/storage/etcd"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+	"github.com/keelson-dev/keelson/internal/storage/etcd"
 )
 
 // stringCodec uses values without encoding them.

@@ -13,7 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/keelson-dev/keelson/storage/memoryetcd"
+	"github.com/keelson-dev/keelson/internal/storage/memoryetcd"
 )
 
 // startMemory returns the address of a memoryetcd server that ends with the test.

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/keelson-dev/keelson/cache"
-	"github.com/keelson-dev/keelson/storage"
-	"github.com/keelson-dev/keelson/storage/etcd"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+	"github.com/keelson-dev/keelson/internal/storage/etcd"
 	"github.com/keelson-dev/keelson/test/metamorphic"
 )
 

@@ -27,10 +27,10 @@ import (
 	apidiscovery "k8s.io/api/apidiscovery/v2"
 
 	"github.com/keelson-dev/keelson"
-	"github.com/keelson-dev/keelson/controller/bootstrap"
-	"github.com/keelson-dev/keelson/server/certs"
-	"github.com/keelson-dev/keelson/storage"
-	"github.com/keelson-dev/keelson/storage/etcd"
+	"github.com/keelson-dev/keelson/internal/controller/bootstrap"
+	"github.com/keelson-dev/keelson/internal/server/certs"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/etcd"
 )
 
 // peerFiles are the files of a cluster whose servers know each other: what an installer writes.

@@ -19,7 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/keelson-dev/keelson"
-	"github.com/keelson-dev/keelson/storage/etcd"
+	"github.com/keelson-dev/keelson/internal/storage/etcd"
 )
 
 // The test binary starts itself as a process that can be killed. roleVar is the environment variable with the role of

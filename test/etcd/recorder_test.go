@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keelson-dev/keelson/metrics"
-	"github.com/keelson-dev/keelson/storage"
-	"github.com/keelson-dev/keelson/storage/etcd"
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/etcd"
 )
 
 // TestMetricsOfTheClient reads, writes and watches, and looks for what the client of the cluster has counted.

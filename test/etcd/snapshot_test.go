@@ -15,10 +15,10 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 
-	"github.com/keelson-dev/keelson/storage"
-	"github.com/keelson-dev/keelson/storage/backup"
-	"github.com/keelson-dev/keelson/storage/embedded"
-	"github.com/keelson-dev/keelson/storage/etcd"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/backup"
+	"github.com/keelson-dev/keelson/internal/storage/embedded"
+	"github.com/keelson-dev/keelson/internal/storage/etcd"
 )
 
 // TestSnapshots moves the data of a store to a real etcd, writes there, and moves it back.

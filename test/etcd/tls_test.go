@@ -16,8 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson"
-	"github.com/keelson-dev/keelson/server/certs"
-	"github.com/keelson-dev/keelson/storage/etcd"
+	"github.com/keelson-dev/keelson/internal/server/certs"
+	"github.com/keelson-dev/keelson/internal/storage/etcd"
 )
 
 // TestTLS checks that members which require client certificates accept a valid one. A client without a certificate, or

@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/keelson-dev/keelson/scheme/wire"
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
 )
 
 // bodyAttacks are attacks on the code that decodes and stores request bodies.

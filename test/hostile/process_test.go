@@ -28,7 +28,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson"
-	"github.com/keelson-dev/keelson/server/pace"
+	"github.com/keelson-dev/keelson/internal/server/pace"
 )
 
 // The test binary runs as a server if the environment variable roleVar names a configuration. dirVar is the directory

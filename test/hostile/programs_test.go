@@ -20,7 +20,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/keelson-dev/keelson"
-	"github.com/keelson-dev/keelson/storage/encrypt/kmstest"
+	"github.com/keelson-dev/keelson/internal/storage/encrypt/kmstest"
 )
 
 // The attacks in this file need another program or a disk.

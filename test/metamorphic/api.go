@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/test/rig"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/internal/storage"
 )
 
 // Faults returns functions that put a fault in front of a correct store, by a description of the fault.

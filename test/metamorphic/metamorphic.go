@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keelson-dev/keelson/cache"
-	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
 // World is a store and the configuration of its cache.

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keelson-dev/keelson/cache"
-	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
 // worlds returns the worlds of every test in this package. Those with etcd are in test/etcd.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/internal/storage"
 )
 
 // storeWorld is a store with the state that the test keeps about it.

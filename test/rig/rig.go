@@ -8,14 +8,14 @@ import (
 	"net/http/httptest"
 	"time"
 
-	"github.com/keelson-dev/keelson/cache"
-	"github.com/keelson-dev/keelson/directory"
-	"github.com/keelson-dev/keelson/features"
-	"github.com/keelson-dev/keelson/registry"
-	"github.com/keelson-dev/keelson/request"
-	"github.com/keelson-dev/keelson/resource"
-	"github.com/keelson-dev/keelson/rest"
-	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/internal/api/directory"
+	"github.com/keelson-dev/keelson/internal/api/rest"
+	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
 // Options configure a Server.

@@ -1,4 +1,4 @@
-// Command known writes scheme/known.txt: the kinds that the published API
+// Command known writes internal/machinery/scheme/known.txt: the kinds that the published API
 // modules know, in all their versions. The server names them in messages.
 package main
 

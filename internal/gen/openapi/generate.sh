@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes discovery/openapi/builtin.bin and mergeschema/builtin.bin anew.
+# Makes internal/api/discovery/openapi/builtin.bin and internal/object/mergeschema/builtin.bin anew.
 # OPENAPI_DOCUMENTS is the directory of the documents; see main.go.
 set -eu
 cd "$(dirname "$0")"

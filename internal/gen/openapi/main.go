@@ -1,4 +1,4 @@
-// Openapi makes the data files of the packages discovery/openapi and mergeschema from
+// Openapi makes the data files of the packages internal/api/discovery/openapi and mergeschema from
 // the OpenAPI documents of a server: a directory with the document of
 // /openapi/v2 as v2.json.gz and those of /openapi/v3/<path> as
 // v3/<path>.json.gz, each / of the path written as two underscores.
@@ -29,16 +29,16 @@ import (
 	"k8s.io/kube-openapi/pkg/schemaconv"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
-	"github.com/keelson-dev/keelson/discovery/openapi/archive"
-	"github.com/keelson-dev/keelson/mergeschema/binaryformat"
+	"github.com/keelson-dev/keelson/internal/api/discovery/openapi/archive"
+	"github.com/keelson-dev/keelson/internal/object/mergeschema/binaryformat"
 )
 
 func main() {
 	log.SetFlags(0)
 	documents := flag.String("documents", "", "directory of the documents")
 	fromTypes := flag.String("definitions", "", "file of the definitions generated from the types; not compared if empty")
-	documentsOut := flag.String("archive", "discovery/openapi/builtin.bin", "file to write the documents to")
-	schemasOut := flag.String("schemas", "mergeschema/builtin.bin", "file to write the merge schemas to")
+	documentsOut := flag.String("archive", "internal/api/discovery/openapi/builtin.bin", "file to write the documents to")
+	schemasOut := flag.String("schemas", "internal/object/mergeschema/builtin.bin", "file to write the merge schemas to")
 	flag.Parse()
 	v2, v3, err := read(*documents)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/keelson-dev/keelson/discovery/openapi/archive"
-	"github.com/keelson-dev/keelson/mergeschema/binaryformat"
+	"github.com/keelson-dev/keelson/internal/api/discovery/openapi/archive"
+	"github.com/keelson-dev/keelson/internal/object/mergeschema/binaryformat"
 )
 
 func write(t *testing.T, name, text string) {

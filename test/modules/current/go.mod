@@ -1,4 +1,4 @@
-module github.com/keelson-dev/keelson/test/modules/current
+module example.com/current
 
 go 1.26.0
 

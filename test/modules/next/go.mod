@@ -1,4 +1,4 @@
-module github.com/keelson-dev/keelson/test/modules/next
+module example.com/next
 
 go 1.26.0
 

@@ -1,0 +1,327 @@
+// Package admission is the chain of plug-ins that complete and judge a write
+// before and after it is validated. Each plug-in is a folder in plugin/; their
+// order is one list in server.
+package admission
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/storage"
+)
+
+// Operation is what a write does.
+type Operation int
+
+const (
+	// Create makes an object, or posts to a subresource.
+	Create Operation = iota
+	// Update replaces an object or a part of it: PUT, PATCH and server-side apply.
+	Update
+	// Delete removes an object, or begins to.
+	Delete
+	// Connect opens a connection to what an object stands for.
+	Connect
+)
+
+// String returns the operation as webhooks and policies name it.
+func (o Operation) String() string {
+	return [...]string{"CREATE", "UPDATE", "DELETE", "CONNECT"}[o]
+}
+
+// Names are a kind and its resource in one version.
+type Names struct {
+	Kind     schema.GroupVersionKind
+	Resource schema.GroupVersionResource
+}
+
+// Options are the options of a write.
+type Options struct {
+	DryRun bool
+	// FieldManager owns the fields that the write sets.
+	FieldManager string
+	// FieldValidation is Ignore, Warn or Strict.
+	FieldValidation string
+	// Force lets server-side apply take fields from other managers; nil for other writes.
+	Force *bool
+	// Patch says that the write is a PATCH.
+	Patch bool
+	// Delete are the options of a deletion.
+	Delete *metav1.DeleteOptions
+	// Collection is true for the deletion of an object as a part of its collection.
+	Collection bool
+}
+
+// Attributes say what a write is about.
+type Attributes struct {
+	Operation Operation
+	// Resource is the resource as the request names it: Requested.Resource without its version.
+	Resource schema.GroupResource
+	// Requested are the names that the request used, Stored those of the version that is stored. Of a
+	// write to a subresource with a kind of its own both have that kind.
+	Requested, Stored Names
+	Subresource       string
+	// Name is the name in the request. It is empty in the mutating pass if it is going to be generated, and in a deletion
+	// of a collection, as in kube-apiserver.
+	Namespace, Name string
+	// Object is the object as it would become, in its kind's storage version, or what was posted to a
+	// subresource; nil for a deletion. Of a connection it is an Unstructured with the options. Old is the object before, nil
+	// on Create; it must not be changed.
+	Object, Old registry.Object
+	Options     Options
+	// Reinvoke is set by a mutating plug-in that has changed the object in a way that the plug-ins before it
+	// may not expect: all of them run once more. Reinvoked is true in that second pass.
+	Reinvoke, Reinvoked bool
+	// Notes are what mutating plug-ins remember for the second pass, by the plug-in's name; nil while there is nothing.
+	Notes map[string]any
+	// User sent the request; nil is the server itself.
+	User *request.User
+	// Conflicts are those that side writes of earlier attempts at this write met, in order. Only Plugin.Charge may
+	// depend on them.
+	Conflicts []*storage.ConflictError
+}
+
+// Is says whether the write is to resource itself, by one of operations.
+func (a *Attributes) Is(resource schema.GroupResource, operations ...Operation) bool {
+	return a.Subresource == "" && a.Resource == resource && slices.Contains(operations, a.Operation)
+}
+
+// NamespaceName returns the namespace of the write as policies see it: a Namespace is in itself.
+func (a *Attributes) NamespaceName() string {
+	if a.Resource == corev1.Resource("namespaces") {
+		return a.Name
+	}
+	return a.Namespace
+}
+
+// OptionsObject returns the options as the API object that webhooks and policies are given; nil for a
+// connection.
+func (a *Attributes) OptionsObject() runtime.Object {
+	o := &a.Options
+	var dryRun []string
+	if o.DryRun {
+		dryRun = []string{metav1.DryRunAll}
+	}
+	kind := func(name string) metav1.TypeMeta {
+		return metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: name}
+	}
+	switch {
+	case a.Operation == Connect:
+		return nil
+	case a.Operation == Delete:
+		options := &metav1.DeleteOptions{}
+		if o.Delete != nil {
+			options = o.Delete.DeepCopy()
+		}
+		options.TypeMeta = kind("DeleteOptions")
+		return options
+	case o.Patch:
+		return &metav1.PatchOptions{
+			TypeMeta: kind("PatchOptions"), DryRun: dryRun, Force: o.Force, FieldManager: o.FieldManager,
+			FieldValidation: o.FieldValidation,
+		}
+	case a.Operation == Update:
+		return &metav1.UpdateOptions{
+			TypeMeta: kind("UpdateOptions"), DryRun: dryRun, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation,
+		}
+	}
+	return &metav1.CreateOptions{
+		TypeMeta: kind("CreateOptions"), DryRun: dryRun, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation,
+	}
+}
+
+// Forbidden returns a plug-in's refusal. An object whose name is not generated yet is named by its generateName.
+func (a *Attributes) Forbidden(err error) *kerrors.StatusError {
+	return kerrors.NewForbidden(a.Resource, a.displayName(), err)
+}
+
+// displayName returns the name of the object in refusals: "Unknown" if it has none.
+func (a *Attributes) displayName() string {
+	switch {
+	case a.Name != "":
+		return a.Name
+	case a.Object == nil:
+	case a.Object.GetName() != "":
+		return a.Object.GetName()
+	case a.Object.GetGenerateName() != "":
+		return a.Object.GetGenerateName()
+	}
+	return "Unknown"
+}
+
+// A Plugin is one entry of a chain. Its functions ignore writes that do not concern it, may be nil and
+// are called concurrently. The errors they return are what the client is answered.
+type Plugin struct {
+	// Name is the name in kube-apiserver's --enable-admission-plugins.
+	Name string
+	// Mutate may change a.Object, or replace it by another object of the same type. It runs before the object is prepared and
+	// validated and after its managedFields were made: what it sets has no owner. It may run a second time
+	// for the same write: see Attributes.Reinvoke.
+	Mutate func(ctx context.Context, a *Attributes) error
+	// Validate judges the object that is going to be stored; it must not change
+	// it.
+	Validate func(ctx context.Context, a *Attributes) error
+	// Charge judges the object as Validate does, after Validate of all plug-ins, and returns what has to be written
+	// together with it; nil is nothing. It is called again if a condition of its side writes did not hold, with the
+	// conflict in a.Conflicts. Only writes that store an object are charged: deletions and POSTs that do something
+	// else are not.
+	Charge func(ctx context.Context, a *Attributes) (*Charge, error)
+}
+
+// A Charge is what a write is charged for in other objects, such as the usage of a quota.
+type Charge struct {
+	// SideWrites are written in the transaction of the object, or before it if the object is in another store. A
+	// dry run does not write them.
+	registry.SideWrites
+	// Store is where the side writes go.
+	Store storage.Store
+	// Done is called once, when the side writes have been written at revision, or with 0 if they were not. It may
+	// be nil.
+	Done func(revision int64)
+}
+
+// Pass is one of the two passes of a chain over a write.
+type Pass int
+
+const (
+	// Mutating is the pass that may change the object.
+	Mutating Pass = iota
+	// Validating is the pass that may only refuse it.
+	Validating
+)
+
+// String returns the pass as kube-apiserver's metrics name it.
+func (p Pass) String() string { return [...]string{"admit", "validate"}[p] }
+
+// Chain runs plug-ins in order; the first error ends it. A nil chain admits
+// everything.
+type Chain struct {
+	// replacement is the chain of later writes; nil if this one is.
+	replacement atomic.Pointer[Chain]
+
+	passes   [2][]step
+	whole    [2]*timer // of the passes
+	charging []chargeStep
+	observed bool
+}
+
+// step is a plug-in in one pass.
+type step struct {
+	timer *timer
+	run   func(ctx context.Context, a *Attributes) error
+}
+
+// chargeStep is a plug-in that charges writes.
+type chargeStep struct {
+	timer *timer
+	run   func(ctx context.Context, a *Attributes) (*Charge, error)
+}
+
+// NewChain returns a chain of plug-ins, the first one first. The observer may be nil.
+func NewChain(observer Observer, plugins ...Plugin) *Chain {
+	c := &Chain{observed: observer != nil}
+	c.whole = [2]*timer{passTimer(observer, Mutating), passTimer(observer, Validating)}
+	for _, p := range plugins {
+		if p.Mutate != nil {
+			c.passes[Mutating] = append(c.passes[Mutating], step{pluginTimer(observer, p.Name, Mutating), p.Mutate})
+		}
+		if p.Validate != nil {
+			c.passes[Validating] = append(c.passes[Validating], step{pluginTimer(observer, p.Name, Validating), p.Validate})
+		}
+		if p.Charge != nil {
+			c.charging = append(c.charging, chargeStep{pluginTimer(observer, p.Name, Validating), p.Charge})
+		}
+	}
+	return c
+}
+
+// Replace has other be Current of c. other must not be nil.
+func (c *Chain) Replace(other *Chain) { c.replacement.Store(other) }
+
+// Current returns the chain for a write that begins now: the last one of Replace, or c itself. All passes over one write
+// have to use the same chain.
+func (c *Chain) Current() *Chain {
+	if c == nil {
+		return nil
+	}
+	if other := c.replacement.Load(); other != nil {
+		return other
+	}
+	return c
+}
+
+// Mutate runs the plug-ins' Mutate, and all of them once more if one of them has asked for that by
+// Attributes.Reinvoke.
+func (c *Chain) Mutate(ctx context.Context, a *Attributes) error {
+	if c == nil {
+		return nil
+	}
+	err := c.run(ctx, a, Mutating)
+	if err == nil && a.Reinvoke {
+		a.Reinvoked = true
+		err = c.run(ctx, a, Mutating)
+	}
+	return err
+}
+
+// Validate runs the plug-ins' Validate.
+func (c *Chain) Validate(ctx context.Context, a *Attributes) error {
+	if c == nil {
+		return nil
+	}
+	return c.run(ctx, a, Validating)
+}
+
+// Charge runs the plug-ins' Charge. The caller has to call Done of all charges, also of those that are returned
+// together with an error.
+func (c *Chain) Charge(ctx context.Context, a *Attributes) (charges []*Charge, err error) {
+	if c == nil {
+		return nil, nil
+	}
+	for i := range c.charging {
+		step, begin := &c.charging[i], time.Now()
+		charge, err := step.run(ctx, a)
+		step.timer.record(a.Operation, err != nil, time.Since(begin))
+		if charge != nil {
+			charges = append(charges, charge)
+		}
+		if err != nil {
+			return charges, err
+		}
+	}
+	return charges, nil
+}
+
+func (c *Chain) run(ctx context.Context, a *Attributes, pass Pass) (err error) {
+	if !c.observed {
+		for i := range c.passes[pass] {
+			if err = c.passes[pass][i].run(ctx, a); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	begin := time.Now()
+	at := begin
+	for i := range c.passes[pass] {
+		step := &c.passes[pass][i]
+		err = step.run(ctx, a)
+		now := time.Now()
+		step.timer.record(a.Operation, err != nil, now.Sub(at))
+		if at = now; err != nil {
+			break
+		}
+	}
+	c.whole[pass].record(a.Operation, err != nil, at.Sub(begin))
+	return err
+}

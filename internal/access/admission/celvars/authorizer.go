@@ -1,0 +1,110 @@
+package celvars
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/cel-go/common/types/ref"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/keelson-dev/keelson/internal/access/admission"
+	"github.com/keelson-dev/keelson/internal/access/auth/authz"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+)
+
+// Authorizer answers the authorizer checks of expressions about one write. It asks the server's authorizer once for each
+// question. It may not be used by several goroutines at the same time.
+type Authorizer struct {
+	ctx      context.Context
+	ask      authz.Authorizer
+	user     *user.DefaultInfo
+	decision map[string]decision
+}
+
+type decision struct {
+	made   authorizer.Decision
+	reason string
+	err    error
+}
+
+// NewAuthorizer returns the Authorizer for a write.
+func NewAuthorizer(ctx context.Context, ask authz.Authorizer, a *admission.Attributes) *Authorizer {
+	u := a.Sender()
+	return &Authorizer{
+		ctx: ctx, ask: ask, decision: map[string]decision{},
+		user: &user.DefaultInfo{Name: u.Name, UID: u.UID, Groups: u.Groups, Extra: u.Extra},
+	}
+}
+
+func (z *Authorizer) value() ref.Val {
+	if z == nil {
+		return nil
+	}
+	return library.NewAuthorizerVal(z.user, z)
+}
+
+func (z *Authorizer) requestResource(a *admission.Attributes) ref.Val {
+	if z == nil {
+		return nil
+	}
+	return library.NewResourceAuthorizerVal(z.user, z, requestedResource{a})
+}
+
+// requestedResource is the resource of a write.
+type requestedResource struct{ a *admission.Attributes }
+
+func (r requestedResource) GetName() string                          { return r.a.Name }
+func (r requestedResource) GetNamespace() string                     { return r.a.NamespaceName() }
+func (r requestedResource) GetResource() schema.GroupVersionResource { return r.a.Requested.Resource }
+func (r requestedResource) GetSubresource() string                   { return r.a.Subresource }
+
+// Authorize implements the authorizer that the functions of expressions call. They have no context of their own.
+func (z *Authorizer) Authorize(_ context.Context, at authorizer.Attributes) (authorizer.Decision, string, error) {
+	key := keyOf(at)
+	d, ok := z.decision[key]
+	if !ok {
+		d = z.authorize(at)
+		z.decision[key] = d
+	}
+	return d.made, d.reason, d.err
+}
+
+// keyOf returns a text that is the same for the same question.
+func keyOf(at authorizer.Attributes) string {
+	fields, fieldsErr := at.GetFieldSelector()
+	labels, labelsErr := at.GetLabelSelector()
+	u := at.GetUser()
+	return fmt.Sprintf("%q %q %q %q %q %q %q %t %q %q %q %q %v %v %v %v", at.GetVerb(), at.GetNamespace(), at.GetAPIGroup(),
+		at.GetAPIVersion(), at.GetResource(), at.GetSubresource(), at.GetName(), at.IsResourceRequest(), at.GetPath(),
+		u.GetName(), u.GetUID(), u.GetGroups(), fields, fieldsErr, labels, labelsErr)
+}
+
+func (z *Authorizer) authorize(at authorizer.Attributes) decision {
+	u := at.GetUser()
+	question := authz.Attributes{
+		User: &request.User{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: u.GetExtra()},
+		Info: &request.Info{
+			Path: at.GetPath(), Verb: at.GetVerb(), Group: at.GetAPIGroup(), Version: at.GetAPIVersion(),
+			Resource: at.GetResource(), Subresource: at.GetSubresource(), Namespace: at.GetNamespace(), Name: at.GetName(),
+			AsksResource: at.IsResourceRequest(),
+		},
+	}
+	if at.IsResourceRequest() {
+		question.Selectors = authz.ParsedSelectors(
+			func() (fields.Requirements, error) { return at.GetFieldSelector() },
+			func() (labels.Requirements, error) { return at.GetLabelSelector() })
+	}
+	made, reason, err := z.ask.Authorize(z.ctx, question)
+	switch made {
+	case authz.Allow:
+		return decision{authorizer.DecisionAllow, reason, err}
+	case authz.Deny:
+		return decision{authorizer.DecisionDeny, reason, err}
+	}
+	return decision{authorizer.DecisionNoOpinion, reason, err}
+}

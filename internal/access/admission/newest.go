@@ -1,0 +1,24 @@
+package admission
+
+import "github.com/keelson-dev/keelson/internal/object/registry"
+
+// Newest returns the youngest of the objects that is accepts, of several the
+// first by name; nil if there is none. It is how a default is chosen among
+// classes that all claim to be it.
+func Newest(objs []registry.Object, is func(registry.Object) bool) registry.Object {
+	var found registry.Object
+	for _, o := range objs {
+		if is(o) && (found == nil || younger(o, found)) {
+			found = o
+		}
+	}
+	return found
+}
+
+func younger(a, b registry.Object) bool {
+	at, bt := a.GetCreationTimestamp(), b.GetCreationTimestamp()
+	if at.Time.Equal(bt.Time) {
+		return a.GetName() < b.GetName()
+	}
+	return at.After(bt.Time)
+}

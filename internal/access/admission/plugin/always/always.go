@@ -1,0 +1,23 @@
+// Package always has two plug-ins that do not look at the write. AlwaysAdmit admits everything, which has no effect
+// because a chain admits what no plug-in refuses. AlwaysDeny refuses everything and is only useful in tests. Both are
+// deprecated and off by default.
+package always
+
+import (
+	"context"
+	"errors"
+
+	"github.com/keelson-dev/keelson/internal/access/admission"
+)
+
+// Admit returns the plug-in AlwaysAdmit.
+func Admit() admission.Plugin { return admission.Plugin{Name: "AlwaysAdmit"} }
+
+// Deny returns the plug-in AlwaysDeny. It also refuses the writes of the server itself.
+func Deny() admission.Plugin {
+	return admission.Plugin{Name: "AlwaysDeny", Mutate: deny, Validate: deny}
+}
+
+func deny(_ context.Context, a *admission.Attributes) error {
+	return a.Forbidden(errors.New("admission control is denying all modifications"))
+}

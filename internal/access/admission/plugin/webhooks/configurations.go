@@ -1,0 +1,184 @@
+package webhooks
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/keelson-dev/keelson/internal/access/admission/celvars"
+	"github.com/keelson-dev/keelson/internal/access/admission/match"
+	"github.com/keelson-dev/keelson/internal/machinery/webhook"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/object/registry/informer"
+)
+
+var group = admissionregistrationv1.SchemeGroupVersion
+
+// configurations are the webhooks of one of the two kinds of configurations.
+type configurations struct {
+	clients *webhook.Pool // calls the webhooks
+	// compile returns the webhooks of one configuration.
+	compile func(registry.Object) []*hook
+	// byName has the webhooks of each configuration. Only the goroutine that follows them uses it.
+	byName map[string][]*hook
+	// all has all webhooks in the order in which they are called.
+	all      atomic.Pointer[[]*hook]
+	informer atomic.Pointer[informer.Informer]
+}
+
+func (c *configurations) reset(all []informer.Change) {
+	c.byName = map[string][]*hook{}
+	c.apply(all)
+}
+
+func (c *configurations) apply(changes []informer.Change) {
+	for _, change := range changes {
+		if change.Object == nil {
+			delete(c.byName, change.Name)
+		} else {
+			c.byName[change.Name] = c.compile(change.Object)
+		}
+	}
+	names := make([]string, 0, len(c.byName))
+	for name := range c.byName {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var all []*hook
+	for _, name := range names {
+		all = append(all, c.byName[name]...)
+	}
+	c.all.Store(&all)
+}
+
+// current returns the webhooks that every acknowledged configuration has.
+func (c *configurations) current(ctx context.Context) ([]*hook, error) {
+	followed := c.informer.Load()
+	if followed == nil {
+		return nil, nil
+	}
+	if err := followed.SyncOwn(ctx); err != nil {
+		return nil, err
+	}
+	return *c.all.Load(), nil
+}
+
+// hook is one webhook.
+type hook struct {
+	name, configuration string
+	// id tells the webhook from others of the same name; it stays the same while the configuration's list does.
+	id       string
+	criteria match.Criteria
+	// conditions are the match conditions, which have to be true.
+	conditions celvars.Conditions
+	clients    *webhook.Pool
+	target     webhook.Target
+	versions   []string // of AdmissionReview, in the order of preference
+	timeout    time.Duration
+	ignore     bool // failurePolicy is Ignore
+	dryRun     bool // it may be called for a dry run
+	reinvoke   bool // reinvocationPolicy is IfNeeded
+	// budget decides whether the webhook is skipped; nil if it never is.
+	budget *budget
+	// broken is why the configuration cannot be used; validation prevents that.
+	broken error
+}
+
+// definition is what a webhook of both kinds has.
+type definition struct {
+	name              string
+	client            admissionregistrationv1.WebhookClientConfig
+	rules             []admissionregistrationv1.RuleWithOperations
+	failurePolicy     *admissionregistrationv1.FailurePolicyType
+	matchPolicy       *admissionregistrationv1.MatchPolicyType
+	namespaces        *metav1.LabelSelector
+	objects           *metav1.LabelSelector
+	sideEffects       *admissionregistrationv1.SideEffectClass
+	timeoutSeconds    *int32
+	reviewVersions    []string
+	conditions        []admissionregistrationv1.MatchCondition
+	reinvocationAsked bool
+}
+
+func (p *Plugins) mutatingHooks(obj registry.Object) []*hook {
+	c := obj.(*admissionregistrationv1.MutatingWebhookConfiguration)
+	l := lister{p: p, clients: p.mutating.clients, configuration: c.Name, seen: map[string]int{}}
+	for i := range c.Webhooks {
+		w := &c.Webhooks[i]
+		l.add(definition{
+			w.Name, w.ClientConfig, w.Rules, w.FailurePolicy, w.MatchPolicy, w.NamespaceSelector, w.ObjectSelector,
+			w.SideEffects, w.TimeoutSeconds, w.AdmissionReviewVersions, w.MatchConditions,
+			ptr.Deref(w.ReinvocationPolicy, "") == admissionregistrationv1.IfNeededReinvocationPolicy,
+		})
+	}
+	return l.hooks
+}
+
+func (p *Plugins) validatingHooks(obj registry.Object) []*hook {
+	c := obj.(*admissionregistrationv1.ValidatingWebhookConfiguration)
+	l := lister{p: p, clients: p.validating.clients, configuration: c.Name, seen: map[string]int{}}
+	for i := range c.Webhooks {
+		w := &c.Webhooks[i]
+		l.add(definition{
+			w.Name, w.ClientConfig, w.Rules, w.FailurePolicy, w.MatchPolicy, w.NamespaceSelector, w.ObjectSelector,
+			w.SideEffects, w.TimeoutSeconds, w.AdmissionReviewVersions, w.MatchConditions, false,
+		})
+	}
+	return l.hooks
+}
+
+// lister makes the webhooks of one configuration.
+type lister struct {
+	p             *Plugins
+	clients       *webhook.Pool
+	configuration string
+	seen          map[string]int // how many webhooks of a name there were
+	hooks         []*hook
+}
+
+func (l *lister) add(d definition) {
+	h := &hook{
+		name: d.name, configuration: l.configuration,
+		id:       strings.Join([]string{l.configuration, d.name, strconv.Itoa(l.seen[d.name])}, "/"),
+		versions: d.reviewVersions, timeout: time.Duration(ptr.Deref(d.timeoutSeconds, 0)) * time.Second,
+		ignore:   ptr.Deref(d.failurePolicy, "") == admissionregistrationv1.Ignore,
+		reinvoke: d.reinvocationAsked, clients: l.clients, target: targetOf(&d.client),
+	}
+	if h.ignore {
+		h.budget = newBudget(l.p.o.Budget)
+	}
+	l.seen[d.name]++
+	switch ptr.Deref(d.sideEffects, "") {
+	case admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.SideEffectClassNoneOnDryRun:
+		h.dryRun = true
+	}
+	h.criteria = match.Criteria{
+		Rules:      match.RulesOf(d.rules),
+		Equivalent: ptr.Deref(d.matchPolicy, "") == admissionregistrationv1.Equivalent,
+	}
+	if h.criteria.Namespace, h.broken = match.Selector(d.namespaces); h.broken == nil {
+		h.criteria.Object, h.broken = match.Selector(d.objects)
+	}
+	if len(d.conditions) > 0 {
+		h.conditions = celvars.NewCompiler(celvars.Options{}).Conditions(d.conditions)
+	}
+	l.hooks = append(l.hooks, h)
+}
+
+// targetOf returns where a webhook is.
+func targetOf(c *admissionregistrationv1.WebhookClientConfig) webhook.Target {
+	t := webhook.Target{CABundle: c.CABundle, URL: ptr.Deref(c.URL, "")}
+	if s := c.Service; s != nil {
+		t.Service = &webhook.Service{
+			Namespace: s.Namespace, Name: s.Name, Path: ptr.Deref(s.Path, ""), Port: ptr.Deref(s.Port, 0),
+		}
+	}
+	return t
+}

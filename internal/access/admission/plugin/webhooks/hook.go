@@ -1,0 +1,51 @@
+package webhooks
+
+import (
+	"context"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/keelson-dev/keelson/internal/access/admission"
+	"github.com/keelson-dev/keelson/internal/access/admission/celvars"
+)
+
+// concerns returns whether a webhook has to be called for a write, and the names in whose version it asks for the
+// objects. kind names the plug-in in metrics.
+func (p *Plugins) concerns(
+	ctx context.Context, h *hook, a *admission.Attributes, kind string,
+) (admission.Names, bool, error) {
+	if h.broken != nil {
+		return admission.Names{}, false, kerrors.NewInternalError(h.broken)
+	}
+	names, ok, err := p.matcher.Match(ctx, &h.criteria, a)
+	if err != nil || !ok || len(h.conditions) == 0 {
+		return names, ok, err
+	}
+	result := p.checkConditions(ctx, h, a, names)
+	refused := result.Err != nil && !h.ignore
+	if p.o.Observer != nil {
+		p.o.Observer.MatchConditions("webhook", h.name, kind, a.Operation.String(), result.Failed, result.Match,
+			!result.Match && !refused, result.Took)
+	}
+	if refused {
+		return names, false, a.Forbidden(result.Err)
+	}
+	return names, result.Match, nil
+}
+
+// checkConditions evaluates the match conditions of a webhook.
+func (p *Plugins) checkConditions(
+	ctx context.Context, h *hook, a *admission.Attributes, names admission.Names,
+) celvars.ConditionsResult {
+	object, err := p.o.Versions.Convert(ctx, a, a.Object, names)
+	if err != nil {
+		return celvars.ConditionsResult{Failed: 1, Err: err}
+	}
+	old, err := p.o.Versions.Convert(ctx, a, a.Old, names)
+	if err != nil {
+		return celvars.ConditionsResult{Failed: 1, Err: err}
+	}
+	return h.conditions.Evaluate(ctx, celvars.NewWrite(a, names, object, old).Values(celvars.Inputs{
+		Authorizer: celvars.NewAuthorizer(ctx, p.o.Authorizer, a),
+	}))
+}

@@ -1,0 +1,128 @@
+// Package webhooks lets programs beside the server change and judge writes (MutatingAdmissionWebhook,
+// ValidatingAdmissionWebhook). Which of them, and for which writes, is said by MutatingWebhookConfigurations and
+// ValidatingWebhookConfigurations. Changes of these take effect with the next write: a webhook whose configuration was
+// acknowledged judges every write that begins afterwards.
+//
+// The webhooks of a write are called in the order of the names of their configurations, and of the list in each.
+// Mutating ones are called one after the other, each with what the one before has made; validating ones all at once.
+// After a change the mutating pass of admission runs a second time, in which those earlier webhooks are called again
+// that ask for it (reinvocationPolicy IfNeeded).
+//
+// A webhook with failurePolicy Ignore that keeps failing can be skipped for a while (Options.Budget), so that a dead one
+// does not cost every write its time-out.
+//
+// Files: configurations.go follows the configurations, hook.go decides whether a webhook is called, call.go calls it and
+// checks the response, budget.go decides whether a failing one is skipped, mutating.go and validating.go are the two plug-ins.
+package webhooks
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/access/admission"
+	"github.com/keelson-dev/keelson/internal/access/admission/match"
+	"github.com/keelson-dev/keelson/internal/access/auth/authz"
+	"github.com/keelson-dev/keelson/internal/machinery/webhook"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/object/registry/informer"
+)
+
+// Versions shows objects in the versions that webhooks ask for.
+type Versions interface {
+	match.Resources
+	// Convert returns an object of a write in the version of names; it must not be changed.
+	Convert(ctx context.Context, a *admission.Attributes, obj registry.Object, names admission.Names) (registry.Object, error)
+	// Document returns an object of a write as JSON in the version of names, nil for no object.
+	Document(ctx context.Context, a *admission.Attributes, obj registry.Object, names admission.Names) ([]byte, error)
+	// Replace makes a JSON document in the version of names the object of a write. Unknown and duplicate fields are errors
+	// if strict is set.
+	Replace(ctx context.Context, a *admission.Attributes, document []byte, names admission.Names, strict bool) error
+}
+
+// Observer records calls of webhooks. kind is "admit" or "validating", operation what the write does, such as "CREATE".
+type Observer interface {
+	// Webhook records a call. code is the HTTP status of what the webhook answered. failure says why a write was rejected:
+	// "calling_webhook_error", "apiserver_internal_error", or "no_error" if the webhook decided so; it is empty if the
+	// write was not rejected or its client went away.
+	Webhook(name, kind, operation string, rejected bool, code int, failure string, took time.Duration)
+	// MatchConditions records the evaluation of match conditions of a webhook or policy, of which kind has that word.
+	// failed is the number of conditions with an error. excluded says that the write goes on without the webhook.
+	MatchConditions(
+		kind, name, pass, operation string, failed int, match, excluded bool, took time.Duration,
+	)
+	// FailOpen records that the failure of a webhook was ignored.
+	FailOpen(name, kind string)
+	// Skipped records that a write did without a webhook whose budget is spent.
+	Skipped(name, kind string)
+}
+
+// Options are what both plug-ins need.
+type Options struct {
+	Registry *registry.Registry
+	Versions Versions
+	// Calls says how webhooks are reached.
+	Calls webhook.Options
+	// Authorizer answers the questions of match conditions.
+	Authorizer authz.Authorizer
+	// Background runs what follows the configurations.
+	Background informer.Background
+	// Budget is how long failing calls of one webhook with failurePolicy Ignore may take together in a minute. Beyond it
+	// the webhook is skipped for a while. 0 means that no webhook is skipped.
+	Budget time.Duration
+	// Now is the clock of the budgets; nil means time.Now.
+	Now      func() time.Time
+	Observer Observer
+	Log      *slog.Logger
+}
+
+// Plugins has the two plug-ins. They admit everything until Start.
+type Plugins struct {
+	o                    *Options
+	matcher              *match.Matcher
+	mutating, validating configurations
+}
+
+// New returns the plug-ins.
+func New(o Options) *Plugins {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	p := &Plugins{o: &o, matcher: match.NewMatcher(o.Registry, o.Versions)}
+	p.mutating.compile, p.validating.compile = p.mutatingHooks, p.validatingHooks
+	return p
+}
+
+// Start loads the configurations and follows them in the background. It is called once, before requests are served.
+func (p *Plugins) Start(ctx context.Context) error {
+	for _, of := range []struct {
+		name string
+		c    *configurations
+	}{{"mutatingwebhookconfigurations", &p.mutating}, {"validatingwebhookconfigurations", &p.validating}} {
+		if of.c.clients == nil { // the plug-in is switched off
+			continue
+		}
+		followed, err := informer.Start(ctx, p.o.Background, "admission: ", informer.Options{
+			Resource: p.o.Registry.Resource(group.WithResource(of.name).GroupResource()),
+			Reset:    of.c.reset, Apply: of.c.apply, Log: p.o.Log,
+		})
+		if err != nil {
+			return err
+		}
+		of.c.informer.Store(followed[0])
+	}
+	return nil
+}
+
+// Mutating returns the plug-in MutatingAdmissionWebhook. Its configuration is in effect once use is called: before Start,
+// or at any time if the plug-in was configured before. read reads files, as os.ReadFile does.
+func (p *Plugins) Mutating(c Config, read func(string) ([]byte, error)) (plugin admission.Plugin, use func(), err error) {
+	use, err = p.configure(&p.mutating, c, read)
+	return admission.Plugin{Name: "MutatingAdmissionWebhook", Mutate: p.mutate}, use, err
+}
+
+// Validating returns the plug-in ValidatingAdmissionWebhook, as Mutating does.
+func (p *Plugins) Validating(c Config, read func(string) ([]byte, error)) (plugin admission.Plugin, use func(), err error) {
+	use, err = p.configure(&p.validating, c, read)
+	return admission.Plugin{Name: "ValidatingAdmissionWebhook", Validate: p.validate}, use, err
+}

@@ -1,0 +1,33 @@
+// Package anonymous decides which requests without credentials are allowed as system:anonymous.
+package anonymous
+
+import (
+	"net/http"
+
+	"github.com/keelson-dev/keelson/internal/access/auth/authn"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+)
+
+// Rule configures which requests without credentials are allowed.
+type Rule struct {
+	// Enabled allows requests without credentials; their user is system:anonymous.
+	Enabled bool
+	// Paths are the paths for which such requests are allowed; if empty, all paths.
+	Paths []string
+}
+
+// User returns the user system:anonymous, or nil if the request must have credentials.
+func (a *Rule) User(r *http.Request) *request.User {
+	if !a.Enabled {
+		return nil
+	}
+	if len(a.Paths) == 0 {
+		return authn.AnonymousUser()
+	}
+	for _, path := range a.Paths {
+		if path == r.URL.Path {
+			return authn.AnonymousUser()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,36 @@
+package policy
+
+import (
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/keelson-dev/keelson/internal/machinery/features"
+)
+
+// Feature gates add roles, bindings, and rules to roles.
+func TestObjectsOfGates(t *testing.T) {
+	count := func(gates features.Gates) (objects, nodeRules int) {
+		all, err := Objects(gates)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, obj := range all {
+			if role, ok := obj.(*rbacv1.ClusterRole); ok && role.Name == NodeRole {
+				nodeRules = len(role.Rules)
+			}
+		}
+		return len(all), nodeRules
+	}
+	gates, err := features.Parse([]string{"ClusterTrustBundle=true"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, rules := count(features.Gates{})
+	if moreObjects, moreRules := count(gates); moreObjects != objects+4 || moreRules != rules+1 {
+		t.Errorf("%d objects and %d rules of nodes, with the gate %d and %d", objects, rules, moreObjects, moreRules)
+	}
+	if allObjects, allRules := count(features.All()); allObjects != objects+10 || allRules != rules+2 {
+		t.Errorf("with all gates %d objects and %d rules of nodes", allObjects, allRules)
+	}
+}

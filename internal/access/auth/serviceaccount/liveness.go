@@ -1,0 +1,192 @@
+package serviceaccount
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-jose/go-jose/v4/jwt"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/machinery/audit"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/apierr"
+)
+
+var errInvalidated = errors.New("service account token has been invalidated")
+
+// boundObject is an object that a token is bound to: the token is valid while the object
+// exists.
+type boundObject struct {
+	resource        schema.GroupResource
+	namespace       string
+	reference       *reference
+	kind, claimName string // for messages
+}
+
+// boundObjects returns the objects that the token is bound to, without the service account. If
+// the token has a pod, its node claim is only information: the token is not bound to that
+// node.
+func (b *boundClaims) boundObjects() [2]boundObject {
+	var out [2]boundObject
+	if b.Secret != nil {
+		out[0] = boundObject{secrets, b.Namespace, b.Secret, "secret", "service account secret"}
+	}
+	switch {
+	case b.Pod != nil:
+		out[1] = boundObject{pods, b.Namespace, b.Pod, "pod", "service account pod"}
+	case b.Node != nil:
+		out[1] = boundObject{nodes, "", b.Node, "node", "service account node"}
+	}
+	return out
+}
+
+// checkBound returns an error unless a bound token is valid now.
+func (a *Authenticator) checkBound(ctx context.Context, c *claims) error {
+	now := a.o.Now()
+	if err := c.checkTime(now); err != nil {
+		return err
+	}
+	// The tokens of an object that is being deleted stay valid for the leeway of clocks.
+	deletedBefore := now.Add(-jwt.DefaultLeeway)
+	b := &c.Kubernetes
+	if err := a.checkAccount(ctx, b, deletedBefore); err != nil {
+		return err
+	}
+	for _, object := range b.boundObjects() {
+		if object.reference == nil {
+			continue
+		}
+		if err := a.checkBoundObject(ctx, object, deletedBefore); err != nil {
+			return err
+		}
+	}
+	if b.WarnAfter != nil && *b.WarnAfter != 0 {
+		if late := now.Unix() - b.WarnAfter.Time().Unix(); now.After(b.WarnAfter.Time()) {
+			audit.Annotate(ctx, "authentication.k8s.io/stale-token",
+				fmt.Sprintf("subject: %s, seconds after warning threshold: %d", c.Subject, late))
+			a.o.Count(UseStale)
+		} else {
+			a.o.Count(UseValid)
+		}
+	}
+	return nil
+}
+
+func (a *Authenticator) checkAccount(ctx context.Context, b *boundClaims, deletedBefore time.Time) error {
+	account, err := a.o.Objects.Life(ctx, accounts, b.Namespace, b.Account.Name)
+	switch {
+	case err != nil:
+		return err
+	case account.UID == "":
+		return apierr.NotFound(accounts, b.Account.Name)
+	case account.UID != b.Account.UID:
+		return fmt.Errorf("service account UID (%s) does not match claim (%s)", account.UID, b.Account.UID)
+	case isDeleted(account.Deleted, deletedBefore):
+		return fmt.Errorf("service account %s/%s has been deleted", b.Namespace, b.Account.Name)
+	}
+	return nil
+}
+
+func (a *Authenticator) checkBoundObject(ctx context.Context, b boundObject, deletedBefore time.Time) error {
+	object, err := a.o.Objects.Life(ctx, b.resource, b.namespace, b.reference.Name)
+	switch {
+	case err != nil, object.UID == "":
+		return errInvalidated
+	case object.UID != b.reference.UID:
+		return fmt.Errorf("%s UID (%s) does not match %s ref claim (%s)", b.kind, object.UID, b.claimName, b.reference.UID)
+	case isDeleted(object.Deleted, deletedBefore):
+		return errInvalidated
+	}
+	return nil
+}
+
+func isDeleted(deleted, before time.Time) bool { return !deleted.IsZero() && deleted.Before(before) }
+
+// invalidSince is the label of a Secret whose token has been marked invalid.
+const invalidSince = "kubernetes.io/legacy-token-invalid-since"
+
+// checkLegacy returns an error unless a legacy token is valid now: its Secret must exist and
+// contain exactly this token.
+func (a *Authenticator) checkLegacy(ctx context.Context, c *claims, token string) error {
+	if err := c.checkLegacy(); err != nil {
+		return err
+	}
+	if !a.o.Lookup {
+		return nil
+	}
+	namespace := c.legacyClaims.Namespace
+	secret, err := a.tokenSecret(ctx, namespace, c.SecretName, token)
+	if err != nil {
+		return err
+	}
+	account, err := a.legacyAccount(ctx, c)
+	if err != nil {
+		return err
+	}
+	if secret.Labels[invalidSince] != "" {
+		audit.Annotate(ctx, "authentication.k8s.io/legacy-token-invalidated", secret.Name+"/"+secret.Namespace)
+		a.o.Count(UseInvalidated)
+		a.track(ctx, secret)
+		return fmt.Errorf("the token in secret %s/%s for service account %s/%s has been marked invalid. Use "+
+			"tokens from the TokenRequest API or manually created secret-based tokens, or remove the '%s' label from "+
+			"the secret to temporarily allow use of this token",
+			namespace, c.SecretName, namespace, c.AccountName, invalidSince)
+	}
+	use, annotation := UseManual, "authentication.k8s.io/legacy-token-manual-secret"
+	for _, listed := range account.Secrets {
+		if listed.Name == secret.Name {
+			use, annotation = UseAutoGenerated, "authentication.k8s.io/legacy-token-autogenerated-secret"
+			request.Warn(ctx, "Use tokens from the TokenRequest API or manually created secret-based tokens instead "+
+				"of auto-generated secret-based tokens.")
+			break
+		}
+	}
+	audit.Annotate(ctx, annotation, secret.Name)
+	a.o.Count(use)
+	a.track(ctx, secret)
+	return nil
+}
+
+func (a *Authenticator) tokenSecret(ctx context.Context, namespace, name, token string) (*corev1.Secret, error) {
+	obj, err := a.o.Objects.Lookup(ctx, secrets, namespace, name)
+	secret, ok := obj.(*corev1.Secret)
+	if err != nil || !ok || secret.DeletionTimestamp != nil {
+		return nil, errors.New("Token has been invalidated") //nolint:staticcheck // kube-apiserver's text
+	}
+	if subtle.ConstantTimeCompare(secret.Data[corev1.ServiceAccountTokenKey], []byte(token)) == 0 {
+		return nil, errors.New("Token does not match server's copy") //nolint:staticcheck // kube-apiserver's text
+	}
+	return secret, nil
+}
+
+func (a *Authenticator) legacyAccount(ctx context.Context, c *claims) (*corev1.ServiceAccount, error) {
+	obj, err := a.o.Objects.Lookup(ctx, accounts, c.legacyClaims.Namespace, c.AccountName)
+	if err != nil {
+		return nil, err
+	}
+	account, ok := obj.(*corev1.ServiceAccount)
+	switch {
+	case !ok:
+		return nil, apierr.NotFound(accounts, c.AccountName)
+	case account.DeletionTimestamp != nil:
+		return nil, fmt.Errorf("ServiceAccount %s/%s has been deleted", account.Namespace, account.Name)
+	case string(account.UID) != c.AccountUID:
+		return nil, fmt.Errorf("ServiceAccount UID (%s) does not match claim (%s)", account.UID, c.AccountUID)
+	}
+	return account, nil
+}
+
+func (a *Authenticator) track(ctx context.Context, secret *corev1.Secret) {
+	if a.o.Tracker != nil {
+		a.o.Tracker.Used(ctx, secret)
+	}
+}
+
+// Tracker records the use of legacy tokens.
+type Tracker interface {
+	Used(ctx context.Context, secret *corev1.Secret)
+}

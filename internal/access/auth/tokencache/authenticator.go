@@ -1,0 +1,111 @@
+package tokencache
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/keelson-dev/keelson/internal/access/auth/authn"
+)
+
+// Authenticator caches the results of another token authenticator for some time. Concurrent
+// calls for the same token wait for one call of that authenticator. Errors are not cached:
+// they may be temporary, such as network errors.
+type Authenticator struct {
+	tokens           authn.TokenAuthenticator
+	success, failure time.Duration
+	now              func() time.Time
+	record           Recorder
+	cache            *Cache[result]
+	calls            singleflight.Group // by key
+}
+
+// result is a cached result.
+type result struct {
+	identity *authn.Identity // nil: the token is not valid
+	until    time.Time
+}
+
+// answer is what a call of the other authenticator returned.
+type answer struct {
+	identity *authn.Identity
+	panicked any // the value of its panic; nil if it did not panic
+}
+
+// cacheSize is the least number of results that are cached.
+const cacheSize = 4096
+
+// NewAuthenticator returns an Authenticator that caches users for the time success, and that a
+// token is not valid for the time failure. 0 caches nothing.
+func NewAuthenticator(
+	tokens authn.TokenAuthenticator, success, failure time.Duration, now func() time.Time, record Recorder,
+) *Authenticator {
+	return &Authenticator{tokens: tokens, success: success, failure: failure, now: now, record: record,
+		cache: New[result](cacheSize)}
+}
+
+// AuthenticateToken implements authn.TokenAuthenticator.
+func (r *Authenticator) AuthenticateToken(
+	ctx context.Context, t authn.BearerToken, audiences []string,
+) (*authn.Identity, error) {
+	start := time.Now()
+	key := keyOf(t.Hash, audiences)
+	if a, ok := r.cache.Get(key); ok && r.now().Before(a.until) {
+		r.record.Requested(true, start)
+		return a.identity, nil
+	}
+	defer r.record.Requested(false, start)
+	defer r.record.Waiting()()
+	calls := r.calls.DoChan(string(key[:]), func() (any, error) {
+		// Other requests may wait for this call after this request has ended.
+		return r.authenticate(context.WithoutCancel(ctx), key, t, audiences)
+	})
+	select {
+	case called := <-calls:
+		a := called.Val.(answer)
+		if a.panicked != nil {
+			panic(a.panicked) // on the goroutine of the request, where internal/gateway/filter/recovery handles it
+		}
+		return a.identity, called.Err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// callTimeout limits a call, for which no request may wait any more.
+const callTimeout = 30 * time.Second
+
+func (r *Authenticator) authenticate(
+	ctx context.Context, key Key, t authn.BearerToken, audiences []string,
+) (a answer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	defer func() { a.panicked = recover() }()
+	done := r.record.Fetching()
+	defer func() { done(err == nil && a.panicked == nil) }()
+	a.identity, err = r.tokens.AuthenticateToken(ctx, t, audiences)
+	keep := r.success
+	if a.identity == nil {
+		keep = r.failure
+	}
+	if err == nil && keep > 0 {
+		r.cache.Put(key, result{a.identity, r.now().Add(keep)})
+	}
+	return a, err
+}
+
+// keyOf returns a hash of the token and the audiences.
+func keyOf(token Key, audiences []string) Key {
+	h := sha256.New()
+	h.Write(token[:])
+	var length [8]byte
+	for _, audience := range audiences {
+		binary.BigEndian.PutUint64(length[:], uint64(len(audience)))
+		h.Write(length[:])
+		h.Write([]byte(audience))
+	}
+	return Key(h.Sum(nil))
+}

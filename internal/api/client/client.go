@@ -1,0 +1,311 @@
+// Package client is how the server itself uses its API: controllers, what is made at the start, and
+// admission. It finds resources in the directory, built-in and custom, and takes writes through the same
+// steps as those of a request. There is no HTTP between, and nobody asks whether the server may.
+package client
+
+import (
+	"context"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/keelson-dev/keelson/internal/api/directory"
+	"github.com/keelson-dev/keelson/internal/api/write"
+	"github.com/keelson-dev/keelson/internal/api/write/patch"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/apierr"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// Client reads and writes objects. Objects are of the version that a request names; the caller owns
+// those it gets. Errors are *errors.StatusError as a client of the HTTP API would get them. Its methods
+// may be called concurrently.
+type Client struct {
+	resources *directory.Directory
+	writes    *write.Pipeline
+	manager   string
+	user      *request.User
+}
+
+// New returns a client that owns the fields it sets as manager.
+func New(resources *directory.Directory, writes *write.Pipeline, manager string) *Client {
+	return &Client{resources: resources, writes: writes, manager: manager}
+}
+
+// As returns a client with another field manager.
+func (c *Client) As(manager string) *Client {
+	as := *c
+	as.manager = manager
+	return &as
+}
+
+// For returns a client whose writes are those of a user, as far as admission and the kinds look at that.
+// Without one they are the server's own.
+func (c *Client) For(user *request.User) *Client {
+	as := *c
+	as.user = user
+	return &as
+}
+
+// Ref names an object.
+type Ref struct {
+	Resource        schema.GroupVersionResource
+	Namespace, Name string
+}
+
+// open returns a resource, its subresource if one is named, and the context of the client's user.
+func (c *Client) open(ctx context.Context, gvr schema.GroupVersionResource, subresource string) (
+	context.Context, *registry.Served, *registry.Subresource, func(), error,
+) {
+	found := c.resources.FindOwn(gvr)
+	if found == nil || found.Open == nil {
+		return ctx, nil, nil, nil, apierr.PathNotFound()
+	}
+	served, done, err := found.Open(ctx)
+	if err != nil {
+		return ctx, nil, nil, nil, err
+	}
+	if c.user != nil {
+		ctx = request.WithUser(ctx, c.user)
+	}
+	if subresource == "" {
+		return ctx, served, nil, done, nil
+	}
+	sub := served.Kind.Subresource(subresource)
+	if sub == nil {
+		done()
+		return ctx, nil, nil, nil, apierr.PathNotFound()
+	}
+	return ctx, served, sub, done, nil
+}
+
+// Get returns the latest state of an object; the error is NotFound if there is none.
+func (c *Client) Get(ctx context.Context, ref Ref) (registry.Object, error) {
+	ctx, served, _, done, err := c.open(ctx, ref.Resource, "")
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	o, err := served.Latest(ctx, ref.Namespace, ref.Name)
+	if err != nil {
+		return nil, err
+	}
+	if o == nil {
+		return nil, kerrors.NewNotFound(ref.Resource.GroupResource(), ref.Name)
+	}
+	if o, err = served.Readable(ctx, o); err != nil {
+		return nil, err
+	}
+	return served.DecodeAs(ctx, o, served.Version)
+}
+
+// ListRequest says what List returns.
+type ListRequest struct {
+	Resource schema.GroupVersionResource
+	// Namespace is "" for all.
+	Namespace string
+	// Labels chooses by labels; nil is everything.
+	Labels labels.Selector
+}
+
+// List calls yield in key order with the objects as every write acknowledged before the call has left
+// them, until it returns false. It returns the revision of that state, from which Watch goes on.
+func (c *Client) List(ctx context.Context, r ListRequest, yield func(registry.Object) bool) (int64, error) {
+	ctx, served, _, done, err := c.open(ctx, r.Resource, "")
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	view, err := served.Current(ctx)
+	if err != nil {
+		return 0, err
+	}
+	prefix := ""
+	if r.Namespace != "" {
+		prefix = r.Namespace + "/"
+	}
+	var failed error
+	err = view.Ascend(ctx, "", prefix, cache.Streaming, func(o *cache.Object) bool {
+		var obj registry.Object
+		if o, failed = served.Readable(ctx, o); failed != nil {
+			return false
+		}
+		if r.Labels != nil && !r.Labels.Matches(labelsOf(o)) {
+			return true
+		}
+		if obj, failed = served.DecodeAs(ctx, o, served.Version); failed != nil {
+			return false
+		}
+		return yield(obj)
+	})
+	if err == nil {
+		err = failed
+	}
+	return view.Revision(), err
+}
+
+// CreateRequest is the create of an object.
+type CreateRequest struct {
+	Resource schema.GroupVersionResource
+	// Object belongs to the client afterwards.
+	Object registry.Object
+	DryRun bool
+}
+
+// Create stores a new object and returns it.
+func (c *Client) Create(ctx context.Context, r CreateRequest) (registry.Object, error) {
+	ctx, served, _, done, err := c.open(ctx, r.Resource, "")
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return c.do(ctx, write.Request{
+		Verb: write.Create, Target: served, Namespace: r.Object.GetNamespace(), Options: c.options(r.DryRun),
+		Make: write.Object(served, r.Object),
+	})
+}
+
+// UpdateRequest is a change of an object, or of the part of it that a subresource stands for.
+type UpdateRequest struct {
+	Ref
+	Subresource string
+	// Change is given the latest object, and again a newer one after a concurrent change.
+	Change func(registry.Object) error
+	DryRun bool
+}
+
+// Update changes an object and returns it; the error is NotFound if there is none.
+func (c *Client) Update(ctx context.Context, r UpdateRequest) (registry.Object, error) {
+	ctx, served, sub, done, err := c.open(ctx, r.Resource, r.Subresource)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return c.do(ctx, write.Request{
+		Verb: write.Update, Target: served, Subresource: sub, Namespace: r.Namespace, Name: r.Name,
+		Options: c.options(r.DryRun), Make: existing(served, r.Name, write.Changed(r.Change)),
+	})
+}
+
+// existing returns a Make that fails with NotFound if there is no object, also for kinds of which an update may create a
+// missing object.
+func existing(served *registry.Served, name string, make write.Make) write.Make {
+	return func(ctx context.Context, current *write.Current) (registry.Object, error) {
+		if !current.Exists() {
+			return nil, kerrors.NewNotFound(served.GroupResource(), name)
+		}
+		return make(ctx, current)
+	}
+}
+
+// PatchRequest is a change of an object by a patch.
+type PatchRequest struct {
+	Ref
+	Subresource string
+	// Type is JSON patch, merge patch or, of built-in kinds, strategic merge patch.
+	Type   types.PatchType
+	Patch  []byte
+	DryRun bool
+}
+
+// Patch patches an object and returns it; the error is NotFound if there is none. Fields that the kind does not know
+// are ignored.
+func (c *Client) Patch(ctx context.Context, r PatchRequest) (registry.Object, error) {
+	ctx, served, sub, done, err := c.open(ctx, r.Resource, r.Subresource)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if r.Type == types.StrategicMergePatchType && served.Kind.Unstructured() {
+		return nil, apierr.UnsupportedMediaType([]string{string(types.JSONPatchType), string(types.MergePatchType)})
+	}
+	by := write.Patched{Patch: patch.Patch{Type: r.Type, Body: r.Patch, Validation: patch.Ignore}, Target: served}
+	options := c.options(r.DryRun)
+	options.Patch = true
+	return c.do(ctx, write.Request{
+		Verb: write.Update, Target: served, Subresource: sub, Namespace: r.Namespace, Name: r.Name,
+		Options: options, Make: by.Make,
+	})
+}
+
+// ApplyRequest is a server-side apply.
+type ApplyRequest struct {
+	Ref
+	Subresource string
+	// Configuration is a document in JSON or YAML.
+	Configuration []byte
+	// Force takes the fields that others own.
+	Force  bool
+	DryRun bool
+}
+
+// Apply applies a configuration to an object, which is made if it is missing, and returns it.
+func (c *Client) Apply(ctx context.Context, r ApplyRequest) (registry.Object, error) {
+	ctx, served, sub, done, err := c.open(ctx, r.Resource, r.Subresource)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	configuration, err := patch.Apply(r.Configuration, patch.Ignore)
+	if err != nil {
+		return nil, err
+	}
+	if err := write.CheckConfiguration(served, configuration); err != nil {
+		return nil, kerrors.NewBadRequest(err.Error())
+	}
+	options := c.options(r.DryRun)
+	options.Patch, options.Force = true, &r.Force
+	return c.do(ctx, write.Request{
+		Verb: write.Apply, Target: served, Subresource: sub, Namespace: r.Namespace, Name: r.Name,
+		Options: options, CreateMissing: sub == nil,
+		Make: c.writes.Applied(served, sub, configuration, options),
+	})
+}
+
+// DeleteRequest is the deletion of an object.
+type DeleteRequest struct {
+	Ref
+	// Options may be nil.
+	Options *metav1.DeleteOptions
+}
+
+// Delete deletes an object, or begins to. It says whether the object is gone; if not, finalizers or a
+// grace period keep it.
+func (c *Client) Delete(ctx context.Context, r DeleteRequest) (gone bool, err error) {
+	ctx, served, _, done, err := c.open(ctx, r.Resource, "")
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	options := r.Options
+	if options == nil {
+		options = &metav1.DeleteOptions{}
+	}
+	result, err := c.writes.Delete(ctx, served, r.Namespace, r.Name, options)
+	return result.Deleted, err
+}
+
+func (c *Client) options(dryRun bool) write.Options {
+	return write.Options{DryRun: dryRun, FieldManager: c.manager}
+}
+
+// do takes a write through its steps and decodes what it left behind.
+func (c *Client) do(ctx context.Context, r write.Request) (registry.Object, error) {
+	result, err := c.writes.Do(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return r.Target.DecodeAs(ctx, result.Object, r.Target.Version)
+}
+
+func labelsOf(o *cache.Object) labels.Set {
+	set := make(labels.Set, len(o.Labels))
+	for _, l := range o.Labels {
+		set[l.Key] = l.Value
+	}
+	return set
+}

@@ -1,0 +1,234 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/keelson-dev/keelson/internal/api/client"
+	"github.com/keelson-dev/keelson/internal/api/directory"
+	"github.com/keelson-dev/keelson/internal/api/write"
+	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+	"github.com/keelson-dev/keelson/internal/storage/embedded"
+)
+
+var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
+
+func newClient(t *testing.T) *client.Client {
+	t.Helper()
+	c, _ := newClientOn(t)
+	return c
+}
+
+func newClientOn(t *testing.T) (*client.Client, *registry.Registry) {
+	t.Helper()
+	store, err := embedded.Open(embedded.Options{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := cache.New(cache.Options{Store: store})
+	t.Cleanup(func() {
+		kept.Close()
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	reg, err := registry.New(resource.Kinds(features.Gates{}), store, kept, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resources := directory.New()
+	resources.PutBuiltIn(reg, nil)
+	return client.New(resources, write.New(reg, nil, nil, nil), "tester"), reg
+}
+
+// TestObjects goes through the life of an object, which a watch sees.
+func TestObjects(t *testing.T) {
+	c := newClient(t)
+	ref := client.Ref{Resource: configMaps, Namespace: "ns", Name: "a"}
+	if _, err := c.Get(t.Context(), ref); !kerrors.IsNotFound(err) {
+		t.Errorf("get of what is not there: %v", err)
+	}
+	from, err := c.List(t.Context(), client.ListRequest{Resource: configMaps}, func(registry.Object) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := c.Watch(t.Context(), client.WatchRequest{Resource: configMaps, Namespace: "ns", From: from})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+
+	created := &corev1.ConfigMap{Data: map[string]string{"k": "1"}}
+	created.Namespace, created.Name, created.Labels = "ns", "a", map[string]string{"l": "x"}
+	if _, err := c.Create(t.Context(), client.CreateRequest{Resource: configMaps, Object: created}); err != nil {
+		t.Fatal(err)
+	}
+	again := &corev1.ConfigMap{}
+	again.Namespace, again.Name = "ns", "a"
+	if _, err := c.Create(
+		t.Context(), client.CreateRequest{Resource: configMaps, Object: again},
+	); !kerrors.IsAlreadyExists(err) {
+		t.Errorf("a second create: %v", err)
+	}
+	obj, err := c.Update(t.Context(), client.UpdateRequest{Ref: ref, Change: func(obj registry.Object) error {
+		obj.(*corev1.ConfigMap).Data["k"] = "2"
+		return nil
+	}})
+	if err != nil || obj.(*corev1.ConfigMap).Data["k"] != "2" || obj.GetManagedFields()[0].Manager != "tester" {
+		t.Errorf("updated: %v %v", obj, err)
+	}
+	configuration := []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"3"}}`)
+	other := c.As("other")
+	if _, err := other.Apply(
+		t.Context(), client.ApplyRequest{Ref: ref, Configuration: configuration},
+	); !kerrors.IsConflict(err) {
+		t.Errorf("an apply of another manager's field: %v", err)
+	}
+	if _, err := other.Apply(
+		t.Context(), client.ApplyRequest{Ref: ref, Configuration: configuration, Force: true},
+	); err != nil {
+		t.Error(err)
+	}
+	if obj, err = c.Get(t.Context(), ref); err != nil || obj.(*corev1.ConfigMap).Data["k"] != "3" {
+		t.Errorf("%v %v", obj, err)
+	}
+	found := 0
+	selector := labels.SelectorFromSet(labels.Set{"l": "x"})
+	for _, s := range []labels.Selector{selector, labels.SelectorFromSet(labels.Set{"l": "y"})} {
+		if _, err := c.List(t.Context(), client.ListRequest{
+			Resource: configMaps, Namespace: "ns", Labels: s,
+		}, func(registry.Object) bool {
+			found++
+			return true
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	if found != 1 {
+		t.Errorf("%d objects were listed by two selectors, of which one matches", found)
+	}
+	if gone, err := c.Delete(t.Context(), client.DeleteRequest{Ref: ref}); err != nil || !gone {
+		t.Errorf("deleted: %v %v", gone, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	var seen []watch.EventType
+	for len(seen) < 4 {
+		changes, err := w.Next(ctx)
+		if err != nil {
+			t.Fatalf("waiting for four changes, of which %v came: %v", seen, err)
+		}
+		for _, change := range changes {
+			seen = append(seen, change.Type)
+		}
+	}
+	if seen[0] != watch.Added || seen[1] != watch.Modified || seen[2] != watch.Modified || seen[3] != watch.Deleted {
+		t.Errorf("the watch saw %v", seen)
+	}
+}
+
+// TestPatch patches an object by each type of patch.
+func TestPatch(t *testing.T) {
+	c := newClient(t)
+	object := &corev1.ConfigMap{Data: map[string]string{"a": "1", "b": "2"}}
+	object.Namespace, object.Name = "ns", "a"
+	if _, err := c.Create(t.Context(), client.CreateRequest{Resource: configMaps, Object: object}); err != nil {
+		t.Fatal(err)
+	}
+	ref := client.Ref{Resource: configMaps, Namespace: "ns", Name: "a"}
+	for _, p := range []struct {
+		kind types.PatchType
+		body string
+		want map[string]string
+	}{
+		{types.MergePatchType, `{"data":{"a":null,"c":"3"},"unknown":1}`, map[string]string{"b": "2", "c": "3"}},
+		{types.JSONPatchType, `[{"op":"remove","path":"/data/b"}]`, map[string]string{"c": "3"}},
+		{types.StrategicMergePatchType, `{"data":{"$patch":"replace","d":"4"}}`, map[string]string{"d": "4"}},
+	} {
+		obj, err := c.Patch(t.Context(), client.PatchRequest{Ref: ref, Type: p.kind, Patch: []byte(p.body)})
+		if err != nil {
+			t.Errorf("%s: %v", p.kind, err)
+			continue
+		}
+		if got := obj.(*corev1.ConfigMap).Data; !maps.Equal(got, p.want) {
+			t.Errorf("%s left %v, not %v", p.kind, got, p.want)
+		}
+	}
+	ref.Name = "b"
+	if _, err := c.Patch(t.Context(), client.PatchRequest{
+		Ref: ref, Type: types.MergePatchType, Patch: []byte(`{}`),
+	}); !kerrors.IsNotFound(err) {
+		t.Errorf("a patch of what is not there: %v", err)
+	}
+}
+
+// TestUnknown: what is not served is 404, as over HTTP.
+func TestUnknown(t *testing.T) {
+	c := newClient(t)
+	ref := client.Ref{
+		Resource: schema.GroupVersionResource{Group: "none.example.com", Version: "v1", Resource: "things"}, Name: "a",
+	}
+	if _, err := c.Get(t.Context(), ref); !kerrors.IsNotFound(err) {
+		t.Errorf("resource: %v", err)
+	}
+	ref = client.Ref{Resource: configMaps, Namespace: "ns", Name: "a"}
+	if _, err := c.Update(t.Context(), client.UpdateRequest{Ref: ref, Subresource: "status"}); !kerrors.IsNotFound(err) {
+		t.Errorf("subresource: %v", err)
+	}
+}
+
+// TestUpdateOfWhatIsMissing: an update fails if there is no object, also of kinds of which a PUT creates one.
+func TestUpdateOfWhatIsMissing(t *testing.T) {
+	c := newClient(t)
+	for _, gvr := range []schema.GroupVersionResource{
+		configMaps, {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
+	} {
+		_, err := c.Update(t.Context(), client.UpdateRequest{
+			Ref:    client.Ref{Resource: gvr, Namespace: "ns", Name: "missing"},
+			Change: func(registry.Object) error { return nil },
+		})
+		if !kerrors.IsNotFound(err) {
+			t.Errorf("%v: %v", gvr, err)
+		}
+	}
+}
+
+// TestDeletionsLoadNothing: deleting many objects one by one does not bring all objects of their resource into memory.
+func TestDeletionsLoadNothing(t *testing.T) {
+	c, reg := newClientOn(t)
+	const objects, deleted = 6000, 3000
+	name := func(i int) string { return fmt.Sprintf("object-%04d", i) }
+	for i := range objects {
+		m := &corev1.ConfigMap{}
+		m.Namespace, m.Name = "ns", name(i)
+		if _, err := c.Create(t.Context(), client.CreateRequest{Resource: configMaps, Object: m}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := reg.Resource(configMaps.GroupResource())
+	if r.Loaded() {
+		t.Fatal("so many objects are in memory that nobody has read")
+	}
+	for i := range deleted {
+		ref := client.Ref{Resource: configMaps, Namespace: "ns", Name: name(i)}
+		if _, err := c.Delete(t.Context(), client.DeleteRequest{Ref: ref}); err != nil {
+			t.Fatal(err)
+		}
+		if r.Loaded() {
+			t.Fatalf("all objects are in memory after %d deletions", i+1)
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/keelson-dev/keelson/internal/api/write"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// Metadata is what the controllers of deletions know of an object. It is read from stored bytes: no object is decoded,
+// and no conversion webhook is called.
+type Metadata struct {
+	Namespace, Name string
+	// Revision is the object's resourceVersion.
+	Revision int64
+	registry.Lifecycle
+}
+
+// metadataOf reads the metadata of an object.
+func metadataOf(ctx context.Context, served *registry.Served, o *cache.Object) (Metadata, error) {
+	o, err := served.Readable(ctx, o)
+	if err != nil {
+		return Metadata{}, err
+	}
+	lifecycle, err := served.Lifecycle(o)
+	return Metadata{Namespace: o.Namespace, Name: o.Name, Revision: o.Revision, Lifecycle: lifecycle}, err
+}
+
+// GetMetadata returns the metadata of the latest state of an object; the error is NotFound if there is none.
+func (c *Client) GetMetadata(ctx context.Context, ref Ref) (Metadata, error) {
+	ctx, served, _, done, err := c.open(ctx, ref.Resource, "")
+	if err != nil {
+		return Metadata{}, err
+	}
+	defer done()
+	if served.Virtual() {
+		return Metadata{}, kerrors.NewMethodNotSupported(ref.Resource.GroupResource(), "get")
+	}
+	o, err := served.Latest(ctx, ref.Namespace, ref.Name)
+	if err != nil {
+		return Metadata{}, err
+	}
+	if o == nil {
+		return Metadata{}, kerrors.NewNotFound(ref.Resource.GroupResource(), ref.Name)
+	}
+	return metadataOf(ctx, served, o)
+}
+
+// ListMetadata is List of the objects' metadata. It ignores ListRequest.Labels.
+func (c *Client) ListMetadata(ctx context.Context, r ListRequest, yield func(Metadata) bool) (int64, error) {
+	ctx, served, _, done, err := c.open(ctx, r.Resource, "")
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	view, err := served.Current(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var failed error
+	err = view.Ascend(ctx, "", prefixOf(r.Namespace), cache.StreamingAll, func(o *cache.Object) bool {
+		var m Metadata
+		if m, failed = metadataOf(ctx, served, o); failed != nil {
+			return false
+		}
+		return yield(m)
+	})
+	return view.Revision(), errors.Join(err, failed)
+}
+
+// prefixOf returns what the keys of the objects in a namespace begin with; "" is all namespaces.
+func prefixOf(namespace string) string {
+	if namespace == "" {
+		return ""
+	}
+	return namespace + "/"
+}
+
+// MetadataChange is one change of an object.
+type MetadataChange struct {
+	// Type is ADDED, MODIFIED or DELETED.
+	Type watch.EventType
+	// Metadata is that after the change; of a deletion it is as it was last.
+	Metadata
+}
+
+// NextMetadata is Next with the metadata of objects instead of the objects. It also returns, perhaps without changes,
+// when tick delivers a value. revision is the one up to which all changes were returned.
+func (w *Watch) NextMetadata(
+	ctx context.Context, tick <-chan time.Time,
+) (changes []MetadataChange, revision int64, err error) {
+	events, _, err := w.cursor.NextOr(ctx, tick)
+	if err != nil {
+		return nil, 0, err
+	}
+	changes = make([]MetadataChange, 0, len(events))
+	for _, e := range events {
+		change, o := MetadataChange{Type: watch.Modified}, e.Object
+		switch {
+		case o == nil:
+			change.Type, o = watch.Deleted, e.Prev
+		case e.Prev == nil:
+			change.Type = watch.Added
+		}
+		if change.Metadata, err = metadataOf(ctx, w.served, o); err != nil {
+			return nil, 0, err
+		}
+		changes = append(changes, change)
+	}
+	return changes, w.cursor.Revision(), nil
+}
+
+// DeleteCollectionRequest is the deletion of all objects of a resource in a namespace.
+type DeleteCollectionRequest struct {
+	Resource  schema.GroupVersionResource
+	Namespace string
+	// Options may be nil.
+	Options *metav1.DeleteOptions
+}
+
+const (
+	// deletePage is how many objects are read at a time that are to be deleted.
+	deletePage = 500
+	// parallelDeletes is how many objects of a collection are deleted at a time, so that the store commits them
+	// together.
+	parallelDeletes = 32
+)
+
+// DeleteCollection deletes the objects that there are when it is called, each by a write of its own. After errors it
+// goes on, and returns the first of them. Objects that are gone meanwhile are no error.
+func (c *Client) DeleteCollection(ctx context.Context, r DeleteCollectionRequest) error {
+	ctx, served, _, done, err := c.open(ctx, r.Resource, "")
+	if err != nil {
+		return err
+	}
+	defer done()
+	view, err := served.Current(ctx)
+	if err != nil {
+		return err
+	}
+	options := r.Options
+	if options == nil {
+		options = &metav1.DeleteOptions{}
+	}
+	var deletes errgroup.Group
+	deletes.SetLimit(parallelDeletes)
+	err = view.Ascend(ctx, "", prefixOf(r.Namespace), deletePage, func(o *cache.Object) bool {
+		deletes.Go(func() error {
+			deletion := write.Deletion(served, o.Namespace, o.Name, options.DeepCopy())
+			deletion.Options.Collection = true
+			if _, err := c.writes.Do(ctx, deletion); err != nil && !kerrors.IsNotFound(err) {
+				return err
+			}
+			return nil
+		})
+		return ctx.Err() == nil
+	})
+	if failed := deletes.Wait(); err == nil {
+		err = failed
+	}
+	return err
+}

@@ -1,0 +1,87 @@
+package rest
+
+import (
+	"errors"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/api/write/patch"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
+	"github.com/keelson-dev/keelson/internal/object/apierr"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+// decodeBody reads an object of the resource's kind from the body, with the
+// version's defaults. What strict decoding finds becomes warnings or the error,
+// as fieldValidation asks.
+func (s *served) decodeBody(r *http.Request, in incoming) (registry.Object, error) {
+	obj, err := s.decodeOwn(r, in)
+	if err != nil {
+		return nil, err
+	}
+	if s.Version.Default != nil {
+		s.Version.Default(obj)
+	}
+	noteSent(r, s.GVK, obj)
+	return obj, nil
+}
+
+// decodeWith reads an object of a built-in type from the body.
+func decodeWith(d scheme.Decoder, r *http.Request, in incoming) (registry.Object, error) {
+	decoded, strict, err := d.Decode(in.media, in.body, in.validation != patch.Ignore)
+	if err != nil {
+		return nil, err
+	}
+	return decoded.(registry.Object), judge(d, r, d.GVK, strict, in.validation)
+}
+
+// decodeOwn reads an object of the resource's own kind from the body.
+func (s *served) decodeOwn(r *http.Request, in incoming) (registry.Object, error) {
+	d := s.Decoder()
+	track := in.validation != patch.Ignore
+	decoded, strict, err := d.Decode(in.media, in.body, track)
+	switch {
+	case errors.Is(err, scheme.ErrNoProtobuf):
+		return nil, apierr.UnsupportedMediaType([]string{scheme.TypeJSON, scheme.TypeYAML})
+	case err != nil:
+		return nil, err
+	}
+	obj := decoded.(registry.Object)
+	gvk := s.bodyKind(obj)
+	unknown, err := s.Coerce(obj, track)
+	if err != nil {
+		return nil, d.CannotHandle(gvk, err)
+	}
+	if err := judge(d, r, gvk, append(strict, unknown...), in.validation); err != nil || !d.Tree {
+		return obj, err
+	}
+	return obj, d.CheckVersion(gvk.GroupVersion())
+}
+
+// declaredGVK returns the group, version and kind in the body; fields may be empty.
+func declaredGVK(obj registry.Object) schema.GroupVersionKind {
+	tree := obj.(*unstructured.Unstructured)
+	gv, err := schema.ParseGroupVersion(tree.GetAPIVersion())
+	if err != nil {
+		return schema.GroupVersionKind{Kind: tree.GetKind()}
+	}
+	return gv.WithKind(tree.GetKind())
+}
+
+// judge makes of what strict decoding finds warnings or the error, as
+// fieldValidation asks, for a body that says that it is of a kind.
+func judge(d scheme.Decoder, r *http.Request, gvk schema.GroupVersionKind, strict []error, v patch.Validation) error {
+	switch {
+	case len(strict) == 0:
+		return nil
+	case v == patch.Strict:
+		return d.StrictError(gvk, strict)
+	}
+	for _, w := range patch.Warnings(strict) {
+		request.Warn(r.Context(), w)
+	}
+	return nil
+}

@@ -1,0 +1,274 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/access/auth/authz"
+	"github.com/keelson-dev/keelson/internal/api/rest/negotiate"
+	"github.com/keelson-dev/keelson/internal/machinery/proxy"
+	"github.com/keelson-dev/keelson/internal/machinery/proxy/websocket"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/apierr"
+	"github.com/keelson-dev/keelson/internal/object/apiresponse"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+// ConnectObserver counts connections to pods. Its methods are called concurrently.
+type ConnectObserver interface {
+	// WebSocket is called for each request to run, attach to or forward to something in a pod. translated says that
+	// this server translates WebSockets for the kubelet.
+	WebSocket(subresource string, translated bool)
+	// Translated and Tunneled are called with the final status of WebSockets that were translated.
+	Translated(status int)
+	Tunneled(status int)
+	// Log is called for each log that a kubelet is asked for; unverified says that its certificate is not verified.
+	// LogFailed is called with the error if the kubelet cannot be asked.
+	Log(unverified bool)
+	LogFailed(err error)
+}
+
+// connect serves a subresource whose requests are forwarded: its steps are the options, admission, the permission to
+// create, the destination, and the forwarding.
+func (h *Handler) connect(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	sub := s.Kind.Subresource(info.Subresource)
+	c := sub.Connect
+	if c.Reads {
+		if _, err := h.formats.Response(r, s.endpoint(negotiate.Endpoint{Transforms: true, Text: true})); err != nil {
+			return err
+		}
+	} else if r.URL.Query().Has("dryRun") {
+		return kerrors.NewBadRequest("dryRun is not supported")
+	}
+	options, err := c.Options(connectQuery(r, info, c))
+	if err != nil {
+		return kerrors.NewBadRequest(err.Error())
+	}
+	asked := registry.ConnectRequest{Namespace: info.Namespace, Name: info.Name, Options: options}
+	if !c.Reads {
+		if asked.Options, err = h.o.Writes.AdmitConnect(r.Context(), s.Served, sub, asked); err != nil {
+			return err
+		}
+	}
+	if c.NeedsCreate {
+		if err := h.mayCreate(r.Context(), info); err != nil {
+			return err
+		}
+	}
+	if h.o.Cluster == nil {
+		return kerrors.NewServiceUnavailable("this server has no connection to nodes")
+	}
+	d, err := c.Destination(r.Context(), h.o.Cluster, asked)
+	if err != nil {
+		return connectError(s.gr, err)
+	}
+	if d == nil {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	r.Header.Del("Audit-Id") // which a filter has added
+	switch d.Protocol {
+	case registry.Read:
+		return h.readFrom(w, r, info, d)
+	case registry.Upgrade:
+		h.stream(w, r, info, d)
+	default:
+		h.forward(w, r, d)
+	}
+	return nil
+}
+
+// connectQuery returns the query from which the options are decoded. The path below the subresource is among it.
+func connectQuery(r *http.Request, info *request.Info, c *registry.Connect) url.Values {
+	query := r.URL.Query()
+	if !c.TakesPath {
+		return query
+	}
+	below := info.Rest
+	if below != "" && !strings.HasPrefix(below, "/") {
+		below = "/" + below
+	}
+	if strings.HasSuffix(info.Path, "/") && !strings.HasSuffix(below, "/") {
+		below += "/"
+	}
+	query["path"] = []string{below}
+	return query
+}
+
+// mayCreate returns an error if the user may not create the subresource. Authorization has asked already if the method
+// is POST.
+func (h *Handler) mayCreate(ctx context.Context, info *request.Info) error {
+	user := request.UserFrom(ctx)
+	if info.Verb == "create" || h.o.Authorizer == nil {
+		return nil
+	}
+	if user == nil {
+		return kerrors.NewInternalError(errors.New("the request has no user"))
+	}
+	create := *info
+	create.Verb = "create"
+	decision, reason, err := h.o.Authorizer.Authorize(ctx, authz.Attributes{User: user, Info: &create})
+	switch {
+	case err != nil:
+		return err
+	case decision != authz.Allow:
+		gr := schema.GroupResource{Group: info.Group, Resource: info.Resource}
+		return kerrors.NewForbidden(gr, info.Name, errors.New(reason))
+	}
+	return nil
+}
+
+// connectError returns the error for the client. As in kube-apiserver, an object that is missing on the way (the node of
+// a pod) is named as if it were of the requested resource, and errors without a status are 500 without a reason.
+func connectError(gr schema.GroupResource, err error) error {
+	var status kerrors.APIStatus
+	var location *proxy.LocationError
+	switch {
+	case kerrors.IsNotFound(err) && errors.As(err, &status) && status.Status().Details != nil:
+		return kerrors.NewNotFound(gr, status.Status().Details.Name)
+	case errors.As(err, &status):
+		return err
+	case errors.As(err, &location):
+		return kerrors.NewInternalError(location)
+	case errors.Is(err, proxy.ErrUpgradeRequired):
+		return kerrors.NewBadRequest(err.Error())
+	case errors.As(err, new(*proxy.UnreachableError)):
+		return kerrors.NewServiceUnavailable(err.Error())
+	}
+	return apierr.New(http.StatusInternalServerError, "", err.Error())
+}
+
+// answerConnectError answers an error of a proxy.
+func answerConnectError(w http.ResponseWriter, r *http.Request, err error) {
+	apiresponse.Error(w, r, connectError(schema.GroupResource{}, err))
+}
+
+// forward forwards a request to a node, a pod or a service, with its path and query.
+func (h *Handler) forward(w http.ResponseWriter, r *http.Request, d *registry.Destination) {
+	d.URL.RawQuery = r.URL.RawQuery
+	if d.URL.Path == "" && !proxy.IsUpgrade(r) && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+		// Relative links in the page would be wrong without the slash.
+		location := r.URL.Path + "/"
+		if r.URL.RawQuery != "" {
+			location += "?" + r.URL.RawQuery
+		}
+		w.Header().Set("Location", location)
+		w.WriteHeader(http.StatusMovedPermanently)
+		return
+	}
+	rewriter := proxy.NewRewriter(r.URL.Path, d.URL.Path)
+	if d.URL.Path == "" {
+		d.URL.Path = "/"
+	}
+	(&proxy.Handler{
+		Target: d.Target, Rewrite: rewriter, BytesPerSecond: h.o.ConnectionBytesPerSecond, Error: answerConnectError,
+	}).ServeHTTP(w, r)
+}
+
+// stream forwards a connection to a kubelet. WebSockets are translated unless the kubelet takes them as they are.
+func (h *Handler) stream(w http.ResponseWriter, r *http.Request, info *request.Info, d *registry.Destination) {
+	forwarder := &proxy.Handler{
+		Target: d.Target, UpgradeOnly: true, BytesPerSecond: h.o.ConnectionBytesPerSecond, Error: answerConnectError,
+	}
+	h.o.ConnectObserver.WebSocket(info.Subresource, d.Streams != nil || d.Tunnel)
+	switch {
+	case d.Streams != nil && websocket.Translates(r):
+		(&websocket.Translator{
+			Options: websocket.Options{Proxy: forwarder, Observe: h.o.ConnectObserver.Translated},
+			Stdin:   d.Streams.Stdin, Stdout: d.Streams.Stdout, Stderr: d.Streams.Stderr, TTY: d.Streams.TTY,
+		}).ServeHTTP(w, r)
+	case d.Tunnel && websocket.Tunnels(r):
+		(&websocket.Tunnel{
+			Options: websocket.Options{Proxy: forwarder, Observe: h.o.ConnectObserver.Tunneled},
+		}).ServeHTTP(w, r)
+	default:
+		forwarder.ServeHTTP(w, r)
+	}
+}
+
+// maxErrorText is how much of an error of a kubelet is read, in bytes.
+const maxErrorText = 50000
+
+// readFrom answers with the body of a response to a GET.
+func (h *Handler) readFrom(w http.ResponseWriter, r *http.Request, info *request.Info, d *registry.Destination) error {
+	client := http.Client{Transport: d.Transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return errors.New("redirects forbidden")
+	}}
+	out, err := http.NewRequestWithContext(r.Context(), http.MethodGet, d.URL.String(), nil)
+	if err != nil {
+		return err
+	}
+	h.o.ConnectObserver.Log(d.Unverified)
+	response, err := client.Do(out)
+	if err != nil {
+		h.o.ConnectObserver.LogFailed(err)
+		return apierr.New(http.StatusInternalServerError, "", err.Error())
+	}
+	defer response.Body.Close()
+	if response.StatusCode < http.StatusOK || response.StatusCode > http.StatusPartialContent {
+		return readError(response, info)
+	}
+	if websocket.IsRequest(r) {
+		websocket.Send(w, r, response.Body)
+		return nil
+	}
+	w.Header().Set("Content-Type", "text/plain")
+	w.WriteHeader(http.StatusOK)
+	to := io.Writer(w)
+	controller := http.NewResponseController(w)
+	if err := controller.Flush(); err == nil && d.Flush {
+		to = flushingWriter{w, controller}
+	}
+	if _, err := io.Copy(to, response.Body); err != nil && r.Context().Err() == nil {
+		panic(http.ErrAbortHandler) // so that the client does not take a part for the whole
+	}
+	return nil
+}
+
+// readError returns the error that a kubelet has answered in place of a log.
+func readError(response *http.Response, info *request.Info) error {
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxErrorText))
+	if err != nil {
+		return kerrors.NewInternalError(err)
+	}
+	switch response.StatusCode {
+	case http.StatusInternalServerError:
+		return kerrors.NewInternalError(errors.New(string(text)))
+	case http.StatusBadRequest:
+		return kerrors.NewBadRequest(string(text))
+	}
+	gr := schema.GroupResource{Group: info.Group, Resource: path.Join(info.Resource, info.Subresource)}
+	return kerrors.NewGenericServerResponse(response.StatusCode, "", gr, info.Name, string(text), 0, false)
+}
+
+// flushingWriter sends each part at once.
+type flushingWriter struct {
+	io.Writer
+	controller *http.ResponseController
+}
+
+// Write implements io.Writer.
+func (f flushingWriter) Write(b []byte) (int, error) {
+	n, err := f.Writer.Write(b)
+	if err == nil {
+		err = f.controller.Flush()
+	}
+	return n, err
+}
+
+// uncountedConnections counts nothing.
+type uncountedConnections struct{}
+
+func (uncountedConnections) WebSocket(string, bool) {}
+func (uncountedConnections) Translated(int)         {}
+func (uncountedConnections) Tunneled(int)           {}
+func (uncountedConnections) Log(bool)               {}
+func (uncountedConnections) LogFailed(error)        {}

@@ -1,0 +1,46 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/keelson-dev/keelson/internal/api/rest/negotiate"
+	"github.com/keelson-dev/keelson/internal/api/write"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+// create stores a new object.
+func (h *Handler) create(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	in, err := h.incoming(r, info, s, createOptions)
+	if err != nil {
+		return err
+	}
+	result, err := h.o.Writes.Do(r.Context(), write.Request{
+		Verb: write.Create, Target: s.Served, Namespace: info.Namespace, Options: in.options,
+		Make: func(context.Context, *write.Current) (registry.Object, error) { return s.decodeBody(r, in) },
+	})
+	if err != nil {
+		return err
+	}
+	return h.writeResult(w, r, s, http.StatusCreated, in.accepted, result.Result)
+}
+
+// writeResult answers what a write left behind.
+func (h *Handler) writeResult(
+	w http.ResponseWriter, r *http.Request, s *served, code int, accepted negotiate.Accepted, result registry.Result,
+) error {
+	item, err := s.ResultJSON(r.Context(), result, s.Version)
+	if err != nil {
+		return err
+	}
+	return h.writeObject(w, r, s, code, accepted, view{o: result.Object, item: item})
+}
+
+// codeOf is the status of an update or patch that succeeded.
+func codeOf(result write.Result) int {
+	if result.Created {
+		return http.StatusCreated
+	}
+	return http.StatusOK
+}

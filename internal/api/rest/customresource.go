@@ -1,0 +1,87 @@
+package rest
+
+import (
+	"net/http"
+	"slices"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+// A CustomResource is one version of a custom resource as the handler serves it.
+type CustomResource struct {
+	h *Handler
+	s *served
+}
+
+// Bind makes what serves a version of a kind whose objects are trees. Terminating
+// refuses new objects: the definition is on its way out.
+func (h *Handler) Bind(r *registry.Resource, v *registry.Version, terminating bool) *CustomResource {
+	s := newServed(registry.NewServed(r, v))
+	s.Terminating = terminating
+	return &CustomResource{h: h, s: s}
+}
+
+// Served is the resource that b serves.
+func (b *CustomResource) Served() *registry.Served { return b.s.Served }
+
+// Unbind forgets what the handler keeps for b. It may still be serving.
+func (b *CustomResource) Unbind() { b.h.o.Writes.Forget(b.s.Served) }
+
+// Serve serves a request whose path names the resource and version, with the scope
+// that it has, or returns the error to answer: nothing was written then. The request's Info must be in its
+// context.
+func (b *CustomResource) Serve(w http.ResponseWriter, r *http.Request) error {
+	info := request.InfoFrom(r.Context())
+	if b.s.Version.Warning != "" {
+		request.Warn(r.Context(), b.s.Version.Warning)
+	}
+	verb, err := b.verb(info)
+	if err != nil {
+		return err
+	}
+	info.Tracker.Serve(b.s.deprecation)
+	if err := checkPathName(info); err != nil {
+		return err
+	}
+	return verb(b.h, w, r, info, b.s)
+}
+
+// verb finds what serves a request: the verb alone decides, whatever the rest of
+// the path.
+func (b *CustomResource) verb(info *request.Info) (verbFunc, error) {
+	if info.Subresource == "" {
+		if verb := verbs[info.Verb]; verb != nil {
+			return b.guarded(info, verb), nil
+		}
+		return nil, kerrors.NewMethodNotSupported(b.s.gr, info.Verb)
+	}
+	sub := b.s.Kind.Subresource(info.Subresource)
+	switch {
+	case sub == nil:
+		return nil, kerrors.NewNotFound(b.s.gr, info.Name)
+	case !hasVerb(sub, info.Verb):
+		return nil, kerrors.NewMethodNotSupported(b.s.gr, info.Verb)
+	}
+	return b.s.verbOf(sub, info.Verb), nil
+}
+
+// needsName are the verbs of one object.
+var needsName = []string{"get", "update", "patch", "delete"}
+
+// guarded refuses what the path lacks.
+func (b *CustomResource) guarded(info *request.Info, verb verbFunc) verbFunc {
+	if info.Name == "" && slices.Contains(needsName, info.Verb) {
+		return func(h *Handler, _ http.ResponseWriter, r *http.Request, _ *request.Info, s *served) error {
+			if info.Verb == "patch" {
+				if _, err := h.patchTypeOf(r, s); err != nil {
+					return err
+				}
+			}
+			return kerrors.NewBadRequest("name must be provided")
+		}
+	}
+	return verb
+}

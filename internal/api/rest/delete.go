@@ -1,0 +1,202 @@
+package rest
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"net/url"
+
+	"golang.org/x/sync/errgroup"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/keelson-dev/keelson/internal/api/rest/negotiate"
+	"github.com/keelson-dev/keelson/internal/api/write"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// delete begins or completes an object's deletion.
+func (h *Handler) delete(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	accepted, err := h.objectsFor(r, info, s)
+	if err != nil {
+		return err
+	}
+	options, err := h.deleteOptions(r)
+	if err != nil {
+		return err
+	}
+	s.warnOfOrphans(r, options)
+	result, err := h.o.Writes.Delete(r.Context(), s.Served, info.Namespace, info.Name, options)
+	if err != nil {
+		return err
+	}
+	if result.Deleted && !s.Kind.Requests.ReturnDeleted {
+		return h.writeDeleted(w, r, s, accepted, result.Object)
+	}
+	code := http.StatusOK
+	if o := options.OrphanDependents; !result.Deleted && o != nil && !*o { //nolint:staticcheck // deprecated, still served
+		code = http.StatusAccepted
+	}
+	return h.writeResult(w, r, s, code, accepted, result.Result)
+}
+
+// warnOfOrphans tells a client that did not choose what becomes of dependents what
+// the kind's default is.
+func (s *served) warnOfOrphans(r *http.Request, o *metav1.DeleteOptions) {
+	//nolint:staticcheck // deprecated, still served
+	if s.Kind.Requests.OrphanWarning != "" && o.PropagationPolicy == nil && o.OrphanDependents == nil {
+		request.Warn(r.Context(), s.Kind.Requests.OrphanWarning)
+	}
+}
+
+// writeDeleted answers the Status of a completed deletion.
+func (h *Handler) writeDeleted(
+	w http.ResponseWriter, r *http.Request, s *served, accepted negotiate.Accepted, o *cache.Object,
+) error {
+	obj, err := s.DecodeStored(o)
+	if err != nil {
+		return err
+	}
+	status := &metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusSuccess,
+		Details: &metav1.StatusDetails{
+			Name: o.Name, Group: s.gr.Group, Kind: s.gr.Resource, UID: obj.GetUID(),
+		},
+	}
+	return writeTyped(
+		w, r, http.StatusOK, negotiate.Accepted{Media: accepted.Media, Pretty: accepted.Pretty}, statusProto, status,
+	)
+}
+
+// deleteOptions reads DeleteOptions from the body or, without one, the query.
+func (h *Handler) deleteOptions(r *http.Request) (*metav1.DeleteOptions, error) {
+	media, err := h.formats.Body(r)
+	if err != nil && r.ContentLength != 0 {
+		return nil, err
+	}
+	body, err := readBody(r)
+	if err != nil {
+		return nil, err
+	}
+	options := &metav1.DeleteOptions{}
+	if len(body) > 0 {
+		if err := decodeDeleteOptions(media, body, options); err != nil {
+			return nil, kerrors.NewBadRequest(err.Error())
+		}
+		noteDeleteOptions(r, options)
+	} else if r.URL.RawQuery != "" {
+		values, _ := url.ParseQuery(r.URL.RawQuery)
+		if err := metav1.Convert_url_Values_To_v1_DeleteOptions(&values, options, nil); err != nil {
+			return nil, kerrors.NewBadRequest(err.Error())
+		}
+	}
+	// Its feature gate (AllowUnsafeMalformedObjectDeletion) is off.
+	options.IgnoreStoreReadErrorWithClusterBreakingPotential = nil
+	if errs := metavalidation.ValidateDeleteOptions(options); len(errs) > 0 {
+		return nil, invalidOptions("DeleteOptions", errs)
+	}
+	return options, nil
+}
+
+// checkOptionsKind returns an error for a body that is no DeleteOptions.
+func checkOptionsKind(gvk schema.GroupVersionKind) error {
+	if gvk.Kind == "" || gvk.Kind == "DeleteOptions" {
+		return nil
+	}
+	if gvk.Version == "" && gvk.Group == "" {
+		gvk.Group, gvk.Version = metav1.GroupName, "v1"
+	}
+	if gvk.Kind == "Status" && gvk.Version == "v1" && (gvk.Group == "" || gvk.Group == metav1.GroupName) {
+		return errors.New("converting (v1.Status) to (v1.DeleteOptions): unknown conversion")
+	}
+	return scheme.NotRegistered(gvk)
+}
+
+func decodeDeleteOptions(media scheme.Media, body []byte, into *metav1.DeleteOptions) error {
+	if media == scheme.Protobuf {
+		envelope, err := scheme.OpenBody(body)
+		if err != nil {
+			return err
+		}
+		if err := checkOptionsKind(envelope.GroupVersionKind()); err != nil {
+			return err
+		}
+		return into.Unmarshal(envelope.Raw)
+	}
+	var err error
+	switch media {
+	case scheme.YAML:
+		body, err = scheme.YAMLToJSON(body)
+	case scheme.CBOR:
+		body, err = scheme.CBORToJSON(body)
+	}
+	if err != nil {
+		return err
+	}
+	gvk, err := scheme.DocumentKind(body)
+	if err != nil {
+		return err
+	}
+	if err := checkOptionsKind(gvk); err != nil {
+		return err
+	}
+	return kjson.UnmarshalCaseSensitivePreserveInts(body, into)
+}
+
+// deleteCollection deletes the objects of a collection that match, as many at a time as there are workers, and answers what
+// it found.
+func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	accepted, err := h.objectsFor(r, &request.Info{Name: "collection"}, s)
+	if err != nil {
+		return err
+	}
+	list, err := parseListOptions(r)
+	if err != nil {
+		return err
+	}
+	sel, err := selectionFor(s, info.Namespace, "", &list, false)
+	if err != nil {
+		return err
+	}
+	options, err := h.deleteOptions(r)
+	if err != nil {
+		return err
+	}
+	if r.ContentLength == 0 {
+		// In the query, resourceVersion is an option of the list.
+		options.Preconditions = nil
+	}
+	if list.ResourceVersion != "" && list.ResourceVersion != "0" && list.ResourceVersionMatch == "" {
+		list.ResourceVersionMatch = metav1.ResourceVersionMatchExact
+	}
+	s.warnOfOrphans(r, options)
+	p, err := s.page(r, sel, &list)
+	if err != nil {
+		return err
+	}
+	workers, ctx := errgroup.WithContext(r.Context())
+	workers.SetLimit(max(h.o.DeleteCollectionWorkers, 1))
+	err = p.each(ctx, func(o *cache.Object) error {
+		namespace, name := o.Namespace, o.Name
+		workers.Go(func() error {
+			deletion := write.Deletion(s.Served, namespace, name, options.DeepCopy())
+			deletion.Options.Collection = true
+			_, err := h.o.Writes.Do(ctx, deletion)
+			if kerrors.IsNotFound(err) {
+				return nil
+			}
+			return err
+		})
+		return ctx.Err() // a deletion failed
+	})
+	if err := cmp.Or(workers.Wait(), err); err != nil {
+		return err
+	}
+	return h.writeList(w, r, s, accepted, p)
+}

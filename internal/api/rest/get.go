@@ -1,0 +1,78 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// get answers one object.
+func (h *Handler) get(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	accepted, err := h.objectsFor(r, info, s)
+	if err != nil {
+		return err
+	}
+	if queryValue(r, "export") == "true" {
+		return kerrors.NewBadRequest("the export parameter, deprecated since v1.14, is no longer supported")
+	}
+	o, err := s.read(r, info)
+	if err != nil {
+		return err
+	}
+	return h.writeObject(w, r, s, http.StatusOK, accepted, view{o: o})
+}
+
+// read returns the object that the request names, as new as its resourceVersion
+// parameter demands.
+func (s *served) read(r *http.Request, info *request.Info) (*cache.Object, error) {
+	rv := queryValue(r, "resourceVersion")
+	if rv == "" {
+		return s.latest(r.Context(), info)
+	}
+	parse := parseWatchVersion
+	if s.Kind.Requests.UncachedGet {
+		parse = parseVersion
+	}
+	revision, err := parse(rv)
+	if err != nil {
+		return nil, err
+	}
+	view, err := s.NotOlderThan(r.Context(), revision)
+	if err != nil {
+		return nil, err
+	}
+	return s.find(r.Context(), view, info)
+}
+
+// latest returns the object that the path names in its latest state, whatever the
+// query says.
+func (s *served) latest(ctx context.Context, info *request.Info) (*cache.Object, error) {
+	view, err := s.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.find(ctx, view, info)
+}
+
+// find returns the object that the path names from a view, or a NotFound error.
+func (s *served) find(ctx context.Context, view *cache.View, info *request.Info) (*cache.Object, error) {
+	o, ok, err := view.Get(ctx, s.Key(info.Namespace, info.Name))
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, kerrors.NewNotFound(s.gr, info.Name)
+	}
+	return s.Readable(ctx, o)
+}
+
+func queryValue(r *http.Request, name string) string {
+	if r.URL.RawQuery == "" {
+		return ""
+	}
+	return r.URL.Query().Get(name)
+}

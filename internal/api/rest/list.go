@@ -1,0 +1,337 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// list answers the objects of a collection.
+func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	accepted, err := h.objectsFor(r, info, s)
+	if err != nil {
+		return err
+	}
+	options, err := parseListOptions(r)
+	if err != nil {
+		return err
+	}
+	sel, err := selectionFor(s, info.Namespace, "", &options, false)
+	if err != nil {
+		return err
+	}
+	page, err := s.page(r, sel, &options)
+	if err != nil {
+		return err
+	}
+	return h.writeList(w, r, s, accepted, page)
+}
+
+// page is the result of one list request.
+type page struct {
+	objects   []*cache.Object // none of a streamed page
+	revision  int64
+	next      string // continue token
+	remaining int64  // 0: unknown or none
+	own       bool   // the objects were read for this page alone
+	// chunks yields the chunks of the cache's tree that the objects are in; nil if the page has only some objects of them.
+	chunks func(yield func(cache.Chunk) bool)
+	// streamed calls yield for the objects, in their order, while it reads them from the store. It is set for a page whose
+	// objects are too large to be in memory together.
+	streamed func(ctx context.Context, yield func(*cache.Object) error) error
+}
+
+// each calls yield for the objects of the page until it returns an error.
+func (p *page) each(ctx context.Context, yield func(*cache.Object) error) error {
+	if p.streamed != nil {
+		return p.streamed(ctx, yield)
+	}
+	for _, o := range p.objects {
+		if err := yield(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isEmpty returns whether the page has no objects.
+func (p *page) isEmpty() bool { return len(p.objects) == 0 && p.streamed == nil }
+
+// page reads the objects that the options ask for.
+func (s *served) page(r *http.Request, sel *selection, o *listOptions) (*page, error) {
+	start := time.Now()
+	view, token, err := s.viewFor(r.Context(), o)
+	if err != nil {
+		return nil, expired(err, token)
+	}
+	if o.ResourceVersion == "" && o.Continue == "" && view.Loaded() {
+		s.Metrics().Fresh(time.Since(start))
+	}
+	limit := int(max(o.Limit, 0))
+	if o.ResourceVersion == "0" && o.Continue == "" {
+		// "Any" version comes from the cache as a whole, like in kube-apiserver.
+		limit = 0
+	}
+	p, err := s.readPage(r.Context(), sel, view, token.from(sel), limit)
+	return p, expired(err, token)
+}
+
+// readPage reads up to limit objects, 0 being all, at or above start.
+func (s *served) readPage(
+	ctx context.Context, sel *selection, view *cache.View, start string, limit int,
+) (*page, error) {
+	p := &page{}
+	c := collector{sel: sel, view: view, limit: limit, batch: sel.needsPreparing()}
+	err := sel.visit(ctx, view, start, sel.most(limit), func(o *cache.Object) bool { return c.add(ctx, o) })
+	if err == nil {
+		err = c.finish(ctx)
+	}
+	p.objects = c.objects
+	s.Metrics().List(view.Loaded(), sel.indexLabel(), c.looked, c.chosen)
+	if err != nil {
+		return nil, err
+	}
+	p.revision, p.own = view.Revision(), !view.Loaded()
+	if c.tooLarge {
+		p.streamed = s.streamedPage(sel, view, start, limit)
+	}
+	if sel.everything() && view.Loaded() && view.Snapshot().Unread() == 0 {
+		p.chunks = func(yield func(cache.Chunk) bool) { view.Snapshot().Chunks(start, sel.prefix(), yield) }
+	}
+	if !c.more {
+		return p, nil
+	}
+	next := c.last + "\x00"
+	p.next = continueToken{Revision: p.revision, Start: next[len(sel.prefix()):]}.encode()
+	if sel.everything() {
+		p.remaining, err = view.Remaining(ctx, sel.prefix(), start, next, c.chosen)
+	}
+	return p, err
+}
+
+// A collector chooses the objects of a page from those that it is given, in their order.
+type collector struct {
+	sel   *selection
+	view  *cache.View
+	limit int // 0: none
+	// yield gets the chosen objects. If it is nil, they are added to objects, as long as they are in memory anyway or
+	// take no more than selection.s.pageBytes.
+	yield   func(*cache.Object) error
+	objects []*cache.Object
+	bytes   int
+	// tooLarge is set when the objects take more. Then none of them is retained. Without a limit, the collector wants no
+	// more objects then.
+	tooLarge bool
+	chosen   int
+	last     string // key of the last chosen object
+	// more is set when an object was met beyond the limit. Whether it is selected is not known: who continues finds out.
+	more bool
+	err  error
+	// looked is the number of objects that the collector was given.
+	looked int
+	// batch keeps objects waiting, to prepare lookAt of them at once before their fields are looked at.
+	batch        bool
+	waiting      []*cache.Object
+	waitingBytes int
+}
+
+// add returns false when the collector wants no more objects.
+func (c *collector) add(ctx context.Context, o *cache.Object) bool {
+	if c.full() {
+		return false
+	}
+	c.looked++
+	if o, c.err = c.sel.s.Readable(ctx, o); c.err != nil {
+		return false
+	}
+	switch {
+	case !c.sel.matchesLabels(o):
+		return true
+	case !c.batch:
+		return c.choose(ctx, o)
+	}
+	c.waiting = append(c.waiting, o)
+	c.waitingBytes += len(o.Data)
+	return len(c.waiting) < lookAt && c.waitingBytes < batchBytes || c.chooseWaiting(ctx)
+}
+
+// full returns whether the page is full, and notes that there is another object.
+func (c *collector) full() bool {
+	c.more = c.limit > 0 && c.chosen == c.limit
+	return c.more
+}
+
+// choose adds an object to the page if its fields are those that are selected. It returns false when the collector wants
+// no more objects.
+func (c *collector) choose(ctx context.Context, o *cache.Object) bool {
+	var ok bool
+	if ok, c.err = c.sel.matchesFields(ctx, o); !ok || c.err != nil {
+		return c.err == nil
+	}
+	c.chosen++
+	c.last = o.Key
+	switch {
+	case c.yield != nil:
+		c.err = c.yield(o)
+		return c.err == nil
+	case c.tooLarge:
+		return c.limit > 0
+	}
+	c.objects = append(c.objects, o)
+	if c.bytes += len(o.Data); c.bytes > c.sel.s.pageBytes && !c.view.Loaded() {
+		c.objects, c.tooLarge = nil, true
+		return c.limit > 0
+	}
+	return true
+}
+
+func (c *collector) chooseWaiting(ctx context.Context) bool {
+	if c.err = c.sel.s.Prepare(ctx, c.waiting); c.err != nil {
+		return false
+	}
+	for _, o := range c.waiting {
+		if c.full() || !c.choose(ctx, o) {
+			return false
+		}
+	}
+	c.waiting, c.waitingBytes = c.waiting[:0], 0
+	return true
+}
+
+// finish chooses from what waits, and returns the error that ended the collecting.
+func (c *collector) finish(ctx context.Context) error {
+	if c.err == nil && !c.more && (!c.tooLarge || c.limit > 0) {
+		c.chooseWaiting(ctx)
+	}
+	return c.err
+}
+
+// most is how many objects a list with a limit looks at, as cache.View.Ascend is
+// told: one more than it shows, and an unknown number where it chooses among them.
+func (sel *selection) most(limit int) int {
+	switch {
+	case !sel.everything() && limit == 0:
+		return sel.streaming()
+	case !sel.everything():
+		return max(limit+1, lookAt)
+	case limit == 0:
+		return 0
+	}
+	return limit + 1
+}
+
+// streaming is most for a reader that retains none of the objects.
+func (sel *selection) streaming() int {
+	if sel.everything() {
+		return cache.StreamingAll
+	}
+	return cache.Streaming
+}
+
+const (
+	// lookAt is how many objects a page looks at, at first, that chooses among them.
+	lookAt = 500
+	// batchBytes is how many bytes of objects are prepared at once.
+	batchBytes = 1 << 20
+)
+
+// indexLabel returns the index that the objects are found with, as metrics name it; "" if there is none.
+func (sel *selection) indexLabel() string {
+	if sel.index == "" {
+		return ""
+	}
+	return "f:" + sel.index
+}
+
+// visit calls f for the objects that may match, in key order, using an index
+// where there is one. most is as in cache.View.Ascend.
+func (sel *selection) visit(
+	ctx context.Context, view *cache.View, start string, most int, f func(*cache.Object) bool,
+) error {
+	prefix := sel.prefix()
+	switch {
+	case sel.name != "" && (!sel.s.Kind.Namespaced || sel.namespace != ""):
+		o, ok, err := view.Get(ctx, sel.s.Key(sel.namespace, sel.name))
+		if err == nil && ok && o.Key >= start {
+			f(o)
+		}
+		return err
+	case sel.index != "":
+		_, err := view.Index(ctx, sel.index, sel.value, start, prefix, most, f)
+		return err
+	}
+	return view.Ascend(ctx, start, prefix, most, f)
+}
+
+// viewFor chooses the state to list, by the rules for resourceVersion,
+// resourceVersionMatch, limit and continue (API concepts, "Resource versions"). The
+// token is the continue parameter's, nil without one.
+func (s *served) viewFor(ctx context.Context, o *listOptions) (*cache.View, *continueToken, error) {
+	if o.Continue != "" {
+		if o.ResourceVersion != "" && o.ResourceVersion != "0" {
+			return nil, nil, kerrors.NewBadRequest("specifying resource version is not allowed when using continue")
+		}
+		return s.viewToContinue(ctx, o)
+	}
+	if o.ResourceVersion == "" {
+		view, err := s.Current(ctx)
+		return view, nil, err
+	}
+	revision, err := parseVersion(o.ResourceVersion)
+	if err != nil {
+		return nil, nil, err
+	}
+	exact := o.ResourceVersionMatch == metav1.ResourceVersionMatchExact ||
+		o.ResourceVersionMatch == "" && o.Limit > 0 && revision != 0
+	if exact {
+		view, err := s.Exactly(ctx, revision)
+		return view, nil, err
+	}
+	view, err := s.NotOlderThan(ctx, revision)
+	return view, nil, err
+}
+
+const (
+	expiredWithToken = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list."
+)
+
+func (s *served) viewToContinue(ctx context.Context, o *listOptions) (*cache.View, *continueToken, error) {
+	token, err := parseContinue(o.Continue)
+	if err != nil {
+		return nil, nil, err
+	}
+	if token.Revision < 0 {
+		view, err := s.Current(ctx)
+		return view, &token, err
+	}
+	view, err := s.Exactly(ctx, token.Revision)
+	return view, &token, err
+}
+
+// expired returns the error of a list. Where the store has forgotten the revision of
+// a continue token, the answer has a token to continue at the latest state.
+func expired(err error, token *continueToken) error {
+	if compacted := (*storage.CompactedError)(nil); token == nil || !errors.As(err, &compacted) {
+		return err
+	}
+	gone := kerrors.NewResourceExpired(expiredWithToken)
+	gone.ErrStatus.ListMeta.Continue = continueToken{Revision: inconsistent, Start: token.Start}.encode()
+	return gone
+}
+
+// listSize estimates the body's size.
+func (s *served) listSize(p *page) int {
+	n := 0
+	for _, o := range p.objects {
+		n += len(o.Data)
+	}
+	return n
+}

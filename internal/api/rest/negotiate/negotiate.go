@@ -1,0 +1,218 @@
+// Package negotiate reads Accept and Content-Type headers (RFC 9110 section 12.5)
+// into the encodings that the server speaks.
+package negotiate
+
+import (
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
+	"github.com/keelson-dev/keelson/internal/object/apierr"
+	"github.com/keelson-dev/keelson/internal/object/apiresponse"
+)
+
+// Transform is another shape that a client wants objects in (the "as" parameter).
+type Transform int
+
+const (
+	Plain Transform = iota
+	Table
+	PartialMetadata
+	PartialMetadataList
+)
+
+// Kind is the transform's kind.
+func (t Transform) Kind() string {
+	return [...]string{"", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"}[t]
+}
+
+// Accepted is what a response will be encoded as.
+type Accepted struct {
+	Media scheme.Media
+	// As is the shape, AsVersion its version in meta.k8s.io ("v1", "v1beta1").
+	As        Transform
+	AsVersion string
+	// Pretty indents JSON.
+	Pretty bool
+}
+
+// Formats are the encodings that the server speaks: JSON, YAML, protobuf and,
+// where it is turned on, CBOR.
+type Formats struct{ CBOR bool }
+
+// media are the encodings in the order of preference, streams those that can
+// carry a watch.
+func (f Formats) media() []scheme.Media {
+	if f.CBOR {
+		return []scheme.Media{scheme.JSON, scheme.YAML, scheme.Protobuf, scheme.CBOR}
+	}
+	return []scheme.Media{scheme.JSON, scheme.YAML, scheme.Protobuf}
+}
+
+// types lists the media types for messages.
+func (f Formats) types() []string {
+	var types []string
+	for _, m := range f.media() {
+		types = append(types, m.String())
+	}
+	return types
+}
+
+// streamTypes are what a list request may produce beyond types: it may be a
+// watch.
+func (f Formats) streamTypes() []string {
+	types := []string{scheme.TypeJSON + ";stream=watch", scheme.TypeProtobuf + ";stream=watch"}
+	if f.CBOR {
+		types = append(types, scheme.TypeCBORSequence)
+	}
+	return types
+}
+
+// Endpoint says what a path can answer.
+type Endpoint struct {
+	// Text says that the response is a text. As in kube-apiserver the header has to allow an object all the same, which a
+	// response that is an error is.
+	Text bool
+	// List adds the streaming types to the message of a failure.
+	List bool
+	// Transforms allows Table and PartialObjectMetadata.
+	Transforms bool
+	// NoTable says that there are no columns: what is answered has no Table.
+	NoTable bool
+	// Stream demands a streaming encoding.
+	Stream bool
+	// Unstructured means that the objects are custom resources: only their metadata has a
+	// protobuf encoding.
+	Unstructured bool
+}
+
+// Response chooses the encoding of the response to r.
+func (f Formats) Response(r *http.Request, e Endpoint) (Accepted, error) {
+	header := r.Header.Get("Accept")
+	pretty := apiresponse.WantsPretty(r)
+	if header == "" || header == scheme.TypeJSON || header == "*/*" {
+		return Accepted{Media: scheme.JSON, Pretty: pretty}, nil
+	}
+	if header == scheme.TypeProtobuf && !e.Unstructured {
+		return Accepted{Media: scheme.Protobuf}, nil
+	}
+	if !e.Unstructured && !f.producible(header, e) {
+		return Accepted{}, f.notProducible(e)
+	}
+	clauses := apiresponse.ParseAccept(header)
+	for i := range clauses {
+		for _, m := range f.media() {
+			if !clauses[i].Matches(m.String()) && !(e.Stream && m == scheme.CBOR && clauses[i].Matches(scheme.TypeCBORSequence)) {
+				continue
+			}
+			if a, ok := accept(&clauses[i], m, e); ok {
+				a.Pretty = a.Pretty || pretty
+				return a, nil
+			}
+		}
+	}
+	if e.Stream {
+		// What no response can be encoded as is refused before a stream is thought of.
+		e.Stream = false
+		if _, err := f.Response(r, e); err != nil {
+			return Accepted{}, err
+		}
+		return Accepted{}, apierr.NotAcceptable(
+			"only the following media types are accepted: " + strings.Join(f.streamTypes(), ", "),
+		)
+	}
+	return Accepted{}, apierr.NotAcceptable(
+		"only the following media types are accepted: " + strings.Join(f.types(), ", "),
+	)
+}
+
+// producible says whether any media type in the header, parameters aside, is one
+// of ours.
+func (f Formats) producible(header string, e Endpoint) bool {
+	types := f.types()
+	if e.Text {
+		types = append(types, "text/plain")
+	}
+	if e.List && f.CBOR {
+		types = append(types, scheme.TypeCBORSequence)
+	}
+	for part := range strings.SplitSeq(header, ",") {
+		name, _, _ := strings.Cut(part, ";")
+		name = strings.TrimSpace(name)
+		if name == "*/*" || slices.Contains(types, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f Formats) notProducible(e Endpoint) error {
+	types := f.types()
+	if e.Text {
+		types = append([]string{"text/plain"}, types...)
+	}
+	if e.List {
+		types = append(types, f.streamTypes()...)
+	}
+	return apierr.WithEmptyDetails(
+		apierr.NotAcceptable("406: Not Acceptable\n\nAvailable representations: " + strings.Join(types, ", ")),
+	)
+}
+
+// accept reads a range's parameters for a media type.
+func accept(c *apiresponse.MediaRange, m scheme.Media, e Endpoint) (Accepted, bool) {
+	a := Accepted{Media: m}
+	if e.Stream && m == scheme.YAML {
+		return a, false
+	}
+	a.Pretty = c.Params["pretty"] == "1"
+	if stream := c.Params["stream"]; stream != "" && (stream != "watch" || m == scheme.YAML) {
+		return a, false
+	}
+	if !c.RequestsConversion() {
+		return a, !e.Unstructured || m != scheme.Protobuf
+	}
+	version := c.Params["v"]
+	if !e.Transforms || c.Params["g"] != "meta.k8s.io" || version != "v1" && version != "v1beta1" {
+		return a, false
+	}
+	a.AsVersion = version
+	switch c.Params["as"] {
+	case "Table":
+		a.As = Table
+		return a, m != scheme.Protobuf && !e.NoTable
+	case "PartialObjectMetadata":
+		a.As = PartialMetadata
+	case "PartialObjectMetadataList":
+		a.As = PartialMetadataList
+	default:
+		return a, false
+	}
+	return a, true
+}
+
+// Body returns the encoding of the request's body.
+func (f Formats) Body(r *http.Request) (scheme.Media, error) {
+	header := r.Header.Get("Content-Type")
+	if header == "" || header == scheme.TypeJSON {
+		return scheme.JSON, nil
+	}
+	mediaType, _, err := mime.ParseMediaType(header)
+	if err == nil {
+		switch mediaType {
+		case scheme.TypeJSON:
+			return scheme.JSON, nil
+		case scheme.TypeYAML:
+			return scheme.YAML, nil
+		case scheme.TypeProtobuf:
+			return scheme.Protobuf, nil
+		case scheme.TypeCBOR:
+			if f.CBOR {
+				return scheme.CBOR, nil
+			}
+		}
+	}
+	return scheme.JSON, apierr.UnsupportedMediaType(f.types())
+}

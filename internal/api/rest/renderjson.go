@@ -1,0 +1,175 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/keelson-dev/keelson/internal/api/rest/negotiate"
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+func (s *served) itemJSON(ctx context.Context, v view) ([]byte, error) {
+	if v.item != nil {
+		return v.item, nil
+	}
+	return s.ItemJSON(ctx, v.o, s.Version)
+}
+
+func (s *served) metadataJSON(ctx context.Context, v view) ([]byte, error) {
+	if v.item == nil {
+		return s.MetadataJSON(ctx, v.o)
+	}
+	meta, _, _, _, err := wire.Member(v.item, "metadata")
+	if err != nil {
+		return nil, err
+	}
+	return s.ShownMetadata(meta)
+}
+
+// appendObject appends the JSON of one object with its apiVersion and kind, or of its metadata.
+func (s *served) appendObject(ctx context.Context, b []byte, accepted negotiate.Accepted, v view) ([]byte, error) {
+	if accepted.As == negotiate.PartialMetadata {
+		meta, err := s.metadataJSON(ctx, v)
+		if err != nil {
+			return b, err
+		}
+		return appendPartial(b, accepted.AsVersion, meta), nil
+	}
+	item, err := s.itemJSON(ctx, v)
+	if err != nil {
+		return b, err
+	}
+	return scheme.AppendJSONObject(b, s.JSONHead, item), nil
+}
+
+func appendPartial(b []byte, version string, meta []byte) []byte {
+	return append(append(appendPartialHead(b, version), meta...), '}')
+}
+
+// appendPartialHead appends a PartialObjectMetadata up to its metadata.
+func appendPartialHead(b []byte, version string) []byte {
+	b = append(b, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/`...)
+	b = append(b, version...)
+	return append(b, `","metadata":`...)
+}
+
+// writeJSONList answers a list as JSON, in chunks.
+func (s *served) writeJSONList(w http.ResponseWriter, r *http.Request, accepted negotiate.Accepted, p *page) error {
+	// Encode what is missing before the status is sent: later an error could not
+	// be answered any more.
+	encode := func(ctx context.Context, o *cache.Object) ([]byte, error) { return s.ItemJSON(ctx, o, s.Version) }
+	if accepted.As == negotiate.PartialMetadataList {
+		encode = s.MetadataJSON
+	}
+	size := 0
+	for _, o := range p.objects {
+		item, err := encode(r.Context(), o)
+		if err != nil {
+			return err
+		}
+		size += len(item)
+	}
+	out, err := newStream(w, r, scheme.JSON, size)
+	if err != nil {
+		return err
+	}
+	buf := getBuffer()
+	defer putBuffer(buf)
+	b, err := s.jsonList(r.Context(), accepted, p, out.item, (*buf)[:0])
+	if err == nil {
+		_, err = out.flush(b)
+	}
+	out.close()
+	if err != nil {
+		// The status is on its way; cutting the connection is the only honest end.
+		panic(http.ErrAbortHandler)
+	}
+	return nil
+}
+
+// jsonList appends the list's document to b and returns what is left of that. Each item is
+// handed to add, which may write what is before it, and the item itself.
+func (s *served) jsonList(
+	ctx context.Context, accepted negotiate.Accepted, p *page, add func(b, item []byte) ([]byte, error), b []byte,
+) (_ []byte, err error) {
+	b = s.jsonListHead(b, accepted, p)
+	for i, o := range p.objects {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if accepted.As == negotiate.PartialMetadataList {
+			meta, err := s.MetadataJSON(ctx, o)
+			if err != nil {
+				return b, err
+			}
+			b = appendPartialHead(b, accepted.AsVersion)
+			if b, err = add(b, meta); err != nil {
+				return b, err
+			}
+			b = append(b, '}')
+			continue
+		}
+		item, err := s.ItemJSON(ctx, o, s.Version)
+		if err != nil {
+			return b, err
+		}
+		if b, err = add(b, item); err != nil {
+			return b, err
+		}
+	}
+	return s.jsonListTail(b, accepted, p), nil
+}
+
+// jsonListHead appends a list's document up to its first item.
+func (s *served) jsonListHead(b []byte, accepted negotiate.Accepted, p *page) []byte {
+	if accepted.As != negotiate.PartialMetadataList {
+		return s.listHead(b, p)
+	}
+	b = append(b, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/`...)
+	b = append(b, accepted.AsVersion...)
+	b = append(b, `",`...)
+	return appendListHead(b, p)
+}
+
+// jsonListTail appends what follows the last item.
+func (s *served) jsonListTail(b []byte, accepted negotiate.Accepted, p *page) []byte {
+	if accepted.As == negotiate.PartialMetadataList {
+		return s.metadataListTail(b, p)
+	}
+	return s.listTail(b, p)
+}
+
+// appendListHead appends a list's metadata and what opens its items.
+func appendListHead(b []byte, p *page) []byte {
+	b = append(b, `"metadata":`...)
+	b = appendListMeta(b, p)
+	return append(b, `,"items":[`...)
+}
+
+func appendListMeta(b []byte, p *page) []byte {
+	if p.revision == 0 {
+		return append(b, "{}"...) // what is computed has no version, and no pages
+	}
+	b = append(b, `{"resourceVersion":"`...)
+	b = strconv.AppendInt(b, p.revision, 10)
+	b = append(b, '"')
+	if p.next != "" {
+		b = append(b, `,"continue":"`...)
+		b = append(b, p.next...)
+		b = append(b, '"')
+	}
+	if p.remaining > 0 {
+		b = append(b, `,"remainingItemCount":`...)
+		b = strconv.AppendInt(b, p.remaining, 10)
+	}
+	return append(b, '}')
+}
+
+func openEvent(b []byte, kind string) []byte {
+	b = append(b, `{"type":"`...)
+	b = append(b, kind...)
+	return append(b, `","object":`...)
+}

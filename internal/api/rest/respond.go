@@ -1,0 +1,142 @@
+package rest
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/keelson-dev/keelson/internal/api/rest/gzipsplice"
+	"github.com/keelson-dev/keelson/internal/api/rest/negotiate"
+	"github.com/keelson-dev/keelson/internal/machinery/audit"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
+	"github.com/keelson-dev/keelson/internal/object/apiresponse"
+)
+
+// writeTyped answers one object that is not from the cache.
+func writeTyped(
+	w http.ResponseWriter, r *http.Request, code int, accepted negotiate.Accepted, head wire.EnvelopeHead,
+	obj runtime.Object,
+) error {
+	if status, ok := obj.(*metav1.Status); ok {
+		audit.SetResponseStatus(r.Context(), status)
+	}
+	if accepted.Media == scheme.Protobuf {
+		body, err := scheme.EncodeEnvelope(head, obj)
+		if err != nil {
+			return err
+		}
+		return writeBody(w, r, code, accepted, body)
+	}
+	body, err := scheme.Marshal(obj)
+	if err != nil {
+		return err
+	}
+	return writeBody(w, r, code, accepted, append(body, '\n'))
+}
+
+// maxIndentation is how many bytes of indentation an answer may get beside those that are twice as many as its
+// JSON has. What is nested deeply would become larger by the square of its depth.
+const maxIndentation = 8 << 20
+
+// writeBody sends an encoded body: JSON is indented or turned into YAML where that
+// was asked for. The error is that of hold.
+func writeBody(w http.ResponseWriter, r *http.Request, code int, accepted negotiate.Accepted, body []byte) error {
+	given := body
+	switch {
+	case (accepted.Media == scheme.YAML || accepted.Pretty) && scheme.Indentation(body) > maxIndentation+2*len(body):
+		// A document of JSON is one of YAML too.
+	case accepted.Media == scheme.YAML:
+		if converted, err := scheme.JSONToYAML(body); err == nil {
+			body = converted
+		}
+	case accepted.Media == scheme.CBOR:
+		if converted, err := scheme.JSONToCBOR(body); err == nil {
+			body = converted
+		}
+	case accepted.Media == scheme.JSON && accepted.Pretty:
+		var out bytes.Buffer
+		if json.Indent(&out, bytes.TrimRight(body, "\n"), "", "  ") == nil {
+			body = out.Bytes()
+		}
+	}
+	if len(given) > freeMemory && &given[0] != &body[0] {
+		if err := hold(w, r, cap(given)); err != nil {
+			return err
+		}
+	}
+	return sendBody(w, r, code, accepted.Media, body)
+}
+
+// sendBody sends a body as it is. The error is that of hold.
+func sendBody(w http.ResponseWriter, r *http.Request, code int, media scheme.Media, body []byte) error {
+	zips := len(body) > gzipThreshold && apiresponse.AcceptsGzip(r)
+	if len(body) > freeMemory {
+		memory := cap(body)
+		if zips {
+			memory += bufferSize
+		}
+		if err := hold(w, r, memory); err != nil {
+			return err
+		}
+	}
+	header := w.Header()
+	header.Set("Content-Type", media.String())
+	if zips {
+		beginGzip(w, code)
+		buf := getBuffer()
+		defer putBuffer(buf)
+		z := gzipsplice.NewWriter(w, chunk, *buf)
+		_ = writeZipped(z, body) // Close returns it too
+		_ = z.Close()            // the client is gone
+		*buf = z.Buffer()
+		return nil
+	}
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(code)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body)
+	}
+	return nil
+}
+
+// beginGzip sends the head of an answer whose body is compressed.
+func beginGzip(w http.ResponseWriter, code int) {
+	w.Header().Set("Content-Encoding", "gzip")
+	w.Header().Add("Vary", "Accept-Encoding")
+	w.WriteHeader(code)
+}
+
+// bufferSize is how long the buffers are that bodies are put together in.
+const bufferSize = chunk + chunk/4
+
+// buffers hold response bodies while they are put together.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, bufferSize); return &b }}
+
+func getBuffer() *[]byte { return buffers.Get().(*[]byte) }
+
+func putBuffer(b *[]byte) {
+	const keep = 1 << 20
+	if cap(*b) > keep {
+		return
+	}
+	*b = (*b)[:0]
+	buffers.Put(b)
+}
+
+// objectsFor negotiates the response of a request for objects of s, or of its
+// subresources.
+func (h *Handler) objectsFor(r *http.Request, info *request.Info, s *served) (negotiate.Accepted, error) {
+	return h.formats.Response(r, s.endpoint(negotiate.Endpoint{
+		Transforms: true,
+		// Questions have no table, nor has what is posted to a subresource.
+		NoTable: !s.Kind.HasVerb("list") || r.Method == http.MethodPost && info.Subresource != "",
+		List:    info.Name == "" && r.Method == http.MethodGet,
+	}))
+}

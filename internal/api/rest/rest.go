@@ -1,0 +1,286 @@
+// Package rest serves the API's verbs over HTTP, one file a verb, from and to the
+// generic pipeline in registry. Reads copy encoded bytes; only writes, tables and
+// other versions decode.
+//
+// A write begins with what the request brings (writerequest.go), which is decoded (body.go, patch.go) and
+// handed to package write, which takes it through all further steps.
+package rest
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	apipath "k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/internal/access/auth/authz"
+	"github.com/keelson-dev/keelson/internal/api/rest/negotiate"
+	"github.com/keelson-dev/keelson/internal/api/write"
+	"github.com/keelson-dev/keelson/internal/machinery/audit"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
+	"github.com/keelson-dev/keelson/internal/object/apierr"
+	"github.com/keelson-dev/keelson/internal/object/apiresponse"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+// Options are what the verbs need.
+type Options struct {
+	Registry *registry.Registry
+	// Writes takes writes through their steps; nil is a pipeline that admits everything.
+	Writes *write.Pipeline
+	// Authorizer is asked whether a user may connect to a pod; nil lets everybody.
+	Authorizer authz.Authorizer
+	// Cluster is how nodes, pods and services are reached; nil answers 503 to requests that are forwarded to them.
+	Cluster registry.Cluster
+	// ConnectionBytesPerSecond limits each direction of a connection to a node, pod or service that was upgraded to
+	// another protocol. 0 is no limit.
+	ConnectionBytesPerSecond int64
+	// ConnectObserver counts connections to pods; nil counts nothing.
+	ConnectObserver ConnectObserver
+	// Answers are what answers a POST of kinds without stored objects (reviews).
+	// It is not changed afterwards.
+	Answers map[schema.GroupResource]registry.CreateFunc
+	// Computed make the objects of kinds without stored objects that can be read. It
+	// is not changed afterwards.
+	Computed map[schema.GroupResource]Computed
+	// MinRequestTimeout is the least time a watch without timeoutSeconds lasts;
+	// it lasts up to twice that. Default 30 minutes.
+	MinRequestTimeout time.Duration
+	// WatchCounter returns what counts the events sent for a resource; nil counts
+	// nothing.
+	WatchCounter func(group, version, resource string) WatchCounter
+	// DeleteCollectionWorkers is how many objects of a collection are deleted at a time; 0 is one.
+	DeleteCollectionWorkers int
+	// CBOR serves application/cbor too.
+	CBOR bool
+	Now  func() time.Time
+}
+
+// WatchCounter counts events of watches.
+type WatchCounter interface{ Sent(bytes int) }
+
+// uncounted counts nothing.
+type uncounted struct{}
+
+func (uncounted) Sent(int) {}
+
+// Handler makes what answers requests for resources: BuiltIn those of built-in ones, Bind those of custom ones.
+type Handler struct {
+	o       Options
+	formats negotiate.Formats
+}
+
+// served is one resource in one version, with what its answers begin with.
+type served struct {
+	*registry.Served
+	representation
+	gr schema.GroupResource
+
+	typedListHead          []byte
+	objectProto, listProto wire.EnvelopeHead
+	fields                 *fieldSet
+	deprecation            *request.Deprecation // nil if the version is not deprecated
+	pageBytes              int                  // maxPageBytes, or less in tests
+}
+
+// New makes the handler.
+func New(o Options) *Handler {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Writes == nil {
+		o.Writes = write.New(o.Registry, nil, o.Authorizer, o.Now)
+	}
+	if o.WatchCounter == nil {
+		o.WatchCounter = func(string, string, string) WatchCounter { return uncounted{} }
+	}
+	if o.ConnectObserver == nil {
+		o.ConnectObserver = uncountedConnections{}
+	}
+	if o.MinRequestTimeout == 0 {
+		o.MinRequestTimeout = 30 * time.Minute
+	}
+	return &Handler{o: o, formats: negotiate.Formats{CBOR: o.CBOR}}
+}
+
+// builtIn answers the requests for one version of a built-in resource.
+type builtIn struct {
+	h      *Handler
+	served func() *served // made for the first request
+}
+
+// BuiltIn returns what answers the requests for a version of a built-in resource.
+func (h *Handler) BuiltIn(r *registry.Served) http.Handler {
+	return builtIn{h, sync.OnceValue(func() *served { return newServed(r) })}
+}
+
+func newServed(r *registry.Served) *served {
+	gv, kind := r.GVK.GroupVersion(), r.Kind
+	s := &served{
+		Served: r, gr: r.GroupResource(), pageBytes: maxPageBytes,
+		typedListHead: scheme.JSONHead(gv.WithKind(kind.List())),
+		objectProto:   wire.NewEnvelopeHead(gv.String(), kind.Name),
+		listProto:     wire.NewEnvelopeHead(gv.String(), kind.List()),
+		fields:        newFieldSet(kind, r.Version),
+	}
+	if r.Version.Warning != "" {
+		s.deprecation = &request.Deprecation{Removed: r.Version.Removed}
+	}
+	s.representation = typedRepresentation{s}
+	if kind.Unstructured() {
+		s.representation = unstructuredRepresentation{s}
+	}
+	return s
+}
+
+// ServeHTTP implements http.Handler. The request's Info must be in its context.
+func (b builtIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := b.serve(w, r); err != nil {
+		apiresponse.Error(w, r, err)
+	}
+}
+
+// serve answers a request, or returns the error to answer.
+func (b builtIn) serve(w http.ResponseWriter, r *http.Request) error {
+	info, s := request.InfoFrom(r.Context()), b.served()
+	verb, err := b.verb(r, info, s)
+	if err != nil {
+		return err
+	}
+	info.Tracker.Serve(s.deprecation)
+	if s.deprecation != nil {
+		request.Warn(r.Context(), s.Version.Warning)
+		audit.Annotate(r.Context(), "k8s.io/deprecated", "true")
+		if removed := s.deprecation.Removed; removed != "" {
+			audit.Annotate(r.Context(), "k8s.io/removed-release", removed)
+		}
+	}
+	if err := checkPathName(info); err != nil {
+		return err
+	}
+	if ctx, span := startVerb(w, r, info); span.Recording() {
+		defer span.End()
+		r = r.WithContext(ctx)
+	}
+	return verb(b.h, w, r, info, s)
+}
+
+// checkPathName refuses the name of an object that cannot be one: "." and "..", and names with a
+// "%" or "/" after the path was decoded.
+func checkPathName(info *request.Info) error {
+	if messages := apipath.IsValidPathSegmentName(info.Name); len(messages) > 0 && info.Name != "" {
+		return kerrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", info.Name, strings.Join(messages, ";")))
+	}
+	return nil
+}
+
+// A verbFunc answers a request or returns the error to answer.
+type verbFunc func(h *Handler, w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error
+
+// verbs are the verbs of a resource.
+var verbs = map[string]verbFunc{
+	"get": (*Handler).get, "list": (*Handler).list, "watch": (*Handler).watch,
+	"create": (*Handler).create, "update": (*Handler).update, "patch": (*Handler).patch,
+	"delete": (*Handler).delete, "deletecollection": (*Handler).deleteCollection,
+}
+
+// verb finds what serves a request.
+func (b builtIn) verb(r *http.Request, info *request.Info, s *served) (verbFunc, error) {
+	if err := s.checkNamespace(info); err != nil {
+		return nil, err
+	}
+	if !s.scopeMatches(info) || !wellFormedPath(info) || info.Verb == "proxy" {
+		return nil, apierr.PathNotFound() // nothing is served below /api/v1/proxy any more
+	}
+	if info.Subresource != "" {
+		return s.subresourceVerb(r, info)
+	}
+	if s.Virtual() && info.Name != "" && !s.Kind.HasVerb("get") {
+		return nil, apierr.PathNotFound()
+	}
+	if r.Method == http.MethodHead || r.Method == http.MethodOptions {
+		return nil, apierr.PathMethodNotAllowed()
+	}
+	verb := verbs[info.Verb]
+	if verb == nil || !s.allows(r, info) {
+		return nil, apierr.PathMethodNotAllowed()
+	}
+	if s.Virtual() {
+		return b.h.virtualVerb(s, info.Verb), nil
+	}
+	return verb, nil
+}
+
+// wellFormedPath returns whether the path names a resource, an object or a subresource. It returns false if
+// something follows an empty subresource (".../NAME//status"), and for a subresource below the deprecated path
+// of a watch.
+func wellFormedPath(info *request.Info) bool {
+	if info.Subresource == "" {
+		return info.Rest == ""
+	}
+	return !info.VerbInPath
+}
+
+// checkNamespace refuses an object in a namespace without a name (".../namespaces//pods/x"). Only lists and watches across
+// namespaces may have such a path.
+func (s *served) checkNamespace(info *request.Info) error {
+	if !s.Kind.Namespaced || !info.InNamespace || info.Namespace != "" || !wellFormedPath(info) {
+		return nil
+	}
+	if info.Subresource != "" && s.Kind.Subresource(info.Subresource) == nil {
+		return nil
+	}
+	switch {
+	case info.Name != "":
+		return kerrors.NewBadRequest("Namespace parameter required.")
+	case info.Verb == "create" && s.Kind.HasVerb("create"):
+		path := field.NewPath("metadata", "namespace")
+		return kerrors.NewInvalid(s.Kind.GroupKind(), "", field.ErrorList{field.Required(path, "")})
+	}
+	return nil
+}
+
+// scopeMatches says whether the path's form fits the resource's scope.
+func (s *served) scopeMatches(info *request.Info) bool {
+	if !s.Kind.Namespaced {
+		// The path of a namespace itself names it as namespace and as object.
+		return info.Namespace == "" || s.Kind.Resource == "namespaces" && info.Namespace == info.Name && !info.InNamespace
+	}
+	if info.Namespace != "" {
+		return true
+	}
+	// Across namespaces there are only lists and watches.
+	return info.Name == ""
+}
+
+// allows says whether the resource has the verb at this path.
+func (s *served) allows(r *http.Request, info *request.Info) bool {
+	switch info.Verb {
+	case "create":
+		if info.Name != "" || s.Kind.Namespaced && info.Namespace == "" {
+			return s.Virtual() && s.Kind.Namespaced && info.Name == "" && s.Kind.HasVerb("create")
+		}
+	case "update", "patch", "delete":
+		if info.Name == "" {
+			return false
+		}
+	case "deletecollection":
+		if s.Kind.Namespaced && info.Namespace == "" {
+			return false
+		}
+	case "watch":
+		if r.Method != http.MethodGet {
+			return false
+		}
+		// kube-apiserver routes a watch wherever it routes a list.
+		return s.Kind.HasVerb("watch") || s.Kind.HasVerb("list")
+	}
+	return s.Kind.HasVerb(info.Verb)
+}

@@ -1,0 +1,73 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/access/admission"
+	"github.com/keelson-dev/keelson/internal/api/rest/negotiate"
+	"github.com/keelson-dev/keelson/internal/api/write"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
+	"github.com/keelson-dev/keelson/internal/object/apierr"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+// answer serves POST of a kind whose objects are questions: what is answered is
+// the object with its status, and nothing is kept.
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	answer := h.o.Answers[s.gr]
+	if answer == nil {
+		return notServed(info.Resource)
+	}
+	if s.Kind.Namespaced && info.Namespace == "" {
+		return apierr.PathNotFound()
+	}
+	in, err := h.incoming(r, info, s, createOptions)
+	if err != nil {
+		return err
+	}
+	obj, err := s.decodeBody(r, in)
+	if err != nil {
+		return err
+	}
+	return h.post(w, r, info, s, in, nil, obj, answer)
+}
+
+// post takes the body of a POST that stores no object of the resource itself through its steps, and answers
+// what carries it out returns: the success alone where that is nothing.
+func (h *Handler) post(
+	w http.ResponseWriter, r *http.Request, info *request.Info, s *served, in incoming, sub *registry.Subresource,
+	body registry.Object, act registry.CreateFunc,
+) error {
+	gvk := s.KindOf(sub)
+	result, err := h.o.Writes.Do(r.Context(), write.Request{
+		Verb: write.Post, Target: s.Served, Subresource: sub, Namespace: info.Namespace, Name: info.Name, Options: in.options,
+		Make: func(context.Context, *write.Current) (registry.Object, error) { return body, nil },
+		Act:  act,
+		Body: &admission.Names{Kind: gvk, Resource: s.GVR},
+	})
+	if err != nil {
+		return err
+	}
+	if result.Answer == nil {
+		status := &metav1.Status{
+			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess, Code: http.StatusCreated,
+		}
+		return writeTyped(
+			w, r, http.StatusCreated, negotiate.Accepted{Media: in.accepted.Media, Pretty: in.accepted.Pretty}, statusProto,
+			status,
+		)
+	}
+	if o, ok := result.Answer.(metav1.ObjectMetaAccessor); ok && in.accepted.As == negotiate.PartialMetadata {
+		if meta, ok := o.GetObjectMeta().(*metav1.ObjectMeta); ok {
+			return writePartial(w, r, http.StatusCreated, in.accepted, meta)
+		}
+	}
+	result.Answer.GetObjectKind().SetGroupVersionKind(gvk)
+	return writeTyped(
+		w, r, http.StatusCreated, in.accepted, wire.NewEnvelopeHead(gvk.GroupVersion().String(), gvk.Kind), result.Answer,
+	)
+}

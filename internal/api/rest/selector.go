@@ -1,0 +1,229 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// fieldSet resolves the field labels of one version of a kind.
+type fieldSet struct {
+	kind    *registry.Kind
+	version *registry.Version
+	names   map[string]bool
+}
+
+func newFieldSet(k *registry.Kind, v *registry.Version) *fieldSet {
+	f := &fieldSet{kind: k, version: v, names: map[string]bool{"metadata.name": true, "metadata.namespace": true}}
+	for _, field := range k.Selection.Fields {
+		f.names[field.Name] = true
+	}
+	return f
+}
+
+// resolve returns the field that a label of this version stands for.
+func (f *fieldSet) resolve(label string) (string, error) {
+	if name, ok := f.version.FieldAliases[label]; ok {
+		return name, nil
+	}
+	if label == "metadata.namespace" && !f.kind.Namespaced && f.kind.Selection.FieldError != nil {
+		return "", f.kind.Selection.FieldError(f.version.Name, label)
+	}
+	if f.names[label] && (len(f.version.FieldAliases) == 0 || strings.HasPrefix(label, "metadata.")) {
+		return label, nil
+	}
+	if f.kind.Selection.FieldError != nil {
+		return "", f.kind.Selection.FieldError(f.version.Name, label)
+	}
+	return "", fmt.Errorf("%q is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", label)
+}
+
+// labelSet reads a cached object's labels as selectors want them.
+type labelSet []cache.Label
+
+func (l labelSet) find(key string) (string, bool) {
+	i, ok := slices.BinarySearchFunc(l, key, func(a cache.Label, key string) int { return strings.Compare(a.Key, key) })
+	if !ok {
+		return "", false
+	}
+	return l[i].Value, true
+}
+
+// Has implements labels.Labels.
+func (l labelSet) Has(key string) bool { _, ok := l.find(key); return ok }
+
+// Get implements labels.Labels.
+func (l labelSet) Get(key string) string { v, _ := l.find(key); return v }
+
+// Lookup implements labels.Labels.
+func (l labelSet) Lookup(key string) (string, bool) { return l.find(key) }
+
+// selection is what a list, watch or deletecollection chooses by.
+type selection struct {
+	s         *served
+	namespace string
+	// name is set when a field selector or the path asks for one object.
+	name   string
+	labels labels.Selector // nil: everything
+	fields []requirement
+	// index is set where an indexed field must equal a value.
+	index, value string
+}
+
+type requirement struct {
+	field, value string
+	equal        bool
+}
+
+// selectionFor makes the selection of a list or a watch, and checks the options it is
+// among: what cannot be parsed is refused first, then what does not go together, then
+// fields that there are not.
+func selectionFor(s *served, namespace, name string, o *listOptions, watch bool) (*selection, error) {
+	sel := &selection{s: s, namespace: namespace, name: name}
+	requirements, err := sel.parse(o.LabelSelector, o.FieldSelector)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.validate(watch); err != nil {
+		return nil, err
+	}
+	return sel, sel.requireAll(requirements)
+}
+
+// newSelection makes a selection of selectors alone.
+func newSelection(s *served, namespace, name, labelText, fieldText string) (*selection, error) {
+	sel := &selection{s: s, namespace: namespace, name: name}
+	requirements, err := sel.parse(labelText, fieldText)
+	if err != nil {
+		return nil, err
+	}
+	return sel, sel.requireAll(requirements)
+}
+
+// parse takes the labels in and returns what fields must be.
+func (sel *selection) parse(labelText, fieldText string) (fields.Requirements, error) {
+	if labelText != "" {
+		parsed, err := request.ServedSelector().Labels(labelText)
+		if err != nil {
+			return nil, kerrors.NewBadRequest(err.Error())
+		}
+		if !parsed.Empty() {
+			sel.labels = parsed
+		}
+	}
+	if fieldText == "" {
+		return nil, nil
+	}
+	parsed, err := request.ServedSelector().Fields(fieldText)
+	if err != nil {
+		return nil, kerrors.NewBadRequest(err.Error())
+	}
+	return parsed.Requirements(), nil
+}
+
+func (sel *selection) requireAll(requirements fields.Requirements) error {
+	for _, r := range requirements {
+		if r.Field == "" && r.Value == "" {
+			continue
+		}
+		field, err := sel.s.fields.resolve(r.Field)
+		if err != nil {
+			return kerrors.NewBadRequest(err.Error())
+		}
+		sel.require(field, r.Value, r.Operator == "=" || r.Operator == "==")
+	}
+	return nil
+}
+
+// require adds a requirement of a field selector. With equal the field must have the value,
+// otherwise it must not.
+func (sel *selection) require(field, value string, equal bool) {
+	if field == "metadata.name" && equal {
+		if sel.name != "" && sel.name != value {
+			sel.fields = append(sel.fields, requirement{field, value, true})
+			return
+		}
+		sel.name = value
+		if value == "" {
+			sel.fields = append(sel.fields, requirement{field, value, true})
+		}
+		return
+	}
+	if equal && sel.index == "" {
+		for _, f := range sel.s.Kind.Selection.Fields {
+			if f.Name == field && f.Index {
+				sel.index, sel.value = field, value
+			}
+		}
+	}
+	sel.fields = append(sel.fields, requirement{field, value, equal})
+}
+
+// everything says that nothing beyond the namespace is selected by.
+func (sel *selection) everything() bool {
+	return sel.labels == nil && len(sel.fields) == 0 && sel.name == ""
+}
+
+// matches returns whether an object has what is selected by. The namespace is not looked at.
+func (sel *selection) matches(ctx context.Context, o *cache.Object) (bool, error) {
+	if !sel.matchesLabels(o) {
+		return false, nil
+	}
+	return sel.matchesFields(ctx, o)
+}
+
+// matchesLabels looks at the name and the labels alone.
+func (sel *selection) matchesLabels(o *cache.Object) bool {
+	return (sel.name == "" || o.Name == sel.name) && (sel.labels == nil || sel.labels.Matches(labelSet(o.Labels)))
+}
+
+// needsPreparing returns whether a field that is selected by is in the item JSON of objects, so that these should be
+// prepared together.
+func (sel *selection) needsPreparing() bool {
+	return slices.ContainsFunc(sel.fields, func(r requirement) bool { return sel.s.PreparesFields(r.field) })
+}
+
+func (sel *selection) matchesFields(ctx context.Context, o *cache.Object) (bool, error) {
+	for _, r := range sel.fields {
+		v, err := sel.s.FieldValue(ctx, o, r.field)
+		if err != nil {
+			return false, err
+		}
+		if (v == r.value) != r.equal {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// prefix is the key prefix of the selection's namespace.
+func (sel *selection) prefix() string {
+	if sel.s.Kind.Namespaced && sel.namespace != "" {
+		return sel.namespace + "/"
+	}
+	return ""
+}
+
+// interest is what a watch of the selection is woken by.
+func (sel *selection) interest() cache.Interest {
+	in := cache.Interest{}
+	if sel.s.Kind.Namespaced {
+		in.Namespace = sel.namespace
+	}
+	switch {
+	case sel.name != "" && (!sel.s.Kind.Namespaced || sel.namespace != ""):
+		in.Name = sel.name
+	case sel.index != "":
+		in.Index, in.Value = sel.index, sel.value
+	}
+	return in
+}

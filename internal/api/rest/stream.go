@@ -1,0 +1,111 @@
+package rest
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/keelson-dev/keelson/internal/api/rest/gzipsplice"
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
+	"github.com/keelson-dev/keelson/internal/object/apiresponse"
+)
+
+// gzipThreshold is the size above which responses are compressed, as in the
+// reference.
+const gzipThreshold = 128 << 10
+
+// chunk is how much is handed to the transport at a time: fewer, larger writes
+// keep the handler from parking at each HTTP/2 frame. The first chunk of a body is
+// longer than the threshold, or all of it.
+const chunk = gzipThreshold + 1
+
+// stream sends a long body in chunks, compressed if it is long enough.
+type stream struct {
+	w     http.ResponseWriter
+	gzips bool // the client reads gzip
+	begun bool
+	z     *gzipsplice.Writer // nil: not compressed
+}
+
+// newStream returns a stream of a body in JSON or protobuf that is made of about size
+// bytes. The error is that of hold.
+func newStream(w http.ResponseWriter, r *http.Request, media scheme.Media, size int) (*stream, error) {
+	st := &stream{w: w, gzips: apiresponse.AcceptsGzip(r)}
+	memory := min(size, bufferSize)
+	if st.gzips && size > gzipThreshold/2 {
+		memory += bufferSize
+	}
+	if err := hold(w, r, memory); err != nil {
+		return nil, err
+	}
+	w.Header().Set("Content-Type", media.String())
+	return st, nil
+}
+
+// flush writes b, which is at least chunk bytes or what is left, and returns it
+// emptied.
+func (st *stream) flush(b []byte) ([]byte, error) {
+	st.begin(len(b))
+	return b[:0], st.write(b)
+}
+
+// item appends an item to what is to be written, b, and returns what is left of that. A
+// long item is written from where it is, so that a client that does not read it holds no
+// copy of it.
+func (st *stream) item(b, item []byte) ([]byte, error) {
+	const long = bufferSize - chunk
+	if len(b)+len(item) < chunk {
+		return append(b, item...), nil
+	}
+	if len(item) < long {
+		return st.flush(append(b, item...))
+	}
+	st.begin(len(b) + len(item))
+	if err := st.write(b); err != nil {
+		return b, err
+	}
+	return b[:0], st.write(item)
+}
+
+// begin chooses whether the body is compressed, when its first bytes are written, or all
+// of them.
+func (st *stream) begin(size int) {
+	if st.begun {
+		return
+	}
+	st.begun = true
+	if st.gzips && size > gzipThreshold {
+		beginGzip(st.w, http.StatusOK)
+		st.z = gzipsplice.NewWriter(st.w, chunk, *getBuffer())
+	}
+}
+
+func (st *stream) write(b []byte) error {
+	if st.z == nil {
+		_, err := st.w.Write(b)
+		return err
+	}
+	return writeZipped(st.z, b)
+}
+
+func (st *stream) close() {
+	if st.z != nil {
+		_ = st.z.Close() // the client is gone
+		buf := st.z.Buffer()
+		putBuffer(&buf)
+	}
+}
+
+// writeZipped compresses a text in parts, each of which is complete before it is written:
+// what compresses takes much memory, and has not to wait for the client.
+func writeZipped(z *gzipsplice.Writer, text []byte) error {
+	for part := range slices.Chunk(text, chunk) {
+		piece, err := gzipsplice.Compress(part)
+		if err != nil {
+			return err
+		}
+		if z.Piece(piece); z.Err() != nil {
+			return z.Err()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package rest
+
+import (
+	"fmt"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
+	"github.com/keelson-dev/keelson/internal/object/apierr"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+// subresourceVerb finds what serves a request on a subresource.
+func (s *served) subresourceVerb(r *http.Request, info *request.Info) (verbFunc, error) {
+	sub := s.Kind.Subresource(info.Subresource)
+	if sub == nil || info.Rest != "" && !takesPath(sub) {
+		return nil, apierr.PathNotFound()
+	}
+	switch {
+	case sub.Connect != nil:
+		if !sub.Connect.Allows(r.Method) {
+			return nil, apierr.PathMethodNotAllowed()
+		}
+		return (*Handler).connect, nil
+	case r.Method == http.MethodHead, r.Method == http.MethodOptions, !hasVerb(sub, info.Verb):
+		return nil, apierr.PathMethodNotAllowed()
+	}
+	return s.verbOf(sub, info.Verb), nil
+}
+
+// scaleVerbs are the verbs of the scale subresource.
+var scaleVerbs = map[string]verbFunc{
+	"get": (*Handler).getScale, "update": (*Handler).updateScale, "patch": (*Handler).patchScale,
+}
+
+// verbOf is what serves a verb that the subresource has.
+func (s *served) verbOf(sub *registry.Subresource, verb string) verbFunc {
+	switch {
+	case sub.New != nil:
+		return (*Handler).createSubresource
+	case sub.Scale != nil:
+		return scaleVerbs[verb]
+	}
+	return verbs[verb]
+}
+
+// takesPath says that what follows the subresource belongs to it.
+func takesPath(sub *registry.Subresource) bool { return sub.Connect != nil && sub.Connect.TakesPath }
+
+func hasVerb(sub *registry.Subresource, verb string) bool {
+	for _, v := range sub.Verbs {
+		if v == verb {
+			return true
+		}
+	}
+	return false
+}
+
+func notServed(what string) error {
+	return apierr.New(
+		http.StatusNotImplemented, metav1.StatusReason("NotImplemented"),
+		fmt.Sprintf("%s is not served by this version of the server", what),
+	)
+}
+
+// virtualVerb serves a kind without stored objects.
+func (h *Handler) virtualVerb(s *served, verb string) verbFunc {
+	if h.o.Computed[s.gr] != nil {
+		return computedVerbs[verb]
+	}
+	if verb == "create" {
+		if sub := s.Kind.Subresource(""); sub != nil {
+			return (*Handler).createVirtual
+		}
+		return (*Handler).answer
+	}
+	return func(_ *Handler, _ http.ResponseWriter, _ *http.Request, info *request.Info, _ *served) error {
+		return notServed(info.Resource)
+	}
+}
+
+// createVirtual serves POST of a virtual kind (bindings): the object's name is in
+// the body.
+func (h *Handler) createVirtual(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	sub := s.Kind.Subresource("")
+	return h.postTo(w, r, info, s, sub, sub.Create)
+}
+
+// createSubresource serves POST on a subresource (binding, eviction, token).
+func (h *Handler) createSubresource(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	sub := s.Kind.Subresource(info.Subresource)
+	create := sub.Create
+	if create == nil {
+		create = h.o.Answers[schema.GroupResource{Group: s.gr.Group, Resource: s.gr.Resource + "/" + sub.Name}]
+	}
+	if create == nil {
+		return notServed(info.Resource + "/" + info.Subresource)
+	}
+	return h.postTo(w, r, info, s, sub, create)
+}
+
+func (h *Handler) postTo(
+	w http.ResponseWriter, r *http.Request, info *request.Info, s *served, sub *registry.Subresource,
+	create registry.CreateFunc,
+) error {
+	in, err := h.incoming(r, info, s, createOptions)
+	if err != nil {
+		return err
+	}
+	gvk := s.KindOf(sub)
+	obj, err := decodeWith(s.subDecoder(sub, sub.New, internalNames[gvk.GroupKind()]), r, in)
+	if err != nil {
+		return err
+	}
+	noteSent(r, gvk, obj)
+	if sub.Default != nil {
+		sub.Default(obj)
+	}
+	return h.post(w, r, info, s, in, sub, obj, create)
+}
+
+// internalNames are the names of kube-apiserver's internal types, for messages
+// about a body of the wrong kind.
+var internalNames = map[schema.GroupKind]string{
+	{Group: "", Kind: "Binding"}:                           "core.Binding",
+	{Group: "policy", Kind: "Eviction"}:                    "policy.Eviction",
+	{Group: "autoscaling", Kind: "Scale"}:                  "autoscaling.Scale",
+	{Group: "authentication.k8s.io", Kind: "TokenRequest"}: "authentication.TokenRequest",
+}
+
+func (s *served) subDecoder(sub *registry.Subresource, make func() registry.Object, internal string) scheme.Decoder {
+	return scheme.Decoder{
+		GVK: s.KindOf(sub), Internal: internal, Also: sub.Also, New: func() runtime.Object { return make() },
+	}
+}

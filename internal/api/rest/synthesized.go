@@ -1,0 +1,84 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+// Computed makes the objects of a kind that is stored nowhere, in the order in which
+// they are listed. A name asks for that object alone, "" for all; there is none for a
+// name that is not known.
+type Computed func(ctx context.Context, name string) ([]registry.Object, error)
+
+// computedVerbs are the verbs of such kinds.
+var computedVerbs = map[string]verbFunc{
+	"get": (*Handler).getComputed, "list": (*Handler).listComputed, "watch": (*Handler).watchComputed,
+}
+
+func (h *Handler) getComputed(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	accepted, err := h.objectsFor(r, info, s)
+	if err != nil {
+		return err
+	}
+	objs, err := h.o.Computed[s.gr](r.Context(), info.Name)
+	if err != nil {
+		return err
+	}
+	if len(objs) == 0 {
+		return kerrors.NewNotFound(schema.GroupResource{Group: s.gr.Group, Resource: s.Kind.Singular}, info.Name)
+	}
+	o, err := s.Computed(r.Context(), objs[0])
+	if err != nil {
+		return err
+	}
+	return h.writeObject(w, r, s, http.StatusOK, accepted, view{o: o})
+}
+
+// listComputed answers all objects that are selected: there are no pages and no
+// resource versions.
+func (h *Handler) listComputed(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	accepted, err := h.objectsFor(r, info, s)
+	if err != nil {
+		return err
+	}
+	options, err := parseListOptions(r)
+	if err != nil {
+		return err
+	}
+	if err := options.validate(false); err != nil {
+		return err
+	}
+	sel, err := newSelection(s, info.Namespace, "", options.LabelSelector, options.FieldSelector)
+	if err != nil {
+		return err
+	}
+	objs, err := h.o.Computed[s.gr](r.Context(), "")
+	if err != nil {
+		return err
+	}
+	p := &page{}
+	for _, obj := range objs {
+		o, err := s.Computed(r.Context(), obj)
+		if err != nil {
+			return err
+		}
+		ok, err := sel.matches(r.Context(), o)
+		if err != nil {
+			return err
+		}
+		if ok {
+			p.objects = append(p.objects, o)
+		}
+	}
+	return h.writeList(w, r, s, accepted, p)
+}
+
+func (h *Handler) watchComputed(_ http.ResponseWriter, _ *http.Request, _ *request.Info, s *served) error {
+	return kerrors.NewMethodNotSupported(s.gr, "watch")
+}

@@ -1,0 +1,231 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"net/http"
+	"slices"
+	"time"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/internal/api/rest/negotiate"
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// includePolicy is the includeObject parameter of tables.
+type includePolicy string
+
+// includeObject reads the parameter: what a row carries of its object.
+func includeObject(r *http.Request) (includePolicy, error) {
+	switch p := includePolicy(queryValue(r, "includeObject")); p {
+	case "":
+		return includePolicy(metav1.IncludeMetadata), nil
+	case includePolicy(metav1.IncludeMetadata), includePolicy(metav1.IncludeObject), includePolicy(metav1.IncludeNone):
+		return p, nil
+	default:
+		return "", kerrors.NewBadRequest("Unable to convert to Table as requested: " +
+			field.Invalid(field.NewPath("includeObject"), string(p), "must be 'Metadata', 'Object', 'None', or empty").Error())
+	}
+}
+
+// genericColumns are the columns of kinds that declare none.
+var genericColumns = []metav1.TableColumnDefinition{
+	{Name: "Name", Type: "string", Format: "name", Description: metav1.ObjectMeta{}.SwaggerDoc()["name"]},
+	{Name: "Created At", Type: "date", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"]},
+}
+
+// genericCells fill genericColumns.
+func genericCells(obj registry.Object) ([]any, []metav1.TableRowCondition) {
+	return []any{obj.GetName(), obj.GetCreationTimestamp().Time.UTC().Format(time.RFC3339)}, nil
+}
+
+// tableMeta is a table's ListMeta.
+type tableMeta struct {
+	version   int64
+	next      string
+	remaining int64
+}
+
+// tableWriter encodes tables of one kind.
+type tableWriter struct {
+	s        *served
+	accepted negotiate.Accepted
+	include  includePolicy
+	// object is the decoded object where there is just one and it is at hand.
+	object registry.Object
+	ages   ages
+}
+
+func (h *Handler) writeTable(
+	w http.ResponseWriter, r *http.Request, s *served, code int, accepted negotiate.Accepted, meta tableMeta, rows []view,
+) error {
+	include, err := includeObject(r)
+	if err != nil {
+		return err
+	}
+	if err := sortRows(r.Context(), s, rows); err != nil {
+		return err
+	}
+	t := tableWriter{s: s, accepted: accepted, include: include, ages: ages{now: h.o.Now()}}
+	buf := getBuffer()
+	defer putBuffer(buf)
+	if accepted.Media == scheme.JSON && !accepted.Pretty && code == http.StatusOK && len(rows) > streamedRows {
+		return t.stream(w, r, (*buf)[:0], meta, rows)
+	}
+	b, err := t.append(r.Context(), (*buf)[:0], meta, rows, true)
+	*buf = b
+	if err != nil {
+		return err
+	}
+	*buf = append(b, '\n')
+	return writeBody(w, r, code, accepted, *buf)
+}
+
+// sortRows sorts the rows of a kind whose tables have an order of their own.
+func sortRows(ctx context.Context, s *served, rows []view) error {
+	compare := s.Kind.Table.Compare
+	if compare == nil || len(rows) < 2 {
+		return nil
+	}
+	objects := make(map[*cache.Object]registry.Object, len(rows))
+	for _, v := range rows {
+		obj, err := s.Decode(ctx, v.o)
+		if err != nil {
+			return err
+		}
+		objects[v.o] = obj
+	}
+	slices.SortStableFunc(rows, func(a, b view) int { return compare(objects[a.o], objects[b.o]) })
+	return nil
+}
+
+// streamedRows is from how many rows on a table is sent in chunks; a smaller one
+// is put together first, so that an error can still be answered.
+const streamedRows = 100
+
+// stream sends a long table in chunks.
+func (t *tableWriter) stream(w http.ResponseWriter, r *http.Request, b []byte, meta tableMeta, rows []view) error {
+	b, err := t.open(b, meta, true)
+	if err != nil {
+		return err
+	}
+	if b, err = t.appendRow(r.Context(), b, rows[0]); err != nil {
+		return err
+	}
+	size := 0
+	if t.include == includePolicy(metav1.IncludeObject) {
+		for _, v := range rows { // a row is put together as a whole
+			size = max(size, 2*len(v.o.Data))
+		}
+	}
+	if err := hold(w, r, size); err != nil {
+		return err
+	}
+	out, err := newStream(w, r, scheme.JSON, math.MaxInt)
+	if err != nil {
+		return err
+	}
+	defer out.close()
+	for _, v := range rows[1:] {
+		if b, err = t.appendRow(r.Context(), append(b, ','), v); err != nil {
+			// The status is on its way; cutting the connection is the only honest end.
+			panic(http.ErrAbortHandler)
+		}
+		if len(b) >= chunk {
+			b, _ = out.flush(b)
+		}
+	}
+	_, _ = out.flush(append(b, "]}\n"...))
+	return nil
+}
+
+// append appends a table (meta.k8s.io Table).
+func (t *tableWriter) append(ctx context.Context, b []byte, meta tableMeta, rows []view, columns bool) ([]byte, error) {
+	b, err := t.open(b, meta, columns)
+	for i, v := range rows {
+		if err != nil {
+			return b, err
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b, err = t.appendRow(ctx, b, v)
+	}
+	return append(b, "]}"...), err
+}
+
+// open appends a table up to its first row.
+func (t *tableWriter) open(b []byte, meta tableMeta, columns bool) ([]byte, error) {
+	b = append(b, `{"kind":"Table","apiVersion":"meta.k8s.io/`...)
+	b = append(b, t.accepted.AsVersion...)
+	b = append(b, `","metadata":`...)
+	b = appendListMeta(b, &page{revision: meta.version, next: meta.next, remaining: meta.remaining})
+	b = append(b, `,"columnDefinitions":`...)
+	definitions := t.s.Kind.Table.Columns
+	if definitions == nil {
+		definitions = genericColumns
+	}
+	if columns {
+		text, err := json.Marshal(definitions)
+		if err != nil {
+			return b, err
+		}
+		b = append(b, text...)
+	} else {
+		b = append(b, "null"...)
+	}
+	return append(b, `,"rows":[`...), nil
+}
+
+func (t *tableWriter) appendRow(ctx context.Context, b []byte, v view) ([]byte, error) {
+	row, err := t.row(ctx, v)
+	if err != nil {
+		return b, err
+	}
+	b = t.ages.append(b, row)
+	b = append(b, `,"object":`...)
+	if b, err = t.appendRowObject(ctx, b, v); err != nil {
+		return b, err
+	}
+	return append(b, '}'), nil
+}
+
+// row returns the row of an object up to what it carries of the object, with marks
+// for ages. Those of objects of the cache are kept with them.
+func (t *tableWriter) row(ctx context.Context, v view) ([]byte, error) {
+	switch {
+	case t.object != nil:
+		return t.s.encodeRow(t.object)
+	case v.item != nil: // a write's answer
+		obj, err := t.s.Decode(ctx, v.o)
+		if err != nil {
+			return nil, err
+		}
+		return t.s.encodeRow(obj)
+	}
+	return t.s.Row(ctx, v.o, t.s.encodeRow)
+}
+
+func (t *tableWriter) appendRowObject(ctx context.Context, b []byte, v view) ([]byte, error) {
+	switch t.include {
+	case includePolicy(metav1.IncludeNone):
+		return append(b, "null"...), nil
+	case includePolicy(metav1.IncludeObject):
+		item, err := t.s.itemJSON(ctx, v)
+		if err != nil {
+			return b, err
+		}
+		return scheme.AppendJSONObject(b, t.s.JSONHead, item), nil
+	}
+	meta, err := t.s.metadataJSON(ctx, v)
+	if err != nil {
+		return b, err
+	}
+	return appendPartial(b, t.accepted.AsVersion, meta), nil
+}

@@ -1,0 +1,100 @@
+package rest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+// A kept row is its JSON from the brace on, in which an age, whose text depends on
+// when it is read, is a mark: the byte 0, which JSON never has, and the time in
+// seconds and nanoseconds, big-endian.
+const (
+	ageMark     = 0
+	ageMarkSize = 1 + 8 + 4
+)
+
+// encodeRow makes the row of an object, up to what it carries of the object.
+func (s *served) encodeRow(obj registry.Object) ([]byte, error) {
+	cells := s.Kind.Table.Cells
+	if cells == nil {
+		cells = genericCells
+	}
+	values, conditions := cells(obj)
+	b := []byte(`{"cells":[`)
+	var err error
+	for i, value := range values {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b, err = appendCell(b, value); err != nil {
+			return nil, err
+		}
+	}
+	b = append(b, ']')
+	if len(conditions) > 0 {
+		text, err := scheme.Marshal(conditions)
+		if err != nil {
+			return nil, err
+		}
+		b = append(b, `,"conditions":`...)
+		b = append(b, text...)
+	}
+	return bytes.Clone(b), nil // it is kept: without room to grow
+}
+
+func appendCell(b []byte, value any) ([]byte, error) {
+	e, ok := value.(registry.Elapsed)
+	if !ok {
+		text, err := scheme.Marshal(value)
+		return append(b, text...), err
+	}
+	before, err := scheme.Marshal(e.Before)
+	if err != nil {
+		return b, err
+	}
+	after, err := scheme.Marshal(e.After)
+	if err != nil {
+		return b, err
+	}
+	b = append(b, before[:len(before)-1]...)
+	b = append(b, ageMark)
+	b = binary.BigEndian.AppendUint64(b, uint64(e.Since.Unix()))
+	b = binary.BigEndian.AppendUint32(b, uint32(e.Since.Nanosecond()))
+	return append(b, after[1:]...), nil
+}
+
+// ages writes ages as they are at a time.
+type ages struct {
+	now time.Time
+	// text is that of the last mark: neighbours are often of the same age.
+	mark string
+	text []byte
+}
+
+// append appends a row with its ages in place of the marks.
+func (a *ages) append(b, row []byte) []byte {
+	for {
+		i := bytes.IndexByte(row, ageMark)
+		if i < 0 {
+			return append(b, row...)
+		}
+		b = append(b, row[:i]...)
+		b = append(b, a.of(row[i+1:i+ageMarkSize])...)
+		row = row[i+ageMarkSize:]
+	}
+}
+
+// of returns the age for a mark, as it stands between the quotes of a JSON string.
+func (a *ages) of(mark []byte) []byte {
+	if a.mark == string(mark) {
+		return a.text
+	}
+	since := time.Unix(int64(binary.BigEndian.Uint64(mark)), int64(binary.BigEndian.Uint32(mark[8:])))
+	text, _ := scheme.Marshal(registry.ElapsedText(since, a.now)) // a string
+	a.mark, a.text = string(mark), text[1:len(text)-1]
+	return a.text
+}

@@ -1,0 +1,88 @@
+package write
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/object/apierr"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+// access is how what carries out a Post reaches objects. The Post itself was admitted: what it does to
+// other objects is not admitted again, as in kube-apiserver.
+type access struct{ p *Pipeline }
+
+// Get implements registry.Access.
+func (c access) Get(ctx context.Context, r schema.GroupResource, namespace, name string) (registry.Object, error) {
+	return c.p.Registry.Get(ctx, r, namespace, name)
+}
+
+// List implements registry.Access.
+func (c access) List(ctx context.Context, r schema.GroupResource, namespace string) ([]registry.Object, error) {
+	return c.p.Registry.List(ctx, r, namespace)
+}
+
+// Update implements registry.Access.
+func (c access) Update(
+	ctx context.Context, r schema.GroupResource, namespace, name string, dryRun bool, change func(registry.Object) error,
+) (registry.Object, error) {
+	t, err := c.target(r)
+	if err != nil {
+		return nil, err
+	}
+	result, err := c.p.Do(ctx, Request{
+		Verb: Amend, Target: t, Namespace: namespace, Name: name, Options: Options{DryRun: dryRun},
+		Make: func(ctx context.Context, current *Current) (registry.Object, error) {
+			obj, err := current.Decode(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return obj, change(obj)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return t.Decode(ctx, result.Object)
+}
+
+// Delete implements registry.Access.
+func (c access) Delete(
+	ctx context.Context, r schema.GroupResource, namespace, name string, o registry.DeleteOptions,
+) error {
+	t, err := c.target(r)
+	if err != nil {
+		return err
+	}
+	request := Deletion(t, namespace, name, o.DeleteOptions())
+	request.Admitted = true
+	_, err = c.p.Do(ctx, request)
+	return err
+}
+
+// target is a resource in the version that is stored.
+func (c access) target(r schema.GroupResource) (*registry.Served, error) {
+	found := c.p.Registry.Resource(r)
+	if found == nil {
+		return nil, apierr.PathNotFound()
+	}
+	return registry.NewServed(found, found.Kind.Version(found.Kind.Storage.Version)), nil
+}
+
+// Delete deletes an object. Result.Deleted says whether it is gone; if not, finalizers or a grace period
+// keep it.
+func (p *Pipeline) Delete(
+	ctx context.Context, t *registry.Served, namespace, name string, options *metav1.DeleteOptions,
+) (Result, error) {
+	return p.Do(ctx, Deletion(t, namespace, name, options))
+}
+
+// Deletion returns the request that deletes an object.
+func Deletion(t *registry.Served, namespace, name string, options *metav1.DeleteOptions) Request {
+	return Request{
+		Verb: Delete, Target: t, Namespace: namespace, Name: name,
+		Options: Options{DryRun: len(options.DryRun) > 0, Delete: options},
+	}
+}

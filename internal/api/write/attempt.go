@@ -1,0 +1,357 @@
+package write
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/keelson-dev/keelson/internal/access/admission"
+	"github.com/keelson-dev/keelson/internal/access/auth/authz"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/machinery/tracing"
+	"github.com/keelson-dev/keelson/internal/object/apierr"
+	"github.com/keelson-dev/keelson/internal/object/managedfields"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// An attempt is one write on its way through the steps.
+type attempt struct {
+	p         *Pipeline
+	admission *admission.Chain // the same for all attempts at a write
+	Request
+	verb Verb
+	span tracing.Span // of the request; each step is an event in it
+
+	found   *cache.Object // the current object; nil if there is none
+	looked  bool          // found is known from the conflict of an earlier attempt
+	current *Current
+	// obj is the new object: in the version of the request up to "convert", in the storage version after
+	// it. Of a Scale it is the Scale up to "merge".
+	obj registry.Object
+	// kept is obj as it was before "complete", for another attempt.
+	kept      registry.Object
+	generates bool // the name is to be generated
+	tries     int  // names that were taken
+	deletion  deletion
+	// marked is set when a deletion has stored the mark of the object (removeMarked) and is about to remove it.
+	marked registry.Result
+
+	sideWrites registry.SideWrites
+	approved   *admission.Attributes    // what validating admission has approved; nil if it was not asked
+	charges    []*admission.Charge      // what admission charges; their Done has to be called
+	conflicts  []*storage.ConflictError // those of side writes in earlier attempts
+	result     Result
+}
+
+// strategy returns what the kind of the object adds to the steps.
+func (a *attempt) strategy() *registry.Strategy[registry.Object] { return &a.Target.Kind.Strategy }
+
+// creates says that the write makes a new object.
+func (a *attempt) creates() bool {
+	return a.verb == Create || a.verb&(Update|Apply) != 0 && a.found == nil
+}
+
+// old is the object before in the storage version; nil if there is none.
+func (a *attempt) old() registry.Object {
+	if a.current == nil {
+		return nil
+	}
+	return a.current.old
+}
+
+// takesNew refuses new objects of a resource whose definition is being deleted.
+func (a *attempt) takesNew(name string) error {
+	if !a.Target.Terminating {
+		return nil
+	}
+	return kerrors.NewForbidden(
+		a.Target.GroupResource(), name, errors.New("create not allowed while custom resource definition is terminating"),
+	)
+}
+
+// read finds the current object.
+func (a *attempt) read(ctx context.Context) (err error) {
+	if !a.looked {
+		latest := a.Target.Latest
+		if a.verb == Delete {
+			latest = a.Target.LatestForDeletion
+		}
+		if a.found, err = latest(ctx, a.Namespace, a.Name); err != nil {
+			return err
+		}
+	}
+	a.looked = false
+	a.current = &Current{target: a.Target}
+	if a.found == nil {
+		if a.verb&(Update|Apply) != 0 && a.Subresource == nil && (a.CreateMissing || a.Target.Kind.Requests.CreateOnUpdate) {
+			return nil
+		}
+		return kerrors.NewNotFound(a.Target.GroupResource(), a.Name)
+	}
+	if a.found, err = a.Target.Readable(ctx, a.found); err != nil {
+		return err
+	}
+	a.current.Object = a.found
+	if a.verb == Delete {
+		a.current.old, err = a.Target.DecodeStored(a.found)
+	} else {
+		a.current.old, err = a.Target.Decode(ctx, a.found)
+	}
+	return err
+}
+
+// make makes the new object, or the body of a Post. That of an update is in the namespace of the request before admission
+// sees it, although a client need not send the namespace.
+func (a *attempt) make(ctx context.Context) (err error) {
+	a.obj, err = a.Make(ctx, a.current)
+	if err == nil && a.verb&(Update|Scale) != 0 && a.Target.Kind.Namespaced && a.obj.GetNamespace() == "" {
+		a.obj.SetNamespace(a.Namespace)
+	}
+	return err
+}
+
+// place makes the namespace of a new object that of the request, and drops what a client cannot set.
+func (a *attempt) place(context.Context) error {
+	if a.verb == Create {
+		if err := a.takesNew(a.obj.GetName()); err != nil {
+			return err
+		}
+	}
+	if a.verb == Create || a.Subresource == nil {
+		wipeServerFields(a.obj)
+	}
+	if own := a.obj.GetNamespace(); a.Target.Kind.Namespaced && own != "" && own != a.Namespace {
+		return kerrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	}
+	a.obj.SetNamespace(a.Namespace)
+	if a.Name == "" {
+		a.Name = a.obj.GetName()
+	}
+	a.generates = a.obj.GetName() == "" && a.obj.GetGenerateName() != ""
+	return nil
+}
+
+// manager keeps the managedFields of the object, or of the body.
+func (a *attempt) manager() (*managedfields.Manager, error) {
+	if a.verb == Post && a.Subresource != nil {
+		return a.p.managers.ofBody(a.Target, a.Subresource, a.Subresource.New)
+	}
+	return a.p.managers.of(a.Target, a.Subresource)
+}
+
+// recordManager records in managedFields which fields the manager of the request has set.
+func (a *attempt) recordManager(ctx context.Context) error {
+	if a.verb == Post && a.Subresource != nil && !a.Subresource.Managed {
+		return nil
+	}
+	m, err := a.manager()
+	if err != nil {
+		return err
+	}
+	var live registry.Object
+	if a.current != nil {
+		if live, err = a.current.Requested(ctx); err != nil {
+			return err
+		}
+	}
+	canonicalize := a.strategy().Canonicalize
+	if a.verb == Post || canonicalize == nil || a.Target.Version.ToStorage != nil {
+		a.obj = m.Update(ctx, live, a.obj, a.Options.FieldManager, a.p.Now())
+		return nil
+	}
+	// The fields are those of the normalized object. The object itself is normalized only after it was validated.
+	normalized := a.obj.DeepCopyObject().(registry.Object)
+	canonicalize(normalized)
+	a.obj.SetManagedFields(m.Update(ctx, live, normalized, a.Options.FieldManager, a.p.Now()).GetManagedFields())
+	return nil
+}
+
+// convert brings the object to the version that is stored.
+func (a *attempt) convert(ctx context.Context) (err error) {
+	a.obj, err = a.Target.ToStorage(ctx, a.obj, a.Target.Version)
+	return err
+}
+
+// mutate lets admission change the object. What it sets is owned by nobody.
+func (a *attempt) mutate(ctx context.Context) error {
+	if a.admission == nil || a.Admitted {
+		return nil
+	}
+	attributes := a.attributes(ctx, a.obj, a.shown(a.old()))
+	err := a.admission.Mutate(ctx, attributes)
+	a.obj = attributes.Object
+	return err
+}
+
+// shown is an object as admission sees it.
+func (a *attempt) shown(obj registry.Object) registry.Object {
+	if a.View == nil || obj == nil {
+		return obj
+	}
+	return a.View(obj)
+}
+
+// merge makes the new object of a Scale.
+func (a *attempt) merge(ctx context.Context) (err error) {
+	a.obj, err = a.Merge(ctx, a.current, a.obj)
+	return err
+}
+
+// complete sets what a client cannot set.
+func (a *attempt) complete(context.Context) error {
+	if a.creates() {
+		return a.completeNew()
+	}
+	return a.checkNamespace()
+}
+
+func (a *attempt) completeNew() error {
+	obj := a.obj
+	if a.verb != Create {
+		// A resourceVersion on an object that a PUT creates is ignored, as kube-apiserver does.
+		obj.SetResourceVersion("")
+	}
+	if err := a.checkNamespace(); err != nil {
+		return err
+	}
+	wipeServerFields(obj)
+	obj.SetCreationTimestamp(metav1.Time{Time: a.Target.Now()}.Rfc3339Copy())
+	obj.SetUID(uuid.NewUUID())
+	if obj.GetName() == "" && obj.GetGenerateName() != "" {
+		obj.SetName(generatedName(obj.GetGenerateName()))
+	}
+	return nil
+}
+
+// allocate completes the object with what no two objects may have.
+func (a *attempt) allocate(ctx context.Context) (err error) {
+	allocator := a.Target.Allocator()
+	if allocator == nil || a.Subresource != nil {
+		return nil
+	}
+	a.sideWrites, err = allocator.Allocate(
+		ctx, registry.Allocation{Object: a.obj, Old: a.old(), DryRun: a.Options.DryRun, Conflicts: a.conflicts},
+	)
+	return err
+}
+
+// normalize changes a valid object to the form in which it is stored, and sends the warnings of its kind.
+func (a *attempt) normalize(ctx context.Context) error {
+	if canonicalize := a.strategy().Canonicalize; canonicalize != nil {
+		canonicalize(a.obj)
+	}
+	if a.verb == Amend {
+		return nil
+	}
+	for _, text := range a.warnings(ctx) {
+		request.Warn(ctx, text)
+	}
+	if !a.creates() {
+		managedfields.KeepTimes(a.old(), a.obj)
+	}
+	return nil
+}
+
+// warnings returns the warnings of the kind about the object.
+func (a *attempt) warnings(ctx context.Context) []string {
+	s := a.strategy()
+	switch {
+	case s.Warn != nil && (a.Subresource == nil || a.verb == Scale):
+		return s.Warn(ctx, a.obj, a.old())
+	case s.WarnStatus != nil && a.Subresource != nil && a.Subresource.Status:
+		return s.WarnStatus(a.obj)
+	}
+	return nil
+}
+
+// admit asks validating admission about the object as it is going to be stored. An update that creates a missing object
+// needs the permission to create it.
+func (a *attempt) admit(ctx context.Context) error {
+	if a.creates() && a.verb != Create {
+		if err := a.takesNew(a.obj.GetName()); err != nil {
+			return err
+		}
+		if err := a.mayCreate(ctx); err != nil {
+			return err
+		}
+	}
+	if a.verb == Delete {
+		return a.admitDeletion(ctx)
+	}
+	return a.askAdmission(ctx, a.shown(a.obj), a.shown(a.old()))
+}
+
+// askAdmission asks validating admission about an object, or about the body of a Post.
+func (a *attempt) askAdmission(ctx context.Context, obj, old registry.Object) error {
+	if a.admission == nil || a.Admitted {
+		return nil
+	}
+	a.approved = a.attributes(ctx, obj, old)
+	return a.admission.Validate(ctx, a.approved)
+}
+
+// mayCreate returns an error if the user of a PUT or PATCH of a missing object may not create it. The server itself may;
+// its writes have no user.
+func (a *attempt) mayCreate(ctx context.Context) error {
+	user := request.UserFrom(ctx)
+	if a.p.Authorizer == nil || user == nil {
+		return nil
+	}
+	gvr := a.Target.GVR
+	create := &request.Info{
+		Verb: "create", Group: gvr.Group, Version: gvr.Version, Resource: gvr.Resource, AsksResource: true,
+		Namespace: a.Namespace, Name: a.Name,
+	}
+	if sent := request.InfoFrom(ctx); sent != nil {
+		create.Path = sent.Path
+	}
+	return authz.Check(ctx, a.p.Authorizer, authz.Attributes{User: user, Info: create})
+}
+
+// commit stores the object, or removes it.
+func (a *attempt) commit(ctx context.Context) (err error) {
+	how := registry.Commit{DryRun: a.Options.DryRun, SideWrites: a.allSideWrites()}
+	switch {
+	case a.verb == Delete:
+		a.result.Result, err = a.commitDeletion(ctx)
+	case a.creates():
+		// kube-apiserver's store refuses a version, which a dry run does not reach; what is not a number
+		// is dropped.
+		if rv, err := strconv.ParseUint(a.obj.GetResourceVersion(), 10, 64); err == nil && rv != 0 && !how.DryRun {
+			return apierr.New(http.StatusInternalServerError, "", "resourceVersion should not be set on objects to be created")
+		}
+		a.result.Result, err = a.Target.Insert(ctx, a.obj, how)
+		a.result.Created = a.verb != Create
+	case a.verb != Amend && a.deletableNow(a.obj):
+		a.result.Result, err = a.removeAfterUpdate(ctx)
+	default:
+		a.result.Result, err = a.Target.Replace(ctx, a.found, a.obj, how)
+	}
+	return err
+}
+
+// act carries out what the body of a Post asks for. It asks validating admission about the body once the body itself is
+// valid.
+func (a *attempt) act(ctx context.Context) (err error) {
+	a.result.Answer, err = a.Act(ctx, access{a.p}, registry.CreateRequest{
+		Namespace: a.Namespace, Name: a.Name, Body: a.obj, DryRun: a.Options.DryRun, FieldManager: a.Options.FieldManager,
+		Admit: a.askAdmission,
+	})
+	return err
+}
+
+// alreadyExists answers a create of what is there, and says so if that is being deleted.
+func (a *attempt) alreadyExists(found *cache.Object) error {
+	err := kerrors.NewAlreadyExists(a.Target.GroupResource(), found.Name)
+	if obj, failed := a.Target.DecodeStored(found); failed == nil && obj.GetDeletionTimestamp() != nil {
+		err.ErrStatus.Message = "object is being deleted: " + err.ErrStatus.Message
+	}
+	return err
+}

@@ -1,0 +1,256 @@
+package write
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// prepareDeletion decides what the deletion does to the object. It begins with the version that is
+// stored: a deletion must not depend on a conversion webhook.
+func (a *attempt) prepareDeletion() (err error) {
+	if a.obj, err = a.Target.DecodeStored(a.found); err == nil {
+		a.deletion = a.begin(a.obj)
+	}
+	return err
+}
+
+// admitDeletion asks mutating and validating admission. (Both are asked here, because a deletion has no new object that
+// could be changed before.)
+func (a *attempt) admitDeletion(ctx context.Context) error {
+	if a.admission == nil || a.Admitted || a.deletion == pending {
+		return nil
+	}
+	attributes := a.attributes(ctx, nil, a.old())
+	if err := a.admission.Mutate(ctx, attributes); err != nil {
+		return err
+	}
+	return a.admission.Validate(ctx, attributes)
+}
+
+// commitDeletion removes the object, or stores that its deletion has begun.
+func (a *attempt) commitDeletion(ctx context.Context) (registry.Result, error) {
+	t, how := a.Target, registry.Commit{DryRun: a.Options.DryRun}
+	switch a.deletion {
+	case pending, alreadyGoing:
+		return registry.Result{Object: a.found}, nil
+	case keep:
+		return t.Replace(ctx, a.found, a.obj, how)
+	case removeNow:
+		return a.remove(ctx, how)
+	}
+	// Watchers see the mark before the object goes.
+	marked, err := t.Replace(ctx, a.found, a.obj, how)
+	if err != nil {
+		return registry.Result{}, err
+	}
+	if how.DryRun {
+		marked.Deleted = true
+		return marked, nil
+	}
+	a.found, a.marked = marked.Object, marked
+	return a.remove(ctx, how)
+}
+
+// goneAfterMark returns whether another write has removed the object after this deletion had marked it. An update does so,
+// because nothing keeps the marked object. found is what is there now.
+func (a *attempt) goneAfterMark(found *cache.Object) bool {
+	return a.marked.Object != nil && (found == nil || found.CreateRevision != a.marked.Object.CreateRevision)
+}
+
+// remove deletes the object, and with it what it alone had.
+func (a *attempt) remove(ctx context.Context, how registry.Commit) (registry.Result, error) {
+	if allocator := a.Target.Allocator(); allocator != nil && !how.DryRun {
+		obj, err := a.Target.DecodeStored(a.found)
+		if err != nil {
+			return registry.Result{}, err
+		}
+		if how.SideWrites, err = allocator.Release(ctx, obj, a.conflicts); err != nil {
+			return registry.Result{}, err
+		}
+	}
+	return a.Target.Remove(ctx, a.found, how)
+}
+
+// removeAfterUpdate deletes an object whose last finalizer an update removed; the
+// answer is the updated object.
+func (a *attempt) removeAfterUpdate(ctx context.Context) (registry.Result, error) {
+	result, err := a.Target.Unstored(ctx, a.found, a.obj)
+	if err != nil || a.Options.DryRun {
+		return result, err
+	}
+	if _, err := a.remove(ctx, registry.Commit{}); err != nil {
+		return registry.Result{}, err
+	}
+	result.Deleted = true
+	return result, nil
+}
+
+// deletableNow says that nothing keeps an object whose deletion has begun.
+func (a *attempt) deletableNow(obj registry.Object) bool {
+	if obj.GetDeletionTimestamp() == nil || len(obj.GetFinalizers()) > 0 {
+		return false
+	}
+	if f := a.Target.Kind.Deletion.Finalizing; f != nil && f(obj) {
+		return false
+	}
+	grace := obj.GetDeletionGracePeriodSeconds()
+	return grace == nil || *grace == 0
+}
+
+// A deletion is what a DELETE does.
+type deletion int
+
+const (
+	removeNow    deletion = iota // nothing keeps the object
+	keep                         // the object was changed and stays for now
+	removeMarked                 // the object was marked and goes at once
+	alreadyGoing                 // nothing changes
+	pending                      // nothing changes: the grace period runs
+)
+
+// begin decides what a deletion does to obj, and does it to the object in memory.
+func (a *attempt) begin(obj registry.Object) deletion {
+	kind, options := &a.Target.Kind.Deletion, a.Options.Delete
+	if kind.Started != nil && obj.GetDeletionTimestamp() == nil {
+		// Kinds that others empty first (namespaces) always stay at first.
+		if !kind.IgnoresPropagation {
+			a.setCollectorFinalizers(obj, options)
+		}
+		now := metav1.Time{Time: a.Target.Now()}.Rfc3339Copy()
+		obj.SetDeletionTimestamp(&now)
+		kind.Started(obj)
+		return keep
+	}
+	if obj.GetDeletionTimestamp() != nil && kind.Finalizing != nil && kind.Finalizing(obj) {
+		return alreadyGoing
+	}
+	graceful, waits := a.beginGrace(obj, options)
+	if waits {
+		return pending
+	}
+	changed := a.setCollectorFinalizers(obj, options)
+	finalizing := len(obj.GetFinalizers()) > 0
+	if graceful {
+		if !finalizing && *obj.GetDeletionGracePeriodSeconds() == 0 {
+			return removeMarked
+		}
+		return keep
+	}
+	if finalizing {
+		if obj.GetDeletionTimestamp() != nil && !changed && obj.GetDeletionGracePeriodSeconds() != nil &&
+			*obj.GetDeletionGracePeriodSeconds() == 0 {
+			return alreadyGoing
+		}
+		a.markDeleting(obj, true)
+		return keep
+	}
+	return removeNow
+}
+
+// markDeleting sets the deletion timestamp of an object without a grace period.
+func (a *attempt) markDeleting(obj registry.Object, zeroGrace bool) {
+	now := metav1.Time{Time: a.Target.Now()}.Rfc3339Copy()
+	if obj.GetDeletionTimestamp() == nil && obj.GetGeneration() > 0 {
+		obj.SetGeneration(obj.GetGeneration() + 1)
+	}
+	if t := obj.GetDeletionTimestamp(); t == nil || t.After(now.Time) {
+		obj.SetDeletionTimestamp(&now)
+	}
+	if zeroGrace {
+		var zero int64
+		obj.SetDeletionGracePeriodSeconds(&zero)
+	}
+}
+
+// beginGrace starts or shortens a graceful deletion. graceful says that obj was
+// changed and stays until its grace period, which may be zero, ends; waits that
+// it stays as it is.
+func (a *attempt) beginGrace(obj registry.Object, options *metav1.DeleteOptions) (graceful, waits bool) {
+	graceOf := a.Target.Kind.Deletion.Grace
+	if graceOf == nil {
+		return false, false
+	}
+	if begun := obj.GetDeletionTimestamp(); begun != nil {
+		left := obj.GetDeletionGracePeriodSeconds()
+		if left == nil || *left == 0 {
+			return false, false
+		}
+		if options.GracePeriodSeconds == nil || *options.GracePeriodSeconds >= *left {
+			return false, true
+		}
+		seconds := max(*options.GracePeriodSeconds, 0)
+		if *options.GracePeriodSeconds < 0 {
+			seconds = 1
+		}
+		sooner := metav1.NewTime(begun.Add(time.Duration(seconds-*left) * time.Second))
+		obj.SetDeletionTimestamp(&sooner)
+		obj.SetDeletionGracePeriodSeconds(&seconds)
+		return true, false
+	}
+	seconds, ok := graceOf(obj, options)
+	if !ok {
+		return false, false
+	}
+	end := metav1.Time{Time: a.Target.Now().Add(time.Duration(seconds) * time.Second)}.Rfc3339Copy()
+	obj.SetDeletionTimestamp(&end)
+	obj.SetDeletionGracePeriodSeconds(&seconds)
+	if obj.GetGeneration() > 0 {
+		obj.SetGeneration(obj.GetGeneration() + 1)
+	}
+	return true, false
+}
+
+// setCollectorFinalizers sets the garbage collector's finalizers as the
+// propagation policy demands, and says whether that changed anything.
+func (a *attempt) setCollectorFinalizers(obj registry.Object, options *metav1.DeleteOptions) bool {
+	if a.p.IgnorePropagation {
+		return false
+	}
+	had := obj.GetFinalizers()
+	orphan, foreground := a.propagation(had, options)
+	var want []string
+	for _, f := range had {
+		if f != metav1.FinalizerOrphanDependents && f != metav1.FinalizerDeleteDependents {
+			want = append(want, f)
+		}
+	}
+	if orphan {
+		want = append(want, metav1.FinalizerOrphanDependents)
+	}
+	if foreground {
+		want = append(want, metav1.FinalizerDeleteDependents)
+	}
+	before, after := slices.Clone(had), slices.Clone(want)
+	slices.Sort(before)
+	slices.Sort(after)
+	if slices.Equal(before, after) {
+		return false
+	}
+	obj.SetFinalizers(want)
+	return true
+}
+
+// propagation decides between orphaning, foreground and (neither) background.
+func (a *attempt) propagation(finalizers []string, options *metav1.DeleteOptions) (orphan, foreground bool) {
+	if o := options.OrphanDependents; o != nil { //nolint:staticcheck // deprecated, still served
+		return *o, false
+	}
+	if p := options.PropagationPolicy; p != nil {
+		return *p == metav1.DeletePropagationOrphan, *p == metav1.DeletePropagationForeground
+	}
+	for _, f := range finalizers {
+		switch f {
+		case metav1.FinalizerOrphanDependents:
+			return true, false
+		case metav1.FinalizerDeleteDependents:
+			return false, true
+		}
+	}
+	return a.Target.Kind.Requests.DefaultOrphan, false
+}

@@ -1,0 +1,82 @@
+package write
+
+import (
+	"sync"
+
+	k8sfields "k8s.io/apimachinery/pkg/util/managedfields"
+
+	"github.com/keelson-dev/keelson/internal/object/managedfields"
+	"github.com/keelson-dev/keelson/internal/object/mergeschema"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+// managers are the field managers, made when first needed: one for each served
+// version and subresource.
+type managers struct {
+	made  *sync.Map // managerKey -> *managedfields.Manager
+	cache *managedfields.Cache
+}
+
+type managerKey struct {
+	target      *registry.Served
+	subresource string
+}
+
+// managedCacheBytes bounds the decoded field sets that are kept.
+const managedCacheBytes = 8 << 20
+
+func newManagers() managers {
+	return managers{made: &sync.Map{}, cache: managedfields.NewCache(managedCacheBytes)}
+}
+
+// Forget drops what is kept for a resource that is served no more. It may still be in use.
+func (p *Pipeline) Forget(t *registry.Served) {
+	for i := range t.Kind.Subresources {
+		p.managers.made.Delete(managerKey{t, t.Kind.Subresources[i].Name})
+	}
+	p.managers.made.Delete(managerKey{t, ""})
+}
+
+// get returns the manager of a key, and makes it if need be.
+func (m *managers) get(key managerKey, make func() (*managedfields.Manager, error)) (*managedfields.Manager, error) {
+	if found, ok := m.made.Load(key); ok {
+		return found.(*managedfields.Manager), nil
+	}
+	made, err := make()
+	if err != nil {
+		return nil, err
+	}
+	m.made.Store(key, made)
+	return made, nil
+}
+
+// of returns the manager of a resource, or of a subresource whose objects are the resource's own.
+func (m *managers) of(t *registry.Served, sub *registry.Subresource) (*managedfields.Manager, error) {
+	name := ""
+	if sub != nil {
+		name = sub.Name
+	}
+	return m.get(managerKey{t, name}, func() (*managedfields.Manager, error) {
+		var types k8sfields.TypeConverter = mergeschema.Converter{}
+		if t.Kind.Types != nil {
+			types = t.Kind.Types
+		}
+		return managedfields.For(t.Kind, t.GVK, name, types, m.cache)
+	})
+}
+
+// ofBody returns the manager of a subresource whose objects are of a kind of their own, of which empty
+// makes an empty one.
+func (m *managers) ofBody(
+	t *registry.Served, sub *registry.Subresource, empty func() registry.Object,
+) (*managedfields.Manager, error) {
+	return m.get(managerKey{t, sub.Name}, func() (*managedfields.Manager, error) {
+		gvk := t.KindOf(sub)
+		kind := &registry.Kind{
+			Names:    registry.Names{Group: gvk.Group, Name: gvk.Kind},
+			Versions: []registry.Version{{Name: gvk.Version, New: empty, Default: sub.Default}},
+			Storage:  registry.Storage{Version: gvk.Version},
+		}
+		return managedfields.For(kind, gvk, sub.Name, mergeschema.Converter{}, m.cache)
+	})
+}

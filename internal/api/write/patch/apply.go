@@ -1,0 +1,142 @@
+package patch
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"unicode/utf8"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
+)
+
+// Configuration is the decoded body of a server-side apply.
+type Configuration struct {
+	// Object is the applied tree; it may be empty.
+	Object map[string]any
+	// duplicates is what a strict decoder refuses.
+	duplicates error
+}
+
+// Apply decodes the body of a server-side apply: YAML, of which JSON is the common
+// case. Duplicate fields are not an error yet, since what apply itself refuses
+// comes first: see Duplicates.
+func Apply(body []byte, v Validation) (Configuration, error) {
+	if c, ok := applyJSON(body); ok {
+		return c, nil
+	}
+	var c Configuration
+	if err := scheme.CheckYAML(body); err != nil {
+		return Configuration{}, kerrors.NewBadRequest(
+			fmt.Sprintf("error decoding YAML: error converting YAML to JSON: %v", err),
+		)
+	}
+	if err := yaml.Unmarshal(body, &c.Object); err != nil {
+		return Configuration{}, kerrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
+	}
+	if err := scheme.CheckTreeDepth(c.Object); err != nil {
+		return Configuration{}, kerrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
+	}
+	if v.checks() {
+		c.duplicates = yaml.UnmarshalStrict(body, &map[string]any{})
+	}
+	if c.Object == nil {
+		c.Object = map[string]any{}
+	}
+	return c, nil
+}
+
+// applyJSON decodes a body that is JSON without duplicate fields, about twenty
+// times faster than the YAML decoder, to what that makes of it.
+func applyJSON(body []byte) (Configuration, bool) {
+	if trimmed := bytes.TrimLeft(body, " \r\n"); len(trimmed) == 0 || trimmed[0] != '{' || !plainYAML(body) {
+		return Configuration{}, false
+	}
+	c := Configuration{Object: map[string]any{}}
+	strict, err := kjson.UnmarshalStrict(body, &c.Object)
+	if err != nil || len(strict) > 0 || scheme.CheckTreeDepth(c.Object) != nil {
+		return Configuration{}, false
+	}
+	wholeNumbers(c.Object)
+	return c, true
+}
+
+// maxPlainText is below the length from which YAML does not take a text for the name of
+// a member: 1024 characters up to its colon.
+const maxPlainText = 1000
+
+// plainYAML says whether a document, if it is JSON, means the same as YAML for sure:
+// YAML refuses some characters, knows fewer escapes and limits the length of names.
+func plainYAML(doc []byte) bool {
+	quoted, start := false, 0
+	for i := 0; i < len(doc); i++ {
+		switch c := doc[i]; {
+		case c == 0x7f, c < ' ' && c != '\n' && c != '\r':
+			return false
+		case c >= utf8.RuneSelf:
+			r, size := utf8.DecodeRune(doc[i:])
+			if r < 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff || r >= utf8.RuneError {
+				return false // a line break, a mark, not a character, or rare
+			}
+			i += size - 1
+		case !quoted:
+			quoted, start = c == '"', i
+		case c == '"':
+			quoted = false
+			if i-start > maxPlainText && named(doc[i+1:]) {
+				return false
+			}
+		case c == '\\':
+			if i++; i == len(doc) || !bytes.ContainsRune([]byte(`"\bfnrt`), rune(doc[i])) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// named says whether what comes before rest is the name of a member.
+func named(rest []byte) bool {
+	rest = bytes.TrimLeft(rest, " \r\n")
+	return len(rest) > 0 && rest[0] == ':'
+}
+
+// wholeNumbers makes integers of the floating-point numbers without a fraction below
+// a value: YAML does not tell 2.0 from 2. It returns what replaces the value itself.
+func wholeNumbers(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, member := range v {
+			if f, ok := member.(float64); ok {
+				v[name] = wholeNumbers(f)
+			} else {
+				wholeNumbers(member)
+			}
+		}
+	case []any:
+		for i, element := range v {
+			v[i] = wholeNumbers(element)
+		}
+	case float64:
+		// Both bounds are exact as floating-point numbers, and the upper one is too large.
+		if v == math.Trunc(v) && v >= math.MinInt64 && v < math.MaxInt64 {
+			return int64(v)
+		}
+	}
+	return value
+}
+
+// Duplicates returns what a client that applied c is told of fields given twice;
+// call it after the apply itself succeeded.
+func (c Configuration) Duplicates(v Validation) (warnings []string, err error) {
+	switch {
+	case c.duplicates == nil || !v.checks():
+		return nil, nil
+	case v == Strict:
+		return nil, kerrors.NewBadRequest(fmt.Sprintf("error strict decoding YAML: %v", c.duplicates))
+	}
+	return Warnings([]error{c.duplicates}), nil
+}

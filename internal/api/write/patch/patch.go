@@ -1,0 +1,208 @@
+// Package patch applies the bodies of PATCH requests: JSON patch (RFC 6902), JSON
+// merge patch (RFC 7386) and strategic merge patch, and decodes those of
+// server-side apply. It knows neither HTTP nor storage: what it returns depends on
+// its arguments alone.
+//
+// Every error is a *errors.StatusError of k8s.io/apimachinery/pkg/api/errors, with
+// the code, reason and message the client gets.
+package patch
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	mergepatch "gopkg.in/evanphx/json-patch.v4"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/jsonpatch"
+)
+
+// MaxOperations is how many operations a JSON patch may have.
+const MaxOperations = 10000
+
+// Validation is the fieldValidation of a request: what becomes of unknown and
+// duplicate fields.
+type Validation string
+
+const (
+	Ignore Validation = metav1.FieldValidationIgnore
+	Warn   Validation = metav1.FieldValidationWarn
+	Strict Validation = metav1.FieldValidationStrict
+)
+
+// checks says whether anyone wants to know of unknown and duplicate fields.
+func (v Validation) checks() bool { return v == Warn || v == Strict }
+
+// jsonPatchOp is what an operation is checked against before it is applied.
+type jsonPatchOp struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	From  string `json:"from"`
+	Value any    `json:"value"`
+}
+
+// JSON applies a JSON patch to doc and returns the new document. strict holds what
+// is unknown or duplicate in the patch itself, unless v is Ignore; hand it to
+// Decoded. The arguments are not changed; the result may share memory with them.
+func JSON(doc, body []byte, v Validation) (patched []byte, strict []error, err error) {
+	if v.checks() {
+		var ops []jsonPatchOp
+		strict, err = kjson.UnmarshalStrict(body, &ops)
+		if err != nil {
+			// The message names a Go type of the server it was first seen in.
+			text := strings.ReplaceAll(err.Error(), "patch.jsonPatchOp", "handlers.jsonPatchOp")
+			return nil, nil, kerrors.NewBadRequest("error decoding patch: " + text)
+		}
+		for i, e := range strict {
+			strict[i] = fmt.Errorf("json patch %w", e)
+		}
+	}
+	operations, err := jsonpatch.Decode(body)
+	if err != nil {
+		return nil, nil, kerrors.NewBadRequest(err.Error())
+	}
+	if operations.Len() > MaxOperations {
+		return nil, nil, kerrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+			"The allowed maximum operations in a JSON patch is %d, got %d", MaxOperations, operations.Len()))
+	}
+	patched, err = operations.Apply(doc)
+	var tooDeep *jsonpatch.DepthError
+	if errors.As(err, &tooDeep) {
+		return nil, nil, kerrors.NewRequestEntityTooLargeError(err.Error())
+	}
+	if err != nil {
+		return nil, nil, unprocessable(err)
+	}
+	return patched, strict, nil
+}
+
+// Merge applies a JSON merge patch to doc. See JSON for strict and ownership.
+func Merge(doc, body []byte, v Validation) (patched []byte, strict []error, err error) {
+	if v.checks() {
+		var tree map[string]any
+		if strict, err = scheme.UnmarshalTreeStrict(body, &tree); err != nil {
+			return nil, nil, kerrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+		}
+	}
+	if err := scheme.CheckDepth(body); err != nil {
+		return nil, nil, kerrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+	}
+	if scheme.Depth(body)*(len(doc)+len(body)) > jsonpatch.MaxPathBytes {
+		return mergeDeep(doc, body, strict)
+	}
+	patched, err = mergepatch.MergePatch(doc, body)
+	switch {
+	case errors.Is(err, mergepatch.ErrBadJSONPatch):
+		return nil, nil, kerrors.NewBadRequest(err.Error())
+	case err != nil:
+		return nil, nil, plain(err)
+	}
+	return patched, strict, nil
+}
+
+// mergeDeep is Merge for a patch that is deep and large: the library reads what is below each of its
+// levels anew. Here members that a patch leaves alone lose their order.
+func mergeDeep(doc, body []byte, strict []error) ([]byte, []error, error) {
+	changes, ok := numbered(body)
+	document, isObject := numbered(doc)
+	if !ok || !isObject {
+		return nil, nil, kerrors.NewBadRequest(mergepatch.ErrBadJSONPatch.Error())
+	}
+	MergeTree(document, changes)
+	patched, err := json.Marshal(document)
+	if err != nil {
+		return nil, nil, plain(err)
+	}
+	return patched, strict, nil
+}
+
+// numbered decodes a JSON object, in which numbers stay as they are written.
+func numbered(doc []byte) (map[string]any, bool) {
+	var tree map[string]any
+	d := json.NewDecoder(bytes.NewReader(doc))
+	d.UseNumber()
+	if d.Decode(&tree) != nil || tree == nil {
+		return nil, false
+	}
+	_, err := d.Token()
+	return tree, errors.Is(err, io.EOF)
+}
+
+// Decoded judges the decoding of a patched document into its type. err is the
+// decoder's, nil or a runtime strict decoding error included; strict is what JSON
+// or Merge found in the patch. It returns the warnings for the client, or the
+// error to answer.
+func Decoded(patched []byte, strict []error, err error, v Validation) (warnings []string, _ error) {
+	return strictResult(func() string { return string(patched) }, strict, err, v)
+}
+
+// strictResult returns the warnings, or the error, of the decoding of a patched object.
+func strictResult(shown func() string, strict []error, err error, v Validation) ([]string, error) {
+	if err != nil {
+		found, isStrict := runtime.AsStrictDecodingError(err)
+		if !isStrict {
+			// What was found so far is incomplete: the decoder gave up.
+			return nil, invalid(shown(), err.Error())
+		}
+		strict = append(strict[:len(strict):len(strict)], found.Errors()...)
+	}
+	if len(strict) == 0 {
+		return nil, nil
+	}
+	if v != Warn {
+		return nil, invalid(shown(), runtime.NewStrictDecodingError(strict).Error())
+	}
+	return Warnings(strict), nil
+}
+
+// Warnings are the texts in which strict decoding errors are told to a client that
+// asked for warnings: the lines of a YAML error each by itself.
+func Warnings(strict []error) []string {
+	const yamlErrors = "yaml: unmarshal errors:\n"
+	var out []string
+	for _, e := range strict {
+		text := e.Error()
+		lines, isYAML := strings.CutPrefix(strings.TrimPrefix(text, "error converting YAML to JSON: "), yamlErrors)
+		if !isYAML {
+			out = append(out, text)
+			continue
+		}
+		for line := range strings.SplitSeq(lines, "\n") {
+			out = append(out, strings.TrimSpace(line))
+		}
+	}
+	return out
+}
+
+// invalid answers a patch whose result does not decode.
+func invalid(shown, detail string) error {
+	return kerrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{
+		field.Invalid(field.NewPath("patch"), shown, detail),
+	})
+}
+
+// unprocessable answers a patch that does not fit the document. The cause is not
+// told.
+func unprocessable(err error) error {
+	return kerrors.NewGenericServerResponse(
+		http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false,
+	)
+}
+
+// plain answers 500 with the text and no reason.
+func plain(err error) error {
+	return &kerrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error(),
+	}}
+}

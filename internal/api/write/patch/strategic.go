@@ -1,0 +1,226 @@
+package patch
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/mergepatch"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
+)
+
+// Strategic applies a strategic merge patch to original, a typed object in the
+// version of the request, and decodes the result into an empty object of the same
+// type. original is not changed; into shares nothing with it, and is half-filled
+// where an error is returned. The caller sets apiVersion and kind, which a patch may
+// remove, and defaults on into afterwards. The warnings are of unknown and duplicate
+// fields, where v is Warn.
+func Strategic(original, into runtime.Object, body []byte, v Validation) (warnings []string, err error) {
+	patch, strict, err := decodeTree(body, v)
+	if err != nil {
+		return nil, err
+	}
+	part, ok := newPart(original, into, patch)
+	if !ok {
+		return strategicTree(original, into, patch, strict, v)
+	}
+	tree, err := part.tree()
+	if err != nil {
+		return nil, plain(err)
+	}
+	merged, err := merge(tree, patch, into)
+	if err != nil {
+		return nil, err
+	}
+	err = scheme.FromTree(merged, into, v.checks())
+	warnings, err = strictResult(func() string { return fmt.Sprintf("%+v", patch) }, strict, err, v)
+	if err == nil {
+		part.complete(into)
+	}
+	return warnings, err
+}
+
+// A part is the top-level fields of an object that a patch names. The others are
+// copied: converting an object to a tree and back costs more than all else.
+type part struct {
+	original reflect.Value
+	// touched are the indexes of the fields that the patch names; embedded fields
+	// (apiVersion and kind) always count.
+	touched []bool
+	names   map[string]bool
+	// owners says that metadata is named, but not its managedFields, whose
+	// conversion costs most.
+	owners bool
+}
+
+// newPart returns false where the whole object has to be converted.
+func newPart(original, into runtime.Object, patch map[string]any) (part, bool) {
+	v := reflect.ValueOf(original)
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct || reflect.TypeOf(into) != v.Type() {
+		return part{}, false
+	}
+	p := part{original: v.Elem(), touched: make([]bool, v.Elem().NumField()), names: map[string]bool{}}
+	for name := range patch {
+		if strings.HasPrefix(name, "$") {
+			return part{}, false
+		}
+	}
+	for i := range p.touched {
+		field := p.original.Type().Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name == "" && field.Anonymous {
+			p.touched[i], p.names["apiVersion"], p.names["kind"] = true, true, true
+			continue
+		}
+		if name == "" || name == "-" || !field.IsExported() {
+			return part{}, false
+		}
+		_, p.touched[i] = patch[name]
+		p.names[name] = p.touched[i]
+	}
+	p.owners = namesLabels(patch["metadata"])
+	return p, true
+}
+
+// namesLabels says of a patch of metadata that it leaves managedFields alone.
+func namesLabels(metadata any) bool {
+	fields, ok := metadata.(map[string]any)
+	for name := range fields {
+		if strings.HasPrefix(name, "$") || name == "managedFields" {
+			return false
+		}
+	}
+	return ok
+}
+
+func (p part) tree() (map[string]any, error) {
+	some := reflect.New(p.original.Type())
+	for i, touched := range p.touched {
+		if touched {
+			some.Elem().Field(i).Set(p.original.Field(i))
+		}
+	}
+	if meta, ok := some.Interface().(metav1.Object); ok && p.owners {
+		meta.SetManagedFields(nil)
+	}
+	tree, err := scheme.ToTree(some.Interface().(runtime.Object))
+	for name := range tree {
+		if !p.names[name] {
+			delete(tree, name)
+		}
+	}
+	return tree, err
+}
+
+// complete copies into the patched fields what the patch did not name.
+func (p part) complete(into runtime.Object) {
+	rest := reflect.New(p.original.Type())
+	for i, touched := range p.touched {
+		if !touched {
+			rest.Elem().Field(i).Set(p.original.Field(i))
+		}
+	}
+	if meta, ok := p.original.Addr().Interface().(metav1.Object); ok && p.owners {
+		rest.Interface().(metav1.Object).SetManagedFields(meta.GetManagedFields())
+	}
+	copied := rest.Interface().(runtime.Object).DeepCopyObject()
+	out, from := reflect.ValueOf(into).Elem(), reflect.ValueOf(copied).Elem()
+	for i, touched := range p.touched {
+		if !touched {
+			out.Field(i).Set(from.Field(i))
+		}
+	}
+	if p.owners {
+		if meta, ok := into.(metav1.Object); ok {
+			meta.SetManagedFields(copied.(metav1.Object).GetManagedFields())
+		}
+	}
+}
+
+// strategicTree is Strategic for any object and patch.
+func strategicTree(
+	original, into runtime.Object, patch map[string]any, strict []error, v Validation,
+) ([]string, error) {
+	tree, err := scheme.ToTree(original)
+	if err != nil {
+		return nil, plain(err)
+	}
+	merged, err := merge(tree, patch, into)
+	if err != nil {
+		return nil, err
+	}
+	err = scheme.FromTree(merged, into, v.checks())
+	return strictResult(func() string { return fmt.Sprintf("%+v", patch) }, strict, err, v)
+}
+
+// merge applies a strategic merge patch to a tree.
+func merge(tree, patch map[string]any, into runtime.Object) (merged map[string]any, err error) {
+	defer func() {
+		// The library uses the values of merge keys as keys of maps, which a list or an object cannot be.
+		if p := recover(); p != nil {
+			merged, err = nil, unprocessable(fmt.Errorf("the patch cannot be merged: %v", p))
+		}
+	}()
+	if merged, err = strategicpatch.StrategicMergeMapPatch(tree, patch, into); err != nil {
+		return nil, strategicError(err)
+	}
+	// The conversion that follows reads quantities, whatever they cost.
+	if err := scheme.CheckQuantities(into, merged); err != nil {
+		return nil, invalid(fmt.Sprintf("%+v", patch), err.Error())
+	}
+	return merged, nil
+}
+
+func decodeTree(body []byte, v Validation) (tree map[string]any, strict []error, err error) {
+	if v.checks() {
+		strict, err = scheme.UnmarshalTreeStrict(body, &tree)
+	} else {
+		err = scheme.UnmarshalTree(body, &tree)
+	}
+	if err == nil {
+		err = scheme.CheckTreeDepth(tree)
+	}
+	if err != nil {
+		return nil, nil, kerrors.NewBadRequest(err.Error())
+	}
+	return tree, strict, nil
+}
+
+// strategicError answers a patch that the merge refused. kube-apiserver answers 400 and 422 to the errors
+// that the library names, and 500 to all others. Those are kept whose texts clients know: an unknown directive, an
+// element without its merge key, and a $setElementOrder list that does not fit. The others are about what the patch
+// holds too (lists of mixed elements, a directive that is no text) and are 422: which one of several faults is found
+// depends on the order of a map, and the answer must not be 500 where kube-apiserver's is not.
+func strategicError(err error) error {
+	for _, malformed := range []error{
+		mergepatch.ErrBadJSONDoc,
+		mergepatch.ErrBadPatchFormatForPrimitiveList,
+		mergepatch.ErrBadPatchFormatForRetainKeys,
+		mergepatch.ErrBadPatchFormatForSetElementOrderList,
+		mergepatch.ErrUnsupportedStrategicMergePatchFormat,
+	} {
+		if errors.Is(err, malformed) {
+			return kerrors.NewBadRequest(err.Error())
+		}
+	}
+	text := err.Error()
+	directive := strings.HasPrefix(text, "unknown patch type: ") && !strings.Contains(text, "%!s(")
+	order := slices.ContainsFunc(orderErrors, func(begin string) bool { return strings.HasPrefix(text, begin) })
+	if directive || order || strings.HasPrefix(text, "map: ") && strings.Contains(text, " does not contain declared merge key: ") {
+		return plain(err)
+	}
+	return unprocessable(err)
+}
+
+// orderErrors are how the errors of such a list begin, and that of a list whose element has the directive to merge.
+var orderErrors = []string{
+	"The order in patch list:\n", "expected a []interface {}, but received a ", "expected slice or array type, but got: ",
+	"unable to find api field in struct ", "value for key ", "merging lists cannot yet be specified in the patch",
+}

@@ -1,0 +1,107 @@
+package write
+
+import (
+	"context"
+	"maps"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/keelson-dev/keelson/internal/api/write/patch"
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+// Patched makes the new object of a write by a patch of the current one.
+type Patched struct {
+	patch.Patch
+	Target *registry.Served
+	// Warnings are those of the last call of Make, which has one more for each attempt.
+	Warnings []string
+}
+
+// Make is the Make function of the write.
+func (p *Patched) Make(ctx context.Context, c *Current) (registry.Object, error) {
+	p.Warnings = nil
+	live, err := c.Requested(ctx)
+	if err != nil {
+		return nil, err
+	}
+	obj := p.Target.Version.New()
+	switch {
+	case p.Type == types.StrategicMergePatchType:
+		live.GetObjectKind().SetGroupVersionKind(p.Target.GVK)
+		p.Warnings, err = patch.Strategic(live, obj, p.Body, p.Validation)
+	case p.mergeTree(live, obj):
+	default:
+		err = p.document(ctx, c, obj)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if p.Target.Kind.Unstructured() && obj.GetObjectKind().GroupVersionKind().Version == "" {
+		return nil, kerrors.NewInternalError(runtime.NewMissingVersionErr("object has no apiVersion field"))
+	}
+	if p.Target.Version.Default != nil {
+		p.Target.Version.Default(obj)
+	}
+	return obj, nil
+}
+
+// document applies the patch to the object's JSON document, and decodes the result into obj.
+func (p *Patched) document(ctx context.Context, c *Current, obj registry.Object) error {
+	item, err := p.Target.ItemJSON(ctx, c.Object, p.Target.Version)
+	if err != nil {
+		return err
+	}
+	d := p.Target.Decoder()
+	d.New = func() runtime.Object { return obj }
+	p.Warnings, err = p.Document(
+		scheme.AppendJSONObject(nil, p.Target.JSONHead, item), d,
+		func(track bool) ([]error, error) { return p.Target.Coerce(obj, track) },
+	)
+	return err
+}
+
+// mergeTree applies a merge patch to a custom resource that is decoded already. It returns false, and leaves the patch
+// to document, if there may be something to say about the patch or about the object that it makes.
+func (p *Patched) mergeTree(live, obj registry.Object) bool {
+	before, ok := live.(*unstructured.Unstructured)
+	if !ok || p.Type != types.MergePatchType {
+		return false
+	}
+	changes, ok := scheme.ParseTree(p.Body)
+	if !ok || !keeps(before, changes, "apiVersion") || !keeps(before, changes, "kind") {
+		return false
+	}
+	after := copyTree(before.Object)
+	patch.MergeTree(after, changes)
+	obj.(*unstructured.Unstructured).Object = after
+	unknown, err := p.Target.Coerce(obj, p.Validation != patch.Ignore)
+	return err == nil && len(unknown) == 0
+}
+
+// keeps returns whether a member of the object is a text that changes leave as it is.
+func keeps(before *unstructured.Unstructured, changes map[string]any, name string) bool {
+	text, isText := before.Object[name].(string)
+	v, named := changes[name]
+	return isText && text != "" && (!named || v == text)
+}
+
+// copyTree copies a tree, but for the entries of its managedFields, which nothing changes in place.
+func copyTree(tree map[string]any) map[string]any {
+	meta, ok := tree["metadata"].(map[string]any)
+	entries, owned := meta["managedFields"]
+	if !ok || !owned {
+		return runtime.DeepCopyJSON(tree)
+	}
+	meta = maps.Clone(meta)
+	delete(meta, "managedFields")
+	tree = maps.Clone(tree)
+	tree["metadata"] = meta
+	tree = runtime.DeepCopyJSON(tree)
+	tree["metadata"].(map[string]any)["managedFields"] = entries
+	return tree
+}

@@ -1,0 +1,224 @@
+package write
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	k8sfields "k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/internal/access/admission"
+	"github.com/keelson-dev/keelson/internal/api/write/patch"
+	"github.com/keelson-dev/keelson/internal/object/managedfields"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+// Every write of the scale subresource works on a Scale alone: the Scale of the current parent is
+// changed, and the parent then takes the replicas, the resourceVersion and the managedFields of the
+// result. No other field of a Scale, and nothing that a body says beside them, reaches the parent.
+//
+// Ownership of the replicas is kept in the parent's managedFields. It is translated to that of a
+// Scale before the change and back after it, so that the change itself is recorded, and conflicts are
+// found, as for any object of its own.
+
+// ScaleKind is the kind of what every scale subresource takes and returns.
+var ScaleKind = schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
+
+// unsetReplicas stands for replicas that a custom resource does not have.
+const unsetReplicas = math.MinInt32
+
+// Scaling is what a request asks a Scale to become.
+type Scaling struct {
+	// Exactly one of Changed and Configuration is set. Changed returns the Scale that a PUT or a patch
+	// makes of the current one, which it must not change. It may be called more than once.
+	Changed func(live *autoscalingv1.Scale) (*autoscalingv1.Scale, error)
+	// Configuration is applied (server-side apply).
+	Configuration *patch.Configuration
+	// Replaces says that the whole Scale was sent (PUT).
+	Replaces bool
+	// Check refuses a Scale that is none of the named object; nil accepts all.
+	Check func(*autoscalingv1.Scale) error
+}
+
+// scaling is one write of a scale subresource.
+type scaling struct {
+	Scaling
+	p   *Pipeline
+	t   *registry.Served
+	sub *registry.Subresource
+	o   Options
+}
+
+// Scale returns the request that changes the replicas of an object.
+func (p *Pipeline) Scale(
+	t *registry.Served, sub *registry.Subresource, namespace, name string, o Options, s Scaling,
+) Request {
+	w := &scaling{Scaling: s, p: p, t: t, sub: sub, o: o}
+	return Request{
+		Verb: Scale, Target: t, Subresource: sub, Namespace: namespace, Name: name, Options: o,
+		Make: w.make, Merge: w.merge,
+		Body: &admission.Names{Kind: ScaleKind, Resource: t.GVR},
+		View: func(obj registry.Object) registry.Object { return ScaleOf(sub, obj) },
+	}
+}
+
+// ScaleOf makes the Scale of an object in the storage version.
+func ScaleOf(sub *registry.Subresource, obj registry.Object) *autoscalingv1.Scale {
+	spec, status, selector := sub.Scale.Get(obj)
+	scale := &autoscalingv1.Scale{
+		Spec:   autoscalingv1.ScaleSpec{Replicas: spec},
+		Status: autoscalingv1.ScaleStatus{Replicas: status, Selector: selector},
+	}
+	scale.Name, scale.Namespace, scale.UID = obj.GetName(), obj.GetNamespace(), obj.GetUID()
+	scale.ResourceVersion, scale.CreationTimestamp = obj.GetResourceVersion(), obj.GetCreationTimestamp()
+	return scale
+}
+
+// fields records who set the replicas in the managedFields of the Scale.
+func (w *scaling) fields() (*managedfields.Manager, error) {
+	return w.p.managers.ofBody(w.t, w.sub, registry.NewScale)
+}
+
+// make makes the new Scale of the current one.
+func (w *scaling) make(ctx context.Context, c *Current) (registry.Object, error) {
+	fields, err := w.fields()
+	if err != nil {
+		return nil, err
+	}
+	live, err := w.live(c)
+	if err != nil {
+		return nil, err
+	}
+	if w.Configuration != nil {
+		return w.applied(ctx, fields, live)
+	}
+	after, err := w.Changed(live)
+	if err != nil {
+		return nil, err
+	}
+	return fields.Update(ctx, live, after, w.o.FieldManager, w.p.Now()), nil
+}
+
+// applied merges an applied configuration, which has to be that of a Scale: the schema of a Scale
+// refuses any other field.
+func (w *scaling) applied(
+	ctx context.Context, fields *managedfields.Manager, live *autoscalingv1.Scale,
+) (registry.Object, error) {
+	obj, err := fields.Apply(ctx, live, w.Configuration.Object, w.o.FieldManager, w.o.Force != nil &&
+		*w.o.Force, w.p.Now())
+	if err != nil {
+		return nil, err
+	}
+	scale, ok := obj.(*autoscalingv1.Scale)
+	if !ok {
+		return nil, errors.New("an applied Scale became something else")
+	}
+	return scale, w.Check(scale)
+}
+
+// live is the Scale that a change begins with.
+func (w *scaling) live(c *Current) (*autoscalingv1.Scale, error) {
+	obj, s := c.Stored(), w.sub.Scale
+	if s.Check != nil {
+		if err := s.Check(obj); err != nil {
+			return nil, err
+		}
+	}
+	scale := ScaleOf(w.sub, obj)
+	if s.Has != nil && !s.Has(obj) {
+		scale.Spec.Replicas = unsetReplicas
+	}
+	var err error
+	scale.ManagedFields, err = w.owners(obj).ToSubresource()
+	return scale, err
+}
+
+// owners translates the managedFields of the parent to those of its Scale, and back.
+func (w *scaling) owners(obj registry.Object) *k8sfields.ScaleHandler {
+	return k8sfields.NewScaleHandler(obj.GetManagedFields(), w.t.GVK.GroupVersion(), w.replicasPaths())
+}
+
+// merge makes the new parent of a Scale.
+func (w *scaling) merge(ctx context.Context, c *Current, changed registry.Object) (registry.Object, error) {
+	scale := changed.(*autoscalingv1.Scale)
+	obj, err := c.Decode(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.check(c, scale, obj); err != nil {
+		return nil, err
+	}
+	if err := w.sub.Scale.Set(obj, scale.Spec.Replicas); err != nil {
+		return nil, err
+	}
+	if scale.ResourceVersion != "" || !w.t.Kind.Unstructured() {
+		obj.SetResourceVersion(scale.ResourceVersion)
+	}
+	entries, err := w.owners(c.Stored()).ToParent(scale.ManagedFields)
+	if err != nil {
+		return nil, err
+	}
+	obj.SetManagedFields(entries)
+	return obj, nil
+}
+
+// validateScale checks a Scale by itself. The parent takes no more than the replicas of it, but a client
+// is told of other faults as well.
+func validateScale(scale *autoscalingv1.Scale) field.ErrorList {
+	path := field.NewPath("metadata")
+	errs := validation.ValidateObjectMetaAccessor(scale, true, validation.NameIsDNSSubdomain, path)
+	errs = append(errs, nonstandardFinalizers(scale, path)...)
+	if replicas := scale.Spec.Replicas; replicas < 0 {
+		errs = append(
+			errs,
+			field.Invalid(field.NewPath("spec", "replicas"), replicas, "must be greater than or equal to 0").WithOrigin("minimum"),
+		)
+	}
+	return errs
+}
+
+// check refuses a Scale that its parent cannot take.
+func (w *scaling) check(c *Current, scale *autoscalingv1.Scale, obj registry.Object) error {
+	tree, replicas := w.t.Kind.Unstructured(), scale.Spec.Replicas
+	if w.sub.Scale.Has != nil && replicas == unsetReplicas {
+		return kerrors.NewBadRequest(
+			fmt.Sprintf("the spec replicas field %q cannot be empty", "."+strings.Join(w.sub.Scale.Path, ".")),
+		)
+	}
+	name := c.Object.Name
+	if scale.Namespace == "" {
+		scale.Namespace = obj.GetNamespace() // the body may leave it out
+	}
+	if errs := validateScale(scale); len(errs) > 0 && !tree {
+		return kerrors.NewInvalid(ScaleKind.GroupKind(), name, errs)
+	}
+	switch {
+	case scale.UID == "" || scale.UID == obj.GetUID():
+	case w.Replaces:
+		return c.UIDMismatch(scale.UID, w.o.DryRun)
+	case !tree:
+		gr := schema.GroupResource{Group: w.t.GVR.Group, Resource: w.t.GVR.Resource + "/scale"}
+		return kerrors.NewConflict(gr, name, fmt.Errorf( //nolint:staticcheck // kube-apiserver's words
+			"Precondition failed: UID in precondition: %v, UID in object meta: %v", scale.UID, obj.GetUID()))
+	}
+	return nil
+}
+
+// replicasPaths are the paths of the replicas in the parent, by apiVersion. Entries of managedFields
+// in other versions are dropped.
+func (w *scaling) replicasPaths() k8sfields.ResourcePathMappings {
+	paths := k8sfields.ResourcePathMappings{}
+	kind := w.t.Kind
+	for i := range kind.Versions {
+		v := &kind.Versions[i]
+		paths[kind.GroupVersion(v).String()] = w.sub.Scale.PathIn(v.Name)
+	}
+	return paths
+}

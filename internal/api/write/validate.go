@@ -1,0 +1,189 @@
+package write
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
+	apipath "k8s.io/apimachinery/pkg/api/validation/path"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+// validate checks the object by the rules of all objects and by those of its kind.
+func (a *attempt) validate(ctx context.Context) error {
+	errs := a.faults(ctx)
+	if len(errs) == 0 {
+		return nil
+	}
+	kind := a.Target.Kind.GroupKind()
+	if a.Target.Kind.Unstructured() {
+		// It may be of another group or kind than it should.
+		kind = a.obj.GetObjectKind().GroupVersionKind().GroupKind()
+	}
+	return kerrors.NewInvalid(kind, a.obj.GetName(), errs)
+}
+
+// faults is what is wrong with the object.
+func (a *attempt) faults(ctx context.Context) field.ErrorList {
+	if a.creates() {
+		return a.faultsOfNew(ctx)
+	}
+	return append(a.faultsOfUpdate(ctx), a.faultsInNamespace(ctx, a.old())...)
+}
+
+// faultsInNamespace is what the namespace of the object does not allow. old is nil on create.
+func (a *attempt) faultsInNamespace(ctx context.Context, old registry.Object) field.ErrorList {
+	validate := a.strategy().ValidateNamespace
+	if validate == nil {
+		return nil
+	}
+	return validate(a.obj, old, func() (map[string]string, error) {
+		ns, err := a.p.Registry.Get(ctx, schema.GroupResource{Resource: "namespaces"}, "", a.obj.GetNamespace())
+		if err != nil {
+			return nil, err
+		}
+		return ns.GetLabels(), nil
+	})
+}
+
+func (a *attempt) faultsOfUpdate(ctx context.Context) field.ErrorList {
+	errs := a.validateMetaUpdate(a.obj, a.old())
+	var more func(context.Context, registry.Object, registry.Object) field.ErrorList
+	switch sub := a.Subresource; {
+	case a.verb == Amend:
+	case sub == nil || sub.Scale != nil:
+		more = a.strategy().ValidateUpdate
+	case sub.Status:
+		more = a.strategy().ValidateStatusUpdate
+	case sub.Update != nil:
+		more = sub.Update.Validate
+	}
+	if more != nil {
+		errs = append(errs, more(ctx, a.obj, a.old())...)
+	}
+	return errs
+}
+
+func (a *attempt) faultsOfNew(ctx context.Context) field.ErrorList {
+	var errs field.ErrorList
+	last := a.Target.Metadata().Last
+	if a.rightType(a.obj) && !last {
+		errs = a.validateMeta(a.obj)
+	}
+	if validate := a.strategy().Validate; validate != nil {
+		errs = append(errs, validate(ctx, a.obj)...)
+	}
+	errs = append(errs, a.faultsInNamespace(ctx, nil)...)
+	if len(errs) == 0 && last {
+		errs = a.validateMeta(a.obj)
+	}
+	if len(errs) == 0 {
+		errs = validatePathSegments(a.obj)
+	}
+	return errs
+}
+
+func (a *attempt) validateMeta(obj registry.Object) field.ErrorList {
+	validate := validation.ValidateNameFunc(names.NameIsDNSSubdomain)
+	if own := a.Target.Metadata().ValidateName; own != nil {
+		validate = own
+	}
+	return a.validateMetaBy(validate, obj)
+}
+
+// validateMetaBy validates the metadata of an object with a rule for its name.
+func (a *attempt) validateMetaBy(validate validation.ValidateNameFunc, obj registry.Object) field.ErrorList {
+	path := field.NewPath("metadata")
+	errs := validation.ValidateObjectMetaAccessor(metaOf(obj), a.Target.Kind.Namespaced, validate, path)
+	return append(errs, a.validateFinalizers(obj, path)...)
+}
+
+// validatePathSegments wants names that can stand in a path, whatever the kind allows in them: they are
+// part of URLs and of keys in the store.
+func validatePathSegments(obj registry.Object) field.ErrorList {
+	meta := field.NewPath("metadata")
+	var errs field.ErrorList
+	for _, message := range apipath.ValidatePathSegmentName(obj.GetGenerateName(), true) {
+		errs = append(errs, field.Invalid(meta.Child("generateName"), obj.GetGenerateName(), message))
+	}
+	for _, message := range apipath.ValidatePathSegmentName(obj.GetName(), false) {
+		errs = append(errs, field.Invalid(meta.Child("name"), obj.GetName(), message))
+	}
+	// A key of the store ends at a zero byte. kube-apiserver takes one in the names of roles and their bindings.
+	if strings.Contains(obj.GetName(), "\x00") {
+		errs = append(errs, field.Invalid(meta.Child("name"), obj.GetName(), "may not contain a zero byte"))
+	}
+	return errs
+}
+
+// rightType says whether an object is of the kind at all, which a custom resource may not be.
+func (a *attempt) rightType(obj registry.Object) bool {
+	rightType := a.strategy().RightType
+	return rightType == nil || rightType(obj)
+}
+
+// validateFinalizers wants a domain in the names that are not standard.
+func (a *attempt) validateFinalizers(obj registry.Object, path *field.Path) field.ErrorList {
+	if a.Target.Metadata().AnyFinalizer {
+		return nil
+	}
+	return nonstandardFinalizers(obj, path)
+}
+
+// nonstandardFinalizers returns an error for each finalizer without a domain that is not a standard one.
+func nonstandardFinalizers(obj registry.Object, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, name := range obj.GetFinalizers() {
+		if !strings.Contains(name, "/") && !standardFinalizers[name] {
+			errs = append(
+				errs,
+				field.Invalid(path.Child("finalizers").Index(i), name, "name is neither a standard finalizer name nor is it fully qualified"),
+			)
+		}
+	}
+	return errs
+}
+
+// standardFinalizers are those that need no domain.
+var standardFinalizers = map[string]bool{
+	string(corev1.FinalizerKubernetes): true, metav1.FinalizerOrphanDependents: true,
+	metav1.FinalizerDeleteDependents: true,
+}
+
+// validateMetaUpdate checks an update's metadata: by the generic rules, and by
+// those of them that the kind's own validation repeats.
+func (a *attempt) validateMetaUpdate(obj, old registry.Object) field.ErrorList {
+	path := field.NewPath("metadata")
+	meta := metaOf(obj)
+	errs := validation.ValidateObjectMetaAccessor(meta, a.Target.Kind.Namespaced, apipath.ValidatePathSegmentName, path)
+	kept := validation.ValidateObjectMetaAccessorUpdate(meta, old, path)
+	errs = append(errs, kept...)
+	checks := a.Target.Metadata().OnUpdate
+	if sub := a.Subresource; sub != nil && (sub.Name == "status" || sub.Update != nil && sub.Update.StatusMeta) {
+		checks = a.Target.Metadata().OnStatusUpdate
+	}
+	if checks == registry.MetaNothing || !a.rightType(obj) {
+		return errs
+	}
+	if checks == registry.MetaChanges || checks == registry.MetaWhole {
+		errs = append(errs, kept...)
+		errs = append(errs, a.validateFinalizers(obj, path)...)
+	}
+	switch checks {
+	case registry.MetaWhole, registry.MetaNew:
+		errs = append(errs, a.validateMeta(obj)...)
+	case registry.MetaNewTwice:
+		errs = append(errs, a.validateMeta(obj)...)
+		errs = append(errs, a.validateMeta(obj)...)
+	case registry.MetaNewUnnamed:
+		errs = append(errs, a.validateMetaBy(apipath.ValidatePathSegmentName, obj)...)
+	}
+	return errs
+}

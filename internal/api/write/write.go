@@ -1,0 +1,305 @@
+// Package write carries out every write: the writes of clients, by whatever verb and subresource, and those of the
+// server itself. The list steps has the steps of a write in their order.
+//
+// Verbs differ in how the new object is made (Request.Make): it is decoded from a body, or made from the current object
+// by a patch, by server-side apply or by a function. The steps after that are the same.
+package write
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/keelson-dev/keelson/internal/access/admission"
+	"github.com/keelson-dev/keelson/internal/access/auth/authz"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/machinery/tracing"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// Verb is the kind of a write. It decides which steps are taken.
+type Verb uint
+
+const (
+	// Create stores a new object.
+	Create Verb = 1 << iota
+	// Update changes an object: PUT, a patch, or a function of the server. It may make an object that
+	// is missing, where the kind or the request allows that.
+	Update
+	// Apply is an Update by server-side apply, which records by itself who owns which fields.
+	Apply
+	// Scale changes the replicas of an object through its scale subresource.
+	Scale
+	// Delete removes an object, or begins to. A collection is deleted one object after the other.
+	Delete
+	// Post sends a body to a subresource or to a kind whose objects are not stored: a binding, an
+	// eviction, a token request, a review. Request.Act carries it out.
+	Post
+	// Amend changes an object as a part of a Post that was admitted already: a binding sets the node
+	// of a pod.
+	Amend
+)
+
+// A step is one step of a write. The first error ends the write.
+type step struct {
+	name string
+	of   Verb // the verbs that take the step
+	take func(*attempt, context.Context) error
+}
+
+// Sets of verbs in the list of steps.
+const (
+	every   = Create | Update | Apply | Scale | Delete | Post | Amend
+	brings  = every &^ Delete                         // a new object, or a body
+	present = Update | Apply | Scale | Delete | Amend // work on an object that is there
+	objects = Create | Update | Apply | Scale         // store a new state of an object
+)
+
+// steps are all steps of a write, in order. After a concurrent change a write goes back to the first, or
+// if the object itself has not changed, to "complete", or to "charge" if only a charge met a conflict.
+var steps = []step{
+	{"read", present, (*attempt).read},                             // the current object
+	{"make", brings, (*attempt).make},                              // decode the body, patch, apply; set defaults
+	{"place", Create | Post, (*attempt).place},                     // in the namespace of the request
+	{"managers", Create | Update | Post, (*attempt).recordManager}, // record in managedFields who set what
+	{"convert", Create | Update | Apply, (*attempt).convert},       // to the version that is stored
+	{"mutate", objects | Post, (*attempt).mutate},                  // admission may change the object
+	{"merge", Scale, (*attempt).merge},                             // the object takes the replicas of the Scale
+	{"check", present, (*attempt).check},                           // preconditions: UID and resourceVersion
+	{"complete", objects | Amend, (*attempt).complete},             // what the server alone sets
+	{"allocate", Create | Update | Apply, (*attempt).allocate},     // addresses and ports of Services
+	// by the rules of the kind; of a deletion, what it does
+	{"prepare", objects | Amend | Delete, (*attempt).prepare},
+	{"validate", objects | Amend, (*attempt).validate},   // by the rules of all objects and of the kind
+	{"normalize", objects | Amend, (*attempt).normalize}, // to the form that is stored; warnings
+	// admission may refuse; for a Post, the step "act" asks it
+	{"admit", objects | Delete, (*attempt).admit},
+	// what admission writes with the object: usage of quotas
+	{"charge", objects, (*attempt).charge},
+	{"commit", objects | Amend | Delete, (*attempt).commit}, // to the store, unless it is a dry run
+	{"act", Post, (*attempt).act},                           // carry out what the body asks for
+}
+
+// A Pipeline carries out writes.
+type Pipeline struct {
+	// Admission changes and refuses writes; nil admits them all. Each write uses the chain that is Current at its beginning.
+	Admission *admission.Chain
+	// Authorizer is asked whether the user of an update that has to make the object may create it;
+	// nil lets everybody.
+	Authorizer authz.Authorizer
+	// Registry is what a Post is carried out on.
+	Registry *registry.Registry
+	// Now is the time, for managedFields.
+	Now func() time.Time
+	// IgnorePropagation is true if there is no garbage collector: deletions ignore the propagation policy.
+	IgnorePropagation bool
+
+	managers managers
+}
+
+// New returns a Pipeline. Its fields other than registry may be nil.
+func New(reg *registry.Registry, chain *admission.Chain, z authz.Authorizer, now func() time.Time) *Pipeline {
+	if now == nil {
+		now = time.Now
+	}
+	return &Pipeline{Registry: reg, Admission: chain, Authorizer: z, Now: now, managers: newManagers()}
+}
+
+// Options are the options of a write.
+type Options = admission.Options
+
+// Request is one write of one object. The user is that of the context; without one it is the server's own.
+type Request struct {
+	Verb   Verb
+	Target *registry.Served
+	// Subresource is what the write is through; nil is the object itself.
+	Subresource     *registry.Subresource
+	Namespace, Name string
+	Options         Options
+	// CreateMissing lets an Update or Apply make an object that is missing although the kind does not.
+	CreateMissing bool
+	// CheckUID makes a UID in the new object a precondition (PUT).
+	CheckUID bool
+	// Admitted says that admission was asked already, about a write that this one is a part of.
+	Admitted bool
+	// Make returns the new object, in the version of Target, with defaults; of a Scale the
+	// autoscaling/v1 Scale, of a Post the body. It is called again after a concurrent change. A Delete
+	// has none.
+	Make func(ctx context.Context, c *Current) (registry.Object, error)
+	// Merge makes the new state of an object, of the storage version, of a Scale.
+	Merge func(ctx context.Context, c *Current, scale registry.Object) (registry.Object, error)
+	// Act carries out a Post.
+	Act registry.CreateFunc
+	// Body are the names of the body's kind, where that is not Target's (Scale, Binding).
+	Body *admission.Names
+	// View returns the form in which admission sees an object of the storage version: of a Scale the Scale.
+	// nil is the object itself.
+	View func(obj registry.Object) registry.Object
+}
+
+// Result is the object as it was stored, and the response to a Post.
+type Result struct {
+	registry.Result
+	// Answer is what a Post is answered; nil is the success alone.
+	Answer registry.Object
+}
+
+// Current is the object that a write begins with.
+type Current struct {
+	// Object is nil if there is none.
+	Object *cache.Object
+	target *registry.Served
+	old    registry.Object
+}
+
+// Exists says whether there is an object.
+func (c *Current) Exists() bool { return c.Object != nil }
+
+// Requested returns the object in the version of the request, nil if there is none. It is shared and
+// must not be changed.
+func (c *Current) Requested(ctx context.Context) (registry.Object, error) {
+	switch {
+	case !c.Exists():
+		return nil, nil
+	case c.target.Version.FromStorage == nil:
+		return c.old, nil
+	}
+	return c.target.DecodeAs(ctx, c.Object, c.target.Version)
+}
+
+// Stored returns the object in the storage version, nil if there is none. It is shared and must not be
+// changed.
+func (c *Current) Stored() registry.Object { return c.old }
+
+// Decode makes the object in the storage version; the caller owns it.
+func (c *Current) Decode(ctx context.Context) (registry.Object, error) {
+	return c.target.Decode(ctx, c.Object)
+}
+
+// DecodeRequested makes the object in the version of the request; the caller owns it.
+func (c *Current) DecodeRequested(ctx context.Context) (registry.Object, error) {
+	return c.target.DecodeAs(ctx, c.Object, c.target.Version)
+}
+
+// maxNameRetries is how many generated names are tried that are taken.
+const maxNameRetries = 8
+
+// Do carries out a write. The error is the one for the client.
+func (p *Pipeline) Do(ctx context.Context, r Request) (Result, error) {
+	a := &attempt{p: p, admission: p.Admission.Current(), Request: r, verb: r.Verb, span: tracing.FromContext(ctx)}
+	defer a.endCharges(errUnfinished) // after a panic
+	for first := 0; ; {
+		err := a.run(ctx, first)
+		a.endCharges(err)
+		met := (*registry.Conflict)(nil)
+		if err == nil || !errors.As(err, &met) {
+			return a.result, err
+		}
+		if first, err = a.again(met); err != nil {
+			return Result{}, err
+		}
+		if err := ctx.Err(); err != nil {
+			return Result{}, err
+		}
+	}
+}
+
+// run takes the steps from number first on.
+func (a *attempt) run(ctx context.Context, first int) error {
+	for i := first; i < len(steps); i++ {
+		if steps[i].of&a.verb == 0 {
+			continue
+		}
+		// A request that was answered 504 may have ended meanwhile; what is committed is answered.
+		if err := ctx.Err(); err != nil && i <= committing {
+			return err
+		}
+		if i == completion && a.mayRepeat() {
+			a.kept = a.obj.DeepCopyObject().(registry.Object)
+		}
+		if err := steps[i].take(a, ctx); err != nil {
+			return err
+		}
+		a.span.Event(steps[i].name)
+	}
+	return nil
+}
+
+// stepIndex returns the place of a step.
+func stepIndex(name string) int {
+	return slices.IndexFunc(steps, func(s step) bool { return s.name == name })
+}
+
+// completion and charging are the places of the steps from which a write is repeated whose object has not changed.
+// committing is the place of the step that commits. Before it, a write ends with its request.
+var completion, charging, committing = stepIndex("complete"), stepIndex("charge"), stepIndex("commit")
+
+// mayRepeat returns whether the write may have to start again at "complete".
+func (a *attempt) mayRepeat() bool {
+	return a.Target.Allocator() != nil || a.creates() && a.generates
+}
+
+// again prepares the write for another attempt after a conflict, and returns the step to begin with; the number of
+// steps if nothing is left to do.
+func (a *attempt) again(met *registry.Conflict) (int, error) {
+	switch {
+	case met.SideWrite != nil:
+		a.conflicts = append(a.conflicts, met.SideWrite)
+		if a.charged(met.SideWrite.Condition.Key) {
+			return charging, nil
+		}
+		if a.verb == Delete {
+			return 0, nil // what is released is found out anew
+		}
+		a.obj = a.kept
+		return completion, nil
+	case a.goneAfterMark(met.Found):
+		a.result.Result = a.marked
+		a.result.Deleted = true
+		return len(steps), nil
+	case a.verb == Create && a.generates && a.tries < maxNameRetries:
+		a.tries++
+		a.obj = a.kept
+		return completion, nil
+	case a.verb == Create && met.Err != nil:
+		return 0, kerrors.NewAlreadyExists(a.Target.GroupResource(), a.obj.GetName())
+	case a.verb == Create:
+		return 0, a.alreadyExists(met.Found)
+	}
+	a.found, a.looked = met.Found, true
+	return 0, met.Err
+}
+
+// attributes describes the write for admission.
+func (a *attempt) attributes(ctx context.Context, obj, old registry.Object) *admission.Attributes {
+	t := a.Target
+	kind, resource := t.Stored()
+	out := &admission.Attributes{
+		Resource: t.GroupResource(), Namespace: a.Namespace, Name: a.Name, Object: obj, Old: old,
+		Requested: admission.Names{Kind: t.GVK, Resource: t.GVR}, Stored: admission.Names{Kind: kind, Resource: resource},
+		Options: a.Options, User: request.UserFrom(ctx),
+	}
+	switch {
+	case a.Options.Collection:
+		out.Name = ""
+	case out.Name == "" && obj != nil:
+		out.Name = obj.GetName() // it may have been generated meanwhile
+	}
+	if a.Subresource != nil {
+		out.Subresource = a.Subresource.Name
+	}
+	if a.Body != nil {
+		out.Requested.Kind, out.Stored.Kind = a.Body.Kind, a.Body.Kind
+	}
+	switch {
+	case a.verb == Delete:
+		out.Operation = admission.Delete
+	case old != nil:
+		out.Operation = admission.Update
+	}
+	return out
+}

@@ -1,0 +1,97 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// Defaults are the objects that new servers of the same configuration have in common, but for UIDs and times: the system
+// namespaces, the default roles and bindings, the objects of flow control, the priority classes and the APIServices of
+// built-in groups. A program that
+// starts many servers creates them once through all steps of a write, and then copies them: that takes a tenth of the
+// time. Defaults do not change, and may be used concurrently.
+type Defaults struct{ objects []defaultObject }
+
+// defaultObject is an object in the storage version of its resource.
+type defaultObject struct {
+	resource schema.GroupResource
+	object   registry.Object
+}
+
+// defaultResources returns the resources of Defaults.
+func defaultResources() []schema.GroupResource {
+	return []schema.GroupResource{
+		corev1.Resource("namespaces"),
+		rbacv1.Resource("clusterroles"), rbacv1.Resource("clusterrolebindings"),
+		rbacv1.Resource("roles"), rbacv1.Resource("rolebindings"),
+		priorityLevels.GroupResource(), flowSchemas.GroupResource(), schedulingv1.Resource("priorityclasses"),
+		{Group: apiregistrationv1.GroupName, Resource: "apiservices"},
+	}
+}
+
+// ReadDefaults returns the Defaults of a server that has just created its first objects, before anybody else writes.
+func ReadDefaults(ctx context.Context, reg *registry.Registry) (*Defaults, error) {
+	d := &Defaults{}
+	for _, gr := range defaultResources() {
+		resource := reg.Resource(gr)
+		var failed error
+		err := resource.All(ctx, "", func(o *cache.Object) bool {
+			var obj registry.Object
+			if obj, failed = resource.DecodeStored(o); failed == nil {
+				obj.SetResourceVersion("")
+				d.objects = append(d.objects, defaultObject{gr, obj})
+			}
+			return failed == nil
+		})
+		if err = errors.Join(err, failed); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// Create stores copies of the objects in one transaction, with UIDs of their own and as if they were created now. The
+// store must be empty.
+func (d *Defaults) Create(ctx context.Context, reg *registry.Registry, now time.Time) error {
+	list := make([]registry.Insertion, 0, len(d.objects))
+	at := metav1.Time{Time: now}.Rfc3339Copy()
+	for _, o := range d.objects {
+		obj := o.object.DeepCopyObject().(registry.Object)
+		obj.SetUID(uuid.NewUUID())
+		setTimes(obj, at)
+		list = append(list, registry.Insertion{Resource: reg.Resource(o.resource), Object: obj})
+	}
+	return registry.InsertTogether(ctx, list)
+}
+
+// setTimes sets all times in an object of Defaults.
+func setTimes(obj registry.Object, at metav1.Time) {
+	obj.SetCreationTimestamp(at)
+	managers := obj.GetManagedFields()
+	for i := range managers {
+		managers[i].Time = &at
+	}
+	switch obj := obj.(type) {
+	case *flowcontrolv1.FlowSchema:
+		for i := range obj.Status.Conditions {
+			obj.Status.Conditions[i].LastTransitionTime = at
+		}
+	case *apiregistrationv1.APIService:
+		for i := range obj.Status.Conditions {
+			obj.Status.Conditions[i].LastTransitionTime = at
+		}
+	}
+}

@@ -1,0 +1,622 @@
+package garbagecollector
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/keelson-dev/keelson/internal/api/client"
+)
+
+// place is what the objects of one resource in one namespace have in common. Objects share it.
+type place struct {
+	resource schema.GroupVersionResource
+	// apiVersion and kind are those of the version in which discovery prefers the resource.
+	apiVersion, kind string
+	namespace        string
+	remote           bool // see discovery.Resource
+}
+
+// sameResource returns whether two places are of one resource, perhaps in different versions.
+func (p *place) sameResource(other *place) bool {
+	return p.resource.GroupResource() == other.resource.GroupResource()
+}
+
+// owner is an owner reference, without what the collector does not need of it.
+type owner struct {
+	apiVersion, kind, name string
+	uid                    types.UID
+	blocks                 bool // blockOwnerDeletion
+}
+
+// node is an object in the graph, or a missing owner.
+type node struct {
+	uid types.UID
+	// place is nil for a missing node: one that objects name as their owner and that was not seen. It exists to find
+	// its dependents. The other fields are zero then, except for dependents.
+	//
+	// Only states of the same resource change the node. An extension API server may say that an object of its own has the
+	// UID of an object of another resource: the first one keeps the node, but one of this server takes it from one of an
+	// extension API server.
+	place *place
+	name  string
+	// revision is the resourceVersion of the state that the node shows.
+	revision int64
+	owners   []owner
+	// dependents are the nodes with this one among their owners; nil if there are none.
+	dependents map[*node]struct{}
+	// blocking is the number of dependents that block the deletion of this object.
+	blocking int
+	// deleting means that the deletion has begun. orphans and foreground are whether the object has the finalizers
+	// "orphan" and "foregroundDeletion".
+	deleting, orphans, foreground bool
+	// list is the number of the last list of the resource that had the object.
+	list uint32
+}
+
+// missing returns whether the node stands for an owner that was not seen.
+func (n *node) missing() bool { return n.place == nil }
+
+// deletesDependents returns whether the object waits until its dependents are deleted.
+func (n *node) deletesDependents() bool { return n.deleting && n.foreground }
+
+// identity names an object by everything that an owner reference says.
+type identity struct {
+	apiVersion, kind, namespace, name string
+	uid                               types.UID
+}
+
+func (i identity) String() string {
+	return fmt.Sprintf("[%s/%s, namespace: %s, name: %s, uid: %s]", i.apiVersion, i.kind, i.namespace, i.name, i.uid)
+}
+
+func (n *node) identity() identity {
+	return identity{n.place.apiVersion, n.place.kind, n.place.namespace, n.name, n.uid}
+}
+
+// refersTo returns whether an owner reference of an object in a namespace names n with the right kind, name and
+// namespace. A namespaced owner must be in the namespace of its dependents.
+func (o *owner) refersTo(n *node, namespace string) bool {
+	return o.uid == n.uid && o.name == n.name && o.kind == n.place.kind && o.apiVersion == n.place.apiVersion &&
+		(n.place.namespace == "" || n.place.namespace == namespace)
+}
+
+// mayName returns whether an owner reference is to the kind of n, in any version of its group.
+func (o *owner) mayName(n *node) bool {
+	group, _, ok := strings.Cut(o.apiVersion, "/")
+	if !ok {
+		group = ""
+	}
+	return o.uid == n.uid && o.kind == n.place.kind && group == n.place.resource.Group
+}
+
+// invalidOwner is an owner reference to an object in another namespace.
+type invalidOwner struct {
+	dependent identity
+	owner     owner
+}
+
+// effects are what has to be done after a change of the graph.
+type effects struct {
+	// check are objects that may have to be deleted, or whose deletion may be able to go on.
+	check []pendingCheck
+	// orphan are objects whose dependents have to lose their reference to them.
+	orphan []types.UID
+	// invalid are references that have to be reported.
+	invalid []invalidOwner
+}
+
+// pendingCheck is an object that has to be checked, after a delay.
+type pendingCheck struct {
+	uid   types.UID
+	delay time.Duration
+}
+
+const (
+	// delayOfOwner is how long the check of an object with many owners is delayed for each of them, up to maxDelayOfOwners.
+	// Each check reads all owners and may write the object, and each change of an owner asks for a check: when many change
+	// at once, one check is for all of them.
+	delayOfOwner, maxDelayOfOwners = 4 * time.Millisecond, 10 * time.Second
+)
+
+// add has a node checked.
+func (e *effects) add(n *node) {
+	pending := pendingCheck{uid: n.uid}
+	if len(n.owners) > shortList {
+		pending.delay = min(time.Duration(len(n.owners))*delayOfOwner, maxDelayOfOwners)
+	}
+	e.check = append(e.check, pending)
+}
+
+// graph knows which object owns which, of all objects. It has no goroutine and does no input or output. Its methods may
+// be called concurrently.
+type graph struct {
+	mu    sync.Mutex // guards what follows, and the nodes
+	nodes map[types.UID]*node
+	// listing is true until all resources were listed. Until then missing owners have no effect: they may be listed
+	// yet.
+	listing bool
+	// absent are owners that are known not to exist.
+	absent absentOwners
+	// waiting are the objects that wait until their dependents are deleted (see deletesDependents), by their UIDs.
+	waiting map[types.UID]*waitingOwner
+}
+
+// waitingOwner is what the graph knows of an object that waits for the deletion of its dependents.
+//
+// The events of different resources come in any order. So a dependent that is new in the graph may have been *seen late*:
+// it had the reference when the deletion of its owner began. It is checked at once, like those that were known then. Or
+// it was *made late*, after the deletion had begun. As in kube-controller-manager, such a dependent is checked when the
+// owner is, or when the owner loses another dependent. The revisions tell one from the other.
+type waitingOwner struct {
+	// since is the revision of the first known state in which the object waits. The deletion began at it or before it.
+	since int64
+	// madeLate are dependents that were made late and block the deletion of the owner, until they are checked.
+	madeLate []types.UID
+}
+
+func newGraph() *graph {
+	return &graph{
+		nodes: map[types.UID]*node{}, listing: true, absent: absentOwners{}, waiting: map[types.UID]*waitingOwner{},
+	}
+}
+
+// set takes the state of an object. list is the number of the list or watch that it comes from.
+func (g *graph) set(p *place, m client.Metadata, list uint32) (e effects) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := g.nodeFor(p, m.UID, &e)
+	switch {
+	case n == nil:
+		return e
+	case !n.missing() && n.revision > m.Revision && m.Revision != 0:
+		n.list = list
+		return e // an older state, from a list that began before
+	}
+	appears := n.missing()
+	wasOrphaning, wasWaiting := n.deleting && n.orphans, n.deletesDependents()
+	n.place, n.name, n.revision, n.list = p, m.Name, m.Revision, list
+	n.deleting = m.Deleting
+	n.orphans = slices.Contains(m.Finalizers, metav1.FinalizerOrphanDependents)
+	n.foreground = slices.Contains(m.Finalizers, metav1.FinalizerDeleteDependents)
+	switch {
+	case !n.deletesDependents():
+		delete(g.waiting, n.uid)
+	case !wasWaiting:
+		g.waiting[n.uid] = &waitingOwner{since: n.revision}
+	}
+	if appears {
+		g.appeared(n, &e)
+	}
+	g.setOwners(n, m.Owners, &e)
+	switch {
+	case n.deleting && n.orphans && !wasOrphaning:
+		e.orphan = append(e.orphan, n.uid)
+	case n.deletesDependents() && !wasWaiting:
+		for dependent := range n.dependents {
+			e.add(dependent)
+		}
+		e.add(n)
+	}
+	return e
+}
+
+// nodeFor returns the node of an object of p. It returns nil if the node is of another object (see node.place).
+func (g *graph) nodeFor(p *place, uid types.UID, e *effects) *node {
+	n := g.nodes[uid]
+	if n != nil && !n.missing() && !n.place.sameResource(p) {
+		if p.remote || !n.place.remote {
+			return nil
+		}
+		g.removeNode(n, e)
+		n = g.nodes[uid]
+	}
+	if n == nil {
+		n = &node{uid: uid}
+		g.nodes[uid] = n
+	}
+	return n
+}
+
+// appeared checks the references of the dependents that were seen before their owner n.
+func (g *graph) appeared(n *node, e *effects) {
+	for dependent := range n.dependents {
+		for i := range dependent.owners {
+			g.checkReference(dependent, &dependent.owners[i], n, e)
+		}
+	}
+}
+
+// checkReference has a dependent checked whose reference to n does not name n as it is. One to another namespace is
+// also reported.
+func (g *graph) checkReference(dependent *node, o *owner, n *node, e *effects) {
+	if o.uid != n.uid || o.refersTo(n, dependent.place.namespace) {
+		return
+	}
+	if n.place.namespace != "" && n.place.namespace != dependent.place.namespace {
+		e.invalid = append(e.invalid, invalidOwner{dependent.identity(), *o})
+	}
+	e.add(dependent)
+}
+
+// setOwners replaces the owners of a node.
+func (g *graph) setOwners(n *node, references []metav1.OwnerReference, e *effects) {
+	if sameOwners(n.owners, references) {
+		return
+	}
+	before, wasOwnedBy := n.owners, indexOwners(n.owners)
+	n.owners = nil
+	for i := range references {
+		r := &references[i]
+		n.owners = append(n.owners, owner{
+			apiVersion: r.APIVersion, kind: r.Kind, name: r.Name, uid: r.UID, blocks: blocksOwner(r),
+		})
+	}
+	ownedBy := indexOwners(n.owners)
+	for i := range n.owners {
+		o := &n.owners[i]
+		if !wasOwnedBy.has(o.uid) {
+			g.addOwner(n, o, ownedBy.blocks(o.uid), e)
+		} else if to := g.nodes[o.uid]; to != nil {
+			shareStrings(o, to)
+		}
+	}
+	for i := range before {
+		if uid := before[i].uid; wasOwnedBy.first(uid) == i {
+			g.ownerChanged(n, uid, wasOwnedBy.blocks(uid), ownedBy, e)
+		}
+	}
+}
+
+func blocksOwner(r *metav1.OwnerReference) bool {
+	return r.BlockOwnerDeletion != nil && *r.BlockOwnerDeletion
+}
+
+// sameOwners returns whether references are the owners that a node has, as with most changes of an object.
+func sameOwners(owners []owner, references []metav1.OwnerReference) bool {
+	if len(owners) != len(references) {
+		return false
+	}
+	for i := range owners {
+		o, r := &owners[i], &references[i]
+		if o.uid != r.UID || o.name != r.Name || o.kind != r.Kind || o.apiVersion != r.APIVersion || o.blocks != blocksOwner(r) {
+			return false
+		}
+	}
+	return true
+}
+
+// ownerIndex finds owners in a list by their UIDs. An object may have thousands; few have more than one or two.
+type ownerIndex struct {
+	list []owner
+	byID map[types.UID]indexedOwner // nil for a short list
+}
+
+// indexedOwner says at which place a UID stands first, and whether the deletion of the owner is blocked.
+type indexedOwner struct {
+	first  int
+	blocks bool
+}
+
+// shortList is the length of a list that is searched faster without a map.
+const shortList = 8
+
+func indexOwners(list []owner) ownerIndex {
+	x := ownerIndex{list: list}
+	if len(list) <= shortList {
+		return x
+	}
+	x.byID = make(map[types.UID]indexedOwner, len(list))
+	for i := range list {
+		found, ok := x.byID[list[i].uid]
+		if !ok {
+			found.first = i
+		}
+		found.blocks = found.blocks || list[i].blocks
+		x.byID[list[i].uid] = found
+	}
+	return x
+}
+
+// first returns the first place of an owner, -1 if it is not among the owners.
+func (x ownerIndex) first(uid types.UID) int {
+	if x.byID == nil {
+		return slices.IndexFunc(x.list, func(o owner) bool { return o.uid == uid })
+	}
+	if found, ok := x.byID[uid]; ok {
+		return found.first
+	}
+	return -1
+}
+
+// has returns whether an owner is among the owners.
+func (x ownerIndex) has(uid types.UID) bool { return x.first(uid) >= 0 }
+
+// blocks returns whether an object with these owners blocks the deletion of one of them.
+func (x ownerIndex) blocks(uid types.UID) bool {
+	if x.byID == nil {
+		return slices.ContainsFunc(x.list, func(o owner) bool { return o.uid == uid && o.blocks })
+	}
+	return x.byID[uid].blocks
+}
+
+// shareStrings makes a reference use the strings of its owner, so that they are in memory once.
+func shareStrings(o *owner, to *node) {
+	o.uid = to.uid
+	if o.name == to.name {
+		o.name = to.name
+	}
+}
+
+// addOwner adds a node to the dependents of an owner that it did not have before. If that is missing, the dependent
+// has to be checked: if the owner does not exist, the dependent has to go. If the owner waits for the deletion of its
+// dependents, the dependent has to go as well (see waitingOwner).
+//
+// blocks says whether n blocks its deletion.
+func (g *graph) addOwner(n *node, o *owner, blocks bool, e *effects) {
+	to := g.nodes[o.uid]
+	if to == nil {
+		to = &node{uid: o.uid}
+		g.nodes[o.uid] = to
+	}
+	shareStrings(o, to)
+	if to.dependents == nil {
+		to.dependents = map[*node]struct{}{}
+	}
+	if _, known := to.dependents[n]; !known && blocks {
+		to.blocking++
+	}
+	to.dependents[n] = struct{}{}
+	switch {
+	case !to.missing() && to.deletesDependents():
+		g.addToWaiting(n, to, blocks, e)
+	case !to.missing():
+		g.checkReference(n, o, to, e)
+	case !g.listing:
+		e.add(n)
+	}
+}
+
+// addToWaiting handles a new dependent of an owner that waits for the deletion of its dependents.
+func (g *graph) addToWaiting(n, owner *node, blocks bool, e *effects) {
+	waiting := g.waiting[owner.uid]
+	// The revisions of an extension API server cannot be compared with others.
+	comparable := !n.place.remote && !owner.place.remote
+	switch {
+	case g.listing || comparable && n.revision < waiting.since:
+		e.add(n) // seen late
+	case blocks:
+		waiting.madeLate = append(waiting.madeLate, n.uid)
+	}
+}
+
+// checkMadeLate has the dependents checked that an owner got while it waited.
+func (g *graph) checkMadeLate(uid types.UID, e *effects) {
+	if waiting := g.waiting[uid]; waiting != nil {
+		for _, late := range waiting.madeLate {
+			if n := g.nodes[late]; n != nil {
+				e.add(n)
+			}
+		}
+		waiting.madeLate = nil
+	}
+}
+
+// blocked returns whether dependents block the deletion of an object that waits for them. If so, those of them that were
+// made late are checked.
+func (g *graph) blocked(uid types.UID) (blocked bool, e effects) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := g.nodes[uid]
+	if n == nil || n.blocking == 0 {
+		return false, e
+	}
+	g.checkMadeLate(uid, &e)
+	return true, e
+}
+
+// ownerChanged takes note that the owners of n have changed to owners, one of which was that of uid. blocked is whether n
+// blocked its deletion. An owner that waited for n, and for no others now, has to be checked.
+func (g *graph) ownerChanged(n *node, uid types.UID, blocked bool, owners ownerIndex, e *effects) {
+	to := g.nodes[uid]
+	if to == nil {
+		return
+	}
+	switch now := owners.blocks(uid); {
+	case blocked && !now:
+		to.blocking--
+		g.checkMadeLate(uid, e)
+		if !to.missing() && to.deletesDependents() && to.blocking == 0 {
+			e.add(to)
+		}
+	case !blocked && now:
+		to.blocking++
+		if waiting := g.waiting[uid]; waiting != nil {
+			waiting.madeLate = append(waiting.madeLate, n.uid)
+		}
+	}
+	if !owners.has(uid) {
+		g.checkMadeLate(uid, e)
+		g.removeDependent(to, n)
+	}
+}
+
+// removeDependent removes a node from the dependents of an owner.
+func (g *graph) removeDependent(o, n *node) {
+	delete(o.dependents, n)
+	if len(o.dependents) == 0 {
+		o.dependents = nil
+		if o.missing() {
+			delete(g.nodes, o.uid)
+		}
+	}
+}
+
+// remove takes the deletion of an object of a resource.
+func (g *graph) remove(resource schema.GroupResource, uid types.UID) (e effects) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := g.nodes[uid]
+	if n == nil || n.missing() || n.place.resource.GroupResource() != resource {
+		return e
+	}
+	g.removeNode(n, &e)
+	return e
+}
+
+// removeNode removes a node that was seen. It stays as a missing one while it has dependents. What an extension API
+// server says is no proof that the object is gone: its dependents are checked, and the check reads the owner.
+func (g *graph) removeNode(n *node, e *effects) {
+	delete(g.waiting, n.uid)
+	if len(n.dependents) > 0 && !n.place.remote {
+		g.absent.add(n.identity())
+	}
+	for dependent := range n.dependents {
+		e.add(dependent)
+	}
+	g.setOwners(n, nil, e)
+	n.place, n.name, n.revision = nil, "", 0
+	n.deleting, n.orphans, n.foreground = false, false, false
+	if len(n.dependents) == 0 {
+		delete(g.nodes, n.uid)
+	}
+}
+
+// sweep removes the objects of a resource that its list of that number did not have.
+func (g *graph) sweep(resource schema.GroupResource, list uint32) (e effects) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var gone []*node
+	for _, n := range g.nodes {
+		if !n.missing() && n.list != list && n.place.resource.GroupResource() == resource {
+			gone = append(gone, n)
+		}
+	}
+	for _, n := range gone {
+		g.removeNode(n, &e)
+	}
+	return e
+}
+
+// listed ends the listing: from now on missing owners have their dependents checked, those that there are now at once.
+func (g *graph) listed() (e effects) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.listing = false
+	for _, n := range g.nodes {
+		if !n.missing() {
+			continue
+		}
+		for dependent := range n.dependents {
+			e.add(dependent)
+		}
+	}
+	return e
+}
+
+// object is a copy of what the graph knows of an object.
+type object struct {
+	*place
+	uid      types.UID
+	name     string
+	revision int64
+	owners   []owner
+	// See node.
+	deleting, orphans, foreground bool
+	// dependents is the number of dependents, and blocking the number of those that block the deletion of the object.
+	dependents, blocking int
+}
+
+// object returns an object. It returns false for one that was not seen.
+func (g *graph) object(uid types.UID) (object, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := g.nodes[uid]
+	if n == nil || n.missing() {
+		return object{}, false
+	}
+	return object{
+		place: n.place, uid: n.uid, name: n.name, revision: n.revision, owners: n.owners,
+		deleting: n.deleting, orphans: n.orphans, foreground: n.foreground,
+		dependents: len(n.dependents), blocking: n.blocking,
+	}, true
+}
+
+// namespace returns the namespace of an object, "" if it was not seen.
+func (g *graph) namespace(uid types.UID) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if n := g.nodes[uid]; n != nil && !n.missing() {
+		return n.place.namespace
+	}
+	return ""
+}
+
+// hasWaitingDependent returns whether a dependent of an object waits for the deletion of its own dependents.
+func (g *graph) hasWaitingDependent(uid types.UID) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if n := g.nodes[uid]; n != nil {
+		for dependent := range n.dependents {
+			if dependent.deletesDependents() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// dependents returns the objects that name an object as their owner. Those of an object of an extension API server name
+// its kind too: the server cannot take the UID of an owner that is missing in the graph.
+func (g *graph) dependents(uid types.UID) []types.UID {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := g.nodes[uid]
+	if n == nil {
+		return nil
+	}
+	claimed := !n.missing() && n.place.remote
+	out := make([]types.UID, 0, len(n.dependents))
+	for dependent := range n.dependents {
+		if !claimed || slices.ContainsFunc(dependent.owners, func(o owner) bool { return o.mayName(n) }) {
+			out = append(out, dependent.uid)
+		}
+	}
+	return out
+}
+
+// isAbsent returns whether an owner is known not to exist.
+func (g *graph) isAbsent(i identity) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.absent[i]
+}
+
+// setAbsent notes that an owner does not exist.
+func (g *graph) setAbsent(i identity) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.absent.add(i)
+}
+
+// absentOwners are owners that do not exist. As a UID is never used again, none of them comes back.
+type absentOwners map[identity]bool
+
+// maxAbsent bounds the number of absentOwners.
+const maxAbsent = 1024
+
+func (a absentOwners) add(i identity) {
+	if len(a) >= maxAbsent {
+		for other := range a { // any one: it is looked up again if it is needed
+			delete(a, other)
+			break
+		}
+	}
+	a[i] = true
+}

@@ -1,0 +1,204 @@
+package garbagecollector
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/keelson-dev/keelson/internal/api/client"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+// checkIndexes compares what the graph keeps for each node with what follows from the owners of all nodes.
+func checkIndexes(t *testing.T, g *graph, want map[types.UID]client.Metadata) {
+	t.Helper()
+	dependents := map[types.UID]map[types.UID]bool{}
+	blocking := map[types.UID]int{}
+	for uid, m := range want {
+		n := g.nodes[uid]
+		if n == nil || n.missing() || n.name != m.Name || n.place.namespace != m.Namespace ||
+			len(n.owners) != len(m.Owners) {
+			t.Fatalf("%s is %+v in the graph, want %+v", uid, n, m)
+		}
+		blocked := map[types.UID]bool{}
+		for _, o := range m.Owners {
+			if dependents[o.UID] == nil {
+				dependents[o.UID] = map[types.UID]bool{}
+			}
+			dependents[o.UID][uid] = true
+			blocked[o.UID] = blocked[o.UID] || *o.BlockOwnerDeletion
+		}
+		for owner, blocks := range blocked {
+			if blocks {
+				blocking[owner]++
+			}
+		}
+	}
+	for uid, n := range g.nodes {
+		if _, ok := want[uid]; !ok && (!n.missing() || len(n.dependents) == 0) {
+			t.Fatalf("%s is in the graph: %+v", uid, n)
+		}
+		got := map[types.UID]bool{}
+		for d := range n.dependents {
+			got[d.uid] = true
+		}
+		if !maps.Equal(got, dependents[uid]) || n.blocking != blocking[uid] {
+			t.Fatalf("%s has the dependents %v, %d of which block it; want %v, %d",
+				uid, got, n.blocking, dependents[uid], blocking[uid])
+		}
+		delete(dependents, uid)
+	}
+	if len(dependents) > 0 {
+		t.Fatalf("the graph lacks the owners %v", dependents)
+	}
+}
+
+// TestGraphIndexes changes objects at random, and compares the indexes of the graph with the objects after each change.
+func TestGraphIndexes(t *testing.T) {
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		g, want := newGraph(), map[types.UID]client.Metadata{}
+		resource := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+		places := map[string]*place{}
+		for _, namespace := range []string{"", "a", "b"} {
+			places[namespace] = &place{resource: resource, apiVersion: "v1", kind: "ConfigMap", namespace: namespace}
+		}
+		for step := range int64(400) {
+			if step == 100 {
+				g.listed()
+			}
+			uid := types.UID(fmt.Sprint("uid-", r.IntN(12)))
+			if r.IntN(4) == 0 {
+				g.remove(resource.GroupResource(), uid)
+				delete(want, uid)
+			} else {
+				m := client.Metadata{
+					Name: "name-" + string(uid), Namespace: []string{"", "a", "b"}[r.IntN(3)], Revision: step + 1,
+					Lifecycle: registry.Lifecycle{UID: uid, Deleting: r.IntN(3) == 0},
+				}
+				owners := r.IntN(4)
+				if r.IntN(8) == 0 {
+					owners = r.IntN(3 * shortList)
+				}
+				if before, ok := want[uid]; ok && r.IntN(4) == 0 {
+					owners, m.Owners = 0, before.Owners
+				}
+				for range owners {
+					of := types.UID(fmt.Sprint("uid-", r.IntN(14)))
+					m.Owners = append(m.Owners, metav1.OwnerReference{
+						APIVersion: "v1", Kind: "ConfigMap", Name: "name-" + string(of), UID: of,
+						BlockOwnerDeletion: new(r.IntN(2) == 0),
+					})
+				}
+				if r.IntN(3) == 0 {
+					m.Finalizers = []string{metav1.FinalizerDeleteDependents}
+				}
+				want[uid] = m
+				g.set(places[m.Namespace], m, 1)
+			}
+			checkIndexes(t, g, want)
+		}
+		kept := slices.Sorted(maps.Keys(want))
+		kept = kept[:len(kept)/2]
+		for _, uid := range kept {
+			g.set(places[want[uid].Namespace], want[uid], 2)
+		}
+		g.sweep(resource.GroupResource(), 2)
+		maps.DeleteFunc(want, func(uid types.UID, _ client.Metadata) bool { return !slices.Contains(kept, uid) })
+		checkIndexes(t, g, want)
+	}
+}
+
+// TestManyOwners: an object may have a hundred thousand owners. If each were looked for among all others, this test would
+// not end within its time.
+func TestManyOwners(t *testing.T) {
+	const number = 100_000
+	g := newGraph()
+	g.listed()
+	p := &place{resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, namespace: "a"}
+	owners := make([]metav1.OwnerReference, number)
+	for i := range owners {
+		owners[i] = metav1.OwnerReference{UID: types.UID(fmt.Sprint(i)), BlockOwnerDeletion: new(true)}
+	}
+	for revision, list := range [][]metav1.OwnerReference{owners, owners, owners[1:], owners[:number-1]} {
+		m := client.Metadata{
+			Name: "x", Namespace: "a", Revision: int64(revision + 1), Lifecycle: registry.Lifecycle{UID: "x", Owners: list},
+		}
+		g.set(p, m, 1)
+		checkIndexes(t, g, map[types.UID]client.Metadata{"x": m})
+	}
+}
+
+// TestOldStatesAreIgnored: a list that began before a change brings an older state than the watch.
+func TestOldStatesAreIgnored(t *testing.T) {
+	g := newGraph()
+	p := &place{resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, namespace: "a"}
+	owned := []metav1.OwnerReference{{UID: "owner"}}
+	g.set(p, client.Metadata{Name: "x", Revision: 5, Lifecycle: registry.Lifecycle{UID: "x", Owners: owned}}, 1)
+	g.set(p, client.Metadata{Name: "x", Revision: 4, Lifecycle: registry.Lifecycle{UID: "x"}}, 1)
+	if o, ok := g.object("x"); !ok || o.revision != 5 || len(o.owners) != 1 {
+		t.Errorf("the object is %+v, %t", o, ok)
+	}
+}
+
+// TestMissingOwnersWaitForTheLists: while resources are still being listed, an owner that was not seen may come.
+func TestMissingOwnersWaitForTheLists(t *testing.T) {
+	g := newGraph()
+	p := &place{resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, namespace: "a"}
+	owned := []metav1.OwnerReference{{UID: "owner"}}
+	e := g.set(p, client.Metadata{Name: "x", Revision: 5, Lifecycle: registry.Lifecycle{UID: "x", Owners: owned}}, 1)
+	if len(e.check) > 0 {
+		t.Errorf("%v are checked during the lists", e.check)
+	}
+	if e := g.listed(); !slices.Equal(checked(e), []types.UID{"x"}) {
+		t.Errorf("%v are checked after the lists", e.check)
+	}
+	e = g.set(p, client.Metadata{Name: "y", Revision: 6, Lifecycle: registry.Lifecycle{UID: "y", Owners: owned}}, 1)
+	if !slices.Equal(checked(e), []types.UID{"y"}) {
+		t.Errorf("%v are checked later", e.check)
+	}
+}
+
+// checked returns the objects that have to be checked.
+func checked(e effects) (uids []types.UID) {
+	for _, pending := range e.check {
+		uids = append(uids, pending.uid)
+	}
+	return uids
+}
+
+// TestLateDependents: a dependent that an owner gets while it waits for the others is checked when one of those goes. One
+// that the owner had before is checked at once, although the graph gets it later.
+func TestLateDependents(t *testing.T) {
+	g := newGraph()
+	g.listed()
+	p := &place{resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, namespace: "a"}
+	resource := p.resource.GroupResource()
+	owned := []metav1.OwnerReference{{UID: "owner", Name: "owner", BlockOwnerDeletion: new(true)}}
+	set := func(uid types.UID, revision int64, l registry.Lifecycle) effects {
+		l.UID = uid
+		return g.set(p, client.Metadata{Name: string(uid), Namespace: "a", Revision: revision, Lifecycle: l}, 1)
+	}
+	set("owner", 1, registry.Lifecycle{})
+	set("early", 2, registry.Lifecycle{Owners: owned})
+	set("owner", 4, registry.Lifecycle{Deleting: true, Finalizers: []string{metav1.FinalizerDeleteDependents}})
+	if e := set("seen late", 3, registry.Lifecycle{Owners: owned}); !slices.Equal(checked(e), []types.UID{"seen late"}) {
+		t.Errorf("%v are checked at once", e.check)
+	}
+	g.remove(resource, "seen late")
+	if e := set("late", 5, registry.Lifecycle{Owners: owned}); len(e.check) > 0 {
+		t.Errorf("%v are checked at once", e.check)
+	}
+	if e := g.remove(resource, "early"); !slices.Equal(checked(e), []types.UID{"late"}) {
+		t.Errorf("%v are checked after another dependent is gone", e.check)
+	}
+	if e := g.remove(resource, "late"); !slices.Equal(checked(e), []types.UID{"owner"}) {
+		t.Errorf("%v are checked after the last dependent is gone", e.check)
+	}
+}

@@ -1,0 +1,316 @@
+package serviceallocator
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// Clock returns the current time.
+type Clock func() time.Time
+
+var (
+	services     = corev1.SchemeGroupVersion.WithResource("services").GroupResource()
+	endpoints    = corev1.SchemeGroupVersion.WithResource("endpoints").GroupResource()
+	ipAddresses  = networkingv1.SchemeGroupVersion.WithResource("ipaddresses").GroupResource()
+	serviceCIDRs = networkingv1.SchemeGroupVersion.WithResource("servicecidrs").GroupResource()
+)
+
+// ManagedBy is the value of the label managed-by of the IPAddresses that belong to Services.
+const ManagedBy = "ipallocator.k8s.io"
+
+var (
+	errFull       = errors.New("range is full")
+	errTaken      = errors.New("provided IP is already allocated")
+	errNoNetwork  = errors.New("the provided network does not match the current range")
+	errNotReady   = errors.New("allocator not ready")
+	errBadAddress = errors.New("invalid address")
+)
+
+// chooseIP is allocateIP without metrics.
+func (w *allocation) chooseIP(svc *corev1.Service, family corev1.IPFamily, wanted string) (string, error) {
+	if wanted == "" {
+		ip, err := w.allocateAnyIP(svc, family)
+		if errors.Is(err, errFull) {
+			return "", kerrors.NewInternalError(fmt.Errorf("failed to allocate a serviceIP for Service %q: %w", svc.Name, err))
+		}
+		if err != nil {
+			return "", invalidIPs(svc, fmt.Sprintf("failed to allocate IP: %v", err))
+		}
+		return ip, nil
+	}
+	if err := w.allocateRequestedIP(svc, wanted); err != nil {
+		return "", invalidIPs(svc, fmt.Sprintf("failed to allocate IP %v: %v", wanted, err))
+	}
+	return wanted, nil
+}
+
+func invalidIPs(svc *corev1.Service, detail string) error {
+	return kerrors.NewInvalid(serviceKind, svc.Name,
+		field.ErrorList{field.Invalid(field.NewPath("spec", "clusterIPs"), svc.Spec.ClusterIPs, detail)})
+}
+
+// How recent the state is that an allocation reads. The cached state is enough at first,
+// because the transaction fails if an address has been claimed in the meantime.
+const (
+	cachedState = iota
+	latestState
+)
+
+// ranges returns the usable address ranges of a family, the default range first.
+func (w *allocation) ranges(family corev1.IPFamily, state int) ([]cidr, error) {
+	r := w.s.Registry.Resource(serviceCIDRs)
+	view, err := w.view(r, state)
+	if err != nil {
+		return nil, err
+	}
+	var ranges []cidr
+	var failed error
+	err = view.Ascend(w.ctx, "", "", 0, func(o *cache.Object) bool {
+		var obj registry.Object
+		if o, failed = r.Readable(w.ctx, o); failed == nil {
+			obj, failed = r.Decode(w.ctx, o)
+		}
+		if failed != nil {
+			return false
+		}
+		c := obj.(*networkingv1.ServiceCIDR)
+		if !isReady(c) {
+			return true
+		}
+		for _, text := range c.Spec.CIDRs {
+			p, err := netip.ParsePrefix(text)
+			if err != nil || p.Addr().Is6() != (family == corev1.IPv6Protocol) {
+				continue // another family; validation guarantees that it is a prefix
+			}
+			if r, ok := newCIDR(p); ok && !slices.Contains(ranges, r) {
+				if c.Name == defaultRange {
+					ranges = slices.Insert(ranges, 0, r)
+				} else {
+					ranges = append(ranges, r)
+				}
+			}
+		}
+		return true
+	})
+	if err == nil {
+		err = failed
+	}
+	return ranges, err
+}
+
+func (w *allocation) view(r *registry.Resource, state int) (*cache.View, error) {
+	if state == latestState {
+		return r.Current(w.ctx)
+	}
+	return r.NotOlderThan(w.ctx, 0)
+}
+
+// defaultRange is the name of the ServiceCIDR with the ranges of --service-cluster-ip-range.
+const defaultRange = "kubernetes"
+
+// isReady reports whether addresses of a ServiceCIDR may be allocated: it is not being
+// deleted, and its condition Ready is true or missing.
+func isReady(c *networkingv1.ServiceCIDR) bool {
+	if c.DeletionTimestamp != nil {
+		return false
+	}
+	for _, condition := range c.Status.Conditions {
+		if condition.Type == networkingv1.ServiceCIDRConditionReady {
+			return condition.Status == metav1.ConditionTrue
+		}
+	}
+	return true
+}
+
+// allocateRequestedIP allocates the address that the client has chosen.
+func (w *allocation) allocateRequestedIP(svc *corev1.Service, wanted string) error {
+	address, err := parse(wanted)
+	if err != nil {
+		return err
+	}
+	ranges, err := w.ranges(familyOf(wanted), latestState)
+	if err != nil {
+		return err
+	}
+	if w.dryRun {
+		// Like in kube-apiserver, a dry run only checks the first range.
+		switch {
+		case len(ranges) == 0:
+			return errNotReady
+		case !ranges[0].contains(address):
+			return ranges[0].notInRange(address)
+		}
+		return nil
+	}
+	if !slices.ContainsFunc(ranges, func(c cidr) bool { return c.contains(address) }) {
+		return errNoNetwork
+	}
+	if entry, ok := latestConflict(w.conflicts, w.addressKey(address)); ok && entry.ModRevision != 0 {
+		return errTaken
+	}
+	view, err := w.s.Registry.Resource(ipAddresses).Current(w.ctx)
+	if err != nil {
+		return err
+	}
+	if _, taken, err := view.Get(w.ctx, address.String()); err != nil {
+		return err
+	} else if taken {
+		return errTaken
+	}
+	return w.claimIP(svc, address)
+}
+
+// allocateAnyIP allocates a free address.
+func (w *allocation) allocateAnyIP(svc *corev1.Service, family corev1.IPFamily) (string, error) {
+	for _, state := range []int{cachedState, latestState} {
+		a, err := w.findFreeIP(family, state)
+		switch {
+		case errors.Is(err, errFull) && state == cachedState:
+		case err != nil:
+			return "", err
+		case w.dryRun:
+			return a.String(), nil
+		default:
+			return a.String(), w.claimIP(svc, a)
+		}
+	}
+	return "", errFull
+}
+
+// findFreeIP returns a free address; in a dry run, it returns the address of the range itself.
+func (w *allocation) findFreeIP(family corev1.IPFamily, state int) (netip.Addr, error) {
+	ranges, err := w.ranges(family, state)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	if w.dryRun && len(ranges) > 0 {
+		return ranges[0].prefix.Addr(), nil
+	}
+	view, err := w.view(w.s.Registry.Resource(ipAddresses), state)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	var failed error
+	taken := func(a netip.Addr) bool {
+		_, taken, err := view.Get(w.ctx, a.String())
+		if err != nil {
+			failed = err
+		}
+		if taken {
+			return true
+		}
+		entry, ok := latestConflict(w.conflicts, w.addressKey(a))
+		return ok && entry.ModRevision != 0
+	}
+	for _, c := range ranges {
+		if a, ok := c.findFree(taken, w.s.Random); ok || failed != nil {
+			return a, failed
+		}
+	}
+	return netip.Addr{}, errFull
+}
+
+// parse parses an address in any notation that a Service may have.
+func parse(ip string) (netip.Addr, error) {
+	a, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(ip))
+	if !ok {
+		return a, errBadAddress
+	}
+	return a.Unmap(), nil
+}
+
+func (w *allocation) addressKey(a netip.Addr) string {
+	return w.s.Registry.Resource(ipAddresses).StoreKey("", a.String())
+}
+
+// claimIP adds the creation of the IPAddress to the transaction. The transaction fails if an
+// IPAddress of that name exists.
+func (w *allocation) claimIP(svc *corev1.Service, a netip.Addr) error {
+	op, err := w.s.Registry.Resource(ipAddresses).PutOp(w.ctx, w.s.newIPAddress(svc, a))
+	if err != nil {
+		return err
+	}
+	w.writes.Conditions = append(w.writes.Conditions, storage.Condition{Key: op.Key})
+	w.writes.Ops = append(w.writes.Ops, op)
+	return nil
+}
+
+// ownedFields are the fields that newIPAddress sets, in the format of managedFields.
+var ownedFields = []byte(
+	`{"f:metadata":{"f:labels":{".":{},"f:ipaddress.kubernetes.io/ip-family":{},` +
+		`"f:ipaddress.kubernetes.io/managed-by":{}}},"f:spec":{"f:parentRef":{".":{},"f:name":{},"f:namespace":{},` +
+		`"f:resource":{}}}}`)
+
+// newIPAddress returns the complete IPAddress for an address of a Service.
+func (s *Services) newIPAddress(svc *corev1.Service, a netip.Addr) *networkingv1.IPAddress {
+	family := corev1.IPv4Protocol
+	if a.Is6() {
+		family = corev1.IPv6Protocol
+	}
+	now := metav1.Time{Time: s.Now()}.Rfc3339Copy()
+	return &networkingv1.IPAddress{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: a.String(), UID: uuid.NewUUID(), CreationTimestamp: now,
+			Labels: map[string]string{networkingv1.LabelIPAddressFamily: string(family), networkingv1.LabelManagedBy: ManagedBy},
+			ManagedFields: []metav1.ManagedFieldsEntry{{
+				Manager: "kube-apiserver", Operation: metav1.ManagedFieldsOperationUpdate, Time: &now,
+				APIVersion: networkingv1.SchemeGroupVersion.String(), FieldsType: "FieldsV1",
+				FieldsV1: &metav1.FieldsV1{Raw: ownedFields},
+			}},
+		},
+		Spec: networkingv1.IPAddressSpec{
+			ParentRef: &networkingv1.ParentReference{Resource: services.Resource, Namespace: svc.Namespace, Name: svc.Name}},
+	}
+}
+
+// releaseIP adds the deletion of the IPAddress to the transaction, unless the IPAddress has
+// another parent.
+func (w *allocation) releaseIP(svc *corev1.Service, ip string) error {
+	if w.dryRun {
+		return nil
+	}
+	a, err := parse(ip)
+	if err != nil {
+		return nil //nolint:nilerr // such an address has no IPAddress
+	}
+	entry, found := latestConflict(w.conflicts, w.addressKey(a))
+	if !found {
+		if entry, _, err = w.s.Store.Get(w.ctx, w.addressKey(a), 0); err != nil {
+			return err
+		}
+	}
+	if entry.ModRevision == 0 {
+		return nil
+	}
+	obj, err := w.s.Registry.Resource(ipAddresses).DecodeEntry(w.ctx, entry)
+	if err != nil {
+		return err
+	}
+	if !isOwnedBy(obj.(*networkingv1.IPAddress), svc.Namespace, svc.Name) {
+		return nil
+	}
+	w.writes.Conditions = append(w.writes.Conditions,
+		storage.Condition{Key: entry.Key, ModRevision: entry.ModRevision})
+	w.writes.Ops = append(w.writes.Ops, storage.Delete(entry.Key))
+	return nil
+}
+
+func isOwnedBy(a *networkingv1.IPAddress, namespace, name string) bool {
+	p := a.Spec.ParentRef
+	return p != nil && p.Group == "" && p.Resource == services.Resource && p.Namespace == namespace && p.Name == name
+}

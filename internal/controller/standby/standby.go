@@ -1,0 +1,225 @@
+// Package standby runs controllers of this server only while no kube-controller-manager runs.
+//
+// A kube-controller-manager that is active holds the Lease kube-controller-manager in the namespace kube-system. As
+// soon as the Lease is held, the controllers of this server are stopped; when it has not been renewed within its
+// duration, or when it is released or deleted, they are started again. So the work is never done twice.
+package standby
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/keelson-dev/keelson/clock"
+	"github.com/keelson-dev/keelson/internal/machinery/activity"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// The Lease of kube-controller-manager.
+const (
+	leaseNamespace = "kube-system"
+	leaseName      = "kube-controller-manager"
+)
+
+// defaultDuration is how long a Lease is valid that does not say so.
+const defaultDuration = 15 * time.Second
+
+// retryAfter is the time until the next attempt after an error.
+const retryAfter = time.Second
+
+// Gate follows the Lease. Its methods may be called concurrently.
+type Gate struct {
+	leases *registry.Resource
+	log    *slog.Logger
+	clock  *clock.Clock
+
+	mu sync.Mutex // guards what follows
+	// open means that controllers may run; it is false until the Lease was read.
+	open bool
+	// changed is closed when open changes.
+	changed chan struct{}
+	// known means that the Lease was read.
+	known bool
+	// parts are those of the controllers.
+	parts []*activity.Part
+}
+
+// New returns a Gate on the resource leases. Run has to be called then.
+func New(leases *registry.Resource, log *slog.Logger, clock *clock.Clock) *Gate {
+	return &Gate{leases: leases, log: log, clock: clock, changed: make(chan struct{})}
+}
+
+// While runs a controller whenever no kube-controller-manager is active, until ctx ends. The context of the controller
+// ends when it has to stop; While waits for it. It returns the error of the controller.
+func (g *Gate) While(ctx context.Context, run func(context.Context) error) error {
+	for {
+		open, changed := g.state()
+		if !open {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-changed:
+			}
+			continue
+		}
+		if err := g.runUntil(ctx, changed, run); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		select {
+		case <-changed:
+		default:
+			return nil // the controller has ended by itself
+		}
+	}
+}
+
+// runUntil runs a controller until stop is closed or ctx ends. An error after that is not reported.
+func (g *Gate) runUntil(ctx context.Context, stop <-chan struct{}, run func(context.Context) error) error {
+	running, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer cancel()
+	watch.Go(func() {
+		select {
+		case <-stop:
+			cancel()
+		case <-running.Done():
+		}
+	})
+	err := run(running)
+	if running.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// Track says which activity a controller has. It counts as starting until the Lease was read and the controller has
+// started, and as stopped while it has to pause. Track has to be called before Run.
+func (g *Gate) Track(p *activity.Part) {
+	p.Starting()
+	g.parts = append(g.parts, p)
+}
+
+func (g *Gate) state() (open bool, changed <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.open, g.changed
+}
+
+func (g *Gate) set(open bool, holder string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open == open && g.known {
+		return
+	}
+	g.known = true
+	for _, p := range g.parts {
+		if open {
+			p.Starting()
+		} else {
+			p.Stopped()
+		}
+	}
+	if !open && !g.open {
+		return
+	}
+	if open {
+		g.log.Debug("no kube-controller-manager is active; the controllers of this server run")
+	} else {
+		g.log.Info("a kube-controller-manager is active; the controllers of this server pause", "holder", holder)
+	}
+	g.open = open
+	close(g.changed)
+	g.changed = make(chan struct{})
+}
+
+// Run follows the Lease until ctx ends or the store is closed.
+func (g *Gate) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := g.follow(ctx)
+		if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
+			return
+		}
+		g.log.Warn("cannot follow the lease of kube-controller-manager; will try again", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryAfter):
+		}
+	}
+}
+
+// follow reads the Lease and its changes until there is an error.
+func (g *Gate) follow(ctx context.Context) error {
+	revision, err := g.leases.CurrentRevision(ctx)
+	if err != nil {
+		return err
+	}
+	cursor, err := g.leases.Watch(ctx, revision, cache.Interest{Namespace: leaseNamespace, Name: leaseName})
+	if err != nil {
+		return err
+	}
+	defer cursor.Close()
+	for {
+		until, holder, err := g.read(ctx)
+		if err != nil {
+			return err
+		}
+		left := until.Sub(g.clock.Now())
+		g.set(left <= 0, holder)
+		var expired <-chan time.Time
+		if left > 0 {
+			expired = g.clock.After(left)
+		}
+		// A renewal brings an event, so an expiry without one means that the Lease was not renewed.
+		events, _, err := cursor.NextOr(ctx, expired)
+		if err != nil {
+			return err
+		}
+		if len(events) == 0 {
+			g.set(true, "")
+			if _, _, err := cursor.Next(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// read returns until when the Lease is held, if it is not renewed before; the zero time if it is not held.
+func (g *Gate) read(ctx context.Context) (until time.Time, holder string, err error) {
+	o, err := g.leases.Latest(ctx, leaseNamespace, leaseName)
+	if err != nil || o == nil {
+		return time.Time{}, "", err
+	}
+	if o, err = g.leases.Readable(ctx, o); err != nil {
+		return time.Time{}, "", err
+	}
+	obj, err := g.leases.Decode(ctx, o)
+	if err != nil {
+		return time.Time{}, "", err
+	}
+	until, holder = heldUntil(&obj.(*coordinationv1.Lease).Spec, g.clock.Now())
+	return until, holder, nil
+}
+
+// heldUntil returns until when a Lease is held that was read at a time. As in client-go's leader election, the duration
+// begins when the change of the Lease is seen: the clock of the holder may differ from that of this server.
+func heldUntil(spec *coordinationv1.LeaseSpec, read time.Time) (until time.Time, holder string) {
+	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil {
+		return time.Time{}, ""
+	}
+	duration := defaultDuration
+	if spec.LeaseDurationSeconds != nil {
+		duration = time.Duration(*spec.LeaseDurationSeconds) * time.Second
+	}
+	return read.Add(duration), *spec.HolderIdentity
+}

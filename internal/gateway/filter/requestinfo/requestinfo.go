@@ -1,0 +1,32 @@
+// Package requestinfo is the filter that parses the path of a request, and puts the
+// request.Info and the list of warnings into its context.
+package requestinfo
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/machinery/responserecorder"
+	"github.com/keelson-dev/keelson/internal/object/apiresponse"
+)
+
+// New returns the filter. What follows it can call request.InfoFrom, and request.Warn until
+// the status is written.
+func New() func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			rw := responserecorder.Wrap(w)
+			info := request.ParseInfo(r)
+			if info.Undetermined() {
+				apiresponse.InternalServerError(rw, r,
+					fmt.Errorf("failed to create RequestInfo: unable to determine kind and namespace from url, %v", r.URL))
+				return
+			}
+			info.Tracker = &rw.Tracker
+			ctx := request.WithInfo(r.Context(), info)
+			ctx = request.WithWarnings(ctx, &rw.Warnings)
+			next.ServeHTTP(rw, r.WithContext(ctx))
+		})
+	}
+}

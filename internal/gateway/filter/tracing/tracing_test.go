@@ -1,0 +1,35 @@
+package tracing
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"go.opentelemetry.io/otel/propagation"
+
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/machinery/tracing"
+)
+
+// TestBaggageOfStrangers: what a client puts into baggage is sent on, to webhooks for instance, only for administrators.
+func TestBaggageOfStrangers(t *testing.T) {
+	tracer, err := tracing.New(t.Context(), tracing.Config{Endpoint: "127.0.0.1:1"}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for group, want := range map[string]string{request.GroupMasters: "a=b", request.GroupAuthenticated: ""} {
+		got := http.Header{}
+		h := Server(tracer)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			tracing.Propagator.Inject(r.Context(), propagation.HeaderCarrier(got))
+		}))
+		r := httptest.NewRequest("GET", "/version", nil)
+		r.Header.Set("Baggage", "a=b")
+		r.Header.Set("Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+		h.ServeHTTP(httptest.NewRecorder(), r.WithContext(request.WithUser(r.Context(),
+			&request.User{Name: "jane", Groups: []string{group}})))
+		if b := got.Get("Baggage"); b != want {
+			t.Errorf("%s: baggage %q, want %q", group, b, want)
+		}
+	}
+}

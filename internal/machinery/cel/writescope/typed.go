@@ -1,0 +1,54 @@
+package writescope
+
+import (
+	"errors"
+
+	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/keelson-dev/keelson/internal/machinery/cel"
+)
+
+// Typed checks the expressions of a policy for objects and parameters whose types are known. It may not be used by
+// several goroutines at the same time.
+type Typed struct {
+	scope     *cel.Scope
+	variables *apiservercel.DeclType
+}
+
+// NewTyped returns a Typed. object is the type of object and oldObject. params is that of params; nil means that there is
+// no such variable. As in kube-apiserver's type checks there is no variable authorizer.requestResource.
+func NewTyped(object, params *apiservercel.DeclType) *Typed {
+	authorizer := library.AuthorizerType
+	t := &Typed{variables: apiservercel.NewObjectType("kubernetes.variables", map[string]*apiservercel.DeclField{})}
+	seen := []cel.Variable{
+		{Name: Object, Type: object}, {Name: OldObject, Type: object}, {Name: Namespace, Type: namespaceType()},
+		{Name: Request, Type: requestType()}, {Name: Variables, Type: t.variables},
+		{Name: Authorizer, Type: apiservercel.NewSimpleTypeWithMinSize(authorizer.TypeName(), authorizer, nil, 0)},
+	}
+	if params != nil {
+		seen = append(seen, cel.Variable{Name: Params, Type: params})
+	}
+	t.scope = cel.NewScope(seen...)
+	return t
+}
+
+// Declare adds a variable of the policy. It is dynamic if its expression is wrong.
+func (t *Typed) Declare(name, source string) {
+	field := apiservercel.DynType
+	if compiled, err := t.scope.Compile(source, cel.Stored); err == nil {
+		field = declared(compiled.Type())
+	}
+	t.variables.Fields[name] = apiservercel.NewDeclField(name, field, true, nil, nil)
+}
+
+// Check returns what is wrong with an expression, in kube-apiserver's words; "" if nothing is. The error says that it
+// could not be checked.
+func (t *Typed) Check(source string) (issues string, err error) {
+	_, err = t.scope.Compile(source, cel.Stored)
+	var wrong *cel.CompileError
+	if errors.As(err, &wrong) {
+		return wrong.Issues, nil
+	}
+	return "", err
+}

@@ -1,0 +1,122 @@
+// Package jsonpatch applies JSON patches (RFC 6902) of clients, webhooks and policies. It adds to the library that does
+// the work what a server needs: limits for what a patch may cost, and no panic for any patch. (Merge patches and the
+// rest of PATCH requests are in package internal/api/write/patch.)
+package jsonpatch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	library "gopkg.in/evanphx/json-patch.v4"
+)
+
+const (
+	// MaxCopyBytes is how many bytes the copy operations of one patch may add together (CVE-2019-1002100).
+	MaxCopyBytes = 3 << 20
+	// MaxPathBytes limits the depth of a path times the size of the document and the patch, in bytes: for each step of a
+	// path everything below it is read and written again.
+	MaxPathBytes = 64 << 20
+)
+
+// limitCopies sets the only limit that the library has for copies. It is global to the process.
+var limitCopies = sync.OnceFunc(func() { library.AccumulatedCopySizeLimit = MaxCopyBytes })
+
+// Patch is a list of operations.
+type Patch struct {
+	operations library.Patch
+	size       int // bytes of the patch
+}
+
+// DepthError is the refusal of a patch because a path in it is too deep for the size of the document and the patch.
+type DepthError struct {
+	Limit, Depth int // steps
+}
+
+func (e *DepthError) Error() string {
+	return fmt.Sprintf("The allowed maximum depth of a path in this JSON patch is %d, got %d", e.Limit, e.Depth)
+}
+
+// Decode decodes a patch. It does not check the operations; Apply does.
+func Decode(body []byte) (Patch, error) {
+	operations, err := library.DecodePatch(body)
+	completeWholeDocument(operations)
+	return Patch{operations: operations, size: len(body)}, err
+}
+
+// Operation is one operation of a patch that the server makes itself.
+type Operation struct {
+	Op, Path, From string
+	// Value is JSON, nil for an operation without a value. It may be kept.
+	Value []byte
+}
+
+// New returns a patch of operations. Unlike the library's decoder it tells the value null from no value.
+func New(list []Operation) (Patch, error) {
+	p := Patch{operations: make(library.Patch, len(list))}
+	for i, o := range list {
+		op := library.Operation{}
+		for name, text := range map[string]string{"op": o.Op, "path": o.Path, "from": o.From} {
+			if name == "from" && text == "" {
+				continue
+			}
+			quoted, err := json.Marshal(text)
+			if err != nil {
+				return Patch{}, err
+			}
+			op[name] = (*json.RawMessage)(&quoted)
+			p.size += len(quoted)
+		}
+		if o.Value != nil {
+			op["value"] = (*json.RawMessage)(&o.Value)
+			p.size += len(o.Value)
+		}
+		p.operations[i] = op
+	}
+	completeWholeDocument(p.operations)
+	return p, nil
+}
+
+// Len returns the number of operations.
+func (p Patch) Len() int { return len(p.operations) }
+
+// Apply returns doc with the changes of the patch. It changes neither of them; the result may share memory with both.
+// The error is a *DepthError, or says which operation does not fit the document.
+func (p Patch) Apply(doc []byte) ([]byte, error) {
+	limitCopies()
+	if err := p.checkDepth(len(doc)); err != nil {
+		return nil, err
+	}
+	return p.operations.Apply(doc)
+}
+
+// IsTestFailed returns whether an error of Apply says that an operation "test" of the patch found another value.
+func IsTestFailed(err error) bool { return errors.Is(err, library.ErrTestFailed) }
+
+// completeWholeDocument adds the value null to the operations on the whole document (path "") that have no value. The
+// library panics if there is none; for other paths it does the same as this function.
+func completeWholeDocument(operations library.Patch) {
+	for _, op := range operations {
+		if path, err := op.Path(); err != nil || path != "" {
+			continue
+		}
+		if _, given := op["value"]; !given {
+			op["value"] = nil // as null is decoded
+		}
+	}
+}
+
+// checkDepth refuses paths that are too deep for a document of that size.
+func (p Patch) checkDepth(size int) error {
+	limit := MaxPathBytes / max(size+p.size, 1)
+	for _, op := range p.operations {
+		for _, path := range []func() (string, error){op.Path, op.From} {
+			if text, err := path(); err == nil && strings.Count(text, "/") > limit {
+				return &DepthError{Limit: limit, Depth: strings.Count(text, "/")}
+			}
+		}
+	}
+	return nil
+}

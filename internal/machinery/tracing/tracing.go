@@ -1,0 +1,185 @@
+// Package tracing records what the server does for a request as spans of OpenTelemetry, and sends them to a collector
+// over OTLP (KEP-647). The names of spans and attributes are those of kube-apiserver where both servers do the same.
+//
+// A request has a span if the Tracer samples it. Everything below works on the span of a context, and does nothing if
+// the context has none: no other package needs to know whether tracing is configured.
+package tracing
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// scope is the name of the instrumentation in the spans of the server's own work.
+const scope = "github.com/keelson-dev/keelson/internal/machinery/tracing"
+
+// retireDelay is how long the spans that began before Use are still sent.
+const retireDelay = time.Minute
+
+// A Tracer begins the spans of requests. Its methods may be called concurrently. A nil Tracer records nothing.
+type Tracer struct {
+	current atomic.Pointer[sdk.TracerProvider]
+
+	mu       sync.Mutex // guards what follows
+	retiring map[*sdk.TracerProvider]*time.Timer
+}
+
+// Use has t begin the spans of requests as other does, and owns what other uses: other must not be stopped. Spans that began
+// before are sent as before if they end within a minute.
+func (t *Tracer) Use(other *Tracer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := t.current.Swap(other.current.Load())
+	t.retiring[before] = time.AfterFunc(retireDelay, func() { t.retire(before) })
+}
+
+// retire ends a provider that was replaced.
+func (t *Tracer) retire(p *sdk.TracerProvider) {
+	t.mu.Lock()
+	_, there := t.retiring[p]
+	delete(t.retiring, p)
+	t.mu.Unlock()
+	if there {
+		ctx, cancel := context.WithTimeout(context.Background(), retireDelay)
+		defer cancel()
+		_ = p.Shutdown(ctx) // spans that cannot be sent are logged by the exporter
+	}
+}
+
+// Stop sends the spans that have not been sent yet, and ends the connection to the collector. It waits until ctx ends at
+// most.
+func (t *Tracer) Stop(ctx context.Context) error {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	replaced := t.retiring
+	t.retiring = map[*sdk.TracerProvider]*time.Timer{}
+	t.mu.Unlock()
+	errs := []error{t.current.Load().Shutdown(ctx)}
+	for p, timer := range replaced {
+		timer.Stop()
+		errs = append(errs, p.Shutdown(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// Start begins a span of the server's own work, below the span of ctx or as the first one of a trace.
+func (t *Tracer) Start(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, Span) {
+	if t == nil {
+		return ctx, Span{}
+	}
+	ctx, span := t.current.Load().Tracer(scope).Start(ctx, name, options...)
+	if !span.IsRecording() {
+		return ctx, Span{} // ctx says that the request is not sampled
+	}
+	return ctx, Span{span}
+}
+
+// enclosing is the key of the span in which StartAround began another one.
+type enclosing struct{}
+
+// StartAround is Start for work that ends with a call of EndAround, before other work with a context derived from it goes
+// on.
+func (t *Tracer) StartAround(ctx context.Context, name string) (context.Context, Span) {
+	outer := trace.SpanFromContext(ctx)
+	ctx, span := t.Start(ctx, name)
+	if outer.IsRecording() && span.Recording() {
+		ctx = context.WithValue(ctx, enclosing{}, outer)
+	}
+	return ctx, span
+}
+
+// EndAround ends the span of ctx, and returns a context with the span around it. Without one it keeps the ended span, so
+// that what follows belongs to the same trace.
+func EndAround(ctx context.Context) context.Context {
+	FromContext(ctx).End()
+	if outer, ok := ctx.Value(enclosing{}).(trace.Span); ok {
+		return trace.ContextWithSpan(ctx, outer)
+	}
+	return ctx
+}
+
+// A Span is a part of the work for a request. The zero Span records nothing. Methods may be called concurrently.
+type Span struct{ span trace.Span }
+
+// FromContext returns the span of a context, and the zero Span if it has none that is recorded.
+func FromContext(ctx context.Context) Span {
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		return Span{span}
+	}
+	return Span{}
+}
+
+// Start begins a span below the span of ctx. It returns ctx and the zero Span if ctx has none that is recorded.
+func Start(ctx context.Context, name string) (context.Context, Span) {
+	return start(ctx, name, trace.SpanKindInternal)
+}
+
+func start(ctx context.Context, name string, kind trace.SpanKind) (context.Context, Span) {
+	parent := trace.SpanFromContext(ctx)
+	if !parent.IsRecording() {
+		return ctx, Span{}
+	}
+	ctx, span := parent.TracerProvider().Tracer(scope).Start(ctx, name, trace.WithSpanKind(kind))
+	return ctx, Span{span}
+}
+
+// Recording returns whether the span is recorded. Callers ask it before they make attributes.
+func (s Span) Recording() bool { return s.span != nil }
+
+// maxText is the number of bytes of a text that a span keeps.
+const maxText = 1 << 10
+
+// Set sets attributes. Of a text the span keeps a copy of at most 1 KiB: it may come from a request, and a part of a text
+// would keep all headers of the request in memory until the span is sent.
+func (s Span) Set(attributes ...attribute.KeyValue) {
+	if s.span == nil {
+		return
+	}
+	for i := range attributes {
+		if a := &attributes[i]; a.Value.Type() == attribute.STRING {
+			text := a.Value.AsString()
+			a.Value = attribute.StringValue(strings.ToValidUTF8(strings.Clone(text[:min(len(text), maxText)]), ""))
+		}
+	}
+	s.span.SetAttributes(attributes...)
+}
+
+// Event records that something has happened now.
+func (s Span) Event(name string, attributes ...attribute.KeyValue) {
+	if s.span != nil {
+		s.span.AddEvent(name, trace.WithAttributes(attributes...))
+	}
+}
+
+// Fail records the error with which the work ended. It does nothing for nil.
+func (s Span) Fail(err error) {
+	if s.span != nil && err != nil {
+		s.span.RecordError(err)
+		s.span.SetStatus(codes.Error, err.Error())
+	}
+}
+
+// FailStatus records that the response has a status of a failed server, with an empty text.
+func (s Span) FailStatus() {
+	if s.span != nil {
+		s.span.SetStatus(codes.Error, "")
+	}
+}
+
+// End ends the span. Only the first call has an effect.
+func (s Span) End() {
+	if s.span != nil {
+		s.span.End()
+	}
+}

@@ -1,0 +1,127 @@
+// Package apierr has the one error type that the registry and the verbs return.
+// It becomes a Status (API conventions, "Response Status Kind") only at the HTTP
+// edge.
+package apierr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/storage"
+)
+
+// Status returns what err answers to a client. Errors of this package, of
+// k8s.io/apimachinery/pkg/api/errors and of storage have their own answer; any
+// other is an InternalError with err's text.
+func Status(err error) *metav1.Status {
+	var s kerrors.APIStatus
+	if errors.As(err, &s) {
+		status := s.Status()
+		status.APIVersion, status.Kind = "v1", "Status"
+		return &status
+	}
+	var compacted *storage.CompactedError
+	var future *storage.FutureRevisionError
+	switch {
+	case errors.As(err, &compacted):
+		return Status(Expired(compacted))
+	case errors.As(err, &future):
+		return Status(TooLargeVersion(future.Revision, future.Current))
+	case errors.Is(err, storage.ErrNoSpace):
+		return statusOf(
+			http.StatusInsufficientStorage, metav1.StatusReason("InsufficientStorage"),
+			"the server has no space left for writes; reads and watches go on",
+		)
+	case errors.Is(err, storage.ErrTooLarge):
+		return Status(kerrors.NewRequestEntityTooLargeError("object is larger than the store takes"))
+	case errors.Is(err, storage.ErrClosed), errors.Is(err, storage.ErrFailed):
+		return Status(kerrors.NewServiceUnavailable(err.Error()))
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return Status(kerrors.NewTimeoutError("request did not complete within the allotted timeout", 0))
+	}
+	return Status(kerrors.NewInternalError(err))
+}
+
+func statusOf(code int32, reason metav1.StatusReason, message string) *metav1.Status {
+	return &metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure, Code: code, Reason: reason, Message: message,
+	}
+}
+
+// New returns an error with the given answer.
+func New(code int32, reason metav1.StatusReason, message string) error {
+	return &kerrors.StatusError{ErrStatus: *statusOf(code, reason, message)}
+}
+
+// Expired answers a resourceVersion whose history is gone.
+func Expired(e *storage.CompactedError) error {
+	return kerrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", e.Revision, e.Compacted))
+}
+
+// TooLargeVersion answers a resourceVersion that has not happened yet.
+func TooLargeVersion(asked, current int64) error {
+	const retrySeconds = 1
+	err := kerrors.NewTimeoutError(
+		fmt.Sprintf("Too large resource version: %d, current: %d", asked, current), retrySeconds,
+	)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
+		Type:    metav1.CauseTypeResourceVersionTooLarge,
+		Message: "Too large resource version",
+	}}
+	return err
+}
+
+// PathNotFound answers a path that no resource serves.
+func PathNotFound() error {
+	return WithEmptyDetails(
+		New(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource"),
+	)
+}
+
+// PathMethodNotAllowed answers a method that the path does not have.
+func PathMethodNotAllowed() error {
+	return WithEmptyDetails(
+		New(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource"),
+	)
+}
+
+// NotAcceptable answers an Accept header that the server cannot satisfy.
+func NotAcceptable(message string) error {
+	return New(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, message)
+}
+
+// UnsupportedMediaType answers a body of a type that is not understood.
+func UnsupportedMediaType(accepted []string) error {
+	return New(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+		"the body of the request was in an unknown format - accepted media types include: "+strings.Join(accepted, ", "))
+}
+
+// NotFound answers a missing object.
+func NotFound(r schema.GroupResource, name string) error { return kerrors.NewNotFound(r, name) }
+
+// RetryAfterSeconds returns the Retry-After header's value for a status, "" for none.
+func RetryAfterSeconds(s *metav1.Status) string {
+	if s.Details != nil && s.Details.RetryAfterSeconds > 0 {
+		return strconv.Itoa(int(s.Details.RetryAfterSeconds))
+	}
+	return ""
+}
+
+// WithEmptyDetails gives the answer an empty details member, which kube-apiserver sends
+// with errors of its router.
+func WithEmptyDetails(err error) error {
+	var s *kerrors.StatusError
+	if errors.As(err, &s) {
+		s.ErrStatus.Details = &metav1.StatusDetails{}
+	}
+	return err
+}

@@ -1,0 +1,273 @@
+package managedfields
+
+import (
+	"context"
+	"reflect"
+	"time"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// beforeFirstApply owns the fields that an object has when it is first applied to, if nobody owns any.
+const beforeFirstApply = "before-first-apply"
+
+// accepts says whether the incremental algorithm may serve an apply at all. The general algorithm answers
+// a configuration that is refused, and what kubectl does about its annotation.
+func (f *incremental) accepts(live registry.Object, configuration map[string]any, manager string) bool {
+	f.prepare()
+	if !f.usable || !utf8.ValidString(manager) ||
+		configuration["kind"] != f.m.config.Kind.Kind || configuration["apiVersion"] != f.m.apiVersion {
+		return false
+	}
+	meta, _ := configuration["metadata"].(map[string]any)
+	if _, sent := meta["managedFields"]; sent {
+		return false
+	}
+	if annotations, _ := meta["annotations"].(map[string]any); annotations[lastApplied] != nil {
+		return false
+	}
+	return live == nil || manager != "kubectl" || live.GetAnnotations()[lastApplied] == ""
+}
+
+// applied returns the fields that a configuration sets, without those that are reset. It returns false for
+// a configuration that the general algorithm has to refuse or to judge.
+func (f *incremental) applied(w *walk, configuration map[string]any) (*set, bool) {
+	w.begin(f.reset)
+	w.unique = true
+	w.applied(f.shape, configuration)
+	return w.result(changed).without(f.reset), !w.failed
+}
+
+// applyNew is Apply where there is no object yet: the object is the configuration.
+func (f *incremental) applyNew(configuration map[string]any, manager string, now time.Time) (registry.Object, bool) {
+	meta, _ := configuration["metadata"].(map[string]any)
+	if meta["name"] == nil || !f.accepts(nil, configuration, manager) {
+		return nil, false
+	}
+	w := walks.Get().(*walk)
+	defer walks.Put(w)
+	set, ok := f.applied(w, configuration)
+	if !ok {
+		return nil, false
+	}
+	object := f.m.make()
+	if t, isTree := object.(*unstructured.Unstructured); isTree {
+		t.Object = runtime.DeepCopyJSON(configuration)
+	} else if runtime.DefaultUnstructuredConverter.FromUnstructured(configuration, object) != nil {
+		return nil, false
+	}
+	object.GetObjectKind().SetGroupVersionKind(f.m.config.Kind)
+	f.setDefaults(object)
+	self := owner{entry: f.applier(manager), set: set.difference(neverOwned), dirty: true}
+	self.setTime(now)
+	return object, f.record(object, []owner{self})
+}
+
+func (f *incremental) setDefaults(object registry.Object) {
+	if f.m.config.Default != nil {
+		f.m.config.Default(object)
+	}
+}
+
+// applier is the entry of a manager that applies, without fields.
+func (f *incremental) applier(manager string) metav1.ManagedFieldsEntry {
+	if manager == "" {
+		manager = "unknown"
+	}
+	return metav1.ManagedFieldsEntry{
+		Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: f.m.apiVersion,
+		FieldsType: "FieldsV1", Subresource: f.m.config.Subresource,
+	}
+}
+
+// apply is Apply to an existing object. It returns false where the general algorithm has to do it: for errors
+// other than conflicts, and for what it is not sure of.
+//
+// The result is a copy of live into which the configuration is merged, and from which the fields are removed
+// that the manager applied before, does not apply now, and that nobody else owns. All other fields are
+// untouched: only what the configuration mentions, now or before, is looked at.
+func (f *incremental) apply(
+	ctx context.Context, live registry.Object, configuration map[string]any, manager string, force bool, now time.Time,
+) (_ registry.Object, ok bool, _ error) {
+	if !f.accepts(live, configuration, manager) {
+		return nil, false, nil
+	}
+	owners, ok := entriesOf(live)
+	if !ok || !f.decode(owners) {
+		return nil, false, nil
+	}
+	w := walks.Get().(*walk)
+	defer walks.Put(w)
+	set, ok := f.applied(w, configuration)
+	if !ok {
+		return nil, false, nil
+	}
+	object := f.bareCopy(live)
+	if object == nil {
+		return nil, false, nil
+	}
+	if len(owners) == 0 {
+		if owners, ok = f.ownAll(w, object, now); !ok {
+			return nil, false, nil
+		}
+	}
+	owners, mine := f.position(owners, manager)
+	last := owners[mine].set
+	owners[mine].set = set
+	m := merge{walk: w}
+	if !f.merge(&m, object, configuration, set, last, owners) {
+		return nil, false, nil
+	}
+	modified, removedFields := w.result(changed), w.result(removed)
+	if taken := modified.without(f.reset); !force && !taken.empty() {
+		if conflicts := conflictsOf(owners, mine, taken); len(conflicts) > 0 {
+			return nil, true, conflictError(conflicts)
+		}
+	}
+	takeFields(owners, mine, modified.without(f.reset), removedFields.without(f.reset))
+	own := set.difference(neverOwned)
+	owners[mine].set, owners[mine].dirty = own, !own.contains(last) || !last.contains(own)
+	if !modified.empty() || !removedFields.empty() || m.reordered {
+		if object, ok = f.completed(ctx, object); !ok {
+			return nil, false, nil
+		}
+		owners[mine].setTime(now)
+	}
+	return object, f.record(object, owners), nil
+}
+
+// merge merges the configuration, which sets the fields mine, into object, and removes those of the last fields of
+// the manager that neither the configuration nor another of the owners has.
+func (f *incremental) merge(
+	m *merge, object registry.Object, configuration map[string]any, mine, last *set, owners []owner,
+) bool {
+	m.begin(nil)
+	tree, isTree := object.(*unstructured.Unstructured)
+	if isTree {
+		m.whole(f.shape, tree.Object)
+		m.treeMembers(f.shape, tree.Object, configuration)
+	} else {
+		v := reflect.ValueOf(object).Elem()
+		m.check(f.plan, v)
+		m.value(f.plan, v, true, configuration)
+	}
+	if m.failed || last.empty() {
+		return !m.failed
+	}
+	if mine.contains(last) {
+		return !m.emptyList || !m.emptyOverItems
+	}
+	if m.emptyList {
+		return false
+	}
+	owned := mine
+	for i := range owners {
+		owned = owned.union(owners[i].set)
+	}
+	if last.has("apiVersion") || last.has("kind") {
+		return false
+	}
+	if isTree {
+		m.pruneTree(f.shape, tree.Object, last, owned)
+	} else {
+		m.prune(f.plan, reflect.ValueOf(object).Elem(), last, owned)
+	}
+	return !m.failed
+}
+
+// bareCopy returns a copy of an object without its managedFields, of the Manager's kind; nil if it is of
+// another type.
+func (f *incremental) bareCopy(live registry.Object) registry.Object {
+	if reflect.TypeOf(live) != reflect.TypeOf(f.blank) {
+		return nil
+	}
+	var object registry.Object
+	if tree, isTree := live.(*unstructured.Unstructured); isTree {
+		object = &unstructured.Unstructured{Object: copyWithoutEntries(tree.Object)}
+	} else {
+		shallow := reflect.New(reflect.TypeOf(live).Elem())
+		shallow.Elem().Set(reflect.ValueOf(live).Elem())
+		object = shallow.Interface().(registry.Object)
+		object.SetManagedFields(nil)
+		object = object.DeepCopyObject().(registry.Object)
+	}
+	object.GetObjectKind().SetGroupVersionKind(f.m.config.Kind)
+	return object
+}
+
+// copyWithoutEntries copies a tree, but not its managedFields.
+func copyWithoutEntries(tree map[string]any) map[string]any {
+	out := make(map[string]any, len(tree))
+	for name, v := range tree {
+		meta, isMap := v.(map[string]any)
+		if name != "metadata" || !isMap {
+			out[name] = runtime.DeepCopyJSONValue(v)
+			continue
+		}
+		bare := make(map[string]any, len(meta))
+		for name, v := range meta {
+			if name != managedFields {
+				bare[name] = runtime.DeepCopyJSONValue(v)
+			}
+		}
+		out[name] = bare
+	}
+	return out
+}
+
+// ownAll returns the owner of all fields of an object that has none.
+func (f *incremental) ownAll(w *walk, object registry.Object, now time.Time) ([]owner, bool) {
+	if !f.compare(w, f.blank, object) {
+		return nil, false
+	}
+	modified, removedFields := w.result(changed).without(f.reset), w.result(removed).without(f.reset)
+	return f.changed(nil, modified, removedFields, beforeFirstApply, now)
+}
+
+// position finds the entry of a manager that applies, which it adds if there is none.
+func (f *incremental) position(owners []owner, manager string) ([]owner, int) {
+	self := f.applier(manager)
+	for i := range owners {
+		if sameOwner(&owners[i].entry, &self) {
+			return owners, i
+		}
+	}
+	return append(owners, owner{entry: self}), len(owners)
+}
+
+// takeFields takes the fields that an apply modified or removed from all owners but mine.
+func takeFields(owners []owner, mine int, modified, removedFields *set) {
+	for i := range owners {
+		if o := &owners[i]; i != mine {
+			if left := o.set.difference(modified).difference(removedFields); left != o.set {
+				o.set, o.dirty = left, true
+			}
+		}
+	}
+}
+
+// completed returns a changed object with defaults, as it is after it was converted to the version that is
+// stored: what that does not keep is gone.
+func (f *incremental) completed(ctx context.Context, object registry.Object) (registry.Object, bool) {
+	f.setDefaults(object)
+	if f.m.config.Kind.GroupVersion() == f.m.config.Storage {
+		return object, true
+	}
+	convert := &converter{config: f.m.config, ctx: ctx}
+	stored, err := convert.ConvertToVersion(object, f.m.config.Storage)
+	if err != nil {
+		return nil, false
+	}
+	back, err := convert.ConvertToVersion(stored, f.m.config.Kind.GroupVersion())
+	if err != nil {
+		return nil, false
+	}
+	return back.(registry.Object), true
+}

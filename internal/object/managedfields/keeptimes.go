@@ -1,0 +1,81 @@
+package managedfields
+
+import (
+	"bytes"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+// KeepTimes gives object the managedFields of live if the two objects differ in nothing but the times in them. Then
+// what the request changed was set back later (a field that is reset, a field that admission sets), and there is
+// nothing to write. Call it when object is what would be stored.
+func KeepTimes(live, object registry.Object) {
+	old, okOld := entriesOf(live)
+	entries, okNew := entriesOf(object)
+	if !okOld || !okNew || !onlyTimesDiffer(old, entries) {
+		return
+	}
+	restore := detachEntries(object)
+	copyEntries(live, object)
+	if !same(live, object) {
+		restore()
+	}
+}
+
+// onlyTimesDiffer says whether entries differ in at least one time, and in nothing else.
+func onlyTimesDiffer(old, entries []owner) bool {
+	if len(old) != len(entries) {
+		return false
+	}
+	differs := false
+	for i := range entries {
+		found := false
+		for j := range old {
+			a, b := &entries[i], &old[j]
+			if !sameOwner(&a.entry, &b.entry) || a.entry.APIVersion != b.entry.APIVersion ||
+				a.entry.FieldsType != b.entry.FieldsType {
+				continue
+			}
+			if !sameFields(a, b) {
+				return false
+			}
+			found = true
+			differs = differs || seconds(a.entry.Time) != seconds(b.entry.Time)
+			break
+		}
+		if !found {
+			return false
+		}
+	}
+	return differs
+}
+
+func sameFields(a, b *owner) bool {
+	if v, w := a.entry.FieldsV1, b.entry.FieldsV1; v != nil && w != nil {
+		return bytes.Equal(v.GetRawBytes(), w.GetRawBytes())
+	} else if v != w {
+		return false
+	}
+	return (a.tree == nil) == (b.tree == nil) && equalTrees(a.tree, b.tree)
+}
+
+// same says whether two objects are equal. It compares in a cheap way first, as most objects differ.
+func same(a, b registry.Object) bool {
+	l, r := reflect.ValueOf(a), reflect.ValueOf(b)
+	if l.Type() != r.Type() {
+		return false
+	}
+	if tree, isTree := a.(*unstructured.Unstructured); isTree {
+		if !equalTrees(tree.Object, b.(*unstructured.Unstructured).Object) {
+			return false
+		}
+	}
+	if g := goTypeOf(l.Type()); g.kind == pointerKind && g.element.kind == structKind && !g.equal(l, r) {
+		return false
+	}
+	return equality.Semantic.DeepEqualWithNilDifferentFromEmpty(a, b)
+}

@@ -1,0 +1,77 @@
+package registry
+
+import (
+	"context"
+	"strings"
+
+	"github.com/keelson-dev/keelson/internal/storage"
+)
+
+// An Allocator gives the objects of a resource what no two of them may have, and
+// takes it back. What it takes and gives is written in the transaction of the object:
+// either both are, or neither is.
+type Allocator interface {
+	// Allocate completes a new object, or one that replaces another, before it is
+	// prepared and validated. It may be called again for the same write, with the
+	// object as it was sent. Errors are those to answer.
+	Allocate(ctx context.Context, a Allocation) (SideWrites, error)
+	// Release says what goes with an object that is removed. conflicts are as in
+	// Allocation.
+	Release(ctx context.Context, obj Object, conflicts []*storage.ConflictError) (SideWrites, error)
+}
+
+// Allocation is one write of an object.
+type Allocation struct {
+	// Object is completed; Old is what it replaces, nil for a new one.
+	Object, Old Object
+	// DryRun takes nothing: it shows what might be allocated.
+	DryRun bool
+	// Conflicts are those that the side writes of earlier attempts at this write met,
+	// in order: they are newer than what the Allocator may remember.
+	Conflicts []*storage.ConflictError
+}
+
+// SideWrites are what is written together with an object. Conditions and operations do not name
+// the object's own key.
+type SideWrites struct {
+	Conditions []storage.Condition
+	Ops        []storage.Op
+}
+
+// SetAllocator makes a the resource's allocator. It is called before anything is
+// served. What a names has to be in the resource's own store.
+func (r *Resource) SetAllocator(a Allocator) { r.allocator = a }
+
+// Allocator returns what SetAllocator set; nil for most resources.
+func (r *Resource) Allocator() Allocator { return r.allocator }
+
+// Store is where the resource's objects are.
+func (r *Resource) Store() storage.Store { return r.store }
+
+// StoreKey is the key of an object in the store.
+func (r *Resource) StoreKey(namespace, name string) string { return r.prefix + r.Key(namespace, name) }
+
+// PutOp is the operation that stores obj, which is complete, as it is.
+func (r *Resource) PutOp(ctx context.Context, obj Object) (storage.Op, error) {
+	value, err := r.codec.value(ctx, obj)
+	if err != nil {
+		return storage.Op{}, err
+	}
+	return r.put(ctx, r.Key(obj.GetNamespace(), obj.GetName()), value)
+}
+
+// DecodeEntry makes the object of an entry of the store, in the storage version.
+func (r *Resource) DecodeEntry(ctx context.Context, e storage.Entry) (Object, error) {
+	o, err := r.objectOf(ctx, strings.TrimPrefix(e.Key, r.prefix), e.Value, e.ModRevision)
+	if err != nil {
+		return nil, err
+	}
+	return r.Decode(ctx, o)
+}
+
+// with adds what is written beside the object to its transaction.
+func (c *SideWrites) with(txn storage.Txn) storage.Txn {
+	txn.Conditions = append(txn.Conditions, c.Conditions...)
+	txn.Ops = append(txn.Ops, c.Ops...)
+	return txn
+}

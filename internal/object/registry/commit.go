@@ -1,0 +1,357 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
+	"github.com/keelson-dev/keelson/internal/machinery/tracing"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// Commit says how a write is stored.
+type Commit struct {
+	// DryRun stores nothing: the result shows what would be stored.
+	DryRun bool
+	// SideWrites are written in the same transaction.
+	SideWrites SideWrites
+}
+
+// A Conflict is the error of a write that met another one. Nothing was stored.
+type Conflict struct {
+	// Found is the object as it is now, nil if there is none. Err says why it cannot be read.
+	Found *cache.Object
+	Err   error
+	// SideWrite is set where the conflict is about what is written beside the object.
+	SideWrite *storage.ConflictError
+}
+
+// Error implements error.
+func (c *Conflict) Error() string { return "registry: another write came first" }
+
+// conflict makes a *Conflict of an error of the store that says so.
+func (r *Resource) conflict(ctx context.Context, key string, err error) error {
+	met := (*storage.ConflictError)(nil)
+	if !errors.As(err, &met) {
+		return err
+	}
+	if met.Condition.Key != r.prefix+key {
+		return &Conflict{SideWrite: met}
+	}
+	c := &Conflict{}
+	if met.Current.ModRevision != 0 {
+		c.Found, c.Err = r.objectOf(ctx, key, met.Current.Value, met.Current.ModRevision)
+	}
+	return c
+}
+
+// Insert stores a new object, which is complete and of the storage version. It fails with a
+// *Conflict if there is one of that name.
+func (r *Resource) Insert(ctx context.Context, obj Object, c Commit) (Result, error) {
+	key := r.Key(obj.GetNamespace(), obj.GetName())
+	if c.DryRun {
+		found, err := r.current(ctx, key)
+		if err != nil {
+			return Result{}, err
+		}
+		if found != nil {
+			return Result{}, &Conflict{Found: found}
+		}
+		return r.dryResult(ctx, key, obj)
+	}
+	value, err := r.codec.value(ctx, obj)
+	if err != nil {
+		return Result{}, err
+	}
+	item, err := r.codec.preview(ctx, obj, value)
+	if err != nil {
+		return Result{}, err
+	}
+	return r.commitPut(ctx, key, 0, value, item, c.SideWrites)
+}
+
+// Insertion is a new object, which is complete and of the storage version of its resource.
+type Insertion struct {
+	Resource *Resource
+	Object   Object
+}
+
+// InsertTogether stores new objects in one transaction, without the steps of a write. Their resources must be in the
+// same store. It fails with a *storage.ConflictError, and stores nothing, if one of the objects exists.
+func InsertTogether(ctx context.Context, list []Insertion) error {
+	if len(list) == 0 {
+		return nil
+	}
+	txn := storage.Txn{
+		Conditions: make([]storage.Condition, 0, len(list)), Ops: make([]storage.Op, 0, len(list)),
+	}
+	for _, n := range list {
+		r := n.Resource
+		value, err := r.codec.value(ctx, n.Object)
+		if err != nil {
+			return err
+		}
+		op, err := r.put(ctx, r.Key(n.Object.GetNamespace(), n.Object.GetName()), value)
+		if err != nil {
+			return err
+		}
+		op.TTL = r.Kind.Storage.TTLSeconds
+		txn.Conditions = append(txn.Conditions, storage.Condition{Key: op.Key})
+		txn.Ops = append(txn.Ops, op)
+	}
+	revision, err := list[0].Resource.commit(ctx, txn)
+	if err != nil {
+		return err
+	}
+	for _, n := range list[1:] {
+		n.Resource.noteWrite(revision)
+	}
+	return nil
+}
+
+// Replace stores obj in place of found, unless nothing would change. It fails with a *Conflict if
+// found is no longer the present state.
+func (r *Resource) Replace(ctx context.Context, found *cache.Object, obj Object, c Commit) (Result, error) {
+	if c.DryRun {
+		return r.Unstored(ctx, found, obj)
+	}
+	value, err := r.codec.value(ctx, obj)
+	if err != nil {
+		return Result{}, err
+	}
+	same, err := r.codec.read(value, found.Revision)
+	if err != nil {
+		return Result{}, err
+	}
+	if bytes.Equal(same.Data, found.Data) {
+		if stale, err := r.stale(ctx, found); err != nil || !stale {
+			return Result{Object: found}, err
+		}
+	}
+	item, err := r.codec.preview(ctx, obj, value)
+	if err != nil {
+		// What could not be shown before the write may stay so: it can be deleted.
+		if _, before := r.encode(ctx, found, r.codec.storage); before == nil {
+			return Result{}, err
+		}
+		if item, err = r.encodeItem(ctx, found, r.codec.storage); err != nil {
+			return Result{}, err
+		}
+	}
+	return r.commitPut(ctx, found.Key, found.Revision, value, item, c.SideWrites)
+}
+
+// commitPut stores a plain value in place of the one of a revision, 0 being none. item is its JSON as
+// preview made it.
+func (r *Resource) commitPut(
+	ctx context.Context, key string, revision int64, value, item []byte, sideWrites SideWrites,
+) (Result, error) {
+	op, err := r.put(ctx, key, value)
+	if err != nil {
+		return Result{}, err
+	}
+	op.TTL = r.Kind.Storage.TTLSeconds
+	revision, err = r.commit(ctx, sideWrites.with(storage.Txn{
+		Conditions: []storage.Condition{{Key: op.Key, ModRevision: revision}},
+		Ops:        []storage.Op{op},
+	}))
+	if err != nil {
+		return Result{}, r.conflict(ctx, key, err)
+	}
+	return r.written(key, value, item, revision)
+}
+
+// commit commits a transaction that changes an object of the resource, and notes its revision.
+func (r *Resource) commit(ctx context.Context, txn storage.Txn) (int64, error) {
+	start := time.Now()
+	ctx, span := tracing.Start(ctx, "Commit")
+	defer span.End()
+	revision, err := r.store.Commit(ctx, txn)
+	if conflict := (*storage.ConflictError)(nil); errors.As(err, &conflict) {
+		r.metrics.Request(operationOf(&txn), start, nil)
+	} else {
+		r.metrics.Request(operationOf(&txn), start, err)
+	}
+	if err == nil {
+		r.noteWrite(revision)
+	}
+	if span.Recording() {
+		span.Set(attribute.Int("operations", len(txn.Ops)), attribute.Int("conditions", len(txn.Conditions)),
+			attribute.Int64("revision", revision))
+		span.Fail(err)
+	}
+	return revision, err
+}
+
+// noteWrite raises the result of LastWrite to revision.
+func (r *Resource) noteWrite(revision int64) {
+	for {
+		last := r.lastWrite.Load()
+		if revision <= last || r.lastWrite.CompareAndSwap(last, revision) {
+			return
+		}
+	}
+}
+
+// operationOf returns what a transaction does with its object, which is that of the first operation and condition.
+func operationOf(txn *storage.Txn) metrics.Operation {
+	switch {
+	case len(txn.Ops) > 0 && txn.Ops[0].Delete:
+		return metrics.DeleteOperation
+	case len(txn.Conditions) > 0 && txn.Conditions[0].ModRevision == 0:
+		return metrics.CreateOperation
+	}
+	return metrics.UpdateOperation
+}
+
+// LastWrite returns the revision of the last write of the resource that this process has committed, 0 if there was
+// none. It is noted before the write is acknowledged.
+func (r *Resource) LastWrite() int64 { return r.lastWrite.Load() }
+
+// Remove deletes what is stored at found's revision. It fails with a *Conflict if that is no longer
+// the present state.
+func (r *Resource) Remove(ctx context.Context, found *cache.Object, c Commit) (Result, error) {
+	if c.DryRun {
+		return Result{Object: found, Deleted: true}, nil
+	}
+	key := r.prefix + found.Key
+	revision, err := r.commit(ctx, c.SideWrites.with(storage.Txn{
+		Conditions: []storage.Condition{{Key: key, ModRevision: found.Revision}},
+		Ops:        []storage.Op{storage.Delete(key)},
+	}))
+	if err != nil {
+		return Result{}, r.conflict(ctx, found.Key, err)
+	}
+	data, err := r.codec.Restamp(found.Data, revision)
+	if err != nil {
+		return Result{}, err
+	}
+	gone := objectAt(found.Key, revision, cache.Header{Labels: found.Labels, Fields: found.Fields, Data: data})
+	return Result{Object: gone, Deleted: true}, nil
+}
+
+// Unstored is the result of a write of obj over found that is not stored.
+func (r *Resource) Unstored(ctx context.Context, found *cache.Object, obj Object) (Result, error) {
+	obj.SetResourceVersion(strconv.FormatInt(found.Revision, 10))
+	return r.dryResult(ctx, found.Key, obj)
+}
+
+// Result is what a write left behind.
+type Result struct {
+	// Object is the object as it is (or, for a dry run, would be) stored; of a
+	// deletion as it was last.
+	Object *cache.Object
+	// Created says that an update made a new object, Deleted that the object is
+	// gone.
+	Created, Deleted bool
+	// item is the JSON in the storage version where the write made it anyway.
+	item []byte
+}
+
+// put is the operation that stores a plain value.
+func (r *Resource) put(ctx context.Context, key string, plain []byte) (storage.Op, error) {
+	value, err := r.codec.toStore(ctx, r.prefix+key, plain)
+	return storage.Put(r.prefix+key, value), err
+}
+
+// written makes the result of a committed plain value of which preview returned item, and hands its JSON to
+// the cache: the client is likely to have asked for it.
+func (r *Resource) written(key string, value, item []byte, revision int64) (Result, error) {
+	o, err := r.plainObject(key, value, revision)
+	if err != nil {
+		return Result{}, err
+	}
+	result := Result{Object: o}
+	if item != nil {
+		if result.item, err = wire.StampJSON(item, revision); err != nil {
+			return Result{}, err
+		}
+		r.cache.AddEncoding(key, revision, EncodingJSON, result.item)
+	}
+	return result, nil
+}
+
+// objectOf makes a cache object of a stored value. It waits for what the value needs to
+// be read.
+func (r *Resource) objectOf(ctx context.Context, key string, value []byte, revision int64) (*cache.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, readableWait)
+	defer cancel()
+	var h cache.Header
+	err := storage.RetryPending(ctx, func() (err error) {
+		h, err = r.codec.Read(r.prefix+key, value, revision)
+		return err
+	})
+	if err != nil {
+		return nil, kerrors.NewInternalError(err)
+	}
+	return objectAt(key, revision, h), nil
+}
+
+// plainObject makes a cache object of a plain value.
+func (r *Resource) plainObject(key string, value []byte, revision int64) (*cache.Object, error) {
+	h, err := r.codec.read(value, revision)
+	if err != nil {
+		return nil, err
+	}
+	return objectAt(key, revision, h), nil
+}
+
+func objectAt(key string, revision int64, h cache.Header) *cache.Object {
+	o := &cache.Object{Key: key, Name: key, Revision: revision, Labels: h.Labels, Fields: h.Fields, Data: h.Data}
+	if i := strings.IndexByte(key, '/'); i >= 0 {
+		o.Namespace, o.Name = key[:i], key[i+1:]
+	}
+	return o
+}
+
+// dryResult is the result of a write that is not done.
+func (r *Resource) dryResult(ctx context.Context, key string, obj Object) (Result, error) {
+	version := obj.GetResourceVersion()
+	revision, _ := strconv.ParseInt(version, 10, 64)
+	value, err := r.codec.value(ctx, obj)
+	if err != nil {
+		return Result{}, err
+	}
+	o, err := r.plainObject(key, value, revision)
+	if err != nil {
+		return Result{}, err
+	}
+	if revision == 0 {
+		// Read stamps every object; this one was never stored. It shows what the
+		// client sent, which need not be a number.
+		if version != "" {
+			obj.SetResourceVersion(version)
+			if value, err = r.codec.encode(ctx, obj); err != nil {
+				return Result{}, err
+			}
+		}
+		if o.Data, err = r.codec.unstamped(value); err != nil {
+			return Result{}, err
+		}
+	}
+	item, err := r.encodeItem(ctx, o, r.codec.storage)
+	return Result{Object: o, item: item}, err
+}
+
+// Computed makes a cache object of one that is stored nowhere, of a virtual kind.
+func (r *Resource) Computed(ctx context.Context, obj Object) (*cache.Object, error) {
+	result, err := r.dryResult(ctx, r.Key(obj.GetNamespace(), obj.GetName()), obj)
+	return result.Object, err
+}
+
+// ResultJSON returns the item JSON of a result in version v.
+func (r *Resource) ResultJSON(ctx context.Context, res Result, v *Version) ([]byte, error) {
+	if res.item != nil && v.isStored() {
+		return res.item, nil
+	}
+	return r.encodeItem(ctx, res.Object, v)
+}

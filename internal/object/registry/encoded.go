@@ -1,0 +1,245 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// ItemJSON returns the JSON of o in version v: without apiVersion and kind for a kind with a Go type, the whole
+// document for a custom resource. What has to be made for it is kept beside o. The result must not be changed.
+func (r *Resource) ItemJSON(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
+	if o.Err() == nil && r.codec.isJSON(o.Data, v) {
+		return o.Data, nil
+	}
+	return r.cache.Encoded(o, r.codec.jsonID(v), func() ([]byte, error) { return r.encodeItem(ctx, o, v) })
+}
+
+// Prepare makes at once what ItemJSON has to make of the objects, if that costs less than one after the other: a list
+// of custom resources calls a conversion webhook once and not for each object.
+func (r *Resource) Prepare(ctx context.Context, objects []*cache.Object) error {
+	batch, ok := r.codec.encoding.(batchEncoding)
+	if !ok {
+		return nil
+	}
+	v := r.codec.storage
+	id := batch.jsonID(v)
+	var lacking []*cache.Object
+	var data [][]byte
+	for _, o := range objects {
+		if o.Err() != nil || batch.isJSON(o.Data, v) {
+			continue
+		}
+		if _, ok := o.CachedEncoding(id); !ok {
+			lacking = append(lacking, o)
+			data = append(data, o.Data)
+		}
+	}
+	if len(data) == 0 {
+		return nil
+	}
+	items, err := batch.items(ctx, data)
+	if err != nil {
+		return err
+	}
+	for i, o := range lacking {
+		if _, err := r.cache.Encoded(o, id, func() ([]byte, error) { return items[i], nil }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PreparesFields returns whether Prepare should be called for objects before FieldValue is asked for a field of them.
+func (r *Resource) PreparesFields(name string) bool {
+	if _, ok := r.codec.encoding.(batchEncoding); !ok {
+		return false
+	}
+	return slices.ContainsFunc(r.Kind.Selection.Fields, func(f Field) bool { return f.Name == name && f.Members != nil })
+}
+
+// ItemProto returns the protobuf message of o in version v. A custom resource has none.
+func (r *Resource) ItemProto(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
+	if o.Err() == nil && r.codec.isProto(v) {
+		return o.Data, nil
+	}
+	return r.cache.Encoded(o, r.protoID(v), func() ([]byte, error) {
+		obj, err := r.DecodeAs(ctx, o, v)
+		if err != nil {
+			return nil, err
+		}
+		return scheme.EncodeProto(obj)
+	})
+}
+
+// MetadataJSON returns the JSON of o's metadata: a part of its item JSON if that is kept, and else made without the
+// rest of the object.
+func (r *Resource) MetadataJSON(ctx context.Context, o *cache.Object) ([]byte, error) {
+	return r.cache.Encoded(o, EncodingMetadata, func() ([]byte, error) {
+		if err := o.Err(); err != nil {
+			return nil, kerrors.NewInternalError(err)
+		}
+		var meta []byte
+		var err error
+		if item, ok := o.CachedEncoding(EncodingJSON); ok {
+			meta, err = metadataOf(item)
+		} else {
+			meta, err = r.codec.metadata(o.Data)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return r.ShownMetadata(meta)
+	})
+}
+
+// MetadataProto returns the message of a PartialObjectMetadata with o's metadata.
+func (r *Resource) MetadataProto(ctx context.Context, o *cache.Object) ([]byte, error) {
+	if err := o.Err(); err != nil {
+		return nil, kerrors.NewInternalError(err)
+	}
+	message, err := r.codec.metadataProto(o.Data)
+	if err != nil {
+		return nil, err
+	}
+	if message != nil {
+		return r.shownMetadataProto(message)
+	}
+	return r.cache.Encoded(o, EncodingMetadataProto, func() ([]byte, error) {
+		meta, err := r.MetadataJSON(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		return partialProto(meta)
+	})
+}
+
+// ShownMetadata returns the JSON of metadata as it is shown without its object.
+func (r *Resource) ShownMetadata(meta []byte) ([]byte, error) {
+	hidden := r.Kind.Metadata.HiddenAnnotation
+	if hidden == "" || !bytes.Contains(meta, []byte(hidden)) {
+		return meta, nil
+	}
+	var m metav1.ObjectMeta
+	if err := json.Unmarshal(meta, &m); err != nil {
+		return nil, err
+	}
+	delete(m.Annotations, hidden)
+	return json.Marshal(&m)
+}
+
+// shownMetadataProto is ShownMetadata for the message of a PartialObjectMetadata.
+func (r *Resource) shownMetadataProto(meta []byte) ([]byte, error) {
+	hidden := r.Kind.Metadata.HiddenAnnotation
+	if hidden == "" || !bytes.Contains(meta, []byte(hidden)) {
+		return meta, nil
+	}
+	var m metav1.PartialObjectMetadata
+	if err := m.Unmarshal(meta); err != nil {
+		return nil, err
+	}
+	delete(m.Annotations, hidden)
+	return m.Marshal()
+}
+
+// protoID identifies the protobuf message in a version that is not the stored one.
+func (r *Resource) protoID(v *Version) cache.EncodingID { return r.Kind.firstEncodingID(v) + 1 }
+
+// rowID identifies the row of a table. Cells are made from the storage version. A custom resource has a Kind for each
+// of its versions, in which that version is the storage version.
+func (r *Resource) rowID() cache.EncodingID { return r.Kind.firstEncodingID(r.codec.storage) + 2 }
+
+// encodeItem makes the item JSON of o in version v. An object that cannot be encoded is shown all the same, so that
+// lists of others do not fail for it: see unshowableError.
+func (r *Resource) encodeItem(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
+	item, err := r.encode(ctx, o, v)
+	var unshowable *unshowableError
+	if errors.As(err, &unshowable) {
+		return unshowable.item()
+	}
+	return item, err
+}
+
+// encode is encodeItem for an object that can be encoded.
+func (r *Resource) encode(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
+	if err := o.Err(); err != nil {
+		return nil, kerrors.NewInternalError(err)
+	}
+	return r.codec.item(ctx, o.Data, v)
+}
+
+// FieldValue returns the value of a selectable field of o.
+func (r *Resource) FieldValue(ctx context.Context, o *cache.Object, name string) (string, error) {
+	switch name {
+	case "metadata.name":
+		return o.Name, nil
+	case "metadata.namespace":
+		return o.Namespace, nil
+	}
+	if err := o.Err(); err != nil {
+		return "", kerrors.NewInternalError(err)
+	}
+	for i, f := range r.indexes {
+		if f.Name == name {
+			return o.Fields[i], nil
+		}
+	}
+	for i := range r.Kind.Selection.Fields {
+		f := &r.Kind.Selection.Fields[i]
+		switch {
+		case f.Name != name:
+		case f.Members != nil:
+			doc, err := r.ItemJSON(ctx, o, r.codec.storage)
+			if err != nil {
+				return "", err
+			}
+			return documentText(doc, f.Members)
+		case f.Get != nil:
+			obj, err := r.Decode(ctx, o)
+			if err != nil {
+				return "", err
+			}
+			return f.Get(obj), nil
+		default:
+			return fieldText(f, o.Data), nil
+		}
+	}
+	return "", fmt.Errorf("%s has no field %q", r.Kind.GroupResource(), name)
+}
+
+// EncodedChunk returns the encoding id of a chunk: the cached one, or else the result of encode.
+func (r *Resource) EncodedChunk(chunk cache.Chunk, id cache.EncodingID, encode func() ([]byte, error)) ([]byte, error) {
+	return r.cache.EncodedChunk(chunk, id, encode)
+}
+
+// NoteRequest records a request for chunks in an encoding, and reports whether there was one before in the last
+// minutes.
+func (r *Resource) NoteRequest(id cache.EncodingID) bool { return r.cache.NoteRequest(id) }
+
+// ItemEncodingID identifies the items of lists in version v, as JSON or as protobuf messages.
+func (r *Resource) ItemEncodingID(v *Version, proto bool) cache.EncodingID {
+	if proto {
+		return r.protoID(v)
+	}
+	return r.codec.jsonID(v)
+}
+
+// ItemJSONOnce is ItemJSON for a single use: what is not kept yet is not kept then.
+func (r *Resource) ItemJSONOnce(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
+	if o.Err() == nil && r.codec.isJSON(o.Data, v) {
+		return o.Data, nil
+	}
+	if data, ok := o.CachedEncoding(r.codec.jsonID(v)); ok {
+		return data, nil
+	}
+	return r.encodeItem(ctx, o, v)
+}

@@ -1,0 +1,188 @@
+package registry
+
+import (
+	"context"
+	"strconv"
+	"sync/atomic"
+	"unique"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// The encodings of an object that the cache keeps beside its data. From EncodingVersions on, each version of the kind
+// has encodingsPerVersion identifiers: for JSON, for protobuf (both only used by versions other than the stored one,
+// whose encodings have names of their own), and for the row of a table without its object.
+const (
+	EncodingJSON          cache.EncodingID = iota // item JSON of the storage version
+	EncodingMetadata                              // JSON value of the member "metadata"
+	EncodingMetadataProto                         // message of a PartialObjectMetadata
+	EncodingVersions
+
+	encodingsPerVersion = 3
+)
+
+// encoding is how the objects of one kind are stored, what the cache holds of them, and how answers are made of that.
+// A resource gets one of the three when it is bound to a store:
+//
+//   - protobufEncoding: Go types that are stored as protobuf messages, as most built-in kinds are;
+//   - jsonEncoding: Go types that are stored as JSON (CustomResourceDefinitions, APIServices);
+//   - unstructuredEncoding: custom resources, which have no Go type and are stored as JSON in one of the versions of
+//     their definition.
+//
+// A "value" is what the store has, after decryption and without encryption. "data" is what the cache keeps
+// (cache.Object.Data): a protobuf message, or the JSON of an object, with its resourceVersion. "Item JSON" is the JSON
+// of an object as it stands in a list: without apiVersion and kind for Go types, the whole document for custom
+// resources.
+//
+// Methods may be called concurrently. Only those with a context may call a conversion webhook.
+type encoding interface {
+	// read makes what the cache keeps of a value that was written at a revision.
+	read(value []byte, revision int64) (cache.Header, error)
+	// unstamped returns the data that read returns, without the resourceVersion.
+	unstamped(value []byte) ([]byte, error)
+	// restamp returns data with the resourceVersion of another revision.
+	restamp(data []byte, revision int64) ([]byte, error)
+	// encode makes the value of an object in the storage version. The object's resourceVersion is part of it: what is
+	// to be stored has none.
+	encode(ctx context.Context, obj Object) ([]byte, error)
+	// preview makes the item JSON in the storage version of an object that is to be stored as value, without the
+	// resourceVersion, and fails if there is none. It returns nil if data and item JSON are the same.
+	preview(ctx context.Context, obj Object, value []byte) ([]byte, error)
+
+	// decode makes the object of data, in the storage version. The caller owns it.
+	decode(ctx context.Context, data []byte) (Object, error)
+	// decodeAsWritten is decode without a conversion: a custom resource is in the version that it was written in.
+	decodeAsWritten(data []byte) (Object, error)
+
+	// jsonID identifies the item JSON in a version in the cache.
+	jsonID(v *Version) cache.EncodingID
+	// isJSON returns whether data is the item JSON in a version, so that nothing has to be made of it.
+	isJSON(data []byte, v *Version) bool
+	// isProto returns whether data is the protobuf message in a version.
+	isProto(v *Version) bool
+	// item makes the item JSON in a version. The error is an *unshowableError if the object can be decoded and not
+	// encoded.
+	item(ctx context.Context, data []byte, v *Version) ([]byte, error)
+	// metadata makes the JSON value of an object's "metadata" without the rest of the object.
+	metadata(data []byte) ([]byte, error)
+	// metadataProto returns the message of a PartialObjectMetadata if it is a part of data, and nil if it has to be made
+	// from the metadata's JSON.
+	metadataProto(data []byte) ([]byte, error)
+}
+
+// A batchEncoding makes the item JSON of many objects at once for less than what one after the other costs: one request
+// to a conversion webhook instead of one for each object. Its item JSON is data as well: decodeAsWritten reads it.
+type batchEncoding interface {
+	encoding
+	// items makes the item JSON of each data, in the storage version. An error concerns all of them.
+	items(ctx context.Context, data [][]byte) ([][]byte, error)
+}
+
+// newEncoding returns the encoding of a kind. decodes counts the objects that it decodes.
+func newEncoding(k *Kind, storage *Version, decodes *atomic.Int64) encoding {
+	switch {
+	case k.Storage.Documents != nil:
+		return &unstructuredEncoding{documents: k.Storage.Documents, id: k.firstEncodingID(storage), decodes: decodes}
+	case k.Storage.JSON:
+		return newJSONEncoding(k, storage, decodes)
+	}
+	return newProtobufEncoding(k, storage, decodes)
+}
+
+// firstEncodingID returns the first of the encodingsPerVersion identifiers of a version.
+func (k *Kind) firstEncodingID(v *Version) cache.EncodingID {
+	for i := range k.Versions {
+		if &k.Versions[i] == v {
+			return EncodingVersions + cache.EncodingID(encodingsPerVersion*i)
+		}
+	}
+	return EncodingVersions
+}
+
+// typed is what the two encodings of Go types have in common.
+type typed struct {
+	kind    *Kind
+	storage *Version
+	decodes *atomic.Int64
+}
+
+func (t *typed) jsonID(v *Version) cache.EncodingID {
+	if v.isStored() {
+		return EncodingJSON
+	}
+	return t.kind.firstEncodingID(v)
+}
+
+// itemOf makes the item JSON of an object of the storage version in version v.
+func (t *typed) itemOf(ctx context.Context, obj Object, v *Version) ([]byte, error) {
+	obj, err := v.fromStorage(ctx, obj)
+	if err != nil {
+		return nil, err
+	}
+	item, err := scheme.EncodeItem(obj)
+	if err != nil {
+		return nil, &unshowableError{obj, err}
+	}
+	return item, nil
+}
+
+// metadataOf returns the JSON value of the member "metadata" of an object.
+func metadataOf(item []byte) ([]byte, error) {
+	meta, _, _, found, err := wire.Member(item, "metadata")
+	if err == nil && !found {
+		err = wire.ErrMalformedJSON
+	}
+	return meta, err
+}
+
+// fieldText reads a field from a message. A field that is missing or cannot be read has its default.
+func fieldText(f *Field, message []byte) string {
+	v, err := wire.Find(message, f.Path)
+	if err != nil || !v.Found {
+		return f.absent()
+	}
+	switch f.Type {
+	case Bool:
+		return strconv.FormatBool(v.Number != 0)
+	case Int:
+		return strconv.FormatInt(int64(v.Number), 10)
+	}
+	return string(v.Bytes)
+}
+
+func (f *Field) absent() string {
+	switch {
+	case f.Default != "":
+		return f.Default
+	case f.Type == Bool:
+		return "false"
+	case f.Type == Int:
+		return "0"
+	}
+	return ""
+}
+
+// intern shares the text of label keys and values and of indexed fields, which are the same in many objects.
+func intern(b []byte) string { return internText(string(b)) }
+
+func internText(s string) string { return unique.Make(s).Value() }
+
+func sortLabels(labels []cache.Label) {
+	for i := 1; i < len(labels); i++ {
+		for j := i; j > 0 && labels[j].Key < labels[j-1].Key; j-- {
+			labels[j], labels[j-1] = labels[j-1], labels[j]
+		}
+	}
+}
+
+// labelsOf returns labels in the order of their keys.
+func labelsOf(labels map[string]string) []cache.Label {
+	var out []cache.Label
+	for k, v := range labels {
+		out = append(out, cache.Label{Key: k, Value: v})
+	}
+	sortLabels(out)
+	return out
+}

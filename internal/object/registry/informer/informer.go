@@ -1,0 +1,357 @@
+// Package informer keeps something in memory up to date with the objects of a
+// resource: an index for authorization, a controller's view.
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// retryAfter is how long a follower rests after a failure before it begins anew.
+const retryAfter = time.Second
+
+// unreadWait bounds how long a follower waits for what unread objects need, for all of
+// them together each time that it begins anew, and for those of one batch of changes.
+// It is how long a KMS plug-in may take by default.
+const unreadWait = 3 * time.Second
+
+// errReadAgain has a follower begin anew.
+var errReadAgain = errors.New("objects that could not be read may be readable now")
+
+// historyWait bounds one read of the store's history.
+const historyWait = 20 * time.Millisecond
+
+// Change is an object's state after a change.
+type Change struct {
+	Namespace, Name string
+	// Object is nil where the object is gone. It belongs to the receiver.
+	Object registry.Object
+	// Stored is set in place of Object where Options.Stored asks for it.
+	Stored *cache.Object
+}
+
+// Options say what is followed and who is told.
+type Options struct {
+	Resource *registry.Resource
+	// Reset is told all objects: once before Start returns, and again when what
+	// happened in between cannot be known any more.
+	Reset func([]Change)
+	// Apply is told changes in their order. It is never called at the same time
+	// as Reset or itself.
+	Apply func([]Change)
+	// Concerns says whether an object, or the change from prev to it, matters;
+	// what does not is not decoded. prev is nil for a new object. Removed objects
+	// always matter. nil: all do.
+	Concerns func(o, prev *cache.Object) bool
+	// Stored hands over objects as they are stored, undecoded.
+	Stored bool
+	Log    *slog.Logger
+}
+
+// Informer follows one resource.
+type Informer struct {
+	o Options
+	// cursor is where Run begins; nil: it has to load the objects again. It belongs to
+	// the goroutine that follows.
+	cursor *cache.Cursor
+	// missing has the objects that could not be read, by key. It belongs to the
+	// goroutine that follows.
+	missing map[string]*cache.Object
+
+	// applied is the revision up to which changes were applied. It is written while mu is held.
+	applied atomic.Int64
+	mu      sync.Mutex // guards moved
+	moved   chan struct{}
+}
+
+// Background runs a function beside requests, under a name that no other function has, until
+// the server stops; the server waits for it then. It returns at once.
+type Background func(name string, run func(ctx context.Context))
+
+// Load loads the objects and calls Reset. The caller has to call Run then, or Close.
+func Load(ctx context.Context, o Options) (*Informer, error) {
+	f := &Informer{o: o, moved: make(chan struct{})}
+	var err error
+	if f.cursor, err = f.begin(ctx); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Start loads the objects of several resources, and follows all of them in the background.
+// The names of what runs begin with prefix. After an error nothing runs.
+func Start(ctx context.Context, background Background, prefix string, options ...Options) ([]*Informer, error) {
+	var all []*Informer
+	for _, o := range options {
+		f, err := Load(ctx, o)
+		if err != nil {
+			for _, f := range all {
+				f.Close()
+			}
+			return nil, fmt.Errorf("%s: %w", o.Resource.Kind.Resource, err)
+		}
+		all = append(all, f)
+	}
+	for _, f := range all {
+		background(prefix+f.o.Resource.Kind.Resource, f.Run)
+	}
+	return all, nil
+}
+
+// Close ends an informer that is not run.
+func (f *Informer) Close() { f.cursor.Close() }
+
+// begin loads all objects and returns a cursor to what follows.
+func (f *Informer) begin(ctx context.Context) (*cache.Cursor, error) {
+	view, err := f.o.Resource.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []Change
+	f.missing = map[string]*cache.Object{}
+	reading := &patience{ctx: ctx}
+	defer reading.end()
+	if err := view.Ascend(ctx, "", "", 0, func(o *cache.Object) bool {
+		all = f.append(reading, all, o, nil)
+		return true
+	}); err != nil {
+		return nil, err
+	}
+	cursor, err := f.o.Resource.Watch(ctx, view.Revision(), cache.Interest{})
+	if err != nil {
+		return nil, err
+	}
+	f.o.Reset(all)
+	f.advance(view.Revision())
+	return cursor, nil
+}
+
+// Run follows the changes after Load until ctx ends or the store is closed. If it is called
+// again, after a panic, it loads the objects first.
+func (f *Informer) Run(ctx context.Context) {
+	cursor, err := f.cursor, error(nil)
+	f.cursor = nil
+	for {
+		if cursor != nil {
+			err = f.follow(ctx, cursor)
+		}
+		if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
+			return
+		}
+		if err != nil {
+			f.o.Log.Warn("following a resource: starting over", "resource", f.o.Resource.Kind.GroupResource(), "error", err)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(retryAfter):
+			}
+		}
+		cursor, err = f.begin(ctx)
+	}
+}
+
+// follow applies the changes that the cursor brings until there is an error, and closes it.
+func (f *Informer) follow(ctx context.Context, cursor *cache.Cursor) error {
+	defer cursor.Close()
+	var changes []Change
+	var look *time.Ticker // runs once an object is missing
+	var tick <-chan time.Time
+	for {
+		if look == nil && len(f.missing) > 0 {
+			look = time.NewTicker(retryAfter)
+			defer look.Stop()
+			tick = look.C
+		}
+		events, revision, err := cursor.NextOr(ctx, tick)
+		if err != nil {
+			return err
+		}
+		if f.found() {
+			return errReadAgain
+		}
+		if len(events) == 0 {
+			continue
+		}
+		clear(changes)
+		changes = f.appendAll(ctx, changes[:0], events)
+		if len(changes) > 0 {
+			f.o.Apply(changes)
+		}
+		f.advance(revision)
+	}
+}
+
+// found says whether an object that was missing can be read now.
+func (f *Informer) found() bool {
+	for _, o := range f.missing {
+		if o.Resolved() != o {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *Informer) appendAll(ctx context.Context, changes []Change, events []*cache.Event) []Change {
+	reading := &patience{ctx: ctx}
+	defer reading.end()
+	for _, e := range events {
+		if e.Object == nil {
+			delete(f.missing, e.Prev.Key)
+			changes = append(changes, Change{Namespace: e.Prev.Namespace, Name: e.Prev.Name})
+			continue
+		}
+		changes = f.append(reading, changes, e.Object, e.Prev)
+	}
+	return changes
+}
+
+// patience is a context for reading objects that were not read when they came. It ends
+// unreadWait after the first of them, so that many do not add up.
+type patience struct {
+	ctx    context.Context
+	cancel context.CancelFunc // nil: none was met
+}
+
+func (p *patience) forUnread() context.Context {
+	if p.cancel == nil {
+		p.ctx, p.cancel = context.WithTimeout(p.ctx, unreadWait)
+	}
+	return p.ctx
+}
+
+func (p *patience) end() {
+	if p.cancel != nil {
+		p.cancel()
+	}
+}
+
+// append appends the change to o. An object that cannot be read is none: it is
+// logged, and what depends on it is as if it were gone until it can be read.
+func (f *Informer) append(reading *patience, changes []Change, o, prev *cache.Object) []Change {
+	if f.o.Concerns != nil && !f.o.Concerns(o, prev) {
+		return changes
+	}
+	change := Change{Namespace: o.Namespace, Name: o.Name}
+	readable, err := o, error(nil)
+	if o.Err() != nil {
+		readable, err = f.o.Resource.Readable(reading.forUnread(), o)
+	}
+	switch {
+	case err != nil:
+	case f.o.Stored:
+		change.Stored = readable
+	default:
+		change.Object, err = f.o.Resource.Decode(reading.ctx, readable)
+	}
+	delete(f.missing, o.Key)
+	if err != nil {
+		f.missing[o.Key] = o
+		change.Object = nil
+		f.o.Log.Error("following a resource: an object cannot be read",
+			"resource", f.o.Resource.Kind.GroupResource(), "namespace", o.Namespace, "name", o.Name, "error", err)
+	}
+	return append(changes, change)
+}
+
+func (f *Informer) advance(revision int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.applied.Store(max(revision, f.applied.Load()))
+	close(f.moved)
+	f.moved = make(chan struct{})
+}
+
+func (f *Informer) position() (int64, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.applied.Load(), f.moved
+}
+
+// SyncOwn waits until every write that this process has acknowledged before the call has been applied. It costs nothing
+// when there is nothing to wait for. Writes of other processes on the same store are applied soon after.
+func (f *Informer) SyncOwn(ctx context.Context) error {
+	last := f.o.Resource.LastWrite()
+	for f.applied.Load() < last {
+		applied, moved := f.position()
+		if applied >= last {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-moved:
+		}
+	}
+	return nil
+}
+
+// HasOwn reports whether every write that this process has acknowledged has been applied: SyncOwn would not wait.
+func (f *Informer) HasOwn() bool { return f.applied.Load() >= f.o.Resource.LastWrite() }
+
+// Sync waits until every write acknowledged before the call has been applied.
+func (f *Informer) Sync(ctx context.Context) error {
+	current, err := f.o.Resource.CurrentRevision(ctx)
+	if err != nil {
+		return err
+	}
+	applied, _ := f.position()
+	if applied >= current {
+		return nil
+	}
+	last, err := f.lastChange(ctx, applied, current)
+	if err != nil {
+		return err
+	}
+	for {
+		applied, moved := f.position()
+		if applied >= last {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-moved:
+		}
+	}
+}
+
+// lastChange returns the revision of the last change in (from, to], from if there
+// is none: revisions of other resources are not waited for.
+func (f *Informer) lastChange(ctx context.Context, from, to int64) (int64, error) {
+	cursor, err := f.o.Resource.Watch(ctx, from, cache.Interest{})
+	if err != nil {
+		return 0, err
+	}
+	defer cursor.Close()
+	now := make(chan time.Time)
+	close(now)
+	var tick <-chan time.Time = now // does not wait for events
+	last := from
+	for {
+		events, revision, err := cursor.NextOr(ctx, tick)
+		if err != nil {
+			return 0, err
+		}
+		for _, e := range events {
+			if e.Revision <= to {
+				last = e.Revision
+			}
+		}
+		if revision >= to {
+			return last, nil
+		}
+		if len(events) == 0 {
+			// The log no longer reaches back so far: the store is asked.
+			tick = time.After(historyWait)
+		}
+	}
+}

@@ -1,0 +1,217 @@
+// Package registry holds what a kind is (this file and the files names.go, storage.go, selection.go, strategy.go and
+// subresource.go), and the objects of each kind: how they are encoded, read and committed. What a write does before it
+// is committed is in package write.
+//
+// A kind is one declaration: a *Kind value. The built-in ones are declared in
+// resource/, one folder an API group; a CustomResourceDefinition makes the same
+// value at run time. Nothing registers itself: the server is handed a list.
+package registry
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
+)
+
+// Object is a resource in memory: a typed struct for built-in kinds, an
+// unstructured tree for custom resources.
+type Object = scheme.Object
+
+// Kind declares one resource of one API group in all its versions. It is made once and not changed after the server
+// has started with it. Of the groups, only Names, Versions and Storage must be set; the zero value of each other one is
+// what most kinds need.
+type Kind struct {
+	Names
+	// Versions are all versions in the order of discovery, also those that are Disabled.
+	Versions []Version
+	// Types gives the merge schemas that server-side apply uses; nil is those of the built-in kinds.
+	Types   managedfields.TypeConverter
+	Storage Storage
+
+	// Requests says which requests the kind serves, and Metadata what its metadata may be.
+	Requests Requests
+	Metadata Metadata
+	// Subresources are in the order of discovery (by name).
+	Subresources []Subresource
+	// Selection holds the fields by which lists and watches select.
+	Selection Selection
+
+	// Strategy, Deletion and Table are functions of the kind's Go type. A declaration writes them for that type and
+	// ends with Untyped():
+	//
+	//	Strategy: registry.Strategy[*corev1.Node]{Validate: validateNode, Warn: warnNode}.Untyped(),
+	Strategy Strategy[Object]
+	Deletion Deletion[Object]
+	Table    Table[Object]
+}
+
+// Requests says which requests a kind serves, and how they differ from those of most kinds.
+type Requests struct {
+	// Verbs are what discovery lists and the server allows; nil is AllVerbs.
+	Verbs []string
+	// CreateOnUpdate lets PUT create an object that does not exist.
+	CreateOnUpdate bool
+	// UnconditionalUpdate lets PUT leave out the resourceVersion.
+	UnconditionalUpdate bool
+	// DefaultOrphan makes Orphan the propagation policy of a delete that names none; for other kinds it is Background.
+	DefaultOrphan bool
+	// OrphanWarning is the warning that answers a delete which leaves the policy to DefaultOrphan.
+	OrphanWarning string
+	// ReturnDeleted makes DELETE answer with the removed object instead of a Status.
+	ReturnDeleted bool
+	// UncachedGet says that kube-apiserver has no watch cache for the kind (events): a GET
+	// with a malformed resourceVersion is 400, as a list with one is for every kind.
+	UncachedGet bool
+}
+
+// Metadata says what is special about the metadata of a kind's objects.
+type Metadata struct {
+	// ValidateName returns what is wrong with a name; nil is the rule of DNS subdomains. prefix says that the name
+	// will be extended by a generated suffix.
+	ValidateName func(name string, prefix bool) []string
+	// AnyFinalizer allows names of finalizers that have no domain and are not standard ones.
+	AnyFinalizer bool
+	// Last says that kube-apiserver's validation of a new object of the kind does not look at metadata: it is checked
+	// if nothing else is wrong.
+	Last bool
+	// OnUpdate is what the kind's own validation of an update checks again of metadata, after the rules of all kinds.
+	// kube-apiserver reports a cause once for each check that finds it.
+	OnUpdate MetaChecks
+	// OnStatusUpdate is the same for updates of the status subresource.
+	OnStatusUpdate MetaChecks
+	// HiddenAnnotation is an annotation that stands for a field of another version. Only answers that have the whole
+	// object show it, not those that have metadata alone. "" is none.
+	HiddenAnnotation string
+}
+
+// MetaChecks are checks of metadata on update.
+type MetaChecks int
+
+const (
+	MetaChanges    MetaChecks = iota // the update rules again
+	MetaWhole                        // the update rules and those for new objects
+	MetaNew                          // those for new objects
+	MetaNewTwice                     // those for new objects, twice
+	MetaNewUnnamed                   // those for new objects, without the rule for names
+	MetaNothing
+)
+
+// AllVerbs are the verbs of an ordinary resource, as discovery lists them.
+var AllVerbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+
+// GroupVersion returns the group and version under which v is served.
+func (k *Kind) GroupVersion(v *Version) schema.GroupVersion {
+	if v.Group != "" {
+		return schema.GroupVersion{Group: v.Group, Version: v.Name}
+	}
+	return schema.GroupVersion{Group: k.Group, Version: v.Name}
+}
+
+// Unstructured returns whether the objects of the kind have no Go type: they are custom resources.
+func (k *Kind) Unstructured() bool { return k.Storage.Documents != nil }
+
+// ServedByDefault returns whether a built-in version of that name is served unless it is switched off: GA versions are,
+// beta and alpha versions are not.
+func ServedByDefault(version string) bool {
+	return !strings.Contains(version, "alpha") && !strings.Contains(version, "beta")
+}
+
+// Version returns the version of that name, nil if there is none.
+func (k *Kind) Version(name string) *Version {
+	for i := range k.Versions {
+		if k.Versions[i].Name == name {
+			return &k.Versions[i]
+		}
+	}
+	return nil
+}
+
+// HasVerb says whether the verb is allowed on the main resource.
+func (k *Kind) HasVerb(verb string) bool {
+	verbs := k.Requests.Verbs
+	if verbs == nil {
+		verbs = AllVerbs
+	}
+	for _, v := range verbs {
+		if v == verb {
+			return true
+		}
+	}
+	return false
+}
+
+// Subresource returns the declared subresource, nil if there is none.
+func (k *Kind) Subresource(name string) *Subresource {
+	for i := range k.Subresources {
+		if k.Subresources[i].Name == name {
+			return &k.Subresources[i]
+		}
+	}
+	return nil
+}
+
+// Version is one version of a kind.
+type Version struct {
+	Name string
+	// Disabled means that clients are not served the version. The server itself uses it all the same: objects may be
+	// stored in it, and managedFields may name it.
+	Disabled bool
+	// Group is set where the kind is served under another group than Kind.Group
+	// too (events in events.k8s.io); empty is the Kind's own.
+	Group string
+	// New makes an empty object of this version.
+	New func() Object
+	// Default sets the version's defaults on what a client sent, and brings
+	// deprecated and current fields of the same meaning together, as
+	// kube-apiserver's conversion to its internal version and back does.
+	Default func(Object)
+	// Coerce drops from what a client sent what the version's schema does not know,
+	// and returns the paths of that if track is set. An error is about a value that
+	// cannot be read. Nil where decoding has done so (typed objects).
+	Coerce func(obj Object, track bool) (unknown []string, err error)
+	// Check refuses an object of this version, with defaults, that decodes and that
+	// kube-apiserver cannot convert to its internal version all the same. It is called
+	// for what every write makes; the answer is 400.
+	Check func(Object) error
+	// Metadata are the rules of metadata for writes in this version, where they are not those of the kind.
+	Metadata *Metadata
+	// ToStorage and FromStorage convert to and from the storage version; nil for
+	// the storage version itself. They may share parts of their argument, which
+	// is not used afterwards.
+	ToStorage, FromStorage func(context.Context, Object) (Object, error)
+	// FieldAliases maps a field label of this version to the Field's Name.
+	FieldAliases map[string]string
+	// Warning is sent with every request for a deprecated version.
+	Warning string
+	// Removed is the release of Kubernetes that does not serve a deprecated version any more, such as "1.36". It is empty if
+	// none is known.
+	Removed string
+}
+
+// KeepFor sets how long an object is kept after its last write, in whole seconds; 0 keeps it. It is called before the kind
+// is bound.
+func (k *Kind) KeepFor(d time.Duration) { k.Storage.TTLSeconds = int64(d / time.Second) }
+
+// isStored returns whether objects are stored in this version.
+func (v *Version) isStored() bool { return v.FromStorage == nil }
+
+// fromStorage converts an object from the storage version to this one.
+func (v *Version) fromStorage(ctx context.Context, obj Object) (Object, error) {
+	if v.FromStorage == nil {
+		return obj, nil
+	}
+	return v.FromStorage(ctx, obj)
+}
+
+// Defaulter makes a function of a Go type one of any Object.
+func Defaulter[T Object](f func(T)) func(Object) { return func(o Object) { f(o.(T)) } }
+
+// Converter makes a conversion between two Go types one between any Objects.
+func Converter[A, B Object](f func(A) (B, error)) func(context.Context, Object) (Object, error) {
+	return func(_ context.Context, o Object) (Object, error) { return f(o.(A)) }
+}

@@ -1,0 +1,54 @@
+package registry
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// NamespaceState is whether a namespace takes new objects.
+type NamespaceState int
+
+const (
+	NamespaceActive NamespaceState = iota
+	NamespaceMissing
+	NamespaceTerminating
+)
+
+// deletionTimestampPath is metadata.deletionTimestamp of an object's message.
+var deletionTimestampPath = []int32{1, 9}
+
+// NamespaceState tells the state of a namespace from its stored bytes: every
+// create in it asks.
+func (g *Registry) NamespaceState(ctx context.Context, name string) (NamespaceState, error) {
+	r := g.resources[schema.GroupResource{Resource: "namespaces"}]
+	o, err := r.lookup(ctx, name)
+	if err != nil || o == nil {
+		return NamespaceMissing, err
+	}
+	deleting, err := wire.Find(o.Data, deletionTimestampPath)
+	if err == nil && deleting.Found {
+		return NamespaceTerminating, nil
+	}
+	return NamespaceActive, err
+}
+
+// lookup finds an object in a state that has every change that this process has acknowledged: first in what the cache
+// has, then in the latest state. It returns nil if there is none.
+func (r *Resource) lookup(ctx context.Context, key string) (*cache.Object, error) {
+	view, err := r.cache.View(ctx, r.LastWrite())
+	if err != nil {
+		return nil, err
+	}
+	o, _, err := view.Get(ctx, key)
+	if err == nil && o == nil && view.Loaded() {
+		o, err = r.current(ctx, key)
+	}
+	if err != nil || o == nil {
+		return nil, err
+	}
+	return r.Readable(ctx, o)
+}

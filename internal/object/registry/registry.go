@@ -1,0 +1,118 @@
+package registry
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/object/apierr"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// Backend is a store with the cache on it.
+type Backend struct {
+	Store storage.Store
+	Cache *cache.Cache
+	// Metrics are those of the store and the cache; nil records nothing.
+	Metrics *metrics.Stores
+}
+
+// Registry is the set of resources that a server serves.
+type Registry struct {
+	resources map[schema.GroupResource]*Resource
+	list      []*Resource
+
+	transformer func(schema.GroupResource) Transformer // nil: see Transform
+	place       func(k *Kind, prefix string) Backend
+	now         func() time.Time
+}
+
+// New binds kinds to a store and to the cache on it.
+func New(kinds []*Kind, store storage.Store, c *cache.Cache, now func() time.Time) (*Registry, error) {
+	return NewPlaced(kinds, func(*Kind, string) Backend { return Backend{Store: store, Cache: c} }, now)
+}
+
+// NewPlaced binds each kind to the backend that place names for it and for the
+// prefix of its keys. Revisions of different stores do not compare.
+func NewPlaced(kinds []*Kind, place func(k *Kind, prefix string) Backend, now func() time.Time) (*Registry, error) {
+	g := &Registry{resources: map[schema.GroupResource]*Resource{}, place: place, now: now}
+	for _, k := range kinds {
+		on := place(k, Root+k.Storage.Path+"/")
+		r, err := newResource(k, on, now)
+		if err != nil {
+			return nil, err
+		}
+		g.list = append(g.list, r)
+		for _, v := range k.Versions {
+			group := k.Group
+			if v.Group != "" {
+				group = v.Group
+			}
+			g.resources[schema.GroupResource{Group: group, Resource: k.Resource}] = r
+		}
+	}
+	return g, nil
+}
+
+// Now returns the time of the clock of API objects.
+func (g *Registry) Now() time.Time { return g.now() }
+
+// Resource returns the resource of that name, nil if there is none.
+func (g *Registry) Resource(r schema.GroupResource) *Resource { return g.resources[r] }
+
+// Resources returns all resources, in the order of the kinds.
+func (g *Registry) Resources() []*Resource { return g.list }
+
+// Get implements Access.
+func (g *Registry) Get(ctx context.Context, gr schema.GroupResource, namespace, name string) (Object, error) {
+	r := g.resources[gr]
+	if r == nil {
+		return nil, apierr.PathNotFound()
+	}
+	o, err := r.find(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	return r.Decode(ctx, o)
+}
+
+// List implements Access.
+func (g *Registry) List(ctx context.Context, gr schema.GroupResource, namespace string) ([]Object, error) {
+	var objs []Object
+	var failed error
+	err := g.Each(ctx, gr, namespace, func(decode func() (Object, error)) bool {
+		var obj Object
+		if obj, failed = decode(); failed != nil {
+			return false
+		}
+		objs = append(objs, obj)
+		return true
+	})
+	if err == nil {
+		err = failed
+	}
+	return objs, err
+}
+
+// Each calls yield for each object of a namespace ("" is all) in the order of their keys, until it returns false. decode
+// makes the object, so that an object that nobody looks at costs little.
+func (g *Registry) Each(
+	ctx context.Context, gr schema.GroupResource, namespace string, yield func(decode func() (Object, error)) bool,
+) error {
+	r := g.resources[gr]
+	if r == nil {
+		return apierr.PathNotFound()
+	}
+	return r.All(ctx, namespace, func(o *cache.Object) bool {
+		return yield(func() (Object, error) {
+			readable, err := r.Readable(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			return r.Decode(ctx, readable)
+		})
+	})
+}

@@ -1,0 +1,284 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/object/apierr"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// Root is the key prefix of everything the server stores.
+const Root = "/registry/"
+
+// maxFutureWait bounds how long a read waits for a resourceVersion that has not
+// happened yet, as kube-apiserver does.
+const maxFutureWait = 3 * time.Second
+
+// Resource is a kind bound to a store and to the cache on it.
+type Resource struct {
+	Kind  *Kind
+	store storage.Store
+	all   *cache.Cache
+	cache *cache.Resource
+	codec *codec
+	// metrics are nil if nothing is recorded.
+	metrics     *metrics.Stored
+	cacheReader metrics.CacheReader
+	// indexes are the fields that the cache has an index of, in the order of cache.Object.Fields.
+	indexes []*Field
+	// prefix is the storage key of the collection, ended by a slash.
+	prefix string
+	now    func() time.Time
+	// allocator gives objects what no two of them may have; nil for most.
+	allocator Allocator
+	lastWrite atomic.Int64
+}
+
+func newResource(k *Kind, on Backend, now func() time.Time) (*Resource, error) {
+	codec, err := newCodec(k)
+	if err != nil {
+		return nil, err
+	}
+	r := &Resource{
+		Kind: k, store: on.Store, all: on.Cache, metrics: on.Metrics.Resource(k.Group, k.Resource), codec: codec, indexes: k.Selection.indexed(),
+		prefix: Root + k.Storage.Path + "/", now: now,
+	}
+	r.cacheReader = r.cacheState
+	if k.Storage.Path != "" {
+		r.cache = on.Cache.Resource(cache.Config{
+			Resource: k.GroupResource().String(), Prefix: r.prefix,
+			Namespaced: k.Namespaced, Indexes: r.indexNames(), Codec: codec, Metrics: r.metrics,
+		})
+		r.metrics.Follow(&r.cacheReader)
+	}
+	return r, nil
+}
+
+func (r *Resource) indexNames() []string {
+	names := make([]string, len(r.indexes))
+	for i, f := range r.indexes {
+		names[i] = f.Name
+	}
+	return names
+}
+
+// Virtual says that the kind has no stored objects (reviews, bindings).
+func (r *Resource) Virtual() bool { return r.cache == nil }
+
+// Decodes is the number of objects decoded from stored bytes so far.
+func (r *Resource) Decodes() int64 { return r.codec.decodes.Load() }
+
+// cacheState returns the state of the cache for metrics.
+func (r *Resource) cacheState() metrics.CacheState {
+	s := r.cache.Stats()
+	return metrics.CacheState{
+		Followed: s.Followed, Loaded: s.Loaded, Revision: s.Revision, Bytes: s.Bytes, Events: s.Events,
+		LogBytes: s.WindowBytes, Cursors: s.Cursors, Interests: s.Interests, Loads: s.Loads,
+	}
+}
+
+// Metrics returns what records how the resource is stored and read; nil records nothing.
+func (r *Resource) Metrics() *metrics.Stored { return r.metrics }
+
+// Now is the time.
+func (r *Resource) Now() time.Time { return r.now() }
+
+// Key is an object's key below the resource's prefix.
+func (r *Resource) Key(namespace, name string) string {
+	if r.Kind.Namespaced {
+		return namespace + "/" + name
+	}
+	return name
+}
+
+// Current returns a view that reflects every write acknowledged before the call.
+func (r *Resource) Current(ctx context.Context) (*cache.View, error) {
+	return r.cache.View(ctx, cache.Latest)
+}
+
+// CurrentRevision is the revision of the latest write, to whatever resource, that was
+// acknowledged before the call.
+func (r *Resource) CurrentRevision(ctx context.Context) (int64, error) { return r.all.Current(ctx) }
+
+// NotOlderThan returns a view at or after revision; 0 is any. A revision that does
+// not come within three seconds is a TooLargeVersion error.
+func (r *Resource) NotOlderThan(ctx context.Context, revision int64) (*cache.View, error) {
+	if err := r.reached(ctx, revision); err != nil {
+		return nil, err
+	}
+	return r.cache.View(ctx, revision)
+}
+
+// Exactly returns the view at revision, 0 being any; one that has not happened is
+// waited for as NotOlderThan does. It fails with *storage.CompactedError, here or
+// later when the view is read, once the store has forgotten the revision.
+func (r *Resource) Exactly(ctx context.Context, revision int64) (*cache.View, error) {
+	if revision <= 0 {
+		return r.NotOlderThan(ctx, 0)
+	}
+	if err := r.reached(ctx, revision); err != nil {
+		return nil, err
+	}
+	return r.cache.ViewAt(ctx, revision)
+}
+
+// reached waits for a revision, for three seconds at most.
+func (r *Resource) reached(ctx context.Context, revision int64) error {
+	if r.all.Applied() >= revision {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxFutureWait)
+	defer cancel()
+	return r.all.Await(ctx, revision)
+}
+
+// All calls yield in key order with all objects of a namespace, "" being all
+// namespaces, as every write acknowledged before the call has left them, until it
+// returns false.
+func (r *Resource) All(ctx context.Context, namespace string, yield func(*cache.Object) bool) error {
+	view, err := r.Current(ctx)
+	if err != nil {
+		return err
+	}
+	prefix := ""
+	if namespace != "" {
+		prefix = namespace + "/"
+	}
+	return view.Ascend(ctx, "", prefix, 0, yield)
+}
+
+// Recent returns a view that may lack the latest changes if the store has other writers, because it asks only the cache
+// then. Of a store that is not shared it is the one that Current returns.
+func (r *Resource) Recent(ctx context.Context) (*cache.View, error) {
+	if storage.IsExclusive(r.store) {
+		return r.Current(ctx)
+	}
+	return r.cache.View(ctx, 0)
+}
+
+// Watch returns a cursor to the changes after revision from. It fails with a *storage.CompactedError if the resource did
+// not exist then.
+func (r *Resource) Watch(ctx context.Context, from int64, in cache.Interest) (*cache.Cursor, error) {
+	if since := r.Kind.Storage.Since; from < since {
+		return nil, &storage.CompactedError{Revision: from, Compacted: since}
+	}
+	return r.cache.Watch(ctx, from, in)
+}
+
+// Decode makes the object of o, in the storage version. The caller owns it.
+func (r *Resource) Decode(ctx context.Context, o *cache.Object) (Object, error) {
+	if err := o.Err(); err != nil {
+		return nil, kerrors.NewInternalError(err)
+	}
+	if batch, ok := r.codec.encoding.(batchEncoding); ok {
+		if item, ok := o.CachedEncoding(batch.jsonID(r.codec.storage)); ok {
+			return batch.decodeAsWritten(item)
+		}
+	}
+	return r.codec.decode(ctx, o.Data)
+}
+
+// DecodeStored makes the object of o in the version that it was written in, without a conversion: deleting an object,
+// and its metadata, must not depend on a webhook. The caller owns it.
+func (r *Resource) DecodeStored(o *cache.Object) (Object, error) {
+	if err := o.Err(); err != nil {
+		return nil, kerrors.NewInternalError(err)
+	}
+	return r.codec.decodeAsWritten(o.Data)
+}
+
+// DecodeAs makes the object of o in version v. The caller owns it.
+func (r *Resource) DecodeAs(ctx context.Context, o *cache.Object, v *Version) (Object, error) {
+	obj, err := r.Decode(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return v.fromStorage(ctx, obj)
+}
+
+// ToVersion converts an object from the storage version.
+func (r *Resource) ToVersion(ctx context.Context, obj Object, v *Version) (Object, error) {
+	return v.fromStorage(ctx, obj)
+}
+
+// ToStorage converts an object to the storage version.
+func (r *Resource) ToStorage(ctx context.Context, obj Object, v *Version) (Object, error) {
+	if v.Check != nil {
+		if err := v.Check(obj); err != nil {
+			return nil, kerrors.NewBadRequest(
+				fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", r.Kind.Name, v.Name, r.Kind.Name, err),
+			)
+		}
+	}
+	if v.ToStorage == nil {
+		return obj, nil
+	}
+	return v.ToStorage(ctx, obj)
+}
+
+// find returns the latest version of an object.
+func (r *Resource) find(ctx context.Context, namespace, name string) (*cache.Object, error) {
+	o, err := r.current(ctx, r.Key(namespace, name))
+	if err != nil {
+		return nil, err
+	}
+	if o == nil {
+		return nil, apierr.NotFound(r.Kind.GroupResource(), name)
+	}
+	return r.Readable(ctx, o)
+}
+
+// Latest returns the latest version of an object, nil if there is none. It may be one that could not be
+// read: see Readable.
+func (r *Resource) Latest(ctx context.Context, namespace, name string) (*cache.Object, error) {
+	return r.current(ctx, r.Key(namespace, name))
+}
+
+// LatestForDeletion is Latest of an object that is about to be deleted. Such reads do not bring the resource into memory.
+func (r *Resource) LatestForDeletion(ctx context.Context, namespace, name string) (*cache.Object, error) {
+	view, err := r.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o, _, err := view.GetForDeletion(ctx, r.Key(namespace, name))
+	return o, err
+}
+
+// current is Latest of the object with a key.
+func (r *Resource) current(ctx context.Context, key string) (*cache.Object, error) {
+	view, err := r.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o, _, err := view.Get(ctx, key)
+	return o, err
+}
+
+// Counted returns the number of objects if that is known: if the resource is in use.
+func (r *Resource) Counted() (objects int, ok bool) {
+	if r.Virtual() {
+		return 0, false
+	}
+	stats := r.cache.Stats()
+	return stats.Objects, stats.Counted
+}
+
+// Size returns the number of objects, and how many bytes they take in memory, 0 if they are not in memory. ok is false
+// if the number is not known.
+func (r *Resource) Size() (objects int, bytes int64, ok bool) {
+	if r.Virtual() {
+		return 0, 0, false
+	}
+	stats := r.cache.Stats()
+	return stats.Objects, stats.Bytes, stats.Counted
+}
+
+// Loaded says whether all objects are in memory.
+func (r *Resource) Loaded() bool { return !r.Virtual() && r.cache.Stats().Loaded }

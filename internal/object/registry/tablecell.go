@@ -1,0 +1,42 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// Elapsed is a table cell that tells how long ago something was, between two texts:
+// "5m", "3 (5m ago)". Its text depends on when it is read, and all else of a row on
+// the object alone, so that rows can be kept.
+type Elapsed struct {
+	Before string
+	Since  time.Time
+	After  string
+}
+
+// Text is the cell as it reads at a time.
+func (e Elapsed) Text(now time.Time) string { return e.Before + ElapsedText(e.Since, now) + e.After }
+
+// ElapsedText writes how long ago a time was as tables do, such as "3d2h".
+func ElapsedText(since, now time.Time) string { return duration.HumanDuration(now.Sub(since)) }
+
+// MarshalJSON encodes the cell as it reads now.
+func (e Elapsed) MarshalJSON() ([]byte, error) { return json.Marshal(e.Text(time.Now())) }
+
+// Row returns what of a table's row depends on o alone, from what is kept beside o
+// or from encode, which is given the object in the version that cells are made of.
+// The result must not be changed.
+func (r *Resource) Row(ctx context.Context, o *cache.Object, encode func(Object) ([]byte, error)) ([]byte, error) {
+	return r.cache.Encoded(o, r.rowID(), func() ([]byte, error) {
+		obj, err := r.Decode(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		return encode(obj)
+	})
+}

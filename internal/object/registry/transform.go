@@ -1,0 +1,130 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// Transformer changes a resource's values on their way to the store and back
+// (encryption at rest). Its methods may be called concurrently; key is the whole
+// key in the store.
+type Transformer interface {
+	// ToStore returns what to store in place of plain.
+	ToStore(ctx context.Context, key string, plain []byte) ([]byte, error)
+	// FromStore returns the plain value. stale says that a write would store it
+	// another way. It never waits for another program: where one has to be asked
+	// first, the error is a *storage.PendingError.
+	FromStore(ctx context.Context, key string, value []byte) (plain []byte, stale bool, err error)
+}
+
+// Transform has the values of every resource go through what transformer returns
+// for it; without it they are stored as they are. It must be called before the
+// registry is used.
+func (g *Registry) Transform(transformer func(schema.GroupResource) Transformer) {
+	g.transformer = transformer
+	for _, r := range g.list {
+		r.codec.transformer = transformer(r.Kind.GroupResource())
+	}
+}
+
+// encryptedPrefix begins the values that some transformer made.
+const encryptedPrefix = "k8s:enc:"
+
+var errEncrypted = errors.New("the value is encrypted, and no encryption is configured")
+
+// keyError says that the value stored under key could not be transformed.
+func keyError(key string, err error) error {
+	return fmt.Errorf("unable to transform key %q: %w", key, err)
+}
+
+// fromStore returns the plain form of a stored value. It does not wait.
+func (c *codec) fromStore(ctx context.Context, key string, value []byte) ([]byte, error) {
+	var err error
+	switch {
+	case c.transformer != nil:
+		value, _, err = c.transformer.FromStore(ctx, key, value)
+	case bytes.HasPrefix(value, []byte(encryptedPrefix)):
+		err = errEncrypted
+	}
+	var pending *storage.PendingError
+	switch {
+	case err == nil:
+		return value, nil
+	case errors.As(err, &pending):
+		err = &storage.PendingError{Need: pending.Need, Obtain: func(ctx context.Context) error {
+			if err := pending.Obtain(ctx); err != nil {
+				return keyError(key, err)
+			}
+			return nil
+		}}
+	}
+	return nil, keyError(key, err)
+}
+
+// toStore returns the form of a plain value that is stored.
+func (c *codec) toStore(ctx context.Context, key string, plain []byte) ([]byte, error) {
+	if c.transformer == nil {
+		return plain, nil
+	}
+	value, err := c.transformer.ToStore(ctx, key, plain)
+	if err != nil {
+		return nil, kerrors.NewInternalError(keyError(key, err))
+	}
+	return value, nil
+}
+
+// stale says whether an object that a write would not change is to be written all
+// the same, because it would be stored another way.
+func (r *Resource) stale(ctx context.Context, found *cache.Object) (bool, error) {
+	if r.codec.transformer == nil {
+		return false, nil
+	}
+	key := r.prefix + found.Key
+	start := time.Now()
+	e, _, err := r.store.Get(ctx, key, 0)
+	r.metrics.Request(metrics.GetOperation, start, err)
+	if err != nil || e.ModRevision != found.Revision {
+		// The write finds out about a change.
+		return true, err
+	}
+	var stale bool
+	err = storage.RetryPending(ctx, func() (err error) {
+		_, stale, err = r.codec.transformer.FromStore(ctx, key, e.Value)
+		return err
+	})
+	return stale, err
+}
+
+// readableWait bounds how long a request or a watch waits for what one object needs to
+// be read. Most often the plug-in's own limit, three seconds, comes first.
+const readableWait = 10 * time.Second
+
+// Readable returns o, unless its stored value could not be read when it came to the
+// cache. Then it tries again, and waits for the KMS provider if that has to be asked: a
+// key may have been added, or the provider may answer now. The error is an
+// InternalError that names the key.
+func (r *Resource) Readable(ctx context.Context, o *cache.Object) (*cache.Object, error) {
+	if o.Err() == nil {
+		return o, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, readableWait)
+	defer cancel()
+	readable, err := r.cache.Readable(ctx, o)
+	if err != nil {
+		return nil, kerrors.NewInternalError(err)
+	}
+	return readable, nil
+}
+
+// Unreadable says that some object in memory cannot be read now.
+func (r *Resource) Unreadable() bool { return r.cache.Unread() > 0 }

@@ -1,0 +1,138 @@
+// Package admissionregistration declares the kinds of the
+// admissionregistration.k8s.io API group.
+package admissionregistration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+const group = "admissionregistration.k8s.io"
+
+var categories = []string{"api-extensions"}
+
+// Kinds returns the kinds of the group in the order of discovery.
+func Kinds() []*registry.Kind {
+	return []*registry.Kind{
+		mutatingAdmissionPolicy(), mutatingAdmissionPolicyBinding(), mutatingWebhookConfiguration(),
+		validatingAdmissionPolicy(), validatingAdmissionPolicyBinding(), validatingWebhookConfiguration(),
+	}
+}
+
+// warnStaticName warns of names that kube-apiserver reserves for configurations in files.
+func warnStaticName[T metav1.Object](_ context.Context, obj, _ T) []string {
+	const suffix = ".static.k8s.io"
+	if !strings.HasSuffix(obj.GetName(), suffix) {
+		return nil
+	}
+	return []string{fmt.Sprintf("metadata.name: names ending with %q are reserved for static manifest-based "+
+		"configurations and cannot be managed via the API", suffix)}
+}
+
+func webhookColumns() []metav1.TableColumnDefinition {
+	return []metav1.TableColumnDefinition{
+		core.NameColumn,
+		declare.Column("Webhooks", "integer", "Webhooks indicates the number of webhooks registered in this configuration"),
+		core.AgeColumn,
+	}
+}
+
+func bindingColumns() []metav1.TableColumnDefinition {
+	return []metav1.TableColumnDefinition{
+		core.NameColumn,
+		declare.Column("PolicyName", "string",
+			"PolicyName indicates the policy definition which the policy binding binded to"),
+		declare.Column("ParamRef", "string", "ParamRef indicates the param resource which sets the configuration param"),
+		core.AgeColumn,
+	}
+}
+
+func policyColumns(count, description string) []metav1.TableColumnDefinition {
+	return []metav1.TableColumnDefinition{
+		core.NameColumn,
+		declare.Column(count, "integer", description),
+		declare.Column("ParamKind", "string", "ParamKind specifies the kind of resources used to parameterize this policy"),
+		core.AgeColumn,
+	}
+}
+
+func paramKind(k *admissionv1.ParamKind) string {
+	if k == nil {
+		return core.Unset
+	}
+	return k.APIVersion + "/" + k.Kind
+}
+
+func paramRef(r *admissionv1.ParamRef) string {
+	switch {
+	case r == nil:
+		return core.Unset
+	case r.Name != "" && r.Namespace != "":
+		return r.Namespace + "/" + r.Name
+	case r.Name != "":
+		return r.Name
+	case r.Selector != nil:
+		return r.Selector.String()
+	}
+	return core.Unset
+}
+
+// hook is a webhook of either kind: the fields that have defaults as pointers, and the others.
+type hook struct {
+	failure             **admissionv1.FailurePolicyType
+	match               **admissionv1.MatchPolicyType
+	namespaces, objects **metav1.LabelSelector
+	timeout             **int32
+	reinvocation        **admissionv1.ReinvocationPolicyType // nil for validating webhooks
+	client              *admissionv1.WebhookClientConfig
+	rules               []admissionv1.RuleWithOperations
+
+	name           string
+	sideEffects    *admissionv1.SideEffectClass
+	conditions     []admissionv1.MatchCondition
+	reviewVersions []string
+}
+
+const webhookTimeoutSeconds = 10
+
+func (h hook) setDefaults() {
+	declare.Pointer(h.failure, admissionv1.Fail)
+	declare.Pointer(h.match, admissionv1.Equivalent)
+	declare.Pointer(h.namespaces, metav1.LabelSelector{})
+	declare.Pointer(h.objects, metav1.LabelSelector{})
+	declare.Pointer(h.timeout, webhookTimeoutSeconds)
+	if s := h.client.Service; s != nil {
+		declare.Pointer(&s.Port, 443)
+	}
+	for i := range h.rules {
+		defaultRule(&h.rules[i].Rule)
+	}
+	if h.reinvocation != nil {
+		declare.Pointer(h.reinvocation, admissionv1.NeverReinvocationPolicy)
+	}
+}
+
+func defaultRule(r *admissionv1.Rule) { declare.Pointer(&r.Scope, admissionv1.AllScopes) }
+
+func defaultMatch(m *admissionv1.MatchResources) {
+	if m == nil {
+		return
+	}
+	declare.Pointer(&m.MatchPolicy, admissionv1.Equivalent)
+	declare.Pointer(&m.NamespaceSelector, metav1.LabelSelector{})
+	declare.Pointer(&m.ObjectSelector, metav1.LabelSelector{})
+	for i := range m.ResourceRules {
+		defaultRule(&m.ResourceRules[i].Rule)
+	}
+	for i := range m.ExcludeResourceRules {
+		defaultRule(&m.ExcludeResourceRules[i].Rule)
+	}
+}

@@ -1,0 +1,11 @@
+package admissionregistration
+
+import (
+	"testing"
+
+	"github.com/keelson-dev/keelson/internal/resource/internal/kindtest"
+)
+
+func TestKinds(t *testing.T) { kindtest.Run(t, Kinds(), kindtest.Options{}) }
+
+func TestCases(t *testing.T) { kindtest.Cases(t, Kinds()) }

@@ -1,0 +1,53 @@
+package admissionregistration
+
+import (
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionv1alpha1 "k8s.io/api/admissionregistration/v1alpha1"
+	admissionv1beta1 "k8s.io/api/admissionregistration/v1beta1"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func mutatingAdmissionPolicyBinding() *registry.Kind {
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: group, Package: "admissionregistration", Resource: "mutatingadmissionpolicybindings",
+			Singular: "mutatingadmissionpolicybinding", Name: "MutatingAdmissionPolicyBinding",
+			Categories: categories,
+		},
+		Versions: []registry.Version{
+			declare.Version("v1", defaultMutatingBinding),
+			declare.SameMessage[admissionv1beta1.MutatingAdmissionPolicyBinding]("v1beta1", defaultMutatingBinding),
+			declare.SameMessage[admissionv1alpha1.MutatingAdmissionPolicyBinding]("v1alpha1", defaultAlphaBinding),
+		},
+		Storage: registry.Storage{
+			Version: "v1", Path: "mutatingadmissionpolicybindings", GroupVersion: group + "/v1beta1",
+		},
+		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
+		Strategy: registry.Strategy[*admissionv1.MutatingAdmissionPolicyBinding]{
+			Warn:       warnStaticName[*admissionv1.MutatingAdmissionPolicyBinding],
+			Spec:       func(b *admissionv1.MutatingAdmissionPolicyBinding) any { return &b.Spec },
+			Generation: true, Validate: validateMutatingBinding, ValidateUpdate: validateMutatingBindingUpdate,
+		}.Untyped(),
+		Table: registry.Table[*admissionv1.MutatingAdmissionPolicyBinding]{
+			Columns: bindingColumns(),
+			Cells: declare.Cells(func(b *admissionv1.MutatingAdmissionPolicyBinding) []any {
+				return []any{b.Name, b.Spec.PolicyName, paramRef(b.Spec.ParamRef), core.Age(b.CreationTimestamp)}
+			}),
+		}.Untyped(),
+	}
+}
+
+func defaultMutatingBinding(b *admissionv1.MutatingAdmissionPolicyBinding) {
+	defaultMatch(b.Spec.MatchResources)
+}
+
+// defaultAlphaBinding sets the defaults of v1alpha1, where an action for missing parameters has a default.
+func defaultAlphaBinding(b *admissionv1.MutatingAdmissionPolicyBinding) {
+	defaultMutatingBinding(b)
+	if r := b.Spec.ParamRef; r != nil {
+		declare.Pointer(&r.ParameterNotFoundAction, admissionv1.DenyAction)
+	}
+}

@@ -1,0 +1,39 @@
+package admissionregistration
+
+import (
+	"fmt"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/client-go/util/jsonpath"
+
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+// validatePolicyStatus validates what the check of types has found, and the conditions.
+func validatePolicyStatus(s *admissionv1.ValidatingAdmissionPolicyStatus, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if s.TypeChecking != nil {
+		for i := range s.TypeChecking.ExpressionWarnings {
+			at := path.Child("typeChecking", "expressionWarnings").Index(i)
+			errs = append(errs, validateExpressionWarning(&s.TypeChecking.ExpressionWarnings[i], at)...)
+		}
+	}
+	return append(errs, metav1validation.ValidateConditions(s.Conditions, path.Child("conditions").K8s())...)
+}
+
+func validateExpressionWarning(w *admissionv1.ExpressionWarning, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if strings.TrimSpace(w.Warning) == "" {
+		errs = append(errs, field.Required(path.Child("warning"), ""))
+	}
+	at := path.Child("fieldRef")
+	if strings.TrimSpace(w.FieldRef) == "" {
+		return append(errs, field.Required(at, ""))
+	}
+	if err := jsonpath.New("spec").Parse("{" + w.FieldRef + "}"); err != nil {
+		errs = append(errs, field.Invalid(at, w.FieldRef, fmt.Sprintf("invalid JSONPath: %v", err)))
+	}
+	return errs
+}

@@ -1,0 +1,241 @@
+package admissionregistration
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/common/types"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/keelson-dev/keelson/internal/machinery/cel"
+	"github.com/keelson-dev/keelson/internal/machinery/cel/writescope"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+const maxMatchConditions = 64
+
+// policyValidation validates one policy of either kind.
+type policyValidation struct {
+	// stored are the expressions of the policy before an update. They may use what new ones may not.
+	stored sets.Set[string]
+	// scopes compile the expressions of the policy but the match conditions, which do not see its variables.
+	scopes, conditions *writescope.Scopes
+	errs               field.ErrorList
+}
+
+// keepConditions begins the stored expressions with those of the match conditions before an update.
+func (v *policyValidation) keepConditions(old []admissionv1.MatchCondition) {
+	v.stored = sets.New[string]()
+	for _, c := range old {
+		v.stored.Insert(c.Expression)
+	}
+}
+
+// policySpec is what the specs of both kinds of policies have.
+type policySpec struct {
+	failure     *admissionv1.FailurePolicyType
+	params      *admissionv1.ParamKind
+	constraints *admissionv1.MatchResources
+	conditions  []admissionv1.MatchCondition
+	variables   []admissionv1.Variable
+}
+
+// sameConditions returns whether an update leaves the match conditions as they were. They are not validated then.
+func (s *policySpec) sameConditions(old *policySpec) bool {
+	return equality.Semantic.DeepEqual(s.conditions, old.conditions) && equality.Semantic.DeepEqual(s.params, old.params)
+}
+
+func (v *policyValidation) add(errs ...*field.Error) { v.errs = append(v.errs, errs...) }
+
+// common validates what both kinds of policies have.
+func (v *policyValidation) common(spec *policySpec, conditions, variables bool) {
+	path := field.NewPath("spec")
+	params := spec.params != nil
+	v.scopes = writescope.New(writescope.Options{Params: params, Variables: variables})
+	v.conditions = writescope.New(writescope.Options{Params: params})
+	v.add(validateChoice(spec.failure, path.Child("failurePolicy"), admissionv1.Fail, admissionv1.Ignore)...)
+	if params {
+		v.add(validateParamKind(spec.params, path.Child("paramKind"))...)
+	}
+	at := path.Child("matchConstraints")
+	if spec.constraints == nil {
+		v.add(field.Required(at, ""))
+	} else {
+		v.add(validateMatchResources(spec.constraints, at)...)
+		if len(spec.constraints.ResourceRules) == 0 {
+			v.add(field.Required(at.Child("resourceRules"), ""))
+		}
+	}
+	if conditions {
+		v.matchConditions(spec.conditions, path.Child("matchConditions"))
+	}
+	for i := range spec.variables {
+		v.variable(&spec.variables[i], path.Child("variables").Index(i))
+	}
+}
+
+// expression compiles an expression. shown is the value in the error.
+func (v *policyValidation) expression(
+	scopes *writescope.Scopes, source, shown string, authorizer bool, at *field.Path, returns ...*types.Type,
+) *types.Type {
+	origin := cel.New
+	if v.stored.Has(shown) {
+		origin = cel.Stored
+	}
+	_, typ, err := scopes.Compile(source, authorizer, origin, returns...)
+	v.compiled(err, shown, at)
+	return typ
+}
+
+// compiled adds the error of an expression that could not be compiled.
+func (v *policyValidation) compiled(err error, shown string, at *field.Path) {
+	switch {
+	case err == nil:
+	case writescope.IsInternal(err):
+		v.add(field.InternalError(at, err))
+	default:
+		v.add(field.Invalid(at, shown, err.Error()))
+	}
+}
+
+func (v *policyValidation) matchConditions(list []admissionv1.MatchCondition, path *field.Path) {
+	if len(list) > maxMatchConditions {
+		v.add(field.TooMany(path, len(list), maxMatchConditions))
+	}
+	names := sets.New[string]()
+	for i, c := range list {
+		at := path.Index(i)
+		if text := strings.TrimSpace(c.Expression); text == "" {
+			v.add(field.Required(at.Child("expression"), ""))
+		} else {
+			v.expression(v.conditions, text, text, true, at.Child("expression"), types.BoolType)
+		}
+		if c.Name == "" {
+			v.add(field.Required(at.Child("name"), ""))
+			continue
+		}
+		v.add(validateQualifiedName(c.Name, at.Child("name"))...)
+		if names.Has(c.Name) {
+			v.add(field.Duplicate(at.Child("name"), c.Name))
+		}
+		names.Insert(c.Name)
+	}
+}
+
+func validateQualifiedName(name string, at *field.Path) (errs field.ErrorList) {
+	for _, why := range utilvalidation.IsQualifiedName(name) {
+		errs = append(errs, field.Invalid(at, name, why))
+	}
+	return errs
+}
+
+func (v *policyValidation) variable(one *admissionv1.Variable, at *field.Path) {
+	if strings.TrimSpace(one.Name) == "" {
+		v.add(field.Required(at.Child("name"), "name is not specified"))
+	} else if !isIdentifier(one.Name) {
+		v.add(field.Invalid(at.Child("name"), one.Name, "must be a valid CEL identifier"))
+	}
+	if strings.TrimSpace(one.Expression) == "" {
+		v.add(field.Required(at.Child("expression"), "expression is not specified"))
+		return
+	}
+	typ := v.expression(v.scopes, one.Expression, one.Expression, true, at.Child("expression"))
+	v.scopes.Declare(one.Name, typ)
+}
+
+// reserved are the words that are no identifiers.
+var reserved = strings.Fields("true false null in as break const continue else for function if import let loop package " +
+	"namespace return var void while")
+
+// isIdentifier returns whether a text is an identifier of the Common Expression Language.
+func isIdentifier(text string) bool {
+	for i, c := range []byte(text) {
+		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return !slices.Contains(reserved, text)
+}
+
+// validateChoice validates a value that has to be one of a few; they are given in the order of the alphabet.
+func validateChoice[T ~string](value *T, at *field.Path, choices ...T) field.ErrorList {
+	if value == nil {
+		return field.ErrorList{field.Required(at, "")}
+	}
+	if !slices.Contains(choices, *value) {
+		return field.ErrorList{field.NotSupported(at, *value, choices)}
+	}
+	return nil
+}
+
+func validateParamKind(kind *admissionv1.ParamKind, path *field.Path) (errs field.ErrorList) {
+	at := path.Child("apiVersion")
+	group, version, ok := strings.Cut(kind.APIVersion, "/")
+	if !ok {
+		group, version = "", kind.APIVersion
+	}
+	switch {
+	case kind.APIVersion == "":
+		errs = append(errs, field.Required(at, ""))
+	case strings.Count(kind.APIVersion, "/") > 1:
+		errs = append(errs, field.Invalid(at, kind.APIVersion, "unexpected GroupVersion string: "+kind.APIVersion))
+	default:
+		if why := utilvalidation.IsDNS1123Subdomain(group); group != "" && len(why) > 0 {
+			errs = append(errs, field.Invalid(at, group, strings.Join(why, ",")))
+		}
+		if version == "" {
+			errs = append(errs, field.Invalid(at, kind.APIVersion, "version must be specified"))
+		} else if why := utilvalidation.IsDNS1035Label(version); len(why) > 0 {
+			errs = append(errs, field.Invalid(at, version, strings.Join(why, ",")))
+		}
+	}
+	at = path.Child("kind")
+	if kind.Kind == "" {
+		errs = append(errs, field.Required(at, ""))
+	} else if why := utilvalidation.IsDNS1035Label(strings.ToLower(kind.Kind)); len(why) > 0 {
+		errs = append(errs, field.Invalid(at, kind.Kind,
+			"may have mixed case, but should otherwise match: "+strings.Join(why, ",")))
+	}
+	return errs
+}
+
+// validatePolicyName validates the name of the policy in a binding.
+func validatePolicyName(name string, at *field.Path) (errs field.ErrorList) {
+	if name == "" {
+		return field.ErrorList{field.Required(at, "")}
+	}
+	for _, why := range validation.NameIsDNSSubdomain(name, false) {
+		errs = append(errs, field.Invalid(at, name, why))
+	}
+	return errs
+}
+
+func validateParamRef(r *admissionv1.ParamRef, path *field.Path) (errs field.ErrorList) {
+	const exclusive = "name and selector are mutually exclusive"
+	if r.Name != "" {
+		errs = append(errs, validatePathSegment(r.Name, path.Child("name"))...)
+		if r.Selector != nil {
+			errs = append(errs, field.Forbidden(path.Child("name"), exclusive))
+		}
+	}
+	if r.Selector != nil {
+		errs = append(errs, validateSelector(r.Selector, path.Child("selector"))...)
+		if r.Name != "" {
+			errs = append(errs, field.Forbidden(path.Child("selector"), exclusive))
+		}
+	}
+	if r.Name == "" && r.Selector == nil {
+		errs = append(errs, field.Required(path, "one of name or selector must be specified"))
+	}
+	action := r.ParameterNotFoundAction
+	if action != nil && *action == "" {
+		action = nil
+	}
+	return append(errs, validateChoice(action, path.Child("parameterNotFoundAction"), admissionv1.DenyAction,
+		admissionv1.AllowAction)...)
+}

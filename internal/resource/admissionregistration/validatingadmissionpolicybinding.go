@@ -1,0 +1,35 @@
+package admissionregistration
+
+import (
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func validatingAdmissionPolicyBinding() *registry.Kind {
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: group, Package: "admissionregistration", Resource: "validatingadmissionpolicybindings",
+			Singular: "validatingadmissionpolicybinding", Name: "ValidatingAdmissionPolicyBinding",
+			Categories: categories,
+		},
+		Versions: []registry.Version{declare.Version("v1", func(b *admissionv1.ValidatingAdmissionPolicyBinding) {
+			defaultMatch(b.Spec.MatchResources)
+		})},
+		Storage:  registry.Storage{Version: "v1", Path: "validatingadmissionpolicybindings"},
+		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
+		Strategy: registry.Strategy[*admissionv1.ValidatingAdmissionPolicyBinding]{
+			Warn:       warnStaticName[*admissionv1.ValidatingAdmissionPolicyBinding],
+			Spec:       func(b *admissionv1.ValidatingAdmissionPolicyBinding) any { return &b.Spec },
+			Generation: true, Validate: validateValidatingBinding, ValidateUpdate: validateValidatingBindingUpdate,
+		}.Untyped(),
+		Table: registry.Table[*admissionv1.ValidatingAdmissionPolicyBinding]{
+			Columns: bindingColumns(),
+			Cells: declare.Cells(func(b *admissionv1.ValidatingAdmissionPolicyBinding) []any {
+				return []any{b.Name, b.Spec.PolicyName, paramRef(b.Spec.ParamRef), core.Age(b.CreationTimestamp)}
+			}),
+		}.Untyped(),
+	}
+}

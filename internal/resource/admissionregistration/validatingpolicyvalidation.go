@@ -1,0 +1,158 @@
+package admissionregistration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/common/types"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+const (
+	maxAuditAnnotations = 20
+	// maxAuditExpression is the length of the expression of an audit annotation, in bytes.
+	maxAuditExpression = 5 << 10
+)
+
+// validatingValidation validates one ValidatingAdmissionPolicy.
+type validatingValidation struct {
+	policyValidation
+	policy *admissionv1.ValidatingAdmissionPolicy
+}
+
+func validateValidatingPolicy(_ context.Context, p *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
+	v := &validatingValidation{policy: p}
+	return v.validate(true)
+}
+
+func validateValidatingPolicyUpdate(_ context.Context, p, old *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
+	v := &validatingValidation{policy: p}
+	v.keepConditions(old.Spec.MatchConditions)
+	for _, one := range old.Spec.Variables {
+		v.stored.Insert(one.Expression)
+	}
+	for _, one := range old.Spec.Validations {
+		v.stored.Insert(one.Expression, one.MessageExpression)
+	}
+	for _, one := range old.Spec.AuditAnnotations {
+		v.stored.Insert(one.ValueExpression)
+	}
+	return v.validate(!validatingSpec(p).sameConditions(validatingSpec(old)))
+}
+
+func validatingSpec(p *admissionv1.ValidatingAdmissionPolicy) *policySpec {
+	s := &p.Spec
+	return &policySpec{s.FailurePolicy, s.ParamKind, s.MatchConstraints, s.MatchConditions, s.Variables}
+}
+
+func (v *validatingValidation) validate(conditions bool) field.ErrorList {
+	spec, path := &v.policy.Spec, field.NewPath("spec")
+	v.common(validatingSpec(v.policy), conditions, len(spec.Variables) > 0)
+	if len(spec.Validations)+len(spec.AuditAnnotations) == 0 {
+		const missing = "validations or auditAnnotations must contain at least one item"
+		v.add(field.Required(path.Child("validations"), missing), field.Required(path.Child("auditAnnotations"), missing))
+		return v.errs
+	}
+	for i := range spec.Validations {
+		v.validation(&spec.Validations[i], path.Child("validations").Index(i))
+	}
+	v.auditAnnotations(path.Child("auditAnnotations"))
+	return v.errs
+}
+
+func (v *validatingValidation) validation(one *admissionv1.Validation, at *field.Path) {
+	if strings.TrimSpace(one.Expression) == "" {
+		v.add(field.Required(at.Child("expression"), "expression is not specified"))
+	} else {
+		v.expression(v.scopes, one.Expression, one.Expression, true, at.Child("expression"), types.BoolType)
+	}
+	if m := one.MessageExpression; m != "" && strings.TrimSpace(m) == "" {
+		v.add(field.Invalid(at.Child("messageExpression"), m, "must be non-empty if specified"))
+	} else if m != "" {
+		v.expression(v.scopes, m, m, false, at.Child("messageExpression"), types.StringType)
+	}
+	text := strings.TrimSpace(one.Message)
+	if one.Message != "" && text == "" {
+		v.add(field.Invalid(at.Child("message"), one.Message, "must be non-empty if specified"))
+	} else if strings.ContainsAny(text, "\n\r") {
+		v.add(field.Invalid(at.Child("message"), one.Message, "must not contain line breaks"))
+	}
+	if one.Reason != nil {
+		v.add(validateChoice(one.Reason, at.Child("reason"), "Forbidden", "Invalid", "RequestEntityTooLarge")...)
+	}
+}
+
+func (v *validatingValidation) auditAnnotations(path *field.Path) {
+	list := v.policy.Spec.AuditAnnotations
+	if len(list) > maxAuditAnnotations {
+		shown := make([]struct{ Key, ValueExpression string }, len(list)) // as kube-apiserver shows them
+		for i := range list {
+			shown[i].Key, shown[i].ValueExpression = list[i].Key, list[i].ValueExpression
+		}
+		v.add(field.Invalid(path, shown, fmt.Sprintf("must not have more than %d auditAnnotations", maxAuditAnnotations)))
+	}
+	keys := sets.New[string]()
+	for i, one := range list {
+		at := path.Index(i)
+		v.auditAnnotation(&one, at)
+		if keys.Has(one.Key) {
+			v.add(field.Duplicate(at.Child("key"), one.Key))
+		}
+		keys.Insert(one.Key)
+	}
+}
+
+func (v *validatingValidation) auditAnnotation(one *admissionv1.AuditAnnotation, at *field.Path) {
+	if v.policy.Name == "" {
+		v.add(field.Invalid(at.Child("key"), one.Key, "requires metadata.name be non-empty"))
+	} else {
+		v.add(validateQualifiedName(v.policy.Name+"/"+one.Key, at.Child("key"))...)
+	}
+	at = at.Child("valueExpression")
+	switch text := strings.TrimSpace(one.ValueExpression); {
+	case text == "":
+		v.add(field.Required(at, "valueExpression is not specified"))
+	case len(text) > maxAuditExpression:
+		v.add(field.Required(at, fmt.Sprintf("must not exceed %d bytes in length", maxAuditExpression)))
+	default:
+		v.expression(v.scopes, text, one.ValueExpression, true, at, types.StringType, types.NullType)
+	}
+}
+
+func validateValidatingBinding(_ context.Context, b *admissionv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := validatePolicyName(b.Spec.PolicyName, path.Child("policyName"))
+	if b.Spec.ParamRef != nil {
+		errs = append(errs, validateParamRef(b.Spec.ParamRef, path.Child("paramRef"))...)
+	}
+	if b.Spec.MatchResources != nil {
+		errs = append(errs, validateMatchResources(b.Spec.MatchResources, path.Child("matchResources"))...)
+	}
+	return append(errs, validateActions(b.Spec.ValidationActions, path.Child("validationActions"))...)
+}
+
+func validateValidatingBindingUpdate(ctx context.Context, b, _ *admissionv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
+	return validateValidatingBinding(ctx, b)
+}
+
+func validateActions(actions []admissionv1.ValidationAction, path *field.Path) (errs field.ErrorList) {
+	for i := range actions {
+		errs = append(errs, validateChoice(&actions[i], path.Index(i), admissionv1.Audit, admissionv1.Deny, admissionv1.Warn)...)
+		if slices.Contains(actions[:i], actions[i]) {
+			errs = append(errs, field.Duplicate(path.Index(i), actions[i]))
+		}
+	}
+	if slices.Contains(actions, admissionv1.Deny) && slices.Contains(actions, admissionv1.Warn) {
+		errs = append(errs, field.Invalid(path, actions, "must not contain both Deny and Warn (repeating the same validation "+
+			"failure information in the API response and headers serves no purpose)"))
+	}
+	if len(actions) == 0 {
+		errs = append(errs, field.Required(path, "at least one validation action is required"))
+	}
+	return errs
+}

@@ -1,0 +1,113 @@
+// Package apiextensions declares the kinds of the API group apiextensions.k8s.io. It
+// validates CustomResourceDefinitions, sets their defaults and encodes them for storage.
+// Package crd serves the resources that they define.
+package apiextensions
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+// Kinds returns the kinds of the group in the order of discovery.
+func Kinds() []*registry.Kind { return []*registry.Kind{customResourceDefinition()} }
+
+type (
+	definition     = apiextensionsv1.CustomResourceDefinition
+	definitionSpec = apiextensionsv1.CustomResourceDefinitionSpec
+	version        = apiextensionsv1.CustomResourceDefinitionVersion
+	// props is a schema in a definition.
+	props = apiextensionsv1.JSONSchemaProps
+)
+
+// webhookPort is the default port of a conversion webhook's Service.
+const webhookPort = 443
+
+func customResourceDefinition() *registry.Kind {
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: "apiextensions.k8s.io", Package: "apiextensions", Resource: "customresourcedefinitions",
+			Singular: "customresourcedefinition", Name: "CustomResourceDefinition",
+			ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"},
+		},
+		Versions: []registry.Version{servedVersion()},
+		Storage: registry.Storage{
+			Version: "v1", Path: "apiextensions.k8s.io/customresourcedefinitions", JSON: true, GroupVersion: storedAPIVersion,
+			StoredJSON: &registry.StoredJSON{Encode: encodeStored, Decode: decodeStored},
+		},
+		Metadata:     registry.Metadata{AnyFinalizer: true},
+		Subresources: []registry.Subresource{declare.Status()},
+		Strategy: registry.Strategy[*definition]{
+			Spec:                 func(d *definition) any { return &d.Spec },
+			Status:               func(d *definition) any { return &d.Status },
+			Generation:           true,
+			PrepareCreate:        func(_ context.Context, d *definition) { recordStoredVersion(d) },
+			PrepareUpdate:        func(_ context.Context, d, _ *definition) { recordStoredVersion(d) },
+			Validate:             validate,
+			ValidateUpdate:       validateUpdate,
+			ValidateStatusUpdate: validateStatusUpdate,
+			Canonicalize:         func(d *definition) { rewriteValues(d, canonical) },
+			Warn: func(_ context.Context, d, old *definition) []string {
+				return formatWarnings(d, old)
+			},
+		}.Untyped(),
+		Deletion: registry.Deletion[*definition]{Started: startDeletion, IgnoresPropagation: true}.Untyped(),
+	}
+}
+
+func servedVersion() registry.Version {
+	v := declare.Version[definition]("v1", defaultDefinition)
+	v.Coerce = func(obj registry.Object, _ bool) ([]string, error) {
+		return nil, checkValuesReadable(obj.(*definition))
+	}
+	return v
+}
+
+// recordStoredVersion adds the storage version to status.storedVersions.
+func recordStoredVersion(d *definition) {
+	name := storageVersion(&d.Spec)
+	if name != nil && !slices.Contains(d.Status.StoredVersions, *name) {
+		d.Status.StoredVersions = append(slices.Clone(d.Status.StoredVersions), *name)
+	}
+}
+
+// storageVersion returns the name of the first storage version, nil if there is none.
+func storageVersion(spec *definitionSpec) *string {
+	i := slices.IndexFunc(spec.Versions, func(v version) bool { return v.Storage })
+	if i < 0 {
+		return nil
+	}
+	return &spec.Versions[i].Name
+}
+
+func defaultDefinition(d *definition) {
+	defaultNames(&d.Spec.Names)
+	if d.Spec.Conversion == nil {
+		d.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
+	}
+	if w := d.Spec.Conversion.Webhook; w != nil {
+		switch {
+		case w.ClientConfig == nil && w.ConversionReviewVersions == nil:
+			// kube-apiserver's internal version cannot hold an empty webhook.
+			d.Spec.Conversion.Webhook = nil
+		case w.ClientConfig != nil && w.ClientConfig.Service != nil:
+			declare.Pointer(&w.ClientConfig.Service.Port, webhookPort)
+		}
+	}
+	if name := storageVersion(&d.Spec); name != nil && len(d.Status.StoredVersions) == 0 {
+		d.Status.StoredVersions = []string{*name}
+	}
+	rewriteValues(d, canonicalUnlessInteger)
+}
+
+func defaultNames(names *apiextensionsv1.CustomResourceDefinitionNames) {
+	declare.Value(&names.Singular, strings.ToLower(names.Kind))
+	if names.ListKind == "" && names.Kind != "" {
+		names.ListKind = names.Kind + "List"
+	}
+}

@@ -1,0 +1,13 @@
+package apiregistration
+
+import (
+	"testing"
+
+	"github.com/keelson-dev/keelson/internal/resource/internal/kindtest"
+)
+
+func TestKinds(t *testing.T) {
+	kindtest.Run(t, Kinds(), kindtest.Options{SetByOthers: map[string][]string{"apiservices": {"status"}}})
+}
+
+func TestCases(t *testing.T) { kindtest.Cases(t, Kinds()) }

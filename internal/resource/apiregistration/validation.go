@@ -1,0 +1,83 @@
+package apiregistration
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+// The largest priorities, as text for messages.
+const (
+	maxGroupPriority   = 20000
+	maxVersionPriority = 1000
+)
+
+func validate(s *apiregistrationv1.APIService) field.ErrorList {
+	var errs field.ErrorList
+	invalid := func(path *field.Path, value any, why string) {
+		errs = append(errs, field.Invalid(path, value, why))
+	}
+	metadata, spec := field.NewPath("metadata"), field.NewPath("spec")
+	name := s.Spec.Version + "." + s.Spec.Group
+	why := fmt.Sprintf("must be `spec.version+\".\"+spec.group`: %q", name)
+	if s.GenerateName != "" && s.GenerateName != name {
+		invalid(metadata.Child("generateName"), s.GenerateName, why)
+	}
+	if s.Name != "" && s.Name != name {
+		invalid(metadata.Child("name"), s.Name, why)
+	}
+	errs = append(errs, validateGroupVersion(&s.Spec, spec)...)
+	if n := s.Spec.GroupPriorityMinimum; n <= 0 || n > maxGroupPriority {
+		invalid(spec.Child("groupPriorityMinimum"), n, fmt.Sprintf("must be positive and less than %d", maxGroupPriority))
+	}
+	if n := s.Spec.VersionPriority; n <= 0 || n > maxVersionPriority {
+		invalid(spec.Child("versionPriority"), n, fmt.Sprintf("must be positive and less than %d", maxVersionPriority))
+	}
+	bundle, insecure := spec.Child("caBundle"), spec.Child("insecureSkipTLSVerify")
+	if s.Spec.Service == nil {
+		if len(s.Spec.CABundle) != 0 {
+			invalid(bundle, fmt.Sprintf("%d bytes", len(s.Spec.CABundle)), "local APIServices may not have a caBundle")
+		}
+		if s.Spec.InsecureSkipTLSVerify {
+			invalid(insecure, true, "local APIServices may not have insecureSkipTLSVerify")
+		}
+		return errs
+	}
+	service := spec.Child("service")
+	if s.Spec.Service.Namespace == "" {
+		errs = append(errs, field.Required(service.Child("namespace"), ""))
+	}
+	if s.Spec.Service.Name == "" {
+		errs = append(errs, field.Required(service.Child("name"), ""))
+	}
+	if p := s.Spec.Service.Port; p != nil {
+		if len(validation.IsValidPortNum(int(*p))) > 0 {
+			invalid(service.Child("port"), *p, "port is not valid: must be between 1 and 65535, inclusive")
+		}
+	}
+	if s.Spec.InsecureSkipTLSVerify && len(s.Spec.CABundle) != 0 {
+		invalid(insecure, true, "may not be true if caBundle is present")
+	}
+	return errs
+}
+
+// validateGroupVersion validates the served group and version. Only the version v1 of the core group has an empty group.
+func validateGroupVersion(s *apiregistrationv1.APIServiceSpec, path *field.Path) (errs field.ErrorList) {
+	at := path.Child("group")
+	switch {
+	case s.Group != "":
+		for _, why := range names.IsDNS1123Subdomain(s.Group) {
+			errs = append(errs, field.Invalid(at, s.Group, why))
+		}
+	case s.Version != "v1":
+		errs = append(errs, field.Required(at, "only v1 may have an empty group and it better be legacy kube"))
+	}
+	for _, why := range validation.IsDNS1035Label(s.Version) {
+		errs = append(errs, field.Invalid(path.Child("version"), s.Version, why))
+	}
+	return errs
+}

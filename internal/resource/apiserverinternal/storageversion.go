@@ -1,0 +1,212 @@
+// Package apiserverinternal declares the kinds of the internal.apiserver.k8s.io API group.
+package apiserverinternal
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	internalv1alpha1 "k8s.io/api/apiserverinternal/v1alpha1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+// Kinds returns the kinds of the group in the order of discovery.
+func Kinds() []*registry.Kind { return []*registry.Kind{storageVersion()} }
+
+func storageVersion() *registry.Kind {
+	doc := internalv1alpha1.StorageVersionStatus{}.SwaggerDoc()
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: "internal.apiserver.k8s.io", Package: "apiserverinternal", Resource: "storageversions",
+			Singular: "storageversion", Name: "StorageVersion",
+		},
+		Versions: []registry.Version{declare.Version[internalv1alpha1.StorageVersion]("v1alpha1", nil)},
+		Storage:  registry.Storage{Version: "v1alpha1", Path: "storageversions"},
+		Metadata: registry.Metadata{
+			ValidateName: validateName, OnUpdate: registry.MetaNothing, OnStatusUpdate: registry.MetaNothing,
+		},
+		Subresources: []registry.Subresource{declare.Status()},
+		Strategy: registry.Strategy[*internalv1alpha1.StorageVersion]{
+			Spec:            func(v *internalv1alpha1.StorageVersion) any { return &v.Spec },
+			Status:          func(v *internalv1alpha1.StorageVersion) any { return &v.Status },
+			StatusKeepsMeta: true,
+			ValidateStatusUpdate: func(_ context.Context, v, _ *internalv1alpha1.StorageVersion) field.ErrorList {
+				return validateStatus(&v.Status, field.NewPath("status"))
+			},
+		}.Untyped(),
+		Table: registry.Table[*internalv1alpha1.StorageVersion]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("CommonEncodingVersion", "string", doc["commonEncodingVersion"]),
+				declare.Column("StorageVersions", "string", doc["storageVersions"]),
+				core.AgeColumn,
+			},
+			Cells: declare.Cells(func(v *internalv1alpha1.StorageVersion) []any {
+				common := core.Unset
+				if c := v.Status.CommonEncodingVersion; c != nil {
+					common = *c
+				}
+				var list []string
+				for _, s := range v.Status.StorageVersions {
+					list = append(list, s.APIServerID+"="+s.EncodingVersion)
+				}
+				const most = 3
+				servers := core.Unset
+				if len(list) > 0 {
+					servers = declare.FirstOf(list, most, ",")
+				}
+				return []any{v.Name, common, servers, core.Age(v.CreationTimestamp)}
+			}),
+		}.Untyped(),
+	}
+}
+
+// validateName requires the form <group>.<resource>.
+func validateName(name string, _ bool) []string {
+	dot := strings.LastIndex(name, ".")
+	if dot < 0 {
+		return []string{"name must be in the form of <group>.<resource>"}
+	}
+	out := prefixed("the group segment ", validation.IsDNS1123Subdomain(name[:dot]))
+	return append(out, prefixed("the resource segment ", validation.IsDNS1035Label(name[dot+1:]))...)
+}
+
+func prefixed(prefix string, messages []string) []string {
+	out := make([]string, len(messages))
+	for i, m := range messages {
+		out[i] = prefix + m
+	}
+	return out
+}
+
+func validateStatus(s *internalv1alpha1.StorageVersionStatus, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := map[string]bool{}
+	for i := range s.StorageVersions {
+		server, at := &s.StorageVersions[i], path.Child("storageVersions").Index(i)
+		if seen[server.APIServerID] {
+			errs = append(errs, field.Duplicate(at.Child("apiServerID"), server.APIServerID))
+		}
+		seen[server.APIServerID] = true
+		errs = append(errs, validateServer(server, at)...)
+	}
+	errs = append(errs, validateCommon(s, path.Child("commonEncodingVersion"))...)
+	return append(errs, validateConditions(s.Conditions, path)...)
+}
+
+// validateServer validates the versions of one API server.
+func validateServer(s *internalv1alpha1.ServerStorageVersion, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, message := range apivalidation.NameIsDNSSubdomain(s.APIServerID, false) {
+		errs = append(errs, field.Invalid(path.Child("apiServerID"), s.APIServerID, message))
+	}
+	check := func(at *field.Path, version string) {
+		if messages := validateVersion(version); len(messages) > 0 {
+			errs = append(errs, field.Invalid(at, version, strings.Join(messages, ",")))
+		}
+	}
+	check(path.Child("encodingVersion"), s.EncodingVersion)
+	at := path.Child("decodableVersions")
+	for i, v := range s.DecodableVersions {
+		check(at.Index(i), v)
+	}
+	if !slices.Contains(s.DecodableVersions, s.EncodingVersion) {
+		errs = append(errs, field.Invalid(at, s.DecodableVersions,
+			"decodableVersions must include encodingVersion "+s.EncodingVersion))
+	}
+	at = path.Child("servedVersions")
+	for i, v := range s.ServedVersions {
+		check(at.Index(i), v)
+		if !slices.Contains(s.DecodableVersions, v) {
+			errs = append(errs, field.Invalid(at.Index(i), v, fmt.Sprintf(
+				"individual served version : %s must be included in decodableVersions : %s", v, s.DecodableVersions)))
+		}
+	}
+	return errs
+}
+
+// validateCommon requires that the common version is set if and only if all servers encode in the same one.
+func validateCommon(s *internalv1alpha1.StorageVersionStatus, path *field.Path) field.ErrorList {
+	var common *string
+	for i := range s.StorageVersions {
+		v := &s.StorageVersions[i].EncodingVersion
+		if common != nil && *v != *common {
+			common = nil
+			break
+		}
+		common = v
+	}
+	switch set := s.CommonEncodingVersion; {
+	case common == nil && set != nil:
+		return field.ErrorList{field.Invalid(path, *set, "should be nil if servers do not agree on the same encoding "+
+			"version, or if there is no server reporting the supported versions yet")}
+	case common != nil && set == nil:
+		return field.ErrorList{field.Invalid(path, set, "the common encoding version is "+*common)}
+	case common != nil && *common != *set:
+		return field.ErrorList{field.Invalid(path, *set, "the actual common encoding version is "+*common)}
+	}
+	return nil
+}
+
+// validateConditions reports errors at the indexes of the status itself, as kube-apiserver does.
+func validateConditions(conditions []internalv1alpha1.StorageVersionCondition, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	first := map[internalv1alpha1.StorageVersionConditionType]int{}
+	for i := range conditions {
+		c, at := &conditions[i], path.Index(i)
+		if before, ok := first[c.Type]; ok {
+			errs = append(errs, field.Invalid(at.Child("type"), string(c.Type), fmt.Sprintf(
+				"the type of the condition is not unique, it also appears in conditions[%d]", before)))
+		}
+		first[c.Type] = i
+		errs = append(errs, validateQualifiedName(at.Child("type"), string(c.Type))...)
+		errs = append(errs, validateQualifiedName(at.Child("status"), string(c.Status))...)
+		if c.Reason == "" {
+			errs = append(errs, field.Required(at.Child("reason"), ""))
+		}
+		if c.Message == "" {
+			errs = append(errs, field.Required(at.Child("message"), ""))
+		}
+	}
+	return errs
+}
+
+func validateQualifiedName(path *field.Path, name string) field.ErrorList {
+	var errs field.ErrorList
+	for _, message := range validation.IsQualifiedName(name) {
+		errs = append(errs, field.Invalid(path, name, message))
+	}
+	return errs
+}
+
+// validateVersion returns what is wrong with a version with an optional group before it.
+func validateVersion(text string) []string {
+	group, version, hasGroup := strings.Cut(text, "/")
+	var messages []string
+	switch {
+	case strings.Contains(version, "/"):
+		return []string{"an apiVersion is " + validation.RegexError(
+			"a DNS-1035 label, which must consist of lower case alphanumeric characters or '-', start with an "+
+				"alphabetic character, and end with an alphanumeric character",
+			"[a-z]([-a-z0-9]*[a-z0-9])?", "my-name", "abc-123") +
+			" with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyVersion')"}
+	case !hasGroup:
+		version = group
+	case group == "":
+		messages = []string{"group part: " + validation.EmptyError()}
+	default:
+		messages = prefixed("group part: ", validation.IsDNS1123Subdomain(group))
+	}
+	if version == "" {
+		return append(messages, "version part: "+validation.EmptyError())
+	}
+	return append(messages, prefixed("version part: ", validation.IsDNS1035Label(version))...)
+}

@@ -1,0 +1,52 @@
+package apps
+
+import (
+	"context"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func controllerRevision() *registry.Kind {
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: group, Package: "apps", Resource: "controllerrevisions", Singular: "controllerrevision",
+			Name: "ControllerRevision", Namespaced: true,
+		},
+		Versions: []registry.Version{declare.Version[appsv1.ControllerRevision]("v1", nil)},
+		Storage:  registry.Storage{Version: "v1", Path: "controllerrevisions"},
+		Requests: registry.Requests{UnconditionalUpdate: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
+		Strategy: registry.Strategy[*appsv1.ControllerRevision]{
+			Validate: func(_ context.Context, r *appsv1.ControllerRevision) field.ErrorList {
+				return validateControllerRevision(r)
+			},
+			ValidateUpdate: func(_ context.Context, r, old *appsv1.ControllerRevision) field.ErrorList {
+				return validateControllerRevisionUpdate(r, old)
+			},
+		}.Untyped(),
+		Table: registry.Table[*appsv1.ControllerRevision]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Controller", "string", "Controller of the object"),
+				declare.Column("Revision", "string", appsv1.ControllerRevision{}.SwaggerDoc()["revision"]),
+				core.AgeColumn,
+			},
+			Cells: declare.Cells(func(r *appsv1.ControllerRevision) []any {
+				controller := core.None
+				if owner := metav1.GetControllerOf(r); owner != nil {
+					kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()
+					controller = strings.ToLower(kind.String()) + "/" + owner.Name
+				}
+				return []any{r.Name, controller, r.Revision, core.Age(r.CreationTimestamp)}
+			}),
+		}.Untyped(),
+	}
+}

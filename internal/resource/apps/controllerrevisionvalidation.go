@@ -1,0 +1,27 @@
+package apps
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+// validateControllerRevision requires data that is a JSON object. Revisions that exist may have other data.
+func validateControllerRevision(r *appsv1.ControllerRevision) field.ErrorList {
+	errs := apivalidation.ValidateNonnegativeField(r.Revision, field.NewPath("revision").K8s())
+	data := field.NewPath("data")
+	switch raw := r.Data.Raw; {
+	case len(raw) == 0 && r.Data.Object == nil || string(raw) == "null":
+		errs = append(errs, field.Required(data, "data is mandatory"))
+	case r.Data.Object == nil && raw[0] != '{':
+		errs = append(errs, field.Required(data, "data must be a valid JSON object"))
+	}
+	return errs
+}
+
+func validateControllerRevisionUpdate(r, old *appsv1.ControllerRevision) field.ErrorList {
+	errs := apivalidation.ValidateNonnegativeField(r.Revision, field.NewPath("revision").K8s())
+	return append(errs, declare.Immutable(r.Data, old.Data, field.NewPath("data"))...)
+}

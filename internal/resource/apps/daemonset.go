@@ -1,0 +1,145 @@
+package apps
+
+import (
+	"context"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func daemonSet(gates core.PodGates) *registry.Kind {
+	spec, status := appsv1.DaemonSetSpec{}.SwaggerDoc(), appsv1.DaemonSetStatus{}.SwaggerDoc()
+	columns := []metav1.TableColumnDefinition{
+		core.NameColumn,
+		declare.Column("Desired", "integer", status["desiredNumberScheduled"]),
+		declare.Column("Current", "integer", status["currentNumberScheduled"]),
+		declare.Column("Ready", "integer", status["numberReady"]),
+		declare.Column("Up-to-date", "integer", status["updatedNumberScheduled"]),
+		declare.Column("Available", "integer", status["numberAvailable"]),
+		declare.Column("Node Selector", "string",
+			"NodeSelector is a selector which must be true for the pod to fit on a node. Selector which must match a "+
+				"node's labels for the pod to be scheduled on that node. More info: "+
+				"https://kubernetes.io/docs/concepts/configuration/assign-pod-node/"),
+		core.AgeColumn,
+	}
+	columns = append(columns, templateColumns()...)
+	columns = append(columns, declare.Wide("Selector", "string", spec["selector"]))
+	v1 := declare.Version[appsv1.DaemonSet]("v1", defaultDaemonSet)
+	v1.Check = checkTemplateGeneration
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: group, Package: "apps", Resource: "daemonsets", Singular: "daemonset", Name: "DaemonSet",
+			ShortNames: []string{"ds"}, Categories: []string{"all"}, Namespaced: true,
+		},
+		Versions:     []registry.Version{v1},
+		Storage:      registry.Storage{Version: "v1", Path: "daemonsets"},
+		Requests:     registry.Requests{UnconditionalUpdate: true},
+		Metadata:     registry.Metadata{HiddenAnnotation: appsv1.DeprecatedTemplateGeneration},
+		Subresources: []registry.Subresource{declare.Status()},
+		Strategy: registry.Strategy[*appsv1.DaemonSet]{
+			Spec:       func(d *appsv1.DaemonSet) any { return &d.Spec },
+			Status:     func(d *appsv1.DaemonSet) any { return &d.Status },
+			Generation: true,
+			PrepareCreate: func(_ context.Context, d *appsv1.DaemonSet) {
+				gates.DropNew(&d.Spec.Template.Spec)
+				setTemplateGeneration(d, max(templateGeneration(d), 1))
+			},
+			PrepareUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) {
+				gates.Drop(&d.Spec.Template.Spec, &old.Spec.Template.Spec)
+				generation := templateGeneration(old)
+				if !equality.Semantic.DeepEqual(d.Spec.Template, old.Spec.Template) {
+					generation++
+				}
+				setTemplateGeneration(d, generation)
+			},
+			Validate: func(_ context.Context, d *appsv1.DaemonSet) field.ErrorList { return validateDaemonSet(d) },
+			PrepareStatusUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) {
+				setTemplateGeneration(d, templateGeneration(old))
+			},
+			ValidateStatusUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
+				return validateDaemonSetStatus(d, old)
+			},
+			ValidateUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
+				return append(validateDaemonSet(d),
+					declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+			},
+			Warn: func(_ context.Context, d, old *appsv1.DaemonSet) []string {
+				if old == nil {
+					return templateWarnings(&d.Spec.Template, nil)
+				}
+				if templateGeneration(d) == templateGeneration(old) {
+					return nil // the template has not changed
+				}
+				return templateWarnings(&d.Spec.Template, &old.Spec.Template)
+			},
+		}.Untyped(),
+		Table: registry.Table[*appsv1.DaemonSet]{
+			Columns: columns,
+			Cells: declare.Cells(func(d *appsv1.DaemonSet) []any {
+				names, images := core.ContainerNames(&d.Spec.Template.Spec)
+				s := d.Status
+				return []any{
+					d.Name, int64(s.DesiredNumberScheduled), int64(s.CurrentNumberScheduled), int64(s.NumberReady),
+					int64(s.UpdatedNumberScheduled), int64(s.NumberAvailable),
+					core.FormatLabels(d.Spec.Template.Spec.NodeSelector), core.Age(d.CreationTimestamp),
+					names, images, metav1.FormatLabelSelector(d.Spec.Selector),
+				}
+			}),
+		}.Untyped(),
+	}
+}
+
+// templateGeneration returns the generation of the template. It was a field in older versions
+// of the API; in apps/v1 it is an annotation.
+func templateGeneration(d *appsv1.DaemonSet) int64 {
+	n, _ := strconv.ParseInt(d.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64)
+	return n
+}
+
+// checkTemplateGeneration returns an error unless the annotation is a number. kube-apiserver
+// cannot decode a DaemonSet with another value.
+func checkTemplateGeneration(obj registry.Object) error {
+	if text, there := obj.GetAnnotations()[appsv1.DeprecatedTemplateGeneration]; there {
+		_, err := strconv.ParseInt(text, 10, 64)
+		return err
+	}
+	return nil
+}
+
+func setTemplateGeneration(d *appsv1.DaemonSet, n int64) {
+	if d.Annotations == nil {
+		d.Annotations = map[string]string{}
+	}
+	d.Annotations[appsv1.DeprecatedTemplateGeneration] = strconv.FormatInt(n, 10)
+}
+
+func defaultDaemonSet(d *appsv1.DaemonSet) {
+	if _, there := d.Annotations[appsv1.DeprecatedTemplateGeneration]; !there {
+		// The annotation is set as a default, so that managedFields name the client as its owner.
+		setTemplateGeneration(d, 0)
+	}
+	strategy := &d.Spec.UpdateStrategy
+	declare.Value(&strategy.Type, appsv1.RollingUpdateDaemonSetStrategyType)
+	if strategy.Type == appsv1.RollingUpdateDaemonSetStrategyType {
+		if strategy.RollingUpdate == nil {
+			strategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{}
+		}
+		declare.Pointer(&strategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
+		declare.Pointer(&strategy.RollingUpdate.MaxSurge, intstr.FromInt32(0))
+	}
+	// A rollingUpdate with another strategy gets its defaults, too; validation refuses it later.
+	if u := strategy.RollingUpdate; u != nil {
+		declare.Pointer(&u.MaxUnavailable, intstr.FromInt32(0))
+		declare.Pointer(&u.MaxSurge, intstr.FromInt32(0))
+	}
+	declare.Pointer(&d.Spec.RevisionHistoryLimit, 10)
+	core.DefaultPodTemplate(&d.Spec.Template)
+}

@@ -1,0 +1,137 @@
+package apps
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func deployment(inPods core.PodGates, gates features.Gates) *registry.Kind {
+	disabled := declare.DisabledOf(gates, declare.Part(features.DeploymentReplicaSetTerminatingReplicas,
+		func(d *appsv1.Deployment) bool { return d.Status.TerminatingReplicas != nil },
+		func(d *appsv1.Deployment) { d.Status.TerminatingReplicas = nil }))
+	status := appsv1.DeploymentStatus{}.SwaggerDoc()
+	columns := []metav1.TableColumnDefinition{
+		core.NameColumn,
+		declare.Column("Ready", "string", "Number of the pod with ready state"),
+		declare.Column("Up-to-date", "string", status["updatedReplicas"]),
+		declare.Column("Available", "string", status["availableReplicas"]),
+		core.AgeColumn,
+	}
+	columns = append(columns, templateColumns()...)
+	columns = append(columns, declare.Wide("Selector", "string", appsv1.DeploymentSpec{}.SwaggerDoc()["selector"]))
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: group, Package: "apps", Resource: "deployments", Singular: "deployment", Name: "Deployment",
+			ShortNames: []string{"deploy"}, Categories: []string{"all"}, Namespaced: true,
+		},
+		Versions: []registry.Version{declare.Version[appsv1.Deployment]("v1", defaultDeployment)},
+		Storage:  registry.Storage{Version: "v1", Path: "deployments"},
+		Requests: registry.Requests{UnconditionalUpdate: true},
+		Subresources: []registry.Subresource{
+			declare.Scale(func(d *appsv1.Deployment) (int32, int32, string) {
+				return replicas(d.Spec.Replicas), d.Status.Replicas, declare.Selector(d.Spec.Selector)
+			}, func(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n }),
+			declare.Status(),
+		},
+		Strategy: registry.Strategy[*appsv1.Deployment]{
+			Spec:       func(d *appsv1.Deployment) any { return &d.Spec },
+			Status:     func(d *appsv1.Deployment) any { return &d.Status },
+			Generation: true,
+			// A change of annotations increments the generation, because some of them are
+			// instructions to the controller.
+			GenerationOf: func(d *appsv1.Deployment) any {
+				return &deploymentContent{Spec: d.Spec, Annotations: d.Annotations}
+			},
+			PrepareStatusUpdate: func(_ context.Context, d, old *appsv1.Deployment) {
+				d.Labels = old.Labels
+				disabled.Drop(d, old)
+			},
+			Validate: func(_ context.Context, d *appsv1.Deployment) field.ErrorList {
+				return validateDeployment(d)
+			},
+			PrepareCreate: func(_ context.Context, d *appsv1.Deployment) {
+				inPods.DropNew(&d.Spec.Template.Spec)
+			},
+			PrepareUpdate: func(_ context.Context, d, old *appsv1.Deployment) {
+				inPods.Drop(&d.Spec.Template.Spec, &old.Spec.Template.Spec)
+			},
+			ValidateStatusUpdate: func(_ context.Context, d, old *appsv1.Deployment) field.ErrorList {
+				return validateDeploymentStatus(d, old)
+			},
+			ValidateUpdate: func(_ context.Context, d, old *appsv1.Deployment) field.ErrorList {
+				return append(validateDeployment(d),
+					declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+			},
+			Warn: func(_ context.Context, d, old *appsv1.Deployment) []string {
+				if old == nil {
+					return append(declare.PodNameWarnings(d.Name), templateWarnings(&d.Spec.Template, nil)...)
+				}
+				return changedTemplateWarnings(d, old, &d.Spec.Template, &old.Spec.Template)
+			},
+		}.Untyped(),
+		Table: registry.Table[*appsv1.Deployment]{
+			Columns: columns,
+			Cells: declare.Cells(func(d *appsv1.Deployment) []any {
+				names, images := core.ContainerNames(&d.Spec.Template.Spec)
+				return []any{
+					d.Name, fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, replicas(d.Spec.Replicas)),
+					int64(d.Status.UpdatedReplicas), int64(d.Status.AvailableReplicas), core.Age(d.CreationTimestamp),
+					names, images, declare.Selector(d.Spec.Selector),
+				}
+			}),
+		}.Untyped(),
+	}
+}
+
+// deploymentContent has the fields whose changes increment the generation of a Deployment.
+type deploymentContent struct {
+	Spec        appsv1.DeploymentSpec
+	Annotations map[string]string
+}
+
+func replicas(n *int32) int32 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+func defaultDeployment(d *appsv1.Deployment) {
+	declare.Pointer(&d.Spec.Replicas, 1)
+	strategy := &d.Spec.Strategy
+	declare.Value(&strategy.Type, appsv1.RollingUpdateDeploymentStrategyType)
+	if strategy.Type == appsv1.RollingUpdateDeploymentStrategyType {
+		if strategy.RollingUpdate == nil {
+			strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{}
+		}
+		declare.Pointer(&strategy.RollingUpdate.MaxUnavailable, intstr.FromString("25%"))
+		declare.Pointer(&strategy.RollingUpdate.MaxSurge, intstr.FromString("25%"))
+	}
+	declare.Pointer(&d.Spec.RevisionHistoryLimit, 10)
+	declare.Pointer(&d.Spec.ProgressDeadlineSeconds, 600)
+	core.DefaultPodTemplate(&d.Spec.Template)
+}
+
+func templateWarnings(template, old *corev1.PodTemplateSpec) []string {
+	return core.PodTemplateWarnings(field.NewPath("spec", "template"), template, old)
+}
+
+// changedTemplateWarnings returns the warnings about a template if the update has changed the
+// spec.
+func changedTemplateWarnings(obj, old metav1.Object, template, oldTemplate *corev1.PodTemplateSpec) []string {
+	if obj.GetGeneration() == old.GetGeneration() {
+		return nil
+	}
+	return templateWarnings(template, oldTemplate)
+}

@@ -1,0 +1,118 @@
+package apps
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+const moreThanReplicas = "cannot be greater than status.replicas"
+
+// statusCounts collects the errors of the numbers in a status.
+type statusCounts struct {
+	path *field.Path
+	errs field.ErrorList
+}
+
+func countsOf(generation int64) *statusCounts {
+	c := &statusCounts{path: field.NewPath("status")}
+	c.nonNegative("observedGeneration", generation)
+	return c
+}
+
+func (c *statusCounts) nonNegative(name string, n int64) {
+	if n < 0 {
+		c.errs = append(c.errs, apivalidation.ValidateNonnegativeField(n, c.path.Child(name).K8s())...)
+	}
+}
+
+func (c *statusCounts) optional(name string, n *int32) {
+	if n != nil {
+		c.nonNegative(name, int64(*n))
+	}
+}
+
+func (c *statusCounts) atMost(name string, n, most int32, message string) {
+	if n > most {
+		c.errs = append(c.errs, field.Invalid(c.path.Child(name), n, message))
+	}
+}
+
+// part is a number of replicas that are in some state.
+type part struct {
+	name string
+	n    int32
+}
+
+// partsOf requires that no part is larger than the number of all replicas, and that no number is negative.
+func (c *statusCounts) partsOf(replicas int32, parts ...part) {
+	c.nonNegative("replicas", int64(replicas))
+	for _, p := range parts {
+		c.nonNegative(p.name, int64(p.n))
+	}
+	for _, p := range parts {
+		c.atMost(p.name, p.n, replicas, moreThanReplicas)
+	}
+}
+
+// notDecremented requires that a collision count never becomes smaller or is removed.
+func (c *statusCounts) notDecremented(name string, is, was *int32) {
+	if was == nil || is != nil && *is >= *was {
+		return
+	}
+	value := int32(0)
+	if is != nil {
+		value = *is
+	}
+	c.errs = append(c.errs, field.Invalid(c.path.Child(name), value, "cannot be decremented"))
+}
+
+func validateReplicaSetStatus(r *appsv1.ReplicaSet) field.ErrorList {
+	s := &r.Status
+	c := countsOf(s.ObservedGeneration)
+	c.partsOf(s.Replicas, part{"fullyLabeledReplicas", s.FullyLabeledReplicas}, part{"readyReplicas", s.ReadyReplicas},
+		part{"availableReplicas", s.AvailableReplicas})
+	c.optional("terminatingReplicas", s.TerminatingReplicas)
+	c.atMost("availableReplicas", s.AvailableReplicas, s.ReadyReplicas, "cannot be greater than readyReplicas")
+	return c.errs
+}
+
+func validateDeploymentStatus(d, old *appsv1.Deployment) field.ErrorList {
+	s := &d.Status
+	c := countsOf(s.ObservedGeneration)
+	c.partsOf(s.Replicas, part{"updatedReplicas", s.UpdatedReplicas}, part{"readyReplicas", s.ReadyReplicas},
+		part{"availableReplicas", s.AvailableReplicas})
+	c.nonNegative("unavailableReplicas", int64(s.UnavailableReplicas))
+	c.optional("terminatingReplicas", s.TerminatingReplicas)
+	c.optional("collisionCount", s.CollisionCount)
+	c.atMost("availableReplicas", s.AvailableReplicas, s.ReadyReplicas, "cannot be greater than readyReplicas")
+	c.notDecremented("collisionCount", s.CollisionCount, old.Status.CollisionCount)
+	return c.errs
+}
+
+func validateStatefulSetStatus(set, old *appsv1.StatefulSet) field.ErrorList {
+	s := &set.Status
+	c := countsOf(s.ObservedGeneration)
+	c.partsOf(s.Replicas, part{"readyReplicas", s.ReadyReplicas}, part{"currentReplicas", s.CurrentReplicas},
+		part{"updatedReplicas", s.UpdatedReplicas}, part{"availableReplicas", s.AvailableReplicas})
+	c.optional("collisionCount", s.CollisionCount)
+	c.atMost("availableReplicas", s.AvailableReplicas, s.ReadyReplicas, "cannot be greater than status.readyReplicas")
+	c.notDecremented("collisionCount", s.CollisionCount, old.Status.CollisionCount)
+	return c.errs
+}
+
+func validateDaemonSetStatus(d, old *appsv1.DaemonSet) field.ErrorList {
+	s := &d.Status
+	c := countsOf(s.ObservedGeneration)
+	c.nonNegative("currentNumberScheduled", int64(s.CurrentNumberScheduled))
+	c.nonNegative("numberMisscheduled", int64(s.NumberMisscheduled))
+	c.nonNegative("desiredNumberScheduled", int64(s.DesiredNumberScheduled))
+	c.nonNegative("numberReady", int64(s.NumberReady))
+	c.nonNegative("updatedNumberScheduled", int64(s.UpdatedNumberScheduled))
+	c.nonNegative("numberAvailable", int64(s.NumberAvailable))
+	c.nonNegative("numberUnavailable", int64(s.NumberUnavailable))
+	c.optional("collisionCount", s.CollisionCount)
+	c.notDecremented("collisionCount", s.CollisionCount, old.Status.CollisionCount)
+	return c.errs
+}

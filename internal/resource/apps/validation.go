@@ -1,0 +1,229 @@
+package apps
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func nonNegative(path *field.Path, n *int32) field.ErrorList {
+	if n == nil {
+		return nil
+	}
+	return apivalidation.ValidateNonnegativeField(int64(*n), path.K8s())
+}
+
+func validateDeployment(d *appsv1.Deployment) field.ErrorList {
+	path, s := field.NewPath("spec"), &d.Spec
+	errs := nonNegative(path.Child("replicas"), s.Replicas)
+	errs = append(errs, core.ValidateWorkload(s.Selector, &s.Template, "deployment", "invalid label selector", path)...)
+	errs = append(errs, validateDeploymentStrategy(&s.Strategy, path.Child("strategy"))...)
+	errs = append(errs, nonNegative(path.Child("minReadySeconds"), &s.MinReadySeconds)...)
+	errs = append(errs, nonNegative(path.Child("revisionHistoryLimit"), s.RevisionHistoryLimit)...)
+	if p := s.ProgressDeadlineSeconds; p != nil {
+		errs = append(errs, nonNegative(path.Child("progressDeadlineSeconds"), p)...)
+		if *p <= s.MinReadySeconds {
+			errs = append(errs, field.Invalid(path.Child("progressDeadlineSeconds"), *p, "must be greater than minReadySeconds"))
+		}
+	}
+	return errs
+}
+
+func validateDeploymentStrategy(s *appsv1.DeploymentStrategy, path *field.Path) field.ErrorList {
+	switch s.Type {
+	case appsv1.RecreateDeploymentStrategyType:
+		if s.RollingUpdate != nil {
+			return field.ErrorList{
+				field.Forbidden(path.Child("rollingUpdate"), "may not be specified when strategy `type` is 'Recreate'")}
+		}
+	case appsv1.RollingUpdateDeploymentStrategyType:
+		if s.RollingUpdate == nil {
+			return field.ErrorList{field.Required(path.Child("rollingUpdate"), "this should be defaulted and never be nil")}
+		}
+		return validateRollingDeployment(s.RollingUpdate, path.Child("rollingUpdate"))
+	default:
+		return field.ErrorList{
+			field.NotSupported(path, declare.Internal(s),
+				[]appsv1.DeploymentStrategyType{appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType})}
+	}
+	return nil
+}
+
+func validateRollingDeployment(r *appsv1.RollingUpdateDeployment, path *field.Path) field.ErrorList {
+	unavailable, surge := orZero(r.MaxUnavailable), orZero(r.MaxSurge)
+	errs := core.ValidateIntOrPercent(unavailable, path.Child("maxUnavailable"))
+	errs = append(errs, core.ValidateIntOrPercent(surge, path.Child("maxSurge"))...)
+	if core.IntOrPercentValue(unavailable) == 0 && core.IntOrPercentValue(surge) == 0 {
+		errs = append(errs, field.Invalid(path.Child("maxUnavailable"), unavailable, "may not be 0 when `maxSurge` is 0"))
+	}
+	return append(errs, core.ValidateAtMost100Percent(unavailable, path.Child("maxUnavailable"))...)
+}
+
+func orZero(v *intstr.IntOrString) intstr.IntOrString {
+	if v == nil {
+		return intstr.IntOrString{}
+	}
+	return *v
+}
+
+func validateReplicaSet(r *appsv1.ReplicaSet) field.ErrorList {
+	path, s := field.NewPath("spec"), &r.Spec
+	errs := nonNegative(path.Child("replicas"), s.Replicas)
+	errs = append(errs, nonNegative(path.Child("minReadySeconds"), &s.MinReadySeconds)...)
+	return append(errs, core.ValidateWorkload(s.Selector, &s.Template, "deployment", "invalid label selector", path)...)
+}
+
+func validateDaemonSet(d *appsv1.DaemonSet) field.ErrorList {
+	path, s := field.NewPath("spec"), &d.Spec
+	errs := core.ValidateWorkload(s.Selector, &s.Template, "daemonset", "-", path)
+	errs = append(errs, nonNegative(path.Child("minReadySeconds"), &s.MinReadySeconds)...)
+	errs = append(errs, nonNegative(path.Child("revisionHistoryLimit"), s.RevisionHistoryLimit)...)
+	path = path.Child("updateStrategy")
+	switch u := s.UpdateStrategy; u.Type {
+	case appsv1.OnDeleteDaemonSetStrategyType:
+	case appsv1.RollingUpdateDaemonSetStrategyType:
+		if u.RollingUpdate == nil {
+			return append(errs, field.Required(path.Child("rollingUpdate"), ""))
+		}
+		errs = append(errs, validateRollingDaemonSet(u.RollingUpdate, path.Child("rollingUpdate"))...)
+	default:
+		errs = append(errs,
+			field.NotSupported(path, declare.Internal(u),
+				[]appsv1.DaemonSetUpdateStrategyType{appsv1.RollingUpdateDaemonSetStrategyType,
+					appsv1.OnDeleteDaemonSetStrategyType}))
+	}
+	return errs
+}
+
+func validateRollingDaemonSet(r *appsv1.RollingUpdateDaemonSet, path *field.Path) field.ErrorList {
+	unavailable, surge := orZero(r.MaxUnavailable), orZero(r.MaxSurge)
+	errs := core.ValidateIntOrPercent(unavailable, path.Child("maxUnavailable"))
+	errs = append(errs, core.ValidateAtMost100Percent(unavailable, path.Child("maxUnavailable"))...)
+	errs = append(errs, core.ValidateIntOrPercent(surge, path.Child("maxSurge"))...)
+	errs = append(errs, core.ValidateAtMost100Percent(surge, path.Child("maxSurge"))...)
+	hasUnavailable, hasSurge := core.IntOrPercentValue(unavailable) != 0, core.IntOrPercentValue(surge) != 0
+	switch {
+	case hasUnavailable && hasSurge:
+		errs = append(errs,
+			field.Invalid(path.Child("maxSurge"), r.MaxSurge, "may not be set when maxUnavailable is non-zero"))
+	case !hasUnavailable && !hasSurge:
+		errs = append(errs, field.Required(path.Child("maxUnavailable"), "cannot be 0 when maxSurge is 0"))
+	}
+	return errs
+}
+
+func validateStatefulSet(set *appsv1.StatefulSet) field.ErrorList {
+	path, s := field.NewPath("spec"), &set.Spec
+	var errs field.ErrorList
+	switch s.PodManagementPolicy {
+	case "":
+		errs = append(errs, field.Required(path.Child("podManagementPolicy"), ""))
+	case appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement:
+	default:
+		errs = append(errs,
+			field.Invalid(path.Child("podManagementPolicy"), s.PodManagementPolicy, "must be 'OrderedReady' or 'Parallel'"))
+	}
+	errs = append(errs, validateStatefulSetStrategy(&s.UpdateStrategy, path.Child("updateStrategy"))...)
+	if p := s.PersistentVolumeClaimRetentionPolicy; p != nil {
+		at := path.Child("persistentVolumeClaimRetentionPolicy")
+		errs = append(errs, validateRetentionPolicy(p.WhenDeleted, at.Child("whenDeleted"))...)
+		errs = append(errs, validateRetentionPolicy(p.WhenScaled, at.Child("whenScaled"))...)
+	}
+	errs = append(errs, nonNegative(path.Child("replicas"), s.Replicas)...)
+	errs = append(errs, nonNegative(path.Child("minReadySeconds"), &s.MinReadySeconds)...)
+	if o := s.Ordinals; o != nil {
+		errs = append(errs, nonNegative(path.Child("ordinals", "start"), &o.Start)...)
+	}
+	template := s.Template.DeepCopy()
+	// kube-apiserver does not validate them, because pods get serviceName as subdomain, and a hostname of their own.
+	template.Spec.Subdomain, template.Spec.Hostname = "", ""
+	template.Spec.Volumes = withClaimVolumes(template.Spec.Volumes, s.VolumeClaimTemplates)
+	errs = append(errs, core.ValidateWorkload(s.Selector, template, "statefulset", "", path)...)
+	return errs
+}
+
+// validateImmutableFields validates the fields that an update cannot change.
+func validateImmutableFields(set *appsv1.StatefulSet) field.ErrorList {
+	path, s := field.NewPath("spec"), &set.Spec
+	var errs field.ErrorList
+	if s.ServiceName != "" {
+		for _, m := range apivalidation.NameIsDNSLabel(s.ServiceName, false) {
+			errs = append(errs, field.Invalid(path.Child("serviceName"), s.ServiceName, m))
+		}
+	}
+	for i := range s.VolumeClaimTemplates {
+		errs = append(errs,
+			core.ValidatePersistentVolumeClaimSpec(&s.VolumeClaimTemplates[i].Spec,
+				path.Child("volumeClaimTemplates").Index(i).Child("spec"))...)
+	}
+	return errs
+}
+
+// withClaimVolumes returns the volumes of the set's pods. A volume of a claim template
+// replaces a volume of the same name.
+func withClaimVolumes(volumes []corev1.Volume, claims []corev1.PersistentVolumeClaim) []corev1.Volume {
+	var all []corev1.Volume
+	names := map[string]bool{}
+	for i := range claims {
+		name := claims[i].Name
+		if names[name] {
+			continue
+		}
+		names[name] = true
+		all = append(all, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+		}})
+	}
+	for _, v := range volumes {
+		if !names[v.Name] {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+func validateRetentionPolicy(p appsv1.PersistentVolumeClaimRetentionPolicyType, path *field.Path) field.ErrorList {
+	switch p {
+	case appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType:
+		return nil
+	}
+	return field.ErrorList{
+		field.NotSupported(path, p,
+			[]appsv1.PersistentVolumeClaimRetentionPolicyType{appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+				appsv1.DeletePersistentVolumeClaimRetentionPolicyType})}
+}
+
+// shownStrategy returns a strategy as errors show it: with a partition.
+func shownStrategy(u *appsv1.StatefulSetUpdateStrategy) *appsv1.StatefulSetUpdateStrategy {
+	u = u.DeepCopy()
+	if u.RollingUpdate != nil {
+		declare.Pointer(&u.RollingUpdate.Partition, 0)
+	}
+	return u
+}
+
+func validateStatefulSetStrategy(u *appsv1.StatefulSetUpdateStrategy, path *field.Path) field.ErrorList {
+	switch u.Type {
+	case "":
+		return field.ErrorList{field.Required(path, "")}
+	case appsv1.OnDeleteStatefulSetStrategyType:
+		if u.RollingUpdate != nil {
+			return field.ErrorList{
+				field.Invalid(path.Child("rollingUpdate"), declare.Internal(shownStrategy(u).RollingUpdate),
+					"only allowed for updateStrategy 'RollingUpdate'")}
+		}
+		return nil
+	case appsv1.RollingUpdateStatefulSetStrategyType:
+	default:
+		return field.ErrorList{field.Invalid(path, declare.Internal(shownStrategy(u)), "must be 'RollingUpdate' or 'OnDelete'")}
+	}
+	if u.RollingUpdate == nil {
+		return nil
+	}
+	return nonNegative(path.Child("rollingUpdate", "partition"), u.RollingUpdate.Partition)
+}

@@ -1,0 +1,363 @@
+package autoscaling
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	"k8s.io/apimachinery/pkg/api/resource"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+const (
+	// maxStabilizationWindow and maxPolicyPeriod are in seconds.
+	maxStabilizationWindow = 3600
+	maxPolicyPeriod        = 1800
+)
+
+// lenience is what an update may keep although a new autoscaler may not have it.
+type lenience struct {
+	// zeroReplicas allows minReplicas 0. A new autoscaler needs the feature gate HPAScaleToZero for it.
+	zeroReplicas bool
+	// anyTargetVersion allows a target whose apiVersion has no group, and one that cannot be parsed.
+	anyTargetVersion bool
+	// anyMetricVersion allows objects of metrics whose apiVersion cannot be parsed.
+	anyMetricVersion bool
+}
+
+func validateAutoscaler(h *autoscalingv2.HorizontalPodAutoscaler, toZero bool) field.ErrorList {
+	return validateSpec(&h.Spec, lenience{zeroReplicas: toZero}, field.NewPath("spec"))
+}
+
+func validateAutoscalerUpdate(h, old *autoscalingv2.HorizontalPodAutoscaler, toZero bool) field.ErrorList {
+	return validateSpec(&h.Spec, lenience{
+		zeroReplicas:     toZero || old.Spec.MinReplicas != nil && *old.Spec.MinReplicas == 0,
+		anyTargetVersion: checkTargetVersion(&old.Spec.ScaleTargetRef) != nil,
+		anyMetricVersion: slices.ContainsFunc(old.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
+			return m.Object != nil && checkVersion(&m.Object.DescribedObject) != nil
+		}),
+	}, field.NewPath("spec"))
+}
+
+func validateAutoscalerStatus(h *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+	path := field.NewPath("status")
+	errs := apivalidation.ValidateNonnegativeField(int64(h.Status.CurrentReplicas), path.Child("currentReplicas").K8s())
+	return append(errs, apivalidation.ValidateNonnegativeField(int64(h.Status.DesiredReplicas), path.Child("desiredReplicas").K8s())...)
+}
+
+func validateSpec(s *autoscalingv2.HorizontalPodAutoscalerSpec, l lenience, path *field.Path) field.ErrorList {
+	errs := validateReplicas(s, l, path)
+	target := path.Child("scaleTargetRef")
+	errs = append(errs, validateReference(&s.ScaleTargetRef, target)...)
+	if err := checkTargetVersion(&s.ScaleTargetRef); err != nil && !l.anyTargetVersion {
+		errs = append(errs, field.Invalid(target.Child("apiVersion"), s.ScaleTargetRef.APIVersion, err.Error()))
+	}
+	errs = append(errs, validateMetrics(s, l, path.Child("metrics"))...)
+	if b := s.Behavior; b != nil {
+		at := path.Child("behavior")
+		errs = append(errs, validateScalingRules(b.ScaleUp, at.Child("scaleUp"))...)
+		errs = append(errs, validateScalingRules(b.ScaleDown, at.Child("scaleDown"))...)
+	}
+	return errs
+}
+
+func validateReplicas(
+	s *autoscalingv2.HorizontalPodAutoscalerSpec, l lenience, path *field.Path,
+) (errs field.ErrorList) {
+	least, at := int32(1), path.Child("minReplicas")
+	if l.zeroReplicas {
+		least = 0
+	}
+	if n := s.MinReplicas; n != nil && *n < least {
+		errs = append(errs, field.Invalid(at, *n, fmt.Sprintf("must be greater than or equal to %d", least)))
+	}
+	at = path.Child("maxReplicas")
+	switch n := s.MaxReplicas; {
+	case n == 0:
+		errs = append(errs, field.Required(at, "must be set and greater than 0"))
+	case n < 0:
+		errs = append(errs, field.Invalid(at, n, "must be greater than or equal to 1"))
+	}
+	if n := s.MinReplicas; n != nil && s.MaxReplicas < *n {
+		errs = append(errs, field.Invalid(at, s.MaxReplicas, "must be greater than or equal to `minReplicas`"))
+	}
+	return errs
+}
+
+// validateReference validates kind and name of an object, which become parts of a path.
+func validateReference(r *autoscalingv2.CrossVersionObjectReference, path *field.Path) field.ErrorList {
+	errs := validateSegment(r.Kind, "", path.Child("kind"))
+	return append(errs, validateSegment(r.Name, "", path.Child("name"))...)
+}
+
+// validateSegment validates a required part of a path. missing is the detail of the error for an empty one.
+func validateSegment(text, missing string, path *field.Path) (errs field.ErrorList) {
+	if text == "" {
+		return field.ErrorList{field.Required(path, missing)}
+	}
+	for _, why := range pathvalidation.IsValidPathSegmentName(text) {
+		errs = append(errs, field.Invalid(path, text, why))
+	}
+	return errs
+}
+
+// checkTargetVersion returns an error for the apiVersion of a target that has no group. ReplicationControllers are the
+// only objects of the core group that can be scaled.
+func checkTargetVersion(r *autoscalingv2.CrossVersionObjectReference) error {
+	version, err := schema.ParseGroupVersion(r.APIVersion)
+	if err == nil && version.Group == "" && r.Kind != "ReplicationController" {
+		err = errors.New("apiVersion must specify API group")
+	}
+	return err
+}
+
+// checkVersion returns an error for an apiVersion that is not one. It may be empty.
+func checkVersion(r *autoscalingv2.CrossVersionObjectReference) error {
+	_, err := schema.ParseGroupVersion(r.APIVersion)
+	return err
+}
+
+func validateMetrics(
+	s *autoscalingv2.HorizontalPodAutoscalerSpec, l lenience, path *field.Path,
+) (errs field.ErrorList) {
+	outside := false // whether a metric exists even without pods
+	for i := range s.Metrics {
+		m := &s.Metrics[i]
+		errs = append(errs, validateMetric(m, path.Index(i))...)
+		if m.Object != nil && !l.anyMetricVersion {
+			if err := checkVersion(&m.Object.DescribedObject); err != nil {
+				errs = append(errs, field.Invalid(path.Index(i).Child("object", "describedObject", "apiVersion"),
+					m.Object.DescribedObject.APIVersion, err.Error()))
+			}
+		}
+		outside = outside || m.Type == autoscalingv2.ObjectMetricSourceType || m.Type == autoscalingv2.ExternalMetricSourceType
+	}
+	if s.MinReplicas != nil && *s.MinReplicas == 0 && !outside {
+		errs = append(errs, field.Forbidden(path,
+			"must specify at least one Object or External metric to support scaling to zero replicas"))
+	}
+	return errs
+}
+
+// metricSource is one of the sources that a metric may have.
+type metricSource struct {
+	kind     autoscalingv2.MetricSourceType
+	name     string // of the field
+	present  bool
+	validate func(*field.Path) field.ErrorList
+}
+
+func sourcesOf(m *autoscalingv2.MetricSpec) [5]metricSource {
+	return [...]metricSource{
+		{autoscalingv2.ObjectMetricSourceType, "object", m.Object != nil,
+			func(at *field.Path) field.ErrorList { return validateObjectMetric(m.Object, at) }},
+		{autoscalingv2.ExternalMetricSourceType, "external", m.External != nil,
+			func(at *field.Path) field.ErrorList { return validateExternalMetric(m.External, at) }},
+		{autoscalingv2.PodsMetricSourceType, "pods", m.Pods != nil,
+			func(at *field.Path) field.ErrorList { return validatePodsMetric(m.Pods, at) }},
+		{autoscalingv2.ResourceMetricSourceType, "resource", m.Resource != nil,
+			func(at *field.Path) field.ErrorList { return validateResourceMetric(m.Resource, at) }},
+		{autoscalingv2.ContainerResourceMetricSourceType, "containerResource", m.ContainerResource != nil,
+			func(at *field.Path) field.ErrorList { return validateContainerResourceMetric(m.ContainerResource, at) }},
+	}
+}
+
+// validateMetric validates a metric, which has the source that its type names and no other. Of several sources only
+// the first one is validated.
+func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) (errs field.ErrorList) {
+	at := path.Child("type")
+	if m.Type == "" {
+		errs = append(errs, field.Required(at, "must specify a metric source type"))
+	}
+	sources := sourcesOf(m)
+	var known bool
+	var present int
+	for _, s := range sources {
+		known = known || s.kind == m.Type
+		if s.present {
+			present++
+		}
+		if s.present && present == 1 {
+			errs = append(errs, s.validate(path.Child(s.name))...)
+		}
+	}
+	if !known {
+		kinds := []autoscalingv2.MetricSourceType{
+			autoscalingv2.ContainerResourceMetricSourceType, autoscalingv2.ExternalMetricSourceType,
+			autoscalingv2.ObjectMetricSourceType, autoscalingv2.PodsMetricSourceType, autoscalingv2.ResourceMetricSourceType,
+		}
+		// kube-apiserver reports an unknown type twice.
+		errs = append(errs, field.NotSupported(at, m.Type, kinds), field.NotSupported(at, m.Type, kinds))
+	}
+	for _, s := range sources {
+		switch {
+		case s.kind == m.Type && !s.present:
+			errs = append(errs, field.Required(path.Child(s.name), "must populate information for the given metric source"))
+		case s.kind != m.Type && s.present && present > 1:
+			errs = append(errs, field.Forbidden(path.Child(s.name), "must populate the given metric source only"))
+		}
+	}
+	return errs
+}
+
+func validateObjectMetric(m *autoscalingv2.ObjectMetricSource, path *field.Path) field.ErrorList {
+	errs := validateReference(&m.DescribedObject, path.Child("describedObject"))
+	errs = append(errs, validateMetricName(&m.Metric, path)...)
+	errs = append(errs, validateTarget(&m.Target, path.Child("target"))...)
+	if m.Target.Value == nil && m.Target.AverageValue == nil {
+		errs = append(errs, field.Required(path.Child("target", "averageValue"),
+			"must set either a target value or averageValue"))
+	}
+	return errs
+}
+
+func validateExternalMetric(m *autoscalingv2.ExternalMetricSource, path *field.Path) field.ErrorList {
+	errs := validateMetricName(&m.Metric, path)
+	errs = append(errs, validateTarget(&m.Target, path.Child("target"))...)
+	switch value, average := m.Target.Value, m.Target.AverageValue; {
+	case value == nil && average == nil:
+		errs = append(errs, field.Required(path.Child("target", "averageValue"),
+			"must set either a target value for metric or a per-pod target"))
+	case value != nil && average != nil:
+		errs = append(errs, field.Forbidden(path.Child("target", "value"),
+			"may not set both a target value for metric and a per-pod target"))
+	}
+	return errs
+}
+
+func validatePodsMetric(m *autoscalingv2.PodsMetricSource, path *field.Path) field.ErrorList {
+	errs := validateMetricName(&m.Metric, path)
+	errs = append(errs, validateTarget(&m.Target, path.Child("target"))...)
+	if m.Target.AverageValue == nil {
+		errs = append(errs, field.Required(path.Child("target", "averageValue"),
+			"must specify a positive target averageValue"))
+	}
+	return errs
+}
+
+const noResourceName = "must specify a resource name"
+
+func validateResourceMetric(m *autoscalingv2.ResourceMetricSource, path *field.Path) (errs field.ErrorList) {
+	if m.Name == "" {
+		errs = append(errs, field.Required(path.Child("name"), noResourceName))
+	}
+	errs = append(errs, validateTarget(&m.Target, path.Child("target"))...)
+	return append(errs, validateUtilizationOrValue(&m.Target, path.Child("target"))...)
+}
+
+func validateContainerResourceMetric(
+	m *autoscalingv2.ContainerResourceMetricSource, path *field.Path,
+) (errs field.ErrorList) {
+	if at := path.Child("name"); m.Name == "" {
+		errs = append(errs, field.Required(at, noResourceName))
+	} else {
+		errs = append(errs, core.ValidateContainerResourceName(string(m.Name), at)...)
+	}
+	if at := path.Child("container"); m.Container == "" {
+		errs = append(errs, field.Required(at, "must specify a container"))
+	} else {
+		for _, why := range names.IsDNS1123Label(m.Container) {
+			errs = append(errs, field.Invalid(at, m.Container, why))
+		}
+	}
+	errs = append(errs, validateTarget(&m.Target, path.Child("target"))...)
+	return append(errs, validateUtilizationOrValue(&m.Target, path.Child("target"))...)
+}
+
+func validateMetricName(m *autoscalingv2.MetricIdentifier, path *field.Path) field.ErrorList {
+	return validateSegment(m.Name, "must specify a metric name", path.Child("metric", "name"))
+}
+
+// validateUtilizationOrValue validates that the target of a resource has one of the two.
+func validateUtilizationOrValue(t *autoscalingv2.MetricTarget, path *field.Path) field.ErrorList {
+	switch {
+	case t.AverageUtilization == nil && t.AverageValue == nil:
+		return field.ErrorList{field.Required(path.Child("averageUtilization"),
+			"must set either a target raw value or a target utilization")}
+	case t.AverageUtilization != nil && t.AverageValue != nil:
+		return field.ErrorList{field.Forbidden(path.Child("averageValue"),
+			"may not set both a target raw value and a target utilization")}
+	}
+	return nil
+}
+
+func validateTarget(t *autoscalingv2.MetricTarget, path *field.Path) (errs field.ErrorList) {
+	at := path.Child("type")
+	if t.Type == "" {
+		errs = append(errs, field.Required(at, "must specify a metric target type"))
+	}
+	switch t.Type {
+	case autoscalingv2.UtilizationMetricType, autoscalingv2.ValueMetricType, autoscalingv2.AverageValueMetricType:
+	default:
+		errs = append(errs, field.Invalid(at, t.Type, "must be either Utilization, Value, or AverageValue"))
+	}
+	positive := func(name string, q *resource.Quantity) {
+		if q != nil && q.Sign() != 1 {
+			errs = append(errs, field.Invalid(path.Child(name), q, "must be positive"))
+		}
+	}
+	positive("value", t.Value)
+	positive("averageValue", t.AverageValue)
+	if n := t.AverageUtilization; n != nil && *n < 1 {
+		errs = append(errs, field.Invalid(path.Child("averageUtilization"), *n, "must be greater than 0"))
+	}
+	return errs
+}
+
+func validateScalingRules(r *autoscalingv2.HPAScalingRules, path *field.Path) (errs field.ErrorList) {
+	if r == nil {
+		return nil
+	}
+	if n, at := r.StabilizationWindowSeconds, path.Child("stabilizationWindowSeconds"); n != nil {
+		if *n < 0 {
+			errs = append(errs, field.Invalid(at, *n, "must be greater than or equal to zero"))
+		}
+		errs = append(errs, validateMaximum(*n, maxStabilizationWindow, at)...)
+	}
+	choices := []autoscalingv2.ScalingPolicySelect{
+		autoscalingv2.DisabledPolicySelect, autoscalingv2.MaxChangePolicySelect, autoscalingv2.MinChangePolicySelect,
+	}
+	if p := r.SelectPolicy; p != nil && !slices.Contains(choices, *p) {
+		errs = append(errs, field.NotSupported(path.Child("selectPolicy"), *p, choices))
+	}
+	at := path.Child("policies")
+	if len(r.Policies) == 0 {
+		errs = append(errs, field.Required(at, "must specify at least one Policy"))
+	}
+	for i := range r.Policies {
+		errs = append(errs, validateScalingPolicy(&r.Policies[i], at.Index(i))...)
+	}
+	if r.Tolerance != nil {
+		errs = append(errs, core.ValidateNonNegativeQuantity(*r.Tolerance, path.Child("tolerance"))...)
+	}
+	return errs
+}
+
+func validateScalingPolicy(p *autoscalingv2.HPAScalingPolicy, path *field.Path) (errs field.ErrorList) {
+	if p.Type != autoscalingv2.PodsScalingPolicy && p.Type != autoscalingv2.PercentScalingPolicy {
+		errs = append(errs, field.NotSupported(path.Child("type"), p.Type, []autoscalingv2.HPAScalingPolicyType{
+			autoscalingv2.PercentScalingPolicy, autoscalingv2.PodsScalingPolicy}))
+	}
+	if p.Value <= 0 {
+		errs = append(errs, field.Invalid(path.Child("value"), p.Value, "must be greater than zero"))
+	}
+	at := path.Child("periodSeconds")
+	if p.PeriodSeconds <= 0 {
+		errs = append(errs, field.Invalid(at, p.PeriodSeconds, "must be greater than zero"))
+	}
+	return append(errs, validateMaximum(p.PeriodSeconds, maxPolicyPeriod, at)...)
+}
+
+func validateMaximum(n, most int32, path *field.Path) field.ErrorList {
+	if n > most {
+		return field.ErrorList{field.Invalid(path, n, fmt.Sprintf("must be less than or equal to %d", most))}
+	}
+	return nil
+}

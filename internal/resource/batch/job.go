@@ -1,0 +1,286 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+// The labels that connect pods with their job, with and without the prefix. Both are set.
+const (
+	oldControllerUIDLabel = "controller-uid"
+	oldJobNameLabel       = "job-name"
+)
+
+func job(gates core.PodGates) *registry.Kind {
+	spec, status := batchv1.JobSpec{}.SwaggerDoc(), batchv1.JobStatus{}.SwaggerDoc()
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: group, Package: "batch", Resource: "jobs", Singular: "job", Name: "Job",
+			Categories: []string{"all"}, Namespaced: true,
+		},
+		Versions: []registry.Version{declare.Version[batchv1.Job]("v1", defaultJob)},
+		Storage: registry.Storage{
+			Version: "v1", Path: "jobs",
+			// The labels of a job default to those of its template.
+			DefaultOnRead: [][]int32{{1, 11}},
+		},
+		Requests: registry.Requests{
+			UnconditionalUpdate: true, DefaultOrphan: true,
+			OrphanWarning: "child pods are preserved by default when jobs are deleted; set " +
+				"propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
+		},
+		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
+		Subresources: []registry.Subresource{declare.Status()},
+		Selection: registry.Selection{
+			Fields:     []registry.Field{{Name: "status.successful", Path: []int32{3, 5}, Type: registry.Int, Default: "0"}},
+			FieldError: declare.FieldLabelForKind("Job"),
+		},
+		Strategy: registry.Strategy[*batchv1.Job]{
+			Spec:       func(j *batchv1.Job) any { return &j.Spec },
+			Status:     func(j *batchv1.Job) any { return &j.Status },
+			Generation: true,
+			PrepareCreate: func(_ context.Context, j *batchv1.Job) {
+				generateSelector(j)
+				gates.DropNew(&j.Spec.Template.Spec)
+			},
+			PrepareUpdate: func(_ context.Context, j, old *batchv1.Job) {
+				gates.Drop(&j.Spec.Template.Spec, &old.Spec.Template.Spec)
+			},
+			Validate:       func(_ context.Context, j *batchv1.Job) field.ErrorList { return validateJob(j, true) },
+			ValidateUpdate: validateJobUpdate,
+			ValidateStatusUpdate: func(_ context.Context, j, old *batchv1.Job) field.ErrorList {
+				return validateJobStatusUpdate(j, old)
+			},
+			Warn: jobWarnings,
+		}.Untyped(),
+		Table: registry.Table[*batchv1.Job]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Status", "string", "Status of the job."),
+				declare.Column("Completions", "string", status["succeeded"]),
+				declare.Column("Duration", "string", "Time required to complete the job."),
+				core.AgeColumn,
+				declare.Wide("Containers", "string", "Names of each container in the template."),
+				declare.Wide("Images", "string", "Images referenced by each container in the template."),
+				declare.Wide("Selector", "string", spec["selector"]),
+			},
+			Cells: declare.Cells(jobCells),
+		}.Untyped(),
+	}
+}
+
+func defaultJob(j *batchv1.Job) {
+	// Without completions and parallelism, both are 1. With parallelism only, completions
+	// stays nil, and the job is complete when any pod succeeds.
+	if j.Spec.Completions == nil && j.Spec.Parallelism == nil {
+		j.Spec.Completions, j.Spec.Parallelism = new(int32(1)), new(int32(1))
+	}
+	declare.Pointer(&j.Spec.Parallelism, 1)
+	if j.Spec.BackoffLimitPerIndex != nil {
+		declare.Pointer(&j.Spec.BackoffLimit, math.MaxInt32)
+	} else {
+		declare.Pointer(&j.Spec.BackoffLimit, 6)
+	}
+	// The map is shared on purpose, so that the labels that PrepareCreate adds to the template
+	// are also labels of the job.
+	if len(j.Labels) == 0 && len(j.Spec.Template.Labels) != 0 {
+		j.Labels = j.Spec.Template.Labels
+	}
+	declare.Pointer(&j.Spec.CompletionMode, batchv1.NonIndexedCompletion)
+	declare.Pointer(&j.Spec.Suspend, false)
+	declare.Pointer(&j.Spec.ManualSelector, false)
+	if j.Spec.PodFailurePolicy != nil {
+		declare.Pointer(&j.Spec.PodReplacementPolicy, batchv1.Failed)
+	} else {
+		declare.Pointer(&j.Spec.PodReplacementPolicy, batchv1.TerminatingOrFailed)
+	}
+	defaultPodFailurePolicy(j.Spec.PodFailurePolicy)
+	core.DefaultPodTemplate(&j.Spec.Template)
+}
+
+func defaultPodFailurePolicy(p *batchv1.PodFailurePolicy) {
+	if p == nil {
+		return
+	}
+	for i := range p.Rules {
+		conditions := p.Rules[i].OnPodConditions
+		for k := range conditions {
+			declare.Value(&conditions[k].Status, corev1.ConditionTrue)
+		}
+	}
+}
+
+// generateSelector adds labels with the job's identity to the pods, and a selector for them,
+// unless manualSelector is true.
+func generateSelector(j *batchv1.Job) {
+	if m := j.Spec.ManualSelector; m != nil && *m {
+		return
+	}
+	template := &j.Spec.Template
+	if template.Labels == nil {
+		template.Labels = map[string]string{}
+	}
+	uid := string(j.UID)
+	for label, value := range map[string]string{
+		oldControllerUIDLabel: uid, batchv1.ControllerUidLabel: uid,
+		oldJobNameLabel: j.Name, batchv1.JobNameLabel: j.Name,
+	} {
+		if _, there := template.Labels[label]; !there {
+			template.Labels[label] = value
+		}
+	}
+	if j.Spec.Selector == nil {
+		j.Spec.Selector = &metav1.LabelSelector{}
+	}
+	if j.Spec.Selector.MatchLabels == nil {
+		j.Spec.Selector.MatchLabels = map[string]string{}
+	}
+	if _, there := j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel]; !there {
+		j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = uid
+	}
+}
+
+func validateJobUpdate(_ context.Context, j, old *batchv1.Job) field.ErrorList {
+	path := field.NewPath("spec")
+	// Like kube-apiserver, this validates the spec of an update twice.
+	_, prefixed := old.Spec.Template.Labels[batchv1.JobNameLabel]
+	errs := append(validateJob(j, prefixed), validateJobSpec(&j.Spec, path)...)
+	errs = append(errs, validateJobTemplateUpdate(j, old, path.Child("template"))...)
+	immutable := func(name string, value, before any) {
+		errs = append(errs, declare.Immutable(value, before, path.Child(name))...)
+	}
+	errs = append(errs, validateCompletions(j, old, path.Child("completions"))...)
+	immutable("selector", j.Spec.Selector, old.Spec.Selector)
+	immutable("completionMode", j.Spec.CompletionMode, old.Spec.CompletionMode)
+	immutable("podFailurePolicy", j.Spec.PodFailurePolicy, old.Spec.PodFailurePolicy)
+	immutable("backoffLimitPerIndex", j.Spec.BackoffLimitPerIndex, old.Spec.BackoffLimitPerIndex)
+	immutable("managedBy", j.Spec.ManagedBy, old.Spec.ManagedBy)
+	immutable("successPolicy", j.Spec.SuccessPolicy, old.Spec.SuccessPolicy)
+	return errs
+}
+
+// validateJobTemplateUpdate forbids changes of the template. The scheduling fields may change
+// while the job is suspended.
+func validateJobTemplateUpdate(j, old *batchv1.Job, path *field.Path) field.ErrorList {
+	if s := old.Spec.Suspend; s != nil && *s && old.Status.StartTime == nil {
+		was, is := old.Spec.Template.DeepCopy(), &j.Spec.Template
+		copyResources(was.Spec.Containers, is.Spec.Containers)
+		copyResources(was.Spec.InitContainers, is.Spec.InitContainers)
+		was.Spec.NodeSelector, was.Spec.Affinity = is.Spec.NodeSelector, is.Spec.Affinity
+		was.Spec.Tolerations, was.Spec.SchedulingGates = is.Spec.Tolerations, is.Spec.SchedulingGates
+		errs := apivalidation.ValidateImmutableField(is.Spec, was.Spec, path.Child("spec").K8s())
+		for _, err := range errs {
+			err.BadValue = core.InternalPodSpec(&is.Spec)
+		}
+		return errs
+	}
+	errs := apivalidation.ValidateImmutableField(j.Spec.Template, old.Spec.Template, path.K8s())
+	for _, err := range errs {
+		err.BadValue = core.InternalTemplate(&j.Spec.Template)
+	}
+	return errs
+}
+
+// copyResources sets the resources of containers in was to those of the same containers in is.
+func copyResources(was, is []corev1.Container) {
+	for i := range min(len(was), len(is)) {
+		was[i].Resources = is[i].Resources
+	}
+}
+
+// validateCompletions allows completions of an indexed job to change together with
+// parallelism.
+func validateCompletions(j, old *batchv1.Job, path *field.Path) field.ErrorList {
+	same := declare.Immutable(j.Spec.Completions, old.Spec.Completions, path)
+	mode := j.Spec.CompletionMode
+	if len(same) == 0 || mode == nil || *mode != batchv1.IndexedCompletion || j.Spec.Completions == nil {
+		if j.Spec.Completions == nil && mode != nil && *mode == batchv1.IndexedCompletion {
+			return nil // another check reports it as required
+		}
+		return same
+	}
+	if p := j.Spec.Parallelism; p == nil || *p != *j.Spec.Completions {
+		return field.ErrorList{
+			field.Invalid(path, *j.Spec.Completions, "can only be modified in tandem with spec.parallelism")}
+	}
+	return nil
+}
+
+func jobWarnings(_ context.Context, j, old *batchv1.Job) []string {
+	const manyCompletions, manyAtOnce = 100_000, 10_000
+	path := field.NewPath("spec", "template")
+	var warnings []string
+	if old == nil {
+		warnings = append(declare.PodNameWarnings(j.Name), core.PodTemplateWarnings(path, &j.Spec.Template, nil)...)
+	} else if j.Generation != old.Generation {
+		warnings = core.PodTemplateWarnings(path, &j.Spec.Template, &old.Spec.Template)
+	}
+	if mode := j.Spec.CompletionMode; mode != nil && *mode == batchv1.IndexedCompletion &&
+		j.Spec.Completions != nil && *j.Spec.Completions > manyCompletions &&
+		j.Spec.Parallelism != nil && *j.Spec.Parallelism > manyAtOnce {
+		warnings = append(warnings,
+			"In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, "+
+				"Kubernetes might not be able to track completedIndexes when a big number of indexes fail")
+	}
+	return warnings
+}
+
+func jobCells(j *batchv1.Job) []any {
+	completions := fmt.Sprintf("%d/1", j.Status.Succeeded)
+	if n := j.Spec.Completions; n != nil {
+		completions = fmt.Sprintf("%d/%d", j.Status.Succeeded, *n)
+	} else if p := j.Spec.Parallelism; p != nil && *p > 1 {
+		completions = fmt.Sprintf("%d/1 of %d", j.Status.Succeeded, *p)
+	}
+	var duration any = ""
+	if start := j.Status.StartTime; start != nil {
+		if end := j.Status.CompletionTime; end != nil {
+			duration = core.HumanDuration(end.Sub(start.Time))
+		} else {
+			duration = core.Age(*start)
+		}
+	}
+	names, images := core.ContainerNames(&j.Spec.Template.Spec)
+	return []any{
+		j.Name, jobStatusText(j), completions, duration, core.Age(j.CreationTimestamp),
+		names, images, metav1.FormatLabelSelector(j.Spec.Selector),
+	}
+}
+
+// jobStatusText returns the cell with the status of a job, from its most important condition.
+func jobStatusText(j *batchv1.Job) string {
+	has := func(t batchv1.JobConditionType) bool {
+		for _, c := range j.Status.Conditions {
+			if c.Type == t {
+				return c.Status == corev1.ConditionTrue
+			}
+		}
+		return false
+	}
+	switch {
+	case has(batchv1.JobComplete):
+		return "Complete"
+	case has(batchv1.JobFailed):
+		return "Failed"
+	case j.DeletionTimestamp != nil:
+		return "Terminating"
+	case has(batchv1.JobSuspended):
+		return "Suspended"
+	case has(batchv1.JobFailureTarget):
+		return "FailureTarget"
+	case has(batchv1.JobSuccessCriteriaMet):
+		return "SuccessCriteriaMet"
+	}
+	return "Running"
+}

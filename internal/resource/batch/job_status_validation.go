@@ -1,0 +1,323 @@
+package batch
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+// jobProgress is the progress of a job according to its status.
+type jobProgress struct {
+	complete, failed, criteriaMet, failing, finished bool
+}
+
+func progressOf(s *batchv1.JobStatus) jobProgress {
+	p := jobProgress{
+		complete:    hasCondition(s, batchv1.JobComplete, corev1.ConditionTrue),
+		failed:      hasCondition(s, batchv1.JobFailed, corev1.ConditionTrue),
+		criteriaMet: hasCondition(s, batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue),
+		failing:     hasCondition(s, batchv1.JobFailureTarget, corev1.ConditionTrue),
+	}
+	p.finished = p.complete || p.failed
+	return p
+}
+
+func hasCondition(s *batchv1.JobStatus, kind batchv1.JobConditionType, status corev1.ConditionStatus) bool {
+	return slices.ContainsFunc(s.Conditions,
+		func(c batchv1.JobCondition) bool { return c.Type == kind && c.Status == status })
+}
+
+// A statusValidator validates the status of a job. It does not validate fields that the update
+// does not change, so that a status that is already wrong can be corrected step by step.
+type statusValidator struct {
+	job, old *batchv1.Job
+	is, was  jobProgress
+	path     *field.Path
+	errs     field.ErrorList
+}
+
+// validateJobStatusUpdate checks the guarantees that clients rely on, whichever controller
+// manages the job: for example, a finished job stays finished, and counts do not decrease.
+func validateJobStatusUpdate(j, old *batchv1.Job) field.ErrorList {
+	c := &statusValidator{job: j, old: old, is: progressOf(&j.Status), was: progressOf(&old.Status),
+		path: field.NewPath("status")}
+	c.counts()
+	c.uncountedPods()
+	c.conditions()
+	c.times()
+	c.indexes()
+	c.monotonic()
+	return c.errs
+}
+
+func (c *statusValidator) invalid(name string, value any, detail string) {
+	c.errs = append(c.errs, field.Invalid(c.path.Child(name), value, detail))
+}
+
+// forbid adds an error about a combination of conditions.
+func (c *statusValidator) forbid(detail string) {
+	c.invalid("conditions", field.OmitValueType{}, detail)
+}
+
+func (c *statusValidator) counts() {
+	s, before := &c.job.Status, &c.old.Status
+	for _, n := range []struct {
+		name  string
+		value *int32
+	}{
+		{"active", &s.Active}, {"succeeded", &s.Succeeded}, {"failed", &s.Failed}, {"ready", s.Ready},
+		{"terminating", s.Terminating},
+	} {
+		c.errs = append(c.errs, nonNegative(c.path.Child(n.name), n.value)...)
+	}
+	ended := c.is.finished != c.was.finished
+	if c.is.finished && s.Active > 0 && (ended || s.Active != before.Active) {
+		c.invalid("active", s.Active, "active>0 is invalid for finished job")
+	}
+	if c.is.finished && s.Terminating != nil && *s.Terminating > 0 && (ended || !same(s.Terminating, before.Terminating)) {
+		c.invalid("terminating", s.Terminating, "terminating>0 is invalid for finished job")
+	}
+	if s.Ready != nil && *s.Ready > s.Active && (!same(s.Ready, before.Ready) || s.Active != before.Active) {
+		c.invalid("ready", *s.Ready, "cannot set more ready pods than active")
+	}
+}
+
+// uncountedPods validates the list of terminated pods that are not counted yet.
+func (c *statusValidator) uncountedPods() {
+	pods := c.job.Status.UncountedTerminatedPods
+	if pods == nil {
+		return
+	}
+	path, seen := c.path.Child("uncountedTerminatedPods"), sets.New[types.UID]()
+	check := func(name string, uids []types.UID) {
+		for i, uid := range uids {
+			at := path.Child(name).Index(i)
+			switch {
+			case uid == "":
+				c.errs = append(c.errs, field.Invalid(at, uid, "must not be empty"))
+			case seen.Has(uid):
+				c.errs = append(c.errs, field.Duplicate(at, uid))
+			}
+			seen.Insert(uid)
+		}
+	}
+	check("succeeded", pods.Succeeded)
+	check("failed", pods.Failed)
+	changed := c.is.finished != c.was.finished || !equality.Semantic.DeepEqual(pods, c.old.Status.UncountedTerminatedPods)
+	if c.is.finished && len(pods.Succeeded)+len(pods.Failed) > 0 && changed {
+		c.invalid("uncountedTerminatedPods", declare.Internal(pods), "must be empty for finished job")
+	}
+}
+
+func (c *statusValidator) conditions() {
+	is, was := c.is, c.was
+	completed, failed := is.complete != was.complete, is.failed != was.failed
+	if is.complete && is.failed && (completed || failed) {
+		c.forbid("cannot set Complete=True and Failed=true conditions")
+	}
+	if is.complete && is.failing && (completed || is.failing != was.failing) {
+		c.forbid("cannot set Complete=True and FailureTarget=true conditions")
+	}
+	if is.failed && !is.failing && (failed || !same(c.job.Status.FailedIndexes, c.old.Status.FailedIndexes)) {
+		c.forbid("cannot set Failed=True condition without the FailureTarget=true condition")
+	}
+	if is.complete && !is.criteriaMet && (completed || is.criteriaMet != was.criteriaMet) {
+		c.forbid("cannot set Complete=True condition without the SuccessCriteriaMet=true condition")
+	}
+	if is.criteriaMet && is.failed {
+		c.forbid("cannot set SuccessCriteriaMet=True and Failed=true conditions")
+	}
+	if is.criteriaMet && is.failing {
+		c.forbid("cannot set SuccessCriteriaMet=True and FailureTarget=true conditions")
+	}
+	if c.job.Spec.SuccessPolicy != nil && !is.criteriaMet && is.complete {
+		c.forbid("cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True")
+	}
+	for _, lost := range []struct {
+		name    batchv1.JobConditionType
+		was, is bool
+	}{
+		{batchv1.JobFailed, was.failed, is.failed}, {batchv1.JobComplete, was.complete, is.complete},
+		{batchv1.JobFailureTarget, was.failing, is.failing},
+	} {
+		if lost.was && !lost.is {
+			c.forbid(fmt.Sprintf("cannot disable the terminal %s=True condition", lost.name))
+		}
+	}
+	if was.criteriaMet && !is.criteriaMet {
+		c.forbid("cannot disable the SuccessCriteriaMet=True condition")
+	}
+	if was.complete && !was.criteriaMet && is.criteriaMet {
+		c.forbid("cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions")
+	}
+}
+
+func (c *statusValidator) times() {
+	s, before, spec := &c.job.Status, &c.old.Status, &c.job.Spec
+	started, completed := !equalTime(s.StartTime, before.StartTime), !equalTime(s.CompletionTime, before.CompletionTime)
+	if c.is.complete != c.was.complete || completed {
+		if s.CompletionTime != nil && !c.is.complete {
+			c.invalid("completionTime", s.CompletionTime, "cannot set completionTime when there is no Complete=True condition")
+		}
+		if s.CompletionTime == nil && c.is.complete {
+			c.errs = append(c.errs,
+				field.Required(c.path.Child("completionTime"), "completionTime is required for Complete jobs"))
+		}
+	}
+	if s.StartTime != nil && s.CompletionTime != nil && s.CompletionTime.Before(s.StartTime) && (started || completed) {
+		c.invalid("completionTime", s.CompletionTime, "must be equal to or after `startTime`")
+	}
+	suspended := spec.Suspend != nil && *spec.Suspend
+	nothingToDo := suspended && spec.Completions != nil && *spec.Completions == 0
+	if c.is.finished && s.StartTime == nil && (c.is.finished != c.was.finished || started) && !nothingToDo {
+		c.errs = append(c.errs, field.Required(c.path.Child("startTime"), "startTime is required for finished job"))
+	}
+	if completed && s.CompletionTime != nil && before.CompletionTime != nil {
+		c.invalid("completionTime", s.CompletionTime, "field is immutable")
+	}
+	resumes := hasCondition(before, batchv1.JobSuspended, corev1.ConditionTrue) &&
+		hasCondition(s, batchv1.JobSuspended, corev1.ConditionFalse)
+	if started && before.StartTime != nil && !suspended && !resumes {
+		c.invalid("startTime", s.StartTime, "field is immutable for unsuspended job once set")
+	}
+}
+
+func (c *statusValidator) indexes() {
+	s, before, spec := &c.job.Status, &c.old.Status, &c.job.Spec
+	completed, failed := s.CompletedIndexes != before.CompletedIndexes, !same(s.FailedIndexes, before.FailedIndexes)
+	if completed && spec.Completions != nil {
+		if _, err := countIndexes(s.CompletedIndexes, *spec.Completions); err != nil {
+			c.invalid("completedIndexes", s.CompletedIndexes, "error parsing completedIndexes: "+err.Error())
+		}
+	}
+	if completed && s.CompletedIndexes != "" && !isIndexed(spec) {
+		c.invalid("completedIndexes", s.CompletedIndexes,
+			"cannot set non-empty completedIndexes when non-indexed completion mode")
+	}
+	if s.FailedIndexes == nil {
+		return
+	}
+	if failed && spec.Completions != nil && spec.BackoffLimitPerIndex != nil {
+		if _, err := countIndexes(*s.FailedIndexes, *spec.Completions); err != nil {
+			c.invalid("failedIndexes", *s.FailedIndexes, "error parsing failedIndexes: "+err.Error())
+		}
+	}
+	if failed && spec.BackoffLimitPerIndex == nil {
+		c.invalid("failedIndexes", *s.FailedIndexes, "cannot set non-null failedIndexes when backoffLimitPerIndex is null")
+	}
+	if (failed || completed) && spec.Completions != nil {
+		if index, both := firstCommonIndex(s.CompletedIndexes, *s.FailedIndexes, *spec.Completions); both {
+			c.invalid("failedIndexes", *s.FailedIndexes,
+				fmt.Sprintf("failedIndexes and completedIndexes overlap at index: %d", index))
+		}
+	}
+}
+
+// monotonic requires that counts do not decrease.
+func (c *statusValidator) monotonic() {
+	s, before, spec := &c.job.Status, &c.old.Status, &c.job.Spec
+	if s.Failed < before.Failed {
+		c.invalid("failed", s.Failed, "cannot decrease the failed counter")
+	}
+	// If an indexed job is scaled down, its completed indexes may decrease.
+	if s.Succeeded < before.Succeeded && !(isIndexed(spec) && same(spec.Completions, spec.Parallelism)) {
+		c.invalid("succeeded", s.Succeeded, "cannot decrease the succeeded counter")
+	}
+}
+
+// firstCommonIndex returns the first index that is in both lists. It ignores intervals that
+// cannot be parsed, because other checks report them.
+func firstCommonIndex(a, b string, completions int32) (int32, bool) {
+	left, right := readableIntervals(a, completions), readableIntervals(b, completions)
+	for len(left) > 0 && len(right) > 0 {
+		if left[0].first <= right[0].last && right[0].first <= left[0].last {
+			return max(left[0].first, right[0].first), true
+		}
+		if left[0].first <= right[0].first {
+			left = left[1:]
+		} else {
+			right = right[1:]
+		}
+	}
+	return 0, false
+}
+
+// An indexInterval is a range of indexes, including first and last.
+type indexInterval struct{ first, last int32 }
+
+func readableIntervals(text string, completions int32) []indexInterval {
+	var out []indexInterval
+	for part := range strings.SplitSeq(text, ",") {
+		if i, err := parseInterval(part, completions); err == nil {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// parseInterval parses "3" or "3-5". Indexes have to be less than completions.
+func parseInterval(text string, completions int32) (indexInterval, error) {
+	parse := func(s string) (int32, error) {
+		n, err := strconv.Atoi(s)
+		switch {
+		case err != nil:
+			return 0, fmt.Errorf("cannot convert string to integer for index: %q", s)
+		case n >= int(completions):
+			return 0, fmt.Errorf("too large index: %q", s)
+		}
+		return int32(n), nil
+	}
+	from, to, isRange := strings.Cut(text, "-")
+	if strings.Contains(to, "-") {
+		return indexInterval{},
+			fmt.Errorf("the fragment %q violates the requirement that an index interval can have at most two parts "+
+				"separated by '-'", text)
+	}
+	first, err := parse(from)
+	if err != nil || !isRange {
+		return indexInterval{first, first}, err
+	}
+	last, err := parse(to)
+	if err == nil && first >= last {
+		err = fmt.Errorf("non-increasing order, previous: %d, current: %d", first, last)
+	}
+	return indexInterval{first, last}, err
+}
+
+// countIndexes returns the number of indexes in a text like "1,3-5". They have to be sorted
+// and less than completions.
+func countIndexes(text string, completions int32) (int32, error) {
+	if text == "" {
+		return 0, nil
+	}
+	var total int32
+	var before *indexInterval
+	for part := range strings.SplitSeq(text, ",") {
+		i, err := parseInterval(part, completions)
+		if err != nil {
+			return 0, err
+		}
+		if before != nil && i.first <= before.last {
+			return 0, fmt.Errorf("non-increasing order, previous: %d, current: %d", before.last, i.first)
+		}
+		total += i.last - i.first + 1
+		before = &i
+	}
+	return total, nil
+}
+
+func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
+
+// equalTime compares times like kube-apiserver, which ignores the location.
+func equalTime(a, b *metav1.Time) bool { return a.Equal(b) }

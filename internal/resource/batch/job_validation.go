@@ -1,0 +1,407 @@
+package batch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	_ "time/tzdata" // the host may have no time zone database
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func nonNegative[T int32 | int64](path *field.Path, n *T) field.ErrorList {
+	if n == nil {
+		return nil
+	}
+	return apivalidation.ValidateNonnegativeField(int64(*n), path.K8s())
+}
+
+func isIndexed(s *batchv1.JobSpec) bool {
+	return s.CompletionMode != nil && *s.CompletionMode == batchv1.IndexedCompletion
+}
+
+// validateJob validates a job. If prefixed is false, the prefixed labels are not required,
+// because the job is older than they are.
+func validateJob(j *batchv1.Job, prefixed bool) field.ErrorList {
+	errs := validateGenerated(j, prefixed)
+	if n := j.Spec.Completions; isIndexed(&j.Spec) && n != nil && *n > 0 {
+		pod := fmt.Sprintf("%s-%d", j.Name, *n-1)
+		for range validation.IsDNS1123Label(pod) {
+			errs = append(errs,
+				field.Invalid(field.NewPath("metadata", "name"), j.Name,
+					"will not able to create pod with invalid DNS label: "+pod))
+		}
+	}
+	return append(errs, validateJobSpec(&j.Spec, field.NewPath("spec"))...)
+}
+
+// validateGenerated validates the selector and the labels that the server has generated.
+func validateGenerated(j *batchv1.Job, prefixed bool) field.ErrorList {
+	if m := j.Spec.ManualSelector; m != nil && *m || j.Spec.Selector == nil {
+		return nil
+	}
+	path := field.NewPath("spec")
+	var errs field.ErrorList
+	uid := string(j.UID)
+	for _, want := range []struct{ label, value string }{
+		{oldControllerUIDLabel, uid}, {oldJobNameLabel, j.Name}, {batchv1.ControllerUidLabel, uid},
+		{batchv1.JobNameLabel, j.Name},
+	} {
+		if !prefixed && strings.Contains(want.label, "/") {
+			continue
+		}
+		at, message := path.Child("template", "metadata", "labels").Key(want.label), fmt.Sprintf("must be '%s'", want.value)
+		switch value, ok := j.Spec.Template.Labels[want.label]; {
+		case !ok:
+			errs = append(errs, field.Required(at, message))
+		case value != want.value:
+			errs = append(errs, field.Invalid(at, j.Spec.Template.Labels, message))
+		}
+	}
+	made := labels.Set{oldControllerUIDLabel: uid, oldJobNameLabel: j.Name, batchv1.ControllerUidLabel: uid,
+		batchv1.JobNameLabel: j.Name}
+	if s, err := metav1.LabelSelectorAsSelector(j.Spec.Selector); err == nil && !s.Matches(made) {
+		errs = append(errs, field.Invalid(path.Child("selector"), j.Spec.Selector, "`selector` not auto-generated"))
+	}
+	return errs
+}
+
+func validateJobSpec(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
+	errs := validateJobTemplateSpec(s, path)
+	if s.Selector == nil {
+		errs = append(errs, field.Required(path.Child("selector"), ""))
+	} else {
+		errs = append(errs,
+			metav1validation.ValidateLabelSelector(s.Selector, metav1validation.LabelSelectorValidationOptions{},
+				path.Child("selector").K8s())...)
+	}
+	if selector, err := metav1.LabelSelectorAsSelector(s.Selector); err == nil &&
+		!selector.Matches(labels.Set(s.Template.Labels)) {
+		errs = append(errs,
+			field.Invalid(path.Child("template", "metadata", "labels"), s.Template.Labels,
+				"`selector` does not match template `labels`"))
+	}
+	return errs
+}
+
+// validateJobTemplateSpec checks what a job and the template of one have in
+// common: all but the selector.
+func validateJobTemplateSpec(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, n := range []struct {
+		name  string
+		value *int32
+	}{
+		{"parallelism", s.Parallelism}, {"completions", s.Completions}, {"backoffLimit", s.BackoffLimit},
+		{"ttlSecondsAfterFinished", s.TTLSecondsAfterFinished}, {"backoffLimitPerIndex", s.BackoffLimitPerIndex},
+		{"maxFailedIndexes", s.MaxFailedIndexes},
+	} {
+		errs = append(errs, nonNegative(path.Child(n.name), n.value)...)
+	}
+	errs = append(errs, nonNegative(path.Child("activeDeadlineSeconds"), s.ActiveDeadlineSeconds)...)
+	if m := s.ManagedBy; m != nil {
+		const longest = 63
+		at := path.Child("managedBy")
+		errs = append(errs, validation.IsDomainPrefixedPath(at.K8s(), *m)...)
+		if len(*m) > longest {
+			errs = append(errs, field.TooLong(at, *m, longest))
+		}
+	}
+	errs = append(errs, validateIndexed(s, path)...)
+	if p := s.PodFailurePolicy; p != nil {
+		errs = append(errs, validateFailurePolicy(p, s, path.Child("podFailurePolicy"))...)
+	}
+	if p := s.SuccessPolicy; p != nil {
+		if isIndexed(s) {
+			errs = append(errs, validateSuccessPolicy(p, s, path.Child("successPolicy"))...)
+		} else {
+			errs = append(errs,
+				field.Invalid(path.Child("successPolicy"), declare.Internal(p), "requires indexed completion mode"))
+		}
+	}
+	if p := s.PodReplacementPolicy; p != nil {
+		allowed := []batchv1.PodReplacementPolicy{batchv1.Failed}
+		if s.PodFailurePolicy == nil {
+			allowed = append(allowed, batchv1.TerminatingOrFailed)
+		}
+		if !slices.Contains(allowed, *p) {
+			errs = append(errs, field.NotSupported(path.Child("podReplacementPolicy"), *p, allowed))
+		}
+	}
+	template := path.Child("template")
+	errs = append(errs, core.ValidatePodTemplateSpec(&s.Template, template)...)
+	at := template.Child("spec", "restartPolicy")
+	switch p := s.Template.Spec.RestartPolicy; {
+	case p == "" || p == corev1.RestartPolicyAlways:
+		errs = append(errs, field.Required(at, `valid values: "OnFailure", "Never"`))
+	case p != corev1.RestartPolicyOnFailure && p != corev1.RestartPolicyNever:
+		errs = append(errs,
+			field.NotSupported(at, p, []corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}))
+	case s.PodFailurePolicy != nil && p != corev1.RestartPolicyNever:
+		errs = append(errs,
+			field.Invalid(at, p,
+				fmt.Sprintf("only %q is supported when podFailurePolicy is specified", corev1.RestartPolicyNever)))
+	}
+	return errs
+}
+
+func validateIndexed(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
+	const most = 100_000
+	var errs field.ErrorList
+	if m := s.CompletionMode; m != nil && *m != batchv1.NonIndexedCompletion && *m != batchv1.IndexedCompletion {
+		errs = append(errs,
+			field.NotSupported(path.Child("completionMode"), *m,
+				[]batchv1.CompletionMode{batchv1.NonIndexedCompletion, batchv1.IndexedCompletion}))
+	}
+	if m := s.CompletionMode; m == nil || *m == batchv1.NonIndexedCompletion {
+		if n := s.BackoffLimitPerIndex; n != nil {
+			errs = append(errs, field.Invalid(path.Child("backoffLimitPerIndex"), *n, "requires indexed completion mode"))
+		}
+		if n := s.MaxFailedIndexes; n != nil {
+			errs = append(errs, field.Invalid(path.Child("maxFailedIndexes"), *n, "requires indexed completion mode"))
+		}
+	} else if isIndexed(s) {
+		if s.Completions == nil {
+			errs = append(errs,
+				field.Required(path.Child("completions"), fmt.Sprintf("when completion mode is %s", batchv1.IndexedCompletion)))
+		}
+		if p := s.Parallelism; p != nil && *p > most {
+			errs = append(errs,
+				field.Invalid(path.Child("parallelism"), *p,
+					fmt.Sprintf("must be less than or equal to %d when completion mode is %s", most, batchv1.IndexedCompletion)))
+		}
+		if n := s.MaxFailedIndexes; n != nil && s.Completions != nil {
+			if *n > *s.Completions {
+				errs = append(errs, field.Invalid(path.Child("maxFailedIndexes"), *n, "must be less than or equal to completions"))
+			}
+			if *n > most {
+				errs = append(errs,
+					field.Invalid(path.Child("maxFailedIndexes"), *n, fmt.Sprintf("must be less than or equal to %d", most)))
+			}
+		}
+	}
+	if s.MaxFailedIndexes != nil && s.BackoffLimitPerIndex == nil {
+		errs = append(errs, field.Required(path.Child("backoffLimitPerIndex"), "when maxFailedIndexes is specified"))
+	}
+	return errs
+}
+
+var (
+	failureActions = []batchv1.PodFailurePolicyAction{batchv1.PodFailurePolicyActionCount,
+		batchv1.PodFailurePolicyActionFailIndex, batchv1.PodFailurePolicyActionFailJob, batchv1.PodFailurePolicyActionIgnore}
+	exitOperators = []batchv1.PodFailurePolicyOnExitCodesOperator{batchv1.PodFailurePolicyOnExitCodesOpIn,
+		batchv1.PodFailurePolicyOnExitCodesOpNotIn}
+)
+
+func validateFailurePolicy(p *batchv1.PodFailurePolicy, s *batchv1.JobSpec, path *field.Path) field.ErrorList {
+	const most = 20
+	path = path.Child("rules")
+	var errs field.ErrorList
+	if len(p.Rules) > most {
+		errs = append(errs, field.TooMany(path, len(p.Rules), most))
+	}
+	for i := range p.Rules {
+		r, at := &p.Rules[i], path.Index(i)
+		action := at.Child("action")
+		switch {
+		case r.Action == "":
+			errs = append(errs, field.Required(action, fmt.Sprintf("valid values: %q", failureActions)))
+		case r.Action == batchv1.PodFailurePolicyActionFailIndex:
+			if s.BackoffLimitPerIndex == nil {
+				errs = append(errs, field.Invalid(action, r.Action, "requires the backoffLimitPerIndex to be set"))
+			}
+		case !slices.Contains(failureActions, r.Action):
+			errs = append(errs, field.NotSupported(action, r.Action, failureActions))
+		}
+		if r.OnExitCodes != nil {
+			errs = append(errs, validateExitCodes(r.OnExitCodes, &s.Template.Spec, at.Child("onExitCodes"))...)
+		}
+		for k, c := range r.OnPodConditions {
+			at := at.Child("onPodConditions").Index(k)
+			for _, m := range validation.IsQualifiedName(string(c.Type)) {
+				errs = append(errs, field.Invalid(at.Child("type"), c.Type, m))
+			}
+			statuses := []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown}
+			switch {
+			case c.Status == "":
+				errs = append(errs, field.Required(at.Child("status"), fmt.Sprintf("valid values: %q", statuses)))
+			case !slices.Contains(statuses, c.Status):
+				errs = append(errs, field.NotSupported(at.Child("status"), c.Status, statuses))
+			}
+		}
+		switch both := len(r.OnPodConditions) > 0; {
+		case r.OnExitCodes != nil && both:
+			errs = append(errs,
+				field.Invalid(at, field.OmitValueType{}, "specifying both OnExitCodes and OnPodConditions is not supported"))
+		case r.OnExitCodes == nil && !both:
+			errs = append(errs,
+				field.Invalid(at, field.OmitValueType{}, "specifying one of OnExitCodes and OnPodConditions is required"))
+		}
+	}
+	return errs
+}
+
+func validateExitCodes(
+	c *batchv1.PodFailurePolicyOnExitCodesRequirement, pod *corev1.PodSpec, path *field.Path,
+) field.ErrorList {
+	var errs field.ErrorList
+	operator := path.Child("operator")
+	switch {
+	case c.Operator == "":
+		errs = append(errs, field.Required(operator, fmt.Sprintf("valid values: %q", exitOperators)))
+	case !slices.Contains(exitOperators, c.Operator):
+		errs = append(errs, field.NotSupported(operator, c.Operator, exitOperators))
+	}
+	if c.ContainerName != nil &&
+		!slices.ContainsFunc(slices.Concat(pod.Containers, pod.InitContainers),
+			func(k corev1.Container) bool { return k.Name == *c.ContainerName }) {
+		errs = append(errs,
+			field.Invalid(path.Child("containerName"), *c.ContainerName,
+				"must be one of the container or initContainer names in the pod template"))
+	}
+	const most = 255
+	values := path.Child("values")
+	if len(c.Values) == 0 {
+		errs = append(errs, field.Invalid(values, c.Values, "at least one value is required"))
+	} else if len(c.Values) > most {
+		errs = append(errs, field.TooMany(values, len(c.Values), most))
+	}
+	seen, ordered := map[int32]bool{}, true
+	for i, v := range c.Values {
+		if v == 0 && c.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn {
+			errs = append(errs, field.Invalid(values.Index(i), v, "must not be 0 for the In operator"))
+		}
+		if seen[v] {
+			errs = append(errs, field.Duplicate(values.Index(i), v))
+		}
+		seen[v] = true
+		ordered = ordered && (i == 0 || c.Values[i-1] <= v)
+	}
+	if !ordered {
+		errs = append(errs, field.Invalid(values, c.Values, "must be ordered"))
+	}
+	return errs
+}
+
+func validateSuccessPolicy(p *batchv1.SuccessPolicy, s *batchv1.JobSpec, path *field.Path) field.ErrorList {
+	const most = 20
+	path = path.Child("rules")
+	if len(p.Rules) == 0 {
+		return field.ErrorList{
+			field.Required(path, "at least one rules must be specified when the successPolicy is specified")}
+	}
+	var errs field.ErrorList
+	if len(p.Rules) > most {
+		errs = append(errs, field.TooMany(path, len(p.Rules), most))
+	}
+	var completions int32
+	if s.Completions != nil {
+		completions = *s.Completions
+	}
+	for i, r := range p.Rules {
+		at := path.Index(i)
+		if r.SucceededCount == nil && r.SucceededIndexes == nil {
+			errs = append(errs, field.Required(at, "at least one of succeededCount or succeededIndexes must be specified"))
+		}
+		var indexes int32
+		if r.SucceededIndexes != nil {
+			n, err := countIndexes(*r.SucceededIndexes, completions)
+			if err != nil {
+				errs = append(errs,
+					field.Invalid(at.Child("succeededIndexes"), *r.SucceededIndexes,
+						fmt.Sprintf("error parsing succeededIndexes: %v", err)))
+			}
+			indexes = n
+		}
+		if n := r.SucceededCount; n != nil {
+			count := at.Child("succeededCount")
+			errs = append(errs, nonNegative(count, n)...)
+			if *n > completions {
+				errs = append(errs,
+					field.Invalid(count, *n,
+						fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", completions)))
+			}
+			if r.SucceededIndexes != nil && *n > indexes {
+				errs = append(errs,
+					field.Invalid(count, *n,
+						fmt.Sprintf("must be less than or equal to %d (the number of indexes in the specified succeededIndexes field)",
+							indexes)))
+			}
+		}
+	}
+	return errs
+}
+
+func validateCronJob(c *batchv1.CronJob) field.ErrorList {
+	path, s := field.NewPath("spec"), &c.Spec
+	var errs field.ErrorList
+	if s.Schedule == "" {
+		errs = append(errs, field.Required(path.Child("schedule"), ""))
+	} else {
+		errs = append(errs, validateSchedule(s.Schedule, s.TimeZone, path.Child("schedule"))...)
+	}
+	if z := s.TimeZone; z != nil {
+		errs = append(errs, validateTimeZone(*z, path.Child("timeZone"))...)
+	}
+	errs = append(errs, nonNegative(path.Child("startingDeadlineSeconds"), s.StartingDeadlineSeconds)...)
+	policies := []batchv1.ConcurrencyPolicy{batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent}
+	switch at := path.Child("concurrencyPolicy"); {
+	case s.ConcurrencyPolicy == "":
+		errs = append(errs, field.Required(at, ""))
+	case !slices.Contains(policies, s.ConcurrencyPolicy):
+		errs = append(errs, field.NotSupported(at, s.ConcurrencyPolicy, policies))
+	}
+	errs = append(errs, nonNegative(path.Child("successfulJobsHistoryLimit"), s.SuccessfulJobsHistoryLimit)...)
+	errs = append(errs, nonNegative(path.Child("failedJobsHistoryLimit"), s.FailedJobsHistoryLimit)...)
+	job := path.Child("jobTemplate", "spec")
+	errs = append(errs, validateJobTemplateSpec(&s.JobTemplate.Spec, job)...)
+	if m := s.JobTemplate.Spec.ManualSelector; m != nil && *m {
+		errs = append(errs, field.NotSupported(job.Child("manualSelector"), *m, []string{"nil", "false"}))
+	}
+	if selector := s.JobTemplate.Spec.Selector; selector != nil {
+		errs = append(errs, field.Invalid(job.Child("selector"), selector, "`selector` will be auto-generated"))
+	}
+	return errs
+}
+
+func validateSchedule(schedule string, zone *string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if err := checkSchedule(schedule); err != nil {
+		errs = append(errs, field.Invalid(path, schedule, err.Error()))
+	}
+	if strings.Contains(schedule, "TZ") {
+		if zone != nil {
+			errs = append(errs, field.Invalid(path, schedule, "cannot use both timeZone field and TZ or CRON_TZ in schedule"))
+		} else {
+			errs = append(errs,
+				field.Invalid(path, schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"))
+		}
+	}
+	return errs
+}
+
+func validateTimeZone(zone string, path *field.Path) field.ErrorList {
+	if zone == "" {
+		return field.ErrorList{field.Invalid(path, zone, "timeZone must be nil or non-empty string")}
+	}
+	if strings.EqualFold(zone, "Local") {
+		return field.ErrorList{
+			field.Invalid(path, zone, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones")}
+	}
+	if _, err := time.LoadLocation(zone); err != nil {
+		// The text of err depends on where the zones are.
+		return field.ErrorList{field.Invalid(path, zone, "unknown time zone "+zone)}
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+// Package certificates declares the kinds of the certificates.k8s.io API group.
+package certificates
+
+import (
+	"context"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+// Kinds returns the kinds of the group in the order of discovery.
+func Kinds(gates features.Gates) []*registry.Kind {
+	kinds := []*registry.Kind{certificateSigningRequest()}
+	if gates.Enabled(features.ClusterTrustBundle) {
+		kinds = append(kinds, clusterTrustBundle())
+	}
+	if gates.Enabled(features.PodCertificateRequest) {
+		kinds = append(kinds, podCertificateRequest())
+	}
+	return kinds
+}
+
+type csr = certificatesv1.CertificateSigningRequest
+
+func certificateSigningRequest() *registry.Kind {
+	// kube-apiserver still describes the columns in the words of the beta version.
+	spec := certificatesv1beta1.CertificateSigningRequestSpec{}.SwaggerDoc()
+	status := certificatesv1beta1.CertificateSigningRequestStatus{}.SwaggerDoc()
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: "certificates.k8s.io", Package: "certificates", Resource: "certificatesigningrequests",
+			Singular: "certificatesigningrequest", Name: "CertificateSigningRequest",
+			ShortNames: []string{"csr"},
+		},
+		Versions: []registry.Version{declare.Version[csr]("v1", nil)},
+		Storage:  registry.Storage{Version: "v1", Path: "certificatesigningrequests"},
+		Requests: registry.Requests{UnconditionalUpdate: true},
+		Metadata: registry.Metadata{
+			ValidateName: declare.PathSegment, OnUpdate: registry.MetaWhole, OnStatusUpdate: registry.MetaWhole,
+		},
+		Subresources: []registry.Subresource{
+			{Name: "approval", Verbs: declare.PartVerbs, Update: &registry.UpdatePart{
+				Prepare: func(_ context.Context, obj, old registry.Object) {
+					prepareApproval(obj.(*csr), old.(*csr), time.Now())
+				},
+				Validate: func(_ context.Context, obj, old registry.Object) field.ErrorList {
+					return validateStatus(obj.(*csr), old.(*csr), true)
+				},
+				Unconditional: true,
+			}},
+			declare.Status(),
+		},
+		Selection: registry.Selection{
+			Fields:     []registry.Field{{Name: "spec.signerName", Path: []int32{2, 7}}},
+			FieldError: declare.FieldLabel,
+		},
+		Strategy: registry.Strategy[*csr]{
+			Spec:          func(r *csr) any { return &r.Spec },
+			Status:        func(r *csr) any { return &r.Status },
+			PrepareCreate: func(ctx context.Context, r *csr) { setRequester(&r.Spec, request.UserFrom(ctx)) },
+			// What was requested stays as it was.
+			PrepareUpdate: func(_ context.Context, r, old *csr) { r.Spec = old.Spec },
+			PrepareStatusUpdate: func(_ context.Context, r, old *csr) {
+				keepDecisions(r, old)
+				setConditionTimes(r.Status.Conditions, old.Status.Conditions, metav1.NewTime(time.Now()))
+			},
+			Validate: func(_ context.Context, r *csr) field.ErrorList { return validateSpec(&r.Spec) },
+			ValidateStatusUpdate: func(_ context.Context, r, old *csr) field.ErrorList {
+				return validateStatus(r, old, false)
+			},
+		}.Untyped(),
+		Table: registry.Table[*csr]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				core.AgeColumn,
+				declare.Column("SignerName", "string", spec["signerName"]),
+				declare.Column("Requestor", "string", spec["request"]),
+				declare.Column("RequestedDuration", "string", spec["expirationSeconds"]),
+				declare.Column("Condition", "string", status["conditions"]),
+			},
+			Cells: declare.Cells(cells),
+		}.Untyped(),
+	}
+}
+
+// setRequester records who asks: a signer decides by it, so that nobody may say
+// it of himself.
+func setRequester(s *certificatesv1.CertificateSigningRequestSpec, u *request.User) {
+	s.Username, s.UID, s.Groups, s.Extra = "", "", nil, nil
+	if u == nil {
+		return
+	}
+	s.Username, s.UID, s.Groups = u.Name, u.UID, u.Groups
+	if len(u.Extra) > 0 {
+		s.Extra = map[string]certificatesv1.ExtraValue{}
+		for name, values := range u.Extra {
+			s.Extra[name] = values
+		}
+	}
+}
+
+// prepareApproval lets the approval subresource change conditions alone.
+func prepareApproval(r, old *csr, now time.Time) {
+	conditions := r.Status.Conditions
+	r.Spec, r.Status = old.Spec, old.Status
+	r.Status.Conditions = conditions
+	setConditionTimes(conditions, old.Status.Conditions, metav1.NewTime(now))
+}
+
+// keepDecisions brings back what approvers wrote, where there is as much of it as
+// before: what was added or taken away is for validation to refuse.
+func keepDecisions(r, old *csr) {
+	for _, t := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved,
+		certificatesv1.CertificateDenied} {
+		now, before := positions(r, t), positions(old, t)
+		if len(now) != len(before) {
+			continue
+		}
+		for i := range now {
+			r.Status.Conditions[now[i]] = old.Status.Conditions[before[i]]
+		}
+	}
+}
+
+// setConditionTimes fills in the times that the client left out. A condition that
+// keeps its status keeps its time of transition.
+func setConditionTimes(conditions, old []certificatesv1.CertificateSigningRequestCondition, now metav1.Time) {
+	for i := range conditions {
+		c := &conditions[i]
+		if c.LastUpdateTime.IsZero() {
+			c.LastUpdateTime = now
+		}
+		if !c.LastTransitionTime.IsZero() {
+			continue
+		}
+		c.LastTransitionTime = now
+		for _, before := range old {
+			if before.Type == c.Type && before.Status == c.Status && !before.LastTransitionTime.IsZero() {
+				c.LastTransitionTime = before.LastTransitionTime
+				break
+			}
+		}
+	}
+}
+
+func cells(r *csr) []any {
+	duration := core.None
+	if s := r.Spec.ExpirationSeconds; s != nil {
+		duration = core.HumanDuration(time.Duration(*s) * time.Second)
+	}
+	return []any{r.Name, core.Age(r.CreationTimestamp), r.Spec.SignerName, r.Spec.Username, duration, state(r)}
+}
+
+func state(r *csr) string {
+	conditions := r.Status.Conditions
+	state := "Pending"
+	switch {
+	case hasType(conditions, certificatesv1.CertificateDenied):
+		state = "Denied"
+	case hasType(conditions, certificatesv1.CertificateApproved):
+		state = "Approved"
+	}
+	if hasType(conditions, certificatesv1.CertificateFailed) {
+		state += ",Failed"
+	}
+	if len(r.Status.Certificate) > 0 {
+		state += ",Issued"
+	}
+	return state
+}

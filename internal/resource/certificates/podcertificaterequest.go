@@ -1,0 +1,75 @@
+package certificates
+
+import (
+	"context"
+	"time"
+
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+type podRequest = certificatesv1beta1.PodCertificateRequest
+
+func podCertificateRequest() *registry.Kind {
+	doc := certificatesv1beta1.PodCertificateRequestSpec{}.SwaggerDoc()
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: "certificates.k8s.io", Package: "certificates", Resource: "podcertificaterequests",
+			Singular: "podcertificaterequest", Name: "PodCertificateRequest", Namespaced: true,
+		},
+		Versions: []registry.Version{declare.Version("v1beta1", func(r *podRequest) {
+			const day = 24 * 60 * 60
+			declare.Pointer(&r.Spec.MaxExpirationSeconds, int32(day))
+		})},
+		Storage:      registry.Storage{Version: "v1beta1", Path: "podcertificaterequests"},
+		Subresources: []registry.Subresource{declare.Status()},
+		Selection: registry.Selection{
+			Fields: []registry.Field{
+				{Name: "spec.signerName", Path: []int32{2, 1}}, {Name: "spec.podName", Path: []int32{2, 2}},
+				{Name: "spec.nodeName", Path: []int32{2, 6}},
+			},
+			FieldError: declare.FieldLabel,
+		},
+		Strategy: registry.Strategy[*podRequest]{
+			Spec:            func(r *podRequest) any { return &r.Spec },
+			Status:          func(r *podRequest) any { return &r.Status },
+			StatusKeepsMeta: true,
+			Validate:        func(_ context.Context, r *podRequest) field.ErrorList { return validatePodRequest(&r.Spec) },
+			ValidateUpdate: func(_ context.Context, r, old *podRequest) field.ErrorList {
+				return declare.Immutable(r.Spec, old.Spec, field.NewPath("spec"))
+			},
+			// Whether the user may sign for the signer is a rule of admission.
+			ValidateStatusUpdate: func(_ context.Context, r, old *podRequest) field.ErrorList {
+				return validatePodRequestStatus(r, old, time.Now())
+			},
+		}.Untyped(),
+		Table: registry.Table[*podRequest]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("PodName", "string", doc["podName"]),
+				declare.Column("ServiceAccountName", "string", doc["serviceAccountName"]),
+				declare.Column("NodeName", "string", doc["nodeName"]),
+				declare.Column("SignerName", "string", doc["signerName"]),
+				declare.Column("State", "string", "Is the request Pending, Issued, Denied, or Failed?"),
+				declare.Column("UnverifiedUserAnnotations", "string", doc["unverifiedUserAnnotations"]),
+			},
+			Cells: declare.Cells(func(r *podRequest) []any {
+				state := "Pending"
+				for _, c := range r.Status.Conditions {
+					if isFinal(c.Type) {
+						state = c.Type
+					}
+				}
+				s := &r.Spec
+				return []any{r.Name, s.PodName, s.ServiceAccountName, string(s.NodeName), s.SignerName, state,
+					labels.FormatLabels(s.UnverifiedUserAnnotations)}
+			}),
+		}.Untyped(),
+	}
+}

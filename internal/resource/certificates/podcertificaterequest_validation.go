@@ -1,0 +1,373 @@
+package certificates
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net/mail"
+	"slices"
+	"strings"
+	"time"
+
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+const (
+	maxKeySize   = 10 << 10  // bytes of a key, a signature or a certificate request
+	maxChainSize = 100 << 10 // bytes of PEM
+	maxUIDSize   = 128
+
+	minSeconds           = 60 * 60
+	maxSeconds           = 91 * 24 * 60 * 60
+	maxKubernetesSeconds = 24 * 60 * 60
+)
+
+func validatePodRequest(s *certificatesv1beta1.PodCertificateRequestSpec) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := validateSignerName(path.Child("signerName"), s.SignerName)
+	if s.UnverifiedUserAnnotations != nil {
+		errs = append(errs, validateUserAnnotations(s.UnverifiedUserAnnotations, path.Child("unverifiedUserAnnotations"))...)
+	}
+	for _, of := range []struct {
+		field, name, uidField, uid string
+		validate                   func(string, bool) []string
+	}{
+		{"podName", s.PodName, "podUID", string(s.PodUID), apivalidation.NameIsDNSSubdomain},
+		{"serviceAccountName", s.ServiceAccountName, "serviceAccountUID", string(s.ServiceAccountUID),
+			apivalidation.ValidateServiceAccountName},
+		{"nodeName", string(s.NodeName), "nodeUID", string(s.NodeUID), apivalidation.NameIsDNSSubdomain},
+	} {
+		for _, message := range of.validate(of.name, false) {
+			errs = append(errs, field.Invalid(path.Child(of.field), of.name, message))
+		}
+		if of.uid == "" {
+			errs = append(errs, field.Invalid(path.Child(of.uidField), of.uid, "must not be empty"))
+		}
+		if len(of.uid) > maxUIDSize {
+			errs = append(errs, field.TooLong(path.Child(of.uidField), of.uid, maxUIDSize))
+		}
+	}
+	expiration := path.Child("maxExpirationSeconds")
+	if s.MaxExpirationSeconds == nil {
+		return append(errs, field.Required(expiration, "must be set"))
+	}
+	most := int32(maxSeconds)
+	if isKubernetesSigner(s.SignerName) {
+		most = maxKubernetesSeconds
+	}
+	if n := *s.MaxExpirationSeconds; n < minSeconds || n > most {
+		errs = append(errs, field.Invalid(expiration, n, fmt.Sprintf("must be in the range [%d, %d]", minSeconds, most)))
+	}
+	return append(errs, validateKey(s, path)...)
+}
+
+// isKubernetesSigner returns whether the domain of a signer belongs to Kubernetes.
+func isKubernetesSigner(name string) bool {
+	domain, _, _ := strings.Cut(name, "/")
+	return domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io")
+}
+
+func validateUserAnnotations(annotations map[string]string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for key := range annotations {
+		errs = append(errs, validation.IsDomainPrefixedKey(path.K8s(), strings.ToLower(key))...)
+	}
+	if apivalidation.ValidateAnnotationsSize(annotations) != nil {
+		errs = append(errs, field.TooLong(path, "", apivalidation.TotalAnnotationSizeLimitB))
+	}
+	return errs
+}
+
+// validateKey requires either a certificate request, or a public key with a signature that proves its possession.
+func validateKey(s *certificatesv1beta1.PodCertificateRequestSpec, path *field.Path) field.ErrorList {
+	request, key, proof := len(s.StubPKCS10Request) > 0, len(s.PKIXPublicKey) > 0, len(s.ProofOfPossession) > 0
+	switch {
+	case request && !key && !proof:
+		return validateStubRequest(s.StubPKCS10Request, path.Child("stubPKCS10Request"))
+	case !request && key && proof:
+		return validatePublicKey(s, path.Child("pkixPublicKey"), path.Child("proofOfPossession"))
+	}
+	return field.ErrorList{field.Invalid(path, field.OmitValueType{},
+		"exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set")}
+}
+
+// keyRules returns what is wrong with the kind of a public key, and the value to report.
+func keyRules(key crypto.PublicKey, curves string) (value any, detail string) {
+	const bitsOfByte = 8
+	switch key := key.(type) {
+	case ed25519.PublicKey:
+		return nil, ""
+	case *ecdsa.PublicKey:
+		if !slices.Contains([]elliptic.Curve{elliptic.P256(), elliptic.P384(), elliptic.P521()}, key.Curve) {
+			return "curve " + key.Params().Name, curves
+		}
+		return nil, ""
+	case *rsa.PublicKey:
+		if bits := key.Size() * bitsOfByte; bits != 3072 && bits != 4096 {
+			return fmt.Sprintf("%d-bit modulus", bits), "RSA keys must have modulus size 3072 or 4096"
+		}
+		return nil, ""
+	}
+	return nil, "unknown public key type; supported types are Ed25519, ECDSA, and RSA"
+}
+
+func validateStubRequest(data []byte, path *field.Path) field.ErrorList {
+	if len(data) > maxKeySize {
+		return field.ErrorList{field.TooLong(path, data, maxKeySize)}
+	}
+	request, err := x509.ParseCertificateRequest(data)
+	if err != nil {
+		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, "must be a valid PKCS#10 CSR")}
+	}
+	value, detail := keyRules(request.PublicKey, "elliptic public keys must use curve P256, P384, or P521")
+	if detail != "" {
+		if value == nil {
+			value = field.OmitValueType{}
+		}
+		return field.ErrorList{field.Invalid(path, value, detail)}
+	}
+	if request.CheckSignature() != nil {
+		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, "invalid signature")}
+	}
+	return nil
+}
+
+// validatePublicKey validates the key, and that it has signed the UID of the pod.
+func validatePublicKey(s *certificatesv1beta1.PodCertificateRequestSpec, path, proofPath *field.Path) field.ErrorList {
+	if len(s.PKIXPublicKey) > maxKeySize {
+		return field.ErrorList{field.TooLong(path, s.PKIXPublicKey, maxKeySize)}
+	}
+	if len(s.ProofOfPossession) > maxKeySize {
+		return field.ErrorList{field.TooLong(proofPath, s.ProofOfPossession, maxKeySize)}
+	}
+	key, err := x509.ParsePKIXPublicKey(s.PKIXPublicKey)
+	if err != nil {
+		return field.ErrorList{field.Invalid(path, s.PKIXPublicKey, "must be a valid PKIX-serialized public key")}
+	}
+	if value, detail := keyRules(key, "elliptic public keys must use curve P256 or P384"); detail != "" {
+		if value == nil {
+			value = s.PKIXPublicKey
+		}
+		return field.ErrorList{field.Invalid(path, value, detail)}
+	}
+	if !verify(key, []byte(s.PodUID), s.ProofOfPossession) {
+		return field.ErrorList{field.Invalid(proofPath, field.OmitValueType{},
+			"could not verify proof-of-possession signature")}
+	}
+	return nil
+}
+
+// verify returns whether the key has made the signature of a message.
+func verify(key crypto.PublicKey, message, signature []byte) bool {
+	hash := sha256.Sum256(message)
+	switch key := key.(type) {
+	case ed25519.PublicKey:
+		return ed25519.Verify(key, message, signature)
+	case *ecdsa.PublicKey:
+		return ecdsa.VerifyASN1(key, hash[:], signature)
+	case *rsa.PublicKey:
+		return rsa.VerifyPSS(key, crypto.SHA256, hash[:], signature, nil) == nil
+	}
+	return false
+}
+
+// finalConditions are the types of conditions that end a request.
+func finalConditions() []string {
+	return []string{
+		certificatesv1beta1.PodCertificateRequestConditionTypeIssued,
+		certificatesv1beta1.PodCertificateRequestConditionTypeDenied,
+		certificatesv1beta1.PodCertificateRequestConditionTypeFailed,
+	}
+}
+
+func isFinal(conditionType string) bool { return slices.Contains(finalConditions(), conditionType) }
+
+// outcome returns the type of the condition that has ended a request, "" if it has not ended.
+func outcome(r *podRequest) string {
+	for _, c := range r.Status.Conditions {
+		if isFinal(c.Type) && c.Status == metav1.ConditionTrue {
+			return c.Type
+		}
+	}
+	return ""
+}
+
+func validatePodRequestStatus(r, old *podRequest, now time.Time) field.ErrorList {
+	path := field.NewPath("status")
+	errs := validateOutcomes(r.Status.Conditions, path.Child("conditions"))
+	errs = append(errs, metav1validation.ValidateConditions(r.Status.Conditions, path.Child("conditions").K8s())...)
+	if len(errs) > 0 {
+		return errs
+	}
+	want, detail := old.Status, `status is immutable unless transitioning to "Issued", "Denied", or "Failed"`
+	switch is := outcome(r); {
+	case outcome(old) != "":
+		detail = "immutable after PodCertificateRequest is issued, denied, or failed"
+	case is == certificatesv1beta1.PodCertificateRequestConditionTypeIssued:
+		return validateIssued(r, old, now)
+	case is != "":
+		want = certificatesv1beta1.PodCertificateRequestStatus{Conditions: r.Status.Conditions}
+		detail = "non-condition status fields must be empty when denying or failing the PodCertificateRequest"
+	}
+	if !equality.Semantic.DeepEqual(r.Status, want) {
+		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, detail)}
+	}
+	return nil
+}
+
+// validateOutcomes allows only conditions that end a request, one of them, and it must be true.
+func validateOutcomes(conditions []metav1.Condition, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, c := range conditions {
+		at := path.Child(fmt.Sprintf("[%d]", i)) // kube-apiserver writes the index as a name
+		if !isFinal(c.Type) {
+			errs = append(errs, field.NotSupported(at.Child("type"), c.Type, finalConditions()))
+			continue
+		}
+		if i > 0 && slices.ContainsFunc(conditions[:i], func(c metav1.Condition) bool { return isFinal(c.Type) }) {
+			errs = append(errs, field.Invalid(at.Child("type"), c.Type,
+				`There may be at most one condition with type "Issued", "Denied", or "Failed"`))
+		}
+		if c.Status != metav1.ConditionTrue {
+			errs = append(errs, field.NotSupported(at.Child("status"), c.Status, []metav1.ConditionStatus{metav1.ConditionTrue}))
+		}
+	}
+	return errs
+}
+
+// validateIssued validates the certificates and times of a request that is issued now.
+func validateIssued(r, old *podRequest, now time.Time) field.ErrorList {
+	path := field.NewPath("status", "certificateChain")
+	chain := r.Status.CertificateChain
+	if len(chain) > maxChainSize {
+		return field.ErrorList{field.TooLong(path, chain, maxChainSize)}
+	}
+	wrong := func(detail string) field.ErrorList { return field.ErrorList{field.Invalid(path, chain, detail)} }
+	block, rest := pem.Decode([]byte(chain))
+	if block == nil {
+		return wrong("issued certificate chain must contain at least one certificate")
+	}
+	if block.Type != "CERTIFICATE" {
+		return wrong("issued certificate chain must consist entirely of CERTIFICATE PEM blocks")
+	}
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return wrong("leaf certificate does not parse as valid X.509")
+	}
+	errs := validateLeafNames(leaf, path)
+	if key, ok := requestedKey(&old.Spec).(interface{ Equal(crypto.PublicKey) bool }); !ok || !key.Equal(leaf.PublicKey) {
+		return append(errs, wrong("leaf certificate was not issued to the requested public key")...)
+	}
+	if errs = append(errs, validateIssuedTimes(r, leaf, now)...); len(errs) > 0 {
+		return errs
+	}
+	for block, rest = pem.Decode(rest); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			return wrong("issued certificate chain must consist entirely of CERTFICATE PEM blocks")
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			return wrong("intermediate certificate does not parse as valid X.509")
+		}
+	}
+	return nil
+}
+
+// requestedKey returns the public key of a valid request, nil if it cannot be read.
+func requestedKey(s *certificatesv1beta1.PodCertificateRequestSpec) crypto.PublicKey {
+	if len(s.StubPKCS10Request) > 0 {
+		request, err := x509.ParseCertificateRequest(s.StubPKCS10Request)
+		if err != nil {
+			return nil
+		}
+		return request.PublicKey
+	}
+	key, err := x509.ParsePKIXPublicKey(s.PKIXPublicKey)
+	if err != nil {
+		return nil
+	}
+	return key
+}
+
+func validateLeafNames(leaf *x509.Certificate, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, name := range leaf.DNSNames {
+		if name == "" {
+			errs = append(errs, field.Invalid(path, name, "leaf certificate should not contain empty DNSName"))
+		}
+		if strings.Contains(name, "..") {
+			errs = append(errs, field.Invalid(path, name, "leaf certificate's DNSName should not contain '..'"))
+		}
+		if strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") {
+			errs = append(errs, field.Invalid(path, name, "leaf certificate's DNSName should not start or end with '.'"))
+		}
+	}
+	for _, address := range leaf.EmailAddresses {
+		if _, err := mail.ParseAddress(address); err != nil {
+			errs = append(errs, field.Invalid(path, address, "leaf certificate should not contain invalid EmailAddress"))
+		}
+	}
+	return errs
+}
+
+// validateIssuedTimes compares the times of the status with those of the certificate.
+func validateIssuedTimes(r *podRequest, leaf *x509.Certificate, now time.Time) field.ErrorList {
+	const consistent = "must be present and consistent with the issued certificate"
+	status := field.NewPath("status")
+	before, after, refresh := status.Child("notBefore"), status.Child("notAfter"), status.Child("beginRefreshAt")
+	s := &r.Status
+	var errs field.ErrorList
+	for _, of := range []struct {
+		path   *field.Path
+		time   *metav1.Time
+		detail string
+	}{
+		{before, s.NotBefore, consistent}, {after, s.NotAfter, consistent},
+		{refresh, s.BeginRefreshAt, "must be present and in the range [notbefore+10min, notafter-10min]"},
+	} {
+		if of.time == nil {
+			errs = append(errs, field.Required(of.path, of.detail))
+		}
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	const near, margin = 5 * time.Minute, 10 * time.Minute
+	lifetime, most := leaf.NotAfter.Sub(leaf.NotBefore), *r.Spec.MaxExpirationSeconds
+	chain := status.Child("certificateChain")
+	switch {
+	case !s.NotBefore.Time.Equal(leaf.NotBefore):
+		return field.ErrorList{field.Invalid(before, s.NotBefore.Time,
+			"must be set to the NotBefore time encoded in the leaf certificate")}
+	case s.NotBefore.Time.Before(now.Add(-near)) || s.NotBefore.Time.After(now.Add(near)):
+		return field.ErrorList{field.Invalid(before, s.NotBefore.Time,
+			"must be set to within 5 minutes of kube-apiserver's current time")}
+	case !s.NotAfter.Time.Equal(leaf.NotAfter):
+		return field.ErrorList{field.Invalid(after, s.NotAfter.Time,
+			"must be set to the NotAfter time encoded in the leaf certificate")}
+	case lifetime < time.Hour:
+		return field.ErrorList{field.Invalid(chain, lifetime, "leaf certificate lifetime must be >= 1 hour")}
+	case lifetime > time.Duration(most)*time.Second:
+		return field.ErrorList{field.Invalid(chain, lifetime,
+			fmt.Sprintf("leaf certificate lifetime must be <= spec.maxExpirationSeconds (%v)", most))}
+	case s.BeginRefreshAt.Time.Before(s.NotBefore.Add(margin)):
+		return field.ErrorList{field.Invalid(refresh, s.BeginRefreshAt.Time,
+			"must be at least 10 minutes after status.notBefore")}
+	case s.BeginRefreshAt.After(s.NotAfter.Add(-margin)):
+		return field.ErrorList{field.Invalid(refresh, s.BeginRefreshAt.Time,
+			"must be at least 10 minutes before status.notAfter")}
+	}
+	return nil
+}

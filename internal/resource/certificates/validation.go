@@ -1,0 +1,283 @@
+package certificates
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+const (
+	shortestLife = 600 // seconds
+
+	// legacySigner signed what earlier versions of the API asked for without naming
+	// a signer.
+	legacySigner = "kubernetes.io/legacy-unknown"
+
+	requestBlock     = "CERTIFICATE REQUEST"
+	certificateBlock = "CERTIFICATE"
+)
+
+// knownUsages are what a certificate can be for.
+var knownUsages = sets.New(
+	certificatesv1.UsageSigning, certificatesv1.UsageDigitalSignature, certificatesv1.UsageContentCommitment,
+	certificatesv1.UsageKeyEncipherment, certificatesv1.UsageKeyAgreement, certificatesv1.UsageDataEncipherment,
+	certificatesv1.UsageCertSign, certificatesv1.UsageCRLSign, certificatesv1.UsageEncipherOnly,
+	certificatesv1.UsageDecipherOnly,
+	certificatesv1.UsageAny, certificatesv1.UsageServerAuth, certificatesv1.UsageClientAuth,
+	certificatesv1.UsageCodeSigning,
+	certificatesv1.UsageEmailProtection, certificatesv1.UsageSMIME, certificatesv1.UsageIPsecEndSystem,
+	certificatesv1.UsageIPsecTunnel,
+	certificatesv1.UsageIPsecUser, certificatesv1.UsageTimestamping, certificatesv1.UsageOCSPSigning,
+	certificatesv1.UsageMicrosoftSGC, certificatesv1.UsageNetscapeSGC,
+)
+
+// validateSpec checks what is requested. It cannot change later: updates have no
+// need to check it again.
+func validateSpec(s *certificatesv1.CertificateSigningRequestSpec) field.ErrorList {
+	spec := field.NewPath("spec")
+	var errs field.ErrorList
+	if err := checkRequest(s.Request); err != nil {
+		errs = append(errs, field.Invalid(spec.Child("request"), s.Request, err.Error()))
+	}
+	errs = append(errs, validateUsages(spec.Child("usages"), s.Usages)...)
+	if s.SignerName == legacySigner {
+		errs = append(errs,
+			field.Invalid(spec.Child("signerName"), s.SignerName, "the legacy signerName is not allowed via this API version"))
+	} else {
+		errs = append(errs, validateSignerName(spec.Child("signerName"), s.SignerName)...)
+	}
+	if s.ExpirationSeconds != nil && *s.ExpirationSeconds < shortestLife {
+		errs = append(errs,
+			field.Invalid(spec.Child("expirationSeconds"), *s.ExpirationSeconds,
+				"may not specify a duration less than 600 seconds (10 minutes)"))
+	}
+	return errs
+}
+
+// checkRequest demands a PKCS#10 request (RFC 2986) that its own key has signed.
+func checkRequest(encoded []byte) error {
+	block, _ := pem.Decode(encoded)
+	if block == nil || block.Type != requestBlock {
+		return errors.New("PEM block type must be CERTIFICATE REQUEST")
+	}
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return err
+	}
+	return request.CheckSignature()
+}
+
+func validateUsages(path *field.Path, usages []certificatesv1.KeyUsage) field.ErrorList {
+	if len(usages) == 0 {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	var errs field.ErrorList
+	for i, usage := range usages {
+		if !knownUsages.Has(usage) {
+			errs = append(errs, field.NotSupported(path.Index(i), usage, sets.List(knownUsages)))
+		}
+		if slices.Contains(usages[:i], usage) {
+			errs = append(errs, field.Duplicate(path.Index(i), usage))
+		}
+	}
+	return errs
+}
+
+// validateSignerName wants "domain/name", of which the domain has two labels or
+// more. Of the labels of each only the first one that is wrong is told.
+func validateSignerName(path *field.Path, signer string) field.ErrorList {
+	if signer == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	domain, name, ok := strings.Cut(signer, "/")
+	if !ok || strings.Contains(name, "/") {
+		return field.ErrorList{
+			field.Invalid(path, signer, "must be a fully qualified domain and path of the form 'example.com/signer-name'")}
+	}
+	const (
+		longestDomain = validation.DNS1123SubdomainMaxLength
+		longestName   = validation.DNS1123SubdomainMaxLength + validation.DNS1123LabelMaxLength + 1
+		longest       = longestDomain + 1 + longestName
+	)
+	var errs field.ErrorList
+	if len(domain) > longestDomain {
+		errs = append(errs, field.TooLong(path, "", longestDomain))
+	}
+	errs = append(errs, validateLabels(path, domain, validation.IsDNS1123Label)...)
+	if !strings.Contains(domain, ".") {
+		errs = append(errs, field.Invalid(path, domain, "should be a domain with at least two segments separated by dots"))
+	}
+	errs = append(errs, validateLabels(path, name, validation.IsDNS1123Subdomain)...)
+	if len(signer) > longest {
+		errs = append(errs, field.TooLong(path, "", longest))
+	}
+	return errs
+}
+
+func validateLabels(path *field.Path, segment string, wrong func(string) []string) field.ErrorList {
+	for label := range strings.SplitSeq(segment, ".") {
+		var errs field.ErrorList
+		for _, text := range wrong(label) {
+			errs = append(errs, field.Invalid(path, segment, fmt.Sprintf("validating label %q: %s", label, text)))
+		}
+		if errs != nil {
+			return errs
+		}
+	}
+	return nil
+}
+
+// validateStatus checks what an approver (approval) or a signer made of the
+// status. What was wrong before may stay so.
+func validateStatus(r, old *csr, approval bool) field.ErrorList {
+	errs := validateConditions(r.Status.Conditions, old.Status.Conditions)
+	errs = append(errs, validateDecisions(r, old, approval)...)
+	path := field.NewPath("status", "certificate")
+	now, before := r.Status.Certificate, old.Status.Certificate
+	if bytes.Equal(now, before) {
+		return errs
+	}
+	if err := checkCertificates(now); err != nil && checkCertificates(before) == nil {
+		errs = append(errs, field.Invalid(path, "<certificate data>", err.Error()))
+	}
+	if len(before) > 0 {
+		errs = append(errs, field.Forbidden(path, "updates may not modify existing certificate content"))
+	}
+	return errs
+}
+
+type condition = certificatesv1.CertificateSigningRequestCondition
+
+func validateConditions(conditions, old []condition) field.ErrorList {
+	path := field.NewPath("status", "conditions")
+	tolerated := faultsOf(old)
+	var errs field.ErrorList
+	for i := range conditions {
+		c := &conditions[i]
+		if c.Type == "" && !tolerated.untyped {
+			errs = append(errs, field.Required(path.Index(i).Child("type"), ""))
+		}
+		errs = append(errs, validateConditionStatus(path.Index(i).Child("status"), c)...)
+		if opposite := oppositeOf(c.Type); opposite != "" && hasType(conditions[:i], opposite) && !tolerated.contradictory {
+			errs = append(errs, field.Invalid(path, c.Type, "Approved and Denied conditions are mutually exclusive"))
+		}
+		if hasType(conditions[:i], c.Type) && !tolerated.repeated {
+			errs = append(errs, field.Duplicate(path.Index(i).Child("type"), c.Type))
+		}
+	}
+	return errs
+}
+
+// faults of a list of conditions that are tolerated once they are stored.
+type faults struct{ untyped, contradictory, repeated bool }
+
+func faultsOf(conditions []condition) faults {
+	f := faults{
+		untyped: hasType(conditions, ""),
+		contradictory: hasType(conditions, certificatesv1.CertificateApproved) &&
+			hasType(conditions, certificatesv1.CertificateDenied),
+	}
+	for i := range conditions {
+		f.repeated = f.repeated || hasType(conditions[:i], conditions[i].Type)
+	}
+	return f
+}
+
+func validateConditionStatus(path *field.Path, c *condition) field.ErrorList {
+	allowed := []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown}
+	switch c.Type {
+	case certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
+		allowed = []corev1.ConditionStatus{corev1.ConditionTrue}
+	}
+	switch {
+	case c.Status == "":
+		return field.ErrorList{field.Required(path, "")}
+	case !slices.Contains(allowed, c.Status):
+		return field.ErrorList{field.NotSupported(path, c.Status, allowed)}
+	}
+	return nil
+}
+
+// oppositeOf returns the decision that contradicts one, "" for what is none.
+func oppositeOf(t certificatesv1.RequestConditionType) certificatesv1.RequestConditionType {
+	switch t {
+	case certificatesv1.CertificateApproved:
+		return certificatesv1.CertificateDenied
+	case certificatesv1.CertificateDenied:
+		return certificatesv1.CertificateApproved
+	}
+	return ""
+}
+
+// validateDecisions keeps each subresource to its own conditions: Approved and
+// Denied are the approval's, and nobody takes back what was decided.
+func validateDecisions(r, old *csr, approval bool) field.ErrorList {
+	path := field.NewPath("status", "conditions")
+	var errs field.ErrorList
+	for _, t := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved,
+		certificatesv1.CertificateDenied, certificatesv1.CertificateFailed} {
+		now, before := len(positions(r, t)), len(positions(old, t))
+		switch {
+		case now < before:
+			errs = append(errs, field.Forbidden(path, fmt.Sprintf("updates may not remove a condition of type %q", t)))
+		case now > before && t != certificatesv1.CertificateFailed && !approval:
+			errs = append(errs, field.Forbidden(path, fmt.Sprintf("updates may not add a condition of type %q", t)))
+		}
+	}
+	return errs
+}
+
+// checkCertificates demands PEM blocks of certificates and of nothing else, or
+// nothing at all.
+func checkCertificates(encoded []byte) error {
+	if len(encoded) == 0 {
+		return nil
+	}
+	found := false
+	for block, rest := pem.Decode(encoded); block != nil; block, rest = pem.Decode(rest) {
+		found = true
+		switch {
+		case block.Type != certificateBlock:
+			return fmt.Errorf("only CERTIFICATE PEM blocks are allowed, found %q", block.Type)
+		case len(block.Headers) != 0:
+			return errors.New("no PEM block headers are permitted")
+		}
+		certificates, err := x509.ParseCertificates(block.Bytes)
+		if err != nil {
+			return err
+		}
+		if len(certificates) == 0 {
+			return errors.New("found CERTIFICATE PEM block containing 0 certificates")
+		}
+	}
+	if !found {
+		return errors.New("must contain at least one CERTIFICATE PEM block")
+	}
+	return nil
+}
+
+func hasType(conditions []condition, t certificatesv1.RequestConditionType) bool {
+	return slices.ContainsFunc(conditions, func(c condition) bool { return c.Type == t })
+}
+
+// positions returns where a request has conditions of a type.
+func positions(r *csr, t certificatesv1.RequestConditionType) []int {
+	var out []int
+	for i := range r.Status.Conditions {
+		if r.Status.Conditions[i].Type == t {
+			out = append(out, i)
+		}
+	}
+	return out
+}

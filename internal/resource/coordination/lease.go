@@ -1,0 +1,85 @@
+// Package coordination declares the kinds of the coordination.k8s.io API group.
+package coordination
+
+import (
+	"context"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+// Kinds returns the kinds of the group in the order of discovery.
+func Kinds(gates features.Gates) []*registry.Kind {
+	return []*registry.Kind{leaseCandidate(), lease(gates)}
+}
+
+func lease(gates features.Gates) *registry.Kind {
+	disabled := declare.DisabledOf(gates,
+		declare.Part(features.CoordinatedLeaderElection,
+			func(l *coordinationv1.Lease) bool { return l.Spec.Strategy != nil },
+			func(l *coordinationv1.Lease) { l.Spec.Strategy = nil }),
+		declare.Part(features.CoordinatedLeaderElection,
+			func(l *coordinationv1.Lease) bool { return l.Spec.PreferredHolder != nil },
+			func(l *coordinationv1.Lease) { l.Spec.PreferredHolder = nil }))
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: "coordination.k8s.io", Package: "coordination", Resource: "leases", Singular: "lease",
+			Name: "Lease", Namespaced: true,
+		},
+		Versions: []registry.Version{declare.Version[coordinationv1.Lease]("v1", nil)},
+		Storage:  registry.Storage{Version: "v1", Path: "leases"},
+		Requests: registry.Requests{CreateOnUpdate: true},
+		Metadata: registry.Metadata{AnyFinalizer: true},
+		Strategy: registry.Strategy[*coordinationv1.Lease]{
+			Spec:          func(l *coordinationv1.Lease) any { return &l.Spec },
+			PrepareCreate: func(_ context.Context, l *coordinationv1.Lease) { disabled.DropNew(l) },
+			PrepareUpdate: func(_ context.Context, l, old *coordinationv1.Lease) { disabled.Drop(l, old) },
+			Validate: func(_ context.Context, l *coordinationv1.Lease) field.ErrorList {
+				return validateLease(l)
+			},
+			ValidateUpdate: func(_ context.Context, l, _ *coordinationv1.Lease) field.ErrorList {
+				return validateLease(l)
+			},
+		}.Untyped(),
+		Table: registry.Table[*coordinationv1.Lease]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Holder", "string", coordinationv1.LeaseSpec{}.SwaggerDoc()["holderIdentity"]),
+				core.AgeColumn,
+			},
+			Cells: declare.Cells(func(l *coordinationv1.Lease) []any {
+				holder := ""
+				if h := l.Spec.HolderIdentity; h != nil {
+					holder = *h
+				}
+				return []any{l.Name, holder, core.Age(l.CreationTimestamp)}
+			}),
+		}.Untyped(),
+	}
+}
+
+// validateLease validates the numbers of a Lease and how its holder is elected.
+func validateLease(l *coordinationv1.Lease) field.ErrorList {
+	spec := field.NewPath("spec")
+	var errs field.ErrorList
+	if d := l.Spec.LeaseDurationSeconds; d != nil && *d <= 0 {
+		errs = append(errs, field.Invalid(spec.Child("leaseDurationSeconds"), *d, "must be greater than 0"))
+	}
+	if n := l.Spec.LeaseTransitions; n != nil && *n < 0 {
+		errs = append(errs, field.Invalid(spec.Child("leaseTransitions"), *n, "must be greater than or equal to 0"))
+	}
+	strategy := l.Spec.Strategy
+	if strategy != nil {
+		errs = append(errs, validateStrategy(*strategy, spec.Child("strategy"))...)
+	}
+	if h := l.Spec.PreferredHolder; h != nil && *h != "" && (strategy == nil || *strategy == "") {
+		errs = append(errs, field.Forbidden(spec.Child("preferredHolder"), "may only be specified if `strategy` is defined"))
+	}
+	return errs
+}

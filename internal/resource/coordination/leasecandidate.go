@@ -1,0 +1,120 @@
+package coordination
+
+import (
+	"context"
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1alpha2 "k8s.io/api/coordination/v1alpha2"
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+type candidate = coordinationv1beta1.LeaseCandidate
+
+func leaseCandidate() *registry.Kind {
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: "coordination.k8s.io", Package: "coordination", Resource: "leasecandidates",
+			Singular: "leasecandidate", Name: "LeaseCandidate", Namespaced: true,
+		},
+		Versions: []registry.Version{
+			declare.Version[candidate]("v1beta1", nil),
+			declare.SameMessage[coordinationv1alpha2.LeaseCandidate, candidate]("v1alpha2", nil),
+		},
+		Storage:  registry.Storage{Version: "v1beta1", Path: "leasecandidates"},
+		Requests: registry.Requests{CreateOnUpdate: true},
+		Metadata: registry.Metadata{
+			ValidateName: func(name string, _ bool) []string { return validation.IsConfigMapKey(name) },
+		},
+		Strategy: registry.Strategy[*candidate]{
+			Spec: func(c *candidate) any { return &c.Spec },
+			Validate: func(_ context.Context, c *candidate) field.ErrorList {
+				return validateCandidate(&c.Spec, field.NewPath("spec"))
+			},
+			ValidateUpdate: func(_ context.Context, c, old *candidate) field.ErrorList {
+				path := field.NewPath("spec")
+				return append(validateCandidate(&c.Spec, path),
+					declare.Immutable(c.Spec.LeaseName, old.Spec.LeaseName, path.Child("leaseName"))...)
+			},
+		}.Untyped(),
+		Table: registry.Table[*candidate]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("LeaseName", "string", coordinationv1alpha2.LeaseCandidateSpec{}.SwaggerDoc()["leaseName"]),
+				declare.Column("BinaryVersion", "string", ""),
+				declare.Column("EmulationVersion", "string", ""),
+				core.AgeColumn,
+			},
+			Cells: declare.Cells(func(c *candidate) []any {
+				return []any{c.Name, c.Spec.LeaseName, c.Spec.BinaryVersion, c.Spec.EmulationVersion,
+					core.Age(c.CreationTimestamp)}
+			}),
+		}.Untyped(),
+	}
+}
+
+func validateCandidate(s *coordinationv1beta1.LeaseCandidateSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if s.LeaseName == "" {
+		errs = append(errs, field.Required(path.Child("leaseName"), ""))
+	}
+	emulated, err := parseVersion(s.EmulationVersion, path.Child("emulationVersion"))
+	errs = append(errs, err...)
+	if s.BinaryVersion == "" {
+		errs = append(errs, field.Required(path.Child("binaryVersion"), ""))
+	}
+	binary, err := parseVersion(s.BinaryVersion, path.Child("binaryVersion"))
+	errs = append(errs, err...)
+	if s.BinaryVersion != "" && s.EmulationVersion != "" && binary.LessThan(emulated) {
+		errs = append(errs, field.Invalid(path.Child("binaryVersion"), s.BinaryVersion,
+			"must be greater than or equal to `emulationVersion`"))
+	}
+	if s.Strategy == "" {
+		return append(errs, field.Required(path.Child("strategy"), ""))
+	}
+	if s.Strategy == coordinationv1.OldestEmulationVersion && emulated.EqualTo(zeroVersion()) {
+		errs = append(errs, field.Required(path.Child("emulationVersion"),
+			"must be specified when `strategy` is 'OldestEmulationVersion'"))
+	}
+	return append(errs, validateStrategy(s.Strategy, path.Child("strategy"))...)
+}
+
+func zeroVersion() *version.Version { return version.MajorMinor(0, 0).WithPatch(0) }
+
+// parseVersion parses a semantic version. An empty or invalid one is 0.0.0.
+func parseVersion(text string, path *field.Path) (*version.Version, field.ErrorList) {
+	if text == "" {
+		return zeroVersion(), nil
+	}
+	v, err := version.ParseSemantic(text)
+	if err != nil || strings.HasPrefix(text, "v") || strings.TrimSpace(text) != text {
+		return zeroVersion(), field.ErrorList{field.Invalid(path, text, "must be a valid semantic version")}
+	}
+	return v, nil
+}
+
+// validateStrategy validates how a leader is elected. A name without a domain is one of Kubernetes. kube-apiserver
+// reports errors below a second "strategy" in the path.
+func validateStrategy(s coordinationv1.CoordinatedLeaseStrategy, path *field.Path) field.ErrorList {
+	path = path.Child("strategy")
+	if !strings.Contains(string(s), "/") {
+		known := []coordinationv1.CoordinatedLeaseStrategy{coordinationv1.OldestEmulationVersion}
+		if s != known[0] {
+			return field.ErrorList{field.NotSupported(path, s, known)}
+		}
+		return nil
+	}
+	var errs field.ErrorList
+	for _, message := range validation.IsQualifiedName(string(s)) {
+		errs = append(errs, field.Invalid(path, s, message))
+	}
+	return errs
+}

@@ -1,0 +1,94 @@
+package core
+
+import (
+	"encoding/json"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+func validateConfigMap(m *corev1.ConfigMap) field.ErrorList {
+	var errs field.ErrorList
+	size := 0
+	for _, key := range sortedKeys(m.Data) {
+		errs = append(errs, invalid(field.NewPath("data").Key(key), key, validation.IsConfigMapKey(key))...)
+		if _, twice := m.BinaryData[key]; twice {
+			errs = append(errs, field.Invalid(field.NewPath("data").Key(key), key, "duplicate of key present in binaryData"))
+		}
+		size += len(m.Data[key])
+	}
+	for _, key := range sortedKeys(m.BinaryData) {
+		errs = append(errs, invalid(field.NewPath("binaryData").Key(key), key, validation.IsConfigMapKey(key))...)
+		size += len(m.BinaryData[key])
+	}
+	return append(errs, notTooLarge(size, field.NewPath(""))...)
+}
+
+// notTooLarge limits the sum of the lengths of the values.
+func notTooLarge(size int, path *field.Path) field.ErrorList {
+	if size > corev1.MaxSecretSize {
+		return field.ErrorList{field.TooLong(path, "" /* not shown */, corev1.MaxSecretSize)}
+	}
+	return nil
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func validateSecret(s *corev1.Secret) field.ErrorList {
+	data := field.NewPath("data")
+	var errs field.ErrorList
+	size := 0
+	for _, key := range sortedKeys(s.Data) {
+		errs = append(errs, invalid(data.Key(key), key, validation.IsConfigMapKey(key))...)
+		size += len(s.Data[key])
+	}
+	errs = append(errs, notTooLarge(size, data)...)
+	need := func(keys ...string) {
+		for _, key := range keys {
+			if _, ok := s.Data[key]; !ok {
+				errs = append(errs, field.Required(data.Key(key), ""))
+			}
+		}
+	}
+	isJSON := func(key string) {
+		need(key)
+		if text, ok := s.Data[key]; ok {
+			if err := json.Unmarshal(text, &map[string]any{}); err != nil {
+				errs = append(errs, field.Invalid(data.Key(key), "<secret contents redacted>", err.Error()))
+			}
+		}
+	}
+	switch s.Type {
+	case corev1.SecretTypeServiceAccountToken:
+		if s.Annotations[corev1.ServiceAccountNameKey] == "" {
+			errs = append(errs, field.Required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), ""))
+		}
+	case corev1.SecretTypeDockercfg:
+		isJSON(corev1.DockerConfigKey)
+	case corev1.SecretTypeDockerConfigJson:
+		isJSON(corev1.DockerConfigJsonKey)
+	case corev1.SecretTypeBasicAuth:
+		_, user := s.Data[corev1.BasicAuthUsernameKey]
+		_, password := s.Data[corev1.BasicAuthPasswordKey]
+		if !user && !password {
+			need(corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey)
+		}
+	case corev1.SecretTypeSSHAuth:
+		if len(s.Data[corev1.SSHAuthPrivateKey]) == 0 {
+			errs = append(errs, field.Required(data.Key(corev1.SSHAuthPrivateKey), ""))
+		}
+	case corev1.SecretTypeTLS:
+		need(corev1.TLSCertKey, corev1.TLSPrivateKeyKey)
+	}
+	return errs
+}

@@ -1,0 +1,708 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+// podValidator validates the containers of a pod. It has the parts of the pod that they refer
+// to.
+type podValidator struct {
+	spec *corev1.PodSpec
+	// volumes has the valid volumes of the pod by name.
+	volumes map[string]*corev1.VolumeSource
+	claims  sets.Set[string]
+	// pod is false for a pod template of a workload.
+	pod bool
+}
+
+func (p *podValidator) hostUsers() bool { return p.spec.HostUsers == nil || *p.spec.HostUsers }
+
+func (p *podValidator) validateContainers(path *field.Path) field.ErrorList {
+	if len(p.spec.Containers) == 0 {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	var errs field.ErrorList
+	names := sets.New[string]()
+	for i := range p.spec.Containers {
+		c, at := &p.spec.Containers[i], path.Index(i)
+		errs = append(errs, p.validateContainer(c, at)...)
+		errs = append(errs, uniqueName(names, c.Name, at)...)
+		errs = append(errs, p.validateHooks(c, at)...)
+		errs = append(errs, p.validateContainerRestart(c, at, true)...)
+	}
+	return append(errs, hostPortConflicts(p.spec.Containers, path)...)
+}
+
+func uniqueName(names sets.Set[string], name string, path *field.Path) field.ErrorList {
+	if names.Has(name) {
+		return field.ErrorList{field.Duplicate(path.Child("name"), name)}
+	}
+	names.Insert(name)
+	return nil
+}
+
+func (p *podValidator) validateInitContainers(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	names := sets.New[string]()
+	for i := range p.spec.Containers {
+		names.Insert(p.spec.Containers[i].Name)
+	}
+	unnamed := names.Has("")
+	for i := range p.spec.InitContainers {
+		c, at := &p.spec.InitContainers[i], path.Index(i)
+		errs = append(errs, p.validateContainer(c, at)...)
+		errs = append(errs, uniqueName(names, c.Name, at)...)
+		if c.Name == "" && !unnamed {
+			names.Delete("") // the names of init containers are only compared if they have one
+		}
+		errs = append(errs, hostPortConflicts(p.spec.InitContainers[i:i+1], path)...)
+		errs = append(errs, p.validateContainerRestart(c, at, false)...)
+		if isSidecar(c) {
+			errs = append(errs, p.validateHooks(c, at)...)
+			continue
+		}
+		for k, r := range c.ResizePolicy {
+			if r.RestartPolicy == corev1.RestartContainer {
+				errs = append(errs, field.Invalid(at.Child("resizePolicy").Index(k).Child("restartPolicy"), r.RestartPolicy,
+					"must not be set to 'RestartContainer' for non-sidecar initContainers"))
+			}
+		}
+		for _, f := range []struct {
+			name string
+			set  bool
+		}{
+			{"lifecycle", c.Lifecycle != nil},
+			{"livenessProbe", c.LivenessProbe != nil},
+			{"readinessProbe", c.ReadinessProbe != nil},
+			{"startupProbe", c.StartupProbe != nil},
+		} {
+			if f.set {
+				errs = append(errs,
+					field.Forbidden(at.Child(f.name), "may not be set for init containers without restartPolicy=Always"))
+			}
+		}
+	}
+	return errs
+}
+
+// validateContainer validates the fields that all kinds of containers have.
+func (p *podValidator) validateContainer(c *corev1.Container, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if c.Name == "" {
+		errs = append(errs, field.Required(path.Child("name"), ""))
+	} else {
+		errs = append(errs, validateDNSLabel(path.Child("name"), c.Name)...)
+	}
+	switch {
+	case c.Image == "":
+		// A template may have no image, because something else may set it later.
+		errs = append(errs, field.Required(path.Child("image"), ""))
+	case strings.TrimSpace(c.Image) != c.Image && p.pod:
+		errs = append(errs, field.Invalid(path.Child("image"), c.Image, "must not have leading or trailing whitespace"))
+	}
+	errs = append(errs,
+		oneOf(path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy, corev1.TerminationMessageReadFile,
+			corev1.TerminationMessageFallbackToLogsOnError)...)
+	errs = append(errs, validatePorts(c.Ports, path.Child("ports"))...)
+	errs = append(errs, p.validateEnv(c.Env, path.Child("env"))...)
+	errs = append(errs, validateEnvFrom(c.EnvFrom, path.Child("envFrom"))...)
+	errs = append(errs, p.validateMounts(c, path.Child("volumeMounts"))...)
+	errs = append(errs, p.validateDevices(c, path.Child("volumeDevices"))...)
+	errs = append(errs,
+		oneOf(path.Child("imagePullPolicy"), c.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent,
+			corev1.PullNever)...)
+	errs = append(errs, ValidateResourceRequirements(&c.Resources, p.claims, path.Child("resources"))...)
+	errs = append(errs, p.validateResizePolicy(c.ResizePolicy, path.Child("resizePolicy"))...)
+	return append(errs, p.validateSecurityContext(c.SecurityContext, path.Child("securityContext"))...)
+}
+
+func (p *podValidator) validateHooks(c *corev1.Container, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	grace := p.spec.TerminationGracePeriodSeconds
+	if l := c.Lifecycle; l != nil {
+		path := path.Child("lifecycle")
+		if l.PostStart != nil {
+			errs = append(errs, validateLifecycleHandler(l.PostStart, grace, path.Child("postStart"))...)
+		}
+		if l.PreStop != nil {
+			errs = append(errs, validateLifecycleHandler(l.PreStop, grace, path.Child("preStop"))...)
+		}
+	}
+	errs = append(errs, validateProbe(c.LivenessProbe, path.Child("livenessProbe"), true)...)
+	errs = append(errs, validateProbe(c.ReadinessProbe, path.Child("readinessProbe"), false)...)
+	errs = append(errs, validateProbe(c.StartupProbe, path.Child("startupProbe"), true)...)
+	if r := c.ReadinessProbe; r != nil && r.TerminationGracePeriodSeconds != nil {
+		errs = append(errs,
+			field.Invalid(path.Child("readinessProbe", "terminationGracePeriodSeconds"), *r.TerminationGracePeriodSeconds,
+				"must not be set for readinessProbes"))
+	}
+	return errs
+}
+
+// validateContainerRestart validates the restart policy of a container and its rules. kube-apiserver does not look at
+// the rules of an init container without a policy: looseRules says whether it looks at such rules.
+func (p *podValidator) validateContainerRestart(
+	c *corev1.Container, path *field.Path, looseRules bool,
+) field.ErrorList {
+	policy := path.Child("restartPolicy")
+	if c.RestartPolicy == nil && len(c.RestartPolicyRules) == 0 {
+		return nil
+	}
+	errs := optionalOneOf(policy, c.RestartPolicy, corev1.ContainerRestartPolicyAlways,
+		corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure)
+	if c.RestartPolicy == nil {
+		errs = append(errs, field.Required(policy, "must specify restartPolicy when restart rules are used"))
+		if !looseRules {
+			return errs
+		}
+	}
+	const most = 20
+	rules := path.Child("restartPolicyRules")
+	if len(c.RestartPolicyRules) > most {
+		errs = append(errs, field.TooMany(rules, len(c.RestartPolicyRules), most))
+	}
+	for i, r := range c.RestartPolicyRules {
+		at := rules.Index(i)
+		errs = append(errs,
+			oneOf(at.Child("action"), r.Action, corev1.ContainerRestartRuleActionRestart,
+				corev1.ContainerRestartRuleActionRestartAllContainers)...)
+		if r.ExitCodes == nil {
+			errs = append(errs, field.Required(at.Child("exitCodes"), "must be specified"))
+			continue
+		}
+		errs = append(errs,
+			oneOf(at.Child("exitCodes", "operator"), r.ExitCodes.Operator, corev1.ContainerRestartRuleOnExitCodesOpIn,
+				corev1.ContainerRestartRuleOnExitCodesOpNotIn)...)
+		const mostCodes = 255
+		if n := len(r.ExitCodes.Values); n > mostCodes {
+			errs = append(errs, field.TooMany(at.Child("exitCodes", "values"), n, mostCodes))
+		}
+	}
+	return errs
+}
+
+func validateProbe(probe *corev1.Probe, path *field.Path, once bool) field.ErrorList {
+	if probe == nil {
+		return nil
+	}
+	errs := validateProbeHandler(&probe.ProbeHandler, path)
+	errs = append(errs, nonNegative(path.Child("initialDelaySeconds"), probe.InitialDelaySeconds)...)
+	errs = append(errs, nonNegative(path.Child("timeoutSeconds"), probe.TimeoutSeconds)...)
+	errs = append(errs, nonNegative(path.Child("periodSeconds"), probe.PeriodSeconds)...)
+	errs = append(errs, nonNegative(path.Child("successThreshold"), probe.SuccessThreshold)...)
+	errs = append(errs, nonNegative(path.Child("failureThreshold"), probe.FailureThreshold)...)
+	if s := probe.TerminationGracePeriodSeconds; s != nil && *s <= 0 {
+		errs = append(errs, field.Invalid(path.Child("terminationGracePeriodSeconds"), *s, "must be greater than 0"))
+	}
+	if once && probe.SuccessThreshold != 1 {
+		errs = append(errs, field.Invalid(path.Child("successThreshold"), probe.SuccessThreshold, "must be 1"))
+	}
+	return errs
+}
+
+// handlerChecks validates the first handler that is set, and returns errors for further ones.
+type handlerChecks struct {
+	path *field.Path
+	n    int
+	errs field.ErrorList
+}
+
+func (h *handlerChecks) add(name string, set bool, check func(*field.Path) field.ErrorList) {
+	if !set {
+		return
+	}
+	if h.n++; h.n > 1 {
+		h.errs = append(h.errs, field.Forbidden(h.path.Child(name), "may not specify more than 1 handler type"))
+		return
+	}
+	h.errs = append(h.errs, check(h.path.Child(name))...)
+}
+
+func (h *handlerChecks) done() field.ErrorList {
+	if h.n == 0 {
+		h.errs = append(h.errs, field.Required(h.path, "must specify a handler type"))
+	}
+	return h.errs
+}
+
+func validateProbeHandler(p *corev1.ProbeHandler, path *field.Path) field.ErrorList {
+	h := &handlerChecks{path: path}
+	h.add("exec", p.Exec != nil, func(at *field.Path) field.ErrorList { return validateExec(p.Exec, at) })
+	h.add("httpGet", p.HTTPGet != nil, func(at *field.Path) field.ErrorList { return validateHTTPGet(p.HTTPGet, at) })
+	h.add("tcpSocket", p.TCPSocket != nil, func(at *field.Path) field.ErrorList {
+		return portNumberOrName(at.Child("port"), p.TCPSocket.Port)
+	})
+	h.add("grpc", p.GRPC != nil,
+		func(at *field.Path) field.ErrorList { return validatePortNumber(at.Child("port"), p.GRPC.Port) })
+	return h.done()
+}
+
+func validateLifecycleHandler(l *corev1.LifecycleHandler, grace *int64, path *field.Path) field.ErrorList {
+	h := &handlerChecks{path: path}
+	h.add("exec", l.Exec != nil, func(at *field.Path) field.ErrorList { return validateExec(l.Exec, at) })
+	h.add("httpGet", l.HTTPGet != nil, func(at *field.Path) field.ErrorList { return validateHTTPGet(l.HTTPGet, at) })
+	h.add("tcpSocket", l.TCPSocket != nil, func(at *field.Path) field.ErrorList {
+		return portNumberOrName(at.Child("port"), l.TCPSocket.Port)
+	})
+	h.add("sleep", l.Sleep != nil, func(at *field.Path) field.ErrorList {
+		var most int64
+		if grace != nil {
+			most = *grace
+		}
+		if s := l.Sleep.Seconds; s < 0 || s > most {
+			return field.ErrorList{
+				field.Invalid(at, s, fmt.Sprintf("must be non-negative and less than terminationGracePeriodSeconds (%d)", most))}
+		}
+		return nil
+	})
+	return h.done()
+}
+
+func validateExec(a *corev1.ExecAction, path *field.Path) field.ErrorList {
+	if len(a.Command) == 0 {
+		return field.ErrorList{field.Required(path.Child("command"), "")}
+	}
+	return nil
+}
+
+func validateHTTPGet(a *corev1.HTTPGetAction, path *field.Path) field.ErrorList {
+	errs := requireValue(path.Child("path"), a.Path)
+	errs = append(errs, portNumberOrName(path.Child("port"), a.Port)...)
+	errs = append(errs, oneOf(path.Child("scheme"), a.Scheme, corev1.URISchemeHTTP, corev1.URISchemeHTTPS)...)
+	for _, h := range a.HTTPHeaders {
+		errs = append(errs, invalid(path.Child("httpHeaders"), h.Name, validation.IsHTTPHeaderName(h.Name))...)
+	}
+	return errs
+}
+
+func validatePorts(ports []corev1.ContainerPort, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	used := sets.New[string]()
+	for i, p := range ports {
+		at := path.Index(i)
+		if p.Name != "" {
+			if msgs := names.IsPortName(p.Name); len(msgs) > 0 {
+				errs = append(errs, invalid(at.Child("name"), p.Name, msgs)...)
+			} else {
+				errs = append(errs, uniqueName(used, p.Name, at)...)
+			}
+		}
+		if p.ContainerPort == 0 {
+			errs = append(errs, field.Required(at.Child("containerPort"), ""))
+		} else {
+			errs = append(errs, validatePortNumber(at.Child("containerPort"), p.ContainerPort)...)
+		}
+		if p.HostPort != 0 {
+			errs = append(errs, validatePortNumber(at.Child("hostPort"), p.HostPort)...)
+		}
+		errs = append(errs, protocol(at.Child("protocol"), p.Protocol)...)
+	}
+	return errs
+}
+
+func hostPortConflicts(containers []corev1.Container, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	taken := sets.New[string]()
+	for i := range containers {
+		for j, p := range containers[i].Ports {
+			if p.HostPort == 0 {
+				continue
+			}
+			key := fmt.Sprintf("%s/%s/%d", p.Protocol, p.HostIP, p.HostPort)
+			if taken.Has(key) {
+				errs = append(errs, field.Duplicate(path.Index(i).Child("ports").Index(j).Child("hostPort"), key))
+			}
+			taken.Insert(key)
+		}
+	}
+	return errs
+}
+
+func (p *podValidator) validateResizePolicy(policies []corev1.ContainerResizePolicy, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := sets.New[corev1.ResourceName]()
+	for i, r := range policies {
+		if seen.Has(r.ResourceName) {
+			errs = append(errs, field.Duplicate(path.Index(i), r.ResourceName))
+		}
+		seen.Insert(r.ResourceName)
+		if r.ResourceName == "" {
+			errs = append(errs, field.Required(path, ""))
+		} else {
+			errs = append(errs, oneOf(path, r.ResourceName, corev1.ResourceCPU, corev1.ResourceMemory)...)
+		}
+		if r.RestartPolicy == "" {
+			errs = append(errs, field.Required(path, ""))
+		} else {
+			errs = append(errs, oneOf(path, r.RestartPolicy, corev1.NotRequired, corev1.RestartContainer)...)
+		}
+		if p.spec.RestartPolicy == corev1.RestartPolicyNever && r.RestartPolicy != corev1.NotRequired {
+			errs = append(errs,
+				field.Invalid(path, r.RestartPolicy, "must be 'NotRequired' when pod `restartPolicy` is 'Never'"))
+		}
+	}
+	return errs
+}
+
+func (p *podValidator) validateMounts(c *corev1.Container, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	paths := sets.New[string]()
+	// Paths by name. Of a name that is there twice, kube-apiserver takes the last path.
+	devices := make(map[string]string, len(c.VolumeDevices))
+	for _, d := range c.VolumeDevices {
+		devices[d.Name] = d.DevicePath
+	}
+	for i := range c.VolumeMounts {
+		m, at := &c.VolumeMounts[i], path.Index(i)
+		errs = append(errs, requireValue(at.Child("name"), m.Name)...)
+		if p.volumes[m.Name] == nil {
+			errs = append(errs, field.NotFound(at.Child("name"), m.Name))
+		}
+		errs = append(errs, requireValue(at.Child("mountPath"), m.MountPath)...)
+		if paths.Has(m.MountPath) {
+			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "must be unique"))
+		}
+		paths.Insert(m.MountPath)
+		if _, ok := devices[m.Name]; ok {
+			errs = append(errs, field.Invalid(at.Child("name"), m.Name, "must not already exist in volumeDevices"))
+		}
+		if hasValue(devices, m.MountPath) {
+			errs = append(errs,
+				field.Invalid(at.Child("mountPath"), m.MountPath, "must not already exist as a path in volumeDevices"))
+		}
+		if m.SubPath != "" {
+			errs = append(errs, validateLocalPath(path.Child("subPath"), m.SubPath)...)
+		}
+		if m.SubPathExpr != "" {
+			if m.SubPath != "" {
+				errs = append(errs,
+					field.Invalid(at.Child("subPathExpr"), m.SubPathExpr, "subPathExpr and subPath are mutually exclusive"))
+			}
+			errs = append(errs, validateLocalPath(path.Child("subPathExpr"), m.SubPathExpr)...)
+		}
+		errs = append(errs, validatePropagation(m, c, path)...)
+	}
+	return errs
+}
+
+func validatePropagation(m *corev1.VolumeMount, c *corev1.Container, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if mp := m.MountPropagation; mp != nil {
+		at := path.Child("mountPropagation")
+		errs = append(errs,
+			oneOf(at, *mp, corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer,
+				corev1.MountPropagationNone)...)
+		if *mp == corev1.MountPropagationBidirectional &&
+			(c.SecurityContext == nil || c.SecurityContext.Privileged == nil || !*c.SecurityContext.Privileged) {
+			errs = append(errs,
+				field.Forbidden(at, "Bidirectional mount propagation is available only to privileged containers"))
+		}
+	}
+	rro := m.RecursiveReadOnly
+	if rro == nil {
+		return errs
+	}
+	at := path.Child("recursiveReadOnly")
+	switch *rro {
+	case corev1.RecursiveReadOnlyDisabled:
+	case corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyIfPossible:
+		if !m.ReadOnly {
+			errs = append(errs, field.Forbidden(at, "may only be specified when readOnly is true"))
+		}
+		if m.MountPropagation != nil && *m.MountPropagation != corev1.MountPropagationNone {
+			errs = append(errs, field.Forbidden(at, "may only be specified when mountPropagation is None or not specified"))
+		}
+	default:
+		errs = append(errs,
+			field.NotSupported(at, *rro,
+				[]corev1.RecursiveReadOnlyMode{corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyEnabled,
+					corev1.RecursiveReadOnlyIfPossible}))
+	}
+	return errs
+}
+
+// hasValue returns whether a map has an entry with the value.
+func hasValue(m map[string]string, value string) bool {
+	for _, v := range m {
+		if v == value {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *podValidator) validateDevices(c *corev1.Container, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(c.VolumeDevices) > 0 && !p.hostUsers() {
+		errs = append(errs, field.Forbidden(path, "when `hostUsers` is false"))
+	}
+	if len(c.VolumeDevices) == 0 {
+		return nil
+	}
+	paths, names := sets.New[string](), sets.New[string]()
+	mounts := map[string]string{} // as in validateMounts
+	for _, m := range c.VolumeMounts {
+		mounts[m.Name] = m.MountPath
+	}
+	for i, d := range c.VolumeDevices {
+		at := path.Index(i)
+		errs = append(errs, requireValue(at.Child("name"), d.Name)...)
+		if names.Has(d.Name) {
+			errs = append(errs, field.Invalid(at.Child("name"), d.Name, "must be unique"))
+		}
+		if source := p.volumes[d.Name]; source == nil {
+			errs = append(errs, field.NotFound(at.Child("name"), d.Name))
+		} else if source.PersistentVolumeClaim == nil && source.Ephemeral == nil {
+			errs = append(errs,
+				field.Invalid(at.Child("name"), d.Name,
+					"can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"))
+		}
+		if d.DevicePath == "" {
+			errs = append(errs, field.Required(at.Child("devicePath"), ""))
+		} else {
+			for range noBacksteps(at, d.DevicePath) {
+				errs = append(errs, field.Invalid(at.Child("devicePath"), d.DevicePath, "can not contain backsteps ('..')"))
+			}
+		}
+		if paths.Has(d.DevicePath) {
+			errs = append(errs, field.Invalid(at.Child("devicePath"), d.DevicePath, "must be unique"))
+		}
+		if _, ok := mounts[d.Name]; ok {
+			errs = append(errs, field.Invalid(at.Child("name"), d.Name, "must not already exist in volumeMounts"))
+		}
+		if hasValue(mounts, d.DevicePath) {
+			errs = append(errs,
+				field.Invalid(at.Child("devicePath"), d.DevicePath, "must not already exist as a path in volumeMounts"))
+		}
+		names.Insert(d.Name)
+		paths.Insert(d.DevicePath)
+	}
+	return errs
+}
+
+func validateEnvFrom(sources []corev1.EnvFromSource, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, s := range sources {
+		at := path.Index(i)
+		if s.Prefix != "" {
+			errs = append(errs, invalid(at.Child("prefix"), s.Prefix, validation.IsRelaxedEnvVarName(s.Prefix))...)
+		}
+		n := 0
+		named := func(name string, at *field.Path) {
+			n++
+			if name == "" {
+				errs = append(errs, field.Required(at.Child("name"), ""))
+			} else {
+				errs = append(errs, validateDNSSubdomain(at.Child("name"), name)...)
+			}
+		}
+		if s.ConfigMapRef != nil {
+			named(s.ConfigMapRef.Name, at.Child("configMapRef"))
+		}
+		if s.SecretRef != nil {
+			named(s.SecretRef.Name, at.Child("secretRef"))
+		}
+		switch {
+		case n == 0:
+			errs = append(errs, field.Invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))
+		case n > 1:
+			errs = append(errs, field.Invalid(path, "", "may not have more than one field specified at a time"))
+		}
+	}
+	return errs
+}
+
+func (p *podValidator) validateEnv(vars []corev1.EnvVar, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range vars {
+		at := path.Index(i)
+		if vars[i].Name == "" {
+			errs = append(errs, field.Required(at.Child("name"), ""))
+		} else {
+			errs = append(errs, invalid(at.Child("name"), vars[i].Name, validation.IsRelaxedEnvVarName(vars[i].Name))...)
+		}
+		errs = append(errs, p.validateValueFrom(&vars[i], at.Child("valueFrom"))...)
+	}
+	return errs
+}
+
+// envFields and fileFields are the fields of a pod that the downward API supports in
+// environment variables and in files.
+var (
+	envFields = []string{"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName",
+		"spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"}
+	fileFields = []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"}
+)
+
+func (p *podValidator) validateValueFrom(v *corev1.EnvVar, path *field.Path) field.ErrorList {
+	from := v.ValueFrom
+	if from == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	n := 0
+	if r := from.FieldRef; r != nil {
+		n++
+		errs = append(errs, validateFieldRef(r, envFields, path.Child("fieldRef"))...)
+	}
+	if r := from.ResourceFieldRef; r != nil {
+		n++
+		errs = append(errs, validateResourceFieldRef(r, path.Child("resourceFieldRef"), false)...)
+	}
+	if r := from.ConfigMapKeyRef; r != nil {
+		n++
+		at := path.Child("configMapKeyRef")
+		errs = append(errs, validateDNSSubdomain(at.Child("name"), r.Name)...)
+		errs = append(errs, configKey(at.Child("key"), r.Key)...)
+	}
+	if r := from.SecretKeyRef; r != nil {
+		n++
+		at := path.Child("secretKeyRef")
+		errs = append(errs, validateDNSSubdomain(at.Child("name"), r.Name)...)
+		errs = append(errs, configKey(at.Child("key"), r.Key)...)
+	}
+	if r := from.FileKeyRef; r != nil {
+		n++
+		errs = append(errs, p.validateFileKeyRef(r, path.Child("fileKeyRef"))...)
+	}
+	switch {
+	case n == 0:
+		errs = append(errs,
+			field.Invalid(path, "",
+				"must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"))
+	case v.Value != "":
+		errs = append(errs, field.Invalid(path, "", "may not be specified when `value` is not empty"))
+	case n > 1:
+		errs = append(errs, field.Invalid(path, "", "may not have more than one field specified at a time"))
+	}
+	return errs
+}
+
+func (p *podValidator) validateFileKeyRef(r *corev1.FileKeySelector, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if r.Key == "" {
+		errs = append(errs, field.Required(path.Child("key"), ""))
+	} else {
+		errs = append(errs, invalid(path.Child("key"), r.Key, validation.IsRelaxedEnvVarName(r.Key))...)
+	}
+	if r.VolumeName == "" {
+		errs = append(errs, field.Required(path.Child("volumeName"), ""))
+	} else {
+		errs = append(errs, validateDNSLabel(path.Child("volumeName"), r.VolumeName)...)
+	}
+	if r.Path == "" {
+		errs = append(errs, field.Required(path.Child("path"), ""))
+	} else {
+		errs = append(errs, noBacksteps(path.Child("path"), r.Path)...)
+	}
+	// Unlike a mount, a reference finds volumes that are invalid.
+	named := func(v corev1.Volume) bool { return v.Name == r.VolumeName }
+	if i := slices.IndexFunc(p.spec.Volumes, named); i < 0 {
+		errs = append(errs, field.NotFound(path.Child("volumeName"), r.VolumeName))
+	} else if p.spec.Volumes[i].EmptyDir == nil {
+		errs = append(errs,
+			field.Invalid(path.Child("volumeName"), r.VolumeName, "referenced volume must be of type emptyDir"))
+	}
+	return errs
+}
+
+func validateFieldRef(r *corev1.ObjectFieldSelector, allowed []string, path *field.Path) field.ErrorList {
+	if r.APIVersion == "" {
+		return field.ErrorList{field.Required(path.Child("apiVersion"), "")}
+	}
+	if r.FieldPath == "" {
+		return field.ErrorList{field.Required(path.Child("fieldPath"), "")}
+	}
+	at := path.Child("fieldPath")
+	if r.APIVersion != "v1" {
+		return field.ErrorList{fieldLabelError(at, r.FieldPath, fmt.Errorf("unsupported pod version: %s", r.APIVersion))}
+	}
+	name, subscript, subscripted := splitSubscript(r.FieldPath)
+	if subscripted && (name == "metadata.annotations" || name == "metadata.labels") {
+		key := subscript
+		if name == "metadata.annotations" {
+			key = strings.ToLower(subscript)
+		}
+		return invalid(path, subscript, names.IsLabelKey(key))
+	}
+	switch {
+	case subscripted && slices.Contains([]string{"metadata.name"}, name), !slices.Contains(podFieldLabels, name) ||
+		subscripted:
+		return field.ErrorList{fieldLabelError(at, r.FieldPath, fmt.Errorf("field label not supported: %s", r.FieldPath))}
+	case !slices.Contains(allowed, name):
+		return field.ErrorList{field.NotSupported(at, name, slices.Sorted(slices.Values(allowed)))}
+	}
+	return nil
+}
+
+// podFieldLabels are all field labels of a pod that kube-apiserver can convert, including
+// those that the downward API does not support.
+var podFieldLabels = []string{
+	"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid",
+	"spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "spec.schedulerName",
+	"status.phase", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
+}
+
+func splitSubscript(path string) (name, subscript string, ok bool) {
+	rest, ok := strings.CutSuffix(path, "']")
+	if !ok {
+		return path, "", false
+	}
+	name, subscript, ok = strings.Cut(rest, "['")
+	if !ok || name == "" {
+		return path, "", false
+	}
+	return name, subscript, true
+}
+
+var resourceFields = []string{"limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu",
+	"requests.ephemeral-storage", "requests.memory"}
+
+func validateResourceFieldRef(r *corev1.ResourceFieldSelector, path *field.Path, inFile bool) field.ErrorList {
+	switch {
+	case inFile && r.ContainerName == "":
+		return field.ErrorList{field.Required(path.Child("containerName"), "")}
+	case r.Resource == "":
+		return field.ErrorList{field.Required(path.Child("resource"), "")}
+	case strings.HasPrefix(r.Resource, "limits."+corev1.ResourceHugePagesPrefix),
+		strings.HasPrefix(r.Resource, "requests."+corev1.ResourceHugePagesPrefix):
+	case !slices.Contains(resourceFields, r.Resource):
+		return field.ErrorList{field.NotSupported(path.Child("resource"), r.Resource, resourceFields)}
+	}
+	divisor := r.Divisor.String()
+	if r.Divisor.IsZero() {
+		return nil
+	}
+	cpu, sizes := []string{"1m", "1"},
+		[]string{"1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"}
+	refuse := func(kind string, allowed []string) field.ErrorList {
+		if slices.Contains(allowed, divisor) {
+			return nil
+		}
+		return field.ErrorList{
+			field.Invalid(path.Child("divisor"), r.Resource,
+				fmt.Sprintf("only divisor's values %s are supported with the %s resource", strings.Join(allowed, ", "), kind))}
+	}
+	switch _, name, _ := strings.Cut(r.Resource, "."); {
+	case name == "cpu":
+		return refuse("cpu", cpu)
+	case name == "memory":
+		return refuse("memory", sizes)
+	case name == "ephemeral-storage":
+		return refuse("local ephemeral storage", sizes)
+	default:
+		return refuse("hugepages", sizes)
+	}
+}
+
+var selectorOptions = metav1validation.LabelSelectorValidationOptions{}

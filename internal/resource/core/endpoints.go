@@ -1,0 +1,153 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+func endpoints() *registry.Kind {
+	versions := onlyV1[corev1.Endpoints](func(e *corev1.Endpoints) {
+		for i := range e.Subsets {
+			for j := range e.Subsets[i].Ports {
+				setDefault(&e.Subsets[i].Ports[j].Protocol, corev1.ProtocolTCP)
+			}
+		}
+	})
+	versions[0].Warning = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+	return &registry.Kind{
+		Names: registry.Names{
+			Package: "core", Resource: "endpoints", Singular: "endpoints", Name: "Endpoints",
+			ListName: "EndpointsList", ShortNames: []string{"ep"}, Namespaced: true,
+		},
+		Versions: versions,
+		Storage:  registry.Storage{Version: "v1", Path: "services/endpoints"},
+		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
+		Strategy: registry.Strategy[*corev1.Endpoints]{
+			Validate: func(_ context.Context, e *corev1.Endpoints) field.ErrorList { return validateEndpoints(e, nil) },
+			ValidateUpdate: func(_ context.Context, e, old *corev1.Endpoints) field.ErrorList {
+				return validateEndpoints(e, old)
+			},
+			Warn: func(_ context.Context, e, _ *corev1.Endpoints) []string { return endpointsWarnings(e) },
+		}.Untyped(),
+		Table: registry.Table[*corev1.Endpoints]{
+			Columns: []metav1.TableColumnDefinition{
+				NameColumn,
+				column("Endpoints", "string", corev1.Endpoints{}.SwaggerDoc()["subsets"]),
+				AgeColumn,
+			},
+			Cells: func(e *corev1.Endpoints) ([]any, []metav1.TableRowCondition) {
+				return []any{e.Name, formatEndpoints(e.Subsets), Age(e.CreationTimestamp)}, nil
+			},
+		}.Untyped(),
+	}
+}
+
+// formatEndpoints lists the first three ready endpoints. The list may be empty; there is <none> only without subsets.
+func formatEndpoints(subsets []corev1.EndpointSubset) string {
+	const most = 3
+	if len(subsets) == 0 {
+		return None
+	}
+	var all []string
+	for _, s := range subsets {
+		if len(s.Ports) == 0 {
+			for _, a := range s.Addresses {
+				all = append(all, a.IP)
+			}
+		}
+		for _, p := range s.Ports {
+			for _, a := range s.Addresses {
+				all = append(all, net.JoinHostPort(a.IP, strconv.Itoa(int(p.Port))))
+			}
+		}
+	}
+	if len(all) > most {
+		return fmt.Sprintf("%s + %d more...", strings.Join(all[:most], ","), len(all)-most)
+	}
+	return strings.Join(all, ",")
+}
+
+// validateEndpoints validates Endpoints. old is nil on create. Subsets that the update does
+// not change are not validated again, because they may be older than the rules.
+func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
+	var errs field.ErrorList
+	for i := range e.Subsets {
+		s, at := &e.Subsets[i], field.NewPath("subsets").Index(i)
+		if len(s.Addresses) == 0 && len(s.NotReadyAddresses) == 0 {
+			errs = append(errs, field.Required(at, "must specify `addresses` or `notReadyAddresses`"))
+		}
+		for j := range s.Addresses {
+			errs = append(errs, validateEndpointAddress(&s.Addresses[j], at.Child("addresses").Index(j))...)
+		}
+		for j := range s.NotReadyAddresses {
+			errs = append(errs, validateEndpointAddress(&s.NotReadyAddresses[j], at.Child("notReadyAddresses").Index(j))...)
+		}
+		for j := range s.Ports {
+			errs = append(errs, validateEndpointPort(&s.Ports[j], len(s.Ports) > 1, at.Child("ports").Index(j))...)
+		}
+	}
+	if len(errs) > 0 && old != nil && equality.Semantic.DeepEqual(e.Subsets, old.Subsets) {
+		return nil
+	}
+	return errs
+}
+
+func validateEndpointAddress(a *corev1.EndpointAddress, path *field.Path) field.ErrorList {
+	errs := ValidateIP(path.Child("ip"), a.IP, nil)
+	if a.Hostname != "" {
+		errs = append(errs, validateDNSLabel(path.Child("hostname"), a.Hostname)...)
+	}
+	if n := a.NodeName; n != nil {
+		for _, m := range apivalidation.NameIsDNSSubdomain(*n, false) {
+			errs = append(errs, field.Invalid(path.Child("nodeName"), *n, m))
+		}
+	}
+	return append(errs, ValidateEndpointIP(a.IP, path.Child("ip"))...)
+}
+
+func validateEndpointPort(p *corev1.EndpointPort, named bool, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if p.Name != "" {
+		errs = append(errs, validateDNSLabel(path.Child("name"), p.Name)...)
+	} else if named {
+		errs = append(errs, field.Required(path.Child("name"), ""))
+	}
+	errs = append(errs, validatePortNumber(path.Child("port"), p.Port)...)
+	errs = append(errs, protocol(path.Child("protocol"), p.Protocol)...)
+	if p.AppProtocol != nil {
+		errs = append(errs, validateQualifiedName(path.Child("appProtocol"), *p.AppProtocol)...)
+	}
+	return errs
+}
+
+// endpointsWarnings returns warnings about the notation of addresses. There are none for
+// objects of the endpoints controller.
+func endpointsWarnings(e *corev1.Endpoints) []string {
+	if e.Labels["endpoints.kubernetes.io/managed-by"] == "endpoint-controller" {
+		return nil
+	}
+	var warnings []string
+	for i := range e.Subsets {
+		at := field.NewPath("subsets").Index(i)
+		for j, a := range e.Subsets[i].Addresses {
+			warnings = append(warnings, validation.GetWarningsForIP(at.Child("addresses").Index(j).Child("ip").K8s(), a.IP)...)
+		}
+		for j, a := range e.Subsets[i].NotReadyAddresses {
+			warnings = append(warnings, validation.GetWarningsForIP(at.Child("notReadyAddresses").Index(j).Child("ip").K8s(), a.IP)...)
+		}
+	}
+	return warnings
+}

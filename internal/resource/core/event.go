@@ -1,0 +1,143 @@
+package core
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+// eventTTLSeconds is how long an event is kept after its last write.
+const eventTTLSeconds = 3600
+
+// referenceFields are the selectable fields of the object reference in an event, with their
+// protobuf numbers.
+var referenceFields = []registry.Field{
+	{Name: "kind", Path: []int32{1}}, {Name: "namespace", Path: []int32{2}}, {Name: "name", Path: []int32{3}},
+	{Name: "uid", Path: []int32{4}}, {Name: "apiVersion", Path: []int32{5}}, {Name: "resourceVersion", Path: []int32{6}},
+	{Name: "fieldPath", Path: []int32{7}},
+}
+
+func events() *registry.Kind {
+	doc := corev1.Event{}.SwaggerDoc()
+	fields := []registry.Field{
+		{Name: "reason", Path: []int32{3}},
+		{Name: "type", Path: []int32{9}},
+		{Name: "reportingComponent", Path: []int32{14}},
+		{Name: "source", Get: func(o registry.Object) string {
+			e := o.(*corev1.Event)
+			return firstOf(e.Source.Component, e.ReportingController)
+		}},
+	}
+	// The group events.k8s.io has other field labels, and does not support the old ones.
+	renamed := map[string]string{"reason": "reason", "type": "type", "reportingController": "reportingComponent"}
+	for _, f := range referenceFields {
+		fields = append(fields, registry.Field{Name: "involvedObject." + f.Name, Path: []int32{2, f.Path[0]}})
+		renamed["regarding."+f.Name] = "involvedObject." + f.Name
+	}
+	return &registry.Kind{
+		Names: registry.Names{
+			Package: "core", Resource: "events", Singular: "event", Name: "Event", ShortNames: []string{"ev"},
+			Namespaced: true,
+		},
+		Versions: []registry.Version{
+			{Name: "v1", New: func() registry.Object { return &corev1.Event{} }},
+			{
+				Name: "v1", Group: eventsv1.GroupName, New: func() registry.Object { return &eventsv1.Event{} },
+				ToStorage:    registry.Converter(func(e *eventsv1.Event) (registry.Object, error) { return eventToCore(e), nil }),
+				FromStorage:  registry.Converter(func(e *corev1.Event) (registry.Object, error) { return eventFromCore(e), nil }),
+				FieldAliases: renamed, Metadata: &registry.Metadata{},
+			},
+		},
+		Storage:  registry.Storage{Version: "v1", Path: "events", TTLSeconds: eventTTLSeconds},
+		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true, UncachedGet: true},
+		Metadata: registry.Metadata{
+			// kube-apiserver validates names and finalizers of events only through events.k8s.io.
+			ValidateName: func(string, bool) []string { return nil },
+			AnyFinalizer: true, OnUpdate: registry.MetaNothing,
+		},
+		Selection: registry.Selection{Fields: fields, FieldError: labelNotSupported},
+		Strategy: registry.Strategy[*corev1.Event]{
+			Validate: validateEvent, ValidateUpdate: validateEventUpdate,
+		}.Untyped(),
+		Table: registry.Table[*corev1.Event]{
+			Columns: []metav1.TableColumnDefinition{
+				column("Last Seen", "string", doc["lastTimestamp"]),
+				column("Type", "string", doc["type"]),
+				column("Reason", "string", doc["reason"]),
+				column("Object", "string", doc["involvedObject"]),
+				wideColumn("Subobject", "string", corev1.ObjectReference{}.SwaggerDoc()["fieldPath"]),
+				wideColumn("Source", "string", doc["source"]),
+				column("Message", "string", doc["message"]),
+				wideColumn("First Seen", "string", doc["firstTimestamp"]),
+				wideColumn("Count", "string", doc["count"]),
+				func() metav1.TableColumnDefinition { c := NameColumn; c.Priority = 1; return c }(),
+			},
+			Cells: eventCells,
+		}.Untyped(),
+	}
+}
+
+func eventToCore(e *eventsv1.Event) *corev1.Event {
+	out := &corev1.Event{
+		ObjectMeta: e.ObjectMeta, InvolvedObject: e.Regarding, Related: e.Related, Reason: e.Reason, Message: e.Note,
+		Source: e.DeprecatedSource, FirstTimestamp: e.DeprecatedFirstTimestamp, LastTimestamp: e.DeprecatedLastTimestamp,
+		Count: e.DeprecatedCount, Type: e.Type, EventTime: e.EventTime, Action: e.Action,
+		ReportingController: e.ReportingController, ReportingInstance: e.ReportingInstance,
+	}
+	if s := e.Series; s != nil {
+		out.Series = &corev1.EventSeries{Count: s.Count, LastObservedTime: s.LastObservedTime}
+	}
+	return out
+}
+
+func eventFromCore(e *corev1.Event) *eventsv1.Event {
+	out := &eventsv1.Event{
+		ObjectMeta: e.ObjectMeta, Regarding: e.InvolvedObject, Related: e.Related, Reason: e.Reason, Note: e.Message,
+		DeprecatedSource: e.Source, DeprecatedFirstTimestamp: e.FirstTimestamp, DeprecatedLastTimestamp: e.LastTimestamp,
+		DeprecatedCount: e.Count, Type: e.Type, EventTime: e.EventTime, Action: e.Action,
+		ReportingController: e.ReportingController, ReportingInstance: e.ReportingInstance,
+	}
+	if s := e.Series; s != nil {
+		out.Series = &eventsv1.EventSeries{Count: s.Count, LastObservedTime: s.LastObservedTime}
+	}
+	return out
+}
+
+func firstOf(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+func eventCells(e *corev1.Event) ([]any, []metav1.TableRowCondition) {
+	first := Age(e.FirstTimestamp)
+	if e.FirstTimestamp.IsZero() {
+		first = MicroAge(e.EventTime)
+	}
+	last, count := Age(e.LastTimestamp), e.Count
+	if e.LastTimestamp.IsZero() {
+		last = first
+	}
+	if e.Series != nil {
+		last, count = MicroAge(e.Series.LastObservedTime), e.Series.Count
+	} else if count == 0 {
+		count = 1
+	}
+	target := strings.ToLower(e.InvolvedObject.Kind)
+	if e.InvolvedObject.Name != "" {
+		target += "/" + e.InvolvedObject.Name
+	}
+	source := firstOf(e.Source.Component, e.ReportingController)
+	if instance := firstOf(e.Source.Host, e.ReportingInstance); instance != "" {
+		source += ", " + instance
+	}
+	return []any{
+		last, e.Type, e.Reason, target, e.InvolvedObject.FieldPath, source,
+		strings.TrimSpace(e.Message), first, int64(count), e.Name,
+	}, nil
+}

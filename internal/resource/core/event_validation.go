@@ -1,0 +1,156 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+const (
+	// maxEventWord is the length of reason, action and reportingInstance of an event, in bytes, and maxEventMessage that
+	// of its message.
+	maxEventWord    = 128
+	maxEventMessage = 1024
+)
+
+// isStrict returns whether a request uses the API group events.k8s.io, whose rules are stricter than those of the core
+// group. The fields in errors have the names of the core group in both.
+func isStrict(ctx context.Context) bool {
+	info := request.InfoFrom(ctx)
+	return info != nil && info.Group == eventsv1.GroupName
+}
+
+func validateEvent(ctx context.Context, e *corev1.Event) field.ErrorList {
+	errs := validateLegacyEvent(e, isStrict(ctx))
+	if !isStrict(ctx) {
+		return errs
+	}
+	errs = append(errs, validateEventSeries(e.Series)...)
+	if e.EventTime.IsZero() {
+		errs = append(errs, field.Required(field.NewPath("eventTime"), ""))
+	}
+	if e.Type != corev1.EventTypeNormal && e.Type != corev1.EventTypeWarning {
+		errs = append(errs, field.Invalid(field.NewPath("type"), "", "has invalid value: "+e.Type))
+	}
+	for _, deprecated := range []struct {
+		name string
+		set  bool
+	}{
+		{"firstTimestamp", !e.FirstTimestamp.IsZero()},
+		{"lastTimestamp", !e.LastTimestamp.IsZero()},
+		{"count", e.Count != 0},
+		{"source", e.Source != corev1.EventSource{}},
+	} {
+		if deprecated.set {
+			errs = append(errs, field.Invalid(field.NewPath(deprecated.name), "", "needs to be unset"))
+		}
+	}
+	return errs
+}
+
+// validateEventUpdate validates an update. In events.k8s.io only the series and metadata may change.
+func validateEventUpdate(ctx context.Context, e, old *corev1.Event) field.ErrorList {
+	errs := validateLegacyEvent(e, isStrict(ctx))
+	if !isStrict(ctx) {
+		return errs
+	}
+	if !reflect.DeepEqual(e.Series, old.Series) {
+		errs = append(errs, validateEventSeries(e.Series)...)
+	}
+	for _, fixed := range []struct {
+		name       string
+		value, old any
+	}{
+		{"involvedObject", e.InvolvedObject, old.InvolvedObject},
+		{"reason", e.Reason, old.Reason},
+		{"reason", e.Reason, old.Reason}, // kube-apiserver reports it twice
+		{"message", e.Message, old.Message},
+		{"source", e.Source, old.Source},
+		{"firstTimestamp", e.FirstTimestamp, old.FirstTimestamp},
+		{"lastTimestamp", e.LastTimestamp, old.LastTimestamp},
+		{"count", e.Count, old.Count},
+		{"reportingController", e.ReportingController, old.ReportingController},
+		{"reportingInstance", e.ReportingInstance, old.ReportingInstance},
+		{"action", e.Action, old.Action},
+		{"related", e.Related, old.Related},
+		{"type", e.Type, old.Type},
+		{"eventTime", e.EventTime, old.EventTime},
+	} {
+		errs = append(errs, declare.Immutable(fixed.value, fixed.old, field.NewPath(fixed.name))...)
+	}
+	return errs
+}
+
+func validateEventSeries(s *corev1.EventSeries) (errs field.ErrorList) {
+	if s == nil {
+		return nil
+	}
+	path := field.NewPath("series")
+	if s.Count < 2 {
+		errs = append(errs, field.Invalid(path.Child("count"), "", "should be at least 2"))
+	}
+	if s.LastObservedTime.IsZero() {
+		errs = append(errs, field.Required(path.Child("lastObservedTime"), ""))
+	}
+	return errs
+}
+
+// validateLegacyEvent validates what holds in both groups. An event that has an eventTime was written for the rules of
+// events.k8s.io, and has the fields that these require.
+func validateLegacyEvent(e *corev1.Event, strict bool) field.ErrorList {
+	var errs field.ErrorList
+	if !agreesWithNamespace(e) {
+		errs = append(errs, field.Invalid(field.NewPath("involvedObject", "namespace"), e.InvolvedObject.Namespace,
+			"does not match event.namespace"))
+	}
+	if !e.EventTime.IsZero() {
+		errs = append(errs, validateReporter(e, strict)...)
+	}
+	return append(errs, validateDNSSubdomain(field.NewPath("namespace"), e.Namespace)...)
+}
+
+// agreesWithNamespace returns whether an event is in the namespace of its object, or, if the object has none, in one
+// for events of such objects.
+func agreesWithNamespace(e *corev1.Event) bool {
+	inDefault := e.Namespace == metav1.NamespaceDefault
+	switch about := e.InvolvedObject.Namespace; {
+	case e.EventTime.IsZero() && about == "":
+		return inDefault || e.Namespace == metav1.NamespaceNone
+	case e.EventTime.IsZero():
+		return e.Namespace == about
+	default:
+		return about != "" || inDefault || e.Namespace == metav1.NamespaceSystem
+	}
+}
+
+func validateReporter(e *corev1.Event, strict bool) (errs field.ErrorList) {
+	controller := field.NewPath("reportingComponent")
+	if strict {
+		controller = field.NewPath("reportingController")
+	}
+	errs = append(errs, requireValue(controller, e.ReportingController)...)
+	errs = append(errs, invalid(controller, e.ReportingController, names.IsLabelKey(e.ReportingController))...)
+	for _, word := range []struct{ name, value string }{
+		{"reportingInstance", e.ReportingInstance}, {"action", e.Action}, {"reason", e.Reason},
+	} {
+		errs = append(errs, requireValue(field.NewPath(word.name), word.value)...)
+		errs = append(errs, validateLength(word.name, word.value, maxEventWord)...)
+	}
+	return append(errs, validateLength("message", e.Message, maxEventMessage)...)
+}
+
+func validateLength(name, value string, most int) field.ErrorList {
+	if len(value) > most {
+		return field.ErrorList{field.Invalid(field.NewPath(name), "", fmt.Sprintf("can have at most %d characters", most))}
+	}
+	return nil
+}

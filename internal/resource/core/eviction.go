@@ -1,0 +1,223 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+const (
+	// maxDisruptedPods is how many evictions may be recorded in a budget that its controller
+	// has not processed yet.
+	maxDisruptedPods = 2000
+	evictionRetry    = 10
+	evictionRefused  = "Cannot evict pod as it would violate the pod's disruption budget."
+)
+
+var budgets = schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudgets"}
+
+// evict deletes a pod if its PodDisruptionBudget allows that, and records the eviction in the
+// budget.
+func evict(ctx context.Context, a registry.Access, req registry.CreateRequest) (registry.Object, error) {
+	e := req.Body.(*policyv1.Eviction)
+	if e.Name != req.Name {
+		return nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
+	}
+	if err := req.Admitted(ctx); err != nil {
+		return nil, err
+	}
+	options := e.DeleteOptions
+	if options == nil {
+		options = &metav1.DeleteOptions{}
+	}
+	dryRun := req.DryRun || len(options.DryRun) > 0
+	obj, err := a.Get(ctx, corev1.Resource("pods"), req.Namespace, req.Name)
+	if err != nil {
+		return nil, err
+	}
+	pod := obj.(*corev1.Pod)
+	if !needsBudget(pod) {
+		return nil, evictPod(ctx, a, pod, options, dryRun, false)
+	}
+	budget, err := budgetOf(ctx, a, pod)
+	if err != nil {
+		return nil, err
+	}
+	free, unhealthy := budget == nil, false
+	if budget != nil && !podCondition(pod, corev1.PodReady) {
+		unhealthy = canEvictUnhealthy(budget)
+	}
+	if !free && !unhealthy {
+		if err := decrementBudget(ctx, a, pod, budget, dryRun); err != nil {
+			return nil, err
+		}
+	}
+	return nil, evictPod(ctx, a, pod, options, dryRun, unhealthy)
+}
+
+// needsBudget reports whether the eviction of the pod has to respect a budget. It does not for
+// a pod that has not started, has finished, or is being deleted.
+func needsBudget(p *corev1.Pod) bool {
+	return !podFinished(p) && p.Status.Phase != corev1.PodPending && p.DeletionTimestamp.IsZero()
+}
+
+func budgetOf(ctx context.Context, a registry.Access, pod *corev1.Pod) (*policyv1.PodDisruptionBudget, error) {
+	list, err := a.List(ctx, budgets, pod.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	var found *policyv1.PodDisruptionBudget
+	for _, obj := range list {
+		b := obj.(*policyv1.PodDisruptionBudget)
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		if found != nil {
+			return nil, plainError(
+				"This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
+		}
+		found = b
+	}
+	return found, nil
+}
+
+// canEvictUnhealthy reports whether a pod that is not ready may be evicted without
+// decrementing the budget.
+func canEvictUnhealthy(b *policyv1.PodDisruptionBudget) bool {
+	if p := b.Spec.UnhealthyPodEvictionPolicy; p != nil && *p == policyv1.AlwaysAllow {
+		return true
+	}
+	return b.Status.CurrentHealthy >= b.Status.DesiredHealthy && b.Status.DesiredHealthy > 0
+}
+
+func decrementBudget(
+	ctx context.Context, a registry.Access, pod *corev1.Pod, b *policyv1.PodDisruptionBudget, dryRun bool,
+) error {
+	_, err := a.Update(ctx, budgets, b.Namespace, b.Name, dryRun, func(obj registry.Object) error {
+		b := obj.(*policyv1.PodDisruptionBudget)
+		if err := checkBudget(b); err != nil {
+			return err
+		}
+		b.Status.DisruptionsAllowed--
+		if b.Status.DisruptionsAllowed == 0 {
+			setDisruptionAllowed(b)
+		}
+		if b.Status.DisruptedPods == nil {
+			b.Status.DisruptedPods = map[string]metav1.Time{}
+		}
+		b.Status.DisruptedPods[pod.Name] = now()
+		return nil
+	})
+	return err
+}
+
+func checkBudget(b *policyv1.PodDisruptionBudget) error {
+	s := &b.Status
+	switch {
+	case s.ObservedGeneration < b.Generation:
+		return refuseEviction(evictionRetry,
+			fmt.Sprintf("The disruption budget %s is still being processed by the server.", b.Name))
+	case s.DisruptionsAllowed < 0:
+		return apierrors.NewForbidden(policyv1.Resource("poddisruptionbudget"), b.Name,
+			errors.New("pdb disruptions allowed is negative"))
+	case len(s.DisruptedPods) > maxDisruptedPods:
+		return apierrors.NewForbidden(policyv1.Resource("poddisruptionbudget"), b.Name,
+			errors.New("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
+	case s.DisruptionsAllowed == 0:
+		for _, c := range s.Conditions {
+			if c.Type == policyv1.DisruptionAllowedCondition && c.Status == metav1.ConditionFalse &&
+				c.Reason == policyv1.SyncFailedReason {
+				return refuseEviction(0,
+					fmt.Sprintf("The disruption budget %s does not allow evicting pods currently because it failed sync: %v", b.Name,
+						c.Message))
+			}
+		}
+		return refuseEviction(0,
+			fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name, s.DesiredHealthy,
+				s.CurrentHealthy))
+	}
+	return nil
+}
+
+func refuseEviction(retrySeconds int, cause string) error {
+	err := apierrors.NewTooManyRequests(evictionRefused, retrySeconds)
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes,
+		metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: cause})
+	return err
+}
+
+// setDisruptionAllowed sets the condition that the budget allows no more disruptions.
+func setDisruptionAllowed(b *policyv1.PodDisruptionBudget) {
+	c := metav1.Condition{
+		Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: policyv1.InsufficientPodsReason,
+		ObservedGeneration: b.Status.ObservedGeneration, LastTransitionTime: now(),
+	}
+	for i := range b.Status.Conditions {
+		if old := &b.Status.Conditions[i]; old.Type == c.Type {
+			if old.Status == c.Status {
+				c.LastTransitionTime = old.LastTransitionTime
+			}
+			*old = c
+			return
+		}
+	}
+	b.Status.Conditions = append(b.Status.Conditions, c)
+}
+
+// evictPod marks the pod as disrupted and deletes it. If unchanged is true, the decision
+// depends on the pod not being ready, so it fails if the pod has changed since it was read.
+func evictPod(
+	ctx context.Context, a registry.Access, pod *corev1.Pod, options *metav1.DeleteOptions, dryRun, unchanged bool,
+) error {
+	o := registry.DeleteOptions{GracePeriodSeconds: options.GracePeriodSeconds, DryRun: dryRun}
+	if p := options.Preconditions; p != nil {
+		if p.UID != nil {
+			uid := string(*p.UID)
+			o.UID = &uid
+		}
+		o.ResourceVersion = p.ResourceVersion
+	}
+	if unchanged && o.ResourceVersion == nil {
+		o.ResourceVersion = &pod.ResourceVersion
+	}
+	if !dryRun && preconditionsHold(o, pod) {
+		updated, err := a.Update(ctx, corev1.Resource("pods"), pod.Namespace, pod.Name, false,
+			func(obj registry.Object) error {
+				p := obj.(*corev1.Pod)
+				if o.ResourceVersion != nil && *o.ResourceVersion != p.ResourceVersion {
+					return apierrors.NewConflict(corev1.Resource("pods"), p.Name,
+						errors.New("the pod changed while its eviction was decided"))
+				}
+				setPodCondition(&p.Status, corev1.PodCondition{
+					Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI",
+					Message: "Eviction API: evicting",
+				})
+				return nil
+			})
+		if err != nil {
+			return err
+		}
+		if o.ResourceVersion != nil {
+			version := updated.GetResourceVersion()
+			o.ResourceVersion = &version
+		}
+	}
+	return a.Delete(ctx, corev1.Resource("pods"), pod.Namespace, pod.Name, o)
+}
+
+// preconditionsHold reports whether the preconditions of the deletion are met. If they are
+// not, the pod must not be marked; Delete then returns the error.
+func preconditionsHold(o registry.DeleteOptions, pod *corev1.Pod) bool {
+	return (o.UID == nil || *o.UID == string(pod.UID)) &&
+		(o.ResourceVersion == nil || *o.ResourceVersion == pod.ResourceVersion)
+}

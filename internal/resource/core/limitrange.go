@@ -1,0 +1,66 @@
+package core
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+func limitRanges() *registry.Kind {
+	return &registry.Kind{
+		Names: registry.Names{
+			Package: "core", Resource: "limitranges", Singular: "limitrange", Name: "LimitRange",
+			ShortNames: []string{"limits"}, Namespaced: true,
+		},
+		Versions: onlyV1[corev1.LimitRange](defaultLimitRange),
+		Storage:  registry.Storage{Version: "v1", Path: "limitranges"},
+		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaNew},
+		Strategy: registry.Strategy[*corev1.LimitRange]{
+			PrepareCreate: nameLimitRange,
+			Validate:      validateLimitRange,
+			ValidateUpdate: func(ctx context.Context, r, _ *corev1.LimitRange) field.ErrorList {
+				return validateLimitRange(ctx, r)
+			},
+		}.Untyped(),
+	}
+}
+
+// nameLimitRange sets a UUID as the name of a LimitRange without a name.
+func nameLimitRange(_ context.Context, r *corev1.LimitRange) {
+	if r.Name == "" {
+		r.Name = string(uuid.NewUUID())
+	}
+}
+
+func defaultLimitRange(r *corev1.LimitRange) {
+	for i := range r.Spec.Limits {
+		item := &r.Spec.Limits[i]
+		for _, list := range []corev1.ResourceList{item.Max, item.Min, item.Default, item.DefaultRequest,
+			item.MaxLimitRequestRatio} {
+			roundUpResources(list)
+		}
+		if item.Type != corev1.LimitTypeContainer {
+			continue
+		}
+		fillResources(&item.Default, item.Max)
+		fillResources(&item.DefaultRequest, item.Default)
+		fillResources(&item.DefaultRequest, item.Min)
+	}
+}
+
+// fillResources adds the resources to list that are only in from.
+func fillResources(list *corev1.ResourceList, from corev1.ResourceList) {
+	if *list == nil {
+		*list = corev1.ResourceList{}
+	}
+	for name, q := range from {
+		if _, ok := (*list)[name]; !ok {
+			(*list)[name] = q.DeepCopy()
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+// protectedNamespaces cannot be deleted.
+var protectedNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}
+
+func namespaces() *registry.Kind {
+	return &registry.Kind{
+		Names: registry.Names{
+			Package: "core", Resource: "namespaces", Singular: "namespace", Name: "Namespace",
+			ShortNames: []string{"ns"},
+		},
+		Versions: onlyV1[corev1.Namespace](defaultNamespace),
+		Storage:  registry.Storage{Version: "v1", Path: "namespaces"},
+		Requests: registry.Requests{
+			// Namespaces have no deletecollection.
+			Verbs:               []string{"create", "delete", "get", "list", "patch", "update", "watch"},
+			UnconditionalUpdate: true, ReturnDeleted: true,
+		},
+		Metadata: registry.Metadata{
+			ValidateName: apivalidation.ValidateNamespaceName, OnUpdate: registry.MetaWhole,
+		},
+		Subresources: []registry.Subresource{
+			{Name: "finalize", Verbs: []string{"update"}, Update: &registry.UpdatePart{
+				Prepare:       finalizeNamespace,
+				Validate:      validateNamespaceFinalize,
+				Unconditional: true,
+				StatusMeta:    true,
+			}},
+			statusSubresource(),
+		},
+		Selection: registry.Selection{
+			Fields:     []registry.Field{{Name: "status.phase", Path: []int32{3, 1}}},
+			FieldError: labelNotSupported,
+		},
+		Strategy: registry.Strategy[*corev1.Namespace]{
+			Spec:          func(n *corev1.Namespace) any { return &n.Spec },
+			Status:        func(n *corev1.Namespace) any { return &n.Status },
+			PrepareCreate: prepareNamespaceCreate,
+			PrepareUpdate: func(_ context.Context, n, old *corev1.Namespace) {
+				n.Spec.Finalizers = old.Spec.Finalizers
+			},
+			Validate: func(_ context.Context, n *corev1.Namespace) field.ErrorList {
+				var errs field.ErrorList
+				for _, f := range n.Spec.Finalizers {
+					errs = append(errs, validateFinalizerName(string(f), field.NewPath("spec", "finalizers"))...)
+				}
+				return errs
+			},
+			ValidateStatusUpdate: validateNamespacePhase,
+		}.Untyped(),
+		Deletion: registry.Deletion[*corev1.Namespace]{
+			Started:    func(n *corev1.Namespace) { n.Status.Phase = corev1.NamespaceTerminating },
+			Finalizing: func(n *corev1.Namespace) bool { return len(n.Spec.Finalizers) > 0 },
+			Before:     refuseProtectedNamespace,
+		}.Untyped(),
+		Table: registry.Table[*corev1.Namespace]{
+			Columns: []metav1.TableColumnDefinition{
+				NameColumn,
+				column("Status", "string", "The status of the namespace"),
+				AgeColumn,
+			},
+			Cells: func(n *corev1.Namespace) ([]any, []metav1.TableRowCondition) {
+				return []any{n.Name, string(n.Status.Phase), Age(n.CreationTimestamp)}, nil
+			},
+		}.Untyped(),
+	}
+}
+
+func prepareNamespaceCreate(_ context.Context, n *corev1.Namespace) {
+	labelNamespace(n)
+	n.Status.Phase = corev1.NamespaceActive
+	if !slices.Contains(n.Spec.Finalizers, corev1.FinalizerKubernetes) {
+		n.Spec.Finalizers = append(n.Spec.Finalizers, corev1.FinalizerKubernetes)
+	}
+}
+
+// refuseProtectedNamespace returns an error if the namespace cannot be deleted.
+func refuseProtectedNamespace(_ context.Context, n *corev1.Namespace) error {
+	if !slices.Contains(protectedNamespaces, n.Name) {
+		return nil
+	}
+	return apierrors.NewForbidden(corev1.Resource("namespaces"), n.Name, errors.New("this namespace may not be deleted"))
+}
+
+func defaultNamespace(n *corev1.Namespace) {
+	labelNamespace(n)
+	setDefault(&n.Status.Phase, corev1.NamespaceActive)
+}
+
+// labelNamespace sets the label with the namespace's own name, which label selectors use.
+func labelNamespace(n *corev1.Namespace) {
+	if n.Name == "" {
+		return
+	}
+	if n.Labels == nil {
+		n.Labels = map[string]string{}
+	}
+	n.Labels[corev1.LabelMetadataName] = n.Name
+}
+
+// finalizeNamespace lets a client change the finalizers of the spec and the metadata, as kube-apiserver does.
+func finalizeNamespace(_ context.Context, obj, old registry.Object) {
+	obj.(*corev1.Namespace).Status = *old.(*corev1.Namespace).Status.DeepCopy()
+}
+
+func validateNamespaceFinalize(_ context.Context, obj, _ registry.Object) field.ErrorList {
+	var errs field.ErrorList
+	for i, f := range obj.(*corev1.Namespace).Spec.Finalizers {
+		errs = append(errs, validateFinalizerName(string(f), field.NewPath("spec", "finalizers").Index(i))...)
+	}
+	return errs
+}
+
+func validateFinalizerName(name string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, problem := range names.IsLabelKey(name) {
+		errs = append(errs, field.Invalid(path, name, problem))
+	}
+	if !strings.Contains(name, "/") && name != string(corev1.FinalizerKubernetes) &&
+		name != metav1.FinalizerOrphanDependents && name != metav1.FinalizerDeleteDependents {
+		errs = append(errs, field.Invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified"))
+	}
+	return errs
+}
+
+// validateNamespacePhase requires that the phase is Terminating exactly if the namespace is
+// being deleted.
+func validateNamespacePhase(_ context.Context, n, _ *corev1.Namespace) field.ErrorList {
+	path := field.NewPath("status", "Phase")
+	switch {
+	case n.DeletionTimestamp.IsZero() && n.Status.Phase != corev1.NamespaceActive:
+		return field.ErrorList{field.Invalid(path, n.Status.Phase, "may only be 'Active' if `deletionTimestamp` is empty")}
+	case !n.DeletionTimestamp.IsZero() && n.Status.Phase != corev1.NamespaceTerminating:
+		return field.ErrorList{
+			field.Invalid(path, n.Status.Phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")}
+	}
+	return nil
+}

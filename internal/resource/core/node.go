@@ -1,0 +1,179 @@
+package core
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func nodes(gates features.Gates) *registry.Kind {
+	disabled := declare.DisabledOf(gates, declare.Part(features.NodeDeclaredFeatures,
+		func(n *corev1.Node) bool { return n.Status.DeclaredFeatures != nil },
+		func(n *corev1.Node) { n.Status.DeclaredFeatures = nil }))
+	info, status := corev1.NodeSystemInfo{}.SwaggerDoc(), corev1.NodeStatus{}.SwaggerDoc()
+	return &registry.Kind{
+		Names: registry.Names{
+			Package: "core", Resource: "nodes", Singular: "node", Name: "Node", ShortNames: []string{"no"},
+		},
+		Versions: onlyV1[corev1.Node](defaultNode),
+		Storage:  registry.Storage{Version: "v1", Path: "minions"},
+		Requests: registry.Requests{UnconditionalUpdate: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
+		Subresources: []registry.Subresource{
+			nodeProxy(),
+			{Name: "status", Verbs: statusVerbs, Update: &registry.UpdatePart{Unconditional: true,
+				Prepare: func(ctx context.Context, obj, old registry.Object) {
+					prepareNodeStatus(ctx, obj, old)
+					disabled.Drop(obj.(*corev1.Node), old.(*corev1.Node))
+				},
+				Validate: func(_ context.Context, obj, old registry.Object) field.ErrorList {
+					return validateNodeStatusUpdate(obj.(*corev1.Node), old.(*corev1.Node))
+				}}},
+		},
+		Selection: registry.Selection{
+			Fields:     []registry.Field{{Name: "spec.unschedulable", Path: []int32{2, 4}, Type: registry.Bool}},
+			FieldError: labelNotSupported,
+		},
+		Strategy: registry.Strategy[*corev1.Node]{
+			// Status is not set, because a kubelet that registers its node sends the status
+			// too. So a create keeps the status; PrepareUpdate resets it on update.
+			Spec: func(n *corev1.Node) any { return &n.Spec },
+			PrepareCreate: func(_ context.Context, n *corev1.Node) {
+				n.Spec.ConfigSource, n.Status.Config = nil, nil
+				disabled.DropNew(n)
+			},
+			PrepareUpdate: func(_ context.Context, n, old *corev1.Node) {
+				n.Status = old.Status
+				if old.Spec.ConfigSource == nil {
+					n.Spec.ConfigSource = nil
+				}
+			},
+			Validate: func(_ context.Context, o *corev1.Node) field.ErrorList { return validateNode(o) },
+			ValidateUpdate: func(_ context.Context, o, old *corev1.Node) field.ErrorList {
+				return validateNodeUpdate(o, old)
+			},
+			Warn: warnNode,
+		}.Untyped(),
+		Table: registry.Table[*corev1.Node]{
+			Columns: []metav1.TableColumnDefinition{
+				NameColumn,
+				column("Status", "string", "The status of the node"),
+				column("Roles", "string", "The roles of the node"),
+				AgeColumn,
+				column("Version", "string", info["kubeletVersion"]),
+				wideColumn("Internal-IP", "string", status["addresses"]),
+				wideColumn("External-IP", "string", status["addresses"]),
+				wideColumn("OS-Image", "string", info["osImage"]),
+				wideColumn("Kernel-Version", "string", info["kernelVersion"]),
+				wideColumn("Container-Runtime", "string", info["containerRuntimeVersion"]),
+			},
+			Cells: nodeCells,
+		}.Untyped(),
+	}
+}
+
+// prepareNodeStatus resets all fields except the status to their old values. status.config can
+// only be removed, because dynamic kubelet configuration no longer exists.
+func prepareNodeStatus(_ context.Context, obj, old registry.Object) {
+	n, before := obj.(*corev1.Node), old.(*corev1.Node)
+	n.Spec = before.Spec
+	if before.Status.Config == nil {
+		n.Status.Config = nil
+	}
+}
+
+func defaultNode(n *corev1.Node) {
+	switch first := n.Spec.PodCIDR; {
+	case first == "" && len(n.Spec.PodCIDRs) > 0:
+		n.Spec.PodCIDR = n.Spec.PodCIDRs[0]
+	case first != "" && (len(n.Spec.PodCIDRs) == 0 || n.Spec.PodCIDRs[0] != first):
+		n.Spec.PodCIDRs = []string{first}
+	}
+	roundUpResources(n.Status.Capacity)
+	roundUpResources(n.Status.Allocatable)
+	if n.Status.Allocatable == nil && n.Status.Capacity != nil {
+		n.Status.Allocatable = n.Status.Capacity.DeepCopy()
+	}
+}
+
+func warnNode(_ context.Context, n, _ *corev1.Node) []string {
+	var warnings []string
+	if n.Spec.ConfigSource != nil {
+		warnings = append(warnings, "spec.configSource: the feature is removed")
+	}
+	if n.Spec.DoNotUseExternalID != "" {
+		warnings = append(warnings, "spec.externalID: this field is deprecated, and is unused by Kubernetes")
+	}
+	for i, cidr := range n.Spec.PodCIDRs {
+		warnings = append(warnings, validation.GetWarningsForCIDR(field.NewPath("spec", "podCIDRs").Index(i).K8s(), cidr)...)
+	}
+	return warnings
+}
+
+func nodeCells(n *corev1.Node) ([]any, []metav1.TableRowCondition) {
+	orUnknown := func(s string) string {
+		if s == "" {
+			return Unknown
+		}
+		return s
+	}
+	info := n.Status.NodeInfo
+	kernel := orUnknown(info.KernelVersion)
+	if info.KernelVersion != "" && info.Architecture != "" {
+		kernel += " (" + info.Architecture + ")"
+	}
+	return []any{
+		n.Name, nodeStatus(n), nodeRoles(n), Age(n.CreationTimestamp), info.KubeletVersion,
+		nodeAddress(n, corev1.NodeInternalIP), nodeAddress(n, corev1.NodeExternalIP),
+		orUnknown(info.OSImage), kernel, orUnknown(info.ContainerRuntimeVersion),
+	}, nil
+}
+
+func nodeStatus(n *corev1.Node) string {
+	status := "Unknown"
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			status = "NotReady"
+			if c.Status == corev1.ConditionTrue {
+				status = "Ready"
+			}
+		}
+	}
+	if n.Spec.Unschedulable {
+		status += ",SchedulingDisabled"
+	}
+	return status
+}
+
+func nodeRoles(n *corev1.Node) string {
+	const prefix, single = "node-role.kubernetes.io/", "kubernetes.io/role"
+	var roles []string
+	for label, value := range n.Labels {
+		if role, ok := strings.CutPrefix(label, prefix); ok && role != "" {
+			roles = append(roles, role)
+		} else if label == single && value != "" {
+			roles = append(roles, value)
+		}
+	}
+	slices.Sort(roles)
+	return OrNone(strings.Join(slices.Compact(roles), ","))
+}
+
+func nodeAddress(n *corev1.Node, kind corev1.NodeAddressType) string {
+	for _, a := range n.Status.Addresses {
+		if a.Type == kind {
+			return a.Address
+		}
+	}
+	return None
+}

@@ -1,0 +1,271 @@
+package core
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	netutils "k8s.io/utils/net"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func validateNode(n *corev1.Node) field.ErrorList {
+	meta, status := field.NewPath("metadata"), field.NewPath("status")
+	errs := validateNodeAnnotations(n.Annotations, meta.Child("annotations"))
+	errs = append(errs, validateTaints(n.Spec.Taints, meta.Child("taints"))...)
+	errs = append(errs, validateNodeResources(n, status)...)
+	if swap := n.Status.NodeInfo.Swap; swap != nil && swap.Capacity != nil && *swap.Capacity <= 0 {
+		errs = append(errs, field.Invalid(meta.Child("nodeSwapStatus", "capacity"), *swap.Capacity, "must be greater than zero"))
+	}
+	errs = append(errs, validateDeclaredFeatures(n.Status.DeclaredFeatures, status.Child("declaredFeatures"))...)
+	return append(errs, validatePodCIDRs(n.Spec.PodCIDRs, field.NewPath("spec", "podCIDRs"))...)
+}
+
+func validatePodCIDRs(cidrs []string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, cidr := range cidrs {
+		errs = append(errs, ValidateCIDR(path.Index(i), cidr, nil)...)
+	}
+	if len(cidrs) > 1 {
+		dual, err := netutils.IsDualStackCIDRStrings(cidrs)
+		if err != nil {
+			errs = append(errs, field.InternalError(path, internalCIDRError{err}))
+		}
+		if !dual || len(cidrs) > 2 {
+			errs = append(errs, field.Invalid(path, cidrs, "may specify no more than one CIDR for each IP family"))
+		}
+	}
+	return errs
+}
+
+// Annotations that are older than the fields that replaced them.
+const (
+	taintsAnnotation    = "scheduler.alpha.kubernetes.io/taints"
+	avoidPodsAnnotation = corev1.PreferAvoidPodsAnnotationKey
+)
+
+func validateNodeAnnotations(annotations map[string]string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if text := annotations[taintsAnnotation]; text != "" {
+		var taints []corev1.Taint
+		if err := json.Unmarshal([]byte(text), &taints); err != nil {
+			errs = append(errs, field.Invalid(path, taintsAnnotation, err.Error()))
+		} else {
+			errs = append(errs, validateTaints(taints, path.Child(taintsAnnotation))...)
+		}
+	}
+	if text := annotations[avoidPodsAnnotation]; text != "" {
+		errs = append(errs, validateAvoidPods(text, path)...)
+	}
+	return errs
+}
+
+func validateAvoidPods(text string, path *field.Path) field.ErrorList {
+	var avoid corev1.AvoidPods
+	if err := json.Unmarshal([]byte(text), &avoid); err != nil {
+		return field.ErrorList{field.Invalid(path.Child("AvoidPods"), avoidPodsAnnotation, err.Error())}
+	}
+	var errs field.ErrorList
+	for i, a := range avoid.PreferAvoidPods {
+		at := path.Child(avoidPodsAnnotation).Index(i).Child("PodSignature")
+		if c := a.PodSignature.PodController; c == nil {
+			errs = append(errs, field.Required(at, ""))
+		} else if c.Controller == nil || !*c.Controller {
+			errs = append(errs, field.Invalid(at.Child("PodController", "Controller"), false, "must point to a controller"))
+		}
+	}
+	return errs
+}
+
+// validateNodeResources validates the quantities that a kubelet reports.
+func validateNodeResources(n *corev1.Node, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, list := range []struct {
+		name string
+		of   corev1.ResourceList
+	}{{"capacity", n.Status.Capacity}, {"allocatable", n.Status.Allocatable}} {
+		for _, name := range sortedResources(list.of) {
+			errs = append(errs, validateNodeResource(name, list.of[name], path.Child(list.name, string(name)))...)
+		}
+	}
+	return errs
+}
+
+// validateNodeResource requires whole numbers for resources that are counted: the standard
+// ones such as pods, and extended resources.
+func validateNodeResource(name corev1.ResourceName, q resource.Quantity, path *field.Path) field.ErrorList {
+	errs := ValidateNonNegativeQuantity(q, path)
+	if (isCounted(string(name)) || IsExtendedResource(string(name))) && q.MilliValue()%1000 != 0 {
+		errs = append(errs, field.Invalid(path, q.String(), "must be an integer"))
+	}
+	return errs
+}
+
+var declaredFeature = regexp.MustCompile(`^[A-Z][a-zA-Z0-9]*(\/[a-zA-Z][a-zA-Z0-9]*)*$`)
+
+// validateDeclaredFeatures validates the features that a kubelet declares.
+func validateDeclaredFeatures(features []string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, f := range features {
+		at := path.Index(i)
+		if most := validation.DNS1123SubdomainMaxLength; len(f) > most {
+			errs = append(errs,
+				field.Invalid(at, f, fmt.Sprintf("invalid feature name %q: must be no more than %d characters", f, most)))
+		} else if !declaredFeature.MatchString(f) {
+			errs = append(errs,
+				field.Invalid(at, f,
+					fmt.Sprintf("invalid feature name %q: must start with an UpperCamelCase segment, with subsequent "+
+						"segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric "+
+						"characters and slashes", f)))
+		}
+		if i == 0 {
+			continue
+		}
+		switch before := features[i-1]; {
+		case before == f:
+			errs = append(errs, field.Duplicate(at, f))
+		case before > f:
+			errs = append(errs, field.Invalid(at, f, "list must be sorted alphabetically"))
+		}
+	}
+	return errs
+}
+
+type internalCIDRError struct{ error }
+
+func (e internalCIDRError) Error() string {
+	return "invalid PodCIDRs. failed to check with dual stack with error:" + e.error.Error()
+}
+
+func validateTaints(taints []corev1.Taint, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	type key struct {
+		key    string
+		effect corev1.TaintEffect
+	}
+	seen := map[key]bool{}
+	for i, t := range taints {
+		at := path.Index(i)
+		errs = append(errs, invalid(at.Child("key"), t.Key, names.IsLabelKey(t.Key))...)
+		errs = append(errs, invalid(at.Child("value"), t.Value, validation.IsValidLabelValue(t.Value))...)
+		if t.Effect == "" {
+			errs = append(errs, field.Required(at.Child("effect"), ""))
+		} else {
+			errs = append(errs, taintEffect(t.Effect, at.Child("effect"))...)
+		}
+		k := key{t.Key, t.Effect}
+		if seen[k] {
+			err := field.Duplicate(at, declare.Internal(t))
+			err.Detail = "taints must be unique by key and effect pair"
+			errs = append(errs, err)
+		}
+		seen[k] = true
+	}
+	return errs
+}
+
+// validateNodeUpdate validates an update of a Node. Like kube-apiserver, it checks most fields
+// twice.
+func validateNodeUpdate(n, old *corev1.Node) field.ErrorList {
+	return append(validateNode(n), validateNodeStatusUpdate(n, old)...)
+}
+
+// validateNodeStatusUpdate checks the rules for updates of a Node and of its status.
+func validateNodeStatusUpdate(n, old *corev1.Node) field.ErrorList {
+	meta, spec, status := field.NewPath("metadata"), field.NewPath("spec"), field.NewPath("status")
+	errs := validateNodeAnnotations(n.Annotations, meta.Child("annotations"))
+	errs = append(errs, validateNodeResources(n, status)...)
+	errs = append(errs, validateDeclaredFeatures(n.Status.DeclaredFeatures, status.Child("declaredFeatures"))...)
+	seen := map[corev1.NodeAddress]bool{}
+	for i, a := range n.Status.Addresses {
+		if seen[a] {
+			errs = append(errs, field.Duplicate(status.Child("addresses").Index(i), declare.Internal(a)))
+		}
+		seen[a] = true
+	}
+	errs = append(errs, validatePodCIDRsUpdate(n.Spec.PodCIDRs, old.Spec.PodCIDRs, spec.Child("podCIDRs"))...)
+	if old.Spec.ProviderID != "" && n.Spec.ProviderID != old.Spec.ProviderID {
+		errs = append(errs,
+			field.Forbidden(spec.Child("providerID"), `node updates may not change providerID except from "" to valid`))
+	}
+	if s := n.Spec.ConfigSource; s != nil {
+		errs = append(errs, validateConfigSource(s, spec.Child("configSource"), false)...)
+	}
+	if c := n.Status.Config; c != nil {
+		for _, part := range []struct {
+			name   string
+			source *corev1.NodeConfigSource
+		}{{"assigned", c.Assigned}, {"active", c.Active}, {"lastKnownGood", c.LastKnownGood}} {
+			if part.source != nil {
+				errs = append(errs, validateConfigSource(part.source, status.Child("config", part.name), true)...)
+			}
+		}
+	}
+	errs = append(errs, validateTaints(n.Spec.Taints, meta.Child("taints"))...)
+	if n.Spec.DoNotUseExternalID != old.Spec.DoNotUseExternalID {
+		errs = append(errs, field.Forbidden(spec.Child("externalID"), "may not be updated"))
+	}
+	return errs
+}
+
+// validatePodCIDRsUpdate returns an error for each CIDR that has changed. A node without CIDRs
+// can get them once.
+func validatePodCIDRsUpdate(cidrs, old []string, path *field.Path) field.ErrorList {
+	changed := field.Forbidden(path, `node updates may not change podCIDR except from "" to valid`)
+	if len(old) == 0 {
+		return nil
+	}
+	if len(cidrs) != len(old) {
+		return field.ErrorList{changed}
+	}
+	var errs field.ErrorList
+	for i := range old {
+		if cidrs[i] != old[i] {
+			errs = append(errs, changed)
+		}
+	}
+	return errs
+}
+
+// validateConfigSource validates the source of a kubelet's configuration. In a status it must
+// have the UID and resourceVersion of the ConfigMap, in a spec it must not.
+func validateConfigSource(s *corev1.NodeConfigSource, path *field.Path, inStatus bool) field.ErrorList {
+	if s.ConfigMap == nil {
+		return field.ErrorList{field.Invalid(path, declare.Internal(s), "exactly one reference subfield must be non-nil")}
+	}
+	var errs field.ErrorList
+	m, path := s.ConfigMap, path.Child("configMap")
+	for _, v := range []struct{ name, value string }{{"uid", string(m.UID)}, {"resourceVersion", m.ResourceVersion}} {
+		switch at := path.Child(v.name); {
+		case inStatus && v.value == "":
+			errs = append(errs, field.Required(at, ""))
+		case !inStatus && v.value != "":
+			errs = append(errs, field.Forbidden(at, v.name+" must not be set in spec"))
+		}
+	}
+	for _, v := range []struct {
+		name, value string
+		wrong       func(string) []string
+	}{
+		{"namespace", m.Namespace, func(s string) []string { return apivalidation.ValidateNamespaceName(s, false) }},
+		{"name", m.Name, func(s string) []string { return apivalidation.NameIsDNSSubdomain(s, false) }},
+		{"kubeletConfigKey", m.KubeletConfigKey, validation.IsConfigMapKey},
+	} {
+		at := path.Child(v.name)
+		if v.value == "" {
+			errs = append(errs, field.Required(at, ""))
+			continue
+		}
+		for _, message := range v.wrong(v.value) {
+			errs = append(errs, field.Invalid(at, v.value, message))
+		}
+	}
+	return errs
+}

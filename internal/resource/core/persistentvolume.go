@@ -1,0 +1,295 @@
+package core
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+const (
+	storageClassAnnotation = corev1.BetaStorageClassAnnotation
+	mountOptionsAnnotation = corev1.MountOptionAnnotation
+)
+
+func persistentVolumes() *registry.Kind {
+	spec, status := corev1.PersistentVolumeSpec{}.SwaggerDoc(), corev1.PersistentVolumeStatus{}.SwaggerDoc()
+	return &registry.Kind{
+		Names: registry.Names{
+			Package: "core", Resource: "persistentvolumes", Singular: "persistentvolume",
+			Name: "PersistentVolume", ShortNames: []string{"pv"},
+		},
+		Versions:     onlyV1[corev1.PersistentVolume](defaultPersistentVolume),
+		Storage:      registry.Storage{Version: "v1", Path: "persistentvolumes"},
+		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Metadata:     registry.Metadata{OnUpdate: registry.MetaNewTwice},
+		Subresources: []registry.Subresource{statusSubresource()},
+		Strategy: registry.Strategy[*corev1.PersistentVolume]{
+			Spec:   func(v *corev1.PersistentVolume) any { return &v.Spec },
+			Status: func(v *corev1.PersistentVolume) any { return &v.Status },
+			PrepareCreate: func(_ context.Context, v *corev1.PersistentVolume) {
+				v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending, LastPhaseTransitionTime: ptr.To(now())}
+			},
+			PrepareStatusUpdate: func(_ context.Context, v, old *corev1.PersistentVolume) { recordPhaseChange(v, old) },
+			Validate: func(_ context.Context, v *corev1.PersistentVolume) field.ErrorList {
+				return validatePersistentVolume(v)
+			},
+			ValidateUpdate: func(_ context.Context, v, old *corev1.PersistentVolume) field.ErrorList {
+				return validatePersistentVolumeUpdate(v, old)
+			},
+			Warn: func(_ context.Context, v, _ *corev1.PersistentVolume) []string {
+				return persistentVolumeWarnings(v)
+			},
+		}.Untyped(),
+		Table: registry.Table[*corev1.PersistentVolume]{
+			Columns: []metav1.TableColumnDefinition{
+				NameColumn,
+				column("Capacity", "string", spec["capacity"]),
+				column("Access Modes", "string", spec["accessModes"]),
+				column("Reclaim Policy", "string", spec["persistentVolumeReclaimPolicy"]),
+				column("Status", "string", status["phase"]),
+				column("Claim", "string", spec["claimRef"]),
+				column("StorageClass", "string", "StorageClass of the pv"),
+				column("VolumeAttributesClass", "string", "VolumeAttributesClass of the pv"),
+				column("Reason", "string", status["reason"]),
+				AgeColumn,
+				wideColumn("VolumeMode", "string", spec["volumeMode"]),
+			},
+			Cells: persistentVolumeCells,
+		}.Untyped(),
+	}
+}
+
+// recordPhaseChange sets the time at which the phase changed, unless the client did.
+func recordPhaseChange(v, old *corev1.PersistentVolume) {
+	t, before := &v.Status.LastPhaseTransitionTime, old.Status.LastPhaseTransitionTime
+	switch {
+	case v.Status.Phase != old.Status.Phase && (*t == nil || (*t).Equal(before)):
+		*t = ptr.To(now())
+	case *t == nil:
+		*t = before
+	}
+}
+
+func defaultPersistentVolume(v *corev1.PersistentVolume) {
+	setDefault(&v.Status.Phase, corev1.VolumePending)
+	setDefault(&v.Spec.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain)
+	setDefaultPointer(&v.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+	roundUpResources(v.Spec.Capacity)
+	if s := v.Spec.HostPath; s != nil {
+		setDefaultPointer(&s.Type, corev1.HostPathUnset)
+	}
+	if s := v.Spec.ISCSI; s != nil {
+		setDefault(&s.ISCSIInterface, "default")
+	}
+	if s := v.Spec.RBD; s != nil {
+		setDefault(&s.RBDPool, "rbd")
+		setDefault(&s.RadosUser, "admin")
+		setDefault(&s.Keyring, "/etc/ceph/keyring")
+	}
+	if s := v.Spec.AzureDisk; s != nil {
+		defaultAzureDisk(s)
+	}
+	if s := v.Spec.ScaleIO; s != nil {
+		setDefault(&s.StorageMode, "ThinProvisioned")
+		setDefault(&s.FSType, "xfs")
+	}
+}
+
+func persistentVolumeCells(v *corev1.PersistentVolume) ([]any, []metav1.TableRowCondition) {
+	phase := string(v.Status.Phase)
+	if v.DeletionTimestamp != nil {
+		phase = "Terminating"
+	}
+	claim := ""
+	if r := v.Spec.ClaimRef; r != nil {
+		claim = r.Namespace + "/" + r.Name
+	}
+	class := v.Spec.StorageClassName
+	if a, ok := v.Annotations[storageClassAnnotation]; ok {
+		class = a
+	}
+	return []any{
+		v.Name, quantityOf(v.Spec.Capacity, corev1.ResourceStorage), accessModes(v.Spec.AccessModes),
+		string(v.Spec.PersistentVolumeReclaimPolicy), phase, claim, class, orUnsetPointer(v.Spec.VolumeAttributesClassName),
+		v.Status.Reason, Age(v.CreationTimestamp), orUnsetPointer(v.Spec.VolumeMode),
+	}, nil
+}
+
+func quantityOf(list corev1.ResourceList, name corev1.ResourceName) string {
+	q, ok := list[name]
+	if !ok {
+		q = resource.Quantity{}
+	}
+	return q.String()
+}
+
+func orUnsetPointer[S ~string](p *S) string {
+	if p == nil {
+		return Unset
+	}
+	return string(*p)
+}
+
+// accessModes returns the short names of access modes in a fixed order, without duplicates.
+func accessModes(modes []corev1.PersistentVolumeAccessMode) string {
+	var out []string
+	for _, m := range []struct {
+		mode  corev1.PersistentVolumeAccessMode
+		short string
+	}{{corev1.ReadWriteOnce, "RWO"}, {corev1.ReadOnlyMany, "ROX"}, {corev1.ReadWriteMany, "RWX"},
+		{corev1.ReadWriteOncePod, "RWOP"}} {
+		if slices.Contains(modes, m.mode) {
+			out = append(out, m.short)
+		}
+	}
+	return strings.Join(out, ",")
+}
+
+func persistentVolumeClaims(gates features.Gates) *registry.Kind {
+	crossNamespace := gates.Enabled(features.CrossNamespaceVolumeDataSource)
+	spec, status := corev1.PersistentVolumeClaimSpec{}.SwaggerDoc(), corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()
+	return &registry.Kind{
+		Names: registry.Names{
+			Package: "core", Resource: "persistentvolumeclaims", Singular: "persistentvolumeclaim",
+			Name: "PersistentVolumeClaim", ShortNames: []string{"pvc"}, Namespaced: true,
+		},
+		Versions: onlyV1[corev1.PersistentVolumeClaim](DefaultPersistentVolumeClaim),
+		Storage: registry.Storage{
+			Version: "v1", Path: "persistentvolumeclaims",
+			// The phase of a new claim is not stored.
+			DefaultOnRead: [][]int32{{3, 1}},
+		},
+		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
+		Subresources: []registry.Subresource{statusSubresource()},
+		Strategy: registry.Strategy[*corev1.PersistentVolumeClaim]{
+			Spec:   func(c *corev1.PersistentVolumeClaim) any { return &c.Spec },
+			Status: func(c *corev1.PersistentVolumeClaim) any { return &c.Status },
+			PrepareCreate: func(_ context.Context, c *corev1.PersistentVolumeClaim) {
+				c.Status = corev1.PersistentVolumeClaimStatus{}
+				if !crossNamespace {
+					dropCrossNamespaceDataSource(&c.Spec)
+				}
+				dropUnsupportedDataSource(&c.Spec)
+				syncDataSources(&c.Spec)
+			},
+			PrepareUpdate: func(_ context.Context, c, old *corev1.PersistentVolumeClaim) {
+				if !crossNamespace && old.Spec.DataSourceRef == nil {
+					dropCrossNamespaceDataSource(&c.Spec)
+				}
+				if old.Spec.DataSource == nil && old.Spec.DataSourceRef == nil {
+					dropUnsupportedDataSource(&c.Spec)
+				}
+				syncDataSources(&c.Spec)
+			},
+			Validate: func(_ context.Context, o *corev1.PersistentVolumeClaim) field.ErrorList {
+				return ValidatePersistentVolumeClaimSpec(&o.Spec, field.NewPath("spec"))
+			},
+			ValidateUpdate: func(_ context.Context, o, old *corev1.PersistentVolumeClaim) field.ErrorList {
+				return validatePersistentVolumeClaimUpdate(o, old)
+			},
+			ValidateStatusUpdate: func(_ context.Context, c, _ *corev1.PersistentVolumeClaim) field.ErrorList {
+				return validatePersistentVolumeClaimStatus(c)
+			},
+			Warn: func(_ context.Context, c, _ *corev1.PersistentVolumeClaim) []string {
+				return persistentVolumeClaimWarnings(c)
+			},
+		}.Untyped(),
+		Table: registry.Table[*corev1.PersistentVolumeClaim]{
+			Columns: []metav1.TableColumnDefinition{
+				NameColumn,
+				column("Status", "string", status["phase"]),
+				column("Volume", "string", spec["volumeName"]),
+				column("Capacity", "string", status["capacity"]),
+				column("Access Modes", "string", status["accessModes"]),
+				column("StorageClass", "string", "StorageClass of the pvc"),
+				column("VolumeAttributesClass", "string", "VolumeAttributesClass of the pvc"),
+				AgeColumn,
+				wideColumn("VolumeMode", "string", spec["volumeMode"]),
+			},
+			Cells: persistentVolumeClaimCells,
+		}.Untyped(),
+	}
+}
+
+// DefaultPersistentVolumeClaim sets the defaults of a PersistentVolumeClaim, or of a claim
+// template of a StatefulSet.
+func DefaultPersistentVolumeClaim(c *corev1.PersistentVolumeClaim) {
+	DefaultPersistentVolumeClaimSpec(&c.Spec)
+	setDefault(&c.Status.Phase, corev1.ClaimPending)
+	roundUpResources(c.Status.Capacity)
+	roundUpResources(c.Status.AllocatedResources)
+}
+
+// dropCrossNamespaceDataSource removes a data source in another namespace.
+func dropCrossNamespaceDataSource(s *corev1.PersistentVolumeClaimSpec) {
+	if inOtherNamespace(s.DataSourceRef) {
+		s.DataSourceRef = nil
+	}
+}
+
+func inOtherNamespace(r *corev1.TypedObjectReference) bool {
+	return r != nil && r.Namespace != nil && *r.Namespace != ""
+}
+
+// dropUnsupportedDataSource removes a dataSource that is neither a claim nor a snapshot. This
+// field has always ignored other kinds, in contrast to dataSourceRef. Together with a dataSourceRef,
+// it is kept and compared with that.
+func dropUnsupportedDataSource(s *corev1.PersistentVolumeClaimSpec) {
+	d := s.DataSource
+	if d == nil || s.DataSourceRef != nil {
+		return
+	}
+	group := ""
+	if d.APIGroup != nil {
+		group = *d.APIGroup
+	}
+	claim := d.Kind == "PersistentVolumeClaim" && group == ""
+	snapshot := d.Kind == "VolumeSnapshot" && group == "snapshot.storage.k8s.io"
+	if !claim && !snapshot {
+		s.DataSource = nil
+	}
+}
+
+// syncDataSources sets dataSource from dataSourceRef or the other way round, if one is
+// missing.
+func syncDataSources(s *corev1.PersistentVolumeClaimSpec) {
+	switch {
+	case s.DataSource != nil && s.DataSourceRef == nil:
+		s.DataSourceRef = &corev1.TypedObjectReference{APIGroup: s.DataSource.APIGroup, Kind: s.DataSource.Kind,
+			Name: s.DataSource.Name}
+	case s.DataSource == nil && s.DataSourceRef != nil && !inOtherNamespace(s.DataSourceRef):
+		s.DataSource = &corev1.TypedLocalObjectReference{APIGroup: s.DataSourceRef.APIGroup, Kind: s.DataSourceRef.Kind,
+			Name: s.DataSourceRef.Name}
+	}
+}
+
+func persistentVolumeClaimCells(c *corev1.PersistentVolumeClaim) ([]any, []metav1.TableRowCondition) {
+	phase := string(c.Status.Phase)
+	if c.DeletionTimestamp != nil {
+		phase = "Terminating"
+	}
+	var capacity, modes string
+	if c.Spec.VolumeName != "" {
+		modes, capacity = accessModes(c.Status.AccessModes), quantityOf(c.Status.Capacity, corev1.ResourceStorage)
+	}
+	class := ""
+	if a, ok := c.Annotations[storageClassAnnotation]; ok {
+		class = a
+	} else if c.Spec.StorageClassName != nil {
+		class = *c.Spec.StorageClassName
+	}
+	return []any{
+		c.Name, phase, c.Spec.VolumeName, capacity, modes, class,
+		orUnsetPointer(c.Spec.VolumeAttributesClassName), Age(c.CreationTimestamp), orUnsetPointer(c.Spec.VolumeMode),
+	}, nil
+}

@@ -1,0 +1,97 @@
+package core
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+const claimSpecImmutable = "spec is immutable after creation except resources.requests and " +
+	"volumeAttributesClassName for bound claims"
+
+// validatePersistentVolumeClaimUpdate forbids changes of a claim's spec, except that a claim
+// can be bound, can get the default storage class and, when it is bound, can change its
+// requests and its volumeAttributesClassName.
+func validatePersistentVolumeClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := validateClaimSpec(&c.Spec, path)
+	if !hasSourceGroup(&old.Spec) { // otherwise the old group may be invalid
+		errs = append(errs, validateSourceGroups(&c.Spec, path)...)
+	}
+	is, was := c.Spec.DeepCopy(), old.Spec.DeepCopy()
+	if was.StorageClassName == nil && is.StorageClassName != nil && was.VolumeName == "" &&
+		old.Annotations[corev1.BetaStorageClassAnnotation] == "" {
+		is.StorageClassName = nil
+	}
+	if was.VolumeName == "" {
+		was.VolumeName = is.VolumeName
+	}
+	if old.Status.Phase == corev1.ClaimBound {
+		if is.Resources.Requests != nil {
+			is.Resources.Requests = was.Resources.Requests
+		}
+		is.VolumeAttributesClassName = was.VolumeAttributesClassName
+	}
+	if !equality.Semantic.DeepEqual(is, was) {
+		errs = append(errs, field.Forbidden(path, claimSpecImmutable+"\n"+declare.Diff(was, is)))
+	}
+	size, before := c.Spec.Resources.Requests[corev1.ResourceStorage], old.Spec.Resources.Requests[corev1.ResourceStorage]
+	if capacity := old.Status.Capacity[corev1.ResourceStorage]; size.Cmp(before) < 0 && size.Cmp(capacity) <= 0 {
+		errs = append(errs,
+			field.Forbidden(path.Child("resources", "requests", "storage"), "field can not be less than status.capacity"))
+	}
+	if class := c.Annotations[storageClassAnnotation]; class != old.Annotations[storageClassAnnotation] {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations", storageClassAnnotation), class,
+			apivalidation.FieldImmutableErrorMsg))
+	}
+	if c.Spec.VolumeAttributesClassName == nil && old.Status.CurrentVolumeAttributesClassName != nil {
+		errs = append(errs, field.Forbidden(path.Child("volumeAttributesClassName"),
+			"update to nil is forbidden when status.currentVolumeAttributesClassName is not nil"))
+	}
+	return append(errs, declare.Immutable(c.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
+}
+
+// validatePersistentVolumeClaimStatus validates the sizes in the status of a claim, and the states of its resizing.
+func validatePersistentVolumeClaimStatus(c *corev1.PersistentVolumeClaim) field.ErrorList {
+	var errs field.ErrorList
+	path, s := field.NewPath("status"), &c.Status
+	for name, q := range s.Capacity {
+		errs = append(errs, validateBasicQuantity(q, path.Child("capacity").Key(string(name)))...)
+	}
+	states := []corev1.ClaimResourceStatus{
+		corev1.PersistentVolumeClaimControllerResizeInProgress, corev1.PersistentVolumeClaimControllerResizeInfeasible,
+		corev1.PersistentVolumeClaimNodeResizePending, corev1.PersistentVolumeClaimNodeResizeInProgress,
+		corev1.PersistentVolumeClaimNodeResizeInfeasible,
+	}
+	for name, state := range s.AllocatedResourceStatuses {
+		path := path.Child("allocatedResourceStatuses")
+		errs = append(errs, validateClaimResourceName(name, path)...)
+		if !slices.Contains(states, state) {
+			errs = append(errs, field.NotSupported(path, string(name), slices.Sorted(slices.Values(states))))
+		}
+	}
+	for name, q := range s.AllocatedResources {
+		path := path.Child("allocatedResources")
+		if wrong := validateClaimResourceName(name, path); len(wrong) > 0 {
+			errs = append(errs, wrong...)
+			continue
+		}
+		errs = append(errs, validateBasicQuantity(q, path.Key(string(name)))...)
+	}
+	return errs
+}
+
+// validateClaimResourceName allows storage, and names with a domain that is not one of Kubernetes.
+func validateClaimResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
+	errs := invalid(path, string(name), validation.IsQualifiedName(string(name)))
+	if len(errs) == 0 && isNativeResource(string(name)) && name != corev1.ResourceStorage {
+		errs = append(errs, field.NotSupported(path, name, []corev1.ResourceName{corev1.ResourceStorage}))
+	}
+	return errs
+}

@@ -1,0 +1,281 @@
+package core
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+func pods(gates PodGates, statusGates podStatusGates) *registry.Kind {
+	spec, status := corev1.PodSpec{}.SwaggerDoc(), corev1.PodStatus{}.SwaggerDoc()
+	k := &registry.Kind{
+		Names: registry.Names{
+			Package: "core", Resource: "pods", Singular: "pod", Name: "Pod", ShortNames: []string{"po"},
+			Categories: []string{"all"}, Namespaced: true,
+		},
+		Versions:     onlyV1[corev1.Pod](defaultPod),
+		Storage:      registry.Storage{Version: "v1", Path: "pods"},
+		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
+		Subresources: podSubresources(),
+		Selection: registry.Selection{
+			Fields: []registry.Field{
+				{Name: "spec.nodeName", Path: []int32{2, 10}, Index: true},
+				{Name: "spec.restartPolicy", Path: []int32{2, 3}},
+				{Name: "spec.schedulerName", Path: []int32{2, 19}},
+				{Name: "spec.serviceAccountName", Path: []int32{2, 8}},
+				{Name: "spec.hostNetwork", Path: []int32{2, 11}, Type: registry.Bool},
+				{Name: "status.phase", Path: []int32{3, 1}},
+				{Name: "status.podIP", Path: []int32{3, 6}},
+				// kube-apiserver knows this label, but it is always empty.
+				{Name: "status.podIPs", Get: func(registry.Object) string { return "" }},
+				{Name: "status.nominatedNodeName", Path: []int32{3, 11}},
+			},
+			FieldError: labelNotSupported,
+		},
+		Strategy: registry.Strategy[*corev1.Pod]{
+			Spec:   func(p *corev1.Pod) any { return &p.Spec },
+			Status: func(p *corev1.Pod) any { return &p.Status },
+			// The QoS class is kept, as kube-apiserver does.
+			StatusOnCreate: true,
+			Generation:     true,
+			PrepareCreate:  func(ctx context.Context, p *corev1.Pod) { preparePodCreate(ctx, p, gates) },
+			PrepareUpdate: func(_ context.Context, p, old *corev1.Pod) {
+				gates.Drop(&p.Spec, &old.Spec)
+			},
+			PrepareStatusUpdate: func(_ context.Context, p, old *corev1.Pod) {
+				preparePodStatusUpdate(p, old)
+				statusGates.Drop(&p.Status, &old.Status)
+			},
+			Validate:             validatePod,
+			ValidateUpdate:       validatePodUpdate,
+			ValidateStatusUpdate: validatePodStatusUpdate,
+			Warn:                 warnPod,
+			WarnStatus:           func(p *corev1.Pod) []string { return warnPodStatus(&p.Status) },
+		}.Untyped(),
+		Deletion: registry.Deletion[*corev1.Pod]{Grace: podGrace}.Untyped(),
+		Table: registry.Table[*corev1.Pod]{
+			Columns: []metav1.TableColumnDefinition{
+				NameColumn,
+				column("Ready", "string", "The aggregate readiness state of this pod for accepting traffic."),
+				column("Status", "string", "The aggregate status of the containers in this pod."),
+				column("Restarts", "string",
+					"The number of times the containers in this pod have been restarted and when the last container in "+
+						"this pod has restarted."),
+				AgeColumn,
+				wideColumn("IP", "string", status["podIP"]),
+				wideColumn("Node", "string", spec["nodeName"]),
+				wideColumn("Nominated Node", "string", status["nominatedNodeName"]),
+				wideColumn("Readiness Gates", "string", spec["readinessGates"]),
+			},
+			Cells: podCells,
+		}.Untyped(),
+	}
+	// A version with aliases has to list all its labels.
+	labels := map[string]string{"spec.host": "spec.nodeName"}
+	for _, f := range k.Selection.Fields {
+		labels[f.Name] = f.Name
+	}
+	k.Versions[0].FieldAliases = labels
+	return k
+}
+
+func podSubresources() []registry.Subresource {
+	return []registry.Subresource{
+		podAttach(),
+		bindingSubresource("binding"),
+		{Name: "ephemeralcontainers", Verbs: statusVerbs, Update: &registry.UpdatePart{
+			Prepare: prepareEphemeralContainers, Validate: validateEphemeralContainersUpdate, Unconditional: true,
+		}},
+		{
+			Name: "eviction", GVK: policyv1.SchemeGroupVersion.WithKind("Eviction"), Verbs: []string{"create"},
+			Also: []schema.GroupVersionKind{{Group: "policy", Version: "v1beta1", Kind: "Eviction"}},
+			New:  func() registry.Object { return &policyv1.Eviction{} }, Create: evict,
+		},
+		podExec(),
+		podLog(),
+		podPortForward(),
+		podProxy(),
+		{Name: "resize", Verbs: statusVerbs, Update: &registry.UpdatePart{
+			Prepare: prepareResize, Validate: validateResize, Unconditional: true,
+		}},
+		statusSubresource(),
+	}
+}
+
+// defaultPod sets the defaults of a pod. Some of them do not apply to pod templates: see
+// DefaultPodTemplate.
+func defaultPod(p *corev1.Pod) {
+	dropObsoleteInitAnnotations(p.Annotations)
+	s := &p.Spec
+	DefaultPodSpec(s)
+	if grace := s.TerminationGracePeriodSeconds; *grace < 0 {
+		*grace = 1
+	}
+	setDefaultPointer(&s.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
+	for _, list := range [][]corev1.Container{s.InitContainers, s.Containers} {
+		for i := range list {
+			defaultRequestsToLimits(&list[i].Resources)
+			if s.HostNetwork {
+				defaultHostPorts(list[i].Ports)
+			}
+		}
+	}
+	defaultPodResources(s)
+	switch first := p.Status.PodIP; {
+	case first == "" && len(p.Status.PodIPs) > 0:
+		p.Status.PodIP = p.Status.PodIPs[0].IP
+	case first != "" && (len(p.Status.PodIPs) == 0 || p.Status.PodIPs[0].IP != first):
+		p.Status.PodIPs = []corev1.PodIP{{IP: first}}
+	}
+}
+
+// defaultRequestsToLimits sets the requests that are missing to the limits.
+func defaultRequestsToLimits(r *corev1.ResourceRequirements) {
+	if r.Limits != nil {
+		fillResources(&r.Requests, r.Limits)
+	}
+}
+
+// defaultHostPorts sets host ports that are missing to the container ports, for pods in the
+// host's network.
+func defaultHostPorts(ports []corev1.ContainerPort) {
+	for i := range ports {
+		setDefault(&ports[i].HostPort, ports[i].ContainerPort)
+	}
+}
+
+func preparePodCreate(ctx context.Context, p *corev1.Pod, gates PodGates) {
+	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: cmp.Or(p.Status.QOSClass, qosClass(&p.Spec))}
+	if len(p.Spec.SchedulingGates) > 0 {
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated,
+			Message:            "Scheduling is blocked due to non-empty scheduling gates",
+			LastTransitionTime: now(),
+		})
+	}
+	gates.DropNew(&p.Spec)
+	mergeMatchLabelKeys(p)
+	for _, text := range syncAppArmor(p) {
+		request.Warn(ctx, text)
+	}
+}
+
+// preparePodStatusUpdate keeps the owner references, which old kubelets overwrite, and the QoS
+// class if the new status has none.
+func preparePodStatusUpdate(p, old *corev1.Pod) {
+	p.OwnerReferences = old.OwnerReferences
+	setDefault(&p.Status.QOSClass, old.Status.QOSClass)
+}
+
+// podGrace returns the grace period of a deletion in seconds. It is 0 if no kubelet runs the
+// pod.
+func podGrace(p *corev1.Pod, options *metav1.DeleteOptions) (int64, bool) {
+	var seconds int64
+	switch {
+	case options != nil && options.GracePeriodSeconds != nil:
+		seconds = *options.GracePeriodSeconds
+	case p.Spec.TerminationGracePeriodSeconds != nil:
+		seconds = *p.Spec.TerminationGracePeriodSeconds
+	}
+	if p.Spec.NodeName == "" || podFinished(p) {
+		seconds = 0
+	}
+	if seconds < 0 {
+		seconds = 1
+	}
+	return seconds, true
+}
+
+func podFinished(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+// now returns the current time in whole seconds, the resolution of times in objects.
+func now() metav1.Time { return metav1.NewTime(time.Now().UTC().Truncate(time.Second)) }
+
+// setPodCondition adds or replaces a condition. It keeps the time of the last transition if
+// the status of the condition does not change.
+func setPodCondition(s *corev1.PodStatus, c corev1.PodCondition) {
+	c.LastTransitionTime = now()
+	for i := range s.Conditions {
+		if old := &s.Conditions[i]; old.Type == c.Type {
+			if old.Status == c.Status {
+				c.LastTransitionTime = old.LastTransitionTime
+			}
+			*old = c
+			return
+		}
+	}
+	s.Conditions = append(s.Conditions, c)
+}
+
+func podCondition(p *corev1.Pod, kind corev1.PodConditionType) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == kind {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// resetPod sets p to a copy of old, except for the UID and the resourceVersion, which are
+// preconditions of the request.
+func resetPod(p, old *corev1.Pod) {
+	version := p.ResourceVersion
+	uid := p.UID
+	*p = *old.DeepCopy()
+	p.ResourceVersion, p.UID = version, uid
+}
+
+func prepareEphemeralContainers(_ context.Context, obj, old registry.Object) {
+	p := obj.(*corev1.Pod)
+	containers := p.Spec.EphemeralContainers
+	resetPod(p, old.(*corev1.Pod))
+	p.Spec.EphemeralContainers = containers
+	updatePodGeneration(p, old.(*corev1.Pod))
+}
+
+// updatePodGeneration increments the generation if a subresource has changed the spec.
+func updatePodGeneration(p, old *corev1.Pod) {
+	if !equality.Semantic.DeepEqual(p.Spec, old.Spec) {
+		p.Generation++
+	}
+}
+
+// prepareResize keeps the changed resources of the pod and of its containers, matched by name,
+// and resets everything else to the old pod.
+func prepareResize(_ context.Context, obj, old registry.Object) {
+	p := obj.(*corev1.Pod)
+	before, wanted := old.(*corev1.Pod), p.Spec
+	if len(wanted.Containers) != len(before.Spec.Containers) ||
+		len(wanted.InitContainers) != len(before.Spec.InitContainers) {
+		return // validation refuses the pod
+	}
+	resetPod(p, before)
+	p.Spec.Resources = wanted.Resources
+	p.Spec.Containers = resized(p.Spec.Containers, wanted.Containers)
+	p.Spec.InitContainers = resized(p.Spec.InitContainers, wanted.InitContainers)
+	updatePodGeneration(p, before)
+}
+
+// resized returns the containers with the resources and policies of wanted, which has as many. It returns wanted if a
+// container has another name: validation refuses that.
+func resized(have, wanted []corev1.Container) []corev1.Container {
+	for i := range have {
+		if have[i].Name != wanted[i].Name {
+			return wanted
+		}
+		have[i].Resources, have[i].ResizePolicy = wanted[i].Resources, wanted[i].ResizePolicy
+	}
+	return have
+}

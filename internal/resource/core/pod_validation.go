@@ -1,0 +1,410 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+const (
+	podUpdateForbidden = "pod updates may not change fields other than " +
+		"`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`," +
+		"`spec.tolerations` (only additions to existing tolerations)," +
+		"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+	noAddRemove = "pod updates may not add or remove containers"
+)
+
+func validatePod(_ context.Context, p *corev1.Pod) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := validatePodSpec(&p.Spec, p.Name, true, path)
+	errs = append(errs, validateTokenSources(&p.Spec, path.Child("volumes"))...)
+	errs = append(errs, validateRequiredNodeValues(&p.Spec, path)...)
+	errs = append(errs, validateAppArmorAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))...)
+	errs = append(errs, validateAppArmorMatch(p.Annotations, &p.Spec, path)...)
+	errs = append(errs, validateMirrorPod(p)...)
+	if len(p.Spec.EphemeralContainers) > 0 {
+		errs = append(errs, field.Forbidden(path.Child("ephemeralContainers"), "cannot be set on create"))
+	}
+	if p.Spec.NodeName != "" && len(p.Spec.SchedulingGates) > 0 {
+		errs = append(errs,
+			field.Forbidden(path.Child("nodeName"), "cannot be set until all schedulingGates have been cleared"))
+	}
+	return errs
+}
+
+// validateTokenSources forbids tokens of a service account in volumes of a pod that has none.
+func validateTokenSources(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+	if s.ServiceAccountName != "" {
+		return nil
+	}
+	var errs field.ErrorList
+	for i := range s.Volumes {
+		if s.Volumes[i].Projected == nil {
+			continue
+		}
+		for j, source := range s.Volumes[i].Projected.Sources {
+			if source.ServiceAccountToken != nil {
+				at := path.Index(i).Child("projected", "sources").Index(j).Child("serviceAccountToken")
+				errs = append(errs, field.Forbidden(at, "must not be specified when serviceAccountName is not set"))
+			}
+		}
+	}
+	return errs
+}
+
+// validatePodUpdate validates an update of a pod.
+func validatePodUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
+	path := field.NewPath("spec")
+	whole := validatePodSpec(&p.Spec, p.Name, true, path)
+	whole = append(whole, validateTokenSources(&p.Spec, path.Child("volumes"))...)
+	if len(validateRequiredNodeValues(&old.Spec, path)) == 0 { // otherwise the pod is older than the rule
+		whole = append(whole, validateRequiredNodeValues(&p.Spec, path)...)
+	}
+	// kube-apiserver validates the annotations with the pod and with its changes.
+	annotations := validateAppArmorAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))
+	whole = append(append(whole, annotations...), annotations...)
+	whole = append(whole, validateMirrorPod(p)...)
+	whole = append(whole, validateImmutableAnnotations(p, old)...)
+	return append(whole, validatePodChanges(p, old, path)...)
+}
+
+// validatePodChanges returns errors for changes of fields that cannot be updated. It sets the
+// fields that may change to their old values in a copy of the spec, and then requires that the
+// copy equals the old spec.
+func validatePodChanges(p, old *corev1.Pod, path *field.Path) field.ErrorList {
+	if len(p.Spec.Containers) != len(old.Spec.Containers) {
+		return field.ErrorList{field.Forbidden(path.Child("containers"), noAddRemove)}
+	}
+	errs := validateImages(p.Spec.Containers, path.Child("containers"))
+	if len(p.Spec.InitContainers) != len(old.Spec.InitContainers) {
+		return append(errs, field.Forbidden(path.Child("initContainers"), noAddRemove))
+	}
+	errs = append(errs, validateImages(p.Spec.InitContainers, path.Child("initContainers"))...)
+	errs = append(errs, validateDeadlineUpdate(p, old, path.Child("activeDeadlineSeconds"))...)
+	errs = append(errs, validateTolerationsAdded(p.Spec.Tolerations, old.Spec.Tolerations, path.Child("tolerations"))...)
+	errs = append(errs,
+		validateGatesRemoved(p.Spec.SchedulingGates, old.Spec.SchedulingGates, path.Child("schedulingGates"))...)
+	same := p.Spec.DeepCopy()
+	for i := range same.Containers {
+		same.Containers[i].Image = old.Spec.Containers[i].Image
+	}
+	for i := range same.InitContainers {
+		same.InitContainers[i].Image = old.Spec.InitContainers[i].Image
+	}
+	same.ActiveDeadlineSeconds = old.Spec.ActiveDeadlineSeconds
+	same.Tolerations = old.Spec.Tolerations
+	same.SchedulingGates = old.Spec.SchedulingGates
+	if was, is := old.Spec.TerminationGracePeriodSeconds, p.Spec.TerminationGracePeriodSeconds; was != nil && *was < 0 &&
+		is != nil && *is == 1 {
+		same.TerminationGracePeriodSeconds = was
+	}
+	if len(old.Spec.SchedulingGates) > 0 {
+		errs = append(errs, validateGatedPodScheduling(same, &old.Spec, path)...)
+	}
+	if !equality.Semantic.DeepEqual(same, &old.Spec) {
+		errs = append(errs,
+			field.Forbidden(path, podUpdateForbidden+"\n"+declare.Diff(internalPodSpec(&old.Spec), internalPodSpec(same))))
+	}
+	return errs
+}
+
+// validateImages validates the images of containers once more than the validation of the pod, as kube-apiserver does.
+func validateImages(containers []corev1.Container, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range containers {
+		image, at := containers[i].Image, path.Index(i).Child("image")
+		errs = append(errs, requireValue(at, image)...)
+		if strings.TrimSpace(image) != image {
+			errs = append(errs, field.Invalid(at, image, "must not have leading or trailing whitespace"))
+		}
+	}
+	return errs
+}
+
+func validateDeadlineUpdate(p, old *corev1.Pod, path *field.Path) field.ErrorList {
+	is, was := p.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds
+	switch {
+	case was == nil || samePointer(is, was):
+		return nil
+	case is == nil:
+		return field.ErrorList{field.Invalid(path, is, "must not update from a positive integer to nil value")}
+	case *is > *was:
+		return field.ErrorList{field.Invalid(path, *is, "must be less than or equal to previous value")}
+	}
+	return nil
+}
+
+func validateTolerationsAdded(is, was []corev1.Toleration, path *field.Path) field.ErrorList {
+	for _, t := range was {
+		kept := false
+		for _, n := range is {
+			n.TolerationSeconds = t.TolerationSeconds
+			kept = kept || equality.Semantic.DeepEqual(n, t)
+		}
+		if !kept {
+			return field.ErrorList{field.Forbidden(path, "existing toleration can not be modified except its tolerationSeconds")}
+		}
+	}
+	return nil
+}
+
+func validateGatesRemoved(is, was []corev1.PodSchedulingGate, path *field.Path) field.ErrorList {
+	had := map[string]bool{}
+	for _, g := range was {
+		had[g.Name] = true
+	}
+	var errs field.ErrorList
+	for i, g := range is {
+		if !had[g.Name] {
+			errs = append(errs,
+				field.Forbidden(path.Index(i).Child("name"),
+					fmt.Sprintf("only deletion is allowed, but found new scheduling gate '%s'", g.Name)))
+		}
+	}
+	return errs
+}
+
+// validateGatedPodScheduling allows a pod with scheduling gates to extend its node selector
+// and its required node affinity. It resets both in spec to their old values.
+func validateGatedPodScheduling(spec, old *corev1.PodSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for k, v := range old.NodeSelector {
+		if now, ok := spec.NodeSelector[k]; !ok || now != v {
+			errs = append(errs,
+				field.Invalid(path.Child("nodeSelector"), spec.NodeSelector,
+					"only additions to spec.nodeSelector are allowed (no mutations or deletions)"))
+			break
+		}
+	}
+	spec.NodeSelector = old.NodeSelector
+	var is, was *corev1.NodeAffinity
+	if spec.Affinity != nil {
+		is = spec.Affinity.NodeAffinity
+	}
+	if old.Affinity != nil {
+		was = old.Affinity.NodeAffinity
+	}
+	errs = append(errs, validateGatedNodeAffinity(is, was, path.Child("affinity", "nodeAffinity"))...)
+	switch {
+	case spec.Affinity == nil && old.Affinity != nil && was != nil:
+		// The removal of required terms was refused above.
+		spec.Affinity = old.Affinity
+	case spec.Affinity != nil:
+		spec.Affinity.NodeAffinity = was
+		if old.Affinity == nil && *spec.Affinity == (corev1.Affinity{}) {
+			spec.Affinity = nil
+		}
+	}
+	return errs
+}
+
+func validateGatedNodeAffinity(is, was *corev1.NodeAffinity, path *field.Path) field.ErrorList {
+	if was == nil || was.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	path = path.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+	const message = "only additions are allowed (no mutations or deletions)"
+	old := was.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	if is == nil || is.RequiredDuringSchedulingIgnoredDuringExecution == nil ||
+		len(is.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms) != len(old) {
+		return field.ErrorList{
+			field.Invalid(path, declare.Internal(requiredTerms(is)),
+				"no additions/deletions to non-empty NodeSelectorTerms list are allowed")}
+	}
+	var errs field.ErrorList
+	for i, t := range is.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		switch before := old[i]; {
+		case len(before.MatchExpressions) == 0 && len(before.MatchFields) == 0 &&
+			(len(t.MatchExpressions) > 0 || len(t.MatchFields) > 0):
+			errs = append(errs, field.Invalid(path.Index(i), declare.Internal(t), message))
+		case !hasPrefix(t.MatchExpressions, before.MatchExpressions) || !hasPrefix(t.MatchFields, before.MatchFields):
+			errs = append(errs, field.Invalid(path.Index(i), declare.Internal(t), message))
+		}
+	}
+	return errs
+}
+
+func requiredTerms(a *corev1.NodeAffinity) []corev1.NodeSelectorTerm {
+	if a == nil || a.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	return a.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+}
+
+func hasPrefix(list, prefix []corev1.NodeSelectorRequirement) bool {
+	return len(list) >= len(prefix) && equality.Semantic.DeepEqual(list[:len(prefix)], prefix)
+}
+
+func validatePodStatusUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
+	errs := validateImmutableAnnotations(p, old)
+	errs = append(errs, validateMirrorNode(p)...)
+	errs = append(errs,
+		apivalidation.ValidateImmutableField(p.Status.QOSClass, old.Status.QOSClass, field.NewPath("status", "qosClass").K8s())...)
+	errs = append(errs, validatePodStatus(p, old)...)
+	if p.Spec.RestartPolicy == corev1.RestartPolicyAlways {
+		return errs
+	}
+	errs = append(errs,
+		validateTerminatedContainers(p.Status.ContainerStatuses, old.Status.ContainerStatuses,
+			field.NewPath("status", "containerStatuses"), p.Spec.RestartPolicy, nil)...)
+	sidecar := map[string]bool{}
+	for i := range p.Spec.InitContainers {
+		sidecar[p.Spec.InitContainers[i].Name] = isSidecar(&p.Spec.InitContainers[i])
+	}
+	return append(errs,
+		validateTerminatedContainers(p.Status.InitContainerStatuses, old.Status.InitContainerStatuses,
+			field.NewPath("status", "initContainerStatuses"), p.Spec.RestartPolicy, sidecar)...)
+}
+
+// validateTerminatedContainers requires that a container that will not be restarted stays
+// terminated.
+func validateTerminatedContainers(
+	is, was []corev1.ContainerStatus, path *field.Path, policy corev1.RestartPolicy, sidecar map[string]bool,
+) field.ErrorList {
+	var errs field.ErrorList
+	for _, before := range was {
+		ended := before.State.Terminated
+		if ended == nil || sidecar[before.Name] || ended.ExitCode != 0 && policy == corev1.RestartPolicyOnFailure {
+			continue
+		}
+		for i := range is {
+			if is[i].Name == before.Name && is[i].State.Terminated == nil {
+				errs = append(errs,
+					field.Forbidden(path.Index(i).Child("state"), "may not be transitioned to non-terminated state"))
+			}
+		}
+	}
+	return errs
+}
+
+func validateResize(_ context.Context, obj, old registry.Object) field.ErrorList {
+	p, before := obj.(*corev1.Pod), old.(*corev1.Pod)
+	path := field.NewPath("spec")
+	errs := append(validatePodSpec(&p.Spec, p.Name, true, path), validateMirrorPod(p)...)
+	errs = append(errs, validateTokenSources(&p.Spec, path.Child("volumes"))...)
+	errs = append(errs, validateAppArmorAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))...)
+	if isMirrorPod(before) {
+		return append(errs, staticPodForbidden("static pods cannot be resized"))
+	}
+	if os := before.Spec.OS; os != nil && os.Name == corev1.Windows {
+		return append(errs, staticPodForbidden("windows pods cannot be resized"))
+	}
+	others := append(validateSameContainers(p.Spec.Containers, before.Spec.Containers, "containers", path),
+		validateSameContainers(p.Spec.InitContainers, before.Spec.InitContainers, "initContainers", path)...)
+	if len(others) > 0 {
+		return append(errs, others...)
+	}
+	if qosClass(&p.Spec) != before.Status.QOSClass {
+		errs = append(errs,
+			field.Invalid(path, before.Status.QOSClass, "Pod QOS Class may not change as a result of resizing"))
+	}
+	found := len(errs)
+	same := p.Spec.DeepCopy()
+	same.Resources = before.Spec.Resources
+	for _, part := range []struct {
+		name     string
+		is, was  []corev1.Container
+		restored []corev1.Container
+	}{
+		{"containers", p.Spec.Containers, before.Spec.Containers, same.Containers},
+		{"initContainers", p.Spec.InitContainers, before.Spec.InitContainers, same.InitContainers},
+	} {
+		for i := range part.is {
+			at := path.Child(part.name).Index(i).Child("resources")
+			errs = append(errs,
+				validateNotRemoved(part.is[i].Resources.Limits, part.was[i].Resources.Limits, at.Child("limits"),
+					"resource limits cannot be removed")...)
+			errs = append(errs,
+				validateNotRemoved(part.is[i].Resources.Requests, part.was[i].Resources.Requests, at.Child("requests"),
+					"resource requests cannot be removed")...)
+			restoreCPUAndMemory(&part.restored[i].Resources, &part.was[i].Resources)
+		}
+	}
+	errs = append(errs, validateOtherwiseSame(same, &before.Spec, path)...)
+	if len(errs) == found && !equality.Semantic.DeepEqual(same, &before.Spec) {
+		errs = append(errs, field.Forbidden(path, onlyCPUAndMemory))
+	}
+	return errs
+}
+
+const onlyCPUAndMemory = "only cpu and memory resources are mutable"
+
+// validateOtherwiseSame requires that a resize has changed nothing else of a container. spec has the old CPU and memory.
+func validateOtherwiseSame(spec, old *corev1.PodSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range spec.Containers {
+		if !equality.Semantic.DeepEqual(spec.Containers[i], old.Containers[i]) {
+			errs = append(errs, field.Forbidden(path, onlyCPUAndMemory))
+		}
+	}
+	for i := range spec.InitContainers {
+		c, at := &spec.InitContainers[i], path.Child("initContainers").Index(i)
+		if !isSidecar(c) && restartsToResize(c.ResizePolicy) {
+			errs = append(errs, field.Forbidden(at,
+				"non-sidecar init containers with a resize policy of RestartContainer cannot be resized"))
+		}
+		if !equality.Semantic.DeepEqual(*c, old.InitContainers[i]) {
+			errs = append(errs, field.Forbidden(at, "only cpu and memory resources for init or sidecar containers are mutable"))
+		}
+	}
+	return errs
+}
+
+func restartsToResize(policies []corev1.ContainerResizePolicy) bool {
+	return slices.ContainsFunc(policies, func(p corev1.ContainerResizePolicy) bool {
+		return p.RestartPolicy == corev1.RestartContainer
+	})
+}
+
+// validateSameContainers requires the same containers in the same order.
+func validateSameContainers(is, was []corev1.Container, name string, path *field.Path) field.ErrorList {
+	path = path.Child(name)
+	if len(is) != len(was) {
+		return field.ErrorList{field.Forbidden(path, name+" may not be added or removed on resize")}
+	}
+	var errs field.ErrorList
+	for i := range is {
+		if is[i].Name != was[i].Name {
+			errs = append(errs,
+				field.Forbidden(path.Index(i).Child("name"), name+" may not be renamed or reordered on resize"))
+		}
+	}
+	return errs
+}
+
+func validateNotRemoved(is, was corev1.ResourceList, path *field.Path, message string) field.ErrorList {
+	for name := range was {
+		if _, ok := is[name]; !ok {
+			return field.ErrorList{field.Forbidden(path, message)}
+		}
+	}
+	return nil
+}
+
+// restoreCPUAndMemory resets the resources that a resize may change to their old values.
+func restoreCPUAndMemory(r, old *corev1.ResourceRequirements) {
+	restore := func(list *corev1.ResourceList, old corev1.ResourceList) {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			q, ok := old[name]
+			switch {
+			case ok && *list == nil:
+				*list = corev1.ResourceList{name: q}
+			case ok:
+				(*list)[name] = q
+			default:
+				delete(*list, name)
+			}
+		}
+	}
+	restore(&r.Limits, old.Limits)
+	restore(&r.Requests, old.Requests)
+}

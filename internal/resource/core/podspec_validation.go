@@ -1,0 +1,331 @@
+package core
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+// ValidatePodTemplateSpec validates the pod template of a workload, with its labels and
+// annotations.
+func ValidatePodTemplateSpec(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+	errs := validateTemplateMetadata(t, path)
+	errs = append(errs, validatePodSpec(&t.Spec, "", false, path.Child("spec"))...)
+	errs = append(errs, validateRequiredNodeValues(&t.Spec, path.Child("spec"))...)
+	if len(t.Spec.EphemeralContainers) > 0 {
+		errs = append(errs,
+			field.Forbidden(path.Child("spec", "ephemeralContainers"), "ephemeral containers not allowed in pod template"))
+	}
+	return errs
+}
+
+func validateTemplateMetadata(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+	errs := validateLabels(path.Child("labels"), t.Labels)
+	at := path.Child("annotations")
+	errs = append(errs, apivalidation.ValidateAnnotations(t.Annotations, at.K8s())...)
+	errs = append(errs, validateAppArmorAnnotations(t.Annotations, &t.Spec, at)...)
+	return append(errs, validateAppArmorMatch(t.Annotations, &t.Spec, path.Child("spec"))...)
+}
+
+// validatePodSpec validates the spec of a pod or of a template. name is the name of the pod,
+// "" for a template.
+func validatePodSpec(s *corev1.PodSpec, name string, pod bool, path *field.Path) field.ErrorList {
+	p := &podValidator{spec: s, pod: pod, claims: sets.New[string]()}
+	var errs field.ErrorList
+	p.volumes, errs = validateVolumes(s.Volumes, name, path.Child("volumes"))
+	errs = append(errs, p.validateClaims(path.Child("resourceClaims"))...)
+	errs = append(errs, p.validateContainers(path.Child("containers"))...)
+	errs = append(errs, p.validateInitContainers(path.Child("initContainers"))...)
+	errs = append(errs, p.validateEphemeralContainers(path.Child("ephemeralContainers"))...)
+	errs = append(errs,
+		oneOf(path.Child("restartPolicy"), s.RestartPolicy, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure,
+			corev1.RestartPolicyNever)...)
+	errs = append(errs, validateDNS(s, path)...)
+	errs = append(errs, validateLabels(path.Child("nodeSelector"), s.NodeSelector)...)
+	errs = append(errs, p.validatePodSecurityContext(s.SecurityContext, path.Child("securityContext"))...)
+	errs = append(errs, validateAffinity(s.Affinity, path.Child("affinity"))...)
+	errs = append(errs, ValidateTolerations(s.Tolerations, path.Child("tolerations"))...)
+	errs = append(errs, validateSpread(s.TopologySpreadConstraints, path.Child("topologySpreadConstraints"))...)
+	errs = append(errs, validateGates(s, path)...)
+	errs = append(errs, validatePodNames(s, path)...)
+	errs = append(errs, validateHostAliases(s.HostAliases, path.Child("hostAliases"))...)
+	errs = append(errs, p.validateHostProcess(path)...)
+	errs = append(errs, p.validateHostPorts(path)...)
+	errs = append(errs, p.validateOS(path)...)
+	errs = append(errs, p.validatePodResources(path.Child("resources"))...)
+	if d := s.ActiveDeadlineSeconds; d != nil {
+		errs = append(errs, inclusiveRange(path.Child("activeDeadlineSeconds"), *d, 1, math.MaxInt32)...)
+	}
+	if pp := s.PreemptionPolicy; pp != nil {
+		if *pp == "" {
+			errs = append(errs, field.Required(path.Child("preemptionPolicy"), ""))
+		} else {
+			errs = append(errs, oneOf(path.Child("preemptionPolicy"), *pp, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
+		}
+	}
+	if len(s.Overhead) > 0 {
+		overhead := &corev1.ResourceRequirements{Limits: s.Overhead}
+		errs = append(errs, ValidateResourceRequirements(overhead, nil, path.Child("overhead"))...)
+	}
+	return append(errs, p.validateHostNamespaces(path)...)
+}
+
+// validateHostNamespaces forbids the namespaces of the host to pods in a user namespace of their own, and to processes
+// that share a namespace.
+func (p *podValidator) validateHostNamespaces(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if share := p.spec.ShareProcessNamespace; share != nil && *share && p.spec.HostPID {
+		errs = append(errs, field.Invalid(path.Child("securityContext", "shareProcessNamespace"), *share,
+			"ShareProcessNamespace and HostPID cannot both be enabled"))
+	}
+	if p.hostUsers() {
+		return errs
+	}
+	forbid := func(path *field.Path, set bool) {
+		if set {
+			errs = append(errs, field.Forbidden(path, "when `hostUsers` is false"))
+		}
+	}
+	forbid(path.Child("hostNetwork"), p.spec.HostNetwork)
+	forbid(path.Child("HostPID"), p.spec.HostPID)
+	forbid(path.Child("HostIPC"), p.spec.HostIPC)
+	return errs
+}
+
+func (p *podValidator) validateClaims(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range p.spec.ResourceClaims {
+		c, at := &p.spec.ResourceClaims[i], path.Index(i)
+		switch {
+		case c.Name == "":
+			errs = append(errs, field.Required(at.Child("name"), ""))
+		case p.claims.Has(c.Name):
+			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
+		default:
+			errs = append(errs, validateDNSLabel(at.Child("name"), c.Name)...)
+			p.claims.Insert(c.Name)
+		}
+		if c.ResourceClaimName != nil && c.ResourceClaimTemplateName != nil {
+			errs = append(errs,
+				field.Invalid(at, declare.Internal(c),
+					"at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"))
+		}
+		if c.ResourceClaimName == nil && c.ResourceClaimTemplateName == nil {
+			errs = append(errs,
+				field.Invalid(at, declare.Internal(c), "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"))
+		}
+		if n := c.ResourceClaimName; n != nil {
+			errs = append(errs, validateDNSSubdomain(at.Child("resourceClaimName"), *n)...)
+		}
+		if n := c.ResourceClaimTemplateName; n != nil {
+			errs = append(errs, validateDNSSubdomain(at.Child("resourceClaimTemplateName"), *n)...)
+		}
+	}
+	return errs
+}
+
+func validateDNS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+	policy := path.Child("dnsPolicy")
+	var errs field.ErrorList
+	if s.DNSPolicy == "" {
+		errs = append(errs, field.Required(policy, ""))
+	} else {
+		errs = append(errs,
+			oneOf(policy, s.DNSPolicy, corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault,
+				corev1.DNSNone)...)
+	}
+	path = path.Child("dnsConfig")
+	c := s.DNSConfig
+	if s.DNSPolicy == corev1.DNSNone {
+		if c == nil {
+			return append(errs, field.Required(path, "must provide `dnsConfig` when `dnsPolicy` is None"))
+		}
+		if len(c.Nameservers) == 0 {
+			return append(errs,
+				field.Required(path.Child("nameservers"), "must provide at least one DNS nameserver when `dnsPolicy` is None"))
+		}
+	}
+	if c == nil {
+		return errs
+	}
+	const mostServers, mostSearches, longestSearches = 3, 32, 2048
+	if len(c.Nameservers) > mostServers {
+		errs = append(errs,
+			field.Invalid(path.Child("nameservers"), c.Nameservers,
+				fmt.Sprintf("must not have more than %v nameservers", mostServers)))
+	}
+	for i, ip := range c.Nameservers {
+		errs = append(errs, ValidateIP(path.Child("nameservers").Index(i), ip, nil)...)
+	}
+	if len(c.Searches) > mostSearches {
+		errs = append(errs,
+			field.Invalid(path.Child("searches"), c.Searches,
+				fmt.Sprintf("must not have more than %v search paths", mostSearches)))
+	}
+	if len(strings.Join(c.Searches, " ")) > longestSearches {
+		errs = append(errs,
+			field.Invalid(path.Child("searches"), c.Searches,
+				fmt.Sprintf("must not have more than %v characters (including spaces) in the search list", longestSearches)))
+	}
+	for i, search := range c.Searches {
+		if search == "." {
+			continue
+		}
+		search = strings.TrimSuffix(search, ".")
+		errs = append(errs,
+			invalid(path.Child("searches").Index(i), search, validation.IsDNS1123SubdomainWithUnderscore(search))...)
+	}
+	for i, o := range c.Options {
+		if o.Name == "" {
+			errs = append(errs, field.Required(path.Child("options").Index(i), "must not be empty"))
+		}
+	}
+	return errs
+}
+
+func validateGates(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, g := range s.ReadinessGates {
+		errs = append(errs,
+			validateQualifiedName(path.Child("readinessGates").Index(i).Child("conditionType"), string(g.ConditionType))...)
+	}
+	seen := sets.New[string]()
+	for i, g := range s.SchedulingGates {
+		at := path.Child("schedulingGates").Index(i)
+		errs = append(errs, validateQualifiedName(at, g.Name)...)
+		if seen.Has(g.Name) {
+			errs = append(errs, field.Duplicate(at, g.Name))
+		}
+		seen.Insert(g.Name)
+	}
+	return errs
+}
+
+// validateQualifiedName validates a name with an optional DNS prefix.
+func validateQualifiedName(path *field.Path, name string) field.ErrorList {
+	return invalid(path, name, names.IsLabelKey(name))
+}
+
+func validatePodNames(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, n := range []struct {
+		name, value string
+		check       func(*field.Path, string) field.ErrorList
+	}{
+		{"serviceAccountName", s.ServiceAccountName, validateDNSSubdomain},
+		{"nodeName", s.NodeName, validateDNSSubdomain},
+		{"hostname", s.Hostname, validateDNSLabel},
+		{"subdomain", s.Subdomain, validateDNSLabel},
+		{"priorityClassName", s.PriorityClassName, validateDNSSubdomain},
+	} {
+		if n.value != "" {
+			errs = append(errs, n.check(path.Child(n.name), n.value)...)
+		}
+	}
+	if n := s.RuntimeClassName; n != nil {
+		errs = append(errs, validateDNSSubdomain(path.Child("runtimeClassName"), *n)...)
+	}
+	if n := s.HostnameOverride; n != nil {
+		const longest = 64
+		at := path.Child("hostnameOverride")
+		errs = append(errs, validateDNSSubdomain(at, *n)...)
+		if len(*n) > longest {
+			errs = append(errs, field.TooLong(at, *n, longest))
+		}
+		if s.SetHostnameAsFQDN != nil && *s.SetHostnameAsFQDN {
+			errs = append(errs, field.Forbidden(at, "may not be specified when setHostnameAsFQDN is true"))
+		}
+		if s.HostNetwork {
+			errs = append(errs, field.Forbidden(at, "may not be specified when hostNetwork is true"))
+		}
+	}
+	return errs
+}
+
+func validateHostAliases(list []corev1.HostAlias, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, a := range list {
+		errs = append(errs, ValidateIP(path.Index(i).Child("ip"), a.IP, nil)...)
+		for j, name := range a.Hostnames {
+			errs = append(errs, validateDNSSubdomain(path.Index(i).Child("hostnames").Index(j), name)...)
+		}
+	}
+	return errs
+}
+
+// validateOS returns errors for fields that the operating system of the pod does not support.
+func (p *podValidator) validateOS(path *field.Path) field.ErrorList {
+	os := p.spec.OS
+	switch {
+	case os == nil:
+		return nil
+	case os.Name == "":
+		return field.ErrorList{field.Required(path.Child("os", "name"), "")}
+	case os.Name == corev1.Linux:
+		return p.validateLinux(path)
+	case os.Name == corev1.Windows:
+		return p.validateWindowsPod(path)
+	}
+	return oneOf(path.Child("os"), os.Name, corev1.Linux, corev1.Windows)
+}
+
+// validatePodResources validates the resources of the pod as a whole, which limit the
+// resources of its containers.
+func (p *podValidator) validatePodResources(path *field.Path) field.ErrorList {
+	r := p.spec.Resources
+	if r == nil {
+		return nil
+	}
+	errs := validateRequirements(r, p.claims, validatePodResourceName, path)
+	if r.Claims != nil {
+		errs = append(errs, field.Forbidden(path.Child("claims"), "claims may not be set for Resources at pod-level"))
+	}
+	together := AggregateContainerResources(p.spec,
+		func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests })
+	for _, name := range sortedResources(r.Requests) {
+		q := r.Requests[name]
+		if sum, ok := together[name]; ok && q.Cmp(sum) < 0 {
+			errs = append(errs,
+				field.Invalid(path.Child("requests").Key(string(name)), q.String(),
+					fmt.Sprintf("must be greater than or equal to aggregate container requests of %s", sum.String())))
+		}
+	}
+	return append(errs, p.validatePodLimits(path)...)
+}
+
+// validatePodLimits checks that the limits of the pod as a whole are not smaller than those of a container and, for huge
+// pages, than the sum of those of all containers.
+func (p *podValidator) validatePodLimits(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	limits := p.spec.Resources.Limits
+	together := AggregateContainerResources(p.spec,
+		func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Limits })
+	for _, name := range sortedResources(together) {
+		sum := together[name]
+		if limit, ok := limits[name]; ok && isHugePages(name) && sum.Cmp(limit) > 0 {
+			errs = append(errs, field.Invalid(path.Child("limits").Key(string(name)), limit.String(),
+				fmt.Sprintf("must be greater than or equal to aggregate container limits of %s", sum.String())))
+		}
+	}
+	for i := range p.spec.Containers {
+		own := p.spec.Containers[i].Resources.Limits
+		for _, name := range sortedResources(own) {
+			q := own[name]
+			if limit, ok := limits[name]; ok && q.Cmp(limit) > 0 {
+				at := path.Child("containers").Index(i).Key(string(name)).Child("limits")
+				errs = append(errs, field.Invalid(at, q.String(),
+					fmt.Sprintf("must be less than or equal to pod limits of %s", limit.String())))
+			}
+		}
+	}
+	return errs
+}

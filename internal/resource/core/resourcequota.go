@@ -1,0 +1,65 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+func resourceQuotas() *registry.Kind {
+	return &registry.Kind{
+		Names: registry.Names{
+			Package: "core", Resource: "resourcequotas", Singular: "resourcequota", Name: "ResourceQuota",
+			ShortNames: []string{"quota"}, Namespaced: true,
+		},
+		Versions: onlyV1[corev1.ResourceQuota](func(q *corev1.ResourceQuota) {
+			roundUpResources(q.Spec.Hard)
+			roundUpResources(q.Status.Hard)
+			roundUpResources(q.Status.Used)
+		}),
+		Storage:      registry.Storage{Version: "v1", Path: "resourcequotas"},
+		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Subresources: []registry.Subresource{statusSubresource()},
+		Strategy: registry.Strategy[*corev1.ResourceQuota]{
+			Spec:   func(q *corev1.ResourceQuota) any { return &q.Spec },
+			Status: func(q *corev1.ResourceQuota) any { return &q.Status },
+
+			Validate: validateResourceQuota, ValidateUpdate: validateResourceQuotaUpdate,
+			ValidateStatusUpdate: validateResourceQuotaStatus, Warn: quotaWarnings,
+		}.Untyped(),
+		Table: registry.Table[*corev1.ResourceQuota]{
+			Columns: []metav1.TableColumnDefinition{
+				NameColumn,
+				column("Request", "string", "Request represents a minimum amount of cpu/memory that a container may consume."),
+				column("Limit", "string",
+					"Limits control the maximum amount of cpu/memory that a container may use independent of contention on the node."),
+				AgeColumn,
+			},
+			Cells: resourceQuotaCells,
+		}.Untyped(),
+	}
+}
+
+func resourceQuotaCells(q *corev1.ResourceQuota) ([]any, []metav1.TableRowCondition) {
+	var names []string
+	for name := range q.Status.Hard {
+		names = append(names, string(name))
+	}
+	slices.Sort(names)
+	var requests, limits []string
+	for _, name := range names {
+		hard, used := q.Status.Hard[corev1.ResourceName(name)], q.Status.Used[corev1.ResourceName(name)]
+		part := fmt.Sprintf("%s: %s/%s", name, used.String(), hard.String())
+		if strings.HasPrefix(name, "limits") {
+			limits = append(limits, part)
+		} else {
+			requests = append(requests, part)
+		}
+	}
+	return []any{q.Name, strings.Join(requests, ", "), strings.Join(limits, ", "), Age(q.CreationTimestamp)}, nil
+}

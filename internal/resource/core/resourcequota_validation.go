@@ -1,0 +1,201 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+func validateResourceQuota(_ context.Context, q *corev1.ResourceQuota) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := validateQuotaList(q.Spec.Hard, path.Child("hard"))
+	errs = append(errs, validateQuotaScopes(&q.Spec, path.Child("scopes"))...)
+	return append(errs, validateScopeSelector(&q.Spec, path.Child("scopeSelector", "matchExpressions"))...)
+}
+
+func validateResourceQuotaUpdate(ctx context.Context, q, old *corev1.ResourceQuota) field.ErrorList {
+	errs := validateResourceQuota(ctx, q)
+	if !sets.New(q.Spec.Scopes...).Equal(sets.New(old.Spec.Scopes...)) {
+		errs = append(errs,
+			field.Invalid(field.NewPath("spec", "scopes"), q.Spec.Scopes, validation.FieldImmutableErrorMsg))
+	}
+	return errs
+}
+
+func validateResourceQuotaStatus(_ context.Context, q, _ *corev1.ResourceQuota) field.ErrorList {
+	path := field.NewPath("status")
+	return append(validateQuotaList(q.Status.Hard, path.Child("hard")),
+		validateQuotaList(q.Status.Used, path.Child("used"))...)
+}
+
+// validateQuotaList validates the names and values of what a quota limits.
+func validateQuotaList(list corev1.ResourceList, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, name := range sortedResources(list) {
+		q, at := list[name], path.Key(string(name))
+		errs = append(errs, ValidateResourceName(string(name), at)...)
+		if !strings.Contains(string(name), "/") && !isQuotaResource(name) {
+			errs = append(errs, field.Invalid(at, name, "must be a standard resource for quota"))
+		}
+		errs = append(errs, ValidateNonNegativeQuantity(q, at)...)
+		if (isCounted(string(name)) || IsExtendedResource(string(name))) && q.MilliValue()%1000 != 0 {
+			errs = append(errs, field.Invalid(at, q.String(), "must be an integer"))
+		}
+	}
+	return errs
+}
+
+// isQuotaResource reports whether the name is one that quotas limit and that has no prefix.
+func isQuotaResource(name corev1.ResourceName) bool {
+	return name != corev1.ResourceStorage && slices.Contains(standardResources, string(name)) || isHugePages(name) ||
+		strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)
+}
+
+func validateQuotaScopes(s *corev1.ResourceQuotaSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, scope := range s.Scopes {
+		if !isScope(scope) {
+			errs = append(errs, field.Invalid(path, s.Scopes, "unsupported scope"))
+		}
+		for range limitsOutside(scope, s.Hard) {
+			errs = append(errs, field.Invalid(path, s.Scopes, "unsupported scope applied to resource"))
+		}
+	}
+	return append(errs, validateScopePairs(s, s.Scopes, path)...)
+}
+
+// validateScopePairs adds an error for each pair of scopes that have no pod in common.
+func validateScopePairs(
+	s *corev1.ResourceQuotaSpec, scopes []corev1.ResourceQuotaScope, path *field.Path,
+) field.ErrorList {
+	var errs field.ErrorList
+	for _, pair := range [][2]corev1.ResourceQuotaScope{
+		{corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort},
+		{corev1.ResourceQuotaScopeTerminating, corev1.ResourceQuotaScopeNotTerminating},
+	} {
+		if slices.Contains(scopes, pair[0]) && slices.Contains(scopes, pair[1]) {
+			errs = append(errs, field.Invalid(path, s.Scopes, "conflicting scopes"))
+		}
+	}
+	return errs
+}
+
+// shownSelector is a scope selector as kube-apiserver's messages show it: with the names of the fields in Go.
+type shownSelector struct{ MatchExpressions []shownRequirement }
+
+type shownRequirement struct {
+	ScopeName corev1.ResourceQuotaScope
+	Operator  corev1.ScopeSelectorOperator
+	Values    []string
+}
+
+func validateScopeSelector(s *corev1.ResourceQuotaSpec, path *field.Path) field.ErrorList {
+	if s.ScopeSelector == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	var scopes []corev1.ResourceQuotaScope
+	var shown shownSelector
+	for _, r := range s.ScopeSelector.MatchExpressions {
+		scopes = append(scopes, r.ScopeName)
+		shown.MatchExpressions = append(shown.MatchExpressions, shownRequirement(r))
+	}
+	for i := range s.ScopeSelector.MatchExpressions {
+		r := &s.ScopeSelector.MatchExpressions[i]
+		if !isScope(r.ScopeName) {
+			errs = append(errs, field.Invalid(path.Child("scopeName"), r.ScopeName, "unsupported scope"))
+		}
+		for range limitsOutside(r.ScopeName, s.Hard) {
+			errs = append(errs, field.Invalid(path, shown, "unsupported scope applied to resource"))
+		}
+		errs = append(errs, validateScopeRequirement(r, path)...)
+	}
+	return append(errs, validateScopePairs(s, scopes, path)...)
+}
+
+func validateScopeRequirement(r *corev1.ScopedResourceSelectorRequirement, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	operator, values := path.Child("operator"), path.Child("values")
+	if isScope(r.ScopeName) && r.ScopeName != corev1.ResourceQuotaScopePriorityClass &&
+		r.ScopeName != corev1.ResourceQuotaScopeVolumeAttributesClass && r.Operator != corev1.ScopeSelectorOpExists {
+		errs = append(errs, field.Invalid(operator, r.Operator, "must be 'Exists' when scope is any of "+
+			"ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, "+
+			"ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"))
+	}
+	switch r.Operator {
+	case corev1.ScopeSelectorOpIn, corev1.ScopeSelectorOpNotIn:
+		if len(r.Values) == 0 {
+			errs = append(errs, field.Required(values,
+				"must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"))
+		}
+	case corev1.ScopeSelectorOpExists, corev1.ScopeSelectorOpDoesNotExist:
+		if len(r.Values) > 0 {
+			errs = append(errs, field.Invalid(values, r.Values,
+				"must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"))
+		}
+	default:
+		errs = append(errs, field.Invalid(operator, r.Operator, "not a valid selector operator"))
+	}
+	return errs
+}
+
+func isScope(scope corev1.ResourceQuotaScope) bool {
+	switch scope {
+	case corev1.ResourceQuotaScopeTerminating, corev1.ResourceQuotaScopeNotTerminating,
+		corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort,
+		corev1.ResourceQuotaScopePriorityClass, corev1.ResourceQuotaScopeVolumeAttributesClass,
+		corev1.ResourceQuotaScopeCrossNamespacePodAffinity:
+		return true
+	}
+	return false
+}
+
+// limitsOutside returns the limits, of those with names without a prefix, that are not about objects that can be in the
+// scope.
+func limitsOutside(scope corev1.ResourceQuotaScope, hard corev1.ResourceList) []corev1.ResourceName {
+	var can []corev1.ResourceName
+	switch scope {
+	case corev1.ResourceQuotaScopeBestEffort:
+		can = []corev1.ResourceName{corev1.ResourcePods}
+	case corev1.ResourceQuotaScopeVolumeAttributesClass:
+		can = []corev1.ResourceName{corev1.ResourcePersistentVolumeClaims, corev1.ResourceRequestsStorage}
+	default:
+		can = []corev1.ResourceName{
+			corev1.ResourcePods, corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceLimitsCPU,
+			corev1.ResourceLimitsMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory,
+		}
+	}
+	return slices.DeleteFunc(sortedResources(hard), func(name corev1.ResourceName) bool {
+		return !isScope(scope) || !isQuotaResource(name) || slices.Contains(can, name)
+	})
+}
+
+// quotaWarnings returns a warning for each resource of which the requests may be more than the limits.
+func quotaWarnings(_ context.Context, q, old *corev1.ResourceQuota) []string {
+	if old != nil {
+		return nil
+	}
+	var out []string
+	for _, name := range []corev1.ResourceName{
+		corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceStorage, corev1.ResourceEphemeralStorage,
+	} {
+		requests, limits := "requests."+name, "limits."+name
+		request, requested := q.Spec.Hard[requests]
+		if !requested && (name == corev1.ResourceCPU || name == corev1.ResourceMemory) {
+			requests = name
+			request, requested = q.Spec.Hard[requests]
+		}
+		if limit, limited := q.Spec.Hard[limits]; requested && limited && request.Cmp(limit) > 0 {
+			out = append(out, fmt.Sprintf("ResourceQuota %s (%s) should be less than %s (%s)",
+				requests, request.String(), limits, limit.String()))
+		}
+	}
+	return out
+}

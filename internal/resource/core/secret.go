@@ -1,0 +1,82 @@
+package core
+
+import (
+	"context"
+	"crypto/tls"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+func secrets() *registry.Kind {
+	return &registry.Kind{
+		Names: registry.Names{
+			Package: "core", Resource: "secrets", Singular: "secret", Name: "Secret", Namespaced: true,
+		},
+		Versions: onlyV1[corev1.Secret](defaultSecret),
+		Storage:  registry.Storage{Version: "v1", Path: "secrets"},
+		Requests: registry.Requests{UnconditionalUpdate: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
+		Selection: registry.Selection{
+			Fields: []registry.Field{{Name: "type", Path: []int32{3}}}, FieldError: labelNotSupported,
+		},
+		Strategy: registry.Strategy[*corev1.Secret]{
+			Validate:       func(_ context.Context, s *corev1.Secret) field.ErrorList { return validateSecret(s) },
+			ValidateUpdate: validateSecretUpdate,
+			Warn:           warnSecret,
+		}.Untyped(),
+		Table: registry.Table[*corev1.Secret]{
+			Columns: []metav1.TableColumnDefinition{
+				NameColumn,
+				column("Type", "string", corev1.Secret{}.SwaggerDoc()["type"]),
+				column("Data", "string", corev1.Secret{}.SwaggerDoc()["data"]),
+				AgeColumn,
+			},
+			Cells: func(s *corev1.Secret) ([]any, []metav1.TableRowCondition) {
+				return []any{s.Name, string(s.Type), int64(len(s.Data)), Age(s.CreationTimestamp)}, nil
+			},
+		}.Untyped(),
+	}
+}
+
+// defaultSecret sets defaults, and moves the write-only stringData to data.
+func defaultSecret(s *corev1.Secret) {
+	setDefault(&s.Type, corev1.SecretTypeOpaque)
+	if len(s.StringData) > 0 && s.Data == nil {
+		s.Data = make(map[string][]byte, len(s.StringData))
+	}
+	for k, v := range s.StringData {
+		s.Data[k] = []byte(v)
+	}
+	s.StringData = nil
+}
+
+func validateSecretUpdate(_ context.Context, s, old *corev1.Secret) field.ErrorList {
+	errs := append(apivalidation.ValidateImmutableField(s.Type, old.Type, field.NewPath("type").K8s()), validateSecret(s)...)
+	if old.Immutable == nil || !*old.Immutable {
+		return errs
+	}
+	if s.Immutable == nil || !*s.Immutable {
+		errs = append(errs, field.Forbidden(field.NewPath("immutable"), immutableOnceSet))
+	}
+	if !reflect.DeepEqual(s.Data, old.Data) {
+		errs = append(errs, field.Forbidden(field.NewPath("data"), immutableOnceSet))
+	}
+	return errs
+}
+
+// warnSecret returns a warning if the certificate and the key of a TLS secret do not match.
+func warnSecret(_ context.Context, s, _ *corev1.Secret) []string {
+	if s.Type != corev1.SecretTypeTLS {
+		return nil
+	}
+	if _, err := tls.X509KeyPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]); err != nil {
+		return []string{err.Error()}
+	}
+	return nil
+}

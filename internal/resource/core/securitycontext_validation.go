@@ -1,0 +1,378 @@
+package core
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func validateUserID(path *field.Path, id *int64) field.ErrorList {
+	if id == nil {
+		return nil
+	}
+	return invalid(path, *id, validation.IsValidUserID(*id))
+}
+
+func validateGroupID(path *field.Path, id *int64) field.ErrorList {
+	if id == nil {
+		return nil
+	}
+	return invalid(path, *id, validation.IsValidGroupID(*id))
+}
+
+func (p *podValidator) validateSecurityContext(c *corev1.SecurityContext, path *field.Path) field.ErrorList {
+	if c == nil {
+		return nil
+	}
+	errs := validateUserID(path.Child("runAsUser"), c.RunAsUser)
+	errs = append(errs, validateGroupID(path.Child("runAsGroup"), c.RunAsGroup)...)
+	if m := c.ProcMount; m != nil {
+		at := path.Child("procMount")
+		errs = append(errs, oneOf(at, *m, corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)
+		if p.hostUsers() && *m == corev1.UnmaskedProcMount {
+			errs = append(errs, field.Invalid(at, *m, "`hostUsers` must be false to use `Unmasked`"))
+		}
+	}
+	errs = append(errs, validateSeccomp(c.SeccompProfile, path.Child("seccompProfile"))...)
+	errs = append(errs, validateAppArmor(c.AppArmorProfile, path.Child("appArmorProfile"))...)
+	if c.AllowPrivilegeEscalation != nil && !*c.AllowPrivilegeEscalation {
+		if c.Privileged != nil && *c.Privileged {
+			errs = append(errs,
+				field.Invalid(path, declare.Internal(c), "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))
+		}
+		if c.Capabilities != nil {
+			for _, added := range c.Capabilities.Add {
+				if added == "CAP_SYS_ADMIN" {
+					errs = append(errs,
+						field.Invalid(path, declare.Internal(c),
+							"cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"))
+				}
+			}
+		}
+	}
+	return append(errs, validateWindows(c.WindowsOptions, path.Child("windowsOptions"))...)
+}
+
+func validateSeccomp(s *corev1.SeccompProfile, path *field.Path) field.ErrorList {
+	if s == nil {
+		return nil
+	}
+	errs := func() field.ErrorList {
+		if s.Type == "" {
+			return field.ErrorList{field.Required(path.Child("type"), "type is required when seccompProfile is set")}
+		}
+		return oneOf(path.Child("type"), s.Type, corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault,
+			corev1.SeccompProfileTypeUnconfined)
+	}()
+	at := path.Child("localhostProfile")
+	switch {
+	case s.Type != corev1.SeccompProfileTypeLocalhost && s.LocalhostProfile != nil:
+		errs = append(errs, field.Invalid(at, declare.Internal(s), "can only be set when seccomp type is Localhost"))
+	case s.Type != corev1.SeccompProfileTypeLocalhost:
+	case s.LocalhostProfile == nil || *s.LocalhostProfile == "":
+		errs = append(errs, field.Required(at, "must be set when seccomp type is Localhost"))
+	default:
+		errs = append(errs, validateLocalPath(at, *s.LocalhostProfile)...)
+	}
+	return errs
+}
+
+func validateAppArmor(a *corev1.AppArmorProfile, path *field.Path) field.ErrorList {
+	if a == nil {
+		return nil
+	}
+	at := path.Child("localhostProfile")
+	switch a.Type {
+	case "":
+		return field.ErrorList{field.Required(path.Child("type"), "type is required when appArmorProfile is set")}
+	case corev1.AppArmorProfileTypeLocalhost:
+		if a.LocalhostProfile == nil || strings.TrimSpace(*a.LocalhostProfile) == "" {
+			return field.ErrorList{field.Required(at, "must be set when AppArmor type is Localhost")}
+		}
+		if strings.TrimSpace(*a.LocalhostProfile) != *a.LocalhostProfile {
+			return field.ErrorList{field.Invalid(at, *a.LocalhostProfile, "must not be padded with whitespace")}
+		}
+		const most = 4095
+		if len(*a.LocalhostProfile) > most {
+			return field.ErrorList{field.TooLong(at, *a.LocalhostProfile, most)}
+		}
+	case corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined:
+		if a.LocalhostProfile != nil {
+			return field.ErrorList{field.Invalid(at, a.LocalhostProfile, "can only be set when AppArmor type is Localhost")}
+		}
+	default:
+		return oneOf(path.Child("type"), a.Type, corev1.AppArmorProfileTypeLocalhost,
+			corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined)
+	}
+	return nil
+}
+
+var (
+	windowsControl = regexp.MustCompile(`[[:cntrl:]]+`)
+	windowsDomain  = regexp.MustCompile(`^(?i)[^\.\\/:\*\?"<>|]{1}[^\\/:\*\?"<>|]*$`)
+	windowsUser    = regexp.MustCompile(`^[^"/\\\[\]:;|=,\+\*\?<>@]{1,}$`)
+)
+
+func validateWindows(o *corev1.WindowsSecurityContextOptions, path *field.Path) field.ErrorList {
+	if o == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	if n := o.GMSACredentialSpecName; n != nil {
+		errs = append(errs, validateDNSSubdomain(path.Child("gmsaCredentialSpecName"), *n)...)
+	}
+	if s := o.GMSACredentialSpec; s != nil {
+		const kib = 64
+		if *s == "" {
+			errs = append(errs,
+				field.Invalid(path.Child("gmsaCredentialSpec"), *s, "gmsaCredentialSpec cannot be an empty string"))
+		} else if len(*s) > kib*1024 {
+			errs = append(errs,
+				field.Invalid(path.Child("gmsaCredentialSpec"), *s,
+					fmt.Sprintf("gmsaCredentialSpec size must be under %d KiB", kib)))
+		}
+	}
+	if u := o.RunAsUserName; u != nil {
+		for _, m := range windowsUserProblems(*u) {
+			errs = append(errs, field.Invalid(path.Child("runAsUserName"), *u, m))
+		}
+	}
+	return errs
+}
+
+// windowsUserProblems returns messages for a user name that is not valid. Valid names have the
+// format DOMAIN\USER or USER.
+func windowsUserProblems(name string) []string {
+	const longestDomain, longestUser = 256, 104
+	if name == "" {
+		return []string{"runAsUserName cannot be an empty string"}
+	}
+	var problems []string
+	if windowsControl.MatchString(name) {
+		problems = append(problems, "runAsUserName cannot contain control characters")
+	}
+	domain, user, hasDomain := strings.Cut(name, `\`)
+	if !hasDomain {
+		user = name
+	} else if strings.Contains(user, `\`) {
+		return append(problems, "runAsUserName cannot contain more than one backslash")
+	}
+	if hasDomain {
+		switch {
+		case domain == "":
+			problems = append(problems, "runAsUserName's Domain doesn't match the NetBIOS nor the DNS format")
+		case len(domain) > longestDomain:
+			problems = append(problems, fmt.Sprintf("runAsUserName's Domain length must be under %d characters", longestDomain))
+		case !windowsDomain.MatchString(domain):
+			problems = append(problems, "runAsUserName's Domain doesn't match the NetBIOS nor the DNS format")
+		}
+	}
+	switch {
+	case user == "":
+		problems = append(problems, "runAsUserName's User cannot be empty")
+	case len(user) > longestUser:
+		problems = append(problems,
+			fmt.Sprintf("runAsUserName's User length must not be longer than %d characters", longestUser))
+	}
+	if strings.Trim(user, " .") == "" && user != "" {
+		problems = append(problems, `runAsUserName's User cannot contain only periods or spaces`)
+	}
+	if user != "" && !windowsUser.MatchString(user) {
+		problems = append(problems, `runAsUserName's User cannot contain the following characters: "/\:;|=,+*?<>@[]`)
+	}
+	return problems
+}
+
+var sysctlPattern = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
+
+func (p *podValidator) validatePodSecurityContext(c *corev1.PodSecurityContext, path *field.Path) field.ErrorList {
+	if c == nil {
+		return nil
+	}
+	errs := validateGroupID(path.Child("fsGroup"), c.FSGroup)
+	errs = append(errs, validateUserID(path.Child("runAsUser"), c.RunAsUser)...)
+	errs = append(errs, validateGroupID(path.Child("runAsGroup"), c.RunAsGroup)...)
+	for i := range c.SupplementalGroups {
+		errs = append(errs, validateGroupID(path.Child("supplementalGroups").Index(i), &c.SupplementalGroups[i])...)
+	}
+	errs = append(errs, validateSysctls(c.Sysctls, path.Child("sysctls"))...)
+	errs = append(errs,
+		optionalOneOf(path.Child("fsGroupChangePolicy"), c.FSGroupChangePolicy, corev1.FSGroupChangeAlways,
+			corev1.FSGroupChangeOnRootMismatch)...)
+	errs = append(errs, validateSeccomp(c.SeccompProfile, path.Child("seccompProfile"))...)
+	errs = append(errs, validateAppArmor(c.AppArmorProfile, path.Child("appArmorProfile"))...)
+	errs = append(errs,
+		optionalOneOf(path.Child("supplementalGroupsPolicy"), c.SupplementalGroupsPolicy,
+			corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict)...)
+	errs = append(errs,
+		optionalOneOf(path.Child("seLinuxChangePolicy"), c.SELinuxChangePolicy, corev1.SELinuxChangePolicyRecursive)...)
+	return append(errs, validateWindows(c.WindowsOptions, path.Child("windowsOptions"))...)
+}
+
+func validateSysctls(list []corev1.Sysctl, path *field.Path) field.ErrorList {
+	const longest = 253
+	var errs field.ErrorList
+	names := sets.New[string]()
+	for i, s := range list {
+		at := path.Index(i).Child("name")
+		switch {
+		case s.Name == "":
+			errs = append(errs, field.Required(at, ""))
+		case len(s.Name) > longest || !sysctlPattern.MatchString(s.Name):
+			errs = append(errs,
+				field.Invalid(at, s.Name,
+					fmt.Sprintf("must have at most %d characters and match regex %s", longest, sysctlPattern)))
+		case names.Has(s.Name):
+			errs = append(errs, field.Duplicate(at, s.Name))
+		}
+		names.Insert(s.Name)
+	}
+	return errs
+}
+
+// validateHostPorts requires that host port and container port of containers are equal in the host's network. In a pod
+// template the host port may be missing: it is set when the pod is created.
+func (p *podValidator) validateHostPorts(path *field.Path) (errs field.ErrorList) {
+	if !p.spec.HostNetwork {
+		return nil
+	}
+	for i := range p.spec.Containers {
+		for j, port := range p.spec.Containers[i].Ports {
+			if port.HostPort == port.ContainerPort || port.HostPort == 0 && !p.pod {
+				continue
+			}
+			at := path.Child("containers").Index(i).Child("ports").Index(j).Child("hostPort")
+			errs = append(errs, field.Invalid(at, port.HostPort, "must match `containerPort` when `hostNetwork` is true"))
+		}
+	}
+	return errs
+}
+
+// validateHostProcess validates Windows host process containers. All containers of a pod have
+// to be host process containers, or none, and the pod has to be in the host's network.
+func (p *podValidator) validateHostProcess(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	var ofPod *bool
+	if c := p.spec.SecurityContext; c != nil && c.WindowsOptions != nil {
+		ofPod = c.WindowsOptions.HostProcess
+	}
+	have, lack := false, false
+	visit := func(name string, i int, c *corev1.SecurityContext) {
+		own := ofPod
+		if c != nil && c.WindowsOptions != nil && c.WindowsOptions.HostProcess != nil {
+			own = c.WindowsOptions.HostProcess
+			if ofPod != nil && *own != *ofPod {
+				errs = append(errs,
+					field.Invalid(path.Child(name).Index(i).Child("securityContext", "windowsOptions", "hostProcess"), *own,
+						fmt.Sprintf("pod hostProcess value must be identical if both are specified, was %v", *ofPod)))
+			}
+		}
+		if own != nil && *own {
+			have = true
+		} else {
+			lack = true
+		}
+	}
+	for i := range p.spec.InitContainers {
+		visit("initContainers", i, p.spec.InitContainers[i].SecurityContext)
+	}
+	for i := range p.spec.Containers {
+		visit("containers", i, p.spec.Containers[i].SecurityContext)
+	}
+	for i := range p.spec.EphemeralContainers {
+		visit("ephemeralContainers", i, p.spec.EphemeralContainers[i].SecurityContext)
+	}
+	if !have {
+		return errs
+	}
+	if lack {
+		errs = append(errs,
+			field.Invalid(path, "",
+				"If pod contains any hostProcess containers then all containers must be HostProcess containers"))
+	}
+	if !p.spec.HostNetwork {
+		errs = append(errs,
+			field.Invalid(path.Child("hostNetwork"), p.spec.HostNetwork,
+				"hostNetwork must be true if pod contains any hostProcess containers"))
+	}
+	return errs
+}
+
+// eachSecurityContext calls visit for each container that has a security context.
+func (p *podValidator) eachSecurityContext(path *field.Path, visit func(*corev1.SecurityContext, *field.Path)) {
+	each := func(name string, i int, c *corev1.SecurityContext) {
+		if c != nil {
+			visit(c, path.Child(name).Index(i).Child("securityContext"))
+		}
+	}
+	for i := range p.spec.Containers {
+		each("containers", i, p.spec.Containers[i].SecurityContext)
+	}
+	for i := range p.spec.InitContainers {
+		each("initContainers", i, p.spec.InitContainers[i].SecurityContext)
+	}
+	for i := range p.spec.EphemeralContainers {
+		each("ephemeralContainers", i, p.spec.EphemeralContainers[i].SecurityContext)
+	}
+}
+
+func (p *podValidator) validateLinux(path *field.Path) field.ErrorList {
+	const message = "windows options cannot be set for a linux pod"
+	var errs field.ErrorList
+	if c := p.spec.SecurityContext; c != nil && c.WindowsOptions != nil {
+		errs = append(errs, field.Forbidden(path.Child("securityContext", "windowsOptions"), message))
+	}
+	p.eachSecurityContext(path, func(c *corev1.SecurityContext, at *field.Path) {
+		if c.WindowsOptions != nil {
+			errs = append(errs, field.Forbidden(at.Child("windowsOptions"), message))
+		}
+	})
+	return errs
+}
+
+func (p *podValidator) validateWindowsPod(path *field.Path) field.ErrorList {
+	const message = "cannot be set for a windows pod"
+	var errs field.ErrorList
+	forbid := func(set bool, at *field.Path) {
+		if set {
+			errs = append(errs, field.Forbidden(at, message))
+		}
+	}
+	at := path.Child("securityContext")
+	forbid(p.spec.HostUsers != nil, path.Child("hostUsers"))
+	forbid(p.spec.HostPID, path.Child("hostPID"))
+	forbid(p.spec.HostIPC, path.Child("hostIPC"))
+	forbid(p.spec.ShareProcessNamespace != nil, path.Child("shareProcessNamespace"))
+	if c := p.spec.SecurityContext; c != nil {
+		forbid(c.AppArmorProfile != nil, at.Child("appArmorProfile"))
+		forbid(c.SELinuxOptions != nil, at.Child("seLinuxOptions"))
+		forbid(c.SeccompProfile != nil, at.Child("seccompProfile"))
+		forbid(c.FSGroup != nil, at.Child("fsGroup"))
+		forbid(c.FSGroupChangePolicy != nil, at.Child("fsGroupChangePolicy"))
+		forbid(len(c.Sysctls) > 0, at.Child("sysctls"))
+		forbid(c.RunAsUser != nil, at.Child("runAsUser"))
+		forbid(c.RunAsGroup != nil, at.Child("runAsGroup"))
+		forbid(c.SupplementalGroups != nil, at.Child("supplementalGroups"))
+		forbid(c.SupplementalGroupsPolicy != nil, at.Child("supplementalGroupsPolicy"))
+	}
+	p.eachSecurityContext(path, func(c *corev1.SecurityContext, at *field.Path) {
+		forbid(c.AppArmorProfile != nil, at.Child("appArmorProfile"))
+		forbid(c.SELinuxOptions != nil, at.Child("seLinuxOptions"))
+		forbid(c.SeccompProfile != nil, at.Child("seccompProfile"))
+		forbid(c.Capabilities != nil, at.Child("capabilities"))
+		forbid(c.ReadOnlyRootFilesystem != nil, at.Child("readOnlyRootFilesystem"))
+		forbid(c.Privileged != nil, at.Child("privileged"))
+		forbid(c.AllowPrivilegeEscalation != nil, at.Child("allowPrivilegeEscalation"))
+		forbid(c.ProcMount != nil, at.Child("procMount"))
+		forbid(c.RunAsUser != nil, at.Child("runAsUser"))
+		forbid(c.RunAsGroup != nil, at.Child("runAsGroup"))
+	})
+	return errs
+}

@@ -1,0 +1,301 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	netutils "k8s.io/utils/net"
+
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+// maxClusterIPs is two: one address of each IP family.
+const maxClusterIPs = 2
+
+func isHeadless(s *corev1.Service) bool {
+	return len(s.Spec.ClusterIPs) == 1 && s.Spec.ClusterIPs[0] == corev1.ClusterIPNone
+}
+
+func validateTopologyAnnotations(annotations map[string]string) field.ErrorList {
+	hints, hinted := annotations[corev1.DeprecatedAnnotationTopologyAwareHints]
+	mode, set := annotations[corev1.AnnotationTopologyMode]
+	if !hinted || !set || mode == hints {
+		return nil
+	}
+	path := field.NewPath("metadata", "annotations").Key(corev1.AnnotationTopologyMode)
+	return field.ErrorList{
+		field.Invalid(path, mode,
+			fmt.Sprintf("must match annotations[%s] when both are specified", corev1.DeprecatedAnnotationTopologyAwareHints))}
+}
+
+// ValidateServiceIPs validates clusterIP, clusterIPs, ipFamilies and ipFamilyPolicy. old is
+// nil on create. Addresses that the old Service had are not validated again.
+func ValidateServiceIPs(s, old *corev1.Service) field.ErrorList {
+	path, spec := field.NewPath("spec"), &s.Spec
+	at := path.Child("clusterIPs")
+	if spec.Type == corev1.ServiceTypeExternalName {
+		return validateNoIPs(spec, path)
+	}
+	var errs field.ErrorList
+	switch {
+	case spec.ClusterIP == "":
+		if len(spec.ClusterIPs) > 0 {
+			errs = append(errs, field.Invalid(at, spec.ClusterIPs, "must be empty when `clusterIP` is not specified"))
+		}
+	case len(spec.ClusterIPs) == 0:
+		errs = append(errs, field.Required(at, ""))
+	case spec.ClusterIPs[0] != spec.ClusterIP:
+		errs = append(errs, field.Invalid(at, spec.ClusterIPs, "first value must match `clusterIP`"))
+	}
+	errs = append(errs, validateFamilies(spec, path)...)
+	if p := spec.IPFamilyPolicy; p != nil {
+		errs = append(errs,
+			oneOf(path.Child("ipFamilyPolicy"), *p, corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack,
+				corev1.IPFamilyPolicySingleStack)...)
+	}
+	wrong := validateEachClusterIP(spec, old, at)
+	if errs = append(errs, wrong...); len(spec.ClusterIPs) > maxClusterIPs {
+		errs = append(errs, field.Invalid(at, spec.ClusterIPs, "may only hold up to 2 values"))
+	}
+	if len(wrong) > 0 {
+		return errs
+	}
+	return append(errs, validateClusterIPFamilies(s, at)...)
+}
+
+func validateNoIPs(spec *corev1.ServiceSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"clusterIPs", len(spec.ClusterIPs) > 0}, {"ipFamilies", len(spec.IPFamilies) > 0},
+		{"ipFamilyPolicy", spec.IPFamilyPolicy != nil},
+	} {
+		if f.set {
+			errs = append(errs, field.Forbidden(path.Child(f.name), "may not be set for ExternalName services"))
+		}
+	}
+	return errs
+}
+
+func validateFamilies(spec *corev1.ServiceSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := sets.New[corev1.IPFamily]()
+	for i, f := range spec.IPFamilies {
+		at := path.Child("ipFamilies").Index(i)
+		errs = append(errs, oneOf(at, f, corev1.IPv4Protocol, corev1.IPv6Protocol)...)
+		if seen.Has(f) {
+			errs = append(errs, field.Duplicate(at, f))
+		}
+		seen.Insert(f)
+	}
+	return errs
+}
+
+func validateEachClusterIP(spec *corev1.ServiceSpec, old *corev1.Service, path *field.Path) field.ErrorList {
+	var before []string
+	if old != nil {
+		before = old.Spec.ClusterIPs
+	}
+	var errs field.ErrorList
+	for i, ip := range spec.ClusterIPs {
+		if i == 0 && ip == corev1.ClusterIPNone {
+			if len(spec.ClusterIPs) > 1 {
+				errs = append(errs, field.Invalid(path, spec.ClusterIPs, "'None' must be the first and only value"))
+			}
+			continue
+		}
+		errs = append(errs, ValidateIP(path.Index(i), ip, before)...)
+	}
+	return errs
+}
+
+// validateClusterIPFamilies checks that valid addresses agree with each other and with
+// ipFamilies.
+func validateClusterIPFamilies(s *corev1.Service, path *field.Path) field.ErrorList {
+	spec := &s.Spec
+	var errs field.ErrorList
+	if len(spec.ClusterIPs) > 1 {
+		if dual, err := netutils.IsDualStackIPStrings(spec.ClusterIPs); err != nil {
+			errs = append(errs, field.InternalError(path, fmt.Errorf("failed to check for dual stack with error:%w", err)))
+		} else if !dual {
+			errs = append(errs, field.Invalid(path, spec.ClusterIPs, "may specify no more than one IP for each IP family"))
+		}
+	}
+	if isHeadless(s) {
+		return errs
+	}
+	for i := range min(len(spec.ClusterIPs), len(spec.IPFamilies)) {
+		ip, family := spec.ClusterIPs[i], spec.IPFamilies[i]
+		if six := netutils.IsIPv6String(ip); family == corev1.IPv4Protocol && six || family == corev1.IPv6Protocol && !six {
+			errs = append(errs,
+				field.Invalid(path.Index(i), ip, fmt.Sprintf("expected an %s value as indicated by `ipFamilies[%v]`", family, i)))
+		}
+	}
+	return errs
+}
+
+func validateExternalIPs(s, old *corev1.Service) field.ErrorList {
+	var before []string
+	if old != nil {
+		before = old.Spec.ExternalIPs
+	}
+	var errs field.ErrorList
+	for i, ip := range s.Spec.ExternalIPs {
+		at := field.NewPath("spec", "externalIPs").Index(i)
+		if wrong := ValidateIP(at, ip, before); len(wrong) > 0 {
+			errs = append(errs, wrong...)
+		} else {
+			errs = append(errs, ValidateEndpointIP(ip, at)...)
+		}
+	}
+	return errs
+}
+
+// validateSourceRanges validates loadBalancerSourceRanges, or the annotation that is older
+// than this field.
+func validateSourceRanges(s, old *corev1.Service) field.ErrorList {
+	const notBalancer = "may only be used when `type` is 'LoadBalancer'"
+	balancer := s.Spec.Type == corev1.ServiceTypeLoadBalancer
+	var errs field.ErrorList
+	if len(s.Spec.LoadBalancerSourceRanges) > 0 {
+		at := field.NewPath("spec", "LoadBalancerSourceRanges")
+		if !balancer {
+			errs = append(errs, field.Forbidden(at, notBalancer))
+		}
+		var before []string
+		if old != nil {
+			for _, cidr := range old.Spec.LoadBalancerSourceRanges {
+				before = append(before, strings.TrimSpace(cidr))
+			}
+		}
+		for i, cidr := range s.Spec.LoadBalancerSourceRanges {
+			errs = append(errs, ValidateCIDR(at.Index(i), strings.TrimSpace(cidr), before)...)
+		}
+		return errs
+	}
+	const annotation = corev1.AnnotationLoadBalancerSourceRangesKey
+	value, set := s.Annotations[annotation]
+	if !set {
+		return nil
+	}
+	at := field.NewPath("metadata", "annotations").Key(annotation)
+	if !balancer {
+		errs = append(errs, field.Forbidden(at, notBalancer))
+	}
+	if value = strings.TrimSpace(value); value == "" || old != nil &&
+		old.Annotations[annotation] == s.Annotations[annotation] {
+		return errs
+	}
+	for cidr := range strings.SplitSeq(value, ",") {
+		errs = append(errs, ValidateCIDR(at, strings.TrimSpace(cidr), nil)...)
+	}
+	return errs
+}
+
+// validateClusterIPsUpdate allows to add or remove the secondary address, and no other change.
+func validateClusterIPsUpdate(s, old *corev1.Service) field.ErrorList {
+	if s.Spec.Type == corev1.ServiceTypeExternalName || old.Spec.Type == corev1.ServiceTypeExternalName || isHeadless(s) &&
+		isHeadless(old) {
+		return nil
+	}
+	path, is, was := field.NewPath("spec", "clusterIPs"), s.Spec.ClusterIPs, old.Spec.ClusterIPs
+	const changed = "may not change once set"
+	var errs field.ErrorList
+	if len(is) == len(was) {
+		for i := range was {
+			if is[i] != was[i] {
+				errs = append(errs, field.Invalid(path.Index(i), is, changed))
+			}
+		}
+		return errs
+	}
+	if len(is) == 0 {
+		errs = append(errs, field.Invalid(path.Index(0), is, "primary clusterIP can not be unset"))
+	}
+	if len(is) > 0 && len(was) > 0 && is[0] != was[0] {
+		errs = append(errs, field.Invalid(path.Index(0), is, changed))
+	}
+	if len(is) < len(was) && len(is) == 1 && !isSingleStack(s) {
+		errs = append(errs,
+			field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), s.Spec.IPFamilyPolicy,
+				"must be set to 'SingleStack' when releasing the secondary clusterIP"))
+	}
+	return errs
+}
+
+func isSingleStack(s *corev1.Service) bool {
+	return s.Spec.IPFamilyPolicy != nil && *s.Spec.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack
+}
+
+// validateIPFamiliesUpdate allows to add or remove the secondary IP family, and no other
+// change.
+func validateIPFamiliesUpdate(s, old *corev1.Service) field.ErrorList {
+	if s.Spec.Type == corev1.ServiceTypeExternalName || old.Spec.Type == corev1.ServiceTypeExternalName || isHeadless(s) ||
+		isHeadless(old) {
+		return nil
+	}
+	at, is, was := field.NewPath("spec", "ipFamilies").Index(0), s.Spec.IPFamilies, old.Spec.IPFamilies
+	const changed = "may not change once set"
+	var errs field.ErrorList
+	if len(is) == len(was) {
+		for i := range was {
+			if is[i] != was[i] {
+				errs = append(errs, field.Invalid(at, is, changed))
+			}
+		}
+		return errs
+	}
+	if len(is) < len(was) && len(s.Spec.ClusterIPs) == 0 {
+		errs = append(errs, field.Invalid(at, is, "primary ipFamily can not be unset"))
+	}
+	if len(is) > 0 && len(was) > 0 && is[0] != was[0] {
+		errs = append(errs, field.Invalid(at, s.Spec.ClusterIPs, changed))
+	}
+	if len(is) < len(was) && len(is) == 1 && !isSingleStack(s) {
+		errs = append(errs,
+			field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), s.Spec.IPFamilyPolicy,
+				"must be set to 'SingleStack' when releasing the secondary ipFamily"))
+	}
+	return errs
+}
+
+// validateServiceStatus validates the load balancer status.
+func validateServiceStatus(s, old *corev1.Service) field.ErrorList {
+	path, list := field.NewPath("status", "loadBalancer", "ingress"), s.Status.LoadBalancer.Ingress
+	if s.Spec.Type != corev1.ServiceTypeLoadBalancer && len(list) > 0 {
+		return field.ErrorList{field.Forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")}
+	}
+	var before []string
+	for _, in := range old.Status.LoadBalancer.Ingress {
+		before = append(before, in.IP)
+	}
+	modes := []corev1.LoadBalancerIPMode{corev1.LoadBalancerIPModeProxy, corev1.LoadBalancerIPModeVIP}
+	var errs field.ErrorList
+	for i, in := range list {
+		at := path.Index(i)
+		if in.IP != "" {
+			errs = append(errs, ValidateIP(at.Child("ip"), in.IP, before)...)
+		}
+		switch mode := at.Child("ipMode"); {
+		case in.IPMode == nil && in.IP != "":
+			errs = append(errs, field.Required(mode, "must be specified when `ip` is set"))
+		case in.IPMode != nil && in.IP == "":
+			errs = append(errs, field.Forbidden(mode, "may not be specified when `ip` is not set"))
+		case in.IPMode != nil && !slices.Contains(modes, *in.IPMode):
+			errs = append(errs, field.NotSupported(mode, in.IPMode, modes))
+		}
+		if in.Hostname != "" {
+			errs = append(errs, invalid(at.Child("hostname"), in.Hostname, validation.IsDNS1123Subdomain(in.Hostname))...)
+			if netutils.ParseIPSloppy(in.Hostname) != nil {
+				errs = append(errs, field.Invalid(at.Child("hostname"), in.Hostname, "must be a DNS name, not an IP address"))
+			}
+		}
+	}
+	return errs
+}

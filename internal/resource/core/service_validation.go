@@ -1,0 +1,180 @@
+package core
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+// validateService validates a Service. old is nil on create. Addresses that the old Service
+// had are not validated again.
+func validateService(s, old *corev1.Service) field.ErrorList {
+	path, spec := field.NewPath("spec"), &s.Spec
+	errs := validateTopologyAnnotations(s.Annotations)
+	external, balancer := spec.Type == corev1.ServiceTypeExternalName, spec.Type == corev1.ServiceTypeLoadBalancer
+	headless := isHeadless(s)
+	if len(spec.Ports) == 0 && !external && !headless {
+		errs = append(errs, field.Required(path.Child("ports"), ""))
+	}
+	if headless && (balancer || spec.Type == corev1.ServiceTypeNodePort) {
+		errs = append(errs,
+			field.Invalid(path.Child("clusterIPs").Index(0), corev1.ClusterIPNone,
+				fmt.Sprintf("may not be set to 'None' for %s services", spec.Type)))
+	}
+	errs = append(errs,
+		oneOf(path.Child("type"), spec.Type, corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName,
+			corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort)...)
+	if external {
+		at := path.Child("externalName")
+		if spec.ExternalName == "" {
+			errs = append(errs, field.Required(at, ""))
+		} else {
+			errs = append(errs, validateDNSSubdomain(at, strings.TrimSuffix(spec.ExternalName, "."))...)
+		}
+	}
+	errs = append(errs, validateServicePorts(s, path.Child("ports"))...)
+	if spec.Selector != nil {
+		errs = append(errs, validateLabels(path.Child("selector"), spec.Selector)...)
+	}
+	errs = append(errs, validateSessionAffinity(spec, path)...)
+	errs = append(errs, ValidateServiceIPs(s, old)...)
+	errs = append(errs, validateExternalIPs(s, old)...)
+	errs = append(errs, validateSourceRanges(s, old)...)
+	if !balancer && spec.AllocateLoadBalancerNodePorts != nil {
+		errs = append(errs,
+			field.Forbidden(path.Child("allocateLoadBalancerNodePorts"), "may only be used when `type` is 'LoadBalancer'"))
+	}
+	errs = append(errs, validateLoadBalancerClass(spec, path.Child("loadBalancerClass"))...)
+	errs = append(errs, validateTraffic(s, path)...)
+	return errs
+}
+
+func validateServicePorts(s *corev1.Service, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	names := sets.New[string]()
+	type key struct {
+		protocol corev1.Protocol
+		port     int32
+	}
+	ports, nodes := map[key]bool{}, map[key]bool{}
+	for i := range s.Spec.Ports {
+		p, at := &s.Spec.Ports[i], path.Index(i)
+		if len(s.Spec.Ports) > 1 && p.Name == "" {
+			errs = append(errs, field.Required(at.Child("name"), ""))
+		} else if p.Name != "" {
+			errs = append(errs, validateDNSLabel(at.Child("name"), p.Name)...)
+			errs = append(errs, uniqueName(names, p.Name, at)...)
+		}
+		errs = append(errs, validatePortNumber(at.Child("port"), p.Port)...)
+		errs = append(errs, protocol(at.Child("protocol"), p.Protocol)...)
+		errs = append(errs, portNumberOrName(at.Child("targetPort"), p.TargetPort)...)
+		if p.AppProtocol != nil {
+			errs = append(errs, validateQualifiedName(at.Child("appProtocol"), *p.AppProtocol)...)
+		}
+		if p.NodePort != 0 && s.Spec.Type == corev1.ServiceTypeClusterIP {
+			errs = append(errs, field.Forbidden(at.Child("nodePort"), "may not be used when `type` is 'ClusterIP'"))
+		}
+		if k := (key{p.Protocol, p.NodePort}); p.NodePort != 0 {
+			if nodes[k] {
+				errs = append(errs, field.Duplicate(at.Child("nodePort"), p.NodePort))
+			}
+			nodes[k] = true
+		}
+		k := key{p.Protocol, p.Port}
+		if ports[k] {
+			errs = append(errs, field.Duplicate(at, declare.Internal(corev1.ServicePort{Protocol: p.Protocol, Port: p.Port})))
+		}
+		ports[k] = true
+	}
+	return errs
+}
+
+func validateSessionAffinity(spec *corev1.ServiceSpec, path *field.Path) field.ErrorList {
+	if spec.SessionAffinity == "" {
+		return field.ErrorList{field.Required(path.Child("sessionAffinity"), "")}
+	}
+	errs := oneOf(path.Child("sessionAffinity"), spec.SessionAffinity, corev1.ServiceAffinityClientIP,
+		corev1.ServiceAffinityNone)
+	c := spec.SessionAffinityConfig
+	switch {
+	case spec.SessionAffinity == corev1.ServiceAffinityNone && c != nil:
+		errs = append(errs,
+			field.Forbidden(path.Child("sessionAffinityConfig"), "must not be set when session affinity is None"))
+	case spec.SessionAffinity == corev1.ServiceAffinityClientIP && c != nil && c.ClientIP != nil &&
+		c.ClientIP.TimeoutSeconds != nil:
+		if t := *c.ClientIP.TimeoutSeconds; t <= 0 || t > 86400 {
+			errs = append(errs,
+				field.Invalid(path.Child("sessionAffinityConfig", "clientIP", "timeoutSeconds"), t,
+					"must be greater than 0 and less than 86400"))
+		}
+	}
+	return errs
+}
+
+func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
+	spec := &s.Spec
+	var errs field.ErrorList
+	if p := spec.ExternalTrafficPolicy; p != "" {
+		at := path.Child("externalTrafficPolicy")
+		if !hasExternalTraffic(s) {
+			errs = append(errs, field.Invalid(at, p, "may only be set for externally-accessible services"))
+		} else {
+			errs = append(errs,
+				oneOf(at, p, corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal)...)
+		}
+	} else if hasExternalTraffic(s) {
+		errs = append(errs, field.Required(path.Child("externalTrafficPolicy"), ""))
+	}
+	if n, at := spec.HealthCheckNodePort, path.Child("healthCheckNodePort"); n != 0 {
+		if !hasHealthCheckPort(s) {
+			errs = append(errs,
+				field.Invalid(at, n, "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"))
+		} else {
+			errs = append(errs, validatePortNumber(at, n)...)
+		}
+	}
+	errs = append(errs,
+		optionalOneOf(path.Child("internalTrafficPolicy"), spec.InternalTrafficPolicy,
+			corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal)...)
+	return append(errs,
+		optionalOneOf(path.Child("trafficDistribution"), spec.TrafficDistribution,
+			corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone,
+			corev1.ServiceTrafficDistributionPreferSameNode)...)
+}
+
+func validateLoadBalancerClass(spec *corev1.ServiceSpec, path *field.Path) field.ErrorList {
+	switch c := spec.LoadBalancerClass; {
+	case c == nil:
+		return nil
+	case spec.Type != corev1.ServiceTypeLoadBalancer:
+		return field.ErrorList{field.Forbidden(path, "may only be used when `type` is 'LoadBalancer'")}
+	default:
+		return validateQualifiedName(path, *c)
+	}
+}
+
+// validateServiceUpdate validates an update. Like kube-apiserver, it checks loadBalancerClass
+// twice.
+func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
+	errs := append(validateClusterIPsUpdate(s, old), validateIPFamiliesUpdate(s, old)...)
+	path := field.NewPath("spec")
+	if old.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.Type == corev1.ServiceTypeLoadBalancer &&
+		!samePointer(s.Spec.LoadBalancerClass, old.Spec.LoadBalancerClass) {
+		var value any = json.RawMessage("null")
+		if c := s.Spec.LoadBalancerClass; c != nil {
+			value = *c
+		}
+		errs = append(errs, field.Invalid(path.Child("loadBalancerClass"), value, "may not change once set"))
+	}
+	errs = append(errs, validateLoadBalancerClass(&s.Spec, path.Child("loadBalancerClass"))...)
+	if hasHealthCheckPort(old) && hasHealthCheckPort(s) && s.Spec.HealthCheckNodePort != old.Spec.HealthCheckNodePort {
+		errs = append(errs, field.Forbidden(path.Child("healthCheckNodePort"), "field is immutable"))
+	}
+	return append(errs, validateService(s, old)...)
+}

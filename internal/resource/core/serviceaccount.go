@@ -1,0 +1,67 @@
+package core
+
+import (
+	"context"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+const mountableSecretsAnnotation = "kubernetes.io/enforce-mountable-secrets"
+
+// defaultTokenSeconds is the lifetime of a token for which the client requests none, in
+// seconds.
+const defaultTokenSeconds = 60 * 60
+
+func serviceAccounts() *registry.Kind {
+	return &registry.Kind{
+		Names: registry.Names{
+			Package: "core", Resource: "serviceaccounts", Singular: "serviceaccount", Name: "ServiceAccount",
+			ShortNames: []string{"sa"}, Namespaced: true,
+		},
+		Versions: onlyV1[corev1.ServiceAccount](nil),
+		Storage:  registry.Storage{Version: "v1", Path: "serviceaccounts"},
+		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
+		Subresources: []registry.Subresource{{
+			Name: "token", Verbs: []string{"create"}, Managed: true,
+			GVK: authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"),
+			New: func() registry.Object { return &authenticationv1.TokenRequest{} },
+			Default: func(o registry.Object) {
+				setDefaultPointer(&o.(*authenticationv1.TokenRequest).Spec.ExpirationSeconds, defaultTokenSeconds)
+			},
+		}},
+		Strategy: registry.Strategy[*corev1.ServiceAccount]{
+			PrepareCreate: func(_ context.Context, s *corev1.ServiceAccount) { dropSecretReferenceFields(s) },
+			PrepareUpdate: func(_ context.Context, s, _ *corev1.ServiceAccount) { dropSecretReferenceFields(s) },
+			Warn: func(_ context.Context, s, old *corev1.ServiceAccount) []string {
+				if _, ok := s.Annotations[mountableSecretsAnnotation]; !ok {
+					return nil
+				}
+				if old != nil {
+					if _, ok := old.Annotations[mountableSecretsAnnotation]; ok {
+						return nil
+					}
+				}
+				return []string{"metadata.annotations[" + mountableSecretsAnnotation +
+					"]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"}
+			},
+		}.Untyped(),
+		Table: registry.Table[*corev1.ServiceAccount]{
+			Columns: []metav1.TableColumnDefinition{NameColumn, AgeColumn},
+			Cells: func(s *corev1.ServiceAccount) ([]any, []metav1.TableRowCondition) {
+				return []any{s.Name, Age(s.CreationTimestamp)}, nil
+			},
+		}.Untyped(),
+	}
+}
+
+// dropSecretReferenceFields removes all fields of references to secrets except the name.
+func dropSecretReferenceFields(s *corev1.ServiceAccount) {
+	for i := range s.Secrets {
+		s.Secrets[i] = corev1.ObjectReference{Name: s.Secrets[i].Name}
+	}
+}

@@ -1,0 +1,195 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	netutils "k8s.io/utils/net"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+const (
+	notNegative    = apivalidation.IsNegativeErrorMsg
+	mustBePositive = "must be greater than zero"
+)
+
+// invalid returns an Invalid error for each message.
+func invalid[T any](path *field.Path, value T, messages []string) field.ErrorList {
+	var errs field.ErrorList
+	for _, m := range messages {
+		errs = append(errs, field.Invalid(path, value, m))
+	}
+	return errs
+}
+
+// requireValue returns an error if the value is empty.
+func requireValue(path *field.Path, value string) field.ErrorList {
+	if value == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return nil
+}
+
+// oneOf returns an error unless the value is one of the allowed values. The error lists them
+// in the given order.
+func oneOf[T ~string](path *field.Path, value T, allowed ...T) field.ErrorList {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, value, allowed)}
+}
+
+func optionalOneOf[T ~string](path *field.Path, value *T, allowed ...T) field.ErrorList {
+	if value == nil {
+		return nil
+	}
+	return oneOf(path, *value, allowed...)
+}
+
+func nonNegative[T ~int32 | ~int64](path *field.Path, value T) field.ErrorList {
+	if value >= 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, int64(value), apivalidation.IsNegativeErrorMsg).WithOrigin("minimum")}
+}
+
+func validateDNSLabel(path *field.Path, value string) field.ErrorList {
+	return invalid(path, value, names.IsDNS1123Label(value))
+}
+
+func validateDNSSubdomain(path *field.Path, value string) field.ErrorList {
+	return invalid(path, value, names.IsDNS1123Subdomain(value))
+}
+
+// validateLabels validates the keys and the values of labels, or of a selector of labels.
+func validateLabels(path *field.Path, labels map[string]string) field.ErrorList {
+	var errs field.ErrorList
+	for key, value := range labels {
+		errs = append(errs, invalid(path, key, names.IsLabelKey(key))...)
+		errs = append(errs, invalid(path, value, names.IsLabelValue(value))...)
+	}
+	return errs
+}
+
+// validatePortNumber returns an error unless the port is between 1 and 65535.
+func validatePortNumber(path *field.Path, port int32) field.ErrorList {
+	return invalid(path, port, validation.IsValidPortNum(int(port)))
+}
+
+func portNumberOrName(path *field.Path, port intstr.IntOrString) field.ErrorList {
+	if port.Type == intstr.String {
+		return invalid(path, port.StrVal, names.IsPortName(port.StrVal))
+	}
+	return validatePortNumber(path, port.IntVal)
+}
+
+// validateLocalPath returns an error for an absolute path, or one that contains "..".
+func validateLocalPath(path *field.Path, value string) field.ErrorList {
+	if strings.HasPrefix(value, "/") {
+		return field.ErrorList{field.Invalid(path, value, "must be a relative path")}
+	}
+	return noBacksteps(path, value)
+}
+
+func noBacksteps(path *field.Path, value string) field.ErrorList {
+	for part := range strings.SplitSeq(value, "/") {
+		if part == ".." {
+			return field.ErrorList{field.Invalid(path, value, "must not contain '..'")}
+		}
+	}
+	return nil
+}
+
+// validateLocalFilePath is validateLocalPath, and also refuses names that begin with two dots,
+// because the kubelet uses such names itself.
+func validateLocalFilePath(path *field.Path, value string) field.ErrorList {
+	errs := validateLocalPath(path, value)
+	// kube-apiserver reports the path ".." twice.
+	if strings.HasPrefix(value, "..") && (len(errs) == 0 || value == "..") {
+		errs = append(errs, field.Invalid(path, value, "must not start with '..'"))
+	}
+	return errs
+}
+
+func fileMode(path *field.Path, mode *int32) field.ErrorList {
+	if mode != nil && (*mode < 0 || *mode > 0o777) {
+		return field.ErrorList{field.Invalid(path, *mode, "must be a number between 0 and 0777 (octal), both inclusive")}
+	}
+	return nil
+}
+
+// ValidateNonNegativeQuantity returns an error for a negative quantity.
+func ValidateNonNegativeQuantity(q resource.Quantity, path *field.Path) field.ErrorList {
+	if q.Sign() < 0 {
+		return field.ErrorList{field.Invalid(path, q.String(), notNegative)}
+	}
+	return nil
+}
+
+// configKey validates a key of a ConfigMap or a Secret.
+func configKey(path *field.Path, key string) field.ErrorList {
+	if key == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return invalid(path, key, validation.IsConfigMapKey(key))
+}
+
+func inclusiveRange(path *field.Path, value, low, high int64) field.ErrorList {
+	if value < low || value > high {
+		return field.ErrorList{field.Invalid(path, value, validation.InclusiveRangeError(int(low), int(high)))}
+	}
+	return nil
+}
+
+func protocol(path *field.Path, p corev1.Protocol) field.ErrorList {
+	if p == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return oneOf(path, p, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)
+}
+
+func fieldLabelError(path *field.Path, label string, err error) *field.Error {
+	return field.Invalid(path, label, fmt.Sprintf("error converting fieldPath: %v", err))
+}
+
+// ValidateIP validates an IP address in a field of a kind that has existed for long. Addresses
+// that the object had before are always valid, in any notation.
+func ValidateIP(path *field.Path, ip string, before []string) field.ErrorList {
+	return validation.IsValidIPForLegacyField(path.K8s(), ip, true, before)
+}
+
+// ValidateCIDR validates an address range in the same way as ValidateIP.
+func ValidateCIDR(path *field.Path, cidr string, before []string) field.ErrorList {
+	return validation.IsValidCIDRForLegacyField(path.K8s(), cidr, true, before)
+}
+
+// ValidateEndpointIP returns an error for addresses that an endpoint of a Service cannot have.
+func ValidateEndpointIP(address string, path *field.Path) field.ErrorList {
+	ip := netutils.ParseIPSloppy(address)
+	if ip == nil {
+		return field.ErrorList{field.Invalid(path, address, "must be a valid IP address")}
+	}
+	var errs field.ErrorList
+	for _, not := range []struct {
+		is      bool
+		message string
+	}{
+		{ip.IsUnspecified(), fmt.Sprintf("may not be unspecified (%v)", address)},
+		{ip.IsLoopback(), "may not be in the loopback range (127.0.0.0/8, ::1/128)"},
+		{ip.IsLinkLocalUnicast(), "may not be in the link-local range (169.254.0.0/16, fe80::/10)"},
+		{ip.IsLinkLocalMulticast(), "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"},
+	} {
+		if not.is {
+			errs = append(errs, field.Invalid(path, address, not.message))
+		}
+	}
+	return errs
+}

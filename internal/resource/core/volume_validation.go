@@ -1,0 +1,644 @@
+package core
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"path"
+	"reflect"
+	"regexp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+// validateVolumes also returns the valid volumes by name, because only these can be mounted.
+func validateVolumes(
+	volumes []corev1.Volume, podName string, at *field.Path,
+) (map[string]*corev1.VolumeSource, field.ErrorList) {
+	var errs field.ErrorList
+	valid := map[string]*corev1.VolumeSource{}
+	for i := range volumes {
+		v, at := &volumes[i], at.Index(i)
+		own := validateVolumeSource(&v.VolumeSource, v.Name, podName, at)
+		switch {
+		case v.Name == "":
+			own = append(own, field.Required(at.Child("name"), ""))
+		default:
+			own = append(own, validateDNSLabel(at.Child("name"), v.Name)...)
+		}
+		if valid[v.Name] != nil {
+			own = append(own, field.Duplicate(at.Child("name"), v.Name))
+		}
+		if len(own) == 0 {
+			valid[v.Name] = &v.VolumeSource
+		}
+		errs = append(errs, own...)
+	}
+	return valid, errs
+}
+
+// volumeSources validates the first source that is set, and returns errors for further ones.
+type volumeSources struct {
+	path *field.Path
+	many string
+	n    int
+	errs field.ErrorList
+}
+
+func (s *volumeSources) add(name string, set bool, check func(*field.Path) field.ErrorList) {
+	s.addAs(name, name, set, check)
+}
+
+// addAs is add for a source whose error has another field name if it is one too many.
+func (s *volumeSources) addAs(name, refused string, set bool, check func(*field.Path) field.ErrorList) {
+	if !set {
+		return
+	}
+	if s.n++; s.n > 1 {
+		s.errs = append(s.errs, field.Forbidden(s.path.Child(refused), s.many))
+		return
+	}
+	s.errs = append(s.errs, check(s.path.Child(name))...)
+}
+
+// addDisks adds the sources that are alike in volumes of pods and in persistent volumes, and follow one another there.
+func (s *volumeSources) addDisks(
+	vsphere *corev1.VsphereVirtualDiskVolumeSource, photon *corev1.PhotonPersistentDiskVolumeSource,
+	portworx *corev1.PortworxVolumeSource, azure *corev1.AzureDiskVolumeSource,
+) {
+	s.add("vsphereVolume", vsphere != nil, func(at *field.Path) field.ErrorList {
+		return requireValue(at.Child("volumePath"), vsphere.VolumePath)
+	})
+	s.add("photonPersistentDisk", photon != nil, func(at *field.Path) field.ErrorList {
+		return requireValue(at.Child("pdID"), photon.PdID)
+	})
+	s.add("portworxVolume", portworx != nil, func(at *field.Path) field.ErrorList {
+		return requireValue(at.Child("volumeID"), portworx.VolumeID)
+	})
+	s.add("azureDisk", azure != nil, func(at *field.Path) field.ErrorList { return validateAzureDisk(azure, at) })
+}
+
+func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *field.Path) field.ErrorList {
+	s := &volumeSources{path: at, many: "may not specify more than 1 volume type"}
+	s.add("emptyDir", v.EmptyDir != nil, func(at *field.Path) field.ErrorList {
+		if limit := v.EmptyDir.SizeLimit; limit != nil && limit.Sign() < 0 {
+			return field.ErrorList{field.Forbidden(at.Child("sizeLimit"), "SizeLimit field must be a valid resource quantity")}
+		}
+		return nil
+	})
+	s.add("hostPath", v.HostPath != nil, func(at *field.Path) field.ErrorList { return validateHostPath(v.HostPath, at) })
+	s.add("gitRepo", v.GitRepo != nil, func(at *field.Path) field.ErrorList {
+		return append(requireValue(at.Child("repository"), v.GitRepo.Repository),
+			validateLocalPath(at.Child("directory"), v.GitRepo.Directory)...)
+	})
+	s.addAs("persistentDisk", "gcePersistentDisk", v.GCEPersistentDisk != nil, func(at *field.Path) field.ErrorList {
+		return append(requireValue(at.Child("pdName"), v.GCEPersistentDisk.PDName),
+			validatePartition(v.GCEPersistentDisk.Partition, at)...)
+	})
+	s.add("awsElasticBlockStore", v.AWSElasticBlockStore != nil, func(at *field.Path) field.ErrorList {
+		return append(requireValue(at.Child("volumeID"), v.AWSElasticBlockStore.VolumeID),
+			validatePartition(v.AWSElasticBlockStore.Partition, at)...)
+	})
+	s.add("secret", v.Secret != nil, func(at *field.Path) field.ErrorList {
+		errs := requireValue(at.Child("secretName"), v.Secret.SecretName)
+		errs = append(errs, fileMode(at.Child("defaultMode"), v.Secret.DefaultMode)...)
+		return append(errs, validateKeyToPaths(v.Secret.Items, at.Child("items"))...)
+	})
+	s.add("nfs", v.NFS != nil, func(at *field.Path) field.ErrorList { return validateNFS(v.NFS, at) })
+	s.add("iscsi", v.ISCSI != nil, func(at *field.Path) field.ErrorList {
+		i := v.ISCSI
+		return validateISCSI(i.TargetPortal, i.IQN, i.Lun, i.InitiatorName, i.DiscoveryCHAPAuth || i.SessionCHAPAuth,
+			i.SecretRef != nil, at, "must be valid format starting with iqn, eui, or naa")
+	})
+	if i := v.ISCSI; i != nil && i.InitiatorName != nil && len(name+":"+i.TargetPortal) > 64 {
+		s.errs = append(s.errs, field.Invalid(at.Child("name"), name, iscsiTooLong))
+	}
+	s.add("glusterfs", v.Glusterfs != nil, func(at *field.Path) field.ErrorList {
+		return append(requireValue(at.Child("endpoints"), v.Glusterfs.EndpointsName),
+			requireValue(at.Child("path"), v.Glusterfs.Path)...)
+	})
+	s.add("flocker", v.Flocker != nil, func(at *field.Path) field.ErrorList { return validateFlocker(v.Flocker, at) })
+	s.add("persistentVolumeClaim", v.PersistentVolumeClaim != nil, func(at *field.Path) field.ErrorList {
+		return requireValue(at.Child("claimName"), v.PersistentVolumeClaim.ClaimName)
+	})
+	s.add("rbd", v.RBD != nil, func(at *field.Path) field.ErrorList {
+		return append(requireNonEmpty(at.Child("monitors"), v.RBD.CephMonitors),
+			requireValue(at.Child("image"), v.RBD.RBDImage)...)
+	})
+	s.add("cinder", v.Cinder != nil, func(at *field.Path) field.ErrorList {
+		errs := requireValue(at.Child("volumeID"), v.Cinder.VolumeID)
+		if r := v.Cinder.SecretRef; r != nil {
+			errs = append(errs, requireValue(at.Child("secretRef", "name"), r.Name)...)
+		}
+		return errs
+	})
+	s.addAs("cephfs", "cephFS", v.CephFS != nil,
+		func(at *field.Path) field.ErrorList { return requireNonEmpty(at.Child("monitors"), v.CephFS.Monitors) })
+	s.add("quobyte", v.Quobyte != nil, func(at *field.Path) field.ErrorList { return validateQuobyte(v.Quobyte, at) })
+	s.addAs("downwardAPI", "downwarAPI", v.DownwardAPI != nil, func(at *field.Path) field.ErrorList {
+		errs := fileMode(at.Child("defaultMode"), v.DownwardAPI.DefaultMode)
+		for i := range v.DownwardAPI.Items {
+			errs = append(errs, validateDownwardFile(&v.DownwardAPI.Items[i], at)...)
+		}
+		return errs
+	})
+	s.add("fc", v.FC != nil, func(at *field.Path) field.ErrorList { return validateFC(v.FC, at) })
+	s.add("flexVolume", v.FlexVolume != nil, func(at *field.Path) field.ErrorList {
+		return validateFlex(v.FlexVolume.Driver, v.FlexVolume.Options, at)
+	})
+	s.add("configMap", v.ConfigMap != nil, func(at *field.Path) field.ErrorList {
+		errs := requireValue(at.Child("name"), v.ConfigMap.Name)
+		errs = append(errs, fileMode(at.Child("defaultMode"), v.ConfigMap.DefaultMode)...)
+		return append(errs, validateKeyToPaths(v.ConfigMap.Items, at.Child("items"))...)
+	})
+	s.add("azureFile", v.AzureFile != nil, func(at *field.Path) field.ErrorList {
+		return append(requireValue(at.Child("secretName"), v.AzureFile.SecretName),
+			requireValue(at.Child("shareName"), v.AzureFile.ShareName)...)
+	})
+	s.addDisks(v.VsphereVolume, v.PhotonPersistentDisk, v.PortworxVolume, v.AzureDisk)
+	s.add("storageos", v.StorageOS != nil, func(at *field.Path) field.ErrorList {
+		errs := validateStorageOSNames(v.StorageOS.VolumeName, v.StorageOS.VolumeNamespace, at)
+		if r := v.StorageOS.SecretRef; r != nil {
+			errs = append(errs, requireValue(at.Child("secretRef", "name"), r.Name)...)
+		}
+		return errs
+	})
+	s.add("projected", v.Projected != nil,
+		func(at *field.Path) field.ErrorList { return validateProjected(v.Projected, at) })
+	s.add("scaleIO", v.ScaleIO != nil, func(at *field.Path) field.ErrorList {
+		return validateScaleIO(v.ScaleIO.Gateway, v.ScaleIO.System, v.ScaleIO.VolumeName, at)
+	})
+	s.add("csi", v.CSI != nil, func(at *field.Path) field.ErrorList { return validateCSI(v.CSI, at) })
+	s.add("ephemeral", v.Ephemeral != nil,
+		func(at *field.Path) field.ErrorList { return validateEphemeral(v.Ephemeral, at) })
+	if v.Ephemeral != nil && s.n == 1 && podName != "" && name != "" {
+		claim := podName + "-" + name
+		for _, m := range validation.IsDNS1123Subdomain(claim) {
+			s.errs = append(s.errs, field.Invalid(at.Child("name"), name, fmt.Sprintf("PVC name %q: %v", claim, m)))
+		}
+	}
+	s.add("image", v.Image != nil, func(at *field.Path) field.ErrorList {
+		var errs field.ErrorList
+		if podName != "" { // in a template, the reference may be missing
+			errs = requireValue(at.Child("reference"), v.Image.Reference)
+		}
+		return append(errs,
+			oneOf(at.Child("pullPolicy"), v.Image.PullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
+	})
+	if s.n == 0 {
+		s.errs = append(s.errs, field.Required(at, "must specify a volume type"))
+	}
+	return s.errs
+}
+
+func validatePartition(n int32, at *field.Path) field.ErrorList {
+	if n < 0 || n > 255 {
+		return field.ErrorList{field.Invalid(at.Child("partition"), n, validation.InclusiveRangeError(1, 255))}
+	}
+	return nil
+}
+
+func requireNonEmpty[T any](at *field.Path, list []T) field.ErrorList {
+	if len(list) == 0 {
+		return field.ErrorList{field.Required(at, "")}
+	}
+	return nil
+}
+
+func validateHostPath(h *corev1.HostPathVolumeSource, at *field.Path) field.ErrorList {
+	if h.Path == "" {
+		return field.ErrorList{field.Required(at.Child("path"), "")}
+	}
+	errs := noBacksteps(at.Child("path"), h.Path)
+	return append(errs,
+		optionalOneOf(at.Child("type"), h.Type, corev1.HostPathUnset, corev1.HostPathBlockDev, corev1.HostPathCharDev,
+			corev1.HostPathDirectory, corev1.HostPathDirectoryOrCreate, corev1.HostPathFile, corev1.HostPathFileOrCreate,
+			corev1.HostPathSocket)...)
+}
+
+func validateNFS(n *corev1.NFSVolumeSource, at *field.Path) field.ErrorList {
+	errs := requireValue(at.Child("server"), n.Server)
+	errs = append(errs, requireValue(at.Child("path"), n.Path)...)
+	if !path.IsAbs(n.Path) {
+		errs = append(errs, field.Invalid(at.Child("path"), n.Path, "must be an absolute path"))
+	}
+	return errs
+}
+
+const iscsiTooLong = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if " +
+	"iscsi.initiatorName is specified."
+
+// validateISCSI validates what the iscsi sources of pods and of volumes have in common. prefix is the message about
+// names of an unknown type, which differs.
+func validateISCSI(
+	portal, iqn string, lun int32, initiator *string, chap, secret bool, at *field.Path, prefix string,
+) field.ErrorList {
+	errs := requireValue(at.Child("targetPortal"), portal)
+	if iqn == "" {
+		errs = append(errs, field.Required(at.Child("iqn"), ""))
+	} else {
+		errs = append(errs, validateISCSIName(at.Child("iqn"), iqn, prefix)...)
+	}
+	errs = append(errs, inclusiveRange(at.Child("lun"), int64(lun), 0, 255)...)
+	if chap && !secret {
+		errs = append(errs, field.Required(at.Child("secretRef"), ""))
+	}
+	if initiator != nil {
+		errs = append(errs, validateISCSIName(at.Child("initiatorname"), *initiator, prefix)...)
+	}
+	return errs
+}
+
+const iscsiFormat = "must be valid format"
+
+// iscsiNames are the formats of the three types of iSCSI names, which begin with the name of the type.
+var iscsiNames = map[string]*regexp.Regexp{
+	"iqn": regexp.MustCompile(`iqn\.\d{4}-\d{2}\.([[:alnum:]-.]+)(:[^,;*&$|\s]+)$`),
+	"eui": regexp.MustCompile(`^eui.[[:alnum:]]{16}$`),
+	"naa": regexp.MustCompile(`^naa.[[:alnum:]]{32}$`),
+}
+
+func validateISCSIName(at *field.Path, name, prefix string) field.ErrorList {
+	format := iscsiNames[name[:min(len(name), 3)]]
+	if format == nil {
+		return field.ErrorList{field.Invalid(at, name, prefix)}
+	}
+	if !format.MatchString(name) {
+		return field.ErrorList{field.Invalid(at, name, iscsiFormat)}
+	}
+	return nil
+}
+
+func validateFlocker(f *corev1.FlockerVolumeSource, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if f.DatasetName == "" && f.DatasetUUID == "" {
+		errs = append(errs, field.Required(at, "one of datasetName and datasetUUID is required"))
+	}
+	if f.DatasetName != "" && f.DatasetUUID != "" {
+		errs = append(errs, field.Invalid(at, "resource", "datasetName and datasetUUID can not be specified simultaneously"))
+	}
+	if strings.Contains(f.DatasetName, "/") {
+		errs = append(errs, field.Invalid(at.Child("datasetName"), f.DatasetName, "must not contain '/'"))
+	}
+	return errs
+}
+
+func validateQuobyte(q *corev1.QuobyteVolumeSource, at *field.Path) field.ErrorList {
+	const pairs = "must be a host:port pair or multiple pairs separated by commas"
+	var errs field.ErrorList
+	if q.Registry == "" {
+		errs = append(errs, field.Required(at.Child("registry"), pairs))
+	} else if len(q.Tenant) >= 65 {
+		errs = append(errs, field.Required(at.Child("tenant"), "must be a UUID and may not exceed a length of 64 characters"))
+	} else {
+		for pair := range strings.SplitSeq(q.Registry, ",") {
+			if _, _, err := net.SplitHostPort(pair); err != nil {
+				errs = append(errs, field.Invalid(at.Child("registry"), q.Registry, pairs))
+			}
+		}
+	}
+	return append(errs, requireValue(at.Child("volume"), q.Volume)...)
+}
+
+func validateFC(f *corev1.FCVolumeSource, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	switch {
+	case len(f.TargetWWNs) == 0 && len(f.WWIDs) == 0:
+		errs = append(errs, field.Required(at.Child("targetWWNs"), "must specify either targetWWNs or wwids, but not both"))
+	case len(f.TargetWWNs) != 0 && len(f.WWIDs) != 0:
+		errs = append(errs,
+			field.Invalid(at.Child("targetWWNs"), f.TargetWWNs, "targetWWNs and wwids can not be specified simultaneously"))
+	}
+	if len(f.TargetWWNs) == 0 {
+		return errs
+	}
+	if f.Lun == nil {
+		return append(errs, field.Required(at.Child("lun"), "lun is required if targetWWNs is specified"))
+	}
+	return append(errs, inclusiveRange(at.Child("lun"), int64(*f.Lun), 0, 255)...)
+}
+
+func validateAzureDisk(d *corev1.AzureDiskVolumeSource, at *field.Path) field.ErrorList {
+	errs := requireValue(at.Child("diskName"), d.DiskName)
+	errs = append(errs, requireValue(at.Child("diskURI"), d.DataDiskURI)...)
+	errs = append(errs,
+		optionalOneOf(at.Child("cachingMode"), d.CachingMode, corev1.AzureDataDiskCachingNone,
+			corev1.AzureDataDiskCachingReadOnly, corev1.AzureDataDiskCachingReadWrite)...)
+	errs = append(errs,
+		optionalOneOf(at.Child("kind"), d.Kind, corev1.AzureDedicatedBlobDisk, corev1.AzureManagedDisk,
+			corev1.AzureSharedBlobDisk)...)
+	// The format of diskURI depends on the kind of the disk.
+	managed := d.Kind != nil && *d.Kind == corev1.AzureManagedDisk
+	switch {
+	case managed && !strings.HasPrefix(d.DataDiskURI, "/subscriptions/"):
+		errs = append(errs,
+			field.NotSupported(at.Child("diskURI"), d.DataDiskURI,
+				[]string{"/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"}))
+	case d.Kind != nil && !managed && !strings.HasPrefix(d.DataDiskURI, "https://"):
+		errs = append(errs,
+			field.NotSupported(at.Child("diskURI"), d.DataDiskURI,
+				[]string{"https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"}))
+	}
+	return errs
+}
+
+func validateStorageOSNames(name, namespace string, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if name == "" {
+		errs = append(errs, field.Required(at.Child("volumeName"), ""))
+	} else {
+		errs = append(errs, validateDNSLabel(at.Child("volumeName"), name)...)
+	}
+	if namespace != "" {
+		errs = append(errs, validateDNSLabel(at.Child("volumeNamespace"), namespace)...)
+	}
+	return errs
+}
+
+func validateScaleIO(gateway, system, volume string, at *field.Path) field.ErrorList {
+	errs := requireValue(at.Child("gateway"), gateway)
+	errs = append(errs, requireValue(at.Child("system"), system)...)
+	return append(errs, requireValue(at.Child("volumeName"), volume)...)
+}
+
+func validateFlex(driver string, options map[string]string, at *field.Path) field.ErrorList {
+	errs := requireValue(at.Child("driver"), driver)
+	for key := range options {
+		namespace := key
+		if before, _, ok := strings.Cut(key, "/"); ok {
+			namespace = before
+		}
+		normal := "." + strings.ToLower(namespace)
+		if strings.HasSuffix(normal, ".kubernetes.io") || strings.HasSuffix(normal, ".k8s.io") {
+			errs = append(errs,
+				field.Invalid(at.Child("options").Key(key), key, "kubernetes.io and k8s.io namespaces are reserved"))
+		}
+	}
+	return errs
+}
+
+// ValidateCSIDriverName validates the name of a CSI driver.
+func ValidateCSIDriverName(name string, at *field.Path) field.ErrorList {
+	const longest = 63
+	var errs field.ErrorList
+	if name == "" {
+		return field.ErrorList{field.Required(at, "")}
+	}
+	if len(name) > longest {
+		errs = append(errs, field.TooLong(at, name, longest))
+	}
+	return append(errs, invalid(at, name, validation.IsDNS1123Subdomain(strings.ToLower(name)))...)
+}
+
+func validateCSI(c *corev1.CSIVolumeSource, at *field.Path) field.ErrorList {
+	errs := ValidateCSIDriverName(c.Driver, at.Child("driver"))
+	if r := c.NodePublishSecretRef; r != nil {
+		if r.Name == "" {
+			errs = append(errs, field.Required(at.Child("nodePublishSecretRef", "name"), ""))
+		} else {
+			errs = append(errs, validateDNSSubdomain(at.Child("name"), r.Name)...)
+		}
+	}
+	return errs
+}
+
+func validateKeyToPaths(items []corev1.KeyToPath, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, item := range items {
+		at := at.Index(i)
+		errs = append(errs, requireValue(at.Child("key"), item.Key)...)
+		errs = append(errs, requireValue(at.Child("path"), item.Path)...)
+		errs = append(errs, validateLocalFilePath(at.Child("path"), item.Path)...)
+		errs = append(errs, fileMode(at.Child("mode"), item.Mode)...)
+	}
+	return errs
+}
+
+func validateDownwardFile(f *corev1.DownwardAPIVolumeFile, at *field.Path) field.ErrorList {
+	errs := requireValue(at.Child("path"), f.Path)
+	errs = append(errs, validateLocalFilePath(at.Child("path"), f.Path)...)
+	switch {
+	case f.FieldRef != nil:
+		errs = append(errs, validateFieldRef(f.FieldRef, fileFields, at.Child("fieldRef"))...)
+		if f.ResourceFieldRef != nil {
+			errs = append(errs,
+				field.Invalid(at, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"))
+		}
+	case f.ResourceFieldRef != nil:
+		errs = append(errs, validateResourceFieldRef(f.ResourceFieldRef, at.Child("resourceFieldRef"), true)...)
+	default:
+		errs = append(errs, field.Required(at, "one of fieldRef and resourceFieldRef is required"))
+	}
+	return append(errs, fileMode(at.Child("mode"), f.Mode)...)
+}
+
+func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.ErrorList {
+	errs := fileMode(at.Child("defaultMode"), p.DefaultMode)
+	paths := sets.New[string]()
+	unique := func(file, name string) {
+		if file == "" {
+			return
+		}
+		if paths.Has(file) {
+			errs = append(errs, field.Invalid(at, name, "conflicting duplicate paths"))
+		}
+		paths.Insert(file)
+	}
+	for i := range p.Sources {
+		source := &p.Sources[i]
+		s := &volumeSources{path: at.Child("sources").Index(i), many: "may not specify more than 1 volume type per source"}
+		// The error is about the source as a whole.
+		add := func(name string, set bool, check func(*field.Path)) {
+			if !set {
+				return
+			}
+			if s.n++; s.n > 1 {
+				errs = append(errs, field.Forbidden(s.path, s.many))
+			}
+			check(s.path.Child(name))
+		}
+		add("secret", source.Secret != nil, func(at *field.Path) {
+			errs = append(errs, requireValue(at.Child("name"), source.Secret.Name)...)
+			errs = append(errs, validateKeyToPaths(source.Secret.Items, at.Child("items"))...)
+			for _, item := range source.Secret.Items {
+				unique(item.Path, source.Secret.Name)
+			}
+		})
+		add("configMap", source.ConfigMap != nil, func(at *field.Path) {
+			errs = append(errs, requireValue(at.Child("name"), source.ConfigMap.Name)...)
+			errs = append(errs, validateKeyToPaths(source.ConfigMap.Items, at.Child("items"))...)
+			for _, item := range source.ConfigMap.Items {
+				unique(item.Path, source.ConfigMap.Name)
+			}
+		})
+		add("downwardAPI", source.DownwardAPI != nil, func(at *field.Path) {
+			for j := range source.DownwardAPI.Items {
+				item := &source.DownwardAPI.Items[j]
+				errs = append(errs, validateDownwardFile(item, at)...)
+				unique(item.Path, item.Path)
+			}
+		})
+		add("serviceAccountToken", source.ServiceAccountToken != nil, func(own *field.Path) {
+			token := source.ServiceAccountToken
+			if s := token.ExpirationSeconds; s != nil && *s < 10*60 {
+				errs = append(errs,
+					field.Invalid(own.Child("expirationSeconds"), *s, "may not specify a duration less than 10 minutes"))
+			} else if s != nil && *s > 1<<32 {
+				errs = append(errs,
+					field.Invalid(own.Child("expirationSeconds"), *s, "may not specify a duration larger than 2^32 seconds"))
+			}
+			if token.Path == "" {
+				errs = append(errs, field.Required(at.Child("path"), ""))
+			} else {
+				errs = append(errs, validateLocalFilePath(at.Child("path"), token.Path)...)
+			}
+		})
+	}
+	return errs
+}
+
+func validateEphemeral(e *corev1.EphemeralVolumeSource, at *field.Path) field.ErrorList {
+	at = at.Child("volumeClaimTemplate")
+	t := e.VolumeClaimTemplate
+	if t == nil {
+		return field.ErrorList{field.Required(at, "")}
+	}
+	errs := ValidateTemplateMetadata(&t.ObjectMeta, at.Child("metadata"))
+	return append(errs, ValidatePersistentVolumeClaimSpec(&t.Spec, at.Child("spec"))...)
+}
+
+// ValidateTemplateMetadata validates the metadata in the template of a claim: it has labels and annotations only.
+func ValidateTemplateMetadata(m *metav1.ObjectMeta, path *field.Path) field.ErrorList {
+	errs := apivalidation.ValidateAnnotations(m.Annotations, path.Child("annotations").K8s())
+	errs = append(errs, validateLabels(path.Child("labels"), m.Labels)...)
+	v := reflect.ValueOf(m).Elem()
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Name
+		if name == "Annotations" || name == "Labels" || v.Field(i).IsZero() {
+			continue
+		}
+		errs = append(errs, field.Forbidden(path.Child(strings.ToLower(name[:1])+name[1:]), "cannot be set"))
+	}
+	return errs
+}
+
+// ValidatePersistentVolumeClaimSpec validates the spec of a new claim or of a claim template.
+func ValidatePersistentVolumeClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *field.Path) field.ErrorList {
+	return append(validateClaimSpec(s, at), validateSourceGroups(s, at)...)
+}
+
+func validateSourceGroups(s *corev1.PersistentVolumeClaimSpec, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if d := s.DataSource; d != nil {
+		errs = append(errs, validateSourceGroup(d.APIGroup, at.Child("dataSource", "apiGroup"))...)
+	}
+	if r := s.DataSourceRef; r != nil {
+		errs = append(errs, validateSourceGroup(r.APIGroup, at.Child("dataSourceRef", "apiGroup"))...)
+	}
+	return errs
+}
+
+// hasSourceGroup returns whether a data source has an API group.
+func hasSourceGroup(s *corev1.PersistentVolumeClaimSpec) bool {
+	return s.DataSource != nil && s.DataSource.APIGroup != nil || s.DataSourceRef != nil && s.DataSourceRef.APIGroup != nil
+}
+
+func validateSourceGroup(group *string, at *field.Path) field.ErrorList {
+	if group == nil || *group == "" {
+		return nil
+	}
+	return validateDNSSubdomain(at, *group)
+}
+
+// validateClaimSpec validates the spec of a claim without the API groups of its data sources.
+func validateClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if s.Selector != nil {
+		errs = append(errs, metav1validation.ValidateLabelSelector(s.Selector, selectorOptions, at.Child("selector").K8s())...)
+	}
+	modes := at.Child("accessModes")
+	if len(s.AccessModes) == 0 {
+		errs = append(errs, field.Required(modes, "at least 1 access mode is required"))
+	}
+	errs = append(errs, validateAccessModes(s.AccessModes, modes)...)
+	storage := at.Child("resources").Key(string(corev1.ResourceStorage))
+	if q, ok := s.Resources.Requests[corev1.ResourceStorage]; !ok {
+		errs = append(errs, field.Required(storage, ""))
+	} else {
+		if q.Sign() <= 0 {
+			errs = append(errs, field.Invalid(storage, q.String(), mustBePositive))
+		}
+	}
+	if n := s.StorageClassName; n != nil && *n != "" {
+		errs = append(errs, validateDNSSubdomain(at.Child("storageClassName"), *n)...)
+	}
+	errs = append(errs,
+		optionalOneOf(at.Child("volumeMode"), s.VolumeMode, corev1.PersistentVolumeBlock,
+			corev1.PersistentVolumeFilesystem)...)
+	if n := s.VolumeAttributesClassName; n != nil && *n != "" {
+		errs = append(errs, validateDNSSubdomain(at.Child("volumeAttributesClassName"), *n)...)
+	}
+	if d := s.DataSource; d != nil {
+		errs = append(errs, validateDataSource(d.APIGroup, d.Kind, d.Name, at.Child("dataSource"))...)
+	}
+	if r := s.DataSourceRef; r != nil {
+		path := at.Child("dataSourceRef")
+		errs = append(errs, validateDataSource(r.APIGroup, r.Kind, r.Name, path)...)
+		if r.Namespace != nil && *r.Namespace != "" {
+			errs = append(errs, validateDNSLabel(path.Child("namespace"), *r.Namespace)...)
+		}
+	}
+	return append(errs, validateSourcesAgree(s, at)...)
+}
+
+func validateSourcesAgree(s *corev1.PersistentVolumeClaimSpec, at *field.Path) field.ErrorList {
+	r := s.DataSourceRef
+	// kube-apiserver passes the path as the value of the error, which appears as {}.
+	nothing := json.RawMessage("{}")
+	if r != nil && r.Namespace != nil && *r.Namespace != "" {
+		if s.DataSource != nil {
+			return field.ErrorList{field.Invalid(at, nothing, "may not be specified when dataSourceRef.namespace is specified")}
+		}
+		return nil
+	}
+	if s.DataSource == nil || r == nil {
+		return nil
+	}
+	if d := s.DataSource; d.Kind != r.Kind || d.Name != r.Name || !equality.Semantic.DeepEqual(d.APIGroup, r.APIGroup) {
+		return field.ErrorList{field.Invalid(at, nothing, "must match dataSourceRef")}
+	}
+	return nil
+}
+
+func validateDataSource(group *string, kind, name string, at *field.Path) field.ErrorList {
+	errs := requireValue(at.Child("name"), name)
+	errs = append(errs, requireValue(at.Child("kind"), kind)...)
+	if (group == nil || *group == "") && kind != "PersistentVolumeClaim" {
+		errs = append(errs, field.Invalid(at, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
+	}
+	return errs
+}
+
+func validateAccessModes(modes []corev1.PersistentVolumeAccessMode, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	alone, shared := false, false
+	for _, m := range modes {
+		unknown := oneOf(at, m, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod)
+		errs = append(errs, unknown...)
+		alone = alone || m == corev1.ReadWriteOncePod
+		shared = shared || m != corev1.ReadWriteOncePod && len(unknown) == 0
+	}
+	if alone && shared {
+		errs = append(errs, field.Forbidden(at, "may not use ReadWriteOncePod with other access modes"))
+	}
+	return errs
+}

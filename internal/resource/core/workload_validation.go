@@ -1,0 +1,155 @@
+package core
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+// ValidateWorkload validates the selector and the template of a workload whose pods are always
+// restarted. The labels of the template have to match the selector. kind is the kind of the
+// workload in the message about an empty selector; invalidSelector is the message about a
+// selector that cannot be parsed.
+func ValidateWorkload(
+	selector *metav1.LabelSelector, t *corev1.PodTemplateSpec, kind, invalidSelector string, spec *field.Path,
+) field.ErrorList {
+	path := spec.Child("selector")
+	var errs field.ErrorList
+	if selector == nil {
+		if invalidSelector != "-" {
+			errs = append(errs, field.Required(path, ""))
+		}
+	} else {
+		errs = append(errs, metav1validation.ValidateLabelSelector(selector, selectorOptions, path.K8s())...)
+		if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
+			errs = append(errs, field.Invalid(path, selector, "empty selector is invalid for "+kind))
+		}
+	}
+	name := workloadNames[kind]
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	if err == nil || kind == "daemonset" {
+		errs = append(errs, ValidateAlwaysRestartedTemplate(s, t, name, spec.Child("template"))...)
+		if kind == "statefulset" { // kube-apiserver reports these twice for this kind
+			errs = append(errs, validateTemplateMetadata(t, spec.Child("template"))...)
+		}
+		return errs
+	}
+	errs = append(errs, field.Invalid(path, selector, invalidSelector))
+	if kind == "statefulset" {
+		errs = append(errs, validateAlwaysRestarted(t, name, spec.Child("template"))...)
+	}
+	return errs
+}
+
+// workloadNames are the kinds that messages name, by the kind of the workload. The template of a Deployment is
+// validated as that of its ReplicaSets.
+var workloadNames = map[string]string{
+	"deployment": "ReplicaSet", "statefulset": "StatefulSet", "daemonset": "DaemonSet",
+}
+
+// ValidateAlwaysRestartedTemplate validates a template of pods that are always restarted. If
+// selector is nil, the labels are not compared with it. kind is the kind in messages.
+func ValidateAlwaysRestartedTemplate(
+	selector labels.Selector, t *corev1.PodTemplateSpec, kind string, path *field.Path,
+) field.ErrorList {
+	var errs field.ErrorList
+	if selector != nil && !selector.Empty() && !selector.Matches(labels.Set(t.Labels)) {
+		errs = append(errs,
+			field.Invalid(path.Child("metadata", "labels"), t.Labels, "`selector` does not match template `labels`"))
+	}
+	errs = append(errs, ValidatePodTemplateSpec(t, path)...)
+	return append(errs, validateAlwaysRestarted(t, kind, path)...)
+}
+
+// validateAlwaysRestarted requires that pods of a template are always restarted, and have no deadline.
+func validateAlwaysRestarted(t *corev1.PodTemplateSpec, kind string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if t.Spec.RestartPolicy != corev1.RestartPolicyAlways {
+		errs = append(errs,
+			field.NotSupported(path.Child("spec", "restartPolicy"), t.Spec.RestartPolicy,
+				[]corev1.RestartPolicy{corev1.RestartPolicyAlways}))
+	}
+	if t.Spec.ActiveDeadlineSeconds != nil {
+		errs = append(errs,
+			field.Forbidden(path.Child("spec", "activeDeadlineSeconds"),
+				"activeDeadlineSeconds in "+kind+" is not Supported"))
+	}
+	return errs
+}
+
+// ValidateIntOrPercent accepts non-negative numbers and percentages.
+func ValidateIntOrPercent(v intstr.IntOrString, path *field.Path) field.ErrorList {
+	if v.Type == intstr.String {
+		return invalid(path, v, validation.IsValidPercent(v.StrVal))
+	}
+	return nonNegative(path, v.IntVal)
+}
+
+// ValidateAtMost100Percent returns an error for more than 100%.
+func ValidateAtMost100Percent(v intstr.IntOrString, path *field.Path) field.ErrorList {
+	if n, ok := percent(v); ok && n > 100 {
+		return field.ErrorList{field.Invalid(path, v, "must not be greater than 100%")}
+	}
+	return nil
+}
+
+func percent(v intstr.IntOrString) (int, bool) {
+	if v.Type != intstr.String || len(validation.IsValidPercent(v.StrVal)) > 0 {
+		return 0, false
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(&v, 100, false)
+	return n, err == nil
+}
+
+// IntOrPercentValue returns the number, of a percentage without the percent sign.
+func IntOrPercentValue(v intstr.IntOrString) int {
+	if v.Type == intstr.String {
+		if n, ok := percent(v); ok {
+			return n
+		}
+	}
+	return v.IntValue()
+}
+
+func validateReplicationController(c *corev1.ReplicationController) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := nonNegative(path.Child("minReadySeconds"), c.Spec.MinReadySeconds)
+	if len(c.Spec.Selector) == 0 {
+		errs = append(errs, field.Required(path.Child("selector"), ""))
+	}
+	if c.Spec.Replicas == nil {
+		errs = append(errs, field.Required(path.Child("replicas"), ""))
+	} else {
+		errs = append(errs, nonNegative(path.Child("replicas"), *c.Spec.Replicas)...)
+	}
+	if c.Spec.Template == nil {
+		return append(errs, field.Required(path.Child("template"), ""))
+	}
+	return append(errs,
+		ValidateAlwaysRestartedTemplate(labels.Set(c.Spec.Selector).AsSelectorPreValidated(), c.Spec.Template,
+			"ReplicationController", path.Child("template"))...)
+}
+
+func validateReplicationControllerStatus(s *corev1.ReplicationControllerStatus, path *field.Path) field.ErrorList {
+	errs := nonNegative(path.Child("replicas"), s.Replicas)
+	errs = append(errs, nonNegative(path.Child("fullyLabeledReplicas"), s.FullyLabeledReplicas)...)
+	errs = append(errs, nonNegative(path.Child("readyReplicas"), s.ReadyReplicas)...)
+	errs = append(errs, nonNegative(path.Child("availableReplicas"), s.AvailableReplicas)...)
+	errs = append(errs, nonNegative(path.Child("observedGeneration"), s.ObservedGeneration)...)
+	atMost := func(name string, n, most int32, message string) {
+		if n > most {
+			errs = append(errs, field.Invalid(path.Child(name), n, message))
+		}
+	}
+	const moreThanReplicas = "cannot be greater than status.replicas"
+	atMost("fullyLabeledReplicas", s.FullyLabeledReplicas, s.Replicas, moreThanReplicas)
+	atMost("readyReplicas", s.ReadyReplicas, s.Replicas, moreThanReplicas)
+	atMost("availableReplicas", s.AvailableReplicas, s.Replicas, moreThanReplicas)
+	atMost("availableReplicas", s.AvailableReplicas, s.ReadyReplicas, "cannot be greater than readyReplicas")
+	return errs
+}

@@ -1,0 +1,150 @@
+// Package discovery declares the kinds of the discovery.k8s.io API group.
+package discovery
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+// Kinds returns the kinds of the group in the order of discovery.
+func Kinds() []*registry.Kind { return []*registry.Kind{endpointSlice()} }
+
+func endpointSlice() *registry.Kind {
+	doc := discoveryv1.EndpointSlice{}.SwaggerDoc()
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: "discovery.k8s.io", Package: "discovery", Resource: "endpointslices",
+			Singular: "endpointslice", Name: "EndpointSlice", Namespaced: true,
+		},
+		Versions: []registry.Version{declare.Version("v1", func(s *discoveryv1.EndpointSlice) {
+			for i := range s.Ports {
+				declare.Pointer(&s.Ports[i].Name, "")
+				declare.Pointer(&s.Ports[i].Protocol, corev1.ProtocolTCP)
+			}
+		})},
+		Storage:  registry.Storage{Version: "v1", Path: "endpointslices"},
+		Requests: registry.Requests{UnconditionalUpdate: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaNewUnnamed},
+		Strategy: registry.Strategy[*discoveryv1.EndpointSlice]{
+			// The generation is set here, because the comparison uses the slice as the client
+			// has sent it, before the deprecated topology is removed.
+			PrepareCreate: func(_ context.Context, s *discoveryv1.EndpointSlice) {
+				s.Generation = 1
+				dropDeprecatedTopology(s, nil)
+			},
+			PrepareUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) {
+				if !equality.Semantic.DeepEqual(generationContent(s), generationContent(old)) {
+					s.Generation = old.Generation + 1
+				}
+				if !equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) {
+					dropDeprecatedTopology(s, old.Endpoints)
+				}
+			},
+			Validate: func(_ context.Context, s *discoveryv1.EndpointSlice) field.ErrorList {
+				return validateSlice(s, nil)
+			},
+			ValidateUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) field.ErrorList {
+				errs := append(validateSlice(s, old),
+					declare.Immutable(s.AddressType, old.AddressType, field.NewPath("addressType"))...)
+				return append(errs, validateGenerateName(s.GenerateName)...)
+			},
+			Warn: warnSlice,
+		}.Untyped(),
+		Table: registry.Table[*discoveryv1.EndpointSlice]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("AddressType", "string", doc["addressType"]),
+				declare.Column("Ports", "string", doc["ports"]),
+				declare.Column("Endpoints", "string", doc["endpoints"]),
+				core.AgeColumn,
+			},
+			Cells: declare.Cells(func(s *discoveryv1.EndpointSlice) []any {
+				return []any{s.Name, string(s.AddressType), ports(s.Ports), endpoints(s.Endpoints), core.Age(s.CreationTimestamp)}
+			}),
+		}.Untyped(),
+	}
+}
+
+// endpointSliceControllers do not get warnings about addresses: they copy addresses of others.
+var endpointSliceControllers = []string{"endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"}
+
+func warnSlice(_ context.Context, s, old *discoveryv1.EndpointSlice) []string {
+	var warnings []string
+	if s.AddressType == discoveryv1.AddressTypeFQDN && old == nil {
+		warnings = append(warnings, field.NewPath("spec", "addressType").String()+": FQDN endpoints are deprecated")
+	}
+	if s.AddressType == discoveryv1.AddressTypeFQDN ||
+		slices.Contains(endpointSliceControllers, s.Labels[discoveryv1.LabelManagedBy]) {
+		return warnings
+	}
+	for i := range s.Endpoints {
+		for j, a := range s.Endpoints[i].Addresses {
+			warnings = append(warnings,
+				validation.GetWarningsForIP(field.NewPath("endpoints").Index(i).Child("addresses").Index(j).K8s(), a)...)
+		}
+	}
+	return warnings
+}
+
+// generationContent returns the fields whose changes increment the generation: everything
+// except metadata, and the labels, because they name the Service.
+func generationContent(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Labels: s.Labels},
+		AddressType: s.AddressType, Endpoints: s.Endpoints, Ports: s.Ports,
+	}
+}
+
+func ports(list []discoveryv1.EndpointPort) string {
+	words := make([]string, len(list))
+	for i, port := range list {
+		switch {
+		case port.Port != nil:
+			words[i] = strconv.Itoa(int(*port.Port))
+		case port.Name != nil:
+			words[i] = *port.Name
+		default:
+			words[i] = "*"
+		}
+	}
+	return core.OrUnset(declare.FirstOf(words, 3, ","))
+}
+
+func endpoints(list []discoveryv1.Endpoint) string {
+	var words []string
+	for _, e := range list {
+		words = append(words, e.Addresses...)
+	}
+	return core.OrUnset(declare.FirstOf(words, 3, ","))
+}
+
+// dropDeprecatedTopology removes the deprecated topology, which clients of v1 can only read.
+// If the old slice has a node name only there, it becomes the nodeName of the endpoint.
+func dropDeprecatedTopology(s *discoveryv1.EndpointSlice, old []discoveryv1.Endpoint) {
+	known := map[string]bool{}
+	for i := range old {
+		if node, there := old[i].DeprecatedTopology[corev1.LabelHostname]; there && len(old[i].DeprecatedTopology) == 1 {
+			known[node] = true
+		}
+	}
+	for i := range s.Endpoints {
+		e := &s.Endpoints[i]
+		node, there := e.DeprecatedTopology[corev1.LabelHostname]
+		if e.NodeName == nil && there && known[node] && len(e.DeprecatedTopology) == 1 {
+			e.NodeName = &node
+		}
+		e.DeprecatedTopology = nil
+	}
+}

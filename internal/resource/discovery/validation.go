@@ -1,0 +1,214 @@
+package discovery
+
+import (
+	"errors"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	netutils "k8s.io/utils/net"
+
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+// Limits of the lists in a slice.
+const (
+	mostTopologyLabels = 16
+	mostAddresses      = 100
+	mostPorts          = 20000
+	mostEndpoints      = 1000
+	mostHints          = 8
+)
+
+// validateSlice validates a slice. old is nil on create. Endpoints that the update does not
+// change are not validated again, because they may be older than the rules.
+func validateSlice(s, old *discoveryv1.EndpointSlice) field.ErrorList {
+	errs := validateAddressType(s.AddressType)
+	errs = append(errs, validatePorts(s.Ports, field.NewPath("ports"))...)
+	wrong := validateEndpoints(s, field.NewPath("endpoints"))
+	if len(wrong) > 0 && old != nil && equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) {
+		return errs
+	}
+	return append(errs, wrong...)
+}
+
+// validateGenerateName validates generateName, which the generic rules do not check on update.
+func validateGenerateName(name string) field.ErrorList {
+	if name == "" {
+		return nil
+	}
+	return invalid(field.NewPath("metadata", "generateName"), name, apivalidation.NameIsDNSSubdomain(name, true))
+}
+
+func validateAddressType(t discoveryv1.AddressType) field.ErrorList {
+	path := field.NewPath("addressType")
+	types := []discoveryv1.AddressType{discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4,
+		discoveryv1.AddressTypeIPv6}
+	switch {
+	case t == "":
+		return field.ErrorList{field.Required(path, "")}
+	case !slices.Contains(types, t):
+		return field.ErrorList{field.NotSupported(path, t, types)}
+	}
+	return nil
+}
+
+func validatePorts(ports []discoveryv1.EndpointPort, path *field.Path) field.ErrorList {
+	if len(ports) > mostPorts {
+		return field.ErrorList{field.TooMany(path, len(ports), mostPorts)}
+	}
+	protocols := []corev1.Protocol{corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP}
+	var errs field.ErrorList
+	seen := map[string]bool{}
+	for i, p := range ports {
+		at := path.Index(i)
+		var name string
+		if p.Name != nil {
+			name = *p.Name
+		}
+		if name != "" {
+			errs = append(errs, invalid(at.Child("name"), name, validation.IsDNS1123Label(name))...)
+		}
+		if seen[name] {
+			errs = append(errs, field.Duplicate(at.Child("name"), name))
+		}
+		seen[name] = true
+		switch {
+		case p.Protocol == nil:
+			errs = append(errs, field.Required(at.Child("protocol"), ""))
+		case !slices.Contains(protocols, *p.Protocol):
+			errs = append(errs, field.NotSupported(at.Child("protocol"), *p.Protocol, protocols))
+		}
+		if p.AppProtocol != nil {
+			errs = append(errs, invalid(at.Child("appProtocol"), *p.AppProtocol, validation.IsQualifiedName(*p.AppProtocol))...)
+		}
+	}
+	return errs
+}
+
+func validateEndpoints(s *discoveryv1.EndpointSlice, path *field.Path) field.ErrorList {
+	if len(s.Endpoints) > mostEndpoints {
+		return field.ErrorList{field.TooMany(path, len(s.Endpoints), mostEndpoints)}
+	}
+	var errs field.ErrorList
+	for i := range s.Endpoints {
+		errs = append(errs, validateEndpoint(&s.Endpoints[i], s.AddressType, path.Index(i))...)
+	}
+	return errs
+}
+
+func validateEndpoint(e *discoveryv1.Endpoint, addresses discoveryv1.AddressType, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	at := path.Child("addresses")
+	switch n := len(e.Addresses); {
+	case n == 0:
+		errs = append(errs, field.Required(at, "must contain at least 1 address"))
+	case n > mostAddresses:
+		errs = append(errs, field.TooMany(at, n, mostAddresses))
+	}
+	for i, a := range e.Addresses {
+		errs = append(errs, validateAddress(a, addresses, at, i)...)
+	}
+	if e.NodeName != nil {
+		errs = append(errs, validateNodeName(*e.NodeName, path.Child("nodeName"))...)
+	}
+	topology := path.Child("deprecatedTopology")
+	if n := len(e.DeprecatedTopology); n > mostTopologyLabels {
+		errs = append(errs, field.TooMany(topology, n, mostTopologyLabels))
+	}
+	errs = append(errs, metav1validation.ValidateLabels(e.DeprecatedTopology, topology.K8s())...)
+	if _, there := e.DeprecatedTopology[corev1.LabelTopologyZone]; there {
+		errs = append(errs,
+			field.InternalError(topology.Key(corev1.LabelTopologyZone),
+				errors.New("reserved key was not removed in conversion")))
+	}
+	if e.Hostname != nil {
+		errs = append(errs, invalid(path.Child("hostname"), *e.Hostname, validation.IsDNS1123Label(*e.Hostname))...)
+	}
+	if e.Hints != nil {
+		errs = append(errs, validateHints(e.Hints, path.Child("hints"))...)
+	}
+	return errs
+}
+
+// validateAddress validates the address at index i of the list at path.
+func validateAddress(a string, kind discoveryv1.AddressType, path *field.Path, i int) field.ErrorList {
+	at := path.Index(i)
+	switch kind {
+	case discoveryv1.AddressTypeIPv4:
+		errs := core.ValidateIP(at, a, nil)
+		if len(errs) > 0 {
+			return errs
+		}
+		if !netutils.IsIPv4String(a) {
+			errs = append(errs, field.Invalid(path, a, "must be an IPv4 address"))
+		}
+		return append(errs, core.ValidateEndpointIP(a, at)...)
+	case discoveryv1.AddressTypeIPv6:
+		errs := validation.IsValidIP(at.K8s(), a)
+		if len(errs) > 0 {
+			return errs
+		}
+		if !netutils.IsIPv6String(a) {
+			errs = append(errs, field.Invalid(path, a, "must be an IPv6 address"))
+		}
+		return append(errs, core.ValidateEndpointIP(a, at)...)
+	case discoveryv1.AddressTypeFQDN:
+		return validation.IsFullyQualifiedDomainName(at.K8s(), a)
+	}
+	return nil
+}
+
+// validateHints validates the topology hints of an endpoint.
+func validateHints(h *discoveryv1.EndpointHints, path *field.Path) field.ErrorList {
+	zones := make([]string, len(h.ForZones))
+	for i, z := range h.ForZones {
+		zones[i] = z.Name
+	}
+	nodes := make([]string, len(h.ForNodes))
+	for i, n := range h.ForNodes {
+		nodes[i] = n.Name
+	}
+	errs, tooMany := validateHintNames(zones, path.Child("forZones"), func(name string, at *field.Path) field.ErrorList {
+		return invalid(at, name, validation.IsValidLabelValue(name))
+	})
+	if tooMany {
+		return errs
+	}
+	more, _ := validateHintNames(nodes, path.Child("forNodes"), validateNodeName)
+	return append(errs, more...)
+}
+
+func validateHintNames(
+	names []string, path *field.Path, check func(string, *field.Path) field.ErrorList,
+) (errs field.ErrorList, tooMany bool) {
+	if len(names) > mostHints {
+		return field.ErrorList{field.TooMany(path, len(names), mostHints)}, true
+	}
+	for i, name := range names {
+		at := path.Index(i).Child("name")
+		if slices.Contains(names[:i], name) {
+			errs = append(errs, field.Duplicate(at, name))
+		}
+		errs = append(errs, check(name, at)...)
+	}
+	return errs, false
+}
+
+func validateNodeName(name string, path *field.Path) field.ErrorList {
+	return invalid(path, name, apivalidation.NameIsDNSSubdomain(name, false))
+}
+
+// invalid returns one error for each message.
+func invalid(path *field.Path, value string, messages []string) field.ErrorList {
+	var errs field.ErrorList
+	for _, m := range messages {
+		errs = append(errs, field.Invalid(path, value, m))
+	}
+	return errs
+}

@@ -1,0 +1,208 @@
+package dra
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+// This file has the rules for what several kinds of the group have: names, attributes, configurations and tolerations.
+
+func invalid[T any](path *field.Path, value T, messages []string) (errs field.ErrorList) {
+	for _, why := range messages {
+		errs = append(errs, field.Invalid(path, value, why))
+	}
+	return errs
+}
+
+func validateSize(n, most int, path *field.Path) field.ErrorList {
+	if n > most {
+		return field.ErrorList{field.TooMany(path, n, most)}
+	}
+	return nil
+}
+
+// validateList validates each item of a list whose items have different keys. Of a list that is too long it validates none. The error of
+// an item that repeats a key is about the whole item.
+func validateList[T any](
+	list []T, most int, path *field.Path, key func(*T) string, validate func(*T, *field.Path) field.ErrorList,
+) field.ErrorList {
+	if errs := validateSize(len(list), most, path); len(errs) > 0 {
+		return errs
+	}
+	var errs field.ErrorList
+	seen := make(map[string]bool, len(list))
+	for i := range list {
+		at, k := path.Index(i), key(&list[i])
+		errs = append(errs, validate(&list[i], at)...)
+		if seen[k] {
+			errs = append(errs, field.Duplicate(at, k))
+		}
+		seen[k] = true
+	}
+	return errs
+}
+
+func itself(name *string) string { return *name }
+
+func validateLabel(name string, path *field.Path) field.ErrorList {
+	return invalid(path, name, names.IsDNS1123Label(name))
+}
+
+func validateSubdomain(name string, path *field.Path) field.ErrorList {
+	return invalid(path, name, names.IsDNS1123Subdomain(name))
+}
+
+// validateDriver validates the name of a driver, a subdomain that may have upper case letters.
+func validateDriver(name string, path *field.Path) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	errs := invalid(path, name, names.IsDNS1123Subdomain(strings.ToLower(name)))
+	if len(name) > resourcev1.DriverNameMaxLength {
+		errs = append(errs, field.TooLong(path, "", resourcev1.DriverNameMaxLength))
+	}
+	return errs
+}
+
+// validatePool validates the name of a pool: subdomains, separated by slashes.
+func validatePool(name string, path *field.Path) (errs field.ErrorList) {
+	if name == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	if len(name) > resourcev1.PoolNameMaxLength {
+		errs = append(errs, field.TooLong(path, "", resourcev1.PoolNameMaxLength))
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		errs = append(errs, validateSubdomain(part, path)...)
+	}
+	return errs
+}
+
+// validateAttributeName validates the name of an attribute or a capacity: an identifier, with a domain before it or
+// without.
+func validateAttributeName(name resourcev1.QualifiedName, path *field.Path) (errs field.ErrorList) {
+	parts := strings.Split(string(name), "/")
+	switch len(parts) {
+	case 1:
+		return validateIdentifier(parts[0], path)
+	case 2:
+		if parts[0] == "" {
+			errs = append(errs, field.Invalid(path, "", "the domain must not be empty"))
+		} else {
+			errs = append(errs, validateDomain(parts[0], path)...)
+		}
+		if parts[1] == "" {
+			return append(errs, field.Invalid(path, "", "the name must not be empty"))
+		}
+		return append(errs, validateIdentifier(parts[1], path)...)
+	}
+	return nil // kube-apiserver accepts other numbers of slashes
+}
+
+func validateDomain(name string, path *field.Path) field.ErrorList {
+	errs := validateSubdomain(name, path)
+	if len(name) > resourcev1.DeviceMaxDomainLength {
+		errs = append(errs, field.TooLong(path, "", resourcev1.DeviceMaxDomainLength))
+	}
+	return errs
+}
+
+func validateIdentifier(name string, path *field.Path) (errs field.ErrorList) {
+	if len(name) > resourcev1.DeviceMaxIDLength {
+		errs = append(errs, field.TooLong(path, "", resourcev1.DeviceMaxIDLength))
+	}
+	return append(errs, invalid(path, name, validation.IsCIdentifier(name))...)
+}
+
+// validateFullName validates the name of an attribute with its domain.
+func validateFullName(name resourcev1.FullyQualifiedName, path *field.Path) field.ErrorList {
+	errs := validateAttributeName(resourcev1.QualifiedName(name), path)
+	if !strings.Contains(string(name), "/") {
+		errs = append(errs,
+			field.Invalid(path, name, "a fully qualified name must be a domain and a name separated by a slash"))
+	}
+	return errs
+}
+
+// validateConfiguration validates a configuration of a driver. Opaque parameters are the only type of it.
+func validateConfiguration(c *resourcev1.DeviceConfiguration, path *field.Path) field.ErrorList {
+	at := path.Child("opaque")
+	if c.Opaque == nil {
+		return field.ErrorList{field.Required(at, "")}
+	}
+	errs := validateDriver(c.Opaque.Driver, at.Child("driver"))
+	return append(errs,
+		validateData(&c.Opaque.Parameters, resourcev1.OpaqueParametersMaxLength, at.Child("parameters"))...)
+}
+
+// validateData validates that data of a driver is a JSON object.
+func validateData(data *runtime.RawExtension, most int, path *field.Path) field.ErrorList {
+	var object any
+	switch {
+	case len(data.Raw) == 0:
+		return field.ErrorList{field.Required(path, "")}
+	case len(data.Raw) > most:
+		return field.ErrorList{field.TooLong(path, "", most)}
+	}
+	if err := json.Unmarshal(data.Raw, &object); err != nil {
+		return field.ErrorList{field.Invalid(path, "<value omitted>", "error parsing data as JSON: "+err.Error())}
+	}
+	if _, ok := object.(map[string]any); object != nil && !ok {
+		return field.ErrorList{field.Invalid(path, "<value omitted>", "must be a valid JSON object")}
+	}
+	return nil
+}
+
+func validateTolerations(list []resourcev1.DeviceToleration, path *field.Path) field.ErrorList {
+	errs := validateSize(len(list), resourcev1.DeviceTolerationsMaxLength, path)
+	for i := range list {
+		errs = append(errs, validateToleration(&list[i], path.Index(i))...)
+	}
+	return errs
+}
+
+func validateToleration(t *resourcev1.DeviceToleration, path *field.Path) (errs field.ErrorList) {
+	if t.Key != "" {
+		errs = append(errs, invalid(path.Child("key"), t.Key, names.IsLabelKey(t.Key))...)
+	}
+	at := path.Child("value")
+	switch t.Operator {
+	case resourcev1.DeviceTolerationOpExists:
+		if t.Value != "" {
+			errs = append(errs, field.Invalid(at, t.Value, "must be empty for operator `Exists`"))
+		}
+	case resourcev1.DeviceTolerationOpEqual:
+		errs = append(errs, invalid(at, t.Value, names.IsLabelValue(t.Value))...)
+	default:
+		errs = append(errs, field.NotSupported(path.Child("operator"), t.Operator,
+			[]resourcev1.DeviceTolerationOperator{resourcev1.DeviceTolerationOpEqual, resourcev1.DeviceTolerationOpExists}))
+	}
+	if t.Effect != "" {
+		errs = append(errs, validateEffect(t.Effect, path.Child("effect"))...)
+	}
+	return errs
+}
+
+func validateEffect(effect resourcev1.DeviceTaintEffect, path *field.Path) field.ErrorList {
+	effects := []resourcev1.DeviceTaintEffect{
+		resourcev1.DeviceTaintEffectNoExecute, resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNone}
+	switch {
+	case effect == "":
+		return field.ErrorList{field.Required(path, "")}
+	case !slices.Contains(effects, effect):
+		return field.ErrorList{field.NotSupported(path, effect, effects)}
+	}
+	return nil
+}
+
+// sortedKeys returns the names in a map in order, so that errors have the same order each time.
+func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,81 @@
+package dra
+
+import (
+	"context"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/machinery/cel"
+	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func deviceClass(gates features.Gates) *registry.Kind {
+	disabled := disabledInClass(gates)
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: group, Package: "resource", Resource: "deviceclasses", Singular: "deviceclass",
+			Name: "DeviceClass",
+		},
+		Versions: []registry.Version{
+			declare.Version[resourcev1.DeviceClass]("v1", nil),
+			declare.SameMessage[resourcev1beta2.DeviceClass, resourcev1.DeviceClass]("v1beta2", nil),
+			v1beta1Class(),
+		},
+		Storage:  registry.Storage{Version: "v1", Path: "deviceclasses"},
+		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Metadata: registry.Metadata{ValidateName: validateClassName, OnUpdate: registry.MetaWhole},
+		Strategy: registry.Strategy[*resourcev1.DeviceClass]{
+			Spec:          func(c *resourcev1.DeviceClass) any { return &c.Spec },
+			Generation:    true,
+			PrepareCreate: func(_ context.Context, c *resourcev1.DeviceClass) { disabled.DropNew(c) },
+			PrepareUpdate: func(_ context.Context, c, old *resourcev1.DeviceClass) { disabled.Drop(c, old) },
+			Validate: func(_ context.Context, c *resourcev1.DeviceClass) field.ErrorList {
+				return validateClassSpec(&c.Spec, cel.New)
+			},
+			ValidateUpdate: func(_ context.Context, c, old *resourcev1.DeviceClass) field.ErrorList {
+				origin := cel.New
+				if equality.Semantic.DeepEqual(c.Spec, old.Spec) {
+					origin = cel.Stored
+				}
+				return validateClassSpec(&c.Spec, origin)
+			},
+		}.Untyped(),
+		Table: registry.Table[*resourcev1.DeviceClass]{
+			Columns: []metav1.TableColumnDefinition{core.NameColumn, core.AgeColumn},
+			Cells: declare.Cells(func(c *resourcev1.DeviceClass) []any {
+				return []any{c.Name, core.Age(c.CreationTimestamp)}
+			}),
+		}.Untyped(),
+	}
+}
+
+// validateClassSpec validates the spec of a class; origin says where its expressions come from.
+func validateClassSpec(s *resourcev1.DeviceClassSpec, origin cel.Origin) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := (&selectors{origin: origin}).validate(s.Selectors, path.Child("selectors"))
+	errs = append(errs, validateSize(len(s.Config), resourcev1.DeviceConfigMaxSize, path.Child("config"))...)
+	for i := range s.Config {
+		errs = append(errs, validateConfiguration(&s.Config[i].DeviceConfiguration, path.Child("config").Index(i))...)
+	}
+	if name := s.ExtendedResourceName; name != nil && !core.IsExtendedResource(*name) {
+		errs = append(errs, field.Invalid(path.Child("extendedResourceName"), *name, "must be a valid extended resource name"))
+	}
+	return errs
+}
+
+// validateClassName validates a name by the newer rules of kube-apiserver, which count bytes. They do not concern the
+// beginning of a generated name.
+func validateClassName(name string, prefix bool) []string {
+	if prefix {
+		return nil
+	}
+	return content.IsDNS1123Subdomain(name)
+}

@@ -1,0 +1,101 @@
+package dra
+
+import (
+	"context"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+type taintRule = resourcev1alpha3.DeviceTaintRule
+
+func deviceTaintRule() *registry.Kind {
+	doc := resourcev1.DeviceTaint{}.SwaggerDoc()
+	setTime := func(r *taintRule) { declare.Pointer(&r.Spec.Taint.TimeAdded, now()) }
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: group, Package: "resource", Resource: "devicetaintrules", Singular: "devicetaintrule",
+			Name: "DeviceTaintRule",
+		},
+		Versions: []registry.Version{
+			declare.SameMessage[resourcev1beta2.DeviceTaintRule]("v1beta2", setTime),
+			declare.Version("v1alpha3", setTime),
+		},
+		Storage:      registry.Storage{Version: "v1alpha3", Path: "devicetaintrules"},
+		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Subresources: []registry.Subresource{declare.Status()},
+		Strategy: registry.Strategy[*taintRule]{
+			Spec:            func(r *taintRule) any { return &r.Spec },
+			Status:          func(r *taintRule) any { return &r.Status },
+			StatusKeepsMeta: true,
+			Generation:      true,
+			PrepareUpdate:   renewTaint,
+			Validate:        func(_ context.Context, r *taintRule) field.ErrorList { return validateTaintRule(r, nil) },
+			ValidateUpdate:  func(_ context.Context, r, old *taintRule) field.ErrorList { return validateTaintRule(r, old) },
+			ValidateStatusUpdate: func(_ context.Context, r, _ *taintRule) field.ErrorList {
+				const maxConditions = 8
+				path := field.NewPath("status", "conditions")
+				errs := metav1validation.ValidateConditions(r.Status.Conditions, path.K8s())
+				return append(errs, validateSize(len(r.Status.Conditions), maxConditions, path)...)
+			},
+		}.Untyped(),
+		Table: registry.Table[*taintRule]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Key", "string", doc["key"]),
+				declare.Column("Value", "string", doc["value"]),
+				declare.Column("Effect", "string", doc["effect"]),
+				declare.Column("TimeAdded", "string", doc["timeAdded"]),
+				core.AgeColumn,
+			},
+			Cells: declare.Cells(func(r *taintRule) []any {
+				taint, added := r.Spec.Taint, any("")
+				if taint.TimeAdded != nil {
+					added = core.Age(*taint.TimeAdded)
+				}
+				return []any{r.Name, taint.Key, taint.Value, string(taint.Effect), added, core.Age(r.CreationTimestamp)}
+			}),
+		}.Untyped(),
+	}
+}
+
+// renewTaint sets the time of a taint whose effect has changed, unless the client has set it: claims are tolerated from
+// that time on.
+func renewTaint(_ context.Context, r, old *taintRule) {
+	taint, before := &r.Spec.Taint, &old.Spec.Taint
+	if taint.Effect != before.Effect && taint.TimeAdded.Equal(before.TimeAdded) {
+		taint.TimeAdded = new(now())
+	}
+}
+
+// validateTaintRule validates the selector and the taint, and its effect if that is new or has changed.
+func validateTaintRule(r, old *taintRule) field.ErrorList {
+	var errs field.ErrorList
+	spec := field.NewPath("spec")
+	if s := r.Spec.DeviceSelector; s != nil {
+		path := spec.Child("deviceSelector")
+		if s.Driver != nil {
+			errs = append(errs, validateDriver(*s.Driver, path.Child("driver"))...)
+		}
+		if s.Pool != nil {
+			errs = append(errs, validatePool(*s.Pool, path.Child("pool"))...)
+		}
+		if s.Device != nil {
+			errs = append(errs, validateLabel(*s.Device, path.Child("device"))...)
+		}
+	}
+	taint, path := &r.Spec.Taint, spec.Child("taint")
+	errs = append(errs, validateTaint(taint.Key, taint.Value, path)...)
+	if old == nil || old.Spec.Taint.Effect != taint.Effect {
+		errs = append(errs, validateEffect(resourcev1.DeviceTaintEffect(taint.Effect), path.Child("effect"))...)
+	}
+	return errs
+}

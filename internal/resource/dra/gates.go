@@ -1,0 +1,193 @@
+package dra
+
+import (
+	"reflect"
+	"slices"
+
+	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func disabledInClass(gates features.Gates) declare.Disabled[*resourcev1.DeviceClass] {
+	return declare.DisabledOf(gates, declare.Part(features.DRAExtendedResource,
+		func(c *resourcev1.DeviceClass) bool { return c.Spec.ExtendedResourceName != nil },
+		func(c *resourcev1.DeviceClass) { c.Spec.ExtendedResourceName = nil }))
+}
+
+// eachDevices calls f for the choice of devices of every request: of the request itself and of its subrequests.
+func eachDevices(
+	s *resourcev1.ResourceClaimSpec,
+	f func(tolerations *[]resourcev1.DeviceToleration, capacity **resourcev1.CapacityRequirements),
+) {
+	for i := range s.Devices.Requests {
+		r := &s.Devices.Requests[i]
+		if r.Exactly != nil {
+			f(&r.Exactly.Tolerations, &r.Exactly.Capacity)
+		}
+		for k := range r.FirstAvailable {
+			f(&r.FirstAvailable[k].Tolerations, &r.FirstAvailable[k].Capacity)
+		}
+	}
+}
+
+// disabledInSpec is about specs of claims and templates.
+func disabledInSpec(gates features.Gates) declare.Disabled[*resourcev1.ResourceClaimSpec] {
+	return declare.DisabledOf(gates,
+		declare.Part(features.DRADeviceTaints, func(s *resourcev1.ResourceClaimSpec) bool {
+			used := false
+			eachDevices(s, func(t *[]resourcev1.DeviceToleration, _ **resourcev1.CapacityRequirements) {
+				used = used || len(*t) > 0
+			})
+			return used
+		}, func(s *resourcev1.ResourceClaimSpec) {
+			eachDevices(s, func(t *[]resourcev1.DeviceToleration, _ **resourcev1.CapacityRequirements) { *t = nil })
+		}),
+		declare.Part(features.DRAConsumableCapacity, usesCapacity, func(s *resourcev1.ResourceClaimSpec) {
+			for i := range s.Devices.Constraints {
+				s.Devices.Constraints[i].DistinctAttribute = nil
+			}
+			eachDevices(s, func(_ *[]resourcev1.DeviceToleration, c **resourcev1.CapacityRequirements) { *c = nil })
+		}))
+}
+
+// usesCapacity reports whether a claim asks for a part of the capacity of a device.
+func usesCapacity(s *resourcev1.ResourceClaimSpec) bool {
+	used := slices.ContainsFunc(s.Devices.Constraints,
+		func(c resourcev1.DeviceConstraint) bool { return c.DistinctAttribute != nil })
+	eachDevices(s, func(_ *[]resourcev1.DeviceToleration, c **resourcev1.CapacityRequirements) {
+		used = used || *c != nil
+	})
+	return used
+}
+
+// results returns the devices that are allocated to a claim.
+func results(c *resourcev1.ResourceClaim) []resourcev1.DeviceRequestAllocationResult {
+	if c.Status.Allocation == nil {
+		return nil
+	}
+	return c.Status.Allocation.Devices.Results
+}
+
+// disabledInClaimStatus is about statuses of claims. Whether the old claim uses a feature depends on its spec too.
+func disabledInClaimStatus(gates features.Gates) declare.Disabled[*resourcev1.ResourceClaim] {
+	return declare.DisabledOf(gates,
+		declare.Part(features.DRAResourceClaimDeviceStatus,
+			func(c *resourcev1.ResourceClaim) bool { return len(c.Status.Devices) > 0 },
+			func(c *resourcev1.ResourceClaim) { c.Status.Devices = nil }),
+		declare.Part(features.DRAConsumableCapacity, func(c *resourcev1.ResourceClaim) bool {
+			return usesCapacity(&c.Spec) ||
+				slices.ContainsFunc(results(c), func(r resourcev1.DeviceRequestAllocationResult) bool {
+					return r.ShareID != nil || r.ConsumedCapacity != nil
+				}) ||
+				slices.ContainsFunc(c.Status.Devices,
+					func(d resourcev1.AllocatedDeviceStatus) bool { return d.ShareID != nil })
+		}, func(c *resourcev1.ResourceClaim) {
+			list := results(c)
+			for i := range list {
+				list[i].ShareID, list[i].ConsumedCapacity = nil, nil
+			}
+			for i := range c.Status.Devices {
+				c.Status.Devices[i].ShareID = nil
+			}
+		}),
+		declare.Part(features.DRADeviceBindingConditions, func(c *resourcev1.ResourceClaim) bool {
+			return slices.ContainsFunc(results(c), func(r resourcev1.DeviceRequestAllocationResult) bool {
+				return r.BindingConditions != nil || r.BindingFailureConditions != nil
+			})
+		}, func(c *resourcev1.ResourceClaim) {
+			list := results(c)
+			for i := range list {
+				list[i].BindingConditions, list[i].BindingFailureConditions = nil, nil
+			}
+		}))
+}
+
+// deviceParts is a part of the devices of a slice.
+func deviceParts(
+	gate string, used func(*resourcev1.Device) bool, drop func(*resourcev1.Device),
+) declare.Gated[*resourcev1.ResourceSlice] {
+	return declare.Part(gate, func(s *resourcev1.ResourceSlice) bool {
+		for i := range s.Spec.Devices {
+			if used(&s.Spec.Devices[i]) {
+				return true
+			}
+		}
+		return false
+	}, func(s *resourcev1.ResourceSlice) {
+		for i := range s.Spec.Devices {
+			drop(&s.Spec.Devices[i])
+		}
+	})
+}
+
+func disabledInSlice(gates features.Gates) declare.Disabled[*resourcev1.ResourceSlice] {
+	binding := deviceParts(features.DRADeviceBindingConditions, func(d *resourcev1.Device) bool {
+		return len(d.BindingConditions) > 0 || len(d.BindingFailureConditions) > 0 || d.BindsToNode != nil
+	}, func(d *resourcev1.Device) {
+		d.BindingConditions, d.BindingFailureConditions, d.BindsToNode = nil, nil, nil
+	})
+	partitions := deviceParts(features.DRAPartitionableDevices, func(d *resourcev1.Device) bool {
+		return len(d.ConsumesCounters) > 0 || d.NodeName != nil || d.NodeSelector != nil || d.AllNodes != nil
+	}, func(d *resourcev1.Device) {
+		d.ConsumesCounters, d.NodeName, d.NodeSelector, d.AllNodes = nil, nil, nil, nil
+	})
+	return declare.DisabledOf(gates,
+		deviceParts(features.DRADeviceTaints, func(d *resourcev1.Device) bool { return len(d.Taints) > 0 },
+			func(d *resourcev1.Device) { d.Taints = nil }),
+		declare.Part(features.DRAPartitionableDevices, func(s *resourcev1.ResourceSlice) bool {
+			return len(s.Spec.SharedCounters) > 0 || s.Spec.PerDeviceNodeSelection != nil || partitions.Used(s)
+		}, func(s *resourcev1.ResourceSlice) {
+			s.Spec.SharedCounters, s.Spec.PerDeviceNodeSelection = nil, nil
+			partitions.Drop(s)
+		}),
+		binding,
+		deviceParts(features.DRAConsumableCapacity, usesSharing, dropSharing),
+		deviceParts(features.DRANodeAllocatableResources,
+			func(d *resourcev1.Device) bool { f := mappings(d); return f.IsValid() && f.Len() > 0 },
+			func(d *resourcev1.Device) { mappings(d).SetZero() }),
+		deviceParts(features.DRAListTypeAttributes, usesLists, dropLists),
+	)
+}
+
+// mappings returns the field nodeAllocatableResourceMappings of a device. It is the zero Value with a k8s.io/api that
+// does not have the field (0.37 and later).
+func mappings(d *resourcev1.Device) reflect.Value {
+	return reflect.ValueOf(d).Elem().FieldByName("NodeAllocatableResourceMappings")
+}
+
+// usesSharing reports whether a device can be allocated several times.
+func usesSharing(d *resourcev1.Device) bool {
+	for _, c := range d.Capacity {
+		if c.RequestPolicy != nil {
+			return true
+		}
+	}
+	return d.AllowMultipleAllocations != nil
+}
+
+func dropSharing(d *resourcev1.Device) {
+	d.AllowMultipleAllocations = nil
+	for name, c := range d.Capacity {
+		c.RequestPolicy = nil
+		d.Capacity[name] = c
+	}
+}
+
+// usesLists reports whether an attribute of a device is a list of values.
+func usesLists(d *resourcev1.Device) bool {
+	for _, a := range d.Attributes {
+		if a.IntValues != nil || a.BoolValues != nil || a.StringValues != nil || a.VersionValues != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func dropLists(d *resourcev1.Device) {
+	for name, a := range d.Attributes {
+		a.IntValues, a.BoolValues, a.StringValues, a.VersionValues = nil, nil, nil, nil
+		d.Attributes[name] = a
+	}
+}

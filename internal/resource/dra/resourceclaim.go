@@ -1,0 +1,95 @@
+package dra
+
+import (
+	"context"
+	"strings"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/machinery/cel"
+	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func resourceClaim(gates features.Gates) *registry.Kind {
+	inSpec, inStatus := disabledInSpec(gates), disabledInClaimStatus(gates)
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: group, Package: "resource", Resource: "resourceclaims", Singular: "resourceclaim",
+			Name: "ResourceClaim", Namespaced: true,
+		},
+		Versions: []registry.Version{
+			declare.Version("v1", defaultClaim),
+			declare.SameMessage[resourcev1beta2.ResourceClaim]("v1beta2", defaultClaim),
+			v1beta1Claim(),
+		},
+		Storage:      registry.Storage{Version: "v1", Path: "resourceclaims"},
+		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
+		Subresources: []registry.Subresource{declare.Status()},
+		Strategy: registry.Strategy[*resourcev1.ResourceClaim]{
+			Spec:                func(c *resourcev1.ResourceClaim) any { return &c.Spec },
+			Status:              func(c *resourcev1.ResourceClaim) any { return &c.Status },
+			StatusKeepsMeta:     true,
+			PrepareCreate:       func(_ context.Context, c *resourcev1.ResourceClaim) { inSpec.DropNew(&c.Spec) },
+			PrepareUpdate:       func(_ context.Context, c, old *resourcev1.ResourceClaim) { inSpec.Drop(&c.Spec, &old.Spec) },
+			PrepareStatusUpdate: func(_ context.Context, c, old *resourcev1.ResourceClaim) { inStatus.Drop(c, old) },
+			Validate: func(_ context.Context, c *resourcev1.ResourceClaim) field.ErrorList {
+				return validateClaimSpec(&c.Spec, cel.New, field.NewPath("spec"))
+			},
+			ValidateUpdate: func(_ context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
+				return declare.Immutable(c.Spec, old.Spec, field.NewPath("spec"))
+			},
+			ValidateStatusUpdate: func(_ context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
+				return validateClaimStatus(c, old)
+			},
+			ValidateNamespace: func(c, old *resourcev1.ResourceClaim, labels func() (map[string]string, error)) field.ErrorList {
+				if old == nil {
+					return validateAdminRequests(c.Spec.Devices.Requests, labels)
+				}
+				return validateAdminResults(&c.Status, &old.Status, labels)
+			},
+		}.Untyped(),
+		Table: registry.Table[*resourcev1.ResourceClaim]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("State", "string", "A summary of the current state (allocated, pending, reserved, etc.)."),
+				core.AgeColumn,
+			},
+			Cells: declare.Cells(func(c *resourcev1.ResourceClaim) []any {
+				return []any{c.Name, claimState(c), core.Age(c.CreationTimestamp)}
+			}),
+		}.Untyped(),
+	}
+}
+
+func claimState(c *resourcev1.ResourceClaim) string {
+	var states []string
+	if c.DeletionTimestamp != nil {
+		states = append(states, "deleted")
+	}
+	switch {
+	case c.Status.Allocation != nil:
+		states = append(states, "allocated")
+		if len(c.Status.ReservedFor) > 0 {
+			states = append(states, "reserved")
+		}
+	case c.DeletionTimestamp == nil:
+		states = append(states, "pending")
+	}
+	return strings.Join(states, ",")
+}
+
+func defaultClaim(c *resourcev1.ResourceClaim) {
+	defaultClaimSpec(&c.Spec)
+	if a := c.Status.Allocation; a != nil {
+		for i := range a.Devices.Results {
+			defaultTolerations(a.Devices.Results[i].Tolerations)
+		}
+	}
+}

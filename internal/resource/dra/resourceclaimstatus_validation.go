@@ -1,0 +1,198 @@
+package dra
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+// validateClaimStatus validates an update of the status of a claim.
+func validateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
+	path, s := field.NewPath("status"), &c.Status
+	errs := validateReservations(c, old, path.Child("reservedFor"))
+	switch at := path.Child("allocation"); {
+	case s.Allocation == nil:
+	case old.Status.Allocation != nil:
+		errs = append(errs, declare.Immutable(s.Allocation, old.Status.Allocation, at)...)
+	default:
+		errs = append(errs, validateAllocation(s.Allocation, requestNames(c.Spec.Devices.Requests), at)...)
+	}
+	return append(errs, validateDeviceStatuses(s, path.Child("devices"))...)
+}
+
+// validateReservations validates who uses the claim.
+func validateReservations(c, old *resourcev1.ResourceClaim, path *field.Path) field.ErrorList {
+	users := c.Status.ReservedFor
+	errs := validateList(users, resourcev1.ResourceClaimReservedForMaxSize, path,
+		func(r *resourcev1.ResourceClaimConsumerReference) string { return string(r.UID) }, validateConsumer)
+	switch {
+	case len(users) > 0 && c.Status.Allocation == nil:
+		errs = append(errs, field.Forbidden(path, "may not be specified when `allocated` is not set"))
+	case c.DeletionTimestamp != nil && slices.ContainsFunc(users, func(r resourcev1.ResourceClaimConsumerReference) bool {
+		return !slices.Contains(old.Status.ReservedFor, r)
+	}):
+		errs = append(errs, field.Forbidden(path,
+			"new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"))
+	}
+	return errs
+}
+
+func validateConsumer(r *resourcev1.ResourceClaimConsumerReference, path *field.Path) (errs field.ErrorList) {
+	for _, f := range []struct{ name, value string }{{"resource", r.Resource}, {"name", r.Name}, {"uid", string(r.UID)}} {
+		if f.value == "" {
+			errs = append(errs, field.Required(path.Child(f.name), ""))
+		}
+	}
+	return errs
+}
+
+func validateAllocation(a *resourcev1.AllocationResult, requests map[string]bool, path *field.Path) field.ErrorList {
+	v := &claimValidation{names: requests}
+	at := path.Child("devices")
+	results, configs := at.Child("results"), at.Child("config")
+	errs := validateSize(len(a.Devices.Results), resourcev1.AllocationResultsMaxSize, results)
+	for i := range a.Devices.Results {
+		errs = append(errs, v.validateResult(&a.Devices.Results[i], results.Index(i))...)
+	}
+	errs = append(errs, validateSize(len(a.Devices.Config), 2*resourcev1.DeviceConfigMaxSize, configs)...)
+	for i := range a.Devices.Config {
+		c, at := &a.Devices.Config[i], configs.Index(i)
+		errs = append(errs, validateConfigSource(c.Source, at.Child("source"))...)
+		errs = append(errs, v.validateReferences(c.Requests, at.Child("requests"))...)
+		errs = append(errs, validateConfiguration(&c.DeviceConfiguration, at)...)
+	}
+	if a.NodeSelector != nil {
+		errs = append(errs, core.ValidateNodeSelector(a.NodeSelector, path.Child("nodeSelector"))...)
+		errs = append(errs, core.ValidateNodeSelectorValues(a.NodeSelector, path.Child("nodeSelector"))...)
+	}
+	return errs
+}
+
+func validateConfigSource(source resourcev1.AllocationConfigSource, path *field.Path) field.ErrorList {
+	sources := []resourcev1.AllocationConfigSource{
+		resourcev1.AllocationConfigSourceClaim, resourcev1.AllocationConfigSourceClass}
+	switch {
+	case source == "":
+		return field.ErrorList{field.Required(path, "")}
+	case !slices.Contains(sources, source):
+		return field.ErrorList{field.NotSupported(path, source, sources)}
+	}
+	return nil
+}
+
+// validateResult validates a device that is allocated for a request.
+func (v *claimValidation) validateResult(r *resourcev1.DeviceRequestAllocationResult, path *field.Path) field.ErrorList {
+	errs := v.validateReference(r.Request, path.Child("request"))
+	errs = append(errs, validateDeviceKey(r.Driver, r.Pool, r.Device, path)...)
+	errs = append(errs, validateBindingConditions(r.BindingConditions, r.BindingFailureConditions, path)...)
+	if r.ShareID != nil {
+		errs = append(errs, validateShareID(string(*r.ShareID), path.Child("shareID"))...)
+	}
+	return errs
+}
+
+func validateDeviceKey(driver, pool, device string, path *field.Path) field.ErrorList {
+	errs := validateDriver(driver, path.Child("driver"))
+	errs = append(errs, validatePool(pool, path.Child("pool"))...)
+	return append(errs, validateLabel(device, path.Child("device"))...)
+}
+
+// uuidForm is the normalized form of a UUID.
+var uuidForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// validateShareID validates a UUID, which has to be in its normalized form. The other forms have an error of their own.
+func validateShareID(id string, path *field.Path) field.ErrorList {
+	plain, why := strings.ToLower(id), ""
+	switch len(id) {
+	case len("urn:uuid:") + 36:
+		plain = strings.TrimPrefix(plain, "urn:uuid:")
+	case len("{}") + 36:
+		plain = strings.TrimSuffix(strings.TrimPrefix(plain, "{"), "}")
+	case 32:
+		plain = strings.Join([]string{plain[:8], plain[8:12], plain[12:16], plain[16:20], plain[20:]}, "-")
+	case 36:
+	default:
+		why = fmt.Sprintf("error validating uid: invalid UUID length: %d", len(id))
+	}
+	switch {
+	case uuidForm.MatchString(id):
+		return nil
+	case why == "" && uuidForm.MatchString(plain):
+		why = "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase " +
+			"hexadecimal characters"
+	case why == "":
+		why = "error validating uid: invalid UUID format"
+	}
+	return field.ErrorList{field.Invalid(path, id, why)}
+}
+
+// deviceKey identifies an allocated device. It has the fields that kube-apiserver shows in errors.
+type deviceKey struct{ Driver, Pool, Device, ShareID string }
+
+func validateDeviceStatuses(s *resourcev1.ResourceClaimStatus, path *field.Path) (errs field.ErrorList) {
+	allocated := map[deviceKey]bool{}
+	if s.Allocation != nil {
+		for i := range s.Allocation.Devices.Results {
+			r := &s.Allocation.Devices.Results[i]
+			key := deviceKey{Driver: r.Driver, Pool: r.Pool, Device: r.Device}
+			if r.ShareID != nil {
+				key.ShareID = string(*r.ShareID)
+			}
+			allocated[key] = true
+		}
+	}
+	seen := map[deviceKey]bool{}
+	for i := range s.Devices {
+		d, at := &s.Devices[i], path.Index(i)
+		key := deviceKey{Driver: d.Driver, Pool: d.Pool, Device: d.Device}
+		if d.ShareID != nil {
+			key.ShareID = *d.ShareID
+			errs = append(errs, validateShareID(*d.ShareID, at.Child("shareID"))...)
+		}
+		errs = append(errs, validateDeviceStatus(d, at)...)
+		if !allocated[key] {
+			errs = append(errs, field.Invalid(at, key, "must be an allocated device in the claim"))
+		}
+		if seen[key] {
+			errs = append(errs, field.Duplicate(at, key))
+		}
+		seen[key] = true
+	}
+	return errs
+}
+
+func validateDeviceStatus(d *resourcev1.AllocatedDeviceStatus, path *field.Path) field.ErrorList {
+	errs := validateDeviceKey(d.Driver, d.Pool, d.Device, path)
+	at := path.Child("conditions")
+	errs = append(errs, validateSize(len(d.Conditions), resourcev1.AllocatedDeviceStatusMaxConditions, at)...)
+	errs = append(errs, metav1validation.ValidateConditions(d.Conditions, at.K8s())...)
+	if d.Data != nil && len(d.Data.Raw) > 0 {
+		errs = append(errs, validateData(d.Data, resourcev1.AllocatedDeviceStatusDataMaxLength, path.Child("data"))...)
+	}
+	if d.NetworkData != nil {
+		errs = append(errs, validateNetworkData(d.NetworkData, path.Child("networkData"))...)
+	}
+	return errs
+}
+
+func validateNetworkData(n *resourcev1.NetworkDeviceData, path *field.Path) (errs field.ErrorList) {
+	if most := resourcev1.NetworkDeviceDataInterfaceNameMaxLength; len(n.InterfaceName) > most {
+		errs = append(errs, field.TooLong(path.Child("interfaceName"), "", most))
+	}
+	if most := resourcev1.NetworkDeviceDataHardwareAddressMaxLength; len(n.HardwareAddress) > most {
+		errs = append(errs, field.TooLong(path.Child("hardwareAddress"), "", most))
+	}
+	return append(errs, validateList(n.IPs, resourcev1.NetworkDeviceDataMaxIPs, path.Child("ips"), itself,
+		func(ip *string, at *field.Path) field.ErrorList {
+			return validation.IsValidInterfaceAddress(at.K8s(), *ip)
+		})...)
+}

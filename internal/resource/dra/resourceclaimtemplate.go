@@ -1,0 +1,73 @@
+package dra
+
+import (
+	"context"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/machinery/cel"
+	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func resourceClaimTemplate(gates features.Gates) *registry.Kind {
+	disabled := disabledInSpec(gates)
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: group, Package: "resource", Resource: "resourceclaimtemplates",
+			Singular: "resourceclaimtemplate", Name: "ResourceClaimTemplate", Namespaced: true,
+		},
+		Versions: []registry.Version{
+			declare.Version("v1", defaultTemplate),
+			declare.SameMessage[resourcev1beta2.ResourceClaimTemplate]("v1beta2", defaultTemplate),
+			v1beta1Template(),
+		},
+		Storage:  registry.Storage{Version: "v1", Path: "resourceclaimtemplates"},
+		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
+		Strategy: registry.Strategy[*resourcev1.ResourceClaimTemplate]{
+			Spec:          func(t *resourcev1.ResourceClaimTemplate) any { return &t.Spec },
+			PrepareCreate: func(_ context.Context, t *resourcev1.ResourceClaimTemplate) { disabled.DropNew(&t.Spec.Spec) },
+			PrepareUpdate: func(_ context.Context, t, old *resourcev1.ResourceClaimTemplate) {
+				disabled.Drop(&t.Spec.Spec, &old.Spec.Spec)
+			},
+			Validate: func(_ context.Context, t *resourcev1.ResourceClaimTemplate) field.ErrorList {
+				return validateTemplateSpec(&t.Spec, cel.New)
+			},
+			ValidateUpdate: func(_ context.Context, t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
+				errs := declare.Immutable(t.Spec, old.Spec, field.NewPath("spec"))
+				return append(errs, validateTemplateSpec(&t.Spec, cel.Stored)...)
+			},
+			ValidateNamespace: func(
+				t, old *resourcev1.ResourceClaimTemplate, labels func() (map[string]string, error),
+			) field.ErrorList {
+				if old != nil { // requests cannot change
+					return nil
+				}
+				return validateAdminRequests(t.Spec.Spec.Devices.Requests, labels)
+			},
+		}.Untyped(),
+		Table: registry.Table[*resourcev1.ResourceClaimTemplate]{
+			Columns: []metav1.TableColumnDefinition{core.NameColumn, core.AgeColumn},
+			Cells: declare.Cells(func(t *resourcev1.ResourceClaimTemplate) []any {
+				return []any{t.Name, core.Age(t.CreationTimestamp)}
+			}),
+		}.Untyped(),
+	}
+}
+
+// validateTemplateSpec validates what claims are made of; origin says where the expressions come from.
+func validateTemplateSpec(s *resourcev1.ResourceClaimTemplateSpec, origin cel.Origin) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := core.ValidateTemplateMetadata(&s.ObjectMeta, path.Child("metadata"))
+	return append(errs, validateClaimSpec(&s.Spec, origin, path.Child("spec"))...)
+}
+
+func defaultTemplate(t *resourcev1.ResourceClaimTemplate) {
+	defaultClaimSpec(&t.Spec.Spec)
+}

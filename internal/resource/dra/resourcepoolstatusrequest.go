@@ -1,0 +1,215 @@
+package dra
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
+	"k8s.io/apimachinery/pkg/api/operation"
+	"k8s.io/apimachinery/pkg/api/validate"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+type poolRequest = resourcev1alpha3.ResourcePoolStatusRequest
+
+func resourcePoolStatusRequest() *registry.Kind {
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: group, Package: "resource", Resource: "resourcepoolstatusrequests",
+			Singular: "resourcepoolstatusrequest", Name: "ResourcePoolStatusRequest",
+		},
+		Versions: []registry.Version{declare.Version("v1alpha3", func(r *poolRequest) {
+			declare.Pointer(&r.Spec.Limit, resourcev1alpha3.ResourcePoolStatusRequestLimitDefault)
+		})},
+		Storage:      registry.Storage{Version: "v1alpha3", Path: "resourcepoolstatusrequests"},
+		Requests:     registry.Requests{ReturnDeleted: true},
+		Subresources: []registry.Subresource{declare.Status()},
+		Strategy: registry.Strategy[*poolRequest]{
+			Spec:            func(r *poolRequest) any { return &r.Spec },
+			Status:          func(r *poolRequest) any { return &r.Status },
+			StatusKeepsMeta: true,
+			Validate: func(ctx context.Context, r *poolRequest) field.ErrorList {
+				return validatePoolRequest(ctx, &r.Spec, field.NewPath("spec"))
+			},
+			ValidateUpdate: func(_ context.Context, r, old *poolRequest) field.ErrorList {
+				return declare.Unchanged(r.Spec, old.Spec, field.NewPath("spec"))
+			},
+			ValidateStatusUpdate: func(ctx context.Context, r, old *poolRequest) field.ErrorList {
+				path := field.NewPath("status")
+				if old.Status != nil { // the request is complete
+					return declare.Immutable(r.Status, old.Status, path)
+				}
+				return validatePoolRequestStatus(ctx, r.Status, path)
+			},
+		}.Untyped(),
+		Table: registry.Table[*poolRequest]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Driver", "string", "The driver to query pools for."),
+				declare.Column("Total", "string", "Total number of devices across all pools."),
+				declare.Column("Available", "string", "Number of available devices across all pools."),
+				declare.Column("Allocated", "string", "Number of allocated devices across all pools."),
+				declare.Column("Unavailable", "string", "Number of unavailable devices across all pools."),
+				declare.Column("Errors", "string", "Number of pools with validation errors."),
+				declare.Column("Pools", "integer", "Total number of matching pools."),
+				declare.Column("Status", "string", "Processing status."),
+				declare.Column("Completed", "string", "Time since the observation completed."),
+			},
+			Cells: declare.Cells(poolRequestCells),
+		}.Untyped(),
+	}
+}
+
+func validatePoolRequest(
+	ctx context.Context, s *resourcev1alpha3.ResourcePoolStatusRequestSpec, path *field.Path,
+) field.ErrorList {
+	op := operation.Operation{Type: operation.Create}
+	at := path.Child("driver")
+	errs := validate.RequiredValue(ctx, op, at.K8s(), &s.Driver, nil)
+	if len(errs) == 0 {
+		errs = validate.LongNameCaseless(ctx, op, at.K8s(), &s.Driver, nil)
+	}
+	if s.PoolName != nil {
+		errs = append(errs, validate.ResourcePoolName(ctx, op, path.Child("poolName").K8s(), s.PoolName, nil)...)
+	}
+	const least, most = 1, resourcev1alpha3.ResourcePoolStatusRequestLimitMax
+	errs = append(errs, validate.Maximum(ctx, op, path.Child("limit").K8s(), s.Limit, nil, most)...)
+	return append(errs, validate.Minimum(ctx, op, path.Child("limit").K8s(), s.Limit, nil, least)...)
+}
+
+func validatePoolRequestStatus(
+	ctx context.Context, s *resourcev1alpha3.ResourcePoolStatusRequestStatus, path *field.Path,
+) field.ErrorList {
+	if s == nil {
+		return nil
+	}
+	const maxPools, maxConditions = 1000, 10
+	op := operation.Operation{Type: operation.Create}
+	at := path.Child("conditions")
+	errs := metav1validation.ValidateConditions(s.Conditions, at.K8s())
+	if count := validate.RequiredPointer(ctx, op, path.Child("poolCount").K8s(), s.PoolCount, nil); len(count) > 0 {
+		errs = append(errs, count...)
+	} else {
+		errs = append(errs, validate.Minimum(ctx, op, path.Child("poolCount").K8s(), s.PoolCount, nil, 0)...)
+	}
+	if many := validate.MaxItems(ctx, op, path.Child("pools").K8s(), s.Pools, nil, maxPools); len(many) > 0 {
+		errs = append(errs, many...)
+	} else {
+		for i := range s.Pools {
+			errs = append(errs, validatePoolStatus(ctx, &s.Pools[i], path.Child("pools").Index(i))...)
+		}
+	}
+	return append(errs, validate.MaxItems(ctx, op, at.K8s(), s.Conditions, nil, maxConditions)...)
+}
+
+func validatePoolStatus(ctx context.Context, p *resourcev1alpha3.PoolStatus, path *field.Path) field.ErrorList {
+	op := operation.Operation{Type: operation.Create}
+	at := path.Child("driver")
+	errs := validate.RequiredValue(ctx, op, at.K8s(), &p.Driver, nil)
+	if len(errs) == 0 {
+		errs = validate.LongNameCaseless(ctx, op, at.K8s(), &p.Driver, nil)
+	}
+	at = path.Child("poolName")
+	if missing := validate.RequiredValue(ctx, op, at.K8s(), &p.PoolName, nil); len(missing) > 0 {
+		errs = append(errs, missing...)
+	} else {
+		errs = append(errs, validate.ResourcePoolName(ctx, op, at.K8s(), &p.PoolName, nil)...)
+	}
+	at = path.Child("generation")
+	if missing := validate.RequiredValue(ctx, op, at.K8s(), &p.Generation, nil); len(missing) > 0 {
+		errs = append(errs, missing...)
+	} else {
+		errs = append(errs, validate.Minimum(ctx, op, at.K8s(), &p.Generation, nil, 0)...)
+	}
+	for _, count := range []struct {
+		name  string
+		value *int32
+		least int32
+	}{
+		{"resourceSliceCount", p.ResourceSliceCount, 1}, {"totalDevices", p.TotalDevices, 0},
+		{"allocatedDevices", p.AllocatedDevices, 0}, {"availableDevices", p.AvailableDevices, 0},
+		{"unavailableDevices", p.UnavailableDevices, 0},
+	} {
+		errs = append(errs, validate.Minimum(ctx, op, path.Child(count.name).K8s(), count.value, nil, count.least)...)
+	}
+	if p.NodeName != nil {
+		errs = append(errs, validate.LongName(ctx, op, path.Child("nodeName").K8s(), p.NodeName, nil)...)
+	}
+	const maxError = 256 // bytes
+	if p.ValidationError != nil {
+		errs = append(errs, validate.MaxBytes(ctx, op, path.Child("validationError").K8s(), p.ValidationError, nil, maxError)...)
+	}
+	return errs
+}
+
+// poolRequestCells shows sums over the pools, unless the request has failed or is not processed yet.
+func poolRequestCells(r *poolRequest) []any {
+	status, pools, completed := "Pending", int32(0), any(core.None)
+	sums := []any{"-", "-", "-", "-", "-"}
+	if s := r.Status; s != nil {
+		if s.PoolCount != nil {
+			pools = *s.PoolCount
+		}
+		var since metav1.Time
+		status, since = poolRequestState(s, pools)
+		if !since.IsZero() {
+			completed = core.Age(since)
+		}
+		if status != resourcev1alpha3.ResourcePoolStatusRequestConditionFailed {
+			sums = poolSums(s.Pools)
+		}
+	}
+	cells := append([]any{r.Name, r.Spec.Driver}, sums...)
+	return append(cells, int64(pools), status, completed)
+}
+
+// poolRequestState returns how far a request is processed, and since when it is complete.
+func poolRequestState(s *resourcev1alpha3.ResourcePoolStatusRequestStatus, pools int32) (string, metav1.Time) {
+	const complete, failed = resourcev1alpha3.ResourcePoolStatusRequestConditionComplete,
+		resourcev1alpha3.ResourcePoolStatusRequestConditionFailed
+	for i := range s.Conditions {
+		c := &s.Conditions[i]
+		switch {
+		case c.Status != metav1.ConditionTrue:
+		case c.Type == failed:
+			return failed, metav1.Time{}
+		case c.Type == complete && int(pools) > len(s.Pools):
+			return fmt.Sprintf("Complete (%d/%d pools)", len(s.Pools), pools), c.LastTransitionTime
+		case c.Type == complete:
+			return complete, c.LastTransitionTime
+		}
+	}
+	return "Pending", metav1.Time{}
+}
+
+// poolSums returns the devices of all pools: in total, available, allocated and unavailable ones, and the number of
+// pools with errors.
+func poolSums(pools []resourcev1alpha3.PoolStatus) []any {
+	var total, available, allocated, unavailable, failed int
+	add := func(sum *int, n *int32) {
+		if n != nil {
+			*sum += int(*n)
+		}
+	}
+	for i := range pools {
+		p := &pools[i]
+		add(&total, p.TotalDevices)
+		add(&available, p.AvailableDevices)
+		add(&allocated, p.AllocatedDevices)
+		add(&unavailable, p.UnavailableDevices)
+		if p.ValidationError != nil {
+			failed++
+		}
+	}
+	return []any{
+		strconv.Itoa(total), strconv.Itoa(available), strconv.Itoa(allocated), strconv.Itoa(unavailable),
+		strconv.Itoa(failed),
+	}
+}

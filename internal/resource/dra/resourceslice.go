@@ -1,0 +1,104 @@
+package dra
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func resourceSlice(gates features.Gates) *registry.Kind {
+	disabled := disabledInSlice(gates)
+	spec := resourcev1.ResourceSliceSpec{}.SwaggerDoc()
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: group, Package: "resource", Resource: "resourceslices", Singular: "resourceslice",
+			Name: "ResourceSlice",
+		},
+		Versions: []registry.Version{
+			declare.Version("v1", defaultSlice),
+			declare.SameMessage[resourcev1beta2.ResourceSlice]("v1beta2", defaultSlice),
+			v1beta1Slice(),
+		},
+		Storage:  registry.Storage{Version: "v1", Path: "resourceslices"},
+		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Selection: registry.Selection{
+			// A kubelet selects the slices of its node by this field.
+			Fields: []registry.Field{
+				{Name: "spec.nodeName", Path: []int32{2, 3}, Index: true},
+				{Name: "spec.driver", Path: []int32{2, 1}},
+			},
+			FieldError: declare.FieldLabelForGVK(group, "ResourceSlice"),
+		},
+		Strategy: registry.Strategy[*resourcev1.ResourceSlice]{
+			Spec: func(s *resourcev1.ResourceSlice) any { return &s.Spec },
+			// The generation is set here, because the comparison uses the slice as the client
+			// has sent it, before fields of disabled features are removed.
+			PrepareCreate: func(_ context.Context, s *resourcev1.ResourceSlice) {
+				s.Generation = 1
+				disabled.DropNew(s)
+			},
+			PrepareUpdate: func(_ context.Context, s, old *resourcev1.ResourceSlice) {
+				if !equality.Semantic.DeepEqual(s.Spec, old.Spec) {
+					s.Generation = old.Generation + 1
+				}
+				disabled.Drop(s, old)
+			},
+			Warn: func(_ context.Context, s, _ *resourcev1.ResourceSlice) []string {
+				if driver := s.Spec.Driver; driver != strings.ToLower(driver) {
+					return []string{fmt.Sprintf("spec.driver: driver names should be lowercase; %q contains uppercase characters", driver)}
+				}
+				return nil
+			},
+			Validate: func(_ context.Context, s *resourcev1.ResourceSlice) field.ErrorList {
+				return validateSliceSpec(&s.Spec)
+			},
+			ValidateUpdate: func(_ context.Context, s, old *resourcev1.ResourceSlice) field.ErrorList {
+				path := field.NewPath("spec")
+				errs := declare.Immutable(s.Spec.Driver, old.Spec.Driver, path.Child("driver"))
+				errs = append(errs, declare.Immutable(s.Spec.Pool.Name, old.Spec.Pool.Name, path.Child("pool", "name"))...)
+				errs = append(errs, declare.Immutable(s.Spec.NodeName, old.Spec.NodeName, path.Child("nodeName"))...)
+				return append(errs, validateSliceSpec(&s.Spec)...)
+			},
+		}.Untyped(),
+		Table: registry.Table[*resourcev1.ResourceSlice]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Node", "string", spec["nodeName"]),
+				declare.Column("Driver", "string", spec["driver"]),
+				declare.Column("Pool", "string", resourcev1.ResourcePool{}.SwaggerDoc()["name"]),
+				core.AgeColumn,
+			},
+			Cells: declare.Cells(func(s *resourcev1.ResourceSlice) []any {
+				node := ""
+				if n := s.Spec.NodeName; n != nil {
+					node = *n
+				}
+				return []any{s.Name, node, s.Spec.Driver, s.Spec.Pool.Name, core.Age(s.CreationTimestamp)}
+			}),
+		}.Untyped(),
+	}
+}
+
+func defaultSlice(s *resourcev1.ResourceSlice) {
+	for i := range s.Spec.Devices {
+		taints := s.Spec.Devices[i].Taints
+		for k := range taints {
+			declare.Pointer(&taints[k].TimeAdded, now())
+		}
+	}
+}
+
+// now returns the default time of a taint.
+func now() metav1.Time { return metav1.Time{Time: time.Now().Truncate(time.Second)} }

@@ -1,0 +1,263 @@
+package dra
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func validateSliceSpec(s *resourcev1.ResourceSliceSpec) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := validateDriver(s.Driver, path.Child("driver"))
+	errs = append(errs, validateSlicePool(&s.Pool, path.Child("pool"))...)
+	errs = append(errs, validateSliceNodes(s, path)...)
+	if s.SharedCounters != nil && s.Devices != nil {
+		errs = append(errs, field.Invalid(path, "", "only one of `sharedCounters` or `devices` is allowed"))
+	}
+	errs = append(errs, validateList(s.SharedCounters, resourcev1.ResourceSliceMaxCounterSets, path.Child("sharedCounters"),
+		func(c *resourcev1.CounterSet) string { return c.Name }, validateCounterSet)...)
+	perDevice := s.PerDeviceNodeSelection != nil && *s.PerDeviceNodeSelection
+	return append(errs, validateList(s.Devices, maxDevices(s.Devices), path.Child("devices"),
+		func(d *resourcev1.Device) string { return d.Name },
+		func(d *resourcev1.Device, at *field.Path) field.ErrorList { return validateDevice(d, perDevice, at) })...)
+}
+
+// maxDevices returns how many devices may be in a list. Taints and counters make devices larger.
+func maxDevices(list []resourcev1.Device) int {
+	for i := range list {
+		if len(list[i].Taints)+len(list[i].ConsumesCounters) > 0 {
+			return resourcev1.ResourceSliceMaxDevicesWithAdvancedFeatures
+		}
+	}
+	return resourcev1.ResourceSliceMaxDevices
+}
+
+func validateSlicePool(p *resourcev1.ResourcePool, path *field.Path) field.ErrorList {
+	errs := validatePool(p.Name, path.Child("name"))
+	if n := p.ResourceSliceCount; n <= 0 {
+		errs = append(errs, field.Invalid(path.Child("resourceSliceCount"), n, "must be greater than zero"))
+	}
+	if n := p.Generation; n < 0 {
+		errs = append(errs, field.Invalid(path.Child("generation"), n, "must be greater than or equal to zero"))
+	}
+	return errs
+}
+
+// nodeChoice collects which of the fields that say where devices are available are set.
+type nodeChoice struct {
+	set  []string
+	errs field.ErrorList
+}
+
+// name adds the name of a node; empty is the detail of the error for an empty one.
+func (c *nodeChoice) name(name *string, empty string, path *field.Path) {
+	switch {
+	case name == nil:
+	case *name == "":
+		c.errs = append(c.errs, field.Invalid(path, "", empty))
+	default:
+		c.set = append(c.set, "`nodeName`")
+		c.errs = append(c.errs, validateSubdomain(*name, path)...)
+	}
+}
+
+func (c *nodeChoice) selector(s *corev1.NodeSelector, path *field.Path) {
+	if s == nil {
+		return
+	}
+	c.set = append(c.set, "`nodeSelector`")
+	c.errs = append(c.errs, core.ValidateNodeSelector(s, path)...)
+	c.errs = append(c.errs, core.ValidateNodeSelectorValues(s, path)...)
+}
+
+// flag adds a field that can only be true.
+func (c *nodeChoice) flag(name string, value *bool, path *field.Path) {
+	switch {
+	case value == nil:
+	case *value:
+		c.set = append(c.set, "`"+name+"`")
+	default:
+		c.errs = append(c.errs, field.Invalid(path.Child(name), false, "must be either unset or set to true"))
+	}
+}
+
+// require adds an error unless exactly one field is set.
+func (c *nodeChoice) require(missing, several string, path *field.Path) {
+	switch len(c.set) {
+	case 0:
+		c.errs = append(c.errs, field.Required(path, missing))
+	case 1:
+	default:
+		c.errs = append(c.errs, field.Invalid(path, "{"+strings.Join(c.set, ", ")+"}", several))
+	}
+}
+
+func validateSliceNodes(s *resourcev1.ResourceSliceSpec, path *field.Path) field.ErrorList {
+	var c nodeChoice
+	c.name(s.NodeName, "must be either unset or set to a non-empty string", path.Child("nodeName"))
+	at := path.Child("nodeSelector")
+	c.selector(s.NodeSelector, at)
+	if s.NodeSelector != nil && len(s.NodeSelector.NodeSelectorTerms) != 1 {
+		c.errs = append(c.errs, field.Invalid(at.Child("nodeSelectorTerms"),
+			declare.Internal(s.NodeSelector.NodeSelectorTerms), "must have exactly one node selector term"))
+	}
+	c.flag("allNodes", s.AllNodes, path)
+	c.flag("perDeviceNodeSelection", s.PerDeviceNodeSelection, path)
+	const one = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+	c.require(one, one+", but multiple fields are set", path)
+	return c.errs
+}
+
+func validateDeviceNodes(d *resourcev1.Device, perDevice bool, path *field.Path) field.ErrorList {
+	if !perDevice {
+		if d.NodeName == nil && d.NodeSelector == nil && d.AllNodes == nil {
+			return nil
+		}
+		return field.ErrorList{field.Invalid(path, nil, "`nodeName`, `nodeSelector` and `allNodes` can only be set if "+
+			"`perDeviceNodeSelection` is set to true in the ResourceSlice spec")}
+	}
+	var c nodeChoice
+	c.name(d.NodeName, "must not be empty", path.Child("nodeName"))
+	c.selector(d.NodeSelector, path.Child("nodeSelector"))
+	c.flag("allNodes", d.AllNodes, path)
+	const one = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set " +
+		"to true in the ResourceSlice spec"
+	c.require(one, one, path)
+	return c.errs
+}
+
+func validateCounterSet(c *resourcev1.CounterSet, path *field.Path) field.ErrorList {
+	errs := validateRequiredLabel(c.Name, path.Child("name"))
+	return append(errs,
+		validateCounters(c.Counters, resourcev1.ResourceSliceMaxCountersPerCounterSet, path.Child("counters"))...)
+}
+
+func validateRequiredLabel(name string, path *field.Path) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return validateLabel(name, path)
+}
+
+func validateCounters(counters map[string]resourcev1.Counter, most int, path *field.Path) field.ErrorList {
+	if len(counters) == 0 {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	errs := validateSize(len(counters), most, path)
+	for _, name := range sortedKeys(counters) {
+		errs = append(errs, validateLabel(name, path)...)
+	}
+	return errs
+}
+
+func validateDevice(d *resourcev1.Device, perDevice bool, path *field.Path) field.ErrorList {
+	errs := validateLabel(d.Name, path.Child("name"))
+	if n := len(d.Attributes) + len(d.Capacity); n > maxAttributes {
+		errs = append(errs, field.Invalid(path, n, "the total number of attributes and capacities must not exceed 32"))
+	}
+	at := path.Child("attributes")
+	for _, name := range sortedKeys(d.Attributes) {
+		a := d.Attributes[name]
+		errs = append(errs, validateAttributeName(name, at)...)
+		errs = append(errs, validateAttribute(&a, at.Key(string(name)))...)
+	}
+	errs = append(errs, validateCapacities(d, path.Child("capacity"))...)
+	errs = append(errs, validateTaints(d.Taints, path.Child("taints"))...)
+	errs = append(errs, validateDeviceNodes(d, perDevice, path)...)
+	errs = append(errs, validateList(d.ConsumesCounters, resourcev1.ResourceSliceMaxDeviceCounterConsumptionsPerDevice,
+		path.Child("consumesCounters"), func(c *resourcev1.DeviceCounterConsumption) string { return c.CounterSet },
+		validateConsumption)...)
+	return append(errs, validateBindingConditions(d.BindingConditions, d.BindingFailureConditions, path)...)
+}
+
+func validateConsumption(c *resourcev1.DeviceCounterConsumption, path *field.Path) field.ErrorList {
+	errs := validateRequiredLabel(c.CounterSet, path.Child("counterSet"))
+	return append(errs, validateCounters(c.Counters, resourcev1.ResourceSliceMaxCountersPerDeviceCounterConsumption,
+		path.Child("counters"))...)
+}
+
+// semanticVersion is the form of versions that semver.org recommends.
+var semanticVersion = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)` +
+	`(-(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(\.(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*)?` +
+	`(\+[0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*)?$`)
+
+// validateAttribute validates an attribute, which has one value.
+func validateAttribute(a *resourcev1.DeviceAttribute, path *field.Path) (errs field.ErrorList) {
+	n := 0
+	for _, set := range []bool{
+		a.IntValue != nil, a.BoolValue != nil, a.StringValue != nil, a.VersionValue != nil,
+		a.IntValues != nil, a.BoolValues != nil, a.StringValues != nil, a.VersionValues != nil,
+	} {
+		if set {
+			n++
+		}
+	}
+	const one, most = "exactly one value must be specified", resourcev1.DeviceAttributeMaxValueLength
+	if s := a.StringValue; s != nil && len(*s) > most {
+		errs = append(errs, field.TooLong(path.Child("string"), "", most))
+	}
+	if s, at := a.VersionValue, path.Child("version"); s != nil {
+		if !semanticVersion.MatchString(*s) {
+			errs = append(errs, field.Invalid(at, *s, "must be a string compatible with semver.org spec 2.0.0"))
+		}
+		if len(*s) > most {
+			errs = append(errs, field.TooLong(at, "", most))
+		}
+	}
+	switch n {
+	case 0:
+		errs = append(errs, field.Invalid(path, "", one))
+	case 1:
+	default:
+		errs = append(errs, field.Invalid(path, declare.Internal(a), one))
+	}
+	return errs
+}
+
+func validateTaints(list []resourcev1.DeviceTaint, path *field.Path) field.ErrorList {
+	if errs := validateSize(len(list), resourcev1.DeviceTaintsMaxLength, path); len(errs) > 0 {
+		return errs
+	}
+	var errs field.ErrorList
+	for i := range list {
+		errs = append(errs, validateTaint(list[i].Key, list[i].Value, path.Index(i))...)
+		errs = append(errs, validateEffect(list[i].Effect, path.Index(i).Child("effect"))...)
+	}
+	return errs
+}
+
+// validateTaint validates the key and the value of a taint.
+func validateTaint(key, value string, path *field.Path) field.ErrorList {
+	errs := invalid(path.Child("key"), key, names.IsLabelKey(key))
+	return append(errs, invalid(path.Child("value"), value, names.IsLabelValue(value))...)
+}
+
+// validateBindingConditions validates the conditions that a device must have, and those that it must not have, before a
+// pod is bound to it.
+func validateBindingConditions(wanted, failures []string, path *field.Path) field.ErrorList {
+	at, failed := path.Child("bindingConditions"), path.Child("bindingFailureConditions")
+	validate := func(c *string, at *field.Path) field.ErrorList { return invalid(at, *c, names.IsLabelKey(*c)) }
+	errs := validateList(wanted, resourcev1.BindingConditionsMaxSize, at, itself, validate)
+	errs = append(errs, validateList(failures, resourcev1.BindingFailureConditionsMaxSize, failed, itself, validate)...)
+	for i, c := range failures {
+		if slices.Contains(wanted, c) {
+			errs = append(errs, field.Invalid(failed.Index(i), c,
+				"bindingFailureConditions must not overlap with bindingConditions"))
+		}
+	}
+	switch {
+	case len(wanted) == 0 && len(failures) > 0:
+		errs = append(errs, field.Invalid(at, wanted, "bindingConditions are required to use bindingFailureConditions"))
+	case len(wanted) > 0 && len(failures) == 0:
+		errs = append(errs, field.Invalid(failed, failures, "bindingFailureConditions are required to use bindingConditions"))
+	}
+	return errs
+}

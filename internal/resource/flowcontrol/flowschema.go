@@ -1,0 +1,76 @@
+package flowcontrol
+
+import (
+	"cmp"
+	"context"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func flowSchema() *registry.Kind {
+	spec := flowcontrolv1.FlowSchemaSpec{}.SwaggerDoc()
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: group, Package: "flowcontrol", Resource: "flowschemas", Singular: "flowschema",
+			Name: "FlowSchema",
+		},
+		Versions: []registry.Version{declare.Version("v1", func(f *flowcontrolv1.FlowSchema) {
+			declare.Value(&f.Spec.MatchingPrecedence, 1000)
+		})},
+		Storage:      registry.Storage{Version: "v1", Path: "flowschemas"},
+		Metadata:     registry.Metadata{OnUpdate: registry.MetaNew},
+		Requests:     registry.Requests{UnconditionalUpdate: true},
+		Subresources: []registry.Subresource{declare.Status()},
+		Strategy: registry.Strategy[*flowcontrolv1.FlowSchema]{
+			Spec:            func(f *flowcontrolv1.FlowSchema) any { return &f.Spec },
+			Status:          func(f *flowcontrolv1.FlowSchema) any { return &f.Status },
+			Generation:      true,
+			StatusKeepsMeta: true,
+			PrepareStatusUpdate: func(_ context.Context, o, old *flowcontrolv1.FlowSchema) {
+				o.GenerateName = old.GenerateName // kube-apiserver keeps all metadata
+			},
+			Validate: func(_ context.Context, f *flowcontrolv1.FlowSchema) field.ErrorList {
+				return validateFlowSchema(f)
+			},
+			ValidateUpdate: func(_ context.Context, f, _ *flowcontrolv1.FlowSchema) field.ErrorList {
+				return validateFlowSchema(f)
+			},
+			ValidateStatusUpdate: func(_ context.Context, f, _ *flowcontrolv1.FlowSchema) field.ErrorList {
+				return validateFlowSchema(f)
+			},
+		}.Untyped(),
+		Table: registry.Table[*flowcontrolv1.FlowSchema]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("PriorityLevel", "string", flowcontrolv1.PriorityLevelConfigurationReference{}.SwaggerDoc()["name"]),
+				declare.Column("MatchingPrecedence", "string", spec["matchingPrecedence"]),
+				declare.Column("DistinguisherMethod", "string", spec["distinguisherMethod"]),
+				core.AgeColumn,
+				declare.Column("MissingPL", "string", "references a broken or non-existent PriorityLevelConfiguration"),
+			},
+			Cells: declare.Cells(func(f *flowcontrolv1.FlowSchema) []any {
+				method, missing := core.None, "?"
+				if m := f.Spec.DistinguisherMethod; m != nil {
+					method = string(m.Type)
+				}
+				for _, c := range f.Status.Conditions {
+					if c.Type == flowcontrolv1.FlowSchemaConditionDangling {
+						missing = string(c.Status)
+						break
+					}
+				}
+				return []any{f.Name, f.Spec.PriorityLevelConfiguration.Name, int64(f.Spec.MatchingPrecedence), method,
+					core.Age(f.CreationTimestamp), missing}
+			}),
+			Compare: func(a, b *flowcontrolv1.FlowSchema) int {
+				return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
+			},
+		}.Untyped(),
+	}
+}

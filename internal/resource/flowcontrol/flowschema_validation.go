@@ -1,0 +1,248 @@
+package flowcontrol
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+const (
+	// exemptPrecedence is the matchingPrecedence of the flow schema "exempt", which no other may have.
+	exemptPrecedence = 1
+	maxPrecedence    = 10000
+)
+
+func validateFlowSchema(f *flowcontrolv1.FlowSchema) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := validateFlowSchemaSpec(f.Name, &f.Spec, path)
+	if fixed := mandatorySchema(f.Name); fixed != nil && !equality.Semantic.DeepEqual(&f.Spec, fixed) {
+		errs = append(errs, field.Invalid(path, declare.Internal(f.Spec),
+			fmt.Sprintf("spec of '%s' must equal the fixed value", f.Name)))
+	}
+	return append(errs, validateFlowSchemaStatus(f)...)
+}
+
+func validateFlowSchemaStatus(f *flowcontrolv1.FlowSchema) field.ErrorList {
+	return validateConditionTypes(f.Status.Conditions, func(c *flowcontrolv1.FlowSchemaCondition) string {
+		return string(c.Type)
+	})
+}
+
+// validateConditionTypes validates that each condition of a status has a type of its own.
+func validateConditionTypes[T any](conditions []T, typeOf func(*T) string) (errs field.ErrorList) {
+	for i := range conditions {
+		at, t := field.NewPath("status", "conditions").Index(i).Child("type"), typeOf(&conditions[i])
+		if slices.ContainsFunc(conditions[:i], func(c T) bool { return typeOf(&c) == t }) {
+			errs = append(errs, field.Duplicate(at, t))
+		}
+		if t == "" {
+			errs = append(errs, field.Required(at, ""))
+		}
+	}
+	return errs
+}
+
+func validateFlowSchemaSpec(name string, s *flowcontrolv1.FlowSchemaSpec, path *field.Path) (errs field.ErrorList) {
+	at := path.Child("matchingPrecedence")
+	switch n := s.MatchingPrecedence; {
+	case n <= 0:
+		errs = append(errs, field.Invalid(at, n, "must be a positive value"))
+	case n > maxPrecedence:
+		errs = append(errs, field.Invalid(at, n, fmt.Sprintf("must not be greater than %d", maxPrecedence)))
+	case n == exemptPrecedence && name != flowcontrolv1.FlowSchemaNameExempt:
+		errs = append(errs, field.Invalid(at, n, "only the schema named 'exempt' may have matchingPrecedence 1"))
+	}
+	if m := s.DistinguisherMethod; m != nil && m.Type != flowcontrolv1.FlowDistinguisherMethodByNamespaceType &&
+		m.Type != flowcontrolv1.FlowDistinguisherMethodByUserType {
+		err := field.NotSupported(path.Child("distinguisherMethod", "type"), m.Type, []flowcontrolv1.FlowDistinguisherMethodType{
+			flowcontrolv1.FlowDistinguisherMethodByNamespaceType, flowcontrolv1.FlowDistinguisherMethodByUserType})
+		err.BadValue = declare.Internal(m) // kube-apiserver shows the whole method
+		errs = append(errs, err)
+	}
+	at = path.Child("priorityLevelConfiguration", "name")
+	if s.PriorityLevelConfiguration.Name == "" {
+		errs = append(errs, field.Required(at, "must reference a priority level"))
+	} else {
+		errs = append(errs, validateSubdomain(s.PriorityLevelConfiguration.Name, at)...)
+	}
+	for i := range s.Rules {
+		errs = append(errs, validateRules(&s.Rules[i], path.Child("rules").Index(i))...)
+	}
+	return errs
+}
+
+func validateSubdomain(name string, path *field.Path) (errs field.ErrorList) {
+	for _, why := range names.IsDNS1123Subdomain(name) {
+		errs = append(errs, field.Invalid(path, name, why))
+	}
+	return errs
+}
+
+func validateRules(r *flowcontrolv1.PolicyRulesWithSubjects, path *field.Path) (errs field.ErrorList) {
+	if len(r.Subjects) == 0 {
+		errs = append(errs, field.Required(path.Child("subjects"), "subjects must contain at least one value"))
+	}
+	for i := range r.Subjects {
+		errs = append(errs, validateSubject(&r.Subjects[i], path.Child("subjects").Index(i))...)
+	}
+	if len(r.ResourceRules)+len(r.NonResourceRules) == 0 {
+		errs = append(errs, field.Required(path, "at least one of resourceRules and nonResourceRules has to be non-empty"))
+	}
+	for i := range r.ResourceRules {
+		errs = append(errs, validateResourceRule(&r.ResourceRules[i], path.Child("resourceRules").Index(i))...)
+	}
+	for i := range r.NonResourceRules {
+		errs = append(errs, validateNonResourceRule(&r.NonResourceRules[i], path.Child("nonResourceRules").Index(i))...)
+	}
+	return errs
+}
+
+// validateSubject validates that a subject has the one field that its kind names.
+func validateSubject(s *flowcontrolv1.Subject, path *field.Path) (errs field.ErrorList) {
+	kinds := [...]struct {
+		kind    flowcontrolv1.SubjectKind
+		name    string // of the field
+		present bool
+	}{
+		{flowcontrolv1.SubjectKindGroup, "group", s.Group != nil},
+		{flowcontrolv1.SubjectKindServiceAccount, "serviceAccount", s.ServiceAccount != nil},
+		{flowcontrolv1.SubjectKindUser, "user", s.User != nil},
+	}
+	switch s.Kind {
+	case flowcontrolv1.SubjectKindGroup:
+		if s.Group != nil && s.Group.Name == "" {
+			errs = append(errs, field.Required(path.Child("group", "name"), ""))
+		}
+	case flowcontrolv1.SubjectKindServiceAccount:
+		if s.ServiceAccount != nil {
+			errs = append(errs, validateServiceAccount(s.ServiceAccount, path.Child("serviceAccount"))...)
+		}
+	case flowcontrolv1.SubjectKindUser:
+		if s.User != nil && s.User.Name == "" {
+			errs = append(errs, field.Required(path.Child("user", "name"), ""))
+		}
+	default:
+		return field.ErrorList{field.NotSupported(path.Child("kind"), s.Kind, []flowcontrolv1.SubjectKind{
+			kinds[0].kind, kinds[1].kind, kinds[2].kind})}
+	}
+	for _, k := range kinds {
+		switch at := path.Child(k.name); {
+		case k.kind == s.Kind && !k.present:
+			errs = append(errs, field.Required(at, fmt.Sprintf("%s is required when subject kind is '%s'", k.name, k.kind)))
+		case k.kind != s.Kind && k.present:
+			errs = append(errs, field.Forbidden(at,
+				fmt.Sprintf("%s is forbidden when subject kind is not '%s'", k.name, k.kind)))
+		}
+	}
+	return errs
+}
+
+func validateServiceAccount(s *flowcontrolv1.ServiceAccountSubject, path *field.Path) (errs field.ErrorList) {
+	switch at := path.Child("name"); s.Name {
+	case "":
+		errs = append(errs, field.Required(at, ""))
+	case flowcontrolv1.NameAll:
+	default:
+		errs = append(errs, validateSubdomain(s.Name, at)...)
+	}
+	at := path.Child("namespace")
+	if s.Namespace == "" {
+		return append(errs, field.Required(at, "must specify namespace for service account"))
+	}
+	for _, why := range names.IsDNS1123Label(s.Namespace) {
+		errs = append(errs, field.Invalid(at, s.Namespace, why))
+	}
+	return errs
+}
+
+func validateResourceRule(r *flowcontrolv1.ResourcePolicyRule, path *field.Path) field.ErrorList {
+	errs := validateVerbs(r.Verbs, path.Child("verbs"))
+	errs = append(errs, validateEntries(r.APIGroups, path.Child("apiGroups"),
+		"resource rules must supply at least one api group", "api groups")...)
+	errs = append(errs, validateEntries(r.Resources, path.Child("resources"),
+		"resource rules must supply at least one resource", "resources")...)
+	if at := path.Child("namespaces"); len(r.Namespaces) > 0 || !r.ClusterScope {
+		errs = append(errs, validateEntries(r.Namespaces, at,
+			"resource rules that are not cluster scoped must supply at least one namespace", "namespaces")...)
+		errs = append(errs, validateNamespaces(r.Namespaces, at)...)
+	}
+	return errs
+}
+
+func validateNamespaces(list []string, path *field.Path) (errs field.ErrorList) {
+	if slices.Contains(list, flowcontrolv1.NamespaceEvery) {
+		return nil
+	}
+	for i, name := range list {
+		for _, why := range names.IsDNS1123Label(name) {
+			errs = append(errs, field.Invalid(path.Index(i), name,
+				"each member of this list must be '*' or a DNS-1123 label; "+why))
+		}
+	}
+	return errs
+}
+
+func validateNonResourceRule(r *flowcontrolv1.NonResourcePolicyRule, path *field.Path) field.ErrorList {
+	errs := validateVerbs(r.Verbs, path.Child("verbs"))
+	at := path.Child("nonResourceURLs")
+	errs = append(errs, validateEntries(r.NonResourceURLs, at,
+		"nonResourceURLs must contain at least one value", "non-resource URLs")...)
+	if slices.Contains(r.NonResourceURLs, flowcontrolv1.NonResourceAll) {
+		return errs
+	}
+	for i, url := range r.NonResourceURLs {
+		if why := checkURL(url); why != "" {
+			errs = append(errs, field.Invalid(at.Index(i), url, why))
+		}
+	}
+	return errs
+}
+
+// checkURL returns what is wrong with a path of requests for no resource, "" if nothing is.
+func checkURL(url string) string {
+	switch {
+	case url == "":
+		return "must not be empty"
+	case !strings.HasPrefix(url, "/"):
+		return "must start with slash"
+	case strings.Contains(url, " "):
+		return "must not contain white-space"
+	case strings.Contains(url, "//"):
+		return "must not contain double slash"
+	case strings.Contains(strings.TrimSuffix(url, "/*"), "*"):
+		return "wildcard can only do suffix matching"
+	}
+	return ""
+}
+
+func validateVerbs(verbs []string, path *field.Path) field.ErrorList {
+	supported := []string{"create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"}
+	errs := validateEntries(verbs, path, "verbs must contain at least one value", "verbs")
+	if slices.Contains(verbs, flowcontrolv1.VerbAll) {
+		return errs
+	}
+	if slices.ContainsFunc(verbs, func(v string) bool { return !slices.Contains(supported, v) }) {
+		err := field.NotSupported(path, "", supported)
+		err.BadValue = verbs
+		errs = append(errs, err)
+	}
+	return errs
+}
+
+// validateEntries validates that a list has entries, and no others beside "*".
+func validateEntries(list []string, path *field.Path, missing, what string) field.ErrorList {
+	switch {
+	case len(list) == 0:
+		return field.ErrorList{field.Required(path, missing)}
+	case len(list) > 1 && slices.Contains(list, "*"):
+		return field.ErrorList{field.Invalid(path, list, "if '*' is present, must not specify other "+what)}
+	}
+	return nil
+}

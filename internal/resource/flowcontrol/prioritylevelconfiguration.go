@@ -1,0 +1,89 @@
+package flowcontrol
+
+import (
+	"context"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func priorityLevelConfiguration() *registry.Kind {
+	queuing := flowcontrolv1.QueuingConfiguration{}.SwaggerDoc()
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: group, Package: "flowcontrol", Resource: "prioritylevelconfigurations",
+			Singular: "prioritylevelconfiguration", Name: "PriorityLevelConfiguration",
+		},
+		Versions: []registry.Version{
+			declare.Version[flowcontrolv1.PriorityLevelConfiguration]("v1", defaultPriorityLevel)},
+		Storage:      registry.Storage{Version: "v1", Path: "prioritylevelconfigurations"},
+		Metadata:     registry.Metadata{OnUpdate: registry.MetaNew},
+		Requests:     registry.Requests{UnconditionalUpdate: true},
+		Subresources: []registry.Subresource{declare.Status()},
+		Strategy: registry.Strategy[*flowcontrolv1.PriorityLevelConfiguration]{
+			Spec:            func(p *flowcontrolv1.PriorityLevelConfiguration) any { return &p.Spec },
+			Status:          func(p *flowcontrolv1.PriorityLevelConfiguration) any { return &p.Status },
+			Generation:      true,
+			StatusKeepsMeta: true,
+			PrepareStatusUpdate: func(_ context.Context, o, old *flowcontrolv1.PriorityLevelConfiguration) {
+				o.GenerateName = old.GenerateName // kube-apiserver keeps all metadata
+			},
+			Validate: func(_ context.Context, p *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
+				return validatePriorityLevel(p)
+			},
+			ValidateUpdate: func(_ context.Context, p, _ *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
+				return validatePriorityLevel(p)
+			},
+			ValidateStatusUpdate: func(_ context.Context, p, _ *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
+				return validatePriorityLevel(p)
+			},
+		}.Untyped(),
+		Table: registry.Table[*flowcontrolv1.PriorityLevelConfiguration]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Type", "string", flowcontrolv1.PriorityLevelConfigurationSpec{}.SwaggerDoc()["type"]),
+				declare.Column("NominalConcurrencyShares", "string",
+					flowcontrolv1.LimitedPriorityLevelConfiguration{}.SwaggerDoc()["nominalConcurrencyShares"]),
+				declare.Column("Queues", "string", queuing["queues"]),
+				declare.Column("HandSize", "string", queuing["handSize"]),
+				declare.Column("QueueLengthLimit", "string", queuing["queueLengthLimit"]),
+				core.AgeColumn,
+			},
+			Cells: declare.Cells(func(p *flowcontrolv1.PriorityLevelConfiguration) []any {
+				var shares, queues, hand, length any = core.None, core.None, core.None, core.None
+				if l := p.Spec.Limited; l != nil {
+					if l.NominalConcurrencyShares != nil {
+						shares = int64(*l.NominalConcurrencyShares)
+					}
+					if q := l.LimitResponse.Queuing; q != nil {
+						queues, hand, length = int64(q.Queues), int64(q.HandSize), int64(q.QueueLengthLimit)
+					}
+				}
+				return []any{p.Name, string(p.Spec.Type), shares, queues, hand, length, core.Age(p.CreationTimestamp)}
+			}),
+		}.Untyped(),
+	}
+}
+
+func defaultPriorityLevel(p *flowcontrolv1.PriorityLevelConfiguration) {
+	if e := p.Spec.Exempt; e != nil {
+		declare.Pointer(&e.NominalConcurrencyShares, 0)
+		declare.Pointer(&e.LendablePercent, 0)
+	}
+	l := p.Spec.Limited
+	if l == nil {
+		return
+	}
+	declare.Pointer(&l.NominalConcurrencyShares, 30)
+	declare.Pointer(&l.LendablePercent, 0)
+	if q := l.LimitResponse.Queuing; q != nil {
+		declare.Value(&q.Queues, 64)
+		declare.Value(&q.HandSize, 8)
+		declare.Value(&q.QueueLengthLimit, 50)
+	}
+}

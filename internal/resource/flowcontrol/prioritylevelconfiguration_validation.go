@@ -1,0 +1,156 @@
+package flowcontrol
+
+import (
+	"fmt"
+	"math"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+const (
+	maxQueues = 10 * 1000 * 1000
+	// maxHashBits is how many bits of a hash may be needed to choose a hand of queues.
+	maxHashBits = 60
+)
+
+func validatePriorityLevel(p *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := validatePriorityLevelSpec(p.Name, &p.Spec, path)
+	errs = append(errs, validateMandatoryLevel(p, path)...)
+	return append(errs, validatePriorityLevelStatus(p)...)
+}
+
+func validatePriorityLevelStatus(p *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
+	return validateConditionTypes(p.Status.Conditions, func(c *flowcontrolv1.PriorityLevelConfigurationCondition) string {
+		return string(c.Type)
+	})
+}
+
+// validateMandatoryLevel validates that the spec of a mandatory priority level is the fixed one.
+func validateMandatoryLevel(p *flowcontrolv1.PriorityLevelConfiguration, path *field.Path) field.ErrorList {
+	var fixed bool
+	except := ""
+	switch p.Name {
+	case flowcontrolv1.PriorityLevelConfigurationNameExempt:
+		fixed = p.Spec.Type == flowcontrolv1.PriorityLevelEnablementExempt && p.Spec.Limited == nil
+		except = " except the 'spec.exempt' field"
+	case flowcontrolv1.PriorityLevelConfigurationNameCatchAll:
+		fixed = equality.Semantic.DeepEqual(&p.Spec, catchAllLevel())
+	default:
+		return nil
+	}
+	if fixed {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, declare.Internal(p.Spec),
+		fmt.Sprintf("spec of '%s'%s must equal the fixed value", p.Name, except))}
+}
+
+func validatePriorityLevelSpec(
+	name string, s *flowcontrolv1.PriorityLevelConfigurationSpec, path *field.Path,
+) (errs field.ErrorList) {
+	at, exempt := path.Child("type"), s.Type == flowcontrolv1.PriorityLevelEnablementExempt
+	if exempt != (name == flowcontrolv1.PriorityLevelConfigurationNameExempt) {
+		errs = append(errs, field.Invalid(at, s.Type, "must be 'Exempt' if and only if `name` is 'exempt'"))
+	}
+	switch s.Type {
+	case "":
+		errs = append(errs, field.Required(at, ""))
+	case flowcontrolv1.PriorityLevelEnablementExempt:
+		if s.Limited != nil {
+			errs = append(errs, field.Forbidden(path.Child("limited"), "must be nil if the type is not Limited"))
+		}
+		if e := s.Exempt; e != nil {
+			errs = append(errs, validateShares(e.NominalConcurrencyShares, e.LendablePercent, path.Child("exempt"))...)
+		}
+	case flowcontrolv1.PriorityLevelEnablementLimited:
+		if s.Exempt != nil {
+			errs = append(errs, field.Forbidden(path.Child("exempt"), "must be nil if the type is Limited"))
+		}
+		if s.Limited == nil {
+			errs = append(errs, field.Required(path.Child("limited"), "must not be empty when type is Limited"))
+		} else {
+			errs = append(errs, validateLimited(s.Limited, path.Child("limited"))...)
+		}
+	default:
+		errs = append(errs, field.NotSupported(at, s.Type, []flowcontrolv1.PriorityLevelEnablement{
+			flowcontrolv1.PriorityLevelEnablementExempt, flowcontrolv1.PriorityLevelEnablementLimited}))
+	}
+	return errs
+}
+
+// validateShares validates what both types of priority levels have.
+func validateShares(shares, lendable *int32, path *field.Path) (errs field.ErrorList) {
+	if shares != nil && *shares < 0 {
+		errs = append(errs, field.Invalid(path.Child("nominalConcurrencyShares"), *shares, "must be a non-negative integer"))
+	}
+	if lendable != nil && (*lendable < 0 || *lendable > 100) {
+		errs = append(errs, field.Invalid(path.Child("lendablePercent"), *lendable, "must be between 0 and 100, inclusive"))
+	}
+	return errs
+}
+
+func validateLimited(l *flowcontrolv1.LimitedPriorityLevelConfiguration, path *field.Path) field.ErrorList {
+	errs := validateShares(l.NominalConcurrencyShares, l.LendablePercent, path)
+	if n := l.BorrowingLimitPercent; n != nil && *n < 0 {
+		errs = append(errs, field.Invalid(path.Child("borrowingLimitPercent"), *n,
+			"if specified, must be a non-negative integer"))
+	}
+	return append(errs, validateLimitResponse(&l.LimitResponse, path.Child("limitResponse"))...)
+}
+
+func validateLimitResponse(r *flowcontrolv1.LimitResponse, path *field.Path) field.ErrorList {
+	at := path.Child("queuing")
+	switch r.Type {
+	case "":
+		return field.ErrorList{field.Required(path.Child("type"), "")}
+	case flowcontrolv1.LimitResponseTypeReject:
+		if r.Queuing != nil {
+			return field.ErrorList{field.Forbidden(at, "must be nil if limited.limitResponse.type is not Limited")}
+		}
+		return nil
+	case flowcontrolv1.LimitResponseTypeQueue:
+		if r.Queuing == nil {
+			return field.ErrorList{field.Required(at, "must not be empty if limited.limitResponse.type is Limited")}
+		}
+		return validateQueuing(r.Queuing, at)
+	default:
+		return field.ErrorList{field.NotSupported(path.Child("type"), r.Type, []flowcontrolv1.LimitResponseType{
+			flowcontrolv1.LimitResponseTypeQueue, flowcontrolv1.LimitResponseTypeReject})}
+	}
+}
+
+func validateQueuing(q *flowcontrolv1.QueuingConfiguration, path *field.Path) (errs field.ErrorList) {
+	positive := func(name string, n int32) {
+		if n <= 0 {
+			errs = append(errs, field.Invalid(path.Child(name), n, "must be positive"))
+		}
+	}
+	positive("queueLengthLimit", q.QueueLengthLimit)
+	positive("queues", q.Queues)
+	positive("handSize", q.HandSize)
+	if q.Queues > maxQueues {
+		errs = append(errs, field.Invalid(path.Child("queues"), q.Queues,
+			fmt.Sprintf("must not be greater than %d", maxQueues)))
+	}
+	at := path.Child("handSize")
+	switch {
+	case q.HandSize <= 0:
+	case q.HandSize > q.Queues:
+		errs = append(errs, field.Invalid(at, q.HandSize, fmt.Sprintf("should not be greater than queues (%d)", q.Queues)))
+	case hashBits(q.Queues, q.HandSize) > maxHashBits:
+		errs = append(errs, field.Invalid(at, q.HandSize, fmt.Sprintf(
+			"required entropy bits of deckSize %d and handSize %d should not be greater than %d",
+			q.Queues, q.HandSize, maxHashBits)))
+	}
+	return errs
+}
+
+// hashBits returns how many bits it takes to choose a hand of queues in any order.
+func hashBits(queues, hand int32) int {
+	return int(math.Ceil(math.Log2(float64(queues)) * float64(hand)))
+}

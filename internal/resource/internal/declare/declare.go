@@ -1,0 +1,155 @@
+// Package declare has helpers for the declarations of built-in kinds: table columns, defaults
+// of single fields, common subresources and error messages.
+package declare
+
+import (
+	"fmt"
+	"strings"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+// Value sets *p if it is the zero value.
+func Value[T comparable](p *T, value T) {
+	var zero T
+	if *p == zero {
+		*p = value
+	}
+}
+
+// Pointer sets *p if it is nil.
+func Pointer[T any](p **T, value T) {
+	if *p == nil {
+		*p = &value
+	}
+}
+
+// RoundUp rounds quantities up to thousandths, the highest precision in the API.
+func RoundUp(list corev1.ResourceList) {
+	for name, q := range list {
+		q.RoundUp(resource.Milli)
+		list[name] = q
+	}
+}
+
+// Column returns a table column. The description is usually that of the field in the column.
+func Column(name, kind, description string) metav1.TableColumnDefinition {
+	return metav1.TableColumnDefinition{Name: name, Type: kind, Description: description}
+}
+
+// Wide returns a column that is only shown in wide output.
+func Wide(name, kind, description string) metav1.TableColumnDefinition {
+	c := Column(name, kind, description)
+	c.Priority = 1
+	return c
+}
+
+// Cells returns the Cells function of a registry.Table whose rows have no conditions.
+func Cells[T any](cells func(T) []any) func(T) ([]any, []metav1.TableRowCondition) {
+	return func(obj T) ([]any, []metav1.TableRowCondition) { return cells(obj), nil }
+}
+
+// PartVerbs are the verbs of a subresource that is a part of its parent object, such as
+// status.
+var PartVerbs = []string{"get", "patch", "update"}
+
+// Status returns a status subresource.
+func Status() registry.Subresource {
+	return registry.Subresource{Name: "status", Verbs: PartVerbs, Status: true}
+}
+
+// Scale returns a scale subresource for objects of type T.
+func Scale[T registry.Object](
+	get func(T) (spec, status int32, selector string), set func(T, int32),
+) registry.Subresource {
+	return registry.Subresource{
+		Name:  "scale",
+		GVK:   schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"},
+		Verbs: PartVerbs,
+		Scale: &registry.Scale{
+			Get: func(o registry.Object) (int32, int32, string) { return get(o.(T)) },
+			Set: func(o registry.Object, n int32) error { set(o.(T), n); return nil },
+		},
+	}
+}
+
+// Selector returns a label selector as text, as in the scale subresource and in tables.
+func Selector(s *metav1.LabelSelector) string {
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return "<invalid>"
+	}
+	return selector.String()
+}
+
+// Version returns a version of a kind with objects of type *T. set sets the defaults; it may
+// be nil.
+func Version[T any, P interface {
+	*T
+	registry.Object
+}](name string, set func(P)) registry.Version {
+	v := registry.Version{Name: name, New: func() registry.Object { return P(new(T)) }}
+	if set != nil {
+		v.Default = registry.Defaulter(set)
+	}
+	return v
+}
+
+// FieldLabel returns the error for an unknown field label, without the name of the kind.
+func FieldLabel(_, label string) error {
+	return kerrors.NewBadRequest("field label not supported: " + label)
+}
+
+// FieldLabelForKind returns a function that makes this error with the name of the kind.
+func FieldLabelForKind(kind string) func(version, label string) error {
+	return func(_, label string) error {
+		return kerrors.NewBadRequest(fmt.Sprintf("field label %q not supported for %s", label, kind))
+	}
+}
+
+// FieldLabelForGVK returns a function that makes this error with group, version and kind.
+func FieldLabelForGVK(group, kind string) func(version, label string) error {
+	return func(version, label string) error {
+		gvk := schema.GroupVersionKind{Group: group, Version: version, Kind: kind}
+		return kerrors.NewBadRequest(fmt.Sprintf("field label not supported for %s: %s", gvk, label))
+	}
+}
+
+// PodNameWarnings returns a warning if a name is not a DNS label, for objects whose pods have
+// names and hostnames with that name.
+func PodNameWarnings(name string) []string {
+	msgs := names.IsDNS1123Label(name)
+	if len(msgs) == 0 {
+		return nil
+	}
+	path := field.NewPath("metadata", "name")
+	return []string{
+		fmt.Sprintf("%s: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS "+
+			"label is recommended: %v", path, msgs)}
+}
+
+// FirstOf joins the first words, at most most of them, and adds the number of the others.
+func FirstOf(words []string, most int, separator string) string {
+	if len(words) <= most {
+		return strings.Join(words, separator)
+	}
+	return fmt.Sprintf("%s + %d more...", strings.Join(words[:most], separator), len(words)-most)
+}
+
+// PathSegment validates a name that may be any valid segment of a URL path.
+func PathSegment(name string, prefix bool) []string {
+	if prefix {
+		return path.IsValidPathSegmentPrefix(name)
+	}
+	return path.IsValidPathSegmentName(name)
+}

@@ -1,0 +1,179 @@
+package declare
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+// Internal returns a value as JSON for an error message. kube-apiserver validates its internal
+// types, which have no JSON names: fields of API structs have their Go names, and none is
+// omitted. Types of apimachinery (selectors, quantities, metadata) have their usual JSON.
+func Internal(v any) json.RawMessage {
+	var w internalWriter
+	w.write(reflect.ValueOf(v))
+	return w.Bytes()
+}
+
+// ExactText returns a text that is different for different values, even for nil and an empty
+// list.
+func ExactText(v any) string {
+	w := internalWriter{all: true}
+	w.write(reflect.ValueOf(v))
+	return w.String()
+}
+
+type internalWriter struct {
+	bytes.Buffer
+	all bool // also write apimachinery's structs with Go names
+}
+
+func (b *internalWriter) open(t reflect.Type) bool {
+	return isAPI(t.PkgPath()) || t.Implements(internalType) || b.all && !t.Implements(marshaler)
+}
+
+// isAPI reports whether a package declares API types.
+func isAPI(path string) bool {
+	return strings.HasPrefix(path, "k8s.io/api/") || strings.HasSuffix(path, "/resource/scheduling/v1alpha2")
+}
+
+var marshaler = reflect.TypeFor[json.Marshaler]()
+
+// InternalType is implemented by structs that have the fields of kube-apiserver's internal
+// version of an API type, if that differs from the external version.
+type InternalType interface{ IsInternalType() }
+
+var internalType = reflect.TypeFor[InternalType]()
+
+// Immutable returns an error if a value differs from its old value.
+func Immutable(value, old any, path *field.Path) field.ErrorList {
+	errs := apivalidation.ValidateImmutableField(value, old, path.K8s())
+	for _, err := range errs {
+		err.BadValue = Internal(value)
+	}
+	return errs
+}
+
+func (b *internalWriter) write(v reflect.Value) {
+	if !v.IsValid() || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.IsNil() {
+		b.WriteString("null")
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		b.write(v.Elem())
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			b.writeJSON(v)
+			return
+		}
+		b.WriteByte('[')
+		for i := range v.Len() {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			b.write(v.Index(i))
+		}
+		b.WriteByte(']')
+	case reflect.Map:
+		b.writeMap(v)
+	case reflect.Struct:
+		if !b.open(v.Type()) {
+			b.writeJSON(v)
+			return
+		}
+		b.WriteByte('{')
+		first := true
+		b.writeMembers(v, &first)
+		b.WriteByte('}')
+	default:
+		b.writeJSON(v)
+	}
+}
+
+func (b *internalWriter) writeMembers(v reflect.Value, first *bool) {
+	for _, member := range membersOf(v.Type()) {
+		if member.Anonymous {
+			b.writeEmbedded(v.FieldByIndex(member.Index), first)
+			continue
+		}
+		b.writeName(member.Name, first)
+		b.write(v.FieldByIndex(member.Index))
+	}
+}
+
+// writeEmbedded writes embedded structs; metadata has its JSON names.
+func (b *internalWriter) writeEmbedded(v reflect.Value, first *bool) {
+	if b.open(v.Type()) {
+		b.writeMembers(v, first)
+		return
+	}
+	text, err := json.Marshal(v.Interface())
+	if err != nil || len(text) <= len("{}") {
+		return
+	}
+	if !*first {
+		b.WriteByte(',')
+	}
+	*first = false
+	b.Write(text[1 : len(text)-1])
+}
+
+func (b *internalWriter) writeName(name string, first *bool) {
+	if !*first {
+		b.WriteByte(',')
+	}
+	*first = false
+	b.WriteByte('"')
+	b.WriteString(name)
+	b.WriteString(`":`)
+}
+
+func (b *internalWriter) writeMap(v reflect.Value) {
+	keys := v.MapKeys()
+	slices.SortFunc(keys, func(x, y reflect.Value) int { return strings.Compare(x.String(), y.String()) })
+	b.WriteByte('{')
+	for i, key := range keys {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.writeJSON(key)
+		b.WriteByte(':')
+		b.write(v.MapIndex(key))
+	}
+	b.WriteByte('}')
+}
+
+func (b *internalWriter) writeJSON(v reflect.Value) {
+	text, err := json.Marshal(v.Interface())
+	if err != nil {
+		text = []byte("null")
+	}
+	b.Write(text)
+}
+
+// internalOrder has, by type and field, the field before it in the internal type, where the
+// order differs from that of the external type.
+var internalOrder = map[reflect.Type]map[string]string{
+	reflect.TypeFor[corev1.VolumeSource]():           {"Quobyte": "RBD"},
+	reflect.TypeFor[corev1.PersistentVolumeSource](): {"Quobyte": "RBD", "FlexVolume": "ISCSI"},
+}
+
+func membersOf(t reflect.Type) []reflect.StructField {
+	members := slices.Collect(t.Fields())
+	for name, before := range internalOrder[t] {
+		at := slices.IndexFunc(members, func(m reflect.StructField) bool { return m.Name == name })
+		member := members[at]
+		members = slices.Delete(members, at, at+1)
+		at = slices.IndexFunc(members, func(m reflect.StructField) bool { return m.Name == before })
+		members = slices.Insert(members, at+1, member)
+	}
+	return members
+}

@@ -1,0 +1,118 @@
+package declare
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+// reviewVersions are the known versions of the requests to webhooks. A webhook has to accept one of them.
+const reviewVersions = "v1, v1beta1"
+
+// ValidateWebhookURL validates the URL of a webhook.
+func ValidateWebhookURL(text string, path *field.Path) (errs field.ErrorList) {
+	const form = "; desired format: https://host[/path]"
+	u, err := url.Parse(text)
+	if err != nil {
+		return field.ErrorList{field.Required(path, "url must be a valid URL: "+err.Error()+form)}
+	}
+	if u.Scheme != "https" {
+		errs = append(errs, field.Invalid(path, u.Scheme, "'https' is the only allowed URL scheme"+form))
+	}
+	if u.Host == "" {
+		errs = append(errs, field.Invalid(path, u.Host, "host must be specified"+form))
+	}
+	if u.User != nil {
+		errs = append(errs, field.Invalid(path, u.User.String(), "user information is not permitted in the URL"))
+	}
+	if u.Fragment != "" {
+		errs = append(errs, field.Invalid(path, u.Fragment, "fragments are not permitted in the URL"))
+	}
+	if u.RawQuery != "" {
+		errs = append(errs, field.Invalid(path, u.RawQuery, "query parameters are not permitted in the URL"))
+	}
+	return errs
+}
+
+// WebhookService is a reference to the Service of a webhook.
+type WebhookService struct {
+	Namespace, Name string
+	Path            *string
+	Port            *int32 // nil is 0, which is not valid
+}
+
+// Validate returns errors for a missing name, a missing namespace, a bad path and a bad port. The paths of the first two
+// errors are exchanged, as in kube-apiserver: without a name, the error is about the field namespace.
+func (s *WebhookService) Validate(path *field.Path) (errs field.ErrorList) {
+	if s.Namespace == "" {
+		errs = append(errs, field.Required(path.Child("name"), ""))
+	}
+	if s.Name == "" {
+		errs = append(errs, field.Required(path.Child("namespace"), ""))
+	}
+	var port int32
+	if s.Port != nil {
+		port = *s.Port
+	}
+	if why := validation.IsValidPortNum(int(port)); len(why) > 0 {
+		errs = append(errs, field.Invalid(path.Child("port"), port, "port is not valid: "+strings.Join(why, ", ")))
+	}
+	if s.Path != nil {
+		errs = append(errs, validateWebhookPath(*s.Path, path.Child("path"))...)
+	}
+	return errs
+}
+
+func validateWebhookPath(text string, path *field.Path) (errs field.ErrorList) {
+	switch text {
+	case "", "/":
+		return nil
+	case "//":
+		return field.ErrorList{field.Invalid(path, text, "segment[0] may not be empty")}
+	}
+	if text[0] != '/' {
+		errs = append(errs, field.Invalid(path, text, "must start with a '/'"))
+	}
+	// Like kube-apiserver, this skips the first byte even if it is not a slash.
+	for i, segment := range strings.Split(strings.TrimSuffix(text[1:], "/"), "/") {
+		if segment == "" {
+			errs = append(errs, field.Invalid(path, text, fmt.Sprintf("segment[%d] may not be empty", i)))
+			continue
+		}
+		for _, why := range validation.IsDNS1123Subdomain(segment) {
+			errs = append(errs, field.Invalid(path, text, fmt.Sprintf("segment[%d]: %v", i, why)))
+		}
+	}
+	return errs
+}
+
+// ValidateReviewVersions validates the versions of requests that a webhook accepts. missing is the detail of the error
+// for an empty list. If anyVersion is true, no known version is required.
+func ValidateReviewVersions(versions []string, missing string, anyVersion bool, path *field.Path) (errs field.ErrorList) {
+	if len(versions) == 0 {
+		return field.ErrorList{field.Required(path, missing)}
+	}
+	for i, v := range versions {
+		if slices.Contains(versions[:i], v) {
+			errs = append(errs, field.Invalid(path.Index(i), v, "duplicate version"))
+			continue
+		}
+		for _, why := range validation.IsDNS1035Label(v) {
+			errs = append(errs, field.Invalid(path.Index(i), v, why))
+		}
+	}
+	if !anyVersion && !HasReviewVersion(versions) {
+		errs = append(errs, field.Invalid(path, versions, "must include at least one of "+reviewVersions))
+	}
+	return errs
+}
+
+// HasReviewVersion returns whether a known version is in the list.
+func HasReviewVersion(versions []string) bool {
+	return slices.Contains(versions, "v1") || slices.Contains(versions, "v1beta1")
+}

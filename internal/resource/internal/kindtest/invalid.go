@@ -1,0 +1,68 @@
+package kindtest
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+// rejectedCreate is a recorded create that kube-apiserver rejected, with the causes in order.
+// Causes about metadata are left out, because the generic validation finds them.
+type rejectedCreate struct {
+	Name, Resource, Version string
+	Body                    json.RawMessage
+	Causes                  []string
+}
+
+// Invalid checks that strategies reject the creates of invalid.jsonl.gz for the recorded
+// reasons, each as often as recorded.
+func Invalid(t *testing.T, kinds []*registry.Kind) {
+	for c := range read[rejectedCreate](t, "invalid.jsonl.gz", "") {
+		kind := find(t, kinds, c.Resource)
+		obj, err := decode(kind, c.Version, c.Body)
+		if err != nil {
+			t.Errorf("%s: %v", c.Name, err)
+			continue
+		}
+		var got []string
+		for _, err := range kind.Strategy.Validate(fill(kind, obj), obj) {
+			if !strings.HasPrefix(err.Field, "metadata.") {
+				got = append(got, normal(err.Field+": "+err.ErrorBody()).(string))
+			}
+		}
+		slices.Sort(got)
+		var want []string
+		for _, cause := range c.Causes {
+			want = append(want, normal(cause).(string))
+		}
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: refused for\n  %s\nwant\n  %s", c.Name, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+		}
+	}
+}
+
+// fill sets the fields that the generic pipeline sets before it validates a new object.
+func fill(kind *registry.Kind, obj registry.Object) context.Context {
+	obj.SetUID(someUID)
+	obj.SetCreationTimestamp(metav1.Now())
+	if f := kind.Strategy.Status; f != nil {
+		reflect.ValueOf(f(obj)).Elem().SetZero()
+	}
+	if kind.Strategy.Generation {
+		obj.SetGeneration(1)
+	}
+	ctx := request.WithUser(context.Background(), &request.User{Name: "admin", Groups: []string{"system:masters"}})
+	if f := kind.Strategy.PrepareCreate; f != nil {
+		f(ctx, obj)
+	}
+	return ctx
+}

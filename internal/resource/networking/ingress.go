@@ -1,0 +1,107 @@
+package networking
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+// classAnnotation is older than the field ingressClassName.
+const classAnnotation = "kubernetes.io/ingress.class"
+
+func ingress() *registry.Kind {
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: group, Package: "networking", Resource: "ingresses", Singular: "ingress", Name: "Ingress",
+			ShortNames: []string{"ing"}, Namespaced: true,
+		},
+		Versions:     []registry.Version{declare.Version[networkingv1.Ingress]("v1", nil)},
+		Storage:      registry.Storage{Version: "v1", Path: "ingress"},
+		Requests:     registry.Requests{UnconditionalUpdate: true},
+		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
+		Subresources: []registry.Subresource{declare.Status()},
+		Strategy: registry.Strategy[*networkingv1.Ingress]{
+			Spec:       func(i *networkingv1.Ingress) any { return &i.Spec },
+			Status:     func(i *networkingv1.Ingress) any { return &i.Status },
+			Generation: true,
+			Validate: func(_ context.Context, o *networkingv1.Ingress) field.ErrorList {
+				return append(validateClassAnnotation(o), validateIngress(o)...)
+			},
+			ValidateUpdate: func(_ context.Context, o, _ *networkingv1.Ingress) field.ErrorList {
+				return validateIngress(o)
+			},
+			ValidateStatusUpdate: func(_ context.Context, i, old *networkingv1.Ingress) field.ErrorList {
+				return validateIngressStatusUpdate(i, old)
+			},
+			WarnStatus: func(i *networkingv1.Ingress) []string {
+				var warnings []string
+				for k, one := range i.Status.LoadBalancer.Ingress {
+					warnings = append(warnings, core.WarnIngressAddress(k, one.IP)...)
+				}
+				return warnings
+			},
+			Warn: func(_ context.Context, i, old *networkingv1.Ingress) []string {
+				if _, there := i.Annotations[classAnnotation]; !there || old != nil || i.Spec.IngressClassName != nil {
+					return nil
+				}
+				return []string{`annotation "` + classAnnotation + `" is deprecated, please use 'spec.ingressClassName' instead`}
+			},
+		}.Untyped(),
+		Table: registry.Table[*networkingv1.Ingress]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Class", "string",
+					"The name of the IngressClass resource that should be used for additional configuration"),
+				declare.Column("Hosts", "string", "Hosts that incoming requests are matched against before the ingress rule"),
+				declare.Column("Address", "string", "Address is a list containing ingress points for the load-balancer"),
+				declare.Column("Ports", "string", "Ports of TLS configurations that open"),
+				core.AgeColumn,
+			},
+			Cells: declare.Cells(func(i *networkingv1.Ingress) []any {
+				class, ports := core.None, "80"
+				if c := i.Spec.IngressClassName; c != nil {
+					class = *c
+				}
+				if len(i.Spec.TLS) > 0 {
+					ports = "80, 443"
+				}
+				return []any{i.Name, class, hosts(i.Spec.Rules), addresses(&i.Status.LoadBalancer), ports,
+					core.Age(i.CreationTimestamp)}
+			}),
+		}.Untyped(),
+	}
+}
+
+func hosts(rules []networkingv1.IngressRule) string {
+	var names []string
+	for _, rule := range rules {
+		if rule.Host != "" {
+			names = append(names, rule.Host)
+		}
+	}
+	if len(names) == 0 {
+		return "*"
+	}
+	return declare.FirstOf(names, 3, ",")
+}
+
+func addresses(status *networkingv1.IngressLoadBalancerStatus) string {
+	var out []string
+	for _, point := range status.Ingress {
+		if point.IP != "" {
+			out = append(out, point.IP)
+		} else if point.Hostname != "" {
+			out = append(out, point.Hostname)
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(slices.Compact(out), ",")
+}

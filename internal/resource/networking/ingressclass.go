@@ -1,0 +1,57 @@
+package networking
+
+import (
+	"context"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func ingressClass() *registry.Kind {
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: group, Package: "networking", Resource: "ingressclasses", Singular: "ingressclass",
+			Name: "IngressClass",
+		},
+		Versions: []registry.Version{declare.Version("v1", func(c *networkingv1.IngressClass) {
+			if p := c.Spec.Parameters; p != nil {
+				declare.Pointer(&p.Scope, networkingv1.IngressClassParametersReferenceScopeCluster)
+			}
+		})},
+		Storage:  registry.Storage{Version: "v1", Path: "ingressclasses"},
+		Requests: registry.Requests{UnconditionalUpdate: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
+		Strategy: registry.Strategy[*networkingv1.IngressClass]{
+			Spec:       func(c *networkingv1.IngressClass) any { return &c.Spec },
+			Generation: true,
+			Validate:   func(_ context.Context, c *networkingv1.IngressClass) field.ErrorList { return validateIngressClass(c) },
+			ValidateUpdate: func(_ context.Context, c, old *networkingv1.IngressClass) field.ErrorList {
+				return validateIngressClassUpdate(c, old)
+			},
+		}.Untyped(),
+		Table: registry.Table[*networkingv1.IngressClass]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Controller", "string", "Controller that is responsible for handling this class"),
+				declare.Column("Parameters", "string", "A reference to a resource with additional parameters"),
+				core.AgeColumn,
+			},
+			Cells: declare.Cells(func(c *networkingv1.IngressClass) []any {
+				parameters := core.None
+				if p := c.Spec.Parameters; p != nil {
+					parameters = p.Kind
+					if p.APIGroup != nil {
+						parameters += "." + *p.APIGroup
+					}
+					parameters += "/" + p.Name
+				}
+				return []any{c.Name, c.Spec.Controller, parameters, core.Age(c.CreationTimestamp)}
+			}),
+		}.Untyped(),
+	}
+}

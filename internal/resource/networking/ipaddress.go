@@ -1,0 +1,98 @@
+package networking
+
+import (
+	"context"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	networkingv1beta1 "k8s.io/api/networking/v1beta1"
+	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func ipAddress() *registry.Kind {
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: group, Package: "networking", Resource: "ipaddresses", Singular: "ipaddress",
+			Name: "IPAddress", ShortNames: []string{"ip"},
+		},
+		Versions: []registry.Version{
+			declare.Version[networkingv1.IPAddress]("v1", nil),
+			declare.SameMessage[networkingv1beta1.IPAddress, networkingv1.IPAddress]("v1beta1", nil),
+		},
+		Storage:  registry.Storage{Version: "v1", Path: "ipaddresses"},
+		Requests: registry.Requests{UnconditionalUpdate: true},
+		Metadata: registry.Metadata{
+			// The name is the address itself, in canonical form.
+			ValidateName: func(name string, _ bool) []string {
+				var messages []string
+				for _, err := range validation.IsValidIP(nil, name) {
+					messages = append(messages, err.Detail)
+				}
+				return messages
+			},
+			OnUpdate: registry.MetaWhole,
+		},
+		Strategy: registry.Strategy[*networkingv1.IPAddress]{
+			Spec: func(a *networkingv1.IPAddress) any { return &a.Spec },
+			Validate: func(_ context.Context, a *networkingv1.IPAddress) field.ErrorList {
+				return validateParent(a.Spec.ParentRef, field.NewPath("spec", "parentRef"))
+			},
+			ValidateUpdate: func(_ context.Context, a, old *networkingv1.IPAddress) field.ErrorList {
+				path := field.NewPath("spec", "parentRef")
+				return append(validateParent(a.Spec.ParentRef, path),
+					declare.Immutable(a.Spec.ParentRef, old.Spec.ParentRef, path)...)
+			},
+		}.Untyped(),
+		Table: registry.Table[*networkingv1.IPAddress]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				// Like in kube-apiserver, rows have an additional cell, the age, without a column.
+				declare.Column("ParentRef", "string", networkingv1.IPAddressSpec{}.SwaggerDoc()["parentRef"]),
+			},
+			Cells: declare.Cells(func(a *networkingv1.IPAddress) []any {
+				parent := core.None
+				if r := a.Spec.ParentRef; r != nil {
+					parent = r.Resource
+					if r.Group != "" {
+						parent += "." + r.Group
+					}
+					if r.Namespace != "" {
+						parent += "/" + r.Namespace
+					}
+					parent += "/" + r.Name
+				}
+				return []any{a.Name, parent, core.Age(a.CreationTimestamp)}
+			}),
+		}.Untyped(),
+	}
+}
+
+// validateParent validates the reference to the object that has the address. The core group
+// has an empty name.
+func validateParent(p *networkingv1.ParentReference, path *field.Path) field.ErrorList {
+	if p == nil {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	var errs field.ErrorList
+	if p.Group != "" {
+		errs = append(errs, invalid(path.Child("group"), p.Group, validation.IsDNS1123Subdomain(p.Group))...)
+	}
+	for _, part := range []struct {
+		name, value string
+		optional    bool
+	}{{"resource", p.Resource, false}, {"name", p.Name, false}, {"namespace", p.Namespace, true}} {
+		at := path.Child(part.name)
+		if part.value == "" && !part.optional {
+			errs = append(errs, field.Required(at, ""))
+		} else if part.value != "" {
+			errs = append(errs, invalid(at, part.value, pathvalidation.IsValidPathSegmentName(part.value))...)
+		}
+	}
+	return errs
+}

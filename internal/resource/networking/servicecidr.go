@@ -1,0 +1,99 @@
+package networking
+
+import (
+	"context"
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	networkingv1beta1 "k8s.io/api/networking/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	netutils "k8s.io/utils/net"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func serviceCIDR() *registry.Kind {
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: group, Package: "networking", Resource: "servicecidrs", Singular: "servicecidr",
+			Name: "ServiceCIDR",
+		},
+		Versions: []registry.Version{
+			declare.Version[networkingv1.ServiceCIDR]("v1", nil),
+			declare.SameMessage[networkingv1beta1.ServiceCIDR, networkingv1.ServiceCIDR]("v1beta1", nil),
+		},
+		Storage:      registry.Storage{Version: "v1", Path: "servicecidrs"},
+		Requests:     registry.Requests{UnconditionalUpdate: true},
+		Subresources: []registry.Subresource{declare.Status()},
+		Strategy: registry.Strategy[*networkingv1.ServiceCIDR]{
+			Spec:            func(c *networkingv1.ServiceCIDR) any { return &c.Spec },
+			Status:          func(c *networkingv1.ServiceCIDR) any { return &c.Status },
+			StatusKeepsMeta: true,
+			Validate: func(_ context.Context, c *networkingv1.ServiceCIDR) field.ErrorList {
+				return validateCIDRs(c.Spec.CIDRs, field.NewPath("spec", "cidrs"))
+			},
+			ValidateUpdate: func(_ context.Context, c, old *networkingv1.ServiceCIDR) field.ErrorList {
+				return validateCIDRsUpdate(c.Spec.CIDRs, old.Spec.CIDRs, field.NewPath("spec", "cidrs"))
+			},
+		}.Untyped(),
+		Table: registry.Table[*networkingv1.ServiceCIDR]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("CIDRs", "string", networkingv1.ServiceCIDRSpec{}.SwaggerDoc()["cidrs"]),
+				core.AgeColumn,
+			},
+			Cells: declare.Cells(func(c *networkingv1.ServiceCIDR) []any {
+				return []any{c.Name, strings.Join(c.Spec.CIDRs, ","), core.Age(c.CreationTimestamp)}
+			}),
+		}.Untyped(),
+	}
+}
+
+// maxCIDRs is two: one range of each IP family.
+const maxCIDRs = 2
+
+func validateCIDRs(cidrs []string, path *field.Path) field.ErrorList {
+	switch {
+	case len(cidrs) == 0:
+		return field.ErrorList{field.Required(path, "at least one CIDR required")}
+	case len(cidrs) > maxCIDRs:
+		return field.ErrorList{
+			field.Invalid(path, declare.Internal(networkingv1.ServiceCIDRSpec{CIDRs: cidrs}), "may only hold up to 2 values")}
+	}
+	var errs field.ErrorList
+	for i, cidr := range cidrs {
+		errs = append(errs, validation.IsValidCIDR(path.Index(i).K8s(), cidr)...)
+	}
+	if len(cidrs) == maxCIDRs {
+		if family := netutils.IPFamilyOfCIDRString(cidrs[0]); family != netutils.IPFamilyUnknown &&
+			family == netutils.IPFamilyOfCIDRString(cidrs[1]) {
+			errs = append(errs,
+				field.Invalid(path, cidrs,
+					"may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"))
+		}
+	}
+	return errs
+}
+
+// validateCIDRsUpdate allows to add a range of the other IP family, and no other change.
+func validateCIDRsUpdate(cidrs, old []string, path *field.Path) field.ErrorList {
+	const immutable = "field is immutable"
+	var errs field.ErrorList
+	added := len(old) == 1 && len(cidrs) == maxCIDRs
+	if len(cidrs) != len(old) && !added {
+		return field.ErrorList{field.Invalid(path, cidrs, immutable)}
+	}
+	for i := range old {
+		if cidrs[i] != old[i] {
+			errs = append(errs, field.Invalid(path.Index(i), cidrs[i], immutable))
+		}
+	}
+	if added {
+		errs = append(errs, validateCIDRs(cidrs, path)...)
+	}
+	return errs
+}

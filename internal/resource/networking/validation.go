@@ -1,0 +1,364 @@
+package networking
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apipath "k8s.io/apimachinery/pkg/api/validation/path"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	netutils "k8s.io/utils/net"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func invalid[T any](path *field.Path, value T, messages []string) field.ErrorList {
+	var errs field.ErrorList
+	for _, m := range messages {
+		errs = append(errs, field.Invalid(path, value, m))
+	}
+	return errs
+}
+
+func required(path *field.Path, value string) field.ErrorList {
+	if value == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return nil
+}
+
+// requiredSegment requires a value that is a valid segment of a URL path.
+func requiredSegment(path *field.Path, value string) field.ErrorList {
+	return append(required(path, value), invalid(path, value, apipath.IsValidPathSegmentName(value))...)
+}
+
+func validateSelector(s *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	if s == nil {
+		return nil
+	}
+	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path.K8s())
+}
+
+// validateNetworkPolicy validates a policy. old is nil on create. CIDRs that the old policy
+// has anywhere are not validated again.
+func validateNetworkPolicy(p, old *networkingv1.NetworkPolicy) field.ErrorList {
+	had := policyCIDRs(old)
+	path, s := field.NewPath("spec"), &p.Spec
+	errs := validateSelector(&s.PodSelector, path.Child("podSelector"))
+	for i, rule := range s.Ingress {
+		at := path.Child("ingress").Index(i)
+		errs = append(errs, validatePolicyPorts(rule.Ports, at.Child("ports"))...)
+		errs = append(errs, validatePeers(rule.From, had, at.Child("from"))...)
+	}
+	for i, rule := range s.Egress {
+		at := path.Child("egress").Index(i)
+		errs = append(errs, validatePolicyPorts(rule.Ports, at.Child("ports"))...)
+		errs = append(errs, validatePeers(rule.To, had, at.Child("to"))...)
+	}
+	types := []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
+	if len(s.PolicyTypes) > len(types) {
+		return append(errs,
+			field.Invalid(path.Child("policyTypes"), s.PolicyTypes, "may not specify more than two policyTypes"))
+	}
+	for i, t := range s.PolicyTypes {
+		if !slices.Contains(types, t) {
+			errs = append(errs, field.NotSupported(path.Child("policyTypes").Index(i), t, types))
+		}
+	}
+	return errs
+}
+
+func validatePolicyPorts(ports []networkingv1.NetworkPolicyPort, path *field.Path) field.ErrorList {
+	protocols := []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
+	var errs field.ErrorList
+	for i, p := range ports {
+		at := path.Index(i)
+		if p.Protocol != nil && !slices.Contains(protocols, *p.Protocol) {
+			errs = append(errs, field.NotSupported(at.Child("protocol"), *p.Protocol, protocols))
+		}
+		end := at.Child("endPort")
+		switch {
+		case p.Port == nil:
+			if p.EndPort != nil {
+				errs = append(errs, field.Invalid(end, *p.EndPort, "may not be specified when `port` is not specified"))
+			}
+		case p.Port.Type == intstr.Int:
+			errs = append(errs, invalid(at.Child("port"), p.Port.IntVal, validation.IsValidPortNum(int(p.Port.IntVal)))...)
+			if p.EndPort != nil {
+				if *p.EndPort < p.Port.IntVal {
+					errs = append(errs, field.Invalid(end, p.Port.IntVal, "must be greater than or equal to `port`"))
+				}
+				errs = append(errs, invalid(end, *p.EndPort, validation.IsValidPortNum(int(*p.EndPort)))...)
+			}
+		default:
+			if p.EndPort != nil {
+				errs = append(errs, field.Invalid(end, *p.EndPort, "may not be specified when `port` is non-numeric"))
+			}
+			errs = append(errs, invalid(at.Child("port"), p.Port.StrVal, names.IsPortName(p.Port.StrVal))...)
+		}
+	}
+	return errs
+}
+
+// ipBlocks returns the IP blocks of a policy with their paths.
+func ipBlocks(p *networkingv1.NetworkPolicy) map[*networkingv1.IPBlock]*field.Path {
+	blocks, path := map[*networkingv1.IPBlock]*field.Path{}, field.NewPath("spec")
+	add := func(peers []networkingv1.NetworkPolicyPeer, path *field.Path) {
+		for i := range peers {
+			if b := peers[i].IPBlock; b != nil {
+				blocks[b] = path.Index(i).Child("ipBlock")
+			}
+		}
+	}
+	for i := range p.Spec.Ingress {
+		add(p.Spec.Ingress[i].From, path.Child("ingress").Index(i).Child("from"))
+	}
+	for i := range p.Spec.Egress {
+		add(p.Spec.Egress[i].To, path.Child("egress").Index(i).Child("to"))
+	}
+	return blocks
+}
+
+func policyCIDRs(p *networkingv1.NetworkPolicy) []string {
+	if p == nil {
+		return nil
+	}
+	var cidrs []string
+	for b := range ipBlocks(p) {
+		cidrs = append(append(cidrs, b.CIDR), b.Except...)
+	}
+	return cidrs
+}
+
+func networkPolicyWarnings(p *networkingv1.NetworkPolicy) []string {
+	var warnings []string
+	for b, path := range ipBlocks(p) {
+		warnings = append(warnings, validation.GetWarningsForCIDR(path.Child("cidr").K8s(), b.CIDR)...)
+		for i, e := range b.Except {
+			warnings = append(warnings, validation.GetWarningsForCIDR(path.Child("except").Index(i).K8s(), e)...)
+		}
+	}
+	slices.Sort(warnings)
+	return warnings
+}
+
+func validatePeers(peers []networkingv1.NetworkPolicyPeer, had []string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, p := range peers {
+		at := path.Index(i)
+		errs = append(errs, validateSelector(p.PodSelector, at.Child("podSelector"))...)
+		errs = append(errs, validateSelector(p.NamespaceSelector, at.Child("namespaceSelector"))...)
+		selects := p.PodSelector != nil || p.NamespaceSelector != nil
+		if p.IPBlock != nil {
+			errs = append(errs, validateIPBlock(p.IPBlock, had, at.Child("ipBlock"))...)
+		}
+		switch {
+		case !selects && p.IPBlock == nil:
+			errs = append(errs, field.Required(at, "must specify a peer"))
+		case selects && p.IPBlock != nil:
+			errs = append(errs, field.Forbidden(at, "may not specify both ipBlock and another peer"))
+		}
+	}
+	return errs
+}
+
+func validateIPBlock(b *networkingv1.IPBlock, had []string, path *field.Path) field.ErrorList {
+	if b.CIDR == "" {
+		return field.ErrorList{field.Required(path.Child("cidr"), "")}
+	}
+	errs := core.ValidateCIDR(path.Child("cidr"), b.CIDR, had)
+	_, whole, err := netutils.ParseCIDRSloppy(b.CIDR)
+	if err != nil {
+		return errs
+	}
+	bits, _ := whole.Mask.Size()
+	for i, e := range b.Except {
+		at := path.Child("except").Index(i)
+		errs = append(errs, core.ValidateCIDR(at, e, had)...)
+		_, part, err := netutils.ParseCIDRSloppy(e)
+		if err != nil {
+			continue
+		}
+		if partBits, _ := part.Mask.Size(); !whole.Contains(part.IP) || partBits <= bits {
+			errs = append(errs, field.Invalid(at, e, "must be a strict subset of `cidr`"))
+		}
+	}
+	return errs
+}
+
+// validateClassAnnotation compares the class of a new Ingress with the annotation that was used before the field existed.
+func validateClassAnnotation(i *networkingv1.Ingress) field.ErrorList {
+	class, given := i.Annotations[classAnnotation]
+	if !given || i.Spec.IngressClassName == nil || class == *i.Spec.IngressClassName {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(
+		field.NewPath("annotations").Child(classAnnotation), class, "must match `ingressClassName` when both are specified")}
+}
+
+func validateIngress(i *networkingv1.Ingress) field.ErrorList {
+	path, s := field.NewPath("spec"), &i.Spec
+	var errs field.ErrorList
+	if len(s.Rules) == 0 && s.DefaultBackend == nil {
+		errs = append(errs,
+			field.Invalid(path, declare.Internal(s.Rules), "either `defaultBackend` or `rules` must be specified"))
+	}
+	if s.DefaultBackend != nil {
+		errs = append(errs, validateBackend(s.DefaultBackend, path.Child("defaultBackend"))...)
+	}
+	for i := range s.Rules {
+		at := path.Child("rules").Index(i)
+		errs = append(errs, validateHost(s.Rules[i].Host, at.Child("host"))...)
+		if h := s.Rules[i].HTTP; h != nil {
+			errs = append(errs, validatePaths(h.Paths, at.Child("http", "paths"))...)
+		}
+	}
+	for i, t := range s.TLS {
+		at := path.Child("tls").Index(i)
+		for j, host := range t.Hosts {
+			if strings.Contains(host, "*") {
+				errs = append(errs, invalid(at.Child("hosts").Index(j), host, validation.IsWildcardDNS1123Subdomain(host))...)
+			} else {
+				errs = append(errs, invalid(at.Child("hosts").Index(j), host, validation.IsDNS1123Subdomain(host))...)
+			}
+		}
+		if t.SecretName != "" {
+			errs = append(errs, invalid(at.Child("secretName"), t.SecretName, validation.IsDNS1123Subdomain(t.SecretName))...)
+		}
+	}
+	if c := s.IngressClassName; c != nil {
+		errs = append(errs, invalid(path.Child("ingressClassName"), *c, validation.IsDNS1123Subdomain(*c))...)
+	}
+	return errs
+}
+
+func validateHost(host string, path *field.Path) field.ErrorList {
+	if host == "" {
+		return nil
+	}
+	if netutils.ParseIPSloppy(host) != nil {
+		errs := field.ErrorList{field.Invalid(path, host, "must be a DNS name, not an IP address")}
+		return append(errs, invalid(path, host, validation.IsDNS1123Subdomain(host))...)
+	}
+	if strings.Contains(host, "*") {
+		return invalid(path, host, validation.IsWildcardDNS1123Subdomain(host))
+	}
+	return invalid(path, host, validation.IsDNS1123Subdomain(host))
+}
+
+var (
+	badSequences = []string{"//", "/./", "/../", "%2f", "%2F"}
+	badSuffixes  = []string{"/..", "/."}
+)
+
+func validatePaths(paths []networkingv1.HTTPIngressPath, path *field.Path) field.ErrorList {
+	if len(paths) == 0 {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	var errs field.ErrorList
+	types := []networkingv1.PathType{networkingv1.PathTypeExact, networkingv1.PathTypeImplementationSpecific,
+		networkingv1.PathTypePrefix}
+	for i := range paths {
+		p, at := &paths[i], path.Index(i)
+		switch {
+		case p.PathType == nil:
+			errs = append(errs, field.Required(at.Child("pathType"), "pathType must be specified"))
+			continue
+		case *p.PathType == networkingv1.PathTypeImplementationSpecific:
+			if p.Path != "" && !strings.HasPrefix(p.Path, "/") {
+				errs = append(errs, field.Invalid(at.Child("path"), p.Path, "must be an absolute path"))
+			}
+		case slices.Contains(types, *p.PathType):
+			errs = append(errs, validatePath(p.Path, at.Child("path"))...)
+		default:
+			errs = append(errs, field.NotSupported(at.Child("pathType"), *p.PathType, types))
+		}
+		errs = append(errs, validateBackend(&p.Backend, at.Child("backend"))...)
+	}
+	return errs
+}
+
+func validatePath(p string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if !strings.HasPrefix(p, "/") {
+		errs = append(errs, field.Invalid(path, p, "must be an absolute path"))
+	}
+	if p == "" {
+		return errs
+	}
+	for _, bad := range badSequences {
+		if strings.Contains(p, bad) {
+			errs = append(errs, field.Invalid(path, p, fmt.Sprintf("must not contain '%s'", bad)))
+		}
+	}
+	for _, bad := range badSuffixes {
+		if strings.HasSuffix(p, bad) {
+			errs = append(errs, field.Invalid(path, p, fmt.Sprintf("cannot end with '%s'", bad)))
+		}
+	}
+	return errs
+}
+
+func validateBackend(b *networkingv1.IngressBackend, path *field.Path) field.ErrorList {
+	switch {
+	case b.Resource != nil && b.Service != nil:
+		return field.ErrorList{field.Invalid(path, "", "cannot set both resource and service backends")}
+	case b.Resource != nil:
+		at := path.Child("resource")
+		var errs field.ErrorList
+		if g := b.Resource.APIGroup; g != nil {
+			errs = invalid(at.Child("apiGroup"), *g, validation.IsDNS1123Subdomain(*g))
+		}
+		errs = append(errs, requiredSegment(at.Child("kind"), b.Resource.Kind)...)
+		return append(errs, requiredSegment(at.Child("name"), b.Resource.Name)...)
+	case b.Service == nil:
+		return field.ErrorList{field.Invalid(path, "", "resource or service backend is required")}
+	}
+	at := path.Child("service")
+	errs := required(at.Child("name"), b.Service.Name)
+	if b.Service.Name != "" {
+		errs = append(errs, invalid(at.Child("name"), b.Service.Name, validation.IsDNS1123Label(b.Service.Name))...)
+	}
+	switch port := b.Service.Port; {
+	case port.Name != "" && port.Number != 0:
+		errs = append(errs, field.Invalid(path, "", "cannot set both port name & port number"))
+	case port.Name != "":
+		errs = append(errs, invalid(at.Child("port", "name"), port.Name, names.IsPortName(port.Name))...)
+	case port.Number != 0:
+		errs = append(errs, invalid(at.Child("port", "number"), port.Number, validation.IsValidPortNum(int(port.Number)))...)
+	default:
+		errs = append(errs, field.Required(path, "port name or number is required"))
+	}
+	return errs
+}
+
+// validateIngressStatusUpdate validates the load balancer status of an ingress.
+func validateIngressStatusUpdate(i, old *networkingv1.Ingress) field.ErrorList {
+	path := field.NewPath("status", "loadBalancer", "ingress")
+	var had []string
+	for _, in := range old.Status.LoadBalancer.Ingress {
+		had = append(had, in.IP)
+	}
+	var errs field.ErrorList
+	for k, in := range i.Status.LoadBalancer.Ingress {
+		at := path.Index(k)
+		if in.IP != "" {
+			errs = append(errs, core.ValidateIP(at.Child("ip"), in.IP, had)...)
+		}
+		if in.Hostname != "" {
+			errs = append(errs, invalid(at.Child("hostname"), in.Hostname, validation.IsDNS1123Subdomain(in.Hostname))...)
+			if netutils.ParseIPSloppy(in.Hostname) != nil {
+				errs = append(errs, field.Invalid(at.Child("hostname"), in.Hostname, "must be a DNS name, not an IP address"))
+			}
+		}
+	}
+	return errs
+}

@@ -1,0 +1,61 @@
+// Package node declares the kinds of the node.k8s.io API group.
+package node
+
+import (
+	"context"
+
+	nodev1 "k8s.io/api/node/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+// Kinds returns the kinds of the group in the order of discovery.
+func Kinds() []*registry.Kind { return []*registry.Kind{runtimeClass()} }
+
+func runtimeClass() *registry.Kind {
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: "node.k8s.io", Package: "node", Resource: "runtimeclasses", Singular: "runtimeclass",
+			Name: "RuntimeClass",
+		},
+		Versions: []registry.Version{declare.Version("v1", func(c *nodev1.RuntimeClass) {
+			if c.Overhead != nil {
+				declare.RoundUp(c.Overhead.PodFixed)
+			}
+		})},
+		Storage:  registry.Storage{Version: "v1", Path: "runtimeclasses"},
+		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaWhole},
+		Strategy: registry.Strategy[*nodev1.RuntimeClass]{
+			Validate: func(_ context.Context, c *nodev1.RuntimeClass) field.ErrorList { return validateRuntimeClass(c) },
+			ValidateUpdate: func(_ context.Context, c, old *nodev1.RuntimeClass) field.ErrorList {
+				return validateRuntimeClassUpdate(c, old)
+			},
+			Warn: func(_ context.Context, c, _ *nodev1.RuntimeClass) []string {
+				if c.Scheduling == nil {
+					return nil
+				}
+				var warnings []string
+				for _, label := range []string{"kubernetes.io/arch", "kubernetes.io/os"} {
+					if _, there := c.Scheduling.NodeSelector["beta."+label]; there {
+						warnings = append(warnings, `scheduling.nodeSelector: deprecated since v1.14; use "`+label+`" instead`)
+					}
+				}
+				return warnings
+			},
+		}.Untyped(),
+		Table: registry.Table[*nodev1.RuntimeClass]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Handler", "string", ""),
+				core.AgeColumn,
+			},
+			Cells: declare.Cells(func(c *nodev1.RuntimeClass) []any {
+				return []any{c.Name, c.Handler, core.Age(c.CreationTimestamp)}
+			}),
+		}.Untyped(),
+	}
+}

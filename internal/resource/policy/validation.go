@@ -1,0 +1,54 @@
+package policy
+
+import (
+	"slices"
+
+	policyv1 "k8s.io/api/policy/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func validatePodDisruptionBudget(b *policyv1.PodDisruptionBudget) field.ErrorList {
+	path, s := field.NewPath("spec"), &b.Spec
+	var errs field.ErrorList
+	if s.MinAvailable != nil && s.MaxUnavailable != nil {
+		errs = append(errs, field.Invalid(path, declare.Internal(s), "minAvailable and maxUnavailable cannot be both set"))
+	}
+	share := func(name string, v *intstr.IntOrString) {
+		if v != nil {
+			errs = append(errs, core.ValidateIntOrPercent(*v, path.Child(name))...)
+			errs = append(errs, core.ValidateAtMost100Percent(*v, path.Child(name))...)
+		}
+	}
+	share("minAvailable", s.MinAvailable)
+	share("maxUnavailable", s.MaxUnavailable)
+	if s.Selector != nil {
+		errs = append(errs,
+			metav1validation.ValidateLabelSelector(s.Selector, metav1validation.LabelSelectorValidationOptions{},
+				path.Child("selector").K8s())...)
+	}
+	policies := []policyv1.UnhealthyPodEvictionPolicyType{policyv1.AlwaysAllow, policyv1.IfHealthyBudget}
+	if p := s.UnhealthyPodEvictionPolicy; p != nil && !slices.Contains(policies, *p) {
+		errs = append(errs, field.NotSupported(path.Child("unhealthyPodEvictionPolicy"), *p, policies))
+	}
+	return errs
+}
+
+func validateBudgetStatus(s *policyv1.PodDisruptionBudgetStatus, path *field.Path) field.ErrorList {
+	errs := metav1validation.ValidateConditions(s.Conditions, path.Child("conditions").K8s())
+	for _, n := range []struct {
+		name  string
+		value int32
+	}{
+		{"disruptionsAllowed", s.DisruptionsAllowed}, {"currentHealthy", s.CurrentHealthy},
+		{"desiredHealthy", s.DesiredHealthy}, {"expectedPods", s.ExpectedPods},
+	} {
+		errs = append(errs, apivalidation.ValidateNonnegativeField(int64(n.value), path.Child(n.name).K8s())...)
+	}
+	return errs
+}

@@ -1,0 +1,61 @@
+// Package rbac declares the kinds of the rbac.authorization.k8s.io API group.
+package rbac
+
+import (
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+const group = rbacv1.GroupName
+
+// Kinds returns the kinds of the group in the order of discovery.
+func Kinds() []*registry.Kind {
+	return []*registry.Kind{clusterRoleBinding(), clusterRole(), roleBinding(), role()}
+}
+
+func defaultRoleRef(r *rbacv1.RoleRef) { declare.Value(&r.APIGroup, group) }
+
+func defaultSubjects(subjects []rbacv1.Subject) {
+	for i := range subjects {
+		if kind := subjects[i].Kind; kind == rbacv1.UserKind || kind == rbacv1.GroupKind {
+			declare.Value(&subjects[i].APIGroup, group)
+		}
+	}
+}
+
+// bindingColumns returns the columns of a RoleBinding or a ClusterRoleBinding.
+func bindingColumns(roleRef, kind string) []metav1.TableColumnDefinition {
+	return []metav1.TableColumnDefinition{
+		core.NameColumn,
+		declare.Column("Role", "string", roleRef),
+		core.AgeColumn,
+		declare.Wide("Users", "string", "Users in the "+kind),
+		declare.Wide("Groups", "string", "Groups in the "+kind),
+		declare.Wide("ServiceAccounts", "string", "ServiceAccounts in the "+kind),
+	}
+}
+
+func bindingCells(meta *metav1.ObjectMeta, ref rbacv1.RoleRef, subjects []rbacv1.Subject) []any {
+	var users, groups, accounts []string
+	for _, s := range subjects {
+		switch s.Kind {
+		case rbacv1.UserKind:
+			users = append(users, s.Name)
+		case rbacv1.GroupKind:
+			groups = append(groups, s.Name)
+		case rbacv1.ServiceAccountKind:
+			accounts = append(accounts, s.Namespace+"/"+s.Name)
+		}
+	}
+	list := func(words []string) string { return strings.Join(words, ", ") }
+	return []any{
+		meta.Name, ref.Kind + "/" + ref.Name, core.Age(meta.CreationTimestamp),
+		list(users), list(groups), list(accounts),
+	}
+}

@@ -1,0 +1,103 @@
+// Package resource lists the built-in kinds. The folders below it declare them, one API group
+// each.
+package resource
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/admissionregistration"
+	"github.com/keelson-dev/keelson/internal/resource/apiextensions"
+	"github.com/keelson-dev/keelson/internal/resource/apiregistration"
+	"github.com/keelson-dev/keelson/internal/resource/apiserverinternal"
+	"github.com/keelson-dev/keelson/internal/resource/apps"
+	"github.com/keelson-dev/keelson/internal/resource/authentication"
+	"github.com/keelson-dev/keelson/internal/resource/authorization"
+	"github.com/keelson-dev/keelson/internal/resource/autoscaling"
+	"github.com/keelson-dev/keelson/internal/resource/batch"
+	"github.com/keelson-dev/keelson/internal/resource/certificates"
+	"github.com/keelson-dev/keelson/internal/resource/coordination"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/discovery"
+	"github.com/keelson-dev/keelson/internal/resource/dra"
+	"github.com/keelson-dev/keelson/internal/resource/flowcontrol"
+	"github.com/keelson-dev/keelson/internal/resource/networking"
+	"github.com/keelson-dev/keelson/internal/resource/node"
+	"github.com/keelson-dev/keelson/internal/resource/policy"
+	"github.com/keelson-dev/keelson/internal/resource/rbac"
+	"github.com/keelson-dev/keelson/internal/resource/scheduling"
+	"github.com/keelson-dev/keelson/internal/resource/storage"
+	"github.com/keelson-dev/keelson/internal/resource/storagemigration"
+)
+
+// Kinds returns new declarations of all built-in kinds in the order of discovery: the core
+// group, then the groups in the order of /apis, and the kinds of a group by name. The core
+// group's Events are also served in events.k8s.io. Kinds whose feature gate is off are missing, and beta and alpha
+// versions are disabled.
+func Kinds(gates features.Gates) []*registry.Kind {
+	kinds := slices.Concat(
+		core.Kinds(gates),
+		apiregistration.Kinds(),
+		apps.Kinds(gates),
+		authentication.Kinds(),
+		authorization.Kinds(),
+		autoscaling.Kinds(gates),
+		batch.Kinds(gates),
+		certificates.Kinds(gates),
+		networking.Kinds(),
+		policy.Kinds(),
+		rbac.Kinds(),
+		storage.Kinds(gates),
+		admissionregistration.Kinds(),
+		apiextensions.Kinds(),
+		scheduling.Kinds(gates),
+		coordination.Kinds(gates),
+		node.Kinds(),
+		discovery.Kinds(),
+		dra.Kinds(gates),
+		flowcontrol.Kinds(),
+		apiserverinternal.Kinds(),
+		storagemigration.Kinds(gates),
+	)
+	for _, k := range kinds {
+		for i := range k.Versions {
+			v := &k.Versions[i]
+			v.Disabled = !registry.ServedByDefault(v.Name)
+			if v.Warning == "" {
+				v.Warning, v.Removed = deprecation(k, v)
+			}
+		}
+	}
+	return kinds
+}
+
+// deprecation returns the warning for requests in a version that is deprecated, and the release that does not serve it any
+// more. It returns empty strings for other versions. The types of the API know when they are deprecated.
+func deprecation(k *registry.Kind, v *registry.Version) (warning, removed string) {
+	t, ok := v.New().(interface {
+		APILifecycleDeprecated() (major, minor int)
+		APILifecycleRemoved() (major, minor int)
+	})
+	if !ok {
+		return "", ""
+	}
+	const major, minor = 1, 36 // the version of Kubernetes that is served
+	a, b := t.APILifecycleDeprecated()
+	if a == 0 || a > major || a == major && b > minor {
+		return "", ""
+	}
+	removedMajor, removedMinor := t.APILifecycleRemoved()
+	removed = fmt.Sprintf("%d.%d", removedMajor, removedMinor)
+	text := fmt.Sprintf("%s %s is deprecated in v%d.%d+, unavailable in v%s+", k.GroupVersion(v), k.Name, a, b, removed)
+	if r, ok := t.(interface {
+		APILifecycleReplacement() schema.GroupVersionKind
+	}); ok {
+		replacement := r.APILifecycleReplacement()
+		text += fmt.Sprintf("; use %s %s", replacement.GroupVersion(), replacement.Kind)
+	}
+	return text, removed
+}

@@ -1,0 +1,73 @@
+// Package scheduling declares the kinds of the scheduling.k8s.io API group.
+package scheduling
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+// Kinds returns the kinds of the group in the order of discovery.
+func Kinds(gates features.Gates) []*registry.Kind {
+	kinds := []*registry.Kind{priorityClass()}
+	if gates.Enabled(features.GenericWorkload) {
+		kinds = append(kinds, podGroup(gates), workload(gates))
+	}
+	return kinds
+}
+
+func priorityClass() *registry.Kind {
+	doc := schedulingv1.PriorityClass{}.SwaggerDoc()
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: schedulingv1.GroupName, Package: "scheduling", Resource: "priorityclasses",
+			Singular: "priorityclass", Name: "PriorityClass", ShortNames: []string{"pc"},
+		},
+		Versions: []registry.Version{declare.Version("v1", func(c *schedulingv1.PriorityClass) {
+			declare.Pointer(&c.PreemptionPolicy, corev1.PreemptLowerPriority)
+		})},
+		Storage:  registry.Storage{Version: "v1", Path: "priorityclasses"},
+		Requests: registry.Requests{UnconditionalUpdate: true},
+		Strategy: registry.Strategy[*schedulingv1.PriorityClass]{
+			// The generation is always 1.
+			Generation:   true,
+			GenerationOf: func(*schedulingv1.PriorityClass) any { return nil },
+			Validate:     func(_ context.Context, c *schedulingv1.PriorityClass) field.ErrorList { return validateClass(c) },
+			ValidateUpdate: func(_ context.Context, c, old *schedulingv1.PriorityClass) field.ErrorList {
+				var errs field.ErrorList
+				if c.Value != old.Value {
+					errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
+				}
+				return append(errs,
+					declare.Immutable(c.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"))...)
+			},
+		}.Untyped(),
+		Deletion: registry.Deletion[*schedulingv1.PriorityClass]{
+			Before: func(_ context.Context, c *schedulingv1.PriorityClass) error { return forbidSystemClassDeletion(c.Name) },
+		}.Untyped(),
+		Table: registry.Table[*schedulingv1.PriorityClass]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Value", "integer", doc["value"]),
+				declare.Column("Global-Default", "boolean", doc["globalDefault"]),
+				core.AgeColumn,
+				declare.Column("PreemptionPolicy", "string", doc["preemptionPolicy"]),
+			},
+			Cells: declare.Cells(func(c *schedulingv1.PriorityClass) []any {
+				policy := ""
+				if c.PreemptionPolicy != nil {
+					policy = string(*c.PreemptionPolicy)
+				}
+				return []any{c.Name, int64(c.Value), c.GlobalDefault, core.Age(c.CreationTimestamp), policy}
+			}),
+		}.Untyped(),
+	}
+}

@@ -1,0 +1,112 @@
+package storage
+
+import (
+	"context"
+	"strings"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func csiDriver(gates features.Gates) *registry.Kind {
+	disabled := declare.DisabledOf(gates, declare.Part(features.VolumeLimitScaling,
+		func(d *storagev1.CSIDriver) bool { return d.Spec.PreventPodSchedulingIfMissing != nil },
+		func(d *storagev1.CSIDriver) { d.Spec.PreventPodSchedulingIfMissing = nil }))
+	spec := storagev1.CSIDriverSpec{}.SwaggerDoc()
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: group, Package: "storage", Resource: "csidrivers", Singular: "csidriver", Name: "CSIDriver",
+		},
+		Versions: []registry.Version{declare.Version[storagev1.CSIDriver]("v1", defaultCSIDriver)},
+		Storage:  registry.Storage{Version: "v1", Path: "csidrivers"},
+		Requests: registry.Requests{ReturnDeleted: true},
+		Strategy: registry.Strategy[*storagev1.CSIDriver]{
+			Spec: func(d *storagev1.CSIDriver) any { return &d.Spec },
+			// This field belongs to a disabled feature.
+			PrepareCreate: func(_ context.Context, d *storagev1.CSIDriver) { disabled.DropNew(d) },
+			PrepareUpdate: func(_ context.Context, d, old *storagev1.CSIDriver) {
+				disabled.Drop(d, old)
+				// A new CSIDriver has no generation; the first change sets it to 1.
+				if !equality.Semantic.DeepEqual(d.Spec, old.Spec) {
+					d.Generation = old.Generation + 1
+				}
+			},
+			Validate: func(_ context.Context, d *storagev1.CSIDriver) field.ErrorList {
+				return validateCSIDriverSpec(&d.Spec, field.NewPath("spec"))
+			},
+			ValidateUpdate: func(_ context.Context, d, old *storagev1.CSIDriver) field.ErrorList {
+				return validateCSIDriverUpdate(d, old)
+			},
+			Warn: func(_ context.Context, d, old *storagev1.CSIDriver) []string {
+				if len(d.Spec.TokenRequests) == 0 || d.Spec.ServiceAccountTokenInSecrets != nil {
+					return nil
+				}
+				if old != nil && equality.Semantic.DeepEqual(d.Spec.TokenRequests, old.Spec.TokenRequests) {
+					return nil
+				}
+				return []string{"spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to " +
+					"true to prevent possible logging of tokens in volume attributes"}
+			},
+		}.Untyped(),
+		Table: registry.Table[*storagev1.CSIDriver]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("AttachRequired", "boolean", spec["attachRequired"]),
+				declare.Column("PodInfoOnMount", "boolean", spec["podInfoOnMount"]),
+				declare.Column("StorageCapacity", "boolean", spec["storageCapacity"]),
+				declare.Column("TokenRequests", "string", spec["tokenRequests"]),
+				declare.Column("RequiresRepublish", "boolean", spec["requiresRepublish"]),
+				declare.Column("Modes", "string", spec["volumeLifecycleModes"]),
+				core.AgeColumn,
+			},
+			Cells: declare.Cells(csiDriverCells),
+		}.Untyped(),
+	}
+}
+
+func defaultCSIDriver(d *storagev1.CSIDriver) {
+	declare.Pointer(&d.Spec.AttachRequired, true)
+	declare.Pointer(&d.Spec.PodInfoOnMount, false)
+	declare.Pointer(&d.Spec.StorageCapacity, false)
+	declare.Pointer(&d.Spec.FSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
+	if len(d.Spec.VolumeLifecycleModes) == 0 {
+		d.Spec.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
+	}
+	declare.Pointer(&d.Spec.RequiresRepublish, false)
+	declare.Pointer(&d.Spec.SELinuxMount, false)
+}
+
+func csiDriverCells(d *storagev1.CSIDriver) []any {
+	is := func(b *bool, otherwise bool) bool {
+		if b == nil {
+			return otherwise
+		}
+		return *b
+	}
+	tokens, modes := core.Unset, core.None
+	if requests := d.Spec.TokenRequests; requests != nil {
+		var audiences []string
+		for _, r := range requests {
+			audiences = append(audiences, r.Audience)
+		}
+		tokens = strings.Join(audiences, ",")
+	}
+	if len(d.Spec.VolumeLifecycleModes) > 0 {
+		var words []string
+		for _, mode := range d.Spec.VolumeLifecycleModes {
+			words = append(words, string(mode))
+		}
+		modes = strings.Join(words, ",")
+	}
+	return []any{
+		d.Name, is(d.Spec.AttachRequired, true), is(d.Spec.PodInfoOnMount, false), is(d.Spec.StorageCapacity, false),
+		tokens, is(d.Spec.RequiresRepublish, false), modes, core.Age(d.CreationTimestamp),
+	}
+}

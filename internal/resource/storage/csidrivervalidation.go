@@ -1,0 +1,74 @@
+package storage
+
+import (
+	"slices"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func validateCSIDriverUpdate(d, old *storagev1.CSIDriver) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := validateCSIDriverSpec(&d.Spec, path)
+	// The field has this name in kube-apiserver's error.
+	errs = append(errs,
+		declare.Immutable(d.Spec.AttachRequired, old.Spec.AttachRequired, path.Child("attachedRequired"))...)
+	return append(errs,
+		declare.Immutable(d.Spec.VolumeLifecycleModes, old.Spec.VolumeLifecycleModes, path.Child("volumeLifecycleModes"))...)
+}
+
+// validateCSIDriverSpec validates what a client can set wrongly. All other fields have defaults.
+func validateCSIDriverSpec(s *storagev1.CSIDriverSpec, path *field.Path) field.ErrorList {
+	const leastPeriod = 10 // seconds
+	var errs field.ErrorList
+	policies := []storagev1.FSGroupPolicy{
+		storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy,
+	}
+	if p := s.FSGroupPolicy; p != nil && !slices.Contains(policies, *p) {
+		errs = append(errs, field.NotSupported(path.Child("fsGroupPolicy"), *p, policies))
+	}
+	errs = append(errs, validateTokenRequests(s.TokenRequests, path.Child("tokenRequests"))...)
+	modes := []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral}
+	for _, m := range s.VolumeLifecycleModes {
+		if !slices.Contains(modes, m) {
+			errs = append(errs, field.NotSupported(path.Child("volumeLifecycleModes"), m, modes))
+		}
+	}
+	if n := s.NodeAllocatableUpdatePeriodSeconds; n != nil && *n < leastPeriod {
+		errs = append(errs,
+			field.Invalid(path.Child("nodeAllocatableUpdatePeriodSeconds"), *n, "must be greater than or equal to 10 seconds"))
+	}
+	if in := s.ServiceAccountTokenInSecrets; in != nil && len(s.TokenRequests) == 0 {
+		errs = append(errs,
+			field.Invalid(path.Child("serviceAccountTokenInSecrets"), *in,
+				"serviceAccountTokenInSecrets is set but no tokenRequests are specified"))
+	}
+	return errs
+}
+
+func validateTokenRequests(requests []storagev1.TokenRequest, path *field.Path) field.ErrorList {
+	const least, most = 10 * 60, 1 << 32 // seconds
+	var errs field.ErrorList
+	audiences := sets.Set[string]{}
+	for i, r := range requests {
+		path := path.Index(i)
+		if audiences.Has(r.Audience) {
+			errs = append(errs, field.Duplicate(path.Child("audience"), r.Audience))
+			continue
+		}
+		audiences.Insert(r.Audience)
+		switch n := r.ExpirationSeconds; {
+		case n == nil:
+		case *n < least:
+			errs = append(errs,
+				field.Invalid(path.Child("expirationSeconds"), *n, "may not specify a duration less than 10 minutes"))
+		case *n > most:
+			errs = append(errs,
+				field.Invalid(path.Child("expirationSeconds"), *n, "may not specify a duration larger than 2^32 seconds"))
+		}
+	}
+	return errs
+}

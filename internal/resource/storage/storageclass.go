@@ -1,0 +1,87 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+// The annotations that mark the default class.
+const (
+	defaultClassAnnotation     = "storageclass.kubernetes.io/is-default-class"
+	betaDefaultClassAnnotation = "storageclass.beta.kubernetes.io/is-default-class"
+)
+
+func storageClass() *registry.Kind {
+	doc := storagev1.StorageClass{}.SwaggerDoc()
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: group, Package: "storage", Resource: "storageclasses", Singular: "storageclass",
+			Name: "StorageClass", ShortNames: []string{"sc"},
+		},
+		Versions: []registry.Version{declare.Version("v1", func(c *storagev1.StorageClass) {
+			declare.Pointer(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
+			declare.Pointer(&c.VolumeBindingMode, storagev1.VolumeBindingImmediate)
+		})},
+		Storage:  registry.Storage{Version: "v1", Path: "storageclasses"},
+		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
+		Strategy: registry.Strategy[*storagev1.StorageClass]{
+			Validate: func(_ context.Context, c *storagev1.StorageClass) field.ErrorList { return validateStorageClass(c) },
+			ValidateUpdate: func(_ context.Context, c, old *storagev1.StorageClass) field.ErrorList {
+				return validateStorageClassUpdate(c, old)
+			},
+			Warn: func(_ context.Context, c, _ *storagev1.StorageClass) []string {
+				var warnings []string
+				for i, term := range c.AllowedTopologies {
+					for k, e := range term.MatchLabelExpressions {
+						if text, there := deprecatedTopology[e.Key]; there {
+							warnings = append(warnings, fmt.Sprintf("allowedTopologies[%d].matchLabelExpressions[%d].key: %s", i, k, text))
+						}
+					}
+				}
+				return warnings
+			},
+		}.Untyped(),
+		Table: registry.Table[*storagev1.StorageClass]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Provisioner", "string", doc["provisioner"]),
+				declare.Column("ReclaimPolicy", "string", doc["reclaimPolicy"]),
+				declare.Column("VolumeBindingMode", "string", doc["volumeBindingMode"]),
+				declare.Column("AllowVolumeExpansion", "string", doc["allowVolumeExpansion"]),
+				core.AgeColumn,
+			},
+			Cells: declare.Cells(func(c *storagev1.StorageClass) []any {
+				name, policy, mode := c.Name, core.None, core.None
+				if c.Annotations[defaultClassAnnotation] == "true" || c.Annotations[betaDefaultClassAnnotation] == "true" {
+					name += " (default)"
+				}
+				if c.ReclaimPolicy != nil {
+					policy = string(*c.ReclaimPolicy)
+				}
+				if c.VolumeBindingMode != nil {
+					mode = string(*c.VolumeBindingMode)
+				}
+				return []any{name, c.Provisioner, policy, mode, c.AllowVolumeExpansion != nil && *c.AllowVolumeExpansion,
+					core.Age(c.CreationTimestamp)}
+			}),
+		}.Untyped(),
+	}
+}
+
+// deprecatedTopology maps deprecated node labels to the labels that replaced them.
+var deprecatedTopology = map[string]string{
+	corev1.LabelFailureDomainBetaZone:   `deprecated since v1.17; use "topology.kubernetes.io/zone" instead`,
+	corev1.LabelFailureDomainBetaRegion: `deprecated since v1.17; use "topology.kubernetes.io/region" instead`,
+	"beta.kubernetes.io/os":             `deprecated since v1.14; use "kubernetes.io/os" instead`,
+	"beta.kubernetes.io/arch":           `deprecated since v1.14; use "kubernetes.io/arch" instead`,
+}

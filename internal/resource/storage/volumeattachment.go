@@ -1,0 +1,93 @@
+package storage
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func volumeAttachment() *registry.Kind {
+	spec, source := storagev1.VolumeAttachmentSpec{}.SwaggerDoc(), storagev1.VolumeAttachmentSource{}.SwaggerDoc()
+	attacher := declare.Column("Attacher", "string", spec["attacher"])
+	attacher.Format = "name"
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: group, Package: "storage", Resource: "volumeattachments", Singular: "volumeattachment",
+			Name: "VolumeAttachment",
+		},
+		Versions:     []registry.Version{declare.Version[storagev1.VolumeAttachment]("v1", defaultVolumeAttachment)},
+		Storage:      registry.Storage{Version: "v1", Path: "volumeattachments"},
+		Requests:     registry.Requests{ReturnDeleted: true},
+		Metadata:     registry.Metadata{OnUpdate: registry.MetaNew, OnStatusUpdate: registry.MetaNew},
+		Subresources: []registry.Subresource{declare.Status()},
+		Strategy: registry.Strategy[*storagev1.VolumeAttachment]{
+			Spec:            func(a *storagev1.VolumeAttachment) any { return &a.Spec },
+			Status:          func(a *storagev1.VolumeAttachment) any { return &a.Status },
+			StatusKeepsMeta: true,
+			Validate: func(_ context.Context, a *storagev1.VolumeAttachment) field.ErrorList {
+				return validateVolumeAttachment(a)
+			},
+			ValidateUpdate: func(_ context.Context, a, old *storagev1.VolumeAttachment) field.ErrorList {
+				return validateVolumeAttachmentUpdate(a, old)
+			},
+			ValidateStatusUpdate: func(_ context.Context, a, old *storagev1.VolumeAttachment) field.ErrorList {
+				return validateVolumeAttachmentUpdate(a, old)
+			},
+		}.Untyped(),
+		Table: registry.Table[*storagev1.VolumeAttachment]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				attacher,
+				declare.Column("PV", "string", source["persistentVolumeName"]),
+				declare.Column("Node", "string", spec["nodeName"]),
+				declare.Column("Attached", "boolean", storagev1.VolumeAttachmentStatus{}.SwaggerDoc()["attached"]),
+				core.AgeColumn,
+			},
+			Cells: declare.Cells(func(a *storagev1.VolumeAttachment) []any {
+				volume := ""
+				if name := a.Spec.Source.PersistentVolumeName; name != nil {
+					volume = *name
+				}
+				return []any{a.Name, a.Spec.Attacher, volume, a.Spec.NodeName, a.Status.Attached, core.Age(a.CreationTimestamp)}
+			}),
+		}.Untyped(),
+	}
+}
+
+// defaultVolumeAttachment sets the defaults of the source of an inline volume. The rest of its
+// spec has no defaults.
+func defaultVolumeAttachment(a *storagev1.VolumeAttachment) {
+	inline := a.Spec.Source.InlineVolumeSpec
+	if inline == nil {
+		return
+	}
+	declare.RoundUp(inline.Capacity)
+	if s := inline.HostPath; s != nil {
+		declare.Pointer(&s.Type, corev1.HostPathUnset)
+	}
+	if s := inline.ISCSI; s != nil {
+		declare.Value(&s.ISCSIInterface, "default")
+	}
+	if s := inline.RBD; s != nil {
+		declare.Value(&s.RBDPool, "rbd")
+		declare.Value(&s.RadosUser, "admin")
+		declare.Value(&s.Keyring, "/etc/ceph/keyring")
+	}
+	if s := inline.AzureDisk; s != nil {
+		declare.Pointer(&s.CachingMode, corev1.AzureDataDiskCachingReadWrite)
+		declare.Pointer(&s.Kind, corev1.AzureSharedBlobDisk)
+		declare.Pointer(&s.FSType, "ext4")
+		declare.Pointer(&s.ReadOnly, false)
+	}
+	if s := inline.ScaleIO; s != nil {
+		declare.Value(&s.StorageMode, "ThinProvisioned")
+		declare.Value(&s.FSType, "xfs")
+	}
+}

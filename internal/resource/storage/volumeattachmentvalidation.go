@@ -1,0 +1,86 @@
+package storage
+
+import (
+	"math"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+// The limits of the status of a VolumeAttachment, in bytes.
+const (
+	maxAttachmentMetadata = 256 << 10
+	maxVolumeErrorMessage = 1024
+)
+
+func validateVolumeAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
+	spec := field.NewPath("spec")
+	errs := core.ValidateCSIDriverName(a.Spec.Attacher, spec.Child("attacher"))
+	errs = append(errs, validateAttachmentSource(&a.Spec.Source, spec.Child("source"))...)
+	if name := a.Spec.Source.PersistentVolumeName; name != nil {
+		errs = append(errs, validateObjectName(*name, spec.Child("source", "persistentVolumeName"))...)
+	}
+	errs = append(errs, validateObjectName(a.Spec.NodeName, spec.Child("nodeName"))...)
+	return append(errs, validateAttachmentStatus(&a.Status, field.NewPath("status"))...)
+}
+
+func validateObjectName(name string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, message := range names.IsDNS1123Subdomain(name) {
+		errs = append(errs, field.Invalid(path, name, message))
+	}
+	return errs
+}
+
+func validateVolumeAttachmentUpdate(a, old *storagev1.VolumeAttachment) field.ErrorList {
+	return append(validateVolumeAttachment(a), declare.Immutable(a.Spec, old.Spec, field.NewPath("spec"))...)
+}
+
+func validateAttachmentSource(s *storagev1.VolumeAttachmentSource, path *field.Path) field.ErrorList {
+	const one = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+	switch {
+	case s.InlineVolumeSpec == nil && s.PersistentVolumeName == nil:
+		return field.ErrorList{field.Required(path, one)}
+	case s.InlineVolumeSpec != nil && s.PersistentVolumeName != nil:
+		return field.ErrorList{field.Forbidden(path, one)}
+	case s.InlineVolumeSpec != nil:
+		return core.ValidateInlineVolume(s.InlineVolumeSpec, path.Child("inlineVolumeSpec"))
+	case *s.PersistentVolumeName == "":
+		return field.ErrorList{
+			field.Required(path.Child("persistentVolumeName"), "must specify non empty persistentVolumeName"),
+		}
+	}
+	return nil
+}
+
+func validateAttachmentStatus(s *storagev1.VolumeAttachmentStatus, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	size := 0
+	for name, value := range s.AttachmentMetadata {
+		size += len(name) + len(value)
+	}
+	if size > maxAttachmentMetadata {
+		errs = append(errs, field.TooLong(path.Child("attachmentMetadata"), "", maxAttachmentMetadata))
+	}
+	errs = append(errs, validateVolumeError(s.AttachError, path.Child("attachError"))...)
+	return append(errs, validateVolumeError(s.DetachError, path.Child("detachError"))...)
+}
+
+func validateVolumeError(e *storagev1.VolumeError, path *field.Path) field.ErrorList {
+	if e == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	if len(e.Message) > maxVolumeErrorMessage {
+		errs = append(errs, field.TooLong(path.Child("message"), "", maxVolumeErrorMessage))
+	}
+	if code := e.ErrorCode; code != nil && *code < 0 {
+		errs = append(errs, field.Invalid(path.Child("errorCode"), *code, validation.InclusiveRangeError(0, math.MaxInt32)))
+	}
+	return errs
+}

@@ -1,0 +1,48 @@
+package storage
+
+import (
+	"context"
+
+	storagev1 "k8s.io/api/storage/v1"
+	storagev1beta1 "k8s.io/api/storage/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+func volumeAttributesClass() *registry.Kind {
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: group, Package: "storage", Resource: "volumeattributesclasses",
+			Singular: "volumeattributesclass", Name: "VolumeAttributesClass", ShortNames: []string{"vac"},
+		},
+		Versions: []registry.Version{
+			declare.Version[storagev1.VolumeAttributesClass]("v1", nil),
+			declare.SameMessage[storagev1beta1.VolumeAttributesClass, storagev1.VolumeAttributesClass]("v1beta1", nil),
+		},
+		Storage:  registry.Storage{Version: "v1", Path: "volumeattributesclasses"},
+		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
+		Strategy: registry.Strategy[*storagev1.VolumeAttributesClass]{
+			Validate: func(_ context.Context, c *storagev1.VolumeAttributesClass) field.ErrorList {
+				return validateVolumeAttributesClass(c)
+			},
+			ValidateUpdate: func(_ context.Context, c, old *storagev1.VolumeAttributesClass) field.ErrorList {
+				return validateVolumeAttributesClassUpdate(c, old)
+			},
+		}.Untyped(),
+		Table: registry.Table[*storagev1.VolumeAttributesClass]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("DriverName", "string", storagev1.VolumeAttributesClass{}.SwaggerDoc()["driverName"]),
+				core.AgeColumn,
+			},
+			Cells: declare.Cells(func(c *storagev1.VolumeAttributesClass) []any {
+				return []any{c.Name, c.DriverName, core.Age(c.CreationTimestamp)}
+			}),
+		}.Untyped(),
+	}
+}

@@ -1,0 +1,28 @@
+package storage
+
+import (
+	"maps"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/keelson-dev/keelson/internal/resource/field"
+)
+
+func validateVolumeAttributesClass(c *storagev1.VolumeAttributesClass) field.ErrorList {
+	errs := validateDriver(c.DriverName, field.NewPath("driverName"))
+	if len(c.Parameters) == 0 {
+		return append(errs, field.Required(field.NewPath("parameters"), "must contain at least one key/value pair"))
+	}
+	return append(errs, validateParameters(c.Parameters, field.NewPath("parameters"))...)
+}
+
+func validateVolumeAttributesClassUpdate(c, old *storagev1.VolumeAttributesClass) field.ErrorList {
+	errs := validateVolumeAttributesClass(c)
+	if c.DriverName != old.DriverName {
+		errs = append(errs, field.Forbidden(field.NewPath("driverName"), "updates to driverName are forbidden."))
+	}
+	if !maps.Equal(c.Parameters, old.Parameters) {
+		errs = append(errs, field.Forbidden(field.NewPath("parameters"), "updates to parameters are forbidden."))
+	}
+	return errs
+}

@@ -1,0 +1,129 @@
+// Package storagemigration declares the kinds of the storagemigration.k8s.io API group.
+package storagemigration
+
+import (
+	"context"
+	"strings"
+
+	migrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+// Kinds returns the kinds of the group in the order of discovery.
+func Kinds(gates features.Gates) []*registry.Kind {
+	if !gates.Enabled(features.StorageVersionMigrator) {
+		return nil
+	}
+	return []*registry.Kind{storageVersionMigration()}
+}
+
+type migration = migrationv1beta1.StorageVersionMigration
+
+func storageVersionMigration() *registry.Kind {
+	name := metav1.ObjectMeta{}.SwaggerDoc()["name"]
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: "storagemigration.k8s.io", Package: "storagemigration", Resource: "storageversionmigrations",
+			Singular: "storageversionmigration", Name: "StorageVersionMigration",
+		},
+		Versions:     []registry.Version{declare.Version[migration]("v1beta1", nil)},
+		Storage:      registry.Storage{Version: "v1beta1", Path: "storageversionmigrations"},
+		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
+		Subresources: []registry.Subresource{declare.Status()},
+		Strategy: registry.Strategy[*migration]{
+			Spec:            func(m *migration) any { return &m.Spec },
+			Status:          func(m *migration) any { return &m.Status },
+			StatusKeepsMeta: true,
+			Validate: func(_ context.Context, m *migration) field.ErrorList {
+				return validateResource(m.Spec.Resource, field.NewPath("spec", "resource"))
+			},
+			ValidateUpdate: func(_ context.Context, m, old *migration) field.ErrorList {
+				return append(validateResource(m.Spec.Resource, field.NewPath("spec", "resource")),
+					declare.Immutable(m.Spec, old.Spec, field.NewPath("spec"))...)
+			},
+			ValidateStatusUpdate: func(_ context.Context, m, old *migration) field.ErrorList {
+				return validateStatus(&m.Status, &old.Status, field.NewPath("status"))
+			},
+		}.Untyped(),
+		Table: registry.Table[*migration]{
+			Columns: []metav1.TableColumnDefinition{
+				declare.Column("Name", "string", name), // without the format of most tables
+				declare.Column("Resource", "string", "GroupResource to migrate"),
+				declare.Column("Status", "string", "Status of the migration"),
+			},
+			Cells: declare.Cells(func(m *migration) []any {
+				r := m.Spec.Resource
+				return []any{m.Name, r.String(), state(&m.Status)}
+			}),
+		}.Untyped(),
+	}
+}
+
+// state returns the last condition that is true and says how far the migration is.
+func state(s *migrationv1beta1.StorageVersionMigrationStatus) string {
+	out := "Unknown"
+	for _, c := range s.Conditions {
+		switch migrationv1beta1.MigrationConditionType(c.Type) {
+		case migrationv1beta1.MigrationRunning, migrationv1beta1.MigrationFailed, migrationv1beta1.MigrationSucceeded:
+			if c.Status == metav1.ConditionTrue {
+				out = c.Type
+			}
+		}
+	}
+	return out
+}
+
+func validateResource(r metav1.GroupResource, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if r.Resource == "" {
+		errs = append(errs, field.Required(path.Child("resource"), "resource is required to be set"))
+	} else if messages := validation.IsDNS1035Label(r.Resource); len(messages) > 0 {
+		errs = append(errs, field.Invalid(path.Child("resource"), r.Resource, strings.Join(messages, ",")))
+	}
+	if r.Group != "" {
+		if messages := validation.IsDNS1123Subdomain(r.Group); len(messages) > 0 {
+			errs = append(errs, field.Invalid(path.Child("group"), r.Group, strings.Join(messages, ",")))
+		}
+	}
+	return errs
+}
+
+func validateStatus(s, old *migrationv1beta1.StorageVersionMigrationStatus, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	version, conditions := path.Child("resourceVersion"), path.Child("conditions")
+	if v := s.ResourceVersion; v != "" {
+		if _, err := resourceversion.CompareResourceVersion(v, v); err != nil {
+			errs = append(errs, field.Invalid(version, v, err.Error()))
+		}
+	}
+	errs = append(errs, metav1validation.ValidateConditions(s.Conditions, conditions.K8s())...)
+	if old.ResourceVersion != "" && old.ResourceVersion != s.ResourceVersion {
+		errs = append(errs, field.Invalid(version, s.ResourceVersion, "field is immutable"))
+	}
+	is := func(s *migrationv1beta1.StorageVersionMigrationStatus, t migrationv1beta1.MigrationConditionType) bool {
+		return meta.IsStatusConditionTrue(s.Conditions, string(t))
+	}
+	const succeeded, failed = migrationv1beta1.MigrationSucceeded, migrationv1beta1.MigrationFailed
+	for _, wrong := range []struct {
+		found  bool
+		detail string
+	}{
+		{is(s, succeeded) && is(s, failed), "Both success and failed conditions cannot be true at the same time"},
+		{is(old, succeeded) && !is(s, succeeded), "Success condition cannot be set to false once it is true"},
+		{is(old, failed) && !is(s, failed), "Failed condition cannot be set to false once it is true"},
+	} {
+		if wrong.found {
+			errs = append(errs, field.Invalid(conditions, s.Conditions, wrong.detail))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,398 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/access/admission"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/always"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/alwayspullimages"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/antiaffinity"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/autoprovision"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/certificates"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/claimresize"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/denyexternalips"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/eventratelimit"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/extendedresourcetoleration"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/imagepolicy"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/ingressclass"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/lifecycle"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/limitranger"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/namespaceexists"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/nodefeatures"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/noderestriction"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/ownerpermissions"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/podgroup"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/podnodeselector"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/podresize"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/podsecurity"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/podtolerationrestriction"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/podtopologylabels"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/policies"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/priority"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/protection"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/quota"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/runtimeclass"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/serviceaccount"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/storageclass"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/taint"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/toleration"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/webhooks"
+	"github.com/keelson-dev/keelson/internal/access/auth/authz"
+	"github.com/keelson-dev/keelson/internal/machinery/webhook"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/server/filewatch"
+	"github.com/keelson-dev/keelson/internal/server/version"
+)
+
+// AdmissionConfig configures which admission plug-ins run, and how.
+type AdmissionConfig struct {
+	// Enable and Disable name plug-ins that run, or do not, other than by default. A name may not be in both.
+	Enable, Disable []string
+	// Only, unless it is nil, names all plug-ins that run; Enable and Disable must be empty then.
+	Only []string
+	// ConfigFile is an AdmissionConfiguration (apiserver.config.k8s.io/v1) with the configurations of single
+	// plug-ins; empty means that there are none.
+	ConfigFile string
+	// NotReadyTolerationSeconds and UnreachableTolerationSeconds are how long a pod stays on a node that is not
+	// ready or not reachable, unless the pod's own tolerations say otherwise.
+	NotReadyTolerationSeconds, UnreachableTolerationSeconds int64
+	// WebhookBudget is how long failing calls of one webhook with failurePolicy Ignore may take together in a minute.
+	// Beyond it the webhook is skipped for a while. 0 means that no webhook is skipped.
+	WebhookBudget time.Duration
+}
+
+// DefaultAdmission returns the configuration of admission without flags.
+func DefaultAdmission() AdmissionConfig {
+	return AdmissionConfig{
+		NotReadyTolerationSeconds: toleration.DefaultSeconds, UnreachableTolerationSeconds: toleration.DefaultSeconds,
+	}
+}
+
+// admissionOptions are what plug-ins are made of.
+type admissionOptions struct {
+	config   *AdmissionConfig
+	registry *registry.Registry
+	// authorizer says whether a user has further permissions.
+	authorizer authz.Authorizer
+	observer   admission.Observer
+	// calls are how webhooks outside the cluster are called.
+	calls    webhook.Options
+	webhooks *webhooks.Plugins
+	// policies evaluates admission policies.
+	policies *policies.Plugins
+	log      *slog.Logger
+	// podSecurity counts what PodSecurity does.
+	podSecurity podsecurity.Metrics
+	// kinds finds the resources of the owners of objects.
+	kinds ownerpermissions.Resources
+	// createNamespace creates a namespace in the name of the server.
+	createNamespace autoprovision.Create
+	// last are plug-ins behind all others, which cannot be switched off.
+	last  []admission.Plugin
+	files *reloads
+}
+
+// pluginInput is what a plug-in is made from.
+type pluginInput struct {
+	*admissionOptions
+	// config is the plug-in's own configuration in JSON or YAML, nil if none was given.
+	config []byte
+	// read reads the files that the configuration names.
+	read filewatch.Read
+	// use is set to what has to be done when the plug-in is put into effect; it may stay nil.
+	use func()
+}
+
+// admissionPlugin is a plug-in by its name in --enable-admission-plugins.
+type admissionPlugin struct {
+	name string
+	off  bool // unless it is enabled by name
+	make func(in *pluginInput) (admission.Plugin, error)
+}
+
+// admissionPlugins returns all plug-ins of kube-apiserver in the order in which they run.
+func admissionPlugins() []admissionPlugin {
+	return []admissionPlugin{
+		{name: "AlwaysAdmit", off: true, make: plain(func(*admissionOptions) admission.Plugin { return always.Admit() })},
+		{name: "NamespaceAutoProvision", off: true, make: plain(func(o *admissionOptions) admission.Plugin {
+			return autoprovision.Plugin(o.registry, o.createNamespace)
+		})},
+		{name: "NamespaceLifecycle", make: plain(func(o *admissionOptions) admission.Plugin {
+			return lifecycle.Plugin(o.registry)
+		})},
+		{name: "NamespaceExists", off: true, make: plain(func(o *admissionOptions) admission.Plugin {
+			return namespaceexists.Plugin(o.registry)
+		})},
+		{name: "LimitPodHardAntiAffinityTopology", off: true, make: plain(func(*admissionOptions) admission.Plugin {
+			return antiaffinity.Plugin()
+		})},
+		{name: "LimitRanger", make: plain(func(o *admissionOptions) admission.Plugin {
+			return limitranger.Plugin(o.registry)
+		})},
+		{name: "ServiceAccount", make: plain(func(o *admissionOptions) admission.Plugin {
+			return serviceaccount.Plugin(o.registry)
+		})},
+		{name: "NodeRestriction", off: true, make: plain(func(o *admissionOptions) admission.Plugin {
+			return noderestriction.Plugin(o.registry, o.authorizer)
+		})},
+		{name: "TaintNodesByCondition", make: plain(func(*admissionOptions) admission.Plugin { return taint.Plugin() })},
+		{name: "AlwaysPullImages", off: true, make: plain(func(*admissionOptions) admission.Plugin {
+			return alwayspullimages.Plugin()
+		})},
+		{name: "ImagePolicyWebhook", off: true, make: configured(imagepolicy.DecodeConfig, imageReviews)},
+		{name: "PodSecurity", make: configured(podsecurity.DecodeConfig, podSecurity)},
+		{name: "PodNodeSelector", off: true, make: configured(podnodeselector.DecodeConfig,
+			func(o *pluginInput, c podnodeselector.Config) (admission.Plugin, error) {
+				return podnodeselector.Plugin(o.registry, c), nil
+			})},
+		{name: "Priority", make: plain(func(o *admissionOptions) admission.Plugin { return priority.Plugin(o.registry) })},
+		{name: "DefaultTolerationSeconds", make: plain(func(o *admissionOptions) admission.Plugin {
+			return toleration.Plugin(o.config.NotReadyTolerationSeconds, o.config.UnreachableTolerationSeconds)
+		})},
+		{name: "PodTolerationRestriction", off: true, make: configured(podtolerationrestriction.DecodeConfig,
+			func(o *pluginInput, c podtolerationrestriction.Config) (admission.Plugin, error) {
+				return podtolerationrestriction.Plugin(o.registry, c), nil
+			})},
+		{name: "EventRateLimit", off: true, make: configured(eventratelimit.DecodeConfig,
+			func(_ *pluginInput, c eventratelimit.Config) (admission.Plugin, error) {
+				return eventratelimit.Plugin(c, time.Now), nil
+			})},
+		{name: "ExtendedResourceToleration", off: true, make: plain(func(*admissionOptions) admission.Plugin {
+			return extendedresourcetoleration.Plugin()
+		})},
+		{name: "DefaultStorageClass", make: plain(func(o *admissionOptions) admission.Plugin {
+			return storageclass.Plugin(o.registry)
+		})},
+		{name: "StorageObjectInUseProtection", make: plain(func(*admissionOptions) admission.Plugin {
+			return protection.Plugin()
+		})},
+		// The kinds of these are only served with the feature gates GenericWorkload and ClusterTrustBundle.
+		{name: "PodGroupProtection", make: plain(func(*admissionOptions) admission.Plugin {
+			return protection.Groups()
+		})},
+		{name: "OwnerReferencesPermissionEnforcement", off: true, make: plain(func(o *admissionOptions) admission.Plugin {
+			return ownerpermissions.Plugin(o.authorizer, o.kinds)
+		})},
+		{name: "PersistentVolumeClaimResize", make: plain(func(o *admissionOptions) admission.Plugin {
+			return claimresize.Plugin(o.registry)
+		})},
+		{name: "RuntimeClass", make: plain(func(o *admissionOptions) admission.Plugin {
+			return runtimeclass.Plugin(o.registry)
+		})},
+		{name: "CertificateApproval", make: plain(func(o *admissionOptions) admission.Plugin {
+			return certificates.Approval(o.authorizer)
+		})},
+		{name: "CertificateSigning", make: plain(func(o *admissionOptions) admission.Plugin {
+			return certificates.Signing(o.authorizer)
+		})},
+		{name: "ClusterTrustBundleAttest", make: plain(func(o *admissionOptions) admission.Plugin {
+			return certificates.Attest(o.authorizer)
+		})},
+		{name: "CertificateSubjectRestriction", make: plain(func(*admissionOptions) admission.Plugin {
+			return certificates.SubjectRestriction()
+		})},
+		{name: "DefaultIngressClass", make: plain(func(o *admissionOptions) admission.Plugin {
+			return ingressclass.Plugin(o.registry)
+		})},
+		{name: "PodTopologyLabels", make: plain(func(o *admissionOptions) admission.Plugin {
+			return podtopologylabels.Plugin(o.registry)
+		})},
+		{name: "PodGroupWorkloadExists", make: plain(func(o *admissionOptions) admission.Plugin {
+			return podgroup.Plugin(o.registry)
+		})},
+		{name: "NodeDeclaredFeatureValidator", make: plain(func(o *admissionOptions) admission.Plugin {
+			return nodefeatures.Plugin(o.registry)
+		})},
+		{name: "JobValidation", make: plain(idle("JobValidation"))},
+		{name: "PodResizeValidator", make: plain(func(o *admissionOptions) admission.Plugin {
+			return podresize.Plugin(o.registry)
+		})},
+		{name: "DenyServiceExternalIPs", off: true, make: plain(func(*admissionOptions) admission.Plugin {
+			return denyexternalips.Plugin()
+		})},
+		{name: "MutatingAdmissionPolicy", make: plain(func(o *admissionOptions) admission.Plugin {
+			return o.policies.Mutating()
+		})},
+		{name: "MutatingAdmissionWebhook", make: configured(webhooks.DecodeConfig,
+			func(o *pluginInput, c webhooks.Config) (p admission.Plugin, err error) {
+				p, o.use, err = o.webhooks.Mutating(c, o.read)
+				return p, err
+			})},
+		{name: "ValidatingAdmissionPolicy", make: plain(func(o *admissionOptions) admission.Plugin {
+			return o.policies.Validating()
+		})},
+		{name: "ValidatingAdmissionWebhook", make: configured(webhooks.DecodeConfig,
+			func(o *pluginInput, c webhooks.Config) (p admission.Plugin, err error) {
+				p, o.use, err = o.webhooks.Validating(c, o.read)
+				return p, err
+			})},
+		{name: "ResourceQuota", make: configured(quota.DecodeConfig,
+			func(o *pluginInput, c quota.Config) (admission.Plugin, error) {
+				return quota.Plugin(o.registry, c), nil
+			})},
+		{name: "AlwaysDeny", off: true, make: plain(func(*admissionOptions) admission.Plugin { return always.Deny() })},
+	}
+}
+
+// idle returns a plug-in that has nothing to do, because this server does not serve the kinds that it is about.
+func idle(name string) func(*admissionOptions) admission.Plugin {
+	return func(*admissionOptions) admission.Plugin { return admission.Plugin{Name: name} }
+}
+
+// plain adapts a plug-in that has no configuration of its own.
+func plain(build func(*admissionOptions) admission.Plugin) func(*pluginInput) (admission.Plugin, error) {
+	return func(in *pluginInput) (admission.Plugin, error) {
+		if in.config != nil {
+			return admission.Plugin{}, errors.New("the plug-in has no configuration")
+		}
+		return build(in.admissionOptions), nil
+	}
+}
+
+// configured adapts a plug-in that has a configuration of its own.
+func configured[C any](
+	decode func([]byte) (C, error), build func(*pluginInput, C) (admission.Plugin, error),
+) func(*pluginInput) (admission.Plugin, error) {
+	return func(in *pluginInput) (admission.Plugin, error) {
+		c, err := decode(in.config)
+		if err != nil {
+			return admission.Plugin{}, err
+		}
+		return build(in, c)
+	}
+}
+
+// imageReviews returns the plug-in that asks a webhook about images.
+func imageReviews(o *pluginInput, c imagepolicy.Config) (admission.Plugin, error) {
+	return imagepolicy.Plugin(c, o.read, o.calls, o.log)
+}
+
+// podSecurity returns the plug-in that compares pods with the Pod Security Standards.
+func podSecurity(o *pluginInput, c podsecurity.Config) (admission.Plugin, error) {
+	return podsecurity.Plugin(c, podsecurity.Options{
+		Objects: o.registry, Metrics: o.podSecurity, Version: "v" + version.Major + "." + version.Minor,
+	})
+}
+
+// newAdmission returns the chain of the plug-ins that are switched on. If their configuration changes, the chain is
+// replaced: writes that have begun end with the chain that they began with.
+func newAdmission(o *admissionOptions) (*admission.Chain, error) {
+	m := &admissionMaker{admissionOptions: o, all: admissionPlugins()}
+	if err := o.config.validate(m.all); err != nil {
+		return nil, err
+	}
+	if o.config.ConfigFile == "" {
+		err := m.apply(filewatch.ReadFile)
+		return m.chain, err
+	}
+	_, err := o.files.load(part{flag: "--admission-control-config-file", path: o.config.ConfigFile, apply: m.apply})
+	return m.chain, err
+}
+
+// admissionMaker makes the chain of plug-ins, and makes it anew when their configuration has changed.
+type admissionMaker struct {
+	*admissionOptions
+	all   []admissionPlugin
+	chain *admission.Chain      // of the start
+	made  map[string]madePlugin // those in effect, by name
+}
+
+// madePlugin is a plug-in with what it was made from.
+type madePlugin struct {
+	admission.Plugin
+	config []byte
+	files  bool // it has read files
+}
+
+// apply makes the plug-ins and puts them into effect. A plug-in whose configuration is the same keeps its state, such as
+// the events that EventRateLimit has counted.
+func (m *admissionMaker) apply(read filewatch.Read) error {
+	configs, err := readAdmissionConfig(m.config.ConfigFile, read, m.all)
+	if err != nil {
+		return err
+	}
+	var chain []admission.Plugin
+	var use []func()
+	made := map[string]madePlugin{}
+	for i := range m.all {
+		p := &m.all[i]
+		if !m.config.enables(p) {
+			continue
+		}
+		now := madePlugin{config: configs[p.name]}
+		if before, ok := m.made[p.name]; ok && !before.files && bytes.Equal(before.config, now.config) {
+			now = before
+		} else {
+			in := &pluginInput{admissionOptions: m.admissionOptions, config: now.config}
+			in.read = func(path string) ([]byte, error) {
+				now.files = true
+				return read(path)
+			}
+			if now.Plugin, err = p.make(in); err != nil {
+				return fmt.Errorf("admission plug-in %s: %w", p.name, err)
+			}
+			if in.use != nil {
+				use = append(use, in.use)
+			}
+		}
+		made[p.name] = now
+		chain = append(chain, now.Plugin)
+	}
+	for _, f := range use {
+		f()
+	}
+	m.made = made
+	next := admission.NewChain(m.observer, append(chain, m.last...)...)
+	if m.chain == nil {
+		m.chain = next
+	} else {
+		m.chain.Replace(next)
+	}
+	return nil
+}
+
+// enables returns whether a plug-in is switched on.
+func (c *AdmissionConfig) enables(p *admissionPlugin) bool {
+	switch {
+	case c.Only != nil:
+		return slices.Contains(c.Only, p.name)
+	case p.off:
+		return slices.Contains(c.Enable, p.name)
+	}
+	return !slices.Contains(c.Disable, p.name)
+}
+
+// validate checks the names of plug-ins.
+func (c *AdmissionConfig) validate(all []admissionPlugin) error {
+	var errs []error
+	if c.Only != nil && len(c.Enable)+len(c.Disable) > 0 {
+		errs = append(errs, errors.New(
+			"admission-control and enable-admission-plugins/disable-admission-plugins flags are mutually exclusive"))
+	}
+	known := func(flag string, names []string) {
+		for _, name := range names {
+			if !slices.ContainsFunc(all, func(p admissionPlugin) bool { return p.name == name }) {
+				errs = append(errs, fmt.Errorf("%s plugin %q is unknown", flag, name))
+			}
+		}
+	}
+	known("admission-control", c.Only)
+	known("enable-admission-plugins", c.Enable)
+	known("disable-admission-plugins", c.Disable)
+	var overlap []string
+	for _, name := range c.Enable {
+		if slices.Contains(c.Disable, name) && !slices.Contains(overlap, name) {
+			overlap = append(overlap, name)
+		}
+	}
+	if slices.Sort(overlap); len(overlap) > 0 {
+		errs = append(errs,
+			fmt.Errorf("%v in enable-admission-plugins and disable-admission-plugins overlapped", overlap))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,208 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/access/admission"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/ownerpermissions"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/policies"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/webhooks"
+	"github.com/keelson-dev/keelson/internal/api/client"
+	"github.com/keelson-dev/keelson/internal/api/client/versions"
+	"github.com/keelson-dev/keelson/internal/api/connection"
+	"github.com/keelson-dev/keelson/internal/api/directory"
+	"github.com/keelson-dev/keelson/internal/api/discovery"
+	"github.com/keelson-dev/keelson/internal/api/rest"
+	"github.com/keelson-dev/keelson/internal/controller/servicerepair"
+	"github.com/keelson-dev/keelson/internal/gateway/aggregator"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/traffic"
+	"github.com/keelson-dev/keelson/internal/gateway/peers"
+	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/server/background"
+
+	"github.com/keelson-dev/keelson/internal/api/write"
+	"github.com/keelson-dev/keelson/internal/machinery/webhook"
+	"github.com/keelson-dev/keelson/internal/storage"
+)
+
+// api serves resources: the kinds bound to the stores, the verbs, discovery and OpenAPI.
+type api struct {
+	registry  *registry.Registry
+	writes    *write.Pipeline
+	handler   *rest.Handler
+	custom    *custom
+	discovery *discovery.Handler
+	claims    *servicerepair.Controller
+	// resources is the directory of all served resources. client is how the server itself uses them.
+	resources *directory.Directory
+	client    *client.Client
+	webhooks  *webhooks.Plugins
+	calls     webhook.Options // how webhooks are reached
+	policies  *policies.Plugins
+	// aggregator forwards requests to extension API servers.
+	aggregator *aggregator.Aggregator
+	// proxyCertificate is what extension API servers and peers know this server by; nil if there is none.
+	proxyCertificate func() (*tls.Certificate, error)
+	// peers forwards requests to other servers on the same store; nil if there are none.
+	peers   *peers.Peers
+	cluster *connection.Network
+}
+
+// close closes the connections to nodes, pods and services that nobody uses. api may be nil.
+func (a *api) close() {
+	if a != nil && a.cluster != nil {
+		a.cluster.Close()
+	}
+}
+
+// fieldManager is the field manager of writes of the server itself.
+const fieldManager = "kube-apiserver"
+
+// apiOptions are the dependencies of api.
+type apiOptions struct {
+	config    *Config
+	gates     features.Gates
+	services  serviceRanges
+	addresses addresses
+	// frontProxy returns the certificate for extension API servers; it is used if Config.ownFrontProxy.
+	frontProxy     func() (*tls.Certificate, error)
+	kinds          []*registry.Kind
+	registry       *registry.Registry
+	store          storage.Store // the main one
+	authentication *authentication
+	authorization  *authorization
+	outgoing
+	metrics *metrics.Metrics
+	work    *background.Group // runs what follows the configuration of admission
+	traffic *traffic.Traffic  // nil unless Config.Testing
+	log     *slog.Logger
+}
+
+// addresses are where clients reach the server: host and port.
+type addresses struct {
+	local, advertised string // on this machine, and from others
+}
+
+// judges returns the plug-ins of admission that are for tests.
+func (o *apiOptions) judges() []admission.Plugin {
+	list := slices.Clone(o.config.judges)
+	if o.traffic != nil {
+		list = append(list, o.traffic.Plugin())
+	}
+	return list
+}
+
+// newAPI returns an api. It serves nothing and does not watch definitions of custom resources until the caller
+// starts it.
+func newAPI(ctx context.Context, o apiOptions) (*api, error) {
+	a := &api{registry: o.registry, resources: directory.New()}
+	answers := o.authorization.answers()
+	maps.Copy(answers, o.authentication.answers())
+	a.buildWebhooks(&o)
+	a.policies = a.newPolicies(&o)
+	chain, err := newAdmission(&admissionOptions{
+		config: &o.config.Admission, registry: o.registry, authorizer: o.authorization, observer: o.metrics.Admission(),
+		calls: o.calls, webhooks: a.webhooks, policies: a.policies, log: o.log,
+		podSecurity: o.metrics.NewPodSecurity(), kinds: a.resourcesOfKind, createNamespace: a.createNamespace,
+		last:  append(o.judges(), o.authorization.guardRoles(), o.authorization.guardSigners(), a.policies.ParameterAccess()),
+		files: o.config.files,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.writes = write.New(o.registry, chain, o.authorization, o.config.Clock.Now)
+	a.writes.IgnorePropagation = !o.config.GarbageCollection
+	if a.cluster, err = newConnections(&o); err != nil {
+		return nil, err
+	}
+	a.handler = rest.New(rest.Options{
+		Now:      o.config.Clock.Now,
+		Registry: o.registry, Writes: a.writes, Cluster: a.cluster, ConnectObserver: o.metrics.NewConnections(),
+		ConnectionBytesPerSecond: o.config.Connections.MaxBytesPerSecond,
+		Authorizer:               o.authorization, Answers: answers,
+		MinRequestTimeout: o.config.MinRequestTimeout,
+		WatchCounter: func(group, version, resource string) rest.WatchCounter {
+			return o.metrics.WatchEvents(group, version, resource)
+		},
+		Computed: map[schema.GroupResource]rest.Computed{
+			{Resource: "componentstatuses"}: newComponents(o.store, len(o.config.Etcd.Servers)).statuses,
+		},
+		DeleteCollectionWorkers: o.config.DeleteCollectionWorkers,
+		CBOR:                    o.gates.Enabled(features.CBORServingAndStorage),
+	})
+	a.resources.PutBuiltIn(o.registry, a.handler.BuiltIn)
+	a.client = client.New(a.resources, a.writes, fieldManager)
+	if a.aggregator, err = a.newAggregator(ctx, &o); err != nil {
+		return nil, err
+	}
+	a.discovery = discovery.New(a.resources, a.aggregator, o.addresses.advertised)
+	if a.custom, err = newCustom(&o, a); err != nil {
+		return nil, err
+	}
+	if a.claims, err = allocateServices(ctx, &o); err != nil {
+		return nil, err
+	}
+	o.metrics.Register(metrics.Objects(a.objects), a.aggregator.Metrics(), a.discovery.Metrics())
+	return a, nil
+}
+
+// buildWebhooks makes the plug-ins that call admission webhooks.
+func (a *api) buildWebhooks(o *apiOptions) {
+	a.calls = o.calls
+	a.calls.Resolve, a.calls.DialService = webhook.Resolver(resolveServices(o)), dialServices(o)
+	a.webhooks = webhooks.New(webhooks.Options{
+		Registry: o.registry, Versions: versions.New(a.resources), Calls: a.calls, Authorizer: o.authorization,
+		Background: func(name string, run func(context.Context)) { o.work.Go(name, background.Forever(run)) },
+		Observer:   o.metrics.Admission(), Log: o.log, Budget: o.config.Admission.WebhookBudget, Now: o.config.now,
+	})
+}
+
+// objects returns the number of stored objects of each resource in use.
+func (a *api) objects() map[metrics.GroupResource]int64 {
+	counts := map[metrics.GroupResource]int64{}
+	for _, r := range a.registry.Resources() {
+		if n, ok := r.Counted(); ok {
+			counts[metrics.GroupResource{Group: r.Kind.Group, Resource: r.Kind.Resource}] = int64(n)
+		}
+	}
+	a.custom.Objects(func(group, resource string, n int, _ int64) {
+		counts[metrics.GroupResource{Group: group, Resource: resource}] = int64(n)
+	})
+	return counts
+}
+
+// resourcesOfKind returns the resources with objects of a kind.
+func (a *api) resourcesOfKind(gvk schema.GroupVersionKind) []ownerpermissions.Resource {
+	var out []ownerpermissions.Resource
+	for _, r := range a.resources.Resources(gvk.GroupVersion()) {
+		if r.Announced || r.Describe == nil {
+			continue
+		}
+		for _, entry := range r.Describe() {
+			if entry.Kind == gvk.Kind && entry.Name == r.GVR.Resource {
+				out = append(out, ownerpermissions.Resource{GroupVersionResource: r.GVR, Namespaced: entry.Namespaced})
+			}
+		}
+	}
+	return out
+}
+
+// createNamespace creates a namespace in the name of the server.
+func (a *api) createNamespace(ctx context.Context, name string) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	_, err := a.client.Create(request.WithUser(ctx, nil), client.CreateRequest{
+		Resource: corev1.SchemeGroupVersion.WithResource("namespaces"), Object: namespace,
+	})
+	return err
+}

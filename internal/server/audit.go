@@ -1,0 +1,199 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	auditfilter "github.com/keelson-dev/keelson/internal/gateway/filter/audit"
+	"github.com/keelson-dev/keelson/internal/machinery/audit"
+	"github.com/keelson-dev/keelson/internal/machinery/audit/policy"
+	"github.com/keelson-dev/keelson/internal/machinery/audit/sink"
+	auditlog "github.com/keelson-dev/keelson/internal/machinery/audit/sink/log"
+	auditwebhook "github.com/keelson-dev/keelson/internal/machinery/audit/sink/webhook"
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/machinery/webhook"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/server/filewatch"
+)
+
+// auditing audits the requests of a server. A nil auditing audits nothing.
+type auditing struct {
+	policy policy.Current
+	sinks  audit.Union
+	files  []io.Closer
+	log    *slog.Logger
+	counts *metrics.Audit
+	// maxObject is the size in bytes from which no sink accepts an object. It is negative if a sink accepts objects
+	// of any size, and 0 before there are sinks.
+	maxObject int64
+	c         *AuditConfig
+	closing   sync.Once
+}
+
+// openAudit reads the policy and opens the sinks of events. It returns nil if nothing is audited.
+func openAudit(
+	c *AuditConfig, files *reloads, calls webhook.Options, counts *metrics.Audit, log *slog.Logger,
+) (*auditing, error) {
+	if c.PolicyFile == "" {
+		if c.Log.Path != "" || c.Webhook.ConfigFile != "" {
+			log.Info("without --audit-policy-file nothing is audited")
+		}
+		return nil, nil
+	}
+	a := &auditing{log: log, c: c, counts: counts}
+	_, err := files.load(part{flag: "--audit-policy-file", path: c.PolicyFile, apply: func(read filewatch.Read) error {
+		p, err := policy.Load(c.PolicyFile, read, log)
+		if err == nil {
+			a.policy.Use(p)
+		}
+		return err
+	}})
+	if err != nil {
+		return nil, err
+	}
+	if c.Log.Path != "" {
+		out, err := a.openLog(&c.Log)
+		if err != nil {
+			return nil, err
+		}
+		a.add(auditlog.New(out, c.Log.Format, a.report), &c.Log.AuditSinkConfig)
+	}
+	if c.Webhook.ConfigFile != "" {
+		client, err := files.webhook("--audit-webhook-config-file", c.Webhook.ConfigFile, calls)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("initializing audit webhook: %w", err), a.close())
+		}
+		a.add(auditwebhook.New(client, c.Webhook.InitialBackoff, a.report), &c.Webhook.AuditSinkConfig)
+	}
+	if len(a.sinks) == 0 {
+		return nil, nil
+	}
+	return a, nil
+}
+
+func (a *auditing) openLog(c *AuditLogConfig) (io.Writer, error) {
+	if c.Path == "-" {
+		return os.Stdout, nil
+	}
+	file, err := auditlog.OpenFile(auditlog.FileOptions{
+		Path: c.Path, MaxSize: c.MaxSize, MaxAge: c.MaxAge, MaxBackups: c.MaxBackups, Compress: c.Compress,
+		OnError: func(err error) { a.log.Error("audit: old log files", "error", err) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.files = append(a.files, file)
+	return file, nil
+}
+
+// add adds a backend with the buffering and truncation of its configuration.
+func (a *auditing) add(b sink.Backend, c *AuditSinkConfig) {
+	var s audit.Sink
+	if c.Mode == sink.ModeBatch {
+		s = sink.NewBatch(b, c.Batch, a.report)
+	} else {
+		s = sink.NewBlocking(b, c.Mode == sink.ModeBlockingStrict, a.c.budget, a.report)
+	}
+	switch {
+	case !c.Truncate:
+		a.maxObject = -1
+	case a.maxObject >= 0:
+		a.maxObject = max(a.maxObject, c.MaxEventSize)
+	}
+	if c.Truncate {
+		s = &sink.Truncate{Next: s, MaxEventSize: c.MaxEventSize, MaxBatchSize: c.MaxBatchSize, Report: a.report}
+	}
+	a.sinks = append(a.sinks, s)
+}
+
+// report logs events that could not be written. It implements audit.Report. It logs only the identity of events,
+// because their content may be secret.
+func (a *auditing) report(part string, err error, events []*audit.Event) {
+	a.counts.Error(part, len(events))
+	ids := make([]string, 0, len(events))
+	for _, e := range events {
+		ids = append(ids, string(e.AuditID))
+	}
+	a.log.Error("audit events are lost or late", "plugin", part, "error", err, "events", len(events), "audit-IDs", ids)
+}
+
+// filter returns the options of the audit filter, nil if nothing is audited.
+func (a *auditing) filter(kinds []*registry.Kind) *auditfilter.Auditor {
+	if a == nil {
+		return nil
+	}
+	return &auditfilter.Auditor{
+		Policy: &a.policy, Sink: a.sinks, NewObject: newObjects(kinds),
+		Observe: func(l audit.Level) { a.counts.Level(l.String()) }, Count: a.counts.Event, Rejected: a.counts.Rejected,
+		MaxObjectBytes: max(a.maxObject, 0),
+	}
+}
+
+// newObjects returns a function that creates empty objects of the built-in kinds.
+func newObjects(kinds []*registry.Kind) func(schema.GroupVersionKind) runtime.Object {
+	type constructor = func() runtime.Object
+	makers := map[schema.GroupVersionKind]constructor{
+		{
+			Group: autoscalingv1.GroupName, Version: "v1", Kind: "Scale",
+		}: func() runtime.Object { return &autoscalingv1.Scale{} },
+	}
+	for kind, constructor := range map[string]constructor{
+		"Status":          func() runtime.Object { return &metav1.Status{} },
+		"APIVersions":     func() runtime.Object { return &metav1.APIVersions{} },
+		"APIGroup":        func() runtime.Object { return &metav1.APIGroup{} },
+		"APIGroupList":    func() runtime.Object { return &metav1.APIGroupList{} },
+		"APIResourceList": func() runtime.Object { return &metav1.APIResourceList{} },
+	} {
+		makers[schema.GroupVersionKind{Version: "v1", Kind: kind}] = constructor
+	}
+	for kind, constructor := range map[string]constructor{
+		"PartialObjectMetadata":     func() runtime.Object { return &metav1.PartialObjectMetadata{} },
+		"PartialObjectMetadataList": func() runtime.Object { return &metav1.PartialObjectMetadataList{} },
+	} {
+		makers[schema.GroupVersionKind{Group: metav1.GroupName, Version: "v1", Kind: kind}] = constructor
+	}
+	for _, k := range kinds {
+		for i := range k.Versions {
+			v := &k.Versions[i]
+			gvk := schema.GroupVersionKind{Group: cmp.Or(v.Group, k.Group), Version: v.Name, Kind: k.Name}
+			makers[gvk] = func() runtime.Object { return v.New() }
+		}
+	}
+	return func(gvk schema.GroupVersionKind) runtime.Object {
+		if make := makers[gvk]; make != nil {
+			return make()
+		}
+		return nil
+	}
+}
+
+// close writes the buffered events and closes the log. It may be called again, and with a nil auditing.
+func (a *auditing) close() (err error) {
+	if a == nil {
+		return nil
+	}
+	a.closing.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), a.c.farewell)
+		defer cancel()
+		if err = a.sinks.Close(ctx); err != nil {
+			return // a file that hangs may be in use
+		}
+		for _, f := range a.files {
+			if err = f.Close(); err != nil {
+				return
+			}
+		}
+	})
+	return err
+}

@@ -1,0 +1,323 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/keelson-dev/keelson/internal/machinery/audit/sink"
+)
+
+const auditEverything = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitManagedFields: true
+rules:
+- {level: None, nonResourceURLs: ["/metrics"]}
+- {level: Metadata, resources: [{group: "", resources: [secrets, serviceaccounts/token]}]}
+- {level: RequestResponse, users: [admin]}
+- {level: Metadata}
+`
+
+// audited is a configuration with an audit log.
+func audited(t *testing.T) Config {
+	t.Helper()
+	c := testConfig(t)
+	dir := t.TempDir()
+	c.Audit.PolicyFile, c.Audit.Log.Path = filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
+	if err := os.WriteFile(c.Audit.PolicyFile, []byte(auditEverything), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// callWith is a request with a body of JSON.
+func callWith(t testing.TB, c *http.Client, token, method, url, contentType, body string) answer {
+	t.Helper()
+	r, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Content-Type", contentType)
+	w, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Body.Close()
+	text, err := io.ReadAll(w.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{w.StatusCode, w.Header, string(text)}
+}
+
+// events returns the finished requests of an audit log, without those of the server
+// itself, of which there are none.
+func events(t *testing.T, path string) []auditv1.Event {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []auditv1.Event
+	for line := range bytes.Lines(content) {
+		var e auditv1.Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		if e.Stage == auditv1.StageResponseComplete {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func TestAuditLog(t *testing.T) {
+	c := audited(t)
+	s := start(t, c)
+	h := httpClient(t, s, false)
+	maps := s.URL() + "/api/v1/namespaces/default/configmaps"
+	callWith(t, h, "admintoken", "POST", maps, "application/json", `{"metadata":{"name":"a"},"data":{"k":"<v>"}}`)
+	callWith(t, h, "admintoken", "PATCH", maps+"/a", "application/merge-patch+json", `{"data": {"x":"y"}}`)
+	callWith(t, h, "davetoken", "GET", maps+"/a", "application/json", "")
+	callWith(t, h, "admintoken", "DELETE", maps+"/a", "application/json", `{"propagationPolicy":"Background"}`)
+	callWith(t, h, "admintoken", "GET", s.URL()+"/metrics", "application/json", "")
+	stop(t, s)
+	var got []string
+	for _, e := range events(t, c.Audit.Log.Path) {
+		line := fmt.Sprintf(
+			"%s %s %s/%s %d", e.User.Username, e.Verb, e.ObjectRef.Resource, e.ObjectRef.Name, e.ResponseStatus.Code,
+		)
+		if e.RequestObject != nil {
+			line += " " + string(e.RequestObject.Raw)
+		}
+		if e.ResponseObject != nil {
+			var object struct{ Kind string }
+			if err := json.Unmarshal(e.ResponseObject.Raw, &object); err != nil {
+				t.Fatal(err)
+			}
+			line += " -> " + object.Kind
+			if bytes.Contains(e.ResponseObject.Raw, []byte("managedFields")) {
+				t.Errorf("managedFields: %s", e.ResponseObject.Raw)
+			}
+		}
+		got = append(got, line+" "+e.Annotations["authorization.k8s.io/decision"])
+	}
+	want := []string{
+		`admin create configmaps/a 201 {"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},` +
+			`"data":{"k":"\u003cv\u003e"}} -> ConfigMap allow`,
+		`admin patch configmaps/a 200 {"data":{"x":"y"}} -> ConfigMap allow`,
+		`dave get configmaps/a 403 forbid`,
+		`admin delete configmaps/a 200 {"kind":"DeleteOptions","apiVersion":"meta.k8s.io/__internal",` +
+			`"propagationPolicy":"Background"} -> Status allow`,
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestSecretsAreInNoLog: neither the audit log below the level that asks for them,
+// nor the server's own log at any verbosity, nor the metrics have what is in
+// secrets and credentials.
+func TestSecretsAreInNoLog(t *testing.T) {
+	const secret = "VERYSECRETVALUE"
+	c := audited(t)
+	var log lockedBuffer
+	c.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.Level(-10)}))
+	s := start(t, c)
+	h := httpClient(t, s, false)
+	secrets := s.URL() + "/api/v1/namespaces/default/secrets"
+	if a := callWith(
+		t, h, "admintoken", "POST", secrets, "application/json", `{"metadata":{"name":"s"},"stringData":{"k":"`+secret+`"}}`,
+	); a.status != 201 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	callWith(
+		t, h, "admintoken", "PATCH", secrets+"/s", "application/merge-patch+json", `{"stringData":{"k":"`+secret+`2"}}`,
+	)
+	callWith(t, h, "admintoken", "GET", secrets+"?access_token="+secret, "application/json", "")
+	callWith(t, h, secret, "GET", secrets, "application/json", "")
+	callWith(
+		t, h, "admintoken", "POST", secrets, "application/json", `{"metadata":{"name":"s"},"stringData":{"k":"`+secret+`"`,
+	)
+	counts := callWith(t, h, "admintoken", "GET", s.URL()+"/metrics", "application/json", "")
+	stop(t, s)
+	content, err := os.ReadFile(c.Audit.Log.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(content, []byte(`"secrets"`)) || !strings.Contains(log.String(), "msg=HTTP") {
+		t.Fatal("the requests were not noted at all")
+	}
+	for line := range bytes.Lines(content) {
+		// A URI is recorded as it was sent.
+		if bytes.Contains(bytes.ReplaceAll(line, []byte("?access_token="+secret), nil), []byte(secret)) ||
+			bytes.Contains(line, []byte("admintoken")) {
+			t.Errorf("audit: %s", line)
+		}
+	}
+	for name, text := range map[string]string{"log": log.String(), "metrics": counts.body} {
+		for line := range strings.Lines(text) {
+			if strings.Contains(line, secret) || strings.Contains(line, "admintoken") ||
+				strings.Contains(line, "VkVSWVNFQ1JFVFZBTFVF") {
+				t.Errorf("%s: %s", name, line)
+			}
+		}
+	}
+}
+
+type lockedBuffer struct {
+	mu  sync.Mutex // guards buf
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// hangingWebhook is a server for audit events that accepts requests and never answers.
+func hangingWebhook(t *testing.T, c *Config, mode string) {
+	t.Helper()
+	release := make(chan struct{})
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(hook.Close)
+	t.Cleanup(func() { close(release) })
+	c.Audit.Webhook.ConfigFile, c.Audit.Webhook.Mode = filepath.Join(t.TempDir(), "kubeconfig"), mode
+	c.Audit.Webhook.Batch.MaxBatchSize = 1
+	text := fmt.Sprintf(
+		`{current-context: c, contexts: [{name: c, context: {cluster: a}}], clusters: [{name: a, cluster: {server: %q}}]}`,
+		hook.URL,
+	)
+	if err := os.WriteFile(c.Audit.Webhook.ConfigFile, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestHangingAuditWebhook checks that requests are served and that the server stops while the audit webhook hangs.
+func TestHangingAuditWebhook(t *testing.T) {
+	for _, mode := range sink.Modes() {
+		t.Run(mode, func(t *testing.T) {
+			c := audited(t)
+			c.Audit.Log.Path = ""
+			c.Audit.budget, c.Audit.farewell = time.Millisecond, time.Millisecond
+			hangingWebhook(t, &c, mode)
+			s, err := Start(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := httpClient(t, s, false)
+			want := http.StatusOK
+			if mode == sink.ModeBlockingStrict {
+				want = http.StatusInternalServerError
+			}
+			if a := callWith(t, h, "admintoken", "GET", s.URL()+"/api/v1/namespaces/default", "", ""); a.status != want {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			defer cancel()
+			if err := s.Stop(ctx); err != nil && !strings.Contains(err.Error(), "hand on audit events") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestAuditConfiguration(t *testing.T) {
+	for want, change := range map[string]func(*AuditConfig){
+		"": func(*AuditConfig) {},
+		`invalid audit log mode x, allowed modes are "batch,blocking,blocking-strict"`: func(c *AuditConfig) {
+			c.Log.Mode = "x"
+		},
+		`invalid audit log format x, allowed formats are "legacy,json"`: func(c *AuditConfig) {
+			c.Log.Format = "x"
+		},
+		"--audit-log-maxage -1 can't be a negative number": func(c *AuditConfig) {
+			c.Log.MaxAge = -1
+		},
+		`invalid group version, allowed versions are ["audit.k8s.io/v1"]`: func(c *AuditConfig) {
+			c.Log.Version = "audit.k8s.io/v1beta1"
+		},
+		"invalid audit batch webhook buffer size 0, must be a positive number": func(c *AuditConfig) {
+			c.Webhook.Batch.BufferSize = 0
+		},
+		"invalid audit batch webhook throttle QPS 0, must be a positive number": func(c *AuditConfig) {
+			c.Webhook.Batch.QPS = 0
+		},
+		"invalid audit truncate webhook max batch size 1, must be greater than max event size (102400)": func(c *AuditConfig) {
+			c.Webhook.MaxBatchSize = 1
+		},
+	} {
+		c := defaultAudit()
+		c.Log.Path, c.Webhook.ConfigFile = "x", "y"
+		change(&c)
+		got := ""
+		for _, err := range c.validate() {
+			got += err.Error()
+		}
+		if got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// TestRetryAfter: while the server stops new requests are sent elsewhere, and the
+// one in flight is finished.
+func TestRetryAfter(t *testing.T) {
+	c := testConfig(t)
+	c.Filters.ShutdownSendRetryAfter = true
+	s := start(t, c)
+	entered, release := make(chan bool), make(chan bool)
+	servePods(s, func(http.ResponseWriter, *http.Request) {
+		entered <- true
+		<-release
+	})
+	first, second := httpClient(t, s, true), httpClient(t, s, true)
+	result := make(chan answer, 1)
+	go func() { result <- call(t, first, "GET", s.URL()+"/api/v1/pods") }()
+	<-entered
+	done := make(chan error, 1)
+	go func() { done <- s.Stop(context.Background()) }()
+	for !s.http.refusing.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	if a := call(t, second, "GET", s.URL()+"/api/v1/pods"); a.status != http.StatusTooManyRequests ||
+		a.header.Get("Retry-After") != "5" {
+		t.Errorf("%d %v %s", a.status, a.header, a.body)
+	}
+	if a := call(t, second, "GET", s.URL()+"/livez"); a.status != http.StatusOK {
+		t.Errorf("livez: %d", a.status)
+	}
+	close(release)
+	if a := <-result; a.status != http.StatusOK {
+		t.Errorf("in flight: %d", a.status)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,418 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/access/auth/bearer"
+	"github.com/keelson-dev/keelson/internal/access/auth/serviceaccount"
+)
+
+// post sends a document as the administrator and returns the answer.
+func post(t testing.TB, s *Server, path, body string, want int) map[string]any {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+	r.Header.Set("Authorization", "Bearer admintoken")
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	s.http.server.Handler.ServeHTTP(w, r)
+	if w.Code != want {
+		t.Fatalf("POST %s: %d %s", path, w.Code, w.Body)
+	}
+	var out map[string]any
+	if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// accountToken makes a service account and returns a token of it.
+func accountToken(t testing.TB, s *Server, name string) string {
+	t.Helper()
+	post(t, s, "/api/v1/namespaces/kube-system/serviceaccounts", `{"metadata":{"name":"`+name+`"}}`, http.StatusCreated)
+	out := post(t, s, "/api/v1/namespaces/kube-system/serviceaccounts/"+name+"/token", `{}`, http.StatusCreated)
+	return out["status"].(map[string]any)["token"].(string)
+}
+
+// TestTokensOutliveARestart: the key that the server makes for itself is kept.
+func TestTokensOutliveARestart(t *testing.T) {
+	config := testConfig(t)
+	s := start(t, config)
+	key := filepath.Join(config.DataDir, pkiName, accountKeyName)
+	token := accountToken(t, s, "robot")
+	stop(t, s)
+	s = start(t, config)
+	if a := call(
+		t, httpClient(t, s, false), "GET", s.URL()+"/api", "Authorization", "Bearer "+token,
+	); a.status != http.StatusOK {
+		t.Errorf("after a restart: %d %s", a.status, a.body)
+	}
+	if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", info, err)
+	}
+}
+
+func TestTheIssuerIsDiscovered(t *testing.T) {
+	s := start(t, testConfig(t))
+	c := httpClient(t, s, true)
+	a := call(t, c, "GET", s.URL()+serviceaccount.ConfigurationPath)
+	var document struct {
+		Issuer string `json:"issuer"`
+		Keys   string `json:"jwks_uri"`
+	}
+	if err := json.Unmarshal([]byte(a.body), &document); err != nil || document.Issuer != defaultIssuer ||
+		document.Keys != s.URL()+serviceaccount.KeysPath {
+		t.Errorf("%v %s", err, a.body)
+	}
+	if a := call(t, c, "GET", document.Keys, "Accept", "*/*"); a.status != http.StatusOK ||
+		!strings.Contains(a.body, `"alg":"RS256"`) || strings.Contains(a.body, `"d":`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	config := testConfig(t)
+	config.Authentication.ServiceAccounts.Issuers = []string{"kubernetes"} // no URL
+	s = start(t, config)
+	if a := call(
+		t, httpClient(t, s, true), "GET", s.URL()+serviceaccount.ConfigurationPath,
+	); a.status != http.StatusNotFound {
+		t.Errorf("an issuer that cannot be discovered: %d", a.status)
+	}
+}
+
+// Clients in pods cannot reach the address on which clients on this machine reach the server.
+func TestDiscoveryNamesTheAdvertisedAddress(t *testing.T) {
+	config := testConfig(t)
+	config.ControlPlane.AdvertiseAddress = "192.0.2.7"
+	s := start(t, config)
+	c := httpClient(t, s, true)
+	address := net.JoinHostPort("192.0.2.7", strconv.Itoa(s.listener.port()))
+	for path, want := range map[string]string{
+		serviceaccount.ConfigurationPath: `"jwks_uri":"https://` + address + serviceaccount.KeysPath + `"`,
+		"/api":                           `"serverAddress":"` + address + `"`,
+	} {
+		if a := call(t, c, "GET", s.URL()+path); !strings.Contains(a.body, want) {
+			t.Errorf("%s: %s, want %s", path, a.body, want)
+		}
+	}
+}
+
+// authority is a certificate authority in a file.
+type authority struct {
+	t    *testing.T
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	file string
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{t: t, file: filepath.Join(t.TempDir(), "ca.crt")}
+	pair := a.issue("ca")
+	a.cert, a.key = pair.Leaf, pair.PrivateKey.(*ecdsa.PrivateKey)
+	if err := os.WriteFile(
+		a.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}), 0o600,
+	); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// issue makes a client certificate; the first is the authority's own.
+func (a *authority) issue(name string, groups ...string) tls.Certificate {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name, Organization: groups},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		BasicConstraintsValid: true, IsCA: a.cert == nil, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	parent, signer := a.cert, a.key
+	if parent == nil {
+		parent, signer = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+}
+
+// with is a client that shows a certificate.
+func with(t *testing.T, s *Server, pair tls.Certificate) *http.Client {
+	t.Helper()
+	c := httpClient(t, s, false)
+	c.Transport.(*http.Transport).TLSClientConfig.Certificates = []tls.Certificate{pair}
+	return c
+}
+
+// TestSpoofedHeadersAreIgnored: only the front proxy, known by its certificate, may
+// say who the user is. (Hostile row 9.)
+func TestSpoofedHeadersAreIgnored(t *testing.T) {
+	proxies, clients := newAuthority(t), newAuthority(t)
+	spoof := []string{"X-Remote-User", "admin", "X-Remote-Group", "system:masters"}
+	believing := testConfig(t)
+	believing.ClientCAFile = clients.file
+	believing.Authentication.RequestHeader = RequestHeaderConfig{
+		ClientCAFile: proxies.file, AllowedNames: []string{"proxy"}, UsernameHeaders: []string{"X-Remote-User"},
+		GroupHeaders: []string{"X-Remote-Group"},
+	}
+	plain := testConfig(t)
+	plain.ClientCAFile = clients.file
+	for _, c := range []struct {
+		name   string
+		config Config
+		pair   *tls.Certificate
+		status int
+	}{
+		{"the proxy", believing, ptr(proxies.issue("proxy")), http.StatusOK},
+		{"another name", believing, ptr(proxies.issue("someone")), http.StatusUnauthorized},
+		{"a client", believing, ptr(clients.issue("proxy")), http.StatusForbidden},
+		{"nobody", believing, nil, http.StatusForbidden},
+		{"the proxy, where none is believed", plain, ptr(proxies.issue("proxy")), http.StatusUnauthorized},
+		{"nobody, where none is believed", plain, nil, http.StatusForbidden},
+	} {
+		config := c.config
+		config.DataDir = filepath.Join(t.TempDir(), "data")
+		s := start(t, config)
+		browser := httpClient(t, s, false)
+		if c.pair != nil {
+			browser = with(t, s, *c.pair)
+		}
+		if a := call(t, browser, "GET", s.URL()+"/api/v1/secrets", spoof...); a.status != c.status {
+			t.Errorf("%s: %d %s", c.name, a.status, a.body)
+		}
+		stop(t, s)
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// TestProxiesAndClientsMustNotBeTheSame: where one authority signs both, every
+// client could name any user. (Hostile row 10.)
+func TestProxiesAndClientsMustNotBeTheSame(t *testing.T) {
+	ca := newAuthority(t)
+	config := testConfig(t)
+	config.ClientCAFile = ca.file
+	config.Authentication.RequestHeader = RequestHeaderConfig{
+		ClientCAFile: ca.file, UsernameHeaders: []string{"X-Remote-User"},
+	}
+	s, err := Start(context.Background(), config)
+	if err == nil {
+		stop(t, s)
+		t.Fatal("the server starts")
+	}
+	if want := "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; " +
+		"--requestheader-allowed-names must be specified"; !strings.Contains(err.Error(), want) {
+		t.Error(err)
+	}
+	// The server's own authority signs clients, too.
+	own := testConfig(t)
+	s = start(t, own)
+	stop(t, s)
+	own.Authentication.RequestHeader = RequestHeaderConfig{
+		ClientCAFile: filepath.Join(own.DataDir, pkiName, "ca.crt"), UsernameHeaders: []string{"X-Remote-User"},
+	}
+	if s, err := Start(context.Background(), own); err == nil {
+		stop(t, s)
+		t.Error("the server starts with its own authority for proxies")
+	}
+	config.Authentication.RequestHeader.AllowedNames = []string{"proxy"}
+	s = start(t, config)
+	if a := call(
+		t, with(t, s, ca.issue("jane")), "GET", s.URL()+"/api", "X-Remote-User", "admin",
+	); a.status != http.StatusOK {
+		t.Errorf("a client beside proxies of the same authority: %d %s", a.status, a.body)
+	}
+}
+
+// TestClientAuthoritiesAreReloaded: a certificate of an authority that was added to
+// the file counts without a restart.
+func TestClientAuthoritiesAreReloaded(t *testing.T) {
+	one, two := newAuthority(t), newAuthority(t)
+	config := testConfig(t)
+	config.ClientCAFile, config.fileReload = one.file, time.Millisecond
+	s := start(t, config)
+	pair := two.issue("june")
+	status := func() int { return call(t, with(t, s, pair), "GET", s.URL()+"/api").status }
+	if got := status(); got != http.StatusUnauthorized {
+		t.Errorf("before: %d", got)
+	}
+	content, err := os.ReadFile(two.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(one.file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for status() != http.StatusOK {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestAnonymousIsLimited(t *testing.T) {
+	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n"
+	write := func(text string) string {
+		path := filepath.Join(t.TempDir(), "authentication.yaml")
+		if err := os.WriteFile(path, []byte(head+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	off := testConfig(t)
+	off.Authentication.Anonymous = false
+	paths := testConfig(t)
+	paths.Authentication.ConfigFile = write("anonymous: {enabled: true, conditions: [{path: /livez}]}")
+	for _, c := range []struct {
+		name           string
+		config         Config
+		livez, healthz int
+	}{
+		{"as it is", testConfig(t), 200, 200},
+		{"switched off", off, 401, 401},
+		{"on a path", paths, 200, 401},
+	} {
+		s := start(t, c.config)
+		browser := httpClient(t, s, false)
+		if livez, healthz := call(t, browser, "GET", s.URL()+"/livez").status, call(
+			t, browser, "GET", s.URL()+"/healthz",
+		).status; livez != c.livez || healthz != c.healthz {
+			t.Errorf("%s: %d %d", c.name, livez, healthz)
+		}
+	}
+	paths.DataDir = filepath.Join(t.TempDir(), "data")
+	paths.Authentication.AnonymousSet = true
+	if s, err := Start(context.Background(), paths); err == nil {
+		stop(t, s)
+		t.Error("the flag and the file contradict each other, and the server starts")
+	}
+}
+
+// record keeps a log whole.
+type record struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (r *record) Write(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(b)
+}
+
+func (r *record) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.String()
+}
+
+// TestTokensAreInNoLogOrMetric checks that neither the log (at its highest level), nor metrics, nor error responses
+// contain a token or a usable part of one. (Row 29 of docs/reliability.md.)
+func TestTokensAreInNoLogOrMetric(t *testing.T) {
+	log := &record{}
+	config := testConfig(t)
+	config.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.Level(-127)}))
+	config.Authentication.BootstrapTokens = true
+	s := start(t, config)
+	good := accountToken(t, s, "robot")
+	forged := good[:len(good)-4] + "AAAA"
+	const unknown, bootstrap = "unknown-token-of-nobody", "abcdef.0123456789abcdef"
+	browser := httpClient(t, s, false)
+	answers := ""
+	for _, token := range []string{good, forged, unknown, bootstrap, "davetoken", "admintoken"} {
+		for _, path := range []string{"/api/v1/secrets", "/healthz", "/no/such"} {
+			answers += call(t, browser, "GET", s.URL()+path, "Authorization", "Bearer "+token).body
+		}
+		answers += call(t, browser, "GET", s.URL()+"/api/v1/pods?watch=1&timeoutSeconds=1", "Connection", "Upgrade",
+			"Upgrade", "websocket",
+			"Sec-Websocket-Protocol", "x, "+bearer.WebSocketProtocol+base64.RawURLEncoding.EncodeToString([]byte(token+
+				"x"))).body
+		review := post(
+			t, s, "/apis/authentication.k8s.io/v1/tokenreviews", `{"spec":{"token":"`+token+`","audiences":["x"]}}`,
+			http.StatusCreated,
+		)
+		answers += review["status"].(map[string]any)["error"].(string)
+	}
+	shown := call(t, httpClient(t, s, true), "GET", s.URL()+"/metrics").body
+	signature := good[strings.LastIndex(good, ".")+1:]
+	for _, secret := range []string{
+		good, signature, forged[strings.LastIndex(forged, ".")+1:], unknown, bootstrap, "davetoken", "admintoken",
+	} {
+		for where, text := range map[string]string{"the log": log.String(), "metrics": shown, "answers": answers} {
+			if strings.Contains(text, secret) || strings.Contains(text, base64.RawURLEncoding.EncodeToString([]byte(secret))) {
+				t.Errorf("%s has %.24s...", where, secret)
+			}
+		}
+	}
+	if !strings.Contains(log.String(), "credentials") ||
+		!strings.Contains(shown, `authentication_attempts{result="error"}`) {
+		t.Error("the log or metrics say nothing of failures")
+	}
+}
+
+// BenchmarkAuthenticatedGet is a GET through the whole chain, by the way the user
+// signs in.
+func BenchmarkAuthenticatedGet(b *testing.B) {
+	config := DefaultConfig()
+	tokens := filepath.Join(b.TempDir(), "tokens.csv")
+	if err := os.WriteFile(tokens, []byte(testTokens), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	config.DataDir, config.Storage, config.SecurePort, config.TokenAuthFile = "", StorageMemory, 0, tokens
+	config.Log = slog.New(slog.DiscardHandler)
+	s, err := Start(b.Context(), config)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Stop(context.Background()) //nolint:errcheck // of a benchmark
+	grant := func(name, subject string) {
+		post(b, s, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+			`{"metadata":{"name":"`+name+`"},`+
+				`"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},`+
+				`"subjects":[`+subject+`]}`, http.StatusCreated)
+	}
+	grant("dave", `{"kind":"User","name":"dave"}`)
+	grant("robot", `{"kind":"ServiceAccount","name":"robot","namespace":"kube-system"}`)
+	account := accountToken(b, s, "robot")
+	for name, token := range map[string]string{"static": "davetoken", "serviceaccount": account} {
+		b.Run(name, func(b *testing.B) {
+			r := httptest.NewRequest(http.MethodGet, "/api/v1/namespaces/kube-system", nil)
+			header := []string{"Bearer " + token}
+			b.ReportAllocs()
+			for b.Loop() {
+				r.Header["Authorization"] = header
+				w := httptest.NewRecorder()
+				s.http.server.Handler.ServeHTTP(w, r)
+				if w.Code != http.StatusOK {
+					b.Fatal(w.Code, w.Body)
+				}
+			}
+		})
+	}
+}

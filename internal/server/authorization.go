@@ -1,0 +1,330 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
+
+	"github.com/keelson-dev/keelson/internal/access/admission"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/certificates"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/escalation"
+	"github.com/keelson-dev/keelson/internal/access/auth/abac"
+	"github.com/keelson-dev/keelson/internal/access/auth/accessreview"
+	"github.com/keelson-dev/keelson/internal/access/auth/authz"
+	"github.com/keelson-dev/keelson/internal/access/auth/authzconfig"
+	"github.com/keelson-dev/keelson/internal/access/auth/node"
+	"github.com/keelson-dev/keelson/internal/access/auth/rbac"
+	"github.com/keelson-dev/keelson/internal/access/auth/rbac/policy"
+	"github.com/keelson-dev/keelson/internal/access/auth/staticauthorizer"
+	"github.com/keelson-dev/keelson/internal/access/auth/webhookauthorizer"
+	"github.com/keelson-dev/keelson/internal/api/client"
+	rbaccontroller "github.com/keelson-dev/keelson/internal/controller/rbac"
+	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/machinery/webhook"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/server/background"
+	"github.com/keelson-dev/keelson/internal/server/filewatch"
+)
+
+// authorization authorizes requests by the current configuration. It implements authz.Authorizer.
+type authorization struct {
+	authorizationOptions
+	rbac *rbac.Authorizer
+	// node and abac are nil unless the configuration at the start enabled them.
+	node *node.Authorizer
+	abac *abac.Current
+	// paths allows some paths to every user. It is nil if no paths are configured.
+	paths   *staticauthorizer.AlwaysAllowPaths
+	current atomic.Pointer[authz.List]
+	// content is the content of the configuration file, nil without one. required are the types of authorizers that a
+	// changed file must still have; nil before the first one is in effect.
+	content  []byte
+	required []string
+}
+
+// authorizationOptions are the dependencies of authorization.
+type authorizationOptions struct {
+	config   *AuthorizationConfig
+	files    *reloads
+	gates    features.Gates
+	hostPort string // where the server is reached
+	registry *registry.Registry
+	calls    webhook.Options
+	metrics  *metrics.Metrics
+	// work runs the background tasks of the authorizers.
+	work *background.Group
+	log  *slog.Logger
+}
+
+// Authorize implements authz.Authorizer.
+func (z *authorization) Authorize(ctx context.Context, a authz.Attributes) (authz.Decision, string, error) {
+	return z.current.Load().Authorize(ctx, a)
+}
+
+// RulesFor implements authz.RuleResolver.
+func (z *authorization) RulesFor(ctx context.Context, u *request.User, namespace string) (authz.Rules, error) {
+	return z.current.Load().RulesFor(ctx, u, namespace)
+}
+
+// newAuthorization creates the authorizers. They have no objects until start is called.
+func newAuthorization(o authorizationOptions) (*authorization, error) {
+	c := o.config
+	z := &authorization{authorizationOptions: o, rbac: rbac.New()}
+	var err error
+	if z.paths, err = staticauthorizer.NewAlwaysAllowPaths(c.AlwaysAllowPaths); err != nil {
+		return nil, fmt.Errorf("--authorization-always-allow-paths: %w", err)
+	}
+	switch {
+	case c.ConfigFile != "":
+		server := hash([]byte(z.hostPort))
+		_, err = z.files.load(part{
+			flag: "--authorization-config", path: c.ConfigFile, apply: z.use,
+			observe: func(err error) { z.metrics.AuthorizationReload(err == nil, server, hash(z.content)) },
+		})
+		z.metrics.AuthorizationLoaded(server, hash(z.content))
+	case c.Webhook.ConfigFile != "":
+		_, err = z.files.load(part{flag: "--authorization-webhook-config-file", path: c.Webhook.ConfigFile, apply: z.use})
+	default:
+		err = z.use(filewatch.ReadFile)
+	}
+	return z, err
+}
+
+// use applies the configuration at the start and, if its files have changed, later.
+func (z *authorization) use(read filewatch.Read) error {
+	c, content, err := z.config.load(read, z.required)
+	if err != nil {
+		return err
+	}
+	if z.required == nil {
+		if err := z.makeAuthorizers(c); err != nil {
+			return err
+		}
+	}
+	list, err := z.authorizersOf(c, read)
+	if err != nil {
+		return err
+	}
+	z.current.Store(&list)
+	z.content = content
+	if z.required == nil {
+		z.required = []string{}
+		for _, a := range c.Authorizers {
+			if a.Type != ModeWebhook {
+				z.required = append(z.required, a.Type)
+			}
+		}
+	}
+	return nil
+}
+
+// makeAuthorizers makes the authorizers that are made once, at the start.
+func (z *authorization) makeAuthorizers(c *apiserver.AuthorizationConfiguration) (err error) {
+	for _, a := range c.Authorizers {
+		switch a.Type {
+		case ModeNode:
+			err = z.makeNodeAuthorizer()
+		case ModeABAC:
+			err = z.readPolicies()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readPolicies reads the file of mode ABAC.
+func (z *authorization) readPolicies() error {
+	const flag = "--authorization-policy-file"
+	path := z.config.PolicyFile
+	z.abac = &abac.Current{}
+	return z.files.file(flag, path, func(content []byte) error {
+		if err := z.abac.Replace(content); err != nil {
+			return fmt.Errorf("error reading policy file %s, %w", path, err)
+		}
+		return nil
+	})
+}
+
+// load returns the configuration, and the content of its file if there is one.
+// required are the types of authorizers that it must have.
+func (c *AuthorizationConfig) load(
+	read filewatch.Read, required []string,
+) (*apiserver.AuthorizationConfiguration, []byte, error) {
+	if c.ConfigFile == "" {
+		return c.flags(), nil, nil
+	}
+	content, err := read(c.ConfigFile)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--authorization-config: %w", err)
+	}
+	configuration, err := authzconfig.Load(content, required)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--authorization-config: %w", err)
+	}
+	return configuration, content, nil
+}
+
+func (z *authorization) makeNodeAuthorizer() error {
+	rules, err := policy.NodeRules(z.gates)
+	if err != nil {
+		return err
+	}
+	z.node = node.New(z.work.Context(), node.Options{
+		Registry: z.registry, Rules: rbac.Compile(rules), Log: z.log, Observe: z.metrics.NodeGraph,
+		Background: z.background,
+	})
+	return nil
+}
+
+// authorizersOf returns the authorizers of a configuration in the order of their calls.
+func (z *authorization) authorizersOf(
+	c *apiserver.AuthorizationConfiguration, read filewatch.Read,
+) (authz.List, error) {
+	list := authz.List{staticauthorizer.SystemMasters{}}
+	if z.paths != nil {
+		list = append(list, z.paths)
+	}
+	for i := range c.Authorizers {
+		a := &c.Authorizers[i]
+		authorizer, err := z.authorizerOf(a, read)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, &counted{Authorizer: authorizer, metrics: z.metrics, kind: a.Type, name: a.Name})
+	}
+	return list, nil
+}
+
+func (z *authorization) authorizerOf(a *apiserver.AuthorizerConfiguration, read filewatch.Read) (authz.Authorizer, error) {
+	switch a.Type {
+	case ModeAlwaysAllow:
+		return staticauthorizer.AlwaysAllow{}, nil
+	case ModeAlwaysDeny:
+		return staticauthorizer.AlwaysDeny{}, nil
+	case ModeRBAC:
+		return z.rbac, nil
+	case ModeNode:
+		if z.node == nil {
+			return nil, errNotAtStart(a.Type)
+		}
+		return z.node, nil
+	case ModeABAC:
+		if z.abac == nil {
+			return nil, errNotAtStart(a.Type)
+		}
+		return z.abac, nil
+	case ModeWebhook:
+		return z.accessWebhook(a.Name, a.Webhook, read)
+	}
+	return nil, fmt.Errorf("unknown authorization mode %s specified", a.Type)
+}
+
+func (z *authorization) accessWebhook(
+	name string, w *apiserver.WebhookConfiguration, read filewatch.Read,
+) (authz.Authorizer, error) {
+	file, err := authzconfig.Kubeconfig(w)
+	if err != nil {
+		return nil, err
+	}
+	client, err := webhook.FromKubeconfig(file, read, z.calls)
+	if err != nil {
+		return nil, fmt.Errorf("authorization webhook %s: %w", name, err)
+	}
+	conditions, errs := authzconfig.Conditions(w, nil)
+	if len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	o := webhookauthorizer.Options{
+		Name: name, Client: client, Version: w.SubjectAccessReviewVersion, Timeout: w.Timeout.Duration,
+		Backoff: webhook.DefaultBackoff(), Conditions: conditions, Observe: z.metrics,
+	}
+	if w.FailurePolicy == apiserver.FailurePolicyDeny {
+		o.OnError = authz.Deny
+	}
+	if *w.CacheAuthorizedRequests {
+		o.AllowedTTL = w.AuthorizedTTL.Duration
+	}
+	if *w.CacheUnauthorizedRequests {
+		o.RefusedTTL = w.UnauthorizedTTL.Duration
+	}
+	return webhookauthorizer.New(o)
+}
+
+func hash(content []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(content)) }
+
+// counted counts the decisions of an authorizer.
+type counted struct {
+	authz.Authorizer
+	metrics    *metrics.Metrics
+	kind, name string
+
+	once            sync.Once // creates the series at the first decision
+	allowed, denied prometheus.Counter
+}
+
+// Authorize implements authz.Authorizer.
+func (c *counted) Authorize(ctx context.Context, a authz.Attributes) (authz.Decision, string, error) {
+	decision, reason, err := c.Authorizer.Authorize(ctx, a)
+	if decision == authz.NoOpinion {
+		return decision, reason, err
+	}
+	c.once.Do(func() {
+		c.allowed = c.metrics.AuthorizationDecision(c.kind, c.name, "allowed")
+		c.denied = c.metrics.AuthorizationDecision(c.kind, c.name, "denied")
+	})
+	if decision == authz.Allow {
+		c.allowed.Inc()
+	} else {
+		c.denied.Inc()
+	}
+	return decision, reason, err
+}
+
+// RulesFor implements authz.RuleResolver.
+func (c *counted) RulesFor(ctx context.Context, u *request.User, namespace string) (authz.Rules, error) {
+	if resolver, ok := c.Authorizer.(authz.RuleResolver); ok {
+		return resolver.RulesFor(ctx, u, namespace)
+	}
+	return authz.Rules{}, nil
+}
+
+// answers returns the synthesized resources about permissions, such as SubjectAccessReview.
+func (z *authorization) answers() map[schema.GroupResource]registry.CreateFunc {
+	return accessreview.CreateFuncs(z, z)
+}
+
+// guardRoles prevents users from granting permissions that they do not have.
+func (z *authorization) guardRoles() admission.Plugin { return escalation.Plugin(z, z.rbac) }
+
+// guardSigners prevents users from issuing certificates to pods in the name of signers that they may not sign for.
+func (z *authorization) guardSigners() admission.Plugin { return certificates.PodSigning(z) }
+
+// background runs a function until the server stops.
+func (z *authorization) background(name string, run func(ctx context.Context)) {
+	z.work.Go(name, background.Forever(run))
+}
+
+// start creates the default roles, unless they were just created, and starts to watch roles and bindings.
+func (z *authorization) start(ctx context.Context, c *client.Client, rolesExist bool) error {
+	if !rolesExist {
+		bootstrap := rbaccontroller.Bootstrap{Gates: z.gates, Registry: z.registry, Client: c, Log: z.log}
+		if err := bootstrap.Run(ctx); err != nil {
+			return err
+		}
+	}
+	if err := z.rbac.Start(z.work.Context(), z.registry, z.log, z.background); err != nil {
+		return err
+	}
+	return nil
+}

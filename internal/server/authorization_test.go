@@ -1,0 +1,496 @@
+package server
+
+import (
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/server/filewatch"
+)
+
+// sendJSON calls with a JSON body.
+func sendJSON(t testing.TB, c *http.Client, method, url, body string, headers ...string) answer {
+	t.Helper()
+	r, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Body.Close()
+	text, err := io.ReadAll(w.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{w.StatusCode, w.Header, string(text)}
+}
+
+// cluster is a server with an administrator and the user dave, who has no permissions at first.
+type cluster struct {
+	*Server
+	t     *testing.T
+	admin *http.Client
+	user  *http.Client
+}
+
+func newCluster(t *testing.T, c Config) *cluster {
+	t.Helper()
+	s := start(t, c)
+	return &cluster{s, t, httpClient(t, s, true), httpClient(t, s, false)}
+}
+
+func (c *cluster) make(path, body string) {
+	c.t.Helper()
+	if a := sendJSON(c.t, c.admin, http.MethodPost, c.URL()+path, body); a.status != http.StatusCreated {
+		c.t.Fatalf("POST %s: %d %s", path, a.status, a.body)
+	}
+}
+
+// grant gives dave rules in a namespace.
+func (c *cluster) grant(namespace, name, rules string) {
+	c.t.Helper()
+	path := "/apis/rbac.authorization.k8s.io/v1/namespaces/" + namespace
+	c.make(path+"/roles", fmt.Sprintf(`{"metadata":{"name":%q},"rules":%s}`, name, rules))
+	c.bind(namespace, name, "Role", name)
+}
+
+func (c *cluster) bind(namespace, name, kind, role string) {
+	c.t.Helper()
+	c.make("/apis/rbac.authorization.k8s.io/v1/namespaces/"+namespace+"/rolebindings", fmt.Sprintf(
+		`{"metadata":{"name":%q},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":%q,"name":%q},`+
+			`"subjects":[{"kind":"User","name":"dave"}]}`, name, kind, role))
+}
+
+func (c *cluster) namespace(name string) {
+	c.t.Helper()
+	c.make("/api/v1/namespaces", fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
+}
+
+// dave sends a request as dave. The path is sent unchanged.
+func (c *cluster) dave(method, path string, headers ...string) answer {
+	c.t.Helper()
+	r, err := http.NewRequest(method, c.URL(), nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	path, query, _ := strings.Cut(path, "?")
+	r.URL = &url.URL{Scheme: r.URL.Scheme, Host: r.URL.Host, Opaque: path, RawQuery: query}
+	r.Header.Set("Authorization", "Bearer davetoken")
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	w, err := c.user.Do(r)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer w.Body.Close()
+	text, err := io.ReadAll(w.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return answer{w.StatusCode, w.Header, string(text)}
+}
+
+// becomes waits until a request of dave is answered with a status, because changed roles take effect a little later.
+func (c *cluster) becomes(status int, method, path string) {
+	c.t.Helper()
+	var a answer
+	for range 3000 {
+		if a = c.dave(method, path); a.status == status {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	c.t.Fatalf("%s %s stays %d %s, want %d", method, path, a.status, a.body, status)
+}
+
+func TestRolesCountWhileTheyAreThere(t *testing.T) {
+	c := newCluster(t, testConfig(t))
+	c.namespace("mine")
+	const path = "/api/v1/namespaces/mine/configmaps"
+	a := c.dave(http.MethodGet, path)
+	want := `configmaps is forbidden: User "dave" cannot list resource "configmaps" in API group "" in the namespace ` +
+		`"mine"`
+	if a.status != http.StatusForbidden || a.message() != want || a.header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("%d %s %v", a.status, a.body, a.header)
+	}
+	c.grant("mine", "reader", `[{"apiGroups":[""],"resources":["configmaps"],"verbs":["list"]}]`)
+	c.becomes(http.StatusOK, http.MethodGet, path)
+	if a := call(
+		t, c.admin, http.MethodDelete, c.URL()+"/apis/rbac.authorization.k8s.io/v1/namespaces/mine/rolebindings/reader",
+	); a.status != http.StatusOK {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	c.becomes(http.StatusForbidden, http.MethodGet, path)
+}
+
+// TestPathsDoNotLeadElsewhere: CVE-2022-3162 and its like. A user of one namespace
+// tries to come to what is in another.
+func TestPathsDoNotLeadElsewhere(t *testing.T) {
+	c := newCluster(t, testConfig(t))
+	c.namespace("mine")
+	c.namespace("other")
+	c.make("/api/v1/namespaces/other/secrets", `{"metadata":{"name":"s"},"stringData":{"k":"hidden"}}`)
+	c.grant("mine", "all", `[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]`)
+	c.becomes(http.StatusOK, http.MethodGet, "/api/v1/namespaces/mine/secrets")
+	for _, path := range []string{
+		"/api/v1/namespaces/mine/../other/secrets/s", "/api/v1/namespaces/mine/secrets/../../other/secrets/s",
+		"/api/v1/namespaces/mine%2f..%2fother/secrets/s", "/api/v1/namespaces/mine/secrets/..%2f..%2fother%2fsecrets%2fs",
+		"/api/v1/namespaces/mine/secrets/..%2Fother%2Fs", "/api/v1/namespaces/mine/secrets/%2e%2e",
+		"/api/v1/namespaces/mine/secrets/.", "/api/v1/namespaces/mine/secrets/..",
+		"/api/v1/namespaces/mine/../other/secrets", "/api/v1/namespaces//other/secrets", "/api/v1/namespaces/./other/secrets",
+		"/api/v1/namespaces/mine/secrets?fieldSelector=metadata.namespace%3Dother",
+		"/api/v1/watch/namespaces/other/secrets?timeoutSeconds=1",
+	} {
+		if a := c.dave(http.MethodGet, path); strings.Contains(a.body, "aGlkZGVu") ||
+			a.status == http.StatusOK && !strings.Contains(a.body, `"items":[]`) {
+			t.Errorf("GET %s: %d %s", path, a.status, a.body)
+		}
+	}
+	for _, name := range []string{"..", ".", "a/b", "%2e", "../other/x"} {
+		body := fmt.Sprintf(`{"metadata":{"name":%q}}`, name)
+		a := sendJSON(
+			t, c.user, http.MethodPost, c.URL()+"/apis/rbac.authorization.k8s.io/v1/namespaces/mine/roles", body,
+			"Authorization", "Bearer davetoken",
+		)
+		if a.status/100 == 2 {
+			t.Errorf("a role named %q: %d %s", name, a.status, a.body)
+		}
+	}
+}
+
+// TestClusterScopedThroughANamespace (CVE-2019-11247) checks that a user with all permissions in a namespace cannot
+// reach cluster-scoped resources by a path with that namespace.
+func TestClusterScopedThroughANamespace(t *testing.T) {
+	c := newCluster(t, testConfig(t))
+	c.namespace("mine")
+	c.bind("mine", "all", "ClusterRole", "cluster-admin")
+	c.becomes(http.StatusOK, http.MethodGet, "/api/v1/namespaces/mine/secrets")
+	c.make("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Cluster",
+		"names":{"plural":"things","singular":"thing","kind":"Thing","listKind":"ThingList"},
+		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`)
+	const things = "/apis/example.com/v1/things"
+	for range 3000 {
+		if call(t, c.admin, http.MethodGet, c.URL()+things).status == http.StatusOK {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	c.make(things, `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"x"}}`)
+	for _, path := range []string{
+		"/apis/example.com/v1/namespaces/mine/things/x", "/apis/example.com/v1/namespaces/mine/things",
+		"/apis/rbac.authorization.k8s.io/v1/namespaces/mine/clusterroles/cluster-admin",
+		"/apis/rbac.authorization.k8s.io/v1/namespaces/mine/clusterroles",
+		"/api/v1/namespaces/mine/nodes", "/api/v1/namespaces/mine/persistentvolumes/x",
+		"/apis/apiextensions.k8s.io/v1/namespaces/mine/customresourcedefinitions",
+	} {
+		if a := c.dave(http.MethodGet, path); a.status != http.StatusNotFound {
+			t.Errorf("GET %s: %d %s", path, a.status, a.body)
+		}
+	}
+	if a := c.dave(http.MethodGet, "/apis/rbac.authorization.k8s.io/v1/clusterroles"); a.status != http.StatusForbidden {
+		t.Errorf("at the cluster scope: %d", a.status)
+	}
+}
+
+func TestImpersonationNeedsPermission(t *testing.T) {
+	c := newCluster(t, testConfig(t))
+	c.make("/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"metadata":{"name":"imp"},"rules":[
+		{"apiGroups":[""],"resources":["users"],"resourceNames":["jane"],"verbs":["impersonate"]},
+		{"apiGroups":[""],"resources":["groups"],"resourceNames":["devs"],"verbs":["impersonate"]}]}`)
+	c.make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"imp"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"imp"},
+		"subjects":[{"kind":"User","name":"dave"}]}`)
+	as := func(headers ...string) answer {
+		return c.dave(http.MethodGet, "/api/v1/namespaces/kube-system/secrets", headers...)
+	}
+	for range 3000 {
+		if strings.Contains(as("Impersonate-User", "jane").body, `User \"jane\" cannot list`) {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	for _, headers := range [][]string{
+		{"Impersonate-User", "john"}, {"Impersonate-User", "system:admin"},
+		{"Impersonate-User", "jane", "Impersonate-Group", "system:masters"},
+		{"Impersonate-User", "jane", "Impersonate-Group", "devs", "Impersonate-Group", "system:masters"},
+		{"Impersonate-User", "jane", "Impersonate-Extra-Scopes", "all"}, {"Impersonate-User", "jane", "Impersonate-Uid", "1"},
+		{"impersonate-user", "system:serviceaccount:kube-system:clusterrole-aggregation-controller"},
+	} {
+		if a := as(headers...); a.status != http.StatusForbidden ||
+			!strings.Contains(a.body, `User \"dave\" cannot impersonate`) {
+			t.Errorf("%q: %d %s", headers, a.status, a.body)
+		}
+	}
+	if a := as(
+		"Impersonate-User", "jane", "Impersonate-Group", "devs",
+	); !strings.Contains(a.body, `User \"jane\" cannot list`) {
+		t.Errorf("what is allowed: %d %s", a.status, a.body)
+	}
+	if a := as("Impersonate-Group", "devs"); a.status != http.StatusBadRequest {
+		t.Errorf("a group alone: %d %s", a.status, a.body)
+	}
+}
+
+func TestExecNeedsCreate(t *testing.T) {
+	c := newCluster(t, testConfig(t))
+	c.namespace("mine")
+	c.grant(
+		"mine", "get",
+		`[{"apiGroups":[""],"resources":["pods/exec","pods/attach","pods/portforward","pods/log"],"verbs":["get"]}]`,
+	)
+	c.becomes(http.StatusNotFound, http.MethodGet, "/api/v1/namespaces/mine/pods/p/log")
+	for _, sub := range []string{"exec?command=ls", "attach", "portforward"} {
+		a := c.dave(http.MethodGet, "/api/v1/namespaces/mine/pods/p/"+sub)
+		if a.status != http.StatusForbidden || !strings.HasPrefix(a.message(), `pods "p" is forbidden`) {
+			t.Errorf("GET %s: %d %s", sub, a.status, a.body)
+		}
+	}
+}
+
+func TestAPutThatCreatesNeedsCreate(t *testing.T) {
+	c := newCluster(t, testConfig(t))
+	c.namespace("mine")
+	c.grant("mine", "update", `[{"apiGroups":["coordination.k8s.io"],"resources":["leases"],"verbs":["update","get"]}]`)
+	const path = "/apis/coordination.k8s.io/v1/namespaces/mine/leases/l"
+	c.becomes(http.StatusNotFound, http.MethodGet, path)
+	a := sendJSON(
+		t, c.user, http.MethodPut, c.URL()+path, `{"metadata":{"name":"l"}}`, "Authorization", "Bearer davetoken",
+	)
+	if a.status != http.StatusForbidden || !strings.Contains(a.message(), `cannot create resource "leases"`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+func TestGrantsAreGuardedOverHTTP(t *testing.T) {
+	c := newCluster(t, testConfig(t))
+	c.namespace("mine")
+	c.grant(
+		"mine", "roles",
+		`[{"apiGroups":["rbac.authorization.k8s.io"],"resources":["roles","rolebindings"],"verbs":["create","get"]}]`,
+	)
+	c.becomes(http.StatusNotFound, http.MethodGet, "/apis/rbac.authorization.k8s.io/v1/namespaces/mine/roles/none")
+	post := func(resource, body string) answer {
+		return sendJSON(
+			t, c.user, http.MethodPost, c.URL()+"/apis/rbac.authorization.k8s.io/v1/namespaces/mine/"+resource, body,
+			"Authorization", "Bearer davetoken",
+		)
+	}
+	const lacks = "is attempting to grant RBAC permissions not currently held"
+	if a := post(
+		"roles", `{"metadata":{"name":"x"},"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}]}`,
+	); a.status != http.StatusForbidden || !strings.Contains(a.message(), lacks) {
+		t.Errorf("a role: %d %s", a.status, a.body)
+	}
+	if a := post(
+		"rolebindings",
+		`{"metadata":{"name":"x"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole",`+
+			`"name":"cluster-admin"},"subjects":[{"kind":"User","name":"dave"}]}`,
+	); a.status != http.StatusForbidden || !strings.Contains(a.message(), lacks) {
+		t.Errorf("a binding: %d %s", a.status, a.body)
+	}
+	// What cannot be in this namespace is not judged for it.
+	if a := post(
+		"roles",
+		`{"metadata":{"name":"x","namespace":"other"},"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}]}`,
+	); a.status != http.StatusBadRequest {
+		t.Errorf("a role of another namespace: %d %s", a.status, a.body)
+	}
+}
+
+func TestModes(t *testing.T) {
+	const path = "/api/v1/namespaces/default/configmaps"
+	for mode, want := range map[string]string{
+		ModeAlwaysAllow: `"kind":"ConfigMapList"`, ModeAlwaysDeny: "Everything is forbidden.", ModeABAC: "No policy matched.",
+	} {
+		t.Run(mode, func(t *testing.T) {
+			config := testConfig(t)
+			config.Authorization.Modes = []string{mode}
+			if mode == ModeABAC {
+				config.Authorization.PolicyFile = filepath.Join(t.TempDir(), "policy")
+				if err := os.WriteFile(
+					config.Authorization.PolicyFile, []byte(`{"user":"dave","readonly":true,"resource":"secrets"}`), 0o600,
+				); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c := newCluster(t, config)
+			if a := c.dave(http.MethodGet, path); !strings.Contains(
+				strings.ReplaceAll(a.body, " ", ""), strings.ReplaceAll(want, " ", ""),
+			) {
+				t.Errorf("%d %s, want %s", a.status, a.body, want)
+			}
+			if a := call(t, c.admin, http.MethodGet, c.URL()+path); a.status != http.StatusOK {
+				t.Errorf("the administrator: %d %s", a.status, a.body)
+			}
+		})
+	}
+}
+
+// TestWebhookAuthorizesConditionally has a webhook authorizer that allows pods, behind a match condition.
+func TestWebhookAuthorizesConditionally(t *testing.T) {
+	hook := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		allowed := strings.Contains(string(text), `"resource":"pods"`)
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(
+			w,
+			`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{"allowed":%v,`+
+				`"reason":"as the webhook says"}}`,
+			allowed,
+		)
+	}))
+	defer hook.Close()
+	dir := t.TempDir()
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw})
+	kubeconfig := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"hook","user":""}}],
+		"clusters":[{"name":"hook","cluster":{"server":%q,"certificate-authority-data":%q}}]}`, hook.URL, base64.StdEncoding.EncodeToString(authority))
+	if err := os.WriteFile(filepath.Join(dir, "kubeconfig"), []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := testConfig(t)
+	config.Authorization.ConfigFile = filepath.Join(dir, "authorization.yaml")
+	text := fmt.Sprintf(`{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthorizationConfiguration","authorizers":[
+		{"type":"Webhook","name":"hook","webhook":{"timeout":"3s","subjectAccessReviewVersion":"v1",
+			"matchConditionSubjectAccessReviewVersion":"v1","failurePolicy":"Deny",
+		"connectionInfo":{"type":"KubeConfigFile","kubeConfigFile":%q},
+			"matchConditions":[{"expression":"request.user == 'dave'"}]}},
+		{"type":"RBAC","name":"rbac"}]}`, filepath.Join(dir, "kubeconfig"))
+	if err := os.WriteFile(config.Authorization.ConfigFile, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := newCluster(t, config)
+	if a := c.dave(http.MethodGet, "/api/v1/pods"); a.status != http.StatusOK {
+		t.Errorf("pods: %d %s", a.status, a.body)
+	}
+	if a := c.dave(http.MethodGet, "/api/v1/secrets"); a.status != http.StatusForbidden ||
+		!strings.HasSuffix(a.message(), ": as the webhook says") {
+		t.Errorf("secrets: %d %s", a.status, a.body)
+	}
+	if a := call(t, c.user, http.MethodGet, c.URL()+"/api/v1/pods"); a.status != http.StatusForbidden ||
+		strings.Contains(a.message(), "webhook") {
+		t.Errorf("somebody that the condition leaves out: %d %s", a.status, a.body)
+	}
+	hook.Close()
+	if a := c.dave(http.MethodGet, "/api/v1/nodes"); a.status/100 == 2 {
+		t.Errorf("without the webhook: %d %s", a.status, a.body)
+	}
+	if a := c.dave(http.MethodGet, "/api/v1/pods"); a.status != http.StatusOK {
+		t.Errorf("what is remembered: %d %s", a.status, a.body)
+	}
+}
+
+// reads returns a function that reads every file as a text.
+func reads(text string) filewatch.Read {
+	return func(string) ([]byte, error) { return []byte(text), nil }
+}
+
+func TestTheConfigurationIsReloaded(t *testing.T) {
+	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n"
+	config := testConfig(t)
+	config.Authorization.ConfigFile = filepath.Join(t.TempDir(), "authorization.yaml")
+	if err := os.WriteFile(
+		config.Authorization.ConfigFile, []byte(head+"- {type: AlwaysDeny, name: alwaysdeny}\n- {type: RBAC, name: rbac}\n"),
+		0o600,
+	); err != nil {
+		t.Fatal(err)
+	}
+	c := newCluster(t, config)
+	const path = "/api/v1/namespaces/default/configmaps"
+	if a := c.dave(http.MethodGet, path); a.status != http.StatusForbidden {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	for text, want := range map[string]string{
+		head:                                  "at least one authorization mode must be defined",
+		head + "- {type: RBAC, name: rbac}\n": "missing required types: [AlwaysDeny]",
+		head + "- {type: AlwaysDeny, name: alwaysdeny}\n- {type: RBAC, name: rbac}\n- {type: Node, name: node}\n": "authorizer type Node is not " +
+			"allowed if it was not enabled at initial server startup",
+	} {
+		if err := c.authorization.use(reads(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	if a := c.dave(http.MethodGet, path); a.status != http.StatusForbidden {
+		t.Errorf("what is wrong changed something: %d %s", a.status, a.body)
+	}
+	more := head + "- {type: AlwaysDeny, name: alwaysdeny}\n- {type: RBAC, name: rbac}\n- {type: AlwaysAllow," +
+		" name: alwaysallow}\n"
+	if err := c.authorization.use(reads(more)); err != nil {
+		t.Fatal(err)
+	}
+	if a := c.dave(http.MethodGet, path); a.status != http.StatusOK {
+		t.Errorf("after the reload: %d %s", a.status, a.body)
+	}
+}
+
+func TestInvalidAuthorizationFlags(t *testing.T) {
+	for want, change := range map[string]func(*AuthorizationConfig){
+		"at least one authorization-mode must be passed": func(c *AuthorizationConfig) { c.Modes = nil },
+		`authorization-mode "Robot" is not a valid mode`: func(c *AuthorizationConfig) {
+			c.Modes = []string{"Robot"}
+		},
+		"has mode specified more than once": func(c *AuthorizationConfig) {
+			c.Modes = []string{ModeRBAC, ModeRBAC}
+		},
+		"authorization-mode ABAC's authorization policy file not passed": func(c *AuthorizationConfig) {
+			c.Modes = []string{ModeABAC}
+		},
+		"cannot specify --authorization-policy-file without mode ABAC": func(c *AuthorizationConfig) {
+			c.PolicyFile = "x"
+		},
+		"authorization-mode Webhook's authorization config file not": func(c *AuthorizationConfig) {
+			c.Modes = []string{ModeWebhook}
+		},
+		"--authorization-webhook-config-file without mode Webhook": func(c *AuthorizationConfig) {
+			c.Webhook.ConfigFile = "x"
+		},
+		"--authorization-config can not be specified when --authorizatio": func(c *AuthorizationConfig) {
+			c.ConfigFile, c.FlagsSet = "x", true
+		},
+	} {
+		config := testConfig(t)
+		change(&config.Authorization)
+		s, err := Start(t.Context(), config)
+		if err == nil {
+			stop(t, s)
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+func TestDecisionsAreCounted(t *testing.T) {
+	c := newCluster(t, testConfig(t))
+	c.dave(http.MethodGet, "/api/v1/nodes")
+	c.dave(http.MethodGet, "/api")
+	c.dave(http.MethodGet, "/api", "Impersonate-User", "jane")
+	a := call(t, c.admin, http.MethodGet, c.URL()+"/metrics")
+	for _, want := range []string{
+		`apiserver_authorization_decisions_total{decision="allowed",name="rbac",type="RBAC"} 1`,
+		`authorization_attempts_total{result="no-opinion"} 1`, `authorization_duration_seconds_count{result="no-opinion"} 1`,
+		`apiserver_impersonation_attempts_total{decision="denied",mode=""} 1`,
+		`apiserver_impersonation_authorization_attempts_total{decision="denied",mode="legacy"} 1`,
+	} {
+		if !strings.Contains(a.body, want+"\n") {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+}

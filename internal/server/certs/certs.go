@@ -1,0 +1,342 @@
+// Package certs creates, stores and renews the server's own certificates: an authority, a serving certificate, the client
+// certificate of an administrator, and another authority with the client certificate that the server shows to extension API
+// servers. They are created at the first start, and renewed when less than 30 days remain.
+package certs
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/server/filewatch"
+)
+
+const (
+	caLifetime   = 10 * 365 * 24 * time.Hour
+	leafLifetime = 365 * 24 * time.Hour
+	renewBefore  = 30 * 24 * time.Hour
+	clockSkew    = 5 * time.Minute // NotBefore is that much in the past, for clients whose clocks are behind
+
+	privateFile = 0o600
+	publicFile  = 0o644
+	privateDir  = 0o700
+)
+
+// Names of the administrator's certificate.
+const (
+	AdminUser  = "kubernetes-admin"
+	AdminGroup = "system:masters"
+)
+
+// FrontProxyName is the common name of the certificate that the server shows to extension API servers.
+const FrontProxyName = "front-proxy-client"
+
+// Options configure Ensure.
+type Options struct {
+	// Dir is the directory in which the certificates are stored. With "" they are stored in Memory.
+	Dir string
+	// Memory has the certificates by name, if Dir is "". With a nil map, each call of Ensure creates them anew.
+	Memory map[string]Pair
+	// Names and IPs are the names and addresses of the serving certificate.
+	Names []string
+	IPs   []net.IP
+	// Serving is false if the operator provides a serving certificate.
+	Serving bool
+	// Admin is false if the server accepts no client certificates of its own authority.
+	Admin bool
+	// FrontProxy is false if the operator says which front proxies are trusted.
+	FrontProxy bool
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+}
+
+// Pair is a certificate with its key, in PEM.
+type Pair struct {
+	Cert, Key []byte
+}
+
+// TLS returns the pair for a TLS configuration.
+func (p Pair) TLS() (tls.Certificate, error) { return tls.X509KeyPair(p.Cert, p.Key) }
+
+// Set is the server's own certificates.
+type Set struct {
+	// CA is the certificate of the authority, in PEM. It is empty if neither Options.Serving nor Options.Admin needs it.
+	CA             []byte
+	Serving, Admin Pair
+	// FrontProxyCA is the certificate of the authority of front proxies, in PEM, and FrontProxy the certificate by which
+	// extension API servers recognize this server. Both are empty without Options.FrontProxy.
+	FrontProxyCA []byte
+	FrontProxy   Pair
+}
+
+// Ensure returns the certificates. It creates those that are missing, expire soon or lack a name of the server.
+func Ensure(o Options) (*Set, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Dir != "" && (o.Serving || o.Admin || o.FrontProxy) {
+		if err := os.MkdirAll(o.Dir, privateDir); err != nil {
+			return nil, err
+		}
+	}
+	out := &Set{}
+	if o.Serving || o.Admin {
+		if err := o.standard(out); err != nil {
+			return nil, err
+		}
+	}
+	if o.FrontProxy {
+		if err := o.frontProxy(out); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// standard adds the authority, the serving certificate and the administrator's.
+func (o *Options) standard(out *Set) error {
+	ca, err := o.authority("ca", caName)
+	if err != nil {
+		return err
+	}
+	out.CA = ca.pair.Cert
+	if o.Serving {
+		if out.Serving, err = o.leaf(ca, "apiserver", o.servingTemplate()); err != nil {
+			return err
+		}
+	}
+	if o.Admin {
+		out.Admin, err = o.leaf(ca, "admin", adminTemplate())
+	}
+	return err
+}
+
+// frontProxy adds the certificates of the front proxy. Its authority is not that of clients, as otherwise every client could
+// say that it is another user.
+func (o *Options) frontProxy(out *Set) error {
+	ca, err := o.authority("front-proxy-ca", "keelson-front-proxy-ca")
+	if err != nil {
+		return err
+	}
+	out.FrontProxyCA = ca.pair.Cert
+	out.FrontProxy, err = o.leaf(ca, "front-proxy-client", &x509.Certificate{
+		Subject:  pkix.Name{CommonName: FrontProxyName},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	return err
+}
+
+// OwnServing returns the serving certificate in PEM text if Ensure has made it: text with the certificate and the authority
+// that has signed it. It returns nil for other text.
+func OwnServing(text []byte) *x509.Certificate {
+	var found []*x509.Certificate
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil
+		}
+		found = append(found, c)
+	}
+	if len(found) != 2 || found[0].Subject.CommonName != servingName || found[1].Subject.CommonName != caName ||
+		found[0].CheckSignatureFrom(found[1]) != nil {
+		return nil
+	}
+	return found[0]
+}
+
+// EndsSoon returns whether Ensure would replace a certificate because of its end.
+func EndsSoon(c *x509.Certificate, now time.Time) bool {
+	return c.NotAfter.Before(now.Add(renewBefore))
+}
+
+// Names in the subjects of the authority and of the serving certificate.
+const (
+	caName      = "keelson-ca"
+	servingName = "kube-apiserver"
+)
+
+// authority is the certificate authority with its key.
+type authority struct {
+	pair Pair
+	cert *x509.Certificate
+	key  crypto.Signer
+}
+
+// authority returns the stored authority with a file name, or creates it.
+func (o *Options) authority(name, commonName string) (*authority, error) {
+	pair, err := o.read(name)
+	if err != nil {
+		return nil, err
+	}
+	if pair == nil {
+		pair, err = o.issue(&x509.Certificate{
+			Subject: pkix.Name{CommonName: commonName}, IsCA: true, BasicConstraintsValid: true,
+			KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		}, caLifetime, nil)
+		if err != nil {
+			return nil, err
+		}
+		if err := o.write(name, pair); err != nil {
+			return nil, err
+		}
+	}
+	parsed, err := pair.TLS()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(o.Dir, name+".crt"), err)
+	}
+	key, ok := parsed.PrivateKey.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("%s: the key cannot sign", filepath.Join(o.Dir, name+".key"))
+	}
+	return &authority{pair: *pair, cert: parsed.Leaf, key: key}, nil
+}
+
+func (o *Options) servingTemplate() *x509.Certificate {
+	return &x509.Certificate{
+		Subject: pkix.Name{CommonName: servingName}, DNSNames: o.Names, IPAddresses: o.IPs,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+}
+
+func adminTemplate() *x509.Certificate {
+	return &x509.Certificate{
+		Subject:  pkix.Name{CommonName: AdminUser, Organization: []string{AdminGroup}},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+}
+
+// leaf returns the stored certificate with that file name if it is usable, or else creates and stores a new one.
+func (o *Options) leaf(ca *authority, name string, template *x509.Certificate) (Pair, error) {
+	pair, err := o.read(name)
+	if err != nil {
+		return Pair{}, err
+	}
+	if pair != nil && o.usable(*pair, ca, template) {
+		return *pair, nil
+	}
+	if pair, err = o.issue(template, leafLifetime, ca); err != nil {
+		return Pair{}, err
+	}
+	return *pair, o.write(name, pair)
+}
+
+// usable reports whether a certificate is signed by the authority, does not expire soon, and has the names of want.
+func (o *Options) usable(p Pair, ca *authority, want *x509.Certificate) bool {
+	parsed, err := p.TLS()
+	if err != nil {
+		return false
+	}
+	have := parsed.Leaf
+	if EndsSoon(have, o.Now()) || have.CheckSignatureFrom(ca.cert) != nil {
+		return false
+	}
+	for _, name := range want.DNSNames {
+		if have.VerifyHostname(name) != nil {
+			return false
+		}
+	}
+	for _, ip := range want.IPAddresses {
+		if have.VerifyHostname(ip.String()) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// issue creates a key and its certificate, signed by ca or, if ca is nil, by itself.
+func (o *Options) issue(template *x509.Certificate, lifetime time.Duration, ca *authority) (*Pair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	const serialBits = 127
+	template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), serialBits))
+	if err != nil {
+		return nil, err
+	}
+	template.NotBefore = o.Now().Add(-clockSkew)
+	template.NotAfter = o.Now().Add(lifetime)
+	parent, signer := template, crypto.Signer(key)
+	if ca != nil {
+		parent, signer = ca.cert, ca.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	if err != nil {
+		return nil, err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return &Pair{
+		Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		Key:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
+	}, nil
+}
+
+// read returns a stored pair, or nil if there is none.
+func (o *Options) read(name string) (*Pair, error) {
+	if o.Dir == "" {
+		if pair, ok := o.Memory[name]; ok {
+			return &pair, nil
+		}
+		return nil, nil
+	}
+	cert, err := filewatch.ReadFile(filepath.Join(o.Dir, name+".crt"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	key, err := filewatch.ReadFile(filepath.Join(o.Dir, name+".key"))
+	if err != nil {
+		return nil, err
+	}
+	return &Pair{Cert: cert, Key: key}, nil
+}
+
+// write stores a pair. The certificate is written last, because read ignores a key without a certificate: if the
+// process stops between the two, the next start creates a new pair.
+func (o *Options) write(name string, p *Pair) error {
+	if o.Dir == "" {
+		if o.Memory != nil {
+			o.Memory[name] = *p
+		}
+		return nil
+	}
+	if err := WriteFile(filepath.Join(o.Dir, name+".key"), p.Key, privateFile); err != nil {
+		return err
+	}
+	return WriteFile(filepath.Join(o.Dir, name+".crt"), p.Cert, publicFile)
+}
+
+// WriteFile replaces a file atomically.
+func WriteFile(path string, content []byte, mode fs.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Chmod(mode), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}

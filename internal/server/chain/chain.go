@@ -1,0 +1,123 @@
+// Package chain is the list of the HTTP filters in the order in which a request passes them.
+package chain
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/access/auth/authz"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/audit"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/auditid"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/authenticate"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/authorize"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/body"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/cachecontrol"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/cors"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/deadline"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/goaway"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/hsts"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/impersonate"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/recovery"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/requestinfo"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/requestlog"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/requestmetrics"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/retryafter"
+	tracingfilter "github.com/keelson-dev/keelson/internal/gateway/filter/tracing"
+	"github.com/keelson-dev/keelson/internal/machinery/fairshare"
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/machinery/tracing"
+)
+
+// Options are the dependencies of the filters.
+type Options struct {
+	Log            *slog.Logger
+	Metrics        *metrics.Metrics
+	Requests       *metrics.Requests
+	Authentication authenticate.Options
+	Authorizer     authz.Authorizer
+	// Limit is the filter that limits the requests in flight: that of package fairness or of package inflight.
+	Limit          func(http.Handler) http.Handler
+	RequestTimeout time.Duration
+	// Stop says what happens when the server stops.
+	Stop Stop
+	// Streamed reports whether another server handles the request, so that its body is sent on while it arrives.
+	Streamed func(*http.Request) bool
+	// Audit is nil if auditing is not configured.
+	Audit *audit.Auditor
+	// The filters of CORSAllowedOrigins and HSTSDirectives are left out if these are empty, and that of GoawayChance if
+	// it is 0.
+	CORSAllowedOrigins, HSTSDirectives []string
+	GoawayChance                       float64
+	Testing                            Testing
+	// Tracer is nil if tracing is not configured.
+	Tracer *tracing.Tracer
+}
+
+// Testing are the filters of package traffic, for tests of clients. They are nil otherwise.
+type Testing struct {
+	Record, Disturb func(http.Handler) http.Handler
+}
+
+// Stop says what happens to requests when the server stops.
+type Stop struct {
+	// Begun ends when the server stops; then long-running requests are ended.
+	Begun context.Context
+	// Spread is the time over which the ends of long-running requests are distributed.
+	Spread time.Duration
+	// Running counts the handlers that still run although their request has timed out.
+	Running *atomic.Int64
+	// LongRunning is called when a long-running request begins, and what it returns when the request ends.
+	LongRunning func() (ended func())
+	// Refusing reports whether new requests are answered 429, because the server stops.
+	Refusing func() bool
+}
+
+const (
+	// answerGrace is how much longer than its timeout a request may take whose response is being written.
+	answerGrace = time.Second
+	// bodyGrace is how long a client may send a request body after the server began to stop.
+	bodyGrace = 2 * time.Second
+)
+
+// New returns h behind the filters. A request passes them from top to bottom.
+func New(h http.Handler, o Options) http.Handler {
+	filters := []func(http.Handler) http.Handler{
+		auditid.New(),
+		recovery.New(o.Log),
+		requestinfo.New(),
+		o.Testing.Record,
+		requestmetrics.New(o.Requests),
+		o.Audit.Begin,
+		requestlog.New(o.Log),
+		retryafter.New(o.Stop.Refusing),
+		hsts.New(o.HSTSDirectives),
+		cachecontrol.New(),
+		goaway.New(o.GoawayChance, nil),
+		deadline.New(deadline.Options{
+			Limit: o.RequestTimeout, Grace: answerGrace, BodyGrace: bodyGrace, Spread: o.Stop.Spread, Stopping: o.Stop.Begun,
+			Streamed: o.Streamed, Running: o.Stop.Running, Abandoned: o.Metrics.AbandonedHandler,
+			LongRunning: o.Stop.LongRunning,
+		}),
+		recovery.New(o.Log), // a second time, because deadline runs the following filters on another goroutine
+		cors.New(o.CORSAllowedOrigins),
+	}
+	filters = append(filters, requestmetrics.Timed(o.Metrics, tracingfilter.Each(o.Tracer, []requestmetrics.Named{
+		{Name: "authentication", Filter: authenticate.New(o.Authentication)},
+		{Filter: tracingfilter.Server(o.Tracer)},
+		{Name: "audit", Filter: o.Audit.Filter},
+		{Name: "constrainedimpersonation", Filter: impersonate.New(o.Authorizer, o.Metrics)},
+		{Filter: o.Testing.Disturb},
+		{Name: "priorityandfairness", Filter: o.Limit},
+		{Name: "authorization", Filter: authorize.New(o.Authorizer, o.Metrics.Authorization)},
+	}))...)
+	filters = append(filters, body.New(fairshare.NewPool(body.Budget), o.Stop.Begun, o.Streamed))
+	for i := len(filters) - 1; i >= 0; i-- {
+		if filters[i] != nil { // nil if the filter is not configured
+			h = filters[i](h)
+		}
+	}
+	return h
+}

@@ -1,0 +1,144 @@
+package chain
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/access/auth/authn"
+	"github.com/keelson-dev/keelson/internal/access/auth/authz"
+	"github.com/keelson-dev/keelson/internal/access/auth/bearer"
+	"github.com/keelson-dev/keelson/internal/access/auth/staticauthorizer"
+	"github.com/keelson-dev/keelson/internal/access/auth/statictoken"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/audit"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/authenticate"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/fairness"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/inflight"
+	"github.com/keelson-dev/keelson/internal/gateway/flowcontrol"
+	events "github.com/keelson-dev/keelson/internal/machinery/audit"
+	"github.com/keelson-dev/keelson/internal/machinery/audit/policy"
+	"github.com/keelson-dev/keelson/internal/machinery/audit/sink"
+	auditlog "github.com/keelson-dev/keelson/internal/machinery/audit/sink/log"
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+)
+
+func testChain(tb testing.TB, h http.HandlerFunc) http.Handler { return auditedChain(tb, h, nil) }
+
+func auditedChain(tb testing.TB, h http.HandlerFunc, auditor *audit.Auditor) http.Handler {
+	tb.Helper()
+	return limitedChain(tb, h, auditor, inflight.New(400, 200).Filter)
+}
+
+func limitedChain(
+	tb testing.TB, h http.HandlerFunc, auditor *audit.Auditor, limit func(http.Handler) http.Handler,
+) http.Handler {
+	tb.Helper()
+	tokens, err := statictoken.Read(strings.NewReader("admintoken,admin,1,system:masters\n"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	counts := metrics.New(nil, metrics.Options{})
+	requests := counts.NewRequests(func(_, _, resource string) bool { return resource == "pods" })
+	own := []string{"here"}
+	return New(h, Options{
+		Log: log, Metrics: counts, Requests: requests,
+		Authentication: authenticate.Options{
+			Authenticator: &bearer.Authenticator{Tokens: authn.WrapAudienceAgnostic(own, tokens), Audiences: own},
+			Anonymous:     func(*http.Request) *request.User { return authn.AnonymousUser() },
+			Clear:         func(http.Header) {}, Log: log, Observe: counts.Authentication,
+		},
+		Authorizer: authz.List{staticauthorizer.SystemMasters{}},
+		Limit:      limit, RequestTimeout: time.Minute, Audit: auditor,
+		Stop: Stop{Begun: context.Background(), Refusing: func() bool { return false }},
+	})
+}
+
+func TestWarningsComeWithTheHeaders(t *testing.T) {
+	h := testChain(t, func(w http.ResponseWriter, r *http.Request) {
+		request.Warn(r.Context(), "old version")
+		request.Warn(r.Context(), "old version")
+		w.WriteHeader(http.StatusCreated)
+		request.Warn(r.Context(), "too late")
+	})
+	r := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
+	r.Header.Set("Authorization", "Bearer admintoken")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if got := w.Header()["Warning"]; w.Code != http.StatusCreated || len(got) != 1 || got[0] != `299 - "old version"` {
+		t.Errorf("%d %q", w.Code, got)
+	}
+}
+
+func TestFlushReachesTheConnection(t *testing.T) {
+	h := testChain(t, func(w http.ResponseWriter, r *http.Request) {
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+		if err := r.Context().Err(); err != nil {
+			t.Error(err)
+		}
+		if r.Header.Get("Authorization") != "" {
+			t.Error("the handler sees the token")
+		}
+	})
+	r := httptest.NewRequest(http.MethodGet, "/api/v1/pods?watch=1", nil)
+	r.Header.Set("Authorization", "Bearer admintoken")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if !w.Flushed || w.Code != http.StatusOK {
+		t.Errorf("flushed %v, %d", w.Flushed, w.Code)
+	}
+}
+
+// discard is a ResponseWriter that costs nothing.
+type discard struct{ header http.Header }
+
+func (d *discard) Header() http.Header         { return d.header }
+func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d *discard) WriteHeader(int)             {}
+
+func BenchmarkChain(b *testing.B) { benchmark(b, nil) }
+
+// BenchmarkAuditedChain is the same with two events of the level Metadata for each
+// request, written to nowhere.
+func BenchmarkAuditedChain(b *testing.B) {
+	p, err := policy.Parse([]byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]"), slog.Default())
+	if err != nil {
+		b.Fatal(err)
+	}
+	benchmark(b, &audit.Auditor{
+		Policy: p, Sink: sink.NewBlocking(auditlog.New(io.Discard, auditlog.FormatJSON, nil), false, time.Minute, nil),
+		Observe: func(events.Level) {}, Count: func() {}, Rejected: func() {},
+	})
+}
+
+// BenchmarkFairChain is the same as BenchmarkChain with API priority and fairness.
+func BenchmarkFairChain(b *testing.B) {
+	c := flowcontrol.New(flowcontrol.Options{ReadOnly: 400, Mutating: 200})
+	benchmarkHandler(b, limitedChain(b, smallBody, nil, fairness.New(c, time.Minute)))
+}
+
+func smallBody(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }
+
+func benchmark(b *testing.B, auditor *audit.Auditor) {
+	benchmarkHandler(b, auditedChain(b, smallBody, auditor))
+}
+
+func benchmarkHandler(b *testing.B, h http.Handler) {
+	r := httptest.NewRequest(http.MethodGet, "/api/v1/namespaces/default/pods/a", nil)
+	auth := []string{"Bearer admintoken"}
+	w := &discard{http.Header{}}
+	b.ReportAllocs()
+	for b.Loop() {
+		clear(w.header)
+		r.Header["Authorization"] = auth
+		h.ServeHTTP(w, r)
+	}
+}

@@ -1,0 +1,127 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/server/health"
+)
+
+// Names of the background runners that health checks use.
+const (
+	customRunner       = "custom resource definitions"
+	controlPlaneRunner = "objects of the control plane"
+	apiServicesRunner  = "APIServices"
+	extensionsRunner   = "extension API servers"
+	peerRecordRunner   = "address for peers"
+	peersRunner        = "peers"
+	servicesRunner     = "addresses and ports of services"
+	legacyRunner       = "use of legacy tokens"
+	proxyClientRunner  = "changes of --proxy-client-cert-file"
+	admissionRunners   = "admission"               // what the names of several begin with
+	fairnessRunners    = "priority and fairness: " // what the names of several begin with
+	fairnessConfig     = fairnessRunners + "configuration"
+	fairnessSeats      = fairnessRunners + "seats"
+)
+
+// checks returns the checks of /livez and /readyz in the order of their output. Where kube-apiserver reports
+// whether a controller has started, the check here passes while the controller runs: nothing is served before its
+// start.
+func (s *starting) checks() []health.Check {
+	always := func(context.Context) error { return nil }
+	definitions := s.running(customRunner, s.api.custom.Ready)
+	kept := s.running(controlPlaneRunner, always)
+	hook := func(name string, probe func(context.Context) error) health.Check {
+		return health.Check{Name: "poststarthook/" + name, On: health.Everywhere, Probe: probe}
+	}
+	list := []health.Check{
+		{Name: "ping", On: health.Everywhere, Probe: always},
+		{Name: "log", On: health.Everywhere, Probe: s.logWatch.probe},
+		{Name: "loopback-serving-certificate", On: health.Livez | health.Healthz, Probe: s.identity.notExpired},
+	}
+	list = append(list, s.stores.checks()...)
+	list = append(list,
+		health.Check{Name: "informer-sync", On: health.Readyz, Probe: s.stores.cached},
+		hook("start-apiserver-admission-initializer", func(context.Context) error {
+			return s.work.AllHealthy(admissionRunners)
+		}),
+		// The caches, which are here what informers are there, are open before anything is served.
+		hook("generic-apiserver-start-informers", always),
+	)
+	if s.fairness != nil {
+		list = append(list,
+			hook("priority-and-fairness-config-consumer", s.running(fairnessConfig, always)),
+			hook("priority-and-fairness-filter", s.running(fairnessSeats, always)),
+			// The runner of the configuration counts the objects too, from time to time.
+			hook("storage-object-count-tracker-hook", s.running(fairnessConfig, always)))
+	}
+	extensions, services := s.running(extensionsRunner, always), s.running(apiServicesRunner, always)
+	list = append(list,
+		hook("start-apiextensions-informers", definitions),
+		hook("start-apiextensions-controllers", definitions),
+		hook("crd-informer-synced", definitions),
+		hook("start-system-namespaces-controller", always),
+	)
+	if s.controlPlane.record != nil {
+		list = append(list, hook("peer-endpoint-reconciler-controller", s.running(peerRecordRunner, always)))
+	}
+	if s.api.peers != nil {
+		workers := s.running(peersRunner, always)
+		list = append(list,
+			hook("mixed-version-proxy-handler", s.running(peersRunner, s.api.peers.Ready)),
+			hook("local-discovery-cache-sync", workers),
+			hook("peer-discovery-workers", workers))
+	}
+	list = append(list,
+		hook("start-cluster-authentication-info-controller", kept),
+		hook("start-kube-apiserver-identity-lease-controller", kept),
+		hook("start-kube-apiserver-identity-lease-garbage-collector", kept),
+		hook("storage-readiness", always),
+		hook("start-legacy-token-tracking-controller", s.running(legacyRunner, always)),
+		hook("start-service-ip-repair-controllers", s.running(servicesRunner, always)),
+		hook("rbac/bootstrap-roles", always),
+		hook("scheduling/bootstrap-system-priority-classes", kept),
+		hook("priority-and-fairness-config-producer", kept),
+		hook("bootstrap-controller", kept),
+		hook("start-kubernetes-service-cidr-controller", kept),
+	)
+	if s.config.Aggregation.ProxyClientCertFile != "" {
+		list = append(list, hook("aggregator-reload-proxy-client-cert", s.running(proxyClientRunner, always)))
+	}
+	list = append(list,
+		hook("start-kube-aggregator-informers", extensions),
+		hook("apiservice-status-local-available-controller", extensions),
+		hook("apiservice-status-remote-available-controller", extensions),
+		hook("apiservice-registration-controller", extensions),
+		hook("apiservice-discovery-controller", extensions),
+		hook("kube-apiserver-autoregistration", services),
+		health.Check{Name: "autoregister-completion", On: health.Everywhere, Probe: services},
+		hook("apiservice-openapi-controller", extensions),
+		hook("apiservice-openapiv3-controller", extensions),
+		health.Check{Name: "shutdown", On: health.Readyz, Probe: s.ending.notStopping},
+	)
+	if e := s.stores.encryption; e != nil && e.HasPlugins() {
+		list = append(list, health.Check{Name: "kms-providers", On: health.Everywhere, Probe: e.Healthy})
+	}
+	return list
+}
+
+// running returns a probe that fails while a runner waits for its next start after a failure. Otherwise it returns
+// the result of another probe.
+func (s *starting) running(name string, next func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := s.work.Healthy(name); err != nil {
+			return err
+		}
+		return next(ctx)
+	}
+}
+
+func (s *starting) newHealth() *health.Handler {
+	h := health.New(s.checks(), s.log, s.metrics.Healthcheck)
+	if grace := s.config.LivezGracePeriod; grace > 0 {
+		end := time.Now().Add(grace)
+		h.LivezPasses = func() bool { return time.Now().Before(end) }
+	}
+	return h
+}

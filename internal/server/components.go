@@ -1,0 +1,107 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/storage"
+)
+
+// componentTimeout limits the health request to a component.
+const componentTimeout = 20 * time.Second
+
+// component is a part of the control plane in the resource componentstatuses: one that runs beside this server.
+type component struct {
+	name string
+	// health returns whether the component is healthy, and its response.
+	health func(ctx context.Context) (well bool, message string)
+}
+
+// components are those that a control plane has.
+type components []component
+
+// newComponents returns the etcd servers of the store, and the scheduler and controller manager at their default
+// ports on this machine.
+func newComponents(store storage.Store, servers int) components {
+	const controllerManager, scheduler = 10257, 10259
+	list := components{
+		{"controller-manager", localHealth(controllerManager)},
+		{"scheduler", localHealth(scheduler)},
+	}
+	for i := range max(servers, 1) {
+		list = append(list, component{fmt.Sprintf("etcd-%d", i), storeHealth(store)})
+	}
+	return list
+}
+
+// statuses requests the health of the components. It implements rest.Computed.
+func (list components) statuses(ctx context.Context, name string) ([]registry.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, componentTimeout)
+	defer cancel()
+	var objs []registry.Object
+	var running sync.WaitGroup
+	for _, c := range list {
+		if name != "" && name != c.name {
+			continue
+		}
+		o := &corev1.ComponentStatus{}
+		o.Name = c.name
+		objs = append(objs, o)
+		running.Go(func() {
+			condition := corev1.ComponentCondition{Type: corev1.ComponentHealthy, Status: corev1.ConditionFalse}
+			var well bool
+			if well, condition.Message = c.health(ctx); well {
+				condition.Status = corev1.ConditionTrue
+			}
+			o.Conditions = []corev1.ComponentCondition{condition}
+		})
+	}
+	running.Wait()
+	return objs, nil
+}
+
+// componentClient is the HTTP client for components. It accepts their self-signed certificates.
+var componentClient = &http.Client{Transport: &http.Transport{
+	TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
+	DisableKeepAlives: true,
+}}
+
+func localHealth(port int) func(context.Context) (bool, string) {
+	return func(ctx context.Context) (bool, string) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/healthz", port), nil)
+		if err != nil {
+			return false, err.Error()
+		}
+		answer, err := componentClient.Do(r)
+		if err != nil {
+			return false, err.Error()
+		}
+		defer answer.Body.Close() //nolint:errcheck // it was read
+		const most = 10 << 10
+		body, err := io.ReadAll(io.LimitReader(answer.Body, most))
+		switch {
+		case err != nil:
+			return false, err.Error()
+		case answer.StatusCode >= http.StatusBadRequest:
+			return false, fmt.Sprintf("HTTP probe failed with statuscode: %d", answer.StatusCode)
+		}
+		return true, string(body)
+	}
+}
+
+func storeHealth(store storage.Store) func(context.Context) (bool, string) {
+	return func(ctx context.Context) (bool, string) {
+		if _, err := store.Revision(ctx); err != nil {
+			return false, err.Error()
+		}
+		return true, "ok"
+	}
+}

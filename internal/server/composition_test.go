@@ -1,0 +1,181 @@
+package server
+
+import (
+	"context"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/controller/bootstrap"
+	"github.com/keelson-dev/keelson/internal/server/background"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/embedded"
+)
+
+// sources parses the files of this package and of those below it, tests aside, and
+// returns them by path.
+func sources(t *testing.T) map[string]*ast.File {
+	t.Helper()
+	files := map[string]*ast.File{}
+	err := filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		files[path], err = parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// TestStructsAreSmall: a part of the server has few fields. Configurations have one for
+// each flag.
+func TestStructsAreSmall(t *testing.T) {
+	const most = 15
+	for path, file := range sources(t) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			s, ok := spec.Type.(*ast.StructType)
+			if !ok || strings.HasSuffix(spec.Name.Name, "Config") {
+				return true
+			}
+			fields := 0
+			for _, f := range s.Fields.List {
+				fields += max(len(f.Names), 1)
+			}
+			if fields > most {
+				t.Errorf("%s: %s has %d fields, at most %d are allowed", path, spec.Name, fields, most)
+			}
+			return true
+		})
+	}
+}
+
+// TestStorageIsReadOnce checks that the name of the backend is only used to choose it. Everything else about a store
+// is found out by its optional interfaces.
+func TestStorageIsReadOnce(t *testing.T) {
+	allowed := []string{
+		"config.go validate", "config.go KubeAPIServerConfig", "stores.go choose",
+		"fork.go Start", // compares it with that of the snapshot
+	}
+	for path, file := range sources(t) {
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				s, ok := n.(*ast.SelectorExpr)
+				if ok && s.Sel.Name == "Storage" && !slices.Contains(allowed, path+" "+f.Name.Name) {
+					t.Errorf("%s: %s reads Storage", path, f.Name.Name)
+				}
+				return true
+			})
+		}
+	}
+}
+
+// TestGoroutinesHaveNames checks that all goroutines besides requests are started by internal/server/background. The test has a
+// list of exceptions.
+func TestGoroutinesHaveNames(t *testing.T) {
+	allowed := []string{
+		"background/background.go Go", // the runners
+		"frontend.go serve",           // ends with the listener
+		"frontend.go drain",           // bounded by its context
+		"server.go inParallel",        // waited for
+	}
+	for path, file := range sources(t) {
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				if _, ok := n.(*ast.GoStmt); ok && !slices.Contains(allowed, path+" "+f.Name.Name) {
+					t.Errorf("%s: %s starts a goroutine", path, f.Name.Name)
+				}
+				return true
+			})
+		}
+	}
+}
+
+// plainStore is a store that does not implement storage.Exclusive.
+type plainStore struct{ storage.Store }
+
+// TestReconcilerAsksTheStore: a server whose store others may write to finds the other
+// servers by leases in the store.
+func TestReconcilerAsksTheStore(t *testing.T) {
+	store, err := embedded.Open(embedded.Options{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close() //nolint:errcheck // nothing was written
+	config := DefaultConfig()
+	o := controlPlaneOptions{
+		config: &config, store: store, address: net.IPv4(192, 0, 2, 1), log: slog.New(slog.DiscardHandler),
+	}
+	if r, ok := o.reconciler().(bootstrap.SingleServer); !ok {
+		t.Errorf("a store of its own: %T", r)
+	}
+	o.store = plainStore{store}
+	if r, ok := o.reconciler().(*bootstrap.EtcdLeases); !ok {
+		t.Errorf("a store that others may write to: %T", r)
+	}
+}
+
+// TestStopWaitsForWork: background work that ends late still has a store.
+func TestStopWaitsForWork(t *testing.T) {
+	s := start(t, testConfig(t))
+	ended := make(chan error, 1)
+	s.work.Go("slow", func(ctx context.Context) error {
+		<-ctx.Done()
+		time.Sleep(50 * time.Millisecond) // long enough for a Stop that does not wait to close the store
+		_, err := s.stores.main.Revision(context.Background())
+		ended <- err
+		return nil
+	})
+	stop(t, s)
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("the store was closed before: %v", err)
+		}
+	default:
+		t.Error("Stop returned before the work had ended")
+	}
+}
+
+// TestChecksShowFailedWork: a check of a controller fails while that waits to be started
+// again.
+func TestChecksShowFailedWork(t *testing.T) {
+	s := &starting{Server: &Server{work: background.New(slog.New(slog.DiscardHandler))}}
+	defer s.endWork()
+	probe := s.running("controller", func(context.Context) error { return nil })
+	if err := probe(t.Context()); err == nil {
+		t.Error("a controller that was never started is well")
+	}
+	s.work.Go("controller", func(context.Context) error { panic("boom") })
+	const patience = 10 * time.Second
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		if err := probe(t.Context()); err != nil && strings.Contains(err.Error(), "boom") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the check does not fail within %v", patience)
+		}
+	}
+}

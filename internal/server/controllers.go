@@ -1,0 +1,213 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/api/client"
+	"github.com/keelson-dev/keelson/internal/controller/garbagecollector"
+	"github.com/keelson-dev/keelson/internal/controller/namespace"
+	"github.com/keelson-dev/keelson/internal/controller/quota"
+	rbaccontroller "github.com/keelson-dev/keelson/internal/controller/rbac"
+	"github.com/keelson-dev/keelson/internal/controller/rootca"
+	"github.com/keelson-dev/keelson/internal/controller/serviceaccount"
+	"github.com/keelson-dev/keelson/internal/controller/standby"
+	"github.com/keelson-dev/keelson/internal/controller/ttlafterfinished"
+	"github.com/keelson-dev/keelson/internal/machinery/activity"
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/server/background"
+	"github.com/keelson-dev/keelson/internal/storage"
+)
+
+// The controllers of kube-controller-manager that run in the server, by the names that they have there.
+const (
+	aggregationController    = rbaccontroller.AggregationManager
+	garbageCollector         = "garbage-collector-controller"
+	namespaceController      = "namespace-controller"
+	rootCAController         = "root-ca-certificate-publisher-controller"
+	serviceAccountController = "serviceaccount-controller"
+	resourceQuotaController  = "resourcequota-controller"
+	ttlController            = "ttl-after-finished-controller"
+)
+
+// controllerAliases are the names that kube-controller-manager accepts beside those above.
+var controllerAliases = map[string]string{
+	"clusterrole-aggregation": aggregationController, "garbagecollector": garbageCollector, "namespace": namespaceController, "root-ca-cert-publisher": rootCAController,
+	"serviceaccount": serviceAccountController, "resourcequota": resourceQuotaController,
+	"ttl-after-finished": ttlController,
+}
+
+// Controllers returns the names of the controllers that Config.Controllers can name, in order.
+func Controllers() []string {
+	return []string{
+		aggregationController, garbageCollector, namespaceController, resourceQuotaController, rootCAController, serviceAccountController,
+		ttlController,
+	}
+}
+
+// validateControllers returns what is wrong with Config.Controllers.
+func (c *Config) validateControllers() []error {
+	var errs []error
+	for _, entry := range c.Controllers {
+		name := strings.TrimPrefix(entry, "-")
+		if name != "*" && !slices.Contains(Controllers(), name) && controllerAliases[name] == "" {
+			errs = append(errs, fmt.Errorf("--controllers: %q is not in the list of known controllers: %s",
+				name, strings.Join(Controllers(), ", ")))
+		}
+	}
+	return errs
+}
+
+// controllers returns Config.Controllers, or its default. Where other servers write to the store (etcd), a
+// kube-controller-manager usually runs that does most of the work.
+func (c *Config) controllers(exclusive bool) []string {
+	switch {
+	case len(c.Controllers) > 0:
+		return c.Controllers
+	case exclusive:
+		return []string{"*"}
+	}
+	return []string{serviceAccountController, resourceQuotaController}
+}
+
+// runsController returns whether a controller is switched on, by the rules of kube-controller-manager: the first entry
+// that names it decides, and otherwise whether "*" is an entry. The entry "-*" has no effect but to make the list not
+// empty. exclusive means that no other server writes to the store.
+func (c *Config) runsController(name string, exclusive bool) bool {
+	entries := c.controllers(exclusive)
+	for _, entry := range entries {
+		entry, off := strings.CutPrefix(entry, "-")
+		if entry == name || controllerAliases[entry] == name {
+			return !off
+		}
+	}
+	return slices.Contains(entries, "*")
+}
+
+// How long the namespace controller waits after the deletion of a namespace, until creations that are in progress are
+// stored: in this process, or in all servers on a store.
+const (
+	ownSettleTime    = 200 * time.Millisecond
+	sharedSettleTime = 5 * time.Second
+)
+
+// startControllers starts the controllers that kube-controller-manager has as well, which pause while one runs, and the
+// type checks of policies. They come last, so that their first work does not delay the start.
+func (s *starting) startControllers() {
+	if s.config.PolicyTypeChecks {
+		const name = "type checks of admission policies"
+		part := s.work.Activity.Part(name)
+		part.Starting()
+		s.work.Go(name, background.Forever(s.api.policyStatus(s.log, part).Run))
+	}
+	exclusive := storage.IsExclusive(s.stores.main)
+	if !slices.ContainsFunc(Controllers(), func(name string) bool { return s.config.runsController(name, exclusive) }) {
+		return
+	}
+	gate := standby.New(s.registry.Resource(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}), s.log, s.config.Clock)
+	queues := s.metrics.NewWorkQueues()
+	start := func(name string, make func(*activity.Part) background.Runner) {
+		if s.config.runsController(name, exclusive) {
+			part := s.work.Activity.Part("the " + name)
+			gate.Track(part)
+			run := withActivity(part, make(part))
+			s.work.Go(name, func(ctx context.Context) error { return gate.While(ctx, run) })
+		}
+	}
+	start(aggregationController, func(p *activity.Part) background.Runner {
+		return (&rbaccontroller.Aggregation{
+			Registry: s.registry, Client: s.api.client.As(rbaccontroller.AggregationManager), Log: s.log, Activity: p,
+		}).Run
+	})
+	start(namespaceController, func(p *activity.Part) background.Runner { return s.namespaceController(queues, p).Run })
+	if s.config.GarbageCollection {
+		start(garbageCollector, func(p *activity.Part) background.Runner { return s.garbageCollector(queues, p) })
+	}
+	start(rootCAController, func(p *activity.Part) background.Runner {
+		return (&rootca.Controller{
+			Registry: s.registry, Client: s.controllerClient("root-ca-cert-publisher"), Roots: string(s.identity.roots),
+			Log: s.log, Metrics: queues, Activity: p,
+		}).Run
+	})
+	start(ttlController, func(p *activity.Part) background.Runner {
+		return (&ttlafterfinished.Controller{
+			Client: s.controllerClient("ttl-after-finished-controller"), Log: s.log, Now: time.Now, Metrics: queues, Activity: p,
+		}).Run
+	})
+	if s.config.DefaultServiceAccounts {
+		start(serviceAccountController, func(p *activity.Part) background.Runner {
+			return background.Forever((&serviceaccount.Controller{
+				Registry: s.registry, Client: s.api.client, Log: s.log, Activity: p,
+			}).Run)
+		})
+	}
+	if s.config.QuotaUsage {
+		start(resourceQuotaController, func(p *activity.Part) background.Runner {
+			return background.Forever((&quota.Controller{
+				Registry: s.registry, Resources: s.api.resources, Client: s.api.client, Log: s.log, Activity: p,
+			}).Run)
+		})
+	}
+	s.work.Go("lease of kube-controller-manager", background.Forever(gate.Run))
+}
+
+// withActivity returns a Runner whose part has nothing to do after its end, and starts again after an error.
+func withActivity(p *activity.Part, run background.Runner) background.Runner {
+	return func(ctx context.Context) error {
+		p.Starting()
+		err := run(ctx)
+		p.Stopped()
+		if err != nil && ctx.Err() == nil {
+			p.Starting()
+		}
+		return err
+	}
+}
+
+func (s *starting) namespaceController(queues *metrics.WorkQueues, p *activity.Part) *namespace.Controller {
+	settle := sharedSettleTime
+	if storage.IsExclusive(s.stores.main) {
+		settle = ownSettleTime
+	}
+	const account = "namespace-controller"
+	return &namespace.Controller{
+		Namespaces: s.registry.Resource(corev1.Resource("namespaces")), Client: s.controllerClient(account),
+		Remote: s.api.aggregator.Client(controllerUser(account)), Resources: s.api.discovery, Ready: s.api.custom.Ready,
+		Settle: settle, Log: s.log, Now: s.config.Clock.Now, Metrics: queues, Activity: p,
+	}
+}
+
+// garbageCollector returns what runs the garbage collector until ctx ends.
+func (s *starting) garbageCollector(queues *metrics.WorkQueues, p *activity.Part) background.Runner {
+	const account = "generic-garbage-collector"
+	own := s.controllerClient(account)
+	o := garbagecollector.Options{
+		Client: own, Local: garbagecollector.Local{Client: own}, Remote: s.api.aggregator.Client(controllerUser(account)),
+		Directory: s.api.resources, Resources: s.api.discovery, RemoteChanged: s.api.aggregator.Changed,
+		Ready:    s.api.custom.Ready,
+		Revision: s.registry.Resource(corev1.Resource("namespaces")).CurrentRevision,
+		Log:      s.log, Now: s.config.Clock.Now, Metrics: queues, Activity: p,
+	}
+	return func(ctx context.Context) error { return garbagecollector.Run(ctx, o) }
+}
+
+// controllerUser returns the service account in whose name a controller of kube-controller-manager works. Admission
+// sees it as the user of writes.
+func controllerUser(account string) *request.User {
+	return &request.User{
+		Name:   "system:serviceaccount:kube-system:" + account,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"},
+	}
+}
+
+// controllerClient returns a client that works in the name of a controller.
+func (s *starting) controllerClient(account string) *client.Client {
+	return s.api.client.As("kube-controller-manager").For(controllerUser(account))
+}

@@ -1,0 +1,171 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/keelson-dev/keelson/internal/api/client"
+	"github.com/keelson-dev/keelson/internal/controller/bootstrap"
+	"github.com/keelson-dev/keelson/internal/gateway/peers"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/storage"
+)
+
+// Ways to find the servers behind the Service kubernetes.
+const (
+	ReconcilerLease       = "lease"
+	ReconcilerMasterCount = "master-count"
+	ReconcilerNone        = "none"
+)
+
+// farewell limits the time in which a stopping server removes itself from the endpoints.
+const farewell = 2 * time.Second
+
+// ControlPlaneConfig configures how the server presents itself in the cluster.
+type ControlPlaneConfig struct {
+	// AdvertiseAddress is the IP address at which others reach the server. Empty means BindAddress or, if that is
+	// unspecified, the address of the host.
+	AdvertiseAddress string
+	// EndpointReconciler is ReconcilerLease (the endpoints of the Service kubernetes are the servers with a lease in
+	// the store) or ReconcilerNone. ReconcilerMasterCount is treated as ReconcilerLease.
+	EndpointReconciler string
+	// Hostname is the name of this machine, from which the name of the identity Lease is made; "" asks the system. Servers
+	// on one machine that share a store need different names if they are to forward requests to each other.
+	Hostname string
+	// ServiceNodePort makes the Service kubernetes one of type NodePort with this port. 0 means type ClusterIP.
+	ServiceNodePort int
+}
+
+// validate returns the errors of the configuration that can be found without reading files.
+func (c *ControlPlaneConfig) validate() []error {
+	var errs []error
+	if c.AdvertiseAddress != "" && net.ParseIP(c.AdvertiseAddress) == nil {
+		errs = append(errs, fmt.Errorf("--advertise-address must be an IP address, not %q", c.AdvertiseAddress))
+	}
+	switch c.EndpointReconciler {
+	case ReconcilerLease, ReconcilerMasterCount, ReconcilerNone:
+	default:
+		errs = append(errs, fmt.Errorf("--endpoint-reconciler-type must be one of: [%s, %s, %s]",
+			ReconcilerMasterCount, ReconcilerLease, ReconcilerNone))
+	}
+	if c.ServiceNodePort < 0 || c.ServiceNodePort > 65535 {
+		errs = append(errs, fmt.Errorf("--kubernetes-service-node-port %v must be between 0 and 65535, inclusive. If "+
+			"0, the Kubernetes master service will be of type ClusterIP", c.ServiceNodePort))
+	}
+	return errs
+}
+
+// controlPlane maintains the objects that describe the server.
+type controlPlane struct {
+	keeper *bootstrap.Keeper
+	record *peers.Record // where peers reach the server; nil if there can be none
+}
+
+// controlPlaneOptions are the dependencies of controlPlane.
+type controlPlaneOptions struct {
+	config   *Config
+	services serviceRanges
+	address  net.IP // at which others reach the server
+	port     int    // that the server listens on
+	record   *peers.Record
+	// defaultsExist is true if the objects of bootstrap.Defaults were just created.
+	defaultsExist bool
+	store         storage.Store
+	registry      *registry.Registry
+	client        *client.Client
+	// trust returns what extension API servers verify clients with.
+	trust func() bootstrap.AuthenticationTrust
+	log   *slog.Logger
+}
+
+// newControlPlane creates the objects that every server starts with, except roles. Run of its keeper maintains
+// them.
+func newControlPlane(ctx context.Context, o controlPlaneOptions) (*controlPlane, error) {
+	hostname, err := o.config.hostname()
+	if err != nil {
+		return nil, err
+	}
+	p := &controlPlane{record: o.record, keeper: &bootstrap.Keeper{
+		Registry: o.registry, Client: o.client, Log: o.log, Now: o.config.Clock.Now,
+		Services: o.services, NodePort: o.config.ControlPlane.ServiceNodePort,
+		Address: o.address, Port: o.port, Hostname: hostname,
+		Endpoints: o.reconciler(), Trust: o.trust,
+	}}
+	if r := o.record; r != nil {
+		p.keeper.PeerAddress = net.JoinHostPort(r.Host, strconv.Itoa(r.Port))
+	}
+	if o.config.origin != nil {
+		return p, nil // all objects are those of the snapshot
+	}
+	return p, p.keeper.Start(ctx, o.defaultsExist)
+}
+
+// advertised returns the address at which others reach the server.
+func advertised(c *Config) (net.IP, error) {
+	if a := c.ControlPlane.AdvertiseAddress; a != "" {
+		return net.ParseIP(a), nil
+	}
+	bound := net.ParseIP(c.BindAddress)
+	if !bound.IsUnspecified() {
+		return bound, nil
+	}
+	ip, err := utilnet.ResolveBindAddress(bound)
+	if err != nil {
+		return nil, fmt.Errorf("unable to find suitable network address.error='%w'. "+
+			"Try to set the AdvertiseAddress directly or provide a valid BindAddress to fix this", err)
+	}
+	return ip, nil
+}
+
+// reaches returns whether connections to an address arrive at a socket that is bound to another or the same one.
+func reaches(bound, address net.IP) bool {
+	if bound.IsUnspecified() {
+		return bound.To4() == nil || address.To4() != nil // 0.0.0.0 is IPv4 only, :: is both
+	}
+	return bound.Equal(address)
+}
+
+// reconciler returns the reconciler of the endpoints of the Service kubernetes. It returns nil for a loopback
+// address, which other machines cannot use.
+func (o *controlPlaneOptions) reconciler() bootstrap.Reconciler {
+	switch {
+	case o.config.ControlPlane.EndpointReconciler == ReconcilerNone:
+		return nil
+	case o.address.IsLoopback():
+		o.log.Debug("the service kubernetes has no endpoints: the server listens on this machine alone", "address", o.address)
+		return nil
+	case storage.IsExclusive(o.store):
+		return bootstrap.SingleServer{Address: o.address.String()}
+	}
+	return &bootstrap.EtcdLeases{Store: o.store, Address: o.address.String()}
+}
+
+// trust returns what extension API servers verify clients with.
+func (a *authentication) trust() bootstrap.AuthenticationTrust {
+	t := bootstrap.AuthenticationTrust{ClientCA: a.authorities.clients.PEM()}
+	if a.authorities.proxies != nil {
+		c := &a.requestHeader
+		t.ProxyCA = a.authorities.proxies.PEM()
+		t.UsernameHeaders, t.UIDHeaders = c.UsernameHeaders, c.UIDHeaders
+		t.GroupHeaders, t.ExtraHeaderPrefixes, t.AllowedNames = c.GroupHeaders, c.ExtraHeadersPrefixes, c.AllowedNames
+	}
+	return t
+}
+
+// leave removes the server from the endpoints of the Service kubernetes, and from what its peers know.
+func (p *controlPlane) leave(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, farewell)
+	defer cancel()
+	err := p.keeper.Leave(ctx)
+	if p.record != nil {
+		err = errors.Join(err, p.record.Leave(ctx))
+	}
+	return err
+}

@@ -1,0 +1,64 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/keelson-dev/keelson/internal/server/background"
+)
+
+// openDebugSocket serves /debug/pprof and /debug/flags/v on the socket of Config.DebugSocketPath, if there is one.
+func (s *starting) openDebugSocket(ctx context.Context) error {
+	path := s.config.DebugSocketPath
+	if path == "" {
+		return nil
+	}
+	l, err := listenForDebugging(ctx, path)
+	if err != nil {
+		return fmt.Errorf("--debug-socket-path: %w", err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(s.http.routes.serveDebug), ReadHeaderTimeout: readHeaderTimeout}
+	s.work.Go("debug socket", background.Forever(func(ctx context.Context) {
+		stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // the file is removed with the listener
+		defer stop()
+		_ = server.Serve(l) // it ends when the server closes it
+	}))
+	return nil
+}
+
+// listenForDebugging makes a socket that only the user of the process can connect to.
+func listenForDebugging(ctx context.Context, path string) (net.Listener, error) {
+	// A process that was killed leaves its socket behind.
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, privateFile); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// serveDebug serves what the debug socket has.
+func (t *router) serveDebug(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case strings.HasPrefix(r.URL.Path, "/debug/pprof"):
+		serveProfile(w, r)
+	case t.debug.setVerbosity != nil && r.URL.Path == "/debug/flags/v":
+		t.serveVerbosity(w, r)
+	default:
+		http.NotFound(w, r)
+	}
+}

@@ -1,0 +1,60 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/keelson-dev/keelson/internal/controller/bootstrap"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// knownDefaults has the default objects that the first server of this process created, by the configuration that they
+// depend on (a string). Its values never change; it saves later servers the time to make the same objects again.
+var knownDefaults sync.Map
+
+// defaultsKey returns the key of knownDefaults. It is empty if the objects must be created one by one: in a store that
+// has namespaces already or to which others write, and with plug-ins of tests.
+func (s *starting) defaultsKey(ctx context.Context) (string, error) {
+	if !storage.IsExclusive(s.stores.main) || len(s.config.judges) > 0 {
+		return "", nil
+	}
+	isNew := true
+	err := s.registry.Resource(corev1.Resource("namespaces")).All(ctx, "", func(*cache.Object) bool {
+		isNew = false
+		return false
+	})
+	if err != nil || !isNew {
+		return "", err
+	}
+	c := s.config
+	return fmt.Sprintf("%q %q %+v %+v", c.FeatureGates, c.RuntimeConfig, c.Admission, c.Authorization), nil
+}
+
+// createDefaults creates the objects of bootstrap.Defaults if they are known, and reports whether they exist now. A
+// server that is started from a snapshot creates nothing. Otherwise it
+// creates the namespaces, in which the following steps create objects.
+func (s *starting) createDefaults(ctx context.Context, key string) (bool, error) {
+	if s.config.origin != nil {
+		return true, nil
+	}
+	if known, ok := knownDefaults.Load(key); ok && key != "" {
+		return true, known.(*bootstrap.Defaults).Create(ctx, s.registry, s.config.Clock.Now())
+	}
+	return false, bootstrap.Namespaces(ctx, s.registry, s.api.client)
+}
+
+// keepDefaults remembers the objects that this server has created, for the next server.
+func (s *starting) keepDefaults(ctx context.Context, key string) error {
+	if key == "" {
+		return nil
+	}
+	d, err := bootstrap.ReadDefaults(ctx, s.registry)
+	if err == nil {
+		knownDefaults.Store(key, d)
+	}
+	return err
+}

@@ -1,0 +1,126 @@
+package server
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/keelson-dev/keelson/internal/storage/encrypt/kmstest"
+)
+
+// encryptionFile writes a configuration for secrets; providers are YAML in flow
+// style.
+func encryptionFile(t *testing.T, name, providers string) {
+	t.Helper()
+	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: " +
+		"[secrets]\n  providers: [" + providers + "]\n"
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func createSecret(t *testing.T, c *http.Client, url, name string) {
+	t.Helper()
+	body := fmt.Sprintf(`{"metadata":{"name":%q},"stringData":{"password":"hunter2"}}`, name)
+	w, err := c.Post(url+"/api/v1/namespaces/default/secrets", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Body.Close()
+	if w.StatusCode != http.StatusCreated {
+		t.Fatalf("create of %s: %d", name, w.StatusCode)
+	}
+}
+
+// TestEncryption starts with a KMS provider, and again without its key: what
+// cannot be read is an error, everything else is served.
+func TestEncryption(t *testing.T) {
+	socket, err := os.MkdirTemp("", "kms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(socket)
+	socket = filepath.Join(socket, "s")
+	plugin, err := kmstest.Start(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plugin.Stop()
+
+	config := testConfig(t)
+	file := filepath.Join(t.TempDir(), "encryption.yaml")
+	config.EncryptionProviderConfig = file
+	encryptionFile(t, file, "{kms: {apiVersion: v2, name: vault, endpoint: 'unix://"+socket+"', timeout: 1s}}")
+	s, err := Start(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := httpClient(t, s, true)
+	createSecret(t, c, s.URL(), "one")
+	if a := call(t, c, "GET", s.URL()+"/healthz/kms-providers"); a.status != 200 {
+		t.Errorf("health: %d %s", a.status, a.body)
+	}
+	e, _, err := s.stores.main.Get(t.Context(), "/registry/secrets/default/one", 0)
+	if err != nil || !strings.HasPrefix(string(e.Value), "k8s:enc:kms:v2:vault:") {
+		t.Errorf("stored as %.30q, error %v", e.Value, err)
+	}
+	stop(t, s)
+
+	encryptionFile(t, file, "{aesgcm: {keys: [{name: k, secret: AAECAwQFBgcICQoLDA0ODw==}]}}")
+	s = start(t, config)
+	c = httpClient(t, s, true)
+	secrets := s.URL() + "/api/v1/namespaces/default/secrets"
+	createSecret(t, c, s.URL(), "two")
+	const refused = `Internal error occurred: unable to transform key "/registry/secrets/default/one": no matching ` +
+		`prefix found`
+	for _, step := range []struct {
+		method, url, accept string
+		status              int
+		message             string
+	}{
+		{"GET", secrets + "/one", "", 500, refused},
+		{"GET", secrets + "/one", "application/vnd.kubernetes.protobuf", 500, ""},
+		{"DELETE", secrets + "/one", "", 500, refused},
+		{"GET", secrets + "/two", "", 200, ""},
+		{"GET", secrets, "", 500, refused},
+		{"GET", secrets + "?fieldSelector=type%3DOpaque", "", 500, refused},
+		{"GET", secrets + "?labelSelector=a%3Db", "", 500, refused},
+		{"GET", secrets, "application/json;as=Table;v=v1;g=meta.k8s.io", 500, refused},
+		{"GET", s.URL() + "/api/v1/namespaces/kube-system/secrets", "", 200, ""},
+		{"GET", s.URL() + "/api/v1/namespaces/default/configmaps", "", 200, ""},
+		{"GET", s.URL() + "/healthz/kms-providers", "", 404, ""},
+	} {
+		a := call(t, c, step.method, step.url, "Accept", step.accept)
+		if a.status != step.status || step.message != "" && a.message() != step.message {
+			t.Errorf("%s %s: %d %s", step.method, step.url, a.status, a.body)
+		}
+	}
+	w, err := c.Get(secrets + "?watch=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Body.Close()
+	line, err := bufio.NewReader(w.Body).ReadString('\n')
+	if err != nil || !strings.Contains(line, `"type":"ERROR"`) || !strings.Contains(line, "unable to transform key") {
+		t.Errorf("watch: %q, error %v", line, err)
+	}
+}
+
+func TestEncryptionConfigIsChecked(t *testing.T) {
+	config := testConfig(t)
+	config.EncryptionProviderConfig = filepath.Join(t.TempDir(), "encryption.yaml")
+	encryptionFile(t, config.EncryptionProviderConfig, "{aesgcm: {keys: [{name: k, secret: AAEC}]}}")
+	if _, err := Start(t.Context(), config); err == nil ||
+		!strings.Contains(err.Error(), "secret is not of the expected length") {
+		t.Errorf("error %v", err)
+	}
+	config.EncryptionProviderConfig, config.EncryptionReload = "", true
+	if _, err := Start(t.Context(), config); err == nil ||
+		!strings.Contains(err.Error(), "must be set with --encryption-provider-config") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,148 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+
+	"github.com/keelson-dev/keelson/internal/access/auth/serviceaccount"
+	"github.com/keelson-dev/keelson/internal/server/certs"
+	"github.com/keelson-dev/keelson/internal/server/filewatch"
+	"github.com/keelson-dev/keelson/internal/storage/embedded"
+)
+
+// snapshotsName is the directory in a data directory that has the snapshots of a running server.
+const snapshotsName = "snapshots"
+
+// Snapshot is a server at one moment: its objects with their history, its certificates and the key of its tokens.
+// Servers that are started from it continue independently of each other. Its methods may be called concurrently.
+type Snapshot struct {
+	config Config
+	image  *embedded.Image
+	// dir has the files of a server with a data directory. pairs and keys are those of a server without one.
+	dir   string
+	pairs map[string]certs.Pair
+	keys  *serviceaccount.Keys
+}
+
+// imager is a store of which images can be created.
+type imager interface {
+	Image(ctx context.Context, dir string) (*embedded.Image, error)
+}
+
+// Snapshot keeps the state of the server with all acknowledged writes. The caller must call Close of the snapshot. It
+// fails if the objects are in etcd.
+func (s *Server) Snapshot(ctx context.Context) (*Snapshot, error) {
+	store, ok := s.stores.main.(imager)
+	if !ok {
+		return nil, errors.New("a snapshot needs the embedded store or the store in memory")
+	}
+	p := &Snapshot{config: *s.config}
+	if keys := s.authentication.keys.own; keys != nil {
+		if err := keys.EnsureOwnKeyFile(ctx); err != nil {
+			return nil, err
+		}
+		p.keys = keys
+	}
+	p.pairs = s.identity.pairs()
+	if data := s.config.DataDir; data != "" {
+		p.dir, p.keys = filepath.Join(data, snapshotsName, rand.Text()), nil
+		if err := copyFiles(filepath.Join(data, pkiName), filepath.Join(p.dir, pkiName)); err != nil {
+			return nil, errors.Join(fmt.Errorf("cannot create a snapshot: %w", err), os.RemoveAll(p.dir))
+		}
+	}
+	var err error
+	if p.image, err = store.Image(ctx, StoreDir(p.dir)); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(p.dir))
+	}
+	return p, nil
+}
+
+// Config returns the configuration for a server that is started from the snapshot: that of the snapshot's server, with a
+// free port, and without the data directory, which must be another one.
+func (p *Snapshot) Config() Config {
+	c := p.config
+	c.DataDir, c.SecurePort = "", 0
+	return c
+}
+
+// Start starts a server from the snapshot. The configuration should be that of Config, and must have the same storage.
+func (p *Snapshot) Start(ctx context.Context, c Config) (*Server, error) {
+	if c.Storage != p.config.Storage || (c.DataDir == "") != (p.config.DataDir == "") {
+		return nil, errors.New("a server that is started from a snapshot needs the same storage, and a data directory of " +
+			"its own if the snapshot is one of a server with a data directory")
+	}
+	c.origin = p
+	return Start(ctx, c)
+}
+
+// serves reports whether a server with the configuration c serves the same built-in versions as the snapshot's server. It
+// is true without a snapshot.
+func (p *Snapshot) serves(c *Config) bool {
+	return p == nil || reflect.DeepEqual(p.config.FeatureGates, c.FeatureGates) &&
+		reflect.DeepEqual(p.config.RuntimeConfig, c.RuntimeConfig)
+}
+
+// Close removes the files of the snapshot. Servers that were started from it are not affected.
+func (p *Snapshot) Close() error {
+	err := p.image.Close()
+	if p.dir != "" {
+		err = errors.Join(err, os.RemoveAll(p.dir))
+	}
+	return err
+}
+
+// copyKeys copies the certificates and keys of the snapshot to the data directory of a new server.
+func (p *Snapshot) copyKeys(dataDir string) error {
+	if p == nil || p.dir == "" {
+		return nil
+	}
+	return copyFiles(filepath.Join(p.dir, pkiName), filepath.Join(dataDir, pkiName))
+}
+
+// certificates returns the certificates of a server without a data directory.
+func (p *Snapshot) certificates() map[string]certs.Pair {
+	if p == nil {
+		return map[string]certs.Pair{}
+	}
+	return maps.Clone(p.pairs)
+}
+
+// copyFiles copies the files of a directory to a new one.
+func copyFiles(from, to string) error {
+	if err := os.MkdirAll(to, privateDir); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(from)
+	for _, e := range entries {
+		if err == nil {
+			err = copyFile(filepath.Join(from, e.Name()), filepath.Join(to, e.Name()))
+		}
+	}
+	return err
+}
+
+func copyFile(from, to string) error {
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	content, err := filewatch.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, content, info.Mode().Perm())
+}
+
+// removeSnapshots removes the snapshots that an earlier process has left behind.
+func removeSnapshots(dataDir string, log *slog.Logger) {
+	if err := os.RemoveAll(filepath.Join(dataDir, snapshotsName)); err != nil {
+		log.Warn("old snapshots cannot be removed", "error", err)
+	}
+}

@@ -1,0 +1,228 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	clientcert "github.com/keelson-dev/keelson/internal/access/auth/x509"
+	"github.com/keelson-dev/keelson/internal/server/chain"
+)
+
+const (
+	maxHeaderBytes    = 1 << 20
+	readHeaderTimeout = 32 * time.Second
+	idleTimeout       = 90 * time.Second
+	maxStreams        = 100 // of one HTTP/2 connection at most, as in kube-apiserver
+	minStreams        = 10
+	maxFrame          = 1 << 20
+	maxBuffered       = 3 << 20 // of one connection's uploads: a body is at most 3 MiB
+	pingAfter         = 30 * time.Second
+
+	// drainTime is how much longer than their own deadline the server waits for requests in flight when it stops.
+	drainTime   = 5 * time.Second
+	goodbyeTime = 250 * time.Millisecond
+	activePoll  = 2 * time.Millisecond
+)
+
+// frontend is the HTTP server with its connections, the filters and the router.
+type frontend struct {
+	config *Config
+	server *http.Server
+	routes *router
+
+	watches    context.Context // ends when long-running requests have to
+	endWatches context.CancelFunc
+	refusing   atomic.Bool  // new requests are sent elsewhere
+	active     atomic.Int64 // requests being served
+	// short is how many of them are not long-running, and begun how many requests there were.
+	short, begun atomic.Int64
+}
+
+// frontendOptions are the dependencies of frontend.
+type frontendOptions struct {
+	config         *Config
+	routes         *router
+	identity       *identity
+	authentication *authentication
+	// chain are the options of the filters, without those that frontend sets itself: what happens when the server
+	// stops.
+	chain chain.Options
+	log   *slog.Logger
+}
+
+// newFrontend returns an HTTP server whose requests pass the filters and then the router.
+func newFrontend(o frontendOptions) (*frontend, error) {
+	encryption, err := o.config.Serving.tlsConfig(o.config.files, o.identity.serving)
+	if err != nil {
+		return nil, err
+	}
+	f := &frontend{config: o.config, routes: o.routes}
+	f.watches, f.endWatches = context.WithCancel(context.Background())
+	filters := &o.config.Filters
+	o.chain.Log, o.chain.RequestTimeout = o.log, o.config.RequestTimeout
+	o.chain.Stop = chain.Stop{
+		Begun: f.watches, Spread: filters.ShutdownWatchGrace, Running: &f.active, Refusing: f.refusing.Load,
+		LongRunning: func() (ended func()) {
+			f.short.Add(-1)
+			return func() { f.short.Add(1) }
+		},
+	}
+	o.chain.Streamed = f.routes.isForwarded
+	o.chain.CORSAllowedOrigins, o.chain.HSTSDirectives = filters.CORSAllowedOrigins, filters.HSTSDirectives
+	o.chain.GoawayChance = filters.GoawayChance
+	connections := &connectionLog{Handler: o.log.Handler(), handshakeError: o.chain.Metrics.HandshakeError}
+	f.server = &http.Server{
+		Handler:           f.counted(chain.New(f.routes, o.chain)),
+		TLSConfig:         o.authentication.authorities.tlsConfig(encryption),
+		ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: o.config.maxStreams(), MaxReadFrameSize: maxFrame,
+			MaxReceiveBufferPerConnection: maxBuffered, MaxReceiveBufferPerStream: maxBuffered,
+			SendPingTimeout: pingAfter,
+		},
+		ErrorLog:    slog.NewLogLogger(connections, slog.LevelDebug),
+		ConnContext: func(ctx context.Context, _ net.Conn) context.Context { return clientcert.WithConnection(ctx) },
+	}
+	if o.config.Serving.DisableHTTP2 {
+		f.server.Protocols = new(http.Protocols)
+		f.server.Protocols.SetHTTP1(true)
+	}
+	return f, nil
+}
+
+// serve serves the connections of a listener. If it ends before the server stops, it reports a failure.
+func (f *frontend) serve(l *listener, end *ending) {
+	accepted := &stallListener{Listener: l, stopping: f.watches}
+	go func() {
+		var err error
+		if l.pipes != nil {
+			err = f.server.Serve(accepted)
+		} else {
+			err = f.server.ServeTLS(accepted, "", "")
+		}
+		if !end.stopping.Load() && !errors.Is(err, http.ErrServerClosed) {
+			end.fail(fmt.Errorf("serving ended: %w", err))
+		}
+	}()
+}
+
+// endLongRunning ends watches and other long-running requests. frontend may be nil.
+func (f *frontend) endLongRunning() {
+	if f != nil {
+		f.endWatches()
+	}
+}
+
+// refuse rejects new requests with 429 until the requests in flight have ended, if that is configured.
+func (f *frontend) refuse(ctx context.Context) error {
+	if !f.config.Filters.ShutdownSendRetryAfter {
+		return nil
+	}
+	f.refusing.Store(true)
+	f.endWatches()
+	ctx, cancel := context.WithTimeout(ctx, f.config.RequestTimeout)
+	defer cancel()
+	return f.idle(ctx)
+}
+
+// idle waits until no request is served.
+func (f *frontend) idle(ctx context.Context) error {
+	var err error
+	for f.active.Load() > 0 && err == nil {
+		err = sleep(ctx, activePoll)
+	}
+	return err
+}
+
+// drain waits for the requests in flight and then closes the remaining ones. Clients get GOAWAY.
+// http.Server.Shutdown alone would also wait for idle HTTP/2 connections that clients keep open, so after the last
+// response they only get a short time to receive it.
+func (f *frontend) drain(ctx context.Context) error {
+	longest := max(f.config.RequestTimeout, f.config.Filters.ShutdownWatchGrace) + drainTime
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		_ = f.server.Shutdown(ctx) // its error is that of ctx, or of the listener that is closed already
+	}()
+	overdue := f.idle(ctx)
+	select {
+	case <-gone:
+	case <-time.After(goodbyeTime):
+	}
+	return errors.Join(overdue, f.closeConnections())
+}
+
+func (f *frontend) closeConnections() error {
+	if err := f.server.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// counted counts the requests that are being served.
+func (f *frontend) counted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.active.Add(1)
+		defer f.active.Add(-1)
+		f.short.Add(1)
+		defer f.short.Add(-1)
+		f.begun.Add(1)
+		if !strings.Contains(r.URL.RawQuery, "watch") { // a watch keeps its stack for long, and is not in a hurry
+			growStack(0)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// growStack has the stack of the calling goroutine grow to 16 KiB. HTTP/2 starts a goroutine with a stack of 2 KiB for
+// each request, and filters and handler together need about 8 KiB. Without growStack the stack is copied two or three
+// times while they run, each time with more frames to adjust, which took 12 % of the processor time of a GET.
+//
+//go:noinline
+func growStack(i int) byte {
+	var frame [8 << 10]byte
+	return frame[i]
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// connectionLog counts the failed TLS handshakes that net/http logs.
+type connectionLog struct {
+	slog.Handler
+	handshakeError func()
+}
+
+// Handle implements slog.Handler.
+func (l *connectionLog) Handle(ctx context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, "TLS handshake error") {
+		l.handshakeError()
+	}
+	if !l.Handler.Enabled(ctx, r.Level) {
+		return nil
+	}
+	return l.Handler.Handle(ctx, r)
+}
+
+// Enabled implements slog.Handler: every line is looked at.
+func (l *connectionLog) Enabled(context.Context, slog.Level) bool { return true }

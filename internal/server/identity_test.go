@@ -1,0 +1,266 @@
+package server
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/server/certs"
+)
+
+// leafOf returns the certificate that a server shows.
+func leafOf(t *testing.T, s *Server) *x509.Certificate {
+	t.Helper()
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(s.URL(), "https://"), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	return conn.ConnectionState().PeerCertificates[0]
+}
+
+// TestGivenClientAuthorityIsTheOnlyOne checks that a server with --client-ca-file accepts no certificates of its own
+// authority, and that its administrator can still use it.
+func TestGivenClientAuthorityIsTheOnlyOne(t *testing.T) {
+	config := testConfig(t)
+	given, own := newAuthority(t), config.DataDir
+	config.ClientCAFile = given.file
+	s := start(t, config)
+	if s.Admin().Cert != nil || s.AdminToken() == "" {
+		t.Errorf("administrator: certificate %q, token %q", s.Admin().Cert, s.AdminToken())
+	}
+	c := httpClient(t, s, false)
+	admin := []string{"Authorization", "Bearer " + s.AdminToken()}
+	if a := call(t, c, "GET", s.URL()+"/metrics", admin...); a.status != http.StatusOK {
+		t.Errorf("the administrator's token: %d %s", a.status, a.body)
+	}
+	a := call(t, c, "GET", s.URL()+"/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication", admin...)
+	if n := strings.Count(a.body, "BEGIN CERTIFICATE"); n != 1 {
+		t.Errorf("%d authorities are published: %s", n, a.body)
+	}
+	set, err := certs.Ensure(certs.Options{Dir: filepath.Join(own, pkiName), Serving: true, Admin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := set.Admin.TLS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{
+		InsecureSkipVerify:   true, //nolint:gosec // the test is about the client
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil },
+	}}
+	defer transport.CloseIdleConnections()
+	if a := call(t, &http.Client{Transport: transport}, "GET", s.URL()+"/metrics"); a.status != http.StatusUnauthorized {
+		t.Errorf("a certificate of the server's own authority: %d", a.status)
+	}
+}
+
+// TestNoOwnCredentials checks that a server with NoOwnCredentials has no administrator and writes nothing but its serving
+// certificate.
+func TestNoOwnCredentials(t *testing.T) {
+	keys := testConfig(t)
+	first := start(t, keys)
+	config := KubeAPIServerConfig()
+	config.ServiceClusterIPRange = keys.ServiceClusterIPRange
+	config.Storage, config.BindAddress, config.SecurePort, config.Log = StorageMemory, "127.0.0.1", 0, keys.Log
+	config.TokenAuthFile, config.Serving.CertDir = keys.TokenAuthFile, filepath.Join(t.TempDir(), "certs")
+	config.Authorization.Modes = []string{ModeRBAC}
+	config.Authentication.ServiceAccounts.Issuers = []string{"https://issuer"}
+	sa := filepath.Join(keys.DataDir, pkiName, accountKeyName)
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(sa); err == nil {
+			break
+		} else if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+	config.Authentication.ServiceAccounts.KeyFiles, config.Authentication.ServiceAccounts.SigningKeyFile = []string{sa}, sa
+	s := start(t, config)
+	if s.Admin().Cert != nil || s.AdminToken() != "" || s.Kubeconfig() != nil || s.KubeconfigPath() != "" {
+		t.Error("the server has an administrator of its own")
+	}
+	files, err := os.ReadDir(config.Serving.CertDir)
+	if err != nil || len(files) != 2 {
+		t.Errorf("the directory of certificates has %v %v", files, err)
+	}
+	pair, err := first.Admin().TLS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{
+		InsecureSkipVerify:   true, //nolint:gosec // the test is about the client
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil },
+	}}
+	defer transport.CloseIdleConnections()
+	// Without a client authority, certificates are ignored, as by kube-apiserver.
+	if a := call(t, &http.Client{Transport: transport}, "GET", s.URL()+"/healthz"); a.status != http.StatusOK {
+		t.Errorf("a client with a certificate: %d %s", a.status, a.body)
+	}
+	a := call(t, httpClient(t, s, false), "GET",
+		s.URL()+"/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication",
+		"Authorization", "Bearer admintoken")
+	if strings.Contains(a.body, "BEGIN CERTIFICATE") {
+		t.Errorf("authorities are published: %s", a.body)
+	}
+}
+
+// TestRequiredFlagsOfKubeAPIServer checks that the errors are those of kube-apiserver 1.36.
+func TestRequiredFlagsOfKubeAPIServer(t *testing.T) {
+	_, err := Start(t.Context(), KubeAPIServerConfig())
+	for _, want := range []string{
+		"--etcd-servers must be specified", "service-account-issuer is a required flag",
+		"either `--service-account-key-file` or `--service-account-signing-endpoint` must be set",
+		"--service-account-signing-key-file and --service-account-issuer are required flags",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+}
+
+func TestNamesOfTheServingCertificate(t *testing.T) {
+	config := testConfig(t)
+	config.ControlPlane.AdvertiseAddress = "10.9.8.7"
+	config.Serving.AlternativeNames = []string{"api.example.com", "10.1.1.1"}
+	config.Serving.ExternalHostname = "outside.example.com"
+	var lines lockedBuffer
+	config.Log = slog.New(slog.NewTextHandler(&lines, nil))
+	leaf := leafOf(t, start(t, config))
+	for _, name := range []string{"10.9.8.7", "api.example.com", "10.1.1.1", "outside.example.com", "localhost", "127.0.0.1"} {
+		if err := leaf.VerifyHostname(name); err != nil {
+			t.Error(err)
+		}
+	}
+	if !strings.Contains(lines.String(), "does not listen on the address that it advertises") {
+		t.Errorf("no warning of the advertised address: %s", lines.String())
+	}
+}
+
+func TestReaches(t *testing.T) {
+	for _, c := range []struct {
+		bound, address string
+		want           bool
+	}{
+		{"0.0.0.0", "10.0.0.1", true}, {"0.0.0.0", "fd00::1", false}, {"::", "10.0.0.1", true}, {"::", "fd00::1", true},
+		{"127.0.0.1", "10.0.0.1", false}, {"10.0.0.1", "10.0.0.1", true},
+	} {
+		if got := reaches(net.ParseIP(c.bound), net.ParseIP(c.address)); got != c.want {
+			t.Errorf("bound to %s, %s: %v", c.bound, c.address, got)
+		}
+	}
+}
+
+// TestOwnCertificatesAreRenewedWhileRunning removes the certificates in the data directory, which has the same effect as
+// that they expire soon.
+func TestOwnCertificatesAreRenewedWhileRunning(t *testing.T) {
+	config := testConfig(t)
+	config.fileReload = time.Millisecond
+	config.Serving.CertDir = filepath.Join(t.TempDir(), "certs")
+	s := start(t, config)
+	before, proxy := leafOf(t, s), s.identity.current.Load().frontProxy
+	kubeconfig := string(s.Kubeconfig())
+	pki := filepath.Join(config.DataDir, pkiName)
+	for _, name := range []string{"apiserver.crt", "admin.crt", "front-proxy-client.crt"} {
+		if err := os.Remove(filepath.Join(pki, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	renewed := func() bool {
+		file, _ := os.ReadFile(s.KubeconfigPath()) // it is being replaced
+		pair, err := tls.LoadX509KeyPair(filepath.Join(config.Serving.CertDir, servingCertName),
+			filepath.Join(config.Serving.CertDir, servingKeyName))
+		now := leafOf(t, s)
+		return !now.Equal(before) && s.identity.current.Load().frontProxy != proxy && string(file) != kubeconfig &&
+			string(file) == string(s.Kubeconfig()) && err == nil && pair.Leaf.Equal(now)
+	}
+	for end := time.Now().Add(20 * time.Second); !renewed(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the certificates are not renewed")
+		}
+	}
+	if string(s.CA()) == "" || leafOf(t, s).Equal(before) {
+		t.Error("the certificate before is served")
+	}
+	stop(t, s)
+	// The copy in the directory of certificates is not taken for one of the operator.
+	config.Serving.AlternativeNames = []string{"new.example.com"}
+	if err := leafOf(t, start(t, config)).VerifyHostname("new.example.com"); err != nil {
+		t.Errorf("after another start: %v", err)
+	}
+}
+
+// TestStaticTokensAndPoliciesAreReloaded replaces the files of --token-auth-file and --authorization-policy-file.
+func TestStaticTokensAndPoliciesAreReloaded(t *testing.T) {
+	config := testConfig(t)
+	config.fileReload = time.Hour // only Reload looks at the files
+	policies := filepath.Join(t.TempDir(), "policies")
+	write := func(path, content string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(policies, "")
+	config.Authorization.Modes, config.Authorization.PolicyFile = []string{ModeABAC}, policies
+	s := start(t, config)
+	c := httpClient(t, s, false)
+	get := func() int {
+		return call(t, c, "GET", s.URL()+"/api/v1/nodes", "Authorization", "Bearer another").status
+	}
+	await := func(want int) {
+		t.Helper()
+		for end := time.Now().Add(20 * time.Second); get() != want; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("status %d, want %d", get(), want)
+			}
+			s.Reload() // the runners may have just begun
+		}
+	}
+	await(http.StatusUnauthorized)
+	write(config.TokenAuthFile, "another,jane,1\n")
+	await(http.StatusForbidden)
+	write(policies, `{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"jane","resource":"*"}}`)
+	await(http.StatusOK)
+	write(config.TokenAuthFile, "damaged\n") // what was in effect stays
+	await(http.StatusOK)
+	write(config.TokenAuthFile, "")
+	await(http.StatusUnauthorized)
+}
+
+// TestErrorsOfFilesNameTheFlag gives files that are missing, or that have something else in them.
+func TestErrorsOfFilesNameTheFlag(t *testing.T) {
+	other := filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(other, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"/nonexistent", other} {
+		for flag, set := range map[string]func(*Config){
+			"--client-ca-file":                func(c *Config) { c.ClientCAFile = file },
+			"--requestheader-client-ca-file":  func(c *Config) { c.Authentication.RequestHeader.ClientCAFile = file },
+			"--etcd-cafile":                   func(c *Config) { c.Etcd.CAFile = file },
+			"--kubelet-certificate-authority": func(c *Config) { c.Connections.KubeletCertificateAuthority = file },
+			"--tls-cert-file":                 func(c *Config) { c.Serving.TLSCertFile, c.Serving.TLSPrivateKeyFile = file, file },
+			"--etcd-certfile":                 func(c *Config) { c.Etcd.CertFile, c.Etcd.KeyFile = file, file },
+			"--kubelet-client-certificate": func(c *Config) {
+				c.Connections.KubeletClientCertificate, c.Connections.KubeletClientKey = file, file
+			},
+			"--proxy-client-cert-file": func(c *Config) {
+				c.Aggregation.ProxyClientCertFile, c.Aggregation.ProxyClientKeyFile = file, file
+			},
+		} {
+			config := testConfig(t)
+			set(&config)
+			if _, err := Start(t.Context(), config); err == nil || !strings.HasPrefix(err.Error(), flag) {
+				t.Errorf("%s=%s: %v", flag, file, err)
+			}
+		}
+	}
+}

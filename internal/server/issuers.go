@@ -1,0 +1,165 @@
+package server
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
+
+	"github.com/keelson-dev/keelson/internal/access/auth/anonymous"
+	"github.com/keelson-dev/keelson/internal/access/auth/oidc"
+	"github.com/keelson-dev/keelson/internal/server/background"
+	"github.com/keelson-dev/keelson/internal/server/egress"
+	"github.com/keelson-dev/keelson/internal/server/filewatch"
+)
+
+// issuerTimeout limits the discovery of the issuers of a changed configuration.
+const issuerTimeout = time.Minute
+
+// issuers are the trusted issuers of OpenID Connect.
+type issuers struct {
+	set       *oidc.IssuerSet // nil: none are configured
+	opened    bool            // the configuration of the start is in effect
+	file      []byte          // the AuthenticationConfiguration that was read last; nil: there is none
+	anonymous *apiserver.AnonymousAuthConfig
+}
+
+// openIssuers reads the configuration of trusted issuers and of anonymous requests.
+func (a *authentication) openIssuers() (err error) {
+	c := &a.config.Authentication
+	switch {
+	case c.ConfigFile != "":
+		identity := hash([]byte(a.hostPort))
+		_, err = a.config.files.load(part{
+			flag: "--authentication-config", path: c.ConfigFile, apply: a.useIssuers,
+			observe: func(err error) {
+				a.metrics.AuthenticationReload(err == nil, identity)
+				if err == nil {
+					a.metrics.AuthenticationLoaded(identity, hash(a.issuers.file))
+				}
+			},
+		})
+		a.metrics.AuthenticationLoaded(identity, hash(a.issuers.file))
+	case c.OIDC.CAFile != "":
+		_, err = a.config.files.load(part{flag: "--oidc-ca-file", path: c.OIDC.CAFile, apply: a.useIssuers})
+	default:
+		err = a.useIssuers(filewatch.ReadFile)
+	}
+	return err
+}
+
+// useIssuers applies the configuration of trusted issuers at the start and, if its files have changed, later.
+func (a *authentication) useIssuers(read filewatch.Read) error {
+	config, err := a.configuration(read)
+	switch {
+	case err != nil:
+		return err
+	case a.issuers.opened:
+		return a.replaceIssuers(config)
+	}
+	err = a.firstIssuers(config)
+	a.issuers.opened = err == nil
+	return err
+}
+
+// firstIssuers applies the configuration of the start.
+func (a *authentication) firstIssuers(config *apiserver.AuthenticationConfiguration) (err error) {
+	c := &a.config.Authentication
+	if config.Anonymous != nil && c.AnonymousSet {
+		return field.Forbidden(field.NewPath("anonymous"), "--anonymous-auth flag cannot be set when anonymous field "+
+			"is configured in authentication configuration file")
+	}
+	mappings, errs := oidc.Validate(config, c.ServiceAccounts.Issuers)
+	if err := errs.ToAggregate(); err != nil {
+		return fmt.Errorf("invalid authentication configuration: %w", err)
+	}
+	if config.Anonymous != nil {
+		a.anonymous = anonymous.Rule{Enabled: config.Anonymous.Enabled}
+		for _, condition := range config.Anonymous.Conditions {
+			a.anonymous.Paths = append(a.anonymous.Paths, condition.Path)
+		}
+	}
+	a.issuers.anonymous = config.Anonymous
+	if len(config.JWT) == 0 && c.ConfigFile == "" {
+		return nil
+	}
+	algorithms := oidc.Algorithms()
+	if c.ConfigFile == "" {
+		algorithms = c.OIDC.SigningAlgorithms
+	}
+	a.issuers.set, err = oidc.NewIssuerSet(a.work.Context(), config, mappings, a.audiences, oidc.Options{
+		Algorithms: algorithms, Log: a.log, Cached: a.tokensCached(), Now: time.Now,
+		Dialer: a.issuerDialer(), Observe: a.metrics.IssuerToken,
+	})
+	if err != nil {
+		return err
+	}
+	a.work.Go("token issuers", background.Forever(a.issuers.set.Run))
+	return nil
+}
+
+// issuerDialer returns the function that connects to issuers with an egress network. It returns nil without an
+// egress configuration.
+func (a *authentication) issuerDialer() func(string) (oidc.DialFunc, error) {
+	if a.egress == nil {
+		return nil
+	}
+	return func(network string) (oidc.DialFunc, error) {
+		n := egress.Network(network)
+		if !a.egress.Has(n) {
+			return nil, fmt.Errorf("egress lookup for %q is not configured", network)
+		}
+		return oidc.DialFunc(a.egress.Dialer(n)), nil
+	}
+}
+
+// configuration returns the configuration of the file, or of the flags if there is no file.
+func (a *authentication) configuration(read filewatch.Read) (*apiserver.AuthenticationConfiguration, error) {
+	c := &a.config.Authentication
+	if c.ConfigFile != "" {
+		content, err := read(c.ConfigFile)
+		if err != nil {
+			return nil, fmt.Errorf("--authentication-config: %w", err)
+		}
+		a.issuers.file = content
+		config, err := oidc.ParseConfig(content)
+		if err != nil {
+			return nil, fmt.Errorf("failed to load authentication configuration from file %q: %w", c.ConfigFile, err)
+		}
+		return config, nil
+	}
+	config := &apiserver.AuthenticationConfiguration{}
+	o := &c.OIDC
+	if o.IssuerURL == "" || o.ClientID == "" {
+		return config, nil
+	}
+	flags := oidc.Flags{
+		IssuerURL: o.IssuerURL, ClientID: o.ClientID, UsernameClaim: o.UsernameClaim, UsernamePrefix: o.UsernamePrefix,
+		GroupsClaim: o.GroupsClaim, GroupsPrefix: o.GroupsPrefix, RequiredClaims: o.RequiredClaims,
+	}
+	if o.CAFile != "" {
+		pem, err := read(o.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("--oidc-ca-file: %w", err)
+		}
+		flags.CA = string(pem)
+	}
+	config.JWT = []apiserver.JWTAuthenticator{flags.Issuer()}
+	return config, nil
+}
+
+// replaceIssuers applies another configuration. It is an error if its setting for anonymous
+// requests differs from the one with which the server started.
+func (a *authentication) replaceIssuers(config *apiserver.AuthenticationConfiguration) error {
+	in := &a.issuers
+	mappings, errs := oidc.Validate(config, a.config.Authentication.ServiceAccounts.Issuers)
+	if !reflect.DeepEqual(in.anonymous, config.Anonymous) {
+		errs = append(errs, field.Forbidden(field.NewPath("anonymous"), "changed from initial configuration file"))
+	}
+	if err := errs.ToAggregate(); err != nil {
+		return err
+	}
+	return in.set.Replace(a.work.Context(), issuerTimeout, config, mappings)
+}

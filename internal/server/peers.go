@@ -1,0 +1,159 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/api/directory"
+	"github.com/keelson-dev/keelson/internal/controller/bootstrap"
+	"github.com/keelson-dev/keelson/internal/gateway/aggregator"
+	"github.com/keelson-dev/keelson/internal/gateway/peers"
+	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/machinery/proxy"
+	"github.com/keelson-dev/keelson/internal/server/egress"
+	"github.com/keelson-dev/keelson/internal/storage"
+)
+
+// PeersConfig configures how requests are forwarded to other API servers on the same etcd cluster, which serve resources
+// that this one does not. It has no effect on other stores.
+type PeersConfig struct {
+	// CAFile has the authorities of the serving certificates of peers, PEM. If it is empty, this server forwards nothing;
+	// peers may still forward requests to it.
+	CAFile string
+	// AdvertiseIP and AdvertisePort are where peers reach this server. If one of them is empty, they are the address and
+	// the port that the server advertises to the cluster.
+	AdvertiseIP, AdvertisePort string
+}
+
+// validate returns what is wrong with the configuration. enabled is whether the feature gate is on.
+func (c *PeersConfig) validate(enabled bool) error {
+	var errs []error
+	for _, flag := range []struct{ name, value string }{
+		{"peer-ca-file", c.CAFile}, {"peer-advertise-ip", c.AdvertiseIP}, {"peer-advertise-port", c.AdvertisePort},
+	} {
+		if flag.value != "" && !enabled {
+			errs = append(errs, fmt.Errorf("--%s requires %s feature to be turned on",
+				flag.name, features.UnknownVersionInteroperabilityProxy))
+		}
+	}
+	if c.AdvertisePort != "" {
+		if port, err := strconv.Atoi(c.AdvertisePort); err != nil || port < 1 || port > 65535 {
+			errs = append(errs, fmt.Errorf("--peer-advertise-port must be a port, not %q", c.AdvertisePort))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// hasPeers returns whether other servers may use the main store, and the feature gate is on.
+func (s *starting) hasPeers() bool {
+	return s.gates.Enabled(features.UnknownVersionInteroperabilityProxy) && !storage.IsExclusive(s.stores.main)
+}
+
+// peerAddress returns where peers reach this server.
+func (s *starting) peerAddress() (host string, port int) {
+	c := &s.config.Peers
+	if c.AdvertiseIP != "" && c.AdvertisePort != "" {
+		port, _ = strconv.Atoi(c.AdvertisePort) // it was validated
+		return c.AdvertiseIP, port
+	}
+	if c.AdvertiseIP != "" || c.AdvertisePort != "" {
+		s.log.Warn("--peer-advertise-ip and --peer-advertise-port have no effect without each other")
+	}
+	return s.listener.advertised.String(), s.listener.port()
+}
+
+// newPeerRecord returns what tells peers where this server is reached, nil if there can be no peers.
+func (s *starting) newPeerRecord() (*peers.Record, error) {
+	if !s.hasPeers() {
+		return nil, nil
+	}
+	hostname, err := s.config.hostname()
+	if err != nil {
+		return nil, err
+	}
+	host, port := s.peerAddress()
+	return &peers.Record{
+		Store: s.stores.main, Server: bootstrap.ServerName(hostname), Host: host, Port: port, Log: s.log,
+	}, nil
+}
+
+// hostname returns the host name of this machine.
+func (c *Config) hostname() (string, error) {
+	if name := c.ControlPlane.Hostname; name != "" {
+		return name, nil
+	}
+	return os.Hostname()
+}
+
+// newPeers returns what forwards requests to peers, nil if nothing is to be forwarded.
+func (s *starting) newPeers(ctx context.Context) (*peers.Peers, error) {
+	c := s.config
+	if !s.hasPeers() || c.Peers.CAFile == "" {
+		if c.Peers.CAFile != "" {
+			s.log.Warn("--peer-ca-file has no effect: no other server can use the store")
+		}
+		return nil, nil
+	}
+	if c.Aggregation.ProxyClientCertFile == "" {
+		return nil, errors.New("error building peer proxy handler, proxy-cert-file not specified")
+	}
+	hostname, err := c.hostname()
+	if err != nil {
+		return nil, err
+	}
+	declared := &declaredVersions{resources: s.api.resources, changes: s.api.resources.Watch(), aggregator: s.api.aggregator}
+	p, err := peers.New(ctx, peers.Options{
+		Server: bootstrap.ServerName(hostname), Store: s.stores.main, Declared: declared.get,
+		Leases:      s.registry.Resource(schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}),
+		Certificate: s.api.proxyCertificate, Dial: proxy.Dial(s.egress.Dialer(egress.ControlPlane)),
+		InFlight: int64(c.MaxRequestsInFlight), Log: s.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.files.authorities("--peer-ca-file", c.Peers.CAFile, p.SetRoots); err != nil {
+		return nil, fmt.Errorf("cannot use --peer-ca-file: %w", err)
+	}
+	s.metrics.Register(p.Metrics())
+	s.api.discovery.SetPeers(p)
+	return p, nil
+}
+
+// declaredVersions are the versions that definitions of custom resources and APIServices with a Service declare.
+type declaredVersions struct {
+	resources  *directory.Directory
+	changes    *directory.Watcher
+	aggregator *aggregator.Aggregator
+	began      bool
+	seen       int64 // what aggregator.Changes returned
+}
+
+// get returns the versions if they may have changed since the last call.
+func (d *declaredVersions) get() (map[schema.GroupVersion]bool, bool) {
+	changed, seen := d.changes.Take(), d.aggregator.Changes()
+	if d.began && len(changed) == 0 && seen == d.seen {
+		return nil, false
+	}
+	d.began, d.seen = true, seen
+	versions := map[schema.GroupVersion]bool{}
+	for _, gv := range d.resources.GroupVersions() {
+		for _, r := range d.resources.Resources(gv) {
+			if r.Source == directory.Custom {
+				versions[gv] = true
+				break
+			}
+		}
+	}
+	for _, r := range d.aggregator.Registrations() {
+		if r.Remote != nil {
+			versions[r.GroupVersion] = true
+		}
+	}
+	return versions, true
+}

@@ -1,0 +1,82 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/server/certs"
+	"github.com/keelson-dev/keelson/internal/storage/memoryetcd"
+)
+
+// TestPeersConfig checks the mistakes of an operator that stop the start.
+func TestPeersConfig(t *testing.T) {
+	off := []string{"UnknownVersionInteroperabilityProxy=false"}
+	set, err := certs.Ensure(certs.Options{Admin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := func(name string, content []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	ca, empty := file("ca", set.CA), file("empty", nil)
+	cert, key := file("cert", set.Admin.Cert), file("key", set.Admin.Key)
+	for want, change := range map[string]func(*Config){
+		"": func(c *Config) {
+			c.Peers.CAFile, c.Aggregation.ProxyClientCertFile, c.Aggregation.ProxyClientKeyFile = ca, cert, key
+		},
+		"--peer-ca-file requires UnknownVersionInteroperabilityProxy feature to be turned on": func(c *Config) {
+			c.Peers.CAFile, c.FeatureGates = ca, off
+		},
+		"--peer-advertise-ip requires UnknownVersionInteroperabilityProxy feature to be turned on": func(c *Config) {
+			c.Peers.AdvertiseIP, c.FeatureGates = "192.0.2.1", off
+		},
+		"--peer-advertise-port requires UnknownVersionInteroperabilityProxy feature to be turned on": func(c *Config) {
+			c.Peers.AdvertisePort, c.FeatureGates = "1", off
+		},
+		"--peer-advertise-port must be a port":                             func(c *Config) { c.Peers.AdvertisePort = "https" },
+		"error building peer proxy handler, proxy-cert-file not specified": func(c *Config) { c.Peers.CAFile = ca },
+		"--peer-ca-file: cannot read " + filepath.Join(dir, "none"):        func(c *Config) { c.Peers.CAFile = filepath.Join(dir, "none") },
+		"--peer-ca-file: " + empty + " has no certificates":                func(c *Config) { c.Peers.CAFile = empty },
+	} {
+		c := DefaultConfig()
+		c.Storage, c.DataDir, c.SecurePort = StorageEtcd, "", 0
+		c.Etcd.Servers, c.Log = []string{serveEtcd(t)}, slog.New(slog.DiscardHandler)
+		change(&c)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		s, err := Start(ctx, c)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		if err == nil {
+			if err := s.Stop(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+		cancel()
+	}
+}
+
+// serveEtcd runs an etcd in memory until the test ends, and returns its URL.
+func serveEtcd(t *testing.T) string {
+	t.Helper()
+	s := memoryetcd.New(memoryetcd.Options{Log: slog.New(slog.DiscardHandler)})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { _ = s.Serve(l); close(done) }()
+	t.Cleanup(func() { s.Stop(); <-done })
+	return "http://" + l.Addr().String()
+}

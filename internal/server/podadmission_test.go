@@ -1,0 +1,254 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/keelson-dev/keelson/internal/access/admission"
+)
+
+// admissionStep is one request of a test of admission, with a part of the body that answers it.
+type admissionStep struct {
+	method, path, body string
+	code               int
+	want               string
+}
+
+// runAdmissionSteps sends requests as the administrator.
+func runAdmissionSteps(t testing.TB, s *Server, steps []admissionStep) {
+	t.Helper()
+	for _, step := range steps {
+		r := httptest.NewRequest(step.method, step.path, strings.NewReader(step.body))
+		r.Header.Set("Authorization", "Bearer admintoken")
+		r.Header.Set("Content-Type", "application/json")
+		if step.method == http.MethodPatch {
+			r.Header.Set("Content-Type", "application/merge-patch+json")
+		}
+		w := httptest.NewRecorder()
+		s.http.server.Handler.ServeHTTP(w, r)
+		if w.Code != step.code || !strings.Contains(w.Body.String(), step.want) {
+			t.Errorf("%s %s %s: %d %s\nwant %d %s", step.method, step.path, step.body, w.Code, w.Body, step.code, step.want)
+		}
+	}
+}
+
+const (
+	adminPods    = "/api/v1/namespaces/default/pods"
+	adminLimits  = "/api/v1/namespaces/default/limitranges"
+	adminClaims  = "/api/v1/namespaces/default/persistentvolumeclaims"
+	adminClasses = "/apis/node.k8s.io/v1/runtimeclasses"
+)
+
+// podBody returns a pod with one container; more are further members of its spec, container of the container.
+func podBody(name, container, more string) string {
+	return `{"metadata":{"name":"` + name + `"},"spec":{"automountServiceAccountToken":false,"containers":[` +
+		`{"name":"c","image":"i:1"` + container + `}]` + more + `}}`
+}
+
+// TestPodAdmissionByDefault sends writes to which plug-ins that are on by default have something to say.
+func TestPodAdmissionByDefault(t *testing.T) {
+	s := start(t, testConfig(t))
+	const (
+		created, forbidden, fine = http.StatusCreated, http.StatusForbidden, http.StatusOK
+		claim                    = `{"metadata":{"name":"c"},"spec":{"accessModes":["ReadWriteOnce"],` +
+			`"resources":{"requests":{"storage":"6Gi"}}}}`
+	)
+	runAdmissionSteps(t, s, []admissionStep{
+		{"POST", adminLimits, `{"metadata":{"name":"l"},"spec":{"limits":[
+			{"type":"Container","max":{"cpu":"1"},"default":{"cpu":"500m"}},
+			{"type":"PersistentVolumeClaim","max":{"storage":"5Gi"}}]}}`, created, `"l"`},
+		{"POST", adminPods, podBody("a", "", ""), created, `"limits":{"cpu":"500m"},"requests":{"cpu":"500m"}`},
+		{"GET", adminPods + "/a", "", fine, `"kubernetes.io/limit-ranger":"LimitRanger plugin set: cpu request for container c; ` +
+			`cpu limit for container c"`},
+		{"PATCH", adminPods + "/a", `{"metadata":{"labels":{"a":"b"}}}`, fine, `"a":"b"`},
+		{"POST", adminPods, podBody("b", `,"resources":{"limits":{"cpu":"2"}}`, ""), forbidden,
+			`pods \"b\" is forbidden: maximum cpu usage per Container is 1, but limit is 2`},
+		{"PATCH", adminPods + "/a/resize", `{"spec":{"containers":[{"name":"c","image":"i:1","resources":{` +
+			`"limits":{"cpu":"2"},"requests":{"cpu":"2"}}}]}}`, forbidden,
+			`pods \"a\" is forbidden: maximum cpu usage per Container is 1, but limit is 2`},
+		{"POST", adminClaims, claim, forbidden,
+			`persistentvolumeclaims \"c\" is forbidden: maximum storage usage per PersistentVolumeClaim is 5Gi, but request is 6Gi`},
+		{"DELETE", adminLimits + "/l", "", fine, ""},
+		{"POST", adminClaims, claim, created, ""},
+		{"POST", adminPods, podBody("c", "", `,"runtimeClassName":"x"`), forbidden, `pod rejected: RuntimeClass \"x\" not found`},
+		{"POST", adminPods, podBody("c", "", `,"overhead":{"cpu":"1"}`), forbidden, `pod rejected: Pod Overhead set without`},
+		{"POST", adminClasses, `{"metadata":{"name":"x"},"handler":"h","overhead":{"podFixed":{"cpu":"3m"}},` +
+			`"scheduling":{"nodeSelector":{"k":"v"}}}`, created, ""},
+		{"POST", adminPods, podBody("c", "", `,"runtimeClassName":"x"`), created, `"overhead":{"cpu":"3m"}`},
+		{"POST", "/api/v1/nodes", `{"metadata":{"name":"n","labels":{"topology.kubernetes.io/zone":"z"}}}`, created, ""},
+		{"POST", adminPods + "/a/binding", `{"metadata":{"name":"a"},"target":{"kind":"Node","name":"n"}}`, created, ""},
+		{"GET", adminPods + "/a", "", fine, `"topology.kubernetes.io/zone":"z"`},
+		{"POST", adminPods, podBody("d", "", `,"nodeName":"n"`), created, `"topology.kubernetes.io/zone":"z"`},
+	})
+}
+
+// TestPodAdmissionOnDemand does the same for plug-ins that are off by default.
+func TestPodAdmissionOnDemand(t *testing.T) {
+	c := testConfig(t)
+	c.Admission.Enable = []string{
+		"AlwaysPullImages", "ExtendedResourceToleration", "LimitPodHardAntiAffinityTopology",
+	}
+	s := start(t, c)
+	const created, forbidden = http.StatusCreated, http.StatusForbidden
+	runAdmissionSteps(t, s, []admissionStep{
+		{"POST", adminPods, podBody("a", "", ""), created, `"imagePullPolicy":"Always"`},
+		{"POST", adminPods, podBody("b", `,"resources":{"limits":{"a.io/x":"1"}}`, ""), created,
+			`{"key":"a.io/x","operator":"Exists","effect":"NoSchedule"}`},
+		{"POST", adminPods, podBody("c", "", `,"affinity":{"podAntiAffinity":{`+
+			`"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"zone"}]}}`), forbidden, "has TopologyKey zone"},
+	})
+}
+
+// TestPodAdmissionByConfigFile configures plug-ins in the file of --admission-control-config-file.
+func TestPodAdmissionByConfigFile(t *testing.T) {
+	c := testConfig(t)
+	c.Admission.Enable = []string{"PodNodeSelector", "PodTolerationRestriction", "EventRateLimit"}
+	c.Admission.ConfigFile = filepath.Join(t.TempDir(), "admission.yaml")
+	const text = `
+apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: PodNodeSelector
+  configuration: {podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: pool=a, default: "pool=a,disk=ssd"}}
+- name: PodTolerationRestriction
+  configuration:
+    apiVersion: podtolerationrestriction.admission.k8s.io/v1alpha1
+    kind: Configuration
+    default: [{key: d, operator: Exists}]
+    whitelist: [{key: d, operator: Exists}, {effect: NoExecute, operator: Exists}]
+- name: EventRateLimit
+  configuration:
+    apiVersion: eventratelimit.admission.k8s.io/v1alpha1
+    kind: Configuration
+    limits: [{type: Namespace, qps: 1, burst: 1}]
+`
+	if err := os.WriteFile(c.Admission.ConfigFile, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, c)
+	const (
+		created, forbidden = http.StatusCreated, http.StatusForbidden
+		events             = "/api/v1/namespaces/%s/events"
+		event              = `{"metadata":{"name":%q},"involvedObject":{"kind":"Pod","name":"p","namespace":%q}}`
+	)
+	at := func(namespace string) string { return fmt.Sprintf(events, namespace) }
+	of := func(name, namespace string) string { return fmt.Sprintf(event, name, namespace) }
+	runAdmissionSteps(t, s, []admissionStep{
+		{"POST", adminPods, podBody("a", "", ""), created, `"nodeSelector":{"pool":"a"}`},
+		{"GET", adminPods + "/a", "", http.StatusOK, `{"key":"d","operator":"Exists"}`},
+		{"POST", adminPods, podBody("b", "", `,"nodeSelector":{"disk":"hdd"}`), forbidden,
+			`pods \"b\" is forbidden: pod node label selector labels conflict with its namespace whitelist`},
+		{"POST", adminPods, podBody("b", "", `,"tolerations":[{"key":"x","operator":"Exists"}]`), 500,
+			`"message":"pod tolerations (possibly merged with namespace default tolerations) conflict with its cluster whitelist",` +
+				`"code":500`},
+		{"POST", at("kube-public"), of("e", "kube-public"), created, ""},
+		{"POST", at("kube-public"), of("f", "kube-public"), http.StatusTooManyRequests,
+			`"message":"Too many requests: limit reached on type Namespace for key kube-public","reason":"TooManyRequests"`},
+		{"POST", at("kube-node-lease"), of("f", "kube-node-lease"), created, ""},
+	})
+}
+
+// TestPluginsThatNeedAConfiguration do not start without one.
+func TestPluginsThatNeedAConfiguration(t *testing.T) {
+	for name, want := range map[string]string{
+		"EventRateLimit":     "admission plug-in EventRateLimit: limits: Invalid value: null: must not be empty",
+		"ImagePolicyWebhook": "admission plug-in ImagePolicyWebhook: no config specified",
+	} {
+		if _, err := newAdmission(&admissionOptions{config: &AdmissionConfig{Enable: []string{name}}}); err == nil ||
+			err.Error() != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// requiredPluginConfigs returns a file with configurations of the plug-ins that do not start without one.
+func requiredPluginConfigs(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"kubeconfig": "current-context: c\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n" +
+			"contexts: [{name: c, context: {cluster: c}}]\n",
+		"admission.yaml": "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n" +
+			"- {name: EventRateLimit, path: events.yaml}\n- {name: ImagePolicyWebhook, path: images.yaml}\n",
+		"events.yaml": "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\n" +
+			"limits: [{type: Server, qps: 1, burst: 1}]\n",
+		"images.yaml": "imagePolicy: {kubeConfigFile: '" + filepath.Join(dir, "kubeconfig") + "'}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "admission.yaml")
+}
+
+// TestImagePolicyFailsClosed: without defaultAllow no pod is created while the webhook cannot be reached.
+func TestImagePolicyFailsClosed(t *testing.T) {
+	c := testConfig(t)
+	c.Admission.Enable = []string{"ImagePolicyWebhook"}
+	c.Admission.ConfigFile = requiredPluginConfigs(t)
+	runAdmissionSteps(t, start(t, c), []admissionStep{
+		{"POST", adminPods, podBody("a", "", ""), http.StatusForbidden,
+			`pods \"a\" is forbidden: Post \"https://127.0.0.1:1/?timeout=30s\": dial tcp 127.0.0.1:1: connect: connection refused`},
+	})
+}
+
+// TestPodPluginsIgnoreOtherWrites counts what the plug-ins for pods allocate for the write of another kind: nothing.
+func TestPodPluginsIgnoreOtherWrites(t *testing.T) {
+	s := start(t, testConfig(t))
+	config := DefaultAdmission()
+	config.Only = []string{
+		"LimitPodHardAntiAffinityTopology", "LimitRanger", "AlwaysPullImages", "ImagePolicyWebhook", "PodNodeSelector",
+		"PodTolerationRestriction", "EventRateLimit", "ExtendedResourceToleration", "RuntimeClass", "PodTopologyLabels",
+	}
+	config.ConfigFile = requiredPluginConfigs(t)
+	o := &admissionOptions{config: &config, registry: s.api.registry, log: slog.Default()}
+	all := admissionPlugins()
+	obj := &corev1.ConfigMap{}
+	for i := range all {
+		if !slices.Contains(config.Only, all[i].name) {
+			continue
+		}
+		configs, err := readAdmissionConfig(config.ConfigFile, os.ReadFile, all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := all[i].make(&pluginInput{admissionOptions: o, config: configs[all[i].name], read: os.ReadFile})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &admission.Attributes{
+			Operation: admission.Update, Resource: corev1.Resource("configmaps"), Namespace: "default", Name: "c", Object: obj, Old: obj,
+		}
+		write := func() {
+			for _, f := range []func(context.Context, *admission.Attributes) error{p.Mutate, p.Validate} {
+				if f == nil {
+					continue
+				}
+				if err := f(t.Context(), a); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		// Other goroutines of the process allocate too, and may do so for seconds after the start of a server. One
+		// measurement without them is enough.
+		n := testing.AllocsPerRun(10, write)
+		for tries := 0; n > 0 && tries < 1500; tries++ {
+			time.Sleep(20 * time.Millisecond)
+			n = testing.AllocsPerRun(10, write)
+		}
+		if n > 0 {
+			t.Errorf("%s: %v allocations for a ConfigMap", p.Name, n)
+		}
+	}
+}

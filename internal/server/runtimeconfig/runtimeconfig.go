@@ -1,0 +1,225 @@
+// Package runtimeconfig implements --runtime-config, which says what built-in versions and resources are served.
+package runtimeconfig
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+// The keys of settings for all versions of a maturity.
+const (
+	all   = "api/all"
+	ga    = "api/ga"
+	beta  = "api/beta"
+	alpha = "api/alpha"
+)
+
+// The names of versions by maturity.
+var (
+	gaVersion    = regexp.MustCompile(`^v\d+$`)
+	betaVersion  = regexp.MustCompile(`^v\d+beta\d+$`)
+	alphaVersion = regexp.MustCompile(`^v\d+alpha\d+$`)
+)
+
+// maturity is a setting for all versions whose names match.
+type maturity struct {
+	key     string
+	matches func(version string) bool
+}
+
+// maturities are the settings for a maturity in the order in which they are applied. The last one that matches a
+// version counts.
+func maturities() []maturity {
+	return []maturity{
+		{all, func(string) bool { return true }},
+		{ga, gaVersion.MatchString},
+		{beta, betaVersion.MatchString},
+		{alpha, alphaVersion.MatchString},
+	}
+}
+
+// Config says which versions and resources are served.
+type Config struct {
+	values    map[string]string // of the settings for maturities
+	versions  map[schema.GroupVersion]bool
+	resources map[schema.GroupVersionResource]bool
+}
+
+// Parse parses values of the format GROUP/VERSION=true,api/beta=true. The last value of a key counts. Its errors are
+// those of kube-apiserver, which panics if the core group is off; Parse fails then.
+func Parse(values []string) (*Config, error) {
+	settings := split(values)
+	c := &Config{
+		values: map[string]string{}, versions: map[schema.GroupVersion]bool{},
+		resources: map[schema.GroupVersionResource]bool{},
+	}
+	if err := c.checkFlowControl(settings); err != nil {
+		return nil, err
+	}
+	if settings[all] == "false" && len(settings) == 1 {
+		return nil, fmt.Errorf("invalid runtime-config with only %s=false", all)
+	}
+	for _, m := range maturities() {
+		if value, ok := settings[m.key]; ok {
+			c.values[m.key] = value
+			delete(settings, m.key)
+		}
+	}
+	keys, err := parseKeys(settings)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range maturities() {
+		if value, ok := c.values[m.key]; ok && value != "true" && value != "false" {
+			return nil, fmt.Errorf("invalid value %s=%s", m.key, value)
+		}
+	}
+	for _, k := range keys {
+		if err := c.set(k); err != nil {
+			return nil, err
+		}
+	}
+	if !c.Enabled(schema.GroupVersionResource{Version: "v1"}) {
+		return nil, errors.New("--runtime-config switches off v1, the core group, which the server cannot do without")
+	}
+	return c, nil
+}
+
+// split returns the settings by their keys. The version of the core group has the key /v1.
+func split(values []string) map[string]string {
+	settings := map[string]string{}
+	for _, list := range values {
+		for item := range strings.SplitSeq(list, ",") {
+			if item == "" {
+				continue
+			}
+			key, value, _ := strings.Cut(item, "=")
+			key = strings.TrimSpace(key)
+			if key == "v1" || key == "api/v1" || strings.HasPrefix(key, "v1/") || strings.HasPrefix(key, "api/v1/") {
+				key = "/v1"
+			}
+			settings[key] = strings.TrimSpace(value)
+		}
+	}
+	delete(settings, "api/legacy")
+	return settings
+}
+
+// checkFlowControl refuses to switch off the group of API Priority and Fairness, which kube-apiserver needs by default.
+func (c *Config) checkFlowControl(settings map[string]string) error {
+	for _, key := range []string{"flowcontrol.apiserver.k8s.io/v1", ga, all} { // the first that is set counts
+		switch settings[key] {
+		case "false":
+			return fmt.Errorf("--runtime-config=%s=false conflicts with --enable-priority-and-fairness=true", key)
+		case "true":
+			return nil
+		}
+	}
+	return nil
+}
+
+// setting is the value of a version or of a resource in it.
+type setting struct {
+	key, value string
+	gv         schema.GroupVersion
+	resource   string // empty: the version
+}
+
+// parseKeys returns the settings of versions and resources, sorted by key. It fails if the group of one does not exist.
+func parseKeys(settings map[string]string) ([]setting, error) {
+	groups := map[string]bool{}
+	for _, gv := range knownVersions() {
+		groups[gv.Group] = true
+	}
+	var out []setting
+	unknown := map[string]bool{}
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		words := strings.Split(key, "/")
+		const versionWords, resourceWords = 2, 3
+		if len(words) != versionWords && len(words) != resourceWords {
+			return nil, fmt.Errorf("runtime-config invalid key %s", key)
+		}
+		s := setting{key: key, value: settings[key], gv: schema.GroupVersion{Group: words[0], Version: words[1]}}
+		if len(words) == resourceWords {
+			s.resource = words[2]
+		}
+		if !groups[s.gv.Group] {
+			unknown[s.gv.String()] = true
+		}
+		out = append(out, s)
+	}
+	if len(unknown) > 0 {
+		return nil, fmt.Errorf("unknown api groups %s", strings.Join(slices.Sorted(maps.Keys(unknown)), ","))
+	}
+	return out, nil
+}
+
+// set adds the setting of a version or a resource.
+func (c *Config) set(s setting) error {
+	if !slices.Contains(knownVersions(), s.gv) {
+		return fmt.Errorf("group version %s that has not been registered", s.gv)
+	}
+	enabled := true // an empty value
+	if s.value != "" {
+		var err error
+		if enabled, err = strconv.ParseBool(s.value); err != nil {
+			return fmt.Errorf("invalid value of %s: %s, err: %v", s.key, s.value, err)
+		}
+	}
+	switch {
+	case strings.ToLower(s.resource) != s.resource:
+		return fmt.Errorf("invalid key %s: group/version/resource and resource is always lowercase plural, not %q",
+			s.key, s.resource)
+	case s.resource == "":
+		c.versions[s.gv] = enabled
+	default:
+		c.resources[s.gv.WithResource(s.resource)] = enabled
+	}
+	return nil
+}
+
+// knownVersions returns all versions that kube-apiserver knows, whether it can serve them or not.
+func knownVersions() []schema.GroupVersion {
+	return append(scheme.KnownVersions(),
+		schema.GroupVersion{Group: "admission.k8s.io", Version: "v1"},
+		schema.GroupVersion{Group: "admission.k8s.io", Version: "v1beta1"},
+		schema.GroupVersion{Group: "imagepolicy.k8s.io", Version: "v1alpha1"})
+}
+
+// Enabled returns whether a resource is served in a version. The setting of the resource counts before that of the
+// version, and that before the ones of maturities. By default only GA versions are served.
+func (c *Config) Enabled(gvr schema.GroupVersionResource) bool {
+	if on, ok := c.resources[gvr]; ok {
+		return on
+	}
+	if on, ok := c.versions[gvr.GroupVersion()]; ok {
+		return on
+	}
+	on := registry.ServedByDefault(gvr.Version)
+	for _, m := range maturities() {
+		if value, ok := c.values[m.key]; ok && m.matches(gvr.Version) {
+			on = value == "true"
+		}
+	}
+	return on
+}
+
+// Apply sets which versions of the kinds are disabled.
+func (c *Config) Apply(kinds []*registry.Kind) {
+	for _, k := range kinds {
+		for i := range k.Versions {
+			v := &k.Versions[i]
+			v.Disabled = !c.Enabled(k.GroupVersion(v).WithResource(k.Resource))
+		}
+	}
+}

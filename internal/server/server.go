@@ -1,0 +1,548 @@
+// Package server assembles the parts of the server, and starts and stops them in order.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/gateway/filter/traffic"
+	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/machinery/tracing"
+	"github.com/keelson-dev/keelson/internal/machinery/webhook"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource"
+	"github.com/keelson-dev/keelson/internal/server/background"
+	"github.com/keelson-dev/keelson/internal/server/certs"
+	"github.com/keelson-dev/keelson/internal/server/chain"
+	"github.com/keelson-dev/keelson/internal/server/egress"
+	"github.com/keelson-dev/keelson/internal/server/filewatch"
+	"github.com/keelson-dev/keelson/internal/server/runtimeconfig"
+	"github.com/keelson-dev/keelson/internal/server/version"
+)
+
+// workTime is how long the server waits for background work to end.
+const workTime = 5 * time.Second
+
+// Server is a running server. The fields are its parts in the order in which they start.
+type Server struct {
+	log            *slog.Logger
+	config         *Config
+	ending         *ending
+	work           *background.Group // what goes on beside requests
+	records        records
+	dataDir        *dataDir // nil where nothing is kept in files
+	listener       *listener
+	stores         *stores
+	identity       *identity
+	authentication *authentication
+	authorization  *authorization
+	api            *api
+	controlPlane   *controlPlane
+	fairness       *fairness // nil if API priority and fairness is switched off
+	http           *frontend
+}
+
+// records are what is recorded of requests besides metrics.
+type records struct {
+	traffic *traffic.Traffic // nil unless Config.Testing
+	audit   *auditing        // nil where nothing is audited
+	tracer  *tracing.Tracer  // nil if no requests are traced
+}
+
+// ending is the state of the end of a server.
+type ending struct {
+	failed   chan error  // receives why the server cannot go on
+	stopping atomic.Bool // Stop was called
+	once     sync.Once   // guards err, which is what Stop returns
+	err      error
+}
+
+// fail reports that the server cannot go on. Only the first reason is kept.
+func (e *ending) fail(err error) {
+	select {
+	case e.failed <- err:
+	default:
+	}
+}
+
+// notStopping is a probe that fails once the server is stopping.
+func (e *ending) notStopping(context.Context) error {
+	if e.stopping.Load() {
+		return errors.New("the server is shutting down")
+	}
+	return nil
+}
+
+// starting is a server during its start, with what its parts are created from.
+type starting struct {
+	*Server
+	gates    features.Gates
+	versions *runtimeconfig.Config
+	services serviceRanges
+	metrics  *metrics.Metrics
+	logWatch *logWatch
+	outgoing
+	kinds    []*registry.Kind
+	registry *registry.Registry
+}
+
+// outgoing is how the server connects to others.
+type outgoing struct {
+	egress *egress.Selector // nil: connections are opened directly
+	calls  webhook.Options  // for webhooks outside the cluster
+}
+
+// step is one step of starting or stopping.
+type step struct {
+	name string
+	run  func() error
+}
+
+// Start starts a server and returns when it serves requests. ctx limits only the start; Stop ends the server.
+func Start(ctx context.Context, c Config) (*Server, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	if err := c.checkFiles(); err != nil {
+		return nil, err
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	watch := newLogWatch(time.Now)
+	c.Log = slog.New(watch.handler(c.Log.Handler()))
+	s := &starting{
+		Server:  &Server{log: c.Log, config: &c, ending: &ending{failed: make(chan error, 1)}, work: background.New(c.Log)},
+		metrics: metrics.New(buildLabels(), c.Metrics), logWatch: watch,
+	}
+	c.files = newReloads(c.reloadEvery(), c.Log, s.metrics.NewReloads())
+	if c.Testing {
+		s.records.traffic = traffic.New()
+	}
+	for _, step := range s.steps(ctx) {
+		err, began := ctx.Err(), time.Now()
+		if err == nil {
+			err = step.run()
+		}
+		if err != nil {
+			return nil, errors.Join(err, s.release())
+		}
+		s.log.Debug("starting", "step", step.name, "took", time.Since(began))
+	}
+	return s.Server, nil
+}
+
+// steps are the steps of the start, in order. Steps that fail because of wrong configuration come before those that
+// change anything.
+func (s *starting) steps(ctx context.Context) []step {
+	return []step{
+		{"read the feature gates", s.readGates},
+		{"read which versions are served", s.readVersions},
+		{"parse the service range", s.parseServices},
+		{"read how connections are opened", s.readEgress},
+		{"read the encryption configuration", s.chooseStores},
+		{"open what requests are audited with", s.openAudit},
+		{"read the tracing configuration", func() error { return s.openTracing(ctx) }},
+		{"lock the data directory", s.lockData},
+		{"listen", func() error { return s.listen(ctx) }},
+		{"open the store, and make certificates and kinds", func() error {
+			return inParallel(
+				func() error { return s.stores.open(ctx) },
+				func() error { s.makeKinds(); return s.makeIdentity() },
+			)
+		}},
+		{"bind the resources to the store", s.bindResources},
+		{"build authentication", func() error { return s.buildAuthentication(ctx) }},
+		{"build authorization", s.buildAuthorization},
+		{"build the API", func() error { return s.buildAPI(ctx) }},
+		{"create the objects that every server starts with", func() error { return s.bootstrap(ctx) }},
+		{"follow flow schemas and priority levels", func() error { return s.startFairness(ctx) }},
+		{"start background work", func() error { return s.startWork(ctx) }},
+		{"build the HTTP server", s.buildHTTP},
+		{"start controllers", func() error { s.startControllers(); return nil }},
+		{"serve profiles on a socket", func() error { return s.openDebugSocket(ctx) }},
+		{"write the kubeconfig", func() error { return s.identity.writeKubeconfig() }},
+		{"serve", func() error { s.http.serve(s.listener, s.ending); return nil }},
+	}
+}
+
+// stopSteps are the steps of the stop, in order. Each runs even if earlier ones failed.
+func (s *Server) stopSteps(ctx context.Context) []step {
+	return []step{
+		{"fail /readyz", func() error { s.ending.stopping.Store(true); return nil }},
+		{"leave the endpoints of the API", func() error { return s.controlPlane.leave(ctx) }},
+		{"let load balancers notice", func() error { return sleep(ctx, s.http.config.ShutdownDelay) }},
+		{"send new requests elsewhere", func() error { return s.http.refuse(ctx) }},
+		{"close the listener", s.listener.close},
+		{"end watches", func() error { s.http.endLongRunning(); return nil }},
+		{"finish requests in flight", func() error { return s.http.drain(ctx) }},
+		{"hand on audit events", s.records.audit.close},
+		{"end background work", func() error { s.endWork(); return nil }},
+		{"close the store and release the directory", s.release},
+	}
+}
+
+// Stop ends the server. It waits for requests in flight until ctx ends. Later calls wait for the first one and
+// return the same error.
+func (s *Server) Stop(ctx context.Context) error {
+	s.ending.once.Do(func() {
+		var errs []error
+		for _, step := range s.stopSteps(ctx) {
+			s.log.Debug("stopping", "step", step.name)
+			if err := step.run(); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", step.name, err))
+			}
+		}
+		s.ending.err = errors.Join(errs...)
+	})
+	return s.ending.err
+}
+
+// release closes what was opened, in reverse order. It is also called after a failed start, so parts may be nil.
+func (s *Server) release() error {
+	s.http.endLongRunning()
+	s.endWork()
+	s.api.close()
+	return errors.Join(
+		s.listener.close(),
+		s.records.audit.close(),
+		s.stopTracing(),
+		s.authentication.close(),
+		s.stores.close(),
+		s.dataDir.close(),
+	)
+}
+
+// endWork stops the background work and waits for it.
+func (s *Server) endWork() {
+	ctx, cancel := context.WithTimeout(context.Background(), workTime)
+	defer cancel()
+	s.work.Stop(ctx)
+}
+
+// Failed receives an error when the server cannot go on and has to be stopped.
+func (s *Server) Failed() <-chan error { return s.ending.failed }
+
+// URL is where the server is reached, such as https://127.0.0.1:6443.
+func (s *Server) URL() string { return s.listener.url() }
+
+// CA returns the authorities that the server's certificate is verified with, PEM.
+func (s *Server) CA() []byte { return s.identity.roots }
+
+// Admin returns a client certificate of a member of system:masters.
+// It is empty if the server accepts no client certificates of its own authority; see AdminToken.
+func (s *Server) Admin() certs.Pair { return s.identity.current.Load().Admin }
+
+// AdminToken returns a token of a member of system:masters, "" if Admin is not empty or the server has no administrator. It is
+// valid until the server stops.
+func (s *Server) AdminToken() string { return s.identity.adminToken }
+
+// Kubeconfig returns a client configuration for the administrator, nil with Config.NoOwnCredentials.
+func (s *Server) Kubeconfig() []byte { return s.identity.kubeconfig() }
+
+// KubeconfigPath is the file of the same content, "" without a data directory and with Config.NoOwnCredentials.
+func (s *Server) KubeconfigPath() string { return s.identity.path }
+
+// UserToken returns a bearer token of a user, which is valid until the server stops. The user is also in the group
+// system:authenticated.
+func (s *Server) UserToken(name string, groups []string) string {
+	return s.authentication.local.token(name, groups)
+}
+
+// Dial returns a new connection to a server with Config.InProcess. It fails if the server has a socket, and after Stop.
+func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
+	if s.listener.pipes == nil {
+		return nil, errors.New("the server has a socket")
+	}
+	return s.listener.pipes.dial(ctx)
+}
+
+// Traffic returns the requests and faults of a server with Config.Testing, nil for other servers.
+func (s *Server) Traffic() *traffic.Traffic { return s.records.traffic }
+
+func (s *starting) readGates() (err error) {
+	s.gates, err = features.Parse(s.config.FeatureGates)
+	s.metrics.Describe(metrics.Version{
+		Binary: version.Major + "." + version.Minor + "." + version.Patch, Emulated: version.Major + "." + version.Minor,
+		MinCompatible: version.Major + "." + version.OldestMinor,
+	}, func() []metrics.Feature { return gateMetrics(s.gates) })
+	for _, name := range s.gates.WithoutEffect() {
+		s.log.Warn("feature gate has no effect in this server", "gate", name)
+	}
+	if err != nil {
+		return err
+	}
+	return s.config.Peers.validate(s.gates.Enabled(features.UnknownVersionInteroperabilityProxy))
+}
+
+func (s *starting) readVersions() (err error) {
+	s.versions, err = runtimeconfig.Parse(s.config.RuntimeConfig)
+	return err
+}
+
+// makeKinds makes the kinds of the built-in resources, with the versions that are served.
+func (s *starting) makeKinds() {
+	s.kinds = resource.Kinds(s.gates)
+	for _, k := range s.kinds {
+		if k.Names.Resource == "events" {
+			k.KeepFor(s.config.EventTTL)
+		}
+	}
+	if !s.config.AllowPrivileged {
+		resource.ForbidPrivileged(s.kinds)
+	}
+	s.versions.Apply(s.kinds)
+}
+
+func (s *starting) parseServices() (err error) {
+	s.services, err = ParseServiceRanges(s.config.ServiceClusterIPRange)
+	return err
+}
+
+// readEgress reads the configuration of the egress proxies.
+func (s *starting) readEgress() (err error) {
+	counts, calls := egress.NewMetrics(), webhook.NewMetrics()
+	s.metrics.Register(append(counts.Collectors(), calls)...)
+	if file := s.config.EgressSelectorConfigFile; file != "" {
+		s.egress = egress.New(counts)
+		_, err = s.config.files.load(part{
+			flag: "--egress-selector-config-file", path: file,
+			apply: func(read filewatch.Read) error { return s.egress.Load(file, read) },
+		})
+	}
+	s.calls = webhook.Options{Dial: s.egress.Dialer(egress.ControlPlane), Metrics: calls}
+	return err
+}
+
+func (s *starting) chooseStores() (err error) {
+	s.stores, err = newStores(storesOptions{
+		config: s.config, egress: s.egress, metrics: s.metrics, log: s.log, fail: s.ending.fail,
+	})
+	return err
+}
+
+func (s *starting) openAudit() (err error) {
+	s.records.audit, err = openAudit(&s.config.Audit, s.config.files, s.calls, s.metrics.NewAudit(), s.log)
+	return err
+}
+
+func (s *starting) lockData() (err error) {
+	if s.dataDir, err = openDataDir(s.config.DataDir, s.log); err != nil || s.dataDir == nil {
+		return err
+	}
+	if check := s.stores.backend.check; check != nil {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	removeSnapshots(s.config.DataDir, s.log)
+	return s.config.origin.copyKeys(s.config.DataDir)
+}
+
+func (s *starting) listen(ctx context.Context) (err error) {
+	if s.listener, err = listen(ctx, s.config); err != nil {
+		return err
+	}
+	if s.listener.advertised, err = advertised(s.config); err != nil {
+		return err
+	}
+	if bound := net.ParseIP(s.config.BindAddress); !reaches(bound, s.listener.advertised) {
+		s.log.Warn("the server does not listen on the address that it advertises to the cluster; unless something forwards "+
+			"connections, pods and nodes cannot reach it. See --advertise-address and --bind-address",
+			"advertised", s.listener.advertised, "bound", bound)
+	}
+	return nil
+}
+
+// advertisedHostPort returns the address for clients on other machines, which discovery documents name.
+func (s *starting) advertisedHostPort() string {
+	if host := s.config.Serving.ExternalHostname; host != "" {
+		return net.JoinHostPort(host, strconv.Itoa(s.listener.port()))
+	}
+	return net.JoinHostPort(s.listener.advertised.String(), strconv.Itoa(s.listener.port()))
+}
+
+func (s *starting) bindResources() (err error) {
+	s.registry, err = s.stores.registry(s.kinds)
+	return err
+}
+
+func (s *starting) makeIdentity() (err error) {
+	s.identity, err = newIdentity(identityOptions{
+		config: s.config, service: s.services.kubernetes(), advertised: s.listener.advertised, url: s.listener.url(), log: s.log,
+	})
+	return err
+}
+
+func (s *starting) buildAuthentication(ctx context.Context) (err error) {
+	s.authentication, err = newAuthentication(ctx, authenticationOptions{
+		config: s.config, ownCA: s.identity.clientAuthority(), ownFrontProxyCA: s.identity.current.Load().FrontProxyCA,
+		adminToken: s.identity.adminToken,
+		hostPort:   s.listener.hostPort(), advertised: s.advertisedHostPort(),
+		exclusive: s.stores.exclusive(), registry: s.registry, outgoing: s.outgoing, metrics: s.metrics,
+		work: s.work, log: s.log,
+	})
+	return err
+}
+
+func (s *starting) buildAuthorization() (err error) {
+	s.authorization, err = newAuthorization(authorizationOptions{
+		config: &s.config.Authorization, files: s.config.files, gates: s.gates, hostPort: s.listener.hostPort(),
+		registry: s.registry, calls: s.calls, metrics: s.metrics, work: s.work, log: s.log,
+	})
+	return err
+}
+
+func (s *starting) buildAPI(ctx context.Context) (err error) {
+	s.api, err = newAPI(ctx, apiOptions{
+		config: s.config, gates: s.gates, services: s.services,
+		addresses: addresses{local: s.listener.hostPort(), advertised: s.advertisedHostPort()},
+		kinds:     s.kinds, registry: s.registry, store: s.stores.main,
+		authentication: s.authentication, authorization: s.authorization, frontProxy: s.identity.frontProxy,
+		outgoing: s.outgoing, metrics: s.metrics, work: s.work, log: s.log,
+		traffic: s.records.traffic,
+	})
+	if err != nil {
+		return err
+	}
+	s.api.peers, err = s.newPeers(ctx)
+	return err
+}
+
+// bootstrap creates the objects that every server starts with. At the same time it loads the definitions of custom
+// resources.
+func (s *starting) bootstrap(ctx context.Context) error {
+	s.work.Go(customRunner, background.Forever(s.api.custom.Run))
+	key, err := s.defaultsKey(ctx)
+	if err != nil {
+		return err
+	}
+	created, err := s.createDefaults(ctx, key)
+	if err != nil {
+		return err
+	}
+	record, err := s.newPeerRecord()
+	if err != nil {
+		return err
+	}
+	err = inParallel(
+		func() error { return s.authorization.start(ctx, s.api.client, created) },
+		func() (err error) {
+			s.controlPlane, err = newControlPlane(ctx, controlPlaneOptions{
+				config: s.config, services: s.services, address: s.listener.advertised, port: s.listener.port(),
+				record: record, defaultsExist: created,
+				store: s.stores.main, registry: s.registry, client: s.api.client, trust: s.authentication.trust, log: s.log,
+			})
+			return err
+		},
+	)
+	if err != nil || created && s.config.origin.serves(s.config) {
+		return err
+	}
+	if err := s.api.apiServices(s.log, nil).Start(ctx); err != nil || created {
+		return err
+	}
+	return s.keepDefaults(ctx, key)
+}
+
+// inParallel runs two functions at the same time.
+func inParallel(a, b func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- b() }()
+	return errors.Join(a(), <-done)
+}
+
+// startWork starts the background work.
+func (s *starting) startWork(ctx context.Context) error {
+	if err := s.api.webhooks.Start(ctx); err != nil {
+		return err
+	}
+	if err := s.startPolicies(ctx); err != nil {
+		return err
+	}
+	services := s.work.Activity.Part("the controller of APIServices")
+	services.Starting()
+	s.work.Go(apiServicesRunner, background.Forever(s.api.apiServices(s.log, services).Run))
+	s.work.Go(extensionsRunner, background.Forever(s.api.aggregator.Run))
+	s.work.Go(controlPlaneRunner, background.Forever(s.controlPlane.keeper.Run))
+	if record := s.controlPlane.record; record != nil {
+		s.work.Go(peerRecordRunner, background.Forever(record.Run))
+	}
+	if s.api.peers != nil {
+		s.work.Go(peersRunner, background.Forever(s.api.peers.Run))
+	}
+	s.work.Go(servicesRunner, background.Forever(s.api.claims.Run))
+	s.authentication.start(s.api.client)
+	s.config.files.start(s.work)
+	s.work.Go("own certificates", background.Forever(s.identity.run))
+	return nil
+}
+
+func (s *starting) buildHTTP() error {
+	documents, err := s.openDocuments()
+	if err != nil {
+		return err
+	}
+	limit, current := s.limitRequests()
+	s.metrics.Register(metrics.InFlight(current))
+	if s.config.Profiling && s.config.ContentionProfiling {
+		runtime.SetBlockProfileRate(1) // every event, as kube-apiserver
+	}
+	options := chain.Options{
+		Metrics: s.metrics, Requests: s.metrics.NewRequests(s.api.resources.Has), Limit: limit,
+		Authentication: s.authentication.filter(), Authorizer: s.authorization, Audit: s.records.audit.filter(s.kinds),
+		Tracer: s.records.tracer,
+	}
+	if s.records.traffic != nil {
+		options.Testing = chain.Testing{Record: s.records.traffic.Record, Disturb: s.records.traffic.Disturb}
+	}
+	var logs http.Handler
+	if s.config.LogsHandler {
+		logs = newLogs("/var/log")
+	}
+	s.http, err = newFrontend(frontendOptions{
+		config: s.config, identity: s.identity, authentication: s.authentication, log: s.log,
+		routes: &router{
+			health:  s.newHealth(),
+			metrics: s.metrics.Handler(), slis: s.metrics.SLIHandler(),
+			discovery: s.api.discovery, openapi: documents,
+			resources: s.api.resources, custom: s.api.custom.Server, aggregator: s.api.aggregator,
+			peers:     s.api.peers,
+			snapshots: newSnapshots(s.stores.main, s.log),
+			pages:     &zpages{started: time.Now(), now: time.Now, flags: s.config.Flags},
+			issuer:    s.authentication.issuerDiscovery(),
+			fairness:  s.fairness.pages(),
+			debug:     debugRoutes{profiling: s.config.Profiling, setVerbosity: s.config.SetVerbosity, logs: logs},
+		},
+		chain: options,
+	})
+	return err
+}
+
+// gateMetrics returns the gates as metrics show them.
+func gateMetrics(g features.Gates) []metrics.Feature {
+	var out []metrics.Feature
+	for _, s := range g.States() {
+		out = append(out, metrics.Feature(s))
+	}
+	return out
+}
+
+func buildLabels() metrics.Build {
+	v := version.Get()
+	return metrics.Build{
+		"major": v.Major, "minor": v.Minor, "git_version": v.GitVersion, "git_commit": v.GitCommit,
+		"git_tree_state": v.GitTreeState, "build_date": v.BuildDate, "go_version": v.GoVersion, "compiler": v.Compiler,
+		"platform": v.Platform,
+	}
+}

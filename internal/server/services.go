@@ -1,0 +1,87 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/controller/serviceallocator"
+	"github.com/keelson-dev/keelson/internal/controller/servicerepair"
+	"github.com/keelson-dev/keelson/internal/controller/serviceresolver"
+	"github.com/keelson-dev/keelson/internal/server/egress"
+)
+
+// errSplitServices is the error of overrides that store Services in another cluster than their addresses and ports,
+// which one transaction writes.
+var errSplitServices = errors.New("--etcd-servers-overrides: services, endpoints and networking.k8s.io/ipaddresses " +
+	"must be on the same servers")
+
+// serviceRanges are the ranges of Service addresses, at most one for each IP family. The Service kubernetes is in
+// the first.
+type serviceRanges []netip.Prefix
+
+// kubernetes returns the address of the Service kubernetes.
+func (r serviceRanges) kubernetes() net.IP { return r[0].Addr().Next().AsSlice() }
+
+// resolveServices returns what finds the Services that the server calls.
+func resolveServices(o *apiOptions) serviceresolver.Func {
+	objects := serviceresolver.Stored(o.registry)
+	resolve := serviceresolver.ByClusterIP(objects)
+	if o.config.Aggregation.ByEndpoints {
+		resolve = serviceresolver.ByEndpoints(objects, rand.IntN)
+	}
+	return serviceresolver.Local(o.addresses.local, resolve)
+}
+
+// dialServices returns what opens connections to the addresses of resolveServices. The server reaches itself without a
+// proxy; nil is the dialer of net.
+func dialServices(o *apiOptions) func(ctx context.Context, network, address string) (net.Conn, error) {
+	dial := o.egress.Dialer(egress.Cluster)
+	if dial == nil {
+		return nil
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		if address == o.addresses.local {
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		}
+		return dial(ctx, network, address)
+	}
+}
+
+// allocateServices sets up the allocation of addresses and ports for Services. It returns the controller that
+// repairs allocations that do not match the Services.
+func allocateServices(ctx context.Context, o *apiOptions) (*servicerepair.Controller, error) {
+	reg := o.registry
+	resource := reg.Resource(corev1.Resource("services"))
+	for _, gr := range []schema.GroupResource{corev1.Resource("endpoints"), networkingv1.Resource("ipaddresses")} {
+		if reg.Resource(gr).Store() != resource.Store() {
+			return nil, errSplitServices
+		}
+	}
+	ports, err := serviceallocator.ParsePortRange(o.config.ServiceNodePortRange)
+	if err != nil {
+		return nil, err
+	}
+	a := &serviceallocator.Services{
+		Registry: reg, Store: resource.Store(), NodePorts: ports, Now: o.config.Clock.Now, Random: rand.Uint64N,
+	}
+	a.Metrics = o.metrics.NewServices(a.Usage)
+	for _, p := range o.services {
+		family := corev1.IPv4Protocol
+		if p.Addr().Is6() {
+			family = corev1.IPv6Protocol
+		}
+		a.Families = append(a.Families, family)
+	}
+	if err := a.EnsurePortAllocation(ctx); err != nil {
+		return nil, err
+	}
+	resource.SetAllocator(a)
+	return &servicerepair.Controller{Services: a, Log: o.log}, nil
+}

@@ -1,0 +1,298 @@
+package server
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/server/certs"
+	"github.com/keelson-dev/keelson/internal/server/filewatch"
+)
+
+// ServingConfig configures the HTTPS server: its certificates, its protocols and its socket.
+type ServingConfig struct {
+	// TLSCertFile and TLSPrivateKeyFile are PEM files of a serving certificate with its chain, and of its key. They are
+	// used instead of the server's own certificate, and may be replaced while the server runs.
+	TLSCertFile, TLSPrivateKeyFile string
+	// CertDir is a directory with the files apiserver.crt and apiserver.key, which are used if TLSCertFile is empty. If
+	// they are missing, the server writes its own certificate there. Empty keeps that with the others in the data
+	// directory.
+	CertDir string
+	// SNICertKeys are further certificates, each as "cert file,key file" or "cert file,key file:name,*.name": for clients
+	// that ask for one of the names, or for a name in the certificate.
+	SNICertKeys []string
+	// TLSMinVersion is VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13; empty is VersionTLS12.
+	TLSMinVersion string
+	// TLSCipherSuites are the names of cipher suites of TLS 1.2, and TLSCurvePreferences the numbers of key exchange
+	// mechanisms (crypto/tls.CurveID); empty are those of Go.
+	TLSCipherSuites     []string
+	TLSCurvePreferences []int32
+	// HTTP2MaxStreams is how many requests a connection may have at a time; 0 follows from the limits of requests.
+	HTTP2MaxStreams int
+	DisableHTTP2    bool
+	// PermitAddressSharing sets SO_REUSEADDR and PermitPortSharing SO_REUSEPORT on the socket.
+	PermitAddressSharing, PermitPortSharing bool
+	// ExternalHostname is the host in URLs of the server in discovery documents; empty is the advertised address.
+	ExternalHostname string
+	// AlternativeNames are further host names and IP addresses of the certificate that the server makes.
+	AlternativeNames []string
+}
+
+var tlsVersions = map[string]uint16{
+	"": tls.VersionTLS12, "VersionTLS10": tls.VersionTLS10, "VersionTLS11": tls.VersionTLS11,
+	"VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13,
+}
+
+// validate returns what is wrong with the configuration by itself.
+func (c *ServingConfig) validate() error {
+	var errs []error
+	if (c.TLSCertFile == "") != (c.TLSPrivateKeyFile == "") {
+		errs = append(errs, errors.New("--tls-cert-file and --tls-private-key-file must be given together"))
+	}
+	if _, ok := tlsVersions[c.TLSMinVersion]; !ok {
+		errs = append(errs, fmt.Errorf("--tls-min-version: unknown tls version %q", c.TLSMinVersion))
+	}
+	if _, err := cipherSuites(c.TLSCipherSuites); err != nil {
+		errs = append(errs, fmt.Errorf("--tls-cipher-suites: %w", err))
+	}
+	if c.HTTP2MaxStreams < 0 {
+		errs = append(errs, errors.New("--http2-max-streams-per-connection must not be negative"))
+	}
+	for _, value := range c.SNICertKeys {
+		if _, _, _, err := parseSNI(value); err != nil {
+			errs = append(errs, fmt.Errorf("--tls-sni-cert-key: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// cipherSuites returns the numbers of cipher suites.
+func cipherSuites(names []string) ([]uint16, error) {
+	var out []uint16
+	known := append(tls.CipherSuites(), tls.InsecureCipherSuites()...)
+	for _, name := range names {
+		i := slices.IndexFunc(known, func(s *tls.CipherSuite) bool { return s.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("cipher suite %s not supported or doesn't exist", name)
+		}
+		out = append(out, known[i].ID)
+	}
+	return out, nil
+}
+
+// parseSNI splits a value of SNICertKeys.
+func parseSNI(value string) (certFile, keyFile string, names []string, err error) {
+	files, patterns, named := strings.Cut(value, ":")
+	if named {
+		for name := range strings.SplitSeq(patterns, ",") {
+			names = append(names, strings.ToLower(strings.TrimSpace(name)))
+		}
+	}
+	certFile, keyFile, _ = strings.Cut(files, ",")
+	if certFile, keyFile = strings.TrimSpace(certFile), strings.TrimSpace(keyFile); certFile == "" || keyFile == "" {
+		return "", "", nil, errors.New("expected comma separated certificate and key file paths")
+	}
+	return certFile, keyFile, names, nil
+}
+
+// servingCerts chooses the certificate of a connection.
+type servingCerts struct {
+	standard func() (*tls.Certificate, error)
+	pairs    []*sniPair
+	names    atomic.Pointer[sniNames]
+}
+
+// sniPair is a certificate of SNICertKeys.
+type sniPair struct {
+	names       []string // of the flag; nil: those of the certificate
+	leaf        *x509.Certificate
+	certificate func() (*tls.Certificate, error)
+}
+
+// sniNames are pairs by names. They are immutable: a changed certificate may have other names.
+type sniNames struct {
+	// explicit has the pairs whose names are in the flag, and extracted those by the names in their certificates.
+	explicit, extracted map[string]*sniPair
+}
+
+// newServingCerts reads the certificates of SNICertKeys. The first one with a name is used for it.
+func newServingCerts(
+	c *ServingConfig, files *reloads, standard func() (*tls.Certificate, error),
+) (*servingCerts, error) {
+	const flag = "--tls-sni-cert-key"
+	s := &servingCerts{standard: standard}
+	var mu sync.Mutex // held while names are collected: each pair is followed by a goroutine of its own
+	for _, value := range c.SNICertKeys {
+		certFile, keyFile, names, err := parseSNI(value)
+		if err != nil {
+			return nil, err
+		}
+		p := &sniPair{names: names}
+		p.certificate, err = files.pair(pair{flag, certFile, keyFile, func(c *tls.Certificate) {
+			mu.Lock()
+			defer mu.Unlock()
+			p.leaf = c.Leaf
+			s.collectNames()
+		}})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", flag, err)
+		}
+		mu.Lock()
+		s.pairs = append(s.pairs, p)
+		s.collectNames()
+		mu.Unlock()
+	}
+	return s, nil
+}
+
+// collectNames makes the names of the certificates that are in use.
+func (s *servingCerts) collectNames() {
+	n := &sniNames{explicit: map[string]*sniPair{}, extracted: map[string]*sniPair{}}
+	for _, p := range s.pairs {
+		to, names := n.explicit, p.names
+		if len(names) == 0 {
+			// The IP addresses of the certificate do not count: a client sends none.
+			to, names = n.extracted, append([]string{p.leaf.Subject.CommonName}, p.leaf.DNSNames...)
+		}
+		for _, name := range names {
+			if to[name] == nil {
+				to[name] = p
+			}
+		}
+	}
+	s.names.Store(n)
+}
+
+// choose is for tls.Config.GetCertificate. A name without a wildcard comes before one with it, and a name of the flag
+// before one of a certificate.
+func (s *servingCerts) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if len(s.pairs) > 0 {
+		known := s.names.Load()
+		name := strings.ToLower(hello.ServerName)
+		if name == "" && hello.Conn != nil { // a client that connects to an IP address sends no name
+			if local, ok := hello.Conn.LocalAddr().(*net.TCPAddr); ok {
+				name = local.IP.String()
+			}
+		}
+		wild := name
+		if _, parent, found := strings.Cut(name, "."); found {
+			wild = "*." + parent
+		}
+		for _, name := range []string{name, wild} {
+			for _, pairs := range []map[string]*sniPair{known.explicit, known.extracted} {
+				if p := pairs[name]; p != nil {
+					return p.certificate()
+				}
+			}
+		}
+	}
+	return s.standard()
+}
+
+// tlsConfig returns the configuration of the HTTPS server without its client authorities.
+func (c *ServingConfig) tlsConfig(
+	files *reloads, standard func() (*tls.Certificate, error),
+) (*tls.Config, error) {
+	suites, err := cipherSuites(c.TLSCipherSuites)
+	if err != nil {
+		return nil, err
+	}
+	chosen, err := newServingCerts(c, files, standard)
+	if err != nil {
+		return nil, err
+	}
+	out := &tls.Config{
+		MinVersion: tlsVersions[c.TLSMinVersion], CipherSuites: suites, GetCertificate: chosen.choose,
+		ClientAuth: tls.RequestClientCert, NextProtos: []string{"h2", "http/1.1"},
+	}
+	for _, curve := range c.TLSCurvePreferences {
+		out.CurvePreferences = append(out.CurvePreferences, tls.CurveID(curve))
+	}
+	if c.DisableHTTP2 {
+		out.NextProtos = []string{"http/1.1"}
+	}
+	return out, nil
+}
+
+// Names of the files in ServingConfig.CertDir.
+const (
+	servingCertName = "apiserver.crt"
+	servingKeyName  = "apiserver.key"
+)
+
+// files returns the files of a certificate that is not made by the server, "" if there are none. pki is the directory of the
+// server's own certificates: a certificate in CertDir that is a copy of one there is the server's own. A certificate that an
+// earlier process has made without such a directory is used, because its authority may be known to clients, until it ends
+// soon.
+func (c *ServingConfig) files(pki string) (certFile, keyFile string) {
+	if c.TLSCertFile != "" || c.CertDir == "" {
+		return c.TLSCertFile, c.TLSPrivateKeyFile
+	}
+	certFile, keyFile = filepath.Join(c.CertDir, servingCertName), filepath.Join(c.CertDir, servingKeyName)
+	for _, name := range []string{certFile, keyFile} {
+		if _, err := os.Stat(name); err != nil {
+			return "", ""
+		}
+	}
+	given, _ := filewatch.ReadFile(certFile) // an error is reported when it is used
+	if own, err := filewatch.ReadFile(filepath.Join(pki, servingCertName)); pki != "" && err == nil && bytes.HasPrefix(given, own) {
+		return "", ""
+	}
+	if own := certs.OwnServing(given); own != nil && certs.EndsSoon(own, time.Now()) {
+		return "", ""
+	}
+	return certFile, keyFile
+}
+
+// renewFile replaces a certificate in CertDir that an earlier process has made and that expires soon. The new one is signed
+// by a new authority, because the key of the old authority was not kept. It returns whether it replaced a certificate.
+func (c *ServingConfig) renewFile(o certs.Options) (bool, error) {
+	if c.CertDir == "" || c.TLSCertFile != "" {
+		return false, nil
+	}
+	given, err := filewatch.ReadFile(filepath.Join(c.CertDir, servingCertName))
+	if err != nil {
+		return false, err
+	}
+	if own := certs.OwnServing(given); own == nil || !certs.EndsSoon(own, time.Now()) {
+		return false, nil
+	}
+	set, err := certs.Ensure(certs.Options{Serving: true, Names: o.Names, IPs: o.IPs})
+	if err != nil {
+		return false, err
+	}
+	return true, c.write(set)
+}
+
+// write writes the server's own certificate to CertDir, with the authority that clients verify it with.
+func (c *ServingConfig) write(set *certs.Set) error {
+	if c.CertDir == "" || c.TLSCertFile != "" {
+		return nil
+	}
+	if err := os.MkdirAll(c.CertDir, 0o755); err != nil {
+		return fmt.Errorf("--cert-dir: %w", err)
+	}
+	for _, file := range []struct {
+		name    string
+		content []byte
+		mode    os.FileMode
+	}{
+		{servingCertName, slices.Concat(set.Serving.Cert, set.CA), 0o644},
+		{servingKeyName, set.Serving.Key, privateFile},
+	} {
+		if err := certs.WriteFile(filepath.Join(c.CertDir, file.name), file.content, file.mode); err != nil {
+			return fmt.Errorf("--cert-dir: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package server
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/server/certs"
+)
+
+// writePair writes a new certificate for the names to two files, and returns their paths and the serial number.
+func writePair(t *testing.T, dir, name string, names ...string) (certFile, keyFile, serial string) {
+	t.Helper()
+	made, err := certs.Ensure(certs.Options{Serving: true, Names: names, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
+	for file, content := range map[string][]byte{certFile: made.Serving.Cert, keyFile: made.Serving.Key} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pair, err := made.Serving.TLS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certFile, keyFile, pair.Leaf.SerialNumber.String()
+}
+
+// shown connects to the server and returns the serial number of its certificate, and the protocol.
+func shown(t *testing.T, s *Server, config *tls.Config) (serial, protocol string, err error) {
+	t.Helper()
+	config.InsecureSkipVerify, config.NextProtos = true, []string{"h2", "http/1.1"}
+	dialer := &tls.Dialer{Config: config}
+	conn, err := dialer.DialContext(t.Context(), "tcp", s.URL()[len("https://"):])
+	if err != nil {
+		return "", "", err
+	}
+	defer conn.Close()
+	state := conn.(*tls.Conn).ConnectionState()
+	return state.PeerCertificates[0].SerialNumber.String(), state.NegotiatedProtocol, nil
+}
+
+// TestCertificatesOfAServer: the pair in --cert-dir is served, what replaces it too, and certificates for other names.
+func TestCertificatesOfAServer(t *testing.T) {
+	c, dir := testConfig(t), t.TempDir()
+	c.Serving.CertDir = dir
+	certFile, keyFile, first := writePair(t, dir, "apiserver", "localhost")
+	otherCert, otherKey, other := writePair(t, dir, "other", "a.example.com")
+	c.Serving.SNICertKeys = []string{otherCert + "," + otherKey, otherCert + "," + otherKey + ":*.example.org"}
+	s := start(t, c)
+	for name, want := range map[string]string{
+		"": first, "localhost": first, "a.example.com": other, "b.example.org": other, "example.org": first, "b.example.com": first,
+	} {
+		if got, _, err := shown(t, s, &tls.Config{ServerName: name}); err != nil || got != want {
+			t.Errorf("%q: certificate %s, want %s, %v", name, got, want, err)
+		}
+	}
+	_, _, second := writePair(t, dir, "apiserver", "localhost")
+	for _, file := range []string{certFile, keyFile} { // the clock of the file system may be coarse
+		if err := os.Chtimes(file, time.Time{}, time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, _, err := shown(t, s, &tls.Config{}); err != nil || got != second {
+		t.Errorf("after the files were replaced: certificate %s, want %s, %v", got, second, err)
+	}
+}
+
+// TestOwnCertificateIsWritten: without files in --cert-dir, the server's own certificate is there after the start.
+func TestOwnCertificateIsWritten(t *testing.T) {
+	c := testConfig(t)
+	c.Serving.CertDir = filepath.Join(t.TempDir(), "new")
+	s := start(t, c)
+	pair, err := tls.LoadX509KeyPair(filepath.Join(c.Serving.CertDir, "apiserver.crt"), filepath.Join(c.Serving.CertDir, "apiserver.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := shown(t, s, &tls.Config{}); err != nil || got != pair.Leaf.SerialNumber.String() {
+		t.Errorf("certificate %s, in the file %s, %v", got, pair.Leaf.SerialNumber, err)
+	}
+}
+
+func TestTLSOptions(t *testing.T) {
+	c := testConfig(t)
+	c.Serving.TLSMinVersion, c.Serving.DisableHTTP2, c.Serving.PermitPortSharing = "VersionTLS13", true, true
+	c.Serving.ExternalHostname = "api.example.com"
+	s := start(t, c)
+	if _, _, err := shown(t, s, &tls.Config{MaxVersion: tls.VersionTLS12}); err == nil {
+		t.Error("a client with TLS 1.2 is accepted")
+	}
+	if _, protocol, err := shown(t, s, &tls.Config{}); err != nil || protocol != "http/1.1" {
+		t.Errorf("the protocol is %s, %v", protocol, err)
+	}
+	a := call(t, httpClient(t, s, true), http.MethodGet, s.URL()+"/api")
+	if want := `"serverAddress":"api.example.com:`; !strings.Contains(a.body, want) {
+		t.Errorf("%s, want %s", a.body, want)
+	}
+	second := c
+	second.DataDir = filepath.Join(t.TempDir(), "data")
+	_, port, err := net.SplitHostPort(s.URL()[len("https://"):])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second.SecurePort, err = net.LookupPort("tcp", port); err != nil {
+		t.Fatal(err)
+	}
+	start(t, second) // on the same port
+}
+
+// TestWithoutGarbageCollector: no finalizer for the garbage collector is set, so the object is gone.
+func TestWithoutGarbageCollector(t *testing.T) {
+	c := testConfig(t)
+	c.GarbageCollection = false
+	s := start(t, c)
+	client := httpClient(t, s, true)
+	if a := sendJSON(t, client, http.MethodPost, s.URL()+configMapsPath, configMapNamed("a")); a.status != http.StatusCreated {
+		t.Fatal(a.status, a.body)
+	}
+	path := s.URL() + configMapsPath + "/a"
+	if a := call(t, client, http.MethodDelete, path+"?propagationPolicy=Foreground"); a.status != http.StatusOK {
+		t.Fatal(a.status, a.body)
+	}
+	if a := call(t, client, http.MethodGet, path); a.status != http.StatusNotFound {
+		t.Errorf("after the deletion: %d %s", a.status, a.body)
+	}
+}
+
+// localConn is a connection with a local address alone.
+type localConn struct {
+	net.Conn
+	local net.IP
+}
+
+func (c localConn) LocalAddr() net.Addr { return &net.TCPAddr{IP: c.local, Port: 6443} }
+
+// TestCertificatesForAddresses: a client that sends no name gets the certificate for the address that it connects to.
+func TestCertificatesForAddresses(t *testing.T) {
+	certFile, keyFile, want := writePair(t, t.TempDir(), "own", "a.example.com")
+	for _, address := range []string{"192.0.2.1", "2001:db8::1"} {
+		c := ServingConfig{SNICertKeys: []string{certFile + "," + keyFile + ":" + address}}
+		s, err := newServingCerts(&c, nil, func() (*tls.Certificate, error) { return nil, errors.New("the standard one") })
+		if err != nil {
+			t.Fatal(err)
+		}
+		pair, err := s.choose(&tls.ClientHelloInfo{Conn: localConn{local: net.ParseIP(address)}})
+		if err != nil || pair.Leaf.SerialNumber.String() != want {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}

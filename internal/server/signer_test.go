@@ -1,0 +1,135 @@
+package server
+
+import (
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	externaljwt "k8s.io/externaljwt/apis/v1"
+
+	"github.com/keelson-dev/keelson/internal/access/auth/serviceaccount"
+)
+
+// signingProgram signs service account tokens with one key.
+type signingProgram struct {
+	externaljwt.UnimplementedExternalJWTSignerServer
+	key *rsa.PrivateKey
+}
+
+const signingKeyID = "a-key-of-another-program"
+
+func (p *signingProgram) FetchKeys(
+	context.Context, *externaljwt.FetchKeysRequest,
+) (*externaljwt.FetchKeysResponse, error) {
+	der, err := x509.MarshalPKIXPublicKey(p.key.Public())
+	return &externaljwt.FetchKeysResponse{
+		Keys:          []*externaljwt.Key{{KeyId: signingKeyID, Key: der}},
+		DataTimestamp: timestamppb.Now(), RefreshHintSeconds: 60,
+	}, err
+}
+
+func (p *signingProgram) Metadata(
+	context.Context, *externaljwt.MetadataRequest,
+) (*externaljwt.MetadataResponse, error) {
+	return &externaljwt.MetadataResponse{MaxTokenExpirationSeconds: 7200}, nil
+}
+
+func (p *signingProgram) Sign(_ context.Context, r *externaljwt.SignJWTRequest) (*externaljwt.SignJWTResponse, error) {
+	encode := base64.RawURLEncoding.EncodeToString
+	header := encode([]byte(`{"alg":"RS256","kid":"` + signingKeyID + `","typ":"JWT"}`))
+	hash := sha256.Sum256([]byte(header + "." + r.Claims))
+	signature, err := rsa.SignPKCS1v15(rand.Reader, p.key, crypto.SHA256, hash[:])
+	return &externaljwt.SignJWTResponse{Header: header, Signature: encode(signature)}, err
+}
+
+// serveSigner returns the socket of a signing program.
+func serveSigner(t *testing.T) string {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := "@keelson-" + strings.ToLower(rand.Text())
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer()
+	externaljwt.RegisterExternalJWTSignerServer(g, &signingProgram{key: key})
+	go g.Serve(listener) // it ends with Stop
+	t.Cleanup(g.Stop)
+	return socket
+}
+
+// TestExternalProgramSignsTokens checks that a server without a key gets tokens, the published keys and the longest
+// lifetime from the external program.
+func TestExternalProgramSignsTokens(t *testing.T) {
+	config := testConfig(t)
+	config.Authentication.ServiceAccounts.SigningEndpoint = serveSigner(t)
+	s := start(t, config)
+	token := accountToken(t, s, "robot")
+	c := httpClient(t, s, false)
+	if a := call(t, c, "GET", s.URL()+"/api", "Authorization", "Bearer "+token); a.status != http.StatusOK {
+		t.Errorf("a token of the program: %d %s", a.status, a.body)
+	}
+	parts := strings.Split(token, ".")
+	forged := parts[0] + "." + parts[1] + "." + strings.Repeat("A", len(parts[2]))
+	if a := call(t, c, "GET", s.URL()+"/api", "Authorization", "Bearer "+forged); a.status != http.StatusUnauthorized {
+		t.Errorf("a token of nobody: %d %s", a.status, a.body)
+	}
+	admin := httpClient(t, s, true)
+	if a := call(t, admin, "GET", s.URL()+serviceaccount.KeysPath); !strings.Contains(a.body, signingKeyID) {
+		t.Errorf("keys that are told: %s", a.body)
+	}
+	out := post(
+		t, s, "/api/v1/namespaces/kube-system/serviceaccounts/robot/token", `{"spec":{"expirationSeconds":10000}}`,
+		http.StatusCreated,
+	)
+	if life := out["spec"].(map[string]any)["expirationSeconds"]; life != 7200.0 {
+		t.Errorf("a life of %v seconds", life)
+	}
+	if a := call(t, admin, "GET", s.URL()+"/metrics"); !strings.Contains(
+		a.body, `apiserver_externaljwt_sign_request_total{code="OK"} 2`,
+	) {
+		t.Error("signatures are not counted")
+	}
+}
+
+func TestFlagsOfAnotherSigner(t *testing.T) {
+	for want, change := range map[string]func(*ServiceAccountConfig){
+		"can't set `--service-account-signing-key-file` and/or `--service-account-key-file` with " +
+			"`--service-account-signing-endpoint` (They are mutually exclusive)": func(c *ServiceAccountConfig) {
+			c.KeyFiles = []string{"x"}
+		},
+		"invalid value \"@/x\" passed for `--service-account-signing-endpoint`," +
+			" when prefixed with @ must be a valid abstract socket name": func(c *ServiceAccountConfig) {
+			c.SigningEndpoint = "@/x"
+		},
+	} {
+		c := DefaultAuthentication().ServiceAccounts
+		c.SigningEndpoint = "@signer"
+		change(&c)
+		if errs := c.validate(); len(errs) != 1 || errs[0].Error() != want {
+			t.Errorf("%v, want %s", errs, want)
+		}
+	}
+	config := testConfig(t)
+	config.Authentication.ServiceAccounts.SigningEndpoint = serveSigner(t)
+	config.Authentication.ServiceAccounts.MaxExpiration = 3 * time.Hour
+	const want = "service-account-max-token-expiration cannot be set longer than the token expiration supported by " +
+		"service-account-signing-endpoint: 3h0m0s > 2h0m0s"
+	if _, err := Start(t.Context(), config); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v", err)
+	}
+}

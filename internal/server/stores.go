@@ -1,0 +1,393 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/controller/bootstrap"
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/server/egress"
+	"github.com/keelson-dev/keelson/internal/server/filewatch"
+	"github.com/keelson-dev/keelson/internal/server/health"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+	"github.com/keelson-dev/keelson/internal/storage/embedded"
+	"github.com/keelson-dev/keelson/internal/storage/encrypt"
+	"github.com/keelson-dev/keelson/internal/storage/etcd"
+)
+
+// idleDrop is how long a resource without readers stays in memory.
+const idleDrop = 30 * time.Minute
+
+// testSweepInterval is the time between two searches for expired objects with Config.Clock, which a test may have moved.
+const testSweepInterval = 10 * time.Millisecond
+
+// stores are the stores of objects with their caches.
+type stores struct {
+	storesOptions
+	backend backend
+	etcdTLS func() *tls.Config // of connections to etcd; nil if no files are configured
+	// encryption is nil if values are stored without encryption.
+	encryption *encrypt.Encryption
+	// main is the store of all resources without a store of their own. overridden are the other stores.
+	main       storage.Store
+	overridden []storage.Store
+	places     []storePart
+	measured   *metrics.Stores
+}
+
+// storesOptions are the dependencies of stores.
+type storesOptions struct {
+	config  *Config
+	egress  *egress.Selector
+	metrics *metrics.Metrics
+	log     *slog.Logger
+	// fail is called when a store cannot go on.
+	fail func(error)
+}
+
+// storePart is a part of a store with its own cache, and the resources in it. If several parts have a resource, the
+// first is used.
+type storePart struct {
+	store storage.Store
+	holds func(k *registry.Kind, prefix string) bool
+	cache *cache.Cache
+	// encodingBudget bounds the cached encodings, in bytes; 0 is the default of a cache.
+	encodingBudget int64
+}
+
+// backend is the kind of store that Config.Storage names.
+type backend struct {
+	// cluster is the name of the store in metrics.
+	cluster string
+	// root is the prefix of all keys in the store, "" for the default.
+	root string
+	// check finds out, before anything is written, whether the data directory may be used; nil if there is nothing to check.
+	check func() error
+	open  func(context.Context) error
+}
+
+// newStores reads the encryption configuration. open opens the stores.
+func newStores(o storesOptions) (*stores, error) {
+	s := &stores{storesOptions: o, measured: o.metrics.NewStores()}
+	s.backend = s.choose()
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	counts := encrypt.NewMetrics(bootstrap.ServerName(host))
+	o.metrics.Register(counts.Collectors()...)
+	if o.config.EncryptionProviderConfig == "" {
+		return s, nil
+	}
+	return s, s.openEncryption(encrypt.Options{
+		File: o.config.EncryptionProviderConfig, Reload: o.config.EncryptionReload, Root: s.backend.root,
+		Metrics: counts, Logger: o.log,
+	})
+}
+
+// openEncryption applies the encryption configuration.
+func (s *stores) openEncryption(o encrypt.Options) (err error) {
+	if !o.Reload {
+		o.Read = filewatch.ReadFile
+		s.encryption, err = encrypt.Open(o)
+		return err
+	}
+	_, err = s.config.files.load(part{
+		flag: "--encryption-provider-config", path: o.File,
+		apply: func(read filewatch.Read) (err error) {
+			if s.encryption != nil {
+				return s.encryption.Reload(s.config.files.context(), read)
+			}
+			o.Read = read
+			s.encryption, err = encrypt.Open(o)
+			return err
+		},
+		observe: func(err error) { s.encryption.CountReload(err) },
+	})
+	return err
+}
+
+// choose is the only function that uses Config.Storage after validation. Later questions about a store are asked of
+// the store itself.
+func (s *stores) choose() backend {
+	switch s.config.Storage {
+	case StorageEtcd:
+		return backend{cluster: "etcd-0", root: s.config.Etcd.root(), open: s.openClusters}
+	case StorageMemory:
+		return backend{cluster: "embedded", open: func(ctx context.Context) error {
+			return s.openEmbedded(ctx, embedded.Options{InMemory: true})
+		}}
+	}
+	return backend{
+		cluster: "embedded",
+		check:   func() error { return notRestoring(s.config.DataDir) },
+		open: func(ctx context.Context) error {
+			return s.openEmbedded(ctx, embedded.Options{Dir: StoreDir(s.config.DataDir)})
+		},
+	}
+}
+
+// open opens the stores and their caches.
+func (s *stores) open(ctx context.Context) error {
+	if err := s.backend.open(ctx); err != nil {
+		return err
+	}
+	histories := cache.NewHistories(0)
+	for i := range s.places {
+		p := &s.places[i]
+		p.cache = cache.New(cache.Options{
+			Store: p.store, EncodingBudget: p.encodingBudget, IdleDrop: idleDrop, Histories: histories,
+			Metrics: s.measured.Resource("", ""), Logger: s.log,
+		})
+	}
+	if s.encryption != nil {
+		s.encryption.OnReload(func() {
+			for _, p := range s.places {
+				p.cache.RetryUnread()
+			}
+		})
+	}
+	s.metrics.Register(metrics.Gauges(
+		metrics.Gauge{Name: "keelson_cache_encoding_bytes", Help: "Bytes of the cached encodings of objects and of parts " +
+			"of lists.", Value: s.encodingBytes},
+		metrics.Gauge{Name: "keelson_history_streams", Help: "Number of open streams of old changes, which watches share " +
+			"that begin before the log of the cache.", Value: func() int64 { return int64(histories.Open()) }},
+		metrics.Gauge{Name: "keelson_history_waiting_watches", Help: "Number of watches that wait for old changes.",
+			Value: func() int64 { return int64(histories.Waiting()) }},
+	))
+	s.metrics.Register(metrics.StoreSize(s.backend.cluster, func() int64 { return s.main.Stats().SizeBytes }))
+	if files, ok := s.main.(storage.DamageCounter); ok {
+		s.metrics.Register(metrics.StoreDamage(s.backend.cluster, files.DamagedFiles))
+	}
+	return nil
+}
+
+// encodingBytes returns the memory of cached encodings.
+func (s *stores) encodingBytes() (n int64) {
+	for i := range s.places {
+		n += s.places[i].cache.EncodingBytes()
+	}
+	return n
+}
+
+// openEmbedded opens the embedded engine, or the store of Config.OpenStore.
+func (s *stores) openEmbedded(ctx context.Context, options embedded.Options) (err error) {
+	s.main, err = s.openEngine(ctx, options)
+	if err != nil {
+		return err
+	}
+	s.places = []storePart{{store: s.main, holds: func(*registry.Kind, string) bool { return true }}}
+	return nil
+}
+
+func (s *stores) openEngine(ctx context.Context, options embedded.Options) (storage.Store, error) {
+	if s.config.OpenStore != nil {
+		return s.config.OpenStore(ctx)
+	}
+	if origin := s.config.origin; origin != nil {
+		options.Image = origin.image
+	}
+	options.Logger, options.HistoryWindow, options.OnFailure = s.log, s.config.HistoryWindow, s.failed
+	options.OnGroup = s.metrics.NewCommits().Group
+	if clock := s.config.Clock; clock != nil {
+		options.Clock, options.SweepInterval = clock.Now, testSweepInterval
+	}
+	if s.config.AdjustEngine != nil {
+		s.config.AdjustEngine(&options)
+	}
+	store, err := embedded.Open(options)
+	switch {
+	case errors.Is(err, embedded.ErrLocked):
+		return nil, fmt.Errorf("the data directory %s is %w", s.config.DataDir, ErrDataDirUsed)
+	case err != nil:
+		return nil, fmt.Errorf("cannot open the store: %w", err)
+	}
+	return store, nil
+}
+
+func (s *stores) failed(err error) { s.fail(fmt.Errorf("the store failed: %w", err)) }
+
+// notRestoring returns an error if a restore into the data directory was interrupted, because the server would
+// start with an empty store.
+func notRestoring(dataDir string) error {
+	if _, err := os.Stat(StoreDir(dataDir)); err == nil {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(dataDir, RestoringName)); err != nil {
+		return nil
+	}
+	return fmt.Errorf("a restore into the data directory %s was interrupted: run it again, or remove %s to begin "+
+		"with nothing",
+		dataDir, RestoringName)
+}
+
+// eventsPrefix is the key prefix of Events. They are many and unimportant, so they have a watch of their own that
+// does not delay others.
+const eventsPrefix = registry.Root + "events/"
+
+// openClusters connects to all etcd clusters.
+func (s *stores) openClusters(ctx context.Context) error {
+	calls := s.metrics.NewEtcdClient()
+	overrides, err := parseOverrides(s.config.Etcd.Overrides)
+	if err != nil {
+		return err
+	}
+	c := &s.config.Etcd
+	s.etcdTLS, err = s.config.files.clientTLS("--etcd-cafile", c.CAFile, pair{"--etcd-certfile", c.CertFile, c.KeyFile, nil})
+	if err != nil {
+		return err
+	}
+	for _, o := range overrides {
+		store, err := s.openCluster(ctx, o.servers, calls)
+		if err != nil {
+			return err
+		}
+		s.overridden = append(s.overridden, store)
+		s.places = append(s.places, storePart{store: store, holds: func(k *registry.Kind, _ string) bool {
+			return slices.ContainsFunc(o.resources, func(gr schema.GroupResource) bool { return isOf(k, gr) })
+		}})
+	}
+	store, err := s.openCluster(ctx, s.config.Etcd.Servers, calls)
+	if err != nil {
+		return err
+	}
+	s.main = store
+	budgets := []int64{240 << 20, 32 << 20, 240 << 20} // together what one cache has
+	for i, part := range store.Parts(eventsPrefix) {
+		s.places = append(s.places, storePart{
+			store: part, encodingBudget: budgets[i],
+			holds: func(_ *registry.Kind, prefix string) bool { return part.Contains(prefix) },
+		})
+	}
+	return nil
+}
+
+func (s *stores) openCluster(ctx context.Context, servers []string, calls etcd.Recorder) (*etcd.Store, error) {
+	c := s.config.Etcd
+	poll := c.DBMetricPollInterval
+	if poll == 0 {
+		poll = -1
+	}
+	var dial func(context.Context, string, string) (net.Conn, error)
+	if s.egress.Has(egress.Etcd) { // otherwise the client opens connections in its own way
+		dial = s.egress.Dialer(egress.Etcd)
+	}
+	store, err := etcd.Open(ctx, etcd.Options{
+		Endpoints: servers, TLS: s.etcdTLS, Prefix: c.root(),
+		CompactionInterval: c.CompactionInterval, PollInterval: poll, LeaseReuse: c.LeaseReuse, Logger: s.log,
+		Dial: dial, OnFailure: s.failed, Recorder: calls,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--etcd-servers: %w", err)
+	}
+	return store, nil
+}
+
+// isOf reports whether a kind is served as a resource.
+func isOf(k *registry.Kind, gr schema.GroupResource) bool {
+	inGroup := func(v registry.Version) bool { return v.Group != "" && v.Group == gr.Group }
+	return k.Resource == gr.Resource && (k.Group == gr.Group || slices.ContainsFunc(k.Versions, inGroup))
+}
+
+// registry returns the kinds bound to the stores.
+func (s *stores) registry(kinds []*registry.Kind) (*registry.Registry, error) {
+	reg, err := registry.NewPlaced(kinds, s.storePartOf, s.config.Clock.Now)
+	if err == nil && s.encryption != nil {
+		reg.Transform(func(gr schema.GroupResource) registry.Transformer { return s.encryption.Resource(gr) })
+	}
+	return reg, err
+}
+
+// storePartOf returns the part in which the resource of a kind is stored. prefix is the prefix of its keys.
+func (s *stores) storePartOf(k *registry.Kind, prefix string) registry.Backend {
+	i := slices.IndexFunc(s.places, func(p storePart) bool { return p.holds(k, prefix) })
+	return registry.Backend{Store: s.places[i].store, Cache: s.places[i].cache, Metrics: s.measured}
+}
+
+// checks returns the health checks of the main store and of the overrides, with the names of kube-apiserver.
+func (s *stores) checks() []health.Check {
+	alive, ready := s.config.Etcd.HealthcheckTimeout, s.config.Etcd.ReadycheckTimeout
+	list := []health.Check{
+		{Name: "etcd", On: health.Everywhere, Probe: answers(s.main, alive)},
+		{Name: "etcd-readiness", On: health.Readyz, Probe: answers(s.main, ready)},
+	}
+	for i, store := range s.overridden {
+		list = append(list,
+			health.Check{
+				Name: fmt.Sprintf("etcd-override-%d", i), Group: "etcd", On: health.Everywhere, Probe: answers(store, alive),
+			},
+			health.Check{
+				Name: fmt.Sprintf("etcd-override-readiness-%d", i), Group: "etcd-readiness", On: health.Readyz,
+				Probe: answers(store, ready),
+			})
+	}
+	return list
+}
+
+// answers returns a probe that reads the revision of a store.
+func answers(store storage.Store, timeout time.Duration) func(context.Context) error {
+	return func(ctx context.Context) error {
+		ctx, cancel := within(ctx, timeout)
+		defer cancel()
+		_, err := store.Revision(ctx)
+		return err
+	}
+}
+
+// within limits ctx to a duration. 0 means no limit.
+func within(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if timeout <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, timeout)
+}
+
+// exclusive reports whether no other process writes to the main store.
+func (s *stores) exclusive() bool { return storage.IsExclusive(s.main) }
+
+// cached is a probe that fails until the caches can serve reads.
+func (s *stores) cached(ctx context.Context) error {
+	ctx, cancel := within(ctx, s.config.Etcd.ReadycheckTimeout)
+	defer cancel()
+	for _, p := range s.places {
+		if _, err := p.cache.Current(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close closes the caches, then the stores, then the encryption. stores may be nil.
+func (s *stores) close() error {
+	if s == nil {
+		return nil
+	}
+	for _, p := range s.places {
+		if p.cache != nil {
+			p.cache.Close()
+		}
+	}
+	var errs []error
+	for _, store := range s.overridden {
+		errs = append(errs, store.Close())
+	}
+	if s.main != nil {
+		errs = append(errs, s.main.Close())
+	}
+	if s.encryption != nil {
+		errs = append(errs, s.encryption.Close())
+	}
+	return errors.Join(errs...)
+}

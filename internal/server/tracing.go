@@ -1,0 +1,48 @@
+package server
+
+import (
+	"context"
+	"os"
+
+	"github.com/keelson-dev/keelson/internal/controller/bootstrap"
+	"github.com/keelson-dev/keelson/internal/machinery/tracing"
+	"github.com/keelson-dev/keelson/internal/server/filewatch"
+)
+
+// openTracing makes the Tracer if there is a configuration. The collector need not be there.
+func (s *starting) openTracing(ctx context.Context) error {
+	file := s.config.Filters.TracingConfigFile
+	if file == "" {
+		return nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	_, err = s.config.files.load(part{flag: "--tracing-config-file", path: file, apply: func(read filewatch.Read) error {
+		c, err := tracing.ReadConfig(file, read)
+		if err != nil {
+			return err
+		}
+		c.Instance = bootstrap.ServerName(host)
+		// The exporter connects when there are spans. Only the start waits for ctx.
+		made, err := tracing.New(context.WithoutCancel(ctx), c, s.log)
+		switch {
+		case err != nil:
+			return err
+		case s.records.tracer == nil:
+			s.records.tracer = made
+		default:
+			s.records.tracer.Use(made)
+		}
+		return nil
+	}})
+	return err
+}
+
+// stopTracing sends the last spans, for at most workTime.
+func (s *Server) stopTracing() error {
+	ctx, cancel := context.WithTimeout(context.Background(), workTime)
+	defer cancel()
+	return s.records.tracer.Stop(ctx)
+}

@@ -1,0 +1,217 @@
+// Package backup saves the state of an embedded store to a file and restores it: from and to Keelson's own snapshots
+// (backup.go) and etcd's snapshots (etcd.go).
+//
+// # Restoring
+//
+// A file is older than the data that clients have seen. Therefore a restore gives every object a new revision, above
+// all revisions that a client can have seen, and compacts all lower revisions. So no client sees a lower revision than
+// before. A client that resumes a watch gets the error that its revision has expired, and lists again.
+//
+// Example: a file of revision 5,000 with 3 objects, written an hour ago. The new revisions begin above 5,000 +
+// 1,000,000,000 + 3,600 * 100,000 = 1,360,005,000: the objects get 1,360,005,001 to 1,360,005,003.
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/embedded"
+	"github.com/keelson-dev/keelson/internal/storage/snapshot"
+)
+
+// Upper bound of the changes that a store has made since the file was written: more changes per second than the engine
+// can make, and a constant for clocks that differ.
+const (
+	changesPerSecond = 100_000
+	minRevisionGap   = 1_000_000_000
+)
+
+// Save writes the state e, which was opened at the time created, to w. program is the name in the header of the file.
+func Save(
+	ctx context.Context, w io.Writer, e *embedded.Export, created time.Time, program string,
+) (snapshot.Totals, error) {
+	out, err := snapshot.NewWriter(w, snapshot.Header{Revision: e.Revision(), Created: created, Program: program})
+	if err != nil {
+		return snapshot.Totals{}, err
+	}
+	for r, err := range e.Records(ctx) {
+		if err != nil {
+			return snapshot.Totals{}, err
+		}
+		if err := out.Write(snapshot.Entry{
+			Key: r.Key, Value: r.Value, CreateRevision: r.CreateRevision, ModRevision: r.ModRevision, Deadline: r.Deadline,
+		}); err != nil {
+			return snapshot.Totals{}, err
+		}
+	}
+	return out.Close()
+}
+
+// Summary is the result of reading a whole snapshot.
+type Summary struct {
+	snapshot.Header
+	snapshot.Totals
+	SHA256 []byte
+}
+
+// Verify reads a snapshot to its end and verifies all checksums. It calls each for every entry if each is not nil.
+func Verify(r io.Reader, each func(snapshot.Entry)) (Summary, error) {
+	in, err := snapshot.NewReader(r)
+	if err != nil {
+		return Summary{}, err
+	}
+	for {
+		e, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return Summary{in.Header(), in.Totals(), in.SHA256()}, nil
+		}
+		if err != nil {
+			return Summary{}, err
+		}
+		if each != nil {
+			each(e)
+		}
+	}
+}
+
+// RestoreOptions control the revisions of restored entries.
+type RestoreOptions struct {
+	// MinRevision is a lower bound: all new revisions are above it.
+	MinRevision int64
+	// Now is the time of the restore.
+	Now time.Time
+	// KeepRevisions keeps the revisions of the file. It is correct only if nothing was changed since the file was written.
+	KeepRevisions bool
+}
+
+// Restored is the result of a restore.
+type Restored struct {
+	From, Revision int64 // the revisions of the file and of the store
+	Entries        int64
+}
+
+// Restore creates a store from a snapshot. It reads the file twice, so that it is verified before anything is written.
+func Restore(ctx context.Context, r io.ReadSeeker, o embedded.Options, ro RestoreOptions) (Restored, error) {
+	start, err := r.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return Restored{}, err
+	}
+	summary, err := Verify(r, nil)
+	if err != nil {
+		return Restored{}, err
+	}
+	if _, err := r.Seek(start, io.SeekStart); err != nil {
+		return Restored{}, err
+	}
+	in, err := snapshot.NewReader(r)
+	if err != nil {
+		return Restored{}, err
+	}
+	source := source{revision: summary.Revision, created: summary.Created, entries: summary.Entries, records: entries(in)}
+	return source.restore(ctx, o, ro)
+}
+
+// entries returns the entries of a snapshot as records. If an error occurs, it is the last element.
+func entries(in *snapshot.Reader) iter.Seq2[embedded.Record, error] {
+	return func(yield func(embedded.Record, error) bool) {
+		for {
+			e, err := in.Next()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			r := embedded.Record{Deadline: e.Deadline, Entry: storage.Entry{
+				Key: e.Key, Value: e.Value, CreateRevision: e.CreateRevision, ModRevision: e.ModRevision,
+			}}
+			if !yield(r, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// source is a state to restore.
+type source struct {
+	revision int64
+	created  time.Time
+	entries  int64
+	records  iter.Seq2[embedded.Record, error]
+}
+
+// restore creates a store with the state.
+func (s *source) restore(ctx context.Context, o embedded.Options, ro RestoreOptions) (Restored, error) {
+	st := restamper{keepRevisions: ro.KeepRevisions, now: ro.Now.UnixMilli(), created: s.created.UnixMilli()}
+	out := Restored{From: s.revision, Revision: max(s.revision, 1), Entries: s.entries}
+	if ro.KeepRevisions {
+		if ro.MinRevision > s.revision {
+			return Restored{}, fmt.Errorf(
+				"revisions cannot be kept and be above %d: the file is at %d", ro.MinRevision, s.revision,
+			)
+		}
+	} else {
+		base, err := baseRevision(s.revision, s.created, ro)
+		if err != nil {
+			return Restored{}, err
+		}
+		st.next, out.Revision = base+1, base+max(s.entries, 1)
+	}
+	return out, embedded.Import(o, out.Revision, st.restamp(ctx, s.records))
+}
+
+// maxRevision is the highest revision of a file that can be restored. It is far above any revision that a store
+// reaches, and leaves enough revisions for the restored store.
+const maxRevision = 1 << 62
+
+// baseRevision returns the revision above which all new revisions are.
+func baseRevision(revision int64, created time.Time, ro RestoreOptions) (int64, error) {
+	since := max(int64(ro.Now.Sub(created)/time.Second), 0)
+	if revision > maxRevision || ro.MinRevision > maxRevision {
+		return 0, errors.New("the revision is too high for a store to go on from")
+	}
+	return max(revision+minRevisionGap+changesPerSecond*since, ro.MinRevision), nil
+}
+
+// restamper gives records new revisions and deadlines.
+type restamper struct {
+	keepRevisions bool
+	next          int64
+	now, created  int64 // Unix milliseconds
+}
+
+// restamp returns records with their new revisions and deadlines. It ends with an error if ctx ends.
+func (s *restamper) restamp(
+	ctx context.Context, records iter.Seq2[embedded.Record, error],
+) iter.Seq2[embedded.Record, error] {
+	return func(yield func(embedded.Record, error) bool) {
+		for r, err := range records {
+			if err == nil {
+				err = ctx.Err()
+			}
+			if !s.keepRevisions {
+				r.ModRevision, r.CreateRevision = s.next, s.next
+				s.next++
+			}
+			r.Deadline = s.deadline(r.Deadline)
+			if !yield(r, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// deadline returns a new deadline with the same remaining time to live as when the file was written.
+func (s *restamper) deadline(was int64) int64 {
+	const never = 1<<63 - 1
+	if was == 0 {
+		return 0
+	}
+	left := max(was-s.created, 0)
+	if left > never-s.now-1000 {
+		return was
+	}
+	return s.now + left
+}

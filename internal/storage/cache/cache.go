@@ -1,0 +1,426 @@
+// Package cache keeps the objects of resources in memory, in the encoding in which they are served, together with a
+// log of their recent changes.
+//
+// One watch of the store feeds the whole cache. From its first use on, a resource is followed: its changes are
+// appended to a log (package window), and a watcher is a cursor into that log that is woken only by events that it
+// is interested in (package interest). The objects of a resource are held in a copy-on-write tree (package index)
+// if they are few or are read often (see Memory); otherwise they are read from the store. Readers take a View,
+// which hides this difference, and hold no lock while they use it.
+//
+// Files, in the order to read them:
+//
+//   - cache.go: Cache and its configuration; feed.go: the watch of the store that feeds it.
+//   - object.go: Object and Event; unread.go: objects whose stored value cannot be read.
+//   - resource.go: Resource, and how a change is applied; load.go: loading its objects; memory.go and demand.go:
+//     whether its objects are in memory.
+//   - view.go and snapshot.go: reading; count.go: the number of objects after a page; sharedreads.go: reads of old
+//     revisions that requests share.
+//   - cursor.go: watching; history.go: watching from a revision before the log.
+//   - encodings.go and chunks.go: cached encodings of objects and of chunks of lists.
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/storage"
+)
+
+const (
+	// Root is the prefix of every key that the cache sees.
+	Root = "/registry/"
+
+	defaultEncodingBudget = 512 << 20
+	defaultWindowBytes    = 32 << 20
+)
+
+// ErrRemoved is the error of cursors of a resource that was removed.
+var ErrRemoved = errors.New("cache: the resource was removed")
+
+// Codec decodes the stored values of one resource. Its methods may be called concurrently and should not decode
+// whole objects.
+type Codec interface {
+	// Read decodes a stored value. key is the whole key in the store. The result may share memory with value. If Read
+	// fails, the cache stores an unread object, see Object.Err, and tries again later.
+	//
+	// Read must not wait for another program, because the changes of all resources wait while it runs. If it needs
+	// something from one, such as a key of a KMS plug-in, it returns an error that wraps a *storage.PendingError. The
+	// cache obtains what is needed with it, and then calls Read again.
+	Read(key string, value []byte, revision int64) (Header, error)
+	// Restamp returns a copy of data, as made by Read, with another
+	// resourceVersion.
+	Restamp(data []byte, revision int64) ([]byte, error)
+}
+
+// Header is the decoded part of an object that the cache needs.
+type Header struct {
+	Labels []Label  // sorted by key; interned by the codec
+	Fields []string // values of the indexed fields, in the order of Config.Indexes
+	Data   []byte   // the served bytes in the stored encoding, resourceVersion included
+}
+
+// Label is one label of an object.
+type Label struct{ Key, Value string }
+
+// Config describes one resource.
+type Config struct {
+	Resource   string   // names the resource in errors and metrics
+	Prefix     string   // of its keys in the store, such as "/registry/pods/"
+	Namespaced bool     // keys below Prefix are "namespace/name", not "name"
+	Indexes    []string // names of the indexed fields
+	Codec      Codec
+	Metrics    *metrics.Stored // nil records nothing
+}
+
+// Options configure a Cache.
+type Options struct {
+	Store storage.Store
+	// EncodingBudget bounds the cached encodings of the objects of all resources, in bytes; 0 means 512 MiB. The
+	// encodings of chunks may take an eighth of it in addition.
+	EncodingBudget int64
+	// WindowBytes bounds the memory that the log of a resource keeps in use, in bytes; 0 means 32 MiB. The events of
+	// the last revision are always kept.
+	WindowBytes int64
+	// Histories bounds the open streams of old changes. The caches of a process share it; nil makes one for this
+	// cache only.
+	Histories *Histories
+	// Memory says which resources have their objects in memory.
+	Memory Memory
+	// IdleDrop is the time after which a resource that is not read or watched is dropped from memory, including its
+	// log, within a factor of two; 0 means never.
+	IdleDrop time.Duration
+	// Metrics are those of the watch of the store, which is not about one resource; nil records nothing.
+	Metrics *metrics.Stored
+	Logger  *slog.Logger
+}
+
+// ProgressRequester is an optional interface of a storage.Watcher. It requests a batch, possibly empty, that moves
+// the revision of the watcher to the current one of the store. The cache calls it when a reader waits for a
+// revision, because a store that others write to may advance without changes for this cache.
+type ProgressRequester interface {
+	RequestProgress()
+}
+
+// Cache holds resources of one store. All methods may be called concurrently.
+type Cache struct {
+	store       storage.Store
+	windowBytes int64
+	memory      Memory
+	logger      *slog.Logger
+	metrics     *metrics.Stored
+	encodings   encodingBudget
+	chunks      chunkBudget
+	histories   *Histories
+	remaining   remainingCounts
+
+	feed       feed
+	background background
+
+	mu        sync.RWMutex         // guards resources and maxDepth
+	resources map[string]*Resource // by prefix
+	maxDepth  int                  // highest number of slashes in a prefix
+}
+
+// feed is the state of the goroutine that applies the changes of the store, see runFeed.
+type feed struct {
+	// started is closed when the first revision is known, or reading it has failed.
+	started chan struct{}
+	// applied is the revision up to which all changes are in all followed and loaded resources.
+	applied atomic.Int64
+	waiters waiters
+	watch   atomic.Pointer[storage.Watcher] // the open watch of the store; nil if there is none
+	failed  atomic.Pointer[error]           // why the cache ended; nil while it runs
+}
+
+// background contains the goroutines of a cache.
+type background struct {
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+}
+
+// New starts a cache. The caller must call Close.
+func New(o Options) *Cache {
+	c := &Cache{
+		store:       o.Store,
+		metrics:     o.Metrics,
+		windowBytes: o.WindowBytes,
+		memory:      o.Memory.withDefaults(),
+		logger:      o.Logger,
+		feed:        feed{started: make(chan struct{})},
+		resources:   make(map[string]*Resource),
+	}
+	c.background.ctx, c.background.cancel = context.WithCancel(context.Background())
+	if c.histories = o.Histories; c.histories == nil {
+		c.histories = NewHistories(0)
+	}
+	if c.windowBytes <= 0 {
+		c.windowBytes = defaultWindowBytes
+	}
+	if c.logger == nil {
+		c.logger = slog.New(slog.DiscardHandler)
+	}
+	c.encodings.limit = o.EncodingBudget
+	if c.encodings.limit <= 0 {
+		c.encodings.limit = defaultEncodingBudget
+	}
+	c.chunks.limit = c.encodings.limit / 8
+	c.background.tasks.Go(c.runFeed)
+	c.background.tasks.Go(func() { c.dropUnused(o.IdleDrop) })
+	return c
+}
+
+// Close stops the cache. Waiting readers and cursors end with storage.ErrClosed. It does not close the store.
+func (c *Cache) Close() {
+	c.fail(storage.ErrClosed)
+	c.mu.Lock() // no spawn after this
+	c.background.cancel()
+	c.mu.Unlock()
+	c.background.tasks.Wait()
+}
+
+// Resource returns the resource with the prefix of the configuration, and creates it if there is none. An existing
+// resource keeps its configuration. Resource loads nothing.
+func (c *Cache) Resource(config Config) *Resource {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.resources[config.Prefix]; r != nil {
+		return r
+	}
+	r := newResource(c, config)
+	c.resources[config.Prefix] = r
+	c.maxDepth = max(c.maxDepth, slashes(config.Prefix))
+	return r
+}
+
+// Remove removes a resource. Its cursors and later calls fail with ErrRemoved. A later call of Resource with the
+// same prefix creates a new one.
+func (c *Cache) Remove(prefix string) {
+	c.mu.Lock()
+	r := c.resources[prefix]
+	if r != nil {
+		// This is set before the resource is deleted from the map, so that a reader of a revision that the feed applied
+		// without this resource sees that the resource was removed.
+		r.ended.CompareAndSwap(nil, &ErrRemoved)
+	}
+	delete(c.resources, prefix)
+	c.mu.Unlock()
+	if r != nil {
+		r.end(ErrRemoved)
+	}
+}
+
+// Current returns the current revision of the store, for a read that must return everything that was committed
+// before it began.
+func (c *Cache) Current(ctx context.Context) (int64, error) {
+	if err := c.err(); err != nil {
+		return 0, err
+	}
+	return c.store.Revision(ctx)
+}
+
+// Await waits until a revision is applied. If the deadline of ctx passes first, it returns a
+// *storage.FutureRevisionError if the store has not reached the revision, and otherwise the error of ctx.
+func (c *Cache) Await(ctx context.Context, revision int64) error { return c.await(ctx, revision) }
+
+// Applied returns the revision up to which the logs of all resources are complete.
+func (c *Cache) Applied() int64 { return c.feed.applied.Load() }
+
+// EncodingBytes returns the size of the cached encodings of objects and chunks.
+func (c *Cache) EncodingBytes() int64 { return c.encodings.used.Load() + c.chunks.used.Load() }
+
+// err returns the reason why the cache ended, nil while it runs.
+func (c *Cache) err() error {
+	if p := c.feed.failed.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// fail ends the cache for all its users. Only the first error is kept.
+func (c *Cache) fail(err error) {
+	if !c.feed.failed.CompareAndSwap(nil, &err) {
+		return
+	}
+	c.feed.waiters.fail()
+	for _, r := range c.all() {
+		r.end(err)
+	}
+}
+
+// all returns the resources.
+func (c *Cache) all() []*Resource {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	list := make([]*Resource, 0, len(c.resources))
+	for _, r := range c.resources {
+		list = append(list, r)
+	}
+	return list
+}
+
+// tidy drops resources and encodings that were not used for some time, until the cache is closed.
+func (c *Cache) dropUnused(idle time.Duration) {
+	const rest = 30 * time.Second
+	every := rest
+	if idle > 0 {
+		every = min(every, idle)
+	}
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	seldom := time.NewTicker(5 * time.Second)
+	defer seldom.Stop()
+	unused := make(map[*Resource]time.Duration)
+	var sinceExpiry time.Duration
+	for {
+		select {
+		case <-c.background.ctx.Done():
+			return
+		case <-seldom.C:
+			c.dropSeldomRead()
+			continue
+		case <-ticker.C:
+		}
+		all := c.all()
+		if sinceExpiry += every; sinceExpiry >= unusedAfter {
+			sinceExpiry = 0
+			c.encodings.expire()
+			c.chunks.expire()
+			for _, r := range all {
+				r.requests.rotate()
+			}
+		}
+		seen := make(map[*Resource]time.Duration, len(all))
+		for _, r := range all {
+			if r.inUse() {
+				seen[r] = 0
+				continue
+			}
+			seen[r] = unused[r] + every
+			if idle > 0 && seen[r] >= idle {
+				r.drop()
+			}
+		}
+		unused = seen
+	}
+}
+
+// await waits until revision is applied. If the deadline of ctx passes first, the error says whether the store has
+// reached the revision.
+func (c *Cache) await(ctx context.Context, revision int64) error {
+	if c.feed.applied.Load() >= revision {
+		return nil
+	}
+	w := c.feed.waiters.add(c, revision)
+	if w == nil {
+		return c.err()
+	}
+	// Usually the change arrives within a short time, without a progress request.
+	timer := time.NewTimer(2 * time.Millisecond)
+	defer timer.Stop()
+	for {
+		select {
+		case <-w.ready:
+			return c.err()
+		case <-timer.C:
+			c.requestProgress()
+			timer.Reset(50 * time.Millisecond)
+		case <-ctx.Done():
+			c.feed.waiters.remove(w)
+			return c.awaitError(ctx, revision)
+		}
+	}
+}
+
+// awaitError returns the error of a wait for revision that ended with ctx.
+func (c *Cache) awaitError(ctx context.Context, revision int64) error {
+	applied := c.feed.applied.Load()
+	if applied >= revision {
+		return nil
+	}
+	current := max(applied, c.store.Stats().Revision)
+	if current >= revision || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("cache: waiting for revision %d, at %d: %w", revision, applied, ctx.Err())
+	}
+	return &storage.FutureRevisionError{Revision: revision, Current: current}
+}
+
+// requestProgress makes the store send its current revision, if its watches support that.
+func (c *Cache) requestProgress() {
+	if p := c.feed.watch.Load(); p != nil {
+		if w, ok := (*p).(ProgressRequester); ok {
+			w.RequestProgress()
+		}
+	}
+}
+
+// waiters are the readers that wait for a revision to be applied.
+type waiters struct {
+	mu   sync.Mutex // guards list
+	list []*waiter
+}
+
+type waiter struct {
+	revision int64
+	ready    chan struct{} // closed when applied, or when the cache failed
+}
+
+// add adds a waiter for a revision. It returns nil if the revision is already applied or the cache has ended.
+func (ws *waiters) add(c *Cache, revision int64) *waiter {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	// This is checked under the lock, because advance changes applied before it looks at the list.
+	if c.feed.applied.Load() >= revision || c.err() != nil {
+		return nil
+	}
+	w := &waiter{revision, make(chan struct{})}
+	ws.list = append(ws.list, w)
+	return w
+}
+
+// remove removes a waiter that does not wait any more.
+func (ws *waiters) remove(w *waiter) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for i := range ws.list {
+		if ws.list[i] == w {
+			last := len(ws.list) - 1
+			ws.list[i] = ws.list[last]
+			ws.list[last] = nil
+			ws.list = ws.list[:last]
+			return
+		}
+	}
+}
+
+// reached wakes the readers that wait for a revision up to applied.
+func (ws *waiters) wake(applied int64) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	rest := ws.list[:0]
+	for _, w := range ws.list {
+		if w.revision <= applied {
+			close(w.ready)
+		} else {
+			rest = append(rest, w)
+		}
+	}
+	clear(ws.list[len(rest):])
+	ws.list = rest
+}
+
+// fail wakes all waiters after the cache has ended.
+func (ws *waiters) fail() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for _, w := range ws.list {
+		close(w.ready)
+	}
+	ws.list = nil
+}

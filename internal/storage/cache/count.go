@@ -1,0 +1,95 @@
+package cache
+
+import (
+	"sync"
+
+	"github.com/keelson-dev/keelson/internal/storage"
+)
+
+// remainingCounts remembers how many objects follow the pages of lists. The number after a page is the number after the
+// previous page minus the objects of the page, so that a page that is read from the store need not count them.
+type remainingCounts struct {
+	mu     sync.Mutex // guards counts and oldest
+	counts map[remainingKey]int64
+	oldest []remainingKey // the keys of counts in the order in which they were added
+}
+
+// remainingKey identifies the remaining objects of a list: the keys with a prefix, not below from, at a revision.
+type remainingKey struct {
+	revision     int64
+	prefix, from string // whole keys of the store
+}
+
+// maxRests is the highest number of remembered pages.
+const maxRemainingCounts = 1024
+
+func (m *remainingCounts) get(k remainingKey) (int64, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, ok := m.counts[k]
+	return n, ok
+}
+
+func (m *remainingCounts) put(k remainingKey, n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.counts == nil {
+		m.counts = make(map[remainingKey]int64)
+	}
+	if _, ok := m.counts[k]; !ok {
+		if len(m.oldest) >= maxRemainingCounts {
+			delete(m.counts, m.oldest[0])
+			m.oldest = m.oldest[1:]
+		}
+		m.oldest = append(m.oldest, k)
+	}
+	m.counts[k] = n
+}
+
+// countAt counts the objects of a followed resource in the store at revision from, after which the changes of the
+// number are already counted in the state. Then the current number is known.
+func (r *Resource) countAt(from int64) {
+	result, err := r.rangeStore(r.cache.background.ctx, storage.RangeRequest{
+		Start: r.config.Prefix, End: storage.PrefixEnd(r.config.Prefix), Revision: from, CountOnly: true,
+	})
+	if err != nil {
+		if r.cache.background.ctx.Err() == nil {
+			r.cache.logger.Warn(
+				"cache: the objects of a resource cannot be counted", "resource", r.config.Resource, "error", err,
+			)
+		}
+		return
+	}
+	r.write.Lock()
+	defer r.write.Unlock()
+	st := r.state.Load()
+	if st == nil || st.loaded || st.counted || st.from != from {
+		return
+	}
+	next := new(state)
+	*next = *st
+	next.counted, next.count = true, st.count+result.Count
+	r.mu.Lock()
+	r.state.Store(next)
+	r.mu.Unlock()
+}
+
+// numberAt returns the number of objects at a revision. It returns false if the log does not reach back to it.
+func (r *Resource) numberAt(revision int64) (int64, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	st := r.state.Load()
+	if st == nil || revision > max(st.revision, r.cache.feed.applied.Load()) || !r.changes.log.Covers(revision) {
+		return 0, false
+	}
+	n, ok := st.number()
+	for p := r.changes.log.After(revision); p < r.changes.log.Next(); p++ {
+		switch e := r.changes.log.Get(p); {
+		case e.Prev == nil:
+			n--
+		case e.Object == nil:
+			n++
+		}
+	}
+	return n, ok
+}

@@ -1,0 +1,367 @@
+package cache
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/storage/cache/interest"
+)
+
+const (
+	// cursorBatch is how many events Next returns at most, and cursorBytes how many bytes of objects: they may have left
+	// the log before the caller has sent them. It returns more only to complete a revision, or one large event.
+	cursorBatch = 128
+	cursorBytes = 32 << 10
+	// cursorScan is how many events of the log a cursor looks at before it releases the lock for the feed.
+	cursorScan = 1024
+)
+
+// Interest selects the objects that a watcher wants; its fields are combined with
+// and. The zero value is everything.
+type Interest struct {
+	Namespace string // all objects of a namespace
+	Name      string // objects of that name
+	// Index and Value select by an indexed field, one of Config.Indexes; an
+	// empty Index does not select.
+	Index, Value string
+}
+
+// gate is what cursors wait for: a channel that is closed to wake all of them. It costs nothing while no cursor
+// waits.
+type wakeup struct {
+	ch atomic.Pointer[chan struct{}]
+	// waiting is how many cursors wait for ch. It grows while Resource.mu is held, also for reading.
+	waiting atomic.Int64
+}
+
+// wait returns the channel. The caller holds Resource.mu, so that no event is appended between its check of the log
+// and this call.
+func (g *wakeup) wait() chan struct{} {
+	for {
+		if p := g.ch.Load(); p != nil {
+			return *p
+		}
+		ch := make(chan struct{})
+		if g.ch.CompareAndSwap(nil, &ch) {
+			return ch
+		}
+	}
+}
+
+// open returns the channel to close, nil if no cursor waits.
+func (g *wakeup) reset() chan struct{} {
+	if g.ch.Load() == nil {
+		return nil
+	}
+	return *g.ch.Swap(nil)
+}
+
+// Cursor is the position of a watcher in the log of a resource. It has no goroutine and no buffer, so a slow one
+// costs others nothing: if the log no longer has its position, the cursor reads the history of the store, in turn
+// with others. It must be used by one goroutine only.
+type Cursor struct {
+	resource *Resource
+	interest Interest
+	field    int   // of in.Index, -1 for none
+	from     int64 // events up to this revision are not requested, or have been returned
+
+	posting *interest.Posting[wakeup] // nil if the cursor reads the whole log
+	next    uint64                    // position in the log of the first event that was not looked at
+	// revision is the revision up to which Next has returned all events.
+	revision int64
+	// behind means that the cursor reads the history of the store instead of the log. wait is its entry in
+	// Histories.waits, or nil if it does not wait.
+	behind bool
+	wait   *historyWait
+
+	events []*Event
+	bytes  int // size of the objects of events
+	closed bool
+}
+
+// Watch returns a cursor over the events after revision from whose object matches the interest before or after the
+// change. If the log no longer has that revision, the events are read from the history of the store (see
+// Histories). If the history is compacted, or too many cursors read it, Watch or a later Next returns a
+// *storage.CompactedError. The caller must close the cursor.
+func (r *Resource) Watch(ctx context.Context, from int64, in Interest) (*Cursor, error) {
+	c := &Cursor{resource: r, interest: in, field: -1, from: from, revision: from}
+	if in.Index != "" {
+		if c.field = slices.Index(r.config.Indexes, in.Index); c.field < 0 {
+			return nil, fmt.Errorf("cache: %s has no index %q", r.config.Resource, in.Index)
+		}
+	}
+	for !r.join(c) {
+		if err := r.waitLoaded(ctx, 0); err != nil {
+			return nil, err
+		}
+	}
+	if c.behind {
+		if err := c.checkHistory(); err != nil {
+			c.Close()
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// join registers the cursor with its resource, if that is followed.
+func (r *Resource) join(c *Cursor) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.state.Load() == nil {
+		return false
+	}
+	r.usage.used.Store(true)
+	r.changes.cursors++
+	r.changes.busy.Add(1)
+	if key, ok := r.interestKey(c); ok {
+		c.posting = r.changes.interests.Acquire(key, r.changes.log.Next())
+	}
+	c.behind = !r.changes.log.Covers(c.from)
+	c.next = r.changes.log.After(c.from)
+	return true
+}
+
+// interestKey returns the shortest posting list that contains everything the cursor wants. It returns false if the
+// cursor has to read the whole log.
+func (r *Resource) interestKey(c *Cursor) (interest.Key, bool) {
+	switch in := c.interest; {
+	case in.Name != "" && !r.config.Namespaced:
+		return interest.Key{Kind: interest.Object, Value: in.Name}, true
+	case in.Name != "" && in.Namespace != "":
+		return interest.Key{Kind: interest.Object, Value: in.Namespace + "/" + in.Name}, true
+	case in.Name != "":
+		return interest.Key{Kind: interest.Name, Value: in.Name}, true
+	case in.Index != "":
+		return interest.Key{Kind: interest.Kind(c.field), Value: in.Value}, true
+	case in.Namespace != "":
+		return interest.Key{Kind: interest.Namespace, Value: in.Namespace}, true
+	}
+	return interest.Key{}, false
+}
+
+// Next returns the next events in the order of revisions, and the revision up to which the cursor is then complete.
+// It never returns only a part of a revision. It waits until an event matches the interest or ctx ends; after the
+// error of ctx the cursor can still be used, so a caller with other work at a certain time sets a deadline. Events
+// are shared; the slice is valid until the next call.
+//
+// Other errors end the cursor: *storage.CompactedError if the cursor is behind the log and the store has compacted
+// events that it has not seen, storage.ErrClosed, storage.ErrFailed and ErrRemoved.
+func (c *Cursor) Next(ctx context.Context) ([]*Event, int64, error) {
+	return c.NextOr(ctx, nil)
+}
+
+// NextOr is Next, but also returns, without events or an error, when tick delivers a value. One timer for a whole
+// watch is cheaper than a deadline for each call.
+func (c *Cursor) NextOr(ctx context.Context, tick <-chan time.Time) ([]*Event, int64, error) {
+	clear(c.events)
+	c.events, c.bytes = c.events[:0], 0
+	for {
+		var wait <-chan struct{}
+		var err error
+		if c.behind {
+			err = c.readHistory(ctx, tick)
+		} else {
+			wait, err = c.collect()
+		}
+		switch {
+		case errors.Is(err, errTick):
+			return nil, c.revision, nil
+		case err != nil:
+			return nil, c.revision, err
+		case len(c.events) > 0:
+			return c.events, c.revision, nil
+		case wait == nil:
+			if err := ctx.Err(); err != nil {
+				return nil, c.revision, err
+			}
+			continue
+		}
+		c.events = nil // it may wait for long
+		select {
+		case <-wait: // wake has counted the cursor as busy
+		case <-tick:
+			c.stopWaiting(wait)
+			return nil, c.revision, nil
+		case <-ctx.Done():
+			c.stopWaiting(wait)
+			return nil, c.revision, ctx.Err()
+		}
+	}
+}
+
+// errTick ends a read of the history when the caller's tick delivers.
+var errTick = errors.New("cache: tick")
+
+// Busy returns the names of the resources with a cursor that is not waiting for the next event: it has events to deliver, or
+// the caller of Next works on those that it has got. It may only have waited for a moment: the caller checks that the store
+// had no write meanwhile, and that Applied is its revision.
+func (c *Cache) Busy() (names []string) {
+	for _, r := range c.all() {
+		if r.changes.busy.Load() > 0 {
+			names = append(names, cmp.Or(r.config.Resource, r.config.Prefix))
+		}
+	}
+	return names
+}
+
+// Revision returns the revision up to which Next has returned everything. Without matching events it advances with
+// the store, so bookmarks use it.
+func (c *Cursor) Revision() int64 {
+	if c.closed || c.behind {
+		return c.revision
+	}
+	r := c.resource
+	tail := r.cache.feed.applied.Load() // before the look at the log
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	st := r.state.Load()
+	if st == nil || r.err() != nil || c.next < r.changes.completeFrom {
+		return c.revision
+	}
+	if c.posting == nil || c.next < c.posting.Floor() {
+		if c.next < r.changes.log.Next() {
+			return c.revision
+		}
+	} else if len(c.posting.Since(c.next)) > 0 {
+		return c.revision
+	}
+	c.next = r.changes.log.Next()
+	c.revision = max(c.revision, tail, st.revision)
+	return c.revision
+}
+
+// Close releases the cursor. It must not be called during Next.
+func (c *Cursor) Close() {
+	if c.closed {
+		return
+	}
+	c.closed = true
+	c.leaveHistory()
+	r := c.resource
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changes.cursors--
+	r.changes.busy.Add(-1)
+	if c.posting != nil {
+		r.changes.interests.Release(c.posting)
+		c.posting = nil
+	}
+}
+
+// collect returns the events of the log for the cursor. Without events it returns the channel that is closed when
+// there may be some, or nil if it must be called again.
+func (c *Cursor) collect() (<-chan struct{}, error) {
+	r := c.resource
+	tail := r.cache.feed.applied.Load() // before the look at the log
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if err := r.err(); err != nil {
+		return nil, err
+	}
+	if c.next < r.changes.completeFrom {
+		c.behind = true
+		return nil, nil
+	}
+	if c.posting != nil && c.next >= c.posting.Floor() {
+		for _, p := range c.posting.Since(c.next) {
+			if !c.takeEvent(p) {
+				return nil, nil
+			}
+		}
+		c.next = r.changes.log.Next()
+	} else {
+		if c.next < r.changes.log.First() {
+			c.behind = true
+			return nil, nil
+		}
+		if !c.scan() {
+			return nil, nil
+		}
+	}
+	c.revision = max(c.revision, tail, r.state.Load().revision)
+	if len(c.events) > 0 {
+		return nil, nil
+	}
+	g := c.wakeup()
+	g.waiting.Add(1)
+	r.changes.busy.Add(-1)
+	return g.wait(), nil
+}
+
+// wakeup returns what the cursor waits for.
+func (c *Cursor) wakeup() *wakeup {
+	if c.posting != nil {
+		return &c.posting.User
+	}
+	return &c.resource.changes.wakeup
+}
+
+// stopWaiting counts a cursor as busy that does not wait any longer for a channel of collect, unless wake did so.
+func (c *Cursor) stopWaiting(wait <-chan struct{}) {
+	r := c.resource
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	g := c.wakeup()
+	if p := g.ch.Load(); p != nil && (<-chan struct{})(*p) == wait {
+		g.waiting.Add(-1)
+		r.changes.busy.Add(1)
+	}
+}
+
+// scan reads events of the whole log: a bounded number, but only complete revisions. It reports whether it reached
+// the end.
+func (c *Cursor) scan() bool {
+	log := &c.resource.changes.log
+	end := min(log.Next(), c.next+cursorScan)
+	for c.next < log.Next() {
+		if c.next >= end && log.Revision(c.next) > log.Revision(c.next-1) {
+			c.revision = max(c.revision, log.Revision(c.next-1))
+			return false
+		}
+		if !c.takeEvent(c.next) {
+			return false
+		}
+	}
+	return true
+}
+
+// take reads the event at a position. If the batch is full and a new revision begins, it returns false and leaves
+// the event for the next call.
+func (c *Cursor) takeEvent(position uint64) bool {
+	e := c.resource.changes.log.Get(position)
+	size := len(e.latest().Data)
+	n := len(c.events)
+	full := n >= cursorBatch || n > 0 && c.bytes+size > cursorBytes
+	if full && e.Revision > c.events[n-1].Revision {
+		c.revision = max(c.revision, c.events[n-1].Revision)
+		return false
+	}
+	c.next = position + 1
+	if e.Revision > c.from && c.matchesEvent(e) {
+		c.events = append(c.events, e)
+		c.bytes += size
+	}
+	return true
+}
+
+// concerns reports whether the object matches the interest before or after the event.
+func (c *Cursor) matchesEvent(e *Event) bool {
+	return e.Object != nil && c.matches(e.Object) || e.Prev != nil && c.matches(e.Prev)
+}
+
+// matches reports whether an object may match the interest. The fields of an unread object are unknown, so they match.
+func (c *Cursor) matches(o *Object) bool {
+	return c.matchesNames(o.Namespace, o.Name) &&
+		(c.field < 0 || o.Err() != nil || c.field < len(o.Fields) && o.Fields[c.field] == c.interest.Value)
+}
+
+func (c *Cursor) matchesNames(namespace, name string) bool {
+	return (c.interest.Namespace == "" || c.interest.Namespace == namespace) &&
+		(c.interest.Name == "" || c.interest.Name == name)
+}

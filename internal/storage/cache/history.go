@@ -1,0 +1,551 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sort"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/storage"
+)
+
+// A cursor that is behind the log of its resource reads the history of the store. A stream of old changes is
+// expensive for a store: etcd holds up to a thousand revisions with their previous values in memory for each
+// stream, for as long as its reader is slow. So a process has few streams, and cursors share them:
+//
+//   - A reader is one open stream of one resource. It keeps the last megabytes of events that it read, each decoded at
+//     most once. A cursor whose next event is among them is served from there.
+//   - A cursor at or above the last revision of a reader requests that the reader reads on. Cursors at higher revisions
+//     are served when the reader reaches them.
+//   - A cursor that no reader will reach waits until a reader may be opened. That reader begins at the lowest revision
+//     for which a cursor of the resource waits, so many cursors that resume at about the same revision need one reader.
+//   - A cursor whose client does not read its connection requests nothing. A reader without requests is closed after
+//     readerIdleTimeout, or at once if cursors wait. A reader is also closed if it was open for maxReaderTurn while
+//     other cursors waited for that long.
+//   - A cursor that got no reader within historyPatience ends with a *storage.CompactedError. Its client then lists
+//     again.
+//
+// Example: the limit is one reader, and three cursors of Pods wait at revisions 100, 105 and 900. A reader is opened at
+// 100. It serves the first cursor with the events from 101 on, the second one when it has read 105, and the third one
+// when it has read 900.
+
+const (
+	// maxReaders is how many streams a process has open by default.
+	maxReaders = 4
+	// readerBytes bounds the events that a reader keeps, in bytes of their stored values.
+	readerBytes = 8 << 20
+	// serveBytes is how many bytes of events a cursor gets at once. It gets more only to complete a revision.
+	serveBytes = 256 << 10
+
+	readerIdleTimeout = time.Second
+	maxReaderTurn     = 2 * time.Second
+	historyPatience   = 30 * time.Second
+	// readerGrace is how long a reader waits for the cursors that it has just served before it reads on for others, and
+	// how long a cursor waits for a reader that will reach it before it requests one of its own.
+	readerGrace = 100 * time.Millisecond
+	// checkInterval is the shortest time between two checks of all waiting cursors.
+	checkInterval = 20 * time.Millisecond
+)
+
+// errNoPlace is the reason why a cursor got no stream. The client gets a *storage.CompactedError.
+var errNoReader = errors.New("cache: too many watches read the store's history")
+
+// Histories limits the number of open streams of old changes. Several caches of a process may share it, see
+// Options.
+type Histories struct {
+	limit int
+
+	mu          sync.Mutex // guards what follows and what is in readers and waits
+	readers     []*historyReader
+	waits       []*historyWait // in the order in which they came
+	lastServed  time.Time      // when a cursor was last served
+	lastChecked time.Time      // when assignAll last ran
+}
+
+// NewHistories returns a limit of n streams; 0 means four.
+func NewHistories(limit int) *Histories {
+	if limit <= 0 {
+		limit = maxReaders
+	}
+	return &Histories{limit: limit}
+}
+
+// Open returns the number of open streams.
+func (h *Histories) Open() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.readers)
+}
+
+// Waiting returns the number of cursors that wait for events of a stream.
+func (h *Histories) Waiting() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.waits)
+}
+
+// historyEvent is a change from the history of the store. All cursors share it, and the event that read makes of it at
+// the first call.
+type historyEvent struct {
+	change storage.Event
+	event  atomic.Pointer[Event]
+}
+
+// size returns the bytes of the stored values, and the overhead of an event.
+func (p *historyEvent) size() int64 {
+	return int64(len(p.change.Entry.Value)+len(p.change.Prev.Value)) + eventOverhead
+}
+
+// read returns the event of the change. The encodings of its objects are not cached.
+func (p *historyEvent) read(r *Resource) *Event {
+	if e := p.event.Load(); e != nil {
+		return e
+	}
+	e := &Event{Revision: p.change.Entry.ModRevision, resource: r}
+	e.prevAt.Store(goneObject)
+	if p.change.Prev.ModRevision != 0 {
+		e.Prev = r.readDetached(p.change.Prev)
+	}
+	if !p.change.Deleted {
+		e.Object = r.readDetached(p.change.Entry)
+	}
+	if !p.event.CompareAndSwap(nil, e) {
+		return p.event.Load()
+	}
+	return e
+}
+
+// historyWait is a cursor that waits for the events after revision.
+type historyWait struct {
+	resource *Resource
+	revision int64
+	since    time.Time
+	done     bool // the cursor does not wait any more, or was served
+
+	ready chan struct{} // closed after the following fields are set
+	// events are all events after revision up to upTo.
+	events []*historyEvent
+	upTo   int64
+	err    error
+}
+
+// historyReader is an open stream of old changes of one resource.
+type historyReader struct {
+	histories *Histories
+	resource  *Resource
+	ctx       context.Context
+	cancel    context.CancelFunc
+	requested chan struct{} // capacity 1: a cursor may need more events
+
+	// Guarded by Histories.mu.
+	openedAt time.Time
+	servedAt time.Time // when the reader last served a cursor
+	closed   bool
+	events   []*historyEvent // all changes after low up to head
+	bytes    int64
+	low      int64
+	head     int64
+}
+
+// enter adds a waiting cursor.
+func (h *Histories) enter(w *historyWait) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waits = append(h.waits, w)
+	h.assign(w, time.Now())
+}
+
+// leave ends the wait of a cursor.
+func (h *Histories) leave(w *historyWait) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.done = true
+}
+
+// check serves or assigns all waiting cursors, at most once per checkInterval. Each waiting cursor calls it repeatedly.
+func (h *Histories) check() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now := time.Now(); now.Sub(h.lastChecked) >= checkInterval {
+		h.assignAll(now)
+	}
+}
+
+// assignAll serves or assigns all waiting cursors. The caller holds mu.
+func (h *Histories) assignAll(now time.Time) {
+	h.lastChecked = now
+	h.waits = slices.DeleteFunc(h.waits, func(w *historyWait) bool { return w.done })
+	for _, w := range h.waits {
+		if !w.done {
+			h.assign(w, now)
+		}
+	}
+}
+
+// assign serves a cursor, or makes sure that a reader will serve it. The caller holds mu.
+func (h *Histories) assign(w *historyWait, now time.Time) {
+	expected := false
+	for _, rd := range h.readers {
+		if rd.closed || rd.resource != w.resource || w.revision < rd.low {
+			continue
+		}
+		if w.revision < rd.head {
+			h.serve(w, rd, now)
+			return
+		}
+		rd.request()
+		expected = expected || w.revision == rd.head || now.Sub(w.since) < readerGrace
+	}
+	if expected {
+		return
+	}
+	if len(h.readers) < h.limit {
+		h.open(w.resource, now)
+		return
+	}
+	if now.Sub(w.since) > historyPatience && h.lastServed.After(w.since) {
+		// Other cursors were served meanwhile. If none was, the store does not answer, and waiting may still succeed.
+		h.end(w, errNoReader)
+		return
+	}
+	h.makeRoom(w, now)
+}
+
+// makeRoom closes a reader that is idle or was open for readerTurn, if there is one and no other is being closed.
+func (h *Histories) makeRoom(w *historyWait, now time.Time) {
+	var oldest *historyReader
+	for _, rd := range h.readers {
+		turn := now.Sub(rd.openedAt) > maxReaderTurn && now.Sub(w.since) > maxReaderTurn
+		idle := now.Sub(rd.servedAt) > readerGrace && !h.isWanted(rd)
+		switch {
+		case rd.closed:
+			return
+		case (idle || turn) && (oldest == nil || rd.openedAt.Before(oldest.openedAt)):
+			oldest = rd
+		}
+	}
+	if oldest != nil {
+		oldest.close()
+	}
+}
+
+// wanted reports whether a cursor waits for more of this reader.
+func (h *Histories) isWanted(rd *historyReader) bool {
+	return slices.ContainsFunc(h.waits, func(w *historyWait) bool {
+		return !w.done && w.resource == rd.resource && w.revision >= rd.head
+	})
+}
+
+// open opens a reader of a resource at the lowest revision of the waiting cursors that no open reader will reach.
+func (h *Histories) open(r *Resource, now time.Time) {
+	from := int64(-1)
+	for _, w := range h.waits {
+		if !w.done && w.resource == r && !h.willReach(w, now) && (from < 0 || w.revision < from) {
+			from = w.revision
+		}
+	}
+	if from < 0 {
+		return
+	}
+	rd := &historyReader{
+		histories: h, resource: r, requested: make(chan struct{}, 1),
+		openedAt: now, servedAt: now, low: from, head: from,
+	}
+	rd.ctx, rd.cancel = context.WithCancel(r.cache.background.ctx)
+	if r.cache.spawn(rd.run) {
+		h.readers = append(h.readers, rd)
+	}
+}
+
+// willReach reports whether an open reader will reach the revision of a waiting cursor soon.
+func (h *Histories) willReach(w *historyWait, now time.Time) bool {
+	return slices.ContainsFunc(h.readers, func(rd *historyReader) bool {
+		return !rd.closed && rd.resource == w.resource && rd.low <= w.revision &&
+			(w.revision <= rd.head || now.Sub(w.since) < readerGrace)
+	})
+}
+
+// serve returns the events of a reader for a cursor: a bounded number, but only complete revisions.
+func (h *Histories) serve(w *historyWait, rd *historyReader, now time.Time) {
+	first := sort.Search(len(rd.events), func(i int) bool {
+		return rd.events[i].change.Entry.ModRevision > w.revision
+	})
+	end, upTo, bytes := first, rd.head, int64(0)
+	for ; end < len(rd.events); end++ {
+		revision := rd.events[end].change.Entry.ModRevision
+		if bytes >= serveBytes || end-first >= cursorBatch {
+			if last := rd.events[end-1].change.Entry.ModRevision; revision > last {
+				upTo = last
+				break
+			}
+		}
+		bytes += rd.events[end].size()
+	}
+	w.events, w.upTo = slices.Clone(rd.events[first:end]), upTo
+	w.done = true
+	rd.servedAt, h.lastServed = now, now
+	close(w.ready)
+}
+
+// end ends a cursor's wait with an error.
+func (h *Histories) end(w *historyWait, err error) {
+	w.done, w.err = true, err
+	close(w.ready)
+}
+
+// ask makes the reader check whether a cursor wants more.
+func (rd *historyReader) request() {
+	select {
+	case rd.requested <- struct{}{}:
+	default:
+	}
+}
+
+// close ends the reader soon. The caller holds Histories.mu.
+func (rd *historyReader) close() {
+	rd.closed = true
+	rd.cancel()
+}
+
+// run reads the stream as fast as cursors want more, until the reader is closed.
+func (rd *historyReader) run() {
+	h := rd.histories
+	time.AfterFunc(readerIdleTimeout, rd.closeIdle) // again and again until the reader is closed
+	err := rd.stream()
+	if rd.ctx.Err() == nil && !isFinal(err) && !isCompacted(err) {
+		rd.resource.cache.logger.Warn("cache: reading the store's history failed, trying again",
+			"resource", rd.resource.config.Resource, "error", err)
+		rd.resource.cache.pause(100 * time.Millisecond)
+	}
+	now := time.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if rd.ctx.Err() == nil {
+		rd.fail(err)
+	}
+	rd.close()
+	h.readers = slices.DeleteFunc(h.readers, func(other *historyReader) bool { return other == rd })
+	h.assignAll(now)
+}
+
+// closeIdle closes the reader if no cursor used or wanted it for idleReader. Otherwise it checks again later.
+func (rd *historyReader) closeIdle() {
+	h := rd.histories
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if rd.closed {
+		return
+	}
+	if !h.isWanted(rd) && time.Since(rd.servedAt) >= readerIdleTimeout {
+		rd.close()
+		return
+	}
+	time.AfterFunc(readerIdleTimeout, rd.closeIdle)
+}
+
+// stream reads the history while cursors request more, until the reader is closed.
+func (rd *historyReader) stream() error {
+	r := rd.resource
+	w, err := r.cache.store.Watch(rd.ctx, r.config.Prefix, rd.head+1)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	for rd.awaitDemand() {
+		batch, err := w.Next(rd.ctx)
+		if err != nil {
+			return err
+		}
+		rd.add(batch)
+	}
+	return rd.ctx.Err()
+}
+
+// awaitDemand waits until a cursor wants more. It returns false if the reader is closed.
+func (rd *historyReader) awaitDemand() bool {
+	timer := time.NewTimer(readerGrace)
+	defer timer.Stop()
+	for {
+		if rd.isDemanded(time.Now()) {
+			return rd.ctx.Err() == nil
+		}
+		timer.Reset(readerGrace / 2)
+		select {
+		case <-rd.requested:
+		case <-timer.C: // it may be time to read on for the cursors at higher revisions
+		case <-rd.ctx.Done():
+			return false
+		}
+	}
+}
+
+// isDemanded reports whether a cursor waits for events after the last one that was read.
+func (rd *historyReader) isDemanded(now time.Time) bool {
+	h := rd.histories
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, w := range h.waits {
+		if w.done || w.resource != rd.resource {
+			continue
+		}
+		ahead := rd.servedAt.Equal(rd.openedAt) || now.Sub(rd.servedAt) >= readerGrace
+		if w.revision == rd.head || w.revision > rd.head && ahead {
+			return true
+		}
+	}
+	return false
+}
+
+// add appends a batch of the stream and serves the cursors that wait for it.
+func (rd *historyReader) add(batch storage.Batch) {
+	h := rd.histories
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before := len(rd.events)
+	for i := range batch.Events {
+		if batch.Events[i].Entry.ModRevision > rd.head {
+			p := &historyEvent{change: batch.Events[i]}
+			rd.events = append(rd.events, p)
+			rd.bytes += p.size()
+		}
+	}
+	rd.head = max(rd.head, batch.Revision)
+	h.assignAll(time.Now())
+	rd.trim(before)
+}
+
+// trim drops the oldest of the first n events, as long as the events take more than readerBytes.
+func (rd *historyReader) trim(n int) {
+	drop := 0
+	for ; drop < n && rd.bytes > readerBytes; drop++ {
+		rd.bytes -= rd.events[drop].size()
+		rd.low = rd.events[drop].change.Entry.ModRevision
+	}
+	// Only complete revisions are dropped.
+	for ; drop > 0 && drop < len(rd.events) && rd.events[drop].change.Entry.ModRevision == rd.low; drop++ {
+		rd.bytes -= rd.events[drop].size()
+	}
+	rd.events = slices.Delete(rd.events, 0, drop)
+}
+
+// fail ends the waits of the cursors that need the events that the stream could not deliver. The caller holds
+// Histories.mu.
+func (rd *historyReader) fail(err error) {
+	var compacted *storage.CompactedError
+	for _, w := range rd.histories.waits {
+		if w.done || w.resource != rd.resource {
+			continue
+		}
+		switch {
+		case isFinal(err):
+			rd.histories.end(w, err)
+		case errors.As(err, &compacted) && (w.revision == rd.head || w.revision < compacted.Compacted):
+			rd.histories.end(w, &storage.CompactedError{Revision: w.revision + 1, Compacted: compacted.Compacted})
+		}
+	}
+}
+
+// replay returns the next events from the history of the store, or returns to the log when the log has them.
+func (c *Cursor) readHistory(ctx context.Context, tick <-chan time.Time) error {
+	if c.rejoinLog() {
+		return nil
+	}
+	r := c.resource
+	if err := r.err(); err != nil {
+		return err
+	}
+	if c.wait == nil {
+		c.wait = &historyWait{resource: r, revision: c.revision, since: time.Now(), ready: make(chan struct{})}
+		r.cache.histories.enter(c.wait)
+	}
+	// The wait is bounded, so that the cursor looks at the log again even if the history delivers nothing.
+	timer := time.NewTimer(readerGrace)
+	defer timer.Stop()
+	select {
+	case <-c.wait.ready:
+	case <-tick:
+		return errTick
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-r.cache.background.ctx.Done():
+		return r.err()
+	case <-timer.C:
+		r.cache.histories.check()
+		return nil
+	}
+	w := c.wait
+	c.wait = nil
+	if errors.Is(w.err, errNoReader) {
+		r.cache.logger.Warn("cache: a watch ends because too many others read the store's history",
+			"resource", r.config.Resource, "revision", c.revision)
+		return &storage.CompactedError{Revision: c.revision + 1, Compacted: r.logStart()}
+	}
+	if w.err != nil {
+		return w.err
+	}
+	for _, p := range w.events {
+		if e := c.historyEvent(p); e != nil {
+			c.events = append(c.events, e)
+		}
+	}
+	c.revision = max(c.revision, w.upTo)
+	return nil
+}
+
+// logStart returns the first revision after which a watch can start without the history.
+func (r *Resource) logStart() int64 {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.changes.log.Start()
+}
+
+// rejoin moves the cursor to the log if the log covers its revision.
+func (c *Cursor) rejoinLog() bool {
+	r := c.resource
+	r.mu.RLock()
+	ok := r.state.Load() != nil && r.changes.log.Covers(c.revision)
+	if ok {
+		c.behind = false
+		c.next = r.changes.log.After(c.revision)
+		// The history may have returned events to the cursor that the feed has not appended to the log yet.
+		c.from = max(c.from, c.revision)
+	}
+	r.mu.RUnlock()
+	if ok {
+		c.leaveHistory()
+	}
+	return ok
+}
+
+// leaveHistory ends the cursor's wait for the history, if it waits.
+func (c *Cursor) leaveHistory() {
+	if c.wait != nil {
+		c.resource.cache.histories.leave(c.wait)
+		c.wait = nil
+	}
+}
+
+// checkHistory returns an error if the store has already compacted the history.
+func (c *Cursor) checkHistory() error {
+	if compacted := c.resource.cache.store.Stats().CompactedRevision; c.revision+1 <= compacted {
+		return &storage.CompactedError{Revision: c.revision + 1, Compacted: compacted}
+	}
+	return nil
+}
+
+// historic returns the event of a change of the store, nil if the cursor is not interested in it.
+func (c *Cursor) historyEvent(p *historyEvent) *Event {
+	r := c.resource
+	key := p.change.Entry.Key[len(r.config.Prefix):]
+	if !c.matchesNames(r.names(key)) {
+		return nil
+	}
+	e := p.read(r)
+	if e.Object == nil && e.Prev == nil || !c.matchesEvent(e) {
+		return nil
+	}
+	return e
+}

@@ -1,0 +1,247 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/cache/index"
+)
+
+// minLoadPause and maxLoadPause bound the pause before a load is tried again because the store compacted the revision
+// that was read. Each pause is twice as long as the one before.
+const (
+	minLoadPause = 50 * time.Millisecond
+	maxLoadPause = 5 * time.Second
+)
+
+// load is a load in progress: of all objects, or of the first ones to find out whether the resource is small.
+type load struct {
+	done chan struct{} // closed at the end
+	err  error         // set before done is closed if the load failed
+	// limit is the memory that the objects may take, in bytes. If it is 0, only a small resource is loaded.
+	limit atomic.Int64
+
+	// The following fields are guarded by Resource.write. events are the changes that the feed received during the load
+	// of an unused resource, up to revision. The objects must be read at atLeast or a later revision, because the feed
+	// missed changes before it.
+	events   []storage.Event
+	revision int64
+	atLeast  int64
+}
+
+// errTooLarge is the error of a load whose objects would take more memory than they may.
+var errTooLarge = errors.New("the objects are too large to be kept in memory")
+
+// waitLoaded waits until the resource is followed or, if limit is not 0, loaded. It starts a load if none is in
+// progress. The load continues if ctx ends. If the objects take more than limit, it returns errTooLarge, and the
+// resource is followed.
+func (r *Resource) waitLoaded(ctx context.Context, limit int64) error {
+	for {
+		r.write.Lock()
+		if err := r.err(); err != nil {
+			r.write.Unlock()
+			return err
+		}
+		if st := r.state.Load(); st != nil && (st.loaded || limit == 0) {
+			r.write.Unlock()
+			return nil
+		}
+		load := r.startLoad(limit)
+		r.write.Unlock()
+		if load == nil {
+			return storage.ErrClosed
+		}
+		select {
+		case <-load.done:
+			if load.err != nil && (limit > 0 || !errors.Is(load.err, errTooLarge)) {
+				return load.err
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("cache: loading %s: %w", r.config.Resource, ctx.Err())
+		}
+	}
+}
+
+// startLoad returns the load in progress, or starts one. It returns nil if the cache is closed. The caller holds write.
+func (r *Resource) startLoad(limit int64) *load {
+	l := r.loading
+	if l == nil {
+		l = &load{done: make(chan struct{})}
+		l.limit.Store(limit)
+		r.loading = l
+		if !r.cache.spawn(func() { r.runLoad(l) }) {
+			r.loading = nil
+			return nil
+		}
+	}
+	l.limit.Store(max(l.limit.Load(), limit))
+	return l
+}
+
+// runLoad loads the resource. receive collects the changes since before the store is read, so no change is missed
+// between the read objects and the log.
+func (r *Resource) runLoad(load *load) {
+	select {
+	case <-r.cache.feed.started:
+	case <-r.cache.background.ctx.Done():
+	}
+	var err error
+	for wait := minLoadPause; ; wait = min(2*wait, maxLoadPause) {
+		var f fetchResult
+		f, err = r.fetch(r.cache.background.ctx, load)
+		if err == nil && r.state.Load() != nil {
+			// The log must have all changes up to the revision of the objects.
+			err = r.cache.await(r.cache.background.ctx, f.revision)
+		}
+		if err == nil && r.install(load, f) || err != nil && !isCompacted(err) {
+			break
+		}
+		// The load took longer than the store or the log keeps history. If that happens again and again, the growing
+		// pauses limit the load of the store.
+		r.cache.logger.Warn("cache: a load did not end with a state to go on from, trying again",
+			"resource", r.config.Resource, "after", wait, "error", err)
+		if !r.cache.pause(wait) {
+			err = storage.ErrClosed
+			break
+		}
+	}
+	if err != nil {
+		r.write.Lock()
+		if ended := r.err(); ended != nil {
+			err = ended
+		}
+		load.err = fmt.Errorf("cache: loading %s: %w", r.config.Resource, err)
+		r.loading = nil
+		r.write.Unlock()
+	}
+	close(load.done)
+}
+
+// fetchResult is what a load read from the store: all objects, or only the first ones of a large resource.
+type fetchResult struct {
+	all      bool  // objects contains all objects
+	limit    int64 // of the load, when the last object was read
+	objects  index.Set[*Object]
+	bytes    int64 // memory of the objects
+	revision int64
+}
+
+// fetch reads the objects from the store. It stops when they take more than the limit of the load, and are more than a
+// small resource has.
+func (r *Resource) fetch(ctx context.Context, load *load) (fetchResult, error) {
+	var bytes, limit int64
+	n := 0
+	edit := r.newObjectSet().Edit()
+	all, revision, err := r.scan(ctx, 0, func(e storage.Entry) bool {
+		o := r.read(e, nil)
+		edit.Put(o.Key, o)
+		n, bytes = n+1, bytes+o.memoryBytes()
+		limit = load.limit.Load()
+		return bytes <= limit || r.cache.memory.small(n, bytes)
+	})
+	r.config.Metrics.List(false, "", n, n)
+	r.usage.noteSize(n, bytes)
+	return fetchResult{all: all, limit: limit, objects: edit.Done(), bytes: bytes, revision: revision}, err
+}
+
+// install ends a load with the objects that were read. It returns false if they are too old, or if more objects are
+// required than were read; the load must then be repeated.
+func (r *Resource) install(load *load, f fetchResult) bool {
+	r.write.Lock()
+	defer r.write.Unlock()
+	st := r.state.Load()
+	switch {
+	case r.err() != nil:
+		load.err = fmt.Errorf("cache: loading %s: %w", r.config.Resource, r.err())
+	case f.revision < load.atLeast, !f.all && load.limit.Load() > f.limit:
+		return false
+	case st == nil:
+		r.enter(f, max(f.revision, load.revision), load.events)
+	case f.all && !r.installObjects(f):
+		return false
+	}
+	if !f.all && f.limit > 0 && load.err == nil {
+		load.err = errTooLarge
+		r.usage.fullUntil.Store(time.Now().Add(fullPause).UnixNano())
+	}
+	r.loading = nil
+	return true
+}
+
+// enter makes an unused resource loaded or followed. changes are those up to revision that were received during the
+// load. The state becomes visible with them, not before: the feed may have announced them as applied already. The caller
+// holds write.
+func (r *Resource) enter(f fetchResult, revision int64, changes []storage.Event) {
+	r.usage.used.Store(true)
+	st := &state{revision: f.revision, loaded: f.all, from: f.revision}
+	if f.all {
+		r.usage.loads.Add(1)
+		st.objects, st.bytes = f.objects, f.bytes
+		r.addDemand(float64(f.objects.All().Len()))
+	}
+	r.config.Metrics.Add(metrics.Initializations, 1)
+	next, events := r.after(st, changes, revision)
+	r.mu.Lock()
+	r.changes.log.Reset(f.revision)
+	r.publish(next, events)
+	r.mu.Unlock()
+	r.published(events, revision)
+	if !f.all {
+		r.cache.spawn(func() { r.countAt(f.revision) })
+	}
+}
+
+// installObjects makes a followed resource loaded. The objects were read at the revision of the log's end or before,
+// and the later events of the log are applied to them. It returns false if the log does not reach back to their
+// revision. The caller holds write.
+func (r *Resource) installObjects(f fetchResult) bool {
+	st := r.state.Load()
+	if st.loaded {
+		return true
+	}
+	if !r.changes.log.Covers(f.revision) {
+		return false
+	}
+	edit := f.objects.Edit()
+	bytes := f.bytes
+	first := r.changes.log.After(f.revision)
+	for p := r.changes.log.First(); p < r.changes.log.Next(); p++ {
+		e := r.changes.log.Get(p)
+		o := e.Object
+		switch {
+		case p >= first && o == nil:
+			old, _ := edit.Delete(e.Prev.Key)
+			bytes -= old.memoryBytes()
+		case p >= first:
+			old, _ := edit.Put(o.Key, o)
+			bytes += o.memoryBytes() - old.memoryBytes()
+		case o != nil:
+			// The tree and the log share one object with its encodings.
+			if same, ok := edit.Get(o.Key); ok && same.Revision == o.Revision && o.unread() == nil {
+				edit.Put(o.Key, o)
+			}
+		}
+	}
+	r.usage.loads.Add(1)
+	next := &state{revision: st.revision, loaded: true, objects: edit.Done(), bytes: bytes}
+	all := next.objects.All()
+	r.addDemand(float64(next.objects.All().Len()))
+	r.checkedBytes = bytes
+	r.mu.Lock()
+	r.changes.log.Resize(func(e *Event) int64 {
+		if e.Object != nil {
+			now, _ := all.Get(e.Object.Key)
+			e.logOnly = e.Object != now
+		}
+		return e.cost()
+	})
+	r.state.Store(next)
+	r.mu.Unlock()
+	r.resolveUnread()
+	return true
+}

@@ -1,0 +1,155 @@
+package cache
+
+import (
+	"strings"
+	"sync/atomic"
+
+	"github.com/keelson-dev/keelson/internal/storage"
+)
+
+// Object is one object at one revision. It is immutable; encodings of it are cached with it, see Resource.Encoded.
+type Object struct {
+	Key             string // below the resource's prefix: "namespace/name" or "name"
+	Namespace, Name string // substrings of Key
+	Revision        int64
+	CreateRevision  int64
+	Labels          []Label
+	Fields          []string
+	Data            []byte // the served bytes in the stored encoding, resourceVersion included
+
+	attached atomic.Pointer[attachment]
+}
+
+// Err returns the error with which the stored value could not be read when the object came to the cache. Such an object
+// has no labels, fields or data; Resource.Readable tries to read it again. Err returns nil for all other objects.
+func (o *Object) Err() error {
+	if u := o.unread(); u != nil {
+		return u.err
+	}
+	return nil
+}
+
+// read returns the object of a stored entry. like is another revision of the same object, or nil; the two share the
+// memory of the key.
+func (r *Resource) read(e storage.Entry, like *Object) *Object {
+	o := &Object{Revision: e.ModRevision, CreateRevision: e.CreateRevision}
+	if like != nil {
+		o.Key, o.Namespace, o.Name = like.Key, like.Namespace, like.Name
+	} else {
+		// The key is copied because it may be a slice of a larger buffer.
+		o.Key = strings.Clone(e.Key[len(r.config.Prefix):])
+		o.Namespace, o.Name = r.names(o.Key)
+	}
+	h, err := r.config.Codec.Read(e.Key, e.Value, e.ModRevision)
+	if err != nil {
+		r.markUnread(o, e.Value, err)
+		return o
+	}
+	o.Labels, o.Fields, o.Data = h.Labels, h.Fields, h.Data
+	return o
+}
+
+// readDetached returns an object that the cache does not refer to. Its encodings are not cached.
+func (r *Resource) readDetached(e storage.Entry) *Object {
+	o := r.read(e, nil)
+	o.detach()
+	return o
+}
+
+// allowUnbudgeted makes o, which the cache does not refer to, keep its encodings for as long as o itself is referred
+// to. The budget does not count them.
+func (o *Object) allowUnbudgeted() {
+	if !o.attached.CompareAndSwap(nil, unbudgetedAttachment) {
+		o.attached.Load().encodings.Store(closedEncodings) // it could not be read
+	}
+}
+
+// IsKept reports whether the cache refers to o. Otherwise it was read for its caller, from the store or its history, or
+// has left the cache.
+func (o *Object) IsKept() bool {
+	a := o.attached.Load()
+	return a == nil || !a.unbudgeted && a.encodings.Load() != closedEncodings
+}
+
+// detach makes o keep no encodings.
+func (o *Object) detach() {
+	if !o.attached.CompareAndSwap(nil, closedAttachment) {
+		o.attached.Load().encodings.Store(closedEncodings)
+	}
+}
+
+// names splits a key below the prefix.
+func (r *Resource) names(key string) (namespace, name string) {
+	if r.config.Namespaced {
+		if i := strings.IndexByte(key, '/'); i >= 0 {
+			return key[:i], key[i+1:]
+		}
+	}
+	return "", key
+}
+
+// Event is one change of one object.
+type Event struct {
+	Revision int64
+	Object   *Object // after; nil if it was deleted
+	Prev     *Object // before; nil if it was created
+
+	resource *Resource
+	// logOnly means that only the log refers to Object: neither the loaded objects nor a later event do. Guarded by
+	// Resource.mu.
+	logOnly bool
+	// prevAt is the result of PrevAt, which is made at the first call and shared. It is goneObject after the event has
+	// left the log; from then on each call makes a result of its own.
+	prevAt atomic.Pointer[Object]
+}
+
+// goneObject is the value of Event.prevAt for an event that has left the log.
+var goneObject = new(Object)
+
+// PrevAt returns the previous object with the revision of the event, as a DELETED event contains it. The event must
+// have a Prev. The error is the one of reading the previous object or of Codec.Restamp.
+func (e *Event) PrevAt() (*Object, error) {
+	o := e.prevAt.Load()
+	if o != nil && o != goneObject {
+		return o, nil
+	}
+	p := e.Prev.Resolved()
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	data, err := e.resource.config.Codec.Restamp(p.Data, e.Revision)
+	if err != nil {
+		return nil, err
+	}
+	o = &Object{
+		Key: p.Key, Namespace: p.Namespace, Name: p.Name,
+		Revision: e.Revision, CreateRevision: p.CreateRevision,
+		Labels: p.Labels, Fields: p.Fields, Data: data,
+	}
+	if e.prevAt.CompareAndSwap(nil, o) {
+		return o, nil
+	}
+	if other := e.prevAt.Load(); other != goneObject {
+		return other, nil
+	}
+	o.detach()
+	return o, nil
+}
+
+// latest returns the object after the event, or for a deletion the one before it.
+func (e *Event) latest() *Object {
+	if e.Object != nil {
+		return e.Object
+	}
+	return e.Prev
+}
+
+// releaseEncodings drops the encodings of the objects that only the log kept in memory.
+func (e *Event) releaseEncodings() {
+	if e.Prev != nil {
+		e.resource.cache.encodings.release(e.Prev)
+	}
+	if o := e.prevAt.Swap(goneObject); o != nil && o != goneObject {
+		e.resource.cache.encodings.release(o)
+	}
+}

@@ -1,0 +1,135 @@
+package cache
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"github.com/keelson-dev/keelson/internal/storage/cache/index"
+)
+
+// Snapshot is the objects of a resource at one revision. It is immutable, so several goroutines may use it. It keeps
+// the objects of its revision in memory, and is meant to be used for the time of one request.
+type Snapshot struct {
+	objects  index.Set[*Object]
+	revision int64
+	indexes  []string
+}
+
+// Snapshot returns a snapshot at revision min or a later one; with 0 at the revision in memory. It loads all objects,
+// however many there are; a caller that needs only some of them uses View. It waits for min as View does.
+func (r *Resource) Snapshot(ctx context.Context, min int64) (Snapshot, error) {
+	return r.loadedSnapshot(ctx, min, math.MaxInt64)
+}
+
+// loadedSnapshot is Snapshot, but returns errTooLarge if the objects must be loaded and take more than limit bytes.
+func (r *Resource) loadedSnapshot(ctx context.Context, min, limit int64) (Snapshot, error) {
+	for {
+		if err := r.waitLoaded(ctx, limit); err != nil {
+			return Snapshot{}, err
+		}
+		if snap, ok, err := r.snapshotOf(ctx, min); ok || err != nil {
+			return snap, err
+		}
+	}
+}
+
+// snapshotOf waits for revision min and returns a snapshot at min or a later revision. It returns false if the objects
+// are not in memory.
+func (r *Resource) snapshotOf(ctx context.Context, min int64) (Snapshot, bool, error) {
+	r.markUsed()
+	for {
+		if err := r.err(); err != nil {
+			return Snapshot{}, false, err
+		}
+		// The order matters: a state that is loaded after applied contains all changes up to applied.
+		applied := r.cache.feed.applied.Load()
+		st := r.state.Load()
+		switch {
+		case st == nil || !st.loaded:
+			return Snapshot{}, false, nil
+		case min > max(applied, st.revision):
+			if err := r.cache.await(ctx, min); err != nil {
+				return Snapshot{}, false, err
+			}
+		default:
+			// A resource that was removed meanwhile may lack the latest changes.
+			if err := r.err(); err != nil {
+				return Snapshot{}, false, err
+			}
+			return r.snapshot(st.objects, max(applied, st.revision)), true, nil
+		}
+	}
+}
+
+// snapshot returns a snapshot of objects at revision.
+func (r *Resource) snapshot(objects index.Set[*Object], revision int64) Snapshot {
+	return Snapshot{objects, revision, r.config.Indexes}
+}
+
+// eventsSince returns the current state and the events after revision that led to it. It returns false if the log does
+// not have all of them, or if they are more than limit.
+func (r *Resource) eventsSince(revision int64, limit int) (*state, []*Event, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	st := r.state.Load()
+	if st == nil || !r.changes.log.Covers(revision) {
+		return st, nil, false
+	}
+	first := r.changes.log.After(revision)
+	if r.changes.log.Next()-first > uint64(limit) {
+		return st, nil, false
+	}
+	events := make([]*Event, 0, r.changes.log.Next()-first)
+	for p := first; p < r.changes.log.Next(); p++ {
+		events = append(events, r.changes.log.Get(p))
+	}
+	return st, events, true
+}
+
+// undo returns the objects before events, by reverting the events from the last to the first. The alternative, a tree
+// for each event, would keep the nodes that each write copied: some kilobytes an event.
+func undo(objects index.Set[*Object], events []*Event) index.Set[*Object] {
+	if len(events) == 0 {
+		return objects
+	}
+	edit := objects.Edit()
+	for _, e := range slices.Backward(events) {
+		if e.Prev == nil {
+			edit.Delete(e.Object.Key)
+		} else {
+			edit.Put(e.Prev.Key, e.Prev)
+		}
+	}
+	return edit.Done()
+}
+
+// Revision returns the revision of the snapshot.
+func (s Snapshot) Revision() int64 { return s.revision }
+
+// Len returns the number of objects.
+func (s Snapshot) Len() int { return s.objects.All().Len() }
+
+// Get returns the object with a key (below the prefix of the resource).
+func (s Snapshot) Get(key string) (*Object, bool) { return s.objects.All().Get(key) }
+
+// Ascend calls yield in the order of keys with the objects whose keys begin with prefix and are not below from, until
+// yield returns false. The prefix of a namespace is "namespace/".
+func (s Snapshot) Ascend(from, prefix string, yield func(*Object) bool) {
+	s.objects.All().Ascend(from, prefix, yield)
+}
+
+// CountPrefix returns how many objects Ascend would yield, at the cost of two look-ups. Note that the prefix is the
+// first argument here.
+func (s Snapshot) CountPrefix(prefix, from string) int { return s.objects.All().Count(from, prefix) }
+
+// Index is like Ascend, for the objects whose indexed field of that name has that value. It yields nothing and returns
+// false if there is no such index.
+func (s Snapshot) Index(name, value, from, prefix string, yield func(*Object) bool) bool {
+	i := slices.Index(s.indexes, name)
+	if i < 0 {
+		return false
+	}
+	s.objects.WithField(i, value).Ascend(from, prefix, yield)
+	return true
+}

@@ -1,0 +1,450 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/storage"
+)
+
+// View is the objects of a resource at one revision. It reads from memory if the objects are loaded, and otherwise no
+// more than requested from the store.
+//
+// The first read of a view of the latest state fixes the revision of the view. A view is used by one goroutine, for the
+// time of one request. Its methods return a *storage.CompactedError after the store has compacted its revision, and the
+// errors of Resource.View.
+type View struct {
+	resource *Resource
+	// loaded means that snapshot answers all reads.
+	loaded   bool
+	snapshot Snapshot
+	// min is the revision that the caller required. revision is that of the reads from the store, 0 before the first
+	// one.
+	min, revision int64
+	// exact means that the caller chose the revision, see ViewAt.
+	exact bool
+	// memory is the state in memory when the view was made. Objects that have not changed since are taken from it.
+	memory *state
+}
+
+// Latest requires a view that contains all changes that were committed before Resource.View was called.
+const Latest = -1
+
+// View returns a view at revision min or a later one. 0 means any revision, Latest the latest one. It waits for min
+// until ctx ends. After the deadline of ctx the error is a *storage.FutureRevisionError if the store has not reached
+// min, and otherwise the error of ctx.
+func (r *Resource) View(ctx context.Context, min int64) (*View, error) {
+	for {
+		if err := r.err(); err != nil {
+			return nil, err
+		}
+		st := r.state.Load()
+		switch {
+		case st == nil:
+			if err := r.waitLoaded(ctx, 0); err != nil {
+				return nil, err
+			}
+			continue
+		case !st.loaded:
+			r.markUsed()
+			if err := r.cache.await(ctx, min); err != nil {
+				return nil, err
+			}
+			return &View{resource: r, min: min, memory: st}, r.err()
+		}
+		at := min
+		if min == Latest {
+			var err error
+			if at, err = r.cache.Current(ctx); err != nil {
+				return nil, err
+			}
+		}
+		snap, ok, err := r.snapshotOf(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			return &View{resource: r, loaded: true, snapshot: snap}, nil
+		}
+	}
+}
+
+// undoEvents is how many events are reverted in memory for a view of an old revision. Reverting more costs more than
+// reading a page from the store.
+const undoEvents = 512
+
+// ViewAt returns a view of the resource exactly at revision, which must be positive. It returns a
+// *storage.CompactedError if the store has compacted the revision, even if the objects are still in memory, so that all
+// servers on a store give the same answer. It waits for a future revision as View does.
+func (r *Resource) ViewAt(ctx context.Context, revision int64) (*View, error) {
+	if err := r.err(); err != nil {
+		return nil, err
+	}
+	if r.state.Load() == nil {
+		if err := r.waitLoaded(ctx, 0); err != nil {
+			return nil, err
+		}
+	}
+	r.markUsed()
+	if err := r.cache.await(ctx, revision); err != nil {
+		return nil, err
+	}
+	// No object has this key. The store only checks the revision.
+	if _, _, err := r.getStored(ctx, r.config.Prefix, revision); err != nil {
+		return nil, err
+	}
+	st, since, covered := r.eventsSince(revision, undoEvents)
+	switch {
+	case r.err() != nil:
+		return nil, r.err()
+	case covered && st.loaded:
+		return &View{resource: r, loaded: true, snapshot: r.snapshot(undo(st.objects, since), revision)}, nil
+	}
+	return &View{resource: r, revision: revision, exact: true, memory: st}, nil
+}
+
+func (r *Resource) markUsed() {
+	if !r.usage.used.Load() {
+		r.usage.used.Store(true)
+	}
+}
+
+// Revision returns the revision of the view. For a view of the latest state it may be 0 until the first read.
+func (v *View) Revision() int64 {
+	if v.loaded {
+		return v.snapshot.revision
+	}
+	return v.revision
+}
+
+// Loaded reports whether all objects are in memory, so that Snapshot returns them.
+func (v *View) Loaded() bool { return v.loaded }
+
+// Snapshot returns the objects of a view for which Loaded returns true.
+func (v *View) Snapshot() Snapshot { return v.snapshot }
+
+// Get returns the object with a key (below the prefix of the resource), or false if there is none.
+func (v *View) Get(ctx context.Context, key string) (*Object, bool, error) {
+	return v.get(ctx, key, pointCharge)
+}
+
+// GetForDeletion is Get of an object that is about to be deleted. It will not be read again, so this read is no reason
+// to load the resource.
+func (v *View) GetForDeletion(ctx context.Context, key string) (*Object, bool, error) {
+	return v.get(ctx, key, 0)
+}
+
+func (v *View) get(ctx context.Context, key string, charge int64) (*Object, bool, error) {
+	r := v.resource
+	if v.loaded {
+		r.usage.reads.Add(charge)
+		o, ok := v.snapshot.Get(key)
+		return o, ok, nil
+	}
+	e, at, err := r.getStored(ctx, r.config.Prefix+key, v.revision)
+	if err != nil {
+		return nil, false, r.readFailed(err)
+	}
+	v.revision = at
+	r.charge(float64(charge))
+	if e.ModRevision == 0 {
+		return nil, false, nil
+	}
+	return v.object(e), true, nil
+}
+
+// getStored reads a key from the store and records that.
+func (r *Resource) getStored(ctx context.Context, key string, revision int64) (storage.Entry, int64, error) {
+	start := time.Now()
+	e, at, err := r.cache.store.Get(ctx, key, revision)
+	r.config.Metrics.Request(metrics.GetOperation, start, err)
+	return e, at, err
+}
+
+// rangeStore reads a range from the store and records that.
+func (r *Resource) rangeStore(ctx context.Context, request storage.RangeRequest) (storage.RangeResult, error) {
+	operation := metrics.ListOperation
+	if request.CountOnly {
+		operation = metrics.CountOperation
+	}
+	start := time.Now()
+	result, err := r.cache.store.Range(ctx, request)
+	r.config.Metrics.Request(operation, start, err)
+	return result, err
+}
+
+// readFailed returns the error of a failed read of the store: err, or the reason why the resource ended.
+func (r *Resource) readFailed(err error) error {
+	if ended := r.err(); ended != nil {
+		return ended
+	}
+	return err
+}
+
+// object returns the object of an entry: the one in memory if it has the same revision, or else a new one.
+func (v *View) object(e storage.Entry) *Object {
+	r := v.resource
+	if v.memory != nil && v.memory.loaded {
+		if o, ok := v.memory.objects.All().Get(e.Key[len(r.config.Prefix):]); ok && o.Revision == e.ModRevision {
+			return o
+		}
+	}
+	o := r.read(e, nil)
+	o.allowUnbudgeted()
+	return o
+}
+
+// Limits for Ascend and Index of callers that read all objects one after the other and retain only few: Streaming if
+// they choose among the objects, and StreamingAll if they want each of them.
+const (
+	Streaming    = -1
+	StreamingAll = -2
+)
+
+// Ascend calls yield in the order of keys with the objects whose keys begin with prefix and are not below from, until
+// yield returns false. most is how many objects the caller may want; 0 means all. Unless Loaded returns true, the
+// objects are not in memory, and a caller that retains them has to bound how many.
+func (v *View) Ascend(ctx context.Context, from, prefix string, most int, yield func(*Object) bool) error {
+	end, err := v.startScan(ctx, from, prefix, most)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if v.loaded {
+		n := 0
+		v.snapshot.Ascend(from, prefix, func(o *Object) bool { n++; return yield(o) })
+		v.resource.usage.reads.Add(int64(float64(n) * chargeOf(most)))
+		return nil
+	}
+	if most == 0 && v.exact && v.isSmallScan(ctx) {
+		objects, err := v.resource.shared.objects(ctx, v, from, prefix)
+		for i := 0; i < len(objects) && yield(objects[i]); i++ {
+		}
+		return err
+	}
+	return v.read(ctx, from, prefix, most, yield)
+}
+
+// startScan prepares a read of many objects, and returns a function that must be called at its end. If the resource is
+// not larger than Memory.ScanBytes, it first loads it, provided that the caller reads all of its latest state, or so
+// much of it that the charge is half that of a load. A streaming read is served from the store, unless another one is in
+// progress; then the resource is loaded.
+func (v *View) startScan(ctx context.Context, from, prefix string, most int) (end func(), err error) {
+	r := v.resource
+	end = func() {}
+	if v.loaded || v.exact || v.revision != 0 || most > 0 || from != "" || !r.cache.memory.loads() {
+		return end, nil
+	}
+	if prefix != "" {
+		if most < 0 {
+			return end, nil
+		}
+		if worth, err := v.isLoadCheaper(ctx, prefix); !worth || err != nil {
+			return end, err
+		}
+		return end, v.loadForScan(ctx)
+	}
+	if most < 0 && r.usage.scanning.CompareAndSwap(false, true) {
+		return func() { r.usage.scanning.Store(false) }, nil
+	}
+	return end, v.loadForScan(ctx)
+}
+
+// loadForScan loads the resource, if it is small enough to be loaded for one read.
+func (v *View) loadForScan(ctx context.Context) error {
+	if !v.isSmallScan(ctx) {
+		return nil
+	}
+	if err := v.loadAll(ctx); !errors.Is(err, errTooLarge) {
+		return err
+	}
+	return nil // it is larger than it was estimated to be
+}
+
+// isSmallScan reports whether all objects of the resource are estimated to take no more than Memory.ScanBytes. If their
+// number is unknown, it counts as many as it needs to know.
+func (v *View) isSmallScan(ctx context.Context) bool {
+	r := v.resource
+	most := r.cache.memory.ScanBytes / r.usage.objectSize()
+	if time.Now().UnixNano() < r.usage.fullUntil.Load() {
+		return false
+	}
+	if st := r.state.Load(); st != nil {
+		if n, known := st.number(); known {
+			return n <= most
+		}
+	}
+	result, err := r.rangeStore(ctx, storage.RangeRequest{
+		Start: r.config.Prefix, End: storage.PrefixEnd(r.config.Prefix), CountOnly: true, Uncounted: true, Limit: int(most) + 1,
+	})
+	return err == nil && result.Count <= most
+}
+
+// isLoadCheaper reports whether a read of all objects below prefix raises the demand to half of the one at which the
+// resource is loaded. It counts no more objects than necessary.
+func (v *View) isLoadCheaper(ctx context.Context, prefix string) (bool, error) {
+	r := v.resource
+	n, known := v.memory.number()
+	if !known {
+		return false, nil
+	}
+	missing := (r.cache.memory.LoadAfter*float64(max(n, 1))/2 - r.addDemand(0)) / scanCharge
+	if missing <= 0 {
+		return true, nil
+	}
+	start := r.config.Prefix + prefix
+	result, err := r.rangeStore(ctx, storage.RangeRequest{
+		Start: start, End: storage.PrefixEnd(start), CountOnly: true, Uncounted: true, Limit: int(math.Ceil(missing)),
+	})
+	return float64(result.Count) >= missing, r.readFailed(err)
+}
+
+// chargeOf returns the charge for each object of a read of most objects; 0 is all.
+func chargeOf(most int) float64 {
+	switch {
+	case most > 0:
+		return pageCharge
+	case most == StreamingAll:
+		return wholeCharge
+	}
+	return scanCharge
+}
+
+// loadAll loads the resource, unless it is larger than Memory.ScanBytes; then the error is errTooLarge. After it, the
+// view reads from memory.
+func (v *View) loadAll(ctx context.Context) error {
+	r := v.resource
+	at, err := v.min, error(nil)
+	if at == Latest {
+		if at, err = r.cache.Current(ctx); err != nil {
+			return err
+		}
+	}
+	v.snapshot, err = r.loadedSnapshot(ctx, at, r.cache.memory.ScanBytes)
+	v.loaded = err == nil
+	return err
+}
+
+// read reads objects from the store, page by page.
+func (v *View) read(ctx context.Context, from, prefix string, most int, yield func(*Object) bool) error {
+	r := v.resource
+	charge := chargeOf(most)
+	if most == 0 {
+		charge = wholeCharge
+	}
+	p := newPages(r.config.Prefix+prefix, r.config.Prefix+from, v.revision, most)
+	for !p.done {
+		entries, err := p.next(ctx, r)
+		if err != nil {
+			return r.readFailed(err)
+		}
+		v.revision = p.request.Revision
+		r.charge(charge * float64(len(entries)))
+		for i := range entries {
+			o := v.object(entries[i])
+			entries[i] = storage.Entry{} // yield may take long
+			if !yield(o) {
+				return nil
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Index is like Ascend, for the objects whose indexed field of that name has that value, and for all unread objects,
+// whose fields are unknown. A read from the store looks at all objects; most limits the number it looks at. Index
+// yields nothing and returns false if there is no such index.
+func (v *View) Index(
+	ctx context.Context, name, value, from, prefix string, most int, yield func(*Object) bool,
+) (bool, error) {
+	i := slices.Index(v.resource.config.Indexes, name)
+	if i < 0 {
+		return false, nil
+	}
+	end, err := v.startScan(ctx, from, prefix, most)
+	if err != nil {
+		return true, err
+	}
+	defer end()
+	if v.loaded && v.snapshot.Unread() == 0 {
+		n := int64(0)
+		v.snapshot.Index(name, value, from, prefix, func(o *Object) bool { n++; return yield(o) })
+		v.resource.usage.reads.Add(n * pointCharge)
+		return true, nil
+	}
+	yieldMatching := func(o *Object) bool {
+		if o.Err() == nil && (i >= len(o.Fields) || o.Fields[i] != value) {
+			return true
+		}
+		return yield(o)
+	}
+	if v.loaded {
+		v.snapshot.Ascend(from, prefix, yieldMatching)
+		return true, nil
+	}
+	return true, v.read(ctx, from, prefix, most, yieldMatching)
+}
+
+// Remaining returns how many objects with prefix are not below next; there must be at least one. The page before next
+// began at from and returned shown objects. A large number may be an estimate, because counting many objects is
+// expensive.
+func (v *View) Remaining(ctx context.Context, prefix, from, next string, shown int) (int64, error) {
+	r := v.resource
+	at := r.config.Prefix
+	key := remainingKey{v.Revision(), at + prefix, at + next}
+	n, err := int64(0), error(nil)
+	if v.loaded {
+		n = int64(v.snapshot.CountPrefix(prefix, next))
+	} else {
+		n, err = v.countRemaining(ctx, prefix, from, next, shown)
+	}
+	if err == nil {
+		r.cache.remaining.put(key, n)
+	}
+	return n, err
+}
+
+// countRemaining computes Remaining for a view of the store. It avoids counting if the number after the previous page
+// or the number of all objects is known.
+func (v *View) countRemaining(ctx context.Context, prefix, from, next string, shown int) (int64, error) {
+	r := v.resource
+	at := r.config.Prefix
+	if n, ok := r.cache.remaining.get(remainingKey{v.revision, at + prefix, at + from}); ok && from != "" {
+		return max(n-int64(shown), 1), nil
+	}
+	if prefix == "" && from == "" && r.cache.await(ctx, v.revision) == nil {
+		if n, ok := r.numberAt(v.revision); ok {
+			return n - int64(shown), nil
+		}
+	}
+	result, err := r.rangeStore(ctx, storage.RangeRequest{
+		Start: at + max(next, prefix), End: storage.PrefixEnd(at + prefix), Revision: v.revision,
+		CountOnly: true, Uncounted: true, Limit: maxCounted,
+	})
+	if err != nil || !result.More {
+		return result.Count, r.readFailed(err)
+	}
+	return max(result.Count, v.estimateRemaining(prefix, next, shown)), nil
+}
+
+// maxCounted bounds how many objects are counted for one page. A larger number is estimated from the state in memory.
+const maxCounted = 10_000
+
+// estimateRemaining returns the current number of objects that are not below next. It returns 0 if that is unknown.
+func (v *View) estimateRemaining(prefix, next string, shown int) int64 {
+	switch st := v.memory; {
+	case st == nil:
+	case st.loaded:
+		return int64(st.objects.All().Count(max(next, prefix), prefix))
+	case st.counted && prefix == "":
+		return st.count - int64(shown)
+	}
+	return 0
+}

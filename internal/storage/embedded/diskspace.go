@@ -1,0 +1,185 @@
+package embedded
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/keelson-dev/keelson/internal/storage"
+)
+
+// diskSpace tracks how much of the reserve of free space is left. The free space is looked up once a second, and after
+// each Options.spaceCheckBytes of writes.
+type diskSpace struct {
+	level   atomic.Int32 // spaceEnough, spaceLow or spaceCritical
+	written atomic.Int64 // bytes since the last update
+
+	mu      sync.Mutex  // held by update, which creates and removes the ballast
+	ballast atomic.Bool // whether the ballast exists
+}
+
+const (
+	spaceEnough   = iota
+	spaceLow      // below the reserve: only deletions are accepted
+	spaceCritical // below a quarter of the reserve: no writes are accepted
+)
+
+// lowSpaceWindow is how long history is kept while space is low, if the history window is longer. It is long enough for
+// connected watchers, which have read older changes already. Without it a disk that is full of history would stay full
+// until the history window has passed.
+const lowSpaceWindow = 10 * time.Second
+
+// spaceCheckBytes returns how many bytes may be written to the log between two updates. A flush writes them again before
+// the log is removed. So the log and its flush take an eighth of the reserve between two updates; merges may take half.
+func (o *Options) spaceCheckBytes() int64 {
+	const most = 4 << 20
+	if o.ReserveBytes < 0 {
+		return most
+	}
+	return min(o.ReserveBytes/16, most)
+}
+
+// update looks up the free space, sets the level, and creates or removes the ballast.
+func (d *diskSpace) update(s *Store) {
+	d.written.Store(0)
+	if s.opts.ReserveBytes < 0 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	available, free, err := d.available(&s.opts)
+	if err != nil {
+		return // the free space is unknown; if the disk is full, a write fails
+	}
+	reserve := uint64(s.opts.ReserveBytes)
+	level := int32(spaceEnough)
+	switch {
+	case available < reserve/4:
+		level = spaceCritical
+		d.removeBallast(&s.opts)
+	case available < reserve, s.merges.lacksSpace():
+		level = spaceLow
+	default:
+		d.createBallast(&s.opts)
+	}
+	if before := d.level.Swap(level); before == spaceEnough && level != spaceEnough {
+		s.opts.Logger.Error("little space is left; writes are refused until there is more",
+			"dir", s.opts.Dir, "available", free, "reserve", reserve)
+	} else if before != spaceEnough && level == spaceEnough {
+		s.opts.Logger.Info("there is space again; writes are accepted", "dir", s.opts.Dir)
+	}
+}
+
+// available returns the free bytes that the store may use, and the free bytes of the file system. While the ballast
+// does not exist, its size is not available: that space is not for writes of clients.
+func (d *diskSpace) available(o *Options) (available, free uint64, err error) {
+	usage, err := o.FS.GetDiskUsage(o.Dir)
+	if err != nil {
+		return 0, 0, err
+	}
+	available = usage.AvailBytes
+	if !d.ballast.Load() {
+		available -= min(available, uint64(o.ballastBytes()))
+	}
+	return available, usage.AvailBytes, nil
+}
+
+// ballastName is a file that only occupies space. It is removed when the disk is nearly full, so that the database can
+// complete accepted writes, and can be opened again when other programs have filled the disk.
+const ballastName = "ballast"
+
+// ballastBytes returns the size of the ballast.
+func (o *Options) ballastBytes() int64 {
+	const most = 16 << 20
+	return max(0, min(o.ReserveBytes/4, most))
+}
+
+// createBallast creates the ballast. Errors are ignored, because not all file systems can reserve space.
+func (d *diskSpace) createBallast(o *Options) {
+	if d.ballast.Swap(true) { // it is created again only after it was removed
+		return
+	}
+	f, err := o.FS.Create(o.FS.PathJoin(o.Dir, ballastName), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return
+	}
+	_ = f.Preallocate(0, o.ballastBytes())
+	_ = f.Close()
+}
+
+// removeBallast removes the ballast.
+func (d *diskSpace) removeBallast(o *Options) {
+	d.ballast.Store(false)
+	_ = o.FS.Remove(o.FS.PathJoin(o.Dir, ballastName)) // the file may not exist
+}
+
+// makeRoom prepares the opening of the database. It finds out whether the ballast exists, and removes it if there is so
+// little space that the opening may fail. It returns an error if that is not enough, because the database would then
+// repeat its writes forever.
+func (d *diskSpace) makeRoom(o *Options) error {
+	_, err := o.FS.Stat(o.FS.PathJoin(o.Dir, ballastName))
+	d.ballast.Store(err == nil)
+	usage, err := o.FS.GetDiskUsage(o.Dir)
+	if err != nil || o.ReserveBytes < 0 || usage.AvailBytes >= uint64(o.ReserveBytes)/4 {
+		return nil
+	}
+	d.removeBallast(o)
+	need := spaceToOpen(o)
+	if usage, err = o.FS.GetDiskUsage(o.Dir); err == nil && usage.AvailBytes < need {
+		return fmt.Errorf(
+			"cannot open data directory %s: the disk is full: %d bytes are available, %d are needed", o.Dir, usage.AvailBytes,
+			need,
+		)
+	}
+	return nil
+}
+
+// spaceToOpen returns how many bytes the database may write while it is opened: the contents of its logs are written to
+// tables.
+func spaceToOpen(o *Options) uint64 {
+	const atLeast = 1 << 20
+	need := uint64(atLeast)
+	names, err := o.FS.List(o.Dir)
+	if err != nil {
+		return need
+	}
+	for _, name := range names {
+		if !strings.HasSuffix(name, ".log") {
+			continue
+		}
+		if info, err := o.FS.Stat(o.FS.PathJoin(o.Dir, name)); err == nil {
+			need += uint64(info.Size())
+		}
+	}
+	return need
+}
+
+// addWritten must be called before n bytes are written to the log. After Options.spaceCheckBytes it updates the free
+// space, and waits if merges are too far behind.
+func (d *diskSpace) addWritten(s *Store, n int) {
+	if d.written.Add(int64(n)) >= s.opts.spaceCheckBytes() {
+		d.update(s)
+		s.waitForMerges()
+	}
+}
+
+// allows returns whether a transaction with ops may be written at the current level.
+func (d *diskSpace) allows(ops []storage.Op) bool {
+	level := d.level.Load()
+	if level == spaceEnough || len(ops) == 0 {
+		return true
+	}
+	if level == spaceCritical {
+		return false
+	}
+	for i := range ops {
+		if !ops[i].Delete {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,532 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/keelson-dev/keelson/internal/storage"
+)
+
+// Store is a storage.Store in a Pebble database. Beyond the contract of the interface, Get and Commit fail if a key is
+// empty or contains a zero byte.
+type Store struct {
+	opts Options
+	lock *pebble.Lock // of the data directory
+	db   *pebble.DB
+
+	planner  *planner
+	pipeline *pipeline
+	hub      *hub
+
+	history   historyState
+	reclaimer reclaimer
+	clock     *storeClock
+	sweepFrom sweepStart
+	space     diskSpace
+	merges    *mergeScheduler // nil in a Reader and in an import
+	files     fileState
+	lifetime  lifetime
+
+	// importFailed receives the error because of which an import cannot go on. It is nil in all other stores.
+	importFailed chan error
+}
+
+// historyState is the state of the compaction of history.
+type historyState struct {
+	// compacted is the compaction revision, 0 if nothing was ever compacted. It is written while mu is held, before
+	// the first deletion of a compaction.
+	compacted atomic.Int64
+
+	mu           sync.Mutex // held during a compaction; guards logDeletedTo
+	logDeletedTo int64      // the log records up to this revision are deleted
+
+	// windowSamples tells which revision leaves Options.HistoryWindow, and lowSpaceSamples which one is older than
+	// lowSpaceWindow. After Open only the maintenance goroutine uses them, and Close after that has ended.
+	windowSamples, lowSpaceSamples *revisionSamples
+}
+
+// fileState is what the store knows about its files.
+type fileState struct {
+	sizeBytes atomic.Int64 // of the database, as of the last updateDiskUsage
+	damaged   atomic.Int64 // number of files in which damage was found since Open
+	// savedRevision is the revision that this process wrote to the revision file last. Only the maintenance goroutine
+	// uses it, and Close after that has ended.
+	savedRevision int64
+}
+
+// lifetime orders Close after the calls and the goroutines that use the database.
+type lifetime struct {
+	// mu is held for reading by every method that uses the database, and for writing by Close, which sets closed.
+	mu     sync.RWMutex
+	closed bool
+
+	stopped    context.Context // done when Close begins
+	stop       context.CancelFunc
+	background sync.WaitGroup // the goroutines of maintenance and of the reclaimer
+	closeOnce  sync.Once
+	closeErr   error // result of the first Close
+}
+
+var _ storage.Store = (*Store)(nil)
+
+// Open opens the store in o.Dir, and creates it if it does not exist. It fails with ErrLocked while another Store uses
+// the directory, with ErrNewerFormat if a later version of the program wrote it, and with ErrDataLost if acknowledged
+// changes are missing. The caller must call Close.
+func Open(o Options) (*Store, error) {
+	o = o.withDefaults()
+	if o.Dir == "" {
+		return nil, errors.New("embedded: no data directory given")
+	}
+	s := &Store{opts: o}
+	s.lifetime.stopped, s.lifetime.stop = context.WithCancel(context.Background())
+	d := &corruptionHandler{store: s, logged: map[string]bool{}}
+	err := s.openDB(func(p *pebble.Options) { d.logger, p.EventListener = p.Logger, d.listener() })
+	if err != nil {
+		return nil, err
+	}
+	revision, err := s.recoverPosition()
+	if err == nil {
+		err = s.loadClock()
+	}
+	if err == nil {
+		err = s.loadSamples(revision)
+	}
+	if err != nil {
+		s.closeDB()
+		return nil, err
+	}
+	s.start(revision)
+	d.pipeline.Store(s.pipeline)
+	return s, nil
+}
+
+// openDB locks the directory and opens the database. adjust may change the options of the database before.
+func (s *Store) openDB(adjust func(*pebble.Options)) error {
+	o := &s.opts
+	if err := makeDir(o.FS, o.Dir); err != nil {
+		return fmt.Errorf("cannot create data directory %s: %w", o.Dir, err)
+	}
+	lock, err := pebble.LockDirectory(o.Dir, o.FS)
+	if err != nil {
+		var path *os.PathError
+		if errors.As(err, &path) {
+			return fmt.Errorf("cannot write to data directory %s: %w", o.Dir, err)
+		}
+		return fmt.Errorf("data directory %s is used by another process: %w", o.Dir, ErrLocked)
+	}
+	options := o.pebbleOptions(&pebbleLogger{store: s}, lock)
+	adjust(options)
+	if !options.ReadOnly {
+		if s.importFailed == nil { // an import fails when there is no space
+			s.merges = newMergeScheduler(s)
+			options.FS, options.Experimental.CompactionScheduler = s.merges, s.merges
+		}
+		var err error
+		if o.Image != nil {
+			err = o.Image.copyTo(o)
+		}
+		if err = errors.Join(err, checkManifest(o), s.space.makeRoom(o)); err != nil {
+			return errors.Join(err, lock.Close())
+		}
+	}
+	db, err := guardPanic(func() (*pebble.DB, error) { return pebble.Open(o.Dir, options) })
+	if err != nil {
+		lock.Close()
+		return openError(o.Dir, err)
+	}
+	s.db, s.lock = db, lock
+	return nil
+}
+
+// makeDir creates dir and its missing parents, and syncs the directories that contain new entries. Without that a power
+// cut could remove a new directory together with the synced database in it.
+func makeDir(fs vfs.FS, dir string) error {
+	var parents []string // directories in which an entry is missing, the innermost first
+	for at := dir; ; at = fs.PathDir(at) {
+		if _, err := fs.Stat(at); err == nil || fs.PathDir(at) == at {
+			break
+		}
+		parents = append(parents, fs.PathDir(at))
+	}
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, parent := range parents {
+		d, err := fs.OpenDir(parent)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(d.Sync(), d.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openError returns the error of Open for err of the database, in one line.
+func openError(dir string, err error) error {
+	text := err.Error()
+	if strings.Contains(text, "format major version") {
+		return fmt.Errorf("data directory %s: %w: %v", dir, ErrNewerFormat, err)
+	}
+	return fmt.Errorf("cannot open data directory %s: %w", dir, err)
+}
+
+// position reads the current revision, the compaction revision and the format number from the database. format is 0 if
+// the database is new. It fails with ErrNewerFormat if the format is newer than formatVersion.
+func (s *Store) position() (revision, compacted, format int64, err error) {
+	if format, err = s.readNumber(metaFormat); err != nil {
+		return 0, 0, 0, err
+	}
+	if format > formatVersion {
+		return 0, 0, 0, fmt.Errorf(
+			"data directory %s: %w: %d, this program knows %d", s.opts.Dir, ErrNewerFormat, format, formatVersion,
+		)
+	}
+	if compacted, err = s.readNumber(metaCompacted); err != nil {
+		return 0, 0, 0, err
+	}
+	last, err := s.lastLogRevision()
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	return max(last, compacted, 1), compacted, format, nil
+}
+
+// recoverPosition returns the current revision, and sets the compaction revision. It writes the format number to a new
+// database, and advances the revision to Options.MinRevision if that is higher.
+func (s *Store) recoverPosition() (int64, error) {
+	revision, compacted, format, err := s.position()
+	if err != nil {
+		return 0, err
+	}
+	if err := s.checkRevisionFile(revision); err != nil {
+		return 0, err
+	}
+	if format == formatVersion && revision >= s.opts.MinRevision {
+		s.history.compacted.Store(compacted)
+		return revision, nil
+	}
+	b := s.db.NewBatch()
+	mustSucceed(b.Set([]byte(metaFormat), encodeNumber(formatVersion), nil))
+	if revision < s.opts.MinRevision {
+		revision, compacted = s.opts.MinRevision, s.opts.MinRevision
+		mustSucceed(b.Set([]byte(metaCompacted), encodeNumber(compacted), nil))
+	}
+	if err := b.Commit(&pebble.WriteOptions{Sync: !s.opts.unlogged}); err != nil {
+		return 0, fmt.Errorf("cannot write to data directory %s: %w", s.opts.Dir, err)
+	}
+	s.history.compacted.Store(compacted)
+	return revision, nil
+}
+
+// readNumber returns the number stored under name, one of the meta records; 0 if it does not exist.
+func (s *Store) readNumber(name string) (int64, error) {
+	b, closer, err := s.db.Get([]byte(name))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("data directory %s: reading %s: %w", s.opts.Dir, name, err)
+	}
+	defer closer.Close()
+	return decodeNumber(b)
+}
+
+// lastLogRevision returns the revision of the last log record, 0 if there is none.
+func (s *Store) lastLogRevision() (int64, error) {
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefixLog}, UpperBound: []byte{prefixLog + 1}})
+	if err != nil {
+		return 0, err
+	}
+	defer it.Close()
+	if !it.Last() {
+		return 0, it.Error()
+	}
+	return parseLogKey(it.Key())
+}
+
+// start creates the planner, the pipeline and the hub at the current revision, and starts the background goroutines.
+func (s *Store) start(revision int64) {
+	s.hub = newHub(revision, s.opts.RingBytes)
+	s.planner = &planner{
+		lastRevision: revision,
+		durable:      s.hub.durable.Load,
+		now:          s.clock.now,
+		scheduled:    s.sweepFrom.scheduled,
+		view:         s.newestVersions,
+		batch:        func() *pebble.Batch { return s.db.NewBatch() },
+		overlay:      make(map[string]version),
+	}
+	s.pipeline = newPipeline(pipelineEnv{
+		plan: func(requests []*request) *group {
+			return s.planner.plan(requests, func(b *pebble.Batch) batch { return &pebbleBatch{s: s, b: b} })
+		},
+		publish: func(g *group) { s.hub.publish(g.records) },
+		durable: func(g *group) {
+			if s.opts.OnGroup != nil {
+				s.opts.OnGroup(len(g.answers), time.Since(g.begun))
+			}
+		},
+		failed: s.reportFailure,
+	})
+	s.updateDiskUsage()
+	s.reclaimer.wake = make(chan struct{}, 1)
+	s.lifetime.background.Go(s.runMaintenance)
+	s.lifetime.background.Go(s.runReclaimer)
+}
+
+// runMaintenance is a background goroutine: it removes expired keys, compacts history, checks free space, saves the
+// clock and sends progress to watchers. Long work is done by another goroutine, runReclaimer.
+func (s *Store) runMaintenance() {
+	sweep := time.NewTicker(s.opts.SweepInterval)
+	defer sweep.Stop()
+	space := time.NewTicker(time.Second)
+	defer space.Stop()
+	progress := time.NewTicker(s.opts.ProgressInterval)
+	defer progress.Stop()
+	var compact <-chan time.Time
+	if s.opts.HistoryWindow > 0 {
+		t := time.NewTicker(s.opts.CompactInterval)
+		defer t.Stop()
+		compact = t.C
+	}
+	for {
+		select {
+		case <-s.lifetime.stopped.Done():
+			return
+		case <-sweep.C:
+			s.sweep()
+		case <-space.C:
+			s.updateDiskUsage()
+			s.writeRevisionFile()
+			s.checkClock()
+			s.relieveLowSpace()
+		case <-progress.C:
+			s.hub.sendProgress()
+		case <-compact:
+			s.compactHistory()
+		}
+	}
+}
+
+// updateDiskUsage reads the free disk space and the size of the store.
+func (s *Store) updateDiskUsage() {
+	s.space.update(s)
+	s.files.sizeBytes.Store(int64(s.db.Metrics().DiskSpaceUsage()))
+}
+
+// pebbleBatch implements batch with a Pebble batch.
+type pebbleBatch struct {
+	s *Store
+	b *pebble.Batch
+}
+
+func (b *pebbleBatch) apply() error {
+	b.s.space.addWritten(b.s, b.b.Len())
+	_, err := guardPanic(func() (struct{}, error) {
+		if b.s.opts.unlogged {
+			return struct{}{}, b.s.db.Apply(b.b, pebble.NoSync)
+		}
+		return struct{}{}, b.s.db.ApplyNoSyncWait(b.b, pebble.Sync)
+	})
+	return err
+}
+
+func (b *pebbleBatch) wait() error {
+	if !b.s.opts.unlogged {
+		if err := b.b.SyncWait(); err != nil {
+			return err
+		}
+	}
+	return b.b.Close()
+}
+
+// guardPanic calls f and returns a panic as an error. Pebble panics when it cannot write its log.
+func guardPanic[T any](f func() (T, error)) (result T, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	return f()
+}
+
+// reportFailure logs err and calls Options.OnFailure. The pipeline calls it once, and refuses writes already.
+func (s *Store) reportFailure(err error) {
+	s.opts.Logger.Error(
+		"the store has failed and accepts no more writes; restart the process", "dir", s.opts.Dir, "error", err,
+	)
+	if s.opts.OnFailure != nil {
+		s.opts.OnFailure(err)
+	}
+}
+
+// enter must be called before a method uses the database. If it returns nil, the database stays open until leave is
+// called. It fails with ErrClosed after Close, and with the error of ctx.
+func (s *Store) enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.lifetime.mu.RLock()
+	if s.lifetime.closed {
+		s.lifetime.mu.RUnlock()
+		return storage.ErrClosed
+	}
+	return nil
+}
+
+// leave ends a method that began with enter.
+func (s *Store) leave() { s.lifetime.mu.RUnlock() }
+
+// Commit implements storage.Store.
+func (s *Store) Commit(ctx context.Context, txn storage.Txn) (int64, error) {
+	if err := s.validateTxn(txn); err != nil {
+		return 0, err
+	}
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	r := newRequest(txn)
+	if r.size > s.opts.MaxTxnBytes {
+		return 0, fmt.Errorf("%w: %d bytes, at most %d are allowed", storage.ErrTooLarge, r.size, s.opts.MaxTxnBytes)
+	}
+	if !s.space.allows(txn.Ops) {
+		if err := s.enter(ctx); err != nil {
+			return 0, err // a closed store returns ErrClosed, not ErrNoSpace
+		}
+		s.leave()
+		return 0, storage.ErrNoSpace
+	}
+	if err := s.pipeline.submit(r); err != nil {
+		return 0, err
+	}
+	select {
+	case <-r.done:
+		return r.revision, r.err
+	case <-ctx.Done():
+		r.abandon()
+		return 0, ctx.Err()
+	}
+}
+
+// validateTxn returns an error if a key is invalid, if a time to live is negative, or if two operations have the same
+// key.
+func (s *Store) validateTxn(txn storage.Txn) error {
+	for i := range txn.Conditions {
+		if err := validateKey(txn.Conditions[i].Key); err != nil {
+			return err
+		}
+	}
+	var seen map[string]struct{}
+	if len(txn.Ops) > 8 {
+		seen = make(map[string]struct{}, len(txn.Ops))
+	}
+	for i := range txn.Ops {
+		key := txn.Ops[i].Key
+		if err := validateKey(key); err != nil {
+			return err
+		}
+		if txn.Ops[i].TTL < 0 {
+			return fmt.Errorf("embedded: negative TTL for key %q", key)
+		}
+		if containsKey(txn.Ops[:i], key, seen) {
+			return fmt.Errorf("embedded: key %q occurs twice in one transaction", key)
+		}
+	}
+	return nil
+}
+
+// containsKey returns whether ops contain key. If seen is not nil, it is used instead: seen must have the keys of ops,
+// and key is added to it.
+func containsKey(ops []storage.Op, key string, seen map[string]struct{}) bool {
+	if seen != nil {
+		_, ok := seen[key]
+		seen[key] = struct{}{}
+		return ok
+	}
+	for i := range ops {
+		if ops[i].Key == key {
+			return true
+		}
+	}
+	return false
+}
+
+// txnSize returns the number of bytes of the keys and values in txn.
+func txnSize(txn storage.Txn) int {
+	n := 0
+	for i := range txn.Ops {
+		n += len(txn.Ops[i].Key) + len(txn.Ops[i].Value)
+	}
+	for i := range txn.Conditions {
+		n += len(txn.Conditions[i].Key)
+	}
+	return n
+}
+
+// Close implements storage.Store. It ends, in this order, the background goroutines, queued commits, watchers, calls of
+// other methods, and the database.
+func (s *Store) Close() error {
+	s.lifetime.closeOnce.Do(func() {
+		s.lifetime.stop()
+		s.lifetime.background.Wait()
+		s.pipeline.close()
+		s.writeRevisionFile()
+		if s.opts.HistoryWindow > 0 {
+			s.saveSamples()
+		}
+		s.hub.close()
+		s.lifetime.mu.Lock()
+		defer s.lifetime.mu.Unlock()
+		s.lifetime.closed = true
+		s.lifetime.closeErr = s.closeDB()
+	})
+	return s.lifetime.closeErr
+}
+
+// removeFiles removes the files of a temporary store.
+func (s *Store) removeFiles() error {
+	if !s.opts.temporary {
+		return nil
+	}
+	return s.opts.FS.RemoveAll(s.opts.Dir)
+}
+
+// closeFailedTimeout limits how long the closing of a failed database may take. Such a database may hold one of its
+// locks forever.
+const closeFailedTimeout = 2 * time.Second
+
+// closeDB closes the database and unlocks the directory. After a failure it waits for closeFailedTimeout only, and the
+// directory stays locked if the database has not closed by then, because the database may still write to it.
+func (s *Store) closeDB() error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := guardPanic(func() (struct{}, error) { return struct{}{}, s.db.Close() })
+		done <- err
+	}()
+	var expired <-chan time.Time
+	if s.pipeline != nil && s.pipeline.failure.Load() != nil {
+		expired = time.After(closeFailedTimeout)
+	}
+	stuck, cause := s.importFailed, error(nil)
+	for {
+		select {
+		case err := <-done:
+			return errors.Join(cause, err, s.lock.Close(), s.removeFiles())
+		case cause = <-stuck:
+			stuck, expired = nil, time.After(closeFailedTimeout) // only the first error is reported
+		case <-expired:
+			return errors.Join(cause, fmt.Errorf("embedded: the failed database in %s did not close", s.opts.Dir))
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package embedded
+
+import (
+	"errors"
+	"math"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/keelson-dev/keelson/internal/storage"
+)
+
+// sweepKeys is the largest number of keys that one batch of a sweep removes.
+const sweepKeys = 1024
+
+// sweepStart remembers the deadline below which the expiry index is known to be empty, so that a sweep does not walk
+// over the deleted records of earlier sweeps.
+//
+// Example: a sweep at time 100 finds nothing more to remove, so the next one starts at 100. If a transaction with
+// deadline 90 is planned during the sweep (it was delayed, or the clock was set back), the next one starts at 90 at
+// most.
+type sweepStart struct {
+	from atomic.Int64
+	// upTo is the last deadline of the current sweep or, between sweeps, of the last one. scheduledMeanwhile is set when a
+	// deadline at or below it is scheduled after that sweep has begun.
+	upTo               atomic.Int64
+	scheduledMeanwhile atomic.Bool
+}
+
+// begin starts a sweep of the deadlines up to now, and returns the first deadline of the sweep.
+func (m *sweepStart) begin(now int64) (from int64) {
+	m.scheduledMeanwhile.Store(false)
+	m.upTo.Store(now)
+	return m.from.Load()
+}
+
+// scheduled must be called before a deadline is written. It lowers the start to deadline if that is below it, and
+// prevents the current sweep from raising the start above it.
+func (m *sweepStart) scheduled(deadline int64) {
+	if deadline <= m.upTo.Load() {
+		m.scheduledMeanwhile.Store(true)
+	}
+	for {
+		from := m.from.Load()
+		if deadline >= from || m.from.CompareAndSwap(from, deadline) {
+			return
+		}
+	}
+}
+
+// advance raises the start from from, its value when the sweep began, to the end of the sweep. It does nothing if a
+// deadline below that end was scheduled since the sweep began.
+func (m *sweepStart) advance(from int64) {
+	if to := m.upTo.Load(); to > from && !m.scheduledMeanwhile.Load() {
+		m.from.CompareAndSwap(from, to)
+	}
+}
+
+// sweep removes the keys whose time to live has ended. It uses ordinary transactions, each with the condition that the
+// key was not written since.
+func (s *Store) sweep() {
+	now := s.clock.now()
+	from := s.sweepFrom.begin(now)
+	for removed := 0; s.lifetime.stopped.Err() == nil; {
+		found, gone, err := s.sweepBatch(from, now)
+		switch {
+		case err != nil:
+			if s.lifetime.stopped.Err() == nil && s.pipeline.failure.Load() == nil {
+				s.opts.Logger.Error("expired keys could not be removed", "error", err)
+			}
+			return
+		case found == 0 && removed > 0:
+			// The removals were committed after all transactions that were planned before the sweep began, and the index has no
+			// due key of those transactions. Transactions that are planned later call scheduled. The start is raised only after
+			// a removal, because any time can pass between the call of scheduled and the write of a transaction, for example
+			// while the process is suspended.
+			s.sweepFrom.advance(from)
+			return
+		case gone == 0:
+			return // nothing is due, or all due keys were written again
+		}
+		removed += gone
+	}
+}
+
+// sweepBatch removes at most sweepKeys keys whose deadline is in [from, to]. It returns how many keys it found and how
+// many of them it removed.
+func (s *Store) sweepBatch(from, to int64) (found, gone int, err error) {
+	if from > to {
+		return 0, 0, nil
+	}
+	requests, err := s.expiredKeys(from, to)
+	if err != nil || len(requests) == 0 {
+		return 0, 0, err
+	}
+	if err := s.pipeline.submit(requests...); err != nil {
+		return 0, 0, err
+	}
+	for _, r := range requests {
+		<-r.done
+		var conflict *storage.ConflictError
+		switch {
+		case r.err == nil:
+			gone++
+		case !errors.As(r.err, &conflict):
+			err = r.err
+		}
+	}
+	return len(requests), gone, err
+}
+
+// expiredKeys returns at most sweepKeys transactions, each of which removes one key whose deadline is in [from, to].
+func (s *Store) expiredKeys(from, to int64) ([]*request, error) {
+	o := &pebble.IterOptions{
+		LowerBound: appendExpiryKey(nil, from, ""),
+		UpperBound: appendExpiryKey(nil, min(to, math.MaxInt64-1)+1, ""),
+	}
+	it, err := s.db.NewIter(o)
+	if err != nil {
+		return nil, err
+	}
+	defer it.Close()
+	var requests []*request
+	for ok := it.First(); ok && len(requests) < sweepKeys; ok = it.Next() {
+		_, key, err := parseExpiryKey(it.Key())
+		if err != nil {
+			return nil, err
+		}
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return nil, err
+		}
+		revision, err := decodeNumber(value)
+		if err != nil {
+			return nil, err
+		}
+		requests = append(requests, newRequest(storage.Txn{
+			Conditions: []storage.Condition{{Key: string(key), ModRevision: revision}},
+			Ops:        []storage.Op{storage.Delete(string(key))},
+		}))
+	}
+	return requests, it.Error()
+}

@@ -1,0 +1,255 @@
+package embedded
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/keelson-dev/keelson/internal/storage"
+)
+
+// planner checks the conditions of transactions, assigns revisions and makes events and writes. Only the builder
+// goroutine uses it.
+type planner struct {
+	lastRevision int64 // the last revision that was assigned, durable or not
+	durable      func() int64
+	now          func() int64 // the store time, in Unix milliseconds
+	// scheduled is called with each deadline before the deadline is written.
+	scheduled func(deadline int64)
+	// view opens a reader of the newest versions, including those of all applied groups.
+	view func() (versionReader, error)
+	// batch returns an empty batch.
+	batch func() *pebble.Batch
+
+	overlay map[string]version // the new versions of keys that the group being planned changes
+}
+
+// versionReader finds the newest version of a key. The value of the version is valid until the next call.
+type versionReader interface {
+	newest(key string) (version, bool, error)
+	close() error
+}
+
+// groupBuilder is a group during its planning.
+type groupBuilder struct {
+	group   *group
+	view    versionReader
+	batch   *pebble.Batch
+	durable int64 // durable revision before the first version was read
+	nowMS   int64
+}
+
+// plan implements pipelineEnv.plan. commit wraps the batch of the group.
+func (p *planner) plan(requests []*request, commit func(*pebble.Batch) batch) *group {
+	w := &groupBuilder{
+		group:   &group{answers: make([]answer, 0, len(requests)), records: make([]*record, 0, len(requests))},
+		durable: p.durable(),
+		nowMS:   p.now(),
+	}
+	view, err := p.view()
+	if err != nil {
+		for _, r := range requests {
+			r.answer(0, err)
+		}
+		return w.group
+	}
+	w.view = view
+	defer view.close()
+	clear(p.overlay)
+	for _, r := range requests {
+		p.planTxn(w, r)
+	}
+	if w.batch != nil {
+		w.group.batch = commit(w.batch)
+	}
+	return w.group
+}
+
+// planTxn plans one transaction. On any error the transaction changes nothing.
+func (p *planner) planTxn(w *groupBuilder, r *request) {
+	newestRead, err := p.checkConditions(w, r.txn.Conditions)
+	if err != nil {
+		p.answerUnchanged(w, r, newestRead, err)
+		return
+	}
+	changes, newest, err := p.effectiveChanges(w, r.txn.Ops)
+	if err != nil {
+		r.answer(0, err)
+		return
+	}
+	if len(changes) == 0 {
+		p.answerUnchanged(w, r, max(newestRead, newest), nil)
+		return
+	}
+	p.lastRevision++
+	rec := &record{revision: p.lastRevision, events: make([]storage.Event, len(changes))}
+	for i := range changes {
+		rec.events[i] = p.writeChange(w, &changes[i])
+	}
+	p.writeLog(w, changes)
+	w.group.records = append(w.group.records, rec)
+	w.group.answers = append(w.group.answers, answer{request: r, revision: p.lastRevision})
+}
+
+// answerUnchanged answers a transaction that changes nothing. newestRead is the highest revision of the versions that
+// the transaction has read. If it is durable, the transaction is answered at once, otherwise with its group.
+func (p *planner) answerUnchanged(w *groupBuilder, r *request, newestRead int64, err error) {
+	revision := p.lastRevision
+	if newestRead <= w.durable {
+		// The newest versions of these keys are durable, so the answer is also right at the durable revision.
+		revision = w.durable
+	}
+	if conflict, ok := err.(*storage.ConflictError); ok {
+		conflict.Revision = revision
+	}
+	if err != nil {
+		revision = 0
+	}
+	if newestRead <= w.durable {
+		r.answer(revision, err)
+		return
+	}
+	w.group.answers = append(w.group.answers, answer{request: r, revision: revision, err: err})
+}
+
+// lookup returns the newest version of key, including the changes of the group that is being planned.
+func (p *planner) lookup(w *groupBuilder, key string) (version, bool, error) {
+	if v, ok := p.overlay[key]; ok {
+		return v, true, nil
+	}
+	return w.view.newest(key)
+}
+
+// checkConditions returns a *ConflictError for the first condition that does not hold. newestRead is the highest
+// revision of the versions that it has read.
+func (p *planner) checkConditions(w *groupBuilder, conditions []storage.Condition) (newestRead int64, err error) {
+	for _, c := range conditions {
+		v, ok, err := p.lookup(w, c.Key)
+		if err != nil {
+			return 0, err
+		}
+		mod := int64(0)
+		if ok {
+			newestRead = max(newestRead, v.revision)
+			if !v.tombstone {
+				mod = v.revision
+			}
+		}
+		if mod != c.ModRevision {
+			conflict := &storage.ConflictError{Condition: c}
+			if mod != 0 {
+				conflict.Current = v.entry(c.Key)
+			}
+			return newestRead, conflict
+		}
+	}
+	return newestRead, nil
+}
+
+// change is an operation that changes something.
+type change struct {
+	op           *storage.Op
+	prev         storage.Entry // the entry before; ModRevision 0 if the key did not exist
+	prevSize     int           // encoded size of the version before
+	prevDeadline int64         // deadline of the version before
+}
+
+// effectiveChanges returns the operations that change something: all but deletions of keys that do not exist.
+// newestRead is the highest revision of the versions of those other keys.
+func (p *planner) effectiveChanges(w *groupBuilder, ops []storage.Op) (out []change, newestRead int64, err error) {
+	if len(ops) > 0 {
+		out = make([]change, 0, len(ops))
+	}
+	for i := range ops {
+		op := &ops[i]
+		v, ok, err := p.lookup(w, op.Key)
+		if err != nil {
+			return nil, 0, err
+		}
+		c := change{op: op}
+		if ok && !v.tombstone {
+			c.prev, c.prevSize, c.prevDeadline = v.entry(op.Key), v.size(), v.deadline
+		} else if op.Delete {
+			newestRead = max(newestRead, v.revision)
+			continue
+		}
+		out = append(out, c)
+	}
+	return out, newestRead, nil
+}
+
+// entry returns v as an Entry with a copy of the value, which stays valid after the reader is closed.
+func (v *version) entry(key string) storage.Entry {
+	return storage.Entry{Key: key, Value: bytes.Clone(v.value), ModRevision: v.revision, CreateRevision: v.create}
+}
+
+// writeChange adds the writes of one change at revision p.lastRevision to the batch and returns its event.
+func (p *planner) writeChange(w *groupBuilder, c *change) storage.Event {
+	if w.batch == nil {
+		w.batch = p.batch()
+	}
+	op := c.op
+	v := version{revision: p.lastRevision, tombstone: op.Delete}
+	event := storage.Event{
+		Entry:   storage.Entry{Key: op.Key, ModRevision: p.lastRevision},
+		Deleted: op.Delete,
+		Prev:    c.prev,
+	}
+	if !op.Delete {
+		v.value = op.Value
+		v.create = p.lastRevision
+		if c.prev.ModRevision != 0 {
+			v.create = c.prev.CreateRevision
+		}
+		v.deadline = expiryDeadline(w.nowMS, op.TTL)
+		event.Entry.Value, event.Entry.CreateRevision = op.Value, v.create
+	}
+	d := w.batch.SetDeferred(versionKeySize(op.Key), v.size())
+	putVersionKey(d.Key, op.Key, p.lastRevision)
+	v.encode(d.Value)
+	mustSucceed(d.Finish())
+	if c.prevDeadline != 0 {
+		mustSucceed(w.batch.Delete(appendExpiryKey(nil, c.prevDeadline, op.Key), nil))
+	}
+	if v.deadline != 0 {
+		p.scheduled(v.deadline)
+		mustSucceed(w.batch.Set(appendExpiryKey(nil, v.deadline, op.Key), encodeNumber(p.lastRevision), nil))
+	}
+	p.overlay[op.Key] = v
+	return event
+}
+
+// expiryDeadline returns when a key expires that is put at nowMS with a time to live of ttl seconds, in milliseconds; 0
+// if it does not expire. The result is rounded up to a whole second, so that no key expires too early.
+func expiryDeadline(nowMS, ttl int64) int64 {
+	if ttl <= 0 {
+		return 0
+	}
+	if ttl > (math.MaxInt64-nowMS)/1000-2 {
+		return math.MaxInt64 / 1000 * 1000
+	}
+	return (nowMS/1000 + 1 + ttl) * 1000
+}
+
+// writeLog adds the log record of revision p.lastRevision to the batch.
+func (p *planner) writeLog(w *groupBuilder, changes []change) {
+	n := 0
+	for i := range changes {
+		n += len(changes[i].op.Key) + 1 + 3*10
+	}
+	b := make([]byte, 0, n)
+	for i := range changes {
+		c := &changes[i]
+		b = appendLogOp(b, logOp{key: c.op.Key, deleted: c.op.Delete, prev: c.prev.ModRevision, prevSize: int64(c.prevSize)})
+	}
+	mustSucceed(w.batch.Set(logKey(p.lastRevision), b, nil))
+}
+
+// mustSucceed panics if err is not nil. It is for calls that fail only if they are used wrongly.
+func mustSucceed(err error) {
+	if err != nil {
+		panic(fmt.Sprintf("embedded: %v", err))
+	}
+}

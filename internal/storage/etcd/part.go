@@ -1,0 +1,33 @@
+package etcd
+
+import (
+	"context"
+
+	"github.com/keelson-dev/keelson/internal/storage"
+)
+
+// Part is a store whose watches are limited to a range of keys: they deliver the changes from Lo (inclusive) to Hi
+// (exclusive, "" means no bound), and have progress of their own. All other methods are those of the whole store.
+// Several parts of one store share its client. Closing a Part has no effect.
+type Part struct {
+	*Store
+	Lo, Hi string
+}
+
+// Watch implements storage.Store.
+func (p Part) Watch(ctx context.Context, prefix string, from int64) (storage.Watcher, error) {
+	in := span{prefix, storage.PrefixEnd(prefix)}.intersect(span{p.Lo, p.Hi})
+	return p.watch(ctx, p.keys.span(in.lo, in.hi), from)
+}
+
+// Close implements storage.Store.
+func (p Part) Close() error { return nil }
+
+// Contains returns whether a key, or all keys with this prefix, belong to p.
+func (p Part) Contains(key string) bool { return key >= p.Lo && (p.Hi == "" || key < p.Hi) }
+
+// Parts divides the keys into three parts: those before the given prefix, those with it, and those after it.
+func (s *Store) Parts(prefix string) []Part {
+	end := storage.PrefixEnd(prefix)
+	return []Part{{s, "", prefix}, {s, prefix, end}, {s, end, ""}}
+}

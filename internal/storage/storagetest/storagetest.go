@@ -1,0 +1,227 @@
+// Package storagetest is the conformance suite of storage.Store, which every backend passes. It tests the contract that
+// the interface states, through the interface alone. Additional promises of one backend are tested beside that backend.
+//
+// Run runs the tests, whose list is in storagetest.go. reads.go, writes.go and watches.go test single methods;
+// lifetimes.go tests times to live, compaction, closing and reopening; random.go compares random operations with a
+// simple model.
+package storagetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/storage"
+)
+
+// timeout is how long a test waits for an event that must happen. A correct store never needs nearly as long.
+const timeout = 30 * time.Second
+
+// Option adds tests of what only some backends can do.
+type Option func(*suite)
+
+// WithReopen adds the tests of durability. reopen closes the store and opens it again on the same data.
+func WithReopen(reopen func(t *testing.T, s storage.Store) storage.Store) Option {
+	return func(c *suite) { c.reopen = reopen }
+}
+
+// randomSteps is the number of operations of the random test.
+const randomSteps = 1500
+
+type suite struct {
+	open   func(t *testing.T) storage.Store
+	reopen func(t *testing.T, s storage.Store) storage.Store
+}
+
+// Run runs the suite. open returns a new, empty store, and closes it in t.Cleanup; a test may close it before that.
+func Run(t *testing.T, open func(t *testing.T) storage.Store, options ...Option) {
+	c := &suite{open: open}
+	for _, o := range options {
+		o(c)
+	}
+	for _, test := range []struct {
+		name string
+		run  func(*suite, *testing.T)
+	}{
+		{"EmptyStore", (*suite).emptyStore},
+		{"PutGetDelete", (*suite).putGetDelete},
+		{"Conditions", (*suite).conditions},
+		{"Transactions", (*suite).transactions},
+		{"NoChange", (*suite).noChange},
+		{"Range", (*suite).rangeSpans},
+		{"RangeLimit", (*suite).rangeLimit},
+		{"RangeBytes", (*suite).rangeBytes},
+		{"RangeOldRevision", (*suite).rangeOldRevision},
+		{"Errors", (*suite).errors},
+		{"Compact", (*suite).compact},
+		{"WatchEvents", (*suite).watchEvents},
+		{"WatchFromHistory", (*suite).watchFromHistory},
+		{"WatchFuture", (*suite).watchFuture},
+		{"WatchProgress", (*suite).watchProgress},
+		{"WatchCompacted", (*suite).watchCompacted},
+		{"WatchCancel", (*suite).watchCancel},
+		{"WatchSlow", (*suite).watchSlow},
+		{"TimeToLive", (*suite).timeToLive},
+		{"TimeToLiveReplaced", (*suite).timeToLiveReplaced},
+		{"Contention", (*suite).contention},
+		{"ReadYourWrites", (*suite).readYourWrites},
+		{"CompactionRace", (*suite).compactionRace},
+		{"Close", (*suite).close},
+		{"Random", (*suite).random},
+		{"Reopen", (*suite).reopenKeeps},
+		{"ReopenTimeToLive", (*suite).reopenTimeToLive},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(c, t)
+		})
+	}
+}
+
+// env is a store with methods that end the test on an error.
+type env struct {
+	t   *testing.T
+	s   storage.Store
+	ctx context.Context
+}
+
+func (c *suite) env(t *testing.T) *env {
+	ctx, cancel := context.WithTimeout(context.Background(), 4*timeout)
+	t.Cleanup(cancel)
+	return &env{t: t, s: c.open(t), ctx: ctx}
+}
+
+func (k *env) commit(txn storage.Txn) int64 {
+	k.t.Helper()
+	r, err := k.s.Commit(k.ctx, txn)
+	if err != nil {
+		k.t.Fatalf("Commit: %v", err)
+	}
+	return r
+}
+
+func (k *env) put(key, value string) int64 {
+	k.t.Helper()
+	return k.commit(storage.Txn{Ops: []storage.Op{storage.Put(key, []byte(value))}})
+}
+
+func (k *env) delete(key string) int64 {
+	k.t.Helper()
+	return k.commit(storage.Txn{Ops: []storage.Op{storage.Delete(key)}})
+}
+
+func (k *env) get(key string, revision int64) storage.Entry {
+	k.t.Helper()
+	e, at, err := k.s.Get(k.ctx, key, revision)
+	if err != nil {
+		k.t.Fatalf("Get(%q, %d): %v", key, revision, err)
+	}
+	if revision != 0 && at != revision {
+		k.t.Fatalf("Get(%q, %d) reflects revision %d", key, revision, at)
+	}
+	if e.ModRevision > at {
+		k.t.Fatalf("Get(%q, %d): entry at %d, answer at %d", key, revision, e.ModRevision, at)
+	}
+	return e
+}
+
+func (k *env) rangeKeys(r storage.RangeRequest) storage.RangeResult {
+	k.t.Helper()
+	result, err := k.s.Range(k.ctx, r)
+	if err != nil {
+		k.t.Fatalf("Range(%+v): %v", r, err)
+	}
+	if r.Revision != 0 && result.Revision != r.Revision {
+		k.t.Fatalf("Range(%+v) reflects revision %d", r, result.Revision)
+	}
+	return result
+}
+
+func (k *env) revision() int64 {
+	k.t.Helper()
+	r, err := k.s.Revision(k.ctx)
+	if err != nil {
+		k.t.Fatalf("Revision: %v", err)
+	}
+	return r
+}
+
+func (k *env) watch(prefix string, from int64) storage.Watcher {
+	k.t.Helper()
+	w, err := k.s.Watch(k.ctx, prefix, from)
+	if err != nil {
+		k.t.Fatalf("Watch(%q, %d): %v", prefix, from, err)
+	}
+	k.t.Cleanup(func() { w.Close() })
+	return w
+}
+
+// events reads n events from w. The test fails if there are more.
+func (k *env) events(w storage.Watcher, n int) []storage.Event {
+	k.t.Helper()
+	var events []storage.Event
+	for len(events) < n {
+		events = append(events, k.next(w).Events...)
+	}
+	if len(events) > n {
+		k.t.Fatalf("%d events, want %d: %+v", len(events), n, events[n:])
+	}
+	return events
+}
+
+// eventsUntil reads from w until it has reached revision, and returns the events.
+func (k *env) eventsUntil(w storage.Watcher, revision int64) []storage.Event {
+	k.t.Helper()
+	var events []storage.Event
+	for {
+		b := k.next(w)
+		events = append(events, b.Events...)
+		if b.Revision >= revision {
+			return events
+		}
+		k.revision() // this requests progress
+	}
+}
+
+// next returns the next batch of w and checks the order of its events.
+func (k *env) next(w storage.Watcher) storage.Batch {
+	k.t.Helper()
+	ctx, cancel := context.WithTimeout(k.ctx, timeout)
+	defer cancel()
+	b, err := w.Next(ctx)
+	if err != nil {
+		k.t.Fatalf("Next: %v", err)
+	}
+	last := int64(0)
+	for _, e := range b.Events {
+		if e.Entry.ModRevision < last || e.Entry.ModRevision > b.Revision {
+			k.t.Fatalf("event at revision %d after %d in a batch to %d", e.Entry.ModRevision, last, b.Revision)
+		}
+		last = e.Entry.ModRevision
+	}
+	return b
+}
+
+// eventually waits until done returns true.
+func (k *env) eventually(what string, done func() bool) {
+	k.t.Helper()
+	deadline := time.Now().Add(timeout)
+	for !done() {
+		if time.Now().After(deadline) {
+			k.t.Fatalf("not within %v: %s", timeout, what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// receive returns the next value of a channel. The test fails if none arrives within timeout.
+func receive[T any](t testing.TB, what string, from <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(timeout):
+		t.Fatalf("%s: not within %v", what, timeout)
+		panic("unreachable")
+	}
+}

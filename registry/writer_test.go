@@ -1,6 +1,0 @@
-package registry_test
-
-import "github.com/keelson-dev/keelson/write/writetest"
-
-// writer writes objects in tests.
-var writer = writetest.New(nil)

@@ -1,9 +1,0 @@
-package node
-
-import (
-	"testing"
-
-	"github.com/keelson-dev/keelson/resource/internal/kindtest"
-)
-
-func TestKinds(t *testing.T) { kindtest.Run(t, Kinds(), kindtest.Options{}) }
