@@ -13,6 +13,7 @@ import (
 	"sort"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 const (
@@ -417,4 +418,46 @@ func TestNothingRegistersItself(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestCommentsBeginWithTheirName: the comment of a declaration begins with its name, perhaps after an article.
+func TestCommentsBeginWithTheirName(t *testing.T) {
+	for _, f := range files(t) {
+		for _, d := range f.syntax.Decls {
+			doc, names := documented(d)
+			if doc == nil || len(names) == 0 || doc.Text() == "" { // a directive alone has no text
+				continue
+			}
+			words := strings.FieldsFunc(doc.Text(), func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+			if len(words) > 1 && slices.Contains([]string{"A", "An", "The"}, words[0]) {
+				words = words[1:]
+			}
+			if len(words) == 0 || !slices.Contains(names, words[0]) && words[0] != "Deprecated" {
+				t.Errorf("%s: the comment of %s does not begin with its name: %.60q", f.path, names[0], doc.Text())
+			}
+		}
+	}
+}
+
+// documented returns the comment of a declaration and the names that it declares; none for those in a group, whose comment
+// is about all of them.
+func documented(d ast.Decl) (doc *ast.CommentGroup, names []string) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		return d.Doc, []string{d.Name.Name}
+	case *ast.GenDecl:
+		if d.Lparen.IsValid() || len(d.Specs) != 1 {
+			return nil, nil
+		}
+		switch s := d.Specs[0].(type) {
+		case *ast.TypeSpec:
+			names = []string{s.Name.Name}
+		case *ast.ValueSpec:
+			for _, name := range s.Names {
+				names = append(names, name.Name)
+			}
+		}
+		return d.Doc, names
+	}
+	return nil, nil
 }

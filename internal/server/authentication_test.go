@@ -99,7 +99,7 @@ func TestTheIssuerIsDiscovered(t *testing.T) {
 	}
 }
 
-// Clients in pods cannot reach the address on which clients on this machine reach the server.
+// TestDiscoveryNamesTheAdvertisedAddress: clients in pods cannot reach the address on which clients on this machine reach the server.
 func TestDiscoveryNamesTheAdvertisedAddress(t *testing.T) {
 	config := testConfig(t)
 	config.ControlPlane.AdvertiseAddress = "192.0.2.7"

@@ -54,7 +54,7 @@ func TestGatesReachTheKinds(t *testing.T) {
 	}
 }
 
-// A server with wrong flags does not start.
+// TestWrongRuntimeConfig: a server with wrong flags does not start.
 func TestWrongRuntimeConfig(t *testing.T) {
 	for _, flags := range []struct{ versions, gates, want string }{
 		{"apps/v2=true", "", "group version apps/v2 that has not been registered"},

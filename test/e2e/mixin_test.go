@@ -193,7 +193,7 @@ func recordingRules() []recordingRule {
 	return slices.Concat(burnRates(), quantiles(), availability())
 }
 
-// slow returns an expression of the rate of reads that took too long: 1 s for one object, 5 s for a namespace, 30 s for all.
+// slowReads returns an expression of the rate of reads that took too long: 1 s for one object, 5 s for a namespace, 30 s for all.
 func slowReads(count, bucket func(selector string) string) string {
 	return fmt.Sprintf("%s - ((%s or vector(0)) + %s + %s)", count(reads+ordinary),
 		bucket(reads+ordinary+`,scope=~"resource|",le="1"`), bucket(reads+ordinary+`,scope="namespace",le="5"`),

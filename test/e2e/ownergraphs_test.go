@@ -62,7 +62,7 @@ type graphOwner struct {
 	blocks                      *bool
 }
 
-// step is one request of a graph. Steps of the same phase come after the servers have settled. Steps of the same group
+// graphStep is one request of a graph. Steps of the same phase come after the servers have settled. Steps of the same group
 // are sent at the same time.
 type graphStep struct {
 	object     *graphObject

@@ -33,11 +33,11 @@ const (
 		"distributions of Kubernetes clusters."
 )
 
-// After an error, a namespace is handled again after firstDelay. The delay doubles up to maxDelay.
+// firstDelay is the time after which a namespace is handled again after an error. The delay doubles up to maxDelay.
 const firstDelay, maxDelay = 100 * time.Millisecond, time.Minute
 
-// A changed ConfigMap is corrected after changedDelay. If another program publishes other certificates, for instance a
-// kube-controller-manager without a Lease, each overwrites what the other wrote. The delay bounds how often.
+// changedDelay is the time after which a changed ConfigMap is corrected. If another program publishes other certificates,
+// for instance a kube-controller-manager without a Lease, each overwrites what the other wrote. The delay bounds how often.
 const changedDelay = time.Second
 
 var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")

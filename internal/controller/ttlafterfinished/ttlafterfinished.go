@@ -24,7 +24,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// After an error, a Job is handled again after firstDelay. The delay doubles up to maxDelay.
+// firstDelay is the time after which a Job is handled again after an error. The delay doubles up to maxDelay.
 const firstDelay, maxDelay = 100 * time.Millisecond, time.Minute
 
 // concurrent is how many Jobs are deleted at a time, as by default in kube-controller-manager.

@@ -251,7 +251,7 @@ func (r *remote) get(ctx context.Context, path string, header http.Header) (*htt
 	return r.transport.RoundTripTo(req, target.Addresses[0])
 }
 
-// Users in whose names the server itself asks.
+// checker returns the headers of the user in whose name the server itself asks.
 func checker() http.Header {
 	return requestheader.Headers(&request.User{Name: "system:kube-aggregator", Groups: []string{request.GroupMasters}})
 }

@@ -52,7 +52,7 @@ const (
 	counterKinds
 )
 
-// The descriptions of the counters.
+// counterNames are the names and descriptions of the counters.
 var counterNames = [counterKinds][2]string{
 	EventsReceived:      {"apiserver_storage_events_received_total", "[BETA] Number of etcd events received split by kind."},
 	CacheEventsReceived: {"apiserver_watch_cache_events_received_total", "[ALPHA] Counter of events received in watch cache broken by resource type."},

@@ -200,7 +200,7 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// If a webhook answers with Retry-After, the call is repeated.
+// TestRetryAfter: if a webhook answers with Retry-After, the call is repeated.
 func TestRetryAfter(t *testing.T) {
 	var calls atomic.Int32
 	s, ca := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -243,7 +243,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// A webhook that hangs uses only its own connections.
+// TestConnectionsAreBounded: a webhook that hangs uses only its own connections.
 func TestConnectionsAreBounded(t *testing.T) {
 	var mu sync.Mutex
 	var open, most int

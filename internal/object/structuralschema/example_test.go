@@ -7,7 +7,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// The example of the package comment.
+// Example is the example of the package comment.
 func Example() {
 	var props apiextensionsv1.JSONSchemaProps
 	err := json.Unmarshal([]byte(`{"type": "object", "properties": {"spec": {"type": "object", "properties": {

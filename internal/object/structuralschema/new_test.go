@@ -92,7 +92,7 @@ func TestEqualSchemasAreOne(t *testing.T) {
 	t.Error("nothing uses the schemas, but they are kept")
 }
 
-// Different schemas must be different nodes, even if they are similar.
+// FuzzDigest: different schemas must be different nodes, even if they are similar.
 func FuzzDigest(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -199,7 +199,7 @@ func TestLenientDecoding(t *testing.T) {
 	}
 }
 
-// New must accept every schema that kube-apiserver accepts as structural.
+// TestAcceptedSchemas: New must accept every schema that kube-apiserver accepts as structural.
 func TestAcceptedSchemas(t *testing.T) {
 	var schemas []struct{ Name, Schema string }
 	readJSON(t, "testdata/accepted.json.gz", &schemas)

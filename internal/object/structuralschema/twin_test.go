@@ -293,7 +293,7 @@ func forceFacts(s *Schema, seen map[*Schema]bool) {
 	}
 }
 
-// Walks that skip subtrees must give the same result as walks that skip none, and metadata that Decode leaves
+// FuzzDecode: walks that skip subtrees must give the same result as walks that skip none, and metadata that Decode leaves
 // unchanged must equal the decoded form.
 func FuzzDecode(f *testing.F) {
 	for seed := range uint64(1000) {

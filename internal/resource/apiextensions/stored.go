@@ -17,7 +17,7 @@ import (
 // columns at the top, and versions have their own only where they differ. All
 // other parts have the same JSON as in v1, so that v1's types stand for them here.
 
-// kube-apiserver stores definitions in v1beta1, which it no longer serves. A definition in
+// storedAPIVersion is v1beta1, in which kube-apiserver stores definitions and which it no longer serves. A definition in
 // v1beta1 has one validation, one set of subresources and one set of columns at the top level;
 // versions have their own only if they differ. All other parts have the same JSON as in v1, so
 // the types of v1 are used for them.

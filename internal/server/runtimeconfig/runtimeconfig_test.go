@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The more specific setting counts, wherever it is in the list.
+// TestEnabled: the more specific setting counts, wherever it is in the list.
 func TestEnabled(t *testing.T) {
 	for _, c := range []struct{ values, on, off string }{
 		{"", "/v1/pods,apps/v1/deployments", "networking.k8s.io/v1beta1/ipaddresses,resource.k8s.io/v1alpha3/devicetaintrules"},
@@ -40,7 +40,7 @@ func TestEnabled(t *testing.T) {
 	}
 }
 
-// The errors are those that kube-apiserver 1.36 prints, except the one about the core group.
+// TestParseErrors: the errors are those that kube-apiserver 1.36 prints, except the one about the core group.
 func TestParseErrors(t *testing.T) {
 	for values, want := range map[string]string{
 		"api/all=false":                 "--runtime-config=api/all=false conflicts with --enable-priority-and-fairness=true",

@@ -137,7 +137,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// waiting returns the number of postings for which a cursor waits.
+// waitingCursors returns the number of postings for which a cursor waits.
 func waitingCursors(
 	tb testing.TB, r *Resource, from int64, n int, in func(i int) Interest, delivered *atomic.Int64,
 ) (stop func()) {

@@ -265,7 +265,7 @@ func (c *Cache) all() []*Resource {
 	return list
 }
 
-// tidy drops resources and encodings that were not used for some time, until the cache is closed.
+// dropUnused drops resources and encodings that were not used for some time, until the cache is closed.
 func (c *Cache) dropUnused(idle time.Duration) {
 	const rest = 30 * time.Second
 	every := rest
@@ -399,7 +399,7 @@ func (ws *waiters) remove(w *waiter) {
 	}
 }
 
-// reached wakes the readers that wait for a revision up to applied.
+// wake wakes the readers that wait for a revision up to applied.
 func (ws *waiters) wake(applied int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

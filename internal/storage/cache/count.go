@@ -20,7 +20,7 @@ type remainingKey struct {
 	prefix, from string // whole keys of the store
 }
 
-// maxRests is the highest number of remembered pages.
+// maxRemainingCounts is the highest number of remembered pages.
 const maxRemainingCounts = 1024
 
 func (m *remainingCounts) get(k remainingKey) (int64, bool) {

@@ -31,7 +31,7 @@ type Interest struct {
 	Index, Value string
 }
 
-// gate is what cursors wait for: a channel that is closed to wake all of them. It costs nothing while no cursor
+// wakeup is what cursors wait for: a channel that is closed to wake all of them. It costs nothing while no cursor
 // waits.
 type wakeup struct {
 	ch atomic.Pointer[chan struct{}]
@@ -53,7 +53,7 @@ func (g *wakeup) wait() chan struct{} {
 	}
 }
 
-// open returns the channel to close, nil if no cursor waits.
+// reset returns the channel to close, nil if no cursor waits.
 func (g *wakeup) reset() chan struct{} {
 	if g.ch.Load() == nil {
 		return nil
@@ -331,7 +331,7 @@ func (c *Cursor) scan() bool {
 	return true
 }
 
-// take reads the event at a position. If the batch is full and a new revision begins, it returns false and leaves
+// takeEvent reads the event at a position. If the batch is full and a new revision begins, it returns false and leaves
 // the event for the next call.
 func (c *Cursor) takeEvent(position uint64) bool {
 	e := c.resource.changes.log.Get(position)
@@ -350,7 +350,7 @@ func (c *Cursor) takeEvent(position uint64) bool {
 	return true
 }
 
-// concerns reports whether the object matches the interest before or after the event.
+// matchesEvent reports whether the object matches the interest before or after the event.
 func (c *Cursor) matchesEvent(e *Event) bool {
 	return e.Object != nil && c.matches(e.Object) || e.Prev != nil && c.matches(e.Prev)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// follow is the feed: it passes the changes of the store to the loaded resources, batch by batch, until the cache
+// runFeed is the feed: it passes the changes of the store to the loaded resources, batch by batch, until the cache
 // or the store is closed.
 func (c *Cache) runFeed() {
 	ok := c.retry("read the revision", func() error {
@@ -43,7 +43,7 @@ func (c *Cache) runFeed() {
 	}
 }
 
-// persist calls do until it succeeds. It returns false if the cache ended.
+// retry calls do until it succeeds. It returns false if the cache ended.
 func (c *Cache) retry(what string, do func() error) bool {
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		err := do()

@@ -50,7 +50,7 @@ const (
 	checkInterval = 20 * time.Millisecond
 )
 
-// errNoPlace is the reason why a cursor got no stream. The client gets a *storage.CompactedError.
+// errNoReader is the reason why a cursor got no stream. The client gets a *storage.CompactedError.
 var errNoReader = errors.New("cache: too many watches read the store's history")
 
 // Histories limits the number of open streams of old changes. Several caches of a process may share it, see
@@ -232,7 +232,7 @@ func (h *Histories) makeRoom(w *historyWait, now time.Time) {
 	}
 }
 
-// wanted reports whether a cursor waits for more of this reader.
+// isWanted reports whether a cursor waits for more of this reader.
 func (h *Histories) isWanted(rd *historyReader) bool {
 	return slices.ContainsFunc(h.waits, func(w *historyWait) bool {
 		return !w.done && w.resource == rd.resource && w.revision >= rd.head
@@ -296,7 +296,7 @@ func (h *Histories) end(w *historyWait, err error) {
 	close(w.ready)
 }
 
-// ask makes the reader check whether a cursor wants more.
+// request makes the reader check whether a cursor wants more.
 func (rd *historyReader) request() {
 	select {
 	case rd.requested <- struct{}{}:
@@ -448,7 +448,7 @@ func (rd *historyReader) fail(err error) {
 	}
 }
 
-// replay returns the next events from the history of the store, or returns to the log when the log has them.
+// readHistory returns the next events from the history of the store, or returns to the log when the log has them.
 func (c *Cursor) readHistory(ctx context.Context, tick <-chan time.Time) error {
 	if c.rejoinLog() {
 		return nil
@@ -502,7 +502,7 @@ func (r *Resource) logStart() int64 {
 	return r.changes.log.Start()
 }
 
-// rejoin moves the cursor to the log if the log covers its revision.
+// rejoinLog moves the cursor to the log if the log covers its revision.
 func (c *Cursor) rejoinLog() bool {
 	r := c.resource
 	r.mu.RLock()
@@ -536,7 +536,7 @@ func (c *Cursor) checkHistory() error {
 	return nil
 }
 
-// historic returns the event of a change of the store, nil if the cursor is not interested in it.
+// historyEvent returns the event of a change of the store, nil if the cursor is not interested in it.
 func (c *Cursor) historyEvent(p *historyEvent) *Event {
 	r := c.resource
 	key := p.change.Entry.Key[len(r.config.Prefix):]

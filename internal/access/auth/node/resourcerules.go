@@ -128,7 +128,7 @@ func (q nodeRequest) serviceAccounts() decision {
 	return q.allowRelated(serviceAccount)
 }
 
-// lease allows the node's own lease. A create does not tell the name here: that
+// leases allows the node's own lease. A create does not tell the name here: that
 // is for admission to check.
 func (q nodeRequest) leases() decision {
 	switch i := q.attributes.Info; {

@@ -220,7 +220,7 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// Objects that already have the wanted version, or have only apiVersion and kind, are not sent. All others are sent
+// TestList: objects that already have the wanted version, or have only apiVersion and kind, are not sent. All others are sent
 // in one call.
 func TestList(t *testing.T) {
 	h := serve(t, good)
@@ -480,7 +480,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// Converted objects have the metadata of the original, except labels and annotations.
+// TestMetadata: converted objects have the metadata of the original, except labels and annotations.
 func TestMetadata(t *testing.T) {
 	stored := widget(t, "a")
 	stored.Object["metadata"].(map[string]any)["labels"] = map[string]any{"not valid": "as stored"}
@@ -641,7 +641,7 @@ func TestService(t *testing.T) {
 	}
 }
 
-// Objects that already have the wanted version are served even if the webhook is broken.
+// TestMisconfigured: objects that already have the wanted version are served even if the webhook is broken.
 func TestMisconfigured(t *testing.T) {
 	h := serve(t, good)
 	spec := specOf(h, "v7")

@@ -385,7 +385,7 @@ func TestUpdatesAreWhole(t *testing.T) {
 	}
 }
 
-// The list names each document by its ETag.
+// TestETags: the list names each document by its ETag.
 func TestETags(t *testing.T) {
 	s := newSource(t)
 	s.Set(definitionOf(t, "crontabs.stable.example.com", json.RawMessage(crontab)))

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The usual client reads what is served.
+// TestClientGo: the usual client reads what is served.
 func TestClientGo(t *testing.T) {
 	server := httptest.NewServer(newHandler(t, Options{}))
 	defer server.Close()

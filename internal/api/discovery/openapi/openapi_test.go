@@ -93,7 +93,7 @@ func readSums(t testing.TB, file string) map[string]string {
 	return sums
 }
 
-// Every document is the same to the byte, plain and compressed, first and again.
+// TestDocuments: every document is the same to the byte, plain and compressed, first and again.
 func TestDocuments(t *testing.T) {
 	compareSums(t, newHandler(t, Options{}), sums(t), 48)
 }
@@ -244,7 +244,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// The pieces together must be equal to the encoding of the whole document.
+// TestProtobuf: the pieces together must be equal to the encoding of the whole document.
 func TestProtobuf(t *testing.T) {
 	h := newHandler(t, Options{})
 	for _, url := range slices.Sorted(maps.Keys(sums(t))) {
@@ -476,7 +476,7 @@ func TestReadersShare(t *testing.T) {
 	runtime.KeepAlive(first)
 }
 
-// Disabling a group removes its paths, and no definition that another needs.
+// TestEnabled: disabling a group removes its paths, and no definition that another needs.
 func TestEnabled(t *testing.T) {
 	all := newHandler(t, Options{Enabled: func(string) bool { return true }})
 	parts, err := all.readV2(t.Context())

@@ -169,7 +169,7 @@ func (v *schemaView) Required() []string       { return v.values.Required }
 func (v *schemaView) Enum() []any              { return v.values.Enum }
 func (v *schemaView) UniqueItems() bool        { return v.values.UniqueItems }
 
-// Types and values do not depend on combinators or rules, so these return nothing.
+// AllOf returns nothing, and neither do the following methods: types and values do not depend on combinators or rules.
 func (v *schemaView) AllOf() []common.Schema                { return nil }
 func (v *schemaView) AnyOf() []common.Schema                { return nil }
 func (v *schemaView) OneOf() []common.Schema                { return nil }

@@ -65,7 +65,7 @@ type node struct {
 	transitions bool
 }
 
-// properties are ordered by name.
+// property is a property with its node. Properties are ordered by name.
 type property struct {
 	name string
 	*node

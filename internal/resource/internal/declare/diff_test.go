@@ -17,7 +17,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// Hunks have the lines of both sides that their heads announce, and what they
+// TestDiffAppliesToOneSide: hunks have the lines of both sides that their heads announce, and what they
 // take away and put in is all that makes one side of the other.
 func TestDiffAppliesToOneSide(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))

@@ -164,7 +164,7 @@ http {
 }
 `
 
-// The specs look for this title.
+// nginxPage has the title that the specs look for.
 const nginxPage = `<!DOCTYPE html>
 <html>
 <head><title>Welcome to nginx!</title></head>

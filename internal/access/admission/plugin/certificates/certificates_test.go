@@ -109,7 +109,7 @@ func TestDecidingNeedsPermissionForTheSigner(t *testing.T) {
 	}
 }
 
-// The status of a PodCertificateRequest is what a signer answers.
+// TestPodSigning: the status of a PodCertificateRequest is what a signer answers.
 func TestPodSigning(t *testing.T) {
 	old := &certificatesv1beta1.PodCertificateRequest{
 		ObjectMeta: metav1.ObjectMeta{Name: "r"},
@@ -139,7 +139,7 @@ func TestPodSigning(t *testing.T) {
 	}
 }
 
-// A bundle of a signer is what workloads trust.
+// TestAttest: a bundle of a signer is what workloads trust.
 func TestAttest(t *testing.T) {
 	bundle := &certificatesv1beta1.ClusterTrustBundle{
 		ObjectMeta: metav1.ObjectMeta{Name: "r"},

@@ -8,7 +8,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 )
 
-// Feature gates add roles, bindings, and rules to roles.
+// TestObjectsOfGates: feature gates add roles, bindings, and rules to roles.
 func TestObjectsOfGates(t *testing.T) {
 	count := func(gates features.Gates) (objects, nodeRules int) {
 		all, err := Objects(gates)

@@ -69,7 +69,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Damaged data is an error, or other text; it is no panic.
+// TestDamage: damaged data is an error, or other text; it is no panic.
 func TestDamage(t *testing.T) {
 	v2, v3 := example()
 	data, err := Encode(v2, v3)
