@@ -1,6 +1,57 @@
-# What is built for a release: without debugging information, and without the pages of
-# requests of golang.org/x/net/trace, which Keelson does not serve (docs/operations.md has
-# what that saves). Everything else needs the go command alone.
-.PHONY: keelson
+# Shortcuts. Nothing here is needed to build or test: `go run ./cmd/keelson` and `go test ./...` are enough.
+
+# Pinned versions of the tools that are run by the go command. STATICCHECK is that of .ci/run.
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.1.4
+# How long `make fuzz` runs each target.
+FUZZTIME ?= 30s
+# The folder that `make release` writes to.
+DIST ?= dist
+
+.PHONY: keelson test race lint vulnerabilities fuzz bench e2e generate release
+
+# What is built for a release: without debugging information, and without the pages of requests of
+# golang.org/x/net/trace, which Keelson does not serve (docs/operations.md has what that saves).
 keelson:
 	go build -trimpath -ldflags '-s -w' -tags grpcnotrace -o keelson ./cmd/keelson
+
+test:
+	go test ./...
+
+# The packages that have goroutines; the list is the one of .ci/run.
+race:
+	.ci/run race
+
+lint:
+	gofmt -l $$(git ls-files '*.go')
+	go vet ./...
+	go run $(STATICCHECK) ./...
+	go test ./internal/lint
+
+# Needs the database of vulnerabilities at vuln.go.dev.
+vulnerabilities:
+	go run $(GOVULNCHECK) ./cmd/...
+
+# Each fuzz target for FUZZTIME, one after the other.
+fuzz:
+	@set -e; for file in $$(git grep -l '^func Fuzz' -- '*_test.go'); do \
+		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$file); do \
+			echo "$$(dirname $$file) $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file); \
+		done; \
+	done
+
+bench:
+	go run ./test/bench
+
+e2e:
+	$(MAKE) -C test/e2e test
+
+# Writes committed data anew. The OpenAPI documents need OPENAPI_DOCUMENTS, see internal/api/discovery/openapi/README.md.
+generate:
+	go generate ./internal/machinery/scheme
+	go test ./internal/lint -update
+	[ -z "$$OPENAPI_DOCUMENTS" ] || go generate ./internal/object/mergeschema
+
+release:
+	packaging/release.sh $(DIST)

@@ -124,7 +124,7 @@ func tableOfFlags(t *testing.T) []byte {
 
 func TestVerbosityOfFiles(t *testing.T) {
 	var out bytes.Buffer
-	log, setVerbosity, err := logOptions{format: "text", files: "flaggroups_*=3,other=5"}.logger(&out)
+	log, _, err := logOptions{format: "text", files: "flaggroups_*=3,other=5"}.logger(&out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestVerbosityOfFiles(t *testing.T) {
 		t.Error(got)
 	}
 	out.Reset()
-	log, setVerbosity, err = logOptions{format: "text", files: "other=5"}.logger(&out)
+	log, setVerbosity, err := logOptions{format: "text", files: "other=5"}.logger(&out)
 	if err != nil {
 		t.Fatal(err)
 	}

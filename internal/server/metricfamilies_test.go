@@ -14,7 +14,7 @@ import (
 )
 
 // updateDocs writes the table in docs/metrics.md anew.
-var updateDocs = flag.Bool("update-metrics-table", false, "write the table of metrics in docs/metrics.md anew")
+var updateDocs = flag.Bool("update", false, "write the table of metrics in docs/metrics.md anew")
 
 const metricsPage = "../../docs/metrics.md"
 
@@ -156,7 +156,7 @@ func compareTable(t *testing.T, table string) {
 			t.Fatal(err)
 		}
 	} else if old != table {
-		t.Errorf("the table in %s is old; go test ./server -run %s -update-metrics-table writes it", metricsPage, t.Name())
+		t.Errorf("the table in %s is old; go test ./internal/server -run %s -update writes it", metricsPage, t.Name())
 	}
 }
 

@@ -161,6 +161,7 @@ func silentWebhook(dir string) string {
 				return
 			}
 			open = append(open, conn)
+			runtime.KeepAlive(open)
 		}
 	}()
 	path := filepath.Join(dir, "webhook.yaml")

@@ -31,7 +31,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the transcripts' answers anew")
+var rewrite = flag.Bool("update", false, "write the transcripts' answers anew")
 
 // TestPipeline runs the transcripts in testdata/pipeline: commands, a line of
 // dashes, and what they answer. Each file begins with an empty store at revision

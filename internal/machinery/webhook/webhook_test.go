@@ -126,7 +126,7 @@ func TestAnswersThatAreErrors(t *testing.T) {
 			func(w http.ResponseWriter, _ *http.Request) { http.NotFound(w, nil) },
 			"the server could not find the requested resource",
 		},
-		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://example.com/", 307) },
+		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://example.com/", http.StatusTemporaryRedirect) },
 			`the server responded with the status code 307 but did not return more information`},
 		"broken off": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
@@ -151,7 +151,7 @@ func TestAnswersThatAreErrors(t *testing.T) {
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	var reached atomic.Bool
 	elsewhere, _ := serve(t, func(http.ResponseWriter, *http.Request) { reached.Store(true) })
-	s, ca := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, 308) })
+	s, ca := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusPermanentRedirect) })
 	if _, err := client(t, Target{URL: s.URL, CABundle: ca}, Options{}).Post(t.Context(), Call{}); err == nil ||
 		reached.Load() {
 		t.Errorf("%v", err)

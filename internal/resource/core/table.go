@@ -39,7 +39,7 @@ func Age(t metav1.Time) any {
 }
 
 // MicroAge is Age for a MicroTime.
-func MicroAge(t metav1.MicroTime) any { return Age(metav1.Time{Time: t.Time}) }
+func MicroAge(t metav1.MicroTime) any { return Age(metav1.Time(t)) }
 
 // ContainerNames returns the names and the images of a pod's containers, separated by commas.
 func ContainerNames(s *corev1.PodSpec) (names, images string) {

@@ -17,7 +17,7 @@ import (
 // TestImportOnAFullDisk checks that an import that runs out of space ends with ENOSPC, whichever write fails first, and
 // does not wait for space.
 func TestImportOnAFullDisk(t *testing.T) {
-	writes := func(room int64) (imported error, used int64) {
+	writes := func(room int64) (used int64, imported error) {
 		var written atomic.Int64
 		fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 			switch op.Kind {
@@ -42,9 +42,10 @@ func TestImportOnAFullDisk(t *testing.T) {
 		go func() {
 			ended <- Import(testOptions(Options{FS: fs, Dir: "d", MemTableBytes: 256 << 10}), 10, records)
 		}()
-		return receive(t, fmt.Sprintf("the import with room for %d writes ends", room), ended), written.Load()
+		err := receive(t, fmt.Sprintf("the import with room for %d writes ends", room), ended)
+		return written.Load(), err
 	}
-	err, all := writes(1 << 40)
+	all, err := writes(1 << 40)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,7 @@ func TestImportOnAFullDisk(t *testing.T) {
 		step = max(all/100, 1)
 	}
 	for room := step / 2; room < all; room += step {
-		if err, _ := writes(room); !errors.Is(err, syscall.ENOSPC) {
+		if _, err := writes(room); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("room for %d of %d writes: %v", room, all, err)
 		}
 	}
