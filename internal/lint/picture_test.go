@@ -16,12 +16,12 @@ var update = flag.Bool("update", false, "write the committed files anew")
 
 // picture is the size of docs/floors.svg, in pixels.
 const (
-	pictureWidth, floorHeight, floorGap = 1240, 58, 10
+	pictureWidth, floorHeight, floorGap = 1080, 58, 10
 	nameWidth, roomGap                  = 110, 6
 )
 
-// TestPictureOfFloors compares docs/floors.svg with the packages: each floor with its rooms, whose widths follow their
-// lines of Go, and the floors that it imports.
+// TestPictureOfFloors compares docs/floors.svg with the packages: each floor with its rooms, and the floors that it
+// imports.
 func TestPictureOfFloors(t *testing.T) {
 	got := picture(measure(t))
 	name := filepath.Join(root, "docs", "floors.svg")
@@ -41,25 +41,18 @@ func TestPictureOfFloors(t *testing.T) {
 
 // building is what the picture shows.
 type building struct {
-	lines map[string]int             // thousands of lines of Go without tests, by tree, rounded up
 	rooms map[string][]string        // the trees of each floor, from the highest to the lowest
 	down  map[string]map[string]bool // the floors that a floor imports
 }
 
 // measure reads the repository.
 func measure(t *testing.T) building {
-	b := building{lines: map[string]int{}, rooms: map[string][]string{}, down: map[string]map[string]bool{}}
+	b := building{rooms: map[string][]string{}, down: map[string]map[string]bool{}}
 	for _, f := range files(t) {
-		name, _ := tree(f.dir)
 		from := floorOf(f.dir)
 		if from == "" || f.test {
 			continue
 		}
-		content, err := os.ReadFile(filepath.Join(root, f.path))
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.lines[name] += bytes.Count(content, []byte("\n"))
 		for _, i := range f.imports {
 			to := floorOf(strings.TrimPrefix(i, module+"/"))
 			if to != "" && to != from {
@@ -69,10 +62,6 @@ func measure(t *testing.T) building {
 				b.down[from][to] = true
 			}
 		}
-	}
-	const thousand = 1000
-	for name, n := range b.lines {
-		b.lines[name] = (n + thousand - 1) / thousand
 	}
 	for _, f := range floors {
 		for _, line := range slices.Backward(f.lines) {
@@ -121,25 +110,19 @@ func picture(b building) []byte {
 	return out.Bytes()
 }
 
-// drawRooms draws the trees of a floor beside each other. Each has the width of its name, and what is left of the floor is
-// divided by their lines.
+// drawRooms draws the trees of a floor beside each other. What their names leave of the floor is divided evenly.
 func drawRooms(out *bytes.Buffer, b building, name string, y int) {
 	const letter, padding = 7, 14
 	rooms := b.rooms[name]
-	left, lines := pictureWidth-nameWidth-10, 0
-	label := func(room string) string {
-		return fmt.Sprintf("%s %dk", strings.TrimPrefix(room, "internal/"+name+"/"), b.lines[room])
-	}
+	left := pictureWidth - nameWidth - 10
 	for _, room := range rooms {
-		left -= len(label(room))*letter + padding + roomGap
-		lines += b.lines[room]
+		left -= len(path.Base(room))*letter + padding + roomGap
 	}
 	x := nameWidth
 	for _, room := range rooms {
-		width := len(label(room))*letter + padding + max(left, 0)*b.lines[room]/max(lines, 1)
+		width := len(path.Base(room))*letter + padding + max(left, 0)/len(rooms)
 		fmt.Fprintf(out, `<rect x="%d" y="%d" width="%d" height="26" rx="4" fill="#fff" stroke="#8aa"/>`, x, y+6, width)
-		fmt.Fprintf(out, `<text x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", x+width/2, y+24,
-			strings.TrimPrefix(label(room), "internal/"))
+		fmt.Fprintf(out, `<text x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", x+width/2, y+24, path.Base(room))
 		x += width + roomGap
 	}
 }

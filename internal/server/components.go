@@ -85,6 +85,10 @@ func localHealth(port int) func(context.Context) (bool, string) {
 			return false, err.Error()
 		}
 		defer answer.Body.Close() //nolint:errcheck // it was read
+		if answer.StatusCode < http.StatusOK {
+			// The body of a 101 is the connection, whose reads have no deadline.
+			return false, fmt.Sprintf("HTTP probe failed with statuscode: %d", answer.StatusCode)
+		}
 		const most = 10 << 10
 		body, err := io.ReadAll(io.LimitReader(answer.Body, most))
 		switch {

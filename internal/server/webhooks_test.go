@@ -166,6 +166,7 @@ func TestWebhookFailures(t *testing.T) {
 	url := s.URL() + webhookConfigurations + "mutatingwebhookconfigurations"
 	h.on("/odd", patchWith(`[{"op":"remove","path":"/data/none"}]`))
 	h.on("/kind", patchWith(`[{"op":"replace","path":"/data","value":7}]`))
+	h.on("/long", patchWith("["+strings.Repeat("{},", 1<<20)+"{}]"))
 	hang := make(chan bool)
 	h.on("/hang", func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { <-hang; return allow(nil) })
 	t.Cleanup(func() { close(hang) })
@@ -180,6 +181,7 @@ func TestWebhookFailures(t *testing.T) {
 		{"/odd", "", "", 500, "Internal error occurred: "},
 		{"/odd", ignore, "", 500, "Internal error occurred: "},
 		{"/kind", "", "", 500, "Internal error occurred: "},
+		{"/long", "", "", 500, "the patch has more than 1048576 values"},
 		{"/hang", `,"timeoutSeconds":1`, "", 500, "context deadline exceeded"},
 		{"/hang", `,"timeoutSeconds":1` + ignore, "", 201, ""},
 		{"/missing", `,"matchPolicy":"Exact","objectSelector":{"matchLabels":{"a":"b"}}`, "", 201, ""},

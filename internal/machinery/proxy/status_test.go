@@ -6,40 +6,60 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 )
 
-// TestInvalidStatus forwards to a server whose status codes net/http reads but does not send.
+// TestInvalidStatus forwards to servers whose status codes net/http reads but does not send, or that switch to another
+// protocol without being asked. These must not get the connection of the client.
 func TestInvalidStatus(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = conn.Read(make([]byte, 4<<10))
-			_, _ = io.WriteString(conn, "HTTP/1.1 042 Odd\r\nContent-Type: text/html\r\nContent-Length: 3\r\n\r\n<p>")
-			_ = conn.Close()
+	for _, answer := range []string{
+		"HTTP/1.1 042 Odd\r\nContent-Type: text/html\r\nContent-Length: 3\r\n\r\n<p>",
+		"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+		"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
 		}
-	}()
-	var failed error
-	h := &Handler{
-		Target:  Target{URL: &url.URL{Scheme: "http", Host: l.Addr().String(), Path: "/"}, Transport: NewTransport(TransportOptions{})},
-		Rewrite: NewRewriter("/a/", "/"),
-		Error: func(w http.ResponseWriter, _ *http.Request, err error) {
-			failed = err
-			w.WriteHeader(http.StatusServiceUnavailable)
-		},
-	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/a/", nil))
-	if failed == nil || w.Code != http.StatusServiceUnavailable {
-		t.Errorf("%d, %v", w.Code, failed)
+		t.Cleanup(func() { _ = l.Close() })
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					_, _ = conn.Read(make([]byte, 4<<10))
+					_, _ = io.WriteString(conn, answer)
+					_, _ = conn.Read(make([]byte, 1)) // until the proxy closes the connection
+					_ = conn.Close()
+				}()
+			}
+		}()
+		transport := NewTransport(TransportOptions{})
+		var failed error
+		h := &Handler{
+			Target:  Target{URL: &url.URL{Scheme: "http", Host: l.Addr().String(), Path: "/"}, Transport: transport},
+			Rewrite: NewRewriter("/a/", "/"),
+			Error: func(w http.ResponseWriter, _ *http.Request, err error) {
+				failed = err
+				w.WriteHeader(http.StatusServiceUnavailable)
+			},
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/a/", nil))
+		if failed == nil || w.Code != http.StatusServiceUnavailable || !strings.Contains(failed.Error(), "invalid status code") {
+			t.Errorf("%.30q: %d, %v", answer, w.Code, failed)
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.Target.URL.String(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response, err := transport.RoundTrip(r); err == nil {
+			_ = response.Body.Close()
+			t.Errorf("%.30q: %s", answer, response.Status)
+		}
 	}
 }
 

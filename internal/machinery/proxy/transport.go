@@ -74,11 +74,13 @@ func NewTransport(o TransportOptions) *Transport {
 	return t
 }
 
-// RoundTrip implements http.RoundTripper. It does not follow redirects.
+// RoundTrip implements http.RoundTripper. It does not follow redirects. A server that switches to another protocol is
+// refused: requests for other protocols are sent by Connect.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := tracing.Transport(t.http).RoundTrip(r)
-	if err == nil && response.StatusCode < http.StatusContinue {
-		// net/http reads such a status but refuses to send it.
+	if err == nil && response.StatusCode < http.StatusOK {
+		// net/http reads a status below 100 but refuses to send it. The body of a 101 is the connection: reading it ends
+		// only when the server closes it, also if the request has ended.
 		_ = response.Body.Close() // nobody reads it
 		response, err = nil, fmt.Errorf("invalid status code %03d", response.StatusCode)
 	}

@@ -30,6 +30,7 @@ type settings struct {
 	shown     *shown
 	metrics   *Metrics
 	userAgent string
+	answers   *answers
 }
 
 // A Call is one question.
@@ -42,10 +43,15 @@ type Call struct {
 	// MaxAnswer is the number of bytes that an answer may have when it is unpacked; 16
 	// MiB if zero.
 	MaxAnswer int64
+	// MaxValues is what Values may return of an answer; 1 Mi if zero.
+	MaxValues int
 }
 
 const (
 	defaultMaxAnswer = 16 << 20
+	defaultMaxValues = 1 << 20
+	// maxAnswers is how many bytes of answers of one webhook are being read at a time.
+	maxAnswers = 256 << 20
 	// asideMax is what is read of an answer that is an error.
 	asideMax = 64 << 10
 	// busyMax is how often a webhook may answer that it is to be asked later.
@@ -63,6 +69,9 @@ func (c *Client) Post(ctx context.Context, call Call) ([]byte, error) {
 	}
 	if call.MaxAnswer == 0 {
 		call.MaxAnswer = defaultMaxAnswer
+	}
+	if call.MaxValues == 0 {
+		call.MaxValues = defaultMaxValues
 	}
 	ctx, cancel := context.WithTimeout(ctx, call.Timeout)
 	defer cancel()
@@ -120,23 +129,47 @@ func (c *settings) post(ctx context.Context, call Call) (answer []byte, wait tim
 	if response.StatusCode < http.StatusOK || response.StatusCode > http.StatusPartialContent {
 		return nil, retryAfter(response), statusError(response)
 	}
-	answer, err = readAtMost(response.Body, call.MaxAnswer)
+	answer, err = c.answers.read(response.Body, call.MaxAnswer)
+	if err == nil && Values(answer) > call.MaxValues {
+		answer, err = nil, fmt.Errorf("the answer has more than %d values", call.MaxValues)
+	}
 	if err != nil {
 		return nil, -1, &url.Error{Op: "Post", URL: request.URL.String(), Err: err}
 	}
 	return answer, -1, nil
 }
 
-func readAtMost(r io.Reader, most int64) ([]byte, error) {
-	var b bytes.Buffer
-	n, err := io.Copy(&b, io.LimitReader(r, most+1))
+// answers bounds the memory for the answers of a webhook that are not complete. A webhook that sends long answers slowly
+// would hold most of it for as long as its calls last.
+type answers struct{ bytes atomic.Int64 }
+
+// read reads an answer of at most a number of bytes.
+func (a *answers) read(r io.Reader, most int64) ([]byte, error) {
+	w := answer{of: a}
+	defer func() { a.bytes.Add(-int64(w.text.Len())) }()
+	n, err := io.Copy(&w, io.LimitReader(r, most+1))
 	if err != nil {
 		return nil, err
 	}
 	if n > most {
 		return nil, fmt.Errorf("the answer has more than %d bytes", most)
 	}
-	return b.Bytes(), nil
+	return w.text.Bytes(), nil
+}
+
+// answer is an answer that is being read.
+type answer struct {
+	of   *answers
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (w *answer) Write(p []byte) (int, error) {
+	if w.of.bytes.Add(int64(len(p))) > maxAnswers {
+		w.of.bytes.Add(-int64(len(p)))
+		return 0, fmt.Errorf("answers with more than %d bytes are being read from the webhook", maxAnswers)
+	}
+	return w.text.Write(p)
 }
 
 // retryAfter returns what the header of that name says if it is to be heard, or -1.
@@ -153,9 +186,12 @@ func retryAfter(r *http.Response) time.Duration {
 
 // statusError is what an answer that is no 2xx means.
 func statusError(r *http.Response) error {
-	body, err := io.ReadAll(io.LimitReader(r.Body, asideMax))
-	if err != nil {
-		body = nil // the code alone says enough
+	var body []byte
+	if r.StatusCode != http.StatusSwitchingProtocols { // there the body is the connection, which has no deadline and no end
+		var err error
+		if body, err = io.ReadAll(io.LimitReader(r.Body, asideMax)); err != nil {
+			body = nil // the code alone says enough
+		}
 	}
 	var status metav1.Status
 	if json.Unmarshal(body, &status) == nil && (status.Kind == "Status" || status.Kind == "") &&

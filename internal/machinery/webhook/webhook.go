@@ -185,7 +185,7 @@ func (e endpoint) client(address string, o Options) (*Client, error) {
 	}
 	s := &settings{
 		url:       url.URL{Scheme: e.scheme, Host: e.host, Path: path.Join("/", e.path)},
-		transport: transport, shown: shown, metrics: o.Metrics, userAgent: o.UserAgent,
+		transport: transport, shown: shown, metrics: o.Metrics, userAgent: o.UserAgent, answers: new(answers),
 	}
 	if s.userAgent == "" {
 		s.userAgent = "kube-apiserver-admission"

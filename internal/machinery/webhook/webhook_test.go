@@ -126,7 +126,9 @@ func TestAnswersThatAreErrors(t *testing.T) {
 			func(w http.ResponseWriter, _ *http.Request) { http.NotFound(w, nil) },
 			"the server could not find the requested resource",
 		},
-		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://example.com/", http.StatusTemporaryRedirect) },
+		"redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://example.com/", http.StatusTemporaryRedirect)
+		},
 			`the server responded with the status code 307 but did not return more information`},
 		"broken off": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
@@ -148,10 +150,75 @@ func TestAnswersThatAreErrors(t *testing.T) {
 	}
 }
 
+func TestValues(t *testing.T) {
+	for text, want := range map[string]int{
+		``: 0, `7`: 0, `"[,{"`: 0, `[]`: 1, `[1,2,3]`: 3, `{"a":[{},{}],"b":"x\\","c":"\","}`: 7, `"unfinished \`: 0,
+	} {
+		if n := Values([]byte(text)); n != want {
+			t.Errorf("%s has %d values, want %d", text, n, want)
+		}
+	}
+}
+
+// TestAnswersOfManyValues: decoding 16 MiB of short values would take more than 600 MiB.
+func TestAnswersOfManyValues(t *testing.T) {
+	answer := "[" + strings.Repeat("0,", 99) + "0]"
+	s, ca := serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) })
+	for most, want := range map[int]string{100: "", 99: "the answer has more than 99 values", 0: ""} {
+		_, err := client(t, Target{URL: s.URL, CABundle: ca}, Options{}).Post(t.Context(), Call{MaxValues: most})
+		if (err == nil) != (want == "") || err != nil && !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("at most %d: %v, want %s", most, err, want)
+		}
+	}
+}
+
+// TestUnfinishedAnswersAreBounded: what is kept of answers of one webhook that are being read has a limit together.
+func TestUnfinishedAnswersAreBounded(t *testing.T) {
+	var a answers
+	a.bytes.Store(maxAnswers - 10)
+	if text, err := a.read(strings.NewReader("0123456789"), 100); err != nil || len(text) != 10 {
+		t.Errorf("%q, %v", text, err)
+	}
+	if _, err := a.read(strings.NewReader("0123456789a"), 100); err == nil || !strings.Contains(err.Error(), "are being read") {
+		t.Errorf("an answer beyond the limit: %v", err)
+	}
+	if n := a.bytes.Load(); n != maxAnswers-10 {
+		t.Errorf("%d bytes are held, want %d", n, maxAnswers-10)
+	}
+}
+
+// TestSwitchedProtocols: the body of a 101 is the connection. Reading it would go on after the time-out of the call.
+func TestSwitchedProtocols(t *testing.T) {
+	s, ca := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+	})
+	c, result := client(t, Target{URL: s.URL, CABundle: ca}, Options{}), make(chan error, 1)
+	go func() {
+		_, err := c.Post(t.Context(), Call{Timeout: time.Second})
+		result <- err
+	}()
+	select {
+	case err := <-result:
+		if err == nil {
+			t.Error("a 101 is an answer")
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the call has not ended")
+	}
+}
+
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	var reached atomic.Bool
 	elsewhere, _ := serve(t, func(http.ResponseWriter, *http.Request) { reached.Store(true) })
-	s, ca := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusPermanentRedirect) })
+	s, ca := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, elsewhere.URL, http.StatusPermanentRedirect)
+	})
 	if _, err := client(t, Target{URL: s.URL, CABundle: ca}, Options{}).Post(t.Context(), Call{}); err == nil ||
 		reached.Load() {
 		t.Errorf("%v", err)

@@ -66,6 +66,7 @@ func toV2(in *autoscalingv1.HorizontalPodAutoscaler) (*autoscalingv2.HorizontalP
 		out.Status.CurrentMetrics = make([]autoscalingv2.MetricStatus, len(current))
 		for i, m := range current {
 			out.Status.CurrentMetrics[i] = statusToV2(m)
+			dropShownZero(&out.Status.CurrentMetrics[i], in.Status.CurrentCPUUtilizationPercentage)
 		}
 	}
 	var conditions []autoscalingv1.HorizontalPodAutoscalerCondition
@@ -80,6 +81,15 @@ func toV2(in *autoscalingv1.HorizontalPodAutoscaler) (*autoscalingv2.HorizontalP
 	out.Annotations = withoutConversionAnnotations(in.Annotations)
 	defaultMetrics(&out.Spec)
 	return out, nil
+}
+
+// dropShownZero removes the average value 0 from the metric that percent stands for: the annotation of v1 has one although
+// there is none.
+func dropShownZero(m *autoscalingv2.MetricStatus, percent *int32) {
+	if r := m.Resource; percent != nil && r != nil && r.Name == corev1.ResourceCPU && r.Current.AverageUtilization != nil &&
+		*r.Current.AverageUtilization == *percent && r.Current.AverageValue != nil && r.Current.AverageValue.IsZero() {
+		r.Current.AverageValue = nil
+	}
 }
 
 // fromV2 converts to v1. The fields that v1 does not have become annotations.

@@ -25,6 +25,9 @@ type reclaimer struct {
 
 	// timedOut is set when the last merge ended after reclaimMergeTimeout. Only the reclaimer goroutine uses it.
 	timedOut bool
+
+	// mergeTime returns how long the next merge may take; nil means reclaimMergeTimeout. Tests set it.
+	mergeTime func() time.Duration
 }
 
 const (
@@ -100,6 +103,10 @@ func (s *Store) runReclaimer() {
 		case <-s.lifetime.stopped.Done():
 		case <-time.After(rest):
 		}
+		if err != nil {
+			// Nothing else wakes the reclaimer if nothing is written any more.
+			s.reclaimer.wakeIfNeeded(s.space.level.Load() != spaceEnough)
+		}
 	}
 }
 
@@ -158,7 +165,11 @@ const reclaimMergeTimeout = 5 * time.Second
 
 // mergeSpan merges the tables that contain versions of the keys of a span.
 func (s *Store) mergeSpan(ctx context.Context, span garbageSpan) error {
-	ctx, cancel := context.WithTimeout(ctx, reclaimMergeTimeout)
+	limit := reclaimMergeTimeout
+	if s.reclaimer.mergeTime != nil {
+		limit = s.reclaimer.mergeTime()
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return s.db.Compact(ctx, versionBound(span.first, false), versionBound(span.last, true), false)
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -311,5 +312,36 @@ func TestReclaimerPauses(t *testing.T) {
 	most := 2 + int64(time.Since(began)/time.Second)
 	if n := flushes() - before; n == 0 || n > most {
 		t.Errorf("%d flushes, want at least one and at most %d", n, most)
+	}
+}
+
+// TestReclaimIsTriedAgain: if a merge was not done in time, the garbage is looked at again, also if nothing is written any
+// more.
+func TestReclaimIsTriedAgain(t *testing.T) {
+	s := mustOpen(t, Options{InMemory: true, HistoryWindow: -1, ReserveBytes: -1})
+	var merges atomic.Int64
+	s.reclaimer.mergeTime = func() time.Duration {
+		if merges.Add(1) == 1 {
+			return 0
+		}
+		return reclaimMergeTimeout
+	}
+	const writes, size = 40, 512 << 10
+	for i := range writes {
+		mustCommit(t, s, storage.Put("/a", randomBytes(size, uint64(i))))
+	}
+	if err := s.Compact(t.Context(), s.hub.durable.Load()); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		s.reclaimer.mu.Lock()
+		left := s.reclaimer.garbage.total
+		s.reclaimer.mu.Unlock()
+		if merges.Load() > 0 && left < reclaimMinBytes {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("waited a minute for the garbage to be merged: %d bytes are left after %d merges", left, merges.Load())
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package oidc
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,16 +10,22 @@ import (
 // maxAnswer is the largest response of an issuer that is read, in bytes: its metadata, or its keys.
 const maxAnswer = 1 << 20
 
-// boundedTransport has the reading of a response fail after maxAnswer bytes. The library that reads them has no limit.
+// boundedTransport has the reading of a response fail after maxAnswer bytes, and refuses responses that have no end. The
+// library that reads them has no limit.
 type boundedTransport struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := t.next.RoundTrip(r)
-	if err == nil {
-		response.Body = &boundedBody{response.Body, maxAnswer}
+	if err != nil {
+		return nil, err
 	}
-	return response, err
+	if response.StatusCode == http.StatusSwitchingProtocols {
+		_ = response.Body.Close() // it is the connection, whose reads have no deadline
+		return nil, errors.New("the issuer has switched to another protocol")
+	}
+	response.Body = &boundedBody{response.Body, maxAnswer}
+	return response, nil
 }
 
 type boundedBody struct {

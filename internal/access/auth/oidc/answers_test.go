@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestAnswersOfIssuersAreBounded has an issuer whose metadata do not end.
@@ -35,5 +36,38 @@ func TestAnswersOfIssuersAreBounded(t *testing.T) {
 	i.client.CloseIdleConnections()
 	if n := <-taken; n >= most {
 		t.Errorf("%d bytes were read", n)
+	}
+}
+
+// TestIssuersThatSwitchProtocols: the body of a 101 is the connection. Reading it would not end at the time-out.
+func TestIssuersThatSwitchProtocols(t *testing.T) {
+	p := newProvider(t)
+	p.further["/switch"] = func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+	}
+	config := p.config()
+	config.Issuer.DiscoveryURL = text(p.URL + "/switch")
+	i, err := NewIssuer(t.Context(), &config, nil, options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := make(chan error, 1)
+	go func() {
+		_, err := i.newVerifier(t.Context(), p.URL)
+		result <- err
+	}()
+	select {
+	case err := <-result:
+		if err == nil || !strings.Contains(err.Error(), "has switched") {
+			t.Errorf("the error is %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the request has not ended")
 	}
 }

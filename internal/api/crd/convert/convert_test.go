@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -281,6 +282,38 @@ func TestFirstErrorEndsTheOthers(t *testing.T) {
 	}
 	if calls.Load() > 2*callsAtOnce {
 		t.Errorf("%d calls", calls.Load())
+	}
+}
+
+// TestAnswersOfManyValues: what is decoded of an answer is bounded by the values of the question, not only by its bytes.
+func TestAnswersOfManyValues(t *testing.T) {
+	zeros := func(n int) []any { return slices.Repeat([]any{0}, n) }
+	for name, test := range map[string]struct {
+		has, added, others int // zeros in the object, that the webhook adds to it, and that it answers as further objects
+		want               string
+	}{
+		"further objects":              {0, 0, valuesMin, "the answer has more than 131072 values"},
+		"a small object that grows":    {0, valuesMin, 0, "the answer has more than 131072 values"},
+		"an object that is large":      {3 * valuesMin, 0, 0, ""},
+		"a large object that is twice": {valuesMin, valuesMin, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := serve(t, func(q *question, w http.ResponseWriter) {
+				objs := convertAll(q)
+				objs[0]["more"] = zeros(test.added)
+				a := q.answer(objs)
+				a["response"].(map[string]any)["convertedObjects"] = append([]any{objs[0]}, zeros(test.others)...)
+				if err := json.NewEncoder(w).Encode(a); err != nil {
+					t.Error(err)
+				}
+			})
+			obj := widget(t, "a")
+			obj.Object["list"] = slices.Repeat([]any{int64(0)}, test.has)
+			_, err := converter(t, Options{}, specOf(h, "v1")).Convert(t.Context(), []*unstructured.Unstructured{obj}, v2)
+			if (err == nil) != (test.want == "") || err != nil && !strings.HasSuffix(err.Error(), test.want) {
+				t.Errorf("%.200v, want %q", err, test.want)
+			}
+		})
 	}
 }
 

@@ -21,10 +21,12 @@ const (
 	callsAtOnce    = 4
 )
 
-// The longest accepted response has answerFactor times the bytes of the request, but at least answerMin bytes.
+// The longest accepted response has answerFactor times the bytes of the request, but at least answerMin bytes; and
+// answerFactor times its values, but at least valuesMin (see webhook.Values).
 const (
 	answerFactor = 8
 	answerMin    = 16 << 20
+	valuesMin    = 1 << 17
 )
 
 // webhookConverter converts objects by calling a webhook.
@@ -160,6 +162,7 @@ func (r *webhookConverter) send(
 	}
 	text, err := client.Post(ctx, webhook.Call{
 		Body: c.body, Timeout: r.timeout, MaxAnswer: max(answerMin, answerFactor*int64(len(c.body))),
+		MaxValues: max(valuesMin, answerFactor*webhook.Values(c.body)),
 	})
 	if err != nil {
 		return callFailure, failed(err)

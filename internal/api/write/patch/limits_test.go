@@ -89,6 +89,21 @@ func TestHostileStrategicPatches(t *testing.T) {
 	}
 }
 
+// TestOrderErrors: what kube-apiserver answers 500 about the order of lists is no error of another code here.
+func TestOrderErrors(t *testing.T) {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}}}
+	for body, want := range map[string]string{
+		`{"spec":{"$setElementOrder/containers":["a"],"containers":[{"name":"a","image":"x"}]}}`: "expected a " +
+			"map[string]interface {}, but received a string",
+		`{"spec":{"$setElementOrder/initContainers":[],"initContainers":[]}}`: "no elements in any of the given slices",
+	} {
+		_, err := patch.Strategic(pod, &corev1.Pod{}, []byte(body), patch.Warn)
+		if err == nil || !strings.HasPrefix(err.Error(), want) || kerrors.ReasonForError(err) != "" {
+			t.Errorf("%s: %v (%s), want %s", body, err, kerrors.ReasonForError(err), want)
+		}
+	}
+}
+
 // TestApplyYAMLAliases applies a document that is small and stands for a large one.
 func TestApplyYAMLAliases(t *testing.T) {
 	doc := "a: &a " + strings.Repeat("x", 100<<10) + "\nb: [" + strings.TrimSuffix(

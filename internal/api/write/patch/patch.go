@@ -78,7 +78,8 @@ func JSON(doc, body []byte, v Validation) (patched []byte, strict []error, err e
 	}
 	patched, err = operations.Apply(doc)
 	var tooDeep *jsonpatch.DepthError
-	if errors.As(err, &tooDeep) {
+	var tooLong *jsonpatch.MovesError
+	if errors.As(err, &tooDeep) || errors.As(err, &tooLong) {
 		return nil, nil, kerrors.NewRequestEntityTooLargeError(err.Error())
 	}
 	if err != nil {

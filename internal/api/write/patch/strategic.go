@@ -223,4 +223,5 @@ func strategicError(err error) error {
 var orderErrors = []string{
 	"The order in patch list:\n", "expected a []interface {}, but received a ", "expected slice or array type, but got: ",
 	"unable to find api field in struct ", "value for key ", "merging lists cannot yet be specified in the patch",
+	"expected a map[string]interface {}, but received a ", "no elements in any of the given slices",
 }

@@ -173,10 +173,12 @@ func (t *Translator) run(r *http.Request, c *client) error {
 		case <-ctx.Done():
 		}
 	}()
-	server, err := t.openServer(ctx, r)
+	server, conn, err := t.openServer(ctx, r)
 	if err != nil {
 		return err
 	}
+	// Closing the SPDY connection leaves this one open until the kubelet has closed all streams.
+	defer conn.Close()
 	defer server.Close()
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	s, err := t.createStreams(ctx, server)
@@ -191,32 +193,32 @@ func (t *Translator) run(r *http.Request, c *client) error {
 	return err
 }
 
-// openServer opens a SPDY connection to the kubelet. The headers of the client are not forwarded.
-func (t *Translator) openServer(ctx context.Context, r *http.Request) (httpstream.Connection, error) {
+// openServer opens a connection to the kubelet, and SPDY on it. The headers of the client are not forwarded.
+func (t *Translator) openServer(ctx context.Context, r *http.Request) (httpstream.Connection, net.Conn, error) {
 	out := spdyRequest(r.WithContext(ctx), http.Header{}, remotecommand.StreamProtocolV5Name,
 		remotecommand.StreamProtocolV4Name)
 	out.RemoteAddr = ""
 	conn, err := t.Proxy.Open(out)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !hasSwitched(conn.Response) {
 		defer conn.Close()
 		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 		_ = conn.SetDeadline(time.Now().Add(refusalTime)) // a TCP connection has deadlines
-		return nil, refusal(conn.Response)
+		return nil, nil, refusal(conn.Response)
 	}
 	switch protocol := conn.Response.Header.Get(httpstream.HeaderProtocolVersion); protocol {
 	case remotecommand.StreamProtocolV5Name, remotecommand.StreamProtocolV4Name:
 	default:
 		_ = conn.Close()
-		return nil, fmt.Errorf("the kubelet speaks the protocol %q, not %s", protocol, remotecommand.StreamProtocolV4Name)
+		return nil, nil, fmt.Errorf("the kubelet speaks the protocol %q, not %s", protocol, remotecommand.StreamProtocolV4Name)
 	}
-	server, err := streamspdy.NewClientConnectionWithPings(conn, pingPeriod)
+	server, err := streamspdy.NewClientConnectionWithPings(&frames{Conn: conn}, pingPeriod)
 	if err != nil {
-		return nil, errors.Join(err, conn.Close())
+		return nil, nil, errors.Join(err, conn.Close())
 	}
-	return server, nil
+	return server, conn, nil
 }
 
 // refusal returns the error that a kubelet has sent in place of an agreement: a Status or a text.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -19,6 +20,9 @@ const (
 	// MaxPathBytes limits the depth of a path times the size of the document and the patch, in bytes: for each step of a
 	// path everything below it is read and written again.
 	MaxPathBytes = 64 << 20
+	// MaxMoves is how many items of lists a patch may move: inserting an item at an index, and removing one, copies the
+	// whole list.
+	MaxMoves = 1 << 28
 )
 
 // limitCopies sets the only limit that the library has for copies. It is global to the process.
@@ -37,6 +41,16 @@ type DepthError struct {
 
 func (e *DepthError) Error() string {
 	return fmt.Sprintf("The allowed maximum depth of a path in this JSON patch is %d, got %d", e.Limit, e.Depth)
+}
+
+// MovesError is the refusal of a patch because it inserts or removes too many items of lists that are too long.
+type MovesError struct {
+	Items, List int // items that are inserted or removed, and of the longest list
+}
+
+func (e *MovesError) Error() string {
+	return fmt.Sprintf("This JSON patch inserts and removes %d items at indexes, which is too many for a list of %d items",
+		e.Items, e.List)
 }
 
 // Decode decodes a patch. It does not check the operations; Apply does.
@@ -83,10 +97,13 @@ func New(list []Operation) (Patch, error) {
 func (p Patch) Len() int { return len(p.operations) }
 
 // Apply returns doc with the changes of the patch. It changes neither of them; the result may share memory with both.
-// The error is a *DepthError, or says which operation does not fit the document.
+// The error is a *DepthError or a *MovesError, or says which operation does not fit the document.
 func (p Patch) Apply(doc []byte) ([]byte, error) {
 	limitCopies()
 	if err := p.checkDepth(len(doc)); err != nil {
+		return nil, err
+	}
+	if err := p.checkMoves(doc); err != nil {
 		return nil, err
 	}
 	return p.operations.Apply(doc)
@@ -119,4 +136,69 @@ func (p Patch) checkDepth(size int) error {
 		}
 	}
 	return nil
+}
+
+// checkMoves refuses patches that insert and remove too many items of long lists.
+func (p Patch) checkMoves(doc []byte) error {
+	items := 0
+	for _, op := range p.operations {
+		switch kind := op.Kind(); kind {
+		case "add", "remove", "copy", "move":
+			if endsWithIndex(op.Path) {
+				items++
+			}
+			if kind == "move" && endsWithIndex(op.From) {
+				items++
+			}
+		}
+	}
+	const shortest = 2 // bytes of an item with its comma
+	if items*(max(len(doc), p.size)/shortest+items) <= MaxMoves {
+		return nil
+	}
+	list := longestList(doc)
+	for _, op := range p.operations {
+		if value := op["value"]; value != nil {
+			list = max(list, longestList(*value))
+		}
+	}
+	if items*(list+items) > MaxMoves {
+		return &MovesError{Items: items, List: list}
+	}
+	return nil
+}
+
+// endsWithIndex returns whether a path may name an item of a list.
+func endsWithIndex(path func() (string, error)) bool {
+	text, err := path()
+	if err != nil {
+		return false
+	}
+	_, err = strconv.Atoi(text[strings.LastIndexByte(text, '/')+1:])
+	return err == nil
+}
+
+// longestList returns the number of items of the longest list in valid JSON; an empty list counts as one item.
+func longestList(text []byte) int {
+	longest, inString := 0, false
+	var open []int // the items of the lists that are open so far, 0 for objects
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '[':
+			open = append(open, 1)
+		case c == '{':
+			open = append(open, 0)
+		case c == ',' && len(open) > 0 && open[len(open)-1] > 0:
+			open[len(open)-1]++
+		case (c == ']' || c == '}') && len(open) > 0:
+			longest = max(longest, open[len(open)-1])
+			open = open[:len(open)-1]
+		}
+	}
+	return longest
 }

@@ -82,3 +82,35 @@ func TestNew(t *testing.T) {
 		}
 	}
 }
+
+// TestMovesAreBounded: an item that is inserted or removed moves the others. 10,000 items at the head of a list of 600,000
+// took more than a minute.
+func TestMovesAreBounded(t *testing.T) {
+	list := func(n int) string { return "[" + strings.Repeat("0,", n-1) + "0]" }
+	many := func(n int, op string) string { return "[" + strings.Repeat(op+",", n-1) + op + "]" }
+	const add, remove = `{"op":"add","path":"/x/0","value":1}`, `{"op":"remove","path":"/x/0"}`
+	long := `{"s":"[[[,,,","x":` + list(600_000) + `,"y":{"0":1}}`
+	for name, c := range map[string]struct {
+		doc, patch string
+		refused    bool
+	}{
+		"add":               {long, many(10_000, add), true},
+		"negative":          {long, many(10_000, `{"op":"add","path":"/x/-1","value":1}`), true},
+		"remove":            {long, many(10_000, remove), true},
+		"move":              {long, many(5_000, `{"op":"move","from":"/x/0","path":"/x/1"}`), true},
+		"copy":              {long, many(10_000, `{"op":"copy","from":"/s","path":"/x/1"}`), true},
+		"a list of a patch": {`{}`, `[{"op":"add","path":"/x","value":` + list(600_000) + `},` + many(10_000, add)[1:], true},
+		"a list that grows": {`{"x":[]}`, many(20_000, add), true},
+		"few":               {long, many(100, add), false},
+		"at the end":        {long, many(10_000, `{"op":"add","path":"/x/-","value":1}`), false},
+		"replace":           {long, many(10_000, `{"op":"replace","path":"/x/0","value":1}`), false},
+		"a short list":      {`{"x":` + list(10_000) + `,"s":"` + strings.Repeat("[,", 500_000) + `"}`, many(10_000, remove), false},
+		"names":             {`{"x":{"0":1},"s":"` + strings.Repeat("x", 2_000_000) + `"}`, many(10_000, add), false},
+	} {
+		_, err := apply(c.doc, c.patch)
+		var refused *MovesError
+		if errors.As(err, &refused) != c.refused || err != nil && !c.refused {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/audit"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/jsonpatch"
+	"github.com/keelson-dev/keelson/internal/machinery/webhook"
 )
 
 const (
@@ -131,6 +132,9 @@ func (p *Plugins) callMutating(
 	return changed, p.observe(ctx, h, a, mutatingKind, mutationFailedAnnotation+place, begin, err)
 }
 
+// maxPatchValues is how many values the patch of a response may have; decoding each takes more than fifty bytes.
+const maxPatchValues = 1 << 20
+
 // applyPatch applies the patch of a response to the object of a write.
 func (p *Plugins) applyPatch(
 	ctx context.Context, h *hook, a *admission.Attributes, names admission.Names, object []byte,
@@ -142,6 +146,11 @@ func (p *Plugins) applyPatch(
 	if *response.PatchType != admissionv1.PatchTypeJSONPatch {
 		return false, &callError{
 			webhook: h.name, reason: fmt.Errorf("unsupported patch type %q", *response.PatchType),
+		}
+	}
+	if webhook.Values(response.Patch) > maxPatchValues {
+		return false, &callError{
+			webhook: h.name, reason: fmt.Errorf("the patch has more than %d values", maxPatchValues),
 		}
 	}
 	operations, err := jsonpatch.Decode(response.Patch)
