@@ -94,6 +94,37 @@ func attributeOf(s *otlp.Span, key string) string {
 	return ""
 }
 
+// TestTracingOfCustomResources: a request for a custom resource has the span of its verb, as one for a built-in resource.
+func TestTracingOfCustomResources(t *testing.T) {
+	spans, file := collectSpans(t, "1000000")
+	config := testConfig(t)
+	config.Filters.TracingConfigFile = file
+	s := start(t, config)
+	c := httpClient(t, s, true)
+	const widgets = "/apis/example.com/v1/namespaces/default/widgets"
+	if a := sendJSON(t, c, "POST", s.URL()+"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", widgetDefinition); a.status != http.StatusCreated {
+		t.Fatal(a.status, a.body)
+	}
+	await(t, "the custom resource to be served", func() bool {
+		return call(t, c, "GET", s.URL()+widgets).status == http.StatusOK
+	})
+	a := sendJSON(t, c, "POST", s.URL()+widgets, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"}}`)
+	if a.status != http.StatusCreated {
+		t.Fatal(a.status, a.body)
+	}
+	if err := s.Stop(t.Context()); err != nil { // it sends the spans
+		t.Fatal(err)
+	}
+	trace := spans.of("POST " + strings.Replace(widgets, "default", "{:namespace}", 1))
+	create := find(trace, "Create")
+	if create == nil {
+		t.Fatalf("the create of a custom resource has no span of its verb: %v", trace)
+	}
+	if got := attributeOf(create, "resource"); got != "widgets" {
+		t.Errorf("the span is about the resource %q", got)
+	}
+}
+
 // TestTracing traces a create that calls a webhook, a request of a trace that an administrator has begun, and one of a
 // trace that another user has begun.
 func TestTracing(t *testing.T) {

@@ -42,11 +42,7 @@ func (b *CustomResource) Serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	info.Tracker.Serve(b.s.deprecation)
-	if err := checkPathName(info); err != nil {
-		return err
-	}
-	return verb(b.h, w, r, info, b.s)
+	return b.h.serve(w, r, b.s, verb)
 }
 
 // verb finds what serves a request: the verb alone decides, whatever the rest of

@@ -154,7 +154,6 @@ func (b builtIn) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	info.Tracker.Serve(s.deprecation)
 	if s.deprecation != nil {
 		request.Warn(r.Context(), s.Version.Warning)
 		audit.Annotate(r.Context(), "k8s.io/deprecated", "true")
@@ -162,6 +161,14 @@ func (b builtIn) serve(w http.ResponseWriter, r *http.Request) error {
 			audit.Annotate(r.Context(), "k8s.io/removed-release", removed)
 		}
 	}
+	return b.h.serve(w, r, s, verb)
+}
+
+// serve answers a request for s by a verb, or returns the error to answer. It is what built-in and custom resources have in
+// common.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, s *served, verb verbFunc) error {
+	info := request.InfoFrom(r.Context())
+	info.Tracker.Serve(s.deprecation)
 	if err := checkPathName(info); err != nil {
 		return err
 	}
@@ -169,7 +176,7 @@ func (b builtIn) serve(w http.ResponseWriter, r *http.Request) error {
 		defer span.End()
 		r = r.WithContext(ctx)
 	}
-	return verb(b.h, w, r, info, s)
+	return verb(h, w, r, info, s)
 }
 
 // checkPathName refuses the name of an object that cannot be one: "." and "..", and names with a
