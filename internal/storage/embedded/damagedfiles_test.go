@@ -54,9 +54,12 @@ func TestDamagedFiles(t *testing.T) {
 		{"nothing in it", func([]byte) []byte { return nil }},
 		{"been removed", nil},
 	}
-	for _, f := range files {
+	for i, f := range files {
 		kind := strings.Trim(filepath.Ext(f.Name())+" "+strings.Trim(f.Name(), "0123456789"), ". ")
-		for _, change := range changes {
+		for j, change := range changes {
+			if (i+j)%shorter(1, 4) != 0 {
+				continue
+			}
 			t.Run(kind+" has "+change.what, func(t *testing.T) {
 				dir := t.TempDir()
 				if err := os.CopyFS(dir, os.DirFS(from)); err != nil {

@@ -132,7 +132,7 @@ func TestRing(t *testing.T) {
 	const limit = 20_000
 	r := newRing(limit, 100)
 	var all []*record
-	for next := int64(100); next < 3000; next++ {
+	for next := int64(100); next < int64(shorter(3000, 700)); next++ {
 		rec := &record{revision: next}
 		for i := range rng.IntN(4) {
 			key := fmt.Sprintf("/%c/%d", 'a'+rng.IntN(3), i)

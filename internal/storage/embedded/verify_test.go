@@ -54,7 +54,7 @@ func TestVerifyFindsNothing(t *testing.T) {
 	for round := range 6 {
 		o.MinRevision = int64(rng.IntN(2)) * int64(round) * 10_000
 		s := mustOpen(t, o)
-		for range 3000 {
+		for range shorter(3000, 500) {
 			var ops []storage.Op
 			for i := range 1 + rng.IntN(3) {
 				key := fmt.Sprintf("/%d/%d", i, rng.IntN(100))
