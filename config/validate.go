@@ -110,7 +110,7 @@ func (a *Authentication) validate(m *mistakes) {
 	a.ServiceAccounts.validate(m)
 	a.RequestHeader.validate(m)
 	switch o := &a.OIDC; {
-	case !o.used():
+	case o.IsDefault():
 	case a.ConfigFile != "":
 		m.add("{Authentication.ConfigFile} and Authentication.OIDC are mutually exclusive").
 			OnCommandLine("authentication-config file and oidc-* flags are mutually exclusive")
@@ -124,11 +124,11 @@ func (a *Authentication) validate(m *mistakes) {
 	}
 }
 
-// used reports whether a field has another value than its default.
-func (o *OIDC) used() bool {
-	return o.IssuerURL != "" || o.ClientID != "" || o.CAFile != "" || o.UsernameClaim != defaultUsernameClaim ||
-		o.UsernamePrefix != "" || o.GroupsClaim != "" || o.GroupsPrefix != "" || len(o.RequiredClaims) > 0 ||
-		!slices.Equal(o.SigningAlgorithms, []string{defaultSigningAlgorithm})
+// IsDefault reports whether all fields have the zero value or their default.
+func (o *OIDC) IsDefault() bool {
+	return o.IssuerURL == "" && o.ClientID == "" && o.CAFile == "" && (o.UsernameClaim == "" || o.UsernameClaim == defaultUsernameClaim) &&
+		o.UsernamePrefix == "" && o.GroupsClaim == "" && o.GroupsPrefix == "" && len(o.RequiredClaims) == 0 &&
+		(len(o.SigningAlgorithms) == 0 || slices.Equal(o.SigningAlgorithms, []string{defaultSigningAlgorithm}))
 }
 
 func (s *ServiceAccounts) validate(m *mistakes) {

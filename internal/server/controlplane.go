@@ -11,6 +11,7 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/api/client"
 	"github.com/keelson-dev/keelson/internal/controller/bootstrap"
 	"github.com/keelson-dev/keelson/internal/gateway/peers"
@@ -18,49 +19,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// Ways to find the servers behind the Service kubernetes.
-const (
-	ReconcilerLease       = "lease"
-	ReconcilerMasterCount = "master-count"
-	ReconcilerNone        = "none"
-)
-
 // farewell limits the time in which a stopping server removes itself from the endpoints.
 const farewell = 2 * time.Second
-
-// ControlPlaneConfig configures how the server presents itself in the cluster.
-type ControlPlaneConfig struct {
-	// AdvertiseAddress is the IP address at which others reach the server. Empty means BindAddress or, if that is
-	// unspecified, the address of the host.
-	AdvertiseAddress string
-	// EndpointReconciler is ReconcilerLease (the endpoints of the Service kubernetes are the servers with a lease in
-	// the store) or ReconcilerNone. ReconcilerMasterCount is treated as ReconcilerLease.
-	EndpointReconciler string
-	// Hostname is the name of this machine, from which the name of the identity Lease is made; "" asks the system. Servers
-	// on one machine that share a store need different names if they are to forward requests to each other.
-	Hostname string
-	// ServiceNodePort makes the Service kubernetes one of type NodePort with this port. 0 means type ClusterIP.
-	ServiceNodePort int
-}
-
-// validate returns the errors of the configuration that can be found without reading files.
-func (c *ControlPlaneConfig) validate() []error {
-	var errs []error
-	if c.AdvertiseAddress != "" && net.ParseIP(c.AdvertiseAddress) == nil {
-		errs = append(errs, fmt.Errorf("--advertise-address must be an IP address, not %q", c.AdvertiseAddress))
-	}
-	switch c.EndpointReconciler {
-	case ReconcilerLease, ReconcilerMasterCount, ReconcilerNone:
-	default:
-		errs = append(errs, fmt.Errorf("--endpoint-reconciler-type must be one of: [%s, %s, %s]",
-			ReconcilerMasterCount, ReconcilerLease, ReconcilerNone))
-	}
-	if c.ServiceNodePort < 0 || c.ServiceNodePort > 65535 {
-		errs = append(errs, fmt.Errorf("--kubernetes-service-node-port %v must be between 0 and 65535, inclusive. If "+
-			"0, the Kubernetes master service will be of type ClusterIP", c.ServiceNodePort))
-	}
-	return errs
-}
 
 // controlPlane maintains the objects that describe the server.
 type controlPlane struct {
@@ -70,7 +30,7 @@ type controlPlane struct {
 
 // controlPlaneOptions are the dependencies of controlPlane.
 type controlPlaneOptions struct {
-	config   *Config
+	config   *settings
 	services serviceRanges
 	address  net.IP // at which others reach the server
 	port     int    // that the server listens on
@@ -93,8 +53,8 @@ func newControlPlane(ctx context.Context, o controlPlaneOptions) (*controlPlane,
 		return nil, err
 	}
 	p := &controlPlane{record: o.record, keeper: &bootstrap.Keeper{
-		Registry: o.registry, Client: o.client, Log: o.log, Now: o.config.Clock.Now,
-		Services: o.services, NodePort: o.config.ControlPlane.ServiceNodePort,
+		Registry: o.registry, Client: o.client, Log: o.log, Now: o.config.Testing.Clock.Now,
+		Services: o.services, NodePort: o.config.Network.ControlPlane.ServiceNodePort,
 		Address: o.address, Port: o.port, Hostname: hostname,
 		Endpoints: o.reconciler(), Trust: o.trust,
 	}}
@@ -108,11 +68,11 @@ func newControlPlane(ctx context.Context, o controlPlaneOptions) (*controlPlane,
 }
 
 // advertised returns the address at which others reach the server.
-func advertised(c *Config) (net.IP, error) {
-	if a := c.ControlPlane.AdvertiseAddress; a != "" {
+func advertised(c *settings) (net.IP, error) {
+	if a := c.Network.ControlPlane.AdvertiseAddress; a != "" {
 		return net.ParseIP(a), nil
 	}
-	bound := net.ParseIP(c.BindAddress)
+	bound := net.ParseIP(c.Serving.Address)
 	if !bound.IsUnspecified() {
 		return bound, nil
 	}
@@ -136,7 +96,7 @@ func reaches(bound, address net.IP) bool {
 // address, which other machines cannot use.
 func (o *controlPlaneOptions) reconciler() bootstrap.Reconciler {
 	switch {
-	case o.config.ControlPlane.EndpointReconciler == ReconcilerNone:
+	case o.config.Network.ControlPlane.EndpointReconciler == config.ReconcilerNone:
 		return nil
 	case o.address.IsLoopback():
 		o.log.Debug("the service kubernetes has no endpoints: the server listens on this machine alone", "address", o.address)
@@ -154,7 +114,7 @@ func (a *authentication) trust() bootstrap.AuthenticationTrust {
 		c := &a.requestHeader
 		t.ProxyCA = a.authorities.proxies.PEM()
 		t.UsernameHeaders, t.UIDHeaders = c.UsernameHeaders, c.UIDHeaders
-		t.GroupHeaders, t.ExtraHeaderPrefixes, t.AllowedNames = c.GroupHeaders, c.ExtraHeadersPrefixes, c.AllowedNames
+		t.GroupHeaders, t.ExtraHeaderPrefixes, t.AllowedNames = c.GroupHeaders, c.ExtraHeaderPrefixes, c.AllowedNames
 	}
 	return t
 }

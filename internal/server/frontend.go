@@ -33,7 +33,7 @@ const (
 
 // frontend is the HTTP server with its connections, the filters and the router.
 type frontend struct {
-	config *Config
+	config *settings
 	server *http.Server
 	routes *router
 
@@ -47,7 +47,7 @@ type frontend struct {
 
 // frontendOptions are the dependencies of frontend.
 type frontendOptions struct {
-	config         *Config
+	config         *settings
 	routes         *router
 	identity       *identity
 	authentication *authentication
@@ -59,24 +59,24 @@ type frontendOptions struct {
 
 // newFrontend returns an HTTP server whose requests pass the filters and then the router.
 func newFrontend(o frontendOptions) (*frontend, error) {
-	encryption, err := o.config.Serving.tlsConfig(o.config.files, o.identity.serving)
+	encryption, err := servingTLS(&o.config.Serving, o.config.files, o.identity.serving)
 	if err != nil {
 		return nil, err
 	}
 	f := &frontend{config: o.config, routes: o.routes}
 	f.watches, f.endWatches = context.WithCancel(context.Background())
-	filters := &o.config.Filters
-	o.chain.Log, o.chain.RequestTimeout = o.log, o.config.RequestTimeout
+	requests := &o.config.Requests
+	o.chain.Log, o.chain.RequestTimeout = o.log, o.config.Requests.Timeout
 	o.chain.Stop = chain.Stop{
-		Begun: f.watches, Spread: filters.ShutdownWatchGrace, Running: &f.active, Refusing: f.refusing.Load,
+		Begun: f.watches, Spread: o.config.Serving.Shutdown.WatchGrace, Running: &f.active, Refusing: f.refusing.Load,
 		LongRunning: func() (ended func()) {
 			f.short.Add(-1)
 			return func() { f.short.Add(1) }
 		},
 	}
 	o.chain.Streamed = f.routes.isForwarded
-	o.chain.CORSAllowedOrigins, o.chain.HSTSDirectives = filters.CORSAllowedOrigins, filters.HSTSDirectives
-	o.chain.GoawayChance = filters.GoawayChance
+	o.chain.CORSAllowedOrigins, o.chain.HSTSDirectives = requests.CORSAllowedOrigins, requests.HSTSDirectives
+	o.chain.GoawayChance = requests.GoawayChance
 	connections := &connectionLog{Handler: o.log.Handler(), handshakeError: o.chain.Metrics.HandshakeError}
 	f.server = &http.Server{
 		Handler:           f.counted(chain.New(f.routes, o.chain)),
@@ -122,12 +122,12 @@ func (f *frontend) endLongRunning() {
 
 // refuse rejects new requests with 429 until the requests in flight have ended, if that is configured.
 func (f *frontend) refuse(ctx context.Context) error {
-	if !f.config.Filters.ShutdownSendRetryAfter {
+	if !f.config.Serving.Shutdown.SendRetryAfter {
 		return nil
 	}
 	f.refusing.Store(true)
 	f.endWatches()
-	ctx, cancel := context.WithTimeout(ctx, f.config.RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, f.config.Requests.Timeout)
 	defer cancel()
 	return f.idle(ctx)
 }
@@ -145,7 +145,7 @@ func (f *frontend) idle(ctx context.Context) error {
 // http.Server.Shutdown alone would also wait for idle HTTP/2 connections that clients keep open, so after the last
 // response they only get a short time to receive it.
 func (f *frontend) drain(ctx context.Context) error {
-	longest := max(f.config.RequestTimeout, f.config.Filters.ShutdownWatchGrace) + drainTime
+	longest := max(f.config.Requests.Timeout, f.config.Serving.Shutdown.WatchGrace) + drainTime
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	gone := make(chan struct{})

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/access/auth/anonymous"
 	"github.com/keelson-dev/keelson/internal/access/auth/oidc"
 	"github.com/keelson-dev/keelson/internal/server/background"
@@ -67,7 +68,7 @@ func (a *authentication) useIssuers(read filewatch.Read) error {
 // firstIssuers applies the configuration of the start.
 func (a *authentication) firstIssuers(config *apiserver.AuthenticationConfiguration) (err error) {
 	c := &a.config.Authentication
-	if config.Anonymous != nil && c.AnonymousSet {
+	if config.Anonymous != nil && (c.NoAnonymous || a.config.given("anonymous-auth")) {
 		return field.Forbidden(field.NewPath("anonymous"), "--anonymous-auth flag cannot be set when anonymous field "+
 			"is configured in authentication configuration file")
 	}
@@ -121,19 +122,19 @@ func (a *authentication) configuration(read filewatch.Read) (*apiserver.Authenti
 	if c.ConfigFile != "" {
 		content, err := read(c.ConfigFile)
 		if err != nil {
-			return nil, fmt.Errorf("--authentication-config: %w", err)
+			return nil, config.Errorf("{Authentication.ConfigFile}: %w", err)
 		}
 		a.issuers.file = content
-		config, err := oidc.ParseConfig(content)
+		fromFile, err := oidc.ParseConfig(content)
 		if err != nil {
 			return nil, fmt.Errorf("failed to load authentication configuration from file %q: %w", c.ConfigFile, err)
 		}
-		return config, nil
+		return fromFile, nil
 	}
-	config := &apiserver.AuthenticationConfiguration{}
+	fromFields := &apiserver.AuthenticationConfiguration{}
 	o := &c.OIDC
 	if o.IssuerURL == "" || o.ClientID == "" {
-		return config, nil
+		return fromFields, nil
 	}
 	flags := oidc.Flags{
 		IssuerURL: o.IssuerURL, ClientID: o.ClientID, UsernameClaim: o.UsernameClaim, UsernamePrefix: o.UsernamePrefix,
@@ -142,12 +143,12 @@ func (a *authentication) configuration(read filewatch.Read) (*apiserver.Authenti
 	if o.CAFile != "" {
 		pem, err := read(o.CAFile)
 		if err != nil {
-			return nil, fmt.Errorf("--oidc-ca-file: %w", err)
+			return nil, config.Errorf("{Authentication.OIDC.CAFile}: %w", err)
 		}
 		flags.CA = string(pem)
 	}
-	config.JWT = []apiserver.JWTAuthenticator{flags.Issuer()}
-	return config, nil
+	fromFields.JWT = []apiserver.JWTAuthenticator{flags.Issuer()}
+	return fromFields, nil
 }
 
 // replaceIssuers applies another configuration. It is an error if its setting for anonymous
