@@ -63,6 +63,7 @@ func TestFlagsSetTheirFields(t *testing.T) {
 		for _, name := range f.Flags {
 			c := config.Default()
 			flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+			flags.SetOutput(io.Discard) // of deprecated flags
 			configFlags(flags, &c)
 			flag := flags.Lookup(name)
 			value := "7"

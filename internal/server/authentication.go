@@ -171,7 +171,7 @@ func (a *authentication) openFile(flag string, fixed []byte, path string) (*clie
 		return out, nil
 	}
 	if err := a.config.files.file(flag, path, out.Use); err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, cause(err))
+		return nil, ofField(flag, cause(err))
 	}
 	return out, nil
 }
@@ -272,7 +272,7 @@ func (a *authentication) tokenAuthenticators() error {
 		const flag = "--token-auth-file"
 		static := &statictoken.Authenticator{}
 		if err := a.config.files.file(flag, a.config.Authentication.TokenFile, static.Replace); err != nil {
-			return fmt.Errorf("%s: %w", flag, err)
+			return ofField(flag, err)
 		}
 		a.tokens = append(a.tokens, authn.WrapAudienceAgnostic(a.audiences, static))
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/controller/bootstrap"
 	"github.com/keelson-dev/keelson/internal/server/background"
 	"github.com/keelson-dev/keelson/internal/storage"
@@ -127,9 +128,9 @@ func TestReconcilerAsksTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close() //nolint:errcheck // nothing was written
-	config := defaultSettings()
+	control := config.Default().Network.ControlPlane
 	o := controlPlaneOptions{
-		config: &config, store: store, address: net.IPv4(192, 0, 2, 1), log: slog.New(slog.DiscardHandler),
+		config: &control, store: store, address: net.IPv4(192, 0, 2, 1), log: slog.New(slog.DiscardHandler),
 	}
 	if r, ok := o.reconciler().(bootstrap.SingleServer); !ok {
 		t.Errorf("a store of its own: %T", r)

@@ -30,16 +30,19 @@ type controlPlane struct {
 
 // controlPlaneOptions are the dependencies of controlPlane.
 type controlPlaneOptions struct {
-	config   *settings
+	config   *config.ControlPlane
 	services serviceRanges
 	address  net.IP // at which others reach the server
 	port     int    // that the server listens on
 	record   *peers.Record
+	// restored is true if all objects are those of a snapshot.
+	restored bool
 	// defaultsExist is true if the objects of bootstrap.Defaults were just created.
 	defaultsExist bool
 	store         storage.Store
 	registry      *registry.Registry
 	client        *client.Client
+	now           func() time.Time
 	// trust returns what extension API servers verify clients with.
 	trust func() bootstrap.AuthenticationTrust
 	log   *slog.Logger
@@ -48,31 +51,31 @@ type controlPlaneOptions struct {
 // newControlPlane creates the objects that every server starts with, except roles. Run of its keeper maintains
 // them.
 func newControlPlane(ctx context.Context, o controlPlaneOptions) (*controlPlane, error) {
-	hostname, err := o.config.hostname()
+	name, err := hostname(o.config)
 	if err != nil {
 		return nil, err
 	}
 	p := &controlPlane{record: o.record, keeper: &bootstrap.Keeper{
-		Registry: o.registry, Client: o.client, Log: o.log, Now: o.config.Testing.Clock.Now,
-		Services: o.services, NodePort: o.config.Network.ControlPlane.ServiceNodePort,
-		Address: o.address, Port: o.port, Hostname: hostname,
+		Registry: o.registry, Client: o.client, Log: o.log, Now: o.now,
+		Services: o.services, NodePort: o.config.ServiceNodePort,
+		Address: o.address, Port: o.port, Hostname: name,
 		Endpoints: o.reconciler(), Trust: o.trust,
 	}}
 	if r := o.record; r != nil {
 		p.keeper.PeerAddress = net.JoinHostPort(r.Host, strconv.Itoa(r.Port))
 	}
-	if o.config.origin != nil {
+	if o.restored {
 		return p, nil // all objects are those of the snapshot
 	}
 	return p, p.keeper.Start(ctx, o.defaultsExist)
 }
 
-// advertised returns the address at which others reach the server.
-func advertised(c *settings) (net.IP, error) {
-	if a := c.Network.ControlPlane.AdvertiseAddress; a != "" {
+// advertised returns the address at which others reach the server that listens on an address.
+func advertised(c *config.ControlPlane, address string) (net.IP, error) {
+	if a := c.AdvertiseAddress; a != "" {
 		return net.ParseIP(a), nil
 	}
-	bound := net.ParseIP(c.Serving.Address)
+	bound := net.ParseIP(address)
 	if !bound.IsUnspecified() {
 		return bound, nil
 	}
@@ -96,7 +99,7 @@ func reaches(bound, address net.IP) bool {
 // address, which other machines cannot use.
 func (o *controlPlaneOptions) reconciler() bootstrap.Reconciler {
 	switch {
-	case o.config.Network.ControlPlane.EndpointReconciler == config.ReconcilerNone:
+	case o.config.EndpointReconciler == config.ReconcilerNone:
 		return nil
 	case o.address.IsLoopback():
 		o.log.Debug("the service kubernetes has no endpoints: the server listens on this machine alone", "address", o.address)

@@ -66,31 +66,33 @@ func (a *authentication) useIssuers(read filewatch.Read) error {
 }
 
 // firstIssuers applies the configuration of the start.
-func (a *authentication) firstIssuers(config *apiserver.AuthenticationConfiguration) (err error) {
+func (a *authentication) firstIssuers(file *apiserver.AuthenticationConfiguration) (err error) {
 	c := &a.config.Authentication
-	if config.Anonymous != nil && (c.NoAnonymous || a.config.given("anonymous-auth")) {
-		return field.Forbidden(field.NewPath("anonymous"), "--anonymous-auth flag cannot be set when anonymous field "+
+	if file.Anonymous != nil && (c.NoAnonymous || a.config.given("anonymous-auth")) {
+		asKubeAPIServer := field.Forbidden(field.NewPath("anonymous"), "--anonymous-auth flag cannot be set when anonymous field "+
 			"is configured in authentication configuration file")
+		return config.Errorf("{Authentication.NoAnonymous} excludes the field anonymous in {Authentication.ConfigFile}").
+			OnCommandLine("%v", asKubeAPIServer)
 	}
-	mappings, errs := oidc.Validate(config, c.ServiceAccounts.Issuers)
+	mappings, errs := oidc.Validate(file, c.ServiceAccounts.Issuers)
 	if err := errs.ToAggregate(); err != nil {
 		return fmt.Errorf("invalid authentication configuration: %w", err)
 	}
-	if config.Anonymous != nil {
-		a.anonymous = anonymous.Rule{Enabled: config.Anonymous.Enabled}
-		for _, condition := range config.Anonymous.Conditions {
+	if file.Anonymous != nil {
+		a.anonymous = anonymous.Rule{Enabled: file.Anonymous.Enabled}
+		for _, condition := range file.Anonymous.Conditions {
 			a.anonymous.Paths = append(a.anonymous.Paths, condition.Path)
 		}
 	}
-	a.issuers.anonymous = config.Anonymous
-	if len(config.JWT) == 0 && c.ConfigFile == "" {
+	a.issuers.anonymous = file.Anonymous
+	if len(file.JWT) == 0 && c.ConfigFile == "" {
 		return nil
 	}
 	algorithms := oidc.Algorithms()
 	if c.ConfigFile == "" {
 		algorithms = c.OIDC.SigningAlgorithms
 	}
-	a.issuers.set, err = oidc.NewIssuerSet(a.work.Context(), config, mappings, a.audiences, oidc.Options{
+	a.issuers.set, err = oidc.NewIssuerSet(a.work.Context(), file, mappings, a.audiences, oidc.Options{
 		Algorithms: algorithms, Log: a.log, Cached: a.tokensCached(), Now: time.Now,
 		Dialer: a.issuerDialer(), Observe: a.metrics.IssuerToken,
 	})

@@ -20,13 +20,13 @@ type listener struct {
 }
 
 // listen opens the listening socket. Connections wait until the server serves.
-func listen(ctx context.Context, c *settings) (*listener, error) {
-	if c.Serving.InProcess {
+func listen(ctx context.Context, c *config.Serving) (*listener, error) {
+	if c.InProcess {
 		p := newPipes()
 		return &listener{Listener: p, pipes: p}, nil
 	}
-	address := net.JoinHostPort(c.Serving.Address, strconv.Itoa(c.Serving.Port))
-	lc := net.ListenConfig{Control: socketControl(&c.Serving)}
+	address := net.JoinHostPort(c.Address, strconv.Itoa(c.Port))
+	lc := net.ListenConfig{Control: socketControl(c)}
 	l, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
 		var op *net.OpError

@@ -62,19 +62,19 @@ func (s *starting) newPeerRecord() (*peers.Record, error) {
 	if !s.hasPeers() {
 		return nil, nil
 	}
-	hostname, err := s.config.hostname()
+	name, err := hostname(&s.config.Network.ControlPlane)
 	if err != nil {
 		return nil, err
 	}
 	host, port := s.peerAddress()
 	return &peers.Record{
-		Store: s.stores.main, Server: bootstrap.ServerName(hostname), Host: host, Port: port, Log: s.log,
+		Store: s.stores.main, Server: bootstrap.ServerName(name), Host: host, Port: port, Log: s.log,
 	}, nil
 }
 
 // hostname returns the host name of this machine.
-func (c *settings) hostname() (string, error) {
-	if name := c.Network.ControlPlane.Hostname; name != "" {
+func hostname(c *config.ControlPlane) (string, error) {
+	if name := c.Hostname; name != "" {
 		return name, nil
 	}
 	return os.Hostname()
@@ -92,13 +92,13 @@ func (s *starting) newPeers(ctx context.Context) (*peers.Peers, error) {
 	if c.Network.Aggregation.ProxyClientCertFile == "" {
 		return nil, errors.New("error building peer proxy handler, proxy-cert-file not specified")
 	}
-	hostname, err := c.hostname()
+	name, err := hostname(&c.Network.ControlPlane)
 	if err != nil {
 		return nil, err
 	}
 	declared := &declaredVersions{resources: s.api.resources, changes: s.api.resources.Watch(), aggregator: s.api.aggregator}
 	p, err := peers.New(ctx, peers.Options{
-		Server: bootstrap.ServerName(hostname), Store: s.stores.main, Declared: declared.get,
+		Server: bootstrap.ServerName(name), Store: s.stores.main, Declared: declared.get,
 		Leases:      s.registry.Resource(schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}),
 		Certificate: s.api.proxyCertificate, Dial: proxy.Dial(s.egress.Dialer(egress.ControlPlane)),
 		InFlight: int64(c.Requests.MaxInFlight), Log: s.log,

@@ -193,7 +193,7 @@ func (s *Server) stopSteps(ctx context.Context) []step {
 	return []step{
 		{"fail /readyz", func() error { s.ending.stopping.Store(true); return nil }},
 		{"leave the endpoints of the API", func() error { return s.controlPlane.leave(ctx) }},
-		{"let load balancers notice", func() error { return sleep(ctx, s.http.config.Serving.Shutdown.Delay) }},
+		{"let load balancers notice", func() error { return sleep(ctx, s.config.Serving.Shutdown.Delay) }},
 		{"send new requests elsewhere", func() error { return s.http.refuse(ctx) }},
 		{"close the listener", s.listener.close},
 		{"end watches", func() error { s.http.endLongRunning(); return nil }},
@@ -365,10 +365,10 @@ func (s *starting) lockData() (err error) {
 }
 
 func (s *starting) listen(ctx context.Context) (err error) {
-	if s.listener, err = listen(ctx, s.config); err != nil {
+	if s.listener, err = listen(ctx, &s.config.Serving); err != nil {
 		return err
 	}
-	if s.listener.advertised, err = advertised(s.config); err != nil {
+	if s.listener.advertised, err = advertised(&s.config.Network.ControlPlane, s.config.Serving.Address); err != nil {
 		return err
 	}
 	if bound := net.ParseIP(s.config.Serving.Address); !reaches(bound, s.listener.advertised) {
@@ -454,7 +454,8 @@ func (s *starting) bootstrap(ctx context.Context) error {
 		func() error { return s.authorization.start(ctx, s.api.client, created) },
 		func() (err error) {
 			s.controlPlane, err = newControlPlane(ctx, controlPlaneOptions{
-				config: s.config, services: s.services, address: s.listener.advertised, port: s.listener.port(),
+				config: &s.config.Network.ControlPlane, restored: s.config.origin != nil, now: s.config.Testing.Clock.Now,
+				services: s.services, address: s.listener.advertised, port: s.listener.port(),
 				record: record, defaultsExist: created,
 				store: s.stores.main, registry: s.registry, client: s.api.client, trust: s.authentication.trust, log: s.log,
 			})
@@ -526,7 +527,8 @@ func (s *starting) buildHTTP() error {
 		logs = newLogs("/var/log")
 	}
 	s.http, err = newFrontend(frontendOptions{
-		config: s.config, identity: s.identity, authentication: s.authentication, log: s.log,
+		serving: &s.config.Serving, requests: &s.config.Requests, maxStreams: s.config.maxStreams(), files: s.config.files,
+		identity: s.identity, authentication: s.authentication, log: s.log,
 		routes: &router{
 			health:  s.newHealth(),
 			metrics: s.metrics.Handler(), slis: s.metrics.SLIHandler(),

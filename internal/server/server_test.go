@@ -369,8 +369,8 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 				"stop the process that listens there, or choose another port with --secure-port",
 		},
 		"directory in use": {
-			func(c *settings) { c.Storage.DataDir = running.http.config.Storage.DataDir },
-			"the data directory " + running.http.config.Storage.DataDir + " is used by another process; " +
+			func(c *settings) { c.Storage.DataDir = running.config.Storage.DataDir },
+			"the data directory " + running.config.Storage.DataDir + " is used by another process; " +
 				"stop that, or name another directory with --data-dir",
 		},
 		"not a directory": {

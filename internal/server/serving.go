@@ -111,7 +111,7 @@ func newServingCerts(
 			s.collectNames()
 		}})
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", flag, err)
+			return nil, ofField(flag, err)
 		}
 		mu.Lock()
 		s.pairs = append(s.pairs, p)

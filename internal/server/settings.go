@@ -56,7 +56,7 @@ func (o *Options) given(flag string) bool { return o.FlagGiven != nil && o.FlagG
 
 // givenAny returns whether a flag was given that sets a field whose path begins with prefix.
 func (o *Options) givenAny(prefix string) bool {
-	return slices.ContainsFunc(config.Fields(), func(f config.Field) bool {
+	return o.FlagGiven != nil && slices.ContainsFunc(config.Fields(), func(f config.Field) bool {
 		return strings.HasPrefix(f.Path, prefix) && slices.ContainsFunc(f.Flags, o.given)
 	})
 }
