@@ -535,7 +535,7 @@ func TestPeersAreOff(t *testing.T) {
 	conf := config.InMemory()
 	conf.Network.Peers.CAFile, conf.API.FeatureGates = f.ca, []string{"UnknownVersionInteroperabilityProxy=false"}
 	if _, err := keelson.Start(ctx, conf); err == nil ||
-		!strings.Contains(err.Error(), "--peer-ca-file requires UnknownVersionInteroperabilityProxy feature to be turned on") {
+		!strings.Contains(err.Error(), "Network.Peers.CAFile requires UnknownVersionInteroperabilityProxy feature to be turned on") {
 		t.Error(err)
 	}
 }
