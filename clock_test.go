@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
 )
 
 // TestClock: the test's clock decides about timestamps, how long Events and tokens last, and when the lease of a
@@ -20,7 +21,7 @@ import (
 func TestClock(t *testing.T) {
 	began := time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC)
 	clock := keelson.NewClock(began)
-	s := keelson.ForTest(t, inProcess, func(c *keelson.Config) { c.Clock = clock })
+	s := keelson.ForTest(t, inProcess, func(c *config.Config) { c.Testing.Clock = clock })
 	client := clientset(t, s)
 	settle(t, s)
 	a, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), configMap("a"), metav1.CreateOptions{})
@@ -84,7 +85,7 @@ func TestClock(t *testing.T) {
 // TestClockOfTables: ages in tables are by the test's clock, of objects, of events of a watch and of a Scale.
 func TestClockOfTables(t *testing.T) {
 	clock := keelson.NewClock(time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC))
-	s := keelson.ForTest(t, inProcess, func(c *keelson.Config) { c.Clock = clock })
+	s := keelson.ForTest(t, inProcess, func(c *config.Config) { c.Testing.Clock = clock })
 	client := clientset(t, s)
 	r := &corev1.ReplicationController{
 		ObjectMeta: metav1.ObjectMeta{Name: "r"}, Spec: corev1.ReplicationControllerSpec{
@@ -111,7 +112,7 @@ func TestClockOfTables(t *testing.T) {
 // TestClockOfQuotas: a pod whose deletion takes longer than it may uses nothing of a quota, by the test's clock.
 func TestClockOfQuotas(t *testing.T) {
 	clock := keelson.NewClock(time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC))
-	s := keelson.ForTest(t, inProcess, func(c *keelson.Config) { c.Clock = clock })
+	s := keelson.ForTest(t, inProcess, func(c *config.Config) { c.Testing.Clock = clock })
 	client := clientset(t, s)
 	waitForIdle(t, s)
 	one := corev1.ResourceList{"cpu": resource.MustParse("1")}
@@ -154,7 +155,7 @@ func TestClockOfQuotas(t *testing.T) {
 // TestClockOfLeases: the garbage collector pauses while a kube-controller-manager holds its lease by the test's clock.
 func TestClockOfLeases(t *testing.T) {
 	clock := keelson.NewClock(time.Now())
-	s := keelson.ForTest(t, inProcess, func(c *keelson.Config) { c.Clock = clock })
+	s := keelson.ForTest(t, inProcess, func(c *config.Config) { c.Testing.Clock = clock })
 	client := clientset(t, s)
 	settle(t, s)
 	holder, seconds, now := "other", int32(3600), metav1.NewMicroTime(clock.Now())

@@ -15,12 +15,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
 )
 
 // exampleServer starts what a test gets from ForTest(t): a server in memory, here without a socket.
-func exampleServer(change ...func(*keelson.Config)) *keelson.Server {
-	c := keelson.InMemory()
-	c.InProcess, c.Testing, c.Log = true, true, slog.New(slog.DiscardHandler)
+func exampleServer(change ...func(*config.Config)) *keelson.Server {
+	c := config.InMemory()
+	c.Serving.InProcess, c.Testing.Record, c.Diagnostics.Log = true, true, slog.New(slog.DiscardHandler)
 	for _, f := range change {
 		f(&c)
 	}
@@ -33,8 +34,8 @@ func exampleServer(change ...func(*keelson.Config)) *keelson.Server {
 
 func ExampleStart() {
 	ctx := context.Background()
-	c := keelson.InMemory()
-	c.Log = slog.New(slog.DiscardHandler) // the default is slog.Default()
+	c := config.InMemory()
+	c.Diagnostics.Log = slog.New(slog.DiscardHandler) // the default is slog.Default()
 	s, err := keelson.Start(ctx, c)
 	if err != nil {
 		log.Fatal(err)
@@ -125,7 +126,7 @@ func ExampleServer_Inject() {
 func ExampleNewClock() {
 	ctx := context.Background()
 	clock := keelson.NewClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
-	s := exampleServer(func(c *keelson.Config) { c.Clock = clock })
+	s := exampleServer(func(c *config.Config) { c.Testing.Clock = clock })
 	defer s.Stop(ctx)
 	clock.Advance(36 * time.Hour)
 	m, err := kubernetes.NewForConfigOrDie(s.RESTConfig()).CoreV1().ConfigMaps("default").Create(

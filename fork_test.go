@@ -17,17 +17,18 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
 )
 
 // BenchmarkFork starts servers from a snapshot with 1,000 objects.
 func BenchmarkFork(b *testing.B) {
-	for _, storage := range []string{keelson.StorageMemory, keelson.StorageEmbedded} {
+	for _, storage := range []string{config.StorageMemory, config.StorageEmbedded} {
 		b.Run(storage, func(b *testing.B) {
-			c := keelson.InMemory()
-			c.InProcess, c.Storage = true, storage
+			c := config.InMemory()
+			c.Serving.InProcess, c.Storage.Backend = true, storage
 			dir := b.TempDir()
-			if storage == keelson.StorageEmbedded {
-				c.DataDir = filepath.Join(dir, "first")
+			if storage == config.StorageEmbedded {
+				c.Storage.DataDir = filepath.Join(dir, "first")
 			}
 			s := start(b, c)
 			defer stop(b, s)
@@ -39,9 +40,9 @@ func BenchmarkFork(b *testing.B) {
 			defer p.Close() //nolint:errcheck // of a benchmark
 			b.ReportAllocs()
 			for n := 0; b.Loop(); n++ {
-				fork, err := p.Start(b.Context(), func(c *keelson.Config) {
-					if storage == keelson.StorageEmbedded {
-						c.DataDir = filepath.Join(dir, fmt.Sprint(n))
+				fork, err := p.Start(b.Context(), func(c *config.Config) {
+					if storage == config.StorageEmbedded {
+						c.Storage.DataDir = filepath.Join(dir, fmt.Sprint(n))
 					}
 				})
 				if err != nil {
@@ -68,7 +69,7 @@ func createMany(tb testing.TB, client *kubernetes.Clientset, n int) {
 }
 
 func TestForks(t *testing.T) {
-	for _, storage := range []string{keelson.StorageMemory, keelson.StorageEmbedded} {
+	for _, storage := range []string{config.StorageMemory, config.StorageEmbedded} {
 		t.Run(storage, func(t *testing.T) {
 			t.Parallel()
 			testForks(t, storage)
@@ -80,10 +81,10 @@ func TestForks(t *testing.T) {
 // its credentials, and do not see each other's writes.
 func testForks(t *testing.T, storage string) {
 	dir := t.TempDir()
-	configure := func(name string) func(*keelson.Config) {
-		return func(c *keelson.Config) {
-			if c.Storage = storage; storage == keelson.StorageEmbedded {
-				c.DataDir = filepath.Join(dir, name)
+	configure := func(name string) func(*config.Config) {
+		return func(c *config.Config) {
+			if c.Storage.Backend = storage; storage == config.StorageEmbedded {
+				c.Storage.DataDir = filepath.Join(dir, name)
 			}
 		}
 	}
@@ -228,8 +229,8 @@ func crdClient(t *testing.T, s *keelson.Server) rest.Interface {
 
 // TestForkOfOneServer: Fork needs no snapshot that the caller closes, and a fork outlives its server.
 func TestForkOfOneServer(t *testing.T) {
-	c := keelson.InMemory()
-	c.InProcess = true
+	c := config.InMemory()
+	c.Serving.InProcess = true
 	s := start(t, c)
 	createMany(t, clientset(t, s), 1)
 	fork, err := s.Fork(t.Context())

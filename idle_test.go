@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
 )
 
 // waitForIdle waits until a server is idle, at most a minute.
@@ -30,7 +31,7 @@ func waitForIdle(t *testing.T, s *keelson.Server) {
 // TestWaitForIdle: after WaitForIdle each controller has done all that the writes before ask for, and what follows from
 // that. Nothing in this test waits in another way.
 func TestWaitForIdle(t *testing.T) {
-	for name, change := range map[string]func(*keelson.Config){"socket": func(*keelson.Config) {}, "pipe": inProcess} {
+	for name, change := range map[string]func(*config.Config){"socket": func(*config.Config) {}, "pipe": inProcess} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := keelson.ForTest(t, change)

@@ -12,9 +12,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
 )
 
-func inProcess(c *keelson.Config) { c.InProcess = true }
+func inProcess(c *config.Config) { c.Serving.InProcess = true }
 
 func configMap(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
@@ -34,8 +35,8 @@ func clientFor(tb testing.TB, c *rest.Config) *kubernetes.Clientset {
 // TestServerWithoutSocket: clients of the same process read, write and watch without a socket, several at a time, and get
 // an error after the end of the server.
 func TestServerWithoutSocket(t *testing.T) {
-	c := keelson.InMemory()
-	c.InProcess = true
+	c := config.InMemory()
+	c.Serving.InProcess = true
 	files := openFiles(t)
 	s := start(t, c)
 	if now := openFiles(t); len(now) > len(files) {
@@ -85,7 +86,7 @@ func TestServerWithoutSocket(t *testing.T) {
 
 // TestOtherUsers: RESTConfigFor is for users who may do what RBAC allows them, with a socket and without.
 func TestOtherUsers(t *testing.T) {
-	for name, change := range map[string]func(*keelson.Config){"socket": func(*keelson.Config) {}, "pipe": inProcess} {
+	for name, change := range map[string]func(*config.Config){"socket": func(*config.Config) {}, "pipe": inProcess} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := keelson.ForTest(t, change)

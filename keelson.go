@@ -1,10 +1,24 @@
-// Package keelson runs a Kubernetes API server inside a Go program: the same one
-// that the command serves, from a directory or from memory.
+// Package keelson runs a Kubernetes API server inside a Go program: the same one that the command serves, from a directory
+// or from memory.
 //
-//	s, err := keelson.Start(ctx, keelson.InMemory())
-//	...
+// A program configures a server (package config), starts it, makes clients with its RESTConfig, and stops it:
+//
+//	s, err := keelson.Start(ctx, config.InMemory())
+//	if err != nil {
+//		return err
+//	}
 //	defer s.Stop(context.Background())
 //	client, err := kubernetes.NewForConfig(s.RESTConfig())
+//
+// Server.Failed tells while the server runs that it cannot go on.
+//
+// In a test, ForTest starts a server in memory that ends with the test. Then, in the order in which a test usually calls
+// them: Server.Load applies objects from files, Server.RESTConfigFor makes clients of other users, Server.Inject and
+// ServeWebhook let requests fail, Server.WaitForIdle waits for the controllers, and Server.Requests tells what the clients
+// have done. Server.Snapshot keeps a prepared state, from which Snapshot.ForTest starts many servers; a Clock moves the time
+// of the objects.
+//
+// The packages keelson, config and clock are the public API of the module.
 package keelson
 
 import (
@@ -18,52 +32,36 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keelson-dev/keelson/clock"
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server"
 )
-
-// Config says how to run a server. Start from DefaultConfig or InMemory.
-type Config = server.Config
-
-// Storage backends for Config.Storage.
-const (
-	StorageEmbedded = server.StorageEmbedded
-	StorageMemory   = server.StorageMemory
-	StorageEtcd     = server.StorageEtcd
-)
-
-// DefaultConfig is what `keelson serve` does without flags: data in
-// ./keelson-data, HTTPS on 127.0.0.1:6443.
-func DefaultConfig() Config { return server.DefaultConfig() }
-
-// InMemory is a server that writes nothing to disk and listens on a free port of
-// the loopback interface.
-func InMemory() Config {
-	c := server.DefaultConfig()
-	c.Storage, c.DataDir, c.SecurePort = StorageMemory, "", 0
-	return c
-}
 
 // Server is a running server. Its methods may be called concurrently.
 type Server struct {
 	server *server.Server
+	// config is that of Start, before it was completed.
+	config config.Config
 	// transport has the connections of clients to a server without a socket. It is nil for other servers.
 	transport *http.Transport
 }
 
-// Start starts a server and returns when it answers requests. ctx bounds the start
-// alone. The caller stops the server with Stop.
-func Start(ctx context.Context, c Config) (*Server, error) {
-	s, err := server.Start(ctx, c)
+// Start starts a server and returns when it answers requests. ctx bounds the start alone. The caller stops the server with
+// Stop.
+//
+// Fields of the configuration with the zero value get their defaults: config.Config{} is a server like `keelson serve`
+// without flags. An error of the configuration names the field, and has the type *config.Error or joins several of them.
+func Start(ctx context.Context, c config.Config) (*Server, error) {
+	s, err := server.Start(ctx, c.Complete(), server.Options{})
 	if err != nil {
 		return nil, err
 	}
-	return newServer(s, &c), nil
+	return newServer(s, c), nil
 }
 
-func newServer(s *server.Server, c *Config) *Server {
+func newServer(s *server.Server, c config.Config) *Server {
 	const idle = 16 // connections; each watch and each concurrent request has one
-	out := &Server{server: s}
-	if c.InProcess {
+	out := &Server{server: s, config: c}
+	if c.Serving.InProcess {
 		out.transport = &http.Transport{
 			DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Dial(ctx) },
 			MaxIdleConnsPerHost: idle, DisableCompression: true,
@@ -106,12 +104,12 @@ func (s *Server) WaitForIdle(ctx context.Context) error { return s.server.WaitFo
 // listener broke) and has to be stopped.
 func (s *Server) Failed() <-chan error { return s.server.Failed() }
 
-// URL is where the server is reached, such as https://127.0.0.1:6443. With Config.InProcess only clients with a
+// URL is where the server is reached, such as https://127.0.0.1:6443. With Serving.InProcess only clients with a
 // configuration of RESTConfig or RESTConfigFor reach it.
 func (s *Server) URL() string { return s.server.URL() }
 
 // RESTConfig returns a new client configuration for an administrator, a member of system:masters, without limits of the
-// client's own. The administrator has a client certificate, or with Config.InProcess a token of this server.
+// client's own. The administrator has a client certificate, or with Serving.InProcess a token of this server.
 func (s *Server) RESTConfig() *rest.Config {
 	c := s.restConfig()
 	admin := s.server.Admin()
@@ -138,7 +136,7 @@ func (s *Server) restConfig() *rest.Config {
 	return &rest.Config{Host: s.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: s.server.CA()}, QPS: -1}
 }
 
-// Kubeconfig returns the content of a kubeconfig for an administrator, nil with Config.InProcess.
+// Kubeconfig returns the content of a kubeconfig for an administrator, nil with Serving.InProcess.
 func (s *Server) Kubeconfig() []byte { return s.server.Kubeconfig() }
 
 // KubeconfigPath is the file that holds it, "" for a server without a directory.
@@ -151,12 +149,12 @@ func (s *Server) Snapshot(ctx context.Context) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Snapshot{p}, nil
+	return &Snapshot{snapshot: p, config: s.config}, nil
 }
 
 // Fork starts a server with the state of s. Afterwards neither sees the writes of the other. See Snapshot.Start, which is
 // better for more than one fork of the same state.
-func (s *Server) Fork(ctx context.Context, change ...func(*Config)) (*Server, error) {
+func (s *Server) Fork(ctx context.Context, change ...func(*config.Config)) (*Server, error) {
 	p, err := s.Snapshot(ctx)
 	if err != nil {
 		return nil, err
@@ -171,6 +169,7 @@ func (s *Server) Fork(ctx context.Context, change ...func(*Config)) (*Server, er
 // Snapshot is the state of a server at one moment. It does not change. Its methods may be called concurrently.
 type Snapshot struct {
 	snapshot *server.Snapshot
+	config   config.Config // of the snapshot's server, before it was completed
 }
 
 // Start starts a server with the state of the snapshot, and returns when it answers requests; ctx limits only the start.
@@ -180,22 +179,25 @@ type Snapshot struct {
 //
 // The new server has the same objects with the same UIDs and resource versions, the same certificate authority,
 // administrator and key of service account tokens. Resource versions continue from those of the snapshot. A watch may
-// begin at an old resource version, as on the snapshot's server; if that is older than Config.HistoryWindow, it gets 410
+// begin at an old resource version, as on the snapshot's server; if that is older than Storage.HistoryWindow, it gets 410
 // Expired. The server does not create default objects that were deleted before the snapshot.
-func (p *Snapshot) Start(ctx context.Context, change ...func(*Config)) (*Server, error) {
-	c := p.snapshot.Config()
+func (p *Snapshot) Start(ctx context.Context, change ...func(*config.Config)) (*Server, error) {
+	c := p.config
+	c.Storage.DataDir, c.Serving.Port = "", config.FreePort
 	for _, f := range change {
 		f(&c)
 	}
-	s, err := p.snapshot.Start(ctx, c)
+	complete := c.Complete()
+	complete.Storage.DataDir = c.Storage.DataDir // it has no default here: the snapshot's server may use that
+	s, err := p.snapshot.Start(ctx, complete)
 	if err != nil {
 		return nil, err
 	}
-	return newServer(s, &c), nil
+	return newServer(s, c), nil
 }
 
 // ForTest starts a server with the state of the snapshot that ends with the test.
-func (p *Snapshot) ForTest(t TB, change ...func(*Config)) *Server {
+func (p *Snapshot) ForTest(t TB, change ...func(*config.Config)) *Server {
 	t.Helper()
 	return forTest(t, func(ctx context.Context) (*Server, error) { return p.Start(ctx, change...) })
 }
@@ -211,16 +213,16 @@ type TB interface {
 	Cleanup(func())
 }
 
-// ForTest starts a server in memory that ends with the test. change may alter
-// its configuration first; without a Log it logs nothing.
-func ForTest(t TB, change ...func(*Config)) *Server {
+// ForTest starts a server in memory that ends with the test. change may alter its configuration first; without a
+// Diagnostics.Log it logs nothing.
+func ForTest(t TB, change ...func(*config.Config)) *Server {
 	t.Helper()
-	config := InMemory()
-	config.Log, config.Testing = slog.New(slog.DiscardHandler), true
+	c := config.InMemory()
+	c.Diagnostics.Log, c.Testing.Record = slog.New(slog.DiscardHandler), true
 	for _, f := range change {
-		f(&config)
+		f(&c)
 	}
-	return forTest(t, func(ctx context.Context) (*Server, error) { return Start(ctx, config) })
+	return forTest(t, func(ctx context.Context) (*Server, error) { return Start(ctx, c) })
 }
 
 // forTest starts a server, and stops it when the test ends.
@@ -243,7 +245,7 @@ func forTest(t TB, start func(context.Context) (*Server, error)) *Server {
 	return s
 }
 
-// Clock is a clock that a test moves; see Config.Clock.
+// Clock is a clock that a test moves; see config.Testing.
 type Clock = clock.Clock
 
 // NewClock returns a clock that shows the time start, and stands still until its method Advance is called. After Advance,

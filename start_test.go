@@ -18,14 +18,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
 )
 
 // BenchmarkStart starts servers in memory, one after the other, and stops them.
 func BenchmarkStart(b *testing.B) {
 	for _, inProcess := range []bool{false, true} {
 		b.Run(fmt.Sprintf("InProcess=%v", inProcess), func(b *testing.B) {
-			c := keelson.InMemory()
-			c.InProcess = inProcess
+			c := config.InMemory()
+			c.Serving.InProcess = inProcess
 			b.ReportAllocs()
 			for b.Loop() {
 				s := start(b, c)
@@ -38,9 +39,9 @@ func BenchmarkStart(b *testing.B) {
 }
 
 // start starts a server without a log, which the caller stops.
-func start(tb testing.TB, c keelson.Config) *keelson.Server {
+func start(tb testing.TB, c config.Config) *keelson.Server {
 	tb.Helper()
-	c.Log = slog.New(slog.DiscardHandler)
+	c.Diagnostics.Log = slog.New(slog.DiscardHandler)
 	s, err := keelson.Start(context.Background(), c)
 	if err != nil {
 		tb.Fatal(err)
@@ -82,11 +83,11 @@ func eventually(tb testing.TB, f func() string) {
 // TestNothingIsLeftBehind: a server that was stopped leaves no goroutine, no open file and no listener, although clients
 // hold connections and watches.
 func TestNothingIsLeftBehind(t *testing.T) {
-	stop(t, start(t, keelson.InMemory())) // what a process makes once
+	stop(t, start(t, config.InMemory())) // what a process makes once
 	goroutines, files := goroutineStacks(), openFiles(t)
 	for i := range 4 {
-		c := keelson.InMemory()
-		c.InProcess = i%2 == 1
+		c := config.InMemory()
+		c.Serving.InProcess = i%2 == 1
 		s := start(t, c)
 		client := clientset(t, s)
 		w, err := client.CoreV1().ConfigMaps("").Watch(t.Context(), metav1.ListOptions{})
@@ -147,12 +148,12 @@ func TestIdleServersAreSmall(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc + m.StackInuse)
 	}
-	first := start(t, keelson.InMemory()) // with what a process makes once
+	first := start(t, config.InMemory()) // with what a process makes once
 	defer stop(t, first)
 	settle(t, first)
 	before := used()
 	for range servers {
-		s := start(t, keelson.InMemory())
+		s := start(t, config.InMemory())
 		defer stop(t, s)
 		settle(t, s)
 	}
@@ -220,7 +221,7 @@ func TestLaterServersHaveTheSameObjects(t *testing.T) {
 		return out
 	}
 	// The aggregation writes some roles soon after the start.
-	without := func(c *keelson.Config) { c.Controllers = []string{"-clusterrole-aggregation-controller", "*"} }
+	without := func(c *config.Config) { c.Controllers.Names = []string{"-clusterrole-aggregation-controller", "*"} }
 	first, second := keelson.ForTest(t, without), keelson.ForTest(t, without)
 	a, b := read(first), read(second)
 	if len(a) < 80 || len(a) != len(b) {

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
 )
 
 // TestRequestsAreRecorded: who has sent which request about which object, and what was answered, also for a generated
@@ -67,7 +68,7 @@ func TestRequestsAreRecorded(t *testing.T) {
 
 // TestFaults injects each kind of fault, with HTTP/1.1 in memory and with HTTP/2 over TLS.
 func TestFaults(t *testing.T) {
-	for name, change := range map[string]func(*keelson.Config){"socket": func(*keelson.Config) {}, "pipe": inProcess} {
+	for name, change := range map[string]func(*config.Config){"socket": func(*config.Config) {}, "pipe": inProcess} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testFaults(t, keelson.ForTest(t, change))

@@ -10,15 +10,16 @@ import (
 	"testing"
 
 	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
 )
 
 // start returns a server whose certificates and kubeconfig are in a data directory, and the directory.
 func start(t *testing.T) (*keelson.Server, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "keelson-data")
-	config := keelson.InMemory()
-	config.DataDir, config.Log = dir, slog.New(slog.NewTextHandler(io.Discard, nil))
-	s, err := keelson.Start(t.Context(), config)
+	conf := config.InMemory()
+	conf.Storage.DataDir, conf.Diagnostics.Log = dir, slog.New(slog.NewTextHandler(io.Discard, nil))
+	s, err := keelson.Start(t.Context(), conf)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,11 +3,11 @@ package main
 import (
 	"github.com/spf13/pflag"
 
-	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/config"
 )
 
 // admissionFlags adds the flags of admission.
-func admissionFlags(f *pflag.FlagSet, c *server.AdmissionConfig) {
+func admissionFlags(f *pflag.FlagSet, c *config.Admission) {
 	f.StringSliceVar(
 		&c.Enable, "enable-admission-plugins", nil, "admission plug-ins that run beside those that run by default",
 	)

@@ -3,12 +3,13 @@ package main
 import (
 	"github.com/spf13/pflag"
 
-	"github.com/keelson-dev/keelson/internal/machinery/audit/sink"
-	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/config"
 )
 
+const throttleUsage = "Whether batching throttling is enabled. Only used in batch mode."
+
 // auditFlags adds the flags of the audit log. They have the names, defaults and meanings of kube-apiserver.
-func auditFlags(f *pflag.FlagSet, c *server.AuditConfig) {
+func auditFlags(f *pflag.FlagSet, c *config.Audit) {
 	f.StringVar(&c.PolicyFile, "audit-policy-file", "", "Path to the file that defines the audit policy configuration.")
 
 	l := &c.Log
@@ -36,7 +37,8 @@ func auditFlags(f *pflag.FlagSet, c *server.AuditConfig) {
 		&l.Version, "audit-log-version", l.Version, "API group and version used for serializing audit events written to log.",
 	)
 	f.BoolVar(&l.Compress, "audit-log-compress", false, "If set, the rotated log files will be compressed using gzip.")
-	auditSinkFlags(f, "audit-log-", &l.AuditSinkConfig)
+	f.BoolVar(&l.Throttle, "audit-log-batch-throttle-enable", false, throttleUsage)
+	auditSinkFlags(f, "audit-log-", &l.AuditSink)
 
 	w := &c.Webhook
 	f.StringVar(
@@ -57,15 +59,16 @@ func auditFlags(f *pflag.FlagSet, c *server.AuditConfig) {
 		&w.Version, "audit-webhook-version", w.Version,
 		"API group and version used for serializing audit events written to webhook.",
 	)
-	auditSinkFlags(f, "audit-webhook-", &w.AuditSinkConfig)
+	offVar(f, &w.NoThrottle, "audit-webhook-batch-throttle-enable", throttleUsage)
+	auditSinkFlags(f, "audit-webhook-", &w.AuditSink)
 }
 
-func auditSinkFlags(f *pflag.FlagSet, prefix string, c *server.AuditSinkConfig) {
+func auditSinkFlags(f *pflag.FlagSet, prefix string, c *config.AuditSink) {
 	f.StringVar(
 		&c.Mode, prefix+"mode", c.Mode,
 		"Strategy for sending audit events. Blocking indicates sending events should block server responses. Batch causes the backend to buffer and write events asynchronously. Known modes are batch,blocking,blocking-strict.",
 	)
-	auditBatchFlags(f, prefix+"batch-", &c.Batch)
+	auditBatchFlags(f, prefix+"batch-", c)
 	f.BoolVar(&c.Truncate, prefix+"truncate-enabled", false, "Whether event and batch truncating is enabled.")
 	f.Int64Var(
 		&c.MaxBatchSize, prefix+"truncate-max-batch-size", c.MaxBatchSize,
@@ -77,18 +80,15 @@ func auditSinkFlags(f *pflag.FlagSet, prefix string, c *server.AuditSinkConfig) 
 	)
 }
 
-func auditBatchFlags(f *pflag.FlagSet, prefix string, c *sink.BatchOptions) {
+func auditBatchFlags(f *pflag.FlagSet, prefix string, c *config.AuditSink) {
 	f.IntVar(
 		&c.BufferSize, prefix+"buffer-size", c.BufferSize,
 		"The size of the buffer to store events before batching and writing. Only used in batch mode.",
 	)
-	f.IntVar(&c.MaxBatchSize, prefix+"max-size", c.MaxBatchSize, "The maximum size of a batch. Only used in batch mode.")
+	f.IntVar(&c.BatchSize, prefix+"max-size", c.BatchSize, "The maximum size of a batch. Only used in batch mode.")
 	f.DurationVar(
-		&c.MaxBatchWait, prefix+"max-wait", c.MaxBatchWait,
+		&c.BatchWait, prefix+"max-wait", c.BatchWait,
 		"The amount of time to wait before force writing the batch that hadn't reached the max size. Only used in batch mode.",
-	)
-	f.BoolVar(
-		&c.Throttle, prefix+"throttle-enable", c.Throttle, "Whether batching throttling is enabled. Only used in batch mode.",
 	)
 	f.Float32Var(
 		&c.QPS, prefix+"throttle-qps", c.QPS, "Maximum average number of batches per second. Only used in batch mode.",
@@ -100,7 +100,7 @@ func auditBatchFlags(f *pflag.FlagSet, prefix string, c *sink.BatchOptions) {
 }
 
 // controlPlaneFlags adds the flags for how the server presents itself in the cluster.
-func controlPlaneFlags(f *pflag.FlagSet, c *server.ControlPlaneConfig) {
+func controlPlaneFlags(f *pflag.FlagSet, c *config.ControlPlane) {
 	f.StringVar(
 		&c.AdvertiseAddress, "advertise-address", "",
 		"The IP address on which to advertise the apiserver to members of the cluster. This address must be reachable by the rest of the cluster. If blank, the --bind-address will be used. If --bind-address is unspecified, the host's default interface will be used.",
@@ -116,26 +116,26 @@ func controlPlaneFlags(f *pflag.FlagSet, c *server.ControlPlaneConfig) {
 }
 
 // filterFlags adds the flags of the filters of requests.
-func filterFlags(f *pflag.FlagSet, c *server.FiltersConfig) {
+func filterFlags(f *pflag.FlagSet, c *config.Config) {
 	f.StringSliceVar(
-		&c.CORSAllowedOrigins, "cors-allowed-origins", nil,
+		&c.Requests.CORSAllowedOrigins, "cors-allowed-origins", nil,
 		"List of allowed origins for CORS, comma separated. An allowed origin can be a regular expression to support subdomain matching. If this list is empty CORS will not be enabled. Please ensure each expression matches the entire hostname by anchoring to the start with '^' or including the '//' prefix, and by anchoring to the end with '$' or including the ':' port separator suffix. Examples of valid expressions are '//example\\.com(:|$)' and '^https://example\\.com(:|$)'",
 	)
 	f.StringSliceVar(
-		&c.HSTSDirectives, "strict-transport-security-directives", nil,
+		&c.Requests.HSTSDirectives, "strict-transport-security-directives", nil,
 		"List of directives for HSTS, comma separated. If this list is empty, then HSTS directives will not be added. Example: 'max-age=31536000,includeSubDomains,preload'",
 	)
 	f.Float64Var(
-		&c.GoawayChance, "goaway-chance", 0,
+		&c.Requests.GoawayChance, "goaway-chance", 0,
 		"To prevent HTTP/2 clients from getting stuck on a single apiserver, randomly close a connection (GOAWAY). The client's other in-flight requests won't be affected, and the client will reconnect, likely landing on a different apiserver after going through the load balancer again. This argument sets the fraction of requests that will be sent a GOAWAY. Clusters with single apiservers, or which don't use a load balancer, should NOT enable this. Min is 0 (off), Max is .02 (1/50 requests); .001 (1/1000) is a recommended starting point.",
 	)
-	f.StringVar(&c.TracingConfigFile, "tracing-config-file", "", "File with apiserver tracing configuration.")
+	f.StringVar(&c.Diagnostics.TracingConfigFile, "tracing-config-file", "", "File with apiserver tracing configuration.")
 	f.DurationVar(
-		&c.ShutdownWatchGrace, "shutdown-watch-termination-grace-period", 0,
+		&c.Serving.Shutdown.WatchGrace, "shutdown-watch-termination-grace-period", 0,
 		"This option, if set, represents the maximum amount of grace period the apiserver will wait for active watch request(s) to drain during the graceful server shutdown window.",
 	)
 	f.BoolVar(
-		&c.ShutdownSendRetryAfter, "shutdown-send-retry-after", false,
+		&c.Serving.Shutdown.SendRetryAfter, "shutdown-send-retry-after", false,
 		"If true the HTTP Server will continue listening until all non long running request(s) in flight have been drained, during this window all incoming requests will be rejected with a status code 429 and a 'Retry-After' response header, in addition 'Connection: close' response header is set in order to tear down the TCP connection when idle.",
 	)
 }

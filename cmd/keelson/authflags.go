@@ -7,17 +7,17 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/config"
 )
 
 // authenticationFlags adds the flags of authentication.
-func authenticationFlags(f *pflag.FlagSet, c *server.AuthenticationConfig) {
-	f.BoolVar(
-		&c.Anonymous, "anonymous-auth", c.Anonymous,
+func authenticationFlags(f *pflag.FlagSet, c *config.Authentication) {
+	offVar(
+		f, &c.NoAnonymous, "anonymous-auth",
 		"let requests without credentials in as system:anonymous, of the group system:unauthenticated",
 	)
 	f.StringSliceVar(
-		&c.APIAudiences, "api-audiences", nil,
+		&c.Audiences, "api-audiences", nil,
 		"what tokens must be meant for; the issuers of service account tokens where none is given",
 	)
 	f.BoolVar(
@@ -45,17 +45,7 @@ func authenticationFlags(f *pflag.FlagSet, c *server.AuthenticationConfig) {
 	)
 }
 
-// applyAuthentication records which flags were set explicitly.
-func applyAuthentication(f *pflag.FlagSet, c *server.AuthenticationConfig) {
-	c.AnonymousSet = f.Changed("anonymous-auth")
-	f.Visit(func(flag *pflag.Flag) {
-		if strings.HasPrefix(flag.Name, "oidc-") {
-			c.OIDC.Set = true
-		}
-	})
-}
-
-func oidcFlags(f *pflag.FlagSet, c *server.OIDCConfig) {
+func oidcFlags(f *pflag.FlagSet, c *config.OIDC) {
 	f.StringVar(&c.IssuerURL, "oidc-issuer-url", "", "https URL of an OpenID Connect issuer whose ID tokens are accepted")
 	f.StringVar(
 		&c.ClientID, "oidc-client-id", "", "client that the tokens must be meant for; needed with --oidc-issuer-url",
@@ -104,7 +94,7 @@ func (v *claimsValue) String() string {
 // Type implements pflag.Value.
 func (v *claimsValue) Type() string { return "claim=value" }
 
-func serviceAccountFlags(f *pflag.FlagSet, c *server.ServiceAccountConfig) {
+func serviceAccountFlags(f *pflag.FlagSet, c *config.ServiceAccounts) {
 	f.StringArrayVar(
 		&c.KeyFiles, "service-account-key-file", nil,
 		"PEM file of RSA or ECDSA keys, public or private, that service account tokens are verified with; may be repeated",
@@ -125,21 +115,21 @@ func serviceAccountFlags(f *pflag.FlagSet, c *server.ServiceAccountConfig) {
 		&c.JWKSURI, "service-account-jwks-uri", "",
 		"where relying parties are told to find the keys of service account tokens, instead of this server",
 	)
-	f.BoolVar(
-		&c.Lookup, "service-account-lookup", c.Lookup,
+	offVar(
+		f, &c.NoLookup, "service-account-lookup",
 		"accept a secret's service account token only as long as the secret is there",
 	)
 	f.DurationVar(
 		&c.MaxExpiration, "service-account-max-token-expiration", 0,
 		"longest life of a service account token; longer ones that are asked for are shortened",
 	)
-	f.BoolVar(
-		&c.ExtendExpiration, "service-account-extend-token-expiration", c.ExtendExpiration,
+	offVar(
+		f, &c.NoExtendExpiration, "service-account-extend-token-expiration",
 		"let the tokens that are mounted in pods live for a year, and count late uses",
 	)
 }
 
-func requestHeaderFlags(f *pflag.FlagSet, c *server.RequestHeaderConfig) {
+func requestHeaderFlags(f *pflag.FlagSet, c *config.RequestHeader) {
 	f.StringVar(
 		&c.ClientCAFile, "requestheader-client-ca-file", "",
 		"PEM file of the authorities of front proxies that may name a user in headers",
@@ -160,7 +150,7 @@ func requestHeaderFlags(f *pflag.FlagSet, c *server.RequestHeaderConfig) {
 		&c.GroupHeaders, "requestheader-group-headers", nil, "headers of the user's groups. X-Remote-Group is common",
 	)
 	f.StringSliceVar(
-		&c.ExtraHeadersPrefixes, "requestheader-extra-headers-prefix", nil,
+		&c.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix", nil,
 		"what headers begin with that say more of the user. X-Remote-Extra- is common",
 	)
 }

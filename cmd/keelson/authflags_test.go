@@ -6,25 +6,24 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/config"
 )
 
 func TestAuthenticationFlags(t *testing.T) {
-	parse := func(args ...string) (server.AuthenticationConfig, error) {
-		c := server.DefaultAuthentication()
+	parse := func(args ...string) (config.Authentication, error) {
+		c := config.Default().Authentication
 		f := pflag.NewFlagSet("keelson", pflag.ContinueOnError)
 		authenticationFlags(f, &c)
 		err := f.Parse(args)
-		applyAuthentication(f, &c)
 		return c, err
 	}
 	c, err := parse()
-	if err != nil || c.AnonymousSet || c.OIDC.Set || !c.Anonymous || len(c.ServiceAccounts.Issuers) != 1 {
+	if err != nil || c.NoAnonymous || len(c.ServiceAccounts.Issuers) != 1 {
 		t.Errorf("without flags: %+v %v", c, err)
 	}
-	c, err = parse("--anonymous-auth=true", "--service-account-issuer=https://a,b", "--service-account-issuer=https://c",
+	c, err = parse("--anonymous-auth=false", "--service-account-issuer=https://a,b", "--service-account-issuer=https://c",
 		"--oidc-required-claim=a=1,2", "--oidc-required-claim=b=x=y")
-	if err != nil || !c.AnonymousSet || !c.OIDC.Set || !maps.Equal(
+	if err != nil || !c.NoAnonymous || !maps.Equal(
 		c.OIDC.RequiredClaims, map[string]string{"a": "1,2", "b": "x=y"},
 	) {
 		t.Errorf("%+v %v", c, err)

@@ -1,15 +1,13 @@
 package main
 
 import (
-	"strings"
-
 	"github.com/spf13/pflag"
 
-	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/config"
 )
 
 // authorizationFlags adds the flags of authorization.
-func authorizationFlags(f *pflag.FlagSet, c *server.AuthorizationConfig) {
+func authorizationFlags(f *pflag.FlagSet, c *config.Authorization) {
 	f.StringSliceVar(
 		&c.Modes, "authorization-mode", c.Modes,
 		"authorizers in the order in which they are asked: AlwaysAllow, AlwaysDeny, ABAC, Webhook, RBAC, Node",
@@ -40,13 +38,4 @@ func authorizationFlags(f *pflag.FlagSet, c *server.AuthorizationConfig) {
 		&c.AlwaysAllowPaths, "authorization-always-allow-paths", nil,
 		"paths that everybody may use, such as /healthz; none of them is a resource, and a * at the end stands for all that is below",
 	)
-}
-
-// applyAuthorization records whether a flag was set that cannot be combined with a configuration file.
-func applyAuthorization(f *pflag.FlagSet, c *server.AuthorizationConfig) {
-	f.Visit(func(flag *pflag.Flag) {
-		if flag.Name == "authorization-mode" || strings.HasPrefix(flag.Name, "authorization-webhook-") {
-			c.FlagsSet = true
-		}
-	})
 }

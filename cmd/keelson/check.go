@@ -13,14 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/server"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
 func newCheck(out, errOut io.Writer) *cobra.Command {
-	dataDir := server.DefaultConfig().DataDir
+	dataDir := config.Default().Storage.DataDir
 	c := &cobra.Command{
 		Use: "check", Short: "Verify the data of a stopped server",
 		Long: "Check reads all data of a stopped server and changes nothing. It verifies checksums,\n" +

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server/version"
 )
 
@@ -34,7 +34,10 @@ const kubeAPIServerName = "kube-apiserver"
 
 // newKubeAPIServer returns the command that takes the place of kube-apiserver.
 func newKubeAPIServer(out, errOut io.Writer) *cobra.Command {
-	c := newServe(out, errOut, personality{config: server.KubeAPIServerConfig(), kubeAPIServer: true})
+	standard := config.KubeAPIServer()
+	// completeAsKubeAPIServer chooses these when their flags are not given.
+	standard.Authorization.Modes, standard.Network.ServiceClusterIPRange = nil, ""
+	c := newServe(out, errOut, personality{config: standard, kubeAPIServer: true})
 	c.Use = kubeAPIServerName
 	c.Short = "Serve the API with the defaults of kube-apiserver"
 	c.Long = "Takes the place of kube-apiserver: with the same flags and defaults, and without credentials and files\n" +

@@ -2,18 +2,14 @@ package main
 
 import (
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 
-	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/config"
 )
 
-// leaseReuseFlag is in whole seconds, as in kube-apiserver.
-const leaseReuseFlag = "lease-reuse-duration-seconds"
-
 // etcdFlags adds the flags of etcd, with the names, defaults and meanings of kube-apiserver.
-func etcdFlags(f *pflag.FlagSet, c *server.EtcdConfig) {
+func etcdFlags(f *pflag.FlagSet, c *config.Etcd) {
 	f.StringSliceVar(
 		&c.Servers, "etcd-servers", nil, "List of etcd servers to connect with (scheme://ip:port), comma separated.",
 	)
@@ -41,22 +37,20 @@ func etcdFlags(f *pflag.FlagSet, c *server.EtcdConfig) {
 		&c.ReadycheckTimeout, "etcd-readycheck-timeout", c.ReadycheckTimeout,
 		"The timeout to use when checking etcd readiness",
 	)
-	f.Int(
-		leaseReuseFlag, int(c.LeaseReuse/time.Second),
+	secondsVar(
+		f, &c.LeaseReuse, "lease-reuse-duration-seconds",
 		"The time in seconds that each lease is reused. A lower value could avoid large number of objects reusing the same lease. Notice that a too small value may cause performance problems at storage layer.",
 	)
 }
 
-// applyEtcd applies the flags of etcd. A flag that only etcd has selects etcd as the store.
-func applyEtcd(f *pflag.FlagSet, config *server.Config) {
-	reuse, _ := f.GetInt(leaseReuseFlag) // the flag is there
-	config.Etcd.LeaseReuse = time.Duration(reuse) * time.Second
+// applyEtcd chooses the store. A flag that only etcd has selects etcd as the store.
+func applyEtcd(f *pflag.FlagSet, c *config.Config) {
 	if f.Changed("storage") {
 		return
 	}
 	f.Visit(func(flag *pflag.Flag) {
 		if strings.HasPrefix(flag.Name, "etcd-") {
-			config.Storage = server.StorageEtcd
+			c.Storage.Backend = config.StorageEtcd
 		}
 	})
 }

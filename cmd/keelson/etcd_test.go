@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/config"
 )
 
 func TestEtcdFlags(t *testing.T) {
@@ -14,24 +14,24 @@ func TestEtcdFlags(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, server.StorageEmbedded},
-		{[]string{"--etcd-servers=http://a:1,http://b:1"}, server.StorageEtcd},
-		{[]string{"--etcd-prefix=/x"}, server.StorageEtcd},
-		{[]string{"--lease-reuse-duration-seconds=5"}, server.StorageEmbedded},
-		{[]string{"--storage=memory", "--etcd-servers=http://a:1"}, server.StorageMemory},
+		{nil, config.StorageEmbedded},
+		{[]string{"--etcd-servers=http://a:1,http://b:1"}, config.StorageEtcd},
+		{[]string{"--etcd-prefix=/x"}, config.StorageEtcd},
+		{[]string{"--lease-reuse-duration-seconds=5"}, config.StorageEmbedded},
+		{[]string{"--storage=memory", "--etcd-servers=http://a:1"}, config.StorageMemory},
 	} {
-		config := server.DefaultConfig()
+		got := config.Default()
 		f := pflag.NewFlagSet("test", pflag.ContinueOnError)
-		f.StringVar(&config.Storage, "storage", config.Storage, "")
-		etcdFlags(f, &config.Etcd)
+		f.StringVar(&got.Storage.Backend, "storage", got.Storage.Backend, "")
+		etcdFlags(f, &got.Storage.Etcd)
 		if err := f.Parse(c.args); err != nil {
 			t.Fatal(err)
 		}
-		applyEtcd(f, &config)
-		if config.Storage != c.want {
-			t.Errorf("%v: %s, want %s", c.args, config.Storage, c.want)
+		applyEtcd(f, &got)
+		if got.Storage.Backend != c.want {
+			t.Errorf("%v: %s, want %s", c.args, got.Storage.Backend, c.want)
 		}
-		if reuse := config.Etcd.LeaseReuse; len(c.args) == 0 && reuse != time.Minute {
+		if reuse := got.Storage.Etcd.LeaseReuse; len(c.args) == 0 && reuse != time.Minute {
 			t.Errorf("%v: leases reused for %v", c.args, reuse)
 		}
 	}

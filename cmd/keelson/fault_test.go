@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
@@ -25,13 +26,13 @@ import (
 const brokenDisk = "KEELSON_TEST_BROKEN_DISK"
 
 func serveOnBrokenDisk(dir string) error {
-	config := server.DefaultConfig()
-	config.DataDir, config.SecurePort = filepath.Join(dir, "data"), 0
+	c := config.Default()
+	c.Storage.DataDir, c.Serving.Port = filepath.Join(dir, "data"), 0
 	var err error
-	if config.Log, _, err = (logOptions{format: "text"}).logger(os.Stderr); err != nil {
+	if c.Diagnostics.Log, _, err = (logOptions{format: "text"}).logger(os.Stderr); err != nil {
 		return err
 	}
-	config.AdjustEngine = func(o *embedded.Options) {
+	o := server.Options{AdjustEngine: func(o *embedded.Options) {
 		o.FS = errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			switch op.Kind {
 			case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
@@ -41,8 +42,8 @@ func serveOnBrokenDisk(dir string) error {
 			}
 			return nil
 		}))
-	}
-	return serve(context.Background(), config, func(s *server.Server) error {
+	}}
+	return serve(context.Background(), c, o, func(s *server.Server) error {
 		return welcome(context.Background(), os.Stdout, s, "")
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/keelson-dev/keelson/config"
 )
 
 func main() {
@@ -40,6 +42,6 @@ func report(program string, err error) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintf(os.Stderr, "%s: %v\n", program, err)
+	fmt.Fprintf(os.Stderr, "%s: %s\n", program, config.CommandLine(err))
 	return 1
 }

@@ -3,11 +3,11 @@ package main
 import (
 	"github.com/spf13/pflag"
 
-	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/config"
 )
 
 // peerFlags adds the flags for forwarding requests to other API servers on the same store.
-func peerFlags(f *pflag.FlagSet, c *server.PeersConfig) {
+func peerFlags(f *pflag.FlagSet, c *config.Peers) {
 	f.StringVar(
 		&c.CAFile, "peer-ca-file", "",
 		"If set and the UnknownVersionInteroperabilityProxy feature gate is enabled, this file will be used to verify serving certificates of peer kube-apiservers. This flag is only used in clusters configured with multiple kube-apiservers for high availability.",

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server"
 	"github.com/keelson-dev/keelson/internal/server/pace"
 	"github.com/keelson-dev/keelson/internal/server/version"
@@ -37,20 +38,18 @@ func printVersion(out io.Writer, asked string) error {
 
 // personality is what a command does without flags.
 type personality struct {
-	config server.Config
+	config config.Config
 	// kubeAPIServer prints nothing on standard output, and has the authorization mode of kube-apiserver.
 	kubeAPIServer bool
 }
 
 // serveDefaults are the defaults of `keelson serve`.
-func serveDefaults() personality { return personality{config: server.DefaultConfig()} }
+func serveDefaults() personality { return personality{config: config.Default()} }
 
 func newServe(out, errOut io.Writer, p personality) *cobra.Command {
-	config := p.config
-	minTimeout := int(config.MinRequestTimeout / time.Second)
+	conf := p.config
 	var logs logOptions
 	var compatibility compatibilityFlags
-	var shown metricsFlags
 	var showVersion, writeTo string
 	c := &cobra.Command{
 		Args:         cobra.NoArgs,
@@ -63,26 +62,21 @@ func newServe(out, errOut io.Writer, p personality) *cobra.Command {
 				return err
 			}
 			var err error
-			if config.Metrics, err = shown.options(); err != nil {
-				return err
-			}
-			config.MinRequestTimeout = time.Duration(minTimeout) * time.Second
-			applyEtcd(c.Flags(), &config)
-			applyAuthentication(c.Flags(), &config.Authentication)
-			applyAuthorization(c.Flags(), &config.Authorization)
-			if config.Log, config.SetVerbosity, err = logs.logger(errOut); err != nil {
+			applyEtcd(c.Flags(), &conf)
+			if conf.Diagnostics.Log, conf.Diagnostics.SetVerbosity, err = logs.logger(errOut); err != nil {
 				return err
 			}
 			for _, line := range withoutEffect(c.Flags()) {
-				config.Log.Warn(line)
+				conf.Diagnostics.Log.Warn(line)
 			}
-			config.Flags = map[string]string{}
-			c.Flags().VisitAll(func(f *pflag.Flag) { config.Flags[f.Name] = f.Value.String() })
+			conf.Diagnostics.Flags = map[string]string{}
+			c.Flags().VisitAll(func(f *pflag.Flag) { conf.Diagnostics.Flags[f.Name] = f.Value.String() })
+			options := server.Options{FlagGiven: c.Flags().Changed}
 			if p.kubeAPIServer {
-				completeAsKubeAPIServer(&config)
-				return serve(c.Context(), config, func(*server.Server) error { return nil })
+				completeAsKubeAPIServer(&conf)
+				return serve(c.Context(), conf, options, func(*server.Server) error { return nil })
 			}
-			return serve(c.Context(), config, func(s *server.Server) error {
+			return serve(c.Context(), conf, options, func(s *server.Server) error {
 				return welcome(c.Context(), out, s, writeTo)
 			})
 		},
@@ -91,40 +85,8 @@ func newServe(out, errOut io.Writer, p personality) *cobra.Command {
 	if !p.kubeAPIServer {
 		writeKubeconfigFlag(f, &writeTo)
 	}
-	storageFlags(f, &config)
-	servingFlags(f, &config)
-	httpsFlags(f, &config.Serving)
+	configFlags(f, &conf)
 	compatibility.add(f)
-	shown.add(f)
-	networkFlags(f, &config)
-	connectionFlags(f, &config.Connections)
-	controllerFlags(f, &config)
-	f.StringVar(
-		&config.TokenAuthFile, "token-auth-file", "", "CSV file of static tokens: token,user,uid,\"group1,group2\"",
-	)
-	f.StringVar(
-		&config.ClientCAFile, "client-ca-file", "",
-		"PEM file of the authorities whose client certificates are accepted, instead of the server's own",
-	)
-	authenticationFlags(f, &config.Authentication)
-	authorizationFlags(f, &config.Authorization)
-	admissionFlags(f, &config.Admission)
-	auditFlags(f, &config.Audit)
-	filterFlags(f, &config.Filters)
-	controlPlaneFlags(f, &config.ControlPlane)
-	peerFlags(f, &config.Peers)
-	f.StringArrayVar(
-		&config.FeatureGates, "feature-gates", nil, "Name=true,Name=false,... of Kubernetes' feature gates; may be repeated",
-	)
-	f.StringArrayVar(
-		&config.RuntimeConfig, "runtime-config", nil,
-		"built-in versions and resources that are served or not: GROUP/VERSION=true,GROUP/VERSION/RESOURCE=false,... and "+
-			"api/all, api/ga, api/beta, api/alpha for all versions, GA, beta and alpha ones; may be repeated",
-	)
-	f.IntVar(
-		&minTimeout, "min-request-timeout", minTimeout,
-		"seconds that a watch without a timeout of its own lasts at least; it lasts up to twice that",
-	)
 	f.IntVarP(
 		&logs.verbosity, "v", "v", 0, "how much is logged: 0 what an operator should know, 4 for debugging, 8 everything",
 	)
@@ -142,14 +104,51 @@ func newServe(out, errOut io.Writer, p personality) *cobra.Command {
 	return c
 }
 
+// configFlags adds the flags of the fields of the configuration. Their defaults are what c has.
+func configFlags(f *pflag.FlagSet, c *config.Config) {
+	storageFlags(f, c)
+	servingFlags(f, c)
+	httpsFlags(f, &c.Serving)
+	metricsFlags(f, &c.Diagnostics.Metrics)
+	networkFlags(f, c)
+	connectionFlags(f, &c.Network.Connections)
+	controllerFlags(f, c)
+	f.StringVar(
+		&c.Authentication.TokenFile, "token-auth-file", "", "CSV file of static tokens: token,user,uid,\"group1,group2\"",
+	)
+	f.StringVar(
+		&c.Authentication.ClientCAFile, "client-ca-file", "",
+		"PEM file of the authorities whose client certificates are accepted, instead of the server's own",
+	)
+	authenticationFlags(f, &c.Authentication)
+	authorizationFlags(f, &c.Authorization)
+	admissionFlags(f, &c.Admission)
+	auditFlags(f, &c.Audit)
+	filterFlags(f, c)
+	controlPlaneFlags(f, &c.Network.ControlPlane)
+	peerFlags(f, &c.Network.Peers)
+	f.StringArrayVar(
+		&c.API.FeatureGates, "feature-gates", nil, "Name=true,Name=false,... of Kubernetes' feature gates; may be repeated",
+	)
+	f.StringArrayVar(
+		&c.API.RuntimeConfig, "runtime-config", nil,
+		"built-in versions and resources that are served or not: GROUP/VERSION=true,GROUP/VERSION/RESOURCE=false,... and "+
+			"api/all, api/ga, api/beta, api/alpha for all versions, GA, beta and alpha ones; may be repeated",
+	)
+	secondsVar(
+		f, &c.Requests.MinWatchTimeout, "min-request-timeout",
+		"seconds that a watch without a timeout of its own lasts at least; it lasts up to twice that",
+	)
+}
+
 // completeAsKubeAPIServer sets what kube-apiserver chooses when flags are not given.
-func completeAsKubeAPIServer(c *server.Config) {
+func completeAsKubeAPIServer(c *config.Config) {
 	if c.Authorization.ConfigFile == "" && len(c.Authorization.Modes) == 0 {
-		c.Authorization.Modes = []string{server.ModeAlwaysAllow}
+		c.Authorization.Modes = []string{config.ModeAlwaysAllow}
 	}
-	if c.ServiceClusterIPRange == "" {
-		c.ServiceClusterIPRange = server.DefaultConfig().ServiceClusterIPRange
-		c.Log.Warn("No CIDR for service cluster IPs specified. Default value which was " + c.ServiceClusterIPRange +
+	if c.Network.ServiceClusterIPRange == "" {
+		c.Network.ServiceClusterIPRange = config.Default().Network.ServiceClusterIPRange
+		c.Diagnostics.Log.Warn("No CIDR for service cluster IPs specified. Default value which was " + c.Network.ServiceClusterIPRange +
 			" is deprecated and will be removed in future releases. Please specify it using --service-cluster-ip-range on " +
 			"kube-apiserver.")
 	}
@@ -183,7 +182,9 @@ func attend(ctx context.Context, s *server.Server, log *slog.Logger, systemd *no
 
 // serve runs a server until ctx ends or the server fails. It calls started when the server serves requests; an error
 // ends the server.
-func serve(ctx context.Context, config server.Config, started func(*server.Server) error) error {
+func serve(
+	ctx context.Context, c config.Config, o server.Options, started func(*server.Server) error,
+) error {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -194,19 +195,19 @@ func serve(ctx context.Context, config server.Config, started func(*server.Serve
 	defer systemd.close()
 	pace.Start(os.Getenv)
 	go pace.FreeWhenIdle(ctx)
-	s, err := server.Start(ctx, config)
+	s, err := server.Start(ctx, c, o)
 	if err != nil {
 		return err
 	}
-	config.Log.Info("serving securely", "url", s.URL(), "version", version.Get().GitVersion)
+	c.Diagnostics.Log.Info("serving securely", "url", s.URL(), "version", version.Get().GitVersion)
 	failure := started(s)
 	if failure == nil {
 		systemd.send("READY=1")
-		failure = attend(ctx, s, config.Log, systemd, hangups)
+		failure = attend(ctx, s, c.Diagnostics.Log, systemd, hangups)
 	}
 	systemd.send("STOPPING=1")
 	stop, cancel := context.WithTimeout(
-		context.Background(), config.ShutdownDelay+max(config.RequestTimeout, config.Filters.ShutdownWatchGrace)+stopTime,
+		context.Background(), c.Serving.Shutdown.Delay+max(c.Requests.Timeout, c.Serving.Shutdown.WatchGrace)+stopTime,
 	)
 	defer cancel()
 	err = s.Stop(stop)
@@ -214,7 +215,7 @@ func serve(ctx context.Context, config server.Config, started func(*server.Serve
 		return err
 	}
 	if err != nil {
-		config.Log.Warn("the end was not an orderly one", "error", err)
+		c.Diagnostics.Log.Warn("the end was not an orderly one", "error", err)
 	}
 	return failure
 }

@@ -5,133 +5,134 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server"
 )
 
 // storageFlags are about where the objects are and how they are stored.
-func storageFlags(f *pflag.FlagSet, config *server.Config) {
+func storageFlags(f *pflag.FlagSet, conf *config.Config) {
 	f.StringVar(
-		&config.DataDir, "data-dir", config.DataDir, "directory of the data, the server's certificates and its kubeconfig",
+		&conf.Storage.DataDir, "data-dir", conf.Storage.DataDir, "directory of the data, the server's certificates and its kubeconfig",
 	)
 	f.StringVar(
-		&config.Storage, "storage", config.Storage,
+		&conf.Storage.Backend, "storage", conf.Storage.Backend,
 		"where objects are kept: embedded (in the data directory), memory (gone at the end) or etcd",
 	)
-	etcdFlags(f, &config.Etcd)
+	etcdFlags(f, &conf.Storage.Etcd)
 	f.DurationVar(
-		&config.HistoryWindow, "history-window", config.HistoryWindow,
+		&conf.Storage.HistoryWindow, "history-window", conf.Storage.HistoryWindow,
 		"how long what was changed or deleted can still be read and watched; then it is compacted",
 	)
 	f.DurationVar(
-		&config.EventTTL, "event-ttl", config.EventTTL, "how long an Event is kept after its last write; 0 keeps it",
+		&conf.Storage.EventTTL, "event-ttl", conf.Storage.EventTTL, "how long an Event is kept after its last write; 0 keeps it",
 	)
-	f.BoolVar(
-		&config.GarbageCollection, "enable-garbage-collector", config.GarbageCollection,
+	offVar(
+		f, &conf.Controllers.NoGarbageCollection, "enable-garbage-collector",
 		"whether dependents of deleted objects are collected, here or by kube-controller-manager; "+
 			"if not, deletions ignore the propagation policy",
 	)
-	f.BoolVar(
-		&config.AllowPrivileged, "allow-privileged", config.AllowPrivileged,
+	offVar(
+		f, &conf.Admission.ForbidPrivileged, "allow-privileged",
 		"accept pods with privileged containers",
 	)
 	f.StringVar(
-		&config.EncryptionProviderConfig, "encryption-provider-config", "",
+		&conf.Storage.EncryptionConfigFile, "encryption-provider-config", "",
 		"file of the EncryptionConfiguration that says how objects are encrypted in the store",
 	)
 	f.BoolVar(
-		&config.EncryptionReload, "encryption-provider-config-automatic-reload", false,
+		&conf.Storage.EncryptionReload, "encryption-provider-config-automatic-reload", false,
 		"follow changes of --encryption-provider-config",
 	)
 }
 
 // servingFlags are about the connections of clients.
-func servingFlags(f *pflag.FlagSet, config *server.Config) {
-	f.StringVar(&config.BindAddress, "bind-address", config.BindAddress, "IP address to listen on")
-	f.IntVar(&config.SecurePort, "secure-port", config.SecurePort, "port to serve HTTPS on; 0 picks a free one")
+func servingFlags(f *pflag.FlagSet, conf *config.Config) {
+	f.StringVar(&conf.Serving.Address, "bind-address", conf.Serving.Address, "IP address to listen on")
+	f.IntVar(&conf.Serving.Port, "secure-port", conf.Serving.Port, "port to serve HTTPS on; 0 picks a free one")
 	f.DurationVar(
-		&config.RequestTimeout, "request-timeout", config.RequestTimeout,
+		&conf.Requests.Timeout, "request-timeout", conf.Requests.Timeout,
 		"how long a request may take that is not long-running",
 	)
 	f.IntVar(
-		&config.MaxRequestsInFlight, "max-requests-inflight", config.MaxRequestsInFlight,
+		&conf.Requests.MaxInFlight, "max-requests-inflight", conf.Requests.MaxInFlight,
 		"reading requests served at a time; 0 is no limit. With --enable-priority-and-fairness only the sum of this and --max-mutating-requests-inflight matters, which must be positive",
 	)
 	f.IntVar(
-		&config.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", config.MaxMutatingRequestsInFlight,
+		&conf.Requests.MaxMutatingInFlight, "max-mutating-requests-inflight", conf.Requests.MaxMutatingInFlight,
 		"writing requests served at a time; see --max-requests-inflight",
 	)
-	f.BoolVar(
-		&config.PriorityAndFairness, "enable-priority-and-fairness", config.PriorityAndFairness,
+	offVar(
+		f, &conf.Requests.NoPriorityAndFairness, "enable-priority-and-fairness",
 		"queue and dispatch requests by FlowSchemas and PriorityLevelConfigurations, instead of refusing those above the limits",
 	)
 	f.DurationVar(
-		&config.ShutdownDelay, "shutdown-delay-duration", 0,
+		&conf.Serving.Shutdown.Delay, "shutdown-delay-duration", 0,
 		"how long to go on serving, with /readyz failing, when told to stop",
 	)
-	f.DurationVar(&config.LivezGracePeriod, "livez-grace-period", 0, "how long after its start /livez does not fail")
+	f.DurationVar(&conf.Serving.LivezGracePeriod, "livez-grace-period", 0, "how long after its start /livez does not fail")
 	f.IntVar(
-		&config.DeleteCollectionWorkers, "delete-collection-workers", config.DeleteCollectionWorkers,
+		&conf.Requests.DeleteCollectionWorkers, "delete-collection-workers", conf.Requests.DeleteCollectionWorkers,
 		"how many objects a request that deletes a collection deletes at a time",
 	)
 	f.BoolVar(
-		&config.LogsHandler, "enable-logs-handler", false,
+		&conf.Diagnostics.LogsHandler, "enable-logs-handler", false,
 		"serve the files of /var/log below /logs/ (DEPRECATED: Log handler functionality is deprecated)",
 	)
 	f.StringVar(
-		&config.DebugSocketPath, "debug-socket-path", "",
+		&conf.Diagnostics.DebugSocketPath, "debug-socket-path", "",
 		"Unix domain socket on which /debug/pprof and /debug/flags/v are served without authentication, to the user of the process",
 	)
-	f.BoolVar(&config.Profiling, "profiling", config.Profiling, "serve /debug/pprof")
+	offVar(f, &conf.Diagnostics.NoProfiling, "profiling", "serve /debug/pprof")
 	f.BoolVar(
-		&config.ContentionProfiling, "contention-profiling", false,
+		&conf.Diagnostics.ContentionProfiling, "contention-profiling", false,
 		"with --profiling, also profile what goroutines wait for",
 	)
 }
 
 // networkFlags are about Services, and about the connections that the server opens.
-func networkFlags(f *pflag.FlagSet, config *server.Config) {
+func networkFlags(f *pflag.FlagSet, conf *config.Config) {
 	f.StringVar(
-		&config.ServiceClusterIPRange, "service-cluster-ip-range", config.ServiceClusterIPRange,
+		&conf.Network.ServiceClusterIPRange, "service-cluster-ip-range", conf.Network.ServiceClusterIPRange,
 		"range of service addresses in CIDR notation; two, separated by a comma, for dual stack",
 	)
 	f.StringVar(
-		&config.ServiceNodePortRange, "service-node-port-range", config.ServiceNodePortRange,
+		&conf.Network.ServiceNodePortRange, "service-node-port-range", conf.Network.ServiceNodePortRange,
 		"range of ports that Services get on every node: first-last, both inclusive",
 	)
 	f.StringVar(
-		&config.EgressSelectorConfigFile, "egress-selector-config-file", "",
+		&conf.Network.EgressConfigFile, "egress-selector-config-file", "",
 		"file of the EgressSelectorConfiguration that says through which proxies the server opens connections to webhooks, issuers and the like",
 	)
 	f.BoolVar(
-		&config.Aggregation.ByEndpoints, "enable-aggregator-routing", false,
+		&conf.Network.Aggregation.ByEndpoints, "enable-aggregator-routing", false,
 		"call extension API servers and webhooks that are Services at their endpoints rather than at the cluster IP, for machines without kube-proxy",
 	)
-	f.BoolVar(
-		&config.Aggregation.RejectRedirects, "aggregator-reject-forwarding-redirect", config.Aggregation.RejectRedirects,
+	offVar(
+		f, &conf.Network.Aggregation.PassRedirects, "aggregator-reject-forwarding-redirect",
 		"answer 502 to redirects of extension API servers instead of sending them to the client",
 	)
 	f.StringVar(
-		&config.Aggregation.ProxyClientCertFile, "proxy-client-cert-file", "",
+		&conf.Network.Aggregation.ProxyClientCertFile, "proxy-client-cert-file", "",
 		"certificate by which extension API servers recognize this server; its authority should be that of --requestheader-client-ca-file",
 	)
 	f.StringVar(
-		&config.Aggregation.ProxyClientKeyFile, "proxy-client-key-file", "", "private key of --proxy-client-cert-file",
+		&conf.Network.Aggregation.ProxyClientKeyFile, "proxy-client-key-file", "", "private key of --proxy-client-cert-file",
 	)
 }
 
 // connectionFlags are about the connections to nodes, pods and services.
-func connectionFlags(f *pflag.FlagSet, c *server.ConnectionsConfig) {
+func connectionFlags(f *pflag.FlagSet, c *config.Connections) {
 	f.StringVar(
-		&c.KubeletCertificateAuthority, "kubelet-certificate-authority", "",
+		&c.KubeletCAFile, "kubelet-certificate-authority", "",
 		"PEM file of the authorities of the certificates of kubelets; without it they are not verified",
 	)
 	f.StringVar(
-		&c.KubeletClientCertificate, "kubelet-client-certificate", "",
+		&c.KubeletCertFile, "kubelet-client-certificate", "",
 		"PEM file of the certificate that the server shows to kubelets; its changes are followed",
 	)
-	f.StringVar(&c.KubeletClientKey, "kubelet-client-key", "", "PEM file of the key of --kubelet-client-certificate")
+	f.StringVar(&c.KubeletKeyFile, "kubelet-client-key", "", "PEM file of the key of --kubelet-client-certificate")
 	f.StringSliceVar(
-		&c.KubeletPreferredAddressTypes, "kubelet-preferred-address-types", c.KubeletPreferredAddressTypes,
+		&c.KubeletAddressTypes, "kubelet-preferred-address-types", c.KubeletAddressTypes,
 		"types of the addresses by which nodes are reached, the preferred one first",
 	)
 	f.DurationVar(&c.KubeletTimeout, "kubelet-timeout", c.KubeletTimeout, "how long connecting to a kubelet may take")
@@ -146,23 +147,23 @@ func connectionFlags(f *pflag.FlagSet, c *server.ConnectionsConfig) {
 }
 
 // controllerFlags switch controllers of kube-controller-manager on and off that run in the server.
-func controllerFlags(f *pflag.FlagSet, config *server.Config) {
+func controllerFlags(f *pflag.FlagSet, conf *config.Config) {
 	f.StringSliceVar(
-		&config.Controllers, "controllers", config.Controllers,
+		&conf.Controllers.Names, "controllers", conf.Controllers.Names,
 		"controllers of kube-controller-manager that run in the server while no kube-controller-manager does: * is all, "+
 			"foo switches foo on, -foo switches it off, -* is none; all of them by default, with --etcd-servers "+
 			"serviceaccount-controller and resourcequota-controller. Controllers: "+strings.Join(server.Controllers(), ", "),
 	)
-	f.BoolVar(
-		&config.DefaultServiceAccounts, "default-service-accounts", config.DefaultServiceAccounts,
+	offVar(
+		f, &conf.Controllers.NoDefaultServiceAccounts, "default-service-accounts",
 		"make the service account \"default\" of each new namespace, as kube-controller-manager does",
 	)
-	f.BoolVar(
-		&config.QuotaUsage, "quota-usage", config.QuotaUsage,
+	offVar(
+		f, &conf.Controllers.NoQuotaUsage, "quota-usage",
 		"count what objects use of resource quotas, as kube-controller-manager does",
 	)
 	f.BoolVar(
-		&config.PolicyTypeChecks, "policy-type-checks", config.PolicyTypeChecks,
+		&conf.Controllers.PolicyTypeChecks, "policy-type-checks", conf.Controllers.PolicyTypeChecks,
 		"check the types in the expressions of validating admission policies, as kube-controller-manager does",
 	)
 }

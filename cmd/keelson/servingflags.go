@@ -3,36 +3,36 @@ package main
 import (
 	"github.com/spf13/pflag"
 
-	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/config"
 )
 
 // httpsFlags are about certificates, protocols and the socket of the HTTPS server.
-func httpsFlags(f *pflag.FlagSet, c *server.ServingConfig) {
+func httpsFlags(f *pflag.FlagSet, c *config.Serving) {
 	f.StringVar(
-		&c.TLSCertFile, "tls-cert-file", "",
+		&c.TLS.CertFile, "tls-cert-file", "",
 		"PEM file of the serving certificate and its chain, instead of the server's own; its changes are followed",
 	)
-	f.StringVar(&c.TLSPrivateKeyFile, "tls-private-key-file", "", "PEM file of the key of --tls-cert-file")
+	f.StringVar(&c.TLS.KeyFile, "tls-private-key-file", "", "PEM file of the key of --tls-cert-file")
 	f.StringVar(
-		&c.CertDir, "cert-dir", c.CertDir,
+		&c.TLS.CertDir, "cert-dir", c.TLS.CertDir,
 		"directory of apiserver.crt and apiserver.key, the serving certificate if --tls-cert-file is not given; "+
 			"the server's own certificate is written there if they are missing",
 	)
 	f.StringArrayVar(
-		&c.SNICertKeys, "tls-sni-cert-key", nil,
+		&c.TLS.SNICertKeys, "tls-sni-cert-key", nil,
 		"a further certificate, as CERT_FILE,KEY_FILE or CERT_FILE,KEY_FILE:NAME,*.NAME: for clients that ask for one of "+
 			"the names, or else for a name in the certificate; may be repeated",
 	)
 	f.StringVar(
-		&c.TLSMinVersion, "tls-min-version", "",
+		&c.TLS.MinVersion, "tls-min-version", "",
 		"lowest version of TLS: VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13; VersionTLS12 by default",
 	)
 	f.StringSliceVar(
-		&c.TLSCipherSuites, "tls-cipher-suites", nil,
+		&c.TLS.CipherSuites, "tls-cipher-suites", nil,
 		"names of the cipher suites of TLS 1.2 as in Go's package crypto/tls, comma separated; Go's by default",
 	)
 	f.Int32SliceVar(
-		&c.TLSCurvePreferences, "tls-curve-preferences", nil,
+		&c.TLS.CurvePreferences, "tls-curve-preferences", nil,
 		"numbers of the allowed key exchange mechanisms (CurveID of Go's package crypto/tls), comma separated; "+
 			"Go's by default",
 	)
@@ -47,7 +47,7 @@ func httpsFlags(f *pflag.FlagSet, c *server.ServingConfig) {
 		"set SO_REUSEPORT on the listening socket, so that several servers can listen on one address and port",
 	)
 	f.StringSliceVar(
-		&c.AlternativeNames, "tls-san", nil,
+		&c.TLS.AlternativeNames, "tls-san", nil,
 		"further host names and IP addresses of the certificate that the server makes; not a flag of kube-apiserver",
 	)
 	f.StringVar(

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server"
 	"github.com/keelson-dev/keelson/internal/storage/backup"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
@@ -52,7 +53,7 @@ const (
 )
 
 func newSave(out, errOut io.Writer) *cobra.Command {
-	dataDir, kubeconfig, force := server.DefaultConfig().DataDir, "", false
+	dataDir, kubeconfig, force := config.Default().Storage.DataDir, "", false
 	c := fileCommand("save", "Save the data to a file",
 		"Save writes the state of the store at one revision to a file. A running server is\n"+
 			"asked for it, over its API as an administrator, and goes on serving meanwhile; of a\n"+
@@ -345,7 +346,7 @@ func newImportEtcd(out, errOut io.Writer) *cobra.Command {
 }
 
 func newExportEtcd(out, errOut io.Writer) *cobra.Command {
-	dataDir, prefix, force := server.DefaultConfig().DataDir, "/registry", false
+	dataDir, prefix, force := config.Default().Storage.DataDir, "/registry", false
 	c := fileCommand("export-etcd", "Write the data of a stopped server as an etcd snapshot",
 		"Export-etcd writes a file for `etcdutl snapshot restore`. Revisions stay as they are.",
 		func(ctx context.Context, file string) error {

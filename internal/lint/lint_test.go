@@ -62,7 +62,7 @@ var floors = []floor{
 
 // layers returns the trees of all packages of the repository by their folders, from the lowest to the highest.
 func layers() [][]string {
-	out := [][]string{{"clock"}}
+	out := [][]string{{"clock"}, {"config"}}
 	for _, f := range floors {
 		for _, line := range f.lines {
 			var trees []string
@@ -228,7 +228,7 @@ func TestPackagesImportOnlyThoseBelow(t *testing.T) {
 }
 
 // public are the folders of the packages that programs of others may import.
-var public = []string{".", "clock"}
+var public = []string{".", "config", "clock"}
 
 // TestPublicPackages checks that all other packages are below internal, or are no libraries.
 func TestPublicPackages(t *testing.T) {
@@ -287,6 +287,20 @@ func TestTablesOfPackages(t *testing.T) {
 	}
 	if !slices.Equal(found, want) {
 		t.Errorf("the tables of docs/ARCHITECTURE.md have\n%s\nthe floors have\n%s", strings.Join(found, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestConfigImportsNothing checks that the configuration has only types of the standard library and of the package clock.
+func TestConfigImportsNothing(t *testing.T) {
+	for _, f := range files(t) {
+		if f.dir != "config" || f.test {
+			continue
+		}
+		for _, i := range f.imports {
+			if strings.Contains(i, ".") && i != module+"/clock" {
+				t.Errorf("%s imports %s", f.path, i)
+			}
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package lint
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"os"
 	"path"
@@ -11,8 +10,6 @@ import (
 	"strings"
 	"testing"
 )
-
-var update = flag.Bool("update", false, "write the committed files anew")
 
 // picture is the size of docs/floors.svg, in pixels.
 const (

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/access/admission"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/always"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/alwayspullimages"
@@ -49,33 +50,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/version"
 )
 
-// AdmissionConfig configures which admission plug-ins run, and how.
-type AdmissionConfig struct {
-	// Enable and Disable name plug-ins that run, or do not, other than by default. A name may not be in both.
-	Enable, Disable []string
-	// Only, unless it is nil, names all plug-ins that run; Enable and Disable must be empty then.
-	Only []string
-	// ConfigFile is an AdmissionConfiguration (apiserver.config.k8s.io/v1) with the configurations of single
-	// plug-ins; empty means that there are none.
-	ConfigFile string
-	// NotReadyTolerationSeconds and UnreachableTolerationSeconds are how long a pod stays on a node that is not
-	// ready or not reachable, unless the pod's own tolerations say otherwise.
-	NotReadyTolerationSeconds, UnreachableTolerationSeconds int64
-	// WebhookBudget is how long failing calls of one webhook with failurePolicy Ignore may take together in a minute.
-	// Beyond it the webhook is skipped for a while. 0 means that no webhook is skipped.
-	WebhookBudget time.Duration
-}
-
-// DefaultAdmission returns the configuration of admission without flags.
-func DefaultAdmission() AdmissionConfig {
-	return AdmissionConfig{
-		NotReadyTolerationSeconds: toleration.DefaultSeconds, UnreachableTolerationSeconds: toleration.DefaultSeconds,
-	}
-}
-
 // admissionOptions are what plug-ins are made of.
 type admissionOptions struct {
-	config   *AdmissionConfig
+	config   *config.Admission
 	registry *registry.Registry
 	// authorizer says whether a user has further permissions.
 	authorizer authz.Authorizer
@@ -283,7 +260,7 @@ func podSecurity(o *pluginInput, c podsecurity.Config) (admission.Plugin, error)
 // replaced: writes that have begun end with the chain that they began with.
 func newAdmission(o *admissionOptions) (*admission.Chain, error) {
 	m := &admissionMaker{admissionOptions: o, all: admissionPlugins()}
-	if err := o.config.validate(m.all); err != nil {
+	if err := validateAdmission(o.config, m.all); err != nil {
 		return nil, err
 	}
 	if o.config.ConfigFile == "" {
@@ -321,7 +298,7 @@ func (m *admissionMaker) apply(read filewatch.Read) error {
 	made := map[string]madePlugin{}
 	for i := range m.all {
 		p := &m.all[i]
-		if !m.config.enables(p) {
+		if !enables(m.config, p) {
 			continue
 		}
 		now := madePlugin{config: configs[p.name]}
@@ -357,7 +334,7 @@ func (m *admissionMaker) apply(read filewatch.Read) error {
 }
 
 // enables returns whether a plug-in is switched on.
-func (c *AdmissionConfig) enables(p *admissionPlugin) bool {
+func enables(c *config.Admission, p *admissionPlugin) bool {
 	switch {
 	case c.Only != nil:
 		return slices.Contains(c.Only, p.name)
@@ -367,23 +344,24 @@ func (c *AdmissionConfig) enables(p *admissionPlugin) bool {
 	return !slices.Contains(c.Disable, p.name)
 }
 
-// validate checks the names of plug-ins.
-func (c *AdmissionConfig) validate(all []admissionPlugin) error {
+// validateAdmission checks the names of plug-ins.
+func validateAdmission(c *config.Admission, all []admissionPlugin) error {
 	var errs []error
 	if c.Only != nil && len(c.Enable)+len(c.Disable) > 0 {
-		errs = append(errs, errors.New(
+		errs = append(errs, config.Errorf("{Admission.Only} excludes {Admission.Enable} and {Admission.Disable}").OnCommandLine(
 			"admission-control and enable-admission-plugins/disable-admission-plugins flags are mutually exclusive"))
 	}
-	known := func(flag string, names []string) {
+	known := func(field string, names []string) {
 		for _, name := range names {
 			if !slices.ContainsFunc(all, func(p admissionPlugin) bool { return p.name == name }) {
-				errs = append(errs, fmt.Errorf("%s plugin %q is unknown", flag, name))
+				errs = append(errs, config.Errorf("{%s}: plug-in %q is unknown", field, name).
+					OnCommandLine("%s plugin %q is unknown", config.Flag(field), name))
 			}
 		}
 	}
-	known("admission-control", c.Only)
-	known("enable-admission-plugins", c.Enable)
-	known("disable-admission-plugins", c.Disable)
+	known("Admission.Only", c.Only)
+	known("Admission.Enable", c.Enable)
+	known("Admission.Disable", c.Disable)
 	var overlap []string
 	for _, name := range c.Enable {
 		if slices.Contains(c.Disable, name) && !slices.Contains(overlap, name) {
@@ -391,8 +369,8 @@ func (c *AdmissionConfig) validate(all []admissionPlugin) error {
 		}
 	}
 	if slices.Sort(overlap); len(overlap) > 0 {
-		errs = append(errs,
-			fmt.Errorf("%v in enable-admission-plugins and disable-admission-plugins overlapped", overlap))
+		errs = append(errs, config.Errorf("%v in {Admission.Enable} and {Admission.Disable} overlap", overlap).
+			OnCommandLine("%v in enable-admission-plugins and disable-admission-plugins overlapped", overlap))
 	}
 	return errors.Join(errs...)
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/keelson-dev/keelson/config"
 )
 
 // TestAdmissionNames checks which plug-ins the flags switch on, and which names they refuse.
@@ -14,43 +16,43 @@ func TestAdmissionNames(t *testing.T) {
 	if len(all) != 41 {
 		t.Errorf("there are %d plug-ins; kube-apiserver 1.36 has 41", len(all))
 	}
-	running := func(c AdmissionConfig) (names []string) {
+	running := func(c config.Admission) (names []string) {
 		for i := range all {
-			if c.enables(&all[i]) {
+			if enables(&c, &all[i]) {
 				names = append(names, all[i].name)
 			}
 		}
 		return names
 	}
-	if got := len(running(AdmissionConfig{})); got != 27 {
+	if got := len(running(config.Admission{})); got != 27 {
 		t.Errorf("%d plug-ins run by default, not 27", got)
 	}
-	if got := len(running(AdmissionConfig{Disable: []string{"Priority"}})); got != 26 {
+	if got := len(running(config.Admission{Disable: []string{"Priority"}})); got != 26 {
 		t.Errorf("%d plug-ins run without Priority, not 26", got)
 	}
-	only := running(AdmissionConfig{Only: []string{"Priority", "NamespaceLifecycle"}})
+	only := running(config.Admission{Only: []string{"Priority", "NamespaceLifecycle"}})
 	if strings.Join(only, " ") != "NamespaceLifecycle Priority" {
 		t.Errorf("two plug-ins by --admission-control: %v", only)
 	}
 	for _, c := range []struct {
-		config AdmissionConfig
+		config config.Admission
 		want   string
 	}{
-		{AdmissionConfig{Enable: []string{"Prority"}}, `enable-admission-plugins plugin "Prority" is unknown`},
-		{AdmissionConfig{Disable: []string{"Prority"}}, `disable-admission-plugins plugin "Prority" is unknown`},
-		{AdmissionConfig{Only: []string{"Prority"}}, `admission-control plugin "Prority" is unknown`},
-		{AdmissionConfig{Enable: []string{"Priority"}, Disable: []string{"Priority"}},
+		{config.Admission{Enable: []string{"Prority"}}, `enable-admission-plugins plugin "Prority" is unknown`},
+		{config.Admission{Disable: []string{"Prority"}}, `disable-admission-plugins plugin "Prority" is unknown`},
+		{config.Admission{Only: []string{"Prority"}}, `admission-control plugin "Prority" is unknown`},
+		{config.Admission{Enable: []string{"Priority"}, Disable: []string{"Priority"}},
 			"[Priority] in enable-admission-plugins and disable-admission-plugins overlapped"},
-		{AdmissionConfig{Only: []string{}, Disable: []string{"Priority"}}, "mutually exclusive"},
-		{AdmissionConfig{Enable: []string{"Priority", "JobValidation"}}, ""},
-		{AdmissionConfig{Enable: []string{"MutatingAdmissionPolicy"}}, ""},
-		{AdmissionConfig{Only: []string{"MutatingAdmissionPolicy"}}, ""},
+		{config.Admission{Only: []string{}, Disable: []string{"Priority"}}, "mutually exclusive"},
+		{config.Admission{Enable: []string{"Priority", "JobValidation"}}, ""},
+		{config.Admission{Enable: []string{"MutatingAdmissionPolicy"}}, ""},
+		{config.Admission{Only: []string{"MutatingAdmissionPolicy"}}, ""},
 	} {
-		err := c.config.validate(all)
+		err := validateAdmission(&c.config, all)
 		switch {
 		case c.want == "" && err != nil:
 			t.Errorf("%+v: %v", c.config, err)
-		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+		case c.want != "" && (err == nil || !strings.Contains(config.CommandLine(err), c.want)):
 			t.Errorf("%+v: %v, not %q", c.config, err, c.want)
 		}
 	}
@@ -103,18 +105,18 @@ func TestBadAdmissionEndsTheStart(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for want, change := range map[string]func(*AdmissionConfig){
-		`enable-admission-plugins plugin "Nothing" is unknown`:      func(c *AdmissionConfig) { c.Enable = []string{"Nothing"} },
-		"MutatingAdmissionPolicy: the plug-in has no configuration": func(c *AdmissionConfig) { c.ConfigFile = file },
+	for want, change := range map[string]func(*config.Admission){
+		`enable-admission-plugins plugin "Nothing" is unknown`:      func(c *config.Admission) { c.Enable = []string{"Nothing"} },
+		"MutatingAdmissionPolicy: the plug-in has no configuration": func(c *config.Admission) { c.ConfigFile = file },
 	} {
 		c := testConfig(t)
 		change(&c.Admission)
-		s, err := Start(context.Background(), c)
+		s, err := Start(context.Background(), c.Config, c.Options)
 		if err == nil {
 			_ = s.Stop(context.Background()) // the test fails anyway
 			t.Fatalf("the server was started; %s", want)
 		}
-		if !strings.Contains(err.Error(), want) {
+		if !strings.Contains(config.CommandLine(err), want) {
 			t.Errorf("%v, not %q", err, want)
 		}
 	}

@@ -368,7 +368,7 @@ func TestExtensionServerIsDown(t *testing.T) {
 // one for it is refused.
 func TestHangingExtensionServer(t *testing.T) {
 	config := testConfig(t)
-	config.MaxRequestsInFlight = 20
+	config.Requests.MaxInFlight = 20
 	e := newExtension(t)
 	s := start(t, config)
 	c := httpClient(t, s, true)

@@ -71,11 +71,11 @@ const fieldManager = "kube-apiserver"
 
 // apiOptions are the dependencies of api.
 type apiOptions struct {
-	config    *Config
+	config    *settings
 	gates     features.Gates
 	services  serviceRanges
 	addresses addresses
-	// frontProxy returns the certificate for extension API servers; it is used if Config.ownFrontProxy.
+	// frontProxy returns the certificate for extension API servers; it is used if settings.ownFrontProxy.
 	frontProxy     func() (*tls.Certificate, error)
 	kinds          []*registry.Kind
 	registry       *registry.Registry
@@ -85,7 +85,7 @@ type apiOptions struct {
 	outgoing
 	metrics *metrics.Metrics
 	work    *background.Group // runs what follows the configuration of admission
-	traffic *traffic.Traffic  // nil unless Config.Testing
+	traffic *traffic.Traffic  // nil unless Testing.Record
 	log     *slog.Logger
 }
 
@@ -121,24 +121,24 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.writes = write.New(o.registry, chain, o.authorization, o.config.Clock.Now)
-	a.writes.IgnorePropagation = !o.config.GarbageCollection
+	a.writes = write.New(o.registry, chain, o.authorization, o.config.Testing.Clock.Now)
+	a.writes.IgnorePropagation = o.config.Controllers.NoGarbageCollection
 	if a.cluster, err = newConnections(&o); err != nil {
 		return nil, err
 	}
 	a.handler = rest.New(rest.Options{
-		Now:      o.config.Clock.Now,
+		Now:      o.config.Testing.Clock.Now,
 		Registry: o.registry, Writes: a.writes, Cluster: a.cluster, ConnectObserver: o.metrics.NewConnections(),
-		ConnectionBytesPerSecond: o.config.Connections.MaxBytesPerSecond,
+		ConnectionBytesPerSecond: o.config.Network.Connections.MaxBytesPerSecond,
 		Authorizer:               o.authorization, Answers: answers,
-		MinRequestTimeout: o.config.MinRequestTimeout,
+		MinRequestTimeout: o.config.Requests.MinWatchTimeout,
 		WatchCounter: func(group, version, resource string) rest.WatchCounter {
 			return o.metrics.WatchEvents(group, version, resource)
 		},
 		Computed: map[schema.GroupResource]rest.Computed{
-			{Resource: "componentstatuses"}: newComponents(o.store, len(o.config.Etcd.Servers)).statuses,
+			{Resource: "componentstatuses"}: newComponents(o.store, len(o.config.Storage.Etcd.Servers)).statuses,
 		},
-		DeleteCollectionWorkers: o.config.DeleteCollectionWorkers,
+		DeleteCollectionWorkers: o.config.Requests.DeleteCollectionWorkers,
 		CBOR:                    o.gates.Enabled(features.CBORServingAndStorage),
 	})
 	a.resources.PutBuiltIn(o.registry, a.handler.BuiltIn)

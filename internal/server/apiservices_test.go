@@ -8,7 +8,7 @@ import (
 
 func TestAPIServicesAreRestoredAtTheStart(t *testing.T) {
 	c := testConfig(t)
-	s, err := Start(t.Context(), c)
+	s, err := Start(t.Context(), c.Config, c.Options)
 	if err != nil {
 		t.Fatal(err)
 	}

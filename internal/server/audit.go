@@ -9,12 +9,14 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/config"
 	auditfilter "github.com/keelson-dev/keelson/internal/gateway/filter/audit"
 	"github.com/keelson-dev/keelson/internal/machinery/audit"
 	"github.com/keelson-dev/keelson/internal/machinery/audit/policy"
@@ -37,21 +39,32 @@ type auditing struct {
 	// maxObject is the size in bytes from which no sink accepts an object. It is negative if a sink accepts objects
 	// of any size, and 0 before there are sinks.
 	maxObject int64
-	c         *AuditConfig
+	c         auditOptions
 	closing   sync.Once
 }
 
+// auditOptions are the dependencies of auditing.
+type auditOptions struct {
+	*config.Audit
+	// budget is how long a request waits for a log or webhook in the blocking modes. farewell is how long buffered
+	// events are written while the server stops.
+	budget, farewell time.Duration
+	files            *reloads
+	calls            webhook.Options
+	counts           *metrics.Audit
+	log              *slog.Logger
+}
+
 // openAudit reads the policy and opens the sinks of events. It returns nil if nothing is audited.
-func openAudit(
-	c *AuditConfig, files *reloads, calls webhook.Options, counts *metrics.Audit, log *slog.Logger,
-) (*auditing, error) {
+func openAudit(c auditOptions) (*auditing, error) {
+	files, log := c.files, c.log
 	if c.PolicyFile == "" {
 		if c.Log.Path != "" || c.Webhook.ConfigFile != "" {
 			log.Info("without --audit-policy-file nothing is audited")
 		}
 		return nil, nil
 	}
-	a := &auditing{log: log, c: c, counts: counts}
+	a := &auditing{log: log, c: c, counts: c.counts}
 	_, err := files.load(part{flag: "--audit-policy-file", path: c.PolicyFile, apply: func(read filewatch.Read) error {
 		p, err := policy.Load(c.PolicyFile, read, log)
 		if err == nil {
@@ -67,14 +80,18 @@ func openAudit(
 		if err != nil {
 			return nil, err
 		}
-		a.add(auditlog.New(out, c.Log.Format, a.report), &c.Log.AuditSinkConfig)
+		batch := batchOptions(&c.Log.AuditSink)
+		batch.Throttle = c.Log.Throttle
+		a.add(auditlog.New(out, c.Log.Format, a.report), &c.Log.AuditSink, batch)
 	}
 	if c.Webhook.ConfigFile != "" {
-		client, err := files.webhook("--audit-webhook-config-file", c.Webhook.ConfigFile, calls)
+		client, err := files.webhook("--audit-webhook-config-file", c.Webhook.ConfigFile, c.calls)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("initializing audit webhook: %w", err), a.close())
 		}
-		a.add(auditwebhook.New(client, c.Webhook.InitialBackoff, a.report), &c.Webhook.AuditSinkConfig)
+		batch := batchOptions(&c.Webhook.AuditSink)
+		batch.Throttle, batch.Concurrent = !c.Webhook.NoThrottle, true
+		a.add(auditwebhook.New(client, c.Webhook.InitialBackoff, a.report), &c.Webhook.AuditSink, batch)
 	}
 	if len(a.sinks) == 0 {
 		return nil, nil
@@ -82,7 +99,7 @@ func openAudit(
 	return a, nil
 }
 
-func (a *auditing) openLog(c *AuditLogConfig) (io.Writer, error) {
+func (a *auditing) openLog(c *config.AuditLog) (io.Writer, error) {
 	if c.Path == "-" {
 		return os.Stdout, nil
 	}
@@ -97,11 +114,18 @@ func (a *auditing) openLog(c *AuditLogConfig) (io.Writer, error) {
 	return file, nil
 }
 
+// batchOptions returns how events are put into batches, without the limit of batches.
+func batchOptions(c *config.AuditSink) sink.BatchOptions {
+	return sink.BatchOptions{
+		BufferSize: c.BufferSize, MaxBatchSize: c.BatchSize, MaxBatchWait: c.BatchWait, QPS: c.QPS, Burst: c.Burst,
+	}
+}
+
 // add adds a backend with the buffering and truncation of its configuration.
-func (a *auditing) add(b sink.Backend, c *AuditSinkConfig) {
+func (a *auditing) add(b sink.Backend, c *config.AuditSink, batch sink.BatchOptions) {
 	var s audit.Sink
 	if c.Mode == sink.ModeBatch {
-		s = sink.NewBatch(b, c.Batch, a.report)
+		s = sink.NewBatch(b, batch, a.report)
 	} else {
 		s = sink.NewBlocking(b, c.Mode == sink.ModeBlockingStrict, a.c.budget, a.report)
 	}

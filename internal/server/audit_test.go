@@ -32,7 +32,7 @@ rules:
 `
 
 // audited is a configuration with an audit log.
-func audited(t *testing.T) Config {
+func audited(t *testing.T) settings {
 	t.Helper()
 	c := testConfig(t)
 	dir := t.TempDir()
@@ -136,7 +136,7 @@ func TestSecretsAreInNoLog(t *testing.T) {
 	const secret = "VERYSECRETVALUE"
 	c := audited(t)
 	var log lockedBuffer
-	c.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.Level(-10)}))
+	c.Diagnostics.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.Level(-10)}))
 	s := start(t, c)
 	h := httpClient(t, s, false)
 	secrets := s.URL() + "/api/v1/namespaces/default/secrets"
@@ -197,7 +197,7 @@ func (b *lockedBuffer) String() string {
 }
 
 // hangingWebhook is a server for audit events that accepts requests and never answers.
-func hangingWebhook(t *testing.T, c *Config, mode string) {
+func hangingWebhook(t *testing.T, c *settings, mode string) {
 	t.Helper()
 	release := make(chan struct{})
 	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -209,7 +209,7 @@ func hangingWebhook(t *testing.T, c *Config, mode string) {
 	t.Cleanup(hook.Close)
 	t.Cleanup(func() { close(release) })
 	c.Audit.Webhook.ConfigFile, c.Audit.Webhook.Mode = filepath.Join(t.TempDir(), "kubeconfig"), mode
-	c.Audit.Webhook.Batch.MaxBatchSize = 1
+	c.Audit.Webhook.BatchSize = 1
 	text := fmt.Sprintf(
 		`{current-context: c, contexts: [{name: c, context: {cluster: a}}], clusters: [{name: a, cluster: {server: %q}}]}`,
 		hook.URL,
@@ -225,9 +225,9 @@ func TestHangingAuditWebhook(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			c := audited(t)
 			c.Audit.Log.Path = ""
-			c.Audit.budget, c.Audit.farewell = time.Millisecond, time.Millisecond
+			c.auditBudget, c.auditFarewell = time.Millisecond, time.Millisecond
 			hangingWebhook(t, &c, mode)
-			s, err := Start(t.Context(), c)
+			s, err := Start(t.Context(), c.Config, c.Options)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -248,49 +248,11 @@ func TestHangingAuditWebhook(t *testing.T) {
 	}
 }
 
-func TestAuditConfiguration(t *testing.T) {
-	for want, change := range map[string]func(*AuditConfig){
-		"": func(*AuditConfig) {},
-		`invalid audit log mode x, allowed modes are "batch,blocking,blocking-strict"`: func(c *AuditConfig) {
-			c.Log.Mode = "x"
-		},
-		`invalid audit log format x, allowed formats are "legacy,json"`: func(c *AuditConfig) {
-			c.Log.Format = "x"
-		},
-		"--audit-log-maxage -1 can't be a negative number": func(c *AuditConfig) {
-			c.Log.MaxAge = -1
-		},
-		`invalid group version, allowed versions are ["audit.k8s.io/v1"]`: func(c *AuditConfig) {
-			c.Log.Version = "audit.k8s.io/v1beta1"
-		},
-		"invalid audit batch webhook buffer size 0, must be a positive number": func(c *AuditConfig) {
-			c.Webhook.Batch.BufferSize = 0
-		},
-		"invalid audit batch webhook throttle QPS 0, must be a positive number": func(c *AuditConfig) {
-			c.Webhook.Batch.QPS = 0
-		},
-		"invalid audit truncate webhook max batch size 1, must be greater than max event size (102400)": func(c *AuditConfig) {
-			c.Webhook.MaxBatchSize = 1
-		},
-	} {
-		c := defaultAudit()
-		c.Log.Path, c.Webhook.ConfigFile = "x", "y"
-		change(&c)
-		got := ""
-		for _, err := range c.validate() {
-			got += err.Error()
-		}
-		if got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
-	}
-}
-
 // TestRetryAfter: while the server stops new requests are sent elsewhere, and the
 // one in flight is finished.
 func TestRetryAfter(t *testing.T) {
 	c := testConfig(t)
-	c.Filters.ShutdownSendRetryAfter = true
+	c.Serving.Shutdown.SendRetryAfter = true
 	s := start(t, c)
 	entered, release := make(chan bool), make(chan bool)
 	servePods(s, func(http.ResponseWriter, *http.Request) {

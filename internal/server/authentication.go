@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/access/auth/anonymous"
 	"github.com/keelson-dev/keelson/internal/access/auth/authn"
 	"github.com/keelson-dev/keelson/internal/access/auth/bearer"
@@ -53,7 +54,7 @@ type authentication struct {
 	keys        accountKeys
 	authorities authorities
 	// requestHeader are the headers in which front proxies name users.
-	requestHeader RequestHeaderConfig
+	requestHeader config.RequestHeader
 	anonymous     anonymous.Rule
 	issuers       issuers
 	legacy        *legacytokens.Tracker
@@ -65,11 +66,11 @@ type authentication struct {
 
 // authenticationOptions are the dependencies of authentication.
 type authenticationOptions struct {
-	config *Config
+	config *settings
 	ownCA  []byte // the server's own authority of client certificates, PEM; empty if there is none
 	// adminToken is a token of the administrator; "" if there is none.
 	adminToken string
-	// ownFrontProxyCA is the server's own authority of front proxies, PEM; empty unless Config.ownFrontProxy.
+	// ownFrontProxyCA is the server's own authority of front proxies, PEM; empty unless settings.ownFrontProxy.
 	ownFrontProxyCA []byte
 	hostPort        string // where clients on this machine reach the server
 	advertised      string // host and port at which clients on other machines reach it
@@ -103,8 +104,8 @@ type accountKeys struct {
 func newAuthentication(ctx context.Context, o authenticationOptions) (*authentication, error) {
 	c := &o.config.Authentication
 	a := &authentication{
-		authenticationOptions: o, audiences: c.audiences(), anonymous: anonymous.Rule{Enabled: c.Anonymous},
-		legacy: legacytokens.New(o.registry, o.log, o.config.Clock.Now),
+		authenticationOptions: o, audiences: audiences(c), anonymous: anonymous.Rule{Enabled: !c.NoAnonymous},
+		legacy: legacytokens.New(o.registry, o.log, o.config.Testing.Clock.Now),
 	}
 	if err := a.openAuthorities(); err != nil {
 		return nil, err
@@ -119,7 +120,7 @@ func newAuthentication(ctx context.Context, o authenticationOptions) (*authentic
 		return nil, errors.Join(err, a.close())
 	}
 	a.authenticators = a.authenticatorList()
-	if c.Anonymous && slices.Contains(o.config.Authorization.Modes, ModeAlwaysAllow) {
+	if !c.NoAnonymous && slices.Contains(o.config.Authorization.Modes, config.ModeAlwaysAllow) {
 		a.log.Warn("AnonymousAuth is not allowed with the AlwaysAllow authorizer. Resetting AnonymousAuth to false. You should " +
 			"use a different authorizer")
 		a.anonymous.Enabled = false
@@ -137,7 +138,7 @@ func (a *authentication) close() error {
 
 // openAuthorities reads the authorities of client certificates.
 func (a *authentication) openAuthorities() (err error) {
-	if a.authorities.clients, err = a.openFile("--client-ca-file", a.ownCA, a.config.ClientCAFile); err != nil {
+	if a.authorities.clients, err = a.openFile("--client-ca-file", a.ownCA, a.config.Authentication.ClientCAFile); err != nil {
 		return err
 	}
 	a.requestHeader = a.config.Authentication.RequestHeader
@@ -153,11 +154,11 @@ func (a *authentication) openAuthorities() (err error) {
 		return err
 	}
 	a.authorities.proxyNames = requestheader.Names{
-		Users: h.UsernameHeaders, UIDs: h.UIDHeaders, Groups: h.GroupHeaders, ExtraPrefixes: h.ExtraHeadersPrefixes,
+		Users: h.UsernameHeaders, UIDs: h.UIDHeaders, Groups: h.GroupHeaders, ExtraPrefixes: h.ExtraHeaderPrefixes,
 	}
 	if len(h.AllowedNames) == 0 && clientcert.ForbidOverlap(a.authorities.clients, a.authorities.proxies) != nil {
-		return errors.New("--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; " +
-			"--requestheader-allowed-names must be specified to ensure regular client certificates cannot set authenticating " +
+		return config.Errorf("{Authentication.RequestHeader.ClientCAFile} and {Authentication.ClientCAFile} contain overlapping certificates; " +
+			"{Authentication.RequestHeader.AllowedNames} must be specified to ensure regular client certificates cannot set authenticating " +
 			"proxy headers for arbitrary users")
 	}
 	return nil
@@ -170,7 +171,7 @@ func (a *authentication) openFile(flag string, fixed []byte, path string) (*clie
 		return out, nil
 	}
 	if err := a.config.files.file(flag, path, out.Use); err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, cause(err))
+		return nil, ofField(flag, cause(err))
 	}
 	return out, nil
 }
@@ -188,8 +189,8 @@ func (a *authentication) openAccountKeys(ctx context.Context) (err error) {
 			"do not have; " +
 			"see --service-account-signing-key-file")
 	}
-	if a.config.DataDir != "" {
-		o.OwnFile = filepath.Join(a.config.DataDir, pkiName, accountKeyName)
+	if a.config.Storage.DataDir != "" {
+		o.OwnFile = filepath.Join(a.config.Storage.DataDir, pkiName, accountKeyName)
 		o.ReadFile = filewatch.ReadFile
 	}
 	if origin := a.config.origin; origin != nil && origin.keys != nil {
@@ -245,7 +246,7 @@ func (a *authentication) openSigner(ctx context.Context, counts *externalsigner.
 // warnOfLives logs a warning if tokens that are mounted in pods cannot get the requested lifetime.
 func (a *authentication) warnOfLives(tooShort, shortened string) {
 	longest := a.keys.longest
-	if !a.config.Authentication.ServiceAccounts.ExtendExpiration || longest == 0 {
+	if a.config.Authentication.ServiceAccounts.NoExtendExpiration || longest == 0 {
 		return
 	}
 	const on = "service-account-extend-token-expiration is true, "
@@ -267,21 +268,21 @@ func (a *authentication) tokenAuthenticators() error {
 		a.tokens = append(a.tokens, authn.WrapAudienceAgnostic(a.audiences, statictoken.Single(a.adminToken, admin)))
 	}
 	a.tokens = append(a.tokens, authn.WrapAudienceAgnostic(a.audiences, &a.local))
-	if a.config.TokenAuthFile != "" {
+	if a.config.Authentication.TokenFile != "" {
 		const flag = "--token-auth-file"
 		static := &statictoken.Authenticator{}
-		if err := a.config.files.file(flag, a.config.TokenAuthFile, static.Replace); err != nil {
-			return fmt.Errorf("%s: %w", flag, err)
+		if err := a.config.files.file(flag, a.config.Authentication.TokenFile, static.Replace); err != nil {
+			return ofField(flag, err)
 		}
 		a.tokens = append(a.tokens, authn.WrapAudienceAgnostic(a.audiences, static))
 	}
 	a.tokens = append(a.tokens, serviceaccount.New(serviceaccount.Options{
 		Keys: a.keys.source, Issuers: c.ServiceAccounts.Issuers, Audiences: a.audiences,
-		Objects: a.registry, Lookup: c.ServiceAccounts.Lookup, Tracker: a.legacy,
-		Count: a.countTokenUse, Cached: a.tokensCached(), Now: a.config.Clock.Now,
+		Objects: a.registry, Lookup: !c.ServiceAccounts.NoLookup, Tracker: a.legacy,
+		Count: a.countTokenUse, Cached: a.tokensCached(), Now: a.config.Testing.Clock.Now,
 	}))
 	if c.BootstrapTokens {
-		tokens := &bootstraptoken.Authenticator{Objects: a.registry, Log: a.log, Now: a.config.Clock.Now}
+		tokens := &bootstraptoken.Authenticator{Objects: a.registry, Log: a.log, Now: a.config.Testing.Clock.Now}
 		a.tokens = append(a.tokens, authn.WrapAudienceAgnostic(a.audiences, tokens))
 	}
 	if a.issuers.set != nil {
@@ -292,7 +293,7 @@ func (a *authentication) tokenAuthenticators() error {
 	}
 	hook, err := a.tokenWebhook()
 	if err != nil {
-		return fmt.Errorf("--authentication-token-webhook-config-file: %w", err)
+		return config.Errorf("{Authentication.Webhook.ConfigFile}: %w", err)
 	}
 	a.tokens = append(a.tokens, hook)
 	return nil
@@ -311,7 +312,7 @@ func (a *authentication) tokenWebhook() (authn.TokenAuthenticator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tokencache.NewAuthenticator(hook, c.CacheTTL, c.CacheTTL, a.config.Clock.Now, a.tokensCached()), nil
+	return tokencache.NewAuthenticator(hook, c.CacheTTL, c.CacheTTL, a.config.Testing.Clock.Now, a.tokensCached()), nil
 }
 
 // authenticatorList returns the authenticators in the order of their calls.
@@ -352,10 +353,10 @@ func (a *authentication) countTokenUse(use serviceaccount.Use) { a.metrics.Token
 // answers returns the synthesized resources about users and tokens, such as TokenReview.
 func (a *authentication) answers() map[schema.GroupResource]registry.CreateFunc {
 	c := &a.config.Authentication.ServiceAccounts
-	reviewer := tokenreview.Reviewer{Tokens: a.tokens, Audiences: a.audiences, Now: a.config.Clock.Now}
+	reviewer := tokenreview.Reviewer{Tokens: a.tokens, Audiences: a.audiences, Now: a.config.Testing.Clock.Now}
 	issuer := &serviceaccount.Issuer{
-		Keys: a.keys.source, Name: c.Issuers[0], Audiences: a.audiences, MaxLife: a.keys.longest, Extend: c.ExtendExpiration,
-		Now: a.config.Clock.Now,
+		Keys: a.keys.source, Name: c.Issuers[0], Audiences: a.audiences, MaxLife: a.keys.longest, Extend: !c.NoExtendExpiration,
+		Now: a.config.Testing.Clock.Now,
 	}
 	if a.keys.signer != nil {
 		issuer.MostExtended = a.keys.signer.MaxLife()
@@ -402,8 +403,16 @@ func (a *authentication) start(writer legacytokens.Writer) {
 	a.work.Go(legacyRunner, background.Forever(func(ctx context.Context) { a.legacy.Run(ctx, writer) }))
 }
 
+// audiences returns the audiences of the server.
+func audiences(c *config.Authentication) []string {
+	if len(c.Audiences) > 0 {
+		return c.Audiences
+	}
+	return c.ServiceAccounts.Issuers
+}
+
 // reloadEvery is how often files that may be replaced are looked at.
-func (c *Config) reloadEvery() time.Duration { return cmp.Or(c.fileReload, reloadEvery) }
+func (c *settings) reloadEvery() time.Duration { return cmp.Or(c.fileReload, reloadEvery) }
 
 // tlsConfig has base request client certificates of the current authorities.
 func (a *authorities) tlsConfig(base *tls.Config) *tls.Config {

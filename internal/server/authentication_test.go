@@ -25,6 +25,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/access/auth/bearer"
 	"github.com/keelson-dev/keelson/internal/access/auth/serviceaccount"
 )
@@ -57,12 +58,12 @@ func accountToken(t testing.TB, s *Server, name string) string {
 
 // TestTokensOutliveARestart: the key that the server makes for itself is kept.
 func TestTokensOutliveARestart(t *testing.T) {
-	config := testConfig(t)
-	s := start(t, config)
-	key := filepath.Join(config.DataDir, pkiName, accountKeyName)
+	conf := testConfig(t)
+	s := start(t, conf)
+	key := filepath.Join(conf.Storage.DataDir, pkiName, accountKeyName)
 	token := accountToken(t, s, "robot")
 	stop(t, s)
-	s = start(t, config)
+	s = start(t, conf)
 	if a := call(
 		t, httpClient(t, s, false), "GET", s.URL()+"/api", "Authorization", "Bearer "+token,
 	); a.status != http.StatusOK {
@@ -81,7 +82,7 @@ func TestTheIssuerIsDiscovered(t *testing.T) {
 		Issuer string `json:"issuer"`
 		Keys   string `json:"jwks_uri"`
 	}
-	if err := json.Unmarshal([]byte(a.body), &document); err != nil || document.Issuer != defaultIssuer ||
+	if err := json.Unmarshal([]byte(a.body), &document); err != nil || document.Issuer != config.Default().Authentication.ServiceAccounts.Issuers[0] ||
 		document.Keys != s.URL()+serviceaccount.KeysPath {
 		t.Errorf("%v %s", err, a.body)
 	}
@@ -89,9 +90,9 @@ func TestTheIssuerIsDiscovered(t *testing.T) {
 		!strings.Contains(a.body, `"alg":"RS256"`) || strings.Contains(a.body, `"d":`) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	config := testConfig(t)
-	config.Authentication.ServiceAccounts.Issuers = []string{"kubernetes"} // no URL
-	s = start(t, config)
+	conf := testConfig(t)
+	conf.Authentication.ServiceAccounts.Issuers = []string{"kubernetes"} // no URL
+	s = start(t, conf)
 	if a := call(
 		t, httpClient(t, s, true), "GET", s.URL()+serviceaccount.ConfigurationPath,
 	); a.status != http.StatusNotFound {
@@ -101,9 +102,9 @@ func TestTheIssuerIsDiscovered(t *testing.T) {
 
 // TestDiscoveryNamesTheAdvertisedAddress: clients in pods cannot reach the address on which clients on this machine reach the server.
 func TestDiscoveryNamesTheAdvertisedAddress(t *testing.T) {
-	config := testConfig(t)
-	config.ControlPlane.AdvertiseAddress = "192.0.2.7"
-	s := start(t, config)
+	conf := testConfig(t)
+	conf.Network.ControlPlane.AdvertiseAddress = "192.0.2.7"
+	s := start(t, conf)
 	c := httpClient(t, s, true)
 	address := net.JoinHostPort("192.0.2.7", strconv.Itoa(s.listener.port()))
 	for path, want := range map[string]string{
@@ -178,16 +179,16 @@ func TestSpoofedHeadersAreIgnored(t *testing.T) {
 	proxies, clients := newAuthority(t), newAuthority(t)
 	spoof := []string{"X-Remote-User", "admin", "X-Remote-Group", "system:masters"}
 	believing := testConfig(t)
-	believing.ClientCAFile = clients.file
-	believing.Authentication.RequestHeader = RequestHeaderConfig{
+	believing.Authentication.ClientCAFile = clients.file
+	believing.Authentication.RequestHeader = config.RequestHeader{
 		ClientCAFile: proxies.file, AllowedNames: []string{"proxy"}, UsernameHeaders: []string{"X-Remote-User"},
 		GroupHeaders: []string{"X-Remote-Group"},
 	}
 	plain := testConfig(t)
-	plain.ClientCAFile = clients.file
+	plain.Authentication.ClientCAFile = clients.file
 	for _, c := range []struct {
 		name   string
-		config Config
+		conf   settings
 		pair   *tls.Certificate
 		status int
 	}{
@@ -198,9 +199,9 @@ func TestSpoofedHeadersAreIgnored(t *testing.T) {
 		{"the proxy, where none is believed", plain, ptr(proxies.issue("proxy")), http.StatusUnauthorized},
 		{"nobody, where none is believed", plain, nil, http.StatusForbidden},
 	} {
-		config := c.config
-		config.DataDir = filepath.Join(t.TempDir(), "data")
-		s := start(t, config)
+		conf := c.conf
+		conf.Storage.DataDir = filepath.Join(t.TempDir(), "data")
+		s := start(t, conf)
 		browser := httpClient(t, s, false)
 		if c.pair != nil {
 			browser = with(t, s, *c.pair)
@@ -218,33 +219,33 @@ func ptr[T any](v T) *T { return &v }
 // client could name any user. (Hostile row 10.)
 func TestProxiesAndClientsMustNotBeTheSame(t *testing.T) {
 	ca := newAuthority(t)
-	config := testConfig(t)
-	config.ClientCAFile = ca.file
-	config.Authentication.RequestHeader = RequestHeaderConfig{
+	conf := testConfig(t)
+	conf.Authentication.ClientCAFile = ca.file
+	conf.Authentication.RequestHeader = config.RequestHeader{
 		ClientCAFile: ca.file, UsernameHeaders: []string{"X-Remote-User"},
 	}
-	s, err := Start(context.Background(), config)
+	s, err := Start(context.Background(), conf.Config, conf.Options)
 	if err == nil {
 		stop(t, s)
 		t.Fatal("the server starts")
 	}
 	if want := "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; " +
-		"--requestheader-allowed-names must be specified"; !strings.Contains(err.Error(), want) {
+		"--requestheader-allowed-names must be specified"; !strings.Contains(config.CommandLine(err), want) {
 		t.Error(err)
 	}
 	// The server's own authority signs clients, too.
 	own := testConfig(t)
 	s = start(t, own)
 	stop(t, s)
-	own.Authentication.RequestHeader = RequestHeaderConfig{
-		ClientCAFile: filepath.Join(own.DataDir, pkiName, "ca.crt"), UsernameHeaders: []string{"X-Remote-User"},
+	own.Authentication.RequestHeader = config.RequestHeader{
+		ClientCAFile: filepath.Join(own.Storage.DataDir, pkiName, "ca.crt"), UsernameHeaders: []string{"X-Remote-User"},
 	}
-	if s, err := Start(context.Background(), own); err == nil {
+	if s, err := Start(context.Background(), own.Config, own.Options); err == nil {
 		stop(t, s)
 		t.Error("the server starts with its own authority for proxies")
 	}
-	config.Authentication.RequestHeader.AllowedNames = []string{"proxy"}
-	s = start(t, config)
+	conf.Authentication.RequestHeader.AllowedNames = []string{"proxy"}
+	s = start(t, conf)
 	if a := call(
 		t, with(t, s, ca.issue("jane")), "GET", s.URL()+"/api", "X-Remote-User", "admin",
 	); a.status != http.StatusOK {
@@ -256,9 +257,9 @@ func TestProxiesAndClientsMustNotBeTheSame(t *testing.T) {
 // the file counts without a restart.
 func TestClientAuthoritiesAreReloaded(t *testing.T) {
 	one, two := newAuthority(t), newAuthority(t)
-	config := testConfig(t)
-	config.ClientCAFile, config.fileReload = one.file, time.Millisecond
-	s := start(t, config)
+	conf := testConfig(t)
+	conf.Authentication.ClientCAFile, conf.fileReload = one.file, time.Millisecond
+	s := start(t, conf)
 	pair := two.issue("june")
 	status := func() int { return call(t, with(t, s, pair), "GET", s.URL()+"/api").status }
 	if got := status(); got != http.StatusUnauthorized {
@@ -286,19 +287,19 @@ func TestAnonymousIsLimited(t *testing.T) {
 		return path
 	}
 	off := testConfig(t)
-	off.Authentication.Anonymous = false
+	off.Authentication.NoAnonymous = true
 	paths := testConfig(t)
 	paths.Authentication.ConfigFile = write("anonymous: {enabled: true, conditions: [{path: /livez}]}")
 	for _, c := range []struct {
 		name           string
-		config         Config
+		conf           settings
 		livez, healthz int
 	}{
 		{"as it is", testConfig(t), 200, 200},
 		{"switched off", off, 401, 401},
 		{"on a path", paths, 200, 401},
 	} {
-		s := start(t, c.config)
+		s := start(t, c.conf)
 		browser := httpClient(t, s, false)
 		if livez, healthz := call(t, browser, "GET", s.URL()+"/livez").status, call(
 			t, browser, "GET", s.URL()+"/healthz",
@@ -306,9 +307,9 @@ func TestAnonymousIsLimited(t *testing.T) {
 			t.Errorf("%s: %d %d", c.name, livez, healthz)
 		}
 	}
-	paths.DataDir = filepath.Join(t.TempDir(), "data")
-	paths.Authentication.AnonymousSet = true
-	if s, err := Start(context.Background(), paths); err == nil {
+	paths.Storage.DataDir = filepath.Join(t.TempDir(), "data")
+	paths.FlagGiven = func(name string) bool { return name == "anonymous-auth" }
+	if s, err := Start(context.Background(), paths.Config, paths.Options); err == nil {
 		stop(t, s)
 		t.Error("the flag and the file contradict each other, and the server starts")
 	}
@@ -336,10 +337,10 @@ func (r *record) String() string {
 // contain a token or a usable part of one. (Row 29 of docs/reliability.md.)
 func TestTokensAreInNoLogOrMetric(t *testing.T) {
 	log := &record{}
-	config := testConfig(t)
-	config.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.Level(-127)}))
-	config.Authentication.BootstrapTokens = true
-	s := start(t, config)
+	conf := testConfig(t)
+	conf.Diagnostics.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.Level(-127)}))
+	conf.Authentication.BootstrapTokens = true
+	s := start(t, conf)
 	good := accountToken(t, s, "robot")
 	forged := good[:len(good)-4] + "AAAA"
 	const unknown, bootstrap = "unknown-token-of-nobody", "abcdef.0123456789abcdef"
@@ -379,14 +380,14 @@ func TestTokensAreInNoLogOrMetric(t *testing.T) {
 // BenchmarkAuthenticatedGet is a GET through the whole chain, by the way the user
 // signs in.
 func BenchmarkAuthenticatedGet(b *testing.B) {
-	config := DefaultConfig()
+	conf := defaultSettings()
 	tokens := filepath.Join(b.TempDir(), "tokens.csv")
 	if err := os.WriteFile(tokens, []byte(testTokens), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	config.DataDir, config.Storage, config.SecurePort, config.TokenAuthFile = "", StorageMemory, 0, tokens
-	config.Log = slog.New(slog.DiscardHandler)
-	s, err := Start(b.Context(), config)
+	conf.Storage.DataDir, conf.Storage.Backend, conf.Serving.Port, conf.Authentication.TokenFile = "", config.StorageMemory, 0, tokens
+	conf.Diagnostics.Log = slog.New(slog.DiscardHandler)
+	s, err := Start(b.Context(), conf.Config, conf.Options)
 	if err != nil {
 		b.Fatal(err)
 	}

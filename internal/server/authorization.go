@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/access/admission"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/certificates"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/escalation"
@@ -53,7 +54,7 @@ type authorization struct {
 
 // authorizationOptions are the dependencies of authorization.
 type authorizationOptions struct {
-	config   *AuthorizationConfig
+	config   *config.Authorization
 	files    *reloads
 	gates    features.Gates
 	hostPort string // where the server is reached
@@ -81,7 +82,7 @@ func newAuthorization(o authorizationOptions) (*authorization, error) {
 	z := &authorization{authorizationOptions: o, rbac: rbac.New()}
 	var err error
 	if z.paths, err = staticauthorizer.NewAlwaysAllowPaths(c.AlwaysAllowPaths); err != nil {
-		return nil, fmt.Errorf("--authorization-always-allow-paths: %w", err)
+		return nil, config.Errorf("{Authorization.AlwaysAllowPaths}: %w", err)
 	}
 	switch {
 	case c.ConfigFile != "":
@@ -101,7 +102,7 @@ func newAuthorization(o authorizationOptions) (*authorization, error) {
 
 // use applies the configuration at the start and, if its files have changed, later.
 func (z *authorization) use(read filewatch.Read) error {
-	c, content, err := z.config.load(read, z.required)
+	c, content, err := loadAuthorization(z.config, read, z.required)
 	if err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ func (z *authorization) use(read filewatch.Read) error {
 	if z.required == nil {
 		z.required = []string{}
 		for _, a := range c.Authorizers {
-			if a.Type != ModeWebhook {
+			if a.Type != config.ModeWebhook {
 				z.required = append(z.required, a.Type)
 			}
 		}
@@ -131,9 +132,9 @@ func (z *authorization) use(read filewatch.Read) error {
 func (z *authorization) makeAuthorizers(c *apiserver.AuthorizationConfiguration) (err error) {
 	for _, a := range c.Authorizers {
 		switch a.Type {
-		case ModeNode:
+		case config.ModeNode:
 			err = z.makeNodeAuthorizer()
-		case ModeABAC:
+		case config.ModeABAC:
 			err = z.readPolicies()
 		}
 		if err != nil {
@@ -156,21 +157,21 @@ func (z *authorization) readPolicies() error {
 	})
 }
 
-// load returns the configuration, and the content of its file if there is one.
+// loadAuthorization returns the configuration, and the content of its file if there is one.
 // required are the types of authorizers that it must have.
-func (c *AuthorizationConfig) load(
-	read filewatch.Read, required []string,
+func loadAuthorization(
+	c *config.Authorization, read filewatch.Read, required []string,
 ) (*apiserver.AuthorizationConfiguration, []byte, error) {
 	if c.ConfigFile == "" {
-		return c.flags(), nil, nil
+		return ofModes(c), nil, nil
 	}
 	content, err := read(c.ConfigFile)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--authorization-config: %w", err)
+		return nil, nil, config.Errorf("{Authorization.ConfigFile}: %w", err)
 	}
 	configuration, err := authzconfig.Load(content, required)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--authorization-config: %w", err)
+		return nil, nil, config.Errorf("{Authorization.ConfigFile}: %w", err)
 	}
 	return configuration, content, nil
 }
@@ -208,23 +209,23 @@ func (z *authorization) authorizersOf(
 
 func (z *authorization) authorizerOf(a *apiserver.AuthorizerConfiguration, read filewatch.Read) (authz.Authorizer, error) {
 	switch a.Type {
-	case ModeAlwaysAllow:
+	case config.ModeAlwaysAllow:
 		return staticauthorizer.AlwaysAllow{}, nil
-	case ModeAlwaysDeny:
+	case config.ModeAlwaysDeny:
 		return staticauthorizer.AlwaysDeny{}, nil
-	case ModeRBAC:
+	case config.ModeRBAC:
 		return z.rbac, nil
-	case ModeNode:
+	case config.ModeNode:
 		if z.node == nil {
 			return nil, errNotAtStart(a.Type)
 		}
 		return z.node, nil
-	case ModeABAC:
+	case config.ModeABAC:
 		if z.abac == nil {
 			return nil, errNotAtStart(a.Type)
 		}
 		return z.abac, nil
-	case ModeWebhook:
+	case config.ModeWebhook:
 		return z.accessWebhook(a.Name, a.Webhook, read)
 	}
 	return nil, fmt.Errorf("unknown authorization mode %s specified", a.Type)

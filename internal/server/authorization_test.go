@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
 )
 
@@ -48,7 +49,7 @@ type cluster struct {
 	user  *http.Client
 }
 
-func newCluster(t *testing.T, c Config) *cluster {
+func newCluster(t *testing.T, c settings) *cluster {
 	t.Helper()
 	s := start(t, c)
 	return &cluster{s, t, httpClient(t, s, true), httpClient(t, s, false)}
@@ -315,20 +316,20 @@ func TestGrantsAreGuardedOverHTTP(t *testing.T) {
 func TestModes(t *testing.T) {
 	const path = "/api/v1/namespaces/default/configmaps"
 	for mode, want := range map[string]string{
-		ModeAlwaysAllow: `"kind":"ConfigMapList"`, ModeAlwaysDeny: "Everything is forbidden.", ModeABAC: "No policy matched.",
+		config.ModeAlwaysAllow: `"kind":"ConfigMapList"`, config.ModeAlwaysDeny: "Everything is forbidden.", config.ModeABAC: "No policy matched.",
 	} {
 		t.Run(mode, func(t *testing.T) {
-			config := testConfig(t)
-			config.Authorization.Modes = []string{mode}
-			if mode == ModeABAC {
-				config.Authorization.PolicyFile = filepath.Join(t.TempDir(), "policy")
+			conf := testConfig(t)
+			conf.Authorization.Modes = []string{mode}
+			if mode == config.ModeABAC {
+				conf.Authorization.PolicyFile = filepath.Join(t.TempDir(), "policy")
 				if err := os.WriteFile(
-					config.Authorization.PolicyFile, []byte(`{"user":"dave","readonly":true,"resource":"secrets"}`), 0o600,
+					conf.Authorization.PolicyFile, []byte(`{"user":"dave","readonly":true,"resource":"secrets"}`), 0o600,
 				); err != nil {
 					t.Fatal(err)
 				}
 			}
-			c := newCluster(t, config)
+			c := newCluster(t, conf)
 			if a := c.dave(http.MethodGet, path); !strings.Contains(
 				strings.ReplaceAll(a.body, " ", ""), strings.ReplaceAll(want, " ", ""),
 			) {
@@ -365,18 +366,18 @@ func TestWebhookAuthorizesConditionally(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "kubeconfig"), []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	config := testConfig(t)
-	config.Authorization.ConfigFile = filepath.Join(dir, "authorization.yaml")
+	conf := testConfig(t)
+	conf.Authorization.ConfigFile = filepath.Join(dir, "authorization.yaml")
 	text := fmt.Sprintf(`{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthorizationConfiguration","authorizers":[
 		{"type":"Webhook","name":"hook","webhook":{"timeout":"3s","subjectAccessReviewVersion":"v1",
 			"matchConditionSubjectAccessReviewVersion":"v1","failurePolicy":"Deny",
 		"connectionInfo":{"type":"KubeConfigFile","kubeConfigFile":%q},
 			"matchConditions":[{"expression":"request.user == 'dave'"}]}},
 		{"type":"RBAC","name":"rbac"}]}`, filepath.Join(dir, "kubeconfig"))
-	if err := os.WriteFile(config.Authorization.ConfigFile, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(conf.Authorization.ConfigFile, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := newCluster(t, config)
+	c := newCluster(t, conf)
 	if a := c.dave(http.MethodGet, "/api/v1/pods"); a.status != http.StatusOK {
 		t.Errorf("pods: %d %s", a.status, a.body)
 	}
@@ -404,15 +405,15 @@ func reads(text string) filewatch.Read {
 
 func TestTheConfigurationIsReloaded(t *testing.T) {
 	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n"
-	config := testConfig(t)
-	config.Authorization.ConfigFile = filepath.Join(t.TempDir(), "authorization.yaml")
+	conf := testConfig(t)
+	conf.Authorization.ConfigFile = filepath.Join(t.TempDir(), "authorization.yaml")
 	if err := os.WriteFile(
-		config.Authorization.ConfigFile, []byte(head+"- {type: AlwaysDeny, name: alwaysdeny}\n- {type: RBAC, name: rbac}\n"),
+		conf.Authorization.ConfigFile, []byte(head+"- {type: AlwaysDeny, name: alwaysdeny}\n- {type: RBAC, name: rbac}\n"),
 		0o600,
 	); err != nil {
 		t.Fatal(err)
 	}
-	c := newCluster(t, config)
+	c := newCluster(t, conf)
 	const path = "/api/v1/namespaces/default/configmaps"
 	if a := c.dave(http.MethodGet, path); a.status != http.StatusForbidden {
 		t.Fatalf("%d %s", a.status, a.body)
@@ -441,37 +442,38 @@ func TestTheConfigurationIsReloaded(t *testing.T) {
 }
 
 func TestInvalidAuthorizationFlags(t *testing.T) {
-	for want, change := range map[string]func(*AuthorizationConfig){
-		"at least one authorization-mode must be passed": func(c *AuthorizationConfig) { c.Modes = nil },
-		`authorization-mode "Robot" is not a valid mode`: func(c *AuthorizationConfig) {
-			c.Modes = []string{"Robot"}
+	given := func(name string) bool { return name == "authorization-mode" }
+	for want, change := range map[string]func(*settings){
+		"at least one authorization-mode must be passed": func(c *settings) { c.Authorization.Modes = nil },
+		`authorization-mode "Robot" is not a valid mode`: func(c *settings) {
+			c.Authorization.Modes = []string{"Robot"}
 		},
-		"has mode specified more than once": func(c *AuthorizationConfig) {
-			c.Modes = []string{ModeRBAC, ModeRBAC}
+		"has mode specified more than once": func(c *settings) {
+			c.Authorization.Modes = []string{config.ModeRBAC, config.ModeRBAC}
 		},
-		"authorization-mode ABAC's authorization policy file not passed": func(c *AuthorizationConfig) {
-			c.Modes = []string{ModeABAC}
+		"authorization-mode ABAC's authorization policy file not passed": func(c *settings) {
+			c.Authorization.Modes = []string{config.ModeABAC}
 		},
-		"cannot specify --authorization-policy-file without mode ABAC": func(c *AuthorizationConfig) {
-			c.PolicyFile = "x"
+		"cannot specify --authorization-policy-file without mode ABAC": func(c *settings) {
+			c.Authorization.PolicyFile = "x"
 		},
-		"authorization-mode Webhook's authorization config file not": func(c *AuthorizationConfig) {
-			c.Modes = []string{ModeWebhook}
+		"authorization-mode Webhook's authorization config file not": func(c *settings) {
+			c.Authorization.Modes = []string{config.ModeWebhook}
 		},
-		"--authorization-webhook-config-file without mode Webhook": func(c *AuthorizationConfig) {
-			c.Webhook.ConfigFile = "x"
+		"--authorization-webhook-config-file without mode Webhook": func(c *settings) {
+			c.Authorization.Webhook.ConfigFile = "x"
 		},
-		"--authorization-config can not be specified when --authorizatio": func(c *AuthorizationConfig) {
-			c.ConfigFile, c.FlagsSet = "x", true
+		"--authorization-config can not be specified when --authorizatio": func(c *settings) {
+			c.Authorization.ConfigFile, c.FlagGiven = "x", given
 		},
 	} {
-		config := testConfig(t)
-		change(&config.Authorization)
-		s, err := Start(t.Context(), config)
+		conf := testConfig(t)
+		change(&conf)
+		s, err := Start(t.Context(), conf.Config, conf.Options)
 		if err == nil {
 			stop(t, s)
 		}
-		if err == nil || !strings.Contains(err.Error(), want) {
+		if err == nil || !strings.Contains(config.CommandLine(err), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

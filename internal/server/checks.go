@@ -85,7 +85,7 @@ func (s *starting) checks() []health.Check {
 		hook("bootstrap-controller", kept),
 		hook("start-kubernetes-service-cidr-controller", kept),
 	)
-	if s.config.Aggregation.ProxyClientCertFile != "" {
+	if s.config.Network.Aggregation.ProxyClientCertFile != "" {
 		list = append(list, hook("aggregator-reload-proxy-client-cert", s.running(proxyClientRunner, always)))
 	}
 	list = append(list,
@@ -119,7 +119,7 @@ func (s *starting) running(name string, next func(context.Context) error) func(c
 
 func (s *starting) newHealth() *health.Handler {
 	h := health.New(s.checks(), s.log, s.metrics.Healthcheck)
-	if grace := s.config.LivezGracePeriod; grace > 0 {
+	if grace := s.config.Serving.LivezGracePeriod; grace > 0 {
 		end := time.Now().Add(grace)
 		h.LivezPasses = func() bool { return time.Now().Before(end) }
 	}

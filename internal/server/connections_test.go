@@ -28,6 +28,8 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
 	"golang.org/x/net/websocket"
+
+	"github.com/keelson-dev/keelson/config"
 )
 
 // connectionWait bounds what the tests of connections wait for.
@@ -49,20 +51,20 @@ type connectedCluster struct {
 }
 
 // startCluster starts a server with a node n1, the pods running (on n1), waiting and two (without a node), and a service.
-func startCluster(t testing.TB, change func(*Config)) *connectedCluster {
+func startCluster(t testing.TB, change func(*settings)) *connectedCluster {
 	c := &connectedCluster{t: t}
 	c.kubelet = httptest.NewUnstartedServer(http.HandlerFunc(c.serve))
 	c.kubelet.EnableHTTP2 = true
 	c.kubelet.StartTLS()
 	c.pods = httptest.NewServer(http.HandlerFunc(c.serve))
-	config := testConfig(t)
-	config.Storage = StorageMemory
-	config.Admission.Disable = append(config.Admission.Disable, "ServiceAccount")
-	config.Connections.Dial = c.dial
+	conf := testConfig(t)
+	conf.Storage.Backend = config.StorageMemory
+	conf.Admission.Disable = append(conf.Admission.Disable, "ServiceAccount")
+	conf.Network.Connections.Dial = c.dial
 	if change != nil {
-		change(&config)
+		change(&conf)
 	}
-	c.Server = start(t, config)
+	c.Server = start(t, conf)
 	t.Cleanup(func() {
 		for _, s := range []*httptest.Server{c.kubelet, c.pods} {
 			s.CloseClientConnections()
@@ -398,8 +400,8 @@ func TestSpoofedIdentityIsNotForwarded(t *testing.T) {
 func TestAddressesThatAreNotAllowed(t *testing.T) {
 	var mu sync.Mutex
 	var answers []string // of the next lookups of "host"
-	c := startCluster(t, func(config *Config) {
-		config.Connections.lookup = func(_ context.Context, host string) ([]net.IPAddr, error) {
+	c := startCluster(t, func(conf *settings) {
+		conf.lookup = func(_ context.Context, host string) ([]net.IPAddr, error) {
 			if host == "host" {
 				mu.Lock()
 				defer mu.Unlock()
@@ -483,13 +485,13 @@ func TestKubeletsAreVerified(t *testing.T) {
 		"no CA given": {nil, "10.9.0.1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := startCluster(t, func(made *Config) {
-				made.Connections.KubeletClientCertificate = file("crt", admin.Cert)
-				made.Connections.KubeletClientKey = file("key", admin.Key)
+			d := startCluster(t, func(made *settings) {
+				made.Network.Connections.KubeletCertFile = file("crt", admin.Cert)
+				made.Network.Connections.KubeletKeyFile = file("key", admin.Key)
 				if test.ca != nil {
-					made.Connections.KubeletCertificateAuthority = file("ca", test.ca)
+					made.Network.Connections.KubeletCAFile = file("ca", test.ca)
 				}
-				made.Connections.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+				made.Network.Connections.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
 					return (&net.Dialer{}).DialContext(ctx, network, kubelet.Listener.Addr().String())
 				}
 			})
@@ -580,17 +582,17 @@ func (c *connectedCluster) command(status string) http.HandlerFunc {
 // webSocket opens a WebSocket with a token.
 func (c *connectedCluster) webSocket(path, token string, protocols ...string) (*websocket.Conn, error) {
 	target := strings.Replace(c.path(path), "https", "wss", 1)
-	config, err := websocket.NewConfig(target, c.URL())
+	conf, err := websocket.NewConfig(target, c.URL())
 	if err != nil {
 		return nil, err
 	}
-	config.Protocol = protocols
-	config.TlsConfig = c.http.Transport.(*http.Transport).TLSClientConfig.Clone()
-	config.TlsConfig.NextProtos, config.TlsConfig.Certificates = nil, nil
-	config.Header = http.Header{"Authorization": {"Bearer " + token}}
+	conf.Protocol = protocols
+	conf.TlsConfig = c.http.Transport.(*http.Transport).TLSClientConfig.Clone()
+	conf.TlsConfig.NextProtos, conf.TlsConfig.Certificates = nil, nil
+	conf.Header = http.Header{"Authorization": {"Bearer " + token}}
 	ctx, cancel := context.WithTimeout(c.t.Context(), connectionWait)
 	defer cancel()
-	conn, err := config.DialContext(ctx)
+	conn, err := conf.DialContext(ctx)
 	if err == nil {
 		err = conn.SetDeadline(time.Now().Add(connectionWait))
 		conn.PayloadType = websocket.BinaryFrame
@@ -745,13 +747,13 @@ func TestACommandEndsWithItsClient(t *testing.T) {
 // spdyClient opens a SPDY connection through the server.
 func (c *connectedCluster) spdyClient(path string) (httpstream.Connection, *http.Response) {
 	c.t.Helper()
-	config := c.http.Transport.(*http.Transport).TLSClientConfig.Clone()
-	config.NextProtos = nil
+	conf := c.http.Transport.(*http.Transport).TLSClientConfig.Clone()
+	conf.NextProtos = nil
 	target, err := url.Parse(c.path(path))
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	conn, err := (&tls.Dialer{Config: config}).DialContext(c.t.Context(), "tcp", target.Host)
+	conn, err := (&tls.Dialer{Config: conf}).DialContext(c.t.Context(), "tcp", target.Host)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -1043,13 +1045,13 @@ func TestPoliciesJudgeConnections(t *testing.T) {
 // TestConnectionsEndWithTheServer stops the server while a command runs, which also writes the audit events.
 func TestConnectionsEndWithTheServer(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "audit.log")
-	c := startCluster(t, func(config *Config) {
+	c := startCluster(t, func(conf *settings) {
 		policy := filepath.Join(t.TempDir(), "policy.yaml")
 		if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n  resources:\n"+
 			"  - group: ''\n    resources: [pods/exec]\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		config.Audit.PolicyFile, config.Audit.Log.Path = policy, log
+		conf.Audit.PolicyFile, conf.Audit.Log.Path = policy, log
 	})
 	ended := make(chan struct{})
 	c.on(func(w http.ResponseWriter, r *http.Request) {
@@ -1111,9 +1113,9 @@ func TestLargeBodiesAreForwarded(t *testing.T) {
 // TestKubeletsAreReachedThroughTheProxy connects through the proxy of the network "cluster".
 func TestKubeletsAreReachedThroughTheProxy(t *testing.T) {
 	proxy, asked := fakeProxy(t)
-	c := startCluster(t, func(config *Config) {
-		config.Connections.Dial = nil
-		config.EgressSelectorConfigFile = egressThrough(t, "cluster", proxy)
+	c := startCluster(t, func(conf *settings) {
+		conf.Network.Connections.Dial = nil
+		conf.Network.EgressConfigFile = egressThrough(t, "cluster", proxy)
 	})
 	for path, want := range map[string]string{
 		"pods/running/log": "10.9.0.1:10250", "nodes/n1/proxy/": "10.9.0.1:10250", "pods/running/proxy/": "10.8.0.1:8080",

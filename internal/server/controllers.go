@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/api/client"
 	"github.com/keelson-dev/keelson/internal/controller/garbagecollector"
 	"github.com/keelson-dev/keelson/internal/controller/namespace"
@@ -44,7 +44,7 @@ var controllerAliases = map[string]string{
 	"ttl-after-finished": ttlController,
 }
 
-// Controllers returns the names of the controllers that Config.Controllers can name, in order.
+// Controllers returns the names of the controllers that Controllers.Names can name, in order.
 func Controllers() []string {
 	return []string{
 		aggregationController, garbageCollector, namespaceController, resourceQuotaController, rootCAController, serviceAccountController,
@@ -52,25 +52,25 @@ func Controllers() []string {
 	}
 }
 
-// validateControllers returns what is wrong with Config.Controllers.
-func (c *Config) validateControllers() []error {
+// validateControllers returns what is wrong with Controllers.Names.
+func (c *settings) validateControllers() []error {
 	var errs []error
-	for _, entry := range c.Controllers {
+	for _, entry := range c.Controllers.Names {
 		name := strings.TrimPrefix(entry, "-")
 		if name != "*" && !slices.Contains(Controllers(), name) && controllerAliases[name] == "" {
-			errs = append(errs, fmt.Errorf("--controllers: %q is not in the list of known controllers: %s",
+			errs = append(errs, config.Errorf("{Controllers.Names}: %q is not in the list of known controllers: %s",
 				name, strings.Join(Controllers(), ", ")))
 		}
 	}
 	return errs
 }
 
-// controllers returns Config.Controllers, or its default. Where other servers write to the store (etcd), a
+// controllers returns Controllers.Names, or its default. Where other servers write to the store (etcd), a
 // kube-controller-manager usually runs that does most of the work.
-func (c *Config) controllers(exclusive bool) []string {
+func (c *settings) controllers(exclusive bool) []string {
 	switch {
-	case len(c.Controllers) > 0:
-		return c.Controllers
+	case len(c.Controllers.Names) > 0:
+		return c.Controllers.Names
 	case exclusive:
 		return []string{"*"}
 	}
@@ -80,7 +80,7 @@ func (c *Config) controllers(exclusive bool) []string {
 // runsController returns whether a controller is switched on, by the rules of kube-controller-manager: the first entry
 // that names it decides, and otherwise whether "*" is an entry. The entry "-*" has no effect but to make the list not
 // empty. exclusive means that no other server writes to the store.
-func (c *Config) runsController(name string, exclusive bool) bool {
+func (c *settings) runsController(name string, exclusive bool) bool {
 	entries := c.controllers(exclusive)
 	for _, entry := range entries {
 		entry, off := strings.CutPrefix(entry, "-")
@@ -101,7 +101,7 @@ const (
 // startControllers starts the controllers that kube-controller-manager has as well, which pause while one runs, and the
 // type checks of policies. They come last, so that their first work does not delay the start.
 func (s *starting) startControllers() {
-	if s.config.PolicyTypeChecks {
+	if s.config.Controllers.PolicyTypeChecks {
 		const name = "type checks of admission policies"
 		part := s.work.Activity.Part(name)
 		part.Starting()
@@ -111,7 +111,7 @@ func (s *starting) startControllers() {
 	if !slices.ContainsFunc(Controllers(), func(name string) bool { return s.config.runsController(name, exclusive) }) {
 		return
 	}
-	gate := standby.New(s.registry.Resource(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}), s.log, s.config.Clock)
+	gate := standby.New(s.registry.Resource(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}), s.log, s.config.Testing.Clock)
 	queues := s.metrics.NewWorkQueues()
 	start := func(name string, make func(*activity.Part) background.Runner) {
 		if s.config.runsController(name, exclusive) {
@@ -127,7 +127,7 @@ func (s *starting) startControllers() {
 		}).Run
 	})
 	start(namespaceController, func(p *activity.Part) background.Runner { return s.namespaceController(queues, p).Run })
-	if s.config.GarbageCollection {
+	if !s.config.Controllers.NoGarbageCollection {
 		start(garbageCollector, func(p *activity.Part) background.Runner { return s.garbageCollector(queues, p) })
 	}
 	start(rootCAController, func(p *activity.Part) background.Runner {
@@ -141,14 +141,14 @@ func (s *starting) startControllers() {
 			Client: s.controllerClient("ttl-after-finished-controller"), Log: s.log, Now: time.Now, Metrics: queues, Activity: p,
 		}).Run
 	})
-	if s.config.DefaultServiceAccounts {
+	if !s.config.Controllers.NoDefaultServiceAccounts {
 		start(serviceAccountController, func(p *activity.Part) background.Runner {
 			return background.Forever((&serviceaccount.Controller{
 				Registry: s.registry, Client: s.api.client, Log: s.log, Activity: p,
 			}).Run)
 		})
 	}
-	if s.config.QuotaUsage {
+	if !s.config.Controllers.NoQuotaUsage {
 		start(resourceQuotaController, func(p *activity.Part) background.Runner {
 			return background.Forever((&quota.Controller{
 				Registry: s.registry, Resources: s.api.resources, Client: s.api.client, Log: s.log, Activity: p,
@@ -180,7 +180,7 @@ func (s *starting) namespaceController(queues *metrics.WorkQueues, p *activity.P
 	return &namespace.Controller{
 		Namespaces: s.registry.Resource(corev1.Resource("namespaces")), Client: s.controllerClient(account),
 		Remote: s.api.aggregator.Client(controllerUser(account)), Resources: s.api.discovery, Ready: s.api.custom.Ready,
-		Settle: settle, Log: s.log, Now: s.config.Clock.Now, Metrics: queues, Activity: p,
+		Settle: settle, Log: s.log, Now: s.config.Testing.Clock.Now, Metrics: queues, Activity: p,
 	}
 }
 
@@ -193,7 +193,7 @@ func (s *starting) garbageCollector(queues *metrics.WorkQueues, p *activity.Part
 		Directory: s.api.resources, Resources: s.api.discovery, RemoteChanged: s.api.aggregator.Changed,
 		Ready:    s.api.custom.Ready,
 		Revision: s.registry.Resource(corev1.Resource("namespaces")).CurrentRevision,
-		Log:      s.log, Now: s.config.Clock.Now, Metrics: queues, Activity: p,
+		Log:      s.log, Now: s.config.Testing.Clock.Now, Metrics: queues, Activity: p,
 	}
 	return func(ctx context.Context) error { return garbagecollector.Run(ctx, o) }
 }

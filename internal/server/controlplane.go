@@ -11,6 +11,7 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/api/client"
 	"github.com/keelson-dev/keelson/internal/controller/bootstrap"
 	"github.com/keelson-dev/keelson/internal/gateway/peers"
@@ -18,49 +19,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// Ways to find the servers behind the Service kubernetes.
-const (
-	ReconcilerLease       = "lease"
-	ReconcilerMasterCount = "master-count"
-	ReconcilerNone        = "none"
-)
-
 // farewell limits the time in which a stopping server removes itself from the endpoints.
 const farewell = 2 * time.Second
-
-// ControlPlaneConfig configures how the server presents itself in the cluster.
-type ControlPlaneConfig struct {
-	// AdvertiseAddress is the IP address at which others reach the server. Empty means BindAddress or, if that is
-	// unspecified, the address of the host.
-	AdvertiseAddress string
-	// EndpointReconciler is ReconcilerLease (the endpoints of the Service kubernetes are the servers with a lease in
-	// the store) or ReconcilerNone. ReconcilerMasterCount is treated as ReconcilerLease.
-	EndpointReconciler string
-	// Hostname is the name of this machine, from which the name of the identity Lease is made; "" asks the system. Servers
-	// on one machine that share a store need different names if they are to forward requests to each other.
-	Hostname string
-	// ServiceNodePort makes the Service kubernetes one of type NodePort with this port. 0 means type ClusterIP.
-	ServiceNodePort int
-}
-
-// validate returns the errors of the configuration that can be found without reading files.
-func (c *ControlPlaneConfig) validate() []error {
-	var errs []error
-	if c.AdvertiseAddress != "" && net.ParseIP(c.AdvertiseAddress) == nil {
-		errs = append(errs, fmt.Errorf("--advertise-address must be an IP address, not %q", c.AdvertiseAddress))
-	}
-	switch c.EndpointReconciler {
-	case ReconcilerLease, ReconcilerMasterCount, ReconcilerNone:
-	default:
-		errs = append(errs, fmt.Errorf("--endpoint-reconciler-type must be one of: [%s, %s, %s]",
-			ReconcilerMasterCount, ReconcilerLease, ReconcilerNone))
-	}
-	if c.ServiceNodePort < 0 || c.ServiceNodePort > 65535 {
-		errs = append(errs, fmt.Errorf("--kubernetes-service-node-port %v must be between 0 and 65535, inclusive. If "+
-			"0, the Kubernetes master service will be of type ClusterIP", c.ServiceNodePort))
-	}
-	return errs
-}
 
 // controlPlane maintains the objects that describe the server.
 type controlPlane struct {
@@ -70,16 +30,19 @@ type controlPlane struct {
 
 // controlPlaneOptions are the dependencies of controlPlane.
 type controlPlaneOptions struct {
-	config   *Config
+	config   *config.ControlPlane
 	services serviceRanges
 	address  net.IP // at which others reach the server
 	port     int    // that the server listens on
 	record   *peers.Record
+	// restored is true if all objects are those of a snapshot.
+	restored bool
 	// defaultsExist is true if the objects of bootstrap.Defaults were just created.
 	defaultsExist bool
 	store         storage.Store
 	registry      *registry.Registry
 	client        *client.Client
+	now           func() time.Time
 	// trust returns what extension API servers verify clients with.
 	trust func() bootstrap.AuthenticationTrust
 	log   *slog.Logger
@@ -88,31 +51,31 @@ type controlPlaneOptions struct {
 // newControlPlane creates the objects that every server starts with, except roles. Run of its keeper maintains
 // them.
 func newControlPlane(ctx context.Context, o controlPlaneOptions) (*controlPlane, error) {
-	hostname, err := o.config.hostname()
+	name, err := hostname(o.config)
 	if err != nil {
 		return nil, err
 	}
 	p := &controlPlane{record: o.record, keeper: &bootstrap.Keeper{
-		Registry: o.registry, Client: o.client, Log: o.log, Now: o.config.Clock.Now,
-		Services: o.services, NodePort: o.config.ControlPlane.ServiceNodePort,
-		Address: o.address, Port: o.port, Hostname: hostname,
+		Registry: o.registry, Client: o.client, Log: o.log, Now: o.now,
+		Services: o.services, NodePort: o.config.ServiceNodePort,
+		Address: o.address, Port: o.port, Hostname: name,
 		Endpoints: o.reconciler(), Trust: o.trust,
 	}}
 	if r := o.record; r != nil {
 		p.keeper.PeerAddress = net.JoinHostPort(r.Host, strconv.Itoa(r.Port))
 	}
-	if o.config.origin != nil {
+	if o.restored {
 		return p, nil // all objects are those of the snapshot
 	}
 	return p, p.keeper.Start(ctx, o.defaultsExist)
 }
 
-// advertised returns the address at which others reach the server.
-func advertised(c *Config) (net.IP, error) {
-	if a := c.ControlPlane.AdvertiseAddress; a != "" {
+// advertised returns the address at which others reach the server that listens on an address.
+func advertised(c *config.ControlPlane, address string) (net.IP, error) {
+	if a := c.AdvertiseAddress; a != "" {
 		return net.ParseIP(a), nil
 	}
-	bound := net.ParseIP(c.BindAddress)
+	bound := net.ParseIP(address)
 	if !bound.IsUnspecified() {
 		return bound, nil
 	}
@@ -136,7 +99,7 @@ func reaches(bound, address net.IP) bool {
 // address, which other machines cannot use.
 func (o *controlPlaneOptions) reconciler() bootstrap.Reconciler {
 	switch {
-	case o.config.ControlPlane.EndpointReconciler == ReconcilerNone:
+	case o.config.EndpointReconciler == config.ReconcilerNone:
 		return nil
 	case o.address.IsLoopback():
 		o.log.Debug("the service kubernetes has no endpoints: the server listens on this machine alone", "address", o.address)
@@ -154,7 +117,7 @@ func (a *authentication) trust() bootstrap.AuthenticationTrust {
 		c := &a.requestHeader
 		t.ProxyCA = a.authorities.proxies.PEM()
 		t.UsernameHeaders, t.UIDHeaders = c.UsernameHeaders, c.UIDHeaders
-		t.GroupHeaders, t.ExtraHeaderPrefixes, t.AllowedNames = c.GroupHeaders, c.ExtraHeadersPrefixes, c.AllowedNames
+		t.GroupHeaders, t.ExtraHeaderPrefixes, t.AllowedNames = c.GroupHeaders, c.ExtraHeaderPrefixes, c.AllowedNames
 	}
 	return t
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/api/client"
 	"github.com/keelson-dev/keelson/internal/controller/bootstrap"
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -37,8 +37,8 @@ func storedIn[T registry.Object](t *testing.T, s *Server, gr schema.GroupResourc
 
 func TestEndpointsOfTheAPI(t *testing.T) {
 	c := testConfig(t)
-	c.ControlPlane.AdvertiseAddress = "192.0.2.7"
-	c.DataDir, c.Storage = "", StorageMemory
+	c.Network.ControlPlane.AdvertiseAddress = "192.0.2.7"
+	c.Storage.DataDir, c.Storage.Backend = "", config.StorageMemory
 	s := start(t, c)
 	keeper := s.controlPlane.keeper
 	get := func() (*corev1.Endpoints, *discoveryv1.EndpointSlice) {
@@ -177,19 +177,5 @@ func TestTrustIsPublished(t *testing.T) {
 	if err := json.Unmarshal([]byte(a.body), &c); err != nil ||
 		c.Data["client-ca-file"] != string(s.authentication.authorities.clients.PEM()) {
 		t.Errorf("%d %s %v", a.status, a.body, err)
-	}
-}
-
-func TestControlPlaneConfiguration(t *testing.T) {
-	for want, c := range map[string]ControlPlaneConfig{
-		"":                                      {AdvertiseAddress: "::1", EndpointReconciler: ReconcilerNone},
-		"--advertise-address must be an IP":     {AdvertiseAddress: "x", EndpointReconciler: ReconcilerLease},
-		"--endpoint-reconciler-type must be":    {EndpointReconciler: "x"},
-		"--kubernetes-service-node-port 70000 ": {EndpointReconciler: ReconcilerLease, ServiceNodePort: 70000},
-	} {
-		errs := c.validate()
-		if (len(errs) == 0) != (want == "") || len(errs) > 0 && !strings.HasPrefix(errs[0].Error(), want) {
-			t.Errorf("%s: %v", want, errs)
-		}
 	}
 }

@@ -14,13 +14,13 @@ func TestDataDirOfOthers(t *testing.T) {
 	for _, name := range []string{pkiName, lockName} {
 		c := testConfig(t)
 		elsewhere := filepath.Join(t.TempDir(), name)
-		if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
+		if err := os.MkdirAll(c.Storage.DataDir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Symlink(elsewhere, filepath.Join(c.DataDir, name)); err != nil {
+		if err := os.Symlink(elsewhere, filepath.Join(c.Storage.DataDir, name)); err != nil {
 			t.Fatal(err)
 		}
-		s, err := Start(context.Background(), c)
+		s, err := Start(context.Background(), c.Config, c.Options)
 		if err == nil {
 			stop(t, s)
 			t.Errorf("%s: a symbolic link is followed", name)
@@ -33,7 +33,7 @@ func TestDataDirOfOthers(t *testing.T) {
 	}
 	c := testConfig(t)
 	disk := t.TempDir()
-	if err := os.Symlink(disk, c.DataDir); err != nil {
+	if err := os.Symlink(disk, c.Storage.DataDir); err != nil {
 		t.Fatal(err)
 	}
 	stop(t, start(t, c))

@@ -3,25 +3,25 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
 	"os"
 	"strings"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server/background"
 )
 
-// openDebugSocket serves /debug/pprof and /debug/flags/v on the socket of Config.DebugSocketPath, if there is one.
+// openDebugSocket serves /debug/pprof and /debug/flags/v on the socket of Diagnostics.DebugSocketPath, if there is one.
 func (s *starting) openDebugSocket(ctx context.Context) error {
-	path := s.config.DebugSocketPath
+	path := s.config.Diagnostics.DebugSocketPath
 	if path == "" {
 		return nil
 	}
 	l, err := listenForDebugging(ctx, path)
 	if err != nil {
-		return fmt.Errorf("--debug-socket-path: %w", err)
+		return config.Errorf("{Diagnostics.DebugSocketPath}: %w", err)
 	}
 	server := &http.Server{Handler: http.HandlerFunc(s.http.routes.serveDebug), ReadHeaderTimeout: readHeaderTimeout}
 	s.work.Go("debug socket", background.Forever(func(ctx context.Context) {

@@ -12,9 +12,9 @@ import (
 
 func TestDebugSocket(t *testing.T) {
 	config := testConfig(t)
-	config.Profiling = false
-	config.DebugSocketPath = filepath.Join(t.TempDir(), "debug.sock")
-	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: config.DebugSocketPath, Net: "unix"})
+	config.Diagnostics.NoProfiling = true
+	config.Diagnostics.DebugSocketPath = filepath.Join(t.TempDir(), "debug.sock")
+	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: config.Diagnostics.DebugSocketPath, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func TestDebugSocket(t *testing.T) {
 	_ = stale.Close()
 	s := start(t, config)
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", config.DebugSocketPath)
+		return (&net.Dialer{}).DialContext(ctx, "unix", config.Diagnostics.DebugSocketPath)
 	}}
 	c := &http.Client{Transport: transport}
 	for path, want := range map[string]int{"/debug/pprof/heap?debug=1": 200, "/debug/pprof/": 200, "/api/v1/secrets": 404} {
@@ -30,12 +30,12 @@ func TestDebugSocket(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, a.status, want)
 		}
 	}
-	if info, err := os.Stat(config.DebugSocketPath); err != nil || info.Mode().Perm() != privateFile {
+	if info, err := os.Stat(config.Diagnostics.DebugSocketPath); err != nil || info.Mode().Perm() != privateFile {
 		t.Errorf("%v %v", info, err)
 	}
 	transport.CloseIdleConnections()
 	stop(t, s)
-	if _, err := os.Stat(config.DebugSocketPath); err == nil {
+	if _, err := os.Stat(config.Diagnostics.DebugSocketPath); err == nil {
 		t.Error("the socket stays")
 	}
 }
@@ -46,7 +46,7 @@ func TestLogsAreServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := testConfig(t)
-	config.LogsHandler = true
+	config.Diagnostics.LogsHandler = true
 	s := start(t, config)
 	if a := call(t, httpClient(t, s, true), "GET", s.URL()+"/logs/"); a.status != http.StatusOK {
 		t.Errorf("%d %s", a.status, a.body)
@@ -63,7 +63,7 @@ func TestLogsAreServed(t *testing.T) {
 // TestDeleteCollectionWorkers deletes more objects than there are workers.
 func TestDeleteCollectionWorkers(t *testing.T) {
 	config := testConfig(t)
-	config.DeleteCollectionWorkers = 4
+	config.Requests.DeleteCollectionWorkers = 4
 	s := start(t, config)
 	c, path := httpClient(t, s, true), s.URL()+"/api/v1/namespaces/default/configmaps"
 	for i := range 20 {

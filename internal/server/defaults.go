@@ -31,7 +31,7 @@ func (s *starting) defaultsKey(ctx context.Context) (string, error) {
 		return "", err
 	}
 	c := s.config
-	return fmt.Sprintf("%q %q %+v %+v", c.FeatureGates, c.RuntimeConfig, c.Admission, c.Authorization), nil
+	return fmt.Sprintf("%q %q %+v %+v", c.API.FeatureGates, c.API.RuntimeConfig, c.Admission, c.Authorization), nil
 }
 
 // createDefaults creates the objects of bootstrap.Defaults if they are known, and reports whether they exist now. A
@@ -42,7 +42,7 @@ func (s *starting) createDefaults(ctx context.Context, key string) (bool, error)
 		return true, nil
 	}
 	if known, ok := knownDefaults.Load(key); ok && key != "" {
-		return true, known.(*bootstrap.Defaults).Create(ctx, s.registry, s.config.Clock.Now())
+		return true, known.(*bootstrap.Defaults).Create(ctx, s.registry, s.config.Testing.Clock.Now())
 	}
 	return false, bootstrap.Namespaces(ctx, s.registry, s.api.client)
 }

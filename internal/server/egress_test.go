@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/keelson-dev/keelson/config"
 )
 
 // fakeProxy returns the address of a proxy that records the addresses to which it was asked to connect.
@@ -55,7 +57,7 @@ func fakeProxy(t *testing.T) (address string, asked chan string) {
 // are asked through the proxy of the control plane, and not directly.
 func TestWebhooksAreReachedThroughTheProxy(t *testing.T) {
 	proxy, asked := fakeProxy(t)
-	config := testConfig(t)
+	conf := testConfig(t)
 	dir := t.TempDir()
 	file := func(name, content string) string {
 		path := filepath.Join(dir, name)
@@ -68,16 +70,16 @@ func TestWebhooksAreReachedThroughTheProxy(t *testing.T) {
 		return file(name, "clusters: [{name: c, cluster: {server: '"+scheme+"://"+name+".example/hook'}}]\n"+
 			"contexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n")
 	}
-	config.EgressSelectorConfigFile = egressThrough(t, "controlplane", proxy)
-	config.Audit.Webhook.Mode = "blocking"
-	config.Authentication.Webhook.ConfigFile = hook("https", "authentication")
-	config.Authorization.Modes = []string{"Webhook"}
-	config.Authorization.Webhook.ConfigFile = hook("https", "authorization")
-	config.Audit.PolicyFile = file(
+	conf.Network.EgressConfigFile = egressThrough(t, "controlplane", proxy)
+	conf.Audit.Webhook.Mode = "blocking"
+	conf.Authentication.Webhook.ConfigFile = hook("https", "authentication")
+	conf.Authorization.Modes = []string{"Webhook"}
+	conf.Authorization.Webhook.ConfigFile = hook("https", "authorization")
+	conf.Audit.PolicyFile = file(
 		"policy.yaml", "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n",
 	)
-	config.Audit.Webhook.ConfigFile = hook("http", "audit")
-	s := start(t, config)
+	conf.Audit.Webhook.ConfigFile = hook("http", "audit")
+	s := start(t, conf)
 	c := httpClient(t, s, false)
 	call(t, c, "GET", s.URL()+"/api/v1/namespaces", "Authorization", "Bearer somebody")
 	call(t, c, "GET", s.URL()+"/api/v1/namespaces")
@@ -109,13 +111,13 @@ func egressThrough(t *testing.T, network, proxy string) string {
 
 func TestEtcdIsReachedThroughTheProxy(t *testing.T) {
 	proxy, asked := fakeProxy(t)
-	config := testConfig(t)
-	config.Storage, config.Etcd.Servers = StorageEtcd, []string{"http://etcd.example:2379"}
-	config.EgressSelectorConfigFile = egressThrough(t, "etcd", proxy)
+	conf := testConfig(t)
+	conf.Storage.Backend, conf.Storage.Etcd.Servers = config.StorageEtcd, []string{"http://etcd.example:2379"}
+	conf.Network.EgressConfigFile = egressThrough(t, "etcd", proxy)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
-		_, err := Start(ctx, config)
+		_, err := Start(ctx, conf.Config, conf.Options)
 		done <- err
 	}()
 	if target := <-asked; target != "etcd.example:2379" {
@@ -128,10 +130,10 @@ func TestEtcdIsReachedThroughTheProxy(t *testing.T) {
 }
 
 func TestMissingEgressConfiguration(t *testing.T) {
-	config := testConfig(t)
-	config.EgressSelectorConfigFile = "/none"
-	if _, err := Start(t.Context(), config); err == nil ||
-		!strings.Contains(err.Error(), "egress-selector-config-file /none does not exist") {
+	conf := testConfig(t)
+	conf.Network.EgressConfigFile = "/none"
+	if _, err := Start(t.Context(), conf.Config, conf.Options); err == nil ||
+		!strings.Contains(config.CommandLine(err), "egress-selector-config-file /none does not exist") {
 		t.Errorf("%v", err)
 	}
 }

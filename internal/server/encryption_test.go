@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/storage/encrypt/kmstest"
 )
 
@@ -53,9 +54,9 @@ func TestEncryption(t *testing.T) {
 
 	config := testConfig(t)
 	file := filepath.Join(t.TempDir(), "encryption.yaml")
-	config.EncryptionProviderConfig = file
+	config.Storage.EncryptionConfigFile = file
 	encryptionFile(t, file, "{kms: {apiVersion: v2, name: vault, endpoint: 'unix://"+socket+"', timeout: 1s}}")
-	s, err := Start(t.Context(), config)
+	s, err := Start(t.Context(), config.Config, config.Options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,16 +112,16 @@ func TestEncryption(t *testing.T) {
 }
 
 func TestEncryptionConfigIsChecked(t *testing.T) {
-	config := testConfig(t)
-	config.EncryptionProviderConfig = filepath.Join(t.TempDir(), "encryption.yaml")
-	encryptionFile(t, config.EncryptionProviderConfig, "{aesgcm: {keys: [{name: k, secret: AAEC}]}}")
-	if _, err := Start(t.Context(), config); err == nil ||
-		!strings.Contains(err.Error(), "secret is not of the expected length") {
+	conf := testConfig(t)
+	conf.Storage.EncryptionConfigFile = filepath.Join(t.TempDir(), "encryption.yaml")
+	encryptionFile(t, conf.Storage.EncryptionConfigFile, "{aesgcm: {keys: [{name: k, secret: AAEC}]}}")
+	if _, err := Start(t.Context(), conf.Config, conf.Options); err == nil ||
+		!strings.Contains(config.CommandLine(err), "secret is not of the expected length") {
 		t.Errorf("error %v", err)
 	}
-	config.EncryptionProviderConfig, config.EncryptionReload = "", true
-	if _, err := Start(t.Context(), config); err == nil ||
-		!strings.Contains(err.Error(), "must be set with --encryption-provider-config") {
+	conf.Storage.EncryptionConfigFile, conf.Storage.EncryptionReload = "", true
+	if _, err := Start(t.Context(), conf.Config, conf.Options); err == nil ||
+		!strings.Contains(config.CommandLine(err), "must be set with --encryption-provider-conf") {
 		t.Errorf("error %v", err)
 	}
 }

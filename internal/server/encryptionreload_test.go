@@ -14,10 +14,10 @@ func TestReloadedKeyReads(t *testing.T) {
 	const first, second = "{name: k1, secret: AAECAwQFBgcICQoLDA0ODw==}", "{name: k2, secret: Dw4NDAsKCQgHBgUEAwIBAA==}"
 	config := testConfig(t)
 	file := filepath.Join(t.TempDir(), "encryption.yaml")
-	config.EncryptionProviderConfig, config.EncryptionReload = file, true
+	config.Storage.EncryptionConfigFile, config.Storage.EncryptionReload = file, true
 	config.fileReload = time.Hour // only Reload has the file read
 	encryptionFile(t, file, "{aesgcm: {keys: ["+first+"]}}")
-	s, err := Start(t.Context(), config)
+	s, err := Start(t.Context(), config.Config, config.Options)
 	if err != nil {
 		t.Fatal(err)
 	}

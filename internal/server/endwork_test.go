@@ -11,8 +11,8 @@ import (
 func TestStopEndsWhatAuthenticationAndAuthorizationStarted(t *testing.T) {
 	c := testConfig(t)
 	oidc := &c.Authentication.OIDC
-	oidc.Set, oidc.IssuerURL, oidc.ClientID = true, "https://127.0.0.1:1", "keelson"
-	c.Controllers = []string{aggregationController}
+	oidc.IssuerURL, oidc.ClientID = "https://127.0.0.1:1", "keelson"
+	c.Controllers.Names = []string{aggregationController}
 	s := start(t, c)
 	// The node authorizer begins with the first request of a node that it has to decide.
 	a := call(t, httpClient(t, s, true), "GET", s.URL()+"/api/v1/namespaces/default/secrets/none",

@@ -51,7 +51,7 @@ const (
 // nothing if API priority and fairness is switched off.
 func (s *starting) startFairness(ctx context.Context) error {
 	c := s.config
-	if !c.PriorityAndFairness {
+	if c.Requests.NoPriorityAndFairness {
 		return nil
 	}
 	f := &fairness{
@@ -60,7 +60,7 @@ func (s *starting) startFairness(ctx context.Context) error {
 		schemas: map[string]*flowcontrolv1.FlowSchema{}, levels: map[string]*flowcontrolv1.PriorityLevelConfiguration{},
 	}
 	f.controller = flowcontrol.New(flowcontrol.Options{
-		ReadOnly: c.MaxRequestsInFlight, Mutating: c.MaxMutatingRequestsInFlight, Sizes: f.size,
+		ReadOnly: c.Requests.MaxInFlight, Mutating: c.Requests.MaxMutatingInFlight, Sizes: f.size,
 	})
 	run := func(name string, work func(context.Context)) { s.work.Go(name, background.Forever(work)) }
 	schemas := follow[*flowcontrolv1.FlowSchema](f, "flowschemas", f.schemas)
@@ -174,9 +174,9 @@ func (f *fairness) size(group, resource string) (flowcontrol.Size, bool) {
 // limitRequests returns the filter that limits the requests in flight, and how many there are.
 func (s *starting) limitRequests() (filter func(http.Handler) http.Handler, current func() (int64, int64)) {
 	if f := s.fairness; f != nil {
-		return fairnessfilter.New(f.controller, s.config.RequestTimeout), f.controller.Current
+		return fairnessfilter.New(f.controller, s.config.Requests.Timeout), f.controller.Current
 	}
-	limiter := inflight.New(int64(s.config.MaxRequestsInFlight), int64(s.config.MaxMutatingRequestsInFlight))
+	limiter := inflight.New(int64(s.config.Requests.MaxInFlight), int64(s.config.Requests.MaxMutatingInFlight))
 	return limiter.Filter, limiter.Current
 }
 
@@ -186,13 +186,4 @@ func (f *fairness) pages() *flowcontrol.Controller {
 		return nil
 	}
 	return f.controller
-}
-
-// validateFairness returns what is wrong with the limits of requests in flight.
-func (c *Config) validateFairness() error {
-	if c.PriorityAndFairness && c.MaxRequestsInFlight+c.MaxMutatingRequestsInFlight <= 0 {
-		return fmt.Errorf("invalid configuration: MaxRequestsInFlight=%d and MaxMutatingRequestsInFlight=%d; they "+
-			"must add up to something positive", c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight)
-	}
-	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/keelson-dev/keelson/config"
 )
 
 const (
@@ -60,7 +62,7 @@ func oneSeatFor(t *testing.T, s *Server, user string) {
 // affected.
 func TestFairnessFollowsTheAPI(t *testing.T) {
 	c := slowConfig(t)
-	c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight = 50, 50
+	c.Requests.MaxInFlight, c.Requests.MaxMutatingInFlight = 50, 50
 	s := start(t, c)
 	oneSeatFor(t, s, "dave")
 	post(t, s, "/apis/rbac.authorization.k8s.io/v1/clusterroles",
@@ -197,7 +199,7 @@ func TestDanglingFlowSchemas(t *testing.T) {
 // TestWithoutFairness checks what a server does with --enable-priority-and-fairness=false.
 func TestWithoutFairness(t *testing.T) {
 	c := slowConfig(t)
-	c.PriorityAndFairness = false
+	c.Requests.NoPriorityAndFairness = true
 	s := start(t, c)
 	admin := httpClient(t, s, true)
 	if a := call(t, admin, "GET", s.URL()+fairnessPages+"dump_priority_levels"); a.status != http.StatusNotFound ||
@@ -207,8 +209,8 @@ func TestWithoutFairness(t *testing.T) {
 	if text := call(t, admin, "GET", s.URL()+"/metrics").body; strings.Contains(text, "apiserver_flowcontrol_") {
 		t.Error("there are metrics of priority and fairness")
 	}
-	c.PriorityAndFairness, c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight = true, 0, 0
-	if err := c.validate(); err == nil || !strings.Contains(err.Error(), "invalid configuration: MaxRequestsInFlight=0 and "+
+	c.Requests.NoPriorityAndFairness, c.Requests.MaxInFlight, c.Requests.MaxMutatingInFlight = false, 0, 0
+	if err := c.validate(); err == nil || !strings.Contains(config.CommandLine(err), "invalid configuration: MaxRequestsInFlight=0 and "+
 		"MaxMutatingRequestsInFlight=0; they must add up to something positive") {
 		t.Errorf("without seats: %v", err)
 	}

@@ -173,7 +173,7 @@ func TestFailedSync(t *testing.T) {
 	broken := &errorfs.Toggle{Injector: errorfs.InjectorFunc(failLogSync)}
 	config := testConfig(t)
 	config.AdjustEngine = func(o *embedded.Options) { o.FS = errorfs.Wrap(disk, broken) }
-	s, err := Start(context.Background(), config)
+	s, err := Start(context.Background(), config.Config, config.Options)
 	if err != nil {
 		t.Fatal(err)
 	}

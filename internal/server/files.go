@@ -4,62 +4,62 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
 )
 
-// checkFiles returns an error with the flag for each file of certificates that cannot be used.
-func (c *Config) checkFiles() error {
+// checkFiles returns an error with the field for each file of certificates that cannot be used.
+func (c *settings) checkFiles() error {
 	var errs []error
-	for _, ca := range []struct{ flag, path string }{
-		{"--client-ca-file", c.ClientCAFile}, {"--requestheader-client-ca-file", c.Authentication.RequestHeader.ClientCAFile},
-		{"--etcd-cafile", c.Etcd.CAFile}, {"--kubelet-certificate-authority", c.Connections.KubeletCertificateAuthority},
-		{"--oidc-ca-file", c.Authentication.OIDC.CAFile}, {"--peer-ca-file", c.Peers.CAFile},
+	for _, ca := range []struct{ field, path string }{
+		{"Authentication.ClientCAFile", c.Authentication.ClientCAFile}, {"Authentication.RequestHeader.ClientCAFile", c.Authentication.RequestHeader.ClientCAFile},
+		{"Storage.Etcd.CAFile", c.Storage.Etcd.CAFile}, {"Network.Connections.KubeletCAFile", c.Network.Connections.KubeletCAFile},
+		{"Authentication.OIDC.CAFile", c.Authentication.OIDC.CAFile}, {"Network.Peers.CAFile", c.Network.Peers.CAFile},
 	} {
-		errs = append(errs, checkAuthorities(ca.flag, ca.path))
+		errs = append(errs, checkAuthorities(ca.field, ca.path))
 	}
-	for _, pair := range []struct{ flag, cert, keyFlag, key string }{
-		{"--tls-cert-file", c.Serving.TLSCertFile, "--tls-private-key-file", c.Serving.TLSPrivateKeyFile},
-		{"--etcd-certfile", c.Etcd.CertFile, "--etcd-keyfile", c.Etcd.KeyFile},
-		{"--kubelet-client-certificate", c.Connections.KubeletClientCertificate,
-			"--kubelet-client-key", c.Connections.KubeletClientKey},
-		{"--proxy-client-cert-file", c.Aggregation.ProxyClientCertFile,
-			"--proxy-client-key-file", c.Aggregation.ProxyClientKeyFile},
+	for _, pair := range []struct{ field, cert, keyField, key string }{
+		{"Serving.TLS.CertFile", c.Serving.TLS.CertFile, "Serving.TLS.KeyFile", c.Serving.TLS.KeyFile},
+		{"Storage.Etcd.CertFile", c.Storage.Etcd.CertFile, "Storage.Etcd.KeyFile", c.Storage.Etcd.KeyFile},
+		{"Network.Connections.KubeletCertFile", c.Network.Connections.KubeletCertFile,
+			"Network.Connections.KubeletKeyFile", c.Network.Connections.KubeletKeyFile},
+		{"Network.Aggregation.ProxyClientCertFile", c.Network.Aggregation.ProxyClientCertFile,
+			"Network.Aggregation.ProxyClientKeyFile", c.Network.Aggregation.ProxyClientKeyFile},
 	} {
 		if pair.cert == "" || pair.key == "" {
 			continue
 		}
-		cert, certErr := readFlag(pair.flag, pair.cert)
-		key, keyErr := readFlag(pair.keyFlag, pair.key)
+		cert, certErr := readConfigured(pair.field, pair.cert)
+		key, keyErr := readConfigured(pair.keyField, pair.key)
 		errs = append(errs, certErr, keyErr)
 		if certErr != nil || keyErr != nil {
 			continue
 		}
 		if _, err := tls.X509KeyPair(cert, key); err != nil {
-			errs = append(errs, fmt.Errorf("%s with %s: %w", pair.flag, pair.keyFlag, err))
+			errs = append(errs, config.Errorf("{%s} with {%s}: %w", pair.field, pair.keyField, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // checkAuthorities returns an error if a file of authorities is named and has none.
-func checkAuthorities(flag, path string) error {
+func checkAuthorities(field, path string) error {
 	if path == "" {
 		return nil
 	}
-	content, err := readFlag(flag, path)
+	content, err := readConfigured(field, path)
 	if err == nil && !x509.NewCertPool().AppendCertsFromPEM(content) {
-		err = fmt.Errorf("%s: %s has no certificates", flag, path)
+		err = config.Errorf("{%s}: %s has no certificates", field, path)
 	}
 	return err
 }
 
-// readFlag reads the file that a flag names.
-func readFlag(flag, path string) ([]byte, error) {
+// readConfigured reads the file that a field names.
+func readConfigured(field, path string) ([]byte, error) {
 	content, err := filewatch.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: cannot read %s: %w", flag, path, cause(err))
+		return nil, config.Errorf("{%s}: cannot read %s: %w", field, path, cause(err))
 	}
 	return content, nil
 }

@@ -76,7 +76,7 @@ func TestSlowHeadersEnd(t *testing.T) {
 
 func TestSlowBodiesEndWithTheRequest(t *testing.T) {
 	c := testConfig(t)
-	c.RequestTimeout = 50 * time.Millisecond
+	c.Requests.Timeout = 50 * time.Millisecond
 	s := start(t, c)
 	w := exchange(
 		t, s,

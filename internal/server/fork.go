@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"reflect"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/access/auth/serviceaccount"
 	"github.com/keelson-dev/keelson/internal/server/certs"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
@@ -23,7 +24,7 @@ const snapshotsName = "snapshots"
 // Snapshot is a server at one moment: its objects with their history, its certificates and the key of its tokens.
 // Servers that are started from it continue independently of each other. Its methods may be called concurrently.
 type Snapshot struct {
-	config Config
+	config settings
 	image  *embedded.Image
 	// dir has the files of a server with a data directory. pairs and keys are those of a server without one.
 	dir   string
@@ -51,7 +52,7 @@ func (s *Server) Snapshot(ctx context.Context) (*Snapshot, error) {
 		p.keys = keys
 	}
 	p.pairs = s.identity.pairs()
-	if data := s.config.DataDir; data != "" {
+	if data := s.config.Storage.DataDir; data != "" {
 		p.dir, p.keys = filepath.Join(data, snapshotsName, rand.Text()), nil
 		if err := copyFiles(filepath.Join(data, pkiName), filepath.Join(p.dir, pkiName)); err != nil {
 			return nil, errors.Join(fmt.Errorf("cannot create a snapshot: %w", err), os.RemoveAll(p.dir))
@@ -66,27 +67,28 @@ func (s *Server) Snapshot(ctx context.Context) (*Snapshot, error) {
 
 // Config returns the configuration for a server that is started from the snapshot: that of the snapshot's server, with a
 // free port, and without the data directory, which must be another one.
-func (p *Snapshot) Config() Config {
-	c := p.config
-	c.DataDir, c.SecurePort = "", 0
+func (p *Snapshot) Config() config.Config {
+	c := p.config.Config
+	c.Storage.DataDir, c.Serving.Port = "", 0
 	return c
 }
 
 // Start starts a server from the snapshot. The configuration should be that of Config, and must have the same storage.
-func (p *Snapshot) Start(ctx context.Context, c Config) (*Server, error) {
-	if c.Storage != p.config.Storage || (c.DataDir == "") != (p.config.DataDir == "") {
+func (p *Snapshot) Start(ctx context.Context, c config.Config) (*Server, error) {
+	if c.Storage.Backend != p.config.Storage.Backend || (c.Storage.DataDir == "") != (p.config.Storage.DataDir == "") {
 		return nil, errors.New("a server that is started from a snapshot needs the same storage, and a data directory of " +
 			"its own if the snapshot is one of a server with a data directory")
 	}
-	c.origin = p
-	return Start(ctx, c)
+	o := p.config.Options
+	o.origin = p
+	return Start(ctx, c, o)
 }
 
 // serves reports whether a server with the configuration c serves the same built-in versions as the snapshot's server. It
 // is true without a snapshot.
-func (p *Snapshot) serves(c *Config) bool {
-	return p == nil || reflect.DeepEqual(p.config.FeatureGates, c.FeatureGates) &&
-		reflect.DeepEqual(p.config.RuntimeConfig, c.RuntimeConfig)
+func (p *Snapshot) serves(c *settings) bool {
+	return p == nil || reflect.DeepEqual(p.config.API.FeatureGates, c.API.FeatureGates) &&
+		reflect.DeepEqual(p.config.API.RuntimeConfig, c.API.RuntimeConfig)
 }
 
 // Close removes the files of the snapshot. Servers that were started from it are not affected.

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/keelson-dev/keelson/config"
 	clientcert "github.com/keelson-dev/keelson/internal/access/auth/x509"
 	"github.com/keelson-dev/keelson/internal/server/chain"
 )
@@ -33,9 +34,10 @@ const (
 
 // frontend is the HTTP server with its connections, the filters and the router.
 type frontend struct {
-	config *Config
-	server *http.Server
-	routes *router
+	serving  *config.Serving
+	requests *config.Requests
+	server   *http.Server
+	routes   *router
 
 	watches    context.Context // ends when long-running requests have to
 	endWatches context.CancelFunc
@@ -47,7 +49,10 @@ type frontend struct {
 
 // frontendOptions are the dependencies of frontend.
 type frontendOptions struct {
-	config         *Config
+	serving        *config.Serving
+	requests       *config.Requests
+	maxStreams     int // of an HTTP/2 connection
+	files          *reloads
 	routes         *router
 	identity       *identity
 	authentication *authentication
@@ -59,38 +64,37 @@ type frontendOptions struct {
 
 // newFrontend returns an HTTP server whose requests pass the filters and then the router.
 func newFrontend(o frontendOptions) (*frontend, error) {
-	encryption, err := o.config.Serving.tlsConfig(o.config.files, o.identity.serving)
+	encryption, err := servingTLS(o.serving, o.files, o.identity.serving)
 	if err != nil {
 		return nil, err
 	}
-	f := &frontend{config: o.config, routes: o.routes}
+	f := &frontend{serving: o.serving, requests: o.requests, routes: o.routes}
 	f.watches, f.endWatches = context.WithCancel(context.Background())
-	filters := &o.config.Filters
-	o.chain.Log, o.chain.RequestTimeout = o.log, o.config.RequestTimeout
+	o.chain.Log, o.chain.RequestTimeout = o.log, o.requests.Timeout
 	o.chain.Stop = chain.Stop{
-		Begun: f.watches, Spread: filters.ShutdownWatchGrace, Running: &f.active, Refusing: f.refusing.Load,
+		Begun: f.watches, Spread: o.serving.Shutdown.WatchGrace, Running: &f.active, Refusing: f.refusing.Load,
 		LongRunning: func() (ended func()) {
 			f.short.Add(-1)
 			return func() { f.short.Add(1) }
 		},
 	}
 	o.chain.Streamed = f.routes.isForwarded
-	o.chain.CORSAllowedOrigins, o.chain.HSTSDirectives = filters.CORSAllowedOrigins, filters.HSTSDirectives
-	o.chain.GoawayChance = filters.GoawayChance
+	o.chain.CORSAllowedOrigins, o.chain.HSTSDirectives = o.requests.CORSAllowedOrigins, o.requests.HSTSDirectives
+	o.chain.GoawayChance = o.requests.GoawayChance
 	connections := &connectionLog{Handler: o.log.Handler(), handshakeError: o.chain.Metrics.HandshakeError}
 	f.server = &http.Server{
 		Handler:           f.counted(chain.New(f.routes, o.chain)),
 		TLSConfig:         o.authentication.authorities.tlsConfig(encryption),
 		ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: o.config.maxStreams(), MaxReadFrameSize: maxFrame,
+			MaxConcurrentStreams: o.maxStreams, MaxReadFrameSize: maxFrame,
 			MaxReceiveBufferPerConnection: maxBuffered, MaxReceiveBufferPerStream: maxBuffered,
 			SendPingTimeout: pingAfter,
 		},
 		ErrorLog:    slog.NewLogLogger(connections, slog.LevelDebug),
 		ConnContext: func(ctx context.Context, _ net.Conn) context.Context { return clientcert.WithConnection(ctx) },
 	}
-	if o.config.Serving.DisableHTTP2 {
+	if o.serving.DisableHTTP2 {
 		f.server.Protocols = new(http.Protocols)
 		f.server.Protocols.SetHTTP1(true)
 	}
@@ -122,12 +126,12 @@ func (f *frontend) endLongRunning() {
 
 // refuse rejects new requests with 429 until the requests in flight have ended, if that is configured.
 func (f *frontend) refuse(ctx context.Context) error {
-	if !f.config.Filters.ShutdownSendRetryAfter {
+	if !f.serving.Shutdown.SendRetryAfter {
 		return nil
 	}
 	f.refusing.Store(true)
 	f.endWatches()
-	ctx, cancel := context.WithTimeout(ctx, f.config.RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, f.requests.Timeout)
 	defer cancel()
 	return f.idle(ctx)
 }
@@ -145,7 +149,7 @@ func (f *frontend) idle(ctx context.Context) error {
 // http.Server.Shutdown alone would also wait for idle HTTP/2 connections that clients keep open, so after the last
 // response they only get a short time to receive it.
 func (f *frontend) drain(ctx context.Context) error {
-	longest := max(f.config.RequestTimeout, f.config.Filters.ShutdownWatchGrace) + drainTime
+	longest := max(f.requests.Timeout, f.serving.Shutdown.WatchGrace) + drainTime
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	gone := make(chan struct{})

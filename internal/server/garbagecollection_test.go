@@ -207,7 +207,7 @@ func TestCircleInTheForeground(t *testing.T) {
 // TestRolesAreAggregatedByDefault: a server that is its own control plane gives the roles view, edit and admin rules.
 func TestRolesAreAggregatedByDefault(t *testing.T) {
 	c := testConfig(t)
-	c.Controllers = nil
+	c.Controllers.Names = nil
 	s := start(t, c)
 	admin := httpClient(t, s, true)
 	for _, role := range []string{"view", "edit", "admin"} {

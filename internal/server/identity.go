@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server/certs"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
 )
@@ -42,7 +43,7 @@ type identity struct {
 
 // identityOptions are the dependencies of identity.
 type identityOptions struct {
-	config *Config
+	config *settings
 	// service is the address of the Service kubernetes, advertised the address for clients on other machines.
 	service, advertised net.IP
 	url                 string
@@ -57,52 +58,52 @@ type ownCerts struct {
 
 // ownClientAuthority returns whether client certificates of the server's own authority are accepted. They are not if the
 // operator names other authorities, and if connections have no TLS.
-func (c *Config) ownClientAuthority() bool {
-	return !c.NoOwnCredentials && c.ClientCAFile == "" && !c.InProcess
+func (c *settings) ownClientAuthority() bool {
+	return !c.Authentication.NoOwnCredentials && c.Authentication.ClientCAFile == "" && !c.Serving.InProcess
 }
 
 // newIdentity reads or creates the certificates.
 func newIdentity(o identityOptions) (*identity, error) {
 	i, c := &identity{identityOptions: o}, o.config
 	dir := ""
-	if c.DataDir != "" {
-		dir = filepath.Join(c.DataDir, pkiName)
+	if c.Storage.DataDir != "" {
+		dir = filepath.Join(c.Storage.DataDir, pkiName)
 	}
-	if !c.NoOwnCredentials {
-		if c.DataDir != "" && !c.InProcess {
-			i.path = KubeconfigFile(c.DataDir)
+	if !c.Authentication.NoOwnCredentials {
+		if c.Storage.DataDir != "" && !c.Serving.InProcess {
+			i.path = KubeconfigFile(c.Storage.DataDir)
 		}
 		if !c.ownClientAuthority() {
 			i.adminToken = rand.Text()
 		}
 	}
-	certFile, keyFile := c.Serving.files(dir)
+	certFile, keyFile := servingFiles(&c.Serving.TLS, dir)
 	i.make = certs.Options{
 		Dir: dir, Memory: c.origin.certificates(),
-		Serving: certFile == "" && !c.InProcess, Admin: c.ownClientAuthority(), FrontProxy: c.ownFrontProxy(),
+		Serving: certFile == "" && !c.Serving.InProcess, Admin: c.ownClientAuthority(), FrontProxy: c.ownFrontProxy(),
 	}
-	if c.NoOwnCredentials {
+	if c.Authentication.NoOwnCredentials {
 		i.make.Dir = "" // the serving certificate is kept in Serving.CertDir
 	}
 	i.make.Names, i.make.IPs = o.names()
 	if err := i.ensure(); err != nil {
 		return nil, fmt.Errorf("cannot make certificates: %w", err)
 	}
-	if certFile != "" && !c.InProcess {
+	if certFile != "" && !c.Serving.InProcess {
 		return i, i.readServing(certFile, keyFile)
 	}
 	i.roots = i.current.Load().CA
 	i.serving = func() (*tls.Certificate, error) { return i.current.Load().serving, nil }
-	if c.InProcess {
+	if c.Serving.InProcess {
 		return i, nil
 	}
-	return i, c.Serving.write(i.current.Load().Set)
+	return i, writeServing(&c.Serving.TLS, i.current.Load().Set)
 }
 
 // names returns the names and addresses of the server's own serving certificate.
 func (o *identityOptions) names() (names []string, ips []net.IP) {
 	ips = []net.IP{net.IPv4(127, 0, 0, 1), o.service}
-	for _, ip := range []net.IP{net.ParseIP(o.config.BindAddress), o.advertised} {
+	for _, ip := range []net.IP{net.ParseIP(o.config.Serving.Address), o.advertised} {
 		if ip != nil && !ip.IsUnspecified() {
 			ips = append(ips, ip)
 		}
@@ -110,7 +111,7 @@ func (o *identityOptions) names() (names []string, ips []net.IP) {
 	names = []string{
 		"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 	}
-	for _, name := range append([]string{o.config.Serving.ExternalHostname}, o.config.Serving.AlternativeNames...) {
+	for _, name := range append([]string{o.config.Serving.ExternalHostname}, o.config.Serving.TLS.AlternativeNames...) {
 		if ip := net.ParseIP(name); ip != nil {
 			ips = append(ips, ip)
 		} else if name != "" {
@@ -173,11 +174,11 @@ func (i *identity) run(ctx context.Context) {
 
 // renew makes the certificates that have to be renewed, and writes the files that contain them.
 func (i *identity) renew() error {
-	if !i.make.Serving && !i.config.InProcess {
-		if renewed, err := i.config.Serving.renewFile(i.make); err != nil {
+	if !i.make.Serving && !i.config.Serving.InProcess {
+		if renewed, err := renewServing(&i.config.Serving.TLS, i.make); err != nil {
 			return err
 		} else if renewed {
-			i.log.Info("the serving certificate was renewed, with a new authority", "directory", i.config.Serving.CertDir)
+			i.log.Info("the serving certificate was renewed, with a new authority", "directory", i.config.Serving.TLS.CertDir)
 		}
 	}
 	before := i.current.Load()
@@ -187,7 +188,7 @@ func (i *identity) renew() error {
 	now := i.current.Load()
 	if !bytes.Equal(before.Serving.Cert, now.Serving.Cert) {
 		i.log.Info("the serving certificate was renewed", "expires", now.serving.Leaf.NotAfter)
-		if err := i.config.Serving.write(now.Set); err != nil {
+		if err := writeServing(&i.config.Serving.TLS, now.Set); err != nil {
 			return err
 		}
 	}
@@ -225,21 +226,21 @@ func (i *identity) clientAuthority() []byte {
 // readServing reads a configured serving certificate. Clients verify it with the certificates in its file.
 func (i *identity) readServing(certFile, keyFile string) (err error) {
 	if i.roots, err = filewatch.ReadFile(certFile); err != nil {
-		return fmt.Errorf("--tls-cert-file: cannot read %s: %w", certFile, cause(err))
+		return config.Errorf("{Serving.TLS.CertFile}: cannot read %s: %w", certFile, cause(err))
 	}
 	flag := "--tls-cert-file"
-	if i.config.Serving.TLSCertFile == "" {
+	if i.config.Serving.TLS.CertFile == "" {
 		flag = "--cert-dir"
 	}
 	if i.serving, err = i.config.files.pair(pair{flag, certFile, keyFile, nil}); err != nil {
-		return fmt.Errorf("cannot use --tls-cert-file with --tls-private-key-file: %w", err)
+		return config.Errorf("cannot use {Serving.TLS.CertFile} with {Serving.TLS.KeyFile}: %w", err)
 	}
 	return nil
 }
 
 // kubeconfig returns the administrator's kubeconfig, nil if there is no administrator or no socket.
 func (i *identity) kubeconfig() []byte {
-	if i.config.NoOwnCredentials || i.config.InProcess {
+	if i.config.Authentication.NoOwnCredentials || i.config.Serving.InProcess {
 		return nil
 	}
 	return certs.Kubeconfig(i.url, i.roots, i.current.Load().Admin, i.adminToken)

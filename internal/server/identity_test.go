@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server/certs"
 )
 
@@ -29,10 +30,10 @@ func leafOf(t *testing.T, s *Server) *x509.Certificate {
 // TestGivenClientAuthorityIsTheOnlyOne checks that a server with --client-ca-file accepts no certificates of its own
 // authority, and that its administrator can still use it.
 func TestGivenClientAuthorityIsTheOnlyOne(t *testing.T) {
-	config := testConfig(t)
-	given, own := newAuthority(t), config.DataDir
-	config.ClientCAFile = given.file
-	s := start(t, config)
+	conf := testConfig(t)
+	given, own := newAuthority(t), conf.Storage.DataDir
+	conf.Authentication.ClientCAFile = given.file
+	s := start(t, conf)
 	if s.Admin().Cert != nil || s.AdminToken() == "" {
 		t.Errorf("administrator: certificate %q, token %q", s.Admin().Cert, s.AdminToken())
 	}
@@ -68,13 +69,13 @@ func TestGivenClientAuthorityIsTheOnlyOne(t *testing.T) {
 func TestNoOwnCredentials(t *testing.T) {
 	keys := testConfig(t)
 	first := start(t, keys)
-	config := KubeAPIServerConfig()
-	config.ServiceClusterIPRange = keys.ServiceClusterIPRange
-	config.Storage, config.BindAddress, config.SecurePort, config.Log = StorageMemory, "127.0.0.1", 0, keys.Log
-	config.TokenAuthFile, config.Serving.CertDir = keys.TokenAuthFile, filepath.Join(t.TempDir(), "certs")
-	config.Authorization.Modes = []string{ModeRBAC}
-	config.Authentication.ServiceAccounts.Issuers = []string{"https://issuer"}
-	sa := filepath.Join(keys.DataDir, pkiName, accountKeyName)
+	conf := config.KubeAPIServer()
+	conf.Network.ServiceClusterIPRange = keys.Network.ServiceClusterIPRange
+	conf.Storage.Backend, conf.Serving.Address, conf.Serving.Port, conf.Diagnostics.Log = config.StorageMemory, "127.0.0.1", 0, keys.Diagnostics.Log
+	conf.Authentication.TokenFile, conf.Serving.TLS.CertDir = keys.Authentication.TokenFile, filepath.Join(t.TempDir(), "certs")
+	conf.Authorization.Modes = []string{config.ModeRBAC}
+	conf.Authentication.ServiceAccounts.Issuers = []string{"https://issuer"}
+	sa := filepath.Join(keys.Storage.DataDir, pkiName, accountKeyName)
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Stat(sa); err == nil {
 			break
@@ -82,12 +83,12 @@ func TestNoOwnCredentials(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	config.Authentication.ServiceAccounts.KeyFiles, config.Authentication.ServiceAccounts.SigningKeyFile = []string{sa}, sa
-	s := start(t, config)
+	conf.Authentication.ServiceAccounts.KeyFiles, conf.Authentication.ServiceAccounts.SigningKeyFile = []string{sa}, sa
+	s := start(t, settings{Config: conf})
 	if s.Admin().Cert != nil || s.AdminToken() != "" || s.Kubeconfig() != nil || s.KubeconfigPath() != "" {
 		t.Error("the server has an administrator of its own")
 	}
-	files, err := os.ReadDir(config.Serving.CertDir)
+	files, err := os.ReadDir(conf.Serving.TLS.CertDir)
 	if err != nil || len(files) != 2 {
 		t.Errorf("the directory of certificates has %v %v", files, err)
 	}
@@ -114,26 +115,26 @@ func TestNoOwnCredentials(t *testing.T) {
 
 // TestRequiredFlagsOfKubeAPIServer checks that the errors are those of kube-apiserver 1.36.
 func TestRequiredFlagsOfKubeAPIServer(t *testing.T) {
-	_, err := Start(t.Context(), KubeAPIServerConfig())
+	_, err := Start(t.Context(), config.KubeAPIServer(), Options{})
 	for _, want := range []string{
 		"--etcd-servers must be specified", "service-account-issuer is a required flag",
 		"either `--service-account-key-file` or `--service-account-signing-endpoint` must be set",
 		"--service-account-signing-key-file and --service-account-issuer are required flags",
 	} {
-		if err == nil || !strings.Contains(err.Error(), want) {
+		if err == nil || !strings.Contains(config.CommandLine(err), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}
 	}
 }
 
 func TestNamesOfTheServingCertificate(t *testing.T) {
-	config := testConfig(t)
-	config.ControlPlane.AdvertiseAddress = "10.9.8.7"
-	config.Serving.AlternativeNames = []string{"api.example.com", "10.1.1.1"}
-	config.Serving.ExternalHostname = "outside.example.com"
+	conf := testConfig(t)
+	conf.Network.ControlPlane.AdvertiseAddress = "10.9.8.7"
+	conf.Serving.TLS.AlternativeNames = []string{"api.example.com", "10.1.1.1"}
+	conf.Serving.ExternalHostname = "outside.example.com"
 	var lines lockedBuffer
-	config.Log = slog.New(slog.NewTextHandler(&lines, nil))
-	leaf := leafOf(t, start(t, config))
+	conf.Diagnostics.Log = slog.New(slog.NewTextHandler(&lines, nil))
+	leaf := leafOf(t, start(t, conf))
 	for _, name := range []string{"10.9.8.7", "api.example.com", "10.1.1.1", "outside.example.com", "localhost", "127.0.0.1"} {
 		if err := leaf.VerifyHostname(name); err != nil {
 			t.Error(err)
@@ -161,13 +162,13 @@ func TestReaches(t *testing.T) {
 // TestOwnCertificatesAreRenewedWhileRunning removes the certificates in the data directory, which has the same effect as
 // that they expire soon.
 func TestOwnCertificatesAreRenewedWhileRunning(t *testing.T) {
-	config := testConfig(t)
-	config.fileReload = time.Millisecond
-	config.Serving.CertDir = filepath.Join(t.TempDir(), "certs")
-	s := start(t, config)
+	conf := testConfig(t)
+	conf.fileReload = time.Millisecond
+	conf.Serving.TLS.CertDir = filepath.Join(t.TempDir(), "certs")
+	s := start(t, conf)
 	before, proxy := leafOf(t, s), s.identity.current.Load().frontProxy
 	kubeconfig := string(s.Kubeconfig())
-	pki := filepath.Join(config.DataDir, pkiName)
+	pki := filepath.Join(conf.Storage.DataDir, pkiName)
 	for _, name := range []string{"apiserver.crt", "admin.crt", "front-proxy-client.crt"} {
 		if err := os.Remove(filepath.Join(pki, name)); err != nil {
 			t.Fatal(err)
@@ -175,8 +176,8 @@ func TestOwnCertificatesAreRenewedWhileRunning(t *testing.T) {
 	}
 	renewed := func() bool {
 		file, _ := os.ReadFile(s.KubeconfigPath()) // it is being replaced
-		pair, err := tls.LoadX509KeyPair(filepath.Join(config.Serving.CertDir, servingCertName),
-			filepath.Join(config.Serving.CertDir, servingKeyName))
+		pair, err := tls.LoadX509KeyPair(filepath.Join(conf.Serving.TLS.CertDir, servingCertName),
+			filepath.Join(conf.Serving.TLS.CertDir, servingKeyName))
 		now := leafOf(t, s)
 		return !now.Equal(before) && s.identity.current.Load().frontProxy != proxy && string(file) != kubeconfig &&
 			string(file) == string(s.Kubeconfig()) && err == nil && pair.Leaf.Equal(now)
@@ -191,16 +192,16 @@ func TestOwnCertificatesAreRenewedWhileRunning(t *testing.T) {
 	}
 	stop(t, s)
 	// The copy in the directory of certificates is not taken for one of the operator.
-	config.Serving.AlternativeNames = []string{"new.example.com"}
-	if err := leafOf(t, start(t, config)).VerifyHostname("new.example.com"); err != nil {
+	conf.Serving.TLS.AlternativeNames = []string{"new.example.com"}
+	if err := leafOf(t, start(t, conf)).VerifyHostname("new.example.com"); err != nil {
 		t.Errorf("after another start: %v", err)
 	}
 }
 
 // TestStaticTokensAndPoliciesAreReloaded replaces the files of --token-auth-file and --authorization-policy-file.
 func TestStaticTokensAndPoliciesAreReloaded(t *testing.T) {
-	config := testConfig(t)
-	config.fileReload = time.Hour // only Reload looks at the files
+	conf := testConfig(t)
+	conf.fileReload = time.Hour // only Reload looks at the files
 	policies := filepath.Join(t.TempDir(), "policies")
 	write := func(path, content string) {
 		t.Helper()
@@ -209,8 +210,8 @@ func TestStaticTokensAndPoliciesAreReloaded(t *testing.T) {
 		}
 	}
 	write(policies, "")
-	config.Authorization.Modes, config.Authorization.PolicyFile = []string{ModeABAC}, policies
-	s := start(t, config)
+	conf.Authorization.Modes, conf.Authorization.PolicyFile = []string{config.ModeABAC}, policies
+	s := start(t, conf)
 	c := httpClient(t, s, false)
 	get := func() int {
 		return call(t, c, "GET", s.URL()+"/api/v1/nodes", "Authorization", "Bearer another").status
@@ -225,13 +226,13 @@ func TestStaticTokensAndPoliciesAreReloaded(t *testing.T) {
 		}
 	}
 	await(http.StatusUnauthorized)
-	write(config.TokenAuthFile, "another,jane,1\n")
+	write(conf.Authentication.TokenFile, "another,jane,1\n")
 	await(http.StatusForbidden)
 	write(policies, `{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"jane","resource":"*"}}`)
 	await(http.StatusOK)
-	write(config.TokenAuthFile, "damaged\n") // what was in effect stays
+	write(conf.Authentication.TokenFile, "damaged\n") // what was in effect stays
 	await(http.StatusOK)
-	write(config.TokenAuthFile, "")
+	write(conf.Authentication.TokenFile, "")
 	await(http.StatusUnauthorized)
 }
 
@@ -242,23 +243,23 @@ func TestErrorsOfFilesNameTheFlag(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range []string{"/nonexistent", other} {
-		for flag, set := range map[string]func(*Config){
-			"--client-ca-file":                func(c *Config) { c.ClientCAFile = file },
-			"--requestheader-client-ca-file":  func(c *Config) { c.Authentication.RequestHeader.ClientCAFile = file },
-			"--etcd-cafile":                   func(c *Config) { c.Etcd.CAFile = file },
-			"--kubelet-certificate-authority": func(c *Config) { c.Connections.KubeletCertificateAuthority = file },
-			"--tls-cert-file":                 func(c *Config) { c.Serving.TLSCertFile, c.Serving.TLSPrivateKeyFile = file, file },
-			"--etcd-certfile":                 func(c *Config) { c.Etcd.CertFile, c.Etcd.KeyFile = file, file },
-			"--kubelet-client-certificate": func(c *Config) {
-				c.Connections.KubeletClientCertificate, c.Connections.KubeletClientKey = file, file
+		for flag, set := range map[string]func(*settings){
+			"--client-ca-file":                func(c *settings) { c.Authentication.ClientCAFile = file },
+			"--requestheader-client-ca-file":  func(c *settings) { c.Authentication.RequestHeader.ClientCAFile = file },
+			"--etcd-cafile":                   func(c *settings) { c.Storage.Etcd.CAFile = file },
+			"--kubelet-certificate-authority": func(c *settings) { c.Network.Connections.KubeletCAFile = file },
+			"--tls-cert-file":                 func(c *settings) { c.Serving.TLS.CertFile, c.Serving.TLS.KeyFile = file, file },
+			"--etcd-certfile":                 func(c *settings) { c.Storage.Etcd.CertFile, c.Storage.Etcd.KeyFile = file, file },
+			"--kubelet-client-certificate": func(c *settings) {
+				c.Network.Connections.KubeletCertFile, c.Network.Connections.KubeletKeyFile = file, file
 			},
-			"--proxy-client-cert-file": func(c *Config) {
-				c.Aggregation.ProxyClientCertFile, c.Aggregation.ProxyClientKeyFile = file, file
+			"--proxy-client-cert-file": func(c *settings) {
+				c.Network.Aggregation.ProxyClientCertFile, c.Network.Aggregation.ProxyClientKeyFile = file, file
 			},
 		} {
-			config := testConfig(t)
-			set(&config)
-			if _, err := Start(t.Context(), config); err == nil || !strings.HasPrefix(err.Error(), flag) {
+			conf := testConfig(t)
+			set(&conf)
+			if _, err := Start(t.Context(), conf.Config, conf.Options); err == nil || !strings.HasPrefix(config.CommandLine(err), flag) {
 				t.Errorf("%s=%s: %v", flag, file, err)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/access/auth/anonymous"
 	"github.com/keelson-dev/keelson/internal/access/auth/oidc"
 	"github.com/keelson-dev/keelson/internal/server/background"
@@ -65,31 +66,33 @@ func (a *authentication) useIssuers(read filewatch.Read) error {
 }
 
 // firstIssuers applies the configuration of the start.
-func (a *authentication) firstIssuers(config *apiserver.AuthenticationConfiguration) (err error) {
+func (a *authentication) firstIssuers(file *apiserver.AuthenticationConfiguration) (err error) {
 	c := &a.config.Authentication
-	if config.Anonymous != nil && c.AnonymousSet {
-		return field.Forbidden(field.NewPath("anonymous"), "--anonymous-auth flag cannot be set when anonymous field "+
+	if file.Anonymous != nil && (c.NoAnonymous || a.config.given("anonymous-auth")) {
+		asKubeAPIServer := field.Forbidden(field.NewPath("anonymous"), "--anonymous-auth flag cannot be set when anonymous field "+
 			"is configured in authentication configuration file")
+		return config.Errorf("{Authentication.NoAnonymous} excludes the field anonymous in {Authentication.ConfigFile}").
+			OnCommandLine("%v", asKubeAPIServer)
 	}
-	mappings, errs := oidc.Validate(config, c.ServiceAccounts.Issuers)
+	mappings, errs := oidc.Validate(file, c.ServiceAccounts.Issuers)
 	if err := errs.ToAggregate(); err != nil {
 		return fmt.Errorf("invalid authentication configuration: %w", err)
 	}
-	if config.Anonymous != nil {
-		a.anonymous = anonymous.Rule{Enabled: config.Anonymous.Enabled}
-		for _, condition := range config.Anonymous.Conditions {
+	if file.Anonymous != nil {
+		a.anonymous = anonymous.Rule{Enabled: file.Anonymous.Enabled}
+		for _, condition := range file.Anonymous.Conditions {
 			a.anonymous.Paths = append(a.anonymous.Paths, condition.Path)
 		}
 	}
-	a.issuers.anonymous = config.Anonymous
-	if len(config.JWT) == 0 && c.ConfigFile == "" {
+	a.issuers.anonymous = file.Anonymous
+	if len(file.JWT) == 0 && c.ConfigFile == "" {
 		return nil
 	}
 	algorithms := oidc.Algorithms()
 	if c.ConfigFile == "" {
 		algorithms = c.OIDC.SigningAlgorithms
 	}
-	a.issuers.set, err = oidc.NewIssuerSet(a.work.Context(), config, mappings, a.audiences, oidc.Options{
+	a.issuers.set, err = oidc.NewIssuerSet(a.work.Context(), file, mappings, a.audiences, oidc.Options{
 		Algorithms: algorithms, Log: a.log, Cached: a.tokensCached(), Now: time.Now,
 		Dialer: a.issuerDialer(), Observe: a.metrics.IssuerToken,
 	})
@@ -121,19 +124,19 @@ func (a *authentication) configuration(read filewatch.Read) (*apiserver.Authenti
 	if c.ConfigFile != "" {
 		content, err := read(c.ConfigFile)
 		if err != nil {
-			return nil, fmt.Errorf("--authentication-config: %w", err)
+			return nil, config.Errorf("{Authentication.ConfigFile}: %w", err)
 		}
 		a.issuers.file = content
-		config, err := oidc.ParseConfig(content)
+		fromFile, err := oidc.ParseConfig(content)
 		if err != nil {
 			return nil, fmt.Errorf("failed to load authentication configuration from file %q: %w", c.ConfigFile, err)
 		}
-		return config, nil
+		return fromFile, nil
 	}
-	config := &apiserver.AuthenticationConfiguration{}
+	fromFields := &apiserver.AuthenticationConfiguration{}
 	o := &c.OIDC
 	if o.IssuerURL == "" || o.ClientID == "" {
-		return config, nil
+		return fromFields, nil
 	}
 	flags := oidc.Flags{
 		IssuerURL: o.IssuerURL, ClientID: o.ClientID, UsernameClaim: o.UsernameClaim, UsernamePrefix: o.UsernamePrefix,
@@ -142,12 +145,12 @@ func (a *authentication) configuration(read filewatch.Read) (*apiserver.Authenti
 	if o.CAFile != "" {
 		pem, err := read(o.CAFile)
 		if err != nil {
-			return nil, fmt.Errorf("--oidc-ca-file: %w", err)
+			return nil, config.Errorf("{Authentication.OIDC.CAFile}: %w", err)
 		}
 		flags.CA = string(pem)
 	}
-	config.JWT = []apiserver.JWTAuthenticator{flags.Issuer()}
-	return config, nil
+	fromFields.JWT = []apiserver.JWTAuthenticator{flags.Issuer()}
+	return fromFields, nil
 }
 
 // replaceIssuers applies another configuration. It is an error if its setting for anonymous

@@ -118,7 +118,7 @@ func TestAnIssuerByFlags(t *testing.T) {
 	}
 	config := testConfig(t)
 	o := &config.Authentication.OIDC
-	o.Set, o.IssuerURL, o.ClientID, o.CAFile, o.GroupsClaim, o.SigningAlgorithms = true, p.URL, "keelson", ca, "groups",
+	o.IssuerURL, o.ClientID, o.CAFile, o.GroupsClaim, o.SigningAlgorithms = p.URL, "keelson", ca, "groups",
 		[]string{"ES256"}
 	s := start(t, config)
 	token := p.token(t, "jane")

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/access/auth/x509"
 )
 
@@ -81,7 +82,7 @@ func oddRequests(round int) []*http.Request {
 // metric takes a label from them.
 func TestRequestsMakeNoSeries(t *testing.T) {
 	c := testConfig(t)
-	c.Storage, c.DataDir = StorageMemory, ""
+	c.Storage.Backend, c.Storage.DataDir = config.StorageMemory, ""
 	s := start(t, c)
 	defineWidgets(t, s)
 	scrape := func() (string, int) {

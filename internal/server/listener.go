@@ -8,6 +8,8 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+
+	"github.com/keelson-dev/keelson/config"
 )
 
 // listener is the address at which the server is reached, or the pipes of one without an address.
@@ -18,13 +20,13 @@ type listener struct {
 }
 
 // listen opens the listening socket. Connections wait until the server serves.
-func listen(ctx context.Context, c *Config) (*listener, error) {
+func listen(ctx context.Context, c *config.Serving) (*listener, error) {
 	if c.InProcess {
 		p := newPipes()
 		return &listener{Listener: p, pipes: p}, nil
 	}
-	address := net.JoinHostPort(c.BindAddress, strconv.Itoa(c.SecurePort))
-	lc := net.ListenConfig{Control: c.Serving.control()}
+	address := net.JoinHostPort(c.Address, strconv.Itoa(c.Port))
+	lc := net.ListenConfig{Control: socketControl(c)}
 	l, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
 		var op *net.OpError
@@ -37,7 +39,7 @@ func listen(ctx context.Context, c *Config) (*listener, error) {
 		}
 		err = fmt.Errorf("cannot listen on %s: %w", address, err)
 		if errors.Is(err, syscall.EADDRINUSE) {
-			err = fmt.Errorf("%w; stop the process that listens there, or choose another port with --secure-port", err)
+			err = config.Errorf("%w; stop the process that listens there, or choose another port with {Serving.Port}", err)
 		}
 		return nil, err
 	}

@@ -164,7 +164,7 @@ func compareTable(t *testing.T, table string) {
 func shownMetrics(t *testing.T) map[string]family {
 	t.Helper()
 	config := testConfig(t)
-	config.Controllers = DefaultConfig().Controllers
+	config.Controllers.Names = defaultSettings().Controllers.Names
 	s := start(t, config)
 	client := httpClient(t, s, true)
 	requestForMetrics(t, client, s.URL())

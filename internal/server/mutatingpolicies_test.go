@@ -236,7 +236,7 @@ func TestPoliciesSeeTheNamespaceOfUpdates(t *testing.T) {
 // TestMutatingPolicyCosts checks that the cost of an expression is bounded, also if its variables cause it.
 func TestMutatingPolicyCosts(t *testing.T) {
 	config := testConfig(t)
-	config.RequestTimeout = 10 * time.Minute // so many evaluations may last long on a busy machine
+	config.Requests.Timeout = 10 * time.Minute // so many evaluations may last long on a busy machine
 	s := start(t, config)
 	data := `{"metadata":{"name":"b"},"data":{"k0":""`
 	for i := range 400 {

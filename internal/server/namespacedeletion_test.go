@@ -9,6 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/keelson-dev/keelson/config"
 )
 
 // controlled is a server with controllers, and a client of it.
@@ -21,9 +23,9 @@ type controlled struct {
 // startControlled starts a server with the controllers named.
 func startControlled(t *testing.T, controllers ...string) *controlled {
 	t.Helper()
-	config := testConfig(t)
-	config.Storage, config.DataDir, config.Controllers = StorageMemory, "", controllers
-	s := start(t, config)
+	conf := testConfig(t)
+	conf.Storage.Backend, conf.Storage.DataDir, conf.Controllers.Names = config.StorageMemory, "", controllers
+	s := start(t, conf)
 	return &controlled{t, s, httpClient(t, s, true)}
 }
 
@@ -228,9 +230,9 @@ func TestRunsController(t *testing.T) {
 		{"-namespace-controller", true, false, false},
 		{"namespace-controller,-namespace-controller", true, true, false},
 	} {
-		c := Config{}
+		c := settings{}
 		if test.entries != "" {
-			c.Controllers = strings.Split(test.entries, ",")
+			c.Controllers.Names = strings.Split(test.entries, ",")
 		}
 		if errs := c.validateControllers(); len(errs) > 0 {
 			t.Errorf("%q: %v", test.entries, errs)
@@ -242,7 +244,8 @@ func TestRunsController(t *testing.T) {
 			t.Errorf("%q, exclusive %t: the quota controller runs: %t", test.entries, test.exclusive, got)
 		}
 	}
-	c := Config{Controllers: []string{"deployments"}}
+	c := settings{}
+	c.Controllers.Names = []string{"deployments"}
 	if errs := c.validateControllers(); len(errs) != 1 {
 		t.Errorf("an unknown controller: %v", errs)
 	}

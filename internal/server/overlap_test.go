@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/keelson-dev/keelson/config"
 )
 
 // reissued returns the file of another certificate with the key and the name of a.
@@ -46,22 +48,22 @@ func (l lines) Write(b []byte) (int, error) {
 // it has another certificate with the same key, neither at the start nor after a reload.
 func TestReissuedAuthorityOverlaps(t *testing.T) {
 	clients, proxies := newAuthority(t), newAuthority(t)
-	config := testConfig(t)
-	config.ClientCAFile, config.fileReload = clients.file, time.Millisecond
-	headers := RequestHeaderConfig{
+	conf := testConfig(t)
+	conf.Authentication.ClientCAFile, conf.fileReload = clients.file, time.Millisecond
+	headers := config.RequestHeader{
 		ClientCAFile: clients.reissued(), UsernameHeaders: []string{"X-Remote-User"},
 		GroupHeaders: []string{"X-Remote-Group"},
 	}
-	config.Authentication.RequestHeader = headers
-	if s, err := Start(context.Background(), config); err == nil {
+	conf.Authentication.RequestHeader = headers
+	if s, err := Start(context.Background(), conf.Config, conf.Options); err == nil {
 		stop(t, s)
 		t.Error("the server starts with a reissued certificate of the same authority")
 	}
 
 	log := make(lines, 1000)
-	config.Log = slog.New(slog.NewTextHandler(log, nil))
-	config.Authentication.RequestHeader.ClientCAFile = proxies.file
-	s := start(t, config)
+	conf.Diagnostics.Log = slog.New(slog.NewTextHandler(log, nil))
+	conf.Authentication.RequestHeader.ClientCAFile = proxies.file
+	s := start(t, conf)
 	reissued, err := os.ReadFile(headers.ClientCAFile)
 	if err != nil {
 		t.Fatal(err)

@@ -3,13 +3,13 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"strconv"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/api/directory"
 	"github.com/keelson-dev/keelson/internal/controller/bootstrap"
 	"github.com/keelson-dev/keelson/internal/gateway/aggregator"
@@ -20,31 +20,20 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// PeersConfig configures how requests are forwarded to other API servers on the same etcd cluster, which serve resources
-// that this one does not. It has no effect on other stores.
-type PeersConfig struct {
-	// CAFile has the authorities of the serving certificates of peers, PEM. If it is empty, this server forwards nothing;
-	// peers may still forward requests to it.
-	CAFile string
-	// AdvertiseIP and AdvertisePort are where peers reach this server. If one of them is empty, they are the address and
-	// the port that the server advertises to the cluster.
-	AdvertiseIP, AdvertisePort string
-}
-
-// validate returns what is wrong with the configuration. enabled is whether the feature gate is on.
-func (c *PeersConfig) validate(enabled bool) error {
+// validatePeers returns what is wrong with the configuration. enabled is whether the feature gate is on.
+func validatePeers(c *config.Peers, enabled bool) error {
 	var errs []error
-	for _, flag := range []struct{ name, value string }{
-		{"peer-ca-file", c.CAFile}, {"peer-advertise-ip", c.AdvertiseIP}, {"peer-advertise-port", c.AdvertisePort},
+	for _, field := range []struct{ name, value string }{
+		{"CAFile", c.CAFile}, {"AdvertiseIP", c.AdvertiseIP}, {"AdvertisePort", c.AdvertisePort},
 	} {
-		if flag.value != "" && !enabled {
-			errs = append(errs, fmt.Errorf("--%s requires %s feature to be turned on",
-				flag.name, features.UnknownVersionInteroperabilityProxy))
+		if field.value != "" && !enabled {
+			errs = append(errs, config.Errorf("{Network.Peers.%s} requires %s feature to be turned on",
+				field.name, features.UnknownVersionInteroperabilityProxy))
 		}
 	}
 	if c.AdvertisePort != "" {
 		if port, err := strconv.Atoi(c.AdvertisePort); err != nil || port < 1 || port > 65535 {
-			errs = append(errs, fmt.Errorf("--peer-advertise-port must be a port, not %q", c.AdvertisePort))
+			errs = append(errs, config.Errorf("{Network.Peers.AdvertisePort} must be a port, not %q", c.AdvertisePort))
 		}
 	}
 	return errors.Join(errs...)
@@ -57,7 +46,7 @@ func (s *starting) hasPeers() bool {
 
 // peerAddress returns where peers reach this server.
 func (s *starting) peerAddress() (host string, port int) {
-	c := &s.config.Peers
+	c := &s.config.Network.Peers
 	if c.AdvertiseIP != "" && c.AdvertisePort != "" {
 		port, _ = strconv.Atoi(c.AdvertisePort) // it was validated
 		return c.AdvertiseIP, port
@@ -73,19 +62,19 @@ func (s *starting) newPeerRecord() (*peers.Record, error) {
 	if !s.hasPeers() {
 		return nil, nil
 	}
-	hostname, err := s.config.hostname()
+	name, err := hostname(&s.config.Network.ControlPlane)
 	if err != nil {
 		return nil, err
 	}
 	host, port := s.peerAddress()
 	return &peers.Record{
-		Store: s.stores.main, Server: bootstrap.ServerName(hostname), Host: host, Port: port, Log: s.log,
+		Store: s.stores.main, Server: bootstrap.ServerName(name), Host: host, Port: port, Log: s.log,
 	}, nil
 }
 
 // hostname returns the host name of this machine.
-func (c *Config) hostname() (string, error) {
-	if name := c.ControlPlane.Hostname; name != "" {
+func hostname(c *config.ControlPlane) (string, error) {
+	if name := c.Hostname; name != "" {
 		return name, nil
 	}
 	return os.Hostname()
@@ -94,31 +83,31 @@ func (c *Config) hostname() (string, error) {
 // newPeers returns what forwards requests to peers, nil if nothing is to be forwarded.
 func (s *starting) newPeers(ctx context.Context) (*peers.Peers, error) {
 	c := s.config
-	if !s.hasPeers() || c.Peers.CAFile == "" {
-		if c.Peers.CAFile != "" {
+	if !s.hasPeers() || c.Network.Peers.CAFile == "" {
+		if c.Network.Peers.CAFile != "" {
 			s.log.Warn("--peer-ca-file has no effect: no other server can use the store")
 		}
 		return nil, nil
 	}
-	if c.Aggregation.ProxyClientCertFile == "" {
+	if c.Network.Aggregation.ProxyClientCertFile == "" {
 		return nil, errors.New("error building peer proxy handler, proxy-cert-file not specified")
 	}
-	hostname, err := c.hostname()
+	name, err := hostname(&c.Network.ControlPlane)
 	if err != nil {
 		return nil, err
 	}
 	declared := &declaredVersions{resources: s.api.resources, changes: s.api.resources.Watch(), aggregator: s.api.aggregator}
 	p, err := peers.New(ctx, peers.Options{
-		Server: bootstrap.ServerName(hostname), Store: s.stores.main, Declared: declared.get,
+		Server: bootstrap.ServerName(name), Store: s.stores.main, Declared: declared.get,
 		Leases:      s.registry.Resource(schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}),
 		Certificate: s.api.proxyCertificate, Dial: proxy.Dial(s.egress.Dialer(egress.ControlPlane)),
-		InFlight: int64(c.MaxRequestsInFlight), Log: s.log,
+		InFlight: int64(c.Requests.MaxInFlight), Log: s.log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := c.files.authorities("--peer-ca-file", c.Peers.CAFile, p.SetRoots); err != nil {
-		return nil, fmt.Errorf("cannot use --peer-ca-file: %w", err)
+	if err := c.files.authorities("--peer-ca-file", c.Network.Peers.CAFile, p.SetRoots); err != nil {
+		return nil, config.Errorf("cannot use {Network.Peers.CAFile}: %w", err)
 	}
 	s.metrics.Register(p.Metrics())
 	s.api.discovery.SetPeers(p)

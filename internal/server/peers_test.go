@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server/certs"
 	"github.com/keelson-dev/keelson/internal/storage/memoryetcd"
 )
@@ -31,31 +32,31 @@ func TestPeersConfig(t *testing.T) {
 	}
 	ca, empty := file("ca", set.CA), file("empty", nil)
 	cert, key := file("cert", set.Admin.Cert), file("key", set.Admin.Key)
-	for want, change := range map[string]func(*Config){
-		"": func(c *Config) {
-			c.Peers.CAFile, c.Aggregation.ProxyClientCertFile, c.Aggregation.ProxyClientKeyFile = ca, cert, key
+	for want, change := range map[string]func(*settings){
+		"": func(c *settings) {
+			c.Network.Peers.CAFile, c.Network.Aggregation.ProxyClientCertFile, c.Network.Aggregation.ProxyClientKeyFile = ca, cert, key
 		},
-		"--peer-ca-file requires UnknownVersionInteroperabilityProxy feature to be turned on": func(c *Config) {
-			c.Peers.CAFile, c.FeatureGates = ca, off
+		"--peer-ca-file requires UnknownVersionInteroperabilityProxy feature to be turned on": func(c *settings) {
+			c.Network.Peers.CAFile, c.API.FeatureGates = ca, off
 		},
-		"--peer-advertise-ip requires UnknownVersionInteroperabilityProxy feature to be turned on": func(c *Config) {
-			c.Peers.AdvertiseIP, c.FeatureGates = "192.0.2.1", off
+		"--peer-advertise-ip requires UnknownVersionInteroperabilityProxy feature to be turned on": func(c *settings) {
+			c.Network.Peers.AdvertiseIP, c.API.FeatureGates = "192.0.2.1", off
 		},
-		"--peer-advertise-port requires UnknownVersionInteroperabilityProxy feature to be turned on": func(c *Config) {
-			c.Peers.AdvertisePort, c.FeatureGates = "1", off
+		"--peer-advertise-port requires UnknownVersionInteroperabilityProxy feature to be turned on": func(c *settings) {
+			c.Network.Peers.AdvertisePort, c.API.FeatureGates = "1", off
 		},
-		"--peer-advertise-port must be a port":                             func(c *Config) { c.Peers.AdvertisePort = "https" },
-		"error building peer proxy handler, proxy-cert-file not specified": func(c *Config) { c.Peers.CAFile = ca },
-		"--peer-ca-file: cannot read " + filepath.Join(dir, "none"):        func(c *Config) { c.Peers.CAFile = filepath.Join(dir, "none") },
-		"--peer-ca-file: " + empty + " has no certificates":                func(c *Config) { c.Peers.CAFile = empty },
+		"--peer-advertise-port must be a port":                             func(c *settings) { c.Network.Peers.AdvertisePort = "https" },
+		"error building peer proxy handler, proxy-cert-file not specified": func(c *settings) { c.Network.Peers.CAFile = ca },
+		"--peer-ca-file: cannot read " + filepath.Join(dir, "none"):        func(c *settings) { c.Network.Peers.CAFile = filepath.Join(dir, "none") },
+		"--peer-ca-file: " + empty + " has no certificates":                func(c *settings) { c.Network.Peers.CAFile = empty },
 	} {
-		c := DefaultConfig()
-		c.Storage, c.DataDir, c.SecurePort = StorageEtcd, "", 0
-		c.Etcd.Servers, c.Log = []string{serveEtcd(t)}, slog.New(slog.DiscardHandler)
+		c := defaultSettings()
+		c.Storage.Backend, c.Storage.DataDir, c.Serving.Port = config.StorageEtcd, "", 0
+		c.Storage.Etcd.Servers, c.Diagnostics.Log = []string{serveEtcd(t)}, slog.New(slog.DiscardHandler)
 		change(&c)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		s, err := Start(ctx, c)
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		s, err := Start(ctx, c.Config, c.Options)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(config.CommandLine(err), want)) {
 			t.Errorf("%v, want %q", err, want)
 		}
 		if err == nil {

@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/access/admission"
 )
 
@@ -165,7 +166,7 @@ func TestPluginsThatNeedAConfiguration(t *testing.T) {
 		"EventRateLimit":     "admission plug-in EventRateLimit: limits: Invalid value: null: must not be empty",
 		"ImagePolicyWebhook": "admission plug-in ImagePolicyWebhook: no config specified",
 	} {
-		if _, err := newAdmission(&admissionOptions{config: &AdmissionConfig{Enable: []string{name}}}); err == nil ||
+		if _, err := newAdmission(&admissionOptions{config: &config.Admission{Enable: []string{name}}}); err == nil ||
 			err.Error() != want {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -206,20 +207,20 @@ func TestImagePolicyFailsClosed(t *testing.T) {
 // TestPodPluginsIgnoreOtherWrites counts what the plug-ins for pods allocate for the write of another kind: nothing.
 func TestPodPluginsIgnoreOtherWrites(t *testing.T) {
 	s := start(t, testConfig(t))
-	config := DefaultAdmission()
-	config.Only = []string{
+	conf := config.Default().Admission
+	conf.Only = []string{
 		"LimitPodHardAntiAffinityTopology", "LimitRanger", "AlwaysPullImages", "ImagePolicyWebhook", "PodNodeSelector",
 		"PodTolerationRestriction", "EventRateLimit", "ExtendedResourceToleration", "RuntimeClass", "PodTopologyLabels",
 	}
-	config.ConfigFile = requiredPluginConfigs(t)
-	o := &admissionOptions{config: &config, registry: s.api.registry, log: slog.Default()}
+	conf.ConfigFile = requiredPluginConfigs(t)
+	o := &admissionOptions{config: &conf, registry: s.api.registry, log: slog.Default()}
 	all := admissionPlugins()
 	obj := &corev1.ConfigMap{}
 	for i := range all {
-		if !slices.Contains(config.Only, all[i].name) {
+		if !slices.Contains(conf.Only, all[i].name) {
 			continue
 		}
-		configs, err := readAdmissionConfig(config.ConfigFile, os.ReadFile, all)
+		configs, err := readAdmissionConfig(conf.ConfigFile, os.ReadFile, all)
 		if err != nil {
 			t.Fatal(err)
 		}

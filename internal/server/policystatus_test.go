@@ -37,7 +37,7 @@ func TestPolicyTypeChecks(t *testing.T) {
 		t.Fatal(len(recorded.Policies), err)
 	}
 	config := testConfig(t)
-	config.PolicyTypeChecks = true
+	config.Controllers.PolicyTypeChecks = true
 	s := start(t, config)
 	c := httpClient(t, s, true)
 	definitions := s.URL() + "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -101,7 +101,7 @@ func TestPolicyTypeChecksFollowThePolicy(t *testing.T) {
 		"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":["apps"],"apiVersions":["v1"],"resources":["deployments"],
 		"operations":["*"]}]},"validations":[{"expression":"object.nope == 1"}]}}`
 	config := testConfig(t)
-	config.PolicyTypeChecks = true
+	config.Controllers.PolicyTypeChecks = true
 	s := start(t, config)
 	c := httpClient(t, s, true)
 	url := s.URL() + "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"

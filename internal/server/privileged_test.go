@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestPrivilegedContainers checks Config.AllowPrivileged with the messages of kube-apiserver 1.36.
+// TestPrivilegedContainers checks Admission.ForbidPrivileged with the messages of kube-apiserver 1.36.
 func TestPrivilegedContainers(t *testing.T) {
 	const spec = `{"containers":[{"name":"c","image":"i","securityContext":{"privileged":true}}]}`
 	bodies := map[string]string{
@@ -17,7 +17,7 @@ func TestPrivilegedContainers(t *testing.T) {
 	const forbidden = "containers[0].securityContext.privileged: Forbidden: disallowed by cluster policy"
 	for _, allowed := range []bool{true, false} {
 		config := testConfig(t)
-		config.AllowPrivileged = allowed
+		config.Admission.ForbidPrivileged = !allowed
 		config.Admission.Disable = []string{"ServiceAccount"}
 		s := start(t, config)
 		want := map[bool]int{true: http.StatusCreated, false: http.StatusUnprocessableEntity}[allowed]

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/keelson-dev/keelson/config"
 )
 
 // quotaClient sends requests in the namespace default.
@@ -17,10 +19,10 @@ type quotaClient struct {
 	s *Server
 }
 
-func newQuotaClient(t *testing.T, change ...func(*Config)) *quotaClient {
+func newQuotaClient(t *testing.T, change ...func(*settings)) *quotaClient {
 	t.Helper()
 	c := testConfig(t)
-	c.Storage, c.DataDir = StorageMemory, ""
+	c.Storage.Backend, c.Storage.DataDir = config.StorageMemory, ""
 	for _, f := range change {
 		f(&c)
 	}
@@ -123,7 +125,7 @@ func (q *quotaClient) limit(hard string) {
 
 // TestUsageOfQuotasIsLeftToOthers checks the switch: without the controller a quota has no status.
 func TestUsageOfQuotasIsLeftToOthers(t *testing.T) {
-	q := newQuotaClient(t, func(c *Config) { c.QuotaUsage = false })
+	q := newQuotaClient(t, func(c *settings) { c.Controllers.NoQuotaUsage = true })
 	q.limit(`{"configmaps":"0"}`)
 	time.Sleep(50 * time.Millisecond)
 	q.send("GET", "/api/v1/namespaces/default/resourcequotas/q", "", 200, `"status":{}`)

@@ -6,11 +6,14 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/machinery/webhook"
 	"github.com/keelson-dev/keelson/internal/server/background"
@@ -187,14 +190,14 @@ func (r *reloads) clientTLS(caFlag, caFile string, p pair) (func() *tls.Config, 
 	var roots atomic.Pointer[x509.CertPool]
 	if caFile != "" {
 		if err := r.authorities(caFlag, caFile, roots.Store); err != nil {
-			return nil, fmt.Errorf("%s: %w", caFlag, err)
+			return nil, ofField(caFlag, err)
 		}
 	}
 	base := &tls.Config{MinVersion: tls.VersionTLS12}
 	if p.certFile != "" {
 		certificate, err := r.pair(p)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", p.flag, err)
+			return nil, ofField(p.flag, err)
 		}
 		base.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return certificate() }
 	}
@@ -234,6 +237,16 @@ func (r *reloads) file(flag, path string, apply func(content []byte) error) erro
 		return apply(content)
 	}})
 	return err
+}
+
+// ofField returns the error of what the field says that a flag sets. The flag is with its dashes.
+func ofField(flag string, err error) error {
+	for _, f := range config.Fields() {
+		if slices.Contains(f.Flags, strings.TrimPrefix(flag, "--")) {
+			return config.Errorf("{%s}: %w", f.Path, err)
+		}
+	}
+	return fmt.Errorf("%s: %w", flag, err)
 }
 
 // Alive returns an error if the server cannot go on as it is and has to be started again. An etcd cluster that does not answer is

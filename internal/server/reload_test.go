@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/access/admission"
 	"github.com/keelson-dev/keelson/internal/server/certs"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
@@ -113,10 +114,10 @@ func fileMetrics(t *testing.T, s *Server, flag string) string {
 // TestBadFilesAreCountedAndLoggedOnce replaces the file of static tokens by bad files and by a good one.
 func TestBadFilesAreCountedAndLoggedOnce(t *testing.T) {
 	const flag = "--token-auth-file"
-	files, config, log := newFolder(t), testConfig(t), &lockedBuffer{}
-	config.Log, config.fileReload = slog.New(slog.NewTextHandler(log, nil)), time.Hour
-	config.TokenAuthFile = files.write("tokens.csv", testTokens)
-	s := start(t, config)
+	files, conf, log := newFolder(t), testConfig(t), &lockedBuffer{}
+	conf.Diagnostics.Log, conf.fileReload = slog.New(slog.NewTextHandler(log, nil)), time.Hour
+	conf.Authentication.TokenFile = files.write("tokens.csv", testTokens)
+	s := start(t, conf)
 	for i, step := range []struct{ content, metrics string }{
 		{testTokens, `in_effect{} 1 reloads_total{,status="failure"} 0 reloads_total{,status="success"} 0`},
 		{"a,b", `in_effect{} 0 reloads_total{,status="failure"} 1 reloads_total{,status="success"} 0`},
@@ -140,7 +141,7 @@ func TestBadFilesAreCountedAndLoggedOnce(t *testing.T) {
 			said = append(said, line)
 		}
 	}
-	if len(said) != 3 || !strings.Contains(said[0], config.TokenAuthFile) || !strings.Contains(said[0], "at least 3 columns") {
+	if len(said) != 3 || !strings.Contains(said[0], conf.Authentication.TokenFile) || !strings.Contains(said[0], "at least 3 columns") {
 		t.Errorf("logged %q", said)
 	}
 }
@@ -165,10 +166,10 @@ func TestKubeletAuthorityIsReloaded(t *testing.T) {
 			}
 		}
 	})
-	c := startCluster(t, func(config *Config) {
-		config.fileReload = time.Hour
-		config.Connections.KubeletCertificateAuthority = files.write("ca.crt", string(good.CA))
-		config.Connections.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+	c := startCluster(t, func(conf *settings) {
+		conf.fileReload = time.Hour
+		conf.Network.Connections.KubeletCAFile = files.write("ca.crt", string(good.CA))
+		conf.Network.Connections.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, network, kubelet.Listener.Addr().String())
 		}
 	})
@@ -223,11 +224,11 @@ func TestTokenWebhookIsReloaded(t *testing.T) {
 	files, set := newFolder(t), servingSet(t)
 	one, two := httptest.NewServer(tokenHook("one")), serveTLS(t, set, tokenHook("two"))
 	defer one.Close()
-	config := testConfig(t)
-	config.fileReload = time.Hour
-	hook := &config.Authentication.Webhook
+	conf := testConfig(t)
+	conf.fileReload = time.Hour
+	hook := &conf.Authentication.Webhook
 	hook.ConfigFile, hook.Version, hook.CacheTTL = files.hookFile("hook", one.URL, ""), "v1", time.Nanosecond
-	s := start(t, config)
+	s := start(t, conf)
 	user := func() string { return whoIs(t, s, "some-token") }
 	if got := user(); !strings.Contains(got, `"one"`) {
 		t.Errorf("before: %s", got)
@@ -262,11 +263,11 @@ func TestAccessWebhookIsReloaded(t *testing.T) {
 	no, yes := httptest.NewServer(answer(false)), httptest.NewServer(answer(true))
 	defer no.Close()
 	defer yes.Close()
-	for name, configure := range map[string]func(*AuthorizationConfig, folder, string){
-		"flag": func(c *AuthorizationConfig, _ folder, hook string) {
-			c.Modes, c.Webhook.ConfigFile, c.Webhook.Version = []string{ModeWebhook}, hook, "v1"
+	for name, configure := range map[string]func(*config.Authorization, folder, string){
+		"flag": func(c *config.Authorization, _ folder, hook string) {
+			c.Modes, c.Webhook.ConfigFile, c.Webhook.Version = []string{config.ModeWebhook}, hook, "v1"
 		},
-		"file": func(c *AuthorizationConfig, files folder, hook string) {
+		"file": func(c *config.Authorization, files folder, hook string) {
 			c.ConfigFile = files.write("authorization", `apiVersion: apiserver.config.k8s.io/v1
 kind: AuthorizationConfiguration
 authorizers:
@@ -278,10 +279,10 @@ authorizers:
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			files, config := newFolder(t), testConfig(t)
-			config.fileReload = time.Hour
-			configure(&config.Authorization, files, files.hookFile("hook", no.URL, ""))
-			c := newCluster(t, config)
+			files, conf := newFolder(t), testConfig(t)
+			conf.fileReload = time.Hour
+			configure(&conf.Authorization, files, files.hookFile("hook", no.URL, ""))
+			c := newCluster(t, conf)
 			const path = "/api/v1/namespaces/default/configmaps"
 			if a := c.dave(http.MethodGet, path); a.status != http.StatusForbidden {
 				t.Fatalf("before: %d %s", a.status, a.body)
@@ -299,12 +300,12 @@ authorizers:
 // its end as before.
 func TestAuditPolicyIsReloaded(t *testing.T) {
 	const head = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n"
-	config := audited(t)
-	config.fileReload = time.Hour
-	s := start(t, config)
-	files := folder{t, filepath.Dir(config.Audit.PolicyFile)}
+	conf := audited(t)
+	conf.fileReload = time.Hour
+	s := start(t, conf)
+	files := folder{t, filepath.Dir(conf.Audit.PolicyFile)}
 	use := func(policy string) {
-		files.write(filepath.Base(config.Audit.PolicyFile), policy)
+		files.write(filepath.Base(conf.Audit.PolicyFile), policy)
 		s.config.files.check()
 	}
 	client := httpClient(t, s, true)
@@ -328,7 +329,7 @@ func TestAuditPolicyIsReloaded(t *testing.T) {
 	watch.Body.Close()
 	// The watch is recorded when the server has noticed its end.
 	recorded := func(mark string) bool {
-		for _, e := range events(t, config.Audit.Log.Path) {
+		for _, e := range events(t, conf.Audit.Log.Path) {
 			if strings.Contains(e.RequestURI, mark) {
 				return true
 			}
@@ -352,7 +353,7 @@ func TestAuditPolicyIsReloaded(t *testing.T) {
 // TestAuditEventsFollowTheWebhook changes the kubeconfig of the audit webhook while it refuses a batch: the events are sent
 // to the other webhook.
 func TestAuditEventsFollowTheWebhook(t *testing.T) {
-	files, config, got := newFolder(t), audited(t), make(chan string, 1000)
+	files, conf, got := newFolder(t), audited(t), make(chan string, 1000)
 	var server atomic.Pointer[Server]
 	two := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var text strings.Builder
@@ -369,10 +370,10 @@ func TestAuditEventsFollowTheWebhook(t *testing.T) {
 		w.WriteHeader(http.StatusInternalServerError)
 	}))
 	defer one.Close()
-	config.fileReload, config.Audit.Log.Path = time.Hour, ""
-	config.Audit.Webhook.ConfigFile = files.hookFile("hook", one.URL, "")
-	config.Audit.Webhook.InitialBackoff, config.Audit.Webhook.Batch.MaxBatchWait = time.Millisecond, time.Millisecond
-	s := start(t, config)
+	conf.fileReload, conf.Audit.Log.Path = time.Hour, ""
+	conf.Audit.Webhook.ConfigFile = files.hookFile("hook", one.URL, "")
+	conf.Audit.Webhook.InitialBackoff, conf.Audit.Webhook.BatchWait = time.Millisecond, time.Millisecond
+	s := start(t, conf)
 	server.Store(s)
 	call(t, httpClient(t, s, true), "GET", s.URL()+"/api/v1/namespaces/default/configmaps?mark=1")
 	for !strings.Contains(received(t, got, "the event at the other webhook"), "mark=1") {
@@ -400,13 +401,13 @@ func TestUnchangedPluginsAreKept(t *testing.T) {
 		}}
 	}
 	files.write("file", "")
-	config := func(changes, reads string) {
+	conf := func(changes, reads string) {
 		files.write("admission", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"+
 			"- {name: same, configuration: 1}\n- {name: changes, configuration: "+changes+"}\n- {name: reads, configuration: "+
 			reads+"}\n")
 	}
 	m := &admissionMaker{
-		admissionOptions: &admissionOptions{config: &AdmissionConfig{ConfigFile: files.dir + "/admission"}},
+		admissionOptions: &admissionOptions{config: &config.Admission{ConfigFile: files.dir + "/admission"}},
 		all:              []admissionPlugin{plugin("plain"), plugin("same"), plugin("reads"), plugin("changes")},
 	}
 	chain := (*admission.Chain)(nil)
@@ -417,7 +418,7 @@ func TestUnchangedPluginsAreKept(t *testing.T) {
 		{"2", "2", "reads=2", "2", ""},
 	} {
 		made, used = nil, nil
-		config(step.changes, step.reads)
+		conf(step.changes, step.reads)
 		err := m.apply(os.ReadFile)
 		if (err == nil) != (step.err == "") || err != nil && !strings.Contains(err.Error(), step.err) {
 			t.Errorf("step %d: %v", i, err)
@@ -434,9 +435,9 @@ func TestUnchangedPluginsAreKept(t *testing.T) {
 
 // TestAdmissionConfigurationIsReloaded changes the configuration of plug-ins, in the file itself and in one that it names.
 func TestAdmissionConfigurationIsReloaded(t *testing.T) {
-	files, config := newFolder(t), testConfig(t)
-	config.fileReload = time.Hour
-	config.Admission.Enable = []string{"EventRateLimit"}
+	files, conf := newFolder(t), testConfig(t)
+	conf.fileReload = time.Hour
+	conf.Admission.Enable = []string{"EventRateLimit"}
 	limits := files.write("limits", `{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration,
 		limits: [{type: Server, qps: 1, burst: 1}]}`)
 	write := func(level string) string {
@@ -449,8 +450,8 @@ plugins:
 			level+`}}
 `)
 	}
-	config.Admission.ConfigFile = write("baseline")
-	s := start(t, config)
+	conf.Admission.ConfigFile = write("baseline")
+	s := start(t, conf)
 	const path = "/api/v1/namespaces/default/pods?dryRun=All"
 	post(t, s, path, hostPod, http.StatusForbidden)
 	for _, step := range []struct {
@@ -474,12 +475,12 @@ plugins:
 
 // TestIssuerAuthorityIsReloaded replaces the file of --oidc-ca-file, which had the wrong authority.
 func TestIssuerAuthorityIsReloaded(t *testing.T) {
-	p, files, config := newProvider(t), newFolder(t), testConfig(t)
-	config.fileReload = time.Hour
-	o := &config.Authentication.OIDC
-	o.Set, o.IssuerURL, o.ClientID, o.GroupsClaim, o.SigningAlgorithms = true, p.URL, "keelson", "groups", []string{"ES256"}
+	p, files, conf := newProvider(t), newFolder(t), testConfig(t)
+	conf.fileReload = time.Hour
+	o := &conf.Authentication.OIDC
+	o.IssuerURL, o.ClientID, o.GroupsClaim, o.SigningAlgorithms = p.URL, "keelson", "groups", []string{"ES256"}
 	o.CAFile = files.write("ca.crt", string(servingSet(t).CA))
-	s := start(t, config)
+	s := start(t, conf)
 	token := p.token(t, "jane")
 	if got := whoIs(t, s, token); got != "" {
 		t.Errorf("with the wrong authority: %s", got)
@@ -500,9 +501,9 @@ func TestIssuerAuthorityIsReloaded(t *testing.T) {
 func TestTracingIsReloaded(t *testing.T) {
 	one, file := collectSpans(t, "1000000")
 	two, other := collectSpans(t, "1000000")
-	config := testConfig(t)
-	config.Filters.TracingConfigFile, config.fileReload = file, time.Hour
-	s, err := Start(t.Context(), config)
+	conf := testConfig(t)
+	conf.Diagnostics.TracingConfigFile, conf.fileReload = file, time.Hour
+	s, err := Start(t.Context(), conf.Config, conf.Options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -538,10 +539,10 @@ func TestTracingIsReloaded(t *testing.T) {
 func TestNamedCertificatesFollowTheirNames(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile, before := writePair(t, dir, "own", "a.example.com")
-	config := testConfig(t)
-	config.fileReload = time.Hour
-	config.Serving.SNICertKeys = []string{certFile + "," + keyFile}
-	s := start(t, config)
+	conf := testConfig(t)
+	conf.fileReload = time.Hour
+	conf.Serving.TLS.SNICertKeys = []string{certFile + "," + keyFile}
+	s := start(t, conf)
 	serial := func(name string) string {
 		t.Helper()
 		//nolint:gosec // the test looks at the certificate itself
@@ -566,9 +567,9 @@ func TestNamedCertificatesFollowTheirNames(t *testing.T) {
 
 // TestPartsThatAreLoadedLateAreFollowed loads a part after start.
 func TestPartsThatAreLoadedLateAreFollowed(t *testing.T) {
-	config := testConfig(t)
-	config.fileReload = time.Hour
-	s, files, applied := start(t, config), newFolder(t), make(chan string, 10)
+	conf := testConfig(t)
+	conf.fileReload = time.Hour
+	s, files, applied := start(t, conf), newFolder(t), make(chan string, 10)
 	path := files.write("f", "one")
 	for range 2 { // two files of one flag
 		_, err := s.config.files.load(part{flag: "--some-file", path: path, apply: func(read filewatch.Read) error {
@@ -594,9 +595,9 @@ func TestPartsThatAreLoadedLateAreFollowed(t *testing.T) {
 func TestOwnCertificateInCertDirIsRenewed(t *testing.T) {
 	const day = 24 * time.Hour
 	files := newFolder(t)
-	config := testConfig(t)
-	config.Storage, config.DataDir, config.fileReload = StorageMemory, "", time.Hour
-	config.Serving.CertDir = files.dir
+	conf := testConfig(t)
+	conf.Storage.Backend, conf.Storage.DataDir, conf.fileReload = config.StorageMemory, "", time.Hour
+	conf.Serving.TLS.CertDir = files.dir
 	write := func(age time.Duration) string {
 		t.Helper()
 		set, err := certs.Ensure(certs.Options{Serving: true, Now: func() time.Time { return time.Now().Add(-age) }})
@@ -612,13 +613,13 @@ func TestOwnCertificateInCertDirIsRenewed(t *testing.T) {
 		return pair.Leaf.SerialNumber.String()
 	}
 	old := write(350 * day)
-	s := start(t, config)
+	s := start(t, conf)
 	if leaf := leafOf(t, s); leaf.SerialNumber.String() == old || certs.EndsSoon(leaf, time.Now()) {
 		t.Errorf("a certificate that ends soon is served after a start, until %v", leaf.NotAfter)
 	}
 	stop(t, s)
 	kept := write(300 * day)
-	s = start(t, config)
+	s = start(t, conf)
 	if got := leafOf(t, s).SerialNumber.String(); got != kept {
 		t.Errorf("served is %s, not %s of the file", got, kept)
 	}

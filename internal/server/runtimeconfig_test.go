@@ -10,8 +10,8 @@ import (
 // TestVersionsThatAreServed sends requests for resources that are switched on and off.
 func TestVersionsThatAreServed(t *testing.T) {
 	c := testConfig(t)
-	c.RuntimeConfig = []string{"networking.k8s.io/v1beta1=true", "batch/v1/cronjobs=false,rbac.authorization.k8s.io/v1=false"}
-	c.FeatureGates = []string{"ClusterTrustBundle=true"}
+	c.API.RuntimeConfig = []string{"networking.k8s.io/v1beta1=true", "batch/v1/cronjobs=false,rbac.authorization.k8s.io/v1=false"}
+	c.API.FeatureGates = []string{"ClusterTrustBundle=true"}
 	s := start(t, c)
 	for path, want := range map[string]int{
 		"/apis/networking.k8s.io/v1beta1/ipaddresses":                              http.StatusOK,
@@ -45,7 +45,7 @@ func TestGatesReachTheKinds(t *testing.T) {
 		`"spec":{"strategy":"OldestEmulationVersion"}}`
 	for gates, want := range map[string]bool{"": false, "CoordinatedLeaderElection=true": true} {
 		c := testConfig(t)
-		c.FeatureGates = []string{gates}
+		c.API.FeatureGates = []string{gates}
 		s := start(t, c)
 		answer := sendAsAdmin(t, s, http.MethodPost, "/apis/coordination.k8s.io/v1/namespaces/default/leases", lease)
 		if answer.Code != http.StatusCreated || strings.Contains(answer.Body.String(), "OldestEmulationVersion") != want {
@@ -61,8 +61,8 @@ func TestWrongRuntimeConfig(t *testing.T) {
 		{"", "GangScheduling=true", "GangScheduling is enabled, but depends on features that are disabled: [GenericWorkload]"},
 	} {
 		c := testConfig(t)
-		c.RuntimeConfig, c.FeatureGates = []string{flags.versions}, []string{flags.gates}
-		if _, err := Start(t.Context(), c); err == nil || !strings.Contains(err.Error(), flags.want) {
+		c.API.RuntimeConfig, c.API.FeatureGates = []string{flags.versions}, []string{flags.gates}
+		if _, err := Start(t.Context(), c.Config, c.Options); err == nil || !strings.Contains(err.Error(), flags.want) {
 			t.Errorf("%+v: %v", flags, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/access/auth/x509"
 )
 
@@ -33,7 +34,7 @@ func allocated(t *testing.T, s *Server, query string) uint64 {
 // length.
 func TestSelectorsCostNothingWithoutPermission(t *testing.T) {
 	c := testConfig(t)
-	c.Storage, c.DataDir = StorageMemory, ""
+	c.Storage.Backend, c.Storage.DataDir = config.StorageMemory, ""
 	s := start(t, c)
 	const length = 900 << 10
 	for name, term := range map[string]string{

@@ -2,6 +2,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/traffic"
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
@@ -30,13 +32,17 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/version"
 )
 
+// auditTime is how long a request waits for the audit log in the blocking modes, and how long buffered events are written
+// while the server stops.
+const auditTime = 5 * time.Second
+
 // workTime is how long the server waits for background work to end.
 const workTime = 5 * time.Second
 
 // Server is a running server. The fields are its parts in the order in which they start.
 type Server struct {
 	log            *slog.Logger
-	config         *Config
+	config         *settings
 	ending         *ending
 	work           *background.Group // what goes on beside requests
 	records        records
@@ -54,7 +60,7 @@ type Server struct {
 
 // records are what is recorded of requests besides metrics.
 type records struct {
-	traffic *traffic.Traffic // nil unless Config.Testing
+	traffic *traffic.Traffic // nil unless Testing.Record
 	audit   *auditing        // nil where nothing is audited
 	tracer  *tracing.Tracer  // nil if no requests are traced
 }
@@ -108,25 +114,31 @@ type step struct {
 	run  func() error
 }
 
-// Start starts a server and returns when it serves requests. ctx limits only the start; Stop ends the server.
-func Start(ctx context.Context, c Config) (*Server, error) {
+// Start starts a server and returns when it serves requests. ctx limits only the start; Stop ends the server. The
+// configuration must be complete (see config.Config.Complete): 0 is 0, and not the default.
+func Start(ctx context.Context, configuration config.Config, o Options) (*Server, error) {
+	c := settings{Config: configuration, Options: o}
 	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	shown, err := metricOptions(&c.Diagnostics.Metrics)
+	if err != nil {
 		return nil, err
 	}
 	if err := c.checkFiles(); err != nil {
 		return nil, err
 	}
-	if c.Log == nil {
-		c.Log = slog.Default()
+	if c.Diagnostics.Log == nil {
+		c.Diagnostics.Log = slog.Default()
 	}
 	watch := newLogWatch(time.Now)
-	c.Log = slog.New(watch.handler(c.Log.Handler()))
+	c.Diagnostics.Log = slog.New(watch.handler(c.Diagnostics.Log.Handler()))
 	s := &starting{
-		Server:  &Server{log: c.Log, config: &c, ending: &ending{failed: make(chan error, 1)}, work: background.New(c.Log)},
-		metrics: metrics.New(buildLabels(), c.Metrics), logWatch: watch,
+		Server:  &Server{log: c.Diagnostics.Log, config: &c, ending: &ending{failed: make(chan error, 1)}, work: background.New(c.Diagnostics.Log)},
+		metrics: metrics.New(buildLabels(), shown), logWatch: watch,
 	}
-	c.files = newReloads(c.reloadEvery(), c.Log, s.metrics.NewReloads())
-	if c.Testing {
+	c.files = newReloads(c.reloadEvery(), c.Diagnostics.Log, s.metrics.NewReloads())
+	if c.Testing.Record {
 		s.records.traffic = traffic.New()
 	}
 	for _, step := range s.steps(ctx) {
@@ -181,7 +193,7 @@ func (s *Server) stopSteps(ctx context.Context) []step {
 	return []step{
 		{"fail /readyz", func() error { s.ending.stopping.Store(true); return nil }},
 		{"leave the endpoints of the API", func() error { return s.controlPlane.leave(ctx) }},
-		{"let load balancers notice", func() error { return sleep(ctx, s.http.config.ShutdownDelay) }},
+		{"let load balancers notice", func() error { return sleep(ctx, s.config.Serving.Shutdown.Delay) }},
 		{"send new requests elsewhere", func() error { return s.http.refuse(ctx) }},
 		{"close the listener", s.listener.close},
 		{"end watches", func() error { s.http.endLongRunning(); return nil }},
@@ -247,10 +259,10 @@ func (s *Server) Admin() certs.Pair { return s.identity.current.Load().Admin }
 // valid until the server stops.
 func (s *Server) AdminToken() string { return s.identity.adminToken }
 
-// Kubeconfig returns a client configuration for the administrator, nil with Config.NoOwnCredentials.
+// Kubeconfig returns a client configuration for the administrator, nil with Authentication.NoOwnCredentials.
 func (s *Server) Kubeconfig() []byte { return s.identity.kubeconfig() }
 
-// KubeconfigPath is the file of the same content, "" without a data directory and with Config.NoOwnCredentials.
+// KubeconfigPath is the file of the same content, "" without a data directory and with Authentication.NoOwnCredentials.
 func (s *Server) KubeconfigPath() string { return s.identity.path }
 
 // UserToken returns a bearer token of a user, which is valid until the server stops. The user is also in the group
@@ -259,7 +271,7 @@ func (s *Server) UserToken(name string, groups []string) string {
 	return s.authentication.local.token(name, groups)
 }
 
-// Dial returns a new connection to a server with Config.InProcess. It fails if the server has a socket, and after Stop.
+// Dial returns a new connection to a server with Serving.InProcess. It fails if the server has a socket, and after Stop.
 func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
 	if s.listener.pipes == nil {
 		return nil, errors.New("the server has a socket")
@@ -267,11 +279,11 @@ func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
 	return s.listener.pipes.dial(ctx)
 }
 
-// Traffic returns the requests and faults of a server with Config.Testing, nil for other servers.
+// Traffic returns the requests and faults of a server with Testing.Record, nil for other servers.
 func (s *Server) Traffic() *traffic.Traffic { return s.records.traffic }
 
 func (s *starting) readGates() (err error) {
-	s.gates, err = features.Parse(s.config.FeatureGates)
+	s.gates, err = features.Parse(s.config.API.FeatureGates)
 	s.metrics.Describe(metrics.Version{
 		Binary: version.Major + "." + version.Minor + "." + version.Patch, Emulated: version.Major + "." + version.Minor,
 		MinCompatible: version.Major + "." + version.OldestMinor,
@@ -282,11 +294,11 @@ func (s *starting) readGates() (err error) {
 	if err != nil {
 		return err
 	}
-	return s.config.Peers.validate(s.gates.Enabled(features.UnknownVersionInteroperabilityProxy))
+	return validatePeers(&s.config.Network.Peers, s.gates.Enabled(features.UnknownVersionInteroperabilityProxy))
 }
 
 func (s *starting) readVersions() (err error) {
-	s.versions, err = runtimeconfig.Parse(s.config.RuntimeConfig)
+	s.versions, err = runtimeconfig.Parse(s.config.API.RuntimeConfig)
 	return err
 }
 
@@ -295,17 +307,17 @@ func (s *starting) makeKinds() {
 	s.kinds = resource.Kinds(s.gates)
 	for _, k := range s.kinds {
 		if k.Names.Resource == "events" {
-			k.KeepFor(s.config.EventTTL)
+			k.KeepFor(s.config.Storage.EventTTL)
 		}
 	}
-	if !s.config.AllowPrivileged {
+	if s.config.Admission.ForbidPrivileged {
 		resource.ForbidPrivileged(s.kinds)
 	}
 	s.versions.Apply(s.kinds)
 }
 
 func (s *starting) parseServices() (err error) {
-	s.services, err = ParseServiceRanges(s.config.ServiceClusterIPRange)
+	s.services, err = s.config.Network.ServiceRanges()
 	return err
 }
 
@@ -313,7 +325,7 @@ func (s *starting) parseServices() (err error) {
 func (s *starting) readEgress() (err error) {
 	counts, calls := egress.NewMetrics(), webhook.NewMetrics()
 	s.metrics.Register(append(counts.Collectors(), calls)...)
-	if file := s.config.EgressSelectorConfigFile; file != "" {
+	if file := s.config.Network.EgressConfigFile; file != "" {
 		s.egress = egress.New(counts)
 		_, err = s.config.files.load(part{
 			flag: "--egress-selector-config-file", path: file,
@@ -332,12 +344,15 @@ func (s *starting) chooseStores() (err error) {
 }
 
 func (s *starting) openAudit() (err error) {
-	s.records.audit, err = openAudit(&s.config.Audit, s.config.files, s.calls, s.metrics.NewAudit(), s.log)
+	s.records.audit, err = openAudit(auditOptions{
+		Audit: &s.config.Audit, budget: cmp.Or(s.config.auditBudget, auditTime), farewell: cmp.Or(s.config.auditFarewell, auditTime),
+		files: s.config.files, calls: s.calls, counts: s.metrics.NewAudit(), log: s.log,
+	})
 	return err
 }
 
 func (s *starting) lockData() (err error) {
-	if s.dataDir, err = openDataDir(s.config.DataDir, s.log); err != nil || s.dataDir == nil {
+	if s.dataDir, err = openDataDir(s.config.Storage.DataDir, s.log); err != nil || s.dataDir == nil {
 		return err
 	}
 	if check := s.stores.backend.check; check != nil {
@@ -345,18 +360,18 @@ func (s *starting) lockData() (err error) {
 			return err
 		}
 	}
-	removeSnapshots(s.config.DataDir, s.log)
-	return s.config.origin.copyKeys(s.config.DataDir)
+	removeSnapshots(s.config.Storage.DataDir, s.log)
+	return s.config.origin.copyKeys(s.config.Storage.DataDir)
 }
 
 func (s *starting) listen(ctx context.Context) (err error) {
-	if s.listener, err = listen(ctx, s.config); err != nil {
+	if s.listener, err = listen(ctx, &s.config.Serving); err != nil {
 		return err
 	}
-	if s.listener.advertised, err = advertised(s.config); err != nil {
+	if s.listener.advertised, err = advertised(&s.config.Network.ControlPlane, s.config.Serving.Address); err != nil {
 		return err
 	}
-	if bound := net.ParseIP(s.config.BindAddress); !reaches(bound, s.listener.advertised) {
+	if bound := net.ParseIP(s.config.Serving.Address); !reaches(bound, s.listener.advertised) {
 		s.log.Warn("the server does not listen on the address that it advertises to the cluster; unless something forwards "+
 			"connections, pods and nodes cannot reach it. See --advertise-address and --bind-address",
 			"advertised", s.listener.advertised, "bound", bound)
@@ -439,7 +454,8 @@ func (s *starting) bootstrap(ctx context.Context) error {
 		func() error { return s.authorization.start(ctx, s.api.client, created) },
 		func() (err error) {
 			s.controlPlane, err = newControlPlane(ctx, controlPlaneOptions{
-				config: s.config, services: s.services, address: s.listener.advertised, port: s.listener.port(),
+				config: &s.config.Network.ControlPlane, restored: s.config.origin != nil, now: s.config.Testing.Clock.Now,
+				services: s.services, address: s.listener.advertised, port: s.listener.port(),
 				record: record, defaultsExist: created,
 				store: s.stores.main, registry: s.registry, client: s.api.client, trust: s.authentication.trust, log: s.log,
 			})
@@ -495,7 +511,7 @@ func (s *starting) buildHTTP() error {
 	}
 	limit, current := s.limitRequests()
 	s.metrics.Register(metrics.InFlight(current))
-	if s.config.Profiling && s.config.ContentionProfiling {
+	if !s.config.Diagnostics.NoProfiling && s.config.Diagnostics.ContentionProfiling {
 		runtime.SetBlockProfileRate(1) // every event, as kube-apiserver
 	}
 	options := chain.Options{
@@ -507,11 +523,12 @@ func (s *starting) buildHTTP() error {
 		options.Testing = chain.Testing{Record: s.records.traffic.Record, Disturb: s.records.traffic.Disturb}
 	}
 	var logs http.Handler
-	if s.config.LogsHandler {
+	if s.config.Diagnostics.LogsHandler {
 		logs = newLogs("/var/log")
 	}
 	s.http, err = newFrontend(frontendOptions{
-		config: s.config, identity: s.identity, authentication: s.authentication, log: s.log,
+		serving: &s.config.Serving, requests: &s.config.Requests, maxStreams: s.config.maxStreams(), files: s.config.files,
+		identity: s.identity, authentication: s.authentication, log: s.log,
 		routes: &router{
 			health:  s.newHealth(),
 			metrics: s.metrics.Handler(), slis: s.metrics.SLIHandler(),
@@ -519,10 +536,10 @@ func (s *starting) buildHTTP() error {
 			resources: s.api.resources, custom: s.api.custom.Server, aggregator: s.api.aggregator,
 			peers:     s.api.peers,
 			snapshots: newSnapshots(s.stores.main, s.log),
-			pages:     &zpages{started: time.Now(), now: time.Now, flags: s.config.Flags},
+			pages:     &zpages{started: time.Now(), now: time.Now, flags: s.config.Diagnostics.Flags},
 			issuer:    s.authentication.issuerDiscovery(),
 			fairness:  s.fairness.pages(),
-			debug:     debugRoutes{profiling: s.config.Profiling, setVerbosity: s.config.SetVerbosity, logs: logs},
+			debug:     debugRoutes{profiling: !s.config.Diagnostics.NoProfiling, setVerbosity: s.config.Diagnostics.SetVerbosity, logs: logs},
 		},
 		chain: options,
 	})

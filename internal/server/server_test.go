@@ -19,6 +19,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/api/directory"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
@@ -27,26 +28,29 @@ const testTokens = `admintoken,admin,admin,"system:masters"
 davetoken,dave,u-dave
 `
 
+// defaultSettings returns the defaults.
+func defaultSettings() settings { return settings{Config: config.Default()} }
+
 // testConfig is a server in a fresh directory on a free port. It publishes no root certificate: tests count the
 // ConfigMaps of a namespace, and what admission does with them.
-func testConfig(t testing.TB) Config {
+func testConfig(t testing.TB) settings {
 	t.Helper()
 	dir := t.TempDir()
 	tokens := filepath.Join(dir, "tokens.csv")
 	if err := os.WriteFile(tokens, []byte(testTokens), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := DefaultConfig()
-	c.DataDir, c.SecurePort, c.TokenAuthFile = filepath.Join(dir, "data"), 0, tokens
-	c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	c := defaultSettings()
+	c.Storage.DataDir, c.Serving.Port, c.Authentication.TokenFile = filepath.Join(dir, "data"), 0, tokens
+	c.Diagnostics.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	// The other controllers would change what tests of the API see. Their own tests switch them on.
-	c.Controllers = []string{serviceAccountController, resourceQuotaController}
+	c.Controllers.Names = []string{serviceAccountController, resourceQuotaController}
 	return c
 }
 
-func start(t testing.TB, c Config) *Server {
+func start(t testing.TB, c settings) *Server {
 	t.Helper()
-	s, err := Start(context.Background(), c)
+	s, err := Start(context.Background(), c.Config, c.Options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,43 +360,43 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 	}
 	taken := running.listener.Addr().(*net.TCPAddr).Port
 	for name, c := range map[string]struct {
-		change func(*Config)
+		change func(*settings)
 		want   string
 	}{
 		"port in use": {
-			func(c *Config) { c.SecurePort = taken },
+			func(c *settings) { c.Serving.Port = taken },
 			"cannot listen on 127.0.0.1:" + strconv.Itoa(taken) + ": address already in use; " +
 				"stop the process that listens there, or choose another port with --secure-port",
 		},
 		"directory in use": {
-			func(c *Config) { c.DataDir = running.http.config.DataDir },
-			"the data directory " + running.http.config.DataDir + " is used by another process; " +
+			func(c *settings) { c.Storage.DataDir = running.config.Storage.DataDir },
+			"the data directory " + running.config.Storage.DataDir + " is used by another process; " +
 				"stop that, or name another directory with --data-dir",
 		},
 		"not a directory": {
-			func(c *Config) { c.DataDir = file }, "cannot use the data directory " + file + ": not a directory",
+			func(c *settings) { c.Storage.DataDir = file }, "cannot use the data directory " + file + ": not a directory",
 		},
 		"service range": {
-			func(c *Config) { c.ServiceClusterIPRange = "10.0.0.0/8" },
+			func(c *settings) { c.Network.ServiceClusterIPRange = "10.0.0.0/8" },
 			"--service-cluster-ip-range: 10.0.0.0/8 is too large: the prefix must be /12 or longer",
 		},
 		"feature gate": {
-			func(c *Config) { c.FeatureGates = []string{"NoSuch=true"} }, "unrecognized feature gate: NoSuch",
+			func(c *settings) { c.API.FeatureGates = []string{"NoSuch=true"} }, "unrecognized feature gate: NoSuch",
 		},
 		"storage": {
-			func(c *Config) { c.Storage = "etcd3" }, `--storage must be embedded, memory or etcd, not "etcd3"`,
+			func(c *settings) { c.Storage.Backend = "etcd3" }, `--storage must be embedded, memory or etcd, not "etcd3"`,
 		},
 		"half a pair": {
-			func(c *Config) { c.Serving.TLSCertFile = "x" }, "--tls-cert-file and --tls-private-key-file must be given together",
+			func(c *settings) { c.Serving.TLS.CertFile = "x" }, "--tls-cert-file and --tls-private-key-file must be given together",
 		},
 	} {
-		config := testConfig(t)
-		c.change(&config)
-		s, err := Start(context.Background(), config)
+		conf := testConfig(t)
+		c.change(&conf)
+		s, err := Start(context.Background(), conf.Config, conf.Options)
 		if err == nil {
 			stop(t, s)
 		}
-		if err == nil || err.Error() != c.want {
+		if err == nil || config.CommandLine(err) != c.want {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}

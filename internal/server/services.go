@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -11,6 +10,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/controller/serviceallocator"
 	"github.com/keelson-dev/keelson/internal/controller/servicerepair"
 	"github.com/keelson-dev/keelson/internal/controller/serviceresolver"
@@ -19,7 +19,7 @@ import (
 
 // errSplitServices is the error of overrides that store Services in another cluster than their addresses and ports,
 // which one transaction writes.
-var errSplitServices = errors.New("--etcd-servers-overrides: services, endpoints and networking.k8s.io/ipaddresses " +
+var errSplitServices = config.Errorf("{Storage.Etcd.Overrides}: services, endpoints and networking.k8s.io/ipaddresses " +
 	"must be on the same servers")
 
 // serviceRanges are the ranges of Service addresses, at most one for each IP family. The Service kubernetes is in
@@ -33,7 +33,7 @@ func (r serviceRanges) kubernetes() net.IP { return r[0].Addr().Next().AsSlice()
 func resolveServices(o *apiOptions) serviceresolver.Func {
 	objects := serviceresolver.Stored(o.registry)
 	resolve := serviceresolver.ByClusterIP(objects)
-	if o.config.Aggregation.ByEndpoints {
+	if o.config.Network.Aggregation.ByEndpoints {
 		resolve = serviceresolver.ByEndpoints(objects, rand.IntN)
 	}
 	return serviceresolver.Local(o.addresses.local, resolve)
@@ -64,12 +64,12 @@ func allocateServices(ctx context.Context, o *apiOptions) (*servicerepair.Contro
 			return nil, errSplitServices
 		}
 	}
-	ports, err := serviceallocator.ParsePortRange(o.config.ServiceNodePortRange)
+	ports, err := serviceallocator.ParsePortRange(o.config.Network.ServiceNodePortRange)
 	if err != nil {
 		return nil, err
 	}
 	a := &serviceallocator.Services{
-		Registry: reg, Store: resource.Store(), NodePorts: ports, Now: o.config.Clock.Now, Random: rand.Uint64N,
+		Registry: reg, Store: resource.Store(), NodePorts: ports, Now: o.config.Testing.Clock.Now, Random: rand.Uint64N,
 	}
 	a.Metrics = o.metrics.NewServices(a.Usage)
 	for _, p := range o.services {

@@ -15,62 +15,28 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server/certs"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
 )
-
-// ServingConfig configures the HTTPS server: its certificates, its protocols and its socket.
-type ServingConfig struct {
-	// TLSCertFile and TLSPrivateKeyFile are PEM files of a serving certificate with its chain, and of its key. They are
-	// used instead of the server's own certificate, and may be replaced while the server runs.
-	TLSCertFile, TLSPrivateKeyFile string
-	// CertDir is a directory with the files apiserver.crt and apiserver.key, which are used if TLSCertFile is empty. If
-	// they are missing, the server writes its own certificate there. Empty keeps that with the others in the data
-	// directory.
-	CertDir string
-	// SNICertKeys are further certificates, each as "cert file,key file" or "cert file,key file:name,*.name": for clients
-	// that ask for one of the names, or for a name in the certificate.
-	SNICertKeys []string
-	// TLSMinVersion is VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13; empty is VersionTLS12.
-	TLSMinVersion string
-	// TLSCipherSuites are the names of cipher suites of TLS 1.2, and TLSCurvePreferences the numbers of key exchange
-	// mechanisms (crypto/tls.CurveID); empty are those of Go.
-	TLSCipherSuites     []string
-	TLSCurvePreferences []int32
-	// HTTP2MaxStreams is how many requests a connection may have at a time; 0 follows from the limits of requests.
-	HTTP2MaxStreams int
-	DisableHTTP2    bool
-	// PermitAddressSharing sets SO_REUSEADDR and PermitPortSharing SO_REUSEPORT on the socket.
-	PermitAddressSharing, PermitPortSharing bool
-	// ExternalHostname is the host in URLs of the server in discovery documents; empty is the advertised address.
-	ExternalHostname string
-	// AlternativeNames are further host names and IP addresses of the certificate that the server makes.
-	AlternativeNames []string
-}
 
 var tlsVersions = map[string]uint16{
 	"": tls.VersionTLS12, "VersionTLS10": tls.VersionTLS10, "VersionTLS11": tls.VersionTLS11,
 	"VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13,
 }
 
-// validate returns what is wrong with the configuration by itself.
-func (c *ServingConfig) validate() error {
+// validateTLS returns what is wrong with the versions, cipher suites and further certificates.
+func validateTLS(c *config.TLS) error {
 	var errs []error
-	if (c.TLSCertFile == "") != (c.TLSPrivateKeyFile == "") {
-		errs = append(errs, errors.New("--tls-cert-file and --tls-private-key-file must be given together"))
+	if _, ok := tlsVersions[c.MinVersion]; !ok {
+		errs = append(errs, config.Errorf("{Serving.TLS.MinVersion}: unknown tls version %q", c.MinVersion))
 	}
-	if _, ok := tlsVersions[c.TLSMinVersion]; !ok {
-		errs = append(errs, fmt.Errorf("--tls-min-version: unknown tls version %q", c.TLSMinVersion))
-	}
-	if _, err := cipherSuites(c.TLSCipherSuites); err != nil {
-		errs = append(errs, fmt.Errorf("--tls-cipher-suites: %w", err))
-	}
-	if c.HTTP2MaxStreams < 0 {
-		errs = append(errs, errors.New("--http2-max-streams-per-connection must not be negative"))
+	if _, err := cipherSuites(c.CipherSuites); err != nil {
+		errs = append(errs, config.Errorf("{Serving.TLS.CipherSuites}: %w", err))
 	}
 	for _, value := range c.SNICertKeys {
 		if _, _, _, err := parseSNI(value); err != nil {
-			errs = append(errs, fmt.Errorf("--tls-sni-cert-key: %w", err))
+			errs = append(errs, config.Errorf("{Serving.TLS.SNICertKeys}: %w", err))
 		}
 	}
 	return errors.Join(errs...)
@@ -127,12 +93,12 @@ type sniNames struct {
 
 // newServingCerts reads the certificates of SNICertKeys. The first one with a name is used for it.
 func newServingCerts(
-	c *ServingConfig, files *reloads, standard func() (*tls.Certificate, error),
+	c *config.Serving, files *reloads, standard func() (*tls.Certificate, error),
 ) (*servingCerts, error) {
 	const flag = "--tls-sni-cert-key"
 	s := &servingCerts{standard: standard}
 	var mu sync.Mutex // held while names are collected: each pair is followed by a goroutine of its own
-	for _, value := range c.SNICertKeys {
+	for _, value := range c.TLS.SNICertKeys {
 		certFile, keyFile, names, err := parseSNI(value)
 		if err != nil {
 			return nil, err
@@ -145,7 +111,7 @@ func newServingCerts(
 			s.collectNames()
 		}})
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", flag, err)
+			return nil, ofField(flag, err)
 		}
 		mu.Lock()
 		s.pairs = append(s.pairs, p)
@@ -199,11 +165,11 @@ func (s *servingCerts) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, err
 	return s.standard()
 }
 
-// tlsConfig returns the configuration of the HTTPS server without its client authorities.
-func (c *ServingConfig) tlsConfig(
-	files *reloads, standard func() (*tls.Certificate, error),
+// servingTLS returns the configuration of the HTTPS server without its client authorities.
+func servingTLS(
+	c *config.Serving, files *reloads, standard func() (*tls.Certificate, error),
 ) (*tls.Config, error) {
-	suites, err := cipherSuites(c.TLSCipherSuites)
+	suites, err := cipherSuites(c.TLS.CipherSuites)
 	if err != nil {
 		return nil, err
 	}
@@ -212,10 +178,10 @@ func (c *ServingConfig) tlsConfig(
 		return nil, err
 	}
 	out := &tls.Config{
-		MinVersion: tlsVersions[c.TLSMinVersion], CipherSuites: suites, GetCertificate: chosen.choose,
+		MinVersion: tlsVersions[c.TLS.MinVersion], CipherSuites: suites, GetCertificate: chosen.choose,
 		ClientAuth: tls.RequestClientCert, NextProtos: []string{"h2", "http/1.1"},
 	}
-	for _, curve := range c.TLSCurvePreferences {
+	for _, curve := range c.TLS.CurvePreferences {
 		out.CurvePreferences = append(out.CurvePreferences, tls.CurveID(curve))
 	}
 	if c.DisableHTTP2 {
@@ -224,19 +190,19 @@ func (c *ServingConfig) tlsConfig(
 	return out, nil
 }
 
-// Names of the files in ServingConfig.CertDir.
+// Names of the files in config.TLS.CertDir.
 const (
 	servingCertName = "apiserver.crt"
 	servingKeyName  = "apiserver.key"
 )
 
-// files returns the files of a certificate that is not made by the server, "" if there are none. pki is the directory of the
+// servingFiles returns the files of a certificate that is not made by the server, "" if there are none. pki is the directory of the
 // server's own certificates: a certificate in CertDir that is a copy of one there is the server's own. A certificate that an
 // earlier process has made without such a directory is used, because its authority may be known to clients, until it ends
 // soon.
-func (c *ServingConfig) files(pki string) (certFile, keyFile string) {
-	if c.TLSCertFile != "" || c.CertDir == "" {
-		return c.TLSCertFile, c.TLSPrivateKeyFile
+func servingFiles(c *config.TLS, pki string) (certFile, keyFile string) {
+	if c.CertFile != "" || c.CertDir == "" {
+		return c.CertFile, c.KeyFile
 	}
 	certFile, keyFile = filepath.Join(c.CertDir, servingCertName), filepath.Join(c.CertDir, servingKeyName)
 	for _, name := range []string{certFile, keyFile} {
@@ -254,10 +220,10 @@ func (c *ServingConfig) files(pki string) (certFile, keyFile string) {
 	return certFile, keyFile
 }
 
-// renewFile replaces a certificate in CertDir that an earlier process has made and that expires soon. The new one is signed
+// renewServing replaces a certificate in CertDir that an earlier process has made and that expires soon. The new one is signed
 // by a new authority, because the key of the old authority was not kept. It returns whether it replaced a certificate.
-func (c *ServingConfig) renewFile(o certs.Options) (bool, error) {
-	if c.CertDir == "" || c.TLSCertFile != "" {
+func renewServing(c *config.TLS, o certs.Options) (bool, error) {
+	if c.CertDir == "" || c.CertFile != "" {
 		return false, nil
 	}
 	given, err := filewatch.ReadFile(filepath.Join(c.CertDir, servingCertName))
@@ -271,16 +237,16 @@ func (c *ServingConfig) renewFile(o certs.Options) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return true, c.write(set)
+	return true, writeServing(c, set)
 }
 
-// write writes the server's own certificate to CertDir, with the authority that clients verify it with.
-func (c *ServingConfig) write(set *certs.Set) error {
-	if c.CertDir == "" || c.TLSCertFile != "" {
+// writeServing writes the server's own certificate to CertDir, with the authority that clients verify it with.
+func writeServing(c *config.TLS, set *certs.Set) error {
+	if c.CertDir == "" || c.CertFile != "" {
 		return nil
 	}
 	if err := os.MkdirAll(c.CertDir, 0o755); err != nil {
-		return fmt.Errorf("--cert-dir: %w", err)
+		return config.Errorf("{Serving.TLS.CertDir}: %w", err)
 	}
 	for _, file := range []struct {
 		name    string
@@ -291,7 +257,7 @@ func (c *ServingConfig) write(set *certs.Set) error {
 		{servingKeyName, set.Serving.Key, privateFile},
 	} {
 		if err := certs.WriteFile(filepath.Join(c.CertDir, file.name), file.content, file.mode); err != nil {
-			return fmt.Errorf("--cert-dir: %w", err)
+			return config.Errorf("{Serving.TLS.CertDir}: %w", err)
 		}
 	}
 	return nil

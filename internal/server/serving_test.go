@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server/certs"
 )
 
@@ -51,10 +52,10 @@ func shown(t *testing.T, s *Server, config *tls.Config) (serial, protocol string
 // TestCertificatesOfAServer: the pair in --cert-dir is served, what replaces it too, and certificates for other names.
 func TestCertificatesOfAServer(t *testing.T) {
 	c, dir := testConfig(t), t.TempDir()
-	c.Serving.CertDir = dir
+	c.Serving.TLS.CertDir = dir
 	certFile, keyFile, first := writePair(t, dir, "apiserver", "localhost")
 	otherCert, otherKey, other := writePair(t, dir, "other", "a.example.com")
-	c.Serving.SNICertKeys = []string{otherCert + "," + otherKey, otherCert + "," + otherKey + ":*.example.org"}
+	c.Serving.TLS.SNICertKeys = []string{otherCert + "," + otherKey, otherCert + "," + otherKey + ":*.example.org"}
 	s := start(t, c)
 	for name, want := range map[string]string{
 		"": first, "localhost": first, "a.example.com": other, "b.example.org": other, "example.org": first, "b.example.com": first,
@@ -77,9 +78,9 @@ func TestCertificatesOfAServer(t *testing.T) {
 // TestOwnCertificateIsWritten: without files in --cert-dir, the server's own certificate is there after the start.
 func TestOwnCertificateIsWritten(t *testing.T) {
 	c := testConfig(t)
-	c.Serving.CertDir = filepath.Join(t.TempDir(), "new")
+	c.Serving.TLS.CertDir = filepath.Join(t.TempDir(), "new")
 	s := start(t, c)
-	pair, err := tls.LoadX509KeyPair(filepath.Join(c.Serving.CertDir, "apiserver.crt"), filepath.Join(c.Serving.CertDir, "apiserver.key"))
+	pair, err := tls.LoadX509KeyPair(filepath.Join(c.Serving.TLS.CertDir, "apiserver.crt"), filepath.Join(c.Serving.TLS.CertDir, "apiserver.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,7 @@ func TestOwnCertificateIsWritten(t *testing.T) {
 
 func TestTLSOptions(t *testing.T) {
 	c := testConfig(t)
-	c.Serving.TLSMinVersion, c.Serving.DisableHTTP2, c.Serving.PermitPortSharing = "VersionTLS13", true, true
+	c.Serving.TLS.MinVersion, c.Serving.DisableHTTP2, c.Serving.PermitPortSharing = "VersionTLS13", true, true
 	c.Serving.ExternalHostname = "api.example.com"
 	s := start(t, c)
 	if _, _, err := shown(t, s, &tls.Config{MaxVersion: tls.VersionTLS12}); err == nil {
@@ -104,12 +105,12 @@ func TestTLSOptions(t *testing.T) {
 		t.Errorf("%s, want %s", a.body, want)
 	}
 	second := c
-	second.DataDir = filepath.Join(t.TempDir(), "data")
+	second.Storage.DataDir = filepath.Join(t.TempDir(), "data")
 	_, port, err := net.SplitHostPort(s.URL()[len("https://"):])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second.SecurePort, err = net.LookupPort("tcp", port); err != nil {
+	if second.Serving.Port, err = net.LookupPort("tcp", port); err != nil {
 		t.Fatal(err)
 	}
 	start(t, second) // on the same port
@@ -118,7 +119,7 @@ func TestTLSOptions(t *testing.T) {
 // TestWithoutGarbageCollector: no finalizer for the garbage collector is set, so the object is gone.
 func TestWithoutGarbageCollector(t *testing.T) {
 	c := testConfig(t)
-	c.GarbageCollection = false
+	c.Controllers.NoGarbageCollection = true
 	s := start(t, c)
 	client := httpClient(t, s, true)
 	if a := sendJSON(t, client, http.MethodPost, s.URL()+configMapsPath, configMapNamed("a")); a.status != http.StatusCreated {
@@ -145,7 +146,7 @@ func (c localConn) LocalAddr() net.Addr { return &net.TCPAddr{IP: c.local, Port:
 func TestCertificatesForAddresses(t *testing.T) {
 	certFile, keyFile, want := writePair(t, t.TempDir(), "own", "a.example.com")
 	for _, address := range []string{"192.0.2.1", "2001:db8::1"} {
-		c := ServingConfig{SNICertKeys: []string{certFile + "," + keyFile + ":" + address}}
+		c := config.Serving{TLS: config.TLS{SNICertKeys: []string{certFile + "," + keyFile + ":" + address}}}
 		s, err := newServingCerts(&c, nil, func() (*tls.Certificate, error) { return nil, errors.New("the standard one") })
 		if err != nil {
 			t.Fatal(err)

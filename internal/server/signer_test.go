@@ -106,30 +106,14 @@ func TestExternalProgramSignsTokens(t *testing.T) {
 	}
 }
 
-func TestFlagsOfAnotherSigner(t *testing.T) {
-	for want, change := range map[string]func(*ServiceAccountConfig){
-		"can't set `--service-account-signing-key-file` and/or `--service-account-key-file` with " +
-			"`--service-account-signing-endpoint` (They are mutually exclusive)": func(c *ServiceAccountConfig) {
-			c.KeyFiles = []string{"x"}
-		},
-		"invalid value \"@/x\" passed for `--service-account-signing-endpoint`," +
-			" when prefixed with @ must be a valid abstract socket name": func(c *ServiceAccountConfig) {
-			c.SigningEndpoint = "@/x"
-		},
-	} {
-		c := DefaultAuthentication().ServiceAccounts
-		c.SigningEndpoint = "@signer"
-		change(&c)
-		if errs := c.validate(); len(errs) != 1 || errs[0].Error() != want {
-			t.Errorf("%v, want %s", errs, want)
-		}
-	}
+// TestLifeOfTokensOfAnotherSigner: a token may not be valid for longer than the signer allows.
+func TestLifeOfTokensOfAnotherSigner(t *testing.T) {
 	config := testConfig(t)
 	config.Authentication.ServiceAccounts.SigningEndpoint = serveSigner(t)
 	config.Authentication.ServiceAccounts.MaxExpiration = 3 * time.Hour
 	const want = "service-account-max-token-expiration cannot be set longer than the token expiration supported by " +
 		"service-account-signing-endpoint: 3h0m0s > 2h0m0s"
-	if _, err := Start(t.Context(), config); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := Start(t.Context(), config.Config, config.Options); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v", err)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/keelson-dev/keelson/config"
 )
 
 const slowTokens = testTokens + `evetoken,eve,u-eve
@@ -39,13 +41,13 @@ func withholding(t *testing.T, s *Server, n int, token string) []*tls.Conn {
 	return out
 }
 
-func slowConfig(t *testing.T) Config {
+func slowConfig(t *testing.T) settings {
 	t.Helper()
 	c := testConfig(t)
-	if err := os.WriteFile(c.TokenAuthFile, []byte(slowTokens), 0o600); err != nil {
+	if err := os.WriteFile(c.Authentication.TokenFile, []byte(slowTokens), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c.Storage, c.DataDir = StorageMemory, ""
+	c.Storage.Backend, c.Storage.DataDir = config.StorageMemory, ""
 	return c
 }
 
@@ -54,12 +56,12 @@ const selfReview = `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectA
 
 // withAndWithoutFairness runs a test with API priority and fairness and without it, with 8 seats for each kind of
 // requests. With it users like dave have two of the 16 seats.
-func withAndWithoutFairness(t *testing.T, run func(t *testing.T, c Config)) {
+func withAndWithoutFairness(t *testing.T, run func(t *testing.T, c settings)) {
 	t.Helper()
 	for name, on := range map[string]bool{"fairness": true, "limits": false} {
 		t.Run(name, func(t *testing.T) {
 			c := slowConfig(t)
-			c.PriorityAndFairness, c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight = on, 8, 8
+			c.Requests.NoPriorityAndFairness, c.Requests.MaxInFlight, c.Requests.MaxMutatingInFlight = !on, 8, 8
 			run(t, c)
 		})
 	}
@@ -71,7 +73,7 @@ func TestWithheldBodiesHoldNoSeats(t *testing.T) {
 	withAndWithoutFairness(t, withheldBodiesHoldNoSeats)
 }
 
-func withheldBodiesHoldNoSeats(t *testing.T, c Config) {
+func withheldBodiesHoldNoSeats(t *testing.T, c settings) {
 	s := start(t, c)
 	withholding(t, s, 40, "davetoken")
 	for _, token := range []string{"davetoken", "evetoken", "nodetoken"} {
@@ -109,7 +111,7 @@ func withheldBodiesHoldNoSeats(t *testing.T, c Config) {
 // that do not read their answers, and others are served.
 func TestSlowReadersHoldNoSeats(t *testing.T) { withAndWithoutFairness(t, slowReadersHoldNoSeats) }
 
-func slowReadersHoldNoSeats(t *testing.T, c Config) {
+func slowReadersHoldNoSeats(t *testing.T, c settings) {
 	s := start(t, c)
 	big := strings.Repeat("x", 1<<20)
 	for i := range 8 {

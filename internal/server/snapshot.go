@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/apierr"
 	"github.com/keelson-dev/keelson/internal/object/apiresponse"
@@ -100,7 +101,7 @@ func LockDataDir(dir string) (release func() error, err error) {
 }
 
 // ErrDataDirUsed is returned if another process uses the data directory.
-var ErrDataDirUsed = errors.New("used by another process; stop that, or name another directory with --data-dir")
+var ErrDataDirUsed = config.Errorf("used by another process; stop that, or name another directory with {Storage.DataDir}")
 
 // StoreDir returns the directory of the embedded engine in a data directory.
 func StoreDir(dataDir string) string { return filepath.Join(dataDir, storeName) }

@@ -3,13 +3,15 @@ package server
 import (
 	"errors"
 	"syscall"
+
+	"github.com/keelson-dev/keelson/config"
 )
 
 // soReusePort is SO_REUSEPORT of socket(7), which package syscall does not have on all architectures.
 const soReusePort = 15
 
-// control returns what sets the options of the listening socket; nil if there are none.
-func (c *ServingConfig) control() func(network, address string, conn syscall.RawConn) error {
+// socketControl returns what sets the options of the listening socket; nil if there are none.
+func socketControl(c *config.Serving) func(network, address string, conn syscall.RawConn) error {
 	var options []int
 	if c.PermitAddressSharing {
 		options = append(options, syscall.SO_REUSEADDR)

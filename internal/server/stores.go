@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/controller/bootstrap"
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -30,7 +31,7 @@ import (
 // idleDrop is how long a resource without readers stays in memory.
 const idleDrop = 30 * time.Minute
 
-// testSweepInterval is the time between two searches for expired objects with Config.Clock, which a test may have moved.
+// testSweepInterval is the time between two searches for expired objects with Testing.Clock, which a test may have moved.
 const testSweepInterval = 10 * time.Millisecond
 
 // stores are the stores of objects with their caches.
@@ -49,7 +50,7 @@ type stores struct {
 
 // storesOptions are the dependencies of stores.
 type storesOptions struct {
-	config  *Config
+	config  *settings
 	egress  *egress.Selector
 	metrics *metrics.Metrics
 	log     *slog.Logger
@@ -67,7 +68,7 @@ type storePart struct {
 	encodingBudget int64
 }
 
-// backend is the kind of store that Config.Storage names.
+// backend is the kind of store that Storage.Backend names.
 type backend struct {
 	// cluster is the name of the store in metrics.
 	cluster string
@@ -88,11 +89,11 @@ func newStores(o storesOptions) (*stores, error) {
 	}
 	counts := encrypt.NewMetrics(bootstrap.ServerName(host))
 	o.metrics.Register(counts.Collectors()...)
-	if o.config.EncryptionProviderConfig == "" {
+	if o.config.Storage.EncryptionConfigFile == "" {
 		return s, nil
 	}
 	return s, s.openEncryption(encrypt.Options{
-		File: o.config.EncryptionProviderConfig, Reload: o.config.EncryptionReload, Root: s.backend.root,
+		File: o.config.Storage.EncryptionConfigFile, Reload: o.config.Storage.EncryptionReload, Root: s.backend.root,
 		Metrics: counts, Logger: o.log,
 	})
 }
@@ -119,22 +120,22 @@ func (s *stores) openEncryption(o encrypt.Options) (err error) {
 	return err
 }
 
-// choose is the only function that uses Config.Storage after validation. Later questions about a store are asked of
+// choose is the only function that uses Storage.Backend after validation. Later questions about a store are asked of
 // the store itself.
 func (s *stores) choose() backend {
-	switch s.config.Storage {
-	case StorageEtcd:
-		return backend{cluster: "etcd-0", root: s.config.Etcd.root(), open: s.openClusters}
-	case StorageMemory:
+	switch s.config.Storage.Backend {
+	case config.StorageEtcd:
+		return backend{cluster: "etcd-0", root: etcdRoot(&s.config.Storage.Etcd), open: s.openClusters}
+	case config.StorageMemory:
 		return backend{cluster: "embedded", open: func(ctx context.Context) error {
 			return s.openEmbedded(ctx, embedded.Options{InMemory: true})
 		}}
 	}
 	return backend{
 		cluster: "embedded",
-		check:   func() error { return notRestoring(s.config.DataDir) },
+		check:   func() error { return notRestoring(s.config.Storage.DataDir) },
 		open: func(ctx context.Context) error {
-			return s.openEmbedded(ctx, embedded.Options{Dir: StoreDir(s.config.DataDir)})
+			return s.openEmbedded(ctx, embedded.Options{Dir: StoreDir(s.config.Storage.DataDir)})
 		},
 	}
 }
@@ -182,7 +183,7 @@ func (s *stores) encodingBytes() (n int64) {
 	return n
 }
 
-// openEmbedded opens the embedded engine, or the store of Config.OpenStore.
+// openEmbedded opens the embedded engine, or the store of Options.OpenStore.
 func (s *stores) openEmbedded(ctx context.Context, options embedded.Options) (err error) {
 	s.main, err = s.openEngine(ctx, options)
 	if err != nil {
@@ -199,9 +200,9 @@ func (s *stores) openEngine(ctx context.Context, options embedded.Options) (stor
 	if origin := s.config.origin; origin != nil {
 		options.Image = origin.image
 	}
-	options.Logger, options.HistoryWindow, options.OnFailure = s.log, s.config.HistoryWindow, s.failed
+	options.Logger, options.HistoryWindow, options.OnFailure = s.log, s.config.Storage.HistoryWindow, s.failed
 	options.OnGroup = s.metrics.NewCommits().Group
-	if clock := s.config.Clock; clock != nil {
+	if clock := s.config.Testing.Clock; clock != nil {
 		options.Clock, options.SweepInterval = clock.Now, testSweepInterval
 	}
 	if s.config.AdjustEngine != nil {
@@ -210,7 +211,7 @@ func (s *stores) openEngine(ctx context.Context, options embedded.Options) (stor
 	store, err := embedded.Open(options)
 	switch {
 	case errors.Is(err, embedded.ErrLocked):
-		return nil, fmt.Errorf("the data directory %s is %w", s.config.DataDir, ErrDataDirUsed)
+		return nil, fmt.Errorf("the data directory %s is %w", s.config.Storage.DataDir, ErrDataDirUsed)
 	case err != nil:
 		return nil, fmt.Errorf("cannot open the store: %w", err)
 	}
@@ -240,11 +241,11 @@ const eventsPrefix = registry.Root + "events/"
 // openClusters connects to all etcd clusters.
 func (s *stores) openClusters(ctx context.Context) error {
 	calls := s.metrics.NewEtcdClient()
-	overrides, err := parseOverrides(s.config.Etcd.Overrides)
+	overrides, err := parseOverrides(s.config.Storage.Etcd.Overrides)
 	if err != nil {
 		return err
 	}
-	c := &s.config.Etcd
+	c := &s.config.Storage.Etcd
 	s.etcdTLS, err = s.config.files.clientTLS("--etcd-cafile", c.CAFile, pair{"--etcd-certfile", c.CertFile, c.KeyFile, nil})
 	if err != nil {
 		return err
@@ -259,7 +260,7 @@ func (s *stores) openClusters(ctx context.Context) error {
 			return slices.ContainsFunc(o.resources, func(gr schema.GroupResource) bool { return isOf(k, gr) })
 		}})
 	}
-	store, err := s.openCluster(ctx, s.config.Etcd.Servers, calls)
+	store, err := s.openCluster(ctx, s.config.Storage.Etcd.Servers, calls)
 	if err != nil {
 		return err
 	}
@@ -275,7 +276,7 @@ func (s *stores) openClusters(ctx context.Context) error {
 }
 
 func (s *stores) openCluster(ctx context.Context, servers []string, calls etcd.Recorder) (*etcd.Store, error) {
-	c := s.config.Etcd
+	c := s.config.Storage.Etcd
 	poll := c.DBMetricPollInterval
 	if poll == 0 {
 		poll = -1
@@ -285,12 +286,12 @@ func (s *stores) openCluster(ctx context.Context, servers []string, calls etcd.R
 		dial = s.egress.Dialer(egress.Etcd)
 	}
 	store, err := etcd.Open(ctx, etcd.Options{
-		Endpoints: servers, TLS: s.etcdTLS, Prefix: c.root(),
+		Endpoints: servers, TLS: s.etcdTLS, Prefix: etcdRoot(&c),
 		CompactionInterval: c.CompactionInterval, PollInterval: poll, LeaseReuse: c.LeaseReuse, Logger: s.log,
 		Dial: dial, OnFailure: s.failed, Recorder: calls,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("--etcd-servers: %w", err)
+		return nil, config.Errorf("{Storage.Etcd.Servers}: %w", err)
 	}
 	return store, nil
 }
@@ -303,7 +304,7 @@ func isOf(k *registry.Kind, gr schema.GroupResource) bool {
 
 // registry returns the kinds bound to the stores.
 func (s *stores) registry(kinds []*registry.Kind) (*registry.Registry, error) {
-	reg, err := registry.NewPlaced(kinds, s.storePartOf, s.config.Clock.Now)
+	reg, err := registry.NewPlaced(kinds, s.storePartOf, s.config.Testing.Clock.Now)
 	if err == nil && s.encryption != nil {
 		reg.Transform(func(gr schema.GroupResource) registry.Transformer { return s.encryption.Resource(gr) })
 	}
@@ -318,7 +319,7 @@ func (s *stores) storePartOf(k *registry.Kind, prefix string) registry.Backend {
 
 // checks returns the health checks of the main store and of the overrides, with the names of kube-apiserver.
 func (s *stores) checks() []health.Check {
-	alive, ready := s.config.Etcd.HealthcheckTimeout, s.config.Etcd.ReadycheckTimeout
+	alive, ready := s.config.Storage.Etcd.HealthcheckTimeout, s.config.Storage.Etcd.ReadycheckTimeout
 	list := []health.Check{
 		{Name: "etcd", On: health.Everywhere, Probe: answers(s.main, alive)},
 		{Name: "etcd-readiness", On: health.Readyz, Probe: answers(s.main, ready)},
@@ -359,7 +360,7 @@ func (s *stores) exclusive() bool { return storage.IsExclusive(s.main) }
 
 // cached is a probe that fails until the caches can serve reads.
 func (s *stores) cached(ctx context.Context) error {
-	ctx, cancel := within(ctx, s.config.Etcd.ReadycheckTimeout)
+	ctx, cancel := within(ctx, s.config.Storage.Etcd.ReadycheckTimeout)
 	defer cancel()
 	for _, p := range s.places {
 		if _, err := p.cache.Current(ctx); err != nil {

@@ -11,7 +11,7 @@ import (
 
 // openTracing makes the Tracer if there is a configuration. The collector need not be there.
 func (s *starting) openTracing(ctx context.Context) error {
-	file := s.config.Filters.TracingConfigFile
+	file := s.config.Diagnostics.TracingConfigFile
 	if file == "" {
 		return nil
 	}

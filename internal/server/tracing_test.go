@@ -98,7 +98,7 @@ func attributeOf(s *otlp.Span, key string) string {
 func TestTracingOfCustomResources(t *testing.T) {
 	spans, file := collectSpans(t, "1000000")
 	config := testConfig(t)
-	config.Filters.TracingConfigFile = file
+	config.Diagnostics.TracingConfigFile = file
 	s := start(t, config)
 	c := httpClient(t, s, true)
 	const widgets = "/apis/example.com/v1/namespaces/default/widgets"
@@ -131,7 +131,7 @@ func TestTracing(t *testing.T) {
 	const admins, users = "0af7651916cd43dd8448eb211c80319c", "0bf7651916cd43dd8448eb211c80319c"
 	spans, file := collectSpans(t, "1000000")
 	config := testConfig(t)
-	config.Filters.TracingConfigFile = file
+	config.Diagnostics.TracingConfigFile = file
 	s, hook := start(t, config), newHooks(t)
 	parents := make(chan string, 1)
 	judge := hook.Config.Handler
@@ -202,7 +202,7 @@ func TestTracing(t *testing.T) {
 func TestUnsampledRequests(t *testing.T) {
 	spans, file := collectSpans(t, "0")
 	config := testConfig(t)
-	config.Filters.TracingConfigFile = file
+	config.Diagnostics.TracingConfigFile = file
 	s := start(t, config)
 	admin, stranger := httpClient(t, s, true), httpClient(t, s, false)
 	call(t, admin, "GET", s.URL()+"/api/v1/nodes")

@@ -35,7 +35,7 @@ func TestStopWithUnreadWatches(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			config := slowConfig(t)
-			config.InProcess = c.inProcess
+			config.Serving.InProcess = c.inProcess
 			s := startUnstopped(t, config)
 			c.watch(t, s)
 			const events, size = 24, 1 << 20
@@ -58,9 +58,9 @@ func TestStopWithUnreadWatches(t *testing.T) {
 }
 
 // startUnstopped starts a server that the test stops itself.
-func startUnstopped(t *testing.T, c Config) *Server {
+func startUnstopped(t *testing.T, c settings) *Server {
 	t.Helper()
-	s, err := Start(t.Context(), c)
+	s, err := Start(t.Context(), c.Config, c.Options)
 	if err != nil {
 		t.Fatal(err)
 	}

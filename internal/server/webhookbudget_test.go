@@ -29,7 +29,7 @@ func newBudgetTest(t *testing.T, budget time.Duration) *budgetTest {
 	config, begin := testConfig(t), time.Now()
 	config.Admission.WebhookBudget = budget
 	config.now = func() time.Time { return begin.Add(time.Duration(b.past.Load())) }
-	config.Log = slog.New(slog.NewTextHandler(b.log, nil))
+	config.Diagnostics.Log = slog.New(slog.NewTextHandler(b.log, nil))
 	s := start(t, config)
 	b.url, b.c = s.URL(), httpClient(t, s, true)
 	b.dead.Store(true)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/machinery/audit/sink"
 )
 
@@ -21,7 +22,7 @@ func TestCallsOfWebhooksAreCounted(t *testing.T) {
 	}
 	c.Authentication.Webhook.Version = "v1"
 	c.Authentication.Webhook.ConfigFile = hook("authentication", tokenHook("erin"))
-	c.Authorization.Modes, c.Authorization.Webhook.Version = []string{ModeRBAC, ModeWebhook}, "v1"
+	c.Authorization.Modes, c.Authorization.Webhook.Version = []string{config.ModeRBAC, config.ModeWebhook}, "v1"
 	c.Authorization.Webhook.ConfigFile = hook("authorization", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{"allowed":true}}`)

@@ -79,7 +79,7 @@ func TestWebhooksAsServices(t *testing.T) {
 	const noCertificate = "tls: failed to verify certificate"
 	for _, routing := range []bool{false, true} {
 		config := testConfig(t)
-		config.Aggregation.ByEndpoints = routing
+		config.Network.Aggregation.ByEndpoints = routing
 		s := start(t, config)
 		c := httpClient(t, s, true)
 		makeServices(t, c, s.URL(), address, port)
@@ -161,7 +161,7 @@ func callService(t *testing.T, c *http.Client, url, service string, port int, bu
 // TestConversionWebhooksAsServices: conversion webhooks are found as admission webhooks are.
 func TestConversionWebhooksAsServices(t *testing.T) {
 	config := testConfig(t)
-	config.Aggregation.ByEndpoints = true
+	config.Network.Aggregation.ByEndpoints = true
 	s := start(t, config)
 	c := httpClient(t, s, true)
 	service := `{"metadata":{"name":"empty"},"spec":{"ports":[{"name":"https","port":443}]}}`

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/access/admission"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/webhooks"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
@@ -146,15 +147,15 @@ func asked(line string) []string { return []string{"mutate " + line, "validate "
 // TestPluginsIgnoreWritesWithoutAnObject: no plug-in expects an object of a deletion or a connection.
 func TestPluginsIgnoreWritesWithoutAnObject(t *testing.T) {
 	s := start(t, testConfig(t))
-	config := DefaultAdmission()
+	conf := config.Default().Admission
 	for _, p := range admissionPlugins() {
 		if p.off && p.make != nil && p.name != "AlwaysDeny" {
-			config.Enable = append(config.Enable, p.name)
+			conf.Enable = append(conf.Enable, p.name)
 		}
 	}
-	config.ConfigFile = requiredPluginConfigs(t)
+	conf.ConfigFile = requiredPluginConfigs(t)
 	chain, err := newAdmission(&admissionOptions{
-		config: &config, registry: s.api.registry, authorizer: s.authorization, policies: s.api.policies,
+		config: &conf, registry: s.api.registry, authorizer: s.authorization, policies: s.api.policies,
 		webhooks: webhooks.New(webhooks.Options{Registry: s.api.registry}), last: []admission.Plugin{s.authorization.guardRoles()},
 	})
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/server"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -21,16 +22,16 @@ const nullCommand = "null"
 
 // serveNull serves on a port until the process gets a signal.
 func serveNull(port, tokens string) error {
-	config := keelson.InMemory()
+	c := config.InMemory().Complete()
 	var err error
-	if config.SecurePort, err = strconv.Atoi(port); err != nil {
+	if c.Serving.Port, err = strconv.Atoi(port); err != nil {
 		return fmt.Errorf("port %q: %w", port, err)
 	}
-	config.TokenAuthFile, config.Log = tokens, slog.New(slog.NewTextHandler(os.Stderr, nil))
-	config.OpenStore = func(context.Context) (storage.Store, error) { return newNullStore(), nil }
+	c.Authentication.TokenFile, c.Diagnostics.Log = tokens, slog.New(slog.NewTextHandler(os.Stderr, nil))
+	o := server.Options{OpenStore: func(context.Context) (storage.Store, error) { return newNullStore(), nil }}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	s, err := keelson.Start(ctx, config)
+	s, err := server.Start(ctx, c, o)
 	if err != nil {
 		return err
 	}

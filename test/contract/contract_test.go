@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
 )
 
 var (
@@ -61,7 +62,7 @@ func TestRecorded(t *testing.T) {
 
 func startServer(t *testing.T) string {
 	t.Helper()
-	return keelson.ForTest(t, func(c *keelson.Config) {
+	return keelson.ForTest(t, func(c *config.Config) {
 		if err := Configure(c, t.TempDir()); err != nil {
 			t.Fatal(err)
 		}

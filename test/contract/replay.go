@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
 )
 
 const (
@@ -23,13 +23,13 @@ const (
 )
 
 // Configure changes a configuration to that of the recorded kube-apiserver; dir is a directory for files.
-func Configure(c *keelson.Config, dir string) error {
-	c.TokenAuthFile, c.ServiceClusterIPRange = filepath.Join(dir, "tokens.csv"), "10.0.0.0/16"
-	c.Controllers = []string{"-*"}                  // no kube-controller-manager ran there
-	c.QuotaUsage = false                            // nothing counted usage there
-	c.DefaultServiceAccounts = false                // clients create them there
-	c.SetVerbosity = func(int) error { return nil } // as in cmd/keelson, so that the path exists
-	return os.WriteFile(c.TokenAuthFile, []byte(Token+`,admin,admin,"system:masters"`+"\n"), 0o600)
+func Configure(c *config.Config, dir string) error {
+	c.Authentication.TokenFile, c.Network.ServiceClusterIPRange = filepath.Join(dir, "tokens.csv"), "10.0.0.0/16"
+	c.Controllers.Names = []string{"-*"}                        // no kube-controller-manager ran there
+	c.Controllers.NoQuotaUsage = true                           // nothing counted usage there
+	c.Controllers.NoDefaultServiceAccounts = true               // clients create them there
+	c.Diagnostics.SetVerbosity = func(int) error { return nil } // as in cmd/keelson, so that the path exists
+	return os.WriteFile(c.Authentication.TokenFile, []byte(Token+`,admin,admin,"system:masters"`+"\n"), 0o600)
 }
 
 // Recorded returns all scenarios of the files in dir that can be replayed.

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
 )
 
 // TestLibraryFigures measures how long a server in this process takes to start and to be forked, and how much memory a
@@ -33,9 +34,9 @@ func TestLibraryFigures(t *testing.T) {
 	}
 	ctrl.SetLogger(logr.Discard()) // its lines would hide the figures
 	dir := t.TempDir()
-	quiet := func(inProcess bool) keelson.Config {
-		c := keelson.InMemory()
-		c.Log, c.InProcess = slog.New(slog.DiscardHandler), inProcess
+	quiet := func(inProcess bool) config.Config {
+		c := config.InMemory()
+		c.Diagnostics.Log, c.Serving.InProcess = slog.New(slog.DiscardHandler), inProcess
 		return c
 	}
 	const starts = 200
@@ -48,10 +49,10 @@ func TestLibraryFigures(t *testing.T) {
 			return s
 		})
 	}
-	for _, storage := range []string{keelson.StorageMemory, keelson.StorageEmbedded} {
+	for _, storage := range []string{config.StorageMemory, config.StorageEmbedded} {
 		c := quiet(true)
-		if c.Storage = storage; storage == keelson.StorageEmbedded {
-			c.DataDir = filepath.Join(dir, "first")
+		if c.Storage.Backend = storage; storage == config.StorageEmbedded {
+			c.Storage.DataDir = filepath.Join(dir, "first")
 		}
 		forkFigures(t, c, func(i int) string { return filepath.Join(dir, strconv.Itoa(i)) })
 	}
@@ -77,7 +78,7 @@ func repeat(t *testing.T, what string, n int, start func(i int) *keelson.Server)
 	report(t, what, took)
 }
 
-func forkFigures(t *testing.T, c keelson.Config, dir func(int) string) {
+func forkFigures(t *testing.T, c config.Config, dir func(int) string) {
 	t.Helper()
 	s, err := keelson.Start(t.Context(), c)
 	if err != nil {
@@ -98,11 +99,11 @@ func forkFigures(t *testing.T, c keelson.Config, dir func(int) string) {
 		t.Fatal(err)
 	}
 	defer p.Close() //nolint:errcheck // of a measurement
-	t.Logf("Snapshot of %d objects, %s: %.1f ms", objects, c.Storage, milliseconds(time.Since(began)))
-	repeat(t, fmt.Sprintf("fork with %d objects, %s", objects, c.Storage), forks, func(i int) *keelson.Server {
-		fork, err := p.Start(t.Context(), func(c *keelson.Config) {
-			if c.Storage == keelson.StorageEmbedded {
-				c.DataDir = dir(i)
+	t.Logf("Snapshot of %d objects, %s: %.1f ms", objects, c.Storage.Backend, milliseconds(time.Since(began)))
+	repeat(t, fmt.Sprintf("fork with %d objects, %s", objects, c.Storage.Backend), forks, func(i int) *keelson.Server {
+		fork, err := p.Start(t.Context(), func(c *config.Config) {
+			if c.Storage.Backend == config.StorageEmbedded {
+				c.Storage.DataDir = dir(i)
 			}
 		})
 		if err != nil {
@@ -113,7 +114,7 @@ func forkFigures(t *testing.T, c keelson.Config, dir func(int) string) {
 }
 
 // memoryFigures prints the memory of idle servers that run side by side.
-func memoryFigures(t *testing.T, c keelson.Config) {
+func memoryFigures(t *testing.T, c config.Config) {
 	t.Helper()
 	const servers = 100
 	before := anonymousMemory(t)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/test/contract"
 )
 
@@ -19,22 +20,24 @@ func TestContract(t *testing.T) {
 	if !long() {
 		scenarios = slices.DeleteFunc(scenarios, func(s *contract.Scenario) bool { return !s.Sampled() })
 	}
-	results := func(adjust func(*keelson.Config)) [][]contract.StepResult {
-		s := keelson.ForTest(t, func(c *keelson.Config) {
+	results := func(adjust func(*config.Config)) [][]contract.StepResult {
+		s := keelson.ForTest(t, func(c *config.Config) {
 			if err := contract.Configure(c, t.TempDir()); err != nil {
 				t.Fatal(err)
 			}
-			c.Etcd.HealthcheckTimeout, c.Etcd.ReadycheckTimeout = patience, patience // long, for a busy machine
+			c.Storage.Etcd.HealthcheckTimeout, c.Storage.Etcd.ReadycheckTimeout = patience, patience // long, for a busy machine
 			adjust(c)
 		})
 		client := contract.NewClient(s.URL(), contract.Token)
 		defer client.Close()
 		return contract.Replay(t.Context(), client, scenarios)
 	}
-	embedded := results(func(c *keelson.Config) { c.Storage, c.DataDir = keelson.StorageEmbedded, t.TempDir() })
+	embedded := results(func(c *config.Config) { c.Storage.Backend, c.Storage.DataDir = config.StorageEmbedded, t.TempDir() })
 	c := start(t, 1, nil)
 	onEtcd := results(
-		func(config *keelson.Config) { config.Storage, config.Etcd.Servers = keelson.StorageEtcd, c.endpoints() },
+		func(conf *config.Config) {
+			conf.Storage.Backend, conf.Storage.Etcd.Servers = config.StorageEtcd, c.endpoints()
+		},
 	)
 	passed := 0
 	for i, s := range scenarios {

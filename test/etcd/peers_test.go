@@ -27,6 +27,7 @@ import (
 	apidiscovery "k8s.io/api/apidiscovery/v2"
 
 	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/controller/bootstrap"
 	"github.com/keelson-dev/keelson/internal/server/certs"
 	"github.com/keelson-dev/keelson/internal/storage"
@@ -68,23 +69,23 @@ type peerServer struct {
 }
 
 // servePeer starts a server of a host name.
-func servePeer(t *testing.T, c *cluster, f *peerFiles, host string, adjust func(*keelson.Config)) *peerServer {
+func servePeer(t *testing.T, c *cluster, f *peerFiles, host string, adjust func(*config.Config)) *peerServer {
 	t.Helper()
-	config := keelson.InMemory()
-	config.Storage, config.Etcd.Servers, config.Log = keelson.StorageEtcd, c.endpoints(), quiet()
-	config.Etcd.HealthcheckTimeout, config.Etcd.ReadycheckTimeout = patience/2, patience/2
-	config.ControlPlane.Hostname = host
-	config.Serving.TLSCertFile, config.Serving.TLSPrivateKeyFile = f.cert, f.key
-	config.Peers.CAFile = f.ca
-	config.Aggregation.ProxyClientCertFile, config.Aggregation.ProxyClientKeyFile = f.proxyCert, f.proxyKey
-	h := &config.Authentication.RequestHeader
+	conf := config.InMemory()
+	conf.Storage.Backend, conf.Storage.Etcd.Servers, conf.Diagnostics.Log = config.StorageEtcd, c.endpoints(), quiet()
+	conf.Storage.Etcd.HealthcheckTimeout, conf.Storage.Etcd.ReadycheckTimeout = patience/2, patience/2
+	conf.Network.ControlPlane.Hostname = host
+	conf.Serving.TLS.CertFile, conf.Serving.TLS.KeyFile = f.cert, f.key
+	conf.Network.Peers.CAFile = f.ca
+	conf.Network.Aggregation.ProxyClientCertFile, conf.Network.Aggregation.ProxyClientKeyFile = f.proxyCert, f.proxyKey
+	h := &conf.Authentication.RequestHeader
 	h.ClientCAFile, h.AllowedNames = f.proxyCA, []string{certs.FrontProxyName}
 	h.UsernameHeaders, h.UIDHeaders = []string{"X-Remote-User"}, []string{"X-Remote-Uid"}
-	h.GroupHeaders, h.ExtraHeadersPrefixes = []string{"X-Remote-Group"}, []string{"X-Remote-Extra-"}
+	h.GroupHeaders, h.ExtraHeaderPrefixes = []string{"X-Remote-Group"}, []string{"X-Remote-Extra-"}
 	if adjust != nil {
-		adjust(&config)
+		adjust(&conf)
 	}
-	s, err := keelson.Start(t.Context(), config)
+	s, err := keelson.Start(t.Context(), conf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,8 +186,8 @@ const (
 func twoPeers(t *testing.T, c *cluster, f *peerFiles) (east, west *peerServer) {
 	t.Helper()
 	east = servePeer(t, c, f, "east", nil)
-	west = servePeer(t, c, f, "west", func(c *keelson.Config) {
-		c.RuntimeConfig = []string{"batch/v1=false", "authentication.k8s.io/v1=false", "networking.k8s.io/v1beta1=true"}
+	west = servePeer(t, c, f, "west", func(c *config.Config) {
+		c.API.RuntimeConfig = []string{"batch/v1=false", "authentication.k8s.io/v1=false", "networking.k8s.io/v1beta1=true"}
 	})
 	west.awaitStatus(jobs, http.StatusOK)
 	east.awaitStatus(betaIPs, http.StatusOK)
@@ -401,7 +402,7 @@ func TestPeerIsGone(t *testing.T) {
 	})
 
 	// It comes back with other flags under the same name.
-	servePeer(t, c, f, "east", func(c *keelson.Config) { c.RuntimeConfig = []string{"storage.k8s.io/v1beta1=true"} })
+	servePeer(t, c, f, "east", func(c *config.Config) { c.API.RuntimeConfig = []string{"storage.k8s.io/v1beta1=true"} })
 	west.awaitStatus(jobs, http.StatusOK)
 	west.awaitStatus("/apis/storage.k8s.io/v1beta1/volumeattributesclasses", http.StatusOK)
 }
@@ -431,7 +432,7 @@ func withPort(record []byte, from, to string) ([]byte, error) {
 func TestStrangersAreNoPeers(t *testing.T) {
 	t.Parallel()
 	c, f := start(t, 1, nil), newPeerFiles(t)
-	west := servePeer(t, c, f, "west", func(c *keelson.Config) { c.RuntimeConfig = []string{"batch/v1=false"} })
+	west := servePeer(t, c, f, "west", func(c *config.Config) { c.API.RuntimeConfig = []string{"batch/v1=false"} })
 	ctx, cancel := bounded(t)
 	defer cancel()
 
@@ -480,7 +481,7 @@ func TestStrangersAreNoPeers(t *testing.T) {
 
 	// A server with a certificate of another authority is not believed.
 	other := newPeerFiles(t)
-	servePeer(t, c, f, "east", func(c *keelson.Config) { c.Serving.TLSCertFile, c.Serving.TLSPrivateKeyFile = other.cert, other.key })
+	servePeer(t, c, f, "east", func(c *config.Config) { c.Serving.TLS.CertFile, c.Serving.TLS.KeyFile = other.cert, other.key })
 	within(t, "the server was looked at", func() error {
 		const series = `apiserver_peer_discovery_sync_errors_total{type="fetch_discovery"}`
 		if text := west.call("GET", "/metrics", "").body; !strings.Contains(text, series) {
@@ -502,13 +503,13 @@ func TestPeersAreOff(t *testing.T) {
 	ctx, cancel := bounded(t)
 	defer cancel()
 	servePeer(t, c, f, "east", nil)
-	west := servePeer(t, c, f, "west", func(c *keelson.Config) {
-		c.Peers.CAFile = ""
-		c.Peers.AdvertiseIP, c.Peers.AdvertisePort = "192.0.2.1", "7"
-		c.RuntimeConfig = []string{"batch/v1=false"}
+	west := servePeer(t, c, f, "west", func(c *config.Config) {
+		c.Network.Peers.CAFile = ""
+		c.Network.Peers.AdvertiseIP, c.Network.Peers.AdvertisePort = "192.0.2.1", "7"
+		c.API.RuntimeConfig = []string{"batch/v1=false"}
 	})
-	north := servePeer(t, c, f, "north", func(c *keelson.Config) {
-		c.Peers.CAFile, c.FeatureGates = "", []string{"UnknownVersionInteroperabilityProxy=false"}
+	north := servePeer(t, c, f, "north", func(c *config.Config) {
+		c.Network.Peers.CAFile, c.API.FeatureGates = "", []string{"UnknownVersionInteroperabilityProxy=false"}
 	})
 	within(t, "the record of west", func() error {
 		entry, _, err := raw.Get(ctx, "/registry/peerserverleases/"+bootstrap.ServerName("west"), 0)
@@ -531,10 +532,10 @@ func TestPeersAreOff(t *testing.T) {
 		!strings.Contains(text, "peer-endpoint-reconciler-controller") {
 		t.Error(text)
 	}
-	config := keelson.InMemory()
-	config.Peers.CAFile, config.FeatureGates = f.ca, []string{"UnknownVersionInteroperabilityProxy=false"}
-	if _, err := keelson.Start(ctx, config); err == nil ||
-		!strings.Contains(err.Error(), "--peer-ca-file requires UnknownVersionInteroperabilityProxy feature to be turned on") {
+	conf := config.InMemory()
+	conf.Network.Peers.CAFile, conf.API.FeatureGates = f.ca, []string{"UnknownVersionInteroperabilityProxy=false"}
+	if _, err := keelson.Start(ctx, conf); err == nil ||
+		!strings.Contains(err.Error(), "Network.Peers.CAFile requires UnknownVersionInteroperabilityProxy feature to be turned on") {
 		t.Error(err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/storage/etcd"
 )
 
@@ -145,10 +146,10 @@ func beReplica(settings []byte, ready func()) error {
 	if err := json.Unmarshal(settings, &s); err != nil {
 		return err
 	}
-	config := keelson.InMemory() // without a data directory
-	config.Storage, config.Etcd.Servers = keelson.StorageEtcd, s.Endpoints
-	config.SecurePort, config.TokenAuthFile, config.Log = s.Port, s.Tokens, quiet()
-	server, err := keelson.Start(context.Background(), config)
+	conf := config.InMemory() // without a data directory
+	conf.Storage.Backend, conf.Storage.Etcd.Servers = config.StorageEtcd, s.Endpoints
+	conf.Serving.Port, conf.Authentication.TokenFile, conf.Diagnostics.Log = s.Port, s.Tokens, quiet()
+	server, err := keelson.Start(context.Background(), conf)
 	if err != nil {
 		return err
 	}

@@ -18,23 +18,24 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/encrypt"
 	"github.com/keelson-dev/keelson/internal/storage/etcd"
 )
 
 // serve runs a server on a cluster until the test ends.
-func serve(t testing.TB, c *cluster, adjust func(*keelson.Config)) *kubernetes.Clientset {
+func serve(t testing.TB, c *cluster, adjust func(*config.Config)) *kubernetes.Clientset {
 	t.Helper()
-	config := keelson.InMemory() // without a data directory
-	config.Storage = keelson.StorageEtcd
-	config.Etcd.Servers = c.endpoints()
-	config.Etcd.HealthcheckTimeout, config.Etcd.ReadycheckTimeout = patience/2, patience/2 // long, for a busy machine
-	config.Log = quiet()
+	conf := config.InMemory() // without a data directory
+	conf.Storage.Backend = config.StorageEtcd
+	conf.Storage.Etcd.Servers = c.endpoints()
+	conf.Storage.Etcd.HealthcheckTimeout, conf.Storage.Etcd.ReadycheckTimeout = patience/2, patience/2 // long, for a busy machine
+	conf.Diagnostics.Log = quiet()
 	if adjust != nil {
-		adjust(&config)
+		adjust(&conf)
 	}
-	s, err := keelson.Start(t.Context(), config)
+	s, err := keelson.Start(t.Context(), conf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,8 +117,8 @@ func TestServerOnEtcd(t *testing.T) {
 // TestOverrides stores ConfigMaps in another cluster.
 func TestOverrides(t *testing.T) {
 	main, other := start(t, 1, nil), start(t, 1, nil)
-	client := serve(t, main, func(c *keelson.Config) {
-		c.Etcd.Overrides = []string{"/configmaps#" + strings.Join(other.endpoints(), ";")}
+	client := serve(t, main, func(c *config.Config) {
+		c.Storage.Etcd.Overrides = []string{"/configmaps#" + strings.Join(other.endpoints(), ";")}
 	})
 	ctx := t.Context()
 	if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, configMap("one"), metav1.CreateOptions{}); err != nil {
@@ -151,10 +152,10 @@ func TestOverrides(t *testing.T) {
 func TestOverridesAreChecked(t *testing.T) {
 	t.Parallel()
 	main, other := start(t, 1, nil), start(t, 1, nil)
-	client := serve(t, main, func(c *keelson.Config) {
+	client := serve(t, main, func(c *config.Config) {
 		// The checks of a cluster that is gone last as long. On a busy machine, others may fail too.
-		c.Etcd.HealthcheckTimeout, c.Etcd.ReadycheckTimeout = 2*time.Second, 2*time.Second
-		c.Etcd.Overrides = []string{"/configmaps#" + strings.Join(other.endpoints(), ";"), "/secrets#" +
+		c.Storage.Etcd.HealthcheckTimeout, c.Storage.Etcd.ReadycheckTimeout = 2*time.Second, 2*time.Second
+		c.Storage.Etcd.Overrides = []string{"/configmaps#" + strings.Join(other.endpoints(), ";"), "/secrets#" +
 			strings.Join(other.endpoints(), ";")}
 	})
 	get := func(path string, query ...string) string {
@@ -195,7 +196,7 @@ func TestOverridesAreChecked(t *testing.T) {
 // TestPrefix uses another key prefix.
 func TestPrefix(t *testing.T) {
 	c := start(t, 1, nil)
-	client := serve(t, c, func(c *keelson.Config) { c.Etcd.Prefix = "/tenants/one" })
+	client := serve(t, c, func(c *config.Config) { c.Storage.Etcd.Prefix = "/tenants/one" })
 	ctx := t.Context()
 	if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, configMap("one"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -385,11 +386,11 @@ func TestReplicasStartTogether(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				config := keelson.InMemory() // without a data directory
-				config.Storage, config.Etcd.Servers, config.Log = keelson.StorageEtcd, c.endpoints(), quiet()
+				conf := config.InMemory() // without a data directory
+				conf.Storage.Backend, conf.Storage.Etcd.Servers, conf.Diagnostics.Log = config.StorageEtcd, c.endpoints(), quiet()
 				ctx, cancel := bounded(t)
 				defer cancel()
-				s, err := keelson.Start(ctx, config)
+				s, err := keelson.Start(ctx, conf)
 				if err != nil {
 					t.Errorf("round %d: %v", round, err)
 					return
@@ -424,8 +425,8 @@ func within(t testing.TB, what string, do func() error) {
 func TestServerWithoutQuorum(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, nil)
-	client := serve(t, c, func(c *keelson.Config) {
-		c.Etcd.HealthcheckTimeout, c.Etcd.ReadycheckTimeout = time.Second, time.Second
+	client := serve(t, c, func(c *config.Config) {
+		c.Storage.Etcd.HealthcheckTimeout, c.Storage.Etcd.ReadycheckTimeout = time.Second, time.Second
 	})
 	ctx := t.Context()
 	if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, configMap("one"), metav1.CreateOptions{}); err != nil {
@@ -475,8 +476,8 @@ func TestPrefixIsAuthenticated(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := start(t, 1, nil)
-	client := serve(t, c, func(c *keelson.Config) {
-		c.Etcd.Prefix, c.EncryptionProviderConfig = "tenants/one/", file
+	client := serve(t, c, func(c *config.Config) {
+		c.Storage.Etcd.Prefix, c.Storage.EncryptionConfigFile = "tenants/one/", file
 	})
 	ctx := t.Context()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "one"}}

@@ -15,7 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server/certs"
 	"github.com/keelson-dev/keelson/internal/storage/etcd"
 )
@@ -146,8 +146,8 @@ func TestCertificatesAreRotated(t *testing.T) {
 		}
 	})
 	c.members[0].client.Scheme = "https"
-	maps := serve(t, c, func(config *keelson.Config) {
-		config.Etcd.CAFile, config.Etcd.CertFile, config.Etcd.KeyFile = path("ca.crt"), path("client.crt"), path("client.key")
+	maps := serve(t, c, func(conf *config.Config) {
+		conf.Storage.Etcd.CAFile, conf.Storage.Etcd.CertFile, conf.Storage.Etcd.KeyFile = path("ca.crt"), path("client.crt"), path("client.key")
 	}).CoreV1().ConfigMaps("default")
 	if _, err := maps.Create(t.Context(), configMap("before"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

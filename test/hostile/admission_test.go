@@ -17,7 +17,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
-	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
 )
 
 // admissionAttacks are attacks by writes that admission has to refuse, and by what admission itself calls and evaluates.
@@ -60,7 +60,7 @@ func admissionAttacks() []row {
 const forbiddenImage = "forbidden"
 
 // admitStrictly enables plug-ins of admission that are off by default, and serves the webhook of ImagePolicyWebhook.
-func admitStrictly(dir string, c *keelson.Config) {
+func admitStrictly(dir string, c *config.Config) {
 	c.Authorization.Modes = []string{"Node", "RBAC"}
 	c.Admission.Enable = []string{"NodeRestriction", "ImagePolicyWebhook"}
 	c.Admission.ConfigFile = filepath.Join(dir, "admission.yaml")

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
 )
 
 // edgeAttacks are attacks on connections, authentication, authorization and metrics.
@@ -590,9 +591,9 @@ func TestRefusesToStart(t *testing.T) {
 			if err := writeAuthority(dir); err != nil {
 				t.Fatal(err)
 			}
-			config := keelson.InMemory()
-			configurations()[name](dir, &config)
-			s, err := keelson.Start(t.Context(), config)
+			conf := config.InMemory()
+			configurations()[name](dir, &conf)
+			s, err := keelson.Start(t.Context(), conf)
 			if err == nil {
 				_ = s.Stop(context.Background())
 				t.Fatal("it starts")

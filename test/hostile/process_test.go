@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server/pace"
 )
 
@@ -46,20 +47,20 @@ const tokensFile = "tokens.csv"
 
 // configurations returns the configurations of servers that rows may attack, by name. Each function changes the
 // default configuration, and may use dir.
-func configurations() map[string]func(dir string, c *keelson.Config) {
-	return map[string]func(string, *keelson.Config){
-		"": func(string, *keelson.Config) {},
+func configurations() map[string]func(dir string, c *config.Config) {
+	return map[string]func(string, *config.Config){
+		"": func(string, *config.Config) {},
 		// history keeps history for a short time only.
-		"history": func(_ string, c *keelson.Config) { c.HistoryWindow = 2 * time.Second },
+		"history": func(_ string, c *config.Config) { c.Storage.HistoryWindow = 2 * time.Second },
 		// patient gives requests a long time, so that answers that are not read are still there when the attack ends.
-		"patient": func(_ string, c *keelson.Config) { c.RequestTimeout = time.Hour },
+		"patient": func(_ string, c *config.Config) { c.Requests.Timeout = time.Hour },
 		// verbose logs every request.
-		"verbose": func(_ string, c *keelson.Config) {
+		"verbose": func(_ string, c *config.Config) {
 			const everything = slog.Level(-10)
-			c.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: everything}))
+			c.Diagnostics.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: everything}))
 		},
 		// webhook asks a program that never answers about unknown tokens.
-		"webhook": func(dir string, c *keelson.Config) { c.Authentication.Webhook.ConfigFile = silentWebhook(dir) },
+		"webhook": func(dir string, c *config.Config) { c.Authentication.Webhook.ConfigFile = silentWebhook(dir) },
 		// issuer accepts the tokens of an OpenID Connect issuer.
 		"issuer": serveIssuer,
 		// kms uses a KMS plug-in for Secrets, which the test serves.
@@ -67,11 +68,11 @@ func configurations() map[string]func(dir string, c *keelson.Config) {
 		// admission has plug-ins of admission that are off by default, and authorizes kubelets.
 		"admission": admitStrictly,
 		// cbor serves CBOR.
-		"cbor": func(_ string, c *keelson.Config) { c.FeatureGates = []string{"CBORServingAndStorage=true"} },
+		"cbor": func(_ string, c *config.Config) { c.API.FeatureGates = []string{"CBORServingAndStorage=true"} },
 		// proxies are clients has one certificate authority for clients and for front proxies.
-		"proxies are clients": func(dir string, c *keelson.Config) {
-			c.ClientCAFile = filepath.Join(dir, authorityFile)
-			c.Authentication.RequestHeader.ClientCAFile = c.ClientCAFile
+		"proxies are clients": func(dir string, c *config.Config) {
+			c.Authentication.ClientCAFile = filepath.Join(dir, authorityFile)
+			c.Authentication.RequestHeader.ClientCAFile = c.Authentication.ClientCAFile
 			c.Authentication.RequestHeader.UsernameHeaders = []string{"X-Remote-User"}
 		},
 	}
@@ -93,15 +94,15 @@ func serve(name, dir string) error {
 		return fmt.Errorf("no configuration is called %q", name)
 	}
 	pace.Start(os.Getenv) // as in cmd/keelson
-	config := keelson.DefaultConfig()
-	config.DataDir, config.SecurePort = filepath.Join(dir, "data"), 0
-	config.TokenAuthFile = filepath.Join(dir, tokensFile)
-	config.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
-	slog.SetDefault(config.Log)
-	change(dir, &config)
+	conf := config.Default()
+	conf.Storage.DataDir, conf.Serving.Port = filepath.Join(dir, "data"), config.FreePort
+	conf.Authentication.TokenFile = filepath.Join(dir, tokensFile)
+	conf.Diagnostics.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	slog.SetDefault(conf.Diagnostics.Log)
+	change(dir, &conf)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	s, err := keelson.Start(ctx, config)
+	s, err := keelson.Start(ctx, conf)
 	if err != nil {
 		return err
 	}
@@ -139,7 +140,7 @@ const (
 
 // stopServer stops a server and returns its error, or "". It waits for half of the time that a request may take.
 func stopServer(s *keelson.Server) string {
-	ctx, cancel := context.WithTimeout(context.Background(), keelson.DefaultConfig().RequestTimeout/2)
+	ctx, cancel := context.WithTimeout(context.Background(), config.Default().Requests.Timeout/2)
 	defer cancel()
 	if err := s.Stop(ctx); err != nil {
 		return err.Error()

@@ -19,7 +19,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/storage/encrypt/kmstest"
 )
 
@@ -34,7 +34,7 @@ const (
 
 // serveIssuer runs an OpenID Connect issuer in the server's process. It writes its address and its key to dir, so that
 // the attack can sign tokens.
-func serveIssuer(dir string, c *keelson.Config) {
+func serveIssuer(dir string, c *config.Config) {
 	must := func(err error) {
 		if err != nil {
 			panic(err) // the output of the test shows it
@@ -60,7 +60,7 @@ func serveIssuer(dir string, c *keelson.Config) {
 		must(os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
 	o := &c.Authentication.OIDC
-	o.Set, o.IssuerURL, o.ClientID, o.CAFile = true, issuer.URL, audience, filepath.Join(dir, issuerCAFile)
+	o.IssuerURL, o.ClientID, o.CAFile = issuer.URL, audience, filepath.Join(dir, issuerCAFile)
 	o.UsernamePrefix, o.SigningAlgorithms = "oidc:", []string{"ES256"}
 }
 
@@ -133,12 +133,12 @@ func issuerTokens(a *attack) {
 const kmsSocket = "kms"
 
 // encryptSecrets configures the encryption of Secrets with the plug-in.
-func encryptSecrets(dir string, c *keelson.Config) {
-	c.EncryptionProviderConfig = filepath.Join(dir, "encryption.yaml")
+func encryptSecrets(dir string, c *config.Config) {
+	c.Storage.EncryptionConfigFile = filepath.Join(dir, "encryption.yaml")
 	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: " +
 		"[secrets]\n  providers:\n" +
 		"  - kms: {apiVersion: v2, name: vault, endpoint: 'unix://" + filepath.Join(dir, kmsSocket) + "', timeout: 3s}\n"
-	if err := os.WriteFile(c.EncryptionProviderConfig, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(c.Storage.EncryptionConfigFile, []byte(text), 0o600); err != nil {
 		panic(err) // the output of the test shows it
 	}
 }

@@ -14,14 +14,15 @@ import (
 	restclient "k8s.io/client-go/rest"
 
 	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
 )
 
 // TestCBOR writes, reads, lists and watches with CBOR bodies where the gate is on,
 // and is refused where it is off.
 func TestCBOR(t *testing.T) {
-	config := keelson.InMemory()
-	config.FeatureGates = []string{"CBORServingAndStorage=true"}
-	on := startServer(t, config)
+	conf := config.InMemory()
+	conf.API.FeatureGates = []string{"CBORServingAndStorage=true"}
+	on := startServer(t, conf)
 	secret := &corev1.Secret{Data: map[string][]byte{"k": {0xff, 0x00}}}
 	secret.Name = "a"
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
@@ -54,7 +55,7 @@ func TestCBOR(t *testing.T) {
 		t.Fatalf("watch: %v, %+v", err, event)
 	}
 
-	off := startServer(t, keelson.InMemory())
+	off := startServer(t, config.InMemory())
 	if status, _ := off.accepting("application/json").do(
 		t, http.MethodPost, collection, "application/cbor", body,
 	); status != http.StatusUnsupportedMediaType {
@@ -67,9 +68,9 @@ func TestCBOR(t *testing.T) {
 
 // TestCBOROfCustomResources writes, patches and lists a custom resource in CBOR.
 func TestCBOROfCustomResources(t *testing.T) {
-	config := keelson.InMemory()
-	config.FeatureGates = []string{"CBORServingAndStorage=true"}
-	s := startServer(t, config)
+	conf := config.InMemory()
+	conf.API.FeatureGates = []string{"CBORServingAndStorage=true"}
+	s := startServer(t, conf)
 	definition := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.cbor.example.com"},
 		"spec":{"group":"cbor.example.com","scope":"Namespaced","names":{"plural":"widgets","kind":"Widget"},
 			"versions":[{"name":"v1","served":true,"storage":true,
@@ -153,7 +154,7 @@ type testServer struct {
 
 func (s testServer) accepting(accept string) testServer { s.accept = accept; return s }
 
-func startServer(t *testing.T, c keelson.Config) testServer {
+func startServer(t *testing.T, c config.Config) testServer {
 	t.Helper()
 	s, err := keelson.Start(context.Background(), c)
 	if err != nil {

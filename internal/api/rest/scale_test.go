@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
 )
 
 // TestScaleViews asks for the scale subresource in every shape that kubectl and
 // metadata clients ask for.
 func TestScaleViews(t *testing.T) {
-	s := startServer(t, keelson.InMemory()).accepting("application/json")
+	s := startServer(t, config.InMemory()).accepting("application/json")
 	const deployments = "/apis/apps/v1/namespaces/default/deployments"
 	body := `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"replicas":2,"selector":{"matchLabels":{"a":"b"}},
 		"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`

@@ -6,13 +6,13 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
 )
 
 // TestScaleApplyTakesReplicasAlone applies Scales that hold more than a Scale has, with force. What
 // is unknown is refused, and of the rest the Deployment takes the replicas alone.
 func TestScaleApplyTakesReplicasAlone(t *testing.T) {
-	s := startServer(t, keelson.InMemory()).accepting("application/json")
+	s := startServer(t, config.InMemory()).accepting("application/json")
 	const deployments = "/apis/apps/v1/namespaces/default/deployments"
 	body := `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"replicas":2,"selector":{"matchLabels":{"a":"b"}},
 		"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	"sigs.k8s.io/yaml"
 
-	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
@@ -147,10 +147,10 @@ func subresourceServer(t *testing.T) testServer {
 		transport.TLSClientConfig.InsecureSkipVerify = true
 		return testServer{*otherServer, "application/json", &http.Client{Transport: withToken{transport}}}
 	}
-	config := keelson.InMemory()
-	config.Controllers = []string{"-*"} // the garbage collector would delete objects whose owners do not exist
-	config.FeatureGates = []string{"CBORServingAndStorage=true"}
-	return startServer(t, config).accepting("application/json")
+	conf := config.InMemory()
+	conf.Controllers.Names = []string{"-*"} // the garbage collector would delete objects whose owners do not exist
+	conf.API.FeatureGates = []string{"CBORServingAndStorage=true"}
+	return startServer(t, conf).accepting("application/json")
 }
 
 type withToken struct{ http.RoundTripper }
@@ -638,7 +638,7 @@ func waitServed(t *testing.T, s testServer, collection string) {
 // TestPostedSubresources posts to the subresources that take objects of their own, with all that these
 // can say. The parent changes where it is meant to.
 func TestPostedSubresources(t *testing.T) {
-	s := startServer(t, keelson.InMemory()).accepting("application/json")
+	s := startServer(t, config.InMemory()).accepting("application/json")
 	const pods, accounts = "/api/v1/namespaces/default/pods", "/api/v1/namespaces/default/serviceaccounts"
 	s.do(t, http.MethodPost, accounts, "application/json", []byte(`{"metadata":{"name":"default"}}`))
 	pod := `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`
@@ -695,7 +695,7 @@ func TestPostedSubresources(t *testing.T) {
 // TestDeepYAML reads a custom resource that is nested deeply as YAML and indented: the answer is not larger by
 // the square of its depth.
 func TestDeepYAML(t *testing.T) {
-	s := startServer(t, keelson.InMemory()).accepting("application/json")
+	s := startServer(t, config.InMemory()).accepting("application/json")
 	const definitions, collection = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
 		"/apis/example.com/v1/namespaces/default/widgets"
 	s.do(t, http.MethodPost, definitions, "application/json", []byte(customDefinition))

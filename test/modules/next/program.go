@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/config"
 )
 
 func main() {
@@ -23,7 +24,7 @@ func main() {
 
 // run starts a server in memory and lists its namespaces.
 func run(ctx context.Context) error {
-	s, err := keelson.Start(ctx, keelson.InMemory())
+	s, err := keelson.Start(ctx, config.InMemory())
 	if err != nil {
 		return err
 	}

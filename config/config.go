@@ -1,0 +1,50 @@
+// Package config has the configuration of a server: what the flags of the command `keelson serve` say, as Go values.
+//
+// The zero value of each field means its default, so that Config{} is a server like `keelson serve` without flags:
+//
+//	c := config.Config{}
+//	c.Storage.DataDir = "/var/lib/example"
+//	c.Serving.Port = 8443
+//	s, err := keelson.Start(ctx, c)
+//
+// Default, InMemory and KubeAPIServer return configurations to begin with, in which the defaults are written out. Where 0
+// says something else than the default (no limit, no caching), the field says that None stands for it. A switch that is on
+// by default has a field that switches it off: Requests.NoPriorityAndFairness.
+//
+// The comment of a field names the flag of the command that sets it, and so does its struct tag.
+package config
+
+// Config configures a server.
+type Config struct {
+	// Storage says where the objects are kept, and for how long.
+	Storage Storage
+	// Serving configures the HTTPS server.
+	Serving Serving
+	// Authentication says whose requests are accepted.
+	Authentication Authentication
+	// Authorization says who may do what.
+	Authorization Authorization
+	// Admission says which objects are accepted.
+	Admission Admission
+	// Audit configures the audit log.
+	Audit Audit
+	// Requests has the limits of requests.
+	Requests Requests
+	// Network has the addresses of Services, and how the server reaches others and is reached by them.
+	Network Network
+	// Controllers says what the server does in the background.
+	Controllers Controllers
+	// API says which parts of the API are served.
+	API API
+	// Diagnostics says what an operator can see: the log, metrics, traces and profiles.
+	Diagnostics Diagnostics
+	// Testing is for tests.
+	Testing Testing
+}
+
+// None stands for 0 in fields whose zero value means another default: no limit, no caching, no waiting. The comments of
+// these fields name it. It is a number and a duration.
+const None = -1
+
+// FreePort is the Serving.Port of a server that listens on a free port.
+const FreePort = None

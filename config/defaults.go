@@ -1,0 +1,165 @@
+package config
+
+import "time"
+
+const (
+	defaultDataDir   = "./keelson-data"
+	defaultIssuer    = "https://kubernetes.default.svc"
+	auditVersion     = "audit.k8s.io/v1"
+	defaultTolerance = 300 // seconds
+
+	defaultUsernameClaim    = "sub"
+	defaultSigningAlgorithm = "RS256"
+)
+
+// Default returns what `keelson serve` does without flags, with the defaults written out: data in ./keelson-data, HTTPS on
+// 127.0.0.1:6443. A server with Config{} is the same.
+func Default() Config { return Config{}.Complete() }
+
+// InMemory returns a server that writes nothing to disk and listens on a free port of the loopback interface.
+func InMemory() Config {
+	c := Config{Storage: Storage{Backend: StorageMemory}}.Complete()
+	c.Serving.Port = FreePort
+	return c
+}
+
+// KubeAPIServer returns what kube-apiserver does without flags. It has to be completed as for kube-apiserver: without etcd
+// servers, an issuer of service account tokens and keys for it, keelson.Start fails.
+func KubeAPIServer() Config {
+	c := Config{
+		Storage:        Storage{Backend: StorageEtcd},
+		Serving:        Serving{Address: "0.0.0.0", TLS: TLS{CertDir: "/var/run/kubernetes"}},
+		Authentication: Authentication{NoOwnCredentials: true},
+		Authorization:  Authorization{Modes: []string{ModeAlwaysAllow}},
+		Admission:      Admission{ForbidPrivileged: true},
+		Controllers:    Controllers{Names: []string{"-*"}},
+	}
+	return c.Complete()
+}
+
+// Complete returns what the configuration means: fields with the zero value get their defaults, and None becomes 0. It is for
+// looking at a configuration and for Validate. keelson.Start completes its configuration itself, and should get the original:
+// in a complete configuration a 0 that was None cannot be told from a field that was not set.
+func (c Config) Complete() Config {
+	c.Storage.complete()
+	c.Serving.complete()
+	c.Authentication.complete()
+	c.Authorization.complete()
+	number(&c.Admission.NotReadyTolerationSeconds, defaultTolerance)
+	number(&c.Admission.UnreachableTolerationSeconds, defaultTolerance)
+	c.Audit.complete()
+	c.Requests.complete()
+	c.Network.complete()
+	return c
+}
+
+func (s *Storage) complete() {
+	text(&s.Backend, StorageEmbedded)
+	if s.Backend == StorageEmbedded {
+		text(&s.DataDir, defaultDataDir)
+	}
+	positive(&s.HistoryWindow, 5*time.Minute)
+	number(&s.EventTTL, time.Hour)
+	e := &s.Etcd
+	text(&e.Prefix, "/registry")
+	number(&e.CompactionInterval, 5*time.Minute)
+	number(&e.DBMetricPollInterval, 30*time.Second)
+	number(&e.LeaseReuse, time.Minute)
+	positive(&e.HealthcheckTimeout, 2*time.Second)
+	positive(&e.ReadycheckTimeout, 2*time.Second)
+}
+
+func (s *Serving) complete() {
+	text(&s.Address, "127.0.0.1")
+	number(&s.Port, 6443)
+}
+
+func (a *Authentication) complete() {
+	if !a.NoOwnCredentials {
+		list(&a.ServiceAccounts.Issuers, defaultIssuer)
+	}
+	text(&a.OIDC.UsernameClaim, defaultUsernameClaim)
+	list(&a.OIDC.SigningAlgorithms, defaultSigningAlgorithm)
+	text(&a.Webhook.Version, "v1beta1")
+	number(&a.Webhook.CacheTTL, 2*time.Minute)
+}
+
+func (a *Authorization) complete() {
+	list(&a.Modes, ModeNode, ModeRBAC)
+	text(&a.Webhook.Version, "v1beta1")
+	number(&a.Webhook.AllowedTTL, 5*time.Minute)
+	number(&a.Webhook.RefusedTTL, 30*time.Second)
+}
+
+func (a *Audit) complete() {
+	const maxAge, maxBackups, maxSize, batchSize = 366, 100, 100, 400
+	number(&a.Log.MaxAge, maxAge)
+	number(&a.Log.MaxBackups, maxBackups)
+	number(&a.Log.MaxSize, maxSize)
+	text(&a.Log.Format, AuditFormatJSON)
+	a.Log.AuditSink.complete(AuditBlocking, 1, 0)
+	positive(&a.Webhook.InitialBackoff, 10*time.Second)
+	a.Webhook.AuditSink.complete(AuditBatch, batchSize, 30*time.Second)
+	positive(&a.Webhook.QPS, 10)
+	positive(&a.Webhook.Burst, 15)
+}
+
+func (s *AuditSink) complete(mode string, batchSize int, batchWait time.Duration) {
+	const bufferSize, maxEventSize, maxBatchSize = 10000, 100 << 10, 10 << 20
+	text(&s.Mode, mode)
+	text(&s.Version, auditVersion)
+	positive(&s.BufferSize, bufferSize)
+	positive(&s.BatchSize, batchSize)
+	number(&s.BatchWait, batchWait)
+	positive(&s.MaxEventSize, maxEventSize)
+	positive(&s.MaxBatchSize, maxBatchSize)
+}
+
+func (r *Requests) complete() {
+	const maxInFlight, maxMutating = 400, 200
+	positive(&r.Timeout, time.Minute)
+	number(&r.MinWatchTimeout, 30*time.Minute)
+	number(&r.MaxInFlight, maxInFlight)
+	number(&r.MaxMutatingInFlight, maxMutating)
+	positive(&r.DeleteCollectionWorkers, 1)
+}
+
+func (n *Network) complete() {
+	const kubeletPort = 10250
+	text(&n.ServiceClusterIPRange, "10.0.0.0/24")
+	text(&n.ServiceNodePortRange, "30000-32767")
+	text(&n.ControlPlane.EndpointReconciler, ReconcilerLease)
+	c := &n.Connections
+	list(&c.KubeletAddressTypes, "Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP")
+	number(&c.KubeletTimeout, 5*time.Second)
+	positive(&c.KubeletPort, kubeletPort)
+}
+
+func text(field *string, standard string) {
+	if *field == "" {
+		*field = standard
+	}
+}
+
+func list(field *[]string, standard ...string) {
+	if len(*field) == 0 {
+		*field = standard
+	}
+}
+
+// positive sets the default of a field for which None has no meaning: it stays, and is refused as a negative number.
+func positive[T ~int | ~int64 | ~float32](field *T, standard T) {
+	if *field == 0 {
+		*field = standard
+	}
+}
+
+// number sets the default of a field for which None means 0.
+func number[T ~int | ~int64](field *T, standard T) {
+	switch *field {
+	case 0:
+		*field = standard
+	case None:
+		*field = 0
+	}
+}

@@ -1,0 +1,66 @@
+package config
+
+import "time"
+
+// Values of Storage.Backend.
+const (
+	StorageEmbedded = "embedded"
+	StorageMemory   = "memory"
+	StorageEtcd     = "etcd"
+)
+
+// Storage configures where objects are kept.
+type Storage struct {
+	// Backend is StorageEmbedded (in DataDir), StorageMemory (nothing is left when the server stops) or StorageEtcd. The
+	// default is StorageEmbedded (--storage).
+	Backend string `flag:"storage"`
+	// DataDir has the data, the server's certificates and its kubeconfig. It is created if it is missing, and only one
+	// process may use it. The default is ./keelson-data with StorageEmbedded; with the other backends it is none: the server
+	// then makes new certificates at each start, and writes nothing to disk (--data-dir).
+	DataDir string `flag:"data-dir"`
+	// Etcd configures the clusters of StorageEtcd.
+	Etcd Etcd
+	// HistoryWindow is how long the embedded engine keeps old revisions. For that time a list can be continued and a
+	// watch resumed. The default is 5 minutes (--history-window).
+	HistoryWindow time.Duration `flag:"history-window"`
+	// EventTTL is how long an Event is kept after its last write, in whole seconds. The default is 1 hour; with None it is
+	// not removed (--event-ttl).
+	EventTTL time.Duration `flag:"event-ttl"`
+	// EncryptionConfigFile is an EncryptionConfiguration that says how values are encrypted in the store. Without it they
+	// are stored as they are (--encryption-provider-config).
+	EncryptionConfigFile string `flag:"encryption-provider-config"`
+	// EncryptionReload follows changes of EncryptionConfigFile (--encryption-provider-config-automatic-reload).
+	EncryptionReload bool `flag:"encryption-provider-config-automatic-reload"`
+}
+
+// Etcd configures the etcd clusters that store the objects.
+type Etcd struct {
+	// Servers are the client URLs of the members of the cluster (--etcd-servers).
+	Servers []string `flag:"etcd-servers"`
+	// Overrides store resources in other clusters: group/resource#url;url (--etcd-servers-overrides).
+	Overrides []string `flag:"etcd-servers-overrides"`
+	// CAFile is a PEM file of the authorities of the certificates of all clusters. The default are those of the system
+	// (--etcd-cafile).
+	CAFile string `flag:"etcd-cafile"`
+	// CertFile is a PEM file of the certificate that the server shows to all clusters (--etcd-certfile).
+	CertFile string `flag:"etcd-certfile"`
+	// KeyFile is a PEM file of the key of CertFile (--etcd-keyfile).
+	KeyFile string `flag:"etcd-keyfile"`
+	// Prefix is the prefix of all keys. The default is /registry (--etcd-prefix).
+	Prefix string `flag:"etcd-prefix"`
+	// CompactionInterval is the time between compactions. The default is 5 minutes; with None this server does not compact
+	// (--etcd-compaction-interval).
+	CompactionInterval time.Duration `flag:"etcd-compaction-interval"`
+	// DBMetricPollInterval is the time between reads of the database size. The default is 30 seconds; with None it is read
+	// once (--etcd-db-metric-poll-interval).
+	DBMetricPollInterval time.Duration `flag:"etcd-db-metric-poll-interval"`
+	// LeaseReuse limits how long a lease is used for further objects, in whole seconds. The default is 1 minute; with None
+	// each object has a lease of its own (--lease-reuse-duration-seconds).
+	LeaseReuse time.Duration `flag:"lease-reuse-duration-seconds"`
+	// HealthcheckTimeout bounds the health check named etcd, of every backend. The default is 2 seconds
+	// (--etcd-healthcheck-timeout).
+	HealthcheckTimeout time.Duration `flag:"etcd-healthcheck-timeout"`
+	// ReadycheckTimeout bounds the health check named etcd-readiness, of every backend. The default is 2 seconds
+	// (--etcd-readycheck-timeout).
+	ReadycheckTimeout time.Duration `flag:"etcd-readycheck-timeout"`
+}

@@ -1,0 +1,156 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/access/admission"
+	"github.com/keelson-dev/keelson/internal/api/connection"
+	"github.com/keelson-dev/keelson/internal/controller/serviceallocator"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/cors"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/goaway"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/hsts"
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/server/version"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/embedded"
+)
+
+// Options are what a server gets beside its configuration. The zero value is usual.
+type Options struct {
+	// FlagGiven reports whether a flag was given on the command line, by its name without dashes. Some flags exclude files
+	// of a configuration even if they say what is so by default. Nil means that no flags were given.
+	FlagGiven func(name string) bool
+	// AdjustEngine, unless it is nil, changes the options of the embedded engine before it is opened. Tests put failing disks
+	// under it.
+	AdjustEngine func(*embedded.Options)
+	// OpenStore, unless it is nil, opens another store in place of the embedded engine. It is for measurements of what is
+	// around the store.
+	OpenStore func(context.Context) (storage.Store, error)
+
+	// origin is the snapshot from which the server is started; nil for a server of its own.
+	origin *Snapshot
+
+	// What follows is set by tests.
+
+	// fileReload is how often files are checked for changes; 0 means the default.
+	fileReload time.Duration
+	// now is the clock of the budgets of webhooks; nil means time.Now.
+	now func() time.Time
+	// judges are further plug-ins of admission.
+	judges []admission.Plugin
+	// lookup finds the addresses of hosts; nil asks the resolver of the system.
+	lookup connection.Lookup
+	// auditBudget and auditFarewell are those of auditOptions; 0 means the default.
+	auditBudget, auditFarewell time.Duration
+}
+
+// given returns whether a flag was given on the command line.
+func (o *Options) given(flag string) bool { return o.FlagGiven != nil && o.FlagGiven(flag) }
+
+// givenAny returns whether a flag was given that sets a field whose path begins with prefix.
+func (o *Options) givenAny(prefix string) bool {
+	return o.FlagGiven != nil && slices.ContainsFunc(config.Fields(), func(f config.Field) bool {
+		return strings.HasPrefix(f.Path, prefix) && slices.ContainsFunc(f.Flags, o.given)
+	})
+}
+
+// settings are the configuration of a server, and what belongs to it while the server runs.
+type settings struct {
+	config.Config
+	Options
+	// files are the parts of the configuration that are read from files. Start sets it.
+	files *reloads
+}
+
+// maxStreams is how many requests one HTTP/2 connection may have at a time: no more
+// than half of those that are served, so that one connection cannot hold all.
+func (c *settings) maxStreams() int {
+	if c.Serving.HTTP2MaxStreams > 0 {
+		return c.Serving.HTTP2MaxStreams
+	}
+	streams := maxStreams
+	for _, limit := range []int{c.Requests.MaxInFlight, c.Requests.MaxMutatingInFlight} {
+		if limit > 0 {
+			streams = min(streams, max(limit/2, minStreams))
+		}
+	}
+	return streams
+}
+
+// validate returns what is wrong with the configuration by itself.
+func (c *settings) validate() error {
+	errs := []error{c.Config.Validate(), c.validateGiven(), c.validateStorage(), validateTLS(&c.Serving.TLS), c.validateFilters()}
+	errs = append(errs, c.validateControllers()...)
+	if file := c.Network.EgressConfigFile; file != "" {
+		if _, err := os.Stat(file); err != nil {
+			errs = append(errs, config.Errorf("{Network.EgressConfigFile}: %s does not exist", file).
+				OnCommandLine("egress-selector-config-file %s does not exist", file))
+		}
+	}
+	if _, err := serviceallocator.ParsePortRange(c.Network.ServiceNodePortRange); err != nil {
+		errs = append(errs, config.Errorf("{Network.ServiceNodePortRange}: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+// validateGiven returns errors of flags that were given although a file of a configuration excludes them, whatever they say.
+// config.Validate finds only values other than the default.
+func (c *settings) validateGiven() error {
+	var errs []error
+	if a := &c.Authentication; c.givenAny("Authentication.OIDC.") && a.OIDC.IsDefault() {
+		if a.ConfigFile != "" {
+			errs = append(errs, errors.New("authentication-config file and oidc-* flags are mutually exclusive"))
+		} else {
+			errs = append(errs, errors.New("oidc-issuer-url and oidc-client-id must be specified together when any oidc-* flags "+
+				"are set"))
+		}
+	}
+	if c.Authorization.ConfigFile != "" && (c.given("authorization-mode") || c.givenAny("Authorization.Webhook.")) {
+		errs = append(errs, config.Errorf("{Authorization.ConfigFile} can not be specified when {Authorization.Modes} or "+
+			"--authorization-webhook-* flags are defined"))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *settings) validateStorage() error {
+	if c.Storage.Backend != config.StorageEtcd {
+		return nil
+	}
+	_, err := parseOverrides(c.Storage.Etcd.Overrides)
+	return err
+}
+
+// validateFilters checks what the filters of requests parse.
+func (c *settings) validateFilters() error {
+	var errs []error
+	for _, f := range []struct {
+		path string
+		err  error
+	}{
+		{"Requests.CORSAllowedOrigins", cors.Validate(c.Requests.CORSAllowedOrigins)},
+		{"Requests.HSTSDirectives", hsts.Validate(c.Requests.HSTSDirectives)},
+		{"Requests.GoawayChance", goaway.Validate(c.Requests.GoawayChance)},
+	} {
+		if f.err != nil {
+			errs = append(errs, config.Errorf("{%s}: %w", f.path, f.err).OnCommandLine("%v", f.err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// metricOptions returns which metrics are shown, for package metrics.
+func metricOptions(c *config.Metrics) (metrics.Options, error) {
+	minor, err := strconv.Atoi(version.Minor)
+	if err != nil {
+		return metrics.Options{}, err
+	}
+	previous := version.Major + "." + strconv.Itoa(minor-1)
+	return metrics.Parse(c.Disabled, c.AllowedLabels, c.AllowedLabelsFile, c.ShowHiddenFor, previous)
+}
