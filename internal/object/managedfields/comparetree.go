@@ -3,6 +3,8 @@ package managedfields
 import (
 	"reflect"
 	"slices"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 )
 
 // A tree is decoded JSON, or absent.
@@ -43,7 +45,7 @@ func (w *walk) trees(s *shape, l, r tree) {
 		w.whole(s, r.value)
 		if !l.here || !r.here {
 			w.presence(l.here, r.here)
-		} else if !equalTrees(l.value, r.value) {
+		} else if !scheme.EqualTreeValues(l.value, r.value) {
 			w.add(changed)
 		}
 		return
@@ -82,7 +84,7 @@ func (w *walk) atomic(s *shape, l, r tree) {
 	w.whole(s, r.value)
 	if !l.here || !r.here {
 		w.presence(l.here, r.here)
-	} else if !equalTrees(l.value, r.value) {
+	} else if !scheme.EqualTreeValues(l.value, r.value) {
 		w.add(changed)
 	}
 }

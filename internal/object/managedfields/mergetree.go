@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 )
 
 // tree returns what becomes of a value of a tree that c is merged into; both are there.
@@ -34,7 +36,7 @@ func (m *merge) tree(s *shape, old, c any) any {
 
 // treeLeaf merges a value that is owned as one.
 func (m *merge) treeLeaf(old, c any) any {
-	if !equalTrees(old, c) {
+	if !scheme.EqualTreeValues(old, c) {
 		m.add(changed)
 	} else if !identical(old, c) {
 		m.failed = true // numbers that are equal, but written in another way
