@@ -21,7 +21,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/audit/sink"
 	auditlog "github.com/keelson-dev/keelson/internal/machinery/audit/sink/log"
 	auditwebhook "github.com/keelson-dev/keelson/internal/machinery/audit/sink/webhook"
-	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/machinery/webhook"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
@@ -33,7 +32,7 @@ type auditing struct {
 	sinks  audit.Union
 	files  []io.Closer
 	log    *slog.Logger
-	counts *metrics.Audit
+	counts *audit.Metrics
 	// maxObject is the size in bytes from which no sink accepts an object. It is negative if a sink accepts objects
 	// of any size, and 0 before there are sinks.
 	maxObject int64
@@ -43,7 +42,7 @@ type auditing struct {
 
 // openAudit reads the policy and opens the sinks of events. It returns nil if nothing is audited.
 func openAudit(
-	c *AuditConfig, files *reloads, calls webhook.Options, counts *metrics.Audit, log *slog.Logger,
+	c *AuditConfig, files *reloads, calls webhook.Options, counts *audit.Metrics, log *slog.Logger,
 ) (*auditing, error) {
 	if c.PolicyFile == "" {
 		if c.Log.Path != "" || c.Webhook.ConfigFile != "" {

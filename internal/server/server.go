@@ -14,7 +14,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/keelson-dev/keelson/internal/gateway/filter/inflight"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/requestmetrics"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/traffic"
+	auditevents "github.com/keelson-dev/keelson/internal/machinery/audit"
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/machinery/tracing"
@@ -125,7 +128,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		Server:  &Server{log: c.Log, config: &c, ending: &ending{failed: make(chan error, 1)}, work: background.New(c.Log)},
 		metrics: metrics.New(buildLabels(), c.Metrics), logWatch: watch,
 	}
-	c.files = newReloads(c.reloadEvery(), c.Log, s.metrics.NewReloads())
+	c.files = newReloads(c.reloadEvery(), c.Log, newReloadMetrics(s.metrics))
 	if c.Testing {
 		s.records.traffic = traffic.New()
 	}
@@ -332,7 +335,7 @@ func (s *starting) chooseStores() (err error) {
 }
 
 func (s *starting) openAudit() (err error) {
-	s.records.audit, err = openAudit(&s.config.Audit, s.config.files, s.calls, s.metrics.NewAudit(), s.log)
+	s.records.audit, err = openAudit(&s.config.Audit, s.config.files, s.calls, auditevents.NewMetrics(s.metrics), s.log)
 	return err
 }
 
@@ -494,12 +497,12 @@ func (s *starting) buildHTTP() error {
 		return err
 	}
 	limit, current := s.limitRequests()
-	s.metrics.Register(metrics.InFlight(current))
+	s.metrics.Register(inflight.Collector(current))
 	if s.config.Profiling && s.config.ContentionProfiling {
 		runtime.SetBlockProfileRate(1) // every event, as kube-apiserver
 	}
 	options := chain.Options{
-		Metrics: s.metrics, Requests: s.metrics.NewRequests(s.api.resources.Has), Limit: limit,
+		Metrics: s.metrics, Requests: requestmetrics.NewRequests(s.metrics, s.api.resources.Has), Limit: limit,
 		Authentication: s.authentication.filter(), Authorizer: s.authorization, Audit: s.records.audit.filter(s.kinds),
 		Tracer: s.records.tracer,
 	}
