@@ -73,12 +73,8 @@ func identical(a, b any) bool {
 
 // treeEmpty returns what becomes of a value when an empty or null one is merged into it.
 func (m *merge) treeEmpty(old, c any, hasItems bool) any {
-	if hasItems {
-		m.emptyOverItems = true
+	if !m.replaces(hasItems, (old == nil) == (c == nil)) {
 		return old
-	}
-	if (old == nil) != (c == nil) {
-		m.add(changed)
 	}
 	return runtime.DeepCopyJSONValue(c)
 }
@@ -137,16 +133,10 @@ func (m *merge) treeList(s *shape, old, c any) any {
 	case len(left) == 0:
 		return m.addAllOfTree(s, true, c)
 	}
-	kind := keyStep
-	if len(s.keys) == 0 {
-		kind = valueStep
-	}
-	order, sorted, ok := arrange(m.treeKeys(s, left), m.treeKeys(s, right))
-	if !ok || m.failed || !m.namesKeys(s, right) {
-		m.failed = true
+	order, sorted, ok := m.arranged(s, m.treeKeys(s, left), right)
+	if !ok {
 		return old
 	}
-	m.reordered = m.reordered || !order.inPlace(len(left))
 	out := make([]any, len(order))
 	for i, pair := range order {
 		if pair.left >= 0 {
@@ -156,7 +146,7 @@ func (m *merge) treeList(s *shape, old, c any) any {
 	places := order.places(len(right))
 	for _, key := range sorted {
 		i, c := places[key.at], right[key.at]
-		m.push(step{kind: kind, parts: key.parts})
+		m.push(step{kind: s.itemStep(), parts: key.parts})
 		if order[i].left < 0 {
 			out[i] = m.addAllOfTree(s.item, false, c)
 		} else {
