@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/keelson-dev/keelson/internal/access/admission/celvars"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/policies"
 	"github.com/keelson-dev/keelson/internal/api/client/versions"
 	"github.com/keelson-dev/keelson/internal/api/discovery/openapi"
@@ -15,10 +16,10 @@ import (
 )
 
 // newPolicies returns the plug-ins that evaluate admission policies.
-func (a *api) newPolicies(o *apiOptions) *policies.Plugins {
+func (a *api) newPolicies(o *apiOptions, conditions *celvars.ConditionMetrics) *policies.Plugins {
 	return policies.New(policies.Options{
 		Registry: o.registry, Versions: versions.New(a.resources), Authorizer: o.authorization,
-		Observer: o.metrics.Admission(), Log: o.log,
+		Observer: policies.NewMetrics(o.metrics, conditions), Log: o.log,
 	})
 }
 

@@ -12,7 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/internal/access/admission"
+	"github.com/keelson-dev/keelson/internal/access/admission/celvars"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/ownerpermissions"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/podsecurity"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/policies"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/webhooks"
 	"github.com/keelson-dev/keelson/internal/api/client"
@@ -21,6 +23,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/directory"
 	"github.com/keelson-dev/keelson/internal/api/discovery"
 	"github.com/keelson-dev/keelson/internal/api/rest"
+	"github.com/keelson-dev/keelson/internal/api/write"
 	"github.com/keelson-dev/keelson/internal/controller/servicerepair"
 	"github.com/keelson-dev/keelson/internal/gateway/aggregator"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/traffic"
@@ -28,11 +31,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/machinery/webhook"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/server/background"
-
-	"github.com/keelson-dev/keelson/internal/api/write"
-	"github.com/keelson-dev/keelson/internal/machinery/webhook"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -109,12 +110,13 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	a := &api{registry: o.registry, resources: directory.New()}
 	answers := o.authorization.answers()
 	maps.Copy(answers, o.authentication.answers())
-	a.buildWebhooks(&o)
-	a.policies = a.newPolicies(&o)
+	conditions := celvars.NewConditionMetrics(o.metrics)
+	a.buildWebhooks(&o, conditions)
+	a.policies = a.newPolicies(&o, conditions)
 	chain, err := newAdmission(&admissionOptions{
-		config: &o.config.Admission, registry: o.registry, authorizer: o.authorization, observer: o.metrics.Admission(),
+		config: &o.config.Admission, registry: o.registry, authorizer: o.authorization, observer: admission.NewMetrics(o.metrics),
 		calls: o.calls, webhooks: a.webhooks, policies: a.policies, log: o.log,
-		podSecurity: o.metrics.NewPodSecurity(), kinds: a.resourcesOfKind, createNamespace: a.createNamespace,
+		podSecurity: podsecurity.NewMetrics(o.metrics), kinds: a.resourcesOfKind, createNamespace: a.createNamespace,
 		last:  append(o.judges(), o.authorization.guardRoles(), o.authorization.guardSigners(), a.policies.ParameterAccess()),
 		files: o.config.files,
 	})
@@ -128,13 +130,11 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	}
 	a.handler = rest.New(rest.Options{
 		Now:      o.config.Testing.Clock.Now,
-		Registry: o.registry, Writes: a.writes, Cluster: a.cluster, ConnectObserver: o.metrics.NewConnections(),
+		Registry: o.registry, Writes: a.writes, Cluster: a.cluster, ConnectObserver: rest.NewConnectMetrics(o.metrics),
 		ConnectionBytesPerSecond: o.config.Network.Connections.MaxBytesPerSecond,
 		Authorizer:               o.authorization, Answers: answers,
 		MinRequestTimeout: o.config.Requests.MinWatchTimeout,
-		WatchCounter: func(group, version, resource string) rest.WatchCounter {
-			return o.metrics.WatchEvents(group, version, resource)
-		},
+		WatchCounter:      rest.NewWatchMetrics(o.metrics),
 		Computed: map[schema.GroupResource]rest.Computed{
 			{Resource: "componentstatuses"}: newComponents(o.store, len(o.config.Storage.Etcd.Servers)).statuses,
 		},
@@ -153,31 +153,31 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	if a.claims, err = allocateServices(ctx, &o); err != nil {
 		return nil, err
 	}
-	o.metrics.Register(metrics.Objects(a.objects), a.aggregator.Metrics(), a.discovery.Metrics())
+	o.metrics.Register(objectCounts(a.objects), a.aggregator.Metrics(), a.discovery.Metrics())
 	return a, nil
 }
 
 // buildWebhooks makes the plug-ins that call admission webhooks.
-func (a *api) buildWebhooks(o *apiOptions) {
+func (a *api) buildWebhooks(o *apiOptions, conditions *celvars.ConditionMetrics) {
 	a.calls = o.calls
 	a.calls.Resolve, a.calls.DialService = webhook.Resolver(resolveServices(o)), dialServices(o)
 	a.webhooks = webhooks.New(webhooks.Options{
 		Registry: o.registry, Versions: versions.New(a.resources), Calls: a.calls, Authorizer: o.authorization,
 		Background: func(name string, run func(context.Context)) { o.work.Go(name, background.Forever(run)) },
-		Observer:   o.metrics.Admission(), Log: o.log, Budget: o.config.Admission.WebhookBudget, Now: o.config.now,
+		Observer:   webhooks.NewMetrics(o.metrics, conditions), Log: o.log, Budget: o.config.Admission.WebhookBudget, Now: o.config.now,
 	})
 }
 
 // objects returns the number of stored objects of each resource in use.
-func (a *api) objects() map[metrics.GroupResource]int64 {
-	counts := map[metrics.GroupResource]int64{}
+func (a *api) objects() map[schema.GroupResource]int64 {
+	counts := map[schema.GroupResource]int64{}
 	for _, r := range a.registry.Resources() {
 		if n, ok := r.Counted(); ok {
-			counts[metrics.GroupResource{Group: r.Kind.Group, Resource: r.Kind.Resource}] = int64(n)
+			counts[schema.GroupResource{Group: r.Kind.Group, Resource: r.Kind.Resource}] = int64(n)
 		}
 	}
 	a.custom.Objects(func(group, resource string, n int, _ int64) {
-		counts[metrics.GroupResource{Group: group, Resource: resource}] = int64(n)
+		counts[schema.GroupResource{Group: group, Resource: resource}] = int64(n)
 	})
 	return counts
 }

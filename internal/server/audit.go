@@ -23,7 +23,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/audit/sink"
 	auditlog "github.com/keelson-dev/keelson/internal/machinery/audit/sink/log"
 	auditwebhook "github.com/keelson-dev/keelson/internal/machinery/audit/sink/webhook"
-	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/machinery/webhook"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
@@ -35,7 +34,7 @@ type auditing struct {
 	sinks  audit.Union
 	files  []io.Closer
 	log    *slog.Logger
-	counts *metrics.Audit
+	counts *audit.Metrics
 	// maxObject is the size in bytes from which no sink accepts an object. It is negative if a sink accepts objects
 	// of any size, and 0 before there are sinks.
 	maxObject int64
@@ -51,7 +50,7 @@ type auditOptions struct {
 	budget, farewell time.Duration
 	files            *reloads
 	calls            webhook.Options
-	counts           *metrics.Audit
+	counts           *audit.Metrics
 	log              *slog.Logger
 }
 

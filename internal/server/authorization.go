@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -50,6 +51,10 @@ type authorization struct {
 	// changed file must still have; nil before the first one is in effect.
 	content  []byte
 	required []string
+
+	counts       *authz.Metrics
+	webhookCalls *webhookauthorizer.Metrics
+	graphChanged func(operation string, took time.Duration)
 }
 
 // authorizationOptions are the dependencies of authorization.
@@ -79,7 +84,10 @@ func (z *authorization) RulesFor(ctx context.Context, u *request.User, namespace
 // newAuthorization creates the authorizers. They have no objects until start is called.
 func newAuthorization(o authorizationOptions) (*authorization, error) {
 	c := o.config
-	z := &authorization{authorizationOptions: o, rbac: rbac.New()}
+	z := &authorization{
+		authorizationOptions: o, rbac: rbac.New(), counts: authz.NewMetrics(o.metrics),
+		graphChanged: node.NewMetrics(o.metrics), webhookCalls: webhookauthorizer.NewMetrics(o.metrics),
+	}
 	var err error
 	if z.paths, err = staticauthorizer.NewAlwaysAllowPaths(c.AlwaysAllowPaths); err != nil {
 		return nil, config.Errorf("{Authorization.AlwaysAllowPaths}: %w", err)
@@ -89,9 +97,9 @@ func newAuthorization(o authorizationOptions) (*authorization, error) {
 		server := hash([]byte(z.hostPort))
 		_, err = z.files.load(part{
 			flag: "--authorization-config", path: c.ConfigFile, apply: z.use,
-			observe: func(err error) { z.metrics.AuthorizationReload(err == nil, server, hash(z.content)) },
+			observe: func(err error) { z.counts.Reloaded(err == nil, server, hash(z.content)) },
 		})
-		z.metrics.AuthorizationLoaded(server, hash(z.content))
+		z.counts.Loaded(server, hash(z.content))
 	case c.Webhook.ConfigFile != "":
 		_, err = z.files.load(part{flag: "--authorization-webhook-config-file", path: c.Webhook.ConfigFile, apply: z.use})
 	default:
@@ -182,7 +190,7 @@ func (z *authorization) makeNodeAuthorizer() error {
 		return err
 	}
 	z.node = node.New(z.work.Context(), node.Options{
-		Registry: z.registry, Rules: rbac.Compile(rules), Log: z.log, Observe: z.metrics.NodeGraph,
+		Registry: z.registry, Rules: rbac.Compile(rules), Log: z.log, Observe: z.graphChanged,
 		Background: z.background,
 	})
 	return nil
@@ -202,7 +210,7 @@ func (z *authorization) authorizersOf(
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, &counted{Authorizer: authorizer, metrics: z.metrics, kind: a.Type, name: a.Name})
+		list = append(list, &counted{Authorizer: authorizer, counts: z.counts, kind: a.Type, name: a.Name})
 	}
 	return list, nil
 }
@@ -248,7 +256,7 @@ func (z *authorization) accessWebhook(
 	}
 	o := webhookauthorizer.Options{
 		Name: name, Client: client, Version: w.SubjectAccessReviewVersion, Timeout: w.Timeout.Duration,
-		Backoff: webhook.DefaultBackoff(), Conditions: conditions, Observe: z.metrics,
+		Backoff: webhook.DefaultBackoff(), Conditions: conditions, Observe: z.webhookCalls,
 	}
 	if w.FailurePolicy == apiserver.FailurePolicyDeny {
 		o.OnError = authz.Deny
@@ -267,7 +275,7 @@ func hash(content []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256
 // counted counts the decisions of an authorizer.
 type counted struct {
 	authz.Authorizer
-	metrics    *metrics.Metrics
+	counts     *authz.Metrics
 	kind, name string
 
 	once            sync.Once // creates the series at the first decision
@@ -281,8 +289,8 @@ func (c *counted) Authorize(ctx context.Context, a authz.Attributes) (authz.Deci
 		return decision, reason, err
 	}
 	c.once.Do(func() {
-		c.allowed = c.metrics.AuthorizationDecision(c.kind, c.name, "allowed")
-		c.denied = c.metrics.AuthorizationDecision(c.kind, c.name, "denied")
+		c.allowed = c.counts.Decision(c.kind, c.name, "allowed")
+		c.denied = c.counts.Decision(c.kind, c.name, "denied")
 	})
 	if decision == authz.Allow {
 		c.allowed.Inc()

@@ -118,7 +118,7 @@ func (s *starting) running(name string, next func(context.Context) error) func(c
 }
 
 func (s *starting) newHealth() *health.Handler {
-	h := health.New(s.checks(), s.log, s.metrics.Healthcheck)
+	h := health.New(s.checks(), s.log, health.NewMetrics(s.metrics))
 	if grace := s.config.Serving.LivezGracePeriod; grace > 0 {
 		end := time.Now().Add(grace)
 		h.LivezPasses = func() bool { return time.Now().Before(end) }

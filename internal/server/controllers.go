@@ -19,8 +19,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/controller/serviceaccount"
 	"github.com/keelson-dev/keelson/internal/controller/standby"
 	"github.com/keelson-dev/keelson/internal/controller/ttlafterfinished"
+	"github.com/keelson-dev/keelson/internal/controller/workers"
 	"github.com/keelson-dev/keelson/internal/machinery/activity"
-	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/server/background"
 	"github.com/keelson-dev/keelson/internal/storage"
@@ -112,7 +112,7 @@ func (s *starting) startControllers() {
 		return
 	}
 	gate := standby.New(s.registry.Resource(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}), s.log, s.config.Testing.Clock)
-	queues := s.metrics.NewWorkQueues()
+	queues := workers.NewMetrics(s.metrics)
 	start := func(name string, make func(*activity.Part) background.Runner) {
 		if s.config.runsController(name, exclusive) {
 			part := s.work.Activity.Part("the " + name)
@@ -171,7 +171,7 @@ func withActivity(p *activity.Part, run background.Runner) background.Runner {
 	}
 }
 
-func (s *starting) namespaceController(queues *metrics.WorkQueues, p *activity.Part) *namespace.Controller {
+func (s *starting) namespaceController(queues *workers.Metrics, p *activity.Part) *namespace.Controller {
 	settle := sharedSettleTime
 	if storage.IsExclusive(s.stores.main) {
 		settle = ownSettleTime
@@ -185,7 +185,7 @@ func (s *starting) namespaceController(queues *metrics.WorkQueues, p *activity.P
 }
 
 // garbageCollector returns what runs the garbage collector until ctx ends.
-func (s *starting) garbageCollector(queues *metrics.WorkQueues, p *activity.Part) background.Runner {
+func (s *starting) garbageCollector(queues *workers.Metrics, p *activity.Part) background.Runner {
 	const account = "generic-garbage-collector"
 	own := s.controllerClient(account)
 	o := garbagecollector.Options{

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/internal/api/crd"
 	"github.com/keelson-dev/keelson/internal/controller/bootstrap"
@@ -16,7 +17,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/gateway/filter/inflight"
 	"github.com/keelson-dev/keelson/internal/gateway/flowcontrol"
 	"github.com/keelson-dev/keelson/internal/machinery/features"
-	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/object/registry/informer"
 	"github.com/keelson-dev/keelson/internal/server/background"
@@ -37,7 +37,7 @@ type fairness struct {
 	levels  map[string]*flowcontrolv1.PriorityLevelConfiguration
 
 	sizesMu sync.RWMutex // guards sizes
-	sizes   map[metrics.GroupResource]flowcontrol.Size
+	sizes   map[schema.GroupResource]flowcontrol.Size
 }
 
 const (
@@ -73,7 +73,7 @@ func (s *starting) startFairness(ctx context.Context) error {
 	f.count()
 	run(fairnessConfig, f.run)
 	run(fairnessSeats, f.controller.Run)
-	s.metrics.Register(f.controller.Collector(), metrics.InQueue(f.controller.Queued))
+	s.metrics.Register(f.controller.Collector(), f.controller.QueueCollector())
 	s.fairness = f
 	return nil
 }
@@ -145,15 +145,15 @@ func (f *fairness) run(ctx context.Context) {
 
 // count counts the objects of the resources that are in use.
 func (f *fairness) count() {
-	sizes := map[metrics.GroupResource]flowcontrol.Size{}
+	sizes := map[schema.GroupResource]flowcontrol.Size{}
 	for _, r := range f.registry.Resources() {
 		if n, bytes, ok := r.Size(); ok {
-			key := metrics.GroupResource{Group: r.Kind.Group, Resource: r.Kind.Resource}
+			key := schema.GroupResource{Group: r.Kind.Group, Resource: r.Kind.Resource}
 			sizes[key] = flowcontrol.Size{Objects: int64(n), Bytes: bytes}
 		}
 	}
 	f.custom.Objects(func(group, resource string, n int, bytes int64) {
-		sizes[metrics.GroupResource{Group: group, Resource: resource}] = flowcontrol.Size{Objects: int64(n), Bytes: bytes}
+		sizes[schema.GroupResource{Group: group, Resource: resource}] = flowcontrol.Size{Objects: int64(n), Bytes: bytes}
 	})
 	f.sizesMu.Lock()
 	defer f.sizesMu.Unlock()
@@ -164,7 +164,7 @@ func (f *fairness) count() {
 func (f *fairness) size(group, resource string) (flowcontrol.Size, bool) {
 	f.sizesMu.RLock()
 	defer f.sizesMu.RUnlock()
-	s, ok := f.sizes[metrics.GroupResource{Group: group, Resource: resource}]
+	s, ok := f.sizes[schema.GroupResource{Group: group, Resource: resource}]
 	if !f.bySize {
 		s.Bytes = 0
 	}

@@ -11,8 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/keelson-dev/keelson/config"
 	clientcert "github.com/keelson-dev/keelson/internal/access/auth/x509"
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/server/chain"
 )
 
@@ -81,7 +84,7 @@ func newFrontend(o frontendOptions) (*frontend, error) {
 	o.chain.Streamed = f.routes.isForwarded
 	o.chain.CORSAllowedOrigins, o.chain.HSTSDirectives = o.requests.CORSAllowedOrigins, o.requests.HSTSDirectives
 	o.chain.GoawayChance = o.requests.GoawayChance
-	connections := &connectionLog{Handler: o.log.Handler(), handshakeError: o.chain.Metrics.HandshakeError}
+	connections := &connectionLog{Handler: o.log.Handler(), handshakeError: handshakeErrors(o.chain.Metrics).Inc}
 	f.server = &http.Server{
 		Handler:           f.counted(chain.New(f.routes, o.chain)),
 		TLSConfig:         o.authentication.authorities.tlsConfig(encryption),
@@ -209,6 +212,16 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// handshakeErrors registers and returns the metric of failed TLS handshakes.
+func handshakeErrors(m *metrics.Metrics) prometheus.Counter {
+	c := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "apiserver_tls_handshake_errors_total", Help: "[ALPHA] Number of requests dropped with 'TLS handshake " +
+			"error from' error",
+	})
+	m.Register(c)
+	return c
 }
 
 // connectionLog counts the failed TLS handshakes that net/http logs.

@@ -21,6 +21,7 @@ const issuerTimeout = time.Minute
 
 // issuers are the trusted issuers of OpenID Connect.
 type issuers struct {
+	counts    *oidc.Metrics
 	set       *oidc.IssuerSet // nil: none are configured
 	opened    bool            // the configuration of the start is in effect
 	file      []byte          // the AuthenticationConfiguration that was read last; nil: there is none
@@ -30,19 +31,17 @@ type issuers struct {
 // openIssuers reads the configuration of trusted issuers and of anonymous requests.
 func (a *authentication) openIssuers() (err error) {
 	c := &a.config.Authentication
+	a.issuers.counts = oidc.NewMetrics(a.metrics)
 	switch {
 	case c.ConfigFile != "":
 		identity := hash([]byte(a.hostPort))
 		_, err = a.config.files.load(part{
 			flag: "--authentication-config", path: c.ConfigFile, apply: a.useIssuers,
 			observe: func(err error) {
-				a.metrics.AuthenticationReload(err == nil, identity)
-				if err == nil {
-					a.metrics.AuthenticationLoaded(identity, hash(a.issuers.file))
-				}
+				a.issuers.counts.Reloaded(err == nil, identity, hash(a.issuers.file))
 			},
 		})
-		a.metrics.AuthenticationLoaded(identity, hash(a.issuers.file))
+		a.issuers.counts.Loaded(identity, hash(a.issuers.file))
 	case c.OIDC.CAFile != "":
 		_, err = a.config.files.load(part{flag: "--oidc-ca-file", path: c.OIDC.CAFile, apply: a.useIssuers})
 	default:
@@ -93,8 +92,8 @@ func (a *authentication) firstIssuers(file *apiserver.AuthenticationConfiguratio
 		algorithms = c.OIDC.SigningAlgorithms
 	}
 	a.issuers.set, err = oidc.NewIssuerSet(a.work.Context(), file, mappings, a.audiences, oidc.Options{
-		Algorithms: algorithms, Log: a.log, Cached: a.tokensCached(), Now: time.Now,
-		Dialer: a.issuerDialer(), Observe: a.metrics.IssuerToken,
+		Algorithms: algorithms, Log: a.log, Cached: a.cached, Now: time.Now,
+		Dialer: a.issuerDialer(), Observe: a.issuers.counts.Token,
 	})
 	if err != nil {
 		return err

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/config"
-	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/machinery/webhook"
 	"github.com/keelson-dev/keelson/internal/server/background"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
@@ -27,7 +26,7 @@ type reloads struct {
 	every  time.Duration
 	wake   filewatch.Signal
 	log    *slog.Logger
-	counts *metrics.Reloads
+	counts *reloadMetrics
 
 	mu    sync.Mutex // guards what follows
 	parts []*reloadedPart
@@ -52,7 +51,7 @@ type reloadedPart struct {
 	bad   bool // its files cannot be used; guarded by reloads.mu
 }
 
-func newReloads(every time.Duration, log *slog.Logger, counts *metrics.Reloads) *reloads {
+func newReloads(every time.Duration, log *slog.Logger, counts *reloadMetrics) *reloads {
 	return &reloads{every: every, log: log, counts: counts}
 }
 
@@ -66,7 +65,7 @@ func (r *reloads) load(p part) (*filewatch.Watch, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.parts = append(r.parts, followed)
-	r.counts.Followed(p.flag)
+	r.counts.followed(p.flag)
 	if r.work != nil {
 		r.follow(followed)
 	}
@@ -88,7 +87,7 @@ func (r *reloads) report(p *reloadedPart, err error) {
 	for _, other := range r.parts {
 		inEffect = inEffect && (other.flag != p.flag || !other.bad)
 	}
-	r.counts.Reloaded(p.flag, err == nil, inEffect)
+	r.counts.reloaded(p.flag, err == nil, inEffect)
 	if p.observe != nil {
 		p.observe(err)
 	}

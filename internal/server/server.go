@@ -16,7 +16,10 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/inflight"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/requestmetrics"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/traffic"
+	auditevents "github.com/keelson-dev/keelson/internal/machinery/audit"
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/machinery/tracing"
@@ -137,7 +140,7 @@ func Start(ctx context.Context, configuration config.Config, o Options) (*Server
 		Server:  &Server{log: c.Diagnostics.Log, config: &c, ending: &ending{failed: make(chan error, 1)}, work: background.New(c.Diagnostics.Log)},
 		metrics: metrics.New(buildLabels(), shown), logWatch: watch,
 	}
-	c.files = newReloads(c.reloadEvery(), c.Diagnostics.Log, s.metrics.NewReloads())
+	c.files = newReloads(c.reloadEvery(), c.Diagnostics.Log, newReloadMetrics(s.metrics))
 	if c.Testing.Record {
 		s.records.traffic = traffic.New()
 	}
@@ -346,7 +349,7 @@ func (s *starting) chooseStores() (err error) {
 func (s *starting) openAudit() (err error) {
 	s.records.audit, err = openAudit(auditOptions{
 		Audit: &s.config.Audit, budget: cmp.Or(s.config.auditBudget, auditTime), farewell: cmp.Or(s.config.auditFarewell, auditTime),
-		files: s.config.files, calls: s.calls, counts: s.metrics.NewAudit(), log: s.log,
+		files: s.config.files, calls: s.calls, counts: auditevents.NewMetrics(s.metrics), log: s.log,
 	})
 	return err
 }
@@ -510,12 +513,12 @@ func (s *starting) buildHTTP() error {
 		return err
 	}
 	limit, current := s.limitRequests()
-	s.metrics.Register(metrics.InFlight(current))
+	s.metrics.Register(inflight.Collector(current))
 	if !s.config.Diagnostics.NoProfiling && s.config.Diagnostics.ContentionProfiling {
 		runtime.SetBlockProfileRate(1) // every event, as kube-apiserver
 	}
 	options := chain.Options{
-		Metrics: s.metrics, Requests: s.metrics.NewRequests(s.api.resources.Has), Limit: limit,
+		Metrics: s.metrics, Requests: requestmetrics.NewRequests(s.metrics, s.api.resources.Has), Limit: limit,
 		Authentication: s.authentication.filter(), Authorizer: s.authorization, Audit: s.records.audit.filter(s.kinds),
 		Tracer: s.records.tracer,
 	}

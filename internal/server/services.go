@@ -71,7 +71,7 @@ func allocateServices(ctx context.Context, o *apiOptions) (*servicerepair.Contro
 	a := &serviceallocator.Services{
 		Registry: reg, Store: resource.Store(), NodePorts: ports, Now: o.config.Testing.Clock.Now, Random: rand.Uint64N,
 	}
-	a.Metrics = o.metrics.NewServices(a.Usage)
+	a.Metrics = serviceallocator.NewMetrics(o.metrics, a.Usage)
 	for _, p := range o.services {
 		family := corev1.IPv4Protocol
 		if p.Addr().Is6() {

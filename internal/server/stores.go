@@ -45,7 +45,7 @@ type stores struct {
 	main       storage.Store
 	overridden []storage.Store
 	places     []storePart
-	measured   *metrics.Stores
+	measured   *cache.Stores
 }
 
 // storesOptions are the dependencies of stores.
@@ -81,7 +81,7 @@ type backend struct {
 
 // newStores reads the encryption configuration. open opens the stores.
 func newStores(o storesOptions) (*stores, error) {
-	s := &stores{storesOptions: o, measured: o.metrics.NewStores()}
+	s := &stores{storesOptions: o, measured: cache.NewStores(o.metrics)}
 	s.backend = s.choose()
 	host, err := os.Hostname()
 	if err != nil {
@@ -168,9 +168,9 @@ func (s *stores) open(ctx context.Context) error {
 		metrics.Gauge{Name: "keelson_history_waiting_watches", Help: "Number of watches that wait for old changes.",
 			Value: func() int64 { return int64(histories.Waiting()) }},
 	))
-	s.metrics.Register(metrics.StoreSize(s.backend.cluster, func() int64 { return s.main.Stats().SizeBytes }))
+	s.metrics.Register(storeSize(s.backend.cluster, func() int64 { return s.main.Stats().SizeBytes }))
 	if files, ok := s.main.(storage.DamageCounter); ok {
-		s.metrics.Register(metrics.StoreDamage(s.backend.cluster, files.DamagedFiles))
+		s.metrics.Register(storeDamage(s.backend.cluster, files.DamagedFiles))
 	}
 	return nil
 }
@@ -201,7 +201,7 @@ func (s *stores) openEngine(ctx context.Context, options embedded.Options) (stor
 		options.Image = origin.image
 	}
 	options.Logger, options.HistoryWindow, options.OnFailure = s.log, s.config.Storage.HistoryWindow, s.failed
-	options.OnGroup = s.metrics.NewCommits().Group
+	options.OnGroup = embedded.NewCommits(s.metrics).Group
 	if clock := s.config.Testing.Clock; clock != nil {
 		options.Clock, options.SweepInterval = clock.Now, testSweepInterval
 	}
@@ -240,7 +240,7 @@ const eventsPrefix = registry.Root + "events/"
 
 // openClusters connects to all etcd clusters.
 func (s *stores) openClusters(ctx context.Context) error {
-	calls := s.metrics.NewEtcdClient()
+	calls := etcd.NewMetrics(s.metrics)
 	overrides, err := parseOverrides(s.config.Storage.Etcd.Overrides)
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ func TestMetricsOfTheClient(t *testing.T) {
 		}
 		return n
 	}
-	s := c.open(t, etcd.Options{Recorder: m.NewEtcdClient(), LeaseReuse: time.Second})
+	s := c.open(t, etcd.Options{Recorder: etcd.NewMetrics(m), LeaseReuse: time.Second})
 	watch, err := s.Watch(t.Context(), "/w/", 0)
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,6 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/api/crd/convert"
 	"github.com/keelson-dev/keelson/internal/api/rest"
-	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/object/structuralschema"
 	"github.com/keelson-dev/keelson/internal/object/structuralschema/celrules"
@@ -74,7 +73,7 @@ type compiledVersion struct {
 	// preserve keeps unknown fields (spec.preserveUnknownFields).
 	preserve bool
 	rules    *celrules.Validator
-	times    *metrics.Expressions
+	times    *RuleMetrics
 }
 
 // caches holds the compiled parts of schemas. Definitions whose schemas are equal share them.

@@ -29,7 +29,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/rest"
 	"github.com/keelson-dev/keelson/internal/api/write"
 	"github.com/keelson-dev/keelson/internal/machinery/activity"
-	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/apiresponse"
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -57,7 +56,7 @@ type Options struct {
 	// Documents gets the definitions that have OpenAPI documents. It may be nil.
 	Documents Documents
 	// Rules records the times of validation rules. It may be nil.
-	Rules *metrics.Expressions
+	Rules *RuleMetrics
 	Log   *slog.Logger
 	Now   func() time.Time
 	// Activity has what is to be done for definitions; nil records nothing.

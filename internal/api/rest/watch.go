@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/api/rest/negotiate"
-	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
@@ -187,7 +186,7 @@ func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptio
 	if err != nil {
 		return 0, err
 	}
-	st.s.Metrics().Add(metrics.InitialEvents, sent)
+	st.s.Metrics().Add(cache.InitialEvents, sent)
 	if st.bookmarks {
 		if b, err = st.appendBookmark(ctx, b, view.Revision(), true); err != nil {
 			return 0, err

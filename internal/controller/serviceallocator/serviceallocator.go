@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
-	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/object/apierr"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/core"
@@ -33,7 +32,7 @@ type Services struct {
 	Now    Clock
 	Random func(n uint64) uint64
 	// Metrics may be nil.
-	Metrics *metrics.Services
+	Metrics *Metrics
 }
 
 var serviceKind = schema.GroupKind{Kind: "Service"}

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
@@ -15,7 +14,7 @@ import (
 const usageTime = 5 * time.Second
 
 // Usage returns how many addresses and node ports are in use and free, for metrics. It returns what it could read.
-func (s *Services) Usage() (ranges []metrics.AllocatedRange, portsUsed, portsFree int) {
+func (s *Services) Usage() (ranges []AllocatedRange, portsUsed, portsFree int) {
 	ctx, cancel := context.WithTimeout(context.Background(), usageTime)
 	defer cancel()
 	w := &allocation{s: s, ctx: ctx}
@@ -42,7 +41,7 @@ func (s *Services) Usage() (ranges []metrics.AllocatedRange, portsUsed, portsFre
 	}
 	for i, c := range all {
 		if err == nil {
-			ranges = append(ranges, metrics.AllocatedRange{
+			ranges = append(ranges, AllocatedRange{
 				CIDR: c.prefix.String(), Allocated: used[i], Available: c.size - min(used[i], c.size),
 			})
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/keelson-dev/keelson/internal/gateway/flowcontrol/fairqueue"
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
 // prefix begins the names of the metrics.
@@ -18,7 +19,13 @@ type collector struct {
 	metrics map[string]*prometheus.Desc // by the name without prefix
 }
 
-// Collector returns the metrics.
+// QueueCollector returns the metric of requests that wait, by whether they only read.
+func (c *Controller) QueueCollector() prometheus.Collector {
+	return metrics.ByRequestKind("apiserver_current_inqueue_requests",
+		"[ALPHA] Maximal number of queued requests in this apiserver per request kind in last second.", c.Queued)
+}
+
+// Collector returns the other metrics.
 func (c *Controller) Collector() prometheus.Collector {
 	m := &collector{c: c, metrics: map[string]*prometheus.Desc{}}
 	for _, d := range descriptions() {

@@ -4,18 +4,30 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // shown returns the metrics after one request for each of the verbs GET, POST and PUT.
 func shown(t *testing.T, o Options) string {
 	t.Helper()
 	m := New(nil, o)
-	q := m.NewRequests(func(string, string, string) bool { return true })
+	labels := []string{"verb", "group", "version", "resource", "subresource", "scope", "component", "dry_run"}
+	total := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "apiserver_request_total", Help: "[STABLE] Counter.",
+	}, append(slices.Clone(labels), "code"))
+	durations := NewDurations("apiserver_request_duration_seconds", "[STABLE] Latency.", DurationBuckets(), labels...)
+	slis := NewDurations("apiserver_request_sli_duration_seconds", "[ALPHA] Latency.", DurationBuckets()[2:], labels[:7]...)
+	m.Register(total, durations, slis)
 	for _, verb := range []string{"GET", "POST", "PUT"} {
-		q.Done(Request{Verb: verb, Version: "v1", Resource: "pods", Scope: "resource"}, Response{Code: 200, Took: time.Millisecond})
+		values := []string{verb, "", "v1", "pods", "", "resource", "apiserver", ""}
+		total.WithLabelValues(append(slices.Clone(values), "200")...).Inc()
+		durations.With(values...).Observe(int64(time.Millisecond))
+		slis.With(values[:7]...).Observe(int64(time.Millisecond))
 	}
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))

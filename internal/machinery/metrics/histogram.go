@@ -12,11 +12,11 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// histogramVec has the histograms of one metric, by the values of its labels. Observing costs two atomic additions, a
+// HistogramVec has the histograms of one metric, by the values of its labels. Observing costs two atomic additions, a
 // third of what the histograms of package prometheus cost: several are observed for every request.
 //
 // Observations are whole numbers, nanoseconds or bytes. They become the unit of the metric when metrics are read.
-type histogramVec struct {
+type HistogramVec struct {
 	description *prometheus.Desc
 	labels      []string
 	bounds      []float64 // in the unit of the metric
@@ -24,34 +24,41 @@ type histogramVec struct {
 	unit        float64   // of observations, in the unit of the metric
 
 	mu     sync.RWMutex          // guards series
-	series map[string]*histogram // by the values, with labelSeparator between them
+	series map[string]*Histogram // by the values, with labelSeparator between them
+}
+
+// DurationBuckets returns the bounds in seconds that kube-apiserver has for requests of clients and for those to the store.
+func DurationBuckets() []float64 {
+	return []float64{
+		0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60,
+	}
 }
 
 // labelSeparator is a byte that label values do not contain, as it is not valid in UTF-8.
 const labelSeparator = "\xff"
 
-// histogram is one series. Get it once, not for each observation.
-type histogram struct {
-	vec    *histogramVec
+// Histogram is one series. Get it once, not for each observation.
+type Histogram struct {
+	vec    *HistogramVec
 	values []string
 	counts []atomic.Uint64 // of observations in each bucket, the last one without an upper bound
 	sum    atomic.Int64
 }
 
-// newDurations returns histograms of durations in seconds.
-func newDurations(name, help string, bounds []float64, labels ...string) *histogramVec {
+// NewDurations returns histograms of durations in seconds.
+func NewDurations(name, help string, bounds []float64, labels ...string) *HistogramVec {
 	return newHistograms(name, help, float64(time.Nanosecond)/float64(time.Second), bounds, labels)
 }
 
-// newSizes returns histograms of numbers of bytes.
-func newSizes(name, help string, bounds []float64, labels ...string) *histogramVec {
+// NewSizes returns histograms of numbers of bytes.
+func NewSizes(name, help string, bounds []float64, labels ...string) *HistogramVec {
 	return newHistograms(name, help, 1, bounds, labels)
 }
 
-func newHistograms(name, help string, unit float64, bounds []float64, labels []string) *histogramVec {
-	v := &histogramVec{
+func newHistograms(name, help string, unit float64, bounds []float64, labels []string) *HistogramVec {
+	v := &HistogramVec{
 		description: prometheus.NewDesc(name, help, labels, nil), labels: slices.Clone(labels), bounds: bounds, unit: unit,
-		series: map[string]*histogram{},
+		series: map[string]*Histogram{},
 	}
 	for _, bound := range bounds {
 		v.limits = append(v.limits, int64(bound/unit+0.5))
@@ -59,8 +66,8 @@ func newHistograms(name, help string, unit float64, bounds []float64, labels []s
 	return v
 }
 
-// with returns the series of values, in the order of the labels.
-func (v *histogramVec) with(values ...string) *histogram {
+// With returns the series of values, in the order of the labels.
+func (v *HistogramVec) With(values ...string) *Histogram {
 	key := strings.Join(values, labelSeparator)
 	v.mu.RLock()
 	h := v.series[key]
@@ -71,14 +78,14 @@ func (v *histogramVec) with(values ...string) *histogram {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if h = v.series[key]; h == nil {
-		h = &histogram{vec: v, values: slices.Clone(values), counts: make([]atomic.Uint64, len(v.bounds)+1)}
+		h = &Histogram{vec: v, values: slices.Clone(values), counts: make([]atomic.Uint64, len(v.bounds)+1)}
 		v.series[key] = h
 	}
 	return h
 }
 
-// observe counts an observation, in nanoseconds or bytes.
-func (h *histogram) observe(value int64) {
+// Observe counts an observation, in nanoseconds or bytes.
+func (h *Histogram) Observe(value int64) {
 	bucket := 0
 	for _, limit := range h.vec.limits {
 		if value <= limit {
@@ -91,10 +98,10 @@ func (h *histogram) observe(value int64) {
 }
 
 // Describe implements prometheus.Collector.
-func (v *histogramVec) Describe(ch chan<- *prometheus.Desc) { ch <- v.description }
+func (v *HistogramVec) Describe(ch chan<- *prometheus.Desc) { ch <- v.description }
 
 // Collect implements prometheus.Collector.
-func (v *histogramVec) Collect(ch chan<- prometheus.Metric) {
+func (v *HistogramVec) Collect(ch chan<- prometheus.Metric) {
 	v.mu.RLock()
 	series := slices.Collect(maps.Values(v.series))
 	v.mu.RUnlock()
@@ -104,10 +111,10 @@ func (v *histogramVec) Collect(ch chan<- prometheus.Metric) {
 }
 
 // Desc implements prometheus.Metric.
-func (h *histogram) Desc() *prometheus.Desc { return h.vec.description }
+func (h *Histogram) Desc() *prometheus.Desc { return h.vec.description }
 
 // Write implements prometheus.Metric.
-func (h *histogram) Write(out *dto.Metric) error {
+func (h *Histogram) Write(out *dto.Metric) error {
 	v := h.vec
 	for i, name := range v.labels {
 		out.Label = append(out.Label, &dto.LabelPair{Name: &name, Value: &h.values[i]})

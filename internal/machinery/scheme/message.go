@@ -14,6 +14,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
 )
 
 // The generated protobuf decoders accept any bytes as a string and as raw JSON, and their recursion is
@@ -67,17 +69,12 @@ func (m *message) checkAll(b []byte, depth int) error {
 		return errMessage
 	}
 	for len(b) > 0 {
-		number, kind, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return nil
-		}
-		b = b[n:]
-		if n = protowire.ConsumeFieldValue(number, kind, b); n < 0 {
+		number, kind, value, size, err := wire.NextField(b)
+		if err != nil {
 			return nil
 		}
 		if kind == protowire.BytesType {
-			value, _ := protowire.ConsumeBytes(b)
-			f := m.fields[number]
+			f := m.fields[protowire.Number(number)]
 			var err error
 			switch {
 			case f.check != nil:
@@ -89,7 +86,7 @@ func (m *message) checkAll(b []byte, depth int) error {
 				return err
 			}
 		}
-		b = b[n:]
+		b = b[size:]
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 )
 
 // assign makes v what the decoded JSON c is as a value of its type. It is what
@@ -96,9 +98,9 @@ func (m *merge) equal(g *goType, v reflect.Value, c any) bool {
 		b, ok := c.(bool)
 		return ok && b == v.Bool()
 	case intKind:
-		return equalNumbers(v.Int(), c)
+		return scheme.EqualTreeValues(v.Int(), c)
 	case floatKind:
-		return equalNumbers(v.Float(), c)
+		return scheme.EqualTreeValues(v.Float(), c)
 	case stringKind:
 		text, ok := c.(string)
 		return ok && text == v.String()
@@ -165,7 +167,7 @@ func (m *merge) equalItems(g *goType, v reflect.Value, c any) bool {
 func (m *merge) equalCustom(g *goType, v reflect.Value, c any) bool {
 	switch g.kind {
 	case timeKind:
-		return equalTrees(addressable(v).Addr().Interface().(*metav1.Time).ToUnstructured(), c)
+		return scheme.EqualTreeValues(addressable(v).Addr().Interface().(*metav1.Time).ToUnstructured(), c)
 	case quantityKind:
 		// String may write to its receiver.
 		q := *addressable(v).Addr().Interface().(*resource.Quantity)
@@ -174,13 +176,13 @@ func (m *merge) equalCustom(g *goType, v reflect.Value, c any) bool {
 	case intOrStringKind:
 		x := addressable(v).Addr().Interface().(*intstr.IntOrString)
 		if x.Type == intstr.Int {
-			return equalNumbers(int64(x.IntVal), c)
+			return scheme.EqualTreeValues(int64(x.IntVal), c)
 		}
 		text, ok := c.(string)
 		return ok && x.StrVal == text
 	case microTimeKind:
 		shown, err := value.TypeReflectEntryOf(v.Type()).ToUnstructured(addressable(v))
-		return err == nil && equalTrees(shown, c)
+		return err == nil && scheme.EqualTreeValues(shown, c)
 	}
 	m.failed = true
 	return false

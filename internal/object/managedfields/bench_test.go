@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
@@ -176,4 +178,39 @@ func BenchmarkApplyNewConfigMap(b *testing.B) {
 			}
 		}
 	})
+}
+
+// BenchmarkWalk compares two Pods of which a container has another image: as Go values, as trees, and as Go values that are
+// converted to trees first.
+func BenchmarkWalk(b *testing.B) {
+	f := named("Pod", "").manager(b).incremental
+	f.prepare()
+	old, now := benchPod(b), benchPod(b)
+	now.Spec.Containers[0].Image = "other"
+	converted := func(pod *corev1.Pod) map[string]any {
+		out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return out
+	}
+	left, right := converted(old), converted(now)
+	w := new(walk)
+	for name, compare := range map[string]func(){
+		"values": func() { w.values(f.plan, reflect.ValueOf(old), reflect.ValueOf(now)) },
+		"trees":  func() { w.trees(f.shape, tree{left, true}, tree{right, true}) },
+		"values to trees": func() {
+			w.trees(f.shape, tree{converted(old), true}, tree{converted(now), true})
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				w.begin(nil)
+				if compare(); w.failed || w.result(changed) == nil {
+					b.Fatal("not compared")
+				}
+			}
+		})
+	}
 }

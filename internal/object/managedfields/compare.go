@@ -218,16 +218,20 @@ func (w *walk) structs(p *plan, l, r reflect.Value) {
 	w.container(l, r, visited)
 }
 
-// container records the presence of a map or list whose items were visited. One that has no items on either side is
-// compared as a whole, so that null and empty differ.
+// container records the presence of a map or list whose items were visited.
 func (w *walk) container(l, r reflect.Value, visited bool) {
-	if !visited && l.IsValid() && r.IsValid() {
-		if isNil(l) != isNil(r) {
-			w.add(changed)
-		}
-		return
+	w.around(l.IsValid(), r.IsValid(), isNil(l) == isNil(r), visited)
+}
+
+// around records the presence of a map or list. One that has no items on either side is compared as a whole, so that null
+// and empty differ: sameNull says that both or none are null.
+func (w *walk) around(hasLeft, hasRight, sameNull, visited bool) {
+	switch {
+	case visited || !hasLeft || !hasRight:
+		w.presence(hasLeft, hasRight)
+	case !sameNull:
+		w.add(changed)
 	}
-	w.presence(l.IsValid(), r.IsValid())
 }
 
 func length(v reflect.Value) int {

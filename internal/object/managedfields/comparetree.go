@@ -3,6 +3,8 @@ package managedfields
 import (
 	"reflect"
 	"slices"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 )
 
 // A tree is decoded JSON, or absent.
@@ -39,13 +41,7 @@ func (w *walk) trees(s *shape, l, r tree) {
 		return
 	}
 	if s.leaf() {
-		w.whole(s, l.value)
-		w.whole(s, r.value)
-		if !l.here || !r.here {
-			w.presence(l.here, r.here)
-		} else if !equalTrees(l.value, r.value) {
-			w.add(changed)
-		}
+		w.atomic(s, l, r)
 		return
 	}
 	kind := kindL
@@ -82,7 +78,7 @@ func (w *walk) atomic(s *shape, l, r tree) {
 	w.whole(s, r.value)
 	if !l.here || !r.here {
 		w.presence(l.here, r.here)
-	} else if !equalTrees(l.value, r.value) {
+	} else if !scheme.EqualTreeValues(l.value, r.value) {
 		w.add(changed)
 	}
 }
@@ -189,30 +185,16 @@ func (w *walk) treeMaps(s *shape, l, r tree) {
 		w.trees(below, tree{a, hasA}, tree{b, hasB})
 		w.pop()
 	}
-	w.treeContainer(l, r, len(keys) > 0)
-}
-
-func (w *walk) treeContainer(l, r tree, visited bool) {
-	if !visited && l.here && r.here {
-		if (l.value == nil) != (r.value == nil) {
-			w.add(changed)
-		}
-		return
-	}
-	w.presence(l.here, r.here)
+	w.around(l.here, r.here, (l.value == nil) == (r.value == nil), len(keys) > 0)
 }
 
 func (w *walk) treeLists(s *shape, l, r tree) {
 	left, _ := l.value.([]any)
 	right, _ := r.value.([]any)
 	w.emptyList = w.emptyList || left != nil && len(left) == 0 || right != nil && len(right) == 0
-	kind := keyStep
-	if len(s.keys) == 0 {
-		kind = valueStep
-	}
 	a, b := w.treeKeys(s, left), w.treeKeys(s, right)
-	w.pairs(kind, a, b, func(i, j int) { w.trees(s.item, treeAt(left, i), treeAt(right, j)) })
-	w.treeContainer(l, r, len(left)+len(right) > 0)
+	w.pairs(s.itemStep(), a, b, func(i, j int) { w.trees(s.item, treeAt(left, i), treeAt(right, j)) })
+	w.around(l.here, r.here, (l.value == nil) == (r.value == nil), len(left)+len(right) > 0)
 }
 
 func treeAt(list []any, i int) tree {

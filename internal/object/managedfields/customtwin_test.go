@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	smdtyped "sigs.k8s.io/structured-merge-diff/v6/typed"
 
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 	"github.com/keelson-dev/keelson/internal/object/mergeschema"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
@@ -191,7 +192,7 @@ func (f filler) shapedList(s *shape, depth int) []any {
 			}
 		}
 		if s.associative && len(s.keys) == 0 && slices.ContainsFunc(
-			out, func(other any) bool { return equalTrees(other, item) },
+			out, func(other any) bool { return scheme.EqualTreeValues(other, item) },
 		) && f.Intn(30) > 0 {
 			continue
 		}

@@ -54,6 +54,20 @@
 // leaves to the general algorithm: managers of other versions, two items of a list with the same key, JSON in
 // fields of types of their own, and whatever has to be refused. Then it returns false and has changed nothing.
 //
+// Go values and trees are walked by functions of their own (compare.go and merge.go, comparetree.go and mergetree.go).
+// What does not depend on the form of a value is common: the path and the sets (walk), the pairs of items (pairs, arrange),
+// containers without items (around, replaces). One walk of both was measured with BenchmarkWalk, which compares two Pods
+// of which the image of a container differs (Go 1.26, two cores of an AMD EPYC):
+//
+//	Go values by their plan                     25-50 us     6.5 KB   100 allocations
+//	trees of the same Pods                      25-55 us     6.0 KB    62 allocations
+//	Go values, converted to trees first       240-530 us    69.3 KB   780 allocations
+//	Go values in an interface for both forms       42 us    15.7 KB   386 allocations
+//
+// The last line is the least that an interface costs: each value is boxed, but still walked by its plan. A type parameter
+// instead of the interface would box nothing, but it would leave little to share: a struct is walked by the fields of its
+// plan without looking up a name, a tree by sorted names; a Go value always fits the schema, a tree has to be checked.
+//
 // The tests hold one algorithm against the other on random histories of writes (updatetwin_test.go,
 // applytwin_test.go), and both against answers that kube-apiserver gave (recorded_test.go).
 package managedfields

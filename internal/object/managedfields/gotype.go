@@ -1,7 +1,6 @@
 package managedfields
 
 import (
-	"math"
 	"reflect"
 	"sync"
 	"time"
@@ -10,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 )
 
 // A goType describes a Go type as far as its values are read as JSON shows them.
@@ -292,78 +293,5 @@ func (g *goType) equalCustom(l, r reflect.Value) bool {
 	}
 	a, errA := g.entry.ToUnstructured(addressable(l))
 	b, errB := g.entry.ToUnstructured(addressable(r))
-	return errA == nil && errB == nil && equalTrees(a, b)
-}
-
-// equalTrees compares decoded JSON. Numbers are compared by value, whatever their types are.
-func equalTrees(a, b any) bool {
-	switch a := a.(type) {
-	case nil:
-		return b == nil
-	case string:
-		b, ok := b.(string)
-		return ok && a == b
-	case bool:
-		b, ok := b.(bool)
-		return ok && a == b
-	case int64, float64, int:
-		return equalNumbers(a, b)
-	case []any:
-		b, ok := b.([]any)
-		if !ok || len(a) != len(b) || (a == nil) != (b == nil) {
-			return false
-		}
-		for i := range a {
-			if !equalTrees(a[i], b[i]) {
-				return false
-			}
-		}
-		return true
-	case map[string]any:
-		b, ok := b.(map[string]any)
-		if !ok || len(a) != len(b) || (a == nil) != (b == nil) {
-			return false
-		}
-		for k, v := range a {
-			other, has := b[k]
-			if !has || !equalTrees(v, other) {
-				return false
-			}
-		}
-		return true
-	}
-	return false
-}
-
-func equalNumbers(a, b any) bool {
-	x, aInt := integer(a)
-	y, bInt := integer(b)
-	if aInt && bInt {
-		return x == y
-	}
-	f, g := float(a), float(b)
-	return f == g
-}
-
-func integer(v any) (int64, bool) {
-	switch v := v.(type) {
-	case int64:
-		return v, true
-	case int:
-		return int64(v), true
-	}
-	return 0, false
-}
-
-// float returns a number as a float64, and NaN for all other values.
-func float(v any) float64 {
-	switch v := v.(type) {
-	case float64:
-		return v
-	case int64:
-		return float64(v)
-	case int:
-		return float64(v)
-	}
-	return math.NaN()
+	return errA == nil && errB == nil && scheme.EqualTreeValues(a, b)
 }

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
@@ -60,7 +61,7 @@ func sameFields(a, b *owner) bool {
 	} else if v != w {
 		return false
 	}
-	return (a.tree == nil) == (b.tree == nil) && equalTrees(a.tree, b.tree)
+	return (a.tree == nil) == (b.tree == nil) && scheme.EqualTreeValues(a.tree, b.tree)
 }
 
 // same says whether two objects are equal. It compares in a cheap way first, as most objects differ.
@@ -70,7 +71,7 @@ func same(a, b registry.Object) bool {
 		return false
 	}
 	if tree, isTree := a.(*unstructured.Unstructured); isTree {
-		if !equalTrees(tree.Object, b.(*unstructured.Unstructured).Object) {
+		if !scheme.EqualTreeValues(tree.Object, b.(*unstructured.Unstructured).Object) {
 			return false
 		}
 	}

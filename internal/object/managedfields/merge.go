@@ -58,15 +58,23 @@ func (m *merge) leaf(p *plan, v reflect.Value, has bool, c any) {
 
 // empty merges an empty or null value into one that may have items.
 func (m *merge) empty(p *plan, v reflect.Value, has, hasItems bool, c any) {
+	if m.replaces(has && hasItems, has && isNil(v) == (c == nil)) {
+		m.assign(p.typ, v, c)
+	}
+}
+
+// replaces says whether an empty or null value replaces one that may have items, and records that. same says that
+// both are empty or both null.
+func (m *merge) replaces(hasItems, same bool) bool {
 	switch {
-	case has && hasItems:
+	case hasItems:
 		m.emptyOverItems = true
-		return
-	case has && isNil(v) == (c == nil):
-		return
+		return false
+	case same:
+		return false
 	}
 	m.add(changed)
-	m.assign(p.typ, v, c)
+	return true
 }
 
 // addAll merges a value into none, or an empty one.
@@ -139,7 +147,7 @@ func (m *merge) maps(p *plan, v reflect.Value, has bool, c any) {
 		m.addAll(p, v, has, c)
 		return
 	}
-	names := make([]string, 0, len(members))
+	names := make([]string, 0, len(members)) // here rather than in a function: a short slice stays on the stack
 	for name := range members {
 		names = append(names, name)
 	}
@@ -180,24 +188,19 @@ func (m *merge) lists(p *plan, v reflect.Value, has bool, c any) {
 		m.addAll(p, v, has, c)
 		return
 	}
-	left, kind := m.keysOf(p, v, n), keyStep
+	var left []keyed
 	if p.mode == setMode {
-		left, kind = valuesOf(v, n), valueStep
+		left = valuesOf(v, n)
+	} else {
+		left = m.keysOf(p, v, n)
 	}
-	right := m.treeKeys(p.shape, list)
-	if m.failed || !m.namesKeys(p.shape, list) {
-		m.failed = true
-		return
-	}
-	order, sorted, ok := arrange(left, right)
+	order, sorted, ok := m.arranged(p.shape, left, list)
 	if !ok {
-		m.failed = true
 		return
 	}
 	out := v
 	if !order.inPlace(n) {
 		out = reflect.MakeSlice(v.Type(), len(order), len(order))
-		m.reordered = true
 		for i, pair := range order {
 			if pair.left >= 0 {
 				out.Index(i).Set(v.Index(pair.left))
@@ -205,10 +208,10 @@ func (m *merge) lists(p *plan, v reflect.Value, has bool, c any) {
 		}
 		v.Set(out)
 	}
-	places := order.places(len(right))
+	places := order.places(len(list))
 	for _, key := range sorted {
 		item, c := out.Index(places[key.at]), list[key.at]
-		m.push(step{kind: kind, parts: key.parts})
+		m.push(step{kind: p.shape.itemStep(), parts: key.parts})
 		switch {
 		case order[places[key.at]].left < 0:
 			m.trees(p.shape.item, tree{}, tree{c, true})
@@ -218,6 +221,21 @@ func (m *merge) lists(p *plan, v reflect.Value, has bool, c any) {
 		}
 		m.pop()
 	}
+}
+
+// arranged returns the items of a list of the object, of which it gets the keys, and of one of the configuration as
+// arrange does. It returns false if the merge has failed.
+func (m *merge) arranged(s *shape, left []keyed, list []any) (order arrangement, sorted []keyed, ok bool) {
+	right := m.treeKeys(s, list)
+	if !m.failed && m.namesKeys(s, list) {
+		order, sorted, ok = arrange(left, right)
+	}
+	if !ok {
+		m.failed = true
+		return nil, nil, false
+	}
+	m.reordered = m.reordered || !order.inPlace(len(left))
+	return order, sorted, true
 }
 
 // namesKeys says whether each item of a list in the configuration has at least one key field. An item whose key is

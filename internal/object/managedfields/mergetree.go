@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 )
 
 // tree returns what becomes of a value of a tree that c is merged into; both are there.
@@ -34,7 +36,7 @@ func (m *merge) tree(s *shape, old, c any) any {
 
 // treeLeaf merges a value that is owned as one.
 func (m *merge) treeLeaf(old, c any) any {
-	if !equalTrees(old, c) {
+	if !scheme.EqualTreeValues(old, c) {
 		m.add(changed)
 	} else if !identical(old, c) {
 		m.failed = true // numbers that are equal, but written in another way
@@ -71,12 +73,8 @@ func identical(a, b any) bool {
 
 // treeEmpty returns what becomes of a value when an empty or null one is merged into it.
 func (m *merge) treeEmpty(old, c any, hasItems bool) any {
-	if hasItems {
-		m.emptyOverItems = true
+	if !m.replaces(hasItems, (old == nil) == (c == nil)) {
 		return old
-	}
-	if (old == nil) != (c == nil) {
-		m.add(changed)
 	}
 	return runtime.DeepCopyJSONValue(c)
 }
@@ -135,16 +133,10 @@ func (m *merge) treeList(s *shape, old, c any) any {
 	case len(left) == 0:
 		return m.addAllOfTree(s, true, c)
 	}
-	kind := keyStep
-	if len(s.keys) == 0 {
-		kind = valueStep
-	}
-	order, sorted, ok := arrange(m.treeKeys(s, left), m.treeKeys(s, right))
-	if !ok || m.failed || !m.namesKeys(s, right) {
-		m.failed = true
+	order, sorted, ok := m.arranged(s, m.treeKeys(s, left), right)
+	if !ok {
 		return old
 	}
-	m.reordered = m.reordered || !order.inPlace(len(left))
 	out := make([]any, len(order))
 	for i, pair := range order {
 		if pair.left >= 0 {
@@ -154,7 +146,7 @@ func (m *merge) treeList(s *shape, old, c any) any {
 	places := order.places(len(right))
 	for _, key := range sorted {
 		i, c := places[key.at], right[key.at]
-		m.push(step{kind: kind, parts: key.parts})
+		m.push(step{kind: s.itemStep(), parts: key.parts})
 		if order[i].left < 0 {
 			out[i] = m.addAllOfTree(s.item, false, c)
 		} else {

@@ -60,6 +60,14 @@ func (s *shape) leaf() bool {
 	return (!s.isMap || s.mapAtomic) && (!s.isList || s.listAtomic)
 }
 
+// itemStep returns the kind of the steps to the items of an associative list.
+func (s *shape) itemStep() stepKind {
+	if len(s.keys) == 0 {
+		return valueStep
+	}
+	return keyStep
+}
+
 // field returns the type of a member of a map, nil if there may be none of the name.
 func (s *shape) field(name string) *shape {
 	if f := s.fields[name]; f != nil {

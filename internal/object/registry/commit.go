@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
 	"github.com/keelson-dev/keelson/internal/machinery/tracing"
 	"github.com/keelson-dev/keelson/internal/storage"
@@ -203,14 +202,14 @@ func (r *Resource) noteWrite(revision int64) {
 }
 
 // operationOf returns what a transaction does with its object, which is that of the first operation and condition.
-func operationOf(txn *storage.Txn) metrics.Operation {
+func operationOf(txn *storage.Txn) cache.Operation {
 	switch {
 	case len(txn.Ops) > 0 && txn.Ops[0].Delete:
-		return metrics.DeleteOperation
+		return cache.DeleteOperation
 	case len(txn.Conditions) > 0 && txn.Conditions[0].ModRevision == 0:
-		return metrics.CreateOperation
+		return cache.CreateOperation
 	}
-	return metrics.UpdateOperation
+	return cache.UpdateOperation
 }
 
 // LastWrite returns the revision of the last write of the resource that this process has committed, 0 if there was

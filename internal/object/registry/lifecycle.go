@@ -49,48 +49,53 @@ func protoLifecycle(message []byte) (l Lifecycle, err error) {
 	if err != nil {
 		return l, err
 	}
-	var failed error
-	err = wire.EachField(meta, func(number int32, v wire.Value) bool {
+	for len(meta) > 0 {
+		number, _, value, size, err := wire.NextField(meta)
+		if err != nil {
+			return l, err
+		}
 		switch number {
 		case metaUID:
-			l.UID = types.UID(v.Bytes)
+			l.UID = types.UID(value)
 		case metaDeletionTimestamp:
 			l.Deleting = true
 		case metaFinalizers:
-			l.Finalizers = append(l.Finalizers, string(v.Bytes))
+			l.Finalizers = append(l.Finalizers, string(value))
 		case metaOwners:
-			var owner metav1.OwnerReference
-			owner, failed = protoOwner(v.Bytes)
-			l.Owners = append(l.Owners, owner)
+			owner, err := protoOwner(value)
+			if l.Owners = append(l.Owners, owner); err != nil {
+				return l, err
+			}
 		}
-		return failed == nil
-	})
-	if err == nil {
-		err = failed
+		meta = meta[size:]
 	}
-	return l, err
+	return l, nil
 }
 
 // protoOwner reads the message of an OwnerReference.
 func protoOwner(message []byte) (o metav1.OwnerReference, err error) {
-	err = wire.EachField(message, func(number int32, v wire.Value) bool {
+	for len(message) > 0 {
+		number, _, value, size, err := wire.NextField(message)
+		if err != nil {
+			return o, err
+		}
 		switch number {
 		case ownerKind:
-			o.Kind = intern(v.Bytes)
+			o.Kind = intern(value)
 		case ownerName:
-			o.Name = string(v.Bytes)
+			o.Name = string(value)
 		case ownerUID:
-			o.UID = types.UID(v.Bytes)
+			o.UID = types.UID(value)
 		case ownerAPIVersion:
-			o.APIVersion = intern(v.Bytes)
+			o.APIVersion = intern(value)
 		case ownerController:
-			o.Controller = new(v.Number != 0)
+			o.Controller = new(wire.Varint(value) != 0)
 		case block:
-			o.BlockOwnerDeletion = new(v.Number != 0)
+			o.BlockOwnerDeletion = new(wire.Varint(value) != 0)
 		}
-		return true
-	})
-	return o, err
+		message = message[size:]
+	}
+	return o, nil
 }
 
 // jsonLifecycle reads the JSON of an object's metadata.

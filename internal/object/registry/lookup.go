@@ -6,9 +6,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
 	"github.com/keelson-dev/keelson/internal/object/apierr"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
 // Lookup returns an object, decoded, nil if there is none. The object has every change that this process has
@@ -35,7 +35,7 @@ func (g *Registry) Stored(ctx context.Context, gr schema.GroupResource, namespac
 	key := r.Key(namespace, name)
 	start := time.Now()
 	entry, _, err := r.store.Get(ctx, r.prefix+key, 0)
-	r.metrics.Request(metrics.GetOperation, start, err)
+	r.metrics.Request(cache.GetOperation, start, err)
 	if err != nil || entry.ModRevision == 0 {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/object/apierr"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
@@ -17,7 +16,7 @@ type Backend struct {
 	Store storage.Store
 	Cache *cache.Cache
 	// Metrics are those of the store and the cache; nil records nothing.
-	Metrics *metrics.Stores
+	Metrics *cache.Stores
 }
 
 // Registry is the set of resources that a server serves.

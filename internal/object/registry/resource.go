@@ -8,7 +8,6 @@ import (
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/object/apierr"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
@@ -29,8 +28,8 @@ type Resource struct {
 	cache *cache.Resource
 	codec *codec
 	// metrics are nil if nothing is recorded.
-	metrics     *metrics.Stored
-	cacheReader metrics.CacheReader
+	metrics     *cache.Stored
+	cacheReader cache.CacheReader
 	// indexes are the fields that the cache has an index of, in the order of cache.Object.Fields.
 	indexes []*Field
 	// prefix is the storage key of the collection, ended by a slash.
@@ -76,16 +75,16 @@ func (r *Resource) Virtual() bool { return r.cache == nil }
 func (r *Resource) Decodes() int64 { return r.codec.decodes.Load() }
 
 // cacheState returns the state of the cache for metrics.
-func (r *Resource) cacheState() metrics.CacheState {
+func (r *Resource) cacheState() cache.CacheState {
 	s := r.cache.Stats()
-	return metrics.CacheState{
+	return cache.CacheState{
 		Followed: s.Followed, Loaded: s.Loaded, Revision: s.Revision, Bytes: s.Bytes, Events: s.Events,
 		LogBytes: s.WindowBytes, Cursors: s.Cursors, Interests: s.Interests, Loads: s.Loads,
 	}
 }
 
 // Metrics returns what records how the resource is stored and read; nil records nothing.
-func (r *Resource) Metrics() *metrics.Stored { return r.metrics }
+func (r *Resource) Metrics() *cache.Stored { return r.metrics }
 
 // Now is the time.
 func (r *Resource) Now() time.Time { return r.now() }

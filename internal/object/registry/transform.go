@@ -10,7 +10,6 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
@@ -92,7 +91,7 @@ func (r *Resource) stale(ctx context.Context, found *cache.Object) (bool, error)
 	key := r.prefix + found.Key
 	start := time.Now()
 	e, _, err := r.store.Get(ctx, key, 0)
-	r.metrics.Request(metrics.GetOperation, start, err)
+	r.metrics.Request(cache.GetOperation, start, err)
 	if err != nil || e.ModRevision != found.Revision {
 		// The write finds out about a change.
 		return true, err

@@ -1,40 +1,10 @@
 package structuralschema
 
-import "strconv"
+import (
+	"strconv"
 
-// equalTrees reports whether two trees are equal. The integer 1 and the float 1.0 are different.
-func equalTrees(a, b any) bool {
-	switch a := a.(type) {
-	case map[string]any:
-		b, ok := b.(map[string]any)
-		if !ok || len(a) != len(b) || (a == nil) != (b == nil) {
-			return false
-		}
-		for name, v := range a {
-			other, found := b[name]
-			if !found || !equalTrees(v, other) {
-				return false
-			}
-		}
-		return true
-	case []any:
-		b, ok := b.([]any)
-		if !ok || len(a) != len(b) || (a == nil) != (b == nil) {
-			return false
-		}
-		for i := range a {
-			if !equalTrees(a[i], b[i]) {
-				return false
-			}
-		}
-		return true
-	}
-	switch b.(type) {
-	case map[string]any, []any:
-		return false
-	}
-	return a == b
-}
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
+)
 
 // Unchanged reports whether value counts as unchanged for ratcheting (KEP-4008). Items of a list of type map are
 // compared by their keys, so their order does not matter. An object with fields that the schema does not specify
@@ -60,7 +30,7 @@ func (s *Schema) Unchanged(value, old any) bool {
 			return false
 		}
 		if !s.correlates() {
-			return equalTrees(value, old)
+			return scheme.EqualTrees(value, old)
 		}
 		items := s.Keyed(old)
 		for _, v := range value {
@@ -71,7 +41,7 @@ func (s *Schema) Unchanged(value, old any) bool {
 		}
 		return true
 	}
-	return equalTrees(value, old)
+	return scheme.EqualTrees(value, old)
 }
 
 // Member returns the schema of a field, nil if it has none.

@@ -3,6 +3,8 @@ package structuralschema
 import (
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 )
 
 // ValidateLists returns an error for each duplicate item in lists of type set, and for each item of a list of type
@@ -144,7 +146,7 @@ func smallDuplicates(n int, value func(int) any) []int {
 		seen[i] = value(i)
 		before := 0
 		for j := range i {
-			if equalTrees(seen[j], seen[i]) {
+			if scheme.EqualTrees(seen[j], seen[i]) {
 				before++
 			}
 		}

@@ -377,30 +377,39 @@ func (c *Cache) condition(
 	return c.conditions.Add(sum, out), sum, nil
 }
 
-// unsupported returns an error if a schema has a member that structural schemas must not have.
-func unsupported(props *apiextensionsv1.JSONSchemaProps, at *schemaPath) error {
-	name := ""
+// UnsupportedMember returns the name of a member that structural schemas must not have, "" if there is none. It returns
+// "items" if that is a list of schemas.
+func UnsupportedMember(props *apiextensionsv1.JSONSchemaProps) string {
 	switch {
 	case props.ID != "":
-		name = "id"
+		return "id"
 	case props.Schema != "":
-		name = "$schema"
+		return "$schema"
 	case props.Ref != nil && *props.Ref != "":
-		name = "$ref"
+		return "$ref"
 	case len(props.PatternProperties) > 0:
-		name = "patternProperties"
+		return "patternProperties"
 	case len(props.Dependencies) > 0:
-		name = "dependencies"
+		return "dependencies"
 	case props.AdditionalItems != nil:
-		name = "additionalItems"
+		return "additionalItems"
 	case len(props.Definitions) > 0:
-		name = "definitions"
+		return "definitions"
 	case props.Items != nil && len(props.Items.JSONSchemas) > 0:
+		return "items"
+	}
+	return ""
+}
+
+func unsupported(props *apiextensionsv1.JSONSchemaProps, at *schemaPath) error {
+	switch name := UnsupportedMember(props); name {
+	case "":
+		return nil
+	case "items":
 		return at.errorf("items must be a schema, not an array")
 	default:
-		return nil
+		return at.errorf("%s is not supported", name)
 	}
-	return at.errorf("%s is not supported", name)
 }
 
 // restrictsOnly returns an error if a condition has a member that specifies fields instead of restricting values.

@@ -7,6 +7,8 @@ import (
 	"math"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 )
 
 // kindOf returns the kind of a scalar. A number is an integer if it was written without a fraction or exponent.
@@ -287,7 +289,7 @@ func oneOf(x, allowed any) bool {
 	case nil:
 		return false
 	}
-	return equalTrees(x, allowed)
+	return scheme.EqualTrees(x, allowed)
 }
 
 // enumTexts returns the allowed values as error messages write them.

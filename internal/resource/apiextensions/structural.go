@@ -7,6 +7,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
+	"github.com/keelson-dev/keelson/internal/object/structuralschema"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 )
 
@@ -27,30 +28,19 @@ func unsupported(s *props) string {
 }
 
 func unsupportedMember(s *props) string {
-	name := ""
+	name := structuralschema.UnsupportedMember(s)
 	switch {
-	case s.ID != "":
-		name = "id"
-	case s.Schema != "":
-		name = "schema"
-	case s.Ref != nil && *s.Ref != "":
-		name = "$ref"
-	case len(s.PatternProperties) > 0:
-		name = "patternProperties"
-	case len(s.Dependencies) > 0:
-		name = "dependencies"
-	case s.AdditionalItems != nil:
-		name = "additionalItems"
-	case len(s.Definitions) > 0:
-		name = "definitions"
+	case name != "" && name != "items":
+		if name == "$schema" {
+			name = "schema" // as kube-apiserver writes it
+		}
+		return fmt.Sprintf("OpenAPIV3Schema '%s' is not supported", name)
 	case s.XPreserveUnknownFields != nil && !*s.XPreserveUnknownFields:
 		return "internal error: 'x-kubernetes-preserve-unknown-fields' must be true or undefined"
-	case s.Items != nil && len(s.Items.JSONSchemas) > 0:
+	case name == "items":
 		return "OpenAPIV3Schema 'items' must be a schema, but is an array"
-	default:
-		return ""
 	}
-	return fmt.Sprintf("OpenAPIV3Schema '%s' is not supported", name)
+	return ""
 }
 
 // schemaPlace is what a schema describes; error messages depend on it.

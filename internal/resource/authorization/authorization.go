@@ -9,59 +9,13 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
-const group = "authorization.k8s.io"
-
 // Kinds returns the kinds of the group in the order of discovery.
 func Kinds() []*registry.Kind {
+	const pkg = "authorization"
 	return []*registry.Kind{
-		localSubjectAccessReview(), selfSubjectAccessReview(), selfSubjectRulesReview(), subjectAccessReview(),
-	}
-}
-
-func localSubjectAccessReview() *registry.Kind {
-	return &registry.Kind{
-		Names: registry.Names{
-			Group: group, Package: "authorization", Resource: "localsubjectaccessreviews",
-			Singular: "localsubjectaccessreview", Name: "LocalSubjectAccessReview", Namespaced: true,
-		},
-		Versions: []registry.Version{declare.Version[authorizationv1.LocalSubjectAccessReview]("v1", nil)},
-		Storage:  registry.Storage{Version: "v1"},
-		Requests: registry.Requests{Verbs: []string{"create"}},
-	}
-}
-
-func selfSubjectAccessReview() *registry.Kind {
-	return &registry.Kind{
-		Names: registry.Names{
-			Group: group, Package: "authorization", Resource: "selfsubjectaccessreviews",
-			Singular: "selfsubjectaccessreview", Name: "SelfSubjectAccessReview",
-		},
-		Versions: []registry.Version{declare.Version[authorizationv1.SelfSubjectAccessReview]("v1", nil)},
-		Storage:  registry.Storage{Version: "v1"},
-		Requests: registry.Requests{Verbs: []string{"create"}},
-	}
-}
-
-func selfSubjectRulesReview() *registry.Kind {
-	return &registry.Kind{
-		Names: registry.Names{
-			Group: group, Package: "authorization", Resource: "selfsubjectrulesreviews",
-			Singular: "selfsubjectrulesreview", Name: "SelfSubjectRulesReview",
-		},
-		Versions: []registry.Version{declare.Version[authorizationv1.SelfSubjectRulesReview]("v1", nil)},
-		Storage:  registry.Storage{Version: "v1"},
-		Requests: registry.Requests{Verbs: []string{"create"}},
-	}
-}
-
-func subjectAccessReview() *registry.Kind {
-	return &registry.Kind{
-		Names: registry.Names{
-			Group: group, Package: "authorization", Resource: "subjectaccessreviews",
-			Singular: "subjectaccessreview", Name: "SubjectAccessReview",
-		},
-		Versions: []registry.Version{declare.Version[authorizationv1.SubjectAccessReview]("v1", nil)},
-		Storage:  registry.Storage{Version: "v1"},
-		Requests: registry.Requests{Verbs: []string{"create"}},
+		declare.Review[authorizationv1.LocalSubjectAccessReview](pkg, "LocalSubjectAccessReview", true),
+		declare.Review[authorizationv1.SelfSubjectAccessReview](pkg, "SelfSubjectAccessReview", false),
+		declare.Review[authorizationv1.SelfSubjectRulesReview](pkg, "SelfSubjectRulesReview", false),
+		declare.Review[authorizationv1.SubjectAccessReview](pkg, "SubjectAccessReview", false),
 	}
 }

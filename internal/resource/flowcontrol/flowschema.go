@@ -2,14 +2,12 @@ package flowcontrol
 
 import (
 	"cmp"
-	"context"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/core"
-	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
@@ -27,24 +25,10 @@ func flowSchema() *registry.Kind {
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaNew},
 		Requests:     registry.Requests{UnconditionalUpdate: true},
 		Subresources: []registry.Subresource{declare.Status()},
-		Strategy: registry.Strategy[*flowcontrolv1.FlowSchema]{
-			Spec:            func(f *flowcontrolv1.FlowSchema) any { return &f.Spec },
-			Status:          func(f *flowcontrolv1.FlowSchema) any { return &f.Status },
-			Generation:      true,
-			StatusKeepsMeta: true,
-			PrepareStatusUpdate: func(_ context.Context, o, old *flowcontrolv1.FlowSchema) {
-				o.GenerateName = old.GenerateName // kube-apiserver keeps all metadata
-			},
-			Validate: func(_ context.Context, f *flowcontrolv1.FlowSchema) field.ErrorList {
-				return validateFlowSchema(f)
-			},
-			ValidateUpdate: func(_ context.Context, f, _ *flowcontrolv1.FlowSchema) field.ErrorList {
-				return validateFlowSchema(f)
-			},
-			ValidateStatusUpdate: func(_ context.Context, f, _ *flowcontrolv1.FlowSchema) field.ErrorList {
-				return validateFlowSchema(f)
-			},
-		}.Untyped(),
+		Strategy: strategy(registry.Strategy[*flowcontrolv1.FlowSchema]{
+			Spec:   func(f *flowcontrolv1.FlowSchema) any { return &f.Spec },
+			Status: func(f *flowcontrolv1.FlowSchema) any { return &f.Status },
+		}, validateFlowSchema),
 		Table: registry.Table[*flowcontrolv1.FlowSchema]{
 			Columns: []metav1.TableColumnDefinition{
 				core.NameColumn,

@@ -1,14 +1,11 @@
 package flowcontrol
 
 import (
-	"context"
-
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/core"
-	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
@@ -25,24 +22,10 @@ func priorityLevelConfiguration() *registry.Kind {
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaNew},
 		Requests:     registry.Requests{UnconditionalUpdate: true},
 		Subresources: []registry.Subresource{declare.Status()},
-		Strategy: registry.Strategy[*flowcontrolv1.PriorityLevelConfiguration]{
-			Spec:            func(p *flowcontrolv1.PriorityLevelConfiguration) any { return &p.Spec },
-			Status:          func(p *flowcontrolv1.PriorityLevelConfiguration) any { return &p.Status },
-			Generation:      true,
-			StatusKeepsMeta: true,
-			PrepareStatusUpdate: func(_ context.Context, o, old *flowcontrolv1.PriorityLevelConfiguration) {
-				o.GenerateName = old.GenerateName // kube-apiserver keeps all metadata
-			},
-			Validate: func(_ context.Context, p *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
-				return validatePriorityLevel(p)
-			},
-			ValidateUpdate: func(_ context.Context, p, _ *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
-				return validatePriorityLevel(p)
-			},
-			ValidateStatusUpdate: func(_ context.Context, p, _ *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
-				return validatePriorityLevel(p)
-			},
-		}.Untyped(),
+		Strategy: strategy(registry.Strategy[*flowcontrolv1.PriorityLevelConfiguration]{
+			Spec:   func(p *flowcontrolv1.PriorityLevelConfiguration) any { return &p.Spec },
+			Status: func(p *flowcontrolv1.PriorityLevelConfiguration) any { return &p.Status },
+		}, validatePriorityLevel),
 		Table: registry.Table[*flowcontrolv1.PriorityLevelConfiguration]{
 			Columns: []metav1.TableColumnDefinition{
 				core.NameColumn,

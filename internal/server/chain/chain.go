@@ -34,8 +34,8 @@ import (
 // Options are the dependencies of the filters.
 type Options struct {
 	Log            *slog.Logger
-	Metrics        *metrics.Metrics
-	Requests       *metrics.Requests
+	Metrics        *metrics.Metrics // where the filters register theirs
+	Requests       *requestmetrics.Requests
 	Authentication authenticate.Options
 	Authorizer     authz.Authorizer
 	// Limit is the filter that limits the requests in flight: that of package fairness or of package inflight.
@@ -98,20 +98,20 @@ func New(h http.Handler, o Options) http.Handler {
 		goaway.New(o.GoawayChance, nil),
 		deadline.New(deadline.Options{
 			Limit: o.RequestTimeout, Grace: answerGrace, BodyGrace: bodyGrace, Spread: o.Stop.Spread, Stopping: o.Stop.Begun,
-			Streamed: o.Streamed, Running: o.Stop.Running, Abandoned: o.Metrics.AbandonedHandler,
+			Streamed: o.Streamed, Running: o.Stop.Running, Abandoned: deadline.NewMetrics(o.Metrics),
 			LongRunning: o.Stop.LongRunning,
 		}),
 		recovery.New(o.Log), // a second time, because deadline runs the following filters on another goroutine
 		cors.New(o.CORSAllowedOrigins),
 	}
-	filters = append(filters, requestmetrics.Timed(o.Metrics, tracingfilter.Each(o.Tracer, []requestmetrics.Named{
+	filters = append(filters, requestmetrics.Timed(o.Requests, tracingfilter.Each(o.Tracer, []requestmetrics.Named{
 		{Name: "authentication", Filter: authenticate.New(o.Authentication)},
 		{Filter: tracingfilter.Server(o.Tracer)},
 		{Name: "audit", Filter: o.Audit.Filter},
-		{Name: "constrainedimpersonation", Filter: impersonate.New(o.Authorizer, o.Metrics)},
+		{Name: "constrainedimpersonation", Filter: impersonate.New(o.Authorizer, impersonate.NewMetrics(o.Metrics))},
 		{Filter: o.Testing.Disturb},
 		{Name: "priorityandfairness", Filter: o.Limit},
-		{Name: "authorization", Filter: authorize.New(o.Authorizer, o.Metrics.Authorization)},
+		{Name: "authorization", Filter: authorize.New(o.Authorizer, authorize.NewMetrics(o.Metrics))},
 	}))...)
 	filters = append(filters, body.New(fairshare.NewPool(body.Budget), o.Stop.Begun, o.Streamed))
 	for i := len(filters) - 1; i >= 0; i-- {

@@ -19,6 +19,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/gateway/filter/authenticate"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/fairness"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/inflight"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/requestmetrics"
 	"github.com/keelson-dev/keelson/internal/gateway/flowcontrol"
 	events "github.com/keelson-dev/keelson/internal/machinery/audit"
 	"github.com/keelson-dev/keelson/internal/machinery/audit/policy"
@@ -45,14 +46,14 @@ func limitedChain(
 	}
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	counts := metrics.New(nil, metrics.Options{})
-	requests := counts.NewRequests(func(_, _, resource string) bool { return resource == "pods" })
+	requests := requestmetrics.NewRequests(counts, func(_, _, resource string) bool { return resource == "pods" })
 	own := []string{"here"}
 	return New(h, Options{
 		Log: log, Metrics: counts, Requests: requests,
 		Authentication: authenticate.Options{
 			Authenticator: &bearer.Authenticator{Tokens: authn.WrapAudienceAgnostic(own, tokens), Audiences: own},
 			Anonymous:     func(*http.Request) *request.User { return authn.AnonymousUser() },
-			Clear:         func(http.Header) {}, Log: log, Observe: counts.Authentication,
+			Clear:         func(http.Header) {}, Log: log, Observe: authenticate.NewMetrics(counts),
 		},
 		Authorizer: authz.List{staticauthorizer.SystemMasters{}},
 		Limit:      limit, RequestTimeout: time.Minute, Audit: auditor,

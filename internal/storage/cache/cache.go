@@ -28,7 +28,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -75,7 +74,7 @@ type Config struct {
 	Namespaced bool     // keys below Prefix are "namespace/name", not "name"
 	Indexes    []string // names of the indexed fields
 	Codec      Codec
-	Metrics    *metrics.Stored // nil records nothing
+	Metrics    *Stored // nil records nothing
 }
 
 // Options configure a Cache.
@@ -96,7 +95,7 @@ type Options struct {
 	// log, within a factor of two; 0 means never.
 	IdleDrop time.Duration
 	// Metrics are those of the watch of the store, which is not about one resource; nil records nothing.
-	Metrics *metrics.Stored
+	Metrics *Stored
 	Logger  *slog.Logger
 }
 
@@ -113,7 +112,7 @@ type Cache struct {
 	windowBytes int64
 	memory      Memory
 	logger      *slog.Logger
-	metrics     *metrics.Stored
+	metrics     *Stored
 	encodings   encodingBudget
 	chunks      chunkBudget
 	histories   *Histories

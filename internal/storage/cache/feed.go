@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -102,12 +101,12 @@ func (c *Cache) stream() error {
 		if len(batch.Events) > 0 {
 			d.split(c, batch.Events)
 			for _, r := range d.touched {
-				r.config.Metrics.Add(metrics.EventsReceived, len(r.incoming))
+				r.config.Metrics.Add(EventsReceived, len(r.incoming))
 				r.receive(r.incoming, batch.Revision)
 			}
 			d.reset()
 		} else {
-			c.metrics.Add(metrics.Bookmarks, 1)
+			c.metrics.Add(Bookmarks, 1)
 		}
 		c.advance(batch.Revision)
 	}

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/cache/index"
 )
@@ -184,7 +183,7 @@ func (r *Resource) enter(f fetchResult, revision int64, changes []storage.Event)
 		st.objects, st.bytes = f.objects, f.bytes
 		r.addDemand(float64(f.objects.All().Len()))
 	}
-	r.config.Metrics.Add(metrics.Initializations, 1)
+	r.config.Metrics.Add(Initializations, 1)
 	next, events := r.after(st, changes, revision)
 	r.mu.Lock()
 	r.changes.log.Reset(f.revision)

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/cache/index"
 	"github.com/keelson-dev/keelson/internal/storage/cache/interest"
@@ -223,8 +222,8 @@ func (r *Resource) publish(next *state, events []*Event) {
 // published does what follows a publish once mu was released. The caller holds write.
 func (r *Resource) published(events []*Event, revision int64) {
 	if len(events) > 0 {
-		r.config.Metrics.Add(metrics.CacheEventsReceived, len(events))
-		r.config.Metrics.Add(metrics.EventsDispatched, len(events))
+		r.config.Metrics.Add(CacheEventsReceived, len(events))
+		r.config.Metrics.Add(EventsDispatched, len(events))
 	}
 	r.pending.attach(&r.cache.encodings, events, revision)
 	r.wakeAll()

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -161,15 +160,15 @@ func (v *View) get(ctx context.Context, key string, charge int64) (*Object, bool
 func (r *Resource) getStored(ctx context.Context, key string, revision int64) (storage.Entry, int64, error) {
 	start := time.Now()
 	e, at, err := r.cache.store.Get(ctx, key, revision)
-	r.config.Metrics.Request(metrics.GetOperation, start, err)
+	r.config.Metrics.Request(GetOperation, start, err)
 	return e, at, err
 }
 
 // rangeStore reads a range from the store and records that.
 func (r *Resource) rangeStore(ctx context.Context, request storage.RangeRequest) (storage.RangeResult, error) {
-	operation := metrics.ListOperation
+	operation := ListOperation
 	if request.CountOnly {
-		operation = metrics.CountOperation
+		operation = CountOperation
 	}
 	start := time.Now()
 	result, err := r.cache.store.Range(ctx, request)

@@ -173,17 +173,25 @@ func (v *verifier) metaRecord(it *pebble.Iterator) {
 	}
 }
 
+// records returns an iterator of the records with a prefix, and one of all records, which finds the versions that they name.
+func (v *verifier) records(prefix byte) (it, versions *pebble.Iterator, err error) {
+	it, err = v.db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefix}, UpperBound: []byte{prefix + 1}})
+	if err != nil {
+		return nil, nil, err
+	}
+	if versions, err = v.db.NewIter(nil); err != nil {
+		return nil, nil, errors.Join(err, it.Close())
+	}
+	return it, versions, nil
+}
+
 // logRecords verifies that the log has no gap above the compaction revision, and that the versions exist that it names.
 func (v *verifier) logRecords(ctx context.Context) error {
-	it, err := v.db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefixLog}, UpperBound: []byte{prefixLog + 1}})
+	it, versions, err := v.records(prefixLog)
 	if err != nil {
 		return err
 	}
 	defer it.Close()
-	versions, err := v.db.NewIter(nil)
-	if err != nil {
-		return err
-	}
 	defer versions.Close()
 	want := max(v.verified.Compacted, 1) + 1 // an empty store is at revision 1
 	for ok := it.First(); ok && ctx.Err() == nil; ok = it.Next() {
@@ -376,15 +384,11 @@ func (v *verifier) newestVersion(key string, found version) error {
 // expiry verifies that each record of the expiry index names the newest version of its key and the deadline of that
 // version.
 func (v *verifier) expiry(ctx context.Context) error {
-	it, err := v.db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefixExpiry}, UpperBound: []byte{prefixExpiry + 1}})
+	it, versions, err := v.records(prefixExpiry)
 	if err != nil {
 		return err
 	}
 	defer it.Close()
-	versions, err := v.db.NewIter(nil)
-	if err != nil {
-		return err
-	}
 	defer versions.Close()
 	for ok := it.First(); ok && ctx.Err() == nil; ok = it.Next() {
 		v.verified.Expiring++

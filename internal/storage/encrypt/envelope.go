@@ -13,6 +13,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
 )
 
 // sourceType is the type of the encrypted key in an envelope.
@@ -71,74 +73,37 @@ var errEnvelope = errors.New("malformed envelope of a KMS provider")
 // parseEnvelope decodes and validates an envelope. Its fields share memory with b.
 func parseEnvelope(b []byte) (*envelope, error) {
 	e := &envelope{}
-	err := eachField(b, func(number protowire.Number, value []byte, varint uint64) error {
-		switch number {
-		case envelopeData:
+	for len(b) > 0 {
+		number, kind, value, size, err := wire.NextField(b)
+		if err != nil {
+			return nil, errEnvelope
+		}
+		b = b[size:]
+		switch {
+		case number == envelopeSourceType && kind == protowire.VarintType:
+			e.sourceType = sourceType(wire.Varint(value))
+		case kind != protowire.BytesType:
+		case number == envelopeData:
 			e.data = value
-		case envelopeKeyID:
+		case number == envelopeKeyID:
 			e.keyID = string(value)
-		case envelopeSource:
+		case number == envelopeSource:
 			e.source = value
-		case envelopeAnnotations:
-			var name string
-			var text []byte
-			err := eachField(value, func(number protowire.Number, value []byte, _ uint64) error {
-				switch number {
-				case 1:
-					name = string(value)
-				case 2:
-					text = value
-				}
-				return nil
-			})
+		case number == envelopeAnnotations:
+			name, text, err := wire.Pair(value)
 			if err != nil {
-				return err
+				return nil, errEnvelope
 			}
 			if e.annotations == nil {
 				e.annotations = map[string][]byte{}
 			}
-			e.annotations[name] = text
-		case envelopeSourceType:
-			e.sourceType = sourceType(varint)
+			e.annotations[string(name)] = text
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
 	}
 	if len(e.data) == 0 {
 		return nil, errors.New("encrypted data is empty")
 	}
 	return e, e.checkKey()
-}
-
-// eachField calls f with each field of a protobuf message. value is set for length-delimited fields and varint for
-// varints; fields of other types have neither.
-func eachField(b []byte, f func(number protowire.Number, value []byte, varint uint64) error) error {
-	for len(b) > 0 {
-		number, kind, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return errEnvelope
-		}
-		b = b[n:]
-		size := protowire.ConsumeFieldValue(number, kind, b)
-		if size < 0 {
-			return errEnvelope
-		}
-		var value []byte
-		var varint uint64
-		switch kind {
-		case protowire.BytesType:
-			value, _ = protowire.ConsumeBytes(b)
-		case protowire.VarintType:
-			varint, _ = protowire.ConsumeVarint(b)
-		}
-		if err := f(number, value, varint); err != nil {
-			return err
-		}
-		b = b[size:]
-	}
-	return nil
 }
 
 // Limits of the answers of a plug-in, in bytes (KEP-3299).

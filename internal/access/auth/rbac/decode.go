@@ -36,24 +36,29 @@ func decodeBinding(message []byte) (ref rbacv1.RoleRef, subjects []rbacv1.Subjec
 // decodeAll returns the elements of a repeated field.
 func decodeAll[T any](message []byte, field int32, unmarshal func(*T, []byte) error) (all []T, err error) {
 	n := 0
-	if err := wire.EachField(message, func(number int32, _ wire.Value) bool {
+	for rest := message; len(rest) > 0; {
+		number, _, _, size, err := wire.NextField(rest)
+		if err != nil {
+			return nil, err
+		}
 		if number == field {
 			n++
 		}
-		return true
-	}); err != nil || n == 0 {
-		return nil, err
+		rest = rest[size:]
+	}
+	if n == 0 {
+		return nil, nil
 	}
 	all = make([]T, 0, n)
-	malformed := wire.EachField(message, func(number int32, v wire.Value) bool {
+	for len(message) > 0 {
+		number, _, value, size, _ := wire.NextField(message) // the loop above has found no error
 		if number == field {
 			all = all[:len(all)+1]
-			err = unmarshal(&all[len(all)-1], v.Bytes)
+			if err := unmarshal(&all[len(all)-1], value); err != nil {
+				return all, err
+			}
 		}
-		return err == nil
-	})
-	if err == nil {
-		err = malformed
+		message = message[size:]
 	}
-	return all, err
+	return all, nil
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/internal/gateway/filter/deadline"
-	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/machinery/responserecorder"
 )
@@ -15,7 +14,7 @@ import (
 // New returns the filter. As kube-apiserver does, it counts the requests that reached a handler for their verb (see
 // request.Tracker) and those that were refused because there are too many. Others, which filters refused or for which
 // there is no handler, have metrics of their own, such as authentication_attempts.
-func New(m *metrics.Requests) func(http.Handler) http.Handler {
+func New(m *Requests) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			c := call{
@@ -38,17 +37,17 @@ func New(m *metrics.Requests) func(http.Handler) http.Handler {
 
 // watchList returns what records that a watch has sent its initial events. It is a function of its own so that the call of
 // other requests does not escape to the heap.
-func watchList(m *metrics.Requests, labels metrics.Request, start time.Time) func() {
+func watchList(m *Requests, labels Request, start time.Time) func() {
 	return func() { m.WatchList(labels, time.Since(start)) }
 }
 
 // call is one request.
 type call struct {
-	metrics *metrics.Requests
+	metrics *Requests
 	r       *http.Request
 	info    *request.Info
 	rw      *responserecorder.Recorder
-	labels  metrics.Request
+	labels  Request
 	start   time.Time
 }
 
@@ -66,7 +65,7 @@ func (c *call) end() {
 	if !served {
 		return
 	}
-	c.metrics.Done(c.labels, metrics.Response{Code: status, Bytes: c.rw.Bytes, Took: took, Outside: tracker.Outside()})
+	c.metrics.Done(c.labels, Response{Code: status, Bytes: c.rw.Bytes, Took: took, Outside: tracker.Outside()})
 	if deprecation != nil {
 		c.metrics.Deprecated(c.labels, deprecation.Removed)
 	}
@@ -85,7 +84,7 @@ func (c *call) special(tracker *request.Tracker, status int) {
 	}
 	if tracker.AggregatedTerminated() {
 		labels := c.labels
-		labels.Component = metrics.Aggregator
+		labels.Component = Aggregator
 		c.metrics.Terminated(labels, status)
 	}
 	if !tracker.Terminated() {
@@ -111,12 +110,12 @@ func bodyVerb(i *request.Info) string {
 	return ""
 }
 
-// labelsOf returns the labels of a request. Package metrics replaces unknown values.
-func labelsOf(r *http.Request, i *request.Info) metrics.Request {
+// labelsOf returns the labels of a request. Requests replaces unknown values.
+func labelsOf(r *http.Request, i *request.Info) Request {
 	if !i.IsResource() {
 		return pathLabels(r, i)
 	}
-	out := metrics.Request{Group: i.Group, Version: i.Version, Resource: i.Resource, Subresource: i.Subresource}
+	out := Request{Group: i.Group, Version: i.Version, Resource: i.Resource, Subresource: i.Subresource}
 	out.Verb = ReportedVerb(r, i)
 	if i.Subresource == "log" && out.Verb == http.MethodGet {
 		out.Verb = "CONNECT" // in the metrics alone, as in kube-apiserver
@@ -134,11 +133,11 @@ func labelsOf(r *http.Request, i *request.Info) metrics.Request {
 }
 
 // pathLabels returns the labels of a request that is not about a resource.
-func pathLabels(r *http.Request, i *request.Info) metrics.Request {
-	out := metrics.Request{Verb: r.Method, Path: i.Path, Component: metrics.NoComponent}
+func pathLabels(r *http.Request, i *request.Info) Request {
+	out := Request{Verb: r.Method, Path: i.Path, Component: NoComponent}
 	switch {
 	case i.Path == "/api" || i.Path == "/apis":
-		out.Path, out.Component = i.Path[1:], metrics.APIServer
+		out.Path, out.Component = i.Path[1:], APIServer
 	case i.Path == "/openapi/v3":
 		out.Path = "openapi/v3"
 	case strings.HasPrefix(i.Path, "/openapi/v3/"):
@@ -176,7 +175,7 @@ func ReportedVerb(r *http.Request, i *request.Info) string {
 // Timed returns the filters in the same order, with filters between them that record how long each takes before it calls
 // the next one. names are those of kube-apiserver; a nil filter is left out, but recorded. The time of a
 // filter without a name is not recorded.
-func Timed(m *metrics.Metrics, filters []Named) []func(http.Handler) http.Handler {
+func Timed(q *Requests, filters []Named) []func(http.Handler) http.Handler {
 	out := []func(http.Handler) http.Handler{mark(func(time.Duration) {})}
 	for _, f := range filters {
 		if f.Filter != nil {
@@ -184,7 +183,7 @@ func Timed(m *metrics.Metrics, filters []Named) []func(http.Handler) http.Handle
 		}
 		observe := func(time.Duration) {}
 		if f.Name != "" {
-			observe = m.FilterDuration(f.Name)
+			observe = q.filterDuration(f.Name)
 		}
 		out = append(out, mark(observe))
 	}

@@ -94,7 +94,7 @@ func TestOnlyServedRequestsAreCounted(t *testing.T) {
 func scrape(t *testing.T, method, path string, h http.HandlerFunc) string {
 	t.Helper()
 	m := metrics.New(nil, metrics.Options{})
-	filter := New(m.NewRequests(func(group, _, resource string) bool { return group == "" && resource == "pods" }))
+	filter := New(NewRequests(m, func(group, _, resource string) bool { return group == "" && resource == "pods" }))
 	r := httptest.NewRequest(method, path, nil)
 	rw := &responserecorder.Recorder{ResponseWriter: httptest.NewRecorder()}
 	filter(h).ServeHTTP(rw, withInfo(r, rw))
@@ -118,7 +118,7 @@ func withInfo(r *http.Request, rw *responserecorder.Recorder) *http.Request {
 // BenchmarkFilter measures the metrics of a request.
 func BenchmarkFilter(b *testing.B) {
 	known := func(string, string, string) bool { return true }
-	h := New(metrics.New(nil, metrics.Options{}).NewRequests(known))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := New(NewRequests(metrics.New(nil, metrics.Options{}), known))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		request.TrackerFrom(r.Context()).Serve(nil)
 		w.WriteHeader(http.StatusOK)
 	}))
@@ -151,7 +151,7 @@ func (discard) WriteHeader(int)             {}
 func BenchmarkTimed(b *testing.B) {
 	m := metrics.New(nil, metrics.Options{})
 	h := http.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	filters := Timed(m, []Named{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}, {Name: "e"}})
+	filters := Timed(NewRequests(m, func(string, string, string) bool { return false }), []Named{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}, {Name: "e"}})
 	for i := len(filters) - 1; i >= 0; i-- {
 		h = filters[i](h)
 	}

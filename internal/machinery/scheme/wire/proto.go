@@ -43,43 +43,37 @@ type Envelope struct {
 
 // OpenEnvelope returns the parts of an enveloped value. Raw is a part of value.
 func OpenEnvelope(value []byte) (Envelope, error) {
-	var e Envelope
-	if len(value) < len(EnvelopePrefix) || string(value[:len(EnvelopePrefix)]) != EnvelopePrefix {
-		return e, errors.New("not a protobuf object: the prefix is missing")
-	}
-	err := fields(value[len(EnvelopePrefix):], func(num protowire.Number, typ protowire.Type, val []byte) bool {
-		switch {
-		case num == unknownRaw && typ == protowire.BytesType:
-			e.Raw = val
-		case num == unknownTypeMeta && typ == protowire.BytesType:
-			_ = fields(val, func(num protowire.Number, typ protowire.Type, val []byte) bool {
-				switch num {
-				case typeMetaAPIVersion:
-					e.APIVersion = string(val)
-				case typeMetaKind:
-					e.Kind = string(val)
-				}
-				return true
-			})
-		}
-		return true
-	})
-	return e, err
+	raw, meta, err := open(value)
+	apiVersion, kind, _ := Pair(meta)
+	return Envelope{APIVersion: string(apiVersion), Kind: string(kind), Raw: raw}, err
 }
 
 // Raw returns the message of the object in an enveloped value. It is a part of value.
 func Raw(value []byte) ([]byte, error) {
-	if len(value) < len(EnvelopePrefix) || string(value[:len(EnvelopePrefix)]) != EnvelopePrefix {
-		return nil, errors.New("not a protobuf object: the prefix is missing")
-	}
-	var raw []byte
-	err := fields(value[len(EnvelopePrefix):], func(num protowire.Number, typ protowire.Type, val []byte) bool {
-		if num == unknownRaw && typ == protowire.BytesType {
-			raw = val
-		}
-		return true
-	})
+	raw, _, err := open(value)
 	return raw, err
+}
+
+// open returns the message of the object in an enveloped value, and its TypeMeta.
+func open(value []byte) (raw, meta []byte, err error) {
+	if len(value) < len(EnvelopePrefix) || string(value[:len(EnvelopePrefix)]) != EnvelopePrefix {
+		return nil, nil, errors.New("not a protobuf object: the prefix is missing")
+	}
+	for rest := value[len(EnvelopePrefix):]; len(rest) > 0; {
+		number, kind, value, size, err := NextField(rest)
+		if err != nil {
+			return raw, meta, err
+		}
+		switch {
+		case kind != protowire.BytesType:
+		case number == unknownRaw:
+			raw = value
+		case number == unknownTypeMeta:
+			meta = value
+		}
+		rest = rest[size:]
+	}
+	return raw, meta, nil
 }
 
 // EnvelopeHead is the constant beginning of the envelopes of one kind.
@@ -167,19 +161,14 @@ func MetadataField(raw []byte) ([]byte, error) {
 // in raw.
 func metaSpan(raw []byte) (meta []byte, start, end int, err error) {
 	for pos := 0; pos < len(raw); {
-		num, typ, n := protowire.ConsumeTag(raw[pos:])
-		if n < 0 {
-			return nil, 0, 0, ErrMalformed
+		number, kind, value, size, err := NextField(raw[pos:])
+		if err != nil {
+			return nil, 0, 0, err
 		}
-		m := protowire.ConsumeFieldValue(num, typ, raw[pos+n:])
-		if m < 0 {
-			return nil, 0, 0, ErrMalformed
+		if number == objectMeta && kind == protowire.BytesType {
+			return value, pos, pos + size, nil
 		}
-		if num == objectMeta && typ == protowire.BytesType {
-			val, _ := protowire.ConsumeBytes(raw[pos+n:])
-			return val, pos, pos + n + m, nil
-		}
-		pos += n + m
+		pos += size
 	}
 	return nil, 0, 0, ErrMalformed
 }
@@ -189,21 +178,17 @@ func metaSpan(raw []byte) (meta []byte, start, end int, err error) {
 func versionSpan(meta []byte) (start, end int, err error) {
 	place := -1
 	for pos := 0; pos < len(meta); {
-		num, typ, n := protowire.ConsumeTag(meta[pos:])
-		if n < 0 {
-			return 0, 0, ErrMalformed
+		number, _, _, size, err := NextField(meta[pos:])
+		if err != nil {
+			return 0, 0, err
 		}
-		m := protowire.ConsumeFieldValue(num, typ, meta[pos+n:])
-		if m < 0 {
-			return 0, 0, ErrMalformed
+		if number == metaResourceVersion {
+			return pos, pos + size, nil
 		}
-		if num == metaResourceVersion {
-			return pos, pos + n + m, nil
-		}
-		if num > metaResourceVersion && place < 0 {
+		if number > metaResourceVersion && place < 0 {
 			place = pos
 		}
-		pos += n + m
+		pos += size
 	}
 	if place < 0 {
 		place = len(meta)
@@ -213,22 +198,43 @@ func versionSpan(meta []byte) (start, end int, err error) {
 
 // EachLabel calls f for each label in an ObjectMeta message. The slices are parts of meta.
 func EachLabel(meta []byte, f func(key, value []byte)) error {
-	return fields(meta, func(num protowire.Number, typ protowire.Type, val []byte) bool {
-		if num == metaLabels && typ == protowire.BytesType {
-			var k, v []byte
-			_ = fields(val, func(num protowire.Number, _ protowire.Type, val []byte) bool {
-				switch num {
-				case 1:
-					k = val
-				case 2:
-					v = val
-				}
-				return true
-			})
-			f(k, v)
+	for len(meta) > 0 {
+		number, kind, entry, size, err := NextField(meta)
+		if err != nil {
+			return err
 		}
-		return num <= metaLabels
-	})
+		if number == metaLabels && kind == protowire.BytesType {
+			key, value, _ := Pair(entry)
+			f(key, value)
+		}
+		if number > metaLabels {
+			return nil
+		}
+		meta = meta[size:]
+	}
+	return nil
+}
+
+// Pair returns the length-delimited fields 1 and 2 of a message, such as the key and the value of an entry of a map. If the
+// message is malformed, it also returns what it has read.
+func Pair(message []byte) (first, second []byte, err error) {
+	for len(message) > 0 {
+		number, kind, value, size, err := NextField(message)
+		if err != nil {
+			return first, second, err
+		}
+		if kind != protowire.BytesType {
+			value = nil
+		}
+		switch number {
+		case 1:
+			first = value
+		case 2:
+			second = value
+		}
+		message = message[size:]
+	}
+	return first, second, nil
 }
 
 // Value is a field found by Find.
@@ -246,95 +252,50 @@ func Find(raw []byte, path []int32) (Value, error) {
 	if len(path) == 0 {
 		return Value{Found: true, Bytes: raw}, nil
 	}
-	err := fieldsNumbers(raw, protowire.Number(path[0]), func(typ protowire.Type, val []byte, number uint64) {
-		if v.Found && typ == protowire.BytesType {
-			return
+	for rest := raw; len(rest) > 0; {
+		number, kind, value, size, err := NextField(rest)
+		if err != nil {
+			return v, err
 		}
-		v = Value{Found: true, Bytes: val, Number: number}
-	})
-	if err != nil || !v.Found || len(path) == 1 {
-		return v, err
+		rest = rest[size:]
+		switch {
+		case number != path[0]:
+		case kind == protowire.VarintType:
+			v = Value{Found: true, Number: Varint(value)}
+		case kind == protowire.BytesType && !v.Found:
+			v = Value{Found: true, Bytes: value}
+		}
+	}
+	if !v.Found || len(path) == 1 {
+		return v, nil
 	}
 	return Find(v.Bytes, path[1:])
 }
 
-// EachField calls f for each length-delimited field and each varint of a message, until f returns false. Value.Bytes is a
-// part of the message.
-func EachField(message []byte, f func(number int32, v Value) bool) error {
-	for len(message) > 0 {
-		num, typ, n := protowire.ConsumeTag(message)
-		if n < 0 {
-			return ErrMalformed
-		}
-		message = message[n:]
-		m := protowire.ConsumeFieldValue(num, typ, message)
-		if m < 0 {
-			return ErrMalformed
-		}
-		v := Value{Found: true}
-		switch typ {
-		case protowire.BytesType:
-			v.Bytes, _ = protowire.ConsumeBytes(message)
-		case protowire.VarintType:
-			v.Number, _ = protowire.ConsumeVarint(message)
-		}
-		if !f(int32(num), v) {
-			return nil
-		}
-		message = message[m:]
+// NextField returns the first field of a message that is not empty. value is what a length-delimited field contains, and the
+// encoded value of other fields; it is a part of the message. The next field begins after size bytes. The only error is
+// ErrMalformed.
+func NextField(message []byte) (number int32, kind protowire.Type, value []byte, size int, err error) {
+	num, kind, head := protowire.ConsumeTag(message)
+	if head < 0 {
+		return 0, 0, nil, 0, ErrMalformed
 	}
-	return nil
+	n := 0
+	if kind == protowire.BytesType {
+		value, n = protowire.ConsumeBytes(message[head:])
+	} else if n = protowire.ConsumeFieldValue(num, kind, message[head:]); n >= 0 {
+		value = message[head : head+n]
+	}
+	if n < 0 {
+		return 0, 0, nil, 0, ErrMalformed
+	}
+	return int32(num), kind, value, head + n, nil
 }
 
-func fieldsNumbers(b []byte, want protowire.Number, f func(typ protowire.Type, val []byte, number uint64)) error {
-	for len(b) > 0 {
-		num, typ, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return ErrMalformed
-		}
-		b = b[n:]
-		m := protowire.ConsumeFieldValue(num, typ, b)
-		if m < 0 {
-			return ErrMalformed
-		}
-		if num == want {
-			switch typ {
-			case protowire.BytesType:
-				val, _ := protowire.ConsumeBytes(b)
-				f(typ, val, 0)
-			case protowire.VarintType:
-				number, _ := protowire.ConsumeVarint(b)
-				f(typ, nil, number)
-			}
-		}
-		b = b[m:]
-	}
-	return nil
-}
-
-// fields calls f for each field of a message, until f returns false. val has the bytes of a
-// length-delimited field.
-func fields(b []byte, f func(num protowire.Number, typ protowire.Type, val []byte) bool) error {
-	for len(b) > 0 {
-		num, typ, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return ErrMalformed
-		}
-		b = b[n:]
-		m := protowire.ConsumeFieldValue(num, typ, b)
-		if m < 0 {
-			return ErrMalformed
-		}
-		var val []byte
-		if typ == protowire.BytesType {
-			val, _ = protowire.ConsumeBytes(b)
-		}
-		if !f(num, typ, val) {
-			return nil
-		}
-		b = b[m:]
-	}
-	return nil
+// Varint returns the value of a varint of NextField.
+func Varint(value []byte) uint64 {
+	v, _ := protowire.ConsumeVarint(value)
+	return v
 }
 
 func appendBytes(b []byte, num protowire.Number, s string) []byte {

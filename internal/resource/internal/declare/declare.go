@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -103,6 +102,24 @@ func Version[T any, P interface {
 		v.Default = registry.Defaulter(set)
 	}
 	return v
+}
+
+// Review returns a kind of which objects are only created: they are answered, not stored. pkg is the first part of
+// the name of its group, such as authorization.
+func Review[T any, P interface {
+	*T
+	registry.Object
+}](pkg, name string, namespaced bool) *registry.Kind {
+	singular := strings.ToLower(name)
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: pkg + ".k8s.io", Package: pkg, Resource: singular + "s", Singular: singular, Name: name,
+			Namespaced: namespaced,
+		},
+		Versions: []registry.Version{Version[T, P]("v1", nil)},
+		Storage:  registry.Storage{Version: "v1"},
+		Requests: registry.Requests{Verbs: []string{"create"}},
+	}
 }
 
 // FieldLabel returns the error for an unknown field label, without the name of the kind.

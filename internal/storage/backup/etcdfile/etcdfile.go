@@ -13,6 +13,8 @@ import (
 	"math"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
 )
 
 // Names of buckets, and keys of the buckets "meta" and "cluster" (go.etcd.io/etcd/server/v3/storage/schema).
@@ -109,30 +111,21 @@ func (l lease) encode() []byte {
 
 func decodeLease(b []byte) (l lease, err error) {
 	for len(b) > 0 {
-		field, typ, n := protowire.ConsumeTag(b)
-		if n < 0 {
+		number, kind, value, size, err := wire.NextField(b)
+		if err != nil {
 			return l, damagedError("a lease cannot be read")
 		}
-		b = b[n:]
-		if typ != protowire.VarintType {
-			if n = protowire.ConsumeFieldValue(field, typ, b); n < 0 {
-				return l, damagedError("a lease cannot be read")
-			}
-			b = b[n:]
+		b = b[size:]
+		if kind != protowire.VarintType {
 			continue
 		}
-		v, n := protowire.ConsumeVarint(b)
-		if n < 0 {
-			return l, damagedError("a lease cannot be read")
-		}
-		b = b[n:]
-		switch field {
+		switch v := int64(wire.Varint(value)); number {
 		case leaseFieldID:
-			l.id = int64(v)
+			l.id = v
 		case leaseFieldTTL:
-			l.ttl = int64(v)
+			l.ttl = v
 		case leaseFieldRemaining:
-			l.remaining = int64(v)
+			l.remaining = v
 		}
 	}
 	return l, nil

@@ -1,4 +1,4 @@
-package metrics
+package cache
 
 import (
 	"slices"
@@ -7,21 +7,23 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
 // Stores has the metrics of the stores of a server and of the caches on them, by resource. They have the names that
 // kube-apiserver gives to those of etcd and of its watch cache, whatever the store is. A nil Stores records nothing.
 type Stores struct {
-	durations *histogramVec
+	durations *metrics.HistogramVec
 	counters  [counterKinds]*prometheus.Desc
 	lists     [listKinds]*prometheus.Desc
 	states    [cacheStates]*prometheus.Desc
 	requests  *prometheus.Desc
 	failures  *prometheus.Desc
-	waits     *histogramVec
+	waits     *metrics.HistogramVec
 
 	mu        sync.Mutex // guards resources
-	resources map[GroupResource]*Stored
+	resources map[groupResource]*Stored
 }
 
 // Counter is a number that is counted for a resource.
@@ -116,16 +118,19 @@ const (
 
 var operationNames = [operations]string{"get", "list", "listWithCount", "create", "update", "delete"}
 
+// groupResource names a resource.
+type groupResource struct{ group, resource string }
+
 // Stored has the metrics of one resource. A nil Stored records nothing.
 type Stored struct {
 	of       *Stores
-	key      GroupResource
+	key      groupResource
 	counters [counterKinds]count
 	requests [operations]operation
 	indexes  sync.Map // name of the index -> *indexCounts
 	// consistent are lists of the latest state that the cache has served.
 	consistent count
-	wait       atomic.Pointer[histogram]
+	wait       atomic.Pointer[metrics.Histogram]
 	cache      atomic.Pointer[CacheReader]
 }
 
@@ -172,7 +177,7 @@ func (c *count) add(n int64) {
 }
 
 type operation struct {
-	took   atomic.Pointer[histogram]
+	took   atomic.Pointer[metrics.Histogram]
 	total  atomic.Int64
 	failed atomic.Int64
 }
@@ -180,19 +185,19 @@ type operation struct {
 type indexCounts struct{ lists, fetched atomic.Int64 }
 
 // NewStores registers and returns the metrics of stores. It may be called once.
-func (m *Metrics) NewStores() *Stores {
+func NewStores(m *metrics.Metrics) *Stores {
 	labels := []string{"group", "resource"}
 	withOperation := append([]string{"operation"}, labels...)
 	withIndex := append(slices.Clone(labels), "index")
 	s := &Stores{
-		resources: map[GroupResource]*Stored{},
-		durations: newDurations("etcd_request_duration_seconds",
-			"[ALPHA] Etcd request latency in seconds for each operation and object type.", durationBuckets, withOperation...),
+		resources: map[groupResource]*Stored{},
+		durations: metrics.NewDurations("etcd_request_duration_seconds",
+			"[ALPHA] Etcd request latency in seconds for each operation and object type.", metrics.DurationBuckets(), withOperation...),
 		requests: prometheus.NewDesc("etcd_requests_total",
 			"[ALPHA] Etcd request counts for each operation and object type.", withOperation, nil),
 		failures: prometheus.NewDesc("etcd_request_errors_total",
 			"[ALPHA] Etcd failed request counts for each operation and object type.", withOperation, nil),
-		waits: newDurations("apiserver_watch_cache_read_wait_seconds",
+		waits: metrics.NewDurations("apiserver_watch_cache_read_wait_seconds",
 			"[ALPHA] Histogram of time spent waiting for a watch cache to become fresh.",
 			[]float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3}, labels...),
 	}
@@ -210,7 +215,7 @@ func (m *Metrics) NewStores() *Stores {
 		consistentReads: prometheus.NewDesc("apiserver_watch_cache_consistent_read_total",
 			"[ALPHA] Counter for consistent reads from cache.", append(slices.Clone(labels), "success", "fallback"), nil),
 	}
-	m.registry.MustRegister(s.durations, s.waits, s)
+	m.Register(s.durations, s.waits, s)
 	return s
 }
 
@@ -219,7 +224,7 @@ func (s *Stores) Resource(group, resource string) *Stored {
 	if s == nil {
 		return nil
 	}
-	key := GroupResource{Group: group, Resource: resource}
+	key := groupResource{group, resource}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.resources[key]
@@ -246,10 +251,10 @@ func (r *Stored) Request(o Operation, start time.Time, err error) {
 	op := &r.requests[o]
 	took := op.took.Load()
 	if took == nil {
-		took = r.of.durations.with(operationNames[o], r.key.Group, r.key.Resource)
+		took = r.of.durations.With(operationNames[o], r.key.group, r.key.resource)
 		op.took.Store(took)
 	}
-	took.observe(int64(time.Since(start)))
+	took.Observe(int64(time.Since(start)))
 	op.total.Add(1)
 	if err != nil {
 		op.failed.Add(1)
@@ -285,10 +290,10 @@ func (r *Stored) Fresh(waited time.Duration) {
 	r.consistent.add(1)
 	h := r.wait.Load()
 	if h == nil {
-		h = r.of.waits.with(r.key.Group, r.key.Resource)
+		h = r.of.waits.With(r.key.group, r.key.resource)
 		r.wait.Store(h)
 	}
-	h.observe(int64(waited))
+	h.Observe(int64(waited))
 }
 
 // Describe implements prometheus.Collector.
@@ -317,7 +322,7 @@ func (s *Stores) Collect(ch chan<- prometheus.Metric) {
 }
 
 func (r *Stored) collect(counter func(d *prometheus.Desc, value int64, labels ...string)) {
-	s, group, resource := r.of, r.key.Group, r.key.Resource
+	s, group, resource := r.of, r.key.group, r.key.resource
 	for i := range r.counters {
 		if c := &r.counters[i]; c.used.Load() != 0 {
 			counter(s.counters[i], c.value.Load(), group, resource)
@@ -365,29 +370,6 @@ func (r *Stored) collectState(state CacheState, ch chan<- prometheus.Metric) {
 		case i == cacheBytes && !state.Loaded:
 			continue // it is known only of objects in memory
 		}
-		ch <- prometheus.MustNewConstMetric(r.of.states[i], kind, float64(value), r.key.Group, r.key.Resource)
+		ch <- prometheus.MustNewConstMetric(r.of.states[i], kind, float64(value), r.key.group, r.key.resource)
 	}
-}
-
-// Commits has the metrics of the transactions that the embedded store makes durable together.
-type Commits struct {
-	transactions *histogram
-	seconds      *histogram
-}
-
-// NewCommits registers and returns the metrics of commits. It may be called once.
-func (m *Metrics) NewCommits() *Commits {
-	transactions := newSizes("keelson_commit_group_transactions", "Number of transactions that one write of the log of the "+
-		"embedded store makes durable together.", []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024})
-	seconds := newDurations("keelson_commit_group_duration_seconds", "Time from the start of planning a group of "+
-		"transactions until it is durable.",
-		[]float64{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10})
-	m.registry.MustRegister(transactions, seconds)
-	return &Commits{transactions: transactions.with(), seconds: seconds.with()}
-}
-
-// Group records a group of transactions that became durable.
-func (c *Commits) Group(transactions int, took time.Duration) {
-	c.transactions.observe(int64(transactions))
-	c.seconds.observe(int64(took))
 }

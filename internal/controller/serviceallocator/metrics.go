@@ -1,13 +1,15 @@
-package metrics
+package serviceallocator
 
 import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
-// Services has the metrics of the allocation of addresses and node ports for Services. A nil Services records nothing.
-type Services struct {
+// Metrics has the metrics of the allocation of addresses and node ports for Services. A nil Metrics records nothing.
+type Metrics struct {
 	addresses, addressErrors *prometheus.CounterVec
 	addressSeconds           *prometheus.HistogramVec
 	ports, portErrors        *prometheus.CounterVec
@@ -20,9 +22,9 @@ type AllocatedRange struct {
 	Allocated, Available uint64
 }
 
-// NewServices registers and returns the metrics of Services. It may be called once. usage returns the ranges of addresses
+// NewMetrics registers and returns the metrics of Services. It may be called once. usage returns the ranges of addresses
 // and the numbers of node ports that are in use and free; it is called when metrics are read.
-func (m *Metrics) NewServices(usage func() (ranges []AllocatedRange, portsUsed, portsFree int)) *Services {
+func NewMetrics(m *metrics.Metrics, usage func() (ranges []AllocatedRange, portsUsed, portsFree int)) *Metrics {
 	const prefix = "kube_apiserver_"
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: help}, labels)
@@ -30,7 +32,7 @@ func (m *Metrics) NewServices(usage func() (ranges []AllocatedRange, portsUsed, 
 	repairs := func(what, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "apiserver_" + what + "_repair_reconcile_errors_total", Help: help})
 	}
-	s := &Services{
+	s := &Metrics{
 		addresses: counter("clusterip_allocator_allocation_total", "[ALPHA] Number of Cluster IPs allocations", "cidr", "scope"),
 		addressErrors: counter("clusterip_allocator_allocation_errors_total",
 			"[ALPHA] Number of errors trying to allocate Cluster IPs", "cidr", "scope"),
@@ -53,9 +55,9 @@ func (m *Metrics) NewServices(usage func() (ranges []AllocatedRange, portsUsed, 
 	free := gauge("clusterip_allocator_available_ips", "[ALPHA] Gauge measuring the number of available IPs for Services", "cidr")
 	usedPorts := gauge("nodeport_allocator_allocated_ports", "[ALPHA] Gauge measuring the number of allocated NodePorts for Services")
 	freePorts := gauge("nodeport_allocator_available_ports", "[ALPHA] Gauge measuring the number of available NodePorts for Services")
-	m.registry.MustRegister(s.addresses, s.addressErrors, s.addressSeconds, s.ports, s.portErrors, s.repairErrors[true],
+	m.Register(s.addresses, s.addressErrors, s.addressSeconds, s.ports, s.portErrors, s.repairErrors[true],
 		s.repairErrors[false],
-		&onDemand{[]*prometheus.Desc{used, free, usedPorts, freePorts}, func(gauge func(*prometheus.Desc, int64, ...string)) {
+		metrics.OnDemand(func(gauge func(*prometheus.Desc, int64, ...string)) {
 			ranges, portsUsed, portsFree := usage()
 			for _, r := range ranges {
 				gauge(used, int64(r.Allocated), r.CIDR) //nolint:gosec // a range has fewer addresses in use than that
@@ -63,12 +65,12 @@ func (m *Metrics) NewServices(usage func() (ranges []AllocatedRange, portsUsed, 
 			}
 			gauge(usedPorts, int64(portsUsed))
 			gauge(freePorts, int64(portsFree))
-		}})
+		}, used, free, usedPorts, freePorts))
 	return s
 }
 
 // Address records the allocation of an address of a range, or that it failed. chosen says that the client chose the address.
-func (s *Services) Address(cidr string, chosen, ok bool, took time.Duration) {
+func (s *Metrics) Address(cidr string, chosen, ok bool, took time.Duration) {
 	switch {
 	case s == nil:
 	case ok:
@@ -80,7 +82,7 @@ func (s *Services) Address(cidr string, chosen, ok bool, took time.Duration) {
 }
 
 // Port records the allocation of a node port, or that it failed. chosen says that the client chose the port.
-func (s *Services) Port(chosen, ok bool) {
+func (s *Metrics) Port(chosen, ok bool) {
 	switch {
 	case s == nil:
 	case ok:
@@ -91,7 +93,7 @@ func (s *Services) Port(chosen, ok bool) {
 }
 
 // RepairFailed records a failed round of the repair of addresses or of ports.
-func (s *Services) RepairFailed(addresses bool) {
+func (s *Metrics) RepairFailed(addresses bool) {
 	if s != nil {
 		s.repairErrors[addresses].Inc()
 	}

@@ -1,22 +1,24 @@
-package metrics
+package workers
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
-// WorkQueues has the metrics of the queues of controllers, by the name of the queue. It implements
+// Metrics has the metrics of the queues of controllers, by the name of the queue. It implements
 // workqueue.MetricsProvider.
-type WorkQueues struct {
+type Metrics struct {
 	depth, unfinished, longest *prometheus.GaugeVec
 	adds, retries              *prometheus.CounterVec
 	waited, worked             *prometheus.HistogramVec
 }
 
-var _ workqueue.MetricsProvider = (*WorkQueues)(nil)
+var _ workqueue.MetricsProvider = (*Metrics)(nil)
 
-// NewWorkQueues registers and returns the metrics of queues. It may be called once.
-func (m *Metrics) NewWorkQueues() *WorkQueues {
+// NewMetrics registers and returns the metrics of queues. It may be called once.
+func NewMetrics(m *metrics.Metrics) *Metrics {
 	const system = "workqueue"
 	labels := []string{"name"}
 	gauge := func(name, help string) *prometheus.GaugeVec {
@@ -30,7 +32,7 @@ func (m *Metrics) NewWorkQueues() *WorkQueues {
 			Subsystem: system, Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(10e-9, 10, 10),
 		}, labels)
 	}
-	w := &WorkQueues{
+	w := &Metrics{
 		depth: gauge("depth", "[BETA] Current depth of workqueue"),
 		unfinished: gauge("unfinished_work_seconds", "[BETA] How many seconds of work has done that is in progress and "+
 			"hasn't been observed by work_duration. Large values indicate stuck threads. One can deduce the number of stuck "+
@@ -43,41 +45,41 @@ func (m *Metrics) NewWorkQueues() *WorkQueues {
 			"requested."),
 		worked: histogram("work_duration_seconds", "[BETA] How long in seconds processing an item from workqueue takes."),
 	}
-	m.registry.MustRegister(w.depth, w.unfinished, w.longest, w.adds, w.retries, w.waited, w.worked)
+	m.Register(w.depth, w.unfinished, w.longest, w.adds, w.retries, w.waited, w.worked)
 	return w
 }
 
 // NewDepthMetric implements workqueue.MetricsProvider, as do the following methods.
-func (w *WorkQueues) NewDepthMetric(name string) workqueue.GaugeMetric {
+func (w *Metrics) NewDepthMetric(name string) workqueue.GaugeMetric {
 	return w.depth.WithLabelValues(name)
 }
 
 // NewAddsMetric returns the number of items added.
-func (w *WorkQueues) NewAddsMetric(name string) workqueue.CounterMetric {
+func (w *Metrics) NewAddsMetric(name string) workqueue.CounterMetric {
 	return w.adds.WithLabelValues(name)
 }
 
 // NewLatencyMetric returns how long items wait.
-func (w *WorkQueues) NewLatencyMetric(name string) workqueue.HistogramMetric {
+func (w *Metrics) NewLatencyMetric(name string) workqueue.HistogramMetric {
 	return w.waited.WithLabelValues(name)
 }
 
 // NewWorkDurationMetric returns how long the handling of items takes.
-func (w *WorkQueues) NewWorkDurationMetric(name string) workqueue.HistogramMetric {
+func (w *Metrics) NewWorkDurationMetric(name string) workqueue.HistogramMetric {
 	return w.worked.WithLabelValues(name)
 }
 
 // NewUnfinishedWorkSecondsMetric returns how long the items have been handled together that are being handled now.
-func (w *WorkQueues) NewUnfinishedWorkSecondsMetric(name string) workqueue.SettableGaugeMetric {
+func (w *Metrics) NewUnfinishedWorkSecondsMetric(name string) workqueue.SettableGaugeMetric {
 	return w.unfinished.WithLabelValues(name)
 }
 
 // NewLongestRunningProcessorSecondsMetric returns how long one item has been handled that is being handled now.
-func (w *WorkQueues) NewLongestRunningProcessorSecondsMetric(name string) workqueue.SettableGaugeMetric {
+func (w *Metrics) NewLongestRunningProcessorSecondsMetric(name string) workqueue.SettableGaugeMetric {
 	return w.longest.WithLabelValues(name)
 }
 
 // NewRetriesMetric returns the number of items that came back.
-func (w *WorkQueues) NewRetriesMetric(name string) workqueue.CounterMetric {
+func (w *Metrics) NewRetriesMetric(name string) workqueue.CounterMetric {
 	return w.retries.WithLabelValues(name)
 }

@@ -1,26 +1,24 @@
-package metrics
+package podsecurity
 
 import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
-// PodSecurity has the metrics of the admission plug-in PodSecurity.
-type PodSecurity struct {
+// counters are the Metrics of kube-apiserver.
+type counters struct {
 	evaluations, exemptions, errors *prometheus.CounterVec
 	// privileged are the evaluations of most pods, created and updated: those in namespaces of level privileged.
-	privileged map[podSecurityRequest]prometheus.Counter
+	privileged map[Request]prometheus.Counter
 }
 
-// podSecurityRequest has the labels that all these metrics have. The values come from the plug-in, which knows the
-// operations, resources and subresources.
-type podSecurityRequest = struct{ Operation, Resource, Subresource string }
-
-// NewPodSecurity registers and returns the metrics of PodSecurity. It may be called once.
-func (m *Metrics) NewPodSecurity() *PodSecurity {
+// NewMetrics registers and returns the metrics of the plug-in. It may be called once.
+func NewMetrics(m *metrics.Metrics) Metrics {
 	request := []string{"request_operation", "resource", "subresource"}
-	s := &PodSecurity{
+	s := &counters{
 		evaluations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pod_security_evaluations_total",
 			Help: "[ALPHA] Number of policy evaluations that occurred, not counting ignored or exempt requests.",
@@ -34,22 +32,22 @@ func (m *Metrics) NewPodSecurity() *PodSecurity {
 			Help: "[ALPHA] Number of errors preventing normal evaluation. Non-fatal errors may result in the latest " +
 				"restricted profile being used for evaluation.",
 		}, append([]string{"fatal"}, request...)),
-		privileged: map[podSecurityRequest]prometheus.Counter{},
+		privileged: map[Request]prometheus.Counter{},
 	}
 	for _, operation := range []string{"create", "update"} {
-		s.privileged[podSecurityRequest{operation, "pod", ""}] = s.evaluations.WithLabelValues(
+		s.privileged[Request{operation, "pod", ""}] = s.evaluations.WithLabelValues(
 			"allow", "privileged", "latest", "enforce", operation, "pod", "",
 		)
 		for _, resource := range []string{"pod", "controller"} {
 			s.exemptions.WithLabelValues(operation, resource, "")
 		}
 	}
-	m.registry.MustRegister(s.evaluations, s.exemptions, s.errors)
+	m.Register(s.evaluations, s.exemptions, s.errors)
 	return s
 }
 
 // Evaluated counts the comparison of a pod with a level.
-func (s *PodSecurity) Evaluated(decision, level, version, mode string, r podSecurityRequest) {
+func (s *counters) Evaluated(decision, level, version, mode string, r Request) {
 	if level == "privileged" && mode == "enforce" {
 		if c := s.privileged[r]; c != nil {
 			c.Inc()
@@ -62,11 +60,11 @@ func (s *PodSecurity) Evaluated(decision, level, version, mode string, r podSecu
 }
 
 // Exempted counts an exempt request.
-func (s *PodSecurity) Exempted(r podSecurityRequest) {
+func (s *counters) Exempted(r Request) {
 	s.exemptions.WithLabelValues(r.Operation, r.Resource, r.Subresource).Inc()
 }
 
 // Failed counts an error.
-func (s *PodSecurity) Failed(fatal bool, r podSecurityRequest) {
+func (s *counters) Failed(fatal bool, r Request) {
 	s.errors.WithLabelValues(strconv.FormatBool(fatal), r.Operation, r.Resource, r.Subresource).Inc()
 }

@@ -1,4 +1,4 @@
-package metrics
+package requestmetrics
 
 import (
 	"slices"
@@ -8,21 +8,24 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
 // Requests has the metrics of requests.
 type Requests struct {
 	total        *prometheus.CounterVec
-	duration     *histogramVec
-	slis         *histogramVec
-	sizes        *histogramVec
-	bodies       *histogramVec
-	watchLists   *histogramVec
+	duration     *metrics.HistogramVec
+	slis         *metrics.HistogramVec
+	sizes        *metrics.HistogramVec
+	bodies       *metrics.HistogramVec
+	watchLists   *metrics.HistogramVec
 	longRunning  *prometheus.GaugeVec
 	terminations *prometheus.CounterVec
 	aborts       *prometheus.CounterVec
 	deprecated   *prometheus.GaugeVec
-	validation   map[string]*histogram // by the value of the parameter fieldValidation
+	validation   map[string]*metrics.Histogram // by the value of the parameter fieldValidation
+	filters      *metrics.HistogramVec
 
 	// known reports whether a resource (or resource/subresource) is served. Others are counted
 	// together.
@@ -34,9 +37,9 @@ type Requests struct {
 
 // The buckets of durations in seconds.
 var (
-	durationBuckets = append([]float64{0.005, 0.025}, sliBuckets...)
-	sliBuckets      = []float64{0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60}
-	listBuckets     = []float64{0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 2, 4, 6, 8, 10, 15, 20, 30, 45, 60}
+	sliBuckets    = metrics.DurationBuckets()[2:]
+	filterBuckets = []float64{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 5, 10, 15, 30}
+	listBuckets   = []float64{0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 2, 4, 6, 8, 10, 15, 20, 30, 45, 60}
 )
 
 // The buckets of sizes in bytes.
@@ -47,8 +50,8 @@ var (
 
 // NewRequests returns the metrics of requests. known reports whether a resource (or
 // resource/subresource) is served: the names of others do not become labels.
-func (m *Metrics) NewRequests(known func(group, version, resource string) bool) *Requests {
-	q := &Requests{known: known, seriesOf: map[knownRequest]*series{}, validation: map[string]*histogram{}}
+func NewRequests(m *metrics.Metrics, known func(group, version, resource string) bool) *Requests {
+	q := &Requests{known: known, seriesOf: map[knownRequest]*series{}, validation: map[string]*metrics.Histogram{}}
 	withoutComponent := []string{"verb", "group", "version", "resource", "subresource", "scope"}
 	withoutDryRun := append(slices.Clone(withoutComponent), "component")
 	labels := append(slices.Clone(withoutDryRun), "dry_run")
@@ -57,17 +60,17 @@ func (m *Metrics) NewRequests(known func(group, version, resource string) bool) 
 		Help: "[STABLE] Counter of apiserver requests broken out for each verb, dry run value, group, version, " +
 			"resource, scope, component, and HTTP response code.",
 	}, append(slices.Clone(labels), "code"))
-	q.duration = newDurations("apiserver_request_duration_seconds", "[STABLE] Response latency distribution in seconds for "+
-		"each verb, dry run value, group, version, resource, subresource, scope and component.", durationBuckets, labels...)
-	q.slis = newDurations("apiserver_request_sli_duration_seconds", "[ALPHA] Response latency distribution (not counting "+
+	q.duration = metrics.NewDurations("apiserver_request_duration_seconds", "[STABLE] Response latency distribution in seconds for "+
+		"each verb, dry run value, group, version, resource, subresource, scope and component.", metrics.DurationBuckets(), labels...)
+	q.slis = metrics.NewDurations("apiserver_request_sli_duration_seconds", "[ALPHA] Response latency distribution (not counting "+
 		"webhook duration and priority & fairness queue wait times) in seconds for each verb, group, version, resource, "+
 		"subresource, scope and component.", sliBuckets, withoutDryRun...)
-	q.sizes = newSizes("apiserver_response_sizes", "[STABLE] Response size distribution in bytes for each group, version, "+
+	q.sizes = metrics.NewSizes("apiserver_response_sizes", "[STABLE] Response size distribution in bytes for each group, version, "+
 		"verb, resource, subresource, scope and component.", sizeBuckets, withoutDryRun...)
-	q.bodies = newSizes("apiserver_request_body_size_bytes",
+	q.bodies = metrics.NewSizes("apiserver_request_body_size_bytes",
 		"[ALPHA] Apiserver request body size in bytes broken out by resource and verb.", bodyBuckets,
 		"resource", "verb", "group")
-	q.watchLists = newDurations("apiserver_watch_list_duration_seconds", "[BETA] Response latency distribution in seconds "+
+	q.watchLists = metrics.NewDurations("apiserver_watch_list_duration_seconds", "[BETA] Response latency distribution in seconds "+
 		"for watch list requests broken by group, version, resource and scope.", listBuckets,
 		"group", "version", "resource", "scope")
 	q.longRunning = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -89,12 +92,14 @@ func (m *Metrics) NewRequests(known func(group, version, resource string) bool) 
 		Help: "[STABLE] Gauge of deprecated APIs that have been requested, broken out by API group, version, resource, " +
 			"subresource, and removed_release.",
 	}, []string{"group", "version", "resource", "subresource", "removed_release"})
-	validation := newDurations("field_validation_request_duration_seconds", "[ALPHA] Response latency distribution in "+
+	validation := metrics.NewDurations("field_validation_request_duration_seconds", "[ALPHA] Response latency distribution in "+
 		"seconds for each field validation value", sliBuckets, "field_validation")
 	for _, value := range []string{"", "Ignore", "Strict", "Warn", invalid} {
-		q.validation[value] = validation.with(value)
+		q.validation[value] = validation.With(value)
 	}
-	m.registry.MustRegister(q.total, q.duration, q.slis, q.sizes, q.bodies, q.watchLists, q.longRunning, q.terminations,
+	q.filters = metrics.NewDurations("apiserver_request_filter_duration_seconds", "[ALPHA] Request filter latency "+
+		"distribution in seconds, for each filter type", filterBuckets, "filter")
+	m.Register(q.filters, q.total, q.duration, q.slis, q.sizes, q.bodies, q.watchLists, q.longRunning, q.terminations,
 		q.aborts, q.deprecated, validation)
 	return q
 }
@@ -162,13 +167,13 @@ func (r *knownRequest) labels() []string {
 
 // series has the metrics of one knownRequest.
 type series struct {
-	duration    *histogram
-	slis, sizes *histogram                         // nil if that is not measured
+	duration    *metrics.Histogram
+	slis, sizes *metrics.Histogram                 // nil if that is not measured
 	ok          atomic.Pointer[prometheus.Counter] // of code 200
 	byCode      sync.Map                           // int -> prometheus.Counter, of other codes
 	longRunning prometheus.Gauge
-	body        atomic.Pointer[histogram]
-	watchList   atomic.Pointer[histogram]
+	body        atomic.Pointer[metrics.Histogram]
+	watchList   atomic.Pointer[metrics.Histogram]
 	deprecated  atomic.Bool // whether that is recorded
 }
 
@@ -185,12 +190,12 @@ type Response struct {
 func (q *Requests) Done(r Request, response Response) {
 	s := q.series(&r)
 	q.counter(s, &r, response.Code).Inc()
-	s.duration.observe(int64(response.Took))
+	s.duration.Observe(int64(response.Took))
 	if s.slis != nil {
-		s.slis.observe(int64(response.Took - response.Outside))
+		s.slis.Observe(int64(response.Took - response.Outside))
 	}
 	if s.sizes != nil {
-		s.sizes.observe(response.Bytes)
+		s.sizes.Observe(response.Bytes)
 	}
 }
 
@@ -249,7 +254,7 @@ func (q *Requests) Body(r Request, verb string, bytes int64) {
 		known := q.bounded(&r)
 		h = q.shared(q.bodies, &s.body, known.resource, verb, known.group)
 	}
-	h.observe(bytes)
+	h.Observe(bytes)
 }
 
 // WatchList records after which time a watch has sent its initial events.
@@ -260,12 +265,12 @@ func (q *Requests) WatchList(r Request, took time.Duration) {
 		known := q.bounded(&r)
 		h = q.shared(q.watchLists, &s.watchList, known.group, known.version, known.resource, scopes[known.scope])
 	}
-	h.observe(int64(took))
+	h.Observe(int64(took))
 }
 
 // shared returns the series of v, which requests with different values of other labels share, and keeps it in place.
-func (q *Requests) shared(v *histogramVec, place *atomic.Pointer[histogram], values ...string) *histogram {
-	h := v.with(values...)
+func (q *Requests) shared(v *metrics.HistogramVec, place *atomic.Pointer[metrics.Histogram], values ...string) *metrics.Histogram {
+	h := v.With(values...)
 	place.Store(h)
 	return h
 }
@@ -276,7 +281,13 @@ func (q *Requests) FieldValidation(value string, took time.Duration) {
 	if h == nil {
 		h = q.validation[invalid]
 	}
-	h.observe(int64(took))
+	h.Observe(int64(took))
+}
+
+// filterDuration returns a function that records how long requests take to pass a filter.
+func (q *Requests) filterDuration(filter string) func(time.Duration) {
+	h := q.filters.With(filter)
+	return func(took time.Duration) { h.Observe(int64(took)) }
 }
 
 // LongRunning returns the gauge of long-running requests for requests like r.
@@ -322,14 +333,14 @@ func (q *Requests) series(r *Request) *series {
 func (q *Requests) newSeries(known *knownRequest) *series {
 	labels := known.labels()
 	withoutDryRun := labels[:len(labels)-1]
-	s := &series{duration: q.duration.with(labels...)}
+	s := &series{duration: q.duration.With(labels...)}
 	// kube-apiserver has no service level of watches, and measures the responses of reads alone.
 	verb := verbs[known.verb]
 	if verb != "WATCH" {
-		s.slis = q.slis.with(withoutDryRun...)
+		s.slis = q.slis.With(withoutDryRun...)
 	}
 	if verb == "GET" || verb == "LIST" || verb == "WATCH" {
-		s.sizes = q.sizes.with(withoutDryRun...)
+		s.sizes = q.sizes.With(withoutDryRun...)
 	}
 	return s
 }

@@ -1,24 +1,25 @@
-package metrics
+package admission
 
 import (
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
-// Admission has the metrics of admission. It is an admission.Observer.
-type Admission struct {
+// Metrics has the metrics of admission. It is an Observer.
+type Metrics struct {
 	plugins, steps *prometheus.HistogramVec
 	summary        *prometheus.SummaryVec
-	webhooks       *admissionWebhooks
-	policies       *admissionPolicies
 }
 
-func newAdmission(r *lazyRegistry) *Admission {
+// NewMetrics registers and returns the metrics. It may be called once.
+func NewMetrics(r *metrics.Metrics) *Metrics {
 	buckets := []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5}
 	labels := []string{"type", "operation", "rejected"}
-	m := &Admission{
+	m := &Metrics{
 		plugins: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "apiserver_admission_controller_admission_duration_seconds", Buckets: buckets,
 			Help: "[STABLE] Admission controller latency histogram in seconds, identified by name and broken out for each " +
@@ -37,22 +38,17 @@ func newAdmission(r *lazyRegistry) *Admission {
 				"step type (validate or admit).",
 		}, labels),
 	}
-	m.webhooks = newAdmissionWebhooks(r)
-	m.policies = newAdmissionPolicies(r)
-	r.MustRegister(m.plugins, m.steps, m.summary)
+	r.Register(m.plugins, m.steps, m.summary)
 	return m
 }
 
-// Admission returns the metrics of admission.
-func (m *Metrics) Admission() *Admission { return m.admission }
-
-// Plugin implements admission.Observer.
-func (m *Admission) Plugin(name, pass, operation string, rejected bool) func(seconds float64) {
+// Plugin implements Observer.
+func (m *Metrics) Plugin(name, pass, operation string, rejected bool) func(seconds float64) {
 	return m.plugins.WithLabelValues(name, pass, operation, strconv.FormatBool(rejected)).Observe
 }
 
-// Step implements admission.Observer.
-func (m *Admission) Step(pass, operation string, rejected bool) func(seconds float64) {
+// Step implements Observer.
+func (m *Metrics) Step(pass, operation string, rejected bool) func(seconds float64) {
 	labels := []string{pass, operation, strconv.FormatBool(rejected)}
 	histogram, summary := m.steps.WithLabelValues(labels...), m.summary.WithLabelValues(labels...)
 	return func(seconds float64) {

@@ -1,24 +1,26 @@
-package metrics
+package etcd
 
 import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
-// EtcdClient has the metrics of the gRPC client of an etcd cluster, and is a Recorder of internal/storage/etcd.
-type EtcdClient struct {
+// Metrics has the metrics of the gRPC client of an etcd cluster. It is a Recorder.
+type Metrics struct {
 	started, sent, received, handled *prometheus.CounterVec
 	leases                           prometheus.Histogram
 }
 
-// NewEtcdClient registers and returns the metrics of a client of etcd. It may be called once.
-func (m *Metrics) NewEtcdClient() *EtcdClient {
+// NewMetrics registers and returns the metrics of a client of etcd. It may be called once.
+func NewMetrics(m *metrics.Metrics) *Metrics {
 	vector := func(name, help string, more ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help},
 			append([]string{"grpc_type", "grpc_service", "grpc_method"}, more...))
 	}
-	c := &EtcdClient{
+	c := &Metrics{
 		started: vector("grpc_client_started_total", "Total number of RPCs started on the client."),
 		sent:    vector("grpc_client_msg_sent_total", "Total number of gRPC stream messages sent by the client."),
 		received: vector("grpc_client_msg_received_total",
@@ -30,24 +32,24 @@ func (m *Metrics) NewEtcdClient() *EtcdClient {
 			Buckets: []float64{10, 50, 100, 500, 1000, 2500, 5000},
 		}),
 	}
-	m.registry.MustRegister(c.started, c.sent, c.received, c.handled, c.leases)
+	m.Register(c.started, c.sent, c.received, c.handled, c.leases)
 	return c
 }
 
 // CallStarted counts a call.
-func (c *EtcdClient) CallStarted(kind, method string) { countCall(c.started, kind, method) }
+func (c *Metrics) CallStarted(kind, method string) { countCall(c.started, kind, method) }
 
 // MessageSent counts a message to etcd.
-func (c *EtcdClient) MessageSent(kind, method string) { countCall(c.sent, kind, method) }
+func (c *Metrics) MessageSent(kind, method string) { countCall(c.sent, kind, method) }
 
 // MessageReceived counts a message from etcd.
-func (c *EtcdClient) MessageReceived(kind, method string) { countCall(c.received, kind, method) }
+func (c *Metrics) MessageReceived(kind, method string) { countCall(c.received, kind, method) }
 
 // CallEnded counts the end of a call, by the name of its gRPC code.
-func (c *EtcdClient) CallEnded(kind, method, code string) { countCall(c.handled, kind, method, code) }
+func (c *Metrics) CallEnded(kind, method, code string) { countCall(c.handled, kind, method, code) }
 
 // LeaseFull records the number of keys of a lease.
-func (c *EtcdClient) LeaseFull(keys int) { c.leases.Observe(float64(keys)) }
+func (c *Metrics) LeaseFull(keys int) { c.leases.Observe(float64(keys)) }
 
 // countCall counts a call of a method such as /etcdserverpb.KV/Txn.
 func countCall(v *prometheus.CounterVec, kind, method string, more ...string) {

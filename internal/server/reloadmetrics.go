@@ -1,16 +1,20 @@
-package metrics
+package server
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
 
-// Reloads has the metrics of files that are applied again when they change. The label flag is the flag that names the file.
-type Reloads struct {
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+)
+
+// reloadMetrics has the metrics of files that are applied again when they change. The label flag is the flag that names the file.
+type reloadMetrics struct {
 	total            *prometheus.CounterVec
 	inEffect, lastAt *prometheus.GaugeVec
 }
 
-// NewReloads registers and returns the metrics of reloads. It may be called once.
-func (m *Metrics) NewReloads() *Reloads {
-	r := &Reloads{
+// newReloadMetrics registers and returns the metrics of reloads. It may be called once.
+func newReloadMetrics(m *metrics.Metrics) *reloadMetrics {
+	r := &reloadMetrics{
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "keelson_file_reloads_total", Help: "Number of changes of a configured file, by the flag that names it and by " +
 				"status: success, or failure if the files cannot be used.",
@@ -24,21 +28,21 @@ func (m *Metrics) NewReloads() *Reloads {
 				"in seconds since the epoch.",
 		}, []string{"flag", "status"}),
 	}
-	m.registry.MustRegister(r.total, r.inEffect, r.lastAt)
+	m.Register(r.total, r.inEffect, r.lastAt)
 	return r
 }
 
-// Followed records that the file of a flag is followed from now on. Its content is in effect. Several files of one flag
+// followed records that the file of a flag is followed from now on. Its content is in effect. Several files of one flag
 // share their series.
-func (r *Reloads) Followed(flag string) {
+func (r *reloadMetrics) followed(flag string) {
 	r.total.WithLabelValues(flag, "success")
 	r.total.WithLabelValues(flag, "failure")
 	r.inEffect.WithLabelValues(flag).Set(1)
 }
 
-// Reloaded records an attempt to apply a change of a file of a flag. inEffect says whether all files of the flag are in
+// reloaded records an attempt to apply a change of a file of a flag. inEffect says whether all files of the flag are in
 // effect now.
-func (r *Reloads) Reloaded(flag string, ok, inEffect bool) {
+func (r *reloadMetrics) reloaded(flag string, ok, inEffect bool) {
 	status, value := "failure", 0.0
 	if ok {
 		status = "success"

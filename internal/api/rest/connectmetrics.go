@@ -1,24 +1,26 @@
-package metrics
+package rest
 
 import (
 	"strconv"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
-// Connections has the metrics of connections to pods.
-type Connections struct {
+// connectMetrics is the ConnectObserver of a server.
+type connectMetrics struct {
 	translated, tunneled, webSockets, logs *prometheus.CounterVec
 	logTLSFailures                         prometheus.Counter
 }
 
-// NewConnections registers and returns the metrics of connections. It may be called once.
-func (m *Metrics) NewConnections() *Connections {
+// NewConnectMetrics registers and returns the metrics of connections. It may be called once.
+func NewConnectMetrics(m *metrics.Metrics) ConnectObserver {
 	vector := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
-	c := &Connections{
+	c := &connectMetrics{
 		translated: vector("apiserver_stream_translator_requests_total", "[ALPHA] Total number of requests that were "+
 			"handled by the StreamTranslatorProxy, which processes streaming RemoteCommand/V5", "code"),
 		tunneled: vector("apiserver_stream_tunnel_requests_total", "[ALPHA] Total number of requests that were handled by "+
@@ -33,12 +35,12 @@ func (m *Metrics) NewConnections() *Connections {
 			Help: "[ALPHA] Total number of requests for pods/logs that failed due to kubelet server TLS verification",
 		}),
 	}
-	m.registry.MustRegister(c.translated, c.tunneled, c.webSockets, c.logs, c.logTLSFailures)
+	m.Register(c.translated, c.tunneled, c.webSockets, c.logs, c.logTLSFailures)
 	return c
 }
 
 // WebSocket counts a request to exec, attach or portforward.
-func (c *Connections) WebSocket(subresource string, translated bool) {
+func (c *connectMetrics) WebSocket(subresource string, translated bool) {
 	how := "proxied_to_kubelet"
 	if translated {
 		how = "translated_at_apiserver"
@@ -47,13 +49,15 @@ func (c *Connections) WebSocket(subresource string, translated bool) {
 }
 
 // Translated counts a WebSocket whose streams were translated to SPDY.
-func (c *Connections) Translated(status int) { c.translated.WithLabelValues(statusCode(status)).Inc() }
+func (c *connectMetrics) Translated(status int) {
+	c.translated.WithLabelValues(connectCode(status)).Inc()
+}
 
 // Tunneled counts a WebSocket with SPDY in it.
-func (c *Connections) Tunneled(status int) { c.tunneled.WithLabelValues(statusCode(status)).Inc() }
+func (c *connectMetrics) Tunneled(status int) { c.tunneled.WithLabelValues(connectCode(status)).Inc() }
 
-// statusCode returns the label of a status. A kubelet may answer any number.
-func statusCode(status int) string {
+// connectCode returns the label of a status. A kubelet may answer any number.
+func connectCode(status int) string {
 	if status < 100 || status > 599 {
 		return "unknown"
 	}
@@ -61,7 +65,7 @@ func statusCode(status int) string {
 }
 
 // Log counts a request for a log.
-func (c *Connections) Log(unverified bool) {
+func (c *connectMetrics) Log(unverified bool) {
 	usage := "enforce_tls"
 	if unverified {
 		usage = "skip_tls_allowed"
@@ -70,7 +74,7 @@ func (c *Connections) Log(unverified bool) {
 }
 
 // LogFailed counts err if it is about the certificate of a kubelet.
-func (c *Connections) LogFailed(err error) {
+func (c *connectMetrics) LogFailed(err error) {
 	if strings.Contains(err.Error(), "x509:") {
 		c.logTLSFailures.Inc()
 	}

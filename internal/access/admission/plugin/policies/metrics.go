@@ -1,24 +1,31 @@
-package metrics
+package policies
 
 import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/keelson-dev/keelson/internal/access/admission/celvars"
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
-// admissionPolicies has the metrics of ValidatingAdmissionPolicies (checks, seconds) and MutatingAdmissionPolicies.
-type admissionPolicies struct {
+// Metrics has the metrics of ValidatingAdmissionPolicies (checks, seconds) and MutatingAdmissionPolicies. It is an Observer.
+type Metrics struct {
+	*celvars.ConditionMetrics
+
 	checks          *prometheus.CounterVec
 	seconds         *prometheus.HistogramVec
 	mutations       *prometheus.CounterVec
 	mutationSeconds *prometheus.HistogramVec
 }
 
-func newAdmissionPolicies(r *lazyRegistry) *admissionPolicies {
+// NewMetrics registers and returns the metrics. It may be called once.
+func NewMetrics(r *metrics.Metrics, conditions *celvars.ConditionMetrics) *Metrics {
 	labels := []string{"policy", "policy_binding", "error_type", "enforcement_action"}
 	mutating := labels[:len(labels)-1]
 	buckets := []float64{0.0000005, 0.001, 0.01, 0.1, 1.0}
-	m := &admissionPolicies{
+	m := &Metrics{
+		ConditionMetrics: conditions,
 		checks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_validating_admission_policy_check_total",
 			Help: "[BETA] Validation admission policy check total, labeled by policy and further identified by binding and " +
@@ -41,18 +48,18 @@ func newAdmissionPolicies(r *lazyRegistry) *admissionPolicies {
 			Buckets: buckets,
 		}, mutating),
 	}
-	r.MustRegister(m.checks, m.seconds, m.mutations, m.mutationSeconds)
+	r.Register(m.checks, m.seconds, m.mutations, m.mutationSeconds)
 	return m
 }
 
 // PolicyCheck records one expression of a ValidatingAdmissionPolicy that was false or failed.
-func (m *Admission) PolicyCheck(policy, binding, failure, action string, took time.Duration) {
-	m.policies.checks.WithLabelValues(policy, binding, failure, action).Inc()
-	m.policies.seconds.WithLabelValues(policy, binding, failure, action).Observe(took.Seconds())
+func (m *Metrics) PolicyCheck(policy, binding, failure, action string, took time.Duration) {
+	m.checks.WithLabelValues(policy, binding, failure, action).Inc()
+	m.seconds.WithLabelValues(policy, binding, failure, action).Observe(took.Seconds())
 }
 
 // PolicyMutation records one mutation of a MutatingAdmissionPolicy.
-func (m *Admission) PolicyMutation(policy, binding, failure string, took time.Duration) {
-	m.policies.mutations.WithLabelValues(policy, binding, failure).Inc()
-	m.policies.mutationSeconds.WithLabelValues(policy, binding, failure).Observe(took.Seconds())
+func (m *Metrics) PolicyMutation(policy, binding, failure string, took time.Duration) {
+	m.mutations.WithLabelValues(policy, binding, failure).Inc()
+	m.mutationSeconds.WithLabelValues(policy, binding, failure).Observe(took.Seconds())
 }

@@ -1,16 +1,20 @@
-package metrics
+package audit
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
 
-// Audit has the counters of auditing.
-type Audit struct {
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+)
+
+// Metrics has the counters of auditing.
+type Metrics struct {
 	events, rejected prometheus.Counter
 	errors, levels   *prometheus.CounterVec
 }
 
-// NewAudit registers and returns the counters of auditing. It may be called once.
-func (m *Metrics) NewAudit() *Audit {
-	a := &Audit{
+// NewMetrics registers and returns the counters of auditing. It may be called once.
+func NewMetrics(m *metrics.Metrics) *Metrics {
+	a := &Metrics{
 		events: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "apiserver_audit_event_total", Help: "[ALPHA] Counter of audit events generated and sent to the audit " +
 				"backend.",
@@ -28,18 +32,18 @@ func (m *Metrics) NewAudit() *Audit {
 			Name: "apiserver_audit_level_total", Help: "[ALPHA] Counter of policy levels for audit events (1 per request).",
 		}, []string{"level"}),
 	}
-	m.registry.MustRegister(a.events, a.rejected, a.errors, a.levels)
+	m.Register(a.events, a.rejected, a.errors, a.levels)
 	return a
 }
 
 // Event counts an event.
-func (a *Audit) Event() { a.events.Inc() }
+func (a *Metrics) Event() { a.events.Inc() }
 
 // Rejected counts a request that failed because its event could not be stored.
-func (a *Audit) Rejected() { a.rejected.Inc() }
+func (a *Metrics) Rejected() { a.rejected.Inc() }
 
 // Error counts events that a part of a sink could not handle.
-func (a *Audit) Error(part string, events int) { a.errors.WithLabelValues(part).Add(float64(events)) }
+func (a *Metrics) Error(part string, events int) { a.errors.WithLabelValues(part).Add(float64(events)) }
 
 // Level counts a request by its audit level.
-func (a *Audit) Level(level string) { a.levels.WithLabelValues(level).Inc() }
+func (a *Metrics) Level(level string) { a.levels.WithLabelValues(level).Inc() }

@@ -1,0 +1,38 @@
+package rest
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+)
+
+// watchEvents counts the events sent for one resource.
+type watchEvents struct {
+	count prometheus.Counter
+	sizes prometheus.Observer
+}
+
+// Sent implements WatchCounter.
+func (w watchEvents) Sent(bytes int) {
+	w.count.Inc()
+	w.sizes.Observe(float64(bytes))
+}
+
+// NewWatchMetrics registers the metrics of the events of watches. It returns Options.WatchCounter, whose resources must be
+// served ones. It may be called once.
+func NewWatchMetrics(m *metrics.Metrics) func(group, version, resource string) WatchCounter {
+	labels := []string{"group", "version", "resource"}
+	count := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "apiserver_watch_events_total", Help: "[ALPHA] Number of events sent in watch clients",
+	}, labels)
+	sizes := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "apiserver_watch_events_sizes", Help: "[ALPHA] Watch event size distribution in bytes",
+		Buckets: prometheus.ExponentialBuckets(1024, 2, 8),
+	}, labels)
+	m.Register(count, sizes)
+	return func(group, version, resource string) WatchCounter {
+		return watchEvents{
+			count: count.WithLabelValues(group, version, resource), sizes: sizes.WithLabelValues(group, version, resource),
+		}
+	}
+}

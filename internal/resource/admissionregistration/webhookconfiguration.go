@@ -1,0 +1,46 @@
+package admissionregistration
+
+import (
+	"context"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+// webhookConfiguration returns the kind of a configuration of webhooks. hooks returns the webhooks of a configuration, and
+// list the field that has them.
+func webhookConfiguration[T any, P interface {
+	*T
+	registry.Object
+}](names registry.Names, hooks func(P) []hook, list func(P) any) *registry.Kind {
+	return &registry.Kind{
+		Names: names,
+		Versions: []registry.Version{declare.Version("v1", func(c P) {
+			for _, h := range hooks(c) {
+				h.setDefaults()
+			}
+		})},
+		Storage:  registry.Storage{Version: "v1", Path: names.Resource},
+		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
+		Strategy: registry.Strategy[P]{
+			Warn:       warnStaticName[P],
+			Generation: true,
+			// A change from nil to an empty list increments the generation, too.
+			GenerationOf: func(c P) any { return declare.ExactText(list(c)) },
+			Validate: func(_ context.Context, c P) field.ErrorList {
+				return validateWebhooks(hooks(c), nil)
+			},
+			ValidateUpdate: func(_ context.Context, c, old P) field.ErrorList {
+				return validateWebhooks(hooks(c), hooks(old))
+			},
+		}.Untyped(),
+		Table: registry.Table[P]{
+			Columns: webhookColumns(),
+			Cells: declare.Cells(func(c P) []any {
+				return []any{c.GetName(), int64(len(hooks(c))), core.Age(c.GetCreationTimestamp())}
+			}),
+		}.Untyped(),
+	}
+}

@@ -1,0 +1,62 @@
+package server
+
+import (
+	"sort"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+)
+
+// storeSize returns a collector of the size of a store in bytes. cluster is the name of the
+// store.
+func storeSize(cluster string, size func() int64) prometheus.Collector {
+	return storeGauge("apiserver_storage_size_bytes",
+		"[STABLE] Size of the storage database file physically allocated in bytes.", cluster, size)
+}
+
+// storeDamage returns a collector of how many damaged files of a store were found since it was
+// opened. cluster is the name of the store.
+func storeDamage(cluster string, files func() int64) prometheus.Collector {
+	return storeGauge("apiserver_storage_damaged_files",
+		"[ALPHA] Number of files of the store in which damage was met since it was opened.", cluster, files)
+}
+
+func storeGauge(name, help, cluster string, value func() int64) prometheus.Collector {
+	description := prometheus.NewDesc(name, help, []string{"storage_cluster_id"}, nil)
+	return metrics.OnDemand(func(gauge func(*prometheus.Desc, int64, ...string)) {
+		gauge(description, value(), cluster)
+	}, description)
+}
+
+// objectCounts returns a collector of the numbers of stored objects by resource, for the resources
+// where count knows the number without reading objects.
+func objectCounts(count func() map[schema.GroupResource]int64) prometheus.Collector {
+	byName := prometheus.NewDesc("apiserver_storage_objects",
+		"[STABLE] (Deprecated since 1.34.0) [DEPRECATED, consider using apiserver_resource_objects instead] Number of "+
+			"stored objects at the time of last check split by kind. In case of a fetching error, the value will be -1.",
+		[]string{"resource"}, nil)
+	byGroup := prometheus.NewDesc("apiserver_resource_objects",
+		"[ALPHA] Number of stored objects at the time of last check split by kind. In case of a fetching error, the "+
+			"value will be -1.",
+		[]string{"group", "resource"}, nil)
+	return metrics.OnDemand(func(gauge func(*prometheus.Desc, int64, ...string)) {
+		counts := count()
+		keys := make([]schema.GroupResource, 0, len(counts))
+		for k := range counts {
+			keys = append(keys, k)
+		}
+		sort.Slice(keys, func(i, j int) bool {
+			return keys[i].Resource < keys[j].Resource || keys[i].Resource == keys[j].Resource && keys[i].Group < keys[j].Group
+		})
+		for _, k := range keys {
+			name := k.Resource
+			if k.Group != "" {
+				name += "." + k.Group
+			}
+			gauge(byName, counts[k], name)
+			gauge(byGroup, counts[k], k.Group, k.Resource)
+		}
+	}, byName, byGroup)
+}
