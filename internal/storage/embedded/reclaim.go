@@ -25,9 +25,6 @@ type reclaimer struct {
 
 	// timedOut is set when the last merge ended after reclaimMergeTimeout. Only the reclaimer goroutine uses it.
 	timedOut bool
-
-	// mergeTime returns how long the next merge may take; nil means reclaimMergeTimeout. Tests set it.
-	mergeTime func() time.Duration
 }
 
 const (
@@ -85,27 +82,38 @@ const (
 
 // runReclaimer is the goroutine of the reclaimer.
 func (s *Store) runReclaimer() {
-	for rest := reclaimPause; ; {
-		select {
-		case <-s.lifetime.stopped.Done():
-			return
-		case <-s.reclaimer.wake:
-		}
-		merged, err := s.reclaimOnce(s.lifetime.stopped)
-		s.reclaimer.timedOut = errors.Is(err, context.DeadlineExceeded)
-		if rest = min(2*rest, reclaimMaxPause); merged || s.reclaimer.timedOut {
-			rest = reclaimPause
-		}
-		if err != nil && s.lifetime.stopped.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
+	low := func() bool { return s.space.level.Load() != spaceEnough }
+	s.reclaimer.run(s.lifetime.stopped, low, func(ctx context.Context) (bool, error) {
+		merged, err := s.reclaimOnce(ctx)
+		if err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
 			s.opts.Logger.Error("the space of compacted history could not be freed", "error", err)
 		}
+		return merged, err
+	})
+}
+
+// run calls once, which merges what is worthwhile, whenever there may be enough garbage, until ctx ends. low reports
+// whether space is low. After an error run calls once again although nothing else asks for it: if nothing is written any
+// more, nothing else would.
+func (r *reclaimer) run(ctx context.Context, low func() bool, once func(context.Context) (merged bool, err error)) {
+	for rest := reclaimPause; ; {
 		select {
-		case <-s.lifetime.stopped.Done():
+		case <-ctx.Done():
+			return
+		case <-r.wake:
+		}
+		merged, err := once(ctx)
+		r.timedOut = errors.Is(err, context.DeadlineExceeded)
+		if rest = min(2*rest, reclaimMaxPause); merged || r.timedOut {
+			rest = reclaimPause
+		}
+		select {
+		case <-ctx.Done():
+			return
 		case <-time.After(rest):
 		}
 		if err != nil {
-			// Nothing else wakes the reclaimer if nothing is written any more.
-			s.reclaimer.wakeIfNeeded(s.space.level.Load() != spaceEnough)
+			r.wakeIfNeeded(low())
 		}
 	}
 }
@@ -165,11 +173,7 @@ const reclaimMergeTimeout = 5 * time.Second
 
 // mergeSpan merges the tables that contain versions of the keys of a span.
 func (s *Store) mergeSpan(ctx context.Context, span garbageSpan) error {
-	limit := reclaimMergeTimeout
-	if s.reclaimer.mergeTime != nil {
-		limit = s.reclaimer.mergeTime()
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, reclaimMergeTimeout)
 	defer cancel()
 	return s.db.Compact(ctx, versionBound(span.first, false), versionBound(span.last, true), false)
 }

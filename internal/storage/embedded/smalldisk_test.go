@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -321,33 +322,26 @@ func TestReclaimerPauses(t *testing.T) {
 	}
 }
 
-// TestReclaimIsTriedAgain: if a merge was not done in time, the garbage is looked at again, also if nothing is written any
-// more.
+// TestReclaimIsTriedAgain: if a merge was not done in time, it is tried again, also if nothing is written any more.
 func TestReclaimIsTriedAgain(t *testing.T) {
-	s := mustOpen(t, Options{InMemory: true, HistoryWindow: -1, ReserveBytes: -1})
-	var merges atomic.Int64
-	s.reclaimer.mergeTime = func() time.Duration {
-		if merges.Add(1) == 1 {
-			return 0
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		r := &reclaimer{wake: make(chan struct{}, 1)}
+		r.garbage.add("/a", "/a", 2*reclaimMinBytes)
+		r.wakeIfNeeded(false)
+		var times []time.Duration
+		began := time.Now()
+		r.run(ctx, func() bool { return false }, func(context.Context) (bool, error) {
+			times = append(times, time.Since(began))
+			if len(times) < 3 {
+				return false, context.DeadlineExceeded
+			}
+			r.take()
+			return true, nil
+		})
+		if want := []time.Duration{0, reclaimPause, 2 * reclaimPause}; !slices.Equal(times, want) {
+			t.Errorf("it was tried after %v, want %v", times, want)
 		}
-		return reclaimMergeTimeout
-	}
-	const writes, size = 40, 512 << 10
-	for i := range writes {
-		mustCommit(t, s, storage.Put("/a", randomBytes(size, uint64(i))))
-	}
-	if err := s.Compact(t.Context(), s.hub.durable.Load()); err != nil {
-		t.Fatal(err)
-	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		s.reclaimer.mu.Lock()
-		left := s.reclaimer.garbage.total
-		s.reclaimer.mu.Unlock()
-		if merges.Load() > 0 && left < reclaimMinBytes {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("waited a minute for the garbage to be merged: %d bytes are left after %d merges", left, merges.Load())
-		}
-	}
+	})
 }
