@@ -261,7 +261,7 @@ func (l *loader) waitForDefinitions(ctx context.Context, definitions []document)
 // errNamesTaken means that a definition will never be served.
 var errNamesTaken = errors.New("the names of the definition conflict with those of another one")
 
-// established returns whether the custom resources of a definition are served.
+// established reports whether the custom resources of a definition are served.
 func (l *loader) established(ctx context.Context, name string) (bool, error) {
 	content, err := l.client.Get().AbsPath("apis", "apiextensions.k8s.io", "v1", "customresourcedefinitions", name).
 		SetHeader("Accept", "application/json").DoRaw(ctx)

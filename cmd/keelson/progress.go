@@ -90,7 +90,7 @@ func (p *progress) stop() {
 	<-p.gone
 }
 
-// isTerminal returns whether somebody reads what is written at once.
+// isTerminal reports whether somebody reads what is written at once.
 func isTerminal(out io.Writer) bool {
 	f, ok := out.(*os.File)
 	if !ok {

@@ -475,3 +475,16 @@ func documented(d ast.Decl) (doc *ast.CommentGroup, names []string) {
 	}
 	return nil, nil
 }
+
+// TestOnePhrase: a comment about a truth value says "reports whether".
+func TestOnePhrase(t *testing.T) {
+	for _, f := range files(t) {
+		for _, group := range f.syntax.Comments {
+			for _, phrase := range []string{"returns whether", "tells whether"} {
+				if strings.Contains(group.Text(), phrase) {
+					t.Errorf("%s: %q in a comment: write reports whether: %.80q", f.path, phrase, group.Text())
+				}
+			}
+		}
+	}
+}

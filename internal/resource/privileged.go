@@ -42,7 +42,7 @@ func andPrivileged(next validate) validate {
 	}
 }
 
-// hasPodSpec returns whether objects of a kind contain the spec of a pod.
+// hasPodSpec reports whether objects of a kind contain the spec of a pod.
 func hasPodSpec(k *registry.Kind) bool {
 	v := k.Version(k.Storage.Version)
 	if v == nil || v.New == nil {
@@ -115,7 +115,7 @@ func privileged(obj registry.Object) field.ErrorList {
 	return errs
 }
 
-// onHost returns whether containers with these options run in the host.
+// onHost reports whether containers with these options run in the host.
 func onHost(o *corev1.WindowsSecurityContextOptions) bool {
 	return o != nil && o.HostProcess != nil && *o.HostProcess
 }

@@ -333,7 +333,7 @@ func (m *admissionMaker) apply(read filewatch.Read) error {
 	return nil
 }
 
-// enables returns whether a plug-in is switched on.
+// enables reports whether a plug-in is switched on.
 func enables(c *config.Admission, p *admissionPlugin) bool {
 	switch {
 	case c.Only != nil:

@@ -8,7 +8,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/certs"
 )
 
-// ownFrontProxy returns whether the server makes the certificates by which extension API servers recognize it. It does not if
+// ownFrontProxy reports whether the server makes the certificates by which extension API servers recognize it. It does not if
 // the operator says whom the server trusts, or which certificate it shows.
 func (c *settings) ownFrontProxy() bool {
 	return !c.Authentication.NoOwnCredentials && c.Authentication.ClientCAFile == "" && c.Authentication.RequestHeader.ClientCAFile == "" &&

@@ -21,7 +21,7 @@ const componentTimeout = 20 * time.Second
 // component is a part of the control plane in the resource componentstatuses: one that runs beside this server.
 type component struct {
 	name string
-	// health returns whether the component is healthy, and its response.
+	// health reports whether the component is healthy, and its response.
 	health func(ctx context.Context) (well bool, message string)
 }
 

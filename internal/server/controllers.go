@@ -77,7 +77,7 @@ func (c *settings) controllers(exclusive bool) []string {
 	return []string{serviceAccountController, resourceQuotaController}
 }
 
-// runsController returns whether a controller is switched on, by the rules of kube-controller-manager: the first entry
+// runsController reports whether a controller is switched on, by the rules of kube-controller-manager: the first entry
 // that names it decides, and otherwise whether "*" is an entry. The entry "-*" has no effect but to make the list not
 // empty. exclusive means that no other server writes to the store.
 func (c *settings) runsController(name string, exclusive bool) bool {

@@ -56,7 +56,7 @@ type ownCerts struct {
 	serving, frontProxy *tls.Certificate // nil: the server does not make this one
 }
 
-// ownClientAuthority returns whether client certificates of the server's own authority are accepted. They are not if the
+// ownClientAuthority reports whether client certificates of the server's own authority are accepted. They are not if the
 // operator names other authorities, and if connections have no TLS.
 func (c *settings) ownClientAuthority() bool {
 	return !c.Authentication.NoOwnCredentials && c.Authentication.ClientCAFile == "" && !c.Serving.InProcess

@@ -39,7 +39,7 @@ func validatePeers(c *config.Peers, enabled bool) error {
 	return errors.Join(errs...)
 }
 
-// hasPeers returns whether other servers may use the main store, and the feature gate is on.
+// hasPeers reports whether other servers may use the main store, and the feature gate is on.
 func (s *starting) hasPeers() bool {
 	return s.gates.Enabled(features.UnknownVersionInteroperabilityProxy) && !storage.IsExclusive(s.stores.main)
 }

@@ -106,7 +106,7 @@ func newLogs(dir string) http.Handler {
 	})
 }
 
-// isAPI returns whether a path is /api or /apis, or below one of them.
+// isAPI reports whether a path is /api or /apis, or below one of them.
 func isAPI(path string) bool {
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	return strings.HasPrefix(path, "/") && (first == "api" || first == "apis")
@@ -173,7 +173,7 @@ func (t *router) extension(r *http.Request) http.Handler {
 	return t.aggregator.Find(r.Context(), group, version)
 }
 
-// isForwarded returns whether another server answers the request.
+// isForwarded reports whether another server answers the request.
 func (t *router) isForwarded(r *http.Request) bool { return t.forwarded(r) != nil }
 
 // serveResource serves the paths below a version of a named group. A built-in resource takes precedence over a

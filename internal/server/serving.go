@@ -221,7 +221,7 @@ func servingFiles(c *config.TLS, pki string) (certFile, keyFile string) {
 }
 
 // renewServing replaces a certificate in CertDir that an earlier process has made and that expires soon. The new one is signed
-// by a new authority, because the key of the old authority was not kept. It returns whether it replaced a certificate.
+// by a new authority, because the key of the old authority was not kept. It reports whether it replaced a certificate.
 func renewServing(c *config.TLS, o certs.Options) (bool, error) {
 	if c.CertDir == "" || c.CertFile != "" {
 		return false, nil

@@ -51,10 +51,10 @@ type Options struct {
 	auditBudget, auditFarewell time.Duration
 }
 
-// given returns whether a flag was given on the command line.
+// given reports whether a flag was given on the command line.
 func (o *Options) given(flag string) bool { return o.FlagGiven != nil && o.FlagGiven(flag) }
 
-// givenAny returns whether a flag was given that sets a field whose path begins with prefix.
+// givenAny reports whether a flag was given that sets a field whose path begins with prefix.
 func (o *Options) givenAny(prefix string) bool {
 	return o.FlagGiven != nil && slices.ContainsFunc(config.Fields(), func(f config.Field) bool {
 		return strings.HasPrefix(f.Path, prefix) && slices.ContainsFunc(f.Flags, o.given)

@@ -44,7 +44,7 @@ func newBudgetTest(t *testing.T, budget time.Duration) *budgetTest {
 	return b
 }
 
-// write creates a ConfigMap. It returns whether the webhook was called, and the warning.
+// write creates a ConfigMap. It reports whether the webhook was called, and the warning.
 func (b *budgetTest) write(status int) (asked bool, warning string) {
 	b.Helper()
 	b.n++

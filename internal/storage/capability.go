@@ -3,7 +3,7 @@ package storage
 // Exclusive is an optional interface of a Store that knows whether it is the only writer of its data. A Store
 // without this method is treated as one of several.
 type Exclusive interface {
-	// Exclusive returns whether no other process can change the data while the store is
+	// Exclusive reports whether no other process can change the data while the store is
 	// open. The answer never changes.
 	Exclusive() bool
 }

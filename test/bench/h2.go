@@ -180,7 +180,7 @@ func (c *connection) send(s *stream, r *request) {
 	s.sent = time.Now()
 }
 
-// sendBody writes as much as the windows allow. It returns whether that was everything.
+// sendBody writes as much as the windows allow. It reports whether that was everything.
 func (c *connection) sendBody(s *stream) bool {
 	for len(s.unsent) > 0 {
 		n := min(len(s.unsent), c.peerFrame, c.sendWindow, s.sendWindow)

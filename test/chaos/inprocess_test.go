@@ -140,7 +140,7 @@ func TestPowerCutServer(t *testing.T) {
 	}
 }
 
-// syncing returns whether a file operation makes data durable.
+// syncing reports whether a file operation makes data durable.
 func syncing(op errorfs.Op) bool {
 	return op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo
 }

@@ -190,7 +190,7 @@ func (s *Step) request(env environment) (map[string]any, []byte) {
 	return header, body
 }
 
-// reached returns whether r is the response that the step waits for.
+// reached reports whether r is the response that the step waits for.
 func (s *Step) reached(r reply) bool {
 	if status, ok := s.Until["status"]; ok && fmt.Sprint(status) != strconv.Itoa(r.status) {
 		return false

@@ -230,7 +230,7 @@ func diffObjects(path string, want, got map[string]any) []difference {
 	return out
 }
 
-// isZero returns whether a number is the integer 0 or -0.
+// isZero reports whether a number is the integer 0 or -0.
 func isZero(n json.Number) bool { return n == "0" || n == "-0" }
 
 func sameNumber(a, b json.Number) bool {

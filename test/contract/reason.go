@@ -52,7 +52,7 @@ func (r *StepResult) reason() string {
 	return "other: " + r.diffs[0].path
 }
 
-// touches returns whether a difference is at or in one of parts.
+// touches reports whether a difference is at or in one of parts.
 func (r *StepResult) touches(parts ...string) bool {
 	for _, d := range r.diffs {
 		for _, p := range parts {

@@ -60,7 +60,7 @@ func Recorded(dir string) ([]*Scenario, error) {
 	return out, nil
 }
 
-// Sampled returns whether s belongs to short runs, which have only some of the scenarios, and none that wait.
+// Sampled reports whether s belongs to short runs, which have only some of the scenarios, and none that wait.
 func (s *Scenario) Sampled() bool { return !s.waits() && s.index%sample == 0 }
 
 // Replay runs scenarios in parallel, those that wait first. The results are in the order of the scenarios.

@@ -50,7 +50,7 @@ func (s *Scenario) area() string {
 
 func (s *Scenario) namespaced() bool { return s.Namespace == nil || *s.Namespace }
 
-// waits returns whether the scenario contains a step that waits for some time.
+// waits reports whether the scenario contains a step that waits for some time.
 func (s *Scenario) waits() bool {
 	for i := range s.Steps {
 		if st := &s.Steps[i]; st.Wait > 0 || st.Until != nil || strings.Contains(st.Do, "timeoutSeconds=") {

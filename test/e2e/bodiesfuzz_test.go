@@ -109,7 +109,7 @@ func unvalidated() []string {
 	}
 }
 
-// unvalidated returns whether kube-apiserver found the object invalid and Keelson did not: Keelson accepted it, or
+// unvalidated reports whether kube-apiserver found the object invalid and Keelson did not: Keelson accepted it, or
 // refused it only because an object with that name exists.
 func (d *difference) unvalidated() bool {
 	return d.want.code == http.StatusUnprocessableEntity && (d.got.code < http.StatusMultipleChoices && d.got.code != 0 ||
@@ -430,7 +430,7 @@ func (f *bodyFuzz) encode(rng *rand.Rand, r *fuzzRequest, tree map[string]any) {
 	}
 }
 
-// holeIsText returns whether the hole of a binary body still follows the byte that makes it a text of its length.
+// holeIsText reports whether the hole of a binary body still follows the byte that makes it a text of its length.
 // Otherwise the digits, which are not the same for both servers, would have different meanings.
 func holeIsText(r *fuzzRequest) bool {
 	switch r.contentType {

@@ -234,7 +234,7 @@ func (w *taskWorld) must(err error) {
 	}
 }
 
-// settled returns whether a task and its ConfigMap are in the state that the reconciler wants.
+// settled reports whether a task and its ConfigMap are in the state that the reconciler wants.
 func (w *taskWorld) settled(ctx context.Context, name string) error {
 	task, owned := &Task{}, &corev1.ConfigMap{}
 	key := client.ObjectKey{Namespace: "default", Name: name}

@@ -151,7 +151,7 @@ func (p project) read(t *testing.T) *manifests {
 	return m
 }
 
-// within returns whether a file is in a folder, or is the file itself. folder may be a list separated by commas; files
+// within reports whether a file is in a folder, or is the file itself. folder may be a list separated by commas; files
 // in folders after an exclamation mark are excluded.
 func within(name, folders string) bool {
 	found := false

@@ -229,7 +229,7 @@ func (o *observer) differs(want map[string]version) error {
 	return nil
 }
 
-// check returns whether the informer worked in the way that the test is about, without an event out of order.
+// check reports whether the informer worked in the way that the test is about, without an event out of order.
 func (o *observer) check(t *testing.T, watchList bool) {
 	t.Helper()
 	o.mu.Lock()

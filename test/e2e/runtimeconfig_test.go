@@ -164,7 +164,7 @@ func TestVersionsOffByDefaultAsKubeAPIServer(t *testing.T) {
 	}
 }
 
-// isKnown returns whether one of the expressions matches a request: "CONTENT-TYPE PATH BODY".
+// isKnown reports whether one of the expressions matches a request: "CONTENT-TYPE PATH BODY".
 func isKnown(line string, known map[string]string) bool {
 	r := parseRequest(line)
 	for expression := range known {

@@ -65,7 +65,7 @@ func readDump(t *testing.T) []dumped {
 	return out
 }
 
-// hasPrefix returns whether s begins with one of the prefixes.
+// hasPrefix reports whether s begins with one of the prefixes.
 func hasPrefix(s string, prefixes ...string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s, p) })
 }

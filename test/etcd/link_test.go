@@ -30,7 +30,7 @@ func (s state) String() string {
 	return [...]string{"open", "cut off", "requests held up", "answers held up", "all held up", "slow"}[s]
 }
 
-// holds returns whether data in a direction is kept back.
+// holds reports whether data in a direction is kept back.
 func (s state) holds(answers bool) bool {
 	return s == bothHeld || answers && s == answersHeld || !answers && s == requestsHeld
 }

@@ -16,7 +16,7 @@ type State struct {
 	Label    string // the value of the one label that selectors look at
 }
 
-// Exists returns whether there is an object.
+// Exists reports whether there is an object.
 func (s State) Exists() bool { return s.Revision != 0 }
 
 // Kind is the kind of a request.
@@ -36,7 +36,7 @@ func (k Kind) String() string {
 	return [...]string{"create", "update", "replace", "delete", "get", "list"}[k]
 }
 
-// writes returns whether a request of this kind changes something.
+// writes reports whether a request of this kind changes something.
 func (k Kind) writes() bool { return k <= Delete }
 
 // Outcome is what the client knows about the effect of a request.
@@ -146,7 +146,7 @@ func (r *Recorder) World() int {
 }
 
 // RecordIn calls f, which records something that a client received from the server of a world, unless that world has
-// ended. It returns whether it has called f.
+// ended. It reports whether it has called f.
 func (r *Recorder) RecordIn(world int, f func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -36,7 +36,7 @@ type Selector struct {
 	Label     string
 }
 
-// Matches returns whether an object is selected. An object that does not exist is not selected.
+// Matches reports whether an object is selected. An object that does not exist is not selected.
 func (s Selector) Matches(key string, state State) bool {
 	namespace, name, _ := strings.Cut(key, "/")
 	return state.Exists() &&

@@ -60,7 +60,7 @@ func newObject(key, value, label string, revision int64) *object {
 
 func (o *object) key() string { return o.Metadata.Namespace + "/" + o.Metadata.Name }
 
-// foreign returns whether the object was written by the server itself.
+// foreign reports whether the object was written by the server itself.
 func (o *object) foreign() bool { return strings.HasPrefix(o.Metadata.Namespace, "kube-") }
 
 func (o *object) state() history.State {

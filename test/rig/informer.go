@@ -82,7 +82,7 @@ func (f *Informer) once(ctx context.Context, n int) error {
 	})
 }
 
-// record calls note, which changes the fields guarded by mu, unless the world has ended. It returns whether it has
+// record calls note, which changes the fields guarded by mu, unless the world has ended. It reports whether it has
 // called note.
 func (f *Informer) record(world int, note func()) bool {
 	return f.Client.Rec.RecordIn(world, func() {

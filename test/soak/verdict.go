@@ -56,7 +56,7 @@ type trend struct {
 	verdict           string
 }
 
-// judge returns whether a figure was flat over the last three quarters of the samples: whether its slope changes it,
+// judge reports whether a figure was flat over the last three quarters of the samples: whether its slope changes it,
 // over that time, by less than flatShare of its mean or by less than the floor.
 func judge(c column, samples []sample, index int) trend {
 	samples = samples[len(samples)/4:]

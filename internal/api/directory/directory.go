@@ -89,7 +89,7 @@ func (d *Directory) FindOwn(gvr schema.GroupVersionResource) *Resource {
 	return found.(*Resource)
 }
 
-// Has returns whether name is served in a group and version. The name is a resource, or a resource and one of its
+// Has reports whether name is served in a group and version. The name is a resource, or a resource and one of its
 // subresources with a slash between them. Has is too slow to be called for every request.
 func (d *Directory) Has(group, version, name string) bool {
 	resource, _, _ := strings.Cut(name, "/")
@@ -100,7 +100,7 @@ func (d *Directory) Has(group, version, name string) bool {
 	return slices.ContainsFunc(r.Describe(), func(entry metav1.APIResource) bool { return entry.Name == name })
 }
 
-// HasSource returns whether any resource of a group was declared by source.
+// HasSource reports whether any resource of a group was declared by source.
 func (d *Directory) HasSource(group string, source Source) bool {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

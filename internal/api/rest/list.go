@@ -62,7 +62,7 @@ func (p *page) each(ctx context.Context, yield func(*cache.Object) error) error 
 	return nil
 }
 
-// isEmpty returns whether the page has no objects.
+// isEmpty reports whether the page has no objects.
 func (p *page) isEmpty() bool { return len(p.objects) == 0 && p.streamed == nil }
 
 // page reads the objects that the options ask for.
@@ -163,7 +163,7 @@ func (c *collector) add(ctx context.Context, o *cache.Object) bool {
 	return len(c.waiting) < lookAt && c.waitingBytes < batchBytes || c.chooseWaiting(ctx)
 }
 
-// full returns whether the page is full, and notes that there is another object.
+// full reports whether the page is full, and notes that there is another object.
 func (c *collector) full() bool {
 	c.more = c.limit > 0 && c.chosen == c.limit
 	return c.more

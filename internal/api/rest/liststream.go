@@ -136,7 +136,7 @@ func (h *Handler) writeStreamed(
 	return nil
 }
 
-// partial returns whether items are the metadata of the objects.
+// partial reports whether items are the metadata of the objects.
 func (l *listStream) partial() bool { return l.accepted.As == negotiate.PartialMetadataList }
 
 // each calls yield for the objects.

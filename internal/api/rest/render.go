@@ -121,7 +121,7 @@ func (h *Handler) writeList(
 	return writeBody(w, r, http.StatusOK, accepted, body)
 }
 
-// isBuiltWhole returns whether the document of a list is put together in memory before it is sent.
+// isBuiltWhole reports whether the document of a list is put together in memory before it is sent.
 func (*served) isBuiltWhole(accepted negotiate.Accepted) bool {
 	return accepted.Pretty || accepted.Media != scheme.JSON && accepted.Media != scheme.Protobuf
 }

@@ -225,7 +225,7 @@ func (b builtIn) verb(r *http.Request, info *request.Info, s *served) (verbFunc,
 	return verb, nil
 }
 
-// wellFormedPath returns whether the path names a resource, an object or a subresource. It returns false if
+// wellFormedPath reports whether the path names a resource, an object or a subresource. It returns false if
 // something follows an empty subresource (".../NAME//status"), and for a subresource below the deprecated path
 // of a watch.
 func wellFormedPath(info *request.Info) bool {

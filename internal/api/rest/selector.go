@@ -173,7 +173,7 @@ func (sel *selection) everything() bool {
 	return sel.labels == nil && len(sel.fields) == 0 && sel.name == ""
 }
 
-// matches returns whether an object has what is selected by. The namespace is not looked at.
+// matches reports whether an object has what is selected by. The namespace is not looked at.
 func (sel *selection) matches(ctx context.Context, o *cache.Object) (bool, error) {
 	if !sel.matchesLabels(o) {
 		return false, nil
@@ -186,7 +186,7 @@ func (sel *selection) matchesLabels(o *cache.Object) bool {
 	return (sel.name == "" || o.Name == sel.name) && (sel.labels == nil || sel.labels.Matches(labelSet(o.Labels)))
 }
 
-// needsPreparing returns whether a field that is selected by is in the item JSON of objects, so that these should be
+// needsPreparing reports whether a field that is selected by is in the item JSON of objects, so that these should be
 // prepared together.
 func (sel *selection) needsPreparing() bool {
 	return slices.ContainsFunc(sel.fields, func(r requirement) bool { return sel.s.PreparesFields(r.field) })

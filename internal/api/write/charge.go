@@ -52,7 +52,7 @@ func (a *attempt) allSideWrites() registry.SideWrites {
 	return all
 }
 
-// charged returns whether a key belongs to the charges of this attempt.
+// charged reports whether a key belongs to the charges of this attempt.
 func (a *attempt) charged(key string) bool {
 	for _, c := range a.charges {
 		for i := range c.Conditions {

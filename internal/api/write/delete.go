@@ -57,7 +57,7 @@ func (a *attempt) commitDeletion(ctx context.Context) (registry.Result, error) {
 	return a.remove(ctx, how)
 }
 
-// goneAfterMark returns whether another write has removed the object after this deletion had marked it. An update does so,
+// goneAfterMark reports whether another write has removed the object after this deletion had marked it. An update does so,
 // because nothing keeps the marked object. found is what is there now.
 func (a *attempt) goneAfterMark(found *cache.Object) bool {
 	return a.marked.Object != nil && (found == nil || found.CreateRevision != a.marked.Object.CreateRevision)

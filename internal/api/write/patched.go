@@ -83,7 +83,7 @@ func (p *Patched) mergeTree(live, obj registry.Object) bool {
 	return err == nil && len(unknown) == 0
 }
 
-// keeps returns whether a member of the object is a text that changes leave as it is.
+// keeps reports whether a member of the object is a text that changes leave as it is.
 func keeps(before *unstructured.Unstructured, changes map[string]any, name string) bool {
 	text, isText := before.Object[name].(string)
 	v, named := changes[name]

@@ -238,7 +238,7 @@ func stepIndex(name string) int {
 // committing is the place of the step that commits. Before it, a write ends with its request.
 var completion, charging, committing = stepIndex("complete"), stepIndex("charge"), stepIndex("commit")
 
-// mayRepeat returns whether the write may have to start again at "complete".
+// mayRepeat reports whether the write may have to start again at "complete".
 func (a *attempt) mayRepeat() bool {
 	return a.Target.Allocator() != nil || a.creates() && a.generates
 }

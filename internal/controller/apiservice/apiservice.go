@@ -90,7 +90,7 @@ const (
 	custom
 )
 
-// source returns whether a version of a group is built in, consists of custom resources, or is
+// source reports whether a version of a group is built in, consists of custom resources, or is
 // not served.
 func (c *Controller) source(gv schema.GroupVersion) resourceSource {
 	found := nobody

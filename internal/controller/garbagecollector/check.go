@@ -79,7 +79,7 @@ func (c *Collector) finishForeground(ctx context.Context, o object) error {
 	return c.removeFinalizer(ctx, o, metav1.FinalizerDeleteDependents)
 }
 
-// isBlocked returns whether dependents block the deletion of an object that waits for them.
+// isBlocked reports whether dependents block the deletion of an object that waits for them.
 func (c *Collector) isBlocked(uid types.UID) bool {
 	blocked, e := c.graph.blocked(uid)
 	c.apply(e)
@@ -151,7 +151,7 @@ func (c *Collector) readOwner(ctx context.Context, o object, ref *owner) (*clien
 	return &found, nil
 }
 
-// isMissing returns whether an error says that an object of that name does not exist. An error that does not name the
+// isMissing reports whether an error says that an object of that name does not exist. An error that does not name the
 // object may mean that the resource is not served at the moment, and that the object exists.
 func isMissing(err error, name string) bool {
 	status := kerrors.APIStatus(nil)
@@ -193,7 +193,7 @@ func ignoreNotFound(err error) error {
 // errNothingToDo ends a change of an object that has been replaced by another one, or that has nothing to change.
 var errNothingToDo = errors.New("there is nothing to change")
 
-// change changes the metadata of an object. change returns whether it has changed anything. An object that is gone is
+// change changes the metadata of an object. change reports whether it has changed anything. An object that is gone is
 // no error.
 func (c *Collector) change(ctx context.Context, o object, change func(registry.Object) bool) error {
 	_, err := c.objects(o.remote).Update(ctx, client.UpdateRequest{
@@ -224,7 +224,7 @@ func (c *Collector) removeOwners(ctx context.Context, o object, uids []types.UID
 }
 
 // unblockOwners sets blockOwnerDeletion to false in all owner references of an object, also where it was not set, as
-// kube-controller-manager does. It returns whether that changed anything.
+// kube-controller-manager does. It reports whether that changed anything.
 func (c *Collector) unblockOwners(ctx context.Context, o object) (changed bool, err error) {
 	err = c.change(ctx, o, func(obj registry.Object) bool {
 		changed = false

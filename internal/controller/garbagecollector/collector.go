@@ -261,7 +261,7 @@ func (c *Collector) awaitLatest(ctx context.Context) error {
 	}
 }
 
-// isBehind returns whether the graph lacks changes up to a revision: behind of resources that are followed, failing of
+// isBehind reports whether the graph lacks changes up to a revision: behind of resources that are followed, failing of
 // resources that cannot be read. It has the monitors look that have seen no change for some time. Monitors of extension
 // API servers have revisions of their own.
 func (c *Collector) isBehind(revision int64) (behind, failing bool) {

@@ -23,7 +23,7 @@ type place struct {
 	remote           bool // see discovery.Resource
 }
 
-// sameResource returns whether two places are of one resource, perhaps in different versions.
+// sameResource reports whether two places are of one resource, perhaps in different versions.
 func (p *place) sameResource(other *place) bool {
 	return p.resource.GroupResource() == other.resource.GroupResource()
 }
@@ -60,10 +60,10 @@ type node struct {
 	list uint32
 }
 
-// missing returns whether the node stands for an owner that was not seen.
+// missing reports whether the node stands for an owner that was not seen.
 func (n *node) missing() bool { return n.place == nil }
 
-// deletesDependents returns whether the object waits until its dependents are deleted.
+// deletesDependents reports whether the object waits until its dependents are deleted.
 func (n *node) deletesDependents() bool { return n.deleting && n.foreground }
 
 // identity names an object by everything that an owner reference says.
@@ -80,14 +80,14 @@ func (n *node) identity() identity {
 	return identity{n.place.apiVersion, n.place.kind, n.place.namespace, n.name, n.uid}
 }
 
-// refersTo returns whether an owner reference of an object in a namespace names n with the right kind, name and
+// refersTo reports whether an owner reference of an object in a namespace names n with the right kind, name and
 // namespace. A namespaced owner must be in the namespace of its dependents.
 func (o *owner) refersTo(n *node, namespace string) bool {
 	return o.uid == n.uid && o.name == n.name && o.kind == n.place.kind && o.apiVersion == n.place.apiVersion &&
 		(n.place.namespace == "" || n.place.namespace == namespace)
 }
 
-// mayName returns whether an owner reference is to the kind of n, in any version of its group.
+// mayName reports whether an owner reference is to the kind of n, in any version of its group.
 func (o *owner) mayName(n *node) bool {
 	group, _, ok := strings.Cut(o.apiVersion, "/")
 	if !ok {
@@ -278,7 +278,7 @@ func blocksOwner(r *metav1.OwnerReference) bool {
 	return r.BlockOwnerDeletion != nil && *r.BlockOwnerDeletion
 }
 
-// sameOwners returns whether references are the owners that a node has, as with most changes of an object.
+// sameOwners reports whether references are the owners that a node has, as with most changes of an object.
 func sameOwners(owners []owner, references []metav1.OwnerReference) bool {
 	if len(owners) != len(references) {
 		return false
@@ -335,10 +335,10 @@ func (x ownerIndex) first(uid types.UID) int {
 	return -1
 }
 
-// has returns whether an owner is among the owners.
+// has reports whether an owner is among the owners.
 func (x ownerIndex) has(uid types.UID) bool { return x.first(uid) >= 0 }
 
-// blocks returns whether an object with these owners blocks the deletion of one of them.
+// blocks reports whether an object with these owners blocks the deletion of one of them.
 func (x ownerIndex) blocks(uid types.UID) bool {
 	if x.byID == nil {
 		return slices.ContainsFunc(x.list, func(o owner) bool { return o.uid == uid && o.blocks })
@@ -408,7 +408,7 @@ func (g *graph) checkMadeLate(uid types.UID, e *effects) {
 	}
 }
 
-// blocked returns whether dependents block the deletion of an object that waits for them. If so, those of them that were
+// blocked reports whether dependents block the deletion of an object that waits for them. If so, those of them that were
 // made late are checked.
 func (g *graph) blocked(uid types.UID) (blocked bool, e effects) {
 	g.mu.Lock()
@@ -558,7 +558,7 @@ func (g *graph) namespace(uid types.UID) string {
 	return ""
 }
 
-// hasWaitingDependent returns whether a dependent of an object waits for the deletion of its own dependents.
+// hasWaitingDependent reports whether a dependent of an object waits for the deletion of its own dependents.
 func (g *graph) hasWaitingDependent(uid types.UID) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -591,7 +591,7 @@ func (g *graph) dependents(uid types.UID) []types.UID {
 	return out
 }
 
-// isAbsent returns whether an owner is known not to exist.
+// isAbsent reports whether an owner is known not to exist.
 func (g *graph) isAbsent(i identity) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// solid returns whether an owner exists and does not wait for the deletion of its dependents.
+// solid reports whether an owner exists and does not wait for the deletion of its dependents.
 func (m *model) solid(uid types.UID) bool {
 	o := m.objects[uid]
 	return o != nil && !m.isWaiting(o)
@@ -50,7 +50,7 @@ func (m *model) blockers(uid types.UID) (blockers []types.UID) {
 	return blockers
 }
 
-// madeLate returns whether a reference to an owner that waits was made after its deletion began. Such a dependent is
+// madeLate reports whether a reference to an owner that waits was made after its deletion began. Such a dependent is
 // left until the owner loses another dependent, as with kube-controller-manager, so it may stay while another one blocks
 // the owner.
 func (m *model) madeLate(o *metav1.PartialObjectMetadata, r *metav1.OwnerReference) bool {

@@ -55,7 +55,7 @@ type monitor struct {
 // they go by themselves.
 var ignored = []schema.GroupResource{{Resource: "events"}, {Group: "events.k8s.io", Resource: "events"}}
 
-// collected returns whether the objects of a resource are in the graph.
+// collected reports whether the objects of a resource are in the graph.
 func collected(r discovery.Resource) bool {
 	for _, verb := range []string{"delete", "list", "watch"} {
 		if !slices.Contains(r.Verbs, verb) {

@@ -109,7 +109,7 @@ func (o *outcome) discoveryError() error {
 	return fmt.Errorf("unable to retrieve the complete list of server APIs: %s", strings.Join(texts, ", "))
 }
 
-// setConditions sets the conditions of a namespace. It returns whether any has changed.
+// setConditions sets the conditions of a namespace. It reports whether any has changed.
 func (o *outcome) setConditions(status *corev1.NamespaceStatus, now metav1.Time) (changed bool) {
 	found := o.conditions()
 	for _, t := range conditionTypes {

@@ -134,7 +134,7 @@ func (c *Controller) deleteObjects(
 	return left, nil
 }
 
-// isEmpty returns whether a resource is known to have no objects in a namespace. An extension API server is asked that
+// isEmpty reports whether a resource is known to have no objects in a namespace. An extension API server is asked that
 // before something is deleted: if it fails to delete, only those namespaces wait for it in which it has objects.
 func isEmpty(ctx context.Context, content Content, namespace string, r discovery.Resource) (bool, error) {
 	if !slices.Contains(r.Verbs, "list") {

@@ -222,7 +222,7 @@ func (w *watcher) scheduleIn(r schema.GroupResource, namespace string) {
 	}
 }
 
-// counts returns whether objects of a resource count for a quota of the namespace.
+// counts reports whether objects of a resource count for a quota of the namespace.
 func (w *watcher) counts(r schema.GroupResource, namespace string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -110,7 +110,7 @@ func portOf(service *corev1.Service, port int32) (*corev1.ServicePort, error) {
 	return &service.Spec.Ports[i], nil
 }
 
-// AnyReady returns whether any of the slices has a ready endpoint with a port of this name.
+// AnyReady reports whether any of the slices has a ready endpoint with a port of this name.
 func AnyReady(all []*discoveryv1.EndpointSlice, port string) bool { return len(ready(all, port)) > 0 }
 
 // ready returns the addresses of the ready endpoints that have a port of this name. An endpoint that does not say

@@ -292,7 +292,7 @@ func (c *changes) next() <-chan struct{} {
 	return c.changed
 }
 
-// unavailable returns whether each APIService is unavailable.
+// unavailable reports whether each APIService is unavailable.
 func (a *Aggregator) unavailable() map[string]bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -133,7 +133,7 @@ func (r *remote) followOnce(ctx context.Context, resource *registry.Resource) er
 	}
 }
 
-// concerns returns whether a change may be about the Service of the remote: about the Service itself or about a slice of its
+// concerns reports whether a change may be about the Service of the remote: about the Service itself or about a slice of its
 // endpoints, whose name is arbitrary.
 func (r *remote) concerns(e *cache.Event) bool {
 	o := e.Object

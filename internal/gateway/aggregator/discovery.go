@@ -30,7 +30,7 @@ const (
 		"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
 )
 
-// stale returns whether discovery shows that nothing current is known about the version.
+// stale reports whether discovery shows that nothing current is known about the version.
 func (r *remote) stale() bool {
 	d := r.discovered.Load()
 	return d == nil || d.Stale

@@ -12,7 +12,7 @@ type Metrics struct {
 	aggregations      prometheus.Counter
 	becameUnavailable *prometheus.CounterVec
 	isUnavailable     *prometheus.Desc
-	// unavailable returns whether each APIService is unavailable.
+	// unavailable reports whether each APIService is unavailable.
 	unavailable func() map[string]bool
 }
 

@@ -92,7 +92,7 @@ func (r *remote) tlsConfig() *tls.Config {
 	return c
 }
 
-// sameTarget returns whether an APIService still names the server of the remote, and the same way to reach it.
+// sameTarget reports whether an APIService still names the server of the remote, and the same way to reach it.
 func (r *remote) sameTarget(s *apiregistrationv1.APIService) bool {
 	old, now := r.spec, s.Spec
 	old.GroupPriorityMinimum, old.VersionPriority = 0, 0

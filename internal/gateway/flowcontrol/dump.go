@@ -15,7 +15,7 @@ import (
 // dumpPath is the folder of the pages that show the state of the Controller.
 const dumpPath = "/debug/api_priority_and_fairness/"
 
-// Serves returns whether a path is one of the pages that show the state.
+// Serves reports whether a path is one of the pages that show the state.
 func (c *Controller) Serves(path string) bool {
 	page, ok := strings.CutPrefix(path, dumpPath)
 	return ok && (page == "dump_priority_levels" || page == "dump_queues" || page == "dump_requests")

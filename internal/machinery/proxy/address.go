@@ -2,7 +2,7 @@ package proxy
 
 import "net"
 
-// MayConnectTo returns whether an IP address is one that clients may be connected to through the server: not loopback,
+// MayConnectTo reports whether an IP address is one that clients may be connected to through the server: not loopback,
 // link-local, multicast or unspecified, and not such an IPv4 address embedded in one of NAT64 (RFC 6052, RFC 8215), which
 // the network translates back.
 func MayConnectTo(ip net.IP) bool {

@@ -74,7 +74,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// IsUpgrade returns whether the client asks for another protocol on the connection.
+// IsUpgrade reports whether the client asks for another protocol on the connection.
 func IsUpgrade(r *http.Request) bool {
 	for _, value := range r.Header.Values("Connection") {
 		if strings.Contains(strings.ToLower(value), "upgrade") {
@@ -96,7 +96,7 @@ func Refusal(r *http.Request) string {
 	return ""
 }
 
-// UpgradesHTTP returns whether a client asks for another version of HTTP, or for TLS, on its connection. It could then send
+// UpgradesHTTP reports whether a client asks for another version of HTTP, or for TLS, on its connection. It could then send
 // requests to the server that this one does not see, on a connection that the certificate of this one has opened.
 func UpgradesHTTP(h http.Header) bool {
 	for _, value := range h["Upgrade"] {
@@ -110,7 +110,7 @@ func UpgradesHTTP(h http.Header) bool {
 	return false
 }
 
-// LeavesPath returns whether a decoded path has a segment that a server may understand as another path than the one
+// LeavesPath reports whether a decoded path has a segment that a server may understand as another path than the one
 // that was authorized.
 func LeavesPath(path string) bool {
 	for segment := range strings.SplitSeq(path, "/") {

@@ -279,7 +279,7 @@ func TestRefusedUpgradesCloseTheConnection(t *testing.T) {
 	}
 }
 
-// isReset returns whether the other side has closed a connection on which more was sent.
+// isReset reports whether the other side has closed a connection on which more was sent.
 func isReset(err error) bool {
 	var e *net.OpError
 	return errors.As(err, &e) && !e.Timeout()

@@ -134,7 +134,7 @@ func start(ctx context.Context, name string, kind trace.SpanKind) (context.Conte
 	return ctx, Span{span}
 }
 
-// Recording returns whether the span is recorded. Callers ask it before they make attributes.
+// Recording reports whether the span is recorded. Callers ask it before they make attributes.
 func (s Span) Recording() bool { return s.span != nil }
 
 // maxText is the number of bytes of a text that a span keeps.

@@ -219,7 +219,7 @@ func isText(contentType string) bool {
 	return err == nil && strings.HasPrefix(media, "text/")
 }
 
-// IsTransient tells whether an error of Post may be gone when the webhook is asked
+// IsTransient reports whether an error of Post may be gone when the webhook is asked
 // again: connections that were lost, and answers 429, 500 and 504 or with Retry-After.
 func IsTransient(err error) bool {
 	if isConnectionLost(err) || apierrors.IsInternalError(err) || apierrors.IsTimeout(err) ||

@@ -32,7 +32,7 @@ type Connect struct {
 	Destination func(ctx context.Context, c Cluster, r ConnectRequest) (*Destination, error)
 }
 
-// Allows returns whether a method is served.
+// Allows reports whether a method is served.
 func (c *Connect) Allows(method string) bool { return slices.Contains(c.Methods, method) }
 
 // ConnectRequest is a request for a subresource with a Connect.

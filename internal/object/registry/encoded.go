@@ -59,7 +59,7 @@ func (r *Resource) Prepare(ctx context.Context, objects []*cache.Object) error {
 	return nil
 }
 
-// PreparesFields returns whether Prepare should be called for objects before FieldValue is asked for a field of them.
+// PreparesFields reports whether Prepare should be called for objects before FieldValue is asked for a field of them.
 func (r *Resource) PreparesFields(name string) bool {
 	if _, ok := r.codec.encoding.(batchEncoding); !ok {
 		return false

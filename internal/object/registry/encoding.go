@@ -58,9 +58,9 @@ type encoding interface {
 
 	// jsonID identifies the item JSON in a version in the cache.
 	jsonID(v *Version) cache.EncodingID
-	// isJSON returns whether data is the item JSON in a version, so that nothing has to be made of it.
+	// isJSON reports whether data is the item JSON in a version, so that nothing has to be made of it.
 	isJSON(data []byte, v *Version) bool
-	// isProto returns whether data is the protobuf message in a version.
+	// isProto reports whether data is the protobuf message in a version.
 	isProto(v *Version) bool
 	// item makes the item JSON in a version. The error is an *unshowableError if the object can be decoded and not
 	// encoded.

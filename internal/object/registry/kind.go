@@ -112,10 +112,10 @@ func (k *Kind) GroupVersion(v *Version) schema.GroupVersion {
 	return schema.GroupVersion{Group: k.Group, Version: v.Name}
 }
 
-// Unstructured returns whether the objects of the kind have no Go type: they are custom resources.
+// Unstructured reports whether the objects of the kind have no Go type: they are custom resources.
 func (k *Kind) Unstructured() bool { return k.Storage.Documents != nil }
 
-// ServedByDefault returns whether a built-in version of that name is served unless it is switched off: GA versions are,
+// ServedByDefault reports whether a built-in version of that name is served unless it is switched off: GA versions are,
 // beta and alpha versions are not.
 func ServedByDefault(version string) bool {
 	return !strings.Contains(version, "alpha") && !strings.Contains(version, "beta")
@@ -197,7 +197,7 @@ type Version struct {
 // is bound.
 func (k *Kind) KeepFor(d time.Duration) { k.Storage.TTLSeconds = int64(d / time.Second) }
 
-// isStored returns whether objects are stored in this version.
+// isStored reports whether objects are stored in this version.
 func (v *Version) isStored() bool { return v.FromStorage == nil }
 
 // fromStorage converts an object from the storage version to this one.

@@ -46,7 +46,7 @@ func (g *Registry) Stored(ctx context.Context, gr schema.GroupResource, namespac
 	return r.Decode(ctx, o)
 }
 
-// Life is what tells whether an object is still the one that somebody knew.
+// Life is what reports whether an object is still the one that somebody knew.
 type Life struct {
 	// UID is "" where there is no such object.
 	UID string

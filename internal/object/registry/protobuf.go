@@ -56,7 +56,7 @@ func (e *protobufEncoding) unstamped(value []byte) ([]byte, error) {
 	return message, err
 }
 
-// lacksDefaults returns whether a field of Storage.DefaultOnRead is missing.
+// lacksDefaults reports whether a field of Storage.DefaultOnRead is missing.
 func (e *protobufEncoding) lacksDefaults(message []byte) bool {
 	for _, path := range e.kind.Storage.DefaultOnRead {
 		if v, err := wire.Find(message, path); err == nil && len(v.Bytes) == 0 {

@@ -21,7 +21,7 @@ type Documents interface {
 	// Normal returns a stored document as it reads today: without the fields that the schema of its version does not
 	// know, and with defaults. revision is the one of the write. The result may be the argument.
 	Normal(doc []byte, revision int64) ([]byte, error)
-	// Is returns whether a document is of this version.
+	// Is reports whether a document is of this version.
 	Is(doc []byte) bool
 	// Convert converts documents of other versions to this one, in one step; an error concerns all of them.
 	Convert(ctx context.Context, docs [][]byte) ([][]byte, error)

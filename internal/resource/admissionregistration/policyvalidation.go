@@ -44,7 +44,7 @@ type policySpec struct {
 	variables   []admissionv1.Variable
 }
 
-// sameConditions returns whether an update leaves the match conditions as they were. They are not validated then.
+// sameConditions reports whether an update leaves the match conditions as they were. They are not validated then.
 func (s *policySpec) sameConditions(old *policySpec) bool {
 	return equality.Semantic.DeepEqual(s.conditions, old.conditions) && equality.Semantic.DeepEqual(s.params, old.params)
 }
@@ -151,7 +151,7 @@ func (v *policyValidation) variable(one *admissionv1.Variable, at *field.Path) {
 var reserved = strings.Fields("true false null in as break const continue else for function if import let loop package " +
 	"namespace return var void while")
 
-// isIdentifier returns whether a text is an identifier of the Common Expression Language.
+// isIdentifier reports whether a text is an identifier of the Common Expression Language.
 func isIdentifier(text string) bool {
 	for i, c := range []byte(text) {
 		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'

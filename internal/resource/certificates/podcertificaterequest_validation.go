@@ -74,7 +74,7 @@ func validatePodRequest(s *certificatesv1beta1.PodCertificateRequestSpec) field.
 	return append(errs, validateKey(s, path)...)
 }
 
-// isKubernetesSigner returns whether the domain of a signer belongs to Kubernetes.
+// isKubernetesSigner reports whether the domain of a signer belongs to Kubernetes.
 func isKubernetesSigner(name string) bool {
 	domain, _, _ := strings.Cut(name, "/")
 	return domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io")
@@ -170,7 +170,7 @@ func validatePublicKey(s *certificatesv1beta1.PodCertificateRequestSpec, path, p
 	return nil
 }
 
-// verify returns whether the key has made the signature of a message.
+// verify reports whether the key has made the signature of a message.
 func verify(key crypto.PublicKey, message, signature []byte) bool {
 	hash := sha256.Sum256(message)
 	switch key := key.(type) {

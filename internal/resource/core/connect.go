@@ -59,7 +59,7 @@ func forwardTo(scheme, host, pathOption string, t *proxy.Transport, addresses []
 	return &registry.Destination{Target: proxy.Target{URL: u, Transport: t, Addresses: addresses}}
 }
 
-// mayConnectTo returns whether an IP address is one that proxies may connect to.
+// mayConnectTo reports whether an IP address is one that proxies may connect to.
 func mayConnectTo(address string) bool {
 	ip := netutils.ParseIPSloppy(address)
 	return ip != nil && proxy.MayConnectTo(ip)

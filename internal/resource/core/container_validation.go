@@ -431,7 +431,7 @@ func validatePropagation(m *corev1.VolumeMount, c *corev1.Container, path *field
 	return errs
 }
 
-// hasValue returns whether a map has an entry with the value.
+// hasValue reports whether a map has an entry with the value.
 func hasValue(m map[string]string, value string) bool {
 	for _, v := range m {
 		if v == value {

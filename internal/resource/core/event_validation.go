@@ -22,7 +22,7 @@ const (
 	maxEventMessage = 1024
 )
 
-// isStrict returns whether a request uses the API group events.k8s.io, whose rules are stricter than those of the core
+// isStrict reports whether a request uses the API group events.k8s.io, whose rules are stricter than those of the core
 // group. The fields in errors have the names of the core group in both.
 func isStrict(ctx context.Context) bool {
 	info := request.InfoFrom(ctx)
@@ -118,7 +118,7 @@ func validateLegacyEvent(e *corev1.Event, strict bool) field.ErrorList {
 	return append(errs, validateDNSSubdomain(field.NewPath("namespace"), e.Namespace)...)
 }
 
-// agreesWithNamespace returns whether an event is in the namespace of its object, or, if the object has none, in one
+// agreesWithNamespace reports whether an event is in the namespace of its object, or, if the object has none, in one
 // for events of such objects.
 func agreesWithNamespace(e *corev1.Event) bool {
 	inDefault := e.Namespace == metav1.NamespaceDefault

@@ -139,7 +139,7 @@ func validateVolumeNodeAffinity(a *corev1.VolumeNodeAffinity, anyValues bool, at
 	return errs
 }
 
-// hasInvalidNodeValues returns whether a node affinity has values that labels cannot have.
+// hasInvalidNodeValues reports whether a node affinity has values that labels cannot have.
 func hasInvalidNodeValues(a *corev1.VolumeNodeAffinity) bool {
 	return a != nil && a.Required != nil && len(ValidateNodeSelectorValues(a.Required, nil)) > 0
 }

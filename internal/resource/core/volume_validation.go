@@ -547,7 +547,7 @@ func validateSourceGroups(s *corev1.PersistentVolumeClaimSpec, at *field.Path) f
 	return errs
 }
 
-// hasSourceGroup returns whether a data source has an API group.
+// hasSourceGroup reports whether a data source has an API group.
 func hasSourceGroup(s *corev1.PersistentVolumeClaimSpec) bool {
 	return s.DataSource != nil && s.DataSource.APIGroup != nil || s.DataSourceRef != nil && s.DataSourceRef.APIGroup != nil
 }

@@ -122,7 +122,7 @@ func (d deviceClaims) owner(ctx context.Context, c *resourcev1.ResourceClaim) (c
 	return used, err
 }
 
-// isFirst returns whether no older claim was made for the same pod; of claims of the same age the first by name is the
+// isFirst reports whether no older claim was made for the same pod; of claims of the same age the first by name is the
 // oldest.
 func (d deviceClaims) isFirst(
 	ctx context.Context, c *resourcev1.ResourceClaim, ref *metav1.OwnerReference,

@@ -56,7 +56,7 @@ func Only(list corev1.ResourceList, names []corev1.ResourceName) corev1.Resource
 // Names returns the names of a list, sorted.
 func Names(list corev1.ResourceList) []corev1.ResourceName { return slices.Sorted(maps.Keys(list)) }
 
-// Equal returns whether two lists have the same names with the same quantities.
+// Equal reports whether two lists have the same names with the same quantities.
 func Equal(a, b corev1.ResourceList) bool {
 	if len(a) != len(b) {
 		return false

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// podLevel returns whether a resource can be requested for a pod as a whole.
+// podLevel reports whether a resource can be requested for a pod as a whole.
 func podLevel(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory ||
 		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
@@ -116,7 +116,7 @@ func statusOf(list []corev1.ContainerStatus, name string) *corev1.ContainerStatu
 	return &list[i]
 }
 
-// resizeInfeasible returns whether the node has refused the resize that the pod's spec asks for.
+// resizeInfeasible reports whether the node has refused the resize that the pod's spec asks for.
 func resizeInfeasible(p *corev1.Pod) bool {
 	i := slices.IndexFunc(p.Status.Conditions,
 		func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizePending })

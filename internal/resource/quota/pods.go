@@ -36,18 +36,18 @@ func (pods) tracks(_ context.Context, name corev1.ResourceName) (bool, error) {
 		strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix) || requestsExtended(name), nil
 }
 
-// native returns whether a name is one of Kubernetes itself, not of a device that somebody else defines.
+// native reports whether a name is one of Kubernetes itself, not of a device that somebody else defines.
 func native(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), "kubernetes.io/")
 }
 
-// requestsExtended returns whether a quota's name is that of requests of an extended resource.
+// requestsExtended reports whether a quota's name is that of requests of an extended resource.
 func requestsExtended(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), requestsPrefix) &&
 		(!native(name) || strings.HasPrefix(string(name), corev1.ResourceImplicitExtendedClaimsPerClass))
 }
 
-// extended returns whether a container's resource is an extended one.
+// extended reports whether a container's resource is an extended one.
 func extended(name corev1.ResourceName) bool {
 	if strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix) {
 		return true
@@ -67,7 +67,7 @@ func (e pods) use(_ context.Context, obj registry.Object, used corev1.ResourceLi
 	return nil
 }
 
-// Runs returns whether a pod uses resources at a time.
+// Runs reports whether a pod uses resources at a time.
 func Runs(p *corev1.Pod, now time.Time) bool {
 	if p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
 		return false
@@ -161,12 +161,12 @@ func (pods) inScope(s *corev1.ScopedResourceSelectorRequirement, obj registry.Ob
 	return false, nil
 }
 
-// Terminating returns whether a pod is in the scope Terminating: whether it has a deadline.
+// Terminating reports whether a pod is in the scope Terminating: whether it has a deadline.
 func Terminating(p *corev1.Pod) bool {
 	return p.Spec.ActiveDeadlineSeconds != nil && *p.Spec.ActiveDeadlineSeconds >= 0
 }
 
-// bestEffort returns whether no container of a pod has requests or limits of CPU or memory.
+// bestEffort reports whether no container of a pod has requests or limits of CPU or memory.
 func bestEffort(p *corev1.Pod) bool {
 	if p.Status.QOSClass != "" {
 		return p.Status.QOSClass == corev1.PodQOSBestEffort
@@ -186,7 +186,7 @@ func bestEffort(p *corev1.Pod) bool {
 		func(c corev1.Container) bool { return asks(&c.Resources) })
 }
 
-// crossesNamespaces returns whether a rule of affinity is about pods of other namespaces.
+// crossesNamespaces reports whether a rule of affinity is about pods of other namespaces.
 func crossesNamespaces(a *corev1.Affinity) bool {
 	if a == nil {
 		return false

@@ -37,15 +37,15 @@ type Evaluator struct {
 
 // special is what an evaluator knows beyond the number of objects.
 type special interface {
-	// tracks returns whether a name other than those of the number of objects is about the objects.
+	// tracks reports whether a name other than those of the number of objects is about the objects.
 	tracks(ctx context.Context, name corev1.ResourceName) (bool, error)
 	// use adds to used what an object uses, beyond the number of objects.
 	use(ctx context.Context, obj registry.Object, used corev1.ResourceList) error
-	// inScope returns whether an object is in a scope. scoped is false for kinds that are in none and that ignore
+	// inScope reports whether an object is in a scope. scoped is false for kinds that are in none and that ignore
 	// the scopes in the configuration of the plug-in.
 	inScope(s *corev1.ScopedResourceSelectorRequirement, obj registry.Object) (bool, error)
 	scoped() bool
-	// scopesChanged returns whether an update may have changed in which scopes an object is.
+	// scopesChanged reports whether an update may have changed in which scopes an object is.
 	scopesChanged(old, obj registry.Object) bool
 	// missing says what an object does not specify although a quota for these names needs it; "" is nothing.
 	missing(names []corev1.ResourceName, obj registry.Object) string
@@ -138,7 +138,7 @@ func (e *Evaluator) Usage(ctx context.Context, obj registry.Object) (corev1.Reso
 	return used, err
 }
 
-// InScope returns whether an object is in a scope.
+// InScope reports whether an object is in a scope.
 func (e *Evaluator) InScope(s *corev1.ScopedResourceSelectorRequirement, obj registry.Object) (bool, error) {
 	if e.special == nil {
 		return false, nil
@@ -146,7 +146,7 @@ func (e *Evaluator) InScope(s *corev1.ScopedResourceSelectorRequirement, obj reg
 	return e.special.inScope(s, obj)
 }
 
-// InScopes returns whether an object is in all scopes.
+// InScopes reports whether an object is in all scopes.
 func (e *Evaluator) InScopes(scopes []corev1.ScopedResourceSelectorRequirement, obj registry.Object) (bool, error) {
 	for i := range scopes {
 		if in, err := e.InScope(&scopes[i], obj); err != nil || !in {
@@ -156,10 +156,10 @@ func (e *Evaluator) InScopes(scopes []corev1.ScopedResourceSelectorRequirement, 
 	return true, nil
 }
 
-// Scoped returns whether objects of the resource can be in scopes.
+// Scoped reports whether objects of the resource can be in scopes.
 func (e *Evaluator) Scoped() bool { return e.special != nil && e.special.scoped() }
 
-// ScopesChanged returns whether an update may have changed in which scopes an object is.
+// ScopesChanged reports whether an update may have changed in which scopes an object is.
 func (e *Evaluator) ScopesChanged(old, obj registry.Object) bool {
 	return e.special != nil && e.special.scopesChanged(old, obj)
 }
@@ -199,7 +199,7 @@ func (unscoped) scopesChanged(_, _ registry.Object) bool { return false }
 
 func (unscoped) missing([]corev1.ResourceName, registry.Object) string { return "" }
 
-// matchesValue returns whether a requirement about the name of a class holds for a value; "" is no class.
+// matchesValue reports whether a requirement about the name of a class holds for a value; "" is no class.
 func matchesValue(s *corev1.ScopedResourceSelectorRequirement, value string) (bool, error) {
 	operators := map[corev1.ScopeSelectorOperator]selection.Operator{
 		corev1.ScopeSelectorOpIn: selection.In, corev1.ScopeSelectorOpNotIn: selection.NotIn,
@@ -225,7 +225,7 @@ func rounded(q resource.Quantity) resource.Quantity {
 	return q
 }
 
-// OnlyCounts returns whether objects use nothing but their number, so that nobody has to look into them.
+// OnlyCounts reports whether objects use nothing but their number, so that nobody has to look into them.
 func (e *Evaluator) OnlyCounts() bool { return e.special == nil }
 
 // Resources returns the resources whose objects may use one of names.

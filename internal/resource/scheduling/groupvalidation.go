@@ -82,7 +82,7 @@ type validator struct {
 	errs field.ErrorList
 }
 
-// add adds errors and returns whether there were any.
+// add adds errors and reports whether there were any.
 func (v *validator) add(errs field.ErrorList) bool {
 	v.errs = append(v.errs, errs...)
 	return len(errs) > 0

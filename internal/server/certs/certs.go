@@ -157,7 +157,7 @@ func OwnServing(text []byte) *x509.Certificate {
 	return found[0]
 }
 
-// EndsSoon returns whether Ensure would replace a certificate because of its end.
+// EndsSoon reports whether Ensure would replace a certificate because of its end.
 func EndsSoon(c *x509.Certificate, now time.Time) bool {
 	return c.NotAfter.Before(now.Add(renewBefore))
 }

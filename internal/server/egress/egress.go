@@ -72,7 +72,7 @@ func (s *Selector) Load(file string, read func(path string) ([]byte, error)) err
 	return nil
 }
 
-// Has returns whether the configuration contains a network.
+// Has reports whether the configuration contains a network.
 func (s *Selector) Has(n Network) bool { return s != nil && (*s.dialers.Load())[n] != nil }
 
 // Dialer returns the function that opens connections to a network, as the configuration says at that time: directly if it

@@ -177,7 +177,7 @@ func (w *Watch) Run(ctx context.Context, interval time.Duration, wake *Signal) {
 	}
 }
 
-// beingWritten returns whether a file was changed so recently that it may not be complete. It returns false if the file was
+// beingWritten reports whether a file was changed so recently that it may not be complete. It returns false if the file was
 // changed in the future, because the clock of the file system is another one.
 func (w *Watch) beingWritten() bool {
 	w.mu.Lock()

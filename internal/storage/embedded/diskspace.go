@@ -167,7 +167,7 @@ func (d *diskSpace) addWritten(s *Store, n int) {
 	}
 }
 
-// allows returns whether a transaction with ops may be written at the current level.
+// allows reports whether a transaction with ops may be written at the current level.
 func (d *diskSpace) allows(ops []storage.Op) bool {
 	level := d.level.Load()
 	if level == spaceEnough || len(ops) == 0 {

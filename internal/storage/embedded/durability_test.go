@@ -40,7 +40,7 @@ func (g *syncGateFS) set(shut bool, err error) {
 	g.changed.Broadcast()
 }
 
-// isShut returns whether syncs are blocked, so that no sync of the log can have ended just now.
+// isShut reports whether syncs are blocked, so that no sync of the log can have ended just now.
 func (g *syncGateFS) isShut() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -446,7 +446,7 @@ func (s *Store) validateTxn(txn storage.Txn) error {
 	return nil
 }
 
-// containsKey returns whether ops contain key. If seen is not nil, it is used instead: seen must have the keys of ops,
+// containsKey reports whether ops contain key. If seen is not nil, it is used instead: seen must have the keys of ops,
 // and key is added to it.
 func containsKey(ops []storage.Op, key string, seen map[string]struct{}) bool {
 	if seen != nil {

@@ -177,7 +177,7 @@ func decodeVersion(b []byte, revision int64) (version, error) {
 	return v, nil
 }
 
-// isTombstone returns whether an encoded version is a deletion.
+// isTombstone reports whether an encoded version is a deletion.
 func isTombstone(b []byte) bool { return len(b) > 0 && b[0]&flagTombstone != 0 }
 
 // cutUvarint decodes a varint and returns it with the remaining bytes.

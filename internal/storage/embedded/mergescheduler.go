@@ -93,7 +93,7 @@ func (m *mergeScheduler) room() (bytes int64, known bool) {
 	return int64(min(available, 1<<62)) - m.opts.mergeFloor(), err == nil
 }
 
-// mayStart returns whether one more merge may start. If only time or space is missing, it sets a timer that tries
+// mayStart reports whether one more merge may start. If only time or space is missing, it sets a timer that tries
 // again. The caller holds mu.
 func (m *mergeScheduler) mayStart() bool {
 	if m.stopping || m.running >= m.db.GetAllowedWithoutPermission() {
@@ -208,7 +208,7 @@ func (m *mergeScheduler) retryNow() {
 	m.signal()
 }
 
-// lacksSpace returns whether merges lack space. The lack ends when the room for merges has grown by a quarter of the
+// lacksSpace reports whether merges lack space. The lack ends when the room for merges has grown by a quarter of the
 // reserve since the failed merge started.
 func (m *mergeScheduler) lacksSpace() bool {
 	m.mu.Lock()

@@ -118,7 +118,7 @@ func (r *reclaimer) run(ctx context.Context, low func() bool, once func(context.
 	}
 }
 
-// reclaimOnce merges the spans that are worthwhile and returns whether there was one. The garbage of the other spans,
+// reclaimOnce merges the spans that are worthwhile and reports whether there was one. The garbage of the other spans,
 // and of those whose merge failed, is recorded again.
 func (s *Store) reclaimOnce(ctx context.Context) (merged bool, err error) {
 	s.merges.retryNow()

@@ -50,7 +50,7 @@ func newRevisionSamples(
 	return r
 }
 
-// add records that revision is current at now, and returns whether that changed the samples.
+// add records that revision is current at now, and reports whether that changed the samples.
 func (r *revisionSamples) add(now time.Duration, revision int64) bool {
 	last := &r.samples[len(r.samples)-1]
 	switch {

@@ -53,7 +53,7 @@ func (d *smallDisk) left() int64 {
 	return max(left, 0)
 }
 
-// take returns whether n bytes are free, and counts them as used. It adds up the file sizes again when little space is
+// take reports whether n bytes are free, and counts them as used. It adds up the file sizes again when little space is
 // known to be free, and once per megabyte.
 func (d *smallDisk) take(n int64) bool {
 	d.mu.Lock()

@@ -202,7 +202,7 @@ func (e *Encryption) closeRetired(p *providers) {
 	}
 }
 
-// HasPlugins returns whether the configuration has KMS providers, or may get some by a reload.
+// HasPlugins reports whether the configuration has KMS providers, or may get some by a reload.
 func (e *Encryption) HasPlugins() bool { return e.opts.Reload || len(e.current.Load().plugins) > 0 }
 
 // Healthy returns an error if a KMS provider does not answer or is not healthy. The result may be up to 20 seconds old.

@@ -138,7 +138,7 @@ func (s *Store) updateMembers(ctx context.Context) {
 	}
 }
 
-// reportsProgress returns whether a version of etcd answers progress requests only after the changes up to the
+// reportsProgress reports whether a version of etcd answers progress requests only after the changes up to the
 // announced revision (https://github.com/etcd-io/etcd/issues/15220). A version that is not a release number is treated
 // as a build of a later release.
 func reportsProgress(version string) bool {

@@ -23,7 +23,7 @@ func (p Part) Watch(ctx context.Context, prefix string, from int64) (storage.Wat
 // Close implements storage.Store.
 func (p Part) Close() error { return nil }
 
-// Contains returns whether a key, or all keys with this prefix, belong to p.
+// Contains reports whether a key, or all keys with this prefix, belong to p.
 func (p Part) Contains(key string) bool { return key >= p.Lo && (p.Hi == "" || key < p.Hi) }
 
 // Parts divides the keys into three parts: those before the given prefix, those with it, and those after it.

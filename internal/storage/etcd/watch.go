@@ -145,7 +145,7 @@ func (w *watcher) requestRevision(revision int64) {
 	}
 }
 
-// expectsResponse returns whether the stream should send something: its confirmation, or progress.
+// expectsResponse reports whether the stream should send something: its confirmation, or progress.
 func (w *watcher) expectsResponse() bool {
 	return !w.created.Load() || w.wantedRevision.Load() > w.queuedRevision.Load()
 }

@@ -147,7 +147,7 @@ func (k *env) watchDuringCompaction(ctx context.Context, first, keys int64) {
 	}
 }
 
-// isRevisionError returns whether err can be caused by compaction, or by a read at a revision that is not written yet.
+// isRevisionError reports whether err can be caused by compaction, or by a read at a revision that is not written yet.
 func isRevisionError(err error) bool {
 	var compacted *storage.CompactedError
 	var future *storage.FutureRevisionError

@@ -87,12 +87,12 @@ var admissionResources = []string{
 	"validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
 }
 
-// Exempt returns whether no webhook or policy judges the write.
+// Exempt reports whether no webhook or policy judges the write.
 func Exempt(a *admission.Attributes) bool {
 	return a.Resource.Group == admissionregistrationv1.GroupName && slices.Contains(admissionResources, a.Resource.Resource)
 }
 
-// Match returns whether a write meets the criteria, and by which names of its kind and resource. The error is NotFound
+// Match reports whether a write meets the criteria, and by which names of its kind and resource. The error is NotFound
 // if the namespace of the write does not exist.
 func (m *Matcher) Match(ctx context.Context, c *Criteria, a *admission.Attributes) (admission.Names, bool, error) {
 	if Exempt(a) {
@@ -156,7 +156,7 @@ func (r *Rule) matchesWrite(a *admission.Attributes) bool {
 	return namespaced == (*r.Scope == admissionregistrationv1.NamespacedScope)
 }
 
-// mayMatchEquivalent returns whether the rule matches the write but for the group and the version. Equivalent resources
+// mayMatchEquivalent reports whether the rule matches the write but for the group and the version. Equivalent resources
 // differ in these alone.
 func (r *Rule) mayMatchEquivalent(a *admission.Attributes) bool {
 	return r.matchesWrite(a) && r.matchesName(a.Requested.Resource, a.Subresource)
@@ -180,7 +180,7 @@ func containsOrAll(list []string, entry string) bool {
 	return slices.Contains(list, "*") || slices.Contains(list, entry)
 }
 
-// isNamespace returns whether the write is to a Namespace.
+// isNamespace reports whether the write is to a Namespace.
 func isNamespace(a *admission.Attributes) bool { return a.Resource == corev1.Resource("namespaces") }
 
 // matchesObject compares the labels of the new object and those of the old one; one of them has to match. The options of

@@ -84,7 +84,7 @@ func permissions(r *rbacv1.PolicyRule, most int) (int, bool) {
 	return n, n <= most
 }
 
-// contains returns whether r by itself allows all that another rule allows.
+// contains reports whether r by itself allows all that another rule allows.
 func (r *rule) contains(other *rbacv1.PolicyRule) bool {
 	verbs := setOf(r.Verbs)
 	if !r.anyVerb && !verbs.hasAll(other.Verbs) {

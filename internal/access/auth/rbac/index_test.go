@@ -23,7 +23,7 @@ type twinBinding struct {
 	subjects []rbacv1.Subject
 }
 
-// decide returns whether something is allowed, by which words, and which roles
+// decide reports whether something is allowed, by which words, and which roles
 // could not be found.
 func (t *twin) decide(u *request.User, i *request.Info) (reasons, missing []string) {
 	for key, b := range t.bindings {

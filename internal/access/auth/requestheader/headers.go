@@ -39,7 +39,7 @@ func escapeKey(key string) string {
 	return b.String()
 }
 
-// isTokenByte returns whether a byte may be in the name of a header (RFC 9110, section 5.6.2).
+// isTokenByte reports whether a byte may be in the name of a header (RFC 9110, section 5.6.2).
 func isTokenByte(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
 		strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0

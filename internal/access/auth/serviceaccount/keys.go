@@ -165,7 +165,7 @@ func (c *configuredKeys) add(keys ...crypto.PublicKey) error {
 	return nil
 }
 
-// has returns whether there is a verification key with an ID.
+// has reports whether there is a verification key with an ID.
 func (c *configuredKeys) has(id string) bool {
 	return slices.ContainsFunc(c.public, func(k PublicKey) bool { return k.ID == id })
 }

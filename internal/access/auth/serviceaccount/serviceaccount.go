@@ -41,7 +41,7 @@ var (
 
 // Objects reads the objects that tokens depend on. registry.Registry implements it.
 type Objects interface {
-	// Life returns whether an object exists, its UID, and whether it is being deleted.
+	// Life reports whether an object exists, its UID, and whether it is being deleted.
 	Life(ctx context.Context, r schema.GroupResource, namespace, name string) (registry.Life, error)
 	// Lookup returns the decoded object, nil if it does not exist.
 	Lookup(ctx context.Context, r schema.GroupResource, namespace, name string) (registry.Object, error)

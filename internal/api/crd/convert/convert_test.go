@@ -568,7 +568,9 @@ func TestConnectionsThatFail(t *testing.T) {
 		"500": {func(_ *question, w http.ResponseWriter) { http.Error(w, "oh", 500) },
 			`an error on the server ("oh") has prevented the request from succeeding`},
 		"redirects": {
-			func(_ *question, w http.ResponseWriter) { http.Redirect(w, &http.Request{}, other.URL, http.StatusTemporaryRedirect) },
+			func(_ *question, w http.ResponseWriter) {
+				http.Redirect(w, &http.Request{}, other.URL, http.StatusTemporaryRedirect)
+			},
 			"the server responded with the status code 307",
 		},
 		"endless": {func(_ *question, w http.ResponseWriter) {

@@ -49,7 +49,7 @@ func (p Patch) Document(
 	return Decoded(after, strict, err, p.Validation)
 }
 
-// hasNoVersion returns whether a document names a kind without an apiVersion. kube-apiserver then decodes it as
+// hasNoVersion reports whether a document names a kind without an apiVersion. kube-apiserver then decodes it as
 // an object of no kind: nothing in it is known, and the patched object is empty.
 func hasNoVersion(doc []byte) bool {
 	gvk, err := scheme.DocumentKind(doc)

@@ -48,7 +48,7 @@ type Match struct {
 	Verb, Group, Resource, Subresource, Namespace, Name, User string
 }
 
-// Matches returns whether the request has all values of m.
+// Matches reports whether the request has all values of m.
 func (m *Match) Matches(r *Request) bool {
 	for _, pair := range [][2]string{
 		{m.Verb, r.Verb}, {m.Group, r.Group}, {m.Resource, r.Resource}, {m.Subresource, r.Subresource},

@@ -87,7 +87,7 @@ type Request struct {
 	next, prev *Request      // in the queue
 }
 
-// Waiting returns whether the request waits in a queue.
+// Waiting reports whether the request waits in a queue.
 func (r *Request) Waiting() bool { return r.state == waiting }
 
 // Queue returns the index of the request's queue, and whether it has one.
@@ -145,7 +145,7 @@ func (l *Level) Limit() int { return l.limit }
 // Config returns the description of the queues.
 func (l *Level) Config() Config { return l.config }
 
-// Idle returns whether the level has no requests.
+// Idle reports whether the level has no requests.
 func (l *Level) Idle() bool { return l.counts.Waiting == 0 && l.counts.Executing == 0 }
 
 // VirtualTime returns R in seat-seconds, and how often it started again at 0.
@@ -253,7 +253,7 @@ func (l *Level) choose(hash uint64) int {
 	return best
 }
 
-// fits returns whether a request of that width may start now. A request that is wider than the limit may start when
+// fits reports whether a request of that width may start now. A request that is wider than the limit may start when
 // no seat is occupied.
 func (l *Level) fits(seats int) bool {
 	switch {

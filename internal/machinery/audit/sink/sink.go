@@ -39,7 +39,7 @@ const buffered = "buffered"
 
 // Backend writes events to a file or a server. It is called concurrently.
 type Backend interface {
-	// Write writes events and must not change them. It returns whether all were written, and
+	// Write writes events and must not change them. It reports whether all were written, and
 	// reports errors itself. It stops retrying when ctx is done.
 	Write(ctx context.Context, events []*audit.Event) bool
 }

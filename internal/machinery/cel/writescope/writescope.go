@@ -71,7 +71,7 @@ func (e *ProgramError) Error() string { return "program " + e.err.Error() }
 func (e *ProgramError) Unwrap() error { return e.err }
 
 // Compile compiles an expression whose value has to be of one of the given types; none allows all. Only with authorizer
-// it may use the variable authorizer. The error says what is wrong in kube-apiserver's words; IsInternal tells whether
+// it may use the variable authorizer. The error says what is wrong in kube-apiserver's words; IsInternal reports whether
 // that is the fault of the expression.
 func (s *Scopes) Compile(
 	source string, authorizer bool, origin cel.Origin, returns ...*types.Type,
@@ -109,7 +109,7 @@ func compile(
 	return program, typ, nil
 }
 
-// IsInternal returns whether an error of Compile is not about the expression.
+// IsInternal reports whether an error of Compile is not about the expression.
 func IsInternal(err error) bool {
 	var environment *cel.EnvironmentError
 	var program *ProgramError

@@ -15,14 +15,14 @@ import (
 // spdy is the name of the protocol to which connections to kubelets are upgraded.
 const spdy = "SPDY/3.1"
 
-// Translates returns whether a Translator serves the request: a WebSocket of the protocol v5.channel.k8s.io, in which a
+// Translates reports whether a Translator serves the request: a WebSocket of the protocol v5.channel.k8s.io, in which a
 // client can close one stream.
 func Translates(r *http.Request) bool { return wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) }
 
-// IsRequest returns whether a client asks for a WebSocket.
+// IsRequest reports whether a client asks for a WebSocket.
 func IsRequest(r *http.Request) bool { return wsstream.IsWebSocketRequest(r) }
 
-// Tunnels returns whether a Tunnel serves the request: a WebSocket whose messages contain SPDY.
+// Tunnels reports whether a Tunnel serves the request: a WebSocket whose messages contain SPDY.
 func Tunnels(r *http.Request) bool { return wsstream.IsWebSocketRequestWithTunnelingProtocol(r) }
 
 // spdyRequest returns a request that asks for SPDY with one of the protocols of streams.
@@ -35,7 +35,7 @@ func spdyRequest(r *http.Request, header http.Header, protocols ...string) *http
 	return out
 }
 
-// hasSwitched returns whether a server has agreed to SPDY.
+// hasSwitched reports whether a server has agreed to SPDY.
 func hasSwitched(r *http.Response) bool {
 	return r.StatusCode == http.StatusSwitchingProtocols &&
 		strings.Contains(strings.ToLower(r.Header.Get(httpstream.HeaderConnection)), "upgrade") &&

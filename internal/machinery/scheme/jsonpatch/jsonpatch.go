@@ -109,7 +109,7 @@ func (p Patch) Apply(doc []byte) ([]byte, error) {
 	return p.operations.Apply(doc)
 }
 
-// IsTestFailed returns whether an error of Apply says that an operation "test" of the patch found another value.
+// IsTestFailed reports whether an error of Apply says that an operation "test" of the patch found another value.
 func IsTestFailed(err error) bool { return errors.Is(err, library.ErrTestFailed) }
 
 // completeWholeDocument adds the value null to the operations on the whole document (path "") that have no value. The
@@ -168,7 +168,7 @@ func (p Patch) checkMoves(doc []byte) error {
 	return nil
 }
 
-// endsWithIndex returns whether a path may name an item of a list.
+// endsWithIndex reports whether a path may name an item of a list.
 func endsWithIndex(path func() (string, error)) bool {
 	text, err := path()
 	if err != nil {

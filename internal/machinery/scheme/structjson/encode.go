@@ -295,7 +295,7 @@ func appendFields(b []byte, p unsafe.Pointer, _ bool) ([]byte, error) {
 // maxFieldsDepth is how deeply objects are nested that plainFields reads.
 const maxFieldsDepth = 200
 
-// plainFields returns whether raw is what json.Marshal leaves as it is: objects in objects, as in
+// plainFields reports whether raw is what json.Marshal leaves as it is: objects in objects, as in
 // {"f:spec":{"f:nodeName":{}}}, without white space between them and without characters that it would escape.
 func plainFields(raw []byte) bool {
 	for depth := 0; ; {

@@ -47,7 +47,7 @@ const (
 	messagePart = "messageExpression"
 )
 
-// compile compiles a rule of the node with this schema. origin returns whether an expression was already accepted
+// compile compiles a rule of the node with this schema. origin reports whether an expression was already accepted
 // in a stored definition.
 func (s *scope) compile(
 	rule *apiextensionsv1.ValidationRule, schema *structuralschema.Schema, origin origins, observe observer,

@@ -2,7 +2,7 @@ package celrules
 
 import "github.com/keelson-dev/keelson/internal/object/structuralschema"
 
-// correlation is a value of an update together with its old value; it tells whether the value changed. A nil
+// correlation is a value of an update together with its old value; it reports whether the value changed. A nil
 // correlation stands for a value that always counts as changed: a new object, and apiVersion and kind, which
 // conversion changes. It belongs to one evaluation.
 type correlation struct {

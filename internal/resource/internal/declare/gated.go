@@ -5,7 +5,7 @@ import "github.com/keelson-dev/keelson/internal/machinery/features"
 // Gated is a part of an object of type T that has a feature gate.
 type Gated[T any] struct {
 	Gate string
-	// Used returns whether an object has the part.
+	// Used reports whether an object has the part.
 	Used func(T) bool
 	// Drop removes the part.
 	Drop func(T)

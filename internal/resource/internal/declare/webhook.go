@@ -112,7 +112,7 @@ func ValidateReviewVersions(versions []string, missing string, anyVersion bool, 
 	return errs
 }
 
-// HasReviewVersion returns whether a known version is in the list.
+// HasReviewVersion reports whether a known version is in the list.
 func HasReviewVersion(versions []string) bool {
 	return slices.Contains(versions, "v1") || slices.Contains(versions, "v1beta1")
 }

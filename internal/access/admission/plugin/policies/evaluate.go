@@ -41,7 +41,7 @@ func (p *policy) failure(err error) verdict {
 	return verdict{decisions: []decision{{denied: !p.ignore, failed: true, message: err.Error()}}}
 }
 
-// matches returns whether all match conditions of a policy are true. They do not see the namespace.
+// matches reports whether all match conditions of a policy are true. They do not see the namespace.
 func (v *view) matches(ctx context.Context, p *policy, w *celvars.Write, in celvars.Inputs) (bool, error) {
 	conditions := p.compiled().conditions
 	if len(conditions) == 0 {

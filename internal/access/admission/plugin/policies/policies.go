@@ -115,7 +115,7 @@ var reviews = map[string][]string{
 	},
 }
 
-// exempt returns whether no policy judges the write.
+// exempt reports whether no policy judges the write.
 func exempt(a *admission.Attributes) bool {
 	return match.Exempt(a) || slices.Contains(reviews[a.Resource.Group], a.Resource.Resource)
 }

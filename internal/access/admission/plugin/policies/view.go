@@ -31,7 +31,7 @@ type seenWrite struct {
 	object int
 }
 
-// concerns returns whether a policy concerns a write whatever its bindings say, and by which names of its kind and
+// concerns reports whether a policy concerns a write whatever its bindings say, and by which names of its kind and
 // resource.
 func (p *Plugins) concerns(ctx context.Context, one *policy, a *admission.Attributes) (admission.Names, bool, error) {
 	if one.err != nil {

@@ -214,7 +214,7 @@ func (p *plugin) covered(
 	return nil
 }
 
-// limits returns whether the configuration lets nobody use a name without a quota.
+// limits reports whether the configuration lets nobody use a name without a quota.
 func (p *plugin) limits(e *quota.Evaluator, name corev1.ResourceName) bool {
 	return slices.ContainsFunc(p.limited, func(l LimitedResource) bool {
 		return l.of(e.Resource) && slices.ContainsFunc(l.MatchContains,

@@ -108,7 +108,7 @@ func (p *plugin) charge(ctx context.Context, a *admission.Attributes) (*admissio
 	return charge, nil
 }
 
-// handles returns whether a write can use more than before.
+// handles reports whether a write can use more than before.
 func handles(a *admission.Attributes) bool {
 	create, update := a.Operation == admission.Create, a.Operation == admission.Update
 	switch a.Resource {
@@ -130,7 +130,7 @@ func handles(a *admission.Attributes) bool {
 	return create && a.Subresource == ""
 }
 
-// concerned returns whether a quota, or the configuration, may limit objects of the evaluator's resource.
+// concerned reports whether a quota, or the configuration, may limit objects of the evaluator's resource.
 func (p *plugin) concerned(ctx context.Context, e *quota.Evaluator, quotas []held) (bool, error) {
 	for i := range quotas {
 		if names, err := e.Tracked(ctx, quotas[i].quota.Status.Hard); err != nil || len(names) > 0 {
@@ -145,7 +145,7 @@ func (p *plugin) concerned(ctx context.Context, e *quota.Evaluator, quotas []hel
 	}), nil
 }
 
-// behind returns whether the status of a quota lacks limits of its spec that are about the evaluator's resource, and
+// behind reports whether the status of a quota lacks limits of its spec that are about the evaluator's resource, and
 // another server may have written them.
 func (p *plugin) behind(ctx context.Context, e *quota.Evaluator, q *corev1.ResourceQuota) (bool, error) {
 	if storage.IsExclusive(p.quotas.Store()) {
@@ -263,7 +263,7 @@ func (p *plugin) write(ctx context.Context, changes, behind []held) (*admission.
 	return c, nil
 }
 
-// of returns whether the entry is about a resource.
+// of reports whether the entry is about a resource.
 func (l *LimitedResource) of(r schema.GroupResource) bool {
 	return l.APIGroup == r.Group && l.Resource == r.Resource
 }

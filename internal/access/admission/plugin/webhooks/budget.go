@@ -75,7 +75,7 @@ const (
 	canceled // the client went away, which says nothing about the webhook
 )
 
-// end records a call that ended at a time and took so long. It returns whether the webhook is skipped from now on, or is
+// end records a call that ended at a time and took so long. It reports whether the webhook is skipped from now on, or is
 // called again from now on.
 func (b *budget) end(t turn, r result, now time.Time, took time.Duration) (skipped, resumed bool) {
 	if b == nil {

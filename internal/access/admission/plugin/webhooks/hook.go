@@ -9,7 +9,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/admission/celvars"
 )
 
-// concerns returns whether a webhook has to be called for a write, and the names in whose version it asks for the
+// concerns reports whether a webhook has to be called for a write, and the names in whose version it asks for the
 // objects. kind names the plug-in in metrics.
 func (p *Plugins) concerns(
 	ctx context.Context, h *hook, a *admission.Attributes, kind string,

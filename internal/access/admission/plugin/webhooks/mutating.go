@@ -108,7 +108,7 @@ func (p *Plugins) mutate(ctx context.Context, a *admission.Attributes) error {
 	return nil
 }
 
-// callMutating calls one webhook, whose number among all is i, and applies its patch. It returns whether that has changed
+// callMutating calls one webhook, whose number among all is i, and applies its patch. It reports whether that has changed
 // the object.
 func (p *Plugins) callMutating(
 	ctx context.Context, h *hook, a *admission.Attributes, names admission.Names, i int,

@@ -109,7 +109,7 @@ func selected(gates features.Gates, want func(scheme.Object) bool) ([]scheme.Obj
 	return out, nil
 }
 
-// addRules adds the rules of a ClusterRole to the one of the same name, and returns whether there is one.
+// addRules adds the rules of a ClusterRole to the one of the same name, and reports whether there is one.
 func addRules(objs []scheme.Object, obj scheme.Object) bool {
 	role, ok := obj.(*rbacv1.ClusterRole)
 	if !ok {
