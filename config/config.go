@@ -7,7 +7,8 @@
 //	c.Serving.Port = 8443
 //	s, err := keelson.Start(ctx, c)
 //
-// Default, InMemory and KubeAPIServer return configurations to begin with, in which the defaults are written out. Where 0
+// Default, InMemory and KubeAPIServer return configurations to begin with, in which the defaults are written out. To
+// change Storage.Backend or Authentication.NoOwnCredentials, begin with Config{}: defaults of other fields depend on them. Where 0
 // says something else than the default (no limit, no caching), the field says that None stands for it. A switch that is on
 // by default has a field that switches it off: Requests.NoPriorityAndFairness.
 //

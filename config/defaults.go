@@ -64,7 +64,7 @@ func (s *Storage) complete() {
 	text(&e.Prefix, "/registry")
 	number(&e.CompactionInterval, 5*time.Minute)
 	number(&e.DBMetricPollInterval, 30*time.Second)
-	number(&e.LeaseReuse, time.Minute)
+	positive(&e.LeaseReuse, time.Minute)
 	positive(&e.HealthcheckTimeout, 2*time.Second)
 	positive(&e.ReadycheckTimeout, 2*time.Second)
 }
@@ -118,7 +118,7 @@ func (s *AuditSink) complete(mode string, batchSize int, batchWait time.Duration
 func (r *Requests) complete() {
 	const maxInFlight, maxMutating = 400, 200
 	positive(&r.Timeout, time.Minute)
-	number(&r.MinWatchTimeout, 30*time.Minute)
+	positive(&r.MinWatchTimeout, 30*time.Minute)
 	number(&r.MaxInFlight, maxInFlight)
 	number(&r.MaxMutatingInFlight, maxMutating)
 	positive(&r.DeleteCollectionWorkers, 1)

@@ -54,7 +54,7 @@ func expand(message string, name func(path string) string) string {
 // CommandLine returns the message of an error of keelson.Start as the command prints it: with the names of flags in place of
 // the fields of Config.
 func CommandLine(err error) string {
-	if e, ok := err.(*Error); ok { //nolint:errorlint // the errors in e are searched below
+	if e, ok := err.(*Error); ok { //nolint:errorlint // an Error has no other Error in it
 		return e.CommandLine()
 	}
 	message := err.Error()

@@ -54,8 +54,8 @@ type Etcd struct {
 	// DBMetricPollInterval is the time between reads of the database size. The default is 30 seconds; with None it is read
 	// once (--etcd-db-metric-poll-interval).
 	DBMetricPollInterval time.Duration `flag:"etcd-db-metric-poll-interval"`
-	// LeaseReuse limits how long a lease is used for further objects, in whole seconds. The default is 1 minute; with None
-	// each object has a lease of its own (--lease-reuse-duration-seconds).
+	// LeaseReuse limits how long a lease is used for further objects, in whole seconds. The default is 1 minute
+	// (--lease-reuse-duration-seconds).
 	LeaseReuse time.Duration `flag:"lease-reuse-duration-seconds"`
 	// HealthcheckTimeout bounds the health check named etcd, of every backend. The default is 2 seconds
 	// (--etcd-healthcheck-timeout).

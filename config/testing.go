@@ -2,7 +2,7 @@ package config
 
 import "github.com/keelson-dev/keelson/clock"
 
-// Testing is for tests. Its zero value is what a server should have that is none of a test.
+// Testing is for tests. The zero value is for servers outside of tests.
 type Testing struct {
 	// Record records the requests of clients and lets the program that runs the server add faults: see the methods Requests,
 	// Inject and CutWatches of keelson.Server.

@@ -21,7 +21,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write testdata/api.txt")
+var update = flag.Bool("update", false, "write testdata/api.txt and docs/floors.svg")
 
 // TestPublicAPI compares what the public packages export with testdata/api.txt, and checks that it mentions no type of a
 // package below internal: programs of others could not name it. A changed line is a change that such programs may notice.

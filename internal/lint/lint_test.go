@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"sort"
 	"strings"
@@ -486,5 +487,35 @@ func TestOnePhrase(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestPathsInDocuments: a path below internal, or in a folder of the root, that a document names exists.
+func TestPathsInDocuments(t *testing.T) {
+	const folders = `cmd|config|clock|docs|examples|internal|packaging|test`
+	name := regexp.MustCompile("`(?:\\./)?((?:" + folders + ")/[A-Za-z0-9_./*-]+)`")
+	var pages []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/decisions/*.md", "test/*/README.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, found...)
+	}
+	paths := 0
+	for _, page := range pages {
+		content, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range name.FindAllStringSubmatch(string(content), -1) {
+			paths++
+			if found, err := filepath.Glob(filepath.Join(root, m[1])); err != nil || len(found) == 0 {
+				t.Errorf("%s names %s, which does not exist", page, m[1])
+			}
+		}
+	}
+	if paths == 0 {
+		t.Error("no document names a path: the test looks for the wrong thing")
 	}
 }

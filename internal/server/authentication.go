@@ -124,7 +124,8 @@ func newAuthentication(ctx context.Context, o authenticationOptions) (*authentic
 		return nil, errors.Join(err, a.close())
 	}
 	a.authenticators = a.authenticatorList()
-	if !c.NoAnonymous && slices.Contains(o.config.Authorization.Modes, config.ModeAlwaysAllow) {
+	access := &o.config.Authorization
+	if !c.NoAnonymous && access.ConfigFile == "" && slices.Contains(access.Modes, config.ModeAlwaysAllow) {
 		a.log.Warn("AnonymousAuth is not allowed with the AlwaysAllow authorizer. Resetting AnonymousAuth to false. You should " +
 			"use a different authorizer")
 		a.anonymous.Enabled = false

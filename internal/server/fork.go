@@ -65,15 +65,8 @@ func (s *Server) Snapshot(ctx context.Context) (*Snapshot, error) {
 	return p, nil
 }
 
-// Config returns the configuration for a server that is started from the snapshot: that of the snapshot's server, with a
-// free port, and without the data directory, which must be another one.
-func (p *Snapshot) Config() config.Config {
-	c := p.config.Config
-	c.Storage.DataDir, c.Serving.Port = "", 0
-	return c
-}
-
-// Start starts a server from the snapshot. The configuration should be that of Config, and must have the same storage.
+// Start starts a server from the snapshot. The configuration should be that of the snapshot's server, and must have the same
+// storage, but another data directory.
 func (p *Snapshot) Start(ctx context.Context, c config.Config) (*Server, error) {
 	if c.Storage.Backend != p.config.Storage.Backend || (c.Storage.DataDir == "") != (p.config.Storage.DataDir == "") {
 		return nil, errors.New("a server that is started from a snapshot needs the same storage, and a data directory of " +

@@ -78,7 +78,7 @@ func (r *reloads) report(p *reloadedPart, err error) {
 		r.log.Info("a changed file is in effect", "flag", p.flag, "file", p.path)
 	} else {
 		r.log.Error("a changed file cannot be used; its content before stays in effect",
-			"flag", p.flag, "file", p.path, "error", err)
+			"flag", p.flag, "file", p.path, "error", config.CommandLine(err))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/apiresponse"
 )
 
-// gzipThreshold is the size above which responses are compressed, as in the
-// reference.
+// gzipThreshold is the size above which responses are compressed, as in
+// kube-apiserver.
 const gzipThreshold = 128 << 10
 
 // chunk is how much is handed to the transport at a time: fewer, larger writes

@@ -2,7 +2,6 @@
 package runtimeconfig
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -12,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
@@ -90,7 +90,7 @@ func Parse(values []string) (*Config, error) {
 		}
 	}
 	if !c.Enabled(schema.GroupVersionResource{Version: "v1"}) {
-		return nil, errors.New("--runtime-config switches off v1, the core group, which the server cannot do without")
+		return nil, config.Errorf("{API.RuntimeConfig} switches off v1, the core group, which the server cannot do without")
 	}
 	return c, nil
 }
