@@ -342,6 +342,24 @@ func TestModes(t *testing.T) {
 	}
 }
 
+// TestAnonymousRequestsWithAnAuthorizationFile: the mode AlwaysAllow switches anonymous requests off, but not if a file
+// replaces the modes.
+func TestAnonymousRequestsWithAnAuthorizationFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "authorization.yaml")
+	const rbac = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- {type: RBAC, name: rbac}\n"
+	if err := os.WriteFile(file, []byte(rbac), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int{"": http.StatusUnauthorized, file: http.StatusOK} {
+		conf := testConfig(t)
+		conf.Authorization.Modes, conf.Authorization.ConfigFile = []string{config.ModeAlwaysAllow}, name
+		s := start(t, conf)
+		if a := call(t, httpClient(t, s, false), http.MethodGet, s.URL()+"/version"); a.status != want {
+			t.Errorf("an anonymous request with the file %q: %d, want %d", name, a.status, want)
+		}
+	}
+}
+
 // TestWebhookAuthorizesConditionally has a webhook authorizer that allows pods, behind a match condition.
 func TestWebhookAuthorizesConditionally(t *testing.T) {
 	hook := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

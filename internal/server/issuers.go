@@ -67,7 +67,7 @@ func (a *authentication) useIssuers(read filewatch.Read) error {
 // firstIssuers applies the configuration of the start.
 func (a *authentication) firstIssuers(file *apiserver.AuthenticationConfiguration) (err error) {
 	c := &a.config.Authentication
-	if file.Anonymous != nil && (c.NoAnonymous || a.config.given("anonymous-auth")) {
+	if file.Anonymous != nil && (c.NoAnonymous || a.config.flagGiven("anonymous-auth")) {
 		asKubeAPIServer := field.Forbidden(field.NewPath("anonymous"), "--anonymous-auth flag cannot be set when anonymous field "+
 			"is configured in authentication configuration file")
 		return config.Errorf("{Authentication.NoAnonymous} excludes the field anonymous in {Authentication.ConfigFile}").

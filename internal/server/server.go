@@ -124,7 +124,7 @@ func Start(ctx context.Context, configuration config.Config, o Options) (*Server
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	shown, err := metricOptions(&c.Diagnostics.Metrics)
+	options, err := metricOptions(&c.Diagnostics.Metrics)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func Start(ctx context.Context, configuration config.Config, o Options) (*Server
 	c.Diagnostics.Log = slog.New(watch.handler(c.Diagnostics.Log.Handler()))
 	s := &starting{
 		Server:  &Server{log: c.Diagnostics.Log, config: &c, ending: &ending{failed: make(chan error, 1)}, work: background.New(c.Diagnostics.Log)},
-		metrics: metrics.New(buildLabels(), shown), logWatch: watch,
+		metrics: metrics.New(buildLabels(), options), logWatch: watch,
 	}
 	c.files = newReloads(c.reloadEvery(), c.Diagnostics.Log, newReloadMetrics(s.metrics))
 	if c.Testing.Record {

@@ -51,13 +51,13 @@ type Options struct {
 	auditBudget, auditFarewell time.Duration
 }
 
-// given reports whether a flag was given on the command line.
-func (o *Options) given(flag string) bool { return o.FlagGiven != nil && o.FlagGiven(flag) }
+// flagGiven reports whether a flag was given on the command line.
+func (o *Options) flagGiven(flag string) bool { return o.FlagGiven != nil && o.FlagGiven(flag) }
 
-// givenAny reports whether a flag was given that sets a field whose path begins with prefix.
-func (o *Options) givenAny(prefix string) bool {
+// anyFlagGiven reports whether a flag was given that sets a field whose path begins with prefix.
+func (o *Options) anyFlagGiven(prefix string) bool {
 	return o.FlagGiven != nil && slices.ContainsFunc(config.Fields(), func(f config.Field) bool {
-		return strings.HasPrefix(f.Path, prefix) && slices.ContainsFunc(f.Flags, o.given)
+		return strings.HasPrefix(f.Path, prefix) && slices.ContainsFunc(f.Flags, o.flagGiven)
 	})
 }
 
@@ -104,7 +104,7 @@ func (c *settings) validate() error {
 // config.Validate finds only values other than the default.
 func (c *settings) validateGiven() error {
 	var errs []error
-	if a := &c.Authentication; c.givenAny("Authentication.OIDC.") && a.OIDC.IsDefault() {
+	if a := &c.Authentication; c.anyFlagGiven("Authentication.OIDC.") && a.OIDC.IsDefault() {
 		if a.ConfigFile != "" {
 			errs = append(errs, errors.New("authentication-config file and oidc-* flags are mutually exclusive"))
 		} else {
@@ -112,7 +112,7 @@ func (c *settings) validateGiven() error {
 				"are set"))
 		}
 	}
-	if c.Authorization.ConfigFile != "" && (c.given("authorization-mode") || c.givenAny("Authorization.Webhook.")) {
+	if c.Authorization.ConfigFile != "" && (c.flagGiven("authorization-mode") || c.anyFlagGiven("Authorization.Webhook.")) {
 		errs = append(errs, config.Errorf("{Authorization.ConfigFile} can not be specified when {Authorization.Modes} or "+
 			"--authorization-webhook-* flags are defined"))
 	}
