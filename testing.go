@@ -23,7 +23,7 @@ type Request struct {
 	User      string
 	Groups    []string
 	UserAgent string
-	// Verb is that of the API: get, list, watch, create, update, patch, delete, deletecollection. It is the method in lower
+	// Verb is the verb of the API: get, list, watch, create, update, patch, delete, deletecollection. It is the method in lower
 	// case, and Resource is empty, if the request is not about a resource.
 	Verb                                  string
 	Group, Version, Resource, Subresource string

@@ -65,8 +65,8 @@ func (s *Server) Snapshot(ctx context.Context) (*Snapshot, error) {
 	return p, nil
 }
 
-// Start starts a server from the snapshot. The configuration should be that of the snapshot's server, and must have the same
-// storage, but another data directory.
+// Start starts a server from the snapshot, usually with the configuration of the snapshot's server. The storage must be the
+// same, and the data directory another one.
 func (p *Snapshot) Start(ctx context.Context, c config.Config) (*Server, error) {
 	if c.Storage.Backend != p.config.Storage.Backend || (c.Storage.DataDir == "") != (p.config.Storage.DataDir == "") {
 		return nil, errors.New("a server that is started from a snapshot needs the same storage, and a data directory of " +

@@ -129,7 +129,7 @@ func dropFileKeys(c *corev1.Container) {
 	}
 }
 
-// isRestartRule reports whether a container has a restart policy of its own that is not that of a sidecar.
+// isRestartRule reports whether a container has a restart policy of its own, other than the policy of a sidecar.
 func isRestartRule(policy *corev1.ContainerRestartPolicy) bool {
 	return policy != nil && *policy != corev1.ContainerRestartPolicyAlways
 }

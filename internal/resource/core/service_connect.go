@@ -99,7 +99,7 @@ func readyEndpoint(
 	return "", nil
 }
 
-// isPodAddress reports whether an address is that of the pod in the namespace which it refers to.
+// isPodAddress reports whether an address belongs to the pod that it refers to, in the namespace.
 func isPodAddress(
 	ctx context.Context, c registry.Cluster, namespace string, address *corev1.EndpointAddress,
 ) (bool, error) {

@@ -196,7 +196,7 @@ func knownVersions() []schema.GroupVersion {
 		schema.GroupVersion{Group: "imagepolicy.k8s.io", Version: "v1alpha1"})
 }
 
-// Enabled reports whether a resource is served in a version. The setting of the resource counts before that of the
+// Enabled reports whether a resource is served in a version. The setting of the resource comes before the setting of the
 // version, and that before the ones of maturities. By default only GA versions are served.
 func (c *Config) Enabled(gvr schema.GroupVersionResource) bool {
 	if on, ok := c.resources[gvr]; ok {
