@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2"
 )
 
 // reclaimer frees the disk space of compacted history. A deleted version stays in Pebble's tables until they are
@@ -128,8 +130,12 @@ func (s *Store) reclaimOnce(ctx context.Context) (merged bool, err error) {
 	if err := s.flushMemTables(ctx); err != nil {
 		return false, err
 	}
+	left, err := s.garbageInTables()
+	if err != nil {
+		return false, err
+	}
 	g := s.reclaimer.take()
-	g.scaleDown(s.garbageInTables(ctx))
+	g.scaleDown(left)
 	low := s.space.level.Load() != spaceEnough
 	steps, rest, err := s.planReclaim(&g, low)
 	for i, step := range steps {
@@ -192,23 +198,28 @@ func (s *Store) flushMemTables(ctx context.Context) error {
 	}
 }
 
-// garbageInTables returns an upper bound of how many bytes of garbage are in the tables. This may be less than what was
-// deleted, because Pebble also merges by itself. Pebble's own estimate leaves out garbage that is in the same level as
-// the deletions that cover it. Level 0 may contain both, so all of its bytes are added. Pebble examines new tables in
-// the background; garbageInTables waits at most a second for that, and otherwise returns the largest int64.
-func (s *Store) garbageInTables(ctx context.Context) int64 {
-	for range 50 {
-		m := s.db.Metrics()
-		if m.Table.PendingStatsCollectionCount == 0 && m.Table.InitialStatsCollectionComplete {
-			return int64(m.Table.Garbage.PointDeletionsBytesEstimate) + int64(m.Levels[0].TablesSize)
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			return 0
+// garbageInTables returns how many bytes of garbage are in the tables. This may be less than what was deleted, because
+// Pebble also merges by itself. A table knows the total size of the versions that its deletions delete; a deletion that
+// has met its version in a merge no longer counts. The deletions of versions of unknown size, which old databases have,
+// are not counted. Versions are compressed in the tables, so their size is multiplied with the ratio of all tables.
+func (s *Store) garbageInTables() (int64, error) {
+	levels, err := s.db.SSTables(pebble.WithProperties())
+	if err != nil {
+		return 0, err
+	}
+	var deleted, raw, compressed float64
+	for _, level := range levels {
+		for _, table := range level {
+			p := table.Properties
+			deleted += float64(p.RawPointTombstoneKeySize + p.RawPointTombstoneValueSize)
+			raw += float64(p.RawKeySize + p.RawValueSize)
+			compressed += float64(table.Size)
 		}
 	}
-	return 1<<63 - 1
+	if compressed >= raw {
+		return int64(deleted), nil
+	}
+	return int64(deleted * compressed / raw), nil
 }
 
 // planReclaim returns the spans that are worthwhile to merge, in the order of how little they contain that is not

@@ -301,6 +301,38 @@ func TestReclaimMergesOnlyGarbage(t *testing.T) {
 	}
 }
 
+// TestGarbageInTables checks that garbage is counted exactly while it is not merged, and no longer after that.
+func TestGarbageInTables(t *testing.T) {
+	s := mustOpen(t, Options{InMemory: true, HistoryWindow: -1, ReserveBytes: -1})
+	s.merges.mu.Lock()
+	s.merges.retry.notBefore = time.Now().Add(time.Hour) // no merge starts
+	s.merges.mu.Unlock()
+	for i := range 101 {
+		mustCommit(t, s, storage.Put("/often", randomBytes(20_000, uint64(i))))
+	}
+	if err := s.flushMemTables(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Compact(t.Context(), s.hub.durable.Load()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.flushMemTables(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g := s.reclaimer.take()
+	const someKeys = 10_000 // deletions of log records are counted too
+	if left, err := s.garbageInTables(); err != nil || left < g.total || left > g.total+someKeys {
+		t.Errorf("%d bytes (%v), %d were deleted", left, err, g.total)
+	}
+	s.merges.retryNow()
+	if err := s.mergeSpan(t.Context(), g.spans[0]); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := s.garbageInTables(); err != nil || left > someKeys {
+		t.Errorf("%d bytes (%v) after everything was merged", left, err)
+	}
+}
+
 // TestReclaimerPauses checks that a reclaimer that is woken continuously flushes the memtables once and then pauses.
 func TestReclaimerPauses(t *testing.T) {
 	s := mustOpen(t, Options{InMemory: true, HistoryWindow: -1, ReserveBytes: -1})
