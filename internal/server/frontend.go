@@ -81,7 +81,7 @@ func newFrontend(o frontendOptions) (*frontend, error) {
 			return func() { f.short.Add(1) }
 		},
 	}
-	o.chain.Streamed = f.routes.isForwarded
+	o.chain.Forwarder = f.routes.forwarder
 	o.chain.CORSAllowedOrigins, o.chain.HSTSDirectives = o.requests.CORSAllowedOrigins, o.requests.HSTSDirectives
 	o.chain.GoawayChance = o.requests.GoawayChance
 	connections := &connectionLog{Handler: o.log.Handler(), handshakeError: handshakeErrors(o.chain.Metrics).Inc}

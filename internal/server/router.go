@@ -116,10 +116,6 @@ func isAPI(path string) bool {
 // group gets the response of an unknown path.
 func (t *router) serveAPI(w http.ResponseWriter, r *http.Request) {
 	info := request.InfoFrom(r.Context())
-	if forwarded := t.forwarded(r); forwarded != nil {
-		forwarded.ServeHTTP(w, r)
-		return
-	}
 	switch {
 	case !info.BelowVersion():
 		t.discovery.ServeHTTP(w, r)
@@ -132,9 +128,12 @@ func (t *router) serveAPI(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// forwarded returns what forwards a request to another server: to an extension API server, or to a peer. It returns nil for
-// requests that this server answers.
-func (t *router) forwarded(r *http.Request) http.Handler {
+// forwarder returns what forwards a request to another server: to an extension API server, or to a peer. It returns nil for
+// requests that this server answers: the router sees only these.
+func (t *router) forwarder(r *http.Request) http.Handler {
+	if !isAPI(r.URL.Path) {
+		return nil
+	}
 	if extension := t.extension(r); extension != nil {
 		return extension
 	}
@@ -144,12 +143,13 @@ func (t *router) forwarded(r *http.Request) http.Handler {
 // peer returns what forwards a request for a resource that only another server on the same store serves.
 func (t *router) peer(r *http.Request) http.Handler {
 	info := request.InfoFrom(r.Context())
-	if t.peers == nil || !info.BelowVersion() ||
-		t.resources.Find(schema.GroupVersionResource{Group: info.Group, Version: info.Version, Resource: info.Resource}) != nil {
+	if t.peers == nil || !info.BelowVersion() {
 		return nil
 	}
 	found := t.peers.Find(r)
-	if found == nil || info.Group != "" && t.custom.Serves(info) { // a definition may have come just now
+	if found == nil ||
+		t.resources.Find(schema.GroupVersionResource{Group: info.Group, Version: info.Version, Resource: info.Resource}) != nil ||
+		info.Group != "" && t.custom.Serves(info) { // a definition may have come just now
 		return nil
 	}
 	return found
@@ -172,9 +172,6 @@ func (t *router) extension(r *http.Request) http.Handler {
 	}
 	return t.aggregator.Find(r.Context(), group, version)
 }
-
-// isForwarded reports whether another server answers the request.
-func (t *router) isForwarded(r *http.Request) bool { return t.forwarded(r) != nil }
 
 // serveResource serves the paths below a version of a named group. A built-in resource takes precedence over a
 // custom one.

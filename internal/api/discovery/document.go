@@ -12,6 +12,7 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/apiresponse"
 )
 
@@ -64,7 +65,8 @@ func (d *document) serve(w http.ResponseWriter, r *http.Request, mediaType strin
 	if pretty {
 		body = apiresponse.Indent(body)
 	}
-	if !same && !hold(w, len(body)) {
+	// Readers share a document, but one that has changed meanwhile may be kept by this reader alone.
+	if !same && !request.HoldMemory(r.Context(), len(body)) {
 		const seconds = 1
 		apiresponse.Error(w, r, kerrors.NewTooManyRequests("Too many requests, please try again later.", seconds))
 		return
@@ -81,21 +83,6 @@ func (d *document) serve(w http.ResponseWriter, r *http.Request, mediaType strin
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	_, _ = w.Write(body) // an error means that the client has gone away
-}
-
-const (
-	// freeMemory is how many bytes of a response are not counted: the connection takes them over.
-	freeMemory = 4 << 10
-	// maxHeld is the most that is counted for one response, so that no document is too large to be served.
-	maxHeld = 32 << 20
-)
-
-// hold counts the bytes of a response for its user, until the client has read them. Readers share a document, but one
-// that has changed meanwhile may be kept by this reader alone. It returns false if too many responses wait until the
-// user reads them.
-func hold(w http.ResponseWriter, n int) bool {
-	account, ok := w.(apiresponse.MemoryAccount)
-	return !ok || n <= freeMemory || account.Hold(int64(min(n, maxHeld)))
 }
 
 var (

@@ -94,7 +94,7 @@ func (h *Handler) writeStreamed(
 	if accepted.Media == scheme.CBOR {
 		return kerrors.NewRequestEntityTooLargeError("the list is too large to be encoded as CBOR, please use a limit")
 	}
-	if err := hold(w, r, streamMemory); err != nil {
+	if err := hold(r, streamMemory); err != nil {
 		return err
 	}
 	l := &listStream{s: s, ctx: r.Context(), accepted: accepted, page: p}

@@ -102,7 +102,7 @@ func (s *served) writeByChunks(
 	if len(head)+length+len(tail) <= gzipThreshold {
 		return false, nil // its objects are long, but the list is not
 	}
-	if err := hold(w, r, bufferSize+own); err != nil {
+	if err := hold(r, bufferSize+own); err != nil {
 		return false, err
 	}
 	w.Header().Set("Content-Type", accepted.Media.String())

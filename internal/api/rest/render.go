@@ -88,7 +88,7 @@ func (h *Handler) writeList(
 			return err
 		}
 	}
-	if err := hold(w, r, s.ownMemory(p)); err != nil {
+	if err := hold(r, s.ownMemory(p)); err != nil {
 		return err
 	}
 	if accepted.As == negotiate.Table {

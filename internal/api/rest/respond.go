@@ -66,8 +66,8 @@ func writeBody(w http.ResponseWriter, r *http.Request, code int, accepted negoti
 			body = out.Bytes()
 		}
 	}
-	if len(given) > freeMemory && &given[0] != &body[0] {
-		if err := hold(w, r, cap(given)); err != nil {
+	if len(given) > request.FreeMemory && &given[0] != &body[0] {
+		if err := hold(r, cap(given)); err != nil {
 			return err
 		}
 	}
@@ -77,12 +77,12 @@ func writeBody(w http.ResponseWriter, r *http.Request, code int, accepted negoti
 // sendBody sends a body as it is. The error is that of hold.
 func sendBody(w http.ResponseWriter, r *http.Request, code int, media scheme.Media, body []byte) error {
 	zips := len(body) > gzipThreshold && apiresponse.AcceptsGzip(r)
-	if len(body) > freeMemory {
+	if len(body) > request.FreeMemory {
 		memory := cap(body)
 		if zips {
 			memory += bufferSize
 		}
-		if err := hold(w, r, memory); err != nil {
+		if err := hold(r, memory); err != nil {
 			return err
 		}
 	}

@@ -34,7 +34,7 @@ func newStream(w http.ResponseWriter, r *http.Request, media scheme.Media, size 
 	if st.gzips && size > gzipThreshold/2 {
 		memory += bufferSize
 	}
-	if err := hold(w, r, memory); err != nil {
+	if err := hold(r, memory); err != nil {
 		return nil, err
 	}
 	w.Header().Set("Content-Type", media.String())

@@ -124,7 +124,7 @@ func (t *tableWriter) stream(w http.ResponseWriter, r *http.Request, b []byte, m
 			size = max(size, 2*len(v.o.Data))
 		}
 	}
-	if err := hold(w, r, size); err != nil {
+	if err := hold(r, size); err != nil {
 		return err
 	}
 	out, err := newStream(w, r, scheme.JSON, math.MaxInt)

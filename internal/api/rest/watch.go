@@ -74,7 +74,8 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, info *request.In
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	st := &watchStream{
-		h: h, s: s, w: w, flusher: http.NewResponseController(w), accepted: accepted, sel: sel, include: include,
+		h: h, s: s, w: w, flusher: http.NewResponseController(w), response: request.ResponseFrom(ctx),
+		accepted: accepted, sel: sel, include: include,
 		bookmarks: options.AllowWatchBookmarks, end: time.Now().Add(timeout),
 		counter: h.o.WatchCounter(s.GVK.Group, s.GVK.Version, s.gr.Resource),
 	}
@@ -89,6 +90,7 @@ type watchStream struct {
 	s        *served
 	w        http.ResponseWriter
 	flusher  *http.ResponseController
+	response request.Response
 	accepted negotiate.Accepted
 	sel      *selection
 	include  includePolicy

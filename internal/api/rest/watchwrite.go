@@ -14,10 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/rest/negotiate"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
-	"github.com/keelson-dev/keelson/internal/object/apiresponse"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
-
-	kerrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // A watch whose client does not read waits in a write, for as long as the watch lasts. What it holds meanwhile is one
@@ -90,7 +87,7 @@ func (st *watchStream) append(ctx context.Context, b []byte, kind string, o *cac
 		if err := st.hold(len(body)); err != nil {
 			return b, err
 		}
-		defer st.release()
+		defer st.response.ReleaseMemory()
 	}
 	if b, err = st.appendLarge(ctx, b, e, body, weak.Make(o)); err != nil {
 		return b, err
@@ -101,17 +98,10 @@ func (st *watchStream) append(ctx context.Context, b []byte, kind string, o *cac
 // hold counts n bytes that the watch keeps in memory for itself alone, until release. The error is 429 if the user has
 // no memory left.
 func (st *watchStream) hold(n int) error {
-	if holder, ok := st.w.(apiresponse.MemoryAccount); ok && !holder.Hold(int64(n)) {
-		const seconds = 1
-		return kerrors.NewTooManyRequests("Too many requests, please try again later.", seconds)
+	if !st.response.Hold(int64(n)) {
+		return errTooManyUnread()
 	}
 	return nil
-}
-
-func (st *watchStream) release() {
-	if holder, ok := st.w.(apiresponse.MemoryAccount); ok {
-		holder.ReleaseMemory()
-	}
 }
 
 // appendLarge appends the body of an event, and writes it piece by piece. While it waits for the client, it holds
@@ -173,9 +163,7 @@ func (st *watchStream) initialSent() {
 		st.initialView = nil
 		_ = st.flusher.SetWriteDeadline(time.Time{})
 	}
-	if w, ok := st.w.(apiresponse.WatchStart); ok {
-		w.InitialEventsSent()
-	}
+	st.response.InitialEventsSent()
 }
 
 // render appends an event to b up to the text of its object, and returns that text, which is shared and must not be

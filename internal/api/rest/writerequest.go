@@ -122,8 +122,8 @@ func readBody(r *http.Request) ([]byte, error) {
 	if r.ContentLength > maxBody {
 		return nil, tooLarge
 	}
-	if body, ok := r.Body.(*request.Body); ok {
-		content, err := body.Content()
+	if info := request.InfoFrom(r.Context()); info != nil && info.Body != nil {
+		content, err := info.Body.Content()
 		switch {
 		case len(content) > maxBody:
 			return nil, tooLarge

@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// Body is a body that has been read. It is the Body of an http.Request.
+// Body is a body that has been read. It is also the Body of the http.Request.
 type Body struct {
 	bytes.Reader
 	content []byte

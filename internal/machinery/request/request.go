@@ -64,6 +64,10 @@ type Info struct {
 	// Tracker is where the filters and handlers of the request record what its metrics say. It is nil in requests that
 	// are not counted, such as those that the server makes of itself.
 	Tracker *Tracker
+	// Response is nil in the same requests; see ResponseFrom.
+	Response Response
+	// Body is the body, if it was read before the request is handled; otherwise nil.
+	Body *Body
 }
 
 // IsResource says whether the request is about a resource.

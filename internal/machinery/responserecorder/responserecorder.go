@@ -63,7 +63,7 @@ func (w *Recorder) ReleaseSeat() {
 	}
 }
 
-// InitialEventsSent implements apiresponse.WatchStart: from then on a watch needs no seat, and no memory is counted.
+// InitialEventsSent implements request.Response: from then on a watch needs no seat, and no memory is counted.
 func (w *Recorder) InitialEventsSent() {
 	w.ReleaseSeat()
 	w.Memory.Release()
@@ -126,13 +126,13 @@ func (w *Recorder) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Hold implements apiresponse.MemoryAccount.
+// Hold implements request.Response.
 func (w *Recorder) Hold(n int64) bool { return w.Memory.Take(n) }
 
-// Charge implements apiresponse.MemoryAccount.
+// Charge implements request.Response.
 func (w *Recorder) Charge(n int64) { w.Memory.Charge(n) }
 
-// ReleaseMemory implements apiresponse.MemoryAccount.
+// ReleaseMemory implements request.Response.
 func (w *Recorder) ReleaseMemory() { w.Memory.Release() }
 
 // Hijack implements http.Hijacker, for requests that are upgraded to another protocol.

@@ -44,21 +44,6 @@ type Message interface {
 	Marshal() ([]byte, error)
 }
 
-// MemoryAccount is a ResponseWriter that limits the memory of responses that wait for their
-// clients.
-type MemoryAccount interface {
-	// Hold counts n bytes until the request ends and returns true. It returns false and counts
-	// nothing if that is more than the user may have.
-	Hold(n int64) bool
-	// Charge counts n bytes until the request ends, even if that is more than the user may have.
-	Charge(n int64)
-	// ReleaseMemory ends the count of all bytes before the request ends.
-	ReleaseMemory()
-}
-
-// WatchStart is a ResponseWriter that has to know when a watch has sent its initial events.
-type WatchStart interface{ InitialEventsSent() }
-
 // Error responds with err as a Status, in the media type that the client accepts, or in JSON
 // if it accepts none of them.
 func Error(w http.ResponseWriter, r *http.Request, err error) {

@@ -17,6 +17,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/gateway/filter/cachecontrol"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/cors"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/deadline"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/forward"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/goaway"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/hsts"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/impersonate"
@@ -43,8 +44,8 @@ type Options struct {
 	RequestTimeout time.Duration
 	// Stop says what happens when the server stops.
 	Stop Stop
-	// Streamed reports whether another server handles the request, so that its body is sent on while it arrives.
-	Streamed func(*http.Request) bool
+	// Forwarder returns what forwards a request that another server handles, or nil.
+	Forwarder func(*http.Request) http.Handler
 	// Audit is nil if auditing is not configured.
 	Audit *audit.Auditor
 	// The filters of CORSAllowedOrigins and HSTSDirectives are left out if these are empty, and that of GoawayChance if
@@ -98,7 +99,7 @@ func New(h http.Handler, o Options) http.Handler {
 		goaway.New(o.GoawayChance, nil),
 		deadline.New(deadline.Options{
 			Limit: o.RequestTimeout, Grace: answerGrace, BodyGrace: bodyGrace, Spread: o.Stop.Spread, Stopping: o.Stop.Begun,
-			Streamed: o.Streamed, Running: o.Stop.Running, Abandoned: deadline.NewMetrics(o.Metrics),
+			Forwarder: o.Forwarder, Running: o.Stop.Running, Abandoned: deadline.NewMetrics(o.Metrics),
 			LongRunning: o.Stop.LongRunning,
 		}),
 		recovery.New(o.Log), // a second time, because deadline runs the following filters on another goroutine
@@ -113,7 +114,7 @@ func New(h http.Handler, o Options) http.Handler {
 		{Name: "priorityandfairness", Filter: o.Limit},
 		{Name: "authorization", Filter: authorize.New(o.Authorizer, authorize.NewMetrics(o.Metrics))},
 	}))...)
-	filters = append(filters, body.New(fairshare.NewPool(body.Budget), o.Stop.Begun, o.Streamed))
+	filters = append(filters, forward.New(o.Forwarder), body.New(fairshare.NewPool(body.Budget), o.Stop.Begun))
 	for i := len(filters) - 1; i >= 0; i-- {
 		if filters[i] != nil { // nil if the filter is not configured
 			h = filters[i](h)

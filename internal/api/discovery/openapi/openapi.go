@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/internal/api/discovery/openapi/archive"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/apiresponse"
 )
 
@@ -398,7 +399,7 @@ func (h *Handler) serve(
 			err = nil
 		}
 		if err == nil {
-			err = hold(w, c.unpack, d, modified.IsZero())
+			err = hold(r.Context(), c.unpack, d, modified.IsZero())
 		}
 		return d, err
 	}
@@ -415,7 +416,7 @@ func (h *Handler) serve(
 
 // hold counts the memory of a response for its user, until the client has read it. A document that changes may be kept
 // by this reader alone, so it is counted too.
-func hold(w http.ResponseWriter, unpack bool, d *document, changes bool) error {
+func hold(ctx context.Context, unpack bool, d *document, changes bool) error {
 	n := copyBytes
 	if unpack {
 		n += unpackBytes
@@ -423,14 +424,11 @@ func hold(w http.ResponseWriter, unpack bool, d *document, changes bool) error {
 	if changes {
 		n += len(d.compressed)
 	}
-	if account, ok := w.(apiresponse.MemoryAccount); ok && !account.Hold(int64(min(n, maxHeld))) {
+	if !request.HoldMemory(ctx, n) {
 		return errTooManyReaders
 	}
 	return nil
 }
-
-// maxHeld is the most that is counted for one response, in bytes, so that no document is too large to be served.
-const maxHeld = 32 << 20
 
 // errTooManyReaders means that too many responses wait until the user reads them.
 var errTooManyReaders = errors.New("openapi: the user has too many responses that are not read")

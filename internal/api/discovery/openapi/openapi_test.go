@@ -28,7 +28,7 @@ import (
 	openapiv3 "github.com/google/gnostic-models/openapiv3"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/keelson-dev/keelson/internal/object/apiresponse"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
 // newHandler returns a handler that serves what kube-apiserver serves by default, unless the options say otherwise.
@@ -431,7 +431,7 @@ func (a *account) Charge(n int64) { a.free, a.held = a.free-n, a.held+n }
 
 func (a *account) ReleaseMemory() { a.free, a.held = a.free+a.held, 0 }
 
-var _ apiresponse.MemoryAccount = &account{}
+func (a *account) InitialEventsSent() {}
 
 // TestReadersPay checks what the responses of a user are counted as: the same little for each reader of a built-in
 // document, and with its compressed bytes for a document that may change while it is read.
@@ -440,7 +440,8 @@ func TestReadersPay(t *testing.T) {
 	h := newHandler(t, Options{Sources: []Source{s}})
 	serve := func(url string, free int64) *account {
 		w := &account{ResponseRecorder: httptest.NewRecorder(), free: free}
-		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, url, nil))
+		r := httptest.NewRequest(http.MethodGet, url, nil)
+		h.ServeHTTP(w, r.WithContext(request.WithInfo(r.Context(), &request.Info{Response: w})))
 		return w
 	}
 	if w := serve("/openapi/v2", 1<<20); w.Code != http.StatusOK || w.held == 0 || w.held > 256<<10 {

@@ -34,14 +34,11 @@ const (
 // read to its end, the handler gets the part that was read and the error. Of a body above
 // scheme.MaxBytes the handler gets one byte more than that, which is enough to refuse it. A
 // request is answered 429 if the budget is used up, or if its body is still incomplete when
-// the server stops. streamed reports whether the handler sends the body on while it arrives; such
-// bodies are not read here. It may be nil.
-func New(
-	budget *fairshare.Pool, stopping context.Context, streamed func(*http.Request) bool,
-) func(http.Handler) http.Handler {
+// the server stops.
+func New(budget *fairshare.Pool, stopping context.Context) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !isBuffered(r) || streamed != nil && streamed(r) {
+			if !isBuffered(r) {
 				next.ServeHTTP(w, r)
 				return
 			}
@@ -67,8 +64,10 @@ func New(
 				inflight.TooMany(rw, r, inflight.RetryAfter)
 				return
 			}
-			request.TrackerFrom(r.Context()).SetBody(int64(len(content)))
-			r.Body = request.NewBody(content, err)
+			info := request.InfoFrom(r.Context())
+			info.Tracker.SetBody(int64(len(content)))
+			info.Body = request.NewBody(content, err)
+			r.Body = info.Body
 			next.ServeHTTP(rw, r)
 		})
 	}

@@ -47,7 +47,7 @@ func TestBodiesAreReadCompletely(t *testing.T) {
 					reader = io.MultiReader(reader, broken{end})
 				}
 				budget := fairshare.NewPool(Budget)
-				New(budget, context.Background(), nil)(&h).ServeHTTP(httptest.NewRecorder(), post("a", reader, length))
+				New(budget, context.Background())(&h).ServeHTTP(httptest.NewRecorder(), post("a", reader, length))
 				tooLarge := size > scheme.MaxBytes // only a part has to be read
 				if !bytes.Equal(h.got, all[:size]) || !tooLarge && !errors.Is(h.err, end) {
 					t.Errorf("%d bytes, announced %d: %d bytes, %v", size, length, len(h.got), h.err)
@@ -89,7 +89,7 @@ func TestTheBudgetIsShared(t *testing.T) {
 	const size = 1 << 20
 	waits, resume, done := make(chan bool), make(chan bool), make(chan bool)
 	f := New(fairshare.NewPool(8*size),
-		context.Background(), nil)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		context.Background())(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	serve := func(user string, sent, announced int) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
 		f.ServeHTTP(responserecorder.Wrap(w), post(user, &slow{sent, waits, resume}, int64(announced)))

@@ -31,9 +31,9 @@ type Options struct {
 	// BodyGrace later, the reading of request bodies.
 	Stopping  context.Context
 	BodyGrace time.Duration
-	// Streamed reports whether another server handles the request. If such a request upgrades its connection to another
-	// protocol, it has no deadline. nil means that there are none.
-	Streamed func(*http.Request) bool
+	// Forwarder returns what forwards the request if another server handles it, or nil. If such a request upgrades its
+	// connection to another protocol, it has no deadline. A nil Forwarder forwards nothing.
+	Forwarder func(*http.Request) http.Handler
 	// Running is the number of abandoned handlers: those that still run although their
 	// request was answered 504 or aborted.
 	Running *atomic.Int64
@@ -57,7 +57,8 @@ func New(o Options) func(http.Handler) http.Handler {
 	o.workers, o.uploads = newWorkers(o.Stopping), newUploads(o.Stopping, o.BodyGrace)
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if LongRunning(request.InfoFrom(r.Context())) || o.Streamed != nil && proxy.IsUpgrade(r) && o.Streamed(r) {
+			if LongRunning(request.InfoFrom(r.Context())) ||
+				o.Forwarder != nil && proxy.IsUpgrade(r) && o.Forwarder(r) != nil {
 				if o.LongRunning != nil {
 					defer o.LongRunning()()
 				}

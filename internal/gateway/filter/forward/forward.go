@@ -1,0 +1,19 @@
+// Package forward is the filter that sends requests on to the servers that handle them: to extension API servers, and to
+// other servers on the same store.
+package forward
+
+import "net/http"
+
+// New returns the filter. forwarder returns what forwards a request, or nil if this server handles it. The filter comes
+// before the one that reads the body: the body of a request that is forwarded is sent on while it arrives.
+func New(forwarder func(*http.Request) http.Handler) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if h := forwarder(r); h != nil {
+				h.ServeHTTP(w, r)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}

@@ -1,0 +1,53 @@
+package request
+
+import "context"
+
+// Response is what handlers say about a response that its client may read slowly, or not at all.
+type Response interface {
+	// Hold counts n bytes of memory until the request ends and returns true. It returns false and counts nothing if that
+	// is more than the user may have.
+	Hold(n int64) bool
+	// Charge counts n bytes until the request ends, even if that is more than the user may have.
+	Charge(n int64)
+	// ReleaseMemory ends the count of all bytes before the request ends.
+	ReleaseMemory()
+	// InitialEventsSent says that a watch has sent the state that it begins with.
+	InitialEventsSent()
+}
+
+// ResponseFrom returns the Response of the request of a context. Requests that the server makes of itself have one that
+// counts nothing.
+func ResponseFrom(ctx context.Context) Response {
+	if i := InfoFrom(ctx); i != nil && i.Response != nil {
+		return i.Response
+	}
+	return uncounted{}
+}
+
+type uncounted struct{}
+
+func (uncounted) Hold(int64) bool    { return true }
+func (uncounted) Charge(int64)       {}
+func (uncounted) ReleaseMemory()     {}
+func (uncounted) InitialEventsSent() {}
+
+const (
+	// FreeMemory is how many bytes of a response are not counted: the connection takes them over.
+	FreeMemory = 4 << 10
+	// maxHeld is the most that is counted for one response, a quarter of what there is, so that no response is too large
+	// to be sent at all.
+	maxHeld = 32 << 20
+)
+
+// HoldMemory counts n bytes of memory that a response takes until its client has read it, or its time is up. It is called
+// before the status is sent. It returns false if the user has too many responses that are not read.
+func HoldMemory(ctx context.Context, n int) bool {
+	return n <= FreeMemory || ResponseFrom(ctx).Hold(int64(min(n, maxHeld)))
+}
+
+// ChargeMemory is HoldMemory for a write, which has happened: its response is not refused.
+func ChargeMemory(ctx context.Context, n int) {
+	if n > FreeMemory {
+		ResponseFrom(ctx).Charge(int64(min(n, maxHeld)))
+	}
+}
