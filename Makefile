@@ -1,6 +1,6 @@
 # Shortcuts. Nothing here is needed to build or test: `go run ./cmd/keelson` and `go test ./...` are enough.
 
-# Pinned versions of the tools that are run by the go command. STATICCHECK is that of .ci/run.
+# Pinned versions of the tools that are run by the go command, also by .ci/run.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.1.4
 # How long `make fuzz` runs each target.
@@ -47,11 +47,10 @@ bench:
 e2e:
 	$(MAKE) -C test/e2e test
 
-# Writes committed data anew. The OpenAPI documents need OPENAPI_DOCUMENTS, see internal/api/discovery/openapi/README.md.
+# Writes committed data anew. New OpenAPI documents need OPENAPI_DOCUMENTS, see internal/api/discovery/openapi/README.md.
 generate:
-	go generate ./internal/machinery/scheme
+	go generate ./...
 	go test ./internal/lint -update
-	[ -z "$$OPENAPI_DOCUMENTS" ] || go generate ./internal/object/mergeschema
 
 release:
 	packaging/release.sh $(DIST)

@@ -1,9 +1,11 @@
 // Openapi makes the data files of the packages internal/api/discovery/openapi and mergeschema from
-// the OpenAPI documents of a server: a directory with the document of
-// /openapi/v2 as v2.json.gz and those of /openapi/v3/<path> as
-// v3/<path>.json.gz, each / of the path written as two underscores.
+// the OpenAPI documents of a server:
 //
-//	go run ./internal/gen/openapi -documents DIR -definitions FILE
+//	go run ./internal/gen/openapi [-documents DIR] -definitions FILE
+//
+// The directory has the document of /openapi/v2 as v2.json.gz and those of /openapi/v3/<path> as v3/<path>.json.gz, each
+// / of the path written as two underscores. Without it, the documents are those of the data file that is there: it has
+// them to the byte.
 //
 // The file is the output of the program in definitions/: the definitions as
 // kube-openapi's generator makes them from the types of the API modules. Those of the
@@ -35,12 +37,16 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	documents := flag.String("documents", "", "directory of the documents")
+	documents := flag.String("documents", "", "directory of the documents; if empty, those of the archive are used")
 	fromTypes := flag.String("definitions", "", "file of the definitions generated from the types; not compared if empty")
 	documentsOut := flag.String("archive", "internal/api/discovery/openapi/builtin.bin", "file to write the documents to")
 	schemasOut := flag.String("schemas", "internal/object/mergeschema/builtin.bin", "file to write the merge schemas to")
 	flag.Parse()
-	v2, v3, err := read(*documents)
+	read := func() ([]byte, []archive.Document, error) { return readArchive(*documentsOut) }
+	if *documents != "" {
+		read = func() ([]byte, []archive.Document, error) { return readDirectory(*documents) }
+	}
+	v2, v3, err := read()
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -57,7 +63,28 @@ func main() {
 	}
 }
 
-func read(dir string) (v2 []byte, v3 []archive.Document, err error) {
+// readArchive reads the documents from a data file that this program has written.
+func readArchive(file string) (v2 []byte, v3 []archive.Document, err error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	a, err := archive.Open(data)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, info := range a.V3() {
+		text, err := a.ReadV3(info.Path)
+		if err != nil {
+			return nil, nil, err
+		}
+		v3 = append(v3, archive.Document{Path: info.Path, JSON: text})
+	}
+	v2, err = a.ReadV2()
+	return v2, v3, err
+}
+
+func readDirectory(dir string) (v2 []byte, v3 []archive.Document, err error) {
 	if v2, err = readGzip(filepath.Join(dir, "v2.json.gz")); err != nil {
 		return nil, nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/keelson-dev/keelson/internal/api/discovery/openapi/archive"
 	"github.com/keelson-dev/keelson/internal/object/mergeschema/binaryformat"
 )
 
@@ -40,7 +39,7 @@ func TestGenerate(t *testing.T) {
 		`,"x-kubernetes-group-version-kind":[{"group":"g","version":"v1","kind":"W"}]}}}}`
 	write(t, filepath.Join(dir, "v2.json.gz"), `{"swagger":"2.0"}`)
 	write(t, filepath.Join(dir, "v3", "apis__g__v1.json.gz"), v3)
-	v2, documents, err := read(dir)
+	v2, documents, err := readDirectory(dir)
 	if err != nil || string(v2) != `{"swagger":"2.0"}` || len(documents) != 1 || documents[0].Path != "apis/g/v1" {
 		t.Fatalf("%v %s %v", err, v2, documents)
 	}
@@ -64,22 +63,17 @@ func TestGenerate(t *testing.T) {
 	if err := writeArchive(file, v2, documents); err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := archive.Open(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text, err := a.ReadV3("apis/g/v1"); err != nil || string(text) != v3 {
-		t.Errorf("%v %s", err, text)
+	v2, again, err := readArchive(file)
+	if err != nil || string(v2) != `{"swagger":"2.0"}` || len(again) != 1 || again[0].Path != "apis/g/v1" ||
+		string(again[0].JSON) != v3 {
+		t.Errorf("%v %s %v", err, v2, again)
 	}
 
 	if err := writeSchemas(file, documents); err != nil {
 		t.Fatal(err)
 	}
-	if data, err = os.ReadFile(file); err != nil {
+	data, err := os.ReadFile(file)
+	if err != nil {
 		t.Fatal(err)
 	}
 	types, err := binaryformat.Open(string(data))

@@ -7,8 +7,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/discovery/openapi/archive"
 )
 
-//go:generate ../../../gen/openapi/generate.sh
-
+// builtin is written by `go generate ./internal/object/mergeschema`.
+//
 //go:embed builtin.bin
 var builtin []byte
 
