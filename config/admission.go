@@ -24,5 +24,5 @@ type Admission struct {
 	// it the webhook is skipped for a while. With 0, the default, no webhook is skipped (--admission-webhook-budget).
 	WebhookBudget time.Duration `flag:"admission-webhook-budget"`
 	// ForbidPrivileged refuses pods with privileged containers (--allow-privileged=false).
-	ForbidPrivileged bool `flag:"allow-privileged"`
+	ForbidPrivileged bool `flag:"!allow-privileged"`
 }

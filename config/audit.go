@@ -57,7 +57,7 @@ type AuditWebhook struct {
 	InitialBackoff time.Duration `flag:"audit-webhook-initial-backoff,audit-webhook-batch-initial-backoff"`
 	// NoThrottle sends batches without a limit, instead of QPS in a second with bursts of Burst
 	// (--audit-webhook-batch-throttle-enable=false).
-	NoThrottle bool `flag:"audit-webhook-batch-throttle-enable"`
+	NoThrottle bool `flag:"!audit-webhook-batch-throttle-enable"`
 	AuditSink
 }
 

@@ -16,7 +16,7 @@ type Authentication struct {
 	TokenFile string `flag:"token-auth-file"`
 	// NoAnonymous refuses requests without credentials, instead of accepting them as system:anonymous
 	// (--anonymous-auth=false).
-	NoAnonymous bool `flag:"anonymous-auth"`
+	NoAnonymous bool `flag:"!anonymous-auth"`
 	// Audiences are the accepted audiences of tokens. The default are ServiceAccounts.Issuers (--api-audiences).
 	Audiences []string `flag:"api-audiences"`
 	// ServiceAccounts configures the tokens of service accounts.
@@ -50,13 +50,13 @@ type ServiceAccounts struct {
 	// JWKSURI is the URL of the keys in the discovery document. Empty means this server (--service-account-jwks-uri).
 	JWKSURI string `flag:"service-account-jwks-uri"`
 	// NoLookup accepts a legacy token also when the Secret that contained it is gone (--service-account-lookup=false).
-	NoLookup bool `flag:"service-account-lookup"`
+	NoLookup bool `flag:"!service-account-lookup"`
 	// MaxExpiration is the longest lifetime of a token, at least 1 hour. 0, the default, means no limit
 	// (--service-account-max-token-expiration).
 	MaxExpiration time.Duration `flag:"service-account-max-token-expiration"`
 	// NoExtendExpiration does not extend the lifetime of tokens that are mounted in pods to a year
 	// (--service-account-extend-token-expiration=false).
-	NoExtendExpiration bool `flag:"service-account-extend-token-expiration"`
+	NoExtendExpiration bool `flag:"!service-account-extend-token-expiration"`
 }
 
 // RequestHeader configures the front proxies that may name the user in headers.

@@ -9,13 +9,13 @@ type Controllers struct {
 	Names []string `flag:"controllers"`
 	// NoGarbageCollection says that nothing collects the dependents of deleted objects: deletions then ignore the
 	// propagation policy, and set no finalizers for the garbage collector (--enable-garbage-collector=false).
-	NoGarbageCollection bool `flag:"enable-garbage-collector"`
+	NoGarbageCollection bool `flag:"!enable-garbage-collector"`
 	// NoDefaultServiceAccounts does not make the service account "default" of each new namespace, which
 	// kube-controller-manager does too, where it runs (--default-service-accounts=false).
-	NoDefaultServiceAccounts bool `flag:"default-service-accounts"`
+	NoDefaultServiceAccounts bool `flag:"!default-service-accounts"`
 	// NoQuotaUsage does not keep the status of ResourceQuotas (their limits, and what objects use), which
 	// kube-controller-manager does too, where it runs (--quota-usage=false).
-	NoQuotaUsage bool `flag:"quota-usage"`
+	NoQuotaUsage bool `flag:"!quota-usage"`
 	// PolicyTypeChecks checks the types in the expressions of ValidatingAdmissionPolicies, and writes what is wrong to
 	// their status. It is off by default, because a client that updates a policy right after creating it does not expect
 	// that the policy has changed meanwhile. kube-controller-manager does it too, where it runs (--policy-type-checks).

@@ -15,7 +15,7 @@ type Diagnostics struct {
 	// (--tracing-config-file).
 	TracingConfigFile string `flag:"tracing-config-file"`
 	// NoProfiling does not serve /debug/pprof (--profiling=false).
-	NoProfiling bool `flag:"profiling"`
+	NoProfiling bool `flag:"!profiling"`
 	// ContentionProfiling has, with profiling, the profile of what goroutines wait for, which costs time at each wait
 	// (--contention-profiling).
 	ContentionProfiling bool `flag:"contention-profiling"`

@@ -77,6 +77,8 @@ type Field struct {
 	Path string
 	// Flags are the flags of the command that set the field, without the dashes. The first one is preferred. It may be empty.
 	Flags []string
+	// Inverted means that a flag that is true sets the field to false.
+	Inverted bool
 }
 
 // Fields returns the fields of Config in the order of their declarations.
@@ -97,13 +99,14 @@ func fieldsOf(group reflect.Type, path, prefix string) []Field {
 		case tag == "":
 			out = append(out, Field{Path: at})
 		default:
+			tag, inverted := strings.CutPrefix(tag, "!")
 			flags := strings.Split(tag, ",")
 			for i, flag := range flags {
 				if strings.HasPrefix(flag, "-") {
 					flags[i] = prefix + flag
 				}
 			}
-			out = append(out, Field{Path: at, Flags: flags})
+			out = append(out, Field{Path: at, Flags: flags, Inverted: inverted})
 		}
 	}
 	return out

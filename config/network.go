@@ -95,7 +95,7 @@ type Aggregation struct {
 	ProxyClientKeyFile string `flag:"proxy-client-key-file"`
 	// PassRedirects sends redirects of extension API servers to the client, instead of answering 502
 	// (--aggregator-reject-forwarding-redirect=false).
-	PassRedirects bool `flag:"aggregator-reject-forwarding-redirect"`
+	PassRedirects bool `flag:"!aggregator-reject-forwarding-redirect"`
 }
 
 // Peers configures how requests are forwarded to other API servers on the same etcd cluster, which serve resources that

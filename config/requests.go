@@ -17,7 +17,7 @@ type Requests struct {
 	MaxMutatingInFlight int `flag:"max-mutating-requests-inflight"`
 	// NoPriorityAndFairness refuses requests above the limits, instead of dividing the requests in flight by FlowSchemas and
 	// PriorityLevelConfigurations and queueing those that have to wait (--enable-priority-and-fairness=false).
-	NoPriorityAndFairness bool `flag:"enable-priority-and-fairness"`
+	NoPriorityAndFairness bool `flag:"!enable-priority-and-fairness"`
 	// DeleteCollectionWorkers is how many objects one request that deletes a collection deletes at a time. The default is 1
 	// (--delete-collection-workers).
 	DeleteCollectionWorkers int `flag:"delete-collection-workers"`

@@ -21,8 +21,8 @@ func TestFlagsAreFields(t *testing.T) {
 	fieldOf := map[string]string{}
 	for _, f := range config.Fields() {
 		for _, name := range f.Flags {
-			if flags.Lookup(name) == nil {
-				t.Errorf("%s: there is no flag --%s", f.Path, name)
+			if flag := flags.Lookup(name); flag == nil || flag.Usage == "" {
+				t.Errorf("%s: there is no flag --%s in flags.txt", f.Path, name)
 			}
 			if other := fieldOf[name]; other != "" {
 				t.Errorf("--%s is a flag of %s and %s", name, other, f.Path)

@@ -22,8 +22,7 @@ func TestEtcdFlags(t *testing.T) {
 	} {
 		got := config.Default()
 		f := pflag.NewFlagSet("test", pflag.ContinueOnError)
-		f.StringVar(&got.Storage.Backend, "storage", got.Storage.Backend, "")
-		etcdFlags(f, &got.Storage.Etcd)
+		configFlags(f, &got)
 		if err := f.Parse(c.args); err != nil {
 			t.Fatal(err)
 		}

@@ -11,88 +11,33 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flagGroup is a group of flags in the help.
-type flagGroup struct{ title, names string }
-
 // keelsonGroup has the flags that kube-apiserver does not have.
 const keelsonGroup = "Keelson"
 
-// flagGroups returns the groups of kube-apiserver in the order of its help.
-func flagGroups() []flagGroup {
-	return []flagGroup{
-		{"Generic", "advertise-address cors-allowed-origins emulated-version emulation-forward-compatible " +
-			"external-hostname feature-gates goaway-chance livez-grace-period max-mutating-requests-inflight " +
-			"max-requests-inflight min-compatibility-version min-request-timeout request-timeout " +
-			"runtime-config-emulation-forward-compatible shutdown-delay-duration shutdown-send-retry-after " +
-			"shutdown-watch-termination-grace-period storage-initialization-timeout " +
-			"strict-transport-security-directives"},
-		{"Etcd", "delete-collection-workers enable-garbage-collector encryption-provider-config " +
-			"encryption-provider-config-automatic-reload etcd-cafile etcd-certfile etcd-compaction-interval " +
-			"etcd-count-metric-poll-period etcd-db-metric-poll-interval etcd-healthcheck-timeout etcd-keyfile " +
-			"etcd-prefix etcd-readycheck-timeout etcd-servers etcd-servers-overrides lease-reuse-duration-seconds " +
-			"storage-backend storage-media-type watch-cache watch-cache-sizes"},
-		{"Secure serving", "bind-address cert-dir disable-http2-serving http2-max-streams-per-connection permit-address-sharing " +
-			"permit-port-sharing secure-port tls-cert-file tls-cipher-suites tls-curve-preferences " +
-			"tls-min-version tls-private-key-file tls-sni-cert-key"},
-		{"Auditing", "audit-log-batch-buffer-size audit-log-batch-max-size audit-log-batch-max-wait " +
-			"audit-log-batch-throttle-burst audit-log-batch-throttle-enable audit-log-batch-throttle-qps " +
-			"audit-log-compress audit-log-format audit-log-maxage audit-log-maxbackup audit-log-maxsize " +
-			"audit-log-mode audit-log-path audit-log-truncate-enabled audit-log-truncate-max-batch-size " +
-			"audit-log-truncate-max-event-size audit-log-version audit-policy-file " +
-			"audit-webhook-batch-buffer-size audit-webhook-batch-max-size audit-webhook-batch-max-wait " +
-			"audit-webhook-batch-throttle-burst audit-webhook-batch-throttle-enable " +
-			"audit-webhook-batch-throttle-qps audit-webhook-config-file audit-webhook-initial-backoff " +
-			"audit-webhook-mode audit-webhook-truncate-enabled audit-webhook-truncate-max-batch-size " +
-			"audit-webhook-truncate-max-event-size audit-webhook-version"},
-		{"Features", "contention-profiling debug-socket-path enable-priority-and-fairness profiling"},
-		{"Authentication", "anonymous-auth api-audiences authentication-config authentication-token-webhook-cache-ttl " +
-			"authentication-token-webhook-config-file authentication-token-webhook-version client-ca-file " +
-			"enable-bootstrap-token-auth oidc-ca-file oidc-client-id oidc-groups-claim oidc-groups-prefix " +
-			"oidc-issuer-url oidc-required-claim oidc-signing-algs oidc-username-claim oidc-username-prefix " +
-			"requestheader-allowed-names requestheader-client-ca-file requestheader-extra-headers-prefix " +
-			"requestheader-group-headers requestheader-uid-headers requestheader-username-headers " +
-			"service-account-extend-token-expiration service-account-issuer service-account-jwks-uri " +
-			"service-account-key-file service-account-lookup service-account-max-token-expiration token-auth-file"},
-		{"Authorization", "authorization-config authorization-mode authorization-policy-file " +
-			"authorization-webhook-cache-authorized-ttl authorization-webhook-cache-unauthorized-ttl " +
-			"authorization-webhook-config-file authorization-webhook-version"},
-		{"API enablement", "runtime-config"},
-		{"Egress selector", "egress-selector-config-file"},
-		{"Admission", "admission-control admission-control-config-file default-not-ready-toleration-seconds " +
-			"default-unreachable-toleration-seconds disable-admission-plugins enable-admission-plugins"},
-		{"Metrics", "allow-metric-labels allow-metric-labels-manifest disabled-metrics show-hidden-metrics-for-version"},
-		{"Logs", "log-flush-frequency log-json-info-buffer-size log-json-split-stream log-text-info-buffer-size " +
-			"log-text-split-stream logging-format v vmodule"},
-		{"Traces", "tracing-config-file"},
-		{"Misc", "aggregator-reject-forwarding-redirect allow-privileged coordinated-leadership-lease-duration " +
-			"coordinated-leadership-renew-deadline coordinated-leadership-retry-period enable-aggregator-routing " +
-			"enable-logs-handler endpoint-reconciler-type event-ttl kubelet-certificate-authority " +
-			"kubelet-client-certificate kubelet-client-key kubelet-preferred-address-types kubelet-timeout " +
-			"kubernetes-service-node-port max-connection-bytes-per-sec peer-advertise-ip peer-advertise-port " +
-			"peer-ca-file proxy-client-cert-file proxy-client-key-file service-account-signing-endpoint " +
-			"service-account-signing-key-file service-cluster-ip-range service-node-port-range"},
-		{"Global", "help version"},
-	}
+// flagGroup is a group of flags in the help.
+type flagGroup struct {
+	title string
+	flags *pflag.FlagSet
 }
 
-// groupFlags returns the flags by the title of their group.
-func groupFlags(f *pflag.FlagSet) map[string]*pflag.FlagSet {
-	of := map[string]string{}
-	out := map[string]*pflag.FlagSet{keelsonGroup: pflag.NewFlagSet(keelsonGroup, pflag.ContinueOnError)}
-	for _, g := range flagGroups() {
-		out[g.title] = pflag.NewFlagSet(g.title, pflag.ContinueOnError)
-		for name := range strings.FieldsSeq(g.names) {
-			of[name] = g.title
-		}
+// groupFlags returns the flags by group, in the order of the help.
+func groupFlags(f *pflag.FlagSet) []flagGroup {
+	titles, texts := parseFlagTexts()
+	of, groups := map[string]int{}, make([]flagGroup, len(titles))
+	for i, title := range titles {
+		groups[i] = flagGroup{title, pflag.NewFlagSet(title, pflag.ContinueOnError)}
+	}
+	for _, text := range texts {
+		of[text.name] = slices.Index(titles, text.group)
 	}
 	f.VisitAll(func(flag *pflag.Flag) {
-		title, found := of[flag.Name]
+		i, found := of[flag.Name]
 		if !found {
-			title = keelsonGroup
+			i = slices.Index(titles, keelsonGroup)
 		}
-		out[title].AddFlag(flag)
+		groups[i].flags.AddFlag(flag)
 	})
-	return out
+	return groups
 }
 
 // groupHelp makes the help of a command show its flags by group, and its error of an unknown flag name the nearest one.
@@ -109,10 +54,9 @@ func groupHelp(c *cobra.Command) {
 			fmt.Fprintf(out, "\nFlags:\n%s", c.Flags().FlagUsages())
 			return
 		}
-		groups := groupFlags(c.Flags())
-		for _, g := range append(flagGroups(), flagGroup{title: keelsonGroup}) {
-			if set := groups[g.title]; set.HasAvailableFlags() {
-				fmt.Fprintf(out, "\n%s flags:\n\n%s", g.title, set.FlagUsages())
+		for _, g := range groupFlags(c.Flags()) {
+			if g.flags.HasAvailableFlags() {
+				fmt.Fprintf(out, "\n%s flags:\n\n%s", g.title, g.flags.FlagUsages())
 			}
 		}
 	}

@@ -17,10 +17,9 @@ var update = flag.Bool("update", false, "write docs/flags.md")
 
 func TestGroupsOfKubeAPIServer(t *testing.T) {
 	of := map[string]string{}
-	for _, g := range flagGroups() {
-		for name := range strings.FieldsSeq(g.names) {
-			of[name] = g.title
-		}
+	_, flags := parseFlagTexts()
+	for _, flag := range flags {
+		of[flag.name] = flag.group
 	}
 	for _, f := range referenceFlags(t) {
 		if of[f.name] != f.group {

@@ -104,43 +104,6 @@ func newServe(out, errOut io.Writer, p personality) *cobra.Command {
 	return c
 }
 
-// configFlags adds the flags of the fields of the configuration. Their defaults are what c has.
-func configFlags(f *pflag.FlagSet, c *config.Config) {
-	storageFlags(f, c)
-	servingFlags(f, c)
-	httpsFlags(f, &c.Serving)
-	metricsFlags(f, &c.Diagnostics.Metrics)
-	networkFlags(f, c)
-	connectionFlags(f, &c.Network.Connections)
-	controllerFlags(f, c)
-	f.StringVar(
-		&c.Authentication.TokenFile, "token-auth-file", "", "CSV file of static tokens: token,user,uid,\"group1,group2\"",
-	)
-	f.StringVar(
-		&c.Authentication.ClientCAFile, "client-ca-file", "",
-		"PEM file of the authorities whose client certificates are accepted, instead of the server's own",
-	)
-	authenticationFlags(f, &c.Authentication)
-	authorizationFlags(f, &c.Authorization)
-	admissionFlags(f, &c.Admission)
-	auditFlags(f, &c.Audit)
-	filterFlags(f, c)
-	controlPlaneFlags(f, &c.Network.ControlPlane)
-	peerFlags(f, &c.Network.Peers)
-	f.StringArrayVar(
-		&c.API.FeatureGates, "feature-gates", nil, "Name=true,Name=false,... of Kubernetes' feature gates; may be repeated",
-	)
-	f.StringArrayVar(
-		&c.API.RuntimeConfig, "runtime-config", nil,
-		"built-in versions and resources that are served or not: GROUP/VERSION=true,GROUP/VERSION/RESOURCE=false,... and "+
-			"api/all, api/ga, api/beta, api/alpha for all versions, GA, beta and alpha ones; may be repeated",
-	)
-	secondsVar(
-		f, &c.Requests.MinWatchTimeout, "min-request-timeout",
-		"seconds that a watch without a timeout of its own lasts at least; it lasts up to twice that",
-	)
-}
-
 // completeAsKubeAPIServer sets what kube-apiserver chooses when flags are not given.
 func completeAsKubeAPIServer(c *config.Config) {
 	if c.Authorization.ConfigFile == "" && len(c.Authorization.Modes) == 0 {

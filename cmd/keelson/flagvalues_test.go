@@ -11,11 +11,11 @@ import (
 
 func TestAuthenticationFlags(t *testing.T) {
 	parse := func(args ...string) (config.Authentication, error) {
-		c := config.Default().Authentication
+		c := config.Default()
 		f := pflag.NewFlagSet("keelson", pflag.ContinueOnError)
-		authenticationFlags(f, &c)
+		configFlags(f, &c)
 		err := f.Parse(args)
-		return c, err
+		return c.Authentication, err
 	}
 	c, err := parse()
 	if err != nil || c.NoAnonymous || len(c.ServiceAccounts.Issuers) != 1 {
