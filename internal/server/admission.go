@@ -95,7 +95,7 @@ type admissionPlugin struct {
 // admissionPlugins returns all plug-ins of kube-apiserver in the order in which they run.
 func admissionPlugins() []admissionPlugin {
 	return []admissionPlugin{
-		{name: "AlwaysAdmit", off: true, make: plain(func(*admissionOptions) admission.Plugin { return always.Admit() })},
+		{name: "AlwaysAdmit", off: true, make: alone(always.Admit)},
 		{name: "NamespaceAutoProvision", off: true, make: plain(func(o *admissionOptions) admission.Plugin {
 			return autoprovision.Plugin(o.registry, o.createNamespace)
 		})},
@@ -105,29 +105,21 @@ func admissionPlugins() []admissionPlugin {
 		{name: "NamespaceExists", off: true, make: plain(func(o *admissionOptions) admission.Plugin {
 			return namespaceexists.Plugin(o.registry)
 		})},
-		{name: "LimitPodHardAntiAffinityTopology", off: true, make: plain(func(*admissionOptions) admission.Plugin {
-			return antiaffinity.Plugin()
-		})},
-		{name: "LimitRanger", make: plain(func(o *admissionOptions) admission.Plugin {
-			return limitranger.Plugin(o.registry)
-		})},
-		{name: "ServiceAccount", make: plain(func(o *admissionOptions) admission.Plugin {
-			return serviceaccount.Plugin(o.registry)
-		})},
+		{name: "LimitPodHardAntiAffinityTopology", off: true, make: alone(antiaffinity.Plugin)},
+		{name: "LimitRanger", make: ofObjects(limitranger.Plugin)},
+		{name: "ServiceAccount", make: ofObjects(serviceaccount.Plugin)},
 		{name: "NodeRestriction", off: true, make: plain(func(o *admissionOptions) admission.Plugin {
 			return noderestriction.Plugin(o.registry, o.authorizer)
 		})},
-		{name: "TaintNodesByCondition", make: plain(func(*admissionOptions) admission.Plugin { return taint.Plugin() })},
-		{name: "AlwaysPullImages", off: true, make: plain(func(*admissionOptions) admission.Plugin {
-			return alwayspullimages.Plugin()
-		})},
+		{name: "TaintNodesByCondition", make: alone(taint.Plugin)},
+		{name: "AlwaysPullImages", off: true, make: alone(alwayspullimages.Plugin)},
 		{name: "ImagePolicyWebhook", off: true, make: configured(imagepolicy.DecodeConfig, imageReviews)},
 		{name: "PodSecurity", make: configured(podsecurity.DecodeConfig, podSecurity)},
 		{name: "PodNodeSelector", off: true, make: configured(podnodeselector.DecodeConfig,
 			func(o *pluginInput, c podnodeselector.Config) (admission.Plugin, error) {
 				return podnodeselector.Plugin(o.registry, c), nil
 			})},
-		{name: "Priority", make: plain(func(o *admissionOptions) admission.Plugin { return priority.Plugin(o.registry) })},
+		{name: "Priority", make: ofObjects(priority.Plugin)},
 		{name: "DefaultTolerationSeconds", make: plain(func(o *admissionOptions) admission.Plugin {
 			return toleration.Plugin(o.config.NotReadyTolerationSeconds, o.config.UnreachableTolerationSeconds)
 		})},
@@ -139,59 +131,27 @@ func admissionPlugins() []admissionPlugin {
 			func(_ *pluginInput, c eventratelimit.Config) (admission.Plugin, error) {
 				return eventratelimit.Plugin(c, time.Now), nil
 			})},
-		{name: "ExtendedResourceToleration", off: true, make: plain(func(*admissionOptions) admission.Plugin {
-			return extendedresourcetoleration.Plugin()
-		})},
-		{name: "DefaultStorageClass", make: plain(func(o *admissionOptions) admission.Plugin {
-			return storageclass.Plugin(o.registry)
-		})},
-		{name: "StorageObjectInUseProtection", make: plain(func(*admissionOptions) admission.Plugin {
-			return protection.Plugin()
-		})},
+		{name: "ExtendedResourceToleration", off: true, make: alone(extendedresourcetoleration.Plugin)},
+		{name: "DefaultStorageClass", make: ofObjects(storageclass.Plugin)},
+		{name: "StorageObjectInUseProtection", make: alone(protection.Plugin)},
 		// The kinds of these are only served with the feature gates GenericWorkload and ClusterTrustBundle.
-		{name: "PodGroupProtection", make: plain(func(*admissionOptions) admission.Plugin {
-			return protection.Groups()
-		})},
+		{name: "PodGroupProtection", make: alone(protection.Groups)},
 		{name: "OwnerReferencesPermissionEnforcement", off: true, make: plain(func(o *admissionOptions) admission.Plugin {
 			return ownerpermissions.Plugin(o.authorizer, o.kinds)
 		})},
-		{name: "PersistentVolumeClaimResize", make: plain(func(o *admissionOptions) admission.Plugin {
-			return claimresize.Plugin(o.registry)
-		})},
-		{name: "RuntimeClass", make: plain(func(o *admissionOptions) admission.Plugin {
-			return runtimeclass.Plugin(o.registry)
-		})},
-		{name: "CertificateApproval", make: plain(func(o *admissionOptions) admission.Plugin {
-			return certificates.Approval(o.authorizer)
-		})},
-		{name: "CertificateSigning", make: plain(func(o *admissionOptions) admission.Plugin {
-			return certificates.Signing(o.authorizer)
-		})},
-		{name: "ClusterTrustBundleAttest", make: plain(func(o *admissionOptions) admission.Plugin {
-			return certificates.Attest(o.authorizer)
-		})},
-		{name: "CertificateSubjectRestriction", make: plain(func(*admissionOptions) admission.Plugin {
-			return certificates.SubjectRestriction()
-		})},
-		{name: "DefaultIngressClass", make: plain(func(o *admissionOptions) admission.Plugin {
-			return ingressclass.Plugin(o.registry)
-		})},
-		{name: "PodTopologyLabels", make: plain(func(o *admissionOptions) admission.Plugin {
-			return podtopologylabels.Plugin(o.registry)
-		})},
-		{name: "PodGroupWorkloadExists", make: plain(func(o *admissionOptions) admission.Plugin {
-			return podgroup.Plugin(o.registry)
-		})},
-		{name: "NodeDeclaredFeatureValidator", make: plain(func(o *admissionOptions) admission.Plugin {
-			return nodefeatures.Plugin(o.registry)
-		})},
+		{name: "PersistentVolumeClaimResize", make: ofObjects(claimresize.Plugin)},
+		{name: "RuntimeClass", make: ofObjects(runtimeclass.Plugin)},
+		{name: "CertificateApproval", make: ofAuthorizer(certificates.Approval)},
+		{name: "CertificateSigning", make: ofAuthorizer(certificates.Signing)},
+		{name: "ClusterTrustBundleAttest", make: ofAuthorizer(certificates.Attest)},
+		{name: "CertificateSubjectRestriction", make: alone(certificates.SubjectRestriction)},
+		{name: "DefaultIngressClass", make: ofObjects(ingressclass.Plugin)},
+		{name: "PodTopologyLabels", make: ofObjects(podtopologylabels.Plugin)},
+		{name: "PodGroupWorkloadExists", make: ofObjects(podgroup.Plugin)},
+		{name: "NodeDeclaredFeatureValidator", make: ofObjects(nodefeatures.Plugin)},
 		{name: "JobValidation", make: plain(idle("JobValidation"))},
-		{name: "PodResizeValidator", make: plain(func(o *admissionOptions) admission.Plugin {
-			return podresize.Plugin(o.registry)
-		})},
-		{name: "DenyServiceExternalIPs", off: true, make: plain(func(*admissionOptions) admission.Plugin {
-			return denyexternalips.Plugin()
-		})},
+		{name: "PodResizeValidator", make: ofObjects(podresize.Plugin)},
+		{name: "DenyServiceExternalIPs", off: true, make: alone(denyexternalips.Plugin)},
 		{name: "MutatingAdmissionPolicy", make: plain(func(o *admissionOptions) admission.Plugin {
 			return o.policies.Mutating()
 		})},
@@ -212,7 +172,7 @@ func admissionPlugins() []admissionPlugin {
 			func(o *pluginInput, c quota.Config) (admission.Plugin, error) {
 				return quota.Plugin(o.registry, c), nil
 			})},
-		{name: "AlwaysDeny", off: true, make: plain(func(*admissionOptions) admission.Plugin { return always.Deny() })},
+		{name: "AlwaysDeny", off: true, make: alone(always.Deny)},
 	}
 }
 
@@ -229,6 +189,21 @@ func plain(build func(*admissionOptions) admission.Plugin) func(*pluginInput) (a
 		}
 		return build(in.admissionOptions), nil
 	}
+}
+
+// alone adapts a plug-in that needs nothing.
+func alone(build func() admission.Plugin) func(*pluginInput) (admission.Plugin, error) {
+	return plain(func(*admissionOptions) admission.Plugin { return build() })
+}
+
+// ofObjects adapts a plug-in that reads objects.
+func ofObjects(build func(admission.Objects) admission.Plugin) func(*pluginInput) (admission.Plugin, error) {
+	return plain(func(o *admissionOptions) admission.Plugin { return build(o.registry) })
+}
+
+// ofAuthorizer adapts a plug-in that asks for permissions.
+func ofAuthorizer(build func(authz.Authorizer) admission.Plugin) func(*pluginInput) (admission.Plugin, error) {
+	return plain(func(o *admissionOptions) admission.Plugin { return build(o.authorizer) })
 }
 
 // configured adapts a plug-in that has a configuration of its own.
