@@ -140,7 +140,7 @@ func (d Decoder) decodePlain(doc []byte) runtime.Object {
 		return nil
 	}
 	obj := d.New()
-	if checkDocument(doc, obj) != nil || !structjson.Decode(doc, obj) {
+	if !structjson.Decode(doc, obj) {
 		return nil
 	}
 	said, ok := obj.GetObjectKind().(*metav1.TypeMeta)
@@ -161,22 +161,22 @@ func (d Decoder) unmarshal(doc []byte, strict bool) (runtime.Object, []error, er
 		errs, err := d.unmarshalTree(doc, tree, strict)
 		return obj, errs, err
 	}
-	if err := checkDocument(doc, obj); err != nil {
-		return nil, nil, err
-	}
 	errs, err := unmarshalTyped(doc, obj, strict)
 	return obj, errs, err
 }
 
 // unmarshalTyped decodes a JSON document into an empty object of a Go type. Package structjson
 // decodes documents without errors; the others are decoded by the general decoder, which finds
-// the errors.
+// the errors, after checkDocument.
 func unmarshalTyped(doc []byte, obj runtime.Object, strict bool) ([]error, error) {
 	value := reflect.ValueOf(obj).Elem()
 	read := reflect.New(value.Type())
 	if structjson.Decode(doc, read.Interface()) {
 		value.Set(read.Elem())
 		return nil, nil
+	}
+	if err := checkDocument(doc, obj); err != nil {
+		return nil, err
 	}
 	if strict {
 		return kjson.UnmarshalStrict(doc, obj)
@@ -203,11 +203,7 @@ func (d Decoder) DecodePatched(doc []byte, strict bool) ([]error, error) {
 		}
 		return nil, d.otherKind(gvk)
 	}
-	obj := d.New()
-	if err := checkDocument(doc, obj); err != nil {
-		return nil, err
-	}
-	return unmarshalTyped(doc, obj, strict)
+	return unmarshalTyped(doc, d.New(), strict)
 }
 
 // yamlErrors returns an error for each duplicate key of a YAML document.

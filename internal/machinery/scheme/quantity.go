@@ -47,8 +47,8 @@ func CheckQuantities(like runtime.Object, tree any) error {
 	return fieldsOf(reflect.TypeOf(like)).checkTree(tree)
 }
 
-// checkDocument is CheckQuantities for a JSON document. It also checks values that a later
-// duplicate replaces, because the decoder parses them, too.
+// checkDocument is CheckQuantities for a JSON document that package structjson has not decoded. It also checks values that
+// a later duplicate replaces, because the general decoder parses them, too.
 func checkDocument(doc []byte, like runtime.Object) error {
 	if !suspicious(doc) || !json.Valid(doc) {
 		return nil

@@ -1,6 +1,7 @@
 package structjson
 
 import (
+	"bytes"
 	"encoding"
 	"encoding/base64"
 	"encoding/json"
@@ -8,6 +9,8 @@ import (
 	"strconv"
 	"unicode/utf8"
 	"unsafe"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 var (
@@ -386,6 +389,22 @@ func decodeByItself(t reflect.Type) func(*decoder, unsafe.Pointer) {
 		if reflect.NewAt(t, at).Interface().(json.Unmarshaler).UnmarshalJSON(raw) != nil {
 			d.unknown()
 		}
+	}
+}
+
+// quantity decodes a resource.Quantity. Parsing one takes time in proportion to its number of digits, written out without
+// exponent, so the general decoder decides about all but short ones.
+func (d *decoder) quantity(at unsafe.Pointer) {
+	const longest, longestExponent = 64, len("e999")
+	raw := d.value()
+	if d.failed {
+		return
+	}
+	text := bytes.TrimSuffix(raw, []byte{'"'})
+	exponent := bytes.IndexAny(text, `eE\`) // or an escape sequence, which may stand for it
+	if len(text) > longest || exponent >= 0 && len(text)-exponent > longestExponent ||
+		(*resource.Quantity)(at).UnmarshalJSON(raw) != nil {
+		d.unknown()
 	}
 }
 

@@ -244,7 +244,7 @@ type knownType struct {
 var knownTypes = map[reflect.Type]knownType{
 	reflect.TypeFor[metav1.Time]():        {appendTime, decodeByItself(reflect.TypeFor[metav1.Time]())},
 	reflect.TypeFor[metav1.FieldsV1]():    {appendFields, decodeByItself(reflect.TypeFor[metav1.FieldsV1]())},
-	reflect.TypeFor[resource.Quantity]():  {appendQuantity, decodeByItself(reflect.TypeFor[resource.Quantity]())},
+	reflect.TypeFor[resource.Quantity]():  {appendQuantity, (*decoder).quantity},
 	reflect.TypeFor[intstr.IntOrString](): {appendIntOrString, decodeByItself(reflect.TypeFor[intstr.IntOrString]())},
 }
 

@@ -410,3 +410,27 @@ func (f *filler) damage(tree map[string]any) {
 	}
 	tree["unknown"] = values[f.IntN(len(values))]
 }
+
+// TestOnlyCheapQuantities checks that quantities that are expensive to parse are left to the general decoder, which refuses
+// them, and that other texts that look like them are not.
+func TestOnlyCheapQuantities(t *testing.T) {
+	type limits struct {
+		Memory apiresource.Quantity `json:"memory"`
+		Text   string               `json:"text"`
+	}
+	for doc, want := range map[string]bool{
+		`{"memory":"1e3"}`: true,
+		`{"memory":"12345678Ki","text":"value-e-12345"}`: true,
+		`{"memory":"1E"}`:                              true,
+		`{"memory":1e99,"text":"1e-2000000000"}`:       true,
+		`{"memory":1e9999}`:                            false,
+		`{"memory":"1e9999"}`:                          false,
+		`{"memory":"1e-2000000000"}`:                   false,
+		`{"memory":"1\u00659999"}`:                     false,
+		`{"memory":"` + strings.Repeat("1", 70) + `"}`: false,
+	} {
+		if got := structjson.Decode([]byte(doc), &limits{}); got != want {
+			t.Errorf("%s: %t, want %t", doc, got, want)
+		}
+	}
+}
