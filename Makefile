@@ -32,7 +32,9 @@ lint:
 vulnerabilities:
 	go run $(GOVULNCHECK) ./cmd/...
 
-# Each fuzz target for FUZZTIME, one after the other.
+# Each fuzz target for FUZZTIME, one after the other. Inputs that fail are written to testdata/fuzz beside the test; commit
+# them with the fix. Some inputs that reach code which others do not are committed there, too; what is found further is in
+# $(go env GOCACHE)/fuzz.
 fuzz:
 	@set -e; for file in $$(git grep -l '^func Fuzz' -- '*_test.go'); do \
 		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$file); do \
