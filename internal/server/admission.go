@@ -16,11 +16,11 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/autoprovision"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/certificates"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/claimresize"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/defaultclass"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/denyexternalips"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/eventratelimit"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/extendedresourcetoleration"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/imagepolicy"
-	"github.com/keelson-dev/keelson/internal/access/admission/plugin/ingressclass"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/lifecycle"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/limitranger"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/namespaceexists"
@@ -39,7 +39,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/quota"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/runtimeclass"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/serviceaccount"
-	"github.com/keelson-dev/keelson/internal/access/admission/plugin/storageclass"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/taint"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/toleration"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/webhooks"
@@ -132,7 +131,7 @@ func admissionPlugins() []admissionPlugin {
 				return eventratelimit.Plugin(c, time.Now), nil
 			})},
 		{name: "ExtendedResourceToleration", off: true, make: alone(extendedresourcetoleration.Plugin)},
-		{name: "DefaultStorageClass", make: ofObjects(storageclass.Plugin)},
+		{name: "DefaultStorageClass", make: ofObjects(defaultclass.Storage)},
 		{name: "StorageObjectInUseProtection", make: alone(protection.Plugin)},
 		// The kinds of these are only served with the feature gates GenericWorkload and ClusterTrustBundle.
 		{name: "PodGroupProtection", make: alone(protection.Groups)},
@@ -145,7 +144,7 @@ func admissionPlugins() []admissionPlugin {
 		{name: "CertificateSigning", make: ofAuthorizer(certificates.Signing)},
 		{name: "ClusterTrustBundleAttest", make: ofAuthorizer(certificates.Attest)},
 		{name: "CertificateSubjectRestriction", make: alone(certificates.SubjectRestriction)},
-		{name: "DefaultIngressClass", make: ofObjects(ingressclass.Plugin)},
+		{name: "DefaultIngressClass", make: ofObjects(defaultclass.Ingress)},
 		{name: "PodTopologyLabels", make: ofObjects(podtopologylabels.Plugin)},
 		{name: "PodGroupWorkloadExists", make: ofObjects(podgroup.Plugin)},
 		{name: "NodeDeclaredFeatureValidator", make: ofObjects(nodefeatures.Plugin)},

@@ -1,4 +1,4 @@
-package storageclass
+package defaultclass
 
 import (
 	"testing"
@@ -12,16 +12,16 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/admission/admissiontest"
 )
 
-func class(name, annotation string, seconds int64) *storagev1.StorageClass {
+func storageClass(name, annotation string, seconds int64) *storagev1.StorageClass {
 	c := &storagev1.StorageClass{}
 	c.Name, c.CreationTimestamp = name, metav1.NewTime(time.Unix(seconds, 0))
 	c.Annotations = map[string]string{annotation: "true"}
 	return c
 }
 
-func TestDefaultClass(t *testing.T) {
+func TestStorage(t *testing.T) {
 	in := admissiontest.Objects{
-		classes: {class("older", defaultClass, 1), class("newer", betaDefaultClass, 2), class("not", "x", 3)},
+		storageClasses: {storageClass("older", defaultStorageClass, 1), storageClass("newer", betaDefaultStorageClass, 2), storageClass("not", "x", 3)},
 	}
 	for name, c := range map[string]struct {
 		in          admissiontest.Objects
@@ -35,7 +35,7 @@ func TestDefaultClass(t *testing.T) {
 	} {
 		claim := &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: c.sent}}
 		claim.Annotations = c.annotations
-		if err := Plugin(c.in).Mutate(t.Context(), admissiontest.Creation(claims, claim)); err != nil {
+		if err := Storage(c.in).Mutate(t.Context(), admissiontest.Creation(claims, claim)); err != nil {
 			t.Fatal(err)
 		}
 		if got := claim.Spec.StorageClassName; !ptr.Equal(got, c.want) {
