@@ -72,8 +72,10 @@ type Deletion[T Object] struct {
 type Table[T Object] struct {
 	// Columns are empty where the columns Name and Created At are enough.
 	Columns []metav1.TableColumnDefinition
-	// Cells returns the cells of an object's row, in the order of Columns, and the row's conditions.
-	Cells func(obj T) ([]any, []metav1.TableRowCondition)
+	// Cells returns the cells of an object's row, in the order of Columns.
+	Cells func(obj T) []any
+	// Conditions returns the conditions of an object's row; nil is none.
+	Conditions func(obj T) []metav1.TableRowCondition
 	// Compare sorts the rows of one response. If it is nil, they are in the order of the list: by namespace and name.
 	Compare func(a, b T) int
 }
@@ -115,10 +117,7 @@ func (d Deletion[T]) Untyped() Deletion[Object] {
 
 // Untyped returns the table for objects of any type. Its functions panic on objects of another type than T.
 func (t Table[T]) Untyped() Table[Object] {
-	out := Table[Object]{Columns: t.Columns}
-	if f := t.Cells; f != nil {
-		out.Cells = func(o Object) ([]any, []metav1.TableRowCondition) { return f(o.(T)) }
-	}
+	out := Table[Object]{Columns: t.Columns, Cells: resultOf(t.Cells), Conditions: resultOf(t.Conditions)}
 	if f := t.Compare; f != nil {
 		out.Compare = func(a, b Object) int { return f(a.(T), b.(T)) }
 	}

@@ -6,8 +6,8 @@ import (
 	admissionv1beta1 "k8s.io/api/admissionregistration/v1beta1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func mutatingAdmissionPolicy() *registry.Kind {
@@ -33,9 +33,9 @@ func mutatingAdmissionPolicy() *registry.Kind {
 		Table: registry.Table[*admissionv1.MutatingAdmissionPolicy]{
 			Columns: policyColumns("Mutations",
 				"Mutation indicates the number of mutations rules defined in this configuration"),
-			Cells: declare.Cells(func(p *admissionv1.MutatingAdmissionPolicy) []any {
-				return []any{p.Name, int64(len(p.Spec.Mutations)), paramKind(p.Spec.ParamKind), core.Age(p.CreationTimestamp)}
-			}),
+			Cells: func(p *admissionv1.MutatingAdmissionPolicy) []any {
+				return []any{p.Name, int64(len(p.Spec.Mutations)), paramKind(p.Spec.ParamKind), table.AgeOf(p.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

@@ -6,8 +6,8 @@ import (
 	admissionv1beta1 "k8s.io/api/admissionregistration/v1beta1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func mutatingAdmissionPolicyBinding() *registry.Kind {
@@ -33,9 +33,9 @@ func mutatingAdmissionPolicyBinding() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*admissionv1.MutatingAdmissionPolicyBinding]{
 			Columns: bindingColumns(),
-			Cells: declare.Cells(func(b *admissionv1.MutatingAdmissionPolicyBinding) []any {
-				return []any{b.Name, b.Spec.PolicyName, paramRef(b.Spec.ParamRef), core.Age(b.CreationTimestamp)}
-			}),
+			Cells: func(b *admissionv1.MutatingAdmissionPolicyBinding) []any {
+				return []any{b.Name, b.Spec.PolicyName, paramRef(b.Spec.ParamRef), table.AgeOf(b.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

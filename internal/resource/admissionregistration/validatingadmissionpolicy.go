@@ -6,9 +6,9 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func validatingAdmissionPolicy() *registry.Kind {
@@ -39,9 +39,9 @@ func validatingAdmissionPolicy() *registry.Kind {
 		Table: registry.Table[*admissionv1.ValidatingAdmissionPolicy]{
 			Columns: policyColumns("Validations",
 				"Validations indicates the number of validation rules defined in this configuration"),
-			Cells: declare.Cells(func(p *admissionv1.ValidatingAdmissionPolicy) []any {
-				return []any{p.Name, int64(len(p.Spec.Validations)), paramKind(p.Spec.ParamKind), core.Age(p.CreationTimestamp)}
-			}),
+			Cells: func(p *admissionv1.ValidatingAdmissionPolicy) []any {
+				return []any{p.Name, int64(len(p.Spec.Validations)), paramKind(p.Spec.ParamKind), table.AgeOf(p.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

@@ -4,8 +4,8 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func validatingAdmissionPolicyBinding() *registry.Kind {
@@ -27,9 +27,9 @@ func validatingAdmissionPolicyBinding() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*admissionv1.ValidatingAdmissionPolicyBinding]{
 			Columns: bindingColumns(),
-			Cells: declare.Cells(func(b *admissionv1.ValidatingAdmissionPolicyBinding) []any {
-				return []any{b.Name, b.Spec.PolicyName, paramRef(b.Spec.ParamRef), core.Age(b.CreationTimestamp)}
-			}),
+			Cells: func(b *admissionv1.ValidatingAdmissionPolicyBinding) []any {
+				return []any{b.Name, b.Spec.PolicyName, paramRef(b.Spec.ParamRef), table.AgeOf(b.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

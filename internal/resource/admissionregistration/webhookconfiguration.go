@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // webhookConfiguration returns the kind of a configuration of webhooks. hooks returns the webhooks of a configuration, and
@@ -38,9 +38,9 @@ func webhookConfiguration[T any, P interface {
 		}.Untyped(),
 		Table: registry.Table[P]{
 			Columns: webhookColumns(),
-			Cells: declare.Cells(func(c P) []any {
-				return []any{c.GetName(), int64(len(hooks(c))), core.Age(c.GetCreationTimestamp())}
-			}),
+			Cells: func(c P) []any {
+				return []any{c.GetName(), int64(len(hooks(c))), table.AgeOf(c.GetCreationTimestamp())}
+			},
 		}.Untyped(),
 	}
 }

@@ -11,9 +11,9 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // Kinds returns the kinds of the group in the order of discovery.
@@ -60,18 +60,18 @@ func apiService() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*apiregistrationv1.APIService]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Service", "string", "The reference to the service that hosts this API endpoint."),
-				declare.Column("Available", "string", "Whether this service is available."),
-				core.AgeColumn,
+				table.Name,
+				table.Column("Service", "string", "The reference to the service that hosts this API endpoint."),
+				table.Column("Available", "string", "Whether this service is available."),
+				table.Age,
 			},
-			Cells: declare.Cells(func(s *apiregistrationv1.APIService) []any {
+			Cells: func(s *apiregistrationv1.APIService) []any {
 				service := "Local"
 				if ref := s.Spec.Service; ref != nil {
 					service = ref.Namespace + "/" + ref.Name
 				}
-				return []any{s.Name, service, availability(s), core.Age(s.CreationTimestamp)}
-			}),
+				return []any{s.Name, service, availability(s), table.AgeOf(s.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

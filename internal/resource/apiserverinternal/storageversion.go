@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // Kinds returns the kinds of the group in the order of discovery.
@@ -44,13 +44,13 @@ func storageVersion() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*internalv1alpha1.StorageVersion]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("CommonEncodingVersion", "string", doc["commonEncodingVersion"]),
-				declare.Column("StorageVersions", "string", doc["storageVersions"]),
-				core.AgeColumn,
+				table.Name,
+				table.Column("CommonEncodingVersion", "string", doc["commonEncodingVersion"]),
+				table.Column("StorageVersions", "string", doc["storageVersions"]),
+				table.Age,
 			},
-			Cells: declare.Cells(func(v *internalv1alpha1.StorageVersion) []any {
-				common := core.Unset
+			Cells: func(v *internalv1alpha1.StorageVersion) []any {
+				common := table.Unset
 				if c := v.Status.CommonEncodingVersion; c != nil {
 					common = *c
 				}
@@ -59,12 +59,12 @@ func storageVersion() *registry.Kind {
 					list = append(list, s.APIServerID+"="+s.EncodingVersion)
 				}
 				const most = 3
-				servers := core.Unset
+				servers := table.Unset
 				if len(list) > 0 {
-					servers = declare.FirstOf(list, most, ",")
+					servers = table.FirstOf(list, most, ",")
 				}
-				return []any{v.Name, common, servers, core.Age(v.CreationTimestamp)}
-			}),
+				return []any{v.Name, common, servers, table.AgeOf(v.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

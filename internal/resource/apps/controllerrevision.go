@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func controllerRevision() *registry.Kind {
@@ -34,19 +34,19 @@ func controllerRevision() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*appsv1.ControllerRevision]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Controller", "string", "Controller of the object"),
-				declare.Column("Revision", "string", appsv1.ControllerRevision{}.SwaggerDoc()["revision"]),
-				core.AgeColumn,
+				table.Name,
+				table.Column("Controller", "string", "Controller of the object"),
+				table.Column("Revision", "string", appsv1.ControllerRevision{}.SwaggerDoc()["revision"]),
+				table.Age,
 			},
-			Cells: declare.Cells(func(r *appsv1.ControllerRevision) []any {
-				controller := core.None
+			Cells: func(r *appsv1.ControllerRevision) []any {
+				controller := table.None
 				if owner := metav1.GetControllerOf(r); owner != nil {
 					kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()
 					controller = strings.ToLower(kind.String()) + "/" + owner.Name
 				}
-				return []any{r.Name, controller, r.Revision, core.Age(r.CreationTimestamp)}
-			}),
+				return []any{r.Name, controller, r.Revision, table.AgeOf(r.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

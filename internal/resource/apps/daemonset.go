@@ -13,25 +13,26 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func daemonSet(gates core.PodGates) *registry.Kind {
 	spec, status := appsv1.DaemonSetSpec{}.SwaggerDoc(), appsv1.DaemonSetStatus{}.SwaggerDoc()
 	columns := []metav1.TableColumnDefinition{
-		core.NameColumn,
-		declare.Column("Desired", "integer", status["desiredNumberScheduled"]),
-		declare.Column("Current", "integer", status["currentNumberScheduled"]),
-		declare.Column("Ready", "integer", status["numberReady"]),
-		declare.Column("Up-to-date", "integer", status["updatedNumberScheduled"]),
-		declare.Column("Available", "integer", status["numberAvailable"]),
-		declare.Column("Node Selector", "string",
+		table.Name,
+		table.Column("Desired", "integer", status["desiredNumberScheduled"]),
+		table.Column("Current", "integer", status["currentNumberScheduled"]),
+		table.Column("Ready", "integer", status["numberReady"]),
+		table.Column("Up-to-date", "integer", status["updatedNumberScheduled"]),
+		table.Column("Available", "integer", status["numberAvailable"]),
+		table.Column("Node Selector", "string",
 			"NodeSelector is a selector which must be true for the pod to fit on a node. Selector which must match a "+
 				"node's labels for the pod to be scheduled on that node. More info: "+
 				"https://kubernetes.io/docs/concepts/configuration/assign-pod-node/"),
-		core.AgeColumn,
+		table.Age,
 	}
 	columns = append(columns, templateColumns()...)
-	columns = append(columns, declare.Wide("Selector", "string", spec["selector"]))
+	columns = append(columns, table.Wide("Selector", "string", spec["selector"]))
 	v1 := declare.Version[appsv1.DaemonSet]("v1", defaultDaemonSet)
 	v1.Check = checkTemplateGeneration
 	return &registry.Kind{
@@ -83,16 +84,16 @@ func daemonSet(gates core.PodGates) *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*appsv1.DaemonSet]{
 			Columns: columns,
-			Cells: declare.Cells(func(d *appsv1.DaemonSet) []any {
+			Cells: func(d *appsv1.DaemonSet) []any {
 				names, images := core.ContainerNames(&d.Spec.Template.Spec)
 				s := d.Status
 				return []any{
 					d.Name, int64(s.DesiredNumberScheduled), int64(s.CurrentNumberScheduled), int64(s.NumberReady),
 					int64(s.UpdatedNumberScheduled), int64(s.NumberAvailable),
-					core.FormatLabels(d.Spec.Template.Spec.NodeSelector), core.Age(d.CreationTimestamp),
+					table.Labels(d.Spec.Template.Spec.NodeSelector), table.AgeOf(d.CreationTimestamp),
 					names, images, metav1.FormatLabelSelector(d.Spec.Selector),
 				}
-			}),
+			},
 		}.Untyped(),
 	}
 }

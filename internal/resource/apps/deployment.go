@@ -14,6 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func deployment(inPods core.PodGates, gates features.Gates) *registry.Kind {
@@ -22,14 +23,14 @@ func deployment(inPods core.PodGates, gates features.Gates) *registry.Kind {
 		func(d *appsv1.Deployment) { d.Status.TerminatingReplicas = nil }))
 	status := appsv1.DeploymentStatus{}.SwaggerDoc()
 	columns := []metav1.TableColumnDefinition{
-		core.NameColumn,
-		declare.Column("Ready", "string", "Number of the pod with ready state"),
-		declare.Column("Up-to-date", "string", status["updatedReplicas"]),
-		declare.Column("Available", "string", status["availableReplicas"]),
-		core.AgeColumn,
+		table.Name,
+		table.Column("Ready", "string", "Number of the pod with ready state"),
+		table.Column("Up-to-date", "string", status["updatedReplicas"]),
+		table.Column("Available", "string", status["availableReplicas"]),
+		table.Age,
 	}
 	columns = append(columns, templateColumns()...)
-	columns = append(columns, declare.Wide("Selector", "string", appsv1.DeploymentSpec{}.SwaggerDoc()["selector"]))
+	columns = append(columns, table.Wide("Selector", "string", appsv1.DeploymentSpec{}.SwaggerDoc()["selector"]))
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "apps", Resource: "deployments", Singular: "deployment", Name: "Deployment",
@@ -40,7 +41,7 @@ func deployment(inPods core.PodGates, gates features.Gates) *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Subresources: []registry.Subresource{
 			declare.Scale(func(d *appsv1.Deployment) (int32, int32, string) {
-				return replicas(d.Spec.Replicas), d.Status.Replicas, declare.Selector(d.Spec.Selector)
+				return replicas(d.Spec.Replicas), d.Status.Replicas, table.Selector(d.Spec.Selector)
 			}, func(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n }),
 			declare.Status(),
 		},
@@ -82,14 +83,14 @@ func deployment(inPods core.PodGates, gates features.Gates) *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*appsv1.Deployment]{
 			Columns: columns,
-			Cells: declare.Cells(func(d *appsv1.Deployment) []any {
+			Cells: func(d *appsv1.Deployment) []any {
 				names, images := core.ContainerNames(&d.Spec.Template.Spec)
 				return []any{
 					d.Name, fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, replicas(d.Spec.Replicas)),
-					int64(d.Status.UpdatedReplicas), int64(d.Status.AvailableReplicas), core.Age(d.CreationTimestamp),
-					names, images, declare.Selector(d.Spec.Selector),
+					int64(d.Status.UpdatedReplicas), int64(d.Status.AvailableReplicas), table.AgeOf(d.CreationTimestamp),
+					names, images, table.Selector(d.Spec.Selector),
 				}
-			}),
+			},
 		}.Untyped(),
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func replicaSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
@@ -19,14 +20,14 @@ func replicaSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 		func(r *appsv1.ReplicaSet) { r.Status.TerminatingReplicas = nil }))
 	spec, status := appsv1.ReplicaSetSpec{}.SwaggerDoc(), appsv1.ReplicaSetStatus{}.SwaggerDoc()
 	columns := []metav1.TableColumnDefinition{
-		core.NameColumn,
-		declare.Column("Desired", "integer", spec["replicas"]),
-		declare.Column("Current", "integer", status["replicas"]),
-		declare.Column("Ready", "integer", status["readyReplicas"]),
-		core.AgeColumn,
+		table.Name,
+		table.Column("Desired", "integer", spec["replicas"]),
+		table.Column("Current", "integer", status["replicas"]),
+		table.Column("Ready", "integer", status["readyReplicas"]),
+		table.Age,
 	}
 	columns = append(columns, templateColumns()...)
-	columns = append(columns, declare.Wide("Selector", "string", spec["selector"]))
+	columns = append(columns, table.Wide("Selector", "string", spec["selector"]))
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "apps", Resource: "replicasets", Singular: "replicaset", Name: "ReplicaSet",
@@ -40,7 +41,7 @@ func replicaSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Subresources: []registry.Subresource{
 			declare.Scale(func(r *appsv1.ReplicaSet) (int32, int32, string) {
-				return replicas(r.Spec.Replicas), r.Status.Replicas, declare.Selector(r.Spec.Selector)
+				return replicas(r.Spec.Replicas), r.Status.Replicas, table.Selector(r.Spec.Selector)
 			}, func(r *appsv1.ReplicaSet, n int32) { r.Spec.Replicas = &n }),
 			declare.Status(),
 		},
@@ -72,13 +73,13 @@ func replicaSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*appsv1.ReplicaSet]{
 			Columns: columns,
-			Cells: declare.Cells(func(r *appsv1.ReplicaSet) []any {
+			Cells: func(r *appsv1.ReplicaSet) []any {
 				names, images := core.ContainerNames(&r.Spec.Template.Spec)
 				return []any{
 					r.Name, int64(replicas(r.Spec.Replicas)), int64(r.Status.Replicas), int64(r.Status.ReadyReplicas),
-					core.Age(r.CreationTimestamp), names, images, metav1.FormatLabelSelector(r.Spec.Selector),
+					table.AgeOf(r.CreationTimestamp), names, images, metav1.FormatLabelSelector(r.Spec.Selector),
 				}
-			}),
+			},
 		}.Untyped(),
 	}
 }

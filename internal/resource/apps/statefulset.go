@@ -15,6 +15,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func statefulSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
@@ -29,9 +30,9 @@ func statefulSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 			}
 		}))
 	columns := []metav1.TableColumnDefinition{
-		core.NameColumn,
-		declare.Column("Ready", "string", "Number of the pod with ready state"),
-		core.AgeColumn,
+		table.Name,
+		table.Column("Ready", "string", "Number of the pod with ready state"),
+		table.Age,
 	}
 	return &registry.Kind{
 		Names: registry.Names{
@@ -49,7 +50,7 @@ func statefulSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 		},
 		Subresources: []registry.Subresource{
 			declare.Scale(func(s *appsv1.StatefulSet) (int32, int32, string) {
-				return replicas(s.Spec.Replicas), s.Status.Replicas, declare.Selector(s.Spec.Selector)
+				return replicas(s.Spec.Replicas), s.Status.Replicas, table.Selector(s.Spec.Selector)
 			}, func(s *appsv1.StatefulSet, n int32) { s.Spec.Replicas = &n }),
 			declare.Status(),
 		},
@@ -76,13 +77,13 @@ func statefulSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*appsv1.StatefulSet]{
 			Columns: append(columns, templateColumns()...),
-			Cells: declare.Cells(func(s *appsv1.StatefulSet) []any {
+			Cells: func(s *appsv1.StatefulSet) []any {
 				names, images := core.ContainerNames(&s.Spec.Template.Spec)
 				return []any{
 					s.Name, fmt.Sprintf("%d/%d", s.Status.ReadyReplicas, replicas(s.Spec.Replicas)),
-					core.Age(s.CreationTimestamp), names, images,
+					table.AgeOf(s.CreationTimestamp), names, images,
 				}
-			}),
+			},
 		}.Untyped(),
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // maxCronJobName leaves 11 of the 63 characters of a label for the suffix of the jobs' names.
@@ -72,18 +73,18 @@ func cronJob(gates core.PodGates) *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*batchv1.CronJob]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Schedule", "string", spec["schedule"]),
-				declare.Column("Timezone", "string", spec["timeZone"]),
-				declare.Column("Suspend", "boolean", spec["suspend"]),
-				declare.Column("Active", "integer", status["active"]),
-				declare.Column("Last Schedule", "string", status["lastScheduleTime"]),
-				core.AgeColumn,
-				declare.Wide("Containers", "string", "Names of each container in the template."),
-				declare.Wide("Images", "string", "Images referenced by each container in the template."),
-				declare.Wide("Selector", "string", batchv1.JobSpec{}.SwaggerDoc()["selector"]),
+				table.Name,
+				table.Column("Schedule", "string", spec["schedule"]),
+				table.Column("Timezone", "string", spec["timeZone"]),
+				table.Column("Suspend", "boolean", spec["suspend"]),
+				table.Column("Active", "integer", status["active"]),
+				table.Column("Last Schedule", "string", status["lastScheduleTime"]),
+				table.Age,
+				table.Wide("Containers", "string", "Names of each container in the template."),
+				table.Wide("Images", "string", "Images referenced by each container in the template."),
+				table.Wide("Selector", "string", batchv1.JobSpec{}.SwaggerDoc()["selector"]),
 			},
-			Cells: declare.Cells(cronJobCells),
+			Cells: cronJobCells,
 		}.Untyped(),
 	}
 }
@@ -100,8 +101,8 @@ func defaultCronJob(c *batchv1.CronJob) {
 }
 
 func cronJobCells(c *batchv1.CronJob) []any {
-	zone, suspend, selector := core.None, core.Unset, core.None
-	var last any = core.None
+	zone, suspend, selector := table.None, table.Unset, table.None
+	var last any = table.None
 	if c.Spec.TimeZone != nil {
 		zone = *c.Spec.TimeZone
 	}
@@ -109,7 +110,7 @@ func cronJobCells(c *batchv1.CronJob) []any {
 		suspend = map[bool]string{true: "True", false: "False"}[*s]
 	}
 	if t := c.Status.LastScheduleTime; t != nil {
-		last = core.Age(*t)
+		last = table.AgeOf(*t)
 	}
 	template := &c.Spec.JobTemplate.Spec
 	if template.Selector != nil {
@@ -117,7 +118,7 @@ func cronJobCells(c *batchv1.CronJob) []any {
 	}
 	names, images := core.ContainerNames(&template.Template.Spec)
 	return []any{
-		c.Name, c.Spec.Schedule, zone, suspend, int64(len(c.Status.Active)), last, core.Age(c.CreationTimestamp),
+		c.Name, c.Spec.Schedule, zone, suspend, int64(len(c.Status.Active)), last, table.AgeOf(c.CreationTimestamp),
 		names, images, selector,
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // The labels that connect pods with their job, with and without the prefix. Both are set.
@@ -66,16 +67,16 @@ func job(gates core.PodGates) *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*batchv1.Job]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Status", "string", "Status of the job."),
-				declare.Column("Completions", "string", status["succeeded"]),
-				declare.Column("Duration", "string", "Time required to complete the job."),
-				core.AgeColumn,
-				declare.Wide("Containers", "string", "Names of each container in the template."),
-				declare.Wide("Images", "string", "Images referenced by each container in the template."),
-				declare.Wide("Selector", "string", spec["selector"]),
+				table.Name,
+				table.Column("Status", "string", "Status of the job."),
+				table.Column("Completions", "string", status["succeeded"]),
+				table.Column("Duration", "string", "Time required to complete the job."),
+				table.Age,
+				table.Wide("Containers", "string", "Names of each container in the template."),
+				table.Wide("Images", "string", "Images referenced by each container in the template."),
+				table.Wide("Selector", "string", spec["selector"]),
 			},
-			Cells: declare.Cells(jobCells),
+			Cells: jobCells,
 		}.Untyped(),
 	}
 }
@@ -246,14 +247,14 @@ func jobCells(j *batchv1.Job) []any {
 	var duration any = ""
 	if start := j.Status.StartTime; start != nil {
 		if end := j.Status.CompletionTime; end != nil {
-			duration = core.HumanDuration(end.Sub(start.Time))
+			duration = table.Duration(end.Sub(start.Time))
 		} else {
-			duration = core.Age(*start)
+			duration = table.AgeOf(*start)
 		}
 	}
 	names, images := core.ContainerNames(&j.Spec.Template.Spec)
 	return []any{
-		j.Name, jobStatusText(j), completions, duration, core.Age(j.CreationTimestamp),
+		j.Name, jobStatusText(j), completions, duration, table.AgeOf(j.CreationTimestamp),
 		names, images, metav1.FormatLabelSelector(j.Spec.Selector),
 	}
 }

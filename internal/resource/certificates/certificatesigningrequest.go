@@ -12,9 +12,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // Kinds returns the kinds of the group in the order of discovery.
@@ -80,14 +80,14 @@ func certificateSigningRequest() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*csr]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				core.AgeColumn,
-				declare.Column("SignerName", "string", spec["signerName"]),
-				declare.Column("Requestor", "string", spec["request"]),
-				declare.Column("RequestedDuration", "string", spec["expirationSeconds"]),
-				declare.Column("Condition", "string", status["conditions"]),
+				table.Name,
+				table.Age,
+				table.Column("SignerName", "string", spec["signerName"]),
+				table.Column("Requestor", "string", spec["request"]),
+				table.Column("RequestedDuration", "string", spec["expirationSeconds"]),
+				table.Column("Condition", "string", status["conditions"]),
 			},
-			Cells: declare.Cells(cells),
+			Cells: cells,
 		}.Untyped(),
 	}
 }
@@ -153,11 +153,11 @@ func setConditionTimes(conditions, old []certificatesv1.CertificateSigningReques
 }
 
 func cells(r *csr) []any {
-	duration := core.None
+	duration := table.None
 	if s := r.Spec.ExpirationSeconds; s != nil {
-		duration = core.HumanDuration(time.Duration(*s) * time.Second)
+		duration = table.Duration(time.Duration(*s) * time.Second)
 	}
-	return []any{r.Name, core.Age(r.CreationTimestamp), r.Spec.SignerName, r.Spec.Username, duration, state(r)}
+	return []any{r.Name, table.AgeOf(r.CreationTimestamp), r.Spec.SignerName, r.Spec.Username, duration, state(r)}
 }
 
 func state(r *csr) string {

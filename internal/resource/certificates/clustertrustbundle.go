@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 type bundle = certificatesv1beta1.ClusterTrustBundle
@@ -53,10 +53,10 @@ func clusterTrustBundle() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*bundle]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("SignerName", "string", certificatesv1beta1.ClusterTrustBundleSpec{}.SwaggerDoc()["signerName"]),
+				table.Name,
+				table.Column("SignerName", "string", certificatesv1beta1.ClusterTrustBundleSpec{}.SwaggerDoc()["signerName"]),
 			},
-			Cells: declare.Cells(func(b *bundle) []any { return []any{b.Name, core.OrNone(b.Spec.SignerName)} }),
+			Cells: func(b *bundle) []any { return []any{b.Name, table.OrNone(b.Spec.SignerName)} },
 		}.Untyped(),
 	}
 }

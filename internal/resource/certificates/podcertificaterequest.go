@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 type podRequest = certificatesv1beta1.PodCertificateRequest
@@ -51,15 +51,15 @@ func podCertificateRequest() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*podRequest]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("PodName", "string", doc["podName"]),
-				declare.Column("ServiceAccountName", "string", doc["serviceAccountName"]),
-				declare.Column("NodeName", "string", doc["nodeName"]),
-				declare.Column("SignerName", "string", doc["signerName"]),
-				declare.Column("State", "string", "Is the request Pending, Issued, Denied, or Failed?"),
-				declare.Column("UnverifiedUserAnnotations", "string", doc["unverifiedUserAnnotations"]),
+				table.Name,
+				table.Column("PodName", "string", doc["podName"]),
+				table.Column("ServiceAccountName", "string", doc["serviceAccountName"]),
+				table.Column("NodeName", "string", doc["nodeName"]),
+				table.Column("SignerName", "string", doc["signerName"]),
+				table.Column("State", "string", "Is the request Pending, Issued, Denied, or Failed?"),
+				table.Column("UnverifiedUserAnnotations", "string", doc["unverifiedUserAnnotations"]),
 			},
-			Cells: declare.Cells(func(r *podRequest) []any {
+			Cells: func(r *podRequest) []any {
 				state := "Pending"
 				for _, c := range r.Status.Conditions {
 					if isFinal(c.Type) {
@@ -69,7 +69,7 @@ func podCertificateRequest() *registry.Kind {
 				s := &r.Spec
 				return []any{r.Name, s.PodName, s.ServiceAccountName, string(s.NodeName), s.SignerName, state,
 					labels.FormatLabels(s.UnverifiedUserAnnotations)}
-			}),
+			},
 		}.Untyped(),
 	}
 }

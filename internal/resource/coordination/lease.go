@@ -9,9 +9,9 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // Kinds returns the kinds of the group in the order of discovery.
@@ -49,17 +49,17 @@ func lease(gates features.Gates) *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*coordinationv1.Lease]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Holder", "string", coordinationv1.LeaseSpec{}.SwaggerDoc()["holderIdentity"]),
-				core.AgeColumn,
+				table.Name,
+				table.Column("Holder", "string", coordinationv1.LeaseSpec{}.SwaggerDoc()["holderIdentity"]),
+				table.Age,
 			},
-			Cells: declare.Cells(func(l *coordinationv1.Lease) []any {
+			Cells: func(l *coordinationv1.Lease) []any {
 				holder := ""
 				if h := l.Spec.HolderIdentity; h != nil {
 					holder = *h
 				}
-				return []any{l.Name, holder, core.Age(l.CreationTimestamp)}
-			}),
+				return []any{l.Name, holder, table.AgeOf(l.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

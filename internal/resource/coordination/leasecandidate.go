@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 type candidate = coordinationv1beta1.LeaseCandidate
@@ -47,16 +47,16 @@ func leaseCandidate() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*candidate]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("LeaseName", "string", coordinationv1alpha2.LeaseCandidateSpec{}.SwaggerDoc()["leaseName"]),
-				declare.Column("BinaryVersion", "string", ""),
-				declare.Column("EmulationVersion", "string", ""),
-				core.AgeColumn,
+				table.Name,
+				table.Column("LeaseName", "string", coordinationv1alpha2.LeaseCandidateSpec{}.SwaggerDoc()["leaseName"]),
+				table.Column("BinaryVersion", "string", ""),
+				table.Column("EmulationVersion", "string", ""),
+				table.Age,
 			},
-			Cells: declare.Cells(func(c *candidate) []any {
+			Cells: func(c *candidate) []any {
 				return []any{c.Name, c.Spec.LeaseName, c.Spec.BinaryVersion, c.Spec.EmulationVersion,
-					core.Age(c.CreationTimestamp)}
-			}),
+					table.AgeOf(c.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 const immutableOnceSet = "field is immutable when `immutable` is set"
@@ -32,12 +33,12 @@ func configMaps() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*corev1.ConfigMap]{
 			Columns: []metav1.TableColumnDefinition{
-				NameColumn,
-				column("Data", "string", corev1.ConfigMap{}.SwaggerDoc()["data"]),
-				AgeColumn,
+				table.Name,
+				table.Column("Data", "string", corev1.ConfigMap{}.SwaggerDoc()["data"]),
+				table.Age,
 			},
-			Cells: func(m *corev1.ConfigMap) ([]any, []metav1.TableRowCondition) {
-				return []any{m.Name, int64(len(m.Data) + len(m.BinaryData)), Age(m.CreationTimestamp)}, nil
+			Cells: func(m *corev1.ConfigMap) []any {
+				return []any{m.Name, int64(len(m.Data) + len(m.BinaryData)), table.AgeOf(m.CreationTimestamp)}
 			},
 		}.Untyped(),
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func endpoints() *registry.Kind {
@@ -44,12 +45,12 @@ func endpoints() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*corev1.Endpoints]{
 			Columns: []metav1.TableColumnDefinition{
-				NameColumn,
-				column("Endpoints", "string", corev1.Endpoints{}.SwaggerDoc()["subsets"]),
-				AgeColumn,
+				table.Name,
+				table.Column("Endpoints", "string", corev1.Endpoints{}.SwaggerDoc()["subsets"]),
+				table.Age,
 			},
-			Cells: func(e *corev1.Endpoints) ([]any, []metav1.TableRowCondition) {
-				return []any{e.Name, formatEndpoints(e.Subsets), Age(e.CreationTimestamp)}, nil
+			Cells: func(e *corev1.Endpoints) []any {
+				return []any{e.Name, formatEndpoints(e.Subsets), table.AgeOf(e.CreationTimestamp)}
 			},
 		}.Untyped(),
 	}
@@ -59,7 +60,7 @@ func endpoints() *registry.Kind {
 func formatEndpoints(subsets []corev1.EndpointSubset) string {
 	const most = 3
 	if len(subsets) == 0 {
-		return None
+		return table.None
 	}
 	var all []string
 	for _, s := range subsets {

@@ -14,6 +14,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // protectedNamespaces cannot be deleted.
@@ -42,11 +44,11 @@ func namespaces() *registry.Kind {
 				Unconditional: true,
 				StatusMeta:    true,
 			}},
-			statusSubresource(),
+			declare.Status(),
 		},
 		Selection: registry.Selection{
 			Fields:     []registry.Field{{Name: "status.phase", Path: []int32{3, 1}}},
-			FieldError: labelNotSupported,
+			FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*corev1.Namespace]{
 			Spec:          func(n *corev1.Namespace) any { return &n.Spec },
@@ -71,12 +73,12 @@ func namespaces() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*corev1.Namespace]{
 			Columns: []metav1.TableColumnDefinition{
-				NameColumn,
-				column("Status", "string", "The status of the namespace"),
-				AgeColumn,
+				table.Name,
+				table.Column("Status", "string", "The status of the namespace"),
+				table.Age,
 			},
-			Cells: func(n *corev1.Namespace) ([]any, []metav1.TableRowCondition) {
-				return []any{n.Name, string(n.Status.Phase), Age(n.CreationTimestamp)}, nil
+			Cells: func(n *corev1.Namespace) []any {
+				return []any{n.Name, string(n.Status.Phase), table.AgeOf(n.CreationTimestamp)}
 			},
 		}.Untyped(),
 	}

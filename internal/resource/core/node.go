@@ -14,6 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func nodes(gates features.Gates) *registry.Kind {
@@ -31,7 +32,7 @@ func nodes(gates features.Gates) *registry.Kind {
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Subresources: []registry.Subresource{
 			nodeProxy(),
-			{Name: "status", Verbs: statusVerbs, Update: &registry.UpdatePart{Unconditional: true,
+			{Name: "status", Verbs: declare.PartVerbs, Update: &registry.UpdatePart{Unconditional: true,
 				Prepare: func(ctx context.Context, obj, old registry.Object) {
 					prepareNodeStatus(ctx, obj, old)
 					disabled.Drop(obj.(*corev1.Node), old.(*corev1.Node))
@@ -42,7 +43,7 @@ func nodes(gates features.Gates) *registry.Kind {
 		},
 		Selection: registry.Selection{
 			Fields:     []registry.Field{{Name: "spec.unschedulable", Path: []int32{2, 4}, Type: registry.Bool}},
-			FieldError: labelNotSupported,
+			FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*corev1.Node]{
 			// Status is not set, because a kubelet that registers its node sends the status
@@ -66,16 +67,16 @@ func nodes(gates features.Gates) *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*corev1.Node]{
 			Columns: []metav1.TableColumnDefinition{
-				NameColumn,
-				column("Status", "string", "The status of the node"),
-				column("Roles", "string", "The roles of the node"),
-				AgeColumn,
-				column("Version", "string", info["kubeletVersion"]),
-				wideColumn("Internal-IP", "string", status["addresses"]),
-				wideColumn("External-IP", "string", status["addresses"]),
-				wideColumn("OS-Image", "string", info["osImage"]),
-				wideColumn("Kernel-Version", "string", info["kernelVersion"]),
-				wideColumn("Container-Runtime", "string", info["containerRuntimeVersion"]),
+				table.Name,
+				table.Column("Status", "string", "The status of the node"),
+				table.Column("Roles", "string", "The roles of the node"),
+				table.Age,
+				table.Column("Version", "string", info["kubeletVersion"]),
+				table.Wide("Internal-IP", "string", status["addresses"]),
+				table.Wide("External-IP", "string", status["addresses"]),
+				table.Wide("OS-Image", "string", info["osImage"]),
+				table.Wide("Kernel-Version", "string", info["kernelVersion"]),
+				table.Wide("Container-Runtime", "string", info["containerRuntimeVersion"]),
 			},
 			Cells: nodeCells,
 		}.Untyped(),
@@ -120,10 +121,10 @@ func warnNode(_ context.Context, n, _ *corev1.Node) []string {
 	return warnings
 }
 
-func nodeCells(n *corev1.Node) ([]any, []metav1.TableRowCondition) {
+func nodeCells(n *corev1.Node) []any {
 	orUnknown := func(s string) string {
 		if s == "" {
-			return Unknown
+			return table.Unknown
 		}
 		return s
 	}
@@ -133,10 +134,10 @@ func nodeCells(n *corev1.Node) ([]any, []metav1.TableRowCondition) {
 		kernel += " (" + info.Architecture + ")"
 	}
 	return []any{
-		n.Name, nodeStatus(n), nodeRoles(n), Age(n.CreationTimestamp), info.KubeletVersion,
+		n.Name, nodeStatus(n), nodeRoles(n), table.AgeOf(n.CreationTimestamp), info.KubeletVersion,
 		nodeAddress(n, corev1.NodeInternalIP), nodeAddress(n, corev1.NodeExternalIP),
 		orUnknown(info.OSImage), kernel, orUnknown(info.ContainerRuntimeVersion),
-	}, nil
+	}
 }
 
 func nodeStatus(n *corev1.Node) string {
@@ -166,7 +167,7 @@ func nodeRoles(n *corev1.Node) string {
 		}
 	}
 	slices.Sort(roles)
-	return OrNone(strings.Join(slices.Compact(roles), ","))
+	return table.OrNone(strings.Join(slices.Compact(roles), ","))
 }
 
 func nodeAddress(n *corev1.Node, kind corev1.NodeAddressType) string {
@@ -175,5 +176,5 @@ func nodeAddress(n *corev1.Node, kind corev1.NodeAddressType) string {
 			return a.Address
 		}
 	}
-	return None
+	return table.None
 }

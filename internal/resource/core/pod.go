@@ -13,6 +13,8 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func pods(gates PodGates, statusGates podStatusGates) *registry.Kind {
@@ -40,7 +42,7 @@ func pods(gates PodGates, statusGates podStatusGates) *registry.Kind {
 				{Name: "status.podIPs", Get: func(registry.Object) string { return "" }},
 				{Name: "status.nominatedNodeName", Path: []int32{3, 11}},
 			},
-			FieldError: labelNotSupported,
+			FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*corev1.Pod]{
 			Spec:   func(p *corev1.Pod) any { return &p.Spec },
@@ -65,19 +67,20 @@ func pods(gates PodGates, statusGates podStatusGates) *registry.Kind {
 		Deletion: registry.Deletion[*corev1.Pod]{Grace: podGrace}.Untyped(),
 		Table: registry.Table[*corev1.Pod]{
 			Columns: []metav1.TableColumnDefinition{
-				NameColumn,
-				column("Ready", "string", "The aggregate readiness state of this pod for accepting traffic."),
-				column("Status", "string", "The aggregate status of the containers in this pod."),
-				column("Restarts", "string",
+				table.Name,
+				table.Column("Ready", "string", "The aggregate readiness state of this pod for accepting traffic."),
+				table.Column("Status", "string", "The aggregate status of the containers in this pod."),
+				table.Column("Restarts", "string",
 					"The number of times the containers in this pod have been restarted and when the last container in "+
 						"this pod has restarted."),
-				AgeColumn,
-				wideColumn("IP", "string", status["podIP"]),
-				wideColumn("Node", "string", spec["nodeName"]),
-				wideColumn("Nominated Node", "string", status["nominatedNodeName"]),
-				wideColumn("Readiness Gates", "string", spec["readinessGates"]),
+				table.Age,
+				table.Wide("IP", "string", status["podIP"]),
+				table.Wide("Node", "string", spec["nodeName"]),
+				table.Wide("Nominated Node", "string", status["nominatedNodeName"]),
+				table.Wide("Readiness Gates", "string", spec["readinessGates"]),
 			},
-			Cells: podCells,
+			Cells:      podCells,
+			Conditions: finishedConditions,
 		}.Untyped(),
 	}
 	// A version with aliases has to list all its labels.
@@ -93,7 +96,7 @@ func podSubresources() []registry.Subresource {
 	return []registry.Subresource{
 		podAttach(),
 		bindingSubresource("binding"),
-		{Name: "ephemeralcontainers", Verbs: statusVerbs, Update: &registry.UpdatePart{
+		{Name: "ephemeralcontainers", Verbs: declare.PartVerbs, Update: &registry.UpdatePart{
 			Prepare: prepareEphemeralContainers, Validate: validateEphemeralContainersUpdate, Unconditional: true,
 		}},
 		{
@@ -105,10 +108,10 @@ func podSubresources() []registry.Subresource {
 		podLog(),
 		podPortForward(),
 		podProxy(),
-		{Name: "resize", Verbs: statusVerbs, Update: &registry.UpdatePart{
+		{Name: "resize", Verbs: declare.PartVerbs, Update: &registry.UpdatePart{
 			Prepare: prepareResize, Validate: validateResize, Unconditional: true,
 		}},
-		statusSubresource(),
+		declare.Status(),
 	}
 }
 

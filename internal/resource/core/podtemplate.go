@@ -8,6 +8,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func podTemplates(gates PodGates) *registry.Kind {
@@ -43,14 +44,14 @@ func podTemplates(gates PodGates) *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*corev1.PodTemplate]{
 			Columns: []metav1.TableColumnDefinition{
-				NameColumn,
-				column("Containers", "string", "Names of each container in the template."),
-				column("Images", "string", "Images referenced by each container in the template."),
-				column("Pod Labels", "string", "The labels for the pod template."),
+				table.Name,
+				table.Column("Containers", "string", "Names of each container in the template."),
+				table.Column("Images", "string", "Images referenced by each container in the template."),
+				table.Column("Pod Labels", "string", "The labels for the pod template."),
 			},
-			Cells: func(t *corev1.PodTemplate) ([]any, []metav1.TableRowCondition) {
+			Cells: func(t *corev1.PodTemplate) []any {
 				names, images := ContainerNames(&t.Template.Spec)
-				return []any{t.Name, names, images, FormatLabels(t.Template.Labels)}, nil
+				return []any{t.Name, names, images, table.Labels(t.Template.Labels)}
 			},
 		}.Untyped(),
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func replicationControllers(gates PodGates) *registry.Kind {
@@ -31,17 +32,17 @@ func replicationControllers(gates PodGates) *registry.Kind {
 		Metadata: registry.Metadata{ValidateName: validateReplicationControllerName},
 		Subresources: []registry.Subresource{
 			{
-				Name: "scale", Verbs: statusVerbs, GVK: autoscalingv1.SchemeGroupVersion.WithKind("Scale"),
+				Name: "scale", Verbs: declare.PartVerbs, GVK: autoscalingv1.SchemeGroupVersion.WithKind("Scale"),
 				Scale: &registry.Scale{Get: replicationControllerScale, Set: func(o registry.Object, replicas int32) error {
 					o.(*corev1.ReplicationController).Spec.Replicas = &replicas
 					return nil
 				}},
 			},
-			statusSubresource(),
+			declare.Status(),
 		},
 		Selection: registry.Selection{
 			Fields:     []registry.Field{{Name: "status.replicas", Path: []int32{3, 1}, Type: registry.Int}},
-			FieldError: labelNotSupported,
+			FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*corev1.ReplicationController]{
 			Spec:       func(c *corev1.ReplicationController) any { return &c.Spec },
@@ -73,14 +74,14 @@ func replicationControllers(gates PodGates) *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*corev1.ReplicationController]{
 			Columns: []metav1.TableColumnDefinition{
-				NameColumn,
-				column("Desired", "integer", spec["replicas"]),
-				column("Current", "integer", status["replicas"]),
-				column("Ready", "integer", status["readyReplicas"]),
-				AgeColumn,
-				wideColumn("Containers", "string", "Names of each container in the template."),
-				wideColumn("Images", "string", "Images referenced by each container in the template."),
-				wideColumn("Selector", "string", spec["selector"]),
+				table.Name,
+				table.Column("Desired", "integer", spec["replicas"]),
+				table.Column("Current", "integer", status["replicas"]),
+				table.Column("Ready", "integer", status["readyReplicas"]),
+				table.Age,
+				table.Wide("Containers", "string", "Names of each container in the template."),
+				table.Wide("Images", "string", "Images referenced by each container in the template."),
+				table.Wide("Selector", "string", spec["selector"]),
 			},
 			Cells: replicationControllerCells,
 		}.Untyped(),
@@ -119,16 +120,16 @@ func warnReplicationController(_ context.Context, c, old *corev1.ReplicationCont
 	return append(declare.PodNameWarnings(c.Name), PodTemplateWarnings(path, c.Spec.Template, nil)...)
 }
 
-func replicationControllerCells(c *corev1.ReplicationController) ([]any, []metav1.TableRowCondition) {
+func replicationControllerCells(c *corev1.ReplicationController) []any {
 	desired, current, _ := replicationControllerScale(c)
 	var names, images string
 	if c.Spec.Template != nil {
 		names, images = ContainerNames(&c.Spec.Template.Spec)
 	}
 	return []any{
-		c.Name, int64(desired), int64(current), int64(c.Status.ReadyReplicas), Age(c.CreationTimestamp),
-		names, images, FormatLabels(c.Spec.Selector),
-	}, nil
+		c.Name, int64(desired), int64(current), int64(c.Status.ReadyReplicas), table.AgeOf(c.CreationTimestamp),
+		names, images, table.Labels(c.Spec.Selector),
+	}
 }
 
 // validateReplicationControllerName validates names, but not generateName, as kube-apiserver does for this kind.

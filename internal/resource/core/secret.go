@@ -11,6 +11,8 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func secrets() *registry.Kind {
@@ -23,7 +25,7 @@ func secrets() *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Selection: registry.Selection{
-			Fields: []registry.Field{{Name: "type", Path: []int32{3}}}, FieldError: labelNotSupported,
+			Fields: []registry.Field{{Name: "type", Path: []int32{3}}}, FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*corev1.Secret]{
 			Validate:       func(_ context.Context, s *corev1.Secret) field.ErrorList { return validateSecret(s) },
@@ -32,13 +34,13 @@ func secrets() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*corev1.Secret]{
 			Columns: []metav1.TableColumnDefinition{
-				NameColumn,
-				column("Type", "string", corev1.Secret{}.SwaggerDoc()["type"]),
-				column("Data", "string", corev1.Secret{}.SwaggerDoc()["data"]),
-				AgeColumn,
+				table.Name,
+				table.Column("Type", "string", corev1.Secret{}.SwaggerDoc()["type"]),
+				table.Column("Data", "string", corev1.Secret{}.SwaggerDoc()["data"]),
+				table.Age,
 			},
-			Cells: func(s *corev1.Secret) ([]any, []metav1.TableRowCondition) {
-				return []any{s.Name, string(s.Type), int64(len(s.Data)), Age(s.CreationTimestamp)}, nil
+			Cells: func(s *corev1.Secret) []any {
+				return []any{s.Name, string(s.Type), int64(len(s.Data)), table.AgeOf(s.CreationTimestamp)}
 			},
 		}.Untyped(),
 	}

@@ -16,6 +16,8 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func services() *registry.Kind {
@@ -34,14 +36,14 @@ func services() *registry.Kind {
 		},
 		Subresources: []registry.Subresource{
 			serviceProxy(),
-			statusSubresource(),
+			declare.Status(),
 		},
 		Selection: registry.Selection{
 			Fields: []registry.Field{
 				{Name: "spec.clusterIP", Path: []int32{2, 3}},
 				{Name: "spec.type", Path: []int32{2, 4}},
 			},
-			FieldError: labelNotSupported,
+			FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*corev1.Service]{
 			Spec:   func(s *corev1.Service) any { return &s.Spec },
@@ -71,13 +73,13 @@ func services() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*corev1.Service]{
 			Columns: []metav1.TableColumnDefinition{
-				NameColumn,
-				column("Type", "string", spec["type"]),
-				column("Cluster-IP", "string", spec["clusterIP"]),
-				column("External-IP", "string", spec["externalIPs"]),
-				column("Port(s)", "string", spec["ports"]),
-				AgeColumn,
-				wideColumn("Selector", "string", spec["selector"]),
+				table.Name,
+				table.Column("Type", "string", spec["type"]),
+				table.Column("Cluster-IP", "string", spec["clusterIP"]),
+				table.Column("External-IP", "string", spec["externalIPs"]),
+				table.Column("Port(s)", "string", spec["ports"]),
+				table.Age,
+				table.Wide("Selector", "string", spec["selector"]),
 			},
 			Cells: serviceCells,
 		}.Untyped(),
@@ -243,8 +245,8 @@ func samePointer[T comparable](a, b *T) bool {
 	return (a == nil) == (b == nil) && (a == nil || *a == *b)
 }
 
-func serviceCells(s *corev1.Service) ([]any, []metav1.TableRowCondition) {
-	ip := None
+func serviceCells(s *corev1.Service) []any {
+	ip := table.None
 	if len(s.Spec.ClusterIPs) > 0 {
 		ip = s.Spec.ClusterIPs[0]
 	}
@@ -257,15 +259,15 @@ func serviceCells(s *corev1.Service) ([]any, []metav1.TableRowCondition) {
 		ports = append(ports, port)
 	}
 	return []any{
-		s.Name, string(s.Spec.Type), ip, externalIPs(s), OrNone(strings.Join(ports, ",")),
-		Age(s.CreationTimestamp), FormatLabels(s.Spec.Selector),
-	}, nil
+		s.Name, string(s.Spec.Type), ip, externalIPs(s), table.OrNone(strings.Join(ports, ",")),
+		table.AgeOf(s.CreationTimestamp), table.Labels(s.Spec.Selector),
+	}
 }
 
 func externalIPs(s *corev1.Service) string {
 	switch s.Spec.Type {
 	case corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort:
-		return OrNone(strings.Join(s.Spec.ExternalIPs, ","))
+		return table.OrNone(strings.Join(s.Spec.ExternalIPs, ","))
 	case corev1.ServiceTypeExternalName:
 		return s.Spec.ExternalName
 	case corev1.ServiceTypeLoadBalancer:
@@ -284,7 +286,7 @@ func externalIPs(s *corev1.Service) string {
 		}
 		return strings.Join(all, ",")
 	}
-	return Unknown
+	return table.Unknown
 }
 
 func serviceWarnings(s *corev1.Service) []string {

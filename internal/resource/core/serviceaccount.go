@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 const mountableSecretsAnnotation = "kubernetes.io/enforce-mountable-secrets"
@@ -51,9 +52,9 @@ func serviceAccounts() *registry.Kind {
 			},
 		}.Untyped(),
 		Table: registry.Table[*corev1.ServiceAccount]{
-			Columns: []metav1.TableColumnDefinition{NameColumn, AgeColumn},
-			Cells: func(s *corev1.ServiceAccount) ([]any, []metav1.TableRowCondition) {
-				return []any{s.Name, Age(s.CreationTimestamp)}, nil
+			Columns: []metav1.TableColumnDefinition{table.Name, table.Age},
+			Cells: func(s *corev1.ServiceAccount) []any {
+				return []any{s.Name, table.AgeOf(s.CreationTimestamp)}
 			},
 		}.Untyped(),
 	}

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // Kinds returns the kinds of the group in the order of discovery.
@@ -64,15 +64,15 @@ func endpointSlice() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*discoveryv1.EndpointSlice]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("AddressType", "string", doc["addressType"]),
-				declare.Column("Ports", "string", doc["ports"]),
-				declare.Column("Endpoints", "string", doc["endpoints"]),
-				core.AgeColumn,
+				table.Name,
+				table.Column("AddressType", "string", doc["addressType"]),
+				table.Column("Ports", "string", doc["ports"]),
+				table.Column("Endpoints", "string", doc["endpoints"]),
+				table.Age,
 			},
-			Cells: declare.Cells(func(s *discoveryv1.EndpointSlice) []any {
-				return []any{s.Name, string(s.AddressType), ports(s.Ports), endpoints(s.Endpoints), core.Age(s.CreationTimestamp)}
-			}),
+			Cells: func(s *discoveryv1.EndpointSlice) []any {
+				return []any{s.Name, string(s.AddressType), ports(s.Ports), endpoints(s.Endpoints), table.AgeOf(s.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }
@@ -119,7 +119,7 @@ func ports(list []discoveryv1.EndpointPort) string {
 			words[i] = "*"
 		}
 	}
-	return core.OrUnset(declare.FirstOf(words, 3, ","))
+	return table.OrUnset(table.FirstOf(words, 3, ","))
 }
 
 func endpoints(list []discoveryv1.Endpoint) string {
@@ -127,7 +127,7 @@ func endpoints(list []discoveryv1.Endpoint) string {
 	for _, e := range list {
 		words = append(words, e.Addresses...)
 	}
-	return core.OrUnset(declare.FirstOf(words, 3, ","))
+	return table.OrUnset(table.FirstOf(words, 3, ","))
 }
 
 // dropDeprecatedTopology removes the deprecated topology, which clients of v1 can only read.

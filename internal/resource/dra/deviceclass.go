@@ -15,6 +15,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func deviceClass(gates features.Gates) *registry.Kind {
@@ -49,10 +50,10 @@ func deviceClass(gates features.Gates) *registry.Kind {
 			},
 		}.Untyped(),
 		Table: registry.Table[*resourcev1.DeviceClass]{
-			Columns: []metav1.TableColumnDefinition{core.NameColumn, core.AgeColumn},
-			Cells: declare.Cells(func(c *resourcev1.DeviceClass) []any {
-				return []any{c.Name, core.Age(c.CreationTimestamp)}
-			}),
+			Columns: []metav1.TableColumnDefinition{table.Name, table.Age},
+			Cells: func(c *resourcev1.DeviceClass) []any {
+				return []any{c.Name, table.AgeOf(c.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

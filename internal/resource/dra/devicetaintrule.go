@@ -10,9 +10,9 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 type taintRule = resourcev1alpha3.DeviceTaintRule
@@ -49,20 +49,20 @@ func deviceTaintRule() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*taintRule]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Key", "string", doc["key"]),
-				declare.Column("Value", "string", doc["value"]),
-				declare.Column("Effect", "string", doc["effect"]),
-				declare.Column("TimeAdded", "string", doc["timeAdded"]),
-				core.AgeColumn,
+				table.Name,
+				table.Column("Key", "string", doc["key"]),
+				table.Column("Value", "string", doc["value"]),
+				table.Column("Effect", "string", doc["effect"]),
+				table.Column("TimeAdded", "string", doc["timeAdded"]),
+				table.Age,
 			},
-			Cells: declare.Cells(func(r *taintRule) []any {
+			Cells: func(r *taintRule) []any {
 				taint, added := r.Spec.Taint, any("")
 				if taint.TimeAdded != nil {
-					added = core.Age(*taint.TimeAdded)
+					added = table.AgeOf(*taint.TimeAdded)
 				}
-				return []any{r.Name, taint.Key, taint.Value, string(taint.Effect), added, core.Age(r.CreationTimestamp)}
-			}),
+				return []any{r.Name, taint.Key, taint.Value, string(taint.Effect), added, table.AgeOf(r.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

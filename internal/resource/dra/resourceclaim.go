@@ -11,9 +11,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/cel"
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func resourceClaim(gates features.Gates) *registry.Kind {
@@ -57,13 +57,13 @@ func resourceClaim(gates features.Gates) *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*resourcev1.ResourceClaim]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("State", "string", "A summary of the current state (allocated, pending, reserved, etc.)."),
-				core.AgeColumn,
+				table.Name,
+				table.Column("State", "string", "A summary of the current state (allocated, pending, reserved, etc.)."),
+				table.Age,
 			},
-			Cells: declare.Cells(func(c *resourcev1.ResourceClaim) []any {
-				return []any{c.Name, claimState(c), core.Age(c.CreationTimestamp)}
-			}),
+			Cells: func(c *resourcev1.ResourceClaim) []any {
+				return []any{c.Name, claimState(c), table.AgeOf(c.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func resourceClaimTemplate(gates features.Gates) *registry.Kind {
@@ -53,10 +54,10 @@ func resourceClaimTemplate(gates features.Gates) *registry.Kind {
 			},
 		}.Untyped(),
 		Table: registry.Table[*resourcev1.ResourceClaimTemplate]{
-			Columns: []metav1.TableColumnDefinition{core.NameColumn, core.AgeColumn},
-			Cells: declare.Cells(func(t *resourcev1.ResourceClaimTemplate) []any {
-				return []any{t.Name, core.Age(t.CreationTimestamp)}
-			}),
+			Columns: []metav1.TableColumnDefinition{table.Name, table.Age},
+			Cells: func(t *resourcev1.ResourceClaimTemplate) []any {
+				return []any{t.Name, table.AgeOf(t.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

@@ -12,9 +12,9 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 type poolRequest = resourcev1alpha3.ResourcePoolStatusRequest
@@ -51,18 +51,18 @@ func resourcePoolStatusRequest() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*poolRequest]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Driver", "string", "The driver to query pools for."),
-				declare.Column("Total", "string", "Total number of devices across all pools."),
-				declare.Column("Available", "string", "Number of available devices across all pools."),
-				declare.Column("Allocated", "string", "Number of allocated devices across all pools."),
-				declare.Column("Unavailable", "string", "Number of unavailable devices across all pools."),
-				declare.Column("Errors", "string", "Number of pools with validation errors."),
-				declare.Column("Pools", "integer", "Total number of matching pools."),
-				declare.Column("Status", "string", "Processing status."),
-				declare.Column("Completed", "string", "Time since the observation completed."),
+				table.Name,
+				table.Column("Driver", "string", "The driver to query pools for."),
+				table.Column("Total", "string", "Total number of devices across all pools."),
+				table.Column("Available", "string", "Number of available devices across all pools."),
+				table.Column("Allocated", "string", "Number of allocated devices across all pools."),
+				table.Column("Unavailable", "string", "Number of unavailable devices across all pools."),
+				table.Column("Errors", "string", "Number of pools with validation errors."),
+				table.Column("Pools", "integer", "Total number of matching pools."),
+				table.Column("Status", "string", "Processing status."),
+				table.Column("Completed", "string", "Time since the observation completed."),
 			},
-			Cells: declare.Cells(poolRequestCells),
+			Cells: poolRequestCells,
 		}.Untyped(),
 	}
 }
@@ -151,7 +151,7 @@ func validatePoolStatus(ctx context.Context, p *resourcev1alpha3.PoolStatus, pat
 
 // poolRequestCells shows sums over the pools, unless the request has failed or is not processed yet.
 func poolRequestCells(r *poolRequest) []any {
-	status, pools, completed := "Pending", int32(0), any(core.None)
+	status, pools, completed := "Pending", int32(0), any(table.None)
 	sums := []any{"-", "-", "-", "-", "-"}
 	if s := r.Status; s != nil {
 		if s.PoolCount != nil {
@@ -160,7 +160,7 @@ func poolRequestCells(r *poolRequest) []any {
 		var since metav1.Time
 		status, since = poolRequestState(s, pools)
 		if !since.IsZero() {
-			completed = core.Age(since)
+			completed = table.AgeOf(since)
 		}
 		if status != resourcev1alpha3.ResourcePoolStatusRequestConditionFailed {
 			sums = poolSums(s.Pools)

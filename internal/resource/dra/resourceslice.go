@@ -13,9 +13,9 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func resourceSlice(gates features.Gates) *registry.Kind {
@@ -74,19 +74,19 @@ func resourceSlice(gates features.Gates) *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*resourcev1.ResourceSlice]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Node", "string", spec["nodeName"]),
-				declare.Column("Driver", "string", spec["driver"]),
-				declare.Column("Pool", "string", resourcev1.ResourcePool{}.SwaggerDoc()["name"]),
-				core.AgeColumn,
+				table.Name,
+				table.Column("Node", "string", spec["nodeName"]),
+				table.Column("Driver", "string", spec["driver"]),
+				table.Column("Pool", "string", resourcev1.ResourcePool{}.SwaggerDoc()["name"]),
+				table.Age,
 			},
-			Cells: declare.Cells(func(s *resourcev1.ResourceSlice) []any {
+			Cells: func(s *resourcev1.ResourceSlice) []any {
 				node := ""
 				if n := s.Spec.NodeName; n != nil {
 					node = *n
 				}
-				return []any{s.Name, node, s.Spec.Driver, s.Spec.Pool.Name, core.Age(s.CreationTimestamp)}
-			}),
+				return []any{s.Name, node, s.Spec.Driver, s.Spec.Pool.Name, table.AgeOf(s.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func flowSchema() *registry.Kind {
@@ -31,15 +31,15 @@ func flowSchema() *registry.Kind {
 		}, validateFlowSchema),
 		Table: registry.Table[*flowcontrolv1.FlowSchema]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("PriorityLevel", "string", flowcontrolv1.PriorityLevelConfigurationReference{}.SwaggerDoc()["name"]),
-				declare.Column("MatchingPrecedence", "string", spec["matchingPrecedence"]),
-				declare.Column("DistinguisherMethod", "string", spec["distinguisherMethod"]),
-				core.AgeColumn,
-				declare.Column("MissingPL", "string", "references a broken or non-existent PriorityLevelConfiguration"),
+				table.Name,
+				table.Column("PriorityLevel", "string", flowcontrolv1.PriorityLevelConfigurationReference{}.SwaggerDoc()["name"]),
+				table.Column("MatchingPrecedence", "string", spec["matchingPrecedence"]),
+				table.Column("DistinguisherMethod", "string", spec["distinguisherMethod"]),
+				table.Age,
+				table.Column("MissingPL", "string", "references a broken or non-existent PriorityLevelConfiguration"),
 			},
-			Cells: declare.Cells(func(f *flowcontrolv1.FlowSchema) []any {
-				method, missing := core.None, "?"
+			Cells: func(f *flowcontrolv1.FlowSchema) []any {
+				method, missing := table.None, "?"
 				if m := f.Spec.DistinguisherMethod; m != nil {
 					method = string(m.Type)
 				}
@@ -50,8 +50,8 @@ func flowSchema() *registry.Kind {
 					}
 				}
 				return []any{f.Name, f.Spec.PriorityLevelConfiguration.Name, int64(f.Spec.MatchingPrecedence), method,
-					core.Age(f.CreationTimestamp), missing}
-			}),
+					table.AgeOf(f.CreationTimestamp), missing}
+			},
 			Compare: func(a, b *flowcontrolv1.FlowSchema) int {
 				return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
 			},

@@ -12,6 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // classAnnotation is older than the field ingressClassName.
@@ -57,16 +58,16 @@ func ingress() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*networkingv1.Ingress]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Class", "string",
+				table.Name,
+				table.Column("Class", "string",
 					"The name of the IngressClass resource that should be used for additional configuration"),
-				declare.Column("Hosts", "string", "Hosts that incoming requests are matched against before the ingress rule"),
-				declare.Column("Address", "string", "Address is a list containing ingress points for the load-balancer"),
-				declare.Column("Ports", "string", "Ports of TLS configurations that open"),
-				core.AgeColumn,
+				table.Column("Hosts", "string", "Hosts that incoming requests are matched against before the ingress rule"),
+				table.Column("Address", "string", "Address is a list containing ingress points for the load-balancer"),
+				table.Column("Ports", "string", "Ports of TLS configurations that open"),
+				table.Age,
 			},
-			Cells: declare.Cells(func(i *networkingv1.Ingress) []any {
-				class, ports := core.None, "80"
+			Cells: func(i *networkingv1.Ingress) []any {
+				class, ports := table.None, "80"
 				if c := i.Spec.IngressClassName; c != nil {
 					class = *c
 				}
@@ -74,8 +75,8 @@ func ingress() *registry.Kind {
 					ports = "80, 443"
 				}
 				return []any{i.Name, class, hosts(i.Spec.Rules), addresses(&i.Status.LoadBalancer), ports,
-					core.Age(i.CreationTimestamp)}
-			}),
+					table.AgeOf(i.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }
@@ -90,7 +91,7 @@ func hosts(rules []networkingv1.IngressRule) string {
 	if len(names) == 0 {
 		return "*"
 	}
-	return declare.FirstOf(names, 3, ",")
+	return table.FirstOf(names, 3, ",")
 }
 
 func addresses(status *networkingv1.IngressLoadBalancerStatus) string {

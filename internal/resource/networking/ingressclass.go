@@ -7,9 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func ingressClass() *registry.Kind {
@@ -36,13 +36,13 @@ func ingressClass() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*networkingv1.IngressClass]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Controller", "string", "Controller that is responsible for handling this class"),
-				declare.Column("Parameters", "string", "A reference to a resource with additional parameters"),
-				core.AgeColumn,
+				table.Name,
+				table.Column("Controller", "string", "Controller that is responsible for handling this class"),
+				table.Column("Parameters", "string", "A reference to a resource with additional parameters"),
+				table.Age,
 			},
-			Cells: declare.Cells(func(c *networkingv1.IngressClass) []any {
-				parameters := core.None
+			Cells: func(c *networkingv1.IngressClass) []any {
+				parameters := table.None
 				if p := c.Spec.Parameters; p != nil {
 					parameters = p.Kind
 					if p.APIGroup != nil {
@@ -50,8 +50,8 @@ func ingressClass() *registry.Kind {
 					}
 					parameters += "/" + p.Name
 				}
-				return []any{c.Name, c.Spec.Controller, parameters, core.Age(c.CreationTimestamp)}
-			}),
+				return []any{c.Name, c.Spec.Controller, parameters, table.AgeOf(c.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func ipAddress() *registry.Kind {
@@ -51,12 +51,12 @@ func ipAddress() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*networkingv1.IPAddress]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
+				table.Name,
 				// Like in kube-apiserver, rows have an additional cell, the age, without a column.
-				declare.Column("ParentRef", "string", networkingv1.IPAddressSpec{}.SwaggerDoc()["parentRef"]),
+				table.Column("ParentRef", "string", networkingv1.IPAddressSpec{}.SwaggerDoc()["parentRef"]),
 			},
-			Cells: declare.Cells(func(a *networkingv1.IPAddress) []any {
-				parent := core.None
+			Cells: func(a *networkingv1.IPAddress) []any {
+				parent := table.None
 				if r := a.Spec.ParentRef; r != nil {
 					parent = r.Resource
 					if r.Group != "" {
@@ -67,8 +67,8 @@ func ipAddress() *registry.Kind {
 					}
 					parent += "/" + r.Name
 				}
-				return []any{a.Name, parent, core.Age(a.CreationTimestamp)}
-			}),
+				return []any{a.Name, parent, table.AgeOf(a.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func networkPolicy() *registry.Kind {
@@ -39,13 +39,13 @@ func networkPolicy() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*networkingv1.NetworkPolicy]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Pod-Selector", "string", networkingv1.NetworkPolicySpec{}.SwaggerDoc()["podSelector"]),
-				core.AgeColumn,
+				table.Name,
+				table.Column("Pod-Selector", "string", networkingv1.NetworkPolicySpec{}.SwaggerDoc()["podSelector"]),
+				table.Age,
 			},
-			Cells: declare.Cells(func(p *networkingv1.NetworkPolicy) []any {
-				return []any{p.Name, metav1.FormatLabelSelector(&p.Spec.PodSelector), core.Age(p.CreationTimestamp)}
-			}),
+			Cells: func(p *networkingv1.NetworkPolicy) []any {
+				return []any{p.Name, metav1.FormatLabelSelector(&p.Spec.PodSelector), table.AgeOf(p.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

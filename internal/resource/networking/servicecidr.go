@@ -11,9 +11,9 @@ import (
 	netutils "k8s.io/utils/net"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func serviceCIDR() *registry.Kind {
@@ -42,13 +42,13 @@ func serviceCIDR() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*networkingv1.ServiceCIDR]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("CIDRs", "string", networkingv1.ServiceCIDRSpec{}.SwaggerDoc()["cidrs"]),
-				core.AgeColumn,
+				table.Name,
+				table.Column("CIDRs", "string", networkingv1.ServiceCIDRSpec{}.SwaggerDoc()["cidrs"]),
+				table.Age,
 			},
-			Cells: declare.Cells(func(c *networkingv1.ServiceCIDR) []any {
-				return []any{c.Name, strings.Join(c.Spec.CIDRs, ","), core.Age(c.CreationTimestamp)}
-			}),
+			Cells: func(c *networkingv1.ServiceCIDR) []any {
+				return []any{c.Name, strings.Join(c.Spec.CIDRs, ","), table.AgeOf(c.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // Kinds returns the kinds of the group in the order of discovery.
@@ -49,13 +49,13 @@ func runtimeClass() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*nodev1.RuntimeClass]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Handler", "string", ""),
-				core.AgeColumn,
+				table.Name,
+				table.Column("Handler", "string", ""),
+				table.Age,
 			},
-			Cells: declare.Cells(func(c *nodev1.RuntimeClass) []any {
-				return []any{c.Name, c.Handler, core.Age(c.CreationTimestamp)}
-			}),
+			Cells: func(c *nodev1.RuntimeClass) []any {
+				return []any{c.Name, c.Handler, table.AgeOf(c.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

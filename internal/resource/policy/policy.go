@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 const group = "policy"
@@ -48,13 +48,13 @@ func podDisruptionBudget() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*policyv1.PodDisruptionBudget]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Min Available", "string", "The minimum number of pods that must be available."),
-				declare.Column("Max Unavailable", "string", "The maximum number of pods that may be unavailable."),
-				declare.Column("Allowed Disruptions", "integer", "Calculated number of pods that may be disrupted at this time."),
-				core.AgeColumn,
+				table.Name,
+				table.Column("Min Available", "string", "The minimum number of pods that must be available."),
+				table.Column("Max Unavailable", "string", "The maximum number of pods that may be unavailable."),
+				table.Column("Allowed Disruptions", "integer", "Calculated number of pods that may be disrupted at this time."),
+				table.Age,
 			},
-			Cells: declare.Cells(func(b *policyv1.PodDisruptionBudget) []any {
+			Cells: func(b *policyv1.PodDisruptionBudget) []any {
 				least, most := "N/A", "N/A"
 				if n := b.Spec.MinAvailable; n != nil {
 					least = n.String()
@@ -62,8 +62,8 @@ func podDisruptionBudget() *registry.Kind {
 				if n := b.Spec.MaxUnavailable; n != nil {
 					most = n.String()
 				}
-				return []any{b.Name, least, most, int64(b.Status.DisruptionsAllowed), core.Age(b.CreationTimestamp)}
-			}),
+				return []any{b.Name, least, most, int64(b.Status.DisruptionsAllowed), table.AgeOf(b.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

@@ -39,9 +39,9 @@ func clusterRoleBinding() *registry.Kind {
 			Columns: bindingColumns(
 				"RoleRef can only reference a ClusterRole in the global namespace. If the RoleRef cannot be resolved, "+
 					"the Authorizer must return an error.", "clusterRoleBinding"),
-			Cells: declare.Cells(func(b *rbacv1.ClusterRoleBinding) []any {
+			Cells: func(b *rbacv1.ClusterRoleBinding) []any {
 				return bindingCells(&b.ObjectMeta, b.RoleRef, b.Subjects)
-			}),
+			},
 		}.Untyped(),
 	}
 }

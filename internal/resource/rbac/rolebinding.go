@@ -39,9 +39,9 @@ func roleBinding() *registry.Kind {
 			Columns: bindingColumns(
 				"RoleRef can reference a Role in the current namespace or a ClusterRole in the global namespace. If the "+
 					"RoleRef cannot be resolved, the Authorizer must return an error.", "roleBinding"),
-			Cells: declare.Cells(func(b *rbacv1.RoleBinding) []any {
+			Cells: func(b *rbacv1.RoleBinding) []any {
 				return bindingCells(&b.ObjectMeta, b.RoleRef, b.Subjects)
-			}),
+			},
 		}.Untyped(),
 	}
 }

@@ -9,9 +9,9 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 	schedulingv1alpha2 "github.com/keelson-dev/keelson/internal/resource/scheduling/v1alpha2"
 )
 
@@ -62,13 +62,13 @@ func podGroup(gates features.Gates) *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*schedulingv1alpha2.PodGroup]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Policy", "string", policyDescription),
-				declare.Column("Workload", "string", "Name of the referenced Workload object"),
-				declare.Column("Status", "string", "Status of the PodGroup"),
-				core.AgeColumn,
+				table.Name,
+				table.Column("Policy", "string", policyDescription),
+				table.Column("Workload", "string", "Name of the referenced Workload object"),
+				table.Column("Status", "string", "Status of the PodGroup"),
+				table.Age,
 			},
-			Cells: declare.Cells(podGroupCells),
+			Cells: podGroupCells,
 		}.Untyped(),
 	}
 }
@@ -78,7 +78,7 @@ const policyDescription = "SchedulingPolicy defines the scheduling policy for th
 	"are expected to fill this field by copying it from a PodGroupTemplate. This field is immutable."
 
 func podGroupCells(p *schedulingv1alpha2.PodGroup) []any {
-	policy, workload, status := "Basic", core.None, "Pending"
+	policy, workload, status := "Basic", table.None, "Pending"
 	if p.Spec.SchedulingPolicy.Gang != nil {
 		policy = "Gang"
 	}
@@ -100,7 +100,7 @@ func podGroupCells(p *schedulingv1alpha2.PodGroup) []any {
 	if disrupted != "" {
 		status = disrupted
 	}
-	return []any{p.Name, policy, workload, status, core.Age(p.CreationTimestamp)}
+	return []any{p.Name, policy, workload, status, table.AgeOf(p.CreationTimestamp)}
 }
 
 // validateGroupUpdate allows no change of a group. A field of a gate that is off can only be removed.

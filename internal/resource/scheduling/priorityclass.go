@@ -10,9 +10,9 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // Kinds returns the kinds of the group in the order of discovery.
@@ -55,19 +55,19 @@ func priorityClass() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*schedulingv1.PriorityClass]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Value", "integer", doc["value"]),
-				declare.Column("Global-Default", "boolean", doc["globalDefault"]),
-				core.AgeColumn,
-				declare.Column("PreemptionPolicy", "string", doc["preemptionPolicy"]),
+				table.Name,
+				table.Column("Value", "integer", doc["value"]),
+				table.Column("Global-Default", "boolean", doc["globalDefault"]),
+				table.Age,
+				table.Column("PreemptionPolicy", "string", doc["preemptionPolicy"]),
 			},
-			Cells: declare.Cells(func(c *schedulingv1.PriorityClass) []any {
+			Cells: func(c *schedulingv1.PriorityClass) []any {
 				policy := ""
 				if c.PreemptionPolicy != nil {
 					policy = string(*c.PreemptionPolicy)
 				}
-				return []any{c.Name, int64(c.Value), c.GlobalDefault, core.Age(c.CreationTimestamp), policy}
-			}),
+				return []any{c.Name, int64(c.Value), c.GlobalDefault, table.AgeOf(c.CreationTimestamp), policy}
+			},
 		}.Untyped(),
 	}
 }

@@ -10,9 +10,9 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func csiDriver(gates features.Gates) *registry.Kind {
@@ -57,16 +57,16 @@ func csiDriver(gates features.Gates) *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*storagev1.CSIDriver]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("AttachRequired", "boolean", spec["attachRequired"]),
-				declare.Column("PodInfoOnMount", "boolean", spec["podInfoOnMount"]),
-				declare.Column("StorageCapacity", "boolean", spec["storageCapacity"]),
-				declare.Column("TokenRequests", "string", spec["tokenRequests"]),
-				declare.Column("RequiresRepublish", "boolean", spec["requiresRepublish"]),
-				declare.Column("Modes", "string", spec["volumeLifecycleModes"]),
-				core.AgeColumn,
+				table.Name,
+				table.Column("AttachRequired", "boolean", spec["attachRequired"]),
+				table.Column("PodInfoOnMount", "boolean", spec["podInfoOnMount"]),
+				table.Column("StorageCapacity", "boolean", spec["storageCapacity"]),
+				table.Column("TokenRequests", "string", spec["tokenRequests"]),
+				table.Column("RequiresRepublish", "boolean", spec["requiresRepublish"]),
+				table.Column("Modes", "string", spec["volumeLifecycleModes"]),
+				table.Age,
 			},
-			Cells: declare.Cells(csiDriverCells),
+			Cells: csiDriverCells,
 		}.Untyped(),
 	}
 }
@@ -90,7 +90,7 @@ func csiDriverCells(d *storagev1.CSIDriver) []any {
 		}
 		return *b
 	}
-	tokens, modes := core.Unset, core.None
+	tokens, modes := table.Unset, table.None
 	if requests := d.Spec.TokenRequests; requests != nil {
 		var audiences []string
 		for _, r := range requests {
@@ -107,6 +107,6 @@ func csiDriverCells(d *storagev1.CSIDriver) []any {
 	}
 	return []any{
 		d.Name, is(d.Spec.AttachRequired, true), is(d.Spec.PodInfoOnMount, false), is(d.Spec.StorageCapacity, false),
-		tokens, is(d.Spec.RequiresRepublish, false), modes, core.Age(d.CreationTimestamp),
+		tokens, is(d.Spec.RequiresRepublish, false), modes, table.AgeOf(d.CreationTimestamp),
 	}
 }

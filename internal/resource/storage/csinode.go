@@ -7,9 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func csiNode() *registry.Kind {
@@ -30,13 +30,13 @@ func csiNode() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*storagev1.CSINode]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Drivers", "integer", "Drivers indicates the number of CSI drivers registered on the node"),
-				core.AgeColumn,
+				table.Name,
+				table.Column("Drivers", "integer", "Drivers indicates the number of CSI drivers registered on the node"),
+				table.Age,
 			},
-			Cells: declare.Cells(func(n *storagev1.CSINode) []any {
-				return []any{n.Name, int64(len(n.Spec.Drivers)), core.Age(n.CreationTimestamp)}
-			}),
+			Cells: func(n *storagev1.CSINode) []any {
+				return []any{n.Name, int64(len(n.Spec.Drivers)), table.AgeOf(n.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // The annotations that mark the default class.
@@ -53,15 +53,15 @@ func storageClass() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*storagev1.StorageClass]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Provisioner", "string", doc["provisioner"]),
-				declare.Column("ReclaimPolicy", "string", doc["reclaimPolicy"]),
-				declare.Column("VolumeBindingMode", "string", doc["volumeBindingMode"]),
-				declare.Column("AllowVolumeExpansion", "string", doc["allowVolumeExpansion"]),
-				core.AgeColumn,
+				table.Name,
+				table.Column("Provisioner", "string", doc["provisioner"]),
+				table.Column("ReclaimPolicy", "string", doc["reclaimPolicy"]),
+				table.Column("VolumeBindingMode", "string", doc["volumeBindingMode"]),
+				table.Column("AllowVolumeExpansion", "string", doc["allowVolumeExpansion"]),
+				table.Age,
 			},
-			Cells: declare.Cells(func(c *storagev1.StorageClass) []any {
-				name, policy, mode := c.Name, core.None, core.None
+			Cells: func(c *storagev1.StorageClass) []any {
+				name, policy, mode := c.Name, table.None, table.None
 				if c.Annotations[defaultClassAnnotation] == "true" || c.Annotations[betaDefaultClassAnnotation] == "true" {
 					name += " (default)"
 				}
@@ -72,8 +72,8 @@ func storageClass() *registry.Kind {
 					mode = string(*c.VolumeBindingMode)
 				}
 				return []any{name, c.Provisioner, policy, mode, c.AllowVolumeExpansion != nil && *c.AllowVolumeExpansion,
-					core.Age(c.CreationTimestamp)}
-			}),
+					table.AgeOf(c.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

@@ -8,14 +8,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func volumeAttachment() *registry.Kind {
 	spec, source := storagev1.VolumeAttachmentSpec{}.SwaggerDoc(), storagev1.VolumeAttachmentSource{}.SwaggerDoc()
-	attacher := declare.Column("Attacher", "string", spec["attacher"])
+	attacher := table.Column("Attacher", "string", spec["attacher"])
 	attacher.Format = "name"
 	return &registry.Kind{
 		Names: registry.Names{
@@ -43,20 +43,20 @@ func volumeAttachment() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*storagev1.VolumeAttachment]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
+				table.Name,
 				attacher,
-				declare.Column("PV", "string", source["persistentVolumeName"]),
-				declare.Column("Node", "string", spec["nodeName"]),
-				declare.Column("Attached", "boolean", storagev1.VolumeAttachmentStatus{}.SwaggerDoc()["attached"]),
-				core.AgeColumn,
+				table.Column("PV", "string", source["persistentVolumeName"]),
+				table.Column("Node", "string", spec["nodeName"]),
+				table.Column("Attached", "boolean", storagev1.VolumeAttachmentStatus{}.SwaggerDoc()["attached"]),
+				table.Age,
 			},
-			Cells: declare.Cells(func(a *storagev1.VolumeAttachment) []any {
+			Cells: func(a *storagev1.VolumeAttachment) []any {
 				volume := ""
 				if name := a.Spec.Source.PersistentVolumeName; name != nil {
 					volume = *name
 				}
-				return []any{a.Name, a.Spec.Attacher, volume, a.Spec.NodeName, a.Status.Attached, core.Age(a.CreationTimestamp)}
-			}),
+				return []any{a.Name, a.Spec.Attacher, volume, a.Spec.NodeName, a.Status.Attached, table.AgeOf(a.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func volumeAttributesClass() *registry.Kind {
@@ -36,13 +36,13 @@ func volumeAttributesClass() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*storagev1.VolumeAttributesClass]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("DriverName", "string", storagev1.VolumeAttributesClass{}.SwaggerDoc()["driverName"]),
-				core.AgeColumn,
+				table.Name,
+				table.Column("DriverName", "string", storagev1.VolumeAttributesClass{}.SwaggerDoc()["driverName"]),
+				table.Age,
 			},
-			Cells: declare.Cells(func(c *storagev1.VolumeAttributesClass) []any {
-				return []any{c.Name, c.DriverName, core.Age(c.CreationTimestamp)}
-			}),
+			Cells: func(c *storagev1.VolumeAttributesClass) []any {
+				return []any{c.Name, c.DriverName, table.AgeOf(c.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // Kinds returns the kinds of the group in the order of discovery.
@@ -56,14 +57,14 @@ func storageVersionMigration() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*migration]{
 			Columns: []metav1.TableColumnDefinition{
-				declare.Column("Name", "string", name), // without the format of most tables
-				declare.Column("Resource", "string", "GroupResource to migrate"),
-				declare.Column("Status", "string", "Status of the migration"),
+				table.Column("Name", "string", name), // without the format of most tables
+				table.Column("Resource", "string", "GroupResource to migrate"),
+				table.Column("Status", "string", "Status of the migration"),
 			},
-			Cells: declare.Cells(func(m *migration) []any {
+			Cells: func(m *migration) []any {
 				r := m.Spec.Resource
 				return []any{m.Name, r.String(), state(&m.Status)}
-			}),
+			},
 		}.Untyped(),
 	}
 }

@@ -282,7 +282,7 @@ func tables(t *testing.T, kinds []*registry.Kind, o Options) {
 				t.Errorf("%s: %v", c.Name, err)
 				continue
 			}
-			cells, _ := kind.Table.Cells(obj)
+			cells := kind.Table.Cells(obj)
 			if d := diff("", normalCells(toTree(t, cells)), normalCells(row.Cells)); d != "" {
 				t.Errorf("%s: cells of %s: %s", c.Name, obj.GetName(), d)
 			}
@@ -450,7 +450,7 @@ func declarations(t *testing.T, kinds []*registry.Kind) {
 			t.Errorf("%s: columns without cells or cells without columns", kind.Resource)
 		}
 		if kind.Table.Cells != nil {
-			if cells, _ := kind.Table.Cells(storage.New()); len(cells) < len(kind.Table.Columns) {
+			if cells := kind.Table.Cells(storage.New()); len(cells) < len(kind.Table.Columns) {
 				t.Errorf("%s: %d cells in %d columns", kind.Resource, len(cells), len(kind.Table.Columns))
 			}
 		}
