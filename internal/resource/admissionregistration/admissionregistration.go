@@ -3,7 +3,6 @@
 package admissionregistration
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
@@ -28,7 +27,7 @@ func Kinds() []*registry.Kind {
 }
 
 // warnStaticName warns of names that kube-apiserver reserves for configurations in files.
-func warnStaticName[T metav1.Object](_ context.Context, obj, _ T) []string {
+func warnStaticName[T metav1.Object](obj, _ T) []string {
 	const suffix = ".static.k8s.io"
 	if !strings.HasSuffix(obj.GetName(), suffix) {
 		return nil

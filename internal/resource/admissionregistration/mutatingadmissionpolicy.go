@@ -26,9 +26,10 @@ func mutatingAdmissionPolicy() *registry.Kind {
 		},
 		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[*admissionv1.MutatingAdmissionPolicy]{
-			Warn:       warnStaticName[*admissionv1.MutatingAdmissionPolicy],
-			Spec:       func(p *admissionv1.MutatingAdmissionPolicy) any { return &p.Spec },
-			Generation: true, Validate: validateMutatingPolicy, ValidateUpdate: validateMutatingPolicyUpdate,
+			Warn:           warnStaticName[*admissionv1.MutatingAdmissionPolicy],
+			Generation:     true,
+			ValidateCreate: validateMutatingPolicy,
+			ValidateUpdate: validateMutatingPolicyUpdate,
 		}.Untyped(),
 		Table: registry.Table[*admissionv1.MutatingAdmissionPolicy]{
 			Columns: policyColumns("Mutations",

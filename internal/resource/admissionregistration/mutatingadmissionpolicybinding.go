@@ -28,8 +28,8 @@ func mutatingAdmissionPolicyBinding() *registry.Kind {
 		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[*admissionv1.MutatingAdmissionPolicyBinding]{
 			Warn:       warnStaticName[*admissionv1.MutatingAdmissionPolicyBinding],
-			Spec:       func(b *admissionv1.MutatingAdmissionPolicyBinding) any { return &b.Spec },
-			Generation: true, Validate: validateMutatingBinding, ValidateUpdate: validateMutatingBindingUpdate,
+			Generation: true,
+			Validate:   validateMutatingBinding,
 		}.Untyped(),
 		Table: registry.Table[*admissionv1.MutatingAdmissionPolicyBinding]{
 			Columns: bindingColumns(),

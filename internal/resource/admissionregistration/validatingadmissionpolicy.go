@@ -1,8 +1,6 @@
 package admissionregistration
 
 import (
-	"context"
-
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -26,13 +24,11 @@ func validatingAdmissionPolicy() *registry.Kind {
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*admissionv1.ValidatingAdmissionPolicy]{
 			Warn:            warnStaticName[*admissionv1.ValidatingAdmissionPolicy],
-			Spec:            func(p *admissionv1.ValidatingAdmissionPolicy) any { return &p.Spec },
-			Status:          func(p *admissionv1.ValidatingAdmissionPolicy) any { return &p.Status },
 			Generation:      true,
 			StatusKeepsMeta: true,
-			Validate:        validateValidatingPolicy,
+			ValidateCreate:  validateValidatingPolicy,
 			ValidateUpdate:  validateValidatingPolicyUpdate,
-			ValidateStatusUpdate: func(_ context.Context, p, _ *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
+			ValidateStatusUpdate: func(p, _ *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
 				return validatePolicyStatus(&p.Status, field.NewPath("status"))
 			},
 		}.Untyped(),

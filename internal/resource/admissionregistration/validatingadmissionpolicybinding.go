@@ -22,8 +22,8 @@ func validatingAdmissionPolicyBinding() *registry.Kind {
 		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[*admissionv1.ValidatingAdmissionPolicyBinding]{
 			Warn:       warnStaticName[*admissionv1.ValidatingAdmissionPolicyBinding],
-			Spec:       func(b *admissionv1.ValidatingAdmissionPolicyBinding) any { return &b.Spec },
-			Generation: true, Validate: validateValidatingBinding, ValidateUpdate: validateValidatingBindingUpdate,
+			Generation: true,
+			Validate:   validateValidatingBinding,
 		}.Untyped(),
 		Table: registry.Table[*admissionv1.ValidatingAdmissionPolicyBinding]{
 			Columns: bindingColumns(),

@@ -1,8 +1,6 @@
 package admissionregistration
 
 import (
-	"context"
-
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
@@ -29,10 +27,10 @@ func webhookConfiguration[T any, P interface {
 			Generation: true,
 			// A change from nil to an empty list increments the generation, too.
 			GenerationOf: func(c P) any { return declare.ExactText(list(c)) },
-			Validate: func(_ context.Context, c P) field.ErrorList {
+			ValidateCreate: func(c P) field.ErrorList {
 				return validateWebhooks(hooks(c), nil)
 			},
-			ValidateUpdate: func(_ context.Context, c, old P) field.ErrorList {
+			ValidateUpdate: func(c, old P) field.ErrorList {
 				return validateWebhooks(hooks(c), hooks(old))
 			},
 		}.Untyped(),

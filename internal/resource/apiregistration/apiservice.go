@@ -3,7 +3,6 @@
 package apiregistration
 
 import (
-	"context"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/validation/path"
@@ -11,7 +10,6 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
@@ -38,11 +36,9 @@ func apiService() *registry.Kind {
 		},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*apiregistrationv1.APIService]{
-			Spec:            func(s *apiregistrationv1.APIService) any { return &s.Spec },
-			Status:          func(s *apiregistrationv1.APIService) any { return &s.Status },
 			StatusKeepsMeta: true,
 			// A group that this server serves itself is available at once.
-			PrepareCreate: func(_ context.Context, s *apiregistrationv1.APIService) {
+			PrepareCreate: func(s *apiregistrationv1.APIService) {
 				if s.Spec.Service == nil {
 					s.Status.Conditions = []apiregistrationv1.APIServiceCondition{{
 						Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue,
@@ -51,12 +47,7 @@ func apiService() *registry.Kind {
 					}}
 				}
 			},
-			Validate: func(_ context.Context, s *apiregistrationv1.APIService) field.ErrorList {
-				return validate(s)
-			},
-			ValidateUpdate: func(_ context.Context, s, _ *apiregistrationv1.APIService) field.ErrorList {
-				return validate(s)
-			},
+			Validate: validate,
 		}.Untyped(),
 		Table: registry.Table[*apiregistrationv1.APIService]{
 			Columns: []metav1.TableColumnDefinition{

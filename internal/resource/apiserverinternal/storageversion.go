@@ -2,7 +2,6 @@
 package apiserverinternal
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,10 +34,8 @@ func storageVersion() *registry.Kind {
 		},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*internalv1alpha1.StorageVersion]{
-			Spec:            func(v *internalv1alpha1.StorageVersion) any { return &v.Spec },
-			Status:          func(v *internalv1alpha1.StorageVersion) any { return &v.Status },
 			StatusKeepsMeta: true,
-			ValidateStatusUpdate: func(_ context.Context, v, _ *internalv1alpha1.StorageVersion) field.ErrorList {
+			ValidateStatusUpdate: func(v, _ *internalv1alpha1.StorageVersion) field.ErrorList {
 				return validateStatus(&v.Status, field.NewPath("status"))
 			},
 		}.Untyped(),

@@ -1,7 +1,6 @@
 package apps
 
 import (
-	"context"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -9,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
@@ -25,12 +23,8 @@ func controllerRevision() *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*appsv1.ControllerRevision]{
-			Validate: func(_ context.Context, r *appsv1.ControllerRevision) field.ErrorList {
-				return validateControllerRevision(r)
-			},
-			ValidateUpdate: func(_ context.Context, r, old *appsv1.ControllerRevision) field.ErrorList {
-				return validateControllerRevisionUpdate(r, old)
-			},
+			ValidateCreate: validateControllerRevision,
+			ValidateUpdate: validateControllerRevisionUpdate,
 		}.Untyped(),
 		Table: registry.Table[*appsv1.ControllerRevision]{
 			Columns: []metav1.TableColumnDefinition{

@@ -1,7 +1,6 @@
 package apps
 
 import (
-	"context"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -46,14 +45,12 @@ func daemonSet(gates core.PodGates) *registry.Kind {
 		Metadata:     registry.Metadata{HiddenAnnotation: appsv1.DeprecatedTemplateGeneration},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*appsv1.DaemonSet]{
-			Spec:       func(d *appsv1.DaemonSet) any { return &d.Spec },
-			Status:     func(d *appsv1.DaemonSet) any { return &d.Status },
 			Generation: true,
-			PrepareCreate: func(_ context.Context, d *appsv1.DaemonSet) {
+			PrepareCreate: func(d *appsv1.DaemonSet) {
 				gates.DropNew(&d.Spec.Template.Spec)
 				setTemplateGeneration(d, max(templateGeneration(d), 1))
 			},
-			PrepareUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) {
+			PrepareUpdate: func(d, old *appsv1.DaemonSet) {
 				gates.Drop(&d.Spec.Template.Spec, &old.Spec.Template.Spec)
 				generation := templateGeneration(old)
 				if !equality.Semantic.DeepEqual(d.Spec.Template, old.Spec.Template) {
@@ -61,18 +58,15 @@ func daemonSet(gates core.PodGates) *registry.Kind {
 				}
 				setTemplateGeneration(d, generation)
 			},
-			Validate: func(_ context.Context, d *appsv1.DaemonSet) field.ErrorList { return validateDaemonSet(d) },
-			PrepareStatusUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) {
+			Validate: validateDaemonSet,
+			PrepareStatusUpdate: func(d, old *appsv1.DaemonSet) {
 				setTemplateGeneration(d, templateGeneration(old))
 			},
-			ValidateStatusUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
-				return validateDaemonSetStatus(d, old)
+			ValidateStatusUpdate: validateDaemonSetStatus,
+			ValidateUpdate: func(d, old *appsv1.DaemonSet) field.ErrorList {
+				return declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
 			},
-			ValidateUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
-				return append(validateDaemonSet(d),
-					declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
-			},
-			Warn: func(_ context.Context, d, old *appsv1.DaemonSet) []string {
+			Warn: func(d, old *appsv1.DaemonSet) []string {
 				if old == nil {
 					return templateWarnings(&d.Spec.Template, nil)
 				}

@@ -1,7 +1,6 @@
 package apps
 
 import (
-	"context"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -46,35 +45,28 @@ func deployment(inPods core.PodGates, gates features.Gates) *registry.Kind {
 			declare.Status(),
 		},
 		Strategy: registry.Strategy[*appsv1.Deployment]{
-			Spec:       func(d *appsv1.Deployment) any { return &d.Spec },
-			Status:     func(d *appsv1.Deployment) any { return &d.Status },
 			Generation: true,
 			// A change of annotations increments the generation, because some of them are
 			// instructions to the controller.
 			GenerationOf: func(d *appsv1.Deployment) any {
 				return &deploymentContent{Spec: d.Spec, Annotations: d.Annotations}
 			},
-			PrepareStatusUpdate: func(_ context.Context, d, old *appsv1.Deployment) {
+			PrepareStatusUpdate: func(d, old *appsv1.Deployment) {
 				d.Labels = old.Labels
 				disabled.Drop(d, old)
 			},
-			Validate: func(_ context.Context, d *appsv1.Deployment) field.ErrorList {
-				return validateDeployment(d)
-			},
-			PrepareCreate: func(_ context.Context, d *appsv1.Deployment) {
+			Validate: validateDeployment,
+			PrepareCreate: func(d *appsv1.Deployment) {
 				inPods.DropNew(&d.Spec.Template.Spec)
 			},
-			PrepareUpdate: func(_ context.Context, d, old *appsv1.Deployment) {
+			PrepareUpdate: func(d, old *appsv1.Deployment) {
 				inPods.Drop(&d.Spec.Template.Spec, &old.Spec.Template.Spec)
 			},
-			ValidateStatusUpdate: func(_ context.Context, d, old *appsv1.Deployment) field.ErrorList {
-				return validateDeploymentStatus(d, old)
+			ValidateStatusUpdate: validateDeploymentStatus,
+			ValidateUpdate: func(d, old *appsv1.Deployment) field.ErrorList {
+				return declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
 			},
-			ValidateUpdate: func(_ context.Context, d, old *appsv1.Deployment) field.ErrorList {
-				return append(validateDeployment(d),
-					declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
-			},
-			Warn: func(_ context.Context, d, old *appsv1.Deployment) []string {
+			Warn: func(d, old *appsv1.Deployment) []string {
 				if old == nil {
 					return append(declare.PodNameWarnings(d.Name), templateWarnings(&d.Spec.Template, nil)...)
 				}

@@ -1,8 +1,6 @@
 package apps
 
 import (
-	"context"
-
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -46,25 +44,20 @@ func replicaSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 			declare.Status(),
 		},
 		Strategy: registry.Strategy[*appsv1.ReplicaSet]{
-			Spec:                func(r *appsv1.ReplicaSet) any { return &r.Spec },
-			Status:              func(r *appsv1.ReplicaSet) any { return &r.Status },
 			Generation:          true,
-			Validate:            func(_ context.Context, r *appsv1.ReplicaSet) field.ErrorList { return validateReplicaSet(r) },
-			PrepareStatusUpdate: func(_ context.Context, r, old *appsv1.ReplicaSet) { disabled.Drop(r, old) },
-			PrepareCreate: func(_ context.Context, r *appsv1.ReplicaSet) {
+			Validate:            validateReplicaSet,
+			PrepareStatusUpdate: disabled.Drop,
+			PrepareCreate: func(r *appsv1.ReplicaSet) {
 				inPods.DropNew(&r.Spec.Template.Spec)
 			},
-			PrepareUpdate: func(_ context.Context, r, old *appsv1.ReplicaSet) {
+			PrepareUpdate: func(r, old *appsv1.ReplicaSet) {
 				inPods.Drop(&r.Spec.Template.Spec, &old.Spec.Template.Spec)
 			},
-			ValidateStatusUpdate: func(_ context.Context, r, _ *appsv1.ReplicaSet) field.ErrorList {
-				return validateReplicaSetStatus(r)
+			ValidateStatusUpdate: validateReplicaSetStatus,
+			ValidateUpdate: func(r, old *appsv1.ReplicaSet) field.ErrorList {
+				return declare.Immutable(r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
 			},
-			ValidateUpdate: func(_ context.Context, r, old *appsv1.ReplicaSet) field.ErrorList {
-				return append(validateReplicaSet(r),
-					declare.Immutable(r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
-			},
-			Warn: func(_ context.Context, r, old *appsv1.ReplicaSet) []string {
+			Warn: func(r, old *appsv1.ReplicaSet) []string {
 				if old == nil {
 					return append(declare.PodNameWarnings(r.Name), templateWarnings(&r.Spec.Template, nil)...)
 				}

@@ -1,7 +1,6 @@
 package apps
 
 import (
-	"context"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -55,25 +54,20 @@ func statefulSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 			declare.Status(),
 		},
 		Strategy: registry.Strategy[*appsv1.StatefulSet]{
-			Spec:       func(s *appsv1.StatefulSet) any { return &s.Spec },
-			Status:     func(s *appsv1.StatefulSet) any { return &s.Status },
 			Generation: true,
-			PrepareCreate: func(_ context.Context, s *appsv1.StatefulSet) {
+			PrepareCreate: func(s *appsv1.StatefulSet) {
 				inPods.DropNew(&s.Spec.Template.Spec)
 				disabled.DropNew(s)
 			},
-			PrepareUpdate: func(_ context.Context, s, old *appsv1.StatefulSet) {
+			PrepareUpdate: func(s, old *appsv1.StatefulSet) {
 				inPods.Drop(&s.Spec.Template.Spec, &old.Spec.Template.Spec)
 				disabled.Drop(s, old)
 			},
-			Validate: func(_ context.Context, s *appsv1.StatefulSet) field.ErrorList {
-				return append(validateStatefulSet(s), validateImmutableFields(s)...)
-			},
-			ValidateUpdate: validateStatefulSetUpdate,
-			ValidateStatusUpdate: func(_ context.Context, s, old *appsv1.StatefulSet) field.ErrorList {
-				return validateStatefulSetStatus(s, old)
-			},
-			Warn: statefulSetWarnings,
+			Validate:             validateStatefulSet,
+			ValidateCreate:       validateImmutableFields,
+			ValidateUpdate:       validateStatefulSetUpdate,
+			ValidateStatusUpdate: validateStatefulSetStatus,
+			Warn:                 statefulSetWarnings,
 		}.Untyped(),
 		Table: registry.Table[*appsv1.StatefulSet]{
 			Columns: append(columns, templateColumns()...),
@@ -88,20 +82,17 @@ func statefulSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 	}
 }
 
-func validateStatefulSetUpdate(_ context.Context, s, old *appsv1.StatefulSet) field.ErrorList {
-	errs := validateStatefulSet(s)
+func validateStatefulSetUpdate(s, old *appsv1.StatefulSet) field.ErrorList {
 	if equality.Semantic.DeepEqual(immutableFields(&s.Spec), immutableFields(&old.Spec)) {
-		return errs
+		return nil
 	}
-	return append(errs,
-		field.Forbidden(field.NewPath("spec"),
-			"updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "+
-				"'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "+
-				"'minReadySeconds' are forbidden"))
+	return field.ErrorList{field.Forbidden(field.NewPath("spec"),
+		"updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "+
+			"'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden")}
 }
 
 // statefulSetWarnings returns the warnings about s; old is nil for a create.
-func statefulSetWarnings(_ context.Context, s, old *appsv1.StatefulSet) []string {
+func statefulSetWarnings(s, old *appsv1.StatefulSet) []string {
 	var warnings []string
 	if old == nil {
 		warnings = templateWarnings(&s.Spec.Template, nil)

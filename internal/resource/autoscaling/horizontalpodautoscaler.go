@@ -1,7 +1,6 @@
 package autoscaling
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -39,21 +38,15 @@ func horizontalPodAutoscaler(gates features.Gates) *registry.Kind {
 		Requests:     registry.Requests{UnconditionalUpdate: true},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*autoscalingv2.HorizontalPodAutoscaler]{
-			Spec:          func(h *autoscalingv2.HorizontalPodAutoscaler) any { return &h.Spec },
-			Status:        func(h *autoscalingv2.HorizontalPodAutoscaler) any { return &h.Status },
-			PrepareCreate: func(_ context.Context, h *autoscalingv2.HorizontalPodAutoscaler) { disabled.DropNew(h) },
-			PrepareUpdate: func(_ context.Context, h, old *autoscalingv2.HorizontalPodAutoscaler) {
-				disabled.Drop(h, old)
-			},
-			Validate: func(_ context.Context, h *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+			PrepareCreate: disabled.DropNew,
+			PrepareUpdate: disabled.Drop,
+			ValidateCreate: func(h *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 				return validateAutoscaler(h, toZero)
 			},
-			ValidateUpdate: func(_ context.Context, h, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+			ValidateUpdate: func(h, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 				return validateAutoscalerUpdate(h, old, toZero)
 			},
-			ValidateStatusUpdate: func(_ context.Context, h, _ *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
-				return validateAutoscalerStatus(h)
-			},
+			ValidateStatusUpdate: validateAutoscalerStatus,
 		}.Untyped(),
 		Table: registry.Table[*autoscalingv2.HorizontalPodAutoscaler]{
 			Columns: []metav1.TableColumnDefinition{

@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"context"
 	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -36,30 +35,24 @@ func cronJob(gates core.PodGates) *registry.Kind {
 		},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*batchv1.CronJob]{
-			Spec:       func(c *batchv1.CronJob) any { return &c.Spec },
-			Status:     func(c *batchv1.CronJob) any { return &c.Status },
 			Generation: true,
-			PrepareCreate: func(_ context.Context, c *batchv1.CronJob) {
+			PrepareCreate: func(c *batchv1.CronJob) {
 				gates.DropNew(&c.Spec.JobTemplate.Spec.Template.Spec)
 			},
-			PrepareUpdate: func(_ context.Context, c, old *batchv1.CronJob) {
+			PrepareUpdate: func(c, old *batchv1.CronJob) {
 				gates.Drop(&c.Spec.JobTemplate.Spec.Template.Spec, &old.Spec.JobTemplate.Spec.Template.Spec)
 			},
+			Validate: validateCronJob,
 			// The length of the name is only validated on create, so that objects with longer
 			// names can still be updated.
-			Validate: func(_ context.Context, c *batchv1.CronJob) field.ErrorList {
-				errs := validateCronJob(c)
-				if len(c.Name) > maxCronJobName {
-					errs = append(errs,
-						field.Invalid(field.NewPath("metadata", "name"), c.Name,
-							fmt.Sprintf("must be no more than %d characters", maxCronJobName)))
+			ValidateCreate: func(c *batchv1.CronJob) field.ErrorList {
+				if len(c.Name) <= maxCronJobName {
+					return nil
 				}
-				return errs
+				return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), c.Name,
+					fmt.Sprintf("must be no more than %d characters", maxCronJobName))}
 			},
-			ValidateUpdate: func(_ context.Context, c, _ *batchv1.CronJob) field.ErrorList {
-				return validateCronJob(c)
-			},
-			Warn: func(_ context.Context, c, old *batchv1.CronJob) []string {
+			Warn: func(c, old *batchv1.CronJob) []string {
 				path := field.NewPath("spec", "jobTemplate", "spec", "template")
 				if old == nil {
 					return append(declare.PodNameWarnings(c.Name),

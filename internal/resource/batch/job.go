@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"context"
 	"fmt"
 	"math"
 
@@ -48,22 +47,18 @@ func job(gates core.PodGates) *registry.Kind {
 			FieldError: declare.FieldLabelForKind("Job"),
 		},
 		Strategy: registry.Strategy[*batchv1.Job]{
-			Spec:       func(j *batchv1.Job) any { return &j.Spec },
-			Status:     func(j *batchv1.Job) any { return &j.Status },
 			Generation: true,
-			PrepareCreate: func(_ context.Context, j *batchv1.Job) {
+			PrepareCreate: func(j *batchv1.Job) {
 				generateSelector(j)
 				gates.DropNew(&j.Spec.Template.Spec)
 			},
-			PrepareUpdate: func(_ context.Context, j, old *batchv1.Job) {
+			PrepareUpdate: func(j, old *batchv1.Job) {
 				gates.Drop(&j.Spec.Template.Spec, &old.Spec.Template.Spec)
 			},
-			Validate:       func(_ context.Context, j *batchv1.Job) field.ErrorList { return validateJob(j, true) },
-			ValidateUpdate: validateJobUpdate,
-			ValidateStatusUpdate: func(_ context.Context, j, old *batchv1.Job) field.ErrorList {
-				return validateJobStatusUpdate(j, old)
-			},
-			Warn: jobWarnings,
+			ValidateCreate:       func(j *batchv1.Job) field.ErrorList { return validateJob(j, true) },
+			ValidateUpdate:       validateJobUpdate,
+			ValidateStatusUpdate: validateJobStatusUpdate,
+			Warn:                 jobWarnings,
 		}.Untyped(),
 		Table: registry.Table[*batchv1.Job]{
 			Columns: []metav1.TableColumnDefinition{
@@ -152,7 +147,7 @@ func generateSelector(j *batchv1.Job) {
 	}
 }
 
-func validateJobUpdate(_ context.Context, j, old *batchv1.Job) field.ErrorList {
+func validateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 	path := field.NewPath("spec")
 	// Like kube-apiserver, this validates the spec of an update twice.
 	_, prefixed := old.Spec.Template.Labels[batchv1.JobNameLabel]
@@ -218,7 +213,7 @@ func validateCompletions(j, old *batchv1.Job, path *field.Path) field.ErrorList 
 	return nil
 }
 
-func jobWarnings(_ context.Context, j, old *batchv1.Job) []string {
+func jobWarnings(j, old *batchv1.Job) []string {
 	const manyCompletions, manyAtOnce = 100_000, 10_000
 	path := field.NewPath("spec", "template")
 	var warnings []string

@@ -48,15 +48,11 @@ func certificateSigningRequest() *registry.Kind {
 			ValidateName: declare.PathSegment, OnUpdate: registry.MetaWhole, OnStatusUpdate: registry.MetaWhole,
 		},
 		Subresources: []registry.Subresource{
-			{Name: "approval", Verbs: declare.PartVerbs, Update: &registry.UpdatePart{
-				Prepare: func(_ context.Context, obj, old registry.Object) {
-					prepareApproval(obj.(*csr), old.(*csr), time.Now())
-				},
-				Validate: func(_ context.Context, obj, old registry.Object) field.ErrorList {
-					return validateStatus(obj.(*csr), old.(*csr), true)
-				},
+			{Name: "approval", Verbs: declare.PartVerbs, Update: registry.UpdatePart[*csr]{
+				Prepare:       func(r, old *csr) { prepareApproval(r, old, time.Now()) },
+				Validate:      func(r, old *csr) field.ErrorList { return validateStatus(r, old, true) },
 				Unconditional: true,
-			}},
+			}.Untyped()},
 			declare.Status(),
 		},
 		Selection: registry.Selection{
@@ -64,18 +60,18 @@ func certificateSigningRequest() *registry.Kind {
 			FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*csr]{
-			Spec:          func(r *csr) any { return &r.Spec },
-			Status:        func(r *csr) any { return &r.Status },
-			PrepareCreate: func(ctx context.Context, r *csr) { setRequester(&r.Spec, request.UserFrom(ctx)) },
 			// What was requested stays as it was.
-			PrepareUpdate: func(_ context.Context, r, old *csr) { r.Spec = old.Spec },
-			PrepareStatusUpdate: func(_ context.Context, r, old *csr) {
+			PrepareUpdate: func(r, old *csr) { r.Spec = old.Spec },
+			PrepareStatusUpdate: func(r, old *csr) {
 				keepDecisions(r, old)
 				setConditionTimes(r.Status.Conditions, old.Status.Conditions, metav1.NewTime(time.Now()))
 			},
-			Validate: func(_ context.Context, r *csr) field.ErrorList { return validateSpec(&r.Spec) },
-			ValidateStatusUpdate: func(_ context.Context, r, old *csr) field.ErrorList {
+			ValidateCreate: func(r *csr) field.ErrorList { return validateSpec(&r.Spec) },
+			ValidateStatusUpdate: func(r, old *csr) field.ErrorList {
 				return validateStatus(r, old, false)
+			},
+			InContext: registry.InContext[*csr]{
+				PrepareCreate: func(ctx context.Context, r *csr) { setRequester(&r.Spec, request.UserFrom(ctx)) },
 			},
 		}.Untyped(),
 		Table: registry.Table[*csr]{

@@ -1,7 +1,6 @@
 package certificates
 
 import (
-	"context"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
@@ -42,11 +41,10 @@ func clusterTrustBundle() *registry.Kind {
 			FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*bundle]{
-			Spec: func(b *bundle) any { return &b.Spec },
-			Validate: func(_ context.Context, b *bundle) field.ErrorList {
+			ValidateCreate: func(b *bundle) field.ErrorList {
 				return validateBundle(b, true)
 			},
-			ValidateUpdate: func(_ context.Context, b, old *bundle) field.ErrorList {
+			ValidateUpdate: func(b, old *bundle) field.ErrorList {
 				return append(validateBundle(b, b.Spec.TrustBundle != old.Spec.TrustBundle),
 					declare.Immutable(b.Spec.SignerName, old.Spec.SignerName, field.NewPath("spec", "signerName"))...)
 			},

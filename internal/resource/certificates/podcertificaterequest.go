@@ -1,7 +1,6 @@
 package certificates
 
 import (
-	"context"
 	"time"
 
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
@@ -37,15 +36,13 @@ func podCertificateRequest() *registry.Kind {
 			FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*podRequest]{
-			Spec:            func(r *podRequest) any { return &r.Spec },
-			Status:          func(r *podRequest) any { return &r.Status },
 			StatusKeepsMeta: true,
-			Validate:        func(_ context.Context, r *podRequest) field.ErrorList { return validatePodRequest(&r.Spec) },
-			ValidateUpdate: func(_ context.Context, r, old *podRequest) field.ErrorList {
+			ValidateCreate:  func(r *podRequest) field.ErrorList { return validatePodRequest(&r.Spec) },
+			ValidateUpdate: func(r, old *podRequest) field.ErrorList {
 				return declare.Immutable(r.Spec, old.Spec, field.NewPath("spec"))
 			},
 			// Whether the user may sign for the signer is a rule of admission.
-			ValidateStatusUpdate: func(_ context.Context, r, old *podRequest) field.ErrorList {
+			ValidateStatusUpdate: func(r, old *podRequest) field.ErrorList {
 				return validatePodRequestStatus(r, old, time.Now())
 			},
 		}.Untyped(),

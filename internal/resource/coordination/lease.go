@@ -2,8 +2,6 @@
 package coordination
 
 import (
-	"context"
-
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -37,15 +35,9 @@ func lease(gates features.Gates) *registry.Kind {
 		Requests: registry.Requests{CreateOnUpdate: true},
 		Metadata: registry.Metadata{AnyFinalizer: true},
 		Strategy: registry.Strategy[*coordinationv1.Lease]{
-			Spec:          func(l *coordinationv1.Lease) any { return &l.Spec },
-			PrepareCreate: func(_ context.Context, l *coordinationv1.Lease) { disabled.DropNew(l) },
-			PrepareUpdate: func(_ context.Context, l, old *coordinationv1.Lease) { disabled.Drop(l, old) },
-			Validate: func(_ context.Context, l *coordinationv1.Lease) field.ErrorList {
-				return validateLease(l)
-			},
-			ValidateUpdate: func(_ context.Context, l, _ *coordinationv1.Lease) field.ErrorList {
-				return validateLease(l)
-			},
+			PrepareCreate: disabled.DropNew,
+			PrepareUpdate: disabled.Drop,
+			Validate:      validateLease,
 		}.Untyped(),
 		Table: registry.Table[*coordinationv1.Lease]{
 			Columns: []metav1.TableColumnDefinition{

@@ -1,7 +1,6 @@
 package coordination
 
 import (
-	"context"
 	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -35,14 +34,11 @@ func leaseCandidate() *registry.Kind {
 			ValidateName: func(name string, _ bool) []string { return validation.IsConfigMapKey(name) },
 		},
 		Strategy: registry.Strategy[*candidate]{
-			Spec: func(c *candidate) any { return &c.Spec },
-			Validate: func(_ context.Context, c *candidate) field.ErrorList {
+			Validate: func(c *candidate) field.ErrorList {
 				return validateCandidate(&c.Spec, field.NewPath("spec"))
 			},
-			ValidateUpdate: func(_ context.Context, c, old *candidate) field.ErrorList {
-				path := field.NewPath("spec")
-				return append(validateCandidate(&c.Spec, path),
-					declare.Immutable(c.Spec.LeaseName, old.Spec.LeaseName, path.Child("leaseName"))...)
+			ValidateUpdate: func(c, old *candidate) field.ErrorList {
+				return declare.Immutable(c.Spec.LeaseName, old.Spec.LeaseName, field.NewPath("spec", "leaseName"))
 			},
 		}.Untyped(),
 		Table: registry.Table[*candidate]{

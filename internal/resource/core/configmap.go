@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"maps"
 	"reflect"
 
@@ -26,9 +25,7 @@ func configMaps() *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*corev1.ConfigMap]{
-			Validate: func(_ context.Context, m *corev1.ConfigMap) field.ErrorList {
-				return validateConfigMap(m)
-			},
+			Validate:       validateConfigMap,
 			ValidateUpdate: validateConfigMapUpdate,
 		}.Untyped(),
 		Table: registry.Table[*corev1.ConfigMap]{
@@ -44,11 +41,11 @@ func configMaps() *registry.Kind {
 	}
 }
 
-func validateConfigMapUpdate(_ context.Context, m, old *corev1.ConfigMap) field.ErrorList {
-	errs := validateConfigMap(m)
+func validateConfigMapUpdate(m, old *corev1.ConfigMap) field.ErrorList {
 	if old.Immutable == nil || !*old.Immutable {
-		return errs
+		return nil
 	}
+	var errs field.ErrorList
 	if m.Immutable == nil || !*m.Immutable {
 		errs = append(errs, field.Forbidden(field.NewPath("immutable"), immutableOnceSet))
 	}

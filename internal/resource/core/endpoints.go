@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"strconv"
@@ -37,11 +36,9 @@ func endpoints() *registry.Kind {
 		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*corev1.Endpoints]{
-			Validate: func(_ context.Context, e *corev1.Endpoints) field.ErrorList { return validateEndpoints(e, nil) },
-			ValidateUpdate: func(_ context.Context, e, old *corev1.Endpoints) field.ErrorList {
-				return validateEndpoints(e, old)
-			},
-			Warn: func(_ context.Context, e, _ *corev1.Endpoints) []string { return endpointsWarnings(e) },
+			ValidateCreate: func(e *corev1.Endpoints) field.ErrorList { return validateEndpoints(e, nil) },
+			ValidateUpdate: validateEndpoints,
+			Warn:           endpointsWarnings,
 		}.Untyped(),
 		Table: registry.Table[*corev1.Endpoints]{
 			Columns: []metav1.TableColumnDefinition{
@@ -136,7 +133,7 @@ func validateEndpointPort(p *corev1.EndpointPort, named bool, path *field.Path) 
 
 // endpointsWarnings returns warnings about the notation of addresses. There are none for
 // objects of the endpoints controller.
-func endpointsWarnings(e *corev1.Endpoints) []string {
+func endpointsWarnings(e, _ *corev1.Endpoints) []string {
 	if e.Labels["endpoints.kubernetes.io/managed-by"] == "endpoint-controller" {
 		return nil
 	}

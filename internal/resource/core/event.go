@@ -63,7 +63,9 @@ func events() *registry.Kind {
 		},
 		Selection: registry.Selection{Fields: fields, FieldError: declare.FieldLabel},
 		Strategy: registry.Strategy[*corev1.Event]{
-			Validate: validateEvent, ValidateUpdate: validateEventUpdate,
+			InContext: registry.InContext[*corev1.Event]{
+				ValidateCreate: validateEvent, ValidateUpdate: validateEventUpdate,
+			},
 		}.Untyped(),
 		Table: registry.Table[*corev1.Event]{
 			Columns: []metav1.TableColumnDefinition{

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -38,12 +37,12 @@ func namespaces() *registry.Kind {
 			ValidateName: apivalidation.ValidateNamespaceName, OnUpdate: registry.MetaWhole,
 		},
 		Subresources: []registry.Subresource{
-			{Name: "finalize", Verbs: []string{"update"}, Update: &registry.UpdatePart{
+			{Name: "finalize", Verbs: []string{"update"}, Update: registry.UpdatePart[*corev1.Namespace]{
 				Prepare:       finalizeNamespace,
 				Validate:      validateNamespaceFinalize,
 				Unconditional: true,
 				StatusMeta:    true,
-			}},
+			}.Untyped()},
 			declare.Status(),
 		},
 		Selection: registry.Selection{
@@ -51,13 +50,11 @@ func namespaces() *registry.Kind {
 			FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*corev1.Namespace]{
-			Spec:          func(n *corev1.Namespace) any { return &n.Spec },
-			Status:        func(n *corev1.Namespace) any { return &n.Status },
 			PrepareCreate: prepareNamespaceCreate,
-			PrepareUpdate: func(_ context.Context, n, old *corev1.Namespace) {
+			PrepareUpdate: func(n, old *corev1.Namespace) {
 				n.Spec.Finalizers = old.Spec.Finalizers
 			},
-			Validate: func(_ context.Context, n *corev1.Namespace) field.ErrorList {
+			ValidateCreate: func(n *corev1.Namespace) field.ErrorList {
 				var errs field.ErrorList
 				for _, f := range n.Spec.Finalizers {
 					errs = append(errs, validateFinalizerName(string(f), field.NewPath("spec", "finalizers"))...)
@@ -84,7 +81,7 @@ func namespaces() *registry.Kind {
 	}
 }
 
-func prepareNamespaceCreate(_ context.Context, n *corev1.Namespace) {
+func prepareNamespaceCreate(n *corev1.Namespace) {
 	labelNamespace(n)
 	n.Status.Phase = corev1.NamespaceActive
 	if !slices.Contains(n.Spec.Finalizers, corev1.FinalizerKubernetes) {
@@ -93,7 +90,7 @@ func prepareNamespaceCreate(_ context.Context, n *corev1.Namespace) {
 }
 
 // refuseProtectedNamespace returns an error if the namespace cannot be deleted.
-func refuseProtectedNamespace(_ context.Context, n *corev1.Namespace) error {
+func refuseProtectedNamespace(n *corev1.Namespace) error {
 	if !slices.Contains(protectedNamespaces, n.Name) {
 		return nil
 	}
@@ -117,13 +114,11 @@ func labelNamespace(n *corev1.Namespace) {
 }
 
 // finalizeNamespace lets a client change the finalizers of the spec and the metadata, as kube-apiserver does.
-func finalizeNamespace(_ context.Context, obj, old registry.Object) {
-	obj.(*corev1.Namespace).Status = *old.(*corev1.Namespace).Status.DeepCopy()
-}
+func finalizeNamespace(n, old *corev1.Namespace) { n.Status = *old.Status.DeepCopy() }
 
-func validateNamespaceFinalize(_ context.Context, obj, _ registry.Object) field.ErrorList {
+func validateNamespaceFinalize(n, _ *corev1.Namespace) field.ErrorList {
 	var errs field.ErrorList
-	for i, f := range obj.(*corev1.Namespace).Spec.Finalizers {
+	for i, f := range n.Spec.Finalizers {
 		errs = append(errs, validateFinalizerName(string(f), field.NewPath("spec", "finalizers").Index(i))...)
 	}
 	return errs
@@ -143,7 +138,7 @@ func validateFinalizerName(name string, path *field.Path) field.ErrorList {
 
 // validateNamespacePhase requires that the phase is Terminating exactly if the namespace is
 // being deleted.
-func validateNamespacePhase(_ context.Context, n, _ *corev1.Namespace) field.ErrorList {
+func validateNamespacePhase(n, _ *corev1.Namespace) field.ErrorList {
 	path := field.NewPath("status", "Phase")
 	switch {
 	case n.DeletionTimestamp.IsZero() && n.Status.Phase != corev1.NamespaceActive:

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -32,38 +31,35 @@ func nodes(gates features.Gates) *registry.Kind {
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Subresources: []registry.Subresource{
 			nodeProxy(),
-			{Name: "status", Verbs: declare.PartVerbs, Update: &registry.UpdatePart{Unconditional: true,
-				Prepare: func(ctx context.Context, obj, old registry.Object) {
-					prepareNodeStatus(ctx, obj, old)
-					disabled.Drop(obj.(*corev1.Node), old.(*corev1.Node))
+			{Name: "status", Verbs: declare.PartVerbs, Update: registry.UpdatePart[*corev1.Node]{
+				Prepare: func(n, old *corev1.Node) {
+					prepareNodeStatus(n, old)
+					disabled.Drop(n, old)
 				},
-				Validate: func(_ context.Context, obj, old registry.Object) field.ErrorList {
-					return validateNodeStatusUpdate(obj.(*corev1.Node), old.(*corev1.Node))
-				}}},
+				Validate:      validateNodeStatusUpdate,
+				Unconditional: true,
+			}.Untyped()},
 		},
 		Selection: registry.Selection{
 			Fields:     []registry.Field{{Name: "spec.unschedulable", Path: []int32{2, 4}, Type: registry.Bool}},
 			FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*corev1.Node]{
-			// Status is not set, because a kubelet that registers its node sends the status
-			// too. So a create keeps the status; PrepareUpdate resets it on update.
-			Spec: func(n *corev1.Node) any { return &n.Spec },
-			PrepareCreate: func(_ context.Context, n *corev1.Node) {
+			// A kubelet that registers its node sends the status too.
+			StatusOnCreate: true,
+			PrepareCreate: func(n *corev1.Node) {
 				n.Spec.ConfigSource, n.Status.Config = nil, nil
 				disabled.DropNew(n)
 			},
-			PrepareUpdate: func(_ context.Context, n, old *corev1.Node) {
-				n.Status = old.Status
+			PrepareUpdate: func(n, old *corev1.Node) {
 				if old.Spec.ConfigSource == nil {
 					n.Spec.ConfigSource = nil
 				}
 			},
-			Validate: func(_ context.Context, o *corev1.Node) field.ErrorList { return validateNode(o) },
-			ValidateUpdate: func(_ context.Context, o, old *corev1.Node) field.ErrorList {
-				return validateNodeUpdate(o, old)
-			},
-			Warn: warnNode,
+			// Like kube-apiserver, this checks most fields twice on update.
+			Validate:       validateNode,
+			ValidateUpdate: validateNodeStatusUpdate,
+			Warn:           warnNode,
 		}.Untyped(),
 		Table: registry.Table[*corev1.Node]{
 			Columns: []metav1.TableColumnDefinition{
@@ -85,10 +81,9 @@ func nodes(gates features.Gates) *registry.Kind {
 
 // prepareNodeStatus resets all fields except the status to their old values. status.config can
 // only be removed, because dynamic kubelet configuration no longer exists.
-func prepareNodeStatus(_ context.Context, obj, old registry.Object) {
-	n, before := obj.(*corev1.Node), old.(*corev1.Node)
-	n.Spec = before.Spec
-	if before.Status.Config == nil {
+func prepareNodeStatus(n, old *corev1.Node) {
+	n.Spec = old.Spec
+	if old.Status.Config == nil {
 		n.Status.Config = nil
 	}
 }
@@ -107,7 +102,7 @@ func defaultNode(n *corev1.Node) {
 	}
 }
 
-func warnNode(_ context.Context, n, _ *corev1.Node) []string {
+func warnNode(n, _ *corev1.Node) []string {
 	var warnings []string
 	if n.Spec.ConfigSource != nil {
 		warnings = append(warnings, "spec.configSource: the feature is removed")

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -35,21 +34,13 @@ func persistentVolumes() *registry.Kind {
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaNewTwice},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*corev1.PersistentVolume]{
-			Spec:   func(v *corev1.PersistentVolume) any { return &v.Spec },
-			Status: func(v *corev1.PersistentVolume) any { return &v.Status },
-			PrepareCreate: func(_ context.Context, v *corev1.PersistentVolume) {
+			PrepareCreate: func(v *corev1.PersistentVolume) {
 				v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending, LastPhaseTransitionTime: ptr.To(now())}
 			},
-			PrepareStatusUpdate: func(_ context.Context, v, old *corev1.PersistentVolume) { recordPhaseChange(v, old) },
-			Validate: func(_ context.Context, v *corev1.PersistentVolume) field.ErrorList {
-				return validatePersistentVolume(v)
-			},
-			ValidateUpdate: func(_ context.Context, v, old *corev1.PersistentVolume) field.ErrorList {
-				return validatePersistentVolumeUpdate(v, old)
-			},
-			Warn: func(_ context.Context, v, _ *corev1.PersistentVolume) []string {
-				return persistentVolumeWarnings(v)
-			},
+			PrepareStatusUpdate: recordPhaseChange,
+			ValidateCreate:      validatePersistentVolume,
+			ValidateUpdate:      validatePersistentVolumeUpdate,
+			Warn:                persistentVolumeWarnings,
 		}.Untyped(),
 		Table: registry.Table[*corev1.PersistentVolume]{
 			Columns: []metav1.TableColumnDefinition{
@@ -174,9 +165,7 @@ func persistentVolumeClaims(gates features.Gates) *registry.Kind {
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*corev1.PersistentVolumeClaim]{
-			Spec:   func(c *corev1.PersistentVolumeClaim) any { return &c.Spec },
-			Status: func(c *corev1.PersistentVolumeClaim) any { return &c.Status },
-			PrepareCreate: func(_ context.Context, c *corev1.PersistentVolumeClaim) {
+			PrepareCreate: func(c *corev1.PersistentVolumeClaim) {
 				c.Status = corev1.PersistentVolumeClaimStatus{}
 				if !crossNamespace {
 					dropCrossNamespaceDataSource(&c.Spec)
@@ -184,7 +173,7 @@ func persistentVolumeClaims(gates features.Gates) *registry.Kind {
 				dropUnsupportedDataSource(&c.Spec)
 				syncDataSources(&c.Spec)
 			},
-			PrepareUpdate: func(_ context.Context, c, old *corev1.PersistentVolumeClaim) {
+			PrepareUpdate: func(c, old *corev1.PersistentVolumeClaim) {
 				if !crossNamespace && old.Spec.DataSourceRef == nil {
 					dropCrossNamespaceDataSource(&c.Spec)
 				}
@@ -193,18 +182,12 @@ func persistentVolumeClaims(gates features.Gates) *registry.Kind {
 				}
 				syncDataSources(&c.Spec)
 			},
-			Validate: func(_ context.Context, o *corev1.PersistentVolumeClaim) field.ErrorList {
+			ValidateCreate: func(o *corev1.PersistentVolumeClaim) field.ErrorList {
 				return ValidatePersistentVolumeClaimSpec(&o.Spec, field.NewPath("spec"))
 			},
-			ValidateUpdate: func(_ context.Context, o, old *corev1.PersistentVolumeClaim) field.ErrorList {
-				return validatePersistentVolumeClaimUpdate(o, old)
-			},
-			ValidateStatusUpdate: func(_ context.Context, c, _ *corev1.PersistentVolumeClaim) field.ErrorList {
-				return validatePersistentVolumeClaimStatus(c)
-			},
-			Warn: func(_ context.Context, c, _ *corev1.PersistentVolumeClaim) []string {
-				return persistentVolumeClaimWarnings(c)
-			},
+			ValidateUpdate:       validatePersistentVolumeClaimUpdate,
+			ValidateStatusUpdate: validatePersistentVolumeClaimStatus,
+			Warn:                 persistentVolumeClaimWarnings,
 		}.Untyped(),
 		Table: registry.Table[*corev1.PersistentVolumeClaim]{
 			Columns: []metav1.TableColumnDefinition{

@@ -45,24 +45,24 @@ func pods(gates PodGates, statusGates podStatusGates) *registry.Kind {
 			FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*corev1.Pod]{
-			Spec:   func(p *corev1.Pod) any { return &p.Spec },
-			Status: func(p *corev1.Pod) any { return &p.Status },
 			// The QoS class is kept, as kube-apiserver does.
 			StatusOnCreate: true,
 			Generation:     true,
-			PrepareCreate:  func(ctx context.Context, p *corev1.Pod) { preparePodCreate(ctx, p, gates) },
-			PrepareUpdate: func(_ context.Context, p, old *corev1.Pod) {
+			PrepareUpdate: func(p, old *corev1.Pod) {
 				gates.Drop(&p.Spec, &old.Spec)
 			},
-			PrepareStatusUpdate: func(_ context.Context, p, old *corev1.Pod) {
+			PrepareStatusUpdate: func(p, old *corev1.Pod) {
 				preparePodStatusUpdate(p, old)
 				statusGates.Drop(&p.Status, &old.Status)
 			},
-			Validate:             validatePod,
+			ValidateCreate:       validatePod,
 			ValidateUpdate:       validatePodUpdate,
 			ValidateStatusUpdate: validatePodStatusUpdate,
 			Warn:                 warnPod,
 			WarnStatus:           func(p *corev1.Pod) []string { return warnPodStatus(&p.Status) },
+			InContext: registry.InContext[*corev1.Pod]{
+				PrepareCreate: func(ctx context.Context, p *corev1.Pod) { preparePodCreate(ctx, p, gates) },
+			},
 		}.Untyped(),
 		Deletion: registry.Deletion[*corev1.Pod]{Grace: podGrace}.Untyped(),
 		Table: registry.Table[*corev1.Pod]{
@@ -96,9 +96,9 @@ func podSubresources() []registry.Subresource {
 	return []registry.Subresource{
 		podAttach(),
 		bindingSubresource("binding"),
-		{Name: "ephemeralcontainers", Verbs: declare.PartVerbs, Update: &registry.UpdatePart{
+		{Name: "ephemeralcontainers", Verbs: declare.PartVerbs, Update: registry.UpdatePart[*corev1.Pod]{
 			Prepare: prepareEphemeralContainers, Validate: validateEphemeralContainersUpdate, Unconditional: true,
-		}},
+		}.Untyped()},
 		{
 			Name: "eviction", GVK: policyv1.SchemeGroupVersion.WithKind("Eviction"), Verbs: []string{"create"},
 			Also: []schema.GroupVersionKind{{Group: "policy", Version: "v1beta1", Kind: "Eviction"}},
@@ -108,9 +108,9 @@ func podSubresources() []registry.Subresource {
 		podLog(),
 		podPortForward(),
 		podProxy(),
-		{Name: "resize", Verbs: declare.PartVerbs, Update: &registry.UpdatePart{
+		{Name: "resize", Verbs: declare.PartVerbs, Update: registry.UpdatePart[*corev1.Pod]{
 			Prepare: prepareResize, Validate: validateResize, Unconditional: true,
-		}},
+		}.Untyped()},
 		declare.Status(),
 	}
 }
@@ -240,12 +240,11 @@ func resetPod(p, old *corev1.Pod) {
 	p.ResourceVersion, p.UID = version, uid
 }
 
-func prepareEphemeralContainers(_ context.Context, obj, old registry.Object) {
-	p := obj.(*corev1.Pod)
+func prepareEphemeralContainers(p, old *corev1.Pod) {
 	containers := p.Spec.EphemeralContainers
-	resetPod(p, old.(*corev1.Pod))
+	resetPod(p, old)
 	p.Spec.EphemeralContainers = containers
-	updatePodGeneration(p, old.(*corev1.Pod))
+	updatePodGeneration(p, old)
 }
 
 // updatePodGeneration increments the generation if a subresource has changed the spec.
@@ -257,18 +256,17 @@ func updatePodGeneration(p, old *corev1.Pod) {
 
 // prepareResize keeps the changed resources of the pod and of its containers, matched by name,
 // and resets everything else to the old pod.
-func prepareResize(_ context.Context, obj, old registry.Object) {
-	p := obj.(*corev1.Pod)
-	before, wanted := old.(*corev1.Pod), p.Spec
-	if len(wanted.Containers) != len(before.Spec.Containers) ||
-		len(wanted.InitContainers) != len(before.Spec.InitContainers) {
+func prepareResize(p, old *corev1.Pod) {
+	wanted := p.Spec
+	if len(wanted.Containers) != len(old.Spec.Containers) ||
+		len(wanted.InitContainers) != len(old.Spec.InitContainers) {
 		return // validation refuses the pod
 	}
-	resetPod(p, before)
+	resetPod(p, old)
 	p.Spec.Resources = wanted.Resources
 	p.Spec.Containers = resized(p.Spec.Containers, wanted.Containers)
 	p.Spec.InitContainers = resized(p.Spec.InitContainers, wanted.InitContainers)
-	updatePodGeneration(p, before)
+	updatePodGeneration(p, old)
 }
 
 // resized returns the containers with the resources and policies of wanted, which has as many. It returns wanted if a

@@ -1,8 +1,6 @@
 package core
 
 import (
-	"context"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -23,19 +21,16 @@ func podTemplates(gates PodGates) *registry.Kind {
 		Strategy: registry.Strategy[*corev1.PodTemplate]{
 			Generation:   true,
 			GenerationOf: func(t *corev1.PodTemplate) any { return &t.Template },
-			PrepareCreate: func(_ context.Context, t *corev1.PodTemplate) {
+			PrepareCreate: func(t *corev1.PodTemplate) {
 				gates.DropNew(&t.Template.Spec)
 			},
-			PrepareUpdate: func(_ context.Context, t, old *corev1.PodTemplate) {
+			PrepareUpdate: func(t, old *corev1.PodTemplate) {
 				gates.Drop(&t.Template.Spec, &old.Template.Spec)
 			},
-			Validate: func(_ context.Context, o *corev1.PodTemplate) field.ErrorList {
+			Validate: func(o *corev1.PodTemplate) field.ErrorList {
 				return ValidatePodTemplateSpec(&o.Template, field.NewPath("template"))
 			},
-			ValidateUpdate: func(_ context.Context, o, _ *corev1.PodTemplate) field.ErrorList {
-				return ValidatePodTemplateSpec(&o.Template, field.NewPath("template"))
-			},
-			Warn: func(_ context.Context, t, old *corev1.PodTemplate) []string {
+			Warn: func(t, old *corev1.PodTemplate) []string {
 				if old == nil {
 					return PodTemplateWarnings(field.NewPath("template"), &t.Template, nil)
 				}

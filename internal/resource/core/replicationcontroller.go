@@ -1,12 +1,10 @@
 package core
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"strings"
 
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -31,13 +29,7 @@ func replicationControllers(gates PodGates) *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true, DefaultOrphan: true},
 		Metadata: registry.Metadata{ValidateName: validateReplicationControllerName},
 		Subresources: []registry.Subresource{
-			{
-				Name: "scale", Verbs: declare.PartVerbs, GVK: autoscalingv1.SchemeGroupVersion.WithKind("Scale"),
-				Scale: &registry.Scale{Get: replicationControllerScale, Set: func(o registry.Object, replicas int32) error {
-					o.(*corev1.ReplicationController).Spec.Replicas = &replicas
-					return nil
-				}},
-			},
+			declare.Scale(replicationControllerScale, func(c *corev1.ReplicationController, n int32) { c.Spec.Replicas = &n }),
 			declare.Status(),
 		},
 		Selection: registry.Selection{
@@ -45,29 +37,22 @@ func replicationControllers(gates PodGates) *registry.Kind {
 			FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*corev1.ReplicationController]{
-			Spec:       func(c *corev1.ReplicationController) any { return &c.Spec },
-			Status:     func(c *corev1.ReplicationController) any { return &c.Status },
 			Generation: true,
-			PrepareCreate: func(_ context.Context, c *corev1.ReplicationController) {
+			PrepareCreate: func(c *corev1.ReplicationController) {
 				if t := c.Spec.Template; t != nil {
 					gates.DropNew(&t.Spec)
 				}
 			},
-			PrepareUpdate: func(_ context.Context, c, old *corev1.ReplicationController) {
+			PrepareUpdate: func(c, old *corev1.ReplicationController) {
 				if t, before := c.Spec.Template, old.Spec.Template; t != nil && before != nil {
 					gates.Drop(&t.Spec, &before.Spec)
 				}
 			},
-			Validate: func(_ context.Context, c *corev1.ReplicationController) field.ErrorList {
-				return validateReplicationController(c)
-			},
-			ValidateUpdate: func(_ context.Context, c, _ *corev1.ReplicationController) field.ErrorList {
-				return validateReplicationController(c)
-			},
-			ValidateStatusUpdate: func(_ context.Context, c, _ *corev1.ReplicationController) field.ErrorList {
+			Validate: validateReplicationController,
+			ValidateStatusUpdate: func(c, _ *corev1.ReplicationController) field.ErrorList {
 				return validateReplicationControllerStatus(&c.Status, field.NewPath("status"))
 			},
-			PrepareStatusUpdate: func(_ context.Context, c, _ *corev1.ReplicationController) {
+			PrepareStatusUpdate: func(c, _ *corev1.ReplicationController) {
 				defaultReplicationController(c) // labels that are missing are those of the template
 			},
 			Warn: warnReplicationController,
@@ -101,15 +86,14 @@ func defaultReplicationController(c *corev1.ReplicationController) {
 	setDefaultPointer(&c.Spec.Replicas, 1)
 }
 
-func replicationControllerScale(o registry.Object) (spec, status int32, selector string) {
-	c := o.(*corev1.ReplicationController)
+func replicationControllerScale(c *corev1.ReplicationController) (spec, status int32, selector string) {
 	if c.Spec.Replicas != nil {
 		spec = *c.Spec.Replicas
 	}
 	return spec, c.Status.Replicas, labels.Set(c.Spec.Selector).String()
 }
 
-func warnReplicationController(_ context.Context, c, old *corev1.ReplicationController) []string {
+func warnReplicationController(c, old *corev1.ReplicationController) []string {
 	if c.Spec.Template == nil || old != nil && old.Generation == c.Generation {
 		return nil
 	}

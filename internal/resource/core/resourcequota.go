@@ -28,11 +28,10 @@ func resourceQuotas() *registry.Kind {
 		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*corev1.ResourceQuota]{
-			Spec:   func(q *corev1.ResourceQuota) any { return &q.Spec },
-			Status: func(q *corev1.ResourceQuota) any { return &q.Status },
-
-			Validate: validateResourceQuota, ValidateUpdate: validateResourceQuotaUpdate,
-			ValidateStatusUpdate: validateResourceQuotaStatus, Warn: quotaWarnings,
+			ValidateCreate:       validateResourceQuota,
+			ValidateUpdate:       validateResourceQuotaUpdate,
+			ValidateStatusUpdate: validateResourceQuotaStatus,
+			Warn:                 quotaWarnings,
 		}.Untyped(),
 		Table: registry.Table[*corev1.ResourceQuota]{
 			Columns: []metav1.TableColumnDefinition{

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"crypto/tls"
 	"reflect"
 
@@ -28,7 +27,7 @@ func secrets() *registry.Kind {
 			Fields: []registry.Field{{Name: "type", Path: []int32{3}}}, FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*corev1.Secret]{
-			Validate:       func(_ context.Context, s *corev1.Secret) field.ErrorList { return validateSecret(s) },
+			ValidateCreate: validateSecret,
 			ValidateUpdate: validateSecretUpdate,
 			Warn:           warnSecret,
 		}.Untyped(),
@@ -58,7 +57,7 @@ func defaultSecret(s *corev1.Secret) {
 	s.StringData = nil
 }
 
-func validateSecretUpdate(_ context.Context, s, old *corev1.Secret) field.ErrorList {
+func validateSecretUpdate(s, old *corev1.Secret) field.ErrorList {
 	errs := append(apivalidation.ValidateImmutableField(s.Type, old.Type, field.NewPath("type").K8s()), validateSecret(s)...)
 	if old.Immutable == nil || !*old.Immutable {
 		return errs
@@ -73,7 +72,7 @@ func validateSecretUpdate(_ context.Context, s, old *corev1.Secret) field.ErrorL
 }
 
 // warnSecret returns a warning if the certificate and the key of a TLS secret do not match.
-func warnSecret(_ context.Context, s, _ *corev1.Secret) []string {
+func warnSecret(s, _ *corev1.Secret) []string {
 	if s.Type != corev1.SecretTypeTLS {
 		return nil
 	}

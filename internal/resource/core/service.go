@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -46,23 +45,17 @@ func services() *registry.Kind {
 			FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*corev1.Service]{
-			Spec:   func(s *corev1.Service) any { return &s.Spec },
-			Status: func(s *corev1.Service) any { return &s.Status },
-			PrepareCreate: func(_ context.Context, s *corev1.Service) {
+			PrepareCreate: func(s *corev1.Service) {
 				inferAddressFields(s)
 				dropInternalTraffic(s)
 			},
 			PrepareUpdate: prepareServiceUpdate,
-			Validate: func(_ context.Context, o *corev1.Service) field.ErrorList {
+			ValidateCreate: func(o *corev1.Service) field.ErrorList {
 				return validateService(o, nil)
 			},
-			ValidateUpdate: func(_ context.Context, o, old *corev1.Service) field.ErrorList {
-				return validateServiceUpdate(o, old)
-			},
-			ValidateStatusUpdate: func(_ context.Context, o, old *corev1.Service) field.ErrorList {
-				return validateServiceStatus(o, old)
-			},
-			Warn: func(_ context.Context, s, _ *corev1.Service) []string { return serviceWarnings(s) },
+			ValidateUpdate:       validateServiceUpdate,
+			ValidateStatusUpdate: validateServiceStatus,
+			Warn:                 serviceWarnings,
 			WarnStatus: func(s *corev1.Service) []string {
 				var warnings []string
 				for i, one := range s.Status.LoadBalancer.Ingress {
@@ -168,7 +161,7 @@ func inferAddressFields(s *corev1.Service) {
 
 // prepareServiceUpdate lets a client change the type of a Service by changing only the field
 // type. It removes the fields that only the old type had, if the client has not changed them.
-func prepareServiceUpdate(_ context.Context, s, old *corev1.Service) {
+func prepareServiceUpdate(s, old *corev1.Service) {
 	spec, before := &s.Spec, &old.Spec
 	dropInternalTraffic(s)
 	if before.Type != corev1.ServiceTypeExternalName && spec.Type == corev1.ServiceTypeExternalName {
@@ -289,7 +282,7 @@ func externalIPs(s *corev1.Service) string {
 	return table.Unknown
 }
 
-func serviceWarnings(s *corev1.Service) []string {
+func serviceWarnings(s, _ *corev1.Service) []string {
 	spec, path := &s.Spec, field.NewPath("spec")
 	headless := spec.Type == corev1.ServiceTypeClusterIP && spec.ClusterIP == corev1.ClusterIPNone
 	external := spec.Type == corev1.ServiceTypeExternalName

@@ -1,8 +1,6 @@
 package core
 
 import (
-	"context"
-
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,9 +34,9 @@ func serviceAccounts() *registry.Kind {
 			},
 		}},
 		Strategy: registry.Strategy[*corev1.ServiceAccount]{
-			PrepareCreate: func(_ context.Context, s *corev1.ServiceAccount) { dropSecretReferenceFields(s) },
-			PrepareUpdate: func(_ context.Context, s, _ *corev1.ServiceAccount) { dropSecretReferenceFields(s) },
-			Warn: func(_ context.Context, s, old *corev1.ServiceAccount) []string {
+			PrepareCreate: dropSecretReferenceFields,
+			PrepareUpdate: func(s, _ *corev1.ServiceAccount) { dropSecretReferenceFields(s) },
+			Warn: func(s, old *corev1.ServiceAccount) []string {
 				if _, ok := s.Annotations[mountableSecretsAnnotation]; !ok {
 					return nil
 				}

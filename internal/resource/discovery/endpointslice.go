@@ -2,7 +2,6 @@
 package discovery
 
 import (
-	"context"
 	"slices"
 	"strconv"
 
@@ -40,11 +39,11 @@ func endpointSlice() *registry.Kind {
 		Strategy: registry.Strategy[*discoveryv1.EndpointSlice]{
 			// The generation is set here, because the comparison uses the slice as the client
 			// has sent it, before the deprecated topology is removed.
-			PrepareCreate: func(_ context.Context, s *discoveryv1.EndpointSlice) {
+			PrepareCreate: func(s *discoveryv1.EndpointSlice) {
 				s.Generation = 1
 				dropDeprecatedTopology(s, nil)
 			},
-			PrepareUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) {
+			PrepareUpdate: func(s, old *discoveryv1.EndpointSlice) {
 				if !equality.Semantic.DeepEqual(generationContent(s), generationContent(old)) {
 					s.Generation = old.Generation + 1
 				}
@@ -52,10 +51,10 @@ func endpointSlice() *registry.Kind {
 					dropDeprecatedTopology(s, old.Endpoints)
 				}
 			},
-			Validate: func(_ context.Context, s *discoveryv1.EndpointSlice) field.ErrorList {
+			ValidateCreate: func(s *discoveryv1.EndpointSlice) field.ErrorList {
 				return validateSlice(s, nil)
 			},
-			ValidateUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) field.ErrorList {
+			ValidateUpdate: func(s, old *discoveryv1.EndpointSlice) field.ErrorList {
 				errs := append(validateSlice(s, old),
 					declare.Immutable(s.AddressType, old.AddressType, field.NewPath("addressType"))...)
 				return append(errs, validateGenerateName(s.GenerateName)...)
@@ -80,7 +79,7 @@ func endpointSlice() *registry.Kind {
 // endpointSliceControllers do not get warnings about addresses: they copy addresses of others.
 var endpointSliceControllers = []string{"endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"}
 
-func warnSlice(_ context.Context, s, old *discoveryv1.EndpointSlice) []string {
+func warnSlice(s, old *discoveryv1.EndpointSlice) []string {
 	var warnings []string
 	if s.AddressType == discoveryv1.AddressTypeFQDN && old == nil {
 		warnings = append(warnings, field.NewPath("spec", "addressType").String()+": FQDN endpoints are deprecated")

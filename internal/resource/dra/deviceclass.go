@@ -1,8 +1,6 @@
 package dra
 
 import (
-	"context"
-
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -34,14 +32,13 @@ func deviceClass(gates features.Gates) *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Metadata: registry.Metadata{ValidateName: validateClassName, OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*resourcev1.DeviceClass]{
-			Spec:          func(c *resourcev1.DeviceClass) any { return &c.Spec },
 			Generation:    true,
-			PrepareCreate: func(_ context.Context, c *resourcev1.DeviceClass) { disabled.DropNew(c) },
-			PrepareUpdate: func(_ context.Context, c, old *resourcev1.DeviceClass) { disabled.Drop(c, old) },
-			Validate: func(_ context.Context, c *resourcev1.DeviceClass) field.ErrorList {
+			PrepareCreate: disabled.DropNew,
+			PrepareUpdate: disabled.Drop,
+			ValidateCreate: func(c *resourcev1.DeviceClass) field.ErrorList {
 				return validateClassSpec(&c.Spec, cel.New)
 			},
-			ValidateUpdate: func(_ context.Context, c, old *resourcev1.DeviceClass) field.ErrorList {
+			ValidateUpdate: func(c, old *resourcev1.DeviceClass) field.ErrorList {
 				origin := cel.New
 				if equality.Semantic.DeepEqual(c.Spec, old.Spec) {
 					origin = cel.Stored

@@ -1,8 +1,6 @@
 package dra
 
 import (
-	"context"
-
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
@@ -33,14 +31,12 @@ func deviceTaintRule() *registry.Kind {
 		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*taintRule]{
-			Spec:            func(r *taintRule) any { return &r.Spec },
-			Status:          func(r *taintRule) any { return &r.Status },
 			StatusKeepsMeta: true,
 			Generation:      true,
 			PrepareUpdate:   renewTaint,
-			Validate:        func(_ context.Context, r *taintRule) field.ErrorList { return validateTaintRule(r, nil) },
-			ValidateUpdate:  func(_ context.Context, r, old *taintRule) field.ErrorList { return validateTaintRule(r, old) },
-			ValidateStatusUpdate: func(_ context.Context, r, _ *taintRule) field.ErrorList {
+			ValidateCreate:  func(r *taintRule) field.ErrorList { return validateTaintRule(r, nil) },
+			ValidateUpdate:  validateTaintRule,
+			ValidateStatusUpdate: func(r, _ *taintRule) field.ErrorList {
 				const maxConditions = 8
 				path := field.NewPath("status", "conditions")
 				errs := metav1validation.ValidateConditions(r.Status.Conditions, path.K8s())
@@ -69,7 +65,7 @@ func deviceTaintRule() *registry.Kind {
 
 // renewTaint sets the time of a taint whose effect has changed, unless the client has set it: claims are tolerated from
 // that time on.
-func renewTaint(_ context.Context, r, old *taintRule) {
+func renewTaint(r, old *taintRule) {
 	taint, before := &r.Spec.Taint, &old.Spec.Taint
 	if taint.Effect != before.Effect && taint.TimeAdded.Equal(before.TimeAdded) {
 		taint.TimeAdded = new(now())

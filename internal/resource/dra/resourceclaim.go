@@ -1,7 +1,6 @@
 package dra
 
 import (
-	"context"
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
@@ -33,21 +32,17 @@ func resourceClaim(gates features.Gates) *registry.Kind {
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*resourcev1.ResourceClaim]{
-			Spec:                func(c *resourcev1.ResourceClaim) any { return &c.Spec },
-			Status:              func(c *resourcev1.ResourceClaim) any { return &c.Status },
 			StatusKeepsMeta:     true,
-			PrepareCreate:       func(_ context.Context, c *resourcev1.ResourceClaim) { inSpec.DropNew(&c.Spec) },
-			PrepareUpdate:       func(_ context.Context, c, old *resourcev1.ResourceClaim) { inSpec.Drop(&c.Spec, &old.Spec) },
-			PrepareStatusUpdate: func(_ context.Context, c, old *resourcev1.ResourceClaim) { inStatus.Drop(c, old) },
-			Validate: func(_ context.Context, c *resourcev1.ResourceClaim) field.ErrorList {
+			PrepareCreate:       func(c *resourcev1.ResourceClaim) { inSpec.DropNew(&c.Spec) },
+			PrepareUpdate:       func(c, old *resourcev1.ResourceClaim) { inSpec.Drop(&c.Spec, &old.Spec) },
+			PrepareStatusUpdate: inStatus.Drop,
+			ValidateCreate: func(c *resourcev1.ResourceClaim) field.ErrorList {
 				return validateClaimSpec(&c.Spec, cel.New, field.NewPath("spec"))
 			},
-			ValidateUpdate: func(_ context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
+			ValidateUpdate: func(c, old *resourcev1.ResourceClaim) field.ErrorList {
 				return declare.Immutable(c.Spec, old.Spec, field.NewPath("spec"))
 			},
-			ValidateStatusUpdate: func(_ context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
-				return validateClaimStatus(c, old)
-			},
+			ValidateStatusUpdate: validateClaimStatus,
 			ValidateNamespace: func(c, old *resourcev1.ResourceClaim, labels func() (map[string]string, error)) field.ErrorList {
 				if old == nil {
 					return validateAdminRequests(c.Spec.Devices.Requests, labels)

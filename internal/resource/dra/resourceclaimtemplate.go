@@ -1,8 +1,6 @@
 package dra
 
 import (
-	"context"
-
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,15 +30,14 @@ func resourceClaimTemplate(gates features.Gates) *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*resourcev1.ResourceClaimTemplate]{
-			Spec:          func(t *resourcev1.ResourceClaimTemplate) any { return &t.Spec },
-			PrepareCreate: func(_ context.Context, t *resourcev1.ResourceClaimTemplate) { disabled.DropNew(&t.Spec.Spec) },
-			PrepareUpdate: func(_ context.Context, t, old *resourcev1.ResourceClaimTemplate) {
+			PrepareCreate: func(t *resourcev1.ResourceClaimTemplate) { disabled.DropNew(&t.Spec.Spec) },
+			PrepareUpdate: func(t, old *resourcev1.ResourceClaimTemplate) {
 				disabled.Drop(&t.Spec.Spec, &old.Spec.Spec)
 			},
-			Validate: func(_ context.Context, t *resourcev1.ResourceClaimTemplate) field.ErrorList {
+			ValidateCreate: func(t *resourcev1.ResourceClaimTemplate) field.ErrorList {
 				return validateTemplateSpec(&t.Spec, cel.New)
 			},
-			ValidateUpdate: func(_ context.Context, t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
+			ValidateUpdate: func(t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
 				errs := declare.Immutable(t.Spec, old.Spec, field.NewPath("spec"))
 				return append(errs, validateTemplateSpec(&t.Spec, cel.Stored)...)
 			},

@@ -32,21 +32,19 @@ func resourcePoolStatusRequest() *registry.Kind {
 		Requests:     registry.Requests{ReturnDeleted: true},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*poolRequest]{
-			Spec:            func(r *poolRequest) any { return &r.Spec },
-			Status:          func(r *poolRequest) any { return &r.Status },
 			StatusKeepsMeta: true,
-			Validate: func(ctx context.Context, r *poolRequest) field.ErrorList {
-				return validatePoolRequest(ctx, &r.Spec, field.NewPath("spec"))
+			ValidateCreate: func(r *poolRequest) field.ErrorList {
+				return validatePoolRequest(&r.Spec, field.NewPath("spec"))
 			},
-			ValidateUpdate: func(_ context.Context, r, old *poolRequest) field.ErrorList {
+			ValidateUpdate: func(r, old *poolRequest) field.ErrorList {
 				return declare.Unchanged(r.Spec, old.Spec, field.NewPath("spec"))
 			},
-			ValidateStatusUpdate: func(ctx context.Context, r, old *poolRequest) field.ErrorList {
+			ValidateStatusUpdate: func(r, old *poolRequest) field.ErrorList {
 				path := field.NewPath("status")
 				if old.Status != nil { // the request is complete
 					return declare.Immutable(r.Status, old.Status, path)
 				}
-				return validatePoolRequestStatus(ctx, r.Status, path)
+				return validatePoolRequestStatus(r.Status, path)
 			},
 		}.Untyped(),
 		Table: registry.Table[*poolRequest]{
@@ -67,10 +65,8 @@ func resourcePoolStatusRequest() *registry.Kind {
 	}
 }
 
-func validatePoolRequest(
-	ctx context.Context, s *resourcev1alpha3.ResourcePoolStatusRequestSpec, path *field.Path,
-) field.ErrorList {
-	op := operation.Operation{Type: operation.Create}
+func validatePoolRequest(s *resourcev1alpha3.ResourcePoolStatusRequestSpec, path *field.Path) field.ErrorList {
+	ctx, op := context.Background(), operation.Operation{Type: operation.Create}
 	at := path.Child("driver")
 	errs := validate.RequiredValue(ctx, op, at.K8s(), &s.Driver, nil)
 	if len(errs) == 0 {
@@ -84,14 +80,12 @@ func validatePoolRequest(
 	return append(errs, validate.Minimum(ctx, op, path.Child("limit").K8s(), s.Limit, nil, least)...)
 }
 
-func validatePoolRequestStatus(
-	ctx context.Context, s *resourcev1alpha3.ResourcePoolStatusRequestStatus, path *field.Path,
-) field.ErrorList {
+func validatePoolRequestStatus(s *resourcev1alpha3.ResourcePoolStatusRequestStatus, path *field.Path) field.ErrorList {
 	if s == nil {
 		return nil
 	}
 	const maxPools, maxConditions = 1000, 10
-	op := operation.Operation{Type: operation.Create}
+	ctx, op := context.Background(), operation.Operation{Type: operation.Create}
 	at := path.Child("conditions")
 	errs := metav1validation.ValidateConditions(s.Conditions, at.K8s())
 	if count := validate.RequiredPointer(ctx, op, path.Child("poolCount").K8s(), s.PoolCount, nil); len(count) > 0 {
@@ -103,14 +97,14 @@ func validatePoolRequestStatus(
 		errs = append(errs, many...)
 	} else {
 		for i := range s.Pools {
-			errs = append(errs, validatePoolStatus(ctx, &s.Pools[i], path.Child("pools").Index(i))...)
+			errs = append(errs, validatePoolStatus(&s.Pools[i], path.Child("pools").Index(i))...)
 		}
 	}
 	return append(errs, validate.MaxItems(ctx, op, at.K8s(), s.Conditions, nil, maxConditions)...)
 }
 
-func validatePoolStatus(ctx context.Context, p *resourcev1alpha3.PoolStatus, path *field.Path) field.ErrorList {
-	op := operation.Operation{Type: operation.Create}
+func validatePoolStatus(p *resourcev1alpha3.PoolStatus, path *field.Path) field.ErrorList {
+	ctx, op := context.Background(), operation.Operation{Type: operation.Create}
 	at := path.Child("driver")
 	errs := validate.RequiredValue(ctx, op, at.K8s(), &p.Driver, nil)
 	if len(errs) == 0 {

@@ -1,7 +1,6 @@
 package dra
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -42,29 +41,28 @@ func resourceSlice(gates features.Gates) *registry.Kind {
 			FieldError: declare.FieldLabelForGVK(group, "ResourceSlice"),
 		},
 		Strategy: registry.Strategy[*resourcev1.ResourceSlice]{
-			Spec: func(s *resourcev1.ResourceSlice) any { return &s.Spec },
 			// The generation is set here, because the comparison uses the slice as the client
 			// has sent it, before fields of disabled features are removed.
-			PrepareCreate: func(_ context.Context, s *resourcev1.ResourceSlice) {
+			PrepareCreate: func(s *resourcev1.ResourceSlice) {
 				s.Generation = 1
 				disabled.DropNew(s)
 			},
-			PrepareUpdate: func(_ context.Context, s, old *resourcev1.ResourceSlice) {
+			PrepareUpdate: func(s, old *resourcev1.ResourceSlice) {
 				if !equality.Semantic.DeepEqual(s.Spec, old.Spec) {
 					s.Generation = old.Generation + 1
 				}
 				disabled.Drop(s, old)
 			},
-			Warn: func(_ context.Context, s, _ *resourcev1.ResourceSlice) []string {
+			Warn: func(s, _ *resourcev1.ResourceSlice) []string {
 				if driver := s.Spec.Driver; driver != strings.ToLower(driver) {
 					return []string{fmt.Sprintf("spec.driver: driver names should be lowercase; %q contains uppercase characters", driver)}
 				}
 				return nil
 			},
-			Validate: func(_ context.Context, s *resourcev1.ResourceSlice) field.ErrorList {
+			ValidateCreate: func(s *resourcev1.ResourceSlice) field.ErrorList {
 				return validateSliceSpec(&s.Spec)
 			},
-			ValidateUpdate: func(_ context.Context, s, old *resourcev1.ResourceSlice) field.ErrorList {
+			ValidateUpdate: func(s, old *resourcev1.ResourceSlice) field.ErrorList {
 				path := field.NewPath("spec")
 				errs := declare.Immutable(s.Spec.Driver, old.Spec.Driver, path.Child("driver"))
 				errs = append(errs, declare.Immutable(s.Spec.Pool.Name, old.Spec.Pool.Name, path.Child("pool", "name"))...)

@@ -25,10 +25,7 @@ func flowSchema() *registry.Kind {
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaNew},
 		Requests:     registry.Requests{UnconditionalUpdate: true},
 		Subresources: []registry.Subresource{declare.Status()},
-		Strategy: strategy(registry.Strategy[*flowcontrolv1.FlowSchema]{
-			Spec:   func(f *flowcontrolv1.FlowSchema) any { return &f.Spec },
-			Status: func(f *flowcontrolv1.FlowSchema) any { return &f.Status },
-		}, validateFlowSchema),
+		Strategy:     strategy(validateFlowSchema),
 		Table: registry.Table[*flowcontrolv1.FlowSchema]{
 			Columns: []metav1.TableColumnDefinition{
 				table.Name,

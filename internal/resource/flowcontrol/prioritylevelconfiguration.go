@@ -22,10 +22,7 @@ func priorityLevelConfiguration() *registry.Kind {
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaNew},
 		Requests:     registry.Requests{UnconditionalUpdate: true},
 		Subresources: []registry.Subresource{declare.Status()},
-		Strategy: strategy(registry.Strategy[*flowcontrolv1.PriorityLevelConfiguration]{
-			Spec:   func(p *flowcontrolv1.PriorityLevelConfiguration) any { return &p.Spec },
-			Status: func(p *flowcontrolv1.PriorityLevelConfiguration) any { return &p.Status },
-		}, validatePriorityLevel),
+		Strategy:     strategy(validatePriorityLevel),
 		Table: registry.Table[*flowcontrolv1.PriorityLevelConfiguration]{
 			Columns: []metav1.TableColumnDefinition{
 				table.Name,

@@ -1,7 +1,6 @@
 package networking
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -30,18 +29,14 @@ func ingress() *registry.Kind {
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*networkingv1.Ingress]{
-			Spec:       func(i *networkingv1.Ingress) any { return &i.Spec },
-			Status:     func(i *networkingv1.Ingress) any { return &i.Status },
 			Generation: true,
-			Validate: func(_ context.Context, o *networkingv1.Ingress) field.ErrorList {
+			ValidateCreate: func(o *networkingv1.Ingress) field.ErrorList {
 				return append(validateClassAnnotation(o), validateIngress(o)...)
 			},
-			ValidateUpdate: func(_ context.Context, o, _ *networkingv1.Ingress) field.ErrorList {
+			ValidateUpdate: func(o, _ *networkingv1.Ingress) field.ErrorList {
 				return validateIngress(o)
 			},
-			ValidateStatusUpdate: func(_ context.Context, i, old *networkingv1.Ingress) field.ErrorList {
-				return validateIngressStatusUpdate(i, old)
-			},
+			ValidateStatusUpdate: validateIngressStatusUpdate,
 			WarnStatus: func(i *networkingv1.Ingress) []string {
 				var warnings []string
 				for k, one := range i.Status.LoadBalancer.Ingress {
@@ -49,7 +44,7 @@ func ingress() *registry.Kind {
 				}
 				return warnings
 			},
-			Warn: func(_ context.Context, i, old *networkingv1.Ingress) []string {
+			Warn: func(i, old *networkingv1.Ingress) []string {
 				if _, there := i.Annotations[classAnnotation]; !there || old != nil || i.Spec.IngressClassName != nil {
 					return nil
 				}

@@ -1,13 +1,10 @@
 package networking
 
 import (
-	"context"
-
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
@@ -27,12 +24,9 @@ func ingressClass() *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*networkingv1.IngressClass]{
-			Spec:       func(c *networkingv1.IngressClass) any { return &c.Spec },
-			Generation: true,
-			Validate:   func(_ context.Context, c *networkingv1.IngressClass) field.ErrorList { return validateIngressClass(c) },
-			ValidateUpdate: func(_ context.Context, c, old *networkingv1.IngressClass) field.ErrorList {
-				return validateIngressClassUpdate(c, old)
-			},
+			Generation:     true,
+			ValidateCreate: validateIngressClass,
+			ValidateUpdate: validateIngressClassUpdate,
 		}.Untyped(),
 		Table: registry.Table[*networkingv1.IngressClass]{
 			Columns: []metav1.TableColumnDefinition{

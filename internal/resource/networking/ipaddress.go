@@ -1,8 +1,6 @@
 package networking
 
 import (
-	"context"
-
 	networkingv1 "k8s.io/api/networking/v1"
 	networkingv1beta1 "k8s.io/api/networking/v1beta1"
 	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
@@ -39,14 +37,11 @@ func ipAddress() *registry.Kind {
 			OnUpdate: registry.MetaWhole,
 		},
 		Strategy: registry.Strategy[*networkingv1.IPAddress]{
-			Spec: func(a *networkingv1.IPAddress) any { return &a.Spec },
-			Validate: func(_ context.Context, a *networkingv1.IPAddress) field.ErrorList {
+			Validate: func(a *networkingv1.IPAddress) field.ErrorList {
 				return validateParent(a.Spec.ParentRef, field.NewPath("spec", "parentRef"))
 			},
-			ValidateUpdate: func(_ context.Context, a, old *networkingv1.IPAddress) field.ErrorList {
-				path := field.NewPath("spec", "parentRef")
-				return append(validateParent(a.Spec.ParentRef, path),
-					declare.Immutable(a.Spec.ParentRef, old.Spec.ParentRef, path)...)
+			ValidateUpdate: func(a, old *networkingv1.IPAddress) field.ErrorList {
+				return declare.Immutable(a.Spec.ParentRef, old.Spec.ParentRef, field.NewPath("spec", "parentRef"))
 			},
 		}.Untyped(),
 		Table: registry.Table[*networkingv1.IPAddress]{

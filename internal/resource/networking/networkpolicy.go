@@ -1,8 +1,6 @@
 package networking
 
 import (
-	"context"
-
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,19 +21,14 @@ func networkPolicy() *registry.Kind {
 		Storage:  registry.Storage{Version: "v1", Path: "networkpolicies"},
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Strategy: registry.Strategy[*networkingv1.NetworkPolicy]{
-			Spec:       func(p *networkingv1.NetworkPolicy) any { return &p.Spec },
 			Generation: true,
 			// A change from nil to an empty list increments the generation, too.
 			GenerationOf: func(p *networkingv1.NetworkPolicy) any { return declare.ExactText(p.Spec) },
-			Validate: func(_ context.Context, o *networkingv1.NetworkPolicy) field.ErrorList {
+			ValidateCreate: func(o *networkingv1.NetworkPolicy) field.ErrorList {
 				return validateNetworkPolicy(o, nil)
 			},
-			ValidateUpdate: func(_ context.Context, o, old *networkingv1.NetworkPolicy) field.ErrorList {
-				return validateNetworkPolicy(o, old)
-			},
-			Warn: func(_ context.Context, o, _ *networkingv1.NetworkPolicy) []string {
-				return networkPolicyWarnings(o)
-			},
+			ValidateUpdate: validateNetworkPolicy,
+			Warn:           networkPolicyWarnings,
 		}.Untyped(),
 		Table: registry.Table[*networkingv1.NetworkPolicy]{
 			Columns: []metav1.TableColumnDefinition{

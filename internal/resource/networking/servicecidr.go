@@ -1,7 +1,6 @@
 package networking
 
 import (
-	"context"
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -30,13 +29,11 @@ func serviceCIDR() *registry.Kind {
 		Requests:     registry.Requests{UnconditionalUpdate: true},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*networkingv1.ServiceCIDR]{
-			Spec:            func(c *networkingv1.ServiceCIDR) any { return &c.Spec },
-			Status:          func(c *networkingv1.ServiceCIDR) any { return &c.Status },
 			StatusKeepsMeta: true,
-			Validate: func(_ context.Context, c *networkingv1.ServiceCIDR) field.ErrorList {
+			ValidateCreate: func(c *networkingv1.ServiceCIDR) field.ErrorList {
 				return validateCIDRs(c.Spec.CIDRs, field.NewPath("spec", "cidrs"))
 			},
-			ValidateUpdate: func(_ context.Context, c, old *networkingv1.ServiceCIDR) field.ErrorList {
+			ValidateUpdate: func(c, old *networkingv1.ServiceCIDR) field.ErrorList {
 				return validateCIDRsUpdate(c.Spec.CIDRs, old.Spec.CIDRs, field.NewPath("spec", "cidrs"))
 			},
 		}.Untyped(),

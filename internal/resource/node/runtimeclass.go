@@ -2,13 +2,10 @@
 package node
 
 import (
-	"context"
-
 	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
@@ -30,11 +27,9 @@ func runtimeClass() *registry.Kind {
 		Storage:  registry.Storage{Version: "v1", Path: "runtimeclasses"},
 		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*nodev1.RuntimeClass]{
-			Validate: func(_ context.Context, c *nodev1.RuntimeClass) field.ErrorList { return validateRuntimeClass(c) },
-			ValidateUpdate: func(_ context.Context, c, old *nodev1.RuntimeClass) field.ErrorList {
-				return validateRuntimeClassUpdate(c, old)
-			},
-			Warn: func(_ context.Context, c, _ *nodev1.RuntimeClass) []string {
+			ValidateCreate: validateRuntimeClass,
+			ValidateUpdate: validateRuntimeClassUpdate,
+			Warn: func(c, _ *nodev1.RuntimeClass) []string {
 				if c.Scheduling == nil {
 					return nil
 				}

@@ -2,8 +2,6 @@
 package policy
 
 import (
-	"context"
-
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -33,16 +31,9 @@ func podDisruptionBudget() *registry.Kind {
 		},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*policyv1.PodDisruptionBudget]{
-			Spec:       func(b *policyv1.PodDisruptionBudget) any { return &b.Spec },
-			Status:     func(b *policyv1.PodDisruptionBudget) any { return &b.Status },
 			Generation: true,
-			Validate: func(_ context.Context, o *policyv1.PodDisruptionBudget) field.ErrorList {
-				return validatePodDisruptionBudget(o)
-			},
-			ValidateUpdate: func(_ context.Context, o, _ *policyv1.PodDisruptionBudget) field.ErrorList {
-				return validatePodDisruptionBudget(o)
-			},
-			ValidateStatusUpdate: func(_ context.Context, o, _ *policyv1.PodDisruptionBudget) field.ErrorList {
+			Validate:   validatePodDisruptionBudget,
+			ValidateStatusUpdate: func(o, _ *policyv1.PodDisruptionBudget) field.ErrorList {
 				return validateBudgetStatus(&o.Status, field.NewPath("status"))
 			},
 		}.Untyped(),

@@ -1,12 +1,9 @@
 package rbac
 
 import (
-	"context"
-
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
@@ -21,12 +18,7 @@ func clusterRole() *registry.Kind {
 		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true},
 		Metadata: registry.Metadata{ValidateName: declare.PathSegment, OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*rbacv1.ClusterRole]{
-			Validate: func(_ context.Context, r *rbacv1.ClusterRole) field.ErrorList {
-				return validateClusterRole(r)
-			},
-			ValidateUpdate: func(_ context.Context, r, _ *rbacv1.ClusterRole) field.ErrorList {
-				return validateClusterRole(r)
-			},
+			Validate: validateClusterRole,
 		}.Untyped(),
 	}
 }

@@ -1,8 +1,6 @@
 package rbac
 
 import (
-	"context"
-
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -24,15 +22,11 @@ func clusterRoleBinding() *registry.Kind {
 		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true},
 		Metadata: registry.Metadata{ValidateName: declare.PathSegment, OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*rbacv1.ClusterRoleBinding]{
-			Validate: func(_ context.Context, b *rbacv1.ClusterRoleBinding) field.ErrorList {
+			Validate: func(b *rbacv1.ClusterRoleBinding) field.ErrorList {
 				return validateBinding(b.RoleRef, b.Subjects, false, "ClusterRole")
 			},
-			ValidateUpdate: func(_ context.Context, b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
-				errs := validateBinding(b.RoleRef, b.Subjects, false, "ClusterRole")
-				if b.RoleRef == old.RoleRef {
-					return errs
-				}
-				return append(errs, field.Invalid(field.NewPath("roleRef"), declare.Internal(b.RoleRef), "cannot change roleRef"))
+			ValidateUpdate: func(b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
+				return validateRoleRefKept(b.RoleRef, old.RoleRef)
 			},
 		}.Untyped(),
 		Table: registry.Table[*rbacv1.ClusterRoleBinding]{

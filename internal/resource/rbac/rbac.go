@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
@@ -58,4 +59,12 @@ func bindingCells(meta *metav1.ObjectMeta, ref rbacv1.RoleRef, subjects []rbacv1
 		meta.Name, ref.Kind + "/" + ref.Name, table.AgeOf(meta.CreationTimestamp),
 		list(users), list(groups), list(accounts),
 	}
+}
+
+// validateRoleRefKept returns an error if an update of a binding changes its role.
+func validateRoleRefKept(ref, old rbacv1.RoleRef) field.ErrorList {
+	if ref == old {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), declare.Internal(ref), "cannot change roleRef")}
 }

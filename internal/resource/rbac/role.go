@@ -1,8 +1,6 @@
 package rbac
 
 import (
-	"context"
-
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -20,10 +18,7 @@ func role() *registry.Kind {
 		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true},
 		Metadata: registry.Metadata{ValidateName: declare.PathSegment, OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*rbacv1.Role]{
-			Validate: func(_ context.Context, r *rbacv1.Role) field.ErrorList {
-				return validateRules(r.Rules, true)
-			},
-			ValidateUpdate: func(_ context.Context, r, _ *rbacv1.Role) field.ErrorList {
+			Validate: func(r *rbacv1.Role) field.ErrorList {
 				return validateRules(r.Rules, true)
 			},
 		}.Untyped(),

@@ -2,8 +2,6 @@
 package scheduling
 
 import (
-	"context"
-
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,10 +36,10 @@ func priorityClass() *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Strategy: registry.Strategy[*schedulingv1.PriorityClass]{
 			// The generation is always 1.
-			Generation:   true,
-			GenerationOf: func(*schedulingv1.PriorityClass) any { return nil },
-			Validate:     func(_ context.Context, c *schedulingv1.PriorityClass) field.ErrorList { return validateClass(c) },
-			ValidateUpdate: func(_ context.Context, c, old *schedulingv1.PriorityClass) field.ErrorList {
+			Generation:     true,
+			GenerationOf:   func(*schedulingv1.PriorityClass) any { return nil },
+			ValidateCreate: validateClass,
+			ValidateUpdate: func(c, old *schedulingv1.PriorityClass) field.ErrorList {
 				var errs field.ErrorList
 				if c.Value != old.Value {
 					errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
@@ -51,7 +49,7 @@ func priorityClass() *registry.Kind {
 			},
 		}.Untyped(),
 		Deletion: registry.Deletion[*schedulingv1.PriorityClass]{
-			Before: func(_ context.Context, c *schedulingv1.PriorityClass) error { return forbidSystemClassDeletion(c.Name) },
+			Before: func(c *schedulingv1.PriorityClass) error { return forbidSystemClassDeletion(c.Name) },
 		}.Untyped(),
 		Table: registry.Table[*schedulingv1.PriorityClass]{
 			Columns: []metav1.TableColumnDefinition{

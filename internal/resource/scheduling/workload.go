@@ -1,8 +1,6 @@
 package scheduling
 
 import (
-	"context"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
@@ -24,19 +22,18 @@ func workload(gates features.Gates) *registry.Kind {
 		Storage:  registry.Storage{Version: "v1alpha2", Path: "workloads"},
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Strategy: registry.Strategy[*schedulingv1alpha2.Workload]{
-			Spec: func(w *schedulingv1alpha2.Workload) any { return &w.Spec },
-			PrepareCreate: func(_ context.Context, w *schedulingv1alpha2.Workload) {
+			PrepareCreate: func(w *schedulingv1alpha2.Workload) {
 				g.dropFromTemplates(w.Spec.PodGroupTemplates, nil)
 			},
-			PrepareUpdate: func(_ context.Context, w, old *schedulingv1alpha2.Workload) {
+			PrepareUpdate: func(w, old *schedulingv1alpha2.Workload) {
 				g.dropFromTemplates(w.Spec.PodGroupTemplates, old.Spec.PodGroupTemplates)
 			},
-			Validate: func(ctx context.Context, w *schedulingv1alpha2.Workload) field.ErrorList {
-				v := validator{ctx: ctx}
+			ValidateCreate: func(w *schedulingv1alpha2.Workload) field.ErrorList {
+				v := newValidator()
 				v.workload(&w.Spec, g, field.NewPath("spec").K8s())
 				return v.errs
 			},
-			ValidateUpdate: func(_ context.Context, w, old *schedulingv1alpha2.Workload) field.ErrorList {
+			ValidateUpdate: func(w, old *schedulingv1alpha2.Workload) field.ErrorList {
 				path := field.NewPath("spec")
 				at := path.Child("podGroupTemplates")
 				errs := declare.Unchanged(w.Spec.ControllerRef, old.Spec.ControllerRef, path.Child("controllerRef"))

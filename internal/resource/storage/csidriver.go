@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"context"
 	"strings"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -28,23 +27,20 @@ func csiDriver(gates features.Gates) *registry.Kind {
 		Storage:  registry.Storage{Version: "v1", Path: "csidrivers"},
 		Requests: registry.Requests{ReturnDeleted: true},
 		Strategy: registry.Strategy[*storagev1.CSIDriver]{
-			Spec: func(d *storagev1.CSIDriver) any { return &d.Spec },
 			// This field belongs to a disabled feature.
-			PrepareCreate: func(_ context.Context, d *storagev1.CSIDriver) { disabled.DropNew(d) },
-			PrepareUpdate: func(_ context.Context, d, old *storagev1.CSIDriver) {
+			PrepareCreate: disabled.DropNew,
+			PrepareUpdate: func(d, old *storagev1.CSIDriver) {
 				disabled.Drop(d, old)
 				// A new CSIDriver has no generation; the first change sets it to 1.
 				if !equality.Semantic.DeepEqual(d.Spec, old.Spec) {
 					d.Generation = old.Generation + 1
 				}
 			},
-			Validate: func(_ context.Context, d *storagev1.CSIDriver) field.ErrorList {
+			ValidateCreate: func(d *storagev1.CSIDriver) field.ErrorList {
 				return validateCSIDriverSpec(&d.Spec, field.NewPath("spec"))
 			},
-			ValidateUpdate: func(_ context.Context, d, old *storagev1.CSIDriver) field.ErrorList {
-				return validateCSIDriverUpdate(d, old)
-			},
-			Warn: func(_ context.Context, d, old *storagev1.CSIDriver) []string {
+			ValidateUpdate: validateCSIDriverUpdate,
+			Warn: func(d, old *storagev1.CSIDriver) []string {
 				if len(d.Spec.TokenRequests) == 0 || d.Spec.ServiceAccountTokenInSecrets != nil {
 					return nil
 				}

@@ -1,13 +1,10 @@
 package storage
 
 import (
-	"context"
-
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
@@ -22,11 +19,8 @@ func csiNode() *registry.Kind {
 		Requests: registry.Requests{ReturnDeleted: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[*storagev1.CSINode]{
-			Spec:     func(n *storagev1.CSINode) any { return &n.Spec },
-			Validate: func(_ context.Context, n *storagev1.CSINode) field.ErrorList { return validateCSINode(n) },
-			ValidateUpdate: func(_ context.Context, n, old *storagev1.CSINode) field.ErrorList {
-				return validateCSINodeUpdate(n, old)
-			},
+			ValidateCreate: validateCSINode,
+			ValidateUpdate: validateCSINodeUpdate,
 		}.Untyped(),
 		Table: registry.Table[*storagev1.CSINode]{
 			Columns: []metav1.TableColumnDefinition{

@@ -1,8 +1,6 @@
 package storage
 
 import (
-	"context"
-
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -20,12 +18,10 @@ func csiStorageCapacity() *registry.Kind {
 		Storage:  registry.Storage{Version: "v1", Path: "csistoragecapacities"},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*storagev1.CSIStorageCapacity]{
-			Validate: func(_ context.Context, c *storagev1.CSIStorageCapacity) field.ErrorList {
+			ValidateCreate: func(c *storagev1.CSIStorageCapacity) field.ErrorList {
 				return validateCSIStorageCapacity(c, false)
 			},
-			ValidateUpdate: func(_ context.Context, c, old *storagev1.CSIStorageCapacity) field.ErrorList {
-				return validateCSIStorageCapacityUpdate(c, old)
-			},
+			ValidateUpdate: validateCSIStorageCapacityUpdate,
 		}.Untyped(),
 	}
 }

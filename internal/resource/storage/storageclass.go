@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
@@ -35,11 +33,9 @@ func storageClass() *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*storagev1.StorageClass]{
-			Validate: func(_ context.Context, c *storagev1.StorageClass) field.ErrorList { return validateStorageClass(c) },
-			ValidateUpdate: func(_ context.Context, c, old *storagev1.StorageClass) field.ErrorList {
-				return validateStorageClassUpdate(c, old)
-			},
-			Warn: func(_ context.Context, c, _ *storagev1.StorageClass) []string {
+			ValidateCreate: validateStorageClass,
+			ValidateUpdate: validateStorageClassUpdate,
+			Warn: func(c, _ *storagev1.StorageClass) []string {
 				var warnings []string
 				for i, term := range c.AllowedTopologies {
 					for k, e := range term.MatchLabelExpressions {

@@ -1,14 +1,11 @@
 package storage
 
 import (
-	"context"
-
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
@@ -28,18 +25,10 @@ func volumeAttachment() *registry.Kind {
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaNew, OnStatusUpdate: registry.MetaNew},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*storagev1.VolumeAttachment]{
-			Spec:            func(a *storagev1.VolumeAttachment) any { return &a.Spec },
-			Status:          func(a *storagev1.VolumeAttachment) any { return &a.Status },
-			StatusKeepsMeta: true,
-			Validate: func(_ context.Context, a *storagev1.VolumeAttachment) field.ErrorList {
-				return validateVolumeAttachment(a)
-			},
-			ValidateUpdate: func(_ context.Context, a, old *storagev1.VolumeAttachment) field.ErrorList {
-				return validateVolumeAttachmentUpdate(a, old)
-			},
-			ValidateStatusUpdate: func(_ context.Context, a, old *storagev1.VolumeAttachment) field.ErrorList {
-				return validateVolumeAttachmentUpdate(a, old)
-			},
+			StatusKeepsMeta:      true,
+			ValidateCreate:       validateVolumeAttachment,
+			ValidateUpdate:       validateVolumeAttachmentUpdate,
+			ValidateStatusUpdate: validateVolumeAttachmentUpdate,
 		}.Untyped(),
 		Table: registry.Table[*storagev1.VolumeAttachment]{
 			Columns: []metav1.TableColumnDefinition{

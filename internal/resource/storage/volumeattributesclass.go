@@ -1,14 +1,11 @@
 package storage
 
 import (
-	"context"
-
 	storagev1 "k8s.io/api/storage/v1"
 	storagev1beta1 "k8s.io/api/storage/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
@@ -27,12 +24,8 @@ func volumeAttributesClass() *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*storagev1.VolumeAttributesClass]{
-			Validate: func(_ context.Context, c *storagev1.VolumeAttributesClass) field.ErrorList {
-				return validateVolumeAttributesClass(c)
-			},
-			ValidateUpdate: func(_ context.Context, c, old *storagev1.VolumeAttributesClass) field.ErrorList {
-				return validateVolumeAttributesClassUpdate(c, old)
-			},
+			ValidateCreate: validateVolumeAttributesClass,
+			ValidateUpdate: validateVolumeAttributesClassUpdate,
 		}.Untyped(),
 		Table: registry.Table[*storagev1.VolumeAttributesClass]{
 			Columns: []metav1.TableColumnDefinition{

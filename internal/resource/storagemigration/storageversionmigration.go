@@ -2,7 +2,6 @@
 package storagemigration
 
 import (
-	"context"
 	"strings"
 
 	migrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
@@ -41,17 +40,14 @@ func storageVersionMigration() *registry.Kind {
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*migration]{
-			Spec:            func(m *migration) any { return &m.Spec },
-			Status:          func(m *migration) any { return &m.Status },
 			StatusKeepsMeta: true,
-			Validate: func(_ context.Context, m *migration) field.ErrorList {
+			Validate: func(m *migration) field.ErrorList {
 				return validateResource(m.Spec.Resource, field.NewPath("spec", "resource"))
 			},
-			ValidateUpdate: func(_ context.Context, m, old *migration) field.ErrorList {
-				return append(validateResource(m.Spec.Resource, field.NewPath("spec", "resource")),
-					declare.Immutable(m.Spec, old.Spec, field.NewPath("spec"))...)
+			ValidateUpdate: func(m, old *migration) field.ErrorList {
+				return declare.Immutable(m.Spec, old.Spec, field.NewPath("spec"))
 			},
-			ValidateStatusUpdate: func(_ context.Context, m, old *migration) field.ErrorList {
+			ValidateStatusUpdate: func(m, old *migration) field.ErrorList {
 				return validateStatus(&m.Status, &old.Status, field.NewPath("status"))
 			},
 		}.Untyped(),

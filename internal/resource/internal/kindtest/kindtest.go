@@ -108,10 +108,10 @@ func create(kind *registry.Kind, c created) (registry.Object, error) {
 	}
 	obj.SetCreationTimestamp(metav1.Now())
 	obj.SetManagedFields(nil)
-	if f := kind.Strategy.Status; f != nil {
+	if f := kind.Strategy.Status; f != nil && !kind.Strategy.StatusOnCreate {
 		reflect.ValueOf(f(obj)).Elem().SetZero()
 	}
-	if kind.Strategy.Generation {
+	if kind.Strategy.Generation != nil {
 		obj.SetGeneration(1)
 	}
 	user := &request.User{Name: "admin", UID: "admin", Groups: []string{"system:masters", "system:authenticated"}}
@@ -122,8 +122,8 @@ func create(kind *registry.Kind, c created) (registry.Object, error) {
 	if f := kind.Strategy.PrepareCreate; f != nil {
 		f(ctx, obj)
 	}
-	if f := kind.Strategy.Validate; f != nil {
-		if errs := f(ctx, obj); len(errs) > 0 {
+	if f := kind.Strategy.ValidateCreate; f != nil {
+		if errs := f(ctx, obj, nil); len(errs) > 0 {
 			return nil, errs.ToAggregate()
 		}
 	}
@@ -220,7 +220,7 @@ func warnings(kind *registry.Kind, obj registry.Object) []string {
 	if kind.Strategy.Warn == nil {
 		return nil
 	}
-	out := kind.Strategy.Warn(context.Background(), obj, nil)
+	out := kind.Strategy.Warn(obj, nil)
 	slices.Sort(out)
 	return out
 }
@@ -456,7 +456,7 @@ func declarations(t *testing.T, kinds []*registry.Kind) {
 		}
 		for _, s := range kind.Subresources {
 			if s.Status && kind.Strategy.Status == nil {
-				t.Errorf("%s: a status subresource without Strategy.Status", kind.Resource)
+				t.Errorf("%s: a status subresource of objects without a status", kind.Resource)
 			}
 		}
 	}
