@@ -14,7 +14,7 @@ func mutatingAdmissionPolicy() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "admissionregistration", Resource: "mutatingadmissionpolicies",
-			Singular: "mutatingadmissionpolicy", Name: "MutatingAdmissionPolicy", Categories: categories,
+			Name: "MutatingAdmissionPolicy", Categories: categories,
 		},
 		Versions: []registry.Version{
 			declare.Version("v1", defaultMutatingPolicy),

@@ -14,8 +14,7 @@ func mutatingAdmissionPolicyBinding() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "admissionregistration", Resource: "mutatingadmissionpolicybindings",
-			Singular: "mutatingadmissionpolicybinding", Name: "MutatingAdmissionPolicyBinding",
-			Categories: categories,
+			Name: "MutatingAdmissionPolicyBinding", Categories: categories,
 		},
 		Versions: []registry.Version{
 			declare.Version("v1", defaultMutatingBinding),

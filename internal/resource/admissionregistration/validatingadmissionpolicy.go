@@ -13,7 +13,7 @@ func validatingAdmissionPolicy() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "admissionregistration", Resource: "validatingadmissionpolicies",
-			Singular: "validatingadmissionpolicy", Name: "ValidatingAdmissionPolicy", Categories: categories,
+			Name: "ValidatingAdmissionPolicy", Categories: categories,
 		},
 		Versions: []registry.Version{declare.Version("v1", func(p *admissionv1.ValidatingAdmissionPolicy) {
 			declare.Pointer(&p.Spec.FailurePolicy, admissionv1.Fail)

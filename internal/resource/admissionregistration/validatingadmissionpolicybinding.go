@@ -12,8 +12,7 @@ func validatingAdmissionPolicyBinding() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "admissionregistration", Resource: "validatingadmissionpolicybindings",
-			Singular: "validatingadmissionpolicybinding", Name: "ValidatingAdmissionPolicyBinding",
-			Categories: categories,
+			Name: "ValidatingAdmissionPolicyBinding", Categories: categories,
 		},
 		Versions: []registry.Version{declare.Version("v1", func(b *admissionv1.ValidatingAdmissionPolicyBinding) {
 			defaultMatch(b.Spec.MatchResources)

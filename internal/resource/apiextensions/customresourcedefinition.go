@@ -31,8 +31,8 @@ func customResourceDefinition() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: "apiextensions.k8s.io", Package: "apiextensions", Resource: "customresourcedefinitions",
-			Singular: "customresourcedefinition", Name: "CustomResourceDefinition",
-			ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"},
+			Name: "CustomResourceDefinition", ShortNames: []string{"crd", "crds"},
+			Categories: []string{"api-extensions"},
 		},
 		Versions: []registry.Version{servedVersion()},
 		Storage: registry.Storage{

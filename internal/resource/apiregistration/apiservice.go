@@ -20,8 +20,8 @@ func Kinds() []*registry.Kind { return []*registry.Kind{apiService()} }
 func apiService() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: "apiregistration.k8s.io", Package: "apiregistration", Resource: "apiservices",
-			Singular: "apiservice", Name: "APIService", Categories: []string{"api-extensions"},
+			Group: "apiregistration.k8s.io", Package: "apiregistration", Resource: "apiservices", Name: "APIService",
+			Categories: []string{"api-extensions"},
 		},
 		Versions: []registry.Version{declare.Version("v1", func(s *apiregistrationv1.APIService) {
 			if s.Spec.Service != nil {

@@ -25,7 +25,7 @@ func storageVersion() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: "internal.apiserver.k8s.io", Package: "apiserverinternal", Resource: "storageversions",
-			Singular: "storageversion", Name: "StorageVersion",
+			Name: "StorageVersion",
 		},
 		Versions: []registry.Version{declare.Version[internalv1alpha1.StorageVersion]("v1alpha1", nil)},
 		Storage:  registry.Storage{Version: "v1alpha1", Path: "storageversions"},

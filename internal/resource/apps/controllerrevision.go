@@ -15,8 +15,8 @@ import (
 func controllerRevision() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "apps", Resource: "controllerrevisions", Singular: "controllerrevision",
-			Name: "ControllerRevision", Namespaced: true,
+			Group: group, Package: "apps", Resource: "controllerrevisions", Name: "ControllerRevision",
+			Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version[appsv1.ControllerRevision]("v1", nil)},
 		Storage:  registry.Storage{Version: "v1", Path: "controllerrevisions"},

@@ -36,8 +36,8 @@ func daemonSet(gates core.PodGates) *registry.Kind {
 	v1.Check = checkTemplateGeneration
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "apps", Resource: "daemonsets", Singular: "daemonset", Name: "DaemonSet",
-			ShortNames: []string{"ds"}, Categories: []string{"all"}, Namespaced: true,
+			Group: group, Package: "apps", Resource: "daemonsets", Name: "DaemonSet", ShortNames: []string{"ds"},
+			Categories: []string{"all"}, Namespaced: true,
 		},
 		Versions:     []registry.Version{v1},
 		Storage:      registry.Storage{Version: "v1", Path: "daemonsets"},

@@ -32,7 +32,7 @@ func deployment(inPods core.PodGates, gates features.Gates) *registry.Kind {
 	columns = append(columns, table.Wide("Selector", "string", appsv1.DeploymentSpec{}.SwaggerDoc()["selector"]))
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "apps", Resource: "deployments", Singular: "deployment", Name: "Deployment",
+			Group: group, Package: "apps", Resource: "deployments", Name: "Deployment",
 			ShortNames: []string{"deploy"}, Categories: []string{"all"}, Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version[appsv1.Deployment]("v1", defaultDeployment)},

@@ -28,8 +28,8 @@ func replicaSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 	columns = append(columns, table.Wide("Selector", "string", spec["selector"]))
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "apps", Resource: "replicasets", Singular: "replicaset", Name: "ReplicaSet",
-			ShortNames: []string{"rs"}, Categories: []string{"all"}, Namespaced: true,
+			Group: group, Package: "apps", Resource: "replicasets", Name: "ReplicaSet", ShortNames: []string{"rs"},
+			Categories: []string{"all"}, Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version("v1", func(r *appsv1.ReplicaSet) {
 			declare.Pointer(&r.Spec.Replicas, 1)

@@ -35,8 +35,8 @@ func statefulSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 	}
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "apps", Resource: "statefulsets", Singular: "statefulset",
-			Name: "StatefulSet", ShortNames: []string{"sts"}, Categories: []string{"all"}, Namespaced: true,
+			Group: group, Package: "apps", Resource: "statefulsets", Name: "StatefulSet", ShortNames: []string{"sts"},
+			Categories: []string{"all"}, Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version[appsv1.StatefulSet]("v1", defaultStatefulSet)},
 		Storage: registry.Storage{

@@ -27,8 +27,8 @@ func horizontalPodAutoscaler(gates features.Gates) *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "autoscaling", Resource: "horizontalpodautoscalers",
-			Singular: "horizontalpodautoscaler", Name: "HorizontalPodAutoscaler", ShortNames: []string{"hpa"},
-			Categories: []string{"all"}, Namespaced: true,
+			Name: "HorizontalPodAutoscaler", ShortNames: []string{"hpa"}, Categories: []string{"all"},
+			Namespaced: true,
 		},
 		Versions: []registry.Version{
 			declare.Version[autoscalingv2.HorizontalPodAutoscaler]("v2", defaultV2),

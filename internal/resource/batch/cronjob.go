@@ -21,8 +21,8 @@ func cronJob(gates core.PodGates) *registry.Kind {
 	spec, status := batchv1.CronJobSpec{}.SwaggerDoc(), batchv1.CronJobStatus{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "batch", Resource: "cronjobs", Singular: "cronjob", Name: "CronJob",
-			ShortNames: []string{"cj"}, Categories: []string{"all"}, Namespaced: true,
+			Group: group, Package: "batch", Resource: "cronjobs", Name: "CronJob", ShortNames: []string{"cj"},
+			Categories: []string{"all"}, Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version[batchv1.CronJob]("v1", defaultCronJob)},
 		Storage:  registry.Storage{Version: "v1", Path: "cronjobs"},

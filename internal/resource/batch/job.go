@@ -26,8 +26,8 @@ func job(gates core.PodGates) *registry.Kind {
 	spec, status := batchv1.JobSpec{}.SwaggerDoc(), batchv1.JobStatus{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "batch", Resource: "jobs", Singular: "job", Name: "Job",
-			Categories: []string{"all"}, Namespaced: true,
+			Group: group, Package: "batch", Resource: "jobs", Name: "Job", Categories: []string{"all"},
+			Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version[batchv1.Job]("v1", defaultJob)},
 		Storage: registry.Storage{

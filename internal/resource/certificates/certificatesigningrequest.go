@@ -38,8 +38,7 @@ func certificateSigningRequest() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: "certificates.k8s.io", Package: "certificates", Resource: "certificatesigningrequests",
-			Singular: "certificatesigningrequest", Name: "CertificateSigningRequest",
-			ShortNames: []string{"csr"},
+			Name: "CertificateSigningRequest", ShortNames: []string{"csr"},
 		},
 		Versions: []registry.Version{declare.Version[csr]("v1", nil)},
 		Storage:  registry.Storage{Version: "v1", Path: "certificatesigningrequests"},

@@ -24,7 +24,7 @@ func clusterTrustBundle() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: "certificates.k8s.io", Package: "certificates", Resource: "clustertrustbundles",
-			Singular: "clustertrustbundle", Name: "ClusterTrustBundle",
+			Name: "ClusterTrustBundle",
 		},
 		Versions: []registry.Version{
 			declare.Version[bundle]("v1beta1", nil),

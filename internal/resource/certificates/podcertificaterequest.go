@@ -20,7 +20,7 @@ func podCertificateRequest() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: "certificates.k8s.io", Package: "certificates", Resource: "podcertificaterequests",
-			Singular: "podcertificaterequest", Name: "PodCertificateRequest", Namespaced: true,
+			Name: "PodCertificateRequest", Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version("v1beta1", func(r *podRequest) {
 			const day = 24 * 60 * 60

@@ -27,8 +27,8 @@ func lease(gates features.Gates) *registry.Kind {
 			func(l *coordinationv1.Lease) { l.Spec.PreferredHolder = nil }))
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: "coordination.k8s.io", Package: "coordination", Resource: "leases", Singular: "lease",
-			Name: "Lease", Namespaced: true,
+			Group: "coordination.k8s.io", Package: "coordination", Resource: "leases", Name: "Lease",
+			Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version[coordinationv1.Lease]("v1", nil)},
 		Storage:  registry.Storage{Version: "v1", Path: "leases"},

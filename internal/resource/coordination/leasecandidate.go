@@ -22,7 +22,7 @@ func leaseCandidate() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: "coordination.k8s.io", Package: "coordination", Resource: "leasecandidates",
-			Singular: "leasecandidate", Name: "LeaseCandidate", Namespaced: true,
+			Name: "LeaseCandidate", Namespaced: true,
 		},
 		Versions: []registry.Version{
 			declare.Version[candidate]("v1beta1", nil),

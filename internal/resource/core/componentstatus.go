@@ -12,8 +12,7 @@ import (
 func componentStatuses() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Package: "core", Resource: "componentstatuses", Singular: "componentstatus",
-			Name: "ComponentStatus", ShortNames: []string{"cs"},
+			Package: "core", Resource: "componentstatuses", Name: "ComponentStatus", ShortNames: []string{"cs"},
 		},
 		Versions: []registry.Version{{
 			Name: "v1", New: func() registry.Object { return &corev1.ComponentStatus{} },

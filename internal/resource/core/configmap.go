@@ -17,8 +17,7 @@ const immutableOnceSet = "field is immutable when `immutable` is set"
 func configMaps() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Package: "core", Resource: "configmaps", Singular: "configmap", Name: "ConfigMap",
-			ShortNames: []string{"cm"}, Namespaced: true,
+			Package: "core", Resource: "configmaps", Name: "ConfigMap", ShortNames: []string{"cm"}, Namespaced: true,
 		},
 		Versions: onlyV1[corev1.ConfigMap](nil),
 		Storage:  registry.Storage{Version: "v1", Path: "configmaps"},

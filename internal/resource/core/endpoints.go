@@ -28,8 +28,8 @@ func endpoints() *registry.Kind {
 	versions[0].Warning = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
 	return &registry.Kind{
 		Names: registry.Names{
-			Package: "core", Resource: "endpoints", Singular: "endpoints", Name: "Endpoints",
-			ListName: "EndpointsList", ShortNames: []string{"ep"}, Namespaced: true,
+			Package: "core", Resource: "endpoints", Name: "Endpoints", ListName: "EndpointsList",
+			ShortNames: []string{"ep"}, Namespaced: true,
 		},
 		Versions: versions,
 		Storage:  registry.Storage{Version: "v1", Path: "services/endpoints"},

@@ -42,8 +42,7 @@ func events() *registry.Kind {
 	}
 	return &registry.Kind{
 		Names: registry.Names{
-			Package: "core", Resource: "events", Singular: "event", Name: "Event", ShortNames: []string{"ev"},
-			Namespaced: true,
+			Package: "core", Resource: "events", Name: "Event", ShortNames: []string{"ev"}, Namespaced: true,
 		},
 		Versions: []registry.Version{
 			{Name: "v1", New: func() registry.Object { return &corev1.Event{} }},

@@ -10,8 +10,8 @@ import (
 func limitRanges() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Package: "core", Resource: "limitranges", Singular: "limitrange", Name: "LimitRange",
-			ShortNames: []string{"limits"}, Namespaced: true,
+			Package: "core", Resource: "limitranges", Name: "LimitRange", ShortNames: []string{"limits"},
+			Namespaced: true,
 		},
 		Versions: onlyV1[corev1.LimitRange](defaultLimitRange),
 		Storage:  registry.Storage{Version: "v1", Path: "limitranges"},

@@ -22,10 +22,7 @@ var protectedNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSyst
 
 func namespaces() *registry.Kind {
 	return &registry.Kind{
-		Names: registry.Names{
-			Package: "core", Resource: "namespaces", Singular: "namespace", Name: "Namespace",
-			ShortNames: []string{"ns"},
-		},
+		Names:    registry.Names{Package: "core", Resource: "namespaces", Name: "Namespace", ShortNames: []string{"ns"}},
 		Versions: onlyV1[corev1.Namespace](defaultNamespace),
 		Storage:  registry.Storage{Version: "v1", Path: "namespaces"},
 		Requests: registry.Requests{

@@ -22,9 +22,7 @@ func nodes(gates features.Gates) *registry.Kind {
 		func(n *corev1.Node) { n.Status.DeclaredFeatures = nil }))
 	info, status := corev1.NodeSystemInfo{}.SwaggerDoc(), corev1.NodeStatus{}.SwaggerDoc()
 	return &registry.Kind{
-		Names: registry.Names{
-			Package: "core", Resource: "nodes", Singular: "node", Name: "Node", ShortNames: []string{"no"},
-		},
+		Names:    registry.Names{Package: "core", Resource: "nodes", Name: "Node", ShortNames: []string{"no"}},
 		Versions: onlyV1[corev1.Node](defaultNode),
 		Storage:  registry.Storage{Version: "v1", Path: "minions"},
 		Requests: registry.Requests{UnconditionalUpdate: true},

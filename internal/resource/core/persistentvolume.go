@@ -25,8 +25,7 @@ func persistentVolumes() *registry.Kind {
 	spec, status := corev1.PersistentVolumeSpec{}.SwaggerDoc(), corev1.PersistentVolumeStatus{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
-			Package: "core", Resource: "persistentvolumes", Singular: "persistentvolume",
-			Name: "PersistentVolume", ShortNames: []string{"pv"},
+			Package: "core", Resource: "persistentvolumes", Name: "PersistentVolume", ShortNames: []string{"pv"},
 		},
 		Versions:     onlyV1[corev1.PersistentVolume](defaultPersistentVolume),
 		Storage:      registry.Storage{Version: "v1", Path: "persistentvolumes"},
@@ -152,8 +151,8 @@ func persistentVolumeClaims(gates features.Gates) *registry.Kind {
 	spec, status := corev1.PersistentVolumeClaimSpec{}.SwaggerDoc(), corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
-			Package: "core", Resource: "persistentvolumeclaims", Singular: "persistentvolumeclaim",
-			Name: "PersistentVolumeClaim", ShortNames: []string{"pvc"}, Namespaced: true,
+			Package: "core", Resource: "persistentvolumeclaims", Name: "PersistentVolumeClaim",
+			ShortNames: []string{"pvc"}, Namespaced: true,
 		},
 		Versions: onlyV1[corev1.PersistentVolumeClaim](DefaultPersistentVolumeClaim),
 		Storage: registry.Storage{

@@ -21,8 +21,8 @@ func pods(gates PodGates, statusGates podStatusGates) *registry.Kind {
 	spec, status := corev1.PodSpec{}.SwaggerDoc(), corev1.PodStatus{}.SwaggerDoc()
 	k := &registry.Kind{
 		Names: registry.Names{
-			Package: "core", Resource: "pods", Singular: "pod", Name: "Pod", ShortNames: []string{"po"},
-			Categories: []string{"all"}, Namespaced: true,
+			Package: "core", Resource: "pods", Name: "Pod", ShortNames: []string{"po"}, Categories: []string{"all"},
+			Namespaced: true,
 		},
 		Versions:     onlyV1[corev1.Pod](defaultPod),
 		Storage:      registry.Storage{Version: "v1", Path: "pods"},

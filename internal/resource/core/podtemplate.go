@@ -11,10 +11,7 @@ import (
 
 func podTemplates(gates PodGates) *registry.Kind {
 	return &registry.Kind{
-		Names: registry.Names{
-			Package: "core", Resource: "podtemplates", Singular: "podtemplate", Name: "PodTemplate",
-			Namespaced: true,
-		},
+		Names:    registry.Names{Package: "core", Resource: "podtemplates", Name: "PodTemplate", Namespaced: true},
 		Versions: onlyV1(func(t *corev1.PodTemplate) { DefaultPodTemplate(&t.Template) }),
 		Storage:  registry.Storage{Version: "v1", Path: "podtemplates"},
 		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},

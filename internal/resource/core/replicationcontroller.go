@@ -20,9 +20,8 @@ func replicationControllers(gates PodGates) *registry.Kind {
 	spec, status := corev1.ReplicationControllerSpec{}.SwaggerDoc(), corev1.ReplicationControllerStatus{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
-			Package: "core", Resource: "replicationcontrollers", Singular: "replicationcontroller",
-			Name: "ReplicationController", ShortNames: []string{"rc"}, Categories: []string{"all"},
-			Namespaced: true,
+			Package: "core", Resource: "replicationcontrollers", Name: "ReplicationController",
+			ShortNames: []string{"rc"}, Categories: []string{"all"}, Namespaced: true,
 		},
 		Versions: onlyV1[corev1.ReplicationController](defaultReplicationController),
 		Storage:  registry.Storage{Version: "v1", Path: "controllers"},

@@ -16,8 +16,8 @@ import (
 func resourceQuotas() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Package: "core", Resource: "resourcequotas", Singular: "resourcequota", Name: "ResourceQuota",
-			ShortNames: []string{"quota"}, Namespaced: true,
+			Package: "core", Resource: "resourcequotas", Name: "ResourceQuota", ShortNames: []string{"quota"},
+			Namespaced: true,
 		},
 		Versions: onlyV1[corev1.ResourceQuota](func(q *corev1.ResourceQuota) {
 			roundUpResources(q.Spec.Hard)

@@ -16,9 +16,7 @@ import (
 
 func secrets() *registry.Kind {
 	return &registry.Kind{
-		Names: registry.Names{
-			Package: "core", Resource: "secrets", Singular: "secret", Name: "Secret", Namespaced: true,
-		},
+		Names:    registry.Names{Package: "core", Resource: "secrets", Name: "Secret", Namespaced: true},
 		Versions: onlyV1[corev1.Secret](defaultSecret),
 		Storage:  registry.Storage{Version: "v1", Path: "secrets"},
 		Requests: registry.Requests{UnconditionalUpdate: true},

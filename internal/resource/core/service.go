@@ -23,8 +23,8 @@ func services() *registry.Kind {
 	spec := corev1.ServiceSpec{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
-			Package: "core", Resource: "services", Singular: "service", Name: "Service",
-			ShortNames: []string{"svc"}, Categories: []string{"all"}, Namespaced: true,
+			Package: "core", Resource: "services", Name: "Service", ShortNames: []string{"svc"},
+			Categories: []string{"all"}, Namespaced: true,
 		},
 		Versions: onlyV1[corev1.Service](defaultService),
 		Storage:  registry.Storage{Version: "v1", Path: "services/specs"},

@@ -18,8 +18,8 @@ const defaultTokenSeconds = 60 * 60
 func serviceAccounts() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Package: "core", Resource: "serviceaccounts", Singular: "serviceaccount", Name: "ServiceAccount",
-			ShortNames: []string{"sa"}, Namespaced: true,
+			Package: "core", Resource: "serviceaccounts", Name: "ServiceAccount", ShortNames: []string{"sa"},
+			Namespaced: true,
 		},
 		Versions: onlyV1[corev1.ServiceAccount](nil),
 		Storage:  registry.Storage{Version: "v1", Path: "serviceaccounts"},

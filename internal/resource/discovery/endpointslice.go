@@ -24,8 +24,8 @@ func endpointSlice() *registry.Kind {
 	doc := discoveryv1.EndpointSlice{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: "discovery.k8s.io", Package: "discovery", Resource: "endpointslices",
-			Singular: "endpointslice", Name: "EndpointSlice", Namespaced: true,
+			Group: "discovery.k8s.io", Package: "discovery", Resource: "endpointslices", Name: "EndpointSlice",
+			Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version("v1", func(s *discoveryv1.EndpointSlice) {
 			for i := range s.Ports {

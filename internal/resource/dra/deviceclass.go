@@ -19,10 +19,7 @@ import (
 func deviceClass(gates features.Gates) *registry.Kind {
 	disabled := disabledInClass(gates)
 	return &registry.Kind{
-		Names: registry.Names{
-			Group: group, Package: "resource", Resource: "deviceclasses", Singular: "deviceclass",
-			Name: "DeviceClass",
-		},
+		Names: registry.Names{Group: group, Package: "resource", Resource: "deviceclasses", Name: "DeviceClass"},
 		Versions: []registry.Version{
 			declare.Version[resourcev1.DeviceClass]("v1", nil),
 			declare.SameMessage[resourcev1beta2.DeviceClass, resourcev1.DeviceClass]("v1beta2", nil),

@@ -20,8 +20,7 @@ func deviceTaintRule() *registry.Kind {
 	setTime := func(r *taintRule) { declare.Pointer(&r.Spec.Taint.TimeAdded, now()) }
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "resource", Resource: "devicetaintrules", Singular: "devicetaintrule",
-			Name: "DeviceTaintRule",
+			Group: group, Package: "resource", Resource: "devicetaintrules", Name: "DeviceTaintRule",
 		},
 		Versions: []registry.Version{
 			declare.SameMessage[resourcev1beta2.DeviceTaintRule]("v1beta2", setTime),

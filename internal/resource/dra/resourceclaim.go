@@ -19,8 +19,7 @@ func resourceClaim(gates features.Gates) *registry.Kind {
 	inSpec, inStatus := disabledInSpec(gates), disabledInClaimStatus(gates)
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "resource", Resource: "resourceclaims", Singular: "resourceclaim",
-			Name: "ResourceClaim", Namespaced: true,
+			Group: group, Package: "resource", Resource: "resourceclaims", Name: "ResourceClaim", Namespaced: true,
 		},
 		Versions: []registry.Version{
 			declare.Version("v1", defaultClaim),

@@ -18,8 +18,8 @@ func resourceClaimTemplate(gates features.Gates) *registry.Kind {
 	disabled := disabledInSpec(gates)
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "resource", Resource: "resourceclaimtemplates",
-			Singular: "resourceclaimtemplate", Name: "ResourceClaimTemplate", Namespaced: true,
+			Group: group, Package: "resource", Resource: "resourceclaimtemplates", Name: "ResourceClaimTemplate",
+			Namespaced: true,
 		},
 		Versions: []registry.Version{
 			declare.Version("v1", defaultTemplate),

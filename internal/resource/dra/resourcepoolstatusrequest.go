@@ -23,7 +23,7 @@ func resourcePoolStatusRequest() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "resource", Resource: "resourcepoolstatusrequests",
-			Singular: "resourcepoolstatusrequest", Name: "ResourcePoolStatusRequest",
+			Name: "ResourcePoolStatusRequest",
 		},
 		Versions: []registry.Version{declare.Version("v1alpha3", func(r *poolRequest) {
 			declare.Pointer(&r.Spec.Limit, resourcev1alpha3.ResourcePoolStatusRequestLimitDefault)

@@ -21,10 +21,7 @@ func resourceSlice(gates features.Gates) *registry.Kind {
 	disabled := disabledInSlice(gates)
 	spec := resourcev1.ResourceSliceSpec{}.SwaggerDoc()
 	return &registry.Kind{
-		Names: registry.Names{
-			Group: group, Package: "resource", Resource: "resourceslices", Singular: "resourceslice",
-			Name: "ResourceSlice",
-		},
+		Names: registry.Names{Group: group, Package: "resource", Resource: "resourceslices", Name: "ResourceSlice"},
 		Versions: []registry.Version{
 			declare.Version("v1", defaultSlice),
 			declare.SameMessage[resourcev1beta2.ResourceSlice]("v1beta2", defaultSlice),

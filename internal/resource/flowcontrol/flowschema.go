@@ -14,10 +14,7 @@ import (
 func flowSchema() *registry.Kind {
 	spec := flowcontrolv1.FlowSchemaSpec{}.SwaggerDoc()
 	return &registry.Kind{
-		Names: registry.Names{
-			Group: group, Package: "flowcontrol", Resource: "flowschemas", Singular: "flowschema",
-			Name: "FlowSchema",
-		},
+		Names: registry.Names{Group: group, Package: "flowcontrol", Resource: "flowschemas", Name: "FlowSchema"},
 		Versions: []registry.Version{declare.Version("v1", func(f *flowcontrolv1.FlowSchema) {
 			declare.Value(&f.Spec.MatchingPrecedence, 1000)
 		})},

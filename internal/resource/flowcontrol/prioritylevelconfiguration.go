@@ -14,7 +14,7 @@ func priorityLevelConfiguration() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "flowcontrol", Resource: "prioritylevelconfigurations",
-			Singular: "prioritylevelconfiguration", Name: "PriorityLevelConfiguration",
+			Name: "PriorityLevelConfiguration",
 		},
 		Versions: []registry.Version{
 			declare.Version[flowcontrolv1.PriorityLevelConfiguration]("v1", defaultPriorityLevel)},

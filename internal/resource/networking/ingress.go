@@ -20,8 +20,8 @@ const classAnnotation = "kubernetes.io/ingress.class"
 func ingress() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "networking", Resource: "ingresses", Singular: "ingress", Name: "Ingress",
-			ShortNames: []string{"ing"}, Namespaced: true,
+			Group: group, Package: "networking", Resource: "ingresses", Name: "Ingress", ShortNames: []string{"ing"},
+			Namespaced: true,
 		},
 		Versions:     []registry.Version{declare.Version[networkingv1.Ingress]("v1", nil)},
 		Storage:      registry.Storage{Version: "v1", Path: "ingress"},

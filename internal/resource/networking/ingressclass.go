@@ -11,10 +11,7 @@ import (
 
 func ingressClass() *registry.Kind {
 	return &registry.Kind{
-		Names: registry.Names{
-			Group: group, Package: "networking", Resource: "ingressclasses", Singular: "ingressclass",
-			Name: "IngressClass",
-		},
+		Names: registry.Names{Group: group, Package: "networking", Resource: "ingressclasses", Name: "IngressClass"},
 		Versions: []registry.Version{declare.Version("v1", func(c *networkingv1.IngressClass) {
 			if p := c.Spec.Parameters; p != nil {
 				declare.Pointer(&p.Scope, networkingv1.IngressClassParametersReferenceScopeCluster)

@@ -16,8 +16,8 @@ import (
 func ipAddress() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "networking", Resource: "ipaddresses", Singular: "ipaddress",
-			Name: "IPAddress", ShortNames: []string{"ip"},
+			Group: group, Package: "networking", Resource: "ipaddresses", Name: "IPAddress",
+			ShortNames: []string{"ip"},
 		},
 		Versions: []registry.Version{
 			declare.Version[networkingv1.IPAddress]("v1", nil),

@@ -14,8 +14,8 @@ import (
 func networkPolicy() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "networking", Resource: "networkpolicies", Singular: "networkpolicy",
-			Name: "NetworkPolicy", ShortNames: []string{"netpol"}, Namespaced: true,
+			Group: group, Package: "networking", Resource: "networkpolicies", Name: "NetworkPolicy",
+			ShortNames: []string{"netpol"}, Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version[networkingv1.NetworkPolicy]("v1", defaultNetworkPolicy)},
 		Storage:  registry.Storage{Version: "v1", Path: "networkpolicies"},

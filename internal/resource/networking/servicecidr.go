@@ -17,10 +17,7 @@ import (
 
 func serviceCIDR() *registry.Kind {
 	return &registry.Kind{
-		Names: registry.Names{
-			Group: group, Package: "networking", Resource: "servicecidrs", Singular: "servicecidr",
-			Name: "ServiceCIDR",
-		},
+		Names: registry.Names{Group: group, Package: "networking", Resource: "servicecidrs", Name: "ServiceCIDR"},
 		Versions: []registry.Version{
 			declare.Version[networkingv1.ServiceCIDR]("v1", nil),
 			declare.SameMessage[networkingv1beta1.ServiceCIDR, networkingv1.ServiceCIDR]("v1beta1", nil),

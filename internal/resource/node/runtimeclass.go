@@ -16,8 +16,7 @@ func Kinds() []*registry.Kind { return []*registry.Kind{runtimeClass()} }
 func runtimeClass() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: "node.k8s.io", Package: "node", Resource: "runtimeclasses", Singular: "runtimeclass",
-			Name: "RuntimeClass",
+			Group: "node.k8s.io", Package: "node", Resource: "runtimeclasses", Name: "RuntimeClass",
 		},
 		Versions: []registry.Version{declare.Version("v1", func(c *nodev1.RuntimeClass) {
 			if c.Overhead != nil {

@@ -19,8 +19,8 @@ func Kinds() []*registry.Kind { return []*registry.Kind{podDisruptionBudget()} }
 func podDisruptionBudget() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "policy", Resource: "poddisruptionbudgets", Singular: "poddisruptionbudget",
-			Name: "PodDisruptionBudget", ShortNames: []string{"pdb"}, Namespaced: true,
+			Group: group, Package: "policy", Resource: "poddisruptionbudgets", Name: "PodDisruptionBudget",
+			ShortNames: []string{"pdb"}, Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version[policyv1.PodDisruptionBudget]("v1", nil)},
 		Storage:  registry.Storage{Version: "v1", Path: "poddisruptionbudgets"},

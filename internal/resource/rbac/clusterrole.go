@@ -9,10 +9,7 @@ import (
 
 func clusterRole() *registry.Kind {
 	return &registry.Kind{
-		Names: registry.Names{
-			Group: group, Package: "rbac", Resource: "clusterroles", Singular: "clusterrole",
-			Name: "ClusterRole",
-		},
+		Names:    registry.Names{Group: group, Package: "rbac", Resource: "clusterroles", Name: "ClusterRole"},
 		Versions: []registry.Version{declare.Version[rbacv1.ClusterRole]("v1", nil)},
 		Storage:  registry.Storage{Version: "v1", Path: "clusterroles"},
 		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true},

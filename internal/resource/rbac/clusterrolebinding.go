@@ -11,8 +11,7 @@ import (
 func clusterRoleBinding() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "rbac", Resource: "clusterrolebindings", Singular: "clusterrolebinding",
-			Name: "ClusterRoleBinding",
+			Group: group, Package: "rbac", Resource: "clusterrolebindings", Name: "ClusterRoleBinding",
 		},
 		Versions: []registry.Version{declare.Version("v1", func(b *rbacv1.ClusterRoleBinding) {
 			defaultRoleRef(&b.RoleRef)

@@ -10,9 +10,7 @@ import (
 
 func role() *registry.Kind {
 	return &registry.Kind{
-		Names: registry.Names{
-			Group: group, Package: "rbac", Resource: "roles", Singular: "role", Name: "Role", Namespaced: true,
-		},
+		Names:    registry.Names{Group: group, Package: "rbac", Resource: "roles", Name: "Role", Namespaced: true},
 		Versions: []registry.Version{declare.Version[rbacv1.Role]("v1", nil)},
 		Storage:  registry.Storage{Version: "v1", Path: "roles"},
 		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true},

@@ -11,8 +11,7 @@ import (
 func roleBinding() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "rbac", Resource: "rolebindings", Singular: "rolebinding",
-			Name: "RoleBinding", Namespaced: true,
+			Group: group, Package: "rbac", Resource: "rolebindings", Name: "RoleBinding", Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version("v1", func(b *rbacv1.RoleBinding) {
 			defaultRoleRef(&b.RoleRef)

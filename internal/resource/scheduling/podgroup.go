@@ -17,8 +17,8 @@ func podGroup(gates features.Gates) *registry.Kind {
 	g := newGroupGates(gates)
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: schedulingv1alpha2.GroupName, Package: "scheduling", Resource: "podgroups", Singular: "podgroup",
-			Name: "PodGroup", Namespaced: true,
+			Group: schedulingv1alpha2.GroupName, Package: "scheduling", Resource: "podgroups", Name: "PodGroup",
+			Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version("v1alpha2", func(p *schedulingv1alpha2.PodGroup) {
 			declare.Pointer(&p.Spec.DisruptionMode, schedulingv1alpha2.DisruptionModePod)

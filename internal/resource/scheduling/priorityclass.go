@@ -26,8 +26,8 @@ func priorityClass() *registry.Kind {
 	doc := schedulingv1.PriorityClass{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: schedulingv1.GroupName, Package: "scheduling", Resource: "priorityclasses",
-			Singular: "priorityclass", Name: "PriorityClass", ShortNames: []string{"pc"},
+			Group: schedulingv1.GroupName, Package: "scheduling", Resource: "priorityclasses", Name: "PriorityClass",
+			ShortNames: []string{"pc"},
 		},
 		Versions: []registry.Version{declare.Version("v1", func(c *schedulingv1.PriorityClass) {
 			declare.Pointer(&c.PreemptionPolicy, corev1.PreemptLowerPriority)

@@ -15,8 +15,8 @@ func workload(gates features.Gates) *registry.Kind {
 	g := newGroupGates(gates)
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: schedulingv1alpha2.GroupName, Package: "scheduling", Resource: "workloads", Singular: "workload",
-			Name: "Workload", Namespaced: true,
+			Group: schedulingv1alpha2.GroupName, Package: "scheduling", Resource: "workloads", Name: "Workload",
+			Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version[schedulingv1alpha2.Workload]("v1alpha2", nil)},
 		Storage:  registry.Storage{Version: "v1alpha2", Path: "workloads"},

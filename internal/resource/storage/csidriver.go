@@ -20,9 +20,7 @@ func csiDriver(gates features.Gates) *registry.Kind {
 		func(d *storagev1.CSIDriver) { d.Spec.PreventPodSchedulingIfMissing = nil }))
 	spec := storagev1.CSIDriverSpec{}.SwaggerDoc()
 	return &registry.Kind{
-		Names: registry.Names{
-			Group: group, Package: "storage", Resource: "csidrivers", Singular: "csidriver", Name: "CSIDriver",
-		},
+		Names:    registry.Names{Group: group, Package: "storage", Resource: "csidrivers", Name: "CSIDriver"},
 		Versions: []registry.Version{declare.Version[storagev1.CSIDriver]("v1", defaultCSIDriver)},
 		Storage:  registry.Storage{Version: "v1", Path: "csidrivers"},
 		Requests: registry.Requests{ReturnDeleted: true},

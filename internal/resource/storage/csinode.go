@@ -11,9 +11,7 @@ import (
 
 func csiNode() *registry.Kind {
 	return &registry.Kind{
-		Names: registry.Names{
-			Group: group, Package: "storage", Resource: "csinodes", Singular: "csinode", Name: "CSINode",
-		},
+		Names:    registry.Names{Group: group, Package: "storage", Resource: "csinodes", Name: "CSINode"},
 		Versions: []registry.Version{declare.Version[storagev1.CSINode]("v1", nil)},
 		Storage:  registry.Storage{Version: "v1", Path: "csinodes"},
 		Requests: registry.Requests{ReturnDeleted: true},

@@ -11,8 +11,8 @@ import (
 func csiStorageCapacity() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "storage", Resource: "csistoragecapacities", Singular: "csistoragecapacity",
-			Name: "CSIStorageCapacity", Namespaced: true,
+			Group: group, Package: "storage", Resource: "csistoragecapacities", Name: "CSIStorageCapacity",
+			Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version[storagev1.CSIStorageCapacity]("v1", nil)},
 		Storage:  registry.Storage{Version: "v1", Path: "csistoragecapacities"},

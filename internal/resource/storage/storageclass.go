@@ -22,8 +22,8 @@ func storageClass() *registry.Kind {
 	doc := storagev1.StorageClass{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "storage", Resource: "storageclasses", Singular: "storageclass",
-			Name: "StorageClass", ShortNames: []string{"sc"},
+			Group: group, Package: "storage", Resource: "storageclasses", Name: "StorageClass",
+			ShortNames: []string{"sc"},
 		},
 		Versions: []registry.Version{declare.Version("v1", func(c *storagev1.StorageClass) {
 			declare.Pointer(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)

@@ -16,8 +16,7 @@ func volumeAttachment() *registry.Kind {
 	attacher.Format = "name"
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "storage", Resource: "volumeattachments", Singular: "volumeattachment",
-			Name: "VolumeAttachment",
+			Group: group, Package: "storage", Resource: "volumeattachments", Name: "VolumeAttachment",
 		},
 		Versions:     []registry.Version{declare.Version[storagev1.VolumeAttachment]("v1", defaultVolumeAttachment)},
 		Storage:      registry.Storage{Version: "v1", Path: "volumeattachments"},

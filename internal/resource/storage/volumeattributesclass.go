@@ -13,8 +13,8 @@ import (
 func volumeAttributesClass() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "storage", Resource: "volumeattributesclasses",
-			Singular: "volumeattributesclass", Name: "VolumeAttributesClass", ShortNames: []string{"vac"},
+			Group: group, Package: "storage", Resource: "volumeattributesclasses", Name: "VolumeAttributesClass",
+			ShortNames: []string{"vac"},
 		},
 		Versions: []registry.Version{
 			declare.Version[storagev1.VolumeAttributesClass]("v1", nil),

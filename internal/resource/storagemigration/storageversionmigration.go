@@ -33,7 +33,7 @@ func storageVersionMigration() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: "storagemigration.k8s.io", Package: "storagemigration", Resource: "storageversionmigrations",
-			Singular: "storageversionmigration", Name: "StorageVersionMigration",
+			Name: "StorageVersionMigration",
 		},
 		Versions:     []registry.Version{declare.Version[migration]("v1beta1", nil)},
 		Storage:      registry.Storage{Version: "v1beta1", Path: "storageversionmigrations"},

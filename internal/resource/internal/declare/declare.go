@@ -83,11 +83,9 @@ func Review[T any, P interface {
 	*T
 	registry.Object
 }](pkg, name string, namespaced bool) *registry.Kind {
-	singular := strings.ToLower(name)
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: pkg + ".k8s.io", Package: pkg, Resource: singular + "s", Singular: singular, Name: name,
-			Namespaced: namespaced,
+			Group: pkg + ".k8s.io", Package: pkg, Resource: strings.ToLower(name) + "s", Name: name, Namespaced: namespaced,
 		},
 		Versions: []registry.Version{Version[T, P]("v1", nil)},
 		Storage:  registry.Storage{Version: "v1"},
