@@ -4,6 +4,7 @@ package declare
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -77,12 +78,13 @@ func Version[T any, P interface {
 	return v
 }
 
-// Review returns a kind of which objects are only created: they are answered, not stored. pkg is the first part of
-// the name of its group, such as authorization.
+// Review returns the kind of *T, of which objects are only created: they are answered, not stored. pkg is the first part
+// of the name of its group, such as authorization.
 func Review[T any, P interface {
 	*T
 	registry.Object
-}](pkg, name string, namespaced bool) *registry.Kind {
+}](pkg string, namespaced bool) *registry.Kind {
+	name := reflect.TypeFor[T]().Name()
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: pkg + ".k8s.io", Package: pkg, Resource: strings.ToLower(name) + "s", Name: name, Namespaced: namespaced,
