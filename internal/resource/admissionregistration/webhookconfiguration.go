@@ -26,13 +26,9 @@ func webhookConfiguration[T any, P interface {
 			Warn:       warnStaticName[P],
 			Generation: true,
 			// A change from nil to an empty list increments the generation, too.
-			GenerationOf: func(c P) any { return declare.ExactText(list(c)) },
-			ValidateCreate: func(c P) field.ErrorList {
-				return validateWebhooks(hooks(c), nil)
-			},
-			ValidateUpdate: func(c, old P) field.ErrorList {
-				return validateWebhooks(hooks(c), hooks(old))
-			},
+			GenerationOf:   func(c P) any { return declare.ExactText(list(c)) },
+			ValidateCreate: func(c P) field.ErrorList { return validateWebhooks(hooks(c), nil) },
+			ValidateUpdate: func(c, old P) field.ErrorList { return validateWebhooks(hooks(c), hooks(old)) },
 		}.Untyped(),
 		Table: registry.Table[P]{
 			Columns: webhookColumns(),

@@ -55,10 +55,8 @@ func deployment(inPods core.PodGates, gates features.Gates) *registry.Kind {
 				d.Labels = old.Labels
 				disabled.Drop(d, old)
 			},
-			Validate: validateDeployment,
-			PrepareCreate: func(d *appsv1.Deployment) {
-				inPods.DropNew(&d.Spec.Template.Spec)
-			},
+			Validate:      validateDeployment,
+			PrepareCreate: func(d *appsv1.Deployment) { inPods.DropNew(&d.Spec.Template.Spec) },
 			PrepareUpdate: func(d, old *appsv1.Deployment) {
 				inPods.Drop(&d.Spec.Template.Spec, &old.Spec.Template.Spec)
 			},

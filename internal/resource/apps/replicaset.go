@@ -47,9 +47,7 @@ func replicaSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 			Generation:          true,
 			Validate:            validateReplicaSet,
 			PrepareStatusUpdate: disabled.Drop,
-			PrepareCreate: func(r *appsv1.ReplicaSet) {
-				inPods.DropNew(&r.Spec.Template.Spec)
-			},
+			PrepareCreate:       func(r *appsv1.ReplicaSet) { inPods.DropNew(&r.Spec.Template.Spec) },
 			PrepareUpdate: func(r, old *appsv1.ReplicaSet) {
 				inPods.Drop(&r.Spec.Template.Spec, &old.Spec.Template.Spec)
 			},

@@ -35,10 +35,8 @@ func cronJob(gates core.PodGates) *registry.Kind {
 		},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*batchv1.CronJob]{
-			Generation: true,
-			PrepareCreate: func(c *batchv1.CronJob) {
-				gates.DropNew(&c.Spec.JobTemplate.Spec.Template.Spec)
-			},
+			Generation:    true,
+			PrepareCreate: func(c *batchv1.CronJob) { gates.DropNew(&c.Spec.JobTemplate.Spec.Template.Spec) },
 			PrepareUpdate: func(c, old *batchv1.CronJob) {
 				gates.Drop(&c.Spec.JobTemplate.Spec.Template.Spec, &old.Spec.JobTemplate.Spec.Template.Spec)
 			},

@@ -65,10 +65,8 @@ func certificateSigningRequest() *registry.Kind {
 				keepDecisions(r, old)
 				setConditionTimes(r.Status.Conditions, old.Status.Conditions, metav1.NewTime(time.Now()))
 			},
-			ValidateCreate: func(r *csr) field.ErrorList { return validateSpec(&r.Spec) },
-			ValidateStatusUpdate: func(r, old *csr) field.ErrorList {
-				return validateStatus(r, old, false)
-			},
+			ValidateCreate:       func(r *csr) field.ErrorList { return validateSpec(&r.Spec) },
+			ValidateStatusUpdate: func(r, old *csr) field.ErrorList { return validateStatus(r, old, false) },
 			InContext: registry.InContext[*csr]{
 				PrepareCreate: func(ctx context.Context, r *csr) { setRequester(&r.Spec, request.UserFrom(ctx)) },
 			},

@@ -41,9 +41,7 @@ func clusterTrustBundle() *registry.Kind {
 			FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*bundle]{
-			ValidateCreate: func(b *bundle) field.ErrorList {
-				return validateBundle(b, true)
-			},
+			ValidateCreate: func(b *bundle) field.ErrorList { return validateBundle(b, true) },
 			ValidateUpdate: func(b, old *bundle) field.ErrorList {
 				return append(validateBundle(b, b.Spec.TrustBundle != old.Spec.TrustBundle),
 					declare.Immutable(b.Spec.SignerName, old.Spec.SignerName, field.NewPath("spec", "signerName"))...)

@@ -48,9 +48,7 @@ func namespaces() *registry.Kind {
 		},
 		Strategy: registry.Strategy[*corev1.Namespace]{
 			PrepareCreate: prepareNamespaceCreate,
-			PrepareUpdate: func(n, old *corev1.Namespace) {
-				n.Spec.Finalizers = old.Spec.Finalizers
-			},
+			PrepareUpdate: func(n, old *corev1.Namespace) { n.Spec.Finalizers = old.Spec.Finalizers },
 			ValidateCreate: func(n *corev1.Namespace) field.ErrorList {
 				var errs field.ErrorList
 				for _, f := range n.Spec.Finalizers {

@@ -48,9 +48,7 @@ func pods(gates PodGates, statusGates podStatusGates) *registry.Kind {
 			// The QoS class is kept, as kube-apiserver does.
 			StatusOnCreate: true,
 			Generation:     true,
-			PrepareUpdate: func(p, old *corev1.Pod) {
-				gates.Drop(&p.Spec, &old.Spec)
-			},
+			PrepareUpdate:  func(p, old *corev1.Pod) { gates.Drop(&p.Spec, &old.Spec) },
 			PrepareStatusUpdate: func(p, old *corev1.Pod) {
 				preparePodStatusUpdate(p, old)
 				statusGates.Drop(&p.Status, &old.Status)

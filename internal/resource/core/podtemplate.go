@@ -16,11 +16,9 @@ func podTemplates(gates PodGates) *registry.Kind {
 		Storage:  registry.Storage{Version: "v1", Path: "podtemplates"},
 		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Strategy: registry.Strategy[*corev1.PodTemplate]{
-			Generation:   true,
-			GenerationOf: func(t *corev1.PodTemplate) any { return &t.Template },
-			PrepareCreate: func(t *corev1.PodTemplate) {
-				gates.DropNew(&t.Template.Spec)
-			},
+			Generation:    true,
+			GenerationOf:  func(t *corev1.PodTemplate) any { return &t.Template },
+			PrepareCreate: func(t *corev1.PodTemplate) { gates.DropNew(&t.Template.Spec) },
 			PrepareUpdate: func(t, old *corev1.PodTemplate) {
 				gates.Drop(&t.Template.Spec, &old.Template.Spec)
 			},

@@ -49,10 +49,8 @@ func services() *registry.Kind {
 				inferAddressFields(s)
 				dropInternalTraffic(s)
 			},
-			PrepareUpdate: prepareServiceUpdate,
-			ValidateCreate: func(o *corev1.Service) field.ErrorList {
-				return validateService(o, nil)
-			},
+			PrepareUpdate:        prepareServiceUpdate,
+			ValidateCreate:       func(o *corev1.Service) field.ErrorList { return validateService(o, nil) },
 			ValidateUpdate:       validateServiceUpdate,
 			ValidateStatusUpdate: validateServiceStatus,
 			Warn:                 serviceWarnings,

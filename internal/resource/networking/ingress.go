@@ -33,9 +33,7 @@ func ingress() *registry.Kind {
 			ValidateCreate: func(o *networkingv1.Ingress) field.ErrorList {
 				return append(validateClassAnnotation(o), validateIngress(o)...)
 			},
-			ValidateUpdate: func(o, _ *networkingv1.Ingress) field.ErrorList {
-				return validateIngress(o)
-			},
+			ValidateUpdate:       func(o, _ *networkingv1.Ingress) field.ErrorList { return validateIngress(o) },
 			ValidateStatusUpdate: validateIngressStatusUpdate,
 			WarnStatus: func(i *networkingv1.Ingress) []string {
 				var warnings []string

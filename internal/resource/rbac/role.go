@@ -16,9 +16,7 @@ func role() *registry.Kind {
 		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true},
 		Metadata: registry.Metadata{ValidateName: declare.PathSegment, OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*rbacv1.Role]{
-			Validate: func(r *rbacv1.Role) field.ErrorList {
-				return validateRules(r.Rules, true)
-			},
+			Validate: func(r *rbacv1.Role) field.ErrorList { return validateRules(r.Rules, true) },
 		}.Untyped(),
 	}
 }
