@@ -11,9 +11,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// validate is the type of functions that validate a new object, whose old is nil, or an update.
-type validate = func(ctx context.Context, obj, old registry.Object) field.ErrorList
-
 // ForbidPrivileged makes kinds refuse pods and pod templates with privileged containers, and pods of Windows that run in the
 // host, as kube-apiserver does without --allow-privileged.
 func ForbidPrivileged(kinds []*registry.Kind) {
@@ -22,20 +19,22 @@ func ForbidPrivileged(kinds []*registry.Kind) {
 			continue
 		}
 		s := &k.Strategy
-		create := s.Validate // not nil: every pod is validated
-		s.Validate = func(ctx context.Context, obj registry.Object) field.ErrorList {
-			return append(create(ctx, obj), privileged(obj)...)
-		}
-		s.ValidateUpdate = andPrivileged(s.ValidateUpdate)
+		s.ValidateCreate, s.ValidateUpdate = andPrivileged(s.ValidateCreate), andPrivileged(s.ValidateUpdate)
 		for i := range k.Subresources {
 			if part := k.Subresources[i].Update; part != nil {
-				part.Validate = andPrivileged(part.Validate)
+				next := part.Validate
+				part.Validate = func(obj, old registry.Object) field.ErrorList {
+					return append(next(obj, old), privileged(obj)...)
+				}
 			}
 		}
 	}
 }
 
-// andPrivileged returns a function that also reports privileged containers.
+// validate is the type of functions that validate a new object, whose old is nil, or an update.
+type validate = func(ctx context.Context, obj, old registry.Object) field.ErrorList
+
+// andPrivileged returns a function that also reports privileged containers. next is not nil: every pod is validated.
 func andPrivileged(next validate) validate {
 	return func(ctx context.Context, obj, old registry.Object) field.ErrorList {
 		return append(next(ctx, obj, old), privileged(obj)...)

@@ -37,7 +37,7 @@ func TestForbidPrivileged(t *testing.T) {
 				t.Errorf("%s of %s: %s", what, k.Resource, text)
 			}
 		}
-		expect("create", k.Strategy.Validate(t.Context(), obj).ToAggregate().Error())
+		expect("create", k.Strategy.ValidateCreate(t.Context(), obj, nil).ToAggregate().Error())
 		expect("update", k.Strategy.ValidateUpdate(t.Context(), obj, obj.DeepCopyObject().(registry.Object)).ToAggregate().Error())
 	}
 	const want = "pods podtemplates replicationcontrollers daemonsets deployments replicasets statefulsets cronjobs jobs"

@@ -76,7 +76,7 @@ func entries(gv string, k *registry.Kind) []listed {
 		verbs = registry.AllVerbs
 	}
 	out := []listed{{
-		GroupVersion: gv, Name: k.Resource, SingularName: k.Singular, Kind: k.Name,
+		GroupVersion: gv, Name: k.Resource, SingularName: k.SingularName(), Kind: k.Name,
 		Namespaced: k.Namespaced, Verbs: verbs, ShortNames: k.ShortNames, Categories: k.Categories,
 	}}
 	for _, s := range k.Subresources {

@@ -46,12 +46,12 @@ func table(declared []apiextensionsv1.CustomResourceColumnDefinition) registry.T
 			metav1.TableColumnDefinition{Name: c.Name, Type: c.Type, Format: c.Format, Description: description, Priority: c.Priority},
 		)
 	}
-	cells := func(obj *unstructured.Unstructured) ([]any, []metav1.TableRowCondition) {
+	cells := func(obj *unstructured.Unstructured) []any {
 		cells := []any{obj.GetName()}
 		for i, path := range paths {
 			cells = append(cells, cell(path, headers[i+1].Type, obj.Object))
 		}
-		return cells, nil
+		return cells
 	}
 	return registry.Table[*unstructured.Unstructured]{Columns: headers, Cells: cells}.Untyped()
 }

@@ -21,28 +21,22 @@ import (
 )
 
 // strategy returns what this version of a custom resource adds to a write.
-func (c *compiledVersion) strategy() registry.Strategy[registry.Object] {
+func (c *compiledVersion) strategy() registry.UntypedStrategy {
 	type tree = *unstructured.Unstructured
 	return registry.Strategy[tree]{
-		PrepareCreate: func(_ context.Context, obj tree) {
+		PrepareCreate: func(obj tree) {
 			if c.status {
 				delete(obj.Object, "status")
 			}
 			obj.SetGeneration(1)
 		},
-		PrepareUpdate:       func(_ context.Context, obj, old tree) { c.prepareUpdate(obj, old) },
-		PrepareStatusUpdate: func(_ context.Context, obj, old tree) { prepareStatus(obj, old) },
+		PrepareUpdate:       c.prepareUpdate,
+		PrepareStatusUpdate: prepareStatus,
 		RightType:           func(obj tree) bool { return len(c.validateType(obj)) == 0 },
-		Validate: func(ctx context.Context, obj tree) field.ErrorList {
-			return c.validate(ctx, obj, nil)
+		Warn:                finalizerWarnings,
+		InContext: registry.InContext[tree]{
+			ValidateCreate: c.validate, ValidateUpdate: c.validate, ValidateStatusUpdate: c.validateStatus,
 		},
-		ValidateUpdate: func(ctx context.Context, obj, old tree) field.ErrorList {
-			return c.validate(ctx, obj, old)
-		},
-		ValidateStatusUpdate: func(ctx context.Context, obj, old tree) field.ErrorList {
-			return c.validateStatus(ctx, obj, old)
-		},
-		Warn: func(_ context.Context, obj, old tree) []string { return finalizerWarnings(obj, old) },
 	}.Untyped()
 }
 

@@ -31,7 +31,7 @@ func (h *Handler) getComputed(w http.ResponseWriter, r *http.Request, info *requ
 		return err
 	}
 	if len(objs) == 0 {
-		return kerrors.NewNotFound(schema.GroupResource{Group: s.gr.Group, Resource: s.Kind.Singular}, info.Name)
+		return kerrors.NewNotFound(schema.GroupResource{Group: s.gr.Group, Resource: s.Kind.SingularName()}, info.Name)
 	}
 	o, err := s.Computed(r.Context(), objs[0])
 	if err != nil {

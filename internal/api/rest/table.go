@@ -41,8 +41,8 @@ var genericColumns = []metav1.TableColumnDefinition{
 }
 
 // genericCells fill genericColumns.
-func genericCells(obj registry.Object) ([]any, []metav1.TableRowCondition) {
-	return []any{obj.GetName(), obj.GetCreationTimestamp().Time.UTC().Format(time.RFC3339)}, nil
+func genericCells(obj registry.Object) []any {
+	return []any{obj.GetName(), obj.GetCreationTimestamp().Time.UTC().Format(time.RFC3339)}
 }
 
 // tableMeta is a table's ListMeta.

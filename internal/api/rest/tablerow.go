@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
@@ -23,10 +25,9 @@ func (s *served) encodeRow(obj registry.Object) ([]byte, error) {
 	if cells == nil {
 		cells = genericCells
 	}
-	values, conditions := cells(obj)
 	b := []byte(`{"cells":[`)
 	var err error
-	for i, value := range values {
+	for i, value := range cells(obj) {
 		if i > 0 {
 			b = append(b, ',')
 		}
@@ -35,15 +36,23 @@ func (s *served) encodeRow(obj registry.Object) ([]byte, error) {
 		}
 	}
 	b = append(b, ']')
-	if len(conditions) > 0 {
-		text, err := scheme.Marshal(conditions)
-		if err != nil {
+	if conditions := s.Kind.Table.Conditions; conditions != nil {
+		if b, err = appendConditions(b, conditions(obj)); err != nil {
 			return nil, err
 		}
-		b = append(b, `,"conditions":`...)
-		b = append(b, text...)
 	}
 	return bytes.Clone(b), nil // it is kept: without room to grow
+}
+
+func appendConditions(b []byte, conditions []metav1.TableRowCondition) ([]byte, error) {
+	if len(conditions) == 0 {
+		return b, nil
+	}
+	text, err := scheme.Marshal(conditions)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(b, `,"conditions":`...), text...), nil
 }
 
 func appendCell(b []byte, value any) ([]byte, error) {

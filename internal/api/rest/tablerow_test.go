@@ -87,7 +87,7 @@ func cellsMadeAnew(t *testing.T, r *registry.Resource, now time.Time) (cells []a
 		}
 		values := []any{obj.GetName(), obj.GetCreationTimestamp().UTC().Format(time.RFC3339)}
 		if r.Kind.Table.Cells != nil {
-			values, _ = r.Kind.Table.Cells(obj)
+			values = r.Kind.Table.Cells(obj)
 		}
 		for i, value := range values {
 			if e, ok := value.(registry.Elapsed); ok {

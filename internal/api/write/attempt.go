@@ -51,7 +51,7 @@ type attempt struct {
 }
 
 // strategy returns what the kind of the object adds to the steps.
-func (a *attempt) strategy() *registry.Strategy[registry.Object] { return &a.Target.Kind.Strategy }
+func (a *attempt) strategy() *registry.UntypedStrategy { return &a.Target.Kind.Strategy }
 
 // creates says that the write makes a new object.
 func (a *attempt) creates() bool {
@@ -250,7 +250,7 @@ func (a *attempt) normalize(ctx context.Context) error {
 	if a.verb == Amend {
 		return nil
 	}
-	for _, text := range a.warnings(ctx) {
+	for _, text := range a.warnings() {
 		request.Warn(ctx, text)
 	}
 	if !a.creates() {
@@ -260,11 +260,11 @@ func (a *attempt) normalize(ctx context.Context) error {
 }
 
 // warnings returns the warnings of the kind about the object.
-func (a *attempt) warnings(ctx context.Context) []string {
+func (a *attempt) warnings() []string {
 	s := a.strategy()
 	switch {
 	case s.Warn != nil && (a.Subresource == nil || a.verb == Scale):
-		return s.Warn(ctx, a.obj, a.old())
+		return s.Warn(a.obj, a.old())
 	case s.WarnStatus != nil && a.Subresource != nil && a.Subresource.Status:
 		return s.WarnStatus(a.obj)
 	}

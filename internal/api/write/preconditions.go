@@ -86,7 +86,7 @@ func (a *attempt) checkDeletion(ctx context.Context) error {
 		}
 	}
 	if before := a.Target.Kind.Deletion.Before; before != nil {
-		return before(ctx, a.old())
+		return before(a.old())
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (a *attempt) prepareNew(ctx context.Context) {
 	if s.Status != nil && !s.StatusOnCreate {
 		clearPart(s.Status(a.obj))
 	}
-	if s.Generation {
+	if s.Generation != nil {
 		a.obj.SetGeneration(1)
 	}
 	if s.PrepareCreate != nil {
@@ -45,39 +45,32 @@ func (a *attempt) prepareChange(ctx context.Context) {
 	switch {
 	case a.verb == Amend:
 	case sub == nil || sub.Scale != nil:
-		a.prepareMain(ctx)
+		a.prepareMain()
 	case sub.Status:
-		a.prepareStatus(ctx)
+		a.prepareStatus()
 	case sub.Update != nil && sub.Update.Prepare != nil:
 		// Who set what was found out before; a part may begin with the old object.
 		owned := obj.GetManagedFields()
-		sub.Update.Prepare(ctx, obj, old)
+		sub.Update.Prepare(obj, old)
 		obj.SetManagedFields(owned)
 	}
 	keepServerFields(obj, old)
 }
 
-func (a *attempt) prepareMain(ctx context.Context) {
+func (a *attempt) prepareMain() {
 	s, obj, old := a.strategy(), a.obj, a.old()
 	if s.Status != nil {
 		copyPart(s.Status(obj), s.Status(old))
 	}
 	if s.PrepareUpdate != nil {
-		s.PrepareUpdate(ctx, obj, old)
+		s.PrepareUpdate(obj, old)
 	}
-	if !s.Generation {
-		return
-	}
-	part := s.GenerationOf
-	if part == nil {
-		part = s.Spec
-	}
-	if part != nil && !equalParts(part(obj), part(old)) {
+	if part := s.Generation; part != nil && !equalParts(part(obj), part(old)) {
 		obj.SetGeneration(old.GetGeneration() + 1)
 	}
 }
 
-func (a *attempt) prepareStatus(ctx context.Context) {
+func (a *attempt) prepareStatus() {
 	s, obj, old := a.strategy(), a.obj, a.old()
 	if s.Spec != nil {
 		copyPart(s.Spec(obj), s.Spec(old))
@@ -89,7 +82,7 @@ func (a *attempt) prepareStatus(ctx context.Context) {
 		obj.SetFinalizers(old.GetFinalizers())
 	}
 	if s.PrepareStatusUpdate != nil {
-		s.PrepareStatusUpdate(ctx, obj, old)
+		s.PrepareStatusUpdate(obj, old)
 	}
 }
 

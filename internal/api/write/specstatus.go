@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// The parts of an object that Strategy.Spec and Strategy.Status return are pointers.
+// The parts of an object that the functions Spec and Status of its strategy return are pointers.
 
 func clearPart(p any) {
 	v := reflect.ValueOf(p).Elem()

@@ -55,18 +55,15 @@ func (a *attempt) faultsInNamespace(ctx context.Context, old registry.Object) fi
 
 func (a *attempt) faultsOfUpdate(ctx context.Context) field.ErrorList {
 	errs := a.validateMetaUpdate(a.obj, a.old())
-	var more func(context.Context, registry.Object, registry.Object) field.ErrorList
-	switch sub := a.Subresource; {
+	s, sub := a.strategy(), a.Subresource
+	switch {
 	case a.verb == Amend:
-	case sub == nil || sub.Scale != nil:
-		more = a.strategy().ValidateUpdate
-	case sub.Status:
-		more = a.strategy().ValidateStatusUpdate
-	case sub.Update != nil:
-		more = sub.Update.Validate
-	}
-	if more != nil {
-		errs = append(errs, more(ctx, a.obj, a.old())...)
+	case (sub == nil || sub.Scale != nil) && s.ValidateUpdate != nil:
+		errs = append(errs, s.ValidateUpdate(ctx, a.obj, a.old())...)
+	case sub != nil && sub.Status && s.ValidateStatusUpdate != nil:
+		errs = append(errs, s.ValidateStatusUpdate(ctx, a.obj, a.old())...)
+	case sub != nil && sub.Update != nil && sub.Update.Validate != nil:
+		errs = append(errs, sub.Update.Validate(a.obj, a.old())...)
 	}
 	return errs
 }
@@ -77,8 +74,8 @@ func (a *attempt) faultsOfNew(ctx context.Context) field.ErrorList {
 	if a.rightType(a.obj) && !last {
 		errs = a.validateMeta(a.obj)
 	}
-	if validate := a.strategy().Validate; validate != nil {
-		errs = append(errs, validate(ctx, a.obj)...)
+	if validate := a.strategy().ValidateCreate; validate != nil {
+		errs = append(errs, validate(ctx, a.obj, nil)...)
 	}
 	errs = append(errs, a.faultsInNamespace(ctx, nil)...)
 	if len(errs) == 0 && last {

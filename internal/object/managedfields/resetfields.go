@@ -74,15 +74,11 @@ func resetPaths(k *registry.Kind, subresource string) [][]any {
 		return nil
 	case certificate:
 		return [][]any{{"spec"}, {"status"}}
-	case k.Strategy.Status != nil, isNode(k):
+	case k.Strategy.Status != nil:
 		return [][]any{{"status"}}
 	}
 	return nil
 }
-
-// isNode says whether a kind is that of nodes. They may be created with a status, so that their strategy does not
-// reset it, but nobody owns it by that.
-func isNode(k *registry.Kind) bool { return k.Group == "" && k.Resource == "nodes" }
 
 // resetIn returns the set of paths for all versions of a kind.
 func resetIn(k *registry.Kind, paths [][]any) map[fieldpath.APIVersion]*fieldpath.Set {

@@ -19,7 +19,7 @@ func (k *Kind) APIResources(gv schema.GroupVersion) []metav1.APIResource {
 	}
 	out := make([]metav1.APIResource, 0, 1+len(k.Subresources))
 	out = append(out, metav1.APIResource{
-		Name: k.Resource, SingularName: k.Singular, Namespaced: k.Namespaced, Kind: k.Name,
+		Name: k.Resource, SingularName: k.SingularName(), Namespaced: k.Namespaced, Kind: k.Name,
 		Verbs: verbs, ShortNames: k.ShortNames, Categories: k.Categories, StorageVersionHash: k.storageVersionHash(),
 	})
 	for i := range k.Subresources {

@@ -44,8 +44,8 @@ type Kind struct {
 	// Strategy, Deletion and Table are functions of the kind's Go type. A declaration writes them for that type and
 	// ends with Untyped():
 	//
-	//	Strategy: registry.Strategy[*corev1.Node]{Validate: validateNode, Warn: warnNode}.Untyped(),
-	Strategy Strategy[Object]
+	//	Strategy: registry.Strategy[*corev1.Node]{ValidateCreate: validateNode, Warn: warnNode}.Untyped(),
+	Strategy UntypedStrategy
 	Deletion Deletion[Object]
 	Table    Table[Object]
 }

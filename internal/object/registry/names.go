@@ -1,6 +1,10 @@
 package registry
 
-import "k8s.io/apimachinery/pkg/runtime/schema"
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
 
 // Names are what clients, discovery and messages call a kind.
 type Names struct {
@@ -8,7 +12,8 @@ type Names struct {
 	Group string
 	// Package is the name of the group's Go package in kube-apiserver's messages ("core" in *core.PodList).
 	Package string
-	// Resource is the plural name in URLs ("pods"), Singular the lower-case singular one ("pod").
+	// Resource is the plural name in URLs ("pods"), Singular the singular one ("pod"); an empty Singular is Name in lower
+	// case.
 	Resource, Singular string
 	// Name is the kind ("Pod"), ListName the kind of its lists; an empty ListName is Name+"List".
 	Name, ListName string
@@ -30,6 +35,14 @@ func (n *Names) GroupKind() schema.GroupKind {
 // GVK returns the group, version and kind for a served version.
 func (n *Names) GVK(version string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: n.Group, Version: version, Kind: n.Name}
+}
+
+// SingularName returns the singular name of the resource.
+func (n *Names) SingularName() string {
+	if n.Singular != "" {
+		return n.Singular
+	}
+	return strings.ToLower(n.Name)
 }
 
 // List returns the kind of a list.

@@ -2,6 +2,8 @@ package registry
 
 import (
 	"context"
+	"reflect"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -9,16 +11,16 @@ import (
 
 // Strategy is what a kind adds to the steps of a create or an update, which are the same for all kinds (package
 // write). T is the Go type of the storage version: a declaration is of its own type, and Kind holds what Untyped makes
-// of it. Every function may be nil. None may keep its arguments.
+// of it. Every function may be nil. None may keep its arguments. Where old is an argument of a function that is also
+// called on create, it is the zero value of T then.
+//
+// If T has a field Status, a status that is sent to the main resource is dropped, and so is everything but the status
+// that is sent to the status subresource.
 type Strategy[T Object] struct {
-	// Spec and Status return pointers to those parts of an object, which the steps reset and compare. A kind with
-	// Status drops a status that is sent to the main resource, and everything but the status that is sent to the
-	// status subresource.
-	Spec, Status func(T) any
 	// StatusOnCreate leaves the status of a new object to PrepareCreate.
 	StatusOnCreate bool
 	// Generation keeps metadata.generation: 1 on create, one more when what GenerationOf returns has changed. A nil
-	// GenerationOf is Spec.
+	// GenerationOf is the field Spec of T.
 	Generation   bool
 	GenerationOf func(T) any
 	// StatusKeepsMeta takes labels, annotations, owner references and finalizers from the old object too when the
@@ -26,28 +28,63 @@ type Strategy[T Object] struct {
 	StatusKeepsMeta bool
 
 	// PrepareCreate and PrepareUpdate change obj before it is validated, after its status was reset.
-	PrepareCreate func(ctx context.Context, obj T)
-	PrepareUpdate func(ctx context.Context, obj, old T)
-	// PrepareStatusUpdate runs after everything but Status was taken from old.
-	PrepareStatusUpdate func(ctx context.Context, obj, old T)
+	PrepareCreate func(obj T)
+	PrepareUpdate func(obj, old T)
+	// PrepareStatusUpdate runs after everything but the status was taken from old.
+	PrepareStatusUpdate func(obj, old T)
 
 	// RightType says whether the apiVersion and the kind in obj are those of the kind: an unstructured object may say
-	// anything. Where they are not, Validate reports it, and metadata is not validated.
-	RightType            func(obj T) bool
-	Validate             func(ctx context.Context, obj T) field.ErrorList
-	ValidateUpdate       func(ctx context.Context, obj, old T) field.ErrorList
-	ValidateStatusUpdate func(ctx context.Context, obj, old T) field.ErrorList
+	// anything. Where they are not, validation reports it, and metadata is not validated.
+	RightType func(obj T) bool
+	// Validate returns what is wrong with an object on create and on update. The functions after it are called on one of
+	// the two only; their errors follow those of Validate. Validate is not called for updates of the status.
+	Validate             func(obj T) field.ErrorList
+	ValidateCreate       func(obj T) field.ErrorList
+	ValidateUpdate       func(obj, old T) field.ErrorList
+	ValidateStatusUpdate func(obj, old T) field.ErrorList
 
 	// ValidateNamespace returns what the namespace of an object does not allow in it, of a new object and of updates of
-	// the object or its status; old is the zero value of T on create. labels reads the labels of the namespace.
+	// the object or its status. labels reads the labels of the namespace.
 	ValidateNamespace func(obj, old T, labels func() (map[string]string, error)) field.ErrorList
 
 	// Canonicalize changes a valid object to the one notation that is stored and answered.
 	Canonicalize func(obj T)
-	// Warn returns warnings for the client; old is the zero value of T on create.
-	Warn func(ctx context.Context, obj, old T) []string
+	// Warn returns warnings for the client.
+	Warn func(obj, old T) []string
 	// WarnStatus is the same for updates of the status.
 	WarnStatus func(obj T) []string
+
+	// InContext has the functions that need the request.
+	InContext InContext[T]
+}
+
+// InContext has functions of a Strategy for the few kinds that need the context of the request: its user, its group and
+// version, its warnings, or its cancellation. Each is called after the function of the same name in Strategy.
+type InContext[T Object] struct {
+	PrepareCreate                                        func(ctx context.Context, obj T)
+	ValidateCreate, ValidateUpdate, ValidateStatusUpdate func(ctx context.Context, obj, old T) field.ErrorList
+}
+
+// UntypedStrategy is a Strategy as the steps of a write call it, with objects of any type. A function is nil if the
+// Strategy has none. old is nil on create.
+type UntypedStrategy struct {
+	// Spec and Status return pointers to these fields of an object. They are nil if the Go type has no such field.
+	Spec, Status                    func(Object) any
+	StatusOnCreate, StatusKeepsMeta bool
+	// Generation returns the part of an object whose changes metadata.generation counts. It is nil if the kind has no
+	// generation.
+	Generation func(Object) any
+
+	PrepareCreate                                        func(ctx context.Context, obj Object)
+	PrepareUpdate, PrepareStatusUpdate                   func(obj, old Object)
+	RightType                                            func(obj Object) bool
+	ValidateCreate, ValidateUpdate, ValidateStatusUpdate func(ctx context.Context, obj, old Object) field.ErrorList
+
+	ValidateNamespace func(obj, old Object, labels func() (map[string]string, error)) field.ErrorList
+
+	Canonicalize func(obj Object)
+	Warn         func(obj, old Object) []string
+	WarnStatus   func(obj Object) []string
 }
 
 // Deletion is what is special about the deletion of a kind's objects. As in Strategy, every function may be nil.
@@ -62,7 +99,7 @@ type Deletion[T Object] struct {
 	// deleted object (a namespace's spec.finalizers).
 	Finalizing func(obj T) bool
 	// Before returns an error to refuse a delete (of the default namespace).
-	Before func(ctx context.Context, obj T) error
+	Before func(obj T) error
 	// IgnoresPropagation says that the request that begins a deletion leaves the finalizers of the garbage collector
 	// as they are. It matters to kinds with Started only.
 	IgnoresPropagation bool
@@ -72,39 +109,102 @@ type Deletion[T Object] struct {
 type Table[T Object] struct {
 	// Columns are empty where the columns Name and Created At are enough.
 	Columns []metav1.TableColumnDefinition
-	// Cells returns the cells of an object's row, in the order of Columns, and the row's conditions.
-	Cells func(obj T) ([]any, []metav1.TableRowCondition)
+	// Cells returns the cells of an object's row, in the order of Columns.
+	Cells func(obj T) []any
+	// Conditions returns the conditions of an object's row; nil is none.
+	Conditions func(obj T) []metav1.TableRowCondition
 	// Compare sorts the rows of one response. If it is nil, they are in the order of the list: by namespace and name.
 	Compare func(a, b T) int
 }
 
 // Untyped returns the strategy as the steps of a write call it. Its functions panic on objects of another type than T.
-func (s Strategy[T]) Untyped() Strategy[Object] {
-	return Strategy[Object]{
-		Spec:                 resultOf(s.Spec),
-		Status:               resultOf(s.Status),
+func (s Strategy[T]) Untyped() UntypedStrategy {
+	u := UntypedStrategy{
+		Spec:                 fieldOf[T]("Spec"),
+		Status:               fieldOf[T]("Status"),
 		StatusOnCreate:       s.StatusOnCreate,
-		Generation:           s.Generation,
-		GenerationOf:         resultOf(s.GenerationOf),
 		StatusKeepsMeta:      s.StatusKeepsMeta,
-		PrepareCreate:        changeOfNew(s.PrepareCreate),
 		PrepareUpdate:        changeOfUpdate(s.PrepareUpdate),
 		PrepareStatusUpdate:  changeOfUpdate(s.PrepareStatusUpdate),
 		RightType:            resultOf(s.RightType),
-		Validate:             resultOfNew(s.Validate),
-		ValidateUpdate:       resultOfUpdate(s.ValidateUpdate),
-		ValidateStatusUpdate: resultOfUpdate(s.ValidateStatusUpdate),
-		ValidateNamespace:    resultInNamespace(s.ValidateNamespace),
+		ValidateCreate:       joined(rule(s.Validate), rule(s.ValidateCreate), s.InContext.ValidateCreate),
+		ValidateUpdate:       joined(rule(s.Validate), updateRule(s.ValidateUpdate), s.InContext.ValidateUpdate),
+		ValidateStatusUpdate: joined(updateRule(s.ValidateStatusUpdate), s.InContext.ValidateStatusUpdate),
 		Canonicalize:         changeOf(s.Canonicalize),
 		Warn:                 resultOfUpdate(s.Warn),
 		WarnStatus:           resultOf(s.WarnStatus),
+	}
+	if s.Generation {
+		u.Generation = u.Spec
+		if s.GenerationOf != nil {
+			u.Generation = resultOf(s.GenerationOf)
+		}
+	}
+	if f, inContext := s.PrepareCreate, s.InContext.PrepareCreate; f != nil || inContext != nil {
+		u.PrepareCreate = func(ctx context.Context, o Object) {
+			if f != nil {
+				f(o.(T))
+			}
+			if inContext != nil {
+				inContext(ctx, o.(T))
+			}
+		}
+	}
+	if f := s.ValidateNamespace; f != nil {
+		u.ValidateNamespace = func(o, old Object, labels func() (map[string]string, error)) field.ErrorList {
+			before, _ := old.(T)
+			return f(o.(T), before, labels)
+		}
+	}
+	return u
+}
+
+// fieldOf returns a function that returns a pointer to the field of that name; nil if T has no such field.
+func fieldOf[T Object](name string) func(Object) any {
+	f, ok := reflect.TypeFor[T]().Elem().FieldByName(name)
+	if !ok {
+		return nil
+	}
+	return func(o Object) any { return reflect.ValueOf(o.(T)).Elem().FieldByIndex(f.Index).Addr().Interface() }
+}
+
+// rule returns a function that ignores the context and the old object; nil stays nil.
+func rule[T Object](f func(T) field.ErrorList) func(context.Context, T, T) field.ErrorList {
+	if f == nil {
+		return nil
+	}
+	return func(_ context.Context, obj, _ T) field.ErrorList { return f(obj) }
+}
+
+// updateRule returns a function that ignores the context; nil stays nil.
+func updateRule[T Object](f func(T, T) field.ErrorList) func(context.Context, T, T) field.ErrorList {
+	if f == nil {
+		return nil
+	}
+	return func(_ context.Context, obj, old T) field.ErrorList { return f(obj, old) }
+}
+
+// joined returns a function with the errors of all rules that are not nil; nil if there is none.
+func joined[T Object](
+	rules ...func(context.Context, T, T) field.ErrorList,
+) func(context.Context, Object, Object) field.ErrorList {
+	rules = slices.DeleteFunc(rules, func(f func(context.Context, T, T) field.ErrorList) bool { return f == nil })
+	if len(rules) == 0 {
+		return nil
+	}
+	return func(ctx context.Context, o, old Object) (errs field.ErrorList) {
+		before, _ := old.(T)
+		for _, f := range rules {
+			errs = append(errs, f(ctx, o.(T), before)...)
+		}
+		return errs
 	}
 }
 
 // Untyped returns the deletion as the steps of a delete call it. Its functions panic on objects of another type than T.
 func (d Deletion[T]) Untyped() Deletion[Object] {
 	out := Deletion[Object]{
-		Started: changeOf(d.Started), Finalizing: resultOf(d.Finalizing), Before: resultOfNew(d.Before),
+		Started: changeOf(d.Started), Finalizing: resultOf(d.Finalizing), Before: resultOf(d.Before),
 		IgnoresPropagation: d.IgnoresPropagation,
 	}
 	if f := d.Grace; f != nil {
@@ -115,10 +215,7 @@ func (d Deletion[T]) Untyped() Deletion[Object] {
 
 // Untyped returns the table for objects of any type. Its functions panic on objects of another type than T.
 func (t Table[T]) Untyped() Table[Object] {
-	out := Table[Object]{Columns: t.Columns}
-	if f := t.Cells; f != nil {
-		out.Cells = func(o Object) ([]any, []metav1.TableRowCondition) { return f(o.(T)) }
-	}
+	out := Table[Object]{Columns: t.Columns, Cells: resultOf(t.Cells), Conditions: resultOf(t.Conditions)}
 	if f := t.Compare; f != nil {
 		out.Compare = func(a, b Object) int { return f(a.(T), b.(T)) }
 	}
@@ -134,18 +231,11 @@ func changeOf[T Object](f func(T)) func(Object) {
 	return func(o Object) { f(o.(T)) }
 }
 
-func changeOfNew[T Object](f func(context.Context, T)) func(context.Context, Object) {
+func changeOfUpdate[T Object](f func(T, T)) func(Object, Object) {
 	if f == nil {
 		return nil
 	}
-	return func(ctx context.Context, o Object) { f(ctx, o.(T)) }
-}
-
-func changeOfUpdate[T Object](f func(context.Context, T, T)) func(context.Context, Object, Object) {
-	if f == nil {
-		return nil
-	}
-	return func(ctx context.Context, o, old Object) { f(ctx, o.(T), old.(T)) }
+	return func(o, old Object) { f(o.(T), old.(T)) }
 }
 
 func resultOf[T Object, R any](f func(T) R) func(Object) R {
@@ -155,32 +245,13 @@ func resultOf[T Object, R any](f func(T) R) func(Object) R {
 	return func(o Object) R { return f(o.(T)) }
 }
 
-func resultOfNew[T Object, R any](f func(context.Context, T) R) func(context.Context, Object) R {
-	if f == nil {
-		return nil
-	}
-	return func(ctx context.Context, o Object) R { return f(ctx, o.(T)) }
-}
-
 // resultOfUpdate passes a nil old, which Warn is called with on create, as the zero value of T.
-func resultOfUpdate[T Object, R any](f func(context.Context, T, T) R) func(context.Context, Object, Object) R {
+func resultOfUpdate[T Object, R any](f func(T, T) R) func(Object, Object) R {
 	if f == nil {
 		return nil
 	}
-	return func(ctx context.Context, o, old Object) R {
+	return func(o, old Object) R {
 		before, _ := old.(T)
-		return f(ctx, o.(T), before)
-	}
-}
-
-func resultInNamespace[T Object](
-	f func(T, T, func() (map[string]string, error)) field.ErrorList,
-) func(Object, Object, func() (map[string]string, error)) field.ErrorList {
-	if f == nil {
-		return nil
-	}
-	return func(o, old Object, labels func() (map[string]string, error)) field.ErrorList {
-		before, _ := old.(T)
-		return f(o.(T), before, labels)
+		return f(o.(T), before)
 	}
 }

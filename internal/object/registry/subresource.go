@@ -23,13 +23,13 @@ type Subresource struct {
 	// Also are other kinds that a POST may send, with the same fields.
 	Also []schema.GroupVersionKind
 
-	// Status marks the status subresource: Strategy.Status says what it is.
+	// Status marks the status subresource, which is the field Status of the kind's Go type.
 	Status bool
 	// Scale maps the scale subresource.
 	Scale *Scale
 	// Update is a PUT/PATCH of a part of the parent (ephemeralcontainers, resize,
 	// finalize, approval); GET answers the parent.
-	Update *UpdatePart
+	Update *UpdatePart[Object]
 	// Create handles POST (binding, eviction); nil where the server provides it
 	// (token).
 	Create CreateFunc
@@ -77,17 +77,26 @@ func (s *Scale) PathIn(version string) fieldpath.Path {
 // NewScale makes an empty autoscaling/v1 Scale.
 func NewScale() Object { return &autoscalingv1.Scale{} }
 
-// UpdatePart is a subresource that changes a part of its parent.
-type UpdatePart struct {
+// UpdatePart is a subresource that changes a part of its parent. As in Strategy, a declaration is of the Go type of the
+// storage version, and ends with Untyped().
+type UpdatePart[T Object] struct {
 	// Prepare brings back everything of old that the subresource must not
 	// change.
-	Prepare func(ctx context.Context, obj, old Object)
+	Prepare func(obj, old T)
 	// Validate checks the result; nil checks metadata alone.
-	Validate func(ctx context.Context, obj, old Object) field.ErrorList
+	Validate func(obj, old T) field.ErrorList
 	// Unconditional lets the body leave out the resourceVersion.
 	Unconditional bool
 	// StatusMeta says that metadata is checked as in an update of the status.
 	StatusMeta bool
+}
+
+// Untyped returns the part for objects of any type. Its functions panic on objects of another type than T.
+func (u UpdatePart[T]) Untyped() *UpdatePart[Object] {
+	return &UpdatePart[Object]{
+		Prepare: changeOfUpdate(u.Prepare), Validate: resultOfUpdate(u.Validate), Unconditional: u.Unconditional,
+		StatusMeta: u.StatusMeta,
+	}
 }
 
 // Admit lets admission judge what was posted; an error refuses it. old is nil.

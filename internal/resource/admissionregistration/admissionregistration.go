@@ -3,7 +3,6 @@
 package admissionregistration
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
@@ -11,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 const group = "admissionregistration.k8s.io"
@@ -28,7 +27,7 @@ func Kinds() []*registry.Kind {
 }
 
 // warnStaticName warns of names that kube-apiserver reserves for configurations in files.
-func warnStaticName[T metav1.Object](_ context.Context, obj, _ T) []string {
+func warnStaticName[T metav1.Object](obj, _ T) []string {
 	const suffix = ".static.k8s.io"
 	if !strings.HasSuffix(obj.GetName(), suffix) {
 		return nil
@@ -39,34 +38,34 @@ func warnStaticName[T metav1.Object](_ context.Context, obj, _ T) []string {
 
 func webhookColumns() []metav1.TableColumnDefinition {
 	return []metav1.TableColumnDefinition{
-		core.NameColumn,
-		declare.Column("Webhooks", "integer", "Webhooks indicates the number of webhooks registered in this configuration"),
-		core.AgeColumn,
+		table.Name,
+		table.Column("Webhooks", "integer", "Webhooks indicates the number of webhooks registered in this configuration"),
+		table.Age,
 	}
 }
 
 func bindingColumns() []metav1.TableColumnDefinition {
 	return []metav1.TableColumnDefinition{
-		core.NameColumn,
-		declare.Column("PolicyName", "string",
+		table.Name,
+		table.Column("PolicyName", "string",
 			"PolicyName indicates the policy definition which the policy binding binded to"),
-		declare.Column("ParamRef", "string", "ParamRef indicates the param resource which sets the configuration param"),
-		core.AgeColumn,
+		table.Column("ParamRef", "string", "ParamRef indicates the param resource which sets the configuration param"),
+		table.Age,
 	}
 }
 
 func policyColumns(count, description string) []metav1.TableColumnDefinition {
 	return []metav1.TableColumnDefinition{
-		core.NameColumn,
-		declare.Column(count, "integer", description),
-		declare.Column("ParamKind", "string", "ParamKind specifies the kind of resources used to parameterize this policy"),
-		core.AgeColumn,
+		table.Name,
+		table.Column(count, "integer", description),
+		table.Column("ParamKind", "string", "ParamKind specifies the kind of resources used to parameterize this policy"),
+		table.Age,
 	}
 }
 
 func paramKind(k *admissionv1.ParamKind) string {
 	if k == nil {
-		return core.Unset
+		return table.Unset
 	}
 	return k.APIVersion + "/" + k.Kind
 }
@@ -74,7 +73,7 @@ func paramKind(k *admissionv1.ParamKind) string {
 func paramRef(r *admissionv1.ParamRef) string {
 	switch {
 	case r == nil:
-		return core.Unset
+		return table.Unset
 	case r.Name != "" && r.Namespace != "":
 		return r.Namespace + "/" + r.Name
 	case r.Name != "":
@@ -82,7 +81,7 @@ func paramRef(r *admissionv1.ParamRef) string {
 	case r.Selector != nil:
 		return r.Selector.String()
 	}
-	return core.Unset
+	return table.Unset
 }
 
 // hook is a webhook of either kind: the fields that have defaults as pointers, and the others.

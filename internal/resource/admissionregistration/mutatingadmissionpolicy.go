@@ -6,15 +6,15 @@ import (
 	admissionv1beta1 "k8s.io/api/admissionregistration/v1beta1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func mutatingAdmissionPolicy() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "admissionregistration", Resource: "mutatingadmissionpolicies",
-			Singular: "mutatingadmissionpolicy", Name: "MutatingAdmissionPolicy", Categories: categories,
+			Name: "MutatingAdmissionPolicy", Categories: categories,
 		},
 		Versions: []registry.Version{
 			declare.Version("v1", defaultMutatingPolicy),
@@ -26,16 +26,17 @@ func mutatingAdmissionPolicy() *registry.Kind {
 		},
 		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[*admissionv1.MutatingAdmissionPolicy]{
-			Warn:       warnStaticName[*admissionv1.MutatingAdmissionPolicy],
-			Spec:       func(p *admissionv1.MutatingAdmissionPolicy) any { return &p.Spec },
-			Generation: true, Validate: validateMutatingPolicy, ValidateUpdate: validateMutatingPolicyUpdate,
+			Warn:           warnStaticName[*admissionv1.MutatingAdmissionPolicy],
+			Generation:     true,
+			ValidateCreate: validateMutatingPolicy,
+			ValidateUpdate: validateMutatingPolicyUpdate,
 		}.Untyped(),
 		Table: registry.Table[*admissionv1.MutatingAdmissionPolicy]{
 			Columns: policyColumns("Mutations",
 				"Mutation indicates the number of mutations rules defined in this configuration"),
-			Cells: declare.Cells(func(p *admissionv1.MutatingAdmissionPolicy) []any {
-				return []any{p.Name, int64(len(p.Spec.Mutations)), paramKind(p.Spec.ParamKind), core.Age(p.CreationTimestamp)}
-			}),
+			Cells: func(p *admissionv1.MutatingAdmissionPolicy) []any {
+				return []any{p.Name, int64(len(p.Spec.Mutations)), paramKind(p.Spec.ParamKind), table.AgeOf(p.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

@@ -6,16 +6,15 @@ import (
 	admissionv1beta1 "k8s.io/api/admissionregistration/v1beta1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func mutatingAdmissionPolicyBinding() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "admissionregistration", Resource: "mutatingadmissionpolicybindings",
-			Singular: "mutatingadmissionpolicybinding", Name: "MutatingAdmissionPolicyBinding",
-			Categories: categories,
+			Name: "MutatingAdmissionPolicyBinding", Categories: categories,
 		},
 		Versions: []registry.Version{
 			declare.Version("v1", defaultMutatingBinding),
@@ -28,14 +27,14 @@ func mutatingAdmissionPolicyBinding() *registry.Kind {
 		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[*admissionv1.MutatingAdmissionPolicyBinding]{
 			Warn:       warnStaticName[*admissionv1.MutatingAdmissionPolicyBinding],
-			Spec:       func(b *admissionv1.MutatingAdmissionPolicyBinding) any { return &b.Spec },
-			Generation: true, Validate: validateMutatingBinding, ValidateUpdate: validateMutatingBindingUpdate,
+			Generation: true,
+			Validate:   validateMutatingBinding,
 		}.Untyped(),
 		Table: registry.Table[*admissionv1.MutatingAdmissionPolicyBinding]{
 			Columns: bindingColumns(),
-			Cells: declare.Cells(func(b *admissionv1.MutatingAdmissionPolicyBinding) []any {
-				return []any{b.Name, b.Spec.PolicyName, paramRef(b.Spec.ParamRef), core.Age(b.CreationTimestamp)}
-			}),
+			Cells: func(b *admissionv1.MutatingAdmissionPolicyBinding) []any {
+				return []any{b.Name, b.Spec.PolicyName, paramRef(b.Spec.ParamRef), table.AgeOf(b.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

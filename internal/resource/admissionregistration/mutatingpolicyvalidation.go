@@ -1,7 +1,6 @@
 package admissionregistration
 
 import (
-	"context"
 	"strings"
 
 	"github.com/google/cel-go/common/types"
@@ -18,12 +17,12 @@ type mutatingValidation struct {
 	policy *admissionv1.MutatingAdmissionPolicy
 }
 
-func validateMutatingPolicy(_ context.Context, p *admissionv1.MutatingAdmissionPolicy) field.ErrorList {
+func validateMutatingPolicy(p *admissionv1.MutatingAdmissionPolicy) field.ErrorList {
 	v := &mutatingValidation{policy: p}
 	return v.validate(true)
 }
 
-func validateMutatingPolicyUpdate(_ context.Context, p, old *admissionv1.MutatingAdmissionPolicy) field.ErrorList {
+func validateMutatingPolicyUpdate(p, old *admissionv1.MutatingAdmissionPolicy) field.ErrorList {
 	v := &mutatingValidation{policy: p}
 	v.keepConditions(old.Spec.MatchConditions)
 	for _, m := range old.Spec.Mutations {
@@ -126,7 +125,7 @@ func (v *mutatingValidation) patch(source string, returns *types.Type, at *field
 	v.compiled(err, text, at)
 }
 
-func validateMutatingBinding(_ context.Context, b *admissionv1.MutatingAdmissionPolicyBinding) field.ErrorList {
+func validateMutatingBinding(b *admissionv1.MutatingAdmissionPolicyBinding) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validatePolicyName(b.Spec.PolicyName, path.Child("policyName"))
 	if b.Spec.ParamRef != nil {
@@ -136,8 +135,4 @@ func validateMutatingBinding(_ context.Context, b *admissionv1.MutatingAdmission
 		errs = append(errs, validateMatchResources(b.Spec.MatchResources, path.Child("matchResources"))...)
 	}
 	return append(errs, validateMutatingOperations(b.Spec.MatchResources, path.Child("matchResources"))...)
-}
-
-func validateMutatingBindingUpdate(ctx context.Context, b, _ *admissionv1.MutatingAdmissionPolicyBinding) field.ErrorList {
-	return validateMutatingBinding(ctx, b)
 }

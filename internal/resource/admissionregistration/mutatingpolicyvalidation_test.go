@@ -72,7 +72,7 @@ func TestMutatingPolicyValidation(t *testing.T) {
 	} {
 		p := validMutatingPolicy()
 		test.change(&p.Spec)
-		errs := validateMutatingPolicy(t.Context(), p)
+		errs := validateMutatingPolicy(p)
 		text := ""
 		if len(errs) > 0 {
 			text = errs.ToAggregate().Error()
@@ -87,10 +87,10 @@ func TestMutatingPolicyValidation(t *testing.T) {
 func TestMutatingPolicyUpdate(t *testing.T) {
 	p := validMutatingPolicy()
 	p.Spec.MatchConditions = []admissionv1.MatchCondition{{Name: "c", Expression: "1"}}
-	if errs := validateMutatingPolicyUpdate(t.Context(), p, p.DeepCopy()); len(errs) != 0 {
+	if errs := validateMutatingPolicyUpdate(p, p.DeepCopy()); len(errs) != 0 {
 		t.Error(errs)
 	}
-	if errs := validateMutatingPolicyUpdate(t.Context(), p, validMutatingPolicy()); len(errs) != 1 {
+	if errs := validateMutatingPolicyUpdate(p, validMutatingPolicy()); len(errs) != 1 {
 		t.Error(errs)
 	}
 }
@@ -115,7 +115,7 @@ func TestMutatingBindingValidation(t *testing.T) {
 		b := &admissionv1.MutatingAdmissionPolicyBinding{}
 		b.Spec.PolicyName = "p"
 		test.change(&b.Spec)
-		errs := validateMutatingBinding(t.Context(), b)
+		errs := validateMutatingBinding(b)
 		text := ""
 		if len(errs) > 0 {
 			text = errs.ToAggregate().Error()

@@ -9,8 +9,7 @@ import (
 func mutatingWebhookConfiguration() *registry.Kind {
 	return webhookConfiguration(registry.Names{
 		Group: group, Package: "admissionregistration", Resource: "mutatingwebhookconfigurations",
-		Singular: "mutatingwebhookconfiguration", Name: "MutatingWebhookConfiguration",
-		Categories: categories,
+		Name: "MutatingWebhookConfiguration", Categories: categories,
 	}, mutatingHooks, func(c *admissionv1.MutatingWebhookConfiguration) any { return c.Webhooks })
 }
 

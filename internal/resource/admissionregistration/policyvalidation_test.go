@@ -66,7 +66,7 @@ func TestPolicyValidation(t *testing.T) {
 	} {
 		p := validPolicy()
 		test.change(&p.Spec)
-		errs := validateValidatingPolicy(t.Context(), p)
+		errs := validateValidatingPolicy(p)
 		text := ""
 		if len(errs) > 0 {
 			text = errs.ToAggregate().Error()
@@ -98,7 +98,7 @@ func TestBindingValidation(t *testing.T) {
 	} {
 		b := valid()
 		test.change(&b.Spec)
-		errs := validateValidatingBinding(t.Context(), b)
+		errs := validateValidatingBinding(b)
 		text := ""
 		if len(errs) > 0 {
 			text = errs.ToAggregate().Error()

@@ -10,7 +10,7 @@ import (
 func TestStaticNames(t *testing.T) {
 	for name, warnings := range map[string]int{"a": 0, "a.static.k8s.io": 1, "static.k8s.io": 0} {
 		p := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if got := warnStaticName(t.Context(), p, nil); len(got) != warnings {
+		if got := warnStaticName(p, nil); len(got) != warnings {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

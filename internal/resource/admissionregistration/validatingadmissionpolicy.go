@@ -1,21 +1,19 @@
 package admissionregistration
 
 import (
-	"context"
-
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func validatingAdmissionPolicy() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "admissionregistration", Resource: "validatingadmissionpolicies",
-			Singular: "validatingadmissionpolicy", Name: "ValidatingAdmissionPolicy", Categories: categories,
+			Name: "ValidatingAdmissionPolicy", Categories: categories,
 		},
 		Versions: []registry.Version{declare.Version("v1", func(p *admissionv1.ValidatingAdmissionPolicy) {
 			declare.Pointer(&p.Spec.FailurePolicy, admissionv1.Fail)
@@ -26,22 +24,20 @@ func validatingAdmissionPolicy() *registry.Kind {
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*admissionv1.ValidatingAdmissionPolicy]{
 			Warn:            warnStaticName[*admissionv1.ValidatingAdmissionPolicy],
-			Spec:            func(p *admissionv1.ValidatingAdmissionPolicy) any { return &p.Spec },
-			Status:          func(p *admissionv1.ValidatingAdmissionPolicy) any { return &p.Status },
 			Generation:      true,
 			StatusKeepsMeta: true,
-			Validate:        validateValidatingPolicy,
+			ValidateCreate:  validateValidatingPolicy,
 			ValidateUpdate:  validateValidatingPolicyUpdate,
-			ValidateStatusUpdate: func(_ context.Context, p, _ *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
+			ValidateStatusUpdate: func(p, _ *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
 				return validatePolicyStatus(&p.Status, field.NewPath("status"))
 			},
 		}.Untyped(),
 		Table: registry.Table[*admissionv1.ValidatingAdmissionPolicy]{
 			Columns: policyColumns("Validations",
 				"Validations indicates the number of validation rules defined in this configuration"),
-			Cells: declare.Cells(func(p *admissionv1.ValidatingAdmissionPolicy) []any {
-				return []any{p.Name, int64(len(p.Spec.Validations)), paramKind(p.Spec.ParamKind), core.Age(p.CreationTimestamp)}
-			}),
+			Cells: func(p *admissionv1.ValidatingAdmissionPolicy) []any {
+				return []any{p.Name, int64(len(p.Spec.Validations)), paramKind(p.Spec.ParamKind), table.AgeOf(p.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

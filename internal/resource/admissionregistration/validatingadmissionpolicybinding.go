@@ -4,16 +4,15 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func validatingAdmissionPolicyBinding() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "admissionregistration", Resource: "validatingadmissionpolicybindings",
-			Singular: "validatingadmissionpolicybinding", Name: "ValidatingAdmissionPolicyBinding",
-			Categories: categories,
+			Name: "ValidatingAdmissionPolicyBinding", Categories: categories,
 		},
 		Versions: []registry.Version{declare.Version("v1", func(b *admissionv1.ValidatingAdmissionPolicyBinding) {
 			defaultMatch(b.Spec.MatchResources)
@@ -22,14 +21,14 @@ func validatingAdmissionPolicyBinding() *registry.Kind {
 		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[*admissionv1.ValidatingAdmissionPolicyBinding]{
 			Warn:       warnStaticName[*admissionv1.ValidatingAdmissionPolicyBinding],
-			Spec:       func(b *admissionv1.ValidatingAdmissionPolicyBinding) any { return &b.Spec },
-			Generation: true, Validate: validateValidatingBinding, ValidateUpdate: validateValidatingBindingUpdate,
+			Generation: true,
+			Validate:   validateValidatingBinding,
 		}.Untyped(),
 		Table: registry.Table[*admissionv1.ValidatingAdmissionPolicyBinding]{
 			Columns: bindingColumns(),
-			Cells: declare.Cells(func(b *admissionv1.ValidatingAdmissionPolicyBinding) []any {
-				return []any{b.Name, b.Spec.PolicyName, paramRef(b.Spec.ParamRef), core.Age(b.CreationTimestamp)}
-			}),
+			Cells: func(b *admissionv1.ValidatingAdmissionPolicyBinding) []any {
+				return []any{b.Name, b.Spec.PolicyName, paramRef(b.Spec.ParamRef), table.AgeOf(b.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

@@ -1,7 +1,6 @@
 package admissionregistration
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,12 +24,12 @@ type validatingValidation struct {
 	policy *admissionv1.ValidatingAdmissionPolicy
 }
 
-func validateValidatingPolicy(_ context.Context, p *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
+func validateValidatingPolicy(p *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
 	v := &validatingValidation{policy: p}
 	return v.validate(true)
 }
 
-func validateValidatingPolicyUpdate(_ context.Context, p, old *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
+func validateValidatingPolicyUpdate(p, old *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
 	v := &validatingValidation{policy: p}
 	v.keepConditions(old.Spec.MatchConditions)
 	for _, one := range old.Spec.Variables {
@@ -124,7 +123,7 @@ func (v *validatingValidation) auditAnnotation(one *admissionv1.AuditAnnotation,
 	}
 }
 
-func validateValidatingBinding(_ context.Context, b *admissionv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
+func validateValidatingBinding(b *admissionv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validatePolicyName(b.Spec.PolicyName, path.Child("policyName"))
 	if b.Spec.ParamRef != nil {
@@ -134,10 +133,6 @@ func validateValidatingBinding(_ context.Context, b *admissionv1.ValidatingAdmis
 		errs = append(errs, validateMatchResources(b.Spec.MatchResources, path.Child("matchResources"))...)
 	}
 	return append(errs, validateActions(b.Spec.ValidationActions, path.Child("validationActions"))...)
-}
-
-func validateValidatingBindingUpdate(ctx context.Context, b, _ *admissionv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
-	return validateValidatingBinding(ctx, b)
 }
 
 func validateActions(actions []admissionv1.ValidationAction, path *field.Path) (errs field.ErrorList) {

@@ -9,8 +9,7 @@ import (
 func validatingWebhookConfiguration() *registry.Kind {
 	return webhookConfiguration(registry.Names{
 		Group: group, Package: "admissionregistration", Resource: "validatingwebhookconfigurations",
-		Singular: "validatingwebhookconfiguration", Name: "ValidatingWebhookConfiguration",
-		Categories: categories,
+		Name: "ValidatingWebhookConfiguration", Categories: categories,
 	}, validatingHooks, func(c *admissionv1.ValidatingWebhookConfiguration) any { return c.Webhooks })
 }
 

@@ -1,12 +1,10 @@
 package admissionregistration
 
 import (
-	"context"
-
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // webhookConfiguration returns the kind of a configuration of webhooks. hooks returns the webhooks of a configuration, and
@@ -28,19 +26,15 @@ func webhookConfiguration[T any, P interface {
 			Warn:       warnStaticName[P],
 			Generation: true,
 			// A change from nil to an empty list increments the generation, too.
-			GenerationOf: func(c P) any { return declare.ExactText(list(c)) },
-			Validate: func(_ context.Context, c P) field.ErrorList {
-				return validateWebhooks(hooks(c), nil)
-			},
-			ValidateUpdate: func(_ context.Context, c, old P) field.ErrorList {
-				return validateWebhooks(hooks(c), hooks(old))
-			},
+			GenerationOf:   func(c P) any { return declare.ExactText(list(c)) },
+			ValidateCreate: func(c P) field.ErrorList { return validateWebhooks(hooks(c), nil) },
+			ValidateUpdate: func(c, old P) field.ErrorList { return validateWebhooks(hooks(c), hooks(old)) },
 		}.Untyped(),
 		Table: registry.Table[P]{
 			Columns: webhookColumns(),
-			Cells: declare.Cells(func(c P) []any {
-				return []any{c.GetName(), int64(len(hooks(c))), core.Age(c.GetCreationTimestamp())}
-			}),
+			Cells: func(c P) []any {
+				return []any{c.GetName(), int64(len(hooks(c))), table.AgeOf(c.GetCreationTimestamp())}
+			},
 		}.Untyped(),
 	}
 }

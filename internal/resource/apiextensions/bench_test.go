@@ -56,7 +56,7 @@ func BenchmarkValidate(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			d := benchmarked(b, extra)
 			for b.Loop() {
-				if errs := validate(context.Background(), d); len(errs) > 0 {
+				if errs := validate(context.Background(), d, nil); len(errs) > 0 {
 					b.Fatal(errs)
 				}
 			}

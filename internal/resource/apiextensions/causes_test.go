@@ -81,12 +81,12 @@ func (c judged) judge(t *testing.T) (field.ErrorList, []string) {
 		d.Status.StoredVersions, d.Status.Conditions = nil, nil
 		d.Status.AcceptedNames = definition{}.Status.AcceptedNames
 		recordStoredVersion(d)
-		return validate(ctx, d), formatWarnings(d, nil)
+		return validate(ctx, d, nil), formatWarnings(d, nil)
 	}
 	old := decodeDefinition(t, c.Old)
 	if c.Subresource == "status" {
 		d.Spec = old.Spec
-		return validateStatusUpdate(ctx, d, old), nil
+		return validateStatusUpdate(d, old), nil
 	}
 	d.Status = old.Status
 	recordStoredVersion(d)

@@ -4,7 +4,6 @@
 package apiextensions
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -32,8 +31,8 @@ func customResourceDefinition() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: "apiextensions.k8s.io", Package: "apiextensions", Resource: "customresourcedefinitions",
-			Singular: "customresourcedefinition", Name: "CustomResourceDefinition",
-			ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"},
+			Name: "CustomResourceDefinition", ShortNames: []string{"crd", "crds"},
+			Categories: []string{"api-extensions"},
 		},
 		Versions: []registry.Version{servedVersion()},
 		Storage: registry.Storage{
@@ -43,18 +42,13 @@ func customResourceDefinition() *registry.Kind {
 		Metadata:     registry.Metadata{AnyFinalizer: true},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*definition]{
-			Spec:                 func(d *definition) any { return &d.Spec },
-			Status:               func(d *definition) any { return &d.Status },
 			Generation:           true,
-			PrepareCreate:        func(_ context.Context, d *definition) { recordStoredVersion(d) },
-			PrepareUpdate:        func(_ context.Context, d, _ *definition) { recordStoredVersion(d) },
-			Validate:             validate,
-			ValidateUpdate:       validateUpdate,
+			PrepareCreate:        recordStoredVersion,
+			PrepareUpdate:        func(d, _ *definition) { recordStoredVersion(d) },
 			ValidateStatusUpdate: validateStatusUpdate,
 			Canonicalize:         func(d *definition) { rewriteValues(d, canonical) },
-			Warn: func(_ context.Context, d, old *definition) []string {
-				return formatWarnings(d, old)
-			},
+			Warn:                 formatWarnings,
+			InContext:            registry.InContext[*definition]{ValidateCreate: validate, ValidateUpdate: validateUpdate},
 		}.Untyped(),
 		Deletion: registry.Deletion[*definition]{Started: startDeletion, IgnoresPropagation: true}.Untyped(),
 	}

@@ -19,7 +19,7 @@ import (
 
 // validate validates a definition. The generic validation of metadata is done elsewhere,
 // except for the name, which depends on the spec.
-func validate(ctx context.Context, d *definition) field.ErrorList {
+func validate(ctx context.Context, d, _ *definition) field.ErrorList {
 	errs := validateName(d)
 	errs = append(errs, newSpecChecker(ctx, &d.Spec, previousDefinition{}).check()...)
 	errs = append(errs, validateStatus(d)...)
@@ -38,7 +38,7 @@ func validateUpdate(ctx context.Context, d, old *definition) field.ErrorList {
 	return append(errs, validatePreserve(d, old)...)
 }
 
-func validateStatusUpdate(_ context.Context, d, _ *definition) field.ErrorList {
+func validateStatusUpdate(d, _ *definition) field.ErrorList {
 	return validateStatus(d)
 }
 

@@ -3,7 +3,6 @@
 package apiregistration
 
 import (
-	"context"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/validation/path"
@@ -11,9 +10,8 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
-	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // Kinds returns the kinds of the group in the order of discovery.
@@ -22,8 +20,8 @@ func Kinds() []*registry.Kind { return []*registry.Kind{apiService()} }
 func apiService() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: "apiregistration.k8s.io", Package: "apiregistration", Resource: "apiservices",
-			Singular: "apiservice", Name: "APIService", Categories: []string{"api-extensions"},
+			Group: "apiregistration.k8s.io", Package: "apiregistration", Resource: "apiservices", Name: "APIService",
+			Categories: []string{"api-extensions"},
 		},
 		Versions: []registry.Version{declare.Version("v1", func(s *apiregistrationv1.APIService) {
 			if s.Spec.Service != nil {
@@ -38,11 +36,9 @@ func apiService() *registry.Kind {
 		},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*apiregistrationv1.APIService]{
-			Spec:            func(s *apiregistrationv1.APIService) any { return &s.Spec },
-			Status:          func(s *apiregistrationv1.APIService) any { return &s.Status },
 			StatusKeepsMeta: true,
 			// A group that this server serves itself is available at once.
-			PrepareCreate: func(_ context.Context, s *apiregistrationv1.APIService) {
+			PrepareCreate: func(s *apiregistrationv1.APIService) {
 				if s.Spec.Service == nil {
 					s.Status.Conditions = []apiregistrationv1.APIServiceCondition{{
 						Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue,
@@ -51,27 +47,22 @@ func apiService() *registry.Kind {
 					}}
 				}
 			},
-			Validate: func(_ context.Context, s *apiregistrationv1.APIService) field.ErrorList {
-				return validate(s)
-			},
-			ValidateUpdate: func(_ context.Context, s, _ *apiregistrationv1.APIService) field.ErrorList {
-				return validate(s)
-			},
+			Validate: validate,
 		}.Untyped(),
 		Table: registry.Table[*apiregistrationv1.APIService]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Service", "string", "The reference to the service that hosts this API endpoint."),
-				declare.Column("Available", "string", "Whether this service is available."),
-				core.AgeColumn,
+				table.Name,
+				table.Column("Service", "string", "The reference to the service that hosts this API endpoint."),
+				table.Column("Available", "string", "Whether this service is available."),
+				table.Age,
 			},
-			Cells: declare.Cells(func(s *apiregistrationv1.APIService) []any {
+			Cells: func(s *apiregistrationv1.APIService) []any {
 				service := "Local"
 				if ref := s.Spec.Service; ref != nil {
 					service = ref.Namespace + "/" + ref.Name
 				}
-				return []any{s.Name, service, availability(s), core.Age(s.CreationTimestamp)}
-			}),
+				return []any{s.Name, service, availability(s), table.AgeOf(s.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

@@ -2,7 +2,6 @@
 package apiserverinternal
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // Kinds returns the kinds of the group in the order of discovery.
@@ -26,7 +25,7 @@ func storageVersion() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: "internal.apiserver.k8s.io", Package: "apiserverinternal", Resource: "storageversions",
-			Singular: "storageversion", Name: "StorageVersion",
+			Name: "StorageVersion",
 		},
 		Versions: []registry.Version{declare.Version[internalv1alpha1.StorageVersion]("v1alpha1", nil)},
 		Storage:  registry.Storage{Version: "v1alpha1", Path: "storageversions"},
@@ -35,22 +34,20 @@ func storageVersion() *registry.Kind {
 		},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*internalv1alpha1.StorageVersion]{
-			Spec:            func(v *internalv1alpha1.StorageVersion) any { return &v.Spec },
-			Status:          func(v *internalv1alpha1.StorageVersion) any { return &v.Status },
 			StatusKeepsMeta: true,
-			ValidateStatusUpdate: func(_ context.Context, v, _ *internalv1alpha1.StorageVersion) field.ErrorList {
+			ValidateStatusUpdate: func(v, _ *internalv1alpha1.StorageVersion) field.ErrorList {
 				return validateStatus(&v.Status, field.NewPath("status"))
 			},
 		}.Untyped(),
 		Table: registry.Table[*internalv1alpha1.StorageVersion]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("CommonEncodingVersion", "string", doc["commonEncodingVersion"]),
-				declare.Column("StorageVersions", "string", doc["storageVersions"]),
-				core.AgeColumn,
+				table.Name,
+				table.Column("CommonEncodingVersion", "string", doc["commonEncodingVersion"]),
+				table.Column("StorageVersions", "string", doc["storageVersions"]),
+				table.Age,
 			},
-			Cells: declare.Cells(func(v *internalv1alpha1.StorageVersion) []any {
-				common := core.Unset
+			Cells: func(v *internalv1alpha1.StorageVersion) []any {
+				common := table.Unset
 				if c := v.Status.CommonEncodingVersion; c != nil {
 					common = *c
 				}
@@ -59,12 +56,12 @@ func storageVersion() *registry.Kind {
 					list = append(list, s.APIServerID+"="+s.EncodingVersion)
 				}
 				const most = 3
-				servers := core.Unset
+				servers := table.Unset
 				if len(list) > 0 {
-					servers = declare.FirstOf(list, most, ",")
+					servers = table.FirstOf(list, most, ",")
 				}
-				return []any{v.Name, common, servers, core.Age(v.CreationTimestamp)}
-			}),
+				return []any{v.Name, common, servers, table.AgeOf(v.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

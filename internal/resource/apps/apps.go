@@ -7,7 +7,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/core"
-	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 const group = "apps"
@@ -24,7 +24,7 @@ func Kinds(gates features.Gates) []*registry.Kind {
 // templateColumns returns the columns about the containers of a pod template.
 func templateColumns() []metav1.TableColumnDefinition {
 	return []metav1.TableColumnDefinition{
-		declare.Wide("Containers", "string", "Names of each container in the template."),
-		declare.Wide("Images", "string", "Images referenced by each container in the template."),
+		table.Wide("Containers", "string", "Names of each container in the template."),
+		table.Wide("Images", "string", "Images referenced by each container in the template."),
 	}
 }

@@ -1,7 +1,6 @@
 package apps
 
 import (
-	"context"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -9,44 +8,39 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
-	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func controllerRevision() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "apps", Resource: "controllerrevisions", Singular: "controllerrevision",
-			Name: "ControllerRevision", Namespaced: true,
+			Group: group, Package: "apps", Resource: "controllerrevisions", Name: "ControllerRevision",
+			Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version[appsv1.ControllerRevision]("v1", nil)},
 		Storage:  registry.Storage{Version: "v1", Path: "controllerrevisions"},
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*appsv1.ControllerRevision]{
-			Validate: func(_ context.Context, r *appsv1.ControllerRevision) field.ErrorList {
-				return validateControllerRevision(r)
-			},
-			ValidateUpdate: func(_ context.Context, r, old *appsv1.ControllerRevision) field.ErrorList {
-				return validateControllerRevisionUpdate(r, old)
-			},
+			ValidateCreate: validateControllerRevision,
+			ValidateUpdate: validateControllerRevisionUpdate,
 		}.Untyped(),
 		Table: registry.Table[*appsv1.ControllerRevision]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Controller", "string", "Controller of the object"),
-				declare.Column("Revision", "string", appsv1.ControllerRevision{}.SwaggerDoc()["revision"]),
-				core.AgeColumn,
+				table.Name,
+				table.Column("Controller", "string", "Controller of the object"),
+				table.Column("Revision", "string", appsv1.ControllerRevision{}.SwaggerDoc()["revision"]),
+				table.Age,
 			},
-			Cells: declare.Cells(func(r *appsv1.ControllerRevision) []any {
-				controller := core.None
+			Cells: func(r *appsv1.ControllerRevision) []any {
+				controller := table.None
 				if owner := metav1.GetControllerOf(r); owner != nil {
 					kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()
 					controller = strings.ToLower(kind.String()) + "/" + owner.Name
 				}
-				return []any{r.Name, controller, r.Revision, core.Age(r.CreationTimestamp)}
-			}),
+				return []any{r.Name, controller, r.Revision, table.AgeOf(r.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

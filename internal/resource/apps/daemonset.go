@@ -1,7 +1,6 @@
 package apps
 
 import (
-	"context"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -13,31 +12,32 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func daemonSet(gates core.PodGates) *registry.Kind {
 	spec, status := appsv1.DaemonSetSpec{}.SwaggerDoc(), appsv1.DaemonSetStatus{}.SwaggerDoc()
 	columns := []metav1.TableColumnDefinition{
-		core.NameColumn,
-		declare.Column("Desired", "integer", status["desiredNumberScheduled"]),
-		declare.Column("Current", "integer", status["currentNumberScheduled"]),
-		declare.Column("Ready", "integer", status["numberReady"]),
-		declare.Column("Up-to-date", "integer", status["updatedNumberScheduled"]),
-		declare.Column("Available", "integer", status["numberAvailable"]),
-		declare.Column("Node Selector", "string",
+		table.Name,
+		table.Column("Desired", "integer", status["desiredNumberScheduled"]),
+		table.Column("Current", "integer", status["currentNumberScheduled"]),
+		table.Column("Ready", "integer", status["numberReady"]),
+		table.Column("Up-to-date", "integer", status["updatedNumberScheduled"]),
+		table.Column("Available", "integer", status["numberAvailable"]),
+		table.Column("Node Selector", "string",
 			"NodeSelector is a selector which must be true for the pod to fit on a node. Selector which must match a "+
 				"node's labels for the pod to be scheduled on that node. More info: "+
 				"https://kubernetes.io/docs/concepts/configuration/assign-pod-node/"),
-		core.AgeColumn,
+		table.Age,
 	}
 	columns = append(columns, templateColumns()...)
-	columns = append(columns, declare.Wide("Selector", "string", spec["selector"]))
+	columns = append(columns, table.Wide("Selector", "string", spec["selector"]))
 	v1 := declare.Version[appsv1.DaemonSet]("v1", defaultDaemonSet)
 	v1.Check = checkTemplateGeneration
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "apps", Resource: "daemonsets", Singular: "daemonset", Name: "DaemonSet",
-			ShortNames: []string{"ds"}, Categories: []string{"all"}, Namespaced: true,
+			Group: group, Package: "apps", Resource: "daemonsets", Name: "DaemonSet", ShortNames: []string{"ds"},
+			Categories: []string{"all"}, Namespaced: true,
 		},
 		Versions:     []registry.Version{v1},
 		Storage:      registry.Storage{Version: "v1", Path: "daemonsets"},
@@ -45,14 +45,12 @@ func daemonSet(gates core.PodGates) *registry.Kind {
 		Metadata:     registry.Metadata{HiddenAnnotation: appsv1.DeprecatedTemplateGeneration},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*appsv1.DaemonSet]{
-			Spec:       func(d *appsv1.DaemonSet) any { return &d.Spec },
-			Status:     func(d *appsv1.DaemonSet) any { return &d.Status },
 			Generation: true,
-			PrepareCreate: func(_ context.Context, d *appsv1.DaemonSet) {
+			PrepareCreate: func(d *appsv1.DaemonSet) {
 				gates.DropNew(&d.Spec.Template.Spec)
 				setTemplateGeneration(d, max(templateGeneration(d), 1))
 			},
-			PrepareUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) {
+			PrepareUpdate: func(d, old *appsv1.DaemonSet) {
 				gates.Drop(&d.Spec.Template.Spec, &old.Spec.Template.Spec)
 				generation := templateGeneration(old)
 				if !equality.Semantic.DeepEqual(d.Spec.Template, old.Spec.Template) {
@@ -60,18 +58,15 @@ func daemonSet(gates core.PodGates) *registry.Kind {
 				}
 				setTemplateGeneration(d, generation)
 			},
-			Validate: func(_ context.Context, d *appsv1.DaemonSet) field.ErrorList { return validateDaemonSet(d) },
-			PrepareStatusUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) {
+			Validate: validateDaemonSet,
+			PrepareStatusUpdate: func(d, old *appsv1.DaemonSet) {
 				setTemplateGeneration(d, templateGeneration(old))
 			},
-			ValidateStatusUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
-				return validateDaemonSetStatus(d, old)
+			ValidateStatusUpdate: validateDaemonSetStatus,
+			ValidateUpdate: func(d, old *appsv1.DaemonSet) field.ErrorList {
+				return declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
 			},
-			ValidateUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
-				return append(validateDaemonSet(d),
-					declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
-			},
-			Warn: func(_ context.Context, d, old *appsv1.DaemonSet) []string {
+			Warn: func(d, old *appsv1.DaemonSet) []string {
 				if old == nil {
 					return templateWarnings(&d.Spec.Template, nil)
 				}
@@ -83,16 +78,16 @@ func daemonSet(gates core.PodGates) *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*appsv1.DaemonSet]{
 			Columns: columns,
-			Cells: declare.Cells(func(d *appsv1.DaemonSet) []any {
+			Cells: func(d *appsv1.DaemonSet) []any {
 				names, images := core.ContainerNames(&d.Spec.Template.Spec)
 				s := d.Status
 				return []any{
 					d.Name, int64(s.DesiredNumberScheduled), int64(s.CurrentNumberScheduled), int64(s.NumberReady),
 					int64(s.UpdatedNumberScheduled), int64(s.NumberAvailable),
-					core.FormatLabels(d.Spec.Template.Spec.NodeSelector), core.Age(d.CreationTimestamp),
+					table.Labels(d.Spec.Template.Spec.NodeSelector), table.AgeOf(d.CreationTimestamp),
 					names, images, metav1.FormatLabelSelector(d.Spec.Selector),
 				}
-			}),
+			},
 		}.Untyped(),
 	}
 }

@@ -1,7 +1,6 @@
 package apps
 
 import (
-	"context"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -14,6 +13,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func deployment(inPods core.PodGates, gates features.Gates) *registry.Kind {
@@ -22,17 +22,17 @@ func deployment(inPods core.PodGates, gates features.Gates) *registry.Kind {
 		func(d *appsv1.Deployment) { d.Status.TerminatingReplicas = nil }))
 	status := appsv1.DeploymentStatus{}.SwaggerDoc()
 	columns := []metav1.TableColumnDefinition{
-		core.NameColumn,
-		declare.Column("Ready", "string", "Number of the pod with ready state"),
-		declare.Column("Up-to-date", "string", status["updatedReplicas"]),
-		declare.Column("Available", "string", status["availableReplicas"]),
-		core.AgeColumn,
+		table.Name,
+		table.Column("Ready", "string", "Number of the pod with ready state"),
+		table.Column("Up-to-date", "string", status["updatedReplicas"]),
+		table.Column("Available", "string", status["availableReplicas"]),
+		table.Age,
 	}
 	columns = append(columns, templateColumns()...)
-	columns = append(columns, declare.Wide("Selector", "string", appsv1.DeploymentSpec{}.SwaggerDoc()["selector"]))
+	columns = append(columns, table.Wide("Selector", "string", appsv1.DeploymentSpec{}.SwaggerDoc()["selector"]))
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "apps", Resource: "deployments", Singular: "deployment", Name: "Deployment",
+			Group: group, Package: "apps", Resource: "deployments", Name: "Deployment",
 			ShortNames: []string{"deploy"}, Categories: []string{"all"}, Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version[appsv1.Deployment]("v1", defaultDeployment)},
@@ -40,40 +40,31 @@ func deployment(inPods core.PodGates, gates features.Gates) *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Subresources: []registry.Subresource{
 			declare.Scale(func(d *appsv1.Deployment) (int32, int32, string) {
-				return replicas(d.Spec.Replicas), d.Status.Replicas, declare.Selector(d.Spec.Selector)
+				return replicas(d.Spec.Replicas), d.Status.Replicas, table.Selector(d.Spec.Selector)
 			}, func(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n }),
 			declare.Status(),
 		},
 		Strategy: registry.Strategy[*appsv1.Deployment]{
-			Spec:       func(d *appsv1.Deployment) any { return &d.Spec },
-			Status:     func(d *appsv1.Deployment) any { return &d.Status },
 			Generation: true,
 			// A change of annotations increments the generation, because some of them are
 			// instructions to the controller.
 			GenerationOf: func(d *appsv1.Deployment) any {
 				return &deploymentContent{Spec: d.Spec, Annotations: d.Annotations}
 			},
-			PrepareStatusUpdate: func(_ context.Context, d, old *appsv1.Deployment) {
+			PrepareStatusUpdate: func(d, old *appsv1.Deployment) {
 				d.Labels = old.Labels
 				disabled.Drop(d, old)
 			},
-			Validate: func(_ context.Context, d *appsv1.Deployment) field.ErrorList {
-				return validateDeployment(d)
-			},
-			PrepareCreate: func(_ context.Context, d *appsv1.Deployment) {
-				inPods.DropNew(&d.Spec.Template.Spec)
-			},
-			PrepareUpdate: func(_ context.Context, d, old *appsv1.Deployment) {
+			Validate:      validateDeployment,
+			PrepareCreate: func(d *appsv1.Deployment) { inPods.DropNew(&d.Spec.Template.Spec) },
+			PrepareUpdate: func(d, old *appsv1.Deployment) {
 				inPods.Drop(&d.Spec.Template.Spec, &old.Spec.Template.Spec)
 			},
-			ValidateStatusUpdate: func(_ context.Context, d, old *appsv1.Deployment) field.ErrorList {
-				return validateDeploymentStatus(d, old)
+			ValidateStatusUpdate: validateDeploymentStatus,
+			ValidateUpdate: func(d, old *appsv1.Deployment) field.ErrorList {
+				return declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
 			},
-			ValidateUpdate: func(_ context.Context, d, old *appsv1.Deployment) field.ErrorList {
-				return append(validateDeployment(d),
-					declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
-			},
-			Warn: func(_ context.Context, d, old *appsv1.Deployment) []string {
+			Warn: func(d, old *appsv1.Deployment) []string {
 				if old == nil {
 					return append(declare.PodNameWarnings(d.Name), templateWarnings(&d.Spec.Template, nil)...)
 				}
@@ -82,14 +73,14 @@ func deployment(inPods core.PodGates, gates features.Gates) *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*appsv1.Deployment]{
 			Columns: columns,
-			Cells: declare.Cells(func(d *appsv1.Deployment) []any {
+			Cells: func(d *appsv1.Deployment) []any {
 				names, images := core.ContainerNames(&d.Spec.Template.Spec)
 				return []any{
 					d.Name, fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, replicas(d.Spec.Replicas)),
-					int64(d.Status.UpdatedReplicas), int64(d.Status.AvailableReplicas), core.Age(d.CreationTimestamp),
-					names, images, declare.Selector(d.Spec.Selector),
+					int64(d.Status.UpdatedReplicas), int64(d.Status.AvailableReplicas), table.AgeOf(d.CreationTimestamp),
+					names, images, table.Selector(d.Spec.Selector),
 				}
-			}),
+			},
 		}.Untyped(),
 	}
 }

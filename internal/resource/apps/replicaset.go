@@ -1,8 +1,6 @@
 package apps
 
 import (
-	"context"
-
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -11,6 +9,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func replicaSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
@@ -19,18 +18,18 @@ func replicaSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 		func(r *appsv1.ReplicaSet) { r.Status.TerminatingReplicas = nil }))
 	spec, status := appsv1.ReplicaSetSpec{}.SwaggerDoc(), appsv1.ReplicaSetStatus{}.SwaggerDoc()
 	columns := []metav1.TableColumnDefinition{
-		core.NameColumn,
-		declare.Column("Desired", "integer", spec["replicas"]),
-		declare.Column("Current", "integer", status["replicas"]),
-		declare.Column("Ready", "integer", status["readyReplicas"]),
-		core.AgeColumn,
+		table.Name,
+		table.Column("Desired", "integer", spec["replicas"]),
+		table.Column("Current", "integer", status["replicas"]),
+		table.Column("Ready", "integer", status["readyReplicas"]),
+		table.Age,
 	}
 	columns = append(columns, templateColumns()...)
-	columns = append(columns, declare.Wide("Selector", "string", spec["selector"]))
+	columns = append(columns, table.Wide("Selector", "string", spec["selector"]))
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "apps", Resource: "replicasets", Singular: "replicaset", Name: "ReplicaSet",
-			ShortNames: []string{"rs"}, Categories: []string{"all"}, Namespaced: true,
+			Group: group, Package: "apps", Resource: "replicasets", Name: "ReplicaSet", ShortNames: []string{"rs"},
+			Categories: []string{"all"}, Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version("v1", func(r *appsv1.ReplicaSet) {
 			declare.Pointer(&r.Spec.Replicas, 1)
@@ -40,30 +39,23 @@ func replicaSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Subresources: []registry.Subresource{
 			declare.Scale(func(r *appsv1.ReplicaSet) (int32, int32, string) {
-				return replicas(r.Spec.Replicas), r.Status.Replicas, declare.Selector(r.Spec.Selector)
+				return replicas(r.Spec.Replicas), r.Status.Replicas, table.Selector(r.Spec.Selector)
 			}, func(r *appsv1.ReplicaSet, n int32) { r.Spec.Replicas = &n }),
 			declare.Status(),
 		},
 		Strategy: registry.Strategy[*appsv1.ReplicaSet]{
-			Spec:                func(r *appsv1.ReplicaSet) any { return &r.Spec },
-			Status:              func(r *appsv1.ReplicaSet) any { return &r.Status },
 			Generation:          true,
-			Validate:            func(_ context.Context, r *appsv1.ReplicaSet) field.ErrorList { return validateReplicaSet(r) },
-			PrepareStatusUpdate: func(_ context.Context, r, old *appsv1.ReplicaSet) { disabled.Drop(r, old) },
-			PrepareCreate: func(_ context.Context, r *appsv1.ReplicaSet) {
-				inPods.DropNew(&r.Spec.Template.Spec)
-			},
-			PrepareUpdate: func(_ context.Context, r, old *appsv1.ReplicaSet) {
+			Validate:            validateReplicaSet,
+			PrepareStatusUpdate: disabled.Drop,
+			PrepareCreate:       func(r *appsv1.ReplicaSet) { inPods.DropNew(&r.Spec.Template.Spec) },
+			PrepareUpdate: func(r, old *appsv1.ReplicaSet) {
 				inPods.Drop(&r.Spec.Template.Spec, &old.Spec.Template.Spec)
 			},
-			ValidateStatusUpdate: func(_ context.Context, r, _ *appsv1.ReplicaSet) field.ErrorList {
-				return validateReplicaSetStatus(r)
+			ValidateStatusUpdate: validateReplicaSetStatus,
+			ValidateUpdate: func(r, old *appsv1.ReplicaSet) field.ErrorList {
+				return declare.Immutable(r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
 			},
-			ValidateUpdate: func(_ context.Context, r, old *appsv1.ReplicaSet) field.ErrorList {
-				return append(validateReplicaSet(r),
-					declare.Immutable(r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
-			},
-			Warn: func(_ context.Context, r, old *appsv1.ReplicaSet) []string {
+			Warn: func(r, old *appsv1.ReplicaSet) []string {
 				if old == nil {
 					return append(declare.PodNameWarnings(r.Name), templateWarnings(&r.Spec.Template, nil)...)
 				}
@@ -72,13 +64,13 @@ func replicaSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*appsv1.ReplicaSet]{
 			Columns: columns,
-			Cells: declare.Cells(func(r *appsv1.ReplicaSet) []any {
+			Cells: func(r *appsv1.ReplicaSet) []any {
 				names, images := core.ContainerNames(&r.Spec.Template.Spec)
 				return []any{
 					r.Name, int64(replicas(r.Spec.Replicas)), int64(r.Status.Replicas), int64(r.Status.ReadyReplicas),
-					core.Age(r.CreationTimestamp), names, images, metav1.FormatLabelSelector(r.Spec.Selector),
+					table.AgeOf(r.CreationTimestamp), names, images, metav1.FormatLabelSelector(r.Spec.Selector),
 				}
-			}),
+			},
 		}.Untyped(),
 	}
 }

@@ -1,7 +1,6 @@
 package apps
 
 import (
-	"context"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,6 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func statefulSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
@@ -29,14 +29,14 @@ func statefulSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 			}
 		}))
 	columns := []metav1.TableColumnDefinition{
-		core.NameColumn,
-		declare.Column("Ready", "string", "Number of the pod with ready state"),
-		core.AgeColumn,
+		table.Name,
+		table.Column("Ready", "string", "Number of the pod with ready state"),
+		table.Age,
 	}
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "apps", Resource: "statefulsets", Singular: "statefulset",
-			Name: "StatefulSet", ShortNames: []string{"sts"}, Categories: []string{"all"}, Namespaced: true,
+			Group: group, Package: "apps", Resource: "statefulsets", Name: "StatefulSet", ShortNames: []string{"sts"},
+			Categories: []string{"all"}, Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version[appsv1.StatefulSet]("v1", defaultStatefulSet)},
 		Storage: registry.Storage{
@@ -49,58 +49,50 @@ func statefulSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 		},
 		Subresources: []registry.Subresource{
 			declare.Scale(func(s *appsv1.StatefulSet) (int32, int32, string) {
-				return replicas(s.Spec.Replicas), s.Status.Replicas, declare.Selector(s.Spec.Selector)
+				return replicas(s.Spec.Replicas), s.Status.Replicas, table.Selector(s.Spec.Selector)
 			}, func(s *appsv1.StatefulSet, n int32) { s.Spec.Replicas = &n }),
 			declare.Status(),
 		},
 		Strategy: registry.Strategy[*appsv1.StatefulSet]{
-			Spec:       func(s *appsv1.StatefulSet) any { return &s.Spec },
-			Status:     func(s *appsv1.StatefulSet) any { return &s.Status },
 			Generation: true,
-			PrepareCreate: func(_ context.Context, s *appsv1.StatefulSet) {
+			PrepareCreate: func(s *appsv1.StatefulSet) {
 				inPods.DropNew(&s.Spec.Template.Spec)
 				disabled.DropNew(s)
 			},
-			PrepareUpdate: func(_ context.Context, s, old *appsv1.StatefulSet) {
+			PrepareUpdate: func(s, old *appsv1.StatefulSet) {
 				inPods.Drop(&s.Spec.Template.Spec, &old.Spec.Template.Spec)
 				disabled.Drop(s, old)
 			},
-			Validate: func(_ context.Context, s *appsv1.StatefulSet) field.ErrorList {
-				return append(validateStatefulSet(s), validateImmutableFields(s)...)
-			},
-			ValidateUpdate: validateStatefulSetUpdate,
-			ValidateStatusUpdate: func(_ context.Context, s, old *appsv1.StatefulSet) field.ErrorList {
-				return validateStatefulSetStatus(s, old)
-			},
-			Warn: statefulSetWarnings,
+			Validate:             validateStatefulSet,
+			ValidateCreate:       validateImmutableFields,
+			ValidateUpdate:       validateStatefulSetUpdate,
+			ValidateStatusUpdate: validateStatefulSetStatus,
+			Warn:                 statefulSetWarnings,
 		}.Untyped(),
 		Table: registry.Table[*appsv1.StatefulSet]{
 			Columns: append(columns, templateColumns()...),
-			Cells: declare.Cells(func(s *appsv1.StatefulSet) []any {
+			Cells: func(s *appsv1.StatefulSet) []any {
 				names, images := core.ContainerNames(&s.Spec.Template.Spec)
 				return []any{
 					s.Name, fmt.Sprintf("%d/%d", s.Status.ReadyReplicas, replicas(s.Spec.Replicas)),
-					core.Age(s.CreationTimestamp), names, images,
+					table.AgeOf(s.CreationTimestamp), names, images,
 				}
-			}),
+			},
 		}.Untyped(),
 	}
 }
 
-func validateStatefulSetUpdate(_ context.Context, s, old *appsv1.StatefulSet) field.ErrorList {
-	errs := validateStatefulSet(s)
+func validateStatefulSetUpdate(s, old *appsv1.StatefulSet) field.ErrorList {
 	if equality.Semantic.DeepEqual(immutableFields(&s.Spec), immutableFields(&old.Spec)) {
-		return errs
+		return nil
 	}
-	return append(errs,
-		field.Forbidden(field.NewPath("spec"),
-			"updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "+
-				"'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "+
-				"'minReadySeconds' are forbidden"))
+	return field.ErrorList{field.Forbidden(field.NewPath("spec"),
+		"updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "+
+			"'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden")}
 }
 
 // statefulSetWarnings returns the warnings about s; old is nil for a create.
-func statefulSetWarnings(_ context.Context, s, old *appsv1.StatefulSet) []string {
+func statefulSetWarnings(s, old *appsv1.StatefulSet) []string {
 	var warnings []string
 	if old == nil {
 		warnings = templateWarnings(&s.Spec.Template, nil)

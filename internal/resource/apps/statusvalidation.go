@@ -68,7 +68,7 @@ func (c *statusCounts) notDecremented(name string, is, was *int32) {
 	c.errs = append(c.errs, field.Invalid(c.path.Child(name), value, "cannot be decremented"))
 }
 
-func validateReplicaSetStatus(r *appsv1.ReplicaSet) field.ErrorList {
+func validateReplicaSetStatus(r, _ *appsv1.ReplicaSet) field.ErrorList {
 	s := &r.Status
 	c := countsOf(s.ObservedGeneration)
 	c.partsOf(s.Replicas, part{"fullyLabeledReplicas", s.FullyLabeledReplicas}, part{"readyReplicas", s.ReadyReplicas},

@@ -13,7 +13,7 @@ import (
 func Kinds() []*registry.Kind {
 	const pkg = "authentication"
 	return []*registry.Kind{
-		declare.Review[authenticationv1.SelfSubjectReview](pkg, "SelfSubjectReview", false),
-		declare.Review[authenticationv1.TokenReview](pkg, "TokenReview", false),
+		declare.Review[authenticationv1.SelfSubjectReview](pkg, false),
+		declare.Review[authenticationv1.TokenReview](pkg, false),
 	}
 }

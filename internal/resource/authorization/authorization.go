@@ -13,9 +13,9 @@ import (
 func Kinds() []*registry.Kind {
 	const pkg = "authorization"
 	return []*registry.Kind{
-		declare.Review[authorizationv1.LocalSubjectAccessReview](pkg, "LocalSubjectAccessReview", true),
-		declare.Review[authorizationv1.SelfSubjectAccessReview](pkg, "SelfSubjectAccessReview", false),
-		declare.Review[authorizationv1.SelfSubjectRulesReview](pkg, "SelfSubjectRulesReview", false),
-		declare.Review[authorizationv1.SubjectAccessReview](pkg, "SubjectAccessReview", false),
+		declare.Review[authorizationv1.LocalSubjectAccessReview](pkg, true),
+		declare.Review[authorizationv1.SelfSubjectAccessReview](pkg, false),
+		declare.Review[authorizationv1.SelfSubjectRulesReview](pkg, false),
+		declare.Review[authorizationv1.SubjectAccessReview](pkg, false),
 	}
 }

@@ -1,7 +1,6 @@
 package autoscaling
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,9 +12,9 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func horizontalPodAutoscaler(gates features.Gates) *registry.Kind {
@@ -28,8 +27,8 @@ func horizontalPodAutoscaler(gates features.Gates) *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "autoscaling", Resource: "horizontalpodautoscalers",
-			Singular: "horizontalpodautoscaler", Name: "HorizontalPodAutoscaler", ShortNames: []string{"hpa"},
-			Categories: []string{"all"}, Namespaced: true,
+			Name: "HorizontalPodAutoscaler", ShortNames: []string{"hpa"}, Categories: []string{"all"},
+			Namespaced: true,
 		},
 		Versions: []registry.Version{
 			declare.Version[autoscalingv2.HorizontalPodAutoscaler]("v2", defaultV2),
@@ -39,43 +38,37 @@ func horizontalPodAutoscaler(gates features.Gates) *registry.Kind {
 		Requests:     registry.Requests{UnconditionalUpdate: true},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*autoscalingv2.HorizontalPodAutoscaler]{
-			Spec:          func(h *autoscalingv2.HorizontalPodAutoscaler) any { return &h.Spec },
-			Status:        func(h *autoscalingv2.HorizontalPodAutoscaler) any { return &h.Status },
-			PrepareCreate: func(_ context.Context, h *autoscalingv2.HorizontalPodAutoscaler) { disabled.DropNew(h) },
-			PrepareUpdate: func(_ context.Context, h, old *autoscalingv2.HorizontalPodAutoscaler) {
-				disabled.Drop(h, old)
-			},
-			Validate: func(_ context.Context, h *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+			PrepareCreate: disabled.DropNew,
+			PrepareUpdate: disabled.Drop,
+			ValidateCreate: func(h *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 				return validateAutoscaler(h, toZero)
 			},
-			ValidateUpdate: func(_ context.Context, h, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+			ValidateUpdate: func(h, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 				return validateAutoscalerUpdate(h, old, toZero)
 			},
-			ValidateStatusUpdate: func(_ context.Context, h, _ *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
-				return validateAutoscalerStatus(h)
-			},
+			ValidateStatusUpdate: validateAutoscalerStatus,
 		}.Untyped(),
 		Table: registry.Table[*autoscalingv2.HorizontalPodAutoscaler]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Reference", "string", spec["scaleTargetRef"]),
-				declare.Column("Targets", "string", spec["metrics"]),
-				declare.Column("MinPods", "string", spec["minReplicas"]),
-				declare.Column("MaxPods", "string", spec["maxReplicas"]),
-				declare.Column("Replicas", "string", status["currentReplicas"]),
-				core.AgeColumn,
+				table.Name,
+				table.Column("Reference", "string", spec["scaleTargetRef"]),
+				table.Column("Targets", "string", spec["metrics"]),
+				table.Column("MinPods", "string", spec["minReplicas"]),
+				table.Column("MaxPods", "string", spec["maxReplicas"]),
+				table.Column("Replicas", "string", status["currentReplicas"]),
+				table.Age,
 			},
-			Cells: declare.Cells(func(h *autoscalingv2.HorizontalPodAutoscaler) []any {
-				least := core.Unset
+			Cells: func(h *autoscalingv2.HorizontalPodAutoscaler) []any {
+				least := table.Unset
 				if n := h.Spec.MinReplicas; n != nil {
 					least = strconv.Itoa(int(*n))
 				}
 				return []any{
 					h.Name, h.Spec.ScaleTargetRef.Kind + "/" + h.Spec.ScaleTargetRef.Name,
 					formatMetrics(h.Spec.Metrics, h.Status.CurrentMetrics), least,
-					int64(h.Spec.MaxReplicas), int64(h.Status.CurrentReplicas), core.Age(h.CreationTimestamp),
+					int64(h.Spec.MaxReplicas), int64(h.Status.CurrentReplicas), table.AgeOf(h.CreationTimestamp),
 				}
-			}),
+			},
 		}.Untyped(),
 	}
 }
@@ -183,7 +176,7 @@ func withDefaults(defaults, rules *autoscalingv2.HPAScalingRules) *autoscalingv2
 // formatMetrics returns the first metrics as "current/target".
 func formatMetrics(specs []autoscalingv2.MetricSpec, statuses []autoscalingv2.MetricStatus) string {
 	if len(specs) == 0 {
-		return core.None
+		return table.None
 	}
 	words := make([]string, len(specs))
 	for i := range specs {
@@ -193,7 +186,7 @@ func formatMetrics(specs []autoscalingv2.MetricSpec, statuses []autoscalingv2.Me
 		}
 		words[i] = formatMetric(&specs[i], &status)
 	}
-	return declare.FirstOf(words, 2, ", ")
+	return table.FirstOf(words, 2, ", ")
 }
 
 func formatMetric(spec *autoscalingv2.MetricSpec, status *autoscalingv2.MetricStatus) string {
@@ -242,14 +235,14 @@ func formatValue(target *autoscalingv2.MetricTarget, current *autoscalingv2.Metr
 		return currentAverage(current) + "/" + target.AverageValue.String() + " (avg)"
 	}
 	if current == nil {
-		return core.Unknown + "/" + target.Value.String()
+		return table.Unknown + "/" + target.Value.String()
 	}
 	return current.Value.String() + "/" + target.Value.String()
 }
 
 func currentAverage(current *autoscalingv2.MetricValueStatus) string {
 	if current == nil {
-		return core.Unknown
+		return table.Unknown
 	}
 	return current.AverageValue.String()
 }
@@ -270,6 +263,6 @@ func formatResource(
 		}
 		return fmt.Sprintf("%d%%", *n)
 	}
-	return fmt.Sprintf("%s: %s/%s", name, percent(used, core.Unknown),
+	return fmt.Sprintf("%s: %s/%s", name, percent(used, table.Unknown),
 		percent(target.AverageUtilization, "<auto>"))
 }

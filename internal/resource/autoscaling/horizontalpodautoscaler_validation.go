@@ -46,7 +46,7 @@ func validateAutoscalerUpdate(h, old *autoscalingv2.HorizontalPodAutoscaler, toZ
 	}, field.NewPath("spec"))
 }
 
-func validateAutoscalerStatus(h *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+func validateAutoscalerStatus(h, _ *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 	path := field.NewPath("status")
 	errs := apivalidation.ValidateNonnegativeField(int64(h.Status.CurrentReplicas), path.Child("currentReplicas").K8s())
 	return append(errs, apivalidation.ValidateNonnegativeField(int64(h.Status.DesiredReplicas), path.Child("desiredReplicas").K8s())...)

@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"context"
 	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -12,6 +11,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // maxCronJobName leaves 11 of the 63 characters of a label for the suffix of the jobs' names.
@@ -21,8 +21,8 @@ func cronJob(gates core.PodGates) *registry.Kind {
 	spec, status := batchv1.CronJobSpec{}.SwaggerDoc(), batchv1.CronJobStatus{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "batch", Resource: "cronjobs", Singular: "cronjob", Name: "CronJob",
-			ShortNames: []string{"cj"}, Categories: []string{"all"}, Namespaced: true,
+			Group: group, Package: "batch", Resource: "cronjobs", Name: "CronJob", ShortNames: []string{"cj"},
+			Categories: []string{"all"}, Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version[batchv1.CronJob]("v1", defaultCronJob)},
 		Storage:  registry.Storage{Version: "v1", Path: "cronjobs"},
@@ -35,30 +35,22 @@ func cronJob(gates core.PodGates) *registry.Kind {
 		},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*batchv1.CronJob]{
-			Spec:       func(c *batchv1.CronJob) any { return &c.Spec },
-			Status:     func(c *batchv1.CronJob) any { return &c.Status },
-			Generation: true,
-			PrepareCreate: func(_ context.Context, c *batchv1.CronJob) {
-				gates.DropNew(&c.Spec.JobTemplate.Spec.Template.Spec)
-			},
-			PrepareUpdate: func(_ context.Context, c, old *batchv1.CronJob) {
+			Generation:    true,
+			PrepareCreate: func(c *batchv1.CronJob) { gates.DropNew(&c.Spec.JobTemplate.Spec.Template.Spec) },
+			PrepareUpdate: func(c, old *batchv1.CronJob) {
 				gates.Drop(&c.Spec.JobTemplate.Spec.Template.Spec, &old.Spec.JobTemplate.Spec.Template.Spec)
 			},
+			Validate: validateCronJob,
 			// The length of the name is only validated on create, so that objects with longer
 			// names can still be updated.
-			Validate: func(_ context.Context, c *batchv1.CronJob) field.ErrorList {
-				errs := validateCronJob(c)
-				if len(c.Name) > maxCronJobName {
-					errs = append(errs,
-						field.Invalid(field.NewPath("metadata", "name"), c.Name,
-							fmt.Sprintf("must be no more than %d characters", maxCronJobName)))
+			ValidateCreate: func(c *batchv1.CronJob) field.ErrorList {
+				if len(c.Name) <= maxCronJobName {
+					return nil
 				}
-				return errs
+				return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), c.Name,
+					fmt.Sprintf("must be no more than %d characters", maxCronJobName))}
 			},
-			ValidateUpdate: func(_ context.Context, c, _ *batchv1.CronJob) field.ErrorList {
-				return validateCronJob(c)
-			},
-			Warn: func(_ context.Context, c, old *batchv1.CronJob) []string {
+			Warn: func(c, old *batchv1.CronJob) []string {
 				path := field.NewPath("spec", "jobTemplate", "spec", "template")
 				if old == nil {
 					return append(declare.PodNameWarnings(c.Name),
@@ -72,18 +64,18 @@ func cronJob(gates core.PodGates) *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*batchv1.CronJob]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Schedule", "string", spec["schedule"]),
-				declare.Column("Timezone", "string", spec["timeZone"]),
-				declare.Column("Suspend", "boolean", spec["suspend"]),
-				declare.Column("Active", "integer", status["active"]),
-				declare.Column("Last Schedule", "string", status["lastScheduleTime"]),
-				core.AgeColumn,
-				declare.Wide("Containers", "string", "Names of each container in the template."),
-				declare.Wide("Images", "string", "Images referenced by each container in the template."),
-				declare.Wide("Selector", "string", batchv1.JobSpec{}.SwaggerDoc()["selector"]),
+				table.Name,
+				table.Column("Schedule", "string", spec["schedule"]),
+				table.Column("Timezone", "string", spec["timeZone"]),
+				table.Column("Suspend", "boolean", spec["suspend"]),
+				table.Column("Active", "integer", status["active"]),
+				table.Column("Last Schedule", "string", status["lastScheduleTime"]),
+				table.Age,
+				table.Wide("Containers", "string", "Names of each container in the template."),
+				table.Wide("Images", "string", "Images referenced by each container in the template."),
+				table.Wide("Selector", "string", batchv1.JobSpec{}.SwaggerDoc()["selector"]),
 			},
-			Cells: declare.Cells(cronJobCells),
+			Cells: cronJobCells,
 		}.Untyped(),
 	}
 }
@@ -100,8 +92,8 @@ func defaultCronJob(c *batchv1.CronJob) {
 }
 
 func cronJobCells(c *batchv1.CronJob) []any {
-	zone, suspend, selector := core.None, core.Unset, core.None
-	var last any = core.None
+	zone, suspend, selector := table.None, table.Unset, table.None
+	var last any = table.None
 	if c.Spec.TimeZone != nil {
 		zone = *c.Spec.TimeZone
 	}
@@ -109,7 +101,7 @@ func cronJobCells(c *batchv1.CronJob) []any {
 		suspend = map[bool]string{true: "True", false: "False"}[*s]
 	}
 	if t := c.Status.LastScheduleTime; t != nil {
-		last = core.Age(*t)
+		last = table.AgeOf(*t)
 	}
 	template := &c.Spec.JobTemplate.Spec
 	if template.Selector != nil {
@@ -117,7 +109,7 @@ func cronJobCells(c *batchv1.CronJob) []any {
 	}
 	names, images := core.ContainerNames(&template.Template.Spec)
 	return []any{
-		c.Name, c.Spec.Schedule, zone, suspend, int64(len(c.Status.Active)), last, core.Age(c.CreationTimestamp),
+		c.Name, c.Spec.Schedule, zone, suspend, int64(len(c.Status.Active)), last, table.AgeOf(c.CreationTimestamp),
 		names, images, selector,
 	}
 }

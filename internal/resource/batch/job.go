@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"context"
 	"fmt"
 	"math"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // The labels that connect pods with their job, with and without the prefix. Both are set.
@@ -26,8 +26,8 @@ func job(gates core.PodGates) *registry.Kind {
 	spec, status := batchv1.JobSpec{}.SwaggerDoc(), batchv1.JobStatus{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "batch", Resource: "jobs", Singular: "job", Name: "Job",
-			Categories: []string{"all"}, Namespaced: true,
+			Group: group, Package: "batch", Resource: "jobs", Name: "Job", Categories: []string{"all"},
+			Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version[batchv1.Job]("v1", defaultJob)},
 		Storage: registry.Storage{
@@ -47,35 +47,31 @@ func job(gates core.PodGates) *registry.Kind {
 			FieldError: declare.FieldLabelForKind("Job"),
 		},
 		Strategy: registry.Strategy[*batchv1.Job]{
-			Spec:       func(j *batchv1.Job) any { return &j.Spec },
-			Status:     func(j *batchv1.Job) any { return &j.Status },
 			Generation: true,
-			PrepareCreate: func(_ context.Context, j *batchv1.Job) {
+			PrepareCreate: func(j *batchv1.Job) {
 				generateSelector(j)
 				gates.DropNew(&j.Spec.Template.Spec)
 			},
-			PrepareUpdate: func(_ context.Context, j, old *batchv1.Job) {
+			PrepareUpdate: func(j, old *batchv1.Job) {
 				gates.Drop(&j.Spec.Template.Spec, &old.Spec.Template.Spec)
 			},
-			Validate:       func(_ context.Context, j *batchv1.Job) field.ErrorList { return validateJob(j, true) },
-			ValidateUpdate: validateJobUpdate,
-			ValidateStatusUpdate: func(_ context.Context, j, old *batchv1.Job) field.ErrorList {
-				return validateJobStatusUpdate(j, old)
-			},
-			Warn: jobWarnings,
+			ValidateCreate:       func(j *batchv1.Job) field.ErrorList { return validateJob(j, true) },
+			ValidateUpdate:       validateJobUpdate,
+			ValidateStatusUpdate: validateJobStatusUpdate,
+			Warn:                 jobWarnings,
 		}.Untyped(),
 		Table: registry.Table[*batchv1.Job]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Status", "string", "Status of the job."),
-				declare.Column("Completions", "string", status["succeeded"]),
-				declare.Column("Duration", "string", "Time required to complete the job."),
-				core.AgeColumn,
-				declare.Wide("Containers", "string", "Names of each container in the template."),
-				declare.Wide("Images", "string", "Images referenced by each container in the template."),
-				declare.Wide("Selector", "string", spec["selector"]),
+				table.Name,
+				table.Column("Status", "string", "Status of the job."),
+				table.Column("Completions", "string", status["succeeded"]),
+				table.Column("Duration", "string", "Time required to complete the job."),
+				table.Age,
+				table.Wide("Containers", "string", "Names of each container in the template."),
+				table.Wide("Images", "string", "Images referenced by each container in the template."),
+				table.Wide("Selector", "string", spec["selector"]),
 			},
-			Cells: declare.Cells(jobCells),
+			Cells: jobCells,
 		}.Untyped(),
 	}
 }
@@ -151,7 +147,7 @@ func generateSelector(j *batchv1.Job) {
 	}
 }
 
-func validateJobUpdate(_ context.Context, j, old *batchv1.Job) field.ErrorList {
+func validateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 	path := field.NewPath("spec")
 	// Like kube-apiserver, this validates the spec of an update twice.
 	_, prefixed := old.Spec.Template.Labels[batchv1.JobNameLabel]
@@ -217,7 +213,7 @@ func validateCompletions(j, old *batchv1.Job, path *field.Path) field.ErrorList 
 	return nil
 }
 
-func jobWarnings(_ context.Context, j, old *batchv1.Job) []string {
+func jobWarnings(j, old *batchv1.Job) []string {
 	const manyCompletions, manyAtOnce = 100_000, 10_000
 	path := field.NewPath("spec", "template")
 	var warnings []string
@@ -246,14 +242,14 @@ func jobCells(j *batchv1.Job) []any {
 	var duration any = ""
 	if start := j.Status.StartTime; start != nil {
 		if end := j.Status.CompletionTime; end != nil {
-			duration = core.HumanDuration(end.Sub(start.Time))
+			duration = table.Duration(end.Sub(start.Time))
 		} else {
-			duration = core.Age(*start)
+			duration = table.AgeOf(*start)
 		}
 	}
 	names, images := core.ContainerNames(&j.Spec.Template.Spec)
 	return []any{
-		j.Name, jobStatusText(j), completions, duration, core.Age(j.CreationTimestamp),
+		j.Name, jobStatusText(j), completions, duration, table.AgeOf(j.CreationTimestamp),
 		names, images, metav1.FormatLabelSelector(j.Spec.Selector),
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // Kinds returns the kinds of the group in the order of discovery.
@@ -38,8 +38,7 @@ func certificateSigningRequest() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: "certificates.k8s.io", Package: "certificates", Resource: "certificatesigningrequests",
-			Singular: "certificatesigningrequest", Name: "CertificateSigningRequest",
-			ShortNames: []string{"csr"},
+			Name: "CertificateSigningRequest", ShortNames: []string{"csr"},
 		},
 		Versions: []registry.Version{declare.Version[csr]("v1", nil)},
 		Storage:  registry.Storage{Version: "v1", Path: "certificatesigningrequests"},
@@ -48,15 +47,11 @@ func certificateSigningRequest() *registry.Kind {
 			ValidateName: declare.PathSegment, OnUpdate: registry.MetaWhole, OnStatusUpdate: registry.MetaWhole,
 		},
 		Subresources: []registry.Subresource{
-			{Name: "approval", Verbs: declare.PartVerbs, Update: &registry.UpdatePart{
-				Prepare: func(_ context.Context, obj, old registry.Object) {
-					prepareApproval(obj.(*csr), old.(*csr), time.Now())
-				},
-				Validate: func(_ context.Context, obj, old registry.Object) field.ErrorList {
-					return validateStatus(obj.(*csr), old.(*csr), true)
-				},
+			{Name: "approval", Verbs: declare.PartVerbs, Update: registry.UpdatePart[*csr]{
+				Prepare:       func(r, old *csr) { prepareApproval(r, old, time.Now()) },
+				Validate:      func(r, old *csr) field.ErrorList { return validateStatus(r, old, true) },
 				Unconditional: true,
-			}},
+			}.Untyped()},
 			declare.Status(),
 		},
 		Selection: registry.Selection{
@@ -64,30 +59,28 @@ func certificateSigningRequest() *registry.Kind {
 			FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*csr]{
-			Spec:          func(r *csr) any { return &r.Spec },
-			Status:        func(r *csr) any { return &r.Status },
-			PrepareCreate: func(ctx context.Context, r *csr) { setRequester(&r.Spec, request.UserFrom(ctx)) },
 			// What was requested stays as it was.
-			PrepareUpdate: func(_ context.Context, r, old *csr) { r.Spec = old.Spec },
-			PrepareStatusUpdate: func(_ context.Context, r, old *csr) {
+			PrepareUpdate: func(r, old *csr) { r.Spec = old.Spec },
+			PrepareStatusUpdate: func(r, old *csr) {
 				keepDecisions(r, old)
 				setConditionTimes(r.Status.Conditions, old.Status.Conditions, metav1.NewTime(time.Now()))
 			},
-			Validate: func(_ context.Context, r *csr) field.ErrorList { return validateSpec(&r.Spec) },
-			ValidateStatusUpdate: func(_ context.Context, r, old *csr) field.ErrorList {
-				return validateStatus(r, old, false)
+			ValidateCreate:       func(r *csr) field.ErrorList { return validateSpec(&r.Spec) },
+			ValidateStatusUpdate: func(r, old *csr) field.ErrorList { return validateStatus(r, old, false) },
+			InContext: registry.InContext[*csr]{
+				PrepareCreate: func(ctx context.Context, r *csr) { setRequester(&r.Spec, request.UserFrom(ctx)) },
 			},
 		}.Untyped(),
 		Table: registry.Table[*csr]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				core.AgeColumn,
-				declare.Column("SignerName", "string", spec["signerName"]),
-				declare.Column("Requestor", "string", spec["request"]),
-				declare.Column("RequestedDuration", "string", spec["expirationSeconds"]),
-				declare.Column("Condition", "string", status["conditions"]),
+				table.Name,
+				table.Age,
+				table.Column("SignerName", "string", spec["signerName"]),
+				table.Column("Requestor", "string", spec["request"]),
+				table.Column("RequestedDuration", "string", spec["expirationSeconds"]),
+				table.Column("Condition", "string", status["conditions"]),
 			},
-			Cells: declare.Cells(cells),
+			Cells: cells,
 		}.Untyped(),
 	}
 }
@@ -153,11 +146,11 @@ func setConditionTimes(conditions, old []certificatesv1.CertificateSigningReques
 }
 
 func cells(r *csr) []any {
-	duration := core.None
+	duration := table.None
 	if s := r.Spec.ExpirationSeconds; s != nil {
-		duration = core.HumanDuration(time.Duration(*s) * time.Second)
+		duration = table.Duration(time.Duration(*s) * time.Second)
 	}
-	return []any{r.Name, core.Age(r.CreationTimestamp), r.Spec.SignerName, r.Spec.Username, duration, state(r)}
+	return []any{r.Name, table.AgeOf(r.CreationTimestamp), r.Spec.SignerName, r.Spec.Username, duration, state(r)}
 }
 
 func state(r *csr) string {

@@ -1,7 +1,6 @@
 package certificates
 
 import (
-	"context"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
@@ -14,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 type bundle = certificatesv1beta1.ClusterTrustBundle
@@ -25,7 +24,7 @@ func clusterTrustBundle() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: "certificates.k8s.io", Package: "certificates", Resource: "clustertrustbundles",
-			Singular: "clustertrustbundle", Name: "ClusterTrustBundle",
+			Name: "ClusterTrustBundle",
 		},
 		Versions: []registry.Version{
 			declare.Version[bundle]("v1beta1", nil),
@@ -42,21 +41,18 @@ func clusterTrustBundle() *registry.Kind {
 			FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*bundle]{
-			Spec: func(b *bundle) any { return &b.Spec },
-			Validate: func(_ context.Context, b *bundle) field.ErrorList {
-				return validateBundle(b, true)
-			},
-			ValidateUpdate: func(_ context.Context, b, old *bundle) field.ErrorList {
+			ValidateCreate: func(b *bundle) field.ErrorList { return validateBundle(b, true) },
+			ValidateUpdate: func(b, old *bundle) field.ErrorList {
 				return append(validateBundle(b, b.Spec.TrustBundle != old.Spec.TrustBundle),
 					declare.Immutable(b.Spec.SignerName, old.Spec.SignerName, field.NewPath("spec", "signerName"))...)
 			},
 		}.Untyped(),
 		Table: registry.Table[*bundle]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("SignerName", "string", certificatesv1beta1.ClusterTrustBundleSpec{}.SwaggerDoc()["signerName"]),
+				table.Name,
+				table.Column("SignerName", "string", certificatesv1beta1.ClusterTrustBundleSpec{}.SwaggerDoc()["signerName"]),
 			},
-			Cells: declare.Cells(func(b *bundle) []any { return []any{b.Name, core.OrNone(b.Spec.SignerName)} }),
+			Cells: func(b *bundle) []any { return []any{b.Name, table.OrNone(b.Spec.SignerName)} },
 		}.Untyped(),
 	}
 }

@@ -1,7 +1,6 @@
 package certificates
 
 import (
-	"context"
 	"time"
 
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
@@ -9,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 type podRequest = certificatesv1beta1.PodCertificateRequest
@@ -21,7 +20,7 @@ func podCertificateRequest() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: "certificates.k8s.io", Package: "certificates", Resource: "podcertificaterequests",
-			Singular: "podcertificaterequest", Name: "PodCertificateRequest", Namespaced: true,
+			Name: "PodCertificateRequest", Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version("v1beta1", func(r *podRequest) {
 			const day = 24 * 60 * 60
@@ -37,29 +36,27 @@ func podCertificateRequest() *registry.Kind {
 			FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*podRequest]{
-			Spec:            func(r *podRequest) any { return &r.Spec },
-			Status:          func(r *podRequest) any { return &r.Status },
 			StatusKeepsMeta: true,
-			Validate:        func(_ context.Context, r *podRequest) field.ErrorList { return validatePodRequest(&r.Spec) },
-			ValidateUpdate: func(_ context.Context, r, old *podRequest) field.ErrorList {
+			ValidateCreate:  func(r *podRequest) field.ErrorList { return validatePodRequest(&r.Spec) },
+			ValidateUpdate: func(r, old *podRequest) field.ErrorList {
 				return declare.Immutable(r.Spec, old.Spec, field.NewPath("spec"))
 			},
 			// Whether the user may sign for the signer is a rule of admission.
-			ValidateStatusUpdate: func(_ context.Context, r, old *podRequest) field.ErrorList {
+			ValidateStatusUpdate: func(r, old *podRequest) field.ErrorList {
 				return validatePodRequestStatus(r, old, time.Now())
 			},
 		}.Untyped(),
 		Table: registry.Table[*podRequest]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("PodName", "string", doc["podName"]),
-				declare.Column("ServiceAccountName", "string", doc["serviceAccountName"]),
-				declare.Column("NodeName", "string", doc["nodeName"]),
-				declare.Column("SignerName", "string", doc["signerName"]),
-				declare.Column("State", "string", "Is the request Pending, Issued, Denied, or Failed?"),
-				declare.Column("UnverifiedUserAnnotations", "string", doc["unverifiedUserAnnotations"]),
+				table.Name,
+				table.Column("PodName", "string", doc["podName"]),
+				table.Column("ServiceAccountName", "string", doc["serviceAccountName"]),
+				table.Column("NodeName", "string", doc["nodeName"]),
+				table.Column("SignerName", "string", doc["signerName"]),
+				table.Column("State", "string", "Is the request Pending, Issued, Denied, or Failed?"),
+				table.Column("UnverifiedUserAnnotations", "string", doc["unverifiedUserAnnotations"]),
 			},
-			Cells: declare.Cells(func(r *podRequest) []any {
+			Cells: func(r *podRequest) []any {
 				state := "Pending"
 				for _, c := range r.Status.Conditions {
 					if isFinal(c.Type) {
@@ -69,7 +66,7 @@ func podCertificateRequest() *registry.Kind {
 				s := &r.Spec
 				return []any{r.Name, s.PodName, s.ServiceAccountName, string(s.NodeName), s.SignerName, state,
 					labels.FormatLabels(s.UnverifiedUserAnnotations)}
-			}),
+			},
 		}.Untyped(),
 	}
 }

@@ -2,16 +2,14 @@
 package coordination
 
 import (
-	"context"
-
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // Kinds returns the kinds of the group in the order of discovery.
@@ -29,37 +27,31 @@ func lease(gates features.Gates) *registry.Kind {
 			func(l *coordinationv1.Lease) { l.Spec.PreferredHolder = nil }))
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: "coordination.k8s.io", Package: "coordination", Resource: "leases", Singular: "lease",
-			Name: "Lease", Namespaced: true,
+			Group: "coordination.k8s.io", Package: "coordination", Resource: "leases", Name: "Lease",
+			Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version[coordinationv1.Lease]("v1", nil)},
 		Storage:  registry.Storage{Version: "v1", Path: "leases"},
 		Requests: registry.Requests{CreateOnUpdate: true},
 		Metadata: registry.Metadata{AnyFinalizer: true},
 		Strategy: registry.Strategy[*coordinationv1.Lease]{
-			Spec:          func(l *coordinationv1.Lease) any { return &l.Spec },
-			PrepareCreate: func(_ context.Context, l *coordinationv1.Lease) { disabled.DropNew(l) },
-			PrepareUpdate: func(_ context.Context, l, old *coordinationv1.Lease) { disabled.Drop(l, old) },
-			Validate: func(_ context.Context, l *coordinationv1.Lease) field.ErrorList {
-				return validateLease(l)
-			},
-			ValidateUpdate: func(_ context.Context, l, _ *coordinationv1.Lease) field.ErrorList {
-				return validateLease(l)
-			},
+			PrepareCreate: disabled.DropNew,
+			PrepareUpdate: disabled.Drop,
+			Validate:      validateLease,
 		}.Untyped(),
 		Table: registry.Table[*coordinationv1.Lease]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Holder", "string", coordinationv1.LeaseSpec{}.SwaggerDoc()["holderIdentity"]),
-				core.AgeColumn,
+				table.Name,
+				table.Column("Holder", "string", coordinationv1.LeaseSpec{}.SwaggerDoc()["holderIdentity"]),
+				table.Age,
 			},
-			Cells: declare.Cells(func(l *coordinationv1.Lease) []any {
+			Cells: func(l *coordinationv1.Lease) []any {
 				holder := ""
 				if h := l.Spec.HolderIdentity; h != nil {
 					holder = *h
 				}
-				return []any{l.Name, holder, core.Age(l.CreationTimestamp)}
-			}),
+				return []any{l.Name, holder, table.AgeOf(l.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

@@ -1,7 +1,6 @@
 package coordination
 
 import (
-	"context"
 	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -12,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 type candidate = coordinationv1beta1.LeaseCandidate
@@ -23,7 +22,7 @@ func leaseCandidate() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: "coordination.k8s.io", Package: "coordination", Resource: "leasecandidates",
-			Singular: "leasecandidate", Name: "LeaseCandidate", Namespaced: true,
+			Name: "LeaseCandidate", Namespaced: true,
 		},
 		Versions: []registry.Version{
 			declare.Version[candidate]("v1beta1", nil),
@@ -35,28 +34,25 @@ func leaseCandidate() *registry.Kind {
 			ValidateName: func(name string, _ bool) []string { return validation.IsConfigMapKey(name) },
 		},
 		Strategy: registry.Strategy[*candidate]{
-			Spec: func(c *candidate) any { return &c.Spec },
-			Validate: func(_ context.Context, c *candidate) field.ErrorList {
+			Validate: func(c *candidate) field.ErrorList {
 				return validateCandidate(&c.Spec, field.NewPath("spec"))
 			},
-			ValidateUpdate: func(_ context.Context, c, old *candidate) field.ErrorList {
-				path := field.NewPath("spec")
-				return append(validateCandidate(&c.Spec, path),
-					declare.Immutable(c.Spec.LeaseName, old.Spec.LeaseName, path.Child("leaseName"))...)
+			ValidateUpdate: func(c, old *candidate) field.ErrorList {
+				return declare.Immutable(c.Spec.LeaseName, old.Spec.LeaseName, field.NewPath("spec", "leaseName"))
 			},
 		}.Untyped(),
 		Table: registry.Table[*candidate]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("LeaseName", "string", coordinationv1alpha2.LeaseCandidateSpec{}.SwaggerDoc()["leaseName"]),
-				declare.Column("BinaryVersion", "string", ""),
-				declare.Column("EmulationVersion", "string", ""),
-				core.AgeColumn,
+				table.Name,
+				table.Column("LeaseName", "string", coordinationv1alpha2.LeaseCandidateSpec{}.SwaggerDoc()["leaseName"]),
+				table.Column("BinaryVersion", "string", ""),
+				table.Column("EmulationVersion", "string", ""),
+				table.Age,
 			},
-			Cells: declare.Cells(func(c *candidate) []any {
+			Cells: func(c *candidate) []any {
 				return []any{c.Name, c.Spec.LeaseName, c.Spec.BinaryVersion, c.Spec.EmulationVersion,
-					core.Age(c.CreationTimestamp)}
-			}),
+					table.AgeOf(c.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

@@ -26,13 +26,13 @@ func TestValidateLease(t *testing.T) {
 		l := &coordinationv1.Lease{
 			Spec: coordinationv1.LeaseSpec{LeaseDurationSeconds: c.duration, LeaseTransitions: c.transitions}}
 		text := "[]"
-		if errs := strategy.Validate(t.Context(), l); len(errs) > 0 {
+		if errs := strategy.ValidateCreate(t.Context(), l, nil); len(errs) > 0 {
 			text = "[" + errs.ToAggregate().Error() + "]"
 		}
 		if text != c.want {
 			t.Errorf("%s, want %s", text, c.want)
 		}
-		if got := strategy.ValidateUpdate(t.Context(), l, l); len(got) != len(strategy.Validate(t.Context(), l)) {
+		if got := strategy.ValidateUpdate(t.Context(), l, l); len(got) != len(strategy.ValidateCreate(t.Context(), l, nil)) {
 			t.Errorf("update: %v", got)
 		}
 	}

@@ -58,19 +58,19 @@ func newOrdinaryPod(t testing.TB) *corev1.Pod {
 // BenchmarkValidatePod validates a new pod as a create does, without its metadata.
 func BenchmarkValidatePod(b *testing.B) {
 	p := newOrdinaryPod(b)
-	if errs := validatePod(b.Context(), p); len(errs) > 0 {
+	if errs := validatePod(p); len(errs) > 0 {
 		b.Fatal(errs)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		validatePod(b.Context(), p)
+		validatePod(p)
 	}
 }
 
 // TestValidPodAllocatesLittle counts the allocations of a validation that finds nothing.
 func TestValidPodAllocatesLittle(t *testing.T) {
 	p := newOrdinaryPod(t)
-	if n := testing.AllocsPerRun(100, func() { validatePod(t.Context(), p) }); n > 40 {
+	if n := testing.AllocsPerRun(100, func() { validatePod(p) }); n > 40 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -20,9 +20,7 @@ import (
 func bindings() *registry.Kind {
 	post := bindingSubresource("")
 	return &registry.Kind{
-		Names: registry.Names{
-			Package: "core", Resource: "bindings", Singular: "binding", Name: "Binding", Namespaced: true,
-		},
+		Names:        registry.Names{Package: "core", Resource: "bindings", Name: "Binding", Namespaced: true},
 		Versions:     onlyV1[corev1.Binding](nil),
 		Storage:      registry.Storage{Version: "v1"},
 		Requests:     registry.Requests{Verbs: []string{"create"}},

@@ -5,14 +5,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // componentStatuses declares a read-only kind that is not stored.
 func componentStatuses() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Package: "core", Resource: "componentstatuses", Singular: "componentstatus",
-			Name: "ComponentStatus", ShortNames: []string{"cs"},
+			Package: "core", Resource: "componentstatuses", Name: "ComponentStatus", ShortNames: []string{"cs"},
 		},
 		Versions: []registry.Version{{
 			Name: "v1", New: func() registry.Object { return &corev1.ComponentStatus{} },
@@ -22,12 +22,12 @@ func componentStatuses() *registry.Kind {
 		Requests: registry.Requests{Verbs: []string{"get", "list"}},
 		Table: registry.Table[*corev1.ComponentStatus]{
 			Columns: []metav1.TableColumnDefinition{
-				NameColumn,
-				column("Status", "string", "Status of the component conditions"),
-				column("Message", "string", "Message of the component conditions"),
-				column("Error", "string", "Error of the component conditions"),
+				table.Name,
+				table.Column("Status", "string", "Status of the component conditions"),
+				table.Column("Message", "string", "Message of the component conditions"),
+				table.Column("Error", "string", "Error of the component conditions"),
 			},
-			Cells: func(s *corev1.ComponentStatus) ([]any, []metav1.TableRowCondition) {
+			Cells: func(s *corev1.ComponentStatus) []any {
 				status, message, problem := "Unknown", "", ""
 				for _, c := range s.Conditions {
 					if c.Type != corev1.ComponentHealthy {
@@ -40,7 +40,7 @@ func componentStatuses() *registry.Kind {
 					message, problem = c.Message, c.Error
 					break
 				}
-				return []any{s.Name, status, message, problem}, nil
+				return []any{s.Name, status, message, problem}
 			},
 		}.Untyped(),
 	}

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"maps"
 	"reflect"
 
@@ -10,6 +9,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 const immutableOnceSet = "field is immutable when `immutable` is set"
@@ -17,37 +17,34 @@ const immutableOnceSet = "field is immutable when `immutable` is set"
 func configMaps() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Package: "core", Resource: "configmaps", Singular: "configmap", Name: "ConfigMap",
-			ShortNames: []string{"cm"}, Namespaced: true,
+			Package: "core", Resource: "configmaps", Name: "ConfigMap", ShortNames: []string{"cm"}, Namespaced: true,
 		},
 		Versions: onlyV1[corev1.ConfigMap](nil),
 		Storage:  registry.Storage{Version: "v1", Path: "configmaps"},
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*corev1.ConfigMap]{
-			Validate: func(_ context.Context, m *corev1.ConfigMap) field.ErrorList {
-				return validateConfigMap(m)
-			},
+			Validate:       validateConfigMap,
 			ValidateUpdate: validateConfigMapUpdate,
 		}.Untyped(),
 		Table: registry.Table[*corev1.ConfigMap]{
 			Columns: []metav1.TableColumnDefinition{
-				NameColumn,
-				column("Data", "string", corev1.ConfigMap{}.SwaggerDoc()["data"]),
-				AgeColumn,
+				table.Name,
+				table.Column("Data", "string", corev1.ConfigMap{}.SwaggerDoc()["data"]),
+				table.Age,
 			},
-			Cells: func(m *corev1.ConfigMap) ([]any, []metav1.TableRowCondition) {
-				return []any{m.Name, int64(len(m.Data) + len(m.BinaryData)), Age(m.CreationTimestamp)}, nil
+			Cells: func(m *corev1.ConfigMap) []any {
+				return []any{m.Name, int64(len(m.Data) + len(m.BinaryData)), table.AgeOf(m.CreationTimestamp)}
 			},
 		}.Untyped(),
 	}
 }
 
-func validateConfigMapUpdate(_ context.Context, m, old *corev1.ConfigMap) field.ErrorList {
-	errs := validateConfigMap(m)
+func validateConfigMapUpdate(m, old *corev1.ConfigMap) field.ErrorList {
 	if old.Immutable == nil || !*old.Immutable {
-		return errs
+		return nil
 	}
+	var errs field.ErrorList
 	if m.Immutable == nil || !*m.Immutable {
 		errs = append(errs, field.Forbidden(field.NewPath("immutable"), immutableOnceSet))
 	}

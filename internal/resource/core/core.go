@@ -1,12 +1,6 @@
 package core
 
 import (
-	"fmt"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
@@ -38,15 +32,9 @@ func Kinds(gates features.Gates) []*registry.Kind {
 }
 
 var (
-	statusVerbs = []string{"get", "patch", "update"}
 	proxyVerbs  = []string{"create", "delete", "get", "patch", "update"}
 	streamVerbs = []string{"create", "get"}
 )
-
-// statusSubresource returns a status subresource without special rules.
-func statusSubresource() registry.Subresource {
-	return registry.Subresource{Name: "status", Verbs: statusVerbs, Status: true}
-}
 
 // onlyV1 returns the versions of a kind that has only v1, with objects of type *T. defaults
 // may be nil.
@@ -55,20 +43,4 @@ func onlyV1[T any, P interface {
 	registry.Object
 }](defaults func(P)) []registry.Version {
 	return []registry.Version{declare.Version[T]("v1", defaults)}
-}
-
-// labelNotSupported returns the error for an unknown field label, for kinds with selectable
-// fields.
-func labelNotSupported(_, label string) error {
-	return errors.NewBadRequest(fmt.Sprintf("field label not supported: %s", label))
-}
-
-// column returns a table column that is always shown.
-func column(name, kind, description string) metav1.TableColumnDefinition {
-	return metav1.TableColumnDefinition{Name: name, Type: kind, Description: description}
-}
-
-// wideColumn returns a table column that is only shown in wide output.
-func wideColumn(name, kind, description string) metav1.TableColumnDefinition {
-	return metav1.TableColumnDefinition{Name: name, Type: kind, Priority: 1, Description: description}
 }

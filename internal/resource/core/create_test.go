@@ -101,7 +101,7 @@ func TestCreateWarnings(t *testing.T) {
 		}
 		var got []string
 		if k.Strategy.Warn != nil {
-			got = k.Strategy.Warn(context.Background(), obj, nil)
+			got = k.Strategy.Warn(obj, nil)
 		}
 		if v := k.Versions[0]; v.Warning != "" {
 			got = append(got, v.Warning)
@@ -208,13 +208,13 @@ func create(k *registry.Kind, c created) (registry.Object, error) {
 			return nil, err
 		}
 	}
-	if k.Strategy.Status != nil {
+	if k.Strategy.Status != nil && !k.Strategy.StatusOnCreate {
 		reflect.ValueOf(k.Strategy.Status(obj)).Elem().SetZero()
 	}
 	if obj.GetName() == "" && obj.GetGenerateName() != "" {
 		obj.SetName("generated")
 	}
-	if k.Strategy.Generation {
+	if k.Strategy.Generation != nil {
 		obj.SetGeneration(1)
 	}
 	if k.Strategy.PrepareCreate != nil {

@@ -24,7 +24,7 @@ func TestDiscovery(t *testing.T) {
 	var got []metav1.APIResource
 	for _, k := range Kinds(features.Gates{}) {
 		r := metav1.APIResource{
-			Name: k.Resource, SingularName: k.Singular, Namespaced: k.Namespaced, Kind: k.Name,
+			Name: k.Resource, SingularName: k.SingularName(), Namespaced: k.Namespaced, Kind: k.Name,
 			ShortNames: k.ShortNames, Categories: k.Categories,
 		}
 		for _, verb := range []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"} {

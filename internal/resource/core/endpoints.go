@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func endpoints() *registry.Kind {
@@ -28,28 +28,26 @@ func endpoints() *registry.Kind {
 	versions[0].Warning = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
 	return &registry.Kind{
 		Names: registry.Names{
-			Package: "core", Resource: "endpoints", Singular: "endpoints", Name: "Endpoints",
-			ListName: "EndpointsList", ShortNames: []string{"ep"}, Namespaced: true,
+			Package: "core", Resource: "endpoints", Name: "Endpoints", ListName: "EndpointsList",
+			ShortNames: []string{"ep"}, Namespaced: true,
 		},
 		Versions: versions,
 		Storage:  registry.Storage{Version: "v1", Path: "services/endpoints"},
 		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*corev1.Endpoints]{
-			Validate: func(_ context.Context, e *corev1.Endpoints) field.ErrorList { return validateEndpoints(e, nil) },
-			ValidateUpdate: func(_ context.Context, e, old *corev1.Endpoints) field.ErrorList {
-				return validateEndpoints(e, old)
-			},
-			Warn: func(_ context.Context, e, _ *corev1.Endpoints) []string { return endpointsWarnings(e) },
+			ValidateCreate: func(e *corev1.Endpoints) field.ErrorList { return validateEndpoints(e, nil) },
+			ValidateUpdate: validateEndpoints,
+			Warn:           endpointsWarnings,
 		}.Untyped(),
 		Table: registry.Table[*corev1.Endpoints]{
 			Columns: []metav1.TableColumnDefinition{
-				NameColumn,
-				column("Endpoints", "string", corev1.Endpoints{}.SwaggerDoc()["subsets"]),
-				AgeColumn,
+				table.Name,
+				table.Column("Endpoints", "string", corev1.Endpoints{}.SwaggerDoc()["subsets"]),
+				table.Age,
 			},
-			Cells: func(e *corev1.Endpoints) ([]any, []metav1.TableRowCondition) {
-				return []any{e.Name, formatEndpoints(e.Subsets), Age(e.CreationTimestamp)}, nil
+			Cells: func(e *corev1.Endpoints) []any {
+				return []any{e.Name, formatEndpoints(e.Subsets), table.AgeOf(e.CreationTimestamp)}
 			},
 		}.Untyped(),
 	}
@@ -59,7 +57,7 @@ func endpoints() *registry.Kind {
 func formatEndpoints(subsets []corev1.EndpointSubset) string {
 	const most = 3
 	if len(subsets) == 0 {
-		return None
+		return table.None
 	}
 	var all []string
 	for _, s := range subsets {
@@ -135,7 +133,7 @@ func validateEndpointPort(p *corev1.EndpointPort, named bool, path *field.Path) 
 
 // endpointsWarnings returns warnings about the notation of addresses. There are none for
 // objects of the endpoints controller.
-func endpointsWarnings(e *corev1.Endpoints) []string {
+func endpointsWarnings(e, _ *corev1.Endpoints) []string {
 	if e.Labels["endpoints.kubernetes.io/managed-by"] == "endpoint-controller" {
 		return nil
 	}

@@ -1,14 +1,12 @@
 package core
 
 import (
-	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
@@ -70,8 +68,7 @@ func validateEphemeralFields(c *corev1.EphemeralContainer, path *field.Path) fie
 }
 
 // validateEphemeralContainersUpdate validates a write of the subresource, which may only add containers.
-func validateEphemeralContainersUpdate(_ context.Context, obj, old registry.Object) field.ErrorList {
-	p, before := obj.(*corev1.Pod), old.(*corev1.Pod)
+func validateEphemeralContainersUpdate(p, before *corev1.Pod) field.ErrorList {
 	errs := append(validatePodSpec(&p.Spec, p.Name, true, field.NewPath("spec")), validateMirrorPod(p)...)
 	if isMirrorPod(before) {
 		return append(errs, staticPodForbidden("static pods do not support ephemeral containers"))

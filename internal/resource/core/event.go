@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // eventTTLSeconds is how long an event is kept after its last write.
@@ -40,8 +42,7 @@ func events() *registry.Kind {
 	}
 	return &registry.Kind{
 		Names: registry.Names{
-			Package: "core", Resource: "events", Singular: "event", Name: "Event", ShortNames: []string{"ev"},
-			Namespaced: true,
+			Package: "core", Resource: "events", Name: "Event", ShortNames: []string{"ev"}, Namespaced: true,
 		},
 		Versions: []registry.Version{
 			{Name: "v1", New: func() registry.Object { return &corev1.Event{} }},
@@ -59,22 +60,24 @@ func events() *registry.Kind {
 			ValidateName: func(string, bool) []string { return nil },
 			AnyFinalizer: true, OnUpdate: registry.MetaNothing,
 		},
-		Selection: registry.Selection{Fields: fields, FieldError: labelNotSupported},
+		Selection: registry.Selection{Fields: fields, FieldError: declare.FieldLabel},
 		Strategy: registry.Strategy[*corev1.Event]{
-			Validate: validateEvent, ValidateUpdate: validateEventUpdate,
+			InContext: registry.InContext[*corev1.Event]{
+				ValidateCreate: validateEvent, ValidateUpdate: validateEventUpdate,
+			},
 		}.Untyped(),
 		Table: registry.Table[*corev1.Event]{
 			Columns: []metav1.TableColumnDefinition{
-				column("Last Seen", "string", doc["lastTimestamp"]),
-				column("Type", "string", doc["type"]),
-				column("Reason", "string", doc["reason"]),
-				column("Object", "string", doc["involvedObject"]),
-				wideColumn("Subobject", "string", corev1.ObjectReference{}.SwaggerDoc()["fieldPath"]),
-				wideColumn("Source", "string", doc["source"]),
-				column("Message", "string", doc["message"]),
-				wideColumn("First Seen", "string", doc["firstTimestamp"]),
-				wideColumn("Count", "string", doc["count"]),
-				func() metav1.TableColumnDefinition { c := NameColumn; c.Priority = 1; return c }(),
+				table.Column("Last Seen", "string", doc["lastTimestamp"]),
+				table.Column("Type", "string", doc["type"]),
+				table.Column("Reason", "string", doc["reason"]),
+				table.Column("Object", "string", doc["involvedObject"]),
+				table.Wide("Subobject", "string", corev1.ObjectReference{}.SwaggerDoc()["fieldPath"]),
+				table.Wide("Source", "string", doc["source"]),
+				table.Column("Message", "string", doc["message"]),
+				table.Wide("First Seen", "string", doc["firstTimestamp"]),
+				table.Wide("Count", "string", doc["count"]),
+				table.OnlyWide(table.Name),
 			},
 			Cells: eventCells,
 		}.Untyped(),
@@ -114,17 +117,17 @@ func firstOf(a, b string) string {
 	return b
 }
 
-func eventCells(e *corev1.Event) ([]any, []metav1.TableRowCondition) {
-	first := Age(e.FirstTimestamp)
+func eventCells(e *corev1.Event) []any {
+	first := table.AgeOf(e.FirstTimestamp)
 	if e.FirstTimestamp.IsZero() {
-		first = MicroAge(e.EventTime)
+		first = table.MicroAgeOf(e.EventTime)
 	}
-	last, count := Age(e.LastTimestamp), e.Count
+	last, count := table.AgeOf(e.LastTimestamp), e.Count
 	if e.LastTimestamp.IsZero() {
 		last = first
 	}
 	if e.Series != nil {
-		last, count = MicroAge(e.Series.LastObservedTime), e.Series.Count
+		last, count = table.MicroAgeOf(e.Series.LastObservedTime), e.Series.Count
 	} else if count == 0 {
 		count = 1
 	}
@@ -139,5 +142,5 @@ func eventCells(e *corev1.Event) ([]any, []metav1.TableRowCondition) {
 	return []any{
 		last, e.Type, e.Reason, target, e.InvolvedObject.FieldPath, source,
 		strings.TrimSpace(e.Message), first, int64(count), e.Name,
-	}, nil
+	}
 }

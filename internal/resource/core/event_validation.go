@@ -29,7 +29,7 @@ func isStrict(ctx context.Context) bool {
 	return info != nil && info.Group == eventsv1.GroupName
 }
 
-func validateEvent(ctx context.Context, e *corev1.Event) field.ErrorList {
+func validateEvent(ctx context.Context, e, _ *corev1.Event) field.ErrorList {
 	errs := validateLegacyEvent(e, isStrict(ctx))
 	if !isStrict(ctx) {
 		return errs

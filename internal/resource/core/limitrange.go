@@ -1,20 +1,17 @@
 package core
 
 import (
-	"context"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/field"
 )
 
 func limitRanges() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Package: "core", Resource: "limitranges", Singular: "limitrange", Name: "LimitRange",
-			ShortNames: []string{"limits"}, Namespaced: true,
+			Package: "core", Resource: "limitranges", Name: "LimitRange", ShortNames: []string{"limits"},
+			Namespaced: true,
 		},
 		Versions: onlyV1[corev1.LimitRange](defaultLimitRange),
 		Storage:  registry.Storage{Version: "v1", Path: "limitranges"},
@@ -23,15 +20,12 @@ func limitRanges() *registry.Kind {
 		Strategy: registry.Strategy[*corev1.LimitRange]{
 			PrepareCreate: nameLimitRange,
 			Validate:      validateLimitRange,
-			ValidateUpdate: func(ctx context.Context, r, _ *corev1.LimitRange) field.ErrorList {
-				return validateLimitRange(ctx, r)
-			},
 		}.Untyped(),
 	}
 }
 
 // nameLimitRange sets a UUID as the name of a LimitRange without a name.
-func nameLimitRange(_ context.Context, r *corev1.LimitRange) {
+func nameLimitRange(r *corev1.LimitRange) {
 	if r.Name == "" {
 		r.Name = string(uuid.NewUUID())
 	}

@@ -61,7 +61,7 @@ func TestValidateLimitRange(t *testing.T) {
 		}},
 	} {
 		var got []string
-		for _, err := range validateLimitRange(t.Context(), &corev1.LimitRange{Spec: corev1.LimitRangeSpec{Limits: c.items}}) {
+		for _, err := range validateLimitRange(&corev1.LimitRange{Spec: corev1.LimitRangeSpec{Limits: c.items}}) {
 			got = append(got, err.Error())
 		}
 		if !slices.Equal(got, c.want) {

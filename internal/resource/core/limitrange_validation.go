@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
@@ -12,7 +11,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/field"
 )
 
-func validateLimitRange(_ context.Context, r *corev1.LimitRange) field.ErrorList {
+func validateLimitRange(r *corev1.LimitRange) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[corev1.LimitType]bool{}
 	for i := range r.Spec.Limits {

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -14,6 +13,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // protectedNamespaces cannot be deleted.
@@ -21,10 +22,7 @@ var protectedNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSyst
 
 func namespaces() *registry.Kind {
 	return &registry.Kind{
-		Names: registry.Names{
-			Package: "core", Resource: "namespaces", Singular: "namespace", Name: "Namespace",
-			ShortNames: []string{"ns"},
-		},
+		Names:    registry.Names{Package: "core", Resource: "namespaces", Name: "Namespace", ShortNames: []string{"ns"}},
 		Versions: onlyV1[corev1.Namespace](defaultNamespace),
 		Storage:  registry.Storage{Version: "v1", Path: "namespaces"},
 		Requests: registry.Requests{
@@ -36,26 +34,22 @@ func namespaces() *registry.Kind {
 			ValidateName: apivalidation.ValidateNamespaceName, OnUpdate: registry.MetaWhole,
 		},
 		Subresources: []registry.Subresource{
-			{Name: "finalize", Verbs: []string{"update"}, Update: &registry.UpdatePart{
+			{Name: "finalize", Verbs: []string{"update"}, Update: registry.UpdatePart[*corev1.Namespace]{
 				Prepare:       finalizeNamespace,
 				Validate:      validateNamespaceFinalize,
 				Unconditional: true,
 				StatusMeta:    true,
-			}},
-			statusSubresource(),
+			}.Untyped()},
+			declare.Status(),
 		},
 		Selection: registry.Selection{
 			Fields:     []registry.Field{{Name: "status.phase", Path: []int32{3, 1}}},
-			FieldError: labelNotSupported,
+			FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*corev1.Namespace]{
-			Spec:          func(n *corev1.Namespace) any { return &n.Spec },
-			Status:        func(n *corev1.Namespace) any { return &n.Status },
 			PrepareCreate: prepareNamespaceCreate,
-			PrepareUpdate: func(_ context.Context, n, old *corev1.Namespace) {
-				n.Spec.Finalizers = old.Spec.Finalizers
-			},
-			Validate: func(_ context.Context, n *corev1.Namespace) field.ErrorList {
+			PrepareUpdate: func(n, old *corev1.Namespace) { n.Spec.Finalizers = old.Spec.Finalizers },
+			ValidateCreate: func(n *corev1.Namespace) field.ErrorList {
 				var errs field.ErrorList
 				for _, f := range n.Spec.Finalizers {
 					errs = append(errs, validateFinalizerName(string(f), field.NewPath("spec", "finalizers"))...)
@@ -71,18 +65,18 @@ func namespaces() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*corev1.Namespace]{
 			Columns: []metav1.TableColumnDefinition{
-				NameColumn,
-				column("Status", "string", "The status of the namespace"),
-				AgeColumn,
+				table.Name,
+				table.Column("Status", "string", "The status of the namespace"),
+				table.Age,
 			},
-			Cells: func(n *corev1.Namespace) ([]any, []metav1.TableRowCondition) {
-				return []any{n.Name, string(n.Status.Phase), Age(n.CreationTimestamp)}, nil
+			Cells: func(n *corev1.Namespace) []any {
+				return []any{n.Name, string(n.Status.Phase), table.AgeOf(n.CreationTimestamp)}
 			},
 		}.Untyped(),
 	}
 }
 
-func prepareNamespaceCreate(_ context.Context, n *corev1.Namespace) {
+func prepareNamespaceCreate(n *corev1.Namespace) {
 	labelNamespace(n)
 	n.Status.Phase = corev1.NamespaceActive
 	if !slices.Contains(n.Spec.Finalizers, corev1.FinalizerKubernetes) {
@@ -91,7 +85,7 @@ func prepareNamespaceCreate(_ context.Context, n *corev1.Namespace) {
 }
 
 // refuseProtectedNamespace returns an error if the namespace cannot be deleted.
-func refuseProtectedNamespace(_ context.Context, n *corev1.Namespace) error {
+func refuseProtectedNamespace(n *corev1.Namespace) error {
 	if !slices.Contains(protectedNamespaces, n.Name) {
 		return nil
 	}
@@ -115,13 +109,11 @@ func labelNamespace(n *corev1.Namespace) {
 }
 
 // finalizeNamespace lets a client change the finalizers of the spec and the metadata, as kube-apiserver does.
-func finalizeNamespace(_ context.Context, obj, old registry.Object) {
-	obj.(*corev1.Namespace).Status = *old.(*corev1.Namespace).Status.DeepCopy()
-}
+func finalizeNamespace(n, old *corev1.Namespace) { n.Status = *old.Status.DeepCopy() }
 
-func validateNamespaceFinalize(_ context.Context, obj, _ registry.Object) field.ErrorList {
+func validateNamespaceFinalize(n, _ *corev1.Namespace) field.ErrorList {
 	var errs field.ErrorList
-	for i, f := range obj.(*corev1.Namespace).Spec.Finalizers {
+	for i, f := range n.Spec.Finalizers {
 		errs = append(errs, validateFinalizerName(string(f), field.NewPath("spec", "finalizers").Index(i))...)
 	}
 	return errs
@@ -141,7 +133,7 @@ func validateFinalizerName(name string, path *field.Path) field.ErrorList {
 
 // validateNamespacePhase requires that the phase is Terminating exactly if the namespace is
 // being deleted.
-func validateNamespacePhase(_ context.Context, n, _ *corev1.Namespace) field.ErrorList {
+func validateNamespacePhase(n, _ *corev1.Namespace) field.ErrorList {
 	path := field.NewPath("status", "Phase")
 	switch {
 	case n.DeletionTimestamp.IsZero() && n.Status.Phase != corev1.NamespaceActive:

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func nodes(gates features.Gates) *registry.Kind {
@@ -22,60 +22,55 @@ func nodes(gates features.Gates) *registry.Kind {
 		func(n *corev1.Node) { n.Status.DeclaredFeatures = nil }))
 	info, status := corev1.NodeSystemInfo{}.SwaggerDoc(), corev1.NodeStatus{}.SwaggerDoc()
 	return &registry.Kind{
-		Names: registry.Names{
-			Package: "core", Resource: "nodes", Singular: "node", Name: "Node", ShortNames: []string{"no"},
-		},
+		Names:    registry.Names{Package: "core", Resource: "nodes", Name: "Node", ShortNames: []string{"no"}},
 		Versions: onlyV1[corev1.Node](defaultNode),
 		Storage:  registry.Storage{Version: "v1", Path: "minions"},
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Subresources: []registry.Subresource{
 			nodeProxy(),
-			{Name: "status", Verbs: statusVerbs, Update: &registry.UpdatePart{Unconditional: true,
-				Prepare: func(ctx context.Context, obj, old registry.Object) {
-					prepareNodeStatus(ctx, obj, old)
-					disabled.Drop(obj.(*corev1.Node), old.(*corev1.Node))
+			{Name: "status", Verbs: declare.PartVerbs, Update: registry.UpdatePart[*corev1.Node]{
+				Prepare: func(n, old *corev1.Node) {
+					prepareNodeStatus(n, old)
+					disabled.Drop(n, old)
 				},
-				Validate: func(_ context.Context, obj, old registry.Object) field.ErrorList {
-					return validateNodeStatusUpdate(obj.(*corev1.Node), old.(*corev1.Node))
-				}}},
+				Validate:      validateNodeStatusUpdate,
+				Unconditional: true,
+			}.Untyped()},
 		},
 		Selection: registry.Selection{
 			Fields:     []registry.Field{{Name: "spec.unschedulable", Path: []int32{2, 4}, Type: registry.Bool}},
-			FieldError: labelNotSupported,
+			FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*corev1.Node]{
-			// Status is not set, because a kubelet that registers its node sends the status
-			// too. So a create keeps the status; PrepareUpdate resets it on update.
-			Spec: func(n *corev1.Node) any { return &n.Spec },
-			PrepareCreate: func(_ context.Context, n *corev1.Node) {
+			// A kubelet that registers its node sends the status too.
+			StatusOnCreate: true,
+			PrepareCreate: func(n *corev1.Node) {
 				n.Spec.ConfigSource, n.Status.Config = nil, nil
 				disabled.DropNew(n)
 			},
-			PrepareUpdate: func(_ context.Context, n, old *corev1.Node) {
-				n.Status = old.Status
+			PrepareUpdate: func(n, old *corev1.Node) {
 				if old.Spec.ConfigSource == nil {
 					n.Spec.ConfigSource = nil
 				}
 			},
-			Validate: func(_ context.Context, o *corev1.Node) field.ErrorList { return validateNode(o) },
-			ValidateUpdate: func(_ context.Context, o, old *corev1.Node) field.ErrorList {
-				return validateNodeUpdate(o, old)
-			},
-			Warn: warnNode,
+			// Like kube-apiserver, this checks most fields twice on update.
+			Validate:       validateNode,
+			ValidateUpdate: validateNodeStatusUpdate,
+			Warn:           warnNode,
 		}.Untyped(),
 		Table: registry.Table[*corev1.Node]{
 			Columns: []metav1.TableColumnDefinition{
-				NameColumn,
-				column("Status", "string", "The status of the node"),
-				column("Roles", "string", "The roles of the node"),
-				AgeColumn,
-				column("Version", "string", info["kubeletVersion"]),
-				wideColumn("Internal-IP", "string", status["addresses"]),
-				wideColumn("External-IP", "string", status["addresses"]),
-				wideColumn("OS-Image", "string", info["osImage"]),
-				wideColumn("Kernel-Version", "string", info["kernelVersion"]),
-				wideColumn("Container-Runtime", "string", info["containerRuntimeVersion"]),
+				table.Name,
+				table.Column("Status", "string", "The status of the node"),
+				table.Column("Roles", "string", "The roles of the node"),
+				table.Age,
+				table.Column("Version", "string", info["kubeletVersion"]),
+				table.Wide("Internal-IP", "string", status["addresses"]),
+				table.Wide("External-IP", "string", status["addresses"]),
+				table.Wide("OS-Image", "string", info["osImage"]),
+				table.Wide("Kernel-Version", "string", info["kernelVersion"]),
+				table.Wide("Container-Runtime", "string", info["containerRuntimeVersion"]),
 			},
 			Cells: nodeCells,
 		}.Untyped(),
@@ -84,10 +79,9 @@ func nodes(gates features.Gates) *registry.Kind {
 
 // prepareNodeStatus resets all fields except the status to their old values. status.config can
 // only be removed, because dynamic kubelet configuration no longer exists.
-func prepareNodeStatus(_ context.Context, obj, old registry.Object) {
-	n, before := obj.(*corev1.Node), old.(*corev1.Node)
-	n.Spec = before.Spec
-	if before.Status.Config == nil {
+func prepareNodeStatus(n, old *corev1.Node) {
+	n.Spec = old.Spec
+	if old.Status.Config == nil {
 		n.Status.Config = nil
 	}
 }
@@ -106,7 +100,7 @@ func defaultNode(n *corev1.Node) {
 	}
 }
 
-func warnNode(_ context.Context, n, _ *corev1.Node) []string {
+func warnNode(n, _ *corev1.Node) []string {
 	var warnings []string
 	if n.Spec.ConfigSource != nil {
 		warnings = append(warnings, "spec.configSource: the feature is removed")
@@ -120,10 +114,10 @@ func warnNode(_ context.Context, n, _ *corev1.Node) []string {
 	return warnings
 }
 
-func nodeCells(n *corev1.Node) ([]any, []metav1.TableRowCondition) {
+func nodeCells(n *corev1.Node) []any {
 	orUnknown := func(s string) string {
 		if s == "" {
-			return Unknown
+			return table.Unknown
 		}
 		return s
 	}
@@ -133,10 +127,10 @@ func nodeCells(n *corev1.Node) ([]any, []metav1.TableRowCondition) {
 		kernel += " (" + info.Architecture + ")"
 	}
 	return []any{
-		n.Name, nodeStatus(n), nodeRoles(n), Age(n.CreationTimestamp), info.KubeletVersion,
+		n.Name, nodeStatus(n), nodeRoles(n), table.AgeOf(n.CreationTimestamp), info.KubeletVersion,
 		nodeAddress(n, corev1.NodeInternalIP), nodeAddress(n, corev1.NodeExternalIP),
 		orUnknown(info.OSImage), kernel, orUnknown(info.ContainerRuntimeVersion),
-	}, nil
+	}
 }
 
 func nodeStatus(n *corev1.Node) string {
@@ -166,7 +160,7 @@ func nodeRoles(n *corev1.Node) string {
 		}
 	}
 	slices.Sort(roles)
-	return OrNone(strings.Join(slices.Compact(roles), ","))
+	return table.OrNone(strings.Join(slices.Compact(roles), ","))
 }
 
 func nodeAddress(n *corev1.Node, kind corev1.NodeAddressType) string {
@@ -175,5 +169,5 @@ func nodeAddress(n *corev1.Node, kind corev1.NodeAddressType) string {
 			return a.Address
 		}
 	}
-	return None
+	return table.None
 }

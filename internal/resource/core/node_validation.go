@@ -171,12 +171,6 @@ func validateTaints(taints []corev1.Taint, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateNodeUpdate validates an update of a Node. Like kube-apiserver, it checks most fields
-// twice.
-func validateNodeUpdate(n, old *corev1.Node) field.ErrorList {
-	return append(validateNode(n), validateNodeStatusUpdate(n, old)...)
-}
-
 // validateNodeStatusUpdate checks the rules for updates of a Node and of its status.
 func validateNodeStatusUpdate(n, old *corev1.Node) field.ErrorList {
 	meta, spec, status := field.NewPath("metadata"), field.NewPath("spec"), field.NewPath("status")

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -13,6 +12,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 const (
@@ -24,44 +25,35 @@ func persistentVolumes() *registry.Kind {
 	spec, status := corev1.PersistentVolumeSpec{}.SwaggerDoc(), corev1.PersistentVolumeStatus{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
-			Package: "core", Resource: "persistentvolumes", Singular: "persistentvolume",
-			Name: "PersistentVolume", ShortNames: []string{"pv"},
+			Package: "core", Resource: "persistentvolumes", Name: "PersistentVolume", ShortNames: []string{"pv"},
 		},
 		Versions:     onlyV1[corev1.PersistentVolume](defaultPersistentVolume),
 		Storage:      registry.Storage{Version: "v1", Path: "persistentvolumes"},
 		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaNewTwice},
-		Subresources: []registry.Subresource{statusSubresource()},
+		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*corev1.PersistentVolume]{
-			Spec:   func(v *corev1.PersistentVolume) any { return &v.Spec },
-			Status: func(v *corev1.PersistentVolume) any { return &v.Status },
-			PrepareCreate: func(_ context.Context, v *corev1.PersistentVolume) {
+			PrepareCreate: func(v *corev1.PersistentVolume) {
 				v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending, LastPhaseTransitionTime: ptr.To(now())}
 			},
-			PrepareStatusUpdate: func(_ context.Context, v, old *corev1.PersistentVolume) { recordPhaseChange(v, old) },
-			Validate: func(_ context.Context, v *corev1.PersistentVolume) field.ErrorList {
-				return validatePersistentVolume(v)
-			},
-			ValidateUpdate: func(_ context.Context, v, old *corev1.PersistentVolume) field.ErrorList {
-				return validatePersistentVolumeUpdate(v, old)
-			},
-			Warn: func(_ context.Context, v, _ *corev1.PersistentVolume) []string {
-				return persistentVolumeWarnings(v)
-			},
+			PrepareStatusUpdate: recordPhaseChange,
+			ValidateCreate:      validatePersistentVolume,
+			ValidateUpdate:      validatePersistentVolumeUpdate,
+			Warn:                persistentVolumeWarnings,
 		}.Untyped(),
 		Table: registry.Table[*corev1.PersistentVolume]{
 			Columns: []metav1.TableColumnDefinition{
-				NameColumn,
-				column("Capacity", "string", spec["capacity"]),
-				column("Access Modes", "string", spec["accessModes"]),
-				column("Reclaim Policy", "string", spec["persistentVolumeReclaimPolicy"]),
-				column("Status", "string", status["phase"]),
-				column("Claim", "string", spec["claimRef"]),
-				column("StorageClass", "string", "StorageClass of the pv"),
-				column("VolumeAttributesClass", "string", "VolumeAttributesClass of the pv"),
-				column("Reason", "string", status["reason"]),
-				AgeColumn,
-				wideColumn("VolumeMode", "string", spec["volumeMode"]),
+				table.Name,
+				table.Column("Capacity", "string", spec["capacity"]),
+				table.Column("Access Modes", "string", spec["accessModes"]),
+				table.Column("Reclaim Policy", "string", spec["persistentVolumeReclaimPolicy"]),
+				table.Column("Status", "string", status["phase"]),
+				table.Column("Claim", "string", spec["claimRef"]),
+				table.Column("StorageClass", "string", "StorageClass of the pv"),
+				table.Column("VolumeAttributesClass", "string", "VolumeAttributesClass of the pv"),
+				table.Column("Reason", "string", status["reason"]),
+				table.Age,
+				table.Wide("VolumeMode", "string", spec["volumeMode"]),
 			},
 			Cells: persistentVolumeCells,
 		}.Untyped(),
@@ -104,7 +96,7 @@ func defaultPersistentVolume(v *corev1.PersistentVolume) {
 	}
 }
 
-func persistentVolumeCells(v *corev1.PersistentVolume) ([]any, []metav1.TableRowCondition) {
+func persistentVolumeCells(v *corev1.PersistentVolume) []any {
 	phase := string(v.Status.Phase)
 	if v.DeletionTimestamp != nil {
 		phase = "Terminating"
@@ -120,8 +112,8 @@ func persistentVolumeCells(v *corev1.PersistentVolume) ([]any, []metav1.TableRow
 	return []any{
 		v.Name, quantityOf(v.Spec.Capacity, corev1.ResourceStorage), accessModes(v.Spec.AccessModes),
 		string(v.Spec.PersistentVolumeReclaimPolicy), phase, claim, class, orUnsetPointer(v.Spec.VolumeAttributesClassName),
-		v.Status.Reason, Age(v.CreationTimestamp), orUnsetPointer(v.Spec.VolumeMode),
-	}, nil
+		v.Status.Reason, table.AgeOf(v.CreationTimestamp), orUnsetPointer(v.Spec.VolumeMode),
+	}
 }
 
 func quantityOf(list corev1.ResourceList, name corev1.ResourceName) string {
@@ -134,7 +126,7 @@ func quantityOf(list corev1.ResourceList, name corev1.ResourceName) string {
 
 func orUnsetPointer[S ~string](p *S) string {
 	if p == nil {
-		return Unset
+		return table.Unset
 	}
 	return string(*p)
 }
@@ -159,8 +151,8 @@ func persistentVolumeClaims(gates features.Gates) *registry.Kind {
 	spec, status := corev1.PersistentVolumeClaimSpec{}.SwaggerDoc(), corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
-			Package: "core", Resource: "persistentvolumeclaims", Singular: "persistentvolumeclaim",
-			Name: "PersistentVolumeClaim", ShortNames: []string{"pvc"}, Namespaced: true,
+			Package: "core", Resource: "persistentvolumeclaims", Name: "PersistentVolumeClaim",
+			ShortNames: []string{"pvc"}, Namespaced: true,
 		},
 		Versions: onlyV1[corev1.PersistentVolumeClaim](DefaultPersistentVolumeClaim),
 		Storage: registry.Storage{
@@ -170,11 +162,9 @@ func persistentVolumeClaims(gates features.Gates) *registry.Kind {
 		},
 		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
-		Subresources: []registry.Subresource{statusSubresource()},
+		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*corev1.PersistentVolumeClaim]{
-			Spec:   func(c *corev1.PersistentVolumeClaim) any { return &c.Spec },
-			Status: func(c *corev1.PersistentVolumeClaim) any { return &c.Status },
-			PrepareCreate: func(_ context.Context, c *corev1.PersistentVolumeClaim) {
+			PrepareCreate: func(c *corev1.PersistentVolumeClaim) {
 				c.Status = corev1.PersistentVolumeClaimStatus{}
 				if !crossNamespace {
 					dropCrossNamespaceDataSource(&c.Spec)
@@ -182,7 +172,7 @@ func persistentVolumeClaims(gates features.Gates) *registry.Kind {
 				dropUnsupportedDataSource(&c.Spec)
 				syncDataSources(&c.Spec)
 			},
-			PrepareUpdate: func(_ context.Context, c, old *corev1.PersistentVolumeClaim) {
+			PrepareUpdate: func(c, old *corev1.PersistentVolumeClaim) {
 				if !crossNamespace && old.Spec.DataSourceRef == nil {
 					dropCrossNamespaceDataSource(&c.Spec)
 				}
@@ -191,30 +181,24 @@ func persistentVolumeClaims(gates features.Gates) *registry.Kind {
 				}
 				syncDataSources(&c.Spec)
 			},
-			Validate: func(_ context.Context, o *corev1.PersistentVolumeClaim) field.ErrorList {
+			ValidateCreate: func(o *corev1.PersistentVolumeClaim) field.ErrorList {
 				return ValidatePersistentVolumeClaimSpec(&o.Spec, field.NewPath("spec"))
 			},
-			ValidateUpdate: func(_ context.Context, o, old *corev1.PersistentVolumeClaim) field.ErrorList {
-				return validatePersistentVolumeClaimUpdate(o, old)
-			},
-			ValidateStatusUpdate: func(_ context.Context, c, _ *corev1.PersistentVolumeClaim) field.ErrorList {
-				return validatePersistentVolumeClaimStatus(c)
-			},
-			Warn: func(_ context.Context, c, _ *corev1.PersistentVolumeClaim) []string {
-				return persistentVolumeClaimWarnings(c)
-			},
+			ValidateUpdate:       validatePersistentVolumeClaimUpdate,
+			ValidateStatusUpdate: validatePersistentVolumeClaimStatus,
+			Warn:                 persistentVolumeClaimWarnings,
 		}.Untyped(),
 		Table: registry.Table[*corev1.PersistentVolumeClaim]{
 			Columns: []metav1.TableColumnDefinition{
-				NameColumn,
-				column("Status", "string", status["phase"]),
-				column("Volume", "string", spec["volumeName"]),
-				column("Capacity", "string", status["capacity"]),
-				column("Access Modes", "string", status["accessModes"]),
-				column("StorageClass", "string", "StorageClass of the pvc"),
-				column("VolumeAttributesClass", "string", "VolumeAttributesClass of the pvc"),
-				AgeColumn,
-				wideColumn("VolumeMode", "string", spec["volumeMode"]),
+				table.Name,
+				table.Column("Status", "string", status["phase"]),
+				table.Column("Volume", "string", spec["volumeName"]),
+				table.Column("Capacity", "string", status["capacity"]),
+				table.Column("Access Modes", "string", status["accessModes"]),
+				table.Column("StorageClass", "string", "StorageClass of the pvc"),
+				table.Column("VolumeAttributesClass", "string", "VolumeAttributesClass of the pvc"),
+				table.Age,
+				table.Wide("VolumeMode", "string", spec["volumeMode"]),
 			},
 			Cells: persistentVolumeClaimCells,
 		}.Untyped(),
@@ -273,7 +257,7 @@ func syncDataSources(s *corev1.PersistentVolumeClaimSpec) {
 	}
 }
 
-func persistentVolumeClaimCells(c *corev1.PersistentVolumeClaim) ([]any, []metav1.TableRowCondition) {
+func persistentVolumeClaimCells(c *corev1.PersistentVolumeClaim) []any {
 	phase := string(c.Status.Phase)
 	if c.DeletionTimestamp != nil {
 		phase = "Terminating"
@@ -290,6 +274,6 @@ func persistentVolumeClaimCells(c *corev1.PersistentVolumeClaim) ([]any, []metav
 	}
 	return []any{
 		c.Name, phase, c.Spec.VolumeName, capacity, modes, class,
-		orUnsetPointer(c.Spec.VolumeAttributesClassName), Age(c.CreationTimestamp), orUnsetPointer(c.Spec.VolumeMode),
-	}, nil
+		orUnsetPointer(c.Spec.VolumeAttributesClassName), table.AgeOf(c.CreationTimestamp), orUnsetPointer(c.Spec.VolumeMode),
+	}
 }

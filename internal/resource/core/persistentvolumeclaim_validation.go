@@ -58,7 +58,7 @@ func validatePersistentVolumeClaimUpdate(c, old *corev1.PersistentVolumeClaim) f
 }
 
 // validatePersistentVolumeClaimStatus validates the sizes in the status of a claim, and the states of its resizing.
-func validatePersistentVolumeClaimStatus(c *corev1.PersistentVolumeClaim) field.ErrorList {
+func validatePersistentVolumeClaimStatus(c, _ *corev1.PersistentVolumeClaim) field.ErrorList {
 	var errs field.ErrorList
 	path, s := field.NewPath("status"), &c.Status
 	for name, q := range s.Capacity {

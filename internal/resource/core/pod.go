@@ -13,14 +13,16 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func pods(gates PodGates, statusGates podStatusGates) *registry.Kind {
 	spec, status := corev1.PodSpec{}.SwaggerDoc(), corev1.PodStatus{}.SwaggerDoc()
 	k := &registry.Kind{
 		Names: registry.Names{
-			Package: "core", Resource: "pods", Singular: "pod", Name: "Pod", ShortNames: []string{"po"},
-			Categories: []string{"all"}, Namespaced: true,
+			Package: "core", Resource: "pods", Name: "Pod", ShortNames: []string{"po"}, Categories: []string{"all"},
+			Namespaced: true,
 		},
 		Versions:     onlyV1[corev1.Pod](defaultPod),
 		Storage:      registry.Storage{Version: "v1", Path: "pods"},
@@ -40,44 +42,43 @@ func pods(gates PodGates, statusGates podStatusGates) *registry.Kind {
 				{Name: "status.podIPs", Get: func(registry.Object) string { return "" }},
 				{Name: "status.nominatedNodeName", Path: []int32{3, 11}},
 			},
-			FieldError: labelNotSupported,
+			FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*corev1.Pod]{
-			Spec:   func(p *corev1.Pod) any { return &p.Spec },
-			Status: func(p *corev1.Pod) any { return &p.Status },
 			// The QoS class is kept, as kube-apiserver does.
 			StatusOnCreate: true,
 			Generation:     true,
-			PrepareCreate:  func(ctx context.Context, p *corev1.Pod) { preparePodCreate(ctx, p, gates) },
-			PrepareUpdate: func(_ context.Context, p, old *corev1.Pod) {
-				gates.Drop(&p.Spec, &old.Spec)
-			},
-			PrepareStatusUpdate: func(_ context.Context, p, old *corev1.Pod) {
+			PrepareUpdate:  func(p, old *corev1.Pod) { gates.Drop(&p.Spec, &old.Spec) },
+			PrepareStatusUpdate: func(p, old *corev1.Pod) {
 				preparePodStatusUpdate(p, old)
 				statusGates.Drop(&p.Status, &old.Status)
 			},
-			Validate:             validatePod,
+			ValidateCreate:       validatePod,
 			ValidateUpdate:       validatePodUpdate,
 			ValidateStatusUpdate: validatePodStatusUpdate,
 			Warn:                 warnPod,
 			WarnStatus:           func(p *corev1.Pod) []string { return warnPodStatus(&p.Status) },
+			InContext: registry.InContext[*corev1.Pod]{
+				PrepareCreate: func(ctx context.Context, p *corev1.Pod) { preparePodCreate(ctx, p, gates) },
+			},
 		}.Untyped(),
 		Deletion: registry.Deletion[*corev1.Pod]{Grace: podGrace}.Untyped(),
 		Table: registry.Table[*corev1.Pod]{
 			Columns: []metav1.TableColumnDefinition{
-				NameColumn,
-				column("Ready", "string", "The aggregate readiness state of this pod for accepting traffic."),
-				column("Status", "string", "The aggregate status of the containers in this pod."),
-				column("Restarts", "string",
+				table.Name,
+				table.Column("Ready", "string", "The aggregate readiness state of this pod for accepting traffic."),
+				table.Column("Status", "string", "The aggregate status of the containers in this pod."),
+				table.Column("Restarts", "string",
 					"The number of times the containers in this pod have been restarted and when the last container in "+
 						"this pod has restarted."),
-				AgeColumn,
-				wideColumn("IP", "string", status["podIP"]),
-				wideColumn("Node", "string", spec["nodeName"]),
-				wideColumn("Nominated Node", "string", status["nominatedNodeName"]),
-				wideColumn("Readiness Gates", "string", spec["readinessGates"]),
+				table.Age,
+				table.Wide("IP", "string", status["podIP"]),
+				table.Wide("Node", "string", spec["nodeName"]),
+				table.Wide("Nominated Node", "string", status["nominatedNodeName"]),
+				table.Wide("Readiness Gates", "string", spec["readinessGates"]),
 			},
-			Cells: podCells,
+			Cells:      podCells,
+			Conditions: finishedConditions,
 		}.Untyped(),
 	}
 	// A version with aliases has to list all its labels.
@@ -93,9 +94,9 @@ func podSubresources() []registry.Subresource {
 	return []registry.Subresource{
 		podAttach(),
 		bindingSubresource("binding"),
-		{Name: "ephemeralcontainers", Verbs: statusVerbs, Update: &registry.UpdatePart{
+		{Name: "ephemeralcontainers", Verbs: declare.PartVerbs, Update: registry.UpdatePart[*corev1.Pod]{
 			Prepare: prepareEphemeralContainers, Validate: validateEphemeralContainersUpdate, Unconditional: true,
-		}},
+		}.Untyped()},
 		{
 			Name: "eviction", GVK: policyv1.SchemeGroupVersion.WithKind("Eviction"), Verbs: []string{"create"},
 			Also: []schema.GroupVersionKind{{Group: "policy", Version: "v1beta1", Kind: "Eviction"}},
@@ -105,10 +106,10 @@ func podSubresources() []registry.Subresource {
 		podLog(),
 		podPortForward(),
 		podProxy(),
-		{Name: "resize", Verbs: statusVerbs, Update: &registry.UpdatePart{
+		{Name: "resize", Verbs: declare.PartVerbs, Update: registry.UpdatePart[*corev1.Pod]{
 			Prepare: prepareResize, Validate: validateResize, Unconditional: true,
-		}},
-		statusSubresource(),
+		}.Untyped()},
+		declare.Status(),
 	}
 }
 
@@ -237,12 +238,11 @@ func resetPod(p, old *corev1.Pod) {
 	p.ResourceVersion, p.UID = version, uid
 }
 
-func prepareEphemeralContainers(_ context.Context, obj, old registry.Object) {
-	p := obj.(*corev1.Pod)
+func prepareEphemeralContainers(p, old *corev1.Pod) {
 	containers := p.Spec.EphemeralContainers
-	resetPod(p, old.(*corev1.Pod))
+	resetPod(p, old)
 	p.Spec.EphemeralContainers = containers
-	updatePodGeneration(p, old.(*corev1.Pod))
+	updatePodGeneration(p, old)
 }
 
 // updatePodGeneration increments the generation if a subresource has changed the spec.
@@ -254,18 +254,17 @@ func updatePodGeneration(p, old *corev1.Pod) {
 
 // prepareResize keeps the changed resources of the pod and of its containers, matched by name,
 // and resets everything else to the old pod.
-func prepareResize(_ context.Context, obj, old registry.Object) {
-	p := obj.(*corev1.Pod)
-	before, wanted := old.(*corev1.Pod), p.Spec
-	if len(wanted.Containers) != len(before.Spec.Containers) ||
-		len(wanted.InitContainers) != len(before.Spec.InitContainers) {
+func prepareResize(p, old *corev1.Pod) {
+	wanted := p.Spec
+	if len(wanted.Containers) != len(old.Spec.Containers) ||
+		len(wanted.InitContainers) != len(old.Spec.InitContainers) {
 		return // validation refuses the pod
 	}
-	resetPod(p, before)
+	resetPod(p, old)
 	p.Spec.Resources = wanted.Resources
 	p.Spec.Containers = resized(p.Spec.Containers, wanted.Containers)
 	p.Spec.InitContainers = resized(p.Spec.InitContainers, wanted.InitContainers)
-	updatePodGeneration(p, before)
+	updatePodGeneration(p, old)
 }
 
 // resized returns the containers with the resources and policies of wanted, which has as many. It returns wanted if a

@@ -2,18 +2,20 @@ package core
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // nodeLost is the reason of a pod whose node does not answer.
 const nodeLost = "NodeLost"
 
-func podCells(p *corev1.Pod) ([]any, []metav1.TableRowCondition) {
+func podCells(p *corev1.Pod) []any {
 	r := readPod(p)
 	var restarts any = fmt.Sprint(r.restarts)
 	if r.restarts != 0 && !r.lastRestart.IsZero() {
@@ -23,7 +25,7 @@ func podCells(p *corev1.Pod) ([]any, []metav1.TableRowCondition) {
 	if len(p.Status.PodIPs) > 0 {
 		ip = p.Status.PodIPs[0].IP
 	}
-	gates := None
+	gates := table.None
 	if n := len(p.Spec.ReadinessGates); n > 0 {
 		open := 0
 		for _, g := range p.Spec.ReadinessGates {
@@ -34,9 +36,9 @@ func podCells(p *corev1.Pod) ([]any, []metav1.TableRowCondition) {
 		gates = fmt.Sprintf("%d/%d", open, n)
 	}
 	return []any{
-		p.Name, fmt.Sprintf("%d/%d", r.ready, r.containers), r.status, restarts, Age(p.CreationTimestamp),
-		OrNone(ip), OrNone(p.Spec.NodeName), OrNone(p.Status.NominatedNodeName), gates,
-	}, finishedConditions(p)
+		p.Name, fmt.Sprintf("%d/%d", r.ready, r.containers), r.status, restarts, table.AgeOf(p.CreationTimestamp),
+		table.OrNone(ip), table.OrNone(p.Spec.NodeName), table.OrNone(p.Status.NominatedNodeName), gates,
+	}
 }
 
 func finishedConditions(p *corev1.Pod) []metav1.TableRowCondition {
@@ -163,4 +165,13 @@ func exitReason(t *corev1.ContainerStateTerminated) string {
 		return fmt.Sprintf("Signal:%d", t.Signal)
 	}
 	return fmt.Sprintf("ExitCode:%d", t.ExitCode)
+}
+
+// ContainerNames returns the names and the images of a pod's containers, separated by commas.
+func ContainerNames(s *corev1.PodSpec) (names, images string) {
+	var n, i []string
+	for _, c := range s.Containers {
+		n, i = append(n, c.Name), append(i, c.Image)
+	}
+	return strings.Join(n, ","), strings.Join(i, ",")
 }

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 
-	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
@@ -23,7 +21,7 @@ const (
 	noAddRemove = "pod updates may not add or remove containers"
 )
 
-func validatePod(_ context.Context, p *corev1.Pod) field.ErrorList {
+func validatePod(p *corev1.Pod) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validatePodSpec(&p.Spec, p.Name, true, path)
 	errs = append(errs, validateTokenSources(&p.Spec, path.Child("volumes"))...)
@@ -62,7 +60,7 @@ func validateTokenSources(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 }
 
 // validatePodUpdate validates an update of a pod.
-func validatePodUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
+func validatePodUpdate(p, old *corev1.Pod) field.ErrorList {
 	path := field.NewPath("spec")
 	whole := validatePodSpec(&p.Spec, p.Name, true, path)
 	whole = append(whole, validateTokenSources(&p.Spec, path.Child("volumes"))...)
@@ -244,7 +242,7 @@ func hasPrefix(list, prefix []corev1.NodeSelectorRequirement) bool {
 	return len(list) >= len(prefix) && equality.Semantic.DeepEqual(list[:len(prefix)], prefix)
 }
 
-func validatePodStatusUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
+func validatePodStatusUpdate(p, old *corev1.Pod) field.ErrorList {
 	errs := validateImmutableAnnotations(p, old)
 	errs = append(errs, validateMirrorNode(p)...)
 	errs = append(errs,
@@ -286,8 +284,7 @@ func validateTerminatedContainers(
 	return errs
 }
 
-func validateResize(_ context.Context, obj, old registry.Object) field.ErrorList {
-	p, before := obj.(*corev1.Pod), old.(*corev1.Pod)
+func validateResize(p, before *corev1.Pod) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := append(validatePodSpec(&p.Spec, p.Name, true, path), validateMirrorPod(p)...)
 	errs = append(errs, validateTokenSources(&p.Spec, path.Child("volumes"))...)

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"fmt"
 	"path"
 	"slices"
@@ -24,7 +23,7 @@ var deprecatedNodeLabels = map[string]string{
 }
 
 // warnPod returns the warnings about a new pod. Updates of pods, which programs make often, have none.
-func warnPod(_ context.Context, p, old *corev1.Pod) []string {
+func warnPod(p, old *corev1.Pod) []string {
 	if old != nil {
 		return nil
 	}
@@ -390,7 +389,7 @@ func claimSpecWarnings(at *field.Path, s *corev1.PersistentVolumeClaimSpec) []st
 	return w
 }
 
-func persistentVolumeClaimWarnings(c *corev1.PersistentVolumeClaim) []string {
+func persistentVolumeClaimWarnings(c, _ *corev1.PersistentVolumeClaim) []string {
 	var w warnings
 	w.storageClass(c.Annotations)
 	return append(w, claimSpecWarnings(field.NewPath("spec"), &c.Spec)...)
@@ -403,7 +402,7 @@ func (w *warnings) storageClass(annotations map[string]string) {
 	}
 }
 
-func persistentVolumeWarnings(v *corev1.PersistentVolume) []string {
+func persistentVolumeWarnings(v, _ *corev1.PersistentVolume) []string {
 	var w warnings
 	w.storageClass(v.Annotations)
 	if _, ok := v.Annotations[mountOptionsAnnotation]; ok {

@@ -1,40 +1,31 @@
 package core
 
 import (
-	"context"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func podTemplates(gates PodGates) *registry.Kind {
 	return &registry.Kind{
-		Names: registry.Names{
-			Package: "core", Resource: "podtemplates", Singular: "podtemplate", Name: "PodTemplate",
-			Namespaced: true,
-		},
+		Names:    registry.Names{Package: "core", Resource: "podtemplates", Name: "PodTemplate", Namespaced: true},
 		Versions: onlyV1(func(t *corev1.PodTemplate) { DefaultPodTemplate(&t.Template) }),
 		Storage:  registry.Storage{Version: "v1", Path: "podtemplates"},
 		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Strategy: registry.Strategy[*corev1.PodTemplate]{
-			Generation:   true,
-			GenerationOf: func(t *corev1.PodTemplate) any { return &t.Template },
-			PrepareCreate: func(_ context.Context, t *corev1.PodTemplate) {
-				gates.DropNew(&t.Template.Spec)
-			},
-			PrepareUpdate: func(_ context.Context, t, old *corev1.PodTemplate) {
+			Generation:    true,
+			GenerationOf:  func(t *corev1.PodTemplate) any { return &t.Template },
+			PrepareCreate: func(t *corev1.PodTemplate) { gates.DropNew(&t.Template.Spec) },
+			PrepareUpdate: func(t, old *corev1.PodTemplate) {
 				gates.Drop(&t.Template.Spec, &old.Template.Spec)
 			},
-			Validate: func(_ context.Context, o *corev1.PodTemplate) field.ErrorList {
+			Validate: func(o *corev1.PodTemplate) field.ErrorList {
 				return ValidatePodTemplateSpec(&o.Template, field.NewPath("template"))
 			},
-			ValidateUpdate: func(_ context.Context, o, _ *corev1.PodTemplate) field.ErrorList {
-				return ValidatePodTemplateSpec(&o.Template, field.NewPath("template"))
-			},
-			Warn: func(_ context.Context, t, old *corev1.PodTemplate) []string {
+			Warn: func(t, old *corev1.PodTemplate) []string {
 				if old == nil {
 					return PodTemplateWarnings(field.NewPath("template"), &t.Template, nil)
 				}
@@ -43,14 +34,14 @@ func podTemplates(gates PodGates) *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*corev1.PodTemplate]{
 			Columns: []metav1.TableColumnDefinition{
-				NameColumn,
-				column("Containers", "string", "Names of each container in the template."),
-				column("Images", "string", "Images referenced by each container in the template."),
-				column("Pod Labels", "string", "The labels for the pod template."),
+				table.Name,
+				table.Column("Containers", "string", "Names of each container in the template."),
+				table.Column("Images", "string", "Images referenced by each container in the template."),
+				table.Column("Pod Labels", "string", "The labels for the pod template."),
 			},
-			Cells: func(t *corev1.PodTemplate) ([]any, []metav1.TableRowCondition) {
+			Cells: func(t *corev1.PodTemplate) []any {
 				names, images := ContainerNames(&t.Template.Spec)
-				return []any{t.Name, names, images, FormatLabels(t.Template.Labels)}, nil
+				return []any{t.Name, names, images, table.Labels(t.Template.Labels)}
 			},
 		}.Untyped(),
 	}

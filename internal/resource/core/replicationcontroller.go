@@ -1,12 +1,10 @@
 package core
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"strings"
 
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -15,72 +13,59 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func replicationControllers(gates PodGates) *registry.Kind {
 	spec, status := corev1.ReplicationControllerSpec{}.SwaggerDoc(), corev1.ReplicationControllerStatus{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
-			Package: "core", Resource: "replicationcontrollers", Singular: "replicationcontroller",
-			Name: "ReplicationController", ShortNames: []string{"rc"}, Categories: []string{"all"},
-			Namespaced: true,
+			Package: "core", Resource: "replicationcontrollers", Name: "ReplicationController",
+			ShortNames: []string{"rc"}, Categories: []string{"all"}, Namespaced: true,
 		},
 		Versions: onlyV1[corev1.ReplicationController](defaultReplicationController),
 		Storage:  registry.Storage{Version: "v1", Path: "controllers"},
 		Requests: registry.Requests{UnconditionalUpdate: true, DefaultOrphan: true},
 		Metadata: registry.Metadata{ValidateName: validateReplicationControllerName},
 		Subresources: []registry.Subresource{
-			{
-				Name: "scale", Verbs: statusVerbs, GVK: autoscalingv1.SchemeGroupVersion.WithKind("Scale"),
-				Scale: &registry.Scale{Get: replicationControllerScale, Set: func(o registry.Object, replicas int32) error {
-					o.(*corev1.ReplicationController).Spec.Replicas = &replicas
-					return nil
-				}},
-			},
-			statusSubresource(),
+			declare.Scale(replicationControllerScale, func(c *corev1.ReplicationController, n int32) { c.Spec.Replicas = &n }),
+			declare.Status(),
 		},
 		Selection: registry.Selection{
 			Fields:     []registry.Field{{Name: "status.replicas", Path: []int32{3, 1}, Type: registry.Int}},
-			FieldError: labelNotSupported,
+			FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*corev1.ReplicationController]{
-			Spec:       func(c *corev1.ReplicationController) any { return &c.Spec },
-			Status:     func(c *corev1.ReplicationController) any { return &c.Status },
 			Generation: true,
-			PrepareCreate: func(_ context.Context, c *corev1.ReplicationController) {
+			PrepareCreate: func(c *corev1.ReplicationController) {
 				if t := c.Spec.Template; t != nil {
 					gates.DropNew(&t.Spec)
 				}
 			},
-			PrepareUpdate: func(_ context.Context, c, old *corev1.ReplicationController) {
+			PrepareUpdate: func(c, old *corev1.ReplicationController) {
 				if t, before := c.Spec.Template, old.Spec.Template; t != nil && before != nil {
 					gates.Drop(&t.Spec, &before.Spec)
 				}
 			},
-			Validate: func(_ context.Context, c *corev1.ReplicationController) field.ErrorList {
-				return validateReplicationController(c)
-			},
-			ValidateUpdate: func(_ context.Context, c, _ *corev1.ReplicationController) field.ErrorList {
-				return validateReplicationController(c)
-			},
-			ValidateStatusUpdate: func(_ context.Context, c, _ *corev1.ReplicationController) field.ErrorList {
+			Validate: validateReplicationController,
+			ValidateStatusUpdate: func(c, _ *corev1.ReplicationController) field.ErrorList {
 				return validateReplicationControllerStatus(&c.Status, field.NewPath("status"))
 			},
-			PrepareStatusUpdate: func(_ context.Context, c, _ *corev1.ReplicationController) {
+			PrepareStatusUpdate: func(c, _ *corev1.ReplicationController) {
 				defaultReplicationController(c) // labels that are missing are those of the template
 			},
 			Warn: warnReplicationController,
 		}.Untyped(),
 		Table: registry.Table[*corev1.ReplicationController]{
 			Columns: []metav1.TableColumnDefinition{
-				NameColumn,
-				column("Desired", "integer", spec["replicas"]),
-				column("Current", "integer", status["replicas"]),
-				column("Ready", "integer", status["readyReplicas"]),
-				AgeColumn,
-				wideColumn("Containers", "string", "Names of each container in the template."),
-				wideColumn("Images", "string", "Images referenced by each container in the template."),
-				wideColumn("Selector", "string", spec["selector"]),
+				table.Name,
+				table.Column("Desired", "integer", spec["replicas"]),
+				table.Column("Current", "integer", status["replicas"]),
+				table.Column("Ready", "integer", status["readyReplicas"]),
+				table.Age,
+				table.Wide("Containers", "string", "Names of each container in the template."),
+				table.Wide("Images", "string", "Images referenced by each container in the template."),
+				table.Wide("Selector", "string", spec["selector"]),
 			},
 			Cells: replicationControllerCells,
 		}.Untyped(),
@@ -100,15 +85,14 @@ func defaultReplicationController(c *corev1.ReplicationController) {
 	setDefaultPointer(&c.Spec.Replicas, 1)
 }
 
-func replicationControllerScale(o registry.Object) (spec, status int32, selector string) {
-	c := o.(*corev1.ReplicationController)
+func replicationControllerScale(c *corev1.ReplicationController) (spec, status int32, selector string) {
 	if c.Spec.Replicas != nil {
 		spec = *c.Spec.Replicas
 	}
 	return spec, c.Status.Replicas, labels.Set(c.Spec.Selector).String()
 }
 
-func warnReplicationController(_ context.Context, c, old *corev1.ReplicationController) []string {
+func warnReplicationController(c, old *corev1.ReplicationController) []string {
 	if c.Spec.Template == nil || old != nil && old.Generation == c.Generation {
 		return nil
 	}
@@ -119,16 +103,16 @@ func warnReplicationController(_ context.Context, c, old *corev1.ReplicationCont
 	return append(declare.PodNameWarnings(c.Name), PodTemplateWarnings(path, c.Spec.Template, nil)...)
 }
 
-func replicationControllerCells(c *corev1.ReplicationController) ([]any, []metav1.TableRowCondition) {
+func replicationControllerCells(c *corev1.ReplicationController) []any {
 	desired, current, _ := replicationControllerScale(c)
 	var names, images string
 	if c.Spec.Template != nil {
 		names, images = ContainerNames(&c.Spec.Template.Spec)
 	}
 	return []any{
-		c.Name, int64(desired), int64(current), int64(c.Status.ReadyReplicas), Age(c.CreationTimestamp),
-		names, images, FormatLabels(c.Spec.Selector),
-	}, nil
+		c.Name, int64(desired), int64(current), int64(c.Status.ReadyReplicas), table.AgeOf(c.CreationTimestamp),
+		names, images, table.Labels(c.Spec.Selector),
+	}
 }
 
 // validateReplicationControllerName validates names, but not generateName, as kube-apiserver does for this kind.

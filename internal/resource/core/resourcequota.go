@@ -9,13 +9,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func resourceQuotas() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Package: "core", Resource: "resourcequotas", Singular: "resourcequota", Name: "ResourceQuota",
-			ShortNames: []string{"quota"}, Namespaced: true,
+			Package: "core", Resource: "resourcequotas", Name: "ResourceQuota", ShortNames: []string{"quota"},
+			Namespaced: true,
 		},
 		Versions: onlyV1[corev1.ResourceQuota](func(q *corev1.ResourceQuota) {
 			roundUpResources(q.Spec.Hard)
@@ -24,28 +26,27 @@ func resourceQuotas() *registry.Kind {
 		}),
 		Storage:      registry.Storage{Version: "v1", Path: "resourcequotas"},
 		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
-		Subresources: []registry.Subresource{statusSubresource()},
+		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*corev1.ResourceQuota]{
-			Spec:   func(q *corev1.ResourceQuota) any { return &q.Spec },
-			Status: func(q *corev1.ResourceQuota) any { return &q.Status },
-
-			Validate: validateResourceQuota, ValidateUpdate: validateResourceQuotaUpdate,
-			ValidateStatusUpdate: validateResourceQuotaStatus, Warn: quotaWarnings,
+			ValidateCreate:       validateResourceQuota,
+			ValidateUpdate:       validateResourceQuotaUpdate,
+			ValidateStatusUpdate: validateResourceQuotaStatus,
+			Warn:                 quotaWarnings,
 		}.Untyped(),
 		Table: registry.Table[*corev1.ResourceQuota]{
 			Columns: []metav1.TableColumnDefinition{
-				NameColumn,
-				column("Request", "string", "Request represents a minimum amount of cpu/memory that a container may consume."),
-				column("Limit", "string",
+				table.Name,
+				table.Column("Request", "string", "Request represents a minimum amount of cpu/memory that a container may consume."),
+				table.Column("Limit", "string",
 					"Limits control the maximum amount of cpu/memory that a container may use independent of contention on the node."),
-				AgeColumn,
+				table.Age,
 			},
 			Cells: resourceQuotaCells,
 		}.Untyped(),
 	}
 }
 
-func resourceQuotaCells(q *corev1.ResourceQuota) ([]any, []metav1.TableRowCondition) {
+func resourceQuotaCells(q *corev1.ResourceQuota) []any {
 	var names []string
 	for name := range q.Status.Hard {
 		names = append(names, string(name))
@@ -61,5 +62,5 @@ func resourceQuotaCells(q *corev1.ResourceQuota) ([]any, []metav1.TableRowCondit
 			requests = append(requests, part)
 		}
 	}
-	return []any{q.Name, strings.Join(requests, ", "), strings.Join(limits, ", "), Age(q.CreationTimestamp)}, nil
+	return []any{q.Name, strings.Join(requests, ", "), strings.Join(limits, ", "), table.AgeOf(q.CreationTimestamp)}
 }

@@ -45,7 +45,7 @@ func TestResourceQuotaValidation(t *testing.T) {
 		{corev1.ResourceQuotaSpec{Hard: hard("pods", "1"), ScopeSelector: selector("PriorityClass", "In", "a")}, nil},
 	} {
 		var got []string
-		for _, err := range validateResourceQuota(t.Context(), &corev1.ResourceQuota{Spec: c.spec}) {
+		for _, err := range validateResourceQuota(&corev1.ResourceQuota{Spec: c.spec}) {
 			got = append(got, err.Error())
 		}
 		if !slices.Equal(got, c.want) {

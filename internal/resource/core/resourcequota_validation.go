@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,15 +12,15 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/field"
 )
 
-func validateResourceQuota(_ context.Context, q *corev1.ResourceQuota) field.ErrorList {
+func validateResourceQuota(q *corev1.ResourceQuota) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validateQuotaList(q.Spec.Hard, path.Child("hard"))
 	errs = append(errs, validateQuotaScopes(&q.Spec, path.Child("scopes"))...)
 	return append(errs, validateScopeSelector(&q.Spec, path.Child("scopeSelector", "matchExpressions"))...)
 }
 
-func validateResourceQuotaUpdate(ctx context.Context, q, old *corev1.ResourceQuota) field.ErrorList {
-	errs := validateResourceQuota(ctx, q)
+func validateResourceQuotaUpdate(q, old *corev1.ResourceQuota) field.ErrorList {
+	errs := validateResourceQuota(q)
 	if !sets.New(q.Spec.Scopes...).Equal(sets.New(old.Spec.Scopes...)) {
 		errs = append(errs,
 			field.Invalid(field.NewPath("spec", "scopes"), q.Spec.Scopes, validation.FieldImmutableErrorMsg))
@@ -29,7 +28,7 @@ func validateResourceQuotaUpdate(ctx context.Context, q, old *corev1.ResourceQuo
 	return errs
 }
 
-func validateResourceQuotaStatus(_ context.Context, q, _ *corev1.ResourceQuota) field.ErrorList {
+func validateResourceQuotaStatus(q, _ *corev1.ResourceQuota) field.ErrorList {
 	path := field.NewPath("status")
 	return append(validateQuotaList(q.Status.Hard, path.Child("hard")),
 		validateQuotaList(q.Status.Used, path.Child("used"))...)
@@ -178,7 +177,7 @@ func limitsOutside(scope corev1.ResourceQuotaScope, hard corev1.ResourceList) []
 }
 
 // quotaWarnings returns a warning for each resource of which the requests may be more than the limits.
-func quotaWarnings(_ context.Context, q, old *corev1.ResourceQuota) []string {
+func quotaWarnings(q, old *corev1.ResourceQuota) []string {
 	if old != nil {
 		return nil
 	}

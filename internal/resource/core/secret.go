@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"crypto/tls"
 	"reflect"
 
@@ -11,34 +10,34 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func secrets() *registry.Kind {
 	return &registry.Kind{
-		Names: registry.Names{
-			Package: "core", Resource: "secrets", Singular: "secret", Name: "Secret", Namespaced: true,
-		},
+		Names:    registry.Names{Package: "core", Resource: "secrets", Name: "Secret", Namespaced: true},
 		Versions: onlyV1[corev1.Secret](defaultSecret),
 		Storage:  registry.Storage{Version: "v1", Path: "secrets"},
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Selection: registry.Selection{
-			Fields: []registry.Field{{Name: "type", Path: []int32{3}}}, FieldError: labelNotSupported,
+			Fields: []registry.Field{{Name: "type", Path: []int32{3}}}, FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*corev1.Secret]{
-			Validate:       func(_ context.Context, s *corev1.Secret) field.ErrorList { return validateSecret(s) },
+			ValidateCreate: validateSecret,
 			ValidateUpdate: validateSecretUpdate,
 			Warn:           warnSecret,
 		}.Untyped(),
 		Table: registry.Table[*corev1.Secret]{
 			Columns: []metav1.TableColumnDefinition{
-				NameColumn,
-				column("Type", "string", corev1.Secret{}.SwaggerDoc()["type"]),
-				column("Data", "string", corev1.Secret{}.SwaggerDoc()["data"]),
-				AgeColumn,
+				table.Name,
+				table.Column("Type", "string", corev1.Secret{}.SwaggerDoc()["type"]),
+				table.Column("Data", "string", corev1.Secret{}.SwaggerDoc()["data"]),
+				table.Age,
 			},
-			Cells: func(s *corev1.Secret) ([]any, []metav1.TableRowCondition) {
-				return []any{s.Name, string(s.Type), int64(len(s.Data)), Age(s.CreationTimestamp)}, nil
+			Cells: func(s *corev1.Secret) []any {
+				return []any{s.Name, string(s.Type), int64(len(s.Data)), table.AgeOf(s.CreationTimestamp)}
 			},
 		}.Untyped(),
 	}
@@ -56,7 +55,7 @@ func defaultSecret(s *corev1.Secret) {
 	s.StringData = nil
 }
 
-func validateSecretUpdate(_ context.Context, s, old *corev1.Secret) field.ErrorList {
+func validateSecretUpdate(s, old *corev1.Secret) field.ErrorList {
 	errs := append(apivalidation.ValidateImmutableField(s.Type, old.Type, field.NewPath("type").K8s()), validateSecret(s)...)
 	if old.Immutable == nil || !*old.Immutable {
 		return errs
@@ -71,7 +70,7 @@ func validateSecretUpdate(_ context.Context, s, old *corev1.Secret) field.ErrorL
 }
 
 // warnSecret returns a warning if the certificate and the key of a TLS secret do not match.
-func warnSecret(_ context.Context, s, _ *corev1.Secret) []string {
+func warnSecret(s, _ *corev1.Secret) []string {
 	if s.Type != corev1.SecretTypeTLS {
 		return nil
 	}

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -16,14 +15,16 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func services() *registry.Kind {
 	spec := corev1.ServiceSpec{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
-			Package: "core", Resource: "services", Singular: "service", Name: "Service",
-			ShortNames: []string{"svc"}, Categories: []string{"all"}, Namespaced: true,
+			Package: "core", Resource: "services", Name: "Service", ShortNames: []string{"svc"},
+			Categories: []string{"all"}, Namespaced: true,
 		},
 		Versions: onlyV1[corev1.Service](defaultService),
 		Storage:  registry.Storage{Version: "v1", Path: "services/specs"},
@@ -34,33 +35,25 @@ func services() *registry.Kind {
 		},
 		Subresources: []registry.Subresource{
 			serviceProxy(),
-			statusSubresource(),
+			declare.Status(),
 		},
 		Selection: registry.Selection{
 			Fields: []registry.Field{
 				{Name: "spec.clusterIP", Path: []int32{2, 3}},
 				{Name: "spec.type", Path: []int32{2, 4}},
 			},
-			FieldError: labelNotSupported,
+			FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*corev1.Service]{
-			Spec:   func(s *corev1.Service) any { return &s.Spec },
-			Status: func(s *corev1.Service) any { return &s.Status },
-			PrepareCreate: func(_ context.Context, s *corev1.Service) {
+			PrepareCreate: func(s *corev1.Service) {
 				inferAddressFields(s)
 				dropInternalTraffic(s)
 			},
-			PrepareUpdate: prepareServiceUpdate,
-			Validate: func(_ context.Context, o *corev1.Service) field.ErrorList {
-				return validateService(o, nil)
-			},
-			ValidateUpdate: func(_ context.Context, o, old *corev1.Service) field.ErrorList {
-				return validateServiceUpdate(o, old)
-			},
-			ValidateStatusUpdate: func(_ context.Context, o, old *corev1.Service) field.ErrorList {
-				return validateServiceStatus(o, old)
-			},
-			Warn: func(_ context.Context, s, _ *corev1.Service) []string { return serviceWarnings(s) },
+			PrepareUpdate:        prepareServiceUpdate,
+			ValidateCreate:       func(o *corev1.Service) field.ErrorList { return validateService(o, nil) },
+			ValidateUpdate:       validateServiceUpdate,
+			ValidateStatusUpdate: validateServiceStatus,
+			Warn:                 serviceWarnings,
 			WarnStatus: func(s *corev1.Service) []string {
 				var warnings []string
 				for i, one := range s.Status.LoadBalancer.Ingress {
@@ -71,13 +64,13 @@ func services() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*corev1.Service]{
 			Columns: []metav1.TableColumnDefinition{
-				NameColumn,
-				column("Type", "string", spec["type"]),
-				column("Cluster-IP", "string", spec["clusterIP"]),
-				column("External-IP", "string", spec["externalIPs"]),
-				column("Port(s)", "string", spec["ports"]),
-				AgeColumn,
-				wideColumn("Selector", "string", spec["selector"]),
+				table.Name,
+				table.Column("Type", "string", spec["type"]),
+				table.Column("Cluster-IP", "string", spec["clusterIP"]),
+				table.Column("External-IP", "string", spec["externalIPs"]),
+				table.Column("Port(s)", "string", spec["ports"]),
+				table.Age,
+				table.Wide("Selector", "string", spec["selector"]),
 			},
 			Cells: serviceCells,
 		}.Untyped(),
@@ -166,7 +159,7 @@ func inferAddressFields(s *corev1.Service) {
 
 // prepareServiceUpdate lets a client change the type of a Service by changing only the field
 // type. It removes the fields that only the old type had, if the client has not changed them.
-func prepareServiceUpdate(_ context.Context, s, old *corev1.Service) {
+func prepareServiceUpdate(s, old *corev1.Service) {
 	spec, before := &s.Spec, &old.Spec
 	dropInternalTraffic(s)
 	if before.Type != corev1.ServiceTypeExternalName && spec.Type == corev1.ServiceTypeExternalName {
@@ -243,8 +236,8 @@ func samePointer[T comparable](a, b *T) bool {
 	return (a == nil) == (b == nil) && (a == nil || *a == *b)
 }
 
-func serviceCells(s *corev1.Service) ([]any, []metav1.TableRowCondition) {
-	ip := None
+func serviceCells(s *corev1.Service) []any {
+	ip := table.None
 	if len(s.Spec.ClusterIPs) > 0 {
 		ip = s.Spec.ClusterIPs[0]
 	}
@@ -257,15 +250,15 @@ func serviceCells(s *corev1.Service) ([]any, []metav1.TableRowCondition) {
 		ports = append(ports, port)
 	}
 	return []any{
-		s.Name, string(s.Spec.Type), ip, externalIPs(s), OrNone(strings.Join(ports, ",")),
-		Age(s.CreationTimestamp), FormatLabels(s.Spec.Selector),
-	}, nil
+		s.Name, string(s.Spec.Type), ip, externalIPs(s), table.OrNone(strings.Join(ports, ",")),
+		table.AgeOf(s.CreationTimestamp), table.Labels(s.Spec.Selector),
+	}
 }
 
 func externalIPs(s *corev1.Service) string {
 	switch s.Spec.Type {
 	case corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort:
-		return OrNone(strings.Join(s.Spec.ExternalIPs, ","))
+		return table.OrNone(strings.Join(s.Spec.ExternalIPs, ","))
 	case corev1.ServiceTypeExternalName:
 		return s.Spec.ExternalName
 	case corev1.ServiceTypeLoadBalancer:
@@ -284,10 +277,10 @@ func externalIPs(s *corev1.Service) string {
 		}
 		return strings.Join(all, ",")
 	}
-	return Unknown
+	return table.Unknown
 }
 
-func serviceWarnings(s *corev1.Service) []string {
+func serviceWarnings(s, _ *corev1.Service) []string {
 	spec, path := &s.Spec, field.NewPath("spec")
 	headless := spec.Type == corev1.ServiceTypeClusterIP && spec.ClusterIP == corev1.ClusterIPNone
 	external := spec.Type == corev1.ServiceTypeExternalName

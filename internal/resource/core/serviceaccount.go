@@ -1,13 +1,12 @@
 package core
 
 import (
-	"context"
-
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 const mountableSecretsAnnotation = "kubernetes.io/enforce-mountable-secrets"
@@ -19,8 +18,8 @@ const defaultTokenSeconds = 60 * 60
 func serviceAccounts() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Package: "core", Resource: "serviceaccounts", Singular: "serviceaccount", Name: "ServiceAccount",
-			ShortNames: []string{"sa"}, Namespaced: true,
+			Package: "core", Resource: "serviceaccounts", Name: "ServiceAccount", ShortNames: []string{"sa"},
+			Namespaced: true,
 		},
 		Versions: onlyV1[corev1.ServiceAccount](nil),
 		Storage:  registry.Storage{Version: "v1", Path: "serviceaccounts"},
@@ -35,9 +34,9 @@ func serviceAccounts() *registry.Kind {
 			},
 		}},
 		Strategy: registry.Strategy[*corev1.ServiceAccount]{
-			PrepareCreate: func(_ context.Context, s *corev1.ServiceAccount) { dropSecretReferenceFields(s) },
-			PrepareUpdate: func(_ context.Context, s, _ *corev1.ServiceAccount) { dropSecretReferenceFields(s) },
-			Warn: func(_ context.Context, s, old *corev1.ServiceAccount) []string {
+			PrepareCreate: dropSecretReferenceFields,
+			PrepareUpdate: func(s, _ *corev1.ServiceAccount) { dropSecretReferenceFields(s) },
+			Warn: func(s, old *corev1.ServiceAccount) []string {
 				if _, ok := s.Annotations[mountableSecretsAnnotation]; !ok {
 					return nil
 				}
@@ -51,9 +50,9 @@ func serviceAccounts() *registry.Kind {
 			},
 		}.Untyped(),
 		Table: registry.Table[*corev1.ServiceAccount]{
-			Columns: []metav1.TableColumnDefinition{NameColumn, AgeColumn},
-			Cells: func(s *corev1.ServiceAccount) ([]any, []metav1.TableRowCondition) {
-				return []any{s.Name, Age(s.CreationTimestamp)}, nil
+			Columns: []metav1.TableColumnDefinition{table.Name, table.Age},
+			Cells: func(s *corev1.ServiceAccount) []any {
+				return []any{s.Name, table.AgeOf(s.CreationTimestamp)}
 			},
 		}.Untyped(),
 	}

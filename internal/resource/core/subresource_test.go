@@ -264,7 +264,7 @@ func TestPodUpdates(t *testing.T) {
 		p := old.DeepCopy()
 		test.change(p)
 		got := ""
-		if errs := validatePodUpdate(t.Context(), p, old); len(errs) > 0 {
+		if errs := validatePodUpdate(p, old); len(errs) > 0 {
 			got = errs.ToAggregate().Error()
 		}
 		got, _, _ = strings.Cut(got, "\n@@ ") // how the two differ follows
@@ -286,7 +286,7 @@ func TestResizeChangesResourcesAlone(t *testing.T) {
 	p.ResourceVersion, p.Labels = "2", map[string]string{"a": "b"}
 	p.Spec.Containers[0].Image = "other"
 	p.Spec.Containers[0].Resources.Requests = resources("cpu", "150m")
-	prepareResize(t.Context(), p, old)
+	prepareResize(p, old)
 	want := old.DeepCopy()
 	want.ResourceVersion = "2"
 	want.Generation = 1 // it counts what changes the spec
@@ -294,11 +294,11 @@ func TestResizeChangesResourcesAlone(t *testing.T) {
 	if !reflect.DeepEqual(p, want) {
 		t.Errorf("got %+v", p)
 	}
-	if errs := validateResize(t.Context(), p, old); len(errs) > 0 {
+	if errs := validateResize(p, old); len(errs) > 0 {
 		t.Error(errs)
 	}
 	p.Spec.Containers[0].Resources.Limits = resources("cpu", "200m", "ephemeral-storage", "1Gi")
-	if errs := validateResize(t.Context(), p, old); len(errs) != 1 ||
+	if errs := validateResize(p, old); len(errs) != 1 ||
 		!strings.Contains(errs[0].Detail, "only cpu and memory") {
 		t.Error(errs)
 	}

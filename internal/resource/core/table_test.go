@@ -33,7 +33,11 @@ func TestTableRows(t *testing.T) {
 		if err := json.Unmarshal(r.Object, obj); err != nil {
 			t.Fatalf("%s: %v", r.Name, err)
 		}
-		cells, conditions := k.Table.Cells(obj)
+		cells := k.Table.Cells(obj)
+		var conditions []metav1.TableRowCondition
+		if k.Table.Conditions != nil {
+			conditions = k.Table.Conditions(obj)
+		}
 		if len(cells) != len(k.Table.Columns) {
 			t.Errorf("%s: %d cells in %d columns", r.Name, len(cells), len(k.Table.Columns))
 		}

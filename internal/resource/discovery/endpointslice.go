@@ -2,7 +2,6 @@
 package discovery
 
 import (
-	"context"
 	"slices"
 	"strconv"
 
@@ -13,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // Kinds returns the kinds of the group in the order of discovery.
@@ -25,8 +24,8 @@ func endpointSlice() *registry.Kind {
 	doc := discoveryv1.EndpointSlice{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: "discovery.k8s.io", Package: "discovery", Resource: "endpointslices",
-			Singular: "endpointslice", Name: "EndpointSlice", Namespaced: true,
+			Group: "discovery.k8s.io", Package: "discovery", Resource: "endpointslices", Name: "EndpointSlice",
+			Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version("v1", func(s *discoveryv1.EndpointSlice) {
 			for i := range s.Ports {
@@ -40,11 +39,11 @@ func endpointSlice() *registry.Kind {
 		Strategy: registry.Strategy[*discoveryv1.EndpointSlice]{
 			// The generation is set here, because the comparison uses the slice as the client
 			// has sent it, before the deprecated topology is removed.
-			PrepareCreate: func(_ context.Context, s *discoveryv1.EndpointSlice) {
+			PrepareCreate: func(s *discoveryv1.EndpointSlice) {
 				s.Generation = 1
 				dropDeprecatedTopology(s, nil)
 			},
-			PrepareUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) {
+			PrepareUpdate: func(s, old *discoveryv1.EndpointSlice) {
 				if !equality.Semantic.DeepEqual(generationContent(s), generationContent(old)) {
 					s.Generation = old.Generation + 1
 				}
@@ -52,10 +51,10 @@ func endpointSlice() *registry.Kind {
 					dropDeprecatedTopology(s, old.Endpoints)
 				}
 			},
-			Validate: func(_ context.Context, s *discoveryv1.EndpointSlice) field.ErrorList {
+			ValidateCreate: func(s *discoveryv1.EndpointSlice) field.ErrorList {
 				return validateSlice(s, nil)
 			},
-			ValidateUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) field.ErrorList {
+			ValidateUpdate: func(s, old *discoveryv1.EndpointSlice) field.ErrorList {
 				errs := append(validateSlice(s, old),
 					declare.Immutable(s.AddressType, old.AddressType, field.NewPath("addressType"))...)
 				return append(errs, validateGenerateName(s.GenerateName)...)
@@ -64,15 +63,15 @@ func endpointSlice() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*discoveryv1.EndpointSlice]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("AddressType", "string", doc["addressType"]),
-				declare.Column("Ports", "string", doc["ports"]),
-				declare.Column("Endpoints", "string", doc["endpoints"]),
-				core.AgeColumn,
+				table.Name,
+				table.Column("AddressType", "string", doc["addressType"]),
+				table.Column("Ports", "string", doc["ports"]),
+				table.Column("Endpoints", "string", doc["endpoints"]),
+				table.Age,
 			},
-			Cells: declare.Cells(func(s *discoveryv1.EndpointSlice) []any {
-				return []any{s.Name, string(s.AddressType), ports(s.Ports), endpoints(s.Endpoints), core.Age(s.CreationTimestamp)}
-			}),
+			Cells: func(s *discoveryv1.EndpointSlice) []any {
+				return []any{s.Name, string(s.AddressType), ports(s.Ports), endpoints(s.Endpoints), table.AgeOf(s.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }
@@ -80,7 +79,7 @@ func endpointSlice() *registry.Kind {
 // endpointSliceControllers do not get warnings about addresses: they copy addresses of others.
 var endpointSliceControllers = []string{"endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"}
 
-func warnSlice(_ context.Context, s, old *discoveryv1.EndpointSlice) []string {
+func warnSlice(s, old *discoveryv1.EndpointSlice) []string {
 	var warnings []string
 	if s.AddressType == discoveryv1.AddressTypeFQDN && old == nil {
 		warnings = append(warnings, field.NewPath("spec", "addressType").String()+": FQDN endpoints are deprecated")
@@ -119,7 +118,7 @@ func ports(list []discoveryv1.EndpointPort) string {
 			words[i] = "*"
 		}
 	}
-	return core.OrUnset(declare.FirstOf(words, 3, ","))
+	return table.OrUnset(table.FirstOf(words, 3, ","))
 }
 
 func endpoints(list []discoveryv1.Endpoint) string {
@@ -127,7 +126,7 @@ func endpoints(list []discoveryv1.Endpoint) string {
 	for _, e := range list {
 		words = append(words, e.Addresses...)
 	}
-	return core.OrUnset(declare.FirstOf(words, 3, ","))
+	return table.OrUnset(table.FirstOf(words, 3, ","))
 }
 
 // dropDeprecatedTopology removes the deprecated topology, which clients of v1 can only read.

@@ -1,8 +1,6 @@
 package dra
 
 import (
-	"context"
-
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -15,15 +13,13 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func deviceClass(gates features.Gates) *registry.Kind {
 	disabled := disabledInClass(gates)
 	return &registry.Kind{
-		Names: registry.Names{
-			Group: group, Package: "resource", Resource: "deviceclasses", Singular: "deviceclass",
-			Name: "DeviceClass",
-		},
+		Names: registry.Names{Group: group, Package: "resource", Resource: "deviceclasses", Name: "DeviceClass"},
 		Versions: []registry.Version{
 			declare.Version[resourcev1.DeviceClass]("v1", nil),
 			declare.SameMessage[resourcev1beta2.DeviceClass, resourcev1.DeviceClass]("v1beta2", nil),
@@ -33,14 +29,13 @@ func deviceClass(gates features.Gates) *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Metadata: registry.Metadata{ValidateName: validateClassName, OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*resourcev1.DeviceClass]{
-			Spec:          func(c *resourcev1.DeviceClass) any { return &c.Spec },
 			Generation:    true,
-			PrepareCreate: func(_ context.Context, c *resourcev1.DeviceClass) { disabled.DropNew(c) },
-			PrepareUpdate: func(_ context.Context, c, old *resourcev1.DeviceClass) { disabled.Drop(c, old) },
-			Validate: func(_ context.Context, c *resourcev1.DeviceClass) field.ErrorList {
+			PrepareCreate: disabled.DropNew,
+			PrepareUpdate: disabled.Drop,
+			ValidateCreate: func(c *resourcev1.DeviceClass) field.ErrorList {
 				return validateClassSpec(&c.Spec, cel.New)
 			},
-			ValidateUpdate: func(_ context.Context, c, old *resourcev1.DeviceClass) field.ErrorList {
+			ValidateUpdate: func(c, old *resourcev1.DeviceClass) field.ErrorList {
 				origin := cel.New
 				if equality.Semantic.DeepEqual(c.Spec, old.Spec) {
 					origin = cel.Stored
@@ -49,10 +44,10 @@ func deviceClass(gates features.Gates) *registry.Kind {
 			},
 		}.Untyped(),
 		Table: registry.Table[*resourcev1.DeviceClass]{
-			Columns: []metav1.TableColumnDefinition{core.NameColumn, core.AgeColumn},
-			Cells: declare.Cells(func(c *resourcev1.DeviceClass) []any {
-				return []any{c.Name, core.Age(c.CreationTimestamp)}
-			}),
+			Columns: []metav1.TableColumnDefinition{table.Name, table.Age},
+			Cells: func(c *resourcev1.DeviceClass) []any {
+				return []any{c.Name, table.AgeOf(c.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

@@ -1,8 +1,6 @@
 package dra
 
 import (
-	"context"
-
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
@@ -10,9 +8,9 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 type taintRule = resourcev1alpha3.DeviceTaintRule
@@ -22,8 +20,7 @@ func deviceTaintRule() *registry.Kind {
 	setTime := func(r *taintRule) { declare.Pointer(&r.Spec.Taint.TimeAdded, now()) }
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "resource", Resource: "devicetaintrules", Singular: "devicetaintrule",
-			Name: "DeviceTaintRule",
+			Group: group, Package: "resource", Resource: "devicetaintrules", Name: "DeviceTaintRule",
 		},
 		Versions: []registry.Version{
 			declare.SameMessage[resourcev1beta2.DeviceTaintRule]("v1beta2", setTime),
@@ -33,14 +30,12 @@ func deviceTaintRule() *registry.Kind {
 		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*taintRule]{
-			Spec:            func(r *taintRule) any { return &r.Spec },
-			Status:          func(r *taintRule) any { return &r.Status },
 			StatusKeepsMeta: true,
 			Generation:      true,
 			PrepareUpdate:   renewTaint,
-			Validate:        func(_ context.Context, r *taintRule) field.ErrorList { return validateTaintRule(r, nil) },
-			ValidateUpdate:  func(_ context.Context, r, old *taintRule) field.ErrorList { return validateTaintRule(r, old) },
-			ValidateStatusUpdate: func(_ context.Context, r, _ *taintRule) field.ErrorList {
+			ValidateCreate:  func(r *taintRule) field.ErrorList { return validateTaintRule(r, nil) },
+			ValidateUpdate:  validateTaintRule,
+			ValidateStatusUpdate: func(r, _ *taintRule) field.ErrorList {
 				const maxConditions = 8
 				path := field.NewPath("status", "conditions")
 				errs := metav1validation.ValidateConditions(r.Status.Conditions, path.K8s())
@@ -49,27 +44,27 @@ func deviceTaintRule() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*taintRule]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Key", "string", doc["key"]),
-				declare.Column("Value", "string", doc["value"]),
-				declare.Column("Effect", "string", doc["effect"]),
-				declare.Column("TimeAdded", "string", doc["timeAdded"]),
-				core.AgeColumn,
+				table.Name,
+				table.Column("Key", "string", doc["key"]),
+				table.Column("Value", "string", doc["value"]),
+				table.Column("Effect", "string", doc["effect"]),
+				table.Column("TimeAdded", "string", doc["timeAdded"]),
+				table.Age,
 			},
-			Cells: declare.Cells(func(r *taintRule) []any {
+			Cells: func(r *taintRule) []any {
 				taint, added := r.Spec.Taint, any("")
 				if taint.TimeAdded != nil {
-					added = core.Age(*taint.TimeAdded)
+					added = table.AgeOf(*taint.TimeAdded)
 				}
-				return []any{r.Name, taint.Key, taint.Value, string(taint.Effect), added, core.Age(r.CreationTimestamp)}
-			}),
+				return []any{r.Name, taint.Key, taint.Value, string(taint.Effect), added, table.AgeOf(r.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }
 
 // renewTaint sets the time of a taint whose effect has changed, unless the client has set it: claims are tolerated from
 // that time on.
-func renewTaint(_ context.Context, r, old *taintRule) {
+func renewTaint(r, old *taintRule) {
 	taint, before := &r.Spec.Taint, &old.Spec.Taint
 	if taint.Effect != before.Effect && taint.TimeAdded.Equal(before.TimeAdded) {
 		taint.TimeAdded = new(now())

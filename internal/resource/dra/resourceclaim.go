@@ -1,7 +1,6 @@
 package dra
 
 import (
-	"context"
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
@@ -11,17 +10,16 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/cel"
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func resourceClaim(gates features.Gates) *registry.Kind {
 	inSpec, inStatus := disabledInSpec(gates), disabledInClaimStatus(gates)
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "resource", Resource: "resourceclaims", Singular: "resourceclaim",
-			Name: "ResourceClaim", Namespaced: true,
+			Group: group, Package: "resource", Resource: "resourceclaims", Name: "ResourceClaim", Namespaced: true,
 		},
 		Versions: []registry.Version{
 			declare.Version("v1", defaultClaim),
@@ -33,21 +31,17 @@ func resourceClaim(gates features.Gates) *registry.Kind {
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*resourcev1.ResourceClaim]{
-			Spec:                func(c *resourcev1.ResourceClaim) any { return &c.Spec },
-			Status:              func(c *resourcev1.ResourceClaim) any { return &c.Status },
 			StatusKeepsMeta:     true,
-			PrepareCreate:       func(_ context.Context, c *resourcev1.ResourceClaim) { inSpec.DropNew(&c.Spec) },
-			PrepareUpdate:       func(_ context.Context, c, old *resourcev1.ResourceClaim) { inSpec.Drop(&c.Spec, &old.Spec) },
-			PrepareStatusUpdate: func(_ context.Context, c, old *resourcev1.ResourceClaim) { inStatus.Drop(c, old) },
-			Validate: func(_ context.Context, c *resourcev1.ResourceClaim) field.ErrorList {
+			PrepareCreate:       func(c *resourcev1.ResourceClaim) { inSpec.DropNew(&c.Spec) },
+			PrepareUpdate:       func(c, old *resourcev1.ResourceClaim) { inSpec.Drop(&c.Spec, &old.Spec) },
+			PrepareStatusUpdate: inStatus.Drop,
+			ValidateCreate: func(c *resourcev1.ResourceClaim) field.ErrorList {
 				return validateClaimSpec(&c.Spec, cel.New, field.NewPath("spec"))
 			},
-			ValidateUpdate: func(_ context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
+			ValidateUpdate: func(c, old *resourcev1.ResourceClaim) field.ErrorList {
 				return declare.Immutable(c.Spec, old.Spec, field.NewPath("spec"))
 			},
-			ValidateStatusUpdate: func(_ context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
-				return validateClaimStatus(c, old)
-			},
+			ValidateStatusUpdate: validateClaimStatus,
 			ValidateNamespace: func(c, old *resourcev1.ResourceClaim, labels func() (map[string]string, error)) field.ErrorList {
 				if old == nil {
 					return validateAdminRequests(c.Spec.Devices.Requests, labels)
@@ -57,13 +51,13 @@ func resourceClaim(gates features.Gates) *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*resourcev1.ResourceClaim]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("State", "string", "A summary of the current state (allocated, pending, reserved, etc.)."),
-				core.AgeColumn,
+				table.Name,
+				table.Column("State", "string", "A summary of the current state (allocated, pending, reserved, etc.)."),
+				table.Age,
 			},
-			Cells: declare.Cells(func(c *resourcev1.ResourceClaim) []any {
-				return []any{c.Name, claimState(c), core.Age(c.CreationTimestamp)}
-			}),
+			Cells: func(c *resourcev1.ResourceClaim) []any {
+				return []any{c.Name, claimState(c), table.AgeOf(c.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

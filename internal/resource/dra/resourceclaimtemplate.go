@@ -1,8 +1,6 @@
 package dra
 
 import (
-	"context"
-
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,14 +11,15 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func resourceClaimTemplate(gates features.Gates) *registry.Kind {
 	disabled := disabledInSpec(gates)
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "resource", Resource: "resourceclaimtemplates",
-			Singular: "resourceclaimtemplate", Name: "ResourceClaimTemplate", Namespaced: true,
+			Group: group, Package: "resource", Resource: "resourceclaimtemplates", Name: "ResourceClaimTemplate",
+			Namespaced: true,
 		},
 		Versions: []registry.Version{
 			declare.Version("v1", defaultTemplate),
@@ -31,15 +30,14 @@ func resourceClaimTemplate(gates features.Gates) *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*resourcev1.ResourceClaimTemplate]{
-			Spec:          func(t *resourcev1.ResourceClaimTemplate) any { return &t.Spec },
-			PrepareCreate: func(_ context.Context, t *resourcev1.ResourceClaimTemplate) { disabled.DropNew(&t.Spec.Spec) },
-			PrepareUpdate: func(_ context.Context, t, old *resourcev1.ResourceClaimTemplate) {
+			PrepareCreate: func(t *resourcev1.ResourceClaimTemplate) { disabled.DropNew(&t.Spec.Spec) },
+			PrepareUpdate: func(t, old *resourcev1.ResourceClaimTemplate) {
 				disabled.Drop(&t.Spec.Spec, &old.Spec.Spec)
 			},
-			Validate: func(_ context.Context, t *resourcev1.ResourceClaimTemplate) field.ErrorList {
+			ValidateCreate: func(t *resourcev1.ResourceClaimTemplate) field.ErrorList {
 				return validateTemplateSpec(&t.Spec, cel.New)
 			},
-			ValidateUpdate: func(_ context.Context, t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
+			ValidateUpdate: func(t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
 				errs := declare.Immutable(t.Spec, old.Spec, field.NewPath("spec"))
 				return append(errs, validateTemplateSpec(&t.Spec, cel.Stored)...)
 			},
@@ -53,10 +51,10 @@ func resourceClaimTemplate(gates features.Gates) *registry.Kind {
 			},
 		}.Untyped(),
 		Table: registry.Table[*resourcev1.ResourceClaimTemplate]{
-			Columns: []metav1.TableColumnDefinition{core.NameColumn, core.AgeColumn},
-			Cells: declare.Cells(func(t *resourcev1.ResourceClaimTemplate) []any {
-				return []any{t.Name, core.Age(t.CreationTimestamp)}
-			}),
+			Columns: []metav1.TableColumnDefinition{table.Name, table.Age},
+			Cells: func(t *resourcev1.ResourceClaimTemplate) []any {
+				return []any{t.Name, table.AgeOf(t.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

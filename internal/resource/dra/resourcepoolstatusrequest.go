@@ -12,9 +12,9 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 type poolRequest = resourcev1alpha3.ResourcePoolStatusRequest
@@ -23,7 +23,7 @@ func resourcePoolStatusRequest() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "resource", Resource: "resourcepoolstatusrequests",
-			Singular: "resourcepoolstatusrequest", Name: "ResourcePoolStatusRequest",
+			Name: "ResourcePoolStatusRequest",
 		},
 		Versions: []registry.Version{declare.Version("v1alpha3", func(r *poolRequest) {
 			declare.Pointer(&r.Spec.Limit, resourcev1alpha3.ResourcePoolStatusRequestLimitDefault)
@@ -32,45 +32,41 @@ func resourcePoolStatusRequest() *registry.Kind {
 		Requests:     registry.Requests{ReturnDeleted: true},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*poolRequest]{
-			Spec:            func(r *poolRequest) any { return &r.Spec },
-			Status:          func(r *poolRequest) any { return &r.Status },
 			StatusKeepsMeta: true,
-			Validate: func(ctx context.Context, r *poolRequest) field.ErrorList {
-				return validatePoolRequest(ctx, &r.Spec, field.NewPath("spec"))
+			ValidateCreate: func(r *poolRequest) field.ErrorList {
+				return validatePoolRequest(&r.Spec, field.NewPath("spec"))
 			},
-			ValidateUpdate: func(_ context.Context, r, old *poolRequest) field.ErrorList {
+			ValidateUpdate: func(r, old *poolRequest) field.ErrorList {
 				return declare.Unchanged(r.Spec, old.Spec, field.NewPath("spec"))
 			},
-			ValidateStatusUpdate: func(ctx context.Context, r, old *poolRequest) field.ErrorList {
+			ValidateStatusUpdate: func(r, old *poolRequest) field.ErrorList {
 				path := field.NewPath("status")
 				if old.Status != nil { // the request is complete
 					return declare.Immutable(r.Status, old.Status, path)
 				}
-				return validatePoolRequestStatus(ctx, r.Status, path)
+				return validatePoolRequestStatus(r.Status, path)
 			},
 		}.Untyped(),
 		Table: registry.Table[*poolRequest]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Driver", "string", "The driver to query pools for."),
-				declare.Column("Total", "string", "Total number of devices across all pools."),
-				declare.Column("Available", "string", "Number of available devices across all pools."),
-				declare.Column("Allocated", "string", "Number of allocated devices across all pools."),
-				declare.Column("Unavailable", "string", "Number of unavailable devices across all pools."),
-				declare.Column("Errors", "string", "Number of pools with validation errors."),
-				declare.Column("Pools", "integer", "Total number of matching pools."),
-				declare.Column("Status", "string", "Processing status."),
-				declare.Column("Completed", "string", "Time since the observation completed."),
+				table.Name,
+				table.Column("Driver", "string", "The driver to query pools for."),
+				table.Column("Total", "string", "Total number of devices across all pools."),
+				table.Column("Available", "string", "Number of available devices across all pools."),
+				table.Column("Allocated", "string", "Number of allocated devices across all pools."),
+				table.Column("Unavailable", "string", "Number of unavailable devices across all pools."),
+				table.Column("Errors", "string", "Number of pools with validation errors."),
+				table.Column("Pools", "integer", "Total number of matching pools."),
+				table.Column("Status", "string", "Processing status."),
+				table.Column("Completed", "string", "Time since the observation completed."),
 			},
-			Cells: declare.Cells(poolRequestCells),
+			Cells: poolRequestCells,
 		}.Untyped(),
 	}
 }
 
-func validatePoolRequest(
-	ctx context.Context, s *resourcev1alpha3.ResourcePoolStatusRequestSpec, path *field.Path,
-) field.ErrorList {
-	op := operation.Operation{Type: operation.Create}
+func validatePoolRequest(s *resourcev1alpha3.ResourcePoolStatusRequestSpec, path *field.Path) field.ErrorList {
+	ctx, op := context.Background(), operation.Operation{Type: operation.Create}
 	at := path.Child("driver")
 	errs := validate.RequiredValue(ctx, op, at.K8s(), &s.Driver, nil)
 	if len(errs) == 0 {
@@ -84,14 +80,12 @@ func validatePoolRequest(
 	return append(errs, validate.Minimum(ctx, op, path.Child("limit").K8s(), s.Limit, nil, least)...)
 }
 
-func validatePoolRequestStatus(
-	ctx context.Context, s *resourcev1alpha3.ResourcePoolStatusRequestStatus, path *field.Path,
-) field.ErrorList {
+func validatePoolRequestStatus(s *resourcev1alpha3.ResourcePoolStatusRequestStatus, path *field.Path) field.ErrorList {
 	if s == nil {
 		return nil
 	}
 	const maxPools, maxConditions = 1000, 10
-	op := operation.Operation{Type: operation.Create}
+	ctx, op := context.Background(), operation.Operation{Type: operation.Create}
 	at := path.Child("conditions")
 	errs := metav1validation.ValidateConditions(s.Conditions, at.K8s())
 	if count := validate.RequiredPointer(ctx, op, path.Child("poolCount").K8s(), s.PoolCount, nil); len(count) > 0 {
@@ -103,14 +97,14 @@ func validatePoolRequestStatus(
 		errs = append(errs, many...)
 	} else {
 		for i := range s.Pools {
-			errs = append(errs, validatePoolStatus(ctx, &s.Pools[i], path.Child("pools").Index(i))...)
+			errs = append(errs, validatePoolStatus(&s.Pools[i], path.Child("pools").Index(i))...)
 		}
 	}
 	return append(errs, validate.MaxItems(ctx, op, at.K8s(), s.Conditions, nil, maxConditions)...)
 }
 
-func validatePoolStatus(ctx context.Context, p *resourcev1alpha3.PoolStatus, path *field.Path) field.ErrorList {
-	op := operation.Operation{Type: operation.Create}
+func validatePoolStatus(p *resourcev1alpha3.PoolStatus, path *field.Path) field.ErrorList {
+	ctx, op := context.Background(), operation.Operation{Type: operation.Create}
 	at := path.Child("driver")
 	errs := validate.RequiredValue(ctx, op, at.K8s(), &p.Driver, nil)
 	if len(errs) == 0 {
@@ -151,7 +145,7 @@ func validatePoolStatus(ctx context.Context, p *resourcev1alpha3.PoolStatus, pat
 
 // poolRequestCells shows sums over the pools, unless the request has failed or is not processed yet.
 func poolRequestCells(r *poolRequest) []any {
-	status, pools, completed := "Pending", int32(0), any(core.None)
+	status, pools, completed := "Pending", int32(0), any(table.None)
 	sums := []any{"-", "-", "-", "-", "-"}
 	if s := r.Status; s != nil {
 		if s.PoolCount != nil {
@@ -160,7 +154,7 @@ func poolRequestCells(r *poolRequest) []any {
 		var since metav1.Time
 		status, since = poolRequestState(s, pools)
 		if !since.IsZero() {
-			completed = core.Age(since)
+			completed = table.AgeOf(since)
 		}
 		if status != resourcev1alpha3.ResourcePoolStatusRequestConditionFailed {
 			sums = poolSums(s.Pools)

@@ -1,7 +1,6 @@
 package dra
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -13,19 +12,16 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func resourceSlice(gates features.Gates) *registry.Kind {
 	disabled := disabledInSlice(gates)
 	spec := resourcev1.ResourceSliceSpec{}.SwaggerDoc()
 	return &registry.Kind{
-		Names: registry.Names{
-			Group: group, Package: "resource", Resource: "resourceslices", Singular: "resourceslice",
-			Name: "ResourceSlice",
-		},
+		Names: registry.Names{Group: group, Package: "resource", Resource: "resourceslices", Name: "ResourceSlice"},
 		Versions: []registry.Version{
 			declare.Version("v1", defaultSlice),
 			declare.SameMessage[resourcev1beta2.ResourceSlice]("v1beta2", defaultSlice),
@@ -42,29 +38,28 @@ func resourceSlice(gates features.Gates) *registry.Kind {
 			FieldError: declare.FieldLabelForGVK(group, "ResourceSlice"),
 		},
 		Strategy: registry.Strategy[*resourcev1.ResourceSlice]{
-			Spec: func(s *resourcev1.ResourceSlice) any { return &s.Spec },
 			// The generation is set here, because the comparison uses the slice as the client
 			// has sent it, before fields of disabled features are removed.
-			PrepareCreate: func(_ context.Context, s *resourcev1.ResourceSlice) {
+			PrepareCreate: func(s *resourcev1.ResourceSlice) {
 				s.Generation = 1
 				disabled.DropNew(s)
 			},
-			PrepareUpdate: func(_ context.Context, s, old *resourcev1.ResourceSlice) {
+			PrepareUpdate: func(s, old *resourcev1.ResourceSlice) {
 				if !equality.Semantic.DeepEqual(s.Spec, old.Spec) {
 					s.Generation = old.Generation + 1
 				}
 				disabled.Drop(s, old)
 			},
-			Warn: func(_ context.Context, s, _ *resourcev1.ResourceSlice) []string {
+			Warn: func(s, _ *resourcev1.ResourceSlice) []string {
 				if driver := s.Spec.Driver; driver != strings.ToLower(driver) {
 					return []string{fmt.Sprintf("spec.driver: driver names should be lowercase; %q contains uppercase characters", driver)}
 				}
 				return nil
 			},
-			Validate: func(_ context.Context, s *resourcev1.ResourceSlice) field.ErrorList {
+			ValidateCreate: func(s *resourcev1.ResourceSlice) field.ErrorList {
 				return validateSliceSpec(&s.Spec)
 			},
-			ValidateUpdate: func(_ context.Context, s, old *resourcev1.ResourceSlice) field.ErrorList {
+			ValidateUpdate: func(s, old *resourcev1.ResourceSlice) field.ErrorList {
 				path := field.NewPath("spec")
 				errs := declare.Immutable(s.Spec.Driver, old.Spec.Driver, path.Child("driver"))
 				errs = append(errs, declare.Immutable(s.Spec.Pool.Name, old.Spec.Pool.Name, path.Child("pool", "name"))...)
@@ -74,19 +69,19 @@ func resourceSlice(gates features.Gates) *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*resourcev1.ResourceSlice]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Node", "string", spec["nodeName"]),
-				declare.Column("Driver", "string", spec["driver"]),
-				declare.Column("Pool", "string", resourcev1.ResourcePool{}.SwaggerDoc()["name"]),
-				core.AgeColumn,
+				table.Name,
+				table.Column("Node", "string", spec["nodeName"]),
+				table.Column("Driver", "string", spec["driver"]),
+				table.Column("Pool", "string", resourcev1.ResourcePool{}.SwaggerDoc()["name"]),
+				table.Age,
 			},
-			Cells: declare.Cells(func(s *resourcev1.ResourceSlice) []any {
+			Cells: func(s *resourcev1.ResourceSlice) []any {
 				node := ""
 				if n := s.Spec.NodeName; n != nil {
 					node = *n
 				}
-				return []any{s.Name, node, s.Spec.Driver, s.Spec.Pool.Name, core.Age(s.CreationTimestamp)}
-			}),
+				return []any{s.Name, node, s.Spec.Driver, s.Spec.Pool.Name, table.AgeOf(s.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

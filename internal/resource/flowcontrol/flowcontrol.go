@@ -3,8 +3,6 @@
 package flowcontrol
 
 import (
-	"context"
-
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 )
@@ -16,14 +14,15 @@ func Kinds() []*registry.Kind {
 	return []*registry.Kind{flowSchema(), priorityLevelConfiguration()}
 }
 
-// strategy completes the strategy of a kind, of which validate checks all objects.
-func strategy[T registry.Object](s registry.Strategy[T], validate func(T) field.ErrorList) registry.Strategy[registry.Object] {
-	s.Generation, s.StatusKeepsMeta = true, true
-	s.PrepareStatusUpdate = func(_ context.Context, o, old T) {
-		o.SetGenerateName(old.GetGenerateName()) // kube-apiserver keeps all metadata
-	}
-	s.Validate = func(_ context.Context, o T) field.ErrorList { return validate(o) }
-	s.ValidateUpdate = func(_ context.Context, o, _ T) field.ErrorList { return validate(o) }
-	s.ValidateStatusUpdate = s.ValidateUpdate
-	return s.Untyped()
+// strategy returns the strategy of a kind, of which validate checks all objects.
+func strategy[T registry.Object](validate func(T) field.ErrorList) registry.UntypedStrategy {
+	return registry.Strategy[T]{
+		Generation:      true,
+		StatusKeepsMeta: true,
+		PrepareStatusUpdate: func(o, old T) {
+			o.SetGenerateName(old.GetGenerateName()) // kube-apiserver keeps all metadata
+		},
+		Validate:             validate,
+		ValidateStatusUpdate: func(o, _ T) field.ErrorList { return validate(o) },
+	}.Untyped()
 }

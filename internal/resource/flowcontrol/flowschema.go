@@ -7,17 +7,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func flowSchema() *registry.Kind {
 	spec := flowcontrolv1.FlowSchemaSpec{}.SwaggerDoc()
 	return &registry.Kind{
-		Names: registry.Names{
-			Group: group, Package: "flowcontrol", Resource: "flowschemas", Singular: "flowschema",
-			Name: "FlowSchema",
-		},
+		Names: registry.Names{Group: group, Package: "flowcontrol", Resource: "flowschemas", Name: "FlowSchema"},
 		Versions: []registry.Version{declare.Version("v1", func(f *flowcontrolv1.FlowSchema) {
 			declare.Value(&f.Spec.MatchingPrecedence, 1000)
 		})},
@@ -25,21 +22,18 @@ func flowSchema() *registry.Kind {
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaNew},
 		Requests:     registry.Requests{UnconditionalUpdate: true},
 		Subresources: []registry.Subresource{declare.Status()},
-		Strategy: strategy(registry.Strategy[*flowcontrolv1.FlowSchema]{
-			Spec:   func(f *flowcontrolv1.FlowSchema) any { return &f.Spec },
-			Status: func(f *flowcontrolv1.FlowSchema) any { return &f.Status },
-		}, validateFlowSchema),
+		Strategy:     strategy(validateFlowSchema),
 		Table: registry.Table[*flowcontrolv1.FlowSchema]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("PriorityLevel", "string", flowcontrolv1.PriorityLevelConfigurationReference{}.SwaggerDoc()["name"]),
-				declare.Column("MatchingPrecedence", "string", spec["matchingPrecedence"]),
-				declare.Column("DistinguisherMethod", "string", spec["distinguisherMethod"]),
-				core.AgeColumn,
-				declare.Column("MissingPL", "string", "references a broken or non-existent PriorityLevelConfiguration"),
+				table.Name,
+				table.Column("PriorityLevel", "string", flowcontrolv1.PriorityLevelConfigurationReference{}.SwaggerDoc()["name"]),
+				table.Column("MatchingPrecedence", "string", spec["matchingPrecedence"]),
+				table.Column("DistinguisherMethod", "string", spec["distinguisherMethod"]),
+				table.Age,
+				table.Column("MissingPL", "string", "references a broken or non-existent PriorityLevelConfiguration"),
 			},
-			Cells: declare.Cells(func(f *flowcontrolv1.FlowSchema) []any {
-				method, missing := core.None, "?"
+			Cells: func(f *flowcontrolv1.FlowSchema) []any {
+				method, missing := table.None, "?"
 				if m := f.Spec.DistinguisherMethod; m != nil {
 					method = string(m.Type)
 				}
@@ -50,8 +44,8 @@ func flowSchema() *registry.Kind {
 					}
 				}
 				return []any{f.Name, f.Spec.PriorityLevelConfiguration.Name, int64(f.Spec.MatchingPrecedence), method,
-					core.Age(f.CreationTimestamp), missing}
-			}),
+					table.AgeOf(f.CreationTimestamp), missing}
+			},
 			Compare: func(a, b *flowcontrolv1.FlowSchema) int {
 				return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
 			},

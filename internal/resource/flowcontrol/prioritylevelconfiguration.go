@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func priorityLevelConfiguration() *registry.Kind {
@@ -14,7 +14,7 @@ func priorityLevelConfiguration() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "flowcontrol", Resource: "prioritylevelconfigurations",
-			Singular: "prioritylevelconfiguration", Name: "PriorityLevelConfiguration",
+			Name: "PriorityLevelConfiguration",
 		},
 		Versions: []registry.Version{
 			declare.Version[flowcontrolv1.PriorityLevelConfiguration]("v1", defaultPriorityLevel)},
@@ -22,23 +22,20 @@ func priorityLevelConfiguration() *registry.Kind {
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaNew},
 		Requests:     registry.Requests{UnconditionalUpdate: true},
 		Subresources: []registry.Subresource{declare.Status()},
-		Strategy: strategy(registry.Strategy[*flowcontrolv1.PriorityLevelConfiguration]{
-			Spec:   func(p *flowcontrolv1.PriorityLevelConfiguration) any { return &p.Spec },
-			Status: func(p *flowcontrolv1.PriorityLevelConfiguration) any { return &p.Status },
-		}, validatePriorityLevel),
+		Strategy:     strategy(validatePriorityLevel),
 		Table: registry.Table[*flowcontrolv1.PriorityLevelConfiguration]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Type", "string", flowcontrolv1.PriorityLevelConfigurationSpec{}.SwaggerDoc()["type"]),
-				declare.Column("NominalConcurrencyShares", "string",
+				table.Name,
+				table.Column("Type", "string", flowcontrolv1.PriorityLevelConfigurationSpec{}.SwaggerDoc()["type"]),
+				table.Column("NominalConcurrencyShares", "string",
 					flowcontrolv1.LimitedPriorityLevelConfiguration{}.SwaggerDoc()["nominalConcurrencyShares"]),
-				declare.Column("Queues", "string", queuing["queues"]),
-				declare.Column("HandSize", "string", queuing["handSize"]),
-				declare.Column("QueueLengthLimit", "string", queuing["queueLengthLimit"]),
-				core.AgeColumn,
+				table.Column("Queues", "string", queuing["queues"]),
+				table.Column("HandSize", "string", queuing["handSize"]),
+				table.Column("QueueLengthLimit", "string", queuing["queueLengthLimit"]),
+				table.Age,
 			},
-			Cells: declare.Cells(func(p *flowcontrolv1.PriorityLevelConfiguration) []any {
-				var shares, queues, hand, length any = core.None, core.None, core.None, core.None
+			Cells: func(p *flowcontrolv1.PriorityLevelConfiguration) []any {
+				var shares, queues, hand, length any = table.None, table.None, table.None, table.None
 				if l := p.Spec.Limited; l != nil {
 					if l.NominalConcurrencyShares != nil {
 						shares = int64(*l.NominalConcurrencyShares)
@@ -47,8 +44,8 @@ func priorityLevelConfiguration() *registry.Kind {
 						queues, hand, length = int64(q.Queues), int64(q.HandSize), int64(q.QueueLengthLimit)
 					}
 				}
-				return []any{p.Name, string(p.Spec.Type), shares, queues, hand, length, core.Age(p.CreationTimestamp)}
-			}),
+				return []any{p.Name, string(p.Spec.Type), shares, queues, hand, length, table.AgeOf(p.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

@@ -1,7 +1,6 @@
 package networking
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // classAnnotation is older than the field ingressClassName.
@@ -20,8 +20,8 @@ const classAnnotation = "kubernetes.io/ingress.class"
 func ingress() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "networking", Resource: "ingresses", Singular: "ingress", Name: "Ingress",
-			ShortNames: []string{"ing"}, Namespaced: true,
+			Group: group, Package: "networking", Resource: "ingresses", Name: "Ingress", ShortNames: []string{"ing"},
+			Namespaced: true,
 		},
 		Versions:     []registry.Version{declare.Version[networkingv1.Ingress]("v1", nil)},
 		Storage:      registry.Storage{Version: "v1", Path: "ingress"},
@@ -29,18 +29,12 @@ func ingress() *registry.Kind {
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*networkingv1.Ingress]{
-			Spec:       func(i *networkingv1.Ingress) any { return &i.Spec },
-			Status:     func(i *networkingv1.Ingress) any { return &i.Status },
 			Generation: true,
-			Validate: func(_ context.Context, o *networkingv1.Ingress) field.ErrorList {
+			ValidateCreate: func(o *networkingv1.Ingress) field.ErrorList {
 				return append(validateClassAnnotation(o), validateIngress(o)...)
 			},
-			ValidateUpdate: func(_ context.Context, o, _ *networkingv1.Ingress) field.ErrorList {
-				return validateIngress(o)
-			},
-			ValidateStatusUpdate: func(_ context.Context, i, old *networkingv1.Ingress) field.ErrorList {
-				return validateIngressStatusUpdate(i, old)
-			},
+			ValidateUpdate:       func(o, _ *networkingv1.Ingress) field.ErrorList { return validateIngress(o) },
+			ValidateStatusUpdate: validateIngressStatusUpdate,
 			WarnStatus: func(i *networkingv1.Ingress) []string {
 				var warnings []string
 				for k, one := range i.Status.LoadBalancer.Ingress {
@@ -48,7 +42,7 @@ func ingress() *registry.Kind {
 				}
 				return warnings
 			},
-			Warn: func(_ context.Context, i, old *networkingv1.Ingress) []string {
+			Warn: func(i, old *networkingv1.Ingress) []string {
 				if _, there := i.Annotations[classAnnotation]; !there || old != nil || i.Spec.IngressClassName != nil {
 					return nil
 				}
@@ -57,16 +51,16 @@ func ingress() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*networkingv1.Ingress]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Class", "string",
+				table.Name,
+				table.Column("Class", "string",
 					"The name of the IngressClass resource that should be used for additional configuration"),
-				declare.Column("Hosts", "string", "Hosts that incoming requests are matched against before the ingress rule"),
-				declare.Column("Address", "string", "Address is a list containing ingress points for the load-balancer"),
-				declare.Column("Ports", "string", "Ports of TLS configurations that open"),
-				core.AgeColumn,
+				table.Column("Hosts", "string", "Hosts that incoming requests are matched against before the ingress rule"),
+				table.Column("Address", "string", "Address is a list containing ingress points for the load-balancer"),
+				table.Column("Ports", "string", "Ports of TLS configurations that open"),
+				table.Age,
 			},
-			Cells: declare.Cells(func(i *networkingv1.Ingress) []any {
-				class, ports := core.None, "80"
+			Cells: func(i *networkingv1.Ingress) []any {
+				class, ports := table.None, "80"
 				if c := i.Spec.IngressClassName; c != nil {
 					class = *c
 				}
@@ -74,8 +68,8 @@ func ingress() *registry.Kind {
 					ports = "80, 443"
 				}
 				return []any{i.Name, class, hosts(i.Spec.Rules), addresses(&i.Status.LoadBalancer), ports,
-					core.Age(i.CreationTimestamp)}
-			}),
+					table.AgeOf(i.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }
@@ -90,7 +84,7 @@ func hosts(rules []networkingv1.IngressRule) string {
 	if len(names) == 0 {
 		return "*"
 	}
-	return declare.FirstOf(names, 3, ",")
+	return table.FirstOf(names, 3, ",")
 }
 
 func addresses(status *networkingv1.IngressLoadBalancerStatus) string {

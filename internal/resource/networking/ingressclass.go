@@ -1,23 +1,17 @@
 package networking
 
 import (
-	"context"
-
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
-	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func ingressClass() *registry.Kind {
 	return &registry.Kind{
-		Names: registry.Names{
-			Group: group, Package: "networking", Resource: "ingressclasses", Singular: "ingressclass",
-			Name: "IngressClass",
-		},
+		Names: registry.Names{Group: group, Package: "networking", Resource: "ingressclasses", Name: "IngressClass"},
 		Versions: []registry.Version{declare.Version("v1", func(c *networkingv1.IngressClass) {
 			if p := c.Spec.Parameters; p != nil {
 				declare.Pointer(&p.Scope, networkingv1.IngressClassParametersReferenceScopeCluster)
@@ -27,22 +21,19 @@ func ingressClass() *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*networkingv1.IngressClass]{
-			Spec:       func(c *networkingv1.IngressClass) any { return &c.Spec },
-			Generation: true,
-			Validate:   func(_ context.Context, c *networkingv1.IngressClass) field.ErrorList { return validateIngressClass(c) },
-			ValidateUpdate: func(_ context.Context, c, old *networkingv1.IngressClass) field.ErrorList {
-				return validateIngressClassUpdate(c, old)
-			},
+			Generation:     true,
+			ValidateCreate: validateIngressClass,
+			ValidateUpdate: validateIngressClassUpdate,
 		}.Untyped(),
 		Table: registry.Table[*networkingv1.IngressClass]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Controller", "string", "Controller that is responsible for handling this class"),
-				declare.Column("Parameters", "string", "A reference to a resource with additional parameters"),
-				core.AgeColumn,
+				table.Name,
+				table.Column("Controller", "string", "Controller that is responsible for handling this class"),
+				table.Column("Parameters", "string", "A reference to a resource with additional parameters"),
+				table.Age,
 			},
-			Cells: declare.Cells(func(c *networkingv1.IngressClass) []any {
-				parameters := core.None
+			Cells: func(c *networkingv1.IngressClass) []any {
+				parameters := table.None
 				if p := c.Spec.Parameters; p != nil {
 					parameters = p.Kind
 					if p.APIGroup != nil {
@@ -50,8 +41,8 @@ func ingressClass() *registry.Kind {
 					}
 					parameters += "/" + p.Name
 				}
-				return []any{c.Name, c.Spec.Controller, parameters, core.Age(c.CreationTimestamp)}
-			}),
+				return []any{c.Name, c.Spec.Controller, parameters, table.AgeOf(c.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

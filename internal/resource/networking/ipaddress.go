@@ -1,8 +1,6 @@
 package networking
 
 import (
-	"context"
-
 	networkingv1 "k8s.io/api/networking/v1"
 	networkingv1beta1 "k8s.io/api/networking/v1beta1"
 	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
@@ -10,16 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func ipAddress() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "networking", Resource: "ipaddresses", Singular: "ipaddress",
-			Name: "IPAddress", ShortNames: []string{"ip"},
+			Group: group, Package: "networking", Resource: "ipaddresses", Name: "IPAddress",
+			ShortNames: []string{"ip"},
 		},
 		Versions: []registry.Version{
 			declare.Version[networkingv1.IPAddress]("v1", nil),
@@ -39,24 +37,21 @@ func ipAddress() *registry.Kind {
 			OnUpdate: registry.MetaWhole,
 		},
 		Strategy: registry.Strategy[*networkingv1.IPAddress]{
-			Spec: func(a *networkingv1.IPAddress) any { return &a.Spec },
-			Validate: func(_ context.Context, a *networkingv1.IPAddress) field.ErrorList {
+			Validate: func(a *networkingv1.IPAddress) field.ErrorList {
 				return validateParent(a.Spec.ParentRef, field.NewPath("spec", "parentRef"))
 			},
-			ValidateUpdate: func(_ context.Context, a, old *networkingv1.IPAddress) field.ErrorList {
-				path := field.NewPath("spec", "parentRef")
-				return append(validateParent(a.Spec.ParentRef, path),
-					declare.Immutable(a.Spec.ParentRef, old.Spec.ParentRef, path)...)
+			ValidateUpdate: func(a, old *networkingv1.IPAddress) field.ErrorList {
+				return declare.Immutable(a.Spec.ParentRef, old.Spec.ParentRef, field.NewPath("spec", "parentRef"))
 			},
 		}.Untyped(),
 		Table: registry.Table[*networkingv1.IPAddress]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
+				table.Name,
 				// Like in kube-apiserver, rows have an additional cell, the age, without a column.
-				declare.Column("ParentRef", "string", networkingv1.IPAddressSpec{}.SwaggerDoc()["parentRef"]),
+				table.Column("ParentRef", "string", networkingv1.IPAddressSpec{}.SwaggerDoc()["parentRef"]),
 			},
-			Cells: declare.Cells(func(a *networkingv1.IPAddress) []any {
-				parent := core.None
+			Cells: func(a *networkingv1.IPAddress) []any {
+				parent := table.None
 				if r := a.Spec.ParentRef; r != nil {
 					parent = r.Resource
 					if r.Group != "" {
@@ -67,8 +62,8 @@ func ipAddress() *registry.Kind {
 					}
 					parent += "/" + r.Name
 				}
-				return []any{a.Name, parent, core.Age(a.CreationTimestamp)}
-			}),
+				return []any{a.Name, parent, table.AgeOf(a.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

@@ -1,51 +1,44 @@
 package networking
 
 import (
-	"context"
-
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func networkPolicy() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "networking", Resource: "networkpolicies", Singular: "networkpolicy",
-			Name: "NetworkPolicy", ShortNames: []string{"netpol"}, Namespaced: true,
+			Group: group, Package: "networking", Resource: "networkpolicies", Name: "NetworkPolicy",
+			ShortNames: []string{"netpol"}, Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version[networkingv1.NetworkPolicy]("v1", defaultNetworkPolicy)},
 		Storage:  registry.Storage{Version: "v1", Path: "networkpolicies"},
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Strategy: registry.Strategy[*networkingv1.NetworkPolicy]{
-			Spec:       func(p *networkingv1.NetworkPolicy) any { return &p.Spec },
 			Generation: true,
 			// A change from nil to an empty list increments the generation, too.
 			GenerationOf: func(p *networkingv1.NetworkPolicy) any { return declare.ExactText(p.Spec) },
-			Validate: func(_ context.Context, o *networkingv1.NetworkPolicy) field.ErrorList {
+			ValidateCreate: func(o *networkingv1.NetworkPolicy) field.ErrorList {
 				return validateNetworkPolicy(o, nil)
 			},
-			ValidateUpdate: func(_ context.Context, o, old *networkingv1.NetworkPolicy) field.ErrorList {
-				return validateNetworkPolicy(o, old)
-			},
-			Warn: func(_ context.Context, o, _ *networkingv1.NetworkPolicy) []string {
-				return networkPolicyWarnings(o)
-			},
+			ValidateUpdate: validateNetworkPolicy,
+			Warn:           networkPolicyWarnings,
 		}.Untyped(),
 		Table: registry.Table[*networkingv1.NetworkPolicy]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Pod-Selector", "string", networkingv1.NetworkPolicySpec{}.SwaggerDoc()["podSelector"]),
-				core.AgeColumn,
+				table.Name,
+				table.Column("Pod-Selector", "string", networkingv1.NetworkPolicySpec{}.SwaggerDoc()["podSelector"]),
+				table.Age,
 			},
-			Cells: declare.Cells(func(p *networkingv1.NetworkPolicy) []any {
-				return []any{p.Name, metav1.FormatLabelSelector(&p.Spec.PodSelector), core.Age(p.CreationTimestamp)}
-			}),
+			Cells: func(p *networkingv1.NetworkPolicy) []any {
+				return []any{p.Name, metav1.FormatLabelSelector(&p.Spec.PodSelector), table.AgeOf(p.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

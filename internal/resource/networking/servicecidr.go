@@ -1,7 +1,6 @@
 package networking
 
 import (
-	"context"
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -11,17 +10,14 @@ import (
 	netutils "k8s.io/utils/net"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func serviceCIDR() *registry.Kind {
 	return &registry.Kind{
-		Names: registry.Names{
-			Group: group, Package: "networking", Resource: "servicecidrs", Singular: "servicecidr",
-			Name: "ServiceCIDR",
-		},
+		Names: registry.Names{Group: group, Package: "networking", Resource: "servicecidrs", Name: "ServiceCIDR"},
 		Versions: []registry.Version{
 			declare.Version[networkingv1.ServiceCIDR]("v1", nil),
 			declare.SameMessage[networkingv1beta1.ServiceCIDR, networkingv1.ServiceCIDR]("v1beta1", nil),
@@ -30,25 +26,23 @@ func serviceCIDR() *registry.Kind {
 		Requests:     registry.Requests{UnconditionalUpdate: true},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*networkingv1.ServiceCIDR]{
-			Spec:            func(c *networkingv1.ServiceCIDR) any { return &c.Spec },
-			Status:          func(c *networkingv1.ServiceCIDR) any { return &c.Status },
 			StatusKeepsMeta: true,
-			Validate: func(_ context.Context, c *networkingv1.ServiceCIDR) field.ErrorList {
+			ValidateCreate: func(c *networkingv1.ServiceCIDR) field.ErrorList {
 				return validateCIDRs(c.Spec.CIDRs, field.NewPath("spec", "cidrs"))
 			},
-			ValidateUpdate: func(_ context.Context, c, old *networkingv1.ServiceCIDR) field.ErrorList {
+			ValidateUpdate: func(c, old *networkingv1.ServiceCIDR) field.ErrorList {
 				return validateCIDRsUpdate(c.Spec.CIDRs, old.Spec.CIDRs, field.NewPath("spec", "cidrs"))
 			},
 		}.Untyped(),
 		Table: registry.Table[*networkingv1.ServiceCIDR]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("CIDRs", "string", networkingv1.ServiceCIDRSpec{}.SwaggerDoc()["cidrs"]),
-				core.AgeColumn,
+				table.Name,
+				table.Column("CIDRs", "string", networkingv1.ServiceCIDRSpec{}.SwaggerDoc()["cidrs"]),
+				table.Age,
 			},
-			Cells: declare.Cells(func(c *networkingv1.ServiceCIDR) []any {
-				return []any{c.Name, strings.Join(c.Spec.CIDRs, ","), core.Age(c.CreationTimestamp)}
-			}),
+			Cells: func(c *networkingv1.ServiceCIDR) []any {
+				return []any{c.Name, strings.Join(c.Spec.CIDRs, ","), table.AgeOf(c.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

@@ -138,7 +138,7 @@ func policyCIDRs(p *networkingv1.NetworkPolicy) []string {
 	return cidrs
 }
 
-func networkPolicyWarnings(p *networkingv1.NetworkPolicy) []string {
+func networkPolicyWarnings(p, _ *networkingv1.NetworkPolicy) []string {
 	var warnings []string
 	for b, path := range ipBlocks(p) {
 		warnings = append(warnings, validation.GetWarningsForCIDR(path.Child("cidr").K8s(), b.CIDR)...)

@@ -2,15 +2,12 @@
 package node
 
 import (
-	"context"
-
 	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
-	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // Kinds returns the kinds of the group in the order of discovery.
@@ -19,8 +16,7 @@ func Kinds() []*registry.Kind { return []*registry.Kind{runtimeClass()} }
 func runtimeClass() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: "node.k8s.io", Package: "node", Resource: "runtimeclasses", Singular: "runtimeclass",
-			Name: "RuntimeClass",
+			Group: "node.k8s.io", Package: "node", Resource: "runtimeclasses", Name: "RuntimeClass",
 		},
 		Versions: []registry.Version{declare.Version("v1", func(c *nodev1.RuntimeClass) {
 			if c.Overhead != nil {
@@ -30,11 +26,9 @@ func runtimeClass() *registry.Kind {
 		Storage:  registry.Storage{Version: "v1", Path: "runtimeclasses"},
 		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*nodev1.RuntimeClass]{
-			Validate: func(_ context.Context, c *nodev1.RuntimeClass) field.ErrorList { return validateRuntimeClass(c) },
-			ValidateUpdate: func(_ context.Context, c, old *nodev1.RuntimeClass) field.ErrorList {
-				return validateRuntimeClassUpdate(c, old)
-			},
-			Warn: func(_ context.Context, c, _ *nodev1.RuntimeClass) []string {
+			ValidateCreate: validateRuntimeClass,
+			ValidateUpdate: validateRuntimeClassUpdate,
+			Warn: func(c, _ *nodev1.RuntimeClass) []string {
 				if c.Scheduling == nil {
 					return nil
 				}
@@ -49,13 +43,13 @@ func runtimeClass() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*nodev1.RuntimeClass]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Handler", "string", ""),
-				core.AgeColumn,
+				table.Name,
+				table.Column("Handler", "string", ""),
+				table.Age,
 			},
-			Cells: declare.Cells(func(c *nodev1.RuntimeClass) []any {
-				return []any{c.Name, c.Handler, core.Age(c.CreationTimestamp)}
-			}),
+			Cells: func(c *nodev1.RuntimeClass) []any {
+				return []any{c.Name, c.Handler, table.AgeOf(c.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

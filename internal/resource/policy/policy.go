@@ -2,15 +2,13 @@
 package policy
 
 import (
-	"context"
-
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 const group = "policy"
@@ -21,8 +19,8 @@ func Kinds() []*registry.Kind { return []*registry.Kind{podDisruptionBudget()} }
 func podDisruptionBudget() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "policy", Resource: "poddisruptionbudgets", Singular: "poddisruptionbudget",
-			Name: "PodDisruptionBudget", ShortNames: []string{"pdb"}, Namespaced: true,
+			Group: group, Package: "policy", Resource: "poddisruptionbudgets", Name: "PodDisruptionBudget",
+			ShortNames: []string{"pdb"}, Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version[policyv1.PodDisruptionBudget]("v1", nil)},
 		Storage:  registry.Storage{Version: "v1", Path: "poddisruptionbudgets"},
@@ -33,28 +31,21 @@ func podDisruptionBudget() *registry.Kind {
 		},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*policyv1.PodDisruptionBudget]{
-			Spec:       func(b *policyv1.PodDisruptionBudget) any { return &b.Spec },
-			Status:     func(b *policyv1.PodDisruptionBudget) any { return &b.Status },
 			Generation: true,
-			Validate: func(_ context.Context, o *policyv1.PodDisruptionBudget) field.ErrorList {
-				return validatePodDisruptionBudget(o)
-			},
-			ValidateUpdate: func(_ context.Context, o, _ *policyv1.PodDisruptionBudget) field.ErrorList {
-				return validatePodDisruptionBudget(o)
-			},
-			ValidateStatusUpdate: func(_ context.Context, o, _ *policyv1.PodDisruptionBudget) field.ErrorList {
+			Validate:   validatePodDisruptionBudget,
+			ValidateStatusUpdate: func(o, _ *policyv1.PodDisruptionBudget) field.ErrorList {
 				return validateBudgetStatus(&o.Status, field.NewPath("status"))
 			},
 		}.Untyped(),
 		Table: registry.Table[*policyv1.PodDisruptionBudget]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Min Available", "string", "The minimum number of pods that must be available."),
-				declare.Column("Max Unavailable", "string", "The maximum number of pods that may be unavailable."),
-				declare.Column("Allowed Disruptions", "integer", "Calculated number of pods that may be disrupted at this time."),
-				core.AgeColumn,
+				table.Name,
+				table.Column("Min Available", "string", "The minimum number of pods that must be available."),
+				table.Column("Max Unavailable", "string", "The maximum number of pods that may be unavailable."),
+				table.Column("Allowed Disruptions", "integer", "Calculated number of pods that may be disrupted at this time."),
+				table.Age,
 			},
-			Cells: declare.Cells(func(b *policyv1.PodDisruptionBudget) []any {
+			Cells: func(b *policyv1.PodDisruptionBudget) []any {
 				least, most := "N/A", "N/A"
 				if n := b.Spec.MinAvailable; n != nil {
 					least = n.String()
@@ -62,8 +53,8 @@ func podDisruptionBudget() *registry.Kind {
 				if n := b.Spec.MaxUnavailable; n != nil {
 					most = n.String()
 				}
-				return []any{b.Name, least, most, int64(b.Status.DisruptionsAllowed), core.Age(b.CreationTimestamp)}
-			}),
+				return []any{b.Name, least, most, int64(b.Status.DisruptionsAllowed), table.AgeOf(b.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

@@ -1,32 +1,21 @@
 package rbac
 
 import (
-	"context"
-
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
 func clusterRole() *registry.Kind {
 	return &registry.Kind{
-		Names: registry.Names{
-			Group: group, Package: "rbac", Resource: "clusterroles", Singular: "clusterrole",
-			Name: "ClusterRole",
-		},
+		Names:    registry.Names{Group: group, Package: "rbac", Resource: "clusterroles", Name: "ClusterRole"},
 		Versions: []registry.Version{declare.Version[rbacv1.ClusterRole]("v1", nil)},
 		Storage:  registry.Storage{Version: "v1", Path: "clusterroles"},
 		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true},
 		Metadata: registry.Metadata{ValidateName: declare.PathSegment, OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*rbacv1.ClusterRole]{
-			Validate: func(_ context.Context, r *rbacv1.ClusterRole) field.ErrorList {
-				return validateClusterRole(r)
-			},
-			ValidateUpdate: func(_ context.Context, r, _ *rbacv1.ClusterRole) field.ErrorList {
-				return validateClusterRole(r)
-			},
+			Validate: validateClusterRole,
 		}.Untyped(),
 	}
 }

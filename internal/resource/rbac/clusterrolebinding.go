@@ -1,8 +1,6 @@
 package rbac
 
 import (
-	"context"
-
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -13,8 +11,7 @@ import (
 func clusterRoleBinding() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "rbac", Resource: "clusterrolebindings", Singular: "clusterrolebinding",
-			Name: "ClusterRoleBinding",
+			Group: group, Package: "rbac", Resource: "clusterrolebindings", Name: "ClusterRoleBinding",
 		},
 		Versions: []registry.Version{declare.Version("v1", func(b *rbacv1.ClusterRoleBinding) {
 			defaultRoleRef(&b.RoleRef)
@@ -24,24 +21,20 @@ func clusterRoleBinding() *registry.Kind {
 		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true},
 		Metadata: registry.Metadata{ValidateName: declare.PathSegment, OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*rbacv1.ClusterRoleBinding]{
-			Validate: func(_ context.Context, b *rbacv1.ClusterRoleBinding) field.ErrorList {
+			Validate: func(b *rbacv1.ClusterRoleBinding) field.ErrorList {
 				return validateBinding(b.RoleRef, b.Subjects, false, "ClusterRole")
 			},
-			ValidateUpdate: func(_ context.Context, b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
-				errs := validateBinding(b.RoleRef, b.Subjects, false, "ClusterRole")
-				if b.RoleRef == old.RoleRef {
-					return errs
-				}
-				return append(errs, field.Invalid(field.NewPath("roleRef"), declare.Internal(b.RoleRef), "cannot change roleRef"))
+			ValidateUpdate: func(b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
+				return validateRoleRefKept(b.RoleRef, old.RoleRef)
 			},
 		}.Untyped(),
 		Table: registry.Table[*rbacv1.ClusterRoleBinding]{
 			Columns: bindingColumns(
 				"RoleRef can only reference a ClusterRole in the global namespace. If the RoleRef cannot be resolved, "+
 					"the Authorizer must return an error.", "clusterRoleBinding"),
-			Cells: declare.Cells(func(b *rbacv1.ClusterRoleBinding) []any {
+			Cells: func(b *rbacv1.ClusterRoleBinding) []any {
 				return bindingCells(&b.ObjectMeta, b.RoleRef, b.Subjects)
-			}),
+			},
 		}.Untyped(),
 	}
 }

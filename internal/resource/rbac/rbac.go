@@ -8,8 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
+	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 const group = rbacv1.GroupName
@@ -32,12 +33,12 @@ func defaultSubjects(subjects []rbacv1.Subject) {
 // bindingColumns returns the columns of a RoleBinding or a ClusterRoleBinding.
 func bindingColumns(roleRef, kind string) []metav1.TableColumnDefinition {
 	return []metav1.TableColumnDefinition{
-		core.NameColumn,
-		declare.Column("Role", "string", roleRef),
-		core.AgeColumn,
-		declare.Wide("Users", "string", "Users in the "+kind),
-		declare.Wide("Groups", "string", "Groups in the "+kind),
-		declare.Wide("ServiceAccounts", "string", "ServiceAccounts in the "+kind),
+		table.Name,
+		table.Column("Role", "string", roleRef),
+		table.Age,
+		table.Wide("Users", "string", "Users in the "+kind),
+		table.Wide("Groups", "string", "Groups in the "+kind),
+		table.Wide("ServiceAccounts", "string", "ServiceAccounts in the "+kind),
 	}
 }
 
@@ -55,7 +56,15 @@ func bindingCells(meta *metav1.ObjectMeta, ref rbacv1.RoleRef, subjects []rbacv1
 	}
 	list := func(words []string) string { return strings.Join(words, ", ") }
 	return []any{
-		meta.Name, ref.Kind + "/" + ref.Name, core.Age(meta.CreationTimestamp),
+		meta.Name, ref.Kind + "/" + ref.Name, table.AgeOf(meta.CreationTimestamp),
 		list(users), list(groups), list(accounts),
 	}
+}
+
+// validateRoleRefKept returns an error if an update of a binding changes its role.
+func validateRoleRefKept(ref, old rbacv1.RoleRef) field.ErrorList {
+	if ref == old {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), declare.Internal(ref), "cannot change roleRef")}
 }

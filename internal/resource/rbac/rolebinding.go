@@ -1,8 +1,6 @@
 package rbac
 
 import (
-	"context"
-
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -13,8 +11,7 @@ import (
 func roleBinding() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "rbac", Resource: "rolebindings", Singular: "rolebinding",
-			Name: "RoleBinding", Namespaced: true,
+			Group: group, Package: "rbac", Resource: "rolebindings", Name: "RoleBinding", Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version("v1", func(b *rbacv1.RoleBinding) {
 			defaultRoleRef(&b.RoleRef)
@@ -24,24 +21,20 @@ func roleBinding() *registry.Kind {
 		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true},
 		Metadata: registry.Metadata{ValidateName: declare.PathSegment, OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*rbacv1.RoleBinding]{
-			Validate: func(_ context.Context, b *rbacv1.RoleBinding) field.ErrorList {
+			Validate: func(b *rbacv1.RoleBinding) field.ErrorList {
 				return validateBinding(b.RoleRef, b.Subjects, true, "Role", "ClusterRole")
 			},
-			ValidateUpdate: func(_ context.Context, b, old *rbacv1.RoleBinding) field.ErrorList {
-				errs := validateBinding(b.RoleRef, b.Subjects, true, "Role", "ClusterRole")
-				if b.RoleRef == old.RoleRef {
-					return errs
-				}
-				return append(errs, field.Invalid(field.NewPath("roleRef"), declare.Internal(b.RoleRef), "cannot change roleRef"))
+			ValidateUpdate: func(b, old *rbacv1.RoleBinding) field.ErrorList {
+				return validateRoleRefKept(b.RoleRef, old.RoleRef)
 			},
 		}.Untyped(),
 		Table: registry.Table[*rbacv1.RoleBinding]{
 			Columns: bindingColumns(
 				"RoleRef can reference a Role in the current namespace or a ClusterRole in the global namespace. If the "+
 					"RoleRef cannot be resolved, the Authorizer must return an error.", "roleBinding"),
-			Cells: declare.Cells(func(b *rbacv1.RoleBinding) []any {
+			Cells: func(b *rbacv1.RoleBinding) []any {
 				return bindingCells(&b.ObjectMeta, b.RoleRef, b.Subjects)
-			}),
+			},
 		}.Untyped(),
 	}
 }

@@ -82,6 +82,9 @@ type validator struct {
 	errs field.ErrorList
 }
 
+// newValidator returns a validator without errors. The rules of apimachinery ignore its context.
+func newValidator() *validator { return &validator{ctx: context.Background()} }
+
 // add adds errors and reports whether there were any.
 func (v *validator) add(errs field.ErrorList) bool {
 	v.errs = append(v.errs, errs...)

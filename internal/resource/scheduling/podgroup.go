@@ -1,17 +1,15 @@
 package scheduling
 
 import (
-	"context"
-
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 	schedulingv1alpha2 "github.com/keelson-dev/keelson/internal/resource/scheduling/v1alpha2"
 )
 
@@ -19,8 +17,8 @@ func podGroup(gates features.Gates) *registry.Kind {
 	g := newGroupGates(gates)
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: schedulingv1alpha2.GroupName, Package: "scheduling", Resource: "podgroups", Singular: "podgroup",
-			Name: "PodGroup", Namespaced: true,
+			Group: schedulingv1alpha2.GroupName, Package: "scheduling", Resource: "podgroups", Name: "PodGroup",
+			Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version("v1alpha2", func(p *schedulingv1alpha2.PodGroup) {
 			declare.Pointer(&p.Spec.DisruptionMode, schedulingv1alpha2.DisruptionModePod)
@@ -32,43 +30,39 @@ func podGroup(gates features.Gates) *registry.Kind {
 		Requests:     registry.Requests{UnconditionalUpdate: true},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*schedulingv1alpha2.PodGroup]{
-			Spec:            func(p *schedulingv1alpha2.PodGroup) any { return &p.Spec },
-			Status:          func(p *schedulingv1alpha2.PodGroup) any { return &p.Status },
 			StatusKeepsMeta: true,
-			PrepareCreate: func(_ context.Context, p *schedulingv1alpha2.PodGroup) {
+			PrepareCreate: func(p *schedulingv1alpha2.PodGroup) {
 				g.dropDisabled(fieldsOfGroup(&p.Spec), nil)
 			},
-			PrepareUpdate: func(_ context.Context, p, old *schedulingv1alpha2.PodGroup) {
+			PrepareUpdate: func(p, old *schedulingv1alpha2.PodGroup) {
 				g.dropDisabled(fieldsOfGroup(&p.Spec), fieldsOfGroup(&old.Spec))
 			},
-			PrepareStatusUpdate: func(_ context.Context, p, old *schedulingv1alpha2.PodGroup) {
+			PrepareStatusUpdate: func(p, old *schedulingv1alpha2.PodGroup) {
 				if !g.claims && len(old.Spec.ResourceClaims) == 0 {
 					p.Status.ResourceClaimStatuses = nil
 				}
 			},
-			Validate: func(ctx context.Context, p *schedulingv1alpha2.PodGroup) field.ErrorList {
-				v := validator{ctx: ctx}
+			ValidateCreate: func(p *schedulingv1alpha2.PodGroup) field.ErrorList {
+				v := newValidator()
 				path := field.NewPath("spec")
 				v.templateReference(p.Spec.PodGroupTemplateRef, path.Child("podGroupTemplateRef").K8s())
 				v.group(fieldsOfGroup(&p.Spec), g, path.K8s())
 				return v.errs
 			},
-			ValidateUpdate: func(_ context.Context, p, old *schedulingv1alpha2.PodGroup) field.ErrorList {
+			ValidateUpdate: func(p, old *schedulingv1alpha2.PodGroup) field.ErrorList {
 				return g.validateGroupUpdate(&p.Spec, &old.Spec, field.NewPath("spec"))
 			},
-			ValidateStatusUpdate: func(ctx context.Context, p, old *schedulingv1alpha2.PodGroup) field.ErrorList {
-				return validateGroupStatus(ctx, p, old, field.NewPath("status"))
-			},
+			ValidateStatusUpdate: validateGroupStatus,
 		}.Untyped(),
 		Table: registry.Table[*schedulingv1alpha2.PodGroup]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Policy", "string", policyDescription),
-				declare.Column("Workload", "string", "Name of the referenced Workload object"),
-				declare.Column("Status", "string", "Status of the PodGroup"),
-				core.AgeColumn,
+				table.Name,
+				table.Column("Policy", "string", policyDescription),
+				table.Column("Workload", "string", "Name of the referenced Workload object"),
+				table.Column("Status", "string", "Status of the PodGroup"),
+				table.Age,
 			},
-			Cells: declare.Cells(podGroupCells),
+			Cells: podGroupCells,
 		}.Untyped(),
 	}
 }
@@ -78,7 +72,7 @@ const policyDescription = "SchedulingPolicy defines the scheduling policy for th
 	"are expected to fill this field by copying it from a PodGroupTemplate. This field is immutable."
 
 func podGroupCells(p *schedulingv1alpha2.PodGroup) []any {
-	policy, workload, status := "Basic", core.None, "Pending"
+	policy, workload, status := "Basic", table.None, "Pending"
 	if p.Spec.SchedulingPolicy.Gang != nil {
 		policy = "Gang"
 	}
@@ -100,7 +94,7 @@ func podGroupCells(p *schedulingv1alpha2.PodGroup) []any {
 	if disrupted != "" {
 		status = disrupted
 	}
-	return []any{p.Name, policy, workload, status, core.Age(p.CreationTimestamp)}
+	return []any{p.Name, policy, workload, status, table.AgeOf(p.CreationTimestamp)}
 }
 
 // validateGroupUpdate allows no change of a group. A field of a gate that is off can only be removed.
@@ -131,7 +125,8 @@ func (g groupGates) validateGroupUpdate(s, old *schedulingv1alpha2.PodGroupSpec,
 	return errs
 }
 
-func validateGroupStatus(ctx context.Context, p, old *schedulingv1alpha2.PodGroup, path *field.Path) field.ErrorList {
+func validateGroupStatus(p, old *schedulingv1alpha2.PodGroup) field.ErrorList {
+	path := field.NewPath("status")
 	errs := metav1validation.ValidateConditions(p.Status.Conditions, path.Child("conditions").K8s())
 	at := path.Child("resourceClaimStatuses")
 	claims := map[string]bool{}
@@ -147,7 +142,7 @@ func validateGroupStatus(ctx context.Context, p, old *schedulingv1alpha2.PodGrou
 	if equality.Semantic.DeepEqual(p.Status.ResourceClaimStatuses, old.Status.ResourceClaimStatuses) {
 		return errs
 	}
-	v := validator{ctx: ctx}
+	v := newValidator()
 	v.claimStatuses(p.Status.ResourceClaimStatuses, at.K8s())
 	return append(errs, v.errs...)
 }

@@ -2,17 +2,15 @@
 package scheduling
 
 import (
-	"context"
-
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // Kinds returns the kinds of the group in the order of discovery.
@@ -28,8 +26,8 @@ func priorityClass() *registry.Kind {
 	doc := schedulingv1.PriorityClass{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: schedulingv1.GroupName, Package: "scheduling", Resource: "priorityclasses",
-			Singular: "priorityclass", Name: "PriorityClass", ShortNames: []string{"pc"},
+			Group: schedulingv1.GroupName, Package: "scheduling", Resource: "priorityclasses", Name: "PriorityClass",
+			ShortNames: []string{"pc"},
 		},
 		Versions: []registry.Version{declare.Version("v1", func(c *schedulingv1.PriorityClass) {
 			declare.Pointer(&c.PreemptionPolicy, corev1.PreemptLowerPriority)
@@ -38,10 +36,10 @@ func priorityClass() *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Strategy: registry.Strategy[*schedulingv1.PriorityClass]{
 			// The generation is always 1.
-			Generation:   true,
-			GenerationOf: func(*schedulingv1.PriorityClass) any { return nil },
-			Validate:     func(_ context.Context, c *schedulingv1.PriorityClass) field.ErrorList { return validateClass(c) },
-			ValidateUpdate: func(_ context.Context, c, old *schedulingv1.PriorityClass) field.ErrorList {
+			Generation:     true,
+			GenerationOf:   func(*schedulingv1.PriorityClass) any { return nil },
+			ValidateCreate: validateClass,
+			ValidateUpdate: func(c, old *schedulingv1.PriorityClass) field.ErrorList {
 				var errs field.ErrorList
 				if c.Value != old.Value {
 					errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
@@ -51,23 +49,23 @@ func priorityClass() *registry.Kind {
 			},
 		}.Untyped(),
 		Deletion: registry.Deletion[*schedulingv1.PriorityClass]{
-			Before: func(_ context.Context, c *schedulingv1.PriorityClass) error { return forbidSystemClassDeletion(c.Name) },
+			Before: func(c *schedulingv1.PriorityClass) error { return forbidSystemClassDeletion(c.Name) },
 		}.Untyped(),
 		Table: registry.Table[*schedulingv1.PriorityClass]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Value", "integer", doc["value"]),
-				declare.Column("Global-Default", "boolean", doc["globalDefault"]),
-				core.AgeColumn,
-				declare.Column("PreemptionPolicy", "string", doc["preemptionPolicy"]),
+				table.Name,
+				table.Column("Value", "integer", doc["value"]),
+				table.Column("Global-Default", "boolean", doc["globalDefault"]),
+				table.Age,
+				table.Column("PreemptionPolicy", "string", doc["preemptionPolicy"]),
 			},
-			Cells: declare.Cells(func(c *schedulingv1.PriorityClass) []any {
+			Cells: func(c *schedulingv1.PriorityClass) []any {
 				policy := ""
 				if c.PreemptionPolicy != nil {
 					policy = string(*c.PreemptionPolicy)
 				}
-				return []any{c.Name, int64(c.Value), c.GlobalDefault, core.Age(c.CreationTimestamp), policy}
-			}),
+				return []any{c.Name, int64(c.Value), c.GlobalDefault, table.AgeOf(c.CreationTimestamp), policy}
+			},
 		}.Untyped(),
 	}
 }

@@ -1,15 +1,13 @@
 package scheduling
 
 import (
-	"context"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 	schedulingv1alpha2 "github.com/keelson-dev/keelson/internal/resource/scheduling/v1alpha2"
 )
 
@@ -17,26 +15,25 @@ func workload(gates features.Gates) *registry.Kind {
 	g := newGroupGates(gates)
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: schedulingv1alpha2.GroupName, Package: "scheduling", Resource: "workloads", Singular: "workload",
-			Name: "Workload", Namespaced: true,
+			Group: schedulingv1alpha2.GroupName, Package: "scheduling", Resource: "workloads", Name: "Workload",
+			Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version[schedulingv1alpha2.Workload]("v1alpha2", nil)},
 		Storage:  registry.Storage{Version: "v1alpha2", Path: "workloads"},
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Strategy: registry.Strategy[*schedulingv1alpha2.Workload]{
-			Spec: func(w *schedulingv1alpha2.Workload) any { return &w.Spec },
-			PrepareCreate: func(_ context.Context, w *schedulingv1alpha2.Workload) {
+			PrepareCreate: func(w *schedulingv1alpha2.Workload) {
 				g.dropFromTemplates(w.Spec.PodGroupTemplates, nil)
 			},
-			PrepareUpdate: func(_ context.Context, w, old *schedulingv1alpha2.Workload) {
+			PrepareUpdate: func(w, old *schedulingv1alpha2.Workload) {
 				g.dropFromTemplates(w.Spec.PodGroupTemplates, old.Spec.PodGroupTemplates)
 			},
-			Validate: func(ctx context.Context, w *schedulingv1alpha2.Workload) field.ErrorList {
-				v := validator{ctx: ctx}
+			ValidateCreate: func(w *schedulingv1alpha2.Workload) field.ErrorList {
+				v := newValidator()
 				v.workload(&w.Spec, g, field.NewPath("spec").K8s())
 				return v.errs
 			},
-			ValidateUpdate: func(_ context.Context, w, old *schedulingv1alpha2.Workload) field.ErrorList {
+			ValidateUpdate: func(w, old *schedulingv1alpha2.Workload) field.ErrorList {
 				path := field.NewPath("spec")
 				at := path.Child("podGroupTemplates")
 				errs := declare.Unchanged(w.Spec.ControllerRef, old.Spec.ControllerRef, path.Child("controllerRef"))
@@ -48,10 +45,10 @@ func workload(gates features.Gates) *registry.Kind {
 			},
 		}.Untyped(),
 		Table: registry.Table[*schedulingv1alpha2.Workload]{
-			Columns: []metav1.TableColumnDefinition{core.NameColumn, core.AgeColumn},
-			Cells: declare.Cells(func(w *schedulingv1alpha2.Workload) []any {
-				return []any{w.Name, core.Age(w.CreationTimestamp)}
-			}),
+			Columns: []metav1.TableColumnDefinition{table.Name, table.Age},
+			Cells: func(w *schedulingv1alpha2.Workload) []any {
+				return []any{w.Name, table.AgeOf(w.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

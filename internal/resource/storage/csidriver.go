@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"context"
 	"strings"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -10,9 +9,9 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func csiDriver(gates features.Gates) *registry.Kind {
@@ -21,30 +20,25 @@ func csiDriver(gates features.Gates) *registry.Kind {
 		func(d *storagev1.CSIDriver) { d.Spec.PreventPodSchedulingIfMissing = nil }))
 	spec := storagev1.CSIDriverSpec{}.SwaggerDoc()
 	return &registry.Kind{
-		Names: registry.Names{
-			Group: group, Package: "storage", Resource: "csidrivers", Singular: "csidriver", Name: "CSIDriver",
-		},
+		Names:    registry.Names{Group: group, Package: "storage", Resource: "csidrivers", Name: "CSIDriver"},
 		Versions: []registry.Version{declare.Version[storagev1.CSIDriver]("v1", defaultCSIDriver)},
 		Storage:  registry.Storage{Version: "v1", Path: "csidrivers"},
 		Requests: registry.Requests{ReturnDeleted: true},
 		Strategy: registry.Strategy[*storagev1.CSIDriver]{
-			Spec: func(d *storagev1.CSIDriver) any { return &d.Spec },
 			// This field belongs to a disabled feature.
-			PrepareCreate: func(_ context.Context, d *storagev1.CSIDriver) { disabled.DropNew(d) },
-			PrepareUpdate: func(_ context.Context, d, old *storagev1.CSIDriver) {
+			PrepareCreate: disabled.DropNew,
+			PrepareUpdate: func(d, old *storagev1.CSIDriver) {
 				disabled.Drop(d, old)
 				// A new CSIDriver has no generation; the first change sets it to 1.
 				if !equality.Semantic.DeepEqual(d.Spec, old.Spec) {
 					d.Generation = old.Generation + 1
 				}
 			},
-			Validate: func(_ context.Context, d *storagev1.CSIDriver) field.ErrorList {
+			ValidateCreate: func(d *storagev1.CSIDriver) field.ErrorList {
 				return validateCSIDriverSpec(&d.Spec, field.NewPath("spec"))
 			},
-			ValidateUpdate: func(_ context.Context, d, old *storagev1.CSIDriver) field.ErrorList {
-				return validateCSIDriverUpdate(d, old)
-			},
-			Warn: func(_ context.Context, d, old *storagev1.CSIDriver) []string {
+			ValidateUpdate: validateCSIDriverUpdate,
+			Warn: func(d, old *storagev1.CSIDriver) []string {
 				if len(d.Spec.TokenRequests) == 0 || d.Spec.ServiceAccountTokenInSecrets != nil {
 					return nil
 				}
@@ -57,16 +51,16 @@ func csiDriver(gates features.Gates) *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*storagev1.CSIDriver]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("AttachRequired", "boolean", spec["attachRequired"]),
-				declare.Column("PodInfoOnMount", "boolean", spec["podInfoOnMount"]),
-				declare.Column("StorageCapacity", "boolean", spec["storageCapacity"]),
-				declare.Column("TokenRequests", "string", spec["tokenRequests"]),
-				declare.Column("RequiresRepublish", "boolean", spec["requiresRepublish"]),
-				declare.Column("Modes", "string", spec["volumeLifecycleModes"]),
-				core.AgeColumn,
+				table.Name,
+				table.Column("AttachRequired", "boolean", spec["attachRequired"]),
+				table.Column("PodInfoOnMount", "boolean", spec["podInfoOnMount"]),
+				table.Column("StorageCapacity", "boolean", spec["storageCapacity"]),
+				table.Column("TokenRequests", "string", spec["tokenRequests"]),
+				table.Column("RequiresRepublish", "boolean", spec["requiresRepublish"]),
+				table.Column("Modes", "string", spec["volumeLifecycleModes"]),
+				table.Age,
 			},
-			Cells: declare.Cells(csiDriverCells),
+			Cells: csiDriverCells,
 		}.Untyped(),
 	}
 }
@@ -90,7 +84,7 @@ func csiDriverCells(d *storagev1.CSIDriver) []any {
 		}
 		return *b
 	}
-	tokens, modes := core.Unset, core.None
+	tokens, modes := table.Unset, table.None
 	if requests := d.Spec.TokenRequests; requests != nil {
 		var audiences []string
 		for _, r := range requests {
@@ -107,6 +101,6 @@ func csiDriverCells(d *storagev1.CSIDriver) []any {
 	}
 	return []any{
 		d.Name, is(d.Spec.AttachRequired, true), is(d.Spec.PodInfoOnMount, false), is(d.Spec.StorageCapacity, false),
-		tokens, is(d.Spec.RequiresRepublish, false), modes, core.Age(d.CreationTimestamp),
+		tokens, is(d.Spec.RequiresRepublish, false), modes, table.AgeOf(d.CreationTimestamp),
 	}
 }

@@ -1,42 +1,34 @@
 package storage
 
 import (
-	"context"
-
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
-	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func csiNode() *registry.Kind {
 	return &registry.Kind{
-		Names: registry.Names{
-			Group: group, Package: "storage", Resource: "csinodes", Singular: "csinode", Name: "CSINode",
-		},
+		Names:    registry.Names{Group: group, Package: "storage", Resource: "csinodes", Name: "CSINode"},
 		Versions: []registry.Version{declare.Version[storagev1.CSINode]("v1", nil)},
 		Storage:  registry.Storage{Version: "v1", Path: "csinodes"},
 		Requests: registry.Requests{ReturnDeleted: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[*storagev1.CSINode]{
-			Spec:     func(n *storagev1.CSINode) any { return &n.Spec },
-			Validate: func(_ context.Context, n *storagev1.CSINode) field.ErrorList { return validateCSINode(n) },
-			ValidateUpdate: func(_ context.Context, n, old *storagev1.CSINode) field.ErrorList {
-				return validateCSINodeUpdate(n, old)
-			},
+			ValidateCreate: validateCSINode,
+			ValidateUpdate: validateCSINodeUpdate,
 		}.Untyped(),
 		Table: registry.Table[*storagev1.CSINode]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Drivers", "integer", "Drivers indicates the number of CSI drivers registered on the node"),
-				core.AgeColumn,
+				table.Name,
+				table.Column("Drivers", "integer", "Drivers indicates the number of CSI drivers registered on the node"),
+				table.Age,
 			},
-			Cells: declare.Cells(func(n *storagev1.CSINode) []any {
-				return []any{n.Name, int64(len(n.Spec.Drivers)), core.Age(n.CreationTimestamp)}
-			}),
+			Cells: func(n *storagev1.CSINode) []any {
+				return []any{n.Name, int64(len(n.Spec.Drivers)), table.AgeOf(n.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

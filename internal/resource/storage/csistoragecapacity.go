@@ -1,8 +1,6 @@
 package storage
 
 import (
-	"context"
-
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -13,19 +11,17 @@ import (
 func csiStorageCapacity() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "storage", Resource: "csistoragecapacities", Singular: "csistoragecapacity",
-			Name: "CSIStorageCapacity", Namespaced: true,
+			Group: group, Package: "storage", Resource: "csistoragecapacities", Name: "CSIStorageCapacity",
+			Namespaced: true,
 		},
 		Versions: []registry.Version{declare.Version[storagev1.CSIStorageCapacity]("v1", nil)},
 		Storage:  registry.Storage{Version: "v1", Path: "csistoragecapacities"},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*storagev1.CSIStorageCapacity]{
-			Validate: func(_ context.Context, c *storagev1.CSIStorageCapacity) field.ErrorList {
+			ValidateCreate: func(c *storagev1.CSIStorageCapacity) field.ErrorList {
 				return validateCSIStorageCapacity(c, false)
 			},
-			ValidateUpdate: func(_ context.Context, c, old *storagev1.CSIStorageCapacity) field.ErrorList {
-				return validateCSIStorageCapacityUpdate(c, old)
-			},
+			ValidateUpdate: validateCSIStorageCapacityUpdate,
 		}.Untyped(),
 	}
 }

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,9 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
-	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // The annotations that mark the default class.
@@ -24,8 +22,8 @@ func storageClass() *registry.Kind {
 	doc := storagev1.StorageClass{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "storage", Resource: "storageclasses", Singular: "storageclass",
-			Name: "StorageClass", ShortNames: []string{"sc"},
+			Group: group, Package: "storage", Resource: "storageclasses", Name: "StorageClass",
+			ShortNames: []string{"sc"},
 		},
 		Versions: []registry.Version{declare.Version("v1", func(c *storagev1.StorageClass) {
 			declare.Pointer(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
@@ -35,11 +33,9 @@ func storageClass() *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*storagev1.StorageClass]{
-			Validate: func(_ context.Context, c *storagev1.StorageClass) field.ErrorList { return validateStorageClass(c) },
-			ValidateUpdate: func(_ context.Context, c, old *storagev1.StorageClass) field.ErrorList {
-				return validateStorageClassUpdate(c, old)
-			},
-			Warn: func(_ context.Context, c, _ *storagev1.StorageClass) []string {
+			ValidateCreate: validateStorageClass,
+			ValidateUpdate: validateStorageClassUpdate,
+			Warn: func(c, _ *storagev1.StorageClass) []string {
 				var warnings []string
 				for i, term := range c.AllowedTopologies {
 					for k, e := range term.MatchLabelExpressions {
@@ -53,15 +49,15 @@ func storageClass() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*storagev1.StorageClass]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("Provisioner", "string", doc["provisioner"]),
-				declare.Column("ReclaimPolicy", "string", doc["reclaimPolicy"]),
-				declare.Column("VolumeBindingMode", "string", doc["volumeBindingMode"]),
-				declare.Column("AllowVolumeExpansion", "string", doc["allowVolumeExpansion"]),
-				core.AgeColumn,
+				table.Name,
+				table.Column("Provisioner", "string", doc["provisioner"]),
+				table.Column("ReclaimPolicy", "string", doc["reclaimPolicy"]),
+				table.Column("VolumeBindingMode", "string", doc["volumeBindingMode"]),
+				table.Column("AllowVolumeExpansion", "string", doc["allowVolumeExpansion"]),
+				table.Age,
 			},
-			Cells: declare.Cells(func(c *storagev1.StorageClass) []any {
-				name, policy, mode := c.Name, core.None, core.None
+			Cells: func(c *storagev1.StorageClass) []any {
+				name, policy, mode := c.Name, table.None, table.None
 				if c.Annotations[defaultClassAnnotation] == "true" || c.Annotations[betaDefaultClassAnnotation] == "true" {
 					name += " (default)"
 				}
@@ -72,8 +68,8 @@ func storageClass() *registry.Kind {
 					mode = string(*c.VolumeBindingMode)
 				}
 				return []any{name, c.Provisioner, policy, mode, c.AllowVolumeExpansion != nil && *c.AllowVolumeExpansion,
-					core.Age(c.CreationTimestamp)}
-			}),
+					table.AgeOf(c.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

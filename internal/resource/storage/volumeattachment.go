@@ -1,26 +1,22 @@
 package storage
 
 import (
-	"context"
-
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
-	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func volumeAttachment() *registry.Kind {
 	spec, source := storagev1.VolumeAttachmentSpec{}.SwaggerDoc(), storagev1.VolumeAttachmentSource{}.SwaggerDoc()
-	attacher := declare.Column("Attacher", "string", spec["attacher"])
+	attacher := table.Column("Attacher", "string", spec["attacher"])
 	attacher.Format = "name"
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "storage", Resource: "volumeattachments", Singular: "volumeattachment",
-			Name: "VolumeAttachment",
+			Group: group, Package: "storage", Resource: "volumeattachments", Name: "VolumeAttachment",
 		},
 		Versions:     []registry.Version{declare.Version[storagev1.VolumeAttachment]("v1", defaultVolumeAttachment)},
 		Storage:      registry.Storage{Version: "v1", Path: "volumeattachments"},
@@ -28,35 +24,27 @@ func volumeAttachment() *registry.Kind {
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaNew, OnStatusUpdate: registry.MetaNew},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*storagev1.VolumeAttachment]{
-			Spec:            func(a *storagev1.VolumeAttachment) any { return &a.Spec },
-			Status:          func(a *storagev1.VolumeAttachment) any { return &a.Status },
-			StatusKeepsMeta: true,
-			Validate: func(_ context.Context, a *storagev1.VolumeAttachment) field.ErrorList {
-				return validateVolumeAttachment(a)
-			},
-			ValidateUpdate: func(_ context.Context, a, old *storagev1.VolumeAttachment) field.ErrorList {
-				return validateVolumeAttachmentUpdate(a, old)
-			},
-			ValidateStatusUpdate: func(_ context.Context, a, old *storagev1.VolumeAttachment) field.ErrorList {
-				return validateVolumeAttachmentUpdate(a, old)
-			},
+			StatusKeepsMeta:      true,
+			ValidateCreate:       validateVolumeAttachment,
+			ValidateUpdate:       validateVolumeAttachmentUpdate,
+			ValidateStatusUpdate: validateVolumeAttachmentUpdate,
 		}.Untyped(),
 		Table: registry.Table[*storagev1.VolumeAttachment]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
+				table.Name,
 				attacher,
-				declare.Column("PV", "string", source["persistentVolumeName"]),
-				declare.Column("Node", "string", spec["nodeName"]),
-				declare.Column("Attached", "boolean", storagev1.VolumeAttachmentStatus{}.SwaggerDoc()["attached"]),
-				core.AgeColumn,
+				table.Column("PV", "string", source["persistentVolumeName"]),
+				table.Column("Node", "string", spec["nodeName"]),
+				table.Column("Attached", "boolean", storagev1.VolumeAttachmentStatus{}.SwaggerDoc()["attached"]),
+				table.Age,
 			},
-			Cells: declare.Cells(func(a *storagev1.VolumeAttachment) []any {
+			Cells: func(a *storagev1.VolumeAttachment) []any {
 				volume := ""
 				if name := a.Spec.Source.PersistentVolumeName; name != nil {
 					volume = *name
 				}
-				return []any{a.Name, a.Spec.Attacher, volume, a.Spec.NodeName, a.Status.Attached, core.Age(a.CreationTimestamp)}
-			}),
+				return []any{a.Name, a.Spec.Attacher, volume, a.Spec.NodeName, a.Status.Attached, table.AgeOf(a.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

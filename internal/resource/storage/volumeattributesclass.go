@@ -1,23 +1,20 @@
 package storage
 
 import (
-	"context"
-
 	storagev1 "k8s.io/api/storage/v1"
 	storagev1beta1 "k8s.io/api/storage/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
-	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 func volumeAttributesClass() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: group, Package: "storage", Resource: "volumeattributesclasses",
-			Singular: "volumeattributesclass", Name: "VolumeAttributesClass", ShortNames: []string{"vac"},
+			Group: group, Package: "storage", Resource: "volumeattributesclasses", Name: "VolumeAttributesClass",
+			ShortNames: []string{"vac"},
 		},
 		Versions: []registry.Version{
 			declare.Version[storagev1.VolumeAttributesClass]("v1", nil),
@@ -27,22 +24,18 @@ func volumeAttributesClass() *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*storagev1.VolumeAttributesClass]{
-			Validate: func(_ context.Context, c *storagev1.VolumeAttributesClass) field.ErrorList {
-				return validateVolumeAttributesClass(c)
-			},
-			ValidateUpdate: func(_ context.Context, c, old *storagev1.VolumeAttributesClass) field.ErrorList {
-				return validateVolumeAttributesClassUpdate(c, old)
-			},
+			ValidateCreate: validateVolumeAttributesClass,
+			ValidateUpdate: validateVolumeAttributesClassUpdate,
 		}.Untyped(),
 		Table: registry.Table[*storagev1.VolumeAttributesClass]{
 			Columns: []metav1.TableColumnDefinition{
-				core.NameColumn,
-				declare.Column("DriverName", "string", storagev1.VolumeAttributesClass{}.SwaggerDoc()["driverName"]),
-				core.AgeColumn,
+				table.Name,
+				table.Column("DriverName", "string", storagev1.VolumeAttributesClass{}.SwaggerDoc()["driverName"]),
+				table.Age,
 			},
-			Cells: declare.Cells(func(c *storagev1.VolumeAttributesClass) []any {
-				return []any{c.Name, c.DriverName, core.Age(c.CreationTimestamp)}
-			}),
+			Cells: func(c *storagev1.VolumeAttributesClass) []any {
+				return []any{c.Name, c.DriverName, table.AgeOf(c.CreationTimestamp)}
+			},
 		}.Untyped(),
 	}
 }

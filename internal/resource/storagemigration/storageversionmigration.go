@@ -2,7 +2,6 @@
 package storagemigration
 
 import (
-	"context"
 	"strings"
 
 	migrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
@@ -16,6 +15,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // Kinds returns the kinds of the group in the order of discovery.
@@ -33,37 +33,34 @@ func storageVersionMigration() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: "storagemigration.k8s.io", Package: "storagemigration", Resource: "storageversionmigrations",
-			Singular: "storageversionmigration", Name: "StorageVersionMigration",
+			Name: "StorageVersionMigration",
 		},
 		Versions:     []registry.Version{declare.Version[migration]("v1beta1", nil)},
 		Storage:      registry.Storage{Version: "v1beta1", Path: "storageversionmigrations"},
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*migration]{
-			Spec:            func(m *migration) any { return &m.Spec },
-			Status:          func(m *migration) any { return &m.Status },
 			StatusKeepsMeta: true,
-			Validate: func(_ context.Context, m *migration) field.ErrorList {
+			Validate: func(m *migration) field.ErrorList {
 				return validateResource(m.Spec.Resource, field.NewPath("spec", "resource"))
 			},
-			ValidateUpdate: func(_ context.Context, m, old *migration) field.ErrorList {
-				return append(validateResource(m.Spec.Resource, field.NewPath("spec", "resource")),
-					declare.Immutable(m.Spec, old.Spec, field.NewPath("spec"))...)
+			ValidateUpdate: func(m, old *migration) field.ErrorList {
+				return declare.Immutable(m.Spec, old.Spec, field.NewPath("spec"))
 			},
-			ValidateStatusUpdate: func(_ context.Context, m, old *migration) field.ErrorList {
+			ValidateStatusUpdate: func(m, old *migration) field.ErrorList {
 				return validateStatus(&m.Status, &old.Status, field.NewPath("status"))
 			},
 		}.Untyped(),
 		Table: registry.Table[*migration]{
 			Columns: []metav1.TableColumnDefinition{
-				declare.Column("Name", "string", name), // without the format of most tables
-				declare.Column("Resource", "string", "GroupResource to migrate"),
-				declare.Column("Status", "string", "Status of the migration"),
+				table.Column("Name", "string", name), // without the format of most tables
+				table.Column("Resource", "string", "GroupResource to migrate"),
+				table.Column("Status", "string", "Status of the migration"),
 			},
-			Cells: declare.Cells(func(m *migration) []any {
+			Cells: func(m *migration) []any {
 				r := m.Spec.Resource
 				return []any{m.Name, r.String(), state(&m.Status)}
-			}),
+			},
 		}.Untyped(),
 	}
 }

@@ -28,7 +28,7 @@ var writer = writetest.New(nil)
 func configMaps() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
-			Package: "core", Resource: "configmaps", Singular: "configmap", Name: "ConfigMap", Namespaced: true,
+			Package: "core", Resource: "configmaps", Name: "ConfigMap", Namespaced: true,
 		},
 		Versions: []registry.Version{{Name: "v1", New: func() registry.Object { return &corev1.ConfigMap{} }}},
 		Storage:  registry.Storage{Version: "v1", Path: "configmaps"},

@@ -1,16 +1,16 @@
-// Package declare has helpers for the declarations of built-in kinds: table columns, defaults
-// of single fields, common subresources and error messages.
+// Package declare has helpers for the declarations of built-in kinds: defaults of single fields, common subresources
+// and error messages.
 package declare
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/api/validation/path"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
@@ -41,23 +41,6 @@ func RoundUp(list corev1.ResourceList) {
 	}
 }
 
-// Column returns a table column. The description is usually that of the field in the column.
-func Column(name, kind, description string) metav1.TableColumnDefinition {
-	return metav1.TableColumnDefinition{Name: name, Type: kind, Description: description}
-}
-
-// Wide returns a column that is only shown in wide output.
-func Wide(name, kind, description string) metav1.TableColumnDefinition {
-	c := Column(name, kind, description)
-	c.Priority = 1
-	return c
-}
-
-// Cells returns the Cells function of a registry.Table whose rows have no conditions.
-func Cells[T any](cells func(T) []any) func(T) ([]any, []metav1.TableRowCondition) {
-	return func(obj T) ([]any, []metav1.TableRowCondition) { return cells(obj), nil }
-}
-
 // PartVerbs are the verbs of a subresource that is a part of its parent object, such as
 // status.
 var PartVerbs = []string{"get", "patch", "update"}
@@ -82,15 +65,6 @@ func Scale[T registry.Object](
 	}
 }
 
-// Selector returns a label selector as text, as in the scale subresource and in tables.
-func Selector(s *metav1.LabelSelector) string {
-	selector, err := metav1.LabelSelectorAsSelector(s)
-	if err != nil {
-		return "<invalid>"
-	}
-	return selector.String()
-}
-
 // Version returns a version of a kind with objects of type *T. set sets the defaults; it may
 // be nil.
 func Version[T any, P interface {
@@ -104,17 +78,16 @@ func Version[T any, P interface {
 	return v
 }
 
-// Review returns a kind of which objects are only created: they are answered, not stored. pkg is the first part of
-// the name of its group, such as authorization.
+// Review returns the kind of *T, of which objects are only created: they are answered, not stored. pkg is the first part
+// of the name of its group, such as authorization.
 func Review[T any, P interface {
 	*T
 	registry.Object
-}](pkg, name string, namespaced bool) *registry.Kind {
-	singular := strings.ToLower(name)
+}](pkg string, namespaced bool) *registry.Kind {
+	name := reflect.TypeFor[T]().Name()
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: pkg + ".k8s.io", Package: pkg, Resource: singular + "s", Singular: singular, Name: name,
-			Namespaced: namespaced,
+			Group: pkg + ".k8s.io", Package: pkg, Resource: strings.ToLower(name) + "s", Name: name, Namespaced: namespaced,
 		},
 		Versions: []registry.Version{Version[T, P]("v1", nil)},
 		Storage:  registry.Storage{Version: "v1"},
@@ -153,14 +126,6 @@ func PodNameWarnings(name string) []string {
 	return []string{
 		fmt.Sprintf("%s: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS "+
 			"label is recommended: %v", path, msgs)}
-}
-
-// FirstOf joins the first words, at most most of them, and adds the number of the others.
-func FirstOf(words []string, most int, separator string) string {
-	if len(words) <= most {
-		return strings.Join(words, separator)
-	}
-	return fmt.Sprintf("%s + %d more...", strings.Join(words[:most], separator), len(words)-most)
 }
 
 // PathSegment validates a name that may be any valid segment of a URL path.

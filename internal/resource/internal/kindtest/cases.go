@@ -81,8 +81,8 @@ func (c *cases) causes(t *testing.T, line string) []string {
 	var errs field.ErrorList
 	switch s := &c.kind.Strategy; verb {
 	case "create":
-		if fill(c.kind, obj); s.Validate != nil {
-			errs = s.Validate(ctx, obj)
+		if fill(c.kind, obj); s.ValidateCreate != nil {
+			errs = s.ValidateCreate(ctx, obj, nil)
 		}
 	case "update":
 		if update(c.kind, obj, old); s.ValidateUpdate != nil {

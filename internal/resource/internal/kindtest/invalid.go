@@ -33,7 +33,7 @@ func Invalid(t *testing.T, kinds []*registry.Kind) {
 			continue
 		}
 		var got []string
-		for _, err := range kind.Strategy.Validate(fill(kind, obj), obj) {
+		for _, err := range kind.Strategy.ValidateCreate(fill(kind, obj), obj, nil) {
 			if !strings.HasPrefix(err.Field, "metadata.") {
 				got = append(got, normal(err.Field+": "+err.ErrorBody()).(string))
 			}
@@ -54,10 +54,10 @@ func Invalid(t *testing.T, kinds []*registry.Kind) {
 func fill(kind *registry.Kind, obj registry.Object) context.Context {
 	obj.SetUID(someUID)
 	obj.SetCreationTimestamp(metav1.Now())
-	if f := kind.Strategy.Status; f != nil {
+	if f := kind.Strategy.Status; f != nil && !kind.Strategy.StatusOnCreate {
 		reflect.ValueOf(f(obj)).Elem().SetZero()
 	}
-	if kind.Strategy.Generation {
+	if kind.Strategy.Generation != nil {
 		obj.SetGeneration(1)
 	}
 	ctx := request.WithUser(context.Background(), &request.User{Name: "admin", Groups: []string{"system:masters"}})

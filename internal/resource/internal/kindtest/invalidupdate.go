@@ -69,7 +69,7 @@ func updateStatus(kind *registry.Kind, sent, old registry.Object) registry.Objec
 	status := kind.Strategy.Status
 	reflect.ValueOf(status(obj)).Elem().Set(reflect.ValueOf(status(sent)).Elem())
 	if f := kind.Strategy.PrepareStatusUpdate; f != nil {
-		f(context.Background(), obj, old)
+		f(obj, old)
 	}
 	return obj
 }

@@ -108,10 +108,10 @@ func create(kind *registry.Kind, c created) (registry.Object, error) {
 	}
 	obj.SetCreationTimestamp(metav1.Now())
 	obj.SetManagedFields(nil)
-	if f := kind.Strategy.Status; f != nil {
+	if f := kind.Strategy.Status; f != nil && !kind.Strategy.StatusOnCreate {
 		reflect.ValueOf(f(obj)).Elem().SetZero()
 	}
-	if kind.Strategy.Generation {
+	if kind.Strategy.Generation != nil {
 		obj.SetGeneration(1)
 	}
 	user := &request.User{Name: "admin", UID: "admin", Groups: []string{"system:masters", "system:authenticated"}}
@@ -122,8 +122,8 @@ func create(kind *registry.Kind, c created) (registry.Object, error) {
 	if f := kind.Strategy.PrepareCreate; f != nil {
 		f(ctx, obj)
 	}
-	if f := kind.Strategy.Validate; f != nil {
-		if errs := f(ctx, obj); len(errs) > 0 {
+	if f := kind.Strategy.ValidateCreate; f != nil {
+		if errs := f(ctx, obj, nil); len(errs) > 0 {
 			return nil, errs.ToAggregate()
 		}
 	}
@@ -220,7 +220,7 @@ func warnings(kind *registry.Kind, obj registry.Object) []string {
 	if kind.Strategy.Warn == nil {
 		return nil
 	}
-	out := kind.Strategy.Warn(context.Background(), obj, nil)
+	out := kind.Strategy.Warn(obj, nil)
 	slices.Sort(out)
 	return out
 }
@@ -282,7 +282,7 @@ func tables(t *testing.T, kinds []*registry.Kind, o Options) {
 				t.Errorf("%s: %v", c.Name, err)
 				continue
 			}
-			cells, _ := kind.Table.Cells(obj)
+			cells := kind.Table.Cells(obj)
 			if d := diff("", normalCells(toTree(t, cells)), normalCells(row.Cells)); d != "" {
 				t.Errorf("%s: cells of %s: %s", c.Name, obj.GetName(), d)
 			}
@@ -450,13 +450,13 @@ func declarations(t *testing.T, kinds []*registry.Kind) {
 			t.Errorf("%s: columns without cells or cells without columns", kind.Resource)
 		}
 		if kind.Table.Cells != nil {
-			if cells, _ := kind.Table.Cells(storage.New()); len(cells) < len(kind.Table.Columns) {
+			if cells := kind.Table.Cells(storage.New()); len(cells) < len(kind.Table.Columns) {
 				t.Errorf("%s: %d cells in %d columns", kind.Resource, len(cells), len(kind.Table.Columns))
 			}
 		}
 		for _, s := range kind.Subresources {
 			if s.Status && kind.Strategy.Status == nil {
-				t.Errorf("%s: a status subresource without Strategy.Status", kind.Resource)
+				t.Errorf("%s: a status subresource of objects without a status", kind.Resource)
 			}
 		}
 	}

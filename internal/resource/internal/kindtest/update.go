@@ -73,7 +73,7 @@ func updates(t *testing.T, kinds []*registry.Kind, o Options) {
 			}
 			var warned []string
 			if f := kind.Strategy.Warn; f != nil {
-				warned = f(context.Background(), obj, old)
+				warned = f(obj, old)
 				slices.Sort(warned)
 			}
 			if want := (created{Warnings: u.Warnings}).warnings(t); !slices.Equal(warned, want) {
@@ -113,21 +113,10 @@ func update(kind *registry.Kind, obj, old registry.Object) registry.Object {
 		reflect.ValueOf(f(obj)).Elem().Set(reflect.ValueOf(f(kept)).Elem())
 	}
 	if f := kind.Strategy.PrepareUpdate; f != nil {
-		f(context.Background(), obj, old)
+		f(obj, old)
 	}
-	if content := generationOf(kind); content != nil && !equality.Semantic.DeepEqual(content(obj), content(old)) {
+	if content := kind.Strategy.Generation; content != nil && !equality.Semantic.DeepEqual(content(obj), content(old)) {
 		obj.SetGeneration(old.GetGeneration() + 1)
 	}
 	return obj
-}
-
-func generationOf(kind *registry.Kind) func(registry.Object) any {
-	switch h := kind.Strategy; {
-	case !h.Generation:
-		return nil
-	case h.GenerationOf != nil:
-		return h.GenerationOf
-	default:
-		return h.Spec
-	}
 }
