@@ -161,7 +161,7 @@ func (r *webhookConverter) send(
 		return callFailure, failed(fmt.Errorf("failed calling webhook %q: %w", "conversion_webhook_for_"+r.name, err))
 	}
 	text, err := client.Post(ctx, webhook.Call{
-		Body: c.body, Timeout: r.timeout, MaxAnswer: max(answerMin, answerFactor*int64(len(c.body))),
+		Body: c.body, Timeout: r.timeout, MaxResponse: max(answerMin, answerFactor*int64(len(c.body))),
 		MaxValues: max(valuesMin, answerFactor*webhook.Values(c.body)),
 	})
 	if err != nil {

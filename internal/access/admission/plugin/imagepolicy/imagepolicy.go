@@ -150,7 +150,7 @@ func (p *plugin) review(
 	}
 	var answer []byte
 	err = webhook.Retry(ctx, p.backoff, webhook.IsTransient, func(ctx context.Context) (err error) {
-		answer, err = p.client.Post(ctx, webhook.Call{Body: body, MaxAnswer: maxAnswer})
+		answer, err = p.client.Post(ctx, webhook.Call{Body: body, MaxResponse: maxAnswer})
 		return err
 	})
 	if err != nil {
