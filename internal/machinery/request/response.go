@@ -2,7 +2,7 @@ package request
 
 import "context"
 
-// Response is what handlers say about a response that its client may read slowly, or not at all.
+// Response is how handlers report the memory of a response that its client may read slowly or not at all.
 type Response interface {
 	// Hold counts n bytes of memory until the request ends and returns true. It returns false and counts nothing if that
 	// is more than the user may have.
@@ -11,7 +11,7 @@ type Response interface {
 	Charge(n int64)
 	// ReleaseMemory ends the count of all bytes before the request ends.
 	ReleaseMemory()
-	// InitialEventsSent says that a watch has sent the state that it begins with.
+	// InitialEventsSent notes that a watch has sent its initial state.
 	InitialEventsSent()
 }
 
@@ -32,10 +32,10 @@ func (uncounted) ReleaseMemory()     {}
 func (uncounted) InitialEventsSent() {}
 
 const (
-	// FreeMemory is how many bytes of a response are not counted: the connection takes them over.
+	// FreeMemory is the number of bytes of a response that are not counted, because they are in the buffers of the
+	// connection.
 	FreeMemory = 4 << 10
-	// maxHeld is the most that is counted for one response, a quarter of what there is, so that no response is too large
-	// to be sent at all.
+	// maxHeld is the most that is counted for one response: a quarter of the limit, so that every response can be sent.
 	maxHeld = 32 << 20
 )
 
