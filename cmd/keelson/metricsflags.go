@@ -6,7 +6,7 @@ import (
 	"github.com/keelson-dev/keelson/config"
 )
 
-// metricsFlags adds the flags that say which metrics are shown.
+// metricsFlags adds the flags that select metrics and labels.
 func metricsFlags(f *pflag.FlagSet, c *config.Metrics) {
 	f.StringToStringVar(&c.AllowedLabels, "allow-metric-labels", nil, "The map from metric-label to value allow-list of this label. "+
 		"The key's format is <MetricName>,<LabelName>. The value's format is <allowed_value>,<allowed_value>...e.g. "+

@@ -28,7 +28,7 @@ func (v *offValue) String() string { return strconv.FormatBool(v.off == nil || !
 // Type implements pflag.Value.
 func (v *offValue) Type() string { return "bool" }
 
-// IsBoolFlag says that the flag needs no value.
+// IsBoolFlag reports that the flag needs no value.
 func (v *offValue) IsBoolFlag() bool { return true }
 
 // secondsVar adds a flag of a duration that is given in whole seconds, without a unit. Its default is the present value.

@@ -10,8 +10,8 @@ import (
 // idlePause is the time between two looks of WaitForIdle.
 const idlePause = time.Millisecond
 
-// WaitForIdle waits until the server has nothing left to do: keelson.Server.WaitForIdle says what that is. Its error says
-// what is still to be done, and is the error of ctx.
+// WaitForIdle waits until the server is idle, as keelson.Server.WaitForIdle defines it. If ctx ends first, the error
+// wraps that of ctx and lists what is not finished.
 func (s *Server) WaitForIdle(ctx context.Context) error {
 	busy := []string{"the store has not told its revision"}
 	for {

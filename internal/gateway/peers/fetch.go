@@ -21,7 +21,7 @@ const (
 	documentTime = 5 * time.Second
 	// maxDocument is the largest document that is read, in bytes.
 	maxDocument = 8 << 20
-	// documentTypes asks for what the peer serves itself. Servers that do not know the profile ignore it.
+	// documentTypes requests only the resources of the peer itself. Servers that do not know the profile ignore it.
 	documentTypes = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer," +
 		"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 )

@@ -73,7 +73,7 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 	rw := responserecorder.Wrap(w)
 	longRunning := deadline.LongRunning(request.InfoFrom(ctx)) || proxy.IsUpgrade(in)
 	if !longRunning {
-		// Requests that wait for a peer that hangs take no place from those that this server answers.
+		// A peer that does not respond must not use up the limit of requests that this server handles itself.
 		seat := f.p.budget.AccountFor(user)
 		if !seat.Take(1) {
 			w.Header().Set("Retry-After", "1")

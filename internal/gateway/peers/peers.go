@@ -37,11 +37,11 @@ const (
 	leaseLabel, leaseValue = "apiserver.kubernetes.io/identity", "kube-apiserver"
 	// serverName is the name that is verified in the certificate of a peer. Every API server has it.
 	serverName = "kubernetes.default.svc"
-	// checkEvery is how often Peers looks whether the exclusions have changed.
+	// checkEvery is the interval in which Peers checks whether the exclusions have changed.
 	checkEvery = time.Second
 	// firstRetry and lastRetry are the times between two failed reads of the documents of a peer.
 	firstRetry, lastRetry = 100 * time.Millisecond, 30 * time.Second
-	// maxFetches is how many peers are read at a time.
+	// maxFetches limits the number of peers that are read concurrently.
 	maxFetches = 8
 )
 
@@ -138,7 +138,7 @@ func (p *Peers) Ready(context.Context) error {
 	return nil
 }
 
-// Merge returns what all servers serve. local is what this one does.
+// Merge returns the groups of all servers. local are the groups of this one.
 func (p *Peers) Merge(local []apidiscovery.APIGroupDiscovery) []apidiscovery.APIGroupDiscovery {
 	return p.current.Load().merge(p.o.Server, local)
 }
@@ -194,8 +194,8 @@ func (p *Peers) set(name string, lease *coordinationv1.Lease) {
 		p.peers[name] = found
 	}
 	if holder := *lease.Spec.HolderIdentity; found.holder != holder {
-		// Requests go on by the document of the run before: the next one is most likely the same, and until it is known
-		// a 503 says more than a 404.
+		// Until the new document is read, requests use the old one: the new one is probably the same, and a 503 is more
+		// useful than a 404.
 		found.holder, found.failures, found.due = holder, 0, time.Now()
 		p.wakeUp()
 	}
@@ -240,7 +240,7 @@ func (p *Peers) Run(ctx context.Context) {
 	}
 }
 
-// work does what is due now and returns when there is something to do again.
+// work does what is due now and returns the time of the next call.
 func (p *Peers) work(ctx context.Context, now time.Time) time.Time {
 	versions, changed := p.o.Declared()
 	p.mu.Lock()

@@ -135,7 +135,7 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request) {
 		Transport:      transport,
 		FlushInterval:  flushInterval,
 		BufferPool:     h.buffers(),
-		ErrorLog:       log.New(io.Discard, "", 0), // Error handles errors; the rest only mean that the client has disconnected
+		ErrorLog:       log.New(io.Discard, "", 0), // Error handles errors; others mean a gone client
 		ModifyResponse: h.modifyResponse,
 		ErrorHandler:   h.Error,
 	}

@@ -18,11 +18,11 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/apiresponse"
 )
 
-// Options are what the filter needs.
+// Options are the dependencies of the filter.
 type Options struct {
 	// Limit is the longest time for a request that is not long-running.
 	Limit time.Duration
-	// Grace is how much more time a handler gets that has already begun its response.
+	// Grace is the additional time for a handler whose response has begun.
 	Grace time.Duration
 	// Spread is the time over which long-running requests are ended after Stopping is
 	// done, so that not all their clients reconnect to other servers at once.
