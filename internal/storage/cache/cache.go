@@ -94,7 +94,7 @@ type Options struct {
 	// IdleDrop is the time after which a resource that is not read or watched is dropped from memory, including its
 	// log, within a factor of two; 0 means never.
 	IdleDrop time.Duration
-	// Metrics are those of the watch of the store, which is not about one resource; nil records nothing.
+	// Metrics are the metrics of the watch of the store, which is shared by all resources; nil records nothing.
 	Metrics *Stored
 	Logger  *slog.Logger
 }
@@ -310,7 +310,7 @@ func (c *Cache) dropUnused(idle time.Duration) {
 	}
 }
 
-// await waits until revision is applied. If the deadline of ctx passes first, the error says whether the store has
+// await waits until revision is applied. If the deadline of ctx passes first, the error reports whether the store has
 // reached the revision.
 func (c *Cache) await(ctx context.Context, revision int64) error {
 	if c.feed.applied.Load() >= revision {

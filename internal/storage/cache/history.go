@@ -33,18 +33,18 @@ import (
 // when it has read 900.
 
 const (
-	// maxReaders is how many streams a process has open by default.
+	// maxReaders is the default limit of open streams of a process.
 	maxReaders = 4
 	// readerBytes bounds the events that a reader keeps, in bytes of their stored values.
 	readerBytes = 8 << 20
-	// serveBytes is how many bytes of events a cursor gets at once. It gets more only to complete a revision.
+	// serveBytes limits the bytes of events that a cursor gets at once. It gets more only to complete a revision.
 	serveBytes = 256 << 10
 
 	readerIdleTimeout = time.Second
 	maxReaderTurn     = 2 * time.Second
 	historyPatience   = 30 * time.Second
-	// readerGrace is how long a reader waits for the cursors that it has just served before it reads on for others, and
-	// how long a cursor waits for a reader that will reach it before it requests one of its own.
+	// readerGrace is the time that a reader waits for the cursors that it has just served before it reads on for
+	// others, and the time that a cursor waits for a reader that will reach it before it requests one of its own.
 	readerGrace = 100 * time.Millisecond
 	// checkInterval is the shortest time between two checks of all waiting cursors.
 	checkInterval = 20 * time.Millisecond
