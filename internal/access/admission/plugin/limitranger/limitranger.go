@@ -21,7 +21,7 @@ var (
 	limitRanges = corev1.Resource("limitranges")
 )
 
-// annotation says which requests and limits the plug-in has set in a pod.
+// annotation lists the requests and limits that the plug-in has set in a pod.
 const annotation = "kubernetes.io/limit-ranger"
 
 // Plugin returns the plug-in.
@@ -73,7 +73,7 @@ func (p *plugin) mutate(ctx context.Context, a *admission.Attributes) error {
 	return nil
 }
 
-// setDefaults sets the requests and limits of containers that have none, and says so in an annotation.
+// setDefaults sets missing requests and limits of containers, and lists them in an annotation.
 func setDefaults(pod *corev1.Pod, r *corev1.LimitRange) {
 	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
 	for i := range r.Spec.Limits {

@@ -11,7 +11,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// view is what the policies of one kind see of one write.
+// view has the values of one write for the policies of one kind.
 type view struct {
 	*Plugins
 	a          *admission.Attributes
@@ -20,19 +20,19 @@ type view struct {
 	writes map[admission.Names]seenWrite
 	// objects counts the objects that the write has had: each mutation makes another one.
 	objects int
-	// namespace is the Namespace of the write, once it was looked up.
+	// namespace is the Namespace of the write after it was looked up.
 	namespace       *corev1.Namespace
 	namespaceLooked bool
 }
 
-// seenWrite is what expressions see of the write, with the object of that number.
+// seenWrite has the values of the write for expressions. object is the number of the object in it (see view.objects).
 type seenWrite struct {
 	*celvars.Write
 	object int
 }
 
-// concerns reports whether a policy concerns a write whatever its bindings say, and by which names of its kind and
-// resource.
+// concerns reports whether a policy applies to a write, apart from its bindings, and the names of kind and resource by
+// which it matches.
 func (p *Plugins) concerns(ctx context.Context, one *policy, a *admission.Attributes) (admission.Names, bool, error) {
 	if one.err != nil {
 		return admission.Names{}, false, one.err

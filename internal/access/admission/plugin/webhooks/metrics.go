@@ -55,8 +55,8 @@ func NewMetrics(r *metrics.Metrics, conditions *celvars.ConditionMetrics) *Metri
 // mostCode is the label of all codes beyond it.
 const mostCode = 600
 
-// Webhook records a call of an admission webhook. code is the HTTP status of what it answered. failure says why a write
-// was rejected: "no_error" if the webhook decided so; it is empty if that is not counted.
+// Webhook records a call of an admission webhook. code is the HTTP status of its response. failure is the reason why a
+// write was rejected, "no_error" if the webhook rejected it; it is empty if that is not counted.
 func (m *Metrics) Webhook(
 	name, kind, operation string, rejected bool, code int, failure string, took time.Duration,
 ) {
