@@ -10,7 +10,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// WatchRequest says what is watched.
+// WatchRequest selects the objects of a watch.
 type WatchRequest struct {
 	Resource schema.GroupVersionResource
 	// Namespace and Name are "" for all.

@@ -14,9 +14,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// decodeBody reads an object of the resource's kind from the body, with the
-// version's defaults. What strict decoding finds becomes warnings or the error,
-// as fieldValidation asks.
+// decodeBody reads an object of the resource's kind from the body, with the version's defaults. Errors of strict
+// decoding become warnings or the error, as fieldValidation requires.
 func (s *served) decodeBody(r *http.Request, in incoming) (registry.Object, error) {
 	obj, err := s.decodeOwn(r, in)
 	if err != nil {
@@ -71,8 +70,8 @@ func declaredGVK(obj registry.Object) schema.GroupVersionKind {
 	return gv.WithKind(tree.GetKind())
 }
 
-// judge makes of what strict decoding finds warnings or the error, as
-// fieldValidation asks, for a body that says that it is of a kind.
+// judge turns errors of strict decoding into warnings or the error, as fieldValidation requires, for a body of the kind
+// gvk.
 func judge(d scheme.Decoder, r *http.Request, gvk schema.GroupVersionKind, strict []error, v patch.Validation) error {
 	switch {
 	case len(strict) == 0:

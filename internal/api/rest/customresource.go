@@ -45,8 +45,7 @@ func (b *CustomResource) Serve(w http.ResponseWriter, r *http.Request) error {
 	return b.h.serve(w, r, b.s, verb)
 }
 
-// verb finds what serves a request: the verb alone decides, whatever the rest of
-// the path.
+// verb returns the function for the verb of a request, whatever the rest of the path is.
 func (b *CustomResource) verb(info *request.Info) (verbFunc, error) {
 	if info.Subresource == "" {
 		if verb := verbs[info.Verb]; verb != nil {

@@ -45,8 +45,8 @@ func (h *Handler) delete(w http.ResponseWriter, r *http.Request, info *request.I
 	return h.writeResult(w, r, s, code, accepted, result.Result)
 }
 
-// warnOfOrphans tells a client that did not choose what becomes of dependents what
-// the kind's default is.
+// warnOfOrphans warns a client that did not choose a propagation policy if the default of the kind is to orphan
+// dependents.
 func (s *served) warnOfOrphans(r *http.Request, o *metav1.DeleteOptions) {
 	//nolint:staticcheck // deprecated, still served
 	if s.Kind.Requests.OrphanWarning != "" && o.PropagationPolicy == nil && o.OrphanDependents == nil {

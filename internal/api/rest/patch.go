@@ -36,7 +36,7 @@ func (h *Handler) patch(w http.ResponseWriter, r *http.Request, info *request.In
 		todo.Make = p.patched(&write.Patched{Patch: in.patchOf(), Target: s.Served})
 	}
 	result, err := h.o.Writes.Do(r.Context(), todo)
-	p.warn(r.Context()) // of what decoded, whatever became of it then
+	p.warn(r.Context()) // also if the write has failed after decoding
 	if err != nil {
 		return err
 	}

@@ -70,12 +70,12 @@ func appendCell(b []byte, value any) ([]byte, error) {
 // ages writes ages as they are at a time.
 type ages struct {
 	now time.Time
-	// text is that of the last mark: neighbours are often of the same age.
+	// mark is the last mark, and text its text: neighbours often have the same age.
 	mark string
 	text []byte
 }
 
-// append appends a row with its ages in place of the marks.
+// append appends a row, and replaces its marks by ages.
 func (a *ages) append(b, row []byte) []byte {
 	for {
 		i := bytes.IndexByte(row, ageMark)

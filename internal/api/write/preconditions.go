@@ -74,7 +74,7 @@ func uidMismatch(gr schema.GroupResource, c *Current, want types.UID, dryRun boo
 		key, want, c.old.GetUID()))
 }
 
-// checkDeletion holds the preconditions of DeleteOptions against the current object, and asks the kind.
+// checkDeletion compares the preconditions of DeleteOptions with the current object, and calls the check of the kind.
 func (a *attempt) checkDeletion(ctx context.Context) error {
 	if p := a.Options.Delete.Preconditions; p != nil {
 		check := a.checkDeletePreconditions

@@ -130,7 +130,7 @@ func generatedName(base string) string {
 	return base[:min(len(base), maxGenerated)] + utilrand.String(nameSuffix)
 }
 
-// checkNamespace makes the object's namespace that of the request.
+// checkNamespace sets the object's namespace to that of the request, or fails if it has another.
 func (a *attempt) checkNamespace() error {
 	switch obj := a.obj; {
 	case !a.Target.Kind.Namespaced:

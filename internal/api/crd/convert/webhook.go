@@ -84,7 +84,7 @@ type call struct {
 	body    []byte
 }
 
-// gvk returns the kind that error messages about the whole call name: that of the first object.
+// gvk returns the kind for error messages about the whole call: the kind of the first object.
 func (c *call) gvk() schema.GroupVersionKind { return c.objs[0].GroupVersionKind() }
 
 func (r *webhookConverter) split(

@@ -13,13 +13,13 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// Manager is the field manager of what a Writer writes.
+// Manager is the field manager of a Writer.
 const Manager = "test"
 
-// Options are those of one write.
+// Options are the options of one write.
 type Options struct {
 	DryRun bool
-	// Admit judges the write; nil admits it.
+	// Admit checks the write; nil admits it.
 	Admit registry.Admit
 	// CreateMissing and CheckUID are those of write.Request.
 	CreateMissing, CheckUID bool
