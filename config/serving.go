@@ -30,7 +30,7 @@ type Serving struct {
 	// LivezGracePeriod is how long after the start /livez does not fail: what is under way then is assumed to go well. The
 	// default is 0 (--livez-grace-period).
 	LivezGracePeriod time.Duration `flag:"livez-grace-period"`
-	// Shutdown says how the server stops.
+	// Shutdown configures how the server stops.
 	Shutdown Shutdown
 }
 

@@ -271,7 +271,7 @@ func newAdmission(o *admissionOptions) (*admission.Chain, error) {
 	return m.chain, err
 }
 
-// admissionMaker makes the chain of plug-ins, and makes it anew when their configuration has changed.
+// admissionMaker makes the chain of plug-ins, and makes it again when their configuration has changed.
 type admissionMaker struct {
 	*admissionOptions
 	all   []admissionPlugin

@@ -25,12 +25,12 @@ func (s *Server) WaitForIdle(ctx context.Context) error {
 			return nil
 		}
 		busy = now
-		_ = sleep(ctx, idlePause) // busy looks at ctx
+		_ = sleep(ctx, idlePause) // busy checks ctx
 	}
 }
 
-// busy returns what the server has to do. It looks at its parts one after the other. If nothing was written, no request
-// has come and no part has got something to do meanwhile, all of them were idle at the same time.
+// busy returns descriptions of the work in progress. It checks the parts of the server one after the other. If
+// meanwhile nothing was written, no request came and no part got work, all of them were idle at the same time.
 func (s *Server) busy(ctx context.Context) (lines []string, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

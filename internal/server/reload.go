@@ -252,5 +252,6 @@ func ofField(flag string, err error) error {
 // no such error.
 func (s *Server) Alive(ctx context.Context) error { return s.http.routes.health.Alive(ctx, "etcd") }
 
-// Reload has the server look at once whether configured files have changed, which it otherwise does every few seconds.
+// Reload makes the server check at once whether configured files have changed, which it otherwise does every few
+// seconds.
 func (s *Server) Reload() { s.config.files.wake.Fire() }

@@ -213,8 +213,8 @@ func (c *collector) finish(ctx context.Context) error {
 	return c.err
 }
 
-// most returns the limit for cache.View.Ascend: one more than the limit of the list, and 0 (unknown) if the list
-// selects objects.
+// most returns the number of objects that a list with this limit may need, for cache.View.Ascend: one more than the
+// limit, to know whether there is another page, and at least lookAt if the list selects objects.
 func (sel *selection) most(limit int) int {
 	switch {
 	case !sel.everything() && limit == 0:

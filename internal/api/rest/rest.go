@@ -254,7 +254,7 @@ func (s *served) checkNamespace(info *request.Info) error {
 	return nil
 }
 
-// scopeMatches reports whether the path has a namespace if, and only if, the scope of the resource requires it.
+// scopeMatches reports whether the scope of the resource allows the namespace in the path, or its absence.
 func (s *served) scopeMatches(info *request.Info) bool {
 	if !s.Kind.Namespaced {
 		// The path of a namespace itself names it as namespace and as object.

@@ -181,7 +181,7 @@ func (sel *selection) matches(ctx context.Context, o *cache.Object) (bool, error
 	return sel.matchesFields(ctx, o)
 }
 
-// matchesLabels looks at the name and the labels alone.
+// matchesLabels compares only the name and the labels.
 func (sel *selection) matchesLabels(o *cache.Object) bool {
 	return (sel.name == "" || o.Name == sel.name) && (sel.labels == nil || sel.labels.Matches(labelSet(o.Labels)))
 }

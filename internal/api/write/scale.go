@@ -35,8 +35,8 @@ const unsetReplicas = math.MinInt32
 
 // Scaling is the requested change of a Scale.
 type Scaling struct {
-	// Exactly one of Changed and Configuration is set. Changed returns the Scale that a PUT or a patch
-	// makes of the current one, which it must not change. It may be called more than once.
+	// Exactly one of Changed and Configuration is set. Changed returns the new Scale of a PUT or a patch. It must not
+	// change live. It may be called more than once.
 	Changed func(live *autoscalingv1.Scale) (*autoscalingv1.Scale, error)
 	// Configuration is applied (server-side apply).
 	Configuration *patch.Configuration

@@ -151,7 +151,7 @@ func (c *Collector) readOwner(ctx context.Context, o object, ref *owner) (*clien
 	return &found, nil
 }
 
-// isMissing reports whether an error says that an object of that name does not exist. An error that does not name the
+// isMissing reports whether an error means that an object of that name does not exist. An error without the name of the
 // object may mean that the resource is not served at the moment, and that the object exists.
 func isMissing(err error, name string) bool {
 	status := kerrors.APIStatus(nil)

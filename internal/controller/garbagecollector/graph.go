@@ -208,7 +208,7 @@ func (g *graph) set(p *location, m client.Metadata, list uint32) (e effects) {
 	return e
 }
 
-// nodeFor returns the node of an object of p. It returns nil if the node is of another object (see node.location).
+// nodeFor returns the node of an object at p. It returns nil if the node belongs to another object (see node.location).
 func (g *graph) nodeFor(p *location, uid types.UID, e *effects) *node {
 	n := g.nodes[uid]
 	if n != nil && !n.missing() && !n.location.sameResource(p) {

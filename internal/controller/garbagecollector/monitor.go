@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// resyncPause is the time between a change of the resources and the look at them: many may change at once.
+	// resyncPause is the delay after a change of the resources before they are read: many may change at once.
 	resyncPause = 100 * time.Millisecond
 	// syncTime limits the time that the collector waits for the first lists, as in kube-controller-manager.
 	syncTime = 30 * time.Second

@@ -33,7 +33,7 @@ const (
 	checkTime = 5 * time.Second
 	// checkTries is the number of requests of a check; one successful response is enough.
 	checkTries = 5
-	// refreshEvery is the time between two looks at the documents of a server.
+	// refreshEvery is the interval in which the documents of a server are checked.
 	refreshEvery = time.Minute
 )
 

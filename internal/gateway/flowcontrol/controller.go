@@ -129,7 +129,7 @@ func (l *level) unlock(now time.Duration) {
 	l.mu.Unlock()
 }
 
-// Run divides the seats anew every ten seconds until ctx ends.
+// Run divides the seats again every ten seconds until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()

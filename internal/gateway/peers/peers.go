@@ -1,12 +1,12 @@
-// Package peers forwards requests to other API servers on the same store: requests for resources that this server does not
-// serve but another one does, because the two are of different versions or have different flags. It is the Mixed Version
-// Proxy of KEP-4020 (https://www.kubernetes.dev/resources/keps/4020/), as kube-apiserver 1.36 has it, and works with
-// kube-apiserver in both directions.
+// Package peers forwards requests to other API servers on the same store: requests for resources that this server does
+// not serve but another one does, because the two are of different versions or have different flags. It is the Mixed
+// Version Proxy of KEP-4020 (https://www.kubernetes.dev/resources/keps/4020/), as kube-apiserver 1.36 has it, and works
+// with kube-apiserver in both directions.
 //
-// A peer is a server with an identity Lease in kube-system. Its address is in a record in the store (records.go), which no
-// client of the API can write. Peers reads the discovery documents of each peer (fetch.go) once for each run of the peer. The
-// documents are put together to a catalog (catalog.go), which says where a request goes (forward.go), and to the discovery
-// document that clients get (merge.go).
+// A peer is a server with an identity Lease in kube-system. Its address is in a record in the store (records.go), which
+// no client of the API can write. Peers reads the discovery documents of each peer (fetch.go) once for each run of the
+// peer. The documents are combined to a catalog (catalog.go), by which requests are forwarded (forward.go), and to the
+// discovery document that clients get (merge.go).
 package peers
 
 import (

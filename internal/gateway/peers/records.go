@@ -95,7 +95,7 @@ func (r *Record) Run(ctx context.Context) {
 	}
 }
 
-// write writes the record, with an incremented generation, so that its time begins anew.
+// write writes the record with an incremented generation, which restarts its lifetime.
 func (r *Record) write(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,8 +15,8 @@ type Response interface {
 	InitialEventsSent()
 }
 
-// ResponseFrom returns the Response of the request of a context. Requests that the server makes of itself have one that
-// counts nothing.
+// ResponseFrom returns the Response of the request of a context. The server's own requests have one that counts
+// nothing.
 func ResponseFrom(ctx context.Context) Response {
 	if i := InfoFrom(ctx); i != nil && i.Response != nil {
 		return i.Response

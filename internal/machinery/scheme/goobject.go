@@ -9,8 +9,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/structjson"
 )
 
-// ToTree returns the tree of an object of a Go type, as apimachinery's converter makes it. By way of JSON it takes a
-// third of the time: the converter looks at the type of each value anew.
+// ToTree returns the tree of an object of a Go type, as apimachinery's converter makes it. Via JSON it takes a third of
+// the time: the converter examines the type of each value again.
 func ToTree(obj runtime.Object) (map[string]any, error) {
 	// The JSON encoder replaces invalid UTF-8, the converter does not.
 	if doc, err := Marshal(obj); err == nil && !bytes.Contains(doc, []byte(`\ufffd`)) {

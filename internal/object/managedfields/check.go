@@ -22,7 +22,7 @@ func (p *planner) mark() {
 			}
 		}
 	}
-	for _, one := range p.made { // only now is it known of the plans of all fields
+	for _, one := range p.made { // only now are the plans of all fields known
 		for i := range one.fields {
 			one.fields[i].needsCheck = one.fields[i].findNeedsCheck()
 		}

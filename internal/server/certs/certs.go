@@ -48,7 +48,7 @@ const FrontProxyName = "front-proxy-client"
 type Options struct {
 	// Dir is the directory in which the certificates are stored. With "" they are stored in Memory.
 	Dir string
-	// Memory has the certificates by name, if Dir is "". With a nil map, each call of Ensure creates them anew.
+	// Memory has the certificates by name, if Dir is "". With a nil map, each call of Ensure creates new ones.
 	Memory map[string]Pair
 	// Names and IPs are the names and addresses of the serving certificate.
 	Names []string

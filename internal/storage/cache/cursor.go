@@ -31,8 +31,7 @@ type Interest struct {
 	Index, Value string
 }
 
-// wakeup is what cursors wait for: a channel that is closed to wake all of them. It costs nothing while no cursor
-// waits.
+// wakeup is a channel that cursors wait for; it is closed to wake all of them. It costs nothing while no cursor waits.
 type wakeup struct {
 	ch atomic.Pointer[chan struct{}]
 	// waiting is the number of cursors that wait for ch. It grows while Resource.mu is held, also for reading.
@@ -217,7 +216,7 @@ func (c *Cursor) Revision() int64 {
 		return c.revision
 	}
 	r := c.resource
-	tail := r.cache.feed.applied.Load() // before the look at the log
+	tail := r.cache.feed.applied.Load() // before the log is read
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	st := r.state.Load()
@@ -258,7 +257,7 @@ func (c *Cursor) Close() {
 // there may be some, or nil if it must be called again.
 func (c *Cursor) collect() (<-chan struct{}, error) {
 	r := c.resource
-	tail := r.cache.feed.applied.Load() // before the look at the log
+	tail := r.cache.feed.applied.Load() // before the log is read
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if err := r.err(); err != nil {

@@ -87,8 +87,8 @@ func (h *Histories) Waiting() int {
 	return len(h.waits)
 }
 
-// historyEvent is a change from the history of the store. All cursors share it, and the event that read makes of it at
-// the first call.
+// historyEvent is a change from the history of the store. All cursors share it, and the decoded event, which the first
+// call of read makes.
 type historyEvent struct {
 	change storage.Event
 	event  atomic.Pointer[Event]
@@ -461,7 +461,7 @@ func (c *Cursor) readHistory(ctx context.Context, tick <-chan time.Time) error {
 		c.wait = &historyWait{resource: r, revision: c.revision, since: time.Now(), ready: make(chan struct{})}
 		r.cache.histories.enter(c.wait)
 	}
-	// The wait is bounded, so that the cursor looks at the log again even if the history delivers nothing.
+	// The wait is bounded, so that the cursor checks the log again even if the history delivers nothing.
 	timer := time.NewTimer(readerGrace)
 	defer timer.Stop()
 	select {

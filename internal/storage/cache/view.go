@@ -358,8 +358,8 @@ func (v *View) read(ctx context.Context, from, prefix string, most int, yield fu
 }
 
 // Index is like Ascend, for the objects whose indexed field of that name has that value, and for all unread objects,
-// whose fields are unknown. A read from the store looks at all objects; most limits the number it looks at. Index
-// yields nothing and returns false if there is no such index.
+// whose fields are unknown. A read from the store examines all objects, but at most the number in most. Index yields
+// nothing and returns false if there is no such index.
 func (v *View) Index(
 	ctx context.Context, name, value, from, prefix string, most int, yield func(*Object) bool,
 ) (bool, error) {

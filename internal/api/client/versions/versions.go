@@ -197,7 +197,7 @@ func (v *Versions) ReplaceTree(
 	})
 }
 
-// replace replaces the content of a.Object by what decode makes of the object that New of its argument returns.
+// replace replaces the content of a.Object by the result of decode, which gets an object from New of its argument.
 func (v *Versions) replace(
 	ctx context.Context, a *admission.Attributes, names admission.Names, decode func(scheme.Decoder) error,
 ) error {

@@ -62,7 +62,7 @@ func (w *Writer) Create(
 	}, o)
 }
 
-// Update stores what change makes of the current object.
+// Update changes the current object by change and stores it.
 func (w *Writer) Update(
 	ctx context.Context, r *registry.Resource, sub *registry.Subresource, namespace, name string, o Options,
 	change func(*write.Current) (registry.Object, error),

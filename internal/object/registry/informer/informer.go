@@ -23,7 +23,7 @@ const retryAfter = time.Second
 // start, and for each batch of changes. It is the default time-out of a KMS plug-in.
 const unreadWait = 3 * time.Second
 
-// errReadAgain has a follower begin anew.
+// errReadAgain makes an informer start again.
 var errReadAgain = errors.New("objects that could not be read may be readable now")
 
 // historyWait bounds one read of the store's history.

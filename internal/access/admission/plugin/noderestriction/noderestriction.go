@@ -1,7 +1,7 @@
 // Package noderestriction limits what kubelets may write (NodeRestriction). It is off by default. The node authorizer
-// decides which resources a kubelet may write; this plug-in looks at the objects: a kubelet may only change its own
-// Node, Lease, CSINode and ResourceSlices, may only create mirror pods on its node, may only evict, delete and report
-// about pods on its node, and gets tokens and certificates only for these pods.
+// decides which resources a kubelet may write; this plug-in checks the objects: a kubelet may only change its own Node,
+// Lease, CSINode and ResourceSlices, may only create mirror pods on its node, may only evict, delete and report about
+// pods on its node, and gets tokens and certificates only for these pods.
 package noderestriction
 
 import (

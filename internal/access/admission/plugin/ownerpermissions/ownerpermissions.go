@@ -105,7 +105,7 @@ func (p plugin) checkBlocking(ctx context.Context, a *admission.Attributes, refs
 	if len(refs) == 0 {
 		return nil
 	}
-	// A user who may do so for everything needs no look at what kinds there are.
+	// A user with the permission for everything needs no check of single kinds.
 	everything := schema.GroupVersionResource{Group: "*", Version: "*", Resource: "*"}
 	if d, _, _ := p.authorizer.Authorize(ctx, finalizers(a.User, everything, "", "*")); d == authz.Allow {
 		return nil

@@ -233,7 +233,7 @@ func (m *mutating) invoke(ctx context.Context, one *invocation, e *expressions, 
 // mutation is one mutation of a policy.
 type mutation struct {
 	expression *celvars.Expression
-	// apply replaces the object of the write by what the value of the expression makes of it.
+	// apply replaces the object of the write by the result of applying the value of the expression to it.
 	apply func(ctx context.Context, m *mutating, names admission.Names, value ref.Val) error
 }
 
