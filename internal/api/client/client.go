@@ -291,7 +291,7 @@ func (c *Client) options(dryRun bool) write.Options {
 	return write.Options{DryRun: dryRun, FieldManager: c.manager}
 }
 
-// do takes a write through its steps and decodes what it left behind.
+// do executes a write and decodes the resulting object.
 func (c *Client) do(ctx context.Context, r write.Request) (registry.Object, error) {
 	result, err := c.writes.Do(ctx, r)
 	if err != nil {

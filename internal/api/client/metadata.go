@@ -78,7 +78,7 @@ func (c *Client) ListMetadata(ctx context.Context, r ListRequest, yield func(Met
 	return view.Revision(), errors.Join(err, failed)
 }
 
-// prefixOf returns what the keys of the objects in a namespace begin with; "" is all namespaces.
+// prefixOf returns the prefix of the keys of the objects in a namespace; "" means all namespaces.
 func prefixOf(namespace string) string {
 	if namespace == "" {
 		return ""

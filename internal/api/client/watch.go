@@ -33,7 +33,7 @@ type Watch struct {
 	cursor *cache.Cursor
 }
 
-// Watch watches a resource. The caller closes what it returns.
+// Watch watches a resource. The caller must close the result.
 func (c *Client) Watch(ctx context.Context, r WatchRequest) (*Watch, error) {
 	ctx, served, _, done, err := c.open(ctx, r.Resource, "")
 	if err != nil {

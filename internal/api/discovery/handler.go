@@ -26,8 +26,8 @@ type Handler struct {
 
 	mu      sync.Mutex // guards the following fields
 	changes *directory.Watcher
-	// seen is the result of registered.Changes for which the documents were made, and registrations what was registered
-	// then, by group.
+	// seen is the result of registered.Changes for which the documents were made, and registrations the registrations
+	// at that time, by group.
 	seen          int64
 	registrations map[string][]Registration
 	groups        map[string]*groupView

@@ -149,8 +149,8 @@ func decodeDeleteOptions(media scheme.Media, body []byte, into *metav1.DeleteOpt
 	return kjson.UnmarshalCaseSensitivePreserveInts(body, into)
 }
 
-// deleteCollection deletes the objects of a collection that match, as many at a time as there are workers, and answers what
-// it found.
+// deleteCollection deletes the matching objects of a collection, as many concurrently as there are workers, and
+// responds with the list of them.
 func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	accepted, err := h.objectsFor(r, &request.Info{Name: "collection"}, s)
 	if err != nil {

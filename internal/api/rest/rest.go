@@ -1,9 +1,8 @@
-// Package rest serves the API's verbs over HTTP, one file a verb, from and to the
-// generic pipeline in registry. Reads copy encoded bytes; only writes, tables and
-// other versions decode.
+// Package rest serves the API's verbs over HTTP, one file per verb, with package registry for reads. Reads copy encoded
+// bytes; only writes, tables and other versions decode.
 //
-// A write begins with what the request brings (writerequest.go), which is decoded (body.go, patch.go) and
-// handed to package write, which takes it through all further steps.
+// A write reads the request (writerequest.go), decodes the body (body.go, patch.go) and calls package write, which has
+// all further steps.
 package rest
 
 import (

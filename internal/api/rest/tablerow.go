@@ -9,15 +9,14 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// A kept row is its JSON from the brace on, in which an age, whose text depends on
-// when it is read, is a mark: the byte 0, which JSON never has, and the time in
-// seconds and nanoseconds, big-endian.
+// A cached row is its JSON, in which each age is replaced by a mark, because its text depends on the time of reading:
+// the byte 0, which JSON never contains, and the time in seconds and nanoseconds, big-endian.
 const (
 	ageMark     = 0
 	ageMarkSize = 1 + 8 + 4
 )
 
-// encodeRow makes the row of an object, up to what it carries of the object.
+// encodeRow returns the JSON of the row of an object up to the member object.
 func (s *served) encodeRow(obj registry.Object) ([]byte, error) {
 	cells := s.Kind.Table.Cells
 	if cells == nil {

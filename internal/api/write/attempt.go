@@ -50,7 +50,7 @@ type attempt struct {
 	result     Result
 }
 
-// strategy returns what the kind of the object adds to the steps.
+// strategy returns the functions of the object's kind for the steps.
 func (a *attempt) strategy() *registry.Strategy[registry.Object] { return &a.Target.Kind.Strategy }
 
 // creates reports whether the write creates an object.

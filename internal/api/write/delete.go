@@ -11,8 +11,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// prepareDeletion decides what the deletion does to the object. It begins with the version that is
-// stored: a deletion must not depend on a conversion webhook.
+// prepareDeletion decides how the deletion changes the object. It uses the stored version: a deletion must not depend
+// on a conversion webhook.
 func (a *attempt) prepareDeletion() (err error) {
 	if a.obj, err = a.Target.DecodeStored(a.found); err == nil {
 		a.deletion = a.begin(a.obj)
@@ -63,7 +63,7 @@ func (a *attempt) goneAfterMark(found *cache.Object) bool {
 	return a.marked.Object != nil && (found == nil || found.CreateRevision != a.marked.Object.CreateRevision)
 }
 
-// remove deletes the object, and with it what it alone had.
+// remove deletes the object together with its allocations.
 func (a *attempt) remove(ctx context.Context, how registry.Commit) (registry.Result, error) {
 	if allocator := a.Target.Allocator(); allocator != nil && !how.DryRun {
 		obj, err := a.Target.DecodeStored(a.found)

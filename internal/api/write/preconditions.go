@@ -106,8 +106,8 @@ func (a *attempt) checkDeletePreconditions(p *metav1.Preconditions) error {
 	return nil
 }
 
-// checkPreconditionsFirst is checkDeletePreconditions for the kinds whose deletion is begun
-// by rules of their own (namespaces, definitions), in the words that those have.
+// checkPreconditionsFirst is checkDeletePreconditions for the kinds with rules of their own for the begin of a deletion
+// (namespaces, definitions), with the messages of these rules.
 func (a *attempt) checkPreconditionsFirst(p *metav1.Preconditions) error {
 	failed := func(what, want, have string) error {
 		//nolint:staticcheck // kube-apiserver's words

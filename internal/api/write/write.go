@@ -232,8 +232,8 @@ func stepIndex(name string) int {
 	return slices.IndexFunc(steps, func(s step) bool { return s.name == name })
 }
 
-// A write starts again at completion or charging if its object has not changed, but something else conflicts.
-// committing is the index of the step that commits. Before it, a write ends with its request.
+// completion and charging are the steps from which a write is repeated if its object has not changed, but something
+// else conflicts. committing is the step that commits. Before it, a write ends with its request.
 var completion, charging, committing = stepIndex("complete"), stepIndex("charge"), stepIndex("commit")
 
 // mayRepeat reports whether the write may have to start again at "complete".

@@ -28,7 +28,7 @@ func (p *location) sameResource(other *location) bool {
 	return p.resource.GroupResource() == other.resource.GroupResource()
 }
 
-// owner is an owner reference, without what the collector does not need of it.
+// owner is an owner reference with the fields that the collector needs.
 type owner struct {
 	apiVersion, kind, name string
 	uid                    types.UID
@@ -234,8 +234,8 @@ func (g *graph) appeared(n *node, e *effects) {
 	}
 }
 
-// checkReference has a dependent checked whose reference to n does not name n as it is. One to another namespace is
-// also reported.
+// checkReference adds a check of a dependent whose reference to n has a wrong name or kind. A reference to another
+// namespace is also reported.
 func (g *graph) checkReference(dependent *node, o *owner, n *node, e *effects) {
 	if o.uid != n.uid || o.refersTo(n, dependent.location.namespace) {
 		return

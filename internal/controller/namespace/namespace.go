@@ -192,7 +192,7 @@ func (c *Controller) sync(ctx context.Context, name string) (done bool, err erro
 	}
 	o := c.deleteContent(ctx, n)
 	if ctx.Err() != nil {
-		return false, ctx.Err() // what was found is not complete
+		return false, ctx.Err() // the outcome is incomplete
 	}
 	errs := append(slices.Clone(o.failed), o.discoveryError(), c.report(ctx, n, o))
 	if err := errors.Join(errs...); err != nil || o.estimate > 0 {
@@ -230,7 +230,7 @@ func (c *Controller) change(
 	return err
 }
 
-// report writes what was found to the conditions of the namespace.
+// report writes the outcome to the conditions of the namespace.
 func (c *Controller) report(ctx context.Context, n *corev1.Namespace, o *outcome) error {
 	return c.change(ctx, n.Name, n.UID, "status", func(latest *corev1.Namespace) error {
 		if !o.setConditions(&latest.Status, metav1.NewTime(c.now()).Rfc3339Copy()) {

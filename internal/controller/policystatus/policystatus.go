@@ -1,6 +1,6 @@
-// Package policystatus checks the types in the expressions of ValidatingAdmissionPolicies, and writes what it finds to
-// status.typeChecking. What it finds does not change what a policy does: an expression that names a field which does not
-// exist is stored and evaluated. kube-controller-manager does the same, with the controller
+// Package policystatus checks the types in the expressions of ValidatingAdmissionPolicies, and writes warnings to
+// status.typeChecking. They do not change the effect of a policy: an expression that names a field which does not exist
+// is stored and evaluated. kube-controller-manager does the same, with the controller
 // validatingadmissionpolicy-status-controller.
 //
 // Each new generation of a policy is checked once, with the kinds that are served then.

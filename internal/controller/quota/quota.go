@@ -160,8 +160,8 @@ func (c *Controller) usage(ctx context.Context, q *corev1.ResourceQuota) (corev1
 	return used, errors.Join(errs...)
 }
 
-// add adds to counted what the objects of one resource use. Nothing is added if there is an error or if the resource is
-// not served.
+// add adds the usage of the objects of one resource to counted. Nothing is added if there is an error or if the
+// resource is not served.
 func (c *Controller) add(
 	ctx context.Context, q *corev1.ResourceQuota, e *quota.Evaluator, names []corev1.ResourceName,
 	counted corev1.ResourceList,

@@ -51,9 +51,9 @@ type jsonPatchOp struct {
 	Value any    `json:"value"`
 }
 
-// JSON applies a JSON patch to doc and returns the new document. strict holds what
-// is unknown or duplicate in the patch itself, unless v is Ignore; hand it to
-// Decoded. The arguments are not changed; the result may share memory with them.
+// JSON applies a JSON patch to doc and returns the new document. strict has the errors about unknown and duplicate
+// fields of the patch itself, unless v is Ignore; pass it to Decoded. The arguments are not changed; the result may
+// share memory with them.
 func JSON(doc, body []byte, v Validation) (patched []byte, strict []error, err error) {
 	if v.checks() {
 		var ops []jsonPatchOp
@@ -183,7 +183,7 @@ func Warnings(strict []error) []string {
 	return out
 }
 
-// invalid answers a patch whose result does not decode.
+// invalid returns the error for a patch whose result cannot be decoded.
 func invalid(shown, detail string) error {
 	return kerrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{
 		field.Invalid(field.NewPath("patch"), shown, detail),

@@ -116,7 +116,7 @@ func (p part) tree() (map[string]any, error) {
 	return tree, err
 }
 
-// complete copies into the patched fields what the patch did not name.
+// complete copies the fields that the patch does not name into the patched object.
 func (p part) complete(into runtime.Object) {
 	rest := reflect.New(p.original.Type())
 	for i, touched := range p.touched {

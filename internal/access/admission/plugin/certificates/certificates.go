@@ -109,7 +109,7 @@ func (s signerAuthorizer) checkAttest(ctx context.Context, a *admission.Attribut
 	return a.Forbidden(fmt.Errorf("user not permitted to attest for signerName %q", signer))
 }
 
-// onlyCollected reports whether nothing has changed but what the garbage collector changes.
+// onlyCollected reports whether only fields that the garbage collector changes have changed.
 func onlyCollected(bundle, old *certificatesv1beta1.ClusterTrustBundle) bool {
 	same := bundle.DeepCopy()
 	same.OwnerReferences, same.Finalizers = old.OwnerReferences, old.Finalizers

@@ -106,7 +106,7 @@ func hashOf(key []string) (out bucketKey) {
 	return out
 }
 
-// key returns what the events of one bucket have in common.
+// key returns the fields that all events of one bucket share.
 func (l *Limit) key(a *admission.Attributes) []string {
 	switch l.Type {
 	case Namespace:

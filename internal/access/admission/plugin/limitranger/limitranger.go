@@ -112,8 +112,8 @@ func podContainers(pod *corev1.Pod) func(yield func(string, []corev1.Container) 
 	}
 }
 
-// setMissing copies from values what list does not have, and with replace also what it has. It returns the names of
-// what it has set, in order.
+// setMissing copies the missing values to list, and with replace also the others. It returns the names that it has set,
+// in order.
 func setMissing(list *corev1.ResourceList, values corev1.ResourceList, replace bool) []string {
 	var set []string
 	for name, q := range values {

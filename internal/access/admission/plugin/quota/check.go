@@ -187,7 +187,7 @@ func (p *plugin) limitedScopes(
 	return out, nil
 }
 
-// covered refuses an object that uses what the configuration limits without a quota for it.
+// covered refuses an object if a limited resource that it uses has no quota.
 func (p *plugin) covered(
 	a *admission.Attributes, e *quota.Evaluator, usage corev1.ResourceList, matches []matching,
 	limited, covered []corev1.ScopedResourceSelectorRequirement,

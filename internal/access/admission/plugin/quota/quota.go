@@ -196,8 +196,8 @@ func (p *plugin) learn(ctx context.Context, mine *account, conflicts []*storage.
 	return nil
 }
 
-// checkLatest returns the quotas that a write changes, as they become, and those whose status is behind. Before it
-// refuses a write, it makes sure to have seen every change of the quotas that other servers have made.
+// checkLatest returns the quotas as the write changes them, and the quotas whose status is behind. Before it refuses a
+// write, it reads every change of the quotas by other servers.
 func (p *plugin) checkLatest(
 	ctx context.Context, a *admission.Attributes, e *quota.Evaluator, known map[string]held,
 ) (changes, behind []held, err error) {

@@ -71,5 +71,5 @@ func (m *Metrics) Webhook(
 // FailOpen records that the failure of an admission webhook was ignored.
 func (m *Metrics) FailOpen(name, kind string) { m.ignored.WithLabelValues(name, kind).Inc() }
 
-// Skipped records that a write did without an admission webhook whose calls keep failing.
+// Skipped records that a write has skipped an admission webhook whose calls keep failing.
 func (m *Metrics) Skipped(name, kind string) { m.skipped.WithLabelValues(name, kind).Inc() }

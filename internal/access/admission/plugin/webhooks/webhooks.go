@@ -53,7 +53,7 @@ type Observer interface {
 	)
 	// FailOpen records that the failure of a webhook was ignored.
 	FailOpen(name, kind string)
-	// Skipped records that a write did without a webhook whose budget is spent.
+	// Skipped records that a write has skipped a webhook whose budget is used up.
 	Skipped(name, kind string)
 }
 
