@@ -225,7 +225,7 @@ func (a *Aggregator) set(name string, s *apiregistrationv1.APIService) {
 	a.run(next)
 }
 
-// Find returns what forwards requests for a version of a group to the server that is registered for it, nil if none is. It
+// Find returns the forwarder of requests for a version of a group to its registered server, nil if there is none. It
 // knows every APIService whose write this process has acknowledged.
 func (a *Aggregator) Find(ctx context.Context, group, version string) http.Handler {
 	if err := a.informer.SyncOwn(ctx); err != nil {

@@ -57,7 +57,7 @@ func (s *openapiState) refresh(ctx context.Context, r *remote) {
 	}
 }
 
-// refreshV2 reads what the version adds to the OpenAPI v2 document. If that fails, it keeps what it had.
+// refreshV2 reads the part of the version in the OpenAPI v2 document. If that fails, it keeps the old part.
 func (s *openapiState) refreshV2(ctx context.Context, r *remote) {
 	s.mu.Lock()
 	etag := s.etag
@@ -229,7 +229,7 @@ func (a *Aggregator) V2(ctx context.Context, path string) ([]byte, error) {
 	return s.v2, nil
 }
 
-// part returns what the version adds to the OpenAPI v2 document: its paths, and the definitions that they need.
+// part returns the part of the version in the OpenAPI v2 document: its paths, and the definitions that they need.
 func (r *remote) part(whole []byte) (part []byte, dropped []error, err error) {
 	prefix := "/" + r.openapiPath() + "/"
 	return openapi.CheckV2(whole, func(path string) bool { return strings.HasPrefix(path, prefix) })

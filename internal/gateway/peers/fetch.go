@@ -26,7 +26,8 @@ const (
 		"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 )
 
-// reader is the user in whose name the documents of peers are read, as by kube-apiserver. Any authenticated user may.
+// reader returns the user for reading the documents of peers, as in kube-apiserver. Any authenticated user may read
+// them.
 func reader() *request.User {
 	const name = "system:apiserver"
 	return &request.User{Name: name, UID: name, Groups: []string{request.GroupAuthenticated}}

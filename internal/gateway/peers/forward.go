@@ -104,7 +104,7 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 	f.p.metrics.rerouted(rw.Status, f.gvr.Group, f.gvr.Version, f.gvr.Resource)
 }
 
-// unresolved answers a request for a resource whose servers have no address.
+// unresolved responds to a request for a resource whose servers have no address.
 func (f *forwarder) unresolved(w http.ResponseWriter, r *http.Request, err error) {
 	f.p.o.Log.Warn("no address of an API server that serves a resource", "resource", f.gvr, "error", err)
 	f.p.metrics.proxyErrors.WithLabelValues("endpoint_resolution", f.gvr.Group, f.gvr.Version, f.gvr.Resource).Inc()

@@ -34,7 +34,7 @@ func (t *Tracker) Part(name string) *Part {
 // were found idle one after the other, then all of them were idle at the same time.
 func (t *Tracker) Changes() uint64 { return t.changes.Load() }
 
-// Busy returns what the parts have to do, one line for each that is not idle.
+// Busy returns descriptions of the pending work, one line for each part that is not idle.
 func (t *Tracker) Busy() (lines []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -100,7 +100,7 @@ func (p *Part) change(more bool, change func()) {
 	}
 }
 
-// busy returns what the part has to do, "" for nothing.
+// busy returns a description of the part's pending work, "" if there is none.
 func (p *Part) busy() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -42,7 +42,7 @@ var (
 	newPatchPlanner = sync.OnceValues(func() (*planner, error) { return makePlanner(patchOptions()...) })
 )
 
-// makePlanner returns a planner whose environments have the given options beside their libraries.
+// makePlanner returns a planner whose environments have the given options in addition to their libraries.
 func makePlanner(opts ...celgo.EnvOption) (*planner, error) {
 	all := environments().StoredExpressionsEnv()
 	extended, err := all.Extend(opts...)

@@ -68,7 +68,7 @@ func NewTransport(o TransportOptions) *Transport {
 		DisableCompression: true,
 		ReadBufferSize:     bufferSize, WriteBufferSize: bufferSize,
 		MaxResponseHeaderBytes: maxHeader,
-		// A connection of HTTP/2 whose other end is gone is found out within this time.
+		// Pings detect a broken HTTP/2 connection.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 	}
 	return t
@@ -81,7 +81,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err == nil && response.StatusCode < http.StatusOK {
 		// net/http reads a status below 100 but refuses to send it. The body of a 101 is the connection: reading it ends
 		// only when the server closes it, also if the request has ended.
-		_ = response.Body.Close() // nobody reads it
+		_ = response.Body.Close() // the body is not used
 		response, err = nil, fmt.Errorf("invalid status code %03d", response.StatusCode)
 	}
 	if t.options.Observe != nil {

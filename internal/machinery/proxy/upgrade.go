@@ -63,7 +63,7 @@ func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request) {
 	}{fromClient, client}, u)
 }
 
-// Refuse answers a client whose request for another protocol the server has not agreed to.
+// Refuse responds to a client if the server has not agreed to the other protocol.
 func (h *Handler) Refuse(w http.ResponseWriter, r *http.Request, u *Upgraded) {
 	if u.Response.StatusCode < http.StatusBadRequest {
 		h.Error(w, r, fmt.Errorf("invalid upgrade response: status code %d", u.Response.StatusCode))

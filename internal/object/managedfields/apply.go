@@ -252,8 +252,8 @@ func takeFields(owners []owner, mine int, modified, removedFields *set) {
 	}
 }
 
-// completed returns a changed object with defaults, as it is after it was converted to the version that is
-// stored: what that does not keep is gone.
+// completed returns a changed object with defaults, converted to the storage version and back, which drops fields that
+// the storage version does not have.
 func (f *incremental) completed(ctx context.Context, object registry.Object) (registry.Object, bool) {
 	f.setDefaults(object)
 	if f.m.config.Kind.GroupVersion() == f.m.config.Storage {

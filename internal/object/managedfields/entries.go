@@ -58,7 +58,7 @@ func detachEntries(object registry.Object) (restore func()) {
 	return func() { meta[managedFields] = sent }
 }
 
-// copyEntries gives the managedFields of from to another object, whose own were detached.
+// copyEntries copies the managedFields of from to another object, whose own were detached.
 func copyEntries(from, to registry.Object) {
 	tree, isTree := from.(*unstructured.Unstructured)
 	if !isTree {

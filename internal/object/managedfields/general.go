@@ -86,7 +86,7 @@ func (m *Manager) applyGeneral(
 	return result, nil
 }
 
-// stamp gives the time of the request to those entries whose time the general algorithm took from the clock.
+// stamp sets the time of the request in those entries whose time the general algorithm took from the clock.
 func stamp(object registry.Object, before []metav1.ManagedFieldsEntry, now time.Time) {
 	known := make(map[*metav1.Time]bool, len(before))
 	for i := range before {

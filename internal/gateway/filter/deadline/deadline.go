@@ -37,7 +37,8 @@ type Options struct {
 	// Running is the number of abandoned handlers: those that still run although their
 	// request was answered 504 or aborted.
 	Running *atomic.Int64
-	// LongRunning, unless nil, is called when a long-running request begins, and what it returns when the request ends.
+	// LongRunning, unless nil, is called when a long-running request begins; its result is called when the request
+	// ends.
 	LongRunning func() (ended func())
 	// Abandoned is called when such a handler returns.
 	Abandoned func(panicked bool)

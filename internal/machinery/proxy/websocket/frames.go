@@ -30,7 +30,7 @@ type frames struct {
 	head [frameHead]byte // of the frame, with the length and flags of the piece that is read now
 	next []byte          // the unread part of head
 	data int             // the number of unread bytes of the piece
-	rest int             // what the frame has after the piece, in bytes
+	rest int             // the number of bytes of the frame after the piece
 	last byte            // the flags of the last piece
 }
 
