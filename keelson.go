@@ -205,7 +205,7 @@ func (p *Snapshot) ForTest(t TB, change ...func(*config.Config)) *Server {
 // Close removes what the snapshot keeps. Servers that were started from it are not affected.
 func (p *Snapshot) Close() error { return p.snapshot.Close() }
 
-// TB is what ForTest needs of testing.TB.
+// TB is the part of testing.TB that ForTest needs.
 type TB interface {
 	Helper()
 	Fatalf(format string, args ...any)

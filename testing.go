@@ -73,7 +73,7 @@ func (s *Server) Requests(m Match) []Request {
 	return out
 }
 
-// ForgetRequests makes Requests begin anew. It panics without Testing.Record.
+// ForgetRequests removes all recorded requests. It panics without Testing.Record.
 func (s *Server) ForgetRequests() { s.traffic().Forget() }
 
 // Inject makes requests of clients fail, wait or get old answers, as Fault describes. A request meets the first fault

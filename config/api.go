@@ -1,6 +1,6 @@
 package config
 
-// API says which parts of the API are served.
+// API selects the parts of the API that are served.
 type API struct {
 	// FeatureGates are values of the form Name=true, also several with commas between them. The defaults are those of
 	// kube-apiserver (--feature-gates).

@@ -17,15 +17,15 @@ package config
 
 // Config configures a server.
 type Config struct {
-	// Storage says where the objects are kept, and for how long.
+	// Storage configures where the objects are kept, and for how long.
 	Storage Storage
 	// Serving configures the HTTPS server.
 	Serving Serving
-	// Authentication says whose requests are accepted.
+	// Authentication configures whose requests are accepted.
 	Authentication Authentication
-	// Authorization says who may do what.
+	// Authorization configures the permissions of users.
 	Authorization Authorization
-	// Admission says which objects are accepted.
+	// Admission configures which objects are accepted.
 	Admission Admission
 	// Audit configures the audit log.
 	Audit Audit
@@ -33,11 +33,11 @@ type Config struct {
 	Requests Requests
 	// Network has the addresses of Services, and how the server reaches others and is reached by them.
 	Network Network
-	// Controllers says what the server does in the background.
+	// Controllers configures the controllers in the server.
 	Controllers Controllers
-	// API says which parts of the API are served.
+	// API selects the parts of the API that are served.
 	API API
-	// Diagnostics says what an operator can see: the log, metrics, traces and profiles.
+	// Diagnostics configures the log, metrics, traces and profiles.
 	Diagnostics Diagnostics
 	// Testing is for tests.
 	Testing Testing

@@ -1,14 +1,15 @@
 package config
 
-// Controllers says what the server does in the background.
+// Controllers configures the controllers in the server.
 type Controllers struct {
 	// Names are the controllers of kube-controller-manager that run in the server, in the syntax of its flag --controllers:
 	// "*" is all, "name" switches one on, "-name" off, and "-*" is none. The default is all of them, or on a store that
 	// others write to (etcd) serviceaccount-controller and resourcequota-controller alone. They pause while a
 	// kube-controller-manager runs (--controllers).
 	Names []string `flag:"controllers"`
-	// NoGarbageCollection says that nothing collects the dependents of deleted objects: deletions then ignore the
-	// propagation policy, and set no finalizers for the garbage collector (--enable-garbage-collector=false).
+	// NoGarbageCollection means that no garbage collector deletes the dependents of deleted objects: deletions then
+	// ignore the propagation policy, and set no finalizers for the garbage collector
+	// (--enable-garbage-collector=false).
 	NoGarbageCollection bool `flag:"!enable-garbage-collector"`
 	// NoDefaultServiceAccounts does not make the service account "default" of each new namespace, which
 	// kube-controller-manager does too, where it runs (--default-service-accounts=false).

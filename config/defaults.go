@@ -37,9 +37,9 @@ func KubeAPIServer() Config {
 	return c.Complete()
 }
 
-// Complete returns what the configuration means: fields with the zero value get their defaults, and None becomes 0. It is for
-// looking at a configuration and for Validate. keelson.Start completes its configuration itself, and should get the original:
-// in a complete configuration a 0 that was None cannot be told from a field that was not set.
+// Complete returns what the configuration means: fields with the zero value get their defaults, and None becomes 0. It
+// is for inspecting a configuration and for Validate. keelson.Start completes its configuration itself, and should get
+// the original: in a complete configuration a 0 that was None cannot be told from a field that was not set.
 func (c Config) Complete() Config {
 	c.Storage.complete()
 	c.Serving.complete()

@@ -2,14 +2,14 @@ package config
 
 import "log/slog"
 
-// Diagnostics says what an operator can see: the log, metrics, traces and profiles.
+// Diagnostics configures the log, metrics, traces and profiles.
 type Diagnostics struct {
 	// Log receives the server's log. The default is slog.Default().
 	Log *slog.Logger
 	// SetVerbosity changes how much is logged, as PUT /debug/flags/v asks for; nil leaves that path out. It is called
 	// concurrently.
 	SetVerbosity func(v int) error
-	// Metrics says which metrics are shown.
+	// Metrics selects the exported metrics.
 	Metrics Metrics
 	// TracingConfigFile is a TracingConfiguration of apiserver.config.k8s.io. Without it no request is traced
 	// (--tracing-config-file).
@@ -28,7 +28,7 @@ type Diagnostics struct {
 	Flags map[string]string
 }
 
-// Metrics says which metrics are shown.
+// Metrics selects the exported metrics.
 type Metrics struct {
 	// Disabled are the names of metrics that are not shown. It has precedence over ShowHiddenFor (--disabled-metrics).
 	Disabled []string `flag:"disabled-metrics"`

@@ -77,8 +77,8 @@ type Connections struct {
 	// the default, is no limit (--max-connection-bytes-per-sec).
 	MaxBytesPerSecond int64 `flag:"max-connection-bytes-per-sec"`
 	// Dial opens the connections to an address ("host:port"); the network is "tcp". Nil opens them directly, or as
-	// EgressConfigFile says. Programs that embed the server use it to reach nodes and pods in their own way. The addresses
-	// are those in the objects of the API, checked as for direct connections.
+	// configured in EgressConfigFile. Programs that embed the server use it to reach nodes and pods in their own way.
+	// The addresses are those in the objects of the API, checked as for direct connections.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -88,8 +88,8 @@ type Aggregation struct {
 	// webhooks, rather than to their cluster IPs (--enable-aggregator-routing).
 	ByEndpoints bool `flag:"enable-aggregator-routing"`
 	// ProxyClientCertFile is a PEM file of the certificate by which extension API servers recognize this one. It may be
-	// replaced while the server runs. If it is empty and nothing says whom the server trusts (ClientCAFile, RequestHeader),
-	// the server makes a certificate and its authority (--proxy-client-cert-file).
+	// replaced while the server runs. If it is empty and no trusted authority is configured (ClientCAFile,
+	// RequestHeader), the server makes a certificate and its authority (--proxy-client-cert-file).
 	ProxyClientCertFile string `flag:"proxy-client-cert-file"`
 	// ProxyClientKeyFile is a PEM file of the key of ProxyClientCertFile (--proxy-client-key-file).
 	ProxyClientKeyFile string `flag:"proxy-client-key-file"`

@@ -12,7 +12,7 @@ type Serving struct {
 	// with the configurations of Server.RESTConfig and Server.RESTConfigFor. Client certificates are not accepted; the
 	// administrator has a token. Nothing outside of the program can reach the server.
 	InProcess bool
-	// TLS has the certificates of the server, and what is agreed with clients.
+	// TLS configures the certificates of the server, and the versions and cipher suites.
 	TLS TLS
 	// HTTP2MaxStreams is how many requests an HTTP/2 connection may have at a time. The default is half of the smaller limit
 	// of requests in flight, at most 100 (--http2-max-streams-per-connection).
@@ -30,11 +30,11 @@ type Serving struct {
 	// LivezGracePeriod is how long after the start /livez does not fail: what is under way then is assumed to go well. The
 	// default is 0 (--livez-grace-period).
 	LivezGracePeriod time.Duration `flag:"livez-grace-period"`
-	// Shutdown says how the server stops.
+	// Shutdown configures how the server stops.
 	Shutdown Shutdown
 }
 
-// TLS configures the certificates of the server, and what is agreed with clients.
+// TLS configures the certificates of the server, and the versions and cipher suites.
 type TLS struct {
 	// CertFile is a PEM file of a serving certificate with its chain, which is used instead of the server's own. It may be
 	// replaced while the server runs (--tls-cert-file).

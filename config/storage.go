@@ -26,8 +26,8 @@ type Storage struct {
 	// EventTTL is how long an Event is kept after its last write, in whole seconds. The default is 1 hour; with None it is
 	// not removed (--event-ttl).
 	EventTTL time.Duration `flag:"event-ttl"`
-	// EncryptionConfigFile is an EncryptionConfiguration that says how values are encrypted in the store. Without it they
-	// are stored as they are (--encryption-provider-config).
+	// EncryptionConfigFile is an EncryptionConfiguration for values in the store. Without it they are stored as they
+	// are (--encryption-provider-config).
 	EncryptionConfigFile string `flag:"encryption-provider-config"`
 	// EncryptionReload follows changes of EncryptionConfigFile (--encryption-provider-config-automatic-reload).
 	EncryptionReload bool `flag:"encryption-provider-config-automatic-reload"`

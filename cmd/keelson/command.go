@@ -32,7 +32,7 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 // kubeAPIServerName is the name of the program, and of the subcommand, that has the defaults of kube-apiserver.
 const kubeAPIServerName = "kube-apiserver"
 
-// newKubeAPIServer returns the command that takes the place of kube-apiserver.
+// newKubeAPIServer returns the command that replaces kube-apiserver.
 func newKubeAPIServer(out, errOut io.Writer) *cobra.Command {
 	standard := config.KubeAPIServer()
 	// completeAsKubeAPIServer chooses these when their flags are not given.

@@ -12,9 +12,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/version"
 )
 
-// compatibilityFlags are the flags of kube-apiserver whose subject Keelson does not have. They are accepted with values
-// that mean what Keelson does anyway. A value that asks for something else is an error if the result would differ for
-// clients, and otherwise a warning when the server starts.
+// compatibilityFlags are flags of kube-apiserver that have no effect in Keelson. A value is accepted if it describes
+// what Keelson does. Any other value is an error if the result would differ for clients, and otherwise a warning when
+// the server starts.
 type compatibilityFlags struct {
 	storageBackend, storageMediaType              string
 	watchCache                                    bool

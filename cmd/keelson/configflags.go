@@ -43,7 +43,7 @@ func parseFlagTexts() (groups []string, flags []flagText) {
 	return groups, flags
 }
 
-// configFlags adds the flags of the fields of the configuration. Their defaults are what c has.
+// configFlags adds the flags of the fields of the configuration. Their defaults are the values in c.
 func configFlags(f *pflag.FlagSet, c *config.Config) {
 	texts := map[string]flagText{}
 	_, flags := parseFlagTexts()

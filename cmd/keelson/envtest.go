@@ -73,16 +73,16 @@ func assetsDir(args []string) (string, error) {
 // assets is a directory of programs for tests.
 type assets struct {
 	dir string
-	// program returns the path of the program that takes the place of kube-apiserver and etcd.
+	// program returns the path of the program that replaces kube-apiserver and etcd.
 	program func() (string, error)
 	kubectl string // the flag
 	force   bool
 }
 
-// markerName is the file that says that the programs in a directory are Keelson's, and which version.
+// markerName is a file with the version of Keelson whose programs are in the directory.
 const markerName = "keelson-version"
 
-// install writes the programs, and returns the kubectl that is used, "" if there is none.
+// install writes the programs, and returns the path of kubectl, "" if there is none.
 func (a *assets) install() (kubectl string, err error) {
 	if err := a.checkOthers(); err != nil {
 		return "", err
@@ -133,7 +133,7 @@ func (a *assets) checkOthers() error {
 	return nil
 }
 
-// installKubectl links to kubectl, unless the directory has it already and no other is asked for.
+// installKubectl creates a link to kubectl, unless the directory has kubectl and no other one was requested.
 func (a *assets) installKubectl() (string, error) {
 	to := a.file("kubectl")
 	from := a.kubectl

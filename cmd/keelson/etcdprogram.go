@@ -16,7 +16,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/memoryetcd"
 )
 
-// etcdName is the name of the program that takes the place of etcd in tests.
+// etcdName is the name of the program that replaces etcd in tests.
 const etcdName = "etcd"
 
 // etcdProgram are the flags of the program etcd that have a meaning.
@@ -26,7 +26,7 @@ type etcdProgram struct {
 	showVersion          bool
 }
 
-// newEtcd returns the command that takes the place of etcd in tests.
+// newEtcd returns the command that replaces etcd in tests.
 func newEtcd(out, errOut io.Writer) *cobra.Command {
 	var p etcdProgram
 	c := &cobra.Command{

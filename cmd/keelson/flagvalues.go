@@ -24,7 +24,7 @@ func (v *invertedValue) String() string { return strconv.FormatBool(v.off == nil
 // Type implements pflag.Value.
 func (v *invertedValue) Type() string { return "bool" }
 
-// IsBoolFlag says that the flag needs no value.
+// IsBoolFlag reports that the flag needs no value.
 func (v *invertedValue) IsBoolFlag() bool { return true }
 
 // secondsValue is the value of a flag that is a number of seconds, without a unit.

@@ -15,7 +15,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// logOptions configure what is logged and in which format.
+// logOptions configure the log.
 type logOptions struct {
 	verbosity int
 	format    string
@@ -71,7 +71,7 @@ func (o logOptions) logger(out io.Writer) (*slog.Logger, func(int) error, error)
 	return log, setVerbosity, nil
 }
 
-// fileVerbosity is how much the source files that match a pattern log.
+// fileVerbosity is the verbosity of the source files that match a pattern.
 type fileVerbosity struct {
 	pattern string
 	level   slog.Level

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// notifier tells systemd the state of the process, by the protocol of sd_notify(3). A nil notifier tells nobody.
+// notifier sends the state of the process to systemd, by the protocol of sd_notify(3). A nil notifier sends nothing.
 type notifier struct {
 	conn  net.Conn
-	alive time.Duration // how often systemd wants to be told that the process is alive; 0: it does not
+	alive time.Duration // interval in which systemd expects a message; 0: none
 }
 
 // newNotifier connects to the socket that systemd names in the environment. It returns nil if systemd names none.
@@ -40,7 +40,7 @@ func (n *notifier) send(state string) {
 	}
 }
 
-// watchdog returns a ticker of the times at which systemd has to be told that the process is alive.
+// watchdog returns a ticker for the messages that systemd expects.
 func (n *notifier) watchdog() *time.Ticker {
 	if n == nil || n.alive <= 0 {
 		t := time.NewTicker(time.Hour)

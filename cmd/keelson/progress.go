@@ -90,7 +90,7 @@ func (p *progress) stop() {
 	<-p.gone
 }
 
-// isTerminal reports whether somebody reads what is written at once.
+// isTerminal reports whether out is a terminal.
 func isTerminal(out io.Writer) bool {
 	f, ok := out.(*os.File)
 	if !ok {

@@ -157,7 +157,7 @@ func (r *remote) get(ctx context.Context, path string) (io.ReadCloser, error) {
 	var status struct {
 		Message string `json:"message"`
 	}
-	body, _ := io.ReadAll(io.LimitReader(w.Body, longestStatus)) // what there is of it
+	body, _ := io.ReadAll(io.LimitReader(w.Body, longestStatus)) // as much of it as can be read
 	_ = w.Body.Close()
 	if json.Unmarshal(body, &status) != nil || status.Message == "" {
 		status.Message = strings.TrimSpace(string(body))

@@ -19,7 +19,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/version"
 )
 
-// stopTime limits an orderly stop, in addition to the time that requests in flight may take.
+// stopTime limits the stop in addition to the time for requests in flight.
 const stopTime = 30 * time.Second
 
 // printVersion prints the version of the API as kube-apiserver does, for --version and --version=raw.
@@ -36,7 +36,7 @@ func printVersion(out io.Writer, asked string) error {
 	return fmt.Errorf("--version must be true or raw, not %q: Keelson does not report other versions", asked)
 }
 
-// personality is what a command does without flags.
+// personality is the behaviour of a command without flags.
 type personality struct {
 	config config.Config
 	// kubeAPIServer prints nothing on standard output, and has the authorization mode of kube-apiserver.
@@ -178,7 +178,7 @@ func serve(
 		return err
 	}
 	if err != nil {
-		c.Diagnostics.Log.Warn("the end was not an orderly one", "error", err)
+		c.Diagnostics.Log.Warn("the server did not stop cleanly", "error", err)
 	}
 	return failure
 }

@@ -138,7 +138,7 @@ func saveStopped(ctx context.Context, w io.Writer, s *stoppedStore) error {
 	return errors.Join(err, e.Close())
 }
 
-// snapshotStatus is what `keelson snapshot status -o json` prints.
+// snapshotStatus is the output of `keelson snapshot status -o json`.
 type snapshotStatus struct {
 	File      string           `json:"file"`
 	Format    int              `json:"format"`

@@ -49,11 +49,11 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/version"
 )
 
-// admissionOptions are what plug-ins are made of.
+// admissionOptions are the dependencies of admission plug-ins.
 type admissionOptions struct {
 	config   *config.Admission
 	registry *registry.Registry
-	// authorizer says whether a user has further permissions.
+	// authorizer decides whether a user has further permissions.
 	authorizer authz.Authorizer
 	observer   admission.Observer
 	// calls are how webhooks outside the cluster are called.
@@ -73,14 +73,14 @@ type admissionOptions struct {
 	files *reloads
 }
 
-// pluginInput is what a plug-in is made from.
+// pluginInput is the input of the constructor of a plug-in.
 type pluginInput struct {
 	*admissionOptions
 	// config is the plug-in's own configuration in JSON or YAML, nil if none was given.
 	config []byte
 	// read reads the files that the configuration names.
 	read filewatch.Read
-	// use is set to what has to be done when the plug-in is put into effect; it may stay nil.
+	// use may be set by the constructor; it is called when the plug-in takes effect.
 	use func()
 }
 
@@ -218,7 +218,7 @@ func configured[C any](
 	}
 }
 
-// imageReviews returns the plug-in that asks a webhook about images.
+// imageReviews returns the plug-in that sends the images of Pods to a webhook.
 func imageReviews(o *pluginInput, c imagepolicy.Config) (admission.Plugin, error) {
 	return imagepolicy.Plugin(c, o.read, o.calls, o.log)
 }
@@ -245,7 +245,7 @@ func newAdmission(o *admissionOptions) (*admission.Chain, error) {
 	return m.chain, err
 }
 
-// admissionMaker makes the chain of plug-ins, and makes it anew when their configuration has changed.
+// admissionMaker makes the chain of plug-ins, and makes it again when their configuration has changed.
 type admissionMaker struct {
 	*admissionOptions
 	all   []admissionPlugin

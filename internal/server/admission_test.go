@@ -23,7 +23,7 @@ import (
 func TestUnstoredObjectsAreAdmitted(t *testing.T) {
 	c := testConfig(t)
 	var judged atomic.Pointer[string]
-	c.judges = []admission.Plugin{{Name: "Refuse", Validate: func(ctx context.Context, a *admission.Attributes) error {
+	c.testPlugins = []admission.Plugin{{Name: "Refuse", Validate: func(ctx context.Context, a *admission.Attributes) error {
 		what := strings.Trim(a.Resource.Resource+"/"+a.Subresource, "/")
 		if what == "serviceaccounts" || request.UserFrom(ctx) == nil { // the server's own
 			return nil
@@ -53,7 +53,7 @@ func TestUnstoredObjectsAreAdmitted(t *testing.T) {
 			t.Errorf("%s: nobody was asked", path)
 		}
 	}
-	// What is wrong by itself is not shown to the judges.
+	// What is wrong by itself does not reach the test plug-ins.
 	judged.Store(nil)
 	post(t, s, authn+"tokenreviews", `{"spec":{}}`, http.StatusBadRequest)
 	post(

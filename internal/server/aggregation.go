@@ -8,8 +8,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/certs"
 )
 
-// ownFrontProxy reports whether the server makes the certificates by which extension API servers recognize it. It does not if
-// the operator says whom the server trusts, or which certificate it shows.
+// ownFrontProxy reports whether the server creates the certificates by which extension API servers authenticate it. It
+// does not if the operator configures the trusted authorities or the client certificate.
 func (c *settings) ownFrontProxy() bool {
 	return !c.Authentication.NoOwnCredentials && c.Authentication.ClientCAFile == "" && c.Authentication.RequestHeader.ClientCAFile == "" &&
 		c.Network.Aggregation.ProxyClientCertFile == ""

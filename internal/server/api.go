@@ -45,7 +45,7 @@ type api struct {
 	custom    *custom
 	discovery *discovery.Handler
 	claims    *servicerepair.Controller
-	// resources is the directory of all served resources. client is how the server itself uses them.
+	// resources is the directory of all served resources. client is the server's own access to them.
 	resources *directory.Directory
 	client    *client.Client
 	webhooks  *webhooks.Plugins
@@ -53,14 +53,14 @@ type api struct {
 	policies  *policies.Plugins
 	// aggregator forwards requests to extension API servers.
 	aggregator *aggregator.Aggregator
-	// proxyCertificate is what extension API servers and peers know this server by; nil if there is none.
+	// proxyCertificate authenticates this server to extension API servers and peers; nil if there is none.
 	proxyCertificate func() (*tls.Certificate, error)
-	// peers forwards requests to other servers on the same store; nil if there are none.
+	// peers forwards requests to other servers on the same store; nil without peers.
 	peers   *peers.Peers
 	cluster *connection.Network
 }
 
-// close closes the connections to nodes, pods and services that nobody uses. api may be nil.
+// close closes idle connections to nodes, pods and services. api may be nil.
 func (a *api) close() {
 	if a != nil && a.cluster != nil {
 		a.cluster.Close()
@@ -95,9 +95,9 @@ type addresses struct {
 	local, advertised string // on this machine, and from others
 }
 
-// judges returns the plug-ins of admission that are for tests.
-func (o *apiOptions) judges() []admission.Plugin {
-	list := slices.Clone(o.config.judges)
+// testPlugins returns the admission plug-ins that are for tests.
+func (o *apiOptions) testPlugins() []admission.Plugin {
+	list := slices.Clone(o.config.testPlugins)
 	if o.traffic != nil {
 		list = append(list, o.traffic.Plugin())
 	}
@@ -117,7 +117,7 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 		config: &o.config.Admission, registry: o.registry, authorizer: o.authorization, observer: admission.NewMetrics(o.metrics),
 		calls: o.calls, webhooks: a.webhooks, policies: a.policies, log: o.log,
 		podSecurity: podsecurity.NewMetrics(o.metrics), kinds: a.resourcesOfKind, createNamespace: a.createNamespace,
-		last:  append(o.judges(), o.authorization.guardRoles(), o.authorization.guardSigners(), a.policies.ParameterAccess()),
+		last:  append(o.testPlugins(), o.authorization.guardRoles(), o.authorization.guardSigners(), a.policies.ParameterAccess()),
 		files: o.config.files,
 	})
 	if err != nil {

@@ -45,13 +45,13 @@ type auditing struct {
 // auditOptions are the dependencies of auditing.
 type auditOptions struct {
 	*config.Audit
-	// budget is how long a request waits for a log or webhook in the blocking modes. farewell is how long buffered
-	// events are written while the server stops.
-	budget, farewell time.Duration
-	files            *reloads
-	calls            webhook.Options
-	counts           *audit.Metrics
-	log              *slog.Logger
+	// budget limits the time that a request waits for a log or webhook in the blocking modes, flushTime the time in
+	// which buffered events are written while the server stops.
+	budget, flushTime time.Duration
+	files             *reloads
+	calls             webhook.Options
+	counts            *audit.Metrics
+	log               *slog.Logger
 }
 
 // openAudit reads the policy and opens the sinks of events. It returns nil if nothing is audited.
@@ -207,7 +207,7 @@ func (a *auditing) close() (err error) {
 		return nil
 	}
 	a.closing.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), a.c.farewell)
+		ctx, cancel := context.WithTimeout(context.Background(), a.c.flushTime)
 		defer cancel()
 		if err = a.sinks.Close(ctx); err != nil {
 			return // a file that hangs may be in use

@@ -225,7 +225,7 @@ func TestHangingAuditWebhook(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			c := audited(t)
 			c.Audit.Log.Path = ""
-			c.auditBudget, c.auditFarewell = time.Millisecond, time.Millisecond
+			c.auditBudget, c.auditFlushTime = time.Millisecond, time.Millisecond
 			hangingWebhook(t, &c, mode)
 			s, err := Start(t.Context(), c.Config, c.Options)
 			if err != nil {

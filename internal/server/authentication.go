@@ -43,7 +43,7 @@ import (
 const (
 	accountKeyName = "sa.key"
 
-	// reloadEvery is how often files that may be replaced are looked at.
+	// reloadEvery is the interval in which files are checked for changes.
 	reloadEvery = 5 * time.Second
 )
 
@@ -70,7 +70,7 @@ type authentication struct {
 // authenticationOptions are the dependencies of authentication.
 type authenticationOptions struct {
 	config *settings
-	ownCA  []byte // the server's own authority of client certificates, PEM; empty if there is none
+	ownCA  []byte // the server's own CA of client certificates in PEM; empty if there is none
 	// adminToken is a token of the administrator; "" if there is none.
 	adminToken string
 	// ownFrontProxyCA is the server's own authority of front proxies, PEM; empty unless settings.ownFrontProxy.
@@ -169,7 +169,7 @@ func (a *authentication) openAuthorities() (err error) {
 	return nil
 }
 
-// openFile returns fixed authorities and those of the file of a flag, unless path is "".
+// openFile returns the certificate authorities in fixed and in the file of a flag, unless path is "".
 func (a *authentication) openFile(flag string, fixed []byte, path string) (*clientcert.Authorities, error) {
 	out := clientcert.NewAuthorities(fixed, path)
 	if path == "" {
@@ -264,8 +264,8 @@ func (a *authentication) warnOfLives(tooShort, shortened string) {
 	}
 }
 
-// tokenAuthenticators returns the token authenticators in the order of their calls. Those that use only memory come
-// before those that call other programs.
+// tokenAuthenticators sets the token authenticators in the order of their calls: those that use only memory come before
+// those that call other programs.
 func (a *authentication) tokenAuthenticators() error {
 	c := &a.config.Authentication
 	if a.adminToken != "" {
@@ -397,7 +397,7 @@ func audiences(c *config.Authentication) []string {
 	return c.ServiceAccounts.Issuers
 }
 
-// reloadEvery is how often files that may be replaced are looked at.
+// reloadEvery returns the interval in which files are checked for changes.
 func (c *settings) reloadEvery() time.Duration { return cmp.Or(c.fileReload, reloadEvery) }
 
 // tlsConfig has base request client certificates of the current authorities.

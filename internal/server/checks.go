@@ -24,9 +24,8 @@ const (
 	fairnessSeats      = fairnessRunners + "seats"
 )
 
-// checks returns the checks of /livez and /readyz in the order of their output. Where kube-apiserver reports
-// whether a controller has started, the check here passes while the controller runs: nothing is served before its
-// start.
+// checks returns the checks of /livez and /readyz in the order of their output. Where kube-apiserver reports whether a
+// controller has started, these checks pass while the controller runs, because nothing is served before it has started.
 func (s *starting) checks() []health.Check {
 	always := func(context.Context) error { return nil }
 	definitions := s.running(customRunner, s.api.custom.Ready)
@@ -45,7 +44,7 @@ func (s *starting) checks() []health.Check {
 		hook("start-apiserver-admission-initializer", func(context.Context) error {
 			return s.work.AllHealthy(admissionRunners)
 		}),
-		// The caches, which are here what informers are there, are open before anything is served.
+		// Caches take the role of informers. They are open before anything is served.
 		hook("generic-apiserver-start-informers", always),
 	)
 	if s.fairness != nil {

@@ -25,7 +25,7 @@ type component struct {
 	health func(ctx context.Context) (well bool, message string)
 }
 
-// components are those that a control plane has.
+// components are the parts of a control plane.
 type components []component
 
 // newComponents returns the etcd servers of the store, and the scheduler and controller manager at their default

@@ -19,8 +19,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// farewell limits the time in which a stopping server removes itself from the endpoints.
-const farewell = 2 * time.Second
+// leaveTime limits the time in which a stopping server removes itself from the endpoints.
+const leaveTime = 2 * time.Second
 
 // controlPlane maintains the objects that describe the server.
 type controlPlane struct {
@@ -35,7 +35,7 @@ type controlPlaneOptions struct {
 	address  net.IP // at which others reach the server
 	port     int    // that the server listens on
 	record   *peers.Record
-	// restored is true if all objects are those of a snapshot.
+	// restored is true if the server was started from a snapshot.
 	restored bool
 	// defaultsExist is true if the objects of bootstrap.Defaults were just created.
 	defaultsExist bool
@@ -65,7 +65,7 @@ func newControlPlane(ctx context.Context, o controlPlaneOptions) (*controlPlane,
 		p.keeper.PeerAddress = net.JoinHostPort(r.Host, strconv.Itoa(r.Port))
 	}
 	if o.restored {
-		return p, nil // all objects are those of the snapshot
+		return p, nil // the snapshot has all objects
 	}
 	return p, p.keeper.Start(ctx, o.defaultsExist)
 }
@@ -124,7 +124,7 @@ func (a *authentication) trust() bootstrap.AuthenticationTrust {
 
 // leave removes the server from the endpoints of the Service kubernetes, and from what its peers know.
 func (p *controlPlane) leave(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, farewell)
+	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()
 	err := p.keeper.Leave(ctx)
 	if p.record != nil {

@@ -106,7 +106,7 @@ func lockDataDir(dir string) (*dirLock, error) {
 // makeDir creates a directory and its missing parents, and syncs their entries: without that, files synced in the
 // directory could be lost with it.
 func makeDir(dir string) error {
-	var parents []string // of what is missing
+	var parents []string
 	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
 		if _, err := os.Stat(at); err == nil || filepath.Dir(at) == at {
 			break

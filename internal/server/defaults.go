@@ -19,7 +19,7 @@ var knownDefaults sync.Map
 // defaultsKey returns the key of knownDefaults. It is empty if the objects must be created one by one: in a store that
 // has namespaces already or to which others write, and with plug-ins of tests.
 func (s *starting) defaultsKey(ctx context.Context) (string, error) {
-	if !storage.IsExclusive(s.stores.main) || len(s.config.judges) > 0 {
+	if !storage.IsExclusive(s.stores.main) || len(s.config.testPlugins) > 0 {
 		return "", nil
 	}
 	isNew := true

@@ -11,7 +11,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource"
 )
 
-// openDocuments returns the handler of the OpenAPI documents of what is served.
+// openDocuments returns the handler of the OpenAPI documents of all served resources.
 func (s *starting) openDocuments() (*openapi.Handler, error) {
 	served := map[string]bool{}     // the paths of documents of groups and versions that are served
 	builtIn := map[string]bool{}    // the paths of documents of all that could be

@@ -41,9 +41,9 @@ type fairness struct {
 }
 
 const (
-	// settleTime is how long changes of the configuration are collected before they take effect together.
+	// settleTime is the time in which changes of the configuration are collected before they take effect together.
 	settleTime = 20 * time.Millisecond
-	// sizePeriod is how often the objects of each resource are counted.
+	// sizePeriod is the interval in which the objects of each resource are counted.
 	sizePeriod = 10 * time.Second
 )
 

@@ -43,7 +43,7 @@ func (c *settings) checkFiles() error {
 	return errors.Join(errs...)
 }
 
-// checkAuthorities returns an error if a file of authorities is named and has none.
+// checkAuthorities returns an error if path is set and the file has no certificate authorities.
 func checkAuthorities(field, path string) error {
 	if path == "" {
 		return nil

@@ -26,21 +26,21 @@ const snapshotsName = "snapshots"
 type Snapshot struct {
 	config settings
 	image  *embedded.Image
-	// dir has the files of a server with a data directory. pairs and keys are those of a server without one.
+	// dir contains the files of a server with a data directory; pairs and keys are set for a server without one.
 	dir   string
 	pairs map[string]certs.Pair
 	keys  *serviceaccount.Keys
 }
 
-// imager is a store of which images can be created.
-type imager interface {
+// imageStore is a store that can create images.
+type imageStore interface {
 	Image(ctx context.Context, dir string) (*embedded.Image, error)
 }
 
 // Snapshot keeps the state of the server with all acknowledged writes. The caller must call Close of the snapshot. It
 // fails if the objects are in etcd.
 func (s *Server) Snapshot(ctx context.Context) (*Snapshot, error) {
-	store, ok := s.stores.main.(imager)
+	store, ok := s.stores.main.(imageStore)
 	if !ok {
 		return nil, errors.New("a snapshot needs the embedded store or the store in memory")
 	}

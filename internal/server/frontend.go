@@ -29,7 +29,7 @@ const (
 	maxBuffered       = 3 << 20 // of one connection's uploads: a body is at most 3 MiB
 	pingAfter         = 30 * time.Second
 
-	// drainTime is how much longer than their own deadline the server waits for requests in flight when it stops.
+	// drainTime is the time after their own deadline that the server waits for requests in flight when it stops.
 	drainTime   = 5 * time.Second
 	goodbyeTime = 250 * time.Millisecond
 	activePoll  = 2 * time.Millisecond
@@ -46,7 +46,7 @@ type frontend struct {
 	endWatches context.CancelFunc
 	refusing   atomic.Bool  // new requests are sent elsewhere
 	active     atomic.Int64 // requests being served
-	// short is how many of them are not long-running, and begun how many requests there were.
+	// short counts the active requests that are not long-running, begun all requests so far.
 	short, begun atomic.Int64
 }
 
@@ -59,8 +59,7 @@ type frontendOptions struct {
 	routes         *router
 	identity       *identity
 	authentication *authentication
-	// chain are the options of the filters, without those that frontend sets itself: what happens when the server
-	// stops.
+	// chain are the options of the filters, except for Stop, which frontend sets itself.
 	chain chain.Options
 	log   *slog.Logger
 }
@@ -158,7 +157,7 @@ func (f *frontend) drain(ctx context.Context) error {
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		_ = f.server.Shutdown(ctx) // its error is that of ctx, or of the listener that is closed already
+		_ = f.server.Shutdown(ctx) // the error is ctx's, or comes from the closed listener
 	}()
 	overdue := f.idle(ctx)
 	select {
@@ -241,5 +240,5 @@ func (l *connectionLog) Handle(ctx context.Context, r slog.Record) error {
 	return l.Handler.Handle(ctx, r)
 }
 
-// Enabled implements slog.Handler: every line is looked at.
+// Enabled implements slog.Handler. It returns true because Handle filters the lines.
 func (l *connectionLog) Enabled(context.Context, slog.Level) bool { return true }

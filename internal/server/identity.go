@@ -21,7 +21,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
 )
 
-// renewEvery is how often a running server looks whether its own certificates have to be renewed.
+// renewEvery is the interval in which a running server checks whether its own certificates must be renewed.
 const renewEvery = time.Hour
 
 // identity is the serving certificate of the server, the credentials of its administrator, and the certificate that it
@@ -202,8 +202,8 @@ func (i *identity) renew() error {
 	return i.writeKubeconfig()
 }
 
-// notExpired is a probe that fails when the serving certificate that the server has made has expired: a restart, or the
-// runner that calls renew, replaces it. A certificate that the operator provides is not looked at.
+// notExpired is a probe that fails when the serving certificate that the server has created has expired: a restart, or
+// the runner that calls renew, replaces it. A certificate that the operator provides is not checked.
 func (i *identity) notExpired(context.Context) error {
 	own := i.current.Load()
 	if own == nil || own.serving == nil || own.serving.Leaf == nil || time.Now().Before(own.serving.Leaf.NotAfter) {

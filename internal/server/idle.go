@@ -10,8 +10,8 @@ import (
 // idlePause is the time between two looks of WaitForIdle.
 const idlePause = time.Millisecond
 
-// WaitForIdle waits until the server has nothing left to do: keelson.Server.WaitForIdle says what that is. Its error says
-// what is still to be done, and is the error of ctx.
+// WaitForIdle waits until the server is idle, as keelson.Server.WaitForIdle defines it. If ctx ends first, the error
+// wraps that of ctx and lists what is not finished.
 func (s *Server) WaitForIdle(ctx context.Context) error {
 	busy := []string{"the store has not told its revision"}
 	for {
@@ -25,12 +25,12 @@ func (s *Server) WaitForIdle(ctx context.Context) error {
 			return nil
 		}
 		busy = now
-		_ = sleep(ctx, idlePause) // busy looks at ctx
+		_ = sleep(ctx, idlePause) // busy checks ctx
 	}
 }
 
-// busy returns what the server has to do. It looks at its parts one after the other. If nothing was written, no request
-// has come and no part has got something to do meanwhile, all of them were idle at the same time.
+// busy returns descriptions of the work in progress. It checks the parts of the server one after the other. If
+// meanwhile nothing was written, no request came and no part got work, all of them were idle at the same time.
 func (s *Server) busy(ctx context.Context) (lines []string, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ type issuers struct {
 	counts    *oidc.Metrics
 	set       *oidc.IssuerSet // nil: none are configured
 	opened    bool            // the configuration of the start is in effect
-	file      []byte          // the AuthenticationConfiguration that was read last; nil: there is none
+	file      []byte          // the AuthenticationConfiguration that was read last; nil without one
 	anonymous *apiserver.AnonymousAuthConfig
 }
 

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// logWatch notices that the log is blocked, for example because nobody reads the pipe that it goes to: then each request
-// that logs something hangs.
+// logWatch detects that the log is blocked, for example because its pipe is not read. Each request that logs something
+// then hangs.
 type logWatch struct {
 	now func() time.Time
 
@@ -18,7 +18,7 @@ type logWatch struct {
 	running map[int]time.Time // when the calls began that have not ended
 }
 
-// maxLogTime is how long a call of the log may take. That of kube-apiserver is the same.
+// maxLogTime is the time limit of a call of the log, as in kube-apiserver.
 const maxLogTime = 2 * time.Minute
 
 func newLogWatch(now func() time.Time) *logWatch {

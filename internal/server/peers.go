@@ -20,7 +20,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// validatePeers returns what is wrong with the configuration. enabled is whether the feature gate is on.
+// validatePeers returns what is wrong with the configuration. enabled reports whether the feature gate is on.
 func validatePeers(c *config.Peers, enabled bool) error {
 	var errs []error
 	for _, field := range []struct{ name, value string }{
@@ -57,7 +57,7 @@ func (s *starting) peerAddress() (host string, port int) {
 	return s.listener.advertised.String(), s.listener.port()
 }
 
-// newPeerRecord returns what tells peers where this server is reached, nil if there can be no peers.
+// newPeerRecord returns the record by which peers find the address of this server, nil if there can be no peers.
 func (s *starting) newPeerRecord() (*peers.Record, error) {
 	if !s.hasPeers() {
 		return nil, nil

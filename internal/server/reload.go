@@ -93,7 +93,7 @@ func (r *reloads) report(p *reloadedPart, err error) {
 	}
 }
 
-// start follows the files of all parts, also of those that are loaded later, until work is stopped.
+// start follows the files of all parts, including parts that are loaded later, until work is stopped.
 func (r *reloads) start(work *background.Group) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -179,9 +179,9 @@ func (r *reloads) authorities(flag, path string, use func(*x509.CertPool)) error
 	return err
 }
 
-// clientTLS returns a function that returns the TLS configuration of a new connection to another server: with the
-// authorities in caFile, those of the system if it is "", and the certificate of p, none if its files are "". It returns nil
-// without an error if all are "". Connections that exist stay.
+// clientTLS returns a function that returns the TLS configuration for a new connection to another server: the
+// certificate authorities in caFile (those of the system if it is ""), and the certificate of p, unless its files are
+// "". It returns nil without an error if all are "". Changes do not affect open connections.
 func (r *reloads) clientTLS(caFlag, caFile string, p pair) (func() *tls.Config, error) {
 	if caFile == "" && p.certFile == "" {
 		return nil, nil
@@ -207,8 +207,8 @@ func (r *reloads) clientTLS(caFlag, caFile string, p pair) (func() *tls.Config, 
 	}, nil
 }
 
-// webhook returns a client of the webhook in a kubeconfig. After a change of the kubeconfig, or of a file that it names,
-// calls go where it says then.
+// webhook returns a client of the webhook in a kubeconfig. The client follows changes of the kubeconfig and of the
+// files named in it.
 func (r *reloads) webhook(flag, path string, o webhook.Options) (*webhook.Client, error) {
 	var client *webhook.Client
 	_, err := r.load(part{flag: flag, path: path, apply: func(read filewatch.Read) error {
@@ -238,7 +238,7 @@ func (r *reloads) file(flag, path string, apply func(content []byte) error) erro
 	return err
 }
 
-// ofField returns the error of what the field says that a flag sets. The flag is with its dashes.
+// ofField returns err with the name of the configuration field that a flag sets. flag begins with its dashes.
 func ofField(flag string, err error) error {
 	for _, f := range config.Fields() {
 		if slices.Contains(f.Flags, strings.TrimPrefix(flag, "--")) {
@@ -252,5 +252,6 @@ func ofField(flag string, err error) error {
 // no such error.
 func (s *Server) Alive(ctx context.Context) error { return s.http.routes.health.Alive(ctx, "etcd") }
 
-// Reload has the server look at once whether configured files have changed, which it otherwise does every few seconds.
+// Reload makes the server check at once whether configured files have changed, which it otherwise does every few
+// seconds.
 func (s *Server) Reload() { s.config.files.wake.Fire() }

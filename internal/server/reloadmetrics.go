@@ -40,8 +40,8 @@ func (r *reloadMetrics) followed(flag string) {
 	r.inEffect.WithLabelValues(flag).Set(1)
 }
 
-// reloaded records an attempt to apply a change of a file of a flag. inEffect says whether all files of the flag are in
-// effect now.
+// reloaded records an attempt to apply a change of a file of a flag. inEffect reports whether all files of the flag are
+// in effect now.
 func (r *reloadMetrics) reloaded(flag string, ok, inEffect bool) {
 	status, value := "failure", 0.0
 	if ok {

@@ -43,7 +43,7 @@ type router struct {
 	debug         debugRoutes
 }
 
-// debugRoutes are what people look at to find faults.
+// debugRoutes serve diagnostics.
 type debugRoutes struct {
 	profiling    bool
 	setVerbosity func(int) error // nil where it cannot be set

@@ -35,11 +35,11 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/version"
 )
 
-// auditTime is how long a request waits for the audit log in the blocking modes, and how long buffered events are written
-// while the server stops.
+// auditTime limits the time that a request waits for the audit log in the blocking modes, and the time in which
+// buffered events are written while the server stops.
 const auditTime = 5 * time.Second
 
-// workTime is how long the server waits for background work to end.
+// workTime is the time that the server waits for background work to end.
 const workTime = 5 * time.Second
 
 // Server is a running server. The fields are its parts in the order in which they start.
@@ -61,7 +61,7 @@ type Server struct {
 	http           *frontend
 }
 
-// records are what is recorded of requests besides metrics.
+// records are the records of requests besides metrics.
 type records struct {
 	traffic *traffic.Traffic // nil unless Testing.Record
 	audit   *auditing        // nil where nothing is audited
@@ -72,7 +72,7 @@ type records struct {
 type ending struct {
 	failed   chan error  // receives why the server cannot go on
 	stopping atomic.Bool // Stop was called
-	once     sync.Once   // guards err, which is what Stop returns
+	once     sync.Once   // guards err, the result of Stop
 	err      error
 }
 
@@ -105,7 +105,7 @@ type starting struct {
 	registry *registry.Registry
 }
 
-// outgoing is how the server connects to others.
+// outgoing configures connections to other servers.
 type outgoing struct {
 	egress *egress.Selector // nil: connections are opened directly
 	calls  webhook.Options  // for webhooks outside the cluster
@@ -348,7 +348,7 @@ func (s *starting) chooseStores() (err error) {
 
 func (s *starting) openAudit() (err error) {
 	s.records.audit, err = openAudit(auditOptions{
-		Audit: &s.config.Audit, budget: cmp.Or(s.config.auditBudget, auditTime), farewell: cmp.Or(s.config.auditFarewell, auditTime),
+		Audit: &s.config.Audit, budget: cmp.Or(s.config.auditBudget, auditTime), flushTime: cmp.Or(s.config.auditFlushTime, auditTime),
 		files: s.config.files, calls: s.calls, counts: auditevents.NewMetrics(s.metrics), log: s.log,
 	})
 	return err

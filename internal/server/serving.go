@@ -25,7 +25,7 @@ var tlsVersions = map[string]uint16{
 	"VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13,
 }
 
-// validateTLS returns what is wrong with the versions, cipher suites and further certificates.
+// validateTLS returns what is wrong with the versions, cipher suites and additional certificates.
 func validateTLS(c *config.TLS) error {
 	var errs []error
 	if _, ok := tlsVersions[c.MinVersion]; !ok {
@@ -80,7 +80,7 @@ type servingCerts struct {
 
 // sniPair is a certificate of SNICertKeys.
 type sniPair struct {
-	names       []string // of the flag; nil: those of the certificate
+	names       []string // in the flag; nil: the names in the certificate
 	leaf        *x509.Certificate
 	certificate func() (*tls.Certificate, error)
 }
@@ -196,10 +196,10 @@ const (
 	servingKeyName  = "apiserver.key"
 )
 
-// servingFiles returns the files of a certificate that is not made by the server, "" if there are none. pki is the directory of the
-// server's own certificates: a certificate in CertDir that is a copy of one there is the server's own. A certificate that an
-// earlier process has made without such a directory is used, because its authority may be known to clients, until it ends
-// soon.
+// servingFiles returns the files of a serving certificate that the server has not just created, "" if there are none.
+// pki is the directory of the server's own certificates: a certificate in CertDir that is a copy of one in pki is the
+// server's own. A certificate that an earlier process created without such a directory is used until it expires soon,
+// because clients may trust its CA.
 func servingFiles(c *config.TLS, pki string) (certFile, keyFile string) {
 	if c.CertFile != "" || c.CertDir == "" {
 		return c.CertFile, c.KeyFile

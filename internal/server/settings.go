@@ -22,15 +22,15 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
-// Options are what a server gets beside its configuration. The zero value is usual.
+// Options are the options of a server that are not in its configuration. Each may be zero.
 type Options struct {
-	// FlagGiven reports whether a flag was given on the command line, by its name without dashes. Some flags exclude files
-	// of a configuration even if they say what is so by default. Nil means that no flags were given.
+	// FlagGiven reports whether a flag was given on the command line, by its name without dashes. Some flags exclude
+	// files of a configuration even with the default value. Nil means that no flags were given.
 	FlagGiven func(name string) bool
 	// AdjustEngine, unless it is nil, changes the options of the embedded engine before it is opened. Tests put failing disks
 	// under it.
 	AdjustEngine func(*embedded.Options)
-	// OpenStore, unless it is nil, opens another store in place of the embedded engine. It is for measurements of what is
+	// OpenStore, unless it is nil, opens a store that replaces the embedded engine. It is for measurements of the code
 	// around the store.
 	OpenStore func(context.Context) (storage.Store, error)
 
@@ -39,16 +39,16 @@ type Options struct {
 
 	// What follows is set by tests.
 
-	// fileReload is how often files are checked for changes; 0 means the default.
+	// fileReload is the interval in which files are checked for changes; 0 means the default.
 	fileReload time.Duration
 	// now is the clock of the budgets of webhooks; nil means time.Now.
 	now func() time.Time
-	// judges are further plug-ins of admission.
-	judges []admission.Plugin
-	// lookup finds the addresses of hosts; nil asks the resolver of the system.
+	// testPlugins are further admission plug-ins.
+	testPlugins []admission.Plugin
+	// lookup resolves the names of hosts; nil means the resolver of the system.
 	lookup connection.Lookup
-	// auditBudget and auditFarewell are those of auditOptions; 0 means the default.
-	auditBudget, auditFarewell time.Duration
+	// auditBudget and auditFlushTime are budget and flushTime of auditOptions; 0 means the default.
+	auditBudget, auditFlushTime time.Duration
 }
 
 // flagGiven reports whether a flag was given on the command line.
@@ -69,8 +69,8 @@ type settings struct {
 	files *reloads
 }
 
-// maxStreams is how many requests one HTTP/2 connection may have at a time: no more
-// than half of those that are served, so that one connection cannot hold all.
+// maxStreams returns the limit of concurrent requests of one HTTP/2 connection: at most half of all requests that are
+// served, so that one connection cannot use all.
 func (c *settings) maxStreams() int {
 	if c.Serving.HTTP2MaxStreams > 0 {
 		return c.Serving.HTTP2MaxStreams
@@ -84,7 +84,7 @@ func (c *settings) maxStreams() int {
 	return streams
 }
 
-// validate returns what is wrong with the configuration by itself.
+// validate returns what is wrong with the values of the configuration.
 func (c *settings) validate() error {
 	errs := []error{c.Config.Validate(), c.validateGiven(), c.validateStorage(), validateTLS(&c.Serving.TLS), c.validateFilters()}
 	errs = append(errs, c.validateControllers()...)
@@ -100,8 +100,8 @@ func (c *settings) validate() error {
 	return errors.Join(errs...)
 }
 
-// validateGiven returns errors of flags that were given although a file of a configuration excludes them, whatever they say.
-// config.Validate finds only values other than the default.
+// validateGiven returns errors of flags that were given although a file of a configuration excludes them, whatever
+// their values. config.Validate only finds values other than the default.
 func (c *settings) validateGiven() error {
 	var errs []error
 	if a := &c.Authentication; c.anyFlagGiven("Authentication.OIDC.") && a.OIDC.IsDefault() {
@@ -145,7 +145,7 @@ func (c *settings) validateFilters() error {
 	return errors.Join(errs...)
 }
 
-// metricOptions returns which metrics are shown, for package metrics.
+// metricOptions returns the options of package metrics.
 func metricOptions(c *config.Metrics) (metrics.Options, error) {
 	minor, err := strconv.Atoi(version.Minor)
 	if err != nil {

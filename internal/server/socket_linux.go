@@ -10,7 +10,7 @@ import (
 // soReusePort is SO_REUSEPORT of socket(7), which package syscall does not have on all architectures.
 const soReusePort = 15
 
-// socketControl returns what sets the options of the listening socket; nil if there are none.
+// socketControl returns a function that sets the options of the listening socket; nil if there are none.
 func socketControl(c *config.Serving) func(network, address string, conn syscall.RawConn) error {
 	var options []int
 	if c.PermitAddressSharing {

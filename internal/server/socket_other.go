@@ -8,7 +8,7 @@ import (
 	"github.com/keelson-dev/keelson/config"
 )
 
-// socketControl returns what sets the options of the listening socket; nil if there are none.
+// socketControl returns a function that sets the options of the listening socket; nil if there are none.
 func socketControl(c *config.Serving) func(network, address string, conn syscall.RawConn) error {
 	if !c.PermitAddressSharing && !c.PermitPortSharing {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// stallTime is how long a client may leave bytes unread once the server stops. Then its connection is closed.
+// stallTime is the time that a client may leave bytes unread once the server stops. Then its connection is closed.
 const stallTime = 2 * time.Second
 
 // stallListener accepts connections that a client cannot use to delay the end of the server.
@@ -39,7 +39,7 @@ type stallConn struct {
 
 // Write implements net.Conn.
 func (c *stallConn) Write(p []byte) (int, error) {
-	if c.stopping.Err() == nil { // otherwise the limit is of this write, and not of an earlier one
+	if c.stopping.Err() == nil { // otherwise limitWrite sets the deadline for this write
 		return c.checked(c.Conn.Write(p))
 	}
 	if err := c.limitWrite(); err != nil {

@@ -28,7 +28,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/etcd"
 )
 
-// idleDrop is how long a resource without readers stays in memory.
+// idleDrop is the time after which a resource without readers is removed from memory.
 const idleDrop = 30 * time.Minute
 
 // testSweepInterval is the time between two searches for expired objects with Testing.Clock, which a test may have moved.
@@ -120,8 +120,8 @@ func (s *stores) openEncryption(o encrypt.Options) (err error) {
 	return err
 }
 
-// choose is the only function that uses Storage.Backend after validation. Later questions about a store are asked of
-// the store itself.
+// choose is the only function that uses Storage.Backend after validation. Other code uses the optional interfaces of
+// the store.
 func (s *stores) choose() backend {
 	switch s.config.Storage.Backend {
 	case config.StorageEtcd:

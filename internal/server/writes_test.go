@@ -46,7 +46,7 @@ func TestEveryWriteIsAdmitted(t *testing.T) {
 			return nil
 		}
 	}
-	c.judges = []admission.Plugin{{Name: "Note", Mutate: note("mutate"), Validate: note("validate")}}
+	c.testPlugins = []admission.Plugin{{Name: "Note", Mutate: note("mutate"), Validate: note("validate")}}
 	s := start(t, c)
 	const grants = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 	post(

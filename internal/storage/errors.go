@@ -39,7 +39,7 @@ func (e *FutureRevisionError) Error() string {
 	return fmt.Sprintf("storage: revision %d is in the future (current is %d)", e.Revision, e.Current)
 }
 
-// ConflictError is the error of a transaction of which a condition did not hold.
+// ConflictError is the error of a transaction that had a condition which did not hold.
 type ConflictError struct {
 	Condition Condition
 	// Current is the entry of the key when the condition was checked; its ModRevision is 0 if the key does not exist.

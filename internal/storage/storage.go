@@ -49,7 +49,7 @@ type Store interface {
 	Revision(ctx context.Context) (int64, error)
 
 	// Compact deletes the versions that were overwritten or deleted at or before revision. Afterwards reads below
-	// revision, and watches from it or from before it, fail with *CompactedError. A revision at or below that of the last
+	// revision, and watches from it or from before it, fail with *CompactedError. A revision that is not above the last
 	// compaction is no error; one in the future is a *FutureRevisionError.
 	Compact(ctx context.Context, revision int64) error
 

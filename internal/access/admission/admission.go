@@ -1,6 +1,5 @@
-// Package admission is the chain of plug-ins that complete and judge a write
-// before and after it is validated. Each plug-in is a folder in plugin/; their
-// order is one list in server.
+// Package admission is the chain of plug-ins that change and check a write before and after it is validated. Each
+// plug-in is a folder in plugin/; internal/server/admission.go has their order.
 package admission
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// Operation is what a write does.
+// Operation is the kind of a write.
 type Operation int
 
 const (
@@ -54,7 +53,7 @@ type Options struct {
 	FieldValidation string
 	// Force lets server-side apply take fields from other managers; nil for other writes.
 	Force *bool
-	// Patch says that the write is a PATCH.
+	// Patch is true for a PATCH.
 	Patch bool
 	// Delete are the options of a deletion.
 	Delete *metav1.DeleteOptions
@@ -62,13 +61,13 @@ type Options struct {
 	Collection bool
 }
 
-// Attributes say what a write is about.
+// Attributes describe a write.
 type Attributes struct {
 	Operation Operation
 	// Resource is the resource as the request names it: Requested.Resource without its version.
 	Resource schema.GroupResource
-	// Requested are the names that the request used, Stored those of the version that is stored. Of a
-	// write to a subresource with a kind of its own both have that kind.
+	// Requested are the names in the request, Stored the names of the storage version. For a subresource with a kind of
+	// its own both contain that kind.
 	Requested, Stored Names
 	Subresource       string
 	// Name is the name in the request. It is empty in the mutating pass if it is going to be generated, and in a deletion
@@ -82,16 +81,16 @@ type Attributes struct {
 	// Reinvoke is set by a mutating plug-in that has changed the object in a way that the plug-ins before it
 	// may not expect: all of them run once more. Reinvoked is true in that second pass.
 	Reinvoke, Reinvoked bool
-	// Notes are what mutating plug-ins remember for the second pass, by the plug-in's name; nil while there is nothing.
+	// Notes are kept by mutating plug-ins for the second pass, by the name of the plug-in; nil if there are none.
 	Notes map[string]any
 	// User sent the request; nil is the server itself.
 	User *request.User
-	// Conflicts are those that side writes of earlier attempts at this write met, in order. Only Plugin.Charge may
-	// depend on them.
+	// Conflicts are the failed side writes of earlier attempts at this write, in order. Only Plugin.Charge may depend
+	// on them.
 	Conflicts []*storage.ConflictError
 }
 
-// Is says whether the write is to resource itself, by one of operations.
+// Is reports whether the write is one of operations on resource itself.
 func (a *Attributes) Is(resource schema.GroupResource, operations ...Operation) bool {
 	return a.Subresource == "" && a.Resource == resource && slices.Contains(operations, a.Operation)
 }
@@ -145,7 +144,7 @@ func (a *Attributes) Forbidden(err error) *kerrors.StatusError {
 	return kerrors.NewForbidden(a.Resource, a.displayName(), err)
 }
 
-// displayName returns the name of the object in refusals: "Unknown" if it has none.
+// displayName returns the name of the object in errors: "Unknown" if it has none.
 func (a *Attributes) displayName() string {
 	switch {
 	case a.Name != "":
@@ -159,8 +158,8 @@ func (a *Attributes) displayName() string {
 	return "Unknown"
 }
 
-// A Plugin is one entry of a chain. Its functions ignore writes that do not concern it, may be nil and
-// are called concurrently. The errors they return are what the client is answered.
+// A Plugin is one entry of a chain. Its functions may be nil and are called concurrently. They ignore writes that are
+// not relevant to them. Their errors are sent to the client.
 type Plugin struct {
 	// Name is the name in kube-apiserver's --enable-admission-plugins.
 	Name string
@@ -168,17 +167,15 @@ type Plugin struct {
 	// validated and after its managedFields were made: what it sets has no owner. It may run a second time
 	// for the same write: see Attributes.Reinvoke.
 	Mutate func(ctx context.Context, a *Attributes) error
-	// Validate judges the object that is going to be stored; it must not change
-	// it.
+	// Validate checks the object that is going to be stored; it must not change it.
 	Validate func(ctx context.Context, a *Attributes) error
-	// Charge judges the object as Validate does, after Validate of all plug-ins, and returns what has to be written
-	// together with it; nil is nothing. It is called again if a condition of its side writes did not hold, with the
-	// conflict in a.Conflicts. Only writes that store an object are charged: deletions and POSTs that do something
-	// else are not.
+	// Charge checks the object as Validate does, after Validate of all plug-ins, and returns the side writes; nil means
+	// none. It is called again with the conflict in a.Conflicts if a condition of its side writes failed. Only writes
+	// that store an object are charged, not deletions and other POSTs.
 	Charge func(ctx context.Context, a *Attributes) (*Charge, error)
 }
 
-// A Charge is what a write is charged for in other objects, such as the usage of a quota.
+// A Charge is a change of other objects that belongs to a write, such as the usage of a quota.
 type Charge struct {
 	// SideWrites are written in the transaction of the object, or before it if the object is in another store. A
 	// dry run does not write them.
@@ -282,7 +279,7 @@ func (c *Chain) Validate(ctx context.Context, a *Attributes) error {
 	return c.run(ctx, a, Validating)
 }
 
-// Charge runs the plug-ins' Charge. The caller has to call Done of all charges, also of those that are returned
+// Charge calls Charge of the plug-ins. The caller has to call Done of all charges, also of those that are returned
 // together with an error.
 func (c *Chain) Charge(ctx context.Context, a *Attributes) (charges []*Charge, err error) {
 	if c == nil {

@@ -2,9 +2,8 @@ package admission
 
 import "github.com/keelson-dev/keelson/internal/object/registry"
 
-// Newest returns the youngest of the objects that is accepts, of several the
-// first by name; nil if there is none. It is how a default is chosen among
-// classes that all claim to be it.
+// Newest returns the newest of the objects for which is returns true; of several with the same time, the first by name;
+// nil if there is none. It selects the default of several default classes.
 func Newest(objs []registry.Object, is func(registry.Object) bool) registry.Object {
 	var found registry.Object
 	for _, o := range objs {

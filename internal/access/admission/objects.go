@@ -10,8 +10,7 @@ import (
 
 // Objects is where plug-ins look other objects up; *registry.Registry is one.
 type Objects interface {
-	// Lookup returns an object in its storage version, nil if there is none. It
-	// need not be the very latest.
+	// Lookup returns an object in its storage version, nil if there is none. It may be slightly out of date.
 	Lookup(ctx context.Context, r schema.GroupResource, namespace, name string) (registry.Object, error)
 	// List returns all objects of a namespace ("" is all).
 	List(ctx context.Context, r schema.GroupResource, namespace string) ([]registry.Object, error)

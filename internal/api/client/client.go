@@ -1,6 +1,6 @@
-// Package client is how the server itself uses its API: controllers, what is made at the start, and
-// admission. It finds resources in the directory, built-in and custom, and takes writes through the same
-// steps as those of a request. There is no HTTP between, and nobody asks whether the server may.
+// Package client is the in-process client of the API, for controllers, admission, and the objects that the server
+// creates at its start. It finds built-in and custom resources in the directory. Its writes have the same steps as
+// those of requests, but there is no HTTP and no authorization.
 package client
 
 import (
@@ -21,9 +21,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// Client reads and writes objects. Objects are of the version that a request names; the caller owns
-// those it gets. Errors are *errors.StatusError as a client of the HTTP API would get them. Its methods
-// may be called concurrently.
+// Client reads and writes objects in the version that a call names. The caller owns the returned objects. Errors are
+// *errors.StatusError as for a client of the HTTP API. Its methods may be called concurrently.
 type Client struct {
 	resources *directory.Directory
 	writes    *write.Pipeline
@@ -43,8 +42,8 @@ func (c *Client) As(manager string) *Client {
 	return &as
 }
 
-// For returns a client whose writes are those of a user, as far as admission and the kinds look at that.
-// Without one they are the server's own.
+// For returns a client whose writes have the given user for admission and the kinds. Without For, the user is the
+// server itself.
 func (c *Client) For(user *request.User) *Client {
 	as := *c
 	as.user = user
@@ -103,7 +102,7 @@ func (c *Client) Get(ctx context.Context, ref Ref) (registry.Object, error) {
 	return served.DecodeAs(ctx, o, served.Version)
 }
 
-// ListRequest says what List returns.
+// ListRequest selects the result of List.
 type ListRequest struct {
 	Resource schema.GroupVersionResource
 	// Namespace is "" for all.
@@ -178,7 +177,7 @@ type UpdateRequest struct {
 	DryRun bool
 }
 
-// Update changes an object and returns it; the error is NotFound if there is none.
+// Update changes an object and returns it. The error is NotFound if the object does not exist.
 func (c *Client) Update(ctx context.Context, r UpdateRequest) (registry.Object, error) {
 	ctx, served, sub, done, err := c.open(ctx, r.Resource, r.Subresource)
 	if err != nil {
@@ -191,8 +190,8 @@ func (c *Client) Update(ctx context.Context, r UpdateRequest) (registry.Object, 
 	})
 }
 
-// existing returns a Make that fails with NotFound if there is no object, also for kinds of which an update may create a
-// missing object.
+// existing returns a Make that fails with NotFound if there is no object, also for kinds whose updates may create an
+// object.
 func existing(served *registry.Served, name string, make write.Make) write.Make {
 	return func(ctx context.Context, current *write.Current) (registry.Object, error) {
 		if !current.Exists() {
@@ -273,8 +272,7 @@ type DeleteRequest struct {
 	Options *metav1.DeleteOptions
 }
 
-// Delete deletes an object, or begins to. It says whether the object is gone; if not, finalizers or a
-// grace period keep it.
+// Delete deletes an object, or begins to. gone is false if finalizers or a grace period keep it.
 func (c *Client) Delete(ctx context.Context, r DeleteRequest) (gone bool, err error) {
 	ctx, served, _, done, err := c.open(ctx, r.Resource, "")
 	if err != nil {
@@ -293,7 +291,7 @@ func (c *Client) options(dryRun bool) write.Options {
 	return write.Options{DryRun: dryRun, FieldManager: c.manager}
 }
 
-// do takes a write through its steps and decodes what it left behind.
+// do executes a write and decodes the resulting object.
 func (c *Client) do(ctx context.Context, r write.Request) (registry.Object, error) {
 	result, err := c.writes.Do(ctx, r)
 	if err != nil {

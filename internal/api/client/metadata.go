@@ -17,8 +17,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// Metadata is what the controllers of deletions know of an object. It is read from stored bytes: no object is decoded,
-// and no conversion webhook is called.
+// Metadata is the metadata that the garbage collector and the namespace controller need. It is read from stored bytes,
+// without decoding objects or calling a conversion webhook.
 type Metadata struct {
 	Namespace, Name string
 	// Revision is the object's resourceVersion.
@@ -78,7 +78,7 @@ func (c *Client) ListMetadata(ctx context.Context, r ListRequest, yield func(Met
 	return view.Revision(), errors.Join(err, failed)
 }
 
-// prefixOf returns what the keys of the objects in a namespace begin with; "" is all namespaces.
+// prefixOf returns the prefix of the keys of the objects in a namespace; "" means all namespaces.
 func prefixOf(namespace string) string {
 	if namespace == "" {
 		return ""
@@ -129,10 +129,10 @@ type DeleteCollectionRequest struct {
 }
 
 const (
-	// deletePage is how many objects are read at a time that are to be deleted.
+	// deletePage is the number of objects in a page of a collection that is deleted.
 	deletePage = 500
-	// parallelDeletes is how many objects of a collection are deleted at a time, so that the store commits them
-	// together.
+	// parallelDeletes is the number of objects of a collection that are deleted concurrently, so that the store commits
+	// them together.
 	parallelDeletes = 32
 )
 

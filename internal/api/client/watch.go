@@ -10,7 +10,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// WatchRequest says what is watched.
+// WatchRequest selects the objects of a watch.
 type WatchRequest struct {
 	Resource schema.GroupVersionResource
 	// Namespace and Name are "" for all.
@@ -33,7 +33,7 @@ type Watch struct {
 	cursor *cache.Cursor
 }
 
-// Watch watches a resource. The caller closes what it returns.
+// Watch watches a resource. The caller must close the result.
 func (c *Client) Watch(ctx context.Context, r WatchRequest) (*Watch, error) {
 	ctx, served, _, done, err := c.open(ctx, r.Resource, "")
 	if err != nil {

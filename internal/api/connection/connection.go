@@ -34,7 +34,7 @@ type Options struct {
 	Objects Objects
 	// Dial opens connections; nil opens them directly.
 	Dial proxy.Dial
-	// Lookup finds the addresses of hosts; nil asks the resolver of the system.
+	// Lookup resolves the names of hosts; nil means the resolver of the system.
 	Lookup Lookup
 	// Certificate returns the certificate that the server shows to kubelets. It is called for each connection; nil shows
 	// none.
@@ -43,7 +43,7 @@ type Options struct {
 	AddressTypes []string
 	// Port is the port of kubelets whose node does not name one.
 	Port int
-	// Timeout is how long connecting to a kubelet may take.
+	// Timeout limits the time for connecting to a kubelet.
 	Timeout time.Duration
 }
 
@@ -66,7 +66,7 @@ func New(o Options) *Network {
 	n.SetAuthorities(nil)
 	n.direct = proxy.NewTransport(proxy.TransportOptions{
 		Dial: o.Dial,
-		//nolint:gosec // nobody knows for which names the certificates of pods would have to be
+		//nolint:gosec // the names in the certificates of pods are not known
 		TLS: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true},
 	})
 	return n
@@ -88,13 +88,13 @@ func (n *Network) SetAuthorities(authorities *x509.CertPool) {
 	}
 }
 
-// Close closes the connections that nobody uses.
+// Close closes idle connections.
 func (n *Network) Close() {
 	closeIdle(n.kubelet.Load())
 	n.direct.CloseIdle()
 }
 
-// closeIdle closes the connections to kubelets that nobody uses.
+// closeIdle closes idle connections to kubelets.
 func closeIdle(k *registry.Kubelet) {
 	for _, t := range []*proxy.Transport{k.Transport, k.Unverified, k.Pinned} {
 		t.CloseIdle()

@@ -59,7 +59,7 @@ type Options struct {
 	Rules *RuleMetrics
 	Log   *slog.Logger
 	Now   func() time.Time
-	// Activity has what is to be done for definitions; nil records nothing.
+	// Activity counts the pending work on definitions; nil records nothing.
 	Activity *activity.Part
 }
 
@@ -230,8 +230,8 @@ func (s *Server) put(d *definition) {
 	s.expose(old, d)
 }
 
-// expose serves d in place of old; either may be nil. The caller holds mu. The old kinds are closed before the new
-// ones can be compiled, because both use the same resource of the cache.
+// expose serves d instead of old; either may be nil. The caller holds mu. The old kinds are closed before the new ones
+// can be compiled, because both use the same resource of the cache.
 func (s *Server) expose(old, d *definition) {
 	if old != nil && (d == nil || d.kinds != old.kinds) {
 		old.kinds.close()

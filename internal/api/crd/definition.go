@@ -220,7 +220,7 @@ func (s *status) established() bool { return s.is(apiextensionsv1.Established) }
 
 func beforeDot(s string) string { name, _, _ := strings.Cut(s, "."); return name }
 
-// document returns what the OpenAPI documents of the definition are built from.
+// document returns the input for the OpenAPI documents of the definition.
 func (d *definition) document() openapi.Definition {
 	out := openapi.Definition{
 		Name: d.name, Group: d.group, Spec: d.spec,

@@ -20,7 +20,7 @@ import (
 type documents struct {
 	*kinds
 	version string
-	// head is how objects of this version begin if this server encoded them: it writes apiVersion first.
+	// head is the beginning of an object of this version that this server encoded, which writes apiVersion first.
 	head []byte
 }
 
@@ -90,8 +90,8 @@ func decodeTree(doc []byte) (*unstructured.Unstructured, error) {
 	return tree, scheme.UnmarshalTree(doc, &tree.Object)
 }
 
-// Encode implements registry.Documents. Server-side apply keeps unknown fields and nulls up to this point, because
-// they are validated and owned; they are pruned here and not stored.
+// Encode implements registry.Documents. It prunes unknown fields and nulls, which server-side apply keeps up to this
+// point, because they are validated and owned.
 func (d *documents) Encode(ctx context.Context, obj registry.Object) ([]byte, error) {
 	tree := obj.(*unstructured.Unstructured)
 	if tree.GroupVersionKind().Version == d.storage {

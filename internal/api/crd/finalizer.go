@@ -18,8 +18,8 @@ import (
 
 // A definition that is being deleted stays until its objects are deleted; then its finalizer is removed.
 
-// objectsWait is how long the server waits for the objects of a deleted definition to disappear before it reports a
-// failure in the condition Terminating.
+// objectsWait is the time that the server waits for the objects of a deleted definition to disappear before it reports
+// a failure in the condition Terminating.
 const objectsWait = time.Minute
 
 // startDeletingObjects starts a goroutine that deletes the objects of a definition. It does nothing if one is

@@ -114,7 +114,7 @@ func content(obj *unstructured.Unstructured) any {
 	return obj.Object
 }
 
-// validateType checks that apiVersion and kind are those of the version.
+// validateType checks that the object has the apiVersion and kind of the version.
 func (c *compiledVersion) validateType(obj *unstructured.Unstructured) field.ErrorList {
 	var errs field.ErrorList
 	if kind := obj.GetKind(); kind != c.gvk.Kind {

@@ -2,7 +2,7 @@ package crd
 
 import "sync"
 
-// uses counts the requests that use something, and calls functions when there are none. The zero value has no uses.
+// uses counts the requests that use something, and calls functions when the count is zero. The zero value has no uses.
 type uses struct {
 	mu    sync.Mutex // guards count and ended
 	count int

@@ -1,7 +1,6 @@
-// Package directory lists every resource that the server serves, by group, version and resource: the
-// built-in ones and those of CustomResourceDefinitions. Whoever serves a resource puts it in. The router,
-// discovery, the in-process client and the controllers look resources up here, and follow what comes and
-// goes with a Watcher.
+// Package directory lists every served resource by group, version and resource, built-in and custom. The servers of
+// resources add them. The router, discovery, the in-process client and the controllers look resources up, and follow
+// changes with a Watcher.
 package directory
 
 import (
@@ -21,7 +20,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// Source says what declared a resource.
+// Source is the origin of a resource.
 type Source int
 
 const (
@@ -43,8 +42,8 @@ type Resource struct {
 	// Describe returns the entries of the resource and its subresources in discovery, in their order there.
 	// If it is nil, or returns none, discovery shows the group and the version without the resource.
 	Describe func() []metav1.APIResource
-	// Announced means that the version is shown in discovery and has an APIService, but that requests for the
-	// resource are not answered yet. Find does not return the resource.
+	// Announced means that the version is in discovery and has an APIService, but requests for the resource are not
+	// served yet. Find does not return the resource.
 	Announced bool
 }
 
@@ -59,7 +58,7 @@ type Directory struct {
 	watchers map[*Watcher]bool
 }
 
-// resources are those of one version of a group, by name.
+// resources are the resources of one version of a group, by name.
 type resources map[string]*Resource
 
 // New returns an empty Directory.
@@ -197,8 +196,8 @@ func (d *Directory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	found.Handler.ServeHTTP(w, r)
 }
 
-// PutBuiltIn adds all resources of a registry in all their versions; disabled versions are not shown. handler returns the
-// HTTP handler of one of them; it is nil where there are no requests.
+// PutBuiltIn adds all resources of a registry in all their versions; disabled versions are not in discovery. handler
+// returns the HTTP handler of a resource; it is nil if there are no requests.
 func (d *Directory) PutBuiltIn(g *registry.Registry, handler func(*registry.Served) http.Handler) {
 	for _, r := range g.Resources() {
 		for i := range r.Kind.Versions {

@@ -26,8 +26,8 @@ type Handler struct {
 
 	mu      sync.Mutex // guards the following fields
 	changes *directory.Watcher
-	// seen is the result of registered.Changes for which the documents were made, and registrations what was registered
-	// then, by group.
+	// seen is the result of registered.Changes for which the documents were made, and registrations the registrations
+	// at that time, by group.
 	seen          int64
 	registrations map[string][]Registration
 	groups        map[string]*groupView
@@ -37,7 +37,7 @@ type Handler struct {
 
 // Peers are other servers on the same store, which may serve resources that this one does not.
 type Peers interface {
-	// Merge returns the groups of all servers; local are those of this one.
+	// Merge returns the groups of all servers; local are the groups of this one.
 	Merge(local []apidiscovery.APIGroupDiscovery) []apidiscovery.APIGroupDiscovery
 	// Changes returns a number that changes whenever the result of Merge does.
 	Changes() int64
@@ -65,8 +65,8 @@ type groupView struct {
 	versions map[string]*document // only versions with resources
 }
 
-// New returns a handler for the resources in a directory and for those of other servers. registered
-// may be nil. address is the host and port of the server in the document of /api.
+// New returns a handler for the resources in a directory and of other servers. registered may be nil. address is the
+// host and port of the server in the document of /api.
 func New(resources *directory.Directory, registered Registrations, address string) *Handler {
 	return &Handler{
 		resources: resources, registered: registered, address: address, changes: resources.Watch(),
@@ -80,9 +80,8 @@ func (h *Handler) SetPeers(p Peers) { h.peers = p }
 // Metrics returns the metrics of the handler.
 func (h *Handler) Metrics() *Metrics { return h.metrics }
 
-// view returns the documents for the current content of the directory. Groups that have
-// changed are read here, not when they change, because thousands of definitions may change
-// without a request in between.
+// view returns the documents for the current content of the directory. Changed groups are read by this function, not
+// when they change, because thousands of definitions may change without a request in between.
 func (h *Handler) view() *view {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -261,11 +260,11 @@ func NoRepresentation(types ...string) error {
 	return apiresponse.NotAcceptable("406: Not Acceptable\n\nAvailable representations: "+strings.Join(types, ", "), true)
 }
 
-// profileNoPeers is the profile of a media type that asks for what this server serves itself.
+// profileNoPeers is the profile of a media type for the resources of this server only.
 const profileNoPeers = "nopeer"
 
-// serve writes the aggregated document if any media range asks for it, whatever its weight, otherwise the other document.
-// aggregated returns the aggregated document for a media range; it is nil if there is none.
+// serve writes the aggregated document if any media range accepts it, whatever its weight, otherwise the other
+// document. aggregated returns the aggregated document for a media range; it is nil if there is none.
 func (h *Handler) serve(
 	w http.ResponseWriter, r *http.Request, d *document, aggregated func(*apiresponse.MediaRange) *document,
 ) {

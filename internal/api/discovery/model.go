@@ -22,8 +22,8 @@ type group struct {
 	name string
 	// versions are sorted by preference.
 	versions []version
-	// builtIn is true for built-in groups. A missing version of a built-in group is answered
-	// with a Status, that of another group with the plain text for unknown paths.
+	// builtIn is true for built-in groups. The response for a missing version is a Status in a built-in group, and in
+	// other groups the plain text for unknown paths.
 	builtIn bool
 	// priority sorts groups: it is the largest groupPriorityMinimum of the APIServices of the group.
 	priority int
@@ -35,14 +35,14 @@ type version struct {
 	// resources are sorted by name, each followed by its subresources. A version without
 	// resources has no document and is not in the aggregated document.
 	resources []metav1.APIResource
-	// remote is what another server says about the version. It replaces resources; the other server
-	// also serves the document of the version.
+	// remote has the resources of the version on another server. It replaces resources; the other server also serves
+	// the document of the version.
 	remote *Remote
 	// priority is the versionPriority of the APIService.
 	priority int
 }
 
-// Registration is what an APIService says about a version of a group.
+// Registration is a version of a group, as an APIService declares it.
 type Registration struct {
 	schema.GroupVersion
 	// GroupPriority and VersionPriority sort groups, and the versions of a group: higher ones come first.
@@ -51,7 +51,7 @@ type Registration struct {
 	Remote *Remote
 }
 
-// Remote is what another server says about its resources of one version. It is immutable.
+// Remote has the resources of one version on another server. It is immutable.
 type Remote struct {
 	Resources []apidiscovery.APIResourceDiscovery
 	// ETag is the ETag with which the other server sent Resources; "" if it sent none.
@@ -68,8 +68,8 @@ type Registrations interface {
 	Changes() int64
 }
 
-// newGroup reads a group from the directory and from its registrations. It returns nil if the group
-// has no versions. If the group has built-in resources, custom resources in it are not shown.
+// newGroup reads a group from the directory and from its registrations. It returns nil if the group has no versions.
+// Custom resources in a group with built-in resources are omitted.
 func newGroup(d *directory.Directory, name string, registered []Registration) *group {
 	g := &group{name: name, builtIn: d.HasSource(name, directory.BuiltIn)}
 	known := map[string]Registration{}

@@ -13,7 +13,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// noteSent tells the audit record of a request which object it carries.
+// noteSent adds the object in a request to its audit record.
 func noteSent(r *http.Request, gvk schema.GroupVersionKind, obj registry.Object) {
 	audit.From(r.Context()).SetRequestObject(obj, func() ([]byte, error) { return document(gvk, obj) })
 }
@@ -32,11 +32,10 @@ func document(gvk schema.GroupVersionKind, obj registry.Object) ([]byte, error) 
 	return scheme.JSONObject(scheme.JSONHead(gvk), item), nil
 }
 
-// auditedOptions is the version in which kube-apiserver notes DeleteOptions, whatever
-// the client sent.
+// auditedOptions is the version in which kube-apiserver records DeleteOptions, whatever the client sent.
 const auditedOptions = metav1.GroupName + "/__internal"
 
-// noteDeleteOptions tells the audit record of a request which options it carries.
+// noteDeleteOptions adds the options in a request to its audit record.
 func noteDeleteOptions(r *http.Request, o *metav1.DeleteOptions) {
 	audit.From(r.Context()).SetRequestObject(nil, func() ([]byte, error) {
 		out := *o
@@ -45,7 +44,7 @@ func noteDeleteOptions(r *http.Request, o *metav1.DeleteOptions) {
 	})
 }
 
-// notePatch tells the audit record of a request which patch it carries.
+// notePatch adds the patch in a request to its audit record.
 func notePatch(r *http.Request, kind types.PatchType, body []byte) {
 	audit.From(r.Context()).SetRequestPatch(func() ([]byte, error) {
 		if kind == types.ApplyYAMLPatchType {

@@ -14,9 +14,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// decodeBody reads an object of the resource's kind from the body, with the
-// version's defaults. What strict decoding finds becomes warnings or the error,
-// as fieldValidation asks.
+// decodeBody reads an object of the resource's kind from the body, with the version's defaults. Errors of strict
+// decoding become warnings or the error, as fieldValidation requires.
 func (s *served) decodeBody(r *http.Request, in incoming) (registry.Object, error) {
 	obj, err := s.decodeOwn(r, in)
 	if err != nil {
@@ -35,7 +34,7 @@ func decodeWith(d scheme.Decoder, r *http.Request, in incoming) (registry.Object
 	if err != nil {
 		return nil, err
 	}
-	return decoded.(registry.Object), judge(d, r, d.GVK, strict, in.validation)
+	return decoded.(registry.Object), reportStrict(d, r, d.GVK, strict, in.validation)
 }
 
 // decodeOwn reads an object of the resource's own kind from the body.
@@ -55,7 +54,7 @@ func (s *served) decodeOwn(r *http.Request, in incoming) (registry.Object, error
 	if err != nil {
 		return nil, d.CannotHandle(gvk, err)
 	}
-	if err := judge(d, r, gvk, append(strict, unknown...), in.validation); err != nil || !d.Tree {
+	if err := reportStrict(d, r, gvk, append(strict, unknown...), in.validation); err != nil || !d.Tree {
 		return obj, err
 	}
 	return obj, d.CheckVersion(gvk.GroupVersion())
@@ -71,9 +70,9 @@ func declaredGVK(obj registry.Object) schema.GroupVersionKind {
 	return gv.WithKind(tree.GetKind())
 }
 
-// judge makes of what strict decoding finds warnings or the error, as
-// fieldValidation asks, for a body that says that it is of a kind.
-func judge(d scheme.Decoder, r *http.Request, gvk schema.GroupVersionKind, strict []error, v patch.Validation) error {
+// reportStrict turns errors of strict decoding into warnings or the error, as fieldValidation requires, for a body of the kind
+// gvk.
+func reportStrict(d scheme.Decoder, r *http.Request, gvk schema.GroupVersionKind, strict []error, v patch.Validation) error {
 	switch {
 	case len(strict) == 0:
 		return nil

@@ -24,14 +24,14 @@ import (
 
 // ConnectObserver counts connections to pods. Its methods are called concurrently.
 type ConnectObserver interface {
-	// WebSocket is called for each request to run, attach to or forward to something in a pod. translated says that
-	// this server translates WebSockets for the kubelet.
+	// WebSocket is called for each request to exec, attach or port-forward. translated means that this server
+	// translates WebSockets for the kubelet.
 	WebSocket(subresource string, translated bool)
 	// Translated and Tunneled are called with the final status of WebSockets that were translated.
 	Translated(status int)
 	Tunneled(status int)
-	// Log is called for each log that a kubelet is asked for; unverified says that its certificate is not verified.
-	// LogFailed is called with the error if the kubelet cannot be asked.
+	// Log is called for each log that is requested from a kubelet; unverified means that its certificate is not
+	// verified. LogFailed is called with the error if the request to the kubelet fails.
 	Log(unverified bool)
 	LogFailed(err error)
 }
@@ -194,7 +194,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, info *request.I
 	}
 }
 
-// maxErrorText is how much of an error of a kubelet is read, in bytes.
+// maxErrorText limits the bytes that are read of an error of a kubelet.
 const maxErrorText = 50000
 
 // readFrom answers with the body of a response to a GET.
@@ -233,7 +233,7 @@ func (h *Handler) readFrom(w http.ResponseWriter, r *http.Request, info *request
 	return nil
 }
 
-// readError returns the error that a kubelet has answered in place of a log.
+// readError returns the error that a kubelet has sent instead of a log.
 func readError(response *http.Response, info *request.Info) error {
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxErrorText))
 	if err != nil {

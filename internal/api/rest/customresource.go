@@ -16,8 +16,8 @@ type CustomResource struct {
 	s *served
 }
 
-// Bind makes what serves a version of a kind whose objects are trees. Terminating
-// refuses new objects: the definition is on its way out.
+// Bind returns the handler of a version of a kind without a Go type. terminating makes it refuse new objects, because
+// the definition is being deleted.
 func (h *Handler) Bind(r *registry.Resource, v *registry.Version, terminating bool) *CustomResource {
 	s := newServed(registry.NewServed(r, v))
 	s.Terminating = terminating
@@ -27,12 +27,11 @@ func (h *Handler) Bind(r *registry.Resource, v *registry.Version, terminating bo
 // Served is the resource that b serves.
 func (b *CustomResource) Served() *registry.Served { return b.s.Served }
 
-// Unbind forgets what the handler keeps for b. It may still be serving.
+// Unbind drops the data that the handler keeps for b. Requests may still use b.
 func (b *CustomResource) Unbind() { b.h.o.Writes.Forget(b.s.Served) }
 
-// Serve serves a request whose path names the resource and version, with the scope
-// that it has, or returns the error to answer: nothing was written then. The request's Info must be in its
-// context.
+// Serve serves a request for the resource and version with the right scope, or returns the error for the response; then
+// nothing was written. The request's Info must be in its context.
 func (b *CustomResource) Serve(w http.ResponseWriter, r *http.Request) error {
 	info := request.InfoFrom(r.Context())
 	if b.s.Version.Warning != "" {
@@ -45,8 +44,7 @@ func (b *CustomResource) Serve(w http.ResponseWriter, r *http.Request) error {
 	return b.h.serve(w, r, b.s, verb)
 }
 
-// verb finds what serves a request: the verb alone decides, whatever the rest of
-// the path.
+// verb returns the function for the verb of a request, whatever the rest of the path is.
 func (b *CustomResource) verb(info *request.Info) (verbFunc, error) {
 	if info.Subresource == "" {
 		if verb := verbs[info.Verb]; verb != nil {
@@ -67,7 +65,7 @@ func (b *CustomResource) verb(info *request.Info) (verbFunc, error) {
 // needsName are the verbs of one object.
 var needsName = []string{"get", "update", "patch", "delete"}
 
-// guarded refuses what the path lacks.
+// guarded returns verb, or a function that returns the error if verb needs a name and the path has none.
 func (b *CustomResource) guarded(info *request.Info, verb verbFunc) verbFunc {
 	if info.Name == "" && slices.Contains(needsName, info.Verb) {
 		return func(h *Handler, _ http.ResponseWriter, r *http.Request, _ *request.Info, s *served) error {

@@ -45,8 +45,8 @@ func (h *Handler) delete(w http.ResponseWriter, r *http.Request, info *request.I
 	return h.writeResult(w, r, s, code, accepted, result.Result)
 }
 
-// warnOfOrphans tells a client that did not choose what becomes of dependents what
-// the kind's default is.
+// warnOfOrphans warns a client that did not choose a propagation policy if the default of the kind is to orphan
+// dependents.
 func (s *served) warnOfOrphans(r *http.Request, o *metav1.DeleteOptions) {
 	//nolint:staticcheck // deprecated, still served
 	if s.Kind.Requests.OrphanWarning != "" && o.PropagationPolicy == nil && o.OrphanDependents == nil {
@@ -149,8 +149,8 @@ func decodeDeleteOptions(media scheme.Media, body []byte, into *metav1.DeleteOpt
 	return kjson.UnmarshalCaseSensitivePreserveInts(body, into)
 }
 
-// deleteCollection deletes the objects of a collection that match, as many at a time as there are workers, and answers what
-// it found.
+// deleteCollection deletes the matching objects of a collection, as many concurrently as there are workers, and
+// responds with the list of them.
 func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	accepted, err := h.objectsFor(r, &request.Info{Name: "collection"}, s)
 	if err != nil {

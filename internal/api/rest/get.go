@@ -48,8 +48,7 @@ func (s *served) read(r *http.Request, info *request.Info) (*cache.Object, error
 	return s.find(r.Context(), view, info)
 }
 
-// latest returns the object that the path names in its latest state, whatever the
-// query says.
+// latest returns the latest state of the object in the path, whatever the query is.
 func (s *served) latest(ctx context.Context, info *request.Info) (*cache.Object, error) {
 	view, err := s.Current(ctx)
 	if err != nil {

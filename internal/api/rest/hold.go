@@ -8,9 +8,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
-// hold counts n bytes of memory that a response takes until its client has read it. Bytes that the cache has anyway are
-// written from there and are not counted. hold is called before the status is sent. The error is 429 for a read whose
-// user has too many responses that are not read. A write is never refused here, because it has happened.
+// hold counts n bytes of memory that a response uses until its client has read it. Bytes in the cache are written from
+// there and are not counted. hold is called before the status is sent. The error is 429 for a read if the user has too
+// many unread responses. A write is never refused here, because it has happened.
 func hold(r *http.Request, n int) error {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		request.ChargeMemory(r.Context(), n)

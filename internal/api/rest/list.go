@@ -117,7 +117,7 @@ func (s *served) readPage(
 	return p, err
 }
 
-// A collector chooses the objects of a page from those that it is given, in their order.
+// A collector selects the objects of a page from a sequence of objects.
 type collector struct {
 	sel   *selection
 	view  *cache.View
@@ -135,9 +135,9 @@ type collector struct {
 	// more is set when an object was met beyond the limit. Whether it is selected is not known: who continues finds out.
 	more bool
 	err  error
-	// looked is the number of objects that the collector was given.
+	// looked is the number of objects that the collector has received.
 	looked int
-	// batch keeps objects waiting, to prepare lookAt of them at once before their fields are looked at.
+	// batch collects objects, so that Prepare can be called for lookAt of them before their fields are read.
 	batch        bool
 	waiting      []*cache.Object
 	waitingBytes int
@@ -169,8 +169,7 @@ func (c *collector) full() bool {
 	return c.more
 }
 
-// choose adds an object to the page if its fields are those that are selected. It returns false when the collector wants
-// no more objects.
+// choose adds an object to the page if its fields match. It returns false when the page is complete.
 func (c *collector) choose(ctx context.Context, o *cache.Object) bool {
 	var ok bool
 	if ok, c.err = c.sel.matchesFields(ctx, o); !ok || c.err != nil {
@@ -214,8 +213,8 @@ func (c *collector) finish(ctx context.Context) error {
 	return c.err
 }
 
-// most is how many objects a list with a limit looks at, as cache.View.Ascend is
-// told: one more than it shows, and an unknown number where it chooses among them.
+// most returns the number of objects that a list with this limit may need, for cache.View.Ascend: one more than the
+// limit, to know whether there is another page, and at least lookAt if the list selects objects.
 func (sel *selection) most(limit int) int {
 	switch {
 	case !sel.everything() && limit == 0:
@@ -237,13 +236,13 @@ func (sel *selection) streaming() int {
 }
 
 const (
-	// lookAt is how many objects a page looks at, at first, that chooses among them.
+	// lookAt is the number of objects that a selecting page reads at first.
 	lookAt = 500
-	// batchBytes is how many bytes of objects are prepared at once.
+	// batchBytes is the number of bytes of objects that are prepared together.
 	batchBytes = 1 << 20
 )
 
-// indexLabel returns the index that the objects are found with, as metrics name it; "" if there is none.
+// indexLabel returns the metric label of the index that the list uses; "" if there is none.
 func (sel *selection) indexLabel() string {
 	if sel.index == "" {
 		return ""

@@ -45,8 +45,7 @@ func (o *listOptions) validate(watch bool) error {
 		Watch: watch, ResourceVersion: o.ResourceVersion, ResourceVersionMatch: o.ResourceVersionMatch,
 		Continue: o.Continue, SendInitialEvents: o.SendInitialEvents,
 	}
-	// A watch from no version in particular counts as one that asks for the
-	// initial events.
+	// A watch without a resource version counts as one with sendInitialEvents.
 	internalversion.SetListOptionsDefaults(&options, true)
 	if errs := internalvalidation.ValidateListOptions(&options, true); len(errs) > 0 {
 		return kerrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)

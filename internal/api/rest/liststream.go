@@ -46,7 +46,7 @@ func (s *served) streamedPage(
 	}
 }
 
-// inBatches calls yield for the objects of a streamed page, a batch of which is prepared at once.
+// inBatches calls yield for the objects of a streamed page, which it prepares in batches.
 func (s *served) inBatches(ctx context.Context, p *page, yield func(*cache.Object) error) error {
 	var batch []*cache.Object
 	size := 0

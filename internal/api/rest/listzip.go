@@ -18,7 +18,7 @@ import (
 // together, and the result is kept as long as these objects do not change. docs/decisions/0010 has the reasons, and
 // what this costs in memory.
 
-// Lists whose objects take fewer bytes than minByChunks are compressed as a whole, and so are those that take more than
+// Lists whose objects take fewer bytes than minByChunks are compressed as a whole, and so are lists of more than
 // maxByChunks, because all compressed chunks of a list are in memory while it is sent.
 const (
 	minByChunks = 256 << 10
@@ -132,8 +132,8 @@ func (s *served) writeByChunks(
 func (s *served) compressed(encoding itemEncoding, chunks []pageChunk) (
 	pieces []gzipsplice.Piece, length, own int, err error,
 ) {
-	// Most clients list once and then watch. Only if a list is asked for again, the encoded items are kept too, so that
-	// after a change one item is encoded and not all of its chunk.
+	// Most clients list once and then watch. If a list is requested again, the encoded items are kept too, so that
+	// after a change only one item is encoded and not its whole chunk.
 	keep := s.NoteRequest(encoding.id)
 	buf := getBuffer()
 	defer putBuffer(buf)

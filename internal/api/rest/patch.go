@@ -36,7 +36,7 @@ func (h *Handler) patch(w http.ResponseWriter, r *http.Request, info *request.In
 		todo.Make = p.patched(&write.Patched{Patch: in.patchOf(), Target: s.Served})
 	}
 	result, err := h.o.Writes.Do(r.Context(), todo)
-	p.warn(r.Context()) // of what decoded, whatever became of it then
+	p.warn(r.Context()) // also if the write has failed after decoding
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (p *patcher) decodeApply() (patch.Configuration, error) {
 	return configuration, err
 }
 
-// applied makes what apply makes of the current object, with the warnings about the configuration.
+// applied returns a Make that applies the configuration to the current object, and warns about the configuration.
 func (p *patcher) applied(configuration patch.Configuration, apply write.Make) write.Make {
 	return func(ctx context.Context, c *write.Current) (obj registry.Object, err error) {
 		p.warnings = nil
@@ -88,7 +88,7 @@ func (p *patcher) applied(configuration patch.Configuration, apply write.Make) w
 	}
 }
 
-// patched makes what a patch makes of the current object, with the warnings about the patch.
+// patched returns a Make that patches the current object, and warns about the patch.
 func (p *patcher) patched(by *write.Patched) write.Make {
 	return func(ctx context.Context, c *write.Current) (registry.Object, error) {
 		p.warnings = nil

@@ -126,6 +126,6 @@ func (*served) isBuiltWhole(accepted negotiate.Accepted) bool {
 	return accepted.Pretty || accepted.Media != scheme.JSON && accepted.Media != scheme.Protobuf
 }
 
-// errNoEvents ends a watch whose events cannot be shown as what was asked for, without an answer, as kube-apiserver
-// ends it.
+// errNoEvents ends a watch whose events cannot have the requested form. As in kube-apiserver, there is no error
+// response.
 var errNoEvents = errors.New("an event is not a list")

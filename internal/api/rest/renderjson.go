@@ -58,8 +58,7 @@ func appendPartialHead(b []byte, version string) []byte {
 
 // writeJSONList answers a list as JSON, in chunks.
 func (s *served) writeJSONList(w http.ResponseWriter, r *http.Request, accepted negotiate.Accepted, p *page) error {
-	// Encode what is missing before the status is sent: later an error could not
-	// be answered any more.
+	// Encode missing items before the status is sent: later an error could not be sent any more.
 	encode := func(ctx context.Context, o *cache.Object) ([]byte, error) { return s.ItemJSON(ctx, o, s.Version) }
 	if accepted.As == negotiate.PartialMetadataList {
 		encode = s.MetadataJSON
@@ -90,8 +89,8 @@ func (s *served) writeJSONList(w http.ResponseWriter, r *http.Request, accepted 
 	return nil
 }
 
-// jsonList appends the list's document to b and returns what is left of that. Each item is
-// handed to add, which may write what is before it, and the item itself.
+// jsonList appends the list's document to b and returns the part that is not written yet. It calls add for each item
+// with the text before it and the item itself.
 func (s *served) jsonList(
 	ctx context.Context, accepted negotiate.Accepted, p *page, add func(b, item []byte) ([]byte, error), b []byte,
 ) (_ []byte, err error) {
@@ -151,7 +150,7 @@ func appendListHead(b []byte, p *page) []byte {
 
 func appendListMeta(b []byte, p *page) []byte {
 	if p.revision == 0 {
-		return append(b, "{}"...) // what is computed has no version, and no pages
+		return append(b, "{}"...) // computed lists have no version and no pages
 	}
 	b = append(b, `{"resourceVersion":"`...)
 	b = strconv.AppendInt(b, p.revision, 10)

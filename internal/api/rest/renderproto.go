@@ -33,8 +33,8 @@ func (s *served) appendProtoObject(ctx context.Context, b []byte, accepted negot
 	return s.objectProto.Append(b, raw), nil
 }
 
-// writeProtoList answers a list as protobuf. The envelope wants the length of
-// what it holds beforehand: it is the sum of the items'.
+// writeProtoList writes a list as protobuf. The envelope begins with the length of its content, which is the sum of the
+// lengths of the items.
 func (s *served) writeProtoList(w http.ResponseWriter, r *http.Request, accepted negotiate.Accepted, p *page) error {
 	partial := accepted.As == negotiate.PartialMetadataList
 	head, meta := s.protoListHead(accepted, p)

@@ -9,9 +9,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// representation is what clients see differently of kinds with a Go type (typedRepresentation) and of custom resources
-// (unstructuredRepresentation): which formats they may send and ask for, how a list is framed, and the words of some
-// refusals. A resource has one from when it is bound.
+// representation is what differs for clients between kinds with a Go type (typedRepresentation) and custom resources
+// (unstructuredRepresentation): the formats of requests and responses, how a list is framed, and the texts of some
+// errors. A resource gets one when it is bound.
 type representation interface {
 	// bodyKind returns the group, version and kind of a decoded body.
 	bodyKind(obj registry.Object) schema.GroupVersionKind
@@ -24,7 +24,7 @@ type representation interface {
 
 	// endpoint adds to an endpoint which formats the kind has.
 	endpoint(e negotiate.Endpoint) negotiate.Endpoint
-	// checkFormat refuses a negotiated format that the kind's objects cannot be shown in.
+	// checkFormat returns an error for a negotiated format that the kind does not support.
 	checkFormat(accepted negotiate.Accepted) error
 	// goType returns the name of the kind's Go type in kube-apiserver's messages.
 	goType() string

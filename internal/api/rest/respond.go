@@ -41,12 +41,12 @@ func writeTyped(
 	return writeBody(w, r, code, accepted, append(body, '\n'))
 }
 
-// maxIndentation is how many bytes of indentation an answer may get beside those that are twice as many as its
-// JSON has. What is nested deeply would become larger by the square of its depth.
+// maxIndentation is how many bytes of indentation a response may have in addition to twice the size of its JSON.
+// Otherwise the size of a deeply nested response would grow with the square of its depth.
 const maxIndentation = 8 << 20
 
-// writeBody sends an encoded body: JSON is indented or turned into YAML where that
-// was asked for. The error is that of hold.
+// writeBody sends an encoded body, and first indents JSON or converts it to YAML if the client requested that. It
+// returns the error of hold.
 func writeBody(w http.ResponseWriter, r *http.Request, code int, accepted negotiate.Accepted, body []byte) error {
 	given := body
 	switch {
@@ -74,7 +74,7 @@ func writeBody(w http.ResponseWriter, r *http.Request, code int, accepted negoti
 	return sendBody(w, r, code, accepted.Media, body)
 }
 
-// sendBody sends a body as it is. The error is that of hold.
+// sendBody sends a body without changes. It returns the error of hold.
 func sendBody(w http.ResponseWriter, r *http.Request, code int, media scheme.Media, body []byte) error {
 	zips := len(body) > gzipThreshold && apiresponse.AcceptsGzip(r)
 	if len(body) > request.FreeMemory {
@@ -113,7 +113,7 @@ func beginGzip(w http.ResponseWriter, code int) {
 	w.WriteHeader(code)
 }
 
-// bufferSize is how long the buffers are that bodies are put together in.
+// bufferSize is the size of the buffers for bodies.
 const bufferSize = chunk + chunk/4
 
 // buffers hold response bodies while they are put together.
@@ -135,7 +135,7 @@ func putBuffer(b *[]byte) {
 func (h *Handler) objectsFor(r *http.Request, info *request.Info, s *served) (negotiate.Accepted, error) {
 	return h.formats.Response(r, s.endpoint(negotiate.Endpoint{
 		Transforms: true,
-		// Questions have no table, nor has what is posted to a subresource.
+		// Reviews and posts to subresources have no Table.
 		NoTable: !s.Kind.HasVerb("list") || r.Method == http.MethodPost && info.Subresource != "",
 		List:    info.Name == "" && r.Method == http.MethodGet,
 	}))

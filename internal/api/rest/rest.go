@@ -1,9 +1,8 @@
-// Package rest serves the API's verbs over HTTP, one file a verb, from and to the
-// generic pipeline in registry. Reads copy encoded bytes; only writes, tables and
-// other versions decode.
+// Package rest serves the API's verbs over HTTP, one file per verb, with package registry for reads. Reads copy encoded
+// bytes; only writes, tables and other versions decode.
 //
-// A write begins with what the request brings (writerequest.go), which is decoded (body.go, patch.go) and
-// handed to package write, which takes it through all further steps.
+// A write reads the request (writerequest.go), decodes the body (body.go, patch.go) and calls package write, which has
+// all further steps.
 package rest
 
 import (
@@ -30,22 +29,22 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// Options are what the verbs need.
+// Options are the dependencies of the verbs.
 type Options struct {
 	Registry *registry.Registry
 	// Writes takes writes through their steps; nil is a pipeline that admits everything.
 	Writes *write.Pipeline
-	// Authorizer is asked whether a user may connect to a pod; nil lets everybody.
+	// Authorizer decides whether a user may connect to a pod; nil allows all users.
 	Authorizer authz.Authorizer
-	// Cluster is how nodes, pods and services are reached; nil answers 503 to requests that are forwarded to them.
+	// Cluster finds nodes, pods and services; nil means 503 for requests that are forwarded to them.
 	Cluster registry.Cluster
 	// ConnectionBytesPerSecond limits each direction of a connection to a node, pod or service that was upgraded to
 	// another protocol. 0 is no limit.
 	ConnectionBytesPerSecond int64
 	// ConnectObserver counts connections to pods; nil counts nothing.
 	ConnectObserver ConnectObserver
-	// Answers are what answers a POST of kinds without stored objects (reviews).
-	// It is not changed afterwards.
+	// Answers are the handlers of POST for kinds without stored objects (reviews). The map must not be changed
+	// afterwards.
 	Answers map[schema.GroupResource]registry.CreateFunc
 	// Computed make the objects of kinds without stored objects that can be read. It
 	// is not changed afterwards.
@@ -56,7 +55,7 @@ type Options struct {
 	// WatchCounter returns what counts the events sent for a resource; nil counts
 	// nothing.
 	WatchCounter func(group, version, resource string) WatchCounter
-	// DeleteCollectionWorkers is how many objects of a collection are deleted at a time; 0 is one.
+	// DeleteCollectionWorkers is the number of objects of a collection that are deleted concurrently; 0 means one.
 	DeleteCollectionWorkers int
 	// CBOR serves application/cbor too.
 	CBOR bool
@@ -71,7 +70,7 @@ type uncounted struct{}
 
 func (uncounted) Sent(int) {}
 
-// Handler makes what answers requests for resources: BuiltIn those of built-in ones, Bind those of custom ones.
+// Handler serves requests for resources: BuiltIn serves built-in ones, Bind custom ones.
 type Handler struct {
 	o       Options
 	formats negotiate.Formats
@@ -164,8 +163,8 @@ func (b builtIn) serve(w http.ResponseWriter, r *http.Request) error {
 	return b.h.serve(w, r, s, verb)
 }
 
-// serve answers a request for s by a verb, or returns the error to answer. It is what built-in and custom resources have in
-// common.
+// serve serves a request for s by a verb, or returns the error for the response. It is common to built-in and custom
+// resources.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, s *served, verb verbFunc) error {
 	info := request.InfoFrom(r.Context())
 	info.Tracker.Serve(s.deprecation)
@@ -254,7 +253,7 @@ func (s *served) checkNamespace(info *request.Info) error {
 	return nil
 }
 
-// scopeMatches says whether the path's form fits the resource's scope.
+// scopeMatches reports whether the scope of the resource allows the namespace in the path, or its absence.
 func (s *served) scopeMatches(info *request.Info) bool {
 	if !s.Kind.Namespaced {
 		// The path of a namespace itself names it as namespace and as object.
@@ -267,7 +266,7 @@ func (s *served) scopeMatches(info *request.Info) bool {
 	return info.Name == ""
 }
 
-// allows says whether the resource has the verb at this path.
+// allows reports whether the resource has the verb at this path.
 func (s *served) allows(r *http.Request, info *request.Info) bool {
 	switch info.Verb {
 	case "create":

@@ -15,8 +15,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// answer serves POST of a kind whose objects are questions: what is answered is
-// the object with its status, and nothing is kept.
+// answer serves POST of a kind without stored objects, such as a review: the response is the object with its status.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	answer := h.o.Answers[s.gr]
 	if answer == nil {

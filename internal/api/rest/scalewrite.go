@@ -58,7 +58,7 @@ func (h *Handler) patchScale(w http.ResponseWriter, r *http.Request, info *reque
 	}})
 }
 
-// scale stores what a request makes of the current Scale, and answers.
+// scale changes and stores the current Scale as the request requires, and sends the response.
 func (h *Handler) scale(
 	w http.ResponseWriter, r *http.Request, info *request.Info, s *served, in incoming, scaling write.Scaling,
 ) error {

@@ -67,11 +67,11 @@ func (l labelSet) Get(key string) string { v, _ := l.find(key); return v }
 // Lookup implements labels.Labels.
 func (l labelSet) Lookup(key string) (string, bool) { return l.find(key) }
 
-// selection is what a list, watch or deletecollection chooses by.
+// selection has the conditions of a list, watch or deletecollection.
 type selection struct {
 	s         *served
 	namespace string
-	// name is set when a field selector or the path asks for one object.
+	// name is set if a field selector or the path names one object.
 	name   string
 	labels labels.Selector // nil: everything
 	fields []requirement
@@ -168,12 +168,12 @@ func (sel *selection) require(field, value string, equal bool) {
 	sel.fields = append(sel.fields, requirement{field, value, equal})
 }
 
-// everything says that nothing beyond the namespace is selected by.
+// everything reports whether there is no condition except the namespace.
 func (sel *selection) everything() bool {
 	return sel.labels == nil && len(sel.fields) == 0 && sel.name == ""
 }
 
-// matches reports whether an object has what is selected by. The namespace is not looked at.
+// matches reports whether an object matches the conditions, except for the namespace.
 func (sel *selection) matches(ctx context.Context, o *cache.Object) (bool, error) {
 	if !sel.matchesLabels(o) {
 		return false, nil
@@ -181,7 +181,7 @@ func (sel *selection) matches(ctx context.Context, o *cache.Object) (bool, error
 	return sel.matchesFields(ctx, o)
 }
 
-// matchesLabels looks at the name and the labels alone.
+// matchesLabels compares only the name and the labels.
 func (sel *selection) matchesLabels(o *cache.Object) bool {
 	return (sel.name == "" || o.Name == sel.name) && (sel.labels == nil || sel.labels.Matches(labelSet(o.Labels)))
 }
@@ -213,7 +213,7 @@ func (sel *selection) prefix() string {
 	return ""
 }
 
-// interest is what a watch of the selection is woken by.
+// interest returns the changes by which a watch of the selection is woken.
 func (sel *selection) interest() cache.Interest {
 	in := cache.Interest{}
 	if sel.s.Kind.Namespaced {

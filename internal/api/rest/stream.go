@@ -13,9 +13,8 @@ import (
 // kube-apiserver.
 const gzipThreshold = 128 << 10
 
-// chunk is how much is handed to the transport at a time: fewer, larger writes
-// keep the handler from parking at each HTTP/2 frame. The first chunk of a body is
-// longer than the threshold, or all of it.
+// chunk is the number of bytes in one write to the transport: with fewer, larger writes the handler does not park at
+// each HTTP/2 frame. The first chunk of a body is longer than the threshold, or complete.
 const chunk = gzipThreshold + 1
 
 // stream sends a long body in chunks, compressed if it is long enough.
@@ -26,8 +25,7 @@ type stream struct {
 	z     *gzipsplice.Writer // nil: not compressed
 }
 
-// newStream returns a stream of a body in JSON or protobuf that is made of about size
-// bytes. The error is that of hold.
+// newStream returns a stream of a body in JSON or protobuf of about size bytes. It returns the error of hold.
 func newStream(w http.ResponseWriter, r *http.Request, media scheme.Media, size int) (*stream, error) {
 	st := &stream{w: w, gzips: apiresponse.AcceptsGzip(r)}
 	memory := min(size, bufferSize)
@@ -41,16 +39,14 @@ func newStream(w http.ResponseWriter, r *http.Request, media scheme.Media, size 
 	return st, nil
 }
 
-// flush writes b, which is at least chunk bytes or what is left, and returns it
-// emptied.
+// flush writes b, which has at least chunk bytes or is the end, and returns it emptied.
 func (st *stream) flush(b []byte) ([]byte, error) {
 	st.begin(len(b))
 	return b[:0], st.write(b)
 }
 
-// item appends an item to what is to be written, b, and returns what is left of that. A
-// long item is written from where it is, so that a client that does not read it holds no
-// copy of it.
+// item appends an item to the buffer b, and returns the rest that is not written. A long item is written without
+// copying, so that a client that does not read it holds no copy of it.
 func (st *stream) item(b, item []byte) ([]byte, error) {
 	const long = bufferSize - chunk
 	if len(b)+len(item) < chunk {
@@ -95,8 +91,8 @@ func (st *stream) close() {
 	}
 }
 
-// writeZipped compresses a text in parts, each of which is complete before it is written:
-// what compresses takes much memory, and has not to wait for the client.
+// writeZipped compresses a text in parts. Each part is compressed completely before it is written: a compressor takes
+// much memory and must not wait for the client.
 func writeZipped(z *gzipsplice.Writer, text []byte) error {
 	for part := range slices.Chunk(text, chunk) {
 		piece, err := gzipsplice.Compress(part)

@@ -37,7 +37,7 @@ var scaleVerbs = map[string]verbFunc{
 	"get": (*Handler).getScale, "update": (*Handler).updateScale, "patch": (*Handler).patchScale,
 }
 
-// verbOf is what serves a verb that the subresource has.
+// verbOf returns the function for a verb of the subresource.
 func (s *served) verbOf(sub *registry.Subresource, verb string) verbFunc {
 	switch {
 	case sub.New != nil:
@@ -48,7 +48,7 @@ func (s *served) verbOf(sub *registry.Subresource, verb string) verbFunc {
 	return verbs[verb]
 }
 
-// takesPath says that what follows the subresource belongs to it.
+// takesPath reports whether the rest of the path belongs to the subresource.
 func takesPath(sub *registry.Subresource) bool { return sub.Connect != nil && sub.Connect.TakesPath }
 
 func hasVerb(sub *registry.Subresource, verb string) bool {

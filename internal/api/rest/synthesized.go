@@ -11,9 +11,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// Computed makes the objects of a kind that is stored nowhere, in the order in which
-// they are listed. A name asks for that object alone, "" for all; there is none for a
-// name that is not known.
+// Computed returns the objects of a kind without stored objects, in the order of a list. If name is not "", it returns
+// only the object of that name, or none if it does not exist.
 type Computed func(ctx context.Context, name string) ([]registry.Object, error)
 
 // computedVerbs are the verbs of such kinds.

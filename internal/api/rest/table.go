@@ -196,8 +196,8 @@ func (t *tableWriter) appendRow(ctx context.Context, b []byte, v view) ([]byte, 
 	return append(b, '}'), nil
 }
 
-// row returns the row of an object up to what it carries of the object, with marks
-// for ages. Those of objects of the cache are kept with them.
+// row returns the JSON of the row of an object up to the member object, with marks for ages. Rows of objects in the
+// cache are kept with them.
 func (t *tableWriter) row(ctx context.Context, v view) ([]byte, error) {
 	switch {
 	case t.object != nil:

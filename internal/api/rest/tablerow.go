@@ -11,15 +11,14 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// A kept row is its JSON from the brace on, in which an age, whose text depends on
-// when it is read, is a mark: the byte 0, which JSON never has, and the time in
-// seconds and nanoseconds, big-endian.
+// A cached row is its JSON, in which each age is replaced by a mark, because its text depends on the time of reading:
+// the byte 0, which JSON never contains, and the time in seconds and nanoseconds, big-endian.
 const (
 	ageMark     = 0
 	ageMarkSize = 1 + 8 + 4
 )
 
-// encodeRow makes the row of an object, up to what it carries of the object.
+// encodeRow returns the JSON of the row of an object up to the member object.
 func (s *served) encodeRow(obj registry.Object) ([]byte, error) {
 	cells := s.Kind.Table.Cells
 	if cells == nil {
@@ -79,12 +78,12 @@ func appendCell(b []byte, value any) ([]byte, error) {
 // ages writes ages as they are at a time.
 type ages struct {
 	now time.Time
-	// text is that of the last mark: neighbours are often of the same age.
+	// mark is the last mark, and text its text: neighbours often have the same age.
 	mark string
 	text []byte
 }
 
-// append appends a row with its ages in place of the marks.
+// append appends a row, and replaces its marks by ages.
 func (a *ages) append(b, row []byte) []byte {
 	for {
 		i := bytes.IndexByte(row, ageMark)

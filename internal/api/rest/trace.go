@@ -10,13 +10,13 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/tracing"
 )
 
-// spanNames are the names of the spans of verbs, those of kube-apiserver. The verbs of long-running requests have none.
+// spanNames are kube-apiserver's names of the spans of verbs. Long-running requests have none.
 var spanNames = map[string]string{
 	"get": "Get", "list": "List", "create": "Create", "update": "Update", "patch": "Patch", "delete": "Delete",
 	"deletecollection": "Delete",
 }
 
-// startVerb begins the span of what a resource does for a request. It returns the zero Span if the request is not traced.
+// startVerb begins the span of a verb. It returns the zero Span if the request is not traced.
 func startVerb(w http.ResponseWriter, r *http.Request, info *request.Info) (context.Context, tracing.Span) {
 	ctx := r.Context()
 	name := spanNames[info.Verb]

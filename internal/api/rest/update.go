@@ -32,7 +32,7 @@ func (h *Handler) update(w http.ResponseWriter, r *http.Request, info *request.I
 		Make: func(context.Context, *write.Current) (registry.Object, error) {
 			obj := sent
 			if !first {
-				// Another attempt begins with what was sent, untouched by the first.
+				// Another attempt begins with the object in the request, unchanged by the first.
 				var err error
 				if obj, err = s.decodeBody(r, in); err != nil {
 					return nil, err

@@ -29,8 +29,8 @@ const (
 	failed   = "ERROR"
 )
 
-// bookmarkEvery is how often a watch that asked for bookmarks gets one, and
-// bookmarkBefore how long before its end it gets the last.
+// bookmarkEvery is the interval of bookmarks if a watch has requested them, bookmarkBefore the time between the last
+// bookmark and the end of the watch.
 const (
 	bookmarkEvery  = time.Minute
 	bookmarkBefore = 2 * time.Second
@@ -100,7 +100,7 @@ type watchStream struct {
 	end       time.Time   // when the watch ends
 	timer     *time.Timer // for bookmarks
 	due       time.Time   // of the next one
-	// columnsSent says that a table event has carried the column definitions.
+	// columnsSent means that the column definitions were sent in a table event.
 	columnsSent bool
 	// appended is the size of the event that was appended last.
 	appended int
@@ -287,8 +287,8 @@ func (st *watchStream) appendEvent(ctx context.Context, b []byte, e *cache.Event
 		}
 	}
 	if prev != nil && prev.Err() != nil {
-		// What it was like decides what the event is. If nobody can tell, it was of
-		// the selection: concerns.
+		// The type of the event depends on the previous object. If it cannot be read, it counts as selected: see
+		// concerns.
 		if readable, err := st.s.Readable(ctx, prev); err == nil {
 			prev = readable
 		}
@@ -311,8 +311,7 @@ func (st *watchStream) appendEvent(ctx context.Context, b []byte, e *cache.Event
 	return b, nil
 }
 
-// concerns says whether the object is, and was, of the selection. One that could
-// not be read before may have been.
+// concerns reports whether the object is selected and whether prev was. A prev that could not be read may have been.
 func (st *watchStream) concerns(ctx context.Context, object, prev *cache.Object) (is, was bool, err error) {
 	if object != nil {
 		if is, err = st.sel.matches(ctx, object); err != nil {

@@ -2,10 +2,9 @@ package rest
 
 import "time"
 
-// pacer has several events of a busy watch sent with one write. To encrypt and write the bytes of one event costs
-// more than ten times what it costs to make them. A watch with fewer events than busyEvents in pacePeriod sends each
-// event at once. A busier one sends at most once in sendGap, so that an event waits up to sendGap for those that
-// follow it.
+// pacer sends several events of a busy watch with one write. Encrypting and writing the bytes of one event costs more
+// than ten times as much as encoding it. A watch with fewer events than busyEvents in pacePeriod sends each event at
+// once. A busier one sends at most once in sendGap, so that an event waits up to sendGap for further ones.
 type pacer struct {
 	begin  time.Time // when the current period began
 	events int       // how many events were sent in the current period
@@ -18,7 +17,8 @@ const (
 	pacePeriod = 50 * time.Millisecond
 	busyEvents = 20 // in pacePeriod: 400 a second
 	sendGap    = 4 * time.Millisecond
-	// manyEvents is how many events sent together need no pause after them: the watch is behind, and catches up.
+	// manyEvents is the number of events sent together from which there is no pause after them, because the watch is
+	// behind.
 	manyEvents = 16
 )
 
@@ -32,7 +32,7 @@ func (p *pacer) note(events int, now time.Time) {
 	p.sent, p.last = now, events
 }
 
-// pause returns how long to wait before the next events are looked for.
+// pause returns the time to wait before reading the next events.
 func (p *pacer) pause(now time.Time) time.Duration {
 	if !p.busy || p.last >= manyEvents {
 		return 0

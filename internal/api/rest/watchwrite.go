@@ -26,7 +26,7 @@ import (
 // user as other responses are (hold.go).
 
 const (
-	// watchChunk is how many bytes of a watch are written at a time.
+	// watchChunk is the number of bytes in one write of a watch.
 	watchChunk = 32 << 10
 	// largeText is from how many bytes on the text of an object is written piece by piece.
 	largeText = 16 << 10
@@ -45,7 +45,7 @@ var (
 	errLost = errors.New("the object of an event is gone")
 )
 
-// watchBuffers are the buffers of watches, which are shorter than those of other responses.
+// watchBuffers are the buffers of watches, which are smaller than those of other responses.
 var watchBuffers = sync.Pool{New: func() any { b := make([]byte, 0, watchChunk+largeText); return &b }}
 
 func getWatchBuffer() *[]byte { return watchBuffers.Get().(*[]byte) }
@@ -58,7 +58,7 @@ func putWatchBuffer(b *[]byte) {
 	}
 }
 
-// event is how an event is rendered, beside its object. The same event and object give the same bytes.
+// event describes how to render an event, without its object. Equal events with the same object have equal bytes.
 type event struct {
 	kind    string // its type, such as ADDED
 	columns bool   // a Table with the definitions of its columns
@@ -129,7 +129,7 @@ func (st *watchStream) appendLarge(
 	return b, nil
 }
 
-// writeFull writes b if it is long enough, and returns what is left of it.
+// writeFull writes b if it is long enough, and returns the rest that is not written.
 func (st *watchStream) writeFull(b []byte) ([]byte, error) {
 	if len(b) < watchChunk {
 		return b, nil
@@ -143,8 +143,8 @@ func (st *watchStream) writeFull(b []byte) ([]byte, error) {
 	return b[:0], nil
 }
 
-// beforeWrite bounds what a write of initial events holds while it waits for the client: its time, and the memory of
-// those that are not in the cache. The error is 429 if the user has no memory left.
+// beforeWrite limits the time of a write of initial events, and counts the memory of the events that are not in the
+// cache. The error is 429 if the user has no memory left.
 func (st *watchStream) beforeWrite() error {
 	if st.initialView == nil {
 		return nil
@@ -238,7 +238,7 @@ func (st *watchStream) renderProto(
 	return head.AppendOpen(append(b, before...), len(body)), body, head.AppendClose(nil), nil
 }
 
-// appendInitial appends an object of the state that the watch begins with, if it is of the selection.
+// appendInitial appends an object of the initial state of the watch, if it is selected.
 func (st *watchStream) appendInitial(ctx context.Context, b []byte, o *cache.Object) ([]byte, error) {
 	o, err := st.s.Readable(ctx, o)
 	if err != nil {

@@ -28,12 +28,12 @@ import (
 // the body, the options. The body is decoded later.
 type incoming struct {
 	accepted negotiate.Accepted
-	// media is the form of a body that is no patch, patch that of one that is.
+	// media is the format of a body that is not a patch, patch the type of a patch.
 	media   scheme.Media
 	patch   types.PatchType
 	body    []byte
 	options write.Options
-	// validation says what is done about fields that are not known.
+	// validation determines how unknown fields are handled.
 	validation patch.Validation
 }
 
@@ -50,7 +50,7 @@ func (h *Handler) incoming(r *http.Request, info *request.Info, s *served, optio
 		return in, err
 	}
 	if options == updateOptions {
-		// The options of an update are judged before the encoding of its body.
+		// The options of an update are checked before the encoding of its body.
 		if err := in.read(r, options); err != nil {
 			return in, err
 		}

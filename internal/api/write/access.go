@@ -10,8 +10,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// access is how what carries out a Post reaches objects. The Post itself was admitted: what it does to
-// other objects is not admitted again, as in kube-apiserver.
+// access is the registry.Access of a Post. The Post itself was admitted; as in kube-apiserver, its changes of other
+// objects are not admitted again.
 type access struct{ p *Pipeline }
 
 // Get implements registry.Access.
@@ -71,8 +71,7 @@ func (c access) target(r schema.GroupResource) (*registry.Served, error) {
 	return registry.NewServed(found, found.Kind.Version(found.Kind.Storage.Version)), nil
 }
 
-// Delete deletes an object. Result.Deleted says whether it is gone; if not, finalizers or a grace period
-// keep it.
+// Delete deletes an object. Result.Deleted is false if finalizers or a grace period keep it.
 func (p *Pipeline) Delete(
 	ctx context.Context, t *registry.Served, namespace, name string, options *metav1.DeleteOptions,
 ) (Result, error) {

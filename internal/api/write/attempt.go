@@ -46,19 +46,19 @@ type attempt struct {
 	sideWrites registry.SideWrites
 	approved   *admission.Attributes    // what validating admission has approved; nil if it was not asked
 	charges    []*admission.Charge      // what admission charges; their Done has to be called
-	conflicts  []*storage.ConflictError // those of side writes in earlier attempts
+	conflicts  []*storage.ConflictError // failed side writes of earlier attempts
 	result     Result
 }
 
-// strategy returns what the kind of the object adds to the steps.
+// strategy returns the functions of the object's kind for the steps.
 func (a *attempt) strategy() *registry.UntypedStrategy { return &a.Target.Kind.Strategy }
 
-// creates says that the write makes a new object.
+// creates reports whether the write creates an object.
 func (a *attempt) creates() bool {
 	return a.verb == Create || a.verb&(Update|Apply) != 0 && a.found == nil
 }
 
-// old is the object before in the storage version; nil if there is none.
+// old returns the object before the write in the storage version; nil if there is none.
 func (a *attempt) old() registry.Object {
 	if a.current == nil {
 		return nil
@@ -117,7 +117,7 @@ func (a *attempt) make(ctx context.Context) (err error) {
 	return err
 }
 
-// place makes the namespace of a new object that of the request, and drops what a client cannot set.
+// place sets the namespace of a new object to that of the request, and removes fields that a client cannot set.
 func (a *attempt) place(context.Context) error {
 	if a.verb == Create {
 		if err := a.takesNew(a.obj.GetName()); err != nil {
@@ -179,7 +179,7 @@ func (a *attempt) convert(ctx context.Context) (err error) {
 	return err
 }
 
-// mutate lets admission change the object. What it sets is owned by nobody.
+// mutate calls mutating admission. The fields that it sets have no owner.
 func (a *attempt) mutate(ctx context.Context) error {
 	if a.admission == nil || a.Admitted {
 		return nil
@@ -190,7 +190,7 @@ func (a *attempt) mutate(ctx context.Context) error {
 	return err
 }
 
-// shown is an object as admission sees it.
+// shown returns an object in the form for admission.
 func (a *attempt) shown(obj registry.Object) registry.Object {
 	if a.View == nil || obj == nil {
 		return obj
@@ -271,7 +271,7 @@ func (a *attempt) warnings() []string {
 	return nil
 }
 
-// admit asks validating admission about the object as it is going to be stored. An update that creates a missing object
+// admit calls validating admission for the object that is going to be stored. An update that creates a missing object
 // needs the permission to create it.
 func (a *attempt) admit(ctx context.Context) error {
 	if a.creates() && a.verb != Create {
@@ -288,7 +288,7 @@ func (a *attempt) admit(ctx context.Context) error {
 	return a.askAdmission(ctx, a.shown(a.obj), a.shown(a.old()))
 }
 
-// askAdmission asks validating admission about an object, or about the body of a Post.
+// askAdmission calls validating admission for an object, or for the body of a Post.
 func (a *attempt) askAdmission(ctx context.Context, obj, old registry.Object) error {
 	if a.admission == nil || a.Admitted {
 		return nil
@@ -322,8 +322,7 @@ func (a *attempt) commit(ctx context.Context) (err error) {
 	case a.verb == Delete:
 		a.result.Result, err = a.commitDeletion(ctx)
 	case a.creates():
-		// kube-apiserver's store refuses a version, which a dry run does not reach; what is not a number
-		// is dropped.
+		// kube-apiserver's store refuses a resourceVersion, but not in a dry run; one that is not a number is dropped.
 		if rv, err := strconv.ParseUint(a.obj.GetResourceVersion(), 10, 64); err == nil && rv != 0 && !how.DryRun {
 			return apierr.New(http.StatusInternalServerError, "", "resourceVersion should not be set on objects to be created")
 		}
@@ -337,8 +336,7 @@ func (a *attempt) commit(ctx context.Context) (err error) {
 	return err
 }
 
-// act carries out what the body of a Post asks for. It asks validating admission about the body once the body itself is
-// valid.
+// act executes a Post. It calls validating admission once the body itself is valid.
 func (a *attempt) act(ctx context.Context) (err error) {
 	a.result.Answer, err = a.Act(ctx, access{a.p}, registry.CreateRequest{
 		Namespace: a.Namespace, Name: a.Name, Body: a.obj, DryRun: a.Options.DryRun, FieldManager: a.Options.FieldManager,
@@ -347,7 +345,7 @@ func (a *attempt) act(ctx context.Context) (err error) {
 	return err
 }
 
-// alreadyExists answers a create of what is there, and says so if that is being deleted.
+// alreadyExists returns the error of a create if the object exists; it mentions if the object is being deleted.
 func (a *attempt) alreadyExists(found *cache.Object) error {
 	err := kerrors.NewAlreadyExists(a.Target.GroupResource(), found.Name)
 	if obj, failed := a.Target.DecodeStored(found); failed == nil && obj.GetDeletionTimestamp() != nil {

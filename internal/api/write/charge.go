@@ -11,7 +11,7 @@ import (
 // errUnfinished stands for a write that a panic has ended.
 var errUnfinished = errors.New("the write did not finish")
 
-// charge lets admission charge the write. The charges are committed with the object, those of another store before it.
+// charge calls Charge of admission. The charges are committed with the object, but charges of another store before it.
 func (a *attempt) charge(ctx context.Context) (err error) {
 	a.charges = nil
 	if a.approved == nil {
@@ -40,7 +40,7 @@ func (a *attempt) charge(ctx context.Context) (err error) {
 	return nil
 }
 
-// allSideWrites returns what is written in the transaction of the object.
+// allSideWrites returns all side writes for the transaction of the object.
 func (a *attempt) allSideWrites() registry.SideWrites {
 	all := a.sideWrites
 	for _, c := range a.charges {
@@ -64,7 +64,7 @@ func (a *attempt) charged(key string) bool {
 	return false
 }
 
-// endCharges tells admission how the attempt has ended. A write that changed nothing, or that removed the object
+// endCharges reports the end of the attempt to admission. A write that changed nothing, or that removed the object
 // instead of changing it, has not written its charges.
 func (a *attempt) endCharges(err error) {
 	if len(a.charges) == 0 {

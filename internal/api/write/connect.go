@@ -13,11 +13,11 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// AdmitConnect lets admission change and judge the options of a connection to an object (exec, proxy). It returns the
-// options as admission has left them.
+// AdmitConnect calls admission for the options of a connection to an object (exec, proxy), and returns the options,
+// possibly changed.
 //
-// Admission sees the options as the object of an operation CONNECT, without an old object. As the options have no
-// metadata, they are shown in an Unstructured.
+// The options are the object of an operation CONNECT, without an old object. They are in an Unstructured, because they
+// have no metadata.
 func (p *Pipeline) AdmitConnect(
 	ctx context.Context, t *registry.Served, sub *registry.Subresource, r registry.ConnectRequest,
 ) (runtime.Object, error) {

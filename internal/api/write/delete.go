@@ -11,8 +11,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// prepareDeletion decides what the deletion does to the object. It begins with the version that is
-// stored: a deletion must not depend on a conversion webhook.
+// prepareDeletion decides how the deletion changes the object. It uses the stored version: a deletion must not depend
+// on a conversion webhook.
 func (a *attempt) prepareDeletion() (err error) {
 	if a.obj, err = a.Target.DecodeStored(a.found); err == nil {
 		a.deletion = a.begin(a.obj)
@@ -20,8 +20,8 @@ func (a *attempt) prepareDeletion() (err error) {
 	return err
 }
 
-// admitDeletion asks mutating and validating admission. (Both are asked here, because a deletion has no new object that
-// could be changed before.)
+// admitDeletion calls mutating and validating admission. (Both are called here, because a deletion has no new object
+// that could be changed earlier.)
 func (a *attempt) admitDeletion(ctx context.Context) error {
 	if a.admission == nil || a.Admitted || a.deletion == pending {
 		return nil
@@ -57,13 +57,13 @@ func (a *attempt) commitDeletion(ctx context.Context) (registry.Result, error) {
 	return a.remove(ctx, how)
 }
 
-// goneAfterMark reports whether another write has removed the object after this deletion had marked it. An update does so,
-// because nothing keeps the marked object. found is what is there now.
+// goneAfterMark reports whether another write has removed the object after this deletion had marked it. An update does
+// so, because nothing keeps the marked object. found is the current object.
 func (a *attempt) goneAfterMark(found *cache.Object) bool {
 	return a.marked.Object != nil && (found == nil || found.CreateRevision != a.marked.Object.CreateRevision)
 }
 
-// remove deletes the object, and with it what it alone had.
+// remove deletes the object together with its allocations.
 func (a *attempt) remove(ctx context.Context, how registry.Commit) (registry.Result, error) {
 	if allocator := a.Target.Allocator(); allocator != nil && !how.DryRun {
 		obj, err := a.Target.DecodeStored(a.found)
@@ -91,7 +91,7 @@ func (a *attempt) removeAfterUpdate(ctx context.Context) (registry.Result, error
 	return result, nil
 }
 
-// deletableNow says that nothing keeps an object whose deletion has begun.
+// deletableNow reports whether nothing keeps an object whose deletion has begun.
 func (a *attempt) deletableNow(obj registry.Object) bool {
 	if obj.GetDeletionTimestamp() == nil || len(obj.GetFinalizers()) > 0 {
 		return false
@@ -103,7 +103,7 @@ func (a *attempt) deletableNow(obj registry.Object) bool {
 	return grace == nil || *grace == 0
 }
 
-// A deletion is what a DELETE does.
+// A deletion is the effect of a DELETE.
 type deletion int
 
 const (
@@ -168,9 +168,8 @@ func (a *attempt) markDeleting(obj registry.Object, zeroGrace bool) {
 	}
 }
 
-// beginGrace starts or shortens a graceful deletion. graceful says that obj was
-// changed and stays until its grace period, which may be zero, ends; waits that
-// it stays as it is.
+// beginGrace starts or shortens a graceful deletion. graceful means that obj was changed and stays until its grace
+// period, which may be zero, ends; waits means that it stays unchanged.
 func (a *attempt) beginGrace(obj registry.Object, options *metav1.DeleteOptions) (graceful, waits bool) {
 	graceOf := a.Target.Kind.Deletion.Grace
 	if graceOf == nil {
@@ -206,8 +205,8 @@ func (a *attempt) beginGrace(obj registry.Object, options *metav1.DeleteOptions)
 	return true, false
 }
 
-// setCollectorFinalizers sets the garbage collector's finalizers as the
-// propagation policy demands, and says whether that changed anything.
+// setCollectorFinalizers sets the garbage collector's finalizers as the propagation policy requires, and reports
+// whether that changed anything.
 func (a *attempt) setCollectorFinalizers(obj registry.Object, options *metav1.DeleteOptions) bool {
 	if a.p.IgnorePropagation {
 		return false

@@ -8,9 +8,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// doubtfulMeta is the metadata of an object as validation is shown it: without the labels and annotations that are
-// valid, which most are. apimachinery finds out by regular expressions what is wrong with the others, and for an update
-// it is asked several times.
+// doubtfulMeta is the metadata of an object for validation, without valid labels and annotations. Most are valid, and
+// apimachinery checks them with regular expressions, for an update several times.
 type doubtfulMeta struct {
 	metav1.Object
 	labels, annotations map[string]string

@@ -41,8 +41,8 @@ func CheckConfiguration(t *registry.Served, c patch.Configuration) error {
 	return scheme.CheckQuantities(t.Version.New(), c.Object)
 }
 
-// Applied makes what server-side apply of a configuration makes of the current object (KEP-555), and
-// records that the field manager owns what the configuration has.
+// Applied returns a Make that applies the configuration to the current object by server-side apply (KEP-555), and
+// records that the field manager owns the fields of the configuration.
 func (p *Pipeline) Applied(
 	t *registry.Served, sub *registry.Subresource, configuration patch.Configuration, o Options,
 ) Make {

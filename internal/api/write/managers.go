@@ -29,7 +29,7 @@ func newManagers() managers {
 	return managers{made: &sync.Map{}, cache: managedfields.NewCache(managedCacheBytes)}
 }
 
-// Forget drops what is kept for a resource that is served no more. It may still be in use.
+// Forget drops the data of a resource that is not served any more. Requests may still use it.
 func (p *Pipeline) Forget(t *registry.Served) {
 	for i := range t.Kind.Subresources {
 		p.managers.made.Delete(managerKey{t, t.Kind.Subresources[i].Name})
@@ -65,8 +65,7 @@ func (m *managers) of(t *registry.Served, sub *registry.Subresource) (*managedfi
 	})
 }
 
-// ofBody returns the manager of a subresource whose objects are of a kind of their own, of which empty
-// makes an empty one.
+// ofBody returns the manager of a subresource whose objects have a kind of their own; empty returns an empty object.
 func (m *managers) ofBody(
 	t *registry.Served, sub *registry.Subresource, empty func() registry.Object,
 ) (*managedfields.Manager, error) {

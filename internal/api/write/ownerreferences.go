@@ -16,8 +16,8 @@ func RemoveDuplicateOwners(ctx context.Context, obj registry.Object) {
 	removeDuplicateOwners(ctx, obj, "")
 }
 
-// removeDuplicateOwners removes owner references that stand twice and warns of them. when
-// tells the client at which point they were found.
+// removeDuplicateOwners removes duplicate owner references with a warning. when is a part of the warning: the step in
+// which they were found.
 func removeDuplicateOwners(ctx context.Context, obj registry.Object, when string) {
 	refs := obj.GetOwnerReferences()
 	if len(refs) < 2 {
@@ -45,7 +45,7 @@ func removeDuplicateOwners(ctx context.Context, obj registry.Object, when string
 	)
 }
 
-// ownerKey is what an owner reference says, in a form that can be compared: a request may have a hundred thousand.
+// ownerKey is an owner reference in comparable form: a request may have a hundred thousand.
 type ownerKey struct {
 	apiVersion, kind, name, uid string
 	controller, blocks          optionalBool

@@ -18,7 +18,7 @@ import (
 type Patched struct {
 	patch.Patch
 	Target *registry.Served
-	// Warnings are those of the last call of Make, which has one more for each attempt.
+	// Warnings are the warnings of the last call of Make, which is called again for each attempt.
 	Warnings []string
 }
 
@@ -65,8 +65,8 @@ func (p *Patched) document(ctx context.Context, c *Current, obj registry.Object)
 	return err
 }
 
-// mergeTree applies a merge patch to a custom resource that is decoded already. It returns false, and leaves the patch
-// to document, if there may be something to say about the patch or about the object that it makes.
+// mergeTree applies a merge patch to a decoded custom resource. It returns false, and leaves the patch to document, if
+// there may be warnings or errors about the patch or its result.
 func (p *Patched) mergeTree(live, obj registry.Object) bool {
 	before, ok := live.(*unstructured.Unstructured)
 	if !ok || p.Type != types.MergePatchType {
@@ -90,7 +90,7 @@ func keeps(before *unstructured.Unstructured, changes map[string]any, name strin
 	return isText && text != "" && (!named || v == text)
 }
 
-// copyTree copies a tree, but for the entries of its managedFields, which nothing changes in place.
+// copyTree copies a tree except for the entries of its managedFields, which are immutable.
 func copyTree(tree map[string]any) map[string]any {
 	meta, ok := tree["metadata"].(map[string]any)
 	entries, owned := meta["managedFields"]

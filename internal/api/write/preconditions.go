@@ -74,7 +74,7 @@ func uidMismatch(gr schema.GroupResource, c *Current, want types.UID, dryRun boo
 		key, want, c.old.GetUID()))
 }
 
-// checkDeletion holds the preconditions of DeleteOptions against the current object, and asks the kind.
+// checkDeletion compares the preconditions of DeleteOptions with the current object, and calls the check of the kind.
 func (a *attempt) checkDeletion(ctx context.Context) error {
 	if p := a.Options.Delete.Preconditions; p != nil {
 		check := a.checkDeletePreconditions
@@ -106,8 +106,8 @@ func (a *attempt) checkDeletePreconditions(p *metav1.Preconditions) error {
 	return nil
 }
 
-// checkPreconditionsFirst is checkDeletePreconditions for the kinds whose deletion is begun
-// by rules of their own (namespaces, definitions), in the words that those have.
+// checkPreconditionsFirst is checkDeletePreconditions for the kinds with rules of their own for the begin of a deletion
+// (namespaces, definitions), with the messages of these rules.
 func (a *attempt) checkPreconditionsFirst(p *metav1.Preconditions) error {
 	failed := func(what, want, have string) error {
 		//nolint:staticcheck // kube-apiserver's words

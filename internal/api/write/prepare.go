@@ -10,8 +10,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// prepare brings the object to the state that is validated: parts that the request cannot set are taken
-// from the object before, and the kind changes what it has to. Of a deletion it decides what happens.
+// prepare prepares the object for validation: it restores parts that the request cannot set from the old object, and
+// applies the rules of the kind. For a deletion it decides what to do.
 func (a *attempt) prepare(ctx context.Context) error {
 	switch {
 	case a.verb == Delete:
@@ -49,7 +49,7 @@ func (a *attempt) prepareChange(ctx context.Context) {
 	case sub.Status:
 		a.prepareStatus()
 	case sub.Update != nil && sub.Update.Prepare != nil:
-		// Who set what was found out before; a part may begin with the old object.
+		// The managedFields are final; a part may begin with those of the old object.
 		owned := obj.GetManagedFields()
 		sub.Update.Prepare(obj, old)
 		obj.SetManagedFields(owned)
@@ -123,7 +123,7 @@ func generatedName(base string) string {
 	return base[:min(len(base), maxGenerated)] + utilrand.String(nameSuffix)
 }
 
-// checkNamespace makes the object's namespace that of the request.
+// checkNamespace sets the object's namespace to that of the request, or fails if it has another.
 func (a *attempt) checkNamespace() error {
 	switch obj := a.obj; {
 	case !a.Target.Kind.Namespaced:

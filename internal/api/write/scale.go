@@ -20,30 +20,29 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// Every write of the scale subresource works on a Scale alone: the Scale of the current parent is
-// changed, and the parent then takes the replicas, the resourceVersion and the managedFields of the
-// result. No other field of a Scale, and nothing that a body says beside them, reaches the parent.
+// Every write of the scale subresource works on a Scale: it changes the Scale of the current parent, and the parent
+// then takes the replicas, the resourceVersion and the managedFields of the result. No other field of a Scale, and no
+// other part of a body, reaches the parent.
 //
-// Ownership of the replicas is kept in the parent's managedFields. It is translated to that of a
-// Scale before the change and back after it, so that the change itself is recorded, and conflicts are
-// found, as for any object of its own.
+// The parent's managedFields contain the ownership of the replicas. It is converted to that of a Scale before the
+// change and back after it, so that the change is recorded, and conflicts are found, as for any other object.
 
-// ScaleKind is the kind of what every scale subresource takes and returns.
+// ScaleKind is the kind that every scale subresource takes and returns.
 var ScaleKind = schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
 
 // unsetReplicas stands for replicas that a custom resource does not have.
 const unsetReplicas = math.MinInt32
 
-// Scaling is what a request asks a Scale to become.
+// Scaling is the requested change of a Scale.
 type Scaling struct {
-	// Exactly one of Changed and Configuration is set. Changed returns the Scale that a PUT or a patch
-	// makes of the current one, which it must not change. It may be called more than once.
+	// Exactly one of Changed and Configuration is set. Changed returns the new Scale of a PUT or a patch. It must not
+	// change live. It may be called more than once.
 	Changed func(live *autoscalingv1.Scale) (*autoscalingv1.Scale, error)
 	// Configuration is applied (server-side apply).
 	Configuration *patch.Configuration
-	// Replaces says that the whole Scale was sent (PUT).
+	// Replaces means that the request has a complete Scale (PUT).
 	Replaces bool
-	// Check refuses a Scale that is none of the named object; nil accepts all.
+	// Check refuses a Scale that does not belong to the named object; nil accepts all.
 	Check func(*autoscalingv1.Scale) error
 }
 
@@ -106,8 +105,7 @@ func (w *scaling) make(ctx context.Context, c *Current) (registry.Object, error)
 	return fields.Update(ctx, live, after, w.o.FieldManager, w.p.Now()), nil
 }
 
-// applied merges an applied configuration, which has to be that of a Scale: the schema of a Scale
-// refuses any other field.
+// applied merges an applied configuration of a Scale: the schema of a Scale refuses any other field.
 func (w *scaling) applied(
 	ctx context.Context, fields *managedfields.Manager, live *autoscalingv1.Scale,
 ) (registry.Object, error) {
@@ -140,7 +138,7 @@ func (w *scaling) live(c *Current) (*autoscalingv1.Scale, error) {
 	return scale, err
 }
 
-// owners translates the managedFields of the parent to those of its Scale, and back.
+// owners converts the managedFields of the parent to those of its Scale, and back.
 func (w *scaling) owners(obj registry.Object) *k8sfields.ScaleHandler {
 	return k8sfields.NewScaleHandler(obj.GetManagedFields(), w.t.GVK.GroupVersion(), w.replicasPaths())
 }
@@ -169,8 +167,7 @@ func (w *scaling) merge(ctx context.Context, c *Current, changed registry.Object
 	return obj, nil
 }
 
-// validateScale checks a Scale by itself. The parent takes no more than the replicas of it, but a client
-// is told of other faults as well.
+// validateScale checks a Scale by itself. The parent takes only its replicas, but the client also gets other errors.
 func validateScale(scale *autoscalingv1.Scale) field.ErrorList {
 	path := field.NewPath("metadata")
 	errs := validation.ValidateObjectMetaAccessor(scale, true, validation.NameIsDNSSubdomain, path)

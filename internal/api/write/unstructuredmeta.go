@@ -9,8 +9,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// withoutFields returns the metadata of an object without the fields in its managedFields, at which validation does not
-// look: those of an unstructured object would have to be encoded.
+// withoutFields returns the metadata of an object without the fields in its managedFields, which validation does not
+// use: the fields of an unstructured object would have to be encoded.
 func withoutFields(obj registry.Object) metav1.Object {
 	tree, isTree := obj.(*unstructured.Unstructured)
 	if !isTree {

@@ -16,7 +16,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// validate checks the object by the rules of all objects and by those of its kind.
+// validate checks the object by the rules of all objects and of its kind.
 func (a *attempt) validate(ctx context.Context) error {
 	errs := a.faults(ctx)
 	if len(errs) == 0 {
@@ -30,7 +30,7 @@ func (a *attempt) validate(ctx context.Context) error {
 	return kerrors.NewInvalid(kind, a.obj.GetName(), errs)
 }
 
-// faults is what is wrong with the object.
+// faults returns all errors of the object.
 func (a *attempt) faults(ctx context.Context) field.ErrorList {
 	if a.creates() {
 		return a.faultsOfNew(ctx)
@@ -38,7 +38,7 @@ func (a *attempt) faults(ctx context.Context) field.ErrorList {
 	return append(a.faultsOfUpdate(ctx), a.faultsInNamespace(ctx, a.old())...)
 }
 
-// faultsInNamespace is what the namespace of the object does not allow. old is nil on create.
+// faultsInNamespace returns the errors of the object in its namespace. old is nil for a create.
 func (a *attempt) faultsInNamespace(ctx context.Context, old registry.Object) field.ErrorList {
 	validate := a.strategy().ValidateNamespace
 	if validate == nil {
@@ -102,8 +102,8 @@ func (a *attempt) validateMetaBy(validate validation.ValidateNameFunc, obj regis
 	return append(errs, a.validateFinalizers(obj, path)...)
 }
 
-// validatePathSegments wants names that can stand in a path, whatever the kind allows in them: they are
-// part of URLs and of keys in the store.
+// validatePathSegments checks that names can be a segment of a path, even if the kind allows others: they are part of
+// URLs and of keys in the store.
 func validatePathSegments(obj registry.Object) field.ErrorList {
 	meta := field.NewPath("metadata")
 	var errs field.ErrorList
@@ -120,7 +120,7 @@ func validatePathSegments(obj registry.Object) field.ErrorList {
 	return errs
 }
 
-// rightType says whether an object is of the kind at all, which a custom resource may not be.
+// rightType reports whether the object has the apiVersion and kind of its resource, which custom resources may lack.
 func (a *attempt) rightType(obj registry.Object) bool {
 	rightType := a.strategy().RightType
 	return rightType == nil || rightType(obj)
@@ -148,14 +148,14 @@ func nonstandardFinalizers(obj registry.Object, path *field.Path) field.ErrorLis
 	return errs
 }
 
-// standardFinalizers are those that need no domain.
+// standardFinalizers are the finalizers without a domain.
 var standardFinalizers = map[string]bool{
 	string(corev1.FinalizerKubernetes): true, metav1.FinalizerOrphanDependents: true,
 	metav1.FinalizerDeleteDependents: true,
 }
 
-// validateMetaUpdate checks an update's metadata: by the generic rules, and by
-// those of them that the kind's own validation repeats.
+// validateMetaUpdate checks the metadata of an update by the generic rules, and again by those that the kind's own
+// validation repeats.
 func (a *attempt) validateMetaUpdate(obj, old registry.Object) field.ErrorList {
 	path := field.NewPath("metadata")
 	meta := metaOf(obj)

@@ -1,5 +1,5 @@
-// Package write carries out every write: the writes of clients, by whatever verb and subresource, and those of the
-// server itself. The list steps has the steps of a write in their order.
+// Package write executes all writes of clients, for every verb and subresource, and of the server itself. The list
+// steps has the steps of a write in order.
 //
 // Verbs differ in how the new object is made (Request.Make): it is decoded from a body, or made from the current object
 // by a patch, by server-side apply or by a function. The steps after that are the same.
@@ -76,22 +76,21 @@ var steps = []step{
 	{"prepare", objects | Amend | Delete, (*attempt).prepare},
 	{"validate", objects | Amend, (*attempt).validate},   // by the rules of all objects and of the kind
 	{"normalize", objects | Amend, (*attempt).normalize}, // to the form that is stored; warnings
-	// admission may refuse; for a Post, the step "act" asks it
+	// admission may refuse; a Post calls it in the step "act"
 	{"admit", objects | Delete, (*attempt).admit},
 	// what admission writes with the object: usage of quotas
 	{"charge", objects, (*attempt).charge},
 	{"commit", objects | Amend | Delete, (*attempt).commit}, // to the store, unless it is a dry run
-	{"act", Post, (*attempt).act},                           // carry out what the body asks for
+	{"act", Post, (*attempt).act},                           // execute the Post
 }
 
 // A Pipeline carries out writes.
 type Pipeline struct {
 	// Admission changes and refuses writes; nil admits them all. Each write uses the chain that is Current at its beginning.
 	Admission *admission.Chain
-	// Authorizer is asked whether the user of an update that has to make the object may create it;
-	// nil lets everybody.
+	// Authorizer decides whether the user of an update that creates the object may create it; nil allows all users.
 	Authorizer authz.Authorizer
-	// Registry is what a Post is carried out on.
+	// Registry has the objects that a Post may change.
 	Registry *registry.Registry
 	// Now is the time, for managedFields.
 	Now func() time.Time
@@ -112,11 +111,11 @@ func New(reg *registry.Registry, chain *admission.Chain, z authz.Authorizer, now
 // Options are the options of a write.
 type Options = admission.Options
 
-// Request is one write of one object. The user is that of the context; without one it is the server's own.
+// Request is one write of one object. The user is in the context; without one it is the server itself.
 type Request struct {
 	Verb   Verb
 	Target *registry.Served
-	// Subresource is what the write is through; nil is the object itself.
+	// Subresource is the subresource of the request; nil means the object itself.
 	Subresource     *registry.Subresource
 	Namespace, Name string
 	Options         Options
@@ -124,11 +123,10 @@ type Request struct {
 	CreateMissing bool
 	// CheckUID makes a UID in the new object a precondition (PUT).
 	CheckUID bool
-	// Admitted says that admission was asked already, about a write that this one is a part of.
+	// Admitted means that admission was called for a write that includes this one.
 	Admitted bool
-	// Make returns the new object, in the version of Target, with defaults; of a Scale the
-	// autoscaling/v1 Scale, of a Post the body. It is called again after a concurrent change. A Delete
-	// has none.
+	// Make returns the new object, in the version of Target, with defaults. For a Scale it is the autoscaling/v1 Scale,
+	// for a Post the body. It is called again after a concurrent change. It is nil for a Delete.
 	Make func(ctx context.Context, c *Current) (registry.Object, error)
 	// Merge makes the new state of an object, of the storage version, of a Scale.
 	Merge func(ctx context.Context, c *Current, scale registry.Object) (registry.Object, error)
@@ -144,19 +142,19 @@ type Request struct {
 // Result is the object as it was stored, and the response to a Post.
 type Result struct {
 	registry.Result
-	// Answer is what a Post is answered; nil is the success alone.
+	// Answer is the response to a Post; nil means a Status with Success.
 	Answer registry.Object
 }
 
 // Current is the object that a write begins with.
 type Current struct {
-	// Object is nil if there is none.
+	// Object is the current object, nil if there is none.
 	Object *cache.Object
 	target *registry.Served
 	old    registry.Object
 }
 
-// Exists says whether there is an object.
+// Exists reports whether the object exists.
 func (c *Current) Exists() bool { return c.Object != nil }
 
 // Requested returns the object in the version of the request, nil if there is none. It is shared and
@@ -185,7 +183,7 @@ func (c *Current) DecodeRequested(ctx context.Context) (registry.Object, error) 
 	return c.target.DecodeAs(ctx, c.Object, c.target.Version)
 }
 
-// maxNameRetries is how many generated names are tried that are taken.
+// maxNameRetries limits how often a new name is generated if a name exists.
 const maxNameRetries = 8
 
 // Do carries out a write. The error is the one for the client.
@@ -214,7 +212,7 @@ func (a *attempt) run(ctx context.Context, first int) error {
 		if steps[i].of&a.verb == 0 {
 			continue
 		}
-		// A request that was answered 504 may have ended meanwhile; what is committed is answered.
+		// A request that was answered 504 may have ended meanwhile, but a committed write gets its response.
 		if err := ctx.Err(); err != nil && i <= committing {
 			return err
 		}
@@ -229,13 +227,13 @@ func (a *attempt) run(ctx context.Context, first int) error {
 	return nil
 }
 
-// stepIndex returns the place of a step.
+// stepIndex returns the index of a step.
 func stepIndex(name string) int {
 	return slices.IndexFunc(steps, func(s step) bool { return s.name == name })
 }
 
-// completion and charging are the places of the steps from which a write is repeated whose object has not changed.
-// committing is the place of the step that commits. Before it, a write ends with its request.
+// completion and charging are the steps from which a write is repeated if its object has not changed, but something
+// else conflicts. committing is the step that commits. Before it, a write ends with its request.
 var completion, charging, committing = stepIndex("complete"), stepIndex("charge"), stepIndex("commit")
 
 // mayRepeat reports whether the write may have to start again at "complete".
@@ -253,7 +251,7 @@ func (a *attempt) again(met *registry.Conflict) (int, error) {
 			return charging, nil
 		}
 		if a.verb == Delete {
-			return 0, nil // what is released is found out anew
+			return 0, nil // the released resources are computed again
 		}
 		a.obj = a.kept
 		return completion, nil

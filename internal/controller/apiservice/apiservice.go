@@ -115,7 +115,7 @@ func versionPriority(gv schema.GroupVersion) int {
 	return other
 }
 
-// versionPriorities are those that do not follow from the maturity of the version.
+// versionPriorities are the priorities that cannot be computed from the maturity of the version.
 var versionPriorities = map[string]int{
 	"v1":                                   1,
 	"autoscaling/v2":                       30,

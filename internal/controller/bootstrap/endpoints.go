@@ -43,8 +43,8 @@ func (k *Keeper) reconcileEndpoints(ctx context.Context) {
 	}
 }
 
-// Leave removes this server from the endpoints for good, so that clients use the other servers, and deletes the lease
-// by which peers know it.
+// Leave removes this server from the endpoints permanently, so that clients use the other servers, and deletes the
+// lease by which peers find it.
 func (k *Keeper) Leave(ctx context.Context) error {
 	return errors.Join(k.leaveEndpoints(ctx), k.leaveLease(ctx))
 }

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// flowProducer is the field manager of the specs, flowConsumer that of the status.
+	// flowProducer is the field manager of specs, flowConsumer the field manager of the status.
 	flowProducer = "api-priority-and-fairness-config-producer-v1"
 	flowConsumer = "api-priority-and-fairness-config-consumer-v1"
 )

@@ -81,8 +81,8 @@ func (k *Keeper) parts() []part {
 	}
 }
 
-// Start creates the missing objects. It returns when all exist. defaultsExist is true if Defaults.Create has just created
-// the objects of Defaults; Start does not look at them then.
+// Start creates the missing objects. It returns when all exist. defaultsExist is true if Defaults.Create has just
+// created the objects of Defaults; Start does not check them then.
 func (k *Keeper) Start(ctx context.Context, defaultsExist bool) error {
 	var mu sync.Mutex // guards errs
 	var errs []error

@@ -25,8 +25,8 @@ const (
 	leasePrefix = registryRoot + "masterleases/"
 	// registryRoot is the prefix of kube-apiserver's keys.
 	registryRoot = "/registry/"
-	// leaseSeconds is the time in seconds after which a server that is not heard of is removed.
-	// It is longer than interval.
+	// leaseSeconds is the time in seconds after which a server that does not renew its lease is removed. It is longer
+	// than interval.
 	leaseSeconds = 15
 )
 

@@ -21,8 +21,8 @@ const trustName = "extension-apiserver-authentication"
 
 var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 
-// AuthenticationTrust is what extension API servers need to authenticate clients and the front
-// proxy.
+// AuthenticationTrust has the certificate authorities and names with which extension API servers authenticate clients
+// and the front proxy.
 type AuthenticationTrust struct {
 	// ClientCA and ProxyCA are certificate authorities as PEM text; empty if there are none.
 	ClientCA, ProxyCA []byte

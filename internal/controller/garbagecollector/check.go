@@ -20,7 +20,7 @@ import (
 // errInvalidOwner is the error of a cluster-scoped object with an owner in a namespace. Trying again does not help.
 var errInvalidOwner = errors.New("a cluster-scoped object cannot have an owner in a namespace")
 
-// unblockedPause is how long after an object has stopped to block its owners it is checked again.
+// unblockedPause is the time after which an object that no longer blocks its owners is checked again.
 const unblockedPause = 500 * time.Millisecond
 
 // checkObject deletes an object, or removes owner references or finalizers from it, if the state of its owners and
@@ -151,7 +151,7 @@ func (c *Collector) readOwner(ctx context.Context, o object, ref *owner) (*clien
 	return &found, nil
 }
 
-// isMissing reports whether an error says that an object of that name does not exist. An error that does not name the
+// isMissing reports whether an error means that an object of that name does not exist. An error without the name of the
 // object may mean that the resource is not served at the moment, and that the object exists.
 func isMissing(err error, name string) bool {
 	status := kerrors.APIStatus(nil)
@@ -167,8 +167,8 @@ func (o *object) ref() client.Ref {
 	return client.Ref{Resource: o.resource, Namespace: o.namespace, Name: o.name}
 }
 
-// delete deletes an object if it is still in the state that was looked at. Otherwise the graph will get its new state,
-// and the error has the object checked again then.
+// delete deletes an object if it has not changed since it was read. Otherwise the graph receives the new state, and the
+// error causes another check then.
 func (c *Collector) delete(ctx context.Context, o object, policy metav1.DeletionPropagation) error {
 	conditions := &metav1.Preconditions{UID: &o.uid}
 	if o.revision != 0 { // an extension API server may have versions that are no numbers

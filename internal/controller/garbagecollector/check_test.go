@@ -71,7 +71,7 @@ func createOwned(t *testing.T, c *Collector) *corev1.ConfigMap {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.graph.set(&place{resource: configMaps, apiVersion: "v1", kind: "ConfigMap", namespace: "ns"}, metadata, 1)
+	c.graph.set(&location{resource: configMaps, apiVersion: "v1", kind: "ConfigMap", namespace: "ns"}, metadata, 1)
 	return created.(*corev1.ConfigMap)
 }
 
@@ -286,7 +286,7 @@ func TestFailingListsAreRare(t *testing.T) {
 				c := newCollector(ctx, Options{Remote: objects, Local: objects, Log: slog.New(slog.DiscardHandler), Now: time.Now})
 				c.Activity.Add(1) // until isSynced
 				m := &monitor{
-					c: c, resource: discovery.Resource{Remote: test.remote}, places: map[string]*place{},
+					c: c, resource: discovery.Resource{Remote: test.remote}, locations: map[string]*location{},
 					synced: make(chan struct{}), tick: make(chan time.Time, 1),
 				}
 				m.run(ctx)

@@ -11,16 +11,16 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// claims is a graph with a ReplicaSet of this server and its Pod, and places of an extension API server.
+// claims is a graph with a ReplicaSet of this server and its Pod, and locations of an extension API server.
 type claims struct {
 	*graph
-	own, pods, foreign, other *place
+	own, pods, foreign, other *location
 }
 
 func newClaims() *claims {
-	at := func(group, resource, kind string, remote bool) *place {
+	at := func(group, resource, kind string, remote bool) *location {
 		gvr := schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}
-		return &place{
+		return &location{
 			resource: gvr, apiVersion: gvr.GroupVersion().String(), kind: kind, namespace: "a", remote: remote,
 		}
 	}
@@ -32,7 +32,7 @@ func newClaims() *claims {
 	return c
 }
 
-func (c *claims) owner(p *place, revision int64, l registry.Lifecycle) effects {
+func (c *claims) owner(p *location, revision int64, l registry.Lifecycle) effects {
 	l.UID = "owner"
 	return c.set(p, client.Metadata{Namespace: "a", Name: "owner", Revision: revision, Lifecycle: l}, 1)
 }

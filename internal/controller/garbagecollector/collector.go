@@ -9,9 +9,9 @@
 //   - objects that are deleted with the policy Orphan. The collector removes the owner references to such an object from
 //     its dependents, so that these stay (orphan.go).
 //
-// Nothing is deleted because of what the graph says alone. The collector reads the owners that an object names first,
-// and deletes the object only if it is still in the state that was looked at. If it cannot find out whether an owner
-// exists, because its kind is not known or its server does not answer, it tries again later.
+// The graph alone never causes a deletion. The collector first reads the owners that an object names, and deletes the
+// object only if it has not changed since it was read. If it cannot find out whether an owner exists, because its kind
+// is not known or its server does not answer, it tries again later.
 //
 // An example: ReplicaSet r owns pods p and q. r is deleted with the policy Background, so it is gone at once. The graph
 // puts p and q into the first queue. For p, the collector reads the owner r, which does not exist, and deletes p. With
@@ -41,14 +41,14 @@ import (
 )
 
 const (
-	// parallel is how many objects of each queue are worked on at a time.
+	// parallel is the number of objects of each queue that are processed concurrently.
 	parallel = 20
 	// After an error, an object is worked on again after firstDelay. The delay doubles up to maxDelay.
 	firstDelay, maxDelay = 5 * time.Millisecond, time.Minute
 )
 
-// Objects is how objects are read and changed. Local implements it for the resources of this server; another
-// implementation sends requests to extension API servers.
+// Objects reads and changes objects. Local implements it for the resources of this server; another implementation sends
+// requests to extension API servers.
 type Objects interface {
 	GetMetadata(ctx context.Context, ref client.Ref) (client.Metadata, error)
 	ListMetadata(ctx context.Context, r client.ListRequest, yield func(client.Metadata) bool) (int64, error)
@@ -71,7 +71,7 @@ func (l Local) WatchMetadata(ctx context.Context, r client.WatchRequest) (Watch,
 	return l.Watch(ctx, r)
 }
 
-// Resources says which resources there are. *discovery.Handler implements it.
+// Resources lists the served resources. *discovery.Handler implements it.
 type Resources interface {
 	Preferred() (resources []discovery.Resource, stale []schema.GroupVersion)
 	OfKind(schema.GroupVersionKind) (discovery.Resource, bool)
@@ -81,7 +81,7 @@ type Resources interface {
 type Options struct {
 	// Client writes events.
 	Client *client.Client
-	// Local reaches the objects of this server, and Remote those of extension API servers.
+	// Local accesses the objects of this server, Remote the objects of extension API servers.
 	Local, Remote Objects
 	Directory     *directory.Directory
 	Resources     Resources
@@ -119,7 +119,7 @@ type Collector struct {
 	// listed is closed when all objects are in the graph.
 	listed  chan struct{}
 	reports *reporter
-	// settle is awaitLatest, or what a test puts in its place.
+	// settle is awaitLatest, except in tests.
 	settle func(context.Context) error
 	lists  atomic.Uint32 // number of lists of all monitors
 

@@ -14,21 +14,21 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/client"
 )
 
-// place is what the objects of one resource in one namespace have in common. Objects share it.
-type place struct {
+// location is a resource and, unless it is cluster-scoped, a namespace. All objects with the same location share one.
+type location struct {
 	resource schema.GroupVersionResource
-	// apiVersion and kind are those of the version in which discovery prefers the resource.
+	// apiVersion and kind identify the version of the resource that discovery prefers.
 	apiVersion, kind string
 	namespace        string
 	remote           bool // see discovery.Resource
 }
 
-// sameResource reports whether two places are of one resource, perhaps in different versions.
-func (p *place) sameResource(other *place) bool {
+// sameResource reports whether two locations have the same resource, perhaps in different versions.
+func (p *location) sameResource(other *location) bool {
 	return p.resource.GroupResource() == other.resource.GroupResource()
 }
 
-// owner is an owner reference, without what the collector does not need of it.
+// owner is an owner reference with the fields that the collector needs.
 type owner struct {
 	apiVersion, kind, name string
 	uid                    types.UID
@@ -38,18 +38,18 @@ type owner struct {
 // node is an object in the graph, or a missing owner.
 type node struct {
 	uid types.UID
-	// place is nil for a missing node: one that objects name as their owner and that was not seen. It exists to find
+	// location is nil for a missing node: one that objects name as their owner and that was not seen. It exists to find
 	// its dependents. The other fields are zero then, except for dependents.
 	//
-	// Only states of the same resource change the node. An extension API server may say that an object of its own has the
-	// UID of an object of another resource: the first one keeps the node, but one of this server takes it from one of an
-	// extension API server.
-	place *place
-	name  string
+	// Only states of the same resource change the node. If the object of an extension API server has the UID of an
+	// object of another resource, the node belongs to the object that was seen first; but an object of this server
+	// replaces one of an extension API server.
+	location *location
+	name     string
 	// revision is the resourceVersion of the state that the node shows.
 	revision int64
 	owners   []owner
-	// dependents are the nodes with this one among their owners; nil if there are none.
+	// dependents are the nodes whose owners include this one; nil if there are none.
 	dependents map[*node]struct{}
 	// blocking is the number of dependents that block the deletion of this object.
 	blocking int
@@ -61,12 +61,12 @@ type node struct {
 }
 
 // missing reports whether the node stands for an owner that was not seen.
-func (n *node) missing() bool { return n.place == nil }
+func (n *node) missing() bool { return n.location == nil }
 
 // deletesDependents reports whether the object waits until its dependents are deleted.
 func (n *node) deletesDependents() bool { return n.deleting && n.foreground }
 
-// identity names an object by everything that an owner reference says.
+// identity contains the fields of an owner reference that identify an object, and the namespace.
 type identity struct {
 	apiVersion, kind, namespace, name string
 	uid                               types.UID
@@ -77,14 +77,14 @@ func (i identity) String() string {
 }
 
 func (n *node) identity() identity {
-	return identity{n.place.apiVersion, n.place.kind, n.place.namespace, n.name, n.uid}
+	return identity{n.location.apiVersion, n.location.kind, n.location.namespace, n.name, n.uid}
 }
 
 // refersTo reports whether an owner reference of an object in a namespace names n with the right kind, name and
 // namespace. A namespaced owner must be in the namespace of its dependents.
 func (o *owner) refersTo(n *node, namespace string) bool {
-	return o.uid == n.uid && o.name == n.name && o.kind == n.place.kind && o.apiVersion == n.place.apiVersion &&
-		(n.place.namespace == "" || n.place.namespace == namespace)
+	return o.uid == n.uid && o.name == n.name && o.kind == n.location.kind && o.apiVersion == n.location.apiVersion &&
+		(n.location.namespace == "" || n.location.namespace == namespace)
 }
 
 // mayName reports whether an owner reference is to the kind of n, in any version of its group.
@@ -93,7 +93,7 @@ func (o *owner) mayName(n *node) bool {
 	if !ok {
 		group = ""
 	}
-	return o.uid == n.uid && o.kind == n.place.kind && group == n.place.resource.Group
+	return o.uid == n.uid && o.kind == n.location.kind && group == n.location.resource.Group
 }
 
 // invalidOwner is an owner reference to an object in another namespace.
@@ -102,7 +102,7 @@ type invalidOwner struct {
 	owner     owner
 }
 
-// effects are what has to be done after a change of the graph.
+// effects are the actions that a change of the graph requires.
 type effects struct {
 	// check are objects that may have to be deleted, or whose deletion may be able to go on.
 	check []pendingCheck
@@ -119,9 +119,9 @@ type pendingCheck struct {
 }
 
 const (
-	// delayOfOwner is how long the check of an object with many owners is delayed for each of them, up to maxDelayOfOwners.
-	// Each check reads all owners and may write the object, and each change of an owner asks for a check: when many change
-	// at once, one check is for all of them.
+	// delayOfOwner is multiplied by the number of owners to delay the check of an object with many owners, up to
+	// maxDelayOfOwners. A check reads all owners and may write the object, and each change of an owner requires a
+	// check: if many change at once, one check is enough for all.
 	delayOfOwner, maxDelayOfOwners = 4 * time.Millisecond, 10 * time.Second
 )
 
@@ -148,12 +148,13 @@ type graph struct {
 	waiting map[types.UID]*waitingOwner
 }
 
-// waitingOwner is what the graph knows of an object that waits for the deletion of its dependents.
+// waitingOwner is the state of an object that waits for the deletion of its dependents.
 //
-// The events of different resources come in any order. So a dependent that is new in the graph may have been *seen late*:
-// it had the reference when the deletion of its owner began. It is checked at once, like those that were known then. Or
-// it was *made late*, after the deletion had begun. As in kube-controller-manager, such a dependent is checked when the
-// owner is, or when the owner loses another dependent. The revisions tell one from the other.
+// The events of different resources arrive in any order. So a dependent that is new in the graph may have been *seen
+// late*: it had the reference when the deletion of its owner began. It is checked at once, like the dependents that
+// were known then. Or it was *made late*, after the deletion had begun. As in kube-controller-manager, such a dependent
+// is checked together with the owner, or when the owner loses another dependent. The revisions distinguish the two
+// cases.
 type waitingOwner struct {
 	// since is the revision of the first known state in which the object waits. The deletion began at it or before it.
 	since int64
@@ -168,7 +169,7 @@ func newGraph() *graph {
 }
 
 // set takes the state of an object. list is the number of the list or watch that it comes from.
-func (g *graph) set(p *place, m client.Metadata, list uint32) (e effects) {
+func (g *graph) set(p *location, m client.Metadata, list uint32) (e effects) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n := g.nodeFor(p, m.UID, &e)
@@ -181,7 +182,7 @@ func (g *graph) set(p *place, m client.Metadata, list uint32) (e effects) {
 	}
 	appears := n.missing()
 	wasOrphaning, wasWaiting := n.deleting && n.orphans, n.deletesDependents()
-	n.place, n.name, n.revision, n.list = p, m.Name, m.Revision, list
+	n.location, n.name, n.revision, n.list = p, m.Name, m.Revision, list
 	n.deleting = m.Deleting
 	n.orphans = slices.Contains(m.Finalizers, metav1.FinalizerOrphanDependents)
 	n.foreground = slices.Contains(m.Finalizers, metav1.FinalizerDeleteDependents)
@@ -207,11 +208,11 @@ func (g *graph) set(p *place, m client.Metadata, list uint32) (e effects) {
 	return e
 }
 
-// nodeFor returns the node of an object of p. It returns nil if the node is of another object (see node.place).
-func (g *graph) nodeFor(p *place, uid types.UID, e *effects) *node {
+// nodeFor returns the node of an object at p. It returns nil if the node belongs to another object (see node.location).
+func (g *graph) nodeFor(p *location, uid types.UID, e *effects) *node {
 	n := g.nodes[uid]
-	if n != nil && !n.missing() && !n.place.sameResource(p) {
-		if p.remote || !n.place.remote {
+	if n != nil && !n.missing() && !n.location.sameResource(p) {
+		if p.remote || !n.location.remote {
 			return nil
 		}
 		g.removeNode(n, e)
@@ -233,13 +234,13 @@ func (g *graph) appeared(n *node, e *effects) {
 	}
 }
 
-// checkReference has a dependent checked whose reference to n does not name n as it is. One to another namespace is
-// also reported.
+// checkReference adds a check of a dependent whose reference to n has a wrong name or kind. A reference to another
+// namespace is also reported.
 func (g *graph) checkReference(dependent *node, o *owner, n *node, e *effects) {
-	if o.uid != n.uid || o.refersTo(n, dependent.place.namespace) {
+	if o.uid != n.uid || o.refersTo(n, dependent.location.namespace) {
 		return
 	}
-	if n.place.namespace != "" && n.place.namespace != dependent.place.namespace {
+	if n.location.namespace != "" && n.location.namespace != dependent.location.namespace {
 		e.invalid = append(e.invalid, invalidOwner{dependent.identity(), *o})
 	}
 	e.add(dependent)
@@ -298,7 +299,7 @@ type ownerIndex struct {
 	byID map[types.UID]indexedOwner // nil for a short list
 }
 
-// indexedOwner says at which place a UID stands first, and whether the deletion of the owner is blocked.
+// indexedOwner contains the first index of a UID, and whether the deletion of the owner is blocked.
 type indexedOwner struct {
 	first  int
 	blocks bool
@@ -324,7 +325,7 @@ func indexOwners(list []owner) ownerIndex {
 	return x
 }
 
-// first returns the first place of an owner, -1 if it is not among the owners.
+// first returns the first index of an owner, -1 if it is not in the list.
 func (x ownerIndex) first(uid types.UID) int {
 	if x.byID == nil {
 		return slices.IndexFunc(x.list, func(o owner) bool { return o.uid == uid })
@@ -354,11 +355,11 @@ func shareStrings(o *owner, to *node) {
 	}
 }
 
-// addOwner adds a node to the dependents of an owner that it did not have before. If that is missing, the dependent
-// has to be checked: if the owner does not exist, the dependent has to go. If the owner waits for the deletion of its
-// dependents, the dependent has to go as well (see waitingOwner).
+// addOwner adds a node to the dependents of an owner that it did not have before. If the owner is missing, the
+// dependent has to be checked, because it must be deleted if the owner does not exist. If the owner waits for the
+// deletion of its dependents, the dependent must be deleted as well (see waitingOwner).
 //
-// blocks says whether n blocks its deletion.
+// blocks reports whether n blocks the deletion of the owner.
 func (g *graph) addOwner(n *node, o *owner, blocks bool, e *effects) {
 	to := g.nodes[o.uid]
 	if to == nil {
@@ -387,7 +388,7 @@ func (g *graph) addOwner(n *node, o *owner, blocks bool, e *effects) {
 func (g *graph) addToWaiting(n, owner *node, blocks bool, e *effects) {
 	waiting := g.waiting[owner.uid]
 	// The revisions of an extension API server cannot be compared with others.
-	comparable := !n.place.remote && !owner.place.remote
+	comparable := !n.location.remote && !owner.location.remote
 	switch {
 	case g.listing || comparable && n.revision < waiting.since:
 		e.add(n) // seen late
@@ -408,8 +409,8 @@ func (g *graph) checkMadeLate(uid types.UID, e *effects) {
 	}
 }
 
-// blocked reports whether dependents block the deletion of an object that waits for them. If so, those of them that were
-// made late are checked.
+// blocked reports whether dependents block the deletion of an object that waits for them. If so, the dependents that
+// were made late are checked.
 func (g *graph) blocked(uid types.UID) (blocked bool, e effects) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -421,8 +422,8 @@ func (g *graph) blocked(uid types.UID) (blocked bool, e effects) {
 	return true, e
 }
 
-// ownerChanged takes note that the owners of n have changed to owners, one of which was that of uid. blocked is whether n
-// blocked its deletion. An owner that waited for n, and for no others now, has to be checked.
+// ownerChanged handles a change of the owners of n to owners; uid was among the previous ones. blocked reports whether
+// n blocked its deletion. If that owner waited for n and now waits for no dependent, it has to be checked.
 func (g *graph) ownerChanged(n *node, uid types.UID, blocked bool, owners ownerIndex, e *effects) {
 	to := g.nodes[uid]
 	if to == nil {
@@ -463,25 +464,25 @@ func (g *graph) remove(resource schema.GroupResource, uid types.UID) (e effects)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n := g.nodes[uid]
-	if n == nil || n.missing() || n.place.resource.GroupResource() != resource {
+	if n == nil || n.missing() || n.location.resource.GroupResource() != resource {
 		return e
 	}
 	g.removeNode(n, &e)
 	return e
 }
 
-// removeNode removes a node that was seen. It stays as a missing one while it has dependents. What an extension API
-// server says is no proof that the object is gone: its dependents are checked, and the check reads the owner.
+// removeNode removes a node that was seen. It stays as a missing node while it has dependents. An extension API server
+// does not prove that the object is gone: its dependents are checked, and the check reads the owner.
 func (g *graph) removeNode(n *node, e *effects) {
 	delete(g.waiting, n.uid)
-	if len(n.dependents) > 0 && !n.place.remote {
+	if len(n.dependents) > 0 && !n.location.remote {
 		g.absent.add(n.identity())
 	}
 	for dependent := range n.dependents {
 		e.add(dependent)
 	}
 	g.setOwners(n, nil, e)
-	n.place, n.name, n.revision = nil, "", 0
+	n.location, n.name, n.revision = nil, "", 0
 	n.deleting, n.orphans, n.foreground = false, false, false
 	if len(n.dependents) == 0 {
 		delete(g.nodes, n.uid)
@@ -494,7 +495,7 @@ func (g *graph) sweep(resource schema.GroupResource, list uint32) (e effects) {
 	defer g.mu.Unlock()
 	var gone []*node
 	for _, n := range g.nodes {
-		if !n.missing() && n.list != list && n.place.resource.GroupResource() == resource {
+		if !n.missing() && n.list != list && n.location.resource.GroupResource() == resource {
 			gone = append(gone, n)
 		}
 	}
@@ -504,7 +505,7 @@ func (g *graph) sweep(resource schema.GroupResource, list uint32) (e effects) {
 	return e
 }
 
-// listed ends the listing: from now on missing owners have their dependents checked, those that there are now at once.
+// listed ends the listing: from now on the dependents of missing owners are checked, and the existing ones at once.
 func (g *graph) listed() (e effects) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -520,9 +521,9 @@ func (g *graph) listed() (e effects) {
 	return e
 }
 
-// object is a copy of what the graph knows of an object.
+// object is a copy of the state of an object in the graph.
 type object struct {
-	*place
+	*location
 	uid      types.UID
 	name     string
 	revision int64
@@ -542,7 +543,7 @@ func (g *graph) object(uid types.UID) (object, bool) {
 		return object{}, false
 	}
 	return object{
-		place: n.place, uid: n.uid, name: n.name, revision: n.revision, owners: n.owners,
+		location: n.location, uid: n.uid, name: n.name, revision: n.revision, owners: n.owners,
 		deleting: n.deleting, orphans: n.orphans, foreground: n.foreground,
 		dependents: len(n.dependents), blocking: n.blocking,
 	}, true
@@ -553,7 +554,7 @@ func (g *graph) namespace(uid types.UID) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if n := g.nodes[uid]; n != nil && !n.missing() {
-		return n.place.namespace
+		return n.location.namespace
 	}
 	return ""
 }
@@ -581,7 +582,7 @@ func (g *graph) dependents(uid types.UID) []types.UID {
 	if n == nil {
 		return nil
 	}
-	claimed := !n.missing() && n.place.remote
+	claimed := !n.missing() && n.location.remote
 	out := make([]types.UID, 0, len(n.dependents))
 	for dependent := range n.dependents {
 		if !claimed || slices.ContainsFunc(dependent.owners, func(o owner) bool { return o.mayName(n) }) {
@@ -613,7 +614,7 @@ const maxAbsent = 1024
 
 func (a absentOwners) add(i identity) {
 	if len(a) >= maxAbsent {
-		for other := range a { // any one: it is looked up again if it is needed
+		for other := range a { // any owner: it is read again if it is needed
 			delete(a, other)
 			break
 		}

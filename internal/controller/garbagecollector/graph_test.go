@@ -22,7 +22,7 @@ func checkIndexes(t *testing.T, g *graph, want map[types.UID]client.Metadata) {
 	blocking := map[types.UID]int{}
 	for uid, m := range want {
 		n := g.nodes[uid]
-		if n == nil || n.missing() || n.name != m.Name || n.place.namespace != m.Namespace ||
+		if n == nil || n.missing() || n.name != m.Name || n.location.namespace != m.Namespace ||
 			len(n.owners) != len(m.Owners) {
 			t.Fatalf("%s is %+v in the graph, want %+v", uid, n, m)
 		}
@@ -65,9 +65,9 @@ func TestGraphIndexes(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		g, want := newGraph(), map[types.UID]client.Metadata{}
 		resource := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-		places := map[string]*place{}
+		locations := map[string]*location{}
 		for _, namespace := range []string{"", "a", "b"} {
-			places[namespace] = &place{resource: resource, apiVersion: "v1", kind: "ConfigMap", namespace: namespace}
+			locations[namespace] = &location{resource: resource, apiVersion: "v1", kind: "ConfigMap", namespace: namespace}
 		}
 		for step := range int64(400) {
 			if step == 100 {
@@ -100,14 +100,14 @@ func TestGraphIndexes(t *testing.T) {
 					m.Finalizers = []string{metav1.FinalizerDeleteDependents}
 				}
 				want[uid] = m
-				g.set(places[m.Namespace], m, 1)
+				g.set(locations[m.Namespace], m, 1)
 			}
 			checkIndexes(t, g, want)
 		}
 		kept := slices.Sorted(maps.Keys(want))
 		kept = kept[:len(kept)/2]
 		for _, uid := range kept {
-			g.set(places[want[uid].Namespace], want[uid], 2)
+			g.set(locations[want[uid].Namespace], want[uid], 2)
 		}
 		g.sweep(resource.GroupResource(), 2)
 		maps.DeleteFunc(want, func(uid types.UID, _ client.Metadata) bool { return !slices.Contains(kept, uid) })
@@ -121,7 +121,7 @@ func TestManyOwners(t *testing.T) {
 	const number = 100_000
 	g := newGraph()
 	g.listed()
-	p := &place{resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, namespace: "a"}
+	p := &location{resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, namespace: "a"}
 	owners := make([]metav1.OwnerReference, number)
 	for i := range owners {
 		owners[i] = metav1.OwnerReference{UID: types.UID(fmt.Sprint(i)), BlockOwnerDeletion: new(true)}
@@ -138,7 +138,7 @@ func TestManyOwners(t *testing.T) {
 // TestOldStatesAreIgnored: a list that began before a change brings an older state than the watch.
 func TestOldStatesAreIgnored(t *testing.T) {
 	g := newGraph()
-	p := &place{resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, namespace: "a"}
+	p := &location{resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, namespace: "a"}
 	owned := []metav1.OwnerReference{{UID: "owner"}}
 	g.set(p, client.Metadata{Name: "x", Revision: 5, Lifecycle: registry.Lifecycle{UID: "x", Owners: owned}}, 1)
 	g.set(p, client.Metadata{Name: "x", Revision: 4, Lifecycle: registry.Lifecycle{UID: "x"}}, 1)
@@ -150,7 +150,7 @@ func TestOldStatesAreIgnored(t *testing.T) {
 // TestMissingOwnersWaitForTheLists: while resources are still being listed, an owner that was not seen may come.
 func TestMissingOwnersWaitForTheLists(t *testing.T) {
 	g := newGraph()
-	p := &place{resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, namespace: "a"}
+	p := &location{resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, namespace: "a"}
 	owned := []metav1.OwnerReference{{UID: "owner"}}
 	e := g.set(p, client.Metadata{Name: "x", Revision: 5, Lifecycle: registry.Lifecycle{UID: "x", Owners: owned}}, 1)
 	if len(e.check) > 0 {
@@ -178,7 +178,7 @@ func checked(e effects) (uids []types.UID) {
 func TestLateDependents(t *testing.T) {
 	g := newGraph()
 	g.listed()
-	p := &place{resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, namespace: "a"}
+	p := &location{resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, namespace: "a"}
 	resource := p.resource.GroupResource()
 	owned := []metav1.OwnerReference{{UID: "owner", Name: "owner", BlockOwnerDeletion: new(true)}}
 	set := func(uid types.UID, revision int64, l registry.Lifecycle) effects {

@@ -173,7 +173,7 @@ func (m *model) deliver(uid types.UID) {
 	change := m.events[uid][0]
 	m.events[uid] = m.events[uid][1:]
 	m.note("the graph gets %s of %s at %d", change.Type, uid, change.Revision)
-	p := placeOf(uid)
+	p := locationOf(uid)
 	if change.Type == "DELETED" {
 		m.c.apply(m.c.graph.remove(p.resource.GroupResource(), uid))
 	} else {
@@ -237,9 +237,9 @@ func (m *model) settle(context.Context) error {
 	}
 }
 
-func placeOf(uid types.UID) *place {
+func locationOf(uid types.UID) *location {
 	kind := strings.ToUpper(string(uid))
-	return &place{
+	return &location{
 		resource:   schema.GroupVersionResource{Group: "model", Version: "v1", Resource: string(uid)},
 		apiVersion: "model/v1", kind: kind, namespace: "ns",
 	}
@@ -384,6 +384,6 @@ func (m *model) Preferred() ([]discovery.Resource, []schema.GroupVersion) { retu
 
 // OfKind implements Resources.
 func (m *model) OfKind(k schema.GroupVersionKind) (discovery.Resource, bool) {
-	p := placeOf(types.UID(strings.ToLower(k.Kind)))
+	p := locationOf(types.UID(strings.ToLower(k.Kind)))
 	return discovery.Resource{GroupVersionResource: p.resource, Kind: p.kind, Namespaced: true}, true
 }

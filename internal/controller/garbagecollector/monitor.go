@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// resyncPause is the time between a change of the resources and the look at them: many may change at once.
+	// resyncPause is the delay after a change of the resources before they are read: many may change at once.
 	resyncPause = 100 * time.Millisecond
-	// syncTime is how long the collector waits for the first lists, as in kube-controller-manager.
+	// syncTime limits the time that the collector waits for the first lists, as in kube-controller-manager.
 	syncTime = 30 * time.Second
 	// retryAfter is the time until a resource is listed again after an error. For a resource of an extension API server it
 	// doubles with each further error, up to maxRetryAfter, until a watch has lasted for maxRetryAfter.
@@ -33,11 +33,11 @@ const (
 
 // monitor brings the objects of one resource into the graph.
 type monitor struct {
-	c        *Collector
-	resource discovery.Resource
-	stop     context.CancelFunc
-	places   map[string]*place // by namespace; used by the monitor's goroutine alone
-	list     uint32            // number of the last list, see node.list
+	c         *Collector
+	resource  discovery.Resource
+	stop      context.CancelFunc
+	locations map[string]*location // by namespace; used by the monitor's goroutine alone
+	list      uint32               // number of the last list, see node.list
 	// synced is closed when the objects were listed for the first time, or cannot be listed.
 	synced chan struct{}
 	once   sync.Once // closes synced
@@ -89,7 +89,7 @@ func (c *Collector) monitorAll(ctx context.Context) error {
 	}
 }
 
-// awaitResources waits until the resources of this server have changed, or those of extension API servers.
+// awaitResources waits until the resources of this server or of extension API servers have changed.
 func (c *Collector) awaitResources(ctx context.Context, local *directory.Watcher, remote <-chan struct{}) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -131,9 +131,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// resync starts monitors for resources that have none, and stops those of resources that are gone. What is in the graph
-// of the latter stays: they may come back, and their objects may still exist. It returns the monitors that it has
-// started.
+// resync starts monitors for resources that have none, and stops the monitors of resources that are gone. The nodes of
+// the latter stay in the graph, because their objects may still exist. It returns the monitors that it has started.
 func (c *Collector) resync() (started []*monitor) {
 	resources, stale := c.Resources.Preferred()
 	c.mu.Lock()
@@ -148,7 +147,7 @@ func (c *Collector) resync() (started []*monitor) {
 			continue
 		}
 		m := &monitor{
-			c: c, resource: r, places: map[string]*place{}, synced: make(chan struct{}), tick: make(chan time.Time, 1),
+			c: c, resource: r, locations: map[string]*location{}, synced: make(chan struct{}), tick: make(chan time.Time, 1),
 		}
 		var running context.Context
 		running, m.stop = context.WithCancel(c.ctx)
@@ -240,14 +239,14 @@ func (m *monitor) set(o client.Metadata) {
 	if o.UID == "" {
 		return
 	}
-	p := m.places[o.Namespace]
+	p := m.locations[o.Namespace]
 	if p == nil {
 		apiVersion, kind := m.resource.GroupVersion().String(), m.resource.Kind
-		p = &place{
+		p = &location{
 			resource: m.resource.GroupVersionResource, apiVersion: apiVersion, kind: kind,
 			namespace: strings.Clone(o.Namespace), remote: m.resource.Remote,
 		}
-		m.places[p.namespace] = p
+		m.locations[p.namespace] = p
 	}
 	o.Name, o.UID = strings.Clone(o.Name), types.UID(strings.Clone(string(o.UID)))
 	m.c.apply(m.c.graph.set(p, o, m.list))

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// parallelOrphans is how many dependents of one object are changed at a time.
+// parallelOrphans is the number of dependents of one object that are changed concurrently.
 const parallelOrphans = 20
 
 // orphanDependents removes the references to an object from all of its dependents, and then its finalizer "orphan".

@@ -12,7 +12,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/controller/workers"
 )
 
-// maxReports is how many events may wait to be written. Further ones are dropped: they are no more than a hint.
+// maxReports limits the number of events that wait to be written. Further events are dropped, because they are only
+// hints.
 const maxReports = 256
 
 // reporter writes events about owner references that cannot be right.
@@ -50,8 +51,7 @@ func (r *reporter) run(ctx context.Context) {
 	}
 }
 
-// write writes the event about an owner in another namespace. The name and the texts are those of
-// kube-controller-manager.
+// write writes the event about an owner in another namespace. Its texts are those of kube-controller-manager.
 func (r *reporter) write(ctx context.Context, i invalidOwner) error {
 	d := i.dependent
 	now := metav1.NewTime(r.c.Now())

@@ -68,8 +68,8 @@ type use struct {
 	day             string
 }
 
-// maxUses is how many uses may wait to be written. Further uses are dropped; a later use on
-// the same day is recorded again.
+// maxUses limits the number of uses that wait to be written. Further uses are dropped; a later use on the same day is
+// recorded again.
 const maxUses = 1024
 
 // New returns a Tracker.

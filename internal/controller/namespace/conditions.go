@@ -32,17 +32,18 @@ var fine = map[corev1.NamespaceConditionType][2]string{
 	corev1.NamespaceFinalizersRemaining: {"ContentHasNoFinalizers", "All content-preserving finalizers finished"},
 }
 
-// outcome is what one pass over the content of a namespace has found.
+// outcome is the result of one pass over the content of a namespace.
 type outcome struct {
 	// stale are the versions of groups whose resources are not known.
 	stale []schema.GroupVersion
-	// failed says why content could not be deleted.
+	// failed contains the reasons why content could not be deleted.
 	failed []error
-	// remaining is the number of objects of each resource that are left, and finalizers the number of those that have a
+	// remaining is the number of objects of each resource that still exist, finalizers the number of them that have a
 	// finalizer.
 	remaining  map[schema.GroupVersionResource]int
 	finalizers map[string]int
-	// estimate is how long the rest is expected to take, in seconds; 0 means that nothing is expected to remain.
+	// estimate is the expected time in seconds until the remaining objects are gone; 0 means that none are expected to
+	// remain.
 	estimate int64
 }
 
@@ -85,7 +86,7 @@ func (o *outcome) conditions() map[corev1.NamespaceConditionType]corev1.Namespac
 	return out
 }
 
-// maxText is how many bytes of an error or name are in a condition. An extension API server can choose both.
+// maxText limits the bytes of an error or name in a condition. An extension API server can choose both.
 const maxText = 1 << 10
 
 // shorten returns at most the first maxText bytes of a text, without a part of a character at the end.

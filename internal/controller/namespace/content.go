@@ -17,12 +17,12 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// finalizerSeconds is how long objects with finalizers are expected to stay.
+// finalizerSeconds is the expected time until objects with finalizers are gone.
 const finalizerSeconds = 15
 
 var pods = corev1.SchemeGroupVersion.WithResource("pods")
 
-// found is what is left of one resource in a namespace.
+// found describes the remaining objects of one resource in a namespace.
 type found struct {
 	objects    int
 	finalizers map[string]int
@@ -42,8 +42,8 @@ func (f *found) count(finalizers []string) {
 	}
 }
 
-// deleteContent deletes the objects in a namespace, once, and returns what is left. While pods are left, it deletes
-// nothing else: other objects, such as network policies, may protect something from them. As in
+// deleteContent makes one pass of deleting the objects in a namespace, and returns its outcome. While pods remain, it
+// deletes nothing else: other objects, such as network policies, may protect something from them. As in
 // kube-controller-manager, conditions do not count the pods then.
 func (c *Controller) deleteContent(ctx context.Context, n *corev1.Namespace) *outcome {
 	o := &outcome{remaining: map[schema.GroupVersionResource]int{}, finalizers: map[string]int{}}
@@ -80,7 +80,7 @@ func (c *Controller) deleteContent(ctx context.Context, n *corev1.Namespace) *ou
 
 func isPods(r discovery.Resource) bool { return r.GroupVersionResource == pods }
 
-// deleteResource deletes the objects of one resource, and adds what is left to o, and the error that it returns.
+// deleteResource deletes the objects of one resource, and adds the remaining ones and the error to o.
 func (c *Controller) deleteResource(ctx context.Context, n *corev1.Namespace, r discovery.Resource, o *outcome) error {
 	left, err := c.deleteObjects(ctx, n, r)
 	if err != nil {
@@ -96,7 +96,7 @@ func (c *Controller) deleteResource(ctx context.Context, n *corev1.Namespace, r 
 	return err
 }
 
-// deleteObjects deletes the objects of one resource, and returns what is left.
+// deleteObjects deletes the objects of one resource, and returns the remaining ones.
 func (c *Controller) deleteObjects(
 	ctx context.Context, n *corev1.Namespace, r discovery.Resource,
 ) (left found, err error) {
@@ -134,8 +134,8 @@ func (c *Controller) deleteObjects(
 	return left, nil
 }
 
-// isEmpty reports whether a resource is known to have no objects in a namespace. An extension API server is asked that
-// before something is deleted: if it fails to delete, only those namespaces wait for it in which it has objects.
+// isEmpty reports whether a resource is known to have no objects in a namespace. Before a deletion it is called for
+// extension API servers: if one fails to delete, only the namespaces in which it has objects wait for it.
 func isEmpty(ctx context.Context, content Content, namespace string, r discovery.Resource) (bool, error) {
 	if !slices.Contains(r.Verbs, "list") {
 		return false, nil

@@ -3,8 +3,8 @@
 //
 // A namespace that is deleted stays with the phase Terminating as long as it has the finalizer "kubernetes" in its
 // spec. The controller deletes all objects of all resources in it: built-in ones, custom resources, and those of
-// extension API servers. What it cannot delete, and what stays because of finalizers, is in the conditions of the
-// namespace. Once nothing is left, the controller removes the finalizer.
+// extension API servers. The conditions of the namespace describe the objects that it could not delete or that have
+// finalizers. When no objects remain, the controller removes the finalizer.
 package namespace
 
 import (
@@ -31,21 +31,21 @@ import (
 )
 
 const (
-	// parallel is how many namespaces are worked on at a time.
+	// parallel is the number of namespaces that are processed concurrently.
 	parallel = 10
-	// A namespace that is not empty is looked at again after firstDelay. The delay doubles up to maxDelay.
+	// A namespace that is not empty is processed again after firstDelay. The delay doubles up to maxDelay.
 	firstDelay, maxDelay = 50 * time.Millisecond, 8 * time.Second
 )
 
-// Content is how the objects of a resource are listed and deleted. *client.Client implements it for the resources of
-// this server; another implementation sends requests to extension API servers.
+// Content lists and deletes the objects of a resource. *client.Client implements it for the resources of this server;
+// another implementation sends requests to extension API servers.
 type Content interface {
 	ListMetadata(ctx context.Context, r client.ListRequest, yield func(client.Metadata) bool) (int64, error)
 	DeleteCollection(ctx context.Context, r client.DeleteCollectionRequest) error
 	Delete(ctx context.Context, r client.DeleteRequest) (gone bool, err error)
 }
 
-// Resources says which resources there are. *discovery.Handler implements it.
+// Resources lists the served resources. *discovery.Handler implements it.
 type Resources interface {
 	Preferred() (resources []discovery.Resource, stale []schema.GroupVersion)
 }
@@ -60,8 +60,8 @@ type Controller struct {
 	Resources Resources
 	// Ready waits until Resources has the custom resources that were defined before the start.
 	Ready func(context.Context) error
-	// Settle is how long the controller waits after the deletion of a namespace. Objects that are being created at that
-	// moment, in this server or in others on the same store, are stored by then.
+	// Settle is the delay after the deletion of a namespace. Objects that are being created at that moment, in this
+	// server or in others on the same store, are stored by then.
 	Settle time.Duration
 	Log    *slog.Logger
 	// Now is time.Now if it is nil.
@@ -156,7 +156,7 @@ func (c *Controller) see(ctx context.Context, q *queue, o *cache.Object) {
 	q.AddAfter(o.Name, c.Settle)
 }
 
-// errNotEmpty is the result of a namespace that is to be looked at again.
+// errNotEmpty means that a namespace has to be processed again.
 var errNotEmpty = errors.New("the namespace is not empty yet")
 
 // handle deletes the content of a namespace once. The error has it called again later.
@@ -192,7 +192,7 @@ func (c *Controller) sync(ctx context.Context, name string) (done bool, err erro
 	}
 	o := c.deleteContent(ctx, n)
 	if ctx.Err() != nil {
-		return false, ctx.Err() // what was found is not complete
+		return false, ctx.Err() // the outcome is incomplete
 	}
 	errs := append(slices.Clone(o.failed), o.discoveryError(), c.report(ctx, n, o))
 	if err := errors.Join(errs...); err != nil || o.estimate > 0 {
@@ -230,7 +230,7 @@ func (c *Controller) change(
 	return err
 }
 
-// report writes what was found to the conditions of the namespace.
+// report writes the outcome to the conditions of the namespace.
 func (c *Controller) report(ctx context.Context, n *corev1.Namespace, o *outcome) error {
 	return c.change(ctx, n.Name, n.UID, "status", func(latest *corev1.Namespace) error {
 		if !o.setConditions(&latest.Status, metav1.NewTime(c.now()).Rfc3339Copy()) {

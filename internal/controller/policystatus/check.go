@@ -19,8 +19,8 @@ type checker struct {
 	typed *writescope.Typed
 }
 
-// check returns what is wrong with the validations of a policy and their messages. Match conditions and audit annotations
-// are not checked, nor are the variables by themselves, as in kube-controller-manager.
+// check returns the warnings for the validations of a policy and their messages. As in kube-controller-manager, match
+// conditions, audit annotations and variables by themselves are not checked.
 func (c *Controller) check(
 	ctx context.Context, policy *admissionregistrationv1.ValidatingAdmissionPolicy,
 ) []admissionregistrationv1.ExpressionWarning {
@@ -80,7 +80,7 @@ func (c *Controller) typeIfKnown(
 	return typ
 }
 
-// checkAll returns what is wrong with an expression, for all kinds; "" if nothing is.
+// checkAll returns what is wrong with an expression, for all kinds; "" if it is correct for each.
 func checkAll(checkers []checker, expression string) string {
 	var messages []string
 	for _, one := range checkers {

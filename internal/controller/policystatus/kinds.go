@@ -9,12 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// maxKinds is how many kinds one rule may name; kinds and rules beyond it are not checked.
+// maxKinds limits the kinds of one rule; further kinds and rules are not checked.
 const maxKinds = 10
 
-// kindsOf returns the kinds that a policy is checked for, in the order of their groups, versions and names: those of the
-// resources that the rules name. A rule with a wildcard for groups or versions names none; wildcards and subresources
-// among its resources are left out.
+// kindsOf returns the kinds for which a policy is checked, sorted by group, version and name: the kinds of the
+// resources in its rules. A rule with a wildcard for groups or versions is ignored, and so are wildcards and
+// subresources among its resources.
 func (c *Controller) kindsOf(policy *admissionregistrationv1.ValidatingAdmissionPolicy) []schema.GroupVersionKind {
 	if policy.Spec.MatchConstraints == nil {
 		return nil
@@ -51,8 +51,8 @@ func (c *Controller) kindsOfRule(rule *admissionregistrationv1.Rule) []schema.Gr
 	return kinds
 }
 
-// kindsOfResource returns the kinds of a resource, which may be named in the singular. The empty group stands for every
-// group, as it does in the mapper that kube-controller-manager asks.
+// kindsOfResource returns the kinds of a resource, which may be named in the singular. The empty group matches every
+// group, as in the mapper that kube-controller-manager uses.
 func (c *Controller) kindsOfResource(group, version, name string) []schema.GroupVersionKind {
 	groups := []schema.GroupVersion{{Group: group, Version: version}}
 	if group == "" {

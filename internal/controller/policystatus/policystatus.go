@@ -1,6 +1,6 @@
-// Package policystatus checks the types in the expressions of ValidatingAdmissionPolicies, and writes what it finds to
-// status.typeChecking. What it finds does not change what a policy does: an expression that names a field which does not
-// exist is stored and evaluated. kube-controller-manager does the same, with the controller
+// Package policystatus checks the types in the expressions of ValidatingAdmissionPolicies, and writes warnings to
+// status.typeChecking. They do not change the effect of a policy: an expression that names a field which does not exist
+// is stored and evaluated. kube-controller-manager does the same, with the controller
 // validatingadmissionpolicy-status-controller.
 //
 // Each new generation of a policy is checked once, with the kinds that are served then.
@@ -33,13 +33,13 @@ const manager = "validatingadmissionpolicy-status"
 // retryAfter is the time until the next attempt after an error.
 const retryAfter = time.Second
 
-// Documents returns the OpenAPI v3 document of a path such as "apis/apps/v1", as JSON; an error if there is none.
+// Documents returns the OpenAPI v3 document of a path such as "apis/apps/v1" as JSON. It fails if there is none.
 type Documents func(ctx context.Context, path string) ([]byte, error)
 
 // Controller checks policies.
 type Controller struct {
 	Registry *registry.Registry
-	// Resources are those that are served, and Documents has their schemas.
+	// Resources are the served resources, Documents returns their schemas.
 	Resources *directory.Directory
 	Documents Documents
 	Client    *client.Client
@@ -94,7 +94,7 @@ func (c *Controller) follow(ctx context.Context) error {
 	retry := time.NewTicker(retryAfter)
 	defer retry.Stop()
 	for {
-		var again <-chan time.Time // wakes nobody while nothing has failed
+		var again <-chan time.Time // nil, which blocks forever, while nothing has failed
 		if len(failed) > 0 {
 			again = retry.C
 		}

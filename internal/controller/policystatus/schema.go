@@ -21,12 +21,12 @@ import (
 type schemas struct {
 	encoded map[string][]byte // by name
 	decoded map[string]*spec.Schema
-	// open are the names of the schemas inside of which another one is being expanded.
+	// open are the names of the schemas that are being expanded, to detect recursion.
 	open map[string]bool
 }
 
-// maxRecentTypes is how many types are kept: policies come in groups that are about the same few kinds, and to make the
-// type of a Pod takes some ten milliseconds.
+// maxRecentTypes is the number of types that are kept: policies that change together often use the same few kinds, and
+// making the type of a Pod takes some ten milliseconds.
 const maxRecentTypes = 4
 
 // recentTypes are the types that were used last, the latest first. Only the goroutine of the controller uses them.
@@ -51,7 +51,7 @@ func (r recentTypes) find(kind schema.GroupVersionKind, name string, document []
 	return nil
 }
 
-// add adds a type. It takes the place of an older one of the same kind.
+// add adds a type. It replaces an older type of the same kind.
 func (r *recentTypes) add(t recentType) {
 	others := slices.DeleteFunc(*r, func(old recentType) bool { return old.kind == t.kind && old.name == t.name })
 	*r = slices.Insert(others[:min(len(others), maxRecentTypes-1)], 0, t)

@@ -3,8 +3,8 @@
 // again when a quota is new or its limits change, when objects are deleted or use less than before, and every five
 // minutes. kube-controller-manager does the same.
 //
-// A count is written only if the quota has not changed since before the objects were read. Objects that were charged
-// after that have changed the quota, so no charge is lost.
+// A count is written only if the quota has not changed since before the objects were read. A charge in between changes
+// the quota, so no charge is lost.
 package quota
 
 import (
@@ -35,9 +35,9 @@ const (
 	// settleTime is the time after which a quota with new limits is counted a second time: writes that began before
 	// the limits were in its status were not charged.
 	settleTime = time.Second
-	// recountEvery is how often everything is counted again.
+	// recountEvery is the interval in which all quotas are counted again.
 	recountEvery = 5 * time.Minute
-	// maxTries is how often a count is repeated at once because the quota has changed meanwhile.
+	// maxTries limits how often a count is repeated at once because the quota has changed meanwhile.
 	maxTries = 20
 )
 
@@ -97,10 +97,10 @@ func (c *Controller) open(ctx context.Context, r schema.GroupResource) (*registr
 	return nil, nil, nil
 }
 
-// errChanged says that a quota has changed since its usage was counted.
+// errChanged means that a quota has changed since its usage was counted.
 var errChanged = errors.New("the quota has changed since its usage was counted")
 
-// count counts what is used of a quota and stores it. It does nothing if the quota is gone.
+// count counts and stores the usage of a quota. It does nothing if the quota is gone.
 func (c *Controller) count(ctx context.Context, key quotaKey) error {
 	for tries := 0; ; tries++ {
 		err := c.countOnce(ctx, key)
@@ -134,8 +134,8 @@ func (c *Controller) countOnce(ctx context.Context, key quotaKey) error {
 	return errors.Join(ignoreNotFound(err), incomplete)
 }
 
-// usage returns what objects use of the names that a quota limits. If some cannot be counted, the error says why, and
-// what the quota says about them stays.
+// usage returns the usage of the resources that a quota limits. If some cannot be counted, the error is the reason, and
+// their usage in the quota is not changed.
 func (c *Controller) usage(ctx context.Context, q *corev1.ResourceQuota) (corev1.ResourceList, error) {
 	hard := quota.Names(q.Spec.Hard)
 	used := quota.Only(q.Status.Used, hard)
@@ -160,8 +160,8 @@ func (c *Controller) usage(ctx context.Context, q *corev1.ResourceQuota) (corev1
 	return used, errors.Join(errs...)
 }
 
-// add adds to counted what the objects of one resource use. Nothing is added if there is an error or if the resource is
-// not served.
+// add adds the usage of the objects of one resource to counted. Nothing is added if there is an error or if the
+// resource is not served.
 func (c *Controller) add(
 	ctx context.Context, q *corev1.ResourceQuota, e *quota.Evaluator, names []corev1.ResourceName,
 	counted corev1.ResourceList,

@@ -20,7 +20,7 @@ import (
 // quotaKey names a quota.
 type quotaKey struct{ namespace, name string }
 
-// watched is what the controller knows about a quota.
+// watched is the state of a quota.
 type watched struct {
 	hard corev1.ResourceList
 	// resources are those whose objects count for the quota.
@@ -30,7 +30,7 @@ type watched struct {
 // planned is when a quota is to be counted.
 type planned struct {
 	at time.Time
-	// again says that it is to be counted a second time after settleTime.
+	// again means that the quota is counted a second time after settleTime.
 	again bool
 }
 
@@ -49,7 +49,7 @@ type watcher struct {
 	mu     sync.Mutex // guards what follows
 	quotas map[string]map[string]*watched
 	plan   map[quotaKey]planned
-	// counting is how many quotas are being counted, which are not in plan.
+	// counting is the number of quotas that are being counted. They are not in plan.
 	counting int
 	// following has the resources whose changes are followed.
 	following map[schema.GroupResource]*following
@@ -144,7 +144,7 @@ func (w *watcher) remove(key quotaKey) {
 	w.noteActivity()
 }
 
-// noteActivity says how many quotas have to be counted. mu is held.
+// noteActivity reports how many quotas have to be counted. mu is held.
 func (w *watcher) noteActivity() { w.Activity.Set(len(w.plan) + w.counting) }
 
 // concerned returns the resources whose objects count for limits.
@@ -263,7 +263,7 @@ func (w *watcher) watchObjects(ctx context.Context, r schema.GroupResource) erro
 		return err
 	}
 	defer cursor.Close()
-	// Objects may have changed while nobody watched.
+	// Objects may have changed while the watch was not running.
 	w.scheduleFor(r, "")
 	e := quota.New(r, w.Registry)
 	for {

@@ -147,7 +147,7 @@ func (a *Aggregation) updateAggregates(ctx context.Context) error {
 }
 
 // concerned returns the ClusterRoles that aggregate others, and those that they may select. It fails if one of them
-// cannot be read: without its rules, others would lose permissions.
+// cannot be read, because without its rules others would lose permissions.
 func (a *Aggregation) concerned(ctx context.Context) (roles []*rbacv1.ClusterRole, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -235,8 +235,8 @@ func AggregatedRules(roles []*rbacv1.ClusterRole) map[string][]rbacv1.PolicyRule
 	return out
 }
 
-// appendMissing appends the rules that are not among rules. known has the encodings of rules, in which empty lists and
-// those that are nil are the same.
+// appendMissing appends the elements of more that are not in rules. known has the encodings of rules; nil and empty
+// lists have the same encoding.
 func appendMissing(rules []rbacv1.PolicyRule, known map[string]bool, more []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	for i := range more {
 		encoded, err := more[i].Marshal()

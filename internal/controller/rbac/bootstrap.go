@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// concurrentWrites is how many objects are written concurrently, so that the store can sync
-	// them together.
+	// concurrentWrites is the number of objects that are written concurrently, so that the store can sync them
+	// together.
 	concurrentWrites = 64
 )
 

@@ -53,8 +53,7 @@ func (c *Controller) Run(ctx context.Context) {
 	}
 }
 
-// watchNamespaces creates the missing accounts of all namespaces, and then that of each new
-// namespace.
+// watchNamespaces creates the missing default accounts of all namespaces, and then of each new namespace.
 func (c *Controller) watchNamespaces(ctx context.Context) error {
 	namespaces := c.Registry.Resource(corev1.Resource("namespaces"))
 	view, err := namespaces.Current(ctx)

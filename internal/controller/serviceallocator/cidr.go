@@ -45,9 +45,8 @@ func newCIDR(p netip.Prefix) (cidr, bool) {
 	return c, true
 }
 
-// reservedSize returns how many addresses of a range are reserved for those that clients
-// choose: a sixteenth of the range, at least 16 and at most 256. all is the number of
-// addresses minus one.
+// reservedSize returns how many addresses of a range are reserved for clients that choose an address: a sixteenth of
+// the range, at least 16 and at most 256. all is the number of addresses minus one.
 func reservedSize(all uint64) uint64 {
 	const fewest, most, part = 16, 256, 16
 	if all < fewest {

@@ -16,7 +16,7 @@ type Metrics struct {
 	repairErrors             map[bool]prometheus.Counter // of addresses (true) and of ports
 }
 
-// AllocatedRange is how much of a range of addresses is in use.
+// AllocatedRange is the usage of a range of addresses.
 type AllocatedRange struct {
 	CIDR                 string
 	Allocated, Available uint64
@@ -69,7 +69,8 @@ func NewMetrics(m *metrics.Metrics, usage func() (ranges []AllocatedRange, ports
 	return s
 }
 
-// Address records the allocation of an address of a range, or that it failed. chosen says that the client chose the address.
+// Address records an allocation of an address of a range; ok is false if it failed. chosen reports whether the client
+// chose the address.
 func (s *Metrics) Address(cidr string, chosen, ok bool, took time.Duration) {
 	switch {
 	case s == nil:
@@ -81,7 +82,8 @@ func (s *Metrics) Address(cidr string, chosen, ok bool, took time.Duration) {
 	}
 }
 
-// Port records the allocation of a node port, or that it failed. chosen says that the client chose the port.
+// Port records an allocation of a node port; ok is false if it failed. chosen reports whether the client chose the
+// port.
 func (s *Metrics) Port(chosen, ok bool) {
 	switch {
 	case s == nil:

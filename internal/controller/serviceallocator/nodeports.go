@@ -56,7 +56,7 @@ func ParsePortRange(s string) (PortRange, error) {
 	return r, nil
 }
 
-// String returns the range as it is stored and shown to clients.
+// String returns the range in the stored format, which is also that of responses.
 func (r PortRange) String() string {
 	if r.First == r.Last {
 		return strconv.Itoa(r.First)

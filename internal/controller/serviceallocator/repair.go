@@ -17,9 +17,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// The allocated addresses and ports can only differ from those of Services if another program
-// wrote one without the other: an API server that claims an address before it writes the
-// Service and stops in between, a restored backup, or a Service that is older than IPAddresses.
+// The allocated addresses and ports can only differ from those of Services if another program wrote only one of the
+// two: an API server stopped after it had claimed an address and before it wrote the Service, a backup was restored, or
+// a Service is older than IPAddresses.
 
 // EnsurePortAllocation stores a RangeAllocation with the node ports of all Services, if there
 // is none or it has another range.
@@ -66,7 +66,7 @@ func isConflict(err error) bool {
 	return errors.As(err, &conflict)
 }
 
-// pageSize is how many objects are read at a time.
+// pageSize is the number of objects in a page of a list.
 const pageSize = 500
 
 // eachObject calls f for all objects of a resource. It reads them from the store and does not

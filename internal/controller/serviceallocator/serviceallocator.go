@@ -332,8 +332,8 @@ func (w *allocation) portAllocation() (*portAllocation, error) {
 	return w.ports, err
 }
 
-// releasePorts frees ports. If the record of ports in use cannot be read, because it is of
-// another range for instance, the ports are freed when the record is repaired.
+// releasePorts frees ports. If the record of ports in use cannot be read, for instance because it has another range,
+// the ports are freed when the record is repaired.
 func (w *allocation) releasePorts(ports []int) {
 	if len(ports) == 0 {
 		return
@@ -355,8 +355,8 @@ func familyOf(ip string) corev1.IPFamily {
 	return corev1.IPv4Protocol
 }
 
-// setFamilies sets ipFamilyPolicy and ipFamilies of a Service, and returns an error if the
-// cluster does not have the families that the Service asks for.
+// setFamilies sets ipFamilyPolicy and ipFamilies of a Service. It fails if the Service requires families that the
+// cluster does not have.
 func (s *Services) setFamilies(svc, old *corev1.Service) error {
 	spec := &svc.Spec
 	if isExternalName(svc) || old != nil && dualStackPreferenceUnchanged(svc, old) {

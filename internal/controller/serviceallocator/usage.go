@@ -67,7 +67,7 @@ func (w *allocation) allocateIP(svc *corev1.Service, family corev1.IPFamily, wan
 	return ip, err
 }
 
-// rangeOf returns the range that an address belongs to, or else the first range of the family; "" if there is none.
+// rangeOf returns the range that contains an address, else the first range of the family; "" if there is none.
 func (w *allocation) rangeOf(family corev1.IPFamily, ip string) string {
 	ranges, err := w.ranges(family, cachedState)
 	if err != nil || len(ranges) == 0 {

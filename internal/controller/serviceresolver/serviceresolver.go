@@ -18,13 +18,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// A Func returns the address ("host:port") at which a port of a Service is reached. The errors are those of
-// kube-apiserver. It is called for each new connection, and concurrently.
+// A Func returns the address ("host:port") of a port of a Service. The errors are those of kube-apiserver. It is called
+// for each new connection, and concurrently.
 type Func func(ctx context.Context, namespace, name string, port int32) (address string, err error)
 
-// Objects reads the objects that say where Services are.
+// Objects reads Services and their EndpointSlices.
 type Objects interface {
-	// Service returns a Service, nil if there is none of that name.
+	// Service returns a Service, nil if it does not exist.
 	Service(ctx context.Context, namespace, name string) (*corev1.Service, error)
 	// EndpointSlices returns the EndpointSlices of a Service in the order of their names.
 	EndpointSlices(ctx context.Context, namespace, service string) ([]*discoveryv1.EndpointSlice, error)
@@ -113,8 +113,8 @@ func portOf(service *corev1.Service, port int32) (*corev1.ServicePort, error) {
 // AnyReady reports whether any of the slices has a ready endpoint with a port of this name.
 func AnyReady(all []*discoveryv1.EndpointSlice, port string) bool { return len(ready(all, port)) > 0 }
 
-// ready returns the addresses of the ready endpoints that have a port of this name. An endpoint that does not say
-// whether it is ready is ready.
+// ready returns the addresses of the ready endpoints that have a port of this name. An endpoint without a condition
+// Ready is ready.
 func ready(all []*discoveryv1.EndpointSlice, port string) []string {
 	var addresses []string
 	for _, slice := range all {

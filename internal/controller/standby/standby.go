@@ -27,7 +27,7 @@ const (
 	leaseName      = "kube-controller-manager"
 )
 
-// defaultDuration is how long a Lease is valid that does not say so.
+// defaultDuration is the validity of a Lease without a duration.
 const defaultDuration = 15 * time.Second
 
 // retryAfter is the time until the next attempt after an error.
@@ -46,7 +46,7 @@ type Gate struct {
 	changed chan struct{}
 	// known means that the Lease was read.
 	known bool
-	// parts are those of the controllers.
+	// parts are the activities of the controllers.
 	parts []*activity.Part
 }
 
@@ -103,7 +103,7 @@ func (g *Gate) runUntil(ctx context.Context, stop <-chan struct{}, run func(cont
 	return err
 }
 
-// Track says which activity a controller has. It counts as starting until the Lease was read and the controller has
+// Track sets the activity of a controller. It counts as starting until the Lease was read and the controller has
 // started, and as stopped while it has to pause. Track has to be called before Run.
 func (g *Gate) Track(p *activity.Part) {
 	p.Starting()
@@ -211,8 +211,8 @@ func (g *Gate) read(ctx context.Context) (until time.Time, holder string, err er
 	return until, holder, nil
 }
 
-// heldUntil returns until when a Lease is held that was read at a time. As in client-go's leader election, the duration
-// begins when the change of the Lease is seen: the clock of the holder may differ from that of this server.
+// heldUntil returns the time at which a Lease expires, and its holder. As in client-go's leader election, the duration
+// begins when the change of the Lease was read: the clock of the holder may differ from that of this server.
 func heldUntil(spec *coordinationv1.LeaseSpec, read time.Time) (until time.Time, holder string) {
 	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil {
 		return time.Time{}, ""

@@ -27,7 +27,7 @@ import (
 // firstDelay is the time after which a Job is handled again after an error. The delay doubles up to maxDelay.
 const firstDelay, maxDelay = 100 * time.Millisecond, time.Minute
 
-// concurrent is how many Jobs are deleted at a time, as by default in kube-controller-manager.
+// concurrent is the number of Jobs that are deleted concurrently, as by default in kube-controller-manager.
 const concurrent = 5
 
 var jobs = batchv1.SchemeGroupVersion.WithResource("jobs")

@@ -20,7 +20,7 @@ type Options struct {
 	Name string
 	// An item comes back FirstDelay after its first failure. The delay doubles with each further one, up to MaxDelay.
 	FirstDelay, MaxDelay time.Duration
-	// Metrics are told what happens to items; nil counts nothing.
+	// Metrics are the metrics of the queue; nil counts nothing.
 	Metrics workqueue.MetricsProvider
 	// Activity, unless nil, has a task for each item that is in the queue or is being handled, that comes back after an
 	// error, or that will be added within soon.
@@ -126,7 +126,7 @@ func (w *waiting[T]) arrived(item T) {
 	}
 }
 
-// workerIdle is how long a worker without items waits until it ends. Idle controllers then have no workers, which take
+// workerIdle is the time after which a worker without items ends. Idle controllers then have no workers, which take
 // memory in a program that runs many servers.
 const workerIdle = time.Second
 
@@ -137,7 +137,7 @@ func (q *Queue[T]) Run(ctx context.Context, n int, handle func(ctx context.Conte
 	defer stop()
 	var workers sync.WaitGroup
 	defer workers.Wait()
-	waiting := make(chan T) // from here to a worker
+	waiting := make(chan T) // from this function to a worker
 	defer close(waiting)
 	running := make(chan struct{}, n) // has one element for each worker
 	for {
@@ -161,7 +161,7 @@ func (q *Queue[T]) Run(ctx context.Context, n int, handle func(ctx context.Conte
 	}
 }
 
-// work is one worker: it handles item and those that follow, until none has come for workerIdle.
+// work is one worker: it handles item and then further items until none has come for workerIdle.
 func (q *Queue[T]) work(ctx context.Context, item T, waiting <-chan T, handle func(context.Context, T) error) {
 	idle := time.NewTimer(workerIdle)
 	defer idle.Stop()

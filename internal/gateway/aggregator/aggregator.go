@@ -1,10 +1,10 @@
-// Package aggregator serves versions of API groups that other servers serve: extension API servers, which are registered
-// by an APIService with a Service (https://kubernetes.io/docs/concepts/extend-kubernetes/api-extension/apiserver-aggregation/).
+// Package aggregator serves the API group versions of extension API servers, which are registered by an APIService with
+// a Service (https://kubernetes.io/docs/concepts/extend-kubernetes/api-extension/apiserver-aggregation/).
 //
 // An Aggregator follows the APIServices. Each of them that has a Service becomes a remote: it forwards requests
 // (remote.go), checks whether the server can be reached and writes that to the status of the APIService
-// (availability.go), and knows what the server says about its resources (discovery.go) and their schemas (openapi.go).
-// Nobody waits for a server but the requests that are for it.
+// (availability.go), and keeps the discovery (discovery.go) and OpenAPI documents (openapi.go) of the server. Only the
+// requests for a server wait for it.
 package aggregator
 
 import (
@@ -45,7 +45,7 @@ type Options struct {
 	ByEndpoints bool
 	// Dial opens connections to Services; nil opens them directly.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Certificate returns the certificate by which servers recognize this one; nil is none.
+	// Certificate returns the certificate that authenticates this server; nil means none.
 	Certificate func() (*tls.Certificate, error)
 	// RejectRedirects answers 502 to redirects of servers instead of sending them to the client.
 	RejectRedirects bool
@@ -62,9 +62,9 @@ type Aggregator struct {
 	informer *informer.Informer
 	metrics  *Metrics
 
-	// table is what requests read.
+	// table is the routing table that requests read.
 	table atomic.Pointer[table]
-	// changes are those of what Registrations returns.
+	// changes counts changes of the result of Registrations.
 	changes changes
 
 	mu       sync.Mutex // guards the fields below
@@ -225,7 +225,7 @@ func (a *Aggregator) set(name string, s *apiregistrationv1.APIService) {
 	a.run(next)
 }
 
-// Find returns what forwards requests for a version of a group to the server that is registered for it, nil if none is. It
+// Find returns the forwarder of requests for a version of a group to its registered server, nil if there is none. It
 // knows every APIService whose write this process has acknowledged.
 func (a *Aggregator) Find(ctx context.Context, group, version string) http.Handler {
 	if err := a.informer.SyncOwn(ctx); err != nil {
@@ -265,12 +265,12 @@ func (a *Aggregator) Changes() int64 { return a.changes.count.Load() }
 // Changed returns a channel that is closed when the result of Registrations changes the next time.
 func (a *Aggregator) Changed() <-chan struct{} { return a.changes.next() }
 
-// changes counts changes, and wakes those who wait for the next one. Its zero value has none.
+// changes counts changes, and wakes goroutines that wait for the next one. The zero value has count zero.
 type changes struct {
 	count atomic.Int64
 
 	mu      sync.Mutex    // guards changed
-	changed chan struct{} // closed at the next change; nil if nobody waits
+	changed chan struct{} // closed at the next change; nil if there are no waiters
 }
 
 func (c *changes) add() {

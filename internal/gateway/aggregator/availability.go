@@ -31,13 +31,13 @@ const (
 	suspectEvery = time.Second
 	// checkTime limits one check.
 	checkTime = 5 * time.Second
-	// checkTries is how often a check asks the server; one good answer is enough.
+	// checkTries is the number of requests of a check; one successful response is enough.
 	checkTries = 5
-	// refreshEvery is the time between two looks at the documents of a server.
+	// refreshEvery is the interval in which the documents of a server are checked.
 	refreshEvery = time.Minute
 )
 
-// availableCondition returns the condition Available, which is empty if the APIService has none.
+// availableCondition returns the condition Available, the zero value if the APIService has none.
 func availableCondition(s *apiregistrationv1.APIService) apiregistrationv1.APIServiceCondition {
 	for _, c := range s.Status.Conditions {
 		if c.Type == apiregistrationv1.Available {
@@ -47,8 +47,7 @@ func availableCondition(s *apiregistrationv1.APIService) apiregistrationv1.APISe
 	return apiregistrationv1.APIServiceCondition{Type: apiregistrationv1.Available}
 }
 
-// setAvailable notes whether requests are forwarded. What the server said about its resources is out of date while they are
-// not.
+// setAvailable sets whether requests are forwarded. If they are not, the documents of the server become stale.
 func (r *remote) setAvailable(available bool) {
 	if r.available.Swap(available) != available {
 		r.a.changes.add()
@@ -66,7 +65,7 @@ func (r *remote) run(ctx context.Context) {
 	var refreshed time.Time
 	for ctx.Err() == nil {
 		r.checked.Store(time.Now().UnixNano())
-		condition := r.judge(ctx)
+		condition := r.checkAvailability(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -152,8 +151,8 @@ func condition(status apiregistrationv1.ConditionStatus, reason, format string, 
 	}
 }
 
-// judge finds out whether the server can be used. The reasons and messages are those of kube-apiserver.
-func (r *remote) judge(ctx context.Context) apiregistrationv1.APIServiceCondition {
+// checkAvailability checks whether the server can be used. The reasons and messages are those of kube-apiserver.
+func (r *remote) checkAvailability(ctx context.Context) apiregistrationv1.APIServiceCondition {
 	const no = apiregistrationv1.ConditionFalse
 	objects := serviceresolver.Stored(r.a.o.Registry)
 	service, err := objects.Service(ctx, r.service.Namespace, r.service.Name)
@@ -165,18 +164,18 @@ func (r *remote) judge(ctx context.Context) apiregistrationv1.APIServiceConditio
 		return condition(no, "ServiceNotFound", "service/%s in %q is not present", r.service.Name, r.service.Namespace)
 	}
 	if service.Spec.Type == corev1.ServiceTypeClusterIP {
-		if found := r.judgeEndpoints(ctx, objects, service); found != nil {
+		if found := r.checkEndpoints(ctx, objects, service); found != nil {
 			return *found
 		}
 	}
-	if err := r.ask(ctx); err != nil {
+	if err := r.probe(ctx); err != nil {
 		return condition(no, "FailedDiscoveryCheck", "%v", err)
 	}
 	return condition(apiregistrationv1.ConditionTrue, "Passed", "all checks passed")
 }
 
-// judgeEndpoints returns what is wrong with the ports and endpoints of the Service, nil if nothing is.
-func (r *remote) judgeEndpoints(
+// checkEndpoints returns the condition if the ports or endpoints of the Service cannot be used, otherwise nil.
+func (r *remote) checkEndpoints(
 	ctx context.Context, objects serviceresolver.Objects, service *corev1.Service,
 ) *apiregistrationv1.APIServiceCondition {
 	wrong := func(status apiregistrationv1.ConditionStatus, reason, format string, args ...any,
@@ -204,18 +203,18 @@ func (r *remote) judgeEndpoints(
 	return nil
 }
 
-// ask requests the document of the version. The first try alone is the rule; if it fails, the others follow at the same
-// time, as they may reach other endpoints, and one good answer is enough.
-func (r *remote) ask(ctx context.Context) error {
+// probe requests the document of the version. If the first request fails, the others are sent concurrently, because
+// they may reach other endpoints; one successful response is enough.
+func (r *remote) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
-	err := r.askOnce(ctx)
+	err := r.probeOnce(ctx)
 	if err == nil || ctx.Err() != nil || !r.a.o.ByEndpoints {
 		return err
 	}
 	answers := make(chan error, checkTries-1)
 	for range checkTries - 1 {
-		go func() { answers <- r.askOnce(ctx) }()
+		go func() { answers <- r.probeOnce(ctx) }()
 	}
 	for range checkTries - 1 {
 		if err = <-answers; err == nil {
@@ -225,7 +224,7 @@ func (r *remote) ask(ctx context.Context) error {
 	return err
 }
 
-func (r *remote) askOnce(ctx context.Context) error {
+func (r *remote) probeOnce(ctx context.Context) error {
 	path := "/apis/" + r.version.String()
 	target, err := r.target(ctx, path, "")
 	if err != nil {

@@ -14,8 +14,8 @@ const (
 	// callTime limits one call of a controller: a request and its response, or one page of a list. Of a watch it limits
 	// the time until the response begins.
 	callTime = 15 * time.Second
-	// slowAfter is the time after which a call counts as slow. While a server has slow calls, nobody waits for the end
-	// of another one.
+	// slowAfter is the time after which a call counts as slow. While a server has slow calls, other calls do not wait
+	// for a call to end.
 	slowAfter = time.Second
 	// At most this many calls of controllers are in flight to one server: of lists of all namespaces with the beginnings
 	// of watches, of other reads, and of writes. So a server that hangs takes at most maxReads + maxWrites of the workers
@@ -37,9 +37,9 @@ type lane struct {
 	// taken has one element for each call in flight.
 	taken chan struct{}
 	slow  atomic.Int32 // calls in flight that have lasted for slowAfter
-	// wait is how long a call waits for the end of another one; wait of a lane for workers is not longer than slowAfter.
+	// wait is the time that a call waits for another one to end; for workers it is at most slowAfter.
 	wait time.Duration
-	// patient means that calls also wait for those that are slow.
+	// patient reports whether calls also wait if there are slow calls.
 	patient bool
 }
 

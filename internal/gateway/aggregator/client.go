@@ -24,20 +24,20 @@ import (
 )
 
 const (
-	// clientPage is how many objects a Client asks for at a time.
+	// clientPage is the number of objects in a page of a list.
 	clientPage = 500
 	// maxAnswer is the largest response that is read, in bytes, and maxObject the largest object, event of a watch, or
 	// response that is one object.
 	maxAnswer, maxObject = 64 << 20, 4 << 20
-	// maxIgnored is what is read of a response whose body does not matter, in bytes.
+	// maxIgnored is how many bytes are read of a response whose body is not used.
 	maxIgnored = 64 << 10
-	// maxList is what is read of all pages of one list, in bytes. maxKept is how much metadata a list may have; the
-	// garbage collector keeps it.
+	// maxList limits the bytes of all pages of one list, maxKept the bytes of the metadata in a list, which the garbage
+	// collector keeps.
 	maxList, maxKept = 1 << 30, 256 << 20
 	// maxToken is the longest continue token, in bytes.
 	maxToken = 64 << 10
-	// maxEvents is the largest number of events of one watch. The list that follows shows how many objects there really
-	// are. watchTime is how long a watch lasts at most.
+	// maxEvents limits the number of events of one watch, because a list then shows how many objects really exist.
+	// watchTime limits its duration.
 	maxEvents = 100_000
 	watchTime = 30 * time.Minute
 
@@ -45,7 +45,7 @@ const (
 	metadataListType = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 )
 
-// Client is how the controllers of this server use the resources of extension API servers. It has the methods of
+// Client is the access of this server's controllers to the resources of extension API servers. It has the methods of
 // client.Client for metadata and deletions, with the same errors.
 type Client struct {
 	a    *Aggregator
@@ -67,8 +67,8 @@ type call struct {
 func (c *Client) do(ctx context.Context, r call, into any) error {
 	return c.exchange(ctx, r, func(response *http.Response) error {
 		if into == nil && response.StatusCode < http.StatusBadRequest {
-			// What a deletion is answered, which may be a long list, is of no interest. The connection is used again if the
-			// end comes soon.
+			// The response of a deletion may be a long list and is not used. The connection is used again if the body
+			// is short.
 			_, err := io.CopyN(io.Discard, response.Body, maxIgnored)
 			return ignoreEOF(err)
 		}
@@ -133,7 +133,7 @@ func (c *Client) begin(ctx context.Context, r *call) (server *remote, end func()
 	return remote, end, err
 }
 
-// send sends a request and returns the response, whatever its status is.
+// send sends a request and returns the response, whatever its status code.
 func (c *Client) send(ctx context.Context, remote *remote, r call) (*http.Response, error) {
 	target, err := remote.target(ctx, r.path(), r.query.Encode())
 	if err != nil {
@@ -195,7 +195,7 @@ func readAnswer(response *http.Response, r call) ([]byte, error) {
 		response.StatusCode, r.method, r.Resource.GroupResource(), r.Name, string(text[:min(len(text), 256)]), 0, false)
 }
 
-// objectMeta is what controllers need of an object.
+// objectMeta is the metadata that controllers need.
 type objectMeta struct {
 	Metadata struct {
 		Namespace         string                  `json:"namespace"`
@@ -257,7 +257,8 @@ func (c *Client) DeleteCollection(ctx context.Context, r client.DeleteCollection
 	return c.delete(ctx, client.Ref{Resource: r.Resource, Namespace: r.Namespace}, r.Options)
 }
 
-// Delete deletes an object, or begins to. It cannot say whether the object is gone.
+// Delete deletes an object, or begins to. gone is always false, because the response does not show whether the object
+// is gone.
 func (c *Client) Delete(ctx context.Context, r client.DeleteRequest) (gone bool, err error) {
 	return false, c.delete(ctx, r.Ref, r.Options)
 }
@@ -272,7 +273,7 @@ func (c *Client) delete(ctx context.Context, ref client.Ref, options *metav1.Del
 	}, nil)
 }
 
-// maxUpdates is how often Update tries again after a conflict.
+// maxUpdates limits how often Update tries again after a conflict.
 const maxUpdates = 5
 
 // Update changes the owner references and the finalizers of an object. Change is given the object's metadata alone.

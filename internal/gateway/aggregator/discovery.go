@@ -36,8 +36,8 @@ func (r *remote) stale() bool {
 	return d == nil || d.Stale
 }
 
-// refresh reads the documents of the server. One that is not available has no resources in discovery; its version is shown
-// as stale.
+// refresh reads the documents of the server. If it is not available, its version is marked as stale and has no
+// resources in discovery.
 func (r *remote) refresh(ctx context.Context, available bool) {
 	next := &discovery.Remote{Stale: true}
 	if available {
@@ -100,7 +100,7 @@ func (r *remote) discover(ctx context.Context) (*discovery.Remote, error) {
 // errManyResources is the error of a document with more than maxResources.
 var errManyResources = fmt.Errorf("the server has more than %d resources in one version", maxResources)
 
-// discoverVersion asks for the document of the version.
+// discoverVersion requests the discovery document of the version.
 func (r *remote) discoverVersion(ctx context.Context) (*discovery.Remote, error) {
 	header := checker()
 	header.Set("Accept", "application/json")

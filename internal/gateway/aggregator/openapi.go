@@ -17,17 +17,17 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 )
 
-// openapiState is what is known of the OpenAPI documents of a server.
+// openapiState is the state of the OpenAPI documents of a server.
 type openapiState struct {
 	mu sync.Mutex // guards the fields below
 	// etag identifies the OpenAPI v3 document of the version; "" if the server has none.
 	etag string
-	// v2 is what the version adds to the OpenAPI v2 document, nil if that is not known, and v2Tag the etag that it
-	// belongs to. v2Count counts how often v2 was replaced.
+	// v2 is the part of the version in the OpenAPI v2 document, nil if it is unknown, and v2Tag its etag. v2Count
+	// counts the replacements of v2.
 	v2      []byte
 	v2Tag   string
 	v2Count int
-	// v2Asked means that somebody has asked for v2.
+	// v2Asked reports whether v2 was requested.
 	v2Asked bool
 }
 
@@ -57,7 +57,7 @@ func (s *openapiState) refresh(ctx context.Context, r *remote) {
 	}
 }
 
-// refreshV2 reads what the version adds to the OpenAPI v2 document. If that fails, it keeps what it had.
+// refreshV2 reads the part of the version in the OpenAPI v2 document. If that fails, it keeps the old part.
 func (s *openapiState) refreshV2(ctx context.Context, r *remote) {
 	s.mu.Lock()
 	etag := s.etag
@@ -82,7 +82,7 @@ func (s *openapiState) refreshV2(ctx context.Context, r *remote) {
 	s.v2Count++
 }
 
-// maxProblems is how many values of one document that are not valid are logged.
+// maxProblems limits the number of invalid values in one document that are logged.
 const maxProblems = 3
 
 // readIndex returns the hash of the document of the version, "" if there is none.
@@ -205,9 +205,9 @@ func (a *Aggregator) V3(ctx context.Context, path string) (text []byte, etag str
 	return text, sent, nil
 }
 
-// V2 implements openapi.Source. The document of the server is read when somebody asks for the first time. Later the loop
-// of the remote reads it again, after the OpenAPI v3 document has changed, and nobody waits for that. While it cannot be
-// read, what it had before is used.
+// V2 implements openapi.Source. The first call reads the document from the server. Later the loop of the remote reads
+// it again after the OpenAPI v3 document has changed, while V2 returns the old one. If reading fails, the old one is
+// kept.
 func (a *Aggregator) V2(ctx context.Context, path string) ([]byte, error) {
 	r := a.byPath(path)
 	if r == nil {
@@ -229,7 +229,7 @@ func (a *Aggregator) V2(ctx context.Context, path string) ([]byte, error) {
 	return s.v2, nil
 }
 
-// part returns what the version adds to the OpenAPI v2 document: its paths, and the definitions that they need.
+// part returns the part of the version in the OpenAPI v2 document: its paths, and the definitions that they need.
 func (r *remote) part(whole []byte) (part []byte, dropped []error, err error) {
 	prefix := "/" + r.openapiPath() + "/"
 	return openapi.CheckV2(whole, func(path string) bool { return strings.HasPrefix(path, prefix) })

@@ -35,15 +35,15 @@ type remote struct {
 	port    int32
 
 	transport *proxy.Transport
-	// budget has the requests that wait for the server, other than watches. So a server that hangs takes no place from
-	// requests for others.
+	// budget limits the requests that wait for the server, other than watches. So a server that does not respond does
+	// not delay requests for other servers.
 	budget *fairshare.Pool
 	// calls bounds what the server's own controllers and documents ask for.
 	calls *budget
 
 	// available means that requests are forwarded.
 	available atomic.Bool
-	// discovered is what the server has said about its resources; nil before its first answer.
+	// discovered is the discovery document of the server; nil before its first response.
 	discovered atomic.Pointer[discovery.Remote]
 	openapi    openapiState
 
@@ -80,7 +80,7 @@ func newRemote(a *Aggregator, s *apiregistrationv1.APIService) *remote {
 func (r *remote) tlsConfig() *tls.Config {
 	c := &tls.Config{
 		MinVersion: tls.VersionTLS12, ServerName: r.service.Name + "." + r.service.Namespace + ".svc",
-		InsecureSkipVerify: r.spec.InsecureSkipTLSVerify, //nolint:gosec // the APIService asks for it
+		InsecureSkipVerify: r.spec.InsecureSkipTLSVerify, //nolint:gosec // as configured in the APIService
 	}
 	if len(r.spec.CABundle) > 0 {
 		c.RootCAs = x509.NewCertPool()
@@ -112,7 +112,7 @@ func (r *remote) observe(s *apiregistrationv1.APIService) {
 	}
 }
 
-// keep takes over what is known of the server from the remote that it replaces.
+// keep takes over the state of the remote that this one replaces.
 func (r *remote) keep(old *remote) {
 	r.discovered.Store(old.discovered.Load())
 	r.openapi.keep(&old.openapi)
@@ -216,8 +216,8 @@ func (r *remote) failed(w http.ResponseWriter, in *http.Request, err error) {
 	http.Error(w, err.Error(), http.StatusServiceUnavailable)
 }
 
-// reasonHeader is a header of responses to requests that failed. It says which APIService they are about and why they failed,
-// which the body does not, as it is that of kube-apiserver.
+// reasonHeader is a header of responses to requests that failed. It names the APIService and the reason, which are not
+// in the body because that is the same as kube-apiserver's.
 const reasonHeader = "X-Apiservice-Failure"
 
 // unavailable answers a request to a server that cannot be reached. What went wrong in detail is in the status of the
@@ -251,7 +251,7 @@ func (r *remote) get(ctx context.Context, path string, header http.Header) (*htt
 	return r.transport.RoundTripTo(req, target.Addresses[0])
 }
 
-// checker returns the headers of the user in whose name the server itself asks.
+// checker returns the headers of the user for availability checks.
 func checker() http.Header {
 	return requestheader.Headers(&request.User{Name: "system:kube-aggregator", Groups: []string{request.GroupMasters}})
 }

@@ -14,7 +14,7 @@ import (
 	declared "github.com/keelson-dev/keelson/internal/resource/flowcontrol"
 )
 
-// config is what requests are classified by. It does not change.
+// config is the data for the classification of requests. It is immutable.
 type config struct {
 	classifier *classify.Classifier
 	schemas    []*schema // in the order of precedence
@@ -83,7 +83,7 @@ func (c *Controller) compile(s *flowcontrolv1.FlowSchema, l *level) *schema {
 	return out
 }
 
-// withMandatoryLevels returns the levels with those that every server has.
+// withMandatoryLevels returns the levels and the mandatory ones that are missing.
 func withMandatoryLevels(
 	levels []*flowcontrolv1.PriorityLevelConfiguration,
 ) []*flowcontrolv1.PriorityLevelConfiguration {
@@ -96,7 +96,7 @@ func withMandatoryLevels(
 	return out
 }
 
-// withMandatorySchemas returns the schemas with those that every server has, in the order of precedence.
+// withMandatorySchemas returns the schemas and the mandatory ones that are missing, in the order of precedence.
 func withMandatorySchemas(schemas []*flowcontrolv1.FlowSchema) []*flowcontrolv1.FlowSchema {
 	out := slices.Clone(schemas)
 	for _, m := range declared.MandatorySchemas() {
@@ -140,7 +140,7 @@ func (c *Controller) configureLevel(p *flowcontrolv1.PriorityLevelConfiguration)
 	l.unlock(now)
 }
 
-// defaultShares are the shares of a level that does not say how many it has.
+// defaultShares are the shares of a level that does not configure them.
 const defaultShares = 30
 
 func value(p *int32, otherwise int) int {
@@ -170,5 +170,5 @@ func (c *Controller) divideNominally() {
 	}
 }
 
-// largestWidth is how many of the nominal seats of its level one request may occupy.
+// largestWidth limits the width of one request, as a part of the nominal seats of its level.
 const largestWidth = 0.15

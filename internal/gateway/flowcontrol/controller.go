@@ -20,10 +20,10 @@ import (
 	"github.com/keelson-dev/keelson/internal/gateway/flowcontrol/fairqueue"
 )
 
-// period is how often the seats are divided anew.
+// period is the interval in which the seats are divided again.
 const period = 10 * time.Second
 
-// Options are what a Controller needs.
+// Options are the dependencies of a Controller.
 type Options struct {
 	// ReadOnly and Mutating add up to the seats of the server.
 	ReadOnly, Mutating int
@@ -42,13 +42,13 @@ type Controller struct {
 	o     Options
 	seats int
 	began time.Time
-	// seed makes the hashes of flows unpredictable, so that nobody can choose a name that shares the queues of another
-	// flow.
+	// seed makes the hashes of flows unpredictable, so that a client cannot choose a name that shares the queues of
+	// another flow.
 	seed maphash.Seed
 
 	current  atomic.Pointer[config]
 	watchers watchers
-	kinds    [kinds]*kindCounts // requests but those of watches
+	kinds    [kinds]*kindCounts // all requests except watches
 
 	mu       sync.Mutex // guards what follows, and the configuration of the levels
 	levels   map[string]*level
@@ -118,7 +118,7 @@ func (l *level) lock(c *Controller) time.Duration {
 	return c.now()
 }
 
-// unlock tells the requests that have got seats, and unlocks the level.
+// unlock notifies the requests that have got seats, and unlocks the level.
 func (l *level) unlock(now time.Duration) {
 	for _, r := range l.queues.Started() {
 		t := r.Owner.(*Ticket)
@@ -129,7 +129,7 @@ func (l *level) unlock(now time.Duration) {
 	l.mu.Unlock()
 }
 
-// Run divides the seats anew every ten seconds until ctx ends.
+// Run divides the seats again every ten seconds until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()

@@ -70,7 +70,7 @@ func (c *Controller) levelRows() [][]string {
 	return rows
 }
 
-// maxIdleQueues is how many queues of a level are listed that are not active: a level may have millions.
+// maxIdleQueues limits the number of inactive queues of a level that are listed: a level may have millions.
 const maxIdleQueues = 1024
 
 func (c *Controller) queueRows() [][]string {
@@ -102,7 +102,7 @@ func (c *Controller) queueRows() [][]string {
 	return rows
 }
 
-// maxListedRequests is how many waiting requests are listed.
+// maxListedRequests limits the number of waiting requests that are listed.
 const maxListedRequests = 10000
 
 func (c *Controller) requestRows(details bool) [][]string {

@@ -11,25 +11,26 @@ import (
 )
 
 const (
-	// bytesPerSeat is how many bytes of objects a list reads for one seat, objectsPerSeat how many objects if their size is
-	// not known.
+	// bytesPerSeat is the number of bytes that a list reads per seat, objectsPerSeat the number of objects if their
+	// size is unknown.
 	bytesPerSeat, objectsPerSeat = 100_000, 100
 	// maxListSeats is the largest number of seats of a list. A list of the current state has at most maxStreamed seats,
 	// because it is sent object by object and needs little memory.
 	maxListSeats, maxStreamed = 100, 10
-	// watchersPerSeat is how many watchers a write notifies for one seat, and maxWriteSeats the width of the largest write.
+	// watchersPerSeat is the number of watchers that a write notifies per seat, maxWriteSeats the largest width of a
+	// write.
 	watchersPerSeat, maxWriteSeats = 10, 10
-	// notifyTime is how long these seats are occupied after the write has ended.
+	// notifyTime is the time for which these seats are occupied after the write has ended.
 	notifyTime = 5 * time.Millisecond
 )
 
-// Estimate is how much a request is expected to cost.
+// Estimate is the expected cost of a request.
 type Estimate struct {
 	// Initial is the number of seats while it executes, Final that for Extra after it has ended. The larger one is
 	// occupied all the time.
 	Initial, Final int
 	Extra          time.Duration
-	// Watchers is how many watchers are notified; -1 if the request writes nothing.
+	// Watchers is the number of watchers that are notified; -1 if the request writes nothing.
 	Watchers int
 }
 
@@ -98,7 +99,7 @@ func (c *Controller) estimateList(info *request.Info, rawQuery string, most int)
 // listOptions are the options of a list that its cost depends on.
 type listOptions struct {
 	limit         int64
-	selects       bool // only some objects are wanted, but all are looked at
+	selects       bool // all objects are read, but only some may be returned
 	anyVersion    bool // the limit is ignored
 	old           bool // the state of an old revision is read from the history
 	initialEvents bool

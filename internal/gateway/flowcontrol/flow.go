@@ -34,7 +34,7 @@ type flow struct {
 	rejected                  [reasons]int64
 	waiting, waitingSeats     int
 	executing, seats          int
-	waits                     [2]fairqueue.Histogram // 1: of those that executed then
+	waits                     [2]fairqueue.Histogram // [1]: requests that executed afterwards
 	executions                [2]fairqueue.Histogram // 1: of watches
 	lengths, widths, watchers fairqueue.Histogram
 }

@@ -19,7 +19,7 @@ const (
 // String returns the value of the label request_kind.
 func (k kind) String() string { return [kinds]string{"readOnly", "mutating"}[k] }
 
-// phase is what a request does.
+// phase is the state of a request.
 type phase uint8
 
 const (

@@ -3,9 +3,9 @@ package flowcontrol
 import "time"
 
 const (
-	// maxRetryAfter is the longest time after which refused clients are asked to try again, in seconds.
+	// maxRetryAfter is the largest value of Retry-After, in seconds.
 	maxRetryAfter = 32
-	// refusalsPerSecond is how many refusals in each second make this time longer.
+	// refusalsPerSecond is the rate of refusals above which Retry-After grows.
 	refusalsPerSecond = 3
 )
 

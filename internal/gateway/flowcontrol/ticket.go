@@ -20,7 +20,7 @@ type Ticket struct {
 	level    *level
 	info     *request.Info
 	user     *request.User
-	distinct string // tells the flows of the schema apart
+	distinct string // the flow distinguisher
 	estimate Estimate
 	kind     kind
 	watch    bool
@@ -33,7 +33,7 @@ type Ticket struct {
 	ended   bool
 	ready   chan struct{} // receives when the request got seats for which it waited
 
-	// ctx and limit are those of Wait.
+	// ctx and limit are the arguments of Wait.
 	ctx   context.Context
 	limit time.Duration
 }
@@ -220,8 +220,8 @@ func (t *Ticket) Resume() {
 	t.level.unlock(now)
 }
 
-// readGrace is how long a request keeps its seats while its body is read. A body has usually arrived when a request
-// executes. If it has not, its client must not keep others from executing.
+// readGrace is the time that a request keeps its seats while its body is read. A body has usually arrived when a
+// request executes. If it has not, a slow client must not keep other requests from executing.
 const readGrace = 50 * time.Millisecond
 
 // Read calls read, which reads the body. If that takes longer than a moment, it gives the seats back meanwhile, and then

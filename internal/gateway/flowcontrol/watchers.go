@@ -16,9 +16,9 @@ type watchers struct {
 	counts map[watchKey]int
 }
 
-// watchKey is what a watch watches: one object, those of a namespace, or all of a resource. byField means those with one
-// value of another field than the name: a change is of interest to few of such watches, such as those that kubelets
-// have on the pods of their nodes, so that all of them count as one.
+// watchKey is the scope of a watch: one object, the objects of a namespace, or all of a resource. byField means a field
+// selector for another field than the name. Few of these watches receive a change, such as the watches of kubelets for
+// the pods of their nodes, so all of them count as one.
 type watchKey struct {
 	group, resource, namespace, name string
 	byField                          bool
@@ -34,7 +34,7 @@ func (w *watchers) add(info *request.Info, rawQuery string) (end func()) {
 	return func() { w.change(key, -1) }
 }
 
-// maxSelector is the length of the longest query whose field selector is looked at.
+// maxSelector is the largest length of a query whose field selector is parsed.
 const maxSelector = 4 << 10
 
 // selectFields narrows the key down by the field selector of a query.

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// document is what one server says about the resources that it serves. It is immutable.
+// document is the discovery document of one server. It is immutable.
 type document struct {
 	resources map[schema.GroupVersionResource]bool
 	// groups are the named groups in the order of the server. The core group is not among them: its resources are
@@ -38,7 +38,7 @@ func newDocument(lists ...*apidiscovery.APIGroupDiscoveryList) *document {
 	return d
 }
 
-// without returns a document without some versions. It returns d itself if d has none of them.
+// without returns a document without the given versions. It returns d itself if d has none of them.
 func (d *document) without(versions map[schema.GroupVersion]bool) *document {
 	out := &document{resources: map[schema.GroupVersionResource]bool{}}
 	for gvr := range d.resources {
@@ -61,7 +61,7 @@ func (d *document) without(versions map[schema.GroupVersion]bool) *document {
 	return out
 }
 
-// catalog says which peers serve which resources. It is immutable.
+// catalog finds the peers that serve a resource. It is immutable.
 type catalog struct {
 	documents map[string]*document // by the name of the peer, without the excluded versions
 }
@@ -86,7 +86,7 @@ func (c *catalog) serving(gvr schema.GroupVersionResource) []string {
 	return names
 }
 
-// merge returns the groups of all servers. local are those of the server of this name.
+// merge returns the groups of all servers. name is this server's, and local are its groups.
 func (c *catalog) merge(name string, local []apidiscovery.APIGroupDiscovery) []apidiscovery.APIGroupDiscovery {
 	if len(c.documents) == 0 {
 		return local
@@ -98,7 +98,7 @@ func (c *catalog) merge(name string, local []apidiscovery.APIGroupDiscovery) []a
 	return mergeGroups(all)
 }
 
-// grace is how long a version stays excluded after nothing in the store declares it any more. By then all servers have
+// grace is the time for which a version stays excluded after the store no longer declares it. By then all servers have
 // noticed that it is gone.
 const grace = 5 * time.Minute
 
@@ -110,7 +110,7 @@ type exclusions struct {
 	removed  map[schema.GroupVersion]time.Time // when it was removed
 }
 
-// declare sets what is declared now.
+// declare sets the versions that the store declares now.
 func (e *exclusions) declare(versions map[schema.GroupVersion]bool, now time.Time) {
 	if e.removed == nil {
 		e.removed = map[schema.GroupVersion]time.Time{}

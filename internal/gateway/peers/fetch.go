@@ -21,12 +21,13 @@ const (
 	documentTime = 5 * time.Second
 	// maxDocument is the largest document that is read, in bytes.
 	maxDocument = 8 << 20
-	// documentTypes asks for what the peer serves itself. Servers that do not know the profile ignore it.
+	// documentTypes requests only the resources of the peer itself. Servers that do not know the profile ignore it.
 	documentTypes = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer," +
 		"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 )
 
-// reader is the user in whose name the documents of peers are read, as by kube-apiserver. Any authenticated user may.
+// reader returns the user for reading the documents of peers, as in kube-apiserver. Any authenticated user may read
+// them.
 func reader() *request.User {
 	const name = "system:apiserver"
 	return &request.User{Name: name, UID: name, Groups: []string{request.GroupAuthenticated}}

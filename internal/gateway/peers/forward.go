@@ -73,7 +73,7 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 	rw := responserecorder.Wrap(w)
 	longRunning := deadline.LongRunning(request.InfoFrom(ctx)) || proxy.IsUpgrade(in)
 	if !longRunning {
-		// Requests that wait for a peer that hangs take no place from those that this server answers.
+		// A peer that does not respond must not use up the limit of requests that this server handles itself.
 		seat := f.p.budget.AccountFor(user)
 		if !seat.Take(1) {
 			w.Header().Set("Retry-After", "1")
@@ -104,7 +104,7 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 	f.p.metrics.rerouted(rw.Status, f.gvr.Group, f.gvr.Version, f.gvr.Resource)
 }
 
-// unresolved answers a request for a resource whose servers have no address.
+// unresolved responds to a request for a resource whose servers have no address.
 func (f *forwarder) unresolved(w http.ResponseWriter, r *http.Request, err error) {
 	f.p.o.Log.Warn("no address of an API server that serves a resource", "resource", f.gvr, "error", err)
 	f.p.metrics.proxyErrors.WithLabelValues("endpoint_resolution", f.gvr.Group, f.gvr.Version, f.gvr.Resource).Inc()

@@ -50,8 +50,8 @@ func mergeResource(a, b apidiscovery.APIResourceDiscovery) apidiscovery.APIResou
 	return a
 }
 
-// mergeLists returns the elements of several lists, each name once: elements of the same name are merged, in the order
-// of the lists. The order of the result is that of mergeOrder.
+// mergeLists returns the elements of several lists. Elements of the same name are merged in the order of the lists. The
+// order of the result is the one of mergeOrder.
 func mergeLists[T any](lists [][]T, name func(*T) string, merge func(a, b T) T) []T {
 	merged := map[string]T{}
 	orders := make([][]string, 0, len(lists))
@@ -79,7 +79,7 @@ func mergeLists[T any](lists [][]T, name func(*T) string, merge func(a, b T) T) 
 // Otherwise two names that follow each other in a list are in this order in the result, too, and of the names that may
 // come next the smallest comes first: [a c] and [b c] is [a b c]. Lists that contradict each other are sorted by name.
 func mergeOrder(lists [][]string) []string {
-	after := map[string]map[string]bool{} // what has to come after a name
+	after := map[string]map[string]bool{} // names that come after a name
 	before := map[string]int{}            // how many names have to come before
 	for _, list := range lists {
 		for i, name := range list {

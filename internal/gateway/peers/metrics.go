@@ -30,7 +30,7 @@ func newMetrics() *Metrics {
 	}
 }
 
-// rerouted counts a request. The labels are those of a document of a peer, never of a request alone.
+// rerouted counts a request. The labels come from the document of a peer, never from the request.
 func (m *Metrics) rerouted(status int, group, version, resource string) {
 	m.requests.WithLabelValues(strconv.Itoa(status), group, version, resource).Inc()
 }

@@ -1,12 +1,12 @@
-// Package peers forwards requests to other API servers on the same store: requests for resources that this server does not
-// serve but another one does, because the two are of different versions or have different flags. It is the Mixed Version
-// Proxy of KEP-4020 (https://www.kubernetes.dev/resources/keps/4020/), as kube-apiserver 1.36 has it, and works with
-// kube-apiserver in both directions.
+// Package peers forwards requests to other API servers on the same store: requests for resources that this server does
+// not serve but another one does, because the two are of different versions or have different flags. It is the Mixed
+// Version Proxy of KEP-4020 (https://www.kubernetes.dev/resources/keps/4020/), as kube-apiserver 1.36 has it, and works
+// with kube-apiserver in both directions.
 //
-// A peer is a server with an identity Lease in kube-system. Its address is in a record in the store (records.go), which no
-// client of the API can write. Peers reads the discovery documents of each peer (fetch.go) once for each run of the peer. The
-// documents are put together to a catalog (catalog.go), which says where a request goes (forward.go), and to the discovery
-// document that clients get (merge.go).
+// A peer is a server with an identity Lease in kube-system. Its address is in a record in the store (records.go), which
+// no client of the API can write. Peers reads the discovery documents of each peer (fetch.go) once for each run of the
+// peer. The documents are combined to a catalog (catalog.go), by which requests are forwarded (forward.go), and to the
+// discovery document that clients get (merge.go).
 package peers
 
 import (
@@ -37,11 +37,11 @@ const (
 	leaseLabel, leaseValue = "apiserver.kubernetes.io/identity", "kube-apiserver"
 	// serverName is the name that is verified in the certificate of a peer. Every API server has it.
 	serverName = "kubernetes.default.svc"
-	// checkEvery is how often Peers looks whether the exclusions have changed.
+	// checkEvery is the interval in which Peers checks whether the exclusions have changed.
 	checkEvery = time.Second
 	// firstRetry and lastRetry are the times between two failed reads of the documents of a peer.
 	firstRetry, lastRetry = 100 * time.Millisecond, 30 * time.Second
-	// maxFetches is how many peers are read at a time.
+	// maxFetches limits the number of peers that are read concurrently.
 	maxFetches = 8
 )
 
@@ -138,7 +138,7 @@ func (p *Peers) Ready(context.Context) error {
 	return nil
 }
 
-// Merge returns what all servers serve. local is what this one does.
+// Merge returns the groups of all servers. local are the groups of this one.
 func (p *Peers) Merge(local []apidiscovery.APIGroupDiscovery) []apidiscovery.APIGroupDiscovery {
 	return p.current.Load().merge(p.o.Server, local)
 }
@@ -194,8 +194,8 @@ func (p *Peers) set(name string, lease *coordinationv1.Lease) {
 		p.peers[name] = found
 	}
 	if holder := *lease.Spec.HolderIdentity; found.holder != holder {
-		// Requests go on by the document of the run before: the next one is most likely the same, and until it is known
-		// a 503 says more than a 404.
+		// Until the new document is read, requests use the old one: the new one is probably the same, and a 503 is more
+		// useful than a 404.
 		found.holder, found.failures, found.due = holder, 0, time.Now()
 		p.wakeUp()
 	}
@@ -240,7 +240,7 @@ func (p *Peers) Run(ctx context.Context) {
 	}
 }
 
-// work does what is due now and returns when there is something to do again.
+// work does what is due now and returns the time of the next call.
 func (p *Peers) work(ctx context.Context, now time.Time) time.Time {
 	versions, changed := p.o.Declared()
 	p.mu.Lock()

@@ -95,7 +95,7 @@ func (r *Record) Run(ctx context.Context) {
 	}
 }
 
-// write writes the record, with an incremented generation, so that its time begins anew.
+// write writes the record with an incremented generation, which restarts its lifetime.
 func (r *Record) write(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,8 +145,8 @@ func (r *Record) encode(before []byte) ([]byte, error) {
 	return scheme.EncodeEnvelope(recordHead, e)
 }
 
-// Leave removes the record for good. A record that another process has written since is left alone: a server that
-// replaces this one on the same machine has the same name.
+// Leave removes the record permanently. A record that another process has written since is kept: a server that replaces
+// this one on the same machine has the same name.
 func (r *Record) Leave(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

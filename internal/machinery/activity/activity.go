@@ -34,7 +34,7 @@ func (t *Tracker) Part(name string) *Part {
 // were found idle one after the other, then all of them were idle at the same time.
 func (t *Tracker) Changes() uint64 { return t.changes.Load() }
 
-// Busy returns what the parts have to do, one line for each that is not idle.
+// Busy returns descriptions of the pending work, one line for each part that is not idle.
 func (t *Tracker) Busy() (lines []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,17 +57,17 @@ type Part struct {
 	pending  func() bool
 }
 
-// Starting says that the part will look for work. Started has to be called then.
+// Starting notes that the part will look for work. The part must call Started afterwards.
 func (p *Part) Starting() {
 	p.change(true, func() { p.starting = true })
 }
 
-// Started says that the part has found the work that there was when it started. What it has found must be added before.
+// Started notes that the part has found the work that existed at its start. The part must add that work before.
 func (p *Part) Started() {
 	p.change(false, func() { p.starting = false })
 }
 
-// Stopped says that the part has nothing to do, because it was stopped. Starting may be called again.
+// Stopped notes that the part was stopped and has nothing to do. Starting may be called again.
 func (p *Part) Stopped() {
 	p.change(false, func() { p.starting, p.tasks, p.pending = false, 0, nil })
 }
@@ -100,7 +100,7 @@ func (p *Part) change(more bool, change func()) {
 	}
 }
 
-// busy returns what the part has to do, "" for nothing.
+// busy returns a description of the part's pending work, "" if there is none.
 func (p *Part) busy() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -72,7 +72,7 @@ func ParseStages(names []auditv1.Stage) Stages {
 	return set
 }
 
-// Settings are what the policy has configured for a request.
+// Settings are the configuration of the policy for one request.
 type Settings struct {
 	Level Level
 	// Omit is the set of stages without an event.

@@ -65,7 +65,7 @@ func From(ctx context.Context) *Record {
 // key is set again, the first value stays. Annotations are recorded from level Metadata on.
 func Annotate(ctx context.Context, key, value string) { From(ctx).Annotate(key, value) }
 
-// AnnotateRequest is Annotate for what is recorded from level Request on.
+// AnnotateRequest adds an annotation if the level is Request or higher.
 func AnnotateRequest(ctx context.Context, key, value string) { From(ctx).annotate(Request, key, value) }
 
 // Annotate is like the function Annotate.

@@ -41,7 +41,7 @@ var bounds = map[string]bound{
 	"isQuantity":  boundQuantity,
 }
 
-// tooLarge is why a call is refused whose result is too large.
+// tooLarge is the error of a call whose result is too large.
 const tooLarge = "the result is larger than an object may be"
 
 func boundSum(args []ref.Val) string {

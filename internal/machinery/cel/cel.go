@@ -1,16 +1,14 @@
-// Package cel compiles and evaluates expressions of the Common Expression Language as
-// Kubernetes uses it. All parts of the server that have expressions use it: validation
-// rules of custom resources, claims of tokens, match conditions.
+// Package cel compiles and evaluates expressions of the Common Expression Language as Kubernetes uses it. All parts of
+// the server that have expressions use it: validation rules of custom resources, claims of tokens, match conditions.
 //
-// Functions, types and costs are those of Kubernetes' own environment, so that an
-// expression means and costs the same here. Beyond that, calls whose result would be
-// larger than an object may be are refused (bounds.go).
+// Functions, types and costs are those of Kubernetes' own environment, so that an expression has the same meaning and
+// cost as in kube-apiserver. In addition, calls whose result would be larger than the size limit of objects fail
+// (bounds.go).
 //
-// A Scope has the variables that expressions see. Scope.Compile makes an Expression,
-// which has a type and an estimated cost. Expression.Program makes a Program of it,
-// which is evaluated with values of the variables and a Budget.
+// A Scope has the variables that expressions see. Scope.Compile makes an Expression, which has a type and an estimated
+// cost. Expression.Program makes a Program of it, which is evaluated with values of the variables and a Budget.
 //
-// Nothing is made before it is needed: the environment takes some milliseconds.
+// The environment is created when it is first needed, which takes some milliseconds.
 package cel
 
 import (
@@ -34,7 +32,7 @@ func environments() *environment.EnvSet {
 	return environment.MustBaseEnvSet(version.MajorMinor(1, 35))
 }
 
-// An Origin says where an expression comes from, which decides what it may use.
+// An Origin is the source of an expression. It decides which functions and variables the expression may use.
 type Origin int
 
 const (
@@ -50,7 +48,7 @@ const (
 type Variable struct {
 	Name string
 	Type *apiservercel.DeclType
-	// Optional says that the value is an optional value of Type.
+	// Optional reports whether the value is an optional value of Type.
 	Optional bool
 }
 
@@ -110,8 +108,8 @@ func (s *Scope) env(origin Origin) (*celgo.Env, error) {
 	return env, err
 }
 
-// An EnvironmentError says that there is no environment to compile expressions in. The
-// types of the variables are the reason, not the expression.
+// An EnvironmentError is returned if there is no environment to compile expressions in. It is caused by the types of
+// the variables, not by the expression.
 type EnvironmentError struct{ err error }
 
 func (e *EnvironmentError) Error() string {
@@ -119,7 +117,7 @@ func (e *EnvironmentError) Error() string {
 }
 func (e *EnvironmentError) Unwrap() error { return e.err }
 
-// A CompileError says what is wrong with an expression.
+// A CompileError describes what is wrong with an expression.
 type CompileError struct {
 	// Issues has the places in the expression, in the words of the language's library.
 	Issues string
@@ -134,8 +132,8 @@ type Expression struct {
 	patches bool // as of its scope
 }
 
-// Compile parses an expression and checks its types. The error says what is wrong with
-// the expression, in kube-apiserver's words, and is a *CompileError, or it is an *EnvironmentError.
+// Compile parses an expression and checks its types. The error is a *CompileError, with the message of kube-apiserver,
+// or an *EnvironmentError.
 func (s *Scope) Compile(source string, origin Origin) (*Expression, error) {
 	env, err := s.env(origin)
 	if err != nil {
@@ -182,8 +180,7 @@ func (e *Expression) Selects(variable, member string) bool {
 	return found
 }
 
-// MaxCost returns the most that one evaluation can cost, in the language's units, by
-// what sizes says about the sizes of values.
+// MaxCost returns the highest possible cost of one evaluation, in CEL cost units. sizes estimates the sizes of values.
 func (e *Expression) MaxCost(sizes checker.CostEstimator) (uint64, error) {
 	cost, err := e.env.EstimateCost(e.ast, &library.CostEstimator{SizeEstimator: sizes})
 	return cost.Max, err

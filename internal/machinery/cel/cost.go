@@ -9,9 +9,9 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// callCosts are the costs of calls when a program runs. They are those of Kubernetes' library, except that a call also
-// pays for the text that it makes of its arguments, where the library only counts the text that it is given: format may
-// go through a whole object for two letters, and replace may make a long text of a short one.
+// callCosts are the costs of calls when a program runs. They are those of Kubernetes' library, but a call also pays for
+// the text that it creates; the library only counts the text in the arguments. For example, format may read an object
+// to create two characters, and replace may turn a short text into a long one.
 type callCosts struct{ library.CostEstimator }
 
 // formatFactor is the cost of a byte that format makes. That takes several times as long as to read it.
@@ -38,7 +38,7 @@ func (c *callCosts) CallCost(function, overload string, args []ref.Val, result r
 	return cost
 }
 
-// add returns a cost, nil being 0, and what is added to it.
+// add returns the sum of a cost (nil means 0) and more.
 func add(cost *uint64, more float64) *uint64 {
 	sum := uint64(math.Ceil(more))
 	if cost != nil {

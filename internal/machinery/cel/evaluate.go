@@ -11,8 +11,8 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// A Budget is what evaluations may still cost together, in the language's units. It is
-// negative once it was exceeded.
+// A Budget is the remaining cost of several evaluations together, in CEL cost units. It is negative after it was
+// exceeded.
 type Budget int64
 
 // ObjectBudget is the budget of all validation rules for one custom resource.
@@ -30,22 +30,20 @@ func (b *Budget) pay(cost uint64) bool {
 // Exhaust leaves nothing of the budget.
 func (b *Budget) Exhaust() { *b = -1 }
 
-// The kinds of errors of Evaluate. An error that is none of these tells what the
-// expression did, a division by zero for instance.
+// The kinds of errors of Evaluate. Any other error describes a failure of the expression itself, such as a division by
+// zero.
 var (
-	// ErrUnknownCost says that the cost of the evaluation is not known.
+	// ErrUnknownCost means that the cost of the evaluation is not known.
 	ErrUnknownCost = errors.New("the cost of the evaluation is not known")
-	// ErrBudget says that the budget is smaller than the cost of the evaluation.
+	// ErrBudget means that the cost of the evaluation exceeds the budget.
 	ErrBudget = errors.New("the cost of the evaluation exceeds the budget")
-	// ErrCallLimit says that the evaluation was ended because it cost more than one
-	// evaluation may.
+	// ErrCallLimit means that the evaluation was ended because it exceeded the cost limit of one evaluation.
 	ErrCallLimit = errors.New("the cost of the evaluation exceeds the limit of one call")
-	// ErrNoOverload says that the expression called a function with values of types that
-	// the function does not take.
+	// ErrNoOverload means that a function was called with values of types that it does not accept.
 	ErrNoOverload = errors.New("a function does not take arguments of these types")
 )
 
-// An evaluationError is an error of the library with the kind that it is of.
+// An evaluationError is an error of the library together with its kind.
 type evaluationError struct {
 	kind error // one of the errors above
 	err  error

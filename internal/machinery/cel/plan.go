@@ -42,7 +42,7 @@ var (
 	newPatchPlanner = sync.OnceValues(func() (*planner, error) { return makePlanner(patchOptions()...) })
 )
 
-// makePlanner returns a planner whose environments have the given options beside their libraries.
+// makePlanner returns a planner whose environments have the given options in addition to their libraries.
 func makePlanner(opts ...celgo.EnvOption) (*planner, error) {
 	all := environments().StoredExpressionsEnv()
 	extended, err := all.Extend(opts...)
@@ -82,16 +82,16 @@ func (p *planner) base(all *celgo.Env, opts []celgo.EnvOption, libraries ...celg
 	return b, err
 }
 
-// An environment that is extended copies its types and values unless they are of types
-// that it does not know. These hide what they are, so that they are shared.
+// An environment that is extended copies its types and values if it knows their Go types. These wrappers hide the Go
+// types, so that types and values are shared.
 type (
 	fixedTypes  struct{ types.Provider }
 	fixedValues struct{ types.Adapter }
 )
 
-// Program returns the program of the expression. An evaluation ends at the cost that one
-// call may have, and looks for the end of its context now and then. An error begins with
-// "instantiation failed"; in kube-apiserver's words the caller says before it of what.
+// Program returns the program of the expression. An evaluation ends when it exceeds the cost limit of one call, and
+// checks regularly whether its context has ended. An error begins with "instantiation failed"; the caller adds a prefix
+// as in kube-apiserver.
 func (e *Expression) Program() (*Program, error) {
 	program, err := e.plan()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// FreeMultiple is how many times the free units one user may hold.
+	// FreeMultiple limits a user: one that holds this many times the free units gets no more.
 	FreeMultiple = 7
 	// slots is the number of counters for users. Users whose names have the same hash share one.
 	slots = 4096
@@ -43,7 +43,7 @@ const (
 
 type class struct {
 	taken atomic.Int64
-	// users is nil until the first unit is taken, because a program may run many servers that nobody uses.
+	// users is nil until the first unit is taken, because a program may run many servers that have no requests.
 	users atomic.Pointer[[slots]atomic.Int64]
 }
 

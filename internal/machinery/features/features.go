@@ -76,7 +76,7 @@ const (
 	locked   = true
 )
 
-// gate is what is known of a gate.
+// gate is a feature gate of kube-apiserver.
 type gate struct {
 	stage            stage
 	enabledByDefault bool
@@ -166,11 +166,11 @@ func (g Gates) checkNeeded() error {
 	return nil
 }
 
-// All returns gates that are all on, for those who want to know every kind and version.
+// All returns gates that are all on, for code that needs every kind and version.
 func All() Gates { return Gates{set: map[string]bool{allAlpha: true, allBeta: true}} }
 
-// Enabled reports whether a gate is on. It is called while a server starts; requests do not look gates up. A gate is on
-// by its own value, else by that of AllAlpha or AllBeta, else by default.
+// Enabled reports whether a gate is on: by its own value, else by the value of AllAlpha or AllBeta, else by default. It
+// is called while a server starts, never for a request.
 func (g Gates) Enabled(name string) bool {
 	if on, ok := g.set[name]; ok {
 		return on

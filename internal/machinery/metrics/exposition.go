@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Options say which metrics are shown, and with which labels. They change what is read, not what is counted.
+// Options select the metrics and labels in the output. They do not change what is counted.
 type Options struct {
-	// Disabled are the names of metrics that are not shown. It has precedence over ShowHidden.
+	// Disabled are the names of metrics that are omitted. It has precedence over ShowHidden.
 	Disabled []string
 	// ShowHidden also shows the metrics that kube-apiserver has deprecated so long ago that it hides them.
 	ShowHidden bool
@@ -24,9 +24,9 @@ type Options struct {
 	Allowed map[string]string
 }
 
-// Parse returns the options of the flags of kube-apiserver. allowed is that of --allow-metric-labels and manifest the file
-// of --allow-metric-labels-manifest; hidden is the value of --show-hidden-metrics-for-version, and previous the only version
-// that it may have. The messages of errors are those of kube-apiserver.
+// Parse returns the options for the flags of kube-apiserver: allowed is the value of --allow-metric-labels, manifest
+// the file of --allow-metric-labels-manifest, and hidden the value of --show-hidden-metrics-for-version, which may only
+// be previous. The messages of errors are those of kube-apiserver.
 func Parse(disabled []string, allowed map[string]string, manifest, hidden, previous string) (Options, error) {
 	o := Options{Disabled: disabled, Allowed: allowed, ShowHidden: hidden != ""}
 	if hidden != "" && hidden != previous {
@@ -89,11 +89,11 @@ var hiddenMetrics = []hiddenMetric{
 		"[ALPHA] (Deprecated since 1.36.0) Number of etcd bookmarks (progress notify events) split by kind."},
 }
 
-// exposition is a prometheus.Gatherer that shows what Options say.
+// exposition is a prometheus.Gatherer that applies Options.
 type exposition struct {
 	prometheus.Gatherer
 	disabled map[string]bool
-	hidden   bool                                      // hidden metrics are shown
+	hidden   bool                                      // hidden metrics are included
 	allowed  map[string]map[string]map[string]struct{} // metric -> label -> values
 	// unexpected counts the values of labels that became "unexpected".
 	unexpected atomic.Int64
@@ -178,7 +178,7 @@ func (e *exposition) restrict(all []*dto.Metric, labels map[string]map[string]st
 	return out
 }
 
-// addMetric adds the values of b to a. Quantiles cannot be added: those of a stay.
+// addMetric adds the values of b to a. Quantiles cannot be added, so those of a are not changed.
 func addMetric(a, b *dto.Metric) {
 	switch {
 	case a.Counter != nil && b.Counter != nil:

@@ -12,10 +12,10 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// HistogramVec has the histograms of one metric, by the values of its labels. Observing costs two atomic additions, a
-// third of what the histograms of package prometheus cost: several are observed for every request.
+// HistogramVec has the histograms of one metric, by label values. Observing costs two atomic additions, a third of the
+// time of histograms of package prometheus; each request makes several observations.
 //
-// Observations are whole numbers, nanoseconds or bytes. They become the unit of the metric when metrics are read.
+// Observations are integers, nanoseconds or bytes. They are converted to the unit of the metric when metrics are read.
 type HistogramVec struct {
 	description *prometheus.Desc
 	labels      []string

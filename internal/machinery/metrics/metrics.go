@@ -24,7 +24,7 @@ type Metrics struct {
 // Build has the labels of the metric kubernetes_build_info.
 type Build map[string]string
 
-// New returns the metrics of a server: those of the process and of the build.
+// New returns the metrics of a server, which include those of the process and of the build.
 func New(build Build, o Options) *Metrics {
 	m := &Metrics{registry: &lazyRegistry{}, slis: &lazyRegistry{}}
 	m.shown = newExposition(m.registry, o)

@@ -28,7 +28,7 @@ func (d *onDemand) Collect(ch chan<- prometheus.Metric) {
 	})
 }
 
-// ByRequestKind returns a collector of a number of requests that only read and of those that do not.
+// ByRequestKind returns a collector of the numbers that current returns for read-only and for mutating requests.
 func ByRequestKind(name, help string, current func() (readOnly, mutating int64)) prometheus.Collector {
 	requests := prometheus.NewDesc(name, help, []string{"request_kind"}, nil)
 	return OnDemand(func(gauge func(*prometheus.Desc, int64, ...string)) {

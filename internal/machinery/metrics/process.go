@@ -24,8 +24,8 @@ type Feature struct {
 	Enabled bool
 }
 
-// Version is what the metric version_info says: the version of Kubernetes whose API is served, as MAJOR.MINOR.PATCH, the one
-// that is emulated, and the oldest one of a compatible control plane, as MAJOR.MINOR.
+// Version contains the labels of the metric version_info: the version of Kubernetes whose API is served, as
+// MAJOR.MINOR.PATCH, the emulated version, and the oldest version of a compatible control plane, as MAJOR.MINOR.
 type Version struct{ Binary, Emulated, MinCompatible string }
 
 // Describe records what does not change while the server runs. It may be called once. features is called whenever metrics

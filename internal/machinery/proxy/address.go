@@ -17,7 +17,7 @@ func MayConnectTo(ip net.IP) bool {
 	return true
 }
 
-// The prefixes of NAT64: that of the Internet with 96 bits, and the one of 48 bits for local use, in which a network
+// The prefixes of NAT64: the well-known prefix of 96 bits, and the prefix of 48 bits for local use, in which a network
 // chooses a prefix of 48, 56, 64 or 96 bits.
 var (
 	wellKnownNAT64 = [12]byte{0x00, 0x64, 0xff, 0x9b}

@@ -1,9 +1,9 @@
-// Package proxy forwards a request to another server and streams the response back. Nothing is kept in memory but one
-// buffer in each direction: request bodies, responses without end, trailers and connections that are upgraded to another
-// protocol (SPDY, WebSocket) all pass through.
+// Package proxy forwards a request to another server and streams the response back. It keeps only one buffer in memory
+// for each direction. Request bodies, endless responses, trailers and connections that are upgraded to another protocol
+// (SPDY, WebSocket) are streamed.
 //
-// The caller says where a request goes (Target) and answers the errors (Handler.Error). The package knows nothing about
-// the resources of the API.
+// The caller chooses the destination of a request (Target) and responds to errors (Handler.Error). The package knows
+// nothing about the resources of the API.
 package proxy
 
 import (
@@ -19,18 +19,19 @@ import (
 	"time"
 )
 
-// flushInterval is how long a part of a response with a known length may wait in a buffer. Responses without a known
-// length, such as watches, are flushed after each read.
+// flushInterval is the longest time that a part of a response with a known length waits in a buffer. Responses without
+// a known length, such as watches, are flushed after each read.
 const flushInterval = 200 * time.Millisecond
 
-// A Target says where one request goes.
+// A Target is the destination of one request.
 type Target struct {
 	// URL is the whole URL of the request: scheme, host, path and query.
 	URL *url.URL
 	// Transport connects to the host of URL.
 	Transport *Transport
-	// Addresses, unless empty, are the addresses ("host:port") that are connected to: the first that can be reached. TLS
-	// still verifies the name in URL. They are for hosts whose addresses were looked up and checked before.
+	// Addresses, unless empty, are the addresses ("host:port") to connect to; the first that accepts a connection is
+	// used. TLS still verifies the name in URL. The caller uses Addresses if it has resolved and checked the host
+	// before.
 	Addresses []string
 	// Host is the Host header that the server gets. Empty means the one that the client has sent.
 	Host string
@@ -59,7 +60,7 @@ type Handler struct {
 // ErrUpgradeRequired is the error for requests that do not ask for another protocol where only such are served.
 var ErrUpgradeRequired = errors.New("Upgrade request required") //nolint:revive,staticcheck // clients see this text
 
-// redirectMessage is the body of the answer in place of a redirect.
+// redirectMessage is the body of the response that replaces a redirect.
 const redirectMessage = "the backend attempted to redirect this request, which is not permitted"
 
 // ServeHTTP implements http.Handler.
@@ -74,7 +75,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// IsUpgrade reports whether the client asks for another protocol on the connection.
+// IsUpgrade reports whether the client wants to upgrade the connection to another protocol.
 func IsUpgrade(r *http.Request) bool {
 	for _, value := range r.Header.Values("Connection") {
 		if strings.Contains(strings.ToLower(value), "upgrade") {
@@ -96,8 +97,9 @@ func Refusal(r *http.Request) string {
 	return ""
 }
 
-// UpgradesHTTP reports whether a client asks for another version of HTTP, or for TLS, on its connection. It could then send
-// requests to the server that this one does not see, on a connection that the certificate of this one has opened.
+// UpgradesHTTP reports whether a client wants to upgrade the connection to another version of HTTP, or to TLS. The
+// client could then send requests that this server does not see, over a connection that is authenticated with the
+// certificate of this server.
 func UpgradesHTTP(h http.Header) bool {
 	for _, value := range h["Upgrade"] {
 		for _, protocol := range strings.Split(strings.ToLower(value), ",") {
@@ -133,7 +135,7 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request) {
 		Transport:      transport,
 		FlushInterval:  flushInterval,
 		BufferPool:     h.buffers(),
-		ErrorLog:       log.New(io.Discard, "", 0), // Error answers errors; what is left means that the client is gone
+		ErrorLog:       log.New(io.Discard, "", 0), // Error handles errors; others mean a gone client
 		ModifyResponse: h.modifyResponse,
 		ErrorHandler:   h.Error,
 	}
@@ -160,8 +162,8 @@ func (t reachingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// An UnreachableError says that a server behind a proxy that rewrites links could not be reached, or that the header of its
-// response could not be read.
+// An UnreachableError is returned by a proxy that rewrites links if the backend could not be reached, or if the header
+// of its response could not be read.
 type UnreachableError struct{ Err error }
 
 // Error implements error.
@@ -191,8 +193,8 @@ func (h *Handler) rewriteRequest(p *httputil.ProxyRequest) {
 	}
 }
 
-// forwardedHeaders say where a request comes from. net/http/httputil removes them, but a proxy between the client and
-// this server may have set them, and kube-apiserver forwards them.
+// forwardedHeaders name the original client of a request. net/http/httputil removes them, but a proxy between the
+// client and this server may have set them, and kube-apiserver forwards them.
 var forwardedHeaders = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
 
 // setHeaders changes the headers of a request that goes to the server. in is the request of the client.
@@ -235,7 +237,7 @@ func removeIdentity(h http.Header) {
 func (h *Handler) modifyResponse(response *http.Response) error {
 	redirects := response.StatusCode >= 300 && response.StatusCode <= 399 && response.Header.Get("Location") != ""
 	if h.RefuseRedirects && redirects {
-		_ = response.Body.Close() // what is left of it is not used
+		_ = response.Body.Close() // the rest of it is not used
 		response.StatusCode = http.StatusBadGateway
 		response.Header, response.Trailer = http.Header{}, nil
 		response.Body = io.NopCloser(strings.NewReader(redirectMessage))

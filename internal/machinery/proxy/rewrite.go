@@ -16,8 +16,8 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// maxToken is the largest tag or text of a page that is looked at, in bytes. The rest of a page with a larger one is
-// forwarded as it is.
+// maxToken is the size limit of a tag or text of a page in bytes. After a larger one, the rest of the page is forwarded
+// unchanged.
 const maxToken = 64 << 10
 
 // A Rewriter changes the responses of a server that does not know that it is behind a proxy: absolute paths in the links
@@ -36,7 +36,7 @@ func NewRewriter(requested, target string) *Rewriter {
 	return &Rewriter{Prefix: strings.TrimSuffix(requested, target)}
 }
 
-// A LocationError says that the header Location of a response is not a URL.
+// A LocationError means that the header Location of a response is not a URL.
 type LocationError struct{ Err error }
 
 // Error implements error.
@@ -168,8 +168,8 @@ func (rw *Rewriter) copyPage(w io.Writer, r io.Reader, request *http.Request) er
 	}
 }
 
-// copyRest copies what is left when the tokens of a page end: nothing at its end, and all after a token that is too
-// large.
+// copyRest copies what follows the last token: nothing at the end of the page, or the rest of it after a token that is
+// too large.
 func copyRest(w io.Writer, tokens *html.Tokenizer, r io.Reader) error {
 	err := tokens.Err()
 	if !errors.Is(err, html.ErrBufferExceeded) {

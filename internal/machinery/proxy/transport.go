@@ -39,7 +39,7 @@ type TransportOptions struct {
 	HTTP1 bool
 	// Observe, unless it is nil, is called with the response to each request, or with the error.
 	Observe func(*http.Response, error)
-	// Pinned refuses requests whose Target has no Addresses: the host is never looked up again.
+	// Pinned refuses requests whose Target has no Addresses, so that a host is never resolved again.
 	Pinned bool
 }
 
@@ -68,7 +68,7 @@ func NewTransport(o TransportOptions) *Transport {
 		DisableCompression: true,
 		ReadBufferSize:     bufferSize, WriteBufferSize: bufferSize,
 		MaxResponseHeaderBytes: maxHeader,
-		// A connection of HTTP/2 whose other end is gone is found out within this time.
+		// Pings detect a broken HTTP/2 connection.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 	}
 	return t
@@ -81,7 +81,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err == nil && response.StatusCode < http.StatusOK {
 		// net/http reads a status below 100 but refuses to send it. The body of a 101 is the connection: reading it ends
 		// only when the server closes it, also if the request has ended.
-		_ = response.Body.Close() // nobody reads it
+		_ = response.Body.Close() // the body is not used
 		response, err = nil, fmt.Errorf("invalid status code %03d", response.StatusCode)
 	}
 	if t.options.Observe != nil {
@@ -90,12 +90,12 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// RoundTripTo is RoundTrip over a connection to address, like those of Target.Addresses.
+// RoundTripTo is RoundTrip over a connection to address, as if it were the only one in Target.Addresses.
 func (t *Transport) RoundTripTo(r *http.Request, address string) (*http.Response, error) {
 	return t.RoundTrip(r.WithContext(withAddresses(r.Context(), []string{address})))
 }
 
-// CloseIdle closes the connections that nobody uses.
+// CloseIdle closes idle connections.
 func (t *Transport) CloseIdle() { t.http.CloseIdleConnections() }
 
 // dial opens a connection to address, or to the first of the addresses in ctx that can be reached.
@@ -141,7 +141,7 @@ func (t *Transport) Connect(ctx context.Context, u *url.URL, addresses []string)
 	defer cancel()
 	secure := tls.Client(conn, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
-		_ = conn.Close() // the error of the handshake says more
+		_ = conn.Close() // the error of the handshake is more useful
 		return nil, err
 	}
 	return secure, nil

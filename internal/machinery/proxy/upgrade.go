@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// refusalTime is how long the relaying of a refused upgrade may take.
+	// refusalTime limits the time in which a refused upgrade is relayed.
 	refusalTime = 10 * time.Second
-	// headerTime is how long a server may take to answer an upgrade, once it is connected.
+	// headerTime limits the time in which a connected server must respond to an upgrade.
 	headerTime = time.Minute
 	// maxHeader is the largest header of a response, in bytes.
 	maxHeader = 1 << 20
@@ -63,7 +63,7 @@ func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request) {
 	}{fromClient, client}, u)
 }
 
-// Refuse answers a client whose request for another protocol the server has not agreed to.
+// Refuse responds to a client if the server has not agreed to the other protocol.
 func (h *Handler) Refuse(w http.ResponseWriter, r *http.Request, u *Upgraded) {
 	if u.Response.StatusCode < http.StatusBadRequest {
 		h.Error(w, r, fmt.Errorf("invalid upgrade response: status code %d", u.Response.StatusCode))
@@ -95,7 +95,7 @@ func (h *Handler) Open(r *http.Request) (*Upgraded, error) {
 	}
 	u, err := h.sendUpgrade(ctx, conn, h.upgradeRequest(r))
 	if err != nil {
-		_ = conn.Close() // the error before says more
+		_ = conn.Close() // the earlier error is more useful
 		return nil, err
 	}
 	return u, nil

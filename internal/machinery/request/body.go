@@ -12,8 +12,7 @@ type Body struct {
 	err     error
 }
 
-// NewBody returns a body of content, of which reading ended with err; nil is its end.
-// The body takes content over.
+// NewBody returns a body of content, whose reader ends with err; nil means io.EOF. The Body owns content.
 func NewBody(content []byte, err error) *Body {
 	b := &Body{content: content, err: err}
 	b.Reset(content)

@@ -8,11 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation/path"
 )
 
-// Named returns what a request asks for with the name that the field selector of a
-// list or watch demands: authorization and audit take such a request for one about
-// that object. A request whose options cannot be understood, or whose path says
-// that it is a watch, or whose selectors are very long, demands no name: what cannot be served as it was authorized
-// must not be authorized as more narrow than it is.
+// Named returns i with the name that the field selector of a list or watch requires. Authorization and audit treat such
+// a request as one for that object. i is returned unchanged if options cannot be parsed, if the path contains the verb
+// watch, or if selectors are very long: such a request might be served for more objects than were authorized.
 func Named(r *http.Request, i *Info) *Info {
 	if i.Name != "" || i.VerbInPath || i.Verb != "list" && i.Verb != "watch" || !mayHave(r.URL.RawQuery, "fieldSelector") {
 		return i
@@ -31,8 +29,7 @@ func Named(r *http.Request, i *Info) *Info {
 	return &out
 }
 
-// wellFormed says whether those options of a list that are no plain texts can be
-// read.
+// wellFormed reports whether the options of a list that have a syntax can be parsed.
 func wellFormed(query url.Values) bool {
 	if _, err := beforeAuthorization().Labels(query.Get("labelSelector")); err != nil {
 		return false

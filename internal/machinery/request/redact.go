@@ -8,7 +8,7 @@ import (
 // redacted stands for what must not be in logs and audit events.
 const redacted = "REDACTED"
 
-// isSecret says whether the values of a parameter are credentials.
+// isSecret reports whether the values of a parameter are credentials.
 func isSecret(name string) bool {
 	switch strings.ToLower(name) {
 	case "token", "access_token":
@@ -44,7 +44,7 @@ func RedactedURI(u *url.URL) string {
 func redactedPair(pair string) string {
 	name, _, hasValue := strings.Cut(pair, "=")
 	plain, err := url.QueryUnescape(name)
-	if hasValue && (err != nil || isSecret(plain)) { // nobody knows what a name is that cannot be read
+	if hasValue && (err != nil || isSecret(plain)) { // a name that cannot be decoded may be a secret's
 		return name + "=" + redacted
 	}
 	return pair

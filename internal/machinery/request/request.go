@@ -1,5 +1,4 @@
-// Package request says what a request asks for, in the terms that the filters,
-// authorization, audit and the verbs share.
+// Package request describes a request to the API in the terms that filters, authorization, audit and verbs share.
 package request
 
 import (
@@ -16,7 +15,7 @@ type User struct {
 	Extra  map[string][]string
 }
 
-// InGroup says whether the user is a member of the group.
+// InGroup reports whether the user is a member of the group.
 func (u *User) InGroup(name string) bool {
 	for _, g := range u.Groups {
 		if g == name {
@@ -34,7 +33,7 @@ const (
 	GroupMasters         = "system:masters"
 )
 
-// Info is what a request's method and path say.
+// Info describes a request by its method and path.
 type Info struct {
 	// Path is the URL path as sent.
 	Path string
@@ -50,19 +49,19 @@ type Info struct {
 	Version     string
 	Namespace   string
 	Name        string
-	// AsksResource says that it is about a resource even if that has no name: a
-	// review may ask so, and a path ("/api/v1//x").
+	// AsksResource reports whether the request is about a resource even if Resource is empty, as in some reviews and in
+	// the path "/api/v1//x".
 	AsksResource bool
-	// VerbInPath says that the path began with the verb, not with the resource.
+	// VerbInPath reports whether the path begins with the verb, not with the resource.
 	VerbInPath bool
-	// InNamespace says that the path has a namespace before the resource: true for
-	// /api/v1/namespaces/a/pods, false for the namespace's own path /api/v1/namespaces/a.
+	// InNamespace reports whether the path has a namespace before the resource: true for /api/v1/namespaces/a/pods,
+	// false for /api/v1/namespaces/a, the path of the namespace itself.
 	InNamespace bool
-	// Rest is what follows the subresource ("a/b" in pods/x/proxy/a/b).
+	// Rest is the part of the path after the subresource ("a/b" in pods/x/proxy/a/b).
 	Rest string
 
-	// Tracker is where the filters and handlers of the request record what its metrics say. It is nil in requests that
-	// are not counted, such as those that the server makes of itself.
+	// Tracker collects data for the metrics of the request. It is nil for requests that are not counted, such as those
+	// that the server sends to itself.
 	Tracker *Tracker
 	// Response is nil in the same requests; see ResponseFrom.
 	Response Response
@@ -70,20 +69,18 @@ type Info struct {
 	Body *Body
 }
 
-// IsResource says whether the request is about a resource.
+// IsResource reports whether the request is about a resource.
 func (i *Info) IsResource() bool { return i.Resource != "" || i.AsksResource }
 
 // BelowVersion reports whether the path goes on after the version of an API group, so that it
 // is not one of discovery.
 func (i *Info) BelowVersion() bool { return i.AsksResource || i.VerbInPath }
 
-// Undetermined says that the path names a verb and not of what: nobody can judge
-// such a request.
+// Undetermined reports whether the path contains a verb but no resource. Such a request cannot be authorized.
 func (i *Info) Undetermined() bool { return i.VerbInPath && !i.AsksResource }
 
-// Path segments that stand for a verb before the namespace: deprecated forms of
-// watch (API conventions) and of proxying, of which the latter is authorized but
-// not served.
+// Path segments that are a verb before the namespace: deprecated forms of watch (API conventions) and of proxying. The
+// latter is authorized but not served.
 const (
 	watchSegment = "watch"
 	proxySegment = "proxy"
@@ -174,14 +171,13 @@ func wantsWatch(r *http.Request) bool {
 	return true
 }
 
-// mayHave says whether a query, not parsed, can have a parameter: a name may be
-// percent-encoded.
+// mayHave reports whether a query that is not parsed may contain a parameter. Names may be percent-encoded.
 func mayHave(rawQuery, name string) bool {
 	return strings.Contains(rawQuery, name) || strings.Contains(rawQuery, "%")
 }
 
-// Segments returns the parts of a path between slashes, without slashes at its ends. The path
-// / has none. Only the first maxParts are taken apart.
+// Segments returns the parts of a path between slashes, without slashes at its ends. The path / has none. The part
+// number maxParts contains the rest of the path.
 func Segments(path string) []string {
 	path = strings.Trim(path, "/")
 	if path == "" {
@@ -214,13 +210,12 @@ func UserFrom(ctx context.Context) *User {
 	return u
 }
 
-// WithInfo returns ctx with what the request asks for.
+// WithInfo returns ctx with the Info of the request.
 func WithInfo(ctx context.Context, i *Info) context.Context {
 	return context.WithValue(ctx, infoKey, i)
 }
 
-// InfoFrom returns what the request asks for; it is there in every handler
-// behind the chain.
+// InfoFrom returns the Info of the request. Every handler behind the chain has one.
 func InfoFrom(ctx context.Context) *Info {
 	i, _ := ctx.Value(infoKey).(*Info)
 	return i

@@ -2,7 +2,7 @@ package request
 
 import "context"
 
-// Response is what handlers say about a response that its client may read slowly, or not at all.
+// Response is how handlers report the memory of a response that its client may read slowly or not at all.
 type Response interface {
 	// Hold counts n bytes of memory until the request ends and returns true. It returns false and counts nothing if that
 	// is more than the user may have.
@@ -11,12 +11,12 @@ type Response interface {
 	Charge(n int64)
 	// ReleaseMemory ends the count of all bytes before the request ends.
 	ReleaseMemory()
-	// InitialEventsSent says that a watch has sent the state that it begins with.
+	// InitialEventsSent notes that a watch has sent its initial state.
 	InitialEventsSent()
 }
 
-// ResponseFrom returns the Response of the request of a context. Requests that the server makes of itself have one that
-// counts nothing.
+// ResponseFrom returns the Response of the request of a context. The server's own requests have one that counts
+// nothing.
 func ResponseFrom(ctx context.Context) Response {
 	if i := InfoFrom(ctx); i != nil && i.Response != nil {
 		return i.Response
@@ -32,10 +32,10 @@ func (uncounted) ReleaseMemory()     {}
 func (uncounted) InitialEventsSent() {}
 
 const (
-	// FreeMemory is how many bytes of a response are not counted: the connection takes them over.
+	// FreeMemory is the number of bytes of a response that are not counted, because they are in the buffers of the
+	// connection.
 	FreeMemory = 4 << 10
-	// maxHeld is the most that is counted for one response, a quarter of what there is, so that no response is too large
-	// to be sent at all.
+	// maxHeld is the most that is counted for one response: a quarter of the limit, so that every response can be sent.
 	maxHeld = 32 << 20
 )
 

@@ -11,13 +11,12 @@ import (
 // SelectorLimits bound the selectors that are parsed: parsing takes about three
 // microseconds a term, and each object of a list is compared with each term.
 type SelectorLimits struct {
-	// Bytes bounds the text, Terms what is between its commas: requirements, and
-	// values of a set.
+	// Bytes limits the length of the text, Terms the number of parts between commas: requirements, and values of a set.
 	Bytes, Terms int
 }
 
-// ServedSelector are the limits of selectors that are served. kube-apiserver has
-// none but that of a request's headers, which leave room for 450,000 terms.
+// ServedSelector returns the limits of selectors that are served. kube-apiserver limits only the headers of a request,
+// in which 450,000 terms have room.
 func ServedSelector() SelectorLimits { return SelectorLimits{Bytes: 256 << 10, Terms: 10_000} }
 
 // beforeAuthorization are the limits of selectors that are parsed although their

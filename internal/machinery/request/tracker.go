@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Tracker collects what the metrics of a request say beyond its path and its status. The filters and the handlers of the
-// request call its methods, also concurrently, and also after the request was answered because its time was up. A nil
-// Tracker collects nothing.
+// Tracker collects data for the metrics of a request beyond its path and status. The filters and handlers of the
+// request call its methods, also concurrently, and also after the request has timed out. A nil Tracker collects
+// nothing.
 type Tracker struct {
 	flags       atomic.Uint32
 	deprecation atomic.Pointer[Deprecation]
@@ -19,7 +19,8 @@ type Tracker struct {
 	passed time.Duration
 }
 
-// processStart is what passed counts from: the difference to it needs only the monotonic clock, which is read faster.
+// processStart is the time at which passed starts to count. A difference to it needs only the monotonic clock, which is
+// read faster.
 var processStart = time.Now()
 
 // The flags of a Tracker.
@@ -38,15 +39,15 @@ func (t *Tracker) set(flag uint32) {
 
 func (t *Tracker) has(flags uint32) bool { return t.flags.Load()&flags != 0 }
 
-// Deprecation says that a version of a resource is deprecated.
+// Deprecation describes a deprecated version of a resource.
 type Deprecation struct {
 	// Removed is the release of Kubernetes that does not serve the version any more, such as "1.36"; empty if none is
 	// known.
 	Removed string
 }
 
-// Serve records that a handler was found for the request, which has the verb and the subresource that are asked for.
-// kube-apiserver counts only such requests. deprecation is nil if the version is not deprecated.
+// Serve records that the request has a handler. kube-apiserver counts only such requests. deprecation is nil if the
+// version is not deprecated.
 func (t *Tracker) Serve(deprecation *Deprecation) {
 	if t == nil {
 		return

@@ -14,8 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
-// Recorder records what is answered to one request. Only the goroutine that serves
-// the request uses it.
+// Recorder records the response to one request. Only the goroutine that serves the request uses it.
 type Recorder struct {
 	http.ResponseWriter
 	// Warnings are sent with the headers.
@@ -24,9 +23,9 @@ type Recorder struct {
 	Status int
 	// Bytes counts the bytes of the body that were written so far.
 	Bytes int64
-	// Seat is the request's place among the requests in flight (see internal/gateway/filter/inflight and
-	// internal/gateway/filter/fairness); nil if it has none. Write and Flush give it back while they wait for the
-	// client.
+	// Seat is counted in the limit of requests in flight (see internal/gateway/filter/inflight and
+	// internal/gateway/filter/fairness); nil if the request has none. Write and Flush release it while they wait for
+	// the client.
 	Seat Seat
 	// Memory counts the memory that the response takes until the client has read it.
 	Memory fairshare.Account
@@ -38,7 +37,7 @@ type Recorder struct {
 	Wrote func(time.Duration)
 	// InitialEvents, unless nil, is called when a watch has sent its initial events.
 	InitialEvents func()
-	// Tracker is that of the request.Info of the request.
+	// Tracker is the Tracker in the request.Info of the request.
 	Tracker request.Tracker
 }
 
@@ -51,11 +50,11 @@ type Seat interface {
 	// Read calls read, which waits for the client, and may give the seat back meanwhile. It
 	// returns false if the request is refused after that.
 	Read(read func()) bool
-	// Release gives the seat back for good. Only the first call has an effect.
+	// Release gives the seat back permanently. Only the first call has an effect.
 	Release()
 }
 
-// ReleaseSeat gives the seat back for good, if the request has one.
+// ReleaseSeat gives the seat back permanently, if the request has one.
 func (w *Recorder) ReleaseSeat() {
 	if w.Seat != nil {
 		w.Seat.Release()

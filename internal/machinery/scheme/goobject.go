@@ -9,10 +9,10 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/structjson"
 )
 
-// ToTree returns the tree of an object of a Go type, as apimachinery's converter makes it. By way of JSON it takes a
-// third of the time: the converter looks at the type of each value anew.
+// ToTree returns the tree of an object of a Go type, as apimachinery's converter makes it. Via JSON it takes a third of
+// the time: the converter examines the type of each value again.
 func ToTree(obj runtime.Object) (map[string]any, error) {
-	// The JSON encoder replaces what is not UTF-8, the converter does not.
+	// The JSON encoder replaces invalid UTF-8, the converter does not.
 	if doc, err := Marshal(obj); err == nil && !bytes.Contains(doc, []byte(`\ufffd`)) {
 		if tree, ok := ParseTree(doc); ok {
 			return tree, nil
@@ -21,8 +21,8 @@ func ToTree(obj runtime.Object) (map[string]any, error) {
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 }
 
-// FromTree reads a tree into an empty object of a Go type, as apimachinery's converter does. With strict set, unknown
-// members are a strict decoding error. Trees about which there is nothing to say are read by way of JSON, as by ToTree.
+// FromTree converts a tree to an empty object of a Go type, as apimachinery's converter does. With strict set, unknown
+// members are a strict decoding error. Like ToTree it uses JSON where that has the same result.
 func FromTree(tree map[string]any, into runtime.Object, strict bool) error {
 	if doc, err := appendTree(nil, tree); err == nil && !bytes.Contains(doc, []byte(`\ufffd`)) {
 		value := reflect.ValueOf(into).Elem()

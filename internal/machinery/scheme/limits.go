@@ -27,7 +27,7 @@ var errExpanded = errors.New("yaml: document contains excessive aliasing")
 // checkDepth returns an error for a JSON document that is nested too deeply.
 func checkDepth(doc []byte) error {
 	if bytes.Count(doc, []byte("{"))+bytes.Count(doc, []byte("[")) <= MaxDepth {
-		return nil // the common case: it need not look at each character
+		return nil // the common case: not every character is examined
 	}
 	if Depth(doc) > MaxDepth {
 		return errDepth

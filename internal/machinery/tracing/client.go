@@ -21,8 +21,8 @@ var Propagator propagation.TextMapPropagator = propagation.NewCompositeTextMapPr
 	propagation.TraceContext{}, propagation.Baggage{},
 )
 
-// Transport returns a transport that records a span for each request whose context has one, and tells the server about
-// it in the header traceparent.
+// Transport returns a transport that records a span for each request whose context has one, and sends the header
+// traceparent with it.
 func Transport(next http.RoundTripper) http.RoundTripper { return transport{next} }
 
 type transport struct{ next http.RoundTripper }

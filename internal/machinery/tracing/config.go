@@ -25,7 +25,8 @@ type Config struct {
 	// Endpoint is where the collector listens for OTLP over gRPC without TLS, in the syntax of gRPC names; usually
 	// host:port.
 	Endpoint string
-	// SamplingRate is how many of a million requests have spans, unless their client says so itself and is trusted.
+	// SamplingRate is the number of requests per million that have spans, unless a trusted client decides it in the
+	// request.
 	SamplingRate int32
 	// Instance is the value of the attribute service.instance.id.
 	Instance string

@@ -1,8 +1,8 @@
 // Package tracing records what the server does for a request as spans of OpenTelemetry, and sends them to a collector
 // over OTLP (KEP-647). The names of spans and attributes are those of kube-apiserver where both servers do the same.
 //
-// A request has a span if the Tracer samples it. Everything below works on the span of a context, and does nothing if
-// the context has none: no other package needs to know whether tracing is configured.
+// A request has a span if the Tracer samples it. The other functions use the span of a context, and do nothing if the
+// context has none, so no other package needs to know whether tracing is configured.
 package tracing
 
 import (
@@ -22,7 +22,7 @@ import (
 // scope is the name of the instrumentation in the spans of the server's own work.
 const scope = "github.com/keelson-dev/keelson/internal/machinery/tracing"
 
-// retireDelay is how long the spans that began before Use are still sent.
+// retireDelay is the time after Use in which spans that began before are still sent.
 const retireDelay = time.Minute
 
 // A Tracer begins the spans of requests. Its methods may be called concurrently. A nil Tracer records nothing.
@@ -80,7 +80,7 @@ func (t *Tracer) Start(ctx context.Context, name string, options ...trace.SpanSt
 	}
 	ctx, span := t.current.Load().Tracer(scope).Start(ctx, name, options...)
 	if !span.IsRecording() {
-		return ctx, Span{} // ctx says that the request is not sampled
+		return ctx, Span{} // ctx records that the request is not sampled
 	}
 	return ctx, Span{span}
 }
@@ -112,7 +112,7 @@ func EndAround(ctx context.Context) context.Context {
 // A Span is a part of the work for a request. The zero Span records nothing. Methods may be called concurrently.
 type Span struct{ span trace.Span }
 
-// FromContext returns the span of a context, and the zero Span if it has none that is recorded.
+// FromContext returns the recorded span of a context, or the zero Span.
 func FromContext(ctx context.Context) Span {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		return Span{span}
@@ -120,7 +120,7 @@ func FromContext(ctx context.Context) Span {
 	return Span{}
 }
 
-// Start begins a span below the span of ctx. It returns ctx and the zero Span if ctx has none that is recorded.
+// Start begins a span below the span of ctx. If ctx has no recorded span, it returns ctx and the zero Span.
 func Start(ctx context.Context, name string) (context.Context, Span) {
 	return start(ctx, name, trace.SpanKindInternal)
 }

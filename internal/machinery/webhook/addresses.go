@@ -9,10 +9,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// CredentialsFromKubeconfig returns the credentials of a kubeconfig file by the address of a webhook. The names of its
-// users are addresses, as a WebhookAdmissionConfiguration wants it: "name.namespace.svc:8443", the same without the port
-// if that is 443, and "*.namespace.svc", "*.svc" and "*" for many. A webhook without an entry gets no credentials. read
-// reads the file and those that it names, as os.ReadFile does.
+// CredentialsFromKubeconfig returns a function that finds the credentials for the address of a webhook in the kubeconfig
+// file of a WebhookAdmissionConfiguration. The names of users in it are addresses: "name.namespace.svc:8443", without the
+// port if that is 443, or patterns such as "*.namespace.svc", "*.svc" and "*". The function returns empty credentials if
+// no name matches; it never fails. read reads the file and the files named in it, as os.ReadFile does.
 func CredentialsFromKubeconfig(
 	file string, read func(path string) ([]byte, error),
 ) (func(address string) (Credentials, error), error) {
@@ -29,7 +29,7 @@ func CredentialsFromKubeconfig(
 		user := &k.AuthInfos[i]
 		c, err := credentialsOf(&user.AuthInfo, filesIn(filepath.Dir(file), read))
 		if err == nil {
-			_, err = newShown(c)
+			_, err = newClientAuth(c)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: user %q: %w", file, user.Name, err)
@@ -46,7 +46,7 @@ func CredentialsFromKubeconfig(
 	}, nil
 }
 
-// namesOf returns the names of users that stand for an address, the most exact one first.
+// namesOf returns the user names that match an address, the most specific first.
 func namesOf(address string) []string {
 	names := []string{address}
 	host, port, err := net.SplitHostPort(address)

@@ -22,53 +22,50 @@ import (
 // A Client calls one webhook. It is safe for concurrent use.
 type Client struct{ current atomic.Pointer[settings] }
 
-// settings are where a webhook is and how it is called. They are immutable.
+// settings are the address of a webhook and how to call it. They are immutable.
 type settings struct {
-	url       url.URL // without the time-out
+	url       url.URL // without the query parameter timeout
 	http      *http.Client
 	transport *http.Transport
-	shown     *shown
+	auth      *clientAuth
 	metrics   *Metrics
 	userAgent string
-	answers   *answers
+	pending   *pendingBodies
 }
 
-// A Call is one question.
+// A Call is a request to a webhook.
 type Call struct {
-	// Body is JSON. It must not change before the answer is there.
+	// Body is JSON. It must not change until Post has returned.
 	Body []byte
-	// Timeout is how long the call may take with all that it repeats, and is told to
-	// the webhook; DefaultTimeout if zero.
+	// Timeout limits the duration of the call, including retries, and is sent to the webhook; DefaultTimeout if zero.
 	Timeout time.Duration
-	// MaxAnswer is the number of bytes that an answer may have when it is unpacked; 16
-	// MiB if zero.
-	MaxAnswer int64
-	// MaxValues is what Values may return of an answer; 1 Mi if zero.
+	// MaxResponse is the size limit of the uncompressed response in bytes; 16 MiB if zero.
+	MaxResponse int64
+	// MaxValues limits the number of JSON values in the response, as Values counts them; 1 Mi if zero.
 	MaxValues int
 }
 
 const (
-	defaultMaxAnswer = 16 << 20
-	defaultMaxValues = 1 << 20
-	// maxAnswers is how many bytes of answers of one webhook are being read at a time.
-	maxAnswers = 256 << 20
-	// asideMax is what is read of an answer that is an error.
-	asideMax = 64 << 10
-	// busyMax is how often a webhook may answer that it is to be asked later.
-	busyMax = 10
+	defaultMaxResponse = 16 << 20
+	defaultMaxValues   = 1 << 20
+	// maxPending is the largest number of bytes in the incomplete responses of one webhook.
+	maxPending = 256 << 20
+	// maxErrorBody is how many bytes of an error response are read.
+	maxErrorBody = 64 << 10
+	// maxRetryAfter is how often a call is repeated because of Retry-After.
+	maxRetryAfter = 10
 )
 
-// Post asks and returns the answer. An answer that is not of 2xx is an
-// *apierrors.StatusError: the Status that the webhook sent, or what its code means.
-// All that kept the question from being answered is an error that says how
-// the webhook was called (a *url.Error). A webhook that names the time at
-// which to ask again (Retry-After with 429 or 5xx) is asked again then.
+// Post sends the request and returns the body of the response, which the caller owns. A status code outside 200 to 206 is
+// returned as an *apierrors.StatusError: the Status in the body, or one made from the code. All other errors are a
+// *url.Error: the webhook could not be reached, or its response was invalid or too large. After 429 or 5xx with a
+// Retry-After header the request is sent again at that time, if it is before the time-out.
 func (c *Client) Post(ctx context.Context, call Call) ([]byte, error) {
 	if call.Timeout == 0 {
 		call.Timeout = DefaultTimeout
 	}
-	if call.MaxAnswer == 0 {
-		call.MaxAnswer = defaultMaxAnswer
+	if call.MaxResponse == 0 {
+		call.MaxResponse = defaultMaxResponse
 	}
 	if call.MaxValues == 0 {
 		call.MaxValues = defaultMaxValues
@@ -77,7 +74,7 @@ func (c *Client) Post(ctx context.Context, call Call) ([]byte, error) {
 	defer cancel()
 	for attempt := 0; ; attempt++ {
 		answer, wait, err := c.current.Load().post(ctx, call)
-		if wait < 0 || attempt == busyMax {
+		if wait < 0 || attempt == maxRetryAfter {
 			return answer, err
 		}
 		select {
@@ -88,13 +85,13 @@ func (c *Client) Post(ctx context.Context, call Call) ([]byte, error) {
 	}
 }
 
-// Use has all calls that begin from now on go to the webhook of another client, in its way, over its connections. Calls in
-// progress end as they began; if they are repeated, they go to the other webhook too.
+// Use replaces the settings of c by those of other, and shares its connections. An attempt in progress is not changed; its
+// retries use the new settings.
 func (c *Client) Use(other *Client) {
 	c.current.Swap(other.current.Load()).transport.CloseIdleConnections()
 }
 
-// URL returns where calls with a time-out go.
+// URL returns the URL of calls with the given time-out.
 func (c *Client) URL(timeout time.Duration) string { return c.current.Load().urlOf(timeout) }
 
 func (c *settings) urlOf(timeout time.Duration) string {
@@ -103,11 +100,10 @@ func (c *settings) urlOf(timeout time.Duration) string {
 	return u.String()
 }
 
-// CloseIdle closes the connections that nobody uses.
+// CloseIdle closes idle connections.
 func (c *Client) CloseIdle() { c.current.Load().transport.CloseIdleConnections() }
 
-// post asks once. wait is how long the webhook wants not to be asked again, -1 if it
-// does not say so.
+// post sends the request once. wait is the duration in the Retry-After header, -1 if the call must not be repeated.
 func (c *settings) post(ctx context.Context, call Call) (answer []byte, wait time.Duration, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.urlOf(call.Timeout), bytes.NewReader(call.Body))
 	if err != nil {
@@ -116,7 +112,7 @@ func (c *settings) post(ctx context.Context, call Call) (answer []byte, wait tim
 	request.Header.Set("Accept", "application/json, */*")
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", c.userAgent)
-	c.shown.authorize(request)
+	c.auth.authorize(request)
 	start, code := time.Now(), 0
 	defer func() { c.metrics.Called(c.url.Host, code, start, len(call.Body), len(answer)) }()
 	response, err := c.http.Do(request)
@@ -129,7 +125,7 @@ func (c *settings) post(ctx context.Context, call Call) (answer []byte, wait tim
 	if response.StatusCode < http.StatusOK || response.StatusCode > http.StatusPartialContent {
 		return nil, retryAfter(response), statusError(response)
 	}
-	answer, err = c.answers.read(response.Body, call.MaxAnswer)
+	answer, err = c.pending.read(response.Body, call.MaxResponse)
 	if err == nil && Values(answer) > call.MaxValues {
 		answer, err = nil, fmt.Errorf("the answer has more than %d values", call.MaxValues)
 	}
@@ -139,14 +135,14 @@ func (c *settings) post(ctx context.Context, call Call) (answer []byte, wait tim
 	return answer, -1, nil
 }
 
-// answers bounds the memory for the answers of a webhook that are not complete. A webhook that sends long answers slowly
-// would hold most of it for as long as its calls last.
-type answers struct{ bytes atomic.Int64 }
+// pendingBodies limits the memory of incomplete responses of a webhook to maxPending. Without it, a webhook that sends
+// large responses slowly could use much memory until its calls time out.
+type pendingBodies struct{ bytes atomic.Int64 }
 
-// read reads an answer of at most a number of bytes.
-func (a *answers) read(r io.Reader, most int64) ([]byte, error) {
-	w := answer{of: a}
-	defer func() { a.bytes.Add(-int64(w.text.Len())) }()
+// read returns the content of r. It fails if r has more than most bytes, or if maxPending is exceeded.
+func (p *pendingBodies) read(r io.Reader, most int64) ([]byte, error) {
+	w := pendingBody{of: p}
+	defer func() { p.bytes.Add(-int64(w.text.Len())) }()
 	n, err := io.Copy(&w, io.LimitReader(r, most+1))
 	if err != nil {
 		return nil, err
@@ -157,22 +153,23 @@ func (a *answers) read(r io.Reader, most int64) ([]byte, error) {
 	return w.text.Bytes(), nil
 }
 
-// answer is an answer that is being read.
-type answer struct {
-	of   *answers
+// pendingBody is a response that is being read.
+type pendingBody struct {
+	of   *pendingBodies
 	text bytes.Buffer
 }
 
 // Write implements io.Writer.
-func (w *answer) Write(p []byte) (int, error) {
-	if w.of.bytes.Add(int64(len(p))) > maxAnswers {
+func (w *pendingBody) Write(p []byte) (int, error) {
+	if w.of.bytes.Add(int64(len(p))) > maxPending {
 		w.of.bytes.Add(-int64(len(p)))
-		return 0, fmt.Errorf("answers with more than %d bytes are being read from the webhook", maxAnswers)
+		return 0, fmt.Errorf("answers with more than %d bytes are being read from the webhook", maxPending)
 	}
 	return w.text.Write(p)
 }
 
-// retryAfter returns what the header of that name says if it is to be heard, or -1.
+// retryAfter returns the duration in the Retry-After header of a response with code 429 or 5xx. It returns -1 if there is
+// none, if it is not a number of seconds, or if it is longer than an hour.
 func retryAfter(r *http.Response) time.Duration {
 	if r.StatusCode != http.StatusTooManyRequests && r.StatusCode < 500 {
 		return -1
@@ -184,13 +181,13 @@ func retryAfter(r *http.Response) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// statusError is what an answer that is no 2xx means.
+// statusError returns the error for a response that is not 2xx.
 func statusError(r *http.Response) error {
 	var body []byte
-	if r.StatusCode != http.StatusSwitchingProtocols { // there the body is the connection, which has no deadline and no end
+	if r.StatusCode != http.StatusSwitchingProtocols { // there the body is the connection: reading it might never end
 		var err error
-		if body, err = io.ReadAll(io.LimitReader(r.Body, asideMax)); err != nil {
-			body = nil // the code alone says enough
+		if body, err = io.ReadAll(io.LimitReader(r.Body, maxErrorBody)); err != nil {
+			body = nil // the error is made from the code alone
 		}
 	}
 	var status metav1.Status
@@ -219,13 +216,13 @@ func isText(contentType string) bool {
 	return err == nil && strings.HasPrefix(media, "text/")
 }
 
-// IsTransient reports whether an error of Post may be gone when the webhook is asked
-// again: connections that were lost, and answers 429, 500 and 504 or with Retry-After.
+// IsTransient reports whether a call that failed with an error of Post may succeed if it is repeated: the connection was
+// lost, or the response was 429, 500 or 504, or had a Retry-After header.
 func IsTransient(err error) bool {
 	if isConnectionLost(err) || apierrors.IsInternalError(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsTooManyRequests(err) {
 		return true
 	}
-	_, says := apierrors.SuggestsClientDelay(err)
-	return says
+	_, delay := apierrors.SuggestsClientDelay(err)
+	return delay
 }

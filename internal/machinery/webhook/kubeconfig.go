@@ -11,11 +11,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// FromKubeconfig returns a client of the webhook that a kubeconfig file names, as
-// flags such as --authorization-webhook-config-file do: the cluster of its current context
-// is the webhook, and the server signs in to it as the user of the context. Paths in the
-// file are relative to it. Users that need a program or a plug-in to sign in are refused.
-// read reads the file and those that it names, as os.ReadFile does.
+// FromKubeconfig returns a client for a kubeconfig file of a flag such as --authorization-webhook-config-file: the cluster
+// of the current context is the webhook, and the user of the context has the credentials. Relative paths begin at the
+// directory of the file. Users with exec or auth-provider are an error, and so is proxy-url. read reads the file and the
+// files named in it, as os.ReadFile does.
 func FromKubeconfig(file string, read func(path string) ([]byte, error), o Options) (*Client, error) {
 	text, err := read(file)
 	if err != nil {
@@ -32,13 +31,13 @@ func FromKubeconfig(file string, read func(path string) ([]byte, error), o Optio
 	return c, nil
 }
 
-// kubeconfig is the file's content.
+// kubeconfig is the content of a kubeconfig file.
 type kubeconfig clientcmd.Config
 
-// reader returns the content of a file that a kubeconfig names.
+// reader returns the content of a file named in a kubeconfig file.
 type reader func(path string) ([]byte, error)
 
-// filesIn returns a reader of files whose relative paths begin in a directory. The content of "" is empty.
+// filesIn returns a reader for which relative paths begin at dir. The content of the path "" is empty.
 func filesIn(dir string, read reader) reader {
 	return func(path string) ([]byte, error) {
 		if path == "" {
@@ -72,8 +71,7 @@ func (k *kubeconfig) client(read reader, o Options) (*Client, error) {
 	return e.client("", o)
 }
 
-// current returns the cluster and the user of the current context. A context may have
-// no user.
+// current returns the cluster and the user of the current context. The user is empty if the context names none.
 func (k *kubeconfig) current() (clientcmd.Cluster, clientcmd.AuthInfo, error) {
 	var cluster clientcmd.Cluster
 	var user clientcmd.AuthInfo
@@ -107,7 +105,7 @@ func (k *kubeconfig) current() (clientcmd.Cluster, clientcmd.AuthInfo, error) {
 	return cluster, user, fmt.Errorf("invalid configuration: context %q does not exist", k.CurrentContext)
 }
 
-// endpointOf returns where a cluster is, and how it is verified.
+// endpointOf returns the endpoint of a cluster, without a dial function.
 func endpointOf(c *clientcmd.Cluster, read reader) (endpoint, error) {
 	u, err := url.Parse(c.Server)
 	if err != nil {
@@ -131,7 +129,7 @@ func endpointOf(c *clientcmd.Cluster, read reader) (endpoint, error) {
 	return e, nil
 }
 
-// credentialsOf returns what a user signs in with.
+// credentialsOf returns the credentials of a user.
 func credentialsOf(u *clientcmd.AuthInfo, read reader) (Credentials, error) {
 	if u.Exec != nil || u.AuthProvider != nil {
 		return Credentials{}, errors.New("users with exec or auth-provider are not supported for webhooks")

@@ -11,15 +11,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics count the servers that are called and whose certificates are of a form that is no longer
-// accepted, or soon will not be. Those of NewMetrics also count the calls. They are a prometheus.Collector.
+// Metrics count servers whose certificates have no SAN or a SHA-1 signature, which clients refuse or will refuse soon.
+// Metrics of NewMetrics also count calls. A nil *Metrics records nothing.
 type Metrics struct {
 	missingSAN, sha1 prometheus.Counter
 	calls            *callMetrics // nil if calls are not counted
 }
 
-// callMetrics are the metrics that kube-apiserver has of its HTTP clients. The label host is the host and the port of the
-// URL, which the configuration of the webhook names.
+// callMetrics are kube-apiserver's metrics of HTTP clients. The label host contains the host and port of the webhook's URL.
 type callMetrics struct {
 	total                       *prometheus.CounterVec
 	seconds, sent, receivedSize *prometheus.HistogramVec
@@ -61,7 +60,6 @@ func (m *Metrics) Called(host string, code int, start time.Time, sent, received 
 	m.calls.sent.WithLabelValues(http.MethodPost, host).Observe(float64(sent))
 }
 
-// collectors returns the metrics.
 func (m *Metrics) collectors() []prometheus.Collector {
 	out := []prometheus.Collector{m.missingSAN, m.sha1}
 	if m.calls != nil {
@@ -70,8 +68,7 @@ func (m *Metrics) collectors() []prometheus.Collector {
 	return out
 }
 
-// NewCertificateMetrics returns the metrics of the servers that a part of kube-apiserver calls: "webhooks" or
-// "kube_aggregator".
+// NewCertificateMetrics returns metrics of certificates alone. part is in their names: "webhooks" or "kube_aggregator".
 func NewCertificateMetrics(part string) *Metrics {
 	return &Metrics{
 		missingSAN: prometheus.NewCounter(prometheus.CounterOpts{
@@ -85,21 +82,21 @@ func NewCertificateMetrics(part string) *Metrics {
 	}
 }
 
-// Describe is of prometheus.Collector.
+// Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, c := range m.collectors() {
 		c.Describe(ch)
 	}
 }
 
-// Collect is of prometheus.Collector.
+// Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range m.collectors() {
 		c.Collect(ch)
 	}
 }
 
-// Observe looks at the certificates of a response, or at the reason why there is none.
+// Observe counts a response whose certificates have no SAN or a SHA-1 signature, or an error that has this cause.
 func (m *Metrics) Observe(r *http.Response, err error) {
 	switch {
 	case m == nil:
@@ -127,7 +124,7 @@ func (m *Metrics) Observe(r *http.Response, err error) {
 	}
 }
 
-// hasSAN looks for subjectAltName (RFC 5280, 4.2.1.6).
+// hasSAN reports whether a certificate has the extension subjectAltName (RFC 5280, 4.2.1.6).
 func hasSAN(c *x509.Certificate) bool {
 	for _, e := range c.Extensions {
 		if e.Id.Equal([]int{2, 5, 29, 17}) {

@@ -7,16 +7,16 @@ import (
 	"sync"
 )
 
-// A Pool keeps clients, so that those who call the same webhook share its
-// connections and its trusted authorities: thousands of definitions often name one
-// webhook. A client that is no longer kept stays good for those who have it.
+// A Pool returns the same Client for the same Target, so that callers share its connections and certificate authorities:
+// often thousands of CustomResourceDefinitions name one webhook. A client that the pool removes can still be used by
+// callers that have it.
 type Pool struct {
-	most int
+	limit int // of clients
 
-	mu      sync.Mutex // guards what follows; not held while a client is used
+	mu      sync.Mutex // guards the fields below; not held while a client is used
 	options Options
-	clients map[[sha256.Size]byte]*list.Element
-	recent  list.List // of *pooled; the most recently asked for first
+	clients map[[sha256.Size]byte]*list.Element // by the hash of the target
+	recent  list.List                           // of *pooled, the most recently used first
 }
 
 type pooled struct {
@@ -24,15 +24,15 @@ type pooled struct {
 	client *Client
 }
 
-// NewPool returns a pool that keeps at most this many clients; 1,000 if zero.
-func NewPool(o Options, most int) *Pool {
-	if most == 0 {
-		most = 1000
+// NewPool returns a pool that keeps the limit most recently used clients; 1,000 if limit is zero.
+func NewPool(o Options, limit int) *Pool {
+	if limit == 0 {
+		limit = 1000
 	}
-	return &Pool{options: o, most: most, clients: map[[sha256.Size]byte]*list.Element{}}
+	return &Pool{options: o, limit: limit, clients: map[[sha256.Size]byte]*list.Element{}}
 }
 
-// Client returns the client of a target.
+// Client returns the client for a target. It fails as New does.
 func (p *Pool) Client(t Target) (*Client, error) {
 	text, err := json.Marshal(t)
 	if err != nil {
@@ -50,7 +50,7 @@ func (p *Pool) Client(t Target) (*Client, error) {
 		return nil, err
 	}
 	p.clients[key] = p.recent.PushFront(&pooled{key, c})
-	if p.recent.Len() > p.most {
+	if p.recent.Len() > p.limit {
 		oldest := p.recent.Remove(p.recent.Back()).(*pooled)
 		delete(p.clients, oldest.key)
 		oldest.client.CloseIdle()
@@ -58,7 +58,7 @@ func (p *Pool) Client(t Target) (*Client, error) {
 	return c, nil
 }
 
-// SetCredentials has the clients that are asked for from now on show other credentials. They open new connections.
+// SetCredentials changes the credentials of clients that are returned from now on. These open new connections.
 func (p *Pool) SetCredentials(of func(address string) (Credentials, error)) {
 	p.Close()
 	p.mu.Lock()
@@ -68,7 +68,7 @@ func (p *Pool) SetCredentials(of func(address string) (Credentials, error)) {
 	clear(p.clients)
 }
 
-// Close closes the connections that nobody uses. The pool stays good.
+// Close closes idle connections. The pool can still be used.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,24 +10,24 @@ import (
 	"time"
 )
 
-// A Backoff says how often something is tried, and how long is waited between.
+// A Backoff is the number of attempts of a call and the delays between them.
 type Backoff struct {
-	// Tries is how often, with the first; 1 if it is less.
+	// Tries is the number of attempts, including the first. Values below 1 mean 1.
 	Tries int
-	// First is how long is waited after the first, Factor by how much longer after
-	// each other (1 if zero), and Jitter what part of that is added at most, at random.
-	First          time.Duration
-	Factor, Jitter float64
+	// First is the delay after the first attempt. Each further delay is longer by Factor; zero means 1.
+	First  time.Duration
+	Factor float64
+	// Jitter is the largest part of a delay that is added to it at random.
+	Jitter float64
 }
 
-// DefaultBackoff is that of kube-apiserver's authentication and authorization
-// webhooks, whose first delay is half a second unless a flag says otherwise.
+// DefaultBackoff returns the backoff of kube-apiserver's authentication and authorization webhooks. Flags may change First.
 func DefaultBackoff() Backoff {
 	return Backoff{Tries: 5, First: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2}
 }
 
-// Retry calls f until its error is nil or not again(error), the tries are used up or the
-// context ends. It returns the last error of f, if there is one.
+// Retry calls f until it succeeds, again returns false for its error, b.Tries attempts have failed, or ctx ends. It
+// returns the last error of f, or the error of ctx if ctx ended before the first call.
 func Retry(ctx context.Context, b Backoff, again func(error) bool, f func(context.Context) error) error {
 	wait := b.First
 	for try := 1; ; try++ {

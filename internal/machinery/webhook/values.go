@@ -1,7 +1,7 @@
 package webhook
 
-// Values returns about how many values JSON text has, which is what decoding it costs: a value of two bytes takes fifty and
-// more in memory. It counts commas and opening brackets outside of strings.
+// Values estimates the number of values in JSON text, by which the memory for decoding it grows: a value of two bytes may
+// need fifty and more. It counts commas and opening brackets outside strings.
 func Values(text []byte) int {
 	n, inString := 0, false
 	for i := 0; i < len(text); i++ {

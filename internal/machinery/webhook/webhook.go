@@ -1,13 +1,10 @@
-// Package webhook calls programs beside the server that decide or change things for
-// it: conversion and admission webhooks, reviewers of tokens and of access, and
-// sinks of audit events. It knows how such a program is reached and trusted, how
-// long it may take and how much it may say; what is asked and answered is bytes, and
-// the caller's.
+// Package webhook sends requests to webhooks: conversion and admission webhooks, webhooks for authentication and
+// authorization, and receivers of audit events. It handles addresses, TLS, credentials, time-outs, retries and the size
+// of responses. The bodies of requests and responses are bytes; callers encode and decode them.
 //
-// A Client never follows redirects and uses no proxy of its environment: the
-// question, which may hold secrets, goes to the configured place or nowhere. Each
-// Client has connections of its own, at most MaxConns, so that one webhook
-// that hangs holds up nobody else's.
+// A Client never follows redirects and ignores the proxy settings of the environment: the request, which may contain
+// secrets, is sent to the configured address only. Each Client has its own connections, at most MaxConns, so a webhook
+// that does not respond delays no other.
 package webhook
 
 import (
@@ -29,38 +26,36 @@ import (
 )
 
 const (
-	// DefaultTimeout is how long a call may take if nothing else is said.
+	// DefaultTimeout is the time limit of a call whose Timeout is zero.
 	DefaultTimeout = 30 * time.Second
-	// MaxConns is the number of connections to one webhook. A call that finds none
-	// free waits for one within its own time-out.
+	// MaxConns is the largest number of connections of one Client. If all are in use, a call waits for one until its
+	// own time-out.
 	MaxConns = 128
 )
 
-// A Target says where a webhook is, as the client configuration of a webhook in
-// the API does: by URL or as a Service, which goes before.
+// A Target is the address of a webhook: a URL or a Service, as in the clientConfig of API objects. If both are set, the
+// Service is used.
 type Target struct {
 	URL     string
 	Service *Service
-	// CABundle is PEM of the authorities that are trusted; those of the system if it
-	// is empty but for white space.
+	// CABundle contains the trusted certificate authorities in PEM. If it contains only white space, those of the
+	// operating system are trusted.
 	CABundle []byte
 }
 
-// A Service is a webhook inside of the cluster. It is reached at Port, 443 if that
-// is zero, and must prove to be <name>.<namespace>.svc.
+// A Service is a webhook inside the cluster. Its serving certificate must be valid for <name>.<namespace>.svc.
 type Service struct {
 	Namespace, Name, Path string
-	Port                  int32
+	Port                  int32 // 443 if zero
 }
 
 // A DialFunc opens connections, as (*net.Dialer).DialContext does.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// A Resolver returns the address ("host:port") at which the port of a Service is
-// reached. It is asked for each new connection.
+// A Resolver returns the address ("host:port") of the given port of a Service. It is called for each new connection.
 type Resolver func(ctx context.Context, namespace, name string, port int32) (address string, err error)
 
-// ResolveByName leaves the name of a Service to DNS.
+// ResolveByName returns "<name>.<namespace>.svc:<port>", which is then resolved by DNS.
 func ResolveByName(_ context.Context, namespace, name string, port int32) (string, error) {
 	if namespace == "" || name == "" || port == 0 {
 		return "", errors.New("cannot resolve an empty service name or namespace or port")
@@ -68,31 +63,32 @@ func ResolveByName(_ context.Context, namespace, name string, port int32) (strin
 	return net.JoinHostPort(name+"."+namespace+".svc", strconv.Itoa(int(port))), nil
 }
 
-// Options are what the clients of one server share. The zero value is good.
+// Options are shared by the clients of one server. Each field may be zero.
 type Options struct {
-	// Resolve finds Services; ResolveByName if nil.
+	// Resolve finds the addresses of Services; ResolveByName if nil.
 	Resolve Resolver
-	// Dial opens connections; that of a net.Dialer if nil.
+	// Dial opens connections; a net.Dialer if nil.
 	Dial DialFunc
-	// DialService opens those to Services; Dial if nil.
+	// DialService opens connections to Services; Dial if nil.
 	DialService DialFunc
-	// Credentials returns what the server shows to the webhook at an address
-	// ("name.namespace.svc:443" for a Service); nothing if nil.
+	// Credentials returns the credentials for the webhook at an address ("name.namespace.svc:443" for a Service). If it
+	// is nil, calls are not authenticated.
 	Credentials func(address string) (Credentials, error)
-	// UserAgent is told to webhooks; "kube-apiserver-admission" if empty.
+	// UserAgent is the User-Agent header of requests; "kube-apiserver-admission" if empty.
 	UserAgent string
-	// Metrics counts certificates of bad form; none are counted if nil.
+	// Metrics may be nil.
 	Metrics *Metrics
 }
 
-// Credentials are how the server shows who it is.
+// Credentials authenticate the server to a webhook.
 type Credentials struct {
-	Token              string // goes before the password
+	Token              string // if set, Username and Password are not sent
 	Username, Password string
 	Certificate, Key   []byte // PEM
 }
 
-// New returns a client of the webhook at a target. It opens no connection.
+// New returns a client of the webhook at a target. It opens no connection. It fails if the target, the CABundle or the
+// credentials are invalid.
 func New(t Target, o Options) (*Client, error) {
 	if t.Service != nil {
 		return newForService(t, o)
@@ -140,17 +136,17 @@ func (o Options) dialer() DialFunc {
 	return (&net.Dialer{Timeout: DefaultTimeout, KeepAlive: 30 * time.Second}).DialContext
 }
 
-// An endpoint is a target when it is known what kind it is of.
+// An endpoint contains what is needed to connect to a webhook, made from a Target or from a kubeconfig file.
 type endpoint struct {
 	scheme, host, path string
-	serverName         string // "" is that of the URL
+	serverName         string // verified in the serving certificate; the host if empty
 	caBundle           []byte
-	insecure           bool // any certificate will do; a kubeconfig may say so
+	insecure           bool // do not verify the serving certificate; only a kubeconfig file can set it
 	http2              bool
 	dial               DialFunc
 }
 
-// client makes the client of an endpoint, which shows the credentials of address.
+// client returns a client of the endpoint with the credentials for address.
 func (e endpoint) client(address string, o Options) (*Client, error) {
 	var credentials Credentials
 	if o.Credentials != nil {
@@ -166,26 +162,25 @@ func (e endpoint) client(address string, o Options) (*Client, error) {
 			return nil, errors.New("unable to load root certificates: unable to parse bytes as PEM block")
 		}
 	}
-	shown, err := newShown(credentials)
+	auth, err := newClientAuth(credentials)
 	if err != nil {
 		return nil, err
 	}
-	config.GetClientCertificate = shown.certificate
+	config.GetClientCertificate = auth.certificate
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
-	// Requests over one connection of HTTP/2 would all go to one of the processes
-	// behind a Service (kubernetes/kubernetes#75791).
+	// One HTTP/2 connection would send all requests to the same Pod of a Service (kubernetes/kubernetes#75791).
 	protocols.SetHTTP2(e.http2)
 	transport := &http.Transport{
 		DialContext: e.dial, TLSClientConfig: config, TLSHandshakeTimeout: 10 * time.Second, Protocols: protocols,
 		MaxConnsPerHost: MaxConns, MaxIdleConnsPerHost: 25, IdleConnTimeout: 90 * time.Second,
 		MaxResponseHeaderBytes: 64 << 10,
-		// A connection of HTTP/2 whose other end is gone is found out within this time.
+		// Pings detect a broken HTTP/2 connection after at most the sum of these times.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 	}
 	s := &settings{
 		url:       url.URL{Scheme: e.scheme, Host: e.host, Path: path.Join("/", e.path)},
-		transport: transport, shown: shown, metrics: o.Metrics, userAgent: o.UserAgent, answers: new(answers),
+		transport: transport, auth: auth, metrics: o.Metrics, userAgent: o.UserAgent, pending: new(pendingBodies),
 	}
 	if s.userAgent == "" {
 		s.userAgent = "kube-apiserver-admission"

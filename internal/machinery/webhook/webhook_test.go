@@ -141,7 +141,7 @@ func TestAnswersThatAreErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, ca := serve(t, test.answer)
-			_, err := client(t, Target{URL: s.URL, CABundle: ca}, Options{}).Post(t.Context(), Call{MaxAnswer: 64 << 10})
+			_, err := client(t, Target{URL: s.URL, CABundle: ca}, Options{}).Post(t.Context(), Call{MaxResponse: 64 << 10})
 			want := strings.Replace(test.want, "URL", fmt.Sprintf("Post %q", s.URL+"/?timeout=30s"), 1)
 			if err == nil || !strings.HasPrefix(err.Error(), want) {
 				t.Errorf("%v, want %s", err, want)
@@ -174,16 +174,16 @@ func TestAnswersOfManyValues(t *testing.T) {
 
 // TestUnfinishedAnswersAreBounded: what is kept of answers of one webhook that are being read has a limit together.
 func TestUnfinishedAnswersAreBounded(t *testing.T) {
-	var a answers
-	a.bytes.Store(maxAnswers - 10)
+	var a pendingBodies
+	a.bytes.Store(maxPending - 10)
 	if text, err := a.read(strings.NewReader("0123456789"), 100); err != nil || len(text) != 10 {
 		t.Errorf("%q, %v", text, err)
 	}
 	if _, err := a.read(strings.NewReader("0123456789a"), 100); err == nil || !strings.Contains(err.Error(), "are being read") {
 		t.Errorf("an answer beyond the limit: %v", err)
 	}
-	if n := a.bytes.Load(); n != maxAnswers-10 {
-		t.Errorf("%d bytes are held, want %d", n, maxAnswers-10)
+	if n := a.bytes.Load(); n != maxPending-10 {
+		t.Errorf("%d bytes are held, want %d", n, maxPending-10)
 	}
 }
 

@@ -87,8 +87,7 @@ func (c *MediaRange) Matches(mediaType string) bool {
 	return c.Type == t && (c.Subtype == sub || c.Subtype == "*")
 }
 
-// RequestsConversion reports whether the range asks for the response as another kind, such as
-// a Table.
+// RequestsConversion reports whether the range requests the response as another kind, such as a Table.
 func (c *MediaRange) RequestsConversion() bool {
 	return c.Params["as"] != "" || c.Params["g"] != "" || c.Params["v"] != ""
 }

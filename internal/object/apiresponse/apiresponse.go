@@ -158,8 +158,8 @@ func Indent(body []byte) []byte {
 	return out.Bytes()
 }
 
-// WantsPretty reports whether the response has to be indented: if the parameter pretty says so
-// or, without that parameter, if the client is curl, wget or a browser.
+// WantsPretty reports whether the response has to be indented: by the parameter pretty or, without it, if the client is
+// curl, wget or a browser.
 func WantsPretty(r *http.Request) bool {
 	if strings.Contains(r.URL.RawQuery, "pretty") {
 		if v, ok := r.URL.Query()["pretty"]; ok && len(v) > 0 {

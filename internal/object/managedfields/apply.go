@@ -15,11 +15,11 @@ import (
 
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// beforeFirstApply owns the fields that an object has when it is first applied to, if nobody owns any.
+// beforeFirstApply is the manager that owns the fields of an object without managedFields at its first apply.
 const beforeFirstApply = "before-first-apply"
 
-// accepts says whether the incremental algorithm may serve an apply at all. The general algorithm answers
-// a configuration that is refused, and what kubectl does about its annotation.
+// accepts reports whether the incremental algorithm can handle an apply at all. The general algorithm handles invalid
+// configurations, and applies that migrate kubectl's last-applied annotation.
 func (f *incremental) accepts(live registry.Object, configuration map[string]any, manager string) bool {
 	f.prepare()
 	if !f.usable || !utf8.ValidString(manager) ||
@@ -36,8 +36,8 @@ func (f *incremental) accepts(live registry.Object, configuration map[string]any
 	return live == nil || manager != "kubectl" || live.GetAnnotations()[lastApplied] == ""
 }
 
-// applied returns the fields that a configuration sets, without those that are reset. It returns false for
-// a configuration that the general algorithm has to refuse or to judge.
+// applied returns the fields that a configuration sets, except for those that are reset. It returns false for a
+// configuration that the general algorithm has to handle.
 func (f *incremental) applied(w *walk, configuration map[string]any) (*set, bool) {
 	w.begin(f.reset)
 	w.unique = true
@@ -87,12 +87,12 @@ func (f *incremental) applier(manager string) metav1.ManagedFieldsEntry {
 	}
 }
 
-// apply is Apply to an existing object. It returns false where the general algorithm has to do it: for errors
-// other than conflicts, and for what it is not sure of.
+// apply is Apply to an existing object. It returns false if the general algorithm has to be used: for errors other than
+// conflicts, and for cases that this algorithm does not support.
 //
-// The result is a copy of live into which the configuration is merged, and from which the fields are removed
-// that the manager applied before, does not apply now, and that nobody else owns. All other fields are
-// untouched: only what the configuration mentions, now or before, is looked at.
+// The result is a copy of live. The configuration is merged into it, and the fields are removed that the manager
+// applied before, does not apply now, and no other manager owns. Only the fields in the present and the last
+// configuration are examined; all others stay.
 func (f *incremental) apply(
 	ctx context.Context, live registry.Object, configuration map[string]any, manager string, force bool, now time.Time,
 ) (_ registry.Object, ok bool, _ error) {
@@ -143,8 +143,8 @@ func (f *incremental) apply(
 	return object, f.record(object, owners), nil
 }
 
-// merge merges the configuration, which sets the fields mine, into object, and removes those of the last fields of
-// the manager that neither the configuration nor another of the owners has.
+// merge merges the configuration into object. mine are the fields that the configuration sets. From the last fields of
+// the manager, it removes those that neither the configuration nor another owner has.
 func (f *incremental) merge(
 	m *merge, object registry.Object, configuration map[string]any, mine, last *set, owners []owner,
 ) bool {
@@ -182,8 +182,7 @@ func (f *incremental) merge(
 	return !m.failed
 }
 
-// bareCopy returns a copy of an object without its managedFields, of the Manager's kind; nil if it is of
-// another type.
+// bareCopy returns a copy of an object without its managedFields, nil if the object is not of the Manager's kind.
 func (f *incremental) bareCopy(live registry.Object) registry.Object {
 	if reflect.TypeOf(live) != reflect.TypeOf(f.blank) {
 		return nil
@@ -222,7 +221,7 @@ func copyWithoutEntries(tree map[string]any) map[string]any {
 	return out
 }
 
-// ownAll returns the owner of all fields of an object that has none.
+// ownAll returns an owner of all fields of an object without managedFields.
 func (f *incremental) ownAll(w *walk, object registry.Object, now time.Time) ([]owner, bool) {
 	if !f.compare(w, f.blank, object) {
 		return nil, false
@@ -231,7 +230,7 @@ func (f *incremental) ownAll(w *walk, object registry.Object, now time.Time) ([]
 	return f.changed(nil, modified, removedFields, beforeFirstApply, now)
 }
 
-// position finds the entry of a manager that applies, which it adds if there is none.
+// position finds the entry of a manager that applies, or adds it.
 func (f *incremental) position(owners []owner, manager string) ([]owner, int) {
 	self := f.applier(manager)
 	for i := range owners {
@@ -253,8 +252,8 @@ func takeFields(owners []owner, mine int, modified, removedFields *set) {
 	}
 }
 
-// completed returns a changed object with defaults, as it is after it was converted to the version that is
-// stored: what that does not keep is gone.
+// completed returns a changed object with defaults, converted to the storage version and back, which drops fields that
+// the storage version does not have.
 func (f *incremental) completed(ctx context.Context, object registry.Object) (registry.Object, bool) {
 	f.setDefaults(object)
 	if f.m.config.Kind.GroupVersion() == f.m.config.Storage {

@@ -13,8 +13,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 )
 
-// assign makes v what the decoded JSON c is as a value of its type. It is what
-// runtime.DefaultUnstructuredConverter does; what that refuses fails the merge.
+// assign sets v to the decoded JSON c, as runtime.DefaultUnstructuredConverter does. The merge fails if that would
+// return an error.
 func (m *merge) assign(g *goType, v reflect.Value, c any) {
 	switch {
 	case m.failed:
@@ -91,7 +91,7 @@ func assignBytes(v reflect.Value, c any) bool {
 	return true
 }
 
-// equal says whether v reads as the decoded JSON c.
+// equal reports whether the JSON of v equals the decoded JSON c.
 func (m *merge) equal(g *goType, v reflect.Value, c any) bool {
 	switch g.kind {
 	case boolKind:
@@ -118,7 +118,7 @@ func (m *merge) equal(g *goType, v reflect.Value, c any) bool {
 	return m.equalCustom(g, v, c)
 }
 
-// equalItems is equal for what has items.
+// equalItems is equal for structs, maps and lists.
 func (m *merge) equalItems(g *goType, v reflect.Value, c any) bool {
 	if isNil(v) {
 		return c == nil

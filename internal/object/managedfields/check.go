@@ -22,14 +22,14 @@ func (p *planner) mark() {
 			}
 		}
 	}
-	for _, one := range p.made { // only now is it known of the plans of all fields
+	for _, one := range p.made { // only now are the plans of all fields known
 		for i := range one.fields {
 			one.fields[i].needsCheck = one.fields[i].findNeedsCheck()
 		}
 	}
 }
 
-// findNeedsCheck says whether values of a plan may need a check, as far as it is known of other plans.
+// findNeedsCheck reports whether values of a plan may need a check, by what is known of other plans so far.
 func (p *plan) findNeedsCheck() bool {
 	switch p.mode {
 	case leafMode:
@@ -42,17 +42,17 @@ func (p *plan) findNeedsCheck() bool {
 	return p.mayOmitKeys || p.element != nil && p.element.needsCheck
 }
 
-// findNeedsCheck says whether values of a field may need a check, as far as it is known of the field's plan.
+// findNeedsCheck reports whether values of a field may need a check, by what is known of the field's plan so far.
 func (f *planField) findNeedsCheck() bool {
 	return f.plan == nil || f.plan.needsCheck || f.mayShowEmpty()
 }
 
-// mayShowEmpty says whether JSON may show an empty list in a field whose items are merged one by one.
+// mayShowEmpty reports whether JSON may contain an empty list for a field whose items are merged one by one.
 func (f *planField) mayShowEmpty() bool {
 	return (f.plan.mode == keyedMode || f.plan.mode == setMode) && !f.entry.CanOmit(reflect.MakeSlice(f.typ.typ, 0, 0))
 }
 
-// holdsOmittedKeys says whether a value of the plan may hold an item of a list without keys. seen has the plans above.
+// holdsOmittedKeys reports whether a value of the plan may contain a list item without keys. seen has the plans above.
 func (p *plan) holdsOmittedKeys(seen map[*plan]bool) bool {
 	if seen[p] {
 		return false
@@ -69,7 +69,7 @@ func (p *plan) holdsOmittedKeys(seen map[*plan]bool) bool {
 	return false
 }
 
-// canOmitKeys says whether an item of a list may show none of its key fields.
+// canOmitKeys reports whether the JSON of a list item may contain none of its key fields.
 func (p *plan) canOmitKeys() bool {
 	for i := range p.keys {
 		k := &p.keys[i]
@@ -83,7 +83,7 @@ func (p *plan) canOmitKeys() bool {
 	return true
 }
 
-// leafNeedsCheck says whether the general algorithm may refuse or rewrite values of a type that are owned as one.
+// leafNeedsCheck reports whether the general algorithm may refuse or change values of an atomic type.
 func leafNeedsCheck(g *goType, s *shape, seen map[*goType]bool) bool {
 	switch g.kind {
 	case customKind, unknownKind:

@@ -5,22 +5,22 @@ import (
 	"slices"
 )
 
-// A walk compares two values by their schema, and records the paths of fields that were modified or added in one
-// set, and those of fields that were removed in another.
+// A walk compares two values by their schema. It records the paths of modified and added fields in one set, and those
+// of removed fields in another.
 //
-// It finds exactly what the general algorithm finds, or fails: on values that do not fit the schema, on lists with
-// two items of one key, and the like.
+// The result is that of the general algorithm. The walk fails on values that do not fit the schema, on lists with two
+// items of the same key, and in similar cases.
 type walk struct {
 	// frames are the path to where the walk is, the root first.
 	frames []frame
-	// failed says that the general algorithm has to compare the values.
+	// failed means that the general algorithm has to compare the values.
 	failed bool
-	// reset are the fields of the root that are skipped; nil where there are none.
+	// reset are the fields of the root that are skipped; nil if there are none.
 	reset *set
 	// unique makes the walk fail on two items of one key also in lists that are owned as one.
 	unique bool
-	// emptyList says that a list was met that is empty and merged by items. It is no field of its own, which
-	// makes the removal of fields around it a matter for the general algorithm.
+	// emptyList means that the walk has found an empty list that is merged by items. It is not a field by itself, so
+	// the general algorithm has to remove fields around it.
 	emptyList bool
 	// tape has what the walk did, if taping is true: instead of building sets, the walk writes each step and each
 	// recorded path to it. Walks with the same tape build the same sets. See tape.go.
@@ -36,7 +36,7 @@ type walk struct {
 
 type frame struct {
 	step step
-	// sets are the sets of the fields below the step that are changed and removed; nil where there are none yet.
+	// sets are the changed and the removed fields below the step; nil while there are none.
 	sets [2]*set
 }
 
@@ -54,7 +54,7 @@ func (w *walk) begin(reset *set) {
 	w.reset = reset
 }
 
-// maxReused is how many names, items or parts are kept for the next walk.
+// maxReused limits the names, items or parts that are kept for the next walk.
 const maxReused = 512
 
 // reuse returns s without elements, and without its memory if that is large.
@@ -166,7 +166,7 @@ func deref(v reflect.Value) reflect.Value {
 	return v
 }
 
-// isNil says whether a value is a nil pointer, map or slice.
+// isNil reports whether a value is a nil pointer, map or slice.
 func isNil(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Map, reflect.Slice:
@@ -223,8 +223,8 @@ func (w *walk) container(l, r reflect.Value, visited bool) {
 	w.around(l.IsValid(), r.IsValid(), isNil(l) == isNil(r), visited)
 }
 
-// around records the presence of a map or list. One that has no items on either side is compared as a whole, so that null
-// and empty differ: sameNull says that both or none are null.
+// around records the presence of a map or list. If it has no items on either side, it is compared as one value, so that
+// null and empty differ: sameNull means that both or neither are null.
 func (w *walk) around(hasLeft, hasRight, sameNull, visited bool) {
 	switch {
 	case visited || !hasLeft || !hasRight:
@@ -254,7 +254,7 @@ func (w *walk) maps(p *plan, l, r reflect.Value) {
 	if m > 0 {
 		keys = appendKeys(keys, r, l)
 	}
-	w.names = keys // maps in the values of this one use what is behind
+	w.names = keys // nested maps use the rest of the slice
 	keys = keys[start:]
 	slices.Sort(keys)
 	w.mapValues(p, keys, l, r)
@@ -309,7 +309,7 @@ func appendKeys(keys []string, of, not reflect.Value) []string {
 	return keys
 }
 
-// sameStrings says whether two maps are equal maps of strings.
+// sameStrings reports whether two values are equal maps of strings.
 func sameStrings(l, r reflect.Value) bool {
 	if l.Pointer() == r.Pointer() {
 		return true
@@ -327,7 +327,7 @@ func sameStrings(l, r reflect.Value) bool {
 	return true
 }
 
-// keyed is the key of a list item, and its place in the list.
+// keyed is the key and the index of a list item.
 type keyed struct {
 	parts []part
 	at    int

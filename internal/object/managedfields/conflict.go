@@ -48,7 +48,7 @@ func identifier(e *metav1.ManagedFieldsEntry) string {
 	return string(raw)
 }
 
-// common visits the paths that are in both s and t: the steps of one level before what is below them.
+// common visits the paths that are in both s and t, the paths of one level before the longer ones below them.
 func (s *set) common(t *set, prefix string, visit func(path string)) {
 	s.shared(t, func(a, b *item) {
 		if a.member && b.member {

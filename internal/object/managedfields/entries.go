@@ -16,8 +16,8 @@ import (
 
 const managedFields = "managedFields"
 
-// entriesOf returns the entries of an object without decoding their field sets. They are nil if it has none. It
-// returns false where the general algorithm has to judge them.
+// entriesOf returns the entries of an object, nil if it has none, without decoding their field sets. It returns false
+// if the general algorithm has to handle them.
 func entriesOf(object registry.Object) ([]owner, bool) {
 	var owners []owner
 	tree, isTree := object.(*unstructured.Unstructured)
@@ -58,7 +58,7 @@ func detachEntries(object registry.Object) (restore func()) {
 	return func() { meta[managedFields] = sent }
 }
 
-// copyEntries gives the managedFields of from to another object, whose own were detached.
+// copyEntries copies the managedFields of from to another object, whose own were detached.
 func copyEntries(from, to registry.Object) {
 	tree, isTree := from.(*unstructured.Unstructured)
 	if !isTree {
@@ -171,7 +171,7 @@ func treeSet(fields map[string]any) (*set, bool) {
 	return s, ok
 }
 
-// treeItems reads the paths below a step. member says that the path to the step itself is in the set.
+// treeItems reads the paths below a step. member reports whether the path of the step itself is in the set.
 func treeItems(fields map[string]any, depth int) (s *set, member, ok bool) {
 	if len(fields) == 0 {
 		return nil, true, fields != nil
@@ -226,5 +226,5 @@ func (s *step) text() string {
 	return text
 }
 
-// isNamed says whether name is what text returns: other names may mean the same step.
+// isNamed reports whether name equals the result of text: other names may mean the same step.
 func (s *step) isNamed(name string) bool { return s.kind == fieldStep || s.text() == name }

@@ -16,7 +16,7 @@ type set struct {
 // An item is one step of the paths of a set.
 type item struct {
 	step step
-	// member says that the path that ends here is in the set. sub has the longer paths; it is nil where there are
+	// member reports whether the path that ends here is in the set. sub has the longer paths; it is nil if there are
 	// none.
 	member bool
 	sub    *set
@@ -89,7 +89,7 @@ func compareParts(p, q []part) int {
 	return cmp.Compare(len(p), len(q))
 }
 
-// find returns the place of the step, or the place where it belongs and false.
+// find returns the index of the step, or the index to insert it at and false.
 func (s *set) find(t *step) (int, bool) {
 	n := len(s.items)
 	if n == 0 {
@@ -117,7 +117,7 @@ func (s *set) find(t *step) (int, bool) {
 	return lo, false
 }
 
-// at returns the item of the step, which it adds if there is none. It is for building s only.
+// at returns the item of the step; it adds a missing one. It is only used to build s.
 func (s *set) at(t *step) *item {
 	i, found := s.find(t)
 	if !found {
@@ -135,7 +135,7 @@ func (s *set) at(t *step) *item {
 
 func (s *set) empty() bool { return s == nil || len(s.items) == 0 }
 
-// contains says whether every path of t is in s.
+// contains reports whether every path of t is in s.
 func (s *set) contains(t *set) bool {
 	if t.empty() || s == t {
 		return true
@@ -159,7 +159,7 @@ func (s *set) contains(t *set) bool {
 	return true
 }
 
-// intersects says whether a path is in both s and t.
+// intersects reports whether a path is in both s and t.
 func (s *set) intersects(t *set) bool {
 	if s.empty() || t.empty() {
 		return false
@@ -263,7 +263,7 @@ func (s *set) without(reset *set) *set {
 	return out
 }
 
-// has says whether a field of the root is in the set.
+// has reports whether a field of the root is in the set.
 func (s *set) has(name string) bool {
 	if s == nil {
 		return false

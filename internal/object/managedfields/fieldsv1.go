@@ -148,7 +148,7 @@ func (p *parser) take(c byte) bool {
 	return false
 }
 
-// object reads the paths below a step. member says that the path to the step itself is in the set.
+// object reads the paths below a step. member reports whether the path of the step itself is in the set.
 func (p *parser) object(depth int) (s *set, member, ok bool) {
 	if depth > maxSetDepth || !p.take('{') {
 		return nil, false, false

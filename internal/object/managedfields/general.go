@@ -86,7 +86,7 @@ func (m *Manager) applyGeneral(
 	return result, nil
 }
 
-// stamp gives the time of the request to those entries whose time the general algorithm took from the clock.
+// stamp sets the time of the request in those entries whose time the general algorithm took from the clock.
 func stamp(object registry.Object, before []metav1.ManagedFieldsEntry, now time.Time) {
 	known := make(map[*metav1.Time]bool, len(before))
 	for i := range before {
@@ -106,7 +106,7 @@ func stamp(object registry.Object, before []metav1.ManagedFieldsEntry, now time.
 	}
 }
 
-// isOld says whether a time is one that an entry had before. Trees have no pointers to times to compare.
+// isOld reports whether an entry had this time before. Trees have no pointers to times that could be compared.
 func isOld(t metav1.Time, before []metav1.ManagedFieldsEntry) bool {
 	if t.Nanosecond() != 0 {
 		return false

@@ -13,11 +13,11 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 )
 
-// A goType describes a Go type as far as its values are read as JSON shows them.
+// A goType describes how values of a Go type appear in JSON.
 type goType struct {
 	kind goKind
 	typ  reflect.Type
-	// element is what a pointer, slice or map holds.
+	// element is the type that a pointer, slice or map contains.
 	element *goType
 	fields  []goField
 	// entry converts values of customForm.
@@ -173,7 +173,7 @@ func (f *goField) of(v reflect.Value) (reflect.Value, bool) {
 	return out, !f.entry.CanOmit(out)
 }
 
-// null says whether the value reads as null. v is no pointer, or nil.
+// null reports whether the JSON of the value is null. v is not a pointer, or is nil.
 func (g *goType) null(v reflect.Value) bool {
 	switch g.kind {
 	case mapKind, sliceKind, pointerKind, bytesKind:
@@ -204,7 +204,7 @@ func microTimeOf(v reflect.Value) time.Time {
 	return addressable(v).Addr().Interface().(*metav1.MicroTime).Time
 }
 
-// equal says whether two values of the type read the same.
+// equal reports whether the JSON of two values of the type is equal.
 func (g *goType) equal(l, r reflect.Value) bool {
 	switch g.kind {
 	case boolKind:

@@ -26,15 +26,15 @@ type incremental struct {
 	shape *shape
 	// plan is nil where objects are trees.
 	plan *plan
-	// usable says that the kind has a schema that the algorithm understands.
+	// usable means that the kind has a schema that the algorithm supports.
 	usable bool
-	// reset are the fields that cannot be set through the Manager; nil where there are none.
+	// reset are the fields that cannot be set through the Manager; nil if there are none.
 	reset *set
 	// tapeName makes the tapes of the Manager differ from those of others.
 	tapeName string
 }
 
-// buffers are kept to write fieldsV1 to; those of more than maxBuffer bytes are not kept.
+// buffers are reused for writing fieldsV1; those of more than maxBuffer bytes are dropped.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 const maxBuffer = 64 << 10
@@ -109,7 +109,7 @@ type owner struct {
 	entry metav1.ManagedFieldsEntry
 	// set is the decoded field set of the entry.
 	set *set
-	// dirty says that set was changed and is to be written to the entry.
+	// dirty means that set was changed and must be written to the entry.
 	dirty bool
 	// tree is the field set of an entry of a tree, as a tree: such an entry has no FieldsV1. whole is the entire
 	// entry as it was read, nil once something of it has changed.
@@ -167,8 +167,8 @@ func (f *incremental) compare(w *walk, live, object registry.Object) bool {
 	return !w.failed
 }
 
-// owners returns the decoded entries that an update begins with: those that the request sent, or those of the live
-// object where it sent none. Entries cannot be sent to a subresource.
+// owners returns the decoded entries with which an update begins: those in the request, or those of the live object if
+// the request has none. Requests to subresources cannot set entries.
 func (f *incremental) owners(live, object registry.Object) ([]owner, bool) {
 	if f.m.config.Subresource == "" {
 		sent, ok := entriesOf(object)
@@ -186,13 +186,13 @@ func (f *incremental) owners(live, object registry.Object) ([]owner, bool) {
 	return owners, ok && f.decode(owners)
 }
 
-// blank says whether no field of the entry is set.
+// blank reports whether no field of the entry is set.
 func (o *owner) blank() bool {
 	return reflect.DeepEqual(o.entry, metav1.ManagedFieldsEntry{}) && o.tree == nil
 }
 
-// decode decodes the field sets of owners. It returns false for entries that the general algorithm has to judge,
-// and for those of other versions, which it has to convert.
+// decode decodes the field sets of owners. It returns false for entries that the general algorithm has to handle, and
+// for entries of other versions, which have to be converted.
 func (f *incremental) decode(owners []owner) bool {
 	for i := range owners {
 		o := &owners[i]
@@ -221,7 +221,7 @@ func (f *incremental) decode(owners []owner) bool {
 	return true
 }
 
-// sameOwner says whether two entries of one version are those of one manager, operation and subresource.
+// sameOwner reports whether two entries of one version have the same manager, operation and subresource.
 func sameOwner(a, b *metav1.ManagedFieldsEntry) bool {
 	return a.Manager == b.Manager && a.Operation == b.Operation && a.Subresource == b.Subresource
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// KeepTimes gives object the managedFields of live if the two objects differ in nothing but the times in them. Then
-// what the request changed was set back later (a field that is reset, a field that admission sets), and there is
-// nothing to write. Call it when object is what would be stored.
+// KeepTimes gives object the managedFields of live if the objects differ only in the times in managedFields. Then the
+// change of the request was reverted later, by a reset field or by admission, and nothing has to be written. Call it
+// with the object as it would be stored.
 func KeepTimes(live, object registry.Object) {
 	old, okOld := entriesOf(live)
 	entries, okNew := entriesOf(object)
@@ -27,7 +27,7 @@ func KeepTimes(live, object registry.Object) {
 	}
 }
 
-// onlyTimesDiffer says whether entries differ in at least one time, and in nothing else.
+// onlyTimesDiffer reports whether entries differ in at least one time, and in nothing else.
 func onlyTimesDiffer(old, entries []owner) bool {
 	if len(old) != len(entries) {
 		return false
@@ -64,7 +64,7 @@ func sameFields(a, b *owner) bool {
 	return (a.tree == nil) == (b.tree == nil) && scheme.EqualTreeValues(a.tree, b.tree)
 }
 
-// same says whether two objects are equal. It compares in a cheap way first, as most objects differ.
+// same reports whether two objects are equal. A cheap comparison comes first, because most objects differ.
 func same(a, b registry.Object) bool {
 	l, r := reflect.ValueOf(a), reflect.ValueOf(b)
 	if l.Type() != r.Type() {

@@ -16,8 +16,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// MaxUpdateManagers is how many entries of managers that did not apply an object keeps. The oldest beyond them
-// are put together in one entry of the manager "ancient-changes".
+// MaxUpdateManagers limits the entries of managers that update. The oldest further entries are merged into one entry of
+// the manager "ancient-changes".
 const MaxUpdateManagers = 10
 
 // Version is one version of a kind.
@@ -30,7 +30,7 @@ type Version struct {
 	ToStorage, FromStorage func(context.Context, registry.Object) (registry.Object, error)
 }
 
-// Config is what a Manager is made of.
+// Config describes the kind for a Manager.
 type Config struct {
 	// Kind is the group, version and kind of the objects of a request.
 	Kind schema.GroupVersionKind
@@ -38,11 +38,11 @@ type Config struct {
 	Subresource string
 	// Storage is the version that objects are stored in. Other versions are converted through it.
 	Storage schema.GroupVersion
-	// Versions are all versions that objects can be converted to, that of Kind among them. Entries of managedFields
+	// Versions are all versions that objects can be converted to, including the one of Kind. Entries of managedFields
 	// in any other version are dropped, unless Custom is set.
 	Versions []Version
-	// Custom is set for custom resources, as whose entries kube-apiserver judges those in a version that is not among
-	// Versions: it refuses an apply, and any other write removes all managedFields of the object.
+	// Custom is set for custom resources. As in kube-apiserver, if an entry is in a version that is not in Versions, an
+	// apply fails, and any other write removes all managedFields of the object.
 	Custom bool
 	// Types has the schema of every version.
 	Types k8sfields.TypeConverter
@@ -107,9 +107,9 @@ func (m *Manager) generalFor(ctx context.Context) (*k8sfields.FieldManager, erro
 	return m.newGeneral(ctx)
 }
 
-// For returns the Manager of a version of a kind, or of a subresource whose objects are those of the kind (status,
-// and others that take and return the object). types is typed.Converter for built-in kinds, and the Converter of
-// the definition for a custom resource. gvk is the kind in the version of the request.
+// For returns the Manager of a version of a kind, or of a subresource that takes and returns the object, such as
+// status. types is typed.Converter for built-in kinds, and the Converter of the definition for a custom resource. gvk
+// is the kind in the version of the request.
 func For(
 	k *registry.Kind, gvk schema.GroupVersionKind, subresource string, types k8sfields.TypeConverter, cache *Cache,
 ) (*Manager, error) {
@@ -145,14 +145,14 @@ func For(
 	return New(c)
 }
 
-// Update brings the managedFields of object up to date after a create, an update, or a patch that is not an apply,
-// and returns object. live is the object before the request, nil on create. Both are of the Manager's version, and
-// the managedFields of object are what the client sent. Update changes nothing but the managedFields of object,
-// which may share memory with those of live afterwards.
+// Update updates and returns object: it computes the managedFields after a create, an update, or a patch that is not an
+// apply. live is the object before the request, nil for a create. Both are in the Manager's version, and object has the
+// managedFields of the request. Only the managedFields of object are changed; they may share memory with those of live
+// afterwards.
 //
-// Update cannot fail: the managedFields of an object that does not fit its schema are removed. Call it once a
-// request, on what the client asked for with defaults set, before mutating admission and before the preparation
-// by the rules of the kind: nobody owns what those set.
+// Update cannot fail: if an object does not fit its schema, its managedFields are removed. Call it once per request,
+// after defaulting and before mutating admission and the kind's preparation, because no manager owns the fields that
+// these set.
 func (m *Manager) Update(
 	ctx context.Context, live, object registry.Object, manager string, now time.Time,
 ) registry.Object {
@@ -165,13 +165,13 @@ func (m *Manager) Update(
 	return m.updateGeneral(ctx, live, object, manager, now)
 }
 
-// Apply merges the configuration that manager applies into live and returns the new object in the Manager's
-// version, with defaults, or a *errors.StatusError: a 409 with a cause for each conflict unless force is set,
-// a 400 for a configuration of another type, a 500 with the plain text for one that does not fit its schema.
+// Apply merges the configuration that manager applies into live. It returns the new object in the Manager's version,
+// with defaults, or a *errors.StatusError: 409 with a cause for each conflict unless force is set, 400 for a
+// configuration of another type, 500 with the plain text for one that does not fit its schema.
 //
-// live is the object as it is read from the store, nil where there is none yet. Neither argument is changed, and
-// the result shares no memory with them but the entries of managedFields, which nobody changes. Where nothing
-// changed, managedFields included, the result equals live.
+// live is the object as read from the store, nil if there is none. Neither argument is changed. The result shares only
+// the entries of managedFields with them, which are immutable. If nothing has changed, including managedFields, the
+// result equals live.
 func (m *Manager) Apply(
 	ctx context.Context, live registry.Object, configuration map[string]any, manager string, force bool, now time.Time,
 ) (registry.Object, error) {

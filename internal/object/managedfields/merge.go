@@ -15,16 +15,17 @@ import (
 //   - Items of lists get the order that arrange gives them.
 type merge struct {
 	*walk
-	// reordered says that a list has the same items as before, in another order.
+	// reordered means that a list has the same items as before in another order.
 	reordered bool
-	// hidden says that a value was set that the JSON of a Go type does not show: null, or one that omitempty omits.
-	// Then it is not known which structs the general algorithm takes for empty.
+	// hidden means that a value was set that the JSON of a Go type omits: null, or a value with omitempty. Then it is
+	// not known which structs the general algorithm considers empty.
 	hidden bool
-	// emptyOverItems says that an empty or null value was merged into one that has items.
+	// emptyOverItems means that an empty or null value was merged into one that has items.
 	emptyOverItems bool
 }
 
-// value merges c into the value v of an object, which is settable. has says that JSON shows v.
+// value merges c into the value v of an object, which is settable. has reports whether the JSON of the object contains
+// v.
 func (m *merge) value(p *plan, v reflect.Value, has bool, c any) {
 	if m.failed {
 		return
@@ -63,7 +64,7 @@ func (m *merge) empty(p *plan, v reflect.Value, has, hasItems bool, c any) {
 	}
 }
 
-// replaces says whether an empty or null value replaces one that may have items, and records that. same says that
+// replaces reports whether an empty or null value replaces one that may have items, and records it. same means that
 // both are empty or both null.
 func (m *merge) replaces(hasItems, same bool) bool {
 	switch {
@@ -125,7 +126,7 @@ func (m *merge) structs(p *plan, v reflect.Value, has bool, c any) {
 	m.failed = true // the Go type does not have all fields of the schema
 }
 
-// shown counts the fields of a struct that JSON shows.
+// shown counts the fields of a struct that its JSON contains.
 func (p *plan) shown(v reflect.Value) int {
 	n := 0
 	for i := range p.fields {
@@ -147,7 +148,7 @@ func (m *merge) maps(p *plan, v reflect.Value, has bool, c any) {
 		m.addAll(p, v, has, c)
 		return
 	}
-	names := make([]string, 0, len(members)) // here rather than in a function: a short slice stays on the stack
+	names := make([]string, 0, len(members)) // not in a function: a short slice stays on the stack
 	for name := range members {
 		names = append(names, name)
 	}
@@ -223,8 +224,8 @@ func (m *merge) lists(p *plan, v reflect.Value, has bool, c any) {
 	}
 }
 
-// arranged returns the items of a list of the object, of which it gets the keys, and of one of the configuration as
-// arrange does. It returns false if the merge has failed.
+// arranged returns the result of arrange for a list of the object, whose keys it computes, and a list of the
+// configuration. It returns false if the merge has failed.
 func (m *merge) arranged(s *shape, left []keyed, list []any) (order arrangement, sorted []keyed, ok bool) {
 	right := m.treeKeys(s, list)
 	if !m.failed && m.namesKeys(s, list) {
@@ -238,8 +239,8 @@ func (m *merge) arranged(s *shape, left []keyed, list []any) (order arrangement,
 	return order, sorted, true
 }
 
-// namesKeys says whether each item of a list in the configuration has at least one key field. An item whose key is
-// made of defaults alone is left to the general algorithm.
+// namesKeys reports whether each item of a list in the configuration has at least one key field. If the key of an item
+// consists only of defaults, the general algorithm has to be used.
 func (m *merge) namesKeys(s *shape, list []any) bool {
 	if len(s.keys) == 0 {
 		return true
@@ -256,10 +257,10 @@ func (m *merge) namesKeys(s *shape, list []any) bool {
 // An arrangement is the items of two lists in the order in which they are merged.
 type arrangement []pairing
 
-// A pairing is the places of an item in the list of the object and in that of the configuration, -1 if it is not there.
+// A pairing has the indexes of an item in the list of the object and in that of the configuration, -1 if it is missing.
 type pairing struct{ left, right int }
 
-// inPlace says whether the merged list has the n items of the object in their order.
+// inPlace reports whether the merged list has the n items of the object in their order.
 func (a arrangement) inPlace(n int) bool {
 	if len(a) != n {
 		return false
@@ -309,7 +310,7 @@ func arrange(left, right []keyed) (_ arrangement, sorted []keyed, ok bool) {
 			i++
 			continue
 		case i < len(left) && j < len(right) && toRight[i] != j && next >= 0 && toRight[i] != next:
-			i++ // its place is that in the configuration
+			i++ // the configuration determines its position
 			continue
 		case j == len(right):
 			i++ // it was placed with the configuration's
@@ -328,7 +329,7 @@ func arrange(left, right []keyed) (_ arrangement, sorted []keyed, ok bool) {
 	return out, sorted, true
 }
 
-// nextShared returns the first item from j on that both lists have, -1 if there is none.
+// nextShared returns the index of the first item from j on that both lists have, -1 if there is none.
 func nextShared(toLeft []int, j int) int {
 	for ; j < len(toLeft); j++ {
 		if toLeft[j] >= 0 {

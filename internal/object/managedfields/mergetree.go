@@ -44,7 +44,7 @@ func (m *merge) treeLeaf(old, c any) any {
 	return runtime.DeepCopyJSONValue(c)
 }
 
-// identical says of two equal trees that their numbers are of the same types too.
+// identical reports whether two equal trees also have numbers of the same types.
 func identical(a, b any) bool {
 	switch a := a.(type) {
 	case int64:
@@ -79,7 +79,7 @@ func (m *merge) treeEmpty(old, c any, hasItems bool) any {
 	return runtime.DeepCopyJSONValue(c)
 }
 
-// addAllOfTree merges a value where there is none, or an empty one.
+// addAllOfTree merges c into a missing or empty value.
 func (m *merge) addAllOfTree(s *shape, has bool, c any) any {
 	m.trees(s, tree{here: has}, tree{c, true})
 	return runtime.DeepCopyJSONValue(c)

@@ -1,6 +1,6 @@
 package managedfields
 
-// A plan is how values of a Go type are compared and merged by a shape.
+// A plan describes how to compare and merge values of a Go type by a shape.
 type plan struct {
 	mode    planMode
 	typ     *goType
@@ -8,7 +8,7 @@ type plan struct {
 	fields  []planField
 	element *plan
 	keys    []planKey
-	// needsCheck says that check has to look at values, mayOmitKeys that items of a list may have no key.
+	// needsCheck means that check has to examine values, mayOmitKeys that items of a list may have no key.
 	needsCheck, mayOmitKeys bool
 }
 
@@ -16,9 +16,9 @@ type planField struct {
 	*goField
 	// plan is nil if the schema does not have the field.
 	plan *plan
-	// skip says that comparisons skip the field.
+	// skip means that comparisons skip the field.
 	skip bool
-	// needsCheck says that check has to look at the field.
+	// needsCheck means that check has to examine the field.
 	needsCheck bool
 }
 
@@ -103,7 +103,7 @@ func (p *planner) planOf(g *goType, s *shape) *plan {
 	return out
 }
 
-// isScalar says whether values of a type are never maps or lists.
+// isScalar reports whether values of a type are never maps or lists.
 func isScalar(g *goType) bool {
 	switch g.kind {
 	case boolKind, intKind, uintKind, floatKind, stringKind, bytesKind,
@@ -113,7 +113,7 @@ func isScalar(g *goType) bool {
 	return false
 }
 
-// fitsLeaf says whether values of a type are of the kind that a shape wants.
+// fitsLeaf reports whether values of a type have the kind of value that a shape requires.
 func fitsLeaf(g *goType, s *shape) bool {
 	switch g.kind {
 	case structKind, mapKind:

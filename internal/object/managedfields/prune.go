@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// A manager that applies a configuration without a field that it applied the last time gives the field up. The
-// field is removed from the object if nobody else owns it.
+// A manager that applies a configuration without a field of its last one gives up the field. The field is removed from
+// the object if no other manager owns it.
 //
-// The general algorithm removes all last fields from the object, and then adds back those that somebody owns, and
-// those that the manager did not own. For field sets as applies leave them, this is a walk along the last fields:
-// a field that somebody owns is kept, and the walk goes on below it; any other field is removed with all that is
-// below it. A map or list that loses everything becomes null. The merge fails for field sets of another form, which
-// clients can write themselves, and wherever the general algorithm would lose track of an item or an empty list.
+// The general algorithm removes all last fields from the object, and then adds back the fields that are still owned and
+// those that the manager did not own. For field sets that were written by applies, this is a walk along the last
+// fields: an owned field is kept, and the walk continues below it; any other field is removed with all fields below it.
+// A map or list that becomes empty becomes null. The merge fails for other field sets, which clients can write
+// themselves, and in cases in which the general algorithm would lose an item or an empty list.
 
-// ownedItem returns the item of a field in the owned fields, nil if there is none, and whether somebody owns the
-// field. A named field of a map is owned together with any field below it.
+// ownedItem returns the item of a field in the owned fields, nil if there is none, and whether the field is owned. A
+// named field of a map is owned together with any field below it.
 func ownedItem(owned *set, s *step, named bool) (*item, bool) {
 	if owned == nil {
 		return nil, false
@@ -32,7 +32,7 @@ func ownedItem(owned *set, s *step, named bool) (*item, bool) {
 // A candidate is one of the last fields that the object has.
 type candidate struct {
 	last *item
-	// owned is nil if nobody owns the field or any field below it.
+	// owned is nil if neither the field nor any field below it is owned.
 	owned *item
 	keep  bool
 }
@@ -60,7 +60,7 @@ func (m *merge) recordRemoved(s *shape, old any) {
 	m.trees(s, tree{old, true}, tree{})
 }
 
-// prune removes from v the last fields that nobody owns. It returns true if nothing is left of v.
+// prune removes the last fields that are not owned from v. It returns true if v is empty afterwards.
 func (m *merge) prune(p *plan, v reflect.Value, last, owned *set) (emptied bool) {
 	if m.failed || last.empty() {
 		return false
@@ -118,7 +118,7 @@ func (m *merge) pruneStruct(p *plan, v reflect.Value, last, owned *set) bool {
 	return true
 }
 
-// field returns the field of a struct that a step goes to, nil if there is none.
+// field returns the field of a struct that a step names, nil if there is none.
 func (p *plan) field(s *step) *planField {
 	if s.kind != fieldStep {
 		return nil
@@ -204,7 +204,7 @@ func (m *merge) pruneList(p *plan, v reflect.Value, last, owned *set) bool {
 	return out.Len() == 0
 }
 
-// pruneItems visits the items of a list that are among the last fields, and returns those that are removed.
+// pruneItems visits the items of a list that are in the last fields, and returns the indexes of those that are removed.
 func (m *merge) pruneItems(s *shape, items []keyed, last, owned *set, visit func(at int, c candidate)) map[int]bool {
 	if m.failed {
 		return nil
@@ -242,8 +242,8 @@ func (m *merge) pruneItems(s *shape, items []keyed, last, owned *set, visit func
 	return dropped
 }
 
-// keepsKeys makes the merge fail if nobody owns the key of a list item that is kept: the general algorithm then takes
-// the item for another one. shows says whether the item has a key field.
+// keepsKeys makes the merge fail if an item is kept whose key is not owned: the general algorithm would not recognize
+// the item. shows reports whether the item has a key field.
 func (m *merge) keepsKeys(s *shape, items []keyed, at int, owned *item, shows func(name string) bool) {
 	if len(s.keys) == 0 {
 		return
@@ -266,7 +266,7 @@ func (m *merge) keepsKeys(s *shape, items []keyed, at int, owned *item, shows fu
 	m.failed = m.failed || !owns
 }
 
-// pruneTree is prune for a value of a tree, of which it returns what is left: null if nothing is.
+// pruneTree is prune for a value of a tree. It returns the rest of the value: null if it is empty.
 func (m *merge) pruneTree(s *shape, old any, last, owned *set) any {
 	if m.failed || last.empty() {
 		return old

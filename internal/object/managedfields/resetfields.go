@@ -7,9 +7,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// statusResets are the fields that an update of the status does not own, where that is not just the spec. They are
-// fewer than those that such an update cannot change: a manager owns the others although they did not change, as it
-// does with kube-apiserver.
+// statusResets are the fields that an update of the status does not own, for kinds in which these are not only the
+// spec. As in kube-apiserver, they are not all fields that such an update cannot change: a manager owns the others
+// although they did not change.
 var statusResets = map[schema.GroupResource][][]any{
 	{Resource: "pods"}: {
 		{"spec"}, {"metadata", "deletionTimestamp"}, {"metadata", "ownerReferences"},
@@ -30,16 +30,16 @@ var statusResets = map[schema.GroupResource][][]any{
 	{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}:           {{"spec"}, {"status", "conditions"}},
 }
 
-// ResetFields returns the fields that requests to a kind, or to one of its subresources, cannot set, for every
-// version; nil if there are none.
+// ResetFields returns the fields that requests to a kind, or to one of its subresources, cannot set, by version; nil if
+// there are none.
 func ResetFields(k *registry.Kind, subresource string) map[fieldpath.APIVersion]*fieldpath.Set {
 	if k.Unstructured() {
 		all := resetIn(k, treeResetPaths(k, subresource))
 		if len(all) == 0 {
 			return nil
 		}
-		// kube-apiserver has reset fields of the version of the request only. A status that managers
-		// applied in another version conflicts with what is sent, although that is not stored.
+		// kube-apiserver has reset fields of the version of the request only. If managers applied a status in another
+		// version, a new status conflicts with it, although it is not stored.
 		own := fieldpath.APIVersion(schema.GroupVersion{Group: k.Group, Version: k.Storage.Version}.String())
 		return map[fieldpath.APIVersion]*fieldpath.Set{own: all[own]}
 	}

@@ -27,13 +27,13 @@ type cached struct {
 	set *set
 	// fits is the last shape that the set was found to fit.
 	fits *shape
-	// tree is the set as a tree has it, nil until it is asked for.
+	// tree is the set as a tree, nil until it is needed.
 	tree map[string]any
 	// fields is the encoded set if raw is a tape (tape.go), empty if the set is.
 	fields []byte
 }
 
-// weight is how many bytes of a Cache an entry takes.
+// weight returns how many bytes of a Cache an entry takes.
 func (e *cached) weight() int {
 	if e.tree != nil {
 		return 2 * len(e.raw)

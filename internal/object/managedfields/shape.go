@@ -8,7 +8,7 @@ import (
 
 // A shape is a type of a merge schema whose references to other types are resolved.
 type shape struct {
-	// A type may allow several of these. One that allows all of them is that of any value.
+	// A type may allow several of these. A type that allows all of them allows any value.
 	scalar scalarKind
 	isMap  bool
 	isList bool
@@ -21,15 +21,15 @@ type shape struct {
 	item        *shape
 	associative bool
 	keys        []string
-	// mapAtomic and listAtomic say that a map or list is owned as one.
+	// mapAtomic and listAtomic mean that a map or list is atomic.
 	mapAtomic, listAtomic bool
-	// deduced says that a map may hold anything. The schema does not say what is atomic in it.
+	// deduced means that a map may contain anything. The schema does not define which parts are atomic.
 	deduced bool
 }
 
 type shapeField struct {
 	shape *shape
-	// fallback is the default of a key field; hasFallback says that there is one.
+	// fallback is the default of a key field; it is only valid if hasFallback is set.
 	fallback    part
 	hasFallback bool
 }
@@ -44,7 +44,7 @@ const (
 	untyped
 )
 
-// plain says whether the type allows one kind of value only.
+// plain reports whether the type allows one kind of value only.
 func (s *shape) plain() bool {
 	n := 0
 	for _, is := range []bool{s.scalar != noScalar, s.isMap, s.isList} {
@@ -55,7 +55,7 @@ func (s *shape) plain() bool {
 	return n == 1
 }
 
-// leaf says whether every value of the type is owned as one.
+// leaf reports whether every value of the type is atomic.
 func (s *shape) leaf() bool {
 	return (!s.isMap || s.mapAtomic) && (!s.isList || s.listAtomic)
 }
@@ -190,8 +190,9 @@ func partOf(v any) (part, bool) {
 	return part{}, false
 }
 
-// fitsSchema says whether a field set that may have been written under an older schema means the same under this one:
-// no path of it goes into what is atomic now. alone says that the set is empty and its root a member.
+// fitsSchema reports whether a field set that may have been written under an older schema has the same meaning under
+// this one: no path of it ends below a value that is atomic now. alone means that the set is empty and its root a
+// member.
 func (s *shape) fitsSchema(of *set, alone bool) bool {
 	switch {
 	case s.isMap:

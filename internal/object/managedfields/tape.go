@@ -19,7 +19,7 @@ import (
 //
 //	field "data", field "a", add, pop, add, pop
 
-// The elements of a tape. A tape is read by nobody, but it must be unambiguous: each element says how long it is.
+// The elements of a tape. A tape is never decoded, but it must be unambiguous, so each element contains its length.
 const (
 	// tapePrefix begins the key of a tape in the Cache. No encoded field set begins with it.
 	tapePrefix byte = iota

@@ -1,4 +1,4 @@
-// Package mergeschema contains the merge schemas of the built-in kinds. A merge schema says which lists are sets or
+// Package mergeschema contains the merge schemas of the built-in kinds. A merge schema defines which lists are sets or
 // maps, which keys the maps have, and which values are atomic. Server-side apply merges objects by it, and it
 // determines the fields in managedFields. The merge schemas of custom resources are made by
 // internal/object/structuralschema/mergetypes.

@@ -15,24 +15,23 @@ type Allocator interface {
 	// prepared and validated. It may be called again for the same write, with the
 	// object as it was sent. Errors are those to answer.
 	Allocate(ctx context.Context, a Allocation) (SideWrites, error)
-	// Release says what goes with an object that is removed. conflicts are as in
-	// Allocation.
+	// Release returns the side writes for an object that is removed. conflicts are as in Allocation.
 	Release(ctx context.Context, obj Object, conflicts []*storage.ConflictError) (SideWrites, error)
 }
 
 // Allocation is one write of an object.
 type Allocation struct {
-	// Object is completed; Old is what it replaces, nil for a new one.
+	// Object is the new object, completed; Old is the object that it replaces, nil for a create.
 	Object, Old Object
 	// DryRun takes nothing: it shows what might be allocated.
 	DryRun bool
-	// Conflicts are those that the side writes of earlier attempts at this write met,
-	// in order: they are newer than what the Allocator may remember.
+	// Conflicts are the failed side writes of earlier attempts at this write, in order. Their values are newer than
+	// what the Allocator may have in memory.
 	Conflicts []*storage.ConflictError
 }
 
-// SideWrites are what is written together with an object. Conditions and operations do not name
-// the object's own key.
+// SideWrites are conditions and operations that are committed together with an object. They must not contain the
+// object's own key.
 type SideWrites struct {
 	Conditions []storage.Condition
 	Ops        []storage.Op
@@ -69,7 +68,7 @@ func (r *Resource) DecodeEntry(ctx context.Context, e storage.Entry) (Object, er
 	return r.Decode(ctx, o)
 }
 
-// with adds what is written beside the object to its transaction.
+// with adds the side writes to the transaction of the object.
 func (c *SideWrites) with(txn storage.Txn) storage.Txn {
 	txn.Conditions = append(txn.Conditions, c.Conditions...)
 	txn.Ops = append(txn.Ops, c.Ops...)

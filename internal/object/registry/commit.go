@@ -17,7 +17,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// Commit says how a write is stored.
+// Commit contains the options of a write to the store.
 type Commit struct {
 	// DryRun stores nothing: the result shows what would be stored.
 	DryRun bool
@@ -27,17 +27,17 @@ type Commit struct {
 
 // A Conflict is the error of a write that met another one. Nothing was stored.
 type Conflict struct {
-	// Found is the object as it is now, nil if there is none. Err says why it cannot be read.
+	// Found is the current object, nil if there is none. Err is set if it cannot be read.
 	Found *cache.Object
 	Err   error
-	// SideWrite is set where the conflict is about what is written beside the object.
+	// SideWrite is set if a condition of the side writes failed.
 	SideWrite *storage.ConflictError
 }
 
 // Error implements error.
 func (c *Conflict) Error() string { return "registry: another write came first" }
 
-// conflict makes a *Conflict of an error of the store that says so.
+// conflict returns a *Conflict for an error of the store that is a *storage.ConflictError, and otherwise err.
 func (r *Resource) conflict(ctx context.Context, key string, err error) error {
 	met := (*storage.ConflictError)(nil)
 	if !errors.As(err, &met) {
@@ -117,8 +117,8 @@ func InsertTogether(ctx context.Context, list []Insertion) error {
 	return nil
 }
 
-// Replace stores obj in place of found, unless nothing would change. It fails with a *Conflict if
-// found is no longer the present state.
+// Replace stores obj instead of found, unless nothing would change. It fails with a *Conflict if found is not the
+// current state.
 func (r *Resource) Replace(ctx context.Context, found *cache.Object, obj Object, c Commit) (Result, error) {
 	if c.DryRun {
 		return r.Unstored(ctx, found, obj)
@@ -138,7 +138,7 @@ func (r *Resource) Replace(ctx context.Context, found *cache.Object, obj Object,
 	}
 	item, err := r.codec.preview(ctx, obj, value)
 	if err != nil {
-		// What could not be shown before the write may stay so: it can be deleted.
+		// An object that could not be encoded before the write may be stored again, so that it can be deleted.
 		if _, before := r.encode(ctx, found, r.codec.storage); before == nil {
 			return Result{}, err
 		}
@@ -149,8 +149,8 @@ func (r *Resource) Replace(ctx context.Context, found *cache.Object, obj Object,
 	return r.commitPut(ctx, found.Key, found.Revision, value, item, c.SideWrites)
 }
 
-// commitPut stores a plain value in place of the one of a revision, 0 being none. item is its JSON as
-// preview made it.
+// commitPut stores a plain value instead of the value at a revision; 0 means that there is none. item is its JSON from
+// preview.
 func (r *Resource) commitPut(
 	ctx context.Context, key string, revision int64, value, item []byte, sideWrites SideWrites,
 ) (Result, error) {
@@ -201,7 +201,7 @@ func (r *Resource) noteWrite(revision int64) {
 	}
 }
 
-// operationOf returns what a transaction does with its object, which is that of the first operation and condition.
+// operationOf returns the operation of a transaction on its object, which is its first operation and condition.
 func operationOf(txn *storage.Txn) cache.Operation {
 	switch {
 	case len(txn.Ops) > 0 && txn.Ops[0].Delete:
@@ -216,8 +216,7 @@ func operationOf(txn *storage.Txn) cache.Operation {
 // none. It is noted before the write is acknowledged.
 func (r *Resource) LastWrite() int64 { return r.lastWrite.Load() }
 
-// Remove deletes what is stored at found's revision. It fails with a *Conflict if that is no longer
-// the present state.
+// Remove deletes found. It fails with a *Conflict if found is not the current state.
 func (r *Resource) Remove(ctx context.Context, found *cache.Object, c Commit) (Result, error) {
 	if c.DryRun {
 		return Result{Object: found, Deleted: true}, nil
@@ -244,13 +243,12 @@ func (r *Resource) Unstored(ctx context.Context, found *cache.Object, obj Object
 	return r.dryResult(ctx, found.Key, obj)
 }
 
-// Result is what a write left behind.
+// Result is the result of a write.
 type Result struct {
 	// Object is the object as it is (or, for a dry run, would be) stored; of a
 	// deletion as it was last.
 	Object *cache.Object
-	// Created says that an update made a new object, Deleted that the object is
-	// gone.
+	// Created means that an update created the object, Deleted that the object is gone.
 	Created, Deleted bool
 	// item is the JSON in the storage version where the write made it anyway.
 	item []byte
@@ -262,8 +260,8 @@ func (r *Resource) put(ctx context.Context, key string, plain []byte) (storage.O
 	return storage.Put(r.prefix+key, value), err
 }
 
-// written makes the result of a committed plain value of which preview returned item, and hands its JSON to
-// the cache: the client is likely to have asked for it.
+// written returns the result of a committed plain value, and adds its JSON, which preview returned as item, to the
+// cache, because the client has probably requested it.
 func (r *Resource) written(key string, value, item []byte, revision int64) (Result, error) {
 	o, err := r.plainObject(key, value, revision)
 	if err != nil {

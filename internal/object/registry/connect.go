@@ -11,21 +11,21 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/proxy"
 )
 
-// Connect declares a subresource whose requests are forwarded to what the object stands for: a node, a pod or a service.
-// Package rest serves it: it decodes the options, asks admission, and streams to the destination.
+// Connect declares a subresource whose requests are forwarded to a node, pod or service. Package rest serves it: it
+// decodes the options, calls admission, and streams to the destination.
 type Connect struct {
 	// Methods are the HTTP methods that are served.
 	Methods []string
 	// Options decodes the options from the query. For a subresource that TakesPath they include the path.
 	Options func(query url.Values) (runtime.Object, error)
-	// TakesPath says that what follows the subresource in the path of a request is forwarded. Options gets it as the
+	// TakesPath means that the rest of the request path after the subresource is forwarded. Options gets it as the
 	// parameter "path".
 	TakesPath bool
-	// Reads says that the subresource is a read of the object (pods/log): admission is not asked, and the body of the
-	// destination's response is the response.
+	// Reads means that the subresource only reads the object (pods/log): admission is not called, and the body of the
+	// destination's response becomes the body of the response.
 	Reads bool
-	// NeedsCreate says that a user needs the permission to create the subresource, whatever the method is. A WebSocket
-	// begins with a GET, and yet whoever may only get must not run commands in a pod.
+	// NeedsCreate means that the permission to create the subresource is required for every method. A WebSocket begins
+	// with a GET, but the permission to get must not allow running commands in a pod.
 	NeedsCreate bool
 	// Destination finds where a request goes. It returns nil if there is nothing to read yet, which is answered 204. Its
 	// errors are answered to the client.
@@ -39,11 +39,11 @@ func (c *Connect) Allows(method string) bool { return slices.Contains(c.Methods,
 type ConnectRequest struct {
 	// Name is the name in the path. For proxies it may have a scheme and a port: "https:name:port".
 	Namespace, Name string
-	// Options are what Connect.Options has returned, or what admission has made of it.
+	// Options are the result of Connect.Options, possibly changed by admission.
 	Options runtime.Object
 }
 
-// Protocol is how a destination is spoken to.
+// Protocol is the protocol between the server and a destination.
 type Protocol int
 
 const (
@@ -60,31 +60,31 @@ const (
 type Destination struct {
 	proxy.Target
 	Protocol Protocol
-	// Streams are those of a command. Unless it is nil, WebSocket requests of the protocol v5.channel.k8s.io are
+	// Streams are the streams of a command. Unless it is nil, WebSocket requests of the protocol v5.channel.k8s.io are
 	// translated to SPDY.
 	Streams *Streams
 	// Tunnel unpacks SPDY that a client sends inside of a WebSocket.
 	Tunnel bool
 	// Flush sends each part of a response of Read at once.
 	Flush bool
-	// Unverified says that Transport does not verify a certificate because the client has asked for that.
+	// Unverified means that Transport does not verify certificates, because the client has requested that.
 	Unverified bool
 }
 
 // Streams are the streams of a command that runs in a container.
 type Streams struct{ Stdin, Stdout, Stderr, TTY bool }
 
-// Cluster is how destinations are found and reached.
+// Cluster finds and connects to destinations.
 type Cluster interface {
-	// Get returns the latest object of a resource, in its storage version. The error is NotFound if there is none.
+	// Get returns the latest object of a resource in its storage version, or a NotFound error.
 	Get(ctx context.Context, r schema.GroupResource, namespace, name string) (Object, error)
 	// Kubelet returns how the kubelet of a node is reached.
 	Kubelet(ctx context.Context, node string) (*Kubelet, error)
 	// Resolve returns the addresses of a host. It fails if the host has none, or one that proxies must not connect to:
 	// loopback, link-local, multicast and unspecified addresses.
 	Resolve(ctx context.Context, host string) ([]string, error)
-	// Direct connects to pods, and to ports of nodes other than the kubelet's. Certificates are not verified, because
-	// nobody knows for which names they would have to be.
+	// Direct connects to pods, and to ports of nodes other than the kubelet's. It does not verify certificates, because
+	// their names are not known.
 	Direct() *proxy.Transport
 }
 
@@ -96,6 +96,6 @@ type Kubelet struct {
 	Transport, Unverified *proxy.Transport
 	// Pinned is Transport for requests whose addresses were resolved.
 	Pinned *proxy.Transport
-	// Features are those that the node declares in its status.
+	// Features are the features in the status of the node.
 	Features []string
 }

@@ -1,7 +1,7 @@
 package registry
 
-// BindVersions binds the kinds of the versions of one custom resource to the store on which place puts them. The caller
-// may serve them; the registry does not keep them.
+// BindVersions binds the kinds of the versions of one custom resource to the store that place (see NewPlaced) returns.
+// The caller may serve them; the registry does not keep them.
 func (g *Registry) BindVersions(kinds []*Kind) ([]*Resource, error) {
 	out := make([]*Resource, 0, len(kinds))
 	for _, k := range kinds {
@@ -18,7 +18,7 @@ func (g *Registry) BindVersions(kinds []*Kind) ([]*Resource, error) {
 	return out, nil
 }
 
-// Unbind drops what is in memory of a resource that BindVersions made, for all versions of the custom resource. Watches
+// Unbind drops the objects of a resource of BindVersions from memory, for all versions of the custom resource. Watches
 // end.
 func (r *Resource) Unbind() {
 	r.metrics.Unfollow(&r.cacheReader)

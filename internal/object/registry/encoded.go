@@ -59,7 +59,7 @@ func (r *Resource) Prepare(ctx context.Context, objects []*cache.Object) error {
 	return nil
 }
 
-// PreparesFields reports whether Prepare should be called for objects before FieldValue is asked for a field of them.
+// PreparesFields reports whether Prepare should be called for objects before FieldValue is called for a field.
 func (r *Resource) PreparesFields(name string) bool {
 	if _, ok := r.codec.encoding.(batchEncoding); !ok {
 		return false
@@ -123,7 +123,7 @@ func (r *Resource) MetadataProto(ctx context.Context, o *cache.Object) ([]byte, 
 	})
 }
 
-// ShownMetadata returns the JSON of metadata as it is shown without its object.
+// ShownMetadata returns the JSON of metadata for responses that do not contain the object.
 func (r *Resource) ShownMetadata(meta []byte) ([]byte, error) {
 	hidden := r.Kind.Metadata.HiddenAnnotation
 	if hidden == "" || !bytes.Contains(meta, []byte(hidden)) {
@@ -158,8 +158,8 @@ func (r *Resource) protoID(v *Version) cache.EncodingID { return r.Kind.firstEnc
 // of its versions, in which that version is the storage version.
 func (r *Resource) rowID() cache.EncodingID { return r.Kind.firstEncodingID(r.codec.storage) + 2 }
 
-// encodeItem makes the item JSON of o in version v. An object that cannot be encoded is shown all the same, so that
-// lists of others do not fail for it: see unshowableError.
+// encodeItem returns the item JSON of o in version v. If an object cannot be encoded, it returns a placeholder, so that
+// lists of other objects do not fail: see unshowableError.
 func (r *Resource) encodeItem(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
 	item, err := r.encode(ctx, o, v)
 	var unshowable *unshowableError
@@ -233,7 +233,7 @@ func (r *Resource) ItemEncodingID(v *Version, proto bool) cache.EncodingID {
 	return r.codec.jsonID(v)
 }
 
-// ItemJSONOnce is ItemJSON for a single use: what is not kept yet is not kept then.
+// ItemJSONOnce is ItemJSON for a single use: it does not add the result to the cache.
 func (r *Resource) ItemJSONOnce(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
 	if o.Err() == nil && r.codec.isJSON(o.Data, v) {
 		return o.Data, nil

@@ -44,11 +44,11 @@ type encoding interface {
 	unstamped(value []byte) ([]byte, error)
 	// restamp returns data with the resourceVersion of another revision.
 	restamp(data []byte, revision int64) ([]byte, error)
-	// encode makes the value of an object in the storage version. The object's resourceVersion is part of it: what is
-	// to be stored has none.
+	// encode returns the value of an object in the storage version. The object must have no resourceVersion, because it
+	// would be stored.
 	encode(ctx context.Context, obj Object) ([]byte, error)
-	// preview makes the item JSON in the storage version of an object that is to be stored as value, without the
-	// resourceVersion, and fails if there is none. It returns nil if data and item JSON are the same.
+	// preview returns the item JSON, in the storage version and without resourceVersion, of an object that is to be
+	// stored as value. It fails if there is none. It returns nil if data and item JSON are the same.
 	preview(ctx context.Context, obj Object, value []byte) ([]byte, error)
 
 	// decode makes the object of data, in the storage version. The caller owns it.
@@ -101,7 +101,7 @@ func (k *Kind) firstEncodingID(v *Version) cache.EncodingID {
 	return EncodingVersions
 }
 
-// typed is what the two encodings of Go types have in common.
+// typed is common to the two encodings of Go types.
 type typed struct {
 	kind    *Kind
 	storage *Version

@@ -29,11 +29,11 @@ type Kind struct {
 	Names
 	// Versions are all versions in the order of discovery, also those that are Disabled.
 	Versions []Version
-	// Types gives the merge schemas that server-side apply uses; nil is those of the built-in kinds.
+	// Types has the merge schemas for server-side apply; nil means those of the built-in kinds.
 	Types   managedfields.TypeConverter
 	Storage Storage
 
-	// Requests says which requests the kind serves, and Metadata what its metadata may be.
+	// Requests are the requests that the kind serves, Metadata the rules of its metadata.
 	Requests Requests
 	Metadata Metadata
 	// Subresources are in the order of discovery (by name).
@@ -50,9 +50,9 @@ type Kind struct {
 	Table    Table[Object]
 }
 
-// Requests says which requests a kind serves, and how they differ from those of most kinds.
+// Requests are the requests that a kind serves, and how they differ from those of most kinds.
 type Requests struct {
-	// Verbs are what discovery lists and the server allows; nil is AllVerbs.
+	// Verbs are the allowed verbs, which discovery lists; nil means AllVerbs.
 	Verbs []string
 	// CreateOnUpdate lets PUT create an object that does not exist.
 	CreateOnUpdate bool
@@ -64,28 +64,28 @@ type Requests struct {
 	OrphanWarning string
 	// ReturnDeleted makes DELETE answer with the removed object instead of a Status.
 	ReturnDeleted bool
-	// UncachedGet says that kube-apiserver has no watch cache for the kind (events): a GET
-	// with a malformed resourceVersion is 400, as a list with one is for every kind.
+	// UncachedGet means that kube-apiserver has no watch cache for the kind (events): it responds 400 to a GET with a
+	// malformed resourceVersion, as to such a list of any kind.
 	UncachedGet bool
 }
 
-// Metadata says what is special about the metadata of a kind's objects.
+// Metadata are the special rules of a kind's metadata.
 type Metadata struct {
-	// ValidateName returns what is wrong with a name; nil is the rule of DNS subdomains. prefix says that the name
-	// will be extended by a generated suffix.
+	// ValidateName returns what is wrong with a name; nil means the rule of DNS subdomains. prefix means that a
+	// generated suffix will be added to the name.
 	ValidateName func(name string, prefix bool) []string
 	// AnyFinalizer allows names of finalizers that have no domain and are not standard ones.
 	AnyFinalizer bool
-	// Last says that kube-apiserver's validation of a new object of the kind does not look at metadata: it is checked
-	// if nothing else is wrong.
+	// Last means that kube-apiserver's validation of a new object of the kind does not check metadata: it is checked if
+	// there are no other errors.
 	Last bool
-	// OnUpdate is what the kind's own validation of an update checks again of metadata, after the rules of all kinds.
-	// kube-apiserver reports a cause once for each check that finds it.
+	// OnUpdate are the checks of metadata that the kind's own validation of an update repeats after the rules of all
+	// kinds. kube-apiserver reports a cause once for each check that finds it.
 	OnUpdate MetaChecks
 	// OnStatusUpdate is the same for updates of the status subresource.
 	OnStatusUpdate MetaChecks
-	// HiddenAnnotation is an annotation that stands for a field of another version. Only answers that have the whole
-	// object show it, not those that have metadata alone. "" is none.
+	// HiddenAnnotation is an annotation that contains a field of another version. Only responses with the complete
+	// object contain it, not those with metadata only. "" means none.
 	HiddenAnnotation string
 }
 
@@ -131,7 +131,7 @@ func (k *Kind) Version(name string) *Version {
 	return nil
 }
 
-// HasVerb says whether the verb is allowed on the main resource.
+// HasVerb reports whether the verb is allowed on the main resource.
 func (k *Kind) HasVerb(verb string) bool {
 	verbs := k.Requests.Verbs
 	if verbs == nil {
@@ -178,7 +178,7 @@ type Version struct {
 	// kube-apiserver cannot convert to its internal version all the same. It is called
 	// for what every write makes; the answer is 400.
 	Check func(Object) error
-	// Metadata are the rules of metadata for writes in this version, where they are not those of the kind.
+	// Metadata, unless nil, replaces the rules of metadata of the kind for writes in this version.
 	Metadata *Metadata
 	// ToStorage and FromStorage convert to and from the storage version; nil for
 	// the storage version itself. They may share parts of their argument, which

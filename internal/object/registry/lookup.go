@@ -25,8 +25,8 @@ func (g *Registry) Lookup(ctx context.Context, gr schema.GroupResource, namespac
 	return r.Decode(ctx, o)
 }
 
-// Stored returns the latest state of an object, decoded, nil if there is none. It
-// asks the store and leaves the resource out of memory: for what is asked rarely.
+// Stored returns the latest state of an object, decoded, nil if there is none. It reads from the store and does not
+// load the resource into memory: use it for rare reads.
 func (g *Registry) Stored(ctx context.Context, gr schema.GroupResource, namespace, name string) (Object, error) {
 	r := g.resources[gr]
 	if r == nil {
@@ -46,9 +46,9 @@ func (g *Registry) Stored(ctx context.Context, gr schema.GroupResource, namespac
 	return r.Decode(ctx, o)
 }
 
-// Life is what reports whether an object is still the one that somebody knew.
+// Life identifies one life of an object, to check whether it was deleted or replaced.
 type Life struct {
-	// UID is "" where there is no such object.
+	// UID is "" if the object does not exist.
 	UID string
 	// Deleted is metadata.deletionTimestamp, zero for an object that stays.
 	Deleted time.Time

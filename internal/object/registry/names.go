@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Names are what clients, discovery and messages call a kind.
+// Names are the names of a kind for clients, discovery and messages.
 type Names struct {
 	// Group is the API group; "" is the core group.
 	Group string
@@ -17,7 +17,7 @@ type Names struct {
 	Resource, Singular string
 	// Name is the kind ("Pod"), ListName the kind of its lists; an empty ListName is Name+"List".
 	Name, ListName string
-	// ShortNames and Categories are what kubectl accepts in place of the resource ("po", "all").
+	// ShortNames and Categories are alternatives to Resource in kubectl ("po", "all").
 	ShortNames, Categories []string
 	Namespaced             bool
 }

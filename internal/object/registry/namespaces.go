@@ -21,8 +21,7 @@ const (
 // deletionTimestampPath is metadata.deletionTimestamp of an object's message.
 var deletionTimestampPath = []int32{1, 9}
 
-// NamespaceState tells the state of a namespace from its stored bytes: every
-// create in it asks.
+// NamespaceState returns the state of a namespace, read from its stored bytes because every create in it calls this.
 func (g *Registry) NamespaceState(ctx context.Context, name string) (NamespaceState, error) {
 	r := g.resources[schema.GroupResource{Resource: "namespaces"}]
 	o, err := r.lookup(ctx, name)
@@ -36,8 +35,8 @@ func (g *Registry) NamespaceState(ctx context.Context, name string) (NamespaceSt
 	return NamespaceActive, err
 }
 
-// lookup finds an object in a state that has every change that this process has acknowledged: first in what the cache
-// has, then in the latest state. It returns nil if there is none.
+// lookup finds an object in a state that has every change that this process has acknowledged: first in the cache, then
+// in the store. It returns nil if there is none.
 func (r *Resource) lookup(ctx context.Context, key string) (*cache.Object, error) {
 	view, err := r.cache.View(ctx, r.LastWrite())
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 type Backend struct {
 	Store storage.Store
 	Cache *cache.Cache
-	// Metrics are those of the store and the cache; nil records nothing.
+	// Metrics are the metrics of store and cache; nil records nothing.
 	Metrics *cache.Stores
 }
 
@@ -34,8 +34,8 @@ func New(kinds []*Kind, store storage.Store, c *cache.Cache, now func() time.Tim
 	return NewPlaced(kinds, func(*Kind, string) Backend { return Backend{Store: store, Cache: c} }, now)
 }
 
-// NewPlaced binds each kind to the backend that place names for it and for the
-// prefix of its keys. Revisions of different stores do not compare.
+// NewPlaced binds each kind to the backend that place returns for it and for the prefix of its keys. Revisions of
+// different stores cannot be compared.
 func NewPlaced(kinds []*Kind, place func(k *Kind, prefix string) Backend, now func() time.Time) (*Registry, error) {
 	g := &Registry{resources: map[schema.GroupResource]*Resource{}, place: place, now: now}
 	for _, k := range kinds {
@@ -96,8 +96,8 @@ func (g *Registry) List(ctx context.Context, gr schema.GroupResource, namespace 
 	return objs, err
 }
 
-// Each calls yield for each object of a namespace ("" is all) in the order of their keys, until it returns false. decode
-// makes the object, so that an object that nobody looks at costs little.
+// Each calls yield for the objects of a namespace ("" means all) in the order of their keys, until it returns false.
+// decode returns the object; without calling it, an object costs little.
 func (g *Registry) Each(
 	ctx context.Context, gr schema.GroupResource, namespace string, yield func(decode func() (Object, error)) bool,
 ) error {

@@ -68,7 +68,7 @@ func (r *Resource) indexNames() []string {
 	return names
 }
 
-// Virtual says that the kind has no stored objects (reviews, bindings).
+// Virtual reports whether the kind has no stored objects (reviews, bindings).
 func (r *Resource) Virtual() bool { return r.cache == nil }
 
 // Decodes is the number of objects decoded from stored bytes so far.
@@ -102,8 +102,7 @@ func (r *Resource) Current(ctx context.Context) (*cache.View, error) {
 	return r.cache.View(ctx, cache.Latest)
 }
 
-// CurrentRevision is the revision of the latest write, to whatever resource, that was
-// acknowledged before the call.
+// CurrentRevision returns the revision of the latest write to any resource that was acknowledged before the call.
 func (r *Resource) CurrentRevision(ctx context.Context) (int64, error) { return r.all.Current(ctx) }
 
 // NotOlderThan returns a view at or after revision; 0 is any. A revision that does
@@ -115,9 +114,8 @@ func (r *Resource) NotOlderThan(ctx context.Context, revision int64) (*cache.Vie
 	return r.cache.View(ctx, revision)
 }
 
-// Exactly returns the view at revision, 0 being any; one that has not happened is
-// waited for as NotOlderThan does. It fails with *storage.CompactedError, here or
-// later when the view is read, once the store has forgotten the revision.
+// Exactly returns the view at revision; 0 means any. If the revision is in the future, it waits as NotOlderThan does.
+// It fails with *storage.CompactedError if the store has compacted the revision, either here or when the view is read.
 func (r *Resource) Exactly(ctx context.Context, revision int64) (*cache.View, error) {
 	if revision <= 0 {
 		return r.NotOlderThan(ctx, 0)
@@ -153,8 +151,8 @@ func (r *Resource) All(ctx context.Context, namespace string, yield func(*cache.
 	return view.Ascend(ctx, "", prefix, 0, yield)
 }
 
-// Recent returns a view that may lack the latest changes if the store has other writers, because it asks only the cache
-// then. Of a store that is not shared it is the one that Current returns.
+// Recent returns a view that may lack the latest changes if the store has other writers, because it uses only the
+// cache. If the store is not shared, it is the same as Current.
 func (r *Resource) Recent(ctx context.Context) (*cache.View, error) {
 	if storage.IsExclusive(r.store) {
 		return r.Current(ctx)
@@ -234,8 +232,7 @@ func (r *Resource) find(ctx context.Context, namespace, name string) (*cache.Obj
 	return r.Readable(ctx, o)
 }
 
-// Latest returns the latest version of an object, nil if there is none. It may be one that could not be
-// read: see Readable.
+// Latest returns the latest version of an object, nil if there is none. It may be an unread object: see Readable.
 func (r *Resource) Latest(ctx context.Context, namespace, name string) (*cache.Object, error) {
 	return r.current(ctx, r.Key(namespace, name))
 }
@@ -279,5 +276,5 @@ func (r *Resource) Size() (objects int, bytes int64, ok bool) {
 	return stats.Objects, stats.Bytes, stats.Counted
 }
 
-// Loaded says whether all objects are in memory.
+// Loaded reports whether all objects are in memory.
 func (r *Resource) Loaded() bool { return !r.Virtual() && r.cache.Stats().Loaded }

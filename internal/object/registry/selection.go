@@ -4,7 +4,7 @@ package registry
 type Selection struct {
 	// Fields are the selectable fields beside metadata.name and metadata.namespace.
 	Fields []Field
-	// FieldError makes the answer to an unknown field label; nil is that of most kinds.
+	// FieldError returns the error for an unknown field label; nil means the error of most kinds.
 	FieldError func(version, label string) error
 }
 
@@ -30,18 +30,17 @@ type Field struct {
 	// Members is the path in custom resources: the names of members
 	// from the object to a value that is no object or list.
 	Members []string
-	// Type says how the value reads as text.
+	// Type is the type of the value.
 	Type FieldType
 	// Default is the value when the field is absent ("" for strings).
 	Default string
 	// Index keeps a secondary index, and posting lists for its watchers.
 	Index bool
-	// Get replaces Path where no path leads to the value. Its argument is of the
-	// storage version.
+	// Get returns the value if no Path leads to it. Its argument is in the storage version.
 	Get func(Object) string
 }
 
-// FieldType says how a field's wire value reads as text.
+// FieldType determines how the encoded value of a field is converted to text.
 type FieldType int
 
 const (

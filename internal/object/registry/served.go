@@ -19,7 +19,7 @@ type Served struct {
 	GVR schema.GroupVersionResource
 	// Terminating refuses new objects: the definition of the resource is being deleted.
 	Terminating bool
-	// JSONHead is what the JSON of an object begins with, before its item JSON (see ItemJSON).
+	// JSONHead is the beginning of the JSON of an object, before its item JSON (see ItemJSON).
 	JSONHead []byte
 }
 
@@ -72,7 +72,7 @@ func (s *Served) Stored() (schema.GroupVersionKind, schema.GroupVersionResource)
 	return gv.WithKind(s.Kind.Name), gv.WithResource(s.Kind.Resource)
 }
 
-// KindOf is the kind of what a subresource takes and returns.
+// KindOf returns the kind that a subresource takes and returns.
 func (s *Served) KindOf(sub *Subresource) schema.GroupVersionKind {
 	switch {
 	case sub == nil || sub.GVK.Kind == "":

@@ -2,7 +2,7 @@ package registry
 
 import "k8s.io/apimachinery/pkg/runtime/schema"
 
-// Storage says where and how the objects of a kind are stored.
+// Storage describes where and how the objects of a kind are stored.
 type Storage struct {
 	// Version is the version that objects are stored in. The functions of Strategy, Deletion and Table see objects
 	// of that version.
@@ -10,8 +10,8 @@ type Storage struct {
 	// Path is the key below /registry/, without slashes at its ends ("pods", "services/specs", "minions"). A kind
 	// without a path stores nothing.
 	Path string
-	// GroupVersion is the apiVersion of a stored value where that is not the group and Version: in the protobuf
-	// envelope that of another version with the same message, with StoredJSON that of the stored document.
+	// GroupVersion is the apiVersion of a stored value if it differs from the group and Version: in a protobuf
+	// envelope, another version with the same message; with StoredJSON, the version of the stored document.
 	GroupVersion string
 	// JSON stores JSON instead of the protobuf envelope.
 	JSON bool
@@ -27,7 +27,7 @@ type Storage struct {
 	// the defaults removed them. Where one is missing or empty, the defaults of Version are set when the object is
 	// read from the store.
 	DefaultOnRead [][]int32
-	// AfterDecode sets fields of a decoded object that are not part of what is stored.
+	// AfterDecode sets fields of a decoded object that are not stored.
 	AfterDecode func(Object)
 	// TTLSeconds removes objects that many seconds after their last write; 0 keeps them.
 	TTLSeconds int64

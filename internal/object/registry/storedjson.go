@@ -18,7 +18,7 @@ import (
 type jsonEncoding struct {
 	typed
 	stored *StoredJSON // nil: the document is the JSON of the Go type
-	// head is what the document begins with before the item: apiVersion and kind.
+	// head is the beginning of the document before the item: apiVersion and kind.
 	head []byte
 }
 
@@ -36,7 +36,7 @@ func (e *jsonEncoding) read(value []byte, revision int64) (cache.Header, error) 
 			Labels map[string]string `json:"labels"`
 		} `json:"metadata"`
 	}
-	// It checks the whole document: what is no JSON must not be cut out of it below.
+	// Unmarshal checks the entire document: the code below must not cut a part out of invalid JSON.
 	if err := json.Unmarshal(value, &document); err != nil {
 		return h, err
 	}

@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Strategy is what a kind adds to the steps of a create or an update, which are the same for all kinds (package
-// write). T is the Go type of the storage version: a declaration is of its own type, and Kind holds what Untyped makes
-// of it. Every function may be nil. None may keep its arguments. Where old is an argument of a function that is also
-// called on create, it is the zero value of T then.
+// Strategy has the functions of a kind for the steps of a create or an update that are otherwise the same for all kinds
+// (package write). T is the Go type of the storage version; Kind contains the result of Untyped. Every function may be
+// nil. None may keep its arguments. Where old is an argument of a function that is also called on create, it is the zero
+// value of T then.
 //
 // If T has a field Status, a status that is sent to the main resource is dropped, and so is everything but the status
 // that is sent to the status subresource.
@@ -33,10 +33,10 @@ type Strategy[T Object] struct {
 	// PrepareStatusUpdate runs after everything but the status was taken from old.
 	PrepareStatusUpdate func(obj, old T)
 
-	// RightType says whether the apiVersion and the kind in obj are those of the kind: an unstructured object may say
-	// anything. Where they are not, validation reports it, and metadata is not validated.
+	// RightType reports whether obj has the apiVersion and the kind of this kind: an unstructured object may have any.
+	// If not, validation reports it, and metadata is not validated.
 	RightType func(obj T) bool
-	// Validate returns what is wrong with an object on create and on update. The functions after it are called on one of
+	// Validate returns the errors of an object on create and on update. The functions after it are called on one of
 	// the two only; their errors follow those of Validate. Validate is not called for updates of the status.
 	Validate             func(obj T) field.ErrorList
 	ValidateCreate       func(obj T) field.ErrorList
@@ -87,7 +87,7 @@ type UntypedStrategy struct {
 	WarnStatus   func(obj Object) []string
 }
 
-// Deletion is what is special about the deletion of a kind's objects. As in Strategy, every function may be nil.
+// Deletion describes what is special about the deletion of a kind's objects. As in Strategy, every function may be nil.
 type Deletion[T Object] struct {
 	// Grace returns the grace period in seconds for a delete with these options,
 	// and whether the object is deleted gracefully at all (pods).
@@ -95,17 +95,17 @@ type Deletion[T Object] struct {
 	// Started changes an object whose deletion begins but which stays for
 	// now (a namespace becomes Terminating).
 	Started func(obj T)
-	// Finalizing says that something other than metadata.finalizers keeps a
-	// deleted object (a namespace's spec.finalizers).
+	// Finalizing reports whether something other than metadata.finalizers keeps a deleted object (a namespace's
+	// spec.finalizers).
 	Finalizing func(obj T) bool
 	// Before returns an error to refuse a delete (of the default namespace).
 	Before func(obj T) error
-	// IgnoresPropagation says that the request that begins a deletion leaves the finalizers of the garbage collector
-	// as they are. It matters to kinds with Started only.
+	// IgnoresPropagation means that the request that begins a deletion does not change the finalizers of the garbage
+	// collector. It only matters to kinds with Started.
 	IgnoresPropagation bool
 }
 
-// Table is how a kind's objects are shown as a Table.
+// Table describes the Table of a kind's objects.
 type Table[T Object] struct {
 	// Columns are empty where the columns Name and Created At are enough.
 	Columns []metav1.TableColumnDefinition

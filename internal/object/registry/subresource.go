@@ -11,8 +11,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// Subresource declares one subresource of a kind. Exactly one of Status, Scale,
-// Update, Create and Connect says how it is served.
+// Subresource declares one subresource of a kind. Exactly one of Status, Scale, Update, Create and Connect must be set.
 type Subresource struct {
 	Name string
 	// GVK is the kind that the subresource takes and returns where that is not
@@ -36,8 +35,7 @@ type Subresource struct {
 	// New makes the empty body of Create, Default sets its defaults.
 	New     func() Object
 	Default func(Object)
-	// Managed says that the answer to POST is the body completed, with the
-	// managedFields of a create.
+	// Managed means that the response to POST is the completed body, with the managedFields of a create.
 	Managed bool
 	// Connect forwards requests to what the object stands for (exec, log, proxy).
 	Connect *Connect
@@ -55,9 +53,9 @@ type Scale struct {
 	// Paths are the paths in the versions of a custom resource, by the version's name. A version
 	// without a scale subresource is missing.
 	Paths map[string][]string
-	// Check says why an object cannot be shown as a Scale; nil: all can.
+	// Check returns an error if an object cannot be converted to a Scale; nil: all can.
 	Check func(Object) error
-	// Has says whether the replicas are set; nil: they always are.
+	// Has reports whether the replicas are set; nil: they always are.
 	Has func(Object) bool
 }
 
@@ -87,7 +85,7 @@ type UpdatePart[T Object] struct {
 	Validate func(obj, old T) field.ErrorList
 	// Unconditional lets the body leave out the resourceVersion.
 	Unconditional bool
-	// StatusMeta says that metadata is checked as in an update of the status.
+	// StatusMeta means that metadata is checked as in an update of the status.
 	StatusMeta bool
 }
 
@@ -99,11 +97,11 @@ func (u UpdatePart[T]) Untyped() *UpdatePart[Object] {
 	}
 }
 
-// Admit lets admission judge what was posted; an error refuses it. old is nil.
+// Admit calls admission for the posted object; an error refuses it. old is nil.
 type Admit func(ctx context.Context, obj, old Object) error
 
-// CreateFunc serves POST on a subresource: body is what was sent, defaulted. It
-// returns what is answered, with status 201.
+// CreateFunc serves POST on a subresource. The body in req has defaults. It returns the response, which is sent with
+// 201.
 type CreateFunc func(ctx context.Context, a Access, req CreateRequest) (Object, error)
 
 // CreateRequest is a POST on a subresource.
@@ -112,12 +110,12 @@ type CreateRequest struct {
 	Body            Object
 	DryRun          bool
 	FieldManager    string
-	// Admit lets admission judge the body; nil admits everything.
+	// Admit calls admission for the body; nil admits everything.
 	Admit Admit
 }
 
-// Admitted lets admission judge what was posted. A CreateFunc calls it when nothing is
-// wrong with the body itself, and before it does anything.
+// Admitted calls admission for the posted object. A CreateFunc calls it when the body itself is valid, and before it
+// does anything.
 func (r CreateRequest) Admitted(ctx context.Context) error {
 	if r.Admit == nil {
 		return nil
@@ -150,7 +148,7 @@ type DeleteOptions struct {
 	DryRun               bool
 }
 
-// DeleteOptions returns the options as those of a request.
+// DeleteOptions returns the options in the form of a request.
 func (o DeleteOptions) DeleteOptions() *metav1.DeleteOptions {
 	options := &metav1.DeleteOptions{GracePeriodSeconds: o.GracePeriodSeconds}
 	if o.UID != nil || o.ResourceVersion != nil {

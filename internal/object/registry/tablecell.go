@@ -10,9 +10,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// Elapsed is a table cell that tells how long ago something was, between two texts:
-// "5m", "3 (5m ago)". Its text depends on when it is read, and all else of a row on
-// the object alone, so that rows can be kept.
+// Elapsed is a table cell with the time since a moment, between two texts: "5m", "3 (5m ago)". Its text depends on the
+// time of reading. The rest of a row depends on the object only, so that rows can be cached.
 type Elapsed struct {
 	Before string
 	Since  time.Time
@@ -28,9 +27,8 @@ func ElapsedText(since, now time.Time) string { return duration.HumanDuration(no
 // MarshalJSON encodes the cell as it reads now.
 func (e Elapsed) MarshalJSON() ([]byte, error) { return json.Marshal(e.Text(time.Now())) }
 
-// Row returns what of a table's row depends on o alone, from what is kept beside o
-// or from encode, which is given the object in the version that cells are made of.
-// The result must not be changed.
+// Row returns the part of a table row that depends on o only, from the cache or from encode, which gets the object in
+// the version that cells are made from. The result must not be changed.
 func (r *Resource) Row(ctx context.Context, o *cache.Object, encode func(Object) ([]byte, error)) ([]byte, error) {
 	return r.cache.Encoded(o, r.rowID(), func() ([]byte, error) {
 		obj, err := r.Decode(ctx, o)

@@ -18,11 +18,10 @@ import (
 // (encryption at rest). Its methods may be called concurrently; key is the whole
 // key in the store.
 type Transformer interface {
-	// ToStore returns what to store in place of plain.
+	// ToStore returns the value to store for plain.
 	ToStore(ctx context.Context, key string, plain []byte) ([]byte, error)
-	// FromStore returns the plain value. stale says that a write would store it
-	// another way. It never waits for another program: where one has to be asked
-	// first, the error is a *storage.PendingError.
+	// FromStore returns the plain value. stale means that a write would store it differently. It never waits for
+	// another program: if one is needed, the error is a *storage.PendingError.
 	FromStore(ctx context.Context, key string, value []byte) (plain []byte, stale bool, err error)
 }
 
@@ -41,7 +40,7 @@ const encryptedPrefix = "k8s:enc:"
 
 var errEncrypted = errors.New("the value is encrypted, and no encryption is configured")
 
-// keyError says that the value stored under key could not be transformed.
+// keyError returns the error for a value under key that could not be transformed.
 func keyError(key string, err error) error {
 	return fmt.Errorf("unable to transform key %q: %w", key, err)
 }
@@ -82,8 +81,7 @@ func (c *codec) toStore(ctx context.Context, key string, plain []byte) ([]byte, 
 	return value, nil
 }
 
-// stale says whether an object that a write would not change is to be written all
-// the same, because it would be stored another way.
+// stale reports whether an object must be written although nothing has changed, because it would be stored differently.
 func (r *Resource) stale(ctx context.Context, found *cache.Object) (bool, error) {
 	if r.codec.transformer == nil {
 		return false, nil
@@ -125,5 +123,5 @@ func (r *Resource) Readable(ctx context.Context, o *cache.Object) (*cache.Object
 	return readable, nil
 }
 
-// Unreadable says that some object in memory cannot be read now.
+// Unreadable reports whether some object in memory cannot be read now.
 func (r *Resource) Unreadable() bool { return r.cache.Unread() > 0 }

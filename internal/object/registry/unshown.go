@@ -6,7 +6,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 )
 
-// AnnotationUnshown is in the metadata of an object whose fields cannot be encoded, and says why.
+// AnnotationUnshown is in the metadata of an object whose fields cannot be encoded; its value is the reason.
 const AnnotationUnshown = "keelson.dev/cannot-be-shown"
 
 // unshowableError is the error of an object that was decoded and cannot be encoded as JSON. A server that checked less
@@ -20,9 +20,9 @@ func (u *unshowableError) Error() string { return u.err.Error() }
 
 func (u *unshowableError) Unwrap() error { return u.err }
 
-// item returns the JSON that is shown in place of the object: its metadata without managedFields, with an annotation
-// that says so. Readers see that something is missing, lists and watches of other objects go on, and the object can be
-// deleted. In protobuf it is served as it is stored.
+// item returns the JSON that replaces the object: its metadata without managedFields and with the annotation. So
+// clients see that something is missing, lists and watches of other objects work, and the object can be deleted. In
+// protobuf it is served as it is stored.
 func (u *unshowableError) item() ([]byte, error) {
 	obj := u.obj
 	annotations := map[string]string{AnnotationUnshown: u.err.Error()}

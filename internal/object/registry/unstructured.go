@@ -14,14 +14,14 @@ import (
 )
 
 // Documents reads and makes the stored documents of a kind whose objects have no Go type (custom resources). A document
-// is the whole JSON of an object in some version of the kind, apiVersion and kind included. Such a kind has one *Kind
-// for each of its versions. They share what is stored, and the functions of each see objects of its version. All
+// is the complete JSON of an object in some version of the kind, including apiVersion and kind. Such a kind has one
+// *Kind for each of its versions. They share the stored objects; the functions of each use objects of its version. All
 // methods may be called concurrently.
 type Documents interface {
 	// Normal returns a stored document as it reads today: without the fields that the schema of its version does not
 	// know, and with defaults. revision is the one of the write. The result may be the argument.
 	Normal(doc []byte, revision int64) ([]byte, error)
-	// Is reports whether a document is of this version.
+	// Is reports whether a document has this version.
 	Is(doc []byte) bool
 	// Convert converts documents of other versions to this one, in one step; an error concerns all of them.
 	Convert(ctx context.Context, docs [][]byte) ([][]byte, error)
@@ -136,8 +136,8 @@ func (e *unstructuredEncoding) items(ctx context.Context, data [][]byte) ([][]by
 	return e.documents.Convert(ctx, data)
 }
 
-// metadata is as it was written, in whatever version: garbage collection and the deletion of namespaces ask for
-// metadata alone, and must not depend on a webhook.
+// metadata returns the metadata in the stored version: garbage collection and the deletion of namespaces only need
+// metadata, and must not depend on a webhook.
 func (e *unstructuredEncoding) metadata(data []byte) ([]byte, error) { return metadataOf(data) }
 
 func (e *unstructuredEncoding) metadataProto([]byte) ([]byte, error) { return nil, nil }

@@ -12,9 +12,9 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 )
 
-// New returns the structural schema of a version of a definition, which must have been validated. It returns an
-// error that names the first place at which the schema is not structural; it does not find every violation. The
-// result shares no memory with props.
+// New returns the structural schema of a version of a definition, which must have been validated. It returns an error
+// with the first path at which the schema is not structural; it does not find every violation. The result shares no
+// memory with props.
 func New(props *apiextensionsv1.JSONSchemaProps) (*Schema, error) {
 	return NewCache().New(props)
 }
@@ -232,7 +232,7 @@ func (s *Schema) summarize() {
 	}
 }
 
-// typeRules says in which combinators of a node a type is allowed.
+// typeRules decide in which combinators of a node a type is allowed.
 type typeRules struct{ anyOf, firstAllOf typeRule }
 
 type typeRule uint8

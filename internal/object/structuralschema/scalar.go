@@ -69,7 +69,7 @@ func (v *checks) checkType(x any, is, allowed kind, values *Values) int {
 		v.wrongType(format, storedFormat(is))
 		return 1
 	case format != "" && sequence && allowed&(integerKind|numberKind) == 0:
-		return 2 // the format check judges strings; lists have no formats
+		return 2 // the format check handles strings; lists have no formats
 	}
 	if allowed == unknownKind {
 		v.wrongType(values.unknown, is.String())

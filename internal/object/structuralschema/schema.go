@@ -46,8 +46,7 @@ import (
 // Schema is one node of a structural schema: what it requires of a value, and the schemas of the values below.
 // Descriptions, titles and examples are not part of it; OpenAPI documents take those from the definition.
 type Schema struct {
-	// Type is object, array, string, integer, number or boolean; "" where
-	// IntOrString or PreserveUnknownFields says what is allowed.
+	// Type is object, array, string, integer, number or boolean; "" with IntOrString or PreserveUnknownFields.
 	Type     string
 	Nullable bool
 	// Default is the default of the field, if HasDefault is true. It is shared: callers copy it before they use it.
@@ -69,7 +68,7 @@ type Schema struct {
 
 	// kinds is the set of JSON types that Type and IntOrString allow; 0 allows all.
 	kinds kind
-	// below says what this node and the nodes below it contain.
+	// below describes the content of this node and of the nodes below it.
 	below facts
 
 	// ListType is atomic, set or map; "" means atomic. ListMapKeys are the keys of a list of type map. MapType is

@@ -19,7 +19,8 @@ const (
 	// A failed runner is started again after firstDelay. The delay doubles with each further failure, up to maxDelay.
 	firstDelay = time.Second
 	maxDelay   = time.Minute
-	// resetDelayAfter is how long a runner must run until the delay after its next failure is firstDelay again.
+	// resetDelayAfter is the time after which a runner counts as stable: the delay after its next failure is firstDelay
+	// again.
 	resetDelayAfter = 2 * maxDelay
 )
 
@@ -37,7 +38,7 @@ func Forever(run func(ctx context.Context)) Runner {
 
 // Group is a set of runners that end together. Its methods may be called concurrently.
 type Group struct {
-	// Activity is where runners may say what they have to do.
+	// Activity records which runners have something to do.
 	Activity *activity.Tracker
 
 	log    *slog.Logger
@@ -162,7 +163,7 @@ func (g *Group) Healthy(names ...string) error {
 	return errors.Join(errs...)
 }
 
-// AllHealthy returns what Healthy does for all runners whose names begin with a prefix. It fails if there are none.
+// AllHealthy calls Healthy for all runners whose names begin with a prefix. It fails if there are none.
 func (g *Group) AllHealthy(prefix string) error {
 	g.mu.Lock()
 	var names []string

@@ -48,7 +48,7 @@ const FrontProxyName = "front-proxy-client"
 type Options struct {
 	// Dir is the directory in which the certificates are stored. With "" they are stored in Memory.
 	Dir string
-	// Memory has the certificates by name, if Dir is "". With a nil map, each call of Ensure creates them anew.
+	// Memory has the certificates by name, if Dir is "". With a nil map, each call of Ensure creates new ones.
 	Memory map[string]Pair
 	// Names and IPs are the names and addresses of the serving certificate.
 	Names []string
@@ -57,7 +57,7 @@ type Options struct {
 	Serving bool
 	// Admin is false if the server accepts no client certificates of its own authority.
 	Admin bool
-	// FrontProxy is false if the operator says which front proxies are trusted.
+	// FrontProxy is false if the operator configures the trusted front proxies.
 	FrontProxy bool
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
@@ -124,8 +124,8 @@ func (o *Options) standard(out *Set) error {
 	return err
 }
 
-// frontProxy adds the certificates of the front proxy. Its authority is not that of clients, as otherwise every client could
-// say that it is another user.
+// frontProxy adds the certificates of the front proxy. It has a CA of its own: otherwise every client could claim to be
+// another user.
 func (o *Options) frontProxy(out *Set) error {
 	ca, err := o.authority("front-proxy-ca", "keelson-front-proxy-ca")
 	if err != nil {

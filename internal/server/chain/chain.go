@@ -39,17 +39,16 @@ type Options struct {
 	Requests       *requestmetrics.Requests
 	Authentication authenticate.Options
 	Authorizer     authz.Authorizer
-	// Limit is the filter that limits the requests in flight: that of package fairness or of package inflight.
+	// Limit limits the requests in flight; it is the filter of package fairness or of package inflight.
 	Limit          func(http.Handler) http.Handler
 	RequestTimeout time.Duration
-	// Stop says what happens when the server stops.
+	// Stop configures what happens when the server stops.
 	Stop Stop
 	// Forwarder returns what forwards a request that another server handles, or nil.
 	Forwarder func(*http.Request) http.Handler
 	// Audit is nil if auditing is not configured.
 	Audit *audit.Auditor
-	// The filters of CORSAllowedOrigins and HSTSDirectives are left out if these are empty, and that of GoawayChance if
-	// it is 0.
+	// The filters of CORSAllowedOrigins, HSTSDirectives and GoawayChance are omitted if their options are empty or 0.
 	CORSAllowedOrigins, HSTSDirectives []string
 	GoawayChance                       float64
 	Testing                            Testing
@@ -62,7 +61,7 @@ type Testing struct {
 	Record, Disturb func(http.Handler) http.Handler
 }
 
-// Stop says what happens to requests when the server stops.
+// Stop configures what happens to requests when the server stops.
 type Stop struct {
 	// Begun ends when the server stops; then long-running requests are ended.
 	Begun context.Context
@@ -77,9 +76,9 @@ type Stop struct {
 }
 
 const (
-	// answerGrace is how much longer than its timeout a request may take whose response is being written.
+	// answerGrace is how much longer than its timeout a request may take if its response has begun.
 	answerGrace = time.Second
-	// bodyGrace is how long a client may send a request body after the server began to stop.
+	// bodyGrace is the time for sending a request body after the server began to stop.
 	bodyGrace = 2 * time.Second
 )
 

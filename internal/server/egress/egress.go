@@ -29,7 +29,7 @@ const (
 	Etcd         Network = "etcd"
 )
 
-// dialTimeout bounds the opening of one connection, including that of the proxy.
+// dialTimeout limits the time to open a connection, including the connection to the proxy.
 const dialTimeout = 30 * time.Second
 
 // Selector selects how connections are opened. A nil Selector opens all connections directly.
@@ -41,10 +41,9 @@ type Selector struct {
 // New returns a Selector. Load is called before it is used.
 func New(m *Metrics) *Selector { return &Selector{metrics: m} }
 
-// Load reads a configuration file, and the files that it names, with read, which reads as os.ReadFile does. It does not
-// connect to the proxies. Later calls replace the configuration for connections that are opened afterwards; those that exist
-// stay. After an error the configuration stays as it was. Whether connections to etcd are opened in another way than by the
-// client of etcd is decided by the first call, so a later one must not add that network.
+// Load reads a configuration file, and the files named in it, with read, which works as os.ReadFile. It does not
+// connect to the proxies. A later call changes only connections that are opened afterwards; if it fails, it changes
+// nothing. The first call decides whether connections to etcd use a proxy, so a later call must not add that network.
 func (s *Selector) Load(file string, read func(path string) ([]byte, error)) error {
 	content, err := read(file)
 	if err != nil {
@@ -75,8 +74,8 @@ func (s *Selector) Load(file string, read func(path string) ([]byte, error)) err
 // Has reports whether the configuration contains a network.
 func (s *Selector) Has(n Network) bool { return s != nil && (*s.dialers.Load())[n] != nil }
 
-// Dialer returns the function that opens connections to a network, as the configuration says at that time: directly if it
-// does not contain the network. It returns nil, which means direct connections, for a nil Selector.
+// Dialer returns a function that opens connections to a network by the current configuration: directly if the network
+// is not configured. It returns nil, which means direct connections, for a nil Selector.
 func (s *Selector) Dialer(n Network) webhook.DialFunc {
 	if s == nil {
 		return nil

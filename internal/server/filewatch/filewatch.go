@@ -14,11 +14,11 @@ import (
 // Read returns the content of a file, as os.ReadFile does; see ReadFile.
 type Read = func(path string) ([]byte, error)
 
-// repeatAfter is how long a failure for another reason, of files that have not changed, is not reported.
+// repeatAfter is the time for which a failure for another reason is not reported, if the files have not changed.
 const repeatAfter = time.Minute
 
-// writing is how long after its last change a file may still be being written. Checks in an interval leave it to the next
-// one, so that half of a file, or an empty one, is not applied.
+// writing is the time after its last change in which a file may be incomplete. A periodic check waits until it has
+// passed, so that half of a file, or an empty one, is not applied.
 const writing = 200 * time.Millisecond
 
 // Watch follows the files of one part of the configuration. Its methods may be called concurrently.
@@ -48,7 +48,7 @@ type version struct {
 	stat
 }
 
-// stat is what tells that a file may have changed without reading it.
+// stat is compared to detect a change without reading the file.
 type stat struct {
 	modified time.Time
 	size     int64

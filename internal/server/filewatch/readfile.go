@@ -28,10 +28,10 @@ func ReadFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() && !info.IsDir() { // reading a directory fails with an error that says so
+	if !info.Mode().IsRegular() && !info.IsDir() { // reading a directory returns the right error
 		return nil, &fs.PathError{Op: "read", Path: path, Err: errNotRegular}
 	}
-	// The limit counts what is read, because the file may grow meanwhile.
+	// The limit counts the bytes that are read, because the file may grow meanwhile.
 	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(content) > maxFile {
 		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("it has more than %d bytes", maxFile)}

@@ -125,7 +125,7 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request, endpoint
 			continue
 		}
 		if err := h.run(r.Context(), c, endpoint); err != nil {
-			// The reason is not shown, because anonymous users may read this response.
+			// The reason is withheld, because anonymous users may read this response.
 			fmt.Fprintf(&out, "[-]%s failed: reason withheld\n", c.Name)
 			failed = append(failed, c.Name)
 			continue

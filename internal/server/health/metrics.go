@@ -6,8 +6,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
-// NewMetrics registers the metrics of checks, which are those of /metrics/slis (KEP-3466). It returns the Observer that
-// records them. It may be called once.
+// NewMetrics registers the metrics of /metrics/slis (KEP-3466). It returns the Observer that records them. It may be
+// called once.
 func NewMetrics(m *metrics.Metrics) Observer {
 	checks := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubernetes_healthchecks_total", Help: "[STABLE] This metric records the results of all healthcheck.",

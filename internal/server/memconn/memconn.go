@@ -1,5 +1,5 @@
 // Package memconn has connections in memory between goroutines of one process. Unlike net.Pipe they have a buffer, so
-// that the end of a response can be written although nobody reads it yet.
+// that a small write does not wait for a read.
 package memconn
 
 import (
@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// limit is how many bytes a connection holds in each direction at most, until they are read.
+	// limit is the largest number of unread bytes in each direction of a connection.
 	limit = 64 << 10
 	// kept is the size up to which an empty buffer is kept for later writes.
 	kept = 4 << 10
@@ -43,7 +43,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	return n, c.wrap("write", err)
 }
 
-// wrap returns err as net.Conn returns errors. io.EOF and io.ErrClosedPipe have no wrapper, as those of net.Pipe.
+// wrap returns err as net.Conn returns errors: in a *net.OpError, except for io.EOF and io.ErrClosedPipe.
 func (c *conn) wrap(op string, err error) error {
 	if err == nil || err == io.EOF || err == io.ErrClosedPipe {
 		return err
@@ -82,7 +82,7 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	return c.wrap("set", c.out.setDeadline(&c.out.writer, t))
 }
 
-// direction is what one end writes and the other reads.
+// direction carries the bytes from the writer at one end to the reader at the other end.
 type direction struct {
 	mu      sync.Mutex // guards what follows
 	changed sync.Cond  // of mu: anything below has changed
@@ -96,7 +96,7 @@ type direction struct {
 type side struct {
 	closed  bool
 	expired bool        // its deadline has passed
-	timer   *time.Timer // of the deadline; nil if it has none
+	timer   *time.Timer // of the deadline; nil without one
 }
 
 func newDirection() *direction {

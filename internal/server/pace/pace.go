@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// headroom is how much may be allocated between two collections of a small heap.
+	// headroom is the number of bytes that may be allocated between two collections of a small heap.
 	headroom = 36 << 20
 	// minPercent bounds the cost of collecting a large heap. Most of it are cached bytes, which the collector does not
 	// scan.

@@ -1,4 +1,4 @@
-// Package runtimeconfig implements --runtime-config, which says what built-in versions and resources are served.
+// Package runtimeconfig implements --runtime-config, which selects the built-in versions and resources that are served.
 package runtimeconfig
 
 import (
@@ -48,15 +48,15 @@ func maturities() []maturity {
 	}
 }
 
-// Config says which versions and resources are served.
+// Config selects the versions and resources that are served.
 type Config struct {
 	values    map[string]string // of the settings for maturities
 	versions  map[schema.GroupVersion]bool
 	resources map[schema.GroupVersionResource]bool
 }
 
-// Parse parses values of the format GROUP/VERSION=true,api/beta=true. The last value of a key counts. Its errors are
-// those of kube-apiserver, which panics if the core group is off; Parse fails then.
+// Parse parses values of the format GROUP/VERSION=true or api/beta=true. The last value of a key counts. Its errors are
+// those of kube-apiserver. It also fails if the core group is off, for which kube-apiserver panics.
 func Parse(values []string) (*Config, error) {
 	settings := split(values)
 	c := &Config{

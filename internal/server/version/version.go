@@ -1,4 +1,4 @@
-// Package version says which program this is and which API it speaks.
+// Package version has the name and version of the program and of the API that it serves.
 package version
 
 import (
@@ -21,8 +21,8 @@ const (
 	OldestMinor = "35" // of a compatible control plane
 )
 
-// Get returns what /version answers. The Git version is that of the API, for
-// clients that compare it; the build metadata names this program.
+// Get returns the response of /version. The Git version is that of the API, because clients compare it; the build
+// metadata names this program.
 var Get = sync.OnceValue(func() apiversion.Info {
 	info := apiversion.Info{
 		Major: Major, Minor: Minor,

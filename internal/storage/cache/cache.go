@@ -89,12 +89,12 @@ type Options struct {
 	// Histories bounds the open streams of old changes. The caches of a process share it; nil makes one for this
 	// cache only.
 	Histories *Histories
-	// Memory says which resources have their objects in memory.
+	// Memory selects the resources whose objects are in memory.
 	Memory Memory
 	// IdleDrop is the time after which a resource that is not read or watched is dropped from memory, including its
 	// log, within a factor of two; 0 means never.
 	IdleDrop time.Duration
-	// Metrics are those of the watch of the store, which is not about one resource; nil records nothing.
+	// Metrics are the metrics of the watch of the store, which is shared by all resources; nil records nothing.
 	Metrics *Stored
 	Logger  *slog.Logger
 }
@@ -310,7 +310,7 @@ func (c *Cache) dropUnused(idle time.Duration) {
 	}
 }
 
-// await waits until revision is applied. If the deadline of ctx passes first, the error says whether the store has
+// await waits until revision is applied. If the deadline of ctx passes first, the error reports whether the store has
 // reached the revision.
 func (c *Cache) await(ctx context.Context, revision int64) error {
 	if c.feed.applied.Load() >= revision {
@@ -374,7 +374,7 @@ type waiter struct {
 func (ws *waiters) add(c *Cache, revision int64) *waiter {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	// This is checked under the lock, because advance changes applied before it looks at the list.
+	// This is checked under the lock, because advance changes applied before it reads the list.
 	if c.feed.applied.Load() >= revision || c.err() != nil {
 		return nil
 	}

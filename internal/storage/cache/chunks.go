@@ -71,7 +71,7 @@ func (a *requestLog) rotate() {
 	a.current, a.previous = nil, a.current
 }
 
-// unusedAfter is how long encodings of objects and chunks are kept without being requested, within a factor of two.
+// unusedAfter is the time after which unused encodings of objects and chunks are dropped, within a factor of two.
 const unusedAfter = 5 * time.Minute
 
 // chunkBudget bounds the encodings of chunks, and drops those that are not used. A chunk is garbage when no tree has

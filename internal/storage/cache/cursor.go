@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// cursorBatch is how many events Next returns at most, and cursorBytes how many bytes of objects: they may have left
-	// the log before the caller has sent them. It returns more only to complete a revision, or one large event.
+	// cursorBatch limits the number of events that Next returns, cursorBytes the bytes of their objects: these may
+	// leave the log before the caller has sent them. Next returns more only to complete a revision, or one large event.
 	cursorBatch = 128
 	cursorBytes = 32 << 10
-	// cursorScan is how many events of the log a cursor looks at before it releases the lock for the feed.
+	// cursorScan is the number of events of the log that a cursor examines before it releases the lock for the feed.
 	cursorScan = 1024
 )
 
@@ -31,11 +31,10 @@ type Interest struct {
 	Index, Value string
 }
 
-// wakeup is what cursors wait for: a channel that is closed to wake all of them. It costs nothing while no cursor
-// waits.
+// wakeup is a channel that cursors wait for; it is closed to wake all of them. It costs nothing while no cursor waits.
 type wakeup struct {
 	ch atomic.Pointer[chan struct{}]
-	// waiting is how many cursors wait for ch. It grows while Resource.mu is held, also for reading.
+	// waiting is the number of cursors that wait for ch. It grows while Resource.mu is held, also for reading.
 	waiting atomic.Int64
 }
 
@@ -71,7 +70,7 @@ type Cursor struct {
 	from     int64 // events up to this revision are not requested, or have been returned
 
 	posting *interest.Posting[wakeup] // nil if the cursor reads the whole log
-	next    uint64                    // position in the log of the first event that was not looked at
+	next    uint64                    // position in the log of the next event to examine
 	// revision is the revision up to which Next has returned all events.
 	revision int64
 	// behind means that the cursor reads the history of the store instead of the log. wait is its entry in
@@ -198,9 +197,9 @@ func (c *Cursor) NextOr(ctx context.Context, tick <-chan time.Time) ([]*Event, i
 // errTick ends a read of the history when the caller's tick delivers.
 var errTick = errors.New("cache: tick")
 
-// Busy returns the names of the resources with a cursor that is not waiting for the next event: it has events to deliver, or
-// the caller of Next works on those that it has got. It may only have waited for a moment: the caller checks that the store
-// had no write meanwhile, and that Applied is its revision.
+// Busy returns the names of the resources with a cursor that is not waiting for the next event: it has events to
+// deliver, or the caller of Next is using the events of the last call. The result is only reliable if the store had no
+// write meanwhile, and if Applied is its revision; the caller checks this.
 func (c *Cache) Busy() (names []string) {
 	for _, r := range c.all() {
 		if r.changes.busy.Load() > 0 {
@@ -217,7 +216,7 @@ func (c *Cursor) Revision() int64 {
 		return c.revision
 	}
 	r := c.resource
-	tail := r.cache.feed.applied.Load() // before the look at the log
+	tail := r.cache.feed.applied.Load() // before the log is read
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	st := r.state.Load()
@@ -258,7 +257,7 @@ func (c *Cursor) Close() {
 // there may be some, or nil if it must be called again.
 func (c *Cursor) collect() (<-chan struct{}, error) {
 	r := c.resource
-	tail := r.cache.feed.applied.Load() // before the look at the log
+	tail := r.cache.feed.applied.Load() // before the log is read
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if err := r.err(); err != nil {

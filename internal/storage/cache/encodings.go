@@ -96,9 +96,9 @@ func (o *Object) encodingBytes() int64 {
 	return 0
 }
 
-// encodingBudget bounds the bytes of all cached encodings with the clock algorithm: the attachments are in a ring, and
-// a hand goes around. It clears the mark of those that were used since its last round, and drops the encodings of the
-// others.
+// encodingBudget limits the bytes of all cached encodings with the clock algorithm: the attachments are in a ring, in
+// which a hand moves. It clears the mark of attachments that were used since its last round, and drops the encodings of
+// the others.
 type encodingBudget struct {
 	limit int64
 	used  atomic.Int64
@@ -190,7 +190,7 @@ type recentEncoding struct {
 	cost   int64
 }
 
-// addRecent is like add, for an encoding that nobody has requested yet.
+// addRecent is like add, for an encoding that was not requested yet.
 func (b *encodingBudget) addRecent(o *Object, id EncodingID, data []byte) {
 	if b.attach(o, id, data) == nil {
 		return
@@ -296,8 +296,8 @@ func (b *encodingBudget) forgetUnused(place int) bool {
 	return true
 }
 
-// expire drops the encodings that were not used since the last call of expire or the last pass of the hand. It frees
-// the memory of encodings that nobody requests any more, even if the budget is not exhausted.
+// expire drops the encodings that were not used since the last call of expire or the last pass of the hand. So unused
+// encodings are dropped even if the budget is not exhausted.
 func (b *encodingBudget) expire() {
 	const steps = 4096 // under the lock, which writers wait for
 	b.mu.Lock()

@@ -188,8 +188,8 @@ const (
 	pageBytes = 1 << 20
 )
 
-// pages reads the entries with a prefix at one revision, page by page. A store that cannot end a page after a number of
-// bytes gets the number of entries that the size of those of the page before suggests.
+// pages reads the entries with a prefix at one revision, page by page. If the store cannot limit the bytes of a page,
+// it limits the number of entries, by their average size in the previous page.
 type pages struct {
 	request storage.RangeRequest
 	wanted  int // entries that are still wanted; all if not positive

@@ -33,18 +33,18 @@ import (
 // when it has read 900.
 
 const (
-	// maxReaders is how many streams a process has open by default.
+	// maxReaders is the default limit of open streams of a process.
 	maxReaders = 4
 	// readerBytes bounds the events that a reader keeps, in bytes of their stored values.
 	readerBytes = 8 << 20
-	// serveBytes is how many bytes of events a cursor gets at once. It gets more only to complete a revision.
+	// serveBytes limits the bytes of events that a cursor gets at once. It gets more only to complete a revision.
 	serveBytes = 256 << 10
 
 	readerIdleTimeout = time.Second
 	maxReaderTurn     = 2 * time.Second
 	historyPatience   = 30 * time.Second
-	// readerGrace is how long a reader waits for the cursors that it has just served before it reads on for others, and
-	// how long a cursor waits for a reader that will reach it before it requests one of its own.
+	// readerGrace is the time that a reader waits for the cursors that it has just served before it reads on for
+	// others, and the time that a cursor waits for a reader that will reach it before it requests one of its own.
 	readerGrace = 100 * time.Millisecond
 	// checkInterval is the shortest time between two checks of all waiting cursors.
 	checkInterval = 20 * time.Millisecond
@@ -87,8 +87,8 @@ func (h *Histories) Waiting() int {
 	return len(h.waits)
 }
 
-// historyEvent is a change from the history of the store. All cursors share it, and the event that read makes of it at
-// the first call.
+// historyEvent is a change from the history of the store. All cursors share it, and the decoded event, which the first
+// call of read makes.
 type historyEvent struct {
 	change storage.Event
 	event  atomic.Pointer[Event]
@@ -461,7 +461,7 @@ func (c *Cursor) readHistory(ctx context.Context, tick <-chan time.Time) error {
 		c.wait = &historyWait{resource: r, revision: c.revision, since: time.Now(), ready: make(chan struct{})}
 		r.cache.histories.enter(c.wait)
 	}
-	// The wait is bounded, so that the cursor looks at the log again even if the history delivers nothing.
+	// The wait is bounded, so that the cursor checks the log again even if the history delivers nothing.
 	timer := time.NewTimer(readerGrace)
 	defer timer.Stop()
 	select {

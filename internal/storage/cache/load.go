@@ -121,7 +121,7 @@ func (r *Resource) runLoad(load *load) {
 	close(load.done)
 }
 
-// fetchResult is what a load read from the store: all objects, or only the first ones of a large resource.
+// fetchResult is the result of reading the store for a load: all objects, or only the first ones of a large resource.
 type fetchResult struct {
 	all      bool  // objects contains all objects
 	limit    int64 // of the load, when the last object was read

@@ -31,11 +31,12 @@ func (r *Resource) charge(cost float64) {
 	}
 }
 
-// fullPause is how long no load is tried after there was no room for the objects.
+// fullPause is the time without further loads after there was no memory for the objects.
 const fullPause = 5 * time.Second
 
-// room returns how many bytes of memory the objects of the resource may take beside those of other resources, and
-// whether so many objects are estimated to take no more. If not, it says so for fullPause without looking.
+// room returns the number of bytes that the objects of the resource may take in addition to other resources, and
+// whether the given number of objects is expected to fit. After a negative result it returns false for fullPause
+// without checking.
 func (r *Resource) room(objects int64) (int64, bool) {
 	now := time.Now()
 	if now.UnixNano() < r.usage.fullUntil.Load() {
@@ -106,8 +107,8 @@ func (r *Resource) checkMemory() {
 	}
 }
 
-// seldomRead returns the resource to drop if large resources use too much memory: those that are seldom read, or all of
-// them together. It is the one that uses most memory for its reads.
+// seldomRead returns the resource to drop if large resources use too much memory, either in total or those that are
+// seldom read. It is the one that uses most memory in proportion to its reads.
 func (c *Cache) seldomRead() *Resource {
 	var seldom, all memoryUse
 	for _, r := range c.all() {

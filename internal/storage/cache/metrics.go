@@ -11,8 +11,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
-// Stores has the metrics of the stores of a server and of the caches on them, by resource. They have the names that
-// kube-apiserver gives to those of etcd and of its watch cache, whatever the store is. A nil Stores records nothing.
+// Stores has the metrics of the stores of a server and of their caches, by resource. The names are those of
+// kube-apiserver for etcd and its watch cache, whatever the store is. A nil Stores records nothing.
 type Stores struct {
 	durations *metrics.HistogramVec
 	counters  [counterKinds]*prometheus.Desc
@@ -33,9 +33,9 @@ type Counter int
 const (
 	// EventsReceived are changes that the store has sent.
 	EventsReceived Counter = iota
-	// CacheEventsReceived are those that have come to the log of the cache.
+	// CacheEventsReceived counts events that were added to the log of the cache.
 	CacheEventsReceived
-	// EventsDispatched are those that watchers can read there.
+	// EventsDispatched counts events that watchers can read there.
 	EventsDispatched
 	// Initializations are the times that the cache began to follow a resource.
 	Initializations
@@ -166,7 +166,7 @@ func (r *Stored) Unfollow(read *CacheReader) {
 	}
 }
 
-// count is a counter that is not shown before it was used. It counts one use more than its value.
+// count is a counter that is not exported before it was used. used is one more than value.
 type count struct{ used, value atomic.Int64 }
 
 func (c *count) add(n int64) {

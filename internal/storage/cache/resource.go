@@ -28,7 +28,8 @@ type Resource struct {
 	cache  *Cache
 	config Config
 
-	// state is what readers see; nil while the resource is unused. It is replaced while both write and mu are held.
+	// state is the state that readers use; nil while the resource is unused. It is replaced while both write and mu are
+	// held.
 	state atomic.Pointer[state]
 	ended atomic.Pointer[error] // why the resource ended; nil while it is served
 	usage usage
@@ -55,7 +56,7 @@ type Resource struct {
 
 // usage records how a resource is read.
 type usage struct {
-	used  atomic.Bool  // the resource was read since dropUnused last looked
+	used  atomic.Bool  // the resource was read since the last check of dropUnused
 	loads atomic.Int64 // number of times that all objects were loaded
 
 	demand demand       // the charges of reads
@@ -74,7 +75,7 @@ func (u *usage) noteSize(n int, bytes int64) {
 	}
 }
 
-// objectSize returns the memory of an object, estimated from those that were last read.
+// objectSize returns the average memory of an object, estimated from the last reads.
 func (u *usage) objectSize() int64 {
 	const unknown = 4 << 10
 	return cmp.Or(u.size.Load(), unknown)
@@ -86,7 +87,7 @@ type changes struct {
 	interests interest.Index[wakeup]
 	wakeup    wakeup // of the cursors that read the whole log
 	cursors   int    // number of open cursors
-	// busy is how many of them do not wait for an event, see Cache.Busy.
+	// busy is the number of cursors that do not wait for an event, see Cache.Busy.
 	busy atomic.Int64
 	// completeFrom is a position in the log. A cursor below it may have missed events that were never in the log.
 	completeFrom uint64
@@ -424,7 +425,7 @@ func (r *Resource) drop() {
 	r.unload(false)
 }
 
-// end makes the resource unused for good, because of err, and wakes its cursors.
+// end makes the resource unusable because of err, and wakes its cursors.
 func (r *Resource) end(err error) {
 	r.ended.CompareAndSwap(nil, &err)
 	r.write.Lock()

@@ -119,8 +119,8 @@ func (s Snapshot) Ascend(from, prefix string, yield func(*Object) bool) {
 	s.objects.All().Ascend(from, prefix, yield)
 }
 
-// CountPrefix returns how many objects Ascend would yield, at the cost of two look-ups. Note that the prefix is the
-// first argument here.
+// CountPrefix returns how many objects Ascend would yield, at the cost of two searches. Note that prefix is the first
+// argument here.
 func (s Snapshot) CountPrefix(prefix, from string) int { return s.objects.All().Count(from, prefix) }
 
 // Index is like Ascend, for the objects whose indexed field of that name has that value. It yields nothing and returns

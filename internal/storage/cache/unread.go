@@ -25,7 +25,7 @@ import (
 // resolver also replaces the unread object in the tree, where an additional index lists the unread objects.
 
 const (
-	// maxObtaining is how many needs of a resource are obtained at the same time.
+	// maxObtaining limits how many needs of a resource are obtained concurrently.
 	maxObtaining = 4
 	// obtainTimeout bounds one attempt of the resolver.
 	obtainTimeout = 10 * time.Second
@@ -70,7 +70,7 @@ func (o *Object) size() int64 {
 	return int64(len(o.Data))
 }
 
-// Resolved returns the readable object in place of an unread one, if it was read meanwhile. Otherwise it returns o.
+// Resolved returns the readable object that has replaced the unread o, or o if there is none.
 func (o *Object) Resolved() *Object {
 	if u := o.unread(); u != nil {
 		if resolved := u.resolved.Load(); resolved != nil {
@@ -80,8 +80,8 @@ func (o *Object) Resolved() *Object {
 	return o
 }
 
-// Readable returns o if it is readable. For an unread object it tries to read it again, waits for what that needs until
-// ctx ends, and returns the readable object. The error is that of the codec, or of obtaining what the codec needs.
+// Readable returns o if it is readable. If o is unread, it obtains what the codec needs, waiting until ctx ends, and
+// returns the readable object. The error comes from the codec, or from obtaining what it needs.
 func (r *Resource) Readable(ctx context.Context, o *Object) (*Object, error) {
 	if o = o.Resolved(); o.unread() == nil {
 		return o, nil
@@ -180,8 +180,8 @@ type resolver struct {
 	all   bool          // try all unread objects, including those whose error has no known need
 }
 
-// wake makes the resolver, if it runs, look at the unread objects. With all it tries all of them, also those that wait
-// for their next attempt.
+// wake makes the resolver, if it runs, try the unread objects; if all is set, also those that wait for their next
+// attempt.
 func (w *resolver) wake(all bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

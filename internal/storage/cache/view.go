@@ -72,8 +72,8 @@ func (r *Resource) View(ctx context.Context, min int64) (*View, error) {
 	}
 }
 
-// undoEvents is how many events are reverted in memory for a view of an old revision. Reverting more costs more than
-// reading a page from the store.
+// undoEvents limits the events that are reverted in memory for a view of an old revision. Reverting more costs more
+// than reading a page from the store.
 const undoEvents = 512
 
 // ViewAt returns a view of the resource exactly at revision, which must be positive. It returns a
@@ -205,8 +205,8 @@ const (
 )
 
 // Ascend calls yield in the order of keys with the objects whose keys begin with prefix and are not below from, until
-// yield returns false. most is how many objects the caller may want; 0 means all. Unless Loaded returns true, the
-// objects are not in memory, and a caller that retains them has to bound how many.
+// yield returns false. most is the largest number of objects that the caller may use; 0 means all. Unless Loaded
+// returns true, the objects are not in memory, and the caller has to limit how many it retains.
 func (v *View) Ascend(ctx context.Context, from, prefix string, most int, yield func(*Object) bool) error {
 	end, err := v.startScan(ctx, from, prefix, most)
 	if err != nil {
@@ -358,8 +358,8 @@ func (v *View) read(ctx context.Context, from, prefix string, most int, yield fu
 }
 
 // Index is like Ascend, for the objects whose indexed field of that name has that value, and for all unread objects,
-// whose fields are unknown. A read from the store looks at all objects; most limits the number it looks at. Index
-// yields nothing and returns false if there is no such index.
+// whose fields are unknown. A read from the store examines all objects, but at most the number in most. Index yields
+// nothing and returns false if there is no such index.
 func (v *View) Index(
 	ctx context.Context, name, value, from, prefix string, most int, yield func(*Object) bool,
 ) (bool, error) {
@@ -391,7 +391,7 @@ func (v *View) Index(
 	return true, v.read(ctx, from, prefix, most, yieldMatching)
 }
 
-// Remaining returns how many objects with prefix are not below next; there must be at least one. The page before next
+// Remaining returns how many objects with prefix are not below next; there must be at least one. The previous page
 // began at from and returned shown objects. A large number may be an estimate, because counting many objects is
 // expensive.
 func (v *View) Remaining(ctx context.Context, prefix, from, next string, shown int) (int64, error) {

@@ -32,7 +32,7 @@ type storeClock struct {
 	uptime      time.Duration
 	loggedLead  time.Duration // lead of the wall clock over the store time that was logged last
 
-	// lastSaved says when the clock was saved last, and at which revision. Only checkClock uses it.
+	// lastSaved is the time at which the clock was saved last, and the revision at that time. Only checkClock uses it.
 	lastSaved revisionSample
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// diskSpace tracks how much of the reserve of free space is left. The free space is looked up once a second, and after
-// each Options.spaceCheckBytes of writes.
+// diskSpace tracks the remaining reserve of free space. The free space is measured once a second, and after each
+// Options.spaceCheckBytes of writes.
 type diskSpace struct {
 	level   atomic.Int32 // spaceEnough, spaceLow or spaceCritical
 	written atomic.Int64 // bytes since the last update
@@ -28,9 +28,9 @@ const (
 	spaceCritical // below a quarter of the reserve: no writes are accepted
 )
 
-// lowSpaceWindow is how long history is kept while space is low, if the history window is longer. It is long enough for
-// connected watchers, which have read older changes already. Without it a disk that is full of history would stay full
-// until the history window has passed.
+// lowSpaceWindow limits the history window while space is low. It is long enough for connected watchers, which have
+// read older changes already. Without it a disk that is full of history would stay full until the history window has
+// passed.
 const lowSpaceWindow = 10 * time.Second
 
 // spaceCheckBytes returns how many bytes may be written to the log between two updates. A flush writes them again before

@@ -36,7 +36,7 @@ type Store struct {
 	files     fileState
 	lifetime  lifetime
 
-	// importFailed receives the error because of which an import cannot go on. It is nil in all other stores.
+	// importFailed receives the error that ends an import. It is nil in all other stores.
 	importFailed chan error
 }
 
@@ -49,12 +49,12 @@ type historyState struct {
 	mu           sync.Mutex // held during a compaction; guards logDeletedTo
 	logDeletedTo int64      // the log records up to this revision are deleted
 
-	// windowSamples tells which revision leaves Options.HistoryWindow, and lowSpaceSamples which one is older than
+	// windowSamples finds the revision that leaves Options.HistoryWindow, lowSpaceSamples the one that leaves
 	// lowSpaceWindow. After Open only the maintenance goroutine uses them, and Close after that has ended.
 	windowSamples, lowSpaceSamples *revisionSamples
 }
 
-// fileState is what the store knows about its files.
+// fileState is the state of the store's files.
 type fileState struct {
 	sizeBytes atomic.Int64 // of the database, as of the last updateDiskUsage
 	damaged   atomic.Int64 // number of files in which damage was found since Open

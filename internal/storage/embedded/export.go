@@ -163,7 +163,7 @@ func (r *Reader) Close() error {
 	return r.store.closeDB()
 }
 
-// importBatch is how many bytes one batch of an import writes.
+// importBatch is the number of bytes that one batch of an import writes.
 const importBatch = 1 << 20
 
 // Import creates a store in o.Dir, which must not contain one. Its state at revision is records, which must be in

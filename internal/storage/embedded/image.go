@@ -96,7 +96,7 @@ func (i *Image) copyTo(o *Options) error {
 	return nil
 }
 
-// copyFile copies a small file. It need not be synced, because the database writes these files anew when it is opened.
+// copyFile copies a small file. It need not be synced, because the database rewrites these files when it is opened.
 func (i *Image) copyFile(fs vfs.FS, from, to string) error {
 	in, err := i.fs.Open(from)
 	if err != nil {

@@ -52,7 +52,7 @@ func (s *Store) batchFromLog(ctx context.Context, prefix string, from int64) (st
 	return b, nil
 }
 
-// logReader reads log records and versions through one iterator, so that both are of the same moment.
+// logReader reads log records and versions through one iterator, so that both belong to the same state.
 type logReader struct {
 	it     *pebble.Iterator
 	prefix []byte

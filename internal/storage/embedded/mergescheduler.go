@@ -31,7 +31,7 @@ type mergeScheduler struct {
 	wake    chan struct{}          // capacity 1; receives when a waiting merge may be able to start
 	stopped chan struct{}          // closed by Unregister
 
-	// granting is held while Pebble is asked which merge it wants. Locks are taken in this order: granting, locks of
+	// granting is held while Pebble is asked for its next merge. Locks are taken in this order: granting, locks of
 	// Pebble, mu.
 	granting sync.Mutex
 
@@ -50,9 +50,9 @@ type mergeRetry struct {
 	timerSet  bool          // a timer will call signal
 }
 
-// mergeSpace is what the scheduler knows about the space for merges.
+// mergeSpace is the state of the space for merges.
 type mergeSpace struct {
-	unchecked     int64 // bytes that merges may still write before the free space is looked up again
+	unchecked     int64 // bytes that merges may still write before the free space is measured again
 	roomAtStart   int64 // result of room when the last merge started
 	lacking       bool  // a merge has failed for lack of space, and none has succeeded since
 	roomAtFailure int64 // roomAtStart of the merge that failed
@@ -83,7 +83,7 @@ func newMergeScheduler(s *Store) *mergeScheduler {
 // mergeFloor returns the free space that merges must leave, in bytes.
 func (o *Options) mergeFloor() int64 { return max(o.ReserveBytes, 0) / 2 }
 
-// room returns how many bytes merges may write. known is false if the file system cannot tell its free space, or if
+// room returns how many bytes merges may write. known is false if the file system does not report its free space, or if
 // there is no reserve.
 func (m *mergeScheduler) room() (bytes int64, known bool) {
 	if m.opts.ReserveBytes < 0 {

@@ -157,8 +157,8 @@ func (p *pipeline) fail(err error) error {
 	return *p.failure.Load()
 }
 
-// take waits for requests and returns those of the next group, in the memory of into. It returns nil when the pipeline
-// is closed and the queue is empty.
+// take waits for requests and returns the next group in the memory of into. It returns nil when the pipeline is closed
+// and the queue is empty.
 func (p *pipeline) take(into []*request) []*request {
 	into = into[:0]
 	for {

@@ -86,7 +86,7 @@ type iterReader struct {
 	last  version
 	key   string // of last
 	found bool   // last is valid
-	known bool   // key was looked up without an error
+	known bool   // key was found without an error
 }
 
 func (r *iterReader) newest(key string) (version, bool, error) {

@@ -23,7 +23,7 @@ type revisionSamples struct {
 	spacing time.Duration
 }
 
-// revisionSample says that revision was the current one at uptime.
+// revisionSample records that revision was the current one at uptime.
 type revisionSample struct {
 	uptime   time.Duration
 	revision int64

@@ -21,7 +21,7 @@ type Problem struct {
 
 func (p Problem) String() string { return p.Where + ": " + p.Text }
 
-// Verified tells how much Verify has examined.
+// Verified counts what Verify has examined.
 type Verified struct {
 	Revision, Compacted int64
 	Files               int // tables of the database

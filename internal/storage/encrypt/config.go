@@ -173,12 +173,12 @@ func validateResources(list []string, masks map[schema.GroupResource]bool, path 
 
 var allResources = schema.GroupResource{Group: "*", Resource: "*"}
 
-// wildcardsFor returns the wildcards that include gr: that of its group and that of all resources.
+// wildcardsFor returns the wildcards that include gr: the one of its group and the one of all resources.
 func wildcardsFor(gr schema.GroupResource) []schema.GroupResource {
 	return []schema.GroupResource{{Group: gr.Group, Resource: "*"}, allResources}
 }
 
-// wildcardName returns the name of a wildcard in a configuration; that of the core group is "*.".
+// wildcardName returns the name of a wildcard in a configuration; "*." for the core group.
 func wildcardName(gr schema.GroupResource) string {
 	if gr.Group == "" && gr.Resource == "*" {
 		return "*."

@@ -21,12 +21,12 @@ type Options struct {
 	File string
 	// Read reads the file; nil is os.ReadFile.
 	Read func(path string) ([]byte, error)
-	// Reload says that the caller is going to call Encryption.Reload.
+	// Reload means that the caller is going to call Encryption.Reload.
 	Reload bool
-	// Root is the beginning of keys in etcd in place of /registry, without a slash at its end; "" means /registry. It is
+	// Root replaces /registry at the beginning of keys in etcd, without a slash at its end; "" means /registry. It is
 	// part of the key that is authenticated with a value.
 	Root string
-	// Metrics counts the operations; nil means metrics that nobody reads.
+	// Metrics counts the operations; nil means unregistered metrics.
 	Metrics *Metrics
 	// Logger receives messages about reloads and about plug-ins that fail; nil discards them.
 	Logger *slog.Logger
@@ -34,8 +34,8 @@ type Options struct {
 
 const (
 	defaultRoot = "/registry"
-	// retireDelay is how long the providers of an old configuration stay open after a reload, for operations that are in
-	// progress.
+	// retireDelay is the time after a reload until the providers of the old configuration are closed, so that
+	// operations in progress can end.
 	retireDelay = time.Minute
 	// maxHealthAge is the age up to which the last result of a poll is used for a health check.
 	maxHealthAge = 20 * time.Second

@@ -26,7 +26,7 @@ const (
 	// A plug-in is polled at healthyPollInterval, and at failingPollInterval after a failed poll.
 	healthyPollInterval = time.Minute
 	failingPollInterval = 10 * time.Second
-	// sourceLifetime is how long values are written with a seed after the plug-in has confirmed its key for the last time.
+	// sourceLifetime is the time for which values are written with a seed after the plug-in has last confirmed its key.
 	sourceLifetime = 3 * time.Minute
 	// maxCachedKeys is the largest number of decrypted keys and seeds in the cache.
 	maxCachedKeys = 1000
@@ -51,7 +51,7 @@ type plugin struct {
 	keys    keyCache
 }
 
-// writeState is how values are written.
+// writeState is the seed and key with which values are written.
 type writeState struct {
 	source atomic.Pointer[writeSource] // nil until the plug-in has answered for the first time
 	// validUntil is when values are no longer written with source, unless the plug-in confirms the key before. It is in

@@ -175,7 +175,7 @@ func (m *Metrics) Collectors() []prometheus.Collector {
 	}
 }
 
-// transformed counts one transformation. prefix is that of the transformer.
+// transformed counts one transformation. prefix is the prefix of the transformer.
 func (m *Metrics) transformed(ctx context.Context, kind, prefix string, began time.Time, err error) {
 	if m == nil {
 		return

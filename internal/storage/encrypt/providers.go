@@ -88,8 +88,8 @@ func (p *providers) newProvider(c *providerConfiguration, log *slog.Logger, metr
 	return prefixed{"", Identity}, nil
 }
 
-// transformerFor returns the transformer of a resource: that of the resource itself, or else that of the wildcard of
-// its group, or else that of all resources, or else Identity.
+// transformerFor returns the transformer of a resource, else of the wildcard of its group, else of the wildcard of all
+// resources, else Identity.
 func (p *providers) transformerFor(gr schema.GroupResource) Transformer {
 	if t, ok := p.resources[gr]; ok {
 		return t

@@ -15,7 +15,7 @@ import (
 // version is the number of the turn, and its value the revision to which that turn compacts.
 const compactKey = "compact_rev_key"
 
-// compactionTurn is what one API server knows about the compaction: the version of the key that it saw last, and the
+// compactionTurn is the state of the compaction that an API server has seen: the last version of the key, and the
 // current revision at that time.
 type compactionTurn struct{ version, revision int64 }
 

@@ -11,8 +11,8 @@ import (
 const (
 	// maxLeaseObjects is the largest number of keys of a lease. etcd deletes all keys of a lease in one transaction.
 	maxLeaseObjects = 1000
-	// leaseMargin is how long before the end of its reuse time a lease is no longer given to keys, so that the commit
-	// arrives in time.
+	// leaseMargin is the time before the end of its reuse time at which a lease is no longer assigned to keys, so that
+	// the commit arrives in time.
 	leaseMargin = 500 * time.Millisecond
 )
 

@@ -103,8 +103,7 @@ func (s *Store) pollMembers() {
 	}
 }
 
-// updateMembers asks each member for the size of its database and for its version. Members that do not answer are left
-// out.
+// updateMembers requests the database size and the version of each member. Members that do not respond are omitted.
 func (s *Store) updateMembers(ctx context.Context) {
 	var size atomic.Int64
 	var wg sync.WaitGroup

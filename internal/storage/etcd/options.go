@@ -35,13 +35,13 @@ type Options struct {
 	// /registry are refused.
 	Prefix string
 
-	// CompactionInterval is how often this process tries to compact, and the least history that is kept; 0 leaves
-	// compaction to other processes.
+	// CompactionInterval is the interval in which this process tries to compact, and the least history that is kept; 0
+	// leaves compaction to other processes.
 	CompactionInterval time.Duration
 	// LeaseReuse is the longest time during which a lease is given to further keys; 0 means a minute.
 	LeaseReuse time.Duration
-	// PollInterval is how often members are asked for their size and version; 0 means 30 seconds, a negative value only
-	// once.
+	// PollInterval is the interval in which members are asked for their size and version; 0 means 30 seconds, a
+	// negative value only once.
 	PollInterval time.Duration
 	// DialTimeout limits the wait for the first answer of the cluster; 0 means 20 seconds.
 	DialTimeout time.Duration
@@ -52,8 +52,8 @@ type Options struct {
 	Recorder Recorder
 	// Logger receives messages for the operator; nil means slog.Default().
 	Logger *slog.Logger
-	// OnFailure is called once when the store has failed for good (storage.ErrFailed) and the process must be restarted.
-	// It must not call the store and must not block.
+	// OnFailure is called once when the store has failed permanently (storage.ErrFailed) and the process must be
+	// restarted. It must not call the store and must not block.
 	OnFailure func(error)
 }
 
@@ -126,7 +126,7 @@ func (c *currentCredentials) Clone() credentials.TransportCredentials {
 	return &currentCredentials{TransportCredentials: c.TransportCredentials.Clone(), config: c.config}
 }
 
-// probeTime is how long a member is given to accept a connection that finds out why it cannot be reached.
+// probeTime limits the time in which a member must accept a connection that finds out why it cannot be reached.
 const probeTime = 3 * time.Second
 
 // probe connects to each endpoint and returns why that fails. It returns nil if all accept connections.
@@ -181,7 +181,7 @@ func (o Options) probeEndpoint(ctx context.Context, endpoint string) error {
 	if err := secure.HandshakeContext(ctx); err != nil {
 		return err
 	}
-	// With TLS 1.3 a member that does not accept the client's certificate says so after the handshake.
+	// With TLS 1.3 a member that refuses the client's certificate sends this after the handshake.
 	if err := secure.SetReadDeadline(time.Now().Add(refusalTime)); err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (o Options) probeEndpoint(ctx context.Context, endpoint string) error {
 	return nil
 }
 
-// refusalTime is how long probe waits for a member to refuse the client's certificate.
+// refusalTime is the time that probe waits for a member to refuse the client's certificate.
 const refusalTime = 500 * time.Millisecond
 
 // keys maps keys of storage.Store to keys in etcd and back.

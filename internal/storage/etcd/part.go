@@ -7,8 +7,8 @@ import (
 )
 
 // Part is a store whose watches are limited to a range of keys: they deliver the changes from Lo (inclusive) to Hi
-// (exclusive, "" means no bound), and have progress of their own. All other methods are those of the whole store.
-// Several parts of one store share its client. Closing a Part has no effect.
+// (exclusive, "" means no bound), and have their own progress. All other methods use the entire store. Several parts of
+// one store share its client. Closing a Part has no effect.
 type Part struct {
 	*Store
 	Lo, Hi string

@@ -51,7 +51,7 @@ func (r *sharedReads) join() *sharedRead {
 	return r.next
 }
 
-// run runs reads until nobody waits for one.
+// run runs reads until no caller waits for one.
 func (r *sharedReads) run() {
 	for {
 		r.mu.Lock()

@@ -57,7 +57,7 @@ type lifetime struct {
 	closed sync.Once
 }
 
-// observed is what the answers of the cluster have shown so far.
+// observed is the state of the cluster known from its responses.
 type observed struct {
 	revision  atomic.Int64 // highest revision in an answer
 	compacted atomic.Int64 // highest known compaction revision
@@ -253,7 +253,7 @@ func (s *Store) Range(ctx context.Context, r storage.RangeRequest) (storage.Rang
 	return result, nil
 }
 
-// readAt reads at a revision, 0 being the current one, and converts the errors of etcd to those of storage.Store.
+// readAt reads at a revision (0 means the current one), and converts the errors of etcd to those of storage.Store.
 func (s *Store) readAt(
 	ctx context.Context, key string, revision int64, opts ...clientv3.OpOption,
 ) (*clientv3.GetResponse, error) {

@@ -8,8 +8,8 @@ import (
 // maxBlock is the number of keys at which a block is split in two.
 const maxBlock = 512
 
-// index has the histories of keys in the order of the keys. It is a list of sorted blocks, each of which is sorted and
-// has at least one element. The zero value is empty.
+// index has the histories of keys in the order of the keys. It is a list of blocks in ascending order, each of which is
+// sorted and has at least one element. The zero value is empty.
 type index struct {
 	blocks [][]*history
 	count  int

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// Version is the version of etcd whose API is served. The build metadata says whose it is.
+// Version is the version of etcd whose API is served. The build metadata names the program.
 const Version = "3.6.8+keelson"
 
 // The identity of the only member. Clients compare these numbers only with each other.
@@ -29,13 +29,13 @@ const (
 	// DefaultMaxRequestBytes and DefaultMaxTxnOps are the defaults of etcd.
 	DefaultMaxRequestBytes = 3 << 19
 	DefaultMaxTxnOps       = 128
-	// DefaultProgressInterval is how often a watch without changes is sent the revision, as in etcd.
+	// DefaultProgressInterval is the interval in which a watch without changes is sent the revision, as in etcd.
 	DefaultProgressInterval = 10 * time.Minute
 
 	messageOverhead  = 512 << 10       // that a gRPC message may have beyond a request, as in etcd
 	keepAliveMinTime = 5 * time.Second // as in etcd
 	expiryInterval   = 500 * time.Millisecond
-	// firstBytesTimeout bounds the time until a connection says which protocol it speaks.
+	// firstBytesTimeout limits the time until the first bytes of a connection show its protocol.
 	firstBytesTimeout = 10 * time.Second
 )
 
@@ -46,7 +46,8 @@ type Options struct {
 	ClientURLs, PeerURLs []string
 	// MaxRequestBytes limits a request that writes, and MaxTxnOps the operations of a transaction. 0 is the default.
 	MaxRequestBytes, MaxTxnOps int
-	// ProgressInterval is how often a watch that asks for it is sent the revision while nothing happens. 0 is the default.
+	// ProgressInterval is the interval in which a watch with progress notifications is sent the revision while it has
+	// no changes. 0 means the default.
 	ProgressInterval time.Duration
 	// Log receives the log; nil is slog.Default().
 	Log *slog.Logger
@@ -107,7 +108,7 @@ func New(o Options) *Server {
 	return s
 }
 
-// update runs do with the state, which it may change, and tells the watches.
+// update runs do with the state, which it may change, and notifies the watches.
 func (s *Server) update(do func(*state) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +157,7 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// begin adds a task, which keeps Stop waiting for those that it starts. It returns false after Stop was called.
+// begin adds a task. Stop waits for it and for the tasks that it starts. begin returns false after Stop was called.
 func (s *Server) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// version is what a key was from a revision on. A nil kv means that the key was deleted. kv is never changed.
+// version is the value of a key from a revision on. A nil kv means that the key was deleted. kv is never changed.
 type version struct {
 	revision int64
 	kv       *mvccpb.KeyValue

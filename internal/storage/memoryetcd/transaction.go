@@ -17,8 +17,8 @@ type writer struct {
 	events []*mvccpb.Event
 }
 
-// write runs do. Its changes become one revision, and no revision if there are none. do has to check the request before
-// its first change: changes are not undone.
+// write runs do. All its changes have one revision; without changes there is no new revision. do has to check the
+// request before its first change, because changes are not undone.
 func (s *state) write(do func(*writer) error) error {
 	w := &writer{state: s}
 	err := do(w)
@@ -166,14 +166,14 @@ func (s *state) readRange(r *pb.RangeRequest, current int64) *pb.RangeResponse {
 	return out
 }
 
-// isSelected reports whether a key has the revisions that a request asks for.
+// isSelected reports whether the revisions of a key are within the bounds of a request.
 func isSelected(r *pb.RangeRequest, kv *mvccpb.KeyValue) bool {
 	in := func(n, least, most int64) bool { return (least == 0 || n >= least) && (most == 0 || n <= most) }
 	return in(kv.ModRevision, r.MinModRevision, r.MaxModRevision) &&
 		in(kv.CreateRevision, r.MinCreateRevision, r.MaxCreateRevision)
 }
 
-// isSorted reports whether a request asks for another order than that of the keys.
+// isSorted reports whether a request requires another order than the order of keys.
 func isSorted(r *pb.RangeRequest) bool {
 	return r.SortOrder == pb.RangeRequest_DESCEND || r.SortTarget != pb.RangeRequest_KEY
 }
@@ -289,7 +289,7 @@ func (w *writer) transact(r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	return out, nil
 }
 
-// branch runs the branch of a transaction that results says, and returns the results that are left.
+// branch runs the branch of a transaction that results selects, and returns the remaining results.
 func (w *writer) branch(r *pb.TxnRequest, results []bool) (*pb.TxnResponse, []bool) {
 	out := &pb.TxnResponse{Header: &pb.ResponseHeader{}, Succeeded: results[0]}
 	ops := r.Failure
@@ -316,18 +316,18 @@ func (w *writer) branch(r *pb.TxnRequest, results []bool) (*pb.TxnResponse, []bo
 	return out, results
 }
 
-// maxNesting is how deep transactions may be in transactions. (etcd has no limit; to encode the response takes the square
-// of the depth.)
+// maxNesting is the limit of nested transactions. (etcd has no limit; the time to encode the response grows with the
+// square of the depth.)
 const maxNesting = 1000
 
-// checkTransaction returns what is wrong with a transaction whatever the keys are: too many or empty operations, or a
-// key that one branch changes twice.
+// checkTransaction returns an error for a transaction that is invalid whatever the keys are: too many or empty
+// operations, or a key that one branch changes twice.
 func checkTransaction(r *pb.TxnRequest, maxOps int) error {
 	_, _, err := changesOf(r, maxOps, maxNesting)
 	return err
 }
 
-// changes are what a branch of a transaction changes.
+// changes are the keys that a branch of a transaction changes.
 type changes struct {
 	puts    map[string]bool
 	deletes []span
@@ -411,7 +411,7 @@ func (c *changes) putAll(keys, allowed map[string]bool) error {
 	return nil
 }
 
-// keyOf returns the key of an operation; a transaction has none.
+// keyOf returns the key of an operation; nil for a transaction.
 func keyOf(op *pb.RequestOp) []byte {
 	switch {
 	case op.GetRequestPut() != nil:

@@ -267,7 +267,7 @@ func (d *randomTest) startWatch() {
 	d.watches = append(d.watches, f)
 }
 
-// follow reads a watcher up to the current revision, and compares its events with those of the model.
+// follow reads a watcher up to the current revision, and compares its events with the model's.
 func (d *randomTest) follow(f *modelWatch) {
 	for f.from <= d.model.revision {
 		d.revision() // this requests progress
@@ -294,7 +294,7 @@ func (d *randomTest) follow(f *modelWatch) {
 	}
 }
 
-// compare compares an answer and its error with those of the model.
+// compare compares a result and its error with the model's.
 func (d *randomTest) compare(what string, got any, err error, want any, wantErr error) {
 	d.t.Helper()
 	if formatError(err) != formatError(wantErr) || err == nil && fmt.Sprint(got) != fmt.Sprint(want) {

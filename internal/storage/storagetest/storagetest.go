@@ -14,10 +14,10 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// timeout is how long a test waits for an event that must happen. A correct store never needs nearly as long.
+// timeout limits the time that a test waits for an event that must happen. A correct store never needs nearly as long.
 const timeout = 30 * time.Second
 
-// Option adds tests of what only some backends can do.
+// Option adds tests of features that only some backends have.
 type Option func(*suite)
 
 // WithReopen adds the tests of durability. reopen closes the store and opens it again on the same data.

@@ -17,8 +17,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
-// Authorizer answers the authorizer checks of expressions about one write. It asks the server's authorizer once for each
-// question. It may not be used by several goroutines at the same time.
+// Authorizer implements the authorizer checks of expressions for one write. It calls the server's authorizer only once
+// for equal checks. It must not be used concurrently.
 type Authorizer struct {
 	ctx      context.Context
 	ask      authz.Authorizer

@@ -1,9 +1,9 @@
-// Package celvars compiles and evaluates the expressions of webhooks and policies. It has the variables that they see:
-// object, oldObject, request, namespaceObject, params, authorizer, authorizer.requestResource and variables.
+// Package celvars compiles and evaluates the expressions of webhooks and policies. It has their variables: object,
+// oldObject, request, namespaceObject, params, authorizer, authorizer.requestResource and variables.
 //
-// A Compiler makes the Expressions of one webhook or policy. A Write has what all expressions see of one write in one
-// version; its parts are converted when an expression first asks for them. Values are a Write with what differs between
-// policies and bindings, and the results of the policy's own variables.
+// A Compiler makes the Expressions of one webhook or policy. A Write has the values for all expressions about one write
+// in one version; its parts are converted when they are first used. Values are a Write with the values that differ
+// between policies and bindings, and the results of the policy's own variables.
 package celvars
 
 import (
@@ -25,13 +25,13 @@ import (
 )
 
 const (
-	// Budget is what the expressions of a policy may cost together, for one write, binding and parameter.
+	// Budget is the total cost limit of the expressions of a policy for one write, binding and parameter.
 	Budget cel.Budget = celconfig.RuntimeCELCostBudget
-	// conditionsBudget is what match conditions may cost together.
+	// conditionsBudget is the total cost limit of match conditions.
 	conditionsBudget cel.Budget = celconfig.RuntimeCELCostBudgetMatchConditions
 )
 
-// Options say which variables expressions may use in addition to those of every expression.
+// Options are the variables that expressions may use in addition to those of every expression.
 type Options = writescope.Options
 
 // Compiler compiles the expressions of one webhook or policy. It may not be used by several goroutines at the same time.
@@ -60,8 +60,8 @@ func NewCompiler(o Options) *Compiler {
 	return c
 }
 
-// Variable compiles the expression of a variable that the policy declares. Expressions that are compiled later may use
-// it. An error is that of each evaluation.
+// Variable compiles the expression of a variable of the policy. Expressions that are compiled later may use it. If it
+// does not compile, each evaluation returns the error.
 func (c *Compiler) Variable(name, source string) *Expression {
 	e, typ := c.compile(source, true, nil)
 	c.scopes.Declare(name, typ)
@@ -77,7 +77,7 @@ func (c *Compiler) Variables() *Variables { return c.compiled }
 type Expression struct {
 	// Source is the text of the expression.
 	Source string
-	// Err says why the expression could not be compiled.
+	// Err is set if the expression could not be compiled.
 	Err     error
 	program *cel.Program
 }
@@ -115,8 +115,8 @@ func (e *FatalError) Error() string {
 
 func (e *FatalError) Unwrap() error { return e.err }
 
-// Evaluate evaluates the expression and takes what that cost from the budget, the variables of the policy that it used
-// included. The error is a *FatalError, or says what is wrong with the expression in kube-apiserver's words.
+// Evaluate evaluates the expression and subtracts the cost from the budget, including the cost of the variables that it
+// used. The error is a *FatalError, or has kube-apiserver's message about the expression.
 func (e *Expression) Evaluate(ctx context.Context, v *Values, budget *cel.Budget) (ref.Val, error) {
 	if e.Err != nil {
 		return nil, fmt.Errorf("compilation error: %w", e.Err)
@@ -177,7 +177,7 @@ func (c *Compiler) Conditions(list []admissionregistrationv1.MatchCondition) Con
 
 // ConditionsResult is the result of match conditions.
 type ConditionsResult struct {
-	// Match says that all conditions are true. Err is why it is not known whether they are.
+	// Match is true if all conditions are true. Err is set if this is not known.
 	Match bool
 	Err   error
 	// Failed is the number of conditions with an error before the first that is false.
@@ -185,7 +185,7 @@ type ConditionsResult struct {
 	Took   time.Duration
 }
 
-// Evaluate evaluates the conditions. One that is false decides, whatever the others are.
+// Evaluate evaluates the conditions. If one is false, errors of the others do not matter.
 func (c Conditions) Evaluate(ctx context.Context, v *Values) ConditionsResult {
 	if len(c) == 0 {
 		return ConditionsResult{Match: true}

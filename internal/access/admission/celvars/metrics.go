@@ -38,8 +38,8 @@ func NewConditionMetrics(r *metrics.Metrics) *ConditionMetrics {
 }
 
 // MatchConditions records the evaluation of the match conditions of a "webhook" or a "policy". failed is the number of
-// conditions with an error; excluded says that the write goes on without the webhook. As kube-apiserver does, it measures
-// the time only if the conditions do not match, and counts exclusions under other names of the pass than the rest.
+// conditions with an error; excluded means that the write continues without the webhook. As kube-apiserver does, it
+// measures the time only if the conditions do not match, and exclusions have other labels for the pass than the rest.
 func (m *ConditionMetrics) MatchConditions(
 	kind, name, pass, operation string, failed int, match, excluded bool, took time.Duration,
 ) {

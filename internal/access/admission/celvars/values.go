@@ -49,7 +49,7 @@ func (w *Write) With(object registry.Object) *Write {
 	return out
 }
 
-// Object returns the object as the expressions see it, with apiVersion and kind; nil if there is none. It must not be
+// Object returns the value of the variable object, with apiVersion and kind; nil if there is none. It must not be
 // changed.
 func (w *Write) Object() (map[string]any, error) {
 	switch object := w.object.get().(type) {
@@ -97,7 +97,7 @@ func treeOf(obj registry.Object, kind schema.GroupVersionKind) (any, error) {
 	return out, nil
 }
 
-// Inputs are what differs between the expressions that judge one write. Each may be absent.
+// Inputs are the values that differ between the expressions about one write. Each may be missing.
 type Inputs struct {
 	// Params are the parameters of a binding, with ParamsKind, their kind.
 	Params     registry.Object
@@ -106,7 +106,7 @@ type Inputs struct {
 	Namespace *corev1.Namespace
 	// Authorizer answers the variable authorizer.
 	Authorizer *Authorizer
-	// Variables are those that the policy declares.
+	// Variables are the variables of the policy.
 	Variables *Variables
 }
 

@@ -26,9 +26,9 @@ type Rule struct {
 	ResourceNames []string
 }
 
-// Criteria are what a write has to meet.
+// Criteria select writes.
 type Criteria struct {
-	// Rules are those of which one has to match, Exclude those of which none may.
+	// A write must match one of Rules and none of Exclude.
 	Rules, Exclude []Rule
 	// Equivalent lets a write match by an equivalent resource.
 	Equivalent bool
@@ -80,14 +80,14 @@ func Selector(s *metav1.LabelSelector) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(s)
 }
 
-// admissionResources are the objects that configure admission. No webhook or policy judges them, because a wrong one
-// could not be removed any more.
+// admissionResources are the objects that configure admission. Webhooks and policies do not apply to them, because a
+// wrong one could not be removed any more.
 var admissionResources = []string{
 	"validatingwebhookconfigurations", "mutatingwebhookconfigurations", "validatingadmissionpolicies",
 	"validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
 }
 
-// Exempt reports whether no webhook or policy judges the write.
+// Exempt reports whether webhooks and policies do not apply to the write.
 func Exempt(a *admission.Attributes) bool {
 	return a.Resource.Group == admissionregistrationv1.GroupName && slices.Contains(admissionResources, a.Resource.Resource)
 }
@@ -183,8 +183,8 @@ func containsOrAll(list []string, entry string) bool {
 // isNamespace reports whether the write is to a Namespace.
 func isNamespace(a *admission.Attributes) bool { return a.Resource == corev1.Resource("namespaces") }
 
-// matchesObject compares the labels of the new object and those of the old one; one of them has to match. The options of
-// a connection have no metadata, so no selector matches them.
+// matchesObject reports whether the labels of the new or the old object match. The options of a connection have no
+// metadata, so no selector matches them.
 func matchesObject(selector labels.Selector, a *admission.Attributes) bool {
 	switch {
 	case selector == nil || selector.Empty():

@@ -56,7 +56,7 @@ func covers(a, b *corev1.Toleration) bool {
 	case corev1.TolerationOpExists:
 		return true
 	case corev1.TolerationOpEqual, "":
-		// kube-apiserver does not take an empty operator of b for Equal here.
+		// As in kube-apiserver, an empty operator of b does not mean Equal.
 		return b.Operator == corev1.TolerationOpEqual && a.Value == b.Value
 	}
 	return false

@@ -184,8 +184,8 @@ func matches(policy, value string) bool { return policy == wildcard || policy ==
 
 func isReadOnly(verb string) bool { return verb == "get" || verb == "list" || verb == "watch" }
 
-// matchesSubject reports whether the policy applies to the user. A policy with a user and a
-// group needs both to match; a policy with neither applies to nobody.
+// matchesSubject reports whether the policy applies to the user. A policy with a user and a group needs both to match;
+// a policy with neither matches no user.
 func (s *Spec) matchesSubject(u *request.User) bool {
 	if s.User == "" && s.Group == "" {
 		return false

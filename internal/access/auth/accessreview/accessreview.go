@@ -130,7 +130,7 @@ func invalid(errs field.ErrorList) error {
 	return kerrors.NewInvalid(schema.GroupKind{Group: authorizationv1.GroupName}, "", errs)
 }
 
-// attributesOf returns what has to be authorized for a SubjectAccessReview.
+// attributesOf returns the attributes to authorize for a SubjectAccessReview.
 func attributesOf(spec *authorizationv1.SubjectAccessReviewSpec) authz.Attributes {
 	u := &request.User{Name: spec.User, UID: spec.UID, Groups: spec.Groups}
 	if spec.Extra != nil {
@@ -142,8 +142,7 @@ func attributesOf(spec *authorizationv1.SubjectAccessReviewSpec) authz.Attribute
 	return attributes(u, spec.ResourceAttributes, spec.NonResourceAttributes)
 }
 
-// attributes returns what has to be authorized for user u. Exactly one of r and n is
-// not nil.
+// attributes returns the attributes to authorize for user u. Exactly one of r and n is not nil.
 func attributes(
 	u *request.User, r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes,
 ) authz.Attributes {

@@ -65,9 +65,8 @@ func (u TokenUnion) AuthenticateToken(ctx context.Context, t BearerToken, audien
 	return nil, utilerrors.NewAggregate(failed)
 }
 
-// AudienceAgnosticAuthenticator finds the user of a bearer token that has no audiences. The
-// rules for its results are those of TokenAuthenticator. The user is a member of
-// system:authenticated.
+// AudienceAgnosticAuthenticator finds the user of a bearer token without audiences. The rules for its results are those
+// of TokenAuthenticator. The user is a member of system:authenticated.
 type AudienceAgnosticAuthenticator interface {
 	UserOfToken(ctx context.Context, t BearerToken) (*request.User, error)
 }

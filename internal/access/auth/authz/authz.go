@@ -62,8 +62,7 @@ type Authorizer interface {
 	Authorize(ctx context.Context, a Attributes) (decision Decision, reason string, err error)
 }
 
-// Rules are what a user may do in a namespace. If Incomplete is true, the user may have more
-// permissions than these.
+// Rules are the permissions of a user in a namespace. If Incomplete is true, the user may have more.
 type Rules struct {
 	Resource    []authorizationv1.ResourceRule
 	NonResource []authorizationv1.NonResourceRule

@@ -15,9 +15,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
-// Selectors are the requirements of a field selector and a label selector. Each is parsed when
-// an authorizer first asks for it: most authorizers do not, and a selector may be long.
-// Selectors may be used concurrently. A nil *Selectors has no requirements.
+// Selectors are the requirements of a field selector and a label selector. Each is parsed at its first use: most
+// authorizers do not use them, and a selector may be long. Selectors may be used concurrently. A nil *Selectors has no
+// requirements.
 type Selectors struct {
 	fields parsed[fields.Requirements]
 	labels parsed[labels.Requirements]
@@ -78,7 +78,7 @@ func NewSelectors(field, label string) *Selectors {
 	return s
 }
 
-// ParsedSelectors returns selectors that somebody else has parsed, with the errors of that.
+// ParsedSelectors returns selectors that the caller has parsed, with the errors of parsing.
 func ParsedSelectors(
 	field func() (fields.Requirements, error), label func() (labels.Requirements, error),
 ) *Selectors {
@@ -87,14 +87,12 @@ func ParsedSelectors(
 	return s
 }
 
-// RequireFields replaces the field requirements with those of a review. It must be called
-// before Fields.
+// RequireFields replaces the field requirements by those of a review. It must be called before Fields.
 func (s *Selectors) RequireFields(in []metav1.FieldSelectorRequirement) {
 	s.fields.parse = func() (fields.Requirements, error) { return fieldRequirements(in) }
 }
 
-// RequireLabels replaces the label requirements with those of a review. It must be called
-// before Labels.
+// RequireLabels replaces the label requirements by those of a review. It must be called before Labels.
 func (s *Selectors) RequireLabels(in []metav1.LabelSelectorRequirement) {
 	s.labels.parse = func() (labels.Requirements, error) { return labelRequirements(in) }
 }
@@ -128,8 +126,8 @@ func (s *Selectors) FieldEquals(field, value string) bool {
 	return false
 }
 
-// fieldRequirements converts the requirements of a review. It leaves out those that it cannot
-// convert, and returns an error for them.
+// fieldRequirements converts the requirements of a review. It omits requirements that it cannot convert, and returns an
+// error for them.
 func fieldRequirements(in []metav1.FieldSelectorRequirement) (fields.Requirements, error) {
 	var out fields.Requirements
 	var failed []error

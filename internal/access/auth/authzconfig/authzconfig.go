@@ -1,5 +1,5 @@
-// Package authzconfig reads an AuthorizationConfiguration: the authorizers that
-// are asked, in order (KEP-3221).
+// Package authzconfig reads an AuthorizationConfiguration: the list of authorizers in the order of their calls
+// (KEP-3221).
 package authzconfig
 
 import (

@@ -35,7 +35,7 @@ const (
 	idLength, secretLength = 6, 16
 
 	groupPrefix = "system:bootstrappers:"
-	// maxGroupSuffix is how many bytes may follow groupPrefix in a group.
+	// maxGroupSuffix limits the bytes after groupPrefix in a group.
 	maxGroupSuffix = 256
 )
 

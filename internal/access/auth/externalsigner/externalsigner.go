@@ -110,8 +110,8 @@ func (s *Signer) MaxLife() time.Duration { return s.maxLife }
 // Close closes the connection.
 func (s *Signer) Close() error { return s.conn.Close() }
 
-// Follow fetches the keys again at the times that the program asks for, until ctx is done. If
-// that fails, the previous keys stay in use.
+// Follow fetches the keys again at the times that the program requests, until ctx is done. If that fails, the previous
+// keys stay in use.
 func (s *Signer) Follow(ctx context.Context) {
 	s.keys.refreshUntilDone(ctx, func(err error) {
 		s.log.Error("cannot fetch keys from the external signer of service account tokens; the previous keys stay "+

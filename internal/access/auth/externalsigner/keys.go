@@ -80,7 +80,7 @@ func hasWithdrawn(before, now []serviceaccount.PublicKey) bool {
 	})
 }
 
-// refreshUntilDone fetches the keys at the times that the program asks for, until ctx is done.
+// refreshUntilDone fetches the keys at the times that the program requests, until ctx is done.
 func (k *keys) refreshUntilDone(ctx context.Context, failed func(error)) {
 	wait := k.current.Load().refreshAt.Sub(k.now())
 	for {

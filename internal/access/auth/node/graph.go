@@ -36,7 +36,7 @@ type Graph struct {
 	mu sync.RWMutex // guards what follows
 	// nodes counts, by object and node name, the owners through which they are related.
 	nodes map[object]map[string]int
-	// owners has what each pod, attachment, slice or certificate request contributed to nodes.
+	// owners has the references of each pod, attachment, slice or certificate request.
 	owners map[object]nodeReferences
 	// claims has the claim that each volume, by name, is bound to.
 	claims map[string]object

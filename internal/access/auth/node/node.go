@@ -140,9 +140,8 @@ func (a *Authorizer) RulesFor(_ context.Context, u *request.User, _ string) (aut
 	return authz.Rules{}, nil
 }
 
-// related reports whether an object is related to a node. If the graph does not say so, it
-// waits until the graph contains every write that was acknowledged before the call, and asks
-// it again.
+// related reports whether an object is related to a node. If it is not in the graph, it waits until the graph contains
+// every write that was acknowledged before the call, and checks again.
 func (a *Authorizer) related(ctx context.Context, node string, o object) (bool, error) {
 	l, err := a.graph()
 	if err != nil {

@@ -128,8 +128,7 @@ func (q nodeRequest) serviceAccounts() decision {
 	return q.allowRelated(serviceAccount)
 }
 
-// leases allows the node's own lease. A create does not tell the name here: that
-// is for admission to check.
+// leases allows the node's own lease. The name in a create is not known yet; admission checks it.
 func (q nodeRequest) leases() decision {
 	switch i := q.attributes.Info; {
 	case !q.verbIs("get", "create", "update", "patch", "delete"):
@@ -172,7 +171,7 @@ func (q nodeRequest) resourceSlices() decision {
 }
 
 // podCertificateRequests allows a node to create requests, which the admission plug-in NodeRestriction checks, and to
-// read those that name the node. Without the feature gate the registry does not know the resource.
+// read those for the node. Without the feature gate the resource does not exist.
 func (q nodeRequest) podCertificateRequests() decision {
 	switch {
 	case q.o.Registry.Resource(podCertificateRequests) == nil:

@@ -85,7 +85,7 @@ func (f *Flags) Issuer() apiserver.JWTAuthenticator {
 	return j
 }
 
-// maxIssuers is how many issuers a configuration may have.
+// maxIssuers limits the issuers of a configuration.
 const maxIssuers = 64
 
 // Validate validates a configuration, and compiles the expressions of each issuer. disallowed

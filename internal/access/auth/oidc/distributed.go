@@ -44,7 +44,7 @@ type endpoint struct {
 	AccessToken string `json:"access_token"`
 }
 
-// fetch adds the claim to c if the token says that the claim is at an endpoint.
+// fetch adds the claim to c if the token names an endpoint for it.
 func (d *distributedClaim) fetch(ctx context.Context, c claims) error {
 	if _, ok := c[d.claim]; ok {
 		return nil
@@ -122,8 +122,8 @@ func (d *distributedClaim) get(ctx context.Context, from *endpoint) (string, err
 	return string(body), err
 }
 
-// verifierFor returns the verifier for an issuer of distributed claims. It asks the issuer for
-// its keys the first time, and again after retryDiscovery if that fails.
+// verifierFor returns the verifier for an issuer of distributed claims. It requests the keys of the issuer the first
+// time, and again after retryDiscovery if that fails.
 func (d *distributedClaim) verifierFor(issuer string) (*oidc.IDTokenVerifier, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

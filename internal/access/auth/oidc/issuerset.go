@@ -30,7 +30,7 @@ type IssuerSet struct {
 	current   atomic.Pointer[configuredIssuers]
 
 	mu      sync.Mutex     // guards ended, and the beginning of running
-	running sync.WaitGroup // what asks issuers for their metadata
+	running sync.WaitGroup // requests for the metadata of issuers
 	ended   bool
 }
 

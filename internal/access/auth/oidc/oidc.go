@@ -29,7 +29,7 @@ import (
 const (
 	// requestTimeout limits one HTTP request to an issuer.
 	requestTimeout = 30 * time.Second
-	// retryDiscovery is the time until an issuer that did not answer is asked again.
+	// retryDiscovery is the delay before another request to an issuer that did not respond.
 	retryDiscovery = 10 * time.Second
 
 	wellKnown = "/.well-known/openid-configuration"
@@ -144,7 +144,7 @@ func (t *discoveryTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 	return t.next.RoundTrip(r)
 }
 
-// Discover asks the issuer for its metadata until it answers or ctx is done.
+// Discover requests the metadata of the issuer until it gets a response or ctx is done.
 func (i *Issuer) Discover(ctx context.Context) {
 	for {
 		verifier, err := i.newVerifier(ctx, i.config.Issuer.URL)
@@ -166,8 +166,8 @@ func (i *Issuer) Discover(ctx context.Context) {
 	}
 }
 
-// newVerifier asks an issuer where its keys are. The verifier uses ctx to fetch keys whenever
-// a token has an unknown key ID, so ctx must live as long as the issuer is used.
+// newVerifier requests the address of an issuer's keys. The verifier uses ctx to fetch keys whenever a token has an
+// unknown key ID, so ctx must live as long as the issuer is used.
 func (i *Issuer) newVerifier(ctx context.Context, issuer string) (*oidc.IDTokenVerifier, error) {
 	ctx = oidc.ClientContext(ctx, i.client)
 	provider, err := oidc.NewProvider(ctx, issuer)
@@ -269,8 +269,8 @@ func (i *Issuer) userOf(ctx context.Context, token string) (*request.User, error
 	return authn.WithAuthenticated(user), nil
 }
 
-// notBeforeLeeway is how far the clock of an issuer may be ahead, as in kube-apiserver. The
-// verifier of package oidc accepts five minutes.
+// notBeforeLeeway is the tolerated difference if the clock of an issuer is ahead, as in kube-apiserver. The verifier of
+// package oidc accepts five minutes.
 const notBeforeLeeway = time.Minute
 
 // checkNotBefore returns an error if a token is not valid yet (RFC 7519, section 4.1.5).

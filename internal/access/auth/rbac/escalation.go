@@ -12,14 +12,13 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
-// ConfirmNoEscalation returns nil if the user has all permissions of the rules in the
-// namespace. Otherwise it returns an *EscalationError that lists the missing permissions. If
-// roles of the user's bindings do not exist, the message says that the given resource was not
-// found, as kube-apiserver's does.
+// ConfirmNoEscalation returns nil if the user has all permissions of the rules in the namespace. Otherwise it returns
+// an *EscalationError that lists the missing permissions. If roles of the user's bindings do not exist, the message
+// says that the given resource was not found, as kube-apiserver's does.
 //
-// A rule allows all combinations of its groups, resources, verbs and names, so a request of a few kilobytes can want
-// millions of permissions. At most maxPermissions are looked at one by one. A rule beyond that must be contained in one
-// rule that the user has. (kube-apiserver has no limit.)
+// A rule allows all combinations of its groups, resources, verbs and names, so a request of a few kilobytes may contain
+// millions of permissions. At most maxPermissions are checked one by one. Further rules must each be contained in a
+// single rule of the user. (kube-apiserver has no limit.)
 func (x *Index) ConfirmNoEscalation(
 	u *request.User, namespace string, resource schema.GroupResource, rules []rbacv1.PolicyRule,
 ) error {
@@ -47,7 +46,7 @@ func (x *Index) ConfirmNoEscalation(
 	return &EscalationError{message}
 }
 
-// maxPermissions is how many permissions are looked at one by one. Looking at one takes up to some microseconds.
+// maxPermissions limits the permissions that are checked one by one. Checking one takes up to some microseconds.
 const maxPermissions = 20_000
 
 // splitOffLarge returns the rules that together have at most maxPermissions permissions, and the others, without those

@@ -47,7 +47,7 @@ func (a *Authorizer) Start(
 	return err
 }
 
-// indexedResource is how the objects of one resource get into the index.
+// indexedResource describes how the objects of one resource are indexed.
 type indexedResource struct {
 	resource string
 	set      func([]informer.Change)

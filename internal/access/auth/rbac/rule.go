@@ -8,7 +8,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
-// rule is a PolicyRule. The flags tell whether its lists contain a wildcard.
+// rule is a PolicyRule. Its flags are true if the list contains a wildcard.
 type rule struct {
 	*rbacv1.PolicyRule
 	anyVerb, anyGroup, anyResource, anyURL bool

@@ -8,7 +8,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
-// Headers returns the headers that say who the user is, as a front proxy says it
+// Headers returns the headers of an authenticating proxy for the user
 // (https://kubernetes.io/docs/reference/access-authn-authz/authentication/#authenticating-proxy).
 func Headers(user *request.User) http.Header {
 	h := http.Header{"X-Remote-User": {user.Name}}
@@ -25,8 +25,8 @@ func Headers(user *request.User) http.Header {
 	return h
 }
 
-// escapeKey escapes the characters of a key of extra that cannot be in the name of a header, and the percent sign, as
-// those of a URL are.
+// escapeKey percent-encodes the characters of a key of extra that are not allowed in the name of a header, and the
+// percent sign.
 func escapeKey(key string) string {
 	var b strings.Builder
 	for i := range len(key) {

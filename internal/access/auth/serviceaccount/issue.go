@@ -104,7 +104,7 @@ func (i *Issuer) Create(ctx context.Context, a registry.Access, r registry.Creat
 	return req, nil
 }
 
-// setDefaults sets the fields that the client left out, and those that only the server sets.
+// setDefaults sets the fields that the client omitted, and those that only the server sets.
 func (i *Issuer) setDefaults(req *authenticationv1.TokenRequest, account *corev1.ServiceAccount, now time.Time) {
 	if len(req.Spec.Audiences) == 0 {
 		req.Spec.Audiences = i.Audiences
@@ -189,8 +189,8 @@ func get(
 	return a.Get(ctx, r, namespace, name)
 }
 
-// bindPod sets the claims for a pod and, if the pod is on a node, for that node, which is
-// information for those who read the token.
+// bindPod sets the claims for a pod and, if the pod is on a node, for that node. The latter are only information for
+// readers of the token.
 func (b *boundClaims) bindPod(ctx context.Context, a registry.Access, name string) (types.UID, error) {
 	obj, err := get(ctx, a, pods, b.Namespace, name)
 	if err != nil {

@@ -332,8 +332,7 @@ func privateKeyOf(block *pem.Block) crypto.Signer {
 	return nil
 }
 
-// parsePublicKeys returns the public keys in PEM text: those of public keys, of certificates
-// and of private keys.
+// parsePublicKeys returns the public keys in PEM text: public keys, and those of certificates and private keys.
 func parsePublicKeys(content []byte) ([]crypto.PublicKey, error) {
 	var keys []crypto.PublicKey
 	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {

@@ -9,7 +9,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// publishedMaxAge is how long relying parties may cache the documents about keys from files.
+// publishedMaxAge is the time for which relying parties may cache the documents about keys from files.
 const publishedMaxAge = time.Hour
 
 // PublicKey is a key to verify tokens with.

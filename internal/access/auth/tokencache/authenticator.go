@@ -29,7 +29,7 @@ type result struct {
 	until    time.Time
 }
 
-// answer is what a call of the other authenticator returned.
+// answer is the result of a call of the wrapped authenticator.
 type answer struct {
 	identity *authn.Identity
 	panicked any // the value of its panic; nil if it did not panic

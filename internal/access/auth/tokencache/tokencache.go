@@ -1,5 +1,4 @@
-// Package tokencache caches what was found out about bearer tokens, by their hash, in bounded
-// memory.
+// Package tokencache caches the results of authenticating bearer tokens, by the hash of the token, in bounded memory.
 package tokencache
 
 import (

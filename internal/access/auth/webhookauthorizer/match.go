@@ -16,7 +16,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/cel"
 )
 
-// maxConditions is how many match conditions a webhook may have.
+// maxConditions limits the match conditions of a webhook.
 const maxConditions = 64
 
 // variable is the only variable of match conditions: the spec of the SubjectAccessReview.

@@ -41,8 +41,8 @@ func reviewSpec(at authz.Attributes) authorizationv1.SubjectAccessReviewSpec {
 	return spec
 }
 
-// fieldRequirements converts requirements for a review. It leaves out those that a review
-// cannot express, so that the review is about a broader request.
+// fieldRequirements converts requirements for a review. It omits requirements that a review cannot express, so the
+// review is about a broader request.
 func fieldRequirements(in fields.Requirements) []metav1.FieldSelectorRequirement {
 	var out []metav1.FieldSelectorRequirement
 	for _, r := range in {

@@ -157,7 +157,7 @@ func (a *Authorizer) callWebhook(
 	result := ""
 	err = webhook.Retry(ctx, a.o.Backoff, webhook.IsTransient, func(ctx context.Context) error {
 		start := time.Now()
-		response, err := a.o.Client.Post(ctx, webhook.Call{Body: body, Timeout: a.o.Timeout, MaxAnswer: maxAnswer})
+		response, err := a.o.Client.Post(ctx, webhook.Call{Body: body, Timeout: a.o.Timeout, MaxResponse: maxAnswer})
 		if err == nil {
 			status, err = a.decodeReview(response)
 		}

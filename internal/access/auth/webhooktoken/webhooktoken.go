@@ -105,7 +105,7 @@ func (a *Authenticator) review(
 	err = webhook.Retry(ctx, a.o.Backoff, webhook.IsTransient, func(ctx context.Context) error {
 		start := time.Now()
 		var err error
-		response, err = a.o.Client.Post(ctx, webhook.Call{Body: body, Timeout: requestTimeout, MaxAnswer: maxAnswer})
+		response, err = a.o.Client.Post(ctx, webhook.Call{Body: body, Timeout: requestTimeout, MaxResponse: maxAnswer})
 		a.o.Observe(metricCode(err), time.Since(start))
 		return err
 	})

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 )
 
-// Authorities are the certificate authorities that client certificates are verified with:
-// fixed ones, and those of a file that may be replaced while the server runs.
+// Authorities are the certificate authorities for verifying client certificates: fixed ones, and those of a file that
+// may be replaced while the server runs.
 type Authorities struct {
 	fixed   []byte // PEM
 	path    string // "": no file
@@ -19,7 +19,7 @@ type Authorities struct {
 	guard   *overlapGuard // nil: no check for overlap
 }
 
-// overlapGuard keeps the authorities of clients and those of front proxies from overlapping.
+// overlapGuard keeps the authorities of clients and of front proxies from overlapping.
 type overlapGuard struct {
 	sync.Mutex       // held while one of the two is compared and replaced
 	clients, proxies *Authorities
@@ -32,7 +32,7 @@ type bundle struct {
 }
 
 // NewAuthorities returns the fixed authorities. path is the file of further ones, whose content is passed to Use before
-// the first request; "" is none.
+// the first request; "" means none.
 func NewAuthorities(fixed []byte, path string) *Authorities {
 	a := &Authorities{fixed: fixed, path: path}
 	b := &bundle{pool: x509.NewCertPool(), pem: fixed}
@@ -41,9 +41,8 @@ func NewAuthorities(fixed []byte, path string) *Authorities {
 	return a
 }
 
-// Use replaces the authorities with the fixed ones and those of content. It returns an error
-// and changes nothing if content has no certificates, or if a certificate overlaps with the
-// other Authorities of ForbidOverlap.
+// Use replaces the authorities by the fixed ones and those in content. It returns an error and changes nothing if
+// content has no certificates, or if a certificate overlaps with the other Authorities of ForbidOverlap.
 func (a *Authorities) Use(content []byte) error {
 	b := &bundle{pool: x509.NewCertPool(), pem: bytes.Join([][]byte{a.fixed, content}, nil)}
 	if !b.pool.AppendCertsFromPEM(content) {
@@ -90,11 +89,10 @@ func (a *Authorities) Pool() *x509.CertPool { return a.current.Load().pool }
 // PEM returns the current authorities as PEM text.
 func (a *Authorities) PEM() []byte { return a.current.Load().pem }
 
-// Overlap reports whether certificates of clients could be verified with the authorities of
-// front proxies. That is so if both have an authority with the same public key, whatever else
-// its certificates contain, and if an authority of proxies has issued one of clients, because
-// a client can send that one as an intermediate certificate. The opposite is not an overlap:
-// an authority of clients may have issued one that is only for proxies.
+// Overlap reports whether client certificates could be verified with the authorities of front proxies. This is the case
+// if both contain an authority with the same public key, whatever else its certificates contain, or if an authority of
+// proxies has issued an authority of clients, because a client can send the latter as an intermediate certificate. The
+// opposite is not an overlap: an authority of clients may have issued one that is only for proxies.
 func Overlap(clients, proxies []byte) bool {
 	ofClients, ofProxies := certificatesOf(clients), certificatesOf(proxies)
 	for _, client := range ofClients {

@@ -179,8 +179,7 @@ type proxyVerification struct {
 	until time.Time
 }
 
-// failureTTL is how long a failed verification is cached. The certificate may become valid
-// later.
+// failureTTL is the time for which a failed verification is cached. The certificate may become valid later.
 const failureTTL = 10 * time.Second
 
 // VerifyOnce verifies the certificates of a request, once per connection. It is for one pool

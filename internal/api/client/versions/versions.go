@@ -29,7 +29,7 @@ type Versions struct {
 func New(resources *directory.Directory) *Versions { return &Versions{resources: resources} }
 
 // Equivalents returns the resources other than gvr that have the same objects: custom resources of the same definition,
-// and built-in ones that are stored together. The kind is that of the subresource if that has a kind of its own.
+// and built-in ones that are stored together. The kind is the subresource's if it has a kind of its own.
 func (v *Versions) Equivalents(
 	ctx context.Context, gvr schema.GroupVersionResource, subresource string,
 ) []admission.Names {
@@ -149,8 +149,8 @@ func (v *Versions) Document(
 	return scheme.AppendJSONObject(nil, scheme.JSONHead(names.Kind), item), nil
 }
 
-// Types returns the merge schema of the objects of a write in the version of names. As in kube-apiserver, bodies of
-// subresources have none if their kind is of another API group or version than the resource (autoscaling/v1 Scale).
+// Types returns the merge schema of the objects of a write in the version of names. As in kube-apiserver, a subresource
+// whose kind is in another API group or version than the resource (autoscaling/v1 Scale) has none.
 func (v *Versions) Types(ctx context.Context, names admission.Names) (managedfields.TypeConverter, error) {
 	served, done, err := v.open(ctx, names.Resource)
 	if err != nil {
@@ -197,7 +197,7 @@ func (v *Versions) ReplaceTree(
 	})
 }
 
-// replace replaces the content of a.Object by what decode makes of the object that New of its argument returns.
+// replace replaces the content of a.Object by the result of decode, which gets an object from New of its argument.
 func (v *Versions) replace(
 	ctx context.Context, a *admission.Attributes, names admission.Names, decode func(scheme.Decoder) error,
 ) error {
@@ -257,7 +257,7 @@ func (v *Versions) OpenKind(
 	return nil, nil, nil
 }
 
-// openIf opens a resource if it is of a kind.
+// openIf opens a resource if it has the kind.
 func (v *Versions) openIf(
 	ctx context.Context, gvr schema.GroupVersionResource, kind schema.GroupVersionKind,
 ) (*registry.Served, func(), error) {

@@ -44,8 +44,8 @@ func restoreMetadata(original, converted *unstructured.Unstructured) error {
 	return nil
 }
 
-// checkStrings returns the labels or annotations of a converted object, nil if it has none. They are validated only
-// if the webhook changed them, so that stored objects stay readable.
+// checkStrings returns the labels or annotations of a converted object, nil if it has none. It validates them only if
+// the webhook changed them, so that stored objects stay readable.
 func checkStrings(name string, before, after any) (any, error) {
 	if after == nil {
 		return nil, nil

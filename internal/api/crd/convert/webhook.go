@@ -84,7 +84,7 @@ type call struct {
 	body    []byte
 }
 
-// gvk returns the kind that error messages about the whole call name: that of the first object.
+// gvk returns the kind for error messages about the whole call: the kind of the first object.
 func (c *call) gvk() schema.GroupVersionKind { return c.objs[0].GroupVersionKind() }
 
 func (r *webhookConverter) split(
@@ -161,7 +161,7 @@ func (r *webhookConverter) send(
 		return callFailure, failed(fmt.Errorf("failed calling webhook %q: %w", "conversion_webhook_for_"+r.name, err))
 	}
 	text, err := client.Post(ctx, webhook.Call{
-		Body: c.body, Timeout: r.timeout, MaxAnswer: max(answerMin, answerFactor*int64(len(c.body))),
+		Body: c.body, Timeout: r.timeout, MaxResponse: max(answerMin, answerFactor*int64(len(c.body))),
 		MaxValues: max(valuesMin, answerFactor*webhook.Values(c.body)),
 	})
 	if err != nil {

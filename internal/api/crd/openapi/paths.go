@@ -166,7 +166,7 @@ func insert(parameters []parameter, p parameter) []parameter {
 	return append(parameters, p)
 }
 
-// scope returns the part of an operationId that says that the resource is namespaced.
+// scope returns "Namespaced" or "" for an operationId.
 func (r *resource) scope() string {
 	if r.namespaced {
 		return "Namespaced"

@@ -11,7 +11,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 )
 
-// resource is what a document contains of one version of a definition.
+// resource is the part of a document for one version of a definition.
 type resource struct {
 	schema.GroupVersionKind
 	listKind, plural          string

@@ -96,7 +96,7 @@ func (s *Source) Set(d Definition) {
 	}
 }
 
-// Remove removes a published definition. It does nothing if there is none of that name.
+// Remove removes the published definition of that name, if there is one.
 func (s *Source) Remove(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// maxMember is the size in bytes of the largest path or definition of an extension API server that is served, and
-	// maxNesting is how deep its values may be nested. Real ones have a tenth of both.
+	// maxMember limits the size in bytes of a path or definition of an extension API server, maxNesting the depth of
+	// its values. Real ones have a tenth of both.
 	maxMember, maxNesting = 1 << 20, 200
 	// maxPart is the largest part of the OpenAPI v2 document that one extension API server adds, in bytes.
 	maxPart = 16 << 20
 )
 
-// CheckV2 returns what an extension API server adds to the OpenAPI v2 document: of its own OpenAPI v2 document the paths
-// that keep returns true for, and the definitions that these refer to. Everybody gets this part, so each path and
-// definition has to be one: a value that is not is dropped, with all paths and definitions that refer to it, and the
-// rest is returned. dropped says why, one error for each value that was not valid.
+// CheckV2 returns the part of an extension API server's OpenAPI v2 document that is added to the document of this
+// server: the paths for which keep returns true, and the definitions that they refer to. All clients get this part, so
+// invalid paths and definitions are dropped, together with the paths and definitions that refer to them. dropped has
+// one error for each invalid value.
 func CheckV2(text []byte, keep func(path string) bool) (part []byte, dropped []error, err error) {
 	var document struct {
 		Paths       map[string]json.RawMessage `json:"paths"`
@@ -57,7 +57,7 @@ func CheckV2(text []byte, keep func(path string) bool) (part []byte, dropped []e
 // checker checks the members of a document.
 type checker struct{ dropped []error }
 
-// check returns the members that are of a type, and can be encoded as protobuf, in the order of their names.
+// check returns the members that have a type and can be encoded as protobuf, sorted by name.
 func (c *checker) check(values map[string]json.RawMessage, like any, encode encoder) []archive.Member {
 	var all []archive.Member
 	for name, value := range values {
@@ -123,8 +123,8 @@ func normalize(name string, value []byte) (archive.Member, error) {
 	return members[0], nil
 }
 
-// withoutDangling returns the members that do not refer to definitions that do not exist, directly or through
-// definitions. If members are the definitions themselves, those that refer to a dropped one are dropped too.
+// withoutDangling returns the members without references to missing definitions, direct or through other definitions.
+// If members are the definitions themselves, definitions with references to dropped ones are dropped too.
 func withoutDangling(members, definitions []archive.Member) []archive.Member {
 	exists := make(map[string]bool, len(definitions))
 	for _, m := range definitions {

@@ -1,11 +1,11 @@
-// Package openapi serves the OpenAPI documents: /openapi/v2, and below /openapi/v3 an index and a
-// document for each group version and each other path.
+// Package openapi serves the OpenAPI documents: /openapi/v2, and below /openapi/v3 an index and a document for each
+// group version and each other path.
 //
 // The documents of the built-in groups are part of the program (see package archive). A generator
-// (internal/gen/openapi) makes them: kube-openapi generates the definitions from the types of the
-// API modules, and the paths are recorded from Kubernetes 1.36 with --runtime-config=api/all=true and the feature gates
-// of kinds. They are not derived from the kinds that this repository declares; Options say which of them are served.
-// Documents of other groups come from Sources.
+// (internal/gen/openapi) makes them: kube-openapi generates the definitions from the types of the API modules, and the
+// paths are recorded from Kubernetes 1.36 with --runtime-config=api/all=true and the feature gates of kinds. They are
+// not derived from the kinds that this repository declares; Options select the served ones. Documents of other groups
+// come from Sources.
 //
 // A document is made when it is requested. Only compressed documents are cached, up to a limit.
 package openapi
@@ -56,10 +56,9 @@ type Source interface {
 	// V3 returns an OpenAPI v3 document as JSON, and its ETag. It returns ErrGone if there is no
 	// such document any more.
 	V3(ctx context.Context, path string) (text []byte, etag string, err error)
-	// V2 returns what the path adds to the OpenAPI v2 document, as JSON: an object with the
-	// members "paths" and "definitions", either of which may be missing. Paths and definitions
-	// whose names exist already are not added. If it returns an error other than ErrGone, the
-	// document is served without this part and is not cached.
+	// V2 returns the part of the path in the OpenAPI v2 document, as JSON: an object with the members "paths" and
+	// "definitions", either of which may be missing. Paths and definitions whose names exist already are not added. If
+	// it returns an error other than ErrGone, the document is served without this part and is not cached.
 	V2(ctx context.Context, path string) ([]byte, error)
 }
 
@@ -85,7 +84,7 @@ type Handler struct {
 	all     bool // all built-in documents are enabled and nothing in them is hidden
 	hidden  map[string][]string
 	etags   map[string]string // of the documents in which resources are hidden, by path
-	// reducedETag returns the ETag of the built-in OpenAPI v2 document without what is not served.
+	// reducedETag returns the ETag of the built-in OpenAPI v2 document without unserved resources.
 	reducedETag func() (string, error)
 	sources     []Source
 	cache       cache
@@ -330,7 +329,7 @@ func (h *Handler) readV3(ctx context.Context, source Source, path string) (text 
 	return text, "", err
 }
 
-// readBuiltIn returns a built-in document without what is hidden in it.
+// readBuiltIn returns a built-in document without its hidden parts.
 func (h *Handler) readBuiltIn(path string) ([]byte, error) {
 	text, err := h.archive.ReadV3(path)
 	if hidden := h.hidden[path]; err == nil && len(hidden) > 0 {

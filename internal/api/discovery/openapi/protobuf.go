@@ -15,9 +15,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/discovery/openapi/archive"
 )
 
-// membersPerBatch is how many members of a document are converted to protobuf at a time, because
-// a parsed document takes about thirty times its size in memory. In protobuf, the encodings of
-// two parts of a map, one after the other, are the encoding of the whole map.
+// membersPerBatch is the number of members of a document that are converted to protobuf together, because a parsed
+// document takes about thirty times its size in memory. In protobuf, the encodings of two parts of a map, one after the
+// other, are the encoding of the whole map.
 const (
 	membersPerBatch = 16
 	bytesPerBatch   = 256 << 10

@@ -36,7 +36,7 @@ func (h *Handler) etagV2() (etag string, builtIn bool) {
 	return etag, true
 }
 
-// hashReduced returns the ETag of the built-in document without what is not served. It makes the document.
+// hashReduced makes the built-in document without unserved resources, and returns its ETag.
 func (h *Handler) hashReduced() (string, error) {
 	parts, err := h.readBuiltInV2()
 	if err != nil {
@@ -58,7 +58,7 @@ func (h *Handler) readV2(ctx context.Context) (*v2Parts, error) {
 	return p, h.addSources(ctx, p)
 }
 
-// readBuiltInV2 returns the parts without those of sources.
+// readBuiltInV2 returns the parts of the built-in document, without sources.
 func (h *Handler) readBuiltInV2() (*v2Parts, error) {
 	text, err := h.archive.ReadV2()
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package gzipsplice puts gzip streams (RFC 1952) together from pieces that were
-// compressed before, each on its own: a long text of which most stays the same costs
-// little more compressed than plain.
+// Package gzipsplice assembles gzip streams (RFC 1952) from pieces that were compressed separately. So a long text of
+// which most stays the same costs little more to send compressed than plain.
 package gzipsplice
 
 import (
@@ -14,10 +13,9 @@ import (
 	"github.com/klauspost/compress/flate"
 )
 
-// A Piece is a text compressed to blocks of deflate (RFC 1951) that end at a whole
-// byte, refer to nothing before them and are not the last, so that they may stand
-// anywhere in a stream; before them what is needed to go on with the stream's
-// checksum. A piece is not changed.
+// A Piece is a text compressed to blocks of deflate (RFC 1951). The blocks end at a byte boundary, refer to nothing
+// before them and are not the last, so a piece can be at any position of a stream. They follow the data for continuing
+// the stream's checksum. A piece is immutable.
 type Piece []byte
 
 // The head of a piece, big-endian: the CRC-32 of its text, the factor that appending
@@ -120,7 +118,7 @@ func (w *Writer) Text(text []byte) {
 // Err returns the error after which nothing is written any more, nil if there was none.
 func (w *Writer) Err() error { return w.err }
 
-// Close ends the stream and hands over what is left of it.
+// Close ends the stream and writes the rest of it.
 func (w *Writer) Close() error {
 	w.append(lastBlock)
 	w.buf = binary.LittleEndian.AppendUint32(w.buf, w.sum)

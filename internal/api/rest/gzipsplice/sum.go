@@ -1,10 +1,9 @@
 package gzipsplice
 
-// A CRC-32 is the remainder of a text, read as a polynomial over GF(2), by crcPoly.
-// That of two texts together is therefore that of the first times x^(8n), n being the
-// length of the second, plus that of the second. Polynomials are written as the
-// CRC-32 of RFC 1952 has them: the highest bit is the coefficient of x^0. The
-// inversions at its beginning and end cancel out.
+// A CRC-32 is the remainder of a text, as a polynomial over GF(2), divided by crcPoly. So the CRC of two texts together
+// is the CRC of the first times x^(8n), where n is the length of the second, plus the CRC of the second. Polynomials
+// are written as in the CRC-32 of RFC 1952: the highest bit is the coefficient of x^0. The inversions at its beginning
+// and end cancel out.
 const (
 	crcPoly = 0xedb88320
 	one     = 1 << 31       // x^0

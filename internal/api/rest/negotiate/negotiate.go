@@ -28,7 +28,7 @@ func (t Transform) Kind() string {
 	return [...]string{"", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"}[t]
 }
 
-// Accepted is what a response will be encoded as.
+// Accepted is the result of negotiation: the form of a response.
 type Accepted struct {
 	Media scheme.Media
 	// As is the shape, AsVersion its version in meta.k8s.io ("v1", "v1beta1").
@@ -42,8 +42,7 @@ type Accepted struct {
 // where it is turned on, CBOR.
 type Formats struct{ CBOR bool }
 
-// media are the encodings in the order of preference, streams those that can
-// carry a watch.
+// media returns the encodings in the order of preference, streams those that a watch can use.
 func (f Formats) media() []scheme.Media {
 	if f.CBOR {
 		return []scheme.Media{scheme.JSON, scheme.YAML, scheme.Protobuf, scheme.CBOR}
@@ -60,8 +59,7 @@ func (f Formats) types() []string {
 	return types
 }
 
-// streamTypes are what a list request may produce beyond types: it may be a
-// watch.
+// streamTypes returns the media types that only a watch can use: a list request may be a watch.
 func (f Formats) streamTypes() []string {
 	types := []string{scheme.TypeJSON + ";stream=watch", scheme.TypeProtobuf + ";stream=watch"}
 	if f.CBOR {
@@ -70,16 +68,16 @@ func (f Formats) streamTypes() []string {
 	return types
 }
 
-// Endpoint says what a path can answer.
+// Endpoint describes the possible responses of a path.
 type Endpoint struct {
-	// Text says that the response is a text. As in kube-apiserver the header has to allow an object all the same, which a
-	// response that is an error is.
+	// Text means that the response is a text. As in kube-apiserver, the Accept header must allow an object
+	// nevertheless, because an error is one.
 	Text bool
 	// List adds the streaming types to the message of a failure.
 	List bool
 	// Transforms allows Table and PartialObjectMetadata.
 	Transforms bool
-	// NoTable says that there are no columns: what is answered has no Table.
+	// NoTable means that there are no columns, so that the response cannot be a Table.
 	NoTable bool
 	// Stream demands a streaming encoding.
 	Stream bool
@@ -128,8 +126,7 @@ func (f Formats) Response(r *http.Request, e Endpoint) (Accepted, error) {
 	)
 }
 
-// producible says whether any media type in the header, parameters aside, is one
-// of ours.
+// producible reports whether any media type in the header, without its parameters, is supported.
 func (f Formats) producible(header string, e Endpoint) bool {
 	types := f.types()
 	if e.Text {

@@ -17,13 +17,12 @@ import (
 type Configuration struct {
 	// Object is the applied tree; it may be empty.
 	Object map[string]any
-	// duplicates is what a strict decoder refuses.
+	// duplicates is the strict decoding error about duplicate fields.
 	duplicates error
 }
 
-// Apply decodes the body of a server-side apply: YAML, of which JSON is the common
-// case. Duplicate fields are not an error yet, since what apply itself refuses
-// comes first: see Duplicates.
+// Apply decodes the body of a server-side apply: YAML, usually JSON. Duplicate fields are not an error yet, because
+// errors of the apply itself have precedence: see Duplicates.
 func Apply(body []byte, v Validation) (Configuration, error) {
 	if c, ok := applyJSON(body); ok {
 		return c, nil
@@ -49,8 +48,8 @@ func Apply(body []byte, v Validation) (Configuration, error) {
 	return c, nil
 }
 
-// applyJSON decodes a body that is JSON without duplicate fields, about twenty
-// times faster than the YAML decoder, to what that makes of it.
+// applyJSON is about twenty times faster than the YAML decoder. It decodes JSON without duplicate fields to the same
+// result, and returns false for any other body.
 func applyJSON(body []byte) (Configuration, bool) {
 	if trimmed := bytes.TrimLeft(body, " \r\n"); len(trimmed) == 0 || trimmed[0] != '{' || !plainYAML(body) {
 		return Configuration{}, false
@@ -68,8 +67,8 @@ func applyJSON(body []byte) (Configuration, bool) {
 // a member: 1024 characters up to its colon.
 const maxPlainText = 1000
 
-// plainYAML says whether a document, if it is JSON, means the same as YAML for sure:
-// YAML refuses some characters, knows fewer escapes and limits the length of names.
+// plainYAML reports whether a JSON document certainly means the same as YAML, which forbids some characters, knows
+// fewer escapes and limits the length of names.
 func plainYAML(doc []byte) bool {
 	quoted, start := false, 0
 	for i := 0; i < len(doc); i++ {
@@ -98,14 +97,14 @@ func plainYAML(doc []byte) bool {
 	return true
 }
 
-// named says whether what comes before rest is the name of a member.
+// named reports whether the text before rest is the name of a member.
 func named(rest []byte) bool {
 	rest = bytes.TrimLeft(rest, " \r\n")
 	return len(rest) > 0 && rest[0] == ':'
 }
 
-// wholeNumbers makes integers of the floating-point numbers without a fraction below
-// a value: YAML does not tell 2.0 from 2. It returns what replaces the value itself.
+// wholeNumbers converts floating-point numbers without a fraction in a value to integers, because YAML does not
+// distinguish 2.0 from 2. It returns the converted value.
 func wholeNumbers(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -129,8 +128,7 @@ func wholeNumbers(value any) any {
 	return value
 }
 
-// Duplicates returns what a client that applied c is told of fields given twice;
-// call it after the apply itself succeeded.
+// Duplicates returns the warnings or the error for duplicate fields in c; call it after the apply itself succeeded.
 func (c Configuration) Duplicates(v Validation) (warnings []string, err error) {
 	switch {
 	case c.duplicates == nil || !v.checks():

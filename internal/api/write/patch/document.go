@@ -20,8 +20,8 @@ type Patch struct {
 }
 
 // Document applies a JSON patch or a merge patch to a document, and decodes the result with d, whose New returns the
-// object to decode into. prune, which may be nil, removes from that object what its schema does not know, and returns
-// a strict error for each field removed if track is set. Document returns the warnings for the client.
+// object to decode into. prune, which may be nil, removes unknown fields from that object, and returns a strict error
+// for each if track is set. Document returns the warnings for the client.
 func (p Patch) Document(
 	doc []byte, d scheme.Decoder, prune func(track bool) ([]error, error),
 ) (warnings []string, err error) {

@@ -1,10 +1,9 @@
-// Package patch applies the bodies of PATCH requests: JSON patch (RFC 6902), JSON
-// merge patch (RFC 7386) and strategic merge patch, and decodes those of
-// server-side apply. It knows neither HTTP nor storage: what it returns depends on
-// its arguments alone.
+// Package patch applies the bodies of PATCH requests: JSON patch (RFC 6902), JSON merge patch (RFC 7386) and strategic
+// merge patch. It also decodes the bodies of server-side apply. It does not use HTTP or storage: results only depend on
+// arguments.
 //
-// Every error is a *errors.StatusError of k8s.io/apimachinery/pkg/api/errors, with
-// the code, reason and message the client gets.
+// Every error is a *errors.StatusError of k8s.io/apimachinery/pkg/api/errors, with the code, reason and message for the
+// client.
 package patch
 
 import (
@@ -28,7 +27,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/jsonpatch"
 )
 
-// MaxOperations is how many operations a JSON patch may have.
+// MaxOperations limits the operations of a JSON patch.
 const MaxOperations = 10000
 
 // Validation is the fieldValidation of a request: what becomes of unknown and
@@ -41,10 +40,10 @@ const (
 	Strict Validation = metav1.FieldValidationStrict
 )
 
-// checks says whether anyone wants to know of unknown and duplicate fields.
+// checks reports whether unknown and duplicate fields are searched.
 func (v Validation) checks() bool { return v == Warn || v == Strict }
 
-// jsonPatchOp is what an operation is checked against before it is applied.
+// jsonPatchOp is an operation in the form in which it is checked before it is applied.
 type jsonPatchOp struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
@@ -52,9 +51,9 @@ type jsonPatchOp struct {
 	Value any    `json:"value"`
 }
 
-// JSON applies a JSON patch to doc and returns the new document. strict holds what
-// is unknown or duplicate in the patch itself, unless v is Ignore; hand it to
-// Decoded. The arguments are not changed; the result may share memory with them.
+// JSON applies a JSON patch to doc and returns the new document. strict has the errors about unknown and duplicate
+// fields of the patch itself, unless v is Ignore; pass it to Decoded. The arguments are not changed; the result may
+// share memory with them.
 func JSON(doc, body []byte, v Validation) (patched []byte, strict []error, err error) {
 	if v.checks() {
 		var ops []jsonPatchOp
@@ -112,8 +111,8 @@ func Merge(doc, body []byte, v Validation) (patched []byte, strict []error, err 
 	return patched, strict, nil
 }
 
-// mergeDeep is Merge for a patch that is deep and large: the library reads what is below each of its
-// levels anew. Here members that a patch leaves alone lose their order.
+// mergeDeep is Merge for a patch that is deep and large: the library parses the rest of it again at each level. Unlike
+// there, members that a patch does not change lose their order.
 func mergeDeep(doc, body []byte, strict []error) ([]byte, []error, error) {
 	changes, ok := numbered(body)
 	document, isObject := numbered(doc)
@@ -140,10 +139,9 @@ func numbered(doc []byte) (map[string]any, bool) {
 	return tree, errors.Is(err, io.EOF)
 }
 
-// Decoded judges the decoding of a patched document into its type. err is the
-// decoder's, nil or a runtime strict decoding error included; strict is what JSON
-// or Merge found in the patch. It returns the warnings for the client, or the
-// error to answer.
+// Decoded returns the warnings or the error after a patched document was decoded into its type. err is the decoder's
+// error, which may be nil or a strict decoding error of package runtime; strict are the errors that JSON or Merge found
+// in the patch.
 func Decoded(patched []byte, strict []error, err error, v Validation) (warnings []string, _ error) {
 	return strictResult(func() string { return string(patched) }, strict, err, v)
 }
@@ -167,8 +165,7 @@ func strictResult(shown func() string, strict []error, err error, v Validation) 
 	return Warnings(strict), nil
 }
 
-// Warnings are the texts in which strict decoding errors are told to a client that
-// asked for warnings: the lines of a YAML error each by itself.
+// Warnings returns the texts of strict decoding errors as warnings: each line of a YAML error is one.
 func Warnings(strict []error) []string {
 	const yamlErrors = "yaml: unmarshal errors:\n"
 	var out []string
@@ -186,15 +183,14 @@ func Warnings(strict []error) []string {
 	return out
 }
 
-// invalid answers a patch whose result does not decode.
+// invalid returns the error for a patch whose result cannot be decoded.
 func invalid(shown, detail string) error {
 	return kerrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{
 		field.Invalid(field.NewPath("patch"), shown, detail),
 	})
 }
 
-// unprocessable answers a patch that does not fit the document. The cause is not
-// told.
+// unprocessable returns the error for a patch that cannot be applied to the document, without its cause.
 func unprocessable(err error) error {
 	return kerrors.NewGenericServerResponse(
 		http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false,

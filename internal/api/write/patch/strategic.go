@@ -16,12 +16,10 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 )
 
-// Strategic applies a strategic merge patch to original, a typed object in the
-// version of the request, and decodes the result into an empty object of the same
-// type. original is not changed; into shares nothing with it, and is half-filled
-// where an error is returned. The caller sets apiVersion and kind, which a patch may
-// remove, and defaults on into afterwards. The warnings are of unknown and duplicate
-// fields, where v is Warn.
+// Strategic applies a strategic merge patch to original, a typed object in the version of the request, and decodes the
+// result into into, an empty object of the same type. original is not changed and shares nothing with into. After an
+// error into is incomplete. The caller sets apiVersion and kind, which a patch may remove, and defaults on into
+// afterwards. If v is Warn, there are warnings about unknown and duplicate fields.
 func Strategic(original, into runtime.Object, body []byte, v Validation) (warnings []string, err error) {
 	patch, strict, err := decodeTree(body, v)
 	if err != nil {
@@ -55,8 +53,7 @@ type part struct {
 	// (apiVersion and kind) always count.
 	touched []bool
 	names   map[string]bool
-	// owners says that metadata is named, but not its managedFields, whose
-	// conversion costs most.
+	// owners means that the patch has metadata without managedFields, whose conversion costs most.
 	owners bool
 }
 
@@ -89,7 +86,7 @@ func newPart(original, into runtime.Object, patch map[string]any) (part, bool) {
 	return p, true
 }
 
-// namesLabels says of a patch of metadata that it leaves managedFields alone.
+// namesLabels reports whether a patch of metadata does not change managedFields.
 func namesLabels(metadata any) bool {
 	fields, ok := metadata.(map[string]any)
 	for name := range fields {
@@ -119,7 +116,7 @@ func (p part) tree() (map[string]any, error) {
 	return tree, err
 }
 
-// complete copies into the patched fields what the patch did not name.
+// complete copies the fields that the patch does not name into the patched object.
 func (p part) complete(into runtime.Object) {
 	rest := reflect.New(p.original.Type())
 	for i, touched := range p.touched {
@@ -171,7 +168,7 @@ func merge(tree, patch map[string]any, into runtime.Object) (merged map[string]a
 	if merged, err = strategicpatch.StrategicMergeMapPatch(tree, patch, into); err != nil {
 		return nil, strategicError(err)
 	}
-	// The conversion that follows reads quantities, whatever they cost.
+	// The conversion below parses quantities, even very expensive ones.
 	if err := scheme.CheckQuantities(into, merged); err != nil {
 		return nil, invalid(fmt.Sprintf("%+v", patch), err.Error())
 	}
@@ -219,7 +216,7 @@ func strategicError(err error) error {
 	return unprocessable(err)
 }
 
-// orderErrors are how the errors of such a list begin, and that of a list whose element has the directive to merge.
+// orderErrors are the beginnings of the errors for such a list, and for a list with a directive to merge in an element.
 var orderErrors = []string{
 	"The order in patch list:\n", "expected a []interface {}, but received a ", "expected slice or array type, but got: ",
 	"unable to find api field in struct ", "value for key ", "merging lists cannot yet be specified in the patch",

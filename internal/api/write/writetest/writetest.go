@@ -13,13 +13,13 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// Manager is the field manager of what a Writer writes.
+// Manager is the field manager of a Writer.
 const Manager = "test"
 
-// Options are those of one write.
+// Options are the options of one write.
 type Options struct {
 	DryRun bool
-	// Admit judges the write; nil admits it.
+	// Admit checks the write; nil admits it.
 	Admit registry.Admit
 	// CreateMissing and CheckUID are those of write.Request.
 	CreateMissing, CheckUID bool
@@ -62,7 +62,7 @@ func (w *Writer) Create(
 	}, o)
 }
 
-// Update stores what change makes of the current object.
+// Update changes the current object by change and stores it.
 func (w *Writer) Update(
 	ctx context.Context, r *registry.Resource, sub *registry.Subresource, namespace, name string, o Options,
 	change func(*write.Current) (registry.Object, error),

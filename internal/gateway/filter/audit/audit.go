@@ -21,14 +21,14 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/responserecorder"
 )
 
-// Policy says what is recorded of a request. user is nil if the request is not authenticated.
+// Policy decides what is recorded about a request. user is nil if the request is not authenticated.
 type Policy interface {
 	For(i *request.Info, user *request.User) audit.Settings
 }
 
 // Auditor makes the two filters of auditing. If it is nil, its filters do nothing.
 type Auditor struct {
-	// Policy decides what is recorded. It is asked once for each request.
+	// Policy decides what is recorded. It is called once for each request.
 	Policy Policy
 	Sink   audit.Sink
 	// NewObject returns an empty object of a kind, nil for an unknown kind. It is used to convert

@@ -20,7 +20,7 @@ import (
 // is empty unless result is "success".
 type Observer func(result, user string, took time.Duration)
 
-// Options are what the filter needs.
+// Options are the dependencies of the filter.
 type Options struct {
 	Authenticator authn.Authenticator
 	// Anonymous returns the user of a request without credentials, nil if the request

@@ -18,11 +18,11 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/apiresponse"
 )
 
-// Options are what the filter needs.
+// Options are the dependencies of the filter.
 type Options struct {
 	// Limit is the longest time for a request that is not long-running.
 	Limit time.Duration
-	// Grace is how much more time a handler gets that has already begun its response.
+	// Grace is the additional time for a handler whose response has begun.
 	Grace time.Duration
 	// Spread is the time over which long-running requests are ended after Stopping is
 	// done, so that not all their clients reconnect to other servers at once.
@@ -37,7 +37,8 @@ type Options struct {
 	// Running is the number of abandoned handlers: those that still run although their
 	// request was answered 504 or aborted.
 	Running *atomic.Int64
-	// LongRunning, unless nil, is called when a long-running request begins, and what it returns when the request ends.
+	// LongRunning, unless nil, is called when a long-running request begins; its result is called when the request
+	// ends.
 	LongRunning func() (ended func())
 	// Abandoned is called when such a handler returns.
 	Abandoned func(panicked bool)

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// maxIdle is how many idle workers are kept at most.
+// maxIdle limits the number of idle workers.
 const maxIdle = 32
 
 // workers are goroutines that call handlers, one after the other. Starting a goroutine for

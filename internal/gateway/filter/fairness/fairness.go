@@ -1,8 +1,8 @@
-// Package fairness lets requests execute by API priority and fairness (see package flowcontrol). It takes the place of
-// package inflight.
+// Package fairness lets requests execute by API priority and fairness (see package flowcontrol). It replaces package
+// inflight.
 //
-// As there, a request has its seats while the server works on it, but not while the server waits for the client. The
-// memory of responses that wait for their clients is limited in the same way as there.
+// As in package inflight, a request has its seats while the server works on it, but not while the server waits for the
+// client, and the memory of responses that wait for their clients is limited.
 package fairness
 
 import (

@@ -69,7 +69,7 @@ func (l *Limiter) Filter(next http.Handler) http.Handler {
 	})
 }
 
-// TooMany answers 429 Too Many Requests. The client is asked to try again after some seconds.
+// TooMany responds 429 Too Many Requests with a Retry-After header in seconds.
 func TooMany(w http.ResponseWriter, r *http.Request, seconds int) {
 	request.TrackerFrom(r.Context()).Terminate()
 	w.Header().Set("Retry-After", strconv.Itoa(seconds))

@@ -16,7 +16,7 @@ import (
 // Level is the log level of --v=3, from which on requests are logged.
 const Level = slog.Level(-3)
 
-// maxAuditID is how many bytes of an Audit-Id are logged. A client may send a long one.
+// maxAuditID limits the bytes of an Audit-Id that are logged. A client may send a long one.
 const maxAuditID = 64
 
 // New returns the filter.

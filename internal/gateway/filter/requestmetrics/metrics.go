@@ -122,7 +122,7 @@ type Request struct {
 // Component is the value of the label component.
 type Component uint8
 
-// The components. NoComponent is that of health checks and documents.
+// The components. NoComponent is for health checks and documents.
 const (
 	APIServer Component = iota
 	Aggregator
@@ -177,7 +177,7 @@ type series struct {
 	deprecated  atomic.Bool // whether that is recorded
 }
 
-// Response is what was answered to a request.
+// Response describes the response to a request.
 type Response struct {
 	Code  int
 	Bytes int64
@@ -268,7 +268,8 @@ func (q *Requests) WatchList(r Request, took time.Duration) {
 	h.Observe(int64(took))
 }
 
-// shared returns the series of v, which requests with different values of other labels share, and keeps it in place.
+// shared returns the series of v for the values, and stores it in place. Requests with different values of other labels
+// share the series.
 func (q *Requests) shared(v *metrics.HistogramVec, place *atomic.Pointer[metrics.Histogram], values ...string) *metrics.Histogram {
 	h := v.With(values...)
 	place.Store(h)

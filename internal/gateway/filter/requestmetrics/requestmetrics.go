@@ -12,8 +12,8 @@ import (
 )
 
 // New returns the filter. As kube-apiserver does, it counts the requests that reached a handler for their verb (see
-// request.Tracker) and those that were refused because there are too many. Others, which filters refused or for which
-// there is no handler, have metrics of their own, such as authentication_attempts.
+// request.Tracker) and the requests that were refused because there are too many. Requests that other filters refused,
+// or that have no handler, have metrics of their own, such as authentication_attempts.
 func New(m *Requests) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -172,9 +172,9 @@ func ReportedVerb(r *http.Request, i *request.Info) string {
 	return r.Method
 }
 
-// Timed returns the filters in the same order, with filters between them that record how long each takes before it calls
-// the next one. names are those of kube-apiserver; a nil filter is left out, but recorded. The time of a
-// filter without a name is not recorded.
+// Timed returns the filters in the same order. Between them it adds filters that record the time from one filter to the
+// next under the names in kube-apiserver. A nil filter is omitted, but recorded. The time of a filter without a name is
+// not recorded.
 func Timed(q *Requests, filters []Named) []func(http.Handler) http.Handler {
 	out := []func(http.Handler) http.Handler{mark(func(time.Duration) {})}
 	for _, f := range filters {
@@ -200,7 +200,7 @@ type Named struct {
 func mark(observe func(time.Duration)) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			// All marks of a request see the same Recorder, but it may be another one than that of New.
+			// All marks of a request use the same Recorder, which may differ from the Recorder of New.
 			if rw, ok := w.(*responserecorder.Recorder); ok {
 				observe(rw.Tracker.Pass())
 			}

@@ -18,9 +18,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/tracing"
 )
 
-// Server returns the filter that records a request as a whole; nil without a Tracer. It comes after authentication,
-// because only the requests of members of system:masters may belong to a trace that the client has begun. For the others
-// a new trace begins, with a link to that of the client.
+// Server returns the filter that records a request as a span; nil without a Tracer. It comes after authentication,
+// because only requests of members of system:masters may continue the trace of the client. Other requests begin a new
+// trace, with a link to the client's.
 func Server(t *tracing.Tracer) func(http.Handler) http.Handler {
 	if t == nil {
 		return nil
@@ -101,7 +101,7 @@ func setRequest(span tracing.Span, r *http.Request, w http.ResponseWriter) {
 	}
 }
 
-// split returns the host and the port of an address, 0 if it has none.
+// split returns the host and the port of an address; the port is 0 if there is none.
 func split(address string) (string, int) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

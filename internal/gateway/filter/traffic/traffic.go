@@ -20,14 +20,13 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/apiresponse"
 )
 
-// MaxRequests is how many requests are kept. Beyond it the oldest are forgotten.
+// MaxRequests limits the number of recorded requests. Then the oldest are dropped.
 const MaxRequests = 100_000
 
 // Request is a request that a server got from a client.
 type Request struct {
 	Time time.Time
-	// User and Groups are those of the user whose permissions counted, after impersonation. User is empty if the request
-	// was not authenticated.
+	// User and Groups are the user after impersonation. User is empty if the request was not authenticated.
 	User      string
 	Groups    []string
 	UserAgent string
@@ -65,9 +64,9 @@ func (m *Match) Matches(r *Request) bool {
 type Fault struct {
 	// On are the requests. The Name of a create is empty.
 	On Match
-	// Times is how many requests meet the fault; 0 is all.
+	// Times is the number of requests to which the fault is applied; 0 means all.
 	Times int
-	// Latency is how long the request waits before anything else happens.
+	// Latency is the delay of the request before anything else happens.
 	Latency time.Duration
 	// Code is the HTTP status that is answered, such as 409, 410, 429, 500 or 503, with a Status as kube-apiserver makes it
 	// for that code. 0 carries out the request.
@@ -214,7 +213,7 @@ func (t *Traffic) Disturb(next http.Handler) http.Handler {
 	})
 }
 
-// meet records the user of a request, and returns the fault that the request meets, nil if there is none.
+// meet records the user of a request, and returns the fault to apply, nil if there is none.
 func (t *Traffic) meet(c *call, user *request.User) *Fault {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -299,7 +298,8 @@ func (f *Fault) answer(info *request.Info) error {
 	return kerrors.NewGenericServerResponse(f.Code, info.Verb, gr, info.Name, message, seconds, unexpected)
 }
 
-// stale returns a query for the state at an old resource version. A list that is continued is that of one version anyway.
+// stale returns a query for the state at an old resource version. The next page of a list is not changed, because it
+// continues at the version of the first.
 func stale(q url.Values, version string) string {
 	if q.Get("continue") == "" {
 		q.Set("resourceVersion", version)

@@ -12,21 +12,21 @@ import (
 	"github.com/keelson-dev/keelson/internal/gateway/flowcontrol/fairqueue"
 )
 
-// Shares are what the configuration of a level says.
+// Shares are the configuration of a level.
 type Shares struct {
 	// Nominal are the concurrency shares.
 	Nominal int
-	// LendablePercent is how much of the nominal seats other levels may borrow.
+	// LendablePercent is the percentage of the nominal seats that other levels may borrow.
 	LendablePercent int
-	// BorrowingPercent is how much the level may borrow, in percent of its nominal seats; nil means without limit.
+	// BorrowingPercent limits the seats that the level may borrow, in percent of its nominal seats; nil means no limit.
 	BorrowingPercent *int
 }
 
 // Bounds are the numbers of seats that a level may have.
 type Bounds struct{ Nominal, Min, Max int }
 
-// Of returns the bounds of a level, if all levels together have a number of shares and the server has a number of
-// seats. Nominal seats are rounded up, so that no level with shares has none.
+// Of returns the bounds of a level. allShares is the sum of the shares of all levels, seats the number of seats of the
+// server. Nominal seats are rounded up, so that a level with shares has at least one.
 func (s Shares) Of(allShares, seats int) Bounds {
 	nominal := 0
 	if allShares > 0 {
@@ -42,7 +42,7 @@ func (s Shares) Of(allShares, seats int) Bounds {
 
 // Demand is the demand of a level over the periods until now.
 type Demand struct {
-	// Max, Average and Deviation are those of the last period.
+	// Max, Average and Deviation describe the last period.
 	fairqueue.Demand
 	// Smoothed rises at once and falls slowly, by half in five minutes.
 	Smoothed float64

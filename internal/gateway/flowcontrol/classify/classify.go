@@ -1,17 +1,17 @@
 // Package classify finds the FlowSchema that a request matches.
 //
-// The rules of all FlowSchemas are split into clauses, which have numbers in the order of precedence. A clause demands
-// something of each of several properties of a request: of its user, verb, API group, resource and namespace, or of its
-// user, verb and path. It matches if all properties are among those that it allows. For each value of a property there is
-// the set of the clauses that allow it. The clause that decides is the lowest one that is in one set of each property.
+// The rules of all FlowSchemas are split into clauses, which are numbered in the order of precedence. A clause has a
+// list of allowed values for each property of a request: its user, verb, API group, resource and namespace, or its
+// user, verb and path. It matches if it allows the value of each property. For each value of a property there is the
+// set of the clauses that allow it. The first match is the lowest clause that is in a set of each property.
 //
 // A set is a list of ranges of numbers. For example, the clauses of a rule with three resources and a hundred subjects
 // have the numbers 5, 6 and 7, and the range from 5 to 7 is added to the set of each subject. So the memory grows with
-// the length of the FlowSchemas: it is a range at most for each subject of a rule and for each value of a clause.
+// the length of the FlowSchemas: at most one range for each subject of a rule and for each value of a clause.
 //
-// The lowest number is searched in turns. It is at least the lowest of each property, so the search begins with the
-// highest of these, goes on to the next number of each property that is at least that, and so on, until all properties
-// have the same number.
+// The lowest common number is found in steps. It is not below the lowest number of any property, so the search begins
+// with the highest of these. It then advances each property to its next number that is not below the current one, until
+// all properties have the same number.
 package classify
 
 import (
@@ -59,7 +59,7 @@ func (s *set) add(r span) {
 	*s = append(*s, r)
 }
 
-// property has the sets of clauses by the values that they allow, and the set of those that allow all values.
+// property has the sets of clauses by the values that they allow, and the set of clauses that allow all values.
 type property struct {
 	byValue map[string]set
 	any     set
@@ -134,8 +134,8 @@ func (b *builder) addSubject(clauses span, s *flowcontrolv1.Subject) {
 	}
 }
 
-// addPaths adds a clause about paths. A path that ends with a slash and a star stands for all paths that begin with
-// what is before the star.
+// addPaths adds a clause about paths. A path that ends with "/*" matches all paths that begin with the part before the
+// star.
 func (b *builder) addPaths(clause span, paths []string) {
 	for _, p := range paths {
 		prefix, found := strings.CutSuffix(p, all)
@@ -170,7 +170,7 @@ func put(sets map[string]set, key string, clauses span) {
 // accountPrefix begins the names of users that are service accounts.
 const accountPrefix = "system:serviceaccount:"
 
-// usual is how many groups of a user, or prefixes of a path, need no memory of their own.
+// usual is the number of groups of a user, or prefixes of a path, up to which no memory is allocated.
 const usual = 16
 
 // Find returns the index of the first FlowSchema that matches, -1 if none does.
@@ -226,8 +226,8 @@ func (c *Classifier) appendPrefixes(paths []set, path string) []set {
 	return paths
 }
 
-// first returns the schema of the lowest clause that is in a set of each property; -1 if there is none. It uses up the
-// properties, each of which is a list of sets.
+// first returns the schema of the lowest clause that is in a set of each property; -1 if there is none. Each property
+// is a list of sets, which first consumes.
 func (c *Classifier) first(properties ...[]set) int {
 	clause, agreed := uint32(0), 0
 	for i := 0; agreed < len(properties); i = (i + 1) % len(properties) {
@@ -244,8 +244,8 @@ func (c *Classifier) first(properties ...[]set) int {
 	return c.schemas[clause]
 }
 
-// seek returns the lowest clause in any of the sets that is not below a number, and false if there is none. It removes
-// the ranges below the number.
+// seek returns the lowest clause in any of the sets that is at least from, and whether there is one. It removes the
+// ranges below from.
 func seek(sets []set, from uint32) (lowest uint32, found bool) {
 	for i := range sets {
 		s := sets[i]

@@ -27,7 +27,7 @@ import (
 	"time"
 )
 
-// guess is how long a request is assumed to execute until it has ended.
+// guess is the assumed duration of a request that is still executing.
 const guess = 3 * time.Millisecond
 
 // epoch is the virtual time, in seat-nanoseconds, at which virtual times start again at 0, so that they stay exact.
@@ -39,13 +39,13 @@ type Config struct {
 	Exempt bool
 	// Queues is the number of queues. If it is 0, a request is refused when it finds no free seats.
 	Queues int
-	// HandSize is how many queues a flow may use.
+	// HandSize is the number of queues that a flow may use.
 	HandSize int
-	// QueueLength is how many requests may wait in one queue.
+	// QueueLength is the largest number of waiting requests of one queue.
 	QueueLength int
 }
 
-// Outcome is what happens to a request that arrives.
+// Outcome is the result of the arrival of a request.
 type Outcome uint8
 
 // The outcomes.
@@ -230,7 +230,7 @@ func (l *Level) Arrive(now time.Duration, r *Request) Outcome {
 	if r.state == waiting {
 		return Waits
 	}
-	l.started = slices.DeleteFunc(l.started, func(s *Request) bool { return s == r }) // the result says it
+	l.started = slices.DeleteFunc(l.started, func(s *Request) bool { return s == r }) // Executes reports its start
 	return Executes
 }
 

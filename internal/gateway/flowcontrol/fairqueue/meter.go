@@ -9,7 +9,7 @@ import (
 type Histogram struct {
 	// Bounds are the upper bounds of all buckets but the last.
 	Bounds []float64
-	// Weights are those of the observations in each bucket alone.
+	// Weights are the weights of the observations in each bucket, not cumulative.
 	Weights []float64
 	Sum     float64
 }

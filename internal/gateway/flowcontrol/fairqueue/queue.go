@@ -37,7 +37,7 @@ func (l *Level) activate(index int) *queue {
 	return q
 }
 
-// maxFree is how many unused queues are kept for later.
+// maxFree is the number of unused queues that are kept.
 const maxFree = 64
 
 // deactivate forgets a queue if no request of it waits or executes.
@@ -92,7 +92,7 @@ func (q *queue) bound() {
 	}
 }
 
-// reorder moves a queue to its place in the order after its first request or its next start has changed.
+// reorder moves a queue to its position in the order after its first request or its next start has changed.
 func (l *Level) reorder(q *queue) {
 	order := (*byFinish)(&l.order)
 	switch {
@@ -147,7 +147,7 @@ type QueueState struct {
 	Index, Waiting, WaitingSeats, Executing, Seats int
 	// NextStart and Work are in seat-seconds.
 	NextStart, Work float64
-	// Requests are those that wait, in their order.
+	// Requests are the waiting requests, in order.
 	Requests []*Request
 }
 
@@ -168,12 +168,13 @@ func (l *Level) Queues() []QueueState {
 	return out
 }
 
-// Dispatch says how the level chooses requests to start. All values are virtual times in seat-seconds.
+// Dispatch describes how the level chooses requests to start. All values are virtual times in seat-seconds.
 type Dispatch struct {
 	// R is the virtual time when a request was started last, and S the one at which that request should start.
 	R, S float64
-	// First and Last are the bounds of the times at which the first requests of the queues should start in which requests
-	// wait, and those of these times minus the work that is estimated to be in progress. If no request waits, all are S.
+	// First and Last are the lowest and highest start time of the first requests of the queues in which requests wait.
+	// FirstDiscounted and LastDiscounted are the bounds after the estimated work in progress was subtracted. If no
+	// request waits, all are S.
 	First, Last, FirstDiscounted, LastDiscounted float64
 }
 

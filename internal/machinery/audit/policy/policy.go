@@ -19,7 +19,8 @@ type Current struct{ policy atomic.Pointer[Policy] }
 // Use has p decide about the requests that begin from now on.
 func (c *Current) Use(p *Policy) { c.policy.Store(p) }
 
-// For returns the settings for a request. A request asks once, so that all its events follow the same policy.
+// For returns the settings for a request. It is called once per request, so that all events of a request follow the
+// same policy.
 func (c *Current) For(i *request.Info, user *request.User) audit.Settings {
 	return c.policy.Load().For(i, user)
 }

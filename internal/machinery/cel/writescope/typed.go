@@ -16,8 +16,8 @@ type Typed struct {
 	variables *apiservercel.DeclType
 }
 
-// NewTyped returns a Typed. object is the type of object and oldObject. params is that of params; nil means that there is
-// no such variable. As in kube-apiserver's type checks there is no variable authorizer.requestResource.
+// NewTyped returns a Typed. object is the type of object and oldObject, params the type of params; nil means that this
+// variable does not exist. As in kube-apiserver's type checks there is no variable authorizer.requestResource.
 func NewTyped(object, params *apiservercel.DeclType) *Typed {
 	authorizer := library.AuthorizerType
 	t := &Typed{variables: apiservercel.NewObjectType("kubernetes.variables", map[string]*apiservercel.DeclField{})}
@@ -42,8 +42,8 @@ func (t *Typed) Declare(name, source string) {
 	t.variables.Fields[name] = apiservercel.NewDeclField(name, field, true, nil, nil)
 }
 
-// Check returns what is wrong with an expression, in kube-apiserver's words; "" if nothing is. The error says that it
-// could not be checked.
+// Check returns what is wrong with an expression, with the texts of kube-apiserver; "" if it is correct. It fails if
+// the expression could not be checked.
 func (t *Typed) Check(source string) (issues string, err error) {
 	_, err = t.scope.Compile(source, cel.Stored)
 	var wrong *cel.CompileError

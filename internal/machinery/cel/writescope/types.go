@@ -86,8 +86,8 @@ func namespaceType() *apiservercel.DeclType {
 	}, nil)
 }
 
-// declared returns the declaration of the type of a variable of a policy. Types that cannot be declared, and those of
-// expressions that could not be compiled, are dynamic.
+// declared returns the declared type of a variable of a policy. Types that cannot be declared, and a nil type (the
+// expression could not be compiled), become dynamic.
 func declared(typ *types.Type) *apiservercel.DeclType {
 	switch typ {
 	case nil:

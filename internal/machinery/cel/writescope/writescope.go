@@ -1,5 +1,5 @@
-// Package writescope has the variables of the expressions that judge writes, in webhooks and policies, and their types.
-// Package internal/access/admission/celvars has their values.
+// Package writescope has the variables of expressions in admission webhooks and policies, and their types. Package
+// internal/access/admission/celvars has their values.
 package writescope
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/cel"
 )
 
-// Options say which variables expressions may use in addition to those of every expression.
+// Options are the variables that expressions may use in addition to those of every expression.
 type Options struct {
 	// Params adds params, Variables adds variables.
 	Params, Variables bool
@@ -64,15 +64,15 @@ func (s *Scopes) Declare(name string, typ *types.Type) {
 // VariablesType returns the type of the variable variables, nil if there is no such variable.
 func (s *Scopes) VariablesType() *apiservercel.DeclType { return s.variables }
 
-// ProgramError says that an expression is correct but cannot be evaluated.
+// ProgramError is the error of an expression that is correct but cannot be evaluated.
 type ProgramError struct{ err error }
 
 func (e *ProgramError) Error() string { return "program " + e.err.Error() }
 func (e *ProgramError) Unwrap() error { return e.err }
 
-// Compile compiles an expression whose value has to be of one of the given types; none allows all. Only with authorizer
-// it may use the variable authorizer. The error says what is wrong in kube-apiserver's words; IsInternal reports whether
-// that is the fault of the expression.
+// Compile compiles an expression. The type of its value must be one of the given types; an empty list allows all. The
+// variable authorizer exists if the argument authorizer is true. The error has the text of kube-apiserver; IsInternal
+// reports whether it was not caused by the expression.
 func (s *Scopes) Compile(
 	source string, authorizer bool, origin cel.Origin, returns ...*types.Type,
 ) (*cel.Program, *types.Type, error) {
@@ -116,7 +116,7 @@ func IsInternal(err error) bool {
 	return errors.As(err, &environment) || errors.As(err, &program)
 }
 
-// checkType compares the type of an expression with those that are allowed; none means all.
+// checkType compares the type of an expression with the allowed types; an empty list allows all.
 func checkType(typ *types.Type, allowed []*types.Type) error {
 	for _, t := range allowed {
 		if typ.IsExactType(t) {

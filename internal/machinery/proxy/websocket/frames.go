@@ -28,9 +28,9 @@ type frames struct {
 	net.Conn
 
 	head [frameHead]byte // of the frame, with the length and flags of the piece that is read now
-	next []byte          // what is still to be read of head
-	data int             // what is still to be read of the piece, in bytes
-	rest int             // what the frame has after the piece, in bytes
+	next []byte          // the unread part of head
+	data int             // the number of unread bytes of the piece
+	rest int             // the number of bytes of the frame after the piece
 	last byte            // the flags of the last piece
 }
 

@@ -20,8 +20,9 @@ const (
 // readerBuffer is the largest message of Send, in bytes before they are encoded.
 const readerBuffer = 2 << 10
 
-// Send sends what it reads from a stream to a client that asks for a WebSocket. It returns when the stream or the
-// connection has ended, or the context of the request, or if the client asks for an unknown protocol. It closes the stream.
+// Send sends the content of a stream to a client that has requested a WebSocket. It returns when the stream, the
+// connection or the context of the request has ended, or if the client requests an unknown protocol. It closes the
+// stream.
 func Send(w http.ResponseWriter, r *http.Request, from io.ReadCloser) {
 	defer from.Close()
 	websocket.Server{Handshake: chooseProtocol, Handler: func(ws *websocket.Conn) {
@@ -51,7 +52,8 @@ func chooseProtocol(config *websocket.Config, _ *http.Request) error {
 	return fmt.Errorf("requested protocol(s) are not supported: %v; supports %v", asked, known)
 }
 
-// sendMessages sends an empty message, which tells the client that the connection is open, and then what it reads.
+// sendMessages sends an empty message, by which the client knows that the connection is open, and then the content of
+// from.
 func sendMessages(ws *websocket.Conn, from io.Reader) {
 	send := func(b []byte) error { return websocket.Message.Send(ws, b) }
 	if ws.Config().Protocol[0] == base64Protocol {

@@ -25,11 +25,11 @@ import (
 )
 
 const (
-	// idleTime is how long a WebSocket may be silent, as in kube-apiserver.
+	// idleTime limits the time without data on a WebSocket, as in kube-apiserver.
 	idleTime = 4 * time.Hour
-	// refusalTime is how long reading the error of a kubelet may take.
+	// refusalTime limits the time for reading the error of a kubelet.
 	refusalTime = 10 * time.Second
-	// statusTime is how long writing the final status may take.
+	// statusTime limits the time for writing the final status.
 	statusTime = 10 * time.Second
 	// pingPeriod is the time between two pings of an idle SPDY connection.
 	pingPeriod = 5 * time.Second
@@ -111,7 +111,7 @@ func (t *Translator) openClient(w http.ResponseWriter, r *http.Request) (*client
 		return nil, err
 	}
 	c := &client{conn: conn, channels: streams, gone: notifier.closed}
-	// An empty message tells the client that the connection is open.
+	// The client knows by an empty message that the connection is open.
 	first := remotecommand.StreamErr
 	switch {
 	case t.Stdout:
@@ -125,7 +125,7 @@ func (t *Translator) openClient(w http.ResponseWriter, r *http.Request) (*client
 	return c, nil
 }
 
-// hijackNotifier is a ResponseWriter that tells when its hijacked connection was closed.
+// hijackNotifier is a ResponseWriter that notifies when its hijacked connection was closed.
 type hijackNotifier struct {
 	http.ResponseWriter
 	closed chan struct{}
@@ -169,7 +169,7 @@ func (t *Translator) run(r *http.Request, c *client) error {
 	go func() {
 		select {
 		case <-c.gone:
-			cancel() // nobody reads what the command writes
+			cancel() // the output of the command is no longer read
 		case <-ctx.Done():
 		}
 	}()
@@ -221,7 +221,7 @@ func (t *Translator) openServer(ctx context.Context, r *http.Request) (httpstrea
 	return server, conn, nil
 }
 
-// refusal returns the error that a kubelet has sent in place of an agreement: a Status or a text.
+// refusal returns the error that a kubelet has sent instead of 101: a Status or a text.
 func refusal(r *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxStatus))
 	if err != nil {
@@ -234,7 +234,7 @@ func refusal(r *http.Response) error {
 	return fmt.Errorf("unable to upgrade connection: %s", body)
 }
 
-// streams are the SPDY streams of a command; those that it does not have are nil.
+// streams are the SPDY streams of a command; unused ones are nil.
 type streams struct{ status, stdin, stdout, stderr, resize httpstream.Stream }
 
 // createStreams creates the streams of the command. It returns when ctx is done: the library waits for the kubelet's
@@ -276,8 +276,8 @@ func (t *Translator) createStreams(ctx context.Context, server httpstream.Connec
 
 // copyAll copies the streams until the command has closed its outputs.
 func (s *streams) copyAll(ctx context.Context, c *client, perSecond int64) {
-	// Nothing is written to the status stream, and nothing is read from those of input; closing these directions lets
-	// the kubelet see their end.
+	// Nothing is written to the status stream, and nothing is read from the input streams. Closing these directions
+	// ends them for the kubelet.
 	_ = s.status.Close()
 	input := func(to httpstream.Stream, channel int) {
 		if to == nil {
@@ -295,7 +295,7 @@ func (s *streams) copyAll(ctx context.Context, c *client, perSecond int64) {
 	}
 	input(s.resize, remotecommand.StreamResize)
 	if s.resize == nil {
-		// A channel that nobody reads would hold up the others.
+		// A channel that is not read would block the others.
 		go func() { _, _ = io.Copy(io.Discard, c.channels[remotecommand.StreamResize]) }()
 	}
 	ended := make(chan struct{}, 2)

@@ -14,7 +14,7 @@ import (
 // A Tunnel serves WebSockets whose messages contain a SPDY connection. It connects to the kubelet by SPDY and copies.
 type Tunnel struct{ Options }
 
-// errNoUpgradeHeaders is answered if the kubelet sends 101 but does not say that it speaks SPDY.
+// errNoUpgradeHeaders is the response if the kubelet sends 101 without the headers of an upgrade to SPDY.
 var errNoUpgradeHeaders = errors.New("unable to upgrade: missing upgrade headers in response")
 
 // ServeHTTP implements http.Handler.

@@ -19,13 +19,13 @@ const spdy = "SPDY/3.1"
 // client can close one stream.
 func Translates(r *http.Request) bool { return wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) }
 
-// IsRequest reports whether a client asks for a WebSocket.
+// IsRequest reports whether a client requests a WebSocket.
 func IsRequest(r *http.Request) bool { return wsstream.IsWebSocketRequest(r) }
 
 // Tunnels reports whether a Tunnel serves the request: a WebSocket whose messages contain SPDY.
 func Tunnels(r *http.Request) bool { return wsstream.IsWebSocketRequestWithTunnelingProtocol(r) }
 
-// spdyRequest returns a request that asks for SPDY with one of the protocols of streams.
+// spdyRequest returns a request for an upgrade to SPDY with one of the protocols of streams.
 func spdyRequest(r *http.Request, header http.Header, protocols ...string) *http.Request {
 	out := r.Clone(r.Context())
 	out.Method, out.Header, out.Body, out.ContentLength = http.MethodPost, header, nil, 0
@@ -51,7 +51,7 @@ func (o Observer) done(status int) {
 	}
 }
 
-// Options are what a Translator and a Tunnel have in common.
+// Options are common to a Translator and a Tunnel.
 type Options struct {
 	// Proxy forwards requests that are not translated. Its target is the kubelet's.
 	Proxy *proxy.Handler

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// MaxCopyBytes is how many bytes the copy operations of one patch may add together (CVE-2019-1002100).
+	// MaxCopyBytes limits the bytes that the copy operations of one patch add together (CVE-2019-1002100).
 	MaxCopyBytes = 3 << 20
 	// MaxPathBytes limits the depth of a path times the size of the document and the patch, in bytes: for each step of a
 	// path everything below it is read and written again.
 	MaxPathBytes = 64 << 20
-	// MaxMoves is how many items of lists a patch may move: inserting an item at an index, and removing one, copies the
-	// whole list.
+	// MaxMoves limits the items of lists that a patch moves: inserting or removing an item at an index copies the whole
+	// list.
 	MaxMoves = 1 << 28
 )
 
@@ -67,7 +67,7 @@ type Operation struct {
 	Value []byte
 }
 
-// New returns a patch of operations. Unlike the library's decoder it tells the value null from no value.
+// New returns a patch of operations. Unlike the library's decoder it distinguishes the value null from no value.
 func New(list []Operation) (Patch, error) {
 	p := Patch{operations: make(library.Patch, len(list))}
 	for i, o := range list {
@@ -97,7 +97,7 @@ func New(list []Operation) (Patch, error) {
 func (p Patch) Len() int { return len(p.operations) }
 
 // Apply returns doc with the changes of the patch. It changes neither of them; the result may share memory with both.
-// The error is a *DepthError or a *MovesError, or says which operation does not fit the document.
+// The error is a *DepthError or a *MovesError, or describes the operation that cannot be applied.
 func (p Patch) Apply(doc []byte) ([]byte, error) {
 	limitCopies()
 	if err := p.checkDepth(len(doc)); err != nil {
@@ -109,11 +109,11 @@ func (p Patch) Apply(doc []byte) ([]byte, error) {
 	return p.operations.Apply(doc)
 }
 
-// IsTestFailed reports whether an error of Apply says that an operation "test" of the patch found another value.
+// IsTestFailed reports whether an error of Apply means that an operation "test" of the patch found another value.
 func IsTestFailed(err error) bool { return errors.Is(err, library.ErrTestFailed) }
 
-// completeWholeDocument adds the value null to the operations on the whole document (path "") that have no value. The
-// library panics if there is none; for other paths it does the same as this function.
+// completeWholeDocument adds the value null to operations on the whole document (path "") that have no value. Without
+// it the library panics; for other paths the library does the same.
 func completeWholeDocument(operations library.Patch) {
 	for _, op := range operations {
 		if path, err := op.Path(); err != nil || path != "" {

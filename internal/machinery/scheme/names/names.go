@@ -1,6 +1,6 @@
-// Package names checks names, label keys and label values by the rules of Kubernetes. A valid one costs a look at each
-// character; why another is not valid is what k8s.io/apimachinery says, whose regular expressions cost ten times as
-// much.
+// Package names checks names, label keys and label values by the rules of Kubernetes. It reads each character of a
+// valid name once. For an invalid one it returns the messages of k8s.io/apimachinery, whose regular expressions are ten
+// times slower.
 package names
 
 import (
@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Of a valid name the functions return nil, of another what is wrong with it.
+// The functions return nil for a valid name, and otherwise the messages about what is wrong.
 
 // IsDNS1123Label checks a DNS label.
 func IsDNS1123Label(name string) []string {

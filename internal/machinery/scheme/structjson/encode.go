@@ -292,11 +292,11 @@ func appendFields(b []byte, p unsafe.Pointer, _ bool) ([]byte, error) {
 	return append(b, text...), nil
 }
 
-// maxFieldsDepth is how deeply objects are nested that plainFields reads.
+// maxFieldsDepth is the largest depth of nested objects that plainFields reads.
 const maxFieldsDepth = 200
 
-// plainFields reports whether raw is what json.Marshal leaves as it is: objects in objects, as in
-// {"f:spec":{"f:nodeName":{}}}, without white space between them and without characters that it would escape.
+// plainFields reports whether json.Marshal would not change raw: nested objects such as {"f:spec":{"f:nodeName":{}}},
+// without white space between tokens and without characters that it escapes.
 func plainFields(raw []byte) bool {
 	for depth := 0; ; {
 		// An object begins here.

@@ -220,7 +220,7 @@ func skipString(doc []byte, pos int) (int, error) {
 		case '"':
 			return i + 1, nil
 		case '\\':
-			i++ // what is escaped
+			i++ // the escaped character
 		}
 	}
 	return 0, ErrMalformedJSON

@@ -272,9 +272,9 @@ func Find(raw []byte, path []int32) (Value, error) {
 	return Find(v.Bytes, path[1:])
 }
 
-// NextField returns the first field of a message that is not empty. value is what a length-delimited field contains, and the
-// encoded value of other fields; it is a part of the message. The next field begins after size bytes. The only error is
-// ErrMalformed.
+// NextField returns the first field of a message that is not empty. value is the content of a length-delimited field,
+// or the encoded value of another field; it shares memory with the message. The next field begins after size bytes. The
+// only error is ErrMalformed.
 func NextField(message []byte) (number int32, kind protowire.Type, value []byte, size int, err error) {
 	num, kind, head := protowire.ConsumeTag(message)
 	if head < 0 {

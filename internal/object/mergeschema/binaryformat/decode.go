@@ -33,7 +33,7 @@ import (
 
 const magic = "keelson-schema-1"
 
-// The number of a scalar or relationship in the format is its index here.
+// The index of a scalar or relationship is its number in the format.
 var (
 	scalars       = [...]schema.Scalar{"", schema.Numeric, schema.String, schema.Boolean, schema.Untyped}
 	relationships = [...]schema.ElementRelationship{"", schema.Associative, schema.Atomic, schema.Separable}

@@ -16,15 +16,14 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// retryAfter is how long a follower rests after a failure before it begins anew.
+// retryAfter is the pause of an informer after a failure.
 const retryAfter = time.Second
 
-// unreadWait bounds how long a follower waits for what unread objects need, for all of
-// them together each time that it begins anew, and for those of one batch of changes.
-// It is how long a KMS plug-in may take by default.
+// unreadWait limits the time that an informer waits for what unread objects need: for all objects together at each
+// start, and for each batch of changes. It is the default time-out of a KMS plug-in.
 const unreadWait = 3 * time.Second
 
-// errReadAgain has a follower begin anew.
+// errReadAgain makes an informer start again.
 var errReadAgain = errors.New("objects that could not be read may be readable now")
 
 // historyWait bounds one read of the store's history.
@@ -35,22 +34,19 @@ type Change struct {
 	Namespace, Name string
 	// Object is nil where the object is gone. It belongs to the receiver.
 	Object registry.Object
-	// Stored is set in place of Object where Options.Stored asks for it.
+	// Stored replaces Object if Options.Stored is set.
 	Stored *cache.Object
 }
 
-// Options say what is followed and who is told.
+// Options select what an Informer follows, and the functions that it calls.
 type Options struct {
 	Resource *registry.Resource
-	// Reset is told all objects: once before Start returns, and again when what
-	// happened in between cannot be known any more.
+	// Reset is called with all objects: once before Start returns, and again if changes may have been missed.
 	Reset func([]Change)
-	// Apply is told changes in their order. It is never called at the same time
-	// as Reset or itself.
+	// Apply is called with changes in their order, never concurrently with Reset or itself.
 	Apply func([]Change)
-	// Concerns says whether an object, or the change from prev to it, matters;
-	// what does not is not decoded. prev is nil for a new object. Removed objects
-	// always matter. nil: all do.
+	// Concerns reports whether an object, or its change from prev, is relevant; other objects are not decoded. prev is
+	// nil for a new object. Removed objects are always relevant. nil means that all objects are.
 	Concerns func(o, prev *cache.Object) bool
 	// Stored hands over objects as they are stored, undecoded.
 	Stored bool
@@ -87,8 +83,8 @@ func Load(ctx context.Context, o Options) (*Informer, error) {
 	return f, nil
 }
 
-// Start loads the objects of several resources, and follows all of them in the background.
-// The names of what runs begin with prefix. After an error nothing runs.
+// Start loads the objects of several resources, and follows all of them in the background. The names of its runners
+// begin with prefix. After an error nothing runs.
 func Start(ctx context.Context, background Background, prefix string, options ...Options) ([]*Informer, error) {
 	var all []*Informer
 	for _, o := range options {
@@ -190,7 +186,7 @@ func (f *Informer) follow(ctx context.Context, cursor *cache.Cursor) error {
 	}
 }
 
-// found says whether an object that was missing can be read now.
+// found reports whether an object that was missing can be read now.
 func (f *Informer) found() bool {
 	for _, o := range f.missing {
 		if o.Resolved() != o {
@@ -234,8 +230,7 @@ func (p *patience) end() {
 	}
 }
 
-// append appends the change to o. An object that cannot be read is none: it is
-// logged, and what depends on it is as if it were gone until it can be read.
+// append appends the change to o. An object that cannot be read is logged and treated as removed until it can be read.
 func (f *Informer) append(reading *patience, changes []Change, o, prev *cache.Object) []Change {
 	if f.o.Concerns != nil && !f.o.Concerns(o, prev) {
 		return changes
@@ -324,8 +319,8 @@ func (f *Informer) Sync(ctx context.Context) error {
 	}
 }
 
-// lastChange returns the revision of the last change in (from, to], from if there
-// is none: revisions of other resources are not waited for.
+// lastChange returns the revision of the last change of the resource in (from, to], or from if there is none, so that
+// the caller does not wait for revisions of other resources.
 func (f *Informer) lastChange(ctx context.Context, from, to int64) (int64, error) {
 	cursor, err := f.o.Resource.Watch(ctx, from, cache.Interest{})
 	if err != nil {
@@ -350,7 +345,7 @@ func (f *Informer) lastChange(ctx context.Context, from, to int64) (int64, error
 			return last, nil
 		}
 		if len(events) == 0 {
-			// The log no longer reaches back so far: the store is asked.
+			// The log no longer contains these changes, so the store is read.
 			tick = time.After(historyWait)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 type CheckOptions struct {
 	// Path is the path of openAPIV3Schema in the definition, for errors.
 	Path *field.Path
-	// Root is true if the schema is that of a whole resource.
+	// Root is true for the schema of a resource.
 	Root bool
 	// Flawed are the paths of nodes with other errors. The rules of such a node and of the nodes above it are not
 	// compiled, because their errors would only follow from those.
@@ -138,7 +138,7 @@ func (c *ruleChecker) texts(path *field.Path, v *schemaView) {
 	c.errs = append(c.errs, CheckTexts(path, v.schema.Rules, v.schema)...)
 }
 
-// location is one node with what the schemas above say about it.
+// location is one node with what the schemas above it define for it.
 type location struct {
 	schema *schemaView
 	root   bool // the node is a whole resource

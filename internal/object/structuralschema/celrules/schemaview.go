@@ -95,7 +95,7 @@ func (v *schemaView) AdditionalProperties() common.SchemaOrBool {
 	return v.additional
 }
 
-// WithTypeAndObjectMeta returns the schema as that of a whole resource: with apiVersion, kind, metadata.name and
+// WithTypeAndObjectMeta returns the schema with the fields of a resource: apiVersion, kind, metadata.name and
 // metadata.generateName.
 func (v *schemaView) WithTypeAndObjectMeta() common.Schema { return v.ofResource() }
 

@@ -22,8 +22,8 @@ type Validator struct {
 	root *node
 }
 
-// Compile returns the validator of a schema. root is true if the schema is that of a whole resource. For a schema
-// without rules it returns nil; a nil Validator accepts every value.
+// Compile returns the validator of a schema. root is true for the schema of a resource. For a schema without rules it
+// returns nil; a nil Validator accepts every value.
 func Compile(s *structuralschema.Schema, root bool) *Validator {
 	if !hasRules(s) {
 		return nil

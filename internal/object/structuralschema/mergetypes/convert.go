@@ -94,7 +94,7 @@ func (c *Converter) ObjectToTyped(
 	gvk := object.GetObjectKind().GroupVersionKind()
 	typeOf := c.types[gvk.Version]
 	if typeOf == nil || gvk.GroupKind() != c.kind {
-		// The packages of managedfields recognize this error as that of a version that is not served any more.
+		// The packages of managedfields recognize this error: the version is not served any more.
 		return mergeschema.Converter{}.ObjectToTyped(object, options...)
 	}
 	return mergeschema.ToTyped(typeOf().Parseable(), object, options...)
@@ -118,7 +118,7 @@ var (
 	deduced                  = schema.TypeRef{NamedType: &deducedName}
 )
 
-// common returns the types that all kinds need: those of metadata, untyped and deduced.
+// common returns the types that all kinds need: metadata, untyped and deduced.
 var common = sync.OnceValue(func() []schema.TypeDef {
 	kind, ok := mergeschema.Builtin("", "v1", "ConfigMap")
 	if !ok {

@@ -108,7 +108,7 @@ func verifyHash(path string) error {
 	return nil
 }
 
-// readMeta sets the revision to that of the last compaction; locate raises it to the newest version.
+// readMeta sets the revision to the one of the last compaction; locate raises it to the newest version.
 func (f *File) readMeta(tx *bolt.Tx) error {
 	f.revision = 1
 	meta := tx.Bucket([]byte(bucketMeta))

@@ -17,7 +17,7 @@ import (
 // writeKeys is the number of keys that one transaction of the database writes.
 const writeKeys = 10_000
 
-// fillPercent is how full bbolt makes pages; it is high because the keys are mostly in ascending order.
+// fillPercent is the part of a page that bbolt fills; it is high because the keys are mostly in ascending order.
 const fillPercent = 0.9
 
 // leaseBase is added to the seconds of a lease to get its ID.
@@ -48,8 +48,8 @@ type writer struct {
 	pending []Entry
 }
 
-// writeMeta creates the buckets and the metadata of a member. The index and the membership are those of a cluster with
-// one member; `etcdutl snapshot restore` replaces them.
+// writeMeta creates the buckets and the metadata of a member. The index and the membership describe a cluster with one
+// member; `etcdutl snapshot restore` replaces them.
 func (w *writer) writeMeta(at int64) error {
 	number := func(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 	compacted := revision{main: at}.bytes()

@@ -48,7 +48,7 @@ type putOperation[V any] struct {
 	separator string // smallest key of the right half, set if put returned one
 }
 
-// put returns the writable node in place of n and, if n had to be split, the right half. last means that n is on the
+// put returns the writable node that replaces n and, if n had to be split, the right half. last means that n is on the
 // right edge of the tree. There a split leaves the left half full, because keys that are added in ascending order never
 // go to the left half again.
 func (p *putOperation[V]) put(n *node[V], last bool) (*node[V], *node[V]) {
@@ -152,7 +152,7 @@ func copyWithRoom[T any](s []T) []T {
 	return append(make([]T, 0, min(len(s)+1, maxEntries)), s...)
 }
 
-// remove deletes key, which must be there, and returns the node in place of n.
+// remove deletes key, which must exist, and returns the node that replaces n.
 func (n *node[V]) remove(owner uint64, key string) *node[V] {
 	n = n.writable(owner)
 	n.count--

@@ -33,8 +33,8 @@ func (l *Log[E]) Reset(start int64) {
 	*l = Log[E]{first: l.next, next: l.next, start: start, last: start}
 }
 
-// Skip skips one position, so that a reader at the end of the log can tell that the log was restarted. The log must be
-// empty.
+// Skip skips one position, so that a reader at the end of the log can detect that the log was restarted. The log must
+// be empty.
 func (l *Log[E]) Skip() {
 	l.first++
 	l.next++

@@ -48,7 +48,7 @@ func Start(socket string) (*Plugin, error) {
 	return p, p.Serve(socket)
 }
 
-// Clone returns another plug-in with the same keys, as that of another server.
+// Clone returns another plug-in with the same keys, as if for another server.
 func (p *Plugin) Clone() *Plugin {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package always has two plug-ins that do not look at the write. AlwaysAdmit admits everything, which has no effect
-// because a chain admits what no plug-in refuses. AlwaysDeny refuses everything and is only useful in tests. Both are
-// deprecated and off by default.
+// Package always has two plug-ins that do not depend on the write. AlwaysAdmit admits everything, which has no effect
+// because a chain admits a write that no plug-in refuses. AlwaysDeny refuses everything and is only useful in tests.
+// Both are deprecated and off by default.
 package always
 
 import (

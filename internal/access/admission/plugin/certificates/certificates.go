@@ -24,7 +24,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
-// resource is the resource of most plug-ins, bundleResource that of Attest and podResource that of PodSigning.
+// resource is the resource of most plug-ins, bundleResource the one of Attest and podResource the one of PodSigning.
 var (
 	resource       = certificatesv1.Resource("certificatesigningrequests")
 	bundleResource = certificatesv1.Resource("clustertrustbundles")
@@ -64,7 +64,7 @@ func SubjectRestriction() admission.Plugin {
 	return admission.Plugin{Name: "CertificateSubjectRestriction", Validate: restrictSubject}
 }
 
-// signerAuthorizer asks the authorizer for permissions on signers.
+// signerAuthorizer checks permissions on signers.
 type signerAuthorizer struct{ authorizer authz.Authorizer }
 
 func (s signerAuthorizer) checkApproval(ctx context.Context, a *admission.Attributes) error {
@@ -109,7 +109,7 @@ func (s signerAuthorizer) checkAttest(ctx context.Context, a *admission.Attribut
 	return a.Forbidden(fmt.Errorf("user not permitted to attest for signerName %q", signer))
 }
 
-// onlyCollected reports whether nothing has changed but what the garbage collector changes.
+// onlyCollected reports whether only fields that the garbage collector changes have changed.
 func onlyCollected(bundle, old *certificatesv1beta1.ClusterTrustBundle) bool {
 	same := bundle.DeepCopy()
 	same.OwnerReferences, same.Finalizers = old.OwnerReferences, old.Finalizers

@@ -1,5 +1,5 @@
 // Package denyexternalips refuses Services with new external IPs (DenyServiceExternalIPs). It is off by default. With
-// external IPs whoever may create Services can receive traffic that is meant for others.
+// external IPs, a user who may create Services can intercept the traffic of others.
 package denyexternalips
 
 import (

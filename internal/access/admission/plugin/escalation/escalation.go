@@ -25,7 +25,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// RuleResolver returns the rules of roles and compares them with those of users. It considers every acknowledged write.
+// RuleResolver returns the rules of roles and compares them with the permissions of users. It considers every
+// acknowledged write.
 type RuleResolver interface {
 	// RoleRules returns the rules of the role that a binding in namespace ("" for a ClusterRoleBinding) refers to. If
 	// there is no such role, the error has the reason NotFound.

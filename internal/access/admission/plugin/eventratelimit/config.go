@@ -10,7 +10,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/admission/pluginconfig"
 )
 
-// LimitType says which events share a bucket.
+// LimitType selects the events that share a bucket.
 type LimitType string
 
 const (
@@ -41,7 +41,7 @@ type Limit struct {
 	CacheSize int32 `json:"cacheSize"`
 }
 
-// defaultCacheSize is the number of buckets of a limit that does not say how many.
+// defaultCacheSize is the default number of buckets of a limit.
 const defaultCacheSize = 4096
 
 // configKind is the kind of a configuration.

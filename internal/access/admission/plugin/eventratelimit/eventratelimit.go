@@ -1,5 +1,5 @@
-// Package eventratelimit limits how many events are written, so that they cannot fill the store (EventRateLimit). It
-// limits events of the core group; kube-apiserver does not limit those that are written through events.k8s.io either.
+// Package eventratelimit limits the rate of written events, so that they cannot fill the store (EventRateLimit). Like
+// kube-apiserver it does not limit events that are written through events.k8s.io.
 package eventratelimit
 
 import (
@@ -106,7 +106,7 @@ func hashOf(key []string) (out bucketKey) {
 	return out
 }
 
-// key returns what the events of one bucket have in common.
+// key returns the fields that all events of one bucket share.
 func (l *Limit) key(a *admission.Attributes) []string {
 	switch l.Type {
 	case Namespace:

@@ -15,7 +15,7 @@ type Config struct {
 	// AllowTTL and DenyTTL are how long answers are cached, 5 minutes and 30 seconds if nothing is configured. 0 caches
 	// none.
 	AllowTTL, DenyTTL time.Duration
-	// RetryBackoff is how long is waited before the first repetition of a call, half a second if nothing is configured.
+	// RetryBackoff is the delay before the first retry of a call; half a second by default.
 	RetryBackoff time.Duration
 	// DefaultAllow allows pods when the webhook fails.
 	DefaultAllow bool

@@ -1,4 +1,4 @@
-// Package imagepolicy asks a webhook whether the images of a pod may run (ImagePolicyWebhook). The webhook is sent an
+// Package imagepolicy asks a webhook whether the images of a pod may be used (ImagePolicyWebhook). It sends an
 // ImageReview of imagepolicy.k8s.io/v1alpha1.
 package imagepolicy
 
@@ -105,8 +105,8 @@ func (p *plugin) refuse(a *admission.Attributes, err error) error {
 	return a.Forbidden(err)
 }
 
-// specOf returns what the webhook is asked about: the images of the pod or, for the subresource, those of its ephemeral
-// containers.
+// specOf returns the spec of the review: it has the images of the pod or, for the subresource ephemeralcontainers, the
+// images of the ephemeral containers.
 func specOf(a *admission.Attributes, pod *corev1.Pod) *imagepolicyv1alpha1.ImageReviewSpec {
 	spec := &imagepolicyv1alpha1.ImageReviewSpec{Namespace: a.Namespace}
 	add := func(image string) {
@@ -150,7 +150,7 @@ func (p *plugin) review(
 	}
 	var answer []byte
 	err = webhook.Retry(ctx, p.backoff, webhook.IsTransient, func(ctx context.Context) (err error) {
-		answer, err = p.client.Post(ctx, webhook.Call{Body: body, MaxAnswer: maxAnswer})
+		answer, err = p.client.Post(ctx, webhook.Call{Body: body, MaxResponse: maxAnswer})
 		return err
 	})
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 // bound is one bound of a LimitRange for one resource, with what an object requests.
 type bound struct {
 	resource corev1.ResourceName
-	// of is what the bound is for: Container, Pod or PersistentVolumeClaim.
+	// of is Container, Pod or PersistentVolumeClaim.
 	of    corev1.LimitType
 	value resource.Quantity
-	// request and limit are those of the object, nil if it has none.
+	// request and limit of the object are nil if it has none.
 	request, limit *resource.Quantity
 }
 

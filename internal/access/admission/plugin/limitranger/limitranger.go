@@ -21,7 +21,7 @@ var (
 	limitRanges = corev1.Resource("limitranges")
 )
 
-// annotation says which requests and limits the plug-in has set in a pod.
+// annotation lists the requests and limits that the plug-in has set in a pod.
 const annotation = "kubernetes.io/limit-ranger"
 
 // Plugin returns the plug-in.
@@ -73,7 +73,7 @@ func (p *plugin) mutate(ctx context.Context, a *admission.Attributes) error {
 	return nil
 }
 
-// setDefaults sets the requests and limits of containers that have none, and says so in an annotation.
+// setDefaults sets missing requests and limits of containers, and lists them in an annotation.
 func setDefaults(pod *corev1.Pod, r *corev1.LimitRange) {
 	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
 	for i := range r.Spec.Limits {
@@ -112,8 +112,8 @@ func podContainers(pod *corev1.Pod) func(yield func(string, []corev1.Container) 
 	}
 }
 
-// setMissing copies from values what list does not have, and with replace also what it has. It returns the names of
-// what it has set, in order.
+// setMissing copies the missing values to list, and with replace also the others. It returns the names that it has set,
+// in order.
 func setMissing(list *corev1.ResourceList, values corev1.ResourceList, replace bool) []string {
 	var set []string
 	for name, q := range values {

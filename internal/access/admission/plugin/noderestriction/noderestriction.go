@@ -1,7 +1,7 @@
 // Package noderestriction limits what kubelets may write (NodeRestriction). It is off by default. The node authorizer
-// decides which resources a kubelet may write; this plug-in looks at the objects: a kubelet may only change its own
-// Node, Lease, CSINode and ResourceSlices, may only create mirror pods on its node, may only evict, delete and report
-// about pods on its node, and gets tokens and certificates only for these pods.
+// decides which resources a kubelet may write; this plug-in checks the objects: a kubelet may only change its own Node,
+// Lease, CSINode and ResourceSlices, may only create mirror pods on its node, may only evict, delete and report about
+// pods on its node, and gets tokens and certificates only for these pods.
 package noderestriction
 
 import (
@@ -41,8 +41,8 @@ var (
 	podRequests    = certificatesv1.Resource("podcertificaterequests")
 )
 
-// Plugin returns the plug-in. It asks the authorizer whether a node may request tokens for an audience that none of its
-// pods mentions.
+// Plugin returns the plug-in. It calls the authorizer to check whether a node may request tokens for an audience that
+// none of its pods uses.
 func Plugin(in admission.Objects, z authz.Authorizer) admission.Plugin {
 	p := plugin{in, z}
 	return admission.Plugin{Name: "NodeRestriction", Mutate: p.check}
@@ -113,8 +113,7 @@ func objectName(a *admission.Attributes) string {
 	return a.Name
 }
 
-// lookup returns an object, or an error that is the answer to the request. what is how kube-apiserver names the resource
-// of an object that is missing.
+// lookup returns an object, or the error for the client. what is kube-apiserver's name for the resource in the error.
 func (p *plugin) lookup(
 	ctx context.Context, w *write, r schema.GroupResource, namespace, name, what string,
 ) (registry.Object, error) {
@@ -135,7 +134,7 @@ func checkLease(w *write) error {
 	return nil
 }
 
-// checkSlice does not look at updates: the node authorizer refuses those of slices of other nodes.
+// checkSlice checks creates only: the node authorizer refuses updates of slices of other nodes.
 func checkSlice(w *write) error {
 	obj, verb := w.Object, "create"
 	switch w.Operation {
@@ -150,7 +149,7 @@ func checkSlice(w *write) error {
 	return nil
 }
 
-// checkRequest checks that a kubelet asks for certificates of its own node only.
+// checkRequest checks that a kubelet requests certificates only for its own node.
 func checkRequest(w *write) error {
 	if w.Operation != admission.Create {
 		return nil

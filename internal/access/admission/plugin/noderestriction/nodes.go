@@ -10,8 +10,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/admission"
 )
 
-// checkNode checks writes of Nodes. A kubelet must not change what decides which pods run on its node: taints, and
-// labels other than those that kubelets are known to set.
+// checkNode checks writes of Nodes. A kubelet must not change the placement of pods: it may not set taints, and only
+// known labels of kubelets.
 func checkNode(w *write) error {
 	if name := objectName(w.Attributes); name != w.node {
 		return w.refuse("node %q is not allowed to modify node %q", w.node, name)
@@ -69,8 +69,9 @@ func forbiddenLabels(labels, old map[string]string) (forbidden []string) {
 	return forbidden
 }
 
-// mayLabel reports whether a kubelet may set the label on its Node. Of the prefixes of Kubernetes these are some known
-// labels and those of two prefixes for kubelets; all others are refused, node-restriction.kubernetes.io among them.
+// mayLabel reports whether a kubelet may set the label on its Node. Of the labels with prefixes of Kubernetes, some
+// known labels and two prefixes for kubelets are allowed; all others are refused, including
+// node-restriction.kubernetes.io.
 func mayLabel(key string) bool {
 	prefix, _, ok := strings.Cut(key, "/")
 	if !ok {

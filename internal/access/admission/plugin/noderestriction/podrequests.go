@@ -17,8 +17,8 @@ import (
 )
 
 // checkPodRequest lets a kubelet create PodCertificateRequests for pods on its node that are not mirror pods. The node,
-// the pod and its service account have to be those that exist now. What may become right when the kubelet tries again is
-// a 500, as with kube-apiserver; all else is Forbidden.
+// the pod and its service account must match the current ones. As in kube-apiserver, a fault that may disappear when
+// the kubelet tries again is a 500; any other is Forbidden.
 func (p *plugin) checkPodRequest(ctx context.Context, w *write) error {
 	if w.Operation != admission.Create {
 		return w.refuse("unexpected operation %v", w.Operation)
@@ -79,8 +79,8 @@ func checkRunning(w *write, spec *certificatesv1beta1.PodCertificateRequestSpec,
 	return nil
 }
 
-// named returns an object that a PodCertificateRequest names. differs returns what is wrong with its UID, "" if nothing.
-// what is how kube-apiserver names the kind of the object in messages.
+// named returns an object that a PodCertificateRequest names. differs returns an error text for its UID, "" if the UID
+// is correct. what is kube-apiserver's name of the kind in messages.
 func (p *plugin) named(
 	ctx context.Context, w *write, r schema.GroupResource, what, namespace, name string,
 	differs func(displayName string, found types.UID) string,

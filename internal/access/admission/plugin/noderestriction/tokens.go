@@ -19,7 +19,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// find returns an object. If there is none, the error is NotFound of the resource called what.
+// find returns an object. If there is none, the error is NotFound for the resource named what.
 func (p *plugin) find(
 	ctx context.Context, r schema.GroupResource, namespace, name, what string,
 ) (registry.Object, error) {

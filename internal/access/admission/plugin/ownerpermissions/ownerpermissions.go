@@ -1,7 +1,7 @@
-// Package ownerpermissions restricts who may change ownerReferences (OwnerReferencesPermissionEnforcement). It is off
-// by default. An owner that is deleted takes its dependents with it, so whoever changes the owners of an object must be
-// allowed to delete the object. A reference with blockOwnerDeletion delays the deletion of the owner, so whoever adds
-// one must be allowed to change the finalizers of the owner.
+// Package ownerpermissions restricts changes of ownerReferences (OwnerReferencesPermissionEnforcement). It is off by
+// default. Dependents are deleted together with their owner, so a user who changes the owners of an object needs the
+// permission to delete the object. A reference with blockOwnerDeletion delays the deletion of the owner, so a user who
+// adds one needs the permission to update the finalizers of the owner.
 package ownerpermissions
 
 import (
@@ -105,7 +105,7 @@ func (p plugin) checkBlocking(ctx context.Context, a *admission.Attributes, refs
 	if len(refs) == 0 {
 		return nil
 	}
-	// A user who may do so for everything needs no look at what kinds there are.
+	// A user with the permission for everything needs no check of single kinds.
 	everything := schema.GroupVersionResource{Group: "*", Version: "*", Resource: "*"}
 	if d, _, _ := p.authorizer.Authorize(ctx, finalizers(a.User, everything, "", "*")); d == authz.Allow {
 		return nil
@@ -146,7 +146,7 @@ func (p plugin) owners(ref *metav1.OwnerReference) ([]Resource, error) {
 	return found, nil
 }
 
-// orNone returns an error with the text that kube-apiserver has in place of a missing one.
+// orNone returns err, or the text that kube-apiserver prints for a nil error.
 func orNone(err error) error {
 	if err == nil {
 		return noError{}

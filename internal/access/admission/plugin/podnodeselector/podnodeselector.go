@@ -33,7 +33,8 @@ const (
 type Config struct {
 	// Default is the node selector of namespaces without the annotation.
 	Default labels.Set
-	// Allowed are the labels that node selectors of pods may have, by namespace. A namespace that has none allows all.
+	// Allowed are the labels that node selectors of pods may have, by namespace. A namespace without an entry allows
+	// all.
 	Allowed map[string]labels.Set
 }
 

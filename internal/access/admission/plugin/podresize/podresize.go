@@ -62,7 +62,7 @@ func (p *plugin) validate(ctx context.Context, a *admission.Attributes) error {
 	return nil
 }
 
-// shortage describes the resources of which more is requested than a node has.
+// shortage describes the resources for which the requests exceed the capacity of the node.
 func shortage(requests, allocatable corev1.ResourceList) (missing []string) {
 	cpu, memory := requests[corev1.ResourceCPU], requests[corev1.ResourceMemory]
 	if has := allocatable.Cpu(); cpu.Cmp(*has) > 0 {

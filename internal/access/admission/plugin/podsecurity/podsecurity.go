@@ -185,8 +185,8 @@ func (p *plugin) isExempt(ctx context.Context, a *admission.Attributes) bool {
 	return true
 }
 
-// policyOf returns the policy of a namespace. Labels that are not valid stand for restricted:latest in the mode enforce;
-// then there is also an error that says what is wrong with them.
+// policyOf returns the policy of a namespace. Invalid labels mean restricted:latest in the mode enforce; then invalid
+// is also set.
 func (p *plugin) policyOf(ctx context.Context, namespace string) (levels api.Policy, invalid, err error) {
 	obj, err := p.objects.Lookup(ctx, namespaces, "", namespace)
 	if err == nil && obj == nil {
@@ -329,7 +329,7 @@ type evaluation struct {
 	done     []levelViolation
 }
 
-// levelViolation says how the pod violates a level; the text is empty if it does not.
+// levelViolation describes how the pod violates a level; the text is empty if it does not.
 type levelViolation struct {
 	api.LevelVersion
 	text string

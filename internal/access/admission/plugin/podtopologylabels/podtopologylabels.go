@@ -43,7 +43,7 @@ func (p *plugin) mutate(ctx context.Context, a *admission.Attributes) error {
 	return nil
 }
 
-// label copies the labels of a node to an object. There are none to copy if there is no such node.
+// label copies the labels of a node to an object. It does nothing if the node does not exist.
 func (p *plugin) label(ctx context.Context, obj registry.Object, node string) error {
 	if node == "" {
 		return nil

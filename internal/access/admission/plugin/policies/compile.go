@@ -32,7 +32,7 @@ type policy struct {
 	compiled func() *expressions
 }
 
-// content is a hash of what a policy declares about its expressions.
+// content is a hash of the declarations of a policy that its expressions depend on.
 type content [sha256.Size]byte
 
 func contentOf(spec any) content {

@@ -16,7 +16,7 @@ import (
 
 // decision is the result of one validation.
 type decision struct {
-	// denied refuses the write, failed says that the expression could not be evaluated.
+	// denied means that the write is refused, failed that the expression could not be evaluated.
 	denied, failed bool
 	message        string
 	reason         metav1.StatusReason

@@ -38,7 +38,7 @@ func (i *invocation) key() invocationKey {
 	return key
 }
 
-// invocations are what the plug-in remembers of one write between the two passes.
+// invocations is the state that the plug-in keeps for one write between the two passes.
 type invocations struct {
 	// made are the invocations that want to be repeated after a change by others. due are those for which there was such a
 	// change.
@@ -55,7 +55,7 @@ func (i *invocations) changed() {
 	clear(i.made)
 }
 
-// invocationsOf returns what is remembered of a write.
+// invocationsOf returns the state of a write.
 func invocationsOf(a *admission.Attributes) *invocations {
 	if i, ok := a.Notes[mutatingName].(*invocations); ok {
 		return i
@@ -68,11 +68,11 @@ func invocationsOf(a *admission.Attributes) *invocations {
 	return i
 }
 
-// mutating is what all MutatingAdmissionPolicies do with one write.
+// mutating applies all MutatingAdmissionPolicies to one write.
 type mutating struct {
 	view
 	invocations []invocation
-	// applied says that a mutation was applied, whether or not it has changed anything.
+	// applied means that a mutation was applied, even if it has changed nothing.
 	applied bool
 	refused []string            // why the write is refused; empty if it is not
 	reason  metav1.StatusReason // of the first refusal
@@ -163,7 +163,7 @@ func (m *mutating) refusal() error {
 	return err
 }
 
-// invokeAll makes the invocations, one after the other. The error ends the write whatever a policy says about failures.
+// invokeAll makes the invocations, one after the other. An error ends the write whatever the failure policies are.
 func (m *mutating) invokeAll(ctx context.Context) error {
 	memory := invocationsOf(m.a)
 	if m.a.Reinvoked && len(memory.made) > 0 && !equality.Semantic.DeepEqual(memory.left, m.a.Object) {
@@ -233,7 +233,7 @@ func (m *mutating) invoke(ctx context.Context, one *invocation, e *expressions, 
 // mutation is one mutation of a policy.
 type mutation struct {
 	expression *celvars.Expression
-	// apply replaces the object of the write by what the value of the expression makes of it.
+	// apply replaces the object of the write by the result of applying the value of the expression to it.
 	apply func(ctx context.Context, m *mutating, names admission.Names, value ref.Val) error
 }
 

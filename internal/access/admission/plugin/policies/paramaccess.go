@@ -107,7 +107,7 @@ func notReadable(
 	return fmt.Errorf(`user %v does not have "%v" permission on the object referenced by paramRef`, who, what)
 }
 
-// kindOf returns the kind of the parameters of a policy, nil if it has none, and whether there is such a policy.
+// kindOf returns the kind of the parameters of a policy, nil if it has none, and whether the policy exists.
 func (p *Plugins) kindOf(
 	ctx context.Context, policies *source, name string,
 ) (kind *admissionregistrationv1.ParamKind, found bool, err error) {

@@ -93,8 +93,8 @@ func (p *parameters) find(
 	return nil, errors.New("one of name or selector must be provided")
 }
 
-// view returns a view that has every parameter that this process has acknowledged. The versions of a custom resource do
-// not know of each other's writes, so the store is asked.
+// view returns a view that has every parameter that this process has acknowledged. It reads from the store, because the
+// versions of a custom resource do not know each other's writes.
 func (p *parameters) view(ctx context.Context) (*cache.View, error) {
 	if p.served.Kind.Unstructured() {
 		return p.served.Current(ctx)

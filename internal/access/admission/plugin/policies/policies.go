@@ -1,15 +1,13 @@
-// Package policies evaluates admission policies, which change writes (MutatingAdmissionPolicy) or judge them
-// (ValidatingAdmissionPolicy) by expressions. A policy has the expressions and says which writes it can concern; its
-// bindings say which of them it does concern, with which parameters, and what follows if the expression of a validation is
-// false. Changes of both take effect with the next write: a policy that was acknowledged concerns every write that begins
-// afterwards.
+// Package policies evaluates admission policies, which change writes (MutatingAdmissionPolicy) or check them
+// (ValidatingAdmissionPolicy) by expressions. A policy has the expressions and selects writes; its bindings narrow the
+// selection, and have the parameters and the actions for a failed validation. Changes of both take effect with the next
+// write: an acknowledged policy applies to every write that begins afterwards.
 //
-// Files that both kinds of policies share: source.go follows the policies and bindings, compile.go compiles a policy,
-// params.go finds the parameters, paramaccess.go checks who may name them, view.go finds the policies that concern a write
-// and what their expressions see of it. Files of ValidatingAdmissionPolicy: validating.go is the plug-in, evaluate.go the
-// evaluation of one policy.
-// Files of MutatingAdmissionPolicy: mutating.go is the plug-in, applyconfiguration.go and operations.go apply the two
-// types of patches.
+// Common files: source.go follows the policies and bindings, compile.go compiles a policy, params.go finds the
+// parameters, paramaccess.go checks who may refer to them, view.go finds the policies for a write and the values of
+// variables. ValidatingAdmissionPolicy: validating.go is the plug-in, evaluate.go the evaluation of one policy.
+// MutatingAdmissionPolicy: mutating.go is the plug-in, applyconfiguration.go and operations.go apply the two types of
+// patches.
 package policies
 
 import (
@@ -52,16 +50,16 @@ type Observer interface {
 	// PolicyCheck records one expression of a ValidatingAdmissionPolicy. action is allow, deny, audit or warn; failure is
 	// no_error, compile_error, out_of_budget or invalid_error.
 	PolicyCheck(policy, binding, failure, action string, took time.Duration)
-	// PolicyMutation records one mutation of a MutatingAdmissionPolicy. failure is one of those of PolicyCheck.
+	// PolicyMutation records one mutation of a MutatingAdmissionPolicy. failure has the values of PolicyCheck.
 	PolicyMutation(policy, binding, failure string, took time.Duration)
-	// MatchConditions records the evaluation of match conditions of a webhook or policy, of which kind has that word.
-	// failed is the number of conditions with an error. excluded says that the write goes on without a webhook.
+	// MatchConditions records the evaluation of match conditions; kind is "webhook" or "policy". failed is the number
+	// of conditions with an error. excluded means that the write continues without a webhook.
 	MatchConditions(
 		kind, name, pass, operation string, failed int, match, excluded bool, took time.Duration,
 	)
 }
 
-// Options are what policies need.
+// Options are the dependencies of policies.
 type Options struct {
 	Registry *registry.Registry
 	Versions Versions
@@ -107,7 +105,8 @@ func (p *Plugins) Validating() admission.Plugin {
 	return admission.Plugin{Name: "ValidatingAdmissionPolicy", Validate: p.validate}
 }
 
-// reviews are resources whose objects are questions. No policy judges them, because a wrong one could stop the cluster.
+// reviews are resources whose POST stores nothing, such as access reviews. No policy applies to them, because a wrong
+// one could stop the cluster.
 var reviews = map[string][]string{
 	"authentication.k8s.io": {"selfsubjectreviews", "tokenreviews"},
 	"authorization.k8s.io": {
@@ -115,12 +114,12 @@ var reviews = map[string][]string{
 	},
 }
 
-// exempt reports whether no policy judges the write.
+// exempt reports whether no policy applies to the write.
 func exempt(a *admission.Attributes) bool {
 	return match.Exempt(a) || slices.Contains(reviews[a.Resource.Group], a.Resource.Resource)
 }
 
-// criteriaOf returns which writes are meant.
+// criteriaOf returns the criteria of the writes that m matches.
 func criteriaOf(m *admissionregistrationv1.MatchResources) (*match.Criteria, error) {
 	c := &match.Criteria{
 		Rules: match.NamedRulesOf(m.ResourceRules), Exclude: match.NamedRulesOf(m.ExcludeResourceRules),

@@ -19,7 +19,7 @@ import (
 type kind struct {
 	// policies and bindings are the names of the resources.
 	policies, bindings string
-	// policy and binding return what an object declares; nil if it is of another type.
+	// policy and binding convert an object; they return nil for another type.
 	policy  func(registry.Object) *policy
 	binding func(registry.Object) *binding
 }
@@ -52,7 +52,7 @@ type binding struct {
 	criteria *match.Criteria
 	err      error // why there are no criteria; validation prevents that
 	params   *admissionregistrationv1.ParamRef
-	// actions are what follows from a refusal of a ValidatingAdmissionPolicy.
+	// actions are the actions if a ValidatingAdmissionPolicy refuses a write.
 	actions []admissionregistrationv1.ValidationAction
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// judgement is what one write is found to be by all ValidatingAdmissionPolicies.
+// judgement is the result of all ValidatingAdmissionPolicies for one write.
 type judgement struct {
 	view
 	denied *refusal // the first one
@@ -89,7 +89,7 @@ func codeOf(reason metav1.StatusReason) int32 {
 	return http.StatusUnprocessableEntity
 }
 
-// deny refuses the write. The first refusal is what the client is told.
+// deny refuses the write. The client gets the first refusal.
 func (j *judgement) deny(r refusal) {
 	if j.denied == nil {
 		j.denied = &r
@@ -108,7 +108,7 @@ func (j *judgement) misconfigured(p *policy, b *binding, err error) {
 	}
 }
 
-// judge judges the write by a policy that concerns it and its bindings.
+// judge evaluates a policy and its bindings for the write.
 func (j *judgement) judge(ctx context.Context, one *bound, names admission.Names) error {
 	p := one.policy
 	annotations := annotations{}

@@ -11,28 +11,28 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// view is what the policies of one kind see of one write.
+// view has the values of one write for the policies of one kind.
 type view struct {
 	*Plugins
 	a          *admission.Attributes
 	authorizer *celvars.Authorizer
-	// writes has what expressions see, by the names by which policies match.
+	// writes has the values for expressions, by the names by which policies match.
 	writes map[admission.Names]seenWrite
 	// objects counts the objects that the write has had: each mutation makes another one.
 	objects int
-	// namespace is the Namespace of the write, once it was looked up.
+	// namespace is the Namespace of the write after it was looked up.
 	namespace       *corev1.Namespace
 	namespaceLooked bool
 }
 
-// seenWrite is what expressions see of the write, with the object of that number.
+// seenWrite has the values of the write for expressions. object is the number of the object in it (see view.objects).
 type seenWrite struct {
 	*celvars.Write
 	object int
 }
 
-// concerns reports whether a policy concerns a write whatever its bindings say, and by which names of its kind and
-// resource.
+// concerns reports whether a policy applies to a write, apart from its bindings, and the names of kind and resource by
+// which it matches.
 func (p *Plugins) concerns(ctx context.Context, one *policy, a *admission.Attributes) (admission.Names, bool, error) {
 	if one.err != nil {
 		return admission.Names{}, false, one.err
@@ -74,7 +74,7 @@ func (v *view) choose(
 	return nil
 }
 
-// inputs returns what the expressions of a policy see beside the write.
+// inputs returns the values for the expressions of a policy in addition to the write.
 func (v *view) inputs(p *policy, param registry.Object, namespace *corev1.Namespace) celvars.Inputs {
 	in := celvars.Inputs{Params: param, Namespace: namespace, Authorizer: v.authorizer}
 	if param != nil {
@@ -83,8 +83,8 @@ func (v *view) inputs(p *policy, param registry.Object, namespace *corev1.Namesp
 	return in
 }
 
-// seen returns what match conditions, and what the other expressions see of the write. The former see the resource that
-// the request names.
+// seen returns the values of the write for match conditions, and for the other expressions. The former get the resource
+// in the request.
 func (v *view) seen(ctx context.Context, names admission.Names) (conditions, others *celvars.Write, err error) {
 	if v.authorizer == nil {
 		v.authorizer = celvars.NewAuthorizer(ctx, v.o.Authorizer, v.a)

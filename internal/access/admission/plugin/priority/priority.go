@@ -110,8 +110,8 @@ func (p *plugin) class(ctx context.Context, name string) (*schedulingv1.Priority
 	return class, nil
 }
 
-// defaultClass returns the class of pods that name none, or nil if there is none. If there are several, it returns the
-// one with the lowest value.
+// defaultClass returns the class of pods without a class name, or nil if there is none. If there are several, it
+// returns the one with the lowest value.
 func (p *plugin) defaultClass(ctx context.Context) (*schedulingv1.PriorityClass, error) {
 	objs, err := p.objects.List(ctx, classes, "")
 	if err != nil {

@@ -15,9 +15,9 @@ type accounts struct {
 type account struct {
 	namespace string
 	users     int
-	turn      chan struct{} // capacity 1; full while somebody has the turn
-	// known are quotas by their keys, as writes of this process or conflicts have shown them. It belongs to who has
-	// the turn.
+	turn      chan struct{} // capacity 1; full while a write has the turn
+	// known are the latest quotas by their keys, from writes of this process or from conflicts. Only the write that has
+	// the turn uses it.
 	known map[string]held
 }
 
@@ -46,7 +46,7 @@ func (s *accounts) leave(a *account) {
 	s.forget(a)
 }
 
-// forget drops the account when nobody uses it any more.
+// forget drops the account if no write uses it any more.
 func (s *accounts) forget(a *account) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

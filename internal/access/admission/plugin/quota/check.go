@@ -17,10 +17,10 @@ import (
 // matching is a quota that a write counts for.
 type matching struct {
 	held
-	names []corev1.ResourceName // of its limits, those that are about the object
+	names []corev1.ResourceName // the limited names that apply to the object
 }
 
-// check judges a write by quotas and returns those that it changes, as they become.
+// check checks a write against quotas, and returns the changed quotas.
 func (p *plugin) check(
 	ctx context.Context, a *admission.Attributes, e *quota.Evaluator, quotas []held,
 ) ([]held, error) {
@@ -139,7 +139,7 @@ func deltas(
 	return out, any || len(matches) == 0 && len(more) > 0, nil
 }
 
-// charge returns what is used of the quota after a write that uses delta more; nil if nothing changes.
+// charge returns the usage of the quota after a write that uses delta more; nil if nothing changes.
 func (m *matching) charge(a *admission.Attributes, delta corev1.ResourceList) (corev1.ResourceList, error) {
 	hard, was := m.quota.Status.Hard, m.quota.Status.Used
 	requested := quota.Only(delta, quota.Names(hard))
@@ -187,7 +187,7 @@ func (p *plugin) limitedScopes(
 	return out, nil
 }
 
-// covered refuses an object that uses what the configuration limits without a quota for it.
+// covered refuses an object if a limited resource that it uses has no quota.
 func (p *plugin) covered(
 	a *admission.Attributes, e *quota.Evaluator, usage corev1.ResourceList, matches []matching,
 	limited, covered []corev1.ScopedResourceSelectorRequirement,
@@ -214,7 +214,7 @@ func (p *plugin) covered(
 	return nil
 }
 
-// limits reports whether the configuration lets nobody use a name without a quota.
+// limits reports whether the configuration requires a quota for a name.
 func (p *plugin) limits(e *quota.Evaluator, name corev1.ResourceName) bool {
 	return slices.ContainsFunc(p.limited, func(l LimitedResource) bool {
 		return l.of(e.Resource) && slices.ContainsFunc(l.MatchContains,

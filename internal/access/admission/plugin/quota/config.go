@@ -15,7 +15,7 @@ import (
 // Config is the configuration of the plug-in.
 type Config struct {
 	metav1.TypeMeta `json:",inline"`
-	// LimitedResources are what nobody may use without a quota for it. The default is nothing.
+	// LimitedResources are resources that cannot be used without a quota for them. The default is none.
 	LimitedResources []LimitedResource `json:"limitedResources"`
 }
 
@@ -24,8 +24,8 @@ type LimitedResource struct {
 	// APIGroup and Resource are the resource.
 	APIGroup string `json:"apiGroup,omitempty"`
 	Resource string `json:"resource"`
-	// MatchContains are parts of names of what objects use: an object that uses a name with such a part needs a quota
-	// that limits the name.
+	// MatchContains are parts of names of quota usage: an object that uses a name with such a part needs a quota that
+	// limits the name.
 	MatchContains []string `json:"matchContains,omitempty"`
 	// MatchScopes are scopes: an object in one of them needs a quota with that scope.
 	MatchScopes []corev1.ScopedResourceSelectorRequirement `json:"matchScopes,omitempty"`

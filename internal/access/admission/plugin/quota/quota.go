@@ -1,16 +1,16 @@
-// Package quota is the admission plug-in ResourceQuota: it refuses writes for which the quotas of the namespace have
-// not enough left, and charges the others. The name in --enable-admission-plugins is ResourceQuota.
+// Package quota is the admission plug-in ResourceQuota: it refuses writes that exceed the quotas of the namespace, and
+// charges the others. The name in --enable-admission-plugins is ResourceQuota.
 //
 // A charge is the new status.used of each quota that the object counts for. It is written in the transaction of the
-// object, on condition that no quota has changed since it was read, so a quota is never exceeded, however many
-// servers and writers there are. Deletions give nothing back here: the quota controller counts what is left.
+// object, on condition that no quota has changed since it was read. So a quota is never exceeded, however many servers
+// and writers there are. Deletions do not reduce the usage here: the quota controller counts again.
 //
-// Writers of one namespace in the same process take turns, because all of them change the same quotas: without that
-// all but one of them would fail on the condition and try again. What the last of them wrote is remembered while
-// others wait, as the cache may not have it yet.
+// Writers of one namespace in the same process take turns, because all of them change the same quotas: without turns,
+// all but one would fail on the condition and try again. The quotas of the last write are kept while others wait,
+// because the cache may not have them yet.
 //
-// A quota limits nothing before its status has the limits of its spec. Another server may have written that status a
-// moment ago. So on a store with several servers a write has the condition that such a quota has not changed either.
+// A quota limits nothing before its status has the limits of its spec. Another server may have just written that
+// status. So on a store with several servers a write also has the condition that such a quota has not changed.
 package quota
 
 import (
@@ -176,7 +176,7 @@ func (p *plugin) list(ctx context.Context, namespace string, view *cache.View) (
 	return out, errors.Join(err, failed)
 }
 
-// learn adds to what is known the quotas that conflicts have brought.
+// learn adds the quotas in conflicts to the known quotas.
 func (p *plugin) learn(ctx context.Context, mine *account, conflicts []*storage.ConflictError) error {
 	for _, c := range conflicts {
 		key := c.Condition.Key
@@ -196,8 +196,8 @@ func (p *plugin) learn(ctx context.Context, mine *account, conflicts []*storage.
 	return nil
 }
 
-// checkLatest returns the quotas that a write changes, as they become, and those whose status is behind. Before it
-// refuses a write, it makes sure to have seen every change of the quotas that other servers have made.
+// checkLatest returns the quotas as the write changes them, and the quotas whose status is behind. Before it refuses a
+// write, it reads every change of the quotas by other servers.
 func (p *plugin) checkLatest(
 	ctx context.Context, a *admission.Attributes, e *quota.Evaluator, known map[string]held,
 ) (changes, behind []held, err error) {
@@ -229,7 +229,7 @@ func (p *plugin) checkLatest(
 	return changes, behind, err
 }
 
-// newest replaces quotas by what is known about them, where that is newer.
+// newest replaces quotas by the known ones that are newer.
 func newest(quotas []held, known map[string]held) []held {
 	out := quotas[:0]
 	for _, h := range quotas {
@@ -243,7 +243,7 @@ func newest(quotas []held, known map[string]held) []held {
 	return out
 }
 
-// write returns the charge that stores the changed quotas, on condition that neither they nor those that are behind have
+// write returns the charge that stores the changed quotas, on condition that neither they nor the quotas in behind have
 // changed meanwhile.
 func (p *plugin) write(ctx context.Context, changes, behind []held) (*admission.Charge, error) {
 	c := &admission.Charge{Store: p.quotas.Store()}

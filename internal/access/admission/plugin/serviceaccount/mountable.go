@@ -13,11 +13,11 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/apierr"
 )
 
-// enforceAnnotation on a service account says that its pods may only use the Secrets that the account names.
+// enforceAnnotation on a service account means that its pods may only use the Secrets in the account.
 const enforceAnnotation = "kubernetes.io/enforce-mountable-secrets"
 
-// validate compares the Secrets that a pod uses with those that its account may use, if the account limits them. That is
-// done for new pods and for new ephemeral containers, after webhooks may have changed them.
+// validate compares the Secrets that a pod uses with those that its account allows, if the account limits them. It
+// checks new pods and new ephemeral containers after mutating webhooks.
 func (p *plugin) validate(ctx context.Context, a *admission.Attributes) error {
 	if a.Resource != pods {
 		return nil
@@ -74,16 +74,16 @@ func limit(account *corev1.ServiceAccount, used []use) error {
 	return nil
 }
 
-// use is one place of a pod that names a Secret.
+// use is one reference to a Secret in a pod.
 type use struct {
-	// pull says that the Secret is one for pulling images.
+	// pull means that the Secret is for pulling images.
 	pull   bool
 	secret string
-	// text describes the place in a message.
+	// text describes the location in a message.
 	text func() string
 }
 
-// usesOf returns the uses of a new pod. Of its volumes only those of type secret count.
+// usesOf returns the uses of a new pod. Of its volumes, only those of type secret count.
 func usesOf(spec *corev1.PodSpec) []use {
 	var used []use
 	for i := range spec.Volumes {

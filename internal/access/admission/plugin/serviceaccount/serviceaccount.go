@@ -129,7 +129,7 @@ func checkMirror(a *admission.Attributes, pod *corev1.Pod) error {
 	return nil
 }
 
-// shouldMountToken reports whether the token is mounted: as the pod says, else as its account says, else yes.
+// shouldMountToken reports whether the token is mounted, by the field of the pod, else of its account, else true.
 func shouldMountToken(account *corev1.ServiceAccount, pod *corev1.Pod) bool {
 	if own := pod.Spec.AutomountServiceAccountToken; own != nil {
 		return *own

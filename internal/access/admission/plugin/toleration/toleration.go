@@ -1,5 +1,5 @@
 // Package toleration adds tolerations to pods, so that a pod stays for five minutes on a node that is not ready or
-// unreachable, unless its own tolerations say otherwise (DefaultTolerationSeconds).
+// unreachable, unless its own tolerations are different (DefaultTolerationSeconds).
 package toleration
 
 import (
@@ -13,7 +13,7 @@ import (
 
 var pods = corev1.Resource("pods")
 
-// DefaultSeconds is how long a pod stays by default.
+// DefaultSeconds is the default time that a pod stays.
 const DefaultSeconds = 300
 
 // Plugin returns the plug-in. A pod stays notReady seconds on a node that is not ready, and unreachable seconds on one

@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	// budgetWindow is the time in which failing calls may take as long as the budget says.
+	// budgetWindow is the time in which failing calls may use the budget.
 	budgetWindow = time.Minute
-	// skipTime is how long a webhook is skipped before one write tries it again.
+	// skipTime is the time for which a webhook is skipped before one write tries it again.
 	skipTime = 30 * time.Second
 )
 
@@ -26,13 +26,13 @@ type budget struct {
 	// of the window took.
 	since time.Time
 	spent time.Duration
-	// skipped says that writes do without the webhook, until until. After that trying says that a call is under way which
-	// decides what follows.
+	// skipped means that the webhook is not called until the time until. After that, trying means that a call is in
+	// progress whose result decides whether it stays skipped.
 	skipped, trying bool
 	until           time.Time
 }
 
-// turn says what a write may do with a webhook.
+// turn decides whether a write calls a webhook.
 type turn int
 
 const (
@@ -66,13 +66,13 @@ func (b *budget) begin(now time.Time) turn {
 	return trial
 }
 
-// result is how a call ended.
+// result is the result of a call.
 type result int
 
 const (
 	succeeded result = iota
 	failed
-	canceled // the client went away, which says nothing about the webhook
+	canceled // the client went away, which tells nothing about the webhook
 )
 
 // end records a call that ended at a time and took so long. It reports whether the webhook is skipped from now on, or is

@@ -23,11 +23,11 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/webhook"
 )
 
-// callError is why a webhook did not decide. The failure policy says what follows from it.
+// callError is the error of a call without a decision. The failure policy determines its effect.
 type callError struct {
 	webhook string
 	reason  error
-	// status is what the webhook answered in place of a review; nil if it is another failure.
+	// status is the error response of the webhook; nil for other failures.
 	status *kerrors.StatusError
 }
 
@@ -53,18 +53,18 @@ type refusalError struct{ status *kerrors.StatusError }
 // Error implements error.
 func (e *refusalError) Error() string { return e.status.Error() }
 
-// review is what a webhook is asked.
+// review is the request to a webhook.
 type review struct {
 	uid      types.UID
 	version  string // of AdmissionReview
 	document []byte // the request as JSON
 }
 
-// errSkipped says that a webhook was not called because its budget is spent.
+// errSkipped means that a webhook was not called because its budget is used up.
 var errSkipped = errors.New("the webhook is skipped")
 
-// call asks a webhook about a write, whose object is the document object. The error is a *callError if the webhook did
-// not decide, a *refusalError if it refused the write, and errSkipped if it was not called.
+// call sends a write with the document object to a webhook. The error is a *callError if the webhook did not decide, a
+// *refusalError if it refused the write, and errSkipped if it was not called.
 func (p *Plugins) call(
 	ctx context.Context, h *hook, a *admission.Attributes, names admission.Names, object []byte, mutating bool,
 ) (*admissionv1.AdmissionResponse, error) {
@@ -202,7 +202,7 @@ func (r *review) response(got *admissionv1.AdmissionReview, mutating bool) (*adm
 	return response, nil
 }
 
-// checkBetaResponse checks a response of version v1beta1, which says less: no uid, and no type of the patch.
+// checkBetaResponse checks a response of version v1beta1, which has no uid and no type of the patch.
 func checkBetaResponse(got *admissionv1.AdmissionReview, mutating bool) error {
 	if got.Response == nil {
 		return errors.New("webhook response was absent")

@@ -10,8 +10,8 @@ import (
 
 // Config is the configuration of one of the two plug-ins.
 type Config struct {
-	// Kubeconfig is a file with the credentials that webhooks are shown, by their addresses (see
-	// webhook.CredentialsFromKubeconfig). Empty means that none are shown.
+	// Kubeconfig is a file with the credentials for webhooks, by their addresses (see
+	// webhook.CredentialsFromKubeconfig). Empty means that there are none.
 	Kubeconfig string
 }
 
@@ -43,7 +43,7 @@ func DecodeConfig(raw []byte) (Config, error) {
 	return Config{document.KubeConfigFile}, nil
 }
 
-// configure returns a function that has the webhooks of one kind called as c says, from the next call on.
+// configure returns a function that applies c to the webhooks of one kind, from the next call on.
 func (p *Plugins) configure(of *configurations, c Config, read func(string) ([]byte, error)) (use func(), err error) {
 	o := p.o.Calls
 	if c.Kubeconfig != "" {

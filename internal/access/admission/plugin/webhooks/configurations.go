@@ -73,7 +73,7 @@ func (c *configurations) current(ctx context.Context) ([]*hook, error) {
 // hook is one webhook.
 type hook struct {
 	name, configuration string
-	// id tells the webhook from others of the same name; it stays the same while the configuration's list does.
+	// id distinguishes webhooks of the same name; it is stable while the list in the configuration is unchanged.
 	id       string
 	criteria match.Criteria
 	// conditions are the match conditions, which have to be true.
@@ -91,7 +91,7 @@ type hook struct {
 	broken error
 }
 
-// definition is what a webhook of both kinds has.
+// definition is common to webhooks of both kinds.
 type definition struct {
 	name              string
 	client            admissionregistrationv1.WebhookClientConfig

@@ -9,8 +9,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/admission/celvars"
 )
 
-// concerns reports whether a webhook has to be called for a write, and the names in whose version it asks for the
-// objects. kind names the plug-in in metrics.
+// concerns reports whether a webhook has to be called for a write, and the names whose version its objects must have.
+// kind is the plug-in's name in metrics.
 func (p *Plugins) concerns(
 	ctx context.Context, h *hook, a *admission.Attributes, kind string,
 ) (admission.Names, bool, error) {

@@ -55,8 +55,8 @@ func NewMetrics(r *metrics.Metrics, conditions *celvars.ConditionMetrics) *Metri
 // mostCode is the label of all codes beyond it.
 const mostCode = 600
 
-// Webhook records a call of an admission webhook. code is the HTTP status of what it answered. failure says why a write
-// was rejected: "no_error" if the webhook decided so; it is empty if that is not counted.
+// Webhook records a call of an admission webhook. code is the HTTP status of its response. failure is the reason why a
+// write was rejected, "no_error" if the webhook rejected it; it is empty if that is not counted.
 func (m *Metrics) Webhook(
 	name, kind, operation string, rejected bool, code int, failure string, took time.Duration,
 ) {
@@ -71,5 +71,5 @@ func (m *Metrics) Webhook(
 // FailOpen records that the failure of an admission webhook was ignored.
 func (m *Metrics) FailOpen(name, kind string) { m.ignored.WithLabelValues(name, kind).Inc() }
 
-// Skipped records that a write did without an admission webhook whose calls keep failing.
+// Skipped records that a write has skipped an admission webhook whose calls keep failing.
 func (m *Metrics) Skipped(name, kind string) { m.skipped.WithLabelValues(name, kind).Inc() }

@@ -26,7 +26,7 @@ const (
 	mutationFailedAnnotation = "failed.open.mutation.webhook.admission.k8s.io/"
 )
 
-// calls are what the plug-in remembers of the webhooks of one write between the two passes.
+// calls is the state that the plug-in keeps for the webhooks of one write between the two passes.
 type calls struct {
 	// asked are the webhooks that were called and ask to be called again after a change by others. due are those for which
 	// there was such a change. Both have the webhooks' ids.
@@ -43,7 +43,7 @@ func (c *calls) changed() {
 	clear(c.asked)
 }
 
-// callsOf returns what is remembered of a write.
+// callsOf returns the state of a write.
 func callsOf(a *admission.Attributes) *calls {
 	const name = "MutatingAdmissionWebhook"
 	if c, ok := a.Notes[name].(*calls); ok {
@@ -132,7 +132,7 @@ func (p *Plugins) callMutating(
 	return changed, p.observe(ctx, h, a, mutatingKind, mutationFailedAnnotation+place, begin, err)
 }
 
-// maxPatchValues is how many values the patch of a response may have; decoding each takes more than fifty bytes.
+// maxPatchValues limits the values in the patch of a response; decoding each takes more than fifty bytes.
 const maxPatchValues = 1 << 20
 
 // applyPatch applies the patch of a response to the object of a write.

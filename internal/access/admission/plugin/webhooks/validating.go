@@ -27,8 +27,8 @@ type invocation struct {
 	err    error
 }
 
-// validate asks all validating webhooks that concern a write at the same time. The write is refused with the error of the
-// first of them that refuses it.
+// validate calls all validating webhooks for a write concurrently. The write is refused with the error of the first
+// one, in order, that refuses it.
 func (p *Plugins) validate(ctx context.Context, a *admission.Attributes) error {
 	all, err := p.validating.current(ctx)
 	if err != nil || len(all) == 0 {

@@ -1,18 +1,18 @@
-// Package webhooks lets programs beside the server change and judge writes (MutatingAdmissionWebhook,
-// ValidatingAdmissionWebhook). Which of them, and for which writes, is said by MutatingWebhookConfigurations and
-// ValidatingWebhookConfigurations. Changes of these take effect with the next write: a webhook whose configuration was
-// acknowledged judges every write that begins afterwards.
+// Package webhooks calls webhooks that change and check writes (MutatingAdmissionWebhook, ValidatingAdmissionWebhook).
+// MutatingWebhookConfigurations and ValidatingWebhookConfigurations declare them. Changes take effect with the next
+// write: a webhook whose configuration was acknowledged is called for every write that begins afterwards.
 //
 // The webhooks of a write are called in the order of the names of their configurations, and of the list in each.
-// Mutating ones are called one after the other, each with what the one before has made; validating ones all at once.
-// After a change the mutating pass of admission runs a second time, in which those earlier webhooks are called again
-// that ask for it (reinvocationPolicy IfNeeded).
+// Mutating ones are called one after the other, each with the result of the previous one; validating ones are called
+// concurrently. After a change the mutating pass of admission runs a second time, in which earlier webhooks with the
+// reinvocationPolicy IfNeeded are called again.
 //
-// A webhook with failurePolicy Ignore that keeps failing can be skipped for a while (Options.Budget), so that a dead one
-// does not cost every write its time-out.
+// A webhook with failurePolicy Ignore that keeps failing can be skipped for a while (Options.Budget), so that not every
+// write waits for its time-out.
 //
-// Files: configurations.go follows the configurations, hook.go decides whether a webhook is called, call.go calls it and
-// checks the response, budget.go decides whether a failing one is skipped, mutating.go and validating.go are the two plug-ins.
+// Files: configurations.go follows the configurations, hook.go decides whether a webhook is called, call.go calls it
+// and checks the response, budget.go decides whether a failing one is skipped, mutating.go and validating.go are the
+// two plug-ins.
 package webhooks
 
 import (
@@ -42,32 +42,32 @@ type Versions interface {
 
 // Observer records calls of webhooks. kind is "admit" or "validating", operation what the write does, such as "CREATE".
 type Observer interface {
-	// Webhook records a call. code is the HTTP status of what the webhook answered. failure says why a write was rejected:
-	// "calling_webhook_error", "apiserver_internal_error", or "no_error" if the webhook decided so; it is empty if the
-	// write was not rejected or its client went away.
+	// Webhook records a call. code is the HTTP status of the webhook's response. failure is the reason why a write was
+	// rejected: "calling_webhook_error", "apiserver_internal_error", or "no_error" if the webhook rejected it; it is
+	// empty if the write was not rejected or its client went away.
 	Webhook(name, kind, operation string, rejected bool, code int, failure string, took time.Duration)
-	// MatchConditions records the evaluation of match conditions of a webhook or policy, of which kind has that word.
-	// failed is the number of conditions with an error. excluded says that the write goes on without the webhook.
+	// MatchConditions records the evaluation of match conditions; kind is "webhook" or "policy". failed is the number
+	// of conditions with an error. excluded means that the write continues without a webhook.
 	MatchConditions(
 		kind, name, pass, operation string, failed int, match, excluded bool, took time.Duration,
 	)
 	// FailOpen records that the failure of a webhook was ignored.
 	FailOpen(name, kind string)
-	// Skipped records that a write did without a webhook whose budget is spent.
+	// Skipped records that a write has skipped a webhook whose budget is used up.
 	Skipped(name, kind string)
 }
 
-// Options are what both plug-ins need.
+// Options are the dependencies of both plug-ins.
 type Options struct {
 	Registry *registry.Registry
 	Versions Versions
-	// Calls says how webhooks are reached.
+	// Calls are the options of the clients of webhooks.
 	Calls webhook.Options
 	// Authorizer answers the questions of match conditions.
 	Authorizer authz.Authorizer
 	// Background runs what follows the configurations.
 	Background informer.Background
-	// Budget is how long failing calls of one webhook with failurePolicy Ignore may take together in a minute. Beyond it
+	// Budget limits the total duration of failing calls of one webhook with failurePolicy Ignore in a minute. Beyond it
 	// the webhook is skipped for a while. 0 means that no webhook is skipped.
 	Budget time.Duration
 	// Now is the clock of the budgets; nil means time.Now.

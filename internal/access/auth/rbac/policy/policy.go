@@ -84,8 +84,8 @@ var defaults = sync.OnceValues(func() ([]defaultObject, error) {
 	return out, nil
 })
 
-// Objects returns new copies of all objects with these feature gates: ClusterRoles, ClusterRoleBindings, Roles and
-// RoleBindings, in this order, and then those of the gates.
+// Objects returns new copies of all objects for the given feature gates: ClusterRoles, ClusterRoleBindings, Roles and
+// RoleBindings, in this order, and then the objects for gates.
 func Objects(gates features.Gates) ([]scheme.Object, error) {
 	return selected(gates, func(scheme.Object) bool { return true })
 }

@@ -77,7 +77,7 @@ func splitSchemas(document []byte) (splitDocument, error) {
 	return s, nil
 }
 
-// encode returns the document with the numbers of its schemas in the place of the schemas.
+// encode returns the document with the numbers of its schemas instead of the schemas.
 func (s splitDocument) encode(numbers map[string]int) []byte {
 	var body []byte
 	body = binary.AppendUvarint(body, uint64(len(s.head)))

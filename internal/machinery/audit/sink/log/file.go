@@ -29,8 +29,7 @@ type FileOptions struct {
 	Path string
 	// MaxSize is the size in megabytes from which on the file is rotated; 0 is no limit.
 	MaxSize int
-	// MaxAge is how many days rotated files are kept, MaxBackups how many of them; 0 is no
-	// limit.
+	// MaxAge limits the age of rotated files in days, MaxBackups their number; 0 means no limit.
 	MaxAge, MaxBackups int
 	// Compress makes the server compress rotated files with gzip.
 	Compress bool

@@ -6,26 +6,26 @@ import (
 	"net/http"
 )
 
-// shown is what a client shows of the server's identity.
-type shown struct {
+// clientAuth authenticates the server to one webhook.
+type clientAuth struct {
 	credentials Credentials
 	pair        *tls.Certificate // nil if there is no certificate
 }
 
-func newShown(c Credentials) (*shown, error) {
-	s := &shown{credentials: c}
+func newClientAuth(c Credentials) (*clientAuth, error) {
+	a := &clientAuth{credentials: c}
 	if len(c.Certificate) > 0 {
 		pair, err := tls.X509KeyPair(c.Certificate, c.Key)
 		if err != nil {
 			return nil, fmt.Errorf("certificate for a webhook: %w", err)
 		}
-		s.pair = &pair
+		a.pair = &pair
 	}
-	return s, nil
+	return a, nil
 }
 
-func (s *shown) authorize(r *http.Request) {
-	switch c := &s.credentials; {
+func (a *clientAuth) authorize(r *http.Request) {
+	switch c := &a.credentials; {
 	case c.Token != "":
 		r.Header.Set("Authorization", "Bearer "+c.Token)
 	case c.Username != "" || c.Password != "":
@@ -33,10 +33,10 @@ func (s *shown) authorize(r *http.Request) {
 	}
 }
 
-// certificate is for tls.Config.GetClientCertificate.
-func (s *shown) certificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	if s.pair == nil {
+// certificate implements tls.Config.GetClientCertificate.
+func (a *clientAuth) certificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	if a.pair == nil {
 		return &tls.Certificate{}, nil
 	}
-	return s.pair, nil
+	return a.pair, nil
 }
