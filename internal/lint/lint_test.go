@@ -228,6 +228,32 @@ func TestPackagesImportOnlyThoseBelow(t *testing.T) {
 	}
 }
 
+// testSupport are the packages that tests share, and the folder of those below test.
+var testSupport = []string{
+	"internal/access/admission/admissiontest", "internal/api/write/writetest", "internal/object/structuralschema/internal/sample",
+	"internal/resource/internal/kindtest", "internal/server/servertest", "internal/server/servertest/apitest",
+	"internal/storage/encrypt/kmstest", "internal/storage/storagetest", "test",
+}
+
+// isTestSupport reports whether a package is one of testSupport, or below test.
+func isTestSupport(dir string) bool {
+	return slices.Contains(testSupport, dir) || strings.HasPrefix(dir, "test/")
+}
+
+// TestOnlyTestsImportTestSupport checks that nothing of what tests share is built into the product.
+func TestOnlyTestsImportTestSupport(t *testing.T) {
+	for _, f := range files(t) {
+		if f.test || isTestSupport(f.dir) {
+			continue
+		}
+		for _, i := range f.imports {
+			if isTestSupport(strings.TrimPrefix(i, module+"/")) {
+				t.Errorf("%s imports %s, which is for tests", f.path, i)
+			}
+		}
+	}
+}
+
 // public are the folders of the packages that programs of others may import.
 var public = []string{".", "config", "clock"}
 
