@@ -380,7 +380,8 @@ func TestProxiesForward(t *testing.T) {
 // TestSpoofedIdentityIsNotForwarded sends headers that only a front proxy may send.
 func TestSpoofedIdentityIsNotForwarded(t *testing.T) {
 	c := startCluster(t, nil)
-	a := apitest.Send(t, c.http, "GET", c.path("pods/running/proxy/x"), "", "X-Remote-User", "evil", "X-Remote-Group", "system:masters",
+	a := apitest.Send(t, c.http, "GET", c.path("pods/running/proxy/x"), "",
+		"X-Remote-User", "evil", "X-Remote-Group", "system:masters",
 		"X-Remote-Extra-Scopes", "all", "X-Remote-Uid", "0", "Authorization", "Bearer admintoken", "X-Other", "kept")
 	if a.Status != 200 {
 		t.Fatalf("%d %s", a.Status, a.Body)

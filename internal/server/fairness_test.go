@@ -91,9 +91,9 @@ func TestFairnessFollowsTheAPI(t *testing.T) {
 		`apiserver_current_inqueue_requests{request_kind="readOnly"} 2`) {
 		t.Error("the metrics do not have two requests in queues")
 	}
-	if text := apitest.Send(t, admin, "GET", s.URL()+fairnessPages+"dump_requests?includeRequestDetails=1", "").Body; strings.Count(text,
-		"narrow,") != 4 || !strings.Contains(text, "/version,") {
-		t.Errorf("%s", text)
+	waiting := apitest.Send(t, admin, "GET", s.URL()+fairnessPages+"dump_requests?includeRequestDetails=1", "").Body
+	if strings.Count(waiting, "narrow,") != 4 || !strings.Contains(waiting, "/version,") {
+		t.Errorf("%s", waiting)
 	}
 	if a := as("dave", "/version"); a.Status != http.StatusTooManyRequests {
 		t.Errorf("although the queue is full: %d", a.Status)
@@ -175,7 +175,8 @@ func TestDanglingFlowSchemas(t *testing.T) {
 		return fmt.Sprint(o.Status.Conditions[0])
 	}
 	apitest.Await(t, "the flow schema to have found its level", func() bool { return dangling() == "{Dangling False Found}" })
-	if a := apitest.Send(t, admin, "DELETE", s.URL()+flowControlPath+"prioritylevelconfigurations/narrow", ""); a.Status != http.StatusOK {
+	level := s.URL() + flowControlPath + "prioritylevelconfigurations/narrow"
+	if a := apitest.Send(t, admin, "DELETE", level, ""); a.Status != http.StatusOK {
 		t.Fatal(a.Status, a.Body)
 	}
 	apitest.Await(t, "the flow schema to have lost its level", func() bool { return dangling() == "{Dangling True NotFound}" })

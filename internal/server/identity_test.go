@@ -43,7 +43,8 @@ func TestGivenClientAuthorityIsTheOnlyOne(t *testing.T) {
 	if a := apitest.Send(t, c, "GET", s.URL()+"/metrics", "", admin...); a.Status != http.StatusOK {
 		t.Errorf("the administrator's token: %d %s", a.Status, a.Body)
 	}
-	a := apitest.Send(t, c, "GET", s.URL()+"/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication", "", admin...)
+	const published = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+	a := apitest.Send(t, c, "GET", s.URL()+published, "", admin...)
 	if n := strings.Count(a.Body, "BEGIN CERTIFICATE"); n != 1 {
 		t.Errorf("%d authorities are published: %s", n, a.Body)
 	}

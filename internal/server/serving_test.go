@@ -123,7 +123,8 @@ func TestWithoutGarbageCollector(t *testing.T) {
 	c.Controllers.NoGarbageCollection = true
 	s := start(t, c)
 	client := httpClient(t, s, true)
-	if a := apitest.Send(t, client, http.MethodPost, s.URL()+apitest.ConfigMapsPath, apitest.ConfigMap("a")); a.Status != http.StatusCreated {
+	a := apitest.Send(t, client, http.MethodPost, s.URL()+apitest.ConfigMapsPath, apitest.ConfigMap("a"))
+	if a.Status != http.StatusCreated {
 		t.Fatal(a.Status, a.Body)
 	}
 	path := s.URL() + apitest.ConfigMapsPath + "/a"

@@ -104,7 +104,8 @@ func TestTracingOfCustomResources(t *testing.T) {
 	s := start(t, config)
 	c := httpClient(t, s, true)
 	const widgets = "/apis/example.com/v1/namespaces/default/widgets"
-	if a := apitest.Send(t, c, "POST", s.URL()+"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", apitest.WidgetDefinition); a.Status != http.StatusCreated {
+	const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	if a := apitest.Send(t, c, "POST", s.URL()+definitions, apitest.WidgetDefinition); a.Status != http.StatusCreated {
 		t.Fatal(a.Status, a.Body)
 	}
 	apitest.Await(t, "the custom resource to be served", func() bool {
@@ -151,8 +152,10 @@ func TestTracing(t *testing.T) {
 			t.Fatal(a.Status, a.Body)
 		}
 	}
-	apitest.Send(t, admin, "GET", s.URL()+apitest.ConfigMapsPath+"/a", "", "Traceparent", "00-"+admins+"-b7ad6b7169203331-01")
-	apitest.Send(t, stranger, "GET", s.URL()+"/api/v1/namespaces/default/secrets", "", "Traceparent", "00-"+users+"-b7ad6b7169203331-01")
+	apitest.Send(t, admin, "GET", s.URL()+apitest.ConfigMapsPath+"/a", "",
+		"Traceparent", "00-"+admins+"-b7ad6b7169203331-01")
+	apitest.Send(t, stranger, "GET", s.URL()+"/api/v1/namespaces/default/secrets", "",
+		"Traceparent", "00-"+users+"-b7ad6b7169203331-01")
 	if err := s.Stop(t.Context()); err != nil { // it sends the spans
 		t.Fatal(err)
 	}
@@ -208,8 +211,10 @@ func TestUnsampledRequests(t *testing.T) {
 	s := start(t, config)
 	admin, stranger := httpClient(t, s, true), httpClient(t, s, false)
 	apitest.Send(t, admin, "GET", s.URL()+"/api/v1/nodes", "")
-	apitest.Send(t, stranger, "GET", s.URL()+"/api/v1/pods", "", "Traceparent", "00-0bf7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
-	apitest.Send(t, admin, "GET", s.URL()+"/api/v1/services", "", "Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	apitest.Send(t, stranger, "GET", s.URL()+"/api/v1/pods", "",
+		"Traceparent", "00-0bf7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	apitest.Send(t, admin, "GET", s.URL()+"/api/v1/services", "",
+		"Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	if err := s.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}

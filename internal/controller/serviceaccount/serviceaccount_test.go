@@ -74,7 +74,8 @@ func TestAccounts(t *testing.T) {
 	if got := awaitAccount(t, api, "own"); got.GetUID() != own.GetUID() {
 		t.Error("an account that was there was replaced")
 	}
-	if _, err := api.Get(t.Context(), client.Ref{Resource: accounts, Namespace: "ending", Name: "default"}); !kerrors.IsNotFound(err) {
+	_, err := api.Get(t.Context(), client.Ref{Resource: accounts, Namespace: "ending", Name: "default"})
+	if !kerrors.IsNotFound(err) {
 		t.Errorf("a namespace that is being deleted got an account: %v", err)
 	}
 }

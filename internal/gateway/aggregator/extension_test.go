@@ -174,7 +174,8 @@ func TestExtensionServerIsDown(t *testing.T) {
 		a.Header.Get("X-Apiservice-Failure") != "v1.agg.example.com; FailedDiscoveryCheck" {
 		t.Errorf("%d %s %v", a.Status, a.Body, a.Header)
 	}
-	apitest.Await(t, "the stale version in discovery", shows("/apis", apitest.AggregatedDiscovery, `"versions":[{"version":"v1","freshness":"Stale"}]`))
+	const stale = `"versions":[{"version":"v1","freshness":"Stale"}]`
+	apitest.Await(t, "the stale version in discovery", shows("/apis", apitest.AggregatedDiscovery, stale))
 	if !shows("/metrics", "*/*", `aggregator_unavailable_apiservice{name="v1.agg.example.com"} 1`)() {
 		t.Error("the metric does not say that the server is unavailable")
 	}

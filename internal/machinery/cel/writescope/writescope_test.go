@@ -125,7 +125,8 @@ func TestTyped(t *testing.T) {
 		{o, "params.size == 1", ""},
 		{o, "params.nope == 1", "undefined field 'nope'"},
 		{nil, "authorizer.path('/').check('get').allowed()", ""},
-		{nil, "authorizer.requestResource.check('get').allowed()", "unexpected failed resolution of 'kubernetes.authorization.Authorizer'"},
+		{nil, "authorizer.requestResource.check('get').allowed()",
+			"unexpected failed resolution of 'kubernetes.authorization.Authorizer'"},
 	} {
 		typed := NewTyped(o, test.params)
 		typed.Declare("double", "object.size * 2")
