@@ -228,6 +228,59 @@ func TestPackagesImportOnlyThoseBelow(t *testing.T) {
 	}
 }
 
+// testSupport are the packages that tests share, and the folder of those below test.
+var testSupport = []string{
+	"internal/access/admission/admissiontest", "internal/api/client/clienttest",
+	"internal/api/write/writetest", "internal/object/structuralschema/internal/sample",
+	"internal/resource/internal/kindtest", "internal/server/servertest", "internal/server/servertest/apitest",
+	"internal/storage/encrypt/kmstest", "internal/storage/storagetest", "test",
+}
+
+// isTestSupport reports whether a package is one of testSupport, or below test.
+func isTestSupport(dir string) bool {
+	return slices.Contains(testSupport, dir) || strings.HasPrefix(dir, "test/")
+}
+
+// TestOnlyTestsImportTestSupport checks that nothing of what tests share is built into the product.
+func TestOnlyTestsImportTestSupport(t *testing.T) {
+	for _, f := range files(t) {
+		if f.test || isTestSupport(f.dir) {
+			continue
+		}
+		for _, i := range f.imports {
+			if isTestSupport(strings.TrimPrefix(i, module+"/")) {
+				t.Errorf("%s imports %s, which is for tests", f.path, i)
+			}
+		}
+	}
+}
+
+// untested are the packages that may have no tests of their own, each with the reason.
+var untested = map[string]string{
+	"internal/resource/apiserverinternal":   "internal/resource checks its declaration; its rules have no test yet",
+	"internal/resource/scheduling/v1alpha2": "types alone; test/apitypes compares them with those of k8s.io/api",
+	"internal/resource/storagemigration":    "internal/resource checks its declaration; its rules have no test yet",
+	"internal/storage":                      "interfaces and errors; storagetest checks what they promise",
+}
+
+// TestEveryPackageHasTests checks that a change of a package can fail a test in that package.
+func TestEveryPackageHasTests(t *testing.T) {
+	tested := map[string]bool{}
+	for _, f := range files(t) {
+		tested[f.dir] = tested[f.dir] || f.test
+	}
+	for dir := range untested {
+		if _, ok := tested[dir]; !ok {
+			t.Errorf("%s may have no tests, but there is no such package", dir)
+		}
+	}
+	for dir, ok := range tested {
+		if !ok && untested[dir] == "" && !isTestSupport(dir) {
+			t.Errorf("package %s has no test: write one beside the code, or add the package to untested with the reason", dir)
+		}
+	}
+}
+
 // public are the folders of the packages that programs of others may import.
 var public = []string{".", "config", "clock"}
 

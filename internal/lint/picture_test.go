@@ -47,7 +47,7 @@ func measure(t *testing.T) building {
 	b := building{rooms: map[string][]string{}, down: map[string]map[string]bool{}}
 	for _, f := range files(t) {
 		from := floorOf(f.dir)
-		if from == "" || f.test {
+		if from == "" || f.test || isTestSupport(f.dir) {
 			continue
 		}
 		for _, i := range f.imports {

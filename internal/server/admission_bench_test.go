@@ -12,6 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/admission"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // judge runs both passes of the chain for the create of a copy of an object.
@@ -57,7 +58,7 @@ func BenchmarkPolicies(b *testing.B) {
 	s := start(b, testConfig(b))
 	const policies = 100
 	send := func(resource, body string) {
-		r := httptest.NewRequest("POST", webhookConfigurations+resource, strings.NewReader(body))
+		r := httptest.NewRequest("POST", apitest.AdmissionPath+resource, strings.NewReader(body))
 		r.Header.Set("Authorization", "Bearer admintoken")
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()

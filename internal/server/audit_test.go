@@ -5,20 +5,19 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/keelson-dev/keelson/internal/machinery/audit/sink"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 const auditEverything = `apiVersion: audit.k8s.io/v1
@@ -44,24 +43,9 @@ func audited(t *testing.T) settings {
 }
 
 // callWith is a request with a body of JSON.
-func callWith(t testing.TB, c *http.Client, token, method, url, contentType, body string) answer {
+func callWith(t testing.TB, c *http.Client, token, method, url, contentType, body string) apitest.Answer {
 	t.Helper()
-	r, err := http.NewRequest(method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+token)
-	r.Header.Set("Content-Type", contentType)
-	w, err := c.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Body.Close()
-	text, err := io.ReadAll(w.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer{w.StatusCode, w.Header, string(text)}
+	return apitest.Send(t, c, method, url, body, "Authorization", "Bearer "+token, "Content-Type", contentType)
 }
 
 // events returns the finished requests of an audit log, without those of the server
@@ -135,15 +119,15 @@ func TestAuditLog(t *testing.T) {
 func TestSecretsAreInNoLog(t *testing.T) {
 	const secret = "VERYSECRETVALUE"
 	c := audited(t)
-	var log lockedBuffer
+	var log apitest.Log
 	c.Diagnostics.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.Level(-10)}))
 	s := start(t, c)
 	h := httpClient(t, s, false)
 	secrets := s.URL() + "/api/v1/namespaces/default/secrets"
 	if a := callWith(
 		t, h, "admintoken", "POST", secrets, "application/json", `{"metadata":{"name":"s"},"stringData":{"k":"`+secret+`"}}`,
-	); a.status != 201 {
-		t.Fatalf("%d %s", a.status, a.body)
+	); a.Status != 201 {
+		t.Fatalf("%d %s", a.Status, a.Body)
 	}
 	callWith(
 		t, h, "admintoken", "PATCH", secrets+"/s", "application/merge-patch+json", `{"stringData":{"k":"`+secret+`2"}}`,
@@ -169,7 +153,7 @@ func TestSecretsAreInNoLog(t *testing.T) {
 			t.Errorf("audit: %s", line)
 		}
 	}
-	for name, text := range map[string]string{"log": log.String(), "metrics": counts.body} {
+	for name, text := range map[string]string{"log": log.String(), "metrics": counts.Body} {
 		for line := range strings.Lines(text) {
 			if strings.Contains(line, secret) || strings.Contains(line, "admintoken") ||
 				strings.Contains(line, "VkVSWVNFQ1JFVFZBTFVF") {
@@ -177,23 +161,6 @@ func TestSecretsAreInNoLog(t *testing.T) {
 			}
 		}
 	}
-}
-
-type lockedBuffer struct {
-	mu  sync.Mutex // guards buf
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 // hangingWebhook is a server for audit events that accepts requests and never answers.
@@ -236,8 +203,8 @@ func TestHangingAuditWebhook(t *testing.T) {
 			if mode == sink.ModeBlockingStrict {
 				want = http.StatusInternalServerError
 			}
-			if a := callWith(t, h, "admintoken", "GET", s.URL()+"/api/v1/namespaces/default", "", ""); a.status != want {
-				t.Errorf("%d %s", a.status, a.body)
+			if a := callWith(t, h, "admintoken", "GET", s.URL()+"/api/v1/namespaces/default", "", ""); a.Status != want {
+				t.Errorf("%d %s", a.Status, a.Body)
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 			defer cancel()
@@ -260,24 +227,24 @@ func TestRetryAfter(t *testing.T) {
 		<-release
 	})
 	first, second := httpClient(t, s, true), httpClient(t, s, true)
-	result := make(chan answer, 1)
-	go func() { result <- call(t, first, "GET", s.URL()+"/api/v1/pods") }()
+	result := make(chan apitest.Answer, 1)
+	go func() { result <- apitest.Send(t, first, "GET", s.URL()+"/api/v1/pods", "") }()
 	<-entered
 	done := make(chan error, 1)
 	go func() { done <- s.Stop(context.Background()) }()
 	for !s.http.refusing.Load() {
 		time.Sleep(time.Millisecond)
 	}
-	if a := call(t, second, "GET", s.URL()+"/api/v1/pods"); a.status != http.StatusTooManyRequests ||
-		a.header.Get("Retry-After") != "5" {
-		t.Errorf("%d %v %s", a.status, a.header, a.body)
+	if a := apitest.Send(t, second, "GET", s.URL()+"/api/v1/pods", ""); a.Status != http.StatusTooManyRequests ||
+		a.Header.Get("Retry-After") != "5" {
+		t.Errorf("%d %v %s", a.Status, a.Header, a.Body)
 	}
-	if a := call(t, second, "GET", s.URL()+"/livez"); a.status != http.StatusOK {
-		t.Errorf("livez: %d", a.status)
+	if a := apitest.Send(t, second, "GET", s.URL()+"/livez", ""); a.Status != http.StatusOK {
+		t.Errorf("livez: %d", a.Status)
 	}
 	close(release)
-	if a := <-result; a.status != http.StatusOK {
-		t.Errorf("in flight: %d", a.status)
+	if a := <-result; a.Status != http.StatusOK {
+		t.Errorf("in flight: %d", a.Status)
 	}
 	if err := <-done; err != nil {
 		t.Error(err)

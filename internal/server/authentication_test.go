@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -21,13 +20,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/access/auth/bearer"
 	"github.com/keelson-dev/keelson/internal/access/auth/serviceaccount"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // post sends a document as the administrator and returns the answer.
@@ -64,10 +63,10 @@ func TestTokensOutliveARestart(t *testing.T) {
 	token := accountToken(t, s, "robot")
 	stop(t, s)
 	s = start(t, conf)
-	if a := call(
-		t, httpClient(t, s, false), "GET", s.URL()+"/api", "Authorization", "Bearer "+token,
-	); a.status != http.StatusOK {
-		t.Errorf("after a restart: %d %s", a.status, a.body)
+	if a := apitest.Send(
+		t, httpClient(t, s, false), "GET", s.URL()+"/api", "", "Authorization", "Bearer "+token,
+	); a.Status != http.StatusOK {
+		t.Errorf("after a restart: %d %s", a.Status, a.Body)
 	}
 	if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info, err)
@@ -77,26 +76,26 @@ func TestTokensOutliveARestart(t *testing.T) {
 func TestTheIssuerIsDiscovered(t *testing.T) {
 	s := start(t, testConfig(t))
 	c := httpClient(t, s, true)
-	a := call(t, c, "GET", s.URL()+serviceaccount.ConfigurationPath)
+	a := apitest.Send(t, c, "GET", s.URL()+serviceaccount.ConfigurationPath, "")
 	var document struct {
 		Issuer string `json:"issuer"`
 		Keys   string `json:"jwks_uri"`
 	}
-	if err := json.Unmarshal([]byte(a.body), &document); err != nil || document.Issuer != config.Default().Authentication.ServiceAccounts.Issuers[0] ||
+	if err := json.Unmarshal([]byte(a.Body), &document); err != nil || document.Issuer != config.Default().Authentication.ServiceAccounts.Issuers[0] ||
 		document.Keys != s.URL()+serviceaccount.KeysPath {
-		t.Errorf("%v %s", err, a.body)
+		t.Errorf("%v %s", err, a.Body)
 	}
-	if a := call(t, c, "GET", document.Keys, "Accept", "*/*"); a.status != http.StatusOK ||
-		!strings.Contains(a.body, `"alg":"RS256"`) || strings.Contains(a.body, `"d":`) {
-		t.Errorf("%d %s", a.status, a.body)
+	if a := apitest.Send(t, c, "GET", document.Keys, "", "Accept", "*/*"); a.Status != http.StatusOK ||
+		!strings.Contains(a.Body, `"alg":"RS256"`) || strings.Contains(a.Body, `"d":`) {
+		t.Errorf("%d %s", a.Status, a.Body)
 	}
 	conf := testConfig(t)
 	conf.Authentication.ServiceAccounts.Issuers = []string{"kubernetes"} // no URL
 	s = start(t, conf)
-	if a := call(
-		t, httpClient(t, s, true), "GET", s.URL()+serviceaccount.ConfigurationPath,
-	); a.status != http.StatusNotFound {
-		t.Errorf("an issuer that cannot be discovered: %d", a.status)
+	if a := apitest.Send(
+		t, httpClient(t, s, true), "GET", s.URL()+serviceaccount.ConfigurationPath, "",
+	); a.Status != http.StatusNotFound {
+		t.Errorf("an issuer that cannot be discovered: %d", a.Status)
 	}
 }
 
@@ -111,8 +110,8 @@ func TestDiscoveryNamesTheAdvertisedAddress(t *testing.T) {
 		serviceaccount.ConfigurationPath: `"jwks_uri":"https://` + address + serviceaccount.KeysPath + `"`,
 		"/api":                           `"serverAddress":"` + address + `"`,
 	} {
-		if a := call(t, c, "GET", s.URL()+path); !strings.Contains(a.body, want) {
-			t.Errorf("%s: %s, want %s", path, a.body, want)
+		if a := apitest.Send(t, c, "GET", s.URL()+path, ""); !strings.Contains(a.Body, want) {
+			t.Errorf("%s: %s, want %s", path, a.Body, want)
 		}
 	}
 }
@@ -206,8 +205,8 @@ func TestSpoofedHeadersAreIgnored(t *testing.T) {
 		if c.pair != nil {
 			browser = with(t, s, *c.pair)
 		}
-		if a := call(t, browser, "GET", s.URL()+"/api/v1/secrets", spoof...); a.status != c.status {
-			t.Errorf("%s: %d %s", c.name, a.status, a.body)
+		if a := apitest.Send(t, browser, "GET", s.URL()+"/api/v1/secrets", "", spoof...); a.Status != c.status {
+			t.Errorf("%s: %d %s", c.name, a.Status, a.Body)
 		}
 		stop(t, s)
 	}
@@ -246,10 +245,10 @@ func TestProxiesAndClientsMustNotBeTheSame(t *testing.T) {
 	}
 	conf.Authentication.RequestHeader.AllowedNames = []string{"proxy"}
 	s = start(t, conf)
-	if a := call(
-		t, with(t, s, ca.issue("jane")), "GET", s.URL()+"/api", "X-Remote-User", "admin",
-	); a.status != http.StatusOK {
-		t.Errorf("a client beside proxies of the same authority: %d %s", a.status, a.body)
+	if a := apitest.Send(
+		t, with(t, s, ca.issue("jane")), "GET", s.URL()+"/api", "", "X-Remote-User", "admin",
+	); a.Status != http.StatusOK {
+		t.Errorf("a client beside proxies of the same authority: %d %s", a.Status, a.Body)
 	}
 }
 
@@ -261,7 +260,7 @@ func TestClientAuthoritiesAreReloaded(t *testing.T) {
 	conf.Authentication.ClientCAFile, conf.fileReload = one.file, time.Millisecond
 	s := start(t, conf)
 	pair := two.issue("june")
-	status := func() int { return call(t, with(t, s, pair), "GET", s.URL()+"/api").status }
+	status := func() int { return apitest.Send(t, with(t, s, pair), "GET", s.URL()+"/api", "").Status }
 	if got := status(); got != http.StatusUnauthorized {
 		t.Errorf("before: %d", got)
 	}
@@ -301,9 +300,9 @@ func TestAnonymousIsLimited(t *testing.T) {
 	} {
 		s := start(t, c.conf)
 		browser := httpClient(t, s, false)
-		if livez, healthz := call(t, browser, "GET", s.URL()+"/livez").status, call(
-			t, browser, "GET", s.URL()+"/healthz",
-		).status; livez != c.livez || healthz != c.healthz {
+		if livez, healthz := apitest.Send(t, browser, "GET", s.URL()+"/livez", "").Status, apitest.Send(
+			t, browser, "GET", s.URL()+"/healthz", "",
+		).Status; livez != c.livez || healthz != c.healthz {
 			t.Errorf("%s: %d %d", c.name, livez, healthz)
 		}
 	}
@@ -315,28 +314,10 @@ func TestAnonymousIsLimited(t *testing.T) {
 	}
 }
 
-// record keeps a log whole.
-type record struct {
-	mu   sync.Mutex // guards text
-	text bytes.Buffer
-}
-
-func (r *record) Write(b []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.Write(b)
-}
-
-func (r *record) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.String()
-}
-
 // TestTokensAreInNoLogOrMetric checks that neither the log (at its highest level), nor metrics, nor error responses
 // contain a token or a usable part of one. (Row 29 of docs/reliability.md.)
 func TestTokensAreInNoLogOrMetric(t *testing.T) {
-	log := &record{}
+	log := &apitest.Log{}
 	conf := testConfig(t)
 	conf.Diagnostics.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.Level(-127)}))
 	conf.Authentication.BootstrapTokens = true
@@ -348,19 +329,19 @@ func TestTokensAreInNoLogOrMetric(t *testing.T) {
 	answers := ""
 	for _, token := range []string{good, forged, unknown, bootstrap, "davetoken", "admintoken"} {
 		for _, path := range []string{"/api/v1/secrets", "/healthz", "/no/such"} {
-			answers += call(t, browser, "GET", s.URL()+path, "Authorization", "Bearer "+token).body
+			answers += apitest.Send(t, browser, "GET", s.URL()+path, "", "Authorization", "Bearer "+token).Body
 		}
-		answers += call(t, browser, "GET", s.URL()+"/api/v1/pods?watch=1&timeoutSeconds=1", "Connection", "Upgrade",
+		answers += apitest.Send(t, browser, "GET", s.URL()+"/api/v1/pods?watch=1&timeoutSeconds=1", "", "Connection", "Upgrade",
 			"Upgrade", "websocket",
 			"Sec-Websocket-Protocol", "x, "+bearer.WebSocketProtocol+base64.RawURLEncoding.EncodeToString([]byte(token+
-				"x"))).body
+				"x"))).Body
 		review := post(
 			t, s, "/apis/authentication.k8s.io/v1/tokenreviews", `{"spec":{"token":"`+token+`","audiences":["x"]}}`,
 			http.StatusCreated,
 		)
 		answers += review["status"].(map[string]any)["error"].(string)
 	}
-	shown := call(t, httpClient(t, s, true), "GET", s.URL()+"/metrics").body
+	shown := apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+"/metrics", "").Body
 	signature := good[strings.LastIndex(good, ".")+1:]
 	for _, secret := range []string{
 		good, signature, forged[strings.LastIndex(forged, ".")+1:], unknown, bootstrap, "davetoken", "admintoken",

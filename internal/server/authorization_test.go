@@ -16,30 +16,8 @@ import (
 
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
-
-// sendJSON calls with a JSON body.
-func sendJSON(t testing.TB, c *http.Client, method, url, body string, headers ...string) answer {
-	t.Helper()
-	r, err := http.NewRequest(method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
-	}
-	w, err := c.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Body.Close()
-	text, err := io.ReadAll(w.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer{w.StatusCode, w.Header, string(text)}
-}
 
 // cluster is a server with an administrator and the user dave, who has no permissions at first.
 type cluster struct {
@@ -57,8 +35,8 @@ func newCluster(t *testing.T, c settings) *cluster {
 
 func (c *cluster) make(path, body string) {
 	c.t.Helper()
-	if a := sendJSON(c.t, c.admin, http.MethodPost, c.URL()+path, body); a.status != http.StatusCreated {
-		c.t.Fatalf("POST %s: %d %s", path, a.status, a.body)
+	if a := apitest.Send(c.t, c.admin, http.MethodPost, c.URL()+path, body); a.Status != http.StatusCreated {
+		c.t.Fatalf("POST %s: %d %s", path, a.Status, a.Body)
 	}
 }
 
@@ -83,7 +61,7 @@ func (c *cluster) namespace(name string) {
 }
 
 // dave sends a request as dave. The path is sent unchanged.
-func (c *cluster) dave(method, path string, headers ...string) answer {
+func (c *cluster) dave(method, path string, headers ...string) apitest.Answer {
 	c.t.Helper()
 	r, err := http.NewRequest(method, c.URL(), nil)
 	if err != nil {
@@ -104,20 +82,20 @@ func (c *cluster) dave(method, path string, headers ...string) answer {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return answer{w.StatusCode, w.Header, string(text)}
+	return apitest.Answer{Status: w.StatusCode, Header: w.Header, Body: string(text)}
 }
 
 // becomes waits until a request of dave is answered with a status, because changed roles take effect a little later.
 func (c *cluster) becomes(status int, method, path string) {
 	c.t.Helper()
-	var a answer
+	var a apitest.Answer
 	for range 3000 {
-		if a = c.dave(method, path); a.status == status {
+		if a = c.dave(method, path); a.Status == status {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	c.t.Fatalf("%s %s stays %d %s, want %d", method, path, a.status, a.body, status)
+	c.t.Fatalf("%s %s stays %d %s, want %d", method, path, a.Status, a.Body, status)
 }
 
 func TestRolesCountWhileTheyAreThere(t *testing.T) {
@@ -127,15 +105,15 @@ func TestRolesCountWhileTheyAreThere(t *testing.T) {
 	a := c.dave(http.MethodGet, path)
 	want := `configmaps is forbidden: User "dave" cannot list resource "configmaps" in API group "" in the namespace ` +
 		`"mine"`
-	if a.status != http.StatusForbidden || a.message() != want || a.header.Get("X-Content-Type-Options") != "nosniff" {
-		t.Errorf("%d %s %v", a.status, a.body, a.header)
+	if a.Status != http.StatusForbidden || a.Message() != want || a.Header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("%d %s %v", a.Status, a.Body, a.Header)
 	}
 	c.grant("mine", "reader", `[{"apiGroups":[""],"resources":["configmaps"],"verbs":["list"]}]`)
 	c.becomes(http.StatusOK, http.MethodGet, path)
-	if a := call(
-		t, c.admin, http.MethodDelete, c.URL()+"/apis/rbac.authorization.k8s.io/v1/namespaces/mine/rolebindings/reader",
-	); a.status != http.StatusOK {
-		t.Fatalf("%d %s", a.status, a.body)
+	if a := apitest.Send(
+		t, c.admin, http.MethodDelete, c.URL()+"/apis/rbac.authorization.k8s.io/v1/namespaces/mine/rolebindings/reader", "",
+	); a.Status != http.StatusOK {
+		t.Fatalf("%d %s", a.Status, a.Body)
 	}
 	c.becomes(http.StatusForbidden, http.MethodGet, path)
 }
@@ -158,19 +136,19 @@ func TestPathsDoNotLeadElsewhere(t *testing.T) {
 		"/api/v1/namespaces/mine/secrets?fieldSelector=metadata.namespace%3Dother",
 		"/api/v1/watch/namespaces/other/secrets?timeoutSeconds=1",
 	} {
-		if a := c.dave(http.MethodGet, path); strings.Contains(a.body, "aGlkZGVu") ||
-			a.status == http.StatusOK && !strings.Contains(a.body, `"items":[]`) {
-			t.Errorf("GET %s: %d %s", path, a.status, a.body)
+		if a := c.dave(http.MethodGet, path); strings.Contains(a.Body, "aGlkZGVu") ||
+			a.Status == http.StatusOK && !strings.Contains(a.Body, `"items":[]`) {
+			t.Errorf("GET %s: %d %s", path, a.Status, a.Body)
 		}
 	}
 	for _, name := range []string{"..", ".", "a/b", "%2e", "../other/x"} {
 		body := fmt.Sprintf(`{"metadata":{"name":%q}}`, name)
-		a := sendJSON(
+		a := apitest.Send(
 			t, c.user, http.MethodPost, c.URL()+"/apis/rbac.authorization.k8s.io/v1/namespaces/mine/roles", body,
 			"Authorization", "Bearer davetoken",
 		)
-		if a.status/100 == 2 {
-			t.Errorf("a role named %q: %d %s", name, a.status, a.body)
+		if a.Status/100 == 2 {
+			t.Errorf("a role named %q: %d %s", name, a.Status, a.Body)
 		}
 	}
 }
@@ -187,7 +165,7 @@ func TestClusterScopedThroughANamespace(t *testing.T) {
 		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`)
 	const things = "/apis/example.com/v1/things"
 	for range 3000 {
-		if call(t, c.admin, http.MethodGet, c.URL()+things).status == http.StatusOK {
+		if apitest.Send(t, c.admin, http.MethodGet, c.URL()+things, "").Status == http.StatusOK {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -200,12 +178,12 @@ func TestClusterScopedThroughANamespace(t *testing.T) {
 		"/api/v1/namespaces/mine/nodes", "/api/v1/namespaces/mine/persistentvolumes/x",
 		"/apis/apiextensions.k8s.io/v1/namespaces/mine/customresourcedefinitions",
 	} {
-		if a := c.dave(http.MethodGet, path); a.status != http.StatusNotFound {
-			t.Errorf("GET %s: %d %s", path, a.status, a.body)
+		if a := c.dave(http.MethodGet, path); a.Status != http.StatusNotFound {
+			t.Errorf("GET %s: %d %s", path, a.Status, a.Body)
 		}
 	}
-	if a := c.dave(http.MethodGet, "/apis/rbac.authorization.k8s.io/v1/clusterroles"); a.status != http.StatusForbidden {
-		t.Errorf("at the cluster scope: %d", a.status)
+	if a := c.dave(http.MethodGet, "/apis/rbac.authorization.k8s.io/v1/clusterroles"); a.Status != http.StatusForbidden {
+		t.Errorf("at the cluster scope: %d", a.Status)
 	}
 }
 
@@ -216,11 +194,11 @@ func TestImpersonationNeedsPermission(t *testing.T) {
 		{"apiGroups":[""],"resources":["groups"],"resourceNames":["devs"],"verbs":["impersonate"]}]}`)
 	c.make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"imp"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"imp"},
 		"subjects":[{"kind":"User","name":"dave"}]}`)
-	as := func(headers ...string) answer {
+	as := func(headers ...string) apitest.Answer {
 		return c.dave(http.MethodGet, "/api/v1/namespaces/kube-system/secrets", headers...)
 	}
 	for range 3000 {
-		if strings.Contains(as("Impersonate-User", "jane").body, `User \"jane\" cannot list`) {
+		if strings.Contains(as("Impersonate-User", "jane").Body, `User \"jane\" cannot list`) {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -232,18 +210,18 @@ func TestImpersonationNeedsPermission(t *testing.T) {
 		{"Impersonate-User", "jane", "Impersonate-Extra-Scopes", "all"}, {"Impersonate-User", "jane", "Impersonate-Uid", "1"},
 		{"impersonate-user", "system:serviceaccount:kube-system:clusterrole-aggregation-controller"},
 	} {
-		if a := as(headers...); a.status != http.StatusForbidden ||
-			!strings.Contains(a.body, `User \"dave\" cannot impersonate`) {
-			t.Errorf("%q: %d %s", headers, a.status, a.body)
+		if a := as(headers...); a.Status != http.StatusForbidden ||
+			!strings.Contains(a.Body, `User \"dave\" cannot impersonate`) {
+			t.Errorf("%q: %d %s", headers, a.Status, a.Body)
 		}
 	}
 	if a := as(
 		"Impersonate-User", "jane", "Impersonate-Group", "devs",
-	); !strings.Contains(a.body, `User \"jane\" cannot list`) {
-		t.Errorf("what is allowed: %d %s", a.status, a.body)
+	); !strings.Contains(a.Body, `User \"jane\" cannot list`) {
+		t.Errorf("what is allowed: %d %s", a.Status, a.Body)
 	}
-	if a := as("Impersonate-Group", "devs"); a.status != http.StatusBadRequest {
-		t.Errorf("a group alone: %d %s", a.status, a.body)
+	if a := as("Impersonate-Group", "devs"); a.Status != http.StatusBadRequest {
+		t.Errorf("a group alone: %d %s", a.Status, a.Body)
 	}
 }
 
@@ -257,8 +235,8 @@ func TestExecNeedsCreate(t *testing.T) {
 	c.becomes(http.StatusNotFound, http.MethodGet, "/api/v1/namespaces/mine/pods/p/log")
 	for _, sub := range []string{"exec?command=ls", "attach", "portforward"} {
 		a := c.dave(http.MethodGet, "/api/v1/namespaces/mine/pods/p/"+sub)
-		if a.status != http.StatusForbidden || !strings.HasPrefix(a.message(), `pods "p" is forbidden`) {
-			t.Errorf("GET %s: %d %s", sub, a.status, a.body)
+		if a.Status != http.StatusForbidden || !strings.HasPrefix(a.Message(), `pods "p" is forbidden`) {
+			t.Errorf("GET %s: %d %s", sub, a.Status, a.Body)
 		}
 	}
 }
@@ -269,11 +247,11 @@ func TestAPutThatCreatesNeedsCreate(t *testing.T) {
 	c.grant("mine", "update", `[{"apiGroups":["coordination.k8s.io"],"resources":["leases"],"verbs":["update","get"]}]`)
 	const path = "/apis/coordination.k8s.io/v1/namespaces/mine/leases/l"
 	c.becomes(http.StatusNotFound, http.MethodGet, path)
-	a := sendJSON(
+	a := apitest.Send(
 		t, c.user, http.MethodPut, c.URL()+path, `{"metadata":{"name":"l"}}`, "Authorization", "Bearer davetoken",
 	)
-	if a.status != http.StatusForbidden || !strings.Contains(a.message(), `cannot create resource "leases"`) {
-		t.Errorf("%d %s", a.status, a.body)
+	if a.Status != http.StatusForbidden || !strings.Contains(a.Message(), `cannot create resource "leases"`) {
+		t.Errorf("%d %s", a.Status, a.Body)
 	}
 }
 
@@ -285,8 +263,8 @@ func TestGrantsAreGuardedOverHTTP(t *testing.T) {
 		`[{"apiGroups":["rbac.authorization.k8s.io"],"resources":["roles","rolebindings"],"verbs":["create","get"]}]`,
 	)
 	c.becomes(http.StatusNotFound, http.MethodGet, "/apis/rbac.authorization.k8s.io/v1/namespaces/mine/roles/none")
-	post := func(resource, body string) answer {
-		return sendJSON(
+	post := func(resource, body string) apitest.Answer {
+		return apitest.Send(
 			t, c.user, http.MethodPost, c.URL()+"/apis/rbac.authorization.k8s.io/v1/namespaces/mine/"+resource, body,
 			"Authorization", "Bearer davetoken",
 		)
@@ -294,22 +272,22 @@ func TestGrantsAreGuardedOverHTTP(t *testing.T) {
 	const lacks = "is attempting to grant RBAC permissions not currently held"
 	if a := post(
 		"roles", `{"metadata":{"name":"x"},"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}]}`,
-	); a.status != http.StatusForbidden || !strings.Contains(a.message(), lacks) {
-		t.Errorf("a role: %d %s", a.status, a.body)
+	); a.Status != http.StatusForbidden || !strings.Contains(a.Message(), lacks) {
+		t.Errorf("a role: %d %s", a.Status, a.Body)
 	}
 	if a := post(
 		"rolebindings",
 		`{"metadata":{"name":"x"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole",`+
 			`"name":"cluster-admin"},"subjects":[{"kind":"User","name":"dave"}]}`,
-	); a.status != http.StatusForbidden || !strings.Contains(a.message(), lacks) {
-		t.Errorf("a binding: %d %s", a.status, a.body)
+	); a.Status != http.StatusForbidden || !strings.Contains(a.Message(), lacks) {
+		t.Errorf("a binding: %d %s", a.Status, a.Body)
 	}
 	// What cannot be in this namespace is not judged for it.
 	if a := post(
 		"roles",
 		`{"metadata":{"name":"x","namespace":"other"},"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}]}`,
-	); a.status != http.StatusBadRequest {
-		t.Errorf("a role of another namespace: %d %s", a.status, a.body)
+	); a.Status != http.StatusBadRequest {
+		t.Errorf("a role of another namespace: %d %s", a.Status, a.Body)
 	}
 }
 
@@ -331,12 +309,12 @@ func TestModes(t *testing.T) {
 			}
 			c := newCluster(t, conf)
 			if a := c.dave(http.MethodGet, path); !strings.Contains(
-				strings.ReplaceAll(a.body, " ", ""), strings.ReplaceAll(want, " ", ""),
+				strings.ReplaceAll(a.Body, " ", ""), strings.ReplaceAll(want, " ", ""),
 			) {
-				t.Errorf("%d %s, want %s", a.status, a.body, want)
+				t.Errorf("%d %s, want %s", a.Status, a.Body, want)
 			}
-			if a := call(t, c.admin, http.MethodGet, c.URL()+path); a.status != http.StatusOK {
-				t.Errorf("the administrator: %d %s", a.status, a.body)
+			if a := apitest.Send(t, c.admin, http.MethodGet, c.URL()+path, ""); a.Status != http.StatusOK {
+				t.Errorf("the administrator: %d %s", a.Status, a.Body)
 			}
 		})
 	}
@@ -354,8 +332,8 @@ func TestAnonymousRequestsWithAnAuthorizationFile(t *testing.T) {
 		conf := testConfig(t)
 		conf.Authorization.Modes, conf.Authorization.ConfigFile = []string{config.ModeAlwaysAllow}, name
 		s := start(t, conf)
-		if a := call(t, httpClient(t, s, false), http.MethodGet, s.URL()+"/version"); a.status != want {
-			t.Errorf("an anonymous request with the file %q: %d, want %d", name, a.status, want)
+		if a := apitest.Send(t, httpClient(t, s, false), http.MethodGet, s.URL()+"/version", ""); a.Status != want {
+			t.Errorf("an anonymous request with the file %q: %d, want %d", name, a.Status, want)
 		}
 	}
 }
@@ -396,23 +374,23 @@ func TestWebhookAuthorizesConditionally(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newCluster(t, conf)
-	if a := c.dave(http.MethodGet, "/api/v1/pods"); a.status != http.StatusOK {
-		t.Errorf("pods: %d %s", a.status, a.body)
+	if a := c.dave(http.MethodGet, "/api/v1/pods"); a.Status != http.StatusOK {
+		t.Errorf("pods: %d %s", a.Status, a.Body)
 	}
-	if a := c.dave(http.MethodGet, "/api/v1/secrets"); a.status != http.StatusForbidden ||
-		!strings.HasSuffix(a.message(), ": as the webhook says") {
-		t.Errorf("secrets: %d %s", a.status, a.body)
+	if a := c.dave(http.MethodGet, "/api/v1/secrets"); a.Status != http.StatusForbidden ||
+		!strings.HasSuffix(a.Message(), ": as the webhook says") {
+		t.Errorf("secrets: %d %s", a.Status, a.Body)
 	}
-	if a := call(t, c.user, http.MethodGet, c.URL()+"/api/v1/pods"); a.status != http.StatusForbidden ||
-		strings.Contains(a.message(), "webhook") {
-		t.Errorf("somebody that the condition leaves out: %d %s", a.status, a.body)
+	if a := apitest.Send(t, c.user, http.MethodGet, c.URL()+"/api/v1/pods", ""); a.Status != http.StatusForbidden ||
+		strings.Contains(a.Message(), "webhook") {
+		t.Errorf("somebody that the condition leaves out: %d %s", a.Status, a.Body)
 	}
 	hook.Close()
-	if a := c.dave(http.MethodGet, "/api/v1/nodes"); a.status/100 == 2 {
-		t.Errorf("without the webhook: %d %s", a.status, a.body)
+	if a := c.dave(http.MethodGet, "/api/v1/nodes"); a.Status/100 == 2 {
+		t.Errorf("without the webhook: %d %s", a.Status, a.Body)
 	}
-	if a := c.dave(http.MethodGet, "/api/v1/pods"); a.status != http.StatusOK {
-		t.Errorf("what is remembered: %d %s", a.status, a.body)
+	if a := c.dave(http.MethodGet, "/api/v1/pods"); a.Status != http.StatusOK {
+		t.Errorf("what is remembered: %d %s", a.Status, a.Body)
 	}
 }
 
@@ -433,8 +411,8 @@ func TestTheConfigurationIsReloaded(t *testing.T) {
 	}
 	c := newCluster(t, conf)
 	const path = "/api/v1/namespaces/default/configmaps"
-	if a := c.dave(http.MethodGet, path); a.status != http.StatusForbidden {
-		t.Fatalf("%d %s", a.status, a.body)
+	if a := c.dave(http.MethodGet, path); a.Status != http.StatusForbidden {
+		t.Fatalf("%d %s", a.Status, a.Body)
 	}
 	for text, want := range map[string]string{
 		head:                                  "at least one authorization mode must be defined",
@@ -446,16 +424,16 @@ func TestTheConfigurationIsReloaded(t *testing.T) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
-	if a := c.dave(http.MethodGet, path); a.status != http.StatusForbidden {
-		t.Errorf("what is wrong changed something: %d %s", a.status, a.body)
+	if a := c.dave(http.MethodGet, path); a.Status != http.StatusForbidden {
+		t.Errorf("what is wrong changed something: %d %s", a.Status, a.Body)
 	}
 	more := head + "- {type: AlwaysDeny, name: alwaysdeny}\n- {type: RBAC, name: rbac}\n- {type: AlwaysAllow," +
 		" name: alwaysallow}\n"
 	if err := c.authorization.use(reads(more)); err != nil {
 		t.Fatal(err)
 	}
-	if a := c.dave(http.MethodGet, path); a.status != http.StatusOK {
-		t.Errorf("after the reload: %d %s", a.status, a.body)
+	if a := c.dave(http.MethodGet, path); a.Status != http.StatusOK {
+		t.Errorf("after the reload: %d %s", a.Status, a.Body)
 	}
 }
 
@@ -502,14 +480,14 @@ func TestDecisionsAreCounted(t *testing.T) {
 	c.dave(http.MethodGet, "/api/v1/nodes")
 	c.dave(http.MethodGet, "/api")
 	c.dave(http.MethodGet, "/api", "Impersonate-User", "jane")
-	a := call(t, c.admin, http.MethodGet, c.URL()+"/metrics")
+	a := apitest.Send(t, c.admin, http.MethodGet, c.URL()+"/metrics", "")
 	for _, want := range []string{
 		`apiserver_authorization_decisions_total{decision="allowed",name="rbac",type="RBAC"} 1`,
 		`authorization_attempts_total{result="no-opinion"} 1`, `authorization_duration_seconds_count{result="no-opinion"} 1`,
 		`apiserver_impersonation_attempts_total{decision="denied",mode=""} 1`,
 		`apiserver_impersonation_authorization_attempts_total{decision="denied",mode="legacy"} 1`,
 	} {
-		if !strings.Contains(a.body, want+"\n") {
+		if !strings.Contains(a.Body, want+"\n") {
 			t.Errorf("the metrics lack %s", want)
 		}
 	}

@@ -30,6 +30,7 @@ import (
 	"golang.org/x/net/websocket"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // connectionWait bounds what the tests of connections wait for.
@@ -154,8 +155,8 @@ func (c *connectedCluster) dials() []string {
 
 func (c *connectedCluster) create(path, object string) {
 	c.t.Helper()
-	if a := sendJSON(c.t, c.http, "POST", c.URL()+"/api/v1/"+path, object); a.status != http.StatusCreated {
-		c.t.Fatalf("%s: %d %s", path, a.status, a.body)
+	if a := apitest.Send(c.t, c.http, "POST", c.URL()+"/api/v1/"+path, object); a.Status != http.StatusCreated {
+		c.t.Fatalf("%s: %d %s", path, a.Status, a.Body)
 	}
 }
 
@@ -163,8 +164,8 @@ func (c *connectedCluster) patchStatus(path, patch string) {
 	c.t.Helper()
 	a := callWith(c.t, c.http, "admintoken", "PATCH", c.URL()+"/api/v1/"+path+"/status",
 		"application/merge-patch+json", patch)
-	if a.status != http.StatusOK {
-		c.t.Fatalf("%s: %d %s", path, a.status, a.body)
+	if a.Status != http.StatusOK {
+		c.t.Fatalf("%s: %d %s", path, a.Status, a.Body)
 	}
 }
 
@@ -204,9 +205,9 @@ func TestLogs(t *testing.T) {
 		"pods/running/log?sinceSeconds=0":                  {422, `PodLogOptions "running" is invalid: sinceSeconds: Invalid value: 0: must be greater than 0`, ""},
 		"pods/running/log?container=x&tailLines=-1&dryRun": {422, `PodLogOptions "running" is invalid: tailLines: Invalid value: -1: must be greater than or equal to 0`, ""},
 	} {
-		a := call(t, c.http, "GET", c.path(path))
-		if a.status != want.status || a.message() != want.message {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
+		a := apitest.Send(t, c.http, "GET", c.path(path), "")
+		if a.Status != want.status || a.Message() != want.message {
+			t.Errorf("%s: %d %s", path, a.Status, a.Body)
 		}
 		uri := ""
 		if r, _ := c.last(); r != nil {
@@ -215,8 +216,8 @@ func TestLogs(t *testing.T) {
 		if uri != want.uri {
 			t.Errorf("%s: the kubelet was asked %q", path, uri)
 		}
-		if want.status == 200 && (a.body != "ok" || a.header.Get("Content-Type") != "text/plain") {
-			t.Errorf("%s: %q %v", path, a.body, a.header)
+		if want.status == 200 && (a.Body != "ok" || a.Header.Get("Content-Type") != "text/plain") {
+			t.Errorf("%s: %q %v", path, a.Body, a.Header)
 		}
 	}
 	for code, want := range map[int]string{
@@ -233,8 +234,8 @@ func TestLogs(t *testing.T) {
 		if code == 302 {
 			status = 500
 		}
-		if a := call(t, c.http, "GET", c.path("pods/running/log")); a.status != status || a.message() != want {
-			t.Errorf("kubelet answers %d: %d %s", code, a.status, a.body)
+		if a := apitest.Send(t, c.http, "GET", c.path("pods/running/log"), ""); a.Status != status || a.Message() != want {
+			t.Errorf("kubelet answers %d: %d %s", code, a.Status, a.Body)
 		}
 	}
 	c.on(nil)
@@ -245,8 +246,8 @@ func TestLogs(t *testing.T) {
 	if text, err := io.ReadAll(conn); string(text) != "ok" || err != nil {
 		t.Errorf("over WebSocket: %q, %v", text, err)
 	}
-	if a := call(t, c.http, "POST", c.path("pods/running/log")); a.status != 405 {
-		t.Errorf("POST: %d", a.status)
+	if a := apitest.Send(t, c.http, "POST", c.path("pods/running/log"), ""); a.Status != 405 {
+		t.Errorf("POST: %d", a.Status)
 	}
 }
 
@@ -322,9 +323,9 @@ func TestProxiesForward(t *testing.T) {
 		"TRACE nodes/n1/proxy/":                       {405, "the server does not allow this method on the requested resource", "", ""},
 	} {
 		method, path, _ := strings.Cut(request, " ")
-		a := sendJSON(t, c.http, method, c.path(path), "body of "+method)
-		if a.status != want.status || a.message() != want.message {
-			t.Errorf("%s: %d %s", request, a.status, a.body)
+		a := apitest.Send(t, c.http, method, c.path(path), "body of "+method)
+		if a.Status != want.status || a.Message() != want.message {
+			t.Errorf("%s: %d %s", request, a.Status, a.Body)
 		}
 		r, body := c.last()
 		if want.uri == "" {
@@ -333,7 +334,7 @@ func TestProxiesForward(t *testing.T) {
 			}
 			continue
 		}
-		if r == nil || r.URL.RequestURI() != want.uri || r.Method != method || body != "body of "+method || a.body != "ok" {
+		if r == nil || r.URL.RequestURI() != want.uri || r.Method != method || body != "body of "+method || a.Body != "ok" {
 			t.Errorf("%s: forwarded as %+v %q", request, r, body)
 		}
 		if d := c.dials(); len(d) > 0 && d[0] != want.dst {
@@ -342,8 +343,8 @@ func TestProxiesForward(t *testing.T) {
 	}
 	// An endpoint is chosen at random; one that is no pod's must never be.
 	for range 30 {
-		if a := call(t, c.http, "GET", c.path("services/web:http/proxy/")); a.status != 200 {
-			t.Errorf("service: %d %s", a.status, a.body)
+		if a := apitest.Send(t, c.http, "GET", c.path("services/web:http/proxy/"), ""); a.Status != 200 {
+			t.Errorf("service: %d %s", a.Status, a.Body)
 		}
 	}
 	if d := c.dials(); slices.Contains(d, "10.8.0.9:8080") {
@@ -352,17 +353,17 @@ func TestProxiesForward(t *testing.T) {
 	once := &http.Client{Transport: c.http.Transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}}
-	a := call(t, once, "GET", c.path("pods/running/proxy?a=1"))
-	if want := "/api/v1/namespaces/default/pods/running/proxy/?a=1"; a.status != 301 || a.header.Get("Location") != want {
-		t.Errorf("without a slash: %d %v", a.status, a.header)
+	a := apitest.Send(t, once, "GET", c.path("pods/running/proxy?a=1"), "")
+	if want := "/api/v1/namespaces/default/pods/running/proxy/?a=1"; a.Status != 301 || a.Header.Get("Location") != want {
+		t.Errorf("without a slash: %d %v", a.Status, a.Header)
 	}
 	c.on(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Location", "/next")
 		w.WriteHeader(http.StatusFound)
 	})
-	a = call(t, once, "GET", c.path("pods/running/proxy/x"))
-	if want := "/api/v1/namespaces/default/pods/running/proxy/next"; a.status != 302 || a.header.Get("Location") != want {
-		t.Errorf("redirect: %d %v", a.status, a.header)
+	a = apitest.Send(t, once, "GET", c.path("pods/running/proxy/x"), "")
+	if want := "/api/v1/namespaces/default/pods/running/proxy/next"; a.Status != 302 || a.Header.Get("Location") != want {
+		t.Errorf("redirect: %d %v", a.Status, a.Header)
 	}
 	c.on(func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
@@ -370,19 +371,20 @@ func TestProxiesForward(t *testing.T) {
 			_ = conn.Close()
 		}
 	})
-	a = call(t, once, "GET", c.path("pods/running/proxy/x"))
-	if a.status != 503 || !strings.HasPrefix(a.message(), "error trying to reach service: ") {
-		t.Errorf("broken answer: %d %s", a.status, a.body)
+	a = apitest.Send(t, once, "GET", c.path("pods/running/proxy/x"), "")
+	if a.Status != 503 || !strings.HasPrefix(a.Message(), "error trying to reach service: ") {
+		t.Errorf("broken answer: %d %s", a.Status, a.Body)
 	}
 }
 
 // TestSpoofedIdentityIsNotForwarded sends headers that only a front proxy may send.
 func TestSpoofedIdentityIsNotForwarded(t *testing.T) {
 	c := startCluster(t, nil)
-	a := call(t, c.http, "GET", c.path("pods/running/proxy/x"), "X-Remote-User", "evil", "X-Remote-Group", "system:masters",
+	a := apitest.Send(t, c.http, "GET", c.path("pods/running/proxy/x"), "",
+		"X-Remote-User", "evil", "X-Remote-Group", "system:masters",
 		"X-Remote-Extra-Scopes", "all", "X-Remote-Uid", "0", "Authorization", "Bearer admintoken", "X-Other", "kept")
-	if a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
+	if a.Status != 200 {
+		t.Fatalf("%d %s", a.Status, a.Body)
 	}
 	r, _ := c.last()
 	for name := range r.Header {
@@ -427,8 +429,8 @@ func TestAddressesThatAreNotAllowed(t *testing.T) {
 			paths = append(paths, "pods/running/proxy/")
 		}
 		for _, path := range paths {
-			if a := call(t, c.http, "GET", c.path(path)); a.status != 400 || a.message() != "address not allowed" {
-				t.Errorf("%s at %s: %d %s", path, address, a.status, a.body)
+			if a := apitest.Send(t, c.http, "GET", c.path(path), ""); a.Status != 400 || a.Message() != "address not allowed" {
+				t.Errorf("%s at %s: %d %s", path, address, a.Status, a.Body)
 			}
 		}
 	}
@@ -437,14 +439,14 @@ func TestAddressesThatAreNotAllowed(t *testing.T) {
 	}
 	setNode("host")
 	answers = []string{"10.9.0.7"}
-	if a := call(t, c.http, "GET", c.path("nodes/n1/proxy/")); a.status != 200 {
-		t.Errorf("by name: %d %s", a.status, a.body)
+	if a := apitest.Send(t, c.http, "GET", c.path("nodes/n1/proxy/"), ""); a.Status != 200 {
+		t.Errorf("by name: %d %s", a.Status, a.Body)
 	}
 	if d := c.dials(); !slices.Equal(d, []string{"10.9.0.7:10250"}) {
 		t.Errorf("by name: connected to %s", d)
 	}
-	if a := call(t, c.http, "GET", c.path("nodes/n1/proxy/")); a.status != 400 {
-		t.Errorf("by name, which now stands for a loopback address: %d %s", a.status, a.body)
+	if a := apitest.Send(t, c.http, "GET", c.path("nodes/n1/proxy/"), ""); a.Status != 400 {
+		t.Errorf("by name, which now stands for a loopback address: %d %s", a.Status, a.Body)
 	}
 }
 
@@ -497,14 +499,14 @@ func TestKubeletsAreVerified(t *testing.T) {
 			})
 			d.patchStatus("nodes/n1",
 				fmt.Sprintf(`{"status":{"addresses":[{"type":"Hostname","address":%q}]}}`, test.address))
-			a := call(t, d.http, "GET", d.path("pods/running/log"))
-			if test.want == "" && (a.status != 200 || <-shown != parsed.Subject.CommonName) ||
-				test.want != "" && (a.status != 500 || !strings.Contains(a.message(), test.want)) {
-				t.Errorf("%d %s", a.status, a.body)
+			a := apitest.Send(t, d.http, "GET", d.path("pods/running/log"), "")
+			if test.want == "" && (a.Status != 200 || <-shown != parsed.Subject.CommonName) ||
+				test.want != "" && (a.Status != 500 || !strings.Contains(a.Message(), test.want)) {
+				t.Errorf("%d %s", a.Status, a.Body)
 			}
-			a = call(t, d.http, "GET", d.path("pods/running/log?insecureSkipTLSVerifyBackend=true"))
-			if a.status != 200 {
-				t.Errorf("not verified: %d %s", a.status, a.body)
+			a = apitest.Send(t, d.http, "GET", d.path("pods/running/log?insecureSkipTLSVerifyBackend=true"), "")
+			if a.Status != 200 {
+				t.Errorf("not verified: %d %s", a.Status, a.Body)
 			} else {
 				<-shown
 			}
@@ -695,7 +697,7 @@ func TestWebSocketsAreTranslated(t *testing.T) {
 	if got := channels(t, conn); !strings.Contains(got[3], `unable to upgrade connection: go away`) {
 		t.Errorf("refused: %q", got)
 	}
-	body := call(t, c.http, "GET", c.URL()+"/metrics").body
+	body := apitest.Send(t, c.http, "GET", c.URL()+"/metrics", "").Body
 	for _, line := range []string{
 		`apiserver_stream_translator_requests_total{code="200"} 3`,
 		`apiserver_stream_translator_requests_total{code="500"} 2`,
@@ -818,8 +820,8 @@ func TestSPDYIsForwarded(t *testing.T) {
 		"GET pods/running/exec?dryRun=All":             "dryRun is not supported",
 	} {
 		method, path, _ := strings.Cut(path, " ")
-		if a := call(t, c.http, method, c.path(path)); a.status != 400 || a.message() != want {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
+		if a := apitest.Send(t, c.http, method, c.path(path), ""); a.Status != 400 || a.Message() != want {
+			t.Errorf("%s: %d %s", path, a.Status, a.Body)
 		}
 	}
 }
@@ -915,21 +917,21 @@ func TestWebSocketsNeedThePermissionToCreate(t *testing.T) {
 		return `{"kind":"Role","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"r"},"rules":[{"apiGroups":[""],
 			"resources":["pods/exec","pods/attach","pods/portforward"],"verbs":[` + verbs + `]}]}`
 	}
-	if a := sendJSON(t, c.http, "POST", rbac+"roles", role(`"get"`)); a.status != 201 {
-		t.Fatal(a.body)
+	if a := apitest.Send(t, c.http, "POST", rbac+"roles", role(`"get"`)); a.Status != 201 {
+		t.Fatal(a.Body)
 	}
-	if a := sendJSON(t, c.http, "POST", rbac+"rolebindings", `{"kind":"RoleBinding","apiVersion":"rbac.authorization.k8s.io/v1",
+	if a := apitest.Send(t, c.http, "POST", rbac+"rolebindings", `{"kind":"RoleBinding","apiVersion":"rbac.authorization.k8s.io/v1",
 		"metadata":{"name":"r"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"r"},
-		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"dave"}]}`); a.status != 201 {
-		t.Fatal(a.body)
+		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"dave"}]}`); a.Status != 201 {
+		t.Fatal(a.Body)
 	}
 	plain := httpClient(t, c.Server, false)
-	try := func(path string) answer {
-		return call(t, plain, "GET", c.path(path), "Authorization", "Bearer davetoken")
+	try := func(path string) apitest.Answer {
+		return apitest.Send(t, plain, "GET", c.path(path), "", "Authorization", "Bearer davetoken")
 	}
 	for _, path := range []string{"pods/running/exec", "pods/running/attach", "pods/running/portforward"} {
-		if a := try(path); a.status != 403 || !strings.HasPrefix(a.message(), `pods "running" is forbidden`) {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
+		if a := try(path); a.Status != 403 || !strings.HasPrefix(a.Message(), `pods "running" is forbidden`) {
+			t.Errorf("%s: %d %s", path, a.Status, a.Body)
 		}
 		if _, err := c.webSocket(path+"?stdout=1", "davetoken", "v5.channel.k8s.io"); err == nil {
 			t.Errorf("%s: a WebSocket was opened", path)
@@ -938,37 +940,37 @@ func TestWebSocketsNeedThePermissionToCreate(t *testing.T) {
 	if r, _ := c.last(); r != nil {
 		t.Errorf("the kubelet got %s", r.URL)
 	}
-	if a := sendJSON(t, c.http, "PUT", rbac+"roles/r", role(`"get","create"`)); a.status != 200 {
-		t.Fatal(a.body)
+	if a := apitest.Send(t, c.http, "PUT", rbac+"roles/r", role(`"get","create"`)); a.Status != 200 {
+		t.Fatal(a.Body)
 	}
-	if a := try("pods/running/exec"); a.message() != "Upgrade request required" {
-		t.Errorf("with create: %d %s", a.status, a.body)
+	if a := try("pods/running/exec"); a.Message() != "Upgrade request required" {
+		t.Errorf("with create: %d %s", a.Status, a.Body)
 	}
 }
 
 // TestConnectionsAreAdmitted lets webhooks and a policy see connections.
 func TestConnectionsAreAdmitted(t *testing.T) {
 	c := startCluster(t, nil)
-	h := newHooks(t)
+	h := apitest.NewWebhooks(t)
 	configure := func(kind, name string) {
-		configuration := strings.Replace(h.configuration(kind, name, "/"+name, ""), `["configmaps","configmaps/*"]`,
+		configuration := strings.Replace(h.Configuration(kind, name, "/"+name, ""), `["configmaps","configmaps/*"]`,
 			`["pods/exec","pods/proxy","nodes/proxy","pods/log"]`, 1)
-		path := c.URL() + webhookConfigurations + strings.ToLower(kind) + "s"
-		if a := sendJSON(t, c.http, "POST", path, configuration); a.status != 201 {
-			t.Fatal(a.body)
+		path := c.URL() + apitest.AdmissionPath + strings.ToLower(kind) + "s"
+		if a := apitest.Send(t, c.http, "POST", path, configuration); a.Status != 201 {
+			t.Fatal(a.Body)
 		}
 	}
-	h.on("/change", func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	h.On("/change", func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		if r.SubResource != "exec" {
-			return allow(r)
+			return apitest.Allow(r)
 		}
-		return patchWith(`[{"op":"add","path":"/command/-","value":"added"}]`)(r)
+		return apitest.PatchWith(`[{"op":"add","path":"/command/-","value":"added"}]`)(r)
 	})
-	h.on("/judge", func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	h.On("/judge", func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		if strings.Contains(string(r.Object.Raw), "forbidden") {
 			return &admissionv1.AdmissionResponse{Result: &metav1.Status{Message: "not this"}}
 		}
-		return allow(r)
+		return apitest.Allow(r)
 	})
 	configure("MutatingWebhookConfiguration", "change")
 	configure("ValidatingWebhookConfiguration", "judge")
@@ -981,7 +983,7 @@ func TestConnectionsAreAdmitted(t *testing.T) {
 	if r, _ := c.last(); r.URL.RawQuery != "command=a&command=added&output=1" {
 		t.Errorf("the kubelet was asked %s", r.URL)
 	}
-	asked := h.requests("/judge")
+	asked := h.Requests("/judge")
 	want := `{"apiVersion":"v1","command":["a","added"],"kind":"PodExecOptions","stdout":true}`
 	if len(asked) != 1 {
 		t.Fatalf("asked %d times", len(asked))
@@ -1000,16 +1002,16 @@ func TestConnectionsAreAdmitted(t *testing.T) {
 		t.Errorf("asked %s about %+v", got, r)
 	}
 	c.on(nil)
-	if a := call(t, c.http, "GET", c.path("nodes/n1/proxy/forbidden")); a.status != 400 ||
-		a.message() != `admission webhook "judge.example.com" denied the request: not this` {
-		t.Errorf("refused: %d %s", a.status, a.body)
+	if a := apitest.Send(t, c.http, "GET", c.path("nodes/n1/proxy/forbidden"), ""); a.Status != 400 ||
+		a.Message() != `admission webhook "judge.example.com" denied the request: not this` {
+		t.Errorf("refused: %d %s", a.Status, a.Body)
 	}
-	if a := call(t, c.http, "GET", c.path("nodes/n1/proxy/allowed")); a.status != 200 {
-		t.Errorf("allowed: %d %s", a.status, a.body)
+	if a := apitest.Send(t, c.http, "GET", c.path("nodes/n1/proxy/allowed"), ""); a.Status != 200 {
+		t.Errorf("allowed: %d %s", a.Status, a.Body)
 	}
-	h.requests("/judge")
-	if a := call(t, c.http, "GET", c.path("pods/running/log")); a.status != 200 || len(h.requests("/judge")) != 0 {
-		t.Errorf("a log was judged: %d", a.status)
+	h.Requests("/judge")
+	if a := apitest.Send(t, c.http, "GET", c.path("pods/running/log"), ""); a.Status != 200 || len(h.Requests("/judge")) != 0 {
+		t.Errorf("a log was judged: %d", a.Status)
 	}
 }
 
@@ -1027,8 +1029,8 @@ func TestPoliciesJudgeConnections(t *testing.T) {
 			"apiVersion":"admissionregistration.k8s.io/v1","metadata":{"name":"no-shell"},
 			"spec":{"policyName":"no-shell","validationActions":["Deny"]}}`,
 	} {
-		if a := sendJSON(t, c.http, "POST", c.URL()+group+path, object); a.status != 201 {
-			t.Fatal(a.body)
+		if a := apitest.Send(t, c.http, "POST", c.URL()+group+path, object); a.Status != 201 {
+			t.Fatal(a.Body)
 		}
 	}
 	for query, want := range map[string]string{
@@ -1036,8 +1038,8 @@ func TestPoliciesJudgeConnections(t *testing.T) {
 			`denied request: no shells`,
 		"command=ls": "Upgrade request required",
 	} {
-		if a := call(t, c.http, "POST", c.path("pods/running/exec?"+query)); a.message() != want {
-			t.Errorf("%s: %d %s", query, a.status, a.body)
+		if a := apitest.Send(t, c.http, "POST", c.path("pods/running/exec?"+query), ""); a.Message() != want {
+			t.Errorf("%s: %d %s", query, a.Status, a.Body)
 		}
 	}
 }
@@ -1105,8 +1107,8 @@ func TestLargeBodiesAreForwarded(t *testing.T) {
 		_, _ = w.Write(body) // the client is there
 	})
 	body := strings.Repeat("0123456789abcdef", 8<<20/16)
-	if a := sendJSON(t, c.http, "POST", c.path("pods/running/proxy/x"), body); a.status != 200 || a.body != body {
-		t.Errorf("%d, %d bytes of %d came back", a.status, len(a.body), len(body))
+	if a := apitest.Send(t, c.http, "POST", c.path("pods/running/proxy/x"), body); a.Status != 200 || a.Body != body {
+		t.Errorf("%d, %d bytes of %d came back", a.Status, len(a.Body), len(body))
 	}
 }
 
@@ -1121,9 +1123,9 @@ func TestKubeletsAreReachedThroughTheProxy(t *testing.T) {
 		"pods/running/log": "10.9.0.1:10250", "nodes/n1/proxy/": "10.9.0.1:10250", "pods/running/proxy/": "10.8.0.1:8080",
 		"services/web:http/proxy/": "10.8.0.1:8080",
 	} {
-		a := call(t, c.http, "GET", c.path(path))
-		if a.status < 500 || !strings.Contains(a.message(), "code 403") {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
+		a := apitest.Send(t, c.http, "GET", c.path(path), "")
+		if a.Status < 500 || !strings.Contains(a.Message(), "code 403") {
+			t.Errorf("%s: %d %s", path, a.Status, a.Body)
 		}
 		select {
 		case got := <-asked:

@@ -19,6 +19,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/client"
 	"github.com/keelson-dev/keelson/internal/controller/bootstrap"
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // storedIn returns an object from a server's store, or nil if it does not exist.
@@ -169,13 +170,13 @@ func TestNothingIsWrittenTwice(t *testing.T) {
 
 func TestTrustIsPublished(t *testing.T) {
 	s := start(t, testConfig(t))
-	a := call(
+	a := apitest.Send(
 		t, httpClient(t, s, true), "GET",
-		s.URL()+"/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication",
+		s.URL()+"/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication", "",
 	)
 	var c corev1.ConfigMap
-	if err := json.Unmarshal([]byte(a.body), &c); err != nil ||
+	if err := json.Unmarshal([]byte(a.Body), &c); err != nil ||
 		c.Data["client-ca-file"] != string(s.authentication.authorities.clients.PEM()) {
-		t.Errorf("%d %s %v", a.status, a.body, err)
+		t.Errorf("%d %s %v", a.Status, a.Body, err)
 	}
 }

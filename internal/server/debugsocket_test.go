@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 func TestDebugSocket(t *testing.T) {
@@ -26,8 +28,8 @@ func TestDebugSocket(t *testing.T) {
 	}}
 	c := &http.Client{Transport: transport}
 	for path, want := range map[string]int{"/debug/pprof/heap?debug=1": 200, "/debug/pprof/": 200, "/api/v1/secrets": 404} {
-		if a := call(t, c, "GET", "http://socket"+path); a.status != want {
-			t.Errorf("%s: %d, want %d", path, a.status, want)
+		if a := apitest.Send(t, c, "GET", "http://socket"+path, ""); a.Status != want {
+			t.Errorf("%s: %d, want %d", path, a.Status, want)
 		}
 	}
 	if info, err := os.Stat(config.Diagnostics.DebugSocketPath); err != nil || info.Mode().Perm() != privateFile {
@@ -48,15 +50,15 @@ func TestLogsAreServed(t *testing.T) {
 	config := testConfig(t)
 	config.Diagnostics.LogsHandler = true
 	s := start(t, config)
-	if a := call(t, httpClient(t, s, true), "GET", s.URL()+"/logs/"); a.status != http.StatusOK {
-		t.Errorf("%d %s", a.status, a.body)
+	if a := apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+"/logs/", ""); a.Status != http.StatusOK {
+		t.Errorf("%d %s", a.Status, a.Body)
 	}
-	if a := call(t, httpClient(t, s, false), "GET", s.URL()+"/logs/"); a.status != http.StatusForbidden {
-		t.Errorf("anonymous: %d %s", a.status, a.body)
+	if a := apitest.Send(t, httpClient(t, s, false), "GET", s.URL()+"/logs/", ""); a.Status != http.StatusForbidden {
+		t.Errorf("anonymous: %d %s", a.Status, a.Body)
 	}
 	s.http.routes.debug.logs = newLogs(dir)
-	if a := call(t, httpClient(t, s, true), "GET", s.URL()+"/logs/a.log"); a.body != "line" {
-		t.Errorf("%d %s", a.status, a.body)
+	if a := apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+"/logs/a.log", ""); a.Body != "line" {
+		t.Errorf("%d %s", a.Status, a.Body)
 	}
 }
 
@@ -68,14 +70,14 @@ func TestDeleteCollectionWorkers(t *testing.T) {
 	c, path := httpClient(t, s, true), s.URL()+"/api/v1/namespaces/default/configmaps"
 	for i := range 20 {
 		body := fmt.Sprintf(`{"metadata":{"name":"c%d","labels":{"a":"b"}}}`, i)
-		if a := callWith(t, c, "", "POST", path, "application/json", body); a.status != http.StatusCreated {
+		if a := callWith(t, c, "", "POST", path, "application/json", body); a.Status != http.StatusCreated {
 			t.Fatal(a)
 		}
 	}
-	if a := call(t, c, "DELETE", path+"?labelSelector=a%3Db"); a.status != http.StatusOK {
+	if a := apitest.Send(t, c, "DELETE", path+"?labelSelector=a%3Db", ""); a.Status != http.StatusOK {
 		t.Fatal(a)
 	}
-	if a := call(t, c, "GET", path+"/c7"); a.status != http.StatusNotFound {
-		t.Errorf("%d %s", a.status, a.body)
+	if a := apitest.Send(t, c, "GET", path+"/c7", ""); a.Status != http.StatusNotFound {
+		t.Errorf("%d %s", a.Status, a.Body)
 	}
 }

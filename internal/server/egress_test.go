@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // fakeProxy returns the address of a proxy that records the addresses to which it was asked to connect.
@@ -81,16 +82,16 @@ func TestWebhooksAreReachedThroughTheProxy(t *testing.T) {
 	conf.Audit.Webhook.ConfigFile = hook("http", "audit")
 	s := start(t, conf)
 	c := httpClient(t, s, false)
-	call(t, c, "GET", s.URL()+"/api/v1/namespaces", "Authorization", "Bearer somebody")
-	call(t, c, "GET", s.URL()+"/api/v1/namespaces")
+	apitest.Send(t, c, "GET", s.URL()+"/api/v1/namespaces", "", "Authorization", "Bearer somebody")
+	apitest.Send(t, c, "GET", s.URL()+"/api/v1/namespaces", "")
 	missing := map[string]bool{
 		"authentication.example:443": true, "authorization.example:443": true, "audit.example:80": true,
 	}
 	for len(missing) > 0 {
 		delete(missing, <-asked) // the test's own time bounds it
 	}
-	if a := call(t, httpClient(t, s, true), "GET", s.URL()+"/metrics"); !strings.Contains(
-		a.body, `apiserver_egress_dialer_dial_failure_count{protocol="http-connect",stage="proxy",transport="tcp"}`,
+	if a := apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+"/metrics", ""); !strings.Contains(
+		a.Body, `apiserver_egress_dialer_dial_failure_count{protocol="http-connect",stage="proxy",transport="tcp"}`,
 	) {
 		t.Error("connections through the proxy are not counted")
 	}

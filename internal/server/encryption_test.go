@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 	"github.com/keelson-dev/keelson/internal/storage/encrypt/kmstest"
 )
 
@@ -62,8 +63,8 @@ func TestEncryption(t *testing.T) {
 	}
 	c := httpClient(t, s, true)
 	createSecret(t, c, s.URL(), "one")
-	if a := call(t, c, "GET", s.URL()+"/healthz/kms-providers"); a.status != 200 {
-		t.Errorf("health: %d %s", a.status, a.body)
+	if a := apitest.Send(t, c, "GET", s.URL()+"/healthz/kms-providers", ""); a.Status != 200 {
+		t.Errorf("health: %d %s", a.Status, a.Body)
 	}
 	e, _, err := s.stores.main.Get(t.Context(), "/registry/secrets/default/one", 0)
 	if err != nil || !strings.HasPrefix(string(e.Value), "k8s:enc:kms:v2:vault:") {
@@ -95,9 +96,9 @@ func TestEncryption(t *testing.T) {
 		{"GET", s.URL() + "/api/v1/namespaces/default/configmaps", "", 200, ""},
 		{"GET", s.URL() + "/healthz/kms-providers", "", 404, ""},
 	} {
-		a := call(t, c, step.method, step.url, "Accept", step.accept)
-		if a.status != step.status || step.message != "" && a.message() != step.message {
-			t.Errorf("%s %s: %d %s", step.method, step.url, a.status, a.body)
+		a := apitest.Send(t, c, step.method, step.url, "", "Accept", step.accept)
+		if a.Status != step.status || step.message != "" && a.Message() != step.message {
+			t.Errorf("%s %s: %d %s", step.method, step.url, a.Status, a.Body)
 		}
 	}
 	w, err := c.Get(secrets + "?watch=true")

@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // TestStopEndsWhatAuthenticationAndAuthorizationStarted checks that all background work of authentication and
@@ -15,10 +17,10 @@ func TestStopEndsWhatAuthenticationAndAuthorizationStarted(t *testing.T) {
 	c.Controllers.Names = []string{aggregationController}
 	s := start(t, c)
 	// The node authorizer begins with the first request of a node that it has to decide.
-	a := call(t, httpClient(t, s, true), "GET", s.URL()+"/api/v1/namespaces/default/secrets/none",
+	a := apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+"/api/v1/namespaces/default/secrets/none", "",
 		"Impersonate-User", "system:node:n1", "Impersonate-Group", "system:nodes")
-	if a.status != 403 {
-		t.Fatalf("a node's request: %d %s", a.status, a.body)
+	if a.Status != 403 {
+		t.Fatalf("a node's request: %d %s", a.Status, a.Body)
 	}
 	if err := s.work.Healthy(
 		"RBAC: roles", "RBAC: clusterroles", "RBAC: rolebindings", "RBAC: clusterrolebindings",

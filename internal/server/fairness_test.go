@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 const (
@@ -16,22 +16,12 @@ const (
 	fairnessPages   = "/debug/api_priority_and_fairness/"
 )
 
-// awaitTrue waits until a condition holds.
-func awaitTrue(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited 30 s for %s", what)
-		}
-	}
-}
-
 // uidOf returns the UID of the object in a response.
-func uidOf(t *testing.T, a answer) string {
+func uidOf(t *testing.T, a apitest.Answer) string {
 	t.Helper()
 	var o struct{ Metadata struct{ UID string } }
-	if err := json.Unmarshal([]byte(a.body), &o); err != nil || o.Metadata.UID == "" {
-		t.Fatalf("%d %s %v", a.status, a.body, err)
+	if err := json.Unmarshal([]byte(a.Body), &o); err != nil || o.Metadata.UID == "" {
+		t.Fatalf("%d %s %v", a.Status, a.Body, err)
 	}
 	return o.Metadata.UID
 }
@@ -48,12 +38,12 @@ func oneSeatFor(t *testing.T, s *Server, user string) {
 		"resourceRules":[{"verbs":["*"],"apiGroups":["*"],"resources":["*"],"namespaces":["*"],"clusterScope":true}],
 		"nonResourceRules":[{"verbs":["*"],"nonResourceURLs":["*"]}]}]}}`, user), http.StatusCreated)
 	admin := httpClient(t, s, true)
-	schema := uidOf(t, call(t, admin, "GET", s.URL()+flowControlPath+"flowschemas/narrow"))
-	level := uidOf(t, call(t, admin, "GET", s.URL()+flowControlPath+"prioritylevelconfigurations/narrow"))
-	awaitTrue(t, "requests of "+user+" to be of the new level", func() bool {
-		a := call(t, httpClient(t, s, false), "GET", s.URL()+"/version", "Authorization", "Bearer "+user+"token")
-		return a.header.Get("X-Kubernetes-PF-FlowSchema-UID") == schema &&
-			a.header.Get("X-Kubernetes-PF-PriorityLevel-UID") == level
+	schema := uidOf(t, apitest.Send(t, admin, "GET", s.URL()+flowControlPath+"flowschemas/narrow", ""))
+	level := uidOf(t, apitest.Send(t, admin, "GET", s.URL()+flowControlPath+"prioritylevelconfigurations/narrow", ""))
+	apitest.Await(t, "requests of "+user+" to be of the new level", func() bool {
+		a := apitest.Send(t, httpClient(t, s, false), "GET", s.URL()+"/version", "", "Authorization", "Bearer "+user+"token")
+		return a.Header.Get("X-Kubernetes-PF-FlowSchema-UID") == schema &&
+			a.Header.Get("X-Kubernetes-PF-PriorityLevel-UID") == level
 	})
 }
 
@@ -71,49 +61,49 @@ func TestFairnessFollowsTheAPI(t *testing.T) {
 	post(t, s, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"dave"},
 		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"reader"},
 		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"dave"}]}`, http.StatusCreated)
-	awaitAccess(t, s, "dave", "list", "configmaps")
+	admin(t, s).As("dave").AwaitAccess("list", "configmaps")
 	admin, client := httpClient(t, s, true), httpClient(t, s, false)
-	as := func(user, path string) answer {
-		return call(t, client, "GET", s.URL()+path, "Authorization", "Bearer "+user+"token")
+	as := func(user, path string) apitest.Answer {
+		return apitest.Send(t, client, "GET", s.URL()+path, "", "Authorization", "Bearer "+user+"token")
 	}
 	level := func() string {
-		for line := range strings.Lines(call(t, admin, "GET", s.URL()+fairnessPages+"dump_priority_levels").body) {
+		for line := range strings.Lines(apitest.Send(t, admin, "GET", s.URL()+fairnessPages+"dump_priority_levels", "").Body) {
 			if strings.HasPrefix(line, "narrow,") {
 				return strings.Join(strings.Fields(line), " ")
 			}
 		}
 		return ""
 	}
-	results := make(chan answer, 4)
+	results := make(chan apitest.Answer, 4)
 	// takeSeat sends a request that waits, with its seat, for a revision that does not exist.
 	takeSeat := func() {
 		go func() {
 			results <- as("dave", "/api/v1/namespaces/default/configmaps?resourceVersion=1099511627776")
 		}()
-		awaitTrue(t, "the seat to be taken", func() bool { return strings.HasPrefix(level(), "narrow, 1, false, false, 0, 1,") })
+		apitest.Await(t, "the seat to be taken", func() bool { return strings.HasPrefix(level(), "narrow, 1, false, false, 0, 1,") })
 	}
 	takeSeat()
 	for range 2 {
 		go func() { results <- as("dave", "/version") }()
 	}
-	awaitTrue(t, "two requests to wait", func() bool { return strings.HasPrefix(level(), "narrow, 1, false, false, 2, 1,") })
-	if text := call(t, admin, "GET", s.URL()+"/metrics").body; !strings.Contains(text,
+	apitest.Await(t, "two requests to wait", func() bool { return strings.HasPrefix(level(), "narrow, 1, false, false, 2, 1,") })
+	if text := apitest.Send(t, admin, "GET", s.URL()+"/metrics", "").Body; !strings.Contains(text,
 		`apiserver_current_inqueue_requests{request_kind="readOnly"} 2`) {
 		t.Error("the metrics do not have two requests in queues")
 	}
-	if text := call(t, admin, "GET", s.URL()+fairnessPages+"dump_requests?includeRequestDetails=1").body; strings.Count(text,
-		"narrow,") != 4 || !strings.Contains(text, "/version,") {
-		t.Errorf("%s", text)
+	waiting := apitest.Send(t, admin, "GET", s.URL()+fairnessPages+"dump_requests?includeRequestDetails=1", "").Body
+	if strings.Count(waiting, "narrow,") != 4 || !strings.Contains(waiting, "/version,") {
+		t.Errorf("%s", waiting)
 	}
-	if a := as("dave", "/version"); a.status != http.StatusTooManyRequests {
-		t.Errorf("although the queue is full: %d", a.status)
+	if a := as("dave", "/version"); a.Status != http.StatusTooManyRequests {
+		t.Errorf("although the queue is full: %d", a.Status)
 	}
-	if a := as("eve", "/version"); a.status != http.StatusOK {
-		t.Errorf("another user: %d", a.status)
+	if a := as("eve", "/version"); a.Status != http.StatusOK {
+		t.Errorf("another user: %d", a.Status)
 	}
 	served := 0
 	for range 3 {
-		if a := <-results; a.status == http.StatusOK {
+		if a := <-results; a.Status == http.StatusOK {
 			served++
 		}
 	}
@@ -121,12 +111,12 @@ func TestFairnessFollowsTheAPI(t *testing.T) {
 		t.Errorf("%d requests that waited were served", served)
 	}
 	takeSeat()
-	if a := as("dave", "/version?timeout=1s"); a.status != http.StatusTooManyRequests || a.header.Get("Retry-After") != "1" ||
-		a.body != "Too many requests, please try again later.\n" {
-		t.Errorf("after a quarter of its time: %d %v %s", a.status, a.header, a.body)
+	if a := as("dave", "/version?timeout=1s"); a.Status != http.StatusTooManyRequests || a.Header.Get("Retry-After") != "1" ||
+		a.Body != "Too many requests, please try again later.\n" {
+		t.Errorf("after a quarter of its time: %d %v %s", a.Status, a.Header, a.Body)
 	}
 	<-results
-	text := call(t, admin, "GET", s.URL()+"/metrics").body
+	text := apitest.Send(t, admin, "GET", s.URL()+"/metrics", "").Body
 	for _, want := range []string{
 		`apiserver_flowcontrol_rejected_requests_total{flow_schema="narrow",priority_level="narrow",reason="queue-full"} 1`,
 		`apiserver_flowcontrol_rejected_requests_total{flow_schema="narrow",priority_level="narrow",reason="time-out"} 1`,
@@ -150,7 +140,7 @@ func TestWatchesNeedNoSeat(t *testing.T) {
 	post(t, s, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"eve"},
 		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},
 		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"eve"}]}`, http.StatusCreated)
-	awaitAccess(t, s, "eve", "watch", "namespaces")
+	admin(t, s).As("eve").AwaitAccess("watch", "namespaces")
 	w, err := httpClient(t, s, false).Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -159,8 +149,8 @@ func TestWatchesNeedNoSeat(t *testing.T) {
 	if _, err := w.Body.Read(make([]byte, 10)); err != nil {
 		t.Fatal(err)
 	}
-	awaitTrue(t, "the watch to give its seat back", func() bool {
-		text := call(t, httpClient(t, s, true), "GET", s.URL()+"/metrics").body
+	apitest.Await(t, "the watch to give its seat back", func() bool {
+		text := apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+"/metrics", "").Body
 		return strings.Contains(text, `apiserver_flowcontrol_current_executing_seats{flow_schema="global-default",`+
 			`priority_level="global-default"} 0`) && strings.Contains(text, `type="watch"`)
 	})
@@ -173,26 +163,27 @@ func TestDanglingFlowSchemas(t *testing.T) {
 	admin := httpClient(t, s, true)
 	oneSeatFor(t, s, "dave")
 	dangling := func() string {
-		a := call(t, admin, "GET", s.URL()+flowControlPath+"flowschemas/narrow")
+		a := apitest.Send(t, admin, "GET", s.URL()+flowControlPath+"flowschemas/narrow", "")
 		var o struct {
 			Status struct {
 				Conditions []struct{ Type, Status, Reason string }
 			}
 		}
-		if err := json.Unmarshal([]byte(a.body), &o); err != nil || len(o.Status.Conditions) != 1 {
-			return a.body
+		if err := json.Unmarshal([]byte(a.Body), &o); err != nil || len(o.Status.Conditions) != 1 {
+			return a.Body
 		}
 		return fmt.Sprint(o.Status.Conditions[0])
 	}
-	awaitTrue(t, "the flow schema to have found its level", func() bool { return dangling() == "{Dangling False Found}" })
-	if a := call(t, admin, "DELETE", s.URL()+flowControlPath+"prioritylevelconfigurations/narrow"); a.status != http.StatusOK {
-		t.Fatal(a.status, a.body)
+	apitest.Await(t, "the flow schema to have found its level", func() bool { return dangling() == "{Dangling False Found}" })
+	level := s.URL() + flowControlPath + "prioritylevelconfigurations/narrow"
+	if a := apitest.Send(t, admin, "DELETE", level, ""); a.Status != http.StatusOK {
+		t.Fatal(a.Status, a.Body)
 	}
-	awaitTrue(t, "the flow schema to have lost its level", func() bool { return dangling() == "{Dangling True NotFound}" })
-	uid := uidOf(t, call(t, admin, "GET", s.URL()+flowControlPath+"flowschemas/global-default"))
-	awaitTrue(t, "the requests to be of another schema", func() bool {
-		a := call(t, httpClient(t, s, false), "GET", s.URL()+"/version", "Authorization", "Bearer davetoken")
-		return a.header.Get("X-Kubernetes-PF-FlowSchema-UID") == uid
+	apitest.Await(t, "the flow schema to have lost its level", func() bool { return dangling() == "{Dangling True NotFound}" })
+	uid := uidOf(t, apitest.Send(t, admin, "GET", s.URL()+flowControlPath+"flowschemas/global-default", ""))
+	apitest.Await(t, "the requests to be of another schema", func() bool {
+		a := apitest.Send(t, httpClient(t, s, false), "GET", s.URL()+"/version", "", "Authorization", "Bearer davetoken")
+		return a.Header.Get("X-Kubernetes-PF-FlowSchema-UID") == uid
 	})
 }
 
@@ -202,11 +193,11 @@ func TestWithoutFairness(t *testing.T) {
 	c.Requests.NoPriorityAndFairness = true
 	s := start(t, c)
 	admin := httpClient(t, s, true)
-	if a := call(t, admin, "GET", s.URL()+fairnessPages+"dump_priority_levels"); a.status != http.StatusNotFound ||
-		a.header.Get("X-Kubernetes-PF-FlowSchema-UID") != "" {
-		t.Errorf("%d %v", a.status, a.header)
+	if a := apitest.Send(t, admin, "GET", s.URL()+fairnessPages+"dump_priority_levels", ""); a.Status != http.StatusNotFound ||
+		a.Header.Get("X-Kubernetes-PF-FlowSchema-UID") != "" {
+		t.Errorf("%d %v", a.Status, a.Header)
 	}
-	if text := call(t, admin, "GET", s.URL()+"/metrics").body; strings.Contains(text, "apiserver_flowcontrol_") {
+	if text := apitest.Send(t, admin, "GET", s.URL()+"/metrics", "").Body; strings.Contains(text, "apiserver_flowcontrol_") {
 		t.Error("there are metrics of priority and fairness")
 	}
 	c.Requests.NoPriorityAndFairness, c.Requests.MaxInFlight, c.Requests.MaxMutatingInFlight = false, 0, 0
@@ -219,7 +210,7 @@ func TestWithoutFairness(t *testing.T) {
 // TestFairnessPages compares the table of levels with the one that kube-apiserver 1.36 serves.
 func TestFairnessPages(t *testing.T) {
 	s := start(t, slowConfig(t))
-	a := call(t, httpClient(t, s, true), "GET", s.URL()+fairnessPages+"dump_priority_levels")
+	a := apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+fairnessPages+"dump_priority_levels", "")
 	for _, want := range []string{
 		"PriorityLevelName, ActiveQueues, IsIdle, IsQuiescing, WaitingRequests, ExecutingRequests, DispatchedRequests, " +
 			"RejectedRequests, TimedoutRequests, CancelledRequests\n",
@@ -227,14 +218,14 @@ func TestFairnessPages(t *testing.T) {
 			"           0,                0\n",
 		"exempt,            0,            false,  false,       0,               1,                 ",
 	} {
-		if !strings.Contains(a.body, want) {
-			t.Errorf("%s\nhas no line %s", a.body, want)
+		if !strings.Contains(a.Body, want) {
+			t.Errorf("%s\nhas no line %s", a.Body, want)
 		}
 	}
-	if a.header.Get("Content-Type") != "text/plain; charset=utf-8" {
-		t.Errorf("%v", a.header)
+	if a.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
+		t.Errorf("%v", a.Header)
 	}
-	queues := call(t, httpClient(t, s, true), "GET", s.URL()+fairnessPages+"dump_queues").body
+	queues := apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+fairnessPages+"dump_queues", "").Body
 	if want := "node-high,         0,      0,               0,                 0,          0.00000000ss,  0,               0," +
 		"           0.00000000ss\n"; !strings.Contains(queues, want) || strings.Count(queues, "\n") != 1+3*128+2*64+16 {
 		t.Errorf("%d lines of queues: %s", strings.Count(queues, "\n"), queues[:min(len(queues), 500)])

@@ -15,21 +15,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
-
-// patience is how long a test waits for what must happen.
-const patience = 30 * time.Second
-
-func await(t *testing.T, what string, happened func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !happened(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s did not happen", what)
-		}
-	}
-}
 
 // watched is the names in the events of a watch.
 func watched(t *testing.T, c *http.Client, url string) <-chan string {
@@ -71,7 +60,7 @@ func wantEvent(t *testing.T, events <-chan string, want string) {
 		if got != want {
 			t.Errorf("the watch says %q, want %q", got, want)
 		}
-	case <-time.After(patience):
+	case <-time.After(apitest.Patience):
 		t.Fatalf("the watch did not say %q", want)
 	}
 }
@@ -91,65 +80,65 @@ func TestFullDisk(t *testing.T) {
 	s := start(t, config)
 	c := httpClient(t, s, true)
 	url := s.URL() + configMaps
-	create := func(name string) answer { return send(t, c, "POST", url, configMap(name, "1")) }
+	create := func(name string) apitest.Answer { return apitest.Send(t, c, "POST", url, configMap(name, "1")) }
 	for _, name := range []string{"a", "b"} {
-		if a := create(name); a.status != http.StatusCreated {
+		if a := create(name); a.Status != http.StatusCreated {
 			t.Fatal(a)
 		}
 	}
 	events := watched(t, c, url+"?watch=true")
 	wantEvent(t, events, "ADDED a")
 	wantEvent(t, events, "ADDED b")
-	refused := func(what string, a answer) {
+	refused := func(what string, a apitest.Answer) {
 		t.Helper()
 		var status struct{ Kind, Status, Reason, Message string }
-		err := json.Unmarshal([]byte(a.body), &status)
-		if a.status != http.StatusInsufficientStorage || err != nil || status.Kind != "Status" ||
+		err := json.Unmarshal([]byte(a.Body), &status)
+		if a.Status != http.StatusInsufficientStorage || err != nil || status.Kind != "Status" ||
 			status.Status != "Failure" ||
 			status.Reason != "InsufficientStorage" || !strings.Contains(status.Message, "no space") {
-			t.Errorf("%s: %d %s", what, a.status, a.body)
+			t.Errorf("%s: %d %s", what, a.Status, a.Body)
 		}
 	}
 	readable := func() {
 		t.Helper()
 		for _, path := range []string{configMaps, configMaps + "/b", "/readyz", "/api/v1/namespaces", SnapshotPath} {
-			if a := call(t, c, "GET", s.URL()+path); a.status != http.StatusOK {
-				t.Errorf("GET %s: %d %s", path, a.status, a.body)
+			if a := apitest.Send(t, c, "GET", s.URL()+path, ""); a.Status != http.StatusOK {
+				t.Errorf("GET %s: %d %s", path, a.Status, a.Body)
 			}
 		}
 	}
 
 	space(gibibyte / 2)
 	n := 0
-	await(t, "a refusal", func() bool {
+	apitest.Await(t, "a refusal", func() bool {
 		n++
-		return create(fmt.Sprint("filler", n)).status == http.StatusInsufficientStorage
+		return create(fmt.Sprint("filler", n)).Status == http.StatusInsufficientStorage
 	})
 	for i := 1; i < n; i++ {
 		wantEvent(t, events, fmt.Sprint("ADDED filler", i))
 	}
 	refused("create", create("c"))
-	refused("update", send(t, c, "PUT", url+"/b", configMap("b", "2")))
-	refused("generated name", send(t, c, "POST", url, `{"metadata":{"generateName":"g-"}}`))
+	refused("update", apitest.Send(t, c, "PUT", url+"/b", configMap("b", "2")))
+	refused("generated name", apitest.Send(t, c, "POST", url, `{"metadata":{"generateName":"g-"}}`))
 	readable()
-	if a := call(t, c, "DELETE", url+"/a"); a.status != http.StatusOK {
-		t.Errorf("delete: %d %s", a.status, a.body)
+	if a := apitest.Send(t, c, "DELETE", url+"/a", ""); a.Status != http.StatusOK {
+		t.Errorf("delete: %d %s", a.Status, a.Body)
 	}
 	wantEvent(t, events, "DELETED a")
 
 	space(gibibyte / 8)
-	await(t, "a refused deletion", func() bool {
+	apitest.Await(t, "a refused deletion", func() bool {
 		_, err := s.stores.main.Commit(t.Context(), storage.Txn{Ops: []storage.Op{storage.Delete("/registry/none")}})
 		return errors.Is(err, storage.ErrNoSpace)
 	})
-	refused("delete", call(t, c, "DELETE", url+"/b"))
+	refused("delete", apitest.Send(t, c, "DELETE", url+"/b", ""))
 	readable()
 
 	space(10 * gibibyte)
-	await(t, "a create that succeeds", func() bool { return create("again").status == http.StatusCreated })
+	apitest.Await(t, "a create that succeeds", func() bool { return create("again").Status == http.StatusCreated })
 	wantEvent(t, events, "ADDED again")
-	if a := call(t, c, "DELETE", url+"/b"); a.status != http.StatusOK {
-		t.Errorf("delete: %d %s", a.status, a.body)
+	if a := apitest.Send(t, c, "DELETE", url+"/b", ""); a.Status != http.StatusOK {
+		t.Errorf("delete: %d %s", a.Status, a.Body)
 	}
 	wantEvent(t, events, "DELETED b")
 }
@@ -179,48 +168,48 @@ func TestFailedSync(t *testing.T) {
 	}
 	c := httpClient(t, s, true)
 	url := s.URL() + configMaps
-	if a := send(t, c, "POST", url, configMap("kept", "1")); a.status != http.StatusCreated {
+	if a := apitest.Send(t, c, "POST", url, configMap("kept", "1")); a.Status != http.StatusCreated {
 		t.Fatal(a)
 	}
 	broken.On()
-	answers := make(chan answer, 20)
+	answers := make(chan apitest.Answer, 20)
 	for i := range cap(answers) {
-		go func() { answers <- send(t, c, "POST", url, configMap(fmt.Sprint("lost", i), "1")) }()
+		go func() { answers <- apitest.Send(t, c, "POST", url, configMap(fmt.Sprint("lost", i), "1")) }()
 	}
 	for range cap(answers) {
-		if a := <-answers; a.status != http.StatusServiceUnavailable {
-			t.Errorf("a write whose sync failed: %d %s", a.status, a.body)
+		if a := <-answers; a.Status != http.StatusServiceUnavailable {
+			t.Errorf("a write whose sync failed: %d %s", a.Status, a.Body)
 		}
 	}
 	broken.Off() // a disk that seems well again changes nothing
-	for _, a := range []answer{
-		send(t, c, "POST", url, configMap("later", "1")), send(t, c, "PUT", url+"/kept", configMap("kept", "2")),
-		call(t, c, "DELETE", url+"/kept"),
+	for _, a := range []apitest.Answer{
+		apitest.Send(t, c, "POST", url, configMap("later", "1")), apitest.Send(t, c, "PUT", url+"/kept", configMap("kept", "2")),
+		apitest.Send(t, c, "DELETE", url+"/kept", ""),
 	} {
-		if a.status != http.StatusServiceUnavailable {
-			t.Errorf("a later write: %d %s", a.status, a.body)
+		if a.Status != http.StatusServiceUnavailable {
+			t.Errorf("a later write: %d %s", a.Status, a.Body)
 		}
 	}
-	if a := call(t, c, "GET", url+"/kept"); a.status != http.StatusOK {
-		t.Errorf("a read: %d %s", a.status, a.body)
+	if a := apitest.Send(t, c, "GET", url+"/kept", ""); a.Status != http.StatusOK {
+		t.Errorf("a read: %d %s", a.Status, a.Body)
 	}
 	select {
 	case err := <-s.Failed():
 		if !errors.Is(err, storage.ErrFailed) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("the server failed with %v", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(apitest.Patience):
 		t.Fatal("the server goes on")
 	}
 	left := disk.CrashClone(vfs.CrashCloneCfg{})
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), apitest.Patience)
 	defer cancel()
 	_ = s.Stop(ctx) // says that the store had failed
 
 	config.AdjustEngine = func(o *embedded.Options) { o.FS = left }
 	again := start(t, config)
 	c = httpClient(t, again, true)
-	if a := call(t, c, "GET", again.URL()+configMaps+"/kept"); a.status != http.StatusOK {
-		t.Errorf("after a restart: %d %s", a.status, a.body)
+	if a := apitest.Send(t, c, "GET", again.URL()+configMaps+"/kept", ""); a.Status != http.StatusOK {
+		t.Errorf("after a restart: %d %s", a.Status, a.Body)
 	}
 }

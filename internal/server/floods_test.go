@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // dial opens a connection without credentials.
@@ -134,7 +136,7 @@ func TestRapidReset(t *testing.T) {
 	if most > maxStreams {
 		t.Errorf("%d requests were served at a time", most)
 	}
-	if a := call(t, httpClient(t, s, true), "GET", s.URL()+"/livez"); a.status != http.StatusOK {
-		t.Errorf("others: %d", a.status)
+	if a := apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+"/livez", ""); a.Status != http.StatusOK {
+		t.Errorf("others: %d", a.Status)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server/certs"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // leafOf returns the certificate that a server shows.
@@ -39,12 +40,13 @@ func TestGivenClientAuthorityIsTheOnlyOne(t *testing.T) {
 	}
 	c := httpClient(t, s, false)
 	admin := []string{"Authorization", "Bearer " + s.AdminToken()}
-	if a := call(t, c, "GET", s.URL()+"/metrics", admin...); a.status != http.StatusOK {
-		t.Errorf("the administrator's token: %d %s", a.status, a.body)
+	if a := apitest.Send(t, c, "GET", s.URL()+"/metrics", "", admin...); a.Status != http.StatusOK {
+		t.Errorf("the administrator's token: %d %s", a.Status, a.Body)
 	}
-	a := call(t, c, "GET", s.URL()+"/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication", admin...)
-	if n := strings.Count(a.body, "BEGIN CERTIFICATE"); n != 1 {
-		t.Errorf("%d authorities are published: %s", n, a.body)
+	const published = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+	a := apitest.Send(t, c, "GET", s.URL()+published, "", admin...)
+	if n := strings.Count(a.Body, "BEGIN CERTIFICATE"); n != 1 {
+		t.Errorf("%d authorities are published: %s", n, a.Body)
 	}
 	set, err := certs.Ensure(certs.Options{Dir: filepath.Join(own, pkiName), Serving: true, Admin: true})
 	if err != nil {
@@ -59,8 +61,8 @@ func TestGivenClientAuthorityIsTheOnlyOne(t *testing.T) {
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil },
 	}}
 	defer transport.CloseIdleConnections()
-	if a := call(t, &http.Client{Transport: transport}, "GET", s.URL()+"/metrics"); a.status != http.StatusUnauthorized {
-		t.Errorf("a certificate of the server's own authority: %d", a.status)
+	if a := apitest.Send(t, &http.Client{Transport: transport}, "GET", s.URL()+"/metrics", ""); a.Status != http.StatusUnauthorized {
+		t.Errorf("a certificate of the server's own authority: %d", a.Status)
 	}
 }
 
@@ -102,14 +104,14 @@ func TestNoOwnCredentials(t *testing.T) {
 	}}
 	defer transport.CloseIdleConnections()
 	// Without a client authority, certificates are ignored, as by kube-apiserver.
-	if a := call(t, &http.Client{Transport: transport}, "GET", s.URL()+"/healthz"); a.status != http.StatusOK {
-		t.Errorf("a client with a certificate: %d %s", a.status, a.body)
+	if a := apitest.Send(t, &http.Client{Transport: transport}, "GET", s.URL()+"/healthz", ""); a.Status != http.StatusOK {
+		t.Errorf("a client with a certificate: %d %s", a.Status, a.Body)
 	}
-	a := call(t, httpClient(t, s, false), "GET",
-		s.URL()+"/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication",
+	a := apitest.Send(t, httpClient(t, s, false), "GET",
+		s.URL()+"/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication", "",
 		"Authorization", "Bearer admintoken")
-	if strings.Contains(a.body, "BEGIN CERTIFICATE") {
-		t.Errorf("authorities are published: %s", a.body)
+	if strings.Contains(a.Body, "BEGIN CERTIFICATE") {
+		t.Errorf("authorities are published: %s", a.Body)
 	}
 }
 
@@ -132,7 +134,7 @@ func TestNamesOfTheServingCertificate(t *testing.T) {
 	conf.Network.ControlPlane.AdvertiseAddress = "10.9.8.7"
 	conf.Serving.TLS.AlternativeNames = []string{"api.example.com", "10.1.1.1"}
 	conf.Serving.ExternalHostname = "outside.example.com"
-	var lines lockedBuffer
+	var lines apitest.Log
 	conf.Diagnostics.Log = slog.New(slog.NewTextHandler(&lines, nil))
 	leaf := leafOf(t, start(t, conf))
 	for _, name := range []string{"10.9.8.7", "api.example.com", "10.1.1.1", "outside.example.com", "localhost", "127.0.0.1"} {
@@ -214,7 +216,7 @@ func TestStaticTokensAndPoliciesAreReloaded(t *testing.T) {
 	s := start(t, conf)
 	c := httpClient(t, s, false)
 	get := func() int {
-		return call(t, c, "GET", s.URL()+"/api/v1/nodes", "Authorization", "Bearer another").status
+		return apitest.Send(t, c, "GET", s.URL()+"/api/v1/nodes", "", "Authorization", "Bearer another").Status
 	}
 	await := func(want int) {
 		t.Helper()

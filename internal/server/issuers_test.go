@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // provider is an issuer of OpenID Connect.
@@ -90,7 +92,7 @@ func (p *provider) configuration(prefix string) string {
 func awaitUser(t *testing.T, s *Server, token string) {
 	t.Helper()
 	c := httpClient(t, s, false)
-	for call(t, c, "GET", s.URL()+"/api", "Authorization", "Bearer "+token).status != http.StatusOK {
+	for apitest.Send(t, c, "GET", s.URL()+"/api", "", "Authorization", "Bearer "+token).Status != http.StatusOK {
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -152,7 +154,7 @@ func TestIssuersAreReloaded(t *testing.T) {
 		t.Errorf("a token of an issuer that is not configured: %s", got)
 	}
 	failures := func() bool {
-		shown := call(t, httpClient(t, s, true), "GET", s.URL()+"/metrics").body
+		shown := apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+"/metrics", "").Body
 		return strings.Contains(
 			shown,
 			`apiserver_authentication_config_controller_automatic_reloads_total{apiserver_id_hash="`+hash(

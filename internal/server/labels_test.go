@@ -12,6 +12,7 @@ import (
 
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/access/auth/x509"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // oddMarker is part of every name that oddRequests makes up.
@@ -86,7 +87,7 @@ func TestRequestsMakeNoSeries(t *testing.T) {
 	s := start(t, c)
 	defineWidgets(t, s)
 	scrape := func() (string, int) {
-		text := call(t, httpClient(t, s, true), "GET", s.URL()+"/metrics").body
+		text := apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+"/metrics", "").Body
 		return text, strings.Count(text, "\n")
 	}
 	send := func(round int) int {
@@ -136,7 +137,7 @@ func defineWidgets(t *testing.T, s *Server) {
 		t.Fatalf("%d %s", w.StatusCode, body)
 	}
 	for {
-		if a := call(t, admin, "GET", s.URL()+"/apis/example.com/v1/widgets"); a.status == http.StatusOK {
+		if a := apitest.Send(t, admin, "GET", s.URL()+"/apis/example.com/v1/widgets", ""); a.Status == http.StatusOK {
 			return
 		}
 		select {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // updateDocs writes the table in docs/metrics.md anew.
@@ -168,7 +170,7 @@ func shownMetrics(t *testing.T) map[string]family {
 	s := start(t, config)
 	client := httpClient(t, s, true)
 	requestForMetrics(t, client, s.URL())
-	return scrapeFamilies(t, call(t, client, "GET", s.URL()+"/metrics").body)
+	return scrapeFamilies(t, apitest.Send(t, client, "GET", s.URL()+"/metrics", "").Body)
 }
 
 // requestForMetrics sends requests of several kinds.

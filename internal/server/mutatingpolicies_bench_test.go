@@ -9,6 +9,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/access/admission"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // mutateConfigMap runs the mutating pass for the creation of a ConfigMap.
@@ -41,12 +42,12 @@ func TestMutatingPoliciesCostOtherWritesNothing(t *testing.T) {
 	}
 	before := allocations()
 	for _, name := range []string{"p", "q", "r"} {
-		runAdmissionSteps(t, s, mutatingSteps(name, "", "secrets", apply("Object{data: {'k': 'v'}}"), ""))
+		admin(t, s).Run(apitest.CreateMutatingPolicy(name, "", "secrets", apitest.ApplyMutation("Object{data: {'k': 'v'}}"), ""))
 	}
 	if after := allocations(); after > before {
 		t.Errorf("%v allocations for a write that no policy matches, %v without policies", after, before)
 	}
-	runAdmissionSteps(t, s, mutatingSteps("s", "", "configmaps", apply("Object{data: {'k': 'v'}}"), ""))
+	admin(t, s).Run(apitest.CreateMutatingPolicy("s", "", "configmaps", apitest.ApplyMutation("Object{data: {'k': 'v'}}"), ""))
 	if matched := allocations(); matched <= before {
 		t.Errorf("%v allocations for a write that a policy matches; the test counts the wrong thing", matched)
 	}
@@ -56,14 +57,14 @@ func TestMutatingPoliciesCostOtherWritesNothing(t *testing.T) {
 func BenchmarkMutatingPolicies(b *testing.B) {
 	for _, c := range []struct{ name, resource, mutation string }{
 		{"none", "", ""},
-		{"unmatched", "secrets", apply("Object{}")},
-		{"applyConfiguration", "configmaps", apply("Object{data: {'k': object.metadata.name}}")},
-		{"jsonPatch", "configmaps", patch("[JSONPatch{op: 'add', path: '/data/k', value: object.metadata.name}]")},
+		{"unmatched", "secrets", apitest.ApplyMutation("Object{}")},
+		{"applyConfiguration", "configmaps", apitest.ApplyMutation("Object{data: {'k': object.metadata.name}}")},
+		{"jsonPatch", "configmaps", apitest.JSONPatchMutation("[JSONPatch{op: 'add', path: '/data/k', value: object.metadata.name}]")},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			s := start(b, testConfig(b))
 			if c.resource != "" {
-				runAdmissionSteps(b, s, mutatingSteps("p", "", c.resource, c.mutation, ""))
+				admin(b, s).Run(apitest.CreateMutatingPolicy("p", "", c.resource, c.mutation, ""))
 			}
 			b.ReportAllocs()
 			for b.Loop() {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // reissued returns the file of another certificate with the key and the name of a.
@@ -82,14 +83,14 @@ func TestReissuedAuthorityOverlaps(t *testing.T) {
 			t.Fatalf("the log does not say within %v that the file is refused", deadline)
 		}
 	}
-	if a := call(
-		t, with(t, s, clients.issue("jane")), "GET", s.URL()+"/api/v1/secrets", spoof...,
-	); a.status != http.StatusForbidden {
-		t.Errorf("a client's headers are believed: %d %s", a.status, a.body)
+	if a := apitest.Send(
+		t, with(t, s, clients.issue("jane")), "GET", s.URL()+"/api/v1/secrets", "", spoof...,
+	); a.Status != http.StatusForbidden {
+		t.Errorf("a client's headers are believed: %d %s", a.Status, a.Body)
 	}
-	if a := call(
-		t, with(t, s, proxies.issue("proxy")), "GET", s.URL()+"/api/v1/secrets", spoof...,
-	); a.status != http.StatusOK {
-		t.Errorf("the proxy before is not believed any more: %d %s", a.status, a.body)
+	if a := apitest.Send(
+		t, with(t, s, proxies.issue("proxy")), "GET", s.URL()+"/api/v1/secrets", "", spoof...,
+	); a.Status != http.StatusOK {
+		t.Errorf("the proxy before is not believed any more: %d %s", a.Status, a.Body)
 	}
 }

@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,32 +15,8 @@ import (
 
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/access/admission"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
-
-// admissionStep is one request of a test of admission, with a part of the body that answers it.
-type admissionStep struct {
-	method, path, body string
-	code               int
-	want               string
-}
-
-// runAdmissionSteps sends requests as the administrator.
-func runAdmissionSteps(t testing.TB, s *Server, steps []admissionStep) {
-	t.Helper()
-	for _, step := range steps {
-		r := httptest.NewRequest(step.method, step.path, strings.NewReader(step.body))
-		r.Header.Set("Authorization", "Bearer admintoken")
-		r.Header.Set("Content-Type", "application/json")
-		if step.method == http.MethodPatch {
-			r.Header.Set("Content-Type", "application/merge-patch+json")
-		}
-		w := httptest.NewRecorder()
-		s.http.server.Handler.ServeHTTP(w, r)
-		if w.Code != step.code || !strings.Contains(w.Body.String(), step.want) {
-			t.Errorf("%s %s %s: %d %s\nwant %d %s", step.method, step.path, step.body, w.Code, w.Body, step.code, step.want)
-		}
-	}
-}
 
 const (
 	adminPods    = "/api/v1/namespaces/default/pods"
@@ -65,7 +39,7 @@ func TestPodAdmissionByDefault(t *testing.T) {
 		claim                    = `{"metadata":{"name":"c"},"spec":{"accessModes":["ReadWriteOnce"],` +
 			`"resources":{"requests":{"storage":"6Gi"}}}}`
 	)
-	runAdmissionSteps(t, s, []admissionStep{
+	admin(t, s).Run([]apitest.Step{
 		{"POST", adminLimits, `{"metadata":{"name":"l"},"spec":{"limits":[
 			{"type":"Container","max":{"cpu":"1"},"default":{"cpu":"500m"}},
 			{"type":"PersistentVolumeClaim","max":{"storage":"5Gi"}}]}}`, created, `"l"`},
@@ -102,7 +76,7 @@ func TestPodAdmissionOnDemand(t *testing.T) {
 	}
 	s := start(t, c)
 	const created, forbidden = http.StatusCreated, http.StatusForbidden
-	runAdmissionSteps(t, s, []admissionStep{
+	admin(t, s).Run([]apitest.Step{
 		{"POST", adminPods, podBody("a", "", ""), created, `"imagePullPolicy":"Always"`},
 		{"POST", adminPods, podBody("b", `,"resources":{"limits":{"a.io/x":"1"}}`, ""), created,
 			`{"key":"a.io/x","operator":"Exists","effect":"NoSchedule"}`},
@@ -145,7 +119,7 @@ plugins:
 	)
 	at := func(namespace string) string { return fmt.Sprintf(events, namespace) }
 	of := func(name, namespace string) string { return fmt.Sprintf(event, name, namespace) }
-	runAdmissionSteps(t, s, []admissionStep{
+	admin(t, s).Run([]apitest.Step{
 		{"POST", adminPods, podBody("a", "", ""), created, `"nodeSelector":{"pool":"a"}`},
 		{"GET", adminPods + "/a", "", http.StatusOK, `{"key":"d","operator":"Exists"}`},
 		{"POST", adminPods, podBody("b", "", `,"nodeSelector":{"disk":"hdd"}`), forbidden,
@@ -198,7 +172,7 @@ func TestImagePolicyFailsClosed(t *testing.T) {
 	c := testConfig(t)
 	c.Admission.Enable = []string{"ImagePolicyWebhook"}
 	c.Admission.ConfigFile = requiredPluginConfigs(t)
-	runAdmissionSteps(t, start(t, c), []admissionStep{
+	admin(t, start(t, c)).Run([]apitest.Step{
 		{"POST", adminPods, podBody("a", "", ""), http.StatusForbidden,
 			`pods \"a\" is forbidden: Post \"https://127.0.0.1:1/?timeout=30s\": dial tcp 127.0.0.1:1: connect: connection refused`},
 	})

@@ -23,8 +23,8 @@ func TestPrivilegedContainers(t *testing.T) {
 		want := map[bool]int{true: http.StatusCreated, false: http.StatusUnprocessableEntity}[allowed]
 		for path, body := range bodies {
 			a := callWith(t, httpClient(t, s, true), "", "POST", s.URL()+path, "application/json", body)
-			if a.status != want || !allowed && !strings.Contains(a.body, forbidden) {
-				t.Errorf("allowed %v, %s: %d %s", allowed, path, a.status, a.body)
+			if a.Status != want || !allowed && !strings.Contains(a.Body, forbidden) {
+				t.Errorf("allowed %v, %s: %d %s", allowed, path, a.Status, a.Body)
 			}
 		}
 	}

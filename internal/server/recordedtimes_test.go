@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
+
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // TestRecordedTimes checks metrics of times whose values TestMetricsOfKubeAPIServer does not look at.
@@ -14,18 +16,18 @@ func TestRecordedTimes(t *testing.T) {
 	token := accountToken(t, s, "robot")
 	stranger := httpClient(t, s, false)
 	for range 2 {
-		call(t, stranger, "GET", s.URL()+"/api", "Authorization", "Bearer "+token)
+		apitest.Send(t, stranger, "GET", s.URL()+"/api", "", "Authorization", "Bearer "+token)
 	}
 	post(t, s, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `{"metadata":{"name":"sizes.example.com"},"spec":{
 		"group":"example.com","scope":"Cluster","names":{"plural":"sizes","kind":"Size"},"versions":[{"name":"v1","served":true,
 		"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"size":{"type":"integer",
 		"x-kubernetes-validations":[{"rule":"self > 0"}]}}}}}]}}`, http.StatusCreated)
-	eventually(t, "the custom resource is served", func() bool {
-		return call(t, admin, "GET", s.URL()+"/apis/example.com/v1/sizes").status == http.StatusOK
+	apitest.Await(t, "the custom resource is served", func() bool {
+		return apitest.Send(t, admin, "GET", s.URL()+"/apis/example.com/v1/sizes", "").Status == http.StatusOK
 	})
 	post(t, s, "/apis/example.com/v1/sizes",
 		`{"apiVersion":"example.com/v1","kind":"Size","metadata":{"name":"a"},"size":1}`, http.StatusCreated)
-	shown := call(t, admin, "GET", s.URL()+"/metrics").body
+	shown := apitest.Send(t, admin, "GET", s.URL()+"/metrics", "").Body
 	for series, least := range map[string]float64{
 		"apiserver_cel_compilation_duration_seconds_count":                         1,
 		"apiserver_cel_evaluation_duration_seconds_count":                          1,

@@ -22,6 +22,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/admission"
 	"github.com/keelson-dev/keelson/internal/server/certs"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // reloadWait is how long the tests of reloads wait for something that must happen.
@@ -101,7 +102,7 @@ func received[T any](t *testing.T, ch <-chan T, what string) (v T) {
 func fileMetrics(t *testing.T, s *Server, flag string) string {
 	t.Helper()
 	var out []string
-	for line := range strings.Lines(call(t, httpClient(t, s, true), "GET", s.URL()+"/metrics").body) {
+	for line := range strings.Lines(apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+"/metrics", "").Body) {
 		if strings.HasPrefix(line, "keelson_file_") && strings.Contains(line, `"`+flag+`"`) &&
 			!strings.Contains(line, "timestamp") {
 			line = strings.ReplaceAll(strings.TrimSpace(line), `flag="`+flag+`"`, "")
@@ -114,7 +115,7 @@ func fileMetrics(t *testing.T, s *Server, flag string) string {
 // TestBadFilesAreCountedAndLoggedOnce replaces the file of static tokens by bad files and by a good one.
 func TestBadFilesAreCountedAndLoggedOnce(t *testing.T) {
 	const flag = "--token-auth-file"
-	files, conf, log := newFolder(t), testConfig(t), &lockedBuffer{}
+	files, conf, log := newFolder(t), testConfig(t), &apitest.Log{}
 	conf.Diagnostics.Log, conf.fileReload = slog.New(slog.NewTextHandler(log, nil)), time.Hour
 	conf.Authentication.TokenFile = files.write("tokens.csv", testTokens)
 	s := start(t, conf)
@@ -130,9 +131,9 @@ func TestBadFilesAreCountedAndLoggedOnce(t *testing.T) {
 		if got := fileMetrics(t, s, flag); got != step.metrics {
 			t.Errorf("step %d: %s, not %s", i, got, step.metrics)
 		}
-		a := call(t, httpClient(t, s, false), "GET", s.URL()+"/api", "Authorization", "Bearer admintoken")
-		if a.status != http.StatusOK {
-			t.Errorf("step %d: a token of the good file: %d", i, a.status)
+		a := apitest.Send(t, httpClient(t, s, false), "GET", s.URL()+"/api", "", "Authorization", "Bearer admintoken")
+		if a.Status != http.StatusOK {
+			t.Errorf("step %d: a token of the good file: %d", i, a.Status)
 		}
 	}
 	var said []string
@@ -198,9 +199,9 @@ func TestKubeletAuthorityIsReloaded(t *testing.T) {
 	} {
 		files.write("ca.crt", step.ca)
 		c.config.files.check()
-		if a := call(t, c.http, "GET", c.path("pods/running/log")); a.status != step.status ||
-			!strings.Contains(a.body, step.want) {
-			t.Errorf("step %d: %d %s", i, a.status, a.body)
+		if a := apitest.Send(t, c.http, "GET", c.path("pods/running/log"), ""); a.Status != step.status ||
+			!strings.Contains(a.Body, step.want) {
+			t.Errorf("step %d: %d %s", i, a.Status, a.Body)
 		}
 		if !in.Scan() || in.Text() != fmt.Sprint(i) {
 			t.Fatalf("the followed log, line %d: %q %v", i, in.Text(), in.Err())
@@ -284,13 +285,13 @@ authorizers:
 			configure(&conf.Authorization, files, files.hookFile("hook", no.URL, ""))
 			c := newCluster(t, conf)
 			const path = "/api/v1/namespaces/default/configmaps"
-			if a := c.dave(http.MethodGet, path); a.status != http.StatusForbidden {
-				t.Fatalf("before: %d %s", a.status, a.body)
+			if a := c.dave(http.MethodGet, path); a.Status != http.StatusForbidden {
+				t.Fatalf("before: %d %s", a.Status, a.Body)
 			}
 			files.hookFile("hook", yes.URL, "")
 			c.config.files.check()
-			if a := c.dave(http.MethodGet, path); a.status != http.StatusOK {
-				t.Errorf("after: %d %s", a.status, a.body)
+			if a := c.dave(http.MethodGet, path); a.Status != http.StatusOK {
+				t.Errorf("after: %d %s", a.Status, a.Body)
 			}
 		})
 	}
@@ -319,7 +320,9 @@ func TestAuditPolicyIsReloaded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	get := func(mark string) { call(t, client, "GET", s.URL()+"/api/v1/namespaces/default/configmaps?"+mark) }
+	get := func(mark string) {
+		apitest.Send(t, client, "GET", s.URL()+"/api/v1/namespaces/default/configmaps?"+mark, "")
+	}
 	get("first")
 	use(head + "- {level: None}\n")
 	get("second")
@@ -375,7 +378,7 @@ func TestAuditEventsFollowTheWebhook(t *testing.T) {
 	conf.Audit.Webhook.InitialBackoff, conf.Audit.Webhook.BatchWait = time.Millisecond, time.Millisecond
 	s := start(t, conf)
 	server.Store(s)
-	call(t, httpClient(t, s, true), "GET", s.URL()+"/api/v1/namespaces/default/configmaps?mark=1")
+	apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+"/api/v1/namespaces/default/configmaps?mark=1", "")
 	for !strings.Contains(received(t, got, "the event at the other webhook"), "mark=1") {
 	}
 }
@@ -453,7 +456,7 @@ plugins:
 	conf.Admission.ConfigFile = write("baseline")
 	s := start(t, conf)
 	const path = "/api/v1/namespaces/default/pods?dryRun=All"
-	post(t, s, path, hostPod, http.StatusForbidden)
+	post(t, s, path, apitest.HostPod, http.StatusForbidden)
 	for _, step := range []struct {
 		level string
 		want  int
@@ -462,7 +465,7 @@ plugins:
 	} {
 		write(step.level)
 		s.config.files.check()
-		post(t, s, path, hostPod, step.want)
+		post(t, s, path, apitest.HostPod, step.want)
 	}
 	chain := s.api.writes.Admission.Current()
 	files.write("limits", `{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration,
@@ -508,7 +511,9 @@ func TestTracingIsReloaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := httpClient(t, s, true)
-	get := func(name string) { call(t, client, "GET", s.URL()+"/api/v1/namespaces/default/configmaps/"+name) }
+	get := func(name string) {
+		apitest.Send(t, client, "GET", s.URL()+"/api/v1/namespaces/default/configmaps/"+name, "")
+	}
 	get("first")
 	content, err := os.ReadFile(other)
 	if err != nil {

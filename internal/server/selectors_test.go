@@ -10,6 +10,7 @@ import (
 
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/access/auth/x509"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // allocated returns the number of bytes that the server allocates for a request without permission.
@@ -52,13 +53,13 @@ func TestSelectorsCostNothingWithoutPermission(t *testing.T) {
 			}
 		}
 	}
-	a := call(t, httpClient(t, s, true), "GET", s.URL()+"/api/v1/pods?labelSelector="+strings.Repeat("a,", 20_000)+"b")
-	if a.status != http.StatusBadRequest || a.message() != "the selector has 20001 terms, more than 10000" {
-		t.Errorf("%d %s", a.status, a.body)
+	a := apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+"/api/v1/pods?labelSelector="+strings.Repeat("a,", 20_000)+"b", "")
+	if a.Status != http.StatusBadRequest || a.Message() != "the selector has 20001 terms, more than 10000" {
+		t.Errorf("%d %s", a.Status, a.Body)
 	}
-	if a := call(
-		t, httpClient(t, s, true), "GET", s.URL()+"/api/v1/pods?labelSelector=a+in+("+strings.Repeat("name,", 5000)+"b)",
-	); a.status != http.StatusOK {
-		t.Errorf("5,000 names: %d %.200s", a.status, a.body)
+	if a := apitest.Send(
+		t, httpClient(t, s, true), "GET", s.URL()+"/api/v1/pods?labelSelector=a+in+("+strings.Repeat("name,", 5000)+"b)", "",
+	); a.Status != http.StatusOK {
+		t.Errorf("5,000 names: %d %.200s", a.Status, a.Body)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/api/directory"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 const testTokens = `admintoken,admin,admin,"system:masters"
@@ -86,37 +87,10 @@ func httpClient(t testing.TB, s *Server, admin bool) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-type answer struct {
-	status int
-	header http.Header
-	body   string
-}
-
-func (a answer) message() string {
-	var s struct{ Message string }
-	_ = json.Unmarshal([]byte(a.body), &s) // no Status has no message
-	return s.Message
-}
-
-func call(t testing.TB, c *http.Client, method, url string, headers ...string) answer {
+// admin returns a client of the administrator.
+func admin(t testing.TB, s *Server) *apitest.Client {
 	t.Helper()
-	r, err := http.NewRequest(method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Add(headers[i], headers[i+1])
-	}
-	w, err := c.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Body.Close()
-	body, err := io.ReadAll(w.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer{w.StatusCode, w.Header, string(body)}
+	return apitest.NewClient(t, httpClient(t, s, true), s.URL())
 }
 
 func TestImpersonationAndAuthorization(t *testing.T) {
@@ -187,14 +161,14 @@ func TestImpersonationAndAuthorization(t *testing.T) {
 		},
 		{"timeout", "GET", "/healthz?timeout=5s", nil, 200, ""},
 	} {
-		a := call(t, c, step.method, s.URL()+step.path, step.headers...)
-		if a.status != step.status || a.message() != step.message {
-			t.Errorf("%s: %d %q, want %d %q", step.name, a.status, a.message(), step.status, step.message)
+		a := apitest.Send(t, c, step.method, s.URL()+step.path, "", step.headers...)
+		if a.Status != step.status || a.Message() != step.message {
+			t.Errorf("%s: %d %q, want %d %q", step.name, a.Status, a.Message(), step.status, step.message)
 		}
-		if a.header.Get("Audit-Id") == "" {
+		if a.Header.Get("Audit-Id") == "" {
 			t.Errorf("%s: no Audit-Id", step.name)
 		}
-		if got := a.header.Get("Cache-Control"); got != "no-cache, private" {
+		if got := a.Header.Get("Cache-Control"); got != "no-cache, private" {
 			t.Errorf("%s: Cache-Control %q", step.name, got)
 		}
 	}
@@ -204,8 +178,8 @@ func TestClientCertificate(t *testing.T) {
 	s := start(t, testConfig(t))
 	c := httpClient(t, s, true)
 	for range 2 { // the second time from what the connection remembers
-		if a := call(t, c, "GET", s.URL()+"/metrics"); a.status != http.StatusOK {
-			t.Errorf("administrator: %d %s", a.status, a.body)
+		if a := apitest.Send(t, c, "GET", s.URL()+"/metrics", ""); a.Status != http.StatusOK {
+			t.Errorf("administrator: %d %s", a.Status, a.Body)
 		}
 	}
 	other := start(t, testConfig(t))
@@ -223,8 +197,8 @@ func TestClientCertificate(t *testing.T) {
 	}
 	defer transport.CloseIdleConnections()
 	stranger := &http.Client{Transport: transport}
-	if a := call(t, stranger, "GET", s.URL()+"/healthz"); a.status != http.StatusUnauthorized {
-		t.Errorf("a stranger's certificate: %d", a.status)
+	if a := apitest.Send(t, stranger, "GET", s.URL()+"/healthz", ""); a.Status != http.StatusUnauthorized {
+		t.Errorf("a stranger's certificate: %d", a.Status)
 	}
 }
 
@@ -248,31 +222,31 @@ func TestHealthAnswers(t *testing.T) {
 			hooks += "[+]autoregister-completion ok\n"
 		}
 	}
-	for path, want := range map[string]answer{
-		"/healthz":         {status: 200, body: "ok"},
-		"/readyz/shutdown": {status: 200, body: "ok"},
-		"/livez/shutdown":  {status: 404, body: "404 page not found\n"},
-		"/healthz/":        {status: 404, body: "404 page not found\n"},
+	for path, want := range map[string]apitest.Answer{
+		"/healthz":         {Status: 200, Body: "ok"},
+		"/readyz/shutdown": {Status: 200, Body: "ok"},
+		"/livez/shutdown":  {Status: 404, Body: "404 page not found\n"},
+		"/healthz/":        {Status: 404, Body: "404 page not found\n"},
 		"/livez?verbose": {
-			status: 200, body: "[+]ping ok\n[+]log ok\n[+]loopback-serving-certificate ok\n[+]etcd ok\n" + hooks + "livez check passed\n",
+			Status: 200, Body: "[+]ping ok\n[+]log ok\n[+]loopback-serving-certificate ok\n[+]etcd ok\n" + hooks + "livez check passed\n",
 		},
 		"/livez?verbose&exclude=log": {
-			status: 200, body: "[+]ping ok\n[+]log excluded: ok\n[+]loopback-serving-certificate ok\n[+]etcd ok\n" +
+			Status: 200, Body: "[+]ping ok\n[+]log excluded: ok\n[+]loopback-serving-certificate ok\n[+]etcd ok\n" +
 				hooks + "livez check passed\n",
 		},
-		"/livez?exclude=no": {status: 200, body: "ok"},
+		"/livez?exclude=no": {Status: 200, Body: "ok"},
 	} {
-		if a := call(t, c, "GET", s.URL()+path); a.status != want.status || a.body != want.body {
-			t.Errorf("%s: %d %q, want %d %q", path, a.status, a.body, want.status, want.body)
+		if a := apitest.Send(t, c, "GET", s.URL()+path, ""); a.Status != want.Status || a.Body != want.Body {
+			t.Errorf("%s: %d %q, want %d %q", path, a.Status, a.Body, want.Status, want.Body)
 		}
 	}
 	s.ending.stopping.Store(true)
-	a := call(t, c, "GET", s.URL()+"/readyz")
-	if a.status != 500 || !strings.Contains(a.body, "[-]shutdown failed: reason withheld\nreadyz check failed\n") {
-		t.Errorf("stopping: %d %q", a.status, a.body)
+	a := apitest.Send(t, c, "GET", s.URL()+"/readyz", "")
+	if a.Status != 500 || !strings.Contains(a.Body, "[-]shutdown failed: reason withheld\nreadyz check failed\n") {
+		t.Errorf("stopping: %d %q", a.Status, a.Body)
 	}
-	if a := call(t, c, "GET", s.URL()+"/livez"); a.status != 200 {
-		t.Errorf("livez while stopping: %d", a.status)
+	if a := apitest.Send(t, c, "GET", s.URL()+"/livez", ""); a.Status != 200 {
+		t.Errorf("livez while stopping: %d", a.Status)
 	}
 }
 
@@ -305,10 +279,10 @@ func TestNonResourcePaths(t *testing.T) {
 		{"GET", "/apis/apps/v1/", 200, "application/json"},
 		{"GET", "/debug/pprof/", 200, "text/html; charset=utf-8"},
 	} {
-		a := call(t, c, step.method, s.URL()+step.path)
-		if a.status != step.status || a.header.Get("Content-Type") != step.contentType {
+		a := apitest.Send(t, c, step.method, s.URL()+step.path, "")
+		if a.Status != step.status || a.Header.Get("Content-Type") != step.contentType {
 			t.Errorf(
-				"%s %s: %d %s, want %d %s", step.method, step.path, a.status, a.header.Get("Content-Type"), step.status,
+				"%s %s: %d %s, want %d %s", step.method, step.path, a.Status, a.Header.Get("Content-Type"), step.status,
 				step.contentType,
 			)
 		}
@@ -319,7 +293,7 @@ func TestEveryListedPathIsServed(t *testing.T) {
 	s := start(t, testConfig(t))
 	c := httpClient(t, s, true)
 	var index struct{ Paths []string }
-	if err := json.Unmarshal([]byte(call(t, c, "GET", s.URL()+"/").body), &index); err != nil {
+	if err := json.Unmarshal([]byte(apitest.Send(t, c, "GET", s.URL()+"/", "").Body), &index); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range index.Paths {
@@ -327,8 +301,8 @@ func TestEveryListedPathIsServed(t *testing.T) {
 		case "/openapi/v3/", "/debug/pprof/profile", "/debug/pprof/trace": // a prefix, and two that take their time
 			continue
 		}
-		if a := call(t, c, "GET", s.URL()+path); a.status != http.StatusOK {
-			t.Errorf("%s: %d", path, a.status)
+		if a := apitest.Send(t, c, "GET", s.URL()+path, ""); a.Status != http.StatusOK {
+			t.Errorf("%s: %d", path, a.Status)
 		}
 	}
 }
@@ -431,9 +405,9 @@ func TestStopOrder(t *testing.T) {
 		}
 	})
 	c := httpClient(t, s, true)
-	result := make(chan answer, 2)
+	result := make(chan apitest.Answer, 2)
 	for _, path := range []string{"/api/v1/pods?watch=true", "/api/v1/pods"} {
-		go func() { result <- call(t, c, "GET", s.URL()+path) }()
+		go func() { result <- apitest.Send(t, c, "GET", s.URL()+path, "") }()
 	}
 	<-entered
 	<-entered
@@ -442,8 +416,8 @@ func TestStopOrder(t *testing.T) {
 	if err := <-watchEnded; err == nil {
 		t.Error("watches end before readiness fails")
 	}
-	if a := <-result; a.status != http.StatusOK {
-		t.Errorf("watch: %d", a.status)
+	if a := <-result; a.Status != http.StatusOK {
+		t.Errorf("watch: %d", a.Status)
 	}
 	if conn, err := net.Dial("tcp", s.listener.Addr().String()); err == nil {
 		t.Error("the listener still takes connections", conn.Close())
@@ -454,8 +428,8 @@ func TestStopOrder(t *testing.T) {
 	default:
 	}
 	close(release)
-	if a := <-result; a.status != http.StatusOK {
-		t.Errorf("request in flight: %d %s", a.status, a.body)
+	if a := <-result; a.Status != http.StatusOK {
+		t.Errorf("request in flight: %d %s", a.Status, a.Body)
 	}
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -466,9 +440,9 @@ func TestPanicIsAnswered(t *testing.T) {
 	s := start(t, testConfig(t))
 	servePods(s, func(http.ResponseWriter, *http.Request) { panic(errors.New("boom")) })
 	c := httpClient(t, s, true)
-	a := call(t, c, "GET", s.URL()+"/api/v1/pods")
-	if a.status != http.StatusInternalServerError || strings.Contains(a.body, "boom") {
-		t.Errorf("%d %s", a.status, a.body)
+	a := apitest.Send(t, c, "GET", s.URL()+"/api/v1/pods", "")
+	if a.Status != http.StatusInternalServerError || strings.Contains(a.Body, "boom") {
+		t.Errorf("%d %s", a.Status, a.Body)
 	}
 }
 
@@ -476,10 +450,10 @@ func TestMetricsCountRequests(t *testing.T) {
 	s := start(t, testConfig(t))
 	c := httpClient(t, s, true)
 	for range 3 {
-		call(t, c, "GET", s.URL()+"/healthz")
+		apitest.Send(t, c, "GET", s.URL()+"/healthz", "")
 	}
-	call(t, c, "GET", s.URL()+"/api/v1/made-up-by-a-client")
-	body := call(t, c, "GET", s.URL()+"/metrics").body
+	apitest.Send(t, c, "GET", s.URL()+"/api/v1/made-up-by-a-client", "")
+	body := apitest.Send(t, c, "GET", s.URL()+"/metrics", "").Body
 	for _, want := range []string{
 		`apiserver_request_total{code="200",component="",dry_run="",group="",resource="",scope="",` +
 			`subresource="/healthz",verb="GET",version=""} 3`,

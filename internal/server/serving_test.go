@@ -13,6 +13,7 @@ import (
 
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server/certs"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // writePair writes a new certificate for the names to two files, and returns their paths and the serial number.
@@ -100,9 +101,9 @@ func TestTLSOptions(t *testing.T) {
 	if _, protocol, err := shown(t, s, &tls.Config{}); err != nil || protocol != "http/1.1" {
 		t.Errorf("the protocol is %s, %v", protocol, err)
 	}
-	a := call(t, httpClient(t, s, true), http.MethodGet, s.URL()+"/api")
-	if want := `"serverAddress":"api.example.com:`; !strings.Contains(a.body, want) {
-		t.Errorf("%s, want %s", a.body, want)
+	a := apitest.Send(t, httpClient(t, s, true), http.MethodGet, s.URL()+"/api", "")
+	if want := `"serverAddress":"api.example.com:`; !strings.Contains(a.Body, want) {
+		t.Errorf("%s, want %s", a.Body, want)
 	}
 	second := c
 	second.Storage.DataDir = filepath.Join(t.TempDir(), "data")
@@ -122,15 +123,16 @@ func TestWithoutGarbageCollector(t *testing.T) {
 	c.Controllers.NoGarbageCollection = true
 	s := start(t, c)
 	client := httpClient(t, s, true)
-	if a := sendJSON(t, client, http.MethodPost, s.URL()+configMapsPath, configMapNamed("a")); a.status != http.StatusCreated {
-		t.Fatal(a.status, a.body)
+	a := apitest.Send(t, client, http.MethodPost, s.URL()+apitest.ConfigMapsPath, apitest.ConfigMap("a"))
+	if a.Status != http.StatusCreated {
+		t.Fatal(a.Status, a.Body)
 	}
-	path := s.URL() + configMapsPath + "/a"
-	if a := call(t, client, http.MethodDelete, path+"?propagationPolicy=Foreground"); a.status != http.StatusOK {
-		t.Fatal(a.status, a.body)
+	path := s.URL() + apitest.ConfigMapsPath + "/a"
+	if a := apitest.Send(t, client, http.MethodDelete, path+"?propagationPolicy=Foreground", ""); a.Status != http.StatusOK {
+		t.Fatal(a.Status, a.Body)
 	}
-	if a := call(t, client, http.MethodGet, path); a.status != http.StatusNotFound {
-		t.Errorf("after the deletion: %d %s", a.status, a.body)
+	if a := apitest.Send(t, client, http.MethodGet, path, ""); a.Status != http.StatusNotFound {
+		t.Errorf("after the deletion: %d %s", a.Status, a.Body)
 	}
 }
 

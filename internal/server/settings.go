@@ -33,6 +33,8 @@ type Options struct {
 	// OpenStore, unless it is nil, opens a store that replaces the embedded engine. It is for measurements of the code
 	// around the store.
 	OpenStore func(context.Context) (storage.Store, error)
+	// Now is the clock of the budgets of webhooks; nil means time.Now. Tests advance it.
+	Now func() time.Time
 
 	// origin is the snapshot from which the server is started; nil for a server of its own.
 	origin *Snapshot
@@ -41,8 +43,6 @@ type Options struct {
 
 	// fileReload is the interval in which files are checked for changes; 0 means the default.
 	fileReload time.Duration
-	// now is the clock of the budgets of webhooks; nil means time.Now.
-	now func() time.Time
 	// testPlugins are further admission plug-ins.
 	testPlugins []admission.Plugin
 	// lookup resolves the names of hosts; nil means the resolver of the system.

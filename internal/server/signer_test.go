@@ -19,6 +19,7 @@ import (
 	externaljwt "k8s.io/externaljwt/apis/v1"
 
 	"github.com/keelson-dev/keelson/internal/access/auth/serviceaccount"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // signingProgram signs service account tokens with one key.
@@ -80,17 +81,17 @@ func TestExternalProgramSignsTokens(t *testing.T) {
 	s := start(t, config)
 	token := accountToken(t, s, "robot")
 	c := httpClient(t, s, false)
-	if a := call(t, c, "GET", s.URL()+"/api", "Authorization", "Bearer "+token); a.status != http.StatusOK {
-		t.Errorf("a token of the program: %d %s", a.status, a.body)
+	if a := apitest.Send(t, c, "GET", s.URL()+"/api", "", "Authorization", "Bearer "+token); a.Status != http.StatusOK {
+		t.Errorf("a token of the program: %d %s", a.Status, a.Body)
 	}
 	parts := strings.Split(token, ".")
 	forged := parts[0] + "." + parts[1] + "." + strings.Repeat("A", len(parts[2]))
-	if a := call(t, c, "GET", s.URL()+"/api", "Authorization", "Bearer "+forged); a.status != http.StatusUnauthorized {
-		t.Errorf("a token of nobody: %d %s", a.status, a.body)
+	if a := apitest.Send(t, c, "GET", s.URL()+"/api", "", "Authorization", "Bearer "+forged); a.Status != http.StatusUnauthorized {
+		t.Errorf("a token of nobody: %d %s", a.Status, a.Body)
 	}
 	admin := httpClient(t, s, true)
-	if a := call(t, admin, "GET", s.URL()+serviceaccount.KeysPath); !strings.Contains(a.body, signingKeyID) {
-		t.Errorf("keys that are told: %s", a.body)
+	if a := apitest.Send(t, admin, "GET", s.URL()+serviceaccount.KeysPath, ""); !strings.Contains(a.Body, signingKeyID) {
+		t.Errorf("keys that are told: %s", a.Body)
 	}
 	out := post(
 		t, s, "/api/v1/namespaces/kube-system/serviceaccounts/robot/token", `{"spec":{"expirationSeconds":10000}}`,
@@ -99,8 +100,8 @@ func TestExternalProgramSignsTokens(t *testing.T) {
 	if life := out["spec"].(map[string]any)["expirationSeconds"]; life != 7200.0 {
 		t.Errorf("a life of %v seconds", life)
 	}
-	if a := call(t, admin, "GET", s.URL()+"/metrics"); !strings.Contains(
-		a.body, `apiserver_externaljwt_sign_request_total{code="OK"} 2`,
+	if a := apitest.Send(t, admin, "GET", s.URL()+"/metrics", ""); !strings.Contains(
+		a.Body, `apiserver_externaljwt_sign_request_total{code="OK"} 2`,
 	) {
 		t.Error("signatures are not counted")
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 const slowTokens = testTokens + `evetoken,eve,u-eve
@@ -98,7 +99,7 @@ func withheldBodiesHoldNoSeats(t *testing.T, c settings) {
 	// With fairness a request keeps its seat for a moment, because most bodies come at once.
 	const want = `apiserver_current_inflight_requests{request_kind="mutating"} 0`
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-		if strings.Contains(call(t, httpClient(t, s, true), "GET", s.URL()+"/metrics").body, want) {
+		if strings.Contains(apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+"/metrics", "").Body, want) {
 			break
 		}
 		if time.Now().After(end) {
@@ -126,7 +127,7 @@ func slowReadersHoldNoSeats(t *testing.T, c settings) {
 	post(t, s, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"dave"},
 		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"reader"},
 		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"dave"}]}`, http.StatusCreated)
-	awaitAccess(t, s, "dave", "list", "configmaps")
+	admin(t, s).As("dave").AwaitAccess("list", "configmaps")
 	const readers = 30
 	for range readers {
 		conn := dial(t, s, "http/1.1")
@@ -145,10 +146,10 @@ func slowReadersHoldNoSeats(t *testing.T, c settings) {
 		}
 	}
 	for _, token := range []string{"davetoken", "evetoken", "nodetoken"} {
-		if a := call(
-			t, httpClient(t, s, false), "GET", s.URL()+"/version", "Authorization", "Bearer "+token,
-		); a.status != http.StatusOK {
-			t.Errorf("%s: %d %s", token, a.status, a.body)
+		if a := apitest.Send(
+			t, httpClient(t, s, false), "GET", s.URL()+"/version", "", "Authorization", "Bearer "+token,
+		); a.Status != http.StatusOK {
+			t.Errorf("%s: %d %s", token, a.Status, a.Body)
 		}
 	}
 }

@@ -15,6 +15,8 @@ import (
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
+
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // spanCollector is a collector of spans.
@@ -102,15 +104,16 @@ func TestTracingOfCustomResources(t *testing.T) {
 	s := start(t, config)
 	c := httpClient(t, s, true)
 	const widgets = "/apis/example.com/v1/namespaces/default/widgets"
-	if a := sendJSON(t, c, "POST", s.URL()+"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", widgetDefinition); a.status != http.StatusCreated {
-		t.Fatal(a.status, a.body)
+	const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	if a := apitest.Send(t, c, "POST", s.URL()+definitions, apitest.WidgetDefinition); a.Status != http.StatusCreated {
+		t.Fatal(a.Status, a.Body)
 	}
-	await(t, "the custom resource to be served", func() bool {
-		return call(t, c, "GET", s.URL()+widgets).status == http.StatusOK
+	apitest.Await(t, "the custom resource to be served", func() bool {
+		return apitest.Send(t, c, "GET", s.URL()+widgets, "").Status == http.StatusOK
 	})
-	a := sendJSON(t, c, "POST", s.URL()+widgets, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"}}`)
-	if a.status != http.StatusCreated {
-		t.Fatal(a.status, a.body)
+	a := apitest.Send(t, c, "POST", s.URL()+widgets, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"}}`)
+	if a.Status != http.StatusCreated {
+		t.Fatal(a.Status, a.Body)
 	}
 	if err := s.Stop(t.Context()); err != nil { // it sends the spans
 		t.Fatal(err)
@@ -132,25 +135,27 @@ func TestTracing(t *testing.T) {
 	spans, file := collectSpans(t, "1000000")
 	config := testConfig(t)
 	config.Diagnostics.TracingConfigFile = file
-	s, hook := start(t, config), newHooks(t)
+	s, hook := start(t, config), apitest.NewWebhooks(t)
 	parents := make(chan string, 1)
 	judge := hook.Config.Handler
 	hook.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		parents <- r.Header.Get("Traceparent")
 		judge.ServeHTTP(w, r)
 	})
-	hook.on("/judge", allow)
+	hook.On("/judge", apitest.Allow)
 	admin, stranger := httpClient(t, s, true), httpClient(t, s, false)
-	judging := hook.configuration("ValidatingWebhookConfiguration", "judge", "/judge", "")
+	judging := hook.Configuration("ValidatingWebhookConfiguration", "judge", "/judge", "")
 	for _, made := range []struct{ path, body string }{
-		{webhookConfigurations + "validatingwebhookconfigurations", judging}, {configMapsPath, configMapNamed("a")},
+		{apitest.AdmissionPath + "validatingwebhookconfigurations", judging}, {apitest.ConfigMapsPath, apitest.ConfigMap("a")},
 	} {
-		if a := sendJSON(t, admin, "POST", s.URL()+made.path, made.body); a.status != http.StatusCreated {
-			t.Fatal(a.status, a.body)
+		if a := apitest.Send(t, admin, "POST", s.URL()+made.path, made.body); a.Status != http.StatusCreated {
+			t.Fatal(a.Status, a.Body)
 		}
 	}
-	call(t, admin, "GET", s.URL()+configMapsPath+"/a", "Traceparent", "00-"+admins+"-b7ad6b7169203331-01")
-	call(t, stranger, "GET", s.URL()+"/api/v1/namespaces/default/secrets", "Traceparent", "00-"+users+"-b7ad6b7169203331-01")
+	apitest.Send(t, admin, "GET", s.URL()+apitest.ConfigMapsPath+"/a", "",
+		"Traceparent", "00-"+admins+"-b7ad6b7169203331-01")
+	apitest.Send(t, stranger, "GET", s.URL()+"/api/v1/namespaces/default/secrets", "",
+		"Traceparent", "00-"+users+"-b7ad6b7169203331-01")
 	if err := s.Stop(t.Context()); err != nil { // it sends the spans
 		t.Fatal(err)
 	}
@@ -205,9 +210,11 @@ func TestUnsampledRequests(t *testing.T) {
 	config.Diagnostics.TracingConfigFile = file
 	s := start(t, config)
 	admin, stranger := httpClient(t, s, true), httpClient(t, s, false)
-	call(t, admin, "GET", s.URL()+"/api/v1/nodes")
-	call(t, stranger, "GET", s.URL()+"/api/v1/pods", "Traceparent", "00-0bf7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
-	call(t, admin, "GET", s.URL()+"/api/v1/services", "Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	apitest.Send(t, admin, "GET", s.URL()+"/api/v1/nodes", "")
+	apitest.Send(t, stranger, "GET", s.URL()+"/api/v1/pods", "",
+		"Traceparent", "00-0bf7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	apitest.Send(t, admin, "GET", s.URL()+"/api/v1/services", "",
+		"Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	if err := s.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/machinery/audit/sink"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // TestCallsOfWebhooksAreCounted authenticates, authorizes and audits a request by webhooks, each a server of its own.
@@ -31,10 +32,10 @@ func TestCallsOfWebhooksAreCounted(t *testing.T) {
 	c.Audit.Webhook.ConfigFile = hook("audit", func(http.ResponseWriter, *http.Request) {})
 	s := start(t, c)
 	client := httpClient(t, s, false)
-	if a := callWith(t, client, "token-of-erin", "GET", s.URL()+"/api/v1/namespaces/default/configmaps", "", ""); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
+	if a := callWith(t, client, "token-of-erin", "GET", s.URL()+"/api/v1/namespaces/default/configmaps", "", ""); a.Status != 200 {
+		t.Fatalf("%d %s", a.Status, a.Body)
 	}
-	text := call(t, httpClient(t, s, true), "GET", s.URL()+"/metrics").body
+	text := apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+"/metrics", "").Body
 	for name, host := range hosts {
 		if !strings.Contains(text, fmt.Sprintf(`rest_client_requests_total{code="200",host=%q,method="POST"}`, host)) {
 			t.Errorf("no call of the webhook for %s is counted", name)

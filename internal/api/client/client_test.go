@@ -15,13 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/keelson-dev/keelson/internal/api/client"
-	"github.com/keelson-dev/keelson/internal/api/directory"
-	"github.com/keelson-dev/keelson/internal/api/write"
-	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/api/client/clienttest"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource"
-	"github.com/keelson-dev/keelson/internal/storage/cache"
-	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
 var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
@@ -34,24 +29,8 @@ func newClient(t *testing.T) *client.Client {
 
 func newClientOn(t *testing.T) (*client.Client, *registry.Registry) {
 	t.Helper()
-	store, err := embedded.Open(embedded.Options{InMemory: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	kept := cache.New(cache.Options{Store: store})
-	t.Cleanup(func() {
-		kept.Close()
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	reg, err := registry.New(resource.Kinds(features.Gates{}), store, kept, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resources := directory.New()
-	resources.PutBuiltIn(reg, nil)
-	return client.New(resources, write.New(reg, nil, nil, nil), "tester"), reg
+	api := clienttest.New(t, "", "tester")
+	return api.Client, api.Registry
 }
 
 // TestObjects goes through the life of an object, which a watch sees.

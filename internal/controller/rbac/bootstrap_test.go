@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -13,14 +12,10 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/access/auth/rbac/policy"
 	"github.com/keelson-dev/keelson/internal/api/client"
-	"github.com/keelson-dev/keelson/internal/api/directory"
-	"github.com/keelson-dev/keelson/internal/api/write"
+	"github.com/keelson-dev/keelson/internal/api/client/clienttest"
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource"
 	"github.com/keelson-dev/keelson/internal/storage"
-	"github.com/keelson-dev/keelson/internal/storage/cache"
-	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
 // world is a server's registry and client, without a server.
@@ -32,24 +27,8 @@ type world struct {
 
 func newWorld(tb testing.TB, dir string) *world {
 	tb.Helper()
-	store, err := embedded.Open(embedded.Options{InMemory: dir == "", Dir: dir})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	c := cache.New(cache.Options{Store: store})
-	tb.Cleanup(func() {
-		c.Close()
-		if err := store.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
-	reg, err := registry.New(resource.Kinds(features.Gates{}), store, c, time.Now)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	resources := directory.New()
-	resources.PutBuiltIn(reg, nil)
-	w := &world{reg, client.New(resources, write.New(reg, nil, nil, nil), "kube-apiserver"), store}
+	api := clienttest.New(tb, dir, "kube-apiserver")
+	w := &world{api.Registry, api.Client, api.Store}
 	for _, name := range []string{"kube-system", "kube-public"} {
 		w.create(tb, "namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}

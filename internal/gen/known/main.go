@@ -17,14 +17,25 @@ import (
 )
 
 func main() {
+	content, err := known()
+	if err == nil {
+		err = os.WriteFile("known.txt", content, 0o644)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// known returns the content of the file: a line for each group and version, with its kinds.
+func known() ([]byte, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientscheme.AddToScheme, apiextensionsv1.AddToScheme, apiextensionsv1beta1.AddToScheme,
 		apiregistrationv1.AddToScheme, apiregistrationv1beta1.AddToScheme,
 	} {
 		if err := add(s); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+			return nil, err
 		}
 	}
 	kinds := map[string][]string{}
@@ -39,8 +50,5 @@ func main() {
 		lines = append(lines, gv+" "+strings.Join(names, " "))
 	}
 	sort.Strings(lines)
-	if err := os.WriteFile("known.txt", []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	return []byte(strings.Join(lines, "\n") + "\n"), nil
 }

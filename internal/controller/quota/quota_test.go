@@ -1,67 +1,53 @@
-package server
+package quota_test
 
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/server/servertest"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // quotaClient sends requests in the namespace default.
 type quotaClient struct {
+	*servertest.Server
 	t *testing.T
-	c *http.Client
-	s *Server
 }
 
-func newQuotaClient(t *testing.T, change ...func(*settings)) *quotaClient {
-	t.Helper()
-	c := testConfig(t)
-	c.Storage.Backend, c.Storage.DataDir = config.StorageMemory, ""
-	for _, f := range change {
-		f(&c)
-	}
-	s := start(t, c)
-	return &quotaClient{t, httpClient(t, s, true), s}
+func newQuotaClient(t *testing.T) *quotaClient {
+	return &quotaClient{servertest.Start(t, servertest.Default("resourcequota-controller", "serviceaccount-controller")), t}
 }
 
 // send sends a request and expects a status, and a part of the answer if it is not empty.
-func (q *quotaClient) send(method, path, body string, status int, part string, headers ...string) {
+func (q *quotaClient) send(method, path, body string, status int, part string) {
 	q.t.Helper()
-	got := sendJSON(q.t, q.c, method, q.s.URL()+path, body, headers...)
-	if got.status != status || !strings.Contains(got.body, part) {
-		q.t.Errorf("%s %s: %d %s, want %d with %q", method, path, got.status, got.body, status, part)
+	got := q.Send(method, path, body)
+	if got.Status != status || !strings.Contains(got.Body, part) {
+		q.t.Errorf("%s %s: %d %s, want %d with %q", method, path, got.Status, got.Body, status, part)
 	}
 }
 
 // used waits until a quota's status.used is as wanted, in JSON.
 func (q *quotaClient) used(name, want string) {
 	q.t.Helper()
-	type answer struct {
-		Status struct{ Used map[string]string }
-	}
 	var wanted map[string]string
 	if err := json.Unmarshal([]byte(want), &wanted); err != nil {
 		q.t.Fatal(err)
 	}
-	var quota answer
-	for range 500 {
-		quota = answer{}
-		a := call(q.t, q.c, "GET", q.s.URL()+"/api/v1/namespaces/default/resourcequotas/"+name)
-		if err := json.Unmarshal([]byte(a.body), &quota); err != nil {
+	apitest.Eventually(q.t, "quota "+name+" to use "+want, func() (bool, string) {
+		var quota struct {
+			Status struct{ Used map[string]string }
+		}
+		if err := json.Unmarshal([]byte(q.Get("/api/v1/namespaces/default/resourcequotas/"+name)), &quota); err != nil {
 			q.t.Fatal(err)
 		}
-		if fmt.Sprint(quota.Status.Used) == fmt.Sprint(wanted) {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	q.t.Fatalf("quota %s: used %v for ten seconds, want %v", name, quota.Status.Used, wanted)
+		got := fmt.Sprint(quota.Status.Used)
+		return got == fmt.Sprint(wanted), "it uses " + got
+	})
 }
 
 // TestUsageOfQuotasIsCounted checks the controller together with the plug-in: the status of a new quota, charges,
@@ -83,8 +69,7 @@ func TestUsageOfQuotasIsCounted(t *testing.T) {
 	const service = `{"metadata":{"name":"s"},"spec":{"type":"%s","ports":[{"port":80}]}}`
 	q.send("POST", ns+"/services", fmt.Sprintf(service, "LoadBalancer"), 201, "")
 	q.used("q", `{"configmaps":"2","services.loadbalancers":"1","requests.cpu":"0"}`)
-	q.send("PATCH", ns+"/services/s", `{"spec":{"type":"ClusterIP"}}`, 200, "",
-		"Content-Type", "application/merge-patch+json")
+	q.send("PATCH", ns+"/services/s", `{"spec":{"type":"ClusterIP"}}`, 200, "")
 	q.used("q", `{"configmaps":"2","services.loadbalancers":"0","requests.cpu":"0"}`)
 
 	const pod = `{"metadata":{"name":"p"},"spec":{"automountServiceAccountToken":false,"containers":[` +
@@ -92,8 +77,7 @@ func TestUsageOfQuotasIsCounted(t *testing.T) {
 	q.send("POST", ns+"/pods", pod, 201, "")
 	q.send("POST", ns+"/pods", strings.Replace(pod, `"p"`, `"p2"`, 1), 403,
 		"exceeded quota: q, requested: requests.cpu=600m, used: requests.cpu=600m, limited: requests.cpu=1")
-	q.send("PATCH", ns+"/pods/p/status", `{"status":{"phase":"Succeeded"}}`, 200, "",
-		"Content-Type", "application/merge-patch+json")
+	q.send("PATCH", ns+"/pods/p/status", `{"status":{"phase":"Succeeded"}}`, 200, "")
 	q.used("q", `{"configmaps":"2","services.loadbalancers":"0","requests.cpu":"0"}`)
 
 	q.send("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", thingDefinition, 201, "")
@@ -105,8 +89,7 @@ func TestUsageOfQuotasIsCounted(t *testing.T) {
 	q.send("DELETE", things+"/a", "", 200, "")
 	q.used("q", `{"configmaps":"2","services.loadbalancers":"0","requests.cpu":"0","count/things.example.com":"0"}`)
 
-	q.send("PATCH", ns+"/resourcequotas/q", `{"spec":{"hard":{"secrets":"5","configmaps":null}}}`, 200, "",
-		"Content-Type", "application/merge-patch+json")
+	q.send("PATCH", ns+"/resourcequotas/q", `{"spec":{"hard":{"secrets":"5","configmaps":null}}}`, 200, "")
 	q.used("q",
 		`{"secrets":"0","services.loadbalancers":"0","requests.cpu":"0","count/things.example.com":"0"}`)
 }
@@ -125,7 +108,9 @@ func (q *quotaClient) limit(hard string) {
 
 // TestUsageOfQuotasIsLeftToOthers checks the switch: without the controller a quota has no status.
 func TestUsageOfQuotasIsLeftToOthers(t *testing.T) {
-	q := newQuotaClient(t, func(c *settings) { c.Controllers.NoQuotaUsage = true })
+	c := servertest.Default("resourcequota-controller", "serviceaccount-controller")
+	c.Controllers.NoQuotaUsage = true
+	q := &quotaClient{servertest.Start(t, c), t}
 	q.limit(`{"configmaps":"0"}`)
 	time.Sleep(50 * time.Millisecond)
 	q.send("GET", "/api/v1/namespaces/default/resourcequotas/q", "", 200, `"status":{}`)
@@ -145,17 +130,17 @@ func TestCountingLosesNoCharge(t *testing.T) {
 			for n := range rounds {
 				one, two := fmt.Sprintf("s-%d-%d", i, n), fmt.Sprintf("t-%d-%d", i, n)
 				for _, name := range []string{one, two} {
-					sendJSON(t, q.c, "POST", q.s.URL()+ns+"/secrets", `{"metadata":{"name":"`+name+`"}}`)
+					q.Send("POST", ns+"/secrets", `{"metadata":{"name":"`+name+`"}}`)
 				}
 				var list struct{ Items []any }
-				if err := json.Unmarshal([]byte(call(t, q.c, "GET", q.s.URL()+ns+"/secrets").body), &list); err != nil {
+				if err := json.Unmarshal([]byte(q.Get(ns+"/secrets")), &list); err != nil {
 					t.Error(err)
 				}
 				if len(list.Items) > hard {
 					t.Errorf("%d objects, the quota allows %d", len(list.Items), hard)
 				}
 				for _, name := range []string{one, two} {
-					sendJSON(t, q.c, "DELETE", q.s.URL()+ns+"/secrets/"+name, "")
+					q.Send("DELETE", ns+"/secrets/"+name, "")
 				}
 			}
 		})

@@ -1,31 +1,32 @@
-package server
+package webhooks_test
 
 import (
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/server/servertest"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // TestWebhookMetrics compares the metrics of calls with those that kube-apiserver 1.36 has after the same requests.
 func TestWebhookMetrics(t *testing.T) {
-	s, h := start(t, testConfig(t)), newHooks(t)
-	c := httpClient(t, s, true)
-	h.on("/allow", allow)
-	h.on("/deny", func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	s, h := servertest.Start(t, servertest.Default()), apitest.NewWebhooks(t)
+	h.On("/allow", apitest.Allow)
+	h.On("/deny", func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		return &admissionv1.AdmissionResponse{Result: &metav1.Status{Code: 500, Reason: "InternalError"}}
 	})
-	h.on("/deny700", func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	h.On("/deny700", func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		return &admissionv1.AdmissionResponse{Result: &metav1.Status{Code: 700}}
 	})
-	h.on("/patch", patchWith(`[{"op":"remove","path":"/metadata/nothing/x"}]`))
+	h.On("/patch", apitest.PatchWith(`[{"op":"remove","path":"/metadata/nothing/x"}]`))
 	const ignore = `,"failurePolicy":"Ignore"`
 	conditions := func(expressions ...string) string {
 		out := `,"matchConditions":[`
@@ -75,7 +76,7 @@ func TestWebhookMetrics(t *testing.T) {
 		}},
 	} {
 		for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
-			got := countedCall(t, c, s.URL(), h, fmt.Sprintf("%c%d", kind[0]|0x20, i), kind, test.path, test.fields)
+			got := countedCall(s, h, fmt.Sprintf("%c%d", kind[0]|0x20, i), kind, test.path, test.fields)
 			for _, want := range test.want {
 				want = "apiserver_admission_" + strings.Replace(want, `type="%.5s"`, `type="validate"`, 1)
 				if kind == "MutatingWebhookConfiguration" {
@@ -95,18 +96,12 @@ func TestWebhookMetrics(t *testing.T) {
 }
 
 // countedCall creates a ConfigMap with one webhook, and returns the metrics of that webhook, whose name is "w" there.
-func countedCall(t *testing.T, c *http.Client, url string, h *hooks, name, kind, path, fields string) string {
-	t.Helper()
-	resource := url + webhookConfigurations + strings.ToLower(kind) + "s"
-	if a := sendJSON(t, c, "POST", resource, h.configuration(kind, name, path, fields)); a.status != http.StatusCreated {
-		t.Fatal(a.status, a.body)
-	}
-	sendJSON(t, c, "POST", url+configMapsPath, configMapNamed(name))
-	if a := call(t, c, "DELETE", resource+"/"+name); a.status != http.StatusOK {
-		t.Fatal(a.status, a.body)
-	}
+func countedCall(s *servertest.Server, h *apitest.Webhooks, name, kind, path, fields string) string {
+	configuration := h.Configure(s.Client, kind, name, path, fields)
+	s.Send("POST", apitest.ConfigMapsPath, apitest.ConfigMap(name))
+	s.Do("DELETE", configuration, "")
 	var lines []string
-	for _, line := range strings.Split(call(t, c, "GET", url+"/metrics").body, "\n") {
+	for _, line := range strings.Split(s.Get("/metrics"), "\n") {
 		full := `name="` + name + `.example.com"`
 		if strings.Contains(line, full) && !strings.Contains(line, "_bucket") {
 			lines = append(lines, strings.Replace(line, full, `name="w"`, 1))
@@ -117,10 +112,9 @@ func countedCall(t *testing.T, c *http.Client, url string, h *hooks, name, kind,
 
 // TestWebhookResponses has responses that are no reviews. The messages are those of kube-apiserver 1.36.
 func TestWebhookResponses(t *testing.T) {
-	s := start(t, testConfig(t))
-	c := httpClient(t, s, true)
+	s := servertest.Start(t, servertest.Default())
 	var response atomic.Pointer[string]
-	h := &hooks{Server: httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := &apitest.Webhooks{Server: httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var review admissionv1.AdmissionReview
 		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
 			t.Error(err)
@@ -128,11 +122,9 @@ func TestWebhookResponses(t *testing.T) {
 		fmt.Fprint(w, strings.ReplaceAll(*response.Load(), "UID", string(review.Request.UID)))
 	}))}
 	t.Cleanup(h.Close)
-	configurations := s.URL() + webhookConfigurations + "validatingwebhookconfigurations"
-	body := h.configuration("ValidatingWebhookConfiguration", "w", "/", "")
-	if a := sendJSON(t, c, "POST", configurations, body); a.status != http.StatusCreated {
-		t.Fatal(a.status, a.body)
-	}
+	configurations := apitest.AdmissionPath + "validatingwebhookconfigurations"
+	body := h.Configuration("ValidatingWebhookConfiguration", "w", "/", "")
+	s.Create(configurations, body)
 	const review = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":`
 	const failed = `Internal error occurred: failed calling webhook "w.example.com": `
 	for body, want := range map[string]string{
@@ -145,64 +137,9 @@ func TestWebhookResponses(t *testing.T) {
 			"failed to call webhook: illegal base64 data at input byte 0",
 	} {
 		response.Store(&body)
-		a := sendJSON(t, c, "POST", s.URL()+configMapsPath+"?dryRun=All", configMapNamed("a"))
-		if want == "" && a.status != http.StatusCreated || want != "" && a.message() != want {
-			t.Errorf("%s: %d %s", body, a.status, a.body)
+		a := s.Send("POST", apitest.ConfigMapsPath+"?dryRun=All", apitest.ConfigMap("a"))
+		if want == "" && a.Status != http.StatusCreated || want != "" && a.Message() != want {
+			t.Errorf("%s: %d %s", body, a.Status, a.Body)
 		}
-	}
-}
-
-// TestPolicyConditionMetrics has the metrics of the match conditions of policies, as kube-apiserver 1.36 has them.
-func TestPolicyConditionMetrics(t *testing.T) {
-	s := start(t, testConfig(t))
-	c := httpClient(t, s, true)
-	for name, condition := range map[string]string{"true": "true", "false": "false", "wrong": "object.nothing == 1"} {
-		for kind, spec := range map[string]string{
-			"Validating": `"failurePolicy":"Ignore","validations":[{"expression":"true"}]`,
-			"Mutating": `"failurePolicy":"Ignore","reinvocationPolicy":"Never","mutations":[{"patchType":"JSONPatch",
-				"jsonPatch":{"expression":"[JSONPatch{op: 'add', path: '/data/b', value: 'c'}]"}}]`,
-		} {
-			if kind == "Mutating" && condition == "true" { // after a mutation all conditions would be evaluated again
-				continue
-			}
-			name := strings.ToLower(kind) + "-" + name
-			made := [2]string{fmt.Sprintf(`"kind":"%sAdmissionPolicy","metadata":{"name":%q},"spec":{%s,
-				"matchConditions":[{"name":"c","expression":%q}],"matchConstraints":{
-				"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"default"}},
-				"resourceRules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"]}]}}`,
-				kind, name, spec, condition)}
-			made[1] = fmt.Sprintf(`"kind":"%sAdmissionPolicyBinding","metadata":{"name":%q},"spec":{"policyName":%q`, kind, name, name)
-			if kind == "Validating" {
-				made[1] += `,"validationActions":["Deny"]`
-			}
-			made[1] += "}"
-			for i, resource := range []string{"admissionpolicies", "admissionpolicybindings"} {
-				path := s.URL() + webhookConfigurations + strings.ToLower(kind) + resource
-				body := `{"apiVersion":"admissionregistration.k8s.io/v1",` + made[i] + "}"
-				if a := sendJSON(t, c, "POST", path, body); a.status != http.StatusCreated {
-					t.Fatal(a.status, a.body)
-				}
-			}
-		}
-	}
-	if a := sendJSON(t, c, "POST", s.URL()+configMapsPath, configMapNamed("a")); a.status != http.StatusCreated {
-		t.Fatal(a.status, a.body)
-	}
-	var got []string
-	for _, line := range strings.Split(call(t, c, "GET", s.URL()+"/metrics").body, "\n") {
-		if name, found := strings.CutPrefix(line, "apiserver_admission_match_condition_"); found &&
-			!strings.Contains(line, "_bucket") && !strings.Contains(line, "_sum") {
-			got = append(got, name)
-		}
-	}
-	var want []string
-	for _, of := range []string{"mutating-wrong", "validating-wrong"} {
-		want = append(want, `evaluation_errors_total{kind="policy",name="`+of+`",operation="CREATE",type="validate"} 1`)
-	}
-	for _, of := range []string{"mutating-false", "mutating-wrong", "validating-false", "validating-wrong"} {
-		want = append(want, `evaluation_seconds_count{kind="policy",name="`+of+`",operation="CREATE",type="validate"} 1`)
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }

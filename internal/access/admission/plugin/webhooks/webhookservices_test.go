@@ -1,24 +1,19 @@
-package server
+package webhooks_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/keelson-dev/keelson/internal/server/servertest"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // ownAddress returns an address of this machine that endpoints may have: not a loopback address.
@@ -41,15 +36,7 @@ func ownAddress(t *testing.T) string {
 // port and its certificate as PEM in base64.
 func serviceHook(t *testing.T, address, name string) (port, bundle string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair, bundle := apitest.SelfSigned(t, name)
 	hook := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var review admissionv1.AdmissionReview
 		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
@@ -64,11 +51,11 @@ func serviceHook(t *testing.T, address, name string) (port, bundle string) {
 		t.Fatal(err)
 	}
 	_ = hook.Listener.Close()
-	hook.Listener, hook.TLS = l, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	hook.Listener, hook.TLS = l, &tls.Config{Certificates: []tls.Certificate{pair}}
 	hook.StartTLS()
 	t.Cleanup(hook.Close)
 	_, port, _ = net.SplitHostPort(l.Addr().String())
-	return port, base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	return port, bundle
 }
 
 // TestWebhooksAsServices calls webhooks that are Services, by cluster IP and, with --enable-aggregator-routing, by
@@ -78,11 +65,10 @@ func TestWebhooksAsServices(t *testing.T) {
 	port, bundle := serviceHook(t, address, "good.default.svc")
 	const noCertificate = "tls: failed to verify certificate"
 	for _, routing := range []bool{false, true} {
-		config := testConfig(t)
+		config := servertest.Default()
 		config.Network.Aggregation.ByEndpoints = routing
-		s := start(t, config)
-		c := httpClient(t, s, true)
-		makeServices(t, c, s.URL(), address, port)
+		s := servertest.Start(t, config)
+		makeServices(s, address, port)
 		for _, test := range []struct {
 			service        string
 			port           int
@@ -99,15 +85,15 @@ func TestWebhooksAsServices(t *testing.T) {
 			if routing {
 				want = test.route
 			}
-			got := callService(t, c, s.URL(), test.service, test.port, bundle)
+			got := callService(s, test.service, test.port, bundle)
 			prefix := fmt.Sprintf(`Post "https://%s.default.svc:%d/judge?timeout=5s": `, test.service, test.port)
-			ok := got.status == http.StatusInternalServerError && strings.Contains(got.message(), prefix) &&
-				strings.Contains(got.message(), want)
+			ok := got.Status == http.StatusInternalServerError && strings.Contains(got.Message(), prefix) &&
+				strings.Contains(got.Message(), want)
 			if want == "" {
-				ok = got.status == http.StatusCreated
+				ok = got.Status == http.StatusCreated
 			}
 			if !ok {
-				t.Errorf("routing %t, %s: %d %s, want %q", routing, test.service, got.status, got.message(), want)
+				t.Errorf("routing %t, %s: %d %s, want %q", routing, test.service, got.Status, got.Message(), want)
 			}
 		}
 	}
@@ -115,8 +101,7 @@ func TestWebhooksAsServices(t *testing.T) {
 
 // makeServices creates Services: one of type ExternalName, one without endpoints, and two with endpoints at address and
 // port.
-func makeServices(t *testing.T, c *http.Client, url, address, port string) {
-	t.Helper()
+func makeServices(s *servertest.Server, address, port string) {
 	const services, slices = "/api/v1/namespaces/default/services", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 	slice := func(service string) [2]string {
 		return [2]string{slices, fmt.Sprintf(
@@ -131,43 +116,32 @@ func makeServices(t *testing.T, c *http.Client, url, address, port string) {
 		{services, `{"metadata":{"name":"good"},` + headless}, {services, `{"metadata":{"name":"impostor"},` + headless},
 		slice("good"), slice("impostor"),
 	} {
-		if a := sendJSON(t, c, "POST", url+made[0], made[1]); a.status != http.StatusCreated {
-			t.Fatal(a.status, a.body)
-		}
+		s.Create(made[0], made[1])
 	}
 }
 
 // callService makes a Service a webhook for ConfigMaps, creates one, and removes the webhook. It returns the answer to
 // the creation.
-func callService(t *testing.T, c *http.Client, url, service string, port int, bundle string) answer {
-	t.Helper()
-	configurations := url + webhookConfigurations + "validatingwebhookconfigurations"
-	made := sendJSON(t, c, "POST", configurations, fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1",
+func callService(s *servertest.Server, service string, port int, bundle string) apitest.Answer {
+	const configurations = apitest.AdmissionPath + "validatingwebhookconfigurations"
+	s.Create(configurations, fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1",
 		"kind":"ValidatingWebhookConfiguration","metadata":{"name":"w"},"webhooks":[{"name":"w.example.com","timeoutSeconds":5,
 		"clientConfig":{"service":{"namespace":"default","name":%q,"port":%d,"path":"/judge"},"caBundle":%q},
 		"admissionReviewVersions":["v1"],"sideEffects":"None",
 		"rules":[{"operations":["*"],"apiGroups":["*"],"apiVersions":["v1"],"resources":["configmaps"]}]}]}`,
 		service, port, bundle))
-	if made.status != http.StatusCreated {
-		t.Fatal(made.status, made.body)
-	}
-	got := sendJSON(t, c, "POST", url+configMapsPath, configMapNamed("a"))
-	if a := call(t, c, "DELETE", configurations+"/w"); a.status != http.StatusOK {
-		t.Fatal(a.status, a.body)
-	}
+	got := s.Send("POST", apitest.ConfigMapsPath, apitest.ConfigMap("a"))
+	s.Do("DELETE", configurations+"/w", "")
 	return got
 }
 
 // TestConversionWebhooksAsServices: conversion webhooks are found as admission webhooks are.
 func TestConversionWebhooksAsServices(t *testing.T) {
-	config := testConfig(t)
+	config := servertest.Default()
 	config.Network.Aggregation.ByEndpoints = true
-	s := start(t, config)
-	c := httpClient(t, s, true)
+	s := servertest.Start(t, config)
 	service := `{"metadata":{"name":"empty"},"spec":{"ports":[{"name":"https","port":443}]}}`
-	if a := sendJSON(t, c, "POST", s.URL()+"/api/v1/namespaces/default/services", service); a.status != http.StatusCreated {
-		t.Fatal(a.status, a.body)
-	}
+	s.Create("/api/v1/namespaces/default/services", service)
 	version := func(name string, storage bool) string {
 		return fmt.Sprintf(`{"name":%q,"served":true,"storage":%t,"schema":{"openAPIV3Schema":{"type":"object"}}}`, name, storage)
 	}
@@ -176,21 +150,15 @@ func TestConversionWebhooksAsServices(t *testing.T) {
 		"names":{"plural":"widgets","kind":"Widget"},"versions":[` + version("v1", true) + `,` + version("v2", false) + `],
 		"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],
 		"clientConfig":{"service":{"namespace":"default","name":"empty"}}}}}}`
-	definitions := s.URL() + "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-	if a := sendJSON(t, c, "POST", definitions, definition); a.status != http.StatusCreated {
-		t.Fatal(a.status, a.body)
-	}
-	widgets := s.URL() + "/apis/example.com/v2/widgets"
-	for end := time.Now().Add(30 * time.Second); call(t, c, "GET", widgets).status == http.StatusNotFound; {
-		if time.Now().After(end) {
-			t.Fatal("the custom resource is not served after 30 seconds")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	a := sendJSON(t, c, "POST", widgets, `{"apiVersion":"example.com/v2","kind":"Widget","metadata":{"name":"w"}}`)
+	s.Create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+	const widgets = "/apis/example.com/v2/widgets"
+	apitest.Await(t, "the custom resource to be served", func() bool {
+		return s.Send("GET", widgets, "").Status != http.StatusNotFound
+	})
+	a := s.Send("POST", widgets, `{"apiVersion":"example.com/v2","kind":"Widget","metadata":{"name":"w"}}`)
 	const want = `conversion webhook for example.com/v2, Kind=Widget failed: Post "https://empty.default.svc:443/?timeout=30s": ` +
 		`no endpoints available for service "empty"`
-	if a.status != http.StatusInternalServerError || a.message() != want {
-		t.Errorf("%d %s, want %s", a.status, a.message(), want)
+	if a.Status != http.StatusInternalServerError || a.Message() != want {
+		t.Errorf("%d %s, want %s", a.Status, a.Message(), want)
 	}
 }

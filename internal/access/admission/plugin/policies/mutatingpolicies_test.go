@@ -1,4 +1,4 @@
-package server
+package policies_test
 
 import (
 	"fmt"
@@ -6,69 +6,30 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/keelson-dev/keelson/internal/server/servertest"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
-
-const (
-	adminMutatingPolicies = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
-	adminMutatingBindings = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
-	adminDeployments      = "/apis/apps/v1/namespaces/default/deployments"
-)
-
-// apply and patch return mutations.
-func apply(expression string) string {
-	return fmt.Sprintf(`{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":%q}}`, expression)
-}
-
-func patch(expression string) string {
-	return fmt.Sprintf(`{"patchType":"JSONPatch","jsonPatch":{"expression":%q}}`, expression)
-}
-
-// mutatingSteps create a policy about creates and updates of a resource, and its binding. more are further members of the
-// policy's spec; without a reinvocationPolicy it is Never.
-func mutatingSteps(name, group, resource, mutations, more string) []admissionStep {
-	if !strings.Contains(more, "reinvocationPolicy") {
-		more += `,"reinvocationPolicy":"Never"`
-	}
-	policy := `{"metadata":{"name":"` + name + `"},"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":["` + group +
-		`"],"apiVersions":["v1"],"operations":["CREATE","UPDATE"],"resources":["` + resource + `"]}]},"mutations":[` +
-		mutations + `]` + more + `}}`
-	return []admissionStep{
-		{"POST", adminMutatingPolicies, policy, http.StatusCreated, ""},
-		{"POST", adminMutatingBindings, mutatingBinding(name, ""), http.StatusCreated, ""},
-	}
-}
-
-func mutatingBinding(name, more string) string {
-	return `{"metadata":{"name":"` + name + `"},"spec":{"policyName":"` + name + `"` + more + `}}`
-}
-
-// withoutMutating deletes a policy and its binding.
-func withoutMutating(name string) []admissionStep {
-	return []admissionStep{
-		{"DELETE", adminMutatingBindings + "/" + name, "", http.StatusOK, ""},
-		{"DELETE", adminMutatingPolicies + "/" + name, "", http.StatusOK, ""},
-	}
-}
 
 // TestMutatingPoliciesChangeTheNextWrite creates and removes bindings; each write in between has to be changed by them.
 func TestMutatingPoliciesChangeTheNextWrite(t *testing.T) {
-	s := start(t, testConfig(t))
-	dry, created := adminConfigMaps+"?dryRun=All", http.StatusCreated
+	s := servertest.Start(t, servertest.Default())
+	dry, created := configMapsPath+"?dryRun=All", http.StatusCreated
 	for i := range 20 {
 		value := fmt.Sprint("v", i)
-		runAdmissionSteps(t, s, mutatingSteps("p", "", "configmaps", apply("Object{data: {'k': '"+value+"'}}"), ""))
-		runAdmissionSteps(t, s, []admissionStep{
+		s.Run(createMutating("p", "", "configmaps", apply("Object{data: {'k': '"+value+"'}}"), ""))
+		s.Run([]apitest.Step{
 			{"POST", dry, `{"metadata":{"name":"b"}}`, created, `"data":{"k":"` + value + `"}`},
-			{"DELETE", adminMutatingBindings + "/p", "", http.StatusOK, ""},
+			{"DELETE", mutatingBindingsPath + "/p", "", http.StatusOK, ""},
 			{"POST", dry, `{"metadata":{"name":"b"},"data":{"x":"y"}}`, created, `"data":{"x":"y"}`},
-			{"DELETE", adminMutatingPolicies + "/p", "", http.StatusOK, ""},
+			{"DELETE", mutatingPath + "/p", "", http.StatusOK, ""},
 		})
 	}
 }
 
 // TestMutations applies mutations of both types.
 func TestMutations(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := servertest.Start(t, servertest.Default())
 	const config, deployment = `{"metadata":{"name":"a","labels":{"n":"1"}},"data":{"x":"y"}}`, `{"metadata":{"name":"d"},` +
 		`"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[` +
 		`{"name":"c","image":"i:1"}]}}}}`
@@ -111,19 +72,19 @@ func TestMutations(t *testing.T) {
 		{"deployments", apply("Object{spec: Object.spec{selector: Object.spec.selector{matchLabels: {'a': 'c'}}}}"), "", forbidden,
 			refused + "error applying patch: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .spec.selector"},
 	} {
-		group, path, body := "", adminConfigMaps, config
+		group, path, body := "", configMapsPath, config
 		if c.kind == "deployments" {
-			group, path, body = "apps", adminDeployments, deployment
+			group, path, body = "apps", deploymentsPath, deployment
 		}
-		runAdmissionSteps(t, s, mutatingSteps("p", group, c.kind, c.mutations, c.more))
-		runAdmissionSteps(t, s, []admissionStep{{"POST", path + "?dryRun=All", body, c.code, c.want}})
-		runAdmissionSteps(t, s, withoutMutating("p"))
+		s.Run(createMutating("p", group, c.kind, c.mutations, c.more))
+		s.Run([]apitest.Step{{"POST", path + "?dryRun=All", body, c.code, c.want}})
+		s.Run(deleteMutating("p"))
 	}
 }
 
 // TestMutatingPoliciesAreReinvoked counts how often policies are applied.
 func TestMutatingPoliciesAreReinvoked(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := servertest.Start(t, servertest.Default())
 	add := func(name string) string {
 		return patch("[JSONPatch{op: 'add', path: '/data/order', value: (has(object.data.order) ? object.data.order : '') + '" +
 			name + "'}]")
@@ -131,23 +92,23 @@ func TestMutatingPoliciesAreReinvoked(t *testing.T) {
 	for _, c := range []struct{ a, b, want string }{
 		{"Never", "Never", "ab"}, {"IfNeeded", "Never", "aba"}, {"Never", "IfNeeded", "abb"}, {"IfNeeded", "IfNeeded", "abab"},
 	} {
-		runAdmissionSteps(t, s, mutatingSteps("a", "", "configmaps", add("a"), `,"reinvocationPolicy":"`+c.a+`"`))
-		runAdmissionSteps(t, s, mutatingSteps("b", "", "configmaps", add("b"), `,"reinvocationPolicy":"`+c.b+`"`))
-		runAdmissionSteps(t, s, []admissionStep{
-			{"POST", adminConfigMaps + "?dryRun=All", `{"metadata":{"name":"x"},"data":{}}`, http.StatusForbidden, "no such key: data"},
-			{"POST", adminConfigMaps + "?dryRun=All", `{"metadata":{"name":"x"},"data":{"k":"v"}}`, http.StatusCreated,
+		s.Run(createMutating("a", "", "configmaps", add("a"), `,"reinvocationPolicy":"`+c.a+`"`))
+		s.Run(createMutating("b", "", "configmaps", add("b"), `,"reinvocationPolicy":"`+c.b+`"`))
+		s.Run([]apitest.Step{
+			{"POST", configMapsPath + "?dryRun=All", `{"metadata":{"name":"x"},"data":{}}`, http.StatusForbidden, "no such key: data"},
+			{"POST", configMapsPath + "?dryRun=All", `{"metadata":{"name":"x"},"data":{"k":"v"}}`, http.StatusCreated,
 				`"order":"` + c.want + `"`},
 		})
-		runAdmissionSteps(t, s, append(withoutMutating("a"), withoutMutating("b")...))
+		s.Run(append(deleteMutating("a"), deleteMutating("b")...))
 	}
 }
 
 // TestMutatingPolicyParameters applies a policy with parameters of a built-in and of a custom kind to a custom resource.
 func TestMutatingPolicyParameters(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := servertest.Start(t, servertest.Default())
 	created, forbidden := http.StatusCreated, http.StatusForbidden
 	const things = "/apis/example.com/v1/namespaces/default/things"
-	runAdmissionSteps(t, s, []admissionStep{
+	s.Run([]apitest.Step{
 		{"POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `{"metadata":{"name":"things.example.com"},` +
 			`"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"things","singular":"thing","kind":"Thing",` +
 			`"listKind":"ThingList"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":` +
@@ -156,42 +117,42 @@ func TestMutatingPolicyParameters(t *testing.T) {
 			`"properties":{"k":{"type":"string"},"v":{"type":"string","default":"w"}}}},"atomic":{"type":"array","items":` +
 			`{"type":"string"}}}}}}]}}`, created, ""},
 	})
-	awaitServed(t, s, things)
+	s.Served(things)
 	mutation := apply("Object{most: params.most, list: [Object.list{k: params.metadata.name}]}")
-	steps := mutatingSteps("p", "example.com", "things", mutation, `,"paramKind":{"apiVersion":"example.com/v1","kind":"Thing"}`)
-	runAdmissionSteps(t, s, steps[:1])
+	steps := createMutating("p", "example.com", "things", mutation, `,"paramKind":{"apiVersion":"example.com/v1","kind":"Thing"}`)
+	s.Run(steps[:1])
 	dry, body := things+"?dryRun=All", `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"x"},"list":[{"k":"a"}]}`
 	thing := func(name, more string) string {
 		return `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"` + name + `","labels":{"use":"yes"}}` + more + `}`
 	}
-	binding := func(ref string) admissionStep {
-		return admissionStep{"POST", adminMutatingBindings, mutatingBinding("p", `,"paramRef":{`+ref+`}`), created, ""}
+	binding := func(ref string) apitest.Step {
+		return apitest.Step{"POST", mutatingBindingsPath, mutatingBinding("p", `,"paramRef":{`+ref+`}`), created, ""}
 	}
-	runAdmissionSteps(t, s, []admissionStep{
+	s.Run([]apitest.Step{
 		{"POST", things, thing("l", `,"most":3`), created, ""},
 		{"POST", things, thing("m", `,"most":4`), created, ""},
 		binding(`"name":"none","parameterNotFoundAction":"Deny"`),
 		{"POST", dry, body, forbidden, "policy 'p' with binding 'p' denied request: failed to configure binding: no params found " +
 			"for policy binding with `Deny` parameterNotFoundAction"},
-		{"DELETE", adminMutatingBindings + "/p", "", http.StatusOK, ""},
+		{"DELETE", mutatingBindingsPath + "/p", "", http.StatusOK, ""},
 		binding(`"name":"l","parameterNotFoundAction":"Deny"`),
 		{"POST", dry, body, created, `"list":[{"k":"a","v":"w"},{"k":"l","v":"w"}],"metadata"`},
 		{"POST", dry, body, created, `"most":3`},
-		{"DELETE", adminMutatingBindings + "/p", "", http.StatusOK, ""},
+		{"DELETE", mutatingBindingsPath + "/p", "", http.StatusOK, ""},
 		binding(`"selector":{"matchLabels":{"use":"yes"}},"parameterNotFoundAction":"Allow"`),
 		{"POST", dry, body, created, `"list":[{"k":"a","v":"w"},{"k":"l","v":"w"},{"k":"m","v":"w"}],"metadata"`},
 	})
-	runAdmissionSteps(t, s, withoutMutating("p"))
-	runAdmissionSteps(t, s, mutatingSteps("p", "example.com", "things", apply("Object{atomic: ['a']}"), ""))
-	runAdmissionSteps(t, s, []admissionStep{{"POST", dry, body, forbidden,
+	s.Run(deleteMutating("p"))
+	s.Run(createMutating("p", "example.com", "things", apply("Object{atomic: ['a']}"), ""))
+	s.Run([]apitest.Step{{"POST", dry, body, forbidden,
 		"may not mutate atomic arrays, maps or structs: .atomic"}})
 }
 
 // TestMutatingPoliciesOfSubresources changes the bodies of a subresource. Those of another API group than the resource have
 // no schema, as in kube-apiserver.
 func TestMutatingPoliciesOfSubresources(t *testing.T) {
-	s := start(t, testConfig(t))
-	runAdmissionSteps(t, s, []admissionStep{{"POST", adminDeployments, `{"metadata":{"name":"d"},"spec":{"selector":{` +
+	s := servertest.Start(t, servertest.Default())
+	s.Run([]apitest.Step{{"POST", deploymentsPath, `{"metadata":{"name":"d"},"spec":{"selector":{` +
 		`"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`,
 		http.StatusCreated, ""}})
 	for _, c := range []struct {
@@ -202,42 +163,42 @@ func TestMutatingPoliciesOfSubresources(t *testing.T) {
 		{patch("[JSONPatch{op: 'replace', path: '/spec/replicas', value: 5}]"), http.StatusOK, `"replicas":5`},
 		{apply("Object{spec: Object.spec{replicas: 5}}"), http.StatusForbidden, "no corresponding type for autoscaling/v1, Kind=Scale"},
 	} {
-		runAdmissionSteps(t, s, mutatingSteps("p", "apps", "deployments/scale", c.mutation, ""))
-		runAdmissionSteps(t, s, []admissionStep{
-			{"PATCH", adminDeployments + "/d/scale?dryRun=All", `{"spec":{"replicas":2}}`, c.code, c.want},
+		s.Run(createMutating("p", "apps", "deployments/scale", c.mutation, ""))
+		s.Run([]apitest.Step{
+			{"PATCH", deploymentsPath + "/d/scale?dryRun=All", `{"spec":{"replicas":2}}`, c.code, c.want},
 		})
-		runAdmissionSteps(t, s, withoutMutating("p"))
+		s.Run(deleteMutating("p"))
 	}
 }
 
 // TestPoliciesDoNotConcernPolicies creates a policy that refuses everything, and removes it.
 func TestPoliciesDoNotConcernPolicies(t *testing.T) {
-	s := start(t, testConfig(t))
-	runAdmissionSteps(t, s, mutatingSteps("p", "*", "*", patch("[JSONPatch{op: 'remove', path: '/none'}]"), ""))
-	runAdmissionSteps(t, s, []admissionStep{
-		{"POST", adminConfigMaps, `{"metadata":{"name":"x"}}`, http.StatusForbidden, "policy 'p' with binding 'p' denied request"},
+	s := servertest.Start(t, servertest.Default())
+	s.Run(createMutating("p", "*", "*", patch("[JSONPatch{op: 'remove', path: '/none'}]"), ""))
+	s.Run([]apitest.Step{
+		{"POST", configMapsPath, `{"metadata":{"name":"x"}}`, http.StatusForbidden, "policy 'p' with binding 'p' denied request"},
 		{"POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", `{}`, http.StatusCreated, ""},
-		{"PATCH", adminMutatingBindings + "/p", `{"metadata":{"labels":{"a":"b"}}}`, http.StatusOK, ""},
+		{"PATCH", mutatingBindingsPath + "/p", `{"metadata":{"labels":{"a":"b"}}}`, http.StatusOK, ""},
 	})
-	runAdmissionSteps(t, s, withoutMutating("p"))
-	runAdmissionSteps(t, s, []admissionStep{{"POST", adminConfigMaps, `{"metadata":{"name":"x"}}`, http.StatusCreated, ""}})
+	s.Run(deleteMutating("p"))
+	s.Run([]apitest.Step{{"POST", configMapsPath, `{"metadata":{"name":"x"}}`, http.StatusCreated, ""}})
 }
 
 // TestPoliciesSeeTheNamespaceOfUpdates sends an update whose body does not name the namespace.
 func TestPoliciesSeeTheNamespaceOfUpdates(t *testing.T) {
-	s := start(t, testConfig(t))
-	runAdmissionSteps(t, s, mutatingSteps("p", "", "configmaps", apply("Object{data: {'k': object.metadata.namespace}}"), ""))
-	runAdmissionSteps(t, s, []admissionStep{
-		{"POST", adminConfigMaps, `{"metadata":{"name":"x"}}`, http.StatusCreated, `"k":"default"`},
-		{"PUT", adminConfigMaps + "/x", `{"metadata":{"name":"x"}}`, http.StatusOK, `"k":"default"`},
+	s := servertest.Start(t, servertest.Default())
+	s.Run(createMutating("p", "", "configmaps", apply("Object{data: {'k': object.metadata.namespace}}"), ""))
+	s.Run([]apitest.Step{
+		{"POST", configMapsPath, `{"metadata":{"name":"x"}}`, http.StatusCreated, `"k":"default"`},
+		{"PUT", configMapsPath + "/x", `{"metadata":{"name":"x"}}`, http.StatusOK, `"k":"default"`},
 	})
 }
 
 // TestMutatingPolicyCosts checks that the cost of an expression is bounded, also if its variables cause it.
 func TestMutatingPolicyCosts(t *testing.T) {
-	config := testConfig(t)
+	config := servertest.Default()
 	config.Requests.Timeout = 10 * time.Minute // so many evaluations may last long on a busy machine
-	s := start(t, config)
+	s := servertest.Start(t, config)
 	data := `{"metadata":{"name":"b"},"data":{"k0":""`
 	for i := range 400 {
 		data += fmt.Sprintf(`,"k%d":"v"`, i+1)
@@ -246,9 +207,9 @@ func TestMutatingPolicyCosts(t *testing.T) {
 	const square = "object.data.all(a, object.data.all(b, a + b != ''))"
 	refused := func(expression, more, why string) {
 		t.Helper()
-		runAdmissionSteps(t, s, mutatingSteps("p", "", "configmaps", apply(expression+" ? Object{} : Object{}"), more))
-		runAdmissionSteps(t, s, []admissionStep{{"POST", adminConfigMaps, data + "}}", http.StatusForbidden, why}})
-		runAdmissionSteps(t, s, withoutMutating("p"))
+		s.Run(createMutating("p", "", "configmaps", apply(expression+" ? Object{} : Object{}"), more))
+		s.Run([]apitest.Step{{"POST", configMapsPath, data + "}}", http.StatusForbidden, why}})
+		s.Run(deleteMutating("p"))
 	}
 	refused(cubic, "", "operation cancelled: actual cost limit exceeded")
 	if testing.Short() { // the race detector makes so many evaluations last longer than a request may

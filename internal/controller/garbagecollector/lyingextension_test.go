@@ -1,4 +1,4 @@
-package server
+package garbagecollector_test
 
 import (
 	"fmt"
@@ -8,11 +8,13 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // liar is an extension API server with one resource. Its first watch of that sends events about objects of others.
 type liar struct {
-	*extension
+	*apitest.Extension
 	events chan string // that the watch sends
 	// deleted is closed when an object is deleted: the collector has read everything before it.
 	deleted chan struct{}
@@ -22,9 +24,9 @@ type liar struct {
 
 func newLiar(t *testing.T) *liar {
 	l := &liar{
-		extension: newExtension(t), events: make(chan string, 16), deleted: make(chan struct{}), done: make(chan struct{}),
+		Extension: apitest.NewExtension(t), events: make(chan string, 16), deleted: make(chan struct{}), done: make(chan struct{}),
 	}
-	l.special = l.serve
+	l.Special = l.serve
 	t.Cleanup(func() { close(l.done) }) // before the extension is closed, which waits for its watches
 	return l
 }
@@ -45,7 +47,7 @@ func (l *liar) serve(w http.ResponseWriter, r *http.Request) bool {
 	case r.Method == http.MethodDelete:
 		l.once.Do(func() { close(l.deleted) })
 		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Success"}`)
-	case !strings.HasPrefix(r.URL.Path, extensionGroup+"/"):
+	case !strings.HasPrefix(r.URL.Path, apitest.ExtensionVersion+"/"):
 		return false
 	case r.URL.Query().Get("watch") == "true":
 		w.Header().Set("Content-Type", "application/json")
@@ -72,13 +74,13 @@ func (l *liar) serve(w http.ResponseWriter, r *http.Request) bool {
 // TestExtensionsCollectNothingOfOthers: an extension API server that sends deletions and states of other objects in its
 // watches has no object of others deleted, orphaned or changed.
 func TestExtensionsCollectNothingOfOthers(t *testing.T) {
-	k := collectorCluster(t)
+	k := startCollector(t)
 	l := newLiar(t)
-	l.register(t, k.c, k.s.URL())
+	l.Register(k.Client)
 	uids := map[string]string{}
 	for _, name := range []string{"deleted", "replaced", "orphaned"} {
-		uids[name] = k.create(mapsPath, name, "")
-		k.create(secretsPath, "of-"+name, ownedBy("v1", "ConfigMap", name, uids[name], true))
+		uids[name] = k.make(mapsPath, name, "")
+		k.make(secretsPath, "of-"+name, ownedBy("v1", "ConfigMap", name, uids[name], true))
 	}
 	k.settled()
 	object := func(uid, more string) string {
@@ -103,10 +105,10 @@ func TestExtensionsCollectNothingOfOthers(t *testing.T) {
 	}
 	k.settled()
 	for name, uid := range uids {
-		if owners := k.metadata(secretsPath + "/of-" + name).OwnerReferences; len(owners) != 1 || string(owners[0].UID) != uid {
+		if owners := k.Metadata(secretsPath + "/of-" + name).OwnerReferences; len(owners) != 1 || string(owners[0].UID) != uid {
 			t.Errorf("the dependent of %s has the owners %v", name, owners)
 		}
-		if m := k.metadata(mapsPath + "/" + name); m.DeletionTimestamp != nil {
+		if m := k.Metadata(mapsPath + "/" + name); m.DeletionTimestamp != nil {
 			t.Errorf("%s is being deleted", name)
 		}
 	}

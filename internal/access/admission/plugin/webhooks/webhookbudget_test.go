@@ -1,4 +1,4 @@
-package server
+package webhooks_test
 
 import (
 	"fmt"
@@ -10,32 +10,33 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/keelson-dev/keelson/internal/server/servertest"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // budgetTest is a server with a budget of five seconds, whose clock stands still unless a test or a webhook advances it.
 type budgetTest struct {
 	*testing.T
-	*hooks
-	url  string
-	c    *http.Client
-	log  *lockedBuffer
+	*apitest.Webhooks
+	s    *servertest.Server
+	log  apitest.Log
 	past atomic.Int64 // how far the clock was advanced
 	dead atomic.Bool  // the webhook /dead takes four seconds and fails
 	n    int          // writes
 }
 
 func newBudgetTest(t *testing.T, budget time.Duration) *budgetTest {
-	b := &budgetTest{T: t, hooks: newHooks(t), log: &lockedBuffer{}}
-	config, begin := testConfig(t), time.Now()
+	b := &budgetTest{T: t, Webhooks: apitest.NewWebhooks(t)}
+	config, begin := servertest.Default(), time.Now()
 	config.Admission.WebhookBudget = budget
-	config.now = func() time.Time { return begin.Add(time.Duration(b.past.Load())) }
-	config.Diagnostics.Log = slog.New(slog.NewTextHandler(b.log, nil))
-	s := start(t, config)
-	b.url, b.c = s.URL(), httpClient(t, s, true)
+	config.Now = func() time.Time { return begin.Add(time.Duration(b.past.Load())) }
+	config.Diagnostics.Log = slog.New(slog.NewTextHandler(&b.log, nil))
+	b.s = servertest.Start(t, config)
 	b.dead.Store(true)
-	b.on("/dead", func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	b.On("/dead", func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		if !b.dead.Load() {
-			return allow(r)
+			return apitest.Allow(r)
 		}
 		b.past.Add(int64(4 * time.Second))
 		kind := admissionv1.PatchType("none") // of which there is no patch: the response is not valid
@@ -48,11 +49,11 @@ func newBudgetTest(t *testing.T, budget time.Duration) *budgetTest {
 func (b *budgetTest) write(status int) (asked bool, warning string) {
 	b.Helper()
 	b.n++
-	a := sendJSON(b.T, b.c, "POST", b.url+configMapsPath, configMapNamed(fmt.Sprint("w", b.n)))
-	if a.status != status {
-		b.Errorf("write %d: %d %s, want %d", b.n, a.status, a.body, status)
+	a := b.s.Send("POST", apitest.ConfigMapsPath, apitest.ConfigMap(fmt.Sprint("w", b.n)))
+	if a.Status != status {
+		b.Errorf("write %d: %d %s, want %d", b.n, a.Status, a.Body, status)
 	}
-	return len(b.requests("/dead")) > 0, a.header.Get("Warning")
+	return len(b.Requests("/dead")) > 0, a.Header.Get("Warning")
 }
 
 // wants writes, and checks whether the webhook was called; a write without it must be warned about.
@@ -70,16 +71,11 @@ func (b *budgetTest) wants(called ...bool) {
 // TestWebhookBudget: a webhook that keeps failing is skipped, tried again, and forgotten with its
 // configuration.
 func TestWebhookBudget(t *testing.T) {
-	for _, of := range []struct{ kind, resource, label string }{
-		{"ValidatingWebhookConfiguration", "validatingwebhookconfigurations", "validating"},
-		{"MutatingWebhookConfiguration", "mutatingwebhookconfigurations", "admit"},
+	for kind, label := range map[string]string{
+		"ValidatingWebhookConfiguration": "validating", "MutatingWebhookConfiguration": "admit",
 	} {
 		b := newBudgetTest(t, 5*time.Second)
-		path := b.url + webhookConfigurations + of.resource
-		body := b.configuration(of.kind, "dead", "/dead", `,"failurePolicy":"Ignore"`)
-		if a := sendJSON(t, b.c, "POST", path, body); a.status != http.StatusCreated {
-			t.Fatal(a.status, a.body)
-		}
+		path := b.Configure(b.s.Client, kind, "dead", "/dead", `,"failurePolicy":"Ignore"`)
 		b.wants(true, true, false, false)
 		if log := b.log.String(); strings.Count(log, "a webhook is skipped, because") != 1 {
 			t.Errorf("the log: %s", log)
@@ -94,16 +90,10 @@ func TestWebhookBudget(t *testing.T) {
 		}
 		b.dead.Store(true)
 		b.wants(true, true, false)
-		change := `{"metadata":{"annotations":{"a":"b"}}}`
-		if a := sendJSON(
-			t, b.c, "PATCH", path+"/dead", change, "Content-Type", "application/merge-patch+json",
-		); a.status != http.StatusOK {
-			t.Fatal(a.status, a.body)
-		}
+		b.s.Patch(path, `{"metadata":{"annotations":{"a":"b"}}}`)
 		b.wants(true)
-		counted := call(t, b.c, "GET", b.url+"/metrics").body
-		want := `apiserver_admission_webhook_skipped_total{name="dead.example.com",type="` + of.label + `"} 4`
-		if !strings.Contains(counted, want) {
+		want := `apiserver_admission_webhook_skipped_total{name="dead.example.com",type="` + label + `"} 4`
+		if !strings.Contains(b.s.Get("/metrics"), want) {
 			t.Errorf("the metrics lack %s", want)
 		}
 	}
@@ -117,11 +107,7 @@ func TestWebhookBudgetIsForIgnore(t *testing.T) {
 		status int
 	}{{5 * time.Second, `,"failurePolicy":"Fail"`, http.StatusInternalServerError}, {0, `,"failurePolicy":"Ignore"`, 201}} {
 		b := newBudgetTest(t, test.budget)
-		body := b.configuration("ValidatingWebhookConfiguration", "dead", "/dead", test.fields)
-		path := b.url + webhookConfigurations + "validatingwebhookconfigurations"
-		if a := sendJSON(t, b.c, "POST", path, body); a.status != http.StatusCreated {
-			t.Fatal(a.status, a.body)
-		}
+		b.Configure(b.s.Client, "ValidatingWebhookConfiguration", "dead", "/dead", test.fields)
 		for range 5 {
 			if asked, warning := b.write(test.status); !asked || warning != "" {
 				t.Errorf("%s: the webhook was not called: %s", test.fields, warning)

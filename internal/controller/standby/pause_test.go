@@ -1,0 +1,35 @@
+package standby_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/server/servertest"
+)
+
+// TestControllersPause: while a kube-controller-manager holds its lease, the controllers do nothing; when the lease is
+// released, they continue.
+func TestControllersPause(t *testing.T) {
+	s := servertest.Start(t, servertest.Default("namespace-controller"))
+	const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+	s.Create(leases, `{"metadata":{"name":"kube-controller-manager"},
+		"spec":{"holderIdentity":"other","leaseDurationSeconds":3600,"renewTime":"2026-01-01T00:00:00.000000Z"}}`)
+	s.Create("/api/v1/namespaces", `{"metadata":{"name":"demo"}}`)
+	s.Create("/api/v1/namespaces/demo/configmaps", `{"metadata":{"name":"a"}}`)
+	s.Do("DELETE", "/api/v1/namespaces/demo", "")
+	time.Sleep(time.Second) // long enough for the controller to delete it, if it ran
+	s.Get("/api/v1/namespaces/demo/configmaps/a")
+	s.Patch(leases+"/kube-controller-manager", `{"spec":{"holderIdentity":null}}`)
+	s.Gone("/api/v1/namespaces/demo")
+}
+
+// TestControllersContinueAfterTheLease: a lease that is not renewed expires.
+func TestControllersContinueAfterTheLease(t *testing.T) {
+	s := servertest.Start(t, servertest.Default("namespace-controller"))
+	s.Create("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
+		`{"metadata":{"name":"kube-controller-manager"},
+		"spec":{"holderIdentity":"other","leaseDurationSeconds":2,"renewTime":"2026-01-01T00:00:00.000000Z"}}`)
+	s.Create("/api/v1/namespaces", `{"metadata":{"name":"demo"}}`)
+	s.Do("DELETE", "/api/v1/namespaces/demo", "")
+	s.Gone("/api/v1/namespaces/demo")
+}

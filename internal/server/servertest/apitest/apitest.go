@@ -1,0 +1,229 @@
+// Package apitest has what tests of a server need beside it: a client, waits with a limit, webhooks, and an extension API
+// server. Tests in package server use it directly; servertest, which starts servers, cannot be imported there.
+package apitest
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Patience is how long a test waits for what must happen.
+const Patience = 30 * time.Second
+
+// Await waits until happened returns true, at most for Patience.
+func Await(t testing.TB, what string, happened func() bool) {
+	t.Helper()
+	Eventually(t, what, func() (bool, string) { return happened(), "it did not happen" })
+}
+
+// Eventually waits until check returns true, at most for Patience. Otherwise the test fails with the text of check.
+func Eventually(t testing.TB, what string, check func() (bool, string)) {
+	t.Helper()
+	for end := time.Now().Add(Patience); ; time.Sleep(5 * time.Millisecond) {
+		ok, text := check()
+		if ok {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("waited %v for %s: %s", Patience, what, text)
+		}
+	}
+}
+
+// Answer is a response.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   string
+}
+
+// Message returns the message of a Status, "" for other bodies.
+func (a Answer) Message() string {
+	var s struct{ Message string }
+	_ = json.Unmarshal([]byte(a.Body), &s)
+	return s.Message
+}
+
+// AggregatedDiscovery is the media type of the document at /apis that has all resources.
+const AggregatedDiscovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+// Send sends a request. headers are names and values. Unless they have a Content-Type, the body is JSON, and that of a
+// PATCH is a merge patch.
+func Send(t testing.TB, c *http.Client, method, url, body string, headers ...string) Answer {
+	t.Helper()
+	r, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	if body != "" && r.Header["Content-Type"] == nil {
+		r.Header.Set("Content-Type", "application/json")
+		if method == http.MethodPatch {
+			r.Header.Set("Content-Type", "application/merge-patch+json")
+		}
+	}
+	w, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Body.Close()
+	text, err := io.ReadAll(w.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Answer{w.StatusCode, w.Header, string(text)}
+}
+
+// Client sends the requests of one user to a server.
+type Client struct {
+	t       testing.TB
+	http    *http.Client
+	base    string
+	headers []string
+}
+
+// NewClient returns a client of the server at a URL. headers are added to each request.
+func NewClient(t testing.TB, c *http.Client, url string, headers ...string) *Client {
+	return &Client{t, c, url, headers}
+}
+
+// HTTP returns the client that the requests are sent with.
+func (c *Client) HTTP() *http.Client { return c.http }
+
+// As returns a client that impersonates a user.
+func (c *Client) As(user string, groups ...string) *Client {
+	headers := []string{"Impersonate-User", user}
+	for _, g := range groups {
+		headers = append(headers, "Impersonate-Group", g)
+	}
+	return &Client{c.t, c.http, c.base, headers}
+}
+
+// Send sends a request, like the function Send.
+func (c *Client) Send(method, path, body string, headers ...string) Answer {
+	c.t.Helper()
+	return Send(c.t, c.http, method, c.base+path, body, append(headers, c.headers...)...)
+}
+
+// Do sends a request and expects a status below 300. It returns the body of the response.
+func (c *Client) Do(method, path, body string, headers ...string) string {
+	c.t.Helper()
+	a := c.Send(method, path, body, headers...)
+	if a.Status >= 300 {
+		c.t.Fatalf("%s %s: %d %s", method, path, a.Status, a.Body)
+	}
+	return a.Body
+}
+
+// Get returns the body of the response to a GET.
+func (c *Client) Get(path string) string { c.t.Helper(); return c.Do(http.MethodGet, path, "") }
+
+// Create creates an object, which it returns.
+func (c *Client) Create(path, body string) string {
+	c.t.Helper()
+	return c.Do(http.MethodPost, path, body)
+}
+
+// Patch applies a merge patch, and returns the object.
+func (c *Client) Patch(path, body string) string {
+	c.t.Helper()
+	return c.Do(http.MethodPatch, path, body)
+}
+
+// Metadata returns the metadata of an object.
+func (c *Client) Metadata(path string) metav1.ObjectMeta {
+	c.t.Helper()
+	var object metav1.PartialObjectMetadata
+	if err := json.Unmarshal([]byte(c.Get(path)), &object); err != nil {
+		c.t.Fatal(err)
+	}
+	return object.ObjectMeta
+}
+
+// Gone waits until a path is answered 404.
+func (c *Client) Gone(path string) { c.t.Helper(); c.AwaitStatus(http.StatusNotFound, path) }
+
+// Served waits until a path is answered 200.
+func (c *Client) Served(path string) { c.t.Helper(); c.AwaitStatus(http.StatusOK, path) }
+
+// AwaitStatus waits until a path is answered with a status.
+func (c *Client) AwaitStatus(status int, path string) {
+	c.t.Helper()
+	Eventually(c.t, http.StatusText(status)+" of "+path, func() (bool, string) {
+		a := c.Send(http.MethodGet, path, "")
+		return a.Status == status, a.Body
+	})
+}
+
+// Step is a request, the status of its response, and a part of the body. It has no type of its own so that a table of steps
+// needs no names of fields.
+type Step = struct {
+	Method, Path, Body string
+	Status             int
+	Want               string
+}
+
+// Run sends requests one after the other.
+func (c *Client) Run(steps []Step) {
+	c.t.Helper()
+	for _, s := range steps {
+		a := c.Send(s.Method, s.Path, s.Body)
+		if a.Status != s.Status || !strings.Contains(a.Body, s.Want) {
+			c.t.Errorf("%s %s %s: %d %s\nwant %d %s", s.Method, s.Path, s.Body, a.Status, a.Body, s.Status, s.Want)
+		}
+	}
+}
+
+// WidgetDefinition defines the custom resource widgets of the group example.com.
+const WidgetDefinition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
+	"metadata":{"name":"widgets.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
+	"names":{"plural":"widgets","singular":"widget","kind":"Widget"},"versions":[{"name":"v1","served":true,"storage":true,
+	"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`
+
+// DefineWidgets creates the resource widgets and waits until it is served.
+func (c *Client) DefineWidgets() {
+	c.t.Helper()
+	c.Create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", WidgetDefinition)
+	c.Served("/apis/example.com/v1/widgets")
+}
+
+// Log keeps what is written to it. It may be used by several goroutines.
+type Log struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (l *Log) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// HostPod is a pod that the level baseline of the Pod Security Standards refuses.
+const HostPod = `{"metadata":{"name":"p"},"spec":{"hostNetwork":true,"containers":[{"name":"c","image":"i"}]}}`
+
+// AwaitAccess waits until a verb on a resource is allowed to the user: a new grant has an effect a little later.
+func (c *Client) AwaitAccess(verb, resource string) {
+	c.t.Helper()
+	Await(c.t, "permission to "+verb+" "+resource, func() bool {
+		review := c.Create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+			`{"spec":{"resourceAttributes":{"verb":"`+verb+`","resource":"`+resource+`"}}}`)
+		return strings.Contains(review, `"allowed":true`)
+	})
+}
