@@ -92,11 +92,10 @@ func validateStatefulSetUpdate(_ context.Context, s, old *appsv1.StatefulSet) fi
 	if equality.Semantic.DeepEqual(immutableFields(&s.Spec), immutableFields(&old.Spec)) {
 		return errs
 	}
-	return append(errs,
-		field.Forbidden(field.NewPath("spec"),
-			"updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "+
-				"'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "+
-				"'minReadySeconds' are forbidden"))
+	return append(errs, field.Forbidden(field.NewPath("spec"),
+		"updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "+
+			"'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "+
+			"'minReadySeconds' are forbidden"))
 }
 
 // statefulSetWarnings returns the warnings about s; old is nil for a create.
