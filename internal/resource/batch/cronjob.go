@@ -49,9 +49,8 @@ func cronJob(gates core.PodGates) *registry.Kind {
 			Validate: func(_ context.Context, c *batchv1.CronJob) field.ErrorList {
 				errs := validateCronJob(c)
 				if len(c.Name) > maxCronJobName {
-					errs = append(errs,
-						field.Invalid(field.NewPath("metadata", "name"), c.Name,
-							fmt.Sprintf("must be no more than %d characters", maxCronJobName)))
+					errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), c.Name,
+						fmt.Sprintf("must be no more than %d characters", maxCronJobName)))
 				}
 				return errs
 			},
