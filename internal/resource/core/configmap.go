@@ -48,14 +48,9 @@ func validateConfigMapUpdate(_ context.Context, m, old *corev1.ConfigMap) field.
 	if old.Immutable == nil || !*old.Immutable {
 		return errs
 	}
-	if m.Immutable == nil || !*m.Immutable {
-		errs = append(errs, field.Forbidden(field.NewPath("immutable"), immutableOnceSet))
-	}
-	if !maps.Equal(m.Data, old.Data) {
-		errs = append(errs, field.Forbidden(field.NewPath("data"), immutableOnceSet))
-	}
-	if !reflect.DeepEqual(m.BinaryData, old.BinaryData) {
-		errs = append(errs, field.Forbidden(field.NewPath("binaryData"), immutableOnceSet))
-	}
-	return errs
+	errs = append(errs, field.ForbiddenIf(m.Immutable == nil || !*m.Immutable, field.NewPath("immutable"),
+		immutableOnceSet)...)
+	errs = append(errs, field.ForbiddenIf(!maps.Equal(m.Data, old.Data), field.NewPath("data"), immutableOnceSet)...)
+	return append(errs, field.ForbiddenIf(!reflect.DeepEqual(m.BinaryData, old.BinaryData), field.NewPath("binaryData"),
+		immutableOnceSet)...)
 }
