@@ -24,10 +24,7 @@ func validatePolicyStatus(s *admissionv1.ValidatingAdmissionPolicyStatus, path *
 }
 
 func validateExpressionWarning(w *admissionv1.ExpressionWarning, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if strings.TrimSpace(w.Warning) == "" {
-		errs = append(errs, field.Required(path.Child("warning"), ""))
-	}
+	errs := field.RequiredIf(strings.TrimSpace(w.Warning) == "", path.Child("warning"), "")
 	at := path.Child("fieldRef")
 	if strings.TrimSpace(w.FieldRef) == "" {
 		return append(errs, field.Required(at, ""))

@@ -7,7 +7,6 @@ import (
 	"github.com/google/cel-go/common/types"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
@@ -118,19 +117,12 @@ func (v *policyValidation) matchConditions(list []admissionv1.MatchCondition, pa
 			v.add(field.Required(at.Child("name"), ""))
 			continue
 		}
-		v.add(validateQualifiedName(c.Name, at.Child("name"))...)
+		v.add(field.LabelKey(at.Child("name"), c.Name)...)
 		if names.Has(c.Name) {
 			v.add(field.Duplicate(at.Child("name"), c.Name))
 		}
 		names.Insert(c.Name)
 	}
-}
-
-func validateQualifiedName(name string, at *field.Path) (errs field.ErrorList) {
-	for _, why := range utilvalidation.IsQualifiedName(name) {
-		errs = append(errs, field.Invalid(at, name, why))
-	}
-	return errs
 }
 
 func (v *policyValidation) variable(one *admissionv1.Variable, at *field.Path) {
@@ -167,10 +159,7 @@ func validateChoice[T ~string](value *T, at *field.Path, choices ...T) field.Err
 	if value == nil {
 		return field.ErrorList{field.Required(at, "")}
 	}
-	if !slices.Contains(choices, *value) {
-		return field.ErrorList{field.NotSupported(at, *value, choices)}
-	}
-	return nil
+	return field.OneOf(at, *value, choices...)
 }
 
 func validateParamKind(kind *admissionv1.ParamKind, path *field.Path) (errs field.ErrorList) {
@@ -205,33 +194,22 @@ func validateParamKind(kind *admissionv1.ParamKind, path *field.Path) (errs fiel
 }
 
 // validatePolicyName validates the name of the policy in a binding.
-func validatePolicyName(name string, at *field.Path) (errs field.ErrorList) {
-	if name == "" {
-		return field.ErrorList{field.Required(at, "")}
-	}
-	for _, why := range validation.NameIsDNSSubdomain(name, false) {
-		errs = append(errs, field.Invalid(at, name, why))
-	}
-	return errs
+func validatePolicyName(name string, at *field.Path) field.ErrorList {
+	return field.NotEmptyAnd(at, name, field.DNSSubdomain)
 }
 
 func validateParamRef(r *admissionv1.ParamRef, path *field.Path) (errs field.ErrorList) {
 	const exclusive = "name and selector are mutually exclusive"
 	if r.Name != "" {
-		errs = append(errs, validatePathSegment(r.Name, path.Child("name"))...)
-		if r.Selector != nil {
-			errs = append(errs, field.Forbidden(path.Child("name"), exclusive))
-		}
+		errs = append(errs, field.PathSegment(path.Child("name"), r.Name)...)
+		errs = append(errs, field.ForbiddenIf(r.Selector != nil, path.Child("name"), exclusive)...)
 	}
 	if r.Selector != nil {
-		errs = append(errs, validateSelector(r.Selector, path.Child("selector"))...)
-		if r.Name != "" {
-			errs = append(errs, field.Forbidden(path.Child("selector"), exclusive))
-		}
+		errs = append(errs, field.LabelSelector(path.Child("selector"), r.Selector)...)
+		errs = append(errs, field.ForbiddenIf(r.Name != "", path.Child("selector"), exclusive)...)
 	}
-	if r.Name == "" && r.Selector == nil {
-		errs = append(errs, field.Required(path, "one of name or selector must be specified"))
-	}
+	errs = append(errs, field.RequiredIf(r.Name == "" && r.Selector == nil, path,
+		"one of name or selector must be specified")...)
 	action := r.ParameterNotFoundAction
 	if action != nil && *action == "" {
 		action = nil

@@ -6,9 +6,7 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 
 	"github.com/keelson-dev/keelson/internal/resource/field"
 )
@@ -16,43 +14,21 @@ import (
 // validateMatchResources validates which writes a policy or a binding concerns.
 func validateMatchResources(m *admissionv1.MatchResources, at *field.Path) field.ErrorList {
 	errs := validateChoice(m.MatchPolicy, at.Child("matchPolicy"), admissionv1.Equivalent, admissionv1.Exact)
-	for _, s := range []struct {
-		name     string
-		selector *metav1.LabelSelector
-	}{{"namespaceSelector", m.NamespaceSelector}, {"objectSelector", m.ObjectSelector}} {
-		if s.selector == nil {
-			errs = append(errs, field.Required(at.Child(s.name), ""))
-		} else {
-			errs = append(errs, validateSelector(s.selector, at.Child(s.name))...)
-		}
-	}
-	for i := range m.ResourceRules {
-		errs = append(errs, validateNamedRule(&m.ResourceRules[i], at.Child("resourceRules").Index(i))...)
-	}
-	for i := range m.ExcludeResourceRules {
-		errs = append(errs, validateNamedRule(&m.ExcludeResourceRules[i], at.Child("excludeResourceRules").Index(i))...)
-	}
-	return errs
+	errs = append(errs, requireSelector(at.Child("namespaceSelector"), m.NamespaceSelector)...)
+	errs = append(errs, requireSelector(at.Child("objectSelector"), m.ObjectSelector)...)
+	errs = append(errs, field.Each(at.Child("resourceRules"), m.ResourceRules, validateNamedRule)...)
+	return append(errs, field.Each(at.Child("excludeResourceRules"), m.ExcludeResourceRules, validateNamedRule)...)
 }
 
-func validateSelector(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
-	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at.K8s())
-}
-
-// validatePathSegment validates the name of an object, which is a part of a path.
-func validatePathSegment(name string, at *field.Path) (errs field.ErrorList) {
-	for _, why := range path.IsValidPathSegmentName(name) {
-		errs = append(errs, field.Invalid(at, name, why))
-	}
-	return errs
+func requireSelector(at *field.Path, s *metav1.LabelSelector) field.ErrorList {
+	return field.Join(field.RequiredIf(s == nil, at, ""), field.LabelSelector(at, s))
 }
 
 func validateNamedRule(r *admissionv1.NamedRuleWithOperations, at *field.Path) (errs field.ErrorList) {
 	for i, name := range r.ResourceNames {
-		errs = append(errs, validatePathSegment(name, at.Child("resourceNames").Index(i))...)
-		if slices.Contains(r.ResourceNames[:i], name) {
-			errs = append(errs, field.Duplicate(at.Child("resourceNames").Index(i), name))
-		}
+		errs = append(errs, field.PathSegment(at.Child("resourceNames").Index(i), name)...)
+		errs = append(errs, field.DuplicateIf(slices.Contains(r.ResourceNames[:i], name),
+			at.Child("resourceNames").Index(i), name)...)
 	}
 	return append(errs, validateRule(&r.RuleWithOperations, at)...)
 }
@@ -67,9 +43,7 @@ func validateRule(r *admissionv1.RuleWithOperations, at *field.Path) field.Error
 	errs = append(errs, validateList(r.APIGroups, at.Child("apiGroups"), "API groups")...)
 	errs = append(errs, validateList(r.APIVersions, at.Child("apiVersions"), "API versions")...)
 	for i, version := range r.APIVersions {
-		if version == "" {
-			errs = append(errs, field.Required(at.Child("apiVersions").Index(i), ""))
-		}
+		errs = append(errs, field.NotEmpty(at.Child("apiVersions").Index(i), version)...)
 	}
 	errs = append(errs, validateResources(r.Resources, at.Child("resources"))...)
 	if r.Scope != nil {
@@ -119,12 +93,8 @@ func validateResources(resources []string, at *field.Path) (errs field.ErrorList
 		allOf[resource] = allOf[resource] || sub == "*"
 		inAll[sub] = inAll[sub] || resource == "*"
 	}
-	if len(resources) > 1 && slices.Contains(resources, "*/*") {
-		errs = append(errs, field.Invalid(at, resources, "if '*/*' is present, must not specify other resources"))
-	}
-	if slices.Contains(resources, "*") && plain {
-		errs = append(errs, field.Invalid(at, resources,
-			"if '*' is present, must not specify other resources without subresources"))
-	}
-	return errs
+	errs = append(errs, field.InvalidIf(len(resources) > 1 && slices.Contains(resources, "*/*"), at, resources,
+		"if '*/*' is present, must not specify other resources")...)
+	return append(errs, field.InvalidIf(slices.Contains(resources, "*") && plain, at, resources,
+		"if '*' is present, must not specify other resources without subresources")...)
 }

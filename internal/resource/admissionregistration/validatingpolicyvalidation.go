@@ -110,7 +110,7 @@ func (v *validatingValidation) auditAnnotation(one *admissionv1.AuditAnnotation,
 	if v.policy.Name == "" {
 		v.add(field.Invalid(at.Child("key"), one.Key, "requires metadata.name be non-empty"))
 	} else {
-		v.add(validateQualifiedName(v.policy.Name+"/"+one.Key, at.Child("key"))...)
+		v.add(field.LabelKey(at.Child("key"), v.policy.Name+"/"+one.Key)...)
 	}
 	at = at.Child("valueExpression")
 	switch text := strings.TrimSpace(one.ValueExpression); {
@@ -142,12 +142,9 @@ func validateActions(actions []admissionv1.ValidationAction, path *field.Path) (
 			errs = append(errs, field.Duplicate(path.Index(i), actions[i]))
 		}
 	}
-	if slices.Contains(actions, admissionv1.Deny) && slices.Contains(actions, admissionv1.Warn) {
-		errs = append(errs, field.Invalid(path, actions, "must not contain both Deny and Warn (repeating the same validation "+
-			"failure information in the API response and headers serves no purpose)"))
-	}
-	if len(actions) == 0 {
-		errs = append(errs, field.Required(path, "at least one validation action is required"))
-	}
-	return errs
+	errs = append(errs, field.InvalidIf(slices.Contains(actions, admissionv1.Deny) &&
+		slices.Contains(actions, admissionv1.Warn), path, actions,
+		"must not contain both Deny and Warn (repeating the same validation "+
+			"failure information in the API response and headers serves no purpose)")...)
+	return append(errs, field.RequiredIf(len(actions) == 0, path, "at least one validation action is required")...)
 }

@@ -6,11 +6,9 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/keelson-dev/keelson/internal/machinery/cel/writescope"
-	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
@@ -87,14 +85,8 @@ func (v *webhookValidation) webhook(h *hook, path *field.Path) {
 	if n := *h.timeout; n != nil && (*n < 1 || *n > maxWebhookTimeout) {
 		v.add(field.Invalid(path.Child("timeoutSeconds"), *n, "the timeout value must be between 1 and 30 seconds"))
 	}
-	for _, s := range []struct {
-		name     string
-		selector *metav1.LabelSelector
-	}{{"namespaceSelector", *h.namespaces}, {"objectSelector", *h.objects}} {
-		if s.selector != nil {
-			v.add(validateSelector(s.selector, path.Child(s.name))...)
-		}
-	}
+	v.add(field.LabelSelector(path.Child("namespaceSelector"), *h.namespaces)...)
+	v.add(field.LabelSelector(path.Child("objectSelector"), *h.objects)...)
 	v.add(validateWebhookClient(h.client, path.Child("clientConfig"))...)
 	if !v.sameConditions {
 		v.matchConditions(h.conditions, path.Child("matchConditions"))
@@ -110,13 +102,9 @@ func validateWebhookName(name string, path *field.Path) (errs field.ErrorList) {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	for _, why := range names.IsDNS1123Subdomain(name) {
-		errs = append(errs, field.Invalid(path, name, why))
-	}
-	if len(errs) == 0 && strings.Count(name, ".")+1 < minNameSegments {
-		errs = append(errs, field.Invalid(path, name, "should be a domain with at least three segments separated by dots"))
-	}
-	return errs
+	errs = append(errs, field.DNSSubdomain(path, name)...)
+	return append(errs, field.InvalidIf(len(errs) == 0 && strings.Count(name, ".")+1 < minNameSegments, path, name,
+		"should be a domain with at least three segments separated by dots")...)
 }
 
 func (v *webhookValidation) sideEffects(class *admissionv1.SideEffectClass, path *field.Path) {

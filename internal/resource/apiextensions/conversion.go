@@ -36,12 +36,8 @@ func (c *specChecker) checkConversion() {
 		return
 	}
 	const unset = "should not be set when strategy is not set to Webhook"
-	if webhook.ClientConfig != nil {
-		c.errs = append(c.errs, field.Forbidden(client, unset))
-	}
-	if len(webhook.ConversionReviewVersions) > 0 {
-		c.errs = append(c.errs, field.Forbidden(versions, unset))
-	}
+	c.errs = append(c.errs, field.ForbiddenIf(webhook.ClientConfig != nil, client, unset)...)
+	c.errs = append(c.errs, field.ForbiddenIf(len(webhook.ConversionReviewVersions) > 0, versions, unset)...)
 }
 
 func (c *specChecker) checkClient(client *apiextensionsv1.WebhookClientConfig, path *field.Path) {

@@ -63,9 +63,8 @@ func (d *defaultChecker) value(s, resource *structuralschema.Schema, inMeta *met
 		errs = validateMetadataDefault(value, resource, inMeta, path)
 	} else {
 		errs = validateEmbeddedMetadata(s, value, path)
-		if !isPruned(s) && !hasUnprunedDefaults(d.earlier) {
-			d.errs = append(d.errs, field.Invalid(path, value, "must not have unknown fields"))
-		}
+		d.errs = append(d.errs, field.InvalidIf(!isPruned(s) && !hasUnprunedDefaults(d.earlier), path, value,
+			"must not have unknown fields")...)
 	}
 	if len(errs) == 0 {
 		errs = s.Validate(path.K8s(), value)

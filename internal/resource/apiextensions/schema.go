@@ -29,9 +29,8 @@ func (c *specChecker) checkSchema(
 	if status {
 		c.checkStatusRoot(s, path)
 	}
-	if s.Nullable {
-		c.errs = append(c.errs, field.Forbidden(path.Child("nullable"), "nullable cannot be true at the root"))
-	}
+	c.errs = append(c.errs, field.ForbiddenIf(s.Nullable, path.Child("nullable"),
+		"nullable cannot be true at the root")...)
 	walk := schemaChecker{earlier: c.previous}
 	walk.check(s, scope{isRoot: true}, path)
 	var schema *structuralschema.Schema
@@ -48,10 +47,9 @@ func (c *specChecker) checkSchema(
 		c.invalid(path, "", unreadable)
 	}
 	if schema != nil && len(walk.ruled) > 0 {
-		c.errs = append(c.errs, celrules.Check(schema, celrules.CheckOptions{
-			Path: path.K8s(), Root: true, Flawed: walk.flawed,
-			Previous: c.previous.schemas(), Unchanged: c.previous.hasSchema(version, v),
-		})...)
+		c.errs = append(c.errs, celrules.Check(schema,
+			celrules.CheckOptions{Path: path.K8s(), Root: true, Flawed: walk.flawed,
+				Previous: c.previous.schemas(), Unchanged: c.previous.hasSchema(version, v)})...)
 	}
 }
 
@@ -407,15 +405,10 @@ func validateListItems(s *props, path *field.Path) field.ErrorList {
 			continue
 		}
 		at := path.Child("items", "properties").Key(key)
-		if p.Default == nil && !slices.Contains(items.Required, key) {
-			errs = append(errs,
-				field.Required(at.Child("default"),
-					"this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"))
-		}
-		if p.Nullable {
-			errs = append(errs,
-				field.Forbidden(at.Child("nullable"), "this property is in x-kubernetes-list-map-keys, so it cannot be nullable"))
-		}
+		errs = append(errs, field.RequiredIf(p.Default == nil && !slices.Contains(items.Required, key), at.Child("default"),
+			"this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property")...)
+		errs = append(errs, field.ForbiddenIf(p.Nullable, at.Child("nullable"),
+			"this property is in x-kubernetes-list-map-keys, so it cannot be nullable")...)
 	}
 	return errs
 }

@@ -46,10 +46,8 @@ func validateName(d *definition) field.ErrorList {
 	var errs field.ErrorList
 	want := d.Spec.Names.Plural + "." + d.Spec.Group
 	for _, name := range []struct{ member, value string }{{"generateName", d.GenerateName}, {"name", d.Name}} {
-		if name.value != "" && name.value != want {
-			errs = append(errs,
-				field.Invalid(field.NewPath("metadata", name.member), name.value, `must be spec.names.plural+"."+spec.group`))
-		}
+		errs = append(errs, field.InvalidIf(name.value != "" && name.value != want, field.NewPath("metadata", name.member),
+			name.value, `must be spec.names.plural+"."+spec.group`)...)
 	}
 	return errs
 }
@@ -58,9 +56,7 @@ func validateImmutable(spec, old *definitionSpec, names bool) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec")
 	same := func(value, before string, path *field.Path) {
-		if value != before {
-			errs = append(errs, field.Invalid(path, value, "field is immutable"))
-		}
+		errs = append(errs, field.InvalidIf(value != before, path, value, "field is immutable")...)
 	}
 	if names {
 		// Stored objects contain the kind, and their keys depend on the scope.
@@ -94,11 +90,10 @@ func validateStoredVersions(d *definition) field.ErrorList {
 		delete(index, v.Name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(index)) {
-		errs = append(errs,
-			field.Invalid(path.Index(index[name]), name,
-				fmt.Sprintf("missing from spec.versions; %[1]s was previously a storage version, "+
-					"and must remain in spec.versions until a storage migration ensures no data remains persisted in %[1]s "+
-					"and removes %[1]s from status.storedVersions", name)))
+		errs = append(errs, field.Invalid(path.Index(index[name]), name,
+			fmt.Sprintf("missing from spec.versions; %[1]s was previously a storage version, "+
+				"and must remain in spec.versions until a storage migration ensures no data remains persisted in %[1]s "+
+				"and removes %[1]s from status.storedVersions", name)))
 	}
 	return errs
 }
@@ -393,9 +388,8 @@ func validateNames(names *apiextensionsv1.CustomResourceDefinitionNames, path *f
 	for i, name := range names.ShortNames {
 		label(name, "", path.Child("shortNames").Index(i))
 	}
-	if names.Kind != "" && names.Kind == names.ListKind {
-		errs = append(errs, field.Invalid(path.Child("listKind"), names.ListKind, "kind and listKind may not be the same"))
-	}
+	errs = append(errs, field.InvalidIf(names.Kind != "" && names.Kind == names.ListKind, path.Child("listKind"),
+		names.ListKind, "kind and listKind may not be the same")...)
 	for i, name := range names.Categories {
 		label(name, "", path.Child("categories").Index(i))
 	}

@@ -6,7 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 )
 
@@ -48,12 +47,8 @@ func validate(s *apiregistrationv1.APIService) field.ErrorList {
 		return errs
 	}
 	service := spec.Child("service")
-	if s.Spec.Service.Namespace == "" {
-		errs = append(errs, field.Required(service.Child("namespace"), ""))
-	}
-	if s.Spec.Service.Name == "" {
-		errs = append(errs, field.Required(service.Child("name"), ""))
-	}
+	errs = append(errs, field.NotEmpty(service.Child("namespace"), s.Spec.Service.Namespace)...)
+	errs = append(errs, field.NotEmpty(service.Child("name"), s.Spec.Service.Name)...)
 	if p := s.Spec.Service.Port; p != nil {
 		if len(validation.IsValidPortNum(int(*p))) > 0 {
 			invalid(service.Child("port"), *p, "port is not valid: must be between 1 and 65535, inclusive")
@@ -70,14 +65,9 @@ func validateGroupVersion(s *apiregistrationv1.APIServiceSpec, path *field.Path)
 	at := path.Child("group")
 	switch {
 	case s.Group != "":
-		for _, why := range names.IsDNS1123Subdomain(s.Group) {
-			errs = append(errs, field.Invalid(at, s.Group, why))
-		}
+		errs = append(errs, field.DNSSubdomain(at, s.Group)...)
 	case s.Version != "v1":
 		errs = append(errs, field.Required(at, "only v1 may have an empty group and it better be legacy kube"))
 	}
-	for _, why := range validation.IsDNS1035Label(s.Version) {
-		errs = append(errs, field.Invalid(path.Child("version"), s.Version, why))
-	}
-	return errs
+	return append(errs, field.Messages(path.Child("version"), s.Version, validation.IsDNS1035Label(s.Version))...)
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	internalv1alpha1 "k8s.io/api/apiserverinternal/v1alpha1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -86,13 +86,10 @@ func prefixed(prefix string, messages []string) []string {
 
 func validateStatus(s *internalv1alpha1.StorageVersionStatus, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	seen := map[string]bool{}
+	seen := sets.New[string]()
 	for i := range s.StorageVersions {
 		server, at := &s.StorageVersions[i], path.Child("storageVersions").Index(i)
-		if seen[server.APIServerID] {
-			errs = append(errs, field.Duplicate(at.Child("apiServerID"), server.APIServerID))
-		}
-		seen[server.APIServerID] = true
+		errs = append(errs, field.Unique(seen, at.Child("apiServerID"), server.APIServerID)...)
 		errs = append(errs, validateServer(server, at)...)
 	}
 	errs = append(errs, validateCommon(s, path.Child("commonEncodingVersion"))...)
@@ -101,10 +98,7 @@ func validateStatus(s *internalv1alpha1.StorageVersionStatus, path *field.Path) 
 
 // validateServer validates the versions of one API server.
 func validateServer(s *internalv1alpha1.ServerStorageVersion, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, message := range apivalidation.NameIsDNSSubdomain(s.APIServerID, false) {
-		errs = append(errs, field.Invalid(path.Child("apiServerID"), s.APIServerID, message))
-	}
+	errs := field.DNSSubdomain(path.Child("apiServerID"), s.APIServerID)
 	check := func(at *field.Path, version string) {
 		if messages := validateVersion(version); len(messages) > 0 {
 			errs = append(errs, field.Invalid(at, version, strings.Join(messages, ",")))
@@ -166,22 +160,14 @@ func validateConditions(conditions []internalv1alpha1.StorageVersionCondition, p
 		first[c.Type] = i
 		errs = append(errs, validateQualifiedName(at.Child("type"), string(c.Type))...)
 		errs = append(errs, validateQualifiedName(at.Child("status"), string(c.Status))...)
-		if c.Reason == "" {
-			errs = append(errs, field.Required(at.Child("reason"), ""))
-		}
-		if c.Message == "" {
-			errs = append(errs, field.Required(at.Child("message"), ""))
-		}
+		errs = append(errs, field.NotEmpty(at.Child("reason"), c.Reason)...)
+		errs = append(errs, field.NotEmpty(at.Child("message"), c.Message)...)
 	}
 	return errs
 }
 
 func validateQualifiedName(path *field.Path, name string) field.ErrorList {
-	var errs field.ErrorList
-	for _, message := range validation.IsQualifiedName(name) {
-		errs = append(errs, field.Invalid(path, name, message))
-	}
-	return errs
+	return field.LabelKey(path, name)
 }
 
 // validateVersion returns what is wrong with a version with an optional group before it.

@@ -2,7 +2,6 @@ package apps
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
@@ -10,7 +9,7 @@ import (
 
 // validateControllerRevision requires data that is a JSON object. Revisions that exist may have other data.
 func validateControllerRevision(r *appsv1.ControllerRevision) field.ErrorList {
-	errs := apivalidation.ValidateNonnegativeField(r.Revision, field.NewPath("revision").K8s())
+	errs := field.NonNegative(field.NewPath("revision"), r.Revision)
 	data := field.NewPath("data")
 	switch raw := r.Data.Raw; {
 	case len(raw) == 0 && r.Data.Object == nil || string(raw) == "null":
@@ -22,6 +21,6 @@ func validateControllerRevision(r *appsv1.ControllerRevision) field.ErrorList {
 }
 
 func validateControllerRevisionUpdate(r, old *appsv1.ControllerRevision) field.ErrorList {
-	errs := apivalidation.ValidateNonnegativeField(r.Revision, field.NewPath("revision").K8s())
+	errs := field.NonNegative(field.NewPath("revision"), r.Revision)
 	return append(errs, declare.Immutable(r.Data, old.Data, field.NewPath("data"))...)
 }

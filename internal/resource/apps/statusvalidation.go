@@ -2,7 +2,6 @@ package apps
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 
 	"github.com/keelson-dev/keelson/internal/resource/field"
 )
@@ -23,7 +22,7 @@ func countsOf(generation int64) *statusCounts {
 
 func (c *statusCounts) nonNegative(name string, n int64) {
 	if n < 0 {
-		c.errs = append(c.errs, apivalidation.ValidateNonnegativeField(n, c.path.Child(name).K8s())...)
+		c.errs = append(c.errs, field.NonNegative(c.path.Child(name), n)...)
 	}
 }
 
@@ -34,9 +33,7 @@ func (c *statusCounts) optional(name string, n *int32) {
 }
 
 func (c *statusCounts) atMost(name string, n, most int32, message string) {
-	if n > most {
-		c.errs = append(c.errs, field.Invalid(c.path.Child(name), n, message))
-	}
+	c.errs = append(c.errs, field.InvalidIf(n > most, c.path.Child(name), n, message)...)
 }
 
 // part is a number of replicas that are in some state.

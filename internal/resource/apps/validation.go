@@ -3,7 +3,6 @@ package apps
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/keelson-dev/keelson/internal/resource/core"
@@ -11,25 +10,17 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
-func nonNegative(path *field.Path, n *int32) field.ErrorList {
-	if n == nil {
-		return nil
-	}
-	return apivalidation.ValidateNonnegativeField(int64(*n), path.K8s())
-}
-
 func validateDeployment(d *appsv1.Deployment) field.ErrorList {
 	path, s := field.NewPath("spec"), &d.Spec
-	errs := nonNegative(path.Child("replicas"), s.Replicas)
+	errs := field.Optional(path.Child("replicas"), s.Replicas, field.NonNegative)
 	errs = append(errs, core.ValidateWorkload(s.Selector, &s.Template, "deployment", "invalid label selector", path)...)
 	errs = append(errs, validateDeploymentStrategy(&s.Strategy, path.Child("strategy"))...)
-	errs = append(errs, nonNegative(path.Child("minReadySeconds"), &s.MinReadySeconds)...)
-	errs = append(errs, nonNegative(path.Child("revisionHistoryLimit"), s.RevisionHistoryLimit)...)
+	errs = append(errs, field.NonNegative(path.Child("minReadySeconds"), s.MinReadySeconds)...)
+	errs = append(errs, field.Optional(path.Child("revisionHistoryLimit"), s.RevisionHistoryLimit, field.NonNegative)...)
 	if p := s.ProgressDeadlineSeconds; p != nil {
-		errs = append(errs, nonNegative(path.Child("progressDeadlineSeconds"), p)...)
-		if *p <= s.MinReadySeconds {
-			errs = append(errs, field.Invalid(path.Child("progressDeadlineSeconds"), *p, "must be greater than minReadySeconds"))
-		}
+		errs = append(errs, field.NonNegative(path.Child("progressDeadlineSeconds"), *p)...)
+		errs = append(errs, field.InvalidIf(*p <= s.MinReadySeconds, path.Child("progressDeadlineSeconds"), *p,
+			"must be greater than minReadySeconds")...)
 	}
 	return errs
 }
@@ -58,9 +49,8 @@ func validateRollingDeployment(r *appsv1.RollingUpdateDeployment, path *field.Pa
 	unavailable, surge := orZero(r.MaxUnavailable), orZero(r.MaxSurge)
 	errs := core.ValidateIntOrPercent(unavailable, path.Child("maxUnavailable"))
 	errs = append(errs, core.ValidateIntOrPercent(surge, path.Child("maxSurge"))...)
-	if core.IntOrPercentValue(unavailable) == 0 && core.IntOrPercentValue(surge) == 0 {
-		errs = append(errs, field.Invalid(path.Child("maxUnavailable"), unavailable, "may not be 0 when `maxSurge` is 0"))
-	}
+	errs = append(errs, field.InvalidIf(core.IntOrPercentValue(unavailable) == 0 && core.IntOrPercentValue(surge) == 0,
+		path.Child("maxUnavailable"), unavailable, "may not be 0 when `maxSurge` is 0")...)
 	return append(errs, core.ValidateAtMost100Percent(unavailable, path.Child("maxUnavailable"))...)
 }
 
@@ -73,16 +63,16 @@ func orZero(v *intstr.IntOrString) intstr.IntOrString {
 
 func validateReplicaSet(r *appsv1.ReplicaSet) field.ErrorList {
 	path, s := field.NewPath("spec"), &r.Spec
-	errs := nonNegative(path.Child("replicas"), s.Replicas)
-	errs = append(errs, nonNegative(path.Child("minReadySeconds"), &s.MinReadySeconds)...)
+	errs := field.Optional(path.Child("replicas"), s.Replicas, field.NonNegative)
+	errs = append(errs, field.NonNegative(path.Child("minReadySeconds"), s.MinReadySeconds)...)
 	return append(errs, core.ValidateWorkload(s.Selector, &s.Template, "deployment", "invalid label selector", path)...)
 }
 
 func validateDaemonSet(d *appsv1.DaemonSet) field.ErrorList {
 	path, s := field.NewPath("spec"), &d.Spec
 	errs := core.ValidateWorkload(s.Selector, &s.Template, "daemonset", "-", path)
-	errs = append(errs, nonNegative(path.Child("minReadySeconds"), &s.MinReadySeconds)...)
-	errs = append(errs, nonNegative(path.Child("revisionHistoryLimit"), s.RevisionHistoryLimit)...)
+	errs = append(errs, field.NonNegative(path.Child("minReadySeconds"), s.MinReadySeconds)...)
+	errs = append(errs, field.Optional(path.Child("revisionHistoryLimit"), s.RevisionHistoryLimit, field.NonNegative)...)
 	path = path.Child("updateStrategy")
 	switch u := s.UpdateStrategy; u.Type {
 	case appsv1.OnDeleteDaemonSetStrategyType:
@@ -92,10 +82,9 @@ func validateDaemonSet(d *appsv1.DaemonSet) field.ErrorList {
 		}
 		errs = append(errs, validateRollingDaemonSet(u.RollingUpdate, path.Child("rollingUpdate"))...)
 	default:
-		errs = append(errs,
-			field.NotSupported(path, declare.Internal(u),
-				[]appsv1.DaemonSetUpdateStrategyType{appsv1.RollingUpdateDaemonSetStrategyType,
-					appsv1.OnDeleteDaemonSetStrategyType}))
+		errs = append(errs, field.NotSupported(path, declare.Internal(u),
+			[]appsv1.DaemonSetUpdateStrategyType{
+				appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType}))
 	}
 	return errs
 }
@@ -134,32 +123,25 @@ func validateStatefulSet(set *appsv1.StatefulSet) field.ErrorList {
 		errs = append(errs, validateRetentionPolicy(p.WhenDeleted, at.Child("whenDeleted"))...)
 		errs = append(errs, validateRetentionPolicy(p.WhenScaled, at.Child("whenScaled"))...)
 	}
-	errs = append(errs, nonNegative(path.Child("replicas"), s.Replicas)...)
-	errs = append(errs, nonNegative(path.Child("minReadySeconds"), &s.MinReadySeconds)...)
+	errs = append(errs, field.Optional(path.Child("replicas"), s.Replicas, field.NonNegative)...)
+	errs = append(errs, field.NonNegative(path.Child("minReadySeconds"), s.MinReadySeconds)...)
 	if o := s.Ordinals; o != nil {
-		errs = append(errs, nonNegative(path.Child("ordinals", "start"), &o.Start)...)
+		errs = append(errs, field.NonNegative(path.Child("ordinals", "start"), o.Start)...)
 	}
 	template := s.Template.DeepCopy()
 	// kube-apiserver does not validate them, because pods get serviceName as subdomain, and a hostname of their own.
 	template.Spec.Subdomain, template.Spec.Hostname = "", ""
 	template.Spec.Volumes = withClaimVolumes(template.Spec.Volumes, s.VolumeClaimTemplates)
-	errs = append(errs, core.ValidateWorkload(s.Selector, template, "statefulset", "", path)...)
-	return errs
+	return append(errs, core.ValidateWorkload(s.Selector, template, "statefulset", "", path)...)
 }
 
 // validateImmutableFields validates the fields that an update cannot change.
 func validateImmutableFields(set *appsv1.StatefulSet) field.ErrorList {
 	path, s := field.NewPath("spec"), &set.Spec
-	var errs field.ErrorList
-	if s.ServiceName != "" {
-		for _, m := range apivalidation.NameIsDNSLabel(s.ServiceName, false) {
-			errs = append(errs, field.Invalid(path.Child("serviceName"), s.ServiceName, m))
-		}
-	}
+	errs := field.IfSet(path.Child("serviceName"), s.ServiceName, field.DNSLabel)
 	for i := range s.VolumeClaimTemplates {
-		errs = append(errs,
-			core.ValidatePersistentVolumeClaimSpec(&s.VolumeClaimTemplates[i].Spec,
-				path.Child("volumeClaimTemplates").Index(i).Child("spec"))...)
+		errs = append(errs, core.ValidatePersistentVolumeClaimSpec(&s.VolumeClaimTemplates[i].Spec,
+			path.Child("volumeClaimTemplates").Index(i).Child("spec"))...)
 	}
 	return errs
 }
@@ -225,5 +207,5 @@ func validateStatefulSetStrategy(u *appsv1.StatefulSetUpdateStrategy, path *fiel
 	if u.RollingUpdate == nil {
 		return nil
 	}
-	return nonNegative(path.Child("rollingUpdate", "partition"), u.RollingUpdate.Partition)
+	return field.Optional(path.Child("rollingUpdate", "partition"), u.RollingUpdate.Partition, field.NonNegative)
 }

@@ -7,11 +7,8 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/api/resource"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 )
@@ -48,8 +45,8 @@ func validateAutoscalerUpdate(h, old *autoscalingv2.HorizontalPodAutoscaler, toZ
 
 func validateAutoscalerStatus(h, _ *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 	path := field.NewPath("status")
-	errs := apivalidation.ValidateNonnegativeField(int64(h.Status.CurrentReplicas), path.Child("currentReplicas").K8s())
-	return append(errs, apivalidation.ValidateNonnegativeField(int64(h.Status.DesiredReplicas), path.Child("desiredReplicas").K8s())...)
+	errs := field.NonNegative(path.Child("currentReplicas"), h.Status.CurrentReplicas)
+	return append(errs, field.NonNegative(path.Child("desiredReplicas"), h.Status.DesiredReplicas)...)
 }
 
 func validateSpec(s *autoscalingv2.HorizontalPodAutoscalerSpec, l lenience, path *field.Path) field.ErrorList {
@@ -93,19 +90,15 @@ func validateReplicas(
 
 // validateReference validates kind and name of an object, which become parts of a path.
 func validateReference(r *autoscalingv2.CrossVersionObjectReference, path *field.Path) field.ErrorList {
-	errs := validateSegment(r.Kind, "", path.Child("kind"))
-	return append(errs, validateSegment(r.Name, "", path.Child("name"))...)
+	return field.Join(validateSegment(r.Kind, "", path.Child("kind")), validateSegment(r.Name, "", path.Child("name")))
 }
 
 // validateSegment validates a required part of a path. missing is the detail of the error for an empty one.
-func validateSegment(text, missing string, path *field.Path) (errs field.ErrorList) {
+func validateSegment(text, missing string, path *field.Path) field.ErrorList {
 	if text == "" {
 		return field.ErrorList{field.Required(path, missing)}
 	}
-	for _, why := range pathvalidation.IsValidPathSegmentName(text) {
-		errs = append(errs, field.Invalid(path, text, why))
-	}
-	return errs
+	return field.PathSegment(path, text)
 }
 
 // checkTargetVersion returns an error for the apiVersion of a target that has no group. ReplicationControllers are the
@@ -139,11 +132,8 @@ func validateMetrics(
 		}
 		outside = outside || m.Type == autoscalingv2.ObjectMetricSourceType || m.Type == autoscalingv2.ExternalMetricSourceType
 	}
-	if s.MinReplicas != nil && *s.MinReplicas == 0 && !outside {
-		errs = append(errs, field.Forbidden(path,
-			"must specify at least one Object or External metric to support scaling to zero replicas"))
-	}
-	return errs
+	return append(errs, field.ForbiddenIf(s.MinReplicas != nil && *s.MinReplicas == 0 && !outside, path,
+		"must specify at least one Object or External metric to support scaling to zero replicas")...)
 }
 
 // metricSource is one of the sources that a metric may have.
@@ -173,9 +163,7 @@ func sourcesOf(m *autoscalingv2.MetricSpec) [5]metricSource {
 // the first one is validated.
 func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) (errs field.ErrorList) {
 	at := path.Child("type")
-	if m.Type == "" {
-		errs = append(errs, field.Required(at, "must specify a metric source type"))
-	}
+	errs = append(errs, field.RequiredIf(m.Type == "", at, "must specify a metric source type")...)
 	sources := sourcesOf(m)
 	var known bool
 	var present int
@@ -211,11 +199,8 @@ func validateObjectMetric(m *autoscalingv2.ObjectMetricSource, path *field.Path)
 	errs := validateReference(&m.DescribedObject, path.Child("describedObject"))
 	errs = append(errs, validateMetricName(&m.Metric, path)...)
 	errs = append(errs, validateTarget(&m.Target, path.Child("target"))...)
-	if m.Target.Value == nil && m.Target.AverageValue == nil {
-		errs = append(errs, field.Required(path.Child("target", "averageValue"),
-			"must set either a target value or averageValue"))
-	}
-	return errs
+	return append(errs, field.RequiredIf(m.Target.Value == nil && m.Target.AverageValue == nil,
+		path.Child("target", "averageValue"), "must set either a target value or averageValue")...)
 }
 
 func validateExternalMetric(m *autoscalingv2.ExternalMetricSource, path *field.Path) field.ErrorList {
@@ -235,19 +220,14 @@ func validateExternalMetric(m *autoscalingv2.ExternalMetricSource, path *field.P
 func validatePodsMetric(m *autoscalingv2.PodsMetricSource, path *field.Path) field.ErrorList {
 	errs := validateMetricName(&m.Metric, path)
 	errs = append(errs, validateTarget(&m.Target, path.Child("target"))...)
-	if m.Target.AverageValue == nil {
-		errs = append(errs, field.Required(path.Child("target", "averageValue"),
-			"must specify a positive target averageValue"))
-	}
-	return errs
+	return append(errs, field.RequiredIf(m.Target.AverageValue == nil, path.Child("target", "averageValue"),
+		"must specify a positive target averageValue")...)
 }
 
 const noResourceName = "must specify a resource name"
 
 func validateResourceMetric(m *autoscalingv2.ResourceMetricSource, path *field.Path) (errs field.ErrorList) {
-	if m.Name == "" {
-		errs = append(errs, field.Required(path.Child("name"), noResourceName))
-	}
+	errs = append(errs, field.RequiredIf(m.Name == "", path.Child("name"), noResourceName)...)
 	errs = append(errs, validateTarget(&m.Target, path.Child("target"))...)
 	return append(errs, validateUtilizationOrValue(&m.Target, path.Child("target"))...)
 }
@@ -263,9 +243,7 @@ func validateContainerResourceMetric(
 	if at := path.Child("container"); m.Container == "" {
 		errs = append(errs, field.Required(at, "must specify a container"))
 	} else {
-		for _, why := range names.IsDNS1123Label(m.Container) {
-			errs = append(errs, field.Invalid(at, m.Container, why))
-		}
+		errs = append(errs, field.DNSLabel(at, m.Container)...)
 	}
 	errs = append(errs, validateTarget(&m.Target, path.Child("target"))...)
 	return append(errs, validateUtilizationOrValue(&m.Target, path.Child("target"))...)
@@ -290,25 +268,19 @@ func validateUtilizationOrValue(t *autoscalingv2.MetricTarget, path *field.Path)
 
 func validateTarget(t *autoscalingv2.MetricTarget, path *field.Path) (errs field.ErrorList) {
 	at := path.Child("type")
-	if t.Type == "" {
-		errs = append(errs, field.Required(at, "must specify a metric target type"))
-	}
+	errs = append(errs, field.RequiredIf(t.Type == "", at, "must specify a metric target type")...)
 	switch t.Type {
 	case autoscalingv2.UtilizationMetricType, autoscalingv2.ValueMetricType, autoscalingv2.AverageValueMetricType:
 	default:
 		errs = append(errs, field.Invalid(at, t.Type, "must be either Utilization, Value, or AverageValue"))
 	}
 	positive := func(name string, q *resource.Quantity) {
-		if q != nil && q.Sign() != 1 {
-			errs = append(errs, field.Invalid(path.Child(name), q, "must be positive"))
-		}
+		errs = append(errs, field.InvalidIf(q != nil && q.Sign() != 1, path.Child(name), q, "must be positive")...)
 	}
 	positive("value", t.Value)
 	positive("averageValue", t.AverageValue)
-	if n := t.AverageUtilization; n != nil && *n < 1 {
-		errs = append(errs, field.Invalid(path.Child("averageUtilization"), *n, "must be greater than 0"))
-	}
-	return errs
+	return append(errs, field.AtLeast(path.Child("averageUtilization"), t.AverageUtilization, 1,
+		"must be greater than 0")...)
 }
 
 func validateScalingRules(r *autoscalingv2.HPAScalingRules, path *field.Path) (errs field.ErrorList) {
@@ -316,24 +288,14 @@ func validateScalingRules(r *autoscalingv2.HPAScalingRules, path *field.Path) (e
 		return nil
 	}
 	if n, at := r.StabilizationWindowSeconds, path.Child("stabilizationWindowSeconds"); n != nil {
-		if *n < 0 {
-			errs = append(errs, field.Invalid(at, *n, "must be greater than or equal to zero"))
-		}
+		errs = append(errs, field.InvalidIf(*n < 0, at, *n, "must be greater than or equal to zero")...)
 		errs = append(errs, validateMaximum(*n, maxStabilizationWindow, at)...)
 	}
-	choices := []autoscalingv2.ScalingPolicySelect{
-		autoscalingv2.DisabledPolicySelect, autoscalingv2.MaxChangePolicySelect, autoscalingv2.MinChangePolicySelect,
-	}
-	if p := r.SelectPolicy; p != nil && !slices.Contains(choices, *p) {
-		errs = append(errs, field.NotSupported(path.Child("selectPolicy"), *p, choices))
-	}
+	errs = append(errs, field.OptionalOneOf(path.Child("selectPolicy"), r.SelectPolicy, autoscalingv2.DisabledPolicySelect,
+		autoscalingv2.MaxChangePolicySelect, autoscalingv2.MinChangePolicySelect)...)
 	at := path.Child("policies")
-	if len(r.Policies) == 0 {
-		errs = append(errs, field.Required(at, "must specify at least one Policy"))
-	}
-	for i := range r.Policies {
-		errs = append(errs, validateScalingPolicy(&r.Policies[i], at.Index(i))...)
-	}
+	errs = append(errs, field.RequiredIf(len(r.Policies) == 0, at, "must specify at least one Policy")...)
+	errs = append(errs, field.Each(at, r.Policies, validateScalingPolicy)...)
 	if r.Tolerance != nil {
 		errs = append(errs, core.ValidateNonNegativeQuantity(*r.Tolerance, path.Child("tolerance"))...)
 	}
@@ -345,13 +307,9 @@ func validateScalingPolicy(p *autoscalingv2.HPAScalingPolicy, path *field.Path) 
 		errs = append(errs, field.NotSupported(path.Child("type"), p.Type, []autoscalingv2.HPAScalingPolicyType{
 			autoscalingv2.PercentScalingPolicy, autoscalingv2.PodsScalingPolicy}))
 	}
-	if p.Value <= 0 {
-		errs = append(errs, field.Invalid(path.Child("value"), p.Value, "must be greater than zero"))
-	}
+	errs = append(errs, field.InvalidIf(p.Value <= 0, path.Child("value"), p.Value, "must be greater than zero")...)
 	at := path.Child("periodSeconds")
-	if p.PeriodSeconds <= 0 {
-		errs = append(errs, field.Invalid(at, p.PeriodSeconds, "must be greater than zero"))
-	}
+	errs = append(errs, field.InvalidIf(p.PeriodSeconds <= 0, at, p.PeriodSeconds, "must be greater than zero")...)
 	return append(errs, validateMaximum(p.PeriodSeconds, maxPolicyPeriod, at)...)
 }
 

@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -44,11 +43,8 @@ func cronJob(gates core.PodGates) *registry.Kind {
 			// The length of the name is only validated on create, so that objects with longer
 			// names can still be updated.
 			ValidateCreate: func(c *batchv1.CronJob) field.ErrorList {
-				if len(c.Name) <= maxCronJobName {
-					return nil
-				}
-				return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), c.Name,
-					fmt.Sprintf("must be no more than %d characters", maxCronJobName))}
+				return field.InvalidIf(len(c.Name) > maxCronJobName, field.NewPath("metadata", "name"), c.Name,
+					"must be no more than 52 characters")
 			},
 			Warn: func(c, old *batchv1.CronJob) []string {
 				path := field.NewPath("spec", "jobTemplate", "spec", "template")

@@ -79,7 +79,7 @@ func (c *statusValidator) counts() {
 		{"active", &s.Active}, {"succeeded", &s.Succeeded}, {"failed", &s.Failed}, {"ready", s.Ready},
 		{"terminating", s.Terminating},
 	} {
-		c.errs = append(c.errs, nonNegative(c.path.Child(n.name), n.value)...)
+		c.errs = append(c.errs, field.Optional(c.path.Child(n.name), n.value, field.NonNegative)...)
 	}
 	ended := c.is.finished != c.was.finished
 	if c.is.finished && s.Active > 0 && (ended || s.Active != before.Active) {
@@ -170,19 +170,17 @@ func (c *statusValidator) times() {
 		if s.CompletionTime != nil && !c.is.complete {
 			c.invalid("completionTime", s.CompletionTime, "cannot set completionTime when there is no Complete=True condition")
 		}
-		if s.CompletionTime == nil && c.is.complete {
-			c.errs = append(c.errs,
-				field.Required(c.path.Child("completionTime"), "completionTime is required for Complete jobs"))
-		}
+		c.errs = append(c.errs, field.RequiredIf(s.CompletionTime == nil && c.is.complete, c.path.Child("completionTime"),
+			"completionTime is required for Complete jobs")...)
 	}
 	if s.StartTime != nil && s.CompletionTime != nil && s.CompletionTime.Before(s.StartTime) && (started || completed) {
 		c.invalid("completionTime", s.CompletionTime, "must be equal to or after `startTime`")
 	}
 	suspended := spec.Suspend != nil && *spec.Suspend
 	nothingToDo := suspended && spec.Completions != nil && *spec.Completions == 0
-	if c.is.finished && s.StartTime == nil && (c.is.finished != c.was.finished || started) && !nothingToDo {
-		c.errs = append(c.errs, field.Required(c.path.Child("startTime"), "startTime is required for finished job"))
-	}
+	c.errs = append(c.errs, field.RequiredIf(c.is.finished && s.StartTime == nil &&
+		(c.is.finished != c.was.finished || started) && !nothingToDo, c.path.Child("startTime"),
+		"startTime is required for finished job")...)
 	if completed && s.CompletionTime != nil && before.CompletionTime != nil {
 		c.invalid("completionTime", s.CompletionTime, "field is immutable")
 	}

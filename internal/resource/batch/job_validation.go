@@ -9,23 +9,15 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
-
-func nonNegative[T int32 | int64](path *field.Path, n *T) field.ErrorList {
-	if n == nil {
-		return nil
-	}
-	return apivalidation.ValidateNonnegativeField(int64(*n), path.K8s())
-}
 
 func isIndexed(s *batchv1.JobSpec) bool {
 	return s.CompletionMode != nil && *s.CompletionMode == batchv1.IndexedCompletion
@@ -38,9 +30,8 @@ func validateJob(j *batchv1.Job, prefixed bool) field.ErrorList {
 	if n := j.Spec.Completions; isIndexed(&j.Spec) && n != nil && *n > 0 {
 		pod := fmt.Sprintf("%s-%d", j.Name, *n-1)
 		for range validation.IsDNS1123Label(pod) {
-			errs = append(errs,
-				field.Invalid(field.NewPath("metadata", "name"), j.Name,
-					"will not able to create pod with invalid DNS label: "+pod))
+			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), j.Name,
+				"will not able to create pod with invalid DNS label: "+pod))
 		}
 	}
 	return append(errs, validateJobSpec(&j.Spec, field.NewPath("spec"))...)
@@ -79,18 +70,12 @@ func validateGenerated(j *batchv1.Job, prefixed bool) field.ErrorList {
 
 func validateJobSpec(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	errs := validateJobTemplateSpec(s, path)
-	if s.Selector == nil {
-		errs = append(errs, field.Required(path.Child("selector"), ""))
-	} else {
-		errs = append(errs,
-			metav1validation.ValidateLabelSelector(s.Selector, metav1validation.LabelSelectorValidationOptions{},
-				path.Child("selector").K8s())...)
-	}
+	errs = append(errs, field.RequiredIf(s.Selector == nil, path.Child("selector"), "")...)
+	errs = append(errs, field.LabelSelector(path.Child("selector"), s.Selector)...)
 	if selector, err := metav1.LabelSelectorAsSelector(s.Selector); err == nil &&
 		!selector.Matches(labels.Set(s.Template.Labels)) {
-		errs = append(errs,
-			field.Invalid(path.Child("template", "metadata", "labels"), s.Template.Labels,
-				"`selector` does not match template `labels`"))
+		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), s.Template.Labels,
+			"`selector` does not match template `labels`"))
 	}
 	return errs
 }
@@ -107,16 +92,14 @@ func validateJobTemplateSpec(s *batchv1.JobSpec, path *field.Path) field.ErrorLi
 		{"ttlSecondsAfterFinished", s.TTLSecondsAfterFinished}, {"backoffLimitPerIndex", s.BackoffLimitPerIndex},
 		{"maxFailedIndexes", s.MaxFailedIndexes},
 	} {
-		errs = append(errs, nonNegative(path.Child(n.name), n.value)...)
+		errs = append(errs, field.Optional(path.Child(n.name), n.value, field.NonNegative)...)
 	}
-	errs = append(errs, nonNegative(path.Child("activeDeadlineSeconds"), s.ActiveDeadlineSeconds)...)
+	errs = append(errs, field.Optional(path.Child("activeDeadlineSeconds"), s.ActiveDeadlineSeconds, field.NonNegative)...)
 	if m := s.ManagedBy; m != nil {
 		const longest = 63
 		at := path.Child("managedBy")
 		errs = append(errs, validation.IsDomainPrefixedPath(at.K8s(), *m)...)
-		if len(*m) > longest {
-			errs = append(errs, field.TooLong(at, *m, longest))
-		}
+		errs = append(errs, field.MaxLength(at, *m, longest)...)
 	}
 	errs = append(errs, validateIndexed(s, path)...)
 	if p := s.PodFailurePolicy; p != nil {
@@ -135,9 +118,7 @@ func validateJobTemplateSpec(s *batchv1.JobSpec, path *field.Path) field.ErrorLi
 		if s.PodFailurePolicy == nil {
 			allowed = append(allowed, batchv1.TerminatingOrFailed)
 		}
-		if !slices.Contains(allowed, *p) {
-			errs = append(errs, field.NotSupported(path.Child("podReplacementPolicy"), *p, allowed))
-		}
+		errs = append(errs, field.OneOf(path.Child("podReplacementPolicy"), *p, allowed...)...)
 	}
 	template := path.Child("template")
 	errs = append(errs, core.ValidatePodTemplateSpec(&s.Template, template)...)
@@ -149,9 +130,8 @@ func validateJobTemplateSpec(s *batchv1.JobSpec, path *field.Path) field.ErrorLi
 		errs = append(errs,
 			field.NotSupported(at, p, []corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}))
 	case s.PodFailurePolicy != nil && p != corev1.RestartPolicyNever:
-		errs = append(errs,
-			field.Invalid(at, p,
-				fmt.Sprintf("only %q is supported when podFailurePolicy is specified", corev1.RestartPolicyNever)))
+		errs = append(errs, field.Invalid(at, p,
+			fmt.Sprintf("only %q is supported when podFailurePolicy is specified", corev1.RestartPolicyNever)))
 	}
 	return errs
 }
@@ -160,9 +140,8 @@ func validateIndexed(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	const most = 100_000
 	var errs field.ErrorList
 	if m := s.CompletionMode; m != nil && *m != batchv1.NonIndexedCompletion && *m != batchv1.IndexedCompletion {
-		errs = append(errs,
-			field.NotSupported(path.Child("completionMode"), *m,
-				[]batchv1.CompletionMode{batchv1.NonIndexedCompletion, batchv1.IndexedCompletion}))
+		errs = append(errs, field.NotSupported(path.Child("completionMode"), *m,
+			[]batchv1.CompletionMode{batchv1.NonIndexedCompletion, batchv1.IndexedCompletion}))
 	}
 	if m := s.CompletionMode; m == nil || *m == batchv1.NonIndexedCompletion {
 		if n := s.BackoffLimitPerIndex; n != nil {
@@ -177,24 +156,20 @@ func validateIndexed(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 				field.Required(path.Child("completions"), fmt.Sprintf("when completion mode is %s", batchv1.IndexedCompletion)))
 		}
 		if p := s.Parallelism; p != nil && *p > most {
-			errs = append(errs,
-				field.Invalid(path.Child("parallelism"), *p,
-					fmt.Sprintf("must be less than or equal to %d when completion mode is %s", most, batchv1.IndexedCompletion)))
+			errs = append(errs, field.Invalid(path.Child("parallelism"), *p,
+				fmt.Sprintf("must be less than or equal to %d when completion mode is %s", most, batchv1.IndexedCompletion)))
 		}
 		if n := s.MaxFailedIndexes; n != nil && s.Completions != nil {
-			if *n > *s.Completions {
-				errs = append(errs, field.Invalid(path.Child("maxFailedIndexes"), *n, "must be less than or equal to completions"))
-			}
+			errs = append(errs, field.InvalidIf(*n > *s.Completions, path.Child("maxFailedIndexes"), *n,
+				"must be less than or equal to completions")...)
 			if *n > most {
 				errs = append(errs,
 					field.Invalid(path.Child("maxFailedIndexes"), *n, fmt.Sprintf("must be less than or equal to %d", most)))
 			}
 		}
 	}
-	if s.MaxFailedIndexes != nil && s.BackoffLimitPerIndex == nil {
-		errs = append(errs, field.Required(path.Child("backoffLimitPerIndex"), "when maxFailedIndexes is specified"))
-	}
-	return errs
+	return append(errs, field.RequiredIf(s.MaxFailedIndexes != nil && s.BackoffLimitPerIndex == nil,
+		path.Child("backoffLimitPerIndex"), "when maxFailedIndexes is specified")...)
 }
 
 var (
@@ -207,10 +182,7 @@ var (
 func validateFailurePolicy(p *batchv1.PodFailurePolicy, s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	const most = 20
 	path = path.Child("rules")
-	var errs field.ErrorList
-	if len(p.Rules) > most {
-		errs = append(errs, field.TooMany(path, len(p.Rules), most))
-	}
+	errs := field.MaxItems(path, len(p.Rules), most)
 	for i := range p.Rules {
 		r, at := &p.Rules[i], path.Index(i)
 		action := at.Child("action")
@@ -218,9 +190,8 @@ func validateFailurePolicy(p *batchv1.PodFailurePolicy, s *batchv1.JobSpec, path
 		case r.Action == "":
 			errs = append(errs, field.Required(action, fmt.Sprintf("valid values: %q", failureActions)))
 		case r.Action == batchv1.PodFailurePolicyActionFailIndex:
-			if s.BackoffLimitPerIndex == nil {
-				errs = append(errs, field.Invalid(action, r.Action, "requires the backoffLimitPerIndex to be set"))
-			}
+			errs = append(errs, field.InvalidIf(s.BackoffLimitPerIndex == nil, action, r.Action,
+				"requires the backoffLimitPerIndex to be set")...)
 		case !slices.Contains(failureActions, r.Action):
 			errs = append(errs, field.NotSupported(action, r.Action, failureActions))
 		}
@@ -229,9 +200,7 @@ func validateFailurePolicy(p *batchv1.PodFailurePolicy, s *batchv1.JobSpec, path
 		}
 		for k, c := range r.OnPodConditions {
 			at := at.Child("onPodConditions").Index(k)
-			for _, m := range validation.IsQualifiedName(string(c.Type)) {
-				errs = append(errs, field.Invalid(at.Child("type"), c.Type, m))
-			}
+			errs = append(errs, field.LabelKey(at.Child("type"), c.Type)...)
 			statuses := []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown}
 			switch {
 			case c.Status == "":
@@ -266,9 +235,8 @@ func validateExitCodes(
 	if c.ContainerName != nil &&
 		!slices.ContainsFunc(slices.Concat(pod.Containers, pod.InitContainers),
 			func(k corev1.Container) bool { return k.Name == *c.ContainerName }) {
-		errs = append(errs,
-			field.Invalid(path.Child("containerName"), *c.ContainerName,
-				"must be one of the container or initContainer names in the pod template"))
+		errs = append(errs, field.Invalid(path.Child("containerName"), *c.ContainerName,
+			"must be one of the container or initContainer names in the pod template"))
 	}
 	const most = 255
 	values := path.Child("values")
@@ -277,21 +245,14 @@ func validateExitCodes(
 	} else if len(c.Values) > most {
 		errs = append(errs, field.TooMany(values, len(c.Values), most))
 	}
-	seen, ordered := map[int32]bool{}, true
+	seen, ordered := sets.New[int32](), true
 	for i, v := range c.Values {
-		if v == 0 && c.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn {
-			errs = append(errs, field.Invalid(values.Index(i), v, "must not be 0 for the In operator"))
-		}
-		if seen[v] {
-			errs = append(errs, field.Duplicate(values.Index(i), v))
-		}
-		seen[v] = true
+		errs = append(errs, field.InvalidIf(v == 0 && c.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn,
+			values.Index(i), v, "must not be 0 for the In operator")...)
+		errs = append(errs, field.Unique(seen, values.Index(i), v)...)
 		ordered = ordered && (i == 0 || c.Values[i-1] <= v)
 	}
-	if !ordered {
-		errs = append(errs, field.Invalid(values, c.Values, "must be ordered"))
-	}
-	return errs
+	return append(errs, field.InvalidIf(!ordered, values, c.Values, "must be ordered")...)
 }
 
 func validateSuccessPolicy(p *batchv1.SuccessPolicy, s *batchv1.JobSpec, path *field.Path) field.ErrorList {
@@ -301,42 +262,35 @@ func validateSuccessPolicy(p *batchv1.SuccessPolicy, s *batchv1.JobSpec, path *f
 		return field.ErrorList{
 			field.Required(path, "at least one rules must be specified when the successPolicy is specified")}
 	}
-	var errs field.ErrorList
-	if len(p.Rules) > most {
-		errs = append(errs, field.TooMany(path, len(p.Rules), most))
-	}
+	errs := field.MaxItems(path, len(p.Rules), most)
 	var completions int32
 	if s.Completions != nil {
 		completions = *s.Completions
 	}
 	for i, r := range p.Rules {
 		at := path.Index(i)
-		if r.SucceededCount == nil && r.SucceededIndexes == nil {
-			errs = append(errs, field.Required(at, "at least one of succeededCount or succeededIndexes must be specified"))
-		}
+		errs = append(errs, field.RequiredIf(r.SucceededCount == nil && r.SucceededIndexes == nil, at,
+			"at least one of succeededCount or succeededIndexes must be specified")...)
 		var indexes int32
 		if r.SucceededIndexes != nil {
 			n, err := countIndexes(*r.SucceededIndexes, completions)
 			if err != nil {
-				errs = append(errs,
-					field.Invalid(at.Child("succeededIndexes"), *r.SucceededIndexes,
-						fmt.Sprintf("error parsing succeededIndexes: %v", err)))
+				errs = append(errs, field.Invalid(at.Child("succeededIndexes"), *r.SucceededIndexes,
+					fmt.Sprintf("error parsing succeededIndexes: %v", err)))
 			}
 			indexes = n
 		}
 		if n := r.SucceededCount; n != nil {
 			count := at.Child("succeededCount")
-			errs = append(errs, nonNegative(count, n)...)
+			errs = append(errs, field.Optional(count, n, field.NonNegative)...)
 			if *n > completions {
-				errs = append(errs,
-					field.Invalid(count, *n,
-						fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", completions)))
+				errs = append(errs, field.Invalid(count, *n,
+					fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", completions)))
 			}
 			if r.SucceededIndexes != nil && *n > indexes {
-				errs = append(errs,
-					field.Invalid(count, *n,
-						fmt.Sprintf("must be less than or equal to %d (the number of indexes in the specified succeededIndexes field)",
-							indexes)))
+				errs = append(errs, field.Invalid(count, *n,
+					fmt.Sprintf("must be less than or equal to %d (the number of indexes in the specified succeededIndexes field)",
+						indexes)))
 			}
 		}
 	}
@@ -354,16 +308,14 @@ func validateCronJob(c *batchv1.CronJob) field.ErrorList {
 	if z := s.TimeZone; z != nil {
 		errs = append(errs, validateTimeZone(*z, path.Child("timeZone"))...)
 	}
-	errs = append(errs, nonNegative(path.Child("startingDeadlineSeconds"), s.StartingDeadlineSeconds)...)
+	errs = append(errs, field.Optional(path.Child("startingDeadlineSeconds"), s.StartingDeadlineSeconds,
+		field.NonNegative)...)
 	policies := []batchv1.ConcurrencyPolicy{batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent}
-	switch at := path.Child("concurrencyPolicy"); {
-	case s.ConcurrencyPolicy == "":
-		errs = append(errs, field.Required(at, ""))
-	case !slices.Contains(policies, s.ConcurrencyPolicy):
-		errs = append(errs, field.NotSupported(at, s.ConcurrencyPolicy, policies))
-	}
-	errs = append(errs, nonNegative(path.Child("successfulJobsHistoryLimit"), s.SuccessfulJobsHistoryLimit)...)
-	errs = append(errs, nonNegative(path.Child("failedJobsHistoryLimit"), s.FailedJobsHistoryLimit)...)
+	errs = append(errs, field.RequiredOneOf(path.Child("concurrencyPolicy"), s.ConcurrencyPolicy, policies...)...)
+	errs = append(errs, field.Optional(path.Child("successfulJobsHistoryLimit"), s.SuccessfulJobsHistoryLimit,
+		field.NonNegative)...)
+	errs = append(errs, field.Optional(path.Child("failedJobsHistoryLimit"), s.FailedJobsHistoryLimit,
+		field.NonNegative)...)
 	job := path.Child("jobTemplate", "spec")
 	errs = append(errs, validateJobTemplateSpec(&s.JobTemplate.Spec, job)...)
 	if m := s.JobTemplate.Spec.ManualSelector; m != nil && *m {

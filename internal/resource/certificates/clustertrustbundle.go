@@ -59,13 +59,8 @@ func clusterTrustBundle() *registry.Kind {
 
 // validateBundle validates the name and the signer, and the certificates if they have changed.
 func validateBundle(b *bundle, changed bool) field.ErrorList {
-	var errs field.ErrorList
-	for _, message := range validateBundleName(b.Name, b.Spec.SignerName) {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), b.Name, message))
-	}
-	if b.Spec.SignerName != "" {
-		errs = append(errs, validateSignerName(field.NewPath("spec", "signerName"), b.Spec.SignerName)...)
-	}
+	errs := field.Messages(field.NewPath("metadata", "name"), b.Name, validateBundleName(b.Name, b.Spec.SignerName))
+	errs = append(errs, field.IfSet(field.NewPath("spec", "signerName"), b.Spec.SignerName, validateSignerName)...)
 	if changed {
 		errs = append(errs, validateTrustBundle(b.Spec.TrustBundle, field.NewPath("spec", "trustBundle"))...)
 	}

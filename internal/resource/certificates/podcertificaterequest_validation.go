@@ -50,15 +50,9 @@ func validatePodRequest(s *certificatesv1beta1.PodCertificateRequestSpec) field.
 			apivalidation.ValidateServiceAccountName},
 		{"nodeName", string(s.NodeName), "nodeUID", string(s.NodeUID), apivalidation.NameIsDNSSubdomain},
 	} {
-		for _, message := range of.validate(of.name, false) {
-			errs = append(errs, field.Invalid(path.Child(of.field), of.name, message))
-		}
-		if of.uid == "" {
-			errs = append(errs, field.Invalid(path.Child(of.uidField), of.uid, "must not be empty"))
-		}
-		if len(of.uid) > maxUIDSize {
-			errs = append(errs, field.TooLong(path.Child(of.uidField), of.uid, maxUIDSize))
-		}
+		errs = append(errs, field.Messages(path.Child(of.field), of.name, of.validate(of.name, false))...)
+		errs = append(errs, field.InvalidIf(of.uid == "", path.Child(of.uidField), of.uid, "must not be empty")...)
+		errs = append(errs, field.MaxLength(path.Child(of.uidField), of.uid, maxUIDSize)...)
 	}
 	expiration := path.Child("maxExpirationSeconds")
 	if s.MaxExpirationSeconds == nil {
@@ -237,10 +231,9 @@ func validateOutcomes(conditions []metav1.Condition, path *field.Path) field.Err
 			errs = append(errs, field.NotSupported(at.Child("type"), c.Type, finalConditions()))
 			continue
 		}
-		if i > 0 && slices.ContainsFunc(conditions[:i], func(c metav1.Condition) bool { return isFinal(c.Type) }) {
-			errs = append(errs, field.Invalid(at.Child("type"), c.Type,
-				`There may be at most one condition with type "Issued", "Denied", or "Failed"`))
-		}
+		before := slices.ContainsFunc(conditions[:i], func(c metav1.Condition) bool { return isFinal(c.Type) })
+		errs = append(errs, field.InvalidIf(before, at.Child("type"), c.Type,
+			`There may be at most one condition with type "Issued", "Denied", or "Failed"`)...)
 		if c.Status != metav1.ConditionTrue {
 			errs = append(errs, field.NotSupported(at.Child("status"), c.Status, []metav1.ConditionStatus{metav1.ConditionTrue}))
 		}
@@ -304,15 +297,11 @@ func requestedKey(s *certificatesv1beta1.PodCertificateRequestSpec) crypto.Publi
 func validateLeafNames(leaf *x509.Certificate, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range leaf.DNSNames {
-		if name == "" {
-			errs = append(errs, field.Invalid(path, name, "leaf certificate should not contain empty DNSName"))
-		}
-		if strings.Contains(name, "..") {
-			errs = append(errs, field.Invalid(path, name, "leaf certificate's DNSName should not contain '..'"))
-		}
-		if strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") {
-			errs = append(errs, field.Invalid(path, name, "leaf certificate's DNSName should not start or end with '.'"))
-		}
+		errs = append(errs, field.InvalidIf(name == "", path, name, "leaf certificate should not contain empty DNSName")...)
+		errs = append(errs, field.InvalidIf(strings.Contains(name, ".."), path, name,
+			"leaf certificate's DNSName should not contain '..'")...)
+		errs = append(errs, field.InvalidIf(strings.HasPrefix(name, ".") || strings.HasSuffix(name, "."), path, name,
+			"leaf certificate's DNSName should not start or end with '.'")...)
 	}
 	for _, address := range leaf.EmailAddresses {
 		if _, err := mail.ParseAddress(address); err != nil {
@@ -337,9 +326,7 @@ func validateIssuedTimes(r *podRequest, leaf *x509.Certificate, now time.Time) f
 		{before, s.NotBefore, consistent}, {after, s.NotAfter, consistent},
 		{refresh, s.BeginRefreshAt, "must be present and in the range [notbefore+10min, notafter-10min]"},
 	} {
-		if of.time == nil {
-			errs = append(errs, field.Required(of.path, of.detail))
-		}
+		errs = append(errs, field.RequiredIf(of.time == nil, of.path, of.detail)...)
 	}
 	if len(errs) > 0 {
 		return errs

@@ -57,12 +57,8 @@ func validateSpec(s *certificatesv1.CertificateSigningRequestSpec) field.ErrorLi
 	} else {
 		errs = append(errs, validateSignerName(spec.Child("signerName"), s.SignerName)...)
 	}
-	if s.ExpirationSeconds != nil && *s.ExpirationSeconds < shortestLife {
-		errs = append(errs,
-			field.Invalid(spec.Child("expirationSeconds"), *s.ExpirationSeconds,
-				"may not specify a duration less than 600 seconds (10 minutes)"))
-	}
-	return errs
+	return append(errs, field.AtLeast(spec.Child("expirationSeconds"), s.ExpirationSeconds, shortestLife,
+		"may not specify a duration less than 600 seconds (10 minutes)")...)
 }
 
 // checkRequest demands a PKCS#10 request (RFC 2986) that its own key has signed.
@@ -87,9 +83,7 @@ func validateUsages(path *field.Path, usages []certificatesv1.KeyUsage) field.Er
 		if !knownUsages.Has(usage) {
 			errs = append(errs, field.NotSupported(path.Index(i), usage, sets.List(knownUsages)))
 		}
-		if slices.Contains(usages[:i], usage) {
-			errs = append(errs, field.Duplicate(path.Index(i), usage))
-		}
+		errs = append(errs, field.DuplicateIf(slices.Contains(usages[:i], usage), path.Index(i), usage)...)
 	}
 	return errs
 }
@@ -110,19 +104,12 @@ func validateSignerName(path *field.Path, signer string) field.ErrorList {
 		longestName   = validation.DNS1123SubdomainMaxLength + validation.DNS1123LabelMaxLength + 1
 		longest       = longestDomain + 1 + longestName
 	)
-	var errs field.ErrorList
-	if len(domain) > longestDomain {
-		errs = append(errs, field.TooLong(path, "", longestDomain))
-	}
+	errs := field.MaxLength(path, domain, longestDomain)
 	errs = append(errs, validateLabels(path, domain, validation.IsDNS1123Label)...)
-	if !strings.Contains(domain, ".") {
-		errs = append(errs, field.Invalid(path, domain, "should be a domain with at least two segments separated by dots"))
-	}
+	errs = append(errs, field.InvalidIf(!strings.Contains(domain, "."), path, domain,
+		"should be a domain with at least two segments separated by dots")...)
 	errs = append(errs, validateLabels(path, name, validation.IsDNS1123Subdomain)...)
-	if len(signer) > longest {
-		errs = append(errs, field.TooLong(path, "", longest))
-	}
-	return errs
+	return append(errs, field.MaxLength(path, signer, longest)...)
 }
 
 func validateLabels(path *field.Path, segment string, wrong func(string) []string) field.ErrorList {
@@ -151,10 +138,8 @@ func validateStatus(r, old *csr, approval bool) field.ErrorList {
 	if err := checkCertificates(now); err != nil && checkCertificates(before) == nil {
 		errs = append(errs, field.Invalid(path, "<certificate data>", err.Error()))
 	}
-	if len(before) > 0 {
-		errs = append(errs, field.Forbidden(path, "updates may not modify existing certificate content"))
-	}
-	return errs
+	return append(errs, field.ForbiddenIf(len(before) > 0, path,
+		"updates may not modify existing certificate content")...)
 }
 
 type condition = certificatesv1.CertificateSigningRequestCondition
@@ -165,16 +150,13 @@ func validateConditions(conditions, old []condition) field.ErrorList {
 	var errs field.ErrorList
 	for i := range conditions {
 		c := &conditions[i]
-		if c.Type == "" && !tolerated.untyped {
-			errs = append(errs, field.Required(path.Index(i).Child("type"), ""))
-		}
+		errs = append(errs, field.RequiredIf(c.Type == "" && !tolerated.untyped, path.Index(i).Child("type"), "")...)
 		errs = append(errs, validateConditionStatus(path.Index(i).Child("status"), c)...)
 		if opposite := oppositeOf(c.Type); opposite != "" && hasType(conditions[:i], opposite) && !tolerated.contradictory {
 			errs = append(errs, field.Invalid(path, c.Type, "Approved and Denied conditions are mutually exclusive"))
 		}
-		if hasType(conditions[:i], c.Type) && !tolerated.repeated {
-			errs = append(errs, field.Duplicate(path.Index(i).Child("type"), c.Type))
-		}
+		errs = append(errs, field.DuplicateIf(hasType(conditions[:i], c.Type) && !tolerated.repeated,
+			path.Index(i).Child("type"), c.Type)...)
 	}
 	return errs
 }

@@ -59,13 +59,9 @@ func lease(gates features.Gates) *registry.Kind {
 // validateLease validates the numbers of a Lease and how its holder is elected.
 func validateLease(l *coordinationv1.Lease) field.ErrorList {
 	spec := field.NewPath("spec")
-	var errs field.ErrorList
-	if d := l.Spec.LeaseDurationSeconds; d != nil && *d <= 0 {
-		errs = append(errs, field.Invalid(spec.Child("leaseDurationSeconds"), *d, "must be greater than 0"))
-	}
-	if n := l.Spec.LeaseTransitions; n != nil && *n < 0 {
-		errs = append(errs, field.Invalid(spec.Child("leaseTransitions"), *n, "must be greater than or equal to 0"))
-	}
+	errs := field.AtLeast(spec.Child("leaseDurationSeconds"), l.Spec.LeaseDurationSeconds, 1, "must be greater than 0")
+	errs = append(errs, field.AtLeast(spec.Child("leaseTransitions"), l.Spec.LeaseTransitions, 0,
+		"must be greater than or equal to 0")...)
 	strategy := l.Spec.Strategy
 	if strategy != nil {
 		errs = append(errs, validateStrategy(*strategy, spec.Child("strategy"))...)

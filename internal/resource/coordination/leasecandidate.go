@@ -58,28 +58,20 @@ func leaseCandidate() *registry.Kind {
 }
 
 func validateCandidate(s *coordinationv1beta1.LeaseCandidateSpec, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if s.LeaseName == "" {
-		errs = append(errs, field.Required(path.Child("leaseName"), ""))
-	}
+	errs := field.NotEmpty(path.Child("leaseName"), s.LeaseName)
 	emulated, err := parseVersion(s.EmulationVersion, path.Child("emulationVersion"))
 	errs = append(errs, err...)
-	if s.BinaryVersion == "" {
-		errs = append(errs, field.Required(path.Child("binaryVersion"), ""))
-	}
+	errs = append(errs, field.NotEmpty(path.Child("binaryVersion"), s.BinaryVersion)...)
 	binary, err := parseVersion(s.BinaryVersion, path.Child("binaryVersion"))
 	errs = append(errs, err...)
-	if s.BinaryVersion != "" && s.EmulationVersion != "" && binary.LessThan(emulated) {
-		errs = append(errs, field.Invalid(path.Child("binaryVersion"), s.BinaryVersion,
-			"must be greater than or equal to `emulationVersion`"))
-	}
+	errs = append(errs, field.InvalidIf(s.BinaryVersion != "" && s.EmulationVersion != "" && binary.LessThan(emulated),
+		path.Child("binaryVersion"), s.BinaryVersion, "must be greater than or equal to `emulationVersion`")...)
 	if s.Strategy == "" {
 		return append(errs, field.Required(path.Child("strategy"), ""))
 	}
-	if s.Strategy == coordinationv1.OldestEmulationVersion && emulated.EqualTo(zeroVersion()) {
-		errs = append(errs, field.Required(path.Child("emulationVersion"),
-			"must be specified when `strategy` is 'OldestEmulationVersion'"))
-	}
+	errs = append(errs, field.RequiredIf(s.Strategy == coordinationv1.OldestEmulationVersion &&
+		emulated.EqualTo(zeroVersion()), path.Child("emulationVersion"),
+		"must be specified when `strategy` is 'OldestEmulationVersion'")...)
 	return append(errs, validateStrategy(s.Strategy, path.Child("strategy"))...)
 }
 
@@ -108,9 +100,5 @@ func validateStrategy(s coordinationv1.CoordinatedLeaseStrategy, path *field.Pat
 		}
 		return nil
 	}
-	var errs field.ErrorList
-	for _, message := range validation.IsQualifiedName(string(s)) {
-		errs = append(errs, field.Invalid(path, s, message))
-	}
-	return errs
+	return field.LabelKey(path, s)
 }

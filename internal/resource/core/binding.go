@@ -66,10 +66,7 @@ func validateBinding(b *corev1.Binding) field.ErrorList {
 	if kind := b.Target.Kind; kind != "" && kind != "Node" {
 		errs = append(errs, field.NotSupported(field.NewPath("target", "kind"), kind, []string{"Node", "<empty>"}))
 	}
-	if b.Target.Name == "" {
-		errs = append(errs, field.Required(field.NewPath("target", "name"), ""))
-	}
-	return errs
+	return append(errs, field.NotEmpty(field.NewPath("target", "name"), b.Target.Name)...)
 }
 
 func assign(p *corev1.Pod, b *corev1.Binding, dryRun bool) error {

@@ -44,15 +44,8 @@ func validateConfigMapUpdate(m, old *corev1.ConfigMap) field.ErrorList {
 	if old.Immutable == nil || !*old.Immutable {
 		return nil
 	}
-	var errs field.ErrorList
-	if m.Immutable == nil || !*m.Immutable {
-		errs = append(errs, field.Forbidden(field.NewPath("immutable"), immutableOnceSet))
-	}
-	if !maps.Equal(m.Data, old.Data) {
-		errs = append(errs, field.Forbidden(field.NewPath("data"), immutableOnceSet))
-	}
-	if !reflect.DeepEqual(m.BinaryData, old.BinaryData) {
-		errs = append(errs, field.Forbidden(field.NewPath("binaryData"), immutableOnceSet))
-	}
-	return errs
+	errs := field.ForbiddenIf(m.Immutable == nil || !*m.Immutable, field.NewPath("immutable"), immutableOnceSet)
+	errs = append(errs, field.ForbiddenIf(!maps.Equal(m.Data, old.Data), field.NewPath("data"), immutableOnceSet)...)
+	return append(errs, field.ForbiddenIf(!reflect.DeepEqual(m.BinaryData, old.BinaryData), field.NewPath("binaryData"),
+		immutableOnceSet)...)
 }

@@ -14,14 +14,14 @@ func validateConfigMap(m *corev1.ConfigMap) field.ErrorList {
 	var errs field.ErrorList
 	size := 0
 	for _, key := range sortedKeys(m.Data) {
-		errs = append(errs, invalid(field.NewPath("data").Key(key), key, validation.IsConfigMapKey(key))...)
+		errs = append(errs, field.Messages(field.NewPath("data").Key(key), key, validation.IsConfigMapKey(key))...)
 		if _, twice := m.BinaryData[key]; twice {
 			errs = append(errs, field.Invalid(field.NewPath("data").Key(key), key, "duplicate of key present in binaryData"))
 		}
 		size += len(m.Data[key])
 	}
 	for _, key := range sortedKeys(m.BinaryData) {
-		errs = append(errs, invalid(field.NewPath("binaryData").Key(key), key, validation.IsConfigMapKey(key))...)
+		errs = append(errs, field.Messages(field.NewPath("binaryData").Key(key), key, validation.IsConfigMapKey(key))...)
 		size += len(m.BinaryData[key])
 	}
 	return append(errs, notTooLarge(size, field.NewPath(""))...)
@@ -49,7 +49,7 @@ func validateSecret(s *corev1.Secret) field.ErrorList {
 	var errs field.ErrorList
 	size := 0
 	for _, key := range sortedKeys(s.Data) {
-		errs = append(errs, invalid(data.Key(key), key, validation.IsConfigMapKey(key))...)
+		errs = append(errs, field.Messages(data.Key(key), key, validation.IsConfigMapKey(key))...)
 		size += len(s.Data[key])
 	}
 	errs = append(errs, notTooLarge(size, data)...)
@@ -70,9 +70,8 @@ func validateSecret(s *corev1.Secret) field.ErrorList {
 	}
 	switch s.Type {
 	case corev1.SecretTypeServiceAccountToken:
-		if s.Annotations[corev1.ServiceAccountNameKey] == "" {
-			errs = append(errs, field.Required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), ""))
-		}
+		errs = append(errs, field.NotEmpty(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey),
+			s.Annotations[corev1.ServiceAccountNameKey])...)
 	case corev1.SecretTypeDockercfg:
 		isJSON(corev1.DockerConfigKey)
 	case corev1.SecretTypeDockerConfigJson:
@@ -84,9 +83,8 @@ func validateSecret(s *corev1.Secret) field.ErrorList {
 			need(corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey)
 		}
 	case corev1.SecretTypeSSHAuth:
-		if len(s.Data[corev1.SSHAuthPrivateKey]) == 0 {
-			errs = append(errs, field.Required(data.Key(corev1.SSHAuthPrivateKey), ""))
-		}
+		errs = append(errs, field.RequiredIf(len(s.Data[corev1.SSHAuthPrivateKey]) == 0, data.Key(corev1.SSHAuthPrivateKey),
+			"")...)
 	case corev1.SecretTypeTLS:
 		need(corev1.TLSCertKey, corev1.TLSPrivateKeyKey)
 	}

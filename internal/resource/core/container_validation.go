@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -36,19 +35,11 @@ func (p *podValidator) validateContainers(path *field.Path) field.ErrorList {
 	for i := range p.spec.Containers {
 		c, at := &p.spec.Containers[i], path.Index(i)
 		errs = append(errs, p.validateContainer(c, at)...)
-		errs = append(errs, uniqueName(names, c.Name, at)...)
+		errs = append(errs, field.Unique(names, at.Child("name"), c.Name)...)
 		errs = append(errs, p.validateHooks(c, at)...)
 		errs = append(errs, p.validateContainerRestart(c, at, true)...)
 	}
 	return append(errs, hostPortConflicts(p.spec.Containers, path)...)
-}
-
-func uniqueName(names sets.Set[string], name string, path *field.Path) field.ErrorList {
-	if names.Has(name) {
-		return field.ErrorList{field.Duplicate(path.Child("name"), name)}
-	}
-	names.Insert(name)
-	return nil
 }
 
 func (p *podValidator) validateInitContainers(path *field.Path) field.ErrorList {
@@ -61,7 +52,7 @@ func (p *podValidator) validateInitContainers(path *field.Path) field.ErrorList 
 	for i := range p.spec.InitContainers {
 		c, at := &p.spec.InitContainers[i], path.Index(i)
 		errs = append(errs, p.validateContainer(c, at)...)
-		errs = append(errs, uniqueName(names, c.Name, at)...)
+		errs = append(errs, field.Unique(names, at.Child("name"), c.Name)...)
 		if c.Name == "" && !unnamed {
 			names.Delete("") // the names of init containers are only compared if they have one
 		}
@@ -72,10 +63,9 @@ func (p *podValidator) validateInitContainers(path *field.Path) field.ErrorList 
 			continue
 		}
 		for k, r := range c.ResizePolicy {
-			if r.RestartPolicy == corev1.RestartContainer {
-				errs = append(errs, field.Invalid(at.Child("resizePolicy").Index(k).Child("restartPolicy"), r.RestartPolicy,
-					"must not be set to 'RestartContainer' for non-sidecar initContainers"))
-			}
+			errs = append(errs, field.InvalidIf(r.RestartPolicy == corev1.RestartContainer,
+				at.Child("resizePolicy").Index(k).Child("restartPolicy"), r.RestartPolicy,
+				"must not be set to 'RestartContainer' for non-sidecar initContainers")...)
 		}
 		for _, f := range []struct {
 			name string
@@ -86,10 +76,8 @@ func (p *podValidator) validateInitContainers(path *field.Path) field.ErrorList 
 			{"readinessProbe", c.ReadinessProbe != nil},
 			{"startupProbe", c.StartupProbe != nil},
 		} {
-			if f.set {
-				errs = append(errs,
-					field.Forbidden(at.Child(f.name), "may not be set for init containers without restartPolicy=Always"))
-			}
+			errs = append(errs, field.ForbiddenIf(f.set, at.Child(f.name),
+				"may not be set for init containers without restartPolicy=Always")...)
 		}
 	}
 	return errs
@@ -97,12 +85,7 @@ func (p *podValidator) validateInitContainers(path *field.Path) field.ErrorList 
 
 // validateContainer validates the fields that all kinds of containers have.
 func (p *podValidator) validateContainer(c *corev1.Container, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if c.Name == "" {
-		errs = append(errs, field.Required(path.Child("name"), ""))
-	} else {
-		errs = append(errs, validateDNSLabel(path.Child("name"), c.Name)...)
-	}
+	errs := field.NotEmptyAnd(path.Child("name"), c.Name, field.DNSLabel)
 	switch {
 	case c.Image == "":
 		// A template may have no image, because something else may set it later.
@@ -110,17 +93,15 @@ func (p *podValidator) validateContainer(c *corev1.Container, path *field.Path) 
 	case strings.TrimSpace(c.Image) != c.Image && p.pod:
 		errs = append(errs, field.Invalid(path.Child("image"), c.Image, "must not have leading or trailing whitespace"))
 	}
-	errs = append(errs,
-		oneOf(path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy, corev1.TerminationMessageReadFile,
-			corev1.TerminationMessageFallbackToLogsOnError)...)
+	errs = append(errs, field.OneOf(path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
+		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)...)
 	errs = append(errs, validatePorts(c.Ports, path.Child("ports"))...)
 	errs = append(errs, p.validateEnv(c.Env, path.Child("env"))...)
 	errs = append(errs, validateEnvFrom(c.EnvFrom, path.Child("envFrom"))...)
 	errs = append(errs, p.validateMounts(c, path.Child("volumeMounts"))...)
 	errs = append(errs, p.validateDevices(c, path.Child("volumeDevices"))...)
-	errs = append(errs,
-		oneOf(path.Child("imagePullPolicy"), c.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent,
-			corev1.PullNever)...)
+	errs = append(errs, field.OneOf(path.Child("imagePullPolicy"), c.ImagePullPolicy, corev1.PullAlways,
+		corev1.PullIfNotPresent, corev1.PullNever)...)
 	errs = append(errs, ValidateResourceRequirements(&c.Resources, p.claims, path.Child("resources"))...)
 	errs = append(errs, p.validateResizePolicy(c.ResizePolicy, path.Child("resizePolicy"))...)
 	return append(errs, p.validateSecurityContext(c.SecurityContext, path.Child("securityContext"))...)
@@ -142,9 +123,8 @@ func (p *podValidator) validateHooks(c *corev1.Container, path *field.Path) fiel
 	errs = append(errs, validateProbe(c.ReadinessProbe, path.Child("readinessProbe"), false)...)
 	errs = append(errs, validateProbe(c.StartupProbe, path.Child("startupProbe"), true)...)
 	if r := c.ReadinessProbe; r != nil && r.TerminationGracePeriodSeconds != nil {
-		errs = append(errs,
-			field.Invalid(path.Child("readinessProbe", "terminationGracePeriodSeconds"), *r.TerminationGracePeriodSeconds,
-				"must not be set for readinessProbes"))
+		errs = append(errs, field.Invalid(path.Child("readinessProbe", "terminationGracePeriodSeconds"),
+			*r.TerminationGracePeriodSeconds, "must not be set for readinessProbes"))
 	}
 	return errs
 }
@@ -158,7 +138,7 @@ func (p *podValidator) validateContainerRestart(
 	if c.RestartPolicy == nil && len(c.RestartPolicyRules) == 0 {
 		return nil
 	}
-	errs := optionalOneOf(policy, c.RestartPolicy, corev1.ContainerRestartPolicyAlways,
+	errs := field.OptionalOneOf(policy, c.RestartPolicy, corev1.ContainerRestartPolicyAlways,
 		corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure)
 	if c.RestartPolicy == nil {
 		errs = append(errs, field.Required(policy, "must specify restartPolicy when restart rules are used"))
@@ -168,21 +148,17 @@ func (p *podValidator) validateContainerRestart(
 	}
 	const most = 20
 	rules := path.Child("restartPolicyRules")
-	if len(c.RestartPolicyRules) > most {
-		errs = append(errs, field.TooMany(rules, len(c.RestartPolicyRules), most))
-	}
+	errs = append(errs, field.MaxItems(rules, len(c.RestartPolicyRules), most)...)
 	for i, r := range c.RestartPolicyRules {
 		at := rules.Index(i)
-		errs = append(errs,
-			oneOf(at.Child("action"), r.Action, corev1.ContainerRestartRuleActionRestart,
-				corev1.ContainerRestartRuleActionRestartAllContainers)...)
+		errs = append(errs, field.OneOf(at.Child("action"), r.Action, corev1.ContainerRestartRuleActionRestart,
+			corev1.ContainerRestartRuleActionRestartAllContainers)...)
 		if r.ExitCodes == nil {
 			errs = append(errs, field.Required(at.Child("exitCodes"), "must be specified"))
 			continue
 		}
-		errs = append(errs,
-			oneOf(at.Child("exitCodes", "operator"), r.ExitCodes.Operator, corev1.ContainerRestartRuleOnExitCodesOpIn,
-				corev1.ContainerRestartRuleOnExitCodesOpNotIn)...)
+		errs = append(errs, field.OneOf(at.Child("exitCodes", "operator"), r.ExitCodes.Operator,
+			corev1.ContainerRestartRuleOnExitCodesOpIn, corev1.ContainerRestartRuleOnExitCodesOpNotIn)...)
 		const mostCodes = 255
 		if n := len(r.ExitCodes.Values); n > mostCodes {
 			errs = append(errs, field.TooMany(at.Child("exitCodes", "values"), n, mostCodes))
@@ -196,18 +172,15 @@ func validateProbe(probe *corev1.Probe, path *field.Path, once bool) field.Error
 		return nil
 	}
 	errs := validateProbeHandler(&probe.ProbeHandler, path)
-	errs = append(errs, nonNegative(path.Child("initialDelaySeconds"), probe.InitialDelaySeconds)...)
-	errs = append(errs, nonNegative(path.Child("timeoutSeconds"), probe.TimeoutSeconds)...)
-	errs = append(errs, nonNegative(path.Child("periodSeconds"), probe.PeriodSeconds)...)
-	errs = append(errs, nonNegative(path.Child("successThreshold"), probe.SuccessThreshold)...)
-	errs = append(errs, nonNegative(path.Child("failureThreshold"), probe.FailureThreshold)...)
-	if s := probe.TerminationGracePeriodSeconds; s != nil && *s <= 0 {
-		errs = append(errs, field.Invalid(path.Child("terminationGracePeriodSeconds"), *s, "must be greater than 0"))
-	}
-	if once && probe.SuccessThreshold != 1 {
-		errs = append(errs, field.Invalid(path.Child("successThreshold"), probe.SuccessThreshold, "must be 1"))
-	}
-	return errs
+	errs = append(errs, field.NonNegative(path.Child("initialDelaySeconds"), probe.InitialDelaySeconds)...)
+	errs = append(errs, field.NonNegative(path.Child("timeoutSeconds"), probe.TimeoutSeconds)...)
+	errs = append(errs, field.NonNegative(path.Child("periodSeconds"), probe.PeriodSeconds)...)
+	errs = append(errs, field.NonNegative(path.Child("successThreshold"), probe.SuccessThreshold)...)
+	errs = append(errs, field.NonNegative(path.Child("failureThreshold"), probe.FailureThreshold)...)
+	errs = append(errs, field.AtLeast(path.Child("terminationGracePeriodSeconds"), probe.TerminationGracePeriodSeconds, 1,
+		"must be greater than 0")...)
+	return append(errs, field.InvalidIf(once && probe.SuccessThreshold != 1, path.Child("successThreshold"),
+		probe.SuccessThreshold, "must be 1")...)
 }
 
 // handlerChecks validates the first handler that is set, and returns errors for further ones.
@@ -229,10 +202,7 @@ func (h *handlerChecks) add(name string, set bool, check func(*field.Path) field
 }
 
 func (h *handlerChecks) done() field.ErrorList {
-	if h.n == 0 {
-		h.errs = append(h.errs, field.Required(h.path, "must specify a handler type"))
-	}
-	return h.errs
+	return append(h.errs, field.RequiredIf(h.n == 0, h.path, "must specify a handler type")...)
 }
 
 func validateProbeHandler(p *corev1.ProbeHandler, path *field.Path) field.ErrorList {
@@ -243,7 +213,7 @@ func validateProbeHandler(p *corev1.ProbeHandler, path *field.Path) field.ErrorL
 		return portNumberOrName(at.Child("port"), p.TCPSocket.Port)
 	})
 	h.add("grpc", p.GRPC != nil,
-		func(at *field.Path) field.ErrorList { return validatePortNumber(at.Child("port"), p.GRPC.Port) })
+		func(at *field.Path) field.ErrorList { return field.PortNumber(at.Child("port"), p.GRPC.Port) })
 	return h.done()
 }
 
@@ -269,18 +239,15 @@ func validateLifecycleHandler(l *corev1.LifecycleHandler, grace *int64, path *fi
 }
 
 func validateExec(a *corev1.ExecAction, path *field.Path) field.ErrorList {
-	if len(a.Command) == 0 {
-		return field.ErrorList{field.Required(path.Child("command"), "")}
-	}
-	return nil
+	return field.RequiredIf(len(a.Command) == 0, path.Child("command"), "")
 }
 
 func validateHTTPGet(a *corev1.HTTPGetAction, path *field.Path) field.ErrorList {
-	errs := requireValue(path.Child("path"), a.Path)
+	errs := field.NotEmpty(path.Child("path"), a.Path)
 	errs = append(errs, portNumberOrName(path.Child("port"), a.Port)...)
-	errs = append(errs, oneOf(path.Child("scheme"), a.Scheme, corev1.URISchemeHTTP, corev1.URISchemeHTTPS)...)
+	errs = append(errs, field.OneOf(path.Child("scheme"), a.Scheme, corev1.URISchemeHTTP, corev1.URISchemeHTTPS)...)
 	for _, h := range a.HTTPHeaders {
-		errs = append(errs, invalid(path.Child("httpHeaders"), h.Name, validation.IsHTTPHeaderName(h.Name))...)
+		errs = append(errs, field.Messages(path.Child("httpHeaders"), h.Name, validation.IsHTTPHeaderName(h.Name))...)
 	}
 	return errs
 }
@@ -292,18 +259,18 @@ func validatePorts(ports []corev1.ContainerPort, path *field.Path) field.ErrorLi
 		at := path.Index(i)
 		if p.Name != "" {
 			if msgs := names.IsPortName(p.Name); len(msgs) > 0 {
-				errs = append(errs, invalid(at.Child("name"), p.Name, msgs)...)
+				errs = append(errs, field.Messages(at.Child("name"), p.Name, msgs)...)
 			} else {
-				errs = append(errs, uniqueName(used, p.Name, at)...)
+				errs = append(errs, field.Unique(used, at.Child("name"), p.Name)...)
 			}
 		}
 		if p.ContainerPort == 0 {
 			errs = append(errs, field.Required(at.Child("containerPort"), ""))
 		} else {
-			errs = append(errs, validatePortNumber(at.Child("containerPort"), p.ContainerPort)...)
+			errs = append(errs, field.PortNumber(at.Child("containerPort"), p.ContainerPort)...)
 		}
 		if p.HostPort != 0 {
-			errs = append(errs, validatePortNumber(at.Child("hostPort"), p.HostPort)...)
+			errs = append(errs, field.PortNumber(at.Child("hostPort"), p.HostPort)...)
 		}
 		errs = append(errs, protocol(at.Child("protocol"), p.Protocol)...)
 	}
@@ -319,9 +286,8 @@ func hostPortConflicts(containers []corev1.Container, path *field.Path) field.Er
 				continue
 			}
 			key := fmt.Sprintf("%s/%s/%d", p.Protocol, p.HostIP, p.HostPort)
-			if taken.Has(key) {
-				errs = append(errs, field.Duplicate(path.Index(i).Child("ports").Index(j).Child("hostPort"), key))
-			}
+			errs = append(errs, field.DuplicateIf(taken.Has(key), path.Index(i).Child("ports").Index(j).Child("hostPort"),
+				key)...)
 			taken.Insert(key)
 		}
 	}
@@ -332,24 +298,12 @@ func (p *podValidator) validateResizePolicy(policies []corev1.ContainerResizePol
 	var errs field.ErrorList
 	seen := sets.New[corev1.ResourceName]()
 	for i, r := range policies {
-		if seen.Has(r.ResourceName) {
-			errs = append(errs, field.Duplicate(path.Index(i), r.ResourceName))
-		}
-		seen.Insert(r.ResourceName)
-		if r.ResourceName == "" {
-			errs = append(errs, field.Required(path, ""))
-		} else {
-			errs = append(errs, oneOf(path, r.ResourceName, corev1.ResourceCPU, corev1.ResourceMemory)...)
-		}
-		if r.RestartPolicy == "" {
-			errs = append(errs, field.Required(path, ""))
-		} else {
-			errs = append(errs, oneOf(path, r.RestartPolicy, corev1.NotRequired, corev1.RestartContainer)...)
-		}
-		if p.spec.RestartPolicy == corev1.RestartPolicyNever && r.RestartPolicy != corev1.NotRequired {
-			errs = append(errs,
-				field.Invalid(path, r.RestartPolicy, "must be 'NotRequired' when pod `restartPolicy` is 'Never'"))
-		}
+		errs = append(errs, field.Unique(seen, path.Index(i), r.ResourceName)...)
+		errs = append(errs, field.RequiredOneOf(path, r.ResourceName, corev1.ResourceCPU, corev1.ResourceMemory)...)
+		errs = append(errs, field.RequiredOneOf(path, r.RestartPolicy, corev1.NotRequired, corev1.RestartContainer)...)
+		errs = append(errs, field.InvalidIf(p.spec.RestartPolicy == corev1.RestartPolicyNever &&
+			r.RestartPolicy != corev1.NotRequired, path, r.RestartPolicy,
+			"must be 'NotRequired' when pod `restartPolicy` is 'Never'")...)
 	}
 	return errs
 }
@@ -364,30 +318,23 @@ func (p *podValidator) validateMounts(c *corev1.Container, path *field.Path) fie
 	}
 	for i := range c.VolumeMounts {
 		m, at := &c.VolumeMounts[i], path.Index(i)
-		errs = append(errs, requireValue(at.Child("name"), m.Name)...)
+		errs = append(errs, field.NotEmpty(at.Child("name"), m.Name)...)
 		if p.volumes[m.Name] == nil {
 			errs = append(errs, field.NotFound(at.Child("name"), m.Name))
 		}
-		errs = append(errs, requireValue(at.Child("mountPath"), m.MountPath)...)
-		if paths.Has(m.MountPath) {
-			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "must be unique"))
-		}
+		errs = append(errs, field.NotEmpty(at.Child("mountPath"), m.MountPath)...)
+		errs = append(errs, field.InvalidIf(paths.Has(m.MountPath), at.Child("mountPath"), m.MountPath,
+			"must be unique")...)
 		paths.Insert(m.MountPath)
 		if _, ok := devices[m.Name]; ok {
 			errs = append(errs, field.Invalid(at.Child("name"), m.Name, "must not already exist in volumeDevices"))
 		}
-		if hasValue(devices, m.MountPath) {
-			errs = append(errs,
-				field.Invalid(at.Child("mountPath"), m.MountPath, "must not already exist as a path in volumeDevices"))
-		}
-		if m.SubPath != "" {
-			errs = append(errs, validateLocalPath(path.Child("subPath"), m.SubPath)...)
-		}
+		errs = append(errs, field.InvalidIf(hasValue(devices, m.MountPath), at.Child("mountPath"), m.MountPath,
+			"must not already exist as a path in volumeDevices")...)
+		errs = append(errs, field.IfSet(path.Child("subPath"), m.SubPath, validateLocalPath)...)
 		if m.SubPathExpr != "" {
-			if m.SubPath != "" {
-				errs = append(errs,
-					field.Invalid(at.Child("subPathExpr"), m.SubPathExpr, "subPathExpr and subPath are mutually exclusive"))
-			}
+			errs = append(errs, field.InvalidIf(m.SubPath != "", at.Child("subPathExpr"), m.SubPathExpr,
+				"subPathExpr and subPath are mutually exclusive")...)
 			errs = append(errs, validateLocalPath(path.Child("subPathExpr"), m.SubPathExpr)...)
 		}
 		errs = append(errs, validatePropagation(m, c, path)...)
@@ -399,14 +346,11 @@ func validatePropagation(m *corev1.VolumeMount, c *corev1.Container, path *field
 	var errs field.ErrorList
 	if mp := m.MountPropagation; mp != nil {
 		at := path.Child("mountPropagation")
-		errs = append(errs,
-			oneOf(at, *mp, corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer,
-				corev1.MountPropagationNone)...)
-		if *mp == corev1.MountPropagationBidirectional &&
-			(c.SecurityContext == nil || c.SecurityContext.Privileged == nil || !*c.SecurityContext.Privileged) {
-			errs = append(errs,
-				field.Forbidden(at, "Bidirectional mount propagation is available only to privileged containers"))
-		}
+		errs = append(errs, field.OneOf(at, *mp, corev1.MountPropagationBidirectional,
+			corev1.MountPropagationHostToContainer, corev1.MountPropagationNone)...)
+		errs = append(errs, field.ForbiddenIf(*mp == corev1.MountPropagationBidirectional &&
+			(c.SecurityContext == nil || c.SecurityContext.Privileged == nil || !*c.SecurityContext.Privileged), at,
+			"Bidirectional mount propagation is available only to privileged containers")...)
 	}
 	rro := m.RecursiveReadOnly
 	if rro == nil {
@@ -416,17 +360,13 @@ func validatePropagation(m *corev1.VolumeMount, c *corev1.Container, path *field
 	switch *rro {
 	case corev1.RecursiveReadOnlyDisabled:
 	case corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyIfPossible:
-		if !m.ReadOnly {
-			errs = append(errs, field.Forbidden(at, "may only be specified when readOnly is true"))
-		}
-		if m.MountPropagation != nil && *m.MountPropagation != corev1.MountPropagationNone {
-			errs = append(errs, field.Forbidden(at, "may only be specified when mountPropagation is None or not specified"))
-		}
+		errs = append(errs, field.ForbiddenIf(!m.ReadOnly, at, "may only be specified when readOnly is true")...)
+		errs = append(errs, field.ForbiddenIf(m.MountPropagation != nil &&
+			*m.MountPropagation != corev1.MountPropagationNone, at,
+			"may only be specified when mountPropagation is None or not specified")...)
 	default:
-		errs = append(errs,
-			field.NotSupported(at, *rro,
-				[]corev1.RecursiveReadOnlyMode{corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyEnabled,
-					corev1.RecursiveReadOnlyIfPossible}))
+		errs = append(errs, field.NotSupported(at, *rro, []corev1.RecursiveReadOnlyMode{
+			corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyIfPossible}))
 	}
 	return errs
 }
@@ -442,10 +382,7 @@ func hasValue(m map[string]string, value string) bool {
 }
 
 func (p *podValidator) validateDevices(c *corev1.Container, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if len(c.VolumeDevices) > 0 && !p.hostUsers() {
-		errs = append(errs, field.Forbidden(path, "when `hostUsers` is false"))
-	}
+	errs := field.ForbiddenIf(len(c.VolumeDevices) > 0 && !p.hostUsers(), path, "when `hostUsers` is false")
 	if len(c.VolumeDevices) == 0 {
 		return nil
 	}
@@ -456,16 +393,13 @@ func (p *podValidator) validateDevices(c *corev1.Container, path *field.Path) fi
 	}
 	for i, d := range c.VolumeDevices {
 		at := path.Index(i)
-		errs = append(errs, requireValue(at.Child("name"), d.Name)...)
-		if names.Has(d.Name) {
-			errs = append(errs, field.Invalid(at.Child("name"), d.Name, "must be unique"))
-		}
+		errs = append(errs, field.NotEmpty(at.Child("name"), d.Name)...)
+		errs = append(errs, field.InvalidIf(names.Has(d.Name), at.Child("name"), d.Name, "must be unique")...)
 		if source := p.volumes[d.Name]; source == nil {
 			errs = append(errs, field.NotFound(at.Child("name"), d.Name))
 		} else if source.PersistentVolumeClaim == nil && source.Ephemeral == nil {
-			errs = append(errs,
-				field.Invalid(at.Child("name"), d.Name,
-					"can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"))
+			errs = append(errs, field.Invalid(at.Child("name"), d.Name,
+				"can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"))
 		}
 		if d.DevicePath == "" {
 			errs = append(errs, field.Required(at.Child("devicePath"), ""))
@@ -474,16 +408,13 @@ func (p *podValidator) validateDevices(c *corev1.Container, path *field.Path) fi
 				errs = append(errs, field.Invalid(at.Child("devicePath"), d.DevicePath, "can not contain backsteps ('..')"))
 			}
 		}
-		if paths.Has(d.DevicePath) {
-			errs = append(errs, field.Invalid(at.Child("devicePath"), d.DevicePath, "must be unique"))
-		}
+		errs = append(errs, field.InvalidIf(paths.Has(d.DevicePath), at.Child("devicePath"), d.DevicePath,
+			"must be unique")...)
 		if _, ok := mounts[d.Name]; ok {
 			errs = append(errs, field.Invalid(at.Child("name"), d.Name, "must not already exist in volumeMounts"))
 		}
-		if hasValue(mounts, d.DevicePath) {
-			errs = append(errs,
-				field.Invalid(at.Child("devicePath"), d.DevicePath, "must not already exist as a path in volumeMounts"))
-		}
+		errs = append(errs, field.InvalidIf(hasValue(mounts, d.DevicePath), at.Child("devicePath"), d.DevicePath,
+			"must not already exist as a path in volumeMounts")...)
 		names.Insert(d.Name)
 		paths.Insert(d.DevicePath)
 	}
@@ -495,16 +426,12 @@ func validateEnvFrom(sources []corev1.EnvFromSource, path *field.Path) field.Err
 	for i, s := range sources {
 		at := path.Index(i)
 		if s.Prefix != "" {
-			errs = append(errs, invalid(at.Child("prefix"), s.Prefix, validation.IsRelaxedEnvVarName(s.Prefix))...)
+			errs = append(errs, field.Messages(at.Child("prefix"), s.Prefix, validation.IsRelaxedEnvVarName(s.Prefix))...)
 		}
 		n := 0
 		named := func(name string, at *field.Path) {
 			n++
-			if name == "" {
-				errs = append(errs, field.Required(at.Child("name"), ""))
-			} else {
-				errs = append(errs, validateDNSSubdomain(at.Child("name"), name)...)
-			}
+			errs = append(errs, field.NotEmptyAnd(at.Child("name"), name, field.DNSSubdomain)...)
 		}
 		if s.ConfigMapRef != nil {
 			named(s.ConfigMapRef.Name, at.Child("configMapRef"))
@@ -529,7 +456,7 @@ func (p *podValidator) validateEnv(vars []corev1.EnvVar, path *field.Path) field
 		if vars[i].Name == "" {
 			errs = append(errs, field.Required(at.Child("name"), ""))
 		} else {
-			errs = append(errs, invalid(at.Child("name"), vars[i].Name, validation.IsRelaxedEnvVarName(vars[i].Name))...)
+			errs = append(errs, field.Messages(at.Child("name"), vars[i].Name, validation.IsRelaxedEnvVarName(vars[i].Name))...)
 		}
 		errs = append(errs, p.validateValueFrom(&vars[i], at.Child("valueFrom"))...)
 	}
@@ -562,13 +489,13 @@ func (p *podValidator) validateValueFrom(v *corev1.EnvVar, path *field.Path) fie
 	if r := from.ConfigMapKeyRef; r != nil {
 		n++
 		at := path.Child("configMapKeyRef")
-		errs = append(errs, validateDNSSubdomain(at.Child("name"), r.Name)...)
+		errs = append(errs, field.DNSSubdomain(at.Child("name"), r.Name)...)
 		errs = append(errs, configKey(at.Child("key"), r.Key)...)
 	}
 	if r := from.SecretKeyRef; r != nil {
 		n++
 		at := path.Child("secretKeyRef")
-		errs = append(errs, validateDNSSubdomain(at.Child("name"), r.Name)...)
+		errs = append(errs, field.DNSSubdomain(at.Child("name"), r.Name)...)
 		errs = append(errs, configKey(at.Child("key"), r.Key)...)
 	}
 	if r := from.FileKeyRef; r != nil {
@@ -577,9 +504,8 @@ func (p *podValidator) validateValueFrom(v *corev1.EnvVar, path *field.Path) fie
 	}
 	switch {
 	case n == 0:
-		errs = append(errs,
-			field.Invalid(path, "",
-				"must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"))
+		errs = append(errs, field.Invalid(path, "",
+			"must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"))
 	case v.Value != "":
 		errs = append(errs, field.Invalid(path, "", "may not be specified when `value` is not empty"))
 	case n > 1:
@@ -593,18 +519,10 @@ func (p *podValidator) validateFileKeyRef(r *corev1.FileKeySelector, path *field
 	if r.Key == "" {
 		errs = append(errs, field.Required(path.Child("key"), ""))
 	} else {
-		errs = append(errs, invalid(path.Child("key"), r.Key, validation.IsRelaxedEnvVarName(r.Key))...)
+		errs = append(errs, field.Messages(path.Child("key"), r.Key, validation.IsRelaxedEnvVarName(r.Key))...)
 	}
-	if r.VolumeName == "" {
-		errs = append(errs, field.Required(path.Child("volumeName"), ""))
-	} else {
-		errs = append(errs, validateDNSLabel(path.Child("volumeName"), r.VolumeName)...)
-	}
-	if r.Path == "" {
-		errs = append(errs, field.Required(path.Child("path"), ""))
-	} else {
-		errs = append(errs, noBacksteps(path.Child("path"), r.Path)...)
-	}
+	errs = append(errs, field.NotEmptyAnd(path.Child("volumeName"), r.VolumeName, field.DNSLabel)...)
+	errs = append(errs, field.NotEmptyAnd(path.Child("path"), r.Path, noBacksteps)...)
 	// Unlike a mount, a reference finds volumes that are invalid.
 	named := func(v corev1.Volume) bool { return v.Name == r.VolumeName }
 	if i := slices.IndexFunc(p.spec.Volumes, named); i < 0 {
@@ -633,7 +551,7 @@ func validateFieldRef(r *corev1.ObjectFieldSelector, allowed []string, path *fie
 		if name == "metadata.annotations" {
 			key = strings.ToLower(subscript)
 		}
-		return invalid(path, subscript, names.IsLabelKey(key))
+		return field.Messages(path, subscript, names.IsLabelKey(key))
 	}
 	switch {
 	case subscripted && slices.Contains([]string{"metadata.name"}, name), !slices.Contains(podFieldLabels, name) ||
@@ -704,5 +622,3 @@ func validateResourceFieldRef(r *corev1.ResourceFieldSelector, path *field.Path,
 		return refuse("hugepages", sizes)
 	}
 }
-
-var selectorOptions = metav1validation.LabelSelectorValidationOptions{}

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -84,15 +83,10 @@ func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
 	var errs field.ErrorList
 	for i := range e.Subsets {
 		s, at := &e.Subsets[i], field.NewPath("subsets").Index(i)
-		if len(s.Addresses) == 0 && len(s.NotReadyAddresses) == 0 {
-			errs = append(errs, field.Required(at, "must specify `addresses` or `notReadyAddresses`"))
-		}
-		for j := range s.Addresses {
-			errs = append(errs, validateEndpointAddress(&s.Addresses[j], at.Child("addresses").Index(j))...)
-		}
-		for j := range s.NotReadyAddresses {
-			errs = append(errs, validateEndpointAddress(&s.NotReadyAddresses[j], at.Child("notReadyAddresses").Index(j))...)
-		}
+		errs = append(errs, field.RequiredIf(len(s.Addresses) == 0 && len(s.NotReadyAddresses) == 0, at,
+			"must specify `addresses` or `notReadyAddresses`")...)
+		errs = append(errs, field.Each(at.Child("addresses"), s.Addresses, validateEndpointAddress)...)
+		errs = append(errs, field.Each(at.Child("notReadyAddresses"), s.NotReadyAddresses, validateEndpointAddress)...)
 		for j := range s.Ports {
 			errs = append(errs, validateEndpointPort(&s.Ports[j], len(s.Ports) > 1, at.Child("ports").Index(j))...)
 		}
@@ -105,30 +99,21 @@ func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
 
 func validateEndpointAddress(a *corev1.EndpointAddress, path *field.Path) field.ErrorList {
 	errs := ValidateIP(path.Child("ip"), a.IP, nil)
-	if a.Hostname != "" {
-		errs = append(errs, validateDNSLabel(path.Child("hostname"), a.Hostname)...)
-	}
-	if n := a.NodeName; n != nil {
-		for _, m := range apivalidation.NameIsDNSSubdomain(*n, false) {
-			errs = append(errs, field.Invalid(path.Child("nodeName"), *n, m))
-		}
-	}
+	errs = append(errs, field.IfSet(path.Child("hostname"), a.Hostname, field.DNSLabel)...)
+	errs = append(errs, field.Optional(path.Child("nodeName"), a.NodeName, field.DNSSubdomain)...)
 	return append(errs, ValidateEndpointIP(a.IP, path.Child("ip"))...)
 }
 
 func validateEndpointPort(p *corev1.EndpointPort, named bool, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if p.Name != "" {
-		errs = append(errs, validateDNSLabel(path.Child("name"), p.Name)...)
+		errs = append(errs, field.DNSLabel(path.Child("name"), p.Name)...)
 	} else if named {
 		errs = append(errs, field.Required(path.Child("name"), ""))
 	}
-	errs = append(errs, validatePortNumber(path.Child("port"), p.Port)...)
+	errs = append(errs, field.PortNumber(path.Child("port"), p.Port)...)
 	errs = append(errs, protocol(path.Child("protocol"), p.Protocol)...)
-	if p.AppProtocol != nil {
-		errs = append(errs, validateQualifiedName(path.Child("appProtocol"), *p.AppProtocol)...)
-	}
-	return errs
+	return append(errs, field.Optional(path.Child("appProtocol"), p.AppProtocol, field.LabelKey)...)
 }
 
 // endpointsWarnings returns warnings about the notation of addresses. There are none for

@@ -33,7 +33,7 @@ func (p *podValidator) validateEphemeralContainers(path *field.Path) field.Error
 	for i := range p.spec.EphemeralContainers {
 		c, at := &p.spec.EphemeralContainers[i], path.Index(i)
 		errs = append(errs, asPod.validateContainer((*corev1.Container)(&c.EphemeralContainerCommon), at)...)
-		errs = append(errs, uniqueName(names, c.Name, at)...)
+		errs = append(errs, field.Unique(names, at.Child("name"), c.Name)...)
 		if target := c.TargetContainerName; target != "" && !others.Has(target) {
 			errs = append(errs, field.NotFound(at.Child("targetContainerName"), target))
 		}
@@ -46,9 +46,7 @@ func (p *podValidator) validateEphemeralContainers(path *field.Path) field.Error
 func validateEphemeralFields(c *corev1.EphemeralContainer, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	forbid := func(path *field.Path, set bool) {
-		if set {
-			errs = append(errs, field.Forbidden(path, notForEphemeral))
-		}
+		errs = append(errs, field.ForbiddenIf(set, path, notForEphemeral)...)
 	}
 	forbid(path.Child("ports"), c.Ports != nil)
 	forbid(path.Child("resources"), c.Resources.Limits != nil || c.Resources.Requests != nil || c.Resources.Claims != nil)

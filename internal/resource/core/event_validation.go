@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/machinery/request"
-	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
@@ -35,9 +34,7 @@ func validateEvent(ctx context.Context, e, _ *corev1.Event) field.ErrorList {
 		return errs
 	}
 	errs = append(errs, validateEventSeries(e.Series)...)
-	if e.EventTime.IsZero() {
-		errs = append(errs, field.Required(field.NewPath("eventTime"), ""))
-	}
+	errs = append(errs, field.RequiredIf(e.EventTime.IsZero(), field.NewPath("eventTime"), "")...)
 	if e.Type != corev1.EventTypeNormal && e.Type != corev1.EventTypeWarning {
 		errs = append(errs, field.Invalid(field.NewPath("type"), "", "has invalid value: "+e.Type))
 	}
@@ -50,9 +47,7 @@ func validateEvent(ctx context.Context, e, _ *corev1.Event) field.ErrorList {
 		{"count", e.Count != 0},
 		{"source", e.Source != corev1.EventSource{}},
 	} {
-		if deprecated.set {
-			errs = append(errs, field.Invalid(field.NewPath(deprecated.name), "", "needs to be unset"))
-		}
+		errs = append(errs, field.InvalidIf(deprecated.set, field.NewPath(deprecated.name), "", "needs to be unset")...)
 	}
 	return errs
 }
@@ -95,27 +90,19 @@ func validateEventSeries(s *corev1.EventSeries) (errs field.ErrorList) {
 		return nil
 	}
 	path := field.NewPath("series")
-	if s.Count < 2 {
-		errs = append(errs, field.Invalid(path.Child("count"), "", "should be at least 2"))
-	}
-	if s.LastObservedTime.IsZero() {
-		errs = append(errs, field.Required(path.Child("lastObservedTime"), ""))
-	}
-	return errs
+	errs = append(errs, field.InvalidIf(s.Count < 2, path.Child("count"), "", "should be at least 2")...)
+	return append(errs, field.RequiredIf(s.LastObservedTime.IsZero(), path.Child("lastObservedTime"), "")...)
 }
 
 // validateLegacyEvent validates what holds in both groups. An event that has an eventTime was written for the rules of
 // events.k8s.io, and has the fields that these require.
 func validateLegacyEvent(e *corev1.Event, strict bool) field.ErrorList {
-	var errs field.ErrorList
-	if !agreesWithNamespace(e) {
-		errs = append(errs, field.Invalid(field.NewPath("involvedObject", "namespace"), e.InvolvedObject.Namespace,
-			"does not match event.namespace"))
-	}
+	errs := field.InvalidIf(!agreesWithNamespace(e), field.NewPath("involvedObject", "namespace"),
+		e.InvolvedObject.Namespace, "does not match event.namespace")
 	if !e.EventTime.IsZero() {
 		errs = append(errs, validateReporter(e, strict)...)
 	}
-	return append(errs, validateDNSSubdomain(field.NewPath("namespace"), e.Namespace)...)
+	return append(errs, field.DNSSubdomain(field.NewPath("namespace"), e.Namespace)...)
 }
 
 // agreesWithNamespace reports whether an event is in the namespace of its object, or, if the object has none, in one
@@ -137,12 +124,12 @@ func validateReporter(e *corev1.Event, strict bool) (errs field.ErrorList) {
 	if strict {
 		controller = field.NewPath("reportingController")
 	}
-	errs = append(errs, requireValue(controller, e.ReportingController)...)
-	errs = append(errs, invalid(controller, e.ReportingController, names.IsLabelKey(e.ReportingController))...)
+	errs = append(errs, field.NotEmpty(controller, e.ReportingController)...)
+	errs = append(errs, field.LabelKey(controller, e.ReportingController)...)
 	for _, word := range []struct{ name, value string }{
 		{"reportingInstance", e.ReportingInstance}, {"action", e.Action}, {"reason", e.Reason},
 	} {
-		errs = append(errs, requireValue(field.NewPath(word.name), word.value)...)
+		errs = append(errs, field.NotEmpty(field.NewPath(word.name), word.value)...)
 		errs = append(errs, validateLength(word.name, word.value, maxEventWord)...)
 	}
 	return append(errs, validateLength("message", e.Message, maxEventMessage)...)

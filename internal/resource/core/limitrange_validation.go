@@ -6,21 +6,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 )
 
 func validateLimitRange(r *corev1.LimitRange) field.ErrorList {
 	var errs field.ErrorList
-	seen := map[corev1.LimitType]bool{}
+	seen := sets.New[corev1.LimitType]()
 	for i := range r.Spec.Limits {
 		item, path := &r.Spec.Limits[i], field.NewPath("spec", "limits").Index(i)
 		errs = append(errs, validateLimitType(item.Type, path.Child("type"))...)
-		if seen[item.Type] {
-			errs = append(errs, field.Duplicate(path.Child("type"), item.Type))
-		}
-		seen[item.Type] = true
+		errs = append(errs, field.Unique(seen, path.Child("type"), item.Type)...)
 		errs = append(errs, validateLimitRangeItem(item, path)...)
 	}
 	return errs
@@ -28,7 +25,7 @@ func validateLimitRange(r *corev1.LimitRange) field.ErrorList {
 
 // validateLimitType accepts the types of Kubernetes, and qualified names.
 func validateLimitType(t corev1.LimitType, path *field.Path) field.ErrorList {
-	errs := invalid(path, t, names.IsLabelKey(string(t)))
+	errs := field.LabelKey(path, t)
 	switch {
 	case len(errs) > 0 || strings.Contains(string(t), "/"):
 	case t != corev1.LimitTypePod && t != corev1.LimitTypeContainer && t != corev1.LimitTypePersistentVolumeClaim:
@@ -59,10 +56,8 @@ func validateLimitRangeItem(item *corev1.LimitRangeItem, path *field.Path) field
 	if item.Type == corev1.LimitTypePersistentVolumeClaim {
 		_, least := item.Min[corev1.ResourceStorage]
 		_, most := item.Max[corev1.ResourceStorage]
-		if !least && !most {
-			errs = append(errs, field.Required(path.Child("limits"),
-				"either minimum or maximum storage value is required, but neither was provided"))
-		}
+		errs = append(errs, field.RequiredIf(!least && !most, path.Child("limits"),
+			"either minimum or maximum storage value is required, but neither was provided")...)
 	}
 	add("maxLimitRequestRatio", item.MaxLimitRequestRatio)
 	for _, name := range sortedResources(named) {
@@ -87,14 +82,8 @@ func validateLimitNames(t corev1.LimitType, list corev1.ResourceList, path *fiel
 
 func forbiddenDefaults(item *corev1.LimitRangeItem, path *field.Path) field.ErrorList {
 	const detail = "may not be specified when `type` is 'Pod'"
-	var errs field.ErrorList
-	if len(item.Default) > 0 {
-		errs = append(errs, field.Forbidden(path.Child("default"), detail))
-	}
-	if len(item.DefaultRequest) > 0 {
-		errs = append(errs, field.Forbidden(path.Child("defaultRequest"), detail))
-	}
-	return errs
+	errs := field.ForbiddenIf(len(item.Default) > 0, path.Child("default"), detail)
+	return append(errs, field.ForbiddenIf(len(item.DefaultRequest) > 0, path.Child("defaultRequest"), detail)...)
 }
 
 // validateLimitOrder checks that the values for one resource are in order: the minimum, the default request, the default

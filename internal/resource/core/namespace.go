@@ -10,7 +10,6 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
@@ -120,15 +119,10 @@ func validateNamespaceFinalize(n, _ *corev1.Namespace) field.ErrorList {
 }
 
 func validateFinalizerName(name string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, problem := range names.IsLabelKey(name) {
-		errs = append(errs, field.Invalid(path, name, problem))
-	}
-	if !strings.Contains(name, "/") && name != string(corev1.FinalizerKubernetes) &&
-		name != metav1.FinalizerOrphanDependents && name != metav1.FinalizerDeleteDependents {
-		errs = append(errs, field.Invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified"))
-	}
-	return errs
+	errs := field.LabelKey(path, name)
+	return append(errs, field.InvalidIf(!strings.Contains(name, "/") && name != string(corev1.FinalizerKubernetes) &&
+		name != metav1.FinalizerOrphanDependents && name != metav1.FinalizerDeleteDependents, path, name,
+		"name is neither a standard finalizer name nor is it fully qualified")...)
 }
 
 // validateNamespacePhase requires that the phase is Terminating exactly if the namespace is

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
 
-	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
@@ -38,9 +37,8 @@ func validatePodCIDRs(cidrs []string, path *field.Path) field.ErrorList {
 		if err != nil {
 			errs = append(errs, field.InternalError(path, internalCIDRError{err}))
 		}
-		if !dual || len(cidrs) > 2 {
-			errs = append(errs, field.Invalid(path, cidrs, "may specify no more than one CIDR for each IP family"))
-		}
+		errs = append(errs, field.InvalidIf(!dual || len(cidrs) > 2, path, cidrs,
+			"may specify no more than one CIDR for each IP family")...)
 	}
 	return errs
 }
@@ -119,11 +117,10 @@ func validateDeclaredFeatures(features []string, path *field.Path) field.ErrorLi
 			errs = append(errs,
 				field.Invalid(at, f, fmt.Sprintf("invalid feature name %q: must be no more than %d characters", f, most)))
 		} else if !declaredFeature.MatchString(f) {
-			errs = append(errs,
-				field.Invalid(at, f,
-					fmt.Sprintf("invalid feature name %q: must start with an UpperCamelCase segment, with subsequent "+
-						"segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric "+
-						"characters and slashes", f)))
+			errs = append(errs, field.Invalid(at, f,
+				fmt.Sprintf("invalid feature name %q: must start with an UpperCamelCase segment, with subsequent "+
+					"segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric "+
+					"characters and slashes", f)))
 		}
 		if i == 0 {
 			continue
@@ -153,8 +150,8 @@ func validateTaints(taints []corev1.Taint, path *field.Path) field.ErrorList {
 	seen := map[key]bool{}
 	for i, t := range taints {
 		at := path.Index(i)
-		errs = append(errs, invalid(at.Child("key"), t.Key, names.IsLabelKey(t.Key))...)
-		errs = append(errs, invalid(at.Child("value"), t.Value, validation.IsValidLabelValue(t.Value))...)
+		errs = append(errs, field.LabelKey(at.Child("key"), t.Key)...)
+		errs = append(errs, field.LabelValue(at.Child("value"), t.Value)...)
 		if t.Effect == "" {
 			errs = append(errs, field.Required(at.Child("effect"), ""))
 		} else {
@@ -185,10 +182,8 @@ func validateNodeStatusUpdate(n, old *corev1.Node) field.ErrorList {
 		seen[a] = true
 	}
 	errs = append(errs, validatePodCIDRsUpdate(n.Spec.PodCIDRs, old.Spec.PodCIDRs, spec.Child("podCIDRs"))...)
-	if old.Spec.ProviderID != "" && n.Spec.ProviderID != old.Spec.ProviderID {
-		errs = append(errs,
-			field.Forbidden(spec.Child("providerID"), `node updates may not change providerID except from "" to valid`))
-	}
+	errs = append(errs, field.ForbiddenIf(old.Spec.ProviderID != "" && n.Spec.ProviderID != old.Spec.ProviderID,
+		spec.Child("providerID"), `node updates may not change providerID except from "" to valid`)...)
 	if s := n.Spec.ConfigSource; s != nil {
 		errs = append(errs, validateConfigSource(s, spec.Child("configSource"), false)...)
 	}
@@ -203,10 +198,8 @@ func validateNodeStatusUpdate(n, old *corev1.Node) field.ErrorList {
 		}
 	}
 	errs = append(errs, validateTaints(n.Spec.Taints, meta.Child("taints"))...)
-	if n.Spec.DoNotUseExternalID != old.Spec.DoNotUseExternalID {
-		errs = append(errs, field.Forbidden(spec.Child("externalID"), "may not be updated"))
-	}
-	return errs
+	return append(errs, field.ForbiddenIf(n.Spec.DoNotUseExternalID != old.Spec.DoNotUseExternalID,
+		spec.Child("externalID"), "may not be updated")...)
 }
 
 // validatePodCIDRsUpdate returns an error for each CIDR that has changed. A node without CIDRs
@@ -257,9 +250,7 @@ func validateConfigSource(s *corev1.NodeConfigSource, path *field.Path, inStatus
 			errs = append(errs, field.Required(at, ""))
 			continue
 		}
-		for _, message := range v.wrong(v.value) {
-			errs = append(errs, field.Invalid(at, v.value, message))
-		}
+		errs = append(errs, field.Messages(at, v.value, v.wrong(v.value))...)
 	}
 	return errs
 }

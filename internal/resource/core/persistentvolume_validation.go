@@ -23,16 +23,16 @@ func validatePersistentVolume(v *corev1.PersistentVolume) field.ErrorList {
 // reports each of their causes twice.
 func validatePersistentVolumeUpdate(v, old *corev1.PersistentVolume) field.ErrorList {
 	errs := validateVolumeObject(v, hasInvalidNodeValues(old.Spec.NodeAffinity))
-	errs = append(errs, errs...)
-	errs = append(errs, validateMountOptions(v)...)
-	errs = append(errs, validateVolumeSourceKept(v, old)...)
-	errs = append(errs, declare.Immutable(v.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
-	errs = append(errs, validateNodeAffinityKept(v.Spec.NodeAffinity, old.Spec.NodeAffinity)...)
-	if old.Spec.VolumeAttributesClassName != nil && v.Spec.VolumeAttributesClassName == nil {
-		errs = append(errs,
-			field.Forbidden(field.NewPath("spec", "volumeAttributesClassName"), "update from non-nil value to nil is forbidden"))
-	}
-	return errs
+	return field.Join(
+		errs,
+		errs,
+		validateMountOptions(v),
+		validateVolumeSourceKept(v, old),
+		declare.Immutable(v.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode")),
+		validateNodeAffinityKept(v.Spec.NodeAffinity, old.Spec.NodeAffinity),
+		field.ForbiddenIf(old.Spec.VolumeAttributesClassName != nil && v.Spec.VolumeAttributesClassName == nil,
+			field.NewPath("spec", "volumeAttributesClassName"), "update from non-nil value to nil is forbidden"),
+	)
 }
 
 // validateVolumeObject validates the spec of a volume. Values of labels in the node affinity may be invalid if they
@@ -42,26 +42,20 @@ func validateVolumeObject(v *corev1.PersistentVolume, anyNodeValues bool) field.
 	errs := validateVolumeAccessModes(s.AccessModes, at.Child("accessModes"))
 	errs = append(errs, validateVolumeCapacity(s.Capacity, at.Child("capacity"))...)
 	if s.PersistentVolumeReclaimPolicy != "" {
-		errs = append(errs,
-			oneOf(at.Child("persistentVolumeReclaimPolicy"), s.PersistentVolumeReclaimPolicy,
-				corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle,
-				corev1.PersistentVolumeReclaimRetain)...)
+		errs = append(errs, field.OneOf(at.Child("persistentVolumeReclaimPolicy"), s.PersistentVolumeReclaimPolicy,
+			corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle,
+			corev1.PersistentVolumeReclaimRetain)...)
 	}
 	if a := s.NodeAffinity; a != nil {
 		errs = append(errs, validateVolumeNodeAffinity(a, anyNodeValues, at.Child("nodeAffinity"))...)
 	}
 	errs = append(errs, validatePersistentVolumeSource(s, v.Name, at)...)
-	if s.HostPath != nil && path.Clean(s.HostPath.Path) == "/" &&
-		s.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
-		errs = append(errs,
-			field.Forbidden(at.Child("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'"))
-	}
-	if s.StorageClassName != "" {
-		errs = append(errs, validateDNSSubdomain(at.Child("storageClassName"), s.StorageClassName)...)
-	}
-	errs = append(errs,
-		optionalOneOf(at.Child("volumeMode"), s.VolumeMode, corev1.PersistentVolumeBlock,
-			corev1.PersistentVolumeFilesystem)...)
+	errs = append(errs, field.ForbiddenIf(s.HostPath != nil && path.Clean(s.HostPath.Path) == "/" &&
+		s.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle,
+		at.Child("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'")...)
+	errs = append(errs, field.IfSet(at.Child("storageClassName"), s.StorageClassName, field.DNSSubdomain)...)
+	errs = append(errs, field.OptionalOneOf(at.Child("volumeMode"), s.VolumeMode, corev1.PersistentVolumeBlock,
+		corev1.PersistentVolumeFilesystem)...)
 	return append(errs, validateVolumeAttributes(s, at)...)
 }
 
@@ -71,15 +65,11 @@ func ValidateInlineVolume(s *corev1.PersistentVolumeSpec, at *field.Path) field.
 	const inline = "in the context of inline volumes"
 	var errs field.ErrorList
 	forbid := func(name string, set bool) {
-		if set {
-			errs = append(errs, field.Forbidden(at.Child(name), "may not be specified "+inline))
-		}
+		errs = append(errs, field.ForbiddenIf(set, at.Child(name), "may not be specified "+inline)...)
 	}
 	forbid("claimRef", s.ClaimRef != nil)
 	forbid("capacity", len(s.Capacity) != 0)
-	if s.CSI == nil {
-		errs = append(errs, field.Required(at.Child("csi"), "has to be specified "+inline))
-	}
+	errs = append(errs, field.RequiredIf(s.CSI == nil, at.Child("csi"), "has to be specified "+inline)...)
 	errs = append(errs, validateVolumeAccessModes(s.AccessModes, at.Child("accessModes"))...)
 	if p := s.PersistentVolumeReclaimPolicy; p != "" && p != corev1.PersistentVolumeReclaimRetain {
 		errs = append(errs, field.Forbidden(at.Child("persistentVolumeReclaimPolicy"), "may only be Retain "+inline))
@@ -103,10 +93,7 @@ func validateVolumeAccessModes(modes []corev1.PersistentVolumeAccessMode, at *fi
 
 // validateVolumeCapacity requires a storage size and nothing else.
 func validateVolumeCapacity(capacity corev1.ResourceList, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if len(capacity) == 0 {
-		errs = append(errs, field.Required(at, ""))
-	}
+	errs := field.RequiredIf(len(capacity) == 0, at, "")
 	if _, ok := capacity[corev1.ResourceStorage]; !ok || len(capacity) > 1 {
 		errs = append(errs, field.NotSupported(at, capacity, []corev1.ResourceName{corev1.ResourceStorage}))
 	}
@@ -152,12 +139,10 @@ func validateVolumeAttributes(s *corev1.PersistentVolumeSpec, at *field.Path) fi
 	if name := *s.VolumeAttributesClassName; name == "" {
 		errs = append(errs, field.Required(at.Child("volumeAttributesClassName"), "an empty string is disallowed"))
 	} else {
-		errs = append(errs, validateDNSSubdomain(at.Child("volumeAttributesClassName"), name)...)
+		errs = append(errs, field.DNSSubdomain(at.Child("volumeAttributesClassName"), name)...)
 	}
-	if s.CSI == nil {
-		errs = append(errs, field.Required(at.Child("csi"), "has to be specified when using volumeAttributesClassName"))
-	}
-	return errs
+	return append(errs, field.RequiredIf(s.CSI == nil, at.Child("csi"),
+		"has to be specified when using volumeAttributesClassName")...)
 }
 
 // validatePersistentVolumeSource requires exactly one source. kube-apiserver looks at the sources in this order, and
@@ -166,11 +151,11 @@ func validatePersistentVolumeSource(v *corev1.PersistentVolumeSpec, name string,
 	s := &volumeSources{path: at, many: "may not specify more than 1 volume type"}
 	s.add("hostPath", v.HostPath != nil, func(at *field.Path) field.ErrorList { return validateHostPath(v.HostPath, at) })
 	s.addAs("persistentDisk", "gcePersistentDisk", v.GCEPersistentDisk != nil, func(at *field.Path) field.ErrorList {
-		return append(requireValue(at.Child("pdName"), v.GCEPersistentDisk.PDName),
+		return append(field.NotEmpty(at.Child("pdName"), v.GCEPersistentDisk.PDName),
 			validatePartition(v.GCEPersistentDisk.Partition, at)...)
 	})
 	s.add("awsElasticBlockStore", v.AWSElasticBlockStore != nil, func(at *field.Path) field.ErrorList {
-		return append(requireValue(at.Child("volumeID"), v.AWSElasticBlockStore.VolumeID),
+		return append(field.NotEmpty(at.Child("volumeID"), v.AWSElasticBlockStore.VolumeID),
 			validatePartition(v.AWSElasticBlockStore.Partition, at)...)
 	})
 	s.add("glusterfs", v.Glusterfs != nil,
@@ -178,15 +163,17 @@ func validatePersistentVolumeSource(v *corev1.PersistentVolumeSpec, name string,
 	s.add("flocker", v.Flocker != nil, func(at *field.Path) field.ErrorList { return validateFlocker(v.Flocker, at) })
 	s.add("nfs", v.NFS != nil, func(at *field.Path) field.ErrorList { return validateNFS(v.NFS, at) })
 	s.add("rbd", v.RBD != nil, func(at *field.Path) field.ErrorList {
-		return append(requireNonEmpty(at.Child("monitors"), v.RBD.CephMonitors),
-			requireValue(at.Child("image"), v.RBD.RBDImage)...)
+		return append(field.RequiredIf(len(v.RBD.CephMonitors) == 0, at.Child("monitors"), ""),
+			field.NotEmpty(at.Child("image"), v.RBD.RBDImage)...)
 	})
 	s.add("quobyte", v.Quobyte != nil, func(at *field.Path) field.ErrorList { return validateQuobyte(v.Quobyte, at) })
 	s.addAs("cephfs", "cephFS", v.CephFS != nil,
-		func(at *field.Path) field.ErrorList { return requireNonEmpty(at.Child("monitors"), v.CephFS.Monitors) })
+		func(at *field.Path) field.ErrorList {
+			return field.RequiredIf(len(v.CephFS.Monitors) == 0, at.Child("monitors"), "")
+		})
 	s.add("iscsi", v.ISCSI != nil, func(at *field.Path) field.ErrorList { return validateISCSIVolume(v.ISCSI, name, at) })
 	s.add("cinder", v.Cinder != nil, func(at *field.Path) field.ErrorList {
-		errs := requireValue(at.Child("volumeID"), v.Cinder.VolumeID)
+		errs := field.NotEmpty(at.Child("volumeID"), v.Cinder.VolumeID)
 		if r := v.Cinder.SecretRef; r != nil {
 			errs = append(errs, requireSecret(r.Name, r.Namespace, at.Child("secretRef"))...)
 		}
@@ -199,12 +186,9 @@ func validatePersistentVolumeSource(v *corev1.PersistentVolumeSpec, name string,
 		s.errs = append(s.errs, validateFlex(f.Driver, f.Options, at.Child("flexVolume"))...)
 	}
 	s.add("azureFile", v.AzureFile != nil, func(at *field.Path) field.ErrorList {
-		errs := requireValue(at.Child("secretName"), v.AzureFile.SecretName)
-		errs = append(errs, requireValue(at.Child("shareName"), v.AzureFile.ShareName)...)
-		if n := v.AzureFile.SecretNamespace; n != nil {
-			errs = append(errs, requireValue(at.Child("secretNamespace"), *n)...)
-		}
-		return errs
+		errs := field.NotEmpty(at.Child("secretName"), v.AzureFile.SecretName)
+		errs = append(errs, field.NotEmpty(at.Child("shareName"), v.AzureFile.ShareName)...)
+		return append(errs, field.Optional(at.Child("secretNamespace"), v.AzureFile.SecretNamespace, field.NotEmpty)...)
 	})
 	s.addDisks(v.VsphereVolume, v.PhotonPersistentDisk, v.PortworxVolume, v.AzureDisk)
 	s.add("scaleIO", v.ScaleIO != nil, func(at *field.Path) field.ErrorList {
@@ -212,10 +196,8 @@ func validatePersistentVolumeSource(v *corev1.PersistentVolumeSpec, name string,
 	})
 	s.add("local", v.Local != nil, func(own *field.Path) field.ErrorList {
 		errs := validateLocalVolume(v.Local, own)
-		if v.NodeAffinity == nil {
-			errs = append(errs, field.Required(at.Child("nodeAffinity"), "Local volume requires node affinity"))
-		}
-		return errs
+		return append(errs, field.RequiredIf(v.NodeAffinity == nil, at.Child("nodeAffinity"),
+			"Local volume requires node affinity")...)
 	})
 	s.add("storageos", v.StorageOS != nil, func(at *field.Path) field.ErrorList {
 		errs := validateStorageOSNames(v.StorageOS.VolumeName, v.StorageOS.VolumeNamespace, at)
@@ -225,22 +207,18 @@ func validatePersistentVolumeSource(v *corev1.PersistentVolumeSpec, name string,
 		return errs
 	})
 	s.add("csi", v.CSI != nil, func(at *field.Path) field.ErrorList { return validateCSIVolume(v.CSI, at) })
-	if s.n == 0 {
-		s.errs = append(s.errs, field.Required(at, "must specify a volume type"))
-	}
-	return s.errs
+	return append(s.errs, field.RequiredIf(s.n == 0, at, "must specify a volume type")...)
 }
 
 func validateGlusterfs(g *corev1.GlusterfsPersistentVolumeSource, at *field.Path) field.ErrorList {
-	errs := requireValue(at.Child("endpoints"), g.EndpointsName)
-	errs = append(errs, requireValue(at.Child("path"), g.Path)...)
+	errs := field.NotEmpty(at.Child("endpoints"), g.EndpointsName)
+	errs = append(errs, field.NotEmpty(at.Child("path"), g.Path)...)
 	if n := g.EndpointsNamespace; n != nil {
 		at := at.Child("endpointsNamespace")
 		if *n == "" {
-			return append(errs,
-				field.Invalid(at, *n, "if the endpointnamespace is set, it must be a valid namespace name"))
+			return append(errs, field.Invalid(at, *n, "if the endpointnamespace is set, it must be a valid namespace name"))
 		}
-		errs = append(errs, invalid(at, *n, apivalidation.ValidateNamespaceName(*n, false))...)
+		errs = append(errs, field.Messages(at, *n, apivalidation.ValidateNamespaceName(*n, false))...)
 	}
 	return errs
 }
@@ -248,42 +226,32 @@ func validateGlusterfs(g *corev1.GlusterfsPersistentVolumeSource, at *field.Path
 // validateISCSIVolume validates the iscsi source of the volume of that name.
 func validateISCSIVolume(i *corev1.ISCSIPersistentVolumeSource, name string, at *field.Path) field.ErrorList {
 	const longest = 64
-	var errs field.ErrorList
-	if i.InitiatorName != nil && len(name+":"+i.TargetPortal) > longest {
-		errs = append(errs, field.Invalid(at.Child("targetportal"), i.TargetPortal, iscsiTooLong))
-	}
-	errs = append(errs,
-		validateISCSI(i.TargetPortal, i.IQN, i.Lun, i.InitiatorName, i.DiscoveryCHAPAuth || i.SessionCHAPAuth,
-			i.SecretRef != nil, at, iscsiFormat)...)
+	errs := field.InvalidIf(i.InitiatorName != nil && len(name+":"+i.TargetPortal) > longest, at.Child("targetportal"),
+		i.TargetPortal, iscsiTooLong)
+	errs = append(errs, validateISCSI(i.TargetPortal, i.IQN, i.Lun, i.InitiatorName, i.DiscoveryCHAPAuth ||
+		i.SessionCHAPAuth, i.SecretRef != nil, at, iscsiFormat)...)
 	if r := i.SecretRef; r != nil {
-		errs = append(errs, requireValue(at.Child("secretRef", "name"), r.Name)...)
+		errs = append(errs, field.NotEmpty(at.Child("secretRef", "name"), r.Name)...)
 	}
 	return errs
 }
 
 func validateLocalVolume(l *corev1.LocalVolumeSource, at *field.Path) field.ErrorList {
-	if l.Path == "" {
-		return field.ErrorList{field.Required(at.Child("path"), "")}
-	}
-	return noBacksteps(at.Child("path"), l.Path)
+	return field.NotEmptyAnd(at.Child("path"), l.Path, noBacksteps)
 }
 
 // validateCSIVolume validates a csi source. kube-apiserver does not validate nodeStageSecretRef.
 func validateCSIVolume(c *corev1.CSIPersistentVolumeSource, at *field.Path) field.ErrorList {
 	errs := ValidateCSIDriverName(c.Driver, at.Child("driver"))
-	errs = append(errs, requireValue(at.Child("volumeHandle"), c.VolumeHandle)...)
+	errs = append(errs, field.NotEmpty(at.Child("volumeHandle"), c.VolumeHandle)...)
 	secret := func(name string, r *corev1.SecretReference) {
 		if r == nil {
 			return
 		}
 		at := at.Child(name)
 		errs = append(errs, requireSecret(r.Name, r.Namespace, at)...)
-		if r.Name != "" {
-			errs = append(errs, validateDNSSubdomain(at.Child("name"), r.Name)...)
-		}
-		if r.Namespace != "" {
-			errs = append(errs, validateDNSLabel(at.Child("namespace"), r.Namespace)...)
-		}
+		errs = append(errs, field.IfSet(at.Child("name"), r.Name, field.DNSSubdomain)...)
+		errs = append(errs, field.IfSet(at.Child("namespace"), r.Namespace, field.DNSLabel)...)
 	}
 	secret("controllerPublishSecretRef", c.ControllerPublishSecretRef)
 	secret("controllerExpandSecretRef", c.ControllerExpandSecretRef)
@@ -294,7 +262,7 @@ func validateCSIVolume(c *corev1.CSIPersistentVolumeSource, at *field.Path) fiel
 
 // requireSecret requires the name and the namespace of a secret.
 func requireSecret(name, namespace string, at *field.Path) field.ErrorList {
-	return append(requireValue(at.Child("name"), name), requireValue(at.Child("namespace"), namespace)...)
+	return append(field.NotEmpty(at.Child("name"), name), field.NotEmpty(at.Child("namespace"), namespace)...)
 }
 
 // validateMountOptions refuses the annotation with mount options for volumes that are not mounted with options.

@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
@@ -50,10 +49,9 @@ func validatePersistentVolumeClaimUpdate(c, old *corev1.PersistentVolumeClaim) f
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations", storageClassAnnotation), class,
 			apivalidation.FieldImmutableErrorMsg))
 	}
-	if c.Spec.VolumeAttributesClassName == nil && old.Status.CurrentVolumeAttributesClassName != nil {
-		errs = append(errs, field.Forbidden(path.Child("volumeAttributesClassName"),
-			"update to nil is forbidden when status.currentVolumeAttributesClassName is not nil"))
-	}
+	errs = append(errs, field.ForbiddenIf(c.Spec.VolumeAttributesClassName == nil &&
+		old.Status.CurrentVolumeAttributesClassName != nil, path.Child("volumeAttributesClassName"),
+		"update to nil is forbidden when status.currentVolumeAttributesClassName is not nil")...)
 	return append(errs, declare.Immutable(c.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
 }
 
@@ -89,7 +87,7 @@ func validatePersistentVolumeClaimStatus(c, _ *corev1.PersistentVolumeClaim) fie
 
 // validateClaimResourceName allows storage, and names with a domain that is not one of Kubernetes.
 func validateClaimResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
-	errs := invalid(path, string(name), validation.IsQualifiedName(string(name)))
+	errs := field.LabelKey(path, string(name))
 	if len(errs) == 0 && isNativeResource(string(name)) && name != corev1.ResourceStorage {
 		errs = append(errs, field.NotSupported(path, name, []corev1.ResourceName{corev1.ResourceStorage}))
 	}

@@ -95,9 +95,7 @@ func validateAppArmorAnnotations(annotations map[string]string, s *corev1.PodSpe
 		}
 		found := false
 		eachContainer(s, func(c *corev1.Container) { found = found || c.Name == name })
-		if !found {
-			errs = append(errs, field.Invalid(path.Key(key), name, "container not found"))
-		}
+		errs = append(errs, field.InvalidIf(!found, path.Key(key), name, "container not found")...)
 		known := profile == "" || profile == appArmorUnconfined || profile == appArmorRuntimeDefault
 		if !known && !strings.HasPrefix(profile, appArmorLocalhost) {
 			errs = append(errs, field.Invalid(path.Key(key), profile, fmt.Sprintf("invalid AppArmor profile name: %q", profile)))
@@ -143,9 +141,8 @@ func validateAppArmorMatch(annotations map[string]string, s *corev1.PodSpec, pat
 					field.Forbidden(at.Child("localhostProfile"), "apparmor profile in annotation and field must match"))
 			}
 		}
-		if !same {
-			errs = append(errs, field.Forbidden(at.Child("type"), "apparmor type in annotation and field must match"))
-		}
+		errs = append(errs, field.ForbiddenIf(!same, at.Child("type"),
+			"apparmor type in annotation and field must match")...)
 	})
 	return errs
 }

@@ -29,14 +29,10 @@ func validatePod(p *corev1.Pod) field.ErrorList {
 	errs = append(errs, validateAppArmorAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))...)
 	errs = append(errs, validateAppArmorMatch(p.Annotations, &p.Spec, path)...)
 	errs = append(errs, validateMirrorPod(p)...)
-	if len(p.Spec.EphemeralContainers) > 0 {
-		errs = append(errs, field.Forbidden(path.Child("ephemeralContainers"), "cannot be set on create"))
-	}
-	if p.Spec.NodeName != "" && len(p.Spec.SchedulingGates) > 0 {
-		errs = append(errs,
-			field.Forbidden(path.Child("nodeName"), "cannot be set until all schedulingGates have been cleared"))
-	}
-	return errs
+	errs = append(errs, field.ForbiddenIf(len(p.Spec.EphemeralContainers) > 0, path.Child("ephemeralContainers"),
+		"cannot be set on create")...)
+	return append(errs, field.ForbiddenIf(p.Spec.NodeName != "" && len(p.Spec.SchedulingGates) > 0,
+		path.Child("nodeName"), "cannot be set until all schedulingGates have been cleared")...)
 }
 
 // validateTokenSources forbids tokens of a service account in volumes of a pod that has none.
@@ -120,10 +116,9 @@ func validateImages(containers []corev1.Container, path *field.Path) field.Error
 	var errs field.ErrorList
 	for i := range containers {
 		image, at := containers[i].Image, path.Index(i).Child("image")
-		errs = append(errs, requireValue(at, image)...)
-		if strings.TrimSpace(image) != image {
-			errs = append(errs, field.Invalid(at, image, "must not have leading or trailing whitespace"))
-		}
+		errs = append(errs, field.NotEmpty(at, image)...)
+		errs = append(errs, field.InvalidIf(strings.TrimSpace(image) != image, at, image,
+			"must not have leading or trailing whitespace")...)
 	}
 	return errs
 }
@@ -163,9 +158,8 @@ func validateGatesRemoved(is, was []corev1.PodSchedulingGate, path *field.Path) 
 	var errs field.ErrorList
 	for i, g := range is {
 		if !had[g.Name] {
-			errs = append(errs,
-				field.Forbidden(path.Index(i).Child("name"),
-					fmt.Sprintf("only deletion is allowed, but found new scheduling gate '%s'", g.Name)))
+			errs = append(errs, field.Forbidden(path.Index(i).Child("name"),
+				fmt.Sprintf("only deletion is allowed, but found new scheduling gate '%s'", g.Name)))
 		}
 	}
 	return errs
@@ -177,9 +171,8 @@ func validateGatedPodScheduling(spec, old *corev1.PodSpec, path *field.Path) fie
 	var errs field.ErrorList
 	for k, v := range old.NodeSelector {
 		if now, ok := spec.NodeSelector[k]; !ok || now != v {
-			errs = append(errs,
-				field.Invalid(path.Child("nodeSelector"), spec.NodeSelector,
-					"only additions to spec.nodeSelector are allowed (no mutations or deletions)"))
+			errs = append(errs, field.Invalid(path.Child("nodeSelector"), spec.NodeSelector,
+				"only additions to spec.nodeSelector are allowed (no mutations or deletions)"))
 			break
 		}
 	}
@@ -251,16 +244,14 @@ func validatePodStatusUpdate(p, old *corev1.Pod) field.ErrorList {
 	if p.Spec.RestartPolicy == corev1.RestartPolicyAlways {
 		return errs
 	}
-	errs = append(errs,
-		validateTerminatedContainers(p.Status.ContainerStatuses, old.Status.ContainerStatuses,
-			field.NewPath("status", "containerStatuses"), p.Spec.RestartPolicy, nil)...)
+	errs = append(errs, validateTerminatedContainers(p.Status.ContainerStatuses, old.Status.ContainerStatuses,
+		field.NewPath("status", "containerStatuses"), p.Spec.RestartPolicy, nil)...)
 	sidecar := map[string]bool{}
 	for i := range p.Spec.InitContainers {
 		sidecar[p.Spec.InitContainers[i].Name] = isSidecar(&p.Spec.InitContainers[i])
 	}
-	return append(errs,
-		validateTerminatedContainers(p.Status.InitContainerStatuses, old.Status.InitContainerStatuses,
-			field.NewPath("status", "initContainerStatuses"), p.Spec.RestartPolicy, sidecar)...)
+	return append(errs, validateTerminatedContainers(p.Status.InitContainerStatuses, old.Status.InitContainerStatuses,
+		field.NewPath("status", "initContainerStatuses"), p.Spec.RestartPolicy, sidecar)...)
 }
 
 // validateTerminatedContainers requires that a container that will not be restarted stays
@@ -275,10 +266,8 @@ func validateTerminatedContainers(
 			continue
 		}
 		for i := range is {
-			if is[i].Name == before.Name && is[i].State.Terminated == nil {
-				errs = append(errs,
-					field.Forbidden(path.Index(i).Child("state"), "may not be transitioned to non-terminated state"))
-			}
+			errs = append(errs, field.ForbiddenIf(is[i].Name == before.Name && is[i].State.Terminated == nil,
+				path.Index(i).Child("state"), "may not be transitioned to non-terminated state")...)
 		}
 	}
 	return errs
@@ -300,10 +289,8 @@ func validateResize(p, before *corev1.Pod) field.ErrorList {
 	if len(others) > 0 {
 		return append(errs, others...)
 	}
-	if qosClass(&p.Spec) != before.Status.QOSClass {
-		errs = append(errs,
-			field.Invalid(path, before.Status.QOSClass, "Pod QOS Class may not change as a result of resizing"))
-	}
+	errs = append(errs, field.InvalidIf(qosClass(&p.Spec) != before.Status.QOSClass, path, before.Status.QOSClass,
+		"Pod QOS Class may not change as a result of resizing")...)
 	found := len(errs)
 	same := p.Spec.DeepCopy()
 	same.Resources = before.Spec.Resources
@@ -317,20 +304,16 @@ func validateResize(p, before *corev1.Pod) field.ErrorList {
 	} {
 		for i := range part.is {
 			at := path.Child(part.name).Index(i).Child("resources")
-			errs = append(errs,
-				validateNotRemoved(part.is[i].Resources.Limits, part.was[i].Resources.Limits, at.Child("limits"),
-					"resource limits cannot be removed")...)
-			errs = append(errs,
-				validateNotRemoved(part.is[i].Resources.Requests, part.was[i].Resources.Requests, at.Child("requests"),
-					"resource requests cannot be removed")...)
+			errs = append(errs, validateNotRemoved(part.is[i].Resources.Limits, part.was[i].Resources.Limits,
+				at.Child("limits"), "resource limits cannot be removed")...)
+			errs = append(errs, validateNotRemoved(part.is[i].Resources.Requests, part.was[i].Resources.Requests,
+				at.Child("requests"), "resource requests cannot be removed")...)
 			restoreCPUAndMemory(&part.restored[i].Resources, &part.was[i].Resources)
 		}
 	}
 	errs = append(errs, validateOtherwiseSame(same, &before.Spec, path)...)
-	if len(errs) == found && !equality.Semantic.DeepEqual(same, &before.Spec) {
-		errs = append(errs, field.Forbidden(path, onlyCPUAndMemory))
-	}
-	return errs
+	return append(errs, field.ForbiddenIf(len(errs) == found && !equality.Semantic.DeepEqual(same, &before.Spec), path,
+		onlyCPUAndMemory)...)
 }
 
 const onlyCPUAndMemory = "only cpu and memory resources are mutable"
@@ -339,19 +322,15 @@ const onlyCPUAndMemory = "only cpu and memory resources are mutable"
 func validateOtherwiseSame(spec, old *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range spec.Containers {
-		if !equality.Semantic.DeepEqual(spec.Containers[i], old.Containers[i]) {
-			errs = append(errs, field.Forbidden(path, onlyCPUAndMemory))
-		}
+		errs = append(errs, field.ForbiddenIf(!equality.Semantic.DeepEqual(spec.Containers[i], old.Containers[i]), path,
+			onlyCPUAndMemory)...)
 	}
 	for i := range spec.InitContainers {
 		c, at := &spec.InitContainers[i], path.Child("initContainers").Index(i)
-		if !isSidecar(c) && restartsToResize(c.ResizePolicy) {
-			errs = append(errs, field.Forbidden(at,
-				"non-sidecar init containers with a resize policy of RestartContainer cannot be resized"))
-		}
-		if !equality.Semantic.DeepEqual(*c, old.InitContainers[i]) {
-			errs = append(errs, field.Forbidden(at, "only cpu and memory resources for init or sidecar containers are mutable"))
-		}
+		errs = append(errs, field.ForbiddenIf(!isSidecar(c) && restartsToResize(c.ResizePolicy), at,
+			"non-sidecar init containers with a resize policy of RestartContainer cannot be resized")...)
+		errs = append(errs, field.ForbiddenIf(!equality.Semantic.DeepEqual(*c, old.InitContainers[i]), at,
+			"only cpu and memory resources for init or sidecar containers are mutable")...)
 	}
 	return errs
 }

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
@@ -21,11 +20,8 @@ func ValidatePodTemplateSpec(t *corev1.PodTemplateSpec, path *field.Path) field.
 	errs := validateTemplateMetadata(t, path)
 	errs = append(errs, validatePodSpec(&t.Spec, "", false, path.Child("spec"))...)
 	errs = append(errs, validateRequiredNodeValues(&t.Spec, path.Child("spec"))...)
-	if len(t.Spec.EphemeralContainers) > 0 {
-		errs = append(errs,
-			field.Forbidden(path.Child("spec", "ephemeralContainers"), "ephemeral containers not allowed in pod template"))
-	}
-	return errs
+	return append(errs, field.ForbiddenIf(len(t.Spec.EphemeralContainers) > 0, path.Child("spec", "ephemeralContainers"),
+		"ephemeral containers not allowed in pod template")...)
 }
 
 func validateTemplateMetadata(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
@@ -46,9 +42,8 @@ func validatePodSpec(s *corev1.PodSpec, name string, pod bool, path *field.Path)
 	errs = append(errs, p.validateContainers(path.Child("containers"))...)
 	errs = append(errs, p.validateInitContainers(path.Child("initContainers"))...)
 	errs = append(errs, p.validateEphemeralContainers(path.Child("ephemeralContainers"))...)
-	errs = append(errs,
-		oneOf(path.Child("restartPolicy"), s.RestartPolicy, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure,
-			corev1.RestartPolicyNever)...)
+	errs = append(errs, field.OneOf(path.Child("restartPolicy"), s.RestartPolicy, corev1.RestartPolicyAlways,
+		corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)...)
 	errs = append(errs, validateDNS(s, path)...)
 	errs = append(errs, validateLabels(path.Child("nodeSelector"), s.NodeSelector)...)
 	errs = append(errs, p.validatePodSecurityContext(s.SecurityContext, path.Child("securityContext"))...)
@@ -63,14 +58,11 @@ func validatePodSpec(s *corev1.PodSpec, name string, pod bool, path *field.Path)
 	errs = append(errs, p.validateOS(path)...)
 	errs = append(errs, p.validatePodResources(path.Child("resources"))...)
 	if d := s.ActiveDeadlineSeconds; d != nil {
-		errs = append(errs, inclusiveRange(path.Child("activeDeadlineSeconds"), *d, 1, math.MaxInt32)...)
+		errs = append(errs, field.InRange(path.Child("activeDeadlineSeconds"), *d, 1, math.MaxInt32)...)
 	}
 	if pp := s.PreemptionPolicy; pp != nil {
-		if *pp == "" {
-			errs = append(errs, field.Required(path.Child("preemptionPolicy"), ""))
-		} else {
-			errs = append(errs, oneOf(path.Child("preemptionPolicy"), *pp, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
-		}
+		errs = append(errs, field.RequiredOneOf(path.Child("preemptionPolicy"), *pp, corev1.PreemptLowerPriority,
+			corev1.PreemptNever)...)
 	}
 	if len(s.Overhead) > 0 {
 		overhead := &corev1.ResourceRequirements{Limits: s.Overhead}
@@ -91,9 +83,7 @@ func (p *podValidator) validateHostNamespaces(path *field.Path) field.ErrorList 
 		return errs
 	}
 	forbid := func(path *field.Path, set bool) {
-		if set {
-			errs = append(errs, field.Forbidden(path, "when `hostUsers` is false"))
-		}
+		errs = append(errs, field.ForbiddenIf(set, path, "when `hostUsers` is false")...)
 	}
 	forbid(path.Child("hostNetwork"), p.spec.HostNetwork)
 	forbid(path.Child("HostPID"), p.spec.HostPID)
@@ -111,38 +101,28 @@ func (p *podValidator) validateClaims(path *field.Path) field.ErrorList {
 		case p.claims.Has(c.Name):
 			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
 		default:
-			errs = append(errs, validateDNSLabel(at.Child("name"), c.Name)...)
+			errs = append(errs, field.DNSLabel(at.Child("name"), c.Name)...)
 			p.claims.Insert(c.Name)
 		}
 		if c.ResourceClaimName != nil && c.ResourceClaimTemplateName != nil {
-			errs = append(errs,
-				field.Invalid(at, declare.Internal(c),
-					"at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"))
+			errs = append(errs, field.Invalid(at, declare.Internal(c),
+				"at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"))
 		}
 		if c.ResourceClaimName == nil && c.ResourceClaimTemplateName == nil {
 			errs = append(errs,
 				field.Invalid(at, declare.Internal(c), "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"))
 		}
-		if n := c.ResourceClaimName; n != nil {
-			errs = append(errs, validateDNSSubdomain(at.Child("resourceClaimName"), *n)...)
-		}
-		if n := c.ResourceClaimTemplateName; n != nil {
-			errs = append(errs, validateDNSSubdomain(at.Child("resourceClaimTemplateName"), *n)...)
-		}
+		errs = append(errs, field.Optional(at.Child("resourceClaimName"), c.ResourceClaimName, field.DNSSubdomain)...)
+		errs = append(errs, field.Optional(at.Child("resourceClaimTemplateName"), c.ResourceClaimTemplateName,
+			field.DNSSubdomain)...)
 	}
 	return errs
 }
 
 func validateDNS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	policy := path.Child("dnsPolicy")
-	var errs field.ErrorList
-	if s.DNSPolicy == "" {
-		errs = append(errs, field.Required(policy, ""))
-	} else {
-		errs = append(errs,
-			oneOf(policy, s.DNSPolicy, corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault,
-				corev1.DNSNone)...)
-	}
+	errs := field.RequiredOneOf(policy, s.DNSPolicy, corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst,
+		corev1.DNSDefault, corev1.DNSNone)
 	path = path.Child("dnsConfig")
 	c := s.DNSConfig
 	if s.DNSPolicy == corev1.DNSNone {
@@ -159,22 +139,19 @@ func validateDNS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	}
 	const mostServers, mostSearches, longestSearches = 3, 32, 2048
 	if len(c.Nameservers) > mostServers {
-		errs = append(errs,
-			field.Invalid(path.Child("nameservers"), c.Nameservers,
-				fmt.Sprintf("must not have more than %v nameservers", mostServers)))
+		errs = append(errs, field.Invalid(path.Child("nameservers"), c.Nameservers,
+			fmt.Sprintf("must not have more than %v nameservers", mostServers)))
 	}
 	for i, ip := range c.Nameservers {
 		errs = append(errs, ValidateIP(path.Child("nameservers").Index(i), ip, nil)...)
 	}
 	if len(c.Searches) > mostSearches {
-		errs = append(errs,
-			field.Invalid(path.Child("searches"), c.Searches,
-				fmt.Sprintf("must not have more than %v search paths", mostSearches)))
+		errs = append(errs, field.Invalid(path.Child("searches"), c.Searches,
+			fmt.Sprintf("must not have more than %v search paths", mostSearches)))
 	}
 	if len(strings.Join(c.Searches, " ")) > longestSearches {
-		errs = append(errs,
-			field.Invalid(path.Child("searches"), c.Searches,
-				fmt.Sprintf("must not have more than %v characters (including spaces) in the search list", longestSearches)))
+		errs = append(errs, field.Invalid(path.Child("searches"), c.Searches,
+			fmt.Sprintf("must not have more than %v characters (including spaces) in the search list", longestSearches)))
 	}
 	for i, search := range c.Searches {
 		if search == "." {
@@ -182,12 +159,10 @@ func validateDNS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 		}
 		search = strings.TrimSuffix(search, ".")
 		errs = append(errs,
-			invalid(path.Child("searches").Index(i), search, validation.IsDNS1123SubdomainWithUnderscore(search))...)
+			field.Messages(path.Child("searches").Index(i), search, validation.IsDNS1123SubdomainWithUnderscore(search))...)
 	}
 	for i, o := range c.Options {
-		if o.Name == "" {
-			errs = append(errs, field.Required(path.Child("options").Index(i), "must not be empty"))
-		}
+		errs = append(errs, field.RequiredIf(o.Name == "", path.Child("options").Index(i), "must not be empty")...)
 	}
 	return errs
 }
@@ -196,57 +171,32 @@ func validateGates(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, g := range s.ReadinessGates {
 		errs = append(errs,
-			validateQualifiedName(path.Child("readinessGates").Index(i).Child("conditionType"), string(g.ConditionType))...)
+			field.LabelKey(path.Child("readinessGates").Index(i).Child("conditionType"), string(g.ConditionType))...)
 	}
 	seen := sets.New[string]()
 	for i, g := range s.SchedulingGates {
 		at := path.Child("schedulingGates").Index(i)
-		errs = append(errs, validateQualifiedName(at, g.Name)...)
-		if seen.Has(g.Name) {
-			errs = append(errs, field.Duplicate(at, g.Name))
-		}
-		seen.Insert(g.Name)
+		errs = append(errs, field.LabelKey(at, g.Name)...)
+		errs = append(errs, field.Unique(seen, at, g.Name)...)
 	}
 	return errs
 }
 
-// validateQualifiedName validates a name with an optional DNS prefix.
-func validateQualifiedName(path *field.Path, name string) field.ErrorList {
-	return invalid(path, name, names.IsLabelKey(name))
-}
-
 func validatePodNames(s *corev1.PodSpec, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, n := range []struct {
-		name, value string
-		check       func(*field.Path, string) field.ErrorList
-	}{
-		{"serviceAccountName", s.ServiceAccountName, validateDNSSubdomain},
-		{"nodeName", s.NodeName, validateDNSSubdomain},
-		{"hostname", s.Hostname, validateDNSLabel},
-		{"subdomain", s.Subdomain, validateDNSLabel},
-		{"priorityClassName", s.PriorityClassName, validateDNSSubdomain},
-	} {
-		if n.value != "" {
-			errs = append(errs, n.check(path.Child(n.name), n.value)...)
-		}
-	}
-	if n := s.RuntimeClassName; n != nil {
-		errs = append(errs, validateDNSSubdomain(path.Child("runtimeClassName"), *n)...)
-	}
+	errs := field.Join(field.IfSet(path.Child("serviceAccountName"), s.ServiceAccountName, field.DNSSubdomain),
+		field.IfSet(path.Child("nodeName"), s.NodeName, field.DNSSubdomain),
+		field.IfSet(path.Child("hostname"), s.Hostname, field.DNSLabel),
+		field.IfSet(path.Child("subdomain"), s.Subdomain, field.DNSLabel),
+		field.IfSet(path.Child("priorityClassName"), s.PriorityClassName, field.DNSSubdomain),
+		field.Optional(path.Child("runtimeClassName"), s.RuntimeClassName, field.DNSSubdomain))
 	if n := s.HostnameOverride; n != nil {
 		const longest = 64
 		at := path.Child("hostnameOverride")
-		errs = append(errs, validateDNSSubdomain(at, *n)...)
-		if len(*n) > longest {
-			errs = append(errs, field.TooLong(at, *n, longest))
-		}
-		if s.SetHostnameAsFQDN != nil && *s.SetHostnameAsFQDN {
-			errs = append(errs, field.Forbidden(at, "may not be specified when setHostnameAsFQDN is true"))
-		}
-		if s.HostNetwork {
-			errs = append(errs, field.Forbidden(at, "may not be specified when hostNetwork is true"))
-		}
+		errs = append(errs, field.DNSSubdomain(at, *n)...)
+		errs = append(errs, field.MaxLength(at, *n, longest)...)
+		errs = append(errs, field.ForbiddenIf(s.SetHostnameAsFQDN != nil && *s.SetHostnameAsFQDN, at,
+			"may not be specified when setHostnameAsFQDN is true")...)
+		errs = append(errs, field.ForbiddenIf(s.HostNetwork, at, "may not be specified when hostNetwork is true")...)
 	}
 	return errs
 }
@@ -256,7 +206,7 @@ func validateHostAliases(list []corev1.HostAlias, path *field.Path) field.ErrorL
 	for i, a := range list {
 		errs = append(errs, ValidateIP(path.Index(i).Child("ip"), a.IP, nil)...)
 		for j, name := range a.Hostnames {
-			errs = append(errs, validateDNSSubdomain(path.Index(i).Child("hostnames").Index(j), name)...)
+			errs = append(errs, field.DNSSubdomain(path.Index(i).Child("hostnames").Index(j), name)...)
 		}
 	}
 	return errs
@@ -275,7 +225,7 @@ func (p *podValidator) validateOS(path *field.Path) field.ErrorList {
 	case os.Name == corev1.Windows:
 		return p.validateWindowsPod(path)
 	}
-	return oneOf(path.Child("os"), os.Name, corev1.Linux, corev1.Windows)
+	return field.OneOf(path.Child("os"), os.Name, corev1.Linux, corev1.Windows)
 }
 
 // validatePodResources validates the resources of the pod as a whole, which limit the
@@ -286,17 +236,15 @@ func (p *podValidator) validatePodResources(path *field.Path) field.ErrorList {
 		return nil
 	}
 	errs := validateRequirements(r, p.claims, validatePodResourceName, path)
-	if r.Claims != nil {
-		errs = append(errs, field.Forbidden(path.Child("claims"), "claims may not be set for Resources at pod-level"))
-	}
+	errs = append(errs, field.ForbiddenIf(r.Claims != nil, path.Child("claims"),
+		"claims may not be set for Resources at pod-level")...)
 	together := AggregateContainerResources(p.spec,
 		func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests })
 	for _, name := range sortedResources(r.Requests) {
 		q := r.Requests[name]
 		if sum, ok := together[name]; ok && q.Cmp(sum) < 0 {
-			errs = append(errs,
-				field.Invalid(path.Child("requests").Key(string(name)), q.String(),
-					fmt.Sprintf("must be greater than or equal to aggregate container requests of %s", sum.String())))
+			errs = append(errs, field.Invalid(path.Child("requests").Key(string(name)), q.String(),
+				fmt.Sprintf("must be greater than or equal to aggregate container requests of %s", sum.String())))
 		}
 	}
 	return append(errs, p.validatePodLimits(path)...)

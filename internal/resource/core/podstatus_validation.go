@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
 
-	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
@@ -26,9 +25,8 @@ func validatePodStatus(p, old *corev1.Pod) field.ErrorList {
 			errs = append(errs, field.Invalid(path.Child("conditions").Index(i).Child("observedGeneration"), n, notNegativeInteger))
 		}
 	}
-	if s.ObservedGeneration < 0 {
-		errs = append(errs, field.Invalid(path.Child("observedGeneration"), s.ObservedGeneration, notNegativeInteger))
-	}
+	errs = append(errs, field.InvalidIf(s.ObservedGeneration < 0, path.Child("observedGeneration"), s.ObservedGeneration,
+		notNegativeInteger)...)
 	errs = append(errs, validateClaimStatuses(p, path.Child("resourceClaimStatuses"))...)
 	errs = append(errs, validateExtendedClaimStatus(p, path.Child("extendedResourceClaimStatus"))...)
 	errs = append(errs, validateAddresses(podIPs(s), podIPs(&old.Status), s.PodIPs, path.Child("podIPs"))...)
@@ -42,7 +40,7 @@ func validateConditionType(t corev1.PodConditionType, path *field.Path) field.Er
 	case corev1.PodScheduled, corev1.PodReady, corev1.PodInitialized:
 		return nil
 	}
-	return invalid(path, string(t), names.IsLabelKey(string(t)))
+	return field.LabelKey(path, string(t))
 }
 
 const notNegativeInteger = "must be a non-negative integer"
@@ -53,11 +51,10 @@ func validateNominatedNode(p *corev1.Pod, path *field.Path) field.ErrorList {
 	if name == "" {
 		return nil
 	}
-	errs := validateDNSSubdomain(path, name)
-	if p.Spec.NodeName != "" {
-		errs = append(errs, field.Forbidden(path, "may not be set on pods that are already bound to a node"))
-	}
-	return errs
+	return field.Join(
+		field.DNSSubdomain(path, name),
+		field.ForbiddenIf(p.Spec.NodeName != "", path, "may not be set on pods that are already bound to a node"),
+	)
 }
 
 func podIPs(s *corev1.PodStatus) []string {
@@ -117,17 +114,11 @@ func validateClaimStatuses(p *corev1.Pod, path *field.Path) field.ErrorList {
 	seen := sets.New[string]()
 	for i, status := range p.Status.ResourceClaimStatuses {
 		path := path.Index(i)
-		if !claims.Has(status.Name) {
-			errs = append(errs, field.Invalid(path.Child("name"), status.Name,
-				"must match the name of an entry in `spec.resourceClaims`"))
-		}
-		if seen.Has(status.Name) {
-			errs = append(errs, field.Duplicate(path.Child("name"), status.Name))
-		}
-		seen.Insert(status.Name)
-		if n := status.ResourceClaimName; n != nil {
-			errs = append(errs, validateDNSSubdomain(path.Child("resourceClaimName"), *n)...)
-		}
+		errs = append(errs, field.InvalidIf(!claims.Has(status.Name), path.Child("name"), status.Name,
+			"must match the name of an entry in `spec.resourceClaims`")...)
+		errs = append(errs, field.Unique(seen, path.Child("name"), status.Name)...)
+		errs = append(errs, field.Optional(path.Child("resourceClaimName"), status.ResourceClaimName,
+			field.DNSSubdomain)...)
 	}
 	return errs
 }
@@ -138,22 +129,16 @@ func validateExtendedClaimStatus(p *corev1.Pod, path *field.Path) field.ErrorLis
 	if s == nil {
 		return nil
 	}
-	var errs field.ErrorList
-	if s.ResourceClaimName == "" {
-		errs = append(errs, field.Required(path.Child("resourceClaimName"), ""))
-	} else {
-		errs = append(errs, validateDNSSubdomain(path.Child("resourceClaimName"), s.ResourceClaimName)...)
-	}
+	errs := field.NotEmptyAnd(path.Child("resourceClaimName"), s.ResourceClaimName, field.DNSSubdomain)
 	mappings := path.Child("requestMappings")
-	if len(s.RequestMappings) == 0 {
-		errs = append(errs, field.Required(mappings, "at least one request mapping is required"))
-	}
+	errs = append(errs, field.RequiredIf(len(s.RequestMappings) == 0, mappings,
+		"at least one request mapping is required")...)
 	seen := sets.New[corev1.ContainerExtendedResourceRequest]()
 	for i, m := range s.RequestMappings {
 		at := mappings.Index(i)
 		errs = append(errs, validateMappedContainer(&p.Spec, &m, at)...)
 		// kube-apiserver's path of an invalid name has no index.
-		errs = append(errs, validateDNSLabel(path.Child("requestName"), m.RequestName)...)
+		errs = append(errs, field.DNSLabel(path.Child("requestName"), m.RequestName)...)
 		if seen.Has(m) {
 			errs = append(errs, field.Duplicate(at.Child("containerName"), m.ContainerName),
 				field.Duplicate(at.Child("resourceName"), m.ResourceName), field.Duplicate(at.Child("requestName"), m.RequestName))
@@ -207,9 +192,8 @@ func validateContainerStatuses(p *corev1.Pod, path *field.Path) field.ErrorList 
 			}
 			at = at.Child("allocatedResourcesStatus")
 			if part.name == "ephemeralContainerStatuses" {
-				if s.AllocatedResourcesStatus != nil {
-					errs = append(errs, field.Forbidden(at, "must not be specified in container status"))
-				}
+				errs = append(errs, field.ForbiddenIf(s.AllocatedResourcesStatus != nil, at,
+					"must not be specified in container status")...)
 				continue
 			}
 			errs = append(errs, validateAllocated(s.AllocatedResourcesStatus, containerNamed(part.containers, s.Name), at)...)
@@ -242,12 +226,9 @@ func validateAllocated(list []corev1.ResourceStatus, c *corev1.Container, path *
 		seen := sets.New[corev1.ResourceID]()
 		for j, r := range list[i].Resources {
 			at := at.Child("resources").Index(j)
-			errs = append(errs, oneOf(at.Child("health"), r.Health, corev1.ResourceHealthStatusHealthy,
+			errs = append(errs, field.OneOf(at.Child("health"), r.Health, corev1.ResourceHealthStatusHealthy,
 				corev1.ResourceHealthStatusUnhealthy, corev1.ResourceHealthStatusUnknown)...)
-			if seen.Has(r.ResourceID) {
-				errs = append(errs, field.Duplicate(at.Child("resourceID"), r.ResourceID))
-			}
-			seen.Insert(r.ResourceID)
+			errs = append(errs, field.Unique(seen, at.Child("resourceID"), r.ResourceID)...)
 		}
 	}
 	return errs

@@ -20,12 +20,8 @@ func validateResourceQuota(q *corev1.ResourceQuota) field.ErrorList {
 }
 
 func validateResourceQuotaUpdate(q, old *corev1.ResourceQuota) field.ErrorList {
-	errs := validateResourceQuota(q)
-	if !sets.New(q.Spec.Scopes...).Equal(sets.New(old.Spec.Scopes...)) {
-		errs = append(errs,
-			field.Invalid(field.NewPath("spec", "scopes"), q.Spec.Scopes, validation.FieldImmutableErrorMsg))
-	}
-	return errs
+	return append(validateResourceQuota(q), field.InvalidIf(!sets.New(q.Spec.Scopes...).Equal(sets.New(old.Spec.Scopes...)),
+		field.NewPath("spec", "scopes"), q.Spec.Scopes, validation.FieldImmutableErrorMsg)...)
 }
 
 func validateResourceQuotaStatus(q, _ *corev1.ResourceQuota) field.ErrorList {
@@ -40,9 +36,8 @@ func validateQuotaList(list corev1.ResourceList, path *field.Path) field.ErrorLi
 	for _, name := range sortedResources(list) {
 		q, at := list[name], path.Key(string(name))
 		errs = append(errs, ValidateResourceName(string(name), at)...)
-		if !strings.Contains(string(name), "/") && !isQuotaResource(name) {
-			errs = append(errs, field.Invalid(at, name, "must be a standard resource for quota"))
-		}
+		errs = append(errs, field.InvalidIf(!strings.Contains(string(name), "/") && !isQuotaResource(name), at, name,
+			"must be a standard resource for quota")...)
 		errs = append(errs, ValidateNonNegativeQuantity(q, at)...)
 		if (isCounted(string(name)) || IsExtendedResource(string(name))) && q.MilliValue()%1000 != 0 {
 			errs = append(errs, field.Invalid(at, q.String(), "must be an integer"))
@@ -60,9 +55,7 @@ func isQuotaResource(name corev1.ResourceName) bool {
 func validateQuotaScopes(s *corev1.ResourceQuotaSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, scope := range s.Scopes {
-		if !isScope(scope) {
-			errs = append(errs, field.Invalid(path, s.Scopes, "unsupported scope"))
-		}
+		errs = append(errs, field.InvalidIf(!isScope(scope), path, s.Scopes, "unsupported scope")...)
 		for range limitsOutside(scope, s.Hard) {
 			errs = append(errs, field.Invalid(path, s.Scopes, "unsupported scope applied to resource"))
 		}
@@ -79,9 +72,8 @@ func validateScopePairs(
 		{corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort},
 		{corev1.ResourceQuotaScopeTerminating, corev1.ResourceQuotaScopeNotTerminating},
 	} {
-		if slices.Contains(scopes, pair[0]) && slices.Contains(scopes, pair[1]) {
-			errs = append(errs, field.Invalid(path, s.Scopes, "conflicting scopes"))
-		}
+		errs = append(errs, field.InvalidIf(slices.Contains(scopes, pair[0]) && slices.Contains(scopes, pair[1]), path,
+			s.Scopes, "conflicting scopes")...)
 	}
 	return errs
 }
@@ -108,9 +100,8 @@ func validateScopeSelector(s *corev1.ResourceQuotaSpec, path *field.Path) field.
 	}
 	for i := range s.ScopeSelector.MatchExpressions {
 		r := &s.ScopeSelector.MatchExpressions[i]
-		if !isScope(r.ScopeName) {
-			errs = append(errs, field.Invalid(path.Child("scopeName"), r.ScopeName, "unsupported scope"))
-		}
+		errs = append(errs, field.InvalidIf(!isScope(r.ScopeName), path.Child("scopeName"), r.ScopeName,
+			"unsupported scope")...)
 		for range limitsOutside(r.ScopeName, s.Hard) {
 			errs = append(errs, field.Invalid(path, shown, "unsupported scope applied to resource"))
 		}
@@ -122,23 +113,19 @@ func validateScopeSelector(s *corev1.ResourceQuotaSpec, path *field.Path) field.
 func validateScopeRequirement(r *corev1.ScopedResourceSelectorRequirement, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	operator, values := path.Child("operator"), path.Child("values")
-	if isScope(r.ScopeName) && r.ScopeName != corev1.ResourceQuotaScopePriorityClass &&
-		r.ScopeName != corev1.ResourceQuotaScopeVolumeAttributesClass && r.Operator != corev1.ScopeSelectorOpExists {
-		errs = append(errs, field.Invalid(operator, r.Operator, "must be 'Exists' when scope is any of "+
+	errs = append(errs, field.InvalidIf(isScope(r.ScopeName) && r.ScopeName != corev1.ResourceQuotaScopePriorityClass &&
+		r.ScopeName != corev1.ResourceQuotaScopeVolumeAttributesClass && r.Operator != corev1.ScopeSelectorOpExists,
+		operator, r.Operator,
+		"must be 'Exists' when scope is any of "+
 			"ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, "+
-			"ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"))
-	}
+			"ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity")...)
 	switch r.Operator {
 	case corev1.ScopeSelectorOpIn, corev1.ScopeSelectorOpNotIn:
-		if len(r.Values) == 0 {
-			errs = append(errs, field.Required(values,
-				"must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"))
-		}
+		errs = append(errs, field.RequiredIf(len(r.Values) == 0, values,
+			"must be at least one value when `operator` is 'In' or 'NotIn' for scope selector")...)
 	case corev1.ScopeSelectorOpExists, corev1.ScopeSelectorOpDoesNotExist:
-		if len(r.Values) > 0 {
-			errs = append(errs, field.Invalid(values, r.Values,
-				"must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"))
-		}
+		errs = append(errs, field.InvalidIf(len(r.Values) > 0, values, r.Values,
+			"must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector")...)
 	default:
 		errs = append(errs, field.Invalid(operator, r.Operator, "not a valid selector operator"))
 	}

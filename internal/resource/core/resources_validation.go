@@ -52,16 +52,13 @@ func validateRequirements(
 			errs = append(errs,
 				field.Invalid(requests, q.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String())))
 		case limited && q.Cmp(limit) > 0:
-			errs = append(errs,
-				field.Invalid(requests, q.String(),
-					fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
+			errs = append(errs, field.Invalid(requests, q.String(),
+				fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
 		case !limited && !overcommitAllowed(name):
 			errs = append(errs, field.Required(limits, "Limit must be set for non overcommitable resources"))
 		}
 	}
-	if huge && !cpuOrMemory {
-		errs = append(errs, field.Forbidden(path, "HugePages require cpu or memory"))
-	}
+	errs = append(errs, field.ForbiddenIf(huge && !cpuOrMemory, path, "HugePages require cpu or memory")...)
 	return append(errs, validateClaimsUsed(r.Claims, claims, path.Child("claims"))...)
 }
 
@@ -91,7 +88,7 @@ func validateClaimsUsed(used []corev1.ResourceClaim, claims sets.Set[string], pa
 		key := c.Name
 		if c.Request != "" {
 			key += "/" + c.Request
-			errs = append(errs, validateDNSLabel(at.Child("request"), c.Request)...)
+			errs = append(errs, field.DNSLabel(at.Child("request"), c.Request)...)
 		}
 		switch {
 		case seen.Has(key):
@@ -100,9 +97,7 @@ func validateClaimsUsed(used []corev1.ResourceClaim, claims sets.Set[string], pa
 			errs = append(errs, field.Duplicate(at, c.Name))
 		default:
 			for other := range seen {
-				if c.Request == "" && strings.HasPrefix(other, c.Name+"/") {
-					errs = append(errs, field.Duplicate(at, c.Name))
-				}
+				errs = append(errs, field.DuplicateIf(c.Request == "" && strings.HasPrefix(other, c.Name+"/"), at, c.Name)...)
 			}
 			seen.Insert(key)
 		}
@@ -161,12 +156,12 @@ var (
 
 // ValidateResourceName accepts the names of standard resources, and qualified names.
 func ValidateResourceName(name string, path *field.Path) field.ErrorList {
-	errs := invalid(path, name, names.IsLabelKey(name))
-	if len(errs) == 0 && !strings.Contains(name, "/") && !slices.Contains(standardResources, name) &&
-		!isHugePages(corev1.ResourceName(name)) && !strings.HasPrefix(name, "requests."+corev1.ResourceHugePagesPrefix) {
-		errs = append(errs, field.Invalid(path, name, "must be a standard resource type or fully qualified"))
+	if errs := field.LabelKey(path, name); len(errs) > 0 {
+		return errs
 	}
-	return errs
+	return field.InvalidIf(!strings.Contains(name, "/") && !slices.Contains(standardResources, name) &&
+		!isHugePages(corev1.ResourceName(name)) && !strings.HasPrefix(name, "requests."+corev1.ResourceHugePagesPrefix),
+		path, name, "must be a standard resource type or fully qualified")
 }
 
 // validatePodResourceName accepts the names of resources that the resources of a whole pod may name.
@@ -186,9 +181,8 @@ func ValidateContainerResourceName(name string, path *field.Path) field.ErrorLis
 	errs := ValidateResourceName(name, path)
 	switch {
 	case !strings.Contains(name, "/"):
-		if !slices.Contains(containerResources, name) && !isHugePages(corev1.ResourceName(name)) {
-			errs = append(errs, field.Invalid(path, name, "must be a standard resource for containers"))
-		}
+		errs = append(errs, field.InvalidIf(!slices.Contains(containerResources, name) &&
+			!isHugePages(corev1.ResourceName(name)), path, name, "must be a standard resource for containers")...)
 	case !isNativeResource(name) && !IsExtendedResource(name):
 		errs = append(errs, field.Invalid(path, name, "doesn't follow extended resource name standard"))
 	}

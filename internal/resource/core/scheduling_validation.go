@@ -5,11 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 )
 
@@ -31,14 +28,12 @@ func validateAffinity(a *corev1.Affinity, path *field.Path) field.ErrorList {
 		}
 	}
 	if p := a.PodAffinity; p != nil {
-		errs = append(errs,
-			validatePodTerms(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution,
-				path.Child("podAffinity"))...)
+		errs = append(errs, validatePodTerms(p.RequiredDuringSchedulingIgnoredDuringExecution,
+			p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAffinity"))...)
 	}
 	if p := a.PodAntiAffinity; p != nil {
-		errs = append(errs,
-			validatePodTerms(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution,
-				path.Child("podAntiAffinity"))...)
+		errs = append(errs, validatePodTerms(p.RequiredDuringSchedulingIgnoredDuringExecution,
+			p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAntiAffinity"))...)
 	}
 	return errs
 }
@@ -57,10 +52,7 @@ func validateRequiredNodeValues(s *corev1.PodSpec, path *field.Path) field.Error
 }
 
 func validateWeight(n int32, path *field.Path) field.ErrorList {
-	if n <= 0 || n > 100 {
-		return field.ErrorList{field.Invalid(path.Child("weight"), n, "must be in the range 1-100")}
-	}
-	return nil
+	return field.InvalidIf(n <= 0 || n > 100, path.Child("weight"), n, "must be in the range 1-100")
 }
 
 // ValidateNodeSelector validates the node selector of a pod or a volume.
@@ -69,22 +61,12 @@ func ValidateNodeSelector(s *corev1.NodeSelector, path *field.Path) field.ErrorL
 	if len(s.NodeSelectorTerms) == 0 {
 		return field.ErrorList{field.Required(path, "must have at least one node selector term")}
 	}
-	var errs field.ErrorList
-	for i := range s.NodeSelectorTerms {
-		errs = append(errs, validateNodeTerm(&s.NodeSelectorTerms[i], path.Index(i))...)
-	}
-	return errs
+	return field.Each(path, s.NodeSelectorTerms, validateNodeTerm)
 }
 
 func validateNodeTerm(t *corev1.NodeSelectorTerm, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for i := range t.MatchExpressions {
-		errs = append(errs, validateNodeRequirement(&t.MatchExpressions[i], path.Child("matchExpressions").Index(i))...)
-	}
-	for i := range t.MatchFields {
-		errs = append(errs, validateNodeFieldRequirement(&t.MatchFields[i], path.Child("matchFields").Index(i))...)
-	}
-	return errs
+	errs := field.Each(path.Child("matchExpressions"), t.MatchExpressions, validateNodeRequirement)
+	return append(errs, field.Each(path.Child("matchFields"), t.MatchFields, validateNodeFieldRequirement)...)
 }
 
 func validateNodeRequirement(r *corev1.NodeSelectorRequirement, path *field.Path) field.ErrorList {
@@ -92,32 +74,26 @@ func validateNodeRequirement(r *corev1.NodeSelectorRequirement, path *field.Path
 	values := path.Child("values")
 	switch r.Operator {
 	case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
-		if len(r.Values) == 0 {
-			errs = append(errs, field.Required(values, "must be specified when `operator` is 'In' or 'NotIn'"))
-		}
+		errs = append(errs, field.RequiredIf(len(r.Values) == 0, values,
+			"must be specified when `operator` is 'In' or 'NotIn'")...)
 	case corev1.NodeSelectorOpExists, corev1.NodeSelectorOpDoesNotExist:
-		if len(r.Values) > 0 {
-			errs = append(errs, field.Forbidden(values, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
-		}
+		errs = append(errs, field.ForbiddenIf(len(r.Values) > 0, values,
+			"may not be specified when `operator` is 'Exists' or 'DoesNotExist'")...)
 	case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
-		if len(r.Values) != 1 {
-			errs = append(errs, field.Required(values, "must be specified single value when `operator` is 'Lt' or 'Gt'"))
-		}
+		errs = append(errs, field.RequiredIf(len(r.Values) != 1, values,
+			"must be specified single value when `operator` is 'Lt' or 'Gt'")...)
 	default:
 		errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, "not a valid selector operator"))
 	}
-	return append(errs, invalid(path.Child("key"), r.Key, names.IsLabelKey(r.Key))...)
+	return append(errs, field.LabelKey(path.Child("key"), r.Key)...)
 }
 
 func validateNodeFieldRequirement(r *corev1.NodeSelectorRequirement, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	switch r.Operator {
 	case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
-		if len(r.Values) != 1 {
-			errs = append(errs,
-				field.Required(path.Child("values"),
-					"must be only one value when `operator` is 'In' or 'NotIn' for node field selector"))
-		}
+		errs = append(errs, field.RequiredIf(len(r.Values) != 1, path.Child("values"),
+			"must be only one value when `operator` is 'In' or 'NotIn' for node field selector")...)
 	default:
 		errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, "not a valid selector operator"))
 	}
@@ -125,7 +101,7 @@ func validateNodeFieldRequirement(r *corev1.NodeSelectorRequirement, path *field
 		return append(errs, field.Invalid(path.Child("key"), r.Key, "not a valid field selector key"))
 	}
 	for i, v := range r.Values {
-		errs = append(errs, validateDNSSubdomain(path.Child("values").Index(i), v)...)
+		errs = append(errs, field.DNSSubdomain(path.Child("values").Index(i), v)...)
 	}
 	return errs
 }
@@ -133,11 +109,7 @@ func validateNodeFieldRequirement(r *corev1.NodeSelectorRequirement, path *field
 func validatePodTerms(
 	required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm, path *field.Path,
 ) field.ErrorList {
-	var errs field.ErrorList
-	for i := range required {
-		errs = append(errs,
-			validatePodTerm(&required[i], path.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i))...)
-	}
+	errs := field.Each(path.Child("requiredDuringSchedulingIgnoredDuringExecution"), required, validatePodTerm)
 	for i := range preferred {
 		at := path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i)
 		errs = append(errs, validateWeight(preferred[i].Weight, at)...)
@@ -147,23 +119,14 @@ func validatePodTerms(
 }
 
 func validatePodTerm(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if t.LabelSelector != nil {
-		errs = append(errs,
-			metav1validation.ValidateLabelSelector(t.LabelSelector, selectorOptions, path.Child("labelSelector").K8s())...)
-	}
-	if t.NamespaceSelector != nil {
-		errs = append(errs,
-			metav1validation.ValidateLabelSelector(t.NamespaceSelector, selectorOptions, path.Child("namespaceSelector").K8s())...)
-	}
+	errs := field.LabelSelector(path.Child("labelSelector"), t.LabelSelector)
+	errs = append(errs, field.LabelSelector(path.Child("namespaceSelector"), t.NamespaceSelector)...)
 	for _, name := range t.Namespaces {
-		errs = append(errs, validateDNSLabel(path.Child("namespace"), name)...)
+		errs = append(errs, field.DNSLabel(path.Child("namespace"), name)...)
 	}
 	errs = append(errs, validateTermKeys(t, path)...)
-	if t.TopologyKey == "" {
-		errs = append(errs, field.Required(path.Child("topologyKey"), "can not be empty"))
-	}
-	return append(errs, invalid(path.Child("topologyKey"), t.TopologyKey, names.IsLabelKey(t.TopologyKey))...)
+	errs = append(errs, field.RequiredIf(t.TopologyKey == "", path.Child("topologyKey"), "can not be empty")...)
+	return append(errs, field.LabelKey(path.Child("topologyKey"), t.TopologyKey)...)
 }
 
 // validateTermKeys checks that each of matchLabelKeys and mismatchLabelKeys is in the label
@@ -181,14 +144,12 @@ func validateTermKeys(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorLi
 			continue
 		}
 		for i, key := range list.keys {
-			errs = append(errs, invalid(at.Index(i), key, names.IsLabelKey(key))...)
+			errs = append(errs, field.LabelKey(at.Index(i), key)...)
 		}
 	}
 	for i, key := range t.MismatchLabelKeys {
-		if match.Has(key) {
-			errs = append(errs,
-				field.Invalid(path.Child("matchLabelKeys").Index(i), key, "exists in both matchLabelKeys and mismatchLabelKeys"))
-		}
+		errs = append(errs, field.InvalidIf(match.Has(key), path.Child("matchLabelKeys").Index(i), key,
+			"exists in both matchLabelKeys and mismatchLabelKeys")...)
 	}
 	if t.LabelSelector == nil {
 		return errs
@@ -220,44 +181,29 @@ func requireKeysOnce(s *metav1.LabelSelector, keys []string, path *field.Path) f
 
 // ValidateTolerations returns what is wrong with the tolerations of a pod.
 func ValidateTolerations(list []corev1.Toleration, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for i := range list {
-		errs = append(errs, validateToleration(&list[i], path.Index(i))...)
-	}
-	return errs
+	return field.Each(path, list, validateToleration)
 }
 
 func validateToleration(t *corev1.Toleration, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if t.Key != "" {
-		errs = append(errs, invalid(path.Child("key"), t.Key, names.IsLabelKey(t.Key))...)
-	}
+	errs := field.IfSet(path.Child("key"), t.Key, field.LabelKey)
 	operator := path.Child("operator")
-	if t.Key == "" && t.Operator != corev1.TolerationOpExists {
-		errs = append(errs,
-			field.Invalid(operator, t.Operator,
-				"operator must be Exists when `key` is empty, which means \"match all values and all keys\""))
-	}
-	if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
-		errs = append(errs,
-			field.Invalid(path.Child("effect"), t.Effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"))
-	}
+	errs = append(errs, field.InvalidIf(t.Key == "" && t.Operator != corev1.TolerationOpExists, operator, t.Operator,
+		"operator must be Exists when `key` is empty, which means \"match all values and all keys\"")...)
+	errs = append(errs, field.InvalidIf(t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute,
+		path.Child("effect"), t.Effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")...)
 	switch t.Operator {
 	case corev1.TolerationOpEqual, "":
-		errs = append(errs, invalid(operator, t.Value, validation.IsValidLabelValue(t.Value))...)
+		errs = append(errs, field.LabelValue(operator, t.Value)...)
 	case corev1.TolerationOpExists:
-		if t.Value != "" {
-			errs = append(errs, field.Invalid(operator, t.Value, "value must be empty when `operator` is 'Exists'"))
-		}
+		errs = append(errs, field.InvalidIf(t.Value != "", operator, t.Value,
+			"value must be empty when `operator` is 'Exists'")...)
 	case corev1.TolerationOpLt, corev1.TolerationOpGt:
-		errs = append(errs,
-			field.NotSupported(operator, t.Operator,
-				[]corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists, corev1.TolerationOpLt,
-					corev1.TolerationOpGt}))
+		errs = append(errs, field.NotSupported(operator, t.Operator,
+			[]corev1.TolerationOperator{
+				corev1.TolerationOpEqual, corev1.TolerationOpExists, corev1.TolerationOpLt, corev1.TolerationOpGt}))
 	default:
-		errs = append(errs,
-			field.NotSupported(operator, t.Operator,
-				[]corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
+		errs = append(errs, field.NotSupported(operator, t.Operator,
+			[]corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
 	}
 	if t.Effect != "" {
 		errs = append(errs, taintEffect(t.Effect, path.Child("effect"))...)
@@ -266,51 +212,37 @@ func validateToleration(t *corev1.Toleration, path *field.Path) field.ErrorList 
 }
 
 func taintEffect(e corev1.TaintEffect, path *field.Path) field.ErrorList {
-	return oneOf(path, e, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)
+	return field.OneOf(path, e, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)
 }
 
 func validateSpread(list []corev1.TopologySpreadConstraint, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range list {
 		c, at := &list[i], path.Index(i)
-		if c.MaxSkew <= 0 {
-			errs = append(errs, field.Invalid(at.Child("maxSkew"), c.MaxSkew, mustBePositive))
-		}
-		if c.TopologyKey == "" {
-			errs = append(errs, field.Required(at.Child("topologyKey"), "can not be empty"))
-		}
+		errs = append(errs, field.InvalidIf(c.MaxSkew <= 0, at.Child("maxSkew"), c.MaxSkew, mustBePositive)...)
+		errs = append(errs, field.RequiredIf(c.TopologyKey == "", at.Child("topologyKey"), "can not be empty")...)
 		errs = append(errs,
-			oneOf(at.Child("whenUnsatisfiable"), c.WhenUnsatisfiable, corev1.DoNotSchedule, corev1.ScheduleAnyway)...)
+			field.OneOf(at.Child("whenUnsatisfiable"), c.WhenUnsatisfiable, corev1.DoNotSchedule, corev1.ScheduleAnyway)...)
 		for j := i + 1; j < len(list); j++ {
 			if list[j].TopologyKey == c.TopologyKey && list[j].WhenUnsatisfiable == c.WhenUnsatisfiable {
-				errs = append(errs,
-					field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"),
-						fmt.Sprintf("{%s, %s}", c.TopologyKey, c.WhenUnsatisfiable)))
+				errs = append(errs, field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"),
+					fmt.Sprintf("{%s, %s}", c.TopologyKey, c.WhenUnsatisfiable)))
 				break
 			}
 		}
 		if m := c.MinDomains; m != nil {
-			if *m <= 0 {
-				errs = append(errs, field.Invalid(at.Child("minDomains"), *m, mustBePositive))
-			}
+			errs = append(errs, field.InvalidIf(*m <= 0, at.Child("minDomains"), *m, mustBePositive)...)
 			if c.WhenUnsatisfiable != corev1.DoNotSchedule {
-				errs = append(errs,
-					field.Invalid(at.Child("minDomains"), *m,
-						fmt.Sprintf("can only use minDomains if whenUnsatisfiable=%s, not %s", corev1.DoNotSchedule,
-							c.WhenUnsatisfiable)))
+				errs = append(errs, field.Invalid(at.Child("minDomains"), *m,
+					fmt.Sprintf("can only use minDomains if whenUnsatisfiable=%s, not %s", corev1.DoNotSchedule, c.WhenUnsatisfiable)))
 			}
 		}
-		errs = append(errs,
-			optionalOneOf(at.Child("nodeAffinityPolicy"), c.NodeAffinityPolicy, corev1.NodeInclusionPolicyHonor,
-				corev1.NodeInclusionPolicyIgnore)...)
-		errs = append(errs,
-			optionalOneOf(at.Child("nodeTaintsPolicy"), c.NodeTaintsPolicy, corev1.NodeInclusionPolicyHonor,
-				corev1.NodeInclusionPolicyIgnore)...)
+		errs = append(errs, field.OptionalOneOf(at.Child("nodeAffinityPolicy"), c.NodeAffinityPolicy,
+			corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore)...)
+		errs = append(errs, field.OptionalOneOf(at.Child("nodeTaintsPolicy"), c.NodeTaintsPolicy,
+			corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore)...)
 		errs = append(errs, validateSpreadKeys(c, at)...)
-		if c.LabelSelector != nil {
-			errs = append(errs,
-				metav1validation.ValidateLabelSelector(c.LabelSelector, selectorOptions, at.Child("labelSelector").K8s())...)
-		}
+		errs = append(errs, field.LabelSelector(at.Child("labelSelector"), c.LabelSelector)...)
 	}
 	return errs
 }
@@ -325,7 +257,7 @@ func validateSpreadKeys(c *corev1.TopologySpreadConstraint, path *field.Path) fi
 	}
 	var errs field.ErrorList
 	for i, key := range c.MatchLabelKeys {
-		errs = append(errs, invalid(at.Index(i), key, names.IsLabelKey(key))...)
+		errs = append(errs, field.LabelKey(at.Index(i), key)...)
 	}
 	return append(errs, requireKeysOnce(c.LabelSelector, c.MatchLabelKeys, path)...)
 }

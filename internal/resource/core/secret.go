@@ -60,13 +60,10 @@ func validateSecretUpdate(s, old *corev1.Secret) field.ErrorList {
 	if old.Immutable == nil || !*old.Immutable {
 		return errs
 	}
-	if s.Immutable == nil || !*s.Immutable {
-		errs = append(errs, field.Forbidden(field.NewPath("immutable"), immutableOnceSet))
-	}
-	if !reflect.DeepEqual(s.Data, old.Data) {
-		errs = append(errs, field.Forbidden(field.NewPath("data"), immutableOnceSet))
-	}
-	return errs
+	errs = append(errs, field.ForbiddenIf(s.Immutable == nil || !*s.Immutable, field.NewPath("immutable"),
+		immutableOnceSet)...)
+	return append(errs, field.ForbiddenIf(!reflect.DeepEqual(s.Data, old.Data), field.NewPath("data"),
+		immutableOnceSet)...)
 }
 
 // warnSecret returns a warning if the certificate and the key of a TLS secret do not match.

@@ -17,14 +17,14 @@ func validateUserID(path *field.Path, id *int64) field.ErrorList {
 	if id == nil {
 		return nil
 	}
-	return invalid(path, *id, validation.IsValidUserID(*id))
+	return field.Messages(path, *id, validation.IsValidUserID(*id))
 }
 
 func validateGroupID(path *field.Path, id *int64) field.ErrorList {
 	if id == nil {
 		return nil
 	}
-	return invalid(path, *id, validation.IsValidGroupID(*id))
+	return field.Messages(path, *id, validation.IsValidGroupID(*id))
 }
 
 func (p *podValidator) validateSecurityContext(c *corev1.SecurityContext, path *field.Path) field.ErrorList {
@@ -35,10 +35,9 @@ func (p *podValidator) validateSecurityContext(c *corev1.SecurityContext, path *
 	errs = append(errs, validateGroupID(path.Child("runAsGroup"), c.RunAsGroup)...)
 	if m := c.ProcMount; m != nil {
 		at := path.Child("procMount")
-		errs = append(errs, oneOf(at, *m, corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)
-		if p.hostUsers() && *m == corev1.UnmaskedProcMount {
-			errs = append(errs, field.Invalid(at, *m, "`hostUsers` must be false to use `Unmasked`"))
-		}
+		errs = append(errs, field.OneOf(at, *m, corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)
+		errs = append(errs, field.InvalidIf(p.hostUsers() && *m == corev1.UnmaskedProcMount, at, *m,
+			"`hostUsers` must be false to use `Unmasked`")...)
 	}
 	errs = append(errs, validateSeccomp(c.SeccompProfile, path.Child("seccompProfile"))...)
 	errs = append(errs, validateAppArmor(c.AppArmorProfile, path.Child("appArmorProfile"))...)
@@ -50,9 +49,8 @@ func (p *podValidator) validateSecurityContext(c *corev1.SecurityContext, path *
 		if c.Capabilities != nil {
 			for _, added := range c.Capabilities.Add {
 				if added == "CAP_SYS_ADMIN" {
-					errs = append(errs,
-						field.Invalid(path, declare.Internal(c),
-							"cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"))
+					errs = append(errs, field.Invalid(path, declare.Internal(c),
+						"cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"))
 				}
 			}
 		}
@@ -68,7 +66,7 @@ func validateSeccomp(s *corev1.SeccompProfile, path *field.Path) field.ErrorList
 		if s.Type == "" {
 			return field.ErrorList{field.Required(path.Child("type"), "type is required when seccompProfile is set")}
 		}
-		return oneOf(path.Child("type"), s.Type, corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault,
+		return field.OneOf(path.Child("type"), s.Type, corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault,
 			corev1.SeccompProfileTypeUnconfined)
 	}()
 	at := path.Child("localhostProfile")
@@ -108,7 +106,7 @@ func validateAppArmor(a *corev1.AppArmorProfile, path *field.Path) field.ErrorLi
 			return field.ErrorList{field.Invalid(at, a.LocalhostProfile, "can only be set when AppArmor type is Localhost")}
 		}
 	default:
-		return oneOf(path.Child("type"), a.Type, corev1.AppArmorProfileTypeLocalhost,
+		return field.OneOf(path.Child("type"), a.Type, corev1.AppArmorProfileTypeLocalhost,
 			corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined)
 	}
 	return nil
@@ -124,25 +122,19 @@ func validateWindows(o *corev1.WindowsSecurityContextOptions, path *field.Path) 
 	if o == nil {
 		return nil
 	}
-	var errs field.ErrorList
-	if n := o.GMSACredentialSpecName; n != nil {
-		errs = append(errs, validateDNSSubdomain(path.Child("gmsaCredentialSpecName"), *n)...)
-	}
+	errs := field.Optional(path.Child("gmsaCredentialSpecName"), o.GMSACredentialSpecName, field.DNSSubdomain)
 	if s := o.GMSACredentialSpec; s != nil {
 		const kib = 64
 		if *s == "" {
 			errs = append(errs,
 				field.Invalid(path.Child("gmsaCredentialSpec"), *s, "gmsaCredentialSpec cannot be an empty string"))
 		} else if len(*s) > kib*1024 {
-			errs = append(errs,
-				field.Invalid(path.Child("gmsaCredentialSpec"), *s,
-					fmt.Sprintf("gmsaCredentialSpec size must be under %d KiB", kib)))
+			errs = append(errs, field.Invalid(path.Child("gmsaCredentialSpec"), *s,
+				fmt.Sprintf("gmsaCredentialSpec size must be under %d KiB", kib)))
 		}
 	}
 	if u := o.RunAsUserName; u != nil {
-		for _, m := range windowsUserProblems(*u) {
-			errs = append(errs, field.Invalid(path.Child("runAsUserName"), *u, m))
-		}
+		errs = append(errs, field.Messages(path.Child("runAsUserName"), *u, windowsUserProblems(*u))...)
 	}
 	return errs
 }
@@ -203,16 +195,14 @@ func (p *podValidator) validatePodSecurityContext(c *corev1.PodSecurityContext, 
 		errs = append(errs, validateGroupID(path.Child("supplementalGroups").Index(i), &c.SupplementalGroups[i])...)
 	}
 	errs = append(errs, validateSysctls(c.Sysctls, path.Child("sysctls"))...)
-	errs = append(errs,
-		optionalOneOf(path.Child("fsGroupChangePolicy"), c.FSGroupChangePolicy, corev1.FSGroupChangeAlways,
-			corev1.FSGroupChangeOnRootMismatch)...)
+	errs = append(errs, field.OptionalOneOf(path.Child("fsGroupChangePolicy"), c.FSGroupChangePolicy,
+		corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch)...)
 	errs = append(errs, validateSeccomp(c.SeccompProfile, path.Child("seccompProfile"))...)
 	errs = append(errs, validateAppArmor(c.AppArmorProfile, path.Child("appArmorProfile"))...)
+	errs = append(errs, field.OptionalOneOf(path.Child("supplementalGroupsPolicy"), c.SupplementalGroupsPolicy,
+		corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict)...)
 	errs = append(errs,
-		optionalOneOf(path.Child("supplementalGroupsPolicy"), c.SupplementalGroupsPolicy,
-			corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict)...)
-	errs = append(errs,
-		optionalOneOf(path.Child("seLinuxChangePolicy"), c.SELinuxChangePolicy, corev1.SELinuxChangePolicyRecursive)...)
+		field.OptionalOneOf(path.Child("seLinuxChangePolicy"), c.SELinuxChangePolicy, corev1.SELinuxChangePolicyRecursive)...)
 	return append(errs, validateWindows(c.WindowsOptions, path.Child("windowsOptions"))...)
 }
 
@@ -226,9 +216,8 @@ func validateSysctls(list []corev1.Sysctl, path *field.Path) field.ErrorList {
 		case s.Name == "":
 			errs = append(errs, field.Required(at, ""))
 		case len(s.Name) > longest || !sysctlPattern.MatchString(s.Name):
-			errs = append(errs,
-				field.Invalid(at, s.Name,
-					fmt.Sprintf("must have at most %d characters and match regex %s", longest, sysctlPattern)))
+			errs = append(errs, field.Invalid(at, s.Name,
+				fmt.Sprintf("must have at most %d characters and match regex %s", longest, sysctlPattern)))
 		case names.Has(s.Name):
 			errs = append(errs, field.Duplicate(at, s.Name))
 		}
@@ -269,9 +258,9 @@ func (p *podValidator) validateHostProcess(path *field.Path) field.ErrorList {
 		if c != nil && c.WindowsOptions != nil && c.WindowsOptions.HostProcess != nil {
 			own = c.WindowsOptions.HostProcess
 			if ofPod != nil && *own != *ofPod {
-				errs = append(errs,
-					field.Invalid(path.Child(name).Index(i).Child("securityContext", "windowsOptions", "hostProcess"), *own,
-						fmt.Sprintf("pod hostProcess value must be identical if both are specified, was %v", *ofPod)))
+				at := path.Child(name).Index(i).Child("securityContext", "windowsOptions", "hostProcess")
+				errs = append(errs, field.Invalid(at, *own,
+					fmt.Sprintf("pod hostProcess value must be identical if both are specified, was %v", *ofPod)))
 			}
 		}
 		if own != nil && *own {
@@ -292,15 +281,11 @@ func (p *podValidator) validateHostProcess(path *field.Path) field.ErrorList {
 	if !have {
 		return errs
 	}
-	if lack {
-		errs = append(errs,
-			field.Invalid(path, "",
-				"If pod contains any hostProcess containers then all containers must be HostProcess containers"))
-	}
+	errs = append(errs, field.InvalidIf(lack, path, "",
+		"If pod contains any hostProcess containers then all containers must be HostProcess containers")...)
 	if !p.spec.HostNetwork {
-		errs = append(errs,
-			field.Invalid(path.Child("hostNetwork"), p.spec.HostNetwork,
-				"hostNetwork must be true if pod contains any hostProcess containers"))
+		errs = append(errs, field.Invalid(path.Child("hostNetwork"), p.spec.HostNetwork,
+			"hostNetwork must be true if pod contains any hostProcess containers"))
 	}
 	return errs
 }
@@ -330,9 +315,7 @@ func (p *podValidator) validateLinux(path *field.Path) field.ErrorList {
 		errs = append(errs, field.Forbidden(path.Child("securityContext", "windowsOptions"), message))
 	}
 	p.eachSecurityContext(path, func(c *corev1.SecurityContext, at *field.Path) {
-		if c.WindowsOptions != nil {
-			errs = append(errs, field.Forbidden(at.Child("windowsOptions"), message))
-		}
+		errs = append(errs, field.ForbiddenIf(c.WindowsOptions != nil, at.Child("windowsOptions"), message)...)
 	})
 	return errs
 }
@@ -341,9 +324,7 @@ func (p *podValidator) validateWindowsPod(path *field.Path) field.ErrorList {
 	const message = "cannot be set for a windows pod"
 	var errs field.ErrorList
 	forbid := func(set bool, at *field.Path) {
-		if set {
-			errs = append(errs, field.Forbidden(at, message))
-		}
+		errs = append(errs, field.ForbiddenIf(set, at, message)...)
 	}
 	at := path.Child("securityContext")
 	forbid(p.spec.HostUsers != nil, path.Child("hostUsers"))

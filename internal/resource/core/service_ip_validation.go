@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
 
 	"github.com/keelson-dev/keelson/internal/resource/field"
@@ -43,9 +42,8 @@ func ValidateServiceIPs(s, old *corev1.Service) field.ErrorList {
 	var errs field.ErrorList
 	switch {
 	case spec.ClusterIP == "":
-		if len(spec.ClusterIPs) > 0 {
-			errs = append(errs, field.Invalid(at, spec.ClusterIPs, "must be empty when `clusterIP` is not specified"))
-		}
+		errs = append(errs, field.InvalidIf(len(spec.ClusterIPs) > 0, at, spec.ClusterIPs,
+			"must be empty when `clusterIP` is not specified")...)
 	case len(spec.ClusterIPs) == 0:
 		errs = append(errs, field.Required(at, ""))
 	case spec.ClusterIPs[0] != spec.ClusterIP:
@@ -53,9 +51,8 @@ func ValidateServiceIPs(s, old *corev1.Service) field.ErrorList {
 	}
 	errs = append(errs, validateFamilies(spec, path)...)
 	if p := spec.IPFamilyPolicy; p != nil {
-		errs = append(errs,
-			oneOf(path.Child("ipFamilyPolicy"), *p, corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack,
-				corev1.IPFamilyPolicySingleStack)...)
+		errs = append(errs, field.OneOf(path.Child("ipFamilyPolicy"), *p, corev1.IPFamilyPolicyPreferDualStack,
+			corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack)...)
 	}
 	wrong := validateEachClusterIP(spec, old, at)
 	if errs = append(errs, wrong...); len(spec.ClusterIPs) > maxClusterIPs {
@@ -76,9 +73,7 @@ func validateNoIPs(spec *corev1.ServiceSpec, path *field.Path) field.ErrorList {
 		{"clusterIPs", len(spec.ClusterIPs) > 0}, {"ipFamilies", len(spec.IPFamilies) > 0},
 		{"ipFamilyPolicy", spec.IPFamilyPolicy != nil},
 	} {
-		if f.set {
-			errs = append(errs, field.Forbidden(path.Child(f.name), "may not be set for ExternalName services"))
-		}
+		errs = append(errs, field.ForbiddenIf(f.set, path.Child(f.name), "may not be set for ExternalName services")...)
 	}
 	return errs
 }
@@ -88,11 +83,8 @@ func validateFamilies(spec *corev1.ServiceSpec, path *field.Path) field.ErrorLis
 	seen := sets.New[corev1.IPFamily]()
 	for i, f := range spec.IPFamilies {
 		at := path.Child("ipFamilies").Index(i)
-		errs = append(errs, oneOf(at, f, corev1.IPv4Protocol, corev1.IPv6Protocol)...)
-		if seen.Has(f) {
-			errs = append(errs, field.Duplicate(at, f))
-		}
-		seen.Insert(f)
+		errs = append(errs, field.OneOf(at, f, corev1.IPv4Protocol, corev1.IPv6Protocol)...)
+		errs = append(errs, field.Unique(seen, at, f)...)
 	}
 	return errs
 }
@@ -105,9 +97,8 @@ func validateEachClusterIP(spec *corev1.ServiceSpec, old *corev1.Service, path *
 	var errs field.ErrorList
 	for i, ip := range spec.ClusterIPs {
 		if i == 0 && ip == corev1.ClusterIPNone {
-			if len(spec.ClusterIPs) > 1 {
-				errs = append(errs, field.Invalid(path, spec.ClusterIPs, "'None' must be the first and only value"))
-			}
+			errs = append(errs, field.InvalidIf(len(spec.ClusterIPs) > 1, path, spec.ClusterIPs,
+				"'None' must be the first and only value")...)
 			continue
 		}
 		errs = append(errs, ValidateIP(path.Index(i), ip, before)...)
@@ -165,9 +156,7 @@ func validateSourceRanges(s, old *corev1.Service) field.ErrorList {
 	var errs field.ErrorList
 	if len(s.Spec.LoadBalancerSourceRanges) > 0 {
 		at := field.NewPath("spec", "LoadBalancerSourceRanges")
-		if !balancer {
-			errs = append(errs, field.Forbidden(at, notBalancer))
-		}
+		errs = append(errs, field.ForbiddenIf(!balancer, at, notBalancer)...)
 		var before []string
 		if old != nil {
 			for _, cidr := range old.Spec.LoadBalancerSourceRanges {
@@ -185,9 +174,7 @@ func validateSourceRanges(s, old *corev1.Service) field.ErrorList {
 		return nil
 	}
 	at := field.NewPath("metadata", "annotations").Key(annotation)
-	if !balancer {
-		errs = append(errs, field.Forbidden(at, notBalancer))
-	}
+	errs = append(errs, field.ForbiddenIf(!balancer, at, notBalancer)...)
 	if value = strings.TrimSpace(value); value == "" || old != nil &&
 		old.Annotations[annotation] == s.Annotations[annotation] {
 		return errs
@@ -209,24 +196,15 @@ func validateClusterIPsUpdate(s, old *corev1.Service) field.ErrorList {
 	var errs field.ErrorList
 	if len(is) == len(was) {
 		for i := range was {
-			if is[i] != was[i] {
-				errs = append(errs, field.Invalid(path.Index(i), is, changed))
-			}
+			errs = append(errs, field.InvalidIf(is[i] != was[i], path.Index(i), is, changed)...)
 		}
 		return errs
 	}
-	if len(is) == 0 {
-		errs = append(errs, field.Invalid(path.Index(0), is, "primary clusterIP can not be unset"))
-	}
-	if len(is) > 0 && len(was) > 0 && is[0] != was[0] {
-		errs = append(errs, field.Invalid(path.Index(0), is, changed))
-	}
-	if len(is) < len(was) && len(is) == 1 && !isSingleStack(s) {
-		errs = append(errs,
-			field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), s.Spec.IPFamilyPolicy,
-				"must be set to 'SingleStack' when releasing the secondary clusterIP"))
-	}
-	return errs
+	errs = append(errs, field.InvalidIf(len(is) == 0, path.Index(0), is, "primary clusterIP can not be unset")...)
+	errs = append(errs, field.InvalidIf(len(is) > 0 && len(was) > 0 && is[0] != was[0], path.Index(0), is, changed)...)
+	return append(errs, field.InvalidIf(len(is) < len(was) && len(is) == 1 && !isSingleStack(s),
+		field.NewPath("spec", "ipFamilyPolicy"), s.Spec.IPFamilyPolicy,
+		"must be set to 'SingleStack' when releasing the secondary clusterIP")...)
 }
 
 func isSingleStack(s *corev1.Service) bool {
@@ -245,24 +223,17 @@ func validateIPFamiliesUpdate(s, old *corev1.Service) field.ErrorList {
 	var errs field.ErrorList
 	if len(is) == len(was) {
 		for i := range was {
-			if is[i] != was[i] {
-				errs = append(errs, field.Invalid(at, is, changed))
-			}
+			errs = append(errs, field.InvalidIf(is[i] != was[i], at, is, changed)...)
 		}
 		return errs
 	}
-	if len(is) < len(was) && len(s.Spec.ClusterIPs) == 0 {
-		errs = append(errs, field.Invalid(at, is, "primary ipFamily can not be unset"))
-	}
-	if len(is) > 0 && len(was) > 0 && is[0] != was[0] {
-		errs = append(errs, field.Invalid(at, s.Spec.ClusterIPs, changed))
-	}
-	if len(is) < len(was) && len(is) == 1 && !isSingleStack(s) {
-		errs = append(errs,
-			field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), s.Spec.IPFamilyPolicy,
-				"must be set to 'SingleStack' when releasing the secondary ipFamily"))
-	}
-	return errs
+	errs = append(errs, field.InvalidIf(len(is) < len(was) && len(s.Spec.ClusterIPs) == 0, at, is,
+		"primary ipFamily can not be unset")...)
+	errs = append(errs, field.InvalidIf(len(is) > 0 && len(was) > 0 && is[0] != was[0], at, s.Spec.ClusterIPs,
+		changed)...)
+	return append(errs, field.InvalidIf(len(is) < len(was) && len(is) == 1 && !isSingleStack(s),
+		field.NewPath("spec", "ipFamilyPolicy"), s.Spec.IPFamilyPolicy,
+		"must be set to 'SingleStack' when releasing the secondary ipFamily")...)
 }
 
 // validateServiceStatus validates the load balancer status.
@@ -291,10 +262,9 @@ func validateServiceStatus(s, old *corev1.Service) field.ErrorList {
 			errs = append(errs, field.NotSupported(mode, in.IPMode, modes))
 		}
 		if in.Hostname != "" {
-			errs = append(errs, invalid(at.Child("hostname"), in.Hostname, validation.IsDNS1123Subdomain(in.Hostname))...)
-			if netutils.ParseIPSloppy(in.Hostname) != nil {
-				errs = append(errs, field.Invalid(at.Child("hostname"), in.Hostname, "must be a DNS name, not an IP address"))
-			}
+			errs = append(errs, field.DNSSubdomain(at.Child("hostname"), in.Hostname)...)
+			errs = append(errs, field.InvalidIf(netutils.ParseIPSloppy(in.Hostname) != nil, at.Child("hostname"), in.Hostname,
+				"must be a DNS name, not an IP address")...)
 		}
 	}
 	return errs

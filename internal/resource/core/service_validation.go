@@ -19,23 +19,19 @@ func validateService(s, old *corev1.Service) field.ErrorList {
 	errs := validateTopologyAnnotations(s.Annotations)
 	external, balancer := spec.Type == corev1.ServiceTypeExternalName, spec.Type == corev1.ServiceTypeLoadBalancer
 	headless := isHeadless(s)
-	if len(spec.Ports) == 0 && !external && !headless {
-		errs = append(errs, field.Required(path.Child("ports"), ""))
-	}
+	errs = append(errs, field.RequiredIf(len(spec.Ports) == 0 && !external && !headless, path.Child("ports"), "")...)
 	if headless && (balancer || spec.Type == corev1.ServiceTypeNodePort) {
-		errs = append(errs,
-			field.Invalid(path.Child("clusterIPs").Index(0), corev1.ClusterIPNone,
-				fmt.Sprintf("may not be set to 'None' for %s services", spec.Type)))
+		errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(0), corev1.ClusterIPNone,
+			fmt.Sprintf("may not be set to 'None' for %s services", spec.Type)))
 	}
-	errs = append(errs,
-		oneOf(path.Child("type"), spec.Type, corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName,
-			corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort)...)
+	errs = append(errs, field.OneOf(path.Child("type"), spec.Type, corev1.ServiceTypeClusterIP,
+		corev1.ServiceTypeExternalName, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort)...)
 	if external {
 		at := path.Child("externalName")
 		if spec.ExternalName == "" {
 			errs = append(errs, field.Required(at, ""))
 		} else {
-			errs = append(errs, validateDNSSubdomain(at, strings.TrimSuffix(spec.ExternalName, "."))...)
+			errs = append(errs, field.DNSSubdomain(at, strings.TrimSuffix(spec.ExternalName, "."))...)
 		}
 	}
 	errs = append(errs, validateServicePorts(s, path.Child("ports"))...)
@@ -46,13 +42,10 @@ func validateService(s, old *corev1.Service) field.ErrorList {
 	errs = append(errs, ValidateServiceIPs(s, old)...)
 	errs = append(errs, validateExternalIPs(s, old)...)
 	errs = append(errs, validateSourceRanges(s, old)...)
-	if !balancer && spec.AllocateLoadBalancerNodePorts != nil {
-		errs = append(errs,
-			field.Forbidden(path.Child("allocateLoadBalancerNodePorts"), "may only be used when `type` is 'LoadBalancer'"))
-	}
+	errs = append(errs, field.ForbiddenIf(!balancer && spec.AllocateLoadBalancerNodePorts != nil,
+		path.Child("allocateLoadBalancerNodePorts"), "may only be used when `type` is 'LoadBalancer'")...)
 	errs = append(errs, validateLoadBalancerClass(spec, path.Child("loadBalancerClass"))...)
-	errs = append(errs, validateTraffic(s, path)...)
-	return errs
+	return append(errs, validateTraffic(s, path)...)
 }
 
 func validateServicePorts(s *corev1.Service, path *field.Path) field.ErrorList {
@@ -68,22 +61,17 @@ func validateServicePorts(s *corev1.Service, path *field.Path) field.ErrorList {
 		if len(s.Spec.Ports) > 1 && p.Name == "" {
 			errs = append(errs, field.Required(at.Child("name"), ""))
 		} else if p.Name != "" {
-			errs = append(errs, validateDNSLabel(at.Child("name"), p.Name)...)
-			errs = append(errs, uniqueName(names, p.Name, at)...)
+			errs = append(errs, field.DNSLabel(at.Child("name"), p.Name)...)
+			errs = append(errs, field.Unique(names, at.Child("name"), p.Name)...)
 		}
-		errs = append(errs, validatePortNumber(at.Child("port"), p.Port)...)
+		errs = append(errs, field.PortNumber(at.Child("port"), p.Port)...)
 		errs = append(errs, protocol(at.Child("protocol"), p.Protocol)...)
 		errs = append(errs, portNumberOrName(at.Child("targetPort"), p.TargetPort)...)
-		if p.AppProtocol != nil {
-			errs = append(errs, validateQualifiedName(at.Child("appProtocol"), *p.AppProtocol)...)
-		}
-		if p.NodePort != 0 && s.Spec.Type == corev1.ServiceTypeClusterIP {
-			errs = append(errs, field.Forbidden(at.Child("nodePort"), "may not be used when `type` is 'ClusterIP'"))
-		}
+		errs = append(errs, field.Optional(at.Child("appProtocol"), p.AppProtocol, field.LabelKey)...)
+		errs = append(errs, field.ForbiddenIf(p.NodePort != 0 && s.Spec.Type == corev1.ServiceTypeClusterIP,
+			at.Child("nodePort"), "may not be used when `type` is 'ClusterIP'")...)
 		if k := (key{p.Protocol, p.NodePort}); p.NodePort != 0 {
-			if nodes[k] {
-				errs = append(errs, field.Duplicate(at.Child("nodePort"), p.NodePort))
-			}
+			errs = append(errs, field.DuplicateIf(nodes[k], at.Child("nodePort"), p.NodePort)...)
 			nodes[k] = true
 		}
 		k := key{p.Protocol, p.Port}
@@ -99,7 +87,7 @@ func validateSessionAffinity(spec *corev1.ServiceSpec, path *field.Path) field.E
 	if spec.SessionAffinity == "" {
 		return field.ErrorList{field.Required(path.Child("sessionAffinity"), "")}
 	}
-	errs := oneOf(path.Child("sessionAffinity"), spec.SessionAffinity, corev1.ServiceAffinityClientIP,
+	errs := field.OneOf(path.Child("sessionAffinity"), spec.SessionAffinity, corev1.ServiceAffinityClientIP,
 		corev1.ServiceAffinityNone)
 	c := spec.SessionAffinityConfig
 	switch {
@@ -109,9 +97,8 @@ func validateSessionAffinity(spec *corev1.ServiceSpec, path *field.Path) field.E
 	case spec.SessionAffinity == corev1.ServiceAffinityClientIP && c != nil && c.ClientIP != nil &&
 		c.ClientIP.TimeoutSeconds != nil:
 		if t := *c.ClientIP.TimeoutSeconds; t <= 0 || t > 86400 {
-			errs = append(errs,
-				field.Invalid(path.Child("sessionAffinityConfig", "clientIP", "timeoutSeconds"), t,
-					"must be greater than 0 and less than 86400"))
+			errs = append(errs, field.Invalid(path.Child("sessionAffinityConfig", "clientIP", "timeoutSeconds"), t,
+				"must be greater than 0 and less than 86400"))
 		}
 	}
 	return errs
@@ -126,7 +113,7 @@ func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(at, p, "may only be set for externally-accessible services"))
 		} else {
 			errs = append(errs,
-				oneOf(at, p, corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal)...)
+				field.OneOf(at, p, corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal)...)
 		}
 	} else if hasExternalTraffic(s) {
 		errs = append(errs, field.Required(path.Child("externalTrafficPolicy"), ""))
@@ -136,16 +123,14 @@ func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
 			errs = append(errs,
 				field.Invalid(at, n, "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"))
 		} else {
-			errs = append(errs, validatePortNumber(at, n)...)
+			errs = append(errs, field.PortNumber(at, n)...)
 		}
 	}
-	errs = append(errs,
-		optionalOneOf(path.Child("internalTrafficPolicy"), spec.InternalTrafficPolicy,
-			corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal)...)
-	return append(errs,
-		optionalOneOf(path.Child("trafficDistribution"), spec.TrafficDistribution,
-			corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone,
-			corev1.ServiceTrafficDistributionPreferSameNode)...)
+	errs = append(errs, field.OptionalOneOf(path.Child("internalTrafficPolicy"), spec.InternalTrafficPolicy,
+		corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal)...)
+	return append(errs, field.OptionalOneOf(path.Child("trafficDistribution"), spec.TrafficDistribution,
+		corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone,
+		corev1.ServiceTrafficDistributionPreferSameNode)...)
 }
 
 func validateLoadBalancerClass(spec *corev1.ServiceSpec, path *field.Path) field.ErrorList {
@@ -155,7 +140,7 @@ func validateLoadBalancerClass(spec *corev1.ServiceSpec, path *field.Path) field
 	case spec.Type != corev1.ServiceTypeLoadBalancer:
 		return field.ErrorList{field.Forbidden(path, "may only be used when `type` is 'LoadBalancer'")}
 	default:
-		return validateQualifiedName(path, *c)
+		return field.LabelKey(path, *c)
 	}
 }
 
@@ -173,8 +158,8 @@ func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("loadBalancerClass"), value, "may not change once set"))
 	}
 	errs = append(errs, validateLoadBalancerClass(&s.Spec, path.Child("loadBalancerClass"))...)
-	if hasHealthCheckPort(old) && hasHealthCheckPort(s) && s.Spec.HealthCheckNodePort != old.Spec.HealthCheckNodePort {
-		errs = append(errs, field.Forbidden(path.Child("healthCheckNodePort"), "field is immutable"))
-	}
+	errs = append(errs, field.ForbiddenIf(hasHealthCheckPort(old) && hasHealthCheckPort(s) &&
+		s.Spec.HealthCheckNodePort != old.Spec.HealthCheckNodePort, path.Child("healthCheckNodePort"),
+		"field is immutable")...)
 	return append(errs, validateService(s, old)...)
 }

@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
 
-	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 )
 
@@ -21,74 +19,21 @@ const (
 	mustBePositive = "must be greater than zero"
 )
 
-// invalid returns an Invalid error for each message.
-func invalid[T any](path *field.Path, value T, messages []string) field.ErrorList {
-	var errs field.ErrorList
-	for _, m := range messages {
-		errs = append(errs, field.Invalid(path, value, m))
-	}
-	return errs
-}
-
-// requireValue returns an error if the value is empty.
-func requireValue(path *field.Path, value string) field.ErrorList {
-	if value == "" {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	return nil
-}
-
-// oneOf returns an error unless the value is one of the allowed values. The error lists them
-// in the given order.
-func oneOf[T ~string](path *field.Path, value T, allowed ...T) field.ErrorList {
-	if slices.Contains(allowed, value) {
-		return nil
-	}
-	return field.ErrorList{field.NotSupported(path, value, allowed)}
-}
-
-func optionalOneOf[T ~string](path *field.Path, value *T, allowed ...T) field.ErrorList {
-	if value == nil {
-		return nil
-	}
-	return oneOf(path, *value, allowed...)
-}
-
-func nonNegative[T ~int32 | ~int64](path *field.Path, value T) field.ErrorList {
-	if value >= 0 {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(path, int64(value), apivalidation.IsNegativeErrorMsg).WithOrigin("minimum")}
-}
-
-func validateDNSLabel(path *field.Path, value string) field.ErrorList {
-	return invalid(path, value, names.IsDNS1123Label(value))
-}
-
-func validateDNSSubdomain(path *field.Path, value string) field.ErrorList {
-	return invalid(path, value, names.IsDNS1123Subdomain(value))
-}
-
 // validateLabels validates the keys and the values of labels, or of a selector of labels.
 func validateLabels(path *field.Path, labels map[string]string) field.ErrorList {
 	var errs field.ErrorList
 	for key, value := range labels {
-		errs = append(errs, invalid(path, key, names.IsLabelKey(key))...)
-		errs = append(errs, invalid(path, value, names.IsLabelValue(value))...)
+		errs = append(errs, field.LabelKey(path, key)...)
+		errs = append(errs, field.LabelValue(path, value)...)
 	}
 	return errs
 }
 
-// validatePortNumber returns an error unless the port is between 1 and 65535.
-func validatePortNumber(path *field.Path, port int32) field.ErrorList {
-	return invalid(path, port, validation.IsValidPortNum(int(port)))
-}
-
 func portNumberOrName(path *field.Path, port intstr.IntOrString) field.ErrorList {
 	if port.Type == intstr.String {
-		return invalid(path, port.StrVal, names.IsPortName(port.StrVal))
+		return field.PortName(path, port.StrVal)
 	}
-	return validatePortNumber(path, port.IntVal)
+	return field.PortNumber(path, port.IntVal)
 }
 
 // validateLocalPath returns an error for an absolute path, or one that contains "..".
@@ -113,10 +58,8 @@ func noBacksteps(path *field.Path, value string) field.ErrorList {
 func validateLocalFilePath(path *field.Path, value string) field.ErrorList {
 	errs := validateLocalPath(path, value)
 	// kube-apiserver reports the path ".." twice.
-	if strings.HasPrefix(value, "..") && (len(errs) == 0 || value == "..") {
-		errs = append(errs, field.Invalid(path, value, "must not start with '..'"))
-	}
-	return errs
+	return append(errs, field.InvalidIf(strings.HasPrefix(value, "..") && (len(errs) == 0 || value == ".."), path, value,
+		"must not start with '..'")...)
 }
 
 func fileMode(path *field.Path, mode *int32) field.ErrorList {
@@ -139,21 +82,14 @@ func configKey(path *field.Path, key string) field.ErrorList {
 	if key == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	return invalid(path, key, validation.IsConfigMapKey(key))
-}
-
-func inclusiveRange(path *field.Path, value, low, high int64) field.ErrorList {
-	if value < low || value > high {
-		return field.ErrorList{field.Invalid(path, value, validation.InclusiveRangeError(int(low), int(high)))}
-	}
-	return nil
+	return field.Messages(path, key, validation.IsConfigMapKey(key))
 }
 
 func protocol(path *field.Path, p corev1.Protocol) field.ErrorList {
 	if p == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	return oneOf(path, p, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)
+	return field.OneOf(path, p, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)
 }
 
 func fieldLabelError(path *field.Path, label string, err error) *field.Error {
@@ -187,9 +123,7 @@ func ValidateEndpointIP(address string, path *field.Path) field.ErrorList {
 		{ip.IsLinkLocalUnicast(), "may not be in the link-local range (169.254.0.0/16, fe80::/10)"},
 		{ip.IsLinkLocalMulticast(), "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"},
 	} {
-		if not.is {
-			errs = append(errs, field.Invalid(path, address, not.message))
-		}
+		errs = append(errs, field.InvalidIf(not.is, path, address, not.message)...)
 	}
 	return errs
 }

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -33,11 +32,9 @@ func validateVolumes(
 		case v.Name == "":
 			own = append(own, field.Required(at.Child("name"), ""))
 		default:
-			own = append(own, validateDNSLabel(at.Child("name"), v.Name)...)
+			own = append(own, field.DNSLabel(at.Child("name"), v.Name)...)
 		}
-		if valid[v.Name] != nil {
-			own = append(own, field.Duplicate(at.Child("name"), v.Name))
-		}
+		own = append(own, field.DuplicateIf(valid[v.Name] != nil, at.Child("name"), v.Name)...)
 		if len(own) == 0 {
 			valid[v.Name] = &v.VolumeSource
 		}
@@ -76,13 +73,13 @@ func (s *volumeSources) addDisks(
 	portworx *corev1.PortworxVolumeSource, azure *corev1.AzureDiskVolumeSource,
 ) {
 	s.add("vsphereVolume", vsphere != nil, func(at *field.Path) field.ErrorList {
-		return requireValue(at.Child("volumePath"), vsphere.VolumePath)
+		return field.NotEmpty(at.Child("volumePath"), vsphere.VolumePath)
 	})
 	s.add("photonPersistentDisk", photon != nil, func(at *field.Path) field.ErrorList {
-		return requireValue(at.Child("pdID"), photon.PdID)
+		return field.NotEmpty(at.Child("pdID"), photon.PdID)
 	})
 	s.add("portworxVolume", portworx != nil, func(at *field.Path) field.ErrorList {
-		return requireValue(at.Child("volumeID"), portworx.VolumeID)
+		return field.NotEmpty(at.Child("volumeID"), portworx.VolumeID)
 	})
 	s.add("azureDisk", azure != nil, func(at *field.Path) field.ErrorList { return validateAzureDisk(azure, at) })
 }
@@ -97,19 +94,19 @@ func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *fiel
 	})
 	s.add("hostPath", v.HostPath != nil, func(at *field.Path) field.ErrorList { return validateHostPath(v.HostPath, at) })
 	s.add("gitRepo", v.GitRepo != nil, func(at *field.Path) field.ErrorList {
-		return append(requireValue(at.Child("repository"), v.GitRepo.Repository),
+		return append(field.NotEmpty(at.Child("repository"), v.GitRepo.Repository),
 			validateLocalPath(at.Child("directory"), v.GitRepo.Directory)...)
 	})
 	s.addAs("persistentDisk", "gcePersistentDisk", v.GCEPersistentDisk != nil, func(at *field.Path) field.ErrorList {
-		return append(requireValue(at.Child("pdName"), v.GCEPersistentDisk.PDName),
+		return append(field.NotEmpty(at.Child("pdName"), v.GCEPersistentDisk.PDName),
 			validatePartition(v.GCEPersistentDisk.Partition, at)...)
 	})
 	s.add("awsElasticBlockStore", v.AWSElasticBlockStore != nil, func(at *field.Path) field.ErrorList {
-		return append(requireValue(at.Child("volumeID"), v.AWSElasticBlockStore.VolumeID),
+		return append(field.NotEmpty(at.Child("volumeID"), v.AWSElasticBlockStore.VolumeID),
 			validatePartition(v.AWSElasticBlockStore.Partition, at)...)
 	})
 	s.add("secret", v.Secret != nil, func(at *field.Path) field.ErrorList {
-		errs := requireValue(at.Child("secretName"), v.Secret.SecretName)
+		errs := field.NotEmpty(at.Child("secretName"), v.Secret.SecretName)
 		errs = append(errs, fileMode(at.Child("defaultMode"), v.Secret.DefaultMode)...)
 		return append(errs, validateKeyToPaths(v.Secret.Items, at.Child("items"))...)
 	})
@@ -123,26 +120,28 @@ func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *fiel
 		s.errs = append(s.errs, field.Invalid(at.Child("name"), name, iscsiTooLong))
 	}
 	s.add("glusterfs", v.Glusterfs != nil, func(at *field.Path) field.ErrorList {
-		return append(requireValue(at.Child("endpoints"), v.Glusterfs.EndpointsName),
-			requireValue(at.Child("path"), v.Glusterfs.Path)...)
+		return append(field.NotEmpty(at.Child("endpoints"), v.Glusterfs.EndpointsName),
+			field.NotEmpty(at.Child("path"), v.Glusterfs.Path)...)
 	})
 	s.add("flocker", v.Flocker != nil, func(at *field.Path) field.ErrorList { return validateFlocker(v.Flocker, at) })
 	s.add("persistentVolumeClaim", v.PersistentVolumeClaim != nil, func(at *field.Path) field.ErrorList {
-		return requireValue(at.Child("claimName"), v.PersistentVolumeClaim.ClaimName)
+		return field.NotEmpty(at.Child("claimName"), v.PersistentVolumeClaim.ClaimName)
 	})
 	s.add("rbd", v.RBD != nil, func(at *field.Path) field.ErrorList {
-		return append(requireNonEmpty(at.Child("monitors"), v.RBD.CephMonitors),
-			requireValue(at.Child("image"), v.RBD.RBDImage)...)
+		return append(field.RequiredIf(len(v.RBD.CephMonitors) == 0, at.Child("monitors"), ""),
+			field.NotEmpty(at.Child("image"), v.RBD.RBDImage)...)
 	})
 	s.add("cinder", v.Cinder != nil, func(at *field.Path) field.ErrorList {
-		errs := requireValue(at.Child("volumeID"), v.Cinder.VolumeID)
+		errs := field.NotEmpty(at.Child("volumeID"), v.Cinder.VolumeID)
 		if r := v.Cinder.SecretRef; r != nil {
-			errs = append(errs, requireValue(at.Child("secretRef", "name"), r.Name)...)
+			errs = append(errs, field.NotEmpty(at.Child("secretRef", "name"), r.Name)...)
 		}
 		return errs
 	})
 	s.addAs("cephfs", "cephFS", v.CephFS != nil,
-		func(at *field.Path) field.ErrorList { return requireNonEmpty(at.Child("monitors"), v.CephFS.Monitors) })
+		func(at *field.Path) field.ErrorList {
+			return field.RequiredIf(len(v.CephFS.Monitors) == 0, at.Child("monitors"), "")
+		})
 	s.add("quobyte", v.Quobyte != nil, func(at *field.Path) field.ErrorList { return validateQuobyte(v.Quobyte, at) })
 	s.addAs("downwardAPI", "downwarAPI", v.DownwardAPI != nil, func(at *field.Path) field.ErrorList {
 		errs := fileMode(at.Child("defaultMode"), v.DownwardAPI.DefaultMode)
@@ -156,19 +155,19 @@ func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *fiel
 		return validateFlex(v.FlexVolume.Driver, v.FlexVolume.Options, at)
 	})
 	s.add("configMap", v.ConfigMap != nil, func(at *field.Path) field.ErrorList {
-		errs := requireValue(at.Child("name"), v.ConfigMap.Name)
+		errs := field.NotEmpty(at.Child("name"), v.ConfigMap.Name)
 		errs = append(errs, fileMode(at.Child("defaultMode"), v.ConfigMap.DefaultMode)...)
 		return append(errs, validateKeyToPaths(v.ConfigMap.Items, at.Child("items"))...)
 	})
 	s.add("azureFile", v.AzureFile != nil, func(at *field.Path) field.ErrorList {
-		return append(requireValue(at.Child("secretName"), v.AzureFile.SecretName),
-			requireValue(at.Child("shareName"), v.AzureFile.ShareName)...)
+		return append(field.NotEmpty(at.Child("secretName"), v.AzureFile.SecretName),
+			field.NotEmpty(at.Child("shareName"), v.AzureFile.ShareName)...)
 	})
 	s.addDisks(v.VsphereVolume, v.PhotonPersistentDisk, v.PortworxVolume, v.AzureDisk)
 	s.add("storageos", v.StorageOS != nil, func(at *field.Path) field.ErrorList {
 		errs := validateStorageOSNames(v.StorageOS.VolumeName, v.StorageOS.VolumeNamespace, at)
 		if r := v.StorageOS.SecretRef; r != nil {
-			errs = append(errs, requireValue(at.Child("secretRef", "name"), r.Name)...)
+			errs = append(errs, field.NotEmpty(at.Child("secretRef", "name"), r.Name)...)
 		}
 		return errs
 	})
@@ -189,15 +188,12 @@ func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *fiel
 	s.add("image", v.Image != nil, func(at *field.Path) field.ErrorList {
 		var errs field.ErrorList
 		if podName != "" { // in a template, the reference may be missing
-			errs = requireValue(at.Child("reference"), v.Image.Reference)
+			errs = field.NotEmpty(at.Child("reference"), v.Image.Reference)
 		}
 		return append(errs,
-			oneOf(at.Child("pullPolicy"), v.Image.PullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
+			field.OneOf(at.Child("pullPolicy"), v.Image.PullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
 	})
-	if s.n == 0 {
-		s.errs = append(s.errs, field.Required(at, "must specify a volume type"))
-	}
-	return s.errs
+	return append(s.errs, field.RequiredIf(s.n == 0, at, "must specify a volume type")...)
 }
 
 func validatePartition(n int32, at *field.Path) field.ErrorList {
@@ -207,31 +203,20 @@ func validatePartition(n int32, at *field.Path) field.ErrorList {
 	return nil
 }
 
-func requireNonEmpty[T any](at *field.Path, list []T) field.ErrorList {
-	if len(list) == 0 {
-		return field.ErrorList{field.Required(at, "")}
-	}
-	return nil
-}
-
 func validateHostPath(h *corev1.HostPathVolumeSource, at *field.Path) field.ErrorList {
 	if h.Path == "" {
 		return field.ErrorList{field.Required(at.Child("path"), "")}
 	}
 	errs := noBacksteps(at.Child("path"), h.Path)
-	return append(errs,
-		optionalOneOf(at.Child("type"), h.Type, corev1.HostPathUnset, corev1.HostPathBlockDev, corev1.HostPathCharDev,
-			corev1.HostPathDirectory, corev1.HostPathDirectoryOrCreate, corev1.HostPathFile, corev1.HostPathFileOrCreate,
-			corev1.HostPathSocket)...)
+	return append(errs, field.OptionalOneOf(at.Child("type"), h.Type, corev1.HostPathUnset, corev1.HostPathBlockDev,
+		corev1.HostPathCharDev, corev1.HostPathDirectory, corev1.HostPathDirectoryOrCreate, corev1.HostPathFile,
+		corev1.HostPathFileOrCreate, corev1.HostPathSocket)...)
 }
 
 func validateNFS(n *corev1.NFSVolumeSource, at *field.Path) field.ErrorList {
-	errs := requireValue(at.Child("server"), n.Server)
-	errs = append(errs, requireValue(at.Child("path"), n.Path)...)
-	if !path.IsAbs(n.Path) {
-		errs = append(errs, field.Invalid(at.Child("path"), n.Path, "must be an absolute path"))
-	}
-	return errs
+	errs := field.NotEmpty(at.Child("server"), n.Server)
+	errs = append(errs, field.NotEmpty(at.Child("path"), n.Path)...)
+	return append(errs, field.InvalidIf(!path.IsAbs(n.Path), at.Child("path"), n.Path, "must be an absolute path")...)
 }
 
 const iscsiTooLong = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if " +
@@ -242,16 +227,14 @@ const iscsiTooLong = "Total length of <volume name>:<iscsi.targetPortal> must be
 func validateISCSI(
 	portal, iqn string, lun int32, initiator *string, chap, secret bool, at *field.Path, prefix string,
 ) field.ErrorList {
-	errs := requireValue(at.Child("targetPortal"), portal)
+	errs := field.NotEmpty(at.Child("targetPortal"), portal)
 	if iqn == "" {
 		errs = append(errs, field.Required(at.Child("iqn"), ""))
 	} else {
 		errs = append(errs, validateISCSIName(at.Child("iqn"), iqn, prefix)...)
 	}
-	errs = append(errs, inclusiveRange(at.Child("lun"), int64(lun), 0, 255)...)
-	if chap && !secret {
-		errs = append(errs, field.Required(at.Child("secretRef"), ""))
-	}
+	errs = append(errs, field.InRange(at.Child("lun"), int64(lun), 0, 255)...)
+	errs = append(errs, field.RequiredIf(chap && !secret, at.Child("secretRef"), "")...)
 	if initiator != nil {
 		errs = append(errs, validateISCSIName(at.Child("initiatorname"), *initiator, prefix)...)
 	}
@@ -272,24 +255,17 @@ func validateISCSIName(at *field.Path, name, prefix string) field.ErrorList {
 	if format == nil {
 		return field.ErrorList{field.Invalid(at, name, prefix)}
 	}
-	if !format.MatchString(name) {
-		return field.ErrorList{field.Invalid(at, name, iscsiFormat)}
-	}
-	return nil
+	return field.InvalidIf(!format.MatchString(name), at, name, iscsiFormat)
 }
 
 func validateFlocker(f *corev1.FlockerVolumeSource, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if f.DatasetName == "" && f.DatasetUUID == "" {
-		errs = append(errs, field.Required(at, "one of datasetName and datasetUUID is required"))
-	}
-	if f.DatasetName != "" && f.DatasetUUID != "" {
-		errs = append(errs, field.Invalid(at, "resource", "datasetName and datasetUUID can not be specified simultaneously"))
-	}
-	if strings.Contains(f.DatasetName, "/") {
-		errs = append(errs, field.Invalid(at.Child("datasetName"), f.DatasetName, "must not contain '/'"))
-	}
-	return errs
+	return field.Join(
+		field.RequiredIf(f.DatasetName == "" && f.DatasetUUID == "", at, "one of datasetName and datasetUUID is required"),
+		field.InvalidIf(f.DatasetName != "" && f.DatasetUUID != "", at, "resource",
+			"datasetName and datasetUUID can not be specified simultaneously"),
+		field.InvalidIf(strings.Contains(f.DatasetName, "/"), at.Child("datasetName"), f.DatasetName,
+			"must not contain '/'"),
+	)
 }
 
 func validateQuobyte(q *corev1.QuobyteVolumeSource, at *field.Path) field.ErrorList {
@@ -306,7 +282,7 @@ func validateQuobyte(q *corev1.QuobyteVolumeSource, at *field.Path) field.ErrorL
 			}
 		}
 	}
-	return append(errs, requireValue(at.Child("volume"), q.Volume)...)
+	return append(errs, field.NotEmpty(at.Child("volume"), q.Volume)...)
 }
 
 func validateFC(f *corev1.FCVolumeSource, at *field.Path) field.ErrorList {
@@ -324,64 +300,51 @@ func validateFC(f *corev1.FCVolumeSource, at *field.Path) field.ErrorList {
 	if f.Lun == nil {
 		return append(errs, field.Required(at.Child("lun"), "lun is required if targetWWNs is specified"))
 	}
-	return append(errs, inclusiveRange(at.Child("lun"), int64(*f.Lun), 0, 255)...)
+	return append(errs, field.InRange(at.Child("lun"), int64(*f.Lun), 0, 255)...)
 }
 
 func validateAzureDisk(d *corev1.AzureDiskVolumeSource, at *field.Path) field.ErrorList {
-	errs := requireValue(at.Child("diskName"), d.DiskName)
-	errs = append(errs, requireValue(at.Child("diskURI"), d.DataDiskURI)...)
-	errs = append(errs,
-		optionalOneOf(at.Child("cachingMode"), d.CachingMode, corev1.AzureDataDiskCachingNone,
-			corev1.AzureDataDiskCachingReadOnly, corev1.AzureDataDiskCachingReadWrite)...)
-	errs = append(errs,
-		optionalOneOf(at.Child("kind"), d.Kind, corev1.AzureDedicatedBlobDisk, corev1.AzureManagedDisk,
-			corev1.AzureSharedBlobDisk)...)
+	errs := field.NotEmpty(at.Child("diskName"), d.DiskName)
+	errs = append(errs, field.NotEmpty(at.Child("diskURI"), d.DataDiskURI)...)
+	errs = append(errs, field.OptionalOneOf(at.Child("cachingMode"), d.CachingMode, corev1.AzureDataDiskCachingNone,
+		corev1.AzureDataDiskCachingReadOnly, corev1.AzureDataDiskCachingReadWrite)...)
+	errs = append(errs, field.OptionalOneOf(at.Child("kind"), d.Kind, corev1.AzureDedicatedBlobDisk,
+		corev1.AzureManagedDisk, corev1.AzureSharedBlobDisk)...)
 	// The format of diskURI depends on the kind of the disk.
 	managed := d.Kind != nil && *d.Kind == corev1.AzureManagedDisk
 	switch {
 	case managed && !strings.HasPrefix(d.DataDiskURI, "/subscriptions/"):
-		errs = append(errs,
-			field.NotSupported(at.Child("diskURI"), d.DataDiskURI,
-				[]string{"/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"}))
+		errs = append(errs, field.NotSupported(at.Child("diskURI"), d.DataDiskURI,
+			[]string{"/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"}))
 	case d.Kind != nil && !managed && !strings.HasPrefix(d.DataDiskURI, "https://"):
-		errs = append(errs,
-			field.NotSupported(at.Child("diskURI"), d.DataDiskURI,
-				[]string{"https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"}))
+		errs = append(errs, field.NotSupported(at.Child("diskURI"), d.DataDiskURI,
+			[]string{"https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"}))
 	}
 	return errs
 }
 
 func validateStorageOSNames(name, namespace string, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if name == "" {
-		errs = append(errs, field.Required(at.Child("volumeName"), ""))
-	} else {
-		errs = append(errs, validateDNSLabel(at.Child("volumeName"), name)...)
-	}
-	if namespace != "" {
-		errs = append(errs, validateDNSLabel(at.Child("volumeNamespace"), namespace)...)
-	}
-	return errs
+	errs := field.NotEmptyAnd(at.Child("volumeName"), name, field.DNSLabel)
+	return append(errs, field.IfSet(at.Child("volumeNamespace"), namespace, field.DNSLabel)...)
 }
 
 func validateScaleIO(gateway, system, volume string, at *field.Path) field.ErrorList {
-	errs := requireValue(at.Child("gateway"), gateway)
-	errs = append(errs, requireValue(at.Child("system"), system)...)
-	return append(errs, requireValue(at.Child("volumeName"), volume)...)
+	errs := field.NotEmpty(at.Child("gateway"), gateway)
+	errs = append(errs, field.NotEmpty(at.Child("system"), system)...)
+	return append(errs, field.NotEmpty(at.Child("volumeName"), volume)...)
 }
 
 func validateFlex(driver string, options map[string]string, at *field.Path) field.ErrorList {
-	errs := requireValue(at.Child("driver"), driver)
+	errs := field.NotEmpty(at.Child("driver"), driver)
 	for key := range options {
 		namespace := key
 		if before, _, ok := strings.Cut(key, "/"); ok {
 			namespace = before
 		}
 		normal := "." + strings.ToLower(namespace)
-		if strings.HasSuffix(normal, ".kubernetes.io") || strings.HasSuffix(normal, ".k8s.io") {
-			errs = append(errs,
-				field.Invalid(at.Child("options").Key(key), key, "kubernetes.io and k8s.io namespaces are reserved"))
-		}
+		errs = append(errs, field.InvalidIf(strings.HasSuffix(normal, ".kubernetes.io") ||
+			strings.HasSuffix(normal, ".k8s.io"), at.Child("options").Key(key), key,
+			"kubernetes.io and k8s.io namespaces are reserved")...)
 	}
 	return errs
 }
@@ -393,10 +356,8 @@ func ValidateCSIDriverName(name string, at *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(at, "")}
 	}
-	if len(name) > longest {
-		errs = append(errs, field.TooLong(at, name, longest))
-	}
-	return append(errs, invalid(at, name, validation.IsDNS1123Subdomain(strings.ToLower(name)))...)
+	errs = append(errs, field.MaxLength(at, name, longest)...)
+	return append(errs, field.Messages(at, name, validation.IsDNS1123Subdomain(strings.ToLower(name)))...)
 }
 
 func validateCSI(c *corev1.CSIVolumeSource, at *field.Path) field.ErrorList {
@@ -405,7 +366,7 @@ func validateCSI(c *corev1.CSIVolumeSource, at *field.Path) field.ErrorList {
 		if r.Name == "" {
 			errs = append(errs, field.Required(at.Child("nodePublishSecretRef", "name"), ""))
 		} else {
-			errs = append(errs, validateDNSSubdomain(at.Child("name"), r.Name)...)
+			errs = append(errs, field.DNSSubdomain(at.Child("name"), r.Name)...)
 		}
 	}
 	return errs
@@ -415,8 +376,8 @@ func validateKeyToPaths(items []corev1.KeyToPath, at *field.Path) field.ErrorLis
 	var errs field.ErrorList
 	for i, item := range items {
 		at := at.Index(i)
-		errs = append(errs, requireValue(at.Child("key"), item.Key)...)
-		errs = append(errs, requireValue(at.Child("path"), item.Path)...)
+		errs = append(errs, field.NotEmpty(at.Child("key"), item.Key)...)
+		errs = append(errs, field.NotEmpty(at.Child("path"), item.Path)...)
 		errs = append(errs, validateLocalFilePath(at.Child("path"), item.Path)...)
 		errs = append(errs, fileMode(at.Child("mode"), item.Mode)...)
 	}
@@ -424,15 +385,13 @@ func validateKeyToPaths(items []corev1.KeyToPath, at *field.Path) field.ErrorLis
 }
 
 func validateDownwardFile(f *corev1.DownwardAPIVolumeFile, at *field.Path) field.ErrorList {
-	errs := requireValue(at.Child("path"), f.Path)
+	errs := field.NotEmpty(at.Child("path"), f.Path)
 	errs = append(errs, validateLocalFilePath(at.Child("path"), f.Path)...)
 	switch {
 	case f.FieldRef != nil:
 		errs = append(errs, validateFieldRef(f.FieldRef, fileFields, at.Child("fieldRef"))...)
-		if f.ResourceFieldRef != nil {
-			errs = append(errs,
-				field.Invalid(at, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"))
-		}
+		errs = append(errs, field.InvalidIf(f.ResourceFieldRef != nil, at, "resource",
+			"fieldRef and resourceFieldRef can not be specified simultaneously")...)
 	case f.ResourceFieldRef != nil:
 		errs = append(errs, validateResourceFieldRef(f.ResourceFieldRef, at.Child("resourceFieldRef"), true)...)
 	default:
@@ -448,9 +407,7 @@ func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.Er
 		if file == "" {
 			return
 		}
-		if paths.Has(file) {
-			errs = append(errs, field.Invalid(at, name, "conflicting duplicate paths"))
-		}
+		errs = append(errs, field.InvalidIf(paths.Has(file), at, name, "conflicting duplicate paths")...)
 		paths.Insert(file)
 	}
 	for i := range p.Sources {
@@ -467,14 +424,14 @@ func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.Er
 			check(s.path.Child(name))
 		}
 		add("secret", source.Secret != nil, func(at *field.Path) {
-			errs = append(errs, requireValue(at.Child("name"), source.Secret.Name)...)
+			errs = append(errs, field.NotEmpty(at.Child("name"), source.Secret.Name)...)
 			errs = append(errs, validateKeyToPaths(source.Secret.Items, at.Child("items"))...)
 			for _, item := range source.Secret.Items {
 				unique(item.Path, source.Secret.Name)
 			}
 		})
 		add("configMap", source.ConfigMap != nil, func(at *field.Path) {
-			errs = append(errs, requireValue(at.Child("name"), source.ConfigMap.Name)...)
+			errs = append(errs, field.NotEmpty(at.Child("name"), source.ConfigMap.Name)...)
 			errs = append(errs, validateKeyToPaths(source.ConfigMap.Items, at.Child("items"))...)
 			for _, item := range source.ConfigMap.Items {
 				unique(item.Path, source.ConfigMap.Name)
@@ -496,11 +453,7 @@ func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.Er
 				errs = append(errs,
 					field.Invalid(own.Child("expirationSeconds"), *s, "may not specify a duration larger than 2^32 seconds"))
 			}
-			if token.Path == "" {
-				errs = append(errs, field.Required(at.Child("path"), ""))
-			} else {
-				errs = append(errs, validateLocalFilePath(at.Child("path"), token.Path)...)
-			}
+			errs = append(errs, field.NotEmptyAnd(at.Child("path"), token.Path, validateLocalFilePath)...)
 		})
 	}
 	return errs
@@ -556,19 +509,14 @@ func validateSourceGroup(group *string, at *field.Path) field.ErrorList {
 	if group == nil || *group == "" {
 		return nil
 	}
-	return validateDNSSubdomain(at, *group)
+	return field.DNSSubdomain(at, *group)
 }
 
 // validateClaimSpec validates the spec of a claim without the API groups of its data sources.
 func validateClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if s.Selector != nil {
-		errs = append(errs, metav1validation.ValidateLabelSelector(s.Selector, selectorOptions, at.Child("selector").K8s())...)
-	}
+	errs := field.LabelSelector(at.Child("selector"), s.Selector)
 	modes := at.Child("accessModes")
-	if len(s.AccessModes) == 0 {
-		errs = append(errs, field.Required(modes, "at least 1 access mode is required"))
-	}
+	errs = append(errs, field.RequiredIf(len(s.AccessModes) == 0, modes, "at least 1 access mode is required")...)
 	errs = append(errs, validateAccessModes(s.AccessModes, modes)...)
 	storage := at.Child("resources").Key(string(corev1.ResourceStorage))
 	if q, ok := s.Resources.Requests[corev1.ResourceStorage]; !ok {
@@ -579,13 +527,12 @@ func validateClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *field.Path) fiel
 		}
 	}
 	if n := s.StorageClassName; n != nil && *n != "" {
-		errs = append(errs, validateDNSSubdomain(at.Child("storageClassName"), *n)...)
+		errs = append(errs, field.DNSSubdomain(at.Child("storageClassName"), *n)...)
 	}
-	errs = append(errs,
-		optionalOneOf(at.Child("volumeMode"), s.VolumeMode, corev1.PersistentVolumeBlock,
-			corev1.PersistentVolumeFilesystem)...)
+	errs = append(errs, field.OptionalOneOf(at.Child("volumeMode"), s.VolumeMode, corev1.PersistentVolumeBlock,
+		corev1.PersistentVolumeFilesystem)...)
 	if n := s.VolumeAttributesClassName; n != nil && *n != "" {
-		errs = append(errs, validateDNSSubdomain(at.Child("volumeAttributesClassName"), *n)...)
+		errs = append(errs, field.DNSSubdomain(at.Child("volumeAttributesClassName"), *n)...)
 	}
 	if d := s.DataSource; d != nil {
 		errs = append(errs, validateDataSource(d.APIGroup, d.Kind, d.Name, at.Child("dataSource"))...)
@@ -594,7 +541,7 @@ func validateClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *field.Path) fiel
 		path := at.Child("dataSourceRef")
 		errs = append(errs, validateDataSource(r.APIGroup, r.Kind, r.Name, path)...)
 		if r.Namespace != nil && *r.Namespace != "" {
-			errs = append(errs, validateDNSLabel(path.Child("namespace"), *r.Namespace)...)
+			errs = append(errs, field.DNSLabel(path.Child("namespace"), *r.Namespace)...)
 		}
 	}
 	return append(errs, validateSourcesAgree(s, at)...)
@@ -605,10 +552,8 @@ func validateSourcesAgree(s *corev1.PersistentVolumeClaimSpec, at *field.Path) f
 	// kube-apiserver passes the path as the value of the error, which appears as {}.
 	nothing := json.RawMessage("{}")
 	if r != nil && r.Namespace != nil && *r.Namespace != "" {
-		if s.DataSource != nil {
-			return field.ErrorList{field.Invalid(at, nothing, "may not be specified when dataSourceRef.namespace is specified")}
-		}
-		return nil
+		return field.InvalidIf(s.DataSource != nil, at, nothing,
+			"may not be specified when dataSourceRef.namespace is specified")
 	}
 	if s.DataSource == nil || r == nil {
 		return nil
@@ -620,25 +565,20 @@ func validateSourcesAgree(s *corev1.PersistentVolumeClaimSpec, at *field.Path) f
 }
 
 func validateDataSource(group *string, kind, name string, at *field.Path) field.ErrorList {
-	errs := requireValue(at.Child("name"), name)
-	errs = append(errs, requireValue(at.Child("kind"), kind)...)
-	if (group == nil || *group == "") && kind != "PersistentVolumeClaim" {
-		errs = append(errs, field.Invalid(at, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
-	}
-	return errs
+	errs := field.NotEmpty(at.Child("name"), name)
+	errs = append(errs, field.NotEmpty(at.Child("kind"), kind)...)
+	return append(errs, field.InvalidIf((group == nil || *group == "") && kind != "PersistentVolumeClaim", at, kind,
+		"must be 'PersistentVolumeClaim' when referencing the default apiGroup")...)
 }
 
 func validateAccessModes(modes []corev1.PersistentVolumeAccessMode, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	alone, shared := false, false
 	for _, m := range modes {
-		unknown := oneOf(at, m, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod)
+		unknown := field.OneOf(at, m, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod)
 		errs = append(errs, unknown...)
 		alone = alone || m == corev1.ReadWriteOncePod
 		shared = shared || m != corev1.ReadWriteOncePod && len(unknown) == 0
 	}
-	if alone && shared {
-		errs = append(errs, field.Forbidden(at, "may not use ReadWriteOncePod with other access modes"))
-	}
-	return errs
+	return append(errs, field.ForbiddenIf(alone && shared, at, "may not use ReadWriteOncePod with other access modes")...)
 }

@@ -3,7 +3,6 @@ package core
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -21,11 +20,9 @@ func ValidateWorkload(
 	path := spec.Child("selector")
 	var errs field.ErrorList
 	if selector == nil {
-		if invalidSelector != "-" {
-			errs = append(errs, field.Required(path, ""))
-		}
+		errs = append(errs, field.RequiredIf(invalidSelector != "-", path, "")...)
 	} else {
-		errs = append(errs, metav1validation.ValidateLabelSelector(selector, selectorOptions, path.K8s())...)
+		errs = append(errs, field.LabelSelector(path, selector)...)
 		if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
 			errs = append(errs, field.Invalid(path, selector, "empty selector is invalid for "+kind))
 		}
@@ -57,11 +54,8 @@ var workloadNames = map[string]string{
 func ValidateAlwaysRestartedTemplate(
 	selector labels.Selector, t *corev1.PodTemplateSpec, kind string, path *field.Path,
 ) field.ErrorList {
-	var errs field.ErrorList
-	if selector != nil && !selector.Empty() && !selector.Matches(labels.Set(t.Labels)) {
-		errs = append(errs,
-			field.Invalid(path.Child("metadata", "labels"), t.Labels, "`selector` does not match template `labels`"))
-	}
+	errs := field.InvalidIf(selector != nil && !selector.Empty() && !selector.Matches(labels.Set(t.Labels)),
+		path.Child("metadata", "labels"), t.Labels, "`selector` does not match template `labels`")
 	errs = append(errs, ValidatePodTemplateSpec(t, path)...)
 	return append(errs, validateAlwaysRestarted(t, kind, path)...)
 }
@@ -70,14 +64,12 @@ func ValidateAlwaysRestartedTemplate(
 func validateAlwaysRestarted(t *corev1.PodTemplateSpec, kind string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if t.Spec.RestartPolicy != corev1.RestartPolicyAlways {
-		errs = append(errs,
-			field.NotSupported(path.Child("spec", "restartPolicy"), t.Spec.RestartPolicy,
-				[]corev1.RestartPolicy{corev1.RestartPolicyAlways}))
+		errs = append(errs, field.NotSupported(path.Child("spec", "restartPolicy"), t.Spec.RestartPolicy,
+			[]corev1.RestartPolicy{corev1.RestartPolicyAlways}))
 	}
 	if t.Spec.ActiveDeadlineSeconds != nil {
-		errs = append(errs,
-			field.Forbidden(path.Child("spec", "activeDeadlineSeconds"),
-				"activeDeadlineSeconds in "+kind+" is not Supported"))
+		errs = append(errs, field.Forbidden(path.Child("spec", "activeDeadlineSeconds"),
+			"activeDeadlineSeconds in "+kind+" is not Supported"))
 	}
 	return errs
 }
@@ -85,9 +77,9 @@ func validateAlwaysRestarted(t *corev1.PodTemplateSpec, kind string, path *field
 // ValidateIntOrPercent accepts non-negative numbers and percentages.
 func ValidateIntOrPercent(v intstr.IntOrString, path *field.Path) field.ErrorList {
 	if v.Type == intstr.String {
-		return invalid(path, v, validation.IsValidPercent(v.StrVal))
+		return field.Messages(path, v, validation.IsValidPercent(v.StrVal))
 	}
-	return nonNegative(path, v.IntVal)
+	return field.NonNegative(path, v.IntVal)
 }
 
 // ValidateAtMost100Percent returns an error for more than 100%.
@@ -118,33 +110,28 @@ func IntOrPercentValue(v intstr.IntOrString) int {
 
 func validateReplicationController(c *corev1.ReplicationController) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := nonNegative(path.Child("minReadySeconds"), c.Spec.MinReadySeconds)
-	if len(c.Spec.Selector) == 0 {
-		errs = append(errs, field.Required(path.Child("selector"), ""))
-	}
+	errs := field.NonNegative(path.Child("minReadySeconds"), c.Spec.MinReadySeconds)
+	errs = append(errs, field.RequiredIf(len(c.Spec.Selector) == 0, path.Child("selector"), "")...)
 	if c.Spec.Replicas == nil {
 		errs = append(errs, field.Required(path.Child("replicas"), ""))
 	} else {
-		errs = append(errs, nonNegative(path.Child("replicas"), *c.Spec.Replicas)...)
+		errs = append(errs, field.NonNegative(path.Child("replicas"), *c.Spec.Replicas)...)
 	}
 	if c.Spec.Template == nil {
 		return append(errs, field.Required(path.Child("template"), ""))
 	}
-	return append(errs,
-		ValidateAlwaysRestartedTemplate(labels.Set(c.Spec.Selector).AsSelectorPreValidated(), c.Spec.Template,
-			"ReplicationController", path.Child("template"))...)
+	return append(errs, ValidateAlwaysRestartedTemplate(labels.Set(c.Spec.Selector).AsSelectorPreValidated(),
+		c.Spec.Template, "ReplicationController", path.Child("template"))...)
 }
 
 func validateReplicationControllerStatus(s *corev1.ReplicationControllerStatus, path *field.Path) field.ErrorList {
-	errs := nonNegative(path.Child("replicas"), s.Replicas)
-	errs = append(errs, nonNegative(path.Child("fullyLabeledReplicas"), s.FullyLabeledReplicas)...)
-	errs = append(errs, nonNegative(path.Child("readyReplicas"), s.ReadyReplicas)...)
-	errs = append(errs, nonNegative(path.Child("availableReplicas"), s.AvailableReplicas)...)
-	errs = append(errs, nonNegative(path.Child("observedGeneration"), s.ObservedGeneration)...)
+	errs := field.NonNegative(path.Child("replicas"), s.Replicas)
+	errs = append(errs, field.NonNegative(path.Child("fullyLabeledReplicas"), s.FullyLabeledReplicas)...)
+	errs = append(errs, field.NonNegative(path.Child("readyReplicas"), s.ReadyReplicas)...)
+	errs = append(errs, field.NonNegative(path.Child("availableReplicas"), s.AvailableReplicas)...)
+	errs = append(errs, field.NonNegative(path.Child("observedGeneration"), s.ObservedGeneration)...)
 	atMost := func(name string, n, most int32, message string) {
-		if n > most {
-			errs = append(errs, field.Invalid(path.Child(name), n, message))
-		}
+		errs = append(errs, field.InvalidIf(n > most, path.Child(name), n, message)...)
 	}
 	const moreThanReplicas = "cannot be greater than status.replicas"
 	atMost("fullyLabeledReplicas", s.FullyLabeledReplicas, s.Replicas, moreThanReplicas)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
 
@@ -42,7 +43,7 @@ func validateGenerateName(name string) field.ErrorList {
 	if name == "" {
 		return nil
 	}
-	return invalid(field.NewPath("metadata", "generateName"), name, apivalidation.NameIsDNSSubdomain(name, true))
+	return field.Messages(field.NewPath("metadata", "generateName"), name, apivalidation.NameIsDNSSubdomain(name, true))
 }
 
 func validateAddressType(t discoveryv1.AddressType) field.ErrorList {
@@ -64,29 +65,22 @@ func validatePorts(ports []discoveryv1.EndpointPort, path *field.Path) field.Err
 	}
 	protocols := []corev1.Protocol{corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP}
 	var errs field.ErrorList
-	seen := map[string]bool{}
+	seen := sets.New[string]()
 	for i, p := range ports {
 		at := path.Index(i)
 		var name string
 		if p.Name != nil {
 			name = *p.Name
 		}
-		if name != "" {
-			errs = append(errs, invalid(at.Child("name"), name, validation.IsDNS1123Label(name))...)
-		}
-		if seen[name] {
-			errs = append(errs, field.Duplicate(at.Child("name"), name))
-		}
-		seen[name] = true
+		errs = append(errs, field.IfSet(at.Child("name"), name, field.DNSLabel)...)
+		errs = append(errs, field.Unique(seen, at.Child("name"), name)...)
 		switch {
 		case p.Protocol == nil:
 			errs = append(errs, field.Required(at.Child("protocol"), ""))
 		case !slices.Contains(protocols, *p.Protocol):
 			errs = append(errs, field.NotSupported(at.Child("protocol"), *p.Protocol, protocols))
 		}
-		if p.AppProtocol != nil {
-			errs = append(errs, invalid(at.Child("appProtocol"), *p.AppProtocol, validation.IsQualifiedName(*p.AppProtocol))...)
-		}
+		errs = append(errs, field.Optional(at.Child("appProtocol"), p.AppProtocol, field.LabelKey)...)
 	}
 	return errs
 }
@@ -114,22 +108,15 @@ func validateEndpoint(e *discoveryv1.Endpoint, addresses discoveryv1.AddressType
 	for i, a := range e.Addresses {
 		errs = append(errs, validateAddress(a, addresses, at, i)...)
 	}
-	if e.NodeName != nil {
-		errs = append(errs, validateNodeName(*e.NodeName, path.Child("nodeName"))...)
-	}
+	errs = append(errs, field.Optional(path.Child("nodeName"), e.NodeName, field.DNSSubdomain)...)
 	topology := path.Child("deprecatedTopology")
-	if n := len(e.DeprecatedTopology); n > mostTopologyLabels {
-		errs = append(errs, field.TooMany(topology, n, mostTopologyLabels))
-	}
+	errs = append(errs, field.MaxItems(topology, len(e.DeprecatedTopology), mostTopologyLabels)...)
 	errs = append(errs, metav1validation.ValidateLabels(e.DeprecatedTopology, topology.K8s())...)
 	if _, there := e.DeprecatedTopology[corev1.LabelTopologyZone]; there {
-		errs = append(errs,
-			field.InternalError(topology.Key(corev1.LabelTopologyZone),
-				errors.New("reserved key was not removed in conversion")))
+		errs = append(errs, field.InternalError(topology.Key(corev1.LabelTopologyZone),
+			errors.New("reserved key was not removed in conversion")))
 	}
-	if e.Hostname != nil {
-		errs = append(errs, invalid(path.Child("hostname"), *e.Hostname, validation.IsDNS1123Label(*e.Hostname))...)
-	}
+	errs = append(errs, field.Optional(path.Child("hostname"), e.Hostname, field.DNSLabel)...)
 	if e.Hints != nil {
 		errs = append(errs, validateHints(e.Hints, path.Child("hints"))...)
 	}
@@ -145,18 +132,14 @@ func validateAddress(a string, kind discoveryv1.AddressType, path *field.Path, i
 		if len(errs) > 0 {
 			return errs
 		}
-		if !netutils.IsIPv4String(a) {
-			errs = append(errs, field.Invalid(path, a, "must be an IPv4 address"))
-		}
+		errs = append(errs, field.InvalidIf(!netutils.IsIPv4String(a), path, a, "must be an IPv4 address")...)
 		return append(errs, core.ValidateEndpointIP(a, at)...)
 	case discoveryv1.AddressTypeIPv6:
 		errs := validation.IsValidIP(at.K8s(), a)
 		if len(errs) > 0 {
 			return errs
 		}
-		if !netutils.IsIPv6String(a) {
-			errs = append(errs, field.Invalid(path, a, "must be an IPv6 address"))
-		}
+		errs = append(errs, field.InvalidIf(!netutils.IsIPv6String(a), path, a, "must be an IPv6 address")...)
 		return append(errs, core.ValidateEndpointIP(a, at)...)
 	case discoveryv1.AddressTypeFQDN:
 		return validation.IsFullyQualifiedDomainName(at.K8s(), a)
@@ -174,41 +157,24 @@ func validateHints(h *discoveryv1.EndpointHints, path *field.Path) field.ErrorLi
 	for i, n := range h.ForNodes {
 		nodes[i] = n.Name
 	}
-	errs, tooMany := validateHintNames(zones, path.Child("forZones"), func(name string, at *field.Path) field.ErrorList {
-		return invalid(at, name, validation.IsValidLabelValue(name))
-	})
+	errs, tooMany := validateHintNames(zones, path.Child("forZones"), field.LabelValue)
 	if tooMany {
 		return errs
 	}
-	more, _ := validateHintNames(nodes, path.Child("forNodes"), validateNodeName)
+	more, _ := validateHintNames(nodes, path.Child("forNodes"), field.DNSSubdomain)
 	return append(errs, more...)
 }
 
 func validateHintNames(
-	names []string, path *field.Path, check func(string, *field.Path) field.ErrorList,
+	names []string, path *field.Path, rule func(*field.Path, string) field.ErrorList,
 ) (errs field.ErrorList, tooMany bool) {
 	if len(names) > mostHints {
 		return field.ErrorList{field.TooMany(path, len(names), mostHints)}, true
 	}
 	for i, name := range names {
 		at := path.Index(i).Child("name")
-		if slices.Contains(names[:i], name) {
-			errs = append(errs, field.Duplicate(at, name))
-		}
-		errs = append(errs, check(name, at)...)
+		errs = append(errs, field.DuplicateIf(slices.Contains(names[:i], name), at, name)...)
+		errs = append(errs, rule(at, name)...)
 	}
 	return errs, false
-}
-
-func validateNodeName(name string, path *field.Path) field.ErrorList {
-	return invalid(path, name, apivalidation.NameIsDNSSubdomain(name, false))
-}
-
-// invalid returns one error for each message.
-func invalid(path *field.Path, value string, messages []string) field.ErrorList {
-	var errs field.ErrorList
-	for _, m := range messages {
-		errs = append(errs, field.Invalid(path, value, m))
-	}
-	return errs
 }

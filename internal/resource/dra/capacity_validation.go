@@ -53,7 +53,7 @@ func validatePolicy(p *resourcev1.CapacityRequestPolicy, capacity resource.Quant
 func validateValues(
 	p *resourcev1.CapacityRequestPolicy, capacity resource.Quantity, path *field.Path,
 ) field.ErrorList {
-	errs := validateSize(len(p.ValidValues), maxValidValues, path)
+	errs := field.MaxItems(path, len(p.ValidValues), maxValidValues)
 	values := p.ValidValues
 	if len(errs) > 0 {
 		values = nil // of a list that is too long, no value counts

@@ -8,6 +8,7 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
@@ -16,61 +17,33 @@ import (
 
 // This file has the rules for what several kinds of the group have: names, attributes, configurations and tolerations.
 
-func invalid[T any](path *field.Path, value T, messages []string) (errs field.ErrorList) {
-	for _, why := range messages {
-		errs = append(errs, field.Invalid(path, value, why))
-	}
-	return errs
-}
-
-func validateSize(n, most int, path *field.Path) field.ErrorList {
-	if n > most {
-		return field.ErrorList{field.TooMany(path, n, most)}
-	}
-	return nil
-}
-
 // validateList validates each item of a list whose items have different keys. Of a list that is too long it validates none. The error of
 // an item that repeats a key is about the whole item.
 func validateList[T any](
 	list []T, most int, path *field.Path, key func(*T) string, validate func(*T, *field.Path) field.ErrorList,
 ) field.ErrorList {
-	if errs := validateSize(len(list), most, path); len(errs) > 0 {
+	if errs := field.MaxItems(path, len(list), most); len(errs) > 0 {
 		return errs
 	}
 	var errs field.ErrorList
-	seen := make(map[string]bool, len(list))
+	seen := make(sets.Set[string], len(list))
 	for i := range list {
 		at, k := path.Index(i), key(&list[i])
 		errs = append(errs, validate(&list[i], at)...)
-		if seen[k] {
-			errs = append(errs, field.Duplicate(at, k))
-		}
-		seen[k] = true
+		errs = append(errs, field.Unique(seen, at, k)...)
 	}
 	return errs
 }
 
 func itself(name *string) string { return *name }
 
-func validateLabel(name string, path *field.Path) field.ErrorList {
-	return invalid(path, name, names.IsDNS1123Label(name))
-}
-
-func validateSubdomain(name string, path *field.Path) field.ErrorList {
-	return invalid(path, name, names.IsDNS1123Subdomain(name))
-}
-
 // validateDriver validates the name of a driver, a subdomain that may have upper case letters.
 func validateDriver(name string, path *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	errs := invalid(path, name, names.IsDNS1123Subdomain(strings.ToLower(name)))
-	if len(name) > resourcev1.DriverNameMaxLength {
-		errs = append(errs, field.TooLong(path, "", resourcev1.DriverNameMaxLength))
-	}
-	return errs
+	errs := field.Messages(path, name, names.IsDNS1123Subdomain(strings.ToLower(name)))
+	return append(errs, field.MaxLength(path, name, resourcev1.DriverNameMaxLength)...)
 }
 
 // validatePool validates the name of a pool: subdomains, separated by slashes.
@@ -78,11 +51,9 @@ func validatePool(name string, path *field.Path) (errs field.ErrorList) {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	if len(name) > resourcev1.PoolNameMaxLength {
-		errs = append(errs, field.TooLong(path, "", resourcev1.PoolNameMaxLength))
-	}
+	errs = append(errs, field.MaxLength(path, name, resourcev1.PoolNameMaxLength)...)
 	for part := range strings.SplitSeq(name, "/") {
-		errs = append(errs, validateSubdomain(part, path)...)
+		errs = append(errs, field.DNSSubdomain(path, part)...)
 	}
 	return errs
 }
@@ -109,28 +80,19 @@ func validateAttributeName(name resourcev1.QualifiedName, path *field.Path) (err
 }
 
 func validateDomain(name string, path *field.Path) field.ErrorList {
-	errs := validateSubdomain(name, path)
-	if len(name) > resourcev1.DeviceMaxDomainLength {
-		errs = append(errs, field.TooLong(path, "", resourcev1.DeviceMaxDomainLength))
-	}
-	return errs
+	return field.Join(field.DNSSubdomain(path, name), field.MaxLength(path, name, resourcev1.DeviceMaxDomainLength))
 }
 
 func validateIdentifier(name string, path *field.Path) (errs field.ErrorList) {
-	if len(name) > resourcev1.DeviceMaxIDLength {
-		errs = append(errs, field.TooLong(path, "", resourcev1.DeviceMaxIDLength))
-	}
-	return append(errs, invalid(path, name, validation.IsCIdentifier(name))...)
+	errs = append(errs, field.MaxLength(path, name, resourcev1.DeviceMaxIDLength)...)
+	return append(errs, field.Messages(path, name, validation.IsCIdentifier(name))...)
 }
 
 // validateFullName validates the name of an attribute with its domain.
 func validateFullName(name resourcev1.FullyQualifiedName, path *field.Path) field.ErrorList {
 	errs := validateAttributeName(resourcev1.QualifiedName(name), path)
-	if !strings.Contains(string(name), "/") {
-		errs = append(errs,
-			field.Invalid(path, name, "a fully qualified name must be a domain and a name separated by a slash"))
-	}
-	return errs
+	return append(errs, field.InvalidIf(!strings.Contains(string(name), "/"), path, name,
+		"a fully qualified name must be a domain and a name separated by a slash")...)
 }
 
 // validateConfiguration validates a configuration of a driver. Opaque parameters are the only type of it.
@@ -163,25 +125,18 @@ func validateData(data *runtime.RawExtension, most int, path *field.Path) field.
 }
 
 func validateTolerations(list []resourcev1.DeviceToleration, path *field.Path) field.ErrorList {
-	errs := validateSize(len(list), resourcev1.DeviceTolerationsMaxLength, path)
-	for i := range list {
-		errs = append(errs, validateToleration(&list[i], path.Index(i))...)
-	}
-	return errs
+	errs := field.MaxItems(path, len(list), resourcev1.DeviceTolerationsMaxLength)
+	return append(errs, field.Each(path, list, validateToleration)...)
 }
 
 func validateToleration(t *resourcev1.DeviceToleration, path *field.Path) (errs field.ErrorList) {
-	if t.Key != "" {
-		errs = append(errs, invalid(path.Child("key"), t.Key, names.IsLabelKey(t.Key))...)
-	}
+	errs = append(errs, field.IfSet(path.Child("key"), t.Key, field.LabelKey)...)
 	at := path.Child("value")
 	switch t.Operator {
 	case resourcev1.DeviceTolerationOpExists:
-		if t.Value != "" {
-			errs = append(errs, field.Invalid(at, t.Value, "must be empty for operator `Exists`"))
-		}
+		errs = append(errs, field.InvalidIf(t.Value != "", at, t.Value, "must be empty for operator `Exists`")...)
 	case resourcev1.DeviceTolerationOpEqual:
-		errs = append(errs, invalid(at, t.Value, names.IsLabelValue(t.Value))...)
+		errs = append(errs, field.LabelValue(at, t.Value)...)
 	default:
 		errs = append(errs, field.NotSupported(path.Child("operator"), t.Operator,
 			[]resourcev1.DeviceTolerationOperator{resourcev1.DeviceTolerationOpEqual, resourcev1.DeviceTolerationOpExists}))

@@ -56,7 +56,7 @@ func deviceClass(gates features.Gates) *registry.Kind {
 func validateClassSpec(s *resourcev1.DeviceClassSpec, origin cel.Origin) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := (&selectors{origin: origin}).validate(s.Selectors, path.Child("selectors"))
-	errs = append(errs, validateSize(len(s.Config), resourcev1.DeviceConfigMaxSize, path.Child("config"))...)
+	errs = append(errs, field.MaxItems(path.Child("config"), len(s.Config), resourcev1.DeviceConfigMaxSize)...)
 	for i := range s.Config {
 		errs = append(errs, validateConfiguration(&s.Config[i].DeviceConfiguration, path.Child("config").Index(i))...)
 	}

@@ -39,7 +39,7 @@ func deviceTaintRule() *registry.Kind {
 				const maxConditions = 8
 				path := field.NewPath("status", "conditions")
 				errs := metav1validation.ValidateConditions(r.Status.Conditions, path.K8s())
-				return append(errs, validateSize(len(r.Status.Conditions), maxConditions, path)...)
+				return append(errs, field.MaxItems(path, len(r.Status.Conditions), maxConditions)...)
 			},
 		}.Untyped(),
 		Table: registry.Table[*taintRule]{
@@ -83,9 +83,7 @@ func validateTaintRule(r, old *taintRule) field.ErrorList {
 		if s.Pool != nil {
 			errs = append(errs, validatePool(*s.Pool, path.Child("pool"))...)
 		}
-		if s.Device != nil {
-			errs = append(errs, validateLabel(*s.Device, path.Child("device"))...)
-		}
+		errs = append(errs, field.Optional(path.Child("device"), s.Device, field.DNSLabel)...)
 	}
 	taint, path := &r.Spec.Taint, spec.Child("taint")
 	errs = append(errs, validateTaint(taint.Key, taint.Value, path)...)

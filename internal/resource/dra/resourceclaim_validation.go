@@ -23,11 +23,9 @@ func validateClaimSpec(s *resourcev1.ResourceClaimSpec, origin cel.Origin, path 
 	errs := validateList(d.Requests, resourcev1.DeviceRequestsMaxSize, at.Child("requests"),
 		func(r *resourcev1.DeviceRequest) string { return r.Name }, v.validateRequest)
 	constraints, configs := at.Child("constraints"), at.Child("config")
-	errs = append(errs, validateSize(len(d.Constraints), resourcev1.DeviceConstraintsMaxSize, constraints)...)
-	for i := range d.Constraints {
-		errs = append(errs, v.validateConstraint(&d.Constraints[i], constraints.Index(i))...)
-	}
-	errs = append(errs, validateSize(len(d.Config), resourcev1.DeviceConfigMaxSize, configs)...)
+	errs = append(errs, field.MaxItems(constraints, len(d.Constraints), resourcev1.DeviceConstraintsMaxSize)...)
+	errs = append(errs, field.Each(constraints, d.Constraints, v.validateConstraint)...)
+	errs = append(errs, field.MaxItems(configs, len(d.Config), resourcev1.DeviceConfigMaxSize)...)
 	for i := range d.Config {
 		c := &d.Config[i]
 		errs = append(errs, v.validateReferences(c.Requests, configs.Index(i).Child("requests"))...)
@@ -59,18 +57,15 @@ func (v *claimValidation) validateReferences(list []string, path *field.Path) fi
 func (v *claimValidation) validateReference(name string, path *field.Path) (errs field.ErrorList) {
 	if parts := strings.Split(name, "/"); len(parts) <= 2 {
 		for _, part := range parts {
-			errs = append(errs, validateLabel(part, path)...)
+			errs = append(errs, field.DNSLabel(path, part)...)
 		}
 	}
-	if !v.names[name] {
-		errs = append(errs, field.Invalid(path, name,
-			"must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"))
-	}
-	return errs
+	return append(errs, field.InvalidIf(!v.names[name], path, name,
+		"must be the name of a request in the claim or the name of a request and a subrequest separated by '/'")...)
 }
 
 func (v *claimValidation) validateRequest(r *resourcev1.DeviceRequest, path *field.Path) field.ErrorList {
-	errs := validateLabel(r.Name, path.Child("name"))
+	errs := field.DNSLabel(path.Child("name"), r.Name)
 	const one = "exactly one of `exactly` or `firstAvailable` is required"
 	switch e := r.Exactly; {
 	case e == nil && len(r.FirstAvailable) == 0:
@@ -78,19 +73,17 @@ func (v *claimValidation) validateRequest(r *resourcev1.DeviceRequest, path *fie
 	case e != nil && len(r.FirstAvailable) > 0:
 		return append(errs, field.Invalid(path, nil, one+", but multiple fields are set"))
 	case e != nil:
-		return append(errs, v.validateDevices(&devices{
-			e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations,
-		}, path.Child("exactly"))...)
+		return append(errs, v.validateDevices(
+			&devices{e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations}, path.Child("exactly"))...)
 	}
 	return append(errs, validateList(r.FirstAvailable, resourcev1.FirstAvailableDeviceRequestMaxSize,
 		path.Child("firstAvailable"), func(s *resourcev1.DeviceSubRequest) string { return s.Name }, v.validateSubrequest)...)
 }
 
 func (v *claimValidation) validateSubrequest(s *resourcev1.DeviceSubRequest, path *field.Path) field.ErrorList {
-	errs := validateLabel(s.Name, path.Child("name"))
-	return append(errs, v.validateDevices(&devices{
-		s.DeviceClassName, s.Selectors, s.AllocationMode, s.Count, s.Tolerations,
-	}, path)...)
+	errs := field.DNSLabel(path.Child("name"), s.Name)
+	return append(errs, v.validateDevices(
+		&devices{s.DeviceClassName, s.Selectors, s.AllocationMode, s.Count, s.Tolerations}, path)...)
 }
 
 // devices is what requests and their alternatives both have.
@@ -106,7 +99,7 @@ func (v *claimValidation) validateDevices(d *devices, path *field.Path) (errs fi
 	if at := path.Child("deviceClassName"); d.class == "" {
 		errs = append(errs, field.Required(at, ""))
 	} else {
-		errs = append(errs, validateSubdomain(d.class, at)...)
+		errs = append(errs, field.DNSSubdomain(at, d.class)...)
 	}
 	errs = append(errs, v.selectors.validate(d.selectors, path.Child("selectors"))...)
 	errs = append(errs, validateCount(d.mode, d.count, path)...)

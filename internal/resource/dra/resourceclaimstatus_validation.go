@@ -8,6 +8,7 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/keelson-dev/keelson/internal/resource/core"
@@ -48,9 +49,7 @@ func validateReservations(c, old *resourcev1.ResourceClaim, path *field.Path) fi
 
 func validateConsumer(r *resourcev1.ResourceClaimConsumerReference, path *field.Path) (errs field.ErrorList) {
 	for _, f := range []struct{ name, value string }{{"resource", r.Resource}, {"name", r.Name}, {"uid", string(r.UID)}} {
-		if f.value == "" {
-			errs = append(errs, field.Required(path.Child(f.name), ""))
-		}
+		errs = append(errs, field.NotEmpty(path.Child(f.name), f.value)...)
 	}
 	return errs
 }
@@ -59,11 +58,9 @@ func validateAllocation(a *resourcev1.AllocationResult, requests map[string]bool
 	v := &claimValidation{names: requests}
 	at := path.Child("devices")
 	results, configs := at.Child("results"), at.Child("config")
-	errs := validateSize(len(a.Devices.Results), resourcev1.AllocationResultsMaxSize, results)
-	for i := range a.Devices.Results {
-		errs = append(errs, v.validateResult(&a.Devices.Results[i], results.Index(i))...)
-	}
-	errs = append(errs, validateSize(len(a.Devices.Config), 2*resourcev1.DeviceConfigMaxSize, configs)...)
+	errs := field.MaxItems(results, len(a.Devices.Results), resourcev1.AllocationResultsMaxSize)
+	errs = append(errs, field.Each(results, a.Devices.Results, v.validateResult)...)
+	errs = append(errs, field.MaxItems(configs, len(a.Devices.Config), 2*resourcev1.DeviceConfigMaxSize)...)
 	for i := range a.Devices.Config {
 		c, at := &a.Devices.Config[i], configs.Index(i)
 		errs = append(errs, validateConfigSource(c.Source, at.Child("source"))...)
@@ -103,7 +100,7 @@ func (v *claimValidation) validateResult(r *resourcev1.DeviceRequestAllocationRe
 func validateDeviceKey(driver, pool, device string, path *field.Path) field.ErrorList {
 	errs := validateDriver(driver, path.Child("driver"))
 	errs = append(errs, validatePool(pool, path.Child("pool"))...)
-	return append(errs, validateLabel(device, path.Child("device"))...)
+	return append(errs, field.DNSLabel(path.Child("device"), device)...)
 }
 
 // uuidForm is the normalized form of a UUID.
@@ -150,7 +147,7 @@ func validateDeviceStatuses(s *resourcev1.ResourceClaimStatus, path *field.Path)
 			allocated[key] = true
 		}
 	}
-	seen := map[deviceKey]bool{}
+	seen := sets.New[deviceKey]()
 	for i := range s.Devices {
 		d, at := &s.Devices[i], path.Index(i)
 		key := deviceKey{Driver: d.Driver, Pool: d.Pool, Device: d.Device}
@@ -159,13 +156,8 @@ func validateDeviceStatuses(s *resourcev1.ResourceClaimStatus, path *field.Path)
 			errs = append(errs, validateShareID(*d.ShareID, at.Child("shareID"))...)
 		}
 		errs = append(errs, validateDeviceStatus(d, at)...)
-		if !allocated[key] {
-			errs = append(errs, field.Invalid(at, key, "must be an allocated device in the claim"))
-		}
-		if seen[key] {
-			errs = append(errs, field.Duplicate(at, key))
-		}
-		seen[key] = true
+		errs = append(errs, field.InvalidIf(!allocated[key], at, key, "must be an allocated device in the claim")...)
+		errs = append(errs, field.Unique(seen, at, key)...)
 	}
 	return errs
 }
@@ -173,7 +165,7 @@ func validateDeviceStatuses(s *resourcev1.ResourceClaimStatus, path *field.Path)
 func validateDeviceStatus(d *resourcev1.AllocatedDeviceStatus, path *field.Path) field.ErrorList {
 	errs := validateDeviceKey(d.Driver, d.Pool, d.Device, path)
 	at := path.Child("conditions")
-	errs = append(errs, validateSize(len(d.Conditions), resourcev1.AllocatedDeviceStatusMaxConditions, at)...)
+	errs = append(errs, field.MaxItems(at, len(d.Conditions), resourcev1.AllocatedDeviceStatusMaxConditions)...)
 	errs = append(errs, metav1validation.ValidateConditions(d.Conditions, at.K8s())...)
 	if d.Data != nil && len(d.Data.Raw) > 0 {
 		errs = append(errs, validateData(d.Data, resourcev1.AllocatedDeviceStatusDataMaxLength, path.Child("data"))...)
@@ -185,12 +177,10 @@ func validateDeviceStatus(d *resourcev1.AllocatedDeviceStatus, path *field.Path)
 }
 
 func validateNetworkData(n *resourcev1.NetworkDeviceData, path *field.Path) (errs field.ErrorList) {
-	if most := resourcev1.NetworkDeviceDataInterfaceNameMaxLength; len(n.InterfaceName) > most {
-		errs = append(errs, field.TooLong(path.Child("interfaceName"), "", most))
-	}
-	if most := resourcev1.NetworkDeviceDataHardwareAddressMaxLength; len(n.HardwareAddress) > most {
-		errs = append(errs, field.TooLong(path.Child("hardwareAddress"), "", most))
-	}
+	errs = append(errs, field.MaxLength(path.Child("interfaceName"), n.InterfaceName,
+		resourcev1.NetworkDeviceDataInterfaceNameMaxLength)...)
+	errs = append(errs, field.MaxLength(path.Child("hardwareAddress"), n.HardwareAddress,
+		resourcev1.NetworkDeviceDataHardwareAddressMaxLength)...)
 	return append(errs, validateList(n.IPs, resourcev1.NetworkDeviceDataMaxIPs, path.Child("ips"), itself,
 		func(ip *string, at *field.Path) field.ErrorList {
 			return validation.IsValidInterfaceAddress(at.K8s(), *ip)

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 
-	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
@@ -19,9 +18,8 @@ func validateSliceSpec(s *resourcev1.ResourceSliceSpec) field.ErrorList {
 	errs := validateDriver(s.Driver, path.Child("driver"))
 	errs = append(errs, validateSlicePool(&s.Pool, path.Child("pool"))...)
 	errs = append(errs, validateSliceNodes(s, path)...)
-	if s.SharedCounters != nil && s.Devices != nil {
-		errs = append(errs, field.Invalid(path, "", "only one of `sharedCounters` or `devices` is allowed"))
-	}
+	errs = append(errs, field.InvalidIf(s.SharedCounters != nil && s.Devices != nil, path, "",
+		"only one of `sharedCounters` or `devices` is allowed")...)
 	errs = append(errs, validateList(s.SharedCounters, resourcev1.ResourceSliceMaxCounterSets, path.Child("sharedCounters"),
 		func(c *resourcev1.CounterSet) string { return c.Name }, validateCounterSet)...)
 	perDevice := s.PerDeviceNodeSelection != nil && *s.PerDeviceNodeSelection
@@ -41,14 +39,12 @@ func maxDevices(list []resourcev1.Device) int {
 }
 
 func validateSlicePool(p *resourcev1.ResourcePool, path *field.Path) field.ErrorList {
-	errs := validatePool(p.Name, path.Child("name"))
-	if n := p.ResourceSliceCount; n <= 0 {
-		errs = append(errs, field.Invalid(path.Child("resourceSliceCount"), n, "must be greater than zero"))
-	}
-	if n := p.Generation; n < 0 {
-		errs = append(errs, field.Invalid(path.Child("generation"), n, "must be greater than or equal to zero"))
-	}
-	return errs
+	return field.Join(
+		validatePool(p.Name, path.Child("name")),
+		field.InvalidIf(p.ResourceSliceCount <= 0, path.Child("resourceSliceCount"), p.ResourceSliceCount,
+			"must be greater than zero"),
+		field.InvalidIf(p.Generation < 0, path.Child("generation"), p.Generation, "must be greater than or equal to zero"),
+	)
 }
 
 // nodeChoice collects which of the fields that say where devices are available are set.
@@ -65,7 +61,7 @@ func (c *nodeChoice) name(name *string, empty string, path *field.Path) {
 		c.errs = append(c.errs, field.Invalid(path, "", empty))
 	default:
 		c.set = append(c.set, "`nodeName`")
-		c.errs = append(c.errs, validateSubdomain(*name, path)...)
+		c.errs = append(c.errs, field.DNSSubdomain(path, *name)...)
 	}
 }
 
@@ -135,31 +131,24 @@ func validateDeviceNodes(d *resourcev1.Device, perDevice bool, path *field.Path)
 }
 
 func validateCounterSet(c *resourcev1.CounterSet, path *field.Path) field.ErrorList {
-	errs := validateRequiredLabel(c.Name, path.Child("name"))
+	errs := field.NotEmptyAnd(path.Child("name"), c.Name, field.DNSLabel)
 	return append(errs,
 		validateCounters(c.Counters, resourcev1.ResourceSliceMaxCountersPerCounterSet, path.Child("counters"))...)
-}
-
-func validateRequiredLabel(name string, path *field.Path) field.ErrorList {
-	if name == "" {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	return validateLabel(name, path)
 }
 
 func validateCounters(counters map[string]resourcev1.Counter, most int, path *field.Path) field.ErrorList {
 	if len(counters) == 0 {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	errs := validateSize(len(counters), most, path)
+	errs := field.MaxItems(path, len(counters), most)
 	for _, name := range sortedKeys(counters) {
-		errs = append(errs, validateLabel(name, path)...)
+		errs = append(errs, field.DNSLabel(path, name)...)
 	}
 	return errs
 }
 
 func validateDevice(d *resourcev1.Device, perDevice bool, path *field.Path) field.ErrorList {
-	errs := validateLabel(d.Name, path.Child("name"))
+	errs := field.DNSLabel(path.Child("name"), d.Name)
 	if n := len(d.Attributes) + len(d.Capacity); n > maxAttributes {
 		errs = append(errs, field.Invalid(path, n, "the total number of attributes and capacities must not exceed 32"))
 	}
@@ -179,7 +168,7 @@ func validateDevice(d *resourcev1.Device, perDevice bool, path *field.Path) fiel
 }
 
 func validateConsumption(c *resourcev1.DeviceCounterConsumption, path *field.Path) field.ErrorList {
-	errs := validateRequiredLabel(c.CounterSet, path.Child("counterSet"))
+	errs := field.NotEmptyAnd(path.Child("counterSet"), c.CounterSet, field.DNSLabel)
 	return append(errs, validateCounters(c.Counters, resourcev1.ResourceSliceMaxCountersPerDeviceCounterConsumption,
 		path.Child("counters"))...)
 }
@@ -205,12 +194,9 @@ func validateAttribute(a *resourcev1.DeviceAttribute, path *field.Path) (errs fi
 		errs = append(errs, field.TooLong(path.Child("string"), "", most))
 	}
 	if s, at := a.VersionValue, path.Child("version"); s != nil {
-		if !semanticVersion.MatchString(*s) {
-			errs = append(errs, field.Invalid(at, *s, "must be a string compatible with semver.org spec 2.0.0"))
-		}
-		if len(*s) > most {
-			errs = append(errs, field.TooLong(at, "", most))
-		}
+		errs = append(errs, field.InvalidIf(!semanticVersion.MatchString(*s), at, *s,
+			"must be a string compatible with semver.org spec 2.0.0")...)
+		errs = append(errs, field.MaxLength(at, *s, most)...)
 	}
 	switch n {
 	case 0:
@@ -223,7 +209,7 @@ func validateAttribute(a *resourcev1.DeviceAttribute, path *field.Path) (errs fi
 }
 
 func validateTaints(list []resourcev1.DeviceTaint, path *field.Path) field.ErrorList {
-	if errs := validateSize(len(list), resourcev1.DeviceTaintsMaxLength, path); len(errs) > 0 {
+	if errs := field.MaxItems(path, len(list), resourcev1.DeviceTaintsMaxLength); len(errs) > 0 {
 		return errs
 	}
 	var errs field.ErrorList
@@ -236,22 +222,19 @@ func validateTaints(list []resourcev1.DeviceTaint, path *field.Path) field.Error
 
 // validateTaint validates the key and the value of a taint.
 func validateTaint(key, value string, path *field.Path) field.ErrorList {
-	errs := invalid(path.Child("key"), key, names.IsLabelKey(key))
-	return append(errs, invalid(path.Child("value"), value, names.IsLabelValue(value))...)
+	return field.Join(field.LabelKey(path.Child("key"), key), field.LabelValue(path.Child("value"), value))
 }
 
 // validateBindingConditions validates the conditions that a device must have, and those that it must not have, before a
 // pod is bound to it.
 func validateBindingConditions(wanted, failures []string, path *field.Path) field.ErrorList {
 	at, failed := path.Child("bindingConditions"), path.Child("bindingFailureConditions")
-	validate := func(c *string, at *field.Path) field.ErrorList { return invalid(at, *c, names.IsLabelKey(*c)) }
+	validate := func(c *string, at *field.Path) field.ErrorList { return field.LabelKey(at, *c) }
 	errs := validateList(wanted, resourcev1.BindingConditionsMaxSize, at, itself, validate)
 	errs = append(errs, validateList(failures, resourcev1.BindingFailureConditionsMaxSize, failed, itself, validate)...)
 	for i, c := range failures {
-		if slices.Contains(wanted, c) {
-			errs = append(errs, field.Invalid(failed.Index(i), c,
-				"bindingFailureConditions must not overlap with bindingConditions"))
-		}
+		errs = append(errs, field.InvalidIf(slices.Contains(wanted, c), failed.Index(i), c,
+			"bindingFailureConditions must not overlap with bindingConditions")...)
 	}
 	switch {
 	case len(wanted) == 0 && len(failures) > 0:

@@ -41,7 +41,7 @@ type selectors struct {
 }
 
 func (s *selectors) validate(list []resourcev1.DeviceSelector, path *field.Path) field.ErrorList {
-	errs := validateSize(len(list), resourcev1.DeviceSelectorsMaxSize, path)
+	errs := field.MaxItems(path, len(list), resourcev1.DeviceSelectorsMaxSize)
 	for i := range list {
 		at := path.Index(i).Child("cel")
 		if list[i].CEL == nil {
@@ -71,10 +71,7 @@ func (s *selectors) validateExpression(source string, path *field.Path) field.Er
 	if err != nil {
 		return field.ErrorList{field.InternalError(path, err)}
 	}
-	if cost > resourcev1.CELSelectorExpressionMaxCost {
-		return field.ErrorList{field.Forbidden(path, "too complex, exceeds cost limit")}
-	}
-	return nil
+	return field.ForbiddenIf(cost > resourcev1.CELSelectorExpressionMaxCost, path, "too complex, exceeds cost limit")
 }
 
 // deviceSizes estimates how large the parts of a device can be.

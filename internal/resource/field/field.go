@@ -1,4 +1,5 @@
-// Package field has the paths of the rules in internal/resource/*, and the errors that name them.
+// Package field has the paths of fields for the validation in internal/resource/*, the errors that name them, and the
+// rules that many kinds share.
 //
 // It replaces the package of the same name of k8s.io/apimachinery: there every step of a path is allocated by itself,
 // and a valid Pod, about which nothing has to be said, needs two hundred steps. Here the steps of one validation are

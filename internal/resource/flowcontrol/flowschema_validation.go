@@ -39,12 +39,9 @@ func validateFlowSchemaStatus(f *flowcontrolv1.FlowSchema) field.ErrorList {
 func validateConditionTypes[T any](conditions []T, typeOf func(*T) string) (errs field.ErrorList) {
 	for i := range conditions {
 		at, t := field.NewPath("status", "conditions").Index(i).Child("type"), typeOf(&conditions[i])
-		if slices.ContainsFunc(conditions[:i], func(c T) bool { return typeOf(&c) == t }) {
-			errs = append(errs, field.Duplicate(at, t))
-		}
-		if t == "" {
-			errs = append(errs, field.Required(at, ""))
-		}
+		repeated := slices.ContainsFunc(conditions[:i], func(c T) bool { return typeOf(&c) == t })
+		errs = append(errs, field.DuplicateIf(repeated, at, t)...)
+		errs = append(errs, field.NotEmpty(at, t)...)
 	}
 	return errs
 }
@@ -70,38 +67,19 @@ func validateFlowSchemaSpec(name string, s *flowcontrolv1.FlowSchemaSpec, path *
 	if s.PriorityLevelConfiguration.Name == "" {
 		errs = append(errs, field.Required(at, "must reference a priority level"))
 	} else {
-		errs = append(errs, validateSubdomain(s.PriorityLevelConfiguration.Name, at)...)
+		errs = append(errs, field.DNSSubdomain(at, s.PriorityLevelConfiguration.Name)...)
 	}
-	for i := range s.Rules {
-		errs = append(errs, validateRules(&s.Rules[i], path.Child("rules").Index(i))...)
-	}
-	return errs
-}
-
-func validateSubdomain(name string, path *field.Path) (errs field.ErrorList) {
-	for _, why := range names.IsDNS1123Subdomain(name) {
-		errs = append(errs, field.Invalid(path, name, why))
-	}
-	return errs
+	return append(errs, field.Each(path.Child("rules"), s.Rules, validateRules)...)
 }
 
 func validateRules(r *flowcontrolv1.PolicyRulesWithSubjects, path *field.Path) (errs field.ErrorList) {
-	if len(r.Subjects) == 0 {
-		errs = append(errs, field.Required(path.Child("subjects"), "subjects must contain at least one value"))
-	}
-	for i := range r.Subjects {
-		errs = append(errs, validateSubject(&r.Subjects[i], path.Child("subjects").Index(i))...)
-	}
-	if len(r.ResourceRules)+len(r.NonResourceRules) == 0 {
-		errs = append(errs, field.Required(path, "at least one of resourceRules and nonResourceRules has to be non-empty"))
-	}
-	for i := range r.ResourceRules {
-		errs = append(errs, validateResourceRule(&r.ResourceRules[i], path.Child("resourceRules").Index(i))...)
-	}
-	for i := range r.NonResourceRules {
-		errs = append(errs, validateNonResourceRule(&r.NonResourceRules[i], path.Child("nonResourceRules").Index(i))...)
-	}
-	return errs
+	errs = append(errs, field.RequiredIf(len(r.Subjects) == 0, path.Child("subjects"),
+		"subjects must contain at least one value")...)
+	errs = append(errs, field.Each(path.Child("subjects"), r.Subjects, validateSubject)...)
+	errs = append(errs, field.RequiredIf(len(r.ResourceRules)+len(r.NonResourceRules) == 0, path,
+		"at least one of resourceRules and nonResourceRules has to be non-empty")...)
+	errs = append(errs, field.Each(path.Child("resourceRules"), r.ResourceRules, validateResourceRule)...)
+	return append(errs, field.Each(path.Child("nonResourceRules"), r.NonResourceRules, validateNonResourceRule)...)
 }
 
 // validateSubject validates that a subject has the one field that its kind names.
@@ -117,17 +95,13 @@ func validateSubject(s *flowcontrolv1.Subject, path *field.Path) (errs field.Err
 	}
 	switch s.Kind {
 	case flowcontrolv1.SubjectKindGroup:
-		if s.Group != nil && s.Group.Name == "" {
-			errs = append(errs, field.Required(path.Child("group", "name"), ""))
-		}
+		errs = append(errs, field.RequiredIf(s.Group != nil && s.Group.Name == "", path.Child("group", "name"), "")...)
 	case flowcontrolv1.SubjectKindServiceAccount:
 		if s.ServiceAccount != nil {
 			errs = append(errs, validateServiceAccount(s.ServiceAccount, path.Child("serviceAccount"))...)
 		}
 	case flowcontrolv1.SubjectKindUser:
-		if s.User != nil && s.User.Name == "" {
-			errs = append(errs, field.Required(path.Child("user", "name"), ""))
-		}
+		errs = append(errs, field.RequiredIf(s.User != nil && s.User.Name == "", path.Child("user", "name"), "")...)
 	default:
 		return field.ErrorList{field.NotSupported(path.Child("kind"), s.Kind, []flowcontrolv1.SubjectKind{
 			kinds[0].kind, kinds[1].kind, kinds[2].kind})}
@@ -150,16 +124,13 @@ func validateServiceAccount(s *flowcontrolv1.ServiceAccountSubject, path *field.
 		errs = append(errs, field.Required(at, ""))
 	case flowcontrolv1.NameAll:
 	default:
-		errs = append(errs, validateSubdomain(s.Name, at)...)
+		errs = append(errs, field.DNSSubdomain(at, s.Name)...)
 	}
 	at := path.Child("namespace")
 	if s.Namespace == "" {
 		return append(errs, field.Required(at, "must specify namespace for service account"))
 	}
-	for _, why := range names.IsDNS1123Label(s.Namespace) {
-		errs = append(errs, field.Invalid(at, s.Namespace, why))
-	}
-	return errs
+	return append(errs, field.DNSLabel(at, s.Namespace)...)
 }
 
 func validateResourceRule(r *flowcontrolv1.ResourcePolicyRule, path *field.Path) field.ErrorList {

@@ -54,23 +54,20 @@ func validatePriorityLevelSpec(
 	name string, s *flowcontrolv1.PriorityLevelConfigurationSpec, path *field.Path,
 ) (errs field.ErrorList) {
 	at, exempt := path.Child("type"), s.Type == flowcontrolv1.PriorityLevelEnablementExempt
-	if exempt != (name == flowcontrolv1.PriorityLevelConfigurationNameExempt) {
-		errs = append(errs, field.Invalid(at, s.Type, "must be 'Exempt' if and only if `name` is 'exempt'"))
-	}
+	errs = append(errs, field.InvalidIf(exempt != (name == flowcontrolv1.PriorityLevelConfigurationNameExempt), at,
+		s.Type, "must be 'Exempt' if and only if `name` is 'exempt'")...)
 	switch s.Type {
 	case "":
 		errs = append(errs, field.Required(at, ""))
 	case flowcontrolv1.PriorityLevelEnablementExempt:
-		if s.Limited != nil {
-			errs = append(errs, field.Forbidden(path.Child("limited"), "must be nil if the type is not Limited"))
-		}
+		errs = append(errs, field.ForbiddenIf(s.Limited != nil, path.Child("limited"),
+			"must be nil if the type is not Limited")...)
 		if e := s.Exempt; e != nil {
 			errs = append(errs, validateShares(e.NominalConcurrencyShares, e.LendablePercent, path.Child("exempt"))...)
 		}
 	case flowcontrolv1.PriorityLevelEnablementLimited:
-		if s.Exempt != nil {
-			errs = append(errs, field.Forbidden(path.Child("exempt"), "must be nil if the type is Limited"))
-		}
+		errs = append(errs, field.ForbiddenIf(s.Exempt != nil, path.Child("exempt"),
+			"must be nil if the type is Limited")...)
 		if s.Limited == nil {
 			errs = append(errs, field.Required(path.Child("limited"), "must not be empty when type is Limited"))
 		} else {
@@ -84,10 +81,8 @@ func validatePriorityLevelSpec(
 }
 
 // validateShares validates what both types of priority levels have.
-func validateShares(shares, lendable *int32, path *field.Path) (errs field.ErrorList) {
-	if shares != nil && *shares < 0 {
-		errs = append(errs, field.Invalid(path.Child("nominalConcurrencyShares"), *shares, "must be a non-negative integer"))
-	}
+func validateShares(shares, lendable *int32, path *field.Path) field.ErrorList {
+	errs := field.AtLeast(path.Child("nominalConcurrencyShares"), shares, 0, "must be a non-negative integer")
 	if lendable != nil && (*lendable < 0 || *lendable > 100) {
 		errs = append(errs, field.Invalid(path.Child("lendablePercent"), *lendable, "must be between 0 and 100, inclusive"))
 	}
@@ -96,10 +91,8 @@ func validateShares(shares, lendable *int32, path *field.Path) (errs field.Error
 
 func validateLimited(l *flowcontrolv1.LimitedPriorityLevelConfiguration, path *field.Path) field.ErrorList {
 	errs := validateShares(l.NominalConcurrencyShares, l.LendablePercent, path)
-	if n := l.BorrowingLimitPercent; n != nil && *n < 0 {
-		errs = append(errs, field.Invalid(path.Child("borrowingLimitPercent"), *n,
-			"if specified, must be a non-negative integer"))
-	}
+	errs = append(errs, field.AtLeast(path.Child("borrowingLimitPercent"), l.BorrowingLimitPercent, 0,
+		"if specified, must be a non-negative integer")...)
 	return append(errs, validateLimitResponse(&l.LimitResponse, path.Child("limitResponse"))...)
 }
 
@@ -109,10 +102,7 @@ func validateLimitResponse(r *flowcontrolv1.LimitResponse, path *field.Path) fie
 	case "":
 		return field.ErrorList{field.Required(path.Child("type"), "")}
 	case flowcontrolv1.LimitResponseTypeReject:
-		if r.Queuing != nil {
-			return field.ErrorList{field.Forbidden(at, "must be nil if limited.limitResponse.type is not Limited")}
-		}
-		return nil
+		return field.ForbiddenIf(r.Queuing != nil, at, "must be nil if limited.limitResponse.type is not Limited")
 	case flowcontrolv1.LimitResponseTypeQueue:
 		if r.Queuing == nil {
 			return field.ErrorList{field.Required(at, "must not be empty if limited.limitResponse.type is Limited")}
@@ -126,9 +116,7 @@ func validateLimitResponse(r *flowcontrolv1.LimitResponse, path *field.Path) fie
 
 func validateQueuing(q *flowcontrolv1.QueuingConfiguration, path *field.Path) (errs field.ErrorList) {
 	positive := func(name string, n int32) {
-		if n <= 0 {
-			errs = append(errs, field.Invalid(path.Child(name), n, "must be positive"))
-		}
+		errs = append(errs, field.InvalidIf(n <= 0, path.Child(name), n, "must be positive")...)
 	}
 	positive("queueLengthLimit", q.QueueLengthLimit)
 	positive("queues", q.Queues)
@@ -143,9 +131,9 @@ func validateQueuing(q *flowcontrolv1.QueuingConfiguration, path *field.Path) (e
 	case q.HandSize > q.Queues:
 		errs = append(errs, field.Invalid(at, q.HandSize, fmt.Sprintf("should not be greater than queues (%d)", q.Queues)))
 	case hashBits(q.Queues, q.HandSize) > maxHashBits:
-		errs = append(errs, field.Invalid(at, q.HandSize, fmt.Sprintf(
-			"required entropy bits of deckSize %d and handSize %d should not be greater than %d",
-			q.Queues, q.HandSize, maxHashBits)))
+		errs = append(errs, field.Invalid(at, q.HandSize,
+			fmt.Sprintf("required entropy bits of deckSize %d and handSize %d should not be greater than %d",
+				q.Queues, q.HandSize, maxHashBits)))
 	}
 	return errs
 }

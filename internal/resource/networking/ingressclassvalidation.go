@@ -5,10 +5,8 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	apipath "k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
@@ -16,10 +14,7 @@ import (
 func validateIngressClass(c *networkingv1.IngressClass) field.ErrorList {
 	const longestController = 250
 	path := field.NewPath("spec", "controller")
-	var errs field.ErrorList
-	if len(c.Spec.Controller) > longestController {
-		errs = append(errs, field.TooLong(path, c.Spec.Controller, longestController))
-	}
+	errs := field.MaxLength(path, c.Spec.Controller, longestController)
 	errs = append(errs, validation.IsDomainPrefixedPath(path.K8s(), c.Spec.Controller)...)
 	if p := c.Spec.Parameters; p != nil {
 		errs = append(errs, validateIngressClassParameters(p, field.NewPath("spec", "parameters"))...)
@@ -36,26 +31,10 @@ func validateIngressClassUpdate(c, old *networkingv1.IngressClass) field.ErrorLi
 func validateIngressClassParameters(
 	p *networkingv1.IngressClassParametersReference, path *field.Path,
 ) field.ErrorList {
-	var errs field.ErrorList
-	if g := p.APIGroup; g != nil {
-		for _, message := range names.IsDNS1123Subdomain(*g) {
-			errs = append(errs, field.Invalid(path.Child("apiGroup"), *g, message))
-		}
-	}
-	errs = append(errs, requirePathSegment(p.Kind, path.Child("kind"))...)
-	errs = append(errs, requirePathSegment(p.Name, path.Child("name"))...)
+	errs := field.Optional(path.Child("apiGroup"), p.APIGroup, field.DNSSubdomain)
+	errs = append(errs, field.NotEmptyAnd(path.Child("kind"), p.Kind, field.PathSegment)...)
+	errs = append(errs, field.NotEmptyAnd(path.Child("name"), p.Name, field.PathSegment)...)
 	return append(errs, validateParametersScope(p, path)...)
-}
-
-func requirePathSegment(value string, path *field.Path) field.ErrorList {
-	if value == "" {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	var errs field.ErrorList
-	for _, message := range apipath.IsValidPathSegmentName(value) {
-		errs = append(errs, field.Invalid(path, value, message))
-	}
-	return errs
 }
 
 // validateParametersScope requires a namespace with the scope Namespace, and none with the scope Cluster.
@@ -77,9 +56,5 @@ func validateParametersScope(p *networkingv1.IngressClassParametersReference, pa
 	case p.Namespace == nil:
 		return nil
 	}
-	var errs field.ErrorList
-	for _, message := range apivalidation.ValidateNamespaceName(*p.Namespace, false) {
-		errs = append(errs, field.Invalid(path, *p.Namespace, message))
-	}
-	return errs
+	return field.Messages(path, *p.Namespace, apivalidation.ValidateNamespaceName(*p.Namespace, false))
 }

@@ -3,7 +3,6 @@ package networking
 import (
 	networkingv1 "k8s.io/api/networking/v1"
 	networkingv1beta1 "k8s.io/api/networking/v1beta1"
-	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -74,10 +73,7 @@ func validateParent(p *networkingv1.ParentReference, path *field.Path) field.Err
 	if p == nil {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	var errs field.ErrorList
-	if p.Group != "" {
-		errs = append(errs, invalid(path.Child("group"), p.Group, validation.IsDNS1123Subdomain(p.Group))...)
-	}
+	errs := field.IfSet(path.Child("group"), p.Group, field.DNSSubdomain)
 	for _, part := range []struct {
 		name, value string
 		optional    bool
@@ -86,7 +82,7 @@ func validateParent(p *networkingv1.ParentReference, path *field.Path) field.Err
 		if part.value == "" && !part.optional {
 			errs = append(errs, field.Required(at, ""))
 		} else if part.value != "" {
-			errs = append(errs, invalid(at, part.value, pathvalidation.IsValidPathSegmentName(part.value))...)
+			errs = append(errs, field.PathSegment(at, part.value)...)
 		}
 	}
 	return errs

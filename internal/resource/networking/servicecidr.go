@@ -65,9 +65,8 @@ func validateCIDRs(cidrs []string, path *field.Path) field.ErrorList {
 	if len(cidrs) == maxCIDRs {
 		if family := netutils.IPFamilyOfCIDRString(cidrs[0]); family != netutils.IPFamilyUnknown &&
 			family == netutils.IPFamilyOfCIDRString(cidrs[1]) {
-			errs = append(errs,
-				field.Invalid(path, cidrs,
-					"may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"))
+			errs = append(errs, field.Invalid(path, cidrs,
+				"may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"))
 		}
 	}
 	return errs

@@ -7,52 +7,21 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	apipath "k8s.io/apimachinery/pkg/api/validation/path"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
 
-	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
-
-func invalid[T any](path *field.Path, value T, messages []string) field.ErrorList {
-	var errs field.ErrorList
-	for _, m := range messages {
-		errs = append(errs, field.Invalid(path, value, m))
-	}
-	return errs
-}
-
-func required(path *field.Path, value string) field.ErrorList {
-	if value == "" {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	return nil
-}
-
-// requiredSegment requires a value that is a valid segment of a URL path.
-func requiredSegment(path *field.Path, value string) field.ErrorList {
-	return append(required(path, value), invalid(path, value, apipath.IsValidPathSegmentName(value))...)
-}
-
-func validateSelector(s *metav1.LabelSelector, path *field.Path) field.ErrorList {
-	if s == nil {
-		return nil
-	}
-	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path.K8s())
-}
 
 // validateNetworkPolicy validates a policy. old is nil on create. CIDRs that the old policy
 // has anywhere are not validated again.
 func validateNetworkPolicy(p, old *networkingv1.NetworkPolicy) field.ErrorList {
 	had := policyCIDRs(old)
 	path, s := field.NewPath("spec"), &p.Spec
-	errs := validateSelector(&s.PodSelector, path.Child("podSelector"))
+	errs := field.LabelSelector(path.Child("podSelector"), &s.PodSelector)
 	for i, rule := range s.Ingress {
 		at := path.Child("ingress").Index(i)
 		errs = append(errs, validatePolicyPorts(rule.Ports, at.Child("ports"))...)
@@ -69,21 +38,17 @@ func validateNetworkPolicy(p, old *networkingv1.NetworkPolicy) field.ErrorList {
 			field.Invalid(path.Child("policyTypes"), s.PolicyTypes, "may not specify more than two policyTypes"))
 	}
 	for i, t := range s.PolicyTypes {
-		if !slices.Contains(types, t) {
-			errs = append(errs, field.NotSupported(path.Child("policyTypes").Index(i), t, types))
-		}
+		errs = append(errs, field.OneOf(path.Child("policyTypes").Index(i), t, types...)...)
 	}
 	return errs
 }
 
 func validatePolicyPorts(ports []networkingv1.NetworkPolicyPort, path *field.Path) field.ErrorList {
-	protocols := []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
 	var errs field.ErrorList
 	for i, p := range ports {
 		at := path.Index(i)
-		if p.Protocol != nil && !slices.Contains(protocols, *p.Protocol) {
-			errs = append(errs, field.NotSupported(at.Child("protocol"), *p.Protocol, protocols))
-		}
+		errs = append(errs, field.OptionalOneOf(at.Child("protocol"), p.Protocol,
+			corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)...)
 		end := at.Child("endPort")
 		switch {
 		case p.Port == nil:
@@ -91,18 +56,18 @@ func validatePolicyPorts(ports []networkingv1.NetworkPolicyPort, path *field.Pat
 				errs = append(errs, field.Invalid(end, *p.EndPort, "may not be specified when `port` is not specified"))
 			}
 		case p.Port.Type == intstr.Int:
-			errs = append(errs, invalid(at.Child("port"), p.Port.IntVal, validation.IsValidPortNum(int(p.Port.IntVal)))...)
+			errs = append(errs, field.PortNumber(at.Child("port"), p.Port.IntVal)...)
 			if p.EndPort != nil {
 				if *p.EndPort < p.Port.IntVal {
 					errs = append(errs, field.Invalid(end, p.Port.IntVal, "must be greater than or equal to `port`"))
 				}
-				errs = append(errs, invalid(end, *p.EndPort, validation.IsValidPortNum(int(*p.EndPort)))...)
+				errs = append(errs, field.PortNumber(end, *p.EndPort)...)
 			}
 		default:
 			if p.EndPort != nil {
 				errs = append(errs, field.Invalid(end, *p.EndPort, "may not be specified when `port` is non-numeric"))
 			}
-			errs = append(errs, invalid(at.Child("port"), p.Port.StrVal, names.IsPortName(p.Port.StrVal))...)
+			errs = append(errs, field.PortName(at.Child("port"), p.Port.StrVal)...)
 		}
 	}
 	return errs
@@ -154,8 +119,8 @@ func validatePeers(peers []networkingv1.NetworkPolicyPeer, had []string, path *f
 	var errs field.ErrorList
 	for i, p := range peers {
 		at := path.Index(i)
-		errs = append(errs, validateSelector(p.PodSelector, at.Child("podSelector"))...)
-		errs = append(errs, validateSelector(p.NamespaceSelector, at.Child("namespaceSelector"))...)
+		errs = append(errs, field.LabelSelector(at.Child("podSelector"), p.PodSelector)...)
+		errs = append(errs, field.LabelSelector(at.Child("namespaceSelector"), p.NamespaceSelector)...)
 		selects := p.PodSelector != nil || p.NamespaceSelector != nil
 		if p.IPBlock != nil {
 			errs = append(errs, validateIPBlock(p.IPBlock, had, at.Child("ipBlock"))...)
@@ -225,19 +190,14 @@ func validateIngress(i *networkingv1.Ingress) field.ErrorList {
 		at := path.Child("tls").Index(i)
 		for j, host := range t.Hosts {
 			if strings.Contains(host, "*") {
-				errs = append(errs, invalid(at.Child("hosts").Index(j), host, validation.IsWildcardDNS1123Subdomain(host))...)
+				errs = append(errs, field.Messages(at.Child("hosts").Index(j), host, validation.IsWildcardDNS1123Subdomain(host))...)
 			} else {
-				errs = append(errs, invalid(at.Child("hosts").Index(j), host, validation.IsDNS1123Subdomain(host))...)
+				errs = append(errs, field.DNSSubdomain(at.Child("hosts").Index(j), host)...)
 			}
 		}
-		if t.SecretName != "" {
-			errs = append(errs, invalid(at.Child("secretName"), t.SecretName, validation.IsDNS1123Subdomain(t.SecretName))...)
-		}
+		errs = append(errs, field.IfSet(at.Child("secretName"), t.SecretName, field.DNSSubdomain)...)
 	}
-	if c := s.IngressClassName; c != nil {
-		errs = append(errs, invalid(path.Child("ingressClassName"), *c, validation.IsDNS1123Subdomain(*c))...)
-	}
-	return errs
+	return append(errs, field.Optional(path.Child("ingressClassName"), s.IngressClassName, field.DNSSubdomain)...)
 }
 
 func validateHost(host string, path *field.Path) field.ErrorList {
@@ -246,12 +206,12 @@ func validateHost(host string, path *field.Path) field.ErrorList {
 	}
 	if netutils.ParseIPSloppy(host) != nil {
 		errs := field.ErrorList{field.Invalid(path, host, "must be a DNS name, not an IP address")}
-		return append(errs, invalid(path, host, validation.IsDNS1123Subdomain(host))...)
+		return append(errs, field.DNSSubdomain(path, host)...)
 	}
 	if strings.Contains(host, "*") {
-		return invalid(path, host, validation.IsWildcardDNS1123Subdomain(host))
+		return field.Messages(path, host, validation.IsWildcardDNS1123Subdomain(host))
 	}
-	return invalid(path, host, validation.IsDNS1123Subdomain(host))
+	return field.DNSSubdomain(path, host)
 }
 
 var (
@@ -273,9 +233,8 @@ func validatePaths(paths []networkingv1.HTTPIngressPath, path *field.Path) field
 			errs = append(errs, field.Required(at.Child("pathType"), "pathType must be specified"))
 			continue
 		case *p.PathType == networkingv1.PathTypeImplementationSpecific:
-			if p.Path != "" && !strings.HasPrefix(p.Path, "/") {
-				errs = append(errs, field.Invalid(at.Child("path"), p.Path, "must be an absolute path"))
-			}
+			errs = append(errs, field.InvalidIf(p.Path != "" && !strings.HasPrefix(p.Path, "/"), at.Child("path"), p.Path,
+				"must be an absolute path")...)
 		case slices.Contains(types, *p.PathType):
 			errs = append(errs, validatePath(p.Path, at.Child("path"))...)
 		default:
@@ -287,10 +246,7 @@ func validatePaths(paths []networkingv1.HTTPIngressPath, path *field.Path) field
 }
 
 func validatePath(p string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if !strings.HasPrefix(p, "/") {
-		errs = append(errs, field.Invalid(path, p, "must be an absolute path"))
-	}
+	errs := field.InvalidIf(!strings.HasPrefix(p, "/"), path, p, "must be an absolute path")
 	if p == "" {
 		return errs
 	}
@@ -315,25 +271,25 @@ func validateBackend(b *networkingv1.IngressBackend, path *field.Path) field.Err
 		at := path.Child("resource")
 		var errs field.ErrorList
 		if g := b.Resource.APIGroup; g != nil {
-			errs = invalid(at.Child("apiGroup"), *g, validation.IsDNS1123Subdomain(*g))
+			errs = field.DNSSubdomain(at.Child("apiGroup"), *g)
 		}
-		errs = append(errs, requiredSegment(at.Child("kind"), b.Resource.Kind)...)
-		return append(errs, requiredSegment(at.Child("name"), b.Resource.Name)...)
+		errs = append(errs, field.NotEmptyAnd(at.Child("kind"), b.Resource.Kind, field.PathSegment)...)
+		return append(errs, field.NotEmptyAnd(at.Child("name"), b.Resource.Name, field.PathSegment)...)
 	case b.Service == nil:
 		return field.ErrorList{field.Invalid(path, "", "resource or service backend is required")}
 	}
 	at := path.Child("service")
-	errs := required(at.Child("name"), b.Service.Name)
+	errs := field.NotEmpty(at.Child("name"), b.Service.Name)
 	if b.Service.Name != "" {
-		errs = append(errs, invalid(at.Child("name"), b.Service.Name, validation.IsDNS1123Label(b.Service.Name))...)
+		errs = append(errs, field.DNSLabel(at.Child("name"), b.Service.Name)...)
 	}
 	switch port := b.Service.Port; {
 	case port.Name != "" && port.Number != 0:
 		errs = append(errs, field.Invalid(path, "", "cannot set both port name & port number"))
 	case port.Name != "":
-		errs = append(errs, invalid(at.Child("port", "name"), port.Name, names.IsPortName(port.Name))...)
+		errs = append(errs, field.PortName(at.Child("port", "name"), port.Name)...)
 	case port.Number != 0:
-		errs = append(errs, invalid(at.Child("port", "number"), port.Number, validation.IsValidPortNum(int(port.Number)))...)
+		errs = append(errs, field.PortNumber(at.Child("port", "number"), port.Number)...)
 	default:
 		errs = append(errs, field.Required(path, "port name or number is required"))
 	}
@@ -354,10 +310,9 @@ func validateIngressStatusUpdate(i, old *networkingv1.Ingress) field.ErrorList {
 			errs = append(errs, core.ValidateIP(at.Child("ip"), in.IP, had)...)
 		}
 		if in.Hostname != "" {
-			errs = append(errs, invalid(at.Child("hostname"), in.Hostname, validation.IsDNS1123Subdomain(in.Hostname))...)
-			if netutils.ParseIPSloppy(in.Hostname) != nil {
-				errs = append(errs, field.Invalid(at.Child("hostname"), in.Hostname, "must be a DNS name, not an IP address"))
-			}
+			errs = append(errs, field.DNSSubdomain(at.Child("hostname"), in.Hostname)...)
+			errs = append(errs, field.InvalidIf(netutils.ParseIPSloppy(in.Hostname) != nil, at.Child("hostname"), in.Hostname,
+				"must be a DNS name, not an IP address")...)
 		}
 	}
 	return errs

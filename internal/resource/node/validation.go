@@ -3,7 +3,6 @@ package node
 import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 
 	"github.com/keelson-dev/keelson/internal/resource/core"
@@ -12,14 +11,7 @@ import (
 )
 
 func validateRuntimeClass(c *nodev1.RuntimeClass) field.ErrorList {
-	var errs field.ErrorList
-	if c.Handler == "" {
-		errs = append(errs, field.Required(field.NewPath("handler"), ""))
-	} else {
-		for _, message := range apivalidation.NameIsDNSLabel(c.Handler, false) {
-			errs = append(errs, field.Invalid(field.NewPath("handler"), c.Handler, message))
-		}
-	}
+	errs := field.NotEmptyAnd(field.NewPath("handler"), c.Handler, field.DNSLabel)
 	if o := c.Overhead; o != nil {
 		limits := &corev1.ResourceRequirements{Limits: o.PodFixed}
 		errs = append(errs, core.ValidateResourceRequirements(limits, nil, field.NewPath("overhead"))...)

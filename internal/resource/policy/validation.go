@@ -1,10 +1,7 @@
 package policy
 
 import (
-	"slices"
-
 	policyv1 "k8s.io/api/policy/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -27,16 +24,9 @@ func validatePodDisruptionBudget(b *policyv1.PodDisruptionBudget) field.ErrorLis
 	}
 	share("minAvailable", s.MinAvailable)
 	share("maxUnavailable", s.MaxUnavailable)
-	if s.Selector != nil {
-		errs = append(errs,
-			metav1validation.ValidateLabelSelector(s.Selector, metav1validation.LabelSelectorValidationOptions{},
-				path.Child("selector").K8s())...)
-	}
-	policies := []policyv1.UnhealthyPodEvictionPolicyType{policyv1.AlwaysAllow, policyv1.IfHealthyBudget}
-	if p := s.UnhealthyPodEvictionPolicy; p != nil && !slices.Contains(policies, *p) {
-		errs = append(errs, field.NotSupported(path.Child("unhealthyPodEvictionPolicy"), *p, policies))
-	}
-	return errs
+	errs = append(errs, field.LabelSelector(path.Child("selector"), s.Selector)...)
+	return append(errs, field.OptionalOneOf(path.Child("unhealthyPodEvictionPolicy"), s.UnhealthyPodEvictionPolicy,
+		policyv1.AlwaysAllow, policyv1.IfHealthyBudget)...)
 }
 
 func validateBudgetStatus(s *policyv1.PodDisruptionBudgetStatus, path *field.Path) field.ErrorList {
@@ -48,7 +38,7 @@ func validateBudgetStatus(s *policyv1.PodDisruptionBudgetStatus, path *field.Pat
 		{"disruptionsAllowed", s.DisruptionsAllowed}, {"currentHealthy", s.CurrentHealthy},
 		{"desiredHealthy", s.DesiredHealthy}, {"expectedPods", s.ExpectedPods},
 	} {
-		errs = append(errs, apivalidation.ValidateNonnegativeField(int64(n.value), path.Child(n.name).K8s())...)
+		errs = append(errs, field.NonNegative(path.Child(n.name), n.value)...)
 	}
 	return errs
 }

@@ -1,13 +1,9 @@
 package rbac
 
 import (
-	"slices"
-
 	rbacv1 "k8s.io/api/rbac/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 
 	"github.com/keelson-dev/keelson/internal/resource/field"
 )
@@ -21,28 +17,18 @@ func validateRules(rules []rbacv1.PolicyRule, namespaced bool) field.ErrorList {
 }
 
 func validateRule(r *rbacv1.PolicyRule, namespaced bool, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if len(r.Verbs) == 0 {
-		errs = append(errs, field.Required(path.Child("verbs"), "verbs must contain at least one value"))
-	}
+	errs := field.RequiredIf(len(r.Verbs) == 0, path.Child("verbs"), "verbs must contain at least one value")
 	if len(r.NonResourceURLs) > 0 {
 		at := path.Child("nonResourceURLs")
-		if namespaced {
-			errs = append(errs, field.Invalid(at, r.NonResourceURLs, "namespaced rules cannot apply to non-resource URLs"))
-		}
-		if len(r.APIGroups) > 0 || len(r.Resources) > 0 || len(r.ResourceNames) > 0 {
-			errs = append(errs,
-				field.Invalid(at, r.NonResourceURLs, "rules cannot apply to both regular resources and non-resource URLs"))
-		}
-		return errs
+		errs = append(errs, field.InvalidIf(namespaced, at, r.NonResourceURLs,
+			"namespaced rules cannot apply to non-resource URLs")...)
+		return append(errs, field.InvalidIf(len(r.APIGroups) > 0 || len(r.Resources) > 0 || len(r.ResourceNames) > 0, at,
+			r.NonResourceURLs, "rules cannot apply to both regular resources and non-resource URLs")...)
 	}
-	if len(r.APIGroups) == 0 {
-		errs = append(errs, field.Required(path.Child("apiGroups"), "resource rules must supply at least one api group"))
-	}
-	if len(r.Resources) == 0 {
-		errs = append(errs, field.Required(path.Child("resources"), "resource rules must supply at least one resource"))
-	}
-	return errs
+	errs = append(errs, field.RequiredIf(len(r.APIGroups) == 0, path.Child("apiGroups"),
+		"resource rules must supply at least one api group")...)
+	return append(errs, field.RequiredIf(len(r.Resources) == 0, path.Child("resources"),
+		"resource rules must supply at least one resource")...)
 }
 
 func validateClusterRole(r *rbacv1.ClusterRole) field.ErrorList {
@@ -51,13 +37,11 @@ func validateClusterRole(r *rbacv1.ClusterRole) field.ErrorList {
 		return errs
 	}
 	path := field.NewPath("aggregationRule", "clusterRoleSelectors")
-	if len(r.AggregationRule.ClusterRoleSelectors) == 0 {
-		errs = append(errs, field.Required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil"))
-	}
+	errs = append(errs, field.RequiredIf(len(r.AggregationRule.ClusterRoleSelectors) == 0, path,
+		"at least one clusterRoleSelector required if aggregationRule is non-nil")...)
 	for i := range r.AggregationRule.ClusterRoleSelectors {
 		s := &r.AggregationRule.ClusterRoleSelectors[i]
-		errs = append(errs,
-			metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path.Index(i).K8s())...)
+		errs = append(errs, field.LabelSelector(path.Index(i), s)...)
 		if _, err := metav1.LabelSelectorAsSelector(s); err != nil {
 			errs = append(errs, field.Invalid(path.Index(i), nil, "invalid label selector."))
 		}
@@ -73,16 +57,8 @@ func validateBinding(ref rbacv1.RoleRef, subjects []rbacv1.Subject, namespaced b
 	if ref.APIGroup != rbacv1.GroupName {
 		errs = append(errs, field.NotSupported(at.Child("apiGroup"), ref.APIGroup, []string{rbacv1.GroupName}))
 	}
-	if !slices.Contains(kinds, ref.Kind) {
-		errs = append(errs, field.NotSupported(at.Child("kind"), ref.Kind, kinds))
-	}
-	if ref.Name == "" {
-		errs = append(errs, field.Required(at.Child("name"), ""))
-	} else {
-		for _, m := range path.IsValidPathSegmentName(ref.Name) {
-			errs = append(errs, field.Invalid(at.Child("name"), ref.Name, m))
-		}
-	}
+	errs = append(errs, field.OneOf(at.Child("kind"), ref.Kind, kinds...)...)
+	errs = append(errs, field.NotEmptyAnd(at.Child("name"), ref.Name, field.PathSegment)...)
 	for i := range subjects {
 		errs = append(errs, validateSubject(&subjects[i], namespaced, field.NewPath("subjects").Index(i))...)
 	}
@@ -90,10 +66,7 @@ func validateBinding(ref rbacv1.RoleRef, subjects []rbacv1.Subject, namespaced b
 }
 
 func validateSubject(s *rbacv1.Subject, namespaced bool, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if s.Name == "" {
-		errs = append(errs, field.Required(path.Child("name"), ""))
-	}
+	errs := field.NotEmpty(path.Child("name"), s.Name)
 	group := func(want string) {
 		if s.APIGroup != want {
 			errs = append(errs, field.NotSupported(path.Child("apiGroup"), s.APIGroup, []string{want}))
@@ -102,20 +75,16 @@ func validateSubject(s *rbacv1.Subject, namespaced bool, path *field.Path) field
 	switch s.Kind {
 	case rbacv1.ServiceAccountKind:
 		if s.Name != "" {
-			for _, m := range apivalidation.ValidateServiceAccountName(s.Name, false) {
-				errs = append(errs, field.Invalid(path.Child("name"), s.Name, m))
-			}
+			errs = append(errs, field.Messages(path.Child("name"), s.Name,
+				apivalidation.ValidateServiceAccountName(s.Name, false))...)
 		}
 		group("")
-		if s.Namespace == "" && !namespaced {
-			errs = append(errs, field.Required(path.Child("namespace"), ""))
-		}
+		errs = append(errs, field.RequiredIf(s.Namespace == "" && !namespaced, path.Child("namespace"), "")...)
 	case rbacv1.UserKind, rbacv1.GroupKind:
 		group(rbacv1.GroupName)
 	default:
-		errs = append(errs,
-			field.NotSupported(path.Child("kind"), s.Kind,
-				[]string{rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind}))
+		errs = append(errs, field.NotSupported(path.Child("kind"), s.Kind,
+			[]string{rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind}))
 	}
 	return errs
 }

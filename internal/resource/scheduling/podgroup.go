@@ -134,10 +134,8 @@ func validateGroupStatus(p, old *schedulingv1alpha2.PodGroup) field.ErrorList {
 		claims[c.Name] = true
 	}
 	for i, s := range p.Status.ResourceClaimStatuses {
-		if !claims[s.Name] {
-			errs = append(errs, field.Invalid(at.Index(i).Child("name"), s.Name,
-				"must match the name of an entry in `spec.resourceClaims`"))
-		}
+		errs = append(errs, field.InvalidIf(!claims[s.Name], at.Index(i).Child("name"), s.Name,
+			"must match the name of an entry in `spec.resourceClaims`")...)
 	}
 	if equality.Semantic.DeepEqual(p.Status.ResourceClaimStatuses, old.Status.ResourceClaimStatuses) {
 		return errs

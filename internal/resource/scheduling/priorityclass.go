@@ -40,10 +40,7 @@ func priorityClass() *registry.Kind {
 			GenerationOf:   func(*schedulingv1.PriorityClass) any { return nil },
 			ValidateCreate: validateClass,
 			ValidateUpdate: func(c, old *schedulingv1.PriorityClass) field.ErrorList {
-				var errs field.ErrorList
-				if c.Value != old.Value {
-					errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
-				}
+				errs := field.ForbiddenIf(c.Value != old.Value, field.NewPath("value"), "may not be changed in an update.")
 				return append(errs,
 					declare.Immutable(c.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"))...)
 			},

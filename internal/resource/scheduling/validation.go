@@ -32,9 +32,8 @@ func validateClass(c *schedulingv1.PriorityClass) field.ErrorList {
 				"priority class names with '"+systemPrefix+"' prefix are reserved for system use only. error: "+err.Error()))
 		}
 	case c.Value > highestUserPriority:
-		errs = append(errs,
-			field.Forbidden(field.NewPath("value"),
-				fmt.Sprintf("maximum allowed value of a user defined priority is %d", highestUserPriority)))
+		errs = append(errs, field.Forbidden(field.NewPath("value"),
+			fmt.Sprintf("maximum allowed value of a user defined priority is %d", highestUserPriority)))
 	}
 	return append(errs, validatePreemption(c.PreemptionPolicy)...)
 }

@@ -38,10 +38,8 @@ func workload(gates features.Gates) *registry.Kind {
 				at := path.Child("podGroupTemplates")
 				errs := declare.Unchanged(w.Spec.ControllerRef, old.Spec.ControllerRef, path.Child("controllerRef"))
 				errs = append(errs, declare.Unchanged(w.Spec.PodGroupTemplates, old.Spec.PodGroupTemplates, at)...)
-				if len(w.Spec.PodGroupTemplates) == 0 && len(old.Spec.PodGroupTemplates) > 0 {
-					errs = append(errs, field.Required(at, ""))
-				}
-				return errs
+				return append(errs, field.RequiredIf(len(w.Spec.PodGroupTemplates) == 0 && len(old.Spec.PodGroupTemplates) > 0,
+					at, "")...)
 			},
 		}.Untyped(),
 		Table: registry.Table[*schedulingv1alpha2.Workload]{

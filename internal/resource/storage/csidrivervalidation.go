@@ -1,8 +1,6 @@
 package storage
 
 import (
-	"slices"
-
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -23,28 +21,18 @@ func validateCSIDriverUpdate(d, old *storagev1.CSIDriver) field.ErrorList {
 // validateCSIDriverSpec validates what a client can set wrongly. All other fields have defaults.
 func validateCSIDriverSpec(s *storagev1.CSIDriverSpec, path *field.Path) field.ErrorList {
 	const leastPeriod = 10 // seconds
-	var errs field.ErrorList
-	policies := []storagev1.FSGroupPolicy{
-		storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy,
-	}
-	if p := s.FSGroupPolicy; p != nil && !slices.Contains(policies, *p) {
-		errs = append(errs, field.NotSupported(path.Child("fsGroupPolicy"), *p, policies))
-	}
+	errs := field.OptionalOneOf(path.Child("fsGroupPolicy"), s.FSGroupPolicy, storagev1.FileFSGroupPolicy,
+		storagev1.NoneFSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
 	errs = append(errs, validateTokenRequests(s.TokenRequests, path.Child("tokenRequests"))...)
-	modes := []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral}
 	for _, m := range s.VolumeLifecycleModes {
-		if !slices.Contains(modes, m) {
-			errs = append(errs, field.NotSupported(path.Child("volumeLifecycleModes"), m, modes))
-		}
+		errs = append(errs, field.OneOf(path.Child("volumeLifecycleModes"), m, storagev1.VolumeLifecyclePersistent,
+			storagev1.VolumeLifecycleEphemeral)...)
 	}
-	if n := s.NodeAllocatableUpdatePeriodSeconds; n != nil && *n < leastPeriod {
-		errs = append(errs,
-			field.Invalid(path.Child("nodeAllocatableUpdatePeriodSeconds"), *n, "must be greater than or equal to 10 seconds"))
-	}
+	errs = append(errs, field.AtLeast(path.Child("nodeAllocatableUpdatePeriodSeconds"),
+		s.NodeAllocatableUpdatePeriodSeconds, leastPeriod, "must be greater than or equal to 10 seconds")...)
 	if in := s.ServiceAccountTokenInSecrets; in != nil && len(s.TokenRequests) == 0 {
-		errs = append(errs,
-			field.Invalid(path.Child("serviceAccountTokenInSecrets"), *in,
-				"serviceAccountTokenInSecrets is set but no tokenRequests are specified"))
+		errs = append(errs, field.Invalid(path.Child("serviceAccountTokenInSecrets"), *in,
+			"serviceAccountTokenInSecrets is set but no tokenRequests are specified"))
 	}
 	return errs
 }

@@ -3,9 +3,7 @@ package storage
 import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
@@ -19,10 +17,7 @@ func validateCSINode(n *storagev1.CSINode) field.ErrorList {
 	for i := range n.Spec.Drivers {
 		d, path := &n.Spec.Drivers[i], path.Index(i)
 		errs = append(errs, validateCSINodeDriver(d, path)...)
-		if names.Has(d.Name) {
-			errs = append(errs, field.Duplicate(path.Child("name"), d.Name))
-		}
-		names.Insert(d.Name)
+		errs = append(errs, field.Unique(names, path.Child("name"), d.Name)...)
 	}
 	return errs
 }
@@ -53,7 +48,7 @@ func validateCSINodeDriver(d *storagev1.CSINodeDriver, path *field.Path) field.E
 		errs = append(errs, field.Invalid(path.Child("nodeID"), d.NodeID, "must be 256 characters or less"))
 	}
 	if a := d.Allocatable; a != nil && a.Count != nil {
-		errs = append(errs, apivalidation.ValidateNonnegativeField(int64(*a.Count), path.Child("allocatable", "count").K8s())...)
+		errs = append(errs, field.NonNegative(path.Child("allocatable", "count"), *a.Count)...)
 	}
 	return append(errs, validateTopologyKeys(d.TopologyKeys, path)...)
 }
@@ -63,16 +58,9 @@ func validateTopologyKeys(keys []string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := sets.Set[string]{}
 	for _, key := range keys {
-		if key == "" {
-			errs = append(errs, field.Required(path, ""))
-		}
-		if seen.Has(key) {
-			errs = append(errs, field.Duplicate(path, key))
-		}
-		seen.Insert(key)
-		for _, message := range validation.IsQualifiedName(key) {
-			errs = append(errs, field.Invalid(path, key, message))
-		}
+		errs = append(errs, field.NotEmpty(path, key)...)
+		errs = append(errs, field.Unique(seen, path, key)...)
+		errs = append(errs, field.LabelKey(path, key)...)
 	}
 	return errs
 }

@@ -4,7 +4,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 
-	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
@@ -13,10 +12,7 @@ import (
 // validateCSIStorageCapacity validates a capacity. kube-apiserver does not validate maximumVolumeSize. anyValues allows
 // values in the topology that labels cannot have.
 func validateCSIStorageCapacity(c *storagev1.CSIStorageCapacity, anyValues bool) field.ErrorList {
-	var errs field.ErrorList
-	for _, message := range names.IsDNS1123Subdomain(c.StorageClassName) {
-		errs = append(errs, field.Invalid(field.NewPath("storageClassName"), c.StorageClassName, message))
-	}
+	errs := field.DNSSubdomain(field.NewPath("storageClassName"), c.StorageClassName)
 	if c.NodeTopology != nil {
 		options := metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: anyValues}
 		errs = append(errs,
@@ -34,6 +30,5 @@ func validateCSIStorageCapacityUpdate(c, old *storagev1.CSIStorageCapacity) fiel
 		old.NodeTopology, metav1validation.LabelSelectorValidationOptions{}, nil)) > 0
 	errs := validateCSIStorageCapacity(c, invalidBefore)
 	errs = append(errs, declare.Immutable(c.NodeTopology, old.NodeTopology, field.NewPath("nodeTopology"))...)
-	return append(errs,
-		declare.Immutable(c.StorageClassName, old.StorageClassName, field.NewPath("storageClassName"))...)
+	return append(errs, declare.Immutable(c.StorageClassName, old.StorageClassName, field.NewPath("storageClassName"))...)
 }

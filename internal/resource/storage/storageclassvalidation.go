@@ -52,9 +52,8 @@ func validateAllowedTopologies(terms []corev1.TopologySelectorTerm, path *field.
 		values, own := validateTopologyTerm(&terms[i], path.Index(i))
 		errs = append(errs, own...)
 		for _, other := range seen {
-			if sameTopology(values, other) {
-				errs = append(errs, field.Duplicate(path.Index(i).Child("matchLabelExpressions"), ""))
-			}
+			errs = append(errs, field.DuplicateIf(sameTopology(values, other), path.Index(i).Child("matchLabelExpressions"),
+				"")...)
 		}
 		seen = append(seen, values)
 	}
@@ -81,15 +80,10 @@ func validateTopologyTerm(
 	keys := map[string]sets.Set[string]{}
 	for i, r := range t.MatchLabelExpressions {
 		path := path.Child("matchLabelExpressions").Index(i)
-		if len(r.Values) == 0 {
-			errs = append(errs, field.Required(path.Child("values"), ""))
-		}
+		errs = append(errs, field.RequiredIf(len(r.Values) == 0, path.Child("values"), "")...)
 		values := sets.New[string]()
 		for j, v := range r.Values {
-			if values.Has(v) {
-				errs = append(errs, field.Duplicate(path.Child("values").Index(j), v))
-			}
-			values.Insert(v)
+			errs = append(errs, field.Unique(values, path.Child("values").Index(j), v)...)
 		}
 		errs = append(errs, metav1validation.ValidateLabelName(r.Key, path.Child("key").K8s())...)
 		if _, twice := keys[r.Key]; twice {

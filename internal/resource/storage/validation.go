@@ -30,9 +30,7 @@ func validateParameters(parameters map[string]string, path *field.Path) field.Er
 	}
 	size := 0
 	for name, value := range parameters {
-		if name == "" {
-			errs = append(errs, field.Invalid(path, name, "field can not be empty."))
-		}
+		errs = append(errs, field.InvalidIf(name == "", path, name, "field can not be empty.")...)
 		size += len(name) + len(value)
 	}
 	if size > maxParametersSize {

@@ -1,12 +1,8 @@
 package storage
 
 import (
-	"math"
-
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
@@ -22,19 +18,10 @@ func validateVolumeAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := core.ValidateCSIDriverName(a.Spec.Attacher, spec.Child("attacher"))
 	errs = append(errs, validateAttachmentSource(&a.Spec.Source, spec.Child("source"))...)
-	if name := a.Spec.Source.PersistentVolumeName; name != nil {
-		errs = append(errs, validateObjectName(*name, spec.Child("source", "persistentVolumeName"))...)
-	}
-	errs = append(errs, validateObjectName(a.Spec.NodeName, spec.Child("nodeName"))...)
+	errs = append(errs, field.Optional(spec.Child("source", "persistentVolumeName"), a.Spec.Source.PersistentVolumeName,
+		field.DNSSubdomain)...)
+	errs = append(errs, field.DNSSubdomain(spec.Child("nodeName"), a.Spec.NodeName)...)
 	return append(errs, validateAttachmentStatus(&a.Status, field.NewPath("status"))...)
-}
-
-func validateObjectName(name string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, message := range names.IsDNS1123Subdomain(name) {
-		errs = append(errs, field.Invalid(path, name, message))
-	}
-	return errs
 }
 
 func validateVolumeAttachmentUpdate(a, old *storagev1.VolumeAttachment) field.ErrorList {
@@ -75,12 +62,7 @@ func validateVolumeError(e *storagev1.VolumeError, path *field.Path) field.Error
 	if e == nil {
 		return nil
 	}
-	var errs field.ErrorList
-	if len(e.Message) > maxVolumeErrorMessage {
-		errs = append(errs, field.TooLong(path.Child("message"), "", maxVolumeErrorMessage))
-	}
-	if code := e.ErrorCode; code != nil && *code < 0 {
-		errs = append(errs, field.Invalid(path.Child("errorCode"), *code, validation.InclusiveRangeError(0, math.MaxInt32)))
-	}
-	return errs
+	errs := field.MaxLength(path.Child("message"), e.Message, maxVolumeErrorMessage)
+	return append(errs, field.AtLeast(path.Child("errorCode"), e.ErrorCode, 0,
+		"must be between 0 and 2147483647, inclusive")...)
 }

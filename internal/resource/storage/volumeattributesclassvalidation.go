@@ -18,11 +18,8 @@ func validateVolumeAttributesClass(c *storagev1.VolumeAttributesClass) field.Err
 
 func validateVolumeAttributesClassUpdate(c, old *storagev1.VolumeAttributesClass) field.ErrorList {
 	errs := validateVolumeAttributesClass(c)
-	if c.DriverName != old.DriverName {
-		errs = append(errs, field.Forbidden(field.NewPath("driverName"), "updates to driverName are forbidden."))
-	}
-	if !maps.Equal(c.Parameters, old.Parameters) {
-		errs = append(errs, field.Forbidden(field.NewPath("parameters"), "updates to parameters are forbidden."))
-	}
-	return errs
+	errs = append(errs, field.ForbiddenIf(c.DriverName != old.DriverName, field.NewPath("driverName"),
+		"updates to driverName are forbidden.")...)
+	return append(errs, field.ForbiddenIf(!maps.Equal(c.Parameters, old.Parameters), field.NewPath("parameters"),
+		"updates to parameters are forbidden.")...)
 }

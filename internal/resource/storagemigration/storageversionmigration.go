@@ -103,9 +103,8 @@ func validateStatus(s, old *migrationv1beta1.StorageVersionMigrationStatus, path
 		}
 	}
 	errs = append(errs, metav1validation.ValidateConditions(s.Conditions, conditions.K8s())...)
-	if old.ResourceVersion != "" && old.ResourceVersion != s.ResourceVersion {
-		errs = append(errs, field.Invalid(version, s.ResourceVersion, "field is immutable"))
-	}
+	errs = append(errs, field.InvalidIf(old.ResourceVersion != "" && old.ResourceVersion != s.ResourceVersion, version,
+		s.ResourceVersion, "field is immutable")...)
 	is := func(s *migrationv1beta1.StorageVersionMigrationStatus, t migrationv1beta1.MigrationConditionType) bool {
 		return meta.IsStatusConditionTrue(s.Conditions, string(t))
 	}
@@ -118,9 +117,7 @@ func validateStatus(s, old *migrationv1beta1.StorageVersionMigrationStatus, path
 		{is(old, succeeded) && !is(s, succeeded), "Success condition cannot be set to false once it is true"},
 		{is(old, failed) && !is(s, failed), "Failed condition cannot be set to false once it is true"},
 	} {
-		if wrong.found {
-			errs = append(errs, field.Invalid(conditions, s.Conditions, wrong.detail))
-		}
+		errs = append(errs, field.InvalidIf(wrong.found, conditions, s.Conditions, wrong.detail)...)
 	}
 	return errs
 }

@@ -21,22 +21,15 @@ func ValidateWebhookURL(text string, path *field.Path) (errs field.ErrorList) {
 	if err != nil {
 		return field.ErrorList{field.Required(path, "url must be a valid URL: "+err.Error()+form)}
 	}
-	if u.Scheme != "https" {
-		errs = append(errs, field.Invalid(path, u.Scheme, "'https' is the only allowed URL scheme"+form))
-	}
-	if u.Host == "" {
-		errs = append(errs, field.Invalid(path, u.Host, "host must be specified"+form))
-	}
+	errs = append(errs, field.InvalidIf(u.Scheme != "https", path, u.Scheme,
+		"'https' is the only allowed URL scheme"+form)...)
+	errs = append(errs, field.InvalidIf(u.Host == "", path, u.Host, "host must be specified"+form)...)
 	if u.User != nil {
 		errs = append(errs, field.Invalid(path, u.User.String(), "user information is not permitted in the URL"))
 	}
-	if u.Fragment != "" {
-		errs = append(errs, field.Invalid(path, u.Fragment, "fragments are not permitted in the URL"))
-	}
-	if u.RawQuery != "" {
-		errs = append(errs, field.Invalid(path, u.RawQuery, "query parameters are not permitted in the URL"))
-	}
-	return errs
+	errs = append(errs, field.InvalidIf(u.Fragment != "", path, u.Fragment, "fragments are not permitted in the URL")...)
+	return append(errs, field.InvalidIf(u.RawQuery != "", path, u.RawQuery,
+		"query parameters are not permitted in the URL")...)
 }
 
 // WebhookService is a reference to the Service of a webhook.
@@ -49,12 +42,8 @@ type WebhookService struct {
 // Validate returns errors for a missing name, a missing namespace, a bad path and a bad port. The paths of the first two
 // errors are exchanged, as in kube-apiserver: without a name, the error is about the field namespace.
 func (s *WebhookService) Validate(path *field.Path) (errs field.ErrorList) {
-	if s.Namespace == "" {
-		errs = append(errs, field.Required(path.Child("name"), ""))
-	}
-	if s.Name == "" {
-		errs = append(errs, field.Required(path.Child("namespace"), ""))
-	}
+	errs = append(errs, field.NotEmpty(path.Child("name"), s.Namespace)...)
+	errs = append(errs, field.NotEmpty(path.Child("namespace"), s.Name)...)
 	var port int32
 	if s.Port != nil {
 		port = *s.Port
@@ -75,9 +64,7 @@ func validateWebhookPath(text string, path *field.Path) (errs field.ErrorList) {
 	case "//":
 		return field.ErrorList{field.Invalid(path, text, "segment[0] may not be empty")}
 	}
-	if text[0] != '/' {
-		errs = append(errs, field.Invalid(path, text, "must start with a '/'"))
-	}
+	errs = append(errs, field.InvalidIf(text[0] != '/', path, text, "must start with a '/'")...)
 	// Like kube-apiserver, this skips the first byte even if it is not a slash.
 	for i, segment := range strings.Split(strings.TrimSuffix(text[1:], "/"), "/") {
 		if segment == "" {
@@ -102,14 +89,10 @@ func ValidateReviewVersions(versions []string, missing string, anyVersion bool, 
 			errs = append(errs, field.Invalid(path.Index(i), v, "duplicate version"))
 			continue
 		}
-		for _, why := range validation.IsDNS1035Label(v) {
-			errs = append(errs, field.Invalid(path.Index(i), v, why))
-		}
+		errs = append(errs, field.Messages(path.Index(i), v, validation.IsDNS1035Label(v))...)
 	}
-	if !anyVersion && !HasReviewVersion(versions) {
-		errs = append(errs, field.Invalid(path, versions, "must include at least one of "+reviewVersions))
-	}
-	return errs
+	return append(errs, field.InvalidIf(!anyVersion && !HasReviewVersion(versions), path, versions,
+		"must include at least one of "+reviewVersions)...)
 }
 
 // HasReviewVersion reports whether a known version is in the list.
