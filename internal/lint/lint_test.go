@@ -257,9 +257,7 @@ func TestOnlyTestsImportTestSupport(t *testing.T) {
 
 // untested are the packages that may have no tests of their own, each with the reason.
 var untested = map[string]string{
-	"internal/resource/apiserverinternal":   "internal/resource checks its declaration; its rules have no test yet",
 	"internal/resource/scheduling/v1alpha2": "types alone; test/apitypes compares them with those of k8s.io/api",
-	"internal/resource/storagemigration":    "internal/resource checks its declaration; its rules have no test yet",
 	"internal/storage":                      "interfaces and errors; storagetest checks what they promise",
 }
 
