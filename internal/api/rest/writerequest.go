@@ -123,7 +123,7 @@ func readBody(r *http.Request) ([]byte, error) {
 		return nil, tooLarge
 	}
 	if info := request.InfoFrom(r.Context()); info != nil && info.Body != nil {
-		content, err := info.Body.Content()
+		content, err := info.Body.Take()
 		switch {
 		case len(content) > maxBody:
 			return nil, tooLarge

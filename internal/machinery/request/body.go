@@ -37,9 +37,14 @@ func (b *Body) WriteTo(w io.Writer) (int64, error) {
 	return n, err
 }
 
-// Content returns the whole body, and the error with which reading it ended. The slice
-// is the caller's, who is the only one to read the body.
-func (b *Body) Content() ([]byte, error) { return b.content, b.err }
+// Take returns the whole body, and the error with which reading it ended. The caller owns the slice, and is the only one to
+// read the body. The Body does not keep it: a request whose client reads the response slowly would keep it in memory.
+func (b *Body) Take() ([]byte, error) {
+	content := b.content
+	b.content = nil
+	b.Reset(nil)
+	return content, b.err
+}
 
 // Close implements io.Closer.
 func (b *Body) Close() error { return nil }

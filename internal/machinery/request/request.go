@@ -63,7 +63,7 @@ type Info struct {
 	// Tracker collects data for the metrics of the request. It is nil for requests that are not counted, such as those
 	// that the server sends to itself.
 	Tracker *Tracker
-	// Response is nil in the same requests; see ResponseFrom.
+	// Response is set by the filter that limits the requests in flight; see ResponseFrom. It is nil in the same requests.
 	Response Response
 	// Body is the body, if it was read before the request is handled; otherwise nil.
 	Body *Body

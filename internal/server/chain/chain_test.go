@@ -77,6 +77,32 @@ func TestWarningsComeWithTheHeaders(t *testing.T) {
 	}
 }
 
+// TestHandlersKnowTheResponse checks that the Response of the context is the ResponseWriter that a handler gets: the memory of
+// a response is counted there, and the seat is released there. The filter deadline puts some requests on another goroutine,
+// with a ResponseWriter of their own.
+func TestHandlersKnowTheResponse(t *testing.T) {
+	fair := flowcontrol.New(flowcontrol.Options{ReadOnly: 400, Mutating: 200})
+	for name, limit := range map[string]func(http.Handler) http.Handler{
+		"inflight": inflight.New(400, 200).Filter, "fairness": fairness.New(fair, time.Minute),
+	} {
+		for _, of := range []string{"GET /api/v1/pods", "GET /api/v1/pods?watch=1", "POST /api/v1/namespaces/a/pods", "GET /version"} {
+			called := false
+			h := limitedChain(t, func(w http.ResponseWriter, r *http.Request) {
+				called = true
+				if got, _ := request.ResponseFrom(r.Context()).(http.ResponseWriter); got != w {
+					t.Errorf("%s, %s: the Response is %T %p, the ResponseWriter %T %p", name, of, got, got, w, w)
+				}
+			}, nil, limit)
+			method, target, _ := strings.Cut(of, " ")
+			r := httptest.NewRequest(method, target, strings.NewReader("{}"))
+			r.Header.Set("Authorization", "Bearer admintoken")
+			if h.ServeHTTP(httptest.NewRecorder(), r); !called {
+				t.Errorf("%s, %s: refused", name, of)
+			}
+		}
+	}
+}
+
 func TestFlushReachesTheConnection(t *testing.T) {
 	h := testChain(t, func(w http.ResponseWriter, r *http.Request) {
 		if err := http.NewResponseController(w).Flush(); err != nil {

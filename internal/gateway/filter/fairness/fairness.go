@@ -54,7 +54,7 @@ func (f *filter) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 	}
 	rw.Seat = ticket
 	defer ticket.Release()
-	rw.Memory = f.responses.AccountFor(user)
+	rw.Memory, info.Response = f.responses.AccountFor(user), rw
 	defer rw.Memory.Release()
 	if watch {
 		defer ticket.WatchBegins(r.URL.RawQuery)()

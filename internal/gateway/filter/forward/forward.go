@@ -5,8 +5,12 @@ package forward
 import "net/http"
 
 // New returns the filter. forwarder returns what forwards a request, or nil if this server handles it. The filter comes
-// before the one that reads the body: the body of a request that is forwarded is sent on while it arrives.
+// before the one that reads the body: the body of a request that is forwarded is sent on while it arrives. New returns nil if
+// forwarder is nil.
 func New(forwarder func(*http.Request) http.Handler) func(http.Handler) http.Handler {
+	if forwarder == nil {
+		return nil
+	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if h := forwarder(r); h != nil {

@@ -45,7 +45,7 @@ func (l *Limiter) Filter(next http.Handler) http.Handler {
 		info := request.InfoFrom(r.Context())
 		if deadline.LongRunning(info) {
 			rw := responserecorder.Wrap(w)
-			rw.Memory = l.responses.AccountFor(request.UserFrom(r.Context()))
+			rw.Memory, info.Response = l.responses.AccountFor(request.UserFrom(r.Context())), rw
 			defer rw.Memory.Release()
 			next.ServeHTTP(rw, r)
 			return
@@ -59,7 +59,7 @@ func (l *Limiter) Filter(next http.Handler) http.Handler {
 		account := pool.AccountFor(request.UserFrom(r.Context()))
 		rw.Seat = &account
 		defer rw.ReleaseSeat()
-		rw.Memory = account.InPool(l.responses)
+		rw.Memory, info.Response = account.InPool(l.responses), rw
 		defer rw.Memory.Release()
 		if !account.Take(1) || pool == l.mutating && !rw.Memory.Take(0) {
 			TooMany(rw, r, RetryAfter)

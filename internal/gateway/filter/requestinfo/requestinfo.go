@@ -23,7 +23,7 @@ func New() func(http.Handler) http.Handler {
 					fmt.Errorf("failed to create RequestInfo: unable to determine kind and namespace from url, %v", r.URL))
 				return
 			}
-			info.Tracker, info.Response = &rw.Tracker, rw
+			info.Tracker = &rw.Tracker
 			ctx := request.WithInfo(r.Context(), info)
 			ctx = request.WithWarnings(ctx, &rw.Warnings)
 			next.ServeHTTP(rw, r.WithContext(ctx))
