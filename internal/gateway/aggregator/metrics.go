@@ -16,7 +16,8 @@ type Metrics struct {
 	becameUnavailable *prometheus.CounterVec
 }
 
-// newMetrics returns metrics. unavailable reports whether each APIService is unavailable; it is called when metrics are read.
+// newMetrics returns metrics. unavailable reports whether each APIService is unavailable; it is called when metrics are
+// read.
 func newMetrics(unavailable func() map[string]bool) *Metrics {
 	s := new(metrics.Set)
 	m := &Metrics{

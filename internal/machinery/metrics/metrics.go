@@ -15,12 +15,13 @@ import (
 )
 
 // Metrics are the metrics of one server. They are created before the parts of the server that
-// use them. Metrics that Set makes, and collectors that it registers, are registered when metrics are first read.
+// use them. Their collectors are registered in package prometheus when
+// metrics are first read.
 type Metrics struct {
-	*Set                // of Handler
-	SLIs  *Set          // service level indicators, of SLIHandler
-	shown *exposition   // of Set
-	slis  *lazyRegistry // of SLIs
+	*Set                // what Handler serves
+	SLIs  *Set          // service level indicators, which SLIHandler serves
+	shown *exposition   // gathers from Set
+	slis  *lazyRegistry // gathers from SLIs
 }
 
 // Build has the labels of the metric kubernetes_build_info.

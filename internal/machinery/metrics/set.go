@@ -46,7 +46,8 @@ func (s *Set) Gauges(name, help string, labels ...string) *prometheus.GaugeVec {
 
 // GaugeFunc makes a gauge that calls value whenever metrics are read.
 func (s *Set) GaugeFunc(name, help string, value func() int64) {
-	s.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) }))
+	o := prometheus.GaugeOpts{Name: name, Help: help}
+	s.Register(prometheus.NewGaugeFunc(o, func() float64 { return float64(value()) }))
 }
 
 // Histogram makes a histogram.

@@ -80,7 +80,7 @@ type configMetrics struct {
 // NewMetrics returns the metrics of the API server with the given identity, which may be empty.
 func NewMetrics(identity string) *Metrics {
 	s := new(metrics.Set)
-	// It belongs to KMS v1, which is not supported, and stays zero.
+	// This metric belongs to KMS v1, which is not supported. It stays zero.
 	s.Gauges("apiserver_envelope_encryption_dek_cache_fill_percent", "[ALPHA] Percent of the cache slots currently occupied "+
 		"by cached DEKs.").WithLabelValues()
 	keyLabels := []string{"transformation_type", "provider_name", "key_id_hash", "apiserver_id_hash"}
