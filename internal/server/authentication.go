@@ -182,8 +182,7 @@ func (a *authentication) openFile(flag string, fixed []byte, path string) (*clie
 }
 
 func (a *authentication) openAccountKeys(ctx context.Context) (err error) {
-	signerMetrics := externalsigner.NewMetrics()
-	a.metrics.Register(signerMetrics.Collectors()...)
+	signerMetrics := externalsigner.NewMetrics(a.metrics)
 	c := &a.config.Authentication.ServiceAccounts
 	if c.SigningEndpoint != "" {
 		return a.openSigner(ctx, signerMetrics)

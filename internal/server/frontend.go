@@ -215,12 +215,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // handshakeErrors registers and returns the metric of failed TLS handshakes.
 func handshakeErrors(m *metrics.Metrics) prometheus.Counter {
-	c := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "apiserver_tls_handshake_errors_total", Help: "[ALPHA] Number of requests dropped with 'TLS handshake " +
-			"error from' error",
-	})
-	m.Register(c)
-	return c
+	return m.Counter("apiserver_tls_handshake_errors_total",
+		"[ALPHA] Number of requests dropped with 'TLS handshake error from' error")
 }
 
 // connectionLog counts the failed TLS handshakes that net/http logs.

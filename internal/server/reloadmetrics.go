@@ -14,22 +14,14 @@ type reloadMetrics struct {
 
 // newReloadMetrics registers and returns the metrics of reloads. It may be called once.
 func newReloadMetrics(m *metrics.Metrics) *reloadMetrics {
-	r := &reloadMetrics{
-		total: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "keelson_file_reloads_total", Help: "Number of changes of a configured file, by the flag that names it and by " +
-				"status: success, or failure if the files cannot be used.",
-		}, []string{"flag", "status"}),
-		inEffect: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "keelson_file_in_effect", Help: "Whether the content of a configured file is in effect (1), or that from " +
-				"before because the file cannot be used (0).",
-		}, []string{"flag"}),
-		lastAt: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "keelson_file_reload_last_timestamp_seconds", Help: "Time of the last change of a configured file, by status, " +
-				"in seconds since the epoch.",
-		}, []string{"flag", "status"}),
+	return &reloadMetrics{
+		total: m.Counters("keelson_file_reloads_total", "Number of changes of a configured file, by the flag that "+
+			"names it and by status: success, or failure if the files cannot be used.", "flag", "status"),
+		inEffect: m.Gauges("keelson_file_in_effect", "Whether the content of a configured file is in effect (1), or "+
+			"that from before because the file cannot be used (0).", "flag"),
+		lastAt: m.Gauges("keelson_file_reload_last_timestamp_seconds",
+			"Time of the last change of a configured file, by status, in seconds since the epoch.", "flag", "status"),
 	}
-	m.Register(r.total, r.inEffect, r.lastAt)
-	return r
 }
 
 // followed records that the file of a flag is followed from now on. Its content is in effect. Several files of one flag

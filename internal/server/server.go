@@ -326,8 +326,8 @@ func (s *starting) parseServices() (err error) {
 
 // readEgress reads the configuration of the egress proxies.
 func (s *starting) readEgress() (err error) {
-	counts, calls := egress.NewMetrics(), webhook.NewMetrics()
-	s.metrics.Register(append(counts.Collectors(), calls)...)
+	counts, calls := egress.NewMetrics(s.metrics), webhook.NewMetrics()
+	s.metrics.Register(calls)
 	if file := s.config.Network.EgressConfigFile; file != "" {
 		s.egress = egress.New(counts)
 		_, err = s.config.files.load(part{

@@ -88,7 +88,7 @@ func newStores(o storesOptions) (*stores, error) {
 		return nil, err
 	}
 	counts := encrypt.NewMetrics(bootstrap.ServerName(host))
-	o.metrics.Register(counts.Collectors()...)
+	o.metrics.Register(counts)
 	if o.config.Storage.EncryptionConfigFile == "" {
 		return s, nil
 	}
@@ -160,14 +160,12 @@ func (s *stores) open(ctx context.Context) error {
 			}
 		})
 	}
-	s.metrics.Register(metrics.Gauges(
-		metrics.Gauge{Name: "keelson_cache_encoding_bytes", Help: "Bytes of the cached encodings of objects and of parts " +
-			"of lists.", Value: s.encodingBytes},
-		metrics.Gauge{Name: "keelson_history_streams", Help: "Number of open streams of old changes, which watches share " +
-			"that begin before the log of the cache.", Value: func() int64 { return int64(histories.Open()) }},
-		metrics.Gauge{Name: "keelson_history_waiting_watches", Help: "Number of watches that wait for old changes.",
-			Value: func() int64 { return int64(histories.Waiting()) }},
-	))
+	s.metrics.GaugeFunc("keelson_cache_encoding_bytes", "Bytes of the cached encodings of objects and of parts of lists.",
+		s.encodingBytes)
+	s.metrics.GaugeFunc("keelson_history_streams", "Number of open streams of old changes, which watches share that begin "+
+		"before the log of the cache.", func() int64 { return int64(histories.Open()) })
+	s.metrics.GaugeFunc("keelson_history_waiting_watches", "Number of watches that wait for old changes.",
+		func() int64 { return int64(histories.Waiting()) })
 	s.metrics.Register(storeSize(s.backend.cluster, func() int64 { return s.main.Stats().SizeBytes }))
 	if files, ok := s.main.(storage.DamageCounter); ok {
 		s.metrics.Register(storeDamage(s.backend.cluster, files.DamagedFiles))

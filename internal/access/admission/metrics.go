@@ -20,16 +20,12 @@ func NewMetrics(r *metrics.Metrics) *Metrics {
 	buckets := []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5}
 	labels := []string{"type", "operation", "rejected"}
 	m := &Metrics{
-		plugins: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "apiserver_admission_controller_admission_duration_seconds", Buckets: buckets,
-			Help: "[STABLE] Admission controller latency histogram in seconds, identified by name and broken out for each " +
-				"operation and API resource and type (validate or admit).",
-		}, append([]string{"name"}, labels...)),
-		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "apiserver_admission_step_admission_duration_seconds", Buckets: buckets,
-			Help: "[STABLE] Admission sub-step latency histogram in seconds, broken out for each operation and API resource " +
-				"and step type (validate or admit).",
-		}, labels),
+		plugins: r.Histograms("apiserver_admission_controller_admission_duration_seconds", "[STABLE] Admission "+
+			"controller latency histogram in seconds, identified by name and broken out for each operation and API "+
+			"resource and type (validate or admit).", buckets, append([]string{"name"}, labels...)...),
+		steps: r.Histograms("apiserver_admission_step_admission_duration_seconds",
+			"[STABLE] Admission sub-step latency histogram in seconds, broken out for each operation and API resource "+
+				"and step type (validate or admit).", buckets, labels...),
 		summary: prometheus.NewSummaryVec(prometheus.SummaryOpts{
 			Name:       "apiserver_admission_step_admission_duration_seconds_summary",
 			Objectives: map[float64]float64{0.5: 0.05, 0.9: 0.01, 0.99: 0.001}, MaxAge: 5 * time.Hour,
@@ -38,7 +34,7 @@ func NewMetrics(r *metrics.Metrics) *Metrics {
 				"step type (validate or admit).",
 		}, labels),
 	}
-	r.Register(m.plugins, m.steps, m.summary)
+	r.Register(m.summary)
 	return m
 }
 

@@ -13,15 +13,12 @@ type RuleMetrics struct{ compilation, evaluation prometheus.Histogram }
 
 // NewRuleMetrics registers and returns the metrics of rules. It may be called once.
 func NewRuleMetrics(m *metrics.Metrics) *RuleMetrics {
-	histogram := func(name, help string) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help})
+	return &RuleMetrics{
+		compilation: m.Histogram("apiserver_cel_compilation_duration_seconds",
+			"[BETA] CEL compilation time in seconds.", nil),
+		evaluation: m.Histogram("apiserver_cel_evaluation_duration_seconds",
+			"[BETA] CEL evaluation time in seconds.", nil),
 	}
-	e := &RuleMetrics{
-		compilation: histogram("apiserver_cel_compilation_duration_seconds", "[BETA] CEL compilation time in seconds."),
-		evaluation:  histogram("apiserver_cel_evaluation_duration_seconds", "[BETA] CEL evaluation time in seconds."),
-	}
-	m.Register(e.compilation, e.evaluation)
-	return e
 }
 
 // Compiled records that the rules of a schema were compiled, which began at start.

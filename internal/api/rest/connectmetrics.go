@@ -17,26 +17,20 @@ type connectMetrics struct {
 
 // NewConnectMetrics registers and returns the metrics of connections. It may be called once.
 func NewConnectMetrics(m *metrics.Metrics) ConnectObserver {
-	vector := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	return &connectMetrics{
+		translated: m.Counters("apiserver_stream_translator_requests_total", "[ALPHA] Total number of requests that "+
+			"were handled by the StreamTranslatorProxy, which processes streaming RemoteCommand/V5", "code"),
+		tunneled: m.Counters("apiserver_stream_tunnel_requests_total", "[ALPHA] Total number of requests that were "+
+			"handled by the StreamTunnelProxy, which processes streaming PortForward/V2", "code"),
+		webSockets: m.Counters("apiserver_websocket_streaming_requests_total",
+			"[ALPHA] Total number of WebSocket streaming requests (exec/attach/portforward) routed by the API server, "+
+				"partitioned by subresource and by whether the request was proxied to the kubelet or translated at "+
+				"the API server.", "subresource", "proxy_type"),
+		logs: m.Counters("kube_apiserver_pod_logs_insecure_backend_total", "[ALPHA] Total number of requests for "+
+			"pods/logs sliced by usage type: enforce_tls, skip_tls_allowed, skip_tls_denied", "usage"),
+		logTLSFailures: m.Counter("kube_apiserver_pod_logs_backend_tls_failure_total",
+			"[ALPHA] Total number of requests for pods/logs that failed due to kubelet server TLS verification"),
 	}
-	c := &connectMetrics{
-		translated: vector("apiserver_stream_translator_requests_total", "[ALPHA] Total number of requests that were "+
-			"handled by the StreamTranslatorProxy, which processes streaming RemoteCommand/V5", "code"),
-		tunneled: vector("apiserver_stream_tunnel_requests_total", "[ALPHA] Total number of requests that were handled by "+
-			"the StreamTunnelProxy, which processes streaming PortForward/V2", "code"),
-		webSockets: vector("apiserver_websocket_streaming_requests_total", "[ALPHA] Total number of WebSocket streaming "+
-			"requests (exec/attach/portforward) routed by the API server, partitioned by subresource and by whether the "+
-			"request was proxied to the kubelet or translated at the API server.", "subresource", "proxy_type"),
-		logs: vector("kube_apiserver_pod_logs_insecure_backend_total", "[ALPHA] Total number of requests for pods/logs "+
-			"sliced by usage type: enforce_tls, skip_tls_allowed, skip_tls_denied", "usage"),
-		logTLSFailures: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "kube_apiserver_pod_logs_backend_tls_failure_total",
-			Help: "[ALPHA] Total number of requests for pods/logs that failed due to kubelet server TLS verification",
-		}),
-	}
-	m.Register(c.translated, c.tunneled, c.webSockets, c.logs, c.logTLSFailures)
-	return c
 }
 
 // WebSocket counts a request to exec, attach or portforward.

@@ -22,14 +22,9 @@ func (w watchEvents) Sent(bytes int) {
 // served ones. It may be called once.
 func NewWatchMetrics(m *metrics.Metrics) func(group, version, resource string) WatchCounter {
 	labels := []string{"group", "version", "resource"}
-	count := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "apiserver_watch_events_total", Help: "[ALPHA] Number of events sent in watch clients",
-	}, labels)
-	sizes := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "apiserver_watch_events_sizes", Help: "[ALPHA] Watch event size distribution in bytes",
-		Buckets: prometheus.ExponentialBuckets(1024, 2, 8),
-	}, labels)
-	m.Register(count, sizes)
+	count := m.Counters("apiserver_watch_events_total", "[ALPHA] Number of events sent in watch clients", labels...)
+	sizes := m.Histograms("apiserver_watch_events_sizes",
+		"[ALPHA] Watch event size distribution in bytes", prometheus.ExponentialBuckets(1024, 2, 8), labels...)
 	return func(group, version, resource string) WatchCounter {
 		return watchEvents{
 			count: count.WithLabelValues(group, version, resource), sizes: sizes.WithLabelValues(group, version, resource),

@@ -26,26 +26,22 @@ type AllocatedRange struct {
 // and the numbers of node ports that are in use and free; it is called when metrics are read.
 func NewMetrics(m *metrics.Metrics, usage func() (ranges []AllocatedRange, portsUsed, portsFree int)) *Metrics {
 	const prefix = "kube_apiserver_"
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: help}, labels)
-	}
-	repairs := func(what, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: "apiserver_" + what + "_repair_reconcile_errors_total", Help: help})
-	}
 	s := &Metrics{
-		addresses: counter("clusterip_allocator_allocation_total", "[ALPHA] Number of Cluster IPs allocations", "cidr", "scope"),
-		addressErrors: counter("clusterip_allocator_allocation_errors_total",
+		addresses: m.Counters(prefix+"clusterip_allocator_allocation_total",
+			"[ALPHA] Number of Cluster IPs allocations", "cidr", "scope"),
+		addressErrors: m.Counters(prefix+"clusterip_allocator_allocation_errors_total",
 			"[ALPHA] Number of errors trying to allocate Cluster IPs", "cidr", "scope"),
-		addressSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: prefix + "clusterip_allocator_allocation_duration_seconds",
-			Help: "[ALPHA] Duration in seconds to allocate a Cluster IP by ServiceCIDR", Buckets: prometheus.DefBuckets,
-		}, []string{"cidr"}),
-		ports: counter("nodeport_allocator_allocation_total", "[ALPHA] Number of NodePort allocations", "scope"),
-		portErrors: counter("nodeport_allocator_allocation_errors_total",
+		addressSeconds: m.Histograms(prefix+"clusterip_allocator_allocation_duration_seconds",
+			"[ALPHA] Duration in seconds to allocate a Cluster IP by ServiceCIDR", prometheus.DefBuckets, "cidr"),
+		ports: m.Counters(prefix+"nodeport_allocator_allocation_total",
+			"[ALPHA] Number of NodePort allocations", "scope"),
+		portErrors: m.Counters(prefix+"nodeport_allocator_allocation_errors_total",
 			"[ALPHA] Number of errors trying to allocate NodePort", "scope"),
 		repairErrors: map[bool]prometheus.Counter{
-			true:  repairs("clusterip", "[ALPHA] Number of reconciliation failures on the clusterip repair reconcile loop"),
-			false: repairs("nodeport", "[ALPHA] Number of reconciliation failures on the nodeport repair reconcile loop"),
+			true: m.Counter("apiserver_clusterip_repair_reconcile_errors_total",
+				"[ALPHA] Number of reconciliation failures on the clusterip repair reconcile loop"),
+			false: m.Counter("apiserver_nodeport_repair_reconcile_errors_total",
+				"[ALPHA] Number of reconciliation failures on the nodeport repair reconcile loop"),
 		},
 	}
 	gauge := func(name, help string, labels ...string) *prometheus.Desc {
@@ -55,17 +51,15 @@ func NewMetrics(m *metrics.Metrics, usage func() (ranges []AllocatedRange, ports
 	free := gauge("clusterip_allocator_available_ips", "[ALPHA] Gauge measuring the number of available IPs for Services", "cidr")
 	usedPorts := gauge("nodeport_allocator_allocated_ports", "[ALPHA] Gauge measuring the number of allocated NodePorts for Services")
 	freePorts := gauge("nodeport_allocator_available_ports", "[ALPHA] Gauge measuring the number of available NodePorts for Services")
-	m.Register(s.addresses, s.addressErrors, s.addressSeconds, s.ports, s.portErrors, s.repairErrors[true],
-		s.repairErrors[false],
-		metrics.OnDemand(func(gauge func(*prometheus.Desc, int64, ...string)) {
-			ranges, portsUsed, portsFree := usage()
-			for _, r := range ranges {
-				gauge(used, int64(r.Allocated), r.CIDR) //nolint:gosec // a range has fewer addresses in use than that
-				gauge(free, int64(min(r.Available, 1<<62)), r.CIDR)
-			}
-			gauge(usedPorts, int64(portsUsed))
-			gauge(freePorts, int64(portsFree))
-		}, used, free, usedPorts, freePorts))
+	m.Register(metrics.OnDemand(func(gauge func(*prometheus.Desc, int64, ...string)) {
+		ranges, portsUsed, portsFree := usage()
+		for _, r := range ranges {
+			gauge(used, int64(r.Allocated), r.CIDR) //nolint:gosec // a range has fewer addresses in use than that
+			gauge(free, int64(min(r.Available, 1<<62)), r.CIDR)
+		}
+		gauge(usedPorts, int64(portsUsed))
+		gauge(freePorts, int64(portsFree))
+	}, used, free, usedPorts, freePorts))
 	return s
 }
 

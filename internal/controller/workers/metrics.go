@@ -19,34 +19,21 @@ var _ workqueue.MetricsProvider = (*Metrics)(nil)
 
 // NewMetrics registers and returns the metrics of queues. It may be called once.
 func NewMetrics(m *metrics.Metrics) *Metrics {
-	const system = "workqueue"
-	labels := []string{"name"}
-	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: system, Name: name, Help: help}, labels)
+	buckets := prometheus.ExponentialBuckets(10e-9, 10, 10)
+	return &Metrics{
+		depth: m.Gauges("workqueue_depth", "[BETA] Current depth of workqueue", "name"),
+		unfinished: m.Gauges("workqueue_unfinished_work_seconds", "[BETA] How many seconds of work has done that is "+
+			"in progress and hasn't been observed by work_duration. Large values indicate stuck threads. One can "+
+			"deduce the number of stuck threads by observing the rate at which this increases.", "name"),
+		longest: m.Gauges("workqueue_longest_running_processor_seconds",
+			"[BETA] How many seconds has the longest running processor for workqueue been running.", "name"),
+		adds:    m.Counters("workqueue_adds_total", "[BETA] Total number of adds handled by workqueue", "name"),
+		retries: m.Counters("workqueue_retries_total", "[BETA] Total number of retries handled by workqueue", "name"),
+		waited: m.Histograms("workqueue_queue_duration_seconds",
+			"[BETA] How long in seconds an item stays in workqueue before being requested.", buckets, "name"),
+		worked: m.Histograms("workqueue_work_duration_seconds",
+			"[BETA] How long in seconds processing an item from workqueue takes.", buckets, "name"),
 	}
-	counter := func(name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: system, Name: name, Help: help}, labels)
-	}
-	histogram := func(name, help string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Subsystem: system, Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(10e-9, 10, 10),
-		}, labels)
-	}
-	w := &Metrics{
-		depth: gauge("depth", "[BETA] Current depth of workqueue"),
-		unfinished: gauge("unfinished_work_seconds", "[BETA] How many seconds of work has done that is in progress and "+
-			"hasn't been observed by work_duration. Large values indicate stuck threads. One can deduce the number of stuck "+
-			"threads by observing the rate at which this increases."),
-		longest: gauge("longest_running_processor_seconds", "[BETA] How many seconds has the longest running processor "+
-			"for workqueue been running."),
-		adds:    counter("adds_total", "[BETA] Total number of adds handled by workqueue"),
-		retries: counter("retries_total", "[BETA] Total number of retries handled by workqueue"),
-		waited: histogram("queue_duration_seconds", "[BETA] How long in seconds an item stays in workqueue before being "+
-			"requested."),
-		worked: histogram("work_duration_seconds", "[BETA] How long in seconds processing an item from workqueue takes."),
-	}
-	m.Register(w.depth, w.unfinished, w.longest, w.adds, w.retries, w.waited, w.worked)
-	return w
 }
 
 // NewDepthMetric implements workqueue.MetricsProvider, as do the following methods.

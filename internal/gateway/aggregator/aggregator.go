@@ -85,12 +85,12 @@ var apiServices = schema.GroupResource{Group: apiregistrationv1.GroupName, Resou
 // New returns an Aggregator that has read the APIServices. Run has to be called then.
 func New(ctx context.Context, o Options) (*Aggregator, error) {
 	a := &Aggregator{
-		o: o, metrics: newMetrics(), services: map[string]*apiregistrationv1.APIService{}, remotes: map[string]*remote{},
+		o: o, services: map[string]*apiregistrationv1.APIService{}, remotes: map[string]*remote{},
 	}
 	if a.o.Now == nil {
 		a.o.Now = time.Now
 	}
-	a.metrics.unavailable = a.unavailable
+	a.metrics = newMetrics(a.unavailable)
 	a.table.Store(&table{})
 	var err error
 	a.informer, err = informer.Load(ctx, informer.Options{

@@ -30,7 +30,7 @@ func newClient(t *testing.T, handler http.HandlerFunc) *Client {
 	t.Helper()
 	server := httptest.NewTLSServer(handler)
 	t.Cleanup(server.Close)
-	a := &Aggregator{metrics: newMetrics(), o: Options{
+	a := &Aggregator{metrics: newMetrics(nil), o: Options{
 		Log: slog.New(slog.DiscardHandler),
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, network, address)

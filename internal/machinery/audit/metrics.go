@@ -14,26 +14,16 @@ type Metrics struct {
 
 // NewMetrics registers and returns the counters of auditing. It may be called once.
 func NewMetrics(m *metrics.Metrics) *Metrics {
-	a := &Metrics{
-		events: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "apiserver_audit_event_total", Help: "[ALPHA] Counter of audit events generated and sent to the audit " +
-				"backend.",
-		}),
-		rejected: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "apiserver_audit_requests_rejected_total", Help: "[ALPHA] Counter of apiserver requests rejected due " +
-				"to an error in audit logging backend.",
-		}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "apiserver_audit_error_total",
-			Help: "[ALPHA] Counter of audit events that failed to be audited properly. Plugin identifies the plugin " +
-				"affected by the error.",
-		}, []string{"plugin"}),
-		levels: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "apiserver_audit_level_total", Help: "[ALPHA] Counter of policy levels for audit events (1 per request).",
-		}, []string{"level"}),
+	return &Metrics{
+		events: m.Counter("apiserver_audit_event_total",
+			"[ALPHA] Counter of audit events generated and sent to the audit backend."),
+		rejected: m.Counter("apiserver_audit_requests_rejected_total",
+			"[ALPHA] Counter of apiserver requests rejected due to an error in audit logging backend."),
+		errors: m.Counters("apiserver_audit_error_total", "[ALPHA] Counter of audit events that failed to be audited "+
+			"properly. Plugin identifies the plugin affected by the error.", "plugin"),
+		levels: m.Counters("apiserver_audit_level_total",
+			"[ALPHA] Counter of policy levels for audit events (1 per request).", "level"),
 	}
-	m.Register(a.events, a.rejected, a.errors, a.levels)
-	return a
 }
 
 // Event counts an event.

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // shown returns the metrics after one request for each of the verbs GET, POST and PUT.
@@ -17,12 +15,9 @@ func shown(t *testing.T, o Options) string {
 	t.Helper()
 	m := New(nil, o)
 	labels := []string{"verb", "group", "version", "resource", "subresource", "scope", "component", "dry_run"}
-	total := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "apiserver_request_total", Help: "[STABLE] Counter.",
-	}, append(slices.Clone(labels), "code"))
-	durations := NewDurations("apiserver_request_duration_seconds", "[STABLE] Latency.", DurationBuckets(), labels...)
-	slis := NewDurations("apiserver_request_sli_duration_seconds", "[ALPHA] Latency.", DurationBuckets()[2:], labels[:7]...)
-	m.Register(total, durations, slis)
+	total := m.Counters("apiserver_request_total", "[STABLE] Counter.", append(slices.Clone(labels), "code")...)
+	durations := m.Durations("apiserver_request_duration_seconds", "[STABLE] Latency.", DurationBuckets(), labels...)
+	slis := m.Durations("apiserver_request_sli_duration_seconds", "[ALPHA] Latency.", DurationBuckets()[2:], labels[:7]...)
 	for _, verb := range []string{"GET", "POST", "PUT"} {
 		values := []string{verb, "", "v1", "pods", "", "resource", "apiserver", ""}
 		total.WithLabelValues(append(slices.Clone(values), "200")...).Inc()

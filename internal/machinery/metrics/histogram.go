@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -43,16 +42,6 @@ type Histogram struct {
 	values []string
 	counts []atomic.Uint64 // of observations in each bucket, the last one without an upper bound
 	sum    atomic.Int64
-}
-
-// NewDurations returns histograms of durations in seconds.
-func NewDurations(name, help string, bounds []float64, labels ...string) *HistogramVec {
-	return newHistograms(name, help, float64(time.Nanosecond)/float64(time.Second), bounds, labels)
-}
-
-// NewSizes returns histograms of numbers of bytes.
-func NewSizes(name, help string, bounds []float64, labels ...string) *HistogramVec {
-	return newHistograms(name, help, 1, bounds, labels)
 }
 
 func newHistograms(name, help string, unit float64, bounds []float64, labels []string) *HistogramVec {

@@ -1,8 +1,6 @@
 package metrics
 
 import (
-	"sync"
-
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 )
@@ -11,16 +9,8 @@ import (
 // takes half a millisecond and memory, and most servers of tests are never asked for their metrics. Two collectors of
 // the same metric cause a panic then.
 type lazyRegistry struct {
-	mu       sync.Mutex
-	pending  []prometheus.Collector // not yet in registry
-	registry *prometheus.Registry   // nil before the first Gather
-}
-
-// MustRegister adds collectors.
-func (r *lazyRegistry) MustRegister(more ...prometheus.Collector) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.pending = append(r.pending, more...)
+	Set                           // its members are not yet in registry
+	registry *prometheus.Registry // nil before the first Gather
 }
 
 // Gather implements prometheus.Gatherer.
@@ -32,7 +22,7 @@ func (r *lazyRegistry) registered() *prometheus.Registry {
 	if r.registry == nil {
 		r.registry = prometheus.NewRegistry()
 	}
-	r.registry.MustRegister(r.pending...)
-	r.pending = nil
+	r.registry.MustRegister(r.members...)
+	r.members = nil
 	return r.registry
 }

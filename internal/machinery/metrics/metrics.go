@@ -15,10 +15,13 @@ import (
 )
 
 // Metrics are the metrics of one server. They are created before the parts of the server that
-// use them.
+// use them. Their collectors are registered in package prometheus when
+// metrics are first read.
 type Metrics struct {
-	registry, slis *lazyRegistry
-	shown          *exposition // of registry
+	*Set                // what Handler serves
+	SLIs  *Set          // service level indicators, which SLIHandler serves
+	shown *exposition   // gathers from Set
+	slis  *lazyRegistry // gathers from SLIs
 }
 
 // Build has the labels of the metric kubernetes_build_info.
@@ -26,26 +29,21 @@ type Build map[string]string
 
 // New returns the metrics of a server, which include those of the process and of the build.
 func New(build Build, o Options) *Metrics {
-	m := &Metrics{registry: &lazyRegistry{}, slis: &lazyRegistry{}}
-	m.shown = newExposition(m.registry, o)
-	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "kubernetes_build_info",
-		Help: "[BETA] A metric with a constant '1' value labeled by major, minor, git version, git commit, git " +
-			"tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it " +
-			"is running.",
-		ConstLabels: prometheus.Labels(build),
-	})
-	info.Set(1)
+	all, slis := &lazyRegistry{}, &lazyRegistry{}
+	m := &Metrics{Set: &all.Set, SLIs: &slis.Set, shown: newExposition(all, o), slis: slis}
 	m.Register(ofProcess()...)
-	m.Register(info)
+	m.info("kubernetes_build_info", "[BETA] A metric with a constant '1' value labeled by major, minor, git version, git "+
+		"commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on "+
+		"which it is running.", prometheus.Labels(build))
 	return m
 }
 
-// Register adds collectors. They are registered when metrics are first read.
-func (m *Metrics) Register(c ...prometheus.Collector) { m.registry.MustRegister(c...) }
-
-// RegisterSLI adds collectors of service level indicators, which SLIHandler serves instead of Handler.
-func (m *Metrics) RegisterSLI(c ...prometheus.Collector) { m.slis.MustRegister(c...) }
+// info makes a gauge that is always 1.
+func (m *Metrics) info(name, help string, labels prometheus.Labels) {
+	gauge := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels})
+	gauge.Set(1)
+	m.Register(gauge)
+}
 
 // Resolve returns the counters of a metric with one label by its values.
 func Resolve(v *prometheus.CounterVec, values ...string) map[string]prometheus.Counter {

@@ -37,23 +37,3 @@ func ByRequestKind(name, help string, current func() (readOnly, mutating int64))
 		gauge(requests, mutating, "mutating")
 	}, requests)
 }
-
-// Gauge is a number without labels that is read when metrics are requested.
-type Gauge struct {
-	Name, Help string
-	Value      func() int64
-}
-
-// Gauges returns a collector of gauges.
-func Gauges(gauges ...Gauge) prometheus.Collector {
-	d := &onDemand{}
-	for _, g := range gauges {
-		d.descriptions = append(d.descriptions, prometheus.NewDesc(g.Name, g.Help, nil, nil))
-	}
-	d.collect = func(gauge func(*prometheus.Desc, int64, ...string)) {
-		for i, g := range gauges {
-			gauge(d.descriptions[i], g.Value())
-		}
-	}
-	return d
-}

@@ -31,16 +31,10 @@ type Version struct{ Binary, Emulated, MinCompatible string }
 // Describe records what does not change while the server runs. It may be called once. features is called whenever metrics
 // are read.
 func (m *Metrics) Describe(v Version, features func() []Feature) {
-	version := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "version_info",
-		Help: "[ALPHA] Provides the compatibility version info of the component. The component label is the name of the " +
-			"component, usually kube, but is relevant for aggregated-apiservers.",
-		ConstLabels: prometheus.Labels{
-			"binary": v.Binary, "component": "kube", "emulation": v.Emulated, "min_compat": v.MinCompatible,
-		},
-	})
-	version.Set(1)
-	m.registry.MustRegister(version, featureCollector{features, prometheus.NewDesc("kubernetes_feature_enabled",
+	m.info("version_info", "[ALPHA] Provides the compatibility version info of the component. The component label is the "+
+		"name of the component, usually kube, but is relevant for aggregated-apiservers.",
+		prometheus.Labels{"binary": v.Binary, "component": "kube", "emulation": v.Emulated, "min_compat": v.MinCompatible})
+	m.Register(featureCollector{features, prometheus.NewDesc("kubernetes_feature_enabled",
 		"[BETA] This metric records the data about the stage and enablement of a k8s feature.", []string{"name", "stage"}, nil)})
 }
 

@@ -23,13 +23,15 @@ import (
 
 	"google.golang.org/grpc"
 	konnectivity "sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
+
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
 const head = "apiVersion: apiserver.k8s.io/v1beta1\nkind: EgressSelectorConfiguration\negressSelections:\n"
 
 func load(t *testing.T, config string) (*Selector, error) {
 	t.Helper()
-	s := New(NewMetrics())
+	s := New(NewMetrics(metrics.New(nil, metrics.Options{})))
 	return s, s.Load(write(t, "egress.yaml", []byte(config)), os.ReadFile)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/machinery/webhook"
 )
 
@@ -16,31 +17,18 @@ type Metrics struct {
 	durations        *prometheus.HistogramVec
 }
 
-// NewMetrics returns metrics without time series before the first connection.
-func NewMetrics() *Metrics {
-	options := func(name, help string) prometheus.CounterOpts {
-		return prometheus.CounterOpts{Namespace: "apiserver", Subsystem: "egress_dialer", Name: name, Help: "[ALPHA] " + help}
-	}
-	labels := []string{"protocol", "transport"}
+// NewMetrics registers and returns the metrics, which have no series before the first connection. It may be called once.
+func NewMetrics(m *metrics.Metrics) *Metrics {
 	return &Metrics{
-		starts: prometheus.NewCounterVec(options("dial_start_total",
-			"Dial starts, labeled by the protocol (http-connect or grpc) and transport (tcp or uds)."), labels),
-		failures: prometheus.NewCounterVec(options("dial_failure_count",
-			"Dial failure count, labeled by the protocol (http-connect or grpc), transport (tcp or uds), and stage "+
-				"(connect or proxy). The stage indicates at which stage the dial failed"),
-			append(labels, "stage")),
-		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "apiserver", Subsystem: "egress_dialer", Name: "dial_duration_seconds",
-			Help: "[ALPHA] Dial latency histogram in seconds, labeled by the protocol (http-connect or grpc), " +
-				"transport (tcp or uds)",
-			Buckets: []float64{0.005, 0.025, 0.1, 0.5, 2.5, 12.5},
-		}, labels),
+		starts: m.Counters("apiserver_egress_dialer_dial_start_total", "[ALPHA] Dial starts, labeled by the protocol "+
+			"(http-connect or grpc) and transport (tcp or uds).", "protocol", "transport"),
+		failures: m.Counters("apiserver_egress_dialer_dial_failure_count", "[ALPHA] Dial failure count, labeled by "+
+			"the protocol (http-connect or grpc), transport (tcp or uds), and stage (connect or proxy). The stage "+
+			"indicates at which stage the dial failed", "protocol", "transport", "stage"),
+		durations: m.Histograms("apiserver_egress_dialer_dial_duration_seconds",
+			"[ALPHA] Dial latency histogram in seconds, labeled by the protocol (http-connect or grpc), transport "+
+				"(tcp or uds)", []float64{0.005, 0.025, 0.1, 0.5, 2.5, 12.5}, "protocol", "transport"),
 	}
-}
-
-// Collectors returns the metrics for registration.
-func (m *Metrics) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.starts, m.failures, m.durations}
 }
 
 // measuredDialer returns a function that opens connections through a proxy and counts them.

@@ -1,21 +1,14 @@
 package health
 
-import (
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/keelson-dev/keelson/internal/machinery/metrics"
-)
+import "github.com/keelson-dev/keelson/internal/machinery/metrics"
 
 // NewMetrics registers the metrics of /metrics/slis (KEP-3466). It returns the Observer that records them. It may be
 // called once.
 func NewMetrics(m *metrics.Metrics) Observer {
-	checks := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "kubernetes_healthchecks_total", Help: "[STABLE] This metric records the results of all healthcheck.",
-	}, []string{"name", "type", "status"})
-	check := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "kubernetes_healthcheck", Help: "[STABLE] This metric records the result of a single healthcheck.",
-	}, []string{"name", "type"})
-	m.RegisterSLI(checks, check)
+	checks := m.SLIs.Counters("kubernetes_healthchecks_total",
+		"[STABLE] This metric records the results of all healthcheck.", "name", "type", "status")
+	check := m.SLIs.Gauges("kubernetes_healthcheck",
+		"[STABLE] This metric records the result of a single healthcheck.", "name", "type")
 	return func(name, endpoint string, ok bool) {
 		status, value := "error", 0.0
 		if ok {

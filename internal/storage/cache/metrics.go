@@ -191,13 +191,13 @@ func NewStores(m *metrics.Metrics) *Stores {
 	withIndex := append(slices.Clone(labels), "index")
 	s := &Stores{
 		resources: map[groupResource]*Stored{},
-		durations: metrics.NewDurations("etcd_request_duration_seconds",
-			"[ALPHA] Etcd request latency in seconds for each operation and object type.", metrics.DurationBuckets(), withOperation...),
+		durations: m.Durations("etcd_request_duration_seconds", "[ALPHA] Etcd request latency in seconds for each "+
+			"operation and object type.", metrics.DurationBuckets(), withOperation...),
 		requests: prometheus.NewDesc("etcd_requests_total",
 			"[ALPHA] Etcd request counts for each operation and object type.", withOperation, nil),
 		failures: prometheus.NewDesc("etcd_request_errors_total",
 			"[ALPHA] Etcd failed request counts for each operation and object type.", withOperation, nil),
-		waits: metrics.NewDurations("apiserver_watch_cache_read_wait_seconds",
+		waits: m.Durations("apiserver_watch_cache_read_wait_seconds",
 			"[ALPHA] Histogram of time spent waiting for a watch cache to become fresh.",
 			[]float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3}, labels...),
 	}
@@ -215,7 +215,7 @@ func NewStores(m *metrics.Metrics) *Stores {
 		consistentReads: prometheus.NewDesc("apiserver_watch_cache_consistent_read_total",
 			"[ALPHA] Counter for consistent reads from cache.", append(slices.Clone(labels), "success", "fallback"), nil),
 	}
-	m.Register(s.durations, s.waits, s)
+	m.Register(s)
 	return s
 }
 

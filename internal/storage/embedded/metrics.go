@@ -14,12 +14,10 @@ type Commits struct {
 
 // NewCommits registers and returns the metrics of commits. It may be called once.
 func NewCommits(m *metrics.Metrics) *Commits {
-	transactions := metrics.NewSizes("keelson_commit_group_transactions", "Number of transactions that one write of the log of the "+
-		"embedded store makes durable together.", []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024})
-	seconds := metrics.NewDurations("keelson_commit_group_duration_seconds", "Time from the start of planning a group of "+
-		"transactions until it is durable.",
-		[]float64{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10})
-	m.Register(transactions, seconds)
+	transactions := m.Sizes("keelson_commit_group_transactions", "Number of transactions that one write of the log of "+
+		"the embedded store makes durable together.", []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024})
+	seconds := m.Durations("keelson_commit_group_duration_seconds", "Time from the start of planning a group of "+
+		"transactions until it is durable.", []float64{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10})
 	return &Commits{transactions: transactions.With(), seconds: seconds.With()}
 }
 

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
 // Values of the label transformation_type.
@@ -27,6 +29,8 @@ const maxKeySeries = 100
 // Metrics counts the operations of encryption, with the names and labels of kube-apiserver. Without an encryption
 // configuration the metrics exist, too, with the value zero.
 type Metrics struct {
+	*metrics.Set
+
 	server   string // label of the identity of the API server: its hash
 	values   valueMetrics
 	dataKeys dataKeyMetrics
@@ -46,7 +50,6 @@ type dataKeyMetrics struct {
 	cacheMisses prometheus.Counter
 	generations prometheus.Histogram
 	failures    prometheus.Counter
-	cacheFill   prometheus.Gauge // it belongs to KMS v1, which is not supported, and stays zero
 }
 
 // pluginMetrics counts the calls of KMS plug-ins.
@@ -76,102 +79,66 @@ type configMetrics struct {
 
 // NewMetrics returns the metrics of the API server with the given identity, which may be empty.
 func NewMetrics(identity string) *Metrics {
-	m := &Metrics{server: hashLabel(identity)}
-	m.values.create()
-	m.dataKeys.create()
-	m.plugins.create()
-	m.keys.create()
-	m.config.create()
-	return m
-}
-
-// Subsystems of the metrics.
-const (
-	subsystemStorage    = "storage"
-	subsystemEnvelope   = "envelope_encryption"
-	subsystemController = "encryption_config_controller"
-)
-
-func counterOpts(subsystem, name, help string) prometheus.CounterOpts {
-	return prometheus.CounterOpts{Namespace: "apiserver", Subsystem: subsystem, Name: name, Help: "[ALPHA] " + help}
-}
-
-func newGauge(subsystem, name, help string, labels ...string) *prometheus.GaugeVec {
-	return prometheus.NewGaugeVec(prometheus.GaugeOpts(counterOpts(subsystem, name, help)), labels)
-}
-
-func histogramOpts(subsystem, name, help string, buckets []float64) prometheus.HistogramOpts {
-	return prometheus.HistogramOpts{
-		Namespace: "apiserver", Subsystem: subsystem, Name: name, Help: "[ALPHA] " + help, Buckets: buckets,
-	}
-}
-
-func (m *valueMetrics) create() {
-	m.operations = prometheus.NewCounterVec(counterOpts(subsystemStorage, "transformation_operations_total",
-		"Total number of transformations. Successful transformation will have a status 'OK' and a varied status string "+
-			"when the transformation fails. The status, resource, and transformation_type fields can be used for alerting "+
-			"purposes. For example, you can monitor for encryption/decryption failures using the transformation_type "+
-			"(e.g., from_storage for decryption and to_storage for encryption). Additionally, these fields can be used to "+
-			"ensure that the correct transformers are applied to each resource."),
-		[]string{"resource", "transformation_type", "transformer_prefix", "status"})
-	m.durations = prometheus.NewHistogramVec(histogramOpts(subsystemStorage, "transformation_duration_seconds",
-		"Latencies in seconds of value transformation operations.", prometheus.ExponentialBuckets(5e-6, 2, 25)),
-		[]string{"transformation_type", "transformer_prefix"})
-}
-
-func (m *dataKeyMetrics) create() {
-	m.cacheMisses = prometheus.NewCounter(counterOpts(subsystemStorage, "envelope_transformation_cache_misses_total",
-		"Total number of cache misses while accessing key decryption key(KEK)."))
-	m.generations = prometheus.NewHistogram(histogramOpts(subsystemStorage, "data_key_generation_duration_seconds",
-		"Latencies in seconds of data encryption key(DEK) generation operations.",
-		prometheus.ExponentialBuckets(5e-6, 2, 14)))
-	m.failures = prometheus.NewCounter(counterOpts(subsystemStorage, "data_key_generation_failures_total",
-		"Total number of failed data encryption key(DEK) generation operations."))
-	m.cacheFill = prometheus.NewGauge(prometheus.GaugeOpts(counterOpts(subsystemEnvelope, "dek_cache_fill_percent",
-		"Percent of the cache slots currently occupied by cached DEKs.")))
-}
-
-func (m *pluginMetrics) create() {
-	m.calls = prometheus.NewHistogramVec(histogramOpts(subsystemEnvelope, "kms_operations_latency_seconds",
-		"KMS operation duration with gRPC error code status total.", prometheus.ExponentialBuckets(0.0001, 2, 20)),
-		[]string{"provider_name", "method_name", "grpc_status_code"})
-	m.invalidKeys = prometheus.NewCounterVec(counterOpts(subsystemEnvelope, "invalid_key_id_from_status_total",
-		"Number of times an invalid keyID is returned by the Status RPC call split by error."),
-		[]string{"provider_name", "error"})
-	m.cachedKeys = newGauge(subsystemEnvelope, "dek_source_cache_size",
-		"Number of records in data encryption key (DEK) source cache. On a restart, this value is an approximation of "+
-			"the number of decrypt RPC calls the server will make to the KMS plugin.", "provider_name")
-}
-
-func (m *keyMetrics) create() {
-	labels := []string{"transformation_type", "provider_name", "key_id_hash", "apiserver_id_hash"}
-	m.uses = prometheus.NewCounterVec(counterOpts(subsystemEnvelope, "key_id_hash_total",
-		"Number of times a keyID is used split by transformation type, provider, and apiserver identity."), labels)
-	m.lastUse = newGauge(subsystemEnvelope, "key_id_hash_last_timestamp_seconds",
-		"The last time in seconds when a keyID was used.", labels...)
-	m.lastConfirmation = newGauge(subsystemEnvelope, "key_id_hash_status_last_timestamp_seconds",
-		"The last time in seconds when a keyID was returned by the Status RPC call.",
-		"provider_name", "key_id_hash", "apiserver_id_hash")
-}
-
-func (m *configMetrics) create() {
-	m.reloads = prometheus.NewCounterVec(counterOpts(subsystemController, "automatic_reloads_total",
-		"Total number of reload successes and failures of encryption configuration split by apiserver identity."),
-		[]string{"status", "apiserver_id_hash"})
-	m.lastReload = newGauge(subsystemController, "automatic_reload_last_timestamp_seconds",
-		"Timestamp of the last successful or failed automatic reload of encryption configuration split by apiserver "+
-			"identity.", "status", "apiserver_id_hash")
-	m.info = newGauge(subsystemController, "last_config_info",
-		"Information about the last applied encryption configuration with hash as label, split by apiserver identity.",
-		"apiserver_id_hash", "hash")
-}
-
-// Collectors returns all metrics, for registration.
-func (m *Metrics) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{
-		m.values.operations, m.values.durations, m.dataKeys.cacheMisses, m.dataKeys.generations, m.dataKeys.failures,
-		m.dataKeys.cacheFill, m.plugins.calls, m.plugins.invalidKeys, m.plugins.cachedKeys,
-		m.keys.uses, m.keys.lastUse, m.keys.lastConfirmation, m.config.reloads, m.config.lastReload, m.config.info,
+	s := new(metrics.Set)
+	// This metric belongs to KMS v1, which is not supported. It stays zero.
+	s.Gauges("apiserver_envelope_encryption_dek_cache_fill_percent", "[ALPHA] Percent of the cache slots currently occupied "+
+		"by cached DEKs.").WithLabelValues()
+	keyLabels := []string{"transformation_type", "provider_name", "key_id_hash", "apiserver_id_hash"}
+	return &Metrics{
+		Set:    s,
+		server: hashLabel(identity),
+		values: valueMetrics{
+			operations: s.Counters("apiserver_storage_transformation_operations_total", "[ALPHA] Total number of "+
+				"transformations. Successful transformation will have a status 'OK' and a varied status string when "+
+				"the transformation fails. The status, resource, and transformation_type fields can be used for "+
+				"alerting purposes. For example, you can monitor for encryption/decryption failures using the "+
+				"transformation_type (e.g., from_storage for decryption and to_storage for encryption). Additionally, "+
+				"these fields can be used to ensure that the correct transformers are applied to each resource.",
+				"resource", "transformation_type", "transformer_prefix", "status"),
+			durations: s.Histograms("apiserver_storage_transformation_duration_seconds",
+				"[ALPHA] Latencies in seconds of value transformation operations.",
+				prometheus.ExponentialBuckets(5e-6, 2, 25), "transformation_type", "transformer_prefix"),
+		},
+		dataKeys: dataKeyMetrics{
+			cacheMisses: s.Counter("apiserver_storage_envelope_transformation_cache_misses_total",
+				"[ALPHA] Total number of cache misses while accessing key decryption key(KEK)."),
+			generations: s.Histogram("apiserver_storage_data_key_generation_duration_seconds",
+				"[ALPHA] Latencies in seconds of data encryption key(DEK) generation operations.",
+				prometheus.ExponentialBuckets(5e-6, 2, 14)),
+			failures: s.Counter("apiserver_storage_data_key_generation_failures_total",
+				"[ALPHA] Total number of failed data encryption key(DEK) generation operations."),
+		},
+		plugins: pluginMetrics{
+			calls: s.Histograms("apiserver_envelope_encryption_kms_operations_latency_seconds",
+				"[ALPHA] KMS operation duration with gRPC error code status total.",
+				prometheus.ExponentialBuckets(0.0001, 2, 20), "provider_name", "method_name", "grpc_status_code"),
+			invalidKeys: s.Counters("apiserver_envelope_encryption_invalid_key_id_from_status_total",
+				"[ALPHA] Number of times an invalid keyID is returned by the Status RPC call split by error.",
+				"provider_name", "error"),
+			cachedKeys: s.Gauges("apiserver_envelope_encryption_dek_source_cache_size", "[ALPHA] Number of records in "+
+				"data encryption key (DEK) source cache. On a restart, this value is an approximation of the number "+
+				"of decrypt RPC calls the server will make to the KMS plugin.", "provider_name"),
+		},
+		keys: keyMetrics{
+			uses: s.Counters("apiserver_envelope_encryption_key_id_hash_total", "[ALPHA] Number of times a keyID is "+
+				"used split by transformation type, provider, and apiserver identity.", keyLabels...),
+			lastUse: s.Gauges("apiserver_envelope_encryption_key_id_hash_last_timestamp_seconds",
+				"[ALPHA] The last time in seconds when a keyID was used.", keyLabels...),
+			lastConfirmation: s.Gauges("apiserver_envelope_encryption_key_id_hash_status_last_timestamp_seconds",
+				"[ALPHA] The last time in seconds when a keyID was returned by the Status RPC call.", "provider_name",
+				"key_id_hash", "apiserver_id_hash"),
+		},
+		config: configMetrics{
+			reloads: s.Counters("apiserver_encryption_config_controller_automatic_reloads_total",
+				"[ALPHA] Total number of reload successes and failures of encryption configuration split by apiserver "+
+					"identity.", "status", "apiserver_id_hash"),
+			lastReload: s.Gauges("apiserver_encryption_config_controller_automatic_reload_last_timestamp_seconds",
+				"[ALPHA] Timestamp of the last successful or failed automatic reload of encryption configuration "+
+					"split by apiserver identity.", "status", "apiserver_id_hash"),
+			info: s.Gauges("apiserver_encryption_config_controller_last_config_info",
+				"[ALPHA] Information about the last applied encryption configuration with hash as label, split by "+
+					"apiserver identity.", "apiserver_id_hash", "hash"),
+		},
 	}
 }
 

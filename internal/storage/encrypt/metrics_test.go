@@ -17,7 +17,7 @@ import (
 func nonZeroSeries(t *testing.T, m *Metrics) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.Collectors()...)
+	registry.MustRegister(m)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

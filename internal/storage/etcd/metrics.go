@@ -16,24 +16,18 @@ type Metrics struct {
 
 // NewMetrics registers and returns the metrics of a client of etcd. It may be called once.
 func NewMetrics(m *metrics.Metrics) *Metrics {
-	vector := func(name, help string, more ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help},
-			append([]string{"grpc_type", "grpc_service", "grpc_method"}, more...))
+	labels := []string{"grpc_type", "grpc_service", "grpc_method"}
+	return &Metrics{
+		started: m.Counters("grpc_client_started_total", "Total number of RPCs started on the client.", labels...),
+		sent: m.Counters("grpc_client_msg_sent_total",
+			"Total number of gRPC stream messages sent by the client.", labels...),
+		received: m.Counters("grpc_client_msg_received_total",
+			"Total number of RPC stream messages received by the client.", labels...),
+		handled: m.Counters("grpc_client_handled_total", "Total number of RPCs completed by the client, regardless of "+
+			"success or failure.", append(labels, "grpc_code")...),
+		leases: m.Histogram("etcd_lease_object_counts", "[ALPHA] Number of objects attached to a single etcd lease.",
+			[]float64{10, 50, 100, 500, 1000, 2500, 5000}),
 	}
-	c := &Metrics{
-		started: vector("grpc_client_started_total", "Total number of RPCs started on the client."),
-		sent:    vector("grpc_client_msg_sent_total", "Total number of gRPC stream messages sent by the client."),
-		received: vector("grpc_client_msg_received_total",
-			"Total number of RPC stream messages received by the client."),
-		handled: vector("grpc_client_handled_total",
-			"Total number of RPCs completed by the client, regardless of success or failure.", "grpc_code"),
-		leases: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "etcd_lease_object_counts", Help: "[ALPHA] Number of objects attached to a single etcd lease.",
-			Buckets: []float64{10, 50, 100, 500, 1000, 2500, 5000},
-		}),
-	}
-	m.Register(c.started, c.sent, c.received, c.handled, c.leases)
-	return c
 }
 
 // CallStarted counts a call.

@@ -16,24 +16,20 @@ type ConditionMetrics struct {
 
 // NewConditionMetrics registers and returns the metrics. It may be called once.
 func NewConditionMetrics(r *metrics.Metrics) *ConditionMetrics {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "apiserver_admission_" + name, Help: help}, labels)
-	}
 	m := &ConditionMetrics{}
 	labels := []string{"name", "kind", "type", "operation"}
-	m.failures = counter("match_condition_evaluation_errors_total", "[ALPHA] Admission match condition evaluation "+
-		"errors count, identified by name of resource containing the match condition and broken out for each kind "+
-		"containing matchConditions (webhook or policy), operation and admission type (validate or admit).", labels...)
-	m.exclusions = counter("match_condition_exclusions_total", "[ALPHA] Admission match condition evaluation exclusions "+
-		"count, identified by name of resource containing the match condition and broken out for each kind containing "+
-		"matchConditions (webhook or policy), operation and admission type (validate or admit).", labels...)
-	m.seconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "apiserver_admission_match_condition_evaluation_seconds",
-		Help: "[ALPHA] Admission match condition evaluation time in seconds, identified by name and broken out for each " +
+	m.failures = r.Counters("apiserver_admission_match_condition_evaluation_errors_total",
+		"[ALPHA] Admission match condition evaluation errors count, identified by name of resource containing the "+
+			"match condition and broken out for each kind containing matchConditions (webhook or policy), operation "+
+			"and admission type (validate or admit).", labels...)
+	m.exclusions = r.Counters("apiserver_admission_match_condition_exclusions_total",
+		"[ALPHA] Admission match condition evaluation exclusions count, identified by name of resource containing the "+
+			"match condition and broken out for each kind containing matchConditions (webhook or policy), operation "+
+			"and admission type (validate or admit).", labels...)
+	m.seconds = r.Histograms("apiserver_admission_match_condition_evaluation_seconds",
+		"[ALPHA] Admission match condition evaluation time in seconds, identified by name and broken out for each "+
 			"kind containing matchConditions (webhook or policy), operation and type (validate or admit).",
-		Buckets: []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5},
-	}, labels)
-	r.Register(m.failures, m.exclusions, m.seconds)
+		[]float64{0.005, 0.025, 0.1, 0.5, 1, 2.5}, labels...)
 	return m
 }
 

@@ -16,28 +16,19 @@ type Metrics struct {
 
 // NewMetrics registers and returns the metrics. It may be called once.
 func NewMetrics(m *metrics.Metrics) *Metrics {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	}
-	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
-	}
-	a := &Metrics{
-		decisions: counter("apiserver_authorization_decisions_total",
-			"[ALPHA] Total number of terminal decisions made by an authorizer split by authorizer type, name, and "+
-				"decision.", "type", "name", "decision"),
-		reloads: counter("apiserver_authorization_config_controller_automatic_reloads_total",
+	return &Metrics{
+		decisions: m.Counters("apiserver_authorization_decisions_total", "[ALPHA] Total number of terminal decisions "+
+			"made by an authorizer split by authorizer type, name, and decision.", "type", "name", "decision"),
+		reloads: m.Counters("apiserver_authorization_config_controller_automatic_reloads_total",
 			"[BETA] Total number of automatic reloads of authorization configuration split by status and apiserver "+
 				"identity.", "status", "apiserver_id_hash"),
-		reloadTime: gauge("apiserver_authorization_config_controller_automatic_reload_last_timestamp_seconds",
-			"[BETA] Timestamp of the last automatic reload of authorization configuration split by status and apiserver "+
-				"identity.", "status", "apiserver_id_hash"),
-		reloadInfo: gauge("apiserver_authorization_config_controller_last_config_info",
+		reloadTime: m.Gauges("apiserver_authorization_config_controller_automatic_reload_last_timestamp_seconds",
+			"[BETA] Timestamp of the last automatic reload of authorization configuration split by status and "+
+				"apiserver identity.", "status", "apiserver_id_hash"),
+		reloadInfo: m.Gauges("apiserver_authorization_config_controller_last_config_info",
 			"[ALPHA] Information about the last applied authorization configuration with hash as label, split by "+
 				"apiserver identity.", "apiserver_id_hash", "hash"),
 	}
-	m.Register(a.decisions, a.reloads, a.reloadTime, a.reloadInfo)
-	return a
 }
 
 // Decision returns the counter of one authorizer's decisions: allowed or denied.

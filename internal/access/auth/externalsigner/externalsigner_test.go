@@ -26,6 +26,7 @@ import (
 	externaljwt "k8s.io/externaljwt/apis/v1"
 
 	"github.com/keelson-dev/keelson/internal/access/auth/serviceaccount"
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
 var _ serviceaccount.KeySource = (*Signer)(nil)
@@ -127,7 +128,8 @@ func serve(t *testing.T, p *program) string {
 func open(t *testing.T, p *program) (*Signer, error) {
 	t.Helper()
 	s, err := Open(t.Context(),
-		Options{Socket: serve(t, p), Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(), Now: time.Now})
+		Options{Socket: serve(t, p), Log: slog.New(slog.DiscardHandler),
+			Metrics: NewMetrics(metrics.New(nil, metrics.Options{})), Now: time.Now})
 	if err == nil {
 		t.Cleanup(func() {
 			if err := s.Close(); err != nil {

@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
 // Metrics count the calls of the program, with kube-apiserver's metric names and labels.
@@ -18,35 +20,21 @@ type Metrics struct {
 	durations         *prometheus.HistogramVec
 }
 
-// NewMetrics returns metrics without any series.
-func NewMetrics() *Metrics {
-	options := func(name, help string) prometheus.Opts {
-		return prometheus.Opts{Namespace: "apiserver", Subsystem: "externaljwt", Name: name, Help: "[ALPHA] " + help}
-	}
-	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts(options(name, help)), nil)
-	}
-	counter := func(name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts(options(name, help)), []string{"code"})
-	}
+// NewMetrics registers and returns the metrics, which have no series at first. It may be called once.
+func NewMetrics(m *metrics.Metrics) *Metrics {
 	return &Metrics{
-		fetchedAt: gauge("fetch_keys_success_timestamp",
-			"Unix Timestamp in seconds of the last successful FetchKeys request"),
-		dataAt: gauge("fetch_keys_data_timestamp",
-			"Unix Timestamp in seconds of the last successful FetchKeys data_timestamp value returned by the external signer"),
-		fetches: counter("fetch_keys_request_total", "Total attempts at syncing supported JWKs"),
-		signs:   counter("sign_request_total", "Total attempts at signing JWT"),
-		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "apiserver", Subsystem: "externaljwt", Name: "request_duration_seconds",
-			Help:    "[ALPHA] Request duration and time for calls to external-jwt-signer",
-			Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
-		}, []string{"method", "code"}),
+		fetchedAt: m.Gauges("apiserver_externaljwt_fetch_keys_success_timestamp",
+			"[ALPHA] Unix Timestamp in seconds of the last successful FetchKeys request"),
+		dataAt: m.Gauges("apiserver_externaljwt_fetch_keys_data_timestamp", "[ALPHA] Unix Timestamp in seconds of the "+
+			"last successful FetchKeys data_timestamp value returned by the external signer"),
+		fetches: m.Counters("apiserver_externaljwt_fetch_keys_request_total",
+			"[ALPHA] Total attempts at syncing supported JWKs", "code"),
+		signs: m.Counters("apiserver_externaljwt_sign_request_total",
+			"[ALPHA] Total attempts at signing JWT", "code"),
+		durations: m.Histograms("apiserver_externaljwt_request_duration_seconds",
+			"[ALPHA] Request duration and time for calls to external-jwt-signer",
+			[]float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}, "method", "code"),
 	}
-}
-
-// Collectors returns the metrics to register.
-func (m *Metrics) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.fetchedAt, m.dataAt, m.fetches, m.signs, m.durations}
 }
 
 func (m *Metrics) fetched(err error, now time.Time) {

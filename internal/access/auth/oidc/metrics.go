@@ -21,28 +21,19 @@ type Metrics struct {
 // NewMetrics registers and returns the metrics. It may be called once.
 func NewMetrics(m *metrics.Metrics) *Metrics {
 	a := &Metrics{}
-	a.latency = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "apiserver_authentication_jwt_authenticator_latency_seconds",
-		Help: "[ALPHA] Latency of jwt authentication operations in seconds. This is the time spent authenticating " +
-			"a token for cache miss only (i.e. when the token is not found in the cache).",
-		Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
-	}, []string{"result", "jwt_issuer_hash"})
-	a.reloads = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "apiserver_authentication_config_controller_automatic_reloads_total",
-		Help: "[BETA] Total number of automatic reloads of authentication configuration split by status and apiserver " +
-			"identity.",
-	}, []string{"status", "apiserver_id_hash"})
-	a.reloaded = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "apiserver_authentication_config_controller_automatic_reload_last_timestamp_seconds",
-		Help: "[BETA] Timestamp of the last automatic reload of authentication configuration split by status and " +
-			"apiserver identity.",
-	}, []string{"status", "apiserver_id_hash"})
-	a.config = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "apiserver_authentication_config_controller_last_config_info",
-		Help: "[ALPHA] Information about the last applied authentication configuration with hash as label, split by " +
-			"apiserver identity.",
-	}, []string{"apiserver_id_hash", "hash"})
-	m.Register(a.latency, a.reloads, a.reloaded, a.config)
+	a.latency = m.Histograms("apiserver_authentication_jwt_authenticator_latency_seconds",
+		"[ALPHA] Latency of jwt authentication operations in seconds. This is the time spent authenticating a token "+
+			"for cache miss only (i.e. when the token is not found in the cache).",
+		[]float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, "result", "jwt_issuer_hash")
+	a.reloads = m.Counters("apiserver_authentication_config_controller_automatic_reloads_total",
+		"[BETA] Total number of automatic reloads of authentication configuration split by status and apiserver "+
+			"identity.", "status", "apiserver_id_hash")
+	a.reloaded = m.Gauges("apiserver_authentication_config_controller_automatic_reload_last_timestamp_seconds",
+		"[BETA] Timestamp of the last automatic reload of authentication configuration split by status and apiserver "+
+			"identity.", "status", "apiserver_id_hash")
+	a.config = m.Gauges("apiserver_authentication_config_controller_last_config_info",
+		"[ALPHA] Information about the last applied authentication configuration with hash as label, split by "+
+			"apiserver identity.", "apiserver_id_hash", "hash")
 	return a
 }
 

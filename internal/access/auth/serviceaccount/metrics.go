@@ -22,8 +22,7 @@ var useMetrics = [...][2]string{
 func NewMetrics(m *metrics.Metrics) func(Use) {
 	var uses [len(useMetrics)]prometheus.Counter
 	for use, name := range useMetrics {
-		uses[use] = prometheus.NewCounter(prometheus.CounterOpts{Name: name[0], Help: name[1]})
-		m.Register(uses[use])
+		uses[use] = m.Counter(name[0], name[1])
 	}
 	return func(use Use) { uses[use].Inc() }
 }

@@ -12,18 +12,10 @@ import (
 // them. It may be called once.
 func NewMetrics(m *metrics.Metrics) Recorder {
 	const help = "[ALPHA] "
-	counter := func(name string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"status"})
-	}
-	requests := counter("authentication_token_cache_request_total")
-	fetched := counter("authentication_token_cache_fetch_total")
-	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "authentication_token_cache_request_duration_seconds", Help: help,
-	}, []string{"status"})
-	active := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "authentication_token_cache_active_fetch_count", Help: help,
-	}, []string{"status"})
-	m.Register(requests, fetched, seconds, active)
+	requests := m.Counters("authentication_token_cache_request_total", help, "status")
+	fetched := m.Counters("authentication_token_cache_fetch_total", help, "status")
+	seconds := m.Histograms("authentication_token_cache_request_duration_seconds", help, nil, "status")
+	active := m.Gauges("authentication_token_cache_active_fetch_count", help, "status")
 	byHit := map[bool]prometheus.Counter{true: requests.WithLabelValues("hit"), false: requests.WithLabelValues("miss")}
 	durations := map[bool]prometheus.Observer{true: seconds.WithLabelValues("hit"), false: seconds.WithLabelValues("miss")}
 	byOK := map[bool]prometheus.Counter{true: fetched.WithLabelValues("ok"), false: fetched.WithLabelValues("error")}

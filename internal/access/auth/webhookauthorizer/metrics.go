@@ -18,31 +18,23 @@ type Metrics struct {
 
 // NewMetrics registers and returns the metrics. It may be called once.
 func NewMetrics(m *metrics.Metrics) *Metrics {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	}
-	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
-	}
-	w := &Metrics{
-		calls: counter("apiserver_authorization_webhook_evaluations_total",
+	return &Metrics{
+		calls: m.Counters("apiserver_authorization_webhook_evaluations_total",
 			"[ALPHA] Round-trips to authorization webhooks.", "name", "result"),
-		seconds: histogram("apiserver_authorization_webhook_duration_seconds",
+		seconds: m.Histograms("apiserver_authorization_webhook_duration_seconds",
 			"[ALPHA] Request latency in seconds.", prometheus.DefBuckets, "name", "result"),
-		failOpen: counter("apiserver_authorization_webhook_evaluations_fail_open_total",
+		failOpen: m.Counters("apiserver_authorization_webhook_evaluations_fail_open_total",
 			"[ALPHA] NoOpinion results due to webhook timeout or error.", "name", "result"),
-		matchErrors: counter("apiserver_authorization_match_condition_evaluation_errors_total",
+		matchErrors: m.Counters("apiserver_authorization_match_condition_evaluation_errors_total",
 			"[ALPHA] Total number of errors when an authorization webhook encounters a match condition error split by "+
 				"authorizer type and name.", "type", "name"),
-		matchExclusions: counter("apiserver_authorization_match_condition_exclusions_total",
+		matchExclusions: m.Counters("apiserver_authorization_match_condition_exclusions_total",
 			"[ALPHA] Total number of exclusions when an authorization webhook is skipped because match conditions "+
 				"exclude it.", "type", "name"),
-		matchSeconds: histogram("apiserver_authorization_match_condition_evaluation_seconds",
+		matchSeconds: m.Histograms("apiserver_authorization_match_condition_evaluation_seconds",
 			"[ALPHA] Authorization match condition evaluation time in seconds, split by authorizer type and name.",
 			[]float64{0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25}, "type", "name"),
 	}
-	m.Register(w.calls, w.failOpen, w.seconds, w.matchErrors, w.matchExclusions, w.matchSeconds)
-	return w
 }
 
 // AuthorizationWebhook implements Observer.

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
 // Values of the label failure_type.
@@ -17,6 +19,8 @@ const (
 // Metrics has the metrics of conversion webhooks, with the names of kube-apiserver. It implements
 // prometheus.Collector.
 type Metrics struct {
+	*metrics.Set
+
 	requests   *prometheus.CounterVec
 	latency    *prometheus.HistogramVec
 	conversion *prometheus.HistogramVec
@@ -24,39 +28,17 @@ type Metrics struct {
 
 // NewMetrics returns metrics that are all zero.
 func NewMetrics() *Metrics {
+	s := new(metrics.Set)
 	return &Metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "apiserver_conversion_webhook_request_total",
-			Help: "[ALPHA] Counter for conversion webhook requests with success/failure and failure error type",
-		}, []string{"result", "failure_type"}),
-		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "apiserver_conversion_webhook_duration_seconds",
-			Help:    "[ALPHA] Conversion webhook request latency",
-			Buckets: []float64{0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 45, 60},
-		}, []string{"result", "failure_type"}),
-		conversion: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "apiserver_crd_conversion_webhook_duration_seconds",
-			Help:    "[ALPHA] CRD webhook conversion duration in seconds",
-			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
-		}, []string{"crd_name", "from_version", "to_version", "succeeded"}),
-	}
-}
-
-func (m *Metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.requests, m.latency, m.conversion}
-}
-
-// Describe implements prometheus.Collector.
-func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, c := range m.collectors() {
-		c.Describe(ch)
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
-	for _, c := range m.collectors() {
-		c.Collect(ch)
+		Set: s,
+		requests: s.Counters("apiserver_conversion_webhook_request_total", "[ALPHA] Counter for conversion webhook "+
+			"requests with success/failure and failure error type", "result", "failure_type"),
+		latency: s.Histograms("apiserver_conversion_webhook_duration_seconds",
+			"[ALPHA] Conversion webhook request latency",
+			[]float64{0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 45, 60}, "result", "failure_type"),
+		conversion: s.Histograms("apiserver_crd_conversion_webhook_duration_seconds",
+			"[ALPHA] CRD webhook conversion duration in seconds", prometheus.ExponentialBuckets(0.001, 2, 15),
+			"crd_name", "from_version", "to_version", "succeeded"),
 	}
 }
 

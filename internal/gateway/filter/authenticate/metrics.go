@@ -14,17 +14,11 @@ import (
 // it succeeded, by a class of user names. User names themselves are not labels: there can be many, and they may be private.
 // It may be called once.
 func NewMetrics(m *metrics.Metrics) Observer {
-	attempts := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "authentication_attempts", Help: "[ALPHA] Counter of authenticated attempts.",
-	}, []string{"result"})
-	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "authentication_duration_seconds", Help: "[ALPHA] Authentication duration in seconds broken out by result.",
-		Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
-	}, []string{"result"})
-	users := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "authenticated_user_requests", Help: "[ALPHA] Counter of authenticated requests broken out by username.",
-	}, []string{"username"})
-	m.Register(attempts, seconds, users)
+	attempts := m.Counters("authentication_attempts", "[ALPHA] Counter of authenticated attempts.", "result")
+	seconds := m.Histograms("authentication_duration_seconds", "[ALPHA] Authentication duration in seconds broken out "+
+		"by result.", prometheus.ExponentialBuckets(0.001, 2, 15), "result")
+	users := m.Counters("authenticated_user_requests",
+		"[ALPHA] Counter of authenticated requests broken out by username.", "username")
 	byClass := metrics.Resolve(users, append([]string{userEmail, userOther}, knownUsers...)...)
 	byResult := metrics.Resolve(attempts, "success", "failure", "error")
 	durations := map[string]prometheus.Observer{}

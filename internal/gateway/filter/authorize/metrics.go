@@ -11,16 +11,10 @@ import (
 // NewMetrics registers the metrics of the decisions about requests. It returns the Observer that records them. It may be
 // called once.
 func NewMetrics(m *metrics.Metrics) Observer {
-	attempts := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "authorization_attempts_total",
-		Help: "[ALPHA] Counter of authorization attempts broken down by result. It can be either 'allowed', 'denied', " +
-			"'no-opinion' or 'error'.",
-	}, []string{"result"})
-	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "authorization_duration_seconds", Help: "[ALPHA] Authorization duration in seconds broken out by result.",
-		Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
-	}, []string{"result"})
-	m.Register(attempts, seconds)
+	attempts := m.Counters("authorization_attempts_total", "[ALPHA] Counter of authorization attempts broken down by "+
+		"result. It can be either 'allowed', 'denied', 'no-opinion' or 'error'.", "result")
+	seconds := m.Histograms("authorization_duration_seconds", "[ALPHA] Authorization duration in seconds broken out "+
+		"by result.", prometheus.ExponentialBuckets(0.001, 2, 15), "result")
 	byResult := metrics.Resolve(attempts, "allowed", "denied", "no-opinion", "error")
 	durations := map[string]prometheus.Observer{}
 	for result := range byResult {

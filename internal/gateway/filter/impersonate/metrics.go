@@ -16,28 +16,18 @@ type Metrics struct {
 
 // NewMetrics registers and returns the metrics. It may be called once.
 func NewMetrics(m *metrics.Metrics) *Metrics {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	}
-	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
-	}
 	milliseconds := prometheus.ExponentialBuckets(0.001, 2, 15)
-	i := &Metrics{
-		attempts: counter("apiserver_impersonation_attempts_total",
+	return &Metrics{
+		attempts: m.Counters("apiserver_impersonation_attempts_total",
 			"[ALPHA] Total number of impersonation attempts split by mode and decision.", "mode", "decision"),
-		attemptSeconds: histogram("apiserver_impersonation_attempts_duration_seconds",
-			"[ALPHA] Latency of impersonation attempts in seconds split by mode and decision.", milliseconds, "mode",
-			"decision"),
-		checks: counter("apiserver_impersonation_authorization_attempts_total",
-			"[ALPHA] Total number of authorization checks made by the impersonation handler split by mode and "+
-				"decision.", "mode", "decision"),
-		checkSeconds: histogram("apiserver_impersonation_authorization_attempts_duration_seconds",
+		attemptSeconds: m.Histograms("apiserver_impersonation_attempts_duration_seconds", "[ALPHA] Latency of "+
+			"impersonation attempts in seconds split by mode and decision.", milliseconds, "mode", "decision"),
+		checks: m.Counters("apiserver_impersonation_authorization_attempts_total", "[ALPHA] Total number of "+
+			"authorization checks made by the impersonation handler split by mode and decision.", "mode", "decision"),
+		checkSeconds: m.Histograms("apiserver_impersonation_authorization_attempts_duration_seconds",
 			"[ALPHA] Latency of authorization checks made by the impersonation handler in seconds split by mode and "+
 				"decision.", milliseconds, "mode", "decision"),
 	}
-	m.Register(i.attempts, i.checks, i.attemptSeconds, i.checkSeconds)
-	return i
 }
 
 // Impersonation implements Observer.

@@ -55,52 +55,40 @@ func NewRequests(m *metrics.Metrics, known func(group, version, resource string)
 	withoutComponent := []string{"verb", "group", "version", "resource", "subresource", "scope"}
 	withoutDryRun := append(slices.Clone(withoutComponent), "component")
 	labels := append(slices.Clone(withoutDryRun), "dry_run")
-	q.total = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "apiserver_request_total",
-		Help: "[STABLE] Counter of apiserver requests broken out for each verb, dry run value, group, version, " +
-			"resource, scope, component, and HTTP response code.",
-	}, append(slices.Clone(labels), "code"))
-	q.duration = metrics.NewDurations("apiserver_request_duration_seconds", "[STABLE] Response latency distribution in seconds for "+
-		"each verb, dry run value, group, version, resource, subresource, scope and component.", metrics.DurationBuckets(), labels...)
-	q.slis = metrics.NewDurations("apiserver_request_sli_duration_seconds", "[ALPHA] Response latency distribution (not counting "+
-		"webhook duration and priority & fairness queue wait times) in seconds for each verb, group, version, resource, "+
-		"subresource, scope and component.", sliBuckets, withoutDryRun...)
-	q.sizes = metrics.NewSizes("apiserver_response_sizes", "[STABLE] Response size distribution in bytes for each group, version, "+
-		"verb, resource, subresource, scope and component.", sizeBuckets, withoutDryRun...)
-	q.bodies = metrics.NewSizes("apiserver_request_body_size_bytes",
-		"[ALPHA] Apiserver request body size in bytes broken out by resource and verb.", bodyBuckets,
-		"resource", "verb", "group")
-	q.watchLists = metrics.NewDurations("apiserver_watch_list_duration_seconds", "[BETA] Response latency distribution in seconds "+
-		"for watch list requests broken by group, version, resource and scope.", listBuckets,
-		"group", "version", "resource", "scope")
-	q.longRunning = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "apiserver_longrunning_requests",
-		Help: "[STABLE] Gauge of all active long-running apiserver requests broken out by verb, group, version, " +
-			"resource, scope and component. Not all requests are tracked this way.",
-	}, withoutDryRun)
-	q.terminations = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "apiserver_request_terminations_total",
-		Help: "[ALPHA] Number of requests which apiserver terminated in self-defense.",
-	}, append(slices.Clone(withoutDryRun), "code"))
-	q.aborts = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "apiserver_request_aborts_total",
-		Help: "[ALPHA] Number of requests which apiserver aborted possibly due to a timeout, for each group, version, verb, " +
-			"resource, subresource and scope",
-	}, withoutComponent)
-	q.deprecated = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "apiserver_requested_deprecated_apis",
-		Help: "[STABLE] Gauge of deprecated APIs that have been requested, broken out by API group, version, resource, " +
-			"subresource, and removed_release.",
-	}, []string{"group", "version", "resource", "subresource", "removed_release"})
-	validation := metrics.NewDurations("field_validation_request_duration_seconds", "[ALPHA] Response latency distribution in "+
+	q.total = m.Counters("apiserver_request_total",
+		"[STABLE] Counter of apiserver requests broken out for each verb, dry run value, group, version, resource, "+
+			"scope, component, and HTTP response code.", append(slices.Clone(labels), "code")...)
+	q.duration = m.Durations("apiserver_request_duration_seconds",
+		"[STABLE] Response latency distribution in seconds for each verb, dry run value, group, version, resource, "+
+			"subresource, scope and component.", metrics.DurationBuckets(), labels...)
+	q.slis = m.Durations("apiserver_request_sli_duration_seconds", "[ALPHA] Response latency distribution (not "+
+		"counting webhook duration and priority & fairness queue wait times) in seconds for each verb, group, "+
+		"version, resource, subresource, scope and component.", sliBuckets, withoutDryRun...)
+	q.sizes = m.Sizes("apiserver_response_sizes", "[STABLE] Response size distribution in bytes for each group, "+
+		"version, verb, resource, subresource, scope and component.", sizeBuckets, withoutDryRun...)
+	q.bodies = m.Sizes("apiserver_request_body_size_bytes", "[ALPHA] Apiserver request body size in bytes broken out "+
+		"by resource and verb.", bodyBuckets, "resource", "verb", "group")
+	q.watchLists = m.Durations("apiserver_watch_list_duration_seconds",
+		"[BETA] Response latency distribution in seconds for watch list requests broken by group, version, resource "+
+			"and scope.", listBuckets, "group", "version", "resource", "scope")
+	q.longRunning = m.Gauges("apiserver_longrunning_requests",
+		"[STABLE] Gauge of all active long-running apiserver requests broken out by verb, group, version, resource, "+
+			"scope and component. Not all requests are tracked this way.", withoutDryRun...)
+	q.terminations = m.Counters("apiserver_request_terminations_total", "[ALPHA] Number of requests which apiserver "+
+		"terminated in self-defense.", append(slices.Clone(withoutDryRun), "code")...)
+	q.aborts = m.Counters("apiserver_request_aborts_total",
+		"[ALPHA] Number of requests which apiserver aborted possibly due to a timeout, for each group, version, verb, "+
+			"resource, subresource and scope", withoutComponent...)
+	q.deprecated = m.Gauges("apiserver_requested_deprecated_apis",
+		"[STABLE] Gauge of deprecated APIs that have been requested, broken out by API group, version, resource, "+
+			"subresource, and removed_release.", "group", "version", "resource", "subresource", "removed_release")
+	validation := m.Durations("field_validation_request_duration_seconds", "[ALPHA] Response latency distribution in "+
 		"seconds for each field validation value", sliBuckets, "field_validation")
 	for _, value := range []string{"", "Ignore", "Strict", "Warn", invalid} {
 		q.validation[value] = validation.With(value)
 	}
-	q.filters = metrics.NewDurations("apiserver_request_filter_duration_seconds", "[ALPHA] Request filter latency "+
-		"distribution in seconds, for each filter type", filterBuckets, "filter")
-	m.Register(q.filters, q.total, q.duration, q.slis, q.sizes, q.bodies, q.watchLists, q.longRunning, q.terminations,
-		q.aborts, q.deprecated, validation)
+	q.filters = m.Durations("apiserver_request_filter_duration_seconds",
+		"[ALPHA] Request filter latency distribution in seconds, for each filter type", filterBuckets, "filter")
 	return q
 }
 

@@ -19,19 +19,14 @@ type counters struct {
 func NewMetrics(m *metrics.Metrics) Metrics {
 	request := []string{"request_operation", "resource", "subresource"}
 	s := &counters{
-		evaluations: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pod_security_evaluations_total",
-			Help: "[ALPHA] Number of policy evaluations that occurred, not counting ignored or exempt requests.",
-		}, append([]string{"decision", "policy_level", "policy_version", "mode"}, request...)),
-		exemptions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pod_security_exemptions_total",
-			Help: "[ALPHA] Number of exempt requests, not counting ignored or out of scope requests.",
-		}, request),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pod_security_errors_total",
-			Help: "[ALPHA] Number of errors preventing normal evaluation. Non-fatal errors may result in the latest " +
-				"restricted profile being used for evaluation.",
-		}, append([]string{"fatal"}, request...)),
+		evaluations: m.Counters("pod_security_evaluations_total",
+			"[ALPHA] Number of policy evaluations that occurred, not counting ignored or exempt requests.",
+			append([]string{"decision", "policy_level", "policy_version", "mode"}, request...)...),
+		exemptions: m.Counters("pod_security_exemptions_total",
+			"[ALPHA] Number of exempt requests, not counting ignored or out of scope requests.", request...),
+		errors: m.Counters("pod_security_errors_total",
+			"[ALPHA] Number of errors preventing normal evaluation. Non-fatal errors may result in the latest "+
+				"restricted profile being used for evaluation.", append([]string{"fatal"}, request...)...),
 		privileged: map[Request]prometheus.Counter{},
 	}
 	for _, operation := range []string{"create", "update"} {
@@ -42,7 +37,6 @@ func NewMetrics(m *metrics.Metrics) Metrics {
 			s.exemptions.WithLabelValues(operation, resource, "")
 		}
 	}
-	m.Register(s.evaluations, s.exemptions, s.errors)
 	return s
 }
 

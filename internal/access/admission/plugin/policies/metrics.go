@@ -24,32 +24,20 @@ func NewMetrics(r *metrics.Metrics, conditions *celvars.ConditionMetrics) *Metri
 	labels := []string{"policy", "policy_binding", "error_type", "enforcement_action"}
 	mutating := labels[:len(labels)-1]
 	buckets := []float64{0.0000005, 0.001, 0.01, 0.1, 1.0}
-	m := &Metrics{
+	return &Metrics{
 		ConditionMetrics: conditions,
-		checks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "apiserver_validating_admission_policy_check_total",
-			Help: "[BETA] Validation admission policy check total, labeled by policy and further identified by binding and " +
-				"enforcement action taken.",
-		}, labels),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "apiserver_validating_admission_policy_check_duration_seconds",
-			Help: "[BETA] Validation admission latency for individual validation expressions in seconds, labeled by policy and " +
-				"further including binding and enforcement action taken.",
-			Buckets: buckets,
-		}, labels),
-		mutations: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "apiserver_mutating_admission_policy_check_total",
-			Help: "[ALPHA] Mutation admission policy check total, labeled by policy and further identified by binding.",
-		}, mutating),
-		mutationSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "apiserver_mutating_admission_policy_check_duration_seconds",
-			Help: "[ALPHA] Mutation admission latency for individual mutation expressions in seconds, labeled by policy and " +
-				"binding.",
-			Buckets: buckets,
-		}, mutating),
+		checks: r.Counters("apiserver_validating_admission_policy_check_total",
+			"[BETA] Validation admission policy check total, labeled by policy and further identified by binding and "+
+				"enforcement action taken.", labels...),
+		seconds: r.Histograms("apiserver_validating_admission_policy_check_duration_seconds",
+			"[BETA] Validation admission latency for individual validation expressions in seconds, labeled by policy "+
+				"and further including binding and enforcement action taken.", buckets, labels...),
+		mutations: r.Counters("apiserver_mutating_admission_policy_check_total", "[ALPHA] Mutation admission policy "+
+			"check total, labeled by policy and further identified by binding.", mutating...),
+		mutationSeconds: r.Histograms("apiserver_mutating_admission_policy_check_duration_seconds",
+			"[ALPHA] Mutation admission latency for individual mutation expressions in seconds, labeled by policy and "+
+				"binding.", buckets, mutating...),
 	}
-	r.Register(m.checks, m.seconds, m.mutations, m.mutationSeconds)
-	return m
 }
 
 // PolicyCheck records one expression of a ValidatingAdmissionPolicy that was false or failed.

@@ -21,34 +21,30 @@ type Metrics struct {
 
 // NewMetrics registers and returns the metrics. It may be called once.
 func NewMetrics(r *metrics.Metrics, conditions *celvars.ConditionMetrics) *Metrics {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "apiserver_admission_" + name, Help: help}, labels)
-	}
 	m := &Metrics{
 		ConditionMetrics: conditions,
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "apiserver_admission_webhook_admission_duration_seconds",
-			Help: "[STABLE] Admission webhook latency histogram in seconds, identified by name and broken out for each " +
+		seconds: r.Histograms("apiserver_admission_webhook_admission_duration_seconds",
+			"[STABLE] Admission webhook latency histogram in seconds, identified by name and broken out for each "+
 				"operation and API resource and type (validate or admit).",
-			Buckets: []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 25},
-		}, []string{"name", "type", "operation", "rejected"}),
-		requests: counter("webhook_request_total", "[ALPHA] Admission webhook request total, identified by name and broken out for "+
-			"each admission type (validating or admit) and operation. Additional labels specify whether the request was "+
-			"rejected or not and an HTTP status code. Codes greater than 600 are truncated to 600, to keep the metrics "+
-			"cardinality bounded.", "name", "type", "operation", "code", "rejected"),
-		rejections: counter("webhook_rejection_count", "[ALPHA] Admission webhook rejection count, identified by name and broken out "+
-			"for each admission type (validating or admit) and operation. Additional labels specify an error type "+
-			"(calling_webhook_error or apiserver_internal_error if an error occurred; no_error otherwise) and optionally a "+
-			"non-zero rejection code if the webhook rejects the request with an HTTP status code (honored by the apiserver "+
-			"when the code is greater or equal to 400). Codes greater than 600 are truncated to 600, to keep the metrics "+
-			"cardinality bounded.", "name", "type", "operation", "error_type", "rejection_code"),
-		ignored: counter("webhook_fail_open_count", "[ALPHA] Admission webhook fail open count, identified by name and broken out for "+
-			"each admission type (validating or admit).", "name", "type"),
+			[]float64{0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 25}, "name", "type", "operation", "rejected"),
+		requests: r.Counters("apiserver_admission_webhook_request_total",
+			"[ALPHA] Admission webhook request total, identified by name and broken out for each admission type "+
+				"(validating or admit) and operation. Additional labels specify whether the request was rejected or "+
+				"not and an HTTP status code. Codes greater than 600 are truncated to 600, to keep the metrics "+
+				"cardinality bounded.", "name", "type", "operation", "code", "rejected"),
+		rejections: r.Counters("apiserver_admission_webhook_rejection_count",
+			"[ALPHA] Admission webhook rejection count, identified by name and broken out for each admission type "+
+				"(validating or admit) and operation. Additional labels specify an error type (calling_webhook_error "+
+				"or apiserver_internal_error if an error occurred; no_error otherwise) and optionally a non-zero "+
+				"rejection code if the webhook rejects the request with an HTTP status code (honored by the apiserver "+
+				"when the code is greater or equal to 400). Codes greater than 600 are truncated to 600, to keep the "+
+				"metrics cardinality bounded.", "name", "type", "operation", "error_type", "rejection_code"),
+		ignored: r.Counters("apiserver_admission_webhook_fail_open_count", "[ALPHA] Admission webhook fail open "+
+			"count, identified by name and broken out for each admission type (validating or admit).", "name", "type"),
 	}
-	m.skipped = counter("webhook_skipped_total", "Admission webhook skip count, identified by name and broken out for each "+
-		"admission type (validating or admit): writes that did without a webhook because its calls kept failing "+
-		"(--admission-webhook-budget).", "name", "type")
-	r.Register(m.seconds, m.requests, m.rejections, m.ignored, m.skipped)
+	m.skipped = r.Counters("apiserver_admission_webhook_skipped_total", "Admission webhook skip count, identified by "+
+		"name and broken out for each admission type (validating or admit): writes that did without a webhook because "+
+		"its calls kept failing (--admission-webhook-budget).", "name", "type")
 	return m
 }
 
