@@ -77,7 +77,7 @@ type Field struct {
 	Path string
 	// Flags are the flags of the command that set the field, without the dashes. The first one is preferred. It may be empty.
 	Flags []string
-	// Inverted means that a flag that is true sets the field to false.
+	// Inverted means that a flag that is true sets the field to false, all flags of the field alike. Its tag begins with "!".
 	Inverted bool
 }
 

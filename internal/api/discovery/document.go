@@ -9,10 +9,10 @@ import (
 	"sync"
 
 	apidiscovery "k8s.io/api/apidiscovery/v2"
-	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/apierr"
 	"github.com/keelson-dev/keelson/internal/object/apiresponse"
 )
 
@@ -67,8 +67,7 @@ func (d *document) serve(w http.ResponseWriter, r *http.Request, mediaType strin
 	}
 	// Readers share a document, but one that has changed meanwhile may be kept by this reader alone.
 	if !same && !request.HoldMemory(r.Context(), len(body)) {
-		const seconds = 1
-		apiresponse.Error(w, r, kerrors.NewTooManyRequests("Too many requests, please try again later.", seconds))
+		apiresponse.Error(w, r, apierr.TooManyUnread())
 		return
 	}
 	h := w.Header()

@@ -3,9 +3,8 @@ package rest
 import (
 	"net/http"
 
-	kerrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/apierr"
 )
 
 // hold counts n bytes of memory that a response uses until its client has read it. Bytes in the cache are written from
@@ -17,15 +16,9 @@ func hold(r *http.Request, n int) error {
 		return nil
 	}
 	if !request.HoldMemory(r.Context(), n) {
-		return errTooManyUnread()
+		return apierr.TooManyUnread()
 	}
 	return nil
-}
-
-// errTooManyUnread returns the 429 of a user whose responses take too much memory because they are not read.
-func errTooManyUnread() error {
-	const seconds = 1
-	return kerrors.NewTooManyRequests("Too many requests, please try again later.", seconds)
 }
 
 // ownMemory returns about how many bytes a page takes that the cache does not have: the list of its objects, and the

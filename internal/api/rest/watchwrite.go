@@ -14,6 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/rest/negotiate"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
+	"github.com/keelson-dev/keelson/internal/object/apierr"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
@@ -99,7 +100,7 @@ func (st *watchStream) append(ctx context.Context, b []byte, kind string, o *cac
 // no memory left.
 func (st *watchStream) hold(n int) error {
 	if !st.response.Hold(int64(n)) {
-		return errTooManyUnread()
+		return apierr.TooManyUnread()
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ const (
 	// FreeMemory is the number of bytes of a response that are not counted, because they are in the buffers of the
 	// connection.
 	FreeMemory = 4 << 10
-	// maxHeld is the most that is counted for one response: a quarter of the limit, so that every response can be sent.
+	// maxHeld is the most that is counted at a time: a quarter of the limit (package inflight), so that every response can be sent.
 	maxHeld = 32 << 20
 )
 

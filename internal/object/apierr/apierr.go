@@ -108,6 +108,12 @@ func UnsupportedMediaType(accepted []string) error {
 // NotFound answers a missing object.
 func NotFound(r schema.GroupResource, name string) error { return kerrors.NewNotFound(r, name) }
 
+// TooManyUnread returns the 429 of a user whose responses take too much memory because they are not read.
+func TooManyUnread() error {
+	const seconds = 1
+	return kerrors.NewTooManyRequests("Too many requests, please try again later.", seconds)
+}
+
 // RetryAfterSeconds returns the Retry-After header's value for a status, "" for none.
 func RetryAfterSeconds(s *metav1.Status) string {
 	if s.Details != nil && s.Details.RetryAfterSeconds > 0 {

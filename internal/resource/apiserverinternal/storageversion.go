@@ -158,16 +158,12 @@ func validateConditions(conditions []internalv1alpha1.StorageVersionCondition, p
 				"the type of the condition is not unique, it also appears in conditions[%d]", before)))
 		}
 		first[c.Type] = i
-		errs = append(errs, validateQualifiedName(at.Child("type"), string(c.Type))...)
-		errs = append(errs, validateQualifiedName(at.Child("status"), string(c.Status))...)
+		errs = append(errs, field.LabelKey(at.Child("type"), c.Type)...)
+		errs = append(errs, field.LabelKey(at.Child("status"), c.Status)...)
 		errs = append(errs, field.NotEmpty(at.Child("reason"), c.Reason)...)
 		errs = append(errs, field.NotEmpty(at.Child("message"), c.Message)...)
 	}
 	return errs
-}
-
-func validateQualifiedName(path *field.Path, name string) field.ErrorList {
-	return field.LabelKey(path, name)
 }
 
 // validateVersion returns what is wrong with a version with an optional group before it.

@@ -21,9 +21,7 @@ func countsOf(generation int64) *statusCounts {
 }
 
 func (c *statusCounts) nonNegative(name string, n int64) {
-	if n < 0 {
-		c.errs = append(c.errs, field.NonNegative(c.path.Child(name), n)...)
-	}
+	c.errs = append(c.errs, field.NonNegative(c.path.Child(name), n)...)
 }
 
 func (c *statusCounts) optional(name string, n *int32) {

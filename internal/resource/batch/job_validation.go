@@ -282,7 +282,7 @@ func validateSuccessPolicy(p *batchv1.SuccessPolicy, s *batchv1.JobSpec, path *f
 		}
 		if n := r.SucceededCount; n != nil {
 			count := at.Child("succeededCount")
-			errs = append(errs, field.Optional(count, n, field.NonNegative)...)
+			errs = append(errs, field.NonNegative(count, *n)...)
 			if *n > completions {
 				errs = append(errs, field.Invalid(count, *n,
 					fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", completions)))

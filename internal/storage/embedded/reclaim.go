@@ -18,7 +18,8 @@ import (
 //
 // The work is proportional to the garbage: a span is merged only if its size is at most reclaimMaxRatio times its
 // garbage (reclaimMaxRatioLow times while space is low), and then its garbage is no longer counted. So for each byte of
-// garbage at most reclaimMaxRatio bytes are read and written, whatever the size of the database.
+// garbage at most reclaimMaxRatio bytes are read and written, whatever the size of the database. Before that the
+// properties of all tables are read.
 type reclaimer struct {
 	mu      sync.Mutex // guards garbage
 	garbage garbage
@@ -127,14 +128,16 @@ func (s *Store) reclaimOnce(ctx context.Context) (merged bool, err error) {
 	if s.reclaimer.timedOut {
 		s.coverGarbage()
 	}
-	if err := s.flushMemTables(ctx); err != nil {
-		return false, err
-	}
-	left, err := s.garbageInTables()
-	if err != nil {
-		return false, err
-	}
+	// All garbage of g has to be in tables when it is measured there. What is added meanwhile is for the next time.
 	g := s.reclaimer.take()
+	left, err := int64(0), s.flushMemTables(ctx)
+	if err == nil {
+		left, err = s.garbageInTables()
+	}
+	if err != nil {
+		s.reclaimer.add(&g)
+		return false, err
+	}
 	g.scaleDown(left)
 	low := s.space.level.Load() != spaceEnough
 	steps, rest, err := s.planReclaim(&g, low)
