@@ -4,7 +4,9 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,6 +25,9 @@ type upload struct {
 	next, prev *upload
 	linked     bool
 	wasCut     bool
+
+	reading sync.Mutex  // held while the body is read
+	refuses atomic.Bool // the body is not read any more, because it was cut
 }
 
 // newUploads returns an empty list. Reading the bodies on it fails from grace after stopping
@@ -51,6 +56,11 @@ func (all *uploads) begin(w http.ResponseWriter, body io.ReadCloser) *upload {
 
 // Read implements io.Reader.
 func (u *upload) Read(p []byte) (int, error) {
+	u.reading.Lock()
+	defer u.reading.Unlock()
+	if u.refuses.Load() {
+		return 0, os.ErrDeadlineExceeded
+	}
 	n, err := u.ReadCloser.Read(p)
 	if err != nil {
 		u.end()
@@ -94,7 +104,18 @@ func (all *uploads) stop() {
 func (u *upload) cut() {
 	u.wasCut = true
 	// This fails only for the ResponseWriters of tests, which have no deadlines.
-	_ = http.NewResponseController(u.w).SetReadDeadline(time.Now())
+	if http.NewResponseController(u.w).SetReadDeadline(time.Now()) == nil {
+		u.refuses.Store(true)
+	}
+}
+
+// waitForReader waits until nobody reads a body that was cut. If somebody did when the request ends, net/http (HTTP/1) would
+// end that reading, take the deadline away, and then wait for the rest of the body itself, without an end.
+func (u *upload) waitForReader() {
+	if u.refuses.Load() {
+		u.reading.Lock()
+		defer u.reading.Unlock()
+	}
 }
 
 // cutAt cuts the body as soon as ctx is done, unless it was read to its end. The caller must call
@@ -106,6 +127,7 @@ func (u *upload) cutAt(ctx context.Context) (done func()) {
 		u.cutIfOpen()
 	})
 	return func() {
+		defer u.waitForReader()
 		if !stop() {
 			<-ended
 		} else if ctx.Err() != nil {
