@@ -15,14 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/internal/api/client"
+	"github.com/keelson-dev/keelson/internal/api/client/clienttest"
 	"github.com/keelson-dev/keelson/internal/api/directory"
 	"github.com/keelson-dev/keelson/internal/api/discovery"
-	"github.com/keelson-dev/keelson/internal/api/write"
-	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource"
-	"github.com/keelson-dev/keelson/internal/storage/cache"
-	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
 var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
@@ -30,27 +26,10 @@ var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 // testCollector returns a Collector that follows nothing: the test says what is in its graph.
 func testCollector(t *testing.T) *Collector {
 	t.Helper()
-	store, err := embedded.Open(embedded.Options{InMemory: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	kept := cache.New(cache.Options{Store: store})
-	t.Cleanup(func() {
-		kept.Close()
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	reg, err := registry.New(resource.Kinds(features.Gates{}), store, kept, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resources := directory.New()
-	resources.PutBuiltIn(reg, nil)
-	own := client.New(resources, write.New(reg, nil, nil, nil), "tester")
+	api := clienttest.New(t, "", "tester")
 	c := newCollector(t.Context(), Options{
-		Client: own, Local: Local{own},
-		Directory: resources, Resources: discovery.New(resources, nil, ""), Log: slog.New(slog.DiscardHandler), Now: time.Now,
+		Client: api.Client, Local: Local{api.Client},
+		Directory: api.Directory, Resources: discovery.New(api.Directory, nil, ""), Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	})
 	t.Cleanup(func() { c.check.Close(); c.orphan.Close() })
 	return c
