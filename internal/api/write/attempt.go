@@ -117,7 +117,7 @@ func (a *attempt) make(ctx context.Context) (err error) {
 	return err
 }
 
-// place sets the namespace of a new object to that of the request, and removes fields that a client cannot set.
+// place puts a new object in the namespace of the request, and removes fields that a client cannot set.
 func (a *attempt) place(context.Context) error {
 	if a.verb == Create {
 		if err := a.takesNew(a.obj.GetName()); err != nil {

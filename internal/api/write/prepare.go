@@ -123,7 +123,7 @@ func generatedName(base string) string {
 	return base[:min(len(base), maxGenerated)] + utilrand.String(nameSuffix)
 }
 
-// checkNamespace sets the object's namespace to that of the request, or fails if it has another.
+// checkNamespace puts the object in the namespace of the request. It fails if the object names another namespace.
 func (a *attempt) checkNamespace() error {
 	switch obj := a.obj; {
 	case !a.Target.Kind.Namespaced:

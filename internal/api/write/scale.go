@@ -24,8 +24,8 @@ import (
 // then takes the replicas, the resourceVersion and the managedFields of the result. No other field of a Scale, and no
 // other part of a body, reaches the parent.
 //
-// The parent's managedFields contain the ownership of the replicas. It is converted to that of a Scale before the
-// change and back after it, so that the change is recorded, and conflicts are found, as for any other object.
+// The parent's managedFields name the managers of its replicas. Before the change they are converted to the managedFields
+// of a Scale, and afterwards back, so that the change is recorded, and conflicts are found, as for any other object.
 
 // ScaleKind is the kind that every scale subresource takes and returns.
 var ScaleKind = schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}

@@ -151,8 +151,8 @@ type graph struct {
 // waitingOwner is the state of an object that waits for the deletion of its dependents.
 //
 // The events of different resources arrive in any order. So a dependent that is new in the graph may have been *seen
-// late*: it had the reference when the deletion of its owner began. It is checked at once, like the dependents that
-// were known then. Or it was *made late*, after the deletion had begun. As in kube-controller-manager, such a dependent
+// late*: it had the reference when the deletion of its owner began. Then it is checked at once, as the dependents are
+// that the graph had already. Or it was *made late*, after the deletion had begun. As in kube-controller-manager, such a dependent
 // is checked together with the owner, or when the owner loses another dependent. The revisions distinguish the two
 // cases.
 type waitingOwner struct {

@@ -8,7 +8,7 @@ import (
 // A walk compares two values by their schema. It records the paths of modified and added fields in one set, and those
 // of removed fields in another.
 //
-// The result is that of the general algorithm. The walk fails on values that do not fit the schema, on lists with two
+// The walk has the same result as the general algorithm. It fails on values that do not fit the schema, on lists with two
 // items of the same key, and in similar cases.
 type walk struct {
 	// frames are the path to where the walk is, the root first.

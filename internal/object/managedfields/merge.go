@@ -257,7 +257,7 @@ func (m *merge) namesKeys(s *shape, list []any) bool {
 // An arrangement is the items of two lists in the order in which they are merged.
 type arrangement []pairing
 
-// A pairing has the indexes of an item in the list of the object and in that of the configuration, -1 if it is missing.
+// A pairing has the index of an item in the object's list and in the configuration's list; -1 if an item is missing there.
 type pairing struct{ left, right int }
 
 // inPlace reports whether the merged list has the n items of the object in their order.

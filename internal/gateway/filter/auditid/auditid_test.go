@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestAuditID compares the ID that the handler sees with that of the response: it is the client's, or else a random UUID.
+// TestAuditID checks that handler and response have the same ID: the one that the client sent, or else a random UUID.
 func TestAuditID(t *testing.T) {
 	random := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	seen := map[string]bool{}

@@ -104,7 +104,7 @@ func TestFaults(t *testing.T) {
 		method   string
 		path     string
 		code     int
-		reason   metav1.StatusReason // of the Status; "" if the body is that of the handler
+		reason   metav1.StatusReason // of the Status; "" if the handler wrote the body
 		served   bool
 		panicked any
 	}{
