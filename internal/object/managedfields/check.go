@@ -133,8 +133,7 @@ func (m *merge) check(p *plan, v reflect.Value) {
 			m.check(p.element, v.Index(i))
 		}
 	case leafMode:
-		empty := (p.typ.kind == mapKind || p.typ.kind == sliceKind) && v.Len() == 0
-		m.failed = !empty
+		m.failed = leafHoldsSpecial(p.typ, p.shape, v)
 	default:
 		m.failed = true
 	}
@@ -158,4 +157,71 @@ func (m *merge) checkFields(p *plan, v reflect.Value) {
 			}
 		}
 	}
+}
+
+// leafHoldsSpecial reports whether v, a value that is owned as one, holds a value that the general algorithm may refuse
+// or change: leafNeedsCheck for the values that are there. In the status of most Pods there is none, though its type
+// has room for some.
+func leafHoldsSpecial(g *goType, s *shape, v reflect.Value) bool {
+	if isNil(v) {
+		return false
+	}
+	switch g.kind {
+	case pointerKind:
+		return leafHoldsSpecial(g.element, s, v.Elem())
+	case sliceKind:
+		if v.Len() == 0 {
+			return false
+		}
+		if !s.isList || s.associative && !isSetOfStrings(g, s, v) {
+			return true
+		}
+		for i := range v.Len() {
+			if leafHoldsSpecial(g.element, s.item, v.Index(i)) {
+				return true
+			}
+		}
+	case mapKind:
+		if v.Len() == 0 {
+			return false
+		}
+		if !s.isMap || s.element == nil {
+			return true
+		}
+		for entries := v.MapRange(); entries.Next(); {
+			if leafHoldsSpecial(g.element, s.element, entries.Value()) {
+				return true
+			}
+		}
+	case structKind:
+		for i := range g.fields {
+			f := &g.fields[i]
+			inner, has := f.of(v)
+			if !has {
+				continue
+			}
+			if below := s.field(f.name); below == nil || leafHoldsSpecial(f.typ, below, inner) {
+				return true
+			}
+		}
+	default:
+		return leafNeedsCheck(g, s, nil)
+	}
+	return false
+}
+
+// isSetOfStrings reports whether v is a list of different strings that the schema calls a set. Few strings are expected,
+// such as verbs.
+func isSetOfStrings(g *goType, s *shape, v reflect.Value) bool {
+	if len(s.keys) > 0 || g.element.kind != stringKind {
+		return false
+	}
+	for i := range v.Len() {
+		for j := range i {
+			if v.Index(i).String() == v.Index(j).String() {
+				return false
+			}
+		}
+	}
+	return true
 }
