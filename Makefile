@@ -8,7 +8,7 @@ FUZZTIME ?= 30s
 # The folder that `make release` writes to.
 DIST ?= dist
 
-.PHONY: keelson test race lint vulnerabilities fuzz bench e2e generate release
+.PHONY: keelson test race lint vulnerabilities fuzz bench bench-compare e2e generate release
 
 # What is built for a release: without debugging information, and without the pages of requests of
 # golang.org/x/net/trace, which Keelson does not serve (docs/operations.md has what that saves).
@@ -45,6 +45,14 @@ fuzz:
 
 bench:
 	go run ./test/bench
+
+# Measures the processor time of each operation of the working tree and of commit BASE, in turn, and fails if a row is
+# more than 5 % dearer. It takes about twelve minutes; nothing else should run on the machine. ROWS selects rows.
+BASE ?= origin/main
+ROUNDS ?= 5
+ROWS ?=
+bench-compare:
+	test/bench/compare.sh '$(BASE)' --rounds '$(ROUNDS)' --rows '$(ROWS)'
 
 e2e:
 	$(MAKE) -C test/e2e test

@@ -20,6 +20,7 @@ const (
 
 	jsonType     = "application/json"
 	protobufType = "application/vnd.kubernetes.protobuf"
+	tableType    = "application/json;as=Table;v=v1;g=meta.k8s.io"
 )
 
 // bench is one run of the benchmark.
@@ -40,6 +41,8 @@ type bench struct {
 	// them.
 	definitions []string
 	custom      custom
+	// layers has the samples in each layer of the server during the last measured requests, with --layers.
+	layers map[string]int64
 }
 
 // step measures some rows.

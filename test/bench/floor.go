@@ -44,6 +44,8 @@ const chunk = 128 << 10
 //	GET /watch                         the events from now on
 //	GET /pebble?n=&size=&inflight=     commits alone, answered as a commits
 //	GET /fdatasync?n=                  writes of 4 KiB and fdatasync, answered as a commits
+//
+// and the writes of writeFloor.
 type floorServer struct {
 	dir string
 	db  *pebble.DB
@@ -75,6 +77,7 @@ func serveFloor(dir string) error {
 	mux.HandleFunc("POST /commit", f.serveCommit)
 	mux.HandleFunc("POST /emit", f.serveEmit)
 	mux.HandleFunc("GET /watch", f.serveWatch)
+	newWriteFloor(f).handle(mux)
 	mux.HandleFunc("GET /pebble", func(w http.ResponseWriter, r *http.Request) {
 		f.serveCommits(w, f.commits(number(r, "n"), number(r, "size"), number(r, "inflight")))
 	})

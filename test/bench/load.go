@@ -22,6 +22,8 @@ type plan struct {
 	// prepare fills in request i. It is called by several goroutines, each with a request of its own, which still has
 	// the values of the previous call.
 	prepare func(i int, r *request)
+	// received is called with each part of a response's body. It may be nil.
+	received func(i int, part []byte)
 }
 
 // outcome is the result of a plan.
@@ -125,6 +127,9 @@ func (p plan) drive(c *connection, inFlight int, next *atomic.Int64, end time.Ti
 		active++
 	}
 	onData := func(s *stream, b []byte) {
+		if p.received != nil {
+			p.received(s.number, b)
+		}
 		if s.status >= 300 && len(failure) < longestFailure {
 			failure = append(failure, b[:min(len(b), longestFailure-len(failure))]...)
 		}

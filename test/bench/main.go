@@ -26,6 +26,9 @@ type options struct {
 	pid           int
 	start         string
 	against       string
+	reference     string
+	cost, layers  bool
+	plot          string
 	rounds        int
 	etcd          string
 	dir           string
@@ -80,6 +83,14 @@ func parse(args []string, errOut io.Writer) (*options, error) {
 		"instead of --server: command line that starts one; {dir}, {port}, {tokens}, {key}, {etcd} and {bench} are replaced",
 	)
 	f.StringVar(&o.against, "against", "", "command line of a second server, to compare the one of --start with")
+	f.BoolVar(
+		&o.cost, "cost", false, "measure the processor time of each operation, beside a floor that does only what must be done",
+	)
+	f.BoolVar(
+		&o.layers, "layers", false, "with --cost: also where the time goes in the first server, from profiles of it",
+	)
+	f.StringVar(&o.reference, "reference", "", "with --cost: command line of a third server")
+	f.StringVar(&o.plot, "plot", "", "with --cost: file for a picture (SVG)")
 	f.IntVar(&o.rounds, "rounds", 3, "rounds of a comparison, of which the best counts")
 	f.StringVar(&o.etcd, "etcd", "", "program of etcd, for command lines with {etcd}")
 	f.StringVar(
@@ -104,8 +115,11 @@ func parse(args []string, errOut io.Writer) (*options, error) {
 	if (o.server == "") == (o.start == "") {
 		return nil, errors.New("give either --server or --start")
 	}
-	if o.against != "" && (o.start == "" || o.rounds < 1) {
-		return nil, errors.New("--against needs --start and at least one round")
+	if (o.against != "" || o.cost) && (o.start == "" || o.rounds < 1) {
+		return nil, errors.New("--against and --cost need --start and at least one round")
+	}
+	if !o.cost && (o.reference != "" || o.plot != "" || o.layers) {
+		return nil, errors.New("--reference, --plot and --layers need --cost")
 	}
 	if o.definitions < 1 || o.definitions > 100_000 {
 		return nil, errors.New("--definitions must be between 1 and 100000")
@@ -143,6 +157,9 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) (err err
 		return err
 	}
 	defer os.RemoveAll(dir)
+	if o.cost {
+		return compareCosts(ctx, o, dir, out, errOut)
+	}
 	if o.against != "" {
 		return compare(ctx, o, dir, out, errOut)
 	}

@@ -130,12 +130,11 @@ func (b *bench) listings() []listing {
 		groups := max(1, n/groupSize)
 		return (n + groups - 1) / groups
 	}
-	const partial, table = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
-		"application/json;as=Table;v=v1;g=meta.k8s.io"
+	const partial = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 	return []listing{
 		{key: "list-json", query: "resourceVersion=0", accept: jsonType, pods: all, most: 15},
 		{key: "list-protobuf", query: "resourceVersion=0", accept: protobufType, pods: all, most: 15},
-		{key: "list-table", query: "resourceVersion=0", accept: table, pods: all, most: 15},
+		{key: "list-table", query: "resourceVersion=0", accept: tableType, pods: all, most: 15},
 		{key: "list-metadata", query: "resourceVersion=0", accept: partial, pods: all, most: 15},
 		{key: "list-consistent", query: "", accept: jsonType, pods: all, most: 15},
 		{key: "list-gzip", query: "resourceVersion=0", accept: jsonType, gzip: true, pods: all, most: 15},
