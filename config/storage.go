@@ -26,12 +26,19 @@ type Storage struct {
 	// EventTTL is how long an Event is kept after its last write, in whole seconds. The default is 1 hour; with None it is
 	// not removed (--event-ttl).
 	EventTTL time.Duration `flag:"event-ttl"`
+	// CacheMemory bounds the memory that objects, their encodings and the logs of their changes take. What does not fit is
+	// read from the store again. The default is a quarter of the memory of the machine, or of what the control group or
+	// GOMEMLIMIT allows the process, and at least 32 MiB (--cache-memory).
+	CacheMemory Bytes `flag:"cache-memory"`
 	// EncryptionConfigFile is an EncryptionConfiguration for values in the store. Without it they are stored as they
 	// are (--encryption-provider-config).
 	EncryptionConfigFile string `flag:"encryption-provider-config"`
 	// EncryptionReload follows changes of EncryptionConfigFile (--encryption-provider-config-automatic-reload).
 	EncryptionReload bool `flag:"encryption-provider-config-automatic-reload"`
 }
+
+// Bytes is a number of bytes.
+type Bytes int64
 
 // Etcd configures the etcd clusters that store the objects.
 type Etcd struct {

@@ -57,6 +57,9 @@ func (s *Storage) validate(m *mistakes) {
 	if s.DataDir == "" && s.Backend == StorageEmbedded {
 		m.add("{Storage.DataDir} must not be empty")
 	}
+	if s.CacheMemory < 0 || s.CacheMemory > 0 && s.CacheMemory < 8<<20 {
+		m.add("{Storage.CacheMemory} must be at least 8Mi")
+	}
 	if s.HistoryWindow <= 0 {
 		m.add("{Storage.HistoryWindow} must be greater than 0")
 	}

@@ -97,6 +97,8 @@ func addFlag(f *pflag.FlagSet, field any, name, usage string, inverted bool) {
 		} else {
 			f.StringToStringVar(p, name, *p, usage)
 		}
+	case *config.Bytes:
+		f.Var(&bytesValue{p}, name, usage)
 	case *string:
 		f.StringVar(p, name, *p, usage)
 	case *int:

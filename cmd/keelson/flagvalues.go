@@ -6,6 +6,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/keelson-dev/keelson/config"
 )
 
 // invertedValue is the value of a boolean flag that is the opposite of a field.
@@ -47,6 +51,31 @@ func (v *secondsValue) String() string {
 
 // Type implements pflag.Value.
 func (v *secondsValue) Type() string { return "int" }
+
+// bytesValue is the value of a flag that is a number of bytes: a number, or one with a binary or decimal suffix, as the
+// quantities of Kubernetes have it (512Mi, 1.5Gi, 2G).
+type bytesValue struct{ bytes *config.Bytes }
+
+// Set implements pflag.Value.
+func (v *bytesValue) Set(s string) error {
+	quantity, err := resource.ParseQuantity(s)
+	if err != nil {
+		return fmt.Errorf("%q is no number of bytes such as 512Mi or 2Gi", s)
+	}
+	*v.bytes = config.Bytes(quantity.Value())
+	return nil
+}
+
+// String implements pflag.Value.
+func (v *bytesValue) String() string {
+	if v.bytes == nil || *v.bytes == 0 {
+		return ""
+	}
+	return resource.NewQuantity(int64(*v.bytes), resource.BinarySI).String()
+}
+
+// Type implements pflag.Value.
+func (v *bytesValue) Type() string { return "bytes" }
 
 // claimsValue is the value of a flag of the form name=value. The value may contain commas.
 type claimsValue struct{ claims *map[string]string }

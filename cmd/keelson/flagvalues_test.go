@@ -35,3 +35,18 @@ func TestAuthenticationFlags(t *testing.T) {
 		t.Error("a claim without a value")
 	}
 }
+
+func TestBytesFlag(t *testing.T) {
+	for text, want := range map[string]config.Bytes{"512Mi": 512 << 20, "1.5Gi": 3 << 29, "2G": 2e9, "1048576": 1 << 20} {
+		var got config.Bytes
+		if err := (&bytesValue{&got}).Set(text); err != nil || got != want {
+			t.Errorf("%s: %d, %v; want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "much", "1 GB", "5x"} {
+		var got config.Bytes
+		if err := (&bytesValue{&got}).Set(text); err == nil {
+			t.Errorf("%q is accepted as %d", text, got)
+		}
+	}
+}

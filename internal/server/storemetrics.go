@@ -7,7 +7,33 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
+
+// cacheMemory returns collectors of the memory of the caches by what it is for.
+func cacheMemory(usage func() cache.Usage) []prometheus.Collector {
+	budget := prometheus.NewDesc("keelson_cache_budget_bytes", "Bytes of memory that the caches may use (--cache-memory).",
+		nil, nil)
+	used := prometheus.NewDesc("keelson_cache_bytes", "Bytes of memory that the caches use, by what it is for: objects, "+
+		"encodings of objects and of parts of lists, logs of changes.", []string{"part"}, nil)
+	dropped := func(part string, bytes func(cache.Usage) int64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "keelson_cache_dropped_bytes_total", ConstLabels: prometheus.Labels{"part": part},
+			Help: "Bytes that the caches have given up because other objects or encodings needed the memory.",
+		}, func() float64 { return float64(bytes(usage())) })
+	}
+	return []prometheus.Collector{
+		metrics.OnDemand(func(gauge func(*prometheus.Desc, int64, ...string)) {
+			u := usage()
+			gauge(budget, u.Budget)
+			gauge(used, u.Objects, "objects")
+			gauge(used, u.Encodings, "encodings")
+			gauge(used, u.Logs, "logs")
+		}, budget, used),
+		dropped("objects", func(u cache.Usage) int64 { return u.DroppedObjects }),
+		dropped("encodings", func(u cache.Usage) int64 { return u.DroppedEncodings }),
+	}
+}
 
 // storeSize returns a collector of the size of a store in bytes. cluster is the name of the
 // store.

@@ -21,6 +21,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/egress"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
 	"github.com/keelson-dev/keelson/internal/server/health"
+	"github.com/keelson-dev/keelson/internal/server/pace"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
@@ -64,8 +65,8 @@ type storePart struct {
 	store storage.Store
 	holds func(k *registry.Kind, prefix string) bool
 	cache *cache.Cache
-	// encodingBudget bounds the cached encodings, in bytes; 0 is the default of a cache.
-	encodingBudget int64
+	// share is the part of Storage.CacheMemory that the cache may use, in relation to those of the other parts.
+	share int64
 }
 
 // backend is the kind of store that Storage.Backend names.
@@ -146,10 +147,15 @@ func (s *stores) open(ctx context.Context) error {
 		return err
 	}
 	histories := cache.NewHistories(0)
+	budget, shares := s.cacheMemory(), int64(0)
+	for i := range s.places {
+		s.places[i].share = max(s.places[i].share, 1)
+		shares += s.places[i].share
+	}
 	for i := range s.places {
 		p := &s.places[i]
 		p.cache = cache.New(cache.Options{
-			Store: p.store, EncodingBudget: p.encodingBudget, IdleDrop: idleDrop, Histories: histories,
+			Store: p.store, Budget: budget / shares * p.share, IdleDrop: idleDrop, Histories: histories,
 			Metrics: s.measured.Resource("", ""), Logger: s.log,
 		})
 	}
@@ -160,8 +166,7 @@ func (s *stores) open(ctx context.Context) error {
 			}
 		})
 	}
-	s.metrics.GaugeFunc("keelson_cache_encoding_bytes", "Bytes of the cached encodings of objects and of parts of lists.",
-		s.encodingBytes)
+	s.metrics.Register(cacheMemory(s.cacheUsage)...)
 	s.metrics.GaugeFunc("keelson_history_streams", "Number of open streams of old changes, which watches share that begin "+
 		"before the log of the cache.", func() int64 { return int64(histories.Open()) })
 	s.metrics.GaugeFunc("keelson_history_waiting_watches", "Number of watches that wait for old changes.",
@@ -173,12 +178,33 @@ func (s *stores) open(ctx context.Context) error {
 	return nil
 }
 
-// encodingBytes returns the memory of cached encodings.
-func (s *stores) encodingBytes() (n int64) {
-	for i := range s.places {
-		n += s.places[i].cache.EncodingBytes()
+// leastCacheMemory is the default of Storage.CacheMemory on machines with little memory, in bytes.
+const leastCacheMemory = 32 << 20
+
+// cacheMemory returns the memory that the caches may use together, in bytes; 0 is the default of a cache, where the memory
+// of the machine is unknown.
+func (s *stores) cacheMemory() int64 {
+	if n := int64(s.config.Storage.CacheMemory); n > 0 {
+		return n
 	}
-	return n
+	if usable := pace.ReadMemory(os.DirFS("/")).Usable(); usable > 0 {
+		return max(usable/4, leastCacheMemory)
+	}
+	return 0
+}
+
+// cacheUsage returns the memory of all caches.
+func (s *stores) cacheUsage() (sum cache.Usage) {
+	for i := range s.places {
+		u := s.places[i].cache.Usage()
+		sum.Budget += u.Budget
+		sum.Objects += u.Objects
+		sum.Encodings += u.Encodings
+		sum.Logs += u.Logs
+		sum.DroppedObjects += u.DroppedObjects
+		sum.DroppedEncodings += u.DroppedEncodings
+	}
+	return sum
 }
 
 // openEmbedded opens the embedded engine, or the store of Options.OpenStore.
@@ -263,10 +289,11 @@ func (s *stores) openClusters(ctx context.Context) error {
 		return err
 	}
 	s.main = store
-	budgets := []int64{240 << 20, 32 << 20, 240 << 20} // together what one cache has
+	const most = 7 // the part of the Events in the middle is one
+	shares := []int64{most, 1, most}
 	for i, part := range store.Parts(eventsPrefix) {
 		s.places = append(s.places, storePart{
-			store: part, encodingBudget: budgets[i],
+			store: part, share: shares[i],
 			holds: func(_ *registry.Kind, prefix string) bool { return part.Contains(prefix) },
 		})
 	}

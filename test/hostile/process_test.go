@@ -93,7 +93,7 @@ func serve(name, dir string) error {
 	if !ok {
 		return fmt.Errorf("no configuration is called %q", name)
 	}
-	pace.Start(os.Getenv) // as in cmd/keelson
+	pace.Start(os.Getenv, pace.ReadMemory(os.DirFS("/"))) // as in cmd/keelson
 	conf := config.Default()
 	conf.Storage.DataDir, conf.Serving.Port = filepath.Join(dir, "data"), config.FreePort
 	conf.Authentication.TokenFile = filepath.Join(dir, tokensFile)

@@ -23,9 +23,18 @@ const (
 	liveMetric = "/gc/heap/live:bytes"
 )
 
-// Start begins to adjust GOGC of this process, unless the environment contains GOGC or GOMEMLIMIT.
-func Start(getenv func(string) string) {
-	if getenv("GOGC") != "" || getenv("GOMEMLIMIT") != "" {
+// limitShare is the share of what the control groups allow that the Go runtime may use, in percent. The rest is for the
+// pages of the program and for what the runtime gives back late.
+const limitShare = 90
+
+// Start begins to adjust GOGC of this process, unless the environment contains GOGC. If control groups limit its memory
+// and the environment does not contain GOMEMLIMIT, it sets the memory limit of the runtime, so that garbage is collected
+// more often before the kernel kills the process.
+func Start(getenv func(string) string, memory Memory) {
+	if getenv("GOMEMLIMIT") == "" && memory.Limit > 0 {
+		debug.SetMemoryLimit(memory.Limit / 100 * limitShare)
+	}
+	if getenv("GOGC") != "" {
 		return
 	}
 	p := &pacer{sample: []metrics.Sample{{Name: liveMetric}}}

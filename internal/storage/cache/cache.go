@@ -35,8 +35,10 @@ const (
 	// Root is the prefix of every key that the cache sees.
 	Root = "/registry/"
 
-	defaultEncodingBudget = 512 << 20
-	defaultWindowBytes    = 32 << 20
+	// defaultBudget is the value of Options.Budget.
+	defaultBudget = 1 << 30
+	// mostWindowBytes bounds the log of a resource, however large the budget is.
+	mostWindowBytes = 32 << 20
 )
 
 // ErrRemoved is the error of cursors of a resource that was removed.
@@ -80,11 +82,15 @@ type Config struct {
 // Options configure a Cache.
 type Options struct {
 	Store storage.Store
-	// EncodingBudget bounds the cached encodings of the objects of all resources, in bytes; 0 means 512 MiB. The
-	// encodings of chunks may take an eighth of it in addition.
+	// Budget bounds the memory of the cache, in bytes; 0 means 1 GiB. Half of it is for objects, three eighths for
+	// encodings of objects and of chunks, and an eighth for logs. What does not fit is given up: objects are read from the
+	// store, encodings are made again, watches read the history of the store.
+	Budget int64
+	// EncodingBudget bounds the cached encodings of the objects of all resources, in bytes; 0 means a third of Budget.
+	// The encodings of chunks may take an eighth of it in addition.
 	EncodingBudget int64
-	// WindowBytes bounds the memory that the log of a resource keeps in use, in bytes; 0 means 32 MiB. The events of
-	// the last revision are always kept.
+	// WindowBytes bounds the memory that the log of a resource keeps in use, in bytes; 0 means a sixteenth of Budget, at
+	// most 32 MiB. The events of the last revision are always kept.
 	WindowBytes int64
 	// Histories bounds the open streams of old changes. The caches of a process share it; nil makes one for this
 	// cache only.
@@ -99,6 +105,13 @@ type Options struct {
 	Logger  *slog.Logger
 }
 
+func (o *Options) budget() int64 {
+	if o.Budget <= 0 {
+		return defaultBudget
+	}
+	return o.Budget
+}
+
 // ProgressRequester is an optional interface of a storage.Watcher. It requests a batch, possibly empty, that moves
 // the revision of the watcher to the current one of the store. The cache calls it when a reader waits for a
 // revision, because a store that others write to may advance without changes for this cache.
@@ -110,13 +123,17 @@ type ProgressRequester interface {
 type Cache struct {
 	store       storage.Store
 	windowBytes int64
+	budget      int64 // bytes, for Usage
+	logs        logBudget
 	memory      Memory
-	logger      *slog.Logger
-	metrics     *Stored
-	encodings   encodingBudget
-	chunks      chunkBudget
-	histories   *Histories
-	remaining   remainingCounts
+	// droppedBytes is the memory of the objects that were dropped because others need the room, in all.
+	droppedBytes atomic.Int64
+	logger       *slog.Logger
+	metrics      *Stored
+	encodings    encodingBudget
+	chunks       chunkBudget
+	histories    *Histories
+	remaining    remainingCounts
 
 	feed       feed
 	background background
@@ -150,7 +167,7 @@ func New(o Options) *Cache {
 		store:       o.Store,
 		metrics:     o.Metrics,
 		windowBytes: o.WindowBytes,
-		memory:      o.Memory.withDefaults(),
+		memory:      o.Memory.withDefaults(o.budget()),
 		logger:      o.Logger,
 		feed:        feed{started: make(chan struct{})},
 		resources:   make(map[string]*Resource),
@@ -160,14 +177,18 @@ func New(o Options) *Cache {
 		c.histories = NewHistories(0)
 	}
 	if c.windowBytes <= 0 {
-		c.windowBytes = defaultWindowBytes
+		c.windowBytes = min(o.budget()/16, mostWindowBytes)
 	}
+	c.budget = o.budget()
+	c.logs.limit, c.logs.over = c.budget/8, make(chan struct{}, 1)
+	c.logs.most.Store(c.windowBytes)
+	c.logs.next.Store(c.logs.limit)
 	if c.logger == nil {
 		c.logger = slog.New(slog.DiscardHandler)
 	}
 	c.encodings.limit = o.EncodingBudget
 	if c.encodings.limit <= 0 {
-		c.encodings.limit = defaultEncodingBudget
+		c.encodings.limit = o.budget() / 3
 	}
 	c.chunks.limit = c.encodings.limit / 8
 	c.background.tasks.Go(c.runFeed)
@@ -231,8 +252,22 @@ func (c *Cache) Await(ctx context.Context, revision int64) error { return c.awai
 // Applied returns the revision up to which the logs of all resources are complete.
 func (c *Cache) Applied() int64 { return c.feed.applied.Load() }
 
-// EncodingBytes returns the size of the cached encodings of objects and chunks.
-func (c *Cache) EncodingBytes() int64 { return c.encodings.used.Load() + c.chunks.used.Load() }
+// Usage is the memory of a cache by what it is for, in bytes.
+type Usage struct {
+	Budget                   int64 // see Options.Budget
+	Objects, Encodings, Logs int64
+	// DroppedObjects and DroppedEncodings were given up since the cache was made, because others needed the room.
+	DroppedObjects, DroppedEncodings int64
+}
+
+// Usage returns the memory that the cache uses. It is an estimate: the sizes of the encoded bytes, and what the structures
+// around them take.
+func (c *Cache) Usage() Usage {
+	return Usage{
+		Budget: c.budget, Objects: c.loadedBytes(nil), Encodings: c.encodings.used.Load() + c.chunks.used.Load(),
+		Logs: c.logs.used.Load(), DroppedObjects: c.droppedBytes.Load(), DroppedEncodings: c.encodings.dropped.Load(),
+	}
+}
 
 // err returns the reason why the cache ended, nil while it runs.
 func (c *Cache) err() error {
@@ -283,6 +318,10 @@ func (c *Cache) dropUnused(idle time.Duration) {
 			return
 		case <-seldom.C:
 			c.dropSeldomRead()
+			c.trimLogs()
+			continue
+		case <-c.logs.over:
+			c.trimLogs()
 			continue
 		case <-ticker.C:
 		}

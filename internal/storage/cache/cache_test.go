@@ -463,7 +463,7 @@ func everybodySeesWhatHappened(t *testing.T, memory Memory) {
 		if st := r.Stats(); st.Followed || st.Cursors != 0 || st.Interests != 0 {
 			t.Errorf("after all left: %+v", st)
 		}
-		if n := c.EncodingBytes(); n != 0 {
+		if n := c.Usage().Encodings; n != 0 {
 			t.Errorf("%d bytes of encodings of nothing", n)
 		}
 	})
@@ -510,11 +510,11 @@ func checkEncodings(t *testing.T, c *Cache) {
 			total += encodingsSize(k.encodings.Load())
 		}
 	}
-	if got := c.EncodingBytes(); got != total {
+	if got := c.Usage().Encodings; got != total {
 		t.Errorf("encodings account for %d bytes, there are %d", got, total)
 	}
-	if c.EncodingBytes() > c.encodings.limit+1000 {
-		t.Errorf("%d bytes of encodings, limit %d", c.EncodingBytes(), c.encodings.limit)
+	if c.Usage().Encodings > c.encodings.limit+1000 {
+		t.Errorf("%d bytes of encodings, limit %d", c.Usage().Encodings, c.encodings.limit)
 	}
 }
 
@@ -961,7 +961,7 @@ func TestEncodingBudget(t *testing.T) {
 	if hits < 2900 {
 		t.Errorf("what is used all the time was there %d of 3000 times", hits)
 	}
-	if n := c.EncodingBytes(); n > 100*1000+2000 || n < 80*1000 {
+	if n := c.Usage().Encodings; n > 100*1000+2000 || n < 80*1000 {
 		t.Errorf("%d bytes of encodings", n)
 	}
 	checkEncodings(t, c)
@@ -1028,7 +1028,7 @@ func TestLogOfLargeObjectsIsBounded(t *testing.T) {
 			)
 		}
 	}
-	if n := c.EncodingBytes(); n > bound+2*size {
+	if n := c.Usage().Encodings; n > bound+2*size {
 		t.Errorf("%d bytes of forms, mostly of objects that only the log keeps", n)
 	}
 	runtime.KeepAlive(kept)

@@ -13,22 +13,23 @@ import (
 // it costs to serve it from the store, the charges fade with time, and when they reach the charge of one read of
 // all objects, the objects are loaded. This solves the ski rental problem: it never costs more than twice the best
 // choice in hindsight. If large resources that are read seldom together use too much memory, the one that uses most
-// for its reads is dropped. The same is done with large resources that are read often when they exceed LoadedBytes,
-// and a resource is not loaded if it would.
+// for its reads is dropped. The same is done when all loaded resources together exceed LoadedBytes, however often they
+// are read and however small each is; and a resource is not loaded if they would.
 type Memory struct {
-	// SmallObjects and SmallBytes bound a resource that is always in memory. 0 means 1,000 objects and 4 MiB. A
-	// negative value means that no resource is always in memory.
+	// SmallObjects and SmallBytes bound a small resource, which is in memory if there is room. 0 means 1,000 objects and
+	// 4 MiB. A negative value means that no resource is small.
 	SmallObjects int
 	SmallBytes   int64
-	// UnreadBytes bounds the memory of all large resources together that are seldom read. 0 means 16 MiB; a negative
-	// value means that none of them stays in memory.
+	// UnreadBytes bounds the memory of all large resources together that are seldom read. 0 means a 64th of the budget, at
+	// most 16 MiB; a negative value means that none of them stays in memory.
 	UnreadBytes int64
-	// LoadedBytes bounds the memory of all large resources together, however often they are read. 0 means 512 MiB.
+	// LoadedBytes bounds the memory of all loaded resources together, however often they are read. 0 means half of the
+	// budget of the cache.
 	LoadedBytes int64
 	// ScanBytes bounds a resource that is loaded because of one read of all its objects. Such a read of a larger one is
-	// served from the store, page by page. 0 means 64 MiB.
+	// served from the store, page by page. 0 means a sixteenth of the budget, at most 64 MiB.
 	ScanBytes int64
-	// LogBytes bounds the log of a resource whose objects are not in memory. 0 means 8 MiB.
+	// LogBytes bounds the log of a resource whose objects are not in memory. 0 means a 64th of the budget, at most 8 MiB.
 	LogBytes int64
 	// LoadAfter is the demand at which a large resource is loaded, divided by the number of its objects. 0 means 1, the
 	// charge of reading each object once. With infinity no read loads a large resource.
@@ -37,7 +38,7 @@ type Memory struct {
 	HalfLife time.Duration
 }
 
-func (m Memory) withDefaults() Memory {
+func (m Memory) withDefaults(budget int64) Memory {
 	if m.SmallObjects == 0 {
 		m.SmallObjects = 1000
 	}
@@ -45,16 +46,16 @@ func (m Memory) withDefaults() Memory {
 		m.SmallBytes = 4 << 20
 	}
 	if m.UnreadBytes == 0 {
-		m.UnreadBytes = 16 << 20
+		m.UnreadBytes = min(budget/64, 16<<20)
 	}
 	if m.LoadedBytes == 0 {
-		m.LoadedBytes = 512 << 20
+		m.LoadedBytes = budget / 2
 	}
 	if m.ScanBytes == 0 {
-		m.ScanBytes = 64 << 20
+		m.ScanBytes = min(budget/16, 64<<20)
 	}
 	if m.LogBytes == 0 {
-		m.LogBytes = 8 << 20
+		m.LogBytes = min(budget/64, 8<<20)
 	}
 	if m.LoadAfter == 0 {
 		m.LoadAfter = 1

@@ -100,8 +100,9 @@ func (o *Object) encodingBytes() int64 {
 // which a hand moves. It clears the mark of attachments that were used since its last round, and drops the encodings of
 // the others.
 type encodingBudget struct {
-	limit int64
-	used  atomic.Int64
+	limit   int64
+	used    atomic.Int64
+	dropped atomic.Int64 // bytes that evict has dropped, in all
 
 	mu    sync.Mutex // guards clock and hand; held for a bounded number of steps
 	clock []*attachment
@@ -267,9 +268,12 @@ func (b *encodingBudget) evict() {
 		if b.hand >= len(b.clock) {
 			b.hand = 0
 		}
+		before := b.used.Load()
 		if !b.forgetUnused(b.hand) {
 			b.hand++
+			continue
 		}
+		b.dropped.Add(max(0, before-b.used.Load()))
 	}
 }
 

@@ -136,12 +136,13 @@ func (r *Resource) fetch(ctx context.Context, load *load) (fetchResult, error) {
 	var bytes, limit int64
 	n := 0
 	edit := r.newObjectSet().Edit()
+	room := r.cache.memory.LoadedBytes - r.cache.loadedBytes(r) // for a small resource; of a large one, limit is
 	all, revision, err := r.scan(ctx, 0, func(e storage.Entry) bool {
 		o := r.read(e, nil)
 		edit.Put(o.Key, o)
 		n, bytes = n+1, bytes+o.memoryBytes()
 		limit = load.limit.Load()
-		return bytes <= limit || r.cache.memory.small(n, bytes)
+		return bytes <= limit || bytes <= room && r.cache.memory.small(n, bytes)
 	})
 	r.config.Metrics.List(false, "", n, n)
 	r.usage.noteSize(n, bytes)
@@ -239,6 +240,7 @@ func (r *Resource) installObjects(f fetchResult) bool {
 		}
 		return e.cost()
 	})
+	r.countLog()
 	r.state.Store(next)
 	r.mu.Unlock()
 	r.resolveUnread()

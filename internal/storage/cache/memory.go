@@ -42,12 +42,7 @@ func (r *Resource) room(objects int64) (int64, bool) {
 	if now.UnixNano() < r.usage.fullUntil.Load() {
 		return 0, false
 	}
-	room := r.cache.memory.LoadedBytes
-	for _, other := range r.cache.all() {
-		if st := other.state.Load(); other != r && st != nil && st.loaded && !r.cache.isSmall(st) {
-			room -= st.bytes
-		}
-	}
+	room := r.cache.memory.LoadedBytes - r.cache.loadedBytes(r)
 	if room <= 0 || objects > room/r.usage.objectSize() {
 		r.usage.fullUntil.Store(now.Add(fullPause).UnixNano())
 		return 0, false
@@ -55,7 +50,17 @@ func (r *Resource) room(objects int64) (int64, bool) {
 	return room, true
 }
 
-// isSmall reports whether the objects of a state are always in memory.
+// loadedBytes returns the memory of the objects of all loaded resources but one, which may be nil.
+func (c *Cache) loadedBytes(but *Resource) (sum int64) {
+	for _, r := range c.all() {
+		if st := r.state.Load(); r != but && st != nil && st.loaded {
+			sum += st.bytes
+		}
+	}
+	return sum
+}
+
+// isSmall reports whether a state is that of a small resource.
 func (c *Cache) isSmall(st *state) bool { return c.memory.small(st.objects.All().Len(), st.bytes) }
 
 // dropObjects changes a loaded resource to a followed one: its objects are then only in the store. The caller holds
@@ -78,6 +83,7 @@ func (r *Resource) dropObjects() {
 	r.trim(next)
 	r.mu.Unlock()
 	r.checkedBytes = 0
+	r.cache.droppedBytes.Add(st.bytes)
 	// There may be many objects. Readers that still use them may cache encodings until the release.
 	r.releasing.Add(1)
 	r.cache.spawn(func() {
@@ -98,7 +104,7 @@ func (r *Resource) checkMemory() {
 	if st.bytes < r.checkedBytes {
 		r.checkedBytes = st.bytes
 	}
-	if r.cache.isSmall(st) || st.bytes < r.checkedBytes+m.checkInterval() {
+	if st.bytes < r.checkedBytes+m.checkInterval() {
 		return
 	}
 	r.checkedBytes = st.bytes
@@ -107,18 +113,18 @@ func (r *Resource) checkMemory() {
 	}
 }
 
-// seldomRead returns the resource to drop if large resources use too much memory, either in total or those that are
-// seldom read. It is the one that uses most memory in proportion to its reads.
+// seldomRead returns the resource to drop if the loaded resources use too much memory, or the large ones that are seldom
+// read. It is the one that uses most memory in proportion to its reads.
 func (c *Cache) seldomRead() *Resource {
 	var seldom, all memoryUse
 	for _, r := range c.all() {
 		st := r.state.Load()
-		if st == nil || !st.loaded || c.isSmall(st) {
+		if st == nil || !st.loaded {
 			continue
 		}
 		rate := r.addDemand(0) / float64(max(st.objects.All().Len(), 1))
 		all.add(r, st.bytes, rate)
-		if rate < seldomRead {
+		if rate < seldomRead && !c.isSmall(st) {
 			seldom.add(r, st.bytes, rate)
 		}
 	}
@@ -169,6 +175,7 @@ func (r *Resource) restartLog(base int64) {
 	r.changes.log.Clear(r.releaseEvent)
 	r.changes.log.Reset(base)
 	r.changes.log.Skip()
+	r.countLog()
 	r.changes.completeFrom = r.changes.log.Next()
 	r.state.Store(&state{revision: base, from: base})
 	r.wake(&r.changes.wakeup)

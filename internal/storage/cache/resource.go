@@ -91,6 +91,8 @@ type changes struct {
 	busy atomic.Int64
 	// completeFrom is a position in the log. A cursor below it may have missed events that were never in the log.
 	completeFrom uint64
+	// counted is the part of logBudget.used that is for this log.
+	counted atomic.Int64
 }
 
 // state is a resource at one revision. It is immutable.
@@ -234,11 +236,18 @@ func (r *Resource) published(events []*Event, revision int64) {
 
 // trim removes old events so that the log stays within its bound. The caller holds write and mu.
 func (r *Resource) trim(st *state) {
-	limit := r.cache.windowBytes
+	limit := r.cache.logs.most.Load()
 	if !st.loaded && r.loading == nil {
 		limit = min(limit, r.cache.memory.LogBytes)
 	}
 	r.changes.log.Trim(limit, r.releaseEvent)
+	r.countLog()
+}
+
+// countLog tells the budget the size of the log. The caller holds mu.
+func (r *Resource) countLog() {
+	now := r.changes.log.Bytes()
+	r.cache.logs.add(now - r.changes.counted.Swap(now))
 }
 
 // wakeAll closes the channels that wake collected, after mu was released. The caller holds write.
@@ -446,6 +455,7 @@ func (r *Resource) unload(force bool) {
 	r.changes.interests.Each(r.wakePosting)
 	r.changes.log.Clear(r.releaseEvent)
 	r.changes.log.Reset(0)
+	r.countLog()
 	waking := slices.Clone(r.waking)
 	r.waking = nil
 	r.mu.Unlock()
