@@ -1,26 +1,39 @@
-// Package pace sets how often the garbage collector runs, by the size of the live heap: often enough that a large cache
-// does not double the memory of the process, and seldom enough not to slow a small one down. FreeWhenIdle returns the
-// free memory of the heap to the operating system while the process is idle.
+// Package pace sets how often the garbage collector runs: often enough that a large cache does not double the memory of the
+// process, and seldom enough that collecting takes a small part of the processor time, however fast requests allocate.
+// FreeWhenIdle returns the free memory of the heap to the operating system while the process is idle.
 //
-// Example: with a live heap of 48 MiB, GOGC is 36 MiB * 100 / 48 MiB = 75, so the heap grows to 84 MiB between
-// collections.
+// Example: with a live heap of 48 MiB and a headroom of 36 MiB, GOGC is 36 MiB * 100 / 48 MiB = 75, so the heap grows to 84
+// MiB between two collections. If collecting then takes 10 % of the processor time, the next headroom is 54 MiB.
 package pace
 
 import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"time"
 )
 
 const (
-	// headroom is the number of bytes that may be allocated between two collections of a small heap.
-	headroom = 36 << 20
-	// minPercent bounds the cost of collecting a large heap. Most of it are cached bytes, which the collector does not
-	// scan.
-	minPercent = 25
-	maxPercent = 800
+	// leastHeadroom and mostHeadroom bound the number of bytes that may be allocated between two collections. The upper
+	// bound is less on a machine with little memory (headroomShare), and the live heap where that is more.
+	leastHeadroom = 36 << 20
+	mostHeadroom  = 256 << 20
+	headroomShare = 32
+	// leastPercent bounds the headroom of a large heap from below.
+	leastPercent = 12
+	maxPercent   = 800
 
-	liveMetric = "/gc/heap/live:bytes"
+	// collectorShare is the part of the processor time that collections may take. If they take more, the headroom grows,
+	// by at most half at a time; if they take less, it shrinks, by at most a quarter.
+	collectorShare = 0.04
+	mostGrowth     = 1.5
+	mostShrinking  = 0.75
+	// Collections that are further apart than restTime take little, whatever share of the time in between it is.
+	restTime = time.Second
+
+	liveMetric      = "/gc/heap/live:bytes"
+	collectorMetric = "/cpu/classes/gc/total:cpu-seconds"
+	userMetric      = "/cpu/classes/user:cpu-seconds"
 )
 
 // limitShare is the share of what the control groups allow that the Go runtime may use, in percent. The rest is for the
@@ -37,31 +50,57 @@ func Start(getenv func(string) string, memory Memory) {
 	if getenv("GOGC") != "" {
 		return
 	}
-	p := &pacer{sample: []metrics.Sample{{Name: liveMetric}}}
-	p.adjust()
+	p := newPacer(memory)
+	p.adjust(time.Now())
 	adjustAfterEachCollection(p)
-}
-
-// gcPercent returns the value of GOGC for a live heap of that size.
-func gcPercent(live uint64) int {
-	if live == 0 {
-		return maxPercent
-	}
-	return int(min(maxPercent, max(minPercent, headroom*100/live)))
 }
 
 // pacer sets GOGC when it has changed.
 type pacer struct {
-	sample  []metrics.Sample
-	current int
+	sample   []metrics.Sample
+	current  int     // GOGC
+	headroom float64 // bytes
+	most     float64 // of headroom, for a small heap
+
+	at              time.Time // of the last collection
+	collector, user float64   // seconds of processor time until then
 }
 
-func (p *pacer) adjust() {
+func newPacer(m Memory) *pacer {
+	most := float64(mostHeadroom)
+	if usable := m.Usable(); usable > 0 {
+		most = min(most, float64(usable/headroomShare))
+	}
+	return &pacer{
+		sample:   []metrics.Sample{{Name: liveMetric}, {Name: collectorMetric}, {Name: userMetric}},
+		headroom: leastHeadroom, most: max(leastHeadroom, most),
+	}
+}
+
+// adjust is called after each collection.
+func (p *pacer) adjust(now time.Time) {
 	metrics.Read(p.sample)
-	if next := gcPercent(p.sample[0].Value.Uint64()); next != p.current {
+	next := p.percent(now, p.sample[0].Value.Uint64(), p.sample[1].Value.Float64(), p.sample[2].Value.Float64())
+	if next != p.current {
 		p.current = next
 		debug.SetGCPercent(next)
 	}
+}
+
+// percent returns the next value of GOGC. live is the live heap in bytes; collector and user are the processor time, in
+// seconds, that collections and everything else have taken since the process started.
+func (p *pacer) percent(now time.Time, live uint64, collector, user float64) int {
+	collecting, rest := collector-p.collector, user-p.user
+	change := mostShrinking
+	if now.Sub(p.at) < restTime && collecting+rest > 0 {
+		change = min(mostGrowth, max(mostShrinking, collecting/(collecting+rest)/collectorShare))
+	}
+	p.at, p.collector, p.user = now, collector, user
+	p.headroom = min(max(p.most, float64(live)), max(leastHeadroom, p.headroom*change))
+	if live == 0 {
+		return maxPercent
+	}
+	return int(min(maxPercent, max(leastPercent, p.headroom*100/float64(live))))
 }
 
 // adjustAfterEachCollection runs adjust after each collection. The collector finds the sentinel unreachable and runs
@@ -69,7 +108,7 @@ func (p *pacer) adjust() {
 func adjustAfterEachCollection(p *pacer) {
 	sentinel := &struct{ _ [16]byte }{}
 	runtime.SetFinalizer(sentinel, func(*struct{ _ [16]byte }) {
-		p.adjust()
+		p.adjust(time.Now())
 		adjustAfterEachCollection(p)
 	})
 }

@@ -1,13 +1,46 @@
 package pace
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
+// TestPercent is a transcript of collections: when each was, the live heap, the processor time since the one before, and
+// GOGC afterwards.
 func TestPercent(t *testing.T) {
-	for live, want := range map[uint64]int{
-		0: maxPercent, 1 << 20: maxPercent, 16 << 20: 225, 48 << 20: 75, 96 << 20: 37, 1 << 30: minPercent,
+	p := newPacer(Memory{Machine: 16 << 30})
+	at, collector, user := time.Unix(1000, 0), 0.0, 0.0
+	p.percent(at, 0, 0, 0)
+	for _, step := range []struct {
+		after           time.Duration
+		live            uint64 // MiB
+		collector, user float64
+		want            int
+		because         string
+	}{
+		{time.Minute, 48, 1, 0, 75, "idle: the least headroom, 36 MiB"},
+		{100 * time.Millisecond, 48, 0.02, 0.18, 112, "collecting takes 10 %: half more, 54 MiB"},
+		{150 * time.Millisecond, 48, 0.018, 0.282, 168, "6 % are still too much: 81 MiB"},
+		{200 * time.Millisecond, 48, 0.016, 0.384, 168, "4 % are right"},
+		{200 * time.Millisecond, 48, 0.002, 0.398, 126, "0.5 % are less than needed: a quarter less"},
+		{2 * time.Second, 48, 1, 0, 94, "few collections: a quarter less, whatever they take"},
+		{time.Minute, 48, 1, 0, 75, "the least again"},
+		{100 * time.Millisecond, 4000, 0.1, 0.1, leastPercent, "of a large heap an eighth is little"},
+		{100 * time.Millisecond, 1, 0, 0.1, maxPercent, "a small heap"},
 	} {
-		if got := gcPercent(live); got != want {
-			t.Errorf("%d MiB live: %d %%, want %d", live>>20, got, want)
+		at, collector, user = at.Add(step.after), collector+step.collector, user+step.user
+		if got := p.percent(at, step.live<<20, collector, user); got != step.want {
+			t.Errorf("%s: %d %%, want %d", step.because, got, step.want)
 		}
+	}
+	for range 20 {
+		at, collector, user = at.Add(time.Millisecond), collector+1, user+1
+		p.percent(at, 48<<20, collector, user)
+	}
+	if p.headroom != mostHeadroom {
+		t.Errorf("headroom %.0f", p.headroom)
+	}
+	if small := newPacer(Memory{Machine: 1 << 30}); small.most != leastHeadroom {
+		t.Errorf("with 1 GiB the headroom may be %.0f bytes", small.most)
 	}
 }
