@@ -18,8 +18,9 @@ const (
 	minGarbage   = 4 << 20
 	garbageShare = 16
 
-	// minFreePause is the shortest time between two collections of an idle process. freePausePerMebibyte is added for
-	// each mebibyte of the live heap, because marking a mebibyte takes about a millisecond.
+	// minFreePause is the shortest time between two collections of an idle process. For the least garbage that is worth
+	// one, the time is freePausePerMebibyte for each mebibyte of the live heap, because marking a mebibyte takes about a
+	// millisecond; for more garbage it is shorter in proportion.
 	minFreePause         = 2 * time.Second
 	freePausePerMebibyte = 50 * time.Millisecond
 
@@ -72,7 +73,7 @@ func (f *freer) shouldFree(now time.Time, h heap) bool {
 	f.allocatedBefore = h.allocated
 	return allocations < idleAllocations &&
 		garbage >= max(minGarbage, h.live/garbageShare) &&
-		now.Sub(f.freedAt) >= pause(h.live)
+		now.Sub(f.freedAt) >= pause(h.live, garbage)
 }
 
 // freed records that memory was freed at now, and that the heap is h afterwards.
@@ -80,7 +81,9 @@ func (f *freer) freed(now time.Time, h heap) {
 	f.allocatedBefore, f.allocatedWhenFreed, f.freedAt = h.allocated, h.allocated, now
 }
 
-// pause returns the shortest time between two collections of an idle process.
-func pause(live uint64) time.Duration {
-	return max(minFreePause, time.Duration(live>>20)*freePausePerMebibyte)
+// pause returns the shortest time between two collections of an idle process with that much garbage.
+func pause(live, garbage uint64) time.Duration {
+	longest := time.Duration(live>>20) * freePausePerMebibyte
+	least := max(minGarbage, live/garbageShare)
+	return max(minFreePause, time.Duration(float64(longest)*float64(least)/float64(max(garbage, least))))
 }

@@ -46,11 +46,16 @@ func TestFreer(t *testing.T) {
 }
 
 func TestPause(t *testing.T) {
-	for live, want := range map[uint64]time.Duration{
-		0: minFreePause, 10 << 20: minFreePause, 80 << 20: 4 * time.Second, 2 << 30: 102400 * time.Millisecond,
+	const mebibyte = 1 << 20
+	for _, c := range []struct {
+		live, garbage uint64 // MiB
+		want          time.Duration
+	}{
+		{0, 100, minFreePause}, {10, 4, minFreePause}, {80, 5, 4 * time.Second}, {80, 20, minFreePause},
+		{2048, 128, 102400 * time.Millisecond}, {2048, 512, 25600 * time.Millisecond},
 	} {
-		if got := pause(live); got != want {
-			t.Errorf("%d MiB live: %v, want %v", live>>20, got, want)
+		if got := pause(c.live*mebibyte, c.garbage*mebibyte); got != c.want {
+			t.Errorf("%d MiB live, %d of garbage: %v, want %v", c.live, c.garbage, got, c.want)
 		}
 	}
 }

@@ -17,7 +17,7 @@ const (
 	// leastHeadroom and mostHeadroom bound the number of bytes that may be allocated between two collections. The upper
 	// bound is less on a machine with little memory (headroomShare), and the live heap where that is more.
 	leastHeadroom = 36 << 20
-	mostHeadroom  = 256 << 20
+	mostHeadroom  = 128 << 20
 	headroomShare = 32
 	// leastPercent bounds the headroom of a large heap from below.
 	leastPercent = 12
