@@ -35,6 +35,7 @@ func (p *Patched) Make(ctx context.Context, c *Current) (registry.Object, error)
 		live.GetObjectKind().SetGroupVersionKind(p.Target.GVK)
 		p.Warnings, err = patch.Strategic(live, obj, p.Body, p.Validation)
 	case p.mergeTree(live, obj):
+	case p.mergeParts(live, obj):
 	default:
 		err = p.document(ctx, c, obj)
 	}
@@ -81,6 +82,17 @@ func (p *Patched) mergeTree(live, obj registry.Object) bool {
 	obj.(*unstructured.Unstructured).Object = after
 	unknown, err := p.Target.Coerce(obj, p.Validation != patch.Ignore)
 	return err == nil && len(unknown) == 0
+}
+
+// mergeParts applies a merge patch to an object of a Go type whose values have one notation in the store: protobuf. It
+// returns false, and leaves the patch to document, where patch.MergeParts does.
+func (p *Patched) mergeParts(live, obj registry.Object) bool {
+	k := p.Target.Kind
+	if p.Type != types.MergePatchType || k.Unstructured() || k.Storage.JSON {
+		return false
+	}
+	live.GetObjectKind().SetGroupVersionKind(p.Target.GVK)
+	return patch.MergeParts(live, obj, p.Body)
 }
 
 // keeps reports whether a member of the object is a text that changes leave as it is.

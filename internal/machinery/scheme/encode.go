@@ -46,10 +46,10 @@ func EncodeItem(obj runtime.Object) ([]byte, error) {
 	return Marshal(obj)
 }
 
-// EncodeStoredItem is EncodeItem for obj as it will be read from the store: as if obj had been
-// encoded as protobuf and decoded again.
-func EncodeStoredItem(obj runtime.Object) ([]byte, error) {
-	return encoded(func(b []byte) ([]byte, error) { return structjson.AppendStored(b, obj) })
+// AppendStoredItem appends obj as EncodeItem encodes it, but as it will be read from the store: as if obj had been
+// encoded as protobuf and decoded again. It does not change obj.
+func AppendStoredItem(b []byte, obj runtime.Object) ([]byte, error) {
+	return structjson.AppendStored(b, obj)
 }
 
 // encoding has buffers for encoding JSON, with a capacity of at most maxEncoding bytes.

@@ -24,13 +24,24 @@ func ToTree(obj runtime.Object) (map[string]any, error) {
 // FromTree converts a tree to an empty object of a Go type, as apimachinery's converter does. With strict set, unknown
 // members are a strict decoding error. Like ToTree it uses JSON where that has the same result.
 func FromTree(tree map[string]any, into runtime.Object, strict bool) error {
-	if doc, err := appendTree(nil, tree); err == nil && !bytes.Contains(doc, []byte(`\ufffd`)) {
-		value := reflect.ValueOf(into).Elem()
-		read := reflect.New(value.Type())
-		if structjson.Decode(doc, read.Interface()) {
-			value.Set(read.Elem())
-			return nil
-		}
+	if DecodeTree(tree, into) {
+		return nil
 	}
 	return runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(tree, into, strict)
+}
+
+// DecodeTree is FromTree for a tree without unknown members and without other errors. It returns false, and leaves into
+// as it is, for any other tree.
+func DecodeTree(tree map[string]any, into runtime.Object) bool {
+	doc, err := appendTree(nil, tree)
+	if err != nil || bytes.Contains(doc, []byte(`\ufffd`)) {
+		return false
+	}
+	value := reflect.ValueOf(into).Elem()
+	read := reflect.New(value.Type())
+	if !structjson.Decode(doc, read.Interface()) {
+		return false
+	}
+	value.Set(read.Elem())
+	return true
 }

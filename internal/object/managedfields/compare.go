@@ -3,6 +3,7 @@ package managedfields
 import (
 	"reflect"
 	"slices"
+	"unsafe"
 )
 
 // A walk compares two values by their schema. It records the paths of modified and added fields in one set, and those
@@ -186,8 +187,20 @@ func (w *walk) leaf(p *plan, l, r reflect.Value) {
 func (w *walk) structs(p *plan, l, r reflect.Value) {
 	hasL, hasR := l.IsValid() && !isNil(l), r.IsValid() && !isNil(r)
 	visited := false
+	// Most fields are omitted on both sides, which the memory of the structs shows.
+	var atL, atR unsafe.Pointer
+	known := true
+	if hasL {
+		atL, known = addressOf(l)
+	}
+	if hasR && known {
+		atR, known = addressOf(r)
+	}
 	for i := range p.fields {
 		f := &p.fields[i]
+		if known && f.isZero(atL) && f.isZero(atR) {
+			continue
+		}
 		var a, b reflect.Value
 		var hasA, hasB bool
 		if hasL {
@@ -216,6 +229,14 @@ func (w *walk) structs(p *plan, l, r reflect.Value) {
 		w.pop()
 	}
 	w.container(l, r, visited)
+}
+
+// addressOf returns the address of a value, and false if it has none.
+func addressOf(v reflect.Value) (unsafe.Pointer, bool) {
+	if !v.CanAddr() {
+		return nil, false
+	}
+	return unsafe.Pointer(v.UnsafeAddr()), true
 }
 
 // container records the presence of a map or list whose items were visited.

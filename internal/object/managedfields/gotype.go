@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"sync"
 	"time"
+	"unsafe"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +31,9 @@ type goField struct {
 	// index is the index of the field in its struct, -1 if it is a field of an embedded struct.
 	index int
 	typ   *goType
+	// JSON omits the field if the zeroBytes bytes at zeroAt in the struct are zero, which is the most frequent case. It may
+	// omit other values too. If zeroBytes is 0, that says nothing.
+	zeroAt, zeroBytes uintptr
 }
 
 type goKind uint8
@@ -144,6 +148,7 @@ func describeFields(g *goType, made map[reflect.Type]*goType) {
 				f.index = i
 			}
 		}
+		f.findZero(g.typ, 0)
 		g.fields = append(g.fields, f)
 	}
 }
@@ -156,10 +161,49 @@ func jsonName(f reflect.StructField) string {
 			break
 		}
 	}
-	if tag == "" {
+	if tag == "" && !f.Anonymous {
 		return f.Name
 	}
 	return tag
+}
+
+// findZero sets zeroAt and zeroBytes if the field is in a struct of type t, at offset in the struct that f belongs to, or
+// in a struct that is embedded in it.
+func (f *goField) findZero(t reflect.Type, offset uintptr) {
+	for i := range t.NumField() {
+		own := t.Field(i)
+		if own.Anonymous && own.Type.Kind() == reflect.Struct && jsonName(own) == "" {
+			f.findZero(own.Type, offset+own.Offset)
+			continue
+		}
+		if !own.IsExported() || jsonName(own) != f.name || !f.entry.CanOmit(reflect.Zero(own.Type)) {
+			continue
+		}
+		switch own.Type.Kind() {
+		case reflect.Pointer, reflect.Map, reflect.Slice: // nil
+			f.zeroAt, f.zeroBytes = offset+own.Offset, unsafe.Sizeof(uintptr(0))
+		case reflect.String: // its length
+			f.zeroAt, f.zeroBytes = offset+own.Offset+unsafe.Sizeof(uintptr(0)), unsafe.Sizeof(0)
+		case reflect.Bool, reflect.Int32, reflect.Int64:
+			f.zeroAt, f.zeroBytes = offset+own.Offset, own.Type.Size()
+		}
+	}
+}
+
+// isZero reports whether the memory of the field in the struct at p is zero, so that JSON omits the field. There is no
+// struct at a nil p.
+func (f *goField) isZero(p unsafe.Pointer) bool {
+	switch {
+	case p == nil:
+		return true
+	case f.zeroBytes == 8:
+		return *(*uint64)(unsafe.Add(p, f.zeroAt)) == 0
+	case f.zeroBytes == 4:
+		return *(*uint32)(unsafe.Add(p, f.zeroAt)) == 0
+	case f.zeroBytes == 1:
+		return *(*uint8)(unsafe.Add(p, f.zeroAt)) == 0
+	}
+	return false
 }
 
 // of returns the field of a struct, and false where JSON omits it.

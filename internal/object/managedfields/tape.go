@@ -93,9 +93,8 @@ func (f *incremental) create(object registry.Object, manager string, now time.Ti
 	entry := metav1.ManagedFieldsEntry{
 		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: f.m.apiVersion,
 		FieldsType: "FieldsV1", Subresource: f.m.config.Subresource, Time: &metav1.Time{Time: now.UTC()},
-		FieldsV1: &metav1.FieldsV1{},
+		FieldsV1: &metav1.FieldsV1{Raw: raw}, // entries are immutable
 	}
-	entry.FieldsV1.SetRawBytes(raw) // copies them
 	object.SetManagedFields([]metav1.ManagedFieldsEntry{entry})
 	return true
 }

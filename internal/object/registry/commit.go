@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -71,10 +72,13 @@ func (r *Resource) Insert(ctx context.Context, obj Object, c Commit) (Result, er
 	if err != nil {
 		return Result{}, err
 	}
-	item, err := r.codec.preview(ctx, obj, value)
+	buffer := previews.Get().(*[]byte)
+	defer previews.Put(buffer)
+	item, err := r.codec.preview(ctx, (*buffer)[:0], obj, value)
 	if err != nil {
 		return Result{}, err
 	}
+	keepPreview(buffer, item)
 	return r.commitPut(ctx, key, 0, value, item, c.SideWrites)
 }
 
@@ -136,7 +140,10 @@ func (r *Resource) Replace(ctx context.Context, found *cache.Object, obj Object,
 			return Result{Object: found}, err
 		}
 	}
-	item, err := r.codec.preview(ctx, obj, value)
+	buffer := previews.Get().(*[]byte)
+	defer previews.Put(buffer)
+	item, err := r.codec.preview(ctx, (*buffer)[:0], obj, value)
+	keepPreview(buffer, item)
 	if err != nil {
 		// An object that could not be encoded before the write may be stored again, so that it can be deleted.
 		if _, before := r.encode(ctx, found, r.codec.storage); before == nil {
@@ -147,6 +154,18 @@ func (r *Resource) Replace(ctx context.Context, found *cache.Object, obj Object,
 		}
 	}
 	return r.commitPut(ctx, found.Key, found.Revision, value, item, c.SideWrites)
+}
+
+// previews are buffers for the JSON of objects that are about to be stored. They are reused when the write has its
+// response.
+var previews = sync.Pool{New: func() any { return new([]byte) }}
+
+// keepPreview keeps the memory of an item in its buffer, unless it is large.
+func keepPreview(buffer *[]byte, item []byte) {
+	const most = 256 << 10
+	if cap(item) <= most {
+		*buffer = item
+	}
 }
 
 // commitPut stores a plain value instead of the value at a revision; 0 means that there is none. item is its JSON from
@@ -260,7 +279,7 @@ func (r *Resource) put(ctx context.Context, key string, plain []byte) (storage.O
 	return storage.Put(r.prefix+key, value), err
 }
 
-// written returns the result of a committed plain value, and adds its JSON, which preview returned as item, to the
+// written returns the result of a committed plain value, and adds its JSON, which preview appended to item, to the
 // cache, because the client has probably requested it.
 func (r *Resource) written(key string, value, item []byte, revision int64) (Result, error) {
 	o, err := r.plainObject(key, value, revision)
@@ -268,8 +287,8 @@ func (r *Resource) written(key string, value, item []byte, revision int64) (Resu
 		return Result{}, err
 	}
 	result := Result{Object: o}
-	if item != nil {
-		if result.item, err = wire.StampJSON(item, revision); err != nil {
+	if len(item) > 0 {
+		if result.item, err = wire.StampItem(item, revision); err != nil {
 			return Result{}, err
 		}
 		r.cache.AddEncoding(key, revision, EncodingJSON, result.item)

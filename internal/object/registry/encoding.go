@@ -47,9 +47,9 @@ type encoding interface {
 	// encode returns the value of an object in the storage version. The object must have no resourceVersion, because it
 	// would be stored.
 	encode(ctx context.Context, obj Object) ([]byte, error)
-	// preview returns the item JSON, in the storage version and without resourceVersion, of an object that is to be
-	// stored as value. It fails if there is none. It returns nil if data and item JSON are the same.
-	preview(ctx context.Context, obj Object, value []byte) ([]byte, error)
+	// preview appends to b the item JSON, in the storage version and without resourceVersion, of an object that is to be
+	// stored as value. It fails if there is none. It appends nothing if data and item JSON are the same.
+	preview(ctx context.Context, b []byte, obj Object, value []byte) ([]byte, error)
 
 	// decode makes the object of data, in the storage version. The caller owns it.
 	decode(ctx context.Context, data []byte) (Object, error)

@@ -83,23 +83,24 @@ func (e *protobufEncoding) encode(_ context.Context, obj Object) ([]byte, error)
 	return scheme.EncodeEnvelope(e.envelope, obj)
 }
 
-func (e *protobufEncoding) preview(_ context.Context, obj Object, value []byte) ([]byte, error) {
+func (e *protobufEncoding) preview(_ context.Context, b []byte, obj Object, value []byte) ([]byte, error) {
 	message, err := wire.Raw(value)
 	if err != nil {
-		return nil, err
+		return b, err
 	}
 	if e.kind.Storage.AfterDecode == nil && !e.lacksDefaults(message) {
 		// Decoding the message would give the same object.
-		return scheme.EncodeStoredItem(obj)
+		return scheme.AppendStoredItem(b, obj)
 	}
 	if message, err = e.unstamped(value); err != nil {
-		return nil, err
+		return b, err
 	}
 	read, err := e.decodeAsWritten(message)
 	if err != nil {
-		return nil, err
+		return b, err
 	}
-	return scheme.EncodeItem(read)
+	item, err := scheme.EncodeItem(read)
+	return append(b, item...), err
 }
 
 func (e *protobufEncoding) decode(_ context.Context, data []byte) (Object, error) {

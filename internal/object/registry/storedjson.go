@@ -76,19 +76,20 @@ func (e *jsonEncoding) encode(_ context.Context, obj Object) ([]byte, error) {
 	return scheme.JSONObject(e.head, item), nil
 }
 
-func (e *jsonEncoding) preview(_ context.Context, _ Object, value []byte) ([]byte, error) {
+func (e *jsonEncoding) preview(_ context.Context, b []byte, _ Object, value []byte) ([]byte, error) {
 	if e.stored == nil {
-		return nil, nil
+		return b, nil
 	}
 	data, err := e.unstamped(value)
 	if err != nil {
-		return nil, err
+		return b, err
 	}
 	read, err := e.decodeAsWritten(data)
 	if err != nil {
-		return nil, err
+		return b, err
 	}
-	return scheme.EncodeItem(read)
+	item, err := scheme.EncodeItem(read)
+	return append(b, item...), err
 }
 
 func (e *jsonEncoding) decode(_ context.Context, data []byte) (Object, error) {

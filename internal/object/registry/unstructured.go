@@ -96,8 +96,8 @@ func (e *unstructuredEncoding) encode(ctx context.Context, obj Object) ([]byte, 
 	return append(document, '\n'), nil
 }
 
-func (e *unstructuredEncoding) preview(context.Context, Object, []byte) ([]byte, error) {
-	return nil, nil
+func (e *unstructuredEncoding) preview(_ context.Context, b []byte, _ Object, _ []byte) ([]byte, error) {
+	return b, nil
 }
 
 func (e *unstructuredEncoding) decode(ctx context.Context, data []byte) (Object, error) {

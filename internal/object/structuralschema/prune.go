@@ -145,14 +145,13 @@ func (s *Schema) DropNulls(tree any) {
 	switch x := tree.(type) {
 	case map[string]any:
 		for name, v := range x {
-			_, sub := s.property(name)
 			switch v.(type) {
 			case nil:
-				if sub != nil && !sub.Nullable && !sub.HasDefault {
+				if _, sub := s.property(name); sub != nil && !sub.Nullable && !sub.HasDefault {
 					delete(x, name)
 				}
 			case map[string]any, []any:
-				if sub != nil {
+				if _, sub := s.property(name); sub != nil {
 					sub.DropNulls(v)
 				}
 			}

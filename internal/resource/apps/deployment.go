@@ -115,7 +115,9 @@ func defaultDeployment(d *appsv1.Deployment) {
 }
 
 func templateWarnings(template, old *corev1.PodTemplateSpec) []string {
-	return core.PodTemplateWarnings(field.NewPath("spec", "template"), template, old)
+	path := field.NewPath("spec", "template")
+	defer path.Free()
+	return core.PodTemplateWarnings(path, template, old)
 }
 
 // changedTemplateWarnings returns the warnings about a template if the update has changed the

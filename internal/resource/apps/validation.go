@@ -12,6 +12,7 @@ import (
 
 func validateDeployment(d *appsv1.Deployment) field.ErrorList {
 	path, s := field.NewPath("spec"), &d.Spec
+	defer path.Free()
 	errs := field.Optional(path.Child("replicas"), s.Replicas, field.NonNegative)
 	errs = append(errs, core.ValidateWorkload(s.Selector, &s.Template, "deployment", "invalid label selector", path)...)
 	errs = append(errs, validateDeploymentStrategy(&s.Strategy, path.Child("strategy"))...)
@@ -63,6 +64,7 @@ func orZero(v *intstr.IntOrString) intstr.IntOrString {
 
 func validateReplicaSet(r *appsv1.ReplicaSet) field.ErrorList {
 	path, s := field.NewPath("spec"), &r.Spec
+	defer path.Free()
 	errs := field.Optional(path.Child("replicas"), s.Replicas, field.NonNegative)
 	errs = append(errs, field.NonNegative(path.Child("minReadySeconds"), s.MinReadySeconds)...)
 	return append(errs, core.ValidateWorkload(s.Selector, &s.Template, "deployment", "invalid label selector", path)...)
@@ -70,6 +72,7 @@ func validateReplicaSet(r *appsv1.ReplicaSet) field.ErrorList {
 
 func validateDaemonSet(d *appsv1.DaemonSet) field.ErrorList {
 	path, s := field.NewPath("spec"), &d.Spec
+	defer path.Free()
 	errs := core.ValidateWorkload(s.Selector, &s.Template, "daemonset", "-", path)
 	errs = append(errs, field.NonNegative(path.Child("minReadySeconds"), s.MinReadySeconds)...)
 	errs = append(errs, field.Optional(path.Child("revisionHistoryLimit"), s.RevisionHistoryLimit, field.NonNegative)...)
@@ -108,6 +111,7 @@ func validateRollingDaemonSet(r *appsv1.RollingUpdateDaemonSet, path *field.Path
 
 func validateStatefulSet(set *appsv1.StatefulSet) field.ErrorList {
 	path, s := field.NewPath("spec"), &set.Spec
+	defer path.Free()
 	var errs field.ErrorList
 	switch s.PodManagementPolicy {
 	case "":

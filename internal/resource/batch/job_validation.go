@@ -34,7 +34,9 @@ func validateJob(j *batchv1.Job, prefixed bool) field.ErrorList {
 				"will not able to create pod with invalid DNS label: "+pod))
 		}
 	}
-	return append(errs, validateJobSpec(&j.Spec, field.NewPath("spec"))...)
+	path := field.NewPath("spec")
+	defer path.Free()
+	return append(errs, validateJobSpec(&j.Spec, path)...)
 }
 
 // validateGenerated validates the selector and the labels that the server has generated.

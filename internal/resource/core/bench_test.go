@@ -70,7 +70,7 @@ func BenchmarkValidatePod(b *testing.B) {
 // TestValidPodAllocatesLittle counts the allocations of a validation that finds nothing.
 func TestValidPodAllocatesLittle(t *testing.T) {
 	p := newOrdinaryPod(t)
-	if n := testing.AllocsPerRun(100, func() { validatePod(p) }); n > 40 {
+	if n := testing.AllocsPerRun(100, func() { validatePod(p) }); n > 16 {
 		t.Errorf("%v allocations", n)
 	}
 }

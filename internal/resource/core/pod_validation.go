@@ -23,6 +23,7 @@ const (
 
 func validatePod(p *corev1.Pod) field.ErrorList {
 	path := field.NewPath("spec")
+	defer path.Free()
 	errs := validatePodSpec(&p.Spec, p.Name, true, path)
 	errs = append(errs, validateTokenSources(&p.Spec, path.Child("volumes"))...)
 	errs = append(errs, validateRequiredNodeValues(&p.Spec, path)...)
@@ -58,6 +59,7 @@ func validateTokenSources(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 // validatePodUpdate validates an update of a pod.
 func validatePodUpdate(p, old *corev1.Pod) field.ErrorList {
 	path := field.NewPath("spec")
+	defer path.Free()
 	whole := validatePodSpec(&p.Spec, p.Name, true, path)
 	whole = append(whole, validateTokenSources(&p.Spec, path.Child("volumes"))...)
 	if len(validateRequiredNodeValues(&old.Spec, path)) == 0 { // otherwise the pod is older than the rule

@@ -58,6 +58,8 @@ func podWarnings(at *field.Path, s *corev1.PodSpec, annotations map[string]strin
 	meta := field.NewPath("metadata")
 	if at != nil {
 		spec, meta = at.Child("spec"), at.Child("metadata")
+	} else {
+		defer spec.Free()
 	}
 	w.placement(spec, s)
 	w.annotations(meta.Child("annotations"), annotations)

@@ -18,6 +18,7 @@ import (
 // addresses stay valid.
 func validatePodStatus(p, old *corev1.Pod) field.ErrorList {
 	path, s := field.NewPath("status"), &p.Status
+	defer path.Free()
 	errs := validateNominatedNode(p, path.Child("nominatedNodeName"))
 	for i := range s.Conditions {
 		errs = append(errs, validateConditionType(s.Conditions[i].Type, path.Child("conditions").Index(i).Child("Type"))...)

@@ -9,6 +9,7 @@ package field
 import (
 	"strconv"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -39,8 +40,20 @@ const (
 	indexed             // [index]
 )
 
-// steps are the paths that are not used yet.
-type steps struct{ free []Path }
+// steps are the paths that are not used yet, and the memory that Free gives back.
+type steps struct {
+	free []Path
+	used *chunk // the last one first
+}
+
+// chunk is memory for paths.
+type chunk struct {
+	paths [moreSteps]Path
+	next  *chunk
+}
+
+// chunks are not used by any path.
+var chunks = sync.Pool{New: func() any { return new(chunk) }}
 
 // The numbers of paths that are allocated together: first, and later.
 const (
@@ -63,12 +76,28 @@ func (p *Path) step() *Path {
 		s = &steps{free: make([]Path, firstSteps)}
 	}
 	if len(s.free) == 0 {
-		s.free = make([]Path, moreSteps)
+		c := chunks.Get().(*chunk)
+		c.next, s.used = s.used, c
+		s.free = c.paths[:]
 	}
 	next := &s.free[0]
 	s.free = s.free[1:]
 	next.parent, next.steps = p, s
 	return next
+}
+
+// Free lets other validations use the memory of p and of all paths that were made from the same NewPath. None of them may
+// be used afterwards. Errors do not need them: they have the text of their path. It is worthwhile where a valid object
+// needs many paths.
+func (p *Path) Free() {
+	s := p.steps
+	for c := s.used; c != nil; {
+		next := c.next
+		*c = chunk{}
+		chunks.Put(c)
+		c = next
+	}
+	*s = steps{}
 }
 
 // Child returns the path of a field of p; more are the names of fields in that field.

@@ -68,3 +68,28 @@ func TestPathsAreAllocatedTogether(t *testing.T) {
 		t.Errorf("%v allocations", allocations)
 	}
 }
+
+// TestFreePathsAreUsedAgain counts the allocations of a thousand paths whose memory is given back, and checks that they
+// are those of a fresh path.
+func TestFreePathsAreUsedAgain(t *testing.T) {
+	const most = 10 // the runtime takes some from the pool, with -race a quarter
+	allocations := testing.AllocsPerRun(100, func() {
+		p := NewPath("spec")
+		defer p.Free()
+		var last *Path
+		for i := range 500 {
+			last = p.Index(i).Child("name")
+		}
+		if last.parent.parent != p || last.kind != named || last.parent.index != 499 {
+			t.Error("a path is wrong")
+		}
+	})
+	if allocations > most {
+		t.Errorf("%v allocations, want at most %d", allocations, most)
+	}
+	p := NewPath("a", "b", "c", "d")
+	p.Key("k").Index(7).Child("e").Free()
+	if got := NewPath("x", "y", "z", "u").Child("v").Index(1).String(); got != "x.y.z.u.v[1]" {
+		t.Errorf("got %s", got)
+	}
+}

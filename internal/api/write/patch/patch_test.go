@@ -14,11 +14,15 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 )
 
 // recorded is one PATCH that kube-apiserver answered (testdata/recorded.jsonl.gz).
@@ -192,6 +196,74 @@ func TestStrategicTwin(t *testing.T) {
 				t.Errorf("%s: got %s\nwant %s", body, a, b)
 			}
 		}
+	}
+}
+
+// TestMergePartsTwin compares the merging of parts of an object with that of the whole document.
+func TestMergePartsTwin(t *testing.T) {
+	pod := &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"a": "b"}, Finalizers: []string{"x/y"},
+			ManagedFields: []metav1.ManagedFieldsEntry{{
+				Manager: "m", Operation: "Update", APIVersion: "v1", FieldsType: "FieldsV1",
+				FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{}}`),
+			}}},
+		Spec: corev1.PodSpec{
+			NodeName: "n", Containers: []corev1.Container{{Name: "c", Image: "i", Env: []corev1.EnvVar{{Name: "a", Value: "b"}}}},
+		},
+		Status: corev1.PodStatus{Phase: "Running", Conditions: []corev1.PodCondition{{Type: "Ready", Status: "True"}}},
+	}
+	document, err := json.Marshal(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		body  string
+		taken bool
+	}{
+		{`{}`, true},
+		{`{"status":{"phase":"Failed","conditions":[{"type":"Ready","status":"False"},{"type":"X","status":null}]}}`, true},
+		{`{"metadata":{"labels":{"a":null,"c":"d"}}}`, true},
+		{`{"metadata":{"finalizers":[]},"spec":{"activeDeadlineSeconds":7,"nodeName":null}}`, true},
+		{`{"metadata":{"managedFields":[]}}`, false}, {`{"metadata":null}`, false}, {`{"spec":null,"status":{}}`, true}, {`{"nope":null}`, true},
+		{`{"spec":{"securityContext":{"runAsUser":null,"seLinuxOptions":{"level":null}}}}`, true},
+		{`{"kind":null}`, false}, {`{"apiVersion":"v1"}`, false}, {`{"nope":1}`, false}, {`{"spec":"x"}`, false},
+		{`{"Status":{"phase":"X"}}`, false}, {`{"$patch":"delete"}`, false}, {`null`, false}, {`{"spec":`, false},
+		{`{"status":{"phase":"A","phase":"B"}}`, false}, {`{"metadata":{"labels":5}}`, false},
+		{`{"spec":{"activeDeadlineSeconds":1.0}}`, false}, {`{"spec":{"priority":12345678901234567890}}`, false},
+	} {
+		live, got, want := pod.DeepCopy(), &corev1.Pod{}, &corev1.Pod{}
+		if taken := MergeParts(live, got, []byte(c.body)); taken != c.taken {
+			t.Errorf("%s: taken: %v, want %v", c.body, taken, c.taken)
+		}
+		if !reflect.DeepEqual(pod, live) {
+			t.Errorf("%s changed the live object", c.body)
+		}
+		if !c.taken {
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%s was not taken and left %v", c.body, got)
+			}
+			continue
+		}
+		d := scheme.Decoder{GVK: pod.GroupVersionKind(), New: func() runtime.Object { return want }}
+		warnings, err := Patch{Type: types.MergePatchType, Body: []byte(c.body), Validation: Strict}.Document(document, d, nil)
+		if err != nil || len(warnings) > 0 {
+			t.Errorf("%s: %v %v", c.body, warnings, err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got\n%v\nwant\n%v", c.body, got, want)
+		}
+	}
+}
+
+// TestMergePartsLeavesJSON: the JSON in an object is merged as a document, where its members keep their order.
+func TestMergePartsLeavesJSON(t *testing.T) {
+	if holdsJSON(reflect.TypeFor[corev1.Pod]()) || !holdsJSON(reflect.TypeFor[resourcev1.ResourceClaim]()) {
+		t.Error("holdsJSON does not know a Pod from a ResourceClaim")
+	}
+	revision := &appsv1.ControllerRevision{Data: runtime.RawExtension{Raw: []byte(`{"b":1,"a":2}`)}}
+	if MergeParts(revision, &appsv1.ControllerRevision{}, []byte(`{"revision":2}`)) {
+		t.Error("the patch of a ControllerRevision was taken")
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,6 +44,86 @@ func Strategic(original, into runtime.Object, body []byte, v Validation) (warnin
 		part.complete(into)
 	}
 	return warnings, err
+}
+
+// MergeParts applies a merge patch as Document does, but converts only the top-level fields that the patch names.
+// original, into and what the caller has to do are as for Strategic. MergeParts returns false, and leaves into empty, for
+// a patch that it does not understand, or if there may be warnings or errors about the patch or its result: Document has
+// to apply it.
+func MergeParts(original, into runtime.Object, body []byte) bool {
+	changes, ok := scheme.ParseTree(body)
+	if !ok || hasFraction(changes) {
+		return false
+	}
+	for _, name := range []string{"apiVersion", "kind"} {
+		if _, named := changes[name]; named {
+			return false
+		}
+	}
+	part, ok := newPart(original, into, changes)
+	_, metadata := changes["metadata"]
+	// JSON in fields, and managedFields are JSON too, keeps the order of its members in a document, but not in a tree.
+	if !ok || metadata && !part.owners || holdsJSON(part.original.Type()) {
+		return false
+	}
+	tree, err := part.tree()
+	if err != nil {
+		return false
+	}
+	if MergeTree(tree, changes); !scheme.DecodeTree(tree, into) {
+		return false
+	}
+	part.complete(into)
+	return true
+}
+
+// jsonTypes caches the results of holdsJSON: reflect.Type -> bool.
+var jsonTypes sync.Map
+
+// holdsJSON reports whether objects of a Go type have fields with JSON of any form.
+func holdsJSON(t reflect.Type) bool {
+	if known, ok := jsonTypes.Load(t); ok {
+		return known.(bool)
+	}
+	holds := searchJSON(t, map[reflect.Type]bool{})
+	jsonTypes.Store(t, holds)
+	return holds
+}
+
+func searchJSON(t reflect.Type, seen map[reflect.Type]bool) bool {
+	if t == reflect.TypeFor[runtime.RawExtension]() || seen[t] {
+		return !seen[t]
+	}
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		return searchJSON(t.Elem(), seen)
+	case reflect.Struct:
+		seen[t] = true
+		for i := range t.NumField() {
+			if searchJSON(t.Field(i).Type, seen) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// hasFraction reports whether a tree has numbers that are not integers, or were not written as such: 1.0 is refused where
+// 1 is not.
+func hasFraction(v any) bool {
+	switch v := v.(type) {
+	case float64:
+		return true
+	case map[string]any:
+		for _, below := range v {
+			if hasFraction(below) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, hasFraction)
+	}
+	return false
 }
 
 // A part is the top-level fields of an object that a patch names. The others are

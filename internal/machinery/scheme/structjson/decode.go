@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
@@ -31,7 +32,7 @@ func Decode(doc []byte, v any) bool {
 	if value.Kind() != reflect.Pointer || value.IsNil() || value.Elem().Kind() != reflect.Struct {
 		return false
 	}
-	d := decoder{doc: doc}
+	d := decoder{doc: doc, texts: string(doc)}
 	planOf(value.Type().Elem()).decode(&d, value.UnsafePointer())
 	d.space()
 	return !d.failed && d.at == len(d.doc)
@@ -39,7 +40,9 @@ func Decode(doc []byte, v any) bool {
 
 // decoder decodes one document. After a failure it does nothing.
 type decoder struct {
-	doc    []byte
+	doc []byte
+	// texts is a copy of doc, which the strings of the result are parts of.
+	texts  string
 	at     int
 	depth  int
 	failed bool
@@ -206,7 +209,7 @@ func (d *decoder) text() string {
 				d.unknown()
 				return ""
 			}
-			return string(raw)
+			return d.texts[start : d.at-1]
 		case c == '\\':
 			escaped = true
 			d.at++
@@ -287,7 +290,8 @@ func decodeBytes(d *decoder, at unsafe.Pointer) {
 	*(*[]byte)(at) = out
 }
 
-func (d *decoder) slice(t reflect.Type, element *plan, at unsafe.Pointer) {
+// slice decodes a list into the slice of type t at p. Its memory grows from one or a few elements, by their size.
+func (d *decoder) slice(t reflect.Type, element *plan, p unsafe.Pointer) {
 	if d.null() {
 		return
 	}
@@ -295,18 +299,21 @@ func (d *decoder) slice(t reflect.Type, element *plan, at unsafe.Pointer) {
 		d.unknown()
 		return
 	}
-	list := reflect.NewAt(t, at).Elem()
+	list := reflect.NewAt(t, p).Elem()
 	if d.take(']') {
 		d.depth--
 		list.Set(reflect.MakeSlice(t, 0, 0))
 		return
 	}
+	const few, fewBytes = 4, 256
+	size := t.Elem().Size()
+	h := (*sliceHeader)(p)
 	for n := 0; ; n++ {
-		if n == list.Cap() {
-			list.Grow(max(1, n))
+		if n == h.cap {
+			list.Grow(max(n, 1, min(few, fewBytes/int(max(size, 1)))))
 		}
-		list.SetLen(n + 1)
-		element.decode(d, list.Index(n).Addr().UnsafePointer())
+		h.len = n + 1
+		element.decode(d, unsafe.Add(h.data, uintptr(n)*size))
 		switch {
 		case d.failed:
 			return
@@ -321,7 +328,9 @@ func (d *decoder) slice(t reflect.Type, element *plan, at unsafe.Pointer) {
 	}
 }
 
-func (d *decoder) mapping(t reflect.Type, element *plan, at unsafe.Pointer) {
+// entries decodes an object that becomes a map. It calls begin first, unless the value is null, and entry for each member
+// when its value is next. entry returns false for a key that is in the map.
+func (d *decoder) entries(begin func(), entry func(key string) bool) {
 	if d.null() {
 		return
 	}
@@ -329,38 +338,20 @@ func (d *decoder) mapping(t reflect.Type, element *plan, at unsafe.Pointer) {
 		d.unknown()
 		return
 	}
-	m := reflect.MakeMap(t)
-	reflect.NewAt(t, at).Elem().Set(m)
+	begin()
 	if d.take('}') {
 		d.depth--
 		return
 	}
-	texts, plainTexts := m.Interface().(map[string]string)
 	for {
 		if d.next() != '"' {
 			d.unknown()
 			return
 		}
 		key := d.text()
-		if d.failed || !d.take(':') {
+		if d.failed || !d.take(':') || !entry(key) {
 			d.unknown()
 			return
-		}
-		if plainTexts {
-			if _, twice := texts[key]; twice {
-				d.unknown()
-				return
-			}
-			texts[key] = d.string()
-		} else {
-			k := reflect.ValueOf(key).Convert(t.Key())
-			if m.MapIndex(k).IsValid() {
-				d.unknown()
-				return
-			}
-			value := reflect.New(t.Elem())
-			element.decode(d, value.UnsafePointer())
-			m.SetMapIndex(k, value.Elem())
 		}
 		switch {
 		case d.failed:
@@ -374,6 +365,43 @@ func (d *decoder) mapping(t reflect.Type, element *plan, at unsafe.Pointer) {
 			return
 		}
 	}
+}
+
+// mapping decodes a map of type t.
+func (d *decoder) mapping(t reflect.Type, element *plan, p unsafe.Pointer) {
+	m := reflect.NewAt(t, p).Elem()
+	d.entries(func() { m.Set(reflect.MakeMap(t)) }, func(key string) bool {
+		k := reflect.ValueOf(key).Convert(t.Key())
+		if m.MapIndex(k).IsValid() {
+			return false
+		}
+		value := reflect.New(t.Elem())
+		element.decode(d, value.UnsafePointer())
+		m.SetMapIndex(k, value.Elem())
+		return true
+	})
+}
+
+// decodeStringMap decodes a map[string]string.
+func decodeStringMap(d *decoder, p unsafe.Pointer) {
+	m := (*map[string]string)(p)
+	d.entries(func() { *m = map[string]string{} }, func(key string) bool {
+		before := len(*m)
+		(*m)[key] = d.string()
+		return len(*m) > before
+	})
+}
+
+// decodeResources decodes a ResourceList.
+func decodeResources(d *decoder, p unsafe.Pointer) {
+	m := (*corev1.ResourceList)(p)
+	d.entries(func() { *m = corev1.ResourceList{} }, func(key string) bool {
+		before := len(*m)
+		var q resource.Quantity
+		d.quantity(unsafe.Pointer(&q))
+		(*m)[corev1.ResourceName(key)] = q
+		return len(*m) > before
+	})
 }
 
 // decodeByItself returns the function for a type that implements json.Unmarshaler.
@@ -394,7 +422,7 @@ func decodeByItself(t reflect.Type) func(*decoder, unsafe.Pointer) {
 
 // quantity decodes a resource.Quantity. Parsing one takes time in proportion to its number of digits, written out without
 // exponent, so the general decoder decides about all but short ones.
-func (d *decoder) quantity(at unsafe.Pointer) {
+func (d *decoder) quantity(p unsafe.Pointer) {
 	const longest, longestExponent = 64, len("e999")
 	raw := d.value()
 	if d.failed {
@@ -403,7 +431,7 @@ func (d *decoder) quantity(at unsafe.Pointer) {
 	text := bytes.TrimSuffix(raw, []byte{'"'})
 	exponent := bytes.IndexAny(text, `eE\`) // or an escape sequence, which may stand for it
 	if len(text) > longest || exponent >= 0 && len(text)-exponent > longestExponent ||
-		(*resource.Quantity)(at).UnmarshalJSON(raw) != nil {
+		(*resource.Quantity)(p).UnmarshalJSON(raw) != nil {
 		d.unknown()
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -120,11 +121,11 @@ func (m *maker) mapping(p *plan) {
 		return
 	}
 	if p.t.ConvertibleTo(stringMapType) && p.t.Elem() == stringMapType.Elem() && key == stringMapType.Key() {
-		p.append = appendStringMap
-	} else {
-		p.append = func(b []byte, at unsafe.Pointer, stored bool) ([]byte, error) {
-			return appendMap(b, reflect.NewAt(p.t, at).Elem(), element, stored)
-		}
+		p.append, p.decode = appendStringMap, decodeStringMap
+		return
+	}
+	p.append = func(b []byte, at unsafe.Pointer, stored bool) ([]byte, error) {
+		return appendMap(b, reflect.NewAt(p.t, at).Elem(), element, stored)
 	}
 	p.decode = func(d *decoder, at unsafe.Pointer) { d.mapping(p.t, element, at) }
 }
@@ -147,6 +148,29 @@ func appendStringMap(b []byte, at unsafe.Pointer, stored bool) ([]byte, error) {
 		}
 		b = append(appendString(b, k), ':')
 		b = appendString(b, values[k])
+	}
+	return append(b, '}'), nil
+}
+
+// appendResources appends a ResourceList.
+func appendResources(b []byte, at unsafe.Pointer, stored bool) ([]byte, error) {
+	values := *(*corev1.ResourceList)(at)
+	if values == nil || stored && len(values) == 0 {
+		return append(b, "null"...), nil
+	}
+	var few [8]string
+	names := few[:0]
+	for name := range values {
+		names = append(names, string(name))
+	}
+	slices.Sort(names)
+	b = append(b, '{')
+	for i, name := range names {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendString(b, name), ':')
+		b = appendCopiedQuantity(b, values[corev1.ResourceName(name)])
 	}
 	return append(b, '}'), nil
 }
@@ -242,10 +266,11 @@ type knownType struct {
 
 // knownTypes are the frequent types of the API that implement json.Marshaler.
 var knownTypes = map[reflect.Type]knownType{
-	reflect.TypeFor[metav1.Time]():        {appendTime, decodeByItself(reflect.TypeFor[metav1.Time]())},
-	reflect.TypeFor[metav1.FieldsV1]():    {appendFields, decodeByItself(reflect.TypeFor[metav1.FieldsV1]())},
-	reflect.TypeFor[resource.Quantity]():  {appendQuantity, (*decoder).quantity},
-	reflect.TypeFor[intstr.IntOrString](): {appendIntOrString, decodeByItself(reflect.TypeFor[intstr.IntOrString]())},
+	reflect.TypeFor[metav1.Time]():         {appendTime, decodeByItself(reflect.TypeFor[metav1.Time]())},
+	reflect.TypeFor[metav1.FieldsV1]():     {appendFields, decodeByItself(reflect.TypeFor[metav1.FieldsV1]())},
+	reflect.TypeFor[resource.Quantity]():   {appendQuantity, (*decoder).quantity},
+	reflect.TypeFor[corev1.ResourceList](): {appendResources, decodeResources},
+	reflect.TypeFor[intstr.IntOrString]():  {appendIntOrString, decodeByItself(reflect.TypeFor[intstr.IntOrString]())},
 }
 
 func appendTime(b []byte, p unsafe.Pointer, _ bool) ([]byte, error) {
@@ -261,8 +286,14 @@ func appendTime(b []byte, p unsafe.Pointer, _ bool) ([]byte, error) {
 // appendQuantity does not call String, which would change the value by caching the text, while
 // other goroutines may read it.
 func appendQuantity(b []byte, p unsafe.Pointer, _ bool) ([]byte, error) {
-	text, err := (*(*resource.Quantity)(p)).MarshalJSON()
-	return append(b, text...), err
+	return appendCopiedQuantity(b, *(*resource.Quantity)(p)), nil
+}
+
+func appendCopiedQuantity(b []byte, q resource.Quantity) []byte {
+	b = append(b, '"')
+	number, suffix := q.CanonicalizeBytes(b[len(b):]) // number is often written behind b already
+	b = append(append(b, number...), suffix...)
+	return append(b, '"')
 }
 
 func appendIntOrString(b []byte, p unsafe.Pointer, _ bool) ([]byte, error) {

@@ -285,7 +285,31 @@ func BenchmarkDecode(b *testing.B) {
 	})
 }
 
-func podVersion(b *testing.B) *registry.Version {
+// TestAllocations counts the allocations for a pod: a decoded one has pointers, lists and maps but one text, and an
+// encoded one needs memory for its quantities alone.
+func TestAllocations(t *testing.T) {
+	obj := podOf(t)
+	doc, err := json.Marshal(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := podVersion(t)
+	var out []byte
+	for _, c := range []struct {
+		name string
+		most float64
+		run  func()
+	}{
+		{"Decode", 29, func() { structjson.Decode(doc, v.New()) }},
+		{"AppendStored", 2, func() { out, _ = structjson.AppendStored(out[:0], obj) }},
+	} {
+		if n := testing.AllocsPerRun(100, c.run); n > c.most {
+			t.Errorf("%s: %v allocations, want at most %v", c.name, n, c.most)
+		}
+	}
+}
+
+func podVersion(b testing.TB) *registry.Version {
 	for _, k := range resource.Kinds(features.All()) {
 		if k.Resource == "pods" {
 			return &k.Versions[0]
@@ -296,7 +320,7 @@ func podVersion(b *testing.B) *registry.Version {
 }
 
 // podOf is a pod as a controller makes it, defaulted.
-func podOf(b *testing.B) runtime.Object {
+func podOf(b testing.TB) runtime.Object {
 	b.Helper()
 	v := podVersion(b)
 	obj := v.New()

@@ -33,10 +33,26 @@ func StampJSON(doc []byte, revision int64) ([]byte, error) {
 	if !found || len(meta) < 2 || meta[0] != '{' {
 		return nil, ErrMalformedJSON
 	}
+	return stampMetadata(doc, start, meta, revision, false)
+}
+
+// StampItem is StampJSON for a document that the encoder of typed structs has made from a struct without a
+// resourceVersion. The members of its metadata are in the order of the struct, so the others are not read.
+func StampItem(doc []byte, revision int64) ([]byte, error) {
+	const open = `{"metadata":`
+	if !bytes.HasPrefix(doc, []byte(open+"{")) {
+		return StampJSON(doc, revision)
+	}
+	return stampMetadata(doc, len(open), doc[len(open):], revision, true)
+}
+
+// stampMetadata stamps a document whose metadata is the beginning of meta, at the position start. inOrder means that
+// the members before the resourceVersion are the first.
+func stampMetadata(doc []byte, start int, meta []byte, revision int64, inOrder bool) ([]byte, error) {
 	// from and to are the positions, relative to meta, of the bytes to replace.
 	from, to := 1, 1
 	var replaced, before, after bool
-	err = eachMember(meta, func(key []byte, s, e int) bool {
+	err := eachMember(meta, func(key []byte, s, e int) bool {
 		switch string(key) {
 		case "resourceVersion":
 			from, to, replaced = s, e, true
@@ -45,6 +61,7 @@ func StampJSON(doc []byte, revision int64) ([]byte, error) {
 			from, to, before = e, e, true
 		default:
 			after = true
+			return !inOrder
 		}
 		return true
 	})

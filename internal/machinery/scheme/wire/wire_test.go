@@ -448,6 +448,9 @@ func TestStampJSONIsWhatTheTypesEncode(t *testing.T) {
 			if err != nil || !bytes.Equal(got, want) {
 				t.Fatalf("revision %d (%v):\n%s\nwant\n%s", revision, err, got, want)
 			}
+			if got, err := wire.StampItem(doc, revision); err != nil || !bytes.Equal(got, want) {
+				t.Fatalf("StampItem, revision %d (%v):\n%s\nwant\n%s", revision, err, got, want)
+			}
 			other := revisions[random.Intn(len(revisions))]
 			again, err := wire.StampJSON(got, other)
 			twin.SetResourceVersion(strconv.FormatInt(other, 10))
@@ -582,6 +585,17 @@ func BenchmarkStampJSON(b *testing.B) {
 	b.SetBytes(int64(len(doc)))
 	for b.Loop() {
 		if _, err := wire.StampJSON(doc, 123456); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkStampItem(b *testing.B) {
+	doc := itemJSON(b, benchPod())
+	b.ReportAllocs()
+	b.SetBytes(int64(len(doc)))
+	for b.Loop() {
+		if _, err := wire.StampItem(doc, 123456); err != nil {
 			b.Fatal(err)
 		}
 	}
