@@ -89,11 +89,15 @@ func Open(o Options) (*Store, error) {
 	s := &Store{opts: o}
 	s.lifetime.stopped, s.lifetime.stop = context.WithCancel(context.Background())
 	d := &corruptionHandler{store: s, logged: map[string]bool{}}
+	logBytes := logFileBytes(&s.opts)
 	err := s.openDB(func(p *pebble.Options) { d.logger, p.EventListener = p.Logger, d.listener() })
 	if err != nil {
 		return nil, err
 	}
 	revision, err := s.recoverPosition()
+	if err == nil {
+		err = s.checkLogRecords(logBytes)
+	}
 	if err == nil {
 		err = s.loadClock()
 	}
