@@ -269,7 +269,7 @@ func (s *Store) start(revision int64) {
 		scheduled:    s.sweepFrom.scheduled,
 		view:         s.newestVersions,
 		batch:        func() *pebble.Batch { return s.db.NewBatch() },
-		overlay:      make(map[string]version),
+		recent:       newRecentVersions(s.opts.RingBytes),
 	}
 	s.pipeline = newPipeline(pipelineEnv{
 		plan: func(requests []*request) *group {

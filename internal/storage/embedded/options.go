@@ -44,8 +44,9 @@ type Options struct {
 	// are accepted down to a quarter of it. 0 means 64 MiB; a negative value means no reserve. There is also no reserve if
 	// the file system cannot tell its free space.
 	ReserveBytes int64
-	// RingBytes limits the memory for recent changes. Watchers that are not far behind are served from that memory. 0
-	// means 4 MiB.
+	// RingBytes limits the memory for recent changes, from which watchers are served that are not far behind, and the one
+	// for the newest versions of the keys that were written or read last, which mostly have the same values. 0 means 4
+	// MiB.
 	RingBytes int
 	// CacheBytes is the size that Pebble's block cache has while two memtables of MemTableBytes exist, as under load. It
 	// may use the memory of those that do not exist. 0 means 8 MiB.

@@ -23,7 +23,7 @@ type planner struct {
 	// batch returns an empty batch.
 	batch func() *pebble.Batch
 
-	overlay map[string]version // the new versions of keys that the group being planned changes
+	recent *recentVersions
 }
 
 // versionReader finds the newest version of a key. The value of the version is valid until the next call.
@@ -35,7 +35,7 @@ type versionReader interface {
 // groupBuilder is a group during its planning.
 type groupBuilder struct {
 	group   *group
-	view    versionReader
+	view    versionReader // nil before the first version is read from the database
 	batch   *pebble.Batch
 	durable int64 // durable revision before the first version was read
 	nowMS   int64
@@ -48,18 +48,12 @@ func (p *planner) plan(requests []*request, commit func(*pebble.Batch) batch) *g
 		durable: p.durable(),
 		nowMS:   p.now(),
 	}
-	view, err := p.view()
-	if err != nil {
-		for _, r := range requests {
-			r.answer(0, err)
-		}
-		return w.group
-	}
-	w.view = view
-	defer view.close()
-	clear(p.overlay)
+	p.recent.trim() // the groups before this one are applied
 	for _, r := range requests {
 		p.planTxn(w, r)
+	}
+	if w.view != nil {
+		_ = w.view.close() // the errors of its reads were returned
 	}
 	if w.batch != nil {
 		w.group.batch = commit(w.batch)
@@ -114,33 +108,49 @@ func (p *planner) answerUnchanged(w *groupBuilder, r *request, newestRead int64,
 	w.group.answers = append(w.group.answers, answer{request: r, revision: revision, err: err})
 }
 
-// lookup returns the newest version of key, including the changes of the group that is being planned.
-func (p *planner) lookup(w *groupBuilder, key string) (version, bool, error) {
-	if v, ok := p.overlay[key]; ok {
-		return v, true, nil
+// lookup returns the newest version of key, including the changes of the group that is being planned. A key that does
+// not exist has a version that is a tombstone, at revision 0 if it was never written. The value stays valid.
+func (p *planner) lookup(w *groupBuilder, key string) (version, error) {
+	if v, ok := p.recent.get(key); ok {
+		return v, nil
 	}
-	return w.view.newest(key)
+	if w.view == nil {
+		view, err := p.view()
+		if err != nil {
+			return version{}, err
+		}
+		w.view = view
+	}
+	v, ok, err := w.view.newest(key)
+	if err != nil {
+		return version{}, err
+	}
+	if ok {
+		v.value = bytes.Clone(v.value)
+	} else {
+		v = version{tombstone: true}
+	}
+	p.recent.put(key, v)
+	return v, nil
 }
 
 // checkConditions returns a *ConflictError for the first condition that does not hold. newestRead is the highest
 // revision of the versions that it has read.
 func (p *planner) checkConditions(w *groupBuilder, conditions []storage.Condition) (newestRead int64, err error) {
 	for _, c := range conditions {
-		v, ok, err := p.lookup(w, c.Key)
+		v, err := p.lookup(w, c.Key)
 		if err != nil {
 			return 0, err
 		}
+		newestRead = max(newestRead, v.revision)
 		mod := int64(0)
-		if ok {
-			newestRead = max(newestRead, v.revision)
-			if !v.tombstone {
-				mod = v.revision
-			}
+		if !v.tombstone {
+			mod = v.revision
 		}
 		if mod != c.ModRevision {
 			conflict := &storage.ConflictError{Condition: c}
 			if mod != 0 {
-				conflict.Current = v.entry(c.Key)
+				conflict.Current = v.entryShared(c.Key)
 			}
 			return newestRead, conflict
 		}
@@ -164,13 +174,13 @@ func (p *planner) effectiveChanges(w *groupBuilder, ops []storage.Op) (out []cha
 	}
 	for i := range ops {
 		op := &ops[i]
-		v, ok, err := p.lookup(w, op.Key)
+		v, err := p.lookup(w, op.Key)
 		if err != nil {
 			return nil, 0, err
 		}
 		c := change{op: op}
-		if ok && !v.tombstone {
-			c.prev, c.prevSize, c.prevDeadline = v.entry(op.Key), v.size(), v.deadline
+		if !v.tombstone {
+			c.prev, c.prevSize, c.prevDeadline = v.entryShared(op.Key), v.size(), v.deadline
 		} else if op.Delete {
 			newestRead = max(newestRead, v.revision)
 			continue
@@ -182,7 +192,14 @@ func (p *planner) effectiveChanges(w *groupBuilder, ops []storage.Op) (out []cha
 
 // entry returns v as an Entry with a copy of the value, which stays valid after the reader is closed.
 func (v *version) entry(key string) storage.Entry {
-	return storage.Entry{Key: key, Value: bytes.Clone(v.value), ModRevision: v.revision, CreateRevision: v.create}
+	e := v.entryShared(key)
+	e.Value = bytes.Clone(v.value)
+	return e
+}
+
+// entryShared returns v as an Entry with the same value.
+func (v *version) entryShared(key string) storage.Entry {
+	return storage.Entry{Key: key, Value: v.value, ModRevision: v.revision, CreateRevision: v.create}
 }
 
 // writeChange adds the writes of one change at revision p.lastRevision to the batch and returns its event.
@@ -217,7 +234,7 @@ func (p *planner) writeChange(w *groupBuilder, c *change) storage.Event {
 		p.scheduled(v.deadline)
 		mustSucceed(w.batch.Set(appendExpiryKey(nil, v.deadline, op.Key), encodeNumber(p.lastRevision), nil))
 	}
-	p.overlay[op.Key] = v
+	p.recent.put(op.Key, v)
 	return event
 }
 
