@@ -24,6 +24,10 @@ type planner struct {
 	batch func() *pebble.Batch
 
 	recent *recentVersions
+
+	// Memory that is used again for each transaction.
+	changes []change
+	logged  []byte
 }
 
 // versionReader finds the newest version of a key. The value of the version is valid until the next call.
@@ -83,6 +87,7 @@ func (p *planner) planTxn(w *groupBuilder, r *request) {
 		rec.events[i] = p.writeChange(w, &changes[i])
 	}
 	p.writeLog(w, changes)
+	clear(changes) // it is used again, and values of this transaction must not be kept until then
 	w.group.records = append(w.group.records, rec)
 	w.group.answers = append(w.group.answers, answer{request: r, revision: p.lastRevision})
 }
@@ -166,12 +171,11 @@ type change struct {
 	prevDeadline int64         // deadline of the version before
 }
 
-// effectiveChanges returns the operations that change something: all but deletions of keys that do not exist.
+// effectiveChanges returns the operations that change something: all but deletions of keys that do not exist. They are
+// valid until the next call.
 // newestRead is the highest revision of the versions of those other keys.
 func (p *planner) effectiveChanges(w *groupBuilder, ops []storage.Op) (out []change, newestRead int64, err error) {
-	if len(ops) > 0 {
-		out = make([]change, 0, len(ops))
-	}
+	out = p.changes[:0]
 	for i := range ops {
 		op := &ops[i]
 		v, err := p.lookup(w, op.Key)
@@ -187,6 +191,7 @@ func (p *planner) effectiveChanges(w *groupBuilder, ops []storage.Op) (out []cha
 		}
 		out = append(out, c)
 	}
+	p.changes = out
 	return out, newestRead, nil
 }
 
@@ -252,16 +257,16 @@ func expiryDeadline(nowMS, ttl int64) int64 {
 
 // writeLog adds the log record of revision p.lastRevision to the batch.
 func (p *planner) writeLog(w *groupBuilder, changes []change) {
-	n := 0
-	for i := range changes {
-		n += len(changes[i].op.Key) + 1 + 3*10
-	}
-	b := make([]byte, 0, n)
+	b := p.logged[:0]
 	for i := range changes {
 		c := &changes[i]
 		b = appendLogOp(b, logOp{key: c.op.Key, deleted: c.op.Delete, prev: c.prev.ModRevision, prevSize: int64(c.prevSize)})
 	}
-	mustSucceed(w.batch.Set(logKey(p.lastRevision), b, nil))
+	p.logged = b
+	d := w.batch.SetDeferred(logKeySize, len(b))
+	putLogKey(d.Key, p.lastRevision)
+	copy(d.Value, b)
+	mustSucceed(d.Finish())
 }
 
 // mustSucceed panics if err is not nil. It is for calls that fail only if they are used wrongly.
