@@ -142,20 +142,22 @@ func (d *diskSpace) makeRoom(o *Options) error {
 // tables.
 func spaceToOpen(o *Options) uint64 {
 	const atLeast = 1 << 20
-	need := uint64(atLeast)
-	names, err := o.FS.List(o.Dir)
-	if err != nil {
-		return need
-	}
+	return atLeast + uint64(logFileBytes(o))
+}
+
+// logFileBytes returns the size of the log files, 0 if the directory cannot be read.
+func logFileBytes(o *Options) int64 {
+	names, _ := o.FS.List(o.Dir)
+	total := int64(0)
 	for _, name := range names {
 		if !strings.HasSuffix(name, ".log") {
 			continue
 		}
 		if info, err := o.FS.Stat(o.FS.PathJoin(o.Dir, name)); err == nil {
-			need += uint64(info.Size())
+			total += info.Size()
 		}
 	}
-	return need
+	return total
 }
 
 // addWritten must be called before n bytes are written to the log. After Options.spaceCheckBytes it updates the free

@@ -48,7 +48,8 @@
 // # Order of the files
 //
 //   - Data: layout.go and comparer.go (records and their order), options.go, engine.go (Store, Open, Commit, Close).
-//   - Writes: pipeline.go (group commit), plan.go (conditions, revisions and the batch of a group).
+//   - Writes: pipeline.go (group commit), plan.go (conditions, revisions and the batch of a group), recent.go (versions
+//     that the planner does not read again).
 //   - Reads: read.go (Get and Range), watch.go (watchers), ring.go (recent changes in memory), logreader.go (older
 //     changes, from the log).
 //   - Time: clock.go, expiry.go (times to live), samples.go (which revision was current when), compact.go.

@@ -89,11 +89,15 @@ func Open(o Options) (*Store, error) {
 	s := &Store{opts: o}
 	s.lifetime.stopped, s.lifetime.stop = context.WithCancel(context.Background())
 	d := &corruptionHandler{store: s, logged: map[string]bool{}}
+	logBytes := logFileBytes(&s.opts)
 	err := s.openDB(func(p *pebble.Options) { d.logger, p.EventListener = p.Logger, d.listener() })
 	if err != nil {
 		return nil, err
 	}
 	revision, err := s.recoverPosition()
+	if err == nil {
+		err = s.checkLogRecords(logBytes)
+	}
 	if err == nil {
 		err = s.loadClock()
 	}
@@ -265,7 +269,7 @@ func (s *Store) start(revision int64) {
 		scheduled:    s.sweepFrom.scheduled,
 		view:         s.newestVersions,
 		batch:        func() *pebble.Batch { return s.db.NewBatch() },
-		overlay:      make(map[string]version),
+		recent:       newRecentVersions(s.opts.RingBytes),
 	}
 	s.pipeline = newPipeline(pipelineEnv{
 		plan: func(requests []*request) *group {

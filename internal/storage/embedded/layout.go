@@ -189,13 +189,24 @@ func cutUvarint(b []byte) (int64, []byte, error) {
 	return int64(u), b[n:], nil
 }
 
+// logKeySize is the length of the key of a log record.
+const logKeySize = 1 + 8
+
+// putLogKey writes the key of the log record of revision to dst, which must have logKeySize bytes.
+func putLogKey(dst []byte, revision int64) {
+	dst[0] = prefixLog
+	binary.BigEndian.PutUint64(dst[1:], uint64(revision))
+}
+
 // logKey returns the key of the log record of revision.
 func logKey(revision int64) []byte {
-	return binary.BigEndian.AppendUint64([]byte{prefixLog}, uint64(revision))
+	key := make([]byte, logKeySize)
+	putLogKey(key, revision)
+	return key
 }
 
 func parseLogKey(b []byte) (int64, error) {
-	if len(b) != 9 || b[0] != prefixLog {
+	if len(b) != logKeySize || b[0] != prefixLog {
 		return 0, fmt.Errorf("%w: log key %q", errCorrupt, b)
 	}
 	r := binary.BigEndian.Uint64(b[1:])

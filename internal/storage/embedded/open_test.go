@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/keelson-dev/keelson/internal/storage"
@@ -442,4 +443,50 @@ func count(t *testing.T, s *Store, space byte) int {
 		n++
 	}
 	return n
+}
+
+// TestOpensOtherCompression opens a store whose tables are compressed by another algorithm, as earlier versions of the
+// program wrote them.
+func TestOpensOtherCompression(t *testing.T) {
+	o := Options{Dir: t.TempDir(), HistoryWindow: -1}
+	s := mustOpen(t, o)
+	const keys = 500
+	key := func(i int) string { return fmt.Sprintf("/%03d", i) }
+	for i := range keys {
+		mustCommit(t, s, storage.Put(key(i), compressibleBytes(300, int64(i))))
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	withDefaults := o.withDefaults()
+	old := withDefaults.pebbleOptions(pebble.DefaultLogger, nil)
+	for i := range old.Levels {
+		old.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.SnappyCompression }
+	}
+	db, err := pebble.Open(o.Dir, old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Compact(t.Context(), []byte{0}, []byte{0xff}, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if problems := verifyDir(o.Dir); len(problems) > 0 {
+		t.Errorf("check reports %q", problems)
+	}
+	s = mustOpen(t, o)
+	for i := range keys {
+		mustCommit(t, s, storage.Put(key(keys+i), compressibleBytes(300, int64(keys+i))))
+	}
+	if err := s.db.Compact(t.Context(), []byte{0}, []byte{0xff}, false); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 * keys {
+		e, _, err := s.Get(t.Context(), key(i), 0)
+		if err != nil || string(e.Value) != string(compressibleBytes(300, int64(i))) {
+			t.Errorf("%s is %.20q, %v", key(i), e.Value, err)
+		}
+	}
 }

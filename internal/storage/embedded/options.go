@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -43,10 +44,12 @@ type Options struct {
 	// are accepted down to a quarter of it. 0 means 64 MiB; a negative value means no reserve. There is also no reserve if
 	// the file system cannot tell its free space.
 	ReserveBytes int64
-	// RingBytes limits the memory for recent changes. Watchers that are not far behind are served from that memory. 0
-	// means 4 MiB.
+	// RingBytes limits the memory for recent changes, from which watchers are served that are not far behind, and the one
+	// for the newest versions of the keys that were written or read last, which mostly have the same values. 0 means 4
+	// MiB.
 	RingBytes int
-	// CacheBytes is the size of Pebble's block cache. 0 means 8 MiB.
+	// CacheBytes is the size that Pebble's block cache has while two memtables of MemTableBytes exist, as under load. It
+	// may use the memory of those that do not exist. 0 means 8 MiB.
 	CacheBytes int64
 	// MemTableBytes is the size at which a memtable is flushed. There can be four memtables. Their size starts at 256 KiB
 	// and doubles under load up to this. 0 means 8 MiB.
@@ -130,25 +133,37 @@ func setDefault[T comparable](field *T, value T) {
 // pebbleOptions returns the options of the Pebble database.
 func (o *Options) pebbleOptions(logger pebble.Logger, lock *pebble.Lock) *pebble.Options {
 	p := &pebble.Options{
-		FS:                          o.FS,
-		Lock:                        lock,
-		Comparer:                    comparer,
-		FormatMajorVersion:          pebble.FormatNewest,
-		CacheSize:                   o.CacheBytes,
+		FS:                 o.FS,
+		Lock:               lock,
+		Comparer:           comparer,
+		FormatMajorVersion: pebble.FormatNewest,
+		// Pebble reserves the size of the memtables in the cache. Without space for both, the filters of the tables would be
+		// read from the disk again for each group of transactions.
+		CacheSize:                   o.CacheBytes + 2*int64(o.MemTableBytes),
 		MemTableSize:                uint64(o.MemTableBytes),
 		MemTableStopWritesThreshold: 4,
 		MaxOpenFiles:                256,
-		L0CompactionThreshold:       2,
+		// A merge of level 0 rewrites most of the next level, because names are generated and log records are below all
+		// versions. So six layers of new tables are merged at a time (Pebble counts each layer twice). A read checks the
+		// filter of each layer.
+		L0CompactionThreshold: 12,
 		// Merges may have to wait for disk space, and Pebble would block writes for that time. Store.waitForMerges blocks
 		// writes only while merges can proceed.
 		L0StopWritesThreshold: 1 << 20,
-		LBaseMaxBytes:         64 << 20,
+		LBaseMaxBytes:         256 << 20,
+		FlushSplitBytes:       32 << 20, // more than a memtable: narrower tables would be merged in smaller portions
 		DisableWAL:            o.unlogged,
 		Logger:                logger,
 	}
+	// The tables of each level are twice as large as those of the level above: 8 or 16 MiB for most of the data. Each open
+	// table takes a place among MaxOpenFiles.
+	p.TargetFileSizes[0] = 4 << 20
 	for i := range p.Levels {
 		p.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 		p.Levels[i].BlockSize = 8 << 10
+		p.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.FastestCompression }
 	}
+	// The tables of level 0 are merged soon.
+	p.Levels[0].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
 	return p
 }

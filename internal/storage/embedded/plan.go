@@ -23,7 +23,11 @@ type planner struct {
 	// batch returns an empty batch.
 	batch func() *pebble.Batch
 
-	overlay map[string]version // the new versions of keys that the group being planned changes
+	recent *recentVersions
+
+	// Memory that is used again for each transaction.
+	changes []change
+	logged  []byte
 }
 
 // versionReader finds the newest version of a key. The value of the version is valid until the next call.
@@ -35,7 +39,7 @@ type versionReader interface {
 // groupBuilder is a group during its planning.
 type groupBuilder struct {
 	group   *group
-	view    versionReader
+	view    versionReader // nil before the first version is read from the database
 	batch   *pebble.Batch
 	durable int64 // durable revision before the first version was read
 	nowMS   int64
@@ -48,18 +52,12 @@ func (p *planner) plan(requests []*request, commit func(*pebble.Batch) batch) *g
 		durable: p.durable(),
 		nowMS:   p.now(),
 	}
-	view, err := p.view()
-	if err != nil {
-		for _, r := range requests {
-			r.answer(0, err)
-		}
-		return w.group
-	}
-	w.view = view
-	defer view.close()
-	clear(p.overlay)
+	p.recent.trim() // the groups before this one are applied
 	for _, r := range requests {
 		p.planTxn(w, r)
+	}
+	if w.view != nil {
+		_ = w.view.close() // the errors of its reads were returned
 	}
 	if w.batch != nil {
 		w.group.batch = commit(w.batch)
@@ -89,6 +87,7 @@ func (p *planner) planTxn(w *groupBuilder, r *request) {
 		rec.events[i] = p.writeChange(w, &changes[i])
 	}
 	p.writeLog(w, changes)
+	clear(changes) // it is used again, and values of this transaction must not be kept until then
 	w.group.records = append(w.group.records, rec)
 	w.group.answers = append(w.group.answers, answer{request: r, revision: p.lastRevision})
 }
@@ -114,33 +113,49 @@ func (p *planner) answerUnchanged(w *groupBuilder, r *request, newestRead int64,
 	w.group.answers = append(w.group.answers, answer{request: r, revision: revision, err: err})
 }
 
-// lookup returns the newest version of key, including the changes of the group that is being planned.
-func (p *planner) lookup(w *groupBuilder, key string) (version, bool, error) {
-	if v, ok := p.overlay[key]; ok {
-		return v, true, nil
+// lookup returns the newest version of key, including the changes of the group that is being planned. A key that does
+// not exist has a version that is a tombstone, at revision 0 if it was never written. The value stays valid.
+func (p *planner) lookup(w *groupBuilder, key string) (version, error) {
+	if v, ok := p.recent.get(key); ok {
+		return v, nil
 	}
-	return w.view.newest(key)
+	if w.view == nil {
+		view, err := p.view()
+		if err != nil {
+			return version{}, err
+		}
+		w.view = view
+	}
+	v, ok, err := w.view.newest(key)
+	if err != nil {
+		return version{}, err
+	}
+	if ok {
+		v.value = bytes.Clone(v.value)
+	} else {
+		v = version{tombstone: true}
+	}
+	p.recent.put(key, v)
+	return v, nil
 }
 
 // checkConditions returns a *ConflictError for the first condition that does not hold. newestRead is the highest
 // revision of the versions that it has read.
 func (p *planner) checkConditions(w *groupBuilder, conditions []storage.Condition) (newestRead int64, err error) {
 	for _, c := range conditions {
-		v, ok, err := p.lookup(w, c.Key)
+		v, err := p.lookup(w, c.Key)
 		if err != nil {
 			return 0, err
 		}
+		newestRead = max(newestRead, v.revision)
 		mod := int64(0)
-		if ok {
-			newestRead = max(newestRead, v.revision)
-			if !v.tombstone {
-				mod = v.revision
-			}
+		if !v.tombstone {
+			mod = v.revision
 		}
 		if mod != c.ModRevision {
 			conflict := &storage.ConflictError{Condition: c}
 			if mod != 0 {
-				conflict.Current = v.entry(c.Key)
+				conflict.Current = v.entryShared(c.Key)
 			}
 			return newestRead, conflict
 		}
@@ -156,33 +171,40 @@ type change struct {
 	prevDeadline int64         // deadline of the version before
 }
 
-// effectiveChanges returns the operations that change something: all but deletions of keys that do not exist.
+// effectiveChanges returns the operations that change something: all but deletions of keys that do not exist. They are
+// valid until the next call.
 // newestRead is the highest revision of the versions of those other keys.
 func (p *planner) effectiveChanges(w *groupBuilder, ops []storage.Op) (out []change, newestRead int64, err error) {
-	if len(ops) > 0 {
-		out = make([]change, 0, len(ops))
-	}
+	out = p.changes[:0]
 	for i := range ops {
 		op := &ops[i]
-		v, ok, err := p.lookup(w, op.Key)
+		v, err := p.lookup(w, op.Key)
 		if err != nil {
 			return nil, 0, err
 		}
 		c := change{op: op}
-		if ok && !v.tombstone {
-			c.prev, c.prevSize, c.prevDeadline = v.entry(op.Key), v.size(), v.deadline
+		if !v.tombstone {
+			c.prev, c.prevSize, c.prevDeadline = v.entryShared(op.Key), v.size(), v.deadline
 		} else if op.Delete {
 			newestRead = max(newestRead, v.revision)
 			continue
 		}
 		out = append(out, c)
 	}
+	p.changes = out
 	return out, newestRead, nil
 }
 
 // entry returns v as an Entry with a copy of the value, which stays valid after the reader is closed.
 func (v *version) entry(key string) storage.Entry {
-	return storage.Entry{Key: key, Value: bytes.Clone(v.value), ModRevision: v.revision, CreateRevision: v.create}
+	e := v.entryShared(key)
+	e.Value = bytes.Clone(v.value)
+	return e
+}
+
+// entryShared returns v as an Entry with the same value.
+func (v *version) entryShared(key string) storage.Entry {
+	return storage.Entry{Key: key, Value: v.value, ModRevision: v.revision, CreateRevision: v.create}
 }
 
 // writeChange adds the writes of one change at revision p.lastRevision to the batch and returns its event.
@@ -217,7 +239,7 @@ func (p *planner) writeChange(w *groupBuilder, c *change) storage.Event {
 		p.scheduled(v.deadline)
 		mustSucceed(w.batch.Set(appendExpiryKey(nil, v.deadline, op.Key), encodeNumber(p.lastRevision), nil))
 	}
-	p.overlay[op.Key] = v
+	p.recent.put(op.Key, v)
 	return event
 }
 
@@ -235,16 +257,16 @@ func expiryDeadline(nowMS, ttl int64) int64 {
 
 // writeLog adds the log record of revision p.lastRevision to the batch.
 func (p *planner) writeLog(w *groupBuilder, changes []change) {
-	n := 0
-	for i := range changes {
-		n += len(changes[i].op.Key) + 1 + 3*10
-	}
-	b := make([]byte, 0, n)
+	b := p.logged[:0]
 	for i := range changes {
 		c := &changes[i]
 		b = appendLogOp(b, logOp{key: c.op.Key, deleted: c.op.Delete, prev: c.prev.ModRevision, prevSize: int64(c.prevSize)})
 	}
-	mustSucceed(w.batch.Set(logKey(p.lastRevision), b, nil))
+	p.logged = b
+	d := w.batch.SetDeferred(logKeySize, len(b))
+	putLogKey(d.Key, p.lastRevision)
+	copy(d.Value, b)
+	mustSucceed(d.Finish())
 }
 
 // mustSucceed panics if err is not nil. It is for calls that fail only if they are used wrongly.

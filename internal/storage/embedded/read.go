@@ -78,24 +78,14 @@ func (s *Store) newestVersions() (versionReader, error) {
 	return &iterReader{it: it}, nil
 }
 
-// iterReader implements versionReader with a Pebble iterator. It keeps the version that it found last, at which the
-// iterator still stands: a transaction usually has a condition on the key that it changes.
+// iterReader implements versionReader with a Pebble iterator.
 type iterReader struct {
-	it    *pebble.Iterator
-	buf   [128]byte
-	last  version
-	key   string // of last
-	found bool   // last is valid
-	known bool   // key was found without an error
+	it  *pebble.Iterator
+	buf [128]byte
 }
 
 func (r *iterReader) newest(key string) (version, bool, error) {
-	if r.known && r.key == key {
-		return r.last, r.found, nil
-	}
-	v, ok, err := seekVersion(r.it, r.buf[:0], key, maxRevision)
-	r.last, r.key, r.found, r.known = v, key, ok, err == nil
-	return v, ok, err
+	return seekVersion(r.it, r.buf[:0], key, maxRevision)
 }
 
 func (r *iterReader) close() error { return r.it.Close() }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -59,6 +60,42 @@ func (s *Store) checkRevisionFile(revision int64) error {
 	return fmt.Errorf("data directory %s: %w: it is at revision %d, and its file %s says that it was at %d; "+
 		"restore a snapshot (keelson snapshot save takes what is left)",
 		s.opts.Dir, ErrDataLost, revision, revisionFileName, was)
+}
+
+// checkLogRecords returns an ErrDataLost if revisions are missing in the log above the compaction revision. That happens
+// if the end of the database's manifest is cut off: tables that it had named are then lost, and the log files, which are
+// newer, are read nevertheless. The gap ends where these files begin, so only the records that they can contain are
+// examined. logBytes is their size before the database was opened. A file has each key of a log record twice: there, and
+// in the version.
+func (s *Store) checkLogRecords(logBytes int64) error {
+	it, err := s.db.NewIter(&pebble.IterOptions{
+		LowerBound: logKey(s.history.compacted.Load() + 1), UpperBound: []byte{prefixLog + 1},
+	})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	want := int64(0) // 0 before the first record
+	for ok := it.Last(); ok && logBytes >= 0; ok = it.Prev() {
+		revision, err := parseLogKey(it.Key())
+		if err != nil {
+			return err
+		}
+		if want != 0 && revision != want {
+			break
+		}
+		want = revision - 1
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		logBytes -= 2 * int64(len(value))
+	}
+	if err := it.Error(); err != nil || logBytes < 0 || want <= max(s.history.compacted.Load(), 1) {
+		return err
+	}
+	return fmt.Errorf("data directory %s: %w: revision %d is missing in the log; restore a snapshot "+
+		"(keelson snapshot save takes what is left)", s.opts.Dir, ErrDataLost, want)
 }
 
 // checkManifest returns an ErrDataLost if the directory has tables or a revision file, but not the marker file by which
