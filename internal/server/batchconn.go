@@ -11,8 +11,8 @@ import (
 const (
 	// batchBytes is how many bytes of a batchConn wait at most while others are being written.
 	batchBytes = 32 << 10
-	// directBytes is the size of a full TLS record, and from which size on bytes are written directly: they are a part of a
-	// long response, for which a system call more or less makes no difference.
+	// directBytes is the size of a full TLS record. Full records, and the one that follows them, are written directly: they
+	// are a long response, for which a system call more or less makes no difference.
 	directBytes = 16 << 10
 )
 
@@ -32,6 +32,7 @@ type batchConn struct {
 	waiting *[]byte    // nil if no bytes wait for the goroutine
 	writing bool       // the goroutine runs
 	limited bool       // there is a write deadline
+	long    bool       // the last write was a full record, so that the next one may be the end of the same response
 	err     error      // of the goroutine
 }
 
@@ -68,6 +69,7 @@ func (c *batchConn) batch(p []byte) (bool, error) {
 	case c.err != nil:
 		return false, c.err
 	case !c.fits(p):
+		c.long = len(p) >= directBytes
 		return false, nil
 	case c.waiting == nil:
 		c.waiting = batches.Get().(*[]byte)
@@ -83,7 +85,7 @@ func (c *batchConn) batch(p []byte) (bool, error) {
 
 // fits reports whether p can wait beside the bytes that wait now.
 func (c *batchConn) fits(p []byte) bool {
-	return !c.limited && len(p) < directBytes && (c.waiting == nil || len(*c.waiting)+len(p) <= batchBytes)
+	return !c.limited && !c.long && len(p) < directBytes && (c.waiting == nil || len(*c.waiting)+len(p) <= batchBytes)
 }
 
 // writeBatches writes the bytes that wait until there are none.

@@ -164,6 +164,25 @@ func TestBatchConnWithDeadline(t *testing.T) {
 	}
 }
 
+// TestBatchConnEndOfLongResponse: the record that follows a full one starts no goroutine; the next one does.
+func TestBatchConnEndOfLongResponse(t *testing.T) {
+	inner := &gatedConn{gate: make(chan error, 3)}
+	c := newBatchConn(inner, new(atomic.Int64))
+	inner.gate <- nil
+	inner.gate <- nil
+	mustWrite(t, c, make([]byte, directBytes))
+	mustWrite(t, c, []byte("end"))
+	if n := len(inner.all()); n != 2 || c.running.Load() != 0 {
+		t.Errorf("%d writes, %d goroutines; want 2 and none", n, c.running.Load())
+	}
+	mustWrite(t, c, []byte("next"))
+	if c.running.Load() != 1 {
+		t.Error("the next response is written directly")
+	}
+	inner.gate <- nil
+	waitFor(t, "the goroutine has ended", func() bool { return c.running.Load() == 0 })
+}
+
 // TestBatchConnKeepsTheOrder writes parts of random sizes over a socket, with and without a deadline, and compares what the
 // peer reads.
 func TestBatchConnKeepsTheOrder(t *testing.T) {
