@@ -45,7 +45,7 @@ type frontend struct {
 	watches    context.Context // ends when long-running requests have to
 	endWatches context.CancelFunc
 	refusing   atomic.Bool  // new requests are sent elsewhere
-	active     atomic.Int64 // requests being served
+	active     atomic.Int64 // requests being served, and connections whose bytes wait to be written
 	// short counts the active requests that are not long-running, begun all requests so far.
 	short, begun atomic.Int64
 }
@@ -111,6 +111,7 @@ func (f *frontend) serve(l *listener, end *ending) {
 		if l.pipes != nil {
 			err = f.server.Serve(accepted)
 		} else {
+			accepted.batches = &f.active
 			err = f.server.ServeTLS(accepted, "", "")
 		}
 		if !end.stopping.Load() && !errors.Is(err, http.ErrServerClosed) {
@@ -138,7 +139,7 @@ func (f *frontend) refuse(ctx context.Context) error {
 	return f.idle(ctx)
 }
 
-// idle waits until no request is served.
+// idle waits until no request is served and the responses are written.
 func (f *frontend) idle(ctx context.Context) error {
 	var err error
 	for f.active.Load() > 0 && err == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,6 +16,8 @@ const stallTime = 2 * time.Second
 type stallListener struct {
 	net.Listener
 	stopping context.Context // is done when the server stops
+	// batches is nil, or counts the connections of which bytes wait to be written together: see batchConn.
+	batches *atomic.Int64
 }
 
 // Accept implements net.Listener.
@@ -22,6 +25,9 @@ func (l *stallListener) Accept() (net.Conn, error) {
 	inner, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
+	}
+	if l.batches != nil {
+		inner = newBatchConn(inner, l.batches)
 	}
 	c := &stallConn{Conn: inner, stopping: l.stopping}
 	// It fails only for a connection that is closed.

@@ -63,6 +63,8 @@ type Info struct {
 	// Tracker collects data for the metrics of the request. It is nil for requests that are not counted, such as those
 	// that the server sends to itself.
 	Tracker *Tracker
+	// Warnings collects the warnings for the client; see Warn. It is nil in the same requests.
+	Warnings *Warnings
 	// Response is set by the filter that limits the requests in flight; see ResponseFrom. It is nil in the same requests.
 	Response Response
 	// Body is the body, if it was read before the request is handled; otherwise nil.
@@ -196,7 +198,6 @@ type contextKey int
 const (
 	userKey contextKey = iota
 	infoKey
-	warningsKey
 )
 
 // WithUser returns ctx with the request's user.

@@ -20,18 +20,14 @@ type Warnings struct {
 	list []string
 }
 
-// WithWarnings returns ctx with a collector.
-func WithWarnings(ctx context.Context, w *Warnings) context.Context {
-	return context.WithValue(ctx, warningsKey, w)
-}
-
-// Warn adds a warning for the client of the request; without a collector in ctx it
-// is dropped.
+// Warn adds a warning for the client of the request. It is dropped if the Info of ctx has no Warnings, or if there is no
+// Info.
 func Warn(ctx context.Context, text string) {
-	w, _ := ctx.Value(warningsKey).(*Warnings)
-	if w == nil || text == "" {
+	i := InfoFrom(ctx)
+	if i == nil || i.Warnings == nil || text == "" {
 		return
 	}
+	w := i.Warnings
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.seen[text] {

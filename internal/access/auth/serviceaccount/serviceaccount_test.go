@@ -427,7 +427,7 @@ func TestTokenLifetimeIsLimitedAndExtended(t *testing.T) {
 		t.Error("a token for others is extended")
 	}
 	p.MaxLife = time.Hour
-	ctx, long := request.WithWarnings(t.Context(), &request.Warnings{}), int64(7200)
+	ctx, long := request.WithInfo(t.Context(), &request.Info{Warnings: &request.Warnings{}}), int64(7200)
 	r, err := p.request(ctx, authenticationv1.TokenRequestSpec{ExpirationSeconds: &long})
 	if err != nil || *r.Spec.ExpirationSeconds != 3600 || !r.Status.ExpirationTimestamp.Time.Equal(p.now.Add(time.Hour)) {
 		t.Errorf("%+v %v", r, err)

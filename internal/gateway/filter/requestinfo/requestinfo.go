@@ -1,5 +1,5 @@
 // Package requestinfo is the filter that parses the path of a request, and puts the
-// request.Info and the list of warnings into its context.
+// request.Info into its context.
 package requestinfo
 
 import (
@@ -23,10 +23,8 @@ func New() func(http.Handler) http.Handler {
 					fmt.Errorf("failed to create RequestInfo: unable to determine kind and namespace from url, %v", r.URL))
 				return
 			}
-			info.Tracker = &rw.Tracker
-			ctx := request.WithInfo(r.Context(), info)
-			ctx = request.WithWarnings(ctx, &rw.Warnings)
-			next.ServeHTTP(rw, r.WithContext(ctx))
+			info.Tracker, info.Warnings = &rw.Tracker, &rw.Warnings
+			next.ServeHTTP(rw, r.WithContext(request.WithInfo(r.Context(), info)))
 		})
 	}
 }

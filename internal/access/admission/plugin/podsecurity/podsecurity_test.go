@@ -62,7 +62,7 @@ func try(t *testing.T, c Config, in Objects, a *admission.Attributes) outcome {
 	record := audit.NewRecord(nil, func() {}, "id", metav1.Now().Time)
 	record.Decide(audit.Settings{Level: audit.Metadata})
 	var w request.Warnings
-	ctx := audit.With(request.WithWarnings(t.Context(), &w), record)
+	ctx := audit.With(request.WithInfo(t.Context(), &request.Info{Warnings: &w}), record)
 	out.err = p.Validate(ctx, a)
 	h := http.Header{}
 	w.WriteHeaders(h)

@@ -1,0 +1,244 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// gatedConn is a connection whose Write waits for the gate and records the bytes.
+type gatedConn struct {
+	net.Conn
+	gate   chan error // the result of the next Write
+	closed atomic.Bool
+
+	mu     sync.Mutex // guards what follows
+	writes [][]byte
+}
+
+func (c *gatedConn) Write(p []byte) (int, error) {
+	if err := <-c.gate; err != nil {
+		return 0, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writes = append(c.writes, bytes.Clone(p))
+	return len(p), nil
+}
+
+func (c *gatedConn) SetWriteDeadline(time.Time) error { return nil }
+
+func (c *gatedConn) Close() error {
+	c.closed.Store(true)
+	return nil
+}
+
+func (c *gatedConn) all() [][]byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.writes
+}
+
+// gated returns a batchConn on a gatedConn, of which the goroutine waits in a write of the byte "0".
+func gated(t *testing.T) (*batchConn, *gatedConn) {
+	t.Helper()
+	inner := &gatedConn{gate: make(chan error)}
+	c := newBatchConn(inner, new(atomic.Int64))
+	mustWrite(t, c, []byte("0"))
+	waitFor(t, "the goroutine has taken the first byte", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.waiting == nil
+	})
+	return c, inner
+}
+
+func mustWrite(t *testing.T, c net.Conn, p []byte) {
+	t.Helper()
+	if n, err := c.Write(p); n != len(p) || err != nil {
+		t.Fatalf("Write of %d bytes: %d, %v", len(p), n, err)
+	}
+}
+
+func waitFor(t *testing.T, what string, reached func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !reached(); time.Sleep(100 * time.Microsecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited 20 s until %s", what)
+		}
+	}
+}
+
+// TestBatchConnJoinsWrites: bytes that come while others are being written are written together.
+func TestBatchConnJoinsWrites(t *testing.T) {
+	c, inner := gated(t)
+	for _, text := range []string{"1", "2", "3"} {
+		mustWrite(t, c, []byte(text))
+	}
+	if c.running.Load() != 1 {
+		t.Errorf("%d connections are counted, want 1", c.running.Load())
+	}
+	inner.gate <- nil
+	inner.gate <- nil
+	waitFor(t, "the goroutine has ended", func() bool { return c.running.Load() == 0 })
+	if got := inner.all(); len(got) != 2 || string(got[0]) != "0" || string(got[1]) != "123" {
+		t.Errorf("written %q", got)
+	}
+}
+
+// TestBatchConnIsBounded: a peer that reads nothing keeps batchBytes waiting at most. When its write fails, the connection
+// is closed, and so fails what waits for room, and every later Write.
+func TestBatchConnIsBounded(t *testing.T) {
+	c, inner := gated(t)
+	part := make([]byte, 4<<10)
+	failed := make(chan error, 1)
+	var accepted atomic.Int64
+	go func() {
+		for {
+			n, err := c.Write(part)
+			if err != nil {
+				failed <- err
+				return
+			}
+			accepted.Add(int64(n))
+		}
+	}()
+	waitFor(t, "as much waits as may", func() bool { return accepted.Load() == batchBytes })
+	time.Sleep(time.Millisecond) // a Write that should wait would have time to return
+	if got := accepted.Load(); got != batchBytes {
+		t.Errorf("%d bytes wait, want %d", got, batchBytes)
+	}
+	inner.gate <- os.ErrDeadlineExceeded
+	select {
+	case err := <-failed:
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("a Write waits for 20 s after another failed")
+	}
+	if !inner.closed.Load() || c.running.Load() != 0 {
+		t.Errorf("closed %v, %d connections are counted", inner.closed.Load(), c.running.Load())
+	}
+	if n, err := c.Write(part); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a later Write: %d, %v", n, err)
+	}
+}
+
+// TestBatchConnWithDeadline: with a deadline, and for a full record, Write returns after the bytes are written, behind all
+// others.
+func TestBatchConnWithDeadline(t *testing.T) {
+	for name, p := range map[string][]byte{"deadline": []byte("2"), "full record": make([]byte, directBytes)} {
+		c, inner := gated(t)
+		mustWrite(t, c, []byte("1"))
+		if name == "deadline" {
+			if err := c.SetWriteDeadline(time.Now().Add(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.Write(p)
+			done <- err
+		}()
+		inner.gate <- nil
+		inner.gate <- nil
+		select {
+		case <-done:
+			t.Errorf("%s: Write returns before its bytes are written", name)
+		case inner.gate <- nil:
+		}
+		if err := <-done; err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := inner.all(); len(got) != 3 || string(got[1]) != "1" || !bytes.Equal(got[2], p) {
+			t.Errorf("%s: %d writes", name, len(got))
+		}
+	}
+}
+
+// TestBatchConnEndOfLongResponse: the record that follows a full one starts no goroutine; the next one does.
+func TestBatchConnEndOfLongResponse(t *testing.T) {
+	inner := &gatedConn{gate: make(chan error, 3)}
+	c := newBatchConn(inner, new(atomic.Int64))
+	inner.gate <- nil
+	inner.gate <- nil
+	mustWrite(t, c, make([]byte, directBytes))
+	mustWrite(t, c, []byte("end"))
+	if n := len(inner.all()); n != 2 || c.running.Load() != 0 {
+		t.Errorf("%d writes, %d goroutines; want 2 and none", n, c.running.Load())
+	}
+	mustWrite(t, c, []byte("next"))
+	if c.running.Load() != 1 {
+		t.Error("the next response is written directly")
+	}
+	inner.gate <- nil
+	waitFor(t, "the goroutine has ended", func() bool { return c.running.Load() == 0 })
+}
+
+// TestBatchConnKeepsTheOrder writes parts of random sizes over a socket, with and without a deadline, and compares what the
+// peer reads.
+func TestBatchConnKeepsTheOrder(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	got := make(chan []byte, 1)
+	go func() {
+		peer, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Error(err)
+			got <- nil
+			return
+		}
+		defer peer.Close()
+		b, err := io.ReadAll(peer)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- b
+	}()
+	inner, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newBatchConn(inner, new(atomic.Int64))
+	random := rand.New(rand.NewPCG(1, 2))
+	var want []byte
+	for range 3000 {
+		switch random.IntN(50) {
+		case 0:
+			err = c.SetWriteDeadline(time.Now().Add(time.Hour))
+		case 1:
+			err = c.SetDeadline(time.Time{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := make([]byte, 1+random.IntN([]int{100, 5000, 2 * directBytes}[random.IntN(3)]))
+		for i := range p {
+			p[i] = byte(len(want) + i)
+		}
+		mustWrite(t, c, p)
+		want = append(want, p...)
+		clear(p) // the caller may use its bytes again
+	}
+	if err := c.SetWriteDeadline(time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	mustWrite(t, c, []byte("end"))
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if b := <-got; !bytes.Equal(b, append(want, "end"...)) {
+		t.Errorf("the peer read %d bytes, want %d equal ones", len(b), len(want)+3)
+	}
+}
