@@ -45,7 +45,7 @@ func TestRecorder(t *testing.T) {
 	if Wrap(w) != w {
 		t.Error("a Recorder was wrapped again")
 	}
-	request.Warn(request.WithWarnings(context.Background(), &w.Warnings), "look out")
+	request.Warn(request.WithInfo(context.Background(), &request.Info{Warnings: &w.Warnings}), "look out")
 	for _, part := range []string{"ab", "c"} {
 		if n, err := w.Write([]byte(part)); n != len(part) || err != nil {
 			t.Error(n, err)
