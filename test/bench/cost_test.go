@@ -32,6 +32,9 @@ func TestLayers(t *testing.T) {
 			"storage: flush and compaction"},
 		{[]string{module + "internal/storage/embedded.(*planner).planTxn", module + "internal/storage/embedded.(*pipeline).build"},
 			"storage: plan"},
+		{[]string{"runtime.memmove", module + "internal/object/registry.(*jsonEncoding).preview", attempt + "commit", attempt + "run"},
+			"encode the response"},
+		{[]string{module + "internal/object/registry.(*Resource).Insert", attempt + "commit", attempt + "run"}, "write: commit"},
 		{[]string{"main.main"}, "other"},
 	} {
 		if got := layerOf(c.stack); got != c.want {

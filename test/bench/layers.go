@@ -26,6 +26,8 @@ const (
 	pebblePackage = "github.com/cockroachdb/pebble/v2"
 	stepPrefix    = "internal/api/write.(*attempt)."
 	filterPrefix  = "internal/gateway/filter/"
+	// Methods of the encodings begin with this.
+	registryPrefix = "internal/object/registry.(*"
 )
 
 // layerRules are tried in this order.
@@ -42,14 +44,17 @@ var layerRules = []layerRule{
 	{pebblePackage + ".(*commitPipeline)", "storage: commit"}, {pebblePackage + ".(*DB).Apply", "storage: commit"},
 	{"internal/storage/embedded.(*planner)", "storage: plan"}, {"internal/storage/embedded.", "storage: commit"},
 	{"internal/storage/cache.", "cache and its feed"},
-	{"internal/object/registry.(*protobufEncoding).preview", "encode JSON"},
-	{"internal/object/registry.(*protobufEncoding).", "encode protobuf"},
-	{"internal/object/registry.(*jsonEncoding).", "encode JSON"},
 	{"internal/access/auth/", "authentication and authorization"},
 	{"internal/server/chain.", "filters: the chain"},
 	{"internal/api/directory.", "verb"}, {"internal/api/rest.", "verb"},
 	{"net/http.(*http2", "transport"}, {"golang.org/x/net/http2", "transport"}, {"crypto/tls.", "transport"},
 	{"internal/server.", "transport"}, {"net/http.", "transport"}, {"net.", "transport"},
+}
+
+// encodingLayers has the layers of the methods of the encodings of package registry.
+var encodingLayers = map[string]string{
+	"encode": "encode the stored object", "preview": "encode the response", "decode": "decode the current object",
+	"decodeAsWritten": "decode the current object", "read": "read labels and fields of stored objects",
 }
 
 // module is what the names of the functions of Keelson begin with.
@@ -65,6 +70,11 @@ func layerOf(stack []string) string {
 		if rest, ok := strings.CutPrefix(name, filterPrefix); ok {
 			filter, _, _ := strings.Cut(rest, ".")
 			return "filter: " + filter
+		}
+		if rest, ok := strings.CutPrefix(name, registryPrefix); ok {
+			if _, method, _ := strings.Cut(rest, "Encoding)."); encodingLayers[method] != "" {
+				return encodingLayers[method]
+			}
 		}
 		for _, rule := range layerRules {
 			if strings.HasPrefix(name, rule.prefix) {
