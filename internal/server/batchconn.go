@@ -1,6 +1,8 @@
 package server
 
 import (
+	"context"
+	"errors"
 	"net"
 	"runtime"
 	"sync"
@@ -14,20 +16,27 @@ const (
 	// directBytes is the size of a full TLS record. Full records, and the one that follows them, are written directly: they
 	// are a long response, for which a system call more or less makes no difference.
 	directBytes = 16 << 10
+	// lingerTime is how long the client of a connection that is being closed may take to read the bytes that wait.
+	lingerTime = 30 * time.Second
 )
 
 // batchConn is a connection that puts small writes together. Write keeps a copy of the bytes and returns. A goroutine
 // writes all bytes that wait with one system call, and ends when there are none. HTTP/2 writes at most 4 KiB at a time for
 // small responses and events of watches, and system calls are the largest part of their cost.
 //
-// While the connection has a write deadline, Write waits until everything is written. crypto/tls sets one when it closes a
-// connection, so the bytes that wait are written before, or until that deadline. If the goroutine fails, it closes the
-// connection: there may be no other Write that could return the error.
+// Only connections that may speak HTTP/2 are batched, from batchWrites on. The others may be closed, or taken over by a
+// handler, right after a Write, whose bytes the client must still get however late it reads.
+//
+// While the connection has a write deadline, Write waits until everything is written. crypto/tls sets one of 5 s when it
+// closes a connection, for an alert of its own; the bytes that wait before it have lingerTime. If the goroutine fails, it
+// closes the connection: there may be no other Write that could return the error.
 type batchConn struct {
 	net.Conn
-	running *atomic.Int64 // counts the goroutines of all connections
+	running  *atomic.Int64   // counts the goroutines of all connections
+	stopping context.Context // is done when the server stops
 
 	mu      sync.Mutex // guards what follows
+	batched bool       // batchWrites was called
 	changed sync.Cond  // waiting or writing has changed
 	waiting *[]byte    // nil if no bytes wait for the goroutine
 	writing bool       // the goroutine runs
@@ -37,10 +46,17 @@ type batchConn struct {
 }
 
 // newBatchConn returns a batchConn that writes to c. running counts its goroutine while there is one.
-func newBatchConn(c net.Conn, running *atomic.Int64) *batchConn {
-	b := &batchConn{Conn: c, running: running}
+func newBatchConn(c net.Conn, running *atomic.Int64, stopping context.Context) *batchConn {
+	b := &batchConn{Conn: c, running: running, stopping: stopping}
 	b.changed.L = &b.mu
 	return b
+}
+
+// batchWrites lets Write put bytes together from now on.
+func (c *batchConn) batchWrites() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.batched = true
 }
 
 // batches are the buffers for bytes that wait.
@@ -85,7 +101,7 @@ func (c *batchConn) batch(p []byte) (bool, error) {
 
 // fits reports whether p can wait beside the bytes that wait now.
 func (c *batchConn) fits(p []byte) bool {
-	return !c.limited && !c.long && len(p) < directBytes && (c.waiting == nil || len(*c.waiting)+len(p) <= batchBytes)
+	return c.batched && !c.limited && !c.long && len(p) < directBytes && (c.waiting == nil || len(*c.waiting)+len(p) <= batchBytes)
 }
 
 // writeBatches writes the bytes that wait until there are none.
@@ -114,19 +130,21 @@ func (c *batchConn) writeBatches() {
 }
 
 // SetWriteDeadline implements net.Conn.
-func (c *batchConn) SetWriteDeadline(t time.Time) error {
-	c.limit(!t.IsZero())
-	return c.Conn.SetWriteDeadline(t)
-}
+func (c *batchConn) SetWriteDeadline(t time.Time) error { return c.Conn.SetWriteDeadline(c.limit(t)) }
 
 // SetDeadline implements net.Conn.
 func (c *batchConn) SetDeadline(t time.Time) error {
-	c.limit(!t.IsZero())
-	return c.Conn.SetDeadline(t)
+	return errors.Join(c.Conn.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
-func (c *batchConn) limit(limited bool) {
+// limit notes a write deadline and returns the one to set: not before lingerTime while bytes wait or are being written,
+// unless the server stops.
+func (c *batchConn) limit(t time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.limited = limited
+	c.limited = !t.IsZero()
+	if linger := time.Now().Add(lingerTime); c.limited && c.writing && c.stopping.Err() == nil && t.Before(linger) {
+		return linger
+	}
+	return t
 }

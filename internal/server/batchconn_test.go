@@ -2,6 +2,8 @@ package server
 
 import (
 	"bytes"
+	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -46,11 +48,18 @@ func (c *gatedConn) all() [][]byte {
 	return c.writes
 }
 
+// batched returns a batchConn on inner of a client that speaks HTTP/2.
+func batched(t *testing.T, inner net.Conn) *batchConn {
+	c := newBatchConn(inner, new(atomic.Int64), t.Context())
+	c.batchWrites()
+	return c
+}
+
 // gated returns a batchConn on a gatedConn, of which the goroutine waits in a write of the byte "0".
 func gated(t *testing.T) (*batchConn, *gatedConn) {
 	t.Helper()
 	inner := &gatedConn{gate: make(chan error)}
-	c := newBatchConn(inner, new(atomic.Int64))
+	c := batched(t, inner)
 	mustWrite(t, c, []byte("0"))
 	waitFor(t, "the goroutine has taken the first byte", func() bool {
 		c.mu.Lock()
@@ -167,7 +176,7 @@ func TestBatchConnWithDeadline(t *testing.T) {
 // TestBatchConnEndOfLongResponse: the record that follows a full one starts no goroutine; the next one does.
 func TestBatchConnEndOfLongResponse(t *testing.T) {
 	inner := &gatedConn{gate: make(chan error, 3)}
-	c := newBatchConn(inner, new(atomic.Int64))
+	c := batched(t, inner)
 	inner.gate <- nil
 	inner.gate <- nil
 	mustWrite(t, c, make([]byte, directBytes))
@@ -210,7 +219,7 @@ func TestBatchConnKeepsTheOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newBatchConn(inner, new(atomic.Int64))
+	c := batched(t, inner)
 	random := rand.New(rand.NewPCG(1, 2))
 	var want []byte
 	for range 3000 {
@@ -240,5 +249,73 @@ func TestBatchConnKeepsTheOrder(t *testing.T) {
 	}
 	if b := <-got; !bytes.Equal(b, append(want, "end"...)) {
 		t.Errorf("the peer read %d bytes, want %d equal ones", len(b), len(want)+3)
+	}
+}
+
+// TestBatchConnLingers: bytes that wait when crypto/tls closes the connection have longer than its alert, unless the server
+// stops.
+func TestBatchConnLingers(t *testing.T) {
+	stopping, stop := context.WithCancel(t.Context())
+	inner := &deadlineConn{gatedConn: gatedConn{gate: make(chan error)}}
+	c := newBatchConn(inner, new(atomic.Int64), stopping)
+	c.batchWrites()
+	closing := func() time.Duration {
+		t.Helper()
+		if err := c.SetWriteDeadline(time.Now().Add(5 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		return time.Until(inner.deadline)
+	}
+	if d := closing(); d > 5*time.Second {
+		t.Errorf("no bytes wait: deadline in %v", d)
+	}
+	if err := c.SetWriteDeadline(time.Time{}); err != nil || !inner.deadline.IsZero() {
+		t.Errorf("no deadline: %v, %v", inner.deadline, err)
+	}
+	mustWrite(t, c, []byte("waits"))
+	if d := closing(); d < lingerTime-5*time.Second || d > lingerTime {
+		t.Errorf("bytes wait: deadline in %v", d)
+	}
+	stop()
+	if d := closing(); d > 5*time.Second {
+		t.Errorf("the server stops: deadline in %v", d)
+	}
+	inner.gate <- nil
+	waitFor(t, "the goroutine has ended", func() bool { return c.running.Load() == 0 })
+}
+
+// deadlineConn records the write deadline.
+type deadlineConn struct {
+	gatedConn
+	deadline time.Time
+}
+
+func (c *deadlineConn) SetWriteDeadline(t time.Time) error {
+	c.deadline = t
+	return nil
+}
+
+// TestOnlyHTTP2IsBatched: the writes of a client that does not offer HTTP/2, whose connection a handler may take over, are
+// not batched; nor are those of a server that does not speak it.
+func TestOnlyHTTP2IsBatched(t *testing.T) {
+	for _, c := range []struct {
+		offered, spoken []string
+		batched         bool
+	}{
+		{[]string{"h2", "http/1.1"}, []string{"h2", "http/1.1"}, true},
+		{[]string{"http/1.1"}, []string{"h2", "http/1.1"}, false},
+		{nil, []string{"h2", "http/1.1"}, false},
+		{[]string{"h2"}, []string{"http/1.1"}, false},
+	} {
+		conn := &stallConn{batches: newBatchConn(&gatedConn{}, new(atomic.Int64), t.Context())}
+		inner := &tls.Config{}
+		config := &tls.Config{
+			NextProtos:         c.spoken,
+			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return inner, nil },
+		}
+		got, err := batchHTTP2(config)(&tls.ClientHelloInfo{Conn: conn, SupportedProtos: c.offered})
+		if got != inner || err != nil || conn.batches.batched != c.batched {
+			t.Errorf("%q offered to %q: batched %v, %v, %v", c.offered, c.spoken, conn.batches.batched, got, err)
+		}
 	}
 }

@@ -2,11 +2,13 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -100,6 +102,7 @@ func newFrontend(o frontendOptions) (*frontend, error) {
 		f.server.Protocols = new(http.Protocols)
 		f.server.Protocols.SetHTTP1(true)
 	}
+	f.server.TLSConfig.GetConfigForClient = batchHTTP2(f.server.TLSConfig)
 	return f, nil
 }
 
@@ -118,6 +121,22 @@ func (f *frontend) serve(l *listener, end *ending) {
 			end.fail(fmt.Errorf("serving ended: %w", err))
 		}
 	}()
+}
+
+// batchHTTP2 returns a GetConfigForClient that batches the writes of a connection whose client offers HTTP/2, if the server
+// speaks it, and returns what that of the configuration returns.
+func batchHTTP2(config *tls.Config) func(*tls.ClientHelloInfo) (*tls.Config, error) {
+	const protocol = "h2"
+	inner, spoken := config.GetConfigForClient, slices.Contains(config.NextProtos, protocol)
+	return func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if c, ok := hello.Conn.(*stallConn); ok && c.batches != nil && spoken && slices.Contains(hello.SupportedProtos, protocol) {
+			c.batches.batchWrites()
+		}
+		if inner == nil {
+			return nil, nil
+		}
+		return inner(hello)
+	}
 }
 
 // endLongRunning ends watches and other long-running requests. frontend may be nil.

@@ -26,10 +26,11 @@ func (l *stallListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.batches != nil {
-		inner = newBatchConn(inner, l.batches)
-	}
 	c := &stallConn{Conn: inner, stopping: l.stopping}
+	if l.batches != nil {
+		c.batches = newBatchConn(inner, l.batches, l.stopping)
+		c.Conn = c.batches
+	}
 	// It fails only for a connection that is closed.
 	c.release = context.AfterFunc(l.stopping, func() { _ = c.limitWrite() })
 	return c, nil
@@ -41,6 +42,7 @@ type stallConn struct {
 	net.Conn
 	stopping context.Context
 	release  func() bool
+	batches  *batchConn // Conn, or nil
 }
 
 // Write implements net.Conn.

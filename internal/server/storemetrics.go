@@ -19,7 +19,7 @@ func cacheMemory(usage func() cache.Usage) []prometheus.Collector {
 	dropped := func(part string, bytes func(cache.Usage) int64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "keelson_cache_dropped_bytes_total", ConstLabels: prometheus.Labels{"part": part},
-			Help: "Bytes that the caches have given up because other objects or encodings needed the memory.",
+			Help: "Bytes that the caches have given up to make room, or because objects were seldom read.",
 		}, func() float64 { return float64(bytes(usage())) })
 	}
 	return []prometheus.Collector{

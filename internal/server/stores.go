@@ -178,11 +178,16 @@ func (s *stores) open(ctx context.Context) error {
 	return nil
 }
 
+// mostShare is the share of a part of which much is read, in relation to that of Events.
+const mostShare = 7
+
+// unknownCacheMemory is the default where the memory of the machine is unknown, in bytes.
+const unknownCacheMemory = 1 << 30
+
 // leastCacheMemory is the default of Storage.CacheMemory on machines with little memory, in bytes.
 const leastCacheMemory = 32 << 20
 
-// cacheMemory returns the memory that the caches may use together, in bytes; 0 is the default of a cache, where the memory
-// of the machine is unknown.
+// cacheMemory returns the memory that the caches may use together, in bytes.
 func (s *stores) cacheMemory() int64 {
 	if n := int64(s.config.Storage.CacheMemory); n > 0 {
 		return n
@@ -190,7 +195,7 @@ func (s *stores) cacheMemory() int64 {
 	if usable := pace.ReadMemory(os.DirFS("/")).Usable(); usable > 0 {
 		return max(usable/4, leastCacheMemory)
 	}
-	return 0
+	return unknownCacheMemory
 }
 
 // cacheUsage returns the memory of all caches.
@@ -280,7 +285,7 @@ func (s *stores) openClusters(ctx context.Context) error {
 			return err
 		}
 		s.overridden = append(s.overridden, store)
-		s.places = append(s.places, storePart{store: store, holds: func(k *registry.Kind, _ string) bool {
+		s.places = append(s.places, storePart{store: store, share: mostShare, holds: func(k *registry.Kind, _ string) bool {
 			return slices.ContainsFunc(o.resources, func(gr schema.GroupResource) bool { return isOf(k, gr) })
 		}})
 	}
@@ -289,8 +294,7 @@ func (s *stores) openClusters(ctx context.Context) error {
 		return err
 	}
 	s.main = store
-	const most = 7 // the part of the Events in the middle is one
-	shares := []int64{most, 1, most}
+	shares := []int64{mostShare, 1, mostShare} // the part in the middle has the Events
 	for i, part := range store.Parts(eventsPrefix) {
 		s.places = append(s.places, storePart{
 			store: part, share: shares[i],

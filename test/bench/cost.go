@@ -181,6 +181,10 @@ func dearerRows(a, b *costSide) error {
 	var names []string
 	for _, row := range costRows() {
 		x, y := a.Rows[row.key].Server, b.Rows[row.key].Server
+		if failure := a.Rows[row.key].Error; failure != "" {
+			names = append(names, row.key+" failed")
+			continue
+		}
 		if len(x) == 0 || len(y) == 0 {
 			continue
 		}

@@ -210,10 +210,11 @@ func leafHoldsSpecial(g *goType, s *shape, v reflect.Value) bool {
 	return false
 }
 
-// isSetOfStrings reports whether v is a list of different strings that the schema calls a set. Few strings are expected,
-// such as verbs.
+// isSetOfStrings reports whether v is a list of different strings that the schema calls a set. It returns false for more than
+// a few strings, such as verbs, because it compares each with each.
 func isSetOfStrings(g *goType, s *shape, v reflect.Value) bool {
-	if len(s.keys) > 0 || g.element.kind != stringKind {
+	const few = 64
+	if len(s.keys) > 0 || g.element.kind != stringKind || v.Len() > few {
 		return false
 	}
 	for i := range v.Len() {

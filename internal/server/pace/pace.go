@@ -15,9 +15,9 @@ import (
 
 const (
 	// leastHeadroom and mostHeadroom bound the number of bytes that may be allocated between two collections. The upper
-	// bound is less on a machine with little memory (headroomShare), and the live heap where that is more.
+	// bound is less on a machine with little memory (headroomShare), and half of the live heap where that is more.
 	leastHeadroom = 36 << 20
-	mostHeadroom  = 128 << 20
+	mostHeadroom  = 64 << 20
 	headroomShare = 32
 	// leastPercent bounds the headroom of a large heap from below.
 	leastPercent = 12
@@ -96,7 +96,7 @@ func (p *pacer) percent(now time.Time, live uint64, collector, user float64) int
 		change = min(mostGrowth, max(mostShrinking, collecting/(collecting+rest)/collectorShare))
 	}
 	p.at, p.collector, p.user = now, collector, user
-	p.headroom = min(max(p.most, float64(live)), max(leastHeadroom, p.headroom*change))
+	p.headroom = min(max(p.most, float64(live)/2), max(leastHeadroom, p.headroom*change))
 	if live == 0 {
 		return maxPercent
 	}

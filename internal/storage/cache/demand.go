@@ -9,7 +9,7 @@ import (
 // Memory configures which resources have their objects in memory and which are read from the store. The zero value
 // of each field means the default.
 //
-// A small resource is always in memory. A larger one is in memory while it is read often: each read is charged what
+// A small resource is in memory from its first use on, if there is room. A larger one is in memory while it is read often: each read is charged what
 // it costs to serve it from the store, the charges fade with time, and when they reach the charge of one read of
 // all objects, the objects are loaded. This solves the ski rental problem: it never costs more than twice the best
 // choice in hindsight. If large resources that are read seldom together use too much memory, the one that uses most
@@ -66,7 +66,7 @@ func (m Memory) withDefaults(budget int64) Memory {
 	return m
 }
 
-// small reports whether a resource of that size is always in memory.
+// small reports whether a resource of that size is small.
 func (m *Memory) small(objects int, bytes int64) bool {
 	return objects <= m.SmallObjects && bytes <= m.SmallBytes
 }

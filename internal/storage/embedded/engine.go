@@ -133,6 +133,9 @@ func (s *Store) openDB(adjust func(*pebble.Options)) error {
 		if s.importFailed == nil { // an import fails when there is no space
 			s.merges = newMergeScheduler(s)
 			options.FS, options.Experimental.CompactionScheduler = s.merges, s.merges
+		} else {
+			// The tables of an import do not overlap, so it may take long until they are merged.
+			options.Levels[0].Compression = options.Levels[1].Compression
 		}
 		var err error
 		if o.Image != nil {

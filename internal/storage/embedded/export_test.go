@@ -110,6 +110,21 @@ func TestExportEndsAtClose(t *testing.T) {
 	}
 }
 
+// sizeOfTables returns the bytes of the tables among the files of a directory.
+func sizeOfTables(t *testing.T, fs vfs.FS, dir string, names []string) (sum int64) {
+	t.Helper()
+	for _, name := range names {
+		if strings.HasSuffix(name, ".sst") {
+			info, err := fs.Stat(fs.PathJoin(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += info.Size()
+		}
+	}
+	return sum
+}
+
 // TestImport checks that an imported store has the state of the exported one, and that its history begins at the
 // import.
 func TestImport(t *testing.T) {
@@ -140,6 +155,12 @@ func TestImport(t *testing.T) {
 	again, err := r.Export()
 	if err != nil {
 		t.Fatal(err)
+	}
+	// The values, 2.9 MB of one letter, are compressed at once: no merge follows an import.
+	if names, err := fs.List("to"); err != nil {
+		t.Fatal(err)
+	} else if size := sizeOfTables(t, fs, "to", names); size == 0 || size > 1<<20 {
+		t.Errorf("the tables have %d bytes", size)
 	}
 	if got := collectRecords(t, again.Records(t.Context())); !reflect.DeepEqual(got, want) ||
 		again.Revision() != e.Revision()+10 {
