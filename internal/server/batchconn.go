@@ -12,7 +12,7 @@ import (
 
 const (
 	// batchBytes is how many bytes of a batchConn wait at most while others are being written.
-	batchBytes = 32 << 10
+	batchBytes = 16 << 10
 	// directBytes is the size of a full TLS record. Full records, and the one that follows them, are written directly: they
 	// are a long response, for which a system call more or less makes no difference.
 	directBytes = 16 << 10

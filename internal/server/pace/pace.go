@@ -3,7 +3,7 @@
 // FreeWhenIdle returns the free memory of the heap to the operating system while the process is idle.
 //
 // Example: with a live heap of 48 MiB and a headroom of 36 MiB, GOGC is 36 MiB * 100 / 48 MiB = 75, so the heap grows to 84
-// MiB between two collections. If collecting then takes 10 % of the processor time, the next headroom is 54 MiB.
+// MiB between two collections. If collecting then takes 5 % of the processor time, the next headroom is 45 MiB.
 package pace
 
 import (
@@ -17,7 +17,7 @@ const (
 	// leastHeadroom and mostHeadroom bound the number of bytes that may be allocated between two collections. The upper
 	// bound is less on a machine with little memory (headroomShare), and half of the live heap where that is more.
 	leastHeadroom = 36 << 20
-	mostHeadroom  = 64 << 20
+	mostHeadroom  = 48 << 20
 	headroomShare = 32
 	// leastPercent bounds the headroom of a large heap from below.
 	leastPercent = 12

@@ -19,10 +19,10 @@ func TestPercent(t *testing.T) {
 		because         string
 	}{
 		{time.Minute, 48, 1, 0, 75, "idle: the least headroom, 36 MiB"},
-		{100 * time.Millisecond, 48, 0.02, 0.18, 112, "collecting takes 10 %: half more, 54 MiB"},
-		{150 * time.Millisecond, 48, 0.018, 0.282, 133, "6 % are still too much: 64 MiB, the most"},
-		{200 * time.Millisecond, 48, 0.016, 0.384, 133, "4 % are right"},
-		{200 * time.Millisecond, 48, 0.002, 0.398, 100, "0.5 % are less than needed: a quarter less"},
+		{100 * time.Millisecond, 48, 0.02, 0.18, 100, "collecting takes 10 %: half more would be 54 MiB; 48 are the most"},
+		{150 * time.Millisecond, 48, 0.018, 0.282, 100, "6 % are still too much"},
+		{200 * time.Millisecond, 48, 0.016, 0.384, 100, "4 % are right"},
+		{200 * time.Millisecond, 48, 0.002, 0.398, 75, "0.5 % are less than needed: a quarter less"},
 		{2 * time.Second, 48, 1, 0, 75, "few collections: a quarter less, whatever they take"},
 		{time.Minute, 48, 1, 0, 75, "the least again"},
 		{100 * time.Millisecond, 4000, 0.1, 0.1, leastPercent, "of a large heap an eighth is little"},
