@@ -123,8 +123,8 @@ func (f *frontend) serve(l *listener, end *ending) {
 	}()
 }
 
-// batchHTTP2 returns a GetConfigForClient that batches the writes of a connection whose client offers HTTP/2, if the server
-// speaks it, and returns what that of the configuration returns.
+// batchHTTP2 returns a function for config.GetConfigForClient. If client and server can use HTTP/2, the function batches the
+// writes of the connection. It then calls the function that config has now, and returns its result.
 func batchHTTP2(config *tls.Config) func(*tls.ClientHelloInfo) (*tls.Config, error) {
 	const protocol = "h2"
 	inner, spoken := config.GetConfigForClient, slices.Contains(config.NextProtos, protocol)

@@ -181,9 +181,6 @@ func (s *stores) open(ctx context.Context) error {
 // mostShare is the share of a part of which much is read, in relation to that of Events.
 const mostShare = 7
 
-// unknownCacheMemory is the default where the memory of the machine is unknown, in bytes.
-const unknownCacheMemory = 1 << 30
-
 // leastCacheMemory is the default of Storage.CacheMemory on machines with little memory, in bytes.
 const leastCacheMemory = 32 << 20
 
@@ -195,7 +192,7 @@ func (s *stores) cacheMemory() int64 {
 	if usable := pace.ReadMemory(os.DirFS("/")).Usable(); usable > 0 {
 		return max(usable/4, leastCacheMemory)
 	}
-	return unknownCacheMemory
+	return cache.DefaultBudget // the memory of the machine is unknown
 }
 
 // cacheUsage returns the memory of all caches.

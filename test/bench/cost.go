@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// dearer is how much more processor time than the second server a row of the first may take before it is reported.
+// dearer is the largest quotient of the processor times of the first and the second server that is not reported.
 const dearer = 1.05
 
 // costSide is one of the measured servers.
@@ -31,7 +31,8 @@ type costFigure struct {
 }
 
 // compareCosts measures the rows of costRows on one to three servers in turn, each round on new data, and prints the
-// medians of the rounds. It returns an error if a row of the first server is dearer than that of the second.
+// medians of the rounds. It returns an error if an operation costs more on the first server than on the
+// second, see dearerRows.
 func compareCosts(ctx context.Context, o *options, dir string, out, progress io.Writer) error {
 	var sides []*costSide
 	for _, command := range []string{o.start, o.against, o.reference} {

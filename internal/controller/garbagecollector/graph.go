@@ -150,11 +150,14 @@ type graph struct {
 
 // waitingOwner is the state of an object that waits for the deletion of its dependents.
 //
-// The events of different resources arrive in any order. So a dependent that is new in the graph may have been *seen
-// late*: it had the reference when the deletion of its owner began. Then it is checked at once, as the dependents are
-// that the graph had already. Or it was *made late*, after the deletion had begun. As in kube-controller-manager, such a dependent
-// is checked together with the owner, or when the owner loses another dependent. The revisions distinguish the two
-// cases.
+// The events of different resources arrive in any order. So there are two kinds of dependents that are new in the graph:
+//
+//   - *seen late*: the dependent already referred to its owner when the deletion of the owner began. It is checked at once,
+//     as are the dependents that the graph knew before.
+//   - *made late*: it refers to the owner only since the deletion began. As in kube-controller-manager, it is checked together
+//     with the owner, or when the owner loses another dependent.
+//
+// The revisions tell which kind a dependent is.
 type waitingOwner struct {
 	// since is the revision of the first known state in which the object waits. The deletion began at it or before it.
 	since int64

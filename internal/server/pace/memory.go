@@ -17,8 +17,8 @@ type Memory struct {
 	Limit   int64 // what the control groups of the process allow; 0 if they allow all
 }
 
-// ReadMemory reads the memory that this process may use from a file system whose root is that of the system. Only Linux
-// has these files.
+// ReadMemory reads from files below /proc and /sys how much memory this process may use. root is the root directory of the
+// system. On other systems than Linux the files do not exist, and the result is zero.
 func ReadMemory(root fs.FS) Memory {
 	m := Memory{Machine: machineMemory(root)}
 	for _, group := range controlGroups(root) {

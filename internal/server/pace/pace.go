@@ -1,5 +1,5 @@
 // Package pace sets how often the garbage collector runs: often enough that a large cache does not double the memory of the
-// process, and seldom enough that collecting takes a small part of the processor time, however fast requests allocate.
+// process, and seldom enough, within bounds, that collecting takes a small part of the processor time.
 // FreeWhenIdle returns the free memory of the heap to the operating system while the process is idle.
 //
 // Example: with a live heap of 48 MiB and a headroom of 36 MiB, GOGC is 36 MiB * 100 / 48 MiB = 75, so the heap grows to 84
@@ -15,10 +15,9 @@ import (
 
 const (
 	// leastHeadroom and mostHeadroom bound the number of bytes that may be allocated between two collections. The upper
-	// bound is less on a machine with little memory (headroomShare), and half of the live heap where that is more.
+	// bound is half of the live heap where that is more.
 	leastHeadroom = 36 << 20
 	mostHeadroom  = 48 << 20
-	headroomShare = 32
 	// leastPercent bounds the headroom of a large heap from below.
 	leastPercent = 12
 	maxPercent   = 800
@@ -50,7 +49,7 @@ func Start(getenv func(string) string, memory Memory) {
 	if getenv("GOGC") != "" {
 		return
 	}
-	p := newPacer(memory)
+	p := newPacer()
 	p.adjust(time.Now())
 	adjustAfterEachCollection(p)
 }
@@ -60,20 +59,15 @@ type pacer struct {
 	sample   []metrics.Sample
 	current  int     // GOGC
 	headroom float64 // bytes
-	most     float64 // of headroom, for a small heap
 
 	at              time.Time // of the last collection
 	collector, user float64   // seconds of processor time until then
 }
 
-func newPacer(m Memory) *pacer {
-	most := float64(mostHeadroom)
-	if usable := m.Usable(); usable > 0 {
-		most = min(most, float64(usable/headroomShare))
-	}
+func newPacer() *pacer {
 	return &pacer{
 		sample:   []metrics.Sample{{Name: liveMetric}, {Name: collectorMetric}, {Name: userMetric}},
-		headroom: leastHeadroom, most: max(leastHeadroom, most),
+		headroom: leastHeadroom,
 	}
 }
 
@@ -96,7 +90,7 @@ func (p *pacer) percent(now time.Time, live uint64, collector, user float64) int
 		change = min(mostGrowth, max(mostShrinking, collecting/(collecting+rest)/collectorShare))
 	}
 	p.at, p.collector, p.user = now, collector, user
-	p.headroom = min(max(p.most, float64(live)/2), max(leastHeadroom, p.headroom*change))
+	p.headroom = min(max(mostHeadroom, float64(live)/2), max(leastHeadroom, p.headroom*change))
 	if live == 0 {
 		return maxPercent
 	}

@@ -35,8 +35,8 @@ const (
 	// Root is the prefix of every key that the cache sees.
 	Root = "/registry/"
 
-	// defaultBudget is the value of Options.Budget.
-	defaultBudget = 1 << 30
+	// DefaultBudget is the default of Options.Budget, in bytes.
+	DefaultBudget = 1 << 30
 	// mostWindowBytes bounds the log of a resource, however large the budget is.
 	mostWindowBytes = 32 << 20
 )
@@ -82,7 +82,7 @@ type Config struct {
 // Options configure a Cache.
 type Options struct {
 	Store storage.Store
-	// Budget bounds the memory of the cache, in bytes; 0 means 1 GiB. Half of it is for objects, three eighths for
+	// Budget bounds the memory of the cache, in bytes; 0 means DefaultBudget. Half of it is for objects, three eighths for
 	// encodings of objects and of chunks, and an eighth for logs. What does not fit is given up: objects are read from the
 	// store, encodings are made again, watches read the history of the store.
 	Budget int64
@@ -107,7 +107,7 @@ type Options struct {
 
 func (o *Options) budget() int64 {
 	if o.Budget <= 0 {
-		return defaultBudget
+		return DefaultBudget
 	}
 	return o.Budget
 }
@@ -126,7 +126,7 @@ type Cache struct {
 	budget      int64 // bytes, for Usage
 	logs        logBudget
 	memory      Memory
-	// droppedBytes is the memory of the objects that were dropped because others need the room, in all.
+	// droppedBytes is the memory of all objects that were dropped since New, see dropObjects.
 	droppedBytes atomic.Int64
 	logger       *slog.Logger
 	metrics      *Stored
@@ -256,7 +256,7 @@ func (c *Cache) Applied() int64 { return c.feed.applied.Load() }
 type Usage struct {
 	Budget                   int64 // see Options.Budget
 	Objects, Encodings, Logs int64
-	// DroppedObjects and DroppedEncodings were given up since the cache was made, because others needed the room.
+	// DroppedObjects and DroppedEncodings were dropped since New: to make room, and objects also if they were seldom read.
 	DroppedObjects, DroppedEncodings int64
 }
 

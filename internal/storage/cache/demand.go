@@ -9,10 +9,10 @@ import (
 // Memory configures which resources have their objects in memory and which are read from the store. The zero value
 // of each field means the default.
 //
-// A small resource is in memory from its first use on, if there is room. A larger one is in memory while it is read often: each read is charged what
-// it costs to serve it from the store, the charges fade with time, and when they reach the charge of one read of
-// all objects, the objects are loaded. This solves the ski rental problem: it never costs more than twice the best
-// choice in hindsight. If large resources that are read seldom together use too much memory, the one that uses most
+// A small resource is in memory from its first use on, if there is room. A larger one is in memory while it is read
+// often: each read is charged what it costs to serve it from the store, the charges fade with time, and when they reach
+// the charge of one read of all objects, the objects are loaded. This solves the ski rental problem: it never costs more
+// than twice the best choice in hindsight. If large resources that are read seldom together use too much memory, the one that uses most
 // for its reads is dropped. The same is done when all loaded resources together exceed LoadedBytes, however often they
 // are read and however small each is; and a resource is not loaded if they would.
 type Memory struct {
@@ -66,7 +66,7 @@ func (m Memory) withDefaults(budget int64) Memory {
 	return m
 }
 
-// small reports whether a resource of that size is small.
+// small reports whether so many objects of so many bytes are within SmallObjects and SmallBytes.
 func (m *Memory) small(objects int, bytes int64) bool {
 	return objects <= m.SmallObjects && bytes <= m.SmallBytes
 }

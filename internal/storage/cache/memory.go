@@ -60,7 +60,7 @@ func (c *Cache) loadedBytes(but *Resource) (sum int64) {
 	return sum
 }
 
-// isSmall reports whether a state is that of a small resource.
+// isSmall reports whether the objects of a loaded resource are within Memory.SmallObjects and Memory.SmallBytes.
 func (c *Cache) isSmall(st *state) bool { return c.memory.small(st.objects.All().Len(), st.bytes) }
 
 // dropObjects changes a loaded resource to a followed one: its objects are then only in the store. The caller holds

@@ -199,7 +199,7 @@ func TestStrategicTwin(t *testing.T) {
 	}
 }
 
-// TestMergePartsTwin compares the merging of parts of an object with that of the whole document.
+// TestMergePartsTwin applies merge patches with MergeParts and with Document, and compares the results.
 func TestMergePartsTwin(t *testing.T) {
 	pod := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
