@@ -262,17 +262,14 @@ type measured struct {
 // measure makes the server collect its garbage, and returns its usage from which the attack is measured.
 func (a *attack) measure() measured {
 	a.Helper()
-	m := measured{}
-	var err error
-	if m.insideUsage, err = a.server.ask(collect); err != nil {
-		a.Fatalf("the server has ended: %v\n%s", err, shorten(a.server.log.String()))
-	}
+	m := measured{insideUsage: a.ask(collect)}
 	if !measuring {
 		return m
 	}
 	if err := resetPeak(a.server.cmd.Process.Pid); err != nil {
 		a.Fatal(err)
 	}
+	var err error
 	if m.usage, err = usageOf(a.server.cmd.Process.Pid); err != nil {
 		a.Fatal(err)
 	}
@@ -280,19 +277,18 @@ func (a *attack) measure() measured {
 }
 
 // idle waits until the server has no work of this attack: until it uses little processor time and its goroutines have
-// ended. It stops waiting when the limit of processor time is exceeded, which judge reports.
+// ended; then until it keeps little memory of it: the goroutines that l allows may still end, and each may have a body. It
+// stops waiting when the limit of processor time is exceeded, which judge reports.
 func (a *attack) idle(before measured, l limits) measured {
 	a.Helper()
 	const look, little = 200 * time.Millisecond, 2
 	var m measured
 	var last time.Duration
-	for end := time.Now().Add(patience); ; {
-		inside, err := a.server.ask(report)
-		if err != nil {
-			a.Fatalf("the server has ended: %v\n%s", err, lastLines(a.server.log.String()))
-		}
-		m = measured{insideUsage: inside}
+	end := time.Now().Add(patience)
+	for ; ; time.Sleep(look) {
+		m = measured{insideUsage: a.ask(report)}
 		if measuring {
+			var err error
 			if m.usage, err = usageOf(a.server.cmd.Process.Pid); err != nil {
 				a.Fatal(err)
 			}
@@ -302,15 +298,22 @@ func (a *attack) idle(before measured, l limits) measured {
 		if quiet && m.Goroutines <= before.Goroutines+l.goroutines || m.cpu-before.cpu > l.cpu || time.Now().After(end) {
 			break
 		}
-		time.Sleep(look)
 	}
-	peak := m.peak
-	inside, err := a.server.ask(collect)
+	for ; ; time.Sleep(look) {
+		if m.Heap = a.ask(collect).Heap; m.Heap <= before.Heap+l.kept || time.Now().After(end) {
+			return m
+		}
+	}
+}
+
+// ask sends a command to the server, and returns its usage.
+func (a *attack) ask(command string) insideUsage {
+	a.Helper()
+	inside, err := a.server.ask(command)
 	if err != nil {
 		a.Fatalf("the server has ended: %v\n%s", err, lastLines(a.server.log.String()))
 	}
-	m.Heap, m.peak = inside.Heap, peak
-	return m
+	return inside
 }
 
 // judge fails the test for each limit that was exceeded.
@@ -326,7 +329,10 @@ func (a *attack) judge(before, after measured, l limits) {
 		a.Errorf("the server's memory grew by %.1f MiB, limit %.1f", mib(peak), mib(l.peak))
 	}
 	if kept := after.Heap - before.Heap; kept > l.kept {
-		a.Errorf("%.1f MiB of heap are still used after the attack, limit %.1f", mib(kept), mib(l.kept))
+		logged := len(a.server.log.String())
+		a.ask(holders)
+		a.Errorf("%.1f MiB of heap are still used after the attack, limit %.1f; of everything that is used the most is:\n%.4000s",
+			mib(kept), mib(l.kept), a.server.log.String()[logged:])
 	}
 	if left := after.Goroutines - before.Goroutines; left > l.goroutines {
 		a.Errorf("%d goroutines are still there after the attack, limit %d", left, l.goroutines)

@@ -22,6 +22,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"testing"
@@ -119,6 +120,8 @@ func serve(name, dir string) error {
 			runtime.GC()
 			debug.FreeOSMemory()
 			usage = inside()
+		case holders:
+			_ = pprof.Lookup("heap").WriteTo(os.Stderr, 1) // the output of the test shows it
 		case stop:
 			usage.Failure = stopServer(s)
 		}
@@ -135,7 +138,8 @@ func serve(name, dir string) error {
 const (
 	collect = "collect" // collect the garbage, return memory to the system, and report usage
 	report  = "report"
-	stop    = "stop" // stop the server and report its error
+	holders = "holders" // write a profile of the heap to the log
+	stop    = "stop"    // stop the server and report its error
 )
 
 // stopServer stops a server and returns its error, or "". It waits for half of the time that a request may take.

@@ -207,24 +207,3 @@ func TestPlannerReadsOnce(t *testing.T) {
 		t.Errorf("the database was opened %d times after the version was dropped, want 2", a.opened)
 	}
 }
-
-// TestPlanAllocations checks that the planning of a transaction allocates its record and the events of it, and little
-// more for the group.
-func TestPlanAllocations(t *testing.T) {
-	a := &appliedVersions{newestOf: map[string]version{}}
-	p := testPlanner(t, a, 1<<20)
-	requests := make([]*request, 64)
-	for i := range requests {
-		requests[i] = newRequest(storage.Txn{Ops: []storage.Op{storage.Put(fmt.Sprintf("/%d", i), make([]byte, 300))}})
-	}
-	plan := func() {
-		g := p.plan(requests, func(b *pebble.Batch) batch { return &pebbleBatch{b: b} })
-		if err := g.batch.(*pebbleBatch).b.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	plan()
-	if n := testing.AllocsPerRun(100, plan); n > 2*64+16 {
-		t.Errorf("%v allocations for a group of %d transactions", n, len(requests))
-	}
-}
