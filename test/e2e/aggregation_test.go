@@ -201,8 +201,9 @@ func TestMetricsServer(t *testing.T) {
 		}
 		return nil
 	})
-	k.says(t, words("top pod web"), `^NAME +CPU\(cores\) +MEMORY\(bytes\)`, `^web +250m +100Mi`)
-	k.says(t, words("top node"), `^node-1 +500m +12% +1024Mi +12%`)
+	// kubectl rounds up, and metrics-server may compute a little more than the rate.
+	k.says(t, words("top pod web"), `^NAME +CPU\(cores\) +MEMORY\(bytes\)`, `^web +25[01]m +100Mi`)
+	k.says(t, words("top node"), `^node-1 +50[01]m +12% +1024Mi +12%`)
 	k.says(t, words("get --raw /apis/metrics.k8s.io/v1beta1/nodes/node-1"), `"usage":{"cpu":"`)
 }
 
