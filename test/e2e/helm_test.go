@@ -103,7 +103,7 @@ func testHelm(t *testing.T, path string) {
 	helm("template", "web", chart, "--namespace", "shop", "--validate")
 
 	helm("uninstall", "web", "--namespace", "shop", "--wait", "--timeout", "30s")
-	expect("serviceaccount/default", everything, "-o", "name") // exists in every namespace
+	expect("configmap/kube-root-ca.crt\nserviceaccount/default", everything, "-o", "name") // exist in every namespace
 	if out := helm("list", "--namespace", "shop"); strings.Contains(out, "web") {
 		t.Errorf("after the uninstallation helm list said\n%s", out)
 	}
