@@ -150,16 +150,25 @@ func (h *Handler) buffers() httputil.BufferPool {
 	return h.Target.Transport.buffers
 }
 
-// reachingTransport is a transport whose errors are UnreachableErrors.
+// reachingTransport is a transport whose errors are UnreachableErrors, but for a switchedError.
 type reachingTransport struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (t reachingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := t.RoundTripper.RoundTrip(r)
-	if err != nil {
-		return nil, &UnreachableError{err}
+	if err != nil && !errors.As(err, new(*switchedError)) {
+		err = &UnreachableError{err}
 	}
-	return response, nil
+	return response, err
+}
+
+// A switchedError is returned if the backend has switched to another protocol than the requested one, or unasked. Its text is
+// that of kube-apiserver.
+type switchedError struct{ to, requested string }
+
+// Error implements error.
+func (e *switchedError) Error() string {
+	return fmt.Sprintf("backend tried to switch protocol %q when %q was requested", e.to, e.requested)
 }
 
 // An UnreachableError is returned by a proxy that rewrites links if the backend could not be reached, or if the header

@@ -82,7 +82,11 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		// net/http reads a status below 100 but refuses to send it. The body of a 101 is the connection: reading it ends
 		// only when the server closes it, also if the request has ended.
 		_ = response.Body.Close() // the body is not used
-		response, err = nil, fmt.Errorf("invalid status code %03d", response.StatusCode)
+		err = fmt.Errorf("invalid status code %03d", response.StatusCode)
+		if response.StatusCode == http.StatusSwitchingProtocols {
+			err = &switchedError{to: response.Header.Get("Upgrade"), requested: r.Header.Get("Upgrade")}
+		}
+		response = nil
 	}
 	if t.options.Observe != nil {
 		t.options.Observe(response, err)
