@@ -277,15 +277,14 @@ func (a *attack) measure() measured {
 }
 
 // idle waits until the server has no work of this attack: until it uses little processor time and its goroutines have
-// ended; then until it keeps little memory of it: the goroutines that l allows may still end, and each may have a body. It
-// stops waiting when the limit of processor time is exceeded, which judge reports.
+// ended; then, for at most settling, until it keeps little memory of it: the goroutines that l allows may still end, and
+// each may have a body. It stops waiting when the limit of processor time is exceeded, which judge reports.
 func (a *attack) idle(before measured, l limits) measured {
 	a.Helper()
-	const look, little = 200 * time.Millisecond, 2
+	const look, settling, little = 200 * time.Millisecond, 10 * time.Second, 2
 	var m measured
 	var last time.Duration
-	end := time.Now().Add(patience)
-	for ; ; time.Sleep(look) {
+	for end := time.Now().Add(patience); ; time.Sleep(look) {
 		m = measured{insideUsage: a.ask(report)}
 		if measuring {
 			var err error
@@ -299,8 +298,9 @@ func (a *attack) idle(before measured, l limits) measured {
 			break
 		}
 	}
-	for ; ; time.Sleep(look) {
-		if m.Heap = a.ask(collect).Heap; m.Heap <= before.Heap+l.kept || time.Now().After(end) {
+	for end := time.Now().Add(settling); ; time.Sleep(look) {
+		m.Heap = a.ask(collect).Heap
+		if m.Heap <= before.Heap+l.kept || m.cpu-before.cpu > l.cpu || raceDetector || time.Now().After(end) {
 			return m
 		}
 	}

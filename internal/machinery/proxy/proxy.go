@@ -162,13 +162,13 @@ func (t reachingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// A switchedError is returned if the backend has switched to another protocol than the requested one, or unasked. Its text is
-// that of kube-apiserver.
-type switchedError struct{ to, requested string }
+// A switchedError is returned if the backend has switched to another protocol, although no other was requested. Its text
+// is that of kube-apiserver.
+type switchedError struct{ protocol string }
 
 // Error implements error.
 func (e *switchedError) Error() string {
-	return fmt.Sprintf("backend tried to switch protocol %q when %q was requested", e.to, e.requested)
+	return fmt.Sprintf(`backend tried to switch protocol %q when "" was requested`, e.protocol)
 }
 
 // An UnreachableError is returned by a proxy that rewrites links if the backend could not be reached, or if the header

@@ -1,22 +1,31 @@
 package proxy
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"strings"
 	"testing"
 )
 
 // TestInvalidStatus forwards to servers whose status codes net/http reads but does not send, or that switch to another
 // protocol without being asked. These must not get the connection of the client.
 func TestInvalidStatus(t *testing.T) {
-	for _, answer := range []string{
-		"HTTP/1.1 042 Odd\r\nContent-Type: text/html\r\nContent-Length: 3\r\n\r\n<p>",
-		"HTTP/1.1 101 Switching Protocols\r\n\r\n",
-		"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
+	for answer, want := range map[string]struct {
+		text        string
+		unreachable bool // answered 503 by the proxies to pods, services and nodes; other errors are 500
+	}{
+		"HTTP/1.1 042 Odd\r\nContent-Type: text/html\r\nContent-Length: 3\r\n\r\n<p>": {
+			"error trying to reach service: invalid status code 042", true,
+		},
+		"HTTP/1.1 101 Switching Protocols\r\n\r\n": {
+			`backend tried to switch protocol "" when "" was requested`, false,
+		},
+		"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n": {
+			`backend tried to switch protocol "x" when "" was requested`, false,
+		},
 	} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -49,8 +58,8 @@ func TestInvalidStatus(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/a/", nil))
-		if failed == nil || w.Code != http.StatusServiceUnavailable || !strings.Contains(failed.Error(), "invalid status code") &&
-			!strings.HasPrefix(failed.Error(), "backend tried to switch protocol") {
+		if failed == nil || failed.Error() != want.text || errors.As(failed, new(*UnreachableError)) != want.unreachable ||
+			w.Code != http.StatusServiceUnavailable {
 			t.Errorf("%.30q: %d, %v", answer, w.Code, failed)
 		}
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.Target.URL.String(), nil)

@@ -84,7 +84,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		_ = response.Body.Close() // the body is not used
 		err = fmt.Errorf("invalid status code %03d", response.StatusCode)
 		if response.StatusCode == http.StatusSwitchingProtocols {
-			err = &switchedError{to: response.Header.Get("Upgrade"), requested: r.Header.Get("Upgrade")}
+			err = &switchedError{response.Header.Get("Upgrade")}
 		}
 		response = nil
 	}
