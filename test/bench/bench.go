@@ -84,12 +84,17 @@ func (b *bench) steps() []step {
 		step{[]string{"custom-get"}, b.getCustom},
 	)
 	if b.options.long {
+		for i := range memoryShapes {
+			steps = append(steps, step{[]string{memoryShapes[i].row}, func() error { return b.memoryOfBytes(&memoryShapes[i]) }})
+		}
 		steps = append(steps,
 			step{[]string{"memory-configmaps"}, b.memoryOfConfigMaps},
 			step{[]string{"watch-each-cpu", "watch-each-lag", "watch-each-memory"}, b.watchEach},
 			step{[]string{"pages-churn"}, b.pagesUnderChurn},
 			step{[]string{"events-heap"}, b.heapOfEvents},
-			step{[]string{"scale-create", "scale-memory", "scale-page", "scale-lag", "scale-start", "scale-load"}, b.scale},
+			step{[]string{
+				"scale-create", "scale-memory", "scale-page", "scale-get", "scale-lag", "scale-start", "scale-load", "scale-stream",
+			}, b.scale},
 		)
 	}
 	return steps

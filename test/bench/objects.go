@@ -49,10 +49,15 @@ const podTemplate = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"NAME",`
 func podBodies(n int) [][]byte {
 	bodies := make([][]byte, n)
 	for i := range bodies {
-		s := strings.Replace(podTemplate, "NAME", podName(i), 1)
-		bodies[i] = []byte(strings.Replace(s, "GROUP", podGroup(i, n), 1))
+		bodies[i] = podNumbered(i, n)
 	}
 	return bodies
+}
+
+// podNumbered returns pod i of n.
+func podNumbered(i, n int) []byte {
+	s := strings.Replace(podTemplate, "NAME", podName(i), 1)
+	return []byte(strings.Replace(s, "GROUP", podGroup(i, n), 1))
 }
 
 // podGroup returns the group of pod i.

@@ -12,8 +12,9 @@ import (
 // printed beside the same figure at a tenth of the size, in the column of the floor.
 
 const (
-	// scaleSize is the size of an object as JSON, in bytes.
-	scaleSize = 400
+	// Every second object is small, the others are large: the size of their data, in bytes. As returned they have about
+	// 0.4 KB more.
+	scaleSmall, scaleLarge = 100, 4600
 	// tenth is the part of the full size that is measured first.
 	tenth     = 10
 	pageLimit = 500
@@ -30,6 +31,7 @@ type atSize struct {
 	first        *timing       // a page at the beginning of the list
 	middle       *timing       // a page after half of the objects
 	lag, highLag time.Duration // from a write to its event, median and 99th percentile
+	get          time.Duration // of one object, median
 }
 
 // scale measures many small objects of one resource, and a start with them.
@@ -65,6 +67,7 @@ func (b *bench) scale() error {
 	b.add(figure{Row: "scale-page", Value: ms(full.first.wall), Floor: ms(small.first.wall),
 		Detail: details(cpuDetail(full.first.cpu), "after half of the objects "+short(full.middle.wall),
 			"a tenth "+short(small.middle.wall))})
+	b.add(figure{Row: "scale-get", Value: ms(full.get), Floor: ms(small.get)})
 	b.add(figure{Row: "scale-lag", Value: ms(full.lag), Floor: ms(small.lag),
 		Detail: fmt.Sprintf("p99 %s, a tenth %s", short(full.highLag), short(small.highLag))})
 	return b.restartWith(path, all, empty)
@@ -96,6 +99,14 @@ func (b *bench) growTo(path string, from, to int, empty int64) (*atSize, error) 
 	if s.middle, err = b.middlePage(path, to, most); err != nil {
 		return nil, err
 	}
+	const gets = 2000
+	read, err := plan{inFlight: 1, connections: 1, count: gets, limit: writeTime, prepare: func(i int, r *request) {
+		*r = request{method: http.MethodGet, path: path + "/" + scaleName(i*stride%to), accept: jsonType}
+	}}.run(b.server)
+	if err != nil {
+		return nil, err
+	}
+	s.get = read.percentile(50)
 	s.lag, s.highLag, err = b.oneWatcher(path, to)
 	return s, err
 }
@@ -103,8 +114,7 @@ func (b *bench) growTo(path string, from, to int, empty int64) (*atSize, error) 
 func scaleName(i int) string { return fmt.Sprintf("scale-%07d", i) }
 
 func scaleObject(i int) []byte {
-	name := scaleName(i)
-	return configMap(name, scaleSize-len(configMap(name, 0)))
+	return configMap(scaleName(i), []int{scaleSmall, scaleLarge}[i%2])
 }
 
 // tokenStart is the beginning of every continue token: {"v": in base64.
@@ -193,6 +203,34 @@ func (b *bench) restartWith(path string, objects int, empty int64) error {
 	after := treeUsage(b.server.pid)
 	b.add(figure{Row: "scale-load", Value: ms(took), Detail: details(cpuDetail(after.cpu-before.cpu),
 		fmt.Sprintf("%.2f KB an object then", float64(after.anonymous-empty)/float64(objects)/kilobyte))})
+	return b.streamAll(path, after.anonymous)
+}
+
+// streamAll measures a list of all objects without a limit: its time, and how much more memory than before the server
+// uses at most meanwhile.
+func (b *bench) streamAll(path string, before int64) error {
+	most, done, stopped := int64(0), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			most = max(most, treeUsage(b.server.pid).anonymous)
+			select {
+			case <-done:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}()
+	t, err := repeat(b.server, &request{method: http.MethodGet, path: path, accept: jsonType}, 1, 0)
+	close(done)
+	<-stopped
+	if err != nil {
+		return err
+	}
+	time.Sleep(3 * settleTime)
+	b.add(figure{Row: "scale-stream", Value: float64(most-before) / megabyte,
+		Detail: details(fmt.Sprintf("%.0f MB in %s", float64(t.size)/megabyte, short(t.wall)), cpuDetail(t.cpu),
+			fmt.Sprintf("%.0f MB when idle again", float64(treeUsage(b.server.pid).anonymous-before)/megabyte))})
 	return nil
 }
 
