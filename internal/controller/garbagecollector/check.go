@@ -143,7 +143,7 @@ func (c *Collector) readOwner(ctx context.Context, o object, ref *owner) (*clien
 	})
 	switch {
 	case isMissing(err, ref.name) || err == nil && found.UID != ref.uid:
-		c.graph.setAbsent(id)
+		c.apply(c.graph.setAbsent(id))
 		return nil, nil
 	case err != nil:
 		return nil, err

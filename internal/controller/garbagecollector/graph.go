@@ -45,8 +45,10 @@ type node struct {
 	// object of another resource, the node belongs to the object that was seen first; but an object of this server
 	// replaces one of an extension API server.
 	location *location
-	name     string
-	// revision is the resourceVersion of the state that the node shows.
+	// name is the one that the first dependent has given if the object was plain before. A check of that dependent finds
+	// out whether it is right (see graph.setAbsent).
+	name string
+	// revision is the resourceVersion of the state that the node shows; 0 if the object was plain in it.
 	revision int64
 	owners   []owner
 	// dependents are the nodes whose owners include this one; nil if there are none.
@@ -139,6 +141,7 @@ func (e *effects) add(n *node) {
 type graph struct {
 	mu    sync.Mutex // guards what follows, and the nodes
 	nodes map[types.UID]*node
+	plain plainObjects // the objects that were seen and have no node
 	// listing is true until all resources were listed. Until then missing owners have no effect: they may be listed
 	// yet.
 	listing bool
@@ -167,7 +170,7 @@ type waitingOwner struct {
 
 func newGraph() *graph {
 	return &graph{
-		nodes: map[types.UID]*node{}, listing: true, absent: absentOwners{}, waiting: map[types.UID]*waitingOwner{},
+		nodes: map[types.UID]*node{}, plain: newPlainObjects(), listing: true, absent: absentOwners{}, waiting: map[types.UID]*waitingOwner{},
 	}
 }
 
@@ -175,6 +178,9 @@ func newGraph() *graph {
 func (g *graph) set(p *location, m client.Metadata, list uint32) (e effects) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.setPlain(p, &m, list) {
+		return e
+	}
 	n := g.nodeFor(p, m.UID, &e)
 	switch {
 	case n == nil:
@@ -185,7 +191,10 @@ func (g *graph) set(p *location, m client.Metadata, list uint32) (e effects) {
 	}
 	appears := n.missing()
 	wasOrphaning, wasWaiting := n.deleting && n.orphans, n.deletesDependents()
-	n.location, n.name, n.revision, n.list = p, m.Name, m.Revision, list
+	if n.name != m.Name {
+		n.name = strings.Clone(m.Name)
+	}
+	n.location, n.revision, n.list = p, m.Revision, list
 	n.deleting = m.Deleting
 	n.orphans = slices.Contains(m.Finalizers, metav1.FinalizerOrphanDependents)
 	n.foreground = slices.Contains(m.Finalizers, metav1.FinalizerDeleteDependents)
@@ -208,12 +217,57 @@ func (g *graph) set(p *location, m client.Metadata, list uint32) (e effects) {
 		}
 		e.add(n)
 	}
+	g.releaseNode(n)
 	return e
 }
 
-// nodeFor returns the node of an object at p. It returns nil if the node belongs to another object (see node.location).
+// setPlain takes the state of an object that has no node and needs none. It returns false for others.
+func (g *graph) setPlain(p *location, m *client.Metadata, list uint32) bool {
+	if g.nodes[m.UID] != nil || !isPlain(p, m) {
+		return false
+	}
+	if before, _ := g.plain.find(m.UID); before != nil && !before.sameResource(p) {
+		return true // the UID belongs to another object, see node.location
+	}
+	return g.plain.add(p, m.UID, list)
+}
+
+// releaseNode removes the node of an object that has become plain.
+func (g *graph) releaseNode(n *node) {
+	if n.missing() || n.location.remote || n.deleting || len(n.owners) > 0 || len(n.dependents) > 0 {
+		return
+	}
+	if g.plain.add(n.location, n.uid, n.list) {
+		delete(g.nodes, n.uid)
+	}
+}
+
+// ownerNode returns the node of an owner that n names, which is perhaps missing. A plain object gets a node, and n is
+// checked, because the name of the owner is not known.
+func (g *graph) ownerNode(n *node, o *owner, e *effects) *node {
+	to := g.nodes[o.uid]
+	if to != nil {
+		return to
+	}
+	to = &node{uid: o.uid}
+	if p, list := g.plain.find(o.uid); p != nil {
+		g.plain.remove(o.uid)
+		to.location, to.name, to.list = p, o.name, list
+		e.add(n)
+	}
+	g.nodes[o.uid] = to
+	return to
+}
+
+// nodeFor returns the node of an object at p. It returns nil if the UID belongs to another object (see node.location).
 func (g *graph) nodeFor(p *location, uid types.UID, e *effects) *node {
 	n := g.nodes[uid]
+	if n == nil {
+		if before, _ := g.plain.find(uid); before != nil && !before.sameResource(p) {
+			return nil
+		}
+		g.plain.remove(uid)
+	}
 	if n != nil && !n.missing() && !n.location.sameResource(p) {
 		if p.remote || !n.location.remote {
 			return nil
@@ -222,8 +276,8 @@ func (g *graph) nodeFor(p *location, uid types.UID, e *effects) *node {
 		n = g.nodes[uid]
 	}
 	if n == nil {
-		n = &node{uid: uid}
-		g.nodes[uid] = n
+		n = &node{uid: types.UID(strings.Clone(string(uid)))}
+		g.nodes[n.uid] = n
 	}
 	return n
 }
@@ -364,11 +418,7 @@ func shareStrings(o *owner, to *node) {
 //
 // blocks reports whether n blocks the deletion of the owner.
 func (g *graph) addOwner(n *node, o *owner, blocks bool, e *effects) {
-	to := g.nodes[o.uid]
-	if to == nil {
-		to = &node{uid: o.uid}
-		g.nodes[o.uid] = to
-	}
+	to := g.ownerNode(n, o, e)
 	shareStrings(o, to)
 	if to.dependents == nil {
 		to.dependents = map[*node]struct{}{}
@@ -459,6 +509,7 @@ func (g *graph) removeDependent(o, n *node) {
 		if o.missing() {
 			delete(g.nodes, o.uid)
 		}
+		g.releaseNode(o)
 	}
 }
 
@@ -466,6 +517,9 @@ func (g *graph) removeDependent(o, n *node) {
 func (g *graph) remove(resource schema.GroupResource, uid types.UID) (e effects) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if p, _ := g.plain.find(uid); p != nil && p.resource.GroupResource() == resource {
+		g.plain.remove(uid)
+	}
 	n := g.nodes[uid]
 	if n == nil || n.missing() || n.location.resource.GroupResource() != resource {
 		return e
@@ -484,9 +538,9 @@ func (g *graph) removeNode(n *node, e *effects) {
 	for dependent := range n.dependents {
 		e.add(dependent)
 	}
-	g.setOwners(n, nil, e)
 	n.location, n.name, n.revision = nil, "", 0
 	n.deleting, n.orphans, n.foreground = false, false, false
+	g.setOwners(n, nil, e)
 	if len(n.dependents) == 0 {
 		delete(g.nodes, n.uid)
 	}
@@ -496,6 +550,7 @@ func (g *graph) removeNode(n *node, e *effects) {
 func (g *graph) sweep(resource schema.GroupResource, list uint32) (e effects) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.plain.sweep(resource, list)
 	var gone []*node
 	for _, n := range g.nodes {
 		if !n.missing() && n.list != list && n.location.resource.GroupResource() == resource {
@@ -602,11 +657,19 @@ func (g *graph) isAbsent(i identity) bool {
 	return g.absent[i]
 }
 
-// setAbsent notes that an owner does not exist.
-func (g *graph) setAbsent(i identity) {
+// setAbsent notes that an owner does not exist. If its UID is that of an object which was plain, the name that its first
+// dependent has given is wrong, and the other dependents are checked too.
+func (g *graph) setAbsent(i identity) (e effects) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.absent.add(i)
+	if n := g.nodes[i.uid]; n != nil && !n.missing() && !n.location.remote && n.revision == 0 && n.name == i.name {
+		n.name = ""
+		for dependent := range n.dependents {
+			e.add(dependent)
+		}
+	}
+	return e
 }
 
 // absentOwners are owners that do not exist. As a UID is never used again, none of them comes back.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,12 @@ func checkIndexes(t *testing.T, g *graph, want map[types.UID]client.Metadata) {
 	blocking := map[types.UID]int{}
 	for uid, m := range want {
 		n := g.nodes[uid]
+		if at, _ := g.plain.find(uid); at != nil {
+			if n != nil || len(m.Owners) > 0 || m.Deleting || at.namespace != m.Namespace {
+				t.Fatalf("%s is among the plain objects of %q, with the node %+v; want %+v", uid, at.namespace, n, m)
+			}
+			continue
+		}
 		if n == nil || n.missing() || n.name != m.Name || n.location.namespace != m.Namespace ||
 			len(n.owners) != len(m.Owners) {
 			t.Fatalf("%s is %+v in the graph, want %+v", uid, n, m)
@@ -41,6 +48,9 @@ func checkIndexes(t *testing.T, g *graph, want map[types.UID]client.Metadata) {
 		}
 	}
 	for uid, n := range g.nodes {
+		if !n.missing() && isPlain(n.location, new(want[uid])) && len(n.dependents) == 0 {
+			t.Fatalf("the plain object %s has a node: %+v", uid, n)
+		}
 		if _, ok := want[uid]; !ok && (!n.missing() || len(n.dependents) == 0) {
 			t.Fatalf("%s is in the graph: %+v", uid, n)
 		}
@@ -53,6 +63,9 @@ func checkIndexes(t *testing.T, g *graph, want map[types.UID]client.Metadata) {
 				uid, got, n.blocking, dependents[uid], blocking[uid])
 		}
 		delete(dependents, uid)
+	}
+	if len(g.plain.byUID) > len(want) {
+		t.Fatalf("%d objects are plain, of %d", len(g.plain.byUID), len(want))
 	}
 	if len(dependents) > 0 {
 		t.Fatalf("the graph lacks the owners %v", dependents)
@@ -73,7 +86,7 @@ func TestGraphIndexes(t *testing.T) {
 			if step == 100 {
 				g.listed()
 			}
-			uid := types.UID(fmt.Sprint("uid-", r.IntN(12)))
+			uid := uidOf(fmt.Sprint(r.IntN(12)))
 			if r.IntN(4) == 0 {
 				g.remove(resource.GroupResource(), uid)
 				delete(want, uid)
@@ -90,7 +103,7 @@ func TestGraphIndexes(t *testing.T) {
 					owners, m.Owners = 0, before.Owners
 				}
 				for range owners {
-					of := types.UID(fmt.Sprint("uid-", r.IntN(14)))
+					of := uidOf(fmt.Sprint(r.IntN(14)))
 					m.Owners = append(m.Owners, metav1.OwnerReference{
 						APIVersion: "v1", Kind: "ConfigMap", Name: "name-" + string(of), UID: of,
 						BlockOwnerDeletion: new(r.IntN(2) == 0),
@@ -200,5 +213,60 @@ func TestLateDependents(t *testing.T) {
 	}
 	if e := g.remove(resource, "late"); !slices.Equal(checked(e), []types.UID{"owner"}) {
 		t.Errorf("%v are checked after the last dependent is gone", e.check)
+	}
+}
+
+// TestNameOfPlainOwner: the graph does not know the name of an owner that was plain. It has the first dependent checked, and
+// every other one that gives another name, or the same name if it was wrong.
+func TestNameOfPlainOwner(t *testing.T) {
+	g := newGraph()
+	g.listed()
+	p := &location{resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, apiVersion: "v1", kind: "ConfigMap"}
+	dependent := func(uid types.UID, ownerName string) []types.UID {
+		owners := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: ownerName, UID: uidOf("e")}}
+		return checked(g.set(p, client.Metadata{Name: string(uid), Revision: 5, Lifecycle: registry.Lifecycle{
+			UID: uid, Owners: owners,
+		}}, 1))
+	}
+	g.set(p, client.Metadata{Name: "owner", Revision: 1, Lifecycle: registry.Lifecycle{UID: uidOf("e")}}, 1)
+	if len(g.nodes) != 0 || len(g.plain.byUID) != 1 {
+		t.Fatalf("%d nodes, %d plain objects", len(g.nodes), len(g.plain.byUID))
+	}
+	if got := dependent("a", "wrong"); !slices.Equal(got, []types.UID{"a"}) {
+		t.Errorf("%v are checked with the first dependent", got)
+	}
+	if got := dependent("b", "wrong"); len(got) != 0 {
+		t.Errorf("%v are checked with a dependent that gives the same name", got)
+	}
+	if got := dependent("c", "owner"); !slices.Equal(got, []types.UID{"c"}) {
+		t.Errorf("%v are checked with a dependent that gives another name", got)
+	}
+	got := checked(g.setAbsent(identity{"v1", "ConfigMap", "", "wrong", uidOf("e")}))
+	if slices.Sort(got); !slices.Equal(got, []types.UID{"a", "b", "c"}) {
+		t.Errorf("%v are checked when the owner of that name is absent", got)
+	}
+	if got := dependent("d", "wrong"); !slices.Equal(got, []types.UID{"d"}) {
+		t.Errorf("%v are checked with one more of the wrong name", got)
+	}
+	// The state of the owner tells its name.
+	g.set(p, client.Metadata{Name: "owner", Revision: 9, Lifecycle: registry.Lifecycle{UID: uidOf("e")}}, 1)
+	if got := dependent("f", "owner"); len(got) != 0 {
+		t.Errorf("%v are checked although the name is known and right", got)
+	}
+}
+
+func TestParseUID(t *testing.T) {
+	const uid = "01234567-89ab-cdef-0123-456789abcdef"
+	id, ok := parseUID(uid)
+	if got := fmt.Sprintf("%x", id); !ok || got != strings.ReplaceAll(uid, "-", "") {
+		t.Errorf("%s is %s, %t", uid, got, ok)
+	}
+	for _, other := range []types.UID{
+		"", "a", "01234567-89AB-cdef-0123-456789abcdef", "01234567-89ab-cdef-0123-456789abcdeg", uid + "0", types.UID(uid[1:]),
+		"01234567089ab-cdef-0123-456789abcdef", "0123456-789ab-cdef-0123-456789abcdef",
+	} {
+		if id, ok := parseUID(other); ok {
+			t.Errorf("%q is %x", other, id)
+		}
 	}
 }

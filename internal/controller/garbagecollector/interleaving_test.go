@@ -29,6 +29,8 @@ func (m *model) mustStay(o *metav1.PartialObjectMetadata) string {
 	for _, r := range o.OwnerReferences {
 		owner := m.objects[r.UID]
 		switch at := m.orphaned[r.UID]; {
+		case m.nested && m.waiting[r.UID] < at:
+			// The check may have read the owner when it waited, before it was deleted once more with the policy Orphan.
 		case at > 0 && m.referred[[2]types.UID{o.UID, r.UID}] < at:
 			return fmt.Sprintf("its owner %s was deleted with the policy Orphan", r.UID)
 		case m.solid(r.UID) && owner.DeletionTimestamp == nil:
@@ -89,8 +91,14 @@ func (m *model) judge() (faults []string) {
 
 // What users do.
 
+// uidOf returns the UID of an object of the model, which has the form of those that the server makes.
+func uidOf(name string) types.UID {
+	return types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012s", name))
+}
+
 // create creates an object with owners; "b!" is the owner b, whose deletion it blocks, and "+x" the finalizer x.
-func create(uid types.UID, parts ...string) func(*model) {
+func create(name string, parts ...string) func(*model) {
+	uid := uidOf(name)
 	return func(m *model) {
 		o := &metav1.PartialObjectMetadata{}
 		o.UID, o.Name, o.Namespace = uid, string(uid), "ns"
@@ -112,25 +120,27 @@ func references(parts []string) (out []metav1.OwnerReference) {
 		}
 		name, blocks := strings.CutSuffix(part, "!")
 		out = append(out, metav1.OwnerReference{
-			APIVersion: "model/v1", Kind: strings.ToUpper(name), Name: name, UID: types.UID(name), BlockOwnerDeletion: &blocks,
+			APIVersion: "model/v1", Kind: locationOf(uidOf(name)).kind, Name: string(uidOf(name)), UID: uidOf(name),
+			BlockOwnerDeletion: &blocks,
 		})
 	}
 	return out
 }
 
 // own replaces the owners of an object.
-func own(uid types.UID, owners ...string) func(*model) {
-	return change(uid, func(o *metav1.PartialObjectMetadata) { o.OwnerReferences = references(owners) })
+func own(name string, owners ...string) func(*model) {
+	return change(name, func(o *metav1.PartialObjectMetadata) { o.OwnerReferences = references(owners) })
 }
 
 // free removes the finalizers of an object that are not the collector's.
-func free(uid types.UID) func(*model) {
-	return change(uid, func(o *metav1.PartialObjectMetadata) {
+func free(name string) func(*model) {
+	return change(name, func(o *metav1.PartialObjectMetadata) {
 		o.Finalizers = slices.DeleteFunc(o.Finalizers, func(f string) bool { return len(f) == 1 })
 	})
 }
 
-func change(uid types.UID, do func(*metav1.PartialObjectMetadata)) func(*model) {
+func change(name string, do func(*metav1.PartialObjectMetadata)) func(*model) {
+	uid := uidOf(name)
 	return func(m *model) {
 		if m.objects[uid] == nil {
 			return
@@ -142,7 +152,8 @@ func change(uid types.UID, do func(*metav1.PartialObjectMetadata)) func(*model) 
 	}
 }
 
-func remove(uid types.UID, policy metav1.DeletionPropagation) func(*model) {
+func remove(name string, policy metav1.DeletionPropagation) func(*model) {
+	uid := uidOf(name)
 	return func(m *model) {
 		if m.objects[uid] != nil {
 			m.delete(uid, policy)
@@ -240,15 +251,15 @@ func randomGraph(r *rand.Rand) (todo []func(*model)) {
 		if r.IntN(4) == 0 {
 			parts = append(parts, "+x")
 		}
-		todo = append(todo, create(types.UID(name), parts...))
+		todo = append(todo, create(name, parts...))
 		if i == late {
-			todo = append(todo, remove(types.UID(names[r.IntN(i+1)]), foreground))
+			todo = append(todo, remove(names[r.IntN(i+1)], foreground))
 		}
 	}
 	for range r.IntN(4) {
-		uid := types.UID(names[r.IntN(len(names))])
+		name := names[r.IntN(len(names))]
 		policy := []metav1.DeletionPropagation{foreground, background, orphaning}[r.IntN(3)]
-		todo = append(todo, []func(*model){remove(uid, policy), own(uid, owners(string(uid), names)...), free(uid)}[r.IntN(3)])
+		todo = append(todo, []func(*model){remove(name, policy), own(name, owners(name, names)...), free(name)}[r.IntN(3)])
 	}
 	return todo
 }

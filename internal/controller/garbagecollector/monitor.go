@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/keelson-dev/keelson/internal/api/client"
@@ -248,6 +247,5 @@ func (m *monitor) set(o client.Metadata) {
 		}
 		m.locations[p.namespace] = p
 	}
-	o.Name, o.UID = strings.Clone(o.Name), types.UID(strings.Clone(string(o.UID)))
 	m.c.apply(m.c.graph.set(p, o, m.list))
 }
