@@ -290,7 +290,7 @@ func (s *starting) readGates() (err error) {
 	s.metrics.Describe(metrics.Version{
 		Binary: version.Major + "." + version.Minor + "." + version.Patch, Emulated: version.Major + "." + version.Minor,
 		MinCompatible: version.Major + "." + version.OldestMinor,
-	}, func() []metrics.Feature { return gateMetrics(s.gates) })
+	}, s.gates.States)
 	for _, name := range s.gates.WithoutEffect() {
 		s.log.Warn("feature gate has no effect in this server", "gate", name)
 	}
@@ -547,15 +547,6 @@ func (s *starting) buildHTTP() error {
 		chain: options,
 	})
 	return err
-}
-
-// gateMetrics returns the gates as metrics show them.
-func gateMetrics(g features.Gates) []metrics.Feature {
-	var out []metrics.Feature
-	for _, s := range g.States() {
-		out = append(out, metrics.Feature(s))
-	}
-	return out
 }
 
 func buildLabels() metrics.Build {
