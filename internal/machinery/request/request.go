@@ -5,6 +5,8 @@ import (
 	"context"
 	"net/http"
 	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
 // User is who sent the request.
@@ -13,6 +15,18 @@ type User struct {
 	UID    string
 	Groups []string
 	Extra  map[string][]string
+}
+
+// UserInfo returns the user as reviews and audit events have it.
+func (u *User) UserInfo() authenticationv1.UserInfo {
+	info := authenticationv1.UserInfo{Username: u.Name, UID: u.UID, Groups: u.Groups}
+	if len(u.Extra) > 0 {
+		info.Extra = make(map[string]authenticationv1.ExtraValue, len(u.Extra))
+		for key, values := range u.Extra {
+			info.Extra[key] = values
+		}
+	}
+	return info
 }
 
 // InGroup reports whether the user is a member of the group.
