@@ -4,6 +4,7 @@
 package accessreview
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -149,14 +150,10 @@ func attributes(
 	if r == nil {
 		return authz.Attributes{User: u, Info: &request.Info{Verb: n.Verb, Path: n.Path}}
 	}
-	version := r.Version
-	if version == "" {
-		version = "*"
-	}
 	return authz.Attributes{
 		User: u,
 		Info: &request.Info{
-			Verb: r.Verb, Group: r.Group, Version: version, Resource: r.Resource, Subresource: r.Subresource,
+			Verb: r.Verb, Group: r.Group, Version: cmp.Or(r.Version, "*"), Resource: r.Resource, Subresource: r.Subresource,
 			Namespace: r.Namespace, Name: r.Name, AsksResource: true,
 		},
 		Selectors: selectors(r),
@@ -176,10 +173,7 @@ func selectors(r *authorizationv1.ResourceAttributes) *authz.Selectors {
 	if r.LabelSelector != nil {
 		label = r.LabelSelector.RawSelector
 	}
-	s := authz.NewSelectors(field, label)
-	if s == nil {
-		s = &authz.Selectors{}
-	}
+	s := cmp.Or(authz.NewSelectors(field, label), &authz.Selectors{})
 	if r.FieldSelector != nil && len(r.FieldSelector.Requirements) > 0 {
 		s.RequireFields(r.FieldSelector.Requirements)
 	}

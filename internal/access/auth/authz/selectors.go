@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
@@ -139,7 +140,7 @@ func fieldRequirements(in []metav1.FieldSelectorRequirement) (fields.Requirement
 		}
 		out = append(out, converted)
 	}
-	return out, aggregate(failed)
+	return out, utilerrors.NewAggregate(failed)
 }
 
 func fieldRequirement(r metav1.FieldSelectorRequirement) (fields.Requirement, error) {
@@ -187,5 +188,5 @@ func labelRequirements(in []metav1.LabelSelectorRequirement) (labels.Requirement
 		}
 		out = append(out, *converted)
 	}
-	return out, aggregate(failed)
+	return out, utilerrors.NewAggregate(failed)
 }

@@ -35,9 +35,6 @@ const (
 // types are the valid types of authorizers, sorted.
 var types = []string{"ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", Webhook}
 
-// IsType reports whether name is a valid type of authorizer.
-func IsType(name string) bool { return slices.Contains(types, name) }
-
 // NameOf returns the name of an authorizer of a type other than Webhook.
 func NameOf(authorizerType string) string { return strings.ToLower(authorizerType) }
 
@@ -117,7 +114,7 @@ func validate(c *apiserver.AuthorizationConfiguration) field.ErrorList {
 		case a.Type == "":
 			errs = append(errs, field.Required(at.Child("type"), ""))
 			continue
-		case !IsType(a.Type):
+		case !slices.Contains(types, a.Type):
 			errs = append(errs, field.NotSupported(at.Child("type"), a.Type, types))
 			continue
 		case seenTypes[a.Type] && a.Type != Webhook:

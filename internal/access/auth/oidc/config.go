@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/machinery/configfile"
 )
@@ -87,7 +88,7 @@ func Validate(c *apiserver.AuthenticationConfiguration, disallowed []string) ([]
 			errs = append(errs, field.Duplicate(at.Child("issuer", "url"), j.Issuer.URL))
 		}
 		seen[j.Issuer.URL] = true
-		if discovery := deref(j.Issuer.DiscoveryURL); discovery != "" {
+		if discovery := ptr.Deref(j.Issuer.DiscoveryURL, ""); discovery != "" {
 			if seenDiscovery[discovery] {
 				errs = append(errs, field.Duplicate(at.Child("issuer", "discoveryURL"), discovery))
 			}

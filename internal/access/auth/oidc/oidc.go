@@ -20,6 +20,7 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/access/auth/authn"
 	"github.com/keelson-dev/keelson/internal/access/auth/tokencache"
@@ -116,7 +117,7 @@ func newClient(c *apiserver.Issuer, dialer func(string) (DialFunc, error)) (*htt
 	}
 	bounded := boundedTransport{transport}
 	client := &http.Client{Transport: bounded, Timeout: requestTimeout}
-	discovery := deref(c.DiscoveryURL)
+	discovery := ptr.Deref(c.DiscoveryURL, "")
 	if discovery == "" {
 		return client, nil
 	}
