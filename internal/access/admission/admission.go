@@ -4,6 +4,7 @@ package admission
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -145,6 +146,11 @@ func (a *Attributes) Forbidden(err error) *kerrors.StatusError {
 }
 
 // displayName returns the name of the object in errors: "Unknown" if it has none.
+// Forbiddenf is Forbidden with the error of fmt.Errorf.
+func (a *Attributes) Forbiddenf(format string, args ...any) *kerrors.StatusError {
+	return a.Forbidden(fmt.Errorf(format, args...))
+}
+
 func (a *Attributes) displayName() string {
 	switch {
 	case a.Name != "":

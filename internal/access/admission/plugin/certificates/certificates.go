@@ -74,7 +74,7 @@ func (s signerAuthorizer) checkApproval(ctx context.Context, a *admission.Attrib
 	// An update cannot change the signer, but the new object may contain another one, so the old object counts.
 	signer := a.Old.(*certificatesv1.CertificateSigningRequest).Spec.SignerName
 	if !s.allow(ctx, "approve", signer) {
-		return a.Forbidden(fmt.Errorf("user not permitted to approve requests with signerName %q", signer))
+		return a.Forbiddenf("user not permitted to approve requests with signerName %q", signer)
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func (s signerAuthorizer) checkSigning(ctx context.Context, a *admission.Attribu
 		return nil
 	}
 	if !s.allow(ctx, "sign", old.Spec.SignerName) {
-		return a.Forbidden(fmt.Errorf("user not permitted to sign requests with signerName %q", old.Spec.SignerName))
+		return a.Forbiddenf("user not permitted to sign requests with signerName %q", old.Spec.SignerName)
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func (s signerAuthorizer) checkAttest(ctx context.Context, a *admission.Attribut
 	if signer == "" || s.allow(ctx, "attest", signer) {
 		return nil
 	}
-	return a.Forbidden(fmt.Errorf("user not permitted to attest for signerName %q", signer))
+	return a.Forbiddenf("user not permitted to attest for signerName %q", signer)
 }
 
 // onlyCollected reports whether only fields that the garbage collector changes have changed.
@@ -161,12 +161,10 @@ func restrictSubject(_ context.Context, a *admission.Attributes) error {
 	}
 	parsed, err := ParseRequest(csr.Spec.Request)
 	if err != nil {
-		return a.Forbidden(fmt.Errorf("failed to parse CSR: %w", err))
+		return a.Forbiddenf("failed to parse CSR: %w", err)
 	}
 	if slices.Contains(parsed.Subject.Organization, request.GroupMasters) {
-		return a.Forbidden(
-			fmt.Errorf("use of %s signer with %s group is not allowed", csr.Spec.SignerName, request.GroupMasters),
-		)
+		return a.Forbiddenf("use of %s signer with %s group is not allowed", csr.Spec.SignerName, request.GroupMasters)
 	}
 	return nil
 }

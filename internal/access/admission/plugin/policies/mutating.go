@@ -151,7 +151,7 @@ func (m *mutating) refusal() error {
 	if len(m.refused) == 0 {
 		return nil
 	}
-	err := m.a.Forbidden(errors.New("admission request denied by policy"))
+	err := m.a.Forbiddenf("admission request denied by policy")
 	s := &err.ErrStatus
 	s.Message = m.refused[0]
 	if m.reason != "" {
