@@ -171,9 +171,13 @@ func (s *stores) open(ctx context.Context) error {
 		"before the log of the cache.", func() int64 { return int64(histories.Open()) })
 	s.metrics.GaugeFunc("keelson_history_waiting_watches", "Number of watches that wait for old changes.",
 		func() int64 { return int64(histories.Waiting()) })
-	s.metrics.Register(storeSize(s.backend.cluster, func() int64 { return s.main.Stats().SizeBytes }))
+	s.metrics.Register(storeGauge("apiserver_storage_size_bytes",
+		"[STABLE] Size of the storage database file physically allocated in bytes.", s.backend.cluster,
+		func() int64 { return s.main.Stats().SizeBytes }))
 	if files, ok := s.main.(storage.DamageCounter); ok {
-		s.metrics.Register(storeDamage(s.backend.cluster, files.DamagedFiles))
+		s.metrics.Register(storeGauge("apiserver_storage_damaged_files",
+			"[ALPHA] Number of files of the store in which damage was met since it was opened.", s.backend.cluster,
+			files.DamagedFiles))
 	}
 	return nil
 }

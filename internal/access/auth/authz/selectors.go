@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
@@ -119,12 +120,7 @@ func (s *Selectors) Labels() (labels.Requirements, error) {
 // FieldEquals reports whether the field selector requires that the field has the value.
 func (s *Selectors) FieldEquals(field, value string) bool {
 	requirements, _ := s.Fields() // the requirements that could be parsed are enough
-	for _, r := range requirements {
-		if r.Field == field && r.Operator == selection.Equals && r.Value == value {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(requirements, fields.Requirement{Field: field, Operator: selection.Equals, Value: value})
 }
 
 // fieldRequirements converts the requirements of a review. It omits requirements that it cannot convert, and returns an
