@@ -48,7 +48,7 @@ type Options struct {
 	// Algorithms are the signature algorithms that are accepted.
 	Algorithms []string
 	Log        *slog.Logger
-	// Observe, unless nil, is called after each token with its issuer, whether the token
+	// Observe is called after each token with its issuer, whether the token
 	// is valid, and how long that took.
 	Observe func(issuer string, ok bool, took time.Duration)
 	// Cached records the use of the token cache.
@@ -243,9 +243,7 @@ func (i *Issuer) UserOfToken(ctx context.Context, t authn.BearerToken) (*request
 	}
 	start := time.Now()
 	user, err := i.userOf(ctx, t.Text)
-	if i.o.Observe != nil {
-		i.o.Observe(i.config.Issuer.URL, err == nil, time.Since(start))
-	}
+	i.o.Observe(i.config.Issuer.URL, err == nil, time.Since(start))
 	return user, err
 }
 

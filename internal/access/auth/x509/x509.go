@@ -30,7 +30,7 @@ const extraCredential = "authentication.kubernetes.io/credential-id"
 type Authenticator struct {
 	// Roots returns the certificate authorities of clients.
 	Roots func() *x509.CertPool
-	// Observe, unless nil, is called before each verification with the time until the
+	// Observe is called before each verification with the time until the
 	// certificate expires.
 	Observe func(remaining time.Duration)
 }
@@ -61,9 +61,7 @@ func (a *Authenticator) verify(
 	certificates []*x509.Certificate, roots *x509.CertPool, now time.Time,
 ) (*verified, error) {
 	leaf := certificates[0]
-	if a.Observe != nil {
-		a.Observe(leaf.NotAfter.Sub(now))
-	}
+	a.Observe(leaf.NotAfter.Sub(now))
 	chains, err := verifyChains(certificates, roots, now)
 	if err != nil {
 		return nil, fmt.Errorf("verifying certificate SN=%d, SKID=%s, AKID=%s failed: %w",

@@ -259,12 +259,9 @@ func (m *mutating) apply(ctx context.Context, one *invocation, how *mutation, in
 }
 
 func (m *mutating) observe(one *invocation, err error, took time.Duration) {
-	if m.o.Observer == nil {
-		return
-	}
 	failure := "no_error"
 	if err != nil {
 		failure = failureOf(err.Error())
 	}
-	m.o.Observer.PolicyMutation(one.policy.name, one.binding.name, failure, took)
+	m.o.Metrics.PolicyMutation(one.policy.name, one.binding.name, failure, took)
 }
