@@ -131,11 +131,8 @@ func Start(ctx context.Context, configuration config.Config, o Options) (*Server
 	if err := c.checkFiles(); err != nil {
 		return nil, err
 	}
-	if c.Diagnostics.Log == nil {
-		c.Diagnostics.Log = slog.Default()
-	}
 	watch := newLogWatch(time.Now)
-	c.Diagnostics.Log = slog.New(watch.handler(c.Diagnostics.Log.Handler()))
+	c.Diagnostics.Log = slog.New(watch.handler(cmp.Or(c.Diagnostics.Log, slog.Default()).Handler()))
 	s := &starting{
 		Server:  &Server{log: c.Diagnostics.Log, config: &c, ending: &ending{failed: make(chan error, 1)}, work: background.New(c.Diagnostics.Log)},
 		metrics: metrics.New(buildLabels(), options), logWatch: watch,

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -307,17 +308,13 @@ func (s *stores) openClusters(ctx context.Context) error {
 
 func (s *stores) openCluster(ctx context.Context, servers []string, calls etcd.Recorder) (*etcd.Store, error) {
 	c := s.config.Storage.Etcd
-	poll := c.DBMetricPollInterval
-	if poll == 0 {
-		poll = -1
-	}
 	var dial func(context.Context, string, string) (net.Conn, error)
 	if s.egress.Has(egress.Etcd) { // otherwise the client opens connections in its own way
 		dial = s.egress.Dialer(egress.Etcd)
 	}
 	store, err := etcd.Open(ctx, etcd.Options{
 		Endpoints: servers, TLS: s.etcdTLS, Prefix: etcdRoot(&c),
-		CompactionInterval: c.CompactionInterval, PollInterval: poll, LeaseReuse: c.LeaseReuse, Logger: s.log,
+		CompactionInterval: c.CompactionInterval, PollInterval: cmp.Or(c.DBMetricPollInterval, -1), LeaseReuse: c.LeaseReuse, Logger: s.log,
 		Dial: dial, OnFailure: s.failed, Recorder: calls,
 	})
 	if err != nil {

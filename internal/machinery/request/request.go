@@ -21,12 +21,21 @@ type User struct {
 func (u *User) UserInfo() authenticationv1.UserInfo {
 	info := authenticationv1.UserInfo{Username: u.Name, UID: u.UID, Groups: u.Groups}
 	if len(u.Extra) > 0 {
-		info.Extra = make(map[string]authenticationv1.ExtraValue, len(u.Extra))
-		for key, values := range u.Extra {
-			info.Extra[key] = values
-		}
+		info.Extra = ConvertExtra[authenticationv1.ExtraValue](u.Extra)
 	}
 	return info
+}
+
+// ConvertExtra returns the extra fields of a user with values of another type; nil for nil.
+func ConvertExtra[To, From ~[]string](extra map[string]From) map[string]To {
+	if extra == nil {
+		return nil
+	}
+	out := make(map[string]To, len(extra))
+	for key, values := range extra {
+		out[key] = To(values)
+	}
+	return out
 }
 
 // InGroup reports whether the user is a member of the group.
@@ -180,11 +189,8 @@ func wantsWatch(r *http.Request) bool {
 	if len(values) == 0 {
 		return false
 	}
-	switch strings.ToLower(values[0]) {
-	case "false", "0":
-		return false
-	}
-	return true
+	value := strings.ToLower(values[0])
+	return value != "false" && value != "0"
 }
 
 // mayHave reports whether a query that is not parsed may contain a parameter. Names may be percent-encoded.

@@ -44,14 +44,7 @@ func (a reviewer) createSubjectAccessReview(
 ) (registry.Object, error) {
 	r := req.Body.(*authorizationv1.SubjectAccessReview)
 	errs := append(validateSpec(&r.Spec), validateMeta(&r.ObjectMeta, false)...)
-	if len(errs) > 0 {
-		return nil, invalid(errs)
-	}
-	if err := req.Admitted(ctx); err != nil {
-		return nil, err
-	}
-	r.Status = a.decide(ctx, attributesOf(&r.Spec))
-	return r, nil
+	return a.answer(ctx, req, r, errs, &r.Spec, &r.Status)
 }
 
 func (a reviewer) createLocalSubjectAccessReview(
@@ -60,14 +53,22 @@ func (a reviewer) createLocalSubjectAccessReview(
 	r := req.Body.(*authorizationv1.LocalSubjectAccessReview)
 	errs := append(validateSpec(&r.Spec), validateMeta(&r.ObjectMeta, true)...)
 	errs = append(errs, validateLocal(r)...)
+	return a.answer(ctx, req, r, errs, &r.Spec, &r.Status)
+}
+
+// answer sets the status of a review of any user. errs are what is wrong with the review.
+func (a reviewer) answer(
+	ctx context.Context, req registry.CreateRequest, review registry.Object, errs field.ErrorList,
+	spec *authorizationv1.SubjectAccessReviewSpec, status *authorizationv1.SubjectAccessReviewStatus,
+) (registry.Object, error) {
 	if len(errs) > 0 {
 		return nil, invalid(errs)
 	}
 	if err := req.Admitted(ctx); err != nil {
 		return nil, err
 	}
-	r.Status = a.decide(ctx, attributesOf(&r.Spec))
-	return r, nil
+	*status = a.decide(ctx, attributesOf(spec))
+	return review, nil
 }
 
 func (a reviewer) createSelfSubjectAccessReview(
@@ -133,12 +134,8 @@ func invalid(errs field.ErrorList) error {
 
 // attributesOf returns the attributes to authorize for a SubjectAccessReview.
 func attributesOf(spec *authorizationv1.SubjectAccessReviewSpec) authz.Attributes {
-	u := &request.User{Name: spec.User, UID: spec.UID, Groups: spec.Groups}
-	if spec.Extra != nil {
-		u.Extra = make(map[string][]string, len(spec.Extra))
-		for key, values := range spec.Extra {
-			u.Extra[key] = values
-		}
+	u := &request.User{
+		Name: spec.User, UID: spec.UID, Groups: spec.Groups, Extra: request.ConvertExtra[[]string](spec.Extra),
 	}
 	return attributes(u, spec.ResourceAttributes, spec.NonResourceAttributes)
 }

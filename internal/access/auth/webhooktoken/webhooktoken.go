@@ -69,14 +69,7 @@ func (a *Authenticator) AuthenticateToken(
 }
 
 func userOf(u *authenticationv1.UserInfo) *request.User {
-	out := &request.User{Name: u.Username, UID: u.UID, Groups: u.Groups}
-	if u.Extra != nil {
-		out.Extra = make(map[string][]string, len(u.Extra))
-		for key, values := range u.Extra {
-			out.Extra[key] = values
-		}
-	}
-	return out
+	return &request.User{Name: u.Username, UID: u.UID, Groups: u.Groups, Extra: request.ConvertExtra[[]string](u.Extra)}
 }
 
 // review calls the webhook. Both versions of TokenReview have the same fields.

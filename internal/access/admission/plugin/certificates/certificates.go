@@ -33,29 +33,25 @@ var (
 
 // Approval returns the plug-in that requires the verb "approve" on the signer of a request that is approved or denied.
 func Approval(z authz.Authorizer) admission.Plugin {
-	s := signerAuthorizer{z}
-	return admission.Plugin{Name: "CertificateApproval", Validate: s.checkApproval}
+	return admission.Plugin{Name: "CertificateApproval", Validate: signerAuthorizer{z}.checkApproval}
 }
 
 // Signing returns the plug-in that requires the verb "sign" on the signer of a request whose certificate or conditions
 // change.
 func Signing(z authz.Authorizer) admission.Plugin {
-	s := signerAuthorizer{z}
-	return admission.Plugin{Name: "CertificateSigning", Validate: s.checkSigning}
+	return admission.Plugin{Name: "CertificateSigning", Validate: signerAuthorizer{z}.checkSigning}
 }
 
 // Attest returns the plug-in that requires the verb "attest" on the signer of a ClusterTrustBundle that is created or
 // updated.
 func Attest(z authz.Authorizer) admission.Plugin {
-	s := signerAuthorizer{z}
-	return admission.Plugin{Name: "ClusterTrustBundleAttest", Validate: s.checkAttest}
+	return admission.Plugin{Name: "ClusterTrustBundleAttest", Validate: signerAuthorizer{z}.checkAttest}
 }
 
 // PodSigning returns the rule that requires the verb "sign" on the signer of a PodCertificateRequest whose status
 // changes. It is a part of the kind in kube-apiserver, so it cannot be disabled, and its error is one of validation.
 func PodSigning(z authz.Authorizer) admission.Plugin {
-	s := signerAuthorizer{z}
-	return admission.Plugin{Name: "PodCertificateSigning", Validate: s.checkPodSigning}
+	return admission.Plugin{Name: "PodCertificateSigning", Validate: signerAuthorizer{z}.checkPodSigning}
 }
 
 // SubjectRestriction returns the plug-in that refuses requests for the group system:masters from the signer of API

@@ -19,8 +19,7 @@ var (
 
 // Plugin returns the plug-in.
 func Plugin(in admission.Objects) admission.Plugin {
-	p := plugin{in}
-	return admission.Plugin{Name: "PersistentVolumeClaimResize", Validate: p.validate}
+	return admission.Plugin{Name: "PersistentVolumeClaimResize", Validate: (&plugin{in}).validate}
 }
 
 type plugin struct{ objects admission.Objects }

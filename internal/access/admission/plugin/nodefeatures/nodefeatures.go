@@ -52,8 +52,7 @@ func resizesInitContainer(spec, old *corev1.PodSpec) bool {
 
 // Plugin returns the plug-in.
 func Plugin(in admission.Objects) admission.Plugin {
-	p := plugin{objects: in, features: features()}
-	return admission.Plugin{Name: "NodeDeclaredFeatureValidator", Validate: p.validate}
+	return admission.Plugin{Name: "NodeDeclaredFeatureValidator", Validate: (&plugin{objects: in, features: features()}).validate}
 }
 
 type plugin struct {

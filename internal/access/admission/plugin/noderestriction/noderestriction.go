@@ -43,8 +43,7 @@ var (
 // Plugin returns the plug-in. It calls the authorizer to check whether a node may request tokens for an audience that
 // none of its pods uses.
 func Plugin(in admission.Objects, z authz.Authorizer) admission.Plugin {
-	p := plugin{in, z}
-	return admission.Plugin{Name: "NodeRestriction", Mutate: p.check}
+	return admission.Plugin{Name: "NodeRestriction", Mutate: (&plugin{in, z}).check}
 }
 
 type plugin struct {

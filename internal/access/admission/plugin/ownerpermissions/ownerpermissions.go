@@ -32,8 +32,7 @@ type Resources func(schema.GroupVersionKind) []Resource
 
 // Plugin returns the plug-in.
 func Plugin(z authz.Authorizer, resources Resources) admission.Plugin {
-	p := plugin{z, resources}
-	return admission.Plugin{Name: "OwnerReferencesPermissionEnforcement", Validate: p.validate}
+	return admission.Plugin{Name: "OwnerReferencesPermissionEnforcement", Validate: plugin{z, resources}.validate}
 }
 
 type plugin struct {

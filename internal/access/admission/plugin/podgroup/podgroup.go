@@ -17,8 +17,7 @@ var (
 
 // Plugin returns the plug-in.
 func Plugin(in admission.Objects) admission.Plugin {
-	p := plugin{in}
-	return admission.Plugin{Name: "PodGroupWorkloadExists", Validate: p.validate}
+	return admission.Plugin{Name: "PodGroupWorkloadExists", Validate: (&plugin{in}).validate}
 }
 
 type plugin struct{ objects admission.Objects }

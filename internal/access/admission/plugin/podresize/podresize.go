@@ -28,8 +28,7 @@ const (
 
 // Plugin returns the plug-in.
 func Plugin(in admission.Objects) admission.Plugin {
-	p := plugin{in}
-	return admission.Plugin{Name: "PodResizeValidator", Validate: p.validate}
+	return admission.Plugin{Name: "PodResizeValidator", Validate: (&plugin{in}).validate}
 }
 
 type plugin struct{ objects admission.Objects }
