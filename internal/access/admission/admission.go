@@ -145,12 +145,12 @@ func (a *Attributes) Forbidden(err error) *kerrors.StatusError {
 	return kerrors.NewForbidden(a.Resource, a.displayName(), err)
 }
 
-// displayName returns the name of the object in errors: "Unknown" if it has none.
 // Forbiddenf is Forbidden with the error of fmt.Errorf.
 func (a *Attributes) Forbiddenf(format string, args ...any) *kerrors.StatusError {
 	return a.Forbidden(fmt.Errorf(format, args...))
 }
 
+// displayName returns the name of the object in errors: "Unknown" if it has none.
 func (a *Attributes) displayName() string {
 	switch {
 	case a.Name != "":
