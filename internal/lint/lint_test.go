@@ -35,9 +35,9 @@ type floor struct {
 // same order.
 var floors = []floor{
 	{"machinery", [][]string{
-		{"request"},
-		{"tracing", "fairshare"},
-		{"scheme", "metrics", "webhook", "proxy", "features", "activity", "responserecorder"},
+		{"request", "configfile"},
+		{"tracing", "metrics", "fairshare"},
+		{"scheme", "webhook", "proxy", "features", "activity", "responserecorder"},
 		{"cel", "audit"},
 	}},
 	{"storage", [][]string{{"."}, {"cache"}}},

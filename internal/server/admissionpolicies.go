@@ -19,7 +19,7 @@ import (
 func (a *api) newPolicies(o *apiOptions, conditions *celvars.ConditionMetrics) *policies.Plugins {
 	return policies.New(policies.Options{
 		Registry: o.registry, Versions: versions.New(a.resources), Authorizer: o.authorization,
-		Observer: policies.NewMetrics(o.metrics, conditions), Log: o.log,
+		Metrics: policies.NewMetrics(o.metrics, conditions), Log: o.log,
 	})
 }
 

@@ -164,7 +164,7 @@ func (a *api) buildWebhooks(o *apiOptions, conditions *celvars.ConditionMetrics)
 	a.webhooks = webhooks.New(webhooks.Options{
 		Registry: o.registry, Versions: versions.New(a.resources), Calls: a.calls, Authorizer: o.authorization,
 		Background: func(name string, run func(context.Context)) { o.work.Go(name, background.Forever(run)) },
-		Observer:   webhooks.NewMetrics(o.metrics, conditions), Log: o.log, Budget: o.config.Admission.WebhookBudget, Now: o.config.Now,
+		Metrics:    webhooks.NewMetrics(o.metrics, conditions), Log: o.log, Budget: o.config.Admission.WebhookBudget, Now: o.config.Now,
 	})
 }
 

@@ -165,27 +165,18 @@ func (a *auditing) filter(kinds []*registry.Kind) *auditfilter.Auditor {
 
 // newObjects returns a function that creates empty objects of the built-in kinds.
 func newObjects(kinds []*registry.Kind) func(schema.GroupVersionKind) runtime.Object {
-	type constructor = func() runtime.Object
-	makers := map[schema.GroupVersionKind]constructor{
-		{
-			Group: autoscalingv1.GroupName, Version: "v1", Kind: "Scale",
-		}: func() runtime.Object { return &autoscalingv1.Scale{} },
+	makers := map[schema.GroupVersionKind]func() runtime.Object{}
+	add := func(group, kind string, make func() runtime.Object) {
+		makers[schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}] = make
 	}
-	for kind, constructor := range map[string]constructor{
-		"Status":          func() runtime.Object { return &metav1.Status{} },
-		"APIVersions":     func() runtime.Object { return &metav1.APIVersions{} },
-		"APIGroup":        func() runtime.Object { return &metav1.APIGroup{} },
-		"APIGroupList":    func() runtime.Object { return &metav1.APIGroupList{} },
-		"APIResourceList": func() runtime.Object { return &metav1.APIResourceList{} },
-	} {
-		makers[schema.GroupVersionKind{Version: "v1", Kind: kind}] = constructor
-	}
-	for kind, constructor := range map[string]constructor{
-		"PartialObjectMetadata":     func() runtime.Object { return &metav1.PartialObjectMetadata{} },
-		"PartialObjectMetadataList": func() runtime.Object { return &metav1.PartialObjectMetadataList{} },
-	} {
-		makers[schema.GroupVersionKind{Group: metav1.GroupName, Version: "v1", Kind: kind}] = constructor
-	}
+	add(autoscalingv1.GroupName, "Scale", func() runtime.Object { return &autoscalingv1.Scale{} })
+	add("", "Status", func() runtime.Object { return &metav1.Status{} })
+	add("", "APIVersions", func() runtime.Object { return &metav1.APIVersions{} })
+	add("", "APIGroup", func() runtime.Object { return &metav1.APIGroup{} })
+	add("", "APIGroupList", func() runtime.Object { return &metav1.APIGroupList{} })
+	add("", "APIResourceList", func() runtime.Object { return &metav1.APIResourceList{} })
+	add(metav1.GroupName, "PartialObjectMetadata", func() runtime.Object { return &metav1.PartialObjectMetadata{} })
+	add(metav1.GroupName, "PartialObjectMetadataList", func() runtime.Object { return &metav1.PartialObjectMetadataList{} })
 	for _, k := range kinds {
 		for i := range k.Versions {
 			v := &k.Versions[i]

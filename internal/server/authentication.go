@@ -114,14 +114,11 @@ func newAuthentication(ctx context.Context, o authenticationOptions) (*authentic
 	if err := a.openAuthorities(); err != nil {
 		return nil, err
 	}
-	if err := a.openAccountKeys(ctx); err != nil {
-		return nil, errors.Join(err, a.close())
-	}
-	if err := a.openIssuers(); err != nil {
-		return nil, errors.Join(err, a.close())
-	}
-	if err := a.tokenAuthenticators(); err != nil {
-		return nil, errors.Join(err, a.close())
+	keys := func() error { return a.openAccountKeys(ctx) }
+	for _, open := range []func() error{keys, a.openIssuers, a.tokenAuthenticators} {
+		if err := open(); err != nil {
+			return nil, errors.Join(err, a.close())
+		}
 	}
 	a.authenticators = a.authenticatorList()
 	access := &o.config.Authorization

@@ -43,7 +43,7 @@ type authorization struct {
 	rbac *rbac.Authorizer
 	// node and abac are nil unless the configuration at the start enabled them.
 	node *node.Authorizer
-	abac *abac.Current
+	abac *abac.Policies
 	// paths allows some paths to every user. It is nil if no paths are configured.
 	paths   *staticauthorizer.AlwaysAllowPaths
 	current atomic.Pointer[authz.List]
@@ -156,7 +156,7 @@ func (z *authorization) makeAuthorizers(c *apiserver.AuthorizationConfiguration)
 func (z *authorization) readPolicies() error {
 	const flag = "--authorization-policy-file"
 	path := z.config.PolicyFile
-	z.abac = &abac.Current{}
+	z.abac = &abac.Policies{}
 	return z.files.file(flag, path, func(content []byte) error {
 		if err := z.abac.Replace(content); err != nil {
 			return fmt.Errorf("error reading policy file %s, %w", path, err)
@@ -332,8 +332,5 @@ func (z *authorization) start(ctx context.Context, c *client.Client, rolesExist 
 			return err
 		}
 	}
-	if err := z.rbac.Start(z.work.Context(), z.registry, z.log, z.background); err != nil {
-		return err
-	}
-	return nil
+	return z.rbac.Start(z.work.Context(), z.registry, z.log, z.background)
 }

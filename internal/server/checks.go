@@ -30,77 +30,69 @@ func (s *starting) checks() []health.Check {
 	always := func(context.Context) error { return nil }
 	definitions := s.running(customRunner, s.api.custom.Ready)
 	kept := s.running(controlPlaneRunner, always)
-	hook := func(name string, probe func(context.Context) error) health.Check {
-		return health.Check{Name: "poststarthook/" + name, On: health.Everywhere, Probe: probe}
+	var list []health.Check
+	add := func(name string, on health.Endpoint, probe func(context.Context) error) {
+		list = append(list, health.Check{Name: name, On: on, Probe: probe})
 	}
-	list := []health.Check{
-		{Name: "ping", On: health.Everywhere, Probe: always},
-		{Name: "log", On: health.Everywhere, Probe: s.logWatch.probe},
-		{Name: "loopback-serving-certificate", On: health.Livez | health.Healthz, Probe: s.identity.notExpired},
+	hook := func(name string, probe func(context.Context) error) {
+		add("poststarthook/"+name, health.Everywhere, probe)
 	}
+	add("ping", health.Everywhere, always)
+	add("log", health.Everywhere, s.logWatch.probe)
+	add("loopback-serving-certificate", health.Livez|health.Healthz, s.identity.notExpired)
 	list = append(list, s.stores.checks()...)
-	list = append(list,
-		health.Check{Name: "informer-sync", On: health.Readyz, Probe: s.stores.cached},
-		hook("start-apiserver-admission-initializer", func(context.Context) error {
-			return s.work.AllHealthy(admissionRunners)
-		}),
-		// Caches take the role of informers. They are open before anything is served.
-		hook("generic-apiserver-start-informers", always),
-	)
+	add("informer-sync", health.Readyz, s.stores.cached)
+	hook("start-apiserver-admission-initializer", func(context.Context) error {
+		return s.work.AllHealthy(admissionRunners)
+	})
+	// Caches take the role of informers. They are open before anything is served.
+	hook("generic-apiserver-start-informers", always)
 	if s.fairness != nil {
-		list = append(list,
-			hook("priority-and-fairness-config-consumer", s.running(fairnessConfig, always)),
-			hook("priority-and-fairness-filter", s.running(fairnessSeats, always)),
-			// The runner of the configuration counts the objects too, from time to time.
-			hook("storage-object-count-tracker-hook", s.running(fairnessConfig, always)))
+		hook("priority-and-fairness-config-consumer", s.running(fairnessConfig, always))
+		hook("priority-and-fairness-filter", s.running(fairnessSeats, always))
+		// The runner of the configuration counts the objects too, from time to time.
+		hook("storage-object-count-tracker-hook", s.running(fairnessConfig, always))
 	}
 	extensions, services := s.running(extensionsRunner, always), s.running(apiServicesRunner, always)
-	list = append(list,
-		hook("start-apiextensions-informers", definitions),
-		hook("start-apiextensions-controllers", definitions),
-		hook("crd-informer-synced", definitions),
-		hook("start-system-namespaces-controller", always),
-	)
+	hook("start-apiextensions-informers", definitions)
+	hook("start-apiextensions-controllers", definitions)
+	hook("crd-informer-synced", definitions)
+	hook("start-system-namespaces-controller", always)
 	if s.controlPlane.record != nil {
-		list = append(list, hook("peer-endpoint-reconciler-controller", s.running(peerRecordRunner, always)))
+		hook("peer-endpoint-reconciler-controller", s.running(peerRecordRunner, always))
 	}
 	if s.api.peers != nil {
 		workers := s.running(peersRunner, always)
-		list = append(list,
-			hook("mixed-version-proxy-handler", s.running(peersRunner, s.api.peers.Ready)),
-			hook("local-discovery-cache-sync", workers),
-			hook("peer-discovery-workers", workers))
+		hook("mixed-version-proxy-handler", s.running(peersRunner, s.api.peers.Ready))
+		hook("local-discovery-cache-sync", workers)
+		hook("peer-discovery-workers", workers)
 	}
-	list = append(list,
-		hook("start-cluster-authentication-info-controller", kept),
-		hook("start-kube-apiserver-identity-lease-controller", kept),
-		hook("start-kube-apiserver-identity-lease-garbage-collector", kept),
-		hook("storage-readiness", always),
-		hook("start-legacy-token-tracking-controller", s.running(legacyRunner, always)),
-		hook("start-service-ip-repair-controllers", s.running(servicesRunner, always)),
-		hook("rbac/bootstrap-roles", always),
-		hook("scheduling/bootstrap-system-priority-classes", kept),
-		hook("priority-and-fairness-config-producer", kept),
-		hook("bootstrap-controller", kept),
-		hook("start-kubernetes-service-cidr-controller", kept),
-	)
+	hook("start-cluster-authentication-info-controller", kept)
+	hook("start-kube-apiserver-identity-lease-controller", kept)
+	hook("start-kube-apiserver-identity-lease-garbage-collector", kept)
+	hook("storage-readiness", always)
+	hook("start-legacy-token-tracking-controller", s.running(legacyRunner, always))
+	hook("start-service-ip-repair-controllers", s.running(servicesRunner, always))
+	hook("rbac/bootstrap-roles", always)
+	hook("scheduling/bootstrap-system-priority-classes", kept)
+	hook("priority-and-fairness-config-producer", kept)
+	hook("bootstrap-controller", kept)
+	hook("start-kubernetes-service-cidr-controller", kept)
 	if s.config.Network.Aggregation.ProxyClientCertFile != "" {
-		list = append(list, hook("aggregator-reload-proxy-client-cert", s.running(proxyClientRunner, always)))
+		hook("aggregator-reload-proxy-client-cert", s.running(proxyClientRunner, always))
 	}
-	list = append(list,
-		hook("start-kube-aggregator-informers", extensions),
-		hook("apiservice-status-local-available-controller", extensions),
-		hook("apiservice-status-remote-available-controller", extensions),
-		hook("apiservice-registration-controller", extensions),
-		hook("apiservice-discovery-controller", extensions),
-		hook("kube-apiserver-autoregistration", services),
-		health.Check{Name: "autoregister-completion", On: health.Everywhere, Probe: services},
-		hook("apiservice-openapi-controller", extensions),
-		hook("apiservice-openapiv3-controller", extensions),
-		health.Check{Name: "shutdown", On: health.Readyz, Probe: s.ending.notStopping},
-	)
+	hook("start-kube-aggregator-informers", extensions)
+	hook("apiservice-status-local-available-controller", extensions)
+	hook("apiservice-status-remote-available-controller", extensions)
+	hook("apiservice-registration-controller", extensions)
+	hook("apiservice-discovery-controller", extensions)
+	hook("kube-apiserver-autoregistration", services)
+	add("autoregister-completion", health.Everywhere, services)
+	hook("apiservice-openapi-controller", extensions)
+	hook("apiservice-openapiv3-controller", extensions)
+	add("shutdown", health.Readyz, s.ending.notStopping)
 	if e := s.stores.encryption; e != nil && e.HasPlugins() {
-		list = append(list, health.Check{Name: "kms-providers", On: health.Everywhere, Probe: e.Healthy})
+		add("kms-providers", health.Everywhere, e.Healthy)
 	}
 	return list
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -109,14 +111,7 @@ func follow[T registry.Object](f *fairness, resource string, objects map[string]
 // configure gives the controller the current configuration.
 func (f *fairness) configure() {
 	f.mu.Lock()
-	schemas := make([]*flowcontrolv1.FlowSchema, 0, len(f.schemas))
-	for _, s := range f.schemas {
-		schemas = append(schemas, s)
-	}
-	levels := make([]*flowcontrolv1.PriorityLevelConfiguration, 0, len(f.levels))
-	for _, l := range f.levels {
-		levels = append(levels, l)
-	}
+	schemas, levels := slices.Collect(maps.Values(f.schemas)), slices.Collect(maps.Values(f.levels))
 	f.mu.Unlock()
 	f.controller.Configure(schemas, levels)
 }

@@ -164,19 +164,14 @@ func (r *reloads) pair(p pair) (func() (*tls.Certificate, error), error) {
 
 // authorities applies the certificate authorities in a file. use is called with each version of them.
 func (r *reloads) authorities(flag, path string, use func(*x509.CertPool)) error {
-	_, err := r.load(part{flag: flag, path: path, apply: func(read filewatch.Read) error {
-		content, err := read(path)
-		if err != nil {
-			return err
-		}
+	return r.file(flag, path, func(content []byte) error {
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(content) {
 			return fmt.Errorf("%s has no certificates", path)
 		}
 		use(pool)
 		return nil
-	}})
-	return err
+	})
 }
 
 // clientTLS returns a function that returns the TLS configuration for a new connection to another server: the

@@ -35,10 +35,7 @@ func (r *reloadMetrics) followed(flag string) {
 // reloaded records an attempt to apply a change of a file of a flag. inEffect reports whether all files of the flag are
 // in effect now.
 func (r *reloadMetrics) reloaded(flag string, ok, inEffect bool) {
-	status, value := "failure", 0.0
-	if ok {
-		status = "success"
-	}
+	status, value := metrics.Status(ok), 0.0
 	if inEffect {
 		value = 1
 	}

@@ -131,11 +131,8 @@ func Start(ctx context.Context, configuration config.Config, o Options) (*Server
 	if err := c.checkFiles(); err != nil {
 		return nil, err
 	}
-	if c.Diagnostics.Log == nil {
-		c.Diagnostics.Log = slog.Default()
-	}
 	watch := newLogWatch(time.Now)
-	c.Diagnostics.Log = slog.New(watch.handler(c.Diagnostics.Log.Handler()))
+	c.Diagnostics.Log = slog.New(watch.handler(cmp.Or(c.Diagnostics.Log, slog.Default()).Handler()))
 	s := &starting{
 		Server:  &Server{log: c.Diagnostics.Log, config: &c, ending: &ending{failed: make(chan error, 1)}, work: background.New(c.Diagnostics.Log)},
 		metrics: metrics.New(buildLabels(), options), logWatch: watch,
@@ -290,7 +287,7 @@ func (s *starting) readGates() (err error) {
 	s.metrics.Describe(metrics.Version{
 		Binary: version.Major + "." + version.Minor + "." + version.Patch, Emulated: version.Major + "." + version.Minor,
 		MinCompatible: version.Major + "." + version.OldestMinor,
-	}, func() []metrics.Feature { return gateMetrics(s.gates) })
+	}, s.gates.States)
 	for _, name := range s.gates.WithoutEffect() {
 		s.log.Warn("feature gate has no effect in this server", "gate", name)
 	}
@@ -547,15 +544,6 @@ func (s *starting) buildHTTP() error {
 		chain: options,
 	})
 	return err
-}
-
-// gateMetrics returns the gates as metrics show them.
-func gateMetrics(g features.Gates) []metrics.Feature {
-	var out []metrics.Feature
-	for _, s := range g.States() {
-		out = append(out, metrics.Feature(s))
-	}
-	return out
 }
 
 func buildLabels() metrics.Build {

@@ -1,7 +1,10 @@
 package server
 
 import (
-	"sort"
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -35,20 +38,7 @@ func cacheMemory(usage func() cache.Usage) []prometheus.Collector {
 	}
 }
 
-// storeSize returns a collector of the size of a store in bytes. cluster is the name of the
-// store.
-func storeSize(cluster string, size func() int64) prometheus.Collector {
-	return storeGauge("apiserver_storage_size_bytes",
-		"[STABLE] Size of the storage database file physically allocated in bytes.", cluster, size)
-}
-
-// storeDamage returns a collector of how many damaged files of a store were found since it was
-// opened. cluster is the name of the store.
-func storeDamage(cluster string, files func() int64) prometheus.Collector {
-	return storeGauge("apiserver_storage_damaged_files",
-		"[ALPHA] Number of files of the store in which damage was met since it was opened.", cluster, files)
-}
-
+// storeGauge returns a collector of a number that a store knows. cluster is the name of the store.
 func storeGauge(name, help, cluster string, value func() int64) prometheus.Collector {
 	description := prometheus.NewDesc(name, help, []string{"storage_cluster_id"}, nil)
 	return metrics.OnDemand(func(gauge func(*prometheus.Desc, int64, ...string)) {
@@ -69,14 +59,9 @@ func objectCounts(count func() map[schema.GroupResource]int64) prometheus.Collec
 		[]string{"group", "resource"}, nil)
 	return metrics.OnDemand(func(gauge func(*prometheus.Desc, int64, ...string)) {
 		counts := count()
-		keys := make([]schema.GroupResource, 0, len(counts))
-		for k := range counts {
-			keys = append(keys, k)
-		}
-		sort.Slice(keys, func(i, j int) bool {
-			return keys[i].Resource < keys[j].Resource || keys[i].Resource == keys[j].Resource && keys[i].Group < keys[j].Group
-		})
-		for _, k := range keys {
+		for _, k := range slices.SortedFunc(maps.Keys(counts), func(a, b schema.GroupResource) int {
+			return cmp.Or(strings.Compare(a.Resource, b.Resource), strings.Compare(a.Group, b.Group))
+		}) {
 			name := k.Resource
 			if k.Group != "" {
 				name += "." + k.Group

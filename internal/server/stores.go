@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -171,9 +172,13 @@ func (s *stores) open(ctx context.Context) error {
 		"before the log of the cache.", func() int64 { return int64(histories.Open()) })
 	s.metrics.GaugeFunc("keelson_history_waiting_watches", "Number of watches that wait for old changes.",
 		func() int64 { return int64(histories.Waiting()) })
-	s.metrics.Register(storeSize(s.backend.cluster, func() int64 { return s.main.Stats().SizeBytes }))
+	s.metrics.Register(storeGauge("apiserver_storage_size_bytes",
+		"[STABLE] Size of the storage database file physically allocated in bytes.", s.backend.cluster,
+		func() int64 { return s.main.Stats().SizeBytes }))
 	if files, ok := s.main.(storage.DamageCounter); ok {
-		s.metrics.Register(storeDamage(s.backend.cluster, files.DamagedFiles))
+		s.metrics.Register(storeGauge("apiserver_storage_damaged_files",
+			"[ALPHA] Number of files of the store in which damage was met since it was opened.", s.backend.cluster,
+			files.DamagedFiles))
 	}
 	return nil
 }
@@ -303,17 +308,13 @@ func (s *stores) openClusters(ctx context.Context) error {
 
 func (s *stores) openCluster(ctx context.Context, servers []string, calls etcd.Recorder) (*etcd.Store, error) {
 	c := s.config.Storage.Etcd
-	poll := c.DBMetricPollInterval
-	if poll == 0 {
-		poll = -1
-	}
 	var dial func(context.Context, string, string) (net.Conn, error)
 	if s.egress.Has(egress.Etcd) { // otherwise the client opens connections in its own way
 		dial = s.egress.Dialer(egress.Etcd)
 	}
 	store, err := etcd.Open(ctx, etcd.Options{
 		Endpoints: servers, TLS: s.etcdTLS, Prefix: etcdRoot(&c),
-		CompactionInterval: c.CompactionInterval, PollInterval: poll, LeaseReuse: c.LeaseReuse, Logger: s.log,
+		CompactionInterval: c.CompactionInterval, PollInterval: cmp.Or(c.DBMetricPollInterval, -1), LeaseReuse: c.LeaseReuse, Logger: s.log,
 		Dial: dial, OnFailure: s.failed, Recorder: calls,
 	})
 	if err != nil {

@@ -4,6 +4,7 @@ package admission
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -142,6 +143,11 @@ func (a *Attributes) OptionsObject() runtime.Object {
 // Forbidden returns a plug-in's refusal. An object whose name is not generated yet is named by its generateName.
 func (a *Attributes) Forbidden(err error) *kerrors.StatusError {
 	return kerrors.NewForbidden(a.Resource, a.displayName(), err)
+}
+
+// Forbiddenf is Forbidden with the error of fmt.Errorf.
+func (a *Attributes) Forbiddenf(format string, args ...any) *kerrors.StatusError {
+	return a.Forbidden(fmt.Errorf(format, args...))
 }
 
 // displayName returns the name of the object in errors: "Unknown" if it has none.

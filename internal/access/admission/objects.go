@@ -15,3 +15,8 @@ type Objects interface {
 	// List returns all objects of a namespace ("" is all).
 	List(ctx context.Context, r schema.GroupResource, namespace string) ([]registry.Object, error)
 }
+
+// Namespaces returns the state of a namespace; *registry.Registry implements it.
+type Namespaces interface {
+	NamespaceState(ctx context.Context, name string) (registry.NamespaceState, error)
+}

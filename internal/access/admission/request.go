@@ -2,7 +2,6 @@ package admission
 
 import (
 	admissionv1 "k8s.io/api/admission/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/machinery/request"
@@ -20,19 +19,13 @@ func (a *Attributes) Sender() *request.User {
 // matched.
 func (a *Attributes) Request(names Names) *admissionv1.AdmissionRequest {
 	kind, resource := metav1.GroupVersionKind(a.Requested.Kind), metav1.GroupVersionResource(a.Requested.Resource)
-	dryRun, user := a.Options.DryRun, a.Sender()
+	dryRun := a.Options.DryRun
 	r := &admissionv1.AdmissionRequest{
 		Kind: metav1.GroupVersionKind(names.Kind), Resource: metav1.GroupVersionResource(names.Resource),
 		RequestKind: &kind, RequestResource: &resource,
 		SubResource: a.Subresource, RequestSubResource: a.Subresource,
 		Name: a.Name, Namespace: a.NamespaceName(), Operation: admissionv1.Operation(a.Operation.String()),
-		UserInfo: authenticationv1.UserInfo{Username: user.Name, UID: user.UID, Groups: user.Groups}, DryRun: &dryRun,
-	}
-	for key, values := range user.Extra {
-		if r.UserInfo.Extra == nil {
-			r.UserInfo.Extra = map[string]authenticationv1.ExtraValue{}
-		}
-		r.UserInfo.Extra[key] = values
+		UserInfo: a.Sender().UserInfo(), DryRun: &dryRun,
 	}
 	if options := a.OptionsObject(); options != nil {
 		r.Options.Object = options

@@ -6,6 +6,7 @@ package audit
 
 import (
 	"context"
+	"slices"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
@@ -34,12 +35,8 @@ func (l Level) String() string { return string(levels[l]) }
 
 // ParseLevel returns the level with that name.
 func ParseLevel(name auditv1.Level) (Level, bool) {
-	for i, known := range levels {
-		if known == name {
-			return Level(i), true
-		}
-	}
-	return None, false
+	i := slices.Index(levels[:], name)
+	return Level(max(i, 0)), i >= 0
 }
 
 // Stages is a set of stages.
@@ -63,10 +60,8 @@ var stages = map[Stages]auditv1.Stage{
 func ParseStages(names []auditv1.Stage) Stages {
 	var set Stages
 	for stage, known := range stages {
-		for _, name := range names {
-			if name == known {
-				set |= stage
-			}
+		if slices.Contains(names, known) {
+			set |= stage
 		}
 	}
 	return set

@@ -76,31 +76,30 @@ func appendMember(b []byte, name, value string) []byte {
 	return appendString(append(b, name...), value)
 }
 
+// appendName appends the name of a member of an object, which may be the first.
+func appendName(b []byte, name string) []byte {
+	if b[len(b)-1] != '{' {
+		b = append(b, ',')
+	}
+	return append(b, name...)
+}
+
 // appendOptional appends a member of an object unless the value is empty.
 func appendOptional(b []byte, name, value string) []byte {
 	if value == "" {
 		return b
 	}
-	if b[len(b)-1] != '{' {
-		b = append(b, ',')
-	}
-	return appendString(append(b, name...), value)
+	return appendString(appendName(b, name), value)
 }
 
 func appendUser(b []byte, u *authenticationv1.UserInfo) []byte {
 	b = appendOptional(append(b, '{'), `"username":`, u.Username)
 	b = appendOptional(b, `"uid":`, u.UID)
 	if len(u.Groups) > 0 {
-		if b[len(b)-1] != '{' {
-			b = append(b, ',')
-		}
-		b = appendStrings(append(b, `"groups":`...), u.Groups)
+		b = appendStrings(appendName(b, `"groups":`), u.Groups)
 	}
 	if len(u.Extra) > 0 {
-		if b[len(b)-1] != '{' {
-			b = append(b, ',')
-		}
-		b = appendMap(append(b, `"extra":`...), u.Extra, func(b []byte, v authenticationv1.ExtraValue) []byte {
+		b = appendMap(appendName(b, `"extra":`), u.Extra, func(b []byte, v authenticationv1.ExtraValue) []byte {
 			if v == nil {
 				return append(b, "null"...)
 			}

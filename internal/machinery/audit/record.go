@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -8,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -97,7 +97,7 @@ func (r *Record) Annotation(key string) (value string, ok bool) {
 // the constrained impersonation that allowed it, or "".
 func Impersonate(ctx context.Context, user *request.User, constraint string) {
 	From(ctx).update(Metadata, func(e *Event) {
-		info := userInfo(user)
+		info := user.UserInfo()
 		e.ImpersonatedUser = &info
 		if constraint != "" {
 			e.AuthenticationMetadata = &auditv1.AuthenticationMetadata{ImpersonationConstraint: constraint}
@@ -138,6 +138,16 @@ func refusedObject(s *metav1.Status) *runtime.Unknown {
 	return &runtime.Unknown{Raw: doc}
 }
 
+// is returns what f finds in the record; false if there is none.
+func (r *Record) is(f func() bool) bool {
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return f()
+}
+
 // update calls f with the event if the level is at least the given one.
 func (r *Record) update(least Level, f func(*Event)) {
 	if r == nil {
@@ -160,33 +170,18 @@ func (r *Record) Decide(s Settings) {
 
 // Decided reports whether Decide has been called.
 func (r *Record) Decided() bool {
-	if r == nil {
-		return false
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.decided
+	return r.is(func() bool { return r.decided })
 }
 
 // Wants reports whether the level is at least l. Data that is expensive to make is only made
 // if it is wanted.
 func (r *Record) Wants(l Level) bool {
-	if r == nil {
-		return false
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.decided && r.settings.Level >= l
+	return r.is(func() bool { return r.decided && r.settings.Level >= l })
 }
 
 // OmitsManagedFields reports whether objects are recorded without managedFields.
 func (r *Record) OmitsManagedFields() bool {
-	if r == nil {
-		return false
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.settings.OmitManagedFields
+	return r.is(func() bool { return r.settings.OmitManagedFields })
 }
 
 // Describe records the request. user may be nil.
@@ -204,7 +199,7 @@ func (r *Record) Describe(req *http.Request, i *request.Info, user *request.User
 		}
 		e.SourceIPs = ips
 		if user != nil {
-			e.User = userInfo(user)
+			e.User = user.UserInfo()
 		}
 		if i.IsResource() {
 			e.ObjectRef = &auditv1.ObjectReference{
@@ -213,17 +208,6 @@ func (r *Record) Describe(req *http.Request, i *request.Info, user *request.User
 			}
 		}
 	})
-}
-
-func userInfo(u *request.User) authenticationv1.UserInfo {
-	out := authenticationv1.UserInfo{Username: u.Name, UID: u.UID, Groups: u.Groups}
-	for key, values := range u.Extra {
-		if out.Extra == nil {
-			out.Extra = map[string]authenticationv1.ExtraValue{}
-		}
-		out.Extra[key] = values
-	}
-	return out
 }
 
 // SetRequestObject records the object in a request: its name and UID at level Metadata, the
@@ -248,18 +232,9 @@ func (r *Record) SetRequestObject(meta metav1.Object, encode func() ([]byte, err
 // completeReference adds the fields of the object to a reference that the path does not
 // contain.
 func completeReference(ref auditv1.ObjectReference, meta metav1.Object) *auditv1.ObjectReference {
-	if ref.Namespace == "" {
-		ref.Namespace = meta.GetNamespace()
-	}
-	if ref.Name == "" {
-		ref.Name = meta.GetName()
-	}
-	if ref.UID == "" {
-		ref.UID = meta.GetUID()
-	}
-	if ref.ResourceVersion == "" {
-		ref.ResourceVersion = meta.GetResourceVersion()
-	}
+	ref.Namespace, ref.Name = cmp.Or(ref.Namespace, meta.GetNamespace()), cmp.Or(ref.Name, meta.GetName())
+	ref.UID = cmp.Or(ref.UID, meta.GetUID())
+	ref.ResourceVersion = cmp.Or(ref.ResourceVersion, meta.GetResourceVersion())
 	return &ref
 }
 
@@ -323,12 +298,7 @@ func (r *Record) SetStatusCode(code int) {
 
 // HasStatus reports whether a status was recorded.
 func (r *Record) HasStatus() bool {
-	if r == nil {
-		return false
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.event.ResponseStatus != nil
+	return r.is(func() bool { return r.event.ResponseStatus != nil })
 }
 
 // Emit writes the event of a stage to the sink, unless the policy omits that stage. It returns

@@ -9,6 +9,8 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
 // The gates that have an effect.
@@ -195,20 +197,12 @@ func (g Gates) WithoutEffect() []string {
 	return out
 }
 
-// State is a gate as metrics show it.
-type State struct {
-	Name string
-	// Stage is ALPHA, BETA or DEPRECATED; empty for a stable gate.
-	Stage   string
-	Enabled bool
-}
-
 // States returns the states of all gates, sorted by name.
-func (g Gates) States() []State {
+func (g Gates) States() []metrics.Feature {
 	stages := map[stage]string{alpha: "ALPHA", beta: "BETA", deprecated: "DEPRECATED"}
-	var out []State
+	var out []metrics.Feature
 	for _, name := range slices.Sorted(maps.Keys(known)) {
-		out = append(out, State{Name: name, Stage: stages[known[name].stage], Enabled: g.Enabled(name)})
+		out = append(out, metrics.Feature{Name: name, Stage: stages[known[name].stage], Enabled: g.Enabled(name)})
 	}
 	return out
 }

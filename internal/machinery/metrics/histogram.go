@@ -123,12 +123,4 @@ func (h *Histogram) Write(out *dto.Metric) error {
 }
 
 // compareLabels orders labels by their names, as package prometheus has them.
-func compareLabels(a, b *dto.LabelPair) int {
-	switch {
-	case a.GetName() < b.GetName():
-		return -1
-	case a.GetName() > b.GetName():
-		return 1
-	}
-	return 0
-}
+func compareLabels(a, b *dto.LabelPair) int { return strings.Compare(a.GetName(), b.GetName()) }

@@ -1,20 +1,17 @@
 package proxy
 
-import "net"
+import (
+	"bytes"
+	"net"
+	"slices"
+)
 
 // MayConnectTo reports whether an IP address is one that clients may be connected to through the server: not loopback,
 // link-local, multicast or unspecified, and not such an IPv4 address embedded in one of NAT64 (RFC 6052, RFC 8215), which
 // the network translates back.
 func MayConnectTo(ip net.IP) bool {
-	if !ip.IsGlobalUnicast() {
-		return false
-	}
-	for _, embedded := range nat64(ip) {
-		if !embedded.IsGlobalUnicast() {
-			return false
-		}
-	}
-	return true
+	return ip.IsGlobalUnicast() &&
+		!slices.ContainsFunc(nat64(ip), func(embedded net.IP) bool { return !embedded.IsGlobalUnicast() })
 }
 
 // The prefixes of NAT64: the well-known prefix of 96 bits, and the prefix of 48 bits for local use, in which a network
@@ -38,7 +35,7 @@ func nat64(ip net.IP) []net.IP {
 	}
 	var out []net.IP
 	for _, at := range [][4]int{{6, 7, 9, 10}, {7, 9, 10, 11}, {9, 10, 11, 12}} {
-		if isZero(ip[at[3]+1:]) {
+		if len(bytes.Trim(ip[at[3]+1:], "\x00")) == 0 {
 			out = append(out, net.IPv4(ip[at[0]], ip[at[1]], ip[at[2]], ip[at[3]]))
 		}
 	}
@@ -46,13 +43,4 @@ func nat64(ip net.IP) []net.IP {
 		out = append(out, ip[12:])
 	}
 	return out
-}
-
-func isZero(b []byte) bool {
-	for _, v := range b {
-		if v != 0 {
-			return false
-		}
-	}
-	return true
 }

@@ -7,6 +7,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -77,12 +79,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // IsUpgrade reports whether the client wants to upgrade the connection to another protocol.
 func IsUpgrade(r *http.Request) bool {
-	for _, value := range r.Header.Values("Connection") {
-		if strings.Contains(strings.ToLower(value), "upgrade") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Header.Values("Connection"), func(value string) bool {
+		return strings.Contains(strings.ToLower(value), "upgrade")
+	})
 }
 
 // Refusal returns why a request must not be forwarded to an API server, "" if it may be: it could reach what this server has
@@ -187,10 +186,7 @@ func (e *UnreachableError) Unwrap() error { return e.Err }
 // connection only (RFC 9110, section 7.6.1).
 func (h *Handler) rewriteRequest(p *httputil.ProxyRequest) {
 	p.Out.URL = h.Target.URL
-	p.Out.Host = h.Target.Host
-	if p.Out.Host == "" {
-		p.Out.Host = p.In.Host
-	}
+	p.Out.Host = cmp.Or(h.Target.Host, p.In.Host)
 	for _, name := range forwardedHeaders {
 		if values, ok := p.In.Header[name]; ok {
 			p.Out.Header[name] = values

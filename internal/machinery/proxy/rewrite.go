@@ -190,10 +190,9 @@ func copyRest(w io.Writer, tokens *html.Tokenizer, r io.Reader) error {
 
 // changeTag changes the links of a tag.
 func (rw *Rewriter) changeTag(token *html.Token, request *http.Request) {
-	names := linkAttributes(token.DataAtom)
 	for i := range token.Attr {
 		attribute := &token.Attr[i]
-		if !slices.Contains(names, attribute.Key) {
+		if !slices.Contains(linkTags[attribute.Key], token.DataAtom) {
 			continue
 		}
 		if u, err := url.Parse(attribute.Val); err == nil { // or else it is no link
@@ -202,40 +201,23 @@ func (rw *Rewriter) changeTag(token *html.Token, request *http.Request) {
 	}
 }
 
-// linkAttributes returns the attributes of a tag that are links (HTML 4.01, index of attributes; HTML, index of
-// attributes).
-func linkAttributes(tag atom.Atom) []string {
-	switch tag {
-	case atom.A, atom.Area, atom.Base, atom.Link:
-		return []string{"href"}
-	case atom.Audio, atom.Embed, atom.Script, atom.Source:
-		return []string{"src"}
-	case atom.Video:
-		return []string{"poster", "src"}
-	case atom.Blockquote, atom.Del, atom.Ins, atom.Q:
-		return []string{"cite"}
-	case atom.Frame, atom.Iframe:
-		return []string{"longdesc", "src"}
-	case atom.Img:
-		return []string{"longdesc", "src", "usemap"}
-	case atom.Input:
-		return []string{"src", "usemap", "formaction"}
-	case atom.Object:
-		return []string{"classid", "codebase", "data", "usemap"}
-	case atom.Applet:
-		return []string{"codebase"}
-	case atom.Body:
-		return []string{"background"}
-	case atom.Button:
-		return []string{"formaction"}
-	case atom.Command:
-		return []string{"icon"}
-	case atom.Form:
-		return []string{"action"}
-	case atom.Head:
-		return []string{"profile"}
-	case atom.Html:
-		return []string{"manifest"}
-	}
-	return nil
+// linkTags are the tags for which an attribute is a link (HTML 4.01, index of attributes; HTML, index of attributes).
+var linkTags = map[string][]atom.Atom{
+	"action":     {atom.Form},
+	"background": {atom.Body},
+	"cite":       {atom.Blockquote, atom.Del, atom.Ins, atom.Q},
+	"classid":    {atom.Object},
+	"codebase":   {atom.Object, atom.Applet},
+	"data":       {atom.Object},
+	"formaction": {atom.Input, atom.Button},
+	"href":       {atom.A, atom.Area, atom.Base, atom.Link},
+	"icon":       {atom.Command},
+	"longdesc":   {atom.Frame, atom.Iframe, atom.Img},
+	"manifest":   {atom.Html},
+	"poster":     {atom.Video},
+	"profile":    {atom.Head},
+	"src": {
+		atom.Audio, atom.Embed, atom.Script, atom.Source, atom.Video, atom.Frame, atom.Iframe, atom.Img, atom.Input,
+	},
+	"usemap": {atom.Img, atom.Input, atom.Object},
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -138,9 +139,7 @@ func (t *Transport) Connect(ctx context.Context, u *url.URL, addresses []string)
 	}
 	config := t.options.TLS.Clone()
 	config.NextProtos = []string{"http/1.1"}
-	if config.ServerName == "" {
-		config.ServerName = u.Hostname()
-	}
+	config.ServerName = cmp.Or(config.ServerName, u.Hostname())
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	secure := tls.Client(conn, config)
@@ -153,10 +152,7 @@ func (t *Transport) Connect(ctx context.Context, u *url.URL, addresses []string)
 
 // withPort returns the host and port of u.
 func withPort(u *url.URL, port string) string {
-	if p := u.Port(); p != "" {
-		port = p
-	}
-	return net.JoinHostPort(u.Hostname(), port)
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port))
 }
 
 // buffers are buffers for copying, which are used again. It implements httputil.BufferPool.

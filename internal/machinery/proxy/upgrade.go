@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -128,9 +129,7 @@ func (h *Handler) sendUpgrade(ctx context.Context, conn net.Conn, r *http.Reques
 func (h *Handler) upgradeRequest(r *http.Request) *http.Request {
 	out := r.Clone(r.Context())
 	out.URL, out.RequestURI = h.Target.URL, ""
-	if out.Host = h.Target.Host; out.Host == "" {
-		out.Host = r.Host
-	}
+	out.Host = cmp.Or(h.Target.Host, r.Host)
 	removeHopByHop(out.Header)
 	out.Header.Del("Http2-Settings") // of an upgrade to HTTP/2, on which the client could send requests of its own
 	out.Header.Set("Connection", "Upgrade")

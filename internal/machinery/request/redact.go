@@ -10,11 +10,8 @@ const redacted = "REDACTED"
 
 // isSecret reports whether the values of a parameter are credentials.
 func isSecret(name string) bool {
-	switch strings.ToLower(name) {
-	case "token", "access_token":
-		return true
-	}
-	return false
+	name = strings.ToLower(name)
+	return name == "token" || name == "access_token"
 }
 
 // RedactedURI returns the path and the query of a URL without the values of parameters

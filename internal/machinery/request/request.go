@@ -5,6 +5,8 @@ import (
 	"context"
 	"net/http"
 	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
 // User is who sent the request.
@@ -13,6 +15,27 @@ type User struct {
 	UID    string
 	Groups []string
 	Extra  map[string][]string
+}
+
+// UserInfo returns the user as reviews and audit events have it.
+func (u *User) UserInfo() authenticationv1.UserInfo {
+	info := authenticationv1.UserInfo{Username: u.Name, UID: u.UID, Groups: u.Groups}
+	if len(u.Extra) > 0 {
+		info.Extra = ConvertExtra[authenticationv1.ExtraValue](u.Extra)
+	}
+	return info
+}
+
+// ConvertExtra returns the extra fields of a user with values of another type; nil for nil.
+func ConvertExtra[To, From ~[]string](extra map[string]From) map[string]To {
+	if extra == nil {
+		return nil
+	}
+	out := make(map[string]To, len(extra))
+	for key, values := range extra {
+		out[key] = To(values)
+	}
+	return out
 }
 
 // InGroup reports whether the user is a member of the group.
@@ -166,11 +189,8 @@ func wantsWatch(r *http.Request) bool {
 	if len(values) == 0 {
 		return false
 	}
-	switch strings.ToLower(values[0]) {
-	case "false", "0":
-		return false
-	}
-	return true
+	value := strings.ToLower(values[0])
+	return value != "false" && value != "0"
 }
 
 // mayHave reports whether a query that is not parsed may contain a parameter. Names may be percent-encoded.

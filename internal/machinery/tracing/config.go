@@ -5,19 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	tracingapi "k8s.io/component-base/tracing/api/v1"
-	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
+	"k8s.io/utils/ptr"
+
+	"github.com/keelson-dev/keelson/internal/machinery/configfile"
 )
 
 // Config is a TracingConfiguration of apiserver.config.k8s.io.
@@ -35,10 +33,11 @@ type Config struct {
 const (
 	defaultEndpoint = "localhost:4317"
 	million         = 1_000_000
-	group, kind     = "apiserver.config.k8s.io", "TracingConfiguration"
 )
 
-var versions = []string{"v1alpha1", "v1beta1", "v1"}
+var kind = configfile.Kind{
+	Group: "apiserver.config.k8s.io", Name: "TracingConfiguration", Versions: []string{"v1", "v1beta1", "v1alpha1"},
+}
 
 // ReadConfig reads a file with a TracingConfiguration with read, as os.ReadFile does.
 func ReadConfig(file string, read func(path string) ([]byte, error)) (Config, error) {
@@ -54,33 +53,16 @@ func ReadConfig(file string, read func(path string) ([]byte, error)) (Config, er
 }
 
 func parse(text []byte) (Config, error) {
-	document, err := yaml.YAMLToJSONStrict(text)
-	if err != nil {
-		return Config{}, err
-	}
 	var c apiserver.TracingConfiguration
-	strict, err := kjson.UnmarshalStrict(document, &c)
-	if err != nil {
+	if err := kind.Decode(text, &c, &c.TypeMeta); err != nil {
 		return Config{}, err
-	}
-	found, version, _ := strings.Cut(c.APIVersion, "/")
-	if found != group || c.Kind != kind || !slices.Contains(versions, version) {
-		return Config{}, fmt.Errorf("expected %s of %s/v1, got apiVersion %q, kind %q", kind, group, c.APIVersion, c.Kind)
-	}
-	if len(strict) > 0 {
-		return Config{}, fmt.Errorf("strict decoding error: %w", utilerrors.NewAggregate(strict))
 	}
 	if errs := tracingapi.ValidateTracingConfiguration(&c.TracingConfiguration, nil, nil); len(errs) > 0 {
 		return Config{}, errs.ToAggregate()
 	}
-	out := Config{Endpoint: defaultEndpoint}
-	if c.Endpoint != nil {
-		out.Endpoint = *c.Endpoint
-	}
-	if c.SamplingRatePerMillion != nil {
-		out.SamplingRate = *c.SamplingRatePerMillion
-	}
-	return out, nil
+	return Config{
+		Endpoint: ptr.Deref(c.Endpoint, defaultEndpoint), SamplingRate: ptr.Deref(c.SamplingRatePerMillion, 0),
+	}, nil
 }
 
 // New returns a Tracer. It connects to the collector when it has spans to send. The variables of the environment that

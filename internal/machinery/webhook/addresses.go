@@ -5,8 +5,6 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
-
-	"sigs.k8s.io/yaml"
 )
 
 // CredentialsFromKubeconfig returns a function that finds the credentials for the address of a webhook in the kubeconfig
@@ -16,13 +14,9 @@ import (
 func CredentialsFromKubeconfig(
 	file string, read func(path string) ([]byte, error),
 ) (func(address string) (Credentials, error), error) {
-	text, err := read(file)
+	k, err := readKubeconfig(file, read)
 	if err != nil {
 		return nil, err
-	}
-	k := kubeconfig{}
-	if err := yaml.Unmarshal(text, &k); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	users := map[string]Credentials{}
 	for i := range k.AuthInfos {

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -29,7 +30,6 @@ type settings struct {
 	transport *http.Transport
 	auth      *clientAuth
 	metrics   *Metrics
-	userAgent string
 	pending   *pendingBodies
 }
 
@@ -46,6 +46,8 @@ type Call struct {
 }
 
 const (
+	// userAgent is that of kube-apiserver.
+	userAgent          = "kube-apiserver-admission"
 	defaultMaxResponse = 16 << 20
 	defaultMaxValues   = 1 << 20
 	// maxPending is the largest number of bytes in the incomplete responses of one webhook.
@@ -61,15 +63,9 @@ const (
 // *url.Error: the webhook could not be reached, or its response was invalid or too large. After 429 or 5xx with a
 // Retry-After header the request is sent again at that time, if it is before the time-out.
 func (c *Client) Post(ctx context.Context, call Call) ([]byte, error) {
-	if call.Timeout == 0 {
-		call.Timeout = DefaultTimeout
-	}
-	if call.MaxResponse == 0 {
-		call.MaxResponse = defaultMaxResponse
-	}
-	if call.MaxValues == 0 {
-		call.MaxValues = defaultMaxValues
-	}
+	call.Timeout = cmp.Or(call.Timeout, DefaultTimeout)
+	call.MaxResponse = cmp.Or(call.MaxResponse, defaultMaxResponse)
+	call.MaxValues = cmp.Or(call.MaxValues, defaultMaxValues)
 	ctx, cancel := context.WithTimeout(ctx, call.Timeout)
 	defer cancel()
 	for attempt := 0; ; attempt++ {
@@ -111,7 +107,7 @@ func (c *settings) post(ctx context.Context, call Call) (answer []byte, wait tim
 	}
 	request.Header.Set("Accept", "application/json, */*")
 	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("User-Agent", c.userAgent)
+	request.Header.Set("User-Agent", userAgent)
 	c.auth.authorize(request)
 	start, code := time.Now(), 0
 	defer func() { c.metrics.Called(c.url.Host, code, start, len(call.Body), len(answer)) }()

@@ -16,13 +16,9 @@ import (
 // directory of the file. Users with exec or auth-provider are an error, and so is proxy-url. read reads the file and the
 // files named in it, as os.ReadFile does.
 func FromKubeconfig(file string, read func(path string) ([]byte, error), o Options) (*Client, error) {
-	text, err := read(file)
+	k, err := readKubeconfig(file, read)
 	if err != nil {
 		return nil, err
-	}
-	k := kubeconfig{}
-	if err := yaml.Unmarshal(text, &k); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	c, err := k.client(filesIn(filepath.Dir(file), read), o)
 	if err != nil {
@@ -33,6 +29,18 @@ func FromKubeconfig(file string, read func(path string) ([]byte, error), o Optio
 
 // kubeconfig is the content of a kubeconfig file.
 type kubeconfig clientcmd.Config
+
+func readKubeconfig(file string, read reader) (*kubeconfig, error) {
+	text, err := read(file)
+	if err != nil {
+		return nil, err
+	}
+	k := &kubeconfig{}
+	if err := yaml.Unmarshal(text, k); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return k, nil
+}
 
 // reader returns the content of a file named in a kubeconfig file.
 type reader func(path string) ([]byte, error)

@@ -2,18 +2,24 @@ package webhook
 
 import (
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
 // Metrics count servers whose certificates have no SAN or a SHA-1 signature, which clients refuse or will refuse soon.
 // Metrics of NewMetrics also count calls. A nil *Metrics records nothing.
 type Metrics struct {
+	metrics.Set
+
 	missingSAN, sha1 prometheus.Counter
 	calls            *callMetrics // nil if calls are not counted
 }
@@ -27,20 +33,17 @@ type callMetrics struct {
 // NewMetrics returns the metrics of webhooks under the names of kube-apiserver.
 func NewMetrics() *Metrics {
 	m := NewCertificateMetrics("webhooks")
-	histogram := func(name, help string, buckets []float64) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(
-			prometheus.HistogramOpts{Name: "rest_client_" + name, Help: help, Buckets: buckets}, []string{"verb", "host"})
-	}
 	sizes := []float64{64, 256, 512, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20}
 	m.calls = &callMetrics{
-		total: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "rest_client_requests_total",
-			Help: "[ALPHA] Number of HTTP requests, partitioned by status code, method, and host.",
-		}, []string{"code", "method", "host"}),
-		seconds: histogram("request_duration_seconds", "[ALPHA] Request latency in seconds. Broken down by verb, and host.",
-			[]float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60}),
-		sent:         histogram("request_size_bytes", "[ALPHA] Request size in bytes. Broken down by verb and host.", sizes),
-		receivedSize: histogram("response_size_bytes", "[ALPHA] Response size in bytes. Broken down by verb and host.", sizes),
+		total: m.Counters("rest_client_requests_total",
+			"[ALPHA] Number of HTTP requests, partitioned by status code, method, and host.", "code", "method", "host"),
+		seconds: m.Histograms("rest_client_request_duration_seconds",
+			"[ALPHA] Request latency in seconds. Broken down by verb, and host.",
+			[]float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60}, "verb", "host"),
+		sent: m.Histograms("rest_client_request_size_bytes",
+			"[ALPHA] Request size in bytes. Broken down by verb and host.", sizes, "verb", "host"),
+		receivedSize: m.Histograms("rest_client_response_size_bytes",
+			"[ALPHA] Response size in bytes. Broken down by verb and host.", sizes, "verb", "host"),
 	}
 	return m
 }
@@ -60,40 +63,14 @@ func (m *Metrics) Called(host string, code int, start time.Time, sent, received 
 	m.calls.sent.WithLabelValues(http.MethodPost, host).Observe(float64(sent))
 }
 
-func (m *Metrics) collectors() []prometheus.Collector {
-	out := []prometheus.Collector{m.missingSAN, m.sha1}
-	if m.calls != nil {
-		out = append(out, m.calls.total, m.calls.seconds, m.calls.sent, m.calls.receivedSize)
-	}
-	return out
-}
-
 // NewCertificateMetrics returns metrics of certificates alone. part is in their names: "webhooks" or "kube_aggregator".
 func NewCertificateMetrics(part string) *Metrics {
-	return &Metrics{
-		missingSAN: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "apiserver_" + part + "_x509_missing_san_total",
-			Help: "[ALPHA] Counts the number of requests to servers missing SAN extension in their serving certificate OR the number of connection failures due to the lack of x509 certificate SAN extension missing (either/or, based on the runtime environment)",
-		}),
-		sha1: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "apiserver_" + part + "_x509_insecure_sha1_total",
-			Help: "[ALPHA] Counts the number of requests to servers with insecure SHA1 signatures in their serving certificate OR the number of connection failures due to the insecure SHA1 signatures (either/or, based on the runtime environment)",
-		}),
-	}
-}
-
-// Describe implements prometheus.Collector.
-func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, c := range m.collectors() {
-		c.Describe(ch)
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
-	for _, c := range m.collectors() {
-		c.Collect(ch)
-	}
+	m := &Metrics{}
+	m.missingSAN = m.Counter("apiserver_"+part+"_x509_missing_san_total",
+		"[ALPHA] Counts the number of requests to servers missing SAN extension in their serving certificate OR the number of connection failures due to the lack of x509 certificate SAN extension missing (either/or, based on the runtime environment)")
+	m.sha1 = m.Counter("apiserver_"+part+"_x509_insecure_sha1_total",
+		"[ALPHA] Counts the number of requests to servers with insecure SHA1 signatures in their serving certificate OR the number of connection failures due to the insecure SHA1 signatures (either/or, based on the runtime environment)")
+	return m
 }
 
 // Observe counts a response whose certificates have no SAN or a SHA-1 signature, or an error that has this cause.
@@ -126,10 +103,5 @@ func (m *Metrics) Observe(r *http.Response, err error) {
 
 // hasSAN reports whether a certificate has the extension subjectAltName (RFC 5280, 4.2.1.6).
 func hasSAN(c *x509.Certificate) bool {
-	for _, e := range c.Extensions {
-		if e.Id.Equal([]int{2, 5, 29, 17}) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Extensions, func(e pkix.Extension) bool { return e.Id.Equal([]int{2, 5, 29, 17}) })
 }

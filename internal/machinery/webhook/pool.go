@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"container/list"
 	"crypto/sha256"
 	"encoding/json"
@@ -26,10 +27,7 @@ type pooled struct {
 
 // NewPool returns a pool that keeps the limit most recently used clients; 1,000 if limit is zero.
 func NewPool(o Options, limit int) *Pool {
-	if limit == 0 {
-		limit = 1000
-	}
-	return &Pool{options: o, limit: limit, clients: map[[sha256.Size]byte]*list.Element{}}
+	return &Pool{options: o, limit: cmp.Or(limit, 1000), clients: map[[sha256.Size]byte]*list.Element{}}
 }
 
 // Client returns the client for a target. It fails as New does.

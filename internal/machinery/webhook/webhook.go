@@ -74,8 +74,6 @@ type Options struct {
 	// Credentials returns the credentials for the webhook at an address ("name.namespace.svc:443" for a Service). If it
 	// is nil, calls are not authenticated.
 	Credentials func(address string) (Credentials, error)
-	// UserAgent is the User-Agent header of requests; "kube-apiserver-admission" if empty.
-	UserAgent string
 	// Metrics may be nil.
 	Metrics *Metrics
 }
@@ -106,9 +104,7 @@ func New(t Target, o Options) (*Client, error) {
 
 func newForService(t Target, o Options) (*Client, error) {
 	s := *t.Service
-	if s.Port == 0 {
-		s.Port = 443
-	}
+	s.Port = cmp.Or(s.Port, 443)
 	name := s.Name + "." + s.Namespace + ".svc"
 	host := net.JoinHostPort(name, strconv.Itoa(int(s.Port)))
 	resolve, dial := o.Resolve, o.DialService
@@ -180,10 +176,7 @@ func (e endpoint) client(address string, o Options) (*Client, error) {
 	}
 	s := &settings{
 		url:       url.URL{Scheme: e.scheme, Host: e.host, Path: path.Join("/", e.path)},
-		transport: transport, auth: auth, metrics: o.Metrics, userAgent: o.UserAgent, pending: new(pendingBodies),
-	}
-	if s.userAgent == "" {
-		s.userAgent = "kube-apiserver-admission"
+		transport: transport, auth: auth, metrics: o.Metrics, pending: new(pendingBodies),
 	}
 	s.http = &http.Client{
 		Transport:     tracing.Transport(transport),

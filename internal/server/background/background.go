@@ -114,19 +114,11 @@ func (g *Group) supervise(r *runner) {
 	}
 }
 
-// PanicError is the error of a runner that panicked.
-type PanicError struct {
-	Value any
-	Stack string
-}
-
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
-
-// runOnce runs r, and returns a panic as a *PanicError.
+// runOnce runs r, and returns a panic as an error.
 func (r *runner) runOnce(ctx context.Context) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = &PanicError{value, string(debug.Stack())}
+			err = fmt.Errorf("panic: %v\n%s", value, debug.Stack())
 		}
 	}()
 	return r.run(ctx)

@@ -19,6 +19,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
@@ -243,17 +244,11 @@ func (o *Options) usable(p Pair, ca *authority, want *x509.Certificate) bool {
 	if EndsSoon(have, o.Now()) || have.CheckSignatureFrom(ca.cert) != nil {
 		return false
 	}
-	for _, name := range want.DNSNames {
-		if have.VerifyHostname(name) != nil {
-			return false
-		}
-	}
+	names := slices.Clone(want.DNSNames)
 	for _, ip := range want.IPAddresses {
-		if have.VerifyHostname(ip.String()) != nil {
-			return false
-		}
+		names = append(names, ip.String())
 	}
-	return true
+	return !slices.ContainsFunc(names, func(name string) bool { return have.VerifyHostname(name) != nil })
 }
 
 // issue creates a key and its certificate, signed by ca or, if ca is nil, by itself.

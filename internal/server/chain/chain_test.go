@@ -40,8 +40,8 @@ func limitedChain(
 	tb testing.TB, h http.HandlerFunc, auditor *audit.Auditor, limit func(http.Handler) http.Handler,
 ) http.Handler {
 	tb.Helper()
-	tokens, err := statictoken.Read(strings.NewReader("admintoken,admin,1,system:masters\n"))
-	if err != nil {
+	tokens := &statictoken.Authenticator{}
+	if err := tokens.Replace([]byte("admintoken,admin,1,system:masters\n")); err != nil {
 		tb.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))

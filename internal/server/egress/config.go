@@ -1,54 +1,25 @@
 package egress
 
 import (
-	"fmt"
 	"os"
 	"slices"
 	"strings"
 
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1beta1"
-	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
+
+	"github.com/keelson-dev/keelson/internal/machinery/configfile"
 )
 
-const (
-	configGroup = "apiserver.k8s.io"
-	configKind  = "EgressSelectorConfiguration"
-)
-
-// configVersions are the accepted versions, which have the same fields.
-var configVersions = []string{"v1alpha1", "v1beta1"}
+var configKind = configfile.Kind{
+	Group: "apiserver.k8s.io", Name: "EgressSelectorConfiguration", Versions: []string{"v1beta1", "v1alpha1"},
+}
 
 // networkNames are the names that a configuration may contain.
 var networkNames = []string{string(Cluster), string(ControlPlane), string(Etcd)}
 
 var protocols = []apiserver.ProtocolType{
 	apiserver.ProtocolDirect, apiserver.ProtocolHTTPConnect, apiserver.ProtocolGRPC,
-}
-
-// parse decodes an EgressSelectorConfiguration. It fails for unknown fields and other kinds or versions.
-func parse(content []byte) (*apiserver.EgressSelectorConfiguration, error) {
-	document, err := yaml.YAMLToJSONStrict(content)
-	if err != nil {
-		return nil, err
-	}
-	c := &apiserver.EgressSelectorConfiguration{}
-	strict, err := kjson.UnmarshalStrict(document, c)
-	if err != nil {
-		return nil, err
-	}
-	found, version, _ := strings.Cut(c.APIVersion, "/")
-	if found != configGroup || c.Kind != configKind || !slices.Contains(configVersions, version) {
-		return nil, fmt.Errorf(
-			"expected %s of %s/v1beta1, got apiVersion %q, kind %q", configKind, configGroup, c.APIVersion, c.Kind,
-		)
-	}
-	if len(strict) > 0 {
-		return nil, fmt.Errorf("strict decoding error: %w", utilerrors.NewAggregate(strict))
-	}
-	return c, nil
 }
 
 // validate returns the errors of a configuration, in the words of kube-apiserver.

@@ -49,8 +49,8 @@ func (s *Selector) Load(file string, read func(path string) ([]byte, error)) err
 	if err != nil {
 		return fmt.Errorf("failed to read egress selector config: %w", err)
 	}
-	c, err := parse(content)
-	if err != nil {
+	c := &apiserver.EgressSelectorConfiguration{}
+	if err := configKind.Decode(content, c, &c.TypeMeta); err != nil {
 		return fmt.Errorf("failed to read egress selector config: %w", err)
 	}
 	if errs := validate(c); len(errs) > 0 {

@@ -6,9 +6,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/keelson-dev/keelson/internal/machinery/configfile"
 )
 
 // Decode decodes a configuration of the given kind. Another kind or version is an error, and so is a field that is
@@ -27,16 +27,9 @@ func Decode(raw []byte, kind schema.GroupVersionKind, into any) error {
 
 // DecodeUnversioned is like Decode for the older configurations that have no kind.
 func DecodeUnversioned(raw []byte, into any) error {
-	document, err := yaml.YAMLToJSONStrict(raw)
+	strict, err := configfile.Unmarshal(raw, into)
 	if err != nil {
 		return err
 	}
-	strict, err := kjson.UnmarshalStrict(document, into)
-	if err != nil {
-		return err
-	}
-	if err := utilerrors.NewAggregate(strict); err != nil {
-		return fmt.Errorf("strict decoding error: %w", err)
-	}
-	return nil
+	return strict
 }

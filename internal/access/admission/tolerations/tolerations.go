@@ -28,15 +28,9 @@ func Merge(first, second []corev1.Toleration) []corev1.Toleration {
 
 // Allowed reports whether each toleration is covered by one of the allowed list. An empty list allows all.
 func Allowed(list, allowed []corev1.Toleration) bool {
-	if len(allowed) == 0 {
-		return true
-	}
-	for i := range list {
-		if !slices.ContainsFunc(allowed, func(a corev1.Toleration) bool { return covers(&a, &list[i]) }) {
-			return false
-		}
-	}
-	return true
+	return len(allowed) == 0 || !slices.ContainsFunc(list, func(t corev1.Toleration) bool {
+		return !slices.ContainsFunc(allowed, func(a corev1.Toleration) bool { return covers(&a, &t) })
+	})
 }
 
 // covers reports whether a tolerates all taints that b tolerates, for at least as long.

@@ -4,6 +4,7 @@ package abac
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -34,35 +35,13 @@ type Spec struct {
 	NonResourcePath string `json:"nonResourcePath,omitempty"`
 }
 
-// Policies implement authz.Authorizer. They are immutable.
-type Policies []Spec
+// Policies are the policies of a file, which Replace replaces as a whole. They implement authz.Authorizer.
+type Policies struct{ current atomic.Pointer[[]Spec] }
 
-// Current are policies that Replace replaces as a whole. It implements authz.Authorizer.
-type Current struct{ policies atomic.Pointer[Policies] }
-
-// Replace replaces the policies by those in content, which has the format that Parse describes. After an error the policies
-// are unchanged. It is called once before the first request.
-func (c *Current) Replace(content []byte) error {
-	p, err := Parse(content)
-	if err == nil {
-		c.policies.Store(&p)
-	}
-	return err
-}
-
-// Authorize implements authz.Authorizer.
-func (c *Current) Authorize(ctx context.Context, at authz.Attributes) (authz.Decision, string, error) {
-	return c.policies.Load().Authorize(ctx, at)
-}
-
-// RulesFor implements authz.RuleResolver.
-func (c *Current) RulesFor(ctx context.Context, u *request.User, namespace string) (authz.Rules, error) {
-	return c.policies.Load().RulesFor(ctx, u, namespace)
-}
-
-// Parse reads the content of a policy file. Empty lines and lines that begin with # are ignored.
-func Parse(content []byte) (Policies, error) {
-	var out Policies
+// Replace replaces the policies by those in content. Empty lines and lines that begin with # are ignored. After an error the
+// policies are unchanged. It is called once before the first request.
+func (p *Policies) Replace(content []byte) error {
+	var all []Spec
 	for n, line := range bytes.Split(content, []byte("\n")) {
 		line = bytes.TrimSpace(line)
 		if len(line) == 0 || line[0] == '#' {
@@ -70,11 +49,12 @@ func Parse(content []byte) (Policies, error) {
 		}
 		spec, err := parse(line)
 		if err != nil {
-			return nil, fmt.Errorf("line %d: %s: %w", n+1, line, err)
+			return fmt.Errorf("line %d: %s: %w", n+1, line, err)
 		}
-		out = append(out, spec)
+		all = append(all, spec)
 	}
-	return out, nil
+	p.current.Store(&all)
+	return nil
 }
 
 // parse reads a policy of version v1beta1, or one of the older format without a version.
@@ -125,19 +105,15 @@ func parseUnversioned(line []byte) (Spec, error) {
 	if s.Namespace == "" && s.Resource == "" {
 		s.NonResourcePath = wildcard
 	}
-	if s.Namespace == "" {
-		s.Namespace = wildcard
-	}
-	if s.Resource == "" {
-		s.Resource = wildcard
-	}
+	s.Namespace, s.Resource = cmp.Or(s.Namespace, wildcard), cmp.Or(s.Resource, wildcard)
 	return expandWildcard(s), nil
 }
 
 // Authorize implements authz.Authorizer.
-func (p Policies) Authorize(_ context.Context, at authz.Attributes) (authz.Decision, string, error) {
-	for i := range p {
-		if p[i].allows(at) {
+func (p *Policies) Authorize(_ context.Context, at authz.Attributes) (authz.Decision, string, error) {
+	all := *p.current.Load()
+	for i := range all {
+		if all[i].allows(at) {
 			return authz.Allow, "", nil
 		}
 	}
@@ -145,10 +121,11 @@ func (p Policies) Authorize(_ context.Context, at authz.Attributes) (authz.Decis
 }
 
 // RulesFor implements authz.RuleResolver.
-func (p Policies) RulesFor(_ context.Context, u *request.User, namespace string) (authz.Rules, error) {
+func (p *Policies) RulesFor(_ context.Context, u *request.User, namespace string) (authz.Rules, error) {
 	var out authz.Rules
-	for i := range p {
-		s := &p[i]
+	all := *p.current.Load()
+	for i := range all {
+		s := &all[i]
 		if !s.matchesSubject(u) || s.Namespace != wildcard && s.Namespace != namespace {
 			continue
 		}

@@ -8,9 +8,10 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
-func read(t *testing.T, lines ...string) (Policies, error) {
+func read(t *testing.T, lines ...string) (*Policies, error) {
 	t.Helper()
-	return Parse([]byte(strings.Join(lines, "\n")))
+	p := &Policies{}
+	return p, p.Replace([]byte(strings.Join(lines, "\n")))
 }
 
 const head = `{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":`

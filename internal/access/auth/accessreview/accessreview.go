@@ -4,6 +4,7 @@
 package accessreview
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -43,14 +44,7 @@ func (a reviewer) createSubjectAccessReview(
 ) (registry.Object, error) {
 	r := req.Body.(*authorizationv1.SubjectAccessReview)
 	errs := append(validateSpec(&r.Spec), validateMeta(&r.ObjectMeta, false)...)
-	if len(errs) > 0 {
-		return nil, invalid(errs)
-	}
-	if err := req.Admitted(ctx); err != nil {
-		return nil, err
-	}
-	r.Status = a.decide(ctx, attributesOf(&r.Spec))
-	return r, nil
+	return a.answer(ctx, req, r, errs, &r.Spec, &r.Status)
 }
 
 func (a reviewer) createLocalSubjectAccessReview(
@@ -59,14 +53,22 @@ func (a reviewer) createLocalSubjectAccessReview(
 	r := req.Body.(*authorizationv1.LocalSubjectAccessReview)
 	errs := append(validateSpec(&r.Spec), validateMeta(&r.ObjectMeta, true)...)
 	errs = append(errs, validateLocal(r)...)
+	return a.answer(ctx, req, r, errs, &r.Spec, &r.Status)
+}
+
+// answer sets the status of a review of any user. errs are what is wrong with the review.
+func (a reviewer) answer(
+	ctx context.Context, req registry.CreateRequest, review registry.Object, errs field.ErrorList,
+	spec *authorizationv1.SubjectAccessReviewSpec, status *authorizationv1.SubjectAccessReviewStatus,
+) (registry.Object, error) {
 	if len(errs) > 0 {
 		return nil, invalid(errs)
 	}
 	if err := req.Admitted(ctx); err != nil {
 		return nil, err
 	}
-	r.Status = a.decide(ctx, attributesOf(&r.Spec))
-	return r, nil
+	*status = a.decide(ctx, attributesOf(spec))
+	return review, nil
 }
 
 func (a reviewer) createSelfSubjectAccessReview(
@@ -132,12 +134,8 @@ func invalid(errs field.ErrorList) error {
 
 // attributesOf returns the attributes to authorize for a SubjectAccessReview.
 func attributesOf(spec *authorizationv1.SubjectAccessReviewSpec) authz.Attributes {
-	u := &request.User{Name: spec.User, UID: spec.UID, Groups: spec.Groups}
-	if spec.Extra != nil {
-		u.Extra = make(map[string][]string, len(spec.Extra))
-		for key, values := range spec.Extra {
-			u.Extra[key] = values
-		}
+	u := &request.User{
+		Name: spec.User, UID: spec.UID, Groups: spec.Groups, Extra: request.ConvertExtra[[]string](spec.Extra),
 	}
 	return attributes(u, spec.ResourceAttributes, spec.NonResourceAttributes)
 }
@@ -149,14 +147,10 @@ func attributes(
 	if r == nil {
 		return authz.Attributes{User: u, Info: &request.Info{Verb: n.Verb, Path: n.Path}}
 	}
-	version := r.Version
-	if version == "" {
-		version = "*"
-	}
 	return authz.Attributes{
 		User: u,
 		Info: &request.Info{
-			Verb: r.Verb, Group: r.Group, Version: version, Resource: r.Resource, Subresource: r.Subresource,
+			Verb: r.Verb, Group: r.Group, Version: cmp.Or(r.Version, "*"), Resource: r.Resource, Subresource: r.Subresource,
 			Namespace: r.Namespace, Name: r.Name, AsksResource: true,
 		},
 		Selectors: selectors(r),
@@ -176,10 +170,7 @@ func selectors(r *authorizationv1.ResourceAttributes) *authz.Selectors {
 	if r.LabelSelector != nil {
 		label = r.LabelSelector.RawSelector
 	}
-	s := authz.NewSelectors(field, label)
-	if s == nil {
-		s = &authz.Selectors{}
-	}
+	s := cmp.Or(authz.NewSelectors(field, label), &authz.Selectors{})
 	if r.FieldSelector != nil && len(r.FieldSelector.Requirements) > 0 {
 		s.RequireFields(r.FieldSelector.Requirements)
 	}

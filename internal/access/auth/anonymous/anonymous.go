@@ -3,6 +3,7 @@ package anonymous
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/keelson-dev/keelson/internal/access/auth/authn"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
@@ -18,16 +19,8 @@ type Rule struct {
 
 // User returns the user system:anonymous, or nil if the request must have credentials.
 func (a *Rule) User(r *http.Request) *request.User {
-	if !a.Enabled {
+	if !a.Enabled || len(a.Paths) > 0 && !slices.Contains(a.Paths, r.URL.Path) {
 		return nil
 	}
-	if len(a.Paths) == 0 {
-		return authn.AnonymousUser()
-	}
-	for _, path := range a.Paths {
-		if path == r.URL.Path {
-			return authn.AnonymousUser()
-		}
-	}
-	return nil
+	return authn.AnonymousUser()
 }

@@ -98,7 +98,7 @@ func (l List) Authorize(ctx context.Context, a Attributes) (Decision, string, er
 			failed = append(failed, err)
 		}
 	}
-	return NoOpinion, reasons, aggregate(failed)
+	return NoOpinion, reasons, utilerrors.NewAggregate(failed)
 }
 
 // RulesFor implements RuleResolver. It returns the rules of all members that are
@@ -119,16 +119,7 @@ func (l List) RulesFor(ctx context.Context, user *request.User, namespace string
 			failed = append(failed, err)
 		}
 	}
-	return all, aggregate(failed)
-}
-
-// aggregate joins errors with the text that kube-apiserver gives them: "a" for one error, "[a,
-// b]" for more.
-func aggregate(failed []error) error {
-	if len(failed) == 0 {
-		return nil
-	}
-	return utilerrors.NewAggregate(failed)
+	return all, utilerrors.NewAggregate(failed)
 }
 
 // sanitizer escapes text so that a response does not look like HTML.

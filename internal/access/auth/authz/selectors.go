@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
@@ -118,12 +120,7 @@ func (s *Selectors) Labels() (labels.Requirements, error) {
 // FieldEquals reports whether the field selector requires that the field has the value.
 func (s *Selectors) FieldEquals(field, value string) bool {
 	requirements, _ := s.Fields() // the requirements that could be parsed are enough
-	for _, r := range requirements {
-		if r.Field == field && r.Operator == selection.Equals && r.Value == value {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(requirements, fields.Requirement{Field: field, Operator: selection.Equals, Value: value})
 }
 
 // fieldRequirements converts the requirements of a review. It omits requirements that it cannot convert, and returns an
@@ -139,7 +136,7 @@ func fieldRequirements(in []metav1.FieldSelectorRequirement) (fields.Requirement
 		}
 		out = append(out, converted)
 	}
-	return out, aggregate(failed)
+	return out, utilerrors.NewAggregate(failed)
 }
 
 func fieldRequirement(r metav1.FieldSelectorRequirement) (fields.Requirement, error) {
@@ -187,5 +184,5 @@ func labelRequirements(in []metav1.LabelSelectorRequirement) (labels.Requirement
 		}
 		out = append(out, *converted)
 	}
-	return out, aggregate(failed)
+	return out, utilerrors.NewAggregate(failed)
 }

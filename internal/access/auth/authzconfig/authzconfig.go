@@ -3,6 +3,7 @@
 package authzconfig
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -15,16 +16,12 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
-	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"github.com/keelson-dev/keelson/internal/access/auth/webhookauthorizer"
+	"github.com/keelson-dev/keelson/internal/machinery/configfile"
 )
 
 const (
-	group = "apiserver.config.k8s.io"
-	kind  = "AuthorizationConfiguration"
-
 	// maxTimeout is the longest timeout that can be configured for a call of a webhook.
 	maxTimeout = 30 * time.Second
 
@@ -38,14 +35,12 @@ const (
 // types are the valid types of authorizers, sorted.
 var types = []string{"ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", Webhook}
 
-// IsType reports whether name is a valid type of authorizer.
-func IsType(name string) bool { return slices.Contains(types, name) }
-
 // NameOf returns the name of an authorizer of a type other than Webhook.
 func NameOf(authorizerType string) string { return strings.ToLower(authorizerType) }
 
-// versions are the supported versions of the configuration. All have the same fields.
-var versions = []string{"v1", "v1beta1", "v1alpha1"}
+var kind = configfile.Kind{
+	Group: "apiserver.config.k8s.io", Name: "AuthorizationConfiguration", Versions: []string{"v1", "v1beta1", "v1alpha1"},
+}
 
 // Load parses and validates a configuration in YAML or JSON. required are the types that it
 // must contain.
@@ -85,20 +80,8 @@ func parse(content []byte) (*apiserver.AuthorizationConfiguration, error) {
 	if len(content) == 0 {
 		return c, nil
 	}
-	document, err := yaml.YAMLToJSONStrict(content)
-	if err != nil {
+	if err := kind.Decode(content, c, &c.TypeMeta); err != nil {
 		return nil, err
-	}
-	strict, err := kjson.UnmarshalStrict(document, c)
-	if err != nil {
-		return nil, err
-	}
-	found, version, _ := strings.Cut(c.APIVersion, "/")
-	if found != group || c.Kind != kind || !slices.Contains(versions, version) {
-		return nil, fmt.Errorf("expected %s of %s/v1, got apiVersion %q, kind %q", kind, group, c.APIVersion, c.Kind)
-	}
-	if len(strict) > 0 {
-		return nil, fmt.Errorf("strict decoding error: %w", utilerrors.NewAggregate(strict))
 	}
 	for i := range c.Authorizers {
 		if w := c.Authorizers[i].Webhook; w != nil {
@@ -112,18 +95,10 @@ func parse(content []byte) (*apiserver.AuthorizationConfiguration, error) {
 func setDefaults(w *apiserver.WebhookConfiguration) {
 	const authorizedTTL, unauthorizedTTL = 5 * time.Minute, 30 * time.Second
 	yes := true
-	if w.AuthorizedTTL.Duration == 0 {
-		w.AuthorizedTTL.Duration = authorizedTTL
-	}
-	if w.UnauthorizedTTL.Duration == 0 {
-		w.UnauthorizedTTL.Duration = unauthorizedTTL
-	}
-	if w.CacheAuthorizedRequests == nil {
-		w.CacheAuthorizedRequests = &yes
-	}
-	if w.CacheUnauthorizedRequests == nil {
-		w.CacheUnauthorizedRequests = &yes
-	}
+	w.AuthorizedTTL.Duration = cmp.Or(w.AuthorizedTTL.Duration, authorizedTTL)
+	w.UnauthorizedTTL.Duration = cmp.Or(w.UnauthorizedTTL.Duration, unauthorizedTTL)
+	w.CacheAuthorizedRequests = cmp.Or(w.CacheAuthorizedRequests, &yes)
+	w.CacheUnauthorizedRequests = cmp.Or(w.CacheUnauthorizedRequests, &yes)
 }
 
 func validate(c *apiserver.AuthorizationConfiguration) field.ErrorList {
@@ -139,7 +114,7 @@ func validate(c *apiserver.AuthorizationConfiguration) field.ErrorList {
 		case a.Type == "":
 			errs = append(errs, field.Required(at.Child("type"), ""))
 			continue
-		case !IsType(a.Type):
+		case !slices.Contains(types, a.Type):
 			errs = append(errs, field.NotSupported(at.Child("type"), a.Type, types))
 			continue
 		case seenTypes[a.Type] && a.Type != Webhook:

@@ -89,19 +89,19 @@ func (g *Graph) volumeRelated(node, name string) bool {
 func (g *Graph) SetPod(p *corev1.Pod) {
 	owner := object{pod, p.Namespace, p.Name}
 	if p.Spec.NodeName == "" {
-		g.set(owner, "", nil)
-		return
+		g.Delete(owner)
+	} else {
+		g.set(owner, p.Spec.NodeName, append(podReferences(p), owner))
 	}
-	g.set(owner, p.Spec.NodeName, append(podReferences(p), owner))
 }
 
 // SetNode records the node of an attachment, a slice or a certificate request; "" means no node.
 func (g *Graph) SetNode(o object, node string) {
 	if node == "" {
-		g.set(o, "", nil)
-		return
+		g.Delete(o)
+	} else {
+		g.set(o, node, []object{o})
 	}
-	g.set(o, node, []object{o})
 }
 
 // Delete removes a pod, an attachment, a slice or a certificate request.

@@ -42,7 +42,7 @@ type Options struct {
 	Registry *registry.Registry
 	// Rules are the permissions that all nodes have.
 	Rules rbac.Rules
-	// Observe, unless nil, is called after each change of the graph with the time it took.
+	// Observe is called after each change of the graph with the time it took.
 	Observe func(operation string, took time.Duration)
 	Log     *slog.Logger
 	// Background runs the informers.
@@ -68,9 +68,6 @@ type graphState struct {
 
 // New returns an Authorizer. It can load objects until ctx is done.
 func New(ctx context.Context, o Options) *Authorizer {
-	if o.Observe == nil {
-		o.Observe = func(string, time.Duration) {}
-	}
 	return &Authorizer{o: o, ctx: ctx}
 }
 

@@ -58,7 +58,7 @@ func authorizerWith(t *testing.T, gates features.Gates) (*Authorizer, *registry.
 		t.Fatal(err)
 	}
 	return New(ctx, Options{
-		Registry: reg, Rules: rbac.Compile(rules), Log: slog.Default(),
+		Registry: reg, Rules: rbac.Compile(rules), Log: slog.Default(), Observe: func(string, time.Duration) {},
 		Background: func(_ string, run func(context.Context)) { running.Go(func() { run(ctx) }) },
 	}), reg
 }

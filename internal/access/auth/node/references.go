@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // podReferences returns the objects that a node needs to run the pod. A mirror pod has none:
@@ -173,11 +174,7 @@ func volumeSecrets(v *corev1.PersistentVolume) []object {
 	}
 	switch s := &v.Spec.PersistentVolumeSource; {
 	case s.AzureFile != nil:
-		namespace := ""
-		if s.AzureFile.SecretNamespace != nil {
-			namespace = *s.AzureFile.SecretNamespace
-		}
-		add(orClaimNamespace(namespace), s.AzureFile.SecretName)
+		add(orClaimNamespace(ptr.Deref(s.AzureFile.SecretNamespace, "")), s.AzureFile.SecretName)
 	case s.CephFS != nil:
 		addOrClaimNamespace(s.CephFS.SecretRef)
 	case s.Cinder != nil:

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -60,12 +61,7 @@ var resourceRules = map[schema.GroupResource]func(nodeRequest) decision{
 }
 
 func (q nodeRequest) verbIs(verbs ...string) bool {
-	for _, v := range verbs {
-		if q.attributes.Info.Verb == v {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(verbs, q.attributes.Info.Verb)
 }
 
 // allowRelated allows a request for an object that is related to the node.

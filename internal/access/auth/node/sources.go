@@ -9,6 +9,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -52,11 +53,7 @@ func (a *Authorizer) sources(g *Graph) []graphSource {
 			}, g.Delete)},
 		{resourcev1.Resource("resourceslices"), slice, nil, each("ResourceSlice", slice, func(o registry.Object) {
 			s := o.(*resourcev1.ResourceSlice)
-			node := ""
-			if s.Spec.NodeName != nil {
-				node = *s.Spec.NodeName
-			}
-			g.SetNode(object{slice, "", s.Name}, node)
+			g.SetNode(object{slice, "", s.Name}, ptr.Deref(s.Spec.NodeName, ""))
 		}, g.Delete)},
 		{podCertificateRequests, certificateRequest, nil,
 			each("PodCertificateRequest", certificateRequest, func(o registry.Object) {

@@ -2,46 +2,28 @@ package oidc
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
-	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
+	"k8s.io/utils/ptr"
+
+	"github.com/keelson-dev/keelson/internal/machinery/configfile"
 )
 
-const (
-	configGroup = "apiserver.config.k8s.io"
-	configKind  = "AuthenticationConfiguration"
-)
-
-// configVersions are the supported versions of the configuration. All have the same fields.
-var configVersions = []string{"v1", "v1beta1", "v1alpha1"}
+var configKind = configfile.Kind{
+	Group: "apiserver.config.k8s.io", Name: "AuthenticationConfiguration", Versions: []string{"v1", "v1beta1", "v1alpha1"},
+}
 
 // ParseConfig parses an AuthenticationConfiguration in YAML or JSON. It does not validate it.
 func ParseConfig(content []byte) (*apiserver.AuthenticationConfiguration, error) {
 	if len(content) == 0 {
 		return nil, errors.New("empty config data")
 	}
-	document, err := yaml.YAMLToJSONStrict(content)
-	if err != nil {
-		return nil, err
-	}
 	c := &apiserver.AuthenticationConfiguration{}
-	strict, err := kjson.UnmarshalStrict(document, c)
-	if err != nil {
+	if err := configKind.Decode(content, c, &c.TypeMeta); err != nil {
 		return nil, err
-	}
-	group, version, _ := strings.Cut(c.APIVersion, "/")
-	if group != configGroup || c.Kind != configKind || !slices.Contains(configVersions, version) {
-		return nil, fmt.Errorf("expected %s of %s/v1, got apiVersion %q, kind %q", configKind, configGroup, c.APIVersion,
-			c.Kind)
-	}
-	if len(strict) > 0 {
-		return nil, fmt.Errorf("strict decoding error: %w", utilerrors.NewAggregate(strict))
 	}
 	return c, nil
 }
@@ -106,7 +88,7 @@ func Validate(c *apiserver.AuthenticationConfiguration, disallowed []string) ([]
 			errs = append(errs, field.Duplicate(at.Child("issuer", "url"), j.Issuer.URL))
 		}
 		seen[j.Issuer.URL] = true
-		if discovery := deref(j.Issuer.DiscoveryURL); discovery != "" {
+		if discovery := ptr.Deref(j.Issuer.DiscoveryURL, ""); discovery != "" {
 			if seenDiscovery[discovery] {
 				errs = append(errs, field.Duplicate(at.Child("issuer", "discoveryURL"), discovery))
 			}

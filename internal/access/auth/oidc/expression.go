@@ -22,7 +22,7 @@ const (
 // expression is a compiled expression.
 type expression struct {
 	*cel.Expression
-	text     string
+	source   string
 	variable string
 	message  string // the message of a validation rule; may be ""
 	program  *cel.Program
@@ -42,7 +42,7 @@ func compile(text, variable string, boolean bool) (*expression, error) {
 	if err != nil {
 		return nil, fmt.Errorf("program %w", err)
 	}
-	return &expression{Expression: e, text: text, variable: variable, program: program}, nil
+	return &expression{Expression: e, source: text, variable: variable, program: program}, nil
 }
 
 // scopeOf returns the scope of expressions that can use one variable.
@@ -69,9 +69,22 @@ func userType() *apiservercel.DeclType {
 func (e *expression) eval(ctx context.Context, value map[string]any) (ref.Val, error) {
 	out, err := e.program.Evaluate(ctx, cel.Values{e.variable: value}, nil)
 	if err != nil {
-		return nil, fmt.Errorf("expression '%s' resulted in error: %w", e.text, err)
+		return nil, fmt.Errorf("expression '%s' resulted in error: %w", e.source, err)
 	}
 	return out, nil
+}
+
+// text evaluates the expression of a claim that is one text.
+func (e *expression) text(ctx context.Context, claim string, values map[string]any) (string, error) {
+	out, err := e.eval(ctx, values)
+	if err != nil {
+		return "", fmt.Errorf("oidc: error evaluating %s claim expression: %w", claim, err)
+	}
+	text, ok := out.Value().(string)
+	if !ok {
+		return "", fmt.Errorf("oidc: error evaluating %s claim expression: %s claim expression must return a string", claim, claim)
+	}
+	return text, nil
 }
 
 // checkRule returns nil if the expression, which is a validation rule, is true. Otherwise it
@@ -83,9 +96,9 @@ func (e *expression) checkRule(ctx context.Context, value map[string]any) error 
 	}
 	if yes, ok := out.Value().(bool); !ok || !yes {
 		if e.message == "" {
-			return fmt.Errorf("validation expression '%s' failed", e.text)
+			return fmt.Errorf("validation expression '%s' failed", e.source)
 		}
-		return fmt.Errorf("validation expression '%s' failed: %s", e.text, e.message)
+		return fmt.Errorf("validation expression '%s' failed: %s", e.source, e.message)
 	}
 	return nil
 }

@@ -146,9 +146,7 @@ func (g *configuredIssuers) waitHealthy(ctx context.Context, patience time.Durat
 func (g *configuredIssuers) health() error {
 	var errs []error
 	for _, i := range g.issuers {
-		if err := i.Health(); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, i.Health())
 	}
 	return utilerrors.NewAggregate(errs)
 }

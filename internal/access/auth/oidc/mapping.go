@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
@@ -112,19 +113,11 @@ func (m *Mapping) user(ctx context.Context, c claims) (*request.User, error) {
 
 func (m *Mapping) nameOf(ctx context.Context, c claims, values map[string]any) (string, error) {
 	if m.username != nil {
-		out, err := m.username.eval(ctx, values)
-		if err != nil {
-			return "", fmt.Errorf("oidc: error evaluating username claim expression: %w", err)
+		name, err := m.username.text(ctx, "username", values)
+		if err == nil && name == "" {
+			err = errors.New("oidc: empty username via CEL expression is not allowed")
 		}
-		name, ok := out.Value().(string)
-		if !ok {
-			return "", errors.New(
-				"oidc: error evaluating username claim expression: username claim expression must return a string")
-		}
-		if name == "" {
-			return "", errors.New("oidc: empty username via CEL expression is not allowed")
-		}
-		return name, nil
+		return name, err
 	}
 	from := &m.config.ClaimMappings.Username
 	var name string
@@ -136,7 +129,7 @@ func (m *Mapping) nameOf(ctx context.Context, c claims, values map[string]any) (
 			return "", err
 		}
 	}
-	return prefixOf(from) + name, nil
+	return ptr.Deref(from.Prefix, "") + name, nil
 }
 
 // checkEmail returns an error if the issuer has not verified the email address.
@@ -154,13 +147,6 @@ func (c claims) checkEmail() error {
 	return nil
 }
 
-func prefixOf(m *apiserver.PrefixedClaimOrExpression) string {
-	if m.Prefix == nil {
-		return ""
-	}
-	return *m.Prefix
-}
-
 func (m *Mapping) groupsOf(ctx context.Context, c claims, values map[string]any) ([]string, error) {
 	from := &m.config.ClaimMappings.Groups
 	if _, ok := c[from.Claim]; ok && from.Claim != "" {
@@ -169,18 +155,18 @@ func (m *Mapping) groupsOf(ctx context.Context, c claims, values map[string]any)
 			return nil, fmt.Errorf("oidc: parse groups claim %q: %w", from.Claim, err)
 		}
 		for i := range groups {
-			groups[i] = prefixOf(from) + groups[i]
+			groups[i] = ptr.Deref(from.Prefix, "") + groups[i]
 		}
 		return groups, nil
 	}
 	if m.groups == nil {
 		return nil, nil
 	}
+	var groups []string
 	out, err := m.groups.eval(ctx, values)
-	if err != nil {
-		return nil, fmt.Errorf("oidc: error evaluating group claim expression: %w", err)
+	if err == nil {
+		groups, err = textsOf(out)
 	}
-	groups, err := textsOf(out)
 	if err != nil {
 		return nil, fmt.Errorf("oidc: error evaluating group claim expression: %w", err)
 	}
@@ -198,15 +184,7 @@ func (m *Mapping) uidOf(ctx context.Context, c claims, values map[string]any) (s
 	if m.uid == nil {
 		return "", nil
 	}
-	out, err := m.uid.eval(ctx, values)
-	if err != nil {
-		return "", fmt.Errorf("oidc: error evaluating uid claim expression: %w", err)
-	}
-	uid, ok := out.Value().(string)
-	if !ok {
-		return "", errors.New("oidc: error evaluating uid claim expression: uid claim expression must return a string")
-	}
-	return uid, nil
+	return m.uid.text(ctx, "uid", values)
 }
 
 func (m *Mapping) extraOf(ctx context.Context, c claims, values map[string]any) (map[string][]string, error) {
@@ -222,7 +200,7 @@ func (m *Mapping) extraOf(ctx context.Context, c claims, values map[string]any) 
 		}
 		texts, err := textsOf(out)
 		if err != nil {
-			return nil, fmt.Errorf("oidc: error evaluating extra claim expression: %s: %w", e.text, err)
+			return nil, fmt.Errorf("oidc: error evaluating extra claim expression: %s: %w", e.source, err)
 		}
 		if len(texts) > 0 {
 			extra[e.key] = texts

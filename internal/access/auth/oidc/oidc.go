@@ -20,6 +20,7 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/access/auth/authn"
 	"github.com/keelson-dev/keelson/internal/access/auth/tokencache"
@@ -47,7 +48,7 @@ type Options struct {
 	// Algorithms are the signature algorithms that are accepted.
 	Algorithms []string
 	Log        *slog.Logger
-	// Observe, unless nil, is called after each token with its issuer, whether the token
+	// Observe is called after each token with its issuer, whether the token
 	// is valid, and how long that took.
 	Observe func(issuer string, ok bool, took time.Duration)
 	// Cached records the use of the token cache.
@@ -116,7 +117,7 @@ func newClient(c *apiserver.Issuer, dialer func(string) (DialFunc, error)) (*htt
 	}
 	bounded := boundedTransport{transport}
 	client := &http.Client{Transport: bounded, Timeout: requestTimeout}
-	discovery := deref(c.DiscoveryURL)
+	discovery := ptr.Deref(c.DiscoveryURL, "")
 	if discovery == "" {
 		return client, nil
 	}
@@ -242,9 +243,7 @@ func (i *Issuer) UserOfToken(ctx context.Context, t authn.BearerToken) (*request
 	}
 	start := time.Now()
 	user, err := i.userOf(ctx, t.Text)
-	if i.o.Observe != nil {
-		i.o.Observe(i.config.Issuer.URL, err == nil, time.Since(start))
-	}
+	i.o.Observe(i.config.Issuer.URL, err == nil, time.Since(start))
 	return user, err
 }
 

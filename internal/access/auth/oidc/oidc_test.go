@@ -25,6 +25,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/access/auth/authn"
 	"github.com/keelson-dev/keelson/internal/access/auth/tokencache"
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
@@ -131,7 +132,8 @@ func (p *provider) config() apiserver.JWTAuthenticator {
 
 func options() Options {
 	return Options{Algorithms: Algorithms(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Cached: tokencache.NoRecorder(), Now: time.Now}
+		Cached: tokencache.NewMetrics(metrics.New(nil, metrics.Options{})), Now: time.Now,
+		Observe: func(string, bool, time.Duration) {}}
 }
 
 // open returns the issuer of a configuration when it is ready.

@@ -11,6 +11,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	"k8s.io/utils/ptr"
 )
 
 // validateIssuer validates an issuer, and compiles its expressions.
@@ -65,7 +66,7 @@ func parsePool(pem string) (*x509.CertPool, error) {
 }
 
 func (v *validator) discoveryURL(i *apiserver.Issuer, at *field.Path) {
-	discovery := deref(i.DiscoveryURL)
+	discovery := ptr.Deref(i.DiscoveryURL, "")
 	if discovery == "" {
 		return
 	}
@@ -73,13 +74,6 @@ func (v *validator) discoveryURL(i *apiserver.Issuer, at *field.Path) {
 		v.add(field.Invalid(at, discovery, "discoveryURL must be different from URL"))
 	}
 	v.url(discovery, at, nil)
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 func (v *validator) url(s string, at *field.Path, disallowed []string) {
@@ -258,15 +252,9 @@ func (v *validator) extra(list []apiserver.ExtraMapping, at *field.Path) {
 // isReserved reports whether the domain of a key belongs to Kubernetes.
 func isReserved(key string) bool {
 	domain, _, ok := strings.Cut(key, "/")
-	if !ok {
-		return false
-	}
-	for _, own := range []string{"kubernetes.io", "k8s.io"} {
-		if domain == own || strings.HasSuffix(domain, "."+own) {
-			return true
-		}
-	}
-	return false
+	return ok && slices.ContainsFunc([]string{"kubernetes.io", "k8s.io"}, func(own string) bool {
+		return domain == own || strings.HasSuffix(domain, "."+own)
+	})
 }
 
 func (v *validator) compile(text, variable string, boolean bool, at *field.Path) *expression {

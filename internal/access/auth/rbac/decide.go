@@ -144,9 +144,6 @@ func (x *Index) rulesOf(u *request.User, namespace string) (rules []rbacv1.Polic
 
 // joinErrors returns the errors of all bindings as one error, nil if there are no bindings.
 func joinErrors(bindings []*binding, word func(*binding) error) error {
-	if len(bindings) == 0 {
-		return nil
-	}
 	errs := make([]error, len(bindings))
 	for i, b := range bindings {
 		errs[i] = word(b)

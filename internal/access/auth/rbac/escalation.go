@@ -1,6 +1,7 @@
 package rbac
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -13,7 +14,7 @@ import (
 )
 
 // ConfirmNoEscalation returns nil if the user has all permissions of the rules in the namespace. Otherwise it returns
-// an *EscalationError that lists the missing permissions. If roles of the user's bindings do not exist, the message
+// an error that lists the missing permissions. If roles of the user's bindings do not exist, the message
 // says that the given resource was not found, as kube-apiserver's does.
 //
 // A rule allows all combinations of its groups, resources, verbs and names, so a request of a few kilobytes may contain
@@ -43,7 +44,7 @@ func (x *Index) ConfirmNoEscalation(
 	if err := joinErrors(missing, func(b *binding) error { return b.notFoundAs(resource) }); err != nil {
 		message += fmt.Sprintf("; resolution errors: [%v]", err)
 	}
-	return &EscalationError{message}
+	return errors.New(message)
 }
 
 // maxPermissions limits the permissions that are checked one by one. Checking one takes up to some microseconds.
@@ -239,8 +240,3 @@ func describeRule(r *rbacv1.PolicyRule) string {
 	add("Verbs", r.Verbs)
 	return "{" + strings.Join(parts, ", ") + "}"
 }
-
-// EscalationError means that a user tries to grant permissions that the user does not have.
-type EscalationError struct{ message string }
-
-func (e *EscalationError) Error() string { return e.message }

@@ -1,6 +1,7 @@
 package rbac
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -255,10 +256,7 @@ func subjectOf(s *rbacv1.Subject, bindingNamespace string) (subject, bool) {
 	case rbacv1.GroupKind:
 		return subject{bindingNamespace, true, s.Name}, true
 	case rbacv1.ServiceAccountKind:
-		namespace := s.Namespace
-		if namespace == "" {
-			namespace = bindingNamespace
-		}
+		namespace := cmp.Or(s.Namespace, bindingNamespace)
 		if namespace == "" {
 			return subject{}, false
 		}
@@ -423,11 +421,7 @@ func (b *binding) describe(s *rbacv1.Subject) string {
 	}
 	who := s.Name
 	if s.Kind == rbacv1.ServiceAccountKind {
-		namespace := s.Namespace
-		if namespace == "" {
-			namespace = b.namespace
-		}
-		who += "/" + namespace
+		who += "/" + cmp.Or(s.Namespace, b.namespace)
 	}
 	return fmt.Sprintf("%s %q of %s %q to %s %q", kind, name, b.ref.Kind, b.ref.Name, s.Kind, who)
 }

@@ -247,10 +247,5 @@ type issued struct {
 
 // ownAudiences reports whether all audiences are the API server's own.
 func (i *Issuer) ownAudiences(audiences []string) bool {
-	for _, audience := range audiences {
-		if !slices.Contains(i.Audiences, audience) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(audiences, func(audience string) bool { return !slices.Contains(i.Audiences, audience) })
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/auth/authn"
 	"github.com/keelson-dev/keelson/internal/access/auth/tokencache"
 	"github.com/keelson-dev/keelson/internal/machinery/audit"
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/apierr"
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -198,7 +199,7 @@ func newParty(t testing.TB) *party {
 		Issuer: &Issuer{Keys: keys, Name: issuer, Audiences: []string{issuer}, Extend: true, Now: w.clock},
 		Authenticator: New(Options{
 			Keys: keys, Issuers: []string{issuer}, Audiences: []string{issuer}, Objects: w, Lookup: true, Tracker: w,
-			Count: func(u Use) { w.uses = append(w.uses, u) }, Cached: tokencache.NoRecorder(), Now: w.clock,
+			Count: func(u Use) { w.uses = append(w.uses, u) }, Cached: tokencache.NewMetrics(metrics.New(nil, metrics.Options{})), Now: w.clock,
 		}),
 	}
 }
@@ -550,7 +551,7 @@ func TestKeysAreRotated(t *testing.T) {
 	keys := openKeys(t, KeyOptions{Files: []string{old}, SigningFile: young})
 	p := &party{world: w, Issuer: before, Authenticator: New(Options{
 		Keys: keys, Issuers: []string{issuer, "https://old"}, Audiences: []string{issuer}, Objects: w, Count: func(Use) {},
-		Cached: tokencache.NoRecorder(), Now: w.clock,
+		Cached: tokencache.NewMetrics(metrics.New(nil, metrics.Options{})), Now: w.clock,
 	})}
 	if _, err := p.who(t, p.token(t, authenticationv1.TokenRequestSpec{})); err != nil {
 		t.Errorf("the old key: %v", err)

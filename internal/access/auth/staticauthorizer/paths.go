@@ -3,6 +3,7 @@ package staticauthorizer
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/keelson-dev/keelson/internal/access/auth/authz"
@@ -44,13 +45,9 @@ func (p *AlwaysAllowPaths) Authorize(_ context.Context, a authz.Attributes) (aut
 		return authz.NoOpinion, "", nil
 	}
 	path := strings.TrimPrefix(a.Info.Path, "/")
-	if p.exact[path] {
+	begins := func(prefix string) bool { return strings.HasPrefix(path, prefix) }
+	if p.exact[path] || slices.ContainsFunc(p.prefixes, begins) {
 		return authz.Allow, "", nil
-	}
-	for _, prefix := range p.prefixes {
-		if strings.HasPrefix(path, prefix) {
-			return authz.Allow, "", nil
-		}
 	}
 	return authz.NoOpinion, "", nil
 }

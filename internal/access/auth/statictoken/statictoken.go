@@ -31,33 +31,21 @@ func Single(token string, user *request.User) *Authenticator {
 	return s
 }
 
-// Read reads CSV with the columns token, user name, user UID and, optionally, groups ("a,b,c" in
-// quotes). If a token occurs more than once, the last line wins. Lines with an empty token are
-// ignored.
-func Read(in io.Reader) (*Authenticator, error) {
-	known, err := parse(in)
-	if err != nil {
-		return nil, err
-	}
-	s := &Authenticator{}
-	s.users.Store(&known)
-	return s, nil
-}
-
-// Replace replaces all tokens by those in content, which has the format that Read describes. After an error the tokens are
-// unchanged.
+// Replace replaces all tokens by those in content: CSV with the columns token, user name, user UID and, optionally, groups
+// ("a,b,c" in quotes). If a token occurs more than once, the last line wins. Lines with an empty token are ignored. After an
+// error the tokens are unchanged.
 func (s *Authenticator) Replace(content []byte) error {
-	known, err := parse(bytes.NewReader(content))
+	known, err := parse(content)
 	if err == nil {
 		s.users.Store(&known)
 	}
 	return err
 }
 
-func parse(in io.Reader) (users, error) {
+func parse(content []byte) (users, error) {
 	const fewestFields, groupsField = 3, 3
 	known := users{}
-	r := csv.NewReader(in)
+	r := csv.NewReader(bytes.NewReader(content))
 	r.FieldsPerRecord = -1
 	r.TrimLeadingSpace = true
 	for {

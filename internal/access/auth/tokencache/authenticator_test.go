@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/internal/access/auth/authn"
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
@@ -36,7 +37,7 @@ func TestAuthenticatorCachesForAWhile(t *testing.T) {
 		}
 		return nil, nil
 	}}
-	r := NewAuthenticator(o, 10*time.Second, 5*time.Second, func() time.Time { return now }, NoRecorder())
+	r := NewAuthenticator(o, 10*time.Second, 5*time.Second, func() time.Time { return now }, NewMetrics(metrics.New(nil, metrics.Options{})))
 	for _, step := range []struct {
 		after    time.Duration
 		token    string
@@ -62,7 +63,7 @@ func TestConcurrentCallsShareOneResult(t *testing.T) {
 		<-release
 		return &authn.Identity{User: &request.User{Name: "jane"}}, nil
 	}}
-	r := NewAuthenticator(o, time.Hour, 0, time.Now, NoRecorder())
+	r := NewAuthenticator(o, time.Hour, 0, time.Now, NewMetrics(metrics.New(nil, metrics.Options{})))
 	token := authn.NewBearerToken("x")
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -88,7 +89,7 @@ func TestConcurrentCallsShareOneResult(t *testing.T) {
 // TestPanicAffectsOneRequestOnly checks that a panic of the authenticator does not end the server.
 func TestPanicAffectsOneRequestOnly(t *testing.T) {
 	r := NewAuthenticator(&oracle{say: func(string) (*authn.Identity, error) { panic("boom") }}, time.Hour, 0, time.Now,
-		NoRecorder())
+		NewMetrics(metrics.New(nil, metrics.Options{})))
 	defer func() {
 		if got := recover(); got != "boom" {
 			t.Errorf("recovered %v", got)

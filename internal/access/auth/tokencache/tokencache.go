@@ -10,8 +10,7 @@ import (
 // Key is the hash of a token.
 type Key = [sha256.Size]byte
 
-// A Recorder records how a cache is used, for metrics. All functions must be set; NoRecorder has functions that do
-// nothing.
+// A Recorder records how a cache is used, for metrics. All functions must be set.
 type Recorder struct {
 	// Requested is called for a token whose evaluation began at start, by whether it was in the cache.
 	Requested func(hit bool, start time.Time)
@@ -21,15 +20,6 @@ type Recorder struct {
 	// Waiting is called when a request waits for an evaluation, its own or that of another request. The function that it
 	// returns is called afterwards.
 	Waiting func() (done func())
-}
-
-// NoRecorder returns a Recorder that records nothing.
-func NoRecorder() Recorder {
-	return Recorder{
-		Requested: func(bool, time.Time) {},
-		Fetching:  func() func(bool) { return func(bool) {} },
-		Waiting:   func() func() { return func() {} },
-	}
 }
 
 // Cache is a bounded map. It is safe for concurrent use.

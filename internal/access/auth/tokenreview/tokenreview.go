@@ -66,7 +66,7 @@ func (a *Reviewer) createTokenReview(
 		return nil, kerrors.NewInternalError(errors.New("error validating audiences"))
 	}
 	review.Status.Authenticated = true
-	review.Status.User = userInfo(identity.User)
+	review.Status.User = identity.User.UserInfo()
 	review.Status.Audiences = identity.Audiences
 	return review, nil
 }
@@ -96,17 +96,6 @@ func (a *Reviewer) createSelfSubjectReview(
 	}
 	return &authenticationv1.SelfSubjectReview{
 		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(a.Now())},
-		Status:     authenticationv1.SelfSubjectReviewStatus{UserInfo: userInfo(user)},
+		Status:     authenticationv1.SelfSubjectReviewStatus{UserInfo: user.UserInfo()},
 	}, nil
-}
-
-func userInfo(u *request.User) authenticationv1.UserInfo {
-	info := authenticationv1.UserInfo{Username: u.Name, UID: u.UID, Groups: u.Groups}
-	if len(u.Extra) > 0 {
-		info.Extra = make(map[string]authenticationv1.ExtraValue, len(u.Extra))
-		for key, values := range u.Extra {
-			info.Extra[key] = values
-		}
-	}
-	return info
 }

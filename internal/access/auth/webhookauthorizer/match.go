@@ -102,10 +102,7 @@ func (c *Conditions) Match(ctx context.Context, spec *authorizationv1.SubjectAcc
 			return false, nil
 		}
 	}
-	if failed != nil {
-		return false, utilerrors.NewAggregate(failed)
-	}
-	return true, nil
+	return failed == nil, utilerrors.NewAggregate(failed)
 }
 
 func specType() *apiservercel.DeclType {

@@ -8,16 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/keelson-dev/keelson/internal/access/auth/authz"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
 // reviewSpec returns the spec of the SubjectAccessReview for a request.
 func reviewSpec(at authz.Attributes) authorizationv1.SubjectAccessReviewSpec {
-	spec := authorizationv1.SubjectAccessReviewSpec{User: at.User.Name, UID: at.User.UID, Groups: at.User.Groups}
-	if at.User.Extra != nil {
-		spec.Extra = make(map[string]authorizationv1.ExtraValue, len(at.User.Extra))
-		for key, values := range at.User.Extra {
-			spec.Extra[key] = values
-		}
+	spec := authorizationv1.SubjectAccessReviewSpec{
+		User: at.User.Name, UID: at.User.UID, Groups: at.User.Groups,
+		Extra: request.ConvertExtra[authorizationv1.ExtraValue](at.User.Extra),
 	}
 	i := at.Info
 	if !i.IsResource() {

@@ -181,12 +181,9 @@ func (a *Authorizer) encodeReview(spec *authorizationv1.SubjectAccessReviewSpec)
 
 // v1beta1Spec converts the spec to v1beta1, where the groups have another field name.
 func v1beta1Spec(spec *authorizationv1.SubjectAccessReviewSpec) authorizationv1beta1.SubjectAccessReviewSpec {
-	out := authorizationv1beta1.SubjectAccessReviewSpec{User: spec.User, Groups: spec.Groups, UID: spec.UID}
-	if spec.Extra != nil {
-		out.Extra = make(map[string]authorizationv1beta1.ExtraValue, len(spec.Extra))
-		for key, values := range spec.Extra {
-			out.Extra[key] = authorizationv1beta1.ExtraValue(values)
-		}
+	out := authorizationv1beta1.SubjectAccessReviewSpec{
+		User: spec.User, Groups: spec.Groups, UID: spec.UID,
+		Extra: request.ConvertExtra[authorizationv1beta1.ExtraValue](spec.Extra),
 	}
 	if r := spec.ResourceAttributes; r != nil {
 		out.ResourceAttributes = &authorizationv1beta1.ResourceAttributes{

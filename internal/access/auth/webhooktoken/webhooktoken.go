@@ -6,11 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/access/auth/authn"
@@ -32,9 +30,6 @@ type Options struct {
 	// Audiences are the API server's own, for a webhook that does not support audiences.
 	Audiences []string
 	Backoff   webhook.Backoff
-	// Observe, unless nil, is called after each call with the HTTP status code of the
-	// response, or with "<error>" if there is none.
-	Observe func(code string, took time.Duration)
 }
 
 // Authenticator is an authn.TokenAuthenticator.
@@ -45,9 +40,6 @@ func New(o Options) (*Authenticator, error) {
 	if o.Version != "v1" && o.Version != "v1beta1" {
 		return nil, fmt.Errorf("unsupported authentication webhook version %q, supported versions are %q, %q", o.Version,
 			"v1", "v1beta1")
-	}
-	if o.Observe == nil {
-		o.Observe = func(string, time.Duration) {}
 	}
 	return &Authenticator{o}, nil
 }
@@ -77,14 +69,7 @@ func (a *Authenticator) AuthenticateToken(
 }
 
 func userOf(u *authenticationv1.UserInfo) *request.User {
-	out := &request.User{Name: u.Username, UID: u.UID, Groups: u.Groups}
-	if u.Extra != nil {
-		out.Extra = make(map[string][]string, len(u.Extra))
-		for key, values := range u.Extra {
-			out.Extra[key] = values
-		}
-	}
-	return out
+	return &request.User{Name: u.Username, UID: u.UID, Groups: u.Groups, Extra: request.ConvertExtra[[]string](u.Extra)}
 }
 
 // review calls the webhook. Both versions of TokenReview have the same fields.
@@ -102,11 +87,8 @@ func (a *Authenticator) review(
 		return nil, err
 	}
 	var response []byte
-	err = webhook.Retry(ctx, a.o.Backoff, webhook.IsTransient, func(ctx context.Context) error {
-		start := time.Now()
-		var err error
+	err = webhook.Retry(ctx, a.o.Backoff, webhook.IsTransient, func(ctx context.Context) (err error) {
 		response, err = a.o.Client.Post(ctx, webhook.Call{Body: body, Timeout: requestTimeout, MaxResponse: maxAnswer})
-		a.o.Observe(metricCode(err), time.Since(start))
 		return err
 	})
 	if err != nil {
@@ -121,17 +103,4 @@ func (a *Authenticator) review(
 			answer.APIVersion, answer.Kind, review.Kind, review.APIVersion)
 	}
 	return &answer.Status, nil
-}
-
-// metricCode returns the status code of a response as metrics count it.
-func metricCode(err error) string {
-	const created = "201"
-	if err == nil {
-		return created
-	}
-	var status kerrors.APIStatus
-	if errors.As(err, &status) && status.Status().Code != 0 {
-		return strconv.Itoa(int(status.Status().Code))
-	}
-	return "<error>"
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/access/auth/authn"
 	"github.com/keelson-dev/keelson/internal/access/auth/tokencache"
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/machinery/webhook"
 )
@@ -130,7 +131,7 @@ func TestWebhookFailureIsNotCached(t *testing.T) {
 			User: authenticationv1.UserInfo{Username: "jane"}}
 		return int(code.Load())
 	})
-	a := tokencache.NewAuthenticator(r.open(t, "v1"), time.Hour, time.Hour, time.Now, tokencache.NoRecorder())
+	a := tokencache.NewAuthenticator(r.open(t, "v1"), time.Hour, time.Hour, time.Now, tokencache.NewMetrics(metrics.New(nil, metrics.Options{})))
 	token := authn.NewBearerToken("tok")
 	if identity, err := a.AuthenticateToken(t.Context(), token, own); identity != nil || err == nil ||
 		strings.Contains(err.Error(), "tok") && strings.Contains(err.Error(), "secret") {

@@ -30,9 +30,7 @@ const extraCredential = "authentication.kubernetes.io/credential-id"
 type Authenticator struct {
 	// Roots returns the certificate authorities of clients.
 	Roots func() *x509.CertPool
-	// Now is the clock; nil stands for time.Now.
-	Now func() time.Time
-	// Observe, unless nil, is called before each verification with the time until the
+	// Observe is called before each verification with the time until the
 	// certificate expires.
 	Observe func(remaining time.Duration)
 }
@@ -42,11 +40,7 @@ func (a *Authenticator) Authenticate(r *http.Request) (*request.User, error) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return nil, nil
 	}
-	now := time.Now()
-	if a.Now != nil {
-		now = a.Now()
-	}
-	roots := a.Roots()
+	now, roots := time.Now(), a.Roots()
 	conn, _ := r.Context().Value(connKey{}).(*connection)
 	if conn != nil {
 		if v := conn.verified.Load(); v != nil && v.roots == roots && now.Before(v.until) {
@@ -67,9 +61,7 @@ func (a *Authenticator) verify(
 	certificates []*x509.Certificate, roots *x509.CertPool, now time.Time,
 ) (*verified, error) {
 	leaf := certificates[0]
-	if a.Observe != nil {
-		a.Observe(leaf.NotAfter.Sub(now))
-	}
+	a.Observe(leaf.NotAfter.Sub(now))
 	chains, err := verifyChains(certificates, roots, now)
 	if err != nil {
 		return nil, fmt.Errorf("verifying certificate SN=%d, SKID=%s, AKID=%s failed: %w",

@@ -101,7 +101,7 @@ func TestCertificates(t *testing.T) {
 			"incompatible key usage"},
 	} {
 		cert, _ := c.by.issue(&c.template)
-		a := &Authenticator{Roots: func() *x509.CertPool { return pool }}
+		a := &Authenticator{Roots: func() *x509.CertPool { return pool }, Observe: func(time.Duration) {}}
 		user, err := a.Authenticate(with(t.Context(), cert))
 		got := ""
 		if user != nil {
@@ -124,7 +124,7 @@ func TestAuthoritiesAreReplaced(t *testing.T) {
 	if err := authorities.Use(one.pem()); err != nil {
 		t.Fatal(err)
 	}
-	a := &Authenticator{Roots: authorities.Pool}
+	a := &Authenticator{Roots: authorities.Pool, Observe: func(time.Duration) {}}
 	mine, _ := one.issue(&x509.Certificate{Subject: pkix.Name{CommonName: "jane"}})
 	theirs, _ := two.issue(&x509.Certificate{Subject: pkix.Name{CommonName: "june"}})
 	ctx := WithConnection(t.Context())

@@ -19,12 +19,11 @@ type Typed struct {
 // NewTyped returns a Typed. object is the type of object and oldObject, params the type of params; nil means that this
 // variable does not exist. As in kube-apiserver's type checks there is no variable authorizer.requestResource.
 func NewTyped(object, params *apiservercel.DeclType) *Typed {
-	authorizer := library.AuthorizerType
 	t := &Typed{variables: apiservercel.NewObjectType("kubernetes.variables", map[string]*apiservercel.DeclField{})}
 	seen := []cel.Variable{
 		{Name: Object, Type: object}, {Name: OldObject, Type: object}, {Name: Namespace, Type: namespaceType()},
 		{Name: Request, Type: requestType()}, {Name: Variables, Type: t.variables},
-		{Name: Authorizer, Type: apiservercel.NewSimpleTypeWithMinSize(authorizer.TypeName(), authorizer, nil, 0)},
+		{Name: Authorizer, Type: opaque(library.AuthorizerType)},
 	}
 	if params != nil {
 		seen = append(seen, cel.Variable{Name: Params, Type: params})

@@ -21,10 +21,11 @@ const (
 	Variables                 = "variables"
 )
 
+func opaque(typ *types.Type) *apiservercel.DeclType {
+	return apiservercel.NewSimpleTypeWithMinSize(typ.TypeName(), typ, nil, 0)
+}
+
 func authorizerVariables() []cel.Variable {
-	opaque := func(typ *types.Type) *apiservercel.DeclType {
-		return apiservercel.NewSimpleTypeWithMinSize(typ.TypeName(), typ, nil, 0)
-	}
 	return []cel.Variable{
 		{Name: Authorizer, Type: opaque(library.AuthorizerType)},
 		{Name: RequestResourceAuthorizer, Type: opaque(library.ResourceCheckType)},
@@ -86,32 +87,20 @@ func namespaceType() *apiservercel.DeclType {
 	}, nil)
 }
 
+// simpleTypes are the declared types of all types without parameters, and of an expression that could not be compiled.
+var simpleTypes = map[*types.Type]*apiservercel.DeclType{
+	nil: apiservercel.DynType, types.AnyType: apiservercel.AnyType, types.BoolType: apiservercel.BoolType,
+	types.BytesType: apiservercel.BytesType, types.DoubleType: apiservercel.DoubleType,
+	types.DurationType: apiservercel.DurationType, types.IntType: apiservercel.IntType,
+	types.NullType: apiservercel.NullType, types.StringType: apiservercel.StringType,
+	types.TimestampType: apiservercel.TimestampType, types.UintType: apiservercel.UintType,
+}
+
 // declared returns the declared type of a variable of a policy. Types that cannot be declared, and a nil type (the
 // expression could not be compiled), become dynamic.
 func declared(typ *types.Type) *apiservercel.DeclType {
-	switch typ {
-	case nil:
-		return apiservercel.DynType
-	case types.AnyType:
-		return apiservercel.AnyType
-	case types.BoolType:
-		return apiservercel.BoolType
-	case types.BytesType:
-		return apiservercel.BytesType
-	case types.DoubleType:
-		return apiservercel.DoubleType
-	case types.DurationType:
-		return apiservercel.DurationType
-	case types.IntType:
-		return apiservercel.IntType
-	case types.NullType:
-		return apiservercel.NullType
-	case types.StringType:
-		return apiservercel.StringType
-	case types.TimestampType:
-		return apiservercel.TimestampType
-	case types.UintType:
-		return apiservercel.UintType
+	if known := simpleTypes[typ]; known != nil {
+		return known
 	}
 	if typ.HasTrait(traits.ContainerType) && typ.HasTrait(traits.IndexerType) {
 		switch of := typ.Parameters(); len(of) {

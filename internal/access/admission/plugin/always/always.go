@@ -5,7 +5,6 @@ package always
 
 import (
 	"context"
-	"errors"
 
 	"github.com/keelson-dev/keelson/internal/access/admission"
 )
@@ -19,5 +18,5 @@ func Deny() admission.Plugin {
 }
 
 func deny(_ context.Context, a *admission.Attributes) error {
-	return a.Forbidden(errors.New("admission control is denying all modifications"))
+	return a.Forbiddenf("admission control is denying all modifications")
 }

@@ -5,6 +5,7 @@ package alwayspullimages
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -71,12 +72,8 @@ func applies(a *admission.Attributes) bool {
 	for _, i := range containerImages(&a.Old.(*corev1.Pod).Spec) {
 		had[i.reference] = true
 	}
-	for _, i := range containerImages(&a.Object.(*corev1.Pod).Spec) {
-		if !had[i.reference] {
-			return true
-		}
-	}
-	return false
+	now := containerImages(&a.Object.(*corev1.Pod).Spec)
+	return slices.ContainsFunc(now, func(i image) bool { return !had[i.reference] })
 }
 
 func mutate(_ context.Context, a *admission.Attributes) error {

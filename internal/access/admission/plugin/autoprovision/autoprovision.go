@@ -15,16 +15,11 @@ import (
 // namespaces is the resource of the namespaces themselves.
 var namespaces = corev1.Resource("namespaces")
 
-// Namespaces returns the state of a namespace; *registry.Registry implements it.
-type Namespaces interface {
-	NamespaceState(ctx context.Context, name string) (registry.NamespaceState, error)
-}
-
 // Create creates a namespace with a name and nothing else, in the name of the server.
 type Create func(ctx context.Context, name string) error
 
 // Plugin returns the plug-in. It creates no namespace for a dry run.
-func Plugin(in Namespaces, create Create) admission.Plugin {
+func Plugin(in admission.Namespaces, create Create) admission.Plugin {
 	mutate := func(ctx context.Context, a *admission.Attributes) error {
 		if a.Operation != admission.Create || a.Options.DryRun || a.Namespace == "" || a.Resource == namespaces {
 			return nil

@@ -33,29 +33,25 @@ var (
 
 // Approval returns the plug-in that requires the verb "approve" on the signer of a request that is approved or denied.
 func Approval(z authz.Authorizer) admission.Plugin {
-	s := signerAuthorizer{z}
-	return admission.Plugin{Name: "CertificateApproval", Validate: s.checkApproval}
+	return admission.Plugin{Name: "CertificateApproval", Validate: signerAuthorizer{z}.checkApproval}
 }
 
 // Signing returns the plug-in that requires the verb "sign" on the signer of a request whose certificate or conditions
 // change.
 func Signing(z authz.Authorizer) admission.Plugin {
-	s := signerAuthorizer{z}
-	return admission.Plugin{Name: "CertificateSigning", Validate: s.checkSigning}
+	return admission.Plugin{Name: "CertificateSigning", Validate: signerAuthorizer{z}.checkSigning}
 }
 
 // Attest returns the plug-in that requires the verb "attest" on the signer of a ClusterTrustBundle that is created or
 // updated.
 func Attest(z authz.Authorizer) admission.Plugin {
-	s := signerAuthorizer{z}
-	return admission.Plugin{Name: "ClusterTrustBundleAttest", Validate: s.checkAttest}
+	return admission.Plugin{Name: "ClusterTrustBundleAttest", Validate: signerAuthorizer{z}.checkAttest}
 }
 
 // PodSigning returns the rule that requires the verb "sign" on the signer of a PodCertificateRequest whose status
 // changes. It is a part of the kind in kube-apiserver, so it cannot be disabled, and its error is one of validation.
 func PodSigning(z authz.Authorizer) admission.Plugin {
-	s := signerAuthorizer{z}
-	return admission.Plugin{Name: "PodCertificateSigning", Validate: s.checkPodSigning}
+	return admission.Plugin{Name: "PodCertificateSigning", Validate: signerAuthorizer{z}.checkPodSigning}
 }
 
 // SubjectRestriction returns the plug-in that refuses requests for the group system:masters from the signer of API
@@ -74,7 +70,7 @@ func (s signerAuthorizer) checkApproval(ctx context.Context, a *admission.Attrib
 	// An update cannot change the signer, but the new object may contain another one, so the old object counts.
 	signer := a.Old.(*certificatesv1.CertificateSigningRequest).Spec.SignerName
 	if !s.allow(ctx, "approve", signer) {
-		return a.Forbidden(fmt.Errorf("user not permitted to approve requests with signerName %q", signer))
+		return a.Forbiddenf("user not permitted to approve requests with signerName %q", signer)
 	}
 	return nil
 }
@@ -89,7 +85,7 @@ func (s signerAuthorizer) checkSigning(ctx context.Context, a *admission.Attribu
 		return nil
 	}
 	if !s.allow(ctx, "sign", old.Spec.SignerName) {
-		return a.Forbidden(fmt.Errorf("user not permitted to sign requests with signerName %q", old.Spec.SignerName))
+		return a.Forbiddenf("user not permitted to sign requests with signerName %q", old.Spec.SignerName)
 	}
 	return nil
 }
@@ -106,7 +102,7 @@ func (s signerAuthorizer) checkAttest(ctx context.Context, a *admission.Attribut
 	if signer == "" || s.allow(ctx, "attest", signer) {
 		return nil
 	}
-	return a.Forbidden(fmt.Errorf("user not permitted to attest for signerName %q", signer))
+	return a.Forbiddenf("user not permitted to attest for signerName %q", signer)
 }
 
 // onlyCollected reports whether only fields that the garbage collector changes have changed.
@@ -161,12 +157,10 @@ func restrictSubject(_ context.Context, a *admission.Attributes) error {
 	}
 	parsed, err := ParseRequest(csr.Spec.Request)
 	if err != nil {
-		return a.Forbidden(fmt.Errorf("failed to parse CSR: %w", err))
+		return a.Forbiddenf("failed to parse CSR: %w", err)
 	}
 	if slices.Contains(parsed.Subject.Organization, request.GroupMasters) {
-		return a.Forbidden(
-			fmt.Errorf("use of %s signer with %s group is not allowed", csr.Spec.SignerName, request.GroupMasters),
-		)
+		return a.Forbiddenf("use of %s signer with %s group is not allowed", csr.Spec.SignerName, request.GroupMasters)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ package claimresize
 
 import (
 	"context"
-	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -20,8 +19,7 @@ var (
 
 // Plugin returns the plug-in.
 func Plugin(in admission.Objects) admission.Plugin {
-	p := plugin{in}
-	return admission.Plugin{Name: "PersistentVolumeClaimResize", Validate: p.validate}
+	return admission.Plugin{Name: "PersistentVolumeClaimResize", Validate: (&plugin{in}).validate}
 }
 
 type plugin struct{ objects admission.Objects }
@@ -37,11 +35,11 @@ func (p *plugin) validate(ctx context.Context, a *admission.Attributes) error {
 	}
 	if old.Status.Phase != corev1.ClaimBound {
 		//nolint:staticcheck // kube-apiserver's text
-		return a.Forbidden(errors.New("Only bound persistent volume claims can be expanded"))
+		return a.Forbiddenf("Only bound persistent volume claims can be expanded")
 	}
 	if class := className(claim); class == "" || class != className(old) || !p.allowsExpansion(ctx, class) {
-		return a.Forbidden(errors.New("only dynamically provisioned pvc can be resized and the storageclass that " +
-			"provisions the pvc must support resize"))
+		return a.Forbiddenf("only dynamically provisioned pvc can be resized and the storageclass that " +
+			"provisions the pvc must support resize")
 	}
 	return nil
 }

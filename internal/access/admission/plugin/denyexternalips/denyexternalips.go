@@ -4,7 +4,6 @@ package denyexternalips
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +30,7 @@ func validate(_ context.Context, a *admission.Attributes) error {
 	for _, ip := range a.Object.(*corev1.Service).Spec.ExternalIPs {
 		if !slices.Contains(had, ip) {
 			//nolint:staticcheck // kube-apiserver's text
-			return a.Forbidden(errors.New("Use of external IPs is denied by admission control"))
+			return a.Forbiddenf("Use of external IPs is denied by admission control")
 		}
 	}
 	return nil

@@ -45,8 +45,7 @@ var allRules = []rbacv1.PolicyRule{
 
 // Plugin returns the plug-in, which checks writes of the four kinds of RBAC.
 func Plugin(z authz.Authorizer, h RuleResolver) admission.Plugin {
-	g := checker{z, h}
-	return admission.Plugin{Name: "RBACEscalation", Mutate: g.check}
+	return admission.Plugin{Name: "RBACEscalation", Mutate: checker{z, h}.check}
 }
 
 // checker is the state of the plug-in.

@@ -23,14 +23,9 @@ var (
 	reviews = schema.GroupResource{Group: authorizationv1.GroupName, Resource: "localsubjectaccessreviews"}
 )
 
-// Namespaces returns the state of a namespace; *registry.Registry implements it.
-type Namespaces interface {
-	NamespaceState(ctx context.Context, name string) (registry.NamespaceState, error)
-}
-
 // Plugin returns the plug-in. Its errors are 404 for a missing namespace, and 403 with the cause NamespaceTerminating
 // for one that is being deleted.
-func Plugin(in Namespaces) admission.Plugin {
+func Plugin(in admission.Namespaces) admission.Plugin {
 	check := func(ctx context.Context, a *admission.Attributes) error {
 		if a.Operation != admission.Create && a.Operation != admission.Update || a.Namespace == "" ||
 			a.Resource == namespaces || a.Resource == reviews {
@@ -51,9 +46,7 @@ func Plugin(in Namespaces) admission.Plugin {
 }
 
 func terminating(a *admission.Attributes) error {
-	err := a.Forbidden(
-		fmt.Errorf("unable to create new content in namespace %s because it is being terminated", a.Namespace),
-	)
+	err := a.Forbiddenf("unable to create new content in namespace %s because it is being terminated", a.Namespace)
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
 		Type:    corev1.NamespaceTerminatingCause,
 		Message: fmt.Sprintf("namespace %s is being terminated", a.Namespace),

@@ -46,29 +46,16 @@ func applies(a *admission.Attributes) bool {
 	return false
 }
 
-// ranges returns the LimitRanges of a namespace.
-func (p *plugin) ranges(ctx context.Context, namespace string) ([]*corev1.LimitRange, error) {
-	objs, err := p.objects.List(ctx, limitRanges, namespace)
-	if err != nil || len(objs) == 0 {
-		return nil, err
-	}
-	out := make([]*corev1.LimitRange, 0, len(objs))
-	for _, obj := range objs {
-		out = append(out, obj.(*corev1.LimitRange))
-	}
-	return out, nil
-}
-
 func (p *plugin) mutate(ctx context.Context, a *admission.Attributes) error {
 	if a.Resource != pods || !applies(a) {
 		return nil
 	}
-	ranges, err := p.ranges(ctx, a.Namespace)
+	ranges, err := p.objects.List(ctx, limitRanges, a.Namespace)
 	if err != nil {
 		return err
 	}
 	for _, r := range ranges {
-		setDefaults(a.Object.(*corev1.Pod), r)
+		setDefaults(a.Object.(*corev1.Pod), r.(*corev1.LimitRange))
 	}
 	return nil
 }
@@ -134,16 +121,16 @@ func (p *plugin) validate(ctx context.Context, a *admission.Attributes) error {
 	if !applies(a) {
 		return nil
 	}
-	ranges, err := p.ranges(ctx, a.Namespace)
+	ranges, err := p.objects.List(ctx, limitRanges, a.Namespace)
 	if err != nil {
 		return err
 	}
 	for _, r := range ranges {
 		var faults []error
 		if a.Resource == claims {
-			faults = claimFaults(r, a.Object.(*corev1.PersistentVolumeClaim))
+			faults = claimFaults(r.(*corev1.LimitRange), a.Object.(*corev1.PersistentVolumeClaim))
 		} else {
-			faults = podFaults(r, a.Object.(*corev1.Pod))
+			faults = podFaults(r.(*corev1.LimitRange), a.Object.(*corev1.Pod))
 		}
 		if err := utilerrors.NewAggregate(faults); err != nil {
 			return a.Forbidden(err)

@@ -15,13 +15,8 @@ import (
 // namespaces is the resource of the namespaces themselves.
 var namespaces = corev1.Resource("namespaces")
 
-// Namespaces returns the state of a namespace; *registry.Registry implements it.
-type Namespaces interface {
-	NamespaceState(ctx context.Context, name string) (registry.NamespaceState, error)
-}
-
 // Plugin returns the plug-in. Its error is 404 for a missing namespace.
-func Plugin(in Namespaces) admission.Plugin {
+func Plugin(in admission.Namespaces) admission.Plugin {
 	validate := func(ctx context.Context, a *admission.Attributes) error {
 		if a.Operation == admission.Connect || a.Namespace == "" || a.Resource == namespaces {
 			return nil

@@ -5,7 +5,6 @@ package nodefeatures
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -53,8 +52,7 @@ func resizesInitContainer(spec, old *corev1.PodSpec) bool {
 
 // Plugin returns the plug-in.
 func Plugin(in admission.Objects) admission.Plugin {
-	p := plugin{objects: in, features: features()}
-	return admission.Plugin{Name: "NodeDeclaredFeatureValidator", Validate: p.validate}
+	return admission.Plugin{Name: "NodeDeclaredFeatureValidator", Validate: (&plugin{objects: in, features: features()}).validate}
 }
 
 type plugin struct {
@@ -82,16 +80,16 @@ func (p *plugin) validate(ctx context.Context, a *admission.Attributes) error {
 	}
 	node, err := p.objects.Lookup(ctx, nodes, "", pod.Spec.NodeName)
 	if err != nil {
-		return a.Forbidden(fmt.Errorf("failed to get node %q: %w", pod.Spec.NodeName, err))
+		return a.Forbiddenf("failed to get node %q: %w", pod.Spec.NodeName, err)
 	}
 	if node == nil {
-		return a.Forbidden(fmt.Errorf("node %q not found", pod.Spec.NodeName))
+		return a.Forbiddenf("node %q not found", pod.Spec.NodeName)
 	}
 	declared := node.(*corev1.Node).Status.DeclaredFeatures
 	missing := slices.DeleteFunc(needed, func(name string) bool { return slices.Contains(declared, name) })
 	if len(missing) > 0 {
-		return a.Forbidden(fmt.Errorf("pod update requires features %s which are not available on node %q",
-			strings.Join(missing, ", "), pod.Spec.NodeName))
+		return a.Forbiddenf("pod update requires features %s which are not available on node %q",
+			strings.Join(missing, ", "), pod.Spec.NodeName)
 	}
 	return nil
 }

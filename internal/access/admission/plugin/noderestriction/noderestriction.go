@@ -7,8 +7,6 @@ package noderestriction
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -17,6 +15,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
@@ -44,8 +43,7 @@ var (
 // Plugin returns the plug-in. It calls the authorizer to check whether a node may request tokens for an audience that
 // none of its pods uses.
 func Plugin(in admission.Objects, z authz.Authorizer) admission.Plugin {
-	p := plugin{in, z}
-	return admission.Plugin{Name: "NodeRestriction", Mutate: p.check}
+	return admission.Plugin{Name: "NodeRestriction", Mutate: (&plugin{in, z}).check}
 }
 
 type plugin struct {
@@ -59,11 +57,6 @@ type write struct {
 	node string
 }
 
-// refuse returns a refusal; it formats its text like fmt.Errorf.
-func (w *write) refuse(format string, args ...any) error {
-	return w.Forbidden(fmt.Errorf(format, args...))
-}
-
 func (p *plugin) check(ctx context.Context, a *admission.Attributes) error {
 	if a.User == nil || a.Operation == admission.Connect {
 		return nil
@@ -74,7 +67,7 @@ func (p *plugin) check(ctx context.Context, a *admission.Attributes) error {
 	}
 	w := &write{a, name}
 	if name == "" {
-		return w.refuse("could not determine node from user %q", a.User.Name)
+		return w.Forbiddenf("could not determine node from user %q", a.User.Name)
 	}
 	switch a.Resource {
 	case pods:
@@ -89,7 +82,7 @@ func (p *plugin) check(ctx context.Context, a *admission.Attributes) error {
 		return checkLease(w)
 	case csiNodes:
 		if objectName(a) != name {
-			return w.refuse("can only access CSINode with the same name as the requesting node")
+			return w.Forbiddenf("can only access CSINode with the same name as the requesting node")
 		}
 	case resourceSlices:
 		return checkSlice(w)
@@ -118,7 +111,7 @@ func (p *plugin) lookup(
 	ctx context.Context, w *write, r schema.GroupResource, namespace, name, what string,
 ) (registry.Object, error) {
 	obj, err := p.find(ctx, r, namespace, name, what)
-	if err != nil && !isNotFound(err) {
+	if err != nil && !kerrors.IsNotFound(err) {
 		return nil, w.Forbidden(err)
 	}
 	return obj, err
@@ -126,10 +119,10 @@ func (p *plugin) lookup(
 
 func checkLease(w *write) error {
 	if w.Namespace != corev1.NamespaceNodeLease {
-		return w.refuse("can only access leases in the %q system namespace", corev1.NamespaceNodeLease)
+		return w.Forbiddenf("can only access leases in the %q system namespace", corev1.NamespaceNodeLease)
 	}
 	if objectName(w.Attributes) != w.node {
-		return w.refuse("can only access node lease with the same name as the requesting node")
+		return w.Forbiddenf("can only access node lease with the same name as the requesting node")
 	}
 	return nil
 }
@@ -144,7 +137,7 @@ func checkSlice(w *write) error {
 		obj, verb = w.Old, "delete"
 	}
 	if slice := obj.(*resourcev1.ResourceSlice); slice.Spec.NodeName == nil || *slice.Spec.NodeName != w.node {
-		return w.refuse("can only %s ResourceSlice with the same NodeName as the requesting node", verb)
+		return w.Forbiddenf("can only %s ResourceSlice with the same NodeName as the requesting node", verb)
 	}
 	return nil
 }
@@ -162,10 +155,10 @@ func checkRequest(w *write) error {
 	}
 	parsed, err := certificates.ParseRequest(csr.Spec.Request)
 	if err != nil {
-		return w.refuse("unable to parse csr: %w", err)
+		return w.Forbiddenf("unable to parse csr: %w", err)
 	}
 	if want := "system:node:" + w.node; parsed.Subject.CommonName != want {
-		return w.refuse("can only create a node CSR with CN=%s", want)
+		return w.Forbiddenf("can only create a node CSR with CN=%s", want)
 	}
 	return nil
 }
@@ -173,10 +166,10 @@ func checkRequest(w *write) error {
 // checkClaim lets a kubelet report that it resized the volume of a claim.
 func checkClaim(w *write) error {
 	if w.Subresource != "status" {
-		return w.Forbidden(errors.New("may only update PVC status"))
+		return w.Forbiddenf("may only update PVC status")
 	}
 	if w.Operation != admission.Update {
-		return w.refuse("unexpected operation %q", w.Operation)
+		return w.Forbiddenf("unexpected operation %q", w.Operation)
 	}
 	claim, old := w.Object.(*corev1.PersistentVolumeClaim).DeepCopy(), w.Old.(*corev1.PersistentVolumeClaim).DeepCopy()
 	for _, c := range []*corev1.PersistentVolumeClaim{claim, old} {
@@ -192,7 +185,7 @@ func checkClaim(w *write) error {
 	if err != nil {
 		return w.Forbidden(err)
 	}
-	return w.refuse("node %q is not allowed to update fields other than status.quantity and status.conditions: %s",
+	return w.Forbiddenf("node %q is not allowed to update fields other than status.quantity and status.conditions: %s",
 		w.node, changes)
 }
 
@@ -212,29 +205,29 @@ func changesOf(old, obj registry.Object) ([]byte, error) {
 // ownedBy checks the owner references of a mirror pod: there is one, to its node, which controls the pod.
 func (p *plugin) ownedBy(ctx context.Context, w *write, pod *corev1.Pod) error {
 	if len(pod.OwnerReferences) > 1 {
-		return w.refuse("node %q can only create pods with a single owner reference set to itself", w.node)
+		return w.Forbiddenf("node %q can only create pods with a single owner reference set to itself", w.node)
 	}
 	if len(pod.OwnerReferences) == 0 {
-		return w.refuse("node %q can only create pods with an owner reference set to itself", w.node)
+		return w.Forbiddenf("node %q can only create pods with an owner reference set to itself", w.node)
 	}
 	owner := &pod.OwnerReferences[0]
 	if owner.APIVersion != "v1" || owner.Kind != "Node" || owner.Name != w.node {
-		return w.refuse("node %q can only create pods with an owner reference set to itself", w.node)
+		return w.Forbiddenf("node %q can only create pods with an owner reference set to itself", w.node)
 	}
 	if !ptr.Deref(owner.Controller, false) {
-		return w.refuse("node %q can only create pods with a controller owner reference set to itself", w.node)
+		return w.Forbiddenf("node %q can only create pods with a controller owner reference set to itself", w.node)
 	}
 	if ptr.Deref(owner.BlockOwnerDeletion, false) {
-		return w.refuse("node %q must not set blockOwnerDeletion on an owner reference", w.node)
+		return w.Forbiddenf("node %q must not set blockOwnerDeletion on an owner reference", w.node)
 	}
 	found, err := p.find(ctx, nodes, "", w.node, "node")
 	switch {
-	case isNotFound(err):
+	case kerrors.IsNotFound(err):
 		return err
 	case err != nil:
-		return w.refuse("error looking up node %s to verify uid: %w", w.node, err)
+		return w.Forbiddenf("error looking up node %s to verify uid: %w", w.node, err)
 	case found.GetUID() != owner.UID:
-		return w.refuse("node %s UID mismatch: expected %s got %s", w.node, owner.UID, found.GetUID())
+		return w.Forbiddenf("node %s UID mismatch: expected %s got %s", w.node, owner.UID, found.GetUID())
 	}
 	return nil
 }

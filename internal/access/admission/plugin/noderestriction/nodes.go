@@ -14,16 +14,16 @@ import (
 // known labels of kubelets.
 func checkNode(w *write) error {
 	if name := objectName(w.Attributes); name != w.node {
-		return w.refuse("node %q is not allowed to modify node %q", w.node, name)
+		return w.Forbiddenf("node %q is not allowed to modify node %q", w.node, name)
 	}
 	switch w.Operation {
 	case admission.Create:
 		n := w.Object.(*corev1.Node)
 		if n.Spec.ConfigSource != nil { //nolint:staticcheck // deprecated, still in the API
-			return w.refuse("node %q is not allowed to create pods with a non-nil configSource", w.node)
+			return w.Forbiddenf("node %q is not allowed to create pods with a non-nil configSource", w.node)
 		}
 		if labels := forbiddenLabels(n.Labels, nil); len(labels) > 0 {
-			return w.refuse("node %q is not allowed to set the following labels: %s", w.node, strings.Join(labels, ", "))
+			return w.Forbiddenf("node %q is not allowed to set the following labels: %s", w.node, strings.Join(labels, ", "))
 		}
 	case admission.Update:
 		return checkNodeUpdate(w, w.Object.(*corev1.Node), w.Old.(*corev1.Node))
@@ -34,16 +34,16 @@ func checkNode(w *write) error {
 func checkNodeUpdate(w *write, n, old *corev1.Node) error {
 	if n.Spec.ConfigSource != nil && //nolint:staticcheck // deprecated, still in the API
 		!equality.Semantic.DeepEqual(n.Spec.ConfigSource, old.Spec.ConfigSource) { //nolint:staticcheck // the same
-		return w.refuse("node %q is not allowed to update configSource to a new non-nil configSource", w.node)
+		return w.Forbiddenf("node %q is not allowed to update configSource to a new non-nil configSource", w.node)
 	}
 	if !equality.Semantic.DeepEqual(n.Spec.Taints, old.Spec.Taints) {
-		return w.refuse("node %q is not allowed to modify taints", w.node)
+		return w.Forbiddenf("node %q is not allowed to modify taints", w.node)
 	}
 	if !equality.Semantic.DeepEqual(n.OwnerReferences, old.OwnerReferences) {
-		return w.refuse("node %q is not allowed to modify ownerReferences", w.node)
+		return w.Forbiddenf("node %q is not allowed to modify ownerReferences", w.node)
 	}
 	if labels := forbiddenLabels(n.Labels, old.Labels); len(labels) > 0 {
-		return w.refuse("is not allowed to modify labels: %s", strings.Join(labels, ", "))
+		return w.Forbiddenf("is not allowed to modify labels: %s", strings.Join(labels, ", "))
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package noderestriction
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -22,38 +23,38 @@ func (p *plugin) checkPod(ctx context.Context, w *write) error {
 		return p.checkEviction(ctx, w)
 	case "":
 	default:
-		return w.refuse("unexpected pod subresource %q, only 'status' and 'eviction' are allowed", w.Subresource)
+		return w.Forbiddenf("unexpected pod subresource %q, only 'status' and 'eviction' are allowed", w.Subresource)
 	}
 	switch w.Operation {
 	case admission.Create:
 		return p.checkMirror(ctx, w, w.Object.(*corev1.Pod))
 	case admission.Delete:
 		if w.Old.(*corev1.Pod).Spec.NodeName != w.node {
-			return w.refuse("node %q can only delete pods with spec.nodeName set to itself", w.node)
+			return w.Forbiddenf("node %q can only delete pods with spec.nodeName set to itself", w.node)
 		}
 		return nil
 	}
-	return w.refuse("unexpected operation %q, node %q can only create and delete mirror pods", w.Operation, w.node)
+	return w.Forbiddenf("unexpected operation %q, node %q can only create and delete mirror pods", w.Operation, w.node)
 }
 
 // checkMirror checks a new pod. It must be a mirror pod, which shows a pod that the kubelet runs from a file.
 func (p *plugin) checkMirror(ctx context.Context, w *write, pod *corev1.Pod) error {
 	if _, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]; !ok {
-		return w.refuse("pod does not have %q annotation, node %q can only create mirror pods",
+		return w.Forbiddenf("pod does not have %q annotation, node %q can only create mirror pods",
 			corev1.MirrorPodAnnotationKey, w.node)
 	}
 	if pod.Spec.NodeName != w.node {
-		return w.refuse("node %q can only create pods with spec.nodeName set to itself", w.node)
+		return w.Forbiddenf("node %q can only create pods with spec.nodeName set to itself", w.node)
 	}
 	if err := p.ownedBy(ctx, w, pod); err != nil {
 		return err
 	}
 	what, err := reference(pod)
 	if err != nil {
-		return w.refuse("error checking mirror pod for API references: %w", err)
+		return w.Forbiddenf("error checking mirror pod for API references: %w", err)
 	}
 	if what != "" {
-		return w.refuse("node %q can not create pods that reference %s", w.node, what)
+		return w.Forbiddenf("node %q can not create pods that reference %s", w.node, what)
 	}
 	return nil
 }
@@ -130,56 +131,50 @@ func projectedReference(volume string, s *corev1.VolumeProjection) (string, erro
 // checkPodStatus lets a kubelet report about the pods on its node.
 func checkPodStatus(w *write) error {
 	if w.Operation != admission.Update {
-		return w.refuse("unexpected operation %q", w.Operation)
+		return w.Forbiddenf("unexpected operation %q", w.Operation)
 	}
 	pod, old := w.Object.(*corev1.Pod), w.Old.(*corev1.Pod)
 	if old.Spec.NodeName != w.node {
-		return w.refuse("node %q can only update pod status for pods with spec.nodeName set to itself", w.node)
+		return w.Forbiddenf("node %q can only update pod status for pods with spec.nodeName set to itself", w.node)
 	}
 	if !labels.Equals(old.Labels, pod.Labels) {
-		return w.refuse("node %q cannot update labels through pod status", w.node)
+		return w.Forbiddenf("node %q cannot update labels through pod status", w.node)
 	}
 	if !sameClaims(old.Status.ResourceClaimStatuses, pod.Status.ResourceClaimStatuses) {
-		return w.refuse("node %q cannot update resource claim statues", w.node)
+		return w.Forbiddenf("node %q cannot update resource claim statues", w.node)
 	}
 	had, has := old.Status.ExtendedResourceClaimStatus, pod.Status.ExtendedResourceClaimStatus
 	if (had == nil) != (has == nil) || had != nil && (had.ResourceClaimName != has.ResourceClaimName ||
 		!equality.Semantic.DeepEqual(had.RequestMappings, has.RequestMappings)) {
-		return w.refuse("node %q cannot update extended resource claim status", w.node)
+		return w.Forbiddenf("node %q cannot update extended resource claim status", w.node)
 	}
 	return nil
 }
 
 func sameClaims(a, b []corev1.PodResourceClaimStatus) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i].Name != b[i].Name || !ptr.Equal(a[i].ResourceClaimName, b[i].ResourceClaimName) {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(a, b, func(a, b corev1.PodResourceClaimStatus) bool {
+		return a.Name == b.Name && ptr.Equal(a.ResourceClaimName, b.ResourceClaimName)
+	})
 }
 
 // checkEviction lets a kubelet evict the pods on its node.
 func (p *plugin) checkEviction(ctx context.Context, w *write) error {
 	if w.Operation != admission.Create {
-		return w.refuse("unexpected operation %s", w.Operation)
+		return w.Forbiddenf("unexpected operation %s", w.Operation)
 	}
 	name := w.Name
 	if name == "" {
 		name = w.Object.GetName()
 	}
 	if name == "" {
-		return w.refuse("could not determine pod from request data")
+		return w.Forbiddenf("could not determine pod from request data")
 	}
 	obj, err := p.lookup(ctx, w, pods, w.Namespace, name, "pod")
 	if err != nil {
 		return err
 	}
 	if obj.(*corev1.Pod).Spec.NodeName != w.node {
-		return w.refuse("node %s can only evict pods with spec.nodeName set to itself", w.node)
+		return w.Forbiddenf("node %s can only evict pods with spec.nodeName set to itself", w.node)
 	}
 	return nil
 }

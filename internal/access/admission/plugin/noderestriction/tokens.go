@@ -30,8 +30,6 @@ func (p *plugin) find(
 	return obj, err
 }
 
-func isNotFound(err error) bool { return kerrors.IsNotFound(err) }
-
 // checkToken lets a kubelet request tokens that are bound to a pod on its node, of an audience that the pod uses.
 func (p *plugin) checkToken(ctx context.Context, w *write) error {
 	if w.Operation != admission.Create || w.Subresource != "token" {
@@ -40,10 +38,10 @@ func (p *plugin) checkToken(ctx context.Context, w *write) error {
 	spec := &w.Object.(*authenticationv1.TokenRequest).Spec
 	ref := spec.BoundObjectRef
 	if ref == nil || ref.APIVersion != "v1" || ref.Kind != "Pod" || ref.Name == "" {
-		return w.refuse("node requested token not bound to a pod")
+		return w.Forbiddenf("node requested token not bound to a pod")
 	}
 	if ref.UID == "" {
-		return w.refuse("node requested token with a pod binding without a uid")
+		return w.Forbiddenf("node requested token with a pod binding without a uid")
 	}
 	obj, err := p.lookup(ctx, w, pods, w.Namespace, ref.Name, "pod")
 	if err != nil {
@@ -51,11 +49,11 @@ func (p *plugin) checkToken(ctx context.Context, w *write) error {
 	}
 	pod := obj.(*corev1.Pod)
 	if ref.UID != pod.UID {
-		return w.refuse("the UID in the bound object reference (%s) does not match the UID in record. The object might "+
+		return w.Forbiddenf("the UID in the bound object reference (%s) does not match the UID in record. The object might "+
 			"have been deleted and then recreated", ref.UID)
 	}
 	if pod.Spec.NodeName != w.node {
-		return w.refuse("node requested token bound to a pod scheduled on a different node")
+		return w.Forbiddenf("node requested token bound to a pod scheduled on a different node")
 	}
 	if err := p.checkAudience(ctx, w, spec.Audiences, pod); err != nil {
 		return w.Forbidden(err)

@@ -6,7 +6,6 @@ package ownerpermissions
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -33,8 +32,7 @@ type Resources func(schema.GroupVersionKind) []Resource
 
 // Plugin returns the plug-in.
 func Plugin(z authz.Authorizer, resources Resources) admission.Plugin {
-	p := plugin{z, resources}
-	return admission.Plugin{Name: "OwnerReferencesPermissionEnforcement", Validate: p.validate}
+	return admission.Plugin{Name: "OwnerReferencesPermissionEnforcement", Validate: plugin{z, resources}.validate}
 }
 
 type plugin struct {
@@ -58,9 +56,7 @@ func (p plugin) validate(ctx context.Context, a *admission.Attributes) error {
 	}
 	if a.Operation == admission.Update {
 		if decision, reason, err := p.authorizer.Authorize(ctx, deletion(a)); decision != authz.Allow {
-			return a.Forbidden(
-				fmt.Errorf("cannot set an ownerRef on a resource you can't delete: %v, %w", reason, orNone(err)),
-			)
+			return a.Forbiddenf("cannot set an ownerRef on a resource you can't delete: %v, %w", reason, orNone(err))
 		}
 	}
 	return p.checkBlocking(ctx, a, newlyBlocking(refs, had))
@@ -113,8 +109,8 @@ func (p plugin) checkBlocking(ctx context.Context, a *admission.Attributes, refs
 	for i := range refs {
 		owners, err := p.owners(&refs[i])
 		if err != nil {
-			return a.Forbidden(fmt.Errorf("cannot set blockOwnerDeletion in this case because cannot find RESTMapping "+
-				"for APIVersion %s Kind %s: %w", refs[i].APIVersion, refs[i].Kind, err))
+			return a.Forbiddenf("cannot set blockOwnerDeletion in this case because cannot find RESTMapping "+
+				"for APIVersion %s Kind %s: %w", refs[i].APIVersion, refs[i].Kind, err)
 		}
 		for _, owner := range owners {
 			namespace := ""
@@ -123,8 +119,8 @@ func (p plugin) checkBlocking(ctx context.Context, a *admission.Attributes, refs
 			}
 			attributes := finalizers(a.User, owner.GroupVersionResource, namespace, refs[i].Name)
 			if decision, reason, err := p.authorizer.Authorize(ctx, attributes); decision != authz.Allow {
-				return a.Forbidden(fmt.Errorf("cannot set blockOwnerDeletion if an ownerReference refers to a resource you "+
-					"can't set finalizers on: %v, %w", reason, orNone(err)))
+				return a.Forbiddenf("cannot set blockOwnerDeletion if an ownerReference refers to a resource you "+
+					"can't set finalizers on: %v, %w", reason, orNone(err))
 			}
 		}
 	}

@@ -4,7 +4,6 @@ package podgroup
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/keelson-dev/keelson/internal/access/admission"
@@ -18,8 +17,7 @@ var (
 
 // Plugin returns the plug-in.
 func Plugin(in admission.Objects) admission.Plugin {
-	p := plugin{in}
-	return admission.Plugin{Name: "PodGroupWorkloadExists", Validate: p.validate}
+	return admission.Plugin{Name: "PodGroupWorkloadExists", Validate: (&plugin{in}).validate}
 }
 
 type plugin struct{ objects admission.Objects }
@@ -38,16 +36,16 @@ func (p *plugin) validate(ctx context.Context, a *admission.Attributes) error {
 		return err
 	}
 	if found == nil {
-		return a.Forbidden(fmt.Errorf("PodGroup rejected: Workload %q not found", name))
+		return a.Forbiddenf("PodGroup rejected: Workload %q not found", name)
 	}
 	workload := found.(*schedulingv1alpha2.Workload)
 	if workload.DeletionTimestamp != nil {
-		return a.Forbidden(fmt.Errorf("PodGroup rejected: Workload %q is being deleted", name))
+		return a.Forbiddenf("PodGroup rejected: Workload %q is being deleted", name)
 	}
 	if !slices.ContainsFunc(workload.Spec.PodGroupTemplates, func(t schedulingv1alpha2.PodGroupTemplate) bool {
 		return t.Name == template
 	}) {
-		return a.Forbidden(fmt.Errorf("PodGroup rejected: PodGroupTemplate %q not found in Workload %q", template, name))
+		return a.Forbiddenf("PodGroup rejected: PodGroupTemplate %q not found in Workload %q", template, name)
 	}
 	return nil
 }

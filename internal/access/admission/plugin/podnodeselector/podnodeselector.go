@@ -83,24 +83,14 @@ var (
 
 // mutate adds the selector of the namespace. A pod that may not be created is refused before it is validated.
 func (p *plugin) mutate(ctx context.Context, a *admission.Attributes) error {
-	if !a.Is(pods, admission.Create) {
-		return nil
-	}
-	pod := a.Object.(*corev1.Pod)
-	required, err := p.required(ctx, a.Namespace)
-	if err != nil {
-		return err
-	}
-	if labels.Conflicts(required, pod.Spec.NodeSelector) {
-		return kerrors.NewForbidden(pods, pod.Name, errConflict)
-	}
-	if len(required) > 0 {
-		pod.Spec.NodeSelector = labels.Merge(required, pod.Spec.NodeSelector)
-	}
-	return p.checkAllowed(a.Namespace, pod)
+	return p.check(ctx, a, true)
 }
 
 func (p *plugin) validate(ctx context.Context, a *admission.Attributes) error {
+	return p.check(ctx, a, false)
+}
+
+func (p *plugin) check(ctx context.Context, a *admission.Attributes, change bool) error {
 	if !a.Is(pods, admission.Create) {
 		return nil
 	}
@@ -111,6 +101,9 @@ func (p *plugin) validate(ctx context.Context, a *admission.Attributes) error {
 	}
 	if labels.Conflicts(required, pod.Spec.NodeSelector) {
 		return kerrors.NewForbidden(pods, pod.Name, errConflict)
+	}
+	if change && len(required) > 0 {
+		pod.Spec.NodeSelector = labels.Merge(required, pod.Spec.NodeSelector)
 	}
 	return p.checkAllowed(a.Namespace, pod)
 }

@@ -28,8 +28,7 @@ const (
 
 // Plugin returns the plug-in.
 func Plugin(in admission.Objects) admission.Plugin {
-	p := plugin{in}
-	return admission.Plugin{Name: "PodResizeValidator", Validate: p.validate}
+	return admission.Plugin{Name: "PodResizeValidator", Validate: (&plugin{in}).validate}
 }
 
 type plugin struct{ objects admission.Objects }
@@ -45,10 +44,10 @@ func (p *plugin) validate(ctx context.Context, a *admission.Attributes) error {
 	}
 	obj, err := p.objects.Lookup(ctx, nodes, "", pod.Spec.NodeName)
 	if err != nil {
-		return a.Forbidden(fmt.Errorf("failed to get node %q: %w", pod.Spec.NodeName, err))
+		return a.Forbiddenf("failed to get node %q: %w", pod.Spec.NodeName, err)
 	}
 	if obj == nil {
-		return a.Forbidden(fmt.Errorf("node %q not found", pod.Spec.NodeName))
+		return a.Forbiddenf("node %q not found", pod.Spec.NodeName)
 	}
 	node := obj.(*corev1.Node)
 	if os, ok := node.Labels[corev1.LabelOSStable]; ok && os != string(corev1.Linux) {

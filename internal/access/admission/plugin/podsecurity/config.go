@@ -1,6 +1,7 @@
 package podsecurity
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,17 +9,16 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/pod-security-admission/api"
-	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
+
+	"github.com/keelson-dev/keelson/internal/machinery/configfile"
 )
 
-const (
-	configGroup = "pod-security.admission.config.k8s.io"
-	configKind  = "PodSecurityConfiguration"
-)
+var configKind = configfile.Kind{
+	Group: "pod-security.admission.config.k8s.io", Name: "PodSecurityConfiguration",
+	Versions: []string{"v1", "v1beta1", "v1alpha1"},
+}
 
 // Config is the configuration of the plug-in.
 type Config struct {
@@ -67,12 +67,7 @@ func DecodeConfig(raw []byte) (Config, error) {
 		{"warn", in.Warn, in.WarnVersion, &c.Defaults.Warn},
 		{"audit", in.Audit, in.AuditVersion, &c.Defaults.Audit},
 	} {
-		if mode.level == "" {
-			mode.level = string(api.LevelPrivileged)
-		}
-		if mode.version == "" {
-			mode.version = api.VersionLatest
-		}
+		mode.level, mode.version = cmp.Or(mode.level, string(api.LevelPrivileged)), cmp.Or(mode.version, api.VersionLatest)
 		path := field.NewPath("defaults")
 		if mode.into.Level, err = api.ParseLevel(mode.level); err != nil {
 			errs = append(errs, field.Invalid(path.Child(mode.name), mode.level, err.Error()))
@@ -90,22 +85,14 @@ func parse(raw []byte) (*document, error) {
 	if len(raw) == 0 {
 		return d, nil
 	}
-	text, err := yaml.YAMLToJSONStrict(raw)
-	if err != nil {
+	strict, err := configfile.Unmarshal(raw, d)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	strict, err := kjson.UnmarshalStrict(text, d)
-	if err != nil {
-		return nil, err
-	}
-	group, version, _ := strings.Cut(d.APIVersion, "/")
-	if group != configGroup || d.Kind != configKind || !slices.Contains([]string{"v1", "v1beta1", "v1alpha1"}, version) {
+	case !configKind.Matches(&d.TypeMeta):
 		return nil, fmt.Errorf("no kind %q is registered for version %q", d.Kind, d.APIVersion)
 	}
-	if len(strict) > 0 {
-		return nil, fmt.Errorf("strict decoding error: %w", utilerrors.NewAggregate(strict))
-	}
-	return d, nil
+	return d, strict
 }
 
 func (e *Exemptions) validate(path *field.Path) field.ErrorList {

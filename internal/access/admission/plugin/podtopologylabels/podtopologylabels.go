@@ -21,8 +21,7 @@ var copied = []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion}
 
 // Plugin returns the plug-in.
 func Plugin(in admission.Objects) admission.Plugin {
-	p := plugin{in}
-	return admission.Plugin{Name: "PodTopologyLabels", Mutate: p.mutate}
+	return admission.Plugin{Name: "PodTopologyLabels", Mutate: (&plugin{in}).mutate}
 }
 
 type plugin struct{ objects admission.Objects }

@@ -49,10 +49,8 @@ func (v *view) matches(ctx context.Context, p *policy, w *celvars.Write, in celv
 	}
 	in.Namespace = nil
 	r := conditions.Evaluate(ctx, w.Values(in))
-	if v.o.Observer != nil {
-		// kube-apiserver has the pass "validate" for both kinds of policies, and counts no exclusions.
-		v.o.Observer.MatchConditions("policy", p.name, "validate", v.a.Operation.String(), r.Failed, r.Match, false, r.Took)
-	}
+	// kube-apiserver has the pass "validate" for both kinds of policies, and counts no exclusions.
+	v.o.Metrics.MatchConditions("policy", p.name, "validate", v.a.Operation.String(), r.Failed, r.Match, false, r.Took)
 	return r.Match, r.Err
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
-// Metrics has the metrics of ValidatingAdmissionPolicies (checks, seconds) and MutatingAdmissionPolicies. It is an Observer.
+// Metrics has the metrics of ValidatingAdmissionPolicies (checks, seconds) and MutatingAdmissionPolicies.
 type Metrics struct {
 	*celvars.ConditionMetrics
 
@@ -40,13 +40,14 @@ func NewMetrics(r *metrics.Metrics, conditions *celvars.ConditionMetrics) *Metri
 	}
 }
 
-// PolicyCheck records one expression of a ValidatingAdmissionPolicy that was false or failed.
+// PolicyCheck records one expression of a ValidatingAdmissionPolicy that was false or failed. action is allow, deny, audit or warn; failure is
+// no_error, compile_error, out_of_budget or invalid_error.
 func (m *Metrics) PolicyCheck(policy, binding, failure, action string, took time.Duration) {
 	m.checks.WithLabelValues(policy, binding, failure, action).Inc()
 	m.seconds.WithLabelValues(policy, binding, failure, action).Observe(took.Seconds())
 }
 
-// PolicyMutation records one mutation of a MutatingAdmissionPolicy.
+// PolicyMutation records one mutation of a MutatingAdmissionPolicy. failure has the values of PolicyCheck.
 func (m *Metrics) PolicyMutation(policy, binding, failure string, took time.Duration) {
 	m.mutations.WithLabelValues(policy, binding, failure).Inc()
 	m.mutationSeconds.WithLabelValues(policy, binding, failure).Observe(took.Seconds())

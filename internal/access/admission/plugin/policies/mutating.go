@@ -151,7 +151,7 @@ func (m *mutating) refusal() error {
 	if len(m.refused) == 0 {
 		return nil
 	}
-	err := m.a.Forbidden(errors.New("admission request denied by policy"))
+	err := m.a.Forbiddenf("admission request denied by policy")
 	s := &err.ErrStatus
 	s.Message = m.refused[0]
 	if m.reason != "" {
@@ -259,12 +259,9 @@ func (m *mutating) apply(ctx context.Context, one *invocation, how *mutation, in
 }
 
 func (m *mutating) observe(one *invocation, err error, took time.Duration) {
-	if m.o.Observer == nil {
-		return
-	}
 	failure := "no_error"
 	if err != nil {
 		failure = failureOf(err.Error())
 	}
-	m.o.Observer.PolicyMutation(one.policy.name, one.binding.name, failure, took)
+	m.o.Metrics.PolicyMutation(one.policy.name, one.binding.name, failure, took)
 }

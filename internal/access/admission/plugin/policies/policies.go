@@ -14,7 +14,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -45,29 +44,14 @@ type Versions interface {
 	OpenKind(ctx context.Context, kind schema.GroupVersionKind) (served *registry.Served, done func(), err error)
 }
 
-// Observer records the evaluation of expressions.
-type Observer interface {
-	// PolicyCheck records one expression of a ValidatingAdmissionPolicy. action is allow, deny, audit or warn; failure is
-	// no_error, compile_error, out_of_budget or invalid_error.
-	PolicyCheck(policy, binding, failure, action string, took time.Duration)
-	// PolicyMutation records one mutation of a MutatingAdmissionPolicy. failure has the values of PolicyCheck.
-	PolicyMutation(policy, binding, failure string, took time.Duration)
-	// MatchConditions records the evaluation of match conditions; kind is "webhook" or "policy". failed is the number
-	// of conditions with an error. excluded means that the write continues without a webhook.
-	MatchConditions(
-		kind, name, pass, operation string, failed int, match, excluded bool, took time.Duration,
-	)
-}
-
 // Options are the dependencies of policies.
 type Options struct {
 	Registry *registry.Registry
 	Versions Versions
 	// Authorizer answers the checks of expressions.
 	Authorizer authz.Authorizer
-	// Observer may be nil.
-	Observer Observer
-	Log      *slog.Logger
+	Metrics    *Metrics
+	Log        *slog.Logger
 }
 
 // Plugins evaluate the policies of writes. They admit everything until Start.

@@ -109,7 +109,10 @@ func newBinding(
 
 func (s *source) start(ctx context.Context, o *Options, background informer.Background) error {
 	followed := func(resource string, reset func(), apply func(informer.Change)) informer.Options {
-		each := func(changes []informer.Change) {
+		change := func(prepare func(), changes []informer.Change) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			prepare()
 			for _, c := range changes {
 				apply(c)
 			}
@@ -118,17 +121,8 @@ func (s *source) start(ctx context.Context, o *Options, background informer.Back
 		r := admissionregistrationv1.SchemeGroupVersion.WithResource(resource).GroupResource()
 		return informer.Options{
 			Resource: o.Registry.Resource(r), Log: o.Log,
-			Reset: func(all []informer.Change) {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				reset()
-				each(all)
-			},
-			Apply: func(changes []informer.Change) {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				each(changes)
-			},
+			Reset: func(all []informer.Change) { change(reset, all) },
+			Apply: func(changes []informer.Change) { change(func() {}, changes) },
 		}
 	}
 	informers, err := informer.Start(ctx, background, "admission: ",

@@ -182,10 +182,7 @@ func (j *judgement) apply(ctx context.Context, p *policy, b *binding, v verdict,
 }
 
 func (j *judgement) observe(p *policy, b *binding, d *decision, action string) {
-	if j.o.Observer == nil {
-		return
-	}
-	j.o.Observer.PolicyCheck(p.name, b.name, failureOf(d.message), action, d.took)
+	j.o.Metrics.PolicyCheck(p.name, b.name, failureOf(d.message), action, d.took)
 }
 
 // failureOf returns the type of an error in metrics. kube-apiserver has invalid_error also for a validation that is

@@ -2,8 +2,8 @@
 package priority
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -44,12 +44,8 @@ func (p *plugin) mutate(ctx context.Context, a *admission.Attributes) error {
 // keepComputedFields copies the fields that the plug-in set at the creation of the pod, so that a client may omit them
 // in an update. Validation refuses changes of them.
 func keepComputedFields(spec, old *corev1.PodSpec) {
-	if spec.Priority == nil {
-		spec.Priority = old.Priority
-	}
-	if spec.PreemptionPolicy == nil {
-		spec.PreemptionPolicy = old.PreemptionPolicy
-	}
+	spec.Priority = cmp.Or(spec.Priority, old.Priority)
+	spec.PreemptionPolicy = cmp.Or(spec.PreemptionPolicy, old.PreemptionPolicy)
 }
 
 func (p *plugin) compute(ctx context.Context, a *admission.Attributes, spec *corev1.PodSpec) error {
@@ -68,25 +64,17 @@ func (p *plugin) compute(ctx context.Context, a *admission.Attributes, spec *cor
 			return err
 		}
 		if class == nil {
-			return a.Forbidden(fmt.Errorf("no PriorityClass with name %s was found", spec.PriorityClassName))
+			return a.Forbiddenf("no PriorityClass with name %s was found", spec.PriorityClassName)
 		}
 	}
 	value, policy := class.Value, ptr.Deref(class.PreemptionPolicy, corev1.PreemptLowerPriority)
 	if sent := spec.Priority; sent != nil && *sent != value {
-		return a.Forbidden(
-			fmt.Errorf(
-				"the integer value of priority (%d) must not be provided in pod spec; priority admission controller computed %d from the given PriorityClass name",
-				*sent, value,
-			),
-		)
+		return a.Forbiddenf("the integer value of priority (%d) must not be provided in pod spec; priority admission controller computed %d from the given PriorityClass name",
+			*sent, value)
 	}
 	if sent := spec.PreemptionPolicy; sent != nil && *sent != policy {
-		return a.Forbidden(
-			fmt.Errorf(
-				"the string value of PreemptionPolicy (%s) must not be provided in pod spec; priority admission controller computed %s from the given PriorityClass name",
-				*sent, policy,
-			),
-		)
+		return a.Forbiddenf("the string value of PreemptionPolicy (%s) must not be provided in pod spec; priority admission controller computed %s from the given PriorityClass name",
+			*sent, policy)
 	}
 	spec.Priority, spec.PreemptionPolicy = &value, &policy
 	return nil
@@ -139,5 +127,5 @@ func (p *plugin) validate(ctx context.Context, a *admission.Attributes) error {
 	if err != nil || other == nil || a.Operation == admission.Update && other.Name == class.Name {
 		return err
 	}
-	return a.Forbidden(fmt.Errorf("PriorityClass %s is already marked as default. Only one default can exist", other.Name))
+	return a.Forbiddenf("PriorityClass %s is already marked as default. Only one default can exist", other.Name)
 }

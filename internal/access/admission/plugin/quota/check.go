@@ -43,7 +43,7 @@ func (p *plugin) check(
 		}
 	}
 	if len(negative) > 0 {
-		return nil, forbidden(a, "quota usage is negative for resource(s): %s", quota.FormatNames(negative))
+		return nil, a.Forbiddenf("quota usage is negative for resource(s): %s", quota.FormatNames(negative))
 	}
 	deltas, any, err := deltas(ctx, a, e, matches, usage)
 	if err != nil || !any {
@@ -95,12 +95,12 @@ func match(ctx context.Context, a *admission.Attributes, e *quota.Evaluator, quo
 			continue
 		}
 		if missing := e.Missing(names, a.Object); missing != "" {
-			return nil, nil, forbidden(a, "failed quota: %s: must specify %s", h.quota.Name, missing)
+			return nil, nil, a.Forbiddenf("failed quota: %s: must specify %s", h.quota.Name, missing)
 		}
 		for _, name := range names {
 			if _, ok := h.quota.Status.Used[name]; !ok {
 				return nil, nil,
-					forbidden(a, "status unknown for quota: %s, resources: %s", h.quota.Name, quota.FormatNames(names))
+					a.Forbiddenf("status unknown for quota: %s, resources: %s", h.quota.Name, quota.FormatNames(names))
 			}
 		}
 		matches = append(matches, matching{h, names})
@@ -159,7 +159,7 @@ func (m *matching) charge(a *admission.Attributes, delta corev1.ResourceList) (c
 	}
 	// What a status reports has happened already.
 	if len(exceeded) > 0 && a.Subresource != "status" {
-		return nil, forbidden(a, "exceeded quota: %s, requested: %s, used: %s, limited: %s", m.quota.Name,
+		return nil, a.Forbiddenf("exceeded quota: %s, requested: %s, used: %s, limited: %s", m.quota.Name,
 			quota.Format(quota.Only(requested, exceeded)), quota.Format(quota.Only(was, exceeded)),
 			quota.Format(quota.Only(hard, exceeded)))
 	}
@@ -201,7 +201,7 @@ func (p *plugin) covered(
 		}
 	}
 	if len(uncovered) > 0 {
-		return forbidden(a, "insufficient quota to consume: %s", quota.FormatNames(uncovered))
+		return a.Forbiddenf("insufficient quota to consume: %s", quota.FormatNames(uncovered))
 	}
 	limited = slices.DeleteFunc(limited, func(l corev1.ScopedResourceSelectorRequirement) bool {
 		return slices.ContainsFunc(covered,

@@ -16,7 +16,6 @@ package quota
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -266,9 +265,4 @@ func (p *plugin) write(ctx context.Context, changes, behind []held) (*admission.
 // of reports whether the entry is about a resource.
 func (l *LimitedResource) of(r schema.GroupResource) bool {
 	return l.APIGroup == r.Group && l.Resource == r.Resource
-}
-
-// forbidden is a refusal of the write.
-func forbidden(a *admission.Attributes, format string, args ...any) error {
-	return a.Forbidden(fmt.Errorf(format, args...))
 }

@@ -50,7 +50,7 @@ func (p *plugin) class(ctx context.Context, a *admission.Attributes, pod *corev1
 	case err != nil:
 		return nil, err
 	case obj == nil:
-		return nil, a.Forbidden(fmt.Errorf("pod rejected: RuntimeClass %q not found", *name))
+		return nil, a.Forbiddenf("pod rejected: RuntimeClass %q not found", *name)
 	}
 	return obj.(*nodev1.RuntimeClass), nil
 }

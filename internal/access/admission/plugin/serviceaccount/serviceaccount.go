@@ -3,9 +3,9 @@
 package serviceaccount
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,15 +63,11 @@ func (p *plugin) mutate(ctx context.Context, a *admission.Attributes) error {
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return checkMirror(a, pod)
 	}
-	if pod.Spec.ServiceAccountName == "" {
-		pod.Spec.ServiceAccountName = defaultName
-	}
+	pod.Spec.ServiceAccountName = cmp.Or(pod.Spec.ServiceAccountName, defaultName)
 	pod.Spec.DeprecatedServiceAccount = pod.Spec.ServiceAccountName
 	account, err := p.account(ctx, a.Namespace, pod.Spec.ServiceAccountName)
 	if err != nil {
-		return a.Forbidden(
-			fmt.Errorf("error looking up service account %s/%s: %w", a.Namespace, pod.Spec.ServiceAccountName, err),
-		)
+		return a.Forbiddenf("error looking up service account %s/%s: %w", a.Namespace, pod.Spec.ServiceAccountName, err)
 	}
 	if shouldMountToken(account, pod) {
 		mountToken(&pod.Spec)
@@ -111,10 +107,10 @@ func (p *plugin) account(ctx context.Context, namespace, name string) (*corev1.S
 // service accounts.
 func checkMirror(a *admission.Attributes, pod *corev1.Pod) error {
 	if pod.Spec.ServiceAccountName != "" {
-		return a.Forbidden(errors.New("a mirror pod may not reference service accounts"))
+		return a.Forbiddenf("a mirror pod may not reference service accounts")
 	}
 	if node.RefersToSecrets(pod) {
-		return a.Forbidden(errors.New("a mirror pod may not reference secrets"))
+		return a.Forbiddenf("a mirror pod may not reference secrets")
 	}
 	for _, v := range pod.Spec.Volumes {
 		if v.Projected == nil {
@@ -122,7 +118,7 @@ func checkMirror(a *admission.Attributes, pod *corev1.Pod) error {
 		}
 		for _, s := range v.Projected.Sources {
 			if s.ServiceAccountToken != nil {
-				return a.Forbidden(errors.New("a mirror pod may not use ServiceAccountToken volume projections"))
+				return a.Forbiddenf("a mirror pod may not use ServiceAccountToken volume projections")
 			}
 		}
 	}
@@ -166,12 +162,7 @@ func tokenVolume(volumes []corev1.Volume) (name string, own bool) {
 }
 
 func hasMount(c *corev1.Container) bool {
-	for _, m := range c.VolumeMounts {
-		if m.MountPath == mountPath {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == mountPath })
 }
 
 // tokenSource returns the source of the volume, with the defaults of a projected volume.

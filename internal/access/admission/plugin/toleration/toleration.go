@@ -4,6 +4,7 @@ package toleration
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -48,10 +49,7 @@ func (p plugin) mutate(_ context.Context, a *admission.Attributes) error {
 
 // hasEvictionToleration reports whether one of the tolerations applies to the effect NoExecute of the taint.
 func hasEvictionToleration(tolerations []corev1.Toleration, key string) bool {
-	for _, t := range tolerations {
-		if (t.Key == key || t.Key == "") && (t.Effect == corev1.TaintEffectNoExecute || t.Effect == "") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool {
+		return (t.Key == key || t.Key == "") && (t.Effect == corev1.TaintEffectNoExecute || t.Effect == "")
+	})
 }

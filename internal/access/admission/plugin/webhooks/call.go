@@ -267,18 +267,13 @@ func (p *Plugins) observe(
 			return nil
 		}
 		audit.Annotate(ctx, annotation, h.name)
-		if p.o.Observer != nil {
-			p.o.Observer.FailOpen(h.name, kind)
-		}
+		p.o.Metrics.FailOpen(h.name, kind)
 		return nil
 	}
 }
 
 // count records a call in the metrics.
 func (p *Plugins) count(h *hook, a *admission.Attributes, kind string, took time.Duration, err error) {
-	if p.o.Observer == nil {
-		return
-	}
 	rejected, code, failure := err != nil, 0, ""
 	switch failed := err.(type) { //nolint:errorlint // they are not wrapped
 	case nil:
@@ -293,14 +288,12 @@ func (p *Plugins) count(h *hook, a *admission.Attributes, kind string, took time
 	default:
 		failure = "apiserver_internal_error"
 	}
-	p.o.Observer.Webhook(h.name, kind, a.Operation.String(), rejected, code, failure, took)
+	p.o.Metrics.Webhook(h.name, kind, a.Operation.String(), rejected, code, failure, took)
 }
 
 // skipped records that a write does without a webhook.
 func (p *Plugins) skipped(ctx context.Context, h *hook, kind, annotation string) {
 	request.Warn(ctx, fmt.Sprintf("admission webhook %q was skipped, because its calls keep failing", h.name))
 	audit.Annotate(ctx, annotation, h.name)
-	if p.o.Observer != nil {
-		p.o.Observer.Skipped(h.name, kind)
-	}
+	p.o.Metrics.Skipped(h.name, kind)
 }

@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/access/admission/celvars"
@@ -46,13 +46,8 @@ func (c *configurations) apply(changes []informer.Change) {
 			c.byName[change.Name] = c.compile(change.Object)
 		}
 	}
-	names := make([]string, 0, len(c.byName))
-	for name := range c.byName {
-		names = append(names, name)
-	}
-	slices.Sort(names)
 	var all []*hook
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(c.byName)) {
 		all = append(all, c.byName[name]...)
 	}
 	c.all.Store(&all)
@@ -91,32 +86,18 @@ type hook struct {
 	broken error
 }
 
-// definition is common to webhooks of both kinds.
-type definition struct {
-	name              string
-	client            admissionregistrationv1.WebhookClientConfig
-	rules             []admissionregistrationv1.RuleWithOperations
-	failurePolicy     *admissionregistrationv1.FailurePolicyType
-	matchPolicy       *admissionregistrationv1.MatchPolicyType
-	namespaces        *metav1.LabelSelector
-	objects           *metav1.LabelSelector
-	sideEffects       *admissionregistrationv1.SideEffectClass
-	timeoutSeconds    *int32
-	reviewVersions    []string
-	conditions        []admissionregistrationv1.MatchCondition
-	reinvocationAsked bool
-}
-
 func (p *Plugins) mutatingHooks(obj registry.Object) []*hook {
 	c := obj.(*admissionregistrationv1.MutatingWebhookConfiguration)
 	l := lister{p: p, clients: p.mutating.clients, configuration: c.Name, seen: map[string]int{}}
 	for i := range c.Webhooks {
 		w := &c.Webhooks[i]
-		l.add(definition{
-			w.Name, w.ClientConfig, w.Rules, w.FailurePolicy, w.MatchPolicy, w.NamespaceSelector, w.ObjectSelector,
-			w.SideEffects, w.TimeoutSeconds, w.AdmissionReviewVersions, w.MatchConditions,
-			ptr.Deref(w.ReinvocationPolicy, "") == admissionregistrationv1.IfNeededReinvocationPolicy,
-		})
+		// The other fields are the same.
+		l.add(&admissionregistrationv1.ValidatingWebhook{
+			Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy,
+			MatchPolicy: w.MatchPolicy, NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector,
+			SideEffects: w.SideEffects, TimeoutSeconds: w.TimeoutSeconds,
+			AdmissionReviewVersions: w.AdmissionReviewVersions, MatchConditions: w.MatchConditions,
+		}, ptr.Deref(w.ReinvocationPolicy, "") == admissionregistrationv1.IfNeededReinvocationPolicy)
 	}
 	return l.hooks
 }
@@ -125,11 +106,7 @@ func (p *Plugins) validatingHooks(obj registry.Object) []*hook {
 	c := obj.(*admissionregistrationv1.ValidatingWebhookConfiguration)
 	l := lister{p: p, clients: p.validating.clients, configuration: c.Name, seen: map[string]int{}}
 	for i := range c.Webhooks {
-		w := &c.Webhooks[i]
-		l.add(definition{
-			w.Name, w.ClientConfig, w.Rules, w.FailurePolicy, w.MatchPolicy, w.NamespaceSelector, w.ObjectSelector,
-			w.SideEffects, w.TimeoutSeconds, w.AdmissionReviewVersions, w.MatchConditions, false,
-		})
+		l.add(&c.Webhooks[i], false)
 	}
 	return l.hooks
 }
@@ -143,31 +120,31 @@ type lister struct {
 	hooks         []*hook
 }
 
-func (l *lister) add(d definition) {
+func (l *lister) add(d *admissionregistrationv1.ValidatingWebhook, reinvoke bool) {
 	h := &hook{
-		name: d.name, configuration: l.configuration,
-		id:       strings.Join([]string{l.configuration, d.name, strconv.Itoa(l.seen[d.name])}, "/"),
-		versions: d.reviewVersions, timeout: time.Duration(ptr.Deref(d.timeoutSeconds, 0)) * time.Second,
-		ignore:   ptr.Deref(d.failurePolicy, "") == admissionregistrationv1.Ignore,
-		reinvoke: d.reinvocationAsked, clients: l.clients, target: targetOf(&d.client),
+		name: d.Name, configuration: l.configuration,
+		id:       strings.Join([]string{l.configuration, d.Name, strconv.Itoa(l.seen[d.Name])}, "/"),
+		versions: d.AdmissionReviewVersions, timeout: time.Duration(ptr.Deref(d.TimeoutSeconds, 0)) * time.Second,
+		ignore:   ptr.Deref(d.FailurePolicy, "") == admissionregistrationv1.Ignore,
+		reinvoke: reinvoke, clients: l.clients, target: targetOf(&d.ClientConfig),
 	}
 	if h.ignore {
 		h.budget = newBudget(l.p.o.Budget)
 	}
-	l.seen[d.name]++
-	switch ptr.Deref(d.sideEffects, "") {
+	l.seen[d.Name]++
+	switch ptr.Deref(d.SideEffects, "") {
 	case admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.SideEffectClassNoneOnDryRun:
 		h.dryRun = true
 	}
 	h.criteria = match.Criteria{
-		Rules:      match.RulesOf(d.rules),
-		Equivalent: ptr.Deref(d.matchPolicy, "") == admissionregistrationv1.Equivalent,
+		Rules:      match.RulesOf(d.Rules),
+		Equivalent: ptr.Deref(d.MatchPolicy, "") == admissionregistrationv1.Equivalent,
 	}
-	if h.criteria.Namespace, h.broken = match.Selector(d.namespaces); h.broken == nil {
-		h.criteria.Object, h.broken = match.Selector(d.objects)
+	if h.criteria.Namespace, h.broken = match.Selector(d.NamespaceSelector); h.broken == nil {
+		h.criteria.Object, h.broken = match.Selector(d.ObjectSelector)
 	}
-	if len(d.conditions) > 0 {
-		h.conditions = celvars.NewCompiler(celvars.Options{}).Conditions(d.conditions)
+	if len(d.MatchConditions) > 0 {
+		h.conditions = celvars.NewCompiler(celvars.Options{}).Conditions(d.MatchConditions)
 	}
 	l.hooks = append(l.hooks, h)
 }

@@ -23,10 +23,8 @@ func (p *Plugins) concerns(
 	}
 	result := p.checkConditions(ctx, h, a, names)
 	refused := result.Err != nil && !h.ignore
-	if p.o.Observer != nil {
-		p.o.Observer.MatchConditions("webhook", h.name, kind, a.Operation.String(), result.Failed, result.Match,
-			!result.Match && !refused, result.Took)
-	}
+	p.o.Metrics.MatchConditions("webhook", h.name, kind, a.Operation.String(), result.Failed, result.Match,
+		!result.Match && !refused, result.Took)
 	if refused {
 		return names, false, a.Forbidden(result.Err)
 	}

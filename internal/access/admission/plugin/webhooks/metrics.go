@@ -10,7 +10,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
-// Metrics has the metrics of admission webhooks. It is an Observer.
+// Metrics has the metrics of admission webhooks.
 type Metrics struct {
 	*celvars.ConditionMetrics
 
@@ -51,8 +51,10 @@ func NewMetrics(r *metrics.Metrics, conditions *celvars.ConditionMetrics) *Metri
 // mostCode is the label of all codes beyond it.
 const mostCode = 600
 
-// Webhook records a call of an admission webhook. code is the HTTP status of its response. failure is the reason why a
-// write was rejected, "no_error" if the webhook rejected it; it is empty if that is not counted.
+// Webhook records a call. kind is "admit" or "validating", operation what the write does, such as "CREATE". code is the HTTP
+// status of the webhook's response. failure is the reason why a write was rejected: "calling_webhook_error",
+// "apiserver_internal_error", or "no_error" if the webhook rejected it; it is empty if the write was not rejected or its
+// client went away.
 func (m *Metrics) Webhook(
 	name, kind, operation string, rejected bool, code int, failure string, took time.Duration,
 ) {
@@ -64,8 +66,8 @@ func (m *Metrics) Webhook(
 	m.requests.WithLabelValues(name, kind, operation, number, refused).Inc()
 }
 
-// FailOpen records that the failure of an admission webhook was ignored.
+// FailOpen records that the failure of a webhook was ignored.
 func (m *Metrics) FailOpen(name, kind string) { m.ignored.WithLabelValues(name, kind).Inc() }
 
-// Skipped records that a write has skipped an admission webhook whose calls keep failing.
+// Skipped records that a write has skipped a webhook whose budget is used up.
 func (m *Metrics) Skipped(name, kind string) { m.skipped.WithLabelValues(name, kind).Inc() }

@@ -40,23 +40,6 @@ type Versions interface {
 	Replace(ctx context.Context, a *admission.Attributes, document []byte, names admission.Names, strict bool) error
 }
 
-// Observer records calls of webhooks. kind is "admit" or "validating", operation what the write does, such as "CREATE".
-type Observer interface {
-	// Webhook records a call. code is the HTTP status of the webhook's response. failure is the reason why a write was
-	// rejected: "calling_webhook_error", "apiserver_internal_error", or "no_error" if the webhook rejected it; it is
-	// empty if the write was not rejected or its client went away.
-	Webhook(name, kind, operation string, rejected bool, code int, failure string, took time.Duration)
-	// MatchConditions records the evaluation of match conditions; kind is "webhook" or "policy". failed is the number
-	// of conditions with an error. excluded means that the write continues without a webhook.
-	MatchConditions(
-		kind, name, pass, operation string, failed int, match, excluded bool, took time.Duration,
-	)
-	// FailOpen records that the failure of a webhook was ignored.
-	FailOpen(name, kind string)
-	// Skipped records that a write has skipped a webhook whose budget is used up.
-	Skipped(name, kind string)
-}
-
 // Options are the dependencies of both plug-ins.
 type Options struct {
 	Registry *registry.Registry
@@ -71,9 +54,9 @@ type Options struct {
 	// the webhook is skipped for a while. 0 means that no webhook is skipped.
 	Budget time.Duration
 	// Now is the clock of the budgets; nil means time.Now.
-	Now      func() time.Time
-	Observer Observer
-	Log      *slog.Logger
+	Now     func() time.Time
+	Metrics *Metrics
+	Log     *slog.Logger
 }
 
 // Plugins has the two plug-ins. They admit everything until Start.
