@@ -18,6 +18,14 @@ func Each[T any](p *Path, list []T, rule func(*T, *Path) ErrorList) (errs ErrorL
 	return errs
 }
 
+// EachValue applies a rule of values to each element of a list.
+func EachValue[T any](p *Path, list []T, rule func(*Path, T) ErrorList) (errs ErrorList) {
+	for i, value := range list {
+		errs = append(errs, rule(p.Index(i), value)...)
+	}
+	return errs
+}
+
 // Unique requires a value that is not in seen, and adds it.
 func Unique[T comparable](seen sets.Set[T], p *Path, value T) ErrorList {
 	if seen.Has(value) {
