@@ -5,6 +5,7 @@ package declare
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -126,6 +127,18 @@ func PodNameWarnings(name string) []string {
 	return []string{
 		fmt.Sprintf("%s: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS "+
 			"label is recommended: %v", path, msgs)}
+}
+
+// EntriesOrAll validates a list that has to have entries, and no others beside "*". missing is the detail of the error
+// for an empty list, and what are the entries in messages.
+func EntriesOrAll[T ~string](list []T, path *field.Path, missing, what string) field.ErrorList {
+	switch {
+	case len(list) == 0:
+		return field.ErrorList{field.Required(path, missing)}
+	case len(list) > 1 && slices.Contains(list, "*"):
+		return field.ErrorList{field.Invalid(path, list, "if '*' is present, must not specify other "+what)}
+	}
+	return nil
 }
 
 // PathSegment validates a name that may be any valid segment of a URL path.
