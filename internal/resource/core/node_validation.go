@@ -99,7 +99,7 @@ func validateNodeResources(n *corev1.Node, path *field.Path) field.ErrorList {
 // validateNodeResource requires whole numbers for resources that are counted: the standard
 // ones such as pods, and extended resources.
 func validateNodeResource(name corev1.ResourceName, q resource.Quantity, path *field.Path) field.ErrorList {
-	errs := ValidateNonNegativeQuantity(q, path)
+	errs := ValidateNonNegativeQuantity(path, q)
 	if (isCounted(string(name)) || IsExtendedResource(string(name))) && q.MilliValue()%1000 != 0 {
 		errs = append(errs, field.Invalid(path, q.String(), "must be an integer"))
 	}

@@ -36,12 +36,12 @@ func warnPod(p, old *corev1.Pod) []string {
 	return append(warnings, podWarnings(nil, &p.Spec, p.Annotations)...)
 }
 
-// PodTemplateWarnings returns the warnings about a pod template at path. old is nil on create.
-func PodTemplateWarnings(path *field.Path, new, old *corev1.PodTemplateSpec) []string {
-	if new == nil {
+// PodTemplateWarnings returns the warnings about a pod template at path, which may be nil.
+func PodTemplateWarnings(path *field.Path, t *corev1.PodTemplateSpec) []string {
+	if t == nil {
 		return nil
 	}
-	return podWarnings(path, &new.Spec, new.Annotations)
+	return podWarnings(path, &t.Spec, t.Annotations)
 }
 
 // warnings is a list of warnings.

@@ -38,7 +38,7 @@ func validateQuotaList(list corev1.ResourceList, path *field.Path) field.ErrorLi
 		errs = append(errs, ValidateResourceName(string(name), at)...)
 		errs = append(errs, field.InvalidIf(!strings.Contains(string(name), "/") && !isQuotaResource(name), at, name,
 			"must be a standard resource for quota")...)
-		errs = append(errs, ValidateNonNegativeQuantity(q, at)...)
+		errs = append(errs, ValidateNonNegativeQuantity(at, q)...)
 		if (isCounted(string(name)) || IsExtendedResource(string(name))) && q.MilliValue()%1000 != 0 {
 			errs = append(errs, field.Invalid(at, q.String(), "must be an integer"))
 		}

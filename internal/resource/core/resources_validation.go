@@ -190,7 +190,7 @@ func ValidateContainerResourceName(name string, path *field.Path) field.ErrorLis
 }
 
 func validateResourceValue(name corev1.ResourceName, q resource.Quantity, path *field.Path) field.ErrorList {
-	errs := ValidateNonNegativeQuantity(q, path)
+	errs := ValidateNonNegativeQuantity(path, q)
 	if !isNativeResource(string(name)) || isCounted(string(name)) {
 		if q.MilliValue()%1000 != 0 {
 			errs = append(errs, field.Invalid(path, q.String(), "must be an integer"))

@@ -70,7 +70,7 @@ func fileMode(path *field.Path, mode *int32) field.ErrorList {
 }
 
 // ValidateNonNegativeQuantity returns an error for a negative quantity.
-func ValidateNonNegativeQuantity(q resource.Quantity, path *field.Path) field.ErrorList {
+func ValidateNonNegativeQuantity(path *field.Path, q resource.Quantity) field.ErrorList {
 	if q.Sign() < 0 {
 		return field.ErrorList{field.Invalid(path, q.String(), notNegative)}
 	}

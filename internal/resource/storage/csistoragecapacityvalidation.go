@@ -18,10 +18,7 @@ func validateCSIStorageCapacity(c *storagev1.CSIStorageCapacity, anyValues bool)
 		errs = append(errs,
 			metav1validation.ValidateLabelSelector(c.NodeTopology, options, field.NewPath("nodeTopology").K8s())...)
 	}
-	if q := c.Capacity; q != nil {
-		errs = append(errs, core.ValidateNonNegativeQuantity(*q, field.NewPath("capacity"))...)
-	}
-	return errs
+	return append(errs, field.Optional(field.NewPath("capacity"), c.Capacity, core.ValidateNonNegativeQuantity)...)
 }
 
 // validateCSIStorageCapacityUpdate forbids changes of what the capacity is about.
