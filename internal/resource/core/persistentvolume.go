@@ -75,22 +75,27 @@ func defaultPersistentVolume(v *corev1.PersistentVolume) {
 	setDefault(&v.Status.Phase, corev1.VolumePending)
 	setDefault(&v.Spec.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain)
 	setDefaultPointer(&v.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
-	roundUpResources(v.Spec.Capacity)
-	if s := v.Spec.HostPath; s != nil {
+	DefaultPersistentVolumeSource(&v.Spec)
+}
+
+// DefaultPersistentVolumeSource sets the defaults of the source of a volume, and rounds its capacity.
+func DefaultPersistentVolumeSource(v *corev1.PersistentVolumeSpec) {
+	roundUpResources(v.Capacity)
+	if s := v.HostPath; s != nil {
 		setDefaultPointer(&s.Type, corev1.HostPathUnset)
 	}
-	if s := v.Spec.ISCSI; s != nil {
+	if s := v.ISCSI; s != nil {
 		setDefault(&s.ISCSIInterface, "default")
 	}
-	if s := v.Spec.RBD; s != nil {
+	if s := v.RBD; s != nil {
 		setDefault(&s.RBDPool, "rbd")
 		setDefault(&s.RadosUser, "admin")
 		setDefault(&s.Keyring, "/etc/ceph/keyring")
 	}
-	if s := v.Spec.AzureDisk; s != nil {
+	if s := v.AzureDisk; s != nil {
 		defaultAzureDisk(s)
 	}
-	if s := v.Spec.ScaleIO; s != nil {
+	if s := v.ScaleIO; s != nil {
 		setDefault(&s.StorageMode, "ThinProvisioned")
 		setDefault(&s.FSType, "xfs")
 	}

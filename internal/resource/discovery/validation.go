@@ -12,9 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
 // Limits of the lists in a slice.
@@ -40,46 +42,28 @@ func validateSlice(s, old *discoveryv1.EndpointSlice) field.ErrorList {
 
 // validateGenerateName validates generateName, which the generic rules do not check on update.
 func validateGenerateName(name string) field.ErrorList {
-	if name == "" {
-		return nil
-	}
-	return field.Messages(field.NewPath("metadata", "generateName"), name, apivalidation.NameIsDNSSubdomain(name, true))
+	return field.IfSet(field.NewPath("metadata", "generateName"), name, func(at *field.Path, name string) field.ErrorList {
+		return field.Messages(at, name, apivalidation.NameIsDNSSubdomain(name, true))
+	})
 }
 
 func validateAddressType(t discoveryv1.AddressType) field.ErrorList {
-	path := field.NewPath("addressType")
-	types := []discoveryv1.AddressType{discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4,
-		discoveryv1.AddressTypeIPv6}
-	switch {
-	case t == "":
-		return field.ErrorList{field.Required(path, "")}
-	case !slices.Contains(types, t):
-		return field.ErrorList{field.NotSupported(path, t, types)}
-	}
-	return nil
+	return field.RequiredOneOf(field.NewPath("addressType"), t, discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4,
+		discoveryv1.AddressTypeIPv6)
 }
 
 func validatePorts(ports []discoveryv1.EndpointPort, path *field.Path) field.ErrorList {
 	if len(ports) > mostPorts {
 		return field.ErrorList{field.TooMany(path, len(ports), mostPorts)}
 	}
-	protocols := []corev1.Protocol{corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP}
 	var errs field.ErrorList
 	seen := sets.New[string]()
 	for i, p := range ports {
-		at := path.Index(i)
-		var name string
-		if p.Name != nil {
-			name = *p.Name
-		}
+		at, name := path.Index(i), ptr.Deref(p.Name, "")
 		errs = append(errs, field.IfSet(at.Child("name"), name, field.DNSLabel)...)
 		errs = append(errs, field.Unique(seen, at.Child("name"), name)...)
-		switch {
-		case p.Protocol == nil:
-			errs = append(errs, field.Required(at.Child("protocol"), ""))
-		case !slices.Contains(protocols, *p.Protocol):
-			errs = append(errs, field.NotSupported(at.Child("protocol"), *p.Protocol, protocols))
-		}
+		errs = append(errs, field.MandatoryOneOf(at.Child("protocol"), p.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP,
+			corev1.ProtocolUDP)...)
 		errs = append(errs, field.Optional(at.Child("appProtocol"), p.AppProtocol, field.LabelKey)...)
 	}
 	return errs
@@ -97,14 +81,9 @@ func validateEndpoints(s *discoveryv1.EndpointSlice, path *field.Path) field.Err
 }
 
 func validateEndpoint(e *discoveryv1.Endpoint, addresses discoveryv1.AddressType, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
 	at := path.Child("addresses")
-	switch n := len(e.Addresses); {
-	case n == 0:
-		errs = append(errs, field.Required(at, "must contain at least 1 address"))
-	case n > mostAddresses:
-		errs = append(errs, field.TooMany(at, n, mostAddresses))
-	}
+	errs := field.RequiredIf(len(e.Addresses) == 0, at, "must contain at least 1 address")
+	errs = append(errs, field.MaxItems(at, len(e.Addresses), mostAddresses)...)
 	for i, a := range e.Addresses {
 		errs = append(errs, validateAddress(a, addresses, at, i)...)
 	}
@@ -117,10 +96,7 @@ func validateEndpoint(e *discoveryv1.Endpoint, addresses discoveryv1.AddressType
 			errors.New("reserved key was not removed in conversion")))
 	}
 	errs = append(errs, field.Optional(path.Child("hostname"), e.Hostname, field.DNSLabel)...)
-	if e.Hints != nil {
-		errs = append(errs, validateHints(e.Hints, path.Child("hints"))...)
-	}
-	return errs
+	return append(errs, field.IfPresent(path.Child("hints"), e.Hints, validateHints)...)
 }
 
 // validateAddress validates the address at index i of the list at path.
@@ -149,14 +125,8 @@ func validateAddress(a string, kind discoveryv1.AddressType, path *field.Path, i
 
 // validateHints validates the topology hints of an endpoint.
 func validateHints(h *discoveryv1.EndpointHints, path *field.Path) field.ErrorList {
-	zones := make([]string, len(h.ForZones))
-	for i, z := range h.ForZones {
-		zones[i] = z.Name
-	}
-	nodes := make([]string, len(h.ForNodes))
-	for i, n := range h.ForNodes {
-		nodes[i] = n.Name
-	}
+	zones := declare.Texts(h.ForZones, func(z discoveryv1.ForZone) string { return z.Name })
+	nodes := declare.Texts(h.ForNodes, func(n discoveryv1.ForNode) string { return n.Name })
 	errs, tooMany := validateHintNames(zones, path.Child("forZones"), field.LabelValue)
 	if tooMany {
 		return errs

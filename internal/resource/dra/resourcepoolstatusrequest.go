@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
@@ -148,9 +149,7 @@ func poolRequestCells(r *poolRequest) []any {
 	status, pools, completed := "Pending", int32(0), any(table.None)
 	sums := []any{"-", "-", "-", "-", "-"}
 	if s := r.Status; s != nil {
-		if s.PoolCount != nil {
-			pools = *s.PoolCount
-		}
+		pools = ptr.Deref(s.PoolCount, 0)
 		var since metav1.Time
 		status, since = poolRequestState(s, pools)
 		if !since.IsZero() {
@@ -187,17 +186,12 @@ func poolRequestState(s *resourcev1alpha3.ResourcePoolStatusRequestStatus, pools
 // pools with errors.
 func poolSums(pools []resourcev1alpha3.PoolStatus) []any {
 	var total, available, allocated, unavailable, failed int
-	add := func(sum *int, n *int32) {
-		if n != nil {
-			*sum += int(*n)
-		}
-	}
 	for i := range pools {
 		p := &pools[i]
-		add(&total, p.TotalDevices)
-		add(&available, p.AvailableDevices)
-		add(&allocated, p.AllocatedDevices)
-		add(&unavailable, p.UnavailableDevices)
+		total += int(ptr.Deref(p.TotalDevices, 0))
+		available += int(ptr.Deref(p.AvailableDevices, 0))
+		allocated += int(ptr.Deref(p.AllocatedDevices, 0))
+		unavailable += int(ptr.Deref(p.UnavailableDevices, 0))
 		if p.ValidationError != nil {
 			failed++
 		}

@@ -141,6 +141,15 @@ func EntriesOrAll[T ~string](list []T, path *field.Path, missing, what string) f
 	return nil
 }
 
+// Texts returns a text of each element of a list, nil if there are none.
+func Texts[T any](list []T, of func(T) string) []string {
+	var out []string
+	for _, element := range list {
+		out = append(out, of(element))
+	}
+	return out
+}
+
 // PathSegment validates a name that may be any valid segment of a URL path.
 func PathSegment(name string, prefix bool) []string {
 	if prefix {
