@@ -20,12 +20,11 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/proxy"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
 // websocketsOfKubelet is the feature of nodes whose kubelet takes the WebSocket requests of clients unchanged.
 const websocketsOfKubelet = "ExtendWebSocketsToKubelet"
-
-func quoted(s string) string { return strconv.Quote(s) }
 
 func podProxy() registry.Subresource {
 	return proxySubresource("PodProxyOptions",
@@ -37,7 +36,7 @@ func podProxy() registry.Subresource {
 func findPod(ctx context.Context, c registry.Cluster, r registry.ConnectRequest) (*registry.Destination, error) {
 	scheme, name, port, ok := utilnet.SplitSchemeNamePort(r.Name)
 	if !ok {
-		return nil, kerrors.NewBadRequest("invalid pod request " + quoted(r.Name))
+		return nil, kerrors.NewBadRequest("invalid pod request " + strconv.Quote(r.Name))
 	}
 	pod, err := podOf(ctx, c, r.Namespace, name)
 	if err != nil {
@@ -83,15 +82,7 @@ func podOf(ctx context.Context, c registry.Cluster, namespace, name string) (*co
 // containerOf returns the name of the container that a request means. Without a name it is the only one of the pod.
 func containerOf(pod *corev1.Pod, name string) (string, error) {
 	var names []string
-	for i := range pod.Spec.InitContainers {
-		names = append(names, pod.Spec.InitContainers[i].Name)
-	}
-	for i := range pod.Spec.Containers {
-		names = append(names, pod.Spec.Containers[i].Name)
-	}
-	for i := range pod.Spec.EphemeralContainers {
-		names = append(names, pod.Spec.EphemeralContainers[i].Name)
-	}
+	eachContainer(&pod.Spec, func(c *corev1.Container) { names = append(names, c.Name) })
 	switch {
 	case name != "" && slices.Contains(names, name):
 		return name, nil
@@ -234,10 +225,8 @@ func findPorts(ctx context.Context, c registry.Cluster, r registry.ConnectReques
 		return nil, err
 	}
 	query := url.Values{}
-	var ports []string
-	for _, p := range r.Options.(*corev1.PodPortForwardOptions).Ports {
-		ports = append(ports, strconv.Itoa(int(p)))
-	}
+	ports := declare.Texts(r.Options.(*corev1.PodPortForwardOptions).Ports,
+		func(p int32) string { return strconv.Itoa(int(p)) })
 	if len(ports) > 0 {
 		query.Set(corev1.PortHeader, strings.Join(ports, ","))
 	}
@@ -287,13 +276,8 @@ func logOptions(query url.Values) (runtime.Object, error) {
 
 // validateLogOptions returns what is wrong with the options of a log.
 func validateLogOptions(o *corev1.PodLogOptions) field.ErrorList {
-	var errs field.ErrorList
-	if o.TailLines != nil && *o.TailLines < 0 {
-		errs = append(errs, field.Invalid(field.NewPath("tailLines"), *o.TailLines, "must be greater than or equal to 0"))
-	}
-	if o.LimitBytes != nil && *o.LimitBytes < 1 {
-		errs = append(errs, field.Invalid(field.NewPath("limitBytes"), *o.LimitBytes, "must be greater than 0"))
-	}
+	errs := field.AtLeast(field.NewPath("tailLines"), o.TailLines, 0, "must be greater than or equal to 0")
+	errs = append(errs, field.AtLeast(field.NewPath("limitBytes"), o.LimitBytes, 1, "must be greater than 0")...)
 	switch {
 	case o.SinceSeconds != nil && o.SinceTime != nil:
 		errs = append(errs, field.Forbidden(field.NewPath(""),
@@ -301,10 +285,8 @@ func validateLogOptions(o *corev1.PodLogOptions) field.ErrorList {
 	case o.SinceSeconds != nil && *o.SinceSeconds < 1:
 		errs = append(errs, field.Invalid(field.NewPath("sinceSeconds"), *o.SinceSeconds, "must be greater than 0"))
 	}
-	if o.Stream != nil { // a field of the feature PodLogsQuerySplitStreams
-		errs = append(errs, field.Forbidden(field.NewPath("stream"), "may not be specified"))
-	}
-	return errs
+	// stream is a field of the feature PodLogsQuerySplitStreams.
+	return append(errs, field.ForbiddenIf(o.Stream != nil, field.NewPath("stream"), "may not be specified")...)
 }
 
 // findLog finds the kubelet that has the log of a container. It returns nil for a pod that runs nowhere yet.

@@ -2,7 +2,6 @@ package core
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -11,11 +10,7 @@ import (
 
 // isPodLevelResource reports whether the resource can be requested for a pod as a whole.
 func isPodLevelResource(name corev1.ResourceName) bool {
-	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || hugePages(name)
-}
-
-func hugePages(name corev1.ResourceName) bool {
-	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || isHugePages(name)
 }
 
 // defaultPodResources sets defaults of the resources of the pod as a whole, if it has any
@@ -28,7 +23,7 @@ func defaultPodResources(s *corev1.PodSpec) {
 	}
 	for name, q := range AggregateContainerResources(s,
 		func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Limits }) {
-		if _, ok := r.Limits[name]; hugePages(name) && !ok {
+		if _, ok := r.Limits[name]; isHugePages(name) && !ok {
 			if r.Limits == nil {
 				r.Limits = corev1.ResourceList{}
 			}
@@ -44,7 +39,7 @@ func defaultPodResources(s *corev1.PodSpec) {
 	}
 	for name, q := range AggregateContainerResources(s,
 		func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests }) {
-		if _, ok := requests[name]; !ok && isPodLevelResource(name) && !hugePages(name) {
+		if _, ok := requests[name]; !ok && isPodLevelResource(name) && !isHugePages(name) {
 			requests[name] = q
 		}
 	}

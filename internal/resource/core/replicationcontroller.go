@@ -78,7 +78,7 @@ func defaultReplicationController(c *corev1.ReplicationController) {
 			c.Labels = maps.Clone(t.Labels)
 		}
 	}
-	setDefaultPointer(&c.Spec.Replicas, 1)
+	declare.Pointer(&c.Spec.Replicas, 1)
 }
 
 func replicationControllerScale(c *corev1.ReplicationController) (spec, status int32, selector string) {

@@ -33,7 +33,7 @@ func validateResourceQuotaStatus(q, _ *corev1.ResourceQuota) field.ErrorList {
 // validateQuotaList validates the names and values of what a quota limits.
 func validateQuotaList(list corev1.ResourceList, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for _, name := range sortedResources(list) {
+	for _, name := range sortedKeys(list) {
 		q, at := list[name], path.Key(string(name))
 		errs = append(errs, ValidateResourceName(string(name), at)...)
 		errs = append(errs, field.InvalidIf(!strings.Contains(string(name), "/") && !isQuotaResource(name), at, name,
@@ -158,7 +158,7 @@ func limitsOutside(scope corev1.ResourceQuotaScope, hard corev1.ResourceList) []
 			corev1.ResourceLimitsMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory,
 		}
 	}
-	return slices.DeleteFunc(sortedResources(hard), func(name corev1.ResourceName) bool {
+	return slices.DeleteFunc(sortedKeys(hard), func(name corev1.ResourceName) bool {
 		return !isScope(scope) || !isQuotaResource(name) || slices.Contains(can, name)
 	})
 }

@@ -33,14 +33,14 @@ func validateRequirements(
 		huge = huge || isHugePages(name)
 		cpuOrMemory = cpuOrMemory || name == corev1.ResourceCPU || name == corev1.ResourceMemory
 	}
-	for _, name := range sortedResources(r.Limits) {
+	for _, name := range sortedKeys(r.Limits) {
 		q, at := r.Limits[name], limits.Key(string(name))
 		errs = append(errs, validateName(string(name), at)...)
 		errs = append(errs, validateResourceValue(name, q, at)...)
 		errs = append(errs, validateHugePages(name, q, at)...)
 		note(name)
 	}
-	for _, name := range sortedResources(r.Requests) {
+	for _, name := range sortedKeys(r.Requests) {
 		q, at := r.Requests[name], requests.Key(string(name))
 		errs = append(errs, validateName(string(name), at)...)
 		errs = append(errs, validateResourceValue(name, q, at)...)
@@ -113,15 +113,6 @@ func validateClaimsUsed(used []corev1.ResourceClaim, claims sets.Set[string], pa
 		}
 	}
 	return errs
-}
-
-func sortedResources(list corev1.ResourceList) []corev1.ResourceName {
-	names := make([]corev1.ResourceName, 0, len(list))
-	for name := range list {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 func isHugePages(name corev1.ResourceName) bool {

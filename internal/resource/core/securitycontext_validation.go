@@ -62,13 +62,11 @@ func validateSeccomp(s *corev1.SeccompProfile, path *field.Path) field.ErrorList
 	if s == nil {
 		return nil
 	}
-	errs := func() field.ErrorList {
-		if s.Type == "" {
-			return field.ErrorList{field.Required(path.Child("type"), "type is required when seccompProfile is set")}
-		}
-		return field.OneOf(path.Child("type"), s.Type, corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault,
-			corev1.SeccompProfileTypeUnconfined)
-	}()
+	errs := field.RequiredAnd(path.Child("type"), s.Type, "type is required when seccompProfile is set",
+		func(at *field.Path, t corev1.SeccompProfileType) field.ErrorList {
+			return field.OneOf(at, t, corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault,
+				corev1.SeccompProfileTypeUnconfined)
+		})
 	at := path.Child("localhostProfile")
 	switch {
 	case s.Type != corev1.SeccompProfileTypeLocalhost && s.LocalhostProfile != nil:
@@ -283,11 +281,8 @@ func (p *podValidator) validateHostProcess(path *field.Path) field.ErrorList {
 	}
 	errs = append(errs, field.InvalidIf(lack, path, "",
 		"If pod contains any hostProcess containers then all containers must be HostProcess containers")...)
-	if !p.spec.HostNetwork {
-		errs = append(errs, field.Invalid(path.Child("hostNetwork"), p.spec.HostNetwork,
-			"hostNetwork must be true if pod contains any hostProcess containers"))
-	}
-	return errs
+	return append(errs, field.InvalidIf(!p.spec.HostNetwork, path.Child("hostNetwork"), p.spec.HostNetwork,
+		"hostNetwork must be true if pod contains any hostProcess containers")...)
 }
 
 // eachSecurityContext calls visit for each container that has a security context.
@@ -310,10 +305,8 @@ func (p *podValidator) eachSecurityContext(path *field.Path, visit func(*corev1.
 
 func (p *podValidator) validateLinux(path *field.Path) field.ErrorList {
 	const message = "windows options cannot be set for a linux pod"
-	var errs field.ErrorList
-	if c := p.spec.SecurityContext; c != nil && c.WindowsOptions != nil {
-		errs = append(errs, field.Forbidden(path.Child("securityContext", "windowsOptions"), message))
-	}
+	c := p.spec.SecurityContext
+	errs := field.ForbiddenIf(c != nil && c.WindowsOptions != nil, path.Child("securityContext", "windowsOptions"), message)
 	p.eachSecurityContext(path, func(c *corev1.SecurityContext, at *field.Path) {
 		errs = append(errs, field.ForbiddenIf(c.WindowsOptions != nil, at.Child("windowsOptions"), message)...)
 	})

@@ -5,6 +5,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
@@ -29,7 +30,7 @@ func serviceAccounts() *registry.Kind {
 			GVK: authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"),
 			New: func() registry.Object { return &authenticationv1.TokenRequest{} },
 			Default: func(o registry.Object) {
-				setDefaultPointer(&o.(*authenticationv1.TokenRequest).Spec.ExpirationSeconds, defaultTokenSeconds)
+				declare.Pointer(&o.(*authenticationv1.TokenRequest).Spec.ExpirationSeconds, defaultTokenSeconds)
 			},
 		}},
 		Strategy: registry.Strategy[*corev1.ServiceAccount]{
