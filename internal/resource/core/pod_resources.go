@@ -180,14 +180,8 @@ func mergeMatchLabelKeys(p *corev1.Pod) {
 		merge(t.LabelSelector, t.MismatchLabelKeys, metav1.LabelSelectorOpNotIn)
 	}
 	if a := p.Spec.Affinity; a != nil {
-		if a.PodAffinity != nil {
-			eachTerm(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
-				a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution, term)
-		}
-		if a.PodAntiAffinity != nil {
-			eachTerm(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
-				a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution, term)
-		}
+		eachTerm(a.PodAffinity, term)
+		eachTerm((*corev1.PodAffinity)(a.PodAntiAffinity), term)
 	}
 	for i := range p.Spec.TopologySpreadConstraints {
 		c := &p.Spec.TopologySpreadConstraints[i]
@@ -195,13 +189,15 @@ func mergeMatchLabelKeys(p *corev1.Pod) {
 	}
 }
 
-func eachTerm(
-	required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm, f func(*corev1.PodAffinityTerm),
-) {
-	for i := range required {
-		f(&required[i])
+// eachTerm calls f for the terms of an affinity, which may be nil.
+func eachTerm(a *corev1.PodAffinity, f func(*corev1.PodAffinityTerm)) {
+	if a == nil {
+		return
 	}
-	for i := range preferred {
-		f(&preferred[i].PodAffinityTerm)
+	for i := range a.RequiredDuringSchedulingIgnoredDuringExecution {
+		f(&a.RequiredDuringSchedulingIgnoredDuringExecution[i])
+	}
+	for i := range a.PreferredDuringSchedulingIgnoredDuringExecution {
+		f(&a.PreferredDuringSchedulingIgnoredDuringExecution[i].PodAffinityTerm)
 	}
 }

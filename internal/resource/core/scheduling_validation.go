@@ -26,15 +26,9 @@ func validateAffinity(a *corev1.Affinity, path *field.Path) field.ErrorList {
 			errs = append(errs, validateNodeTerm(&p.Preference, at.Child("preference"))...)
 		}
 	}
-	if p := a.PodAffinity; p != nil {
-		errs = append(errs, validatePodTerms(p.RequiredDuringSchedulingIgnoredDuringExecution,
-			p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAffinity"))...)
-	}
-	if p := a.PodAntiAffinity; p != nil {
-		errs = append(errs, validatePodTerms(p.RequiredDuringSchedulingIgnoredDuringExecution,
-			p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAntiAffinity"))...)
-	}
-	return errs
+	errs = append(errs, field.IfPresent(path.Child("podAffinity"), a.PodAffinity, validatePodTerms)...)
+	return append(errs, field.IfPresent(path.Child("podAntiAffinity"), (*corev1.PodAffinity)(a.PodAntiAffinity),
+		validatePodTerms)...)
 }
 
 // validateRequiredNodeValues requires that labels can have the values in the required node affinity.
@@ -102,10 +96,11 @@ func validateNodeFieldRequirement(r *corev1.NodeSelectorRequirement, path *field
 	return append(errs, field.EachValue(path.Child("values"), r.Values, field.DNSSubdomain)...)
 }
 
-func validatePodTerms(
-	required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm, path *field.Path,
-) field.ErrorList {
-	errs := field.Each(path.Child("requiredDuringSchedulingIgnoredDuringExecution"), required, validatePodTerm)
+// validatePodTerms validates the rules of an affinity, or of an anti-affinity, which has the same fields.
+func validatePodTerms(a *corev1.PodAffinity, path *field.Path) field.ErrorList {
+	errs := field.Each(path.Child("requiredDuringSchedulingIgnoredDuringExecution"),
+		a.RequiredDuringSchedulingIgnoredDuringExecution, validatePodTerm)
+	preferred := a.PreferredDuringSchedulingIgnoredDuringExecution
 	for i := range preferred {
 		at := path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i)
 		errs = append(errs, validateWeight(preferred[i].Weight, at)...)
