@@ -74,15 +74,11 @@ func (c *statusValidator) forbid(found bool, detail string) {
 
 func (c *statusValidator) counts() {
 	s, before := &c.job.Status, &c.old.Status
-	for _, n := range []struct {
-		name  string
-		value *int32
-	}{
-		{"active", &s.Active}, {"succeeded", &s.Succeeded}, {"failed", &s.Failed}, {"ready", s.Ready},
-		{"terminating", s.Terminating},
-	} {
-		c.add(field.Optional(c.path.Child(n.name), n.value, field.NonNegative))
-	}
+	c.add(field.NonNegative(c.path.Child("active"), s.Active))
+	c.add(field.NonNegative(c.path.Child("succeeded"), s.Succeeded))
+	c.add(field.NonNegative(c.path.Child("failed"), s.Failed))
+	c.add(field.Optional(c.path.Child("ready"), s.Ready, field.NonNegative))
+	c.add(field.Optional(c.path.Child("terminating"), s.Terminating, field.NonNegative))
 	ended := c.is.finished != c.was.finished
 	c.add(field.InvalidIf(c.is.finished && s.Active > 0 && (ended || s.Active != before.Active), c.path.Child("active"),
 		s.Active, "active>0 is invalid for finished job"))

@@ -86,17 +86,12 @@ func validateJobSpec(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 // validateJobTemplateSpec checks what a job and the template of one have in
 // common: all but the selector.
 func validateJobTemplateSpec(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, n := range []struct {
-		name  string
-		value *int32
-	}{
-		{"parallelism", s.Parallelism}, {"completions", s.Completions}, {"backoffLimit", s.BackoffLimit},
-		{"ttlSecondsAfterFinished", s.TTLSecondsAfterFinished}, {"backoffLimitPerIndex", s.BackoffLimitPerIndex},
-		{"maxFailedIndexes", s.MaxFailedIndexes},
-	} {
-		errs = append(errs, field.Optional(path.Child(n.name), n.value, field.NonNegative)...)
+	nonNegative := func(name string, n *int32) field.ErrorList {
+		return field.Optional(path.Child(name), n, field.NonNegative)
 	}
+	errs := field.Join(nonNegative("parallelism", s.Parallelism), nonNegative("completions", s.Completions),
+		nonNegative("backoffLimit", s.BackoffLimit), nonNegative("ttlSecondsAfterFinished", s.TTLSecondsAfterFinished),
+		nonNegative("backoffLimitPerIndex", s.BackoffLimitPerIndex), nonNegative("maxFailedIndexes", s.MaxFailedIndexes))
 	errs = append(errs, field.Optional(path.Child("activeDeadlineSeconds"), s.ActiveDeadlineSeconds, field.NonNegative)...)
 	if m := s.ManagedBy; m != nil {
 		const longest = 63

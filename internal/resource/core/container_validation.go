@@ -104,12 +104,11 @@ func (p *podValidator) validateHooks(c *corev1.Container, path *field.Path) fiel
 	grace := p.spec.TerminationGracePeriodSeconds
 	if l := c.Lifecycle; l != nil {
 		path := path.Child("lifecycle")
-		if l.PostStart != nil {
-			errs = append(errs, validateLifecycleHandler(l.PostStart, grace, path.Child("postStart"))...)
+		validate := func(h *corev1.LifecycleHandler, at *field.Path) field.ErrorList {
+			return validateLifecycleHandler(h, grace, at)
 		}
-		if l.PreStop != nil {
-			errs = append(errs, validateLifecycleHandler(l.PreStop, grace, path.Child("preStop"))...)
-		}
+		errs = append(errs, field.IfPresent(path.Child("postStart"), l.PostStart, validate)...)
+		errs = append(errs, field.IfPresent(path.Child("preStop"), l.PreStop, validate)...)
 	}
 	errs = append(errs, validateProbe(c.LivenessProbe, path.Child("livenessProbe"), true)...)
 	errs = append(errs, validateProbe(c.ReadinessProbe, path.Child("readinessProbe"), false)...)

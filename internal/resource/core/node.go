@@ -109,10 +109,8 @@ func warnNode(n, _ *corev1.Node) []string {
 	if n.Spec.DoNotUseExternalID != "" {
 		warnings = append(warnings, "spec.externalID: this field is deprecated, and is unused by Kubernetes")
 	}
-	for i, cidr := range n.Spec.PodCIDRs {
-		warnings = append(warnings, validation.GetWarningsForCIDR(field.NewPath("spec", "podCIDRs").Index(i).K8s(), cidr)...)
-	}
-	return warnings
+	return append(warnings, field.WarnEach(field.NewPath("spec", "podCIDRs"), n.Spec.PodCIDRs,
+		validation.GetWarningsForCIDR)...)
 }
 
 func nodeCells(n *corev1.Node) []any {

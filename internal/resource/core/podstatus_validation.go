@@ -194,12 +194,9 @@ func validateLinuxUser(u *corev1.LinuxContainerUser, os *corev1.PodOS, at *field
 	if os != nil && os.Name == corev1.Windows {
 		return field.ErrorList{field.Forbidden(at, "cannot be set for a windows pod")}
 	}
-	errs := validateUserID(at.Child("uid"), &u.UID)
-	errs = append(errs, validateGroupID(at.Child("gid"), &u.GID)...)
-	for i := range u.SupplementalGroups {
-		errs = append(errs, validateGroupID(at.Child("supplementalGroups").Index(i), &u.SupplementalGroups[i])...)
-	}
-	return errs
+	errs := userID(at.Child("uid"), u.UID)
+	errs = append(errs, groupID(at.Child("gid"), u.GID)...)
+	return append(errs, field.EachValue(at.Child("supplementalGroups"), u.SupplementalGroups, groupID)...)
 }
 
 // validateAllocated validates the health of the resources of a container. c is nil if the pod has no such container:

@@ -13,26 +13,20 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
-func validateUserID(path *field.Path, id *int64) field.ErrorList {
-	if id == nil {
-		return nil
-	}
-	return field.Messages(path, *id, validation.IsValidUserID(*id))
+func userID(path *field.Path, id int64) field.ErrorList {
+	return field.Messages(path, id, validation.IsValidUserID(id))
 }
 
-func validateGroupID(path *field.Path, id *int64) field.ErrorList {
-	if id == nil {
-		return nil
-	}
-	return field.Messages(path, *id, validation.IsValidGroupID(*id))
+func groupID(path *field.Path, id int64) field.ErrorList {
+	return field.Messages(path, id, validation.IsValidGroupID(id))
 }
 
 func (p *podValidator) validateSecurityContext(c *corev1.SecurityContext, path *field.Path) field.ErrorList {
 	if c == nil {
 		return nil
 	}
-	errs := validateUserID(path.Child("runAsUser"), c.RunAsUser)
-	errs = append(errs, validateGroupID(path.Child("runAsGroup"), c.RunAsGroup)...)
+	errs := field.Optional(path.Child("runAsUser"), c.RunAsUser, userID)
+	errs = append(errs, field.Optional(path.Child("runAsGroup"), c.RunAsGroup, groupID)...)
 	if m := c.ProcMount; m != nil {
 		at := path.Child("procMount")
 		errs = append(errs, field.OneOf(at, *m, corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)
@@ -186,12 +180,10 @@ func (p *podValidator) validatePodSecurityContext(c *corev1.PodSecurityContext, 
 	if c == nil {
 		return nil
 	}
-	errs := validateGroupID(path.Child("fsGroup"), c.FSGroup)
-	errs = append(errs, validateUserID(path.Child("runAsUser"), c.RunAsUser)...)
-	errs = append(errs, validateGroupID(path.Child("runAsGroup"), c.RunAsGroup)...)
-	for i := range c.SupplementalGroups {
-		errs = append(errs, validateGroupID(path.Child("supplementalGroups").Index(i), &c.SupplementalGroups[i])...)
-	}
+	errs := field.Optional(path.Child("fsGroup"), c.FSGroup, groupID)
+	errs = append(errs, field.Optional(path.Child("runAsUser"), c.RunAsUser, userID)...)
+	errs = append(errs, field.Optional(path.Child("runAsGroup"), c.RunAsGroup, groupID)...)
+	errs = append(errs, field.EachValue(path.Child("supplementalGroups"), c.SupplementalGroups, groupID)...)
 	errs = append(errs, validateSysctls(c.Sysctls, path.Child("sysctls"))...)
 	errs = append(errs, field.OptionalOneOf(path.Child("fsGroupChangePolicy"), c.FSGroupChangePolicy,
 		corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch)...)

@@ -290,22 +290,21 @@ func serviceWarnings(s, _ *corev1.Service) []string {
 	warn(hints, fmt.Sprintf("annotation %s is deprecated, please use %s instead",
 		corev1.DeprecatedAnnotationTopologyAwareHints, corev1.AnnotationTopologyMode))
 	if spec.ClusterIP != "" && spec.ClusterIP != corev1.ClusterIPNone {
-		warnings = append(warnings, warnIPs(path.Child("clusterIPs"), spec.ClusterIPs)...)
+		warnings = append(warnings, field.WarnEach(path.Child("clusterIPs"), spec.ClusterIPs, validation.GetWarningsForIP)...)
 	}
 	warn(headless && spec.LoadBalancerIP != "",
 		"spec.loadBalancerIP is ignored for headless services") //nolint:staticcheck // deprecated, still served
 	warn(headless && len(spec.ExternalIPs) > 0, "spec.externalIPs is ignored for headless services")
 	warn(headless && spec.SessionAffinity != corev1.ServiceAffinityNone,
 		"spec.SessionAffinity is ignored for headless services")
-	warnings = append(warnings, warnIPs(path.Child("externalIPs"), spec.ExternalIPs)...)
+	warnings = append(warnings, field.WarnEach(path.Child("externalIPs"), spec.ExternalIPs, validation.GetWarningsForIP)...)
 	warn(len(spec.ExternalIPs) > 0 && !headless && !external,
 		"spec.externalIPs is deprecated and may no longer be implemented in some clusters")
 	if ip := spec.LoadBalancerIP; netutils.ParseIPSloppy(ip) != nil { //nolint:staticcheck // deprecated, still served
 		warnings = append(warnings, validation.GetWarningsForIP(path.Child("loadBalancerIP").K8s(), ip)...)
 	}
-	for i, cidr := range spec.LoadBalancerSourceRanges {
-		warnings = append(warnings, validation.GetWarningsForCIDR(path.Child("loadBalancerSourceRanges").Index(i).K8s(), cidr)...)
-	}
+	warnings = append(warnings, field.WarnEach(path.Child("loadBalancerSourceRanges"), spec.LoadBalancerSourceRanges,
+		validation.GetWarningsForCIDR)...)
 	warn(external && len(spec.ExternalIPs) > 0, `spec.externalIPs is ignored when spec.type is "ExternalName"`)
 	warn(!external && spec.ExternalName != "", `spec.externalName is ignored when spec.type is not "ExternalName"`)
 	d := spec.TrafficDistribution
@@ -320,12 +319,4 @@ func WarnIngressAddress(index int, ip string) []string {
 		return nil
 	}
 	return validation.GetWarningsForIP(field.NewPath("status", "loadBalancer", "ingress").Index(index).K8s(), ip)
-}
-
-func warnIPs(path *field.Path, ips []string) []string {
-	var warnings []string
-	for i, ip := range ips {
-		warnings = append(warnings, validation.GetWarningsForIP(path.Index(i).K8s(), ip)...)
-	}
-	return warnings
 }

@@ -1,6 +1,9 @@
 package field
 
-import "k8s.io/apimachinery/pkg/util/sets"
+import (
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
 
 // Join returns the errors of all lists, nil if there are none.
 func Join(lists ...ErrorList) (errs ErrorList) {
@@ -24,6 +27,14 @@ func EachValue[T any](p *Path, list []T, rule func(*Path, T) ErrorList) (errs Er
 		errs = append(errs, rule(p.Index(i), value)...)
 	}
 	return errs
+}
+
+// WarnEach returns the warnings of a rule about each element of a list.
+func WarnEach(p *Path, list []string, rule func(*field.Path, string) []string) (warnings []string) {
+	for i, value := range list {
+		warnings = append(warnings, rule(p.Index(i).K8s(), value)...)
+	}
+	return warnings
 }
 
 // Unique requires a value that is not in seen, and adds it.

@@ -104,9 +104,7 @@ func networkPolicyWarnings(p, _ *networkingv1.NetworkPolicy) []string {
 	var warnings []string
 	for b, path := range ipBlocks(p) {
 		warnings = append(warnings, validation.GetWarningsForCIDR(path.Child("cidr").K8s(), b.CIDR)...)
-		for i, e := range b.Except {
-			warnings = append(warnings, validation.GetWarningsForCIDR(path.Child("except").Index(i).K8s(), e)...)
-		}
+		warnings = append(warnings, field.WarnEach(path.Child("except"), b.Except, validation.GetWarningsForCIDR)...)
 	}
 	slices.Sort(warnings)
 	return warnings
