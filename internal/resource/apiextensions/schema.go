@@ -200,14 +200,13 @@ func (c *schemaChecker) members(s *props, at scope, path *field.Path) {
 			c.forbidden(path.Child(m.name), m.name+" is not supported")
 		}
 	}
-	c.add(field.ForbiddenIf(s.Type == "null", path.Child("type"),
-		"type cannot be set to null, use nullable as an alternative"))
-	c.add(field.ForbiddenIf(s.Items != nil && len(s.Items.JSONSchemas) > 0, path.Child("items"),
-		"items must be a schema object and not an array"))
-	c.add(field.ForbiddenIf(at.meta && s.XEmbeddedResource, path.Child("x-kubernetes-embedded-resource"),
-		"must not be used inside of resource meta"))
-	c.add(field.ForbiddenIf(s.UniqueItems, path.Child("uniqueItems"),
-		"uniqueItems cannot be set to true since the runtime complexity becomes quadratic"))
+	c.forbidIf(s.Type == "null", path, "type", "type cannot be set to null, use nullable as an alternative")
+	c.forbidIf(s.Items != nil && len(s.Items.JSONSchemas) > 0, path, "items",
+		"items must be a schema object and not an array")
+	c.forbidIf(at.meta && s.XEmbeddedResource, path, "x-kubernetes-embedded-resource",
+		"must not be used inside of resource meta")
+	c.forbidIf(s.UniqueItems, path, "uniqueItems",
+		"uniqueItems cannot be set to true since the runtime complexity becomes quadratic")
 	if a := s.AdditionalProperties; a != nil && len(s.Properties) > 0 && (!a.Allows || a.Schema != nil) {
 		c.forbidden(path.Child("additionalProperties"), "additionalProperties and properties are mutual exclusive")
 	}

@@ -71,7 +71,9 @@ type structureChecker struct{ problems }
 // node checks a schema outside of junctors, and all schemas below it.
 func (c *structureChecker) node(s *props, at schemaPlace, path *field.Path) {
 	items := itemsOf(s)
-	c.add(field.RequiredIf(s.Type == "array" && items == nil, path.Child("items"), "must be specified"))
+	if s.Type == "array" && items == nil {
+		c.required(path.Child("items"), "must be specified")
+	}
 	if items != nil {
 		c.node(items, item, path.Child("items"))
 	}
@@ -79,7 +81,7 @@ func (c *structureChecker) node(s *props, at schemaPlace, path *field.Path) {
 		c.node(child, member, path.Child("properties").Key(name))
 	}
 	if a := s.AdditionalProperties; a != nil {
-		c.add(field.ForbiddenIf(at == root, path.Child("additionalProperties"), "must not be used at the root"))
+		c.forbidIf(at == root, path, "additionalProperties", "must not be used at the root")
 		if a.Schema != nil {
 			c.node(a.Schema, member, path.Child("additionalProperties"))
 		}
@@ -93,14 +95,17 @@ func (c *structureChecker) node(s *props, at schemaPlace, path *field.Path) {
 
 func (c *structureChecker) extensions(s *props, path *field.Path) {
 	preserve := s.XPreserveUnknownFields != nil
-	c.add(field.InvalidIf(s.XIntOrString && preserve, path.Child("x-kubernetes-preserve-unknown-fields"), true,
-		"must be false if x-kubernetes-int-or-string is true"))
-	c.add(field.InvalidIf(s.XIntOrString && s.XEmbeddedResource, path.Child("x-kubernetes-embedded-resource"), true,
-		"must be false if x-kubernetes-int-or-string is true"))
-	c.add(field.ForbiddenIf(s.XEmbeddedResource && s.AdditionalProperties != nil, path.Child("additionalProperties"),
-		"must not be used if x-kubernetes-embedded-resource is set"))
-	c.add(field.RequiredIf(s.XEmbeddedResource && !preserve && len(s.Properties) == 0, path.Child("properties"),
-		"must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields"))
+	if s.XIntOrString {
+		const message = "must be false if x-kubernetes-int-or-string is true"
+		c.add(field.InvalidIf(preserve, path.Child("x-kubernetes-preserve-unknown-fields"), true, message))
+		c.add(field.InvalidIf(s.XEmbeddedResource, path.Child("x-kubernetes-embedded-resource"), true, message))
+	}
+	c.forbidIf(s.XEmbeddedResource && s.AdditionalProperties != nil, path, "additionalProperties",
+		"must not be used if x-kubernetes-embedded-resource is set")
+	if s.XEmbeddedResource && !preserve && len(s.Properties) == 0 {
+		c.required(path.Child("properties"),
+			"must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields")
+	}
 }
 
 func (c *structureChecker) types(s *props, at schemaPlace, path *field.Path) {
@@ -250,7 +255,7 @@ func (c *structureChecker) checkJunctor(s *props, anyTyped bool, path *field.Pat
 		{s.XMapType != nil, "x-kubernetes-map-type", undefined},
 		{len(s.XValidations) > 0, "x-kubernetes-validations", empty},
 	} {
-		c.add(field.ForbiddenIf(m.set, path.Child(m.name), m.why))
+		c.forbidIf(m.set, path, m.name, m.why)
 	}
 	if _, found := s.Properties["metadata"]; found {
 		c.forbidden(path.Child("properties").Key("metadata"), "must not be specified in a nested context")

@@ -192,6 +192,13 @@ func (p *problems) forbidden(path *field.Path, why string) {
 	p.errs = append(p.errs, field.Forbidden(path, why))
 }
 
+// forbidIf is forbidden for a member that is found. It makes no path for others: schemas are many.
+func (p *problems) forbidIf(found bool, path *field.Path, name, why string) {
+	if found {
+		p.forbidden(path.Child(name), why)
+	}
+}
+
 func (c *specChecker) check() field.ErrorList {
 	c.checkGroup()
 	c.add(field.RequiredOneOf(c.path.Child("scope"), c.spec.Scope, apiextensionsv1.ClusterScoped,
