@@ -59,7 +59,13 @@ func validateLease(l *coordinationv1.Lease) field.ErrorList {
 	errs := field.AtLeast(spec.Child("leaseDurationSeconds"), l.Spec.LeaseDurationSeconds, 1, "must be greater than 0")
 	errs = append(errs, field.AtLeast(spec.Child("leaseTransitions"), l.Spec.LeaseTransitions, 0,
 		"must be greater than or equal to 0")...)
-	errs = append(errs, field.Optional(spec.Child("strategy"), l.Spec.Strategy, validateStrategy)...)
-	return append(errs, field.ForbiddenIf(ptr.Deref(l.Spec.PreferredHolder, "") != "" && ptr.Deref(l.Spec.Strategy, "") == "",
-		spec.Child("preferredHolder"), "may only be specified if `strategy` is defined")...)
+	// Most Leases have neither a strategy nor a preferred holder. Nodes renew theirs often: no path is made for these fields.
+	strategy := l.Spec.Strategy
+	if strategy != nil {
+		errs = append(errs, validateStrategy(spec.Child("strategy"), *strategy)...)
+	}
+	if ptr.Deref(l.Spec.PreferredHolder, "") != "" && ptr.Deref(strategy, "") == "" {
+		errs = append(errs, field.Forbidden(spec.Child("preferredHolder"), "may only be specified if `strategy` is defined"))
+	}
+	return errs
 }

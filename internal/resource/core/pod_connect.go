@@ -276,8 +276,13 @@ func logOptions(query url.Values) (runtime.Object, error) {
 
 // validateLogOptions returns what is wrong with the options of a log.
 func validateLogOptions(o *corev1.PodLogOptions) field.ErrorList {
-	errs := field.AtLeast(field.NewPath("tailLines"), o.TailLines, 0, "must be greater than or equal to 0")
-	errs = append(errs, field.AtLeast(field.NewPath("limitBytes"), o.LimitBytes, 1, "must be greater than 0")...)
+	var errs field.ErrorList
+	if o.TailLines != nil && *o.TailLines < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("tailLines"), *o.TailLines, "must be greater than or equal to 0"))
+	}
+	if o.LimitBytes != nil && *o.LimitBytes < 1 {
+		errs = append(errs, field.Invalid(field.NewPath("limitBytes"), *o.LimitBytes, "must be greater than 0"))
+	}
 	switch {
 	case o.SinceSeconds != nil && o.SinceTime != nil:
 		errs = append(errs, field.Forbidden(field.NewPath(""),
@@ -285,8 +290,10 @@ func validateLogOptions(o *corev1.PodLogOptions) field.ErrorList {
 	case o.SinceSeconds != nil && *o.SinceSeconds < 1:
 		errs = append(errs, field.Invalid(field.NewPath("sinceSeconds"), *o.SinceSeconds, "must be greater than 0"))
 	}
-	// stream is a field of the feature PodLogsQuerySplitStreams.
-	return append(errs, field.ForbiddenIf(o.Stream != nil, field.NewPath("stream"), "may not be specified")...)
+	if o.Stream != nil { // a field of the feature PodLogsQuerySplitStreams
+		errs = append(errs, field.Forbidden(field.NewPath("stream"), "may not be specified"))
+	}
+	return errs
 }
 
 // findLog finds the kubelet that has the log of a container. It returns nil for a pod that runs nowhere yet.

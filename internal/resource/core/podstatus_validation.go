@@ -21,10 +21,9 @@ func validatePodStatus(p, old *corev1.Pod) field.ErrorList {
 	defer path.Free()
 	errs := validateNominatedNode(p, path.Child("nominatedNodeName"))
 	for i := range s.Conditions {
-		errs = append(errs, validateConditionType(s.Conditions[i].Type, path.Child("conditions").Index(i).Child("Type"))...)
-		n := s.Conditions[i].ObservedGeneration
-		errs = append(errs, field.InvalidIf(n < 0, path.Child("conditions").Index(i).Child("observedGeneration"), n,
-			notNegativeInteger)...)
+		at, n := path.Child("conditions").Index(i), s.Conditions[i].ObservedGeneration
+		errs = append(errs, validateConditionType(s.Conditions[i].Type, at.Child("Type"))...)
+		errs = append(errs, field.InvalidIf(n < 0, at.Child("observedGeneration"), n, notNegativeInteger)...)
 	}
 	errs = append(errs, field.InvalidIf(s.ObservedGeneration < 0, path.Child("observedGeneration"), s.ObservedGeneration,
 		notNegativeInteger)...)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
-	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
 // Limits of the lists in a slice.
@@ -42,9 +41,10 @@ func validateSlice(s, old *discoveryv1.EndpointSlice) field.ErrorList {
 
 // validateGenerateName validates generateName, which the generic rules do not check on update.
 func validateGenerateName(name string) field.ErrorList {
-	return field.IfSet(field.NewPath("metadata", "generateName"), name, func(at *field.Path, name string) field.ErrorList {
-		return field.Messages(at, name, apivalidation.NameIsDNSSubdomain(name, true))
-	})
+	if name == "" {
+		return nil
+	}
+	return field.Messages(field.NewPath("metadata", "generateName"), name, apivalidation.NameIsDNSSubdomain(name, true))
 }
 
 func validateAddressType(t discoveryv1.AddressType) field.ErrorList {
@@ -125,26 +125,26 @@ func validateAddress(a string, kind discoveryv1.AddressType, path *field.Path, i
 
 // validateHints validates the topology hints of an endpoint.
 func validateHints(h *discoveryv1.EndpointHints, path *field.Path) field.ErrorList {
-	zones := declare.Texts(h.ForZones, func(z discoveryv1.ForZone) string { return z.Name })
-	nodes := declare.Texts(h.ForNodes, func(n discoveryv1.ForNode) string { return n.Name })
-	errs, tooMany := validateHintNames(zones, path.Child("forZones"), field.LabelValue)
-	if tooMany {
+	zones, nodes := path.Child("forZones"), path.Child("forNodes")
+	if errs := field.MaxItems(zones, len(h.ForZones), mostHints); len(errs) > 0 {
 		return errs
 	}
-	more, _ := validateHintNames(nodes, path.Child("forNodes"), field.DNSSubdomain)
-	return append(errs, more...)
+	errs := validateHintNames(h.ForZones, func(z discoveryv1.ForZone) string { return z.Name }, zones, field.LabelValue)
+	if more := field.MaxItems(nodes, len(h.ForNodes), mostHints); len(more) > 0 {
+		return append(errs, more...)
+	}
+	return append(errs,
+		validateHintNames(h.ForNodes, func(n discoveryv1.ForNode) string { return n.Name }, nodes, field.DNSSubdomain)...)
 }
 
-func validateHintNames(
-	names []string, path *field.Path, rule func(*field.Path, string) field.ErrorList,
-) (errs field.ErrorList, tooMany bool) {
-	if len(names) > mostHints {
-		return field.ErrorList{field.TooMany(path, len(names), mostHints)}, true
-	}
-	for i, name := range names {
-		at := path.Index(i).Child("name")
-		errs = append(errs, field.DuplicateIf(slices.Contains(names[:i], name), at, name)...)
+func validateHintNames[T any](
+	hints []T, nameOf func(T) string, path *field.Path, rule func(*field.Path, string) field.ErrorList,
+) (errs field.ErrorList) {
+	for i, hint := range hints {
+		at, name := path.Index(i).Child("name"), nameOf(hint)
+		repeated := slices.ContainsFunc(hints[:i], func(other T) bool { return nameOf(other) == name })
+		errs = append(errs, field.DuplicateIf(repeated, at, name)...)
 		errs = append(errs, rule(at, name)...)
 	}
-	return errs, false
+	return errs
 }

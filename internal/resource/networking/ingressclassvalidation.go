@@ -11,11 +11,11 @@ import (
 
 func validateIngressClass(c *networkingv1.IngressClass) field.ErrorList {
 	const longestController = 250
-	path := field.NewPath("spec", "controller")
+	spec := field.NewPath("spec")
+	path := spec.Child("controller")
 	errs := field.MaxLength(path, c.Spec.Controller, longestController)
 	errs = append(errs, validation.IsDomainPrefixedPath(path.K8s(), c.Spec.Controller)...)
-	return append(errs, field.IfPresent(field.NewPath("spec", "parameters"), c.Spec.Parameters,
-		validateIngressClassParameters)...)
+	return append(errs, field.IfPresent(spec.Child("parameters"), c.Spec.Parameters, validateIngressClassParameters)...)
 }
 
 func validateIngressClassUpdate(c, old *networkingv1.IngressClass) field.ErrorList {

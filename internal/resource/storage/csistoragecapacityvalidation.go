@@ -18,7 +18,10 @@ func validateCSIStorageCapacity(c *storagev1.CSIStorageCapacity, anyValues bool)
 		errs = append(errs,
 			metav1validation.ValidateLabelSelector(c.NodeTopology, options, field.NewPath("nodeTopology").K8s())...)
 	}
-	return append(errs, field.Optional(field.NewPath("capacity"), c.Capacity, core.ValidateNonNegativeQuantity)...)
+	if q := c.Capacity; q != nil {
+		errs = append(errs, core.ValidateNonNegativeQuantity(field.NewPath("capacity"), *q)...)
+	}
+	return errs
 }
 
 // validateCSIStorageCapacityUpdate forbids changes of what the capacity is about.

@@ -1,11 +1,12 @@
 package storage
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
@@ -14,12 +15,19 @@ import (
 func validateStorageClass(c *storagev1.StorageClass) field.ErrorList {
 	errs := validateDriver(c.Provisioner, field.NewPath("provisioner"))
 	errs = append(errs, validateParameters(c.Parameters, field.NewPath("parameters"))...)
-	if p := ptr.Deref(c.ReclaimPolicy, ""); p != "" {
-		errs = append(errs, field.OneOf(field.NewPath("reclaimPolicy"), p, corev1.PersistentVolumeReclaimDelete,
-			corev1.PersistentVolumeReclaimRetain)...)
+	policies := []corev1.PersistentVolumeReclaimPolicy{
+		corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain,
 	}
-	errs = append(errs, field.MandatoryOneOf(field.NewPath("volumeBindingMode"), c.VolumeBindingMode,
-		storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer)...)
+	if p := c.ReclaimPolicy; p != nil && *p != "" && !slices.Contains(policies, *p) {
+		errs = append(errs, field.NotSupported(field.NewPath("reclaimPolicy"), *p, policies))
+	}
+	modes := []storagev1.VolumeBindingMode{storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer}
+	switch m := c.VolumeBindingMode; {
+	case m == nil:
+		errs = append(errs, field.Required(field.NewPath("volumeBindingMode"), ""))
+	case !slices.Contains(modes, *m):
+		errs = append(errs, field.NotSupported(field.NewPath("volumeBindingMode"), *m, modes))
+	}
 	return append(errs, validateAllowedTopologies(c.AllowedTopologies, field.NewPath("allowedTopologies"))...)
 }
 
