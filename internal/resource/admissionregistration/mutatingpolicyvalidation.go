@@ -42,19 +42,13 @@ func (v *mutatingValidation) validate(conditions bool) field.ErrorList {
 	spec, path := &v.policy.Spec, field.NewPath("spec")
 	v.common(mutatingSpec(v.policy), conditions, true)
 	v.add(validateMutatingOperations(spec.MatchConstraints, path.Child("matchConstraints"))...)
-	if len(spec.Mutations) == 0 {
-		v.add(field.Required(path.Child("mutations"), "mutations must contain at least one item"))
-	}
+	v.add(field.RequiredIf(len(spec.Mutations) == 0, path.Child("mutations"),
+		"mutations must contain at least one item")...)
 	for i := range spec.Mutations {
 		v.mutation(&spec.Mutations[i], path.Child("mutations").Index(i))
 	}
-	at := path.Child("reinvocationPolicy")
-	if spec.ReinvocationPolicy == "" {
-		v.add(field.Required(at, ""))
-	} else {
-		v.add(validateChoice(&spec.ReinvocationPolicy, at, admissionv1.IfNeededReinvocationPolicy,
-			admissionv1.NeverReinvocationPolicy)...)
-	}
+	v.add(field.RequiredOneOf(path.Child("reinvocationPolicy"), spec.ReinvocationPolicy,
+		admissionv1.IfNeededReinvocationPolicy, admissionv1.NeverReinvocationPolicy)...)
 	return v.errs
 }
 
@@ -65,7 +59,7 @@ func validateMutatingOperations(m *admissionv1.MatchResources, path *field.Path)
 	}
 	for i := range m.ResourceRules {
 		for _, operation := range m.ResourceRules[i].Operations {
-			errs = append(errs, validateChoice(&operation, path.Child("resourceRules", "operations"),
+			errs = append(errs, field.OneOf(path.Child("resourceRules", "operations"), operation,
 				admissionv1.OperationAll, admissionv1.Connect, admissionv1.Create, admissionv1.Update)...)
 		}
 	}
@@ -128,11 +122,7 @@ func (v *mutatingValidation) patch(source string, returns *types.Type, at *field
 func validateMutatingBinding(b *admissionv1.MutatingAdmissionPolicyBinding) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validatePolicyName(b.Spec.PolicyName, path.Child("policyName"))
-	if b.Spec.ParamRef != nil {
-		errs = append(errs, validateParamRef(b.Spec.ParamRef, path.Child("paramRef"))...)
-	}
-	if b.Spec.MatchResources != nil {
-		errs = append(errs, validateMatchResources(b.Spec.MatchResources, path.Child("matchResources"))...)
-	}
+	errs = append(errs, field.IfPresent(path.Child("paramRef"), b.Spec.ParamRef, validateParamRef)...)
+	errs = append(errs, field.IfPresent(path.Child("matchResources"), b.Spec.MatchResources, validateMatchResources)...)
 	return append(errs, validateMutatingOperations(b.Spec.MatchResources, path.Child("matchResources"))...)
 }

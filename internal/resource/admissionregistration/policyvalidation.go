@@ -56,18 +56,14 @@ func (v *policyValidation) common(spec *policySpec, conditions, variables bool) 
 	params := spec.params != nil
 	v.scopes = writescope.New(writescope.Options{Params: params, Variables: variables})
 	v.conditions = writescope.New(writescope.Options{Params: params})
-	v.add(validateChoice(spec.failure, path.Child("failurePolicy"), admissionv1.Fail, admissionv1.Ignore)...)
-	if params {
-		v.add(validateParamKind(spec.params, path.Child("paramKind"))...)
-	}
+	v.add(field.MandatoryOneOf(path.Child("failurePolicy"), spec.failure, admissionv1.Fail, admissionv1.Ignore)...)
+	v.add(field.IfPresent(path.Child("paramKind"), spec.params, validateParamKind)...)
 	at := path.Child("matchConstraints")
 	if spec.constraints == nil {
 		v.add(field.Required(at, ""))
 	} else {
 		v.add(validateMatchResources(spec.constraints, at)...)
-		if len(spec.constraints.ResourceRules) == 0 {
-			v.add(field.Required(at.Child("resourceRules"), ""))
-		}
+		v.add(field.RequiredIf(len(spec.constraints.ResourceRules) == 0, at.Child("resourceRules"), "")...)
 	}
 	if conditions {
 		v.matchConditions(spec.conditions, path.Child("matchConditions"))
@@ -118,10 +114,7 @@ func (v *policyValidation) matchConditions(list []admissionv1.MatchCondition, pa
 			continue
 		}
 		v.add(field.LabelKey(at.Child("name"), c.Name)...)
-		if names.Has(c.Name) {
-			v.add(field.Duplicate(at.Child("name"), c.Name))
-		}
-		names.Insert(c.Name)
+		v.add(field.Unique(names, at.Child("name"), c.Name)...)
 	}
 }
 
@@ -154,14 +147,6 @@ func isIdentifier(text string) bool {
 	return !slices.Contains(reserved, text)
 }
 
-// validateChoice validates a value that has to be one of a few; they are given in the order of the alphabet.
-func validateChoice[T ~string](value *T, at *field.Path, choices ...T) field.ErrorList {
-	if value == nil {
-		return field.ErrorList{field.Required(at, "")}
-	}
-	return field.OneOf(at, *value, choices...)
-}
-
 func validateParamKind(kind *admissionv1.ParamKind, path *field.Path) (errs field.ErrorList) {
 	at := path.Child("apiVersion")
 	group, version, ok := strings.Cut(kind.APIVersion, "/")
@@ -174,23 +159,19 @@ func validateParamKind(kind *admissionv1.ParamKind, path *field.Path) (errs fiel
 	case strings.Count(kind.APIVersion, "/") > 1:
 		errs = append(errs, field.Invalid(at, kind.APIVersion, "unexpected GroupVersion string: "+kind.APIVersion))
 	default:
-		if why := utilvalidation.IsDNS1123Subdomain(group); group != "" && len(why) > 0 {
-			errs = append(errs, field.Invalid(at, group, strings.Join(why, ",")))
+		if group != "" {
+			errs = append(errs, field.Joined(at, group, "", utilvalidation.IsDNS1123Subdomain(group))...)
 		}
 		if version == "" {
 			errs = append(errs, field.Invalid(at, kind.APIVersion, "version must be specified"))
-		} else if why := utilvalidation.IsDNS1035Label(version); len(why) > 0 {
-			errs = append(errs, field.Invalid(at, version, strings.Join(why, ",")))
+		} else {
+			errs = append(errs, field.Joined(at, version, "", utilvalidation.IsDNS1035Label(version))...)
 		}
 	}
-	at = path.Child("kind")
-	if kind.Kind == "" {
-		errs = append(errs, field.Required(at, ""))
-	} else if why := utilvalidation.IsDNS1035Label(strings.ToLower(kind.Kind)); len(why) > 0 {
-		errs = append(errs, field.Invalid(at, kind.Kind,
-			"may have mixed case, but should otherwise match: "+strings.Join(why, ",")))
-	}
-	return errs
+	return append(errs, field.NotEmptyAnd(path.Child("kind"), kind.Kind, func(at *field.Path, kind string) field.ErrorList {
+		return field.Joined(at, kind, "may have mixed case, but should otherwise match: ",
+			utilvalidation.IsDNS1035Label(strings.ToLower(kind)))
+	})...)
 }
 
 // validatePolicyName validates the name of the policy in a binding.
@@ -214,6 +195,6 @@ func validateParamRef(r *admissionv1.ParamRef, path *field.Path) (errs field.Err
 	if action != nil && *action == "" {
 		action = nil
 	}
-	return append(errs, validateChoice(action, path.Child("parameterNotFoundAction"), admissionv1.DenyAction,
+	return append(errs, field.MandatoryOneOf(path.Child("parameterNotFoundAction"), action, admissionv1.DenyAction,
 		admissionv1.AllowAction)...)
 }

@@ -9,11 +9,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
 // validateMatchResources validates which writes a policy or a binding concerns.
 func validateMatchResources(m *admissionv1.MatchResources, at *field.Path) field.ErrorList {
-	errs := validateChoice(m.MatchPolicy, at.Child("matchPolicy"), admissionv1.Equivalent, admissionv1.Exact)
+	errs := field.MandatoryOneOf(at.Child("matchPolicy"), m.MatchPolicy, admissionv1.Equivalent, admissionv1.Exact)
 	errs = append(errs, requireSelector(at.Child("namespaceSelector"), m.NamespaceSelector)...)
 	errs = append(errs, requireSelector(at.Child("objectSelector"), m.ObjectSelector)...)
 	errs = append(errs, field.Each(at.Child("resourceRules"), m.ResourceRules, validateNamedRule)...)
@@ -35,33 +36,17 @@ func validateNamedRule(r *admissionv1.NamedRuleWithOperations, at *field.Path) (
 
 // validateRule validates a rule of a policy or a webhook.
 func validateRule(r *admissionv1.RuleWithOperations, at *field.Path) field.ErrorList {
-	errs := validateList(r.Operations, at.Child("operations"), "operations")
-	for i := range r.Operations {
-		errs = append(errs, validateChoice(&r.Operations[i], at.Child("operations").Index(i), admissionv1.OperationAll,
+	errs := declare.EntriesOrAll(r.Operations, at.Child("operations"), "", "operations")
+	for i, operation := range r.Operations {
+		errs = append(errs, field.OneOf(at.Child("operations").Index(i), operation, admissionv1.OperationAll,
 			admissionv1.Connect, admissionv1.Create, admissionv1.Delete, admissionv1.Update)...)
 	}
-	errs = append(errs, validateList(r.APIGroups, at.Child("apiGroups"), "API groups")...)
-	errs = append(errs, validateList(r.APIVersions, at.Child("apiVersions"), "API versions")...)
-	for i, version := range r.APIVersions {
-		errs = append(errs, field.NotEmpty(at.Child("apiVersions").Index(i), version)...)
-	}
+	errs = append(errs, declare.EntriesOrAll(r.APIGroups, at.Child("apiGroups"), "", "API groups")...)
+	errs = append(errs, declare.EntriesOrAll(r.APIVersions, at.Child("apiVersions"), "", "API versions")...)
+	errs = append(errs, field.EachValue(at.Child("apiVersions"), r.APIVersions, field.NotEmpty)...)
 	errs = append(errs, validateResources(r.Resources, at.Child("resources"))...)
-	if r.Scope != nil {
-		errs = append(errs, validateChoice(r.Scope, at.Child("scope"), admissionv1.AllScopes, admissionv1.ClusterScope,
-			admissionv1.NamespacedScope)...)
-	}
-	return errs
-}
-
-// validateList validates a list that has to have entries, and no others beside "*".
-func validateList[T ~string](list []T, at *field.Path, what string) field.ErrorList {
-	switch {
-	case len(list) == 0:
-		return field.ErrorList{field.Required(at, "")}
-	case len(list) > 1 && slices.Contains(list, "*"):
-		return field.ErrorList{field.Invalid(at, list, "if '*' is present, must not specify other "+what)}
-	}
-	return nil
+	return append(errs, field.OptionalOneOf(at.Child("scope"), r.Scope, admissionv1.AllScopes, admissionv1.ClusterScope,
+		admissionv1.NamespacedScope)...)
 }
 
 // validateResources validates resources and subresources, such as pods, pods/status, pods/*, */scale, * and */*. The

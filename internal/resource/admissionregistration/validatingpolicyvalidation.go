@@ -81,9 +81,7 @@ func (v *validatingValidation) validation(one *admissionv1.Validation, at *field
 	} else if strings.ContainsAny(text, "\n\r") {
 		v.add(field.Invalid(at.Child("message"), one.Message, "must not contain line breaks"))
 	}
-	if one.Reason != nil {
-		v.add(validateChoice(one.Reason, at.Child("reason"), "Forbidden", "Invalid", "RequestEntityTooLarge")...)
-	}
+	v.add(field.OptionalOneOf(at.Child("reason"), one.Reason, "Forbidden", "Invalid", "RequestEntityTooLarge")...)
 }
 
 func (v *validatingValidation) auditAnnotations(path *field.Path) {
@@ -99,10 +97,7 @@ func (v *validatingValidation) auditAnnotations(path *field.Path) {
 	for i, one := range list {
 		at := path.Index(i)
 		v.auditAnnotation(&one, at)
-		if keys.Has(one.Key) {
-			v.add(field.Duplicate(at.Child("key"), one.Key))
-		}
-		keys.Insert(one.Key)
+		v.add(field.Unique(keys, at.Child("key"), one.Key)...)
 	}
 }
 
@@ -126,21 +121,15 @@ func (v *validatingValidation) auditAnnotation(one *admissionv1.AuditAnnotation,
 func validateValidatingBinding(b *admissionv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validatePolicyName(b.Spec.PolicyName, path.Child("policyName"))
-	if b.Spec.ParamRef != nil {
-		errs = append(errs, validateParamRef(b.Spec.ParamRef, path.Child("paramRef"))...)
-	}
-	if b.Spec.MatchResources != nil {
-		errs = append(errs, validateMatchResources(b.Spec.MatchResources, path.Child("matchResources"))...)
-	}
+	errs = append(errs, field.IfPresent(path.Child("paramRef"), b.Spec.ParamRef, validateParamRef)...)
+	errs = append(errs, field.IfPresent(path.Child("matchResources"), b.Spec.MatchResources, validateMatchResources)...)
 	return append(errs, validateActions(b.Spec.ValidationActions, path.Child("validationActions"))...)
 }
 
 func validateActions(actions []admissionv1.ValidationAction, path *field.Path) (errs field.ErrorList) {
-	for i := range actions {
-		errs = append(errs, validateChoice(&actions[i], path.Index(i), admissionv1.Audit, admissionv1.Deny, admissionv1.Warn)...)
-		if slices.Contains(actions[:i], actions[i]) {
-			errs = append(errs, field.Duplicate(path.Index(i), actions[i]))
-		}
+	for i, action := range actions {
+		errs = append(errs, field.OneOf(path.Index(i), action, admissionv1.Audit, admissionv1.Deny, admissionv1.Warn)...)
+		errs = append(errs, field.DuplicateIf(slices.Contains(actions[:i], action), path.Index(i), action)...)
 	}
 	errs = append(errs, field.InvalidIf(slices.Contains(actions, admissionv1.Deny) &&
 		slices.Contains(actions, admissionv1.Warn), path, actions,

@@ -40,9 +40,7 @@ func validateWebhooks(hooks, old []hook) field.ErrorList {
 		v.webhook(h, at)
 		v.add(declare.ValidateReviewVersions(h.reviewVersions, "must specify one of v1, v1beta1", v.anyReviewVersion,
 			at.Child("admissionReviewVersions"))...)
-		if h.name != "" && seen.Has(h.name) && !v.repeatedNames {
-			v.add(field.Duplicate(at.Child("name"), h.name))
-		}
+		v.add(field.DuplicateIf(h.name != "" && seen.Has(h.name) && !v.repeatedNames, at.Child("name"), h.name)...)
 		seen.Insert(h.name)
 	}
 	return v.errs
@@ -79,20 +77,21 @@ func (v *webhookValidation) webhook(h *hook, path *field.Path) {
 	for i := range h.rules {
 		v.add(validateRule(&h.rules[i], path.Child("rules").Index(i))...)
 	}
-	v.add(validateChoice(*h.failure, path.Child("failurePolicy"), admissionv1.Fail, admissionv1.Ignore)...)
-	v.add(validateChoice(*h.match, path.Child("matchPolicy"), admissionv1.Equivalent, admissionv1.Exact)...)
+	v.add(field.MandatoryOneOf(path.Child("failurePolicy"), *h.failure, admissionv1.Fail, admissionv1.Ignore)...)
+	v.add(field.MandatoryOneOf(path.Child("matchPolicy"), *h.match, admissionv1.Equivalent, admissionv1.Exact)...)
 	v.sideEffects(h.sideEffects, path.Child("sideEffects"))
 	if n := *h.timeout; n != nil && (*n < 1 || *n > maxWebhookTimeout) {
 		v.add(field.Invalid(path.Child("timeoutSeconds"), *n, "the timeout value must be between 1 and 30 seconds"))
 	}
 	v.add(field.LabelSelector(path.Child("namespaceSelector"), *h.namespaces)...)
 	v.add(field.LabelSelector(path.Child("objectSelector"), *h.objects)...)
-	v.add(validateWebhookClient(h.client, path.Child("clientConfig"))...)
+	v.add(declare.ValidateWebhookClient(h.client.URL, (*declare.WebhookService)(h.client.Service),
+		path.Child("clientConfig"))...)
 	if !v.sameConditions {
 		v.matchConditions(h.conditions, path.Child("matchConditions"))
 	}
-	if h.reinvocation != nil && *h.reinvocation != nil {
-		v.add(validateChoice(*h.reinvocation, path.Child("reinvocationPolicy"), admissionv1.IfNeededReinvocationPolicy,
+	if h.reinvocation != nil {
+		v.add(field.OptionalOneOf(path.Child("reinvocationPolicy"), *h.reinvocation, admissionv1.IfNeededReinvocationPolicy,
 			admissionv1.NeverReinvocationPolicy)...)
 	}
 }
@@ -117,18 +116,5 @@ func (v *webhookValidation) sideEffects(class *admissionv1.SideEffectClass, path
 		v.add(field.Required(path, "must specify one of None, NoneOnDryRun"))
 	case !slices.Contains(allowed, *class):
 		v.add(field.NotSupported(path, *class, allowed))
-	}
-}
-
-func validateWebhookClient(c *admissionv1.WebhookClientConfig, path *field.Path) field.ErrorList {
-	switch {
-	case (c.URL == nil) == (c.Service == nil):
-		return field.ErrorList{field.Required(path, "exactly one of url or service is required")}
-	case c.URL != nil:
-		return declare.ValidateWebhookURL(*c.URL, path.Child("url"))
-	default:
-		s := c.Service
-		service := declare.WebhookService{Namespace: s.Namespace, Name: s.Name, Path: s.Path, Port: s.Port}
-		return service.Validate(path.Child("service"))
 	}
 }

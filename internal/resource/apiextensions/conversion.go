@@ -19,11 +19,10 @@ func (c *specChecker) checkConversion() {
 	if conversion == nil {
 		return
 	}
-	if conversion.Strategy != apiextensionsv1.NoneConverter && c.spec.PreserveUnknownFields {
-		c.invalid(path.Child("strategy"), conversion.Strategy, "must be None if spec.preserveUnknownFields is true")
-	}
-	c.checkChoice(path.Child("strategy"), string(conversion.Strategy), string(apiextensionsv1.NoneConverter),
-		string(apiextensionsv1.WebhookConverter))
+	c.add(field.InvalidIf(conversion.Strategy != apiextensionsv1.NoneConverter && c.spec.PreserveUnknownFields,
+		path.Child("strategy"), conversion.Strategy, "must be None if spec.preserveUnknownFields is true"))
+	c.add(field.RequiredOneOf(path.Child("strategy"), conversion.Strategy, apiextensionsv1.NoneConverter,
+		apiextensionsv1.WebhookConverter))
 	webhook := conversion.Webhook
 	if webhook == nil {
 		webhook = &apiextensionsv1.WebhookConversion{}
@@ -31,13 +30,13 @@ func (c *specChecker) checkConversion() {
 	client, versions := path.Child("webhookClientConfig"), path.Child("conversionReviewVersions")
 	if conversion.Strategy == apiextensionsv1.WebhookConverter {
 		c.checkClient(webhook.ClientConfig, client)
-		c.errs = append(c.errs, declare.ValidateReviewVersions(webhook.ConversionReviewVersions, "",
-			c.previous.lacksReviewVersion(), versions)...)
+		c.add(declare.ValidateReviewVersions(webhook.ConversionReviewVersions, "",
+			c.previous.lacksReviewVersion(), versions))
 		return
 	}
 	const unset = "should not be set when strategy is not set to Webhook"
-	c.errs = append(c.errs, field.ForbiddenIf(webhook.ClientConfig != nil, client, unset)...)
-	c.errs = append(c.errs, field.ForbiddenIf(len(webhook.ConversionReviewVersions) > 0, versions, unset)...)
+	c.add(field.ForbiddenIf(webhook.ClientConfig != nil, client, unset))
+	c.add(field.ForbiddenIf(len(webhook.ConversionReviewVersions) > 0, versions, unset))
 }
 
 func (c *specChecker) checkClient(client *apiextensionsv1.WebhookClientConfig, path *field.Path) {
@@ -45,16 +44,7 @@ func (c *specChecker) checkClient(client *apiextensionsv1.WebhookClientConfig, p
 		c.required(path, "required when strategy is set to Webhook")
 		return
 	}
-	switch {
-	case (client.URL == nil) == (client.Service == nil):
-		c.required(path, "exactly one of url or service is required")
-	case client.URL != nil:
-		c.errs = append(c.errs, declare.ValidateWebhookURL(*client.URL, path.Child("url"))...)
-	default:
-		s := client.Service
-		service := declare.WebhookService{Namespace: s.Namespace, Name: s.Name, Path: s.Path, Port: s.Port}
-		c.errs = append(c.errs, service.Validate(path.Child("service"))...)
-	}
+	c.add(declare.ValidateWebhookClient(client.URL, (*declare.WebhookService)(client.Service), path))
 	if len(client.CABundle) > 0 && !c.previous.allowsAnyBundle() {
 		if err := checkCABundle(client.CABundle); err != nil {
 			c.invalid(path.Child("caBundle"), client.CABundle, err.Error())

@@ -21,9 +21,7 @@ var (
 const maxSelectableFields = 8
 
 func (c *specChecker) checkColumn(column *apiextensionsv1.CustomResourceColumnDefinition, path *field.Path) {
-	if column.Name == "" {
-		c.required(path.Child("name"), "")
-	}
+	c.add(field.RequiredIf(column.Name == "", path.Child("name"), ""))
 	oneOf := "must be one of " + strings.Join(columnTypes, ",")
 	if column.Type == "" {
 		c.required(path.Child("type"), oneOf)
@@ -100,21 +98,18 @@ func (c *specChecker) checkSelectable(
 			c.invalid(at, f.JSONPath, fmt.Sprintf("is an invalid path: %v", err))
 			continue
 		}
-		if found.Root().String() == "metadata" {
-			c.invalid(at, f.JSONPath, "must not point to fields in metadata")
-		}
-		if leaf == nil || !slices.Contains([]string{"string", "boolean", "integer"}, leaf.Type) {
-			c.invalid(at, f.JSONPath,
-				"must point to a field of type string, boolean or integer. Enum string fields and strings with formats "+
-					"are allowed.")
-		}
+		c.add(field.InvalidIf(found.Root().String() == "metadata", at, f.JSONPath,
+			"must not point to fields in metadata"))
+		c.add(field.InvalidIf(leaf == nil || !slices.Contains([]string{"string", "boolean", "integer"}, leaf.Type), at,
+			f.JSONPath,
+			"must point to a field of type string, boolean or integer. Enum string fields and strings with formats "+"are allowed."))
 		if slices.Contains(seen, found.String()) {
-			c.errs = append(c.errs, field.Duplicate(at, f.JSONPath))
+			c.add(field.ErrorList{field.Duplicate(at, f.JSONPath)})
 		} else {
 			seen = append(seen, found.String())
 		}
 	}
 	if len(seen) > maxSelectableFields && !c.previous.hasSelectable(name, fields) {
-		c.errs = append(c.errs, field.TooMany(path, len(seen), maxSelectableFields))
+		c.add(field.MaxItems(path, len(seen), maxSelectableFields))
 	}
 }

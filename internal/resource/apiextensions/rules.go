@@ -13,7 +13,7 @@ func (c *schemaChecker) checkRuleTexts() {
 		if unsupported(r.schema) == "" {
 			fields = fieldTypes(r.schema)
 		}
-		c.errs = append(c.errs, celrules.CheckTexts(r.path.K8s(), r.schema.XValidations, fields)...)
+		c.add(celrules.CheckTexts(r.path.K8s(), r.schema.XValidations, fields))
 	}
 }
 

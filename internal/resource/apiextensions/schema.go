@@ -29,8 +29,8 @@ func (c *specChecker) checkSchema(
 	if status {
 		c.checkStatusRoot(s, path)
 	}
-	c.errs = append(c.errs, field.ForbiddenIf(s.Nullable, path.Child("nullable"),
-		"nullable cannot be true at the root")...)
+	c.add(field.ForbiddenIf(s.Nullable, path.Child("nullable"),
+		"nullable cannot be true at the root"))
 	walk := schemaChecker{earlier: c.previous}
 	walk.check(s, scope{isRoot: true}, path)
 	var schema *structuralschema.Schema
@@ -41,15 +41,14 @@ func (c *specChecker) checkSchema(
 	if schema == nil {
 		walk.checkRuleTexts()
 	}
-	c.errs = append(c.errs, walk.errs...)
+	c.add(walk.errs)
 	if c.structural && unreadable != "" && len(c.errs) == before {
 		// Other errors describe the same problem in more detail.
 		c.invalid(path, "", unreadable)
 	}
 	if schema != nil && len(walk.ruled) > 0 {
-		c.errs = append(c.errs, celrules.Check(schema,
-			celrules.CheckOptions{Path: path.K8s(), Root: true, Flawed: walk.flawed,
-				Previous: c.previous.schemas(), Unchanged: c.previous.hasSchema(version, v)})...)
+		c.add(celrules.Check(schema, celrules.CheckOptions{Path: path.K8s(), Root: true, Flawed: walk.flawed,
+			Previous: c.previous.schemas(), Unchanged: c.previous.hasSchema(version, v)}))
 	}
 }
 
@@ -61,7 +60,7 @@ func (c *specChecker) checkStructure(
 	s *props, judges bool, path *field.Path,
 ) (schema *structuralschema.Schema, unreadable string) {
 	if errs := validateStructural(s, path); len(errs) > 0 {
-		c.errs = append(c.errs, errs...)
+		c.add(errs)
 		return nil, ""
 	}
 	if !judges {
@@ -72,7 +71,7 @@ func (c *specChecker) checkStructure(
 		return nil, err.Error()
 	}
 	if errs := c.validateDefaults(schema, path); len(errs) > 0 {
-		c.errs = append(c.errs, errs...)
+		c.add(errs)
 		return nil, ""
 	}
 	return schema, ""
@@ -130,8 +129,8 @@ func internalItems(items *apiextensionsv1.JSONSchemaPropsOrArray) any {
 // schemaChecker validates a schema and all schemas below it, junctors (allOf, anyOf, oneOf,
 // not) included, by the rules that do not require a structural schema.
 type schemaChecker struct {
+	problems
 	earlier previousDefinition
-	errs    field.ErrorList
 	// flawed has the paths of the schemas with errors, not the paths in the errors.
 	flawed []*apifield.Path
 	// unsupported describes the first member that is not supported, if any.
@@ -156,18 +155,6 @@ type scope struct {
 	noDefault string
 }
 
-func (c *schemaChecker) invalid(path *field.Path, value any, why string) {
-	c.errs = append(c.errs, field.Invalid(path, value, why))
-}
-
-func (c *schemaChecker) required(path *field.Path, why string) {
-	c.errs = append(c.errs, field.Required(path, why))
-}
-
-func (c *schemaChecker) forbidden(path *field.Path, why string) {
-	c.errs = append(c.errs, field.Forbidden(path, why))
-}
-
 func (c *schemaChecker) check(s *props, at scope, path *field.Path) {
 	if s == nil {
 		return
@@ -179,7 +166,7 @@ func (c *schemaChecker) check(s *props, at scope, path *field.Path) {
 	c.listType(s, path)
 	c.listKeys(s, path)
 	if errs := validateListItems(s, path); len(errs) > 0 && !c.earlier.has(hasInvalidListItems) {
-		c.errs = append(c.errs, errs...)
+		c.add(errs)
 	}
 	if len(c.errs) > before {
 		c.flawed = append(c.flawed, path.K8s())
@@ -196,7 +183,7 @@ func (c *schemaChecker) check(s *props, at scope, path *field.Path) {
 // members checks the members that are never supported, or not with this value.
 func (c *schemaChecker) members(s *props, at scope, path *field.Path) {
 	if hasUnknownType(s) && !c.earlier.has(hasUnknownType) {
-		c.errs = append(c.errs, field.NotSupported(path.Child("type"), s.Type, types))
+		c.add(field.OneOf(path.Child("type"), s.Type, types...))
 	}
 	if s.Default != nil && at.noDefault != "" {
 		c.forbidden(path.Child("default"), "must not be set "+at.noDefault)
@@ -213,19 +200,13 @@ func (c *schemaChecker) members(s *props, at scope, path *field.Path) {
 			c.forbidden(path.Child(m.name), m.name+" is not supported")
 		}
 	}
-	if s.Type == "null" {
-		c.forbidden(path.Child("type"), "type cannot be set to null, use nullable as an alternative")
-	}
-	if s.Items != nil && len(s.Items.JSONSchemas) > 0 {
-		c.forbidden(path.Child("items"), "items must be a schema object and not an array")
-	}
-	if at.meta && s.XEmbeddedResource {
-		c.forbidden(path.Child("x-kubernetes-embedded-resource"), "must not be used inside of resource meta")
-	}
-	if s.UniqueItems {
-		c.forbidden(path.Child("uniqueItems"),
-			"uniqueItems cannot be set to true since the runtime complexity becomes quadratic")
-	}
+	c.forbidIf(s.Type == "null", path, "type", "type cannot be set to null, use nullable as an alternative")
+	c.forbidIf(s.Items != nil && len(s.Items.JSONSchemas) > 0, path, "items",
+		"items must be a schema object and not an array")
+	c.forbidIf(at.meta && s.XEmbeddedResource, path, "x-kubernetes-embedded-resource",
+		"must not be used inside of resource meta")
+	c.forbidIf(s.UniqueItems, path, "uniqueItems",
+		"uniqueItems cannot be set to true since the runtime complexity becomes quadratic")
 	if a := s.AdditionalProperties; a != nil && len(s.Properties) > 0 && (!a.Allows || a.Schema != nil) {
 		c.forbidden(path.Child("additionalProperties"), "additionalProperties and properties are mutual exclusive")
 	}
@@ -289,19 +270,12 @@ func (c *schemaChecker) typeMustBe(want string, s *props, because string, path *
 	}
 }
 
-var (
-	mapTypes  = []string{"atomic", "granular"}
-	listTypes = []string{"atomic", "set", "map"}
-)
-
 func (c *schemaChecker) mapType(s *props, path *field.Path) {
 	if s.XMapType == nil {
 		return
 	}
 	c.typeMustBe("object", s, "x-kubernetes-map-type", path)
-	if !slices.Contains(mapTypes, *s.XMapType) {
-		c.errs = append(c.errs, field.NotSupported(path.Child("x-kubernetes-map-type"), *s.XMapType, mapTypes))
-	}
+	c.add(field.OneOf(path.Child("x-kubernetes-map-type"), *s.XMapType, "atomic", "granular"))
 }
 
 func (c *schemaChecker) listType(s *props, path *field.Path) {
@@ -311,12 +285,10 @@ func (c *schemaChecker) listType(s *props, path *field.Path) {
 	c.typeMustBe("array", s, "x-kubernetes-list-type", path)
 	if s.Type == "array" {
 		if err := nonAtomicSetError(s, path); err != nil && !c.earlier.has(hasNonAtomicSet) {
-			c.errs = append(c.errs, err)
+			c.add(field.ErrorList{err})
 		}
 	}
-	if !slices.Contains(listTypes, *s.XListType) {
-		c.errs = append(c.errs, field.NotSupported(path.Child("x-kubernetes-list-type"), *s.XListType, listTypes))
-	}
+	c.add(field.OneOf(path.Child("x-kubernetes-list-type"), *s.XListType, "atomic", "set", "map"))
 }
 
 // nonAtomicSetError returns an error if s is a set whose items are not compared as a whole,
@@ -350,9 +322,8 @@ func (c *schemaChecker) listKeys(s *props, path *field.Path) {
 	if !isMap {
 		return
 	}
-	if len(s.XListMapKeys) == 0 {
-		c.required(path.Child("x-kubernetes-list-map-keys"), "must not be empty if x-kubernetes-list-type is map")
-	}
+	c.add(field.RequiredIf(len(s.XListMapKeys) == 0, path.Child("x-kubernetes-list-map-keys"),
+		"must not be empty if x-kubernetes-list-type is map"))
 	switch items := itemsOf(s); {
 	case s.Items == nil:
 		c.required(path.Child("items"), "must have a schema if x-kubernetes-list-type is map")
@@ -377,9 +348,8 @@ func (c *schemaChecker) keysOf(keys []string, items *props, path *field.Path) {
 			c.invalid(path.Child("items", "properties").Key(key).Child("type"), items.Type,
 				"must be a scalar type if parent array's x-kubernetes-list-type is map")
 		}
-		if slices.Contains(keys[:i], key) {
-			c.invalid(path.Child("x-kubernetes-list-map-keys"), keys, "must not contain duplicate entries")
-		}
+		c.add(field.InvalidIf(slices.Contains(keys[:i], key), path.Child("x-kubernetes-list-map-keys"), keys,
+			"must not contain duplicate entries"))
 	}
 }
 

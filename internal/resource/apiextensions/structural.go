@@ -66,19 +66,7 @@ func validateStructural(s *props, path *field.Path) field.ErrorList {
 	return c.errs
 }
 
-type structureChecker struct{ errs field.ErrorList }
-
-func (c *structureChecker) invalid(path *field.Path, value any, why string) {
-	c.errs = append(c.errs, field.Invalid(path, value, why))
-}
-
-func (c *structureChecker) required(path *field.Path, why string) {
-	c.errs = append(c.errs, field.Required(path, why))
-}
-
-func (c *structureChecker) forbidden(path *field.Path, why string) {
-	c.errs = append(c.errs, field.Forbidden(path, why))
-}
+type structureChecker struct{ problems }
 
 // node checks a schema outside of junctors, and all schemas below it.
 func (c *structureChecker) node(s *props, at schemaPlace, path *field.Path) {
@@ -93,9 +81,7 @@ func (c *structureChecker) node(s *props, at schemaPlace, path *field.Path) {
 		c.node(child, member, path.Child("properties").Key(name))
 	}
 	if a := s.AdditionalProperties; a != nil {
-		if at == root {
-			c.forbidden(path.Child("additionalProperties"), "must not be used at the root")
-		}
+		c.forbidIf(at == root, path, "additionalProperties", "must not be used at the root")
 		if a.Schema != nil {
 			c.node(a.Schema, member, path.Child("additionalProperties"))
 		}
@@ -109,16 +95,13 @@ func (c *structureChecker) node(s *props, at schemaPlace, path *field.Path) {
 
 func (c *structureChecker) extensions(s *props, path *field.Path) {
 	preserve := s.XPreserveUnknownFields != nil
-	if s.XIntOrString && preserve {
-		c.invalid(path.Child("x-kubernetes-preserve-unknown-fields"), true,
-			"must be false if x-kubernetes-int-or-string is true")
+	if s.XIntOrString {
+		const message = "must be false if x-kubernetes-int-or-string is true"
+		c.add(field.InvalidIf(preserve, path.Child("x-kubernetes-preserve-unknown-fields"), true, message))
+		c.add(field.InvalidIf(s.XEmbeddedResource, path.Child("x-kubernetes-embedded-resource"), true, message))
 	}
-	if s.XIntOrString && s.XEmbeddedResource {
-		c.invalid(path.Child("x-kubernetes-embedded-resource"), true, "must be false if x-kubernetes-int-or-string is true")
-	}
-	if s.XEmbeddedResource && s.AdditionalProperties != nil {
-		c.forbidden(path.Child("additionalProperties"), "must not be used if x-kubernetes-embedded-resource is set")
-	}
+	c.forbidIf(s.XEmbeddedResource && s.AdditionalProperties != nil, path, "additionalProperties",
+		"must not be used if x-kubernetes-embedded-resource is set")
 	if s.XEmbeddedResource && !preserve && len(s.Properties) == 0 {
 		c.required(path.Child("properties"),
 			"must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields")
@@ -136,9 +119,8 @@ func (c *structureChecker) types(s *props, at schemaPlace, path *field.Path) {
 	case s.Type == "" && !s.XIntOrString && s.XPreserveUnknownFields == nil:
 		c.required(path, at.typeRequired())
 	}
-	if at == root && s.Type != "" && s.Type != "object" {
-		c.invalid(path, s.Type, "must be object at the root")
-	}
+	c.add(field.InvalidIf(at == root && s.Type != "" && s.Type != "object", path, s.Type,
+		"must be object at the root"))
 }
 
 // metadata checks the schemas of apiVersion, kind and metadata in the schema of an object.
@@ -157,13 +139,10 @@ func (c *structureChecker) metadata(s *props, at schemaPlace, path *field.Path) 
 	if !found {
 		return
 	}
-	if object && m.Type != "object" {
-		c.invalid(path.Key("metadata").Child("type"), m.Type, "must be object")
-	}
-	if at == root && !restrictsNamesOnly(m) {
-		c.forbidden(path.Key("metadata"),
-			"must not specify anything other than name and generateName, but metadata is implicitly specified")
-	}
+	c.add(field.InvalidIf(object && m.Type != "object", path.Key("metadata").Child("type"), m.Type,
+		"must be object"))
+	c.add(field.ForbiddenIf(at == root && !restrictsNamesOnly(m), path.Key("metadata"),
+		"must not specify anything other than name and generateName, but metadata is implicitly specified"))
 }
 
 // restrictsNamesOnly reports whether a schema of metadata has only a type, a default (which
@@ -276,9 +255,7 @@ func (c *structureChecker) checkJunctor(s *props, anyTyped bool, path *field.Pat
 		{s.XMapType != nil, "x-kubernetes-map-type", undefined},
 		{len(s.XValidations) > 0, "x-kubernetes-validations", empty},
 	} {
-		if m.set {
-			c.forbidden(path.Child(m.name), m.why)
-		}
+		c.forbidIf(m.set, path, m.name, m.why)
 	}
 	if _, found := s.Properties["metadata"]; found {
 		c.forbidden(path.Child("properties").Key("metadata"), "must not be specified in a nested context")

@@ -161,6 +161,7 @@ func validatePreserve(d, old *definition) field.ErrorList {
 
 // specChecker collects the errors of a spec.
 type specChecker struct {
+	problems
 	ctx      context.Context
 	spec     *definitionSpec
 	top      v1beta1Spec
@@ -168,30 +169,45 @@ type specChecker struct {
 	path     *field.Path
 	// structural is true if schemas have to be structural.
 	structural bool
-	errs       field.ErrorList
 }
 
 func newSpecChecker(ctx context.Context, spec *definitionSpec, before previousDefinition) *specChecker {
 	return &specChecker{ctx: ctx, spec: spec, top: hoistCommon(spec), previous: before, path: field.NewPath("spec")}
 }
 
-func (c *specChecker) invalid(path *field.Path, value any, why string) {
-	c.errs = append(c.errs, field.Invalid(path, value, why))
+// problems collects errors.
+type problems struct{ errs field.ErrorList }
+
+func (p *problems) add(errs field.ErrorList) { p.errs = append(p.errs, errs...) }
+
+func (p *problems) invalid(path *field.Path, value any, why string) {
+	p.errs = append(p.errs, field.Invalid(path, value, why))
 }
 
-func (c *specChecker) required(path *field.Path, why string) {
-	c.errs = append(c.errs, field.Required(path, why))
+func (p *problems) required(path *field.Path, why string) {
+	p.errs = append(p.errs, field.Required(path, why))
+}
+
+func (p *problems) forbidden(path *field.Path, why string) {
+	p.errs = append(p.errs, field.Forbidden(path, why))
+}
+
+// forbidIf is forbidden for a member that is found. It makes no path for others: schemas are many.
+func (p *problems) forbidIf(found bool, path *field.Path, name, why string) {
+	if found {
+		p.forbidden(path.Child(name), why)
+	}
 }
 
 func (c *specChecker) check() field.ErrorList {
 	c.checkGroup()
-	c.checkChoice(c.path.Child("scope"), string(c.spec.Scope), string(apiextensionsv1.ClusterScoped),
-		string(apiextensionsv1.NamespaceScoped))
+	c.add(field.RequiredOneOf(c.path.Child("scope"), c.spec.Scope, apiextensionsv1.ClusterScoped,
+		apiextensionsv1.NamespaceScoped))
 	c.requireSchemas()
 	c.decideStructural()
 	c.checkVersions()
 	c.checkRequiredNames()
-	c.errs = append(c.errs, validateNames(&c.spec.Names, c.path.Child("names"))...)
+	c.add(validateNames(&c.spec.Names, c.path.Child("names")))
 	c.checkTopLevel()
 	c.checkConversion()
 	return c.errs
@@ -205,14 +221,6 @@ func (c *specChecker) checkGroup() {
 		c.invalid(path, c.spec.Group, strings.Join(msgs, ","))
 	} else if !strings.Contains(c.spec.Group, ".") {
 		c.invalid(path, c.spec.Group, "should be a domain with at least one dot")
-	}
-}
-
-func (c *specChecker) checkChoice(path *field.Path, value string, choices ...string) {
-	if value == "" {
-		c.required(path, "")
-	} else if !slices.Contains(choices, value) {
-		c.errs = append(c.errs, field.NotSupported(path, value, choices))
 	}
 }
 
@@ -239,9 +247,8 @@ func (c *specChecker) requireSchemas() {
 // structural, and no schema uses defaults or extensions.
 func (c *specChecker) decideStructural() {
 	defaults := c.spec.PreserveUnknownFields && anySchemaMatches(c.spec, hasDefault)
-	if defaults {
-		c.invalid(c.path.Child("preserveUnknownFields"), true, "must be false in order to use defaults in the schema")
-	}
+	c.add(field.InvalidIf(defaults, c.path.Child("preserveUnknownFields"), true,
+		"must be false in order to use defaults in the schema"))
 	c.structural = !c.spec.PreserveUnknownFields || defaults || anySchemaMatches(c.spec, hasExtension) ||
 		!c.previous.unstructured()
 }
@@ -256,9 +263,7 @@ func (c *specChecker) checkVersions() {
 		}
 		unique = unique && !seen[v.Name]
 		seen[v.Name] = true
-		if msgs := validation.IsDNS1035Label(v.Name); len(msgs) > 0 {
-			c.invalid(path.Index(i).Child("name"), v.Name, strings.Join(msgs, ","))
-		}
+		c.add(field.Joined(path.Index(i).Child("name"), v.Name, "", validation.IsDNS1035Label(v.Name)))
 		c.checkVersion(v, path.Index(i))
 	}
 	if !unique {
@@ -267,9 +272,9 @@ func (c *specChecker) checkVersions() {
 	if storage != 1 {
 		c.invalid(path, c.internalVersions(), "must have exactly one version marked as storage version")
 	}
-	if msgs := validation.IsDNS1035Label(c.top.version); c.top.version != "" && len(msgs) > 0 {
-		c.invalid(c.path.Child("version"), c.top.version, strings.Join(msgs, ","))
-	}
+	c.add(field.IfSet(c.path.Child("version"), c.top.version, func(at *field.Path, name string) field.ErrorList {
+		return field.Joined(at, name, "", validation.IsDNS1035Label(name))
+	}))
 }
 
 // internalVersions returns the versions as they appear in kube-apiserver's messages: with the
@@ -358,9 +363,7 @@ func (c *specChecker) checkRequiredNames() {
 	for _, name := range []struct{ member, value string }{
 		{"plural", names.Plural}, {"singular", names.Singular}, {"kind", names.Kind}, {"listKind", names.ListKind},
 	} {
-		if name.value == "" {
-			c.required(path.Child(name.member), "")
-		}
+		c.add(field.RequiredIf(name.value == "", path.Child(name.member), ""))
 	}
 }
 
@@ -372,9 +375,7 @@ func validateNames(names *apiextensionsv1.CustomResourceDefinitionNames, path *f
 		if prefix != "" {
 			check = strings.ToLower(value)
 		}
-		if msgs := validation.IsDNS1035Label(check); len(msgs) > 0 {
-			errs = append(errs, field.Invalid(path, value, prefix+strings.Join(msgs, ",")))
-		}
+		errs = append(errs, field.Joined(path, value, prefix, validation.IsDNS1035Label(check))...)
 	}
 	const mixed = "may have mixed case, but should otherwise match: "
 	for _, name := range []struct{ member, value, prefix string }{

@@ -23,12 +23,9 @@ func validate(s *apiregistrationv1.APIService) field.ErrorList {
 	metadata, spec := field.NewPath("metadata"), field.NewPath("spec")
 	name := s.Spec.Version + "." + s.Spec.Group
 	why := fmt.Sprintf("must be `spec.version+\".\"+spec.group`: %q", name)
-	if s.GenerateName != "" && s.GenerateName != name {
-		invalid(metadata.Child("generateName"), s.GenerateName, why)
-	}
-	if s.Name != "" && s.Name != name {
-		invalid(metadata.Child("name"), s.Name, why)
-	}
+	errs = append(errs, field.InvalidIf(s.GenerateName != "" && s.GenerateName != name, metadata.Child("generateName"),
+		s.GenerateName, why)...)
+	errs = append(errs, field.InvalidIf(s.Name != "" && s.Name != name, metadata.Child("name"), s.Name, why)...)
 	errs = append(errs, validateGroupVersion(&s.Spec, spec)...)
 	if n := s.Spec.GroupPriorityMinimum; n <= 0 || n > maxGroupPriority {
 		invalid(spec.Child("groupPriorityMinimum"), n, fmt.Sprintf("must be positive and less than %d", maxGroupPriority))
@@ -41,23 +38,17 @@ func validate(s *apiregistrationv1.APIService) field.ErrorList {
 		if len(s.Spec.CABundle) != 0 {
 			invalid(bundle, fmt.Sprintf("%d bytes", len(s.Spec.CABundle)), "local APIServices may not have a caBundle")
 		}
-		if s.Spec.InsecureSkipTLSVerify {
-			invalid(insecure, true, "local APIServices may not have insecureSkipTLSVerify")
-		}
-		return errs
+		return append(errs, field.InvalidIf(s.Spec.InsecureSkipTLSVerify, insecure, true,
+			"local APIServices may not have insecureSkipTLSVerify")...)
 	}
 	service := spec.Child("service")
 	errs = append(errs, field.NotEmpty(service.Child("namespace"), s.Spec.Service.Namespace)...)
 	errs = append(errs, field.NotEmpty(service.Child("name"), s.Spec.Service.Name)...)
 	if p := s.Spec.Service.Port; p != nil {
-		if len(validation.IsValidPortNum(int(*p))) > 0 {
-			invalid(service.Child("port"), *p, "port is not valid: must be between 1 and 65535, inclusive")
-		}
+		errs = append(errs, field.Joined(service.Child("port"), *p, "port is not valid: ", validation.IsValidPortNum(int(*p)))...)
 	}
-	if s.Spec.InsecureSkipTLSVerify && len(s.Spec.CABundle) != 0 {
-		invalid(insecure, true, "may not be true if caBundle is present")
-	}
-	return errs
+	return append(errs, field.InvalidIf(s.Spec.InsecureSkipTLSVerify && len(s.Spec.CABundle) != 0, insecure, true,
+		"may not be true if caBundle is present")...)
 }
 
 // validateGroupVersion validates the served group and version. Only the version v1 of the core group has an empty group.

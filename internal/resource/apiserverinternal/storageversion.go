@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
@@ -47,20 +48,12 @@ func storageVersion() *registry.Kind {
 				table.Age,
 			},
 			Cells: func(v *internalv1alpha1.StorageVersion) []any {
-				common := table.Unset
-				if c := v.Status.CommonEncodingVersion; c != nil {
-					common = *c
-				}
-				var list []string
-				for _, s := range v.Status.StorageVersions {
-					list = append(list, s.APIServerID+"="+s.EncodingVersion)
-				}
+				list := declare.Texts(v.Status.StorageVersions, func(s internalv1alpha1.ServerStorageVersion) string {
+					return s.APIServerID + "=" + s.EncodingVersion
+				})
 				const most = 3
-				servers := table.Unset
-				if len(list) > 0 {
-					servers = table.FirstOf(list, most, ",")
-				}
-				return []any{v.Name, common, servers, table.AgeOf(v.CreationTimestamp)}
+				return []any{v.Name, ptr.Deref(v.Status.CommonEncodingVersion, table.Unset),
+					table.OrUnset(table.FirstOf(list, most, ",")), table.AgeOf(v.CreationTimestamp)}
 			},
 		}.Untyped(),
 	}
@@ -77,11 +70,7 @@ func validateName(name string, _ bool) []string {
 }
 
 func prefixed(prefix string, messages []string) []string {
-	out := make([]string, len(messages))
-	for i, m := range messages {
-		out[i] = prefix + m
-	}
-	return out
+	return declare.Texts(messages, func(m string) string { return prefix + m })
 }
 
 func validateStatus(s *internalv1alpha1.StorageVersionStatus, path *field.Path) field.ErrorList {
@@ -100,9 +89,7 @@ func validateStatus(s *internalv1alpha1.StorageVersionStatus, path *field.Path) 
 func validateServer(s *internalv1alpha1.ServerStorageVersion, path *field.Path) field.ErrorList {
 	errs := field.DNSSubdomain(path.Child("apiServerID"), s.APIServerID)
 	check := func(at *field.Path, version string) {
-		if messages := validateVersion(version); len(messages) > 0 {
-			errs = append(errs, field.Invalid(at, version, strings.Join(messages, ",")))
-		}
+		errs = append(errs, field.Joined(at, version, "", validateVersion(version))...)
 	}
 	check(path.Child("encodingVersion"), s.EncodingVersion)
 	at := path.Child("decodableVersions")

@@ -17,7 +17,7 @@ import (
 
 func daemonSet(gates core.PodGates) *registry.Kind {
 	spec, status := appsv1.DaemonSetSpec{}.SwaggerDoc(), appsv1.DaemonSetStatus{}.SwaggerDoc()
-	columns := []metav1.TableColumnDefinition{
+	columns := table.WithTemplate(spec["selector"],
 		table.Name,
 		table.Column("Desired", "integer", status["desiredNumberScheduled"]),
 		table.Column("Current", "integer", status["currentNumberScheduled"]),
@@ -28,10 +28,7 @@ func daemonSet(gates core.PodGates) *registry.Kind {
 			"NodeSelector is a selector which must be true for the pod to fit on a node. Selector which must match a "+
 				"node's labels for the pod to be scheduled on that node. More info: "+
 				"https://kubernetes.io/docs/concepts/configuration/assign-pod-node/"),
-		table.Age,
-	}
-	columns = append(columns, templateColumns()...)
-	columns = append(columns, table.Wide("Selector", "string", spec["selector"]))
+		table.Age)
 	v1 := declare.Version[appsv1.DaemonSet]("v1", defaultDaemonSet)
 	v1.Check = checkTemplateGeneration
 	return &registry.Kind{
@@ -67,13 +64,10 @@ func daemonSet(gates core.PodGates) *registry.Kind {
 				return declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
 			},
 			Warn: func(d, old *appsv1.DaemonSet) []string {
-				if old == nil {
-					return templateWarnings(&d.Spec.Template, nil)
-				}
-				if templateGeneration(d) == templateGeneration(old) {
+				if old != nil && templateGeneration(d) == templateGeneration(old) {
 					return nil // the template has not changed
 				}
-				return templateWarnings(&d.Spec.Template, &old.Spec.Template)
+				return templateWarnings(&d.Spec.Template)
 			},
 		}.Untyped(),
 		Table: registry.Table[*appsv1.DaemonSet]{

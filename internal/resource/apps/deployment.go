@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -21,15 +22,12 @@ func deployment(inPods core.PodGates, gates features.Gates) *registry.Kind {
 		func(d *appsv1.Deployment) bool { return d.Status.TerminatingReplicas != nil },
 		func(d *appsv1.Deployment) { d.Status.TerminatingReplicas = nil }))
 	status := appsv1.DeploymentStatus{}.SwaggerDoc()
-	columns := []metav1.TableColumnDefinition{
+	columns := table.WithTemplate(appsv1.DeploymentSpec{}.SwaggerDoc()["selector"],
 		table.Name,
 		table.Column("Ready", "string", "Number of the pod with ready state"),
 		table.Column("Up-to-date", "string", status["updatedReplicas"]),
 		table.Column("Available", "string", status["availableReplicas"]),
-		table.Age,
-	}
-	columns = append(columns, templateColumns()...)
-	columns = append(columns, table.Wide("Selector", "string", appsv1.DeploymentSpec{}.SwaggerDoc()["selector"]))
+		table.Age)
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "apps", Resource: "deployments", Name: "Deployment",
@@ -66,9 +64,9 @@ func deployment(inPods core.PodGates, gates features.Gates) *registry.Kind {
 			},
 			Warn: func(d, old *appsv1.Deployment) []string {
 				if old == nil {
-					return append(declare.PodNameWarnings(d.Name), templateWarnings(&d.Spec.Template, nil)...)
+					return append(declare.PodNameWarnings(d.Name), templateWarnings(&d.Spec.Template)...)
 				}
-				return changedTemplateWarnings(d, old, &d.Spec.Template, &old.Spec.Template)
+				return changedTemplateWarnings(d, old, &d.Spec.Template)
 			},
 		}.Untyped(),
 		Table: registry.Table[*appsv1.Deployment]{
@@ -91,12 +89,7 @@ type deploymentContent struct {
 	Annotations map[string]string
 }
 
-func replicas(n *int32) int32 {
-	if n == nil {
-		return 0
-	}
-	return *n
-}
+func replicas(n *int32) int32 { return ptr.Deref(n, 0) }
 
 func defaultDeployment(d *appsv1.Deployment) {
 	declare.Pointer(&d.Spec.Replicas, 1)
@@ -114,17 +107,17 @@ func defaultDeployment(d *appsv1.Deployment) {
 	core.DefaultPodTemplate(&d.Spec.Template)
 }
 
-func templateWarnings(template, old *corev1.PodTemplateSpec) []string {
+func templateWarnings(template *corev1.PodTemplateSpec) []string {
 	path := field.NewPath("spec", "template")
 	defer path.Free()
-	return core.PodTemplateWarnings(path, template, old)
+	return core.PodTemplateWarnings(path, template)
 }
 
 // changedTemplateWarnings returns the warnings about a template if the update has changed the
 // spec.
-func changedTemplateWarnings(obj, old metav1.Object, template, oldTemplate *corev1.PodTemplateSpec) []string {
+func changedTemplateWarnings(obj, old metav1.Object, template *corev1.PodTemplateSpec) []string {
 	if obj.GetGeneration() == old.GetGeneration() {
 		return nil
 	}
-	return templateWarnings(template, oldTemplate)
+	return templateWarnings(template)
 }

@@ -17,15 +17,12 @@ func replicaSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 		func(r *appsv1.ReplicaSet) bool { return r.Status.TerminatingReplicas != nil },
 		func(r *appsv1.ReplicaSet) { r.Status.TerminatingReplicas = nil }))
 	spec, status := appsv1.ReplicaSetSpec{}.SwaggerDoc(), appsv1.ReplicaSetStatus{}.SwaggerDoc()
-	columns := []metav1.TableColumnDefinition{
+	columns := table.WithTemplate(spec["selector"],
 		table.Name,
 		table.Column("Desired", "integer", spec["replicas"]),
 		table.Column("Current", "integer", status["replicas"]),
 		table.Column("Ready", "integer", status["readyReplicas"]),
-		table.Age,
-	}
-	columns = append(columns, templateColumns()...)
-	columns = append(columns, table.Wide("Selector", "string", spec["selector"]))
+		table.Age)
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "apps", Resource: "replicasets", Name: "ReplicaSet", ShortNames: []string{"rs"},
@@ -57,9 +54,9 @@ func replicaSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 			},
 			Warn: func(r, old *appsv1.ReplicaSet) []string {
 				if old == nil {
-					return append(declare.PodNameWarnings(r.Name), templateWarnings(&r.Spec.Template, nil)...)
+					return append(declare.PodNameWarnings(r.Name), templateWarnings(&r.Spec.Template)...)
 				}
-				return changedTemplateWarnings(r, old, &r.Spec.Template, &old.Spec.Template)
+				return changedTemplateWarnings(r, old, &r.Spec.Template)
 			},
 		}.Untyped(),
 		Table: registry.Table[*appsv1.ReplicaSet]{

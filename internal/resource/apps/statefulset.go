@@ -28,11 +28,6 @@ func statefulSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 				u.MaxUnavailable = nil
 			}
 		}))
-	columns := []metav1.TableColumnDefinition{
-		table.Name,
-		table.Column("Ready", "string", "Number of the pod with ready state"),
-		table.Age,
-	}
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "apps", Resource: "statefulsets", Name: "StatefulSet", ShortNames: []string{"sts"},
@@ -70,7 +65,10 @@ func statefulSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 			Warn:                 statefulSetWarnings,
 		}.Untyped(),
 		Table: registry.Table[*appsv1.StatefulSet]{
-			Columns: append(columns, templateColumns()...),
+			Columns: table.WithTemplate("",
+				table.Name,
+				table.Column("Ready", "string", "Number of the pod with ready state"),
+				table.Age),
 			Cells: func(s *appsv1.StatefulSet) []any {
 				names, images := core.ContainerNames(&s.Spec.Template.Spec)
 				return []any{
@@ -94,10 +92,8 @@ func validateStatefulSetUpdate(s, old *appsv1.StatefulSet) field.ErrorList {
 // statefulSetWarnings returns the warnings about s; old is nil for a create.
 func statefulSetWarnings(s, old *appsv1.StatefulSet) []string {
 	var warnings []string
-	if old == nil {
-		warnings = templateWarnings(&s.Spec.Template, nil)
-	} else {
-		warnings = changedTemplateWarnings(s, old, &s.Spec.Template, &old.Spec.Template)
+	if old == nil || s.Generation != old.Generation {
+		warnings = templateWarnings(&s.Spec.Template)
 	}
 	if n := s.Spec.RevisionHistoryLimit; n != nil && *n < 0 {
 		warnings = append(warnings, field.NewPath("spec", "revisionHistoryLimit").String()+

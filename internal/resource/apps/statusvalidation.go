@@ -2,6 +2,7 @@ package apps
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/resource/field"
 )
@@ -56,11 +57,7 @@ func (c *statusCounts) notDecremented(name string, is, was *int32) {
 	if was == nil || is != nil && *is >= *was {
 		return
 	}
-	value := int32(0)
-	if is != nil {
-		value = *is
-	}
-	c.errs = append(c.errs, field.Invalid(c.path.Child(name), value, "cannot be decremented"))
+	c.errs = append(c.errs, field.Invalid(c.path.Child(name), ptr.Deref(is, 0), "cannot be decremented"))
 }
 
 func validateReplicaSetStatus(r, _ *appsv1.ReplicaSet) field.ErrorList {

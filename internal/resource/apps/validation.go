@@ -4,6 +4,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
@@ -47,19 +48,12 @@ func validateDeploymentStrategy(s *appsv1.DeploymentStrategy, path *field.Path) 
 }
 
 func validateRollingDeployment(r *appsv1.RollingUpdateDeployment, path *field.Path) field.ErrorList {
-	unavailable, surge := orZero(r.MaxUnavailable), orZero(r.MaxSurge)
+	unavailable, surge := ptr.Deref(r.MaxUnavailable, intstr.IntOrString{}), ptr.Deref(r.MaxSurge, intstr.IntOrString{})
 	errs := core.ValidateIntOrPercent(unavailable, path.Child("maxUnavailable"))
 	errs = append(errs, core.ValidateIntOrPercent(surge, path.Child("maxSurge"))...)
 	errs = append(errs, field.InvalidIf(core.IntOrPercentValue(unavailable) == 0 && core.IntOrPercentValue(surge) == 0,
 		path.Child("maxUnavailable"), unavailable, "may not be 0 when `maxSurge` is 0")...)
 	return append(errs, core.ValidateAtMost100Percent(unavailable, path.Child("maxUnavailable"))...)
-}
-
-func orZero(v *intstr.IntOrString) intstr.IntOrString {
-	if v == nil {
-		return intstr.IntOrString{}
-	}
-	return *v
 }
 
 func validateReplicaSet(r *appsv1.ReplicaSet) field.ErrorList {
@@ -93,20 +87,16 @@ func validateDaemonSet(d *appsv1.DaemonSet) field.ErrorList {
 }
 
 func validateRollingDaemonSet(r *appsv1.RollingUpdateDaemonSet, path *field.Path) field.ErrorList {
-	unavailable, surge := orZero(r.MaxUnavailable), orZero(r.MaxSurge)
+	unavailable, surge := ptr.Deref(r.MaxUnavailable, intstr.IntOrString{}), ptr.Deref(r.MaxSurge, intstr.IntOrString{})
 	errs := core.ValidateIntOrPercent(unavailable, path.Child("maxUnavailable"))
 	errs = append(errs, core.ValidateAtMost100Percent(unavailable, path.Child("maxUnavailable"))...)
 	errs = append(errs, core.ValidateIntOrPercent(surge, path.Child("maxSurge"))...)
 	errs = append(errs, core.ValidateAtMost100Percent(surge, path.Child("maxSurge"))...)
 	hasUnavailable, hasSurge := core.IntOrPercentValue(unavailable) != 0, core.IntOrPercentValue(surge) != 0
-	switch {
-	case hasUnavailable && hasSurge:
-		errs = append(errs,
-			field.Invalid(path.Child("maxSurge"), r.MaxSurge, "may not be set when maxUnavailable is non-zero"))
-	case !hasUnavailable && !hasSurge:
-		errs = append(errs, field.Required(path.Child("maxUnavailable"), "cannot be 0 when maxSurge is 0"))
-	}
-	return errs
+	errs = append(errs, field.InvalidIf(hasUnavailable && hasSurge, path.Child("maxSurge"), r.MaxSurge,
+		"may not be set when maxUnavailable is non-zero")...)
+	return append(errs, field.RequiredIf(!hasUnavailable && !hasSurge, path.Child("maxUnavailable"),
+		"cannot be 0 when maxSurge is 0")...)
 }
 
 func validateStatefulSet(set *appsv1.StatefulSet) field.ErrorList {
@@ -174,14 +164,8 @@ func withClaimVolumes(volumes []corev1.Volume, claims []corev1.PersistentVolumeC
 }
 
 func validateRetentionPolicy(p appsv1.PersistentVolumeClaimRetentionPolicyType, path *field.Path) field.ErrorList {
-	switch p {
-	case appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType:
-		return nil
-	}
-	return field.ErrorList{
-		field.NotSupported(path, p,
-			[]appsv1.PersistentVolumeClaimRetentionPolicyType{appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
-				appsv1.DeletePersistentVolumeClaimRetentionPolicyType})}
+	return field.OneOf(path, p, appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+		appsv1.DeletePersistentVolumeClaimRetentionPolicyType)
 }
 
 // shownStrategy returns a strategy as errors show it: with a partition.

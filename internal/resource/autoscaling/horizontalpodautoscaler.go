@@ -190,39 +190,37 @@ func formatMetrics(specs []autoscalingv2.MetricSpec, statuses []autoscalingv2.Me
 }
 
 func formatMetric(spec *autoscalingv2.MetricSpec, status *autoscalingv2.MetricStatus) string {
+	current := currentOf(spec.Type, status)
 	switch {
 	case spec.Type == autoscalingv2.ExternalMetricSourceType && spec.External != nil:
-		var current *autoscalingv2.MetricValueStatus
-		if status.External != nil {
-			current = &status.External.Current
-		}
 		return formatValue(&spec.External.Target, current)
 	case spec.Type == autoscalingv2.ObjectMetricSourceType && spec.Object != nil:
-		var current *autoscalingv2.MetricValueStatus
-		if status.Object != nil {
-			current = &status.Object.Current
-		}
 		return formatValue(&spec.Object.Target, current)
 	case spec.Type == autoscalingv2.PodsMetricSourceType && spec.Pods != nil:
-		var current *autoscalingv2.MetricValueStatus
-		if status.Pods != nil {
-			current = &status.Pods.Current
-		}
 		return currentAverage(current) + "/" + spec.Pods.Target.AverageValue.String()
 	case spec.Type == autoscalingv2.ResourceMetricSourceType && spec.Resource != nil:
-		var current *autoscalingv2.MetricValueStatus
-		if status.Resource != nil {
-			current = &status.Resource.Current
-		}
 		return formatResource(spec.Resource.Name, &spec.Resource.Target, current)
 	case spec.Type == autoscalingv2.ContainerResourceMetricSourceType && spec.ContainerResource != nil:
-		var current *autoscalingv2.MetricValueStatus
-		if status.ContainerResource != nil {
-			current = &status.ContainerResource.Current
-		}
 		return formatResource(spec.ContainerResource.Name, &spec.ContainerResource.Target, current)
 	}
 	return "<unknown type>"
+}
+
+// currentOf returns the current value of a metric of a type, nil if the status has none.
+func currentOf(t autoscalingv2.MetricSourceType, s *autoscalingv2.MetricStatus) *autoscalingv2.MetricValueStatus {
+	switch {
+	case t == autoscalingv2.ExternalMetricSourceType && s.External != nil:
+		return &s.External.Current
+	case t == autoscalingv2.ObjectMetricSourceType && s.Object != nil:
+		return &s.Object.Current
+	case t == autoscalingv2.PodsMetricSourceType && s.Pods != nil:
+		return &s.Pods.Current
+	case t == autoscalingv2.ResourceMetricSourceType && s.Resource != nil:
+		return &s.Resource.Current
+	case t == autoscalingv2.ContainerResourceMetricSourceType && s.ContainerResource != nil:
+		return &s.ContainerResource.Current
+	}
+	return nil
 }
 
 // formatValue returns the current value of a metric and its target; current is nil if the status has none. Like

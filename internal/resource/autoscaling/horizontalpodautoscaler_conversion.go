@@ -1,6 +1,7 @@
 package autoscaling
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 
@@ -143,10 +144,8 @@ func fromV2(in *autoscalingv2.HorizontalPodAutoscaler) (*autoscalingv1.Horizonta
 	if len(in.Status.Conditions) > 0 {
 		errs = append(errs, annotate(out, conditionsAnnotation, conditionsFromV2(in.Status.Conditions)))
 	}
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
+	if err := cmp.Or(errs...); err != nil {
+		return nil, err
 	}
 	return out, nil
 }
@@ -178,19 +177,11 @@ func conditionsFromV2(
 }
 
 func withoutConversionAnnotations(annotations map[string]string) map[string]string {
-	var carried bool
-	for _, name := range []string{metricsAnnotation, currentMetricsAnnotation, conditionsAnnotation, behaviorAnnotation} {
-		_, there := annotations[name]
-		carried = carried || there
-	}
 	out := maps.Clone(annotations)
-	if !carried {
-		return out
-	}
 	for _, name := range []string{metricsAnnotation, currentMetricsAnnotation, conditionsAnnotation, behaviorAnnotation} {
 		delete(out, name)
 	}
-	if len(out) == 0 {
+	if len(out) == 0 && len(annotations) > 0 {
 		return nil
 	}
 	return out

@@ -4,6 +4,7 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 )
 
 // In the annotations of v1, the type of a metric's target is not a field of its own as in v2: it
@@ -172,9 +173,4 @@ func statusFromV2(in *autoscalingv2.MetricStatus) autoscalingv1.MetricStatus {
 	return out
 }
 
-func orZero(q *resource.Quantity) resource.Quantity {
-	if q == nil {
-		return resource.Quantity{}
-	}
-	return *q
-}
+func orZero(q *resource.Quantity) resource.Quantity { return ptr.Deref(q, resource.Quantity{}) }

@@ -82,23 +82,14 @@ func validateReplicas(
 	case n < 0:
 		errs = append(errs, field.Invalid(at, n, "must be greater than or equal to 1"))
 	}
-	if n := s.MinReplicas; n != nil && s.MaxReplicas < *n {
-		errs = append(errs, field.Invalid(at, s.MaxReplicas, "must be greater than or equal to `minReplicas`"))
-	}
-	return errs
+	return append(errs, field.InvalidIf(s.MinReplicas != nil && s.MaxReplicas < *s.MinReplicas, at, s.MaxReplicas,
+		"must be greater than or equal to `minReplicas`")...)
 }
 
 // validateReference validates kind and name of an object, which become parts of a path.
 func validateReference(r *autoscalingv2.CrossVersionObjectReference, path *field.Path) field.ErrorList {
-	return field.Join(validateSegment(r.Kind, "", path.Child("kind")), validateSegment(r.Name, "", path.Child("name")))
-}
-
-// validateSegment validates a required part of a path. missing is the detail of the error for an empty one.
-func validateSegment(text, missing string, path *field.Path) field.ErrorList {
-	if text == "" {
-		return field.ErrorList{field.Required(path, missing)}
-	}
-	return field.PathSegment(path, text)
+	return field.Join(field.NotEmptyAnd(path.Child("kind"), r.Kind, field.PathSegment),
+		field.NotEmptyAnd(path.Child("name"), r.Name, field.PathSegment))
 }
 
 // checkTargetVersion returns an error for the apiVersion of a target that has no group. ReplicationControllers are the
@@ -206,15 +197,11 @@ func validateObjectMetric(m *autoscalingv2.ObjectMetricSource, path *field.Path)
 func validateExternalMetric(m *autoscalingv2.ExternalMetricSource, path *field.Path) field.ErrorList {
 	errs := validateMetricName(&m.Metric, path)
 	errs = append(errs, validateTarget(&m.Target, path.Child("target"))...)
-	switch value, average := m.Target.Value, m.Target.AverageValue; {
-	case value == nil && average == nil:
-		errs = append(errs, field.Required(path.Child("target", "averageValue"),
-			"must set either a target value for metric or a per-pod target"))
-	case value != nil && average != nil:
-		errs = append(errs, field.Forbidden(path.Child("target", "value"),
-			"may not set both a target value for metric and a per-pod target"))
-	}
-	return errs
+	value, average := m.Target.Value, m.Target.AverageValue
+	errs = append(errs, field.RequiredIf(value == nil && average == nil, path.Child("target", "averageValue"),
+		"must set either a target value for metric or a per-pod target")...)
+	return append(errs, field.ForbiddenIf(value != nil && average != nil, path.Child("target", "value"),
+		"may not set both a target value for metric and a per-pod target")...)
 }
 
 func validatePodsMetric(m *autoscalingv2.PodsMetricSource, path *field.Path) field.ErrorList {
@@ -240,40 +227,31 @@ func validateContainerResourceMetric(
 	} else {
 		errs = append(errs, core.ValidateContainerResourceName(string(m.Name), at)...)
 	}
-	if at := path.Child("container"); m.Container == "" {
-		errs = append(errs, field.Required(at, "must specify a container"))
-	} else {
-		errs = append(errs, field.DNSLabel(at, m.Container)...)
-	}
+	errs = append(errs, field.RequiredAnd(path.Child("container"), m.Container, "must specify a container", field.DNSLabel)...)
 	errs = append(errs, validateTarget(&m.Target, path.Child("target"))...)
 	return append(errs, validateUtilizationOrValue(&m.Target, path.Child("target"))...)
 }
 
 func validateMetricName(m *autoscalingv2.MetricIdentifier, path *field.Path) field.ErrorList {
-	return validateSegment(m.Name, "must specify a metric name", path.Child("metric", "name"))
+	return field.RequiredAnd(path.Child("metric", "name"), m.Name, "must specify a metric name", field.PathSegment)
 }
 
 // validateUtilizationOrValue validates that the target of a resource has one of the two.
 func validateUtilizationOrValue(t *autoscalingv2.MetricTarget, path *field.Path) field.ErrorList {
-	switch {
-	case t.AverageUtilization == nil && t.AverageValue == nil:
-		return field.ErrorList{field.Required(path.Child("averageUtilization"),
-			"must set either a target raw value or a target utilization")}
-	case t.AverageUtilization != nil && t.AverageValue != nil:
-		return field.ErrorList{field.Forbidden(path.Child("averageValue"),
-			"may not set both a target raw value and a target utilization")}
-	}
-	return nil
+	return field.Join(
+		field.RequiredIf(t.AverageUtilization == nil && t.AverageValue == nil, path.Child("averageUtilization"),
+			"must set either a target raw value or a target utilization"),
+		field.ForbiddenIf(t.AverageUtilization != nil && t.AverageValue != nil, path.Child("averageValue"),
+			"may not set both a target raw value and a target utilization"))
 }
 
 func validateTarget(t *autoscalingv2.MetricTarget, path *field.Path) (errs field.ErrorList) {
 	at := path.Child("type")
 	errs = append(errs, field.RequiredIf(t.Type == "", at, "must specify a metric target type")...)
-	switch t.Type {
-	case autoscalingv2.UtilizationMetricType, autoscalingv2.ValueMetricType, autoscalingv2.AverageValueMetricType:
-	default:
-		errs = append(errs, field.Invalid(at, t.Type, "must be either Utilization, Value, or AverageValue"))
-	}
+	types := []autoscalingv2.MetricTargetType{
+		autoscalingv2.UtilizationMetricType, autoscalingv2.ValueMetricType, autoscalingv2.AverageValueMetricType}
+	errs = append(errs, field.InvalidIf(!slices.Contains(types, t.Type), at, t.Type,
+		"must be either Utilization, Value, or AverageValue")...)
 	positive := func(name string, q *resource.Quantity) {
 		errs = append(errs, field.InvalidIf(q != nil && q.Sign() != 1, path.Child(name), q, "must be positive")...)
 	}
@@ -296,17 +274,11 @@ func validateScalingRules(r *autoscalingv2.HPAScalingRules, path *field.Path) (e
 	at := path.Child("policies")
 	errs = append(errs, field.RequiredIf(len(r.Policies) == 0, at, "must specify at least one Policy")...)
 	errs = append(errs, field.Each(at, r.Policies, validateScalingPolicy)...)
-	if r.Tolerance != nil {
-		errs = append(errs, core.ValidateNonNegativeQuantity(*r.Tolerance, path.Child("tolerance"))...)
-	}
-	return errs
+	return append(errs, field.Optional(path.Child("tolerance"), r.Tolerance, core.ValidateNonNegativeQuantity)...)
 }
 
 func validateScalingPolicy(p *autoscalingv2.HPAScalingPolicy, path *field.Path) (errs field.ErrorList) {
-	if p.Type != autoscalingv2.PodsScalingPolicy && p.Type != autoscalingv2.PercentScalingPolicy {
-		errs = append(errs, field.NotSupported(path.Child("type"), p.Type, []autoscalingv2.HPAScalingPolicyType{
-			autoscalingv2.PercentScalingPolicy, autoscalingv2.PodsScalingPolicy}))
-	}
+	errs = field.OneOf(path.Child("type"), p.Type, autoscalingv2.PercentScalingPolicy, autoscalingv2.PodsScalingPolicy)
 	errs = append(errs, field.InvalidIf(p.Value <= 0, path.Child("value"), p.Value, "must be greater than zero")...)
 	at := path.Child("periodSeconds")
 	errs = append(errs, field.InvalidIf(p.PeriodSeconds <= 0, at, p.PeriodSeconds, "must be greater than zero")...)

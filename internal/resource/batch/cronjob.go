@@ -4,6 +4,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/core"
@@ -26,10 +27,7 @@ func cronJob(gates core.PodGates) *registry.Kind {
 		Storage:  registry.Storage{Version: "v1", Path: "cronjobs"},
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Metadata: registry.Metadata{
-			ValidateName: func(name string, prefix bool) []string {
-				return apivalidation.NameIsDNSSubdomain(name, prefix)
-			},
-			OnStatusUpdate: registry.MetaNothing,
+			ValidateName: apivalidation.NameIsDNSSubdomain, OnStatusUpdate: registry.MetaNothing,
 		},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*batchv1.CronJob]{
@@ -49,27 +47,23 @@ func cronJob(gates core.PodGates) *registry.Kind {
 				path := field.NewPath("spec", "jobTemplate", "spec", "template")
 				if old == nil {
 					return append(declare.PodNameWarnings(c.Name),
-						core.PodTemplateWarnings(path, &c.Spec.JobTemplate.Spec.Template, nil)...)
+						core.PodTemplateWarnings(path, &c.Spec.JobTemplate.Spec.Template)...)
 				}
 				if c.Generation == old.Generation {
 					return nil
 				}
-				return core.PodTemplateWarnings(path, &c.Spec.JobTemplate.Spec.Template, &old.Spec.JobTemplate.Spec.Template)
+				return core.PodTemplateWarnings(path, &c.Spec.JobTemplate.Spec.Template)
 			},
 		}.Untyped(),
 		Table: registry.Table[*batchv1.CronJob]{
-			Columns: []metav1.TableColumnDefinition{
+			Columns: table.WithTemplate(batchv1.JobSpec{}.SwaggerDoc()["selector"],
 				table.Name,
 				table.Column("Schedule", "string", spec["schedule"]),
 				table.Column("Timezone", "string", spec["timeZone"]),
 				table.Column("Suspend", "boolean", spec["suspend"]),
 				table.Column("Active", "integer", status["active"]),
 				table.Column("Last Schedule", "string", status["lastScheduleTime"]),
-				table.Age,
-				table.Wide("Containers", "string", "Names of each container in the template."),
-				table.Wide("Images", "string", "Images referenced by each container in the template."),
-				table.Wide("Selector", "string", batchv1.JobSpec{}.SwaggerDoc()["selector"]),
-			},
+				table.Age),
 			Cells: cronJobCells,
 		}.Untyped(),
 	}
@@ -87,11 +81,8 @@ func defaultCronJob(c *batchv1.CronJob) {
 }
 
 func cronJobCells(c *batchv1.CronJob) []any {
-	zone, suspend, selector := table.None, table.Unset, table.None
+	suspend, selector := table.Unset, table.None
 	var last any = table.None
-	if c.Spec.TimeZone != nil {
-		zone = *c.Spec.TimeZone
-	}
 	if s := c.Spec.Suspend; s != nil {
 		suspend = map[bool]string{true: "True", false: "False"}[*s]
 	}
@@ -104,7 +95,7 @@ func cronJobCells(c *batchv1.CronJob) []any {
 	}
 	names, images := core.ContainerNames(&template.Template.Spec)
 	return []any{
-		c.Name, c.Spec.Schedule, zone, suspend, int64(len(c.Status.Active)), last, table.AgeOf(c.CreationTimestamp),
-		names, images, selector,
+		c.Name, c.Spec.Schedule, ptr.Deref(c.Spec.TimeZone, table.None), suspend, int64(len(c.Status.Active)), last,
+		table.AgeOf(c.CreationTimestamp), names, images, selector,
 	}
 }

@@ -61,16 +61,12 @@ func job(gates core.PodGates) *registry.Kind {
 			Warn:                 jobWarnings,
 		}.Untyped(),
 		Table: registry.Table[*batchv1.Job]{
-			Columns: []metav1.TableColumnDefinition{
+			Columns: table.WithTemplate(spec["selector"],
 				table.Name,
 				table.Column("Status", "string", "Status of the job."),
 				table.Column("Completions", "string", status["succeeded"]),
 				table.Column("Duration", "string", "Time required to complete the job."),
-				table.Age,
-				table.Wide("Containers", "string", "Names of each container in the template."),
-				table.Wide("Images", "string", "Images referenced by each container in the template."),
-				table.Wide("Selector", "string", spec["selector"]),
-			},
+				table.Age),
 			Cells: jobCells,
 		}.Untyped(),
 	}
@@ -218,9 +214,9 @@ func jobWarnings(j, old *batchv1.Job) []string {
 	path := field.NewPath("spec", "template")
 	var warnings []string
 	if old == nil {
-		warnings = append(declare.PodNameWarnings(j.Name), core.PodTemplateWarnings(path, &j.Spec.Template, nil)...)
+		warnings = append(declare.PodNameWarnings(j.Name), core.PodTemplateWarnings(path, &j.Spec.Template)...)
 	} else if j.Generation != old.Generation {
-		warnings = core.PodTemplateWarnings(path, &j.Spec.Template, &old.Spec.Template)
+		warnings = core.PodTemplateWarnings(path, &j.Spec.Template)
 	}
 	if mode := j.Spec.CompletionMode; mode != nil && *mode == batchv1.IndexedCompletion &&
 		j.Spec.Completions != nil && *j.Spec.Completions > manyCompletions &&

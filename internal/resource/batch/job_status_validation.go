@@ -9,9 +9,9 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
@@ -61,34 +61,31 @@ func validateJobStatusUpdate(j, old *batchv1.Job) field.ErrorList {
 	return c.errs
 }
 
+func (c *statusValidator) add(errs field.ErrorList) { c.errs = append(c.errs, errs...) }
+
 func (c *statusValidator) invalid(name string, value any, detail string) {
 	c.errs = append(c.errs, field.Invalid(c.path.Child(name), value, detail))
 }
 
-// forbid adds an error about a combination of conditions.
-func (c *statusValidator) forbid(detail string) {
-	c.invalid("conditions", field.OmitValueType{}, detail)
+// forbid adds an error about a combination of conditions if it is found.
+func (c *statusValidator) forbid(found bool, detail string) {
+	c.add(field.InvalidIf(found, c.path.Child("conditions"), field.OmitValueType{}, detail))
 }
 
 func (c *statusValidator) counts() {
 	s, before := &c.job.Status, &c.old.Status
-	for _, n := range []struct {
-		name  string
-		value *int32
-	}{
-		{"active", &s.Active}, {"succeeded", &s.Succeeded}, {"failed", &s.Failed}, {"ready", s.Ready},
-		{"terminating", s.Terminating},
-	} {
-		c.errs = append(c.errs, field.Optional(c.path.Child(n.name), n.value, field.NonNegative)...)
-	}
+	c.add(field.NonNegative(c.path.Child("active"), s.Active))
+	c.add(field.NonNegative(c.path.Child("succeeded"), s.Succeeded))
+	c.add(field.NonNegative(c.path.Child("failed"), s.Failed))
+	c.add(field.Optional(c.path.Child("ready"), s.Ready, field.NonNegative))
+	c.add(field.Optional(c.path.Child("terminating"), s.Terminating, field.NonNegative))
 	ended := c.is.finished != c.was.finished
-	if c.is.finished && s.Active > 0 && (ended || s.Active != before.Active) {
-		c.invalid("active", s.Active, "active>0 is invalid for finished job")
-	}
-	if c.is.finished && s.Terminating != nil && *s.Terminating > 0 && (ended || !same(s.Terminating, before.Terminating)) {
+	c.add(field.InvalidIf(c.is.finished && s.Active > 0 && (ended || s.Active != before.Active), c.path.Child("active"),
+		s.Active, "active>0 is invalid for finished job"))
+	if c.is.finished && s.Terminating != nil && *s.Terminating > 0 && (ended || !ptr.Equal(s.Terminating, before.Terminating)) {
 		c.invalid("terminating", s.Terminating, "terminating>0 is invalid for finished job")
 	}
-	if s.Ready != nil && *s.Ready > s.Active && (!same(s.Ready, before.Ready) || s.Active != before.Active) {
+	if s.Ready != nil && *s.Ready > s.Active && (!ptr.Equal(s.Ready, before.Ready) || s.Active != before.Active) {
 		c.invalid("ready", *s.Ready, "cannot set more ready pods than active")
 	}
 }
@@ -123,27 +120,17 @@ func (c *statusValidator) uncountedPods() {
 func (c *statusValidator) conditions() {
 	is, was := c.is, c.was
 	completed, failed := is.complete != was.complete, is.failed != was.failed
-	if is.complete && is.failed && (completed || failed) {
-		c.forbid("cannot set Complete=True and Failed=true conditions")
-	}
-	if is.complete && is.failing && (completed || is.failing != was.failing) {
-		c.forbid("cannot set Complete=True and FailureTarget=true conditions")
-	}
-	if is.failed && !is.failing && (failed || !same(c.job.Status.FailedIndexes, c.old.Status.FailedIndexes)) {
-		c.forbid("cannot set Failed=True condition without the FailureTarget=true condition")
-	}
-	if is.complete && !is.criteriaMet && (completed || is.criteriaMet != was.criteriaMet) {
-		c.forbid("cannot set Complete=True condition without the SuccessCriteriaMet=true condition")
-	}
-	if is.criteriaMet && is.failed {
-		c.forbid("cannot set SuccessCriteriaMet=True and Failed=true conditions")
-	}
-	if is.criteriaMet && is.failing {
-		c.forbid("cannot set SuccessCriteriaMet=True and FailureTarget=true conditions")
-	}
-	if c.job.Spec.SuccessPolicy != nil && !is.criteriaMet && is.complete {
-		c.forbid("cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True")
-	}
+	c.forbid(is.complete && is.failed && (completed || failed), "cannot set Complete=True and Failed=true conditions")
+	c.forbid(is.complete && is.failing && (completed || is.failing != was.failing),
+		"cannot set Complete=True and FailureTarget=true conditions")
+	c.forbid(is.failed && !is.failing && (failed || !ptr.Equal(c.job.Status.FailedIndexes, c.old.Status.FailedIndexes)),
+		"cannot set Failed=True condition without the FailureTarget=true condition")
+	c.forbid(is.complete && !is.criteriaMet && (completed || is.criteriaMet != was.criteriaMet),
+		"cannot set Complete=True condition without the SuccessCriteriaMet=true condition")
+	c.forbid(is.criteriaMet && is.failed, "cannot set SuccessCriteriaMet=True and Failed=true conditions")
+	c.forbid(is.criteriaMet && is.failing, "cannot set SuccessCriteriaMet=True and FailureTarget=true conditions")
+	c.forbid(c.job.Spec.SuccessPolicy != nil && !is.criteriaMet && is.complete,
+		"cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True")
 	for _, lost := range []struct {
 		name    batchv1.JobConditionType
 		was, is bool
@@ -152,57 +139,50 @@ func (c *statusValidator) conditions() {
 		{batchv1.JobFailureTarget, was.failing, is.failing},
 	} {
 		if lost.was && !lost.is {
-			c.forbid(fmt.Sprintf("cannot disable the terminal %s=True condition", lost.name))
+			c.forbid(true, fmt.Sprintf("cannot disable the terminal %s=True condition", lost.name))
 		}
 	}
-	if was.criteriaMet && !is.criteriaMet {
-		c.forbid("cannot disable the SuccessCriteriaMet=True condition")
-	}
-	if was.complete && !was.criteriaMet && is.criteriaMet {
-		c.forbid("cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions")
-	}
+	c.forbid(was.criteriaMet && !is.criteriaMet, "cannot disable the SuccessCriteriaMet=True condition")
+	c.forbid(was.complete && !was.criteriaMet && is.criteriaMet,
+		"cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions")
 }
 
 func (c *statusValidator) times() {
 	s, before, spec := &c.job.Status, &c.old.Status, &c.job.Spec
-	started, completed := !equalTime(s.StartTime, before.StartTime), !equalTime(s.CompletionTime, before.CompletionTime)
+	// Times are compared like in kube-apiserver, which ignores the location.
+	started, completed := !s.StartTime.Equal(before.StartTime), !s.CompletionTime.Equal(before.CompletionTime)
+	completion := c.path.Child("completionTime")
 	if c.is.complete != c.was.complete || completed {
-		if s.CompletionTime != nil && !c.is.complete {
-			c.invalid("completionTime", s.CompletionTime, "cannot set completionTime when there is no Complete=True condition")
-		}
-		c.errs = append(c.errs, field.RequiredIf(s.CompletionTime == nil && c.is.complete, c.path.Child("completionTime"),
-			"completionTime is required for Complete jobs")...)
+		c.add(field.InvalidIf(s.CompletionTime != nil && !c.is.complete, completion, s.CompletionTime,
+			"cannot set completionTime when there is no Complete=True condition"))
+		c.add(field.RequiredIf(s.CompletionTime == nil && c.is.complete, completion,
+			"completionTime is required for Complete jobs"))
 	}
-	if s.StartTime != nil && s.CompletionTime != nil && s.CompletionTime.Before(s.StartTime) && (started || completed) {
-		c.invalid("completionTime", s.CompletionTime, "must be equal to or after `startTime`")
-	}
+	c.add(field.InvalidIf(s.StartTime != nil && s.CompletionTime != nil && s.CompletionTime.Before(s.StartTime) &&
+		(started || completed), completion, s.CompletionTime, "must be equal to or after `startTime`"))
 	suspended := spec.Suspend != nil && *spec.Suspend
 	nothingToDo := suspended && spec.Completions != nil && *spec.Completions == 0
-	c.errs = append(c.errs, field.RequiredIf(c.is.finished && s.StartTime == nil &&
-		(c.is.finished != c.was.finished || started) && !nothingToDo, c.path.Child("startTime"),
-		"startTime is required for finished job")...)
-	if completed && s.CompletionTime != nil && before.CompletionTime != nil {
-		c.invalid("completionTime", s.CompletionTime, "field is immutable")
-	}
+	start := c.path.Child("startTime")
+	c.add(field.RequiredIf(c.is.finished && s.StartTime == nil && (c.is.finished != c.was.finished || started) &&
+		!nothingToDo, start, "startTime is required for finished job"))
+	c.add(field.InvalidIf(completed && s.CompletionTime != nil && before.CompletionTime != nil, completion,
+		s.CompletionTime, "field is immutable"))
 	resumes := hasCondition(before, batchv1.JobSuspended, corev1.ConditionTrue) &&
 		hasCondition(s, batchv1.JobSuspended, corev1.ConditionFalse)
-	if started && before.StartTime != nil && !suspended && !resumes {
-		c.invalid("startTime", s.StartTime, "field is immutable for unsuspended job once set")
-	}
+	c.add(field.InvalidIf(started && before.StartTime != nil && !suspended && !resumes, start, s.StartTime,
+		"field is immutable for unsuspended job once set"))
 }
 
 func (c *statusValidator) indexes() {
 	s, before, spec := &c.job.Status, &c.old.Status, &c.job.Spec
-	completed, failed := s.CompletedIndexes != before.CompletedIndexes, !same(s.FailedIndexes, before.FailedIndexes)
+	completed, failed := s.CompletedIndexes != before.CompletedIndexes, !ptr.Equal(s.FailedIndexes, before.FailedIndexes)
 	if completed && spec.Completions != nil {
 		if _, err := countIndexes(s.CompletedIndexes, *spec.Completions); err != nil {
 			c.invalid("completedIndexes", s.CompletedIndexes, "error parsing completedIndexes: "+err.Error())
 		}
 	}
-	if completed && s.CompletedIndexes != "" && !isIndexed(spec) {
-		c.invalid("completedIndexes", s.CompletedIndexes,
-			"cannot set non-empty completedIndexes when non-indexed completion mode")
-	}
+	c.add(field.InvalidIf(completed && s.CompletedIndexes != "" && !isIndexed(spec), c.path.Child("completedIndexes"),
+		s.CompletedIndexes, "cannot set non-empty completedIndexes when non-indexed completion mode"))
 	if s.FailedIndexes == nil {
 		return
 	}
@@ -211,9 +191,8 @@ func (c *statusValidator) indexes() {
 			c.invalid("failedIndexes", *s.FailedIndexes, "error parsing failedIndexes: "+err.Error())
 		}
 	}
-	if failed && spec.BackoffLimitPerIndex == nil {
-		c.invalid("failedIndexes", *s.FailedIndexes, "cannot set non-null failedIndexes when backoffLimitPerIndex is null")
-	}
+	c.add(field.InvalidIf(failed && spec.BackoffLimitPerIndex == nil, c.path.Child("failedIndexes"), *s.FailedIndexes,
+		"cannot set non-null failedIndexes when backoffLimitPerIndex is null"))
 	if (failed || completed) && spec.Completions != nil {
 		if index, both := firstCommonIndex(s.CompletedIndexes, *s.FailedIndexes, *spec.Completions); both {
 			c.invalid("failedIndexes", *s.FailedIndexes,
@@ -225,13 +204,11 @@ func (c *statusValidator) indexes() {
 // monotonic requires that counts do not decrease.
 func (c *statusValidator) monotonic() {
 	s, before, spec := &c.job.Status, &c.old.Status, &c.job.Spec
-	if s.Failed < before.Failed {
-		c.invalid("failed", s.Failed, "cannot decrease the failed counter")
-	}
+	c.add(field.InvalidIf(s.Failed < before.Failed, c.path.Child("failed"), s.Failed, "cannot decrease the failed counter"))
 	// If an indexed job is scaled down, its completed indexes may decrease.
-	if s.Succeeded < before.Succeeded && !(isIndexed(spec) && same(spec.Completions, spec.Parallelism)) {
-		c.invalid("succeeded", s.Succeeded, "cannot decrease the succeeded counter")
-	}
+	scaled := isIndexed(spec) && ptr.Equal(spec.Completions, spec.Parallelism)
+	c.add(field.InvalidIf(s.Succeeded < before.Succeeded && !scaled, c.path.Child("succeeded"), s.Succeeded,
+		"cannot decrease the succeeded counter"))
 }
 
 // firstCommonIndex returns the first index that is in both lists. It ignores intervals that
@@ -314,8 +291,3 @@ func countIndexes(text string, completions int32) (int32, error) {
 	}
 	return total, nil
 }
-
-func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
-
-// equalTime compares times like kube-apiserver, which ignores the location.
-func equalTime(a, b *metav1.Time) bool { return a.Equal(b) }

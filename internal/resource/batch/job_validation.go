@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
@@ -85,17 +86,12 @@ func validateJobSpec(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 // validateJobTemplateSpec checks what a job and the template of one have in
 // common: all but the selector.
 func validateJobTemplateSpec(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, n := range []struct {
-		name  string
-		value *int32
-	}{
-		{"parallelism", s.Parallelism}, {"completions", s.Completions}, {"backoffLimit", s.BackoffLimit},
-		{"ttlSecondsAfterFinished", s.TTLSecondsAfterFinished}, {"backoffLimitPerIndex", s.BackoffLimitPerIndex},
-		{"maxFailedIndexes", s.MaxFailedIndexes},
-	} {
-		errs = append(errs, field.Optional(path.Child(n.name), n.value, field.NonNegative)...)
+	nonNegative := func(name string, n *int32) field.ErrorList {
+		return field.Optional(path.Child(name), n, field.NonNegative)
 	}
+	errs := field.Join(nonNegative("parallelism", s.Parallelism), nonNegative("completions", s.Completions),
+		nonNegative("backoffLimit", s.BackoffLimit), nonNegative("ttlSecondsAfterFinished", s.TTLSecondsAfterFinished),
+		nonNegative("backoffLimitPerIndex", s.BackoffLimitPerIndex), nonNegative("maxFailedIndexes", s.MaxFailedIndexes))
 	errs = append(errs, field.Optional(path.Child("activeDeadlineSeconds"), s.ActiveDeadlineSeconds, field.NonNegative)...)
 	if m := s.ManagedBy; m != nil {
 		const longest = 63
@@ -115,13 +111,11 @@ func validateJobTemplateSpec(s *batchv1.JobSpec, path *field.Path) field.ErrorLi
 				field.Invalid(path.Child("successPolicy"), declare.Internal(p), "requires indexed completion mode"))
 		}
 	}
-	if p := s.PodReplacementPolicy; p != nil {
-		allowed := []batchv1.PodReplacementPolicy{batchv1.Failed}
-		if s.PodFailurePolicy == nil {
-			allowed = append(allowed, batchv1.TerminatingOrFailed)
-		}
-		errs = append(errs, field.OneOf(path.Child("podReplacementPolicy"), *p, allowed...)...)
+	allowed := []batchv1.PodReplacementPolicy{batchv1.Failed, batchv1.TerminatingOrFailed}
+	if s.PodFailurePolicy != nil {
+		allowed = allowed[:1]
 	}
+	errs = append(errs, field.OptionalOneOf(path.Child("podReplacementPolicy"), s.PodReplacementPolicy, allowed...)...)
 	template := path.Child("template")
 	errs = append(errs, core.ValidatePodTemplateSpec(&s.Template, template)...)
 	at := template.Child("spec", "restartPolicy")
@@ -140,11 +134,8 @@ func validateJobTemplateSpec(s *batchv1.JobSpec, path *field.Path) field.ErrorLi
 
 func validateIndexed(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	const most = 100_000
-	var errs field.ErrorList
-	if m := s.CompletionMode; m != nil && *m != batchv1.NonIndexedCompletion && *m != batchv1.IndexedCompletion {
-		errs = append(errs, field.NotSupported(path.Child("completionMode"), *m,
-			[]batchv1.CompletionMode{batchv1.NonIndexedCompletion, batchv1.IndexedCompletion}))
-	}
+	errs := field.OptionalOneOf(path.Child("completionMode"), s.CompletionMode, batchv1.NonIndexedCompletion,
+		batchv1.IndexedCompletion)
 	if m := s.CompletionMode; m == nil || *m == batchv1.NonIndexedCompletion {
 		if n := s.BackoffLimitPerIndex; n != nil {
 			errs = append(errs, field.Invalid(path.Child("backoffLimitPerIndex"), *n, "requires indexed completion mode"))
@@ -153,10 +144,8 @@ func validateIndexed(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(path.Child("maxFailedIndexes"), *n, "requires indexed completion mode"))
 		}
 	} else if isIndexed(s) {
-		if s.Completions == nil {
-			errs = append(errs,
-				field.Required(path.Child("completions"), fmt.Sprintf("when completion mode is %s", batchv1.IndexedCompletion)))
-		}
+		errs = append(errs, field.RequiredIf(s.Completions == nil, path.Child("completions"),
+			"when completion mode is "+string(batchv1.IndexedCompletion))...)
 		if p := s.Parallelism; p != nil && *p > most {
 			errs = append(errs, field.Invalid(path.Child("parallelism"), *p,
 				fmt.Sprintf("must be less than or equal to %d when completion mode is %s", most, batchv1.IndexedCompletion)))
@@ -211,14 +200,10 @@ func validateFailurePolicy(p *batchv1.PodFailurePolicy, s *batchv1.JobSpec, path
 				errs = append(errs, field.NotSupported(at.Child("status"), c.Status, statuses))
 			}
 		}
-		switch both := len(r.OnPodConditions) > 0; {
-		case r.OnExitCodes != nil && both:
-			errs = append(errs,
-				field.Invalid(at, field.OmitValueType{}, "specifying both OnExitCodes and OnPodConditions is not supported"))
-		case r.OnExitCodes == nil && !both:
-			errs = append(errs,
-				field.Invalid(at, field.OmitValueType{}, "specifying one of OnExitCodes and OnPodConditions is required"))
-		}
+		errs = append(errs, field.InvalidIf(r.OnExitCodes != nil && len(r.OnPodConditions) > 0, at, field.OmitValueType{},
+			"specifying both OnExitCodes and OnPodConditions is not supported")...)
+		errs = append(errs, field.InvalidIf(r.OnExitCodes == nil && len(r.OnPodConditions) == 0, at, field.OmitValueType{},
+			"specifying one of OnExitCodes and OnPodConditions is required")...)
 	}
 	return errs
 }
@@ -242,11 +227,8 @@ func validateExitCodes(
 	}
 	const most = 255
 	values := path.Child("values")
-	if len(c.Values) == 0 {
-		errs = append(errs, field.Invalid(values, c.Values, "at least one value is required"))
-	} else if len(c.Values) > most {
-		errs = append(errs, field.TooMany(values, len(c.Values), most))
-	}
+	errs = append(errs, field.InvalidIf(len(c.Values) == 0, values, c.Values, "at least one value is required")...)
+	errs = append(errs, field.MaxItems(values, len(c.Values), most)...)
 	seen, ordered := sets.New[int32](), true
 	for i, v := range c.Values {
 		errs = append(errs, field.InvalidIf(v == 0 && c.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn,
@@ -265,10 +247,7 @@ func validateSuccessPolicy(p *batchv1.SuccessPolicy, s *batchv1.JobSpec, path *f
 			field.Required(path, "at least one rules must be specified when the successPolicy is specified")}
 	}
 	errs := field.MaxItems(path, len(p.Rules), most)
-	var completions int32
-	if s.Completions != nil {
-		completions = *s.Completions
-	}
+	completions := ptr.Deref(s.Completions, 0)
 	for i, r := range p.Rules {
 		at := path.Index(i)
 		errs = append(errs, field.RequiredIf(r.SucceededCount == nil && r.SucceededIndexes == nil, at,
@@ -307,9 +286,7 @@ func validateCronJob(c *batchv1.CronJob) field.ErrorList {
 	} else {
 		errs = append(errs, validateSchedule(s.Schedule, s.TimeZone, path.Child("schedule"))...)
 	}
-	if z := s.TimeZone; z != nil {
-		errs = append(errs, validateTimeZone(*z, path.Child("timeZone"))...)
-	}
+	errs = append(errs, field.Optional(path.Child("timeZone"), s.TimeZone, validateTimeZone)...)
 	errs = append(errs, field.Optional(path.Child("startingDeadlineSeconds"), s.StartingDeadlineSeconds,
 		field.NonNegative)...)
 	policies := []batchv1.ConcurrencyPolicy{batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent}
@@ -323,10 +300,9 @@ func validateCronJob(c *batchv1.CronJob) field.ErrorList {
 	if m := s.JobTemplate.Spec.ManualSelector; m != nil && *m {
 		errs = append(errs, field.NotSupported(job.Child("manualSelector"), *m, []string{"nil", "false"}))
 	}
-	if selector := s.JobTemplate.Spec.Selector; selector != nil {
-		errs = append(errs, field.Invalid(job.Child("selector"), selector, "`selector` will be auto-generated"))
-	}
-	return errs
+	selector := s.JobTemplate.Spec.Selector
+	return append(errs, field.InvalidIf(selector != nil, job.Child("selector"), selector,
+		"`selector` will be auto-generated")...)
 }
 
 func validateSchedule(schedule string, zone *string, path *field.Path) field.ErrorList {
@@ -334,18 +310,14 @@ func validateSchedule(schedule string, zone *string, path *field.Path) field.Err
 	if err := checkSchedule(schedule); err != nil {
 		errs = append(errs, field.Invalid(path, schedule, err.Error()))
 	}
-	if strings.Contains(schedule, "TZ") {
-		if zone != nil {
-			errs = append(errs, field.Invalid(path, schedule, "cannot use both timeZone field and TZ or CRON_TZ in schedule"))
-		} else {
-			errs = append(errs,
-				field.Invalid(path, schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"))
-		}
+	message := "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+	if zone != nil {
+		message = "cannot use both timeZone field and TZ or CRON_TZ in schedule"
 	}
-	return errs
+	return append(errs, field.InvalidIf(strings.Contains(schedule, "TZ"), path, schedule, message)...)
 }
 
-func validateTimeZone(zone string, path *field.Path) field.ErrorList {
+func validateTimeZone(path *field.Path, zone string) field.ErrorList {
 	if zone == "" {
 		return field.ErrorList{field.Invalid(path, zone, "timeZone must be nil or non-empty string")}
 	}

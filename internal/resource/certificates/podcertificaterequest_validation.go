@@ -38,9 +38,7 @@ const (
 func validatePodRequest(s *certificatesv1beta1.PodCertificateRequestSpec) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validateSignerName(path.Child("signerName"), s.SignerName)
-	if s.UnverifiedUserAnnotations != nil {
-		errs = append(errs, validateUserAnnotations(s.UnverifiedUserAnnotations, path.Child("unverifiedUserAnnotations"))...)
-	}
+	errs = append(errs, validateUserAnnotations(s.UnverifiedUserAnnotations, path.Child("unverifiedUserAnnotations"))...)
 	for _, of := range []struct {
 		field, name, uidField, uid string
 		validate                   func(string, bool) []string
@@ -133,10 +131,7 @@ func validateStubRequest(data []byte, path *field.Path) field.ErrorList {
 		}
 		return field.ErrorList{field.Invalid(path, value, detail)}
 	}
-	if request.CheckSignature() != nil {
-		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, "invalid signature")}
-	}
-	return nil
+	return field.InvalidIf(request.CheckSignature() != nil, path, field.OmitValueType{}, "invalid signature")
 }
 
 // validatePublicKey validates the key, and that it has signed the UID of the pod.
@@ -157,11 +152,8 @@ func validatePublicKey(s *certificatesv1beta1.PodCertificateRequestSpec, path, p
 		}
 		return field.ErrorList{field.Invalid(path, value, detail)}
 	}
-	if !verify(key, []byte(s.PodUID), s.ProofOfPossession) {
-		return field.ErrorList{field.Invalid(proofPath, field.OmitValueType{},
-			"could not verify proof-of-possession signature")}
-	}
-	return nil
+	return field.InvalidIf(!verify(key, []byte(s.PodUID), s.ProofOfPossession), proofPath, field.OmitValueType{},
+		"could not verify proof-of-possession signature")
 }
 
 // verify reports whether the key has made the signature of a message.
@@ -216,10 +208,7 @@ func validatePodRequestStatus(r, old *podRequest, now time.Time) field.ErrorList
 		want = certificatesv1beta1.PodCertificateRequestStatus{Conditions: r.Status.Conditions}
 		detail = "non-condition status fields must be empty when denying or failing the PodCertificateRequest"
 	}
-	if !equality.Semantic.DeepEqual(r.Status, want) {
-		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, detail)}
-	}
-	return nil
+	return field.InvalidIf(!equality.Semantic.DeepEqual(r.Status, want), path, field.OmitValueType{}, detail)
 }
 
 // validateOutcomes allows only conditions that end a request, one of them, and it must be true.
@@ -234,9 +223,7 @@ func validateOutcomes(conditions []metav1.Condition, path *field.Path) field.Err
 		before := slices.ContainsFunc(conditions[:i], func(c metav1.Condition) bool { return isFinal(c.Type) })
 		errs = append(errs, field.InvalidIf(before, at.Child("type"), c.Type,
 			`There may be at most one condition with type "Issued", "Denied", or "Failed"`)...)
-		if c.Status != metav1.ConditionTrue {
-			errs = append(errs, field.NotSupported(at.Child("status"), c.Status, []metav1.ConditionStatus{metav1.ConditionTrue}))
-		}
+		errs = append(errs, field.OneOf(at.Child("status"), c.Status, metav1.ConditionTrue)...)
 	}
 	return errs
 }
@@ -317,17 +304,11 @@ func validateIssuedTimes(r *podRequest, leaf *x509.Certificate, now time.Time) f
 	status := field.NewPath("status")
 	before, after, refresh := status.Child("notBefore"), status.Child("notAfter"), status.Child("beginRefreshAt")
 	s := &r.Status
-	var errs field.ErrorList
-	for _, of := range []struct {
-		path   *field.Path
-		time   *metav1.Time
-		detail string
-	}{
-		{before, s.NotBefore, consistent}, {after, s.NotAfter, consistent},
-		{refresh, s.BeginRefreshAt, "must be present and in the range [notbefore+10min, notafter-10min]"},
-	} {
-		errs = append(errs, field.RequiredIf(of.time == nil, of.path, of.detail)...)
-	}
+	errs := field.Join(
+		field.RequiredIf(s.NotBefore == nil, before, consistent),
+		field.RequiredIf(s.NotAfter == nil, after, consistent),
+		field.RequiredIf(s.BeginRefreshAt == nil, refresh,
+			"must be present and in the range [notbefore+10min, notafter-10min]"))
 	if len(errs) > 0 {
 		return errs
 	}

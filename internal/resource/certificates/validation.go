@@ -152,9 +152,9 @@ func validateConditions(conditions, old []condition) field.ErrorList {
 		c := &conditions[i]
 		errs = append(errs, field.RequiredIf(c.Type == "" && !tolerated.untyped, path.Index(i).Child("type"), "")...)
 		errs = append(errs, validateConditionStatus(path.Index(i).Child("status"), c)...)
-		if opposite := oppositeOf(c.Type); opposite != "" && hasType(conditions[:i], opposite) && !tolerated.contradictory {
-			errs = append(errs, field.Invalid(path, c.Type, "Approved and Denied conditions are mutually exclusive"))
-		}
+		opposite := oppositeOf(c.Type)
+		errs = append(errs, field.InvalidIf(opposite != "" && hasType(conditions[:i], opposite) && !tolerated.contradictory,
+			path, c.Type, "Approved and Denied conditions are mutually exclusive")...)
 		errs = append(errs, field.DuplicateIf(hasType(conditions[:i], c.Type) && !tolerated.repeated,
 			path.Index(i).Child("type"), c.Type)...)
 	}
@@ -182,13 +182,7 @@ func validateConditionStatus(path *field.Path, c *condition) field.ErrorList {
 	case certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
 		allowed = []corev1.ConditionStatus{corev1.ConditionTrue}
 	}
-	switch {
-	case c.Status == "":
-		return field.ErrorList{field.Required(path, "")}
-	case !slices.Contains(allowed, c.Status):
-		return field.ErrorList{field.NotSupported(path, c.Status, allowed)}
-	}
-	return nil
+	return field.RequiredOneOf(path, c.Status, allowed...)
 }
 
 // oppositeOf returns the decision that contradicts one, "" for what is none.

@@ -4,6 +4,7 @@ package coordination
 import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -46,11 +47,7 @@ func lease(gates features.Gates) *registry.Kind {
 				table.Age,
 			},
 			Cells: func(l *coordinationv1.Lease) []any {
-				holder := ""
-				if h := l.Spec.HolderIdentity; h != nil {
-					holder = *h
-				}
-				return []any{l.Name, holder, table.AgeOf(l.CreationTimestamp)}
+				return []any{l.Name, ptr.Deref(l.Spec.HolderIdentity, ""), table.AgeOf(l.CreationTimestamp)}
 			},
 		}.Untyped(),
 	}
@@ -62,11 +59,12 @@ func validateLease(l *coordinationv1.Lease) field.ErrorList {
 	errs := field.AtLeast(spec.Child("leaseDurationSeconds"), l.Spec.LeaseDurationSeconds, 1, "must be greater than 0")
 	errs = append(errs, field.AtLeast(spec.Child("leaseTransitions"), l.Spec.LeaseTransitions, 0,
 		"must be greater than or equal to 0")...)
+	// Most Leases have neither a strategy nor a preferred holder. Nodes renew theirs often: no path is made for these fields.
 	strategy := l.Spec.Strategy
 	if strategy != nil {
-		errs = append(errs, validateStrategy(*strategy, spec.Child("strategy"))...)
+		errs = append(errs, validateStrategy(spec.Child("strategy"), *strategy)...)
 	}
-	if h := l.Spec.PreferredHolder; h != nil && *h != "" && (strategy == nil || *strategy == "") {
+	if ptr.Deref(l.Spec.PreferredHolder, "") != "" && ptr.Deref(strategy, "") == "" {
 		errs = append(errs, field.Forbidden(spec.Child("preferredHolder"), "may only be specified if `strategy` is defined"))
 	}
 	return errs

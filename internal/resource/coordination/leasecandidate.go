@@ -72,7 +72,7 @@ func validateCandidate(s *coordinationv1beta1.LeaseCandidateSpec, path *field.Pa
 	errs = append(errs, field.RequiredIf(s.Strategy == coordinationv1.OldestEmulationVersion &&
 		emulated.EqualTo(zeroVersion()), path.Child("emulationVersion"),
 		"must be specified when `strategy` is 'OldestEmulationVersion'")...)
-	return append(errs, validateStrategy(s.Strategy, path.Child("strategy"))...)
+	return append(errs, validateStrategy(path.Child("strategy"), s.Strategy)...)
 }
 
 func zeroVersion() *version.Version { return version.MajorMinor(0, 0).WithPatch(0) }
@@ -91,14 +91,10 @@ func parseVersion(text string, path *field.Path) (*version.Version, field.ErrorL
 
 // validateStrategy validates how a leader is elected. A name without a domain is one of Kubernetes. kube-apiserver
 // reports errors below a second "strategy" in the path.
-func validateStrategy(s coordinationv1.CoordinatedLeaseStrategy, path *field.Path) field.ErrorList {
+func validateStrategy(path *field.Path, s coordinationv1.CoordinatedLeaseStrategy) field.ErrorList {
 	path = path.Child("strategy")
 	if !strings.Contains(string(s), "/") {
-		known := []coordinationv1.CoordinatedLeaseStrategy{coordinationv1.OldestEmulationVersion}
-		if s != known[0] {
-			return field.ErrorList{field.NotSupported(path, s, known)}
-		}
-		return nil
+		return field.OneOf(path, s, coordinationv1.OldestEmulationVersion)
 	}
 	return field.LabelKey(path, s)
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,7 +75,7 @@ func nodeProxy() registry.Subresource {
 func findNode(ctx context.Context, c registry.Cluster, r registry.ConnectRequest) (*registry.Destination, error) {
 	scheme, name, port, ok := utilnet.SplitSchemeNamePort(r.Name)
 	if !ok {
-		return nil, kerrors.NewBadRequest("invalid node request " + quoted(r.Name))
+		return nil, kerrors.NewBadRequest("invalid node request " + strconv.Quote(r.Name))
 	}
 	kubelet, err := c.Kubelet(ctx, name)
 	if err != nil {

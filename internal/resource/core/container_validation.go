@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
 	"github.com/keelson-dev/keelson/internal/resource/field"
@@ -67,18 +68,11 @@ func (p *podValidator) validateInitContainers(path *field.Path) field.ErrorList 
 				at.Child("resizePolicy").Index(k).Child("restartPolicy"), r.RestartPolicy,
 				"must not be set to 'RestartContainer' for non-sidecar initContainers")...)
 		}
-		for _, f := range []struct {
-			name string
-			set  bool
-		}{
-			{"lifecycle", c.Lifecycle != nil},
-			{"livenessProbe", c.LivenessProbe != nil},
-			{"readinessProbe", c.ReadinessProbe != nil},
-			{"startupProbe", c.StartupProbe != nil},
-		} {
-			errs = append(errs, field.ForbiddenIf(f.set, at.Child(f.name),
-				"may not be set for init containers without restartPolicy=Always")...)
-		}
+		const onlySidecars = "may not be set for init containers without restartPolicy=Always"
+		errs = append(errs, field.ForbiddenIf(c.Lifecycle != nil, at.Child("lifecycle"), onlySidecars)...)
+		errs = append(errs, field.ForbiddenIf(c.LivenessProbe != nil, at.Child("livenessProbe"), onlySidecars)...)
+		errs = append(errs, field.ForbiddenIf(c.ReadinessProbe != nil, at.Child("readinessProbe"), onlySidecars)...)
+		errs = append(errs, field.ForbiddenIf(c.StartupProbe != nil, at.Child("startupProbe"), onlySidecars)...)
 	}
 	return errs
 }
@@ -86,13 +80,11 @@ func (p *podValidator) validateInitContainers(path *field.Path) field.ErrorList 
 // validateContainer validates the fields that all kinds of containers have.
 func (p *podValidator) validateContainer(c *corev1.Container, path *field.Path) field.ErrorList {
 	errs := field.NotEmptyAnd(path.Child("name"), c.Name, field.DNSLabel)
-	switch {
-	case c.Image == "":
-		// A template may have no image, because something else may set it later.
-		errs = append(errs, field.Required(path.Child("image"), ""))
-	case strings.TrimSpace(c.Image) != c.Image && p.pod:
-		errs = append(errs, field.Invalid(path.Child("image"), c.Image, "must not have leading or trailing whitespace"))
-	}
+	// A template may have no image, because something else may set it later.
+	image := path.Child("image")
+	errs = append(errs, field.NotEmpty(image, c.Image)...)
+	errs = append(errs, field.InvalidIf(strings.TrimSpace(c.Image) != c.Image && p.pod, image, c.Image,
+		"must not have leading or trailing whitespace")...)
 	errs = append(errs, field.OneOf(path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
 		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)...)
 	errs = append(errs, validatePorts(c.Ports, path.Child("ports"))...)
@@ -112,12 +104,11 @@ func (p *podValidator) validateHooks(c *corev1.Container, path *field.Path) fiel
 	grace := p.spec.TerminationGracePeriodSeconds
 	if l := c.Lifecycle; l != nil {
 		path := path.Child("lifecycle")
-		if l.PostStart != nil {
-			errs = append(errs, validateLifecycleHandler(l.PostStart, grace, path.Child("postStart"))...)
+		validate := func(h *corev1.LifecycleHandler, at *field.Path) field.ErrorList {
+			return validateLifecycleHandler(h, grace, at)
 		}
-		if l.PreStop != nil {
-			errs = append(errs, validateLifecycleHandler(l.PreStop, grace, path.Child("preStop"))...)
-		}
+		errs = append(errs, field.IfPresent(path.Child("postStart"), l.PostStart, validate)...)
+		errs = append(errs, field.IfPresent(path.Child("preStop"), l.PreStop, validate)...)
 	}
 	errs = append(errs, validateProbe(c.LivenessProbe, path.Child("livenessProbe"), true)...)
 	errs = append(errs, validateProbe(c.ReadinessProbe, path.Child("readinessProbe"), false)...)
@@ -160,9 +151,7 @@ func (p *podValidator) validateContainerRestart(
 		errs = append(errs, field.OneOf(at.Child("exitCodes", "operator"), r.ExitCodes.Operator,
 			corev1.ContainerRestartRuleOnExitCodesOpIn, corev1.ContainerRestartRuleOnExitCodesOpNotIn)...)
 		const mostCodes = 255
-		if n := len(r.ExitCodes.Values); n > mostCodes {
-			errs = append(errs, field.TooMany(at.Child("exitCodes", "values"), n, mostCodes))
-		}
+		errs = append(errs, field.MaxItems(at.Child("exitCodes", "values"), len(r.ExitCodes.Values), mostCodes)...)
 	}
 	return errs
 }
@@ -225,10 +214,7 @@ func validateLifecycleHandler(l *corev1.LifecycleHandler, grace *int64, path *fi
 		return portNumberOrName(at.Child("port"), l.TCPSocket.Port)
 	})
 	h.add("sleep", l.Sleep != nil, func(at *field.Path) field.ErrorList {
-		var most int64
-		if grace != nil {
-			most = *grace
-		}
+		most := ptr.Deref(grace, 0)
 		if s := l.Sleep.Seconds; s < 0 || s > most {
 			return field.ErrorList{
 				field.Invalid(at, s, fmt.Sprintf("must be non-negative and less than terminationGracePeriodSeconds (%d)", most))}
@@ -425,9 +411,7 @@ func validateEnvFrom(sources []corev1.EnvFromSource, path *field.Path) field.Err
 	var errs field.ErrorList
 	for i, s := range sources {
 		at := path.Index(i)
-		if s.Prefix != "" {
-			errs = append(errs, field.Messages(at.Child("prefix"), s.Prefix, validation.IsRelaxedEnvVarName(s.Prefix))...)
-		}
+		errs = append(errs, field.IfSet(at.Child("prefix"), s.Prefix, relaxedEnvName)...)
 		n := 0
 		named := func(name string, at *field.Path) {
 			n++
@@ -439,12 +423,8 @@ func validateEnvFrom(sources []corev1.EnvFromSource, path *field.Path) field.Err
 		if s.SecretRef != nil {
 			named(s.SecretRef.Name, at.Child("secretRef"))
 		}
-		switch {
-		case n == 0:
-			errs = append(errs, field.Invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))
-		case n > 1:
-			errs = append(errs, field.Invalid(path, "", "may not have more than one field specified at a time"))
-		}
+		errs = append(errs, field.InvalidIf(n == 0, path, "", "must specify one of: `configMapRef` or `secretRef`")...)
+		errs = append(errs, field.InvalidIf(n > 1, path, "", "may not have more than one field specified at a time")...)
 	}
 	return errs
 }
@@ -453,11 +433,7 @@ func (p *podValidator) validateEnv(vars []corev1.EnvVar, path *field.Path) field
 	var errs field.ErrorList
 	for i := range vars {
 		at := path.Index(i)
-		if vars[i].Name == "" {
-			errs = append(errs, field.Required(at.Child("name"), ""))
-		} else {
-			errs = append(errs, field.Messages(at.Child("name"), vars[i].Name, validation.IsRelaxedEnvVarName(vars[i].Name))...)
-		}
+		errs = append(errs, field.NotEmptyAnd(at.Child("name"), vars[i].Name, relaxedEnvName)...)
 		errs = append(errs, p.validateValueFrom(&vars[i], at.Child("valueFrom"))...)
 	}
 	return errs
@@ -515,12 +491,7 @@ func (p *podValidator) validateValueFrom(v *corev1.EnvVar, path *field.Path) fie
 }
 
 func (p *podValidator) validateFileKeyRef(r *corev1.FileKeySelector, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if r.Key == "" {
-		errs = append(errs, field.Required(path.Child("key"), ""))
-	} else {
-		errs = append(errs, field.Messages(path.Child("key"), r.Key, validation.IsRelaxedEnvVarName(r.Key))...)
-	}
+	errs := field.NotEmptyAnd(path.Child("key"), r.Key, relaxedEnvName)
 	errs = append(errs, field.NotEmptyAnd(path.Child("volumeName"), r.VolumeName, field.DNSLabel)...)
 	errs = append(errs, field.NotEmptyAnd(path.Child("path"), r.Path, noBacksteps)...)
 	// Unlike a mount, a reference finds volumes that are invalid.

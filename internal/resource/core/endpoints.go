@@ -1,10 +1,8 @@
 package core
 
 import (
-	"fmt"
 	"net"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
@@ -20,7 +19,7 @@ func endpoints() *registry.Kind {
 	versions := onlyV1[corev1.Endpoints](func(e *corev1.Endpoints) {
 		for i := range e.Subsets {
 			for j := range e.Subsets[i].Ports {
-				setDefault(&e.Subsets[i].Ports[j].Protocol, corev1.ProtocolTCP)
+				declare.Value(&e.Subsets[i].Ports[j].Protocol, corev1.ProtocolTCP)
 			}
 		}
 	})
@@ -71,10 +70,7 @@ func formatEndpoints(subsets []corev1.EndpointSubset) string {
 			}
 		}
 	}
-	if len(all) > most {
-		return fmt.Sprintf("%s + %d more...", strings.Join(all[:most], ","), len(all)-most)
-	}
-	return strings.Join(all, ",")
+	return table.FirstOf(all, most, ",")
 }
 
 // validateEndpoints validates Endpoints. old is nil on create. Subsets that the update does

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +32,7 @@ func events() *registry.Kind {
 		{Name: "reportingComponent", Path: []int32{14}},
 		{Name: "source", Get: func(o registry.Object) string {
 			e := o.(*corev1.Event)
-			return firstOf(e.Source.Component, e.ReportingController)
+			return cmp.Or(e.Source.Component, e.ReportingController)
 		}},
 	}
 	// The group events.k8s.io has other field labels, and does not support the old ones.
@@ -110,13 +111,6 @@ func eventFromCore(e *corev1.Event) *eventsv1.Event {
 	return out
 }
 
-func firstOf(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
-}
-
 func eventCells(e *corev1.Event) []any {
 	first := table.AgeOf(e.FirstTimestamp)
 	if e.FirstTimestamp.IsZero() {
@@ -135,8 +129,8 @@ func eventCells(e *corev1.Event) []any {
 	if e.InvolvedObject.Name != "" {
 		target += "/" + e.InvolvedObject.Name
 	}
-	source := firstOf(e.Source.Component, e.ReportingController)
-	if instance := firstOf(e.Source.Host, e.ReportingInstance); instance != "" {
+	source := cmp.Or(e.Source.Component, e.ReportingController)
+	if instance := cmp.Or(e.Source.Host, e.ReportingInstance); instance != "" {
 		source += ", " + instance
 	}
 	return []any{

@@ -38,18 +38,12 @@ func validateEvent(ctx context.Context, e, _ *corev1.Event) field.ErrorList {
 	if e.Type != corev1.EventTypeNormal && e.Type != corev1.EventTypeWarning {
 		errs = append(errs, field.Invalid(field.NewPath("type"), "", "has invalid value: "+e.Type))
 	}
-	for _, deprecated := range []struct {
-		name string
-		set  bool
-	}{
-		{"firstTimestamp", !e.FirstTimestamp.IsZero()},
-		{"lastTimestamp", !e.LastTimestamp.IsZero()},
-		{"count", e.Count != 0},
-		{"source", e.Source != corev1.EventSource{}},
-	} {
-		errs = append(errs, field.InvalidIf(deprecated.set, field.NewPath(deprecated.name), "", "needs to be unset")...)
+	unset := func(name string, set bool) field.ErrorList {
+		return field.InvalidIf(set, field.NewPath(name), "", "needs to be unset")
 	}
-	return errs
+	return field.Join(errs, unset("firstTimestamp", !e.FirstTimestamp.IsZero()),
+		unset("lastTimestamp", !e.LastTimestamp.IsZero()), unset("count", e.Count != 0),
+		unset("source", e.Source != corev1.EventSource{}))
 }
 
 // validateEventUpdate validates an update. In events.k8s.io only the series and metadata may change.

@@ -181,11 +181,7 @@ func evictPod(
 ) error {
 	o := registry.DeleteOptions{GracePeriodSeconds: options.GracePeriodSeconds, DryRun: dryRun}
 	if p := options.Preconditions; p != nil {
-		if p.UID != nil {
-			uid := string(*p.UID)
-			o.UID = &uid
-		}
-		o.ResourceVersion = p.ResourceVersion
+		o.UID, o.ResourceVersion = (*string)(p.UID), p.ResourceVersion
 	}
 	if unchanged && o.ResourceVersion == nil {
 		o.ResourceVersion = &pod.ResourceVersion

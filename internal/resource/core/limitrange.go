@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
 func limitRanges() *registry.Kind {
@@ -36,7 +37,7 @@ func defaultLimitRange(r *corev1.LimitRange) {
 		item := &r.Spec.Limits[i]
 		for _, list := range []corev1.ResourceList{item.Max, item.Min, item.Default, item.DefaultRequest,
 			item.MaxLimitRequestRatio} {
-			roundUpResources(list)
+			declare.RoundUp(list)
 		}
 		if item.Type != corev1.LimitTypeContainer {
 			continue

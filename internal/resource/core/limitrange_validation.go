@@ -60,7 +60,7 @@ func validateLimitRangeItem(item *corev1.LimitRangeItem, path *field.Path) field
 			"either minimum or maximum storage value is required, but neither was provided")...)
 	}
 	add("maxLimitRequestRatio", item.MaxLimitRequestRatio)
-	for _, name := range sortedResources(named) {
+	for _, name := range sortedKeys(named) {
 		errs = append(errs, validateLimitOrder(&checked, name, path)...)
 		errs = append(errs, validateLimitRatio(&checked, name, path.Child("maxLimitRequestRatio").Key(string(name)))...)
 	}
@@ -74,7 +74,7 @@ func validateLimitNames(t corev1.LimitType, list corev1.ResourceList, path *fiel
 		validate = ValidateContainerResourceName
 	}
 	var errs field.ErrorList
-	for _, name := range sortedResources(list) {
+	for _, name := range sortedKeys(list) {
 		errs = append(errs, validate(string(name), path.Key(string(name)))...)
 	}
 	return errs

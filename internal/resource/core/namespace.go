@@ -93,7 +93,7 @@ func refuseProtectedNamespace(n *corev1.Namespace) error {
 
 func defaultNamespace(n *corev1.Namespace) {
 	labelNamespace(n)
-	setDefault(&n.Status.Phase, corev1.NamespaceActive)
+	declare.Value(&n.Status.Phase, corev1.NamespaceActive)
 }
 
 // labelNamespace sets the label with the namespace's own name, which label selectors use.
@@ -129,12 +129,10 @@ func validateFinalizerName(name string, path *field.Path) field.ErrorList {
 // being deleted.
 func validateNamespacePhase(n, _ *corev1.Namespace) field.ErrorList {
 	path := field.NewPath("status", "Phase")
-	switch {
-	case n.DeletionTimestamp.IsZero() && n.Status.Phase != corev1.NamespaceActive:
-		return field.ErrorList{field.Invalid(path, n.Status.Phase, "may only be 'Active' if `deletionTimestamp` is empty")}
-	case !n.DeletionTimestamp.IsZero() && n.Status.Phase != corev1.NamespaceTerminating:
-		return field.ErrorList{
-			field.Invalid(path, n.Status.Phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")}
+	if n.DeletionTimestamp.IsZero() {
+		return field.InvalidIf(n.Status.Phase != corev1.NamespaceActive, path, n.Status.Phase,
+			"may only be 'Active' if `deletionTimestamp` is empty")
 	}
-	return nil
+	return field.InvalidIf(n.Status.Phase != corev1.NamespaceTerminating, path, n.Status.Phase,
+		"may only be 'Terminating' if `deletionTimestamp` is not empty")
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -93,8 +94,8 @@ func defaultNode(n *corev1.Node) {
 	case first != "" && (len(n.Spec.PodCIDRs) == 0 || n.Spec.PodCIDRs[0] != first):
 		n.Spec.PodCIDRs = []string{first}
 	}
-	roundUpResources(n.Status.Capacity)
-	roundUpResources(n.Status.Allocatable)
+	declare.RoundUp(n.Status.Capacity)
+	declare.RoundUp(n.Status.Allocatable)
 	if n.Status.Allocatable == nil && n.Status.Capacity != nil {
 		n.Status.Allocatable = n.Status.Capacity.DeepCopy()
 	}
@@ -108,28 +109,20 @@ func warnNode(n, _ *corev1.Node) []string {
 	if n.Spec.DoNotUseExternalID != "" {
 		warnings = append(warnings, "spec.externalID: this field is deprecated, and is unused by Kubernetes")
 	}
-	for i, cidr := range n.Spec.PodCIDRs {
-		warnings = append(warnings, validation.GetWarningsForCIDR(field.NewPath("spec", "podCIDRs").Index(i).K8s(), cidr)...)
-	}
-	return warnings
+	return append(warnings, field.WarnEach(field.NewPath("spec", "podCIDRs"), n.Spec.PodCIDRs,
+		validation.GetWarningsForCIDR)...)
 }
 
 func nodeCells(n *corev1.Node) []any {
-	orUnknown := func(s string) string {
-		if s == "" {
-			return table.Unknown
-		}
-		return s
-	}
 	info := n.Status.NodeInfo
-	kernel := orUnknown(info.KernelVersion)
+	kernel := cmp.Or(info.KernelVersion, table.Unknown)
 	if info.KernelVersion != "" && info.Architecture != "" {
 		kernel += " (" + info.Architecture + ")"
 	}
 	return []any{
 		n.Name, nodeStatus(n), nodeRoles(n), table.AgeOf(n.CreationTimestamp), info.KubeletVersion,
 		nodeAddress(n, corev1.NodeInternalIP), nodeAddress(n, corev1.NodeExternalIP),
-		orUnknown(info.OSImage), kernel, orUnknown(info.ContainerRuntimeVersion),
+		cmp.Or(info.OSImage, table.Unknown), kernel, cmp.Or(info.ContainerRuntimeVersion, table.Unknown),
 	}
 }
 

@@ -28,10 +28,8 @@ func validateNode(n *corev1.Node) field.ErrorList {
 }
 
 func validatePodCIDRs(cidrs []string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for i, cidr := range cidrs {
-		errs = append(errs, ValidateCIDR(path.Index(i), cidr, nil)...)
-	}
+	errs := field.EachValue(path, cidrs,
+		func(at *field.Path, cidr string) field.ErrorList { return ValidateCIDR(at, cidr, nil) })
 	if len(cidrs) > 1 {
 		dual, err := netutils.IsDualStackCIDRStrings(cidrs)
 		if err != nil {
@@ -59,13 +57,10 @@ func validateNodeAnnotations(annotations map[string]string, path *field.Path) fi
 			errs = append(errs, validateTaints(taints, path.Child(taintsAnnotation))...)
 		}
 	}
-	if text := annotations[avoidPodsAnnotation]; text != "" {
-		errs = append(errs, validateAvoidPods(text, path)...)
-	}
-	return errs
+	return append(errs, field.IfSet(path, annotations[avoidPodsAnnotation], validateAvoidPods)...)
 }
 
-func validateAvoidPods(text string, path *field.Path) field.ErrorList {
+func validateAvoidPods(path *field.Path, text string) field.ErrorList {
 	var avoid corev1.AvoidPods
 	if err := json.Unmarshal([]byte(text), &avoid); err != nil {
 		return field.ErrorList{field.Invalid(path.Child("AvoidPods"), avoidPodsAnnotation, err.Error())}
@@ -89,7 +84,7 @@ func validateNodeResources(n *corev1.Node, path *field.Path) field.ErrorList {
 		name string
 		of   corev1.ResourceList
 	}{{"capacity", n.Status.Capacity}, {"allocatable", n.Status.Allocatable}} {
-		for _, name := range sortedResources(list.of) {
+		for _, name := range sortedKeys(list.of) {
 			errs = append(errs, validateNodeResource(name, list.of[name], path.Child(list.name, string(name)))...)
 		}
 	}
@@ -99,7 +94,7 @@ func validateNodeResources(n *corev1.Node, path *field.Path) field.ErrorList {
 // validateNodeResource requires whole numbers for resources that are counted: the standard
 // ones such as pods, and extended resources.
 func validateNodeResource(name corev1.ResourceName, q resource.Quantity, path *field.Path) field.ErrorList {
-	errs := ValidateNonNegativeQuantity(q, path)
+	errs := ValidateNonNegativeQuantity(path, q)
 	if (isCounted(string(name)) || IsExtendedResource(string(name))) && q.MilliValue()%1000 != 0 {
 		errs = append(errs, field.Invalid(path, q.String(), "must be an integer"))
 	}
@@ -152,11 +147,7 @@ func validateTaints(taints []corev1.Taint, path *field.Path) field.ErrorList {
 		at := path.Index(i)
 		errs = append(errs, field.LabelKey(at.Child("key"), t.Key)...)
 		errs = append(errs, field.LabelValue(at.Child("value"), t.Value)...)
-		if t.Effect == "" {
-			errs = append(errs, field.Required(at.Child("effect"), ""))
-		} else {
-			errs = append(errs, taintEffect(t.Effect, at.Child("effect"))...)
-		}
+		errs = append(errs, field.NotEmptyAnd(at.Child("effect"), t.Effect, taintEffect)...)
 		k := key{t.Key, t.Effect}
 		if seen[k] {
 			err := field.Duplicate(at, declare.Internal(t))

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -72,27 +71,32 @@ func recordPhaseChange(v, old *corev1.PersistentVolume) {
 }
 
 func defaultPersistentVolume(v *corev1.PersistentVolume) {
-	setDefault(&v.Status.Phase, corev1.VolumePending)
-	setDefault(&v.Spec.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain)
-	setDefaultPointer(&v.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
-	roundUpResources(v.Spec.Capacity)
-	if s := v.Spec.HostPath; s != nil {
-		setDefaultPointer(&s.Type, corev1.HostPathUnset)
+	declare.Value(&v.Status.Phase, corev1.VolumePending)
+	declare.Value(&v.Spec.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain)
+	declare.Pointer(&v.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+	DefaultPersistentVolumeSource(&v.Spec)
+}
+
+// DefaultPersistentVolumeSource sets the defaults of the source of a volume, and rounds its capacity.
+func DefaultPersistentVolumeSource(v *corev1.PersistentVolumeSpec) {
+	declare.RoundUp(v.Capacity)
+	if s := v.HostPath; s != nil {
+		declare.Pointer(&s.Type, corev1.HostPathUnset)
 	}
-	if s := v.Spec.ISCSI; s != nil {
-		setDefault(&s.ISCSIInterface, "default")
+	if s := v.ISCSI; s != nil {
+		declare.Value(&s.ISCSIInterface, "default")
 	}
-	if s := v.Spec.RBD; s != nil {
-		setDefault(&s.RBDPool, "rbd")
-		setDefault(&s.RadosUser, "admin")
-		setDefault(&s.Keyring, "/etc/ceph/keyring")
+	if s := v.RBD; s != nil {
+		declare.Value(&s.RBDPool, "rbd")
+		declare.Value(&s.RadosUser, "admin")
+		declare.Value(&s.Keyring, "/etc/ceph/keyring")
 	}
-	if s := v.Spec.AzureDisk; s != nil {
+	if s := v.AzureDisk; s != nil {
 		defaultAzureDisk(s)
 	}
-	if s := v.Spec.ScaleIO; s != nil {
-		setDefault(&s.StorageMode, "ThinProvisioned")
-		setDefault(&s.FSType, "xfs")
+	if s := v.ScaleIO; s != nil {
+		declare.Value(&s.StorageMode, "ThinProvisioned")
+		declare.Value(&s.FSType, "xfs")
 	}
 }
 
@@ -117,19 +121,11 @@ func persistentVolumeCells(v *corev1.PersistentVolume) []any {
 }
 
 func quantityOf(list corev1.ResourceList, name corev1.ResourceName) string {
-	q, ok := list[name]
-	if !ok {
-		q = resource.Quantity{}
-	}
+	q := list[name]
 	return q.String()
 }
 
-func orUnsetPointer[S ~string](p *S) string {
-	if p == nil {
-		return table.Unset
-	}
-	return string(*p)
-}
+func orUnsetPointer[S ~string](p *S) string { return string(ptr.Deref(p, table.Unset)) }
 
 // accessModes returns the short names of access modes in a fixed order, without duplicates.
 func accessModes(modes []corev1.PersistentVolumeAccessMode) string {
@@ -209,9 +205,9 @@ func persistentVolumeClaims(gates features.Gates) *registry.Kind {
 // template of a StatefulSet.
 func DefaultPersistentVolumeClaim(c *corev1.PersistentVolumeClaim) {
 	DefaultPersistentVolumeClaimSpec(&c.Spec)
-	setDefault(&c.Status.Phase, corev1.ClaimPending)
-	roundUpResources(c.Status.Capacity)
-	roundUpResources(c.Status.AllocatedResources)
+	declare.Value(&c.Status.Phase, corev1.ClaimPending)
+	declare.RoundUp(c.Status.Capacity)
+	declare.RoundUp(c.Status.AllocatedResources)
 }
 
 // dropCrossNamespaceDataSource removes a data source in another namespace.
@@ -233,10 +229,7 @@ func dropUnsupportedDataSource(s *corev1.PersistentVolumeClaimSpec) {
 	if d == nil || s.DataSourceRef != nil {
 		return
 	}
-	group := ""
-	if d.APIGroup != nil {
-		group = *d.APIGroup
-	}
+	group := ptr.Deref(d.APIGroup, "")
 	claim := d.Kind == "PersistentVolumeClaim" && group == ""
 	snapshot := d.Kind == "VolumeSnapshot" && group == "snapshot.storage.k8s.io"
 	if !claim && !snapshot {

@@ -71,9 +71,9 @@ func ValidateInlineVolume(s *corev1.PersistentVolumeSpec, at *field.Path) field.
 	forbid("capacity", len(s.Capacity) != 0)
 	errs = append(errs, field.RequiredIf(s.CSI == nil, at.Child("csi"), "has to be specified "+inline)...)
 	errs = append(errs, validateVolumeAccessModes(s.AccessModes, at.Child("accessModes"))...)
-	if p := s.PersistentVolumeReclaimPolicy; p != "" && p != corev1.PersistentVolumeReclaimRetain {
-		errs = append(errs, field.Forbidden(at.Child("persistentVolumeReclaimPolicy"), "may only be Retain "+inline))
-	}
+	p := s.PersistentVolumeReclaimPolicy
+	errs = append(errs, field.ForbiddenIf(p != "" && p != corev1.PersistentVolumeReclaimRetain,
+		at.Child("persistentVolumeReclaimPolicy"), "may only be Retain "+inline)...)
 	forbid("nodeAffinity", s.NodeAffinity != nil)
 	errs = append(errs, validatePersistentVolumeSource(s, "", at)...)
 	forbid("storageClassName", s.StorageClassName != "")
@@ -109,10 +109,7 @@ func validateVolumeCapacity(capacity corev1.ResourceList, at *field.Path) field.
 
 // validateBasicQuantity returns an error for negative quantities.
 func validateBasicQuantity(q resource.Quantity, at *field.Path) field.ErrorList {
-	if q.Value() < 0 {
-		return field.ErrorList{field.Invalid(at, q.Value(), "must be a valid resource quantity")}
-	}
-	return nil
+	return field.InvalidIf(q.Value() < 0, at, q.Value(), "must be a valid resource quantity")
 }
 
 func validateVolumeNodeAffinity(a *corev1.VolumeNodeAffinity, anyValues bool, at *field.Path) field.ErrorList {
@@ -135,12 +132,8 @@ func validateVolumeAttributes(s *corev1.PersistentVolumeSpec, at *field.Path) fi
 	if s.VolumeAttributesClassName == nil {
 		return nil
 	}
-	var errs field.ErrorList
-	if name := *s.VolumeAttributesClassName; name == "" {
-		errs = append(errs, field.Required(at.Child("volumeAttributesClassName"), "an empty string is disallowed"))
-	} else {
-		errs = append(errs, field.DNSSubdomain(at.Child("volumeAttributesClassName"), name)...)
-	}
+	errs := field.RequiredAnd(at.Child("volumeAttributesClassName"), *s.VolumeAttributesClassName,
+		"an empty string is disallowed", field.DNSSubdomain)
 	return append(errs, field.RequiredIf(s.CSI == nil, at.Child("csi"),
 		"has to be specified when using volumeAttributesClassName")...)
 }

@@ -122,7 +122,7 @@ func defaultPod(p *corev1.Pod) {
 	if grace := s.TerminationGracePeriodSeconds; *grace < 0 {
 		*grace = 1
 	}
-	setDefaultPointer(&s.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
+	declare.Pointer(&s.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
 	for _, list := range [][]corev1.Container{s.InitContainers, s.Containers} {
 		for i := range list {
 			defaultRequestsToLimits(&list[i].Resources)
@@ -151,7 +151,7 @@ func defaultRequestsToLimits(r *corev1.ResourceRequirements) {
 // host's network.
 func defaultHostPorts(ports []corev1.ContainerPort) {
 	for i := range ports {
-		setDefault(&ports[i].HostPort, ports[i].ContainerPort)
+		declare.Value(&ports[i].HostPort, ports[i].ContainerPort)
 	}
 }
 
@@ -175,7 +175,7 @@ func preparePodCreate(ctx context.Context, p *corev1.Pod, gates PodGates) {
 // class if the new status has none.
 func preparePodStatusUpdate(p, old *corev1.Pod) {
 	p.OwnerReferences = old.OwnerReferences
-	setDefault(&p.Status.QOSClass, old.Status.QOSClass)
+	declare.Value(&p.Status.QOSClass, old.Status.QOSClass)
 }
 
 // podGrace returns the grace period of a deletion in seconds. It is 0 if no kubelet runs the

@@ -20,12 +20,11 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/proxy"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
 // websocketsOfKubelet is the feature of nodes whose kubelet takes the WebSocket requests of clients unchanged.
 const websocketsOfKubelet = "ExtendWebSocketsToKubelet"
-
-func quoted(s string) string { return strconv.Quote(s) }
 
 func podProxy() registry.Subresource {
 	return proxySubresource("PodProxyOptions",
@@ -37,7 +36,7 @@ func podProxy() registry.Subresource {
 func findPod(ctx context.Context, c registry.Cluster, r registry.ConnectRequest) (*registry.Destination, error) {
 	scheme, name, port, ok := utilnet.SplitSchemeNamePort(r.Name)
 	if !ok {
-		return nil, kerrors.NewBadRequest("invalid pod request " + quoted(r.Name))
+		return nil, kerrors.NewBadRequest("invalid pod request " + strconv.Quote(r.Name))
 	}
 	pod, err := podOf(ctx, c, r.Namespace, name)
 	if err != nil {
@@ -83,15 +82,7 @@ func podOf(ctx context.Context, c registry.Cluster, namespace, name string) (*co
 // containerOf returns the name of the container that a request means. Without a name it is the only one of the pod.
 func containerOf(pod *corev1.Pod, name string) (string, error) {
 	var names []string
-	for i := range pod.Spec.InitContainers {
-		names = append(names, pod.Spec.InitContainers[i].Name)
-	}
-	for i := range pod.Spec.Containers {
-		names = append(names, pod.Spec.Containers[i].Name)
-	}
-	for i := range pod.Spec.EphemeralContainers {
-		names = append(names, pod.Spec.EphemeralContainers[i].Name)
-	}
+	eachContainer(&pod.Spec, func(c *corev1.Container) { names = append(names, c.Name) })
 	switch {
 	case name != "" && slices.Contains(names, name):
 		return name, nil
@@ -234,10 +225,8 @@ func findPorts(ctx context.Context, c registry.Cluster, r registry.ConnectReques
 		return nil, err
 	}
 	query := url.Values{}
-	var ports []string
-	for _, p := range r.Options.(*corev1.PodPortForwardOptions).Ports {
-		ports = append(ports, strconv.Itoa(int(p)))
-	}
+	ports := declare.Texts(r.Options.(*corev1.PodPortForwardOptions).Ports,
+		func(p int32) string { return strconv.Itoa(int(p)) })
 	if len(ports) > 0 {
 		query.Set(corev1.PortHeader, strings.Join(ports, ","))
 	}

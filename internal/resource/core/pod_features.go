@@ -1,6 +1,8 @@
 package core
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
@@ -14,14 +16,14 @@ type PodGates = declare.Disabled[*corev1.PodSpec]
 // NewPodGates returns what has to be dropped with these gates.
 func NewPodGates(gates features.Gates) PodGates {
 	return declare.DisabledOf(gates,
-		gatedContainers(features.ContainerStopSignals,
+		declare.Parts(features.ContainerStopSignals, eachContainer,
 			func(c *corev1.Container) bool { return c.Lifecycle != nil && c.Lifecycle.StopSignal != nil }, dropStopSignal),
-		gatedContainers(features.EnvFiles, usesFileKey, dropFileKeys),
+		declare.Parts(features.EnvFiles, eachContainer, usesFileKey, dropFileKeys),
 		declare.Part(features.ContainerRestartRules, usesRestartRules, dropRestartRules),
-		gatedProjections(features.ClusterTrustBundleProjection,
+		declare.Parts(features.ClusterTrustBundleProjection, eachProjection,
 			func(p *corev1.VolumeProjection) bool { return p.ClusterTrustBundle != nil },
 			func(p *corev1.VolumeProjection) { p.ClusterTrustBundle = nil }),
-		gatedProjections(features.PodCertificateRequest,
+		declare.Parts(features.PodCertificateRequest, eachProjection,
 			func(p *corev1.VolumeProjection) bool { return p.PodCertificate != nil },
 			func(p *corev1.VolumeProjection) { p.PodCertificate = nil }),
 		declare.Part(features.GenericWorkload,
@@ -55,51 +57,16 @@ func newPodStatusGates(gates features.Gates) podStatusGates {
 		declare.Part(features.InPlacePodLevelResourcesVerticalScaling,
 			func(s *corev1.PodStatus) bool { return s.Resources != nil || s.AllocatedResources != nil },
 			func(s *corev1.PodStatus) { s.Resources, s.AllocatedResources = nil, nil }),
-		gatedStatuses(features.ResourceHealthStatus,
+		declare.Parts(features.ResourceHealthStatus, eachContainerStatus,
 			func(s *corev1.ContainerStatus) bool { return s.AllocatedResourcesStatus != nil },
 			func(s *corev1.ContainerStatus) { s.AllocatedResourcesStatus = nil }),
-		gatedStatuses(features.ResourceHealthStatusMessage, usesHealthMessage, dropHealthMessages),
-		gatedStatuses(features.ImageVolumeWithDigest, func(s *corev1.ContainerStatus) bool {
-			used := false
-			eachMountStatus(s, func(m *corev1.VolumeMountStatus) { used = used || m.VolumeStatus != nil })
-			return used
-		}, func(s *corev1.ContainerStatus) {
-			eachMountStatus(s, func(m *corev1.VolumeMountStatus) { m.VolumeStatus = nil })
-		}),
+		declare.Parts(features.ResourceHealthStatusMessage, eachResourceHealth,
+			func(h *corev1.ResourceHealth) bool { return h.Message != nil },
+			func(h *corev1.ResourceHealth) { h.Message = nil }),
+		declare.Parts(features.ImageVolumeWithDigest, eachMountStatus,
+			func(m *corev1.VolumeMountStatus) bool { return m.VolumeStatus != nil },
+			func(m *corev1.VolumeMountStatus) { m.VolumeStatus = nil }),
 	)
-}
-
-// gatedContainers is a part of containers.
-func gatedContainers(
-	gate string, used func(*corev1.Container) bool, drop func(*corev1.Container),
-) declare.Gated[*corev1.PodSpec] {
-	return declare.Part(gate, func(s *corev1.PodSpec) bool {
-		found := false
-		eachContainer(s, func(c *corev1.Container) { found = found || used(c) })
-		return found
-	}, func(s *corev1.PodSpec) { eachContainer(s, drop) })
-}
-
-// gatedProjections is a part of projected volumes.
-func gatedProjections(
-	gate string, used func(*corev1.VolumeProjection) bool, drop func(*corev1.VolumeProjection),
-) declare.Gated[*corev1.PodSpec] {
-	return declare.Part(gate, func(s *corev1.PodSpec) bool {
-		found := false
-		eachProjection(s, func(p *corev1.VolumeProjection) { found = found || used(p) })
-		return found
-	}, func(s *corev1.PodSpec) { eachProjection(s, drop) })
-}
-
-// gatedStatuses is a part of the statuses of containers.
-func gatedStatuses(
-	gate string, used func(*corev1.ContainerStatus) bool, drop func(*corev1.ContainerStatus),
-) declare.Gated[*corev1.PodStatus] {
-	return declare.Part(gate, func(s *corev1.PodStatus) bool {
-		found := false
-		eachContainerStatus(s, func(s *corev1.ContainerStatus) { found = found || used(s) })
-		return found
-	}, func(s *corev1.PodStatus) { eachContainerStatus(s, drop) })
 }
 
 func dropStopSignal(c *corev1.Container) {
@@ -113,12 +80,8 @@ func dropStopSignal(c *corev1.Container) {
 }
 
 func usesFileKey(c *corev1.Container) bool {
-	for i := range c.Env {
-		if v := c.Env[i].ValueFrom; v != nil && v.FileKeyRef != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Env,
+		func(v corev1.EnvVar) bool { return v.ValueFrom != nil && v.ValueFrom.FileKeyRef != nil })
 }
 
 func dropFileKeys(c *corev1.Container) {
@@ -168,31 +131,19 @@ func usesPodResources(s *corev1.PodSpec) bool {
 }
 
 func usesSpreadKeys(s *corev1.PodSpec) bool {
-	for i := range s.TopologySpreadConstraints {
-		if len(s.TopologySpreadConstraints[i].MatchLabelKeys) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.TopologySpreadConstraints,
+		func(c corev1.TopologySpreadConstraint) bool { return len(c.MatchLabelKeys) > 0 })
 }
 
-func usesHealthMessage(s *corev1.ContainerStatus) bool {
-	for i := range s.AllocatedResourcesStatus {
-		for j := range s.AllocatedResourcesStatus[i].Resources {
-			if s.AllocatedResourcesStatus[i].Resources[j].Message != nil {
-				return true
+// eachResourceHealth calls f for the health of all resources of all containers.
+func eachResourceHealth(s *corev1.PodStatus, f func(*corev1.ResourceHealth)) {
+	eachContainerStatus(s, func(c *corev1.ContainerStatus) {
+		for i := range c.AllocatedResourcesStatus {
+			for j := range c.AllocatedResourcesStatus[i].Resources {
+				f(&c.AllocatedResourcesStatus[i].Resources[j])
 			}
 		}
-	}
-	return false
-}
-
-func dropHealthMessages(s *corev1.ContainerStatus) {
-	for i := range s.AllocatedResourcesStatus {
-		for j := range s.AllocatedResourcesStatus[i].Resources {
-			s.AllocatedResourcesStatus[i].Resources[j].Message = nil
-		}
-	}
+	})
 }
 
 // eachContainerStatus calls f for the statuses of all containers: init, regular and ephemeral ones.
@@ -206,10 +157,13 @@ func eachContainerStatus(s *corev1.PodStatus, f func(*corev1.ContainerStatus)) {
 	}
 }
 
-func eachMountStatus(s *corev1.ContainerStatus, f func(*corev1.VolumeMountStatus)) {
-	for i := range s.VolumeMounts {
-		f(&s.VolumeMounts[i])
-	}
+// eachMountStatus calls f for the mounts of all containers.
+func eachMountStatus(s *corev1.PodStatus, f func(*corev1.VolumeMountStatus)) {
+	eachContainerStatus(s, func(c *corev1.ContainerStatus) {
+		for i := range c.VolumeMounts {
+			f(&c.VolumeMounts[i])
+		}
+	})
 }
 
 // eachContainer calls f for all containers: init, regular and ephemeral ones.

@@ -2,7 +2,6 @@ package core
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -11,11 +10,7 @@ import (
 
 // isPodLevelResource reports whether the resource can be requested for a pod as a whole.
 func isPodLevelResource(name corev1.ResourceName) bool {
-	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || hugePages(name)
-}
-
-func hugePages(name corev1.ResourceName) bool {
-	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || isHugePages(name)
 }
 
 // defaultPodResources sets defaults of the resources of the pod as a whole, if it has any
@@ -28,7 +23,7 @@ func defaultPodResources(s *corev1.PodSpec) {
 	}
 	for name, q := range AggregateContainerResources(s,
 		func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Limits }) {
-		if _, ok := r.Limits[name]; hugePages(name) && !ok {
+		if _, ok := r.Limits[name]; isHugePages(name) && !ok {
 			if r.Limits == nil {
 				r.Limits = corev1.ResourceList{}
 			}
@@ -44,7 +39,7 @@ func defaultPodResources(s *corev1.PodSpec) {
 	}
 	for name, q := range AggregateContainerResources(s,
 		func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests }) {
-		if _, ok := requests[name]; !ok && isPodLevelResource(name) && !hugePages(name) {
+		if _, ok := requests[name]; !ok && isPodLevelResource(name) && !isHugePages(name) {
 			requests[name] = q
 		}
 	}
@@ -185,14 +180,8 @@ func mergeMatchLabelKeys(p *corev1.Pod) {
 		merge(t.LabelSelector, t.MismatchLabelKeys, metav1.LabelSelectorOpNotIn)
 	}
 	if a := p.Spec.Affinity; a != nil {
-		if a.PodAffinity != nil {
-			eachTerm(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
-				a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution, term)
-		}
-		if a.PodAntiAffinity != nil {
-			eachTerm(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
-				a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution, term)
-		}
+		eachTerm(a.PodAffinity, term)
+		eachTerm((*corev1.PodAffinity)(a.PodAntiAffinity), term)
 	}
 	for i := range p.Spec.TopologySpreadConstraints {
 		c := &p.Spec.TopologySpreadConstraints[i]
@@ -200,13 +189,15 @@ func mergeMatchLabelKeys(p *corev1.Pod) {
 	}
 }
 
-func eachTerm(
-	required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm, f func(*corev1.PodAffinityTerm),
-) {
-	for i := range required {
-		f(&required[i])
+// eachTerm calls f for the terms of an affinity, which may be nil.
+func eachTerm(a *corev1.PodAffinity, f func(*corev1.PodAffinityTerm)) {
+	if a == nil {
+		return
 	}
-	for i := range preferred {
-		f(&preferred[i].PodAffinityTerm)
+	for i := range a.RequiredDuringSchedulingIgnoredDuringExecution {
+		f(&a.RequiredDuringSchedulingIgnoredDuringExecution[i])
+	}
+	for i := range a.PreferredDuringSchedulingIgnoredDuringExecution {
+		f(&a.PreferredDuringSchedulingIgnoredDuringExecution[i].PodAffinityTerm)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
@@ -128,7 +129,7 @@ func validateImages(containers []corev1.Container, path *field.Path) field.Error
 func validateDeadlineUpdate(p, old *corev1.Pod, path *field.Path) field.ErrorList {
 	is, was := p.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds
 	switch {
-	case was == nil || samePointer(is, was):
+	case was == nil || ptr.Equal(is, was):
 		return nil
 	case is == nil:
 		return field.ErrorList{field.Invalid(path, is, "must not update from a positive integer to nil value")}

@@ -36,12 +36,12 @@ func warnPod(p, old *corev1.Pod) []string {
 	return append(warnings, podWarnings(nil, &p.Spec, p.Annotations)...)
 }
 
-// PodTemplateWarnings returns the warnings about a pod template at path. old is nil on create.
-func PodTemplateWarnings(path *field.Path, new, old *corev1.PodTemplateSpec) []string {
-	if new == nil {
+// PodTemplateWarnings returns the warnings about a pod template at path, which may be nil.
+func PodTemplateWarnings(path *field.Path, t *corev1.PodTemplateSpec) []string {
+	if t == nil {
 		return nil
 	}
-	return podWarnings(path, &new.Spec, new.Annotations)
+	return podWarnings(path, &t.Spec, t.Annotations)
 }
 
 // warnings is a list of warnings.
@@ -49,6 +49,13 @@ type warnings []string
 
 func (w *warnings) add(at *field.Path, format string, args ...any) {
 	*w = append(*w, at.String()+": "+fmt.Sprintf(format, args...))
+}
+
+// deprecated warns about a source of a volume if it is used.
+func (w *warnings) deprecated(at *field.Path, name string, used bool, news string) {
+	if used {
+		w.add(at.Child(name), "%s", news)
+	}
 }
 
 // podWarnings returns the warnings about the spec of a pod or a template at the path.
@@ -116,26 +123,23 @@ func (w *warnings) placement(spec *field.Path, s *corev1.PodSpec) {
 			w.nodeTerm(at.Child(preferred).Index(i).Child("preference"), &t.Preference, true)
 		}
 	}
-	terms := func(at *field.Path, hard []corev1.PodAffinityTerm, soft []corev1.WeightedPodAffinityTerm) {
-		for i, t := range hard {
+	terms := func(at *field.Path, a *corev1.PodAffinity) {
+		if a == nil {
+			return
+		}
+		for i, t := range a.RequiredDuringSchedulingIgnoredDuringExecution {
 			if t.LabelSelector == nil {
 				w.add(at.Child(required).Index(i).Child("labelSelector"), matchesNothing)
 			}
 		}
-		for i, t := range soft {
+		for i, t := range a.PreferredDuringSchedulingIgnoredDuringExecution {
 			if t.PodAffinityTerm.LabelSelector == nil {
 				w.add(at.Child(preferred).Index(i).Child("podAffinityTerm", "labelSelector"), matchesNothing)
 			}
 		}
 	}
-	if p := a.PodAffinity; p != nil {
-		terms(spec.Child("podAffinity"), p.RequiredDuringSchedulingIgnoredDuringExecution,
-			p.PreferredDuringSchedulingIgnoredDuringExecution)
-	}
-	if p := a.PodAntiAffinity; p != nil {
-		terms(spec.Child("podAntiAffinity"), p.RequiredDuringSchedulingIgnoredDuringExecution,
-			p.PreferredDuringSchedulingIgnoredDuringExecution)
-	}
+	terms(spec.Child("podAffinity"), a.PodAffinity)
+	terms(spec.Child("podAntiAffinity"), (*corev1.PodAffinity)(a.PodAntiAffinity))
 }
 
 // nodeTerm adds the warnings about a node selector term. If values is true, it also warns
@@ -171,25 +175,15 @@ func (w *warnings) annotations(at *field.Path, annotations map[string]string) {
 }
 
 func (w *warnings) volume(at *field.Path, v *corev1.Volume) {
-	for _, old := range []struct {
-		name string
-		used bool
-		news string
-	}{
-		{"photonPersistentDisk", v.PhotonPersistentDisk != nil, "deprecated in v1.11, non-functional in v1.16+"},
-		{"gitRepo", v.GitRepo != nil, "deprecated in v1.11, and disabled by default in v1.33+"},
-		{"scaleIO", v.ScaleIO != nil, "deprecated in v1.16, non-functional in v1.22+"},
-		{"flocker", v.Flocker != nil, "deprecated in v1.22, non-functional in v1.25+"},
-		{"storageOS", v.StorageOS != nil, "deprecated in v1.22, non-functional in v1.25+"},
-		{"quobyte", v.Quobyte != nil, "deprecated in v1.22, non-functional in v1.25+"},
-		{"glusterfs", v.Glusterfs != nil, "deprecated in v1.25, non-functional in v1.26+"},
-		{"cephfs", v.CephFS != nil, "deprecated in v1.28, non-functional in v1.31+"},
-		{"rbd", v.RBD != nil, "deprecated in v1.28, non-functional in v1.31+"},
-	} {
-		if old.used {
-			w.add(at.Child(old.name), "%s", old.news)
-		}
-	}
+	w.deprecated(at, "photonPersistentDisk", v.PhotonPersistentDisk != nil, "deprecated in v1.11, non-functional in v1.16+")
+	w.deprecated(at, "gitRepo", v.GitRepo != nil, "deprecated in v1.11, and disabled by default in v1.33+")
+	w.deprecated(at, "scaleIO", v.ScaleIO != nil, "deprecated in v1.16, non-functional in v1.22+")
+	w.deprecated(at, "flocker", v.Flocker != nil, "deprecated in v1.22, non-functional in v1.25+")
+	w.deprecated(at, "storageOS", v.StorageOS != nil, "deprecated in v1.22, non-functional in v1.25+")
+	w.deprecated(at, "quobyte", v.Quobyte != nil, "deprecated in v1.22, non-functional in v1.25+")
+	w.deprecated(at, "glusterfs", v.Glusterfs != nil, "deprecated in v1.25, non-functional in v1.26+")
+	w.deprecated(at, "cephfs", v.CephFS != nil, "deprecated in v1.28, non-functional in v1.31+")
+	w.deprecated(at, "rbd", v.RBD != nil, "deprecated in v1.28, non-functional in v1.31+")
 	if e := v.Ephemeral; e != nil && e.VolumeClaimTemplate != nil {
 		*w = append(*w,
 			claimSpecWarnings(at.Child("ephemeral", "volumeClaimTemplate", "spec"), &e.VolumeClaimTemplate.Spec)...)
@@ -422,21 +416,12 @@ func persistentVolumeWarnings(v, _ *corev1.PersistentVolume) []string {
 				false)
 		}
 	}
-	for _, old := range []struct {
-		name string
-		used bool
-		news string
-	}{
-		{"cephfs", v.Spec.CephFS != nil, "deprecated in v1.28, non-functional in v1.31+"},
-		{"photonPersistentDisk", v.Spec.PhotonPersistentDisk != nil, "deprecated in v1.11, non-functional in v1.16+"},
-		{"scaleIO", v.Spec.ScaleIO != nil, "deprecated in v1.16, non-functional in v1.22+"},
-		{"storageOS", v.Spec.StorageOS != nil, "deprecated in v1.22, non-functional in v1.25+"},
-		{"glusterfs", v.Spec.Glusterfs != nil, "deprecated in v1.25, non-functional in v1.26+"},
-		{"rbd", v.Spec.RBD != nil, "deprecated in v1.28, non-functional in v1.31+"},
-	} {
-		if old.used {
-			w.add(spec.Child(old.name), "%s", old.news)
-		}
-	}
+	w.deprecated(spec, "cephfs", v.Spec.CephFS != nil, "deprecated in v1.28, non-functional in v1.31+")
+	w.deprecated(spec, "photonPersistentDisk", v.Spec.PhotonPersistentDisk != nil,
+		"deprecated in v1.11, non-functional in v1.16+")
+	w.deprecated(spec, "scaleIO", v.Spec.ScaleIO != nil, "deprecated in v1.16, non-functional in v1.22+")
+	w.deprecated(spec, "storageOS", v.Spec.StorageOS != nil, "deprecated in v1.22, non-functional in v1.25+")
+	w.deprecated(spec, "glusterfs", v.Spec.Glusterfs != nil, "deprecated in v1.25, non-functional in v1.26+")
+	w.deprecated(spec, "rbd", v.Spec.RBD != nil, "deprecated in v1.28, non-functional in v1.31+")
 	return w
 }

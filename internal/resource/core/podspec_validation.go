@@ -142,9 +142,7 @@ func validateDNS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("nameservers"), c.Nameservers,
 			fmt.Sprintf("must not have more than %v nameservers", mostServers)))
 	}
-	for i, ip := range c.Nameservers {
-		errs = append(errs, ValidateIP(path.Child("nameservers").Index(i), ip, nil)...)
-	}
+	errs = append(errs, validateIPs(path.Child("nameservers"), c.Nameservers, nil)...)
 	if len(c.Searches) > mostSearches {
 		errs = append(errs, field.Invalid(path.Child("searches"), c.Searches,
 			fmt.Sprintf("must not have more than %v search paths", mostSearches)))
@@ -205,9 +203,7 @@ func validateHostAliases(list []corev1.HostAlias, path *field.Path) field.ErrorL
 	var errs field.ErrorList
 	for i, a := range list {
 		errs = append(errs, ValidateIP(path.Index(i).Child("ip"), a.IP, nil)...)
-		for j, name := range a.Hostnames {
-			errs = append(errs, field.DNSSubdomain(path.Index(i).Child("hostnames").Index(j), name)...)
-		}
+		errs = append(errs, field.EachValue(path.Index(i).Child("hostnames"), a.Hostnames, field.DNSSubdomain)...)
 	}
 	return errs
 }
@@ -240,7 +236,7 @@ func (p *podValidator) validatePodResources(path *field.Path) field.ErrorList {
 		"claims may not be set for Resources at pod-level")...)
 	together := AggregateContainerResources(p.spec,
 		func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests })
-	for _, name := range sortedResources(r.Requests) {
+	for _, name := range sortedKeys(r.Requests) {
 		q := r.Requests[name]
 		if sum, ok := together[name]; ok && q.Cmp(sum) < 0 {
 			errs = append(errs, field.Invalid(path.Child("requests").Key(string(name)), q.String(),
@@ -257,7 +253,7 @@ func (p *podValidator) validatePodLimits(path *field.Path) field.ErrorList {
 	limits := p.spec.Resources.Limits
 	together := AggregateContainerResources(p.spec,
 		func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Limits })
-	for _, name := range sortedResources(together) {
+	for _, name := range sortedKeys(together) {
 		sum := together[name]
 		if limit, ok := limits[name]; ok && isHugePages(name) && sum.Cmp(limit) > 0 {
 			errs = append(errs, field.Invalid(path.Child("limits").Key(string(name)), limit.String(),
@@ -266,7 +262,7 @@ func (p *podValidator) validatePodLimits(path *field.Path) field.ErrorList {
 	}
 	for i := range p.spec.Containers {
 		own := p.spec.Containers[i].Resources.Limits
-		for _, name := range sortedResources(own) {
+		for _, name := range sortedKeys(own) {
 			q := own[name]
 			if limit, ok := limits[name]; ok && q.Cmp(limit) > 0 {
 				at := path.Child("containers").Index(i).Key(string(name)).Child("limits")

@@ -21,10 +21,9 @@ func validatePodStatus(p, old *corev1.Pod) field.ErrorList {
 	defer path.Free()
 	errs := validateNominatedNode(p, path.Child("nominatedNodeName"))
 	for i := range s.Conditions {
-		errs = append(errs, validateConditionType(s.Conditions[i].Type, path.Child("conditions").Index(i).Child("Type"))...)
-		if n := s.Conditions[i].ObservedGeneration; n < 0 {
-			errs = append(errs, field.Invalid(path.Child("conditions").Index(i).Child("observedGeneration"), n, notNegativeInteger))
-		}
+		at, n := path.Child("conditions").Index(i), s.Conditions[i].ObservedGeneration
+		errs = append(errs, validateConditionType(s.Conditions[i].Type, at.Child("Type"))...)
+		errs = append(errs, field.InvalidIf(n < 0, at.Child("observedGeneration"), n, notNegativeInteger)...)
 	}
 	errs = append(errs, field.InvalidIf(s.ObservedGeneration < 0, path.Child("observedGeneration"), s.ObservedGeneration,
 		notNegativeInteger)...)
@@ -59,19 +58,11 @@ func validateNominatedNode(p *corev1.Pod, path *field.Path) field.ErrorList {
 }
 
 func podIPs(s *corev1.PodStatus) []string {
-	var out []string
-	for _, ip := range s.PodIPs {
-		out = append(out, ip.IP)
-	}
-	return out
+	return declare.Texts(s.PodIPs, func(ip corev1.PodIP) string { return ip.IP })
 }
 
 func hostIPs(s *corev1.PodStatus) []string {
-	var out []string
-	for _, ip := range s.HostIPs {
-		out = append(out, ip.IP)
-	}
-	return out
+	return declare.Texts(s.HostIPs, func(ip corev1.HostIP) string { return ip.IP })
 }
 
 // validateHostIPs requires that the first address is hostIP.
@@ -79,19 +70,14 @@ func validateHostIPs(s, old *corev1.PodStatus, path *field.Path) field.ErrorList
 	if len(s.HostIPs) == 0 {
 		return nil
 	}
-	var errs field.ErrorList
-	if first := s.HostIPs[0].IP; first != s.HostIP {
-		errs = append(errs, field.Invalid(path.Index(0).Child("ip"), first, "must be equal to `hostIP`"))
-	}
+	first := s.HostIPs[0].IP
+	errs := field.InvalidIf(first != s.HostIP, path.Index(0).Child("ip"), first, "must be equal to `hostIP`")
 	return append(errs, validateAddresses(hostIPs(s), hostIPs(old), s.HostIPs, path)...)
 }
 
 // validateAddresses allows one address, or one of each family. list is what errors show.
 func validateAddresses(ips, old []string, list any, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for i, ip := range ips {
-		errs = append(errs, ValidateIP(path.Index(i), ip, old)...)
-	}
+	errs := validateIPs(path, ips, old)
 	if len(ips) < 2 {
 		return errs
 	}
@@ -207,12 +193,9 @@ func validateLinuxUser(u *corev1.LinuxContainerUser, os *corev1.PodOS, at *field
 	if os != nil && os.Name == corev1.Windows {
 		return field.ErrorList{field.Forbidden(at, "cannot be set for a windows pod")}
 	}
-	errs := validateUserID(at.Child("uid"), &u.UID)
-	errs = append(errs, validateGroupID(at.Child("gid"), &u.GID)...)
-	for i := range u.SupplementalGroups {
-		errs = append(errs, validateGroupID(at.Child("supplementalGroups").Index(i), &u.SupplementalGroups[i])...)
-	}
-	return errs
+	errs := userID(at.Child("uid"), u.UID)
+	errs = append(errs, groupID(at.Child("gid"), u.GID)...)
+	return append(errs, field.EachValue(at.Child("supplementalGroups"), u.SupplementalGroups, groupID)...)
 }
 
 // validateAllocated validates the health of the resources of a container. c is nil if the pod has no such container:

@@ -25,11 +25,8 @@ func podTemplates(gates PodGates) *registry.Kind {
 			Validate: func(o *corev1.PodTemplate) field.ErrorList {
 				return ValidatePodTemplateSpec(&o.Template, field.NewPath("template"))
 			},
-			Warn: func(t, old *corev1.PodTemplate) []string {
-				if old == nil {
-					return PodTemplateWarnings(field.NewPath("template"), &t.Template, nil)
-				}
-				return PodTemplateWarnings(field.NewPath("template"), &t.Template, &old.Template)
+			Warn: func(t, _ *corev1.PodTemplate) []string {
+				return PodTemplateWarnings(field.NewPath("template"), &t.Template)
 			},
 		}.Untyped(),
 		Table: registry.Table[*corev1.PodTemplate]{

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -57,16 +57,12 @@ func replicationControllers(gates PodGates) *registry.Kind {
 			Warn: warnReplicationController,
 		}.Untyped(),
 		Table: registry.Table[*corev1.ReplicationController]{
-			Columns: []metav1.TableColumnDefinition{
+			Columns: table.WithTemplate(spec["selector"],
 				table.Name,
 				table.Column("Desired", "integer", spec["replicas"]),
 				table.Column("Current", "integer", status["replicas"]),
 				table.Column("Ready", "integer", status["readyReplicas"]),
-				table.Age,
-				table.Wide("Containers", "string", "Names of each container in the template."),
-				table.Wide("Images", "string", "Images referenced by each container in the template."),
-				table.Wide("Selector", "string", spec["selector"]),
-			},
+				table.Age),
 			Cells: replicationControllerCells,
 		}.Untyped(),
 	}
@@ -82,14 +78,11 @@ func defaultReplicationController(c *corev1.ReplicationController) {
 			c.Labels = maps.Clone(t.Labels)
 		}
 	}
-	setDefaultPointer(&c.Spec.Replicas, 1)
+	declare.Pointer(&c.Spec.Replicas, 1)
 }
 
 func replicationControllerScale(c *corev1.ReplicationController) (spec, status int32, selector string) {
-	if c.Spec.Replicas != nil {
-		spec = *c.Spec.Replicas
-	}
-	return spec, c.Status.Replicas, labels.Set(c.Spec.Selector).String()
+	return ptr.Deref(c.Spec.Replicas, 0), c.Status.Replicas, labels.Set(c.Spec.Selector).String()
 }
 
 func warnReplicationController(c, old *corev1.ReplicationController) []string {
@@ -98,9 +91,9 @@ func warnReplicationController(c, old *corev1.ReplicationController) []string {
 	}
 	path := field.NewPath("spec", "template")
 	if old != nil {
-		return PodTemplateWarnings(path, old.Spec.Template, nil) // kube-apiserver warns about the template before the update
+		return PodTemplateWarnings(path, old.Spec.Template) // kube-apiserver warns about the template before the update
 	}
-	return append(declare.PodNameWarnings(c.Name), PodTemplateWarnings(path, c.Spec.Template, nil)...)
+	return append(declare.PodNameWarnings(c.Name), PodTemplateWarnings(path, c.Spec.Template)...)
 }
 
 func replicationControllerCells(c *corev1.ReplicationController) []any {

@@ -20,9 +20,9 @@ func resourceQuotas() *registry.Kind {
 			Namespaced: true,
 		},
 		Versions: onlyV1[corev1.ResourceQuota](func(q *corev1.ResourceQuota) {
-			roundUpResources(q.Spec.Hard)
-			roundUpResources(q.Status.Hard)
-			roundUpResources(q.Status.Used)
+			declare.RoundUp(q.Spec.Hard)
+			declare.RoundUp(q.Status.Hard)
+			declare.RoundUp(q.Status.Used)
 		}),
 		Storage:      registry.Storage{Version: "v1", Path: "resourcequotas"},
 		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},

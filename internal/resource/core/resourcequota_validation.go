@@ -33,12 +33,12 @@ func validateResourceQuotaStatus(q, _ *corev1.ResourceQuota) field.ErrorList {
 // validateQuotaList validates the names and values of what a quota limits.
 func validateQuotaList(list corev1.ResourceList, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for _, name := range sortedResources(list) {
+	for _, name := range sortedKeys(list) {
 		q, at := list[name], path.Key(string(name))
 		errs = append(errs, ValidateResourceName(string(name), at)...)
 		errs = append(errs, field.InvalidIf(!strings.Contains(string(name), "/") && !isQuotaResource(name), at, name,
 			"must be a standard resource for quota")...)
-		errs = append(errs, ValidateNonNegativeQuantity(q, at)...)
+		errs = append(errs, ValidateNonNegativeQuantity(at, q)...)
 		if (isCounted(string(name)) || IsExtendedResource(string(name))) && q.MilliValue()%1000 != 0 {
 			errs = append(errs, field.Invalid(at, q.String(), "must be an integer"))
 		}
@@ -158,7 +158,7 @@ func limitsOutside(scope corev1.ResourceQuotaScope, hard corev1.ResourceList) []
 			corev1.ResourceLimitsMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory,
 		}
 	}
-	return slices.DeleteFunc(sortedResources(hard), func(name corev1.ResourceName) bool {
+	return slices.DeleteFunc(sortedKeys(hard), func(name corev1.ResourceName) bool {
 		return !isScope(scope) || !isQuotaResource(name) || slices.Contains(can, name)
 	})
 }

@@ -33,14 +33,14 @@ func validateRequirements(
 		huge = huge || isHugePages(name)
 		cpuOrMemory = cpuOrMemory || name == corev1.ResourceCPU || name == corev1.ResourceMemory
 	}
-	for _, name := range sortedResources(r.Limits) {
+	for _, name := range sortedKeys(r.Limits) {
 		q, at := r.Limits[name], limits.Key(string(name))
 		errs = append(errs, validateName(string(name), at)...)
 		errs = append(errs, validateResourceValue(name, q, at)...)
 		errs = append(errs, validateHugePages(name, q, at)...)
 		note(name)
 	}
-	for _, name := range sortedResources(r.Requests) {
+	for _, name := range sortedKeys(r.Requests) {
 		q, at := r.Requests[name], requests.Key(string(name))
 		errs = append(errs, validateName(string(name), at)...)
 		errs = append(errs, validateResourceValue(name, q, at)...)
@@ -115,15 +115,6 @@ func validateClaimsUsed(used []corev1.ResourceClaim, claims sets.Set[string], pa
 	return errs
 }
 
-func sortedResources(list corev1.ResourceList) []corev1.ResourceName {
-	names := make([]corev1.ResourceName, 0, len(list))
-	for name := range list {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
 func isHugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
@@ -190,7 +181,7 @@ func ValidateContainerResourceName(name string, path *field.Path) field.ErrorLis
 }
 
 func validateResourceValue(name corev1.ResourceName, q resource.Quantity, path *field.Path) field.ErrorList {
-	errs := ValidateNonNegativeQuantity(q, path)
+	errs := ValidateNonNegativeQuantity(path, q)
 	if !isNativeResource(string(name)) || isCounted(string(name)) {
 		if q.MilliValue()%1000 != 0 {
 			errs = append(errs, field.Invalid(path, q.String(), "must be an integer"))

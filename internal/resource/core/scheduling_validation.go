@@ -17,9 +17,8 @@ func validateAffinity(a *corev1.Affinity, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if n := a.NodeAffinity; n != nil {
 		path := path.Child("nodeAffinity")
-		if r := n.RequiredDuringSchedulingIgnoredDuringExecution; r != nil {
-			errs = append(errs, ValidateNodeSelector(r, path.Child("requiredDuringSchedulingIgnoredDuringExecution"))...)
-		}
+		errs = append(errs, field.IfPresent(path.Child("requiredDuringSchedulingIgnoredDuringExecution"),
+			n.RequiredDuringSchedulingIgnoredDuringExecution, ValidateNodeSelector)...)
 		for i := range n.PreferredDuringSchedulingIgnoredDuringExecution {
 			p, at := &n.PreferredDuringSchedulingIgnoredDuringExecution[i],
 				path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i)
@@ -27,15 +26,9 @@ func validateAffinity(a *corev1.Affinity, path *field.Path) field.ErrorList {
 			errs = append(errs, validateNodeTerm(&p.Preference, at.Child("preference"))...)
 		}
 	}
-	if p := a.PodAffinity; p != nil {
-		errs = append(errs, validatePodTerms(p.RequiredDuringSchedulingIgnoredDuringExecution,
-			p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAffinity"))...)
-	}
-	if p := a.PodAntiAffinity; p != nil {
-		errs = append(errs, validatePodTerms(p.RequiredDuringSchedulingIgnoredDuringExecution,
-			p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAntiAffinity"))...)
-	}
-	return errs
+	errs = append(errs, field.IfPresent(path.Child("podAffinity"), a.PodAffinity, validatePodTerms)...)
+	return append(errs, field.IfPresent(path.Child("podAntiAffinity"), (*corev1.PodAffinity)(a.PodAntiAffinity),
+		validatePodTerms)...)
 }
 
 // validateRequiredNodeValues requires that labels can have the values in the required node affinity.
@@ -100,16 +93,14 @@ func validateNodeFieldRequirement(r *corev1.NodeSelectorRequirement, path *field
 	if r.Key != "metadata.name" {
 		return append(errs, field.Invalid(path.Child("key"), r.Key, "not a valid field selector key"))
 	}
-	for i, v := range r.Values {
-		errs = append(errs, field.DNSSubdomain(path.Child("values").Index(i), v)...)
-	}
-	return errs
+	return append(errs, field.EachValue(path.Child("values"), r.Values, field.DNSSubdomain)...)
 }
 
-func validatePodTerms(
-	required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm, path *field.Path,
-) field.ErrorList {
-	errs := field.Each(path.Child("requiredDuringSchedulingIgnoredDuringExecution"), required, validatePodTerm)
+// validatePodTerms validates the rules of an affinity, or of an anti-affinity, which has the same fields.
+func validatePodTerms(a *corev1.PodAffinity, path *field.Path) field.ErrorList {
+	errs := field.Each(path.Child("requiredDuringSchedulingIgnoredDuringExecution"),
+		a.RequiredDuringSchedulingIgnoredDuringExecution, validatePodTerm)
+	preferred := a.PreferredDuringSchedulingIgnoredDuringExecution
 	for i := range preferred {
 		at := path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i)
 		errs = append(errs, validateWeight(preferred[i].Weight, at)...)
@@ -143,9 +134,7 @@ func validateTermKeys(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorLi
 			errs = append(errs, field.Forbidden(at, "must not be specified when labelSelector is not set"))
 			continue
 		}
-		for i, key := range list.keys {
-			errs = append(errs, field.LabelKey(at.Index(i), key)...)
-		}
+		errs = append(errs, field.EachValue(at, list.keys, field.LabelKey)...)
 	}
 	for i, key := range t.MismatchLabelKeys {
 		errs = append(errs, field.InvalidIf(match.Has(key), path.Child("matchLabelKeys").Index(i), key,
@@ -171,9 +160,9 @@ func requireKeysOnce(s *metav1.LabelSelector, keys []string, path *field.Path) f
 		last[key] = i
 	}
 	for _, e := range s.MatchExpressions {
-		if i, merged := last[e.Key]; merged && used.Has(e.Key) {
-			errs = append(errs, field.Invalid(path.Index(i), e.Key, "exists in both matchLabelKeys and labelSelector"))
-		}
+		i, merged := last[e.Key]
+		errs = append(errs, field.InvalidIf(merged && used.Has(e.Key), path.Index(i), e.Key,
+			"exists in both matchLabelKeys and labelSelector")...)
 		used.Insert(e.Key)
 	}
 	return errs
@@ -205,13 +194,10 @@ func validateToleration(t *corev1.Toleration, path *field.Path) field.ErrorList 
 		errs = append(errs, field.NotSupported(operator, t.Operator,
 			[]corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
 	}
-	if t.Effect != "" {
-		errs = append(errs, taintEffect(t.Effect, path.Child("effect"))...)
-	}
-	return errs
+	return append(errs, field.IfSet(path.Child("effect"), t.Effect, taintEffect)...)
 }
 
-func taintEffect(e corev1.TaintEffect, path *field.Path) field.ErrorList {
+func taintEffect(path *field.Path, e corev1.TaintEffect) field.ErrorList {
 	return field.OneOf(path, e, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)
 }
 
@@ -255,9 +241,6 @@ func validateSpreadKeys(c *corev1.TopologySpreadConstraint, path *field.Path) fi
 	if c.LabelSelector == nil {
 		return field.ErrorList{field.Forbidden(at, "must not be specified when labelSelector is not set")}
 	}
-	var errs field.ErrorList
-	for i, key := range c.MatchLabelKeys {
-		errs = append(errs, field.LabelKey(at.Index(i), key)...)
-	}
+	errs := field.EachValue(at, c.MatchLabelKeys, field.LabelKey)
 	return append(errs, requireKeysOnce(c.LabelSelector, c.MatchLabelKeys, path)...)
 }

@@ -45,7 +45,7 @@ func secrets() *registry.Kind {
 
 // defaultSecret sets defaults, and moves the write-only stringData to data.
 func defaultSecret(s *corev1.Secret) {
-	setDefault(&s.Type, corev1.SecretTypeOpaque)
+	declare.Value(&s.Type, corev1.SecretTypeOpaque)
 	if len(s.StringData) > 0 && s.Data == nil {
 		s.Data = make(map[string][]byte, len(s.StringData))
 	}

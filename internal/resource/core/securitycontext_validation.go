@@ -13,26 +13,20 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
-func validateUserID(path *field.Path, id *int64) field.ErrorList {
-	if id == nil {
-		return nil
-	}
-	return field.Messages(path, *id, validation.IsValidUserID(*id))
+func userID(path *field.Path, id int64) field.ErrorList {
+	return field.Messages(path, id, validation.IsValidUserID(id))
 }
 
-func validateGroupID(path *field.Path, id *int64) field.ErrorList {
-	if id == nil {
-		return nil
-	}
-	return field.Messages(path, *id, validation.IsValidGroupID(*id))
+func groupID(path *field.Path, id int64) field.ErrorList {
+	return field.Messages(path, id, validation.IsValidGroupID(id))
 }
 
 func (p *podValidator) validateSecurityContext(c *corev1.SecurityContext, path *field.Path) field.ErrorList {
 	if c == nil {
 		return nil
 	}
-	errs := validateUserID(path.Child("runAsUser"), c.RunAsUser)
-	errs = append(errs, validateGroupID(path.Child("runAsGroup"), c.RunAsGroup)...)
+	errs := field.Optional(path.Child("runAsUser"), c.RunAsUser, userID)
+	errs = append(errs, field.Optional(path.Child("runAsGroup"), c.RunAsGroup, groupID)...)
 	if m := c.ProcMount; m != nil {
 		at := path.Child("procMount")
 		errs = append(errs, field.OneOf(at, *m, corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)
@@ -62,13 +56,11 @@ func validateSeccomp(s *corev1.SeccompProfile, path *field.Path) field.ErrorList
 	if s == nil {
 		return nil
 	}
-	errs := func() field.ErrorList {
-		if s.Type == "" {
-			return field.ErrorList{field.Required(path.Child("type"), "type is required when seccompProfile is set")}
-		}
-		return field.OneOf(path.Child("type"), s.Type, corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault,
-			corev1.SeccompProfileTypeUnconfined)
-	}()
+	errs := field.RequiredAnd(path.Child("type"), s.Type, "type is required when seccompProfile is set",
+		func(at *field.Path, t corev1.SeccompProfileType) field.ErrorList {
+			return field.OneOf(at, t, corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault,
+				corev1.SeccompProfileTypeUnconfined)
+		})
 	at := path.Child("localhostProfile")
 	switch {
 	case s.Type != corev1.SeccompProfileTypeLocalhost && s.LocalhostProfile != nil:
@@ -188,12 +180,10 @@ func (p *podValidator) validatePodSecurityContext(c *corev1.PodSecurityContext, 
 	if c == nil {
 		return nil
 	}
-	errs := validateGroupID(path.Child("fsGroup"), c.FSGroup)
-	errs = append(errs, validateUserID(path.Child("runAsUser"), c.RunAsUser)...)
-	errs = append(errs, validateGroupID(path.Child("runAsGroup"), c.RunAsGroup)...)
-	for i := range c.SupplementalGroups {
-		errs = append(errs, validateGroupID(path.Child("supplementalGroups").Index(i), &c.SupplementalGroups[i])...)
-	}
+	errs := field.Optional(path.Child("fsGroup"), c.FSGroup, groupID)
+	errs = append(errs, field.Optional(path.Child("runAsUser"), c.RunAsUser, userID)...)
+	errs = append(errs, field.Optional(path.Child("runAsGroup"), c.RunAsGroup, groupID)...)
+	errs = append(errs, field.EachValue(path.Child("supplementalGroups"), c.SupplementalGroups, groupID)...)
 	errs = append(errs, validateSysctls(c.Sysctls, path.Child("sysctls"))...)
 	errs = append(errs, field.OptionalOneOf(path.Child("fsGroupChangePolicy"), c.FSGroupChangePolicy,
 		corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch)...)
@@ -283,11 +273,8 @@ func (p *podValidator) validateHostProcess(path *field.Path) field.ErrorList {
 	}
 	errs = append(errs, field.InvalidIf(lack, path, "",
 		"If pod contains any hostProcess containers then all containers must be HostProcess containers")...)
-	if !p.spec.HostNetwork {
-		errs = append(errs, field.Invalid(path.Child("hostNetwork"), p.spec.HostNetwork,
-			"hostNetwork must be true if pod contains any hostProcess containers"))
-	}
-	return errs
+	return append(errs, field.InvalidIf(!p.spec.HostNetwork, path.Child("hostNetwork"), p.spec.HostNetwork,
+		"hostNetwork must be true if pod contains any hostProcess containers")...)
 }
 
 // eachSecurityContext calls visit for each container that has a security context.
@@ -310,10 +297,8 @@ func (p *podValidator) eachSecurityContext(path *field.Path, visit func(*corev1.
 
 func (p *podValidator) validateLinux(path *field.Path) field.ErrorList {
 	const message = "windows options cannot be set for a linux pod"
-	var errs field.ErrorList
-	if c := p.spec.SecurityContext; c != nil && c.WindowsOptions != nil {
-		errs = append(errs, field.Forbidden(path.Child("securityContext", "windowsOptions"), message))
-	}
+	c := p.spec.SecurityContext
+	errs := field.ForbiddenIf(c != nil && c.WindowsOptions != nil, path.Child("securityContext", "windowsOptions"), message)
 	p.eachSecurityContext(path, func(c *corev1.SecurityContext, at *field.Path) {
 		errs = append(errs, field.ForbiddenIf(c.WindowsOptions != nil, at.Child("windowsOptions"), message)...)
 	})

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
@@ -79,7 +81,7 @@ func services() *registry.Kind {
 
 func defaultService(s *corev1.Service) {
 	spec := &s.Spec
-	setDefault(&spec.SessionAffinity, corev1.ServiceAffinityNone)
+	declare.Value(&spec.SessionAffinity, corev1.ServiceAffinityNone)
 	switch spec.SessionAffinity {
 	case corev1.ServiceAffinityNone:
 		spec.SessionAffinityConfig = nil
@@ -90,27 +92,27 @@ func defaultService(s *corev1.Service) {
 				ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &timeout}}
 		}
 	}
-	setDefault(&spec.Type, corev1.ServiceTypeClusterIP)
+	declare.Value(&spec.Type, corev1.ServiceTypeClusterIP)
 	for i := range spec.Ports {
 		p := &spec.Ports[i]
-		setDefault(&p.Protocol, corev1.ProtocolTCP)
+		declare.Value(&p.Protocol, corev1.ProtocolTCP)
 		if p.TargetPort == intstr.FromInt32(0) || p.TargetPort == intstr.FromString("") {
 			p.TargetPort = intstr.FromInt32(p.Port)
 		}
 	}
 	if hasExternalTraffic(s) {
-		setDefault(&spec.ExternalTrafficPolicy, corev1.ServiceExternalTrafficPolicyCluster)
+		declare.Value(&spec.ExternalTrafficPolicy, corev1.ServiceExternalTrafficPolicyCluster)
 	}
 	if hasClusterIP(s) {
-		setDefaultPointer(&spec.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster)
+		declare.Pointer(&spec.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster)
 	}
 	if spec.Type != corev1.ServiceTypeLoadBalancer {
 		return
 	}
-	setDefaultPointer(&spec.AllocateLoadBalancerNodePorts, true)
+	declare.Pointer(&spec.AllocateLoadBalancerNodePorts, true)
 	for i := range s.Status.LoadBalancer.Ingress {
 		if in := &s.Status.LoadBalancer.Ingress[i]; in.IP != "" {
-			setDefaultPointer(&in.IPMode, corev1.LoadBalancerIPModeVIP)
+			declare.Pointer(&in.IPMode, corev1.LoadBalancerIPModeVIP)
 		}
 	}
 }
@@ -154,7 +156,7 @@ func inferAddressFields(s *corev1.Service) {
 		}
 		spec.IPFamilies = []corev1.IPFamily{family}
 	}
-	setDefaultPointer(&spec.IPFamilyPolicy, corev1.IPFamilyPolicySingleStack)
+	declare.Pointer(&spec.IPFamilyPolicy, corev1.IPFamilyPolicySingleStack)
 }
 
 // prepareServiceUpdate lets a client change the type of a Service by changing only the field
@@ -176,10 +178,10 @@ func prepareServiceUpdate(s, old *corev1.Service) {
 	wasLoadBalancer, isLoadBalancer := before.Type == corev1.ServiceTypeLoadBalancer,
 		spec.Type == corev1.ServiceTypeLoadBalancer
 	if wasLoadBalancer && !isLoadBalancer {
-		if samePointer(spec.AllocateLoadBalancerNodePorts, before.AllocateLoadBalancerNodePorts) {
+		if ptr.Equal(spec.AllocateLoadBalancerNodePorts, before.AllocateLoadBalancerNodePorts) {
 			spec.AllocateLoadBalancerNodePorts = nil
 		}
-		if samePointer(spec.LoadBalancerClass, before.LoadBalancerClass) {
+		if ptr.Equal(spec.LoadBalancerClass, before.LoadBalancerClass) {
 			spec.LoadBalancerClass = nil
 		}
 	}
@@ -199,7 +201,7 @@ func dropUnchangedAddresses(spec, before *corev1.ServiceSpec) {
 	if slices.Equal(spec.IPFamilies, before.IPFamilies) {
 		spec.IPFamilies = nil
 	}
-	if samePointer(spec.IPFamilyPolicy, before.IPFamilyPolicy) {
+	if ptr.Equal(spec.IPFamilyPolicy, before.IPFamilyPolicy) {
 		spec.IPFamilyPolicy = nil
 	}
 }
@@ -232,10 +234,6 @@ func sameNodePorts(s, old *corev1.Service) bool {
 	return true
 }
 
-func samePointer[T comparable](a, b *T) bool {
-	return (a == nil) == (b == nil) && (a == nil || *a == *b)
-}
-
 func serviceCells(s *corev1.Service) []any {
 	ip := table.None
 	if len(s.Spec.ClusterIPs) > 0 {
@@ -264,10 +262,8 @@ func externalIPs(s *corev1.Service) string {
 	case corev1.ServiceTypeLoadBalancer:
 		var balancers []string
 		for _, in := range s.Status.LoadBalancer.Ingress {
-			if in.IP != "" {
-				balancers = append(balancers, in.IP)
-			} else if in.Hostname != "" {
-				balancers = append(balancers, in.Hostname)
+			if address := cmp.Or(in.IP, in.Hostname); address != "" {
+				balancers = append(balancers, address)
 			}
 		}
 		slices.Sort(balancers)
@@ -294,22 +290,21 @@ func serviceWarnings(s, _ *corev1.Service) []string {
 	warn(hints, fmt.Sprintf("annotation %s is deprecated, please use %s instead",
 		corev1.DeprecatedAnnotationTopologyAwareHints, corev1.AnnotationTopologyMode))
 	if spec.ClusterIP != "" && spec.ClusterIP != corev1.ClusterIPNone {
-		warnings = append(warnings, warnIPs(path.Child("clusterIPs"), spec.ClusterIPs)...)
+		warnings = append(warnings, field.WarnEach(path.Child("clusterIPs"), spec.ClusterIPs, validation.GetWarningsForIP)...)
 	}
 	warn(headless && spec.LoadBalancerIP != "",
 		"spec.loadBalancerIP is ignored for headless services") //nolint:staticcheck // deprecated, still served
 	warn(headless && len(spec.ExternalIPs) > 0, "spec.externalIPs is ignored for headless services")
 	warn(headless && spec.SessionAffinity != corev1.ServiceAffinityNone,
 		"spec.SessionAffinity is ignored for headless services")
-	warnings = append(warnings, warnIPs(path.Child("externalIPs"), spec.ExternalIPs)...)
+	warnings = append(warnings, field.WarnEach(path.Child("externalIPs"), spec.ExternalIPs, validation.GetWarningsForIP)...)
 	warn(len(spec.ExternalIPs) > 0 && !headless && !external,
 		"spec.externalIPs is deprecated and may no longer be implemented in some clusters")
 	if ip := spec.LoadBalancerIP; netutils.ParseIPSloppy(ip) != nil { //nolint:staticcheck // deprecated, still served
 		warnings = append(warnings, validation.GetWarningsForIP(path.Child("loadBalancerIP").K8s(), ip)...)
 	}
-	for i, cidr := range spec.LoadBalancerSourceRanges {
-		warnings = append(warnings, validation.GetWarningsForCIDR(path.Child("loadBalancerSourceRanges").Index(i).K8s(), cidr)...)
-	}
+	warnings = append(warnings, field.WarnEach(path.Child("loadBalancerSourceRanges"), spec.LoadBalancerSourceRanges,
+		validation.GetWarningsForCIDR)...)
 	warn(external && len(spec.ExternalIPs) > 0, `spec.externalIPs is ignored when spec.type is "ExternalName"`)
 	warn(!external && spec.ExternalName != "", `spec.externalName is ignored when spec.type is not "ExternalName"`)
 	d := spec.TrafficDistribution
@@ -324,12 +319,4 @@ func WarnIngressAddress(index int, ip string) []string {
 		return nil
 	}
 	return validation.GetWarningsForIP(field.NewPath("status", "loadBalancer", "ingress").Index(index).K8s(), ip)
-}
-
-func warnIPs(path *field.Path, ips []string) []string {
-	var warnings []string
-	for i, ip := range ips {
-		warnings = append(warnings, validation.GetWarningsForIP(path.Index(i).K8s(), ip)...)
-	}
-	return warnings
 }

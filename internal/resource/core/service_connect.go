@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +25,7 @@ func serviceProxy() registry.Subresource {
 func findService(ctx context.Context, c registry.Cluster, r registry.ConnectRequest) (*registry.Destination, error) {
 	scheme, name, port, ok := utilnet.SplitSchemeNamePort(r.Name)
 	if !ok {
-		return nil, kerrors.NewBadRequest("invalid service request " + quoted(r.Name))
+		return nil, kerrors.NewBadRequest("invalid service request " + strconv.Quote(r.Name))
 	}
 	port, err := servicePortName(ctx, c, r.Namespace, name, port)
 	if err != nil {
@@ -36,14 +37,14 @@ func findService(ctx context.Context, c registry.Cluster, r registry.ConnectRequ
 	}
 	endpoints := obj.(*corev1.Endpoints) //nolint:staticcheck // what kube-apiserver reads
 	if len(endpoints.Subsets) == 0 {
-		return nil, kerrors.NewServiceUnavailable("no endpoints available for service " + quoted(name))
+		return nil, kerrors.NewServiceUnavailable("no endpoints available for service " + strconv.Quote(name))
 	}
 	host, err := readyEndpoint(ctx, c, r.Namespace, endpoints.Subsets, port)
 	switch {
 	case err != nil:
 		return nil, err
 	case host == "":
-		return nil, kerrors.NewServiceUnavailable("no endpoints available for service " + quoted(r.Name))
+		return nil, kerrors.NewServiceUnavailable("no endpoints available for service " + strconv.Quote(r.Name))
 	}
 	return forwardTo(scheme, host, r.Options.(*corev1.ServiceProxyOptions).Path, c.Direct(), nil), nil
 }
@@ -113,10 +114,5 @@ func isPodAddress(
 	if err != nil {
 		return false, err
 	}
-	for _, ip := range obj.(*corev1.Pod).Status.PodIPs {
-		if ip.IP == address.IP {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.Contains(podIPs(&obj.(*corev1.Pod).Status), address.IP), nil
 }

@@ -10,6 +10,7 @@ import (
 	netutils "k8s.io/utils/net"
 
 	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
 // maxClusterIPs is two: one address of each IP family.
@@ -50,14 +51,12 @@ func ValidateServiceIPs(s, old *corev1.Service) field.ErrorList {
 		errs = append(errs, field.Invalid(at, spec.ClusterIPs, "first value must match `clusterIP`"))
 	}
 	errs = append(errs, validateFamilies(spec, path)...)
-	if p := spec.IPFamilyPolicy; p != nil {
-		errs = append(errs, field.OneOf(path.Child("ipFamilyPolicy"), *p, corev1.IPFamilyPolicyPreferDualStack,
-			corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack)...)
-	}
+	errs = append(errs, field.OptionalOneOf(path.Child("ipFamilyPolicy"), spec.IPFamilyPolicy,
+		corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack)...)
 	wrong := validateEachClusterIP(spec, old, at)
-	if errs = append(errs, wrong...); len(spec.ClusterIPs) > maxClusterIPs {
-		errs = append(errs, field.Invalid(at, spec.ClusterIPs, "may only hold up to 2 values"))
-	}
+	errs = append(errs, wrong...)
+	errs = append(errs, field.InvalidIf(len(spec.ClusterIPs) > maxClusterIPs, at, spec.ClusterIPs,
+		"may only hold up to 2 values")...)
 	if len(wrong) > 0 {
 		return errs
 	}
@@ -65,17 +64,11 @@ func ValidateServiceIPs(s, old *corev1.Service) field.ErrorList {
 }
 
 func validateNoIPs(spec *corev1.ServiceSpec, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, f := range []struct {
-		name string
-		set  bool
-	}{
-		{"clusterIPs", len(spec.ClusterIPs) > 0}, {"ipFamilies", len(spec.IPFamilies) > 0},
-		{"ipFamilyPolicy", spec.IPFamilyPolicy != nil},
-	} {
-		errs = append(errs, field.ForbiddenIf(f.set, path.Child(f.name), "may not be set for ExternalName services")...)
-	}
-	return errs
+	const message = "may not be set for ExternalName services"
+	return field.Join(
+		field.ForbiddenIf(len(spec.ClusterIPs) > 0, path.Child("clusterIPs"), message),
+		field.ForbiddenIf(len(spec.IPFamilies) > 0, path.Child("ipFamilies"), message),
+		field.ForbiddenIf(spec.IPFamilyPolicy != nil, path.Child("ipFamilyPolicy"), message))
 }
 
 func validateFamilies(spec *corev1.ServiceSpec, path *field.Path) field.ErrorList {
@@ -159,9 +152,7 @@ func validateSourceRanges(s, old *corev1.Service) field.ErrorList {
 		errs = append(errs, field.ForbiddenIf(!balancer, at, notBalancer)...)
 		var before []string
 		if old != nil {
-			for _, cidr := range old.Spec.LoadBalancerSourceRanges {
-				before = append(before, strings.TrimSpace(cidr))
-			}
+			before = declare.Texts(old.Spec.LoadBalancerSourceRanges, strings.TrimSpace)
 		}
 		for i, cidr := range s.Spec.LoadBalancerSourceRanges {
 			errs = append(errs, ValidateCIDR(at.Index(i), strings.TrimSpace(cidr), before)...)
@@ -242,10 +233,8 @@ func validateServiceStatus(s, old *corev1.Service) field.ErrorList {
 	if s.Spec.Type != corev1.ServiceTypeLoadBalancer && len(list) > 0 {
 		return field.ErrorList{field.Forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")}
 	}
-	var before []string
-	for _, in := range old.Status.LoadBalancer.Ingress {
-		before = append(before, in.IP)
-	}
+	before := declare.Texts(old.Status.LoadBalancer.Ingress,
+		func(in corev1.LoadBalancerIngress) string { return in.IP })
 	modes := []corev1.LoadBalancerIPMode{corev1.LoadBalancerIPModeProxy, corev1.LoadBalancerIPModeVIP}
 	var errs field.ErrorList
 	for i, in := range list {

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
@@ -27,17 +28,13 @@ func validateService(s, old *corev1.Service) field.ErrorList {
 	errs = append(errs, field.OneOf(path.Child("type"), spec.Type, corev1.ServiceTypeClusterIP,
 		corev1.ServiceTypeExternalName, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort)...)
 	if external {
-		at := path.Child("externalName")
-		if spec.ExternalName == "" {
-			errs = append(errs, field.Required(at, ""))
-		} else {
-			errs = append(errs, field.DNSSubdomain(at, strings.TrimSuffix(spec.ExternalName, "."))...)
-		}
+		errs = append(errs, field.NotEmptyAnd(path.Child("externalName"), spec.ExternalName,
+			func(at *field.Path, name string) field.ErrorList {
+				return field.DNSSubdomain(at, strings.TrimSuffix(name, "."))
+			})...)
 	}
 	errs = append(errs, validateServicePorts(s, path.Child("ports"))...)
-	if spec.Selector != nil {
-		errs = append(errs, validateLabels(path.Child("selector"), spec.Selector)...)
-	}
+	errs = append(errs, validateLabels(path.Child("selector"), spec.Selector)...)
 	errs = append(errs, validateSessionAffinity(spec, path)...)
 	errs = append(errs, ValidateServiceIPs(s, old)...)
 	errs = append(errs, validateExternalIPs(s, old)...)
@@ -96,10 +93,9 @@ func validateSessionAffinity(spec *corev1.ServiceSpec, path *field.Path) field.E
 			field.Forbidden(path.Child("sessionAffinityConfig"), "must not be set when session affinity is None"))
 	case spec.SessionAffinity == corev1.ServiceAffinityClientIP && c != nil && c.ClientIP != nil &&
 		c.ClientIP.TimeoutSeconds != nil:
-		if t := *c.ClientIP.TimeoutSeconds; t <= 0 || t > 86400 {
-			errs = append(errs, field.Invalid(path.Child("sessionAffinityConfig", "clientIP", "timeoutSeconds"), t,
-				"must be greater than 0 and less than 86400"))
-		}
+		t := *c.ClientIP.TimeoutSeconds
+		errs = append(errs, field.InvalidIf(t <= 0 || t > 86400, path.Child("sessionAffinityConfig", "clientIP", "timeoutSeconds"),
+			t, "must be greater than 0 and less than 86400")...)
 	}
 	return errs
 }
@@ -150,7 +146,7 @@ func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
 	errs := append(validateClusterIPsUpdate(s, old), validateIPFamiliesUpdate(s, old)...)
 	path := field.NewPath("spec")
 	if old.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.Type == corev1.ServiceTypeLoadBalancer &&
-		!samePointer(s.Spec.LoadBalancerClass, old.Spec.LoadBalancerClass) {
+		!ptr.Equal(s.Spec.LoadBalancerClass, old.Spec.LoadBalancerClass) {
 		var value any = json.RawMessage("null")
 		if c := s.Spec.LoadBalancerClass; c != nil {
 			value = *c

@@ -3,9 +3,9 @@ package core
 import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
@@ -30,7 +30,7 @@ func serviceAccounts() *registry.Kind {
 			GVK: authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"),
 			New: func() registry.Object { return &authenticationv1.TokenRequest{} },
 			Default: func(o registry.Object) {
-				setDefaultPointer(&o.(*authenticationv1.TokenRequest).Spec.ExpirationSeconds, defaultTokenSeconds)
+				declare.Pointer(&o.(*authenticationv1.TokenRequest).Spec.ExpirationSeconds, defaultTokenSeconds)
 			},
 		}},
 		Strategy: registry.Strategy[*corev1.ServiceAccount]{
@@ -49,12 +49,7 @@ func serviceAccounts() *registry.Kind {
 					"]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"}
 			},
 		}.Untyped(),
-		Table: registry.Table[*corev1.ServiceAccount]{
-			Columns: []metav1.TableColumnDefinition{table.Name, table.Age},
-			Cells: func(s *corev1.ServiceAccount) []any {
-				return []any{s.Name, table.AgeOf(s.CreationTimestamp)}
-			},
-		}.Untyped(),
+		Table: table.NameAndAge(),
 	}
 }
 

@@ -70,7 +70,7 @@ func fileMode(path *field.Path, mode *int32) field.ErrorList {
 }
 
 // ValidateNonNegativeQuantity returns an error for a negative quantity.
-func ValidateNonNegativeQuantity(q resource.Quantity, path *field.Path) field.ErrorList {
+func ValidateNonNegativeQuantity(path *field.Path, q resource.Quantity) field.ErrorList {
 	if q.Sign() < 0 {
 		return field.ErrorList{field.Invalid(path, q.String(), notNegative)}
 	}
@@ -85,11 +85,13 @@ func configKey(path *field.Path, key string) field.ErrorList {
 	return field.Messages(path, key, validation.IsConfigMapKey(key))
 }
 
+// relaxedEnvName requires a name that an environment variable can have.
+func relaxedEnvName(path *field.Path, name string) field.ErrorList {
+	return field.Messages(path, name, validation.IsRelaxedEnvVarName(name))
+}
+
 func protocol(path *field.Path, p corev1.Protocol) field.ErrorList {
-	if p == "" {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	return field.OneOf(path, p, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)
+	return field.RequiredOneOf(path, p, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)
 }
 
 func fieldLabelError(path *field.Path, label string, err error) *field.Error {
@@ -100,6 +102,11 @@ func fieldLabelError(path *field.Path, label string, err error) *field.Error {
 // that the object had before are always valid, in any notation.
 func ValidateIP(path *field.Path, ip string, before []string) field.ErrorList {
 	return validation.IsValidIPForLegacyField(path.K8s(), ip, true, before)
+}
+
+// validateIPs applies ValidateIP to each address of a list.
+func validateIPs(path *field.Path, ips, before []string) field.ErrorList {
+	return field.EachValue(path, ips, func(at *field.Path, ip string) field.ErrorList { return ValidateIP(at, ip, before) })
 }
 
 // ValidateCIDR validates an address range in the same way as ValidateIP.

@@ -10,11 +10,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/resource/field"
 )
@@ -28,12 +28,7 @@ func validateVolumes(
 	for i := range volumes {
 		v, at := &volumes[i], at.Index(i)
 		own := validateVolumeSource(&v.VolumeSource, v.Name, podName, at)
-		switch {
-		case v.Name == "":
-			own = append(own, field.Required(at.Child("name"), ""))
-		default:
-			own = append(own, field.DNSLabel(at.Child("name"), v.Name)...)
-		}
+		own = append(own, field.NotEmptyAnd(at.Child("name"), v.Name, field.DNSLabel)...)
 		own = append(own, field.DuplicateIf(valid[v.Name] != nil, at.Child("name"), v.Name)...)
 		if len(own) == 0 {
 			valid[v.Name] = &v.VolumeSource
@@ -87,10 +82,9 @@ func (s *volumeSources) addDisks(
 func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *field.Path) field.ErrorList {
 	s := &volumeSources{path: at, many: "may not specify more than 1 volume type"}
 	s.add("emptyDir", v.EmptyDir != nil, func(at *field.Path) field.ErrorList {
-		if limit := v.EmptyDir.SizeLimit; limit != nil && limit.Sign() < 0 {
-			return field.ErrorList{field.Forbidden(at.Child("sizeLimit"), "SizeLimit field must be a valid resource quantity")}
-		}
-		return nil
+		limit := v.EmptyDir.SizeLimit
+		return field.ForbiddenIf(limit != nil && limit.Sign() < 0, at.Child("sizeLimit"),
+			"SizeLimit field must be a valid resource quantity")
 	})
 	s.add("hostPath", v.HostPath != nil, func(at *field.Path) field.ErrorList { return validateHostPath(v.HostPath, at) })
 	s.add("gitRepo", v.GitRepo != nil, func(at *field.Path) field.ErrorList {
@@ -133,15 +127,11 @@ func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *fiel
 	})
 	s.add("cinder", v.Cinder != nil, func(at *field.Path) field.ErrorList {
 		errs := field.NotEmpty(at.Child("volumeID"), v.Cinder.VolumeID)
-		if r := v.Cinder.SecretRef; r != nil {
-			errs = append(errs, field.NotEmpty(at.Child("secretRef", "name"), r.Name)...)
-		}
-		return errs
+		return append(errs, field.IfPresent(at.Child("secretRef"), v.Cinder.SecretRef, namedSecret)...)
 	})
-	s.addAs("cephfs", "cephFS", v.CephFS != nil,
-		func(at *field.Path) field.ErrorList {
-			return field.RequiredIf(len(v.CephFS.Monitors) == 0, at.Child("monitors"), "")
-		})
+	s.addAs("cephfs", "cephFS", v.CephFS != nil, func(at *field.Path) field.ErrorList {
+		return field.RequiredIf(len(v.CephFS.Monitors) == 0, at.Child("monitors"), "")
+	})
 	s.add("quobyte", v.Quobyte != nil, func(at *field.Path) field.ErrorList { return validateQuobyte(v.Quobyte, at) })
 	s.addAs("downwardAPI", "downwarAPI", v.DownwardAPI != nil, func(at *field.Path) field.ErrorList {
 		errs := fileMode(at.Child("defaultMode"), v.DownwardAPI.DefaultMode)
@@ -166,10 +156,7 @@ func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *fiel
 	s.addDisks(v.VsphereVolume, v.PhotonPersistentDisk, v.PortworxVolume, v.AzureDisk)
 	s.add("storageos", v.StorageOS != nil, func(at *field.Path) field.ErrorList {
 		errs := validateStorageOSNames(v.StorageOS.VolumeName, v.StorageOS.VolumeNamespace, at)
-		if r := v.StorageOS.SecretRef; r != nil {
-			errs = append(errs, field.NotEmpty(at.Child("secretRef", "name"), r.Name)...)
-		}
-		return errs
+		return append(errs, field.IfPresent(at.Child("secretRef"), v.StorageOS.SecretRef, namedSecret)...)
 	})
 	s.add("projected", v.Projected != nil,
 		func(at *field.Path) field.ErrorList { return validateProjected(v.Projected, at) })
@@ -194,6 +181,11 @@ func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *fiel
 			field.OneOf(at.Child("pullPolicy"), v.Image.PullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
 	})
 	return append(s.errs, field.RequiredIf(s.n == 0, at, "must specify a volume type")...)
+}
+
+// namedSecret requires the name of a secret.
+func namedSecret(r *corev1.LocalObjectReference, at *field.Path) field.ErrorList {
+	return field.NotEmpty(at.Child("name"), r.Name)
 }
 
 func validatePartition(n int32, at *field.Path) field.ErrorList {
@@ -227,18 +219,12 @@ const iscsiTooLong = "Total length of <volume name>:<iscsi.targetPortal> must be
 func validateISCSI(
 	portal, iqn string, lun int32, initiator *string, chap, secret bool, at *field.Path, prefix string,
 ) field.ErrorList {
+	validName := func(at *field.Path, name string) field.ErrorList { return validateISCSIName(at, name, prefix) }
 	errs := field.NotEmpty(at.Child("targetPortal"), portal)
-	if iqn == "" {
-		errs = append(errs, field.Required(at.Child("iqn"), ""))
-	} else {
-		errs = append(errs, validateISCSIName(at.Child("iqn"), iqn, prefix)...)
-	}
+	errs = append(errs, field.NotEmptyAnd(at.Child("iqn"), iqn, validName)...)
 	errs = append(errs, field.InRange(at.Child("lun"), int64(lun), 0, 255)...)
 	errs = append(errs, field.RequiredIf(chap && !secret, at.Child("secretRef"), "")...)
-	if initiator != nil {
-		errs = append(errs, validateISCSIName(at.Child("initiatorname"), *initiator, prefix)...)
-	}
-	return errs
+	return append(errs, field.Optional(at.Child("initiatorname"), initiator, validName)...)
 }
 
 const iscsiFormat = "must be valid format"
@@ -286,14 +272,11 @@ func validateQuobyte(q *corev1.QuobyteVolumeSource, at *field.Path) field.ErrorL
 }
 
 func validateFC(f *corev1.FCVolumeSource, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	switch {
-	case len(f.TargetWWNs) == 0 && len(f.WWIDs) == 0:
-		errs = append(errs, field.Required(at.Child("targetWWNs"), "must specify either targetWWNs or wwids, but not both"))
-	case len(f.TargetWWNs) != 0 && len(f.WWIDs) != 0:
-		errs = append(errs,
-			field.Invalid(at.Child("targetWWNs"), f.TargetWWNs, "targetWWNs and wwids can not be specified simultaneously"))
-	}
+	errs := field.Join(
+		field.RequiredIf(len(f.TargetWWNs) == 0 && len(f.WWIDs) == 0, at.Child("targetWWNs"),
+			"must specify either targetWWNs or wwids, but not both"),
+		field.InvalidIf(len(f.TargetWWNs) != 0 && len(f.WWIDs) != 0, at.Child("targetWWNs"), f.TargetWWNs,
+			"targetWWNs and wwids can not be specified simultaneously"))
 	if len(f.TargetWWNs) == 0 {
 		return errs
 	}
@@ -506,10 +489,7 @@ func hasSourceGroup(s *corev1.PersistentVolumeClaimSpec) bool {
 }
 
 func validateSourceGroup(group *string, at *field.Path) field.ErrorList {
-	if group == nil || *group == "" {
-		return nil
-	}
-	return field.DNSSubdomain(at, *group)
+	return field.IfSet(at, ptr.Deref(group, ""), field.DNSSubdomain)
 }
 
 // validateClaimSpec validates the spec of a claim without the API groups of its data sources.
@@ -526,23 +506,18 @@ func validateClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *field.Path) fiel
 			errs = append(errs, field.Invalid(storage, q.String(), mustBePositive))
 		}
 	}
-	if n := s.StorageClassName; n != nil && *n != "" {
-		errs = append(errs, field.DNSSubdomain(at.Child("storageClassName"), *n)...)
-	}
+	errs = append(errs, field.IfSet(at.Child("storageClassName"), ptr.Deref(s.StorageClassName, ""), field.DNSSubdomain)...)
 	errs = append(errs, field.OptionalOneOf(at.Child("volumeMode"), s.VolumeMode, corev1.PersistentVolumeBlock,
 		corev1.PersistentVolumeFilesystem)...)
-	if n := s.VolumeAttributesClassName; n != nil && *n != "" {
-		errs = append(errs, field.DNSSubdomain(at.Child("volumeAttributesClassName"), *n)...)
-	}
+	errs = append(errs, field.IfSet(at.Child("volumeAttributesClassName"), ptr.Deref(s.VolumeAttributesClassName, ""),
+		field.DNSSubdomain)...)
 	if d := s.DataSource; d != nil {
 		errs = append(errs, validateDataSource(d.APIGroup, d.Kind, d.Name, at.Child("dataSource"))...)
 	}
 	if r := s.DataSourceRef; r != nil {
 		path := at.Child("dataSourceRef")
 		errs = append(errs, validateDataSource(r.APIGroup, r.Kind, r.Name, path)...)
-		if r.Namespace != nil && *r.Namespace != "" {
-			errs = append(errs, field.DNSLabel(path.Child("namespace"), *r.Namespace)...)
-		}
+		errs = append(errs, field.IfSet(path.Child("namespace"), ptr.Deref(r.Namespace, ""), field.DNSLabel)...)
 	}
 	return append(errs, validateSourcesAgree(s, at)...)
 }
@@ -558,10 +533,9 @@ func validateSourcesAgree(s *corev1.PersistentVolumeClaimSpec, at *field.Path) f
 	if s.DataSource == nil || r == nil {
 		return nil
 	}
-	if d := s.DataSource; d.Kind != r.Kind || d.Name != r.Name || !equality.Semantic.DeepEqual(d.APIGroup, r.APIGroup) {
-		return field.ErrorList{field.Invalid(at, nothing, "must match dataSourceRef")}
-	}
-	return nil
+	d := s.DataSource
+	return field.InvalidIf(d.Kind != r.Kind || d.Name != r.Name || !ptr.Equal(d.APIGroup, r.APIGroup), at, nothing,
+		"must match dataSourceRef")
 }
 
 func validateDataSource(group *string, kind, name string, at *field.Path) field.ErrorList {

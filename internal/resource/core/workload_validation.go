@@ -62,11 +62,7 @@ func ValidateAlwaysRestartedTemplate(
 
 // validateAlwaysRestarted requires that pods of a template are always restarted, and have no deadline.
 func validateAlwaysRestarted(t *corev1.PodTemplateSpec, kind string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if t.Spec.RestartPolicy != corev1.RestartPolicyAlways {
-		errs = append(errs, field.NotSupported(path.Child("spec", "restartPolicy"), t.Spec.RestartPolicy,
-			[]corev1.RestartPolicy{corev1.RestartPolicyAlways}))
-	}
+	errs := field.OneOf(path.Child("spec", "restartPolicy"), t.Spec.RestartPolicy, corev1.RestartPolicyAlways)
 	if t.Spec.ActiveDeadlineSeconds != nil {
 		errs = append(errs, field.Forbidden(path.Child("spec", "activeDeadlineSeconds"),
 			"activeDeadlineSeconds in "+kind+" is not Supported"))

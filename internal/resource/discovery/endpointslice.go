@@ -89,10 +89,8 @@ func warnSlice(s, old *discoveryv1.EndpointSlice) []string {
 		return warnings
 	}
 	for i := range s.Endpoints {
-		for j, a := range s.Endpoints[i].Addresses {
-			warnings = append(warnings,
-				validation.GetWarningsForIP(field.NewPath("endpoints").Index(i).Child("addresses").Index(j).K8s(), a)...)
-		}
+		warnings = append(warnings, field.WarnEach(field.NewPath("endpoints").Index(i).Child("addresses"),
+			s.Endpoints[i].Addresses, validation.GetWarningsForIP)...)
 	}
 	return warnings
 }

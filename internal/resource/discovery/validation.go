@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
@@ -47,39 +48,22 @@ func validateGenerateName(name string) field.ErrorList {
 }
 
 func validateAddressType(t discoveryv1.AddressType) field.ErrorList {
-	path := field.NewPath("addressType")
-	types := []discoveryv1.AddressType{discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4,
-		discoveryv1.AddressTypeIPv6}
-	switch {
-	case t == "":
-		return field.ErrorList{field.Required(path, "")}
-	case !slices.Contains(types, t):
-		return field.ErrorList{field.NotSupported(path, t, types)}
-	}
-	return nil
+	return field.RequiredOneOf(field.NewPath("addressType"), t, discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4,
+		discoveryv1.AddressTypeIPv6)
 }
 
 func validatePorts(ports []discoveryv1.EndpointPort, path *field.Path) field.ErrorList {
 	if len(ports) > mostPorts {
 		return field.ErrorList{field.TooMany(path, len(ports), mostPorts)}
 	}
-	protocols := []corev1.Protocol{corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP}
 	var errs field.ErrorList
 	seen := sets.New[string]()
 	for i, p := range ports {
-		at := path.Index(i)
-		var name string
-		if p.Name != nil {
-			name = *p.Name
-		}
+		at, name := path.Index(i), ptr.Deref(p.Name, "")
 		errs = append(errs, field.IfSet(at.Child("name"), name, field.DNSLabel)...)
 		errs = append(errs, field.Unique(seen, at.Child("name"), name)...)
-		switch {
-		case p.Protocol == nil:
-			errs = append(errs, field.Required(at.Child("protocol"), ""))
-		case !slices.Contains(protocols, *p.Protocol):
-			errs = append(errs, field.NotSupported(at.Child("protocol"), *p.Protocol, protocols))
-		}
+		errs = append(errs, field.MandatoryOneOf(at.Child("protocol"), p.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP,
+			corev1.ProtocolUDP)...)
 		errs = append(errs, field.Optional(at.Child("appProtocol"), p.AppProtocol, field.LabelKey)...)
 	}
 	return errs
@@ -97,14 +81,9 @@ func validateEndpoints(s *discoveryv1.EndpointSlice, path *field.Path) field.Err
 }
 
 func validateEndpoint(e *discoveryv1.Endpoint, addresses discoveryv1.AddressType, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
 	at := path.Child("addresses")
-	switch n := len(e.Addresses); {
-	case n == 0:
-		errs = append(errs, field.Required(at, "must contain at least 1 address"))
-	case n > mostAddresses:
-		errs = append(errs, field.TooMany(at, n, mostAddresses))
-	}
+	errs := field.RequiredIf(len(e.Addresses) == 0, at, "must contain at least 1 address")
+	errs = append(errs, field.MaxItems(at, len(e.Addresses), mostAddresses)...)
 	for i, a := range e.Addresses {
 		errs = append(errs, validateAddress(a, addresses, at, i)...)
 	}
@@ -117,10 +96,7 @@ func validateEndpoint(e *discoveryv1.Endpoint, addresses discoveryv1.AddressType
 			errors.New("reserved key was not removed in conversion")))
 	}
 	errs = append(errs, field.Optional(path.Child("hostname"), e.Hostname, field.DNSLabel)...)
-	if e.Hints != nil {
-		errs = append(errs, validateHints(e.Hints, path.Child("hints"))...)
-	}
-	return errs
+	return append(errs, field.IfPresent(path.Child("hints"), e.Hints, validateHints)...)
 }
 
 // validateAddress validates the address at index i of the list at path.
@@ -149,32 +125,26 @@ func validateAddress(a string, kind discoveryv1.AddressType, path *field.Path, i
 
 // validateHints validates the topology hints of an endpoint.
 func validateHints(h *discoveryv1.EndpointHints, path *field.Path) field.ErrorList {
-	zones := make([]string, len(h.ForZones))
-	for i, z := range h.ForZones {
-		zones[i] = z.Name
-	}
-	nodes := make([]string, len(h.ForNodes))
-	for i, n := range h.ForNodes {
-		nodes[i] = n.Name
-	}
-	errs, tooMany := validateHintNames(zones, path.Child("forZones"), field.LabelValue)
-	if tooMany {
+	zones, nodes := path.Child("forZones"), path.Child("forNodes")
+	if errs := field.MaxItems(zones, len(h.ForZones), mostHints); len(errs) > 0 {
 		return errs
 	}
-	more, _ := validateHintNames(nodes, path.Child("forNodes"), field.DNSSubdomain)
-	return append(errs, more...)
+	errs := validateHintNames(h.ForZones, func(z discoveryv1.ForZone) string { return z.Name }, zones, field.LabelValue)
+	if more := field.MaxItems(nodes, len(h.ForNodes), mostHints); len(more) > 0 {
+		return append(errs, more...)
+	}
+	return append(errs,
+		validateHintNames(h.ForNodes, func(n discoveryv1.ForNode) string { return n.Name }, nodes, field.DNSSubdomain)...)
 }
 
-func validateHintNames(
-	names []string, path *field.Path, rule func(*field.Path, string) field.ErrorList,
-) (errs field.ErrorList, tooMany bool) {
-	if len(names) > mostHints {
-		return field.ErrorList{field.TooMany(path, len(names), mostHints)}, true
-	}
-	for i, name := range names {
-		at := path.Index(i).Child("name")
-		errs = append(errs, field.DuplicateIf(slices.Contains(names[:i], name), at, name)...)
+func validateHintNames[T any](
+	hints []T, nameOf func(T) string, path *field.Path, rule func(*field.Path, string) field.ErrorList,
+) (errs field.ErrorList) {
+	for i, hint := range hints {
+		at, name := path.Index(i).Child("name"), nameOf(hint)
+		repeated := slices.ContainsFunc(hints[:i], func(other T) bool { return nameOf(other) == name })
+		errs = append(errs, field.DuplicateIf(repeated, at, name)...)
 		errs = append(errs, rule(at, name)...)
 	}
-	return errs, false
+	return errs
 }

@@ -38,7 +38,7 @@ func validateList[T any](
 func itself(name *string) string { return *name }
 
 // validateDriver validates the name of a driver, a subdomain that may have upper case letters.
-func validateDriver(name string, path *field.Path) field.ErrorList {
+func validateDriver(path *field.Path, name string) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
@@ -47,7 +47,7 @@ func validateDriver(name string, path *field.Path) field.ErrorList {
 }
 
 // validatePool validates the name of a pool: subdomains, separated by slashes.
-func validatePool(name string, path *field.Path) (errs field.ErrorList) {
+func validatePool(path *field.Path, name string) (errs field.ErrorList) {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
@@ -101,7 +101,7 @@ func validateConfiguration(c *resourcev1.DeviceConfiguration, path *field.Path) 
 	if c.Opaque == nil {
 		return field.ErrorList{field.Required(at, "")}
 	}
-	errs := validateDriver(c.Opaque.Driver, at.Child("driver"))
+	errs := validateDriver(at.Child("driver"), c.Opaque.Driver)
 	return append(errs,
 		validateData(&c.Opaque.Parameters, resourcev1.OpaqueParametersMaxLength, at.Child("parameters"))...)
 }
@@ -118,10 +118,8 @@ func validateData(data *runtime.RawExtension, most int, path *field.Path) field.
 	if err := json.Unmarshal(data.Raw, &object); err != nil {
 		return field.ErrorList{field.Invalid(path, "<value omitted>", "error parsing data as JSON: "+err.Error())}
 	}
-	if _, ok := object.(map[string]any); object != nil && !ok {
-		return field.ErrorList{field.Invalid(path, "<value omitted>", "must be a valid JSON object")}
-	}
-	return nil
+	_, ok := object.(map[string]any)
+	return field.InvalidIf(object != nil && !ok, path, "<value omitted>", "must be a valid JSON object")
 }
 
 func validateTolerations(list []resourcev1.DeviceToleration, path *field.Path) field.ErrorList {
@@ -141,22 +139,12 @@ func validateToleration(t *resourcev1.DeviceToleration, path *field.Path) (errs 
 		errs = append(errs, field.NotSupported(path.Child("operator"), t.Operator,
 			[]resourcev1.DeviceTolerationOperator{resourcev1.DeviceTolerationOpEqual, resourcev1.DeviceTolerationOpExists}))
 	}
-	if t.Effect != "" {
-		errs = append(errs, validateEffect(t.Effect, path.Child("effect"))...)
-	}
-	return errs
+	return append(errs, field.IfSet(path.Child("effect"), t.Effect, validateEffect)...)
 }
 
-func validateEffect(effect resourcev1.DeviceTaintEffect, path *field.Path) field.ErrorList {
-	effects := []resourcev1.DeviceTaintEffect{
-		resourcev1.DeviceTaintEffectNoExecute, resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNone}
-	switch {
-	case effect == "":
-		return field.ErrorList{field.Required(path, "")}
-	case !slices.Contains(effects, effect):
-		return field.ErrorList{field.NotSupported(path, effect, effects)}
-	}
-	return nil
+func validateEffect(path *field.Path, effect resourcev1.DeviceTaintEffect) field.ErrorList {
+	return field.RequiredOneOf(path, effect, resourcev1.DeviceTaintEffectNoExecute, resourcev1.DeviceTaintEffectNoSchedule,
+		resourcev1.DeviceTaintEffectNone)
 }
 
 // sortedKeys returns the names in a map in order, so that errors have the same order each time.

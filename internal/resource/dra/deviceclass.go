@@ -5,7 +5,6 @@ import (
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validate/content"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/machinery/cel"
 	"github.com/keelson-dev/keelson/internal/machinery/features"
@@ -43,12 +42,7 @@ func deviceClass(gates features.Gates) *registry.Kind {
 				return validateClassSpec(&c.Spec, origin)
 			},
 		}.Untyped(),
-		Table: registry.Table[*resourcev1.DeviceClass]{
-			Columns: []metav1.TableColumnDefinition{table.Name, table.Age},
-			Cells: func(c *resourcev1.DeviceClass) []any {
-				return []any{c.Name, table.AgeOf(c.CreationTimestamp)}
-			},
-		}.Untyped(),
+		Table: table.NameAndAge(),
 	}
 }
 

@@ -77,18 +77,14 @@ func validateTaintRule(r, old *taintRule) field.ErrorList {
 	spec := field.NewPath("spec")
 	if s := r.Spec.DeviceSelector; s != nil {
 		path := spec.Child("deviceSelector")
-		if s.Driver != nil {
-			errs = append(errs, validateDriver(*s.Driver, path.Child("driver"))...)
-		}
-		if s.Pool != nil {
-			errs = append(errs, validatePool(*s.Pool, path.Child("pool"))...)
-		}
+		errs = append(errs, field.Optional(path.Child("driver"), s.Driver, validateDriver)...)
+		errs = append(errs, field.Optional(path.Child("pool"), s.Pool, validatePool)...)
 		errs = append(errs, field.Optional(path.Child("device"), s.Device, field.DNSLabel)...)
 	}
 	taint, path := &r.Spec.Taint, spec.Child("taint")
 	errs = append(errs, validateTaint(taint.Key, taint.Value, path)...)
 	if old == nil || old.Spec.Taint.Effect != taint.Effect {
-		errs = append(errs, validateEffect(resourcev1.DeviceTaintEffect(taint.Effect), path.Child("effect"))...)
+		errs = append(errs, validateEffect(path.Child("effect"), resourcev1.DeviceTaintEffect(taint.Effect))...)
 	}
 	return errs
 }

@@ -16,18 +16,21 @@ func disabledInClass(gates features.Gates) declare.Disabled[*resourcev1.DeviceCl
 		func(c *resourcev1.DeviceClass) { c.Spec.ExtendedResourceName = nil }))
 }
 
-// eachDevices calls f for the choice of devices of every request: of the request itself and of its subrequests.
-func eachDevices(
-	s *resourcev1.ResourceClaimSpec,
-	f func(tolerations *[]resourcev1.DeviceToleration, capacity **resourcev1.CapacityRequirements),
-) {
+// choice is the choice of devices of a request or of a subrequest.
+type choice struct {
+	tolerations *[]resourcev1.DeviceToleration
+	capacity    **resourcev1.CapacityRequirements
+}
+
+// eachChoice calls f for the choice of devices of every request: of the request itself and of its subrequests.
+func eachChoice(s *resourcev1.ResourceClaimSpec, f func(choice)) {
 	for i := range s.Devices.Requests {
 		r := &s.Devices.Requests[i]
 		if r.Exactly != nil {
-			f(&r.Exactly.Tolerations, &r.Exactly.Capacity)
+			f(choice{&r.Exactly.Tolerations, &r.Exactly.Capacity})
 		}
 		for k := range r.FirstAvailable {
-			f(&r.FirstAvailable[k].Tolerations, &r.FirstAvailable[k].Capacity)
+			f(choice{&r.FirstAvailable[k].Tolerations, &r.FirstAvailable[k].Capacity})
 		}
 	}
 }
@@ -35,20 +38,13 @@ func eachDevices(
 // disabledInSpec is about specs of claims and templates.
 func disabledInSpec(gates features.Gates) declare.Disabled[*resourcev1.ResourceClaimSpec] {
 	return declare.DisabledOf(gates,
-		declare.Part(features.DRADeviceTaints, func(s *resourcev1.ResourceClaimSpec) bool {
-			used := false
-			eachDevices(s, func(t *[]resourcev1.DeviceToleration, _ **resourcev1.CapacityRequirements) {
-				used = used || len(*t) > 0
-			})
-			return used
-		}, func(s *resourcev1.ResourceClaimSpec) {
-			eachDevices(s, func(t *[]resourcev1.DeviceToleration, _ **resourcev1.CapacityRequirements) { *t = nil })
-		}),
+		declare.Parts(features.DRADeviceTaints, eachChoice, func(c choice) bool { return len(*c.tolerations) > 0 },
+			func(c choice) { *c.tolerations = nil }),
 		declare.Part(features.DRAConsumableCapacity, usesCapacity, func(s *resourcev1.ResourceClaimSpec) {
 			for i := range s.Devices.Constraints {
 				s.Devices.Constraints[i].DistinctAttribute = nil
 			}
-			eachDevices(s, func(_ *[]resourcev1.DeviceToleration, c **resourcev1.CapacityRequirements) { *c = nil })
+			eachChoice(s, func(c choice) { *c.capacity = nil })
 		}))
 }
 
@@ -56,9 +52,7 @@ func disabledInSpec(gates features.Gates) declare.Disabled[*resourcev1.ResourceC
 func usesCapacity(s *resourcev1.ResourceClaimSpec) bool {
 	used := slices.ContainsFunc(s.Devices.Constraints,
 		func(c resourcev1.DeviceConstraint) bool { return c.DistinctAttribute != nil })
-	eachDevices(s, func(_ *[]resourcev1.DeviceToleration, c **resourcev1.CapacityRequirements) {
-		used = used || *c != nil
-	})
+	eachChoice(s, func(c choice) { used = used || *c.capacity != nil })
 	return used
 }
 
@@ -108,18 +102,11 @@ func disabledInClaimStatus(gates features.Gates) declare.Disabled[*resourcev1.Re
 func deviceParts(
 	gate string, used func(*resourcev1.Device) bool, drop func(*resourcev1.Device),
 ) declare.Gated[*resourcev1.ResourceSlice] {
-	return declare.Part(gate, func(s *resourcev1.ResourceSlice) bool {
+	return declare.Parts(gate, func(s *resourcev1.ResourceSlice, f func(*resourcev1.Device)) {
 		for i := range s.Spec.Devices {
-			if used(&s.Spec.Devices[i]) {
-				return true
-			}
+			f(&s.Spec.Devices[i])
 		}
-		return false
-	}, func(s *resourcev1.ResourceSlice) {
-		for i := range s.Spec.Devices {
-			drop(&s.Spec.Devices[i])
-		}
-	})
+	}, used, drop)
 }
 
 func disabledInSlice(gates features.Gates) declare.Disabled[*resourcev1.ResourceSlice] {

@@ -96,11 +96,7 @@ type devices struct {
 }
 
 func (v *claimValidation) validateDevices(d *devices, path *field.Path) (errs field.ErrorList) {
-	if at := path.Child("deviceClassName"); d.class == "" {
-		errs = append(errs, field.Required(at, ""))
-	} else {
-		errs = append(errs, field.DNSSubdomain(at, d.class)...)
-	}
+	errs = append(errs, field.NotEmptyAnd(path.Child("deviceClassName"), d.class, field.DNSSubdomain)...)
 	errs = append(errs, v.selectors.validate(d.selectors, path.Child("selectors"))...)
 	errs = append(errs, validateCount(d.mode, d.count, path)...)
 	return append(errs, validateTolerations(d.tolerations, path.Child("tolerations"))...)
@@ -111,18 +107,12 @@ func validateCount(mode resourcev1.DeviceAllocationMode, count int64, path *fiel
 	at := path.Child("count")
 	switch mode {
 	case resourcev1.DeviceAllocationModeAll:
-		if count != 0 {
-			return field.ErrorList{field.Invalid(at, count, "must not be specified when allocationMode is 'All'")}
-		}
+		return field.InvalidIf(count != 0, at, count, "must not be specified when allocationMode is 'All'")
 	case resourcev1.DeviceAllocationModeExactCount:
-		if count <= 0 {
-			return field.ErrorList{field.Invalid(at, count, "must be greater than zero")}
-		}
-	default:
-		return field.ErrorList{field.NotSupported(path.Child("allocationMode"), mode, []resourcev1.DeviceAllocationMode{
-			resourcev1.DeviceAllocationModeAll, resourcev1.DeviceAllocationModeExactCount})}
+		return field.InvalidIf(count <= 0, at, count, "must be greater than zero")
 	}
-	return nil
+	return field.OneOf(path.Child("allocationMode"), mode, resourcev1.DeviceAllocationModeAll,
+		resourcev1.DeviceAllocationModeExactCount)
 }
 
 // validateConstraint validates what the devices of some requests have in common, or must not have.

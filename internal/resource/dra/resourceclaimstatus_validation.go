@@ -10,6 +10,7 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
@@ -63,7 +64,8 @@ func validateAllocation(a *resourcev1.AllocationResult, requests map[string]bool
 	errs = append(errs, field.MaxItems(configs, len(a.Devices.Config), 2*resourcev1.DeviceConfigMaxSize)...)
 	for i := range a.Devices.Config {
 		c, at := &a.Devices.Config[i], configs.Index(i)
-		errs = append(errs, validateConfigSource(c.Source, at.Child("source"))...)
+		errs = append(errs, field.RequiredOneOf(at.Child("source"), c.Source, resourcev1.AllocationConfigSourceClaim,
+			resourcev1.AllocationConfigSourceClass)...)
 		errs = append(errs, v.validateReferences(c.Requests, at.Child("requests"))...)
 		errs = append(errs, validateConfiguration(&c.DeviceConfiguration, at)...)
 	}
@@ -74,32 +76,17 @@ func validateAllocation(a *resourcev1.AllocationResult, requests map[string]bool
 	return errs
 }
 
-func validateConfigSource(source resourcev1.AllocationConfigSource, path *field.Path) field.ErrorList {
-	sources := []resourcev1.AllocationConfigSource{
-		resourcev1.AllocationConfigSourceClaim, resourcev1.AllocationConfigSourceClass}
-	switch {
-	case source == "":
-		return field.ErrorList{field.Required(path, "")}
-	case !slices.Contains(sources, source):
-		return field.ErrorList{field.NotSupported(path, source, sources)}
-	}
-	return nil
-}
-
 // validateResult validates a device that is allocated for a request.
 func (v *claimValidation) validateResult(r *resourcev1.DeviceRequestAllocationResult, path *field.Path) field.ErrorList {
 	errs := v.validateReference(r.Request, path.Child("request"))
 	errs = append(errs, validateDeviceKey(r.Driver, r.Pool, r.Device, path)...)
 	errs = append(errs, validateBindingConditions(r.BindingConditions, r.BindingFailureConditions, path)...)
-	if r.ShareID != nil {
-		errs = append(errs, validateShareID(string(*r.ShareID), path.Child("shareID"))...)
-	}
-	return errs
+	return append(errs, field.Optional(path.Child("shareID"), (*string)(r.ShareID), validateShareID)...)
 }
 
 func validateDeviceKey(driver, pool, device string, path *field.Path) field.ErrorList {
-	errs := validateDriver(driver, path.Child("driver"))
-	errs = append(errs, validatePool(pool, path.Child("pool"))...)
+	errs := validateDriver(path.Child("driver"), driver)
+	errs = append(errs, validatePool(path.Child("pool"), pool)...)
 	return append(errs, field.DNSLabel(path.Child("device"), device)...)
 }
 
@@ -107,7 +94,7 @@ func validateDeviceKey(driver, pool, device string, path *field.Path) field.Erro
 var uuidForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // validateShareID validates a UUID, which has to be in its normalized form. The other forms have an error of their own.
-func validateShareID(id string, path *field.Path) field.ErrorList {
+func validateShareID(path *field.Path, id string) field.ErrorList {
 	plain, why := strings.ToLower(id), ""
 	switch len(id) {
 	case len("urn:uuid:") + 36:
@@ -140,21 +127,14 @@ func validateDeviceStatuses(s *resourcev1.ResourceClaimStatus, path *field.Path)
 	if s.Allocation != nil {
 		for i := range s.Allocation.Devices.Results {
 			r := &s.Allocation.Devices.Results[i]
-			key := deviceKey{Driver: r.Driver, Pool: r.Pool, Device: r.Device}
-			if r.ShareID != nil {
-				key.ShareID = string(*r.ShareID)
-			}
-			allocated[key] = true
+			allocated[deviceKey{r.Driver, r.Pool, r.Device, string(ptr.Deref(r.ShareID, ""))}] = true
 		}
 	}
 	seen := sets.New[deviceKey]()
 	for i := range s.Devices {
 		d, at := &s.Devices[i], path.Index(i)
-		key := deviceKey{Driver: d.Driver, Pool: d.Pool, Device: d.Device}
-		if d.ShareID != nil {
-			key.ShareID = *d.ShareID
-			errs = append(errs, validateShareID(*d.ShareID, at.Child("shareID"))...)
-		}
+		key := deviceKey{d.Driver, d.Pool, d.Device, ptr.Deref(d.ShareID, "")}
+		errs = append(errs, field.Optional(at.Child("shareID"), d.ShareID, validateShareID)...)
 		errs = append(errs, validateDeviceStatus(d, at)...)
 		errs = append(errs, field.InvalidIf(!allocated[key], at, key, "must be an allocated device in the claim")...)
 		errs = append(errs, field.Unique(seen, at, key)...)
@@ -170,10 +150,7 @@ func validateDeviceStatus(d *resourcev1.AllocatedDeviceStatus, path *field.Path)
 	if d.Data != nil && len(d.Data.Raw) > 0 {
 		errs = append(errs, validateData(d.Data, resourcev1.AllocatedDeviceStatusDataMaxLength, path.Child("data"))...)
 	}
-	if d.NetworkData != nil {
-		errs = append(errs, validateNetworkData(d.NetworkData, path.Child("networkData"))...)
-	}
-	return errs
+	return append(errs, field.IfPresent(path.Child("networkData"), d.NetworkData, validateNetworkData)...)
 }
 
 func validateNetworkData(n *resourcev1.NetworkDeviceData, path *field.Path) (errs field.ErrorList) {

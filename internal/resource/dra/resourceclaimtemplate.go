@@ -3,7 +3,6 @@ package dra
 import (
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/machinery/cel"
 	"github.com/keelson-dev/keelson/internal/machinery/features"
@@ -50,12 +49,7 @@ func resourceClaimTemplate(gates features.Gates) *registry.Kind {
 				return validateAdminRequests(t.Spec.Spec.Devices.Requests, labels)
 			},
 		}.Untyped(),
-		Table: registry.Table[*resourcev1.ResourceClaimTemplate]{
-			Columns: []metav1.TableColumnDefinition{table.Name, table.Age},
-			Cells: func(t *resourcev1.ResourceClaimTemplate) []any {
-				return []any{t.Name, table.AgeOf(t.CreationTimestamp)}
-			},
-		}.Untyped(),
+		Table: table.NameAndAge(),
 	}
 }
 

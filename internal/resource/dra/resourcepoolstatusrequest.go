@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
@@ -68,16 +69,22 @@ func resourcePoolStatusRequest() *registry.Kind {
 func validatePoolRequest(s *resourcev1alpha3.ResourcePoolStatusRequestSpec, path *field.Path) field.ErrorList {
 	ctx, op := context.Background(), operation.Operation{Type: operation.Create}
 	at := path.Child("driver")
-	errs := validate.RequiredValue(ctx, op, at.K8s(), &s.Driver, nil)
-	if len(errs) == 0 {
-		errs = validate.LongNameCaseless(ctx, op, at.K8s(), &s.Driver, nil)
-	}
+	errs := firstErrors(validate.RequiredValue(ctx, op, at.K8s(), &s.Driver, nil),
+		validate.LongNameCaseless(ctx, op, at.K8s(), &s.Driver, nil))
 	if s.PoolName != nil {
 		errs = append(errs, validate.ResourcePoolName(ctx, op, path.Child("poolName").K8s(), s.PoolName, nil)...)
 	}
 	const least, most = 1, resourcev1alpha3.ResourcePoolStatusRequestLimitMax
 	errs = append(errs, validate.Maximum(ctx, op, path.Child("limit").K8s(), s.Limit, nil, most)...)
 	return append(errs, validate.Minimum(ctx, op, path.Child("limit").K8s(), s.Limit, nil, least)...)
+}
+
+// firstErrors returns the first list that has errors: a value that is missing has no other fault.
+func firstErrors(missing, wrong field.ErrorList) field.ErrorList {
+	if len(missing) > 0 {
+		return missing
+	}
+	return wrong
 }
 
 func validatePoolRequestStatus(s *resourcev1alpha3.ResourcePoolStatusRequestStatus, path *field.Path) field.ErrorList {
@@ -88,11 +95,9 @@ func validatePoolRequestStatus(s *resourcev1alpha3.ResourcePoolStatusRequestStat
 	ctx, op := context.Background(), operation.Operation{Type: operation.Create}
 	at := path.Child("conditions")
 	errs := metav1validation.ValidateConditions(s.Conditions, at.K8s())
-	if count := validate.RequiredPointer(ctx, op, path.Child("poolCount").K8s(), s.PoolCount, nil); len(count) > 0 {
-		errs = append(errs, count...)
-	} else {
-		errs = append(errs, validate.Minimum(ctx, op, path.Child("poolCount").K8s(), s.PoolCount, nil, 0)...)
-	}
+	count := path.Child("poolCount").K8s()
+	errs = append(errs, firstErrors(validate.RequiredPointer(ctx, op, count, s.PoolCount, nil),
+		validate.Minimum(ctx, op, count, s.PoolCount, nil, 0))...)
 	if many := validate.MaxItems(ctx, op, path.Child("pools").K8s(), s.Pools, nil, maxPools); len(many) > 0 {
 		errs = append(errs, many...)
 	} else {
@@ -105,34 +110,21 @@ func validatePoolRequestStatus(s *resourcev1alpha3.ResourcePoolStatusRequestStat
 
 func validatePoolStatus(p *resourcev1alpha3.PoolStatus, path *field.Path) field.ErrorList {
 	ctx, op := context.Background(), operation.Operation{Type: operation.Create}
-	at := path.Child("driver")
-	errs := validate.RequiredValue(ctx, op, at.K8s(), &p.Driver, nil)
-	if len(errs) == 0 {
-		errs = validate.LongNameCaseless(ctx, op, at.K8s(), &p.Driver, nil)
+	at := path.Child("driver").K8s()
+	errs := firstErrors(validate.RequiredValue(ctx, op, at, &p.Driver, nil),
+		validate.LongNameCaseless(ctx, op, at, &p.Driver, nil))
+	at = path.Child("poolName").K8s()
+	errs = append(errs, firstErrors(validate.RequiredValue(ctx, op, at, &p.PoolName, nil),
+		validate.ResourcePoolName(ctx, op, at, &p.PoolName, nil))...)
+	at = path.Child("generation").K8s()
+	errs = append(errs, firstErrors(validate.RequiredValue(ctx, op, at, &p.Generation, nil),
+		validate.Minimum(ctx, op, at, &p.Generation, nil, 0))...)
+	least := func(name string, count *int32, least int32) field.ErrorList {
+		return validate.Minimum(ctx, op, path.Child(name).K8s(), count, nil, least)
 	}
-	at = path.Child("poolName")
-	if missing := validate.RequiredValue(ctx, op, at.K8s(), &p.PoolName, nil); len(missing) > 0 {
-		errs = append(errs, missing...)
-	} else {
-		errs = append(errs, validate.ResourcePoolName(ctx, op, at.K8s(), &p.PoolName, nil)...)
-	}
-	at = path.Child("generation")
-	if missing := validate.RequiredValue(ctx, op, at.K8s(), &p.Generation, nil); len(missing) > 0 {
-		errs = append(errs, missing...)
-	} else {
-		errs = append(errs, validate.Minimum(ctx, op, at.K8s(), &p.Generation, nil, 0)...)
-	}
-	for _, count := range []struct {
-		name  string
-		value *int32
-		least int32
-	}{
-		{"resourceSliceCount", p.ResourceSliceCount, 1}, {"totalDevices", p.TotalDevices, 0},
-		{"allocatedDevices", p.AllocatedDevices, 0}, {"availableDevices", p.AvailableDevices, 0},
-		{"unavailableDevices", p.UnavailableDevices, 0},
-	} {
-		errs = append(errs, validate.Minimum(ctx, op, path.Child(count.name).K8s(), count.value, nil, count.least)...)
-	}
+	errs = field.Join(errs, least("resourceSliceCount", p.ResourceSliceCount, 1), least("totalDevices", p.TotalDevices, 0),
+		least("allocatedDevices", p.AllocatedDevices, 0), least("availableDevices", p.AvailableDevices, 0),
+		least("unavailableDevices", p.UnavailableDevices, 0))
 	if p.NodeName != nil {
 		errs = append(errs, validate.LongName(ctx, op, path.Child("nodeName").K8s(), p.NodeName, nil)...)
 	}
@@ -148,9 +140,7 @@ func poolRequestCells(r *poolRequest) []any {
 	status, pools, completed := "Pending", int32(0), any(table.None)
 	sums := []any{"-", "-", "-", "-", "-"}
 	if s := r.Status; s != nil {
-		if s.PoolCount != nil {
-			pools = *s.PoolCount
-		}
+		pools = ptr.Deref(s.PoolCount, 0)
 		var since metav1.Time
 		status, since = poolRequestState(s, pools)
 		if !since.IsZero() {
@@ -187,17 +177,12 @@ func poolRequestState(s *resourcev1alpha3.ResourcePoolStatusRequestStatus, pools
 // pools with errors.
 func poolSums(pools []resourcev1alpha3.PoolStatus) []any {
 	var total, available, allocated, unavailable, failed int
-	add := func(sum *int, n *int32) {
-		if n != nil {
-			*sum += int(*n)
-		}
-	}
 	for i := range pools {
 		p := &pools[i]
-		add(&total, p.TotalDevices)
-		add(&available, p.AvailableDevices)
-		add(&allocated, p.AllocatedDevices)
-		add(&unavailable, p.UnavailableDevices)
+		total += int(ptr.Deref(p.TotalDevices, 0))
+		available += int(ptr.Deref(p.AvailableDevices, 0))
+		allocated += int(ptr.Deref(p.AllocatedDevices, 0))
+		unavailable += int(ptr.Deref(p.UnavailableDevices, 0))
 		if p.ValidationError != nil {
 			failed++
 		}

@@ -9,6 +9,7 @@ import (
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -76,11 +77,8 @@ func resourceSlice(gates features.Gates) *registry.Kind {
 				table.Age,
 			},
 			Cells: func(s *resourcev1.ResourceSlice) []any {
-				node := ""
-				if n := s.Spec.NodeName; n != nil {
-					node = *n
-				}
-				return []any{s.Name, node, s.Spec.Driver, s.Spec.Pool.Name, table.AgeOf(s.CreationTimestamp)}
+				return []any{s.Name, ptr.Deref(s.Spec.NodeName, ""), s.Spec.Driver, s.Spec.Pool.Name,
+					table.AgeOf(s.CreationTimestamp)}
 			},
 		}.Untyped(),
 	}

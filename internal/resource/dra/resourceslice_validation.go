@@ -15,7 +15,7 @@ import (
 
 func validateSliceSpec(s *resourcev1.ResourceSliceSpec) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := validateDriver(s.Driver, path.Child("driver"))
+	errs := validateDriver(path.Child("driver"), s.Driver)
 	errs = append(errs, validateSlicePool(&s.Pool, path.Child("pool"))...)
 	errs = append(errs, validateSliceNodes(s, path)...)
 	errs = append(errs, field.InvalidIf(s.SharedCounters != nil && s.Devices != nil, path, "",
@@ -40,7 +40,7 @@ func maxDevices(list []resourcev1.Device) int {
 
 func validateSlicePool(p *resourcev1.ResourcePool, path *field.Path) field.ErrorList {
 	return field.Join(
-		validatePool(p.Name, path.Child("name")),
+		validatePool(path.Child("name"), p.Name),
 		field.InvalidIf(p.ResourceSliceCount <= 0, path.Child("resourceSliceCount"), p.ResourceSliceCount,
 			"must be greater than zero"),
 		field.InvalidIf(p.Generation < 0, path.Child("generation"), p.Generation, "must be greater than or equal to zero"),
@@ -149,9 +149,9 @@ func validateCounters(counters map[string]resourcev1.Counter, most int, path *fi
 
 func validateDevice(d *resourcev1.Device, perDevice bool, path *field.Path) field.ErrorList {
 	errs := field.DNSLabel(path.Child("name"), d.Name)
-	if n := len(d.Attributes) + len(d.Capacity); n > maxAttributes {
-		errs = append(errs, field.Invalid(path, n, "the total number of attributes and capacities must not exceed 32"))
-	}
+	n := len(d.Attributes) + len(d.Capacity)
+	errs = append(errs, field.InvalidIf(n > maxAttributes, path, n,
+		"the total number of attributes and capacities must not exceed 32")...)
 	at := path.Child("attributes")
 	for _, name := range sortedKeys(d.Attributes) {
 		a := d.Attributes[name]
@@ -215,7 +215,7 @@ func validateTaints(list []resourcev1.DeviceTaint, path *field.Path) field.Error
 	var errs field.ErrorList
 	for i := range list {
 		errs = append(errs, validateTaint(list[i].Key, list[i].Value, path.Index(i))...)
-		errs = append(errs, validateEffect(list[i].Effect, path.Index(i).Child("effect"))...)
+		errs = append(errs, validateEffect(path.Index(i).Child("effect"), list[i].Effect)...)
 	}
 	return errs
 }
@@ -236,11 +236,8 @@ func validateBindingConditions(wanted, failures []string, path *field.Path) fiel
 		errs = append(errs, field.InvalidIf(slices.Contains(wanted, c), failed.Index(i), c,
 			"bindingFailureConditions must not overlap with bindingConditions")...)
 	}
-	switch {
-	case len(wanted) == 0 && len(failures) > 0:
-		errs = append(errs, field.Invalid(at, wanted, "bindingConditions are required to use bindingFailureConditions"))
-	case len(wanted) > 0 && len(failures) == 0:
-		errs = append(errs, field.Invalid(failed, failures, "bindingFailureConditions are required to use bindingConditions"))
-	}
-	return errs
+	errs = append(errs, field.InvalidIf(len(wanted) == 0 && len(failures) > 0, at, wanted,
+		"bindingConditions are required to use bindingFailureConditions")...)
+	return append(errs, field.InvalidIf(len(wanted) > 0 && len(failures) == 0, failed, failures,
+		"bindingFailureConditions are required to use bindingConditions")...)
 }

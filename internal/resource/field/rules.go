@@ -2,6 +2,7 @@ package field
 
 import (
 	"slices"
+	"strings"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/api/validation/path"
@@ -46,6 +47,14 @@ func DuplicateIf[T any](repeated bool, p *Path, value T) ErrorList {
 	return nil
 }
 
+// Joined returns an error Invalid that has all messages after a prefix, and nil if there is no message.
+func Joined[T any](p *Path, value T, prefix string, messages []string) ErrorList {
+	if len(messages) == 0 {
+		return nil
+	}
+	return ErrorList{Invalid(p, value, prefix+strings.Join(messages, ","))}
+}
+
 // Messages returns an error Invalid for each message.
 func Messages[T any](p *Path, value T, messages []string) (errs ErrorList) {
 	for _, m := range messages {
@@ -59,8 +68,13 @@ func NotEmpty[T ~string](p *Path, value T) ErrorList { return RequiredIf(value =
 
 // NotEmptyAnd requires a value, and applies a rule to it.
 func NotEmptyAnd[T ~string](p *Path, value T, rule func(*Path, T) ErrorList) ErrorList {
+	return RequiredAnd(p, value, "", rule)
+}
+
+// RequiredAnd is NotEmptyAnd with a detail of the error for an empty value.
+func RequiredAnd[T ~string](p *Path, value T, detail string, rule func(*Path, T) ErrorList) ErrorList {
 	if value == "" {
-		return ErrorList{Required(p, "")}
+		return ErrorList{Required(p, detail)}
 	}
 	return rule(p, value)
 }
@@ -79,6 +93,14 @@ func Optional[T any](p *Path, value *T, rule func(*Path, T) ErrorList) ErrorList
 		return nil
 	}
 	return rule(p, *value)
+}
+
+// IfPresent applies a rule to what a pointer points to, unless it is nil.
+func IfPresent[T any](p *Path, value *T, rule func(*T, *Path) ErrorList) ErrorList {
+	if value == nil {
+		return nil
+	}
+	return rule(value, p)
 }
 
 // OneOf requires one of the allowed values. The error lists them in this order.
@@ -101,6 +123,14 @@ func RequiredOneOf[T ~string](p *Path, value T, allowed ...T) ErrorList {
 func OptionalOneOf[T ~string](p *Path, value *T, allowed ...T) ErrorList {
 	if value == nil {
 		return nil
+	}
+	return OneOf(p, *value, allowed...)
+}
+
+// MandatoryOneOf is OneOf with the error Required for nil.
+func MandatoryOneOf[T ~string](p *Path, value *T, allowed ...T) ErrorList {
+	if value == nil {
+		return ErrorList{Required(p, "")}
 	}
 	return OneOf(p, *value, allowed...)
 }

@@ -31,6 +31,24 @@ var ruleCases = []struct {
 	{"NotEmptyAnd", func(p *Path) ErrorList { return NotEmptyAnd(p, "x", DNSLabel) },
 		func(p *Path) ErrorList { return Join(NotEmptyAnd(p, "", DNSLabel), NotEmptyAnd(p, "X", DNSLabel)) },
 		[]string{"a: Required value", `a: Invalid value: "X": a lowercase RFC 1123 label must`}},
+	{"RequiredAnd", func(p *Path) ErrorList { return RequiredAnd(p, "x", "why", DNSLabel) },
+		func(p *Path) ErrorList {
+			return Join(RequiredAnd(p, "", "why", DNSLabel), RequiredAnd(p, "X", "why", DNSLabel))
+		},
+		[]string{"a: Required value: why", `a: Invalid value: "X": a lowercase RFC 1123 label must`}},
+	{"Joined", func(p *Path) ErrorList { return Joined(p, 7, "x: ", nil) },
+		func(p *Path) ErrorList { return Joined(p, 7, "x: ", []string{"b", "c"}) }, []string{"a: Invalid value: 7: x: b,c"}},
+	{"IfPresent", func(p *Path) ErrorList {
+		return Join(IfPresent(p, nil, elementLabel), IfPresent(p, &elements[0], elementLabel))
+	},
+		func(p *Path) ErrorList { return IfPresent(p, &elements[1], elementLabel) },
+		[]string{`a: Invalid value: "X": a lowercase RFC 1123 label must`}},
+	{"MandatoryOneOf", func(p *Path) ErrorList { return MandatoryOneOf(p, &elements[0], "z", "x") },
+		func(p *Path) ErrorList { return Join(MandatoryOneOf(p, nil, "z"), MandatoryOneOf(p, new("y"), "z")) },
+		[]string{"a: Required value", `a: Unsupported value: "y": supported values: "z"`}},
+	{"EachValue", func(p *Path) ErrorList { return EachValue(p, elements[:1], DNSLabel) },
+		func(p *Path) ErrorList { return EachValue(p, elements, DNSLabel) },
+		[]string{`a[1]: Invalid value: "X": a lowercase RFC 1123 label must`}},
 	{"IfSet", func(p *Path) ErrorList { return Join(IfSet(p, "", DNSLabel), IfSet(p, "x", DNSLabel)) },
 		func(p *Path) ErrorList { return IfSet(p, "X", DNSLabel) }, []string{`a: Invalid value: "X": a lowercase RFC 1123 label must`}},
 	{"Optional", func(p *Path) ErrorList {
@@ -109,12 +127,12 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestRulesAllocateNothing counts the allocations of the rules for valid values. Each and Unique are left out, because
-// they make paths, or add to a set.
+// TestRulesAllocateNothing counts the allocations of the rules for valid values. Each, EachValue and Unique are left out,
+// because they make paths, or add to a set.
 func TestRulesAllocateNothing(t *testing.T) {
 	p := NewPath("a")
 	for _, c := range ruleCases {
-		if c.name == "Unique" || c.name == "Each" {
+		if c.name == "Unique" || c.name == "Each" || c.name == "EachValue" {
 			continue
 		}
 		if n := testing.AllocsPerRun(100, func() { c.valid(p) }); n != 0 {

@@ -63,12 +63,8 @@ func validateFlowSchemaSpec(name string, s *flowcontrolv1.FlowSchemaSpec, path *
 		err.BadValue = declare.Internal(m) // kube-apiserver shows the whole method
 		errs = append(errs, err)
 	}
-	at = path.Child("priorityLevelConfiguration", "name")
-	if s.PriorityLevelConfiguration.Name == "" {
-		errs = append(errs, field.Required(at, "must reference a priority level"))
-	} else {
-		errs = append(errs, field.DNSSubdomain(at, s.PriorityLevelConfiguration.Name)...)
-	}
+	errs = append(errs, field.RequiredAnd(path.Child("priorityLevelConfiguration", "name"), s.PriorityLevelConfiguration.Name,
+		"must reference a priority level", field.DNSSubdomain)...)
 	return append(errs, field.Each(path.Child("rules"), s.Rules, validateRules)...)
 }
 
@@ -97,9 +93,7 @@ func validateSubject(s *flowcontrolv1.Subject, path *field.Path) (errs field.Err
 	case flowcontrolv1.SubjectKindGroup:
 		errs = append(errs, field.RequiredIf(s.Group != nil && s.Group.Name == "", path.Child("group", "name"), "")...)
 	case flowcontrolv1.SubjectKindServiceAccount:
-		if s.ServiceAccount != nil {
-			errs = append(errs, validateServiceAccount(s.ServiceAccount, path.Child("serviceAccount"))...)
-		}
+		errs = append(errs, field.IfPresent(path.Child("serviceAccount"), s.ServiceAccount, validateServiceAccount)...)
 	case flowcontrolv1.SubjectKindUser:
 		errs = append(errs, field.RequiredIf(s.User != nil && s.User.Name == "", path.Child("user", "name"), "")...)
 	default:
@@ -119,28 +113,21 @@ func validateSubject(s *flowcontrolv1.Subject, path *field.Path) (errs field.Err
 }
 
 func validateServiceAccount(s *flowcontrolv1.ServiceAccountSubject, path *field.Path) (errs field.ErrorList) {
-	switch at := path.Child("name"); s.Name {
-	case "":
-		errs = append(errs, field.Required(at, ""))
-	case flowcontrolv1.NameAll:
-	default:
-		errs = append(errs, field.DNSSubdomain(at, s.Name)...)
+	if s.Name != flowcontrolv1.NameAll {
+		errs = append(errs, field.NotEmptyAnd(path.Child("name"), s.Name, field.DNSSubdomain)...)
 	}
-	at := path.Child("namespace")
-	if s.Namespace == "" {
-		return append(errs, field.Required(at, "must specify namespace for service account"))
-	}
-	return append(errs, field.DNSLabel(at, s.Namespace)...)
+	return append(errs, field.RequiredAnd(path.Child("namespace"), s.Namespace,
+		"must specify namespace for service account", field.DNSLabel)...)
 }
 
 func validateResourceRule(r *flowcontrolv1.ResourcePolicyRule, path *field.Path) field.ErrorList {
 	errs := validateVerbs(r.Verbs, path.Child("verbs"))
-	errs = append(errs, validateEntries(r.APIGroups, path.Child("apiGroups"),
+	errs = append(errs, declare.EntriesOrAll(r.APIGroups, path.Child("apiGroups"),
 		"resource rules must supply at least one api group", "api groups")...)
-	errs = append(errs, validateEntries(r.Resources, path.Child("resources"),
+	errs = append(errs, declare.EntriesOrAll(r.Resources, path.Child("resources"),
 		"resource rules must supply at least one resource", "resources")...)
 	if at := path.Child("namespaces"); len(r.Namespaces) > 0 || !r.ClusterScope {
-		errs = append(errs, validateEntries(r.Namespaces, at,
+		errs = append(errs, declare.EntriesOrAll(r.Namespaces, at,
 			"resource rules that are not cluster scoped must supply at least one namespace", "namespaces")...)
 		errs = append(errs, validateNamespaces(r.Namespaces, at)...)
 	}
@@ -163,7 +150,7 @@ func validateNamespaces(list []string, path *field.Path) (errs field.ErrorList) 
 func validateNonResourceRule(r *flowcontrolv1.NonResourcePolicyRule, path *field.Path) field.ErrorList {
 	errs := validateVerbs(r.Verbs, path.Child("verbs"))
 	at := path.Child("nonResourceURLs")
-	errs = append(errs, validateEntries(r.NonResourceURLs, at,
+	errs = append(errs, declare.EntriesOrAll(r.NonResourceURLs, at,
 		"nonResourceURLs must contain at least one value", "non-resource URLs")...)
 	if slices.Contains(r.NonResourceURLs, flowcontrolv1.NonResourceAll) {
 		return errs
@@ -195,7 +182,7 @@ func checkURL(url string) string {
 
 func validateVerbs(verbs []string, path *field.Path) field.ErrorList {
 	supported := []string{"create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"}
-	errs := validateEntries(verbs, path, "verbs must contain at least one value", "verbs")
+	errs := declare.EntriesOrAll(verbs, path, "verbs must contain at least one value", "verbs")
 	if slices.Contains(verbs, flowcontrolv1.VerbAll) {
 		return errs
 	}
@@ -205,15 +192,4 @@ func validateVerbs(verbs []string, path *field.Path) field.ErrorList {
 		errs = append(errs, err)
 	}
 	return errs
-}
-
-// validateEntries validates that a list has entries, and no others beside "*".
-func validateEntries(list []string, path *field.Path, missing, what string) field.ErrorList {
-	switch {
-	case len(list) == 0:
-		return field.ErrorList{field.Required(path, missing)}
-	case len(list) > 1 && slices.Contains(list, "*"):
-		return field.ErrorList{field.Invalid(path, list, "if '*' is present, must not specify other "+what)}
-	}
-	return nil
 }

@@ -108,10 +108,9 @@ func validateLimitResponse(r *flowcontrolv1.LimitResponse, path *field.Path) fie
 			return field.ErrorList{field.Required(at, "must not be empty if limited.limitResponse.type is Limited")}
 		}
 		return validateQueuing(r.Queuing, at)
-	default:
-		return field.ErrorList{field.NotSupported(path.Child("type"), r.Type, []flowcontrolv1.LimitResponseType{
-			flowcontrolv1.LimitResponseTypeQueue, flowcontrolv1.LimitResponseTypeReject})}
 	}
+	return field.OneOf(path.Child("type"), r.Type, flowcontrolv1.LimitResponseTypeQueue,
+		flowcontrolv1.LimitResponseTypeReject)
 }
 
 func validateQueuing(q *flowcontrolv1.QueuingConfiguration, path *field.Path) (errs field.ErrorList) {

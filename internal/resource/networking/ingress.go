@@ -1,11 +1,13 @@
 package networking
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/core"
@@ -60,10 +62,7 @@ func ingress() *registry.Kind {
 				table.Age,
 			},
 			Cells: func(i *networkingv1.Ingress) []any {
-				class, ports := table.None, "80"
-				if c := i.Spec.IngressClassName; c != nil {
-					class = *c
-				}
+				class, ports := ptr.Deref(i.Spec.IngressClassName, table.None), "80"
 				if len(i.Spec.TLS) > 0 {
 					ports = "80, 443"
 				}
@@ -90,10 +89,8 @@ func hosts(rules []networkingv1.IngressRule) string {
 func addresses(status *networkingv1.IngressLoadBalancerStatus) string {
 	var out []string
 	for _, point := range status.Ingress {
-		if point.IP != "" {
-			out = append(out, point.IP)
-		} else if point.Hostname != "" {
-			out = append(out, point.Hostname)
+		if address := cmp.Or(point.IP, point.Hostname); address != "" {
+			out = append(out, address)
 		}
 	}
 	slices.Sort(out)

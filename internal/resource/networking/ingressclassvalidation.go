@@ -1,8 +1,6 @@
 package networking
 
 import (
-	"slices"
-
 	networkingv1 "k8s.io/api/networking/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -13,13 +11,11 @@ import (
 
 func validateIngressClass(c *networkingv1.IngressClass) field.ErrorList {
 	const longestController = 250
-	path := field.NewPath("spec", "controller")
+	spec := field.NewPath("spec")
+	path := spec.Child("controller")
 	errs := field.MaxLength(path, c.Spec.Controller, longestController)
 	errs = append(errs, validation.IsDomainPrefixedPath(path.K8s(), c.Spec.Controller)...)
-	if p := c.Spec.Parameters; p != nil {
-		errs = append(errs, validateIngressClassParameters(p, field.NewPath("spec", "parameters"))...)
-	}
-	return errs
+	return append(errs, field.IfPresent(spec.Child("parameters"), c.Spec.Parameters, validateIngressClassParameters)...)
 }
 
 func validateIngressClassUpdate(c, old *networkingv1.IngressClass) field.ErrorList {
@@ -41,11 +37,8 @@ func validateIngressClassParameters(
 func validateParametersScope(p *networkingv1.IngressClassParametersReference, path *field.Path) field.ErrorList {
 	const cluster = networkingv1.IngressClassParametersReferenceScopeCluster
 	const namespace = networkingv1.IngressClassParametersReferenceScopeNamespace
-	if p.Scope == nil {
-		return field.ErrorList{field.Required(path.Child("scope"), "")}
-	}
-	if scopes := []string{cluster, namespace}; !slices.Contains(scopes, *p.Scope) {
-		return field.ErrorList{field.NotSupported(path.Child("scope"), *p.Scope, scopes)}
+	if errs := field.MandatoryOneOf(path.Child("scope"), p.Scope, cluster, namespace); len(errs) > 0 {
+		return errs
 	}
 	path = path.Child("namespace")
 	switch {

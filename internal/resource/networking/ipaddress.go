@@ -27,11 +27,7 @@ func ipAddress() *registry.Kind {
 		Metadata: registry.Metadata{
 			// The name is the address itself, in canonical form.
 			ValidateName: func(name string, _ bool) []string {
-				var messages []string
-				for _, err := range validation.IsValidIP(nil, name) {
-					messages = append(messages, err.Detail)
-				}
-				return messages
+				return declare.Texts(validation.IsValidIP(nil, name), func(err *field.Error) string { return err.Detail })
 			},
 			OnUpdate: registry.MetaWhole,
 		},
@@ -74,16 +70,7 @@ func validateParent(p *networkingv1.ParentReference, path *field.Path) field.Err
 		return field.ErrorList{field.Required(path, "")}
 	}
 	errs := field.IfSet(path.Child("group"), p.Group, field.DNSSubdomain)
-	for _, part := range []struct {
-		name, value string
-		optional    bool
-	}{{"resource", p.Resource, false}, {"name", p.Name, false}, {"namespace", p.Namespace, true}} {
-		at := path.Child(part.name)
-		if part.value == "" && !part.optional {
-			errs = append(errs, field.Required(at, ""))
-		} else if part.value != "" {
-			errs = append(errs, field.PathSegment(at, part.value)...)
-		}
-	}
-	return errs
+	errs = append(errs, field.NotEmptyAnd(path.Child("resource"), p.Resource, field.PathSegment)...)
+	errs = append(errs, field.NotEmptyAnd(path.Child("name"), p.Name, field.PathSegment)...)
+	return append(errs, field.IfSet(path.Child("namespace"), p.Namespace, field.PathSegment)...)
 }

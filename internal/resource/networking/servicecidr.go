@@ -81,9 +81,7 @@ func validateCIDRsUpdate(cidrs, old []string, path *field.Path) field.ErrorList 
 		return field.ErrorList{field.Invalid(path, cidrs, immutable)}
 	}
 	for i := range old {
-		if cidrs[i] != old[i] {
-			errs = append(errs, field.Invalid(path.Index(i), cidrs[i], immutable))
-		}
+		errs = append(errs, field.InvalidIf(cidrs[i] != old[i], path.Index(i), cidrs[i], immutable)...)
 	}
 	if added {
 		errs = append(errs, validateCIDRs(cidrs, path)...)

@@ -57,12 +57,9 @@ func validatePolicyPorts(ports []networkingv1.NetworkPolicyPort, path *field.Pat
 			}
 		case p.Port.Type == intstr.Int:
 			errs = append(errs, field.PortNumber(at.Child("port"), p.Port.IntVal)...)
-			if p.EndPort != nil {
-				if *p.EndPort < p.Port.IntVal {
-					errs = append(errs, field.Invalid(end, p.Port.IntVal, "must be greater than or equal to `port`"))
-				}
-				errs = append(errs, field.PortNumber(end, *p.EndPort)...)
-			}
+			errs = append(errs, field.InvalidIf(p.EndPort != nil && *p.EndPort < p.Port.IntVal, end, p.Port.IntVal,
+				"must be greater than or equal to `port`")...)
+			errs = append(errs, field.Optional(end, p.EndPort, field.PortNumber)...)
 		default:
 			if p.EndPort != nil {
 				errs = append(errs, field.Invalid(end, *p.EndPort, "may not be specified when `port` is non-numeric"))
@@ -107,9 +104,7 @@ func networkPolicyWarnings(p, _ *networkingv1.NetworkPolicy) []string {
 	var warnings []string
 	for b, path := range ipBlocks(p) {
 		warnings = append(warnings, validation.GetWarningsForCIDR(path.Child("cidr").K8s(), b.CIDR)...)
-		for i, e := range b.Except {
-			warnings = append(warnings, validation.GetWarningsForCIDR(path.Child("except").Index(i).K8s(), e)...)
-		}
+		warnings = append(warnings, field.WarnEach(path.Child("except"), b.Except, validation.GetWarningsForCIDR)...)
 	}
 	slices.Sort(warnings)
 	return warnings
@@ -125,12 +120,9 @@ func validatePeers(peers []networkingv1.NetworkPolicyPeer, had []string, path *f
 		if p.IPBlock != nil {
 			errs = append(errs, validateIPBlock(p.IPBlock, had, at.Child("ipBlock"))...)
 		}
-		switch {
-		case !selects && p.IPBlock == nil:
-			errs = append(errs, field.Required(at, "must specify a peer"))
-		case selects && p.IPBlock != nil:
-			errs = append(errs, field.Forbidden(at, "may not specify both ipBlock and another peer"))
-		}
+		errs = append(errs, field.RequiredIf(!selects && p.IPBlock == nil, at, "must specify a peer")...)
+		errs = append(errs, field.ForbiddenIf(selects && p.IPBlock != nil, at,
+			"may not specify both ipBlock and another peer")...)
 	}
 	return errs
 }
@@ -176,9 +168,7 @@ func validateIngress(i *networkingv1.Ingress) field.ErrorList {
 		errs = append(errs,
 			field.Invalid(path, declare.Internal(s.Rules), "either `defaultBackend` or `rules` must be specified"))
 	}
-	if s.DefaultBackend != nil {
-		errs = append(errs, validateBackend(s.DefaultBackend, path.Child("defaultBackend"))...)
-	}
+	errs = append(errs, field.IfPresent(path.Child("defaultBackend"), s.DefaultBackend, validateBackend)...)
 	for i := range s.Rules {
 		at := path.Child("rules").Index(i)
 		errs = append(errs, validateHost(s.Rules[i].Host, at.Child("host"))...)
@@ -188,13 +178,7 @@ func validateIngress(i *networkingv1.Ingress) field.ErrorList {
 	}
 	for i, t := range s.TLS {
 		at := path.Child("tls").Index(i)
-		for j, host := range t.Hosts {
-			if strings.Contains(host, "*") {
-				errs = append(errs, field.Messages(at.Child("hosts").Index(j), host, validation.IsWildcardDNS1123Subdomain(host))...)
-			} else {
-				errs = append(errs, field.DNSSubdomain(at.Child("hosts").Index(j), host)...)
-			}
-		}
+		errs = append(errs, field.EachValue(at.Child("hosts"), t.Hosts, maybeWildcard)...)
 		errs = append(errs, field.IfSet(at.Child("secretName"), t.SecretName, field.DNSSubdomain)...)
 	}
 	return append(errs, field.Optional(path.Child("ingressClassName"), s.IngressClassName, field.DNSSubdomain)...)
@@ -208,6 +192,11 @@ func validateHost(host string, path *field.Path) field.ErrorList {
 		errs := field.ErrorList{field.Invalid(path, host, "must be a DNS name, not an IP address")}
 		return append(errs, field.DNSSubdomain(path, host)...)
 	}
+	return maybeWildcard(path, host)
+}
+
+// maybeWildcard requires a subdomain, whose first label may be "*".
+func maybeWildcard(path *field.Path, host string) field.ErrorList {
 	if strings.Contains(host, "*") {
 		return field.Messages(path, host, validation.IsWildcardDNS1123Subdomain(host))
 	}
@@ -269,20 +258,14 @@ func validateBackend(b *networkingv1.IngressBackend, path *field.Path) field.Err
 		return field.ErrorList{field.Invalid(path, "", "cannot set both resource and service backends")}
 	case b.Resource != nil:
 		at := path.Child("resource")
-		var errs field.ErrorList
-		if g := b.Resource.APIGroup; g != nil {
-			errs = field.DNSSubdomain(at.Child("apiGroup"), *g)
-		}
+		errs := field.Optional(at.Child("apiGroup"), b.Resource.APIGroup, field.DNSSubdomain)
 		errs = append(errs, field.NotEmptyAnd(at.Child("kind"), b.Resource.Kind, field.PathSegment)...)
 		return append(errs, field.NotEmptyAnd(at.Child("name"), b.Resource.Name, field.PathSegment)...)
 	case b.Service == nil:
 		return field.ErrorList{field.Invalid(path, "", "resource or service backend is required")}
 	}
 	at := path.Child("service")
-	errs := field.NotEmpty(at.Child("name"), b.Service.Name)
-	if b.Service.Name != "" {
-		errs = append(errs, field.DNSLabel(at.Child("name"), b.Service.Name)...)
-	}
+	errs := field.NotEmptyAnd(at.Child("name"), b.Service.Name, field.DNSLabel)
 	switch port := b.Service.Port; {
 	case port.Name != "" && port.Number != 0:
 		errs = append(errs, field.Invalid(path, "", "cannot set both port name & port number"))
@@ -299,10 +282,8 @@ func validateBackend(b *networkingv1.IngressBackend, path *field.Path) field.Err
 // validateIngressStatusUpdate validates the load balancer status of an ingress.
 func validateIngressStatusUpdate(i, old *networkingv1.Ingress) field.ErrorList {
 	path := field.NewPath("status", "loadBalancer", "ingress")
-	var had []string
-	for _, in := range old.Status.LoadBalancer.Ingress {
-		had = append(had, in.IP)
-	}
+	had := declare.Texts(old.Status.LoadBalancer.Ingress,
+		func(in networkingv1.IngressLoadBalancerIngress) string { return in.IP })
 	var errs field.ErrorList
 	for k, in := range i.Status.LoadBalancer.Ingress {
 		at := path.Index(k)

@@ -31,14 +31,8 @@ func validatePodDisruptionBudget(b *policyv1.PodDisruptionBudget) field.ErrorLis
 
 func validateBudgetStatus(s *policyv1.PodDisruptionBudgetStatus, path *field.Path) field.ErrorList {
 	errs := metav1validation.ValidateConditions(s.Conditions, path.Child("conditions").K8s())
-	for _, n := range []struct {
-		name  string
-		value int32
-	}{
-		{"disruptionsAllowed", s.DisruptionsAllowed}, {"currentHealthy", s.CurrentHealthy},
-		{"desiredHealthy", s.DesiredHealthy}, {"expectedPods", s.ExpectedPods},
-	} {
-		errs = append(errs, field.NonNegative(path.Child(n.name), n.value)...)
-	}
-	return errs
+	errs = append(errs, field.NonNegative(path.Child("disruptionsAllowed"), s.DisruptionsAllowed)...)
+	errs = append(errs, field.NonNegative(path.Child("currentHealthy"), s.CurrentHealthy)...)
+	errs = append(errs, field.NonNegative(path.Child("desiredHealthy"), s.DesiredHealthy)...)
+	return append(errs, field.NonNegative(path.Child("expectedPods"), s.ExpectedPods)...)
 }

@@ -192,17 +192,14 @@ func crossesNamespaces(a *corev1.Affinity) bool {
 		return false
 	}
 	var terms []corev1.PodAffinityTerm
-	var weighted []corev1.WeightedPodAffinityTerm
-	if rules := a.PodAffinity; rules != nil {
+	for _, rules := range []*corev1.PodAffinity{a.PodAffinity, (*corev1.PodAffinity)(a.PodAntiAffinity)} {
+		if rules == nil {
+			continue
+		}
 		terms = append(terms, rules.RequiredDuringSchedulingIgnoredDuringExecution...)
-		weighted = append(weighted, rules.PreferredDuringSchedulingIgnoredDuringExecution...)
-	}
-	if rules := a.PodAntiAffinity; rules != nil {
-		terms = append(terms, rules.RequiredDuringSchedulingIgnoredDuringExecution...)
-		weighted = append(weighted, rules.PreferredDuringSchedulingIgnoredDuringExecution...)
-	}
-	for i := range weighted {
-		terms = append(terms, weighted[i].PodAffinityTerm)
+		for i := range rules.PreferredDuringSchedulingIgnoredDuringExecution {
+			terms = append(terms, rules.PreferredDuringSchedulingIgnoredDuringExecution[i].PodAffinityTerm)
+		}
 	}
 	return slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool {
 		return len(t.Namespaces) > 0 || t.NamespaceSelector != nil

@@ -52,11 +52,8 @@ func validateClusterRole(r *rbacv1.ClusterRole) field.ErrorList {
 // validateBinding validates roleRef and subjects. In a RoleBinding, the namespace of a service
 // account is optional.
 func validateBinding(ref rbacv1.RoleRef, subjects []rbacv1.Subject, namespaced bool, kinds ...string) field.ErrorList {
-	var errs field.ErrorList
 	at := field.NewPath("roleRef")
-	if ref.APIGroup != rbacv1.GroupName {
-		errs = append(errs, field.NotSupported(at.Child("apiGroup"), ref.APIGroup, []string{rbacv1.GroupName}))
-	}
+	errs := field.OneOf(at.Child("apiGroup"), ref.APIGroup, rbacv1.GroupName)
 	errs = append(errs, field.OneOf(at.Child("kind"), ref.Kind, kinds...)...)
 	errs = append(errs, field.NotEmptyAnd(at.Child("name"), ref.Name, field.PathSegment)...)
 	for i := range subjects {
@@ -67,21 +64,16 @@ func validateBinding(ref rbacv1.RoleRef, subjects []rbacv1.Subject, namespaced b
 
 func validateSubject(s *rbacv1.Subject, namespaced bool, path *field.Path) field.ErrorList {
 	errs := field.NotEmpty(path.Child("name"), s.Name)
-	group := func(want string) {
-		if s.APIGroup != want {
-			errs = append(errs, field.NotSupported(path.Child("apiGroup"), s.APIGroup, []string{want}))
-		}
-	}
 	switch s.Kind {
 	case rbacv1.ServiceAccountKind:
 		if s.Name != "" {
 			errs = append(errs, field.Messages(path.Child("name"), s.Name,
 				apivalidation.ValidateServiceAccountName(s.Name, false))...)
 		}
-		group("")
+		errs = append(errs, field.OneOf(path.Child("apiGroup"), s.APIGroup, "")...)
 		errs = append(errs, field.RequiredIf(s.Namespace == "" && !namespaced, path.Child("namespace"), "")...)
 	case rbacv1.UserKind, rbacv1.GroupKind:
-		group(rbacv1.GroupName)
+		errs = append(errs, field.OneOf(path.Child("apiGroup"), s.APIGroup, rbacv1.GroupName)...)
 	default:
 		errs = append(errs, field.NotSupported(path.Child("kind"), s.Kind,
 			[]string{rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind}))

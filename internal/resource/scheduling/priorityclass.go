@@ -5,6 +5,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -57,11 +58,8 @@ func priorityClass() *registry.Kind {
 				table.Column("PreemptionPolicy", "string", doc["preemptionPolicy"]),
 			},
 			Cells: func(c *schedulingv1.PriorityClass) []any {
-				policy := ""
-				if c.PreemptionPolicy != nil {
-					policy = string(*c.PreemptionPolicy)
-				}
-				return []any{c.Name, int64(c.Value), c.GlobalDefault, table.AgeOf(c.CreationTimestamp), policy}
+				return []any{c.Name, int64(c.Value), c.GlobalDefault, table.AgeOf(c.CreationTimestamp),
+					string(ptr.Deref(c.PreemptionPolicy, ""))}
 			},
 		}.Untyped(),
 	}

@@ -54,18 +54,10 @@ func validateSystemClass(c *schedulingv1.PriorityClass) error {
 }
 
 func validatePreemption(p *corev1.PreemptionPolicy) field.ErrorList {
-	path := field.NewPath("preemptionPolicy")
 	if p == nil {
 		return nil
 	}
-	switch *p {
-	case corev1.PreemptLowerPriority, corev1.PreemptNever:
-		return nil
-	case "":
-		return field.ErrorList{field.Required(path, "")}
-	}
-	return field.ErrorList{
-		field.NotSupported(path, p, []corev1.PreemptionPolicy{corev1.PreemptLowerPriority, corev1.PreemptNever})}
+	return field.RequiredOneOf(field.NewPath("preemptionPolicy"), *p, corev1.PreemptLowerPriority, corev1.PreemptNever)
 }
 
 // forbidSystemClassDeletion returns an error for the system classes.

@@ -1,8 +1,6 @@
 package scheduling
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
@@ -42,12 +40,7 @@ func workload(gates features.Gates) *registry.Kind {
 					at, "")...)
 			},
 		}.Untyped(),
-		Table: registry.Table[*schedulingv1alpha2.Workload]{
-			Columns: []metav1.TableColumnDefinition{table.Name, table.Age},
-			Cells: func(w *schedulingv1alpha2.Workload) []any {
-				return []any{w.Name, table.AgeOf(w.CreationTimestamp)}
-			},
-		}.Untyped(),
+		Table: table.NameAndAge(),
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -78,29 +79,14 @@ func defaultCSIDriver(d *storagev1.CSIDriver) {
 }
 
 func csiDriverCells(d *storagev1.CSIDriver) []any {
-	is := func(b *bool, otherwise bool) bool {
-		if b == nil {
-			return otherwise
-		}
-		return *b
-	}
-	tokens, modes := table.Unset, table.None
+	tokens := table.Unset
 	if requests := d.Spec.TokenRequests; requests != nil {
-		var audiences []string
-		for _, r := range requests {
-			audiences = append(audiences, r.Audience)
-		}
-		tokens = strings.Join(audiences, ",")
+		tokens = strings.Join(declare.Texts(requests, func(r storagev1.TokenRequest) string { return r.Audience }), ",")
 	}
-	if len(d.Spec.VolumeLifecycleModes) > 0 {
-		var words []string
-		for _, mode := range d.Spec.VolumeLifecycleModes {
-			words = append(words, string(mode))
-		}
-		modes = strings.Join(words, ",")
-	}
+	modes := declare.Texts(d.Spec.VolumeLifecycleModes, func(m storagev1.VolumeLifecycleMode) string { return string(m) })
 	return []any{
-		d.Name, is(d.Spec.AttachRequired, true), is(d.Spec.PodInfoOnMount, false), is(d.Spec.StorageCapacity, false),
-		tokens, is(d.Spec.RequiresRepublish, false), modes, table.AgeOf(d.CreationTimestamp),
+		d.Name, ptr.Deref(d.Spec.AttachRequired, true), ptr.Deref(d.Spec.PodInfoOnMount, false),
+		ptr.Deref(d.Spec.StorageCapacity, false), tokens, ptr.Deref(d.Spec.RequiresRepublish, false),
+		table.OrNone(strings.Join(modes, ",")), table.AgeOf(d.CreationTimestamp),
 	}
 }

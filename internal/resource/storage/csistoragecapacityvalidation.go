@@ -19,7 +19,7 @@ func validateCSIStorageCapacity(c *storagev1.CSIStorageCapacity, anyValues bool)
 			metav1validation.ValidateLabelSelector(c.NodeTopology, options, field.NewPath("nodeTopology").K8s())...)
 	}
 	if q := c.Capacity; q != nil {
-		errs = append(errs, core.ValidateNonNegativeQuantity(*q, field.NewPath("capacity"))...)
+		errs = append(errs, core.ValidateNonNegativeQuantity(field.NewPath("capacity"), *q)...)
 	}
 	return errs
 }

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
@@ -57,17 +58,12 @@ func storageClass() *registry.Kind {
 				table.Age,
 			},
 			Cells: func(c *storagev1.StorageClass) []any {
-				name, policy, mode := c.Name, table.None, table.None
+				name := c.Name
 				if c.Annotations[defaultClassAnnotation] == "true" || c.Annotations[betaDefaultClassAnnotation] == "true" {
 					name += " (default)"
 				}
-				if c.ReclaimPolicy != nil {
-					policy = string(*c.ReclaimPolicy)
-				}
-				if c.VolumeBindingMode != nil {
-					mode = string(*c.VolumeBindingMode)
-				}
-				return []any{name, c.Provisioner, policy, mode, c.AllowVolumeExpansion != nil && *c.AllowVolumeExpansion,
+				return []any{name, c.Provisioner, string(ptr.Deref(c.ReclaimPolicy, table.None)),
+					string(ptr.Deref(c.VolumeBindingMode, table.None)), ptr.Deref(c.AllowVolumeExpansion, false),
 					table.AgeOf(c.CreationTimestamp)}
 			},
 		}.Untyped(),

@@ -1,11 +1,12 @@
 package storage
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
@@ -39,11 +40,8 @@ func volumeAttachment() *registry.Kind {
 				table.Age,
 			},
 			Cells: func(a *storagev1.VolumeAttachment) []any {
-				volume := ""
-				if name := a.Spec.Source.PersistentVolumeName; name != nil {
-					volume = *name
-				}
-				return []any{a.Name, a.Spec.Attacher, volume, a.Spec.NodeName, a.Status.Attached, table.AgeOf(a.CreationTimestamp)}
+				return []any{a.Name, a.Spec.Attacher, ptr.Deref(a.Spec.Source.PersistentVolumeName, ""), a.Spec.NodeName,
+					a.Status.Attached, table.AgeOf(a.CreationTimestamp)}
 			},
 		}.Untyped(),
 	}
@@ -52,30 +50,7 @@ func volumeAttachment() *registry.Kind {
 // defaultVolumeAttachment sets the defaults of the source of an inline volume. The rest of its
 // spec has no defaults.
 func defaultVolumeAttachment(a *storagev1.VolumeAttachment) {
-	inline := a.Spec.Source.InlineVolumeSpec
-	if inline == nil {
-		return
-	}
-	declare.RoundUp(inline.Capacity)
-	if s := inline.HostPath; s != nil {
-		declare.Pointer(&s.Type, corev1.HostPathUnset)
-	}
-	if s := inline.ISCSI; s != nil {
-		declare.Value(&s.ISCSIInterface, "default")
-	}
-	if s := inline.RBD; s != nil {
-		declare.Value(&s.RBDPool, "rbd")
-		declare.Value(&s.RadosUser, "admin")
-		declare.Value(&s.Keyring, "/etc/ceph/keyring")
-	}
-	if s := inline.AzureDisk; s != nil {
-		declare.Pointer(&s.CachingMode, corev1.AzureDataDiskCachingReadWrite)
-		declare.Pointer(&s.Kind, corev1.AzureSharedBlobDisk)
-		declare.Pointer(&s.FSType, "ext4")
-		declare.Pointer(&s.ReadOnly, false)
-	}
-	if s := inline.ScaleIO; s != nil {
-		declare.Value(&s.StorageMode, "ThinProvisioned")
-		declare.Value(&s.FSType, "xfs")
+	if inline := a.Spec.Source.InlineVolumeSpec; inline != nil {
+		core.DefaultPersistentVolumeSource(inline)
 	}
 }

@@ -2,8 +2,6 @@
 package storagemigration
 
 import (
-	"strings"
-
 	migrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,16 +78,12 @@ func state(s *migrationv1beta1.StorageVersionMigrationStatus) string {
 }
 
 func validateResource(r metav1.GroupResource, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if r.Resource == "" {
-		errs = append(errs, field.Required(path.Child("resource"), "resource is required to be set"))
-	} else if messages := validation.IsDNS1035Label(r.Resource); len(messages) > 0 {
-		errs = append(errs, field.Invalid(path.Child("resource"), r.Resource, strings.Join(messages, ",")))
+	errs := field.RequiredIf(r.Resource == "", path.Child("resource"), "resource is required to be set")
+	if r.Resource != "" {
+		errs = field.Joined(path.Child("resource"), r.Resource, "", validation.IsDNS1035Label(r.Resource))
 	}
 	if r.Group != "" {
-		if messages := validation.IsDNS1123Subdomain(r.Group); len(messages) > 0 {
-			errs = append(errs, field.Invalid(path.Child("group"), r.Group, strings.Join(messages, ",")))
-		}
+		errs = append(errs, field.Joined(path.Child("group"), r.Group, "", validation.IsDNS1123Subdomain(r.Group))...)
 	}
 	return errs
 }
@@ -109,15 +103,11 @@ func validateStatus(s, old *migrationv1beta1.StorageVersionMigrationStatus, path
 		return meta.IsStatusConditionTrue(s.Conditions, string(t))
 	}
 	const succeeded, failed = migrationv1beta1.MigrationSucceeded, migrationv1beta1.MigrationFailed
-	for _, wrong := range []struct {
-		found  bool
-		detail string
-	}{
-		{is(s, succeeded) && is(s, failed), "Both success and failed conditions cannot be true at the same time"},
-		{is(old, succeeded) && !is(s, succeeded), "Success condition cannot be set to false once it is true"},
-		{is(old, failed) && !is(s, failed), "Failed condition cannot be set to false once it is true"},
-	} {
-		errs = append(errs, field.InvalidIf(wrong.found, conditions, s.Conditions, wrong.detail)...)
+	wrong := func(found bool, detail string) field.ErrorList {
+		return field.InvalidIf(found, conditions, s.Conditions, detail)
 	}
-	return errs
+	return field.Join(errs,
+		wrong(is(s, succeeded) && is(s, failed), "Both success and failed conditions cannot be true at the same time"),
+		wrong(is(old, succeeded) && !is(s, succeeded), "Success condition cannot be set to false once it is true"),
+		wrong(is(old, failed) && !is(s, failed), "Failed condition cannot be set to false once it is true"))
 }

@@ -5,6 +5,7 @@ package declare
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -126,6 +127,27 @@ func PodNameWarnings(name string) []string {
 	return []string{
 		fmt.Sprintf("%s: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS "+
 			"label is recommended: %v", path, msgs)}
+}
+
+// EntriesOrAll validates a list that has to have entries, and no others beside "*". missing is the detail of the error
+// for an empty list, and what are the entries in messages.
+func EntriesOrAll[T ~string](list []T, path *field.Path, missing, what string) field.ErrorList {
+	switch {
+	case len(list) == 0:
+		return field.ErrorList{field.Required(path, missing)}
+	case len(list) > 1 && slices.Contains(list, "*"):
+		return field.ErrorList{field.Invalid(path, list, "if '*' is present, must not specify other "+what)}
+	}
+	return nil
+}
+
+// Texts returns a text of each element of a list, nil if there are none.
+func Texts[T any](list []T, of func(T) string) []string {
+	var out []string
+	for _, element := range list {
+		out = append(out, of(element))
+	}
+	return out
 }
 
 // PathSegment validates a name that may be any valid segment of a URL path.

@@ -16,6 +16,16 @@ func Part[T any](gate string, used func(T) bool, drop func(T)) Gated[T] {
 	return Gated[T]{Gate: gate, Used: used, Drop: drop}
 }
 
+// Parts returns a part of what is in objects of type T, such as the containers of a pod, with its gate. each calls a
+// function for all of these.
+func Parts[T, E any](gate string, each func(T, func(E)), used func(E) bool, drop func(E)) Gated[T] {
+	return Part(gate, func(obj T) bool {
+		found := false
+		each(obj, func(e E) { found = found || used(e) })
+		return found
+	}, func(obj T) { each(obj, drop) })
+}
+
 // Disabled are the parts whose gates are off. They are decided when a kind is made.
 type Disabled[T any] []Gated[T]
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/resource/field"
 )
@@ -14,8 +15,18 @@ import (
 // reviewVersions are the known versions of the requests to webhooks. A webhook has to accept one of them.
 const reviewVersions = "v1, v1beta1"
 
-// ValidateWebhookURL validates the URL of a webhook.
-func ValidateWebhookURL(text string, path *field.Path) (errs field.ErrorList) {
+// ValidateWebhookClient validates how a webhook is called: by a URL or through a Service.
+func ValidateWebhookClient(url *string, service *WebhookService, path *field.Path) field.ErrorList {
+	switch {
+	case (url == nil) == (service == nil):
+		return field.ErrorList{field.Required(path, "exactly one of url or service is required")}
+	case url != nil:
+		return validateWebhookURL(*url, path.Child("url"))
+	}
+	return service.validate(path.Child("service"))
+}
+
+func validateWebhookURL(text string, path *field.Path) (errs field.ErrorList) {
 	const form = "; desired format: https://host[/path]"
 	u, err := url.Parse(text)
 	if err != nil {
@@ -39,25 +50,19 @@ type WebhookService struct {
 	Port            *int32 // nil is 0, which is not valid
 }
 
-// Validate returns errors for a missing name, a missing namespace, a bad path and a bad port. The paths of the first two
+// validate returns errors for a missing name, a missing namespace, a bad path and a bad port. The paths of the first two
 // errors are exchanged, as in kube-apiserver: without a name, the error is about the field namespace.
-func (s *WebhookService) Validate(path *field.Path) (errs field.ErrorList) {
+func (s *WebhookService) validate(path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, field.NotEmpty(path.Child("name"), s.Namespace)...)
 	errs = append(errs, field.NotEmpty(path.Child("namespace"), s.Name)...)
-	var port int32
-	if s.Port != nil {
-		port = *s.Port
-	}
+	port := ptr.Deref(s.Port, 0)
 	if why := validation.IsValidPortNum(int(port)); len(why) > 0 {
 		errs = append(errs, field.Invalid(path.Child("port"), port, "port is not valid: "+strings.Join(why, ", ")))
 	}
-	if s.Path != nil {
-		errs = append(errs, validateWebhookPath(*s.Path, path.Child("path"))...)
-	}
-	return errs
+	return append(errs, field.Optional(path.Child("path"), s.Path, validateWebhookPath)...)
 }
 
-func validateWebhookPath(text string, path *field.Path) (errs field.ErrorList) {
+func validateWebhookPath(path *field.Path, text string) (errs field.ErrorList) {
 	switch text {
 	case "", "/":
 		return nil

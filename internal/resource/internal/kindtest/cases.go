@@ -75,13 +75,13 @@ type cases struct {
 func (c *cases) causes(t *testing.T, line string) []string {
 	verb, changes, _ := strings.Cut(line, " ")
 	obj, old := c.object(t, c.changed(t, changes)), c.object(t, c.valid)
-	ctx := fill(c.kind, old)
+	ctx := fill(c.kind, old, admin())
 	gv := c.kind.GroupVersion(&c.kind.Versions[c.version])
 	ctx = request.WithInfo(ctx, &request.Info{Group: gv.Group, Version: gv.Version})
 	var errs field.ErrorList
 	switch s := &c.kind.Strategy; verb {
 	case "create":
-		if fill(c.kind, obj); s.ValidateCreate != nil {
+		if fill(c.kind, obj, admin()); s.ValidateCreate != nil {
 			errs = s.ValidateCreate(ctx, obj, nil)
 		}
 	case "update":

@@ -12,6 +12,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/field"
 )
 
 // rejectedCreate is a recorded create that kube-apiserver rejected, with the causes in order.
@@ -32,26 +33,32 @@ func Invalid(t *testing.T, kinds []*registry.Kind) {
 			t.Errorf("%s: %v", c.Name, err)
 			continue
 		}
-		var got []string
-		for _, err := range kind.Strategy.ValidateCreate(fill(kind, obj), obj, nil) {
-			if !strings.HasPrefix(err.Field, "metadata.") {
-				got = append(got, normal(err.Field+": "+err.ErrorBody()).(string))
-			}
-		}
-		slices.Sort(got)
-		var want []string
-		for _, cause := range c.Causes {
-			want = append(want, normal(cause).(string))
-		}
-		slices.Sort(want)
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: refused for\n  %s\nwant\n  %s", c.Name, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
-		}
+		checkCauses(t, c.Name, kind.Strategy.ValidateCreate(fill(kind, obj, admin()), obj, nil), c.Causes)
 	}
 }
 
+// checkCauses checks that errors have the recorded causes, each as often as recorded.
+func checkCauses(t *testing.T, name string, errs field.ErrorList, causes []string) {
+	var got, want []string
+	for _, err := range errs {
+		if !strings.HasPrefix(err.Field, "metadata.") {
+			got = append(got, normal(err.Field+": "+err.ErrorBody()).(string))
+		}
+	}
+	for _, cause := range causes {
+		want = append(want, normal(cause).(string))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: refused for\n  %s\nwant\n  %s", name, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+func admin() *request.User { return &request.User{Name: "admin", Groups: []string{"system:masters"}} }
+
 // fill sets the fields that the generic pipeline sets before it validates a new object.
-func fill(kind *registry.Kind, obj registry.Object) context.Context {
+func fill(kind *registry.Kind, obj registry.Object, user *request.User) context.Context {
 	obj.SetUID(someUID)
 	obj.SetCreationTimestamp(metav1.Now())
 	if f := kind.Strategy.Status; f != nil && !kind.Strategy.StatusOnCreate {
@@ -60,7 +67,7 @@ func fill(kind *registry.Kind, obj registry.Object) context.Context {
 	if kind.Strategy.Generation != nil {
 		obj.SetGeneration(1)
 	}
-	ctx := request.WithUser(context.Background(), &request.User{Name: "admin", Groups: []string{"system:masters"}})
+	ctx := request.WithUser(context.Background(), user)
 	if f := kind.Strategy.PrepareCreate; f != nil {
 		f(ctx, obj)
 	}

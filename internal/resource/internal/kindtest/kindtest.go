@@ -86,10 +86,7 @@ func creates(t *testing.T, kinds []*registry.Kind, o Options) {
 		drop := slices.Concat(c.Ignore, o.SetByOthers[c.Resource],
 			[]string{"metadata.managedFields", "metadata.namespace", "metadata.uid", "metadata.creationTimestamp",
 				"metadata.name"})
-		for _, path := range drop {
-			remove(shown, strings.Split(path, "."))
-			remove(c.Expect, strings.Split(path, "."))
-		}
+		removeAll(drop, shown, c.Expect)
 		if d := diff("", normal(shown), normal(c.Expect)); d != "" {
 			t.Errorf("%s: %s\nsent %s", c.Name, d, c.Body)
 		}
@@ -102,26 +99,15 @@ func create(kind *registry.Kind, c created) (registry.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	obj.SetUID(someUID)
 	if obj.GetName() == "" {
 		obj.SetName(obj.GetGenerateName() + "xxxxx")
 	}
-	obj.SetCreationTimestamp(metav1.Now())
 	obj.SetManagedFields(nil)
-	if f := kind.Strategy.Status; f != nil && !kind.Strategy.StatusOnCreate {
-		reflect.ValueOf(f(obj)).Elem().SetZero()
-	}
-	if kind.Strategy.Generation != nil {
-		obj.SetGeneration(1)
-	}
 	user := &request.User{Name: "admin", UID: "admin", Groups: []string{"system:masters", "system:authenticated"}}
 	if c.As != "" {
 		user = &request.User{Name: c.As, Groups: append(slices.Clone(c.Groups), "system:authenticated")}
 	}
-	ctx := request.WithUser(context.Background(), user)
-	if f := kind.Strategy.PrepareCreate; f != nil {
-		f(ctx, obj)
-	}
+	ctx := fill(kind, obj, user)
 	if f := kind.Strategy.ValidateCreate; f != nil {
 		if errs := f(ctx, obj, nil); len(errs) > 0 {
 			return nil, errs.ToAggregate()
@@ -191,14 +177,7 @@ func show(t *testing.T, kind *registry.Kind, version string, obj registry.Object
 		}
 		obj = converted
 	}
-	text, err := json.Marshal(obj)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var tree map[string]any
-	if err := json.Unmarshal(text, &tree); err != nil {
-		t.Fatal(err)
-	}
+	tree := toTree(t, obj).(map[string]any)
 	gvk := kind.GVK(version)
 	tree["apiVersion"], tree["kind"] = gvk.GroupVersion().String(), gvk.Kind
 	return tree
@@ -361,10 +340,7 @@ func stored(t *testing.T, kinds []*registry.Kind, o Options) {
 		served, _, _ := strings.Cut(strings.TrimPrefix(c.Path, "/apis/"+kind.Group+"/"), "/")
 		obj.SetManagedFields(nil)
 		shown := show(t, kind, served, obj)
-		for _, path := range []string{"metadata.resourceVersion", "metadata.managedFields"} {
-			remove(shown, strings.Split(path, "."))
-			remove(c.Object, strings.Split(path, "."))
-		}
+		removeAll([]string{"metadata.resourceVersion", "metadata.managedFields"}, shown, c.Object)
 		if d := diff("", shown, c.Object); d != "" {
 			t.Errorf("%s: %s", c.Key, d)
 		}
@@ -569,6 +545,15 @@ func normal(tree any) any {
 		return v
 	}
 	return tree
+}
+
+// removeAll removes what is at dotted paths from trees.
+func removeAll(paths []string, trees ...map[string]any) {
+	for _, path := range paths {
+		for _, tree := range trees {
+			remove(tree, strings.Split(path, "."))
+		}
+	}
 }
 
 func remove(tree any, path []string) {

@@ -2,6 +2,7 @@
 package table
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -42,6 +43,26 @@ func OnlyWide(c metav1.TableColumnDefinition) metav1.TableColumnDefinition {
 	return c
 }
 
+// WithTemplate returns the columns of a workload: these, and those about its pod template and its selector, which are only
+// shown in wide output. Without a description of the selector there is no column for it.
+func WithTemplate(selector string, columns ...metav1.TableColumnDefinition) []metav1.TableColumnDefinition {
+	columns = append(columns,
+		Wide("Containers", "string", "Names of each container in the template."),
+		Wide("Images", "string", "Images referenced by each container in the template."))
+	if selector == "" {
+		return columns
+	}
+	return append(columns, Wide("Selector", "string", selector))
+}
+
+// NameAndAge is a table of the name and the age of objects.
+func NameAndAge() registry.Table[registry.Object] {
+	return registry.Table[registry.Object]{
+		Columns: []metav1.TableColumnDefinition{Name, Age},
+		Cells:   func(o registry.Object) []any { return []any{o.GetName(), AgeOf(o.GetCreationTimestamp())} },
+	}
+}
+
 // AgeOf returns a cell with the time since t.
 func AgeOf(t metav1.Time) any {
 	if t.IsZero() {
@@ -57,20 +78,10 @@ func MicroAgeOf(t metav1.MicroTime) any { return AgeOf(metav1.Time(t)) }
 func Duration(d time.Duration) string { return duration.HumanDuration(d) }
 
 // OrNone returns s, or <none> if it is empty.
-func OrNone(s string) string {
-	if s == "" {
-		return None
-	}
-	return s
-}
+func OrNone(s string) string { return cmp.Or(s, None) }
 
 // OrUnset returns s, or <unset> if it is empty.
-func OrUnset(s string) string {
-	if s == "" {
-		return Unset
-	}
-	return s
-}
+func OrUnset(s string) string { return cmp.Or(s, Unset) }
 
 // Labels returns labels as text, or <none> if there are none.
 func Labels(labels map[string]string) string {
