@@ -146,7 +146,7 @@ func (c *Controller) sync(ctx context.Context, policies *registry.Resource, o *c
 		Ref: client.Ref{
 			Resource: admissionregistrationv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies"), Name: policy.Name,
 		},
-		Subresource: "status", Configuration: configuration, Force: true,
+		Subresource: "status", Configuration: configuration,
 	})
 	if kerrors.IsNotFound(err) { // it was deleted
 		return nil
