@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/keelson-dev/keelson/internal/controller/workers"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
@@ -111,10 +112,8 @@ func (k *Keeper) ensureServiceOnce(ctx context.Context) error {
 			k.Log.Warn("cannot create the service kubernetes; will try again", "error", err)
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !workers.Pause(ctx, pause) {
 			return ctx.Err()
-		case <-time.After(pause):
 		}
 	}
 }
