@@ -4,6 +4,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -147,10 +148,7 @@ func (c *Client) list(
 		more, failed = yield(ctx, served, o)
 		return more
 	})
-	if err == nil {
-		err = failed
-	}
-	return view.Revision(), err
+	return view.Revision(), cmp.Or(err, failed)
 }
 
 // CreateRequest is the create of an object.

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -147,8 +148,5 @@ func (c *Client) DeleteCollection(ctx context.Context, r DeleteCollectionRequest
 		})
 		return ctx.Err() == nil
 	})
-	if failed := deletes.Wait(); err == nil {
-		err = failed
-	}
-	return err
+	return cmp.Or(err, deletes.Wait())
 }
