@@ -126,11 +126,10 @@ func (k *Keeper) ensureService(ctx context.Context) error {
 		return err
 	}
 	ip := k.Services[0].Addr().Next()
-	policy := corev1.IPFamilyPolicySingleStack
 	s := &corev1.Service{Spec: corev1.ServiceSpec{
 		Ports: []corev1.ServicePort{
 			{Name: portName, Protocol: corev1.ProtocolTCP, Port: servicePort, TargetPort: intstr.FromInt32(int32(k.Port))}},
-		ClusterIP: ip.String(), IPFamilyPolicy: &policy,
+		ClusterIP: ip.String(), IPFamilyPolicy: new(corev1.IPFamilyPolicySingleStack),
 		SessionAffinity: corev1.ServiceAffinityNone, Type: corev1.ServiceTypeClusterIP,
 	}}
 	s.Namespace, s.Name = corev1.NamespaceDefault, serviceName
