@@ -4,13 +4,12 @@
 package client
 
 import (
+	"cmp"
 	"context"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/keelson-dev/keelson/internal/api/directory"
 	"github.com/keelson-dev/keelson/internal/api/write"
@@ -89,17 +88,29 @@ func (c *Client) Get(ctx context.Context, ref Ref) (registry.Object, error) {
 		return nil, err
 	}
 	defer done()
-	o, err := served.Latest(ctx, ref.Namespace, ref.Name)
+	o, err := latest(ctx, served, ref)
 	if err != nil {
 		return nil, err
 	}
-	if o == nil {
-		return nil, kerrors.NewNotFound(ref.Resource.GroupResource(), ref.Name)
-	}
-	if o, err = served.Readable(ctx, o); err != nil {
+	return decode(ctx, served, o)
+}
+
+// decode returns an object of the cache in the version of a request.
+func decode(ctx context.Context, served *registry.Served, o *cache.Object) (registry.Object, error) {
+	o, err := served.Readable(ctx, o)
+	if err != nil {
 		return nil, err
 	}
 	return served.DecodeAs(ctx, o, served.Version)
+}
+
+// latest returns the latest state of an object; the error is NotFound if there is none.
+func latest(ctx context.Context, served *registry.Served, ref Ref) (*cache.Object, error) {
+	o, err := served.Latest(ctx, ref.Namespace, ref.Name)
+	if err == nil && o == nil {
+		err = kerrors.NewNotFound(ref.Resource.GroupResource(), ref.Name)
+	}
+	return o, err
 }
 
 // ListRequest selects the result of List.
@@ -107,13 +118,22 @@ type ListRequest struct {
 	Resource schema.GroupVersionResource
 	// Namespace is "" for all.
 	Namespace string
-	// Labels chooses by labels; nil is everything.
-	Labels labels.Selector
 }
 
 // List calls yield in key order with the objects as every write acknowledged before the call has left
 // them, until it returns false. It returns the revision of that state, from which Watch goes on.
 func (c *Client) List(ctx context.Context, r ListRequest, yield func(registry.Object) bool) (int64, error) {
+	return c.list(ctx, r, cache.Streaming, func(ctx context.Context, served *registry.Served, o *cache.Object) (bool, error) {
+		obj, err := decode(ctx, served, o)
+		return err == nil && yield(obj), err
+	})
+}
+
+// list calls yield with the objects until it returns false. most is as in cache.View.Ascend.
+func (c *Client) list(
+	ctx context.Context, r ListRequest, most int,
+	yield func(context.Context, *registry.Served, *cache.Object) (more bool, err error),
+) (int64, error) {
 	ctx, served, _, done, err := c.open(ctx, r.Resource, "")
 	if err != nil {
 		return 0, err
@@ -123,28 +143,12 @@ func (c *Client) List(ctx context.Context, r ListRequest, yield func(registry.Ob
 	if err != nil {
 		return 0, err
 	}
-	prefix := ""
-	if r.Namespace != "" {
-		prefix = r.Namespace + "/"
-	}
 	var failed error
-	err = view.Ascend(ctx, "", prefix, cache.Streaming, func(o *cache.Object) bool {
-		var obj registry.Object
-		if o, failed = served.Readable(ctx, o); failed != nil {
-			return false
-		}
-		if r.Labels != nil && !r.Labels.Matches(labelsOf(o)) {
-			return true
-		}
-		if obj, failed = served.DecodeAs(ctx, o, served.Version); failed != nil {
-			return false
-		}
-		return yield(obj)
+	err = view.Ascend(ctx, "", prefixOf(r.Namespace), most, func(o *cache.Object) (more bool) {
+		more, failed = yield(ctx, served, o)
+		return more
 	})
-	if err == nil {
-		err = failed
-	}
-	return view.Revision(), err
+	return view.Revision(), cmp.Or(err, failed)
 }
 
 // CreateRequest is the create of an object.
@@ -152,7 +156,6 @@ type CreateRequest struct {
 	Resource schema.GroupVersionResource
 	// Object belongs to the client afterwards.
 	Object registry.Object
-	DryRun bool
 }
 
 // Create stores a new object and returns it.
@@ -163,8 +166,8 @@ func (c *Client) Create(ctx context.Context, r CreateRequest) (registry.Object, 
 	}
 	defer done()
 	return c.do(ctx, write.Request{
-		Verb: write.Create, Target: served, Namespace: r.Object.GetNamespace(), Options: c.options(r.DryRun),
-		Make: write.Object(served, r.Object),
+		Verb: write.Create, Target: served, Namespace: r.Object.GetNamespace(),
+		Options: write.Options{FieldManager: c.manager}, Make: write.Object(served, r.Object),
 	})
 }
 
@@ -174,7 +177,6 @@ type UpdateRequest struct {
 	Subresource string
 	// Change is given the latest object, and again a newer one after a concurrent change.
 	Change func(registry.Object) error
-	DryRun bool
 }
 
 // Update changes an object and returns it. The error is NotFound if the object does not exist.
@@ -186,7 +188,7 @@ func (c *Client) Update(ctx context.Context, r UpdateRequest) (registry.Object, 
 	defer done()
 	return c.do(ctx, write.Request{
 		Verb: write.Update, Target: served, Subresource: sub, Namespace: r.Namespace, Name: r.Name,
-		Options: c.options(r.DryRun), Make: existing(served, r.Name, write.Changed(r.Change)),
+		Options: write.Options{FieldManager: c.manager}, Make: existing(served, r.Name, write.Changed(r.Change)),
 	})
 }
 
@@ -201,48 +203,16 @@ func existing(served *registry.Served, name string, make write.Make) write.Make 
 	}
 }
 
-// PatchRequest is a change of an object by a patch.
-type PatchRequest struct {
-	Ref
-	Subresource string
-	// Type is JSON patch, merge patch or, of built-in kinds, strategic merge patch.
-	Type   types.PatchType
-	Patch  []byte
-	DryRun bool
-}
-
-// Patch patches an object and returns it; the error is NotFound if there is none. Fields that the kind does not know
-// are ignored.
-func (c *Client) Patch(ctx context.Context, r PatchRequest) (registry.Object, error) {
-	ctx, served, sub, done, err := c.open(ctx, r.Resource, r.Subresource)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	if r.Type == types.StrategicMergePatchType && served.Kind.Unstructured() {
-		return nil, apierr.UnsupportedMediaType([]string{string(types.JSONPatchType), string(types.MergePatchType)})
-	}
-	by := write.Patched{Patch: patch.Patch{Type: r.Type, Body: r.Patch, Validation: patch.Ignore}, Target: served}
-	options := c.options(r.DryRun)
-	options.Patch = true
-	return c.do(ctx, write.Request{
-		Verb: write.Update, Target: served, Subresource: sub, Namespace: r.Namespace, Name: r.Name,
-		Options: options, Make: by.Make,
-	})
-}
-
 // ApplyRequest is a server-side apply.
 type ApplyRequest struct {
 	Ref
 	Subresource string
 	// Configuration is a document in JSON or YAML.
 	Configuration []byte
-	// Force takes the fields that others own.
-	Force  bool
-	DryRun bool
 }
 
-// Apply applies a configuration to an object, which is made if it is missing, and returns it.
+// Apply applies a configuration to an object, which is made if it is missing, and returns it. It takes the fields that
+// others own.
 func (c *Client) Apply(ctx context.Context, r ApplyRequest) (registry.Object, error) {
 	ctx, served, sub, done, err := c.open(ctx, r.Resource, r.Subresource)
 	if err != nil {
@@ -256,8 +226,7 @@ func (c *Client) Apply(ctx context.Context, r ApplyRequest) (registry.Object, er
 	if err := write.CheckConfiguration(served, configuration); err != nil {
 		return nil, kerrors.NewBadRequest(err.Error())
 	}
-	options := c.options(r.DryRun)
-	options.Patch, options.Force = true, &r.Force
+	options := write.Options{FieldManager: c.manager, Patch: true, Force: new(true)}
 	return c.do(ctx, write.Request{
 		Verb: write.Apply, Target: served, Subresource: sub, Namespace: r.Namespace, Name: r.Name,
 		Options: options, CreateMissing: sub == nil,
@@ -287,10 +256,6 @@ func (c *Client) Delete(ctx context.Context, r DeleteRequest) (gone bool, err er
 	return result.Deleted, err
 }
 
-func (c *Client) options(dryRun bool) write.Options {
-	return write.Options{DryRun: dryRun, FieldManager: c.manager}
-}
-
 // do executes a write and decodes the resulting object.
 func (c *Client) do(ctx context.Context, r write.Request) (registry.Object, error) {
 	result, err := c.writes.Do(ctx, r)
@@ -298,12 +263,4 @@ func (c *Client) do(ctx context.Context, r write.Request) (registry.Object, erro
 		return nil, err
 	}
 	return r.Target.DecodeAs(ctx, result.Object, r.Target.Version)
-}
-
-func labelsOf(o *cache.Object) labels.Set {
-	set := make(labels.Set, len(o.Labels))
-	for _, l := range o.Labels {
-		set[l.Key] = l.Value
-	}
-	return set
 }

@@ -1,8 +1,8 @@
 package client
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,36 +46,19 @@ func (c *Client) GetMetadata(ctx context.Context, ref Ref) (Metadata, error) {
 	if served.Virtual() {
 		return Metadata{}, kerrors.NewMethodNotSupported(ref.Resource.GroupResource(), "get")
 	}
-	o, err := served.Latest(ctx, ref.Namespace, ref.Name)
+	o, err := latest(ctx, served, ref)
 	if err != nil {
 		return Metadata{}, err
-	}
-	if o == nil {
-		return Metadata{}, kerrors.NewNotFound(ref.Resource.GroupResource(), ref.Name)
 	}
 	return metadataOf(ctx, served, o)
 }
 
-// ListMetadata is List of the objects' metadata. It ignores ListRequest.Labels.
+// ListMetadata is List of the objects' metadata.
 func (c *Client) ListMetadata(ctx context.Context, r ListRequest, yield func(Metadata) bool) (int64, error) {
-	ctx, served, _, done, err := c.open(ctx, r.Resource, "")
-	if err != nil {
-		return 0, err
-	}
-	defer done()
-	view, err := served.Current(ctx)
-	if err != nil {
-		return 0, err
-	}
-	var failed error
-	err = view.Ascend(ctx, "", prefixOf(r.Namespace), cache.StreamingAll, func(o *cache.Object) bool {
-		var m Metadata
-		if m, failed = metadataOf(ctx, served, o); failed != nil {
-			return false
-		}
-		return yield(m)
+	return c.list(ctx, r, cache.StreamingAll, func(ctx context.Context, served *registry.Served, o *cache.Object) (bool, error) {
+		m, err := metadataOf(ctx, served, o)
+		return err == nil && yield(m), err
 	})
-	return view.Revision(), errors.Join(err, failed)
 }
 
 // prefixOf returns the prefix of the keys of the objects in a namespace; "" means all namespaces.
@@ -165,8 +148,5 @@ func (c *Client) DeleteCollection(ctx context.Context, r DeleteCollectionRequest
 		})
 		return ctx.Err() == nil
 	})
-	if failed := deletes.Wait(); err == nil {
-		err = failed
-	}
-	return err
+	return cmp.Or(err, deletes.Wait())
 }

@@ -10,11 +10,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// WatchRequest selects the objects of a watch.
+// WatchRequest is a watch of all objects of a resource.
 type WatchRequest struct {
 	Resource schema.GroupVersionResource
-	// Namespace and Name are "" for all.
-	Namespace, Name string
 	// From is the revision after which changes are wanted, as List returns it.
 	From int64
 }
@@ -39,11 +37,7 @@ func (c *Client) Watch(ctx context.Context, r WatchRequest) (*Watch, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := cache.Interest{Name: r.Name}
-	if served.Kind.Namespaced {
-		in.Namespace = r.Namespace
-	}
-	cursor, err := served.Watch(ctx, r.From, in)
+	cursor, err := served.Watch(ctx, r.From, cache.Interest{})
 	done() // a watch writes nothing, so nothing has to wait for it
 	if err != nil {
 		return nil, err
@@ -71,10 +65,7 @@ func (w *Watch) Next(ctx context.Context) ([]Change, error) {
 		case e.Prev == nil:
 			change.Type = watch.Added
 		}
-		if o, err = w.served.Readable(ctx, o); err != nil {
-			return nil, err
-		}
-		if change.Object, err = w.served.DecodeAs(ctx, o, w.served.Version); err != nil {
+		if change.Object, err = decode(ctx, w.served, o); err != nil {
 			return nil, err
 		}
 		changes = append(changes, change)

@@ -2,6 +2,7 @@ package crd
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -61,8 +62,6 @@ const (
 	closed
 )
 
-func newKinds() *kinds { return &kinds{} }
-
 // compiledVersion is one version of a definition with its compiled schema.
 type compiledVersion struct {
 	name   string
@@ -82,8 +81,6 @@ type caches struct {
 	types   mergetypes.Cache
 	rules   celrules.Cache
 }
-
-func newCaches() *caches { return &caches{schemas: structuralschema.NewCache()} }
 
 // setPrevious records that these kinds replace old, which requests may still use.
 func (k *kinds) setPrevious(old *kinds) {
@@ -287,7 +284,7 @@ func (s *Server) setNormalSince(k *kinds) {
 // decodeSpec decodes the spec of the definition, including the schemas.
 func (d *definition) decodeSpec() (*apiextensionsv1.CustomResourceDefinitionSpec, error) {
 	spec := &apiextensionsv1.CustomResourceDefinitionSpec{}
-	return spec, unmarshalSpec(d.spec, spec)
+	return spec, json.Unmarshal([]byte(d.spec), spec)
 }
 
 // kind returns the registry.Kind of version v, in which requests to v read and write. types is the type converter
@@ -332,7 +329,7 @@ func (k *kinds) version(
 		Name:     v.Name,
 		Disabled: !v.Served,
 		New:      func() registry.Object { return newObject(c.gvk) },
-		Default:  func(obj registry.Object) { c.setDefaults(obj.(*unstructured.Unstructured)) },
+		Default:  func(obj registry.Object) { c.schema.SetDefaults(obj.(*unstructured.Unstructured).Object) },
 		Coerce: func(obj registry.Object, track bool) ([]string, error) {
 			return k.coerce(c, obj.(*unstructured.Unstructured), track)
 		},

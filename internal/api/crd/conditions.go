@@ -150,23 +150,17 @@ func (s *Server) namesInUse(group string, wanted *names) usedNames {
 }
 
 // notAcceptedCondition is the first Established condition of a definition whose names are in use by others.
-var notAcceptedCondition = condition{
-	Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionFalse,
-	Reason: "NotAccepted", Message: "not all names are accepted",
-}
+var notAcceptedCondition = newCondition(
+	apiextensionsv1.Established, apiextensionsv1.ConditionFalse, "NotAccepted", "not all names are accepted")
 
 // establishedCondition returns the Established condition of a definition whose names are accepted.
 func establishedCondition(invalidCABundle bool) condition {
 	if invalidCABundle {
-		return condition{
-			Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionFalse,
-			Reason: "InvalidCABundle", Message: "The conversion webhook CABundle is invalid",
-		}
+		return newCondition(apiextensionsv1.Established, apiextensionsv1.ConditionFalse,
+			"InvalidCABundle", "The conversion webhook CABundle is invalid")
 	}
-	return condition{
-		Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue,
-		Reason: "InitialNamesAccepted", Message: "the initial names have been accepted",
-	}
+	return newCondition(apiextensionsv1.Established, apiextensionsv1.ConditionTrue,
+		"InitialNamesAccepted", "the initial names have been accepted")
 }
 
 // set adds or replaces a condition. lastTransitionTime becomes now if the condition is new or its status changes.

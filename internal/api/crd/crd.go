@@ -33,6 +33,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/apiresponse"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/object/registry/informer"
+	"github.com/keelson-dev/keelson/internal/object/structuralschema"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
@@ -54,19 +55,13 @@ type Options struct {
 	// Resources is the directory that the resources of definitions are put into.
 	Resources *directory.Directory
 	// Documents gets the definitions that have OpenAPI documents. It may be nil.
-	Documents Documents
+	Documents *openapi.Source
 	// Rules records the times of validation rules. It may be nil.
 	Rules *RuleMetrics
 	Log   *slog.Logger
 	Now   func() time.Time
 	// Activity counts the pending work on definitions; nil records nothing.
 	Activity *activity.Part
-}
-
-// Documents holds the OpenAPI documents of custom resources.
-type Documents interface {
-	Set(openapi.Definition)
-	Remove(name string)
 }
 
 // resource is the resource customresourcedefinitions.
@@ -107,7 +102,7 @@ func New(o Options) *Server {
 	}
 	o.Activity.Starting()
 	return &Server{
-		o: o, definitions: o.Registry.Resource(resource), caches: newCaches(),
+		o: o, definitions: o.Registry.Resource(resource), caches: &caches{schemas: structuralschema.NewCache()},
 		byName: map[string]*definition{}, namesByGroup: map[string]*groupNames{},
 		deletingObjects: map[string]bool{}, work: newWork(o.Activity), ready: make(chan struct{}),
 	}

@@ -45,8 +45,6 @@ type definition struct {
 type version struct {
 	name            string
 	served, storage bool
-	deprecated      bool
-	warning         *string
 	status, scale   bool
 }
 
@@ -84,12 +82,10 @@ type decodedSpec struct {
 	Names      apiextensionsv1.CustomResourceDefinitionNames `json:"names"`
 	Conversion *apiextensionsv1.CustomResourceConversion     `json:"conversion"`
 	Versions   []struct {
-		Name               string  `json:"name"`
-		Served             bool    `json:"served"`
-		Storage            bool    `json:"storage"`
-		Deprecated         bool    `json:"deprecated"`
-		DeprecationWarning *string `json:"deprecationWarning"`
-		Subresources       *struct {
+		Name         string `json:"name"`
+		Served       bool   `json:"served"`
+		Storage      bool   `json:"storage"`
+		Subresources *struct {
 			Status *struct{} `json:"status"`
 			Scale  *struct{} `json:"scale"`
 		} `json:"subresources"`
@@ -121,11 +117,11 @@ func newDefinition(ctx context.Context, r *registry.Resource, o *cache.Object) (
 		hasFinalizer:    slices.Contains(l.Metadata.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer),
 		status:          status{names: l.Status.AcceptedNames, conditions: l.Status.Conditions},
 		spec:            l.Spec.text,
-		kinds:           newKinds(),
+		kinds:           &kinds{},
 	}
 	for _, v := range l.Spec.Versions {
 		d.versions = append(d.versions, version{
-			name: v.Name, served: v.Served, storage: v.Storage, deprecated: v.Deprecated, warning: v.DeprecationWarning,
+			name: v.Name, served: v.Served, storage: v.Storage,
 			status: v.Subresources != nil && v.Subresources.Status != nil,
 			scale:  v.Subresources != nil && v.Subresources.Scale != nil,
 		})

@@ -49,15 +49,11 @@ func (s *Server) startDeletingObjects(ctx context.Context, d *definition) {
 
 // deleteObjects deletes all objects of a definition, waits until none is left, and removes the finalizer.
 func (s *Server) deleteObjects(ctx context.Context, d *definition) error {
-	outcome := condition{
-		Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionFalse, Reason: "NeverEstablished",
-		Message: "resource was never established",
-	}
+	outcome := newCondition(apiextensionsv1.Terminating, apiextensionsv1.ConditionFalse,
+		"NeverEstablished", "resource was never established")
 	if d.status.established() {
-		began := condition{
-			Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue, Reason: "InstanceDeletionInProgress",
-			Message: "CustomResource deletion is in progress",
-		}
+		began := newCondition(apiextensionsv1.Terminating, apiextensionsv1.ConditionTrue,
+			"InstanceDeletionInProgress", "CustomResource deletion is in progress")
 		if err := s.setCondition(ctx, d.name, began, false); err != nil {
 			return ignoreNotFound(err)
 		}
@@ -108,10 +104,8 @@ func (s *Server) deleteObjectsOfCurrent(ctx context.Context, d *definition) (con
 // Terminating that describes the result, also with an error.
 func (s *Server) deleteAndAwait(ctx context.Context, d *definition) (condition, error) {
 	failed := func(reason, what string, err error) (condition, error) {
-		return condition{
-			Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue,
-			Reason: reason, Message: fmt.Sprintf("%s: %v", what, err),
-		}, err
+		return newCondition(apiextensionsv1.Terminating, apiextensionsv1.ConditionTrue,
+			reason, fmt.Sprintf("%s: %v", what, err)), err
 	}
 	r, err := s.storedResource(d)
 	if err != nil {
@@ -127,10 +121,8 @@ func (s *Server) deleteAndAwait(ctx context.Context, d *definition) (condition, 
 	if err := awaitEmpty(ctx, r); err != nil {
 		return failed("InstanceDeletionCheck", "could not confirm zero CustomResources remaining", err)
 	}
-	return condition{
-		Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionFalse,
-		Reason: "InstanceDeletionCompleted", Message: "removed all instances",
-	}, nil
+	return newCondition(apiextensionsv1.Terminating, apiextensionsv1.ConditionFalse,
+		"InstanceDeletionCompleted", "removed all instances"), nil
 }
 
 // errReplaced is returned if another state of the definition replaced the one that was to be used.

@@ -8,7 +8,7 @@ import (
 // TestReplacedBeforeCompiled asks for the stored resource of a definition that was replaced by another
 // state before anything was compiled of it, as the deletion of its objects does.
 func TestReplacedBeforeCompiled(t *testing.T) {
-	d := &definition{name: "widgets.example.com", kinds: newKinds()}
+	d := &definition{name: "widgets.example.com", kinds: &kinds{}}
 	d.kinds.close()
 	s := &Server{}
 	if r, err := s.storedResource(d); r != nil || !errors.Is(err, errReplaced) {

@@ -13,6 +13,12 @@ type (
 	condition = apiextensionsv1.CustomResourceDefinitionCondition
 )
 
+func newCondition(
+	t apiextensionsv1.CustomResourceDefinitionConditionType, status apiextensionsv1.ConditionStatus, reason, message string,
+) condition {
+	return condition{Type: t, Status: status, Reason: reason, Message: message}
+}
+
 // usedNames holds names that definitions of one API group use. No two definitions of a group may use the same name.
 type usedNames struct{ resources, kinds map[string]bool }
 
@@ -20,24 +26,13 @@ func newUsedNames() usedNames {
 	return usedNames{resources: map[string]bool{}, kinds: map[string]bool{}}
 }
 
-// add adds the names of a definition.
-func (t usedNames) add(n *names) {
-	t.resources[n.Plural], t.resources[n.Singular] = true, true
-	for _, s := range n.ShortNames {
-		t.resources[s] = true
-	}
-	t.kinds[n.Kind], t.kinds[n.ListKind] = true, true
-}
-
 // accept returns the names that a definition gets and its condition NamesAccepted. It gets each wanted name that no
 // other definition uses; for the others it keeps the name that it has. t also contains the names that the
 // definition itself has.
 func (t usedNames) accept(wanted, have names) (names, condition) {
 	out := have
-	ok := condition{
-		Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue,
-		Reason: "NoConflicts", Message: "no conflicts found",
-	}
+	ok := newCondition(
+		apiextensionsv1.NamesAccepted, apiextensionsv1.ConditionTrue, "NoConflicts", "no conflicts found")
 	conflict := func(reason string, err error) {
 		ok.Status, ok.Reason, ok.Message = apiextensionsv1.ConditionFalse, reason, err.Error()
 	}

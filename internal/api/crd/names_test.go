@@ -119,3 +119,12 @@ func claim(t *testing.T, owners map[string]int, id int, names []string) {
 		owners[name] = id
 	}
 }
+
+// add adds the names of a definition.
+func (t usedNames) add(n *names) {
+	t.resources[n.Plural], t.resources[n.Singular] = true, true
+	for _, s := range n.ShortNames {
+		t.resources[s] = true
+	}
+	t.kinds[n.Kind], t.kinds[n.ListKind] = true, true
+}

@@ -2,10 +2,8 @@ package crd
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -14,11 +12,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/structuralschema"
 	"github.com/keelson-dev/keelson/internal/object/structuralschema/celrules"
 )
-
-// unmarshalSpec decodes an encoded spec, including the schemas.
-func unmarshalSpec(text string, spec *apiextensionsv1.CustomResourceDefinitionSpec) error {
-	return json.Unmarshal([]byte(text), spec)
-}
 
 // coerce prunes an object that a client or a webhook sent by the schema of the version. If track is true, it
 // returns the paths of the unknown fields.
@@ -50,11 +43,6 @@ func (k *kinds) coerce(c *compiledVersion, tree *unstructured.Unstructured, trac
 	return (*structuralschema.Schema)(nil).Decode(
 		tree.Object, structuralschema.DecodeOptions{Report: track, Preserve: c.preserve},
 	)
-}
-
-// setDefaults sets the defaults of the schema.
-func (c *compiledVersion) setDefaults(tree *unstructured.Unstructured) {
-	c.schema.SetDefaults(tree.Object)
 }
 
 // read brings an object from the store to normal form: decoded, pruned and defaulted, with a generation. Metadata

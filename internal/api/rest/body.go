@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/internal/api/write/patch"
@@ -58,16 +57,6 @@ func (s *served) decodeOwn(r *http.Request, in incoming) (registry.Object, error
 		return obj, err
 	}
 	return obj, d.CheckVersion(gvk.GroupVersion())
-}
-
-// declaredGVK returns the group, version and kind in the body; fields may be empty.
-func declaredGVK(obj registry.Object) schema.GroupVersionKind {
-	tree := obj.(*unstructured.Unstructured)
-	gv, err := schema.ParseGroupVersion(tree.GetAPIVersion())
-	if err != nil {
-		return schema.GroupVersionKind{Kind: tree.GetKind()}
-	}
-	return gv.WithKind(tree.GetKind())
 }
 
 // reportStrict turns errors of strict decoding into warnings or the error, as fieldValidation requires, for a body of the kind

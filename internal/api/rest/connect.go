@@ -22,20 +22,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// ConnectObserver counts connections to pods. Its methods are called concurrently.
-type ConnectObserver interface {
-	// WebSocket is called for each request to exec, attach or port-forward. translated means that this server
-	// translates WebSockets for the kubelet.
-	WebSocket(subresource string, translated bool)
-	// Translated and Tunneled are called with the final status of WebSockets that were translated.
-	Translated(status int)
-	Tunneled(status int)
-	// Log is called for each log that is requested from a kubelet; unverified means that its certificate is not
-	// verified. LogFailed is called with the error if the request to the kubelet fails.
-	Log(unverified bool)
-	LogFailed(err error)
-}
-
 // connect serves a subresource whose requests are forwarded: its steps are the options, admission, the permission to
 // create, the destination, and the forwarding.
 func (h *Handler) connect(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
@@ -178,16 +164,16 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, info *request.I
 	forwarder := &proxy.Handler{
 		Target: d.Target, UpgradeOnly: true, BytesPerSecond: h.o.ConnectionBytesPerSecond, Error: answerConnectError,
 	}
-	h.o.ConnectObserver.WebSocket(info.Subresource, d.Streams != nil || d.Tunnel)
+	h.o.ConnectObserver.webSocket(info.Subresource, d.Streams != nil || d.Tunnel)
 	switch {
 	case d.Streams != nil && websocket.Translates(r):
 		(&websocket.Translator{
-			Options: websocket.Options{Proxy: forwarder, Observe: h.o.ConnectObserver.Translated},
+			Options: websocket.Options{Proxy: forwarder, Observe: byCode(h.o.ConnectObserver.translated)},
 			Stdin:   d.Streams.Stdin, Stdout: d.Streams.Stdout, Stderr: d.Streams.Stderr, TTY: d.Streams.TTY,
 		}).ServeHTTP(w, r)
 	case d.Tunnel && websocket.Tunnels(r):
 		(&websocket.Tunnel{
-			Options: websocket.Options{Proxy: forwarder, Observe: h.o.ConnectObserver.Tunneled},
+			Options: websocket.Options{Proxy: forwarder, Observe: byCode(h.o.ConnectObserver.tunneled)},
 		}).ServeHTTP(w, r)
 	default:
 		forwarder.ServeHTTP(w, r)
@@ -206,10 +192,10 @@ func (h *Handler) readFrom(w http.ResponseWriter, r *http.Request, info *request
 	if err != nil {
 		return err
 	}
-	h.o.ConnectObserver.Log(d.Unverified)
+	h.o.ConnectObserver.log(d.Unverified)
 	response, err := client.Do(out)
 	if err != nil {
-		h.o.ConnectObserver.LogFailed(err)
+		h.o.ConnectObserver.logFailed(err)
 		return apierr.New(http.StatusInternalServerError, "", err.Error())
 	}
 	defer response.Body.Close()
@@ -263,12 +249,3 @@ func (f flushingWriter) Write(b []byte) (int, error) {
 	}
 	return n, err
 }
-
-// uncountedConnections counts nothing.
-type uncountedConnections struct{}
-
-func (uncountedConnections) WebSocket(string, bool) {}
-func (uncountedConnections) Translated(int)         {}
-func (uncountedConnections) Tunneled(int)           {}
-func (uncountedConnections) Log(bool)               {}
-func (uncountedConnections) LogFailed(error)        {}

@@ -9,15 +9,15 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
-// connectMetrics is the ConnectObserver of a server.
-type connectMetrics struct {
+// ConnectMetrics counts connections to pods.
+type ConnectMetrics struct {
 	translated, tunneled, webSockets, logs *prometheus.CounterVec
 	logTLSFailures                         prometheus.Counter
 }
 
 // NewConnectMetrics registers and returns the metrics of connections. It may be called once.
-func NewConnectMetrics(m *metrics.Metrics) ConnectObserver {
-	return &connectMetrics{
+func NewConnectMetrics(m *metrics.Metrics) *ConnectMetrics {
+	return &ConnectMetrics{
 		translated: m.Counters("apiserver_stream_translator_requests_total", "[ALPHA] Total number of requests that "+
 			"were handled by the StreamTranslatorProxy, which processes streaming RemoteCommand/V5", "code"),
 		tunneled: m.Counters("apiserver_stream_tunnel_requests_total", "[ALPHA] Total number of requests that were "+
@@ -33,8 +33,9 @@ func NewConnectMetrics(m *metrics.Metrics) ConnectObserver {
 	}
 }
 
-// WebSocket counts a request to exec, attach or portforward.
-func (c *connectMetrics) WebSocket(subresource string, translated bool) {
+// webSocket counts a request to exec, attach or portforward. translated means that this server translates WebSockets for
+// the kubelet.
+func (c *ConnectMetrics) webSocket(subresource string, translated bool) {
 	how := "proxied_to_kubelet"
 	if translated {
 		how = "translated_at_apiserver"
@@ -42,24 +43,19 @@ func (c *connectMetrics) WebSocket(subresource string, translated bool) {
 	c.webSockets.WithLabelValues(subresource, how).Inc()
 }
 
-// Translated counts a WebSocket whose streams were translated to SPDY.
-func (c *connectMetrics) Translated(status int) {
-	c.translated.WithLabelValues(connectCode(status)).Inc()
-}
-
-// Tunneled counts a WebSocket with SPDY in it.
-func (c *connectMetrics) Tunneled(status int) { c.tunneled.WithLabelValues(connectCode(status)).Inc() }
-
-// connectCode returns the label of a status. A kubelet may answer any number.
-func connectCode(status int) string {
-	if status < 100 || status > 599 {
-		return "unknown"
+// byCode returns what counts WebSockets by their final status. A kubelet may answer any number.
+func byCode(count *prometheus.CounterVec) func(status int) {
+	return func(status int) {
+		code := "unknown"
+		if status >= 100 && status <= 599 {
+			code = strconv.Itoa(status)
+		}
+		count.WithLabelValues(code).Inc()
 	}
-	return strconv.Itoa(status)
 }
 
-// Log counts a request for a log.
-func (c *connectMetrics) Log(unverified bool) {
+// log counts a request for a log; unverified means that the certificate of the kubelet is not verified.
+func (c *ConnectMetrics) log(unverified bool) {
 	usage := "enforce_tls"
 	if unverified {
 		usage = "skip_tls_allowed"
@@ -67,8 +63,8 @@ func (c *connectMetrics) Log(unverified bool) {
 	c.logs.WithLabelValues(usage).Inc()
 }
 
-// LogFailed counts err if it is about the certificate of a kubelet.
-func (c *connectMetrics) LogFailed(err error) {
+// logFailed counts the error of a request to a kubelet if it is about the certificate.
+func (c *ConnectMetrics) logFailed(err error) {
 	if strings.Contains(err.Error(), "x509:") {
 		c.logTLSFailures.Inc()
 	}

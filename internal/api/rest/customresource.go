@@ -56,7 +56,7 @@ func (b *CustomResource) verb(info *request.Info) (verbFunc, error) {
 	switch {
 	case sub == nil:
 		return nil, kerrors.NewNotFound(b.s.gr, info.Name)
-	case !hasVerb(sub, info.Verb):
+	case !slices.Contains(sub.Verbs, info.Verb):
 		return nil, kerrors.NewMethodNotSupported(b.s.gr, info.Verb)
 	}
 	return b.s.verbOf(sub, info.Verb), nil

@@ -62,16 +62,9 @@ func (h *Handler) writeDeleted(
 	if err != nil {
 		return err
 	}
-	status := &metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
-		Status:   metav1.StatusSuccess,
-		Details: &metav1.StatusDetails{
-			Name: o.Name, Group: s.gr.Group, Kind: s.gr.Resource, UID: obj.GetUID(),
-		},
-	}
-	return writeTyped(
-		w, r, http.StatusOK, negotiate.Accepted{Media: accepted.Media, Pretty: accepted.Pretty}, statusProto, status,
-	)
+	return writeSuccess(w, r, http.StatusOK, accepted, &metav1.Status{Details: &metav1.StatusDetails{
+		Name: o.Name, Group: s.gr.Group, Kind: s.gr.Resource, UID: obj.GetUID(),
+	}})
 }
 
 // deleteOptions reads DeleteOptions from the body or, without one, the query.

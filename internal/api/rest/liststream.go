@@ -203,7 +203,7 @@ func (l *listStream) proto(size int) error {
 }
 
 func (l *listStream) table(t *tableWriter) (err error) {
-	l.b, err = t.open(l.b, tableMeta{l.page.revision, l.page.next, l.page.remaining}, true)
+	l.b, err = t.open(l.b, l.page, true)
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func (h *Handler) writeObject(
 	}
 	switch accepted.As {
 	case negotiate.Table:
-		return h.writeTable(w, r, s, code, accepted, tableMeta{version: v.o.Revision}, []view{v})
+		return h.writeTable(w, r, s, code, accepted, &page{revision: v.o.Revision}, []view{v})
 	case negotiate.PartialMetadataList:
 		return s.notAList()
 	}
@@ -96,7 +96,7 @@ func (h *Handler) writeList(
 		for i, o := range p.objects {
 			views[i] = view{o: o}
 		}
-		return h.writeTable(w, r, s, http.StatusOK, accepted, tableMeta{p.revision, p.next, p.remaining}, views)
+		return h.writeTable(w, r, s, http.StatusOK, accepted, p, views)
 	}
 	if done, err := s.writeByChunks(w, r, accepted, p); done || err != nil {
 		return err

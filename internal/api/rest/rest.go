@@ -21,6 +21,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/rest/negotiate"
 	"github.com/keelson-dev/keelson/internal/api/write"
 	"github.com/keelson-dev/keelson/internal/machinery/audit"
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
@@ -42,7 +43,7 @@ type Options struct {
 	// another protocol. 0 is no limit.
 	ConnectionBytesPerSecond int64
 	// ConnectObserver counts connections to pods; nil counts nothing.
-	ConnectObserver ConnectObserver
+	ConnectObserver *ConnectMetrics
 	// Answers are the handlers of POST for kinds without stored objects (reviews). The map must not be changed
 	// afterwards.
 	Answers map[schema.GroupResource]registry.CreateFunc
@@ -52,23 +53,14 @@ type Options struct {
 	// MinRequestTimeout is the least time a watch without timeoutSeconds lasts;
 	// it lasts up to twice that. Default 30 minutes.
 	MinRequestTimeout time.Duration
-	// WatchCounter returns what counts the events sent for a resource; nil counts
-	// nothing.
-	WatchCounter func(group, version, resource string) WatchCounter
+	// WatchCounter returns what counts an event of so many bytes that was sent for a resource; nil counts nothing.
+	WatchCounter func(group, version, resource string) func(bytes int)
 	// DeleteCollectionWorkers is the number of objects of a collection that are deleted concurrently; 0 means one.
 	DeleteCollectionWorkers int
 	// CBOR serves application/cbor too.
 	CBOR bool
 	Now  func() time.Time
 }
-
-// WatchCounter counts events of watches.
-type WatchCounter interface{ Sent(bytes int) }
-
-// uncounted counts nothing.
-type uncounted struct{}
-
-func (uncounted) Sent(int) {}
 
 // Handler serves requests for resources: BuiltIn serves built-in ones, Bind custom ones.
 type Handler struct {
@@ -98,10 +90,10 @@ func New(o Options) *Handler {
 		o.Writes = write.New(o.Registry, nil, o.Authorizer, o.Now)
 	}
 	if o.WatchCounter == nil {
-		o.WatchCounter = func(string, string, string) WatchCounter { return uncounted{} }
+		o.WatchCounter = func(string, string, string) func(int) { return func(int) {} }
 	}
 	if o.ConnectObserver == nil {
-		o.ConnectObserver = uncountedConnections{}
+		o.ConnectObserver = NewConnectMetrics(&metrics.Metrics{Set: new(metrics.Set)})
 	}
 	if o.MinRequestTimeout == 0 {
 		o.MinRequestTimeout = 30 * time.Minute

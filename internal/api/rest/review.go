@@ -52,13 +52,7 @@ func (h *Handler) post(
 		return err
 	}
 	if result.Answer == nil {
-		status := &metav1.Status{
-			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess, Code: http.StatusCreated,
-		}
-		return writeTyped(
-			w, r, http.StatusCreated, negotiate.Accepted{Media: in.accepted.Media, Pretty: in.accepted.Pretty}, statusProto,
-			status,
-		)
+		return writeSuccess(w, r, http.StatusCreated, in.accepted, &metav1.Status{Code: http.StatusCreated})
 	}
 	if o, ok := result.Answer.(metav1.ObjectMetaAccessor); ok && in.accepted.As == negotiate.PartialMetadata {
 		if meta, ok := o.GetObjectMeta().(*metav1.ObjectMeta); ok {

@@ -97,9 +97,9 @@ func newScaleTable(
 		Cells: []any{scale.Name, scale.Spec.Replicas, scale.Status.Replicas, registry.ElapsedText(scale.CreationTimestamp.Time, now)},
 	}
 	switch include {
-	case includePolicy(metav1.IncludeObject):
+	case metav1.IncludeObject:
 		row.Object.Object = scale
-	case includePolicy(metav1.IncludeMetadata):
+	case metav1.IncludeMetadata:
 		row.Object.Object = partialObject(accepted, &scale.ObjectMeta)
 	}
 	return &metav1.Table{

@@ -3,6 +3,7 @@ package rest
 import (
 	"fmt"
 	"net/http"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,7 +27,7 @@ func (s *served) subresourceVerb(r *http.Request, info *request.Info) (verbFunc,
 			return nil, apierr.PathMethodNotAllowed()
 		}
 		return (*Handler).connect, nil
-	case r.Method == http.MethodHead, r.Method == http.MethodOptions, !hasVerb(sub, info.Verb):
+	case r.Method == http.MethodHead, r.Method == http.MethodOptions, !slices.Contains(sub.Verbs, info.Verb):
 		return nil, apierr.PathMethodNotAllowed()
 	}
 	return s.verbOf(sub, info.Verb), nil
@@ -51,15 +52,6 @@ func (s *served) verbOf(sub *registry.Subresource, verb string) verbFunc {
 // takesPath reports whether the rest of the path belongs to the subresource.
 func takesPath(sub *registry.Subresource) bool { return sub.Connect != nil && sub.Connect.TakesPath }
 
-func hasVerb(sub *registry.Subresource, verb string) bool {
-	for _, v := range sub.Verbs {
-		if v == verb {
-			return true
-		}
-	}
-	return false
-}
-
 func notServed(what string) error {
 	return apierr.New(
 		http.StatusNotImplemented, metav1.StatusReason("NotImplemented"),
@@ -74,7 +66,7 @@ func (h *Handler) virtualVerb(s *served, verb string) verbFunc {
 	}
 	if verb == "create" {
 		if sub := s.Kind.Subresource(""); sub != nil {
-			return (*Handler).createVirtual
+			return (*Handler).createSubresource
 		}
 		return (*Handler).answer
 	}
@@ -83,14 +75,8 @@ func (h *Handler) virtualVerb(s *served, verb string) verbFunc {
 	}
 }
 
-// createVirtual serves POST of a virtual kind (bindings): the object's name is in
-// the body.
-func (h *Handler) createVirtual(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	sub := s.Kind.Subresource("")
-	return h.postTo(w, r, info, s, sub, sub.Create)
-}
-
-// createSubresource serves POST on a subresource (binding, eviction, token).
+// createSubresource serves POST on a subresource (binding, eviction, token), and of a virtual kind whose object has its
+// name in the body (bindings).
 func (h *Handler) createSubresource(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	sub := s.Kind.Subresource(info.Subresource)
 	create := sub.Create

@@ -18,19 +18,16 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// includePolicy is the includeObject parameter of tables.
-type includePolicy string
-
 // includeObject reads the parameter: what a row carries of its object.
-func includeObject(r *http.Request) (includePolicy, error) {
-	switch p := includePolicy(queryValue(r, "includeObject")); p {
+func includeObject(r *http.Request) (metav1.IncludeObjectPolicy, error) {
+	switch policy := metav1.IncludeObjectPolicy(queryValue(r, "includeObject")); policy {
 	case "":
-		return includePolicy(metav1.IncludeMetadata), nil
-	case includePolicy(metav1.IncludeMetadata), includePolicy(metav1.IncludeObject), includePolicy(metav1.IncludeNone):
-		return p, nil
+		return metav1.IncludeMetadata, nil
+	case metav1.IncludeMetadata, metav1.IncludeObject, metav1.IncludeNone:
+		return policy, nil
 	default:
 		return "", kerrors.NewBadRequest("Unable to convert to Table as requested: " +
-			field.Invalid(field.NewPath("includeObject"), string(p), "must be 'Metadata', 'Object', 'None', or empty").Error())
+			field.Invalid(field.NewPath("includeObject"), string(policy), "must be 'Metadata', 'Object', 'None', or empty").Error())
 	}
 }
 
@@ -45,25 +42,18 @@ func genericCells(obj registry.Object) []any {
 	return []any{obj.GetName(), obj.GetCreationTimestamp().Time.UTC().Format(time.RFC3339)}
 }
 
-// tableMeta is a table's ListMeta.
-type tableMeta struct {
-	version   int64
-	next      string
-	remaining int64
-}
-
 // tableWriter encodes tables of one kind.
 type tableWriter struct {
 	s        *served
 	accepted negotiate.Accepted
-	include  includePolicy
+	include  metav1.IncludeObjectPolicy
 	// object is the decoded object where there is just one and it is at hand.
 	object registry.Object
 	ages   ages
 }
 
 func (h *Handler) writeTable(
-	w http.ResponseWriter, r *http.Request, s *served, code int, accepted negotiate.Accepted, meta tableMeta, rows []view,
+	w http.ResponseWriter, r *http.Request, s *served, code int, accepted negotiate.Accepted, p *page, rows []view,
 ) error {
 	include, err := includeObject(r)
 	if err != nil {
@@ -76,9 +66,9 @@ func (h *Handler) writeTable(
 	buf := getBuffer()
 	defer putBuffer(buf)
 	if accepted.Media == scheme.JSON && !accepted.Pretty && code == http.StatusOK && len(rows) > streamedRows {
-		return t.stream(w, r, (*buf)[:0], meta, rows)
+		return t.stream(w, r, (*buf)[:0], p, rows)
 	}
-	b, err := t.append(r.Context(), (*buf)[:0], meta, rows, true)
+	b, err := t.append(r.Context(), (*buf)[:0], p, rows, true)
 	*buf = b
 	if err != nil {
 		return err
@@ -110,8 +100,8 @@ func sortRows(ctx context.Context, s *served, rows []view) error {
 const streamedRows = 100
 
 // stream sends a long table in chunks.
-func (t *tableWriter) stream(w http.ResponseWriter, r *http.Request, b []byte, meta tableMeta, rows []view) error {
-	b, err := t.open(b, meta, true)
+func (t *tableWriter) stream(w http.ResponseWriter, r *http.Request, b []byte, p *page, rows []view) error {
+	b, err := t.open(b, p, true)
 	if err != nil {
 		return err
 	}
@@ -119,7 +109,7 @@ func (t *tableWriter) stream(w http.ResponseWriter, r *http.Request, b []byte, m
 		return err
 	}
 	size := 0
-	if t.include == includePolicy(metav1.IncludeObject) {
+	if t.include == metav1.IncludeObject {
 		for _, v := range rows { // a row is put together as a whole
 			size = max(size, 2*len(v.o.Data))
 		}
@@ -146,8 +136,8 @@ func (t *tableWriter) stream(w http.ResponseWriter, r *http.Request, b []byte, m
 }
 
 // append appends a table (meta.k8s.io Table).
-func (t *tableWriter) append(ctx context.Context, b []byte, meta tableMeta, rows []view, columns bool) ([]byte, error) {
-	b, err := t.open(b, meta, columns)
+func (t *tableWriter) append(ctx context.Context, b []byte, p *page, rows []view, columns bool) ([]byte, error) {
+	b, err := t.open(b, p, columns)
 	for i, v := range rows {
 		if err != nil {
 			return b, err
@@ -161,11 +151,11 @@ func (t *tableWriter) append(ctx context.Context, b []byte, meta tableMeta, rows
 }
 
 // open appends a table up to its first row.
-func (t *tableWriter) open(b []byte, meta tableMeta, columns bool) ([]byte, error) {
+func (t *tableWriter) open(b []byte, p *page, columns bool) ([]byte, error) {
 	b = append(b, `{"kind":"Table","apiVersion":"meta.k8s.io/`...)
 	b = append(b, t.accepted.AsVersion...)
 	b = append(b, `","metadata":`...)
-	b = appendListMeta(b, &page{revision: meta.version, next: meta.next, remaining: meta.remaining})
+	b = appendListMeta(b, p)
 	b = append(b, `,"columnDefinitions":`...)
 	definitions := t.s.Kind.Table.Columns
 	if definitions == nil {
@@ -214,9 +204,9 @@ func (t *tableWriter) row(ctx context.Context, v view) ([]byte, error) {
 
 func (t *tableWriter) appendRowObject(ctx context.Context, b []byte, v view) ([]byte, error) {
 	switch t.include {
-	case includePolicy(metav1.IncludeNone):
+	case metav1.IncludeNone:
 		return append(b, "null"...), nil
-	case includePolicy(metav1.IncludeObject):
+	case metav1.IncludeObject:
 		item, err := t.s.itemJSON(ctx, v)
 		if err != nil {
 			return b, err

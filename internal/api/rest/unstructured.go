@@ -7,6 +7,7 @@ import (
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,8 +27,14 @@ var unstructuredPatchTypes = []string{
 	string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType),
 }
 
+// bodyKind returns what the body declares; its fields may be empty.
 func (unstructuredRepresentation) bodyKind(obj registry.Object) schema.GroupVersionKind {
-	return declaredGVK(obj)
+	tree := obj.(*unstructured.Unstructured)
+	gv, err := schema.ParseGroupVersion(tree.GetAPIVersion())
+	if err != nil {
+		return schema.GroupVersionKind{Kind: tree.GetKind()}
+	}
+	return gv.WithKind(tree.GetKind())
 }
 
 func (unstructuredRepresentation) patchTypes() []string { return unstructuredPatchTypes }
@@ -84,14 +91,12 @@ func (t unstructuredRepresentation) listTail(b []byte, p *page) []byte {
 	b = append(b, `],"kind":`...)
 	b = append(b, kind...)
 	b = append(b, `,"metadata":{"continue":"`...)
-	b = append(b, p.next...)
+	b = append(append(b, p.next...), '"')
 	if p.remaining > 0 {
-		b = append(b, `","remainingItemCount":`...)
+		b = append(b, `,"remainingItemCount":`...)
 		b = strconv.AppendInt(b, p.remaining, 10)
-		b = append(b, `,"resourceVersion":"`...)
-	} else {
-		b = append(b, `","resourceVersion":"`...)
 	}
+	b = append(b, `,"resourceVersion":"`...)
 	b = strconv.AppendInt(b, p.revision, 10)
 	return append(b, "\"}}\n"...)
 }

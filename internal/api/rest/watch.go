@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -93,8 +94,8 @@ type watchStream struct {
 	response request.Response
 	accepted negotiate.Accepted
 	sel      *selection
-	include  includePolicy
-	counter  WatchCounter
+	include  metav1.IncludeObjectPolicy
+	counter  func(bytes int) // counts an event
 
 	bookmarks bool
 	end       time.Time   // when the watch ends
@@ -132,7 +133,7 @@ func (st *watchStream) run(ctx context.Context, revision int64, o *listOptions) 
 		err = st.follow(ctx, from)
 	}
 	if errors.Is(err, errLost) {
-		abort()
+		panic(http.ErrAbortHandler) // in the middle of an event
 	}
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
 		errors.Is(err, errGone) || errors.Is(err, errNoEvents) || errors.Is(err, storage.ErrClosed) ||
@@ -182,10 +183,7 @@ func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptio
 		b, failed = st.appendInitial(ctx, b, o)
 		return failed == nil
 	})
-	if err == nil {
-		err = failed
-	}
-	if err != nil {
+	if err = cmp.Or(err, failed); err != nil {
 		return 0, err
 	}
 	st.s.Metrics().Add(cache.InitialEvents, sent)
@@ -269,7 +267,7 @@ func (st *watchStream) sendEvents(ctx context.Context, events []*cache.Event) er
 			return err
 		}
 		if st.appended > 0 {
-			st.counter.Sent(st.appended)
+			st.counter(st.appended)
 		}
 	}
 	*buf = b
@@ -390,7 +388,7 @@ func (st *watchStream) appendBookmark(ctx context.Context, b []byte, revision in
 	b = openEvent(b, bookmark)
 	if st.accepted.As == negotiate.Table {
 		t := tableWriter{s: st.s, accepted: st.accepted, include: st.include, object: obj, ages: ages{now: st.h.o.Now()}}
-		b, err = t.append(ctx, b, tableMeta{version: revision}, []view{v}, !st.columnsSent)
+		b, err = t.append(ctx, b, &page{revision: revision}, []view{v}, !st.columnsSent)
 		st.columnsSent = true
 	} else {
 		b, err = st.s.appendObject(ctx, b, st.accepted, v)

@@ -6,28 +6,18 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
-// watchEvents counts the events sent for one resource.
-type watchEvents struct {
-	count prometheus.Counter
-	sizes prometheus.Observer
-}
-
-// Sent implements WatchCounter.
-func (w watchEvents) Sent(bytes int) {
-	w.count.Inc()
-	w.sizes.Observe(float64(bytes))
-}
-
 // NewWatchMetrics registers the metrics of the events of watches. It returns Options.WatchCounter, whose resources must be
 // served ones. It may be called once.
-func NewWatchMetrics(m *metrics.Metrics) func(group, version, resource string) WatchCounter {
+func NewWatchMetrics(m *metrics.Metrics) func(group, version, resource string) func(bytes int) {
 	labels := []string{"group", "version", "resource"}
 	count := m.Counters("apiserver_watch_events_total", "[ALPHA] Number of events sent in watch clients", labels...)
 	sizes := m.Histograms("apiserver_watch_events_sizes",
 		"[ALPHA] Watch event size distribution in bytes", prometheus.ExponentialBuckets(1024, 2, 8), labels...)
-	return func(group, version, resource string) WatchCounter {
-		return watchEvents{
-			count: count.WithLabelValues(group, version, resource), sizes: sizes.WithLabelValues(group, version, resource),
+	return func(group, version, resource string) func(int) {
+		count, sizes := count.WithLabelValues(group, version, resource), sizes.WithLabelValues(group, version, resource)
+		return func(bytes int) {
+			count.Inc()
+			sizes.Observe(float64(bytes))
 		}
 	}
 }

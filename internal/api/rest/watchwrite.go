@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"net/http"
 	"runtime"
 	"slices"
 	"sync"
@@ -182,7 +181,7 @@ func (st *watchStream) render(
 	case st.accepted.As == negotiate.Table:
 		return split(b, func(b []byte) ([]byte, error) {
 			t := tableWriter{s: st.s, accepted: st.accepted, include: st.include, ages: ages{now: e.now}}
-			b, err := t.append(ctx, openEvent(b, e.kind), tableMeta{version: o.Revision}, []view{{o: o}}, e.columns)
+			b, err := t.append(ctx, openEvent(b, e.kind), &page{revision: o.Revision}, []view{{o: o}}, e.columns)
 			return append(b, "}\n"...), err
 		})
 	}
@@ -252,6 +251,3 @@ func (st *watchStream) appendInitial(ctx context.Context, b []byte, o *cache.Obj
 	runtime.KeepAlive(o) // it may have been read for this watch alone
 	return b, err
 }
-
-// abort closes the connection in the middle of an event.
-func abort() { panic(http.ErrAbortHandler) }

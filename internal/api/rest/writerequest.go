@@ -166,19 +166,14 @@ func parseWriteOptions(
 		if err := metav1.Convert_url_Values_To_v1_PatchOptions(&values, &o, nil); err != nil {
 			return write.Options{}, "", kerrors.NewBadRequest(err.Error())
 		}
-		var errs field.ErrorList
-		switch kind {
-		case createOptions:
-			errs = metavalidation.ValidateCreateOptions(
+		if kind != patchOptions {
+			// The options of an update have the same fields and rules.
+			errs := metavalidation.ValidateCreateOptions(
 				&metav1.CreateOptions{DryRun: o.DryRun, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation},
 			)
-		case updateOptions:
-			errs = metavalidation.ValidateUpdateOptions(
-				&metav1.UpdateOptions{DryRun: o.DryRun, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation},
-			)
-		}
-		if kind != patchOptions && len(errs) > 0 {
-			return write.Options{}, "", invalidOptions(kind, errs)
+			if len(errs) > 0 {
+				return write.Options{}, "", invalidOptions(kind, errs)
+			}
 		}
 	}
 	if kind == patchOptions {

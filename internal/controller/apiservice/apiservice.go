@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/api/client"
 	"github.com/keelson-dev/keelson/internal/api/directory"
+	"github.com/keelson-dev/keelson/internal/controller/workers"
 	"github.com/keelson-dev/keelson/internal/machinery/activity"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/storage"
@@ -41,9 +41,6 @@ const (
 	customGroup   = 1000
 	customVersion = 100
 )
-
-// retryAfter is the time until the next attempt after an error.
-const retryAfter = time.Second
 
 var apiServices = apiregistrationv1.SchemeGroupVersion.WithResource("apiservices")
 
@@ -166,12 +163,7 @@ func (c *Controller) wait(ctx context.Context, err error) bool {
 		return false
 	}
 	c.Log.Warn("cannot update APIServices; will try again", "error", err)
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(retryAfter):
-		return true
-	}
+	return workers.Pause(ctx, workers.RetryAfter)
 }
 
 // apply creates or deletes the APIService of a version, depending on whether the version has

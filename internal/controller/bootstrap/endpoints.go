@@ -154,14 +154,13 @@ func (k *Keeper) slice(addresses []string) *discoveryv1.EndpointSlice {
 	s.Labels = map[string]string{discoveryv1.LabelServiceName: serviceName}
 	for _, a := range addresses {
 		if isIPv6(a) == (s.AddressType == discoveryv1.AddressTypeIPv6) {
-			ready := true
 			s.Endpoints = append(s.Endpoints,
-				discoveryv1.Endpoint{Addresses: []string{a}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
+				discoveryv1.Endpoint{Addresses: []string{a}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}})
 		}
 	}
 	if len(addresses) > 0 {
-		name, port, protocol := portName, int32(k.Port), corev1.ProtocolTCP
-		s.Ports = []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}}
+		s.Ports = []discoveryv1.EndpointPort{
+			{Name: new(portName), Port: new(int32(k.Port)), Protocol: new(corev1.ProtocolTCP)}}
 	}
 	return s
 }

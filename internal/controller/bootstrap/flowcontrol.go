@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -103,12 +104,7 @@ func forEachConcurrently[T any](list []T, f func(T) error) error {
 		running.Go(func() { errs[i] = f(e) })
 	}
 	running.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 func (k *Keeper) ensureFlow(ctx context.Context, f flowObject) error {

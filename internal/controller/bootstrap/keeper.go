@@ -164,12 +164,12 @@ func (k *Keeper) update(
 	return err
 }
 
-// applyStatus applies a document to the status of an object as the field manager, with force.
+// applyStatus applies a document to the status of an object as the field manager.
 func (k *Keeper) applyStatus(
 	ctx context.Context, gvr schema.GroupVersionResource, name, manager string, document []byte,
 ) error {
 	_, err := k.Client.As(manager).Apply(ctx, client.ApplyRequest{
-		Ref: client.Ref{Resource: gvr, Name: name}, Subresource: "status", Configuration: document, Force: true,
+		Ref: client.Ref{Resource: gvr, Name: name}, Subresource: "status", Configuration: document,
 	})
 	return err
 }

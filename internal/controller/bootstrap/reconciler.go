@@ -56,11 +56,10 @@ func (l *EtcdLeases) Servers(ctx context.Context) ([]string, error) {
 			Conditions: []storage.Condition{{Key: key, ModRevision: entry.ModRevision}},
 			Ops:        []storage.Op{{Key: key, Value: value, TTL: leaseSeconds}},
 		})
-		var conflict *storage.ConflictError
 		if err == nil {
 			return l.list(ctx)
 		}
-		if !errors.As(err, &conflict) {
+		if !errors.As(err, new(*storage.ConflictError)) {
 			return nil, err
 		}
 	}
@@ -70,17 +69,23 @@ func (l *EtcdLeases) Servers(ctx context.Context) ([]string, error) {
 func (l *EtcdLeases) lease(before []byte) ([]byte, error) {
 	e := &corev1.Endpoints{}
 	if before != nil {
-		raw, err := wire.Raw(before)
-		if err != nil {
-			return nil, err
-		}
-		if err := e.Unmarshal(raw); err != nil {
+		var err error
+		if e, err = decodeLease(before); err != nil {
 			return nil, err
 		}
 	}
 	e.Generation++
 	e.Subsets = []corev1.EndpointSubset{{Addresses: []corev1.EndpointAddress{{IP: l.Address}}}}
 	return scheme.EncodeEnvelope(leaseHead, e)
+}
+
+func decodeLease(value []byte) (*corev1.Endpoints, error) {
+	raw, err := wire.Raw(value)
+	if err != nil {
+		return nil, err
+	}
+	e := &corev1.Endpoints{}
+	return e, e.Unmarshal(raw)
 }
 
 // list returns the addresses in all leases.
@@ -91,12 +96,8 @@ func (l *EtcdLeases) list(ctx context.Context) ([]string, error) {
 	}
 	var addresses []string
 	for _, entry := range result.Entries {
-		raw, err := wire.Raw(entry.Value)
+		e, err := decodeLease(entry.Value)
 		if err != nil {
-			return nil, err
-		}
-		var e corev1.Endpoints
-		if err := e.Unmarshal(raw); err != nil {
 			return nil, err
 		}
 		if len(e.Subsets) > 0 && len(e.Subsets[0].Addresses) > 0 &&

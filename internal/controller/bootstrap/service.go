@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/keelson-dev/keelson/internal/controller/workers"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
@@ -111,10 +112,8 @@ func (k *Keeper) ensureServiceOnce(ctx context.Context) error {
 			k.Log.Warn("cannot create the service kubernetes; will try again", "error", err)
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !workers.Pause(ctx, pause) {
 			return ctx.Err()
-		case <-time.After(pause):
 		}
 	}
 }
@@ -127,11 +126,10 @@ func (k *Keeper) ensureService(ctx context.Context) error {
 		return err
 	}
 	ip := k.Services[0].Addr().Next()
-	policy := corev1.IPFamilyPolicySingleStack
 	s := &corev1.Service{Spec: corev1.ServiceSpec{
 		Ports: []corev1.ServicePort{
 			{Name: portName, Protocol: corev1.ProtocolTCP, Port: servicePort, TargetPort: intstr.FromInt32(int32(k.Port))}},
-		ClusterIP: ip.String(), IPFamilyPolicy: &policy,
+		ClusterIP: ip.String(), IPFamilyPolicy: new(corev1.IPFamilyPolicySingleStack),
 		SessionAffinity: corev1.ServiceAffinityNone, Type: corev1.ServiceTypeClusterIP,
 	}}
 	s.Namespace, s.Name = corev1.NamespaceDefault, serviceName

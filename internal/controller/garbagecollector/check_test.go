@@ -18,6 +18,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/client/clienttest"
 	"github.com/keelson-dev/keelson/internal/api/directory"
 	"github.com/keelson-dev/keelson/internal/api/discovery"
+	"github.com/keelson-dev/keelson/internal/controller/workers"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
@@ -235,7 +236,7 @@ type shortWatch struct{ lasts time.Duration }
 func (w shortWatch) NextMetadata(
 	ctx context.Context, _ <-chan time.Time,
 ) ([]client.MetadataChange, int64, error) {
-	pause(ctx, w.lasts)
+	workers.Pause(ctx, w.lasts)
 	return nil, 0, errors.New("the watch has ended")
 }
 

@@ -254,8 +254,7 @@ func (c *Collector) awaitLatest(ctx context.Context) error {
 			c.Log.Warn("garbage collection goes on without the latest changes of resources that cannot be read")
 			return nil
 		}
-		pause(ctx, settlePause)
-		if ctx.Err() != nil {
+		if !workers.Pause(ctx, settlePause) {
 			return ctx.Err()
 		}
 	}

@@ -588,8 +588,8 @@ type object struct {
 	owners   []owner
 	// See node.
 	deleting, orphans, foreground bool
-	// dependents is the number of dependents, and blocking the number of those that block the deletion of the object.
-	dependents, blocking int
+	// dependents is the number of dependents.
+	dependents int
 }
 
 // object returns an object. It returns false for one that was not seen.
@@ -603,7 +603,7 @@ func (g *graph) object(uid types.UID) (object, bool) {
 	return object{
 		location: n.location, uid: n.uid, name: n.name, revision: n.revision, owners: n.owners,
 		deleting: n.deleting, orphans: n.orphans, foreground: n.foreground,
-		dependents: len(n.dependents), blocking: n.blocking,
+		dependents: len(n.dependents),
 	}, true
 }
 

@@ -84,7 +84,7 @@ func (c *Collector) monitorAll(ctx context.Context) error {
 		if c.awaitResources(ctx, changes, remote); ctx.Err() != nil {
 			return nil
 		}
-		pause(ctx, resyncPause)
+		workers.Pause(ctx, resyncPause)
 	}
 }
 
@@ -120,14 +120,6 @@ func (c *Collector) awaitSynced(ctx context.Context, monitors []*monitor) error 
 		}
 	}
 	return nil
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }
 
 // resync starts monitors for resources that have none, and stops the monitors of resources that are gone. The nodes of
@@ -179,7 +171,7 @@ func (m *monitor) run(ctx context.Context) {
 		if !m.watching.IsZero() && time.Since(m.watching) >= maxRetryAfter {
 			delay = retryAfter
 		}
-		pause(ctx, delay)
+		workers.Pause(ctx, delay)
 		if m.resource.Remote { // its lists may be large and fail each time
 			delay = min(2*delay, maxRetryAfter)
 		}

@@ -151,8 +151,7 @@ func isEmpty(ctx context.Context, content Content, namespace string, r discovery
 
 // deleteAll deletes all objects of a resource in a namespace, one by one if the resource cannot delete collections.
 func deleteAll(ctx context.Context, content Content, namespace string, r discovery.Resource) error {
-	background := metav1.DeletePropagationBackground
-	options := &metav1.DeleteOptions{PropagationPolicy: &background}
+	options := &metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
 	if slices.Contains(r.Verbs, "deletecollection") {
 		return content.DeleteCollection(ctx, client.DeleteCollectionRequest{
 			Resource: r.GroupVersionResource, Namespace: namespace, Options: options,

@@ -116,33 +116,20 @@ func ignoreEnd(ctx context.Context, err error) error {
 
 // follow adds the namespaces that are being deleted to the queue, until there is an error.
 func (c *Controller) follow(ctx context.Context, q *queue) error {
-	view, err := c.Namespaces.Current(ctx)
-	if err != nil {
-		return err
-	}
-	if err := view.Ascend(ctx, "", "", 0, func(o *cache.Object) bool {
+	cursor, err := workers.Begin(ctx, c.Namespaces, func(o *cache.Object) error {
 		c.see(ctx, q, o)
-		return true
-	}); err != nil {
-		return err
-	}
-	cursor, err := c.Namespaces.Watch(ctx, view.Revision(), cache.Interest{})
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	defer cursor.Close()
 	c.Activity.Started()
-	for {
-		events, _, err := cursor.Next(ctx)
-		if err != nil {
-			return err
+	return workers.Follow(ctx, cursor, func(e *cache.Event) error {
+		if e.Object != nil {
+			c.see(ctx, q, e.Object)
 		}
-		for _, e := range events {
-			if e.Object != nil {
-				c.see(ctx, q, e.Object)
-			}
-		}
-	}
+		return nil
+	})
 }
 
 // see adds a namespace to the queue if it is being deleted. One that cannot be read is added as well: the worker reads

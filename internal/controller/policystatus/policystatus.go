@@ -11,7 +11,6 @@ package policystatus
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -21,17 +20,14 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/api/client"
 	"github.com/keelson-dev/keelson/internal/api/directory"
+	"github.com/keelson-dev/keelson/internal/controller/workers"
 	"github.com/keelson-dev/keelson/internal/machinery/activity"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
 // manager is the field manager of the status.
 const manager = "validatingadmissionpolicy-status"
-
-// retryAfter is the time until the next attempt after an error.
-const retryAfter = time.Second
 
 // Documents returns the OpenAPI v3 document of a path such as "apis/apps/v1" as JSON. It fails if there is none.
 type Documents func(ctx context.Context, path string) ([]byte, error)
@@ -52,28 +48,13 @@ type Controller struct {
 
 // Run works until ctx is done or the store is closed.
 func (c *Controller) Run(ctx context.Context) {
-	for ctx.Err() == nil {
-		err := c.follow(ctx)
-		if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
-			return
-		}
-		c.Activity.Starting()
-		c.Log.Warn("cannot watch admission policies for type checks; will start again", "error", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(retryAfter):
-		}
-	}
+	workers.Restart(ctx, c.Log, "cannot watch admission policies for type checks; will start again", c.Activity, c.follow)
 }
 
 // follow checks all policies, and then each that changes.
 func (c *Controller) follow(ctx context.Context) error {
 	policies := c.Registry.Resource(
 		admissionregistrationv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies").GroupResource())
-	view, err := policies.Current(ctx)
-	if err != nil {
-		return err
-	}
 	failed := map[string]*cache.Object{} // policies that could not be checked, by name
 	handle := func(o *cache.Object) {
 		delete(failed, o.Name)
@@ -82,16 +63,16 @@ func (c *Controller) follow(ctx context.Context) error {
 			failed[o.Name] = o
 		}
 	}
-	if err := view.Ascend(ctx, "", "", 0, func(o *cache.Object) bool { handle(o); return ctx.Err() == nil }); err != nil {
-		return err
-	}
-	cursor, err := policies.Watch(ctx, view.Revision(), cache.Interest{})
+	cursor, err := workers.Begin(ctx, policies, func(o *cache.Object) error {
+		handle(o)
+		return ctx.Err()
+	})
 	if err != nil {
 		return err
 	}
 	defer cursor.Close()
 	c.Activity.Started()
-	retry := time.NewTicker(retryAfter)
+	retry := time.NewTicker(workers.RetryAfter)
 	defer retry.Stop()
 	for {
 		var again <-chan time.Time // nil, which blocks forever, while nothing has failed
@@ -146,7 +127,7 @@ func (c *Controller) sync(ctx context.Context, policies *registry.Resource, o *c
 		Ref: client.Ref{
 			Resource: admissionregistrationv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies"), Name: policy.Name,
 		},
-		Subresource: "status", Configuration: configuration, Force: true,
+		Subresource: "status", Configuration: configuration,
 	})
 	if kerrors.IsNotFound(err) { // it was deleted
 		return nil

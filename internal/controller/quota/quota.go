@@ -20,18 +20,16 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/api/client"
 	"github.com/keelson-dev/keelson/internal/api/directory"
+	"github.com/keelson-dev/keelson/internal/controller/workers"
 	"github.com/keelson-dev/keelson/internal/machinery/activity"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/quota"
-	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
 const (
 	// manager is the field manager of the status.
 	manager = "kube-controller-manager"
-	// retryAfter is the time until the next attempt after an error.
-	retryAfter = time.Second
 	// settleTime is the time after which a quota with new limits is counted a second time: writes that began before
 	// the limits were in its status were not charged.
 	settleTime = time.Second
@@ -53,22 +51,7 @@ type Controller struct {
 
 // Run works until ctx is done or the store is closed.
 func (c *Controller) Run(ctx context.Context) {
-	for ctx.Err() == nil {
-		err := c.watch(ctx)
-		if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
-			return
-		}
-		c.Activity.Starting()
-		c.Log.Warn("cannot watch resource quotas; will start again", "error", err)
-		wait(ctx, retryAfter)
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
+	workers.Restart(ctx, c.Log, "cannot watch resource quotas; will start again", c.Activity, c.watch)
 }
 
 // resourceQuotas are the quotas as a resource of the API.

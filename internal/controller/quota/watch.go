@@ -11,6 +11,7 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/internal/controller/workers"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/quota"
 	"github.com/keelson-dev/keelson/internal/storage"
@@ -59,10 +60,6 @@ type watcher struct {
 // watch follows the quotas, and the objects that count for them, until there is an error.
 func (c *Controller) watch(ctx context.Context) error {
 	r := c.Registry.Resource(resourceQuotas().GroupResource())
-	view, err := r.Current(ctx)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watcher{
 		Controller: c, ctx: ctx, quotas: map[string]map[string]*watched{}, plan: map[quotaKey]planned{},
@@ -71,32 +68,23 @@ func (c *Controller) watch(ctx context.Context) error {
 	defer c.Activity.Set(0) // after w.tasks.Wait
 	defer w.tasks.Wait()
 	defer cancel()
-	if err := view.Ascend(ctx, "", "", 0, func(o *cache.Object) bool {
+	cursor, err := workers.Begin(ctx, r, func(o *cache.Object) error {
 		w.set(r, o)
-		return true
-	}); err != nil {
-		return err
-	}
-	cursor, err := r.Watch(ctx, view.Revision(), cache.Interest{})
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	defer cursor.Close()
 	w.tasks.Go(w.work)
 	c.Activity.Started()
-	for {
-		events, _, err := cursor.Next(ctx)
-		if err != nil {
-			return err
+	return workers.Follow(ctx, cursor, func(e *cache.Event) error {
+		if e.Object == nil {
+			w.remove(quotaKey{e.Prev.Namespace, e.Prev.Name})
+		} else {
+			w.set(r, e.Object)
 		}
-		for _, e := range events {
-			if e.Object == nil {
-				w.remove(quotaKey{e.Prev.Namespace, e.Prev.Name})
-			} else {
-				w.set(r, e.Object)
-			}
-		}
-	}
+		return nil
+	})
 }
 
 // set takes note of a quota. It is counted if its limits are new.
@@ -242,7 +230,7 @@ func (w *watcher) followObjects(ctx context.Context, r schema.GroupResource) {
 				w.Log.Warn("cannot watch objects that count for resource quotas; will start again",
 					"resource", r, "error", err)
 			}
-			wait(ctx, retryAfter)
+			workers.Pause(ctx, workers.RetryAfter)
 		}
 	}
 }
@@ -262,19 +250,13 @@ func (w *watcher) watchObjects(ctx context.Context, r schema.GroupResource) erro
 	if err != nil {
 		return err
 	}
-	defer cursor.Close()
 	// Objects may have changed while the watch was not running.
 	w.scheduleFor(r, "")
 	e := quota.New(r, w.Registry)
-	for {
-		events, _, err := cursor.Next(ctx)
-		if err != nil {
-			return err
-		}
-		for _, event := range events {
-			w.objectChanged(ctx, served, e, event)
-		}
-	}
+	return workers.Follow(ctx, cursor, func(event *cache.Event) error {
+		w.objectChanged(ctx, served, e, event)
+		return nil
+	})
 }
 
 // objectChanged has the quotas of a namespace counted if a change makes an object use less, or go into other scopes.
@@ -381,7 +363,7 @@ func (w *watcher) countDue() {
 		if err != nil {
 			w.Log.Warn("the usage of a resource quota cannot be counted; will try again",
 				"namespace", key.namespace, "name", key.name, "error", err)
-			later = planned{at: time.Now().Add(retryAfter), again: p.again}
+			later = planned{at: time.Now().Add(workers.RetryAfter), again: p.again}
 		}
 		if err != nil || p.again {
 			w.mu.Lock()

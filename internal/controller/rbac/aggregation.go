@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/keelson-dev/keelson/internal/api/client"
+	"github.com/keelson-dev/keelson/internal/controller/workers"
 	"github.com/keelson-dev/keelson/internal/machinery/activity"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -25,9 +25,6 @@ const (
 	// AggregationManager is the field manager that owns the rules of aggregated ClusterRoles. The controller in
 	// kube-controller-manager that does the same has this name too.
 	AggregationManager = "clusterrole-aggregation-controller"
-
-	// retryAfter is the time until the next attempt after a failed write.
-	retryAfter = time.Second
 
 	// aggregationRuleField is the number of the field in the protobuf message of a ClusterRole.
 	aggregationRuleField = 3
@@ -98,10 +95,8 @@ func (a *Aggregation) Run(ctx context.Context) error {
 		case <-wake:
 		}
 		for a.updateAggregates(ctx) != nil {
-			select {
-			case <-ctx.Done():
+			if !workers.Pause(ctx, workers.RetryAfter) {
 				return nil
-			case <-time.After(retryAfter):
 			}
 		}
 		a.done()

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/keelson-dev/keelson/internal/api/client"
@@ -80,7 +81,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	})
 	tasks.Go(func() error { return c.followNamespaces(ctx, q) })
 	tasks.Go(func() error {
-		return follow(ctx, changed, func(e *cache.Event) {
+		return workers.Follow(ctx, changed, func(e *cache.Event) error {
 			switch {
 			case e.Prev == nil: // created
 			case e.Object == nil:
@@ -88,6 +89,7 @@ func (c *Controller) Run(ctx context.Context) error {
 			default:
 				q.AddAfter(e.Prev.Namespace, changedDelay)
 			}
+			return nil
 		})
 	})
 	if err := tasks.Wait(); !errors.Is(err, context.Canceled) {
@@ -98,41 +100,20 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // followNamespaces adds all namespaces to the queue, and each that is created later.
 func (c *Controller) followNamespaces(ctx context.Context, q *queue) error {
-	namespaces := c.Registry.Resource(corev1.Resource("namespaces"))
-	view, err := namespaces.Current(ctx)
-	if err != nil {
-		return err
-	}
-	if err := view.Ascend(ctx, "", "", 0, func(o *cache.Object) bool {
+	cursor, err := workers.Begin(ctx, c.Registry.Resource(corev1.Resource("namespaces")), func(o *cache.Object) error {
 		q.Add(o.Name)
-		return true
-	}); err != nil {
-		return err
-	}
-	cursor, err := namespaces.Watch(ctx, view.Revision(), cache.Interest{})
+		return nil
+	})
 	if err != nil {
 		return err
 	}
 	c.Activity.Started()
-	return follow(ctx, cursor, func(e *cache.Event) {
+	return workers.Follow(ctx, cursor, func(e *cache.Event) error {
 		if e.Prev == nil {
 			q.Add(e.Object.Name)
 		}
+		return nil
 	})
-}
-
-// follow calls f with each change that a cursor delivers, until there is an error, and closes the cursor.
-func follow(ctx context.Context, cursor *cache.Cursor, f func(*cache.Event)) error {
-	defer cursor.Close()
-	for {
-		events, _, err := cursor.Next(ctx)
-		if err != nil {
-			return err
-		}
-		for _, e := range events {
-			f(e)
-		}
-	}
 }
 
 // handle publishes the certificates in a namespace. The error has it called again later.
@@ -173,10 +154,7 @@ func (c *Controller) ensure(ctx context.Context, namespace string) error {
 
 func (c *Controller) set(m *corev1.ConfigMap) {
 	m.Data = map[string]string{key: c.Roots}
-	if m.Annotations == nil {
-		m.Annotations = map[string]string{}
-	}
-	m.Annotations[descriptionAnnotation] = description
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, descriptionAnnotation, description)
 }
 
 func (c *Controller) isPublished(m *corev1.ConfigMap) bool {

@@ -5,17 +5,15 @@ package serviceaccount
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/keelson-dev/keelson/internal/api/client"
+	"github.com/keelson-dev/keelson/internal/controller/workers"
 	"github.com/keelson-dev/keelson/internal/machinery/activity"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
@@ -24,9 +22,6 @@ const name = "default"
 
 // manager is the field manager of the objects that the controller creates.
 const manager = "kube-controller-manager"
-
-// retryAfter is the time until the next attempt after an error.
-const retryAfter = time.Second
 
 // Controller watches the namespaces.
 type Controller struct {
@@ -39,54 +34,25 @@ type Controller struct {
 
 // Run works until ctx is done or the store is closed.
 func (c *Controller) Run(ctx context.Context) {
-	for ctx.Err() == nil {
-		err := c.watchNamespaces(ctx)
-		if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
-			return
-		}
-		c.Activity.Starting()
-		c.Log.Warn("cannot watch namespaces for default service accounts; will start again", "error", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(retryAfter):
-		}
-	}
+	workers.Restart(ctx, c.Log, "cannot watch namespaces for default service accounts; will start again", c.Activity,
+		c.watchNamespaces)
 }
 
 // watchNamespaces creates the missing default accounts of all namespaces, and then of each new namespace.
 func (c *Controller) watchNamespaces(ctx context.Context) error {
-	namespaces := c.Registry.Resource(corev1.Resource("namespaces"))
-	view, err := namespaces.Current(ctx)
-	if err != nil {
-		return err
-	}
-	var failed error
-	err = view.Ascend(ctx, "", "", 0, func(o *cache.Object) bool {
-		failed = c.ensure(ctx, o.Name)
-		return failed == nil
+	cursor, err := workers.Begin(ctx, c.Registry.Resource(corev1.Resource("namespaces")), func(o *cache.Object) error {
+		return c.ensure(ctx, o.Name)
 	})
-	if err = errors.Join(err, failed); err != nil {
-		return err
-	}
-	cursor, err := namespaces.Watch(ctx, view.Revision(), cache.Interest{})
 	if err != nil {
 		return err
 	}
-	defer cursor.Close()
 	c.Activity.Started()
-	for {
-		events, _, err := cursor.Next(ctx)
-		if err != nil {
-			return err
+	return workers.Follow(ctx, cursor, func(e *cache.Event) error {
+		if e.Prev != nil {
+			return nil
 		}
-		for _, e := range events {
-			if e.Prev == nil {
-				if err := c.ensure(ctx, e.Object.Name); err != nil {
-					return err
-				}
-			}
-		}
-	}
+		return c.ensure(ctx, e.Object.Name)
+	})
 }
 
 // ensure creates the account of a namespace. It returns no error if the account exists, or if

@@ -1,6 +1,7 @@
 package serviceallocator
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -107,10 +108,7 @@ func (w *allocation) ranges(family corev1.IPFamily, state int) ([]cidr, error) {
 		}
 		return true
 	})
-	if err == nil {
-		err = failed
-	}
-	return ranges, err
+	return ranges, cmp.Or(err, failed)
 }
 
 func (w *allocation) view(r *registry.Resource, state int) (*cache.View, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -212,7 +213,7 @@ func latestConflict(conflicts []*storage.ConflictError, key string) (storage.Ent
 func (c *portAllocation) take(port int) error {
 	if c.dryRun {
 		// Like in kube-apiserver, a dry run does not check the range.
-		if c.ports.has(port) || contains(c.dryRunPorts, port) {
+		if c.ports.has(port) || slices.Contains(c.dryRunPorts, port) {
 			return errPortTaken
 		}
 		c.dryRunPorts = append(c.dryRunPorts, port)
@@ -267,13 +268,4 @@ func (c *portAllocation) sideWrites() (conditions []storage.Condition, ops []sto
 	}
 	return []storage.Condition{{Key: portsKey, ModRevision: c.entry.ModRevision}},
 		[]storage.Op{storage.Put(portsKey, value)}, nil
-}
-
-func contains[T comparable](list []T, v T) bool {
-	for _, x := range list {
-		if x == v {
-			return true
-		}
-	}
-	return false
 }

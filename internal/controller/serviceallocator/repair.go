@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -61,10 +62,7 @@ func (s *Services) storePorts(ctx context.Context, ports *portSet, revision int6
 	return err
 }
 
-func isConflict(err error) bool {
-	var conflict *storage.ConflictError
-	return errors.As(err, &conflict)
-}
+func isConflict(err error) bool { return errors.As(err, new(*storage.ConflictError)) }
 
 // pageSize is the number of objects in a page of a list.
 const pageSize = 500
@@ -266,7 +264,7 @@ func (s *Services) removeOrphan(ctx context.Context, a *networkingv1.IPAddress) 
 		}
 		if entry.ModRevision != 0 {
 			obj, err := r.DecodeEntry(ctx, entry)
-			if err != nil || contains(ipAddressNames(obj), a.Name) {
+			if err != nil || slices.Contains(ipAddressNames(obj), a.Name) {
 				return false, err
 			}
 		}

@@ -283,7 +283,7 @@ func (w *allocation) updatePorts(svc, old *corev1.Service) error {
 		if p.NodePort == 0 && !wantsNodePorts(svc) {
 			continue
 		}
-		if n := int(p.NodePort); n == 0 || !contains(had, n) && !taken[n] {
+		if n := int(p.NodePort); n == 0 || !slices.Contains(had, n) && !taken[n] {
 			if err := w.allocateNodePort(svc, i); err != nil {
 				return err
 			}
@@ -300,7 +300,7 @@ func (w *allocation) updatePorts(svc, old *corev1.Service) error {
 		}
 	}
 	has := nodePorts(svc)
-	w.releasePorts(slices.DeleteFunc(had, func(p int) bool { return contains(has, p) }))
+	w.releasePorts(slices.DeleteFunc(had, func(p int) bool { return slices.Contains(has, p) }))
 	return nil
 }
 
@@ -448,7 +448,7 @@ func (s *Services) inferFamilies(svc, old *corev1.Service) field.ErrorList {
 		if i < len(spec.IPFamilies) {
 			continue
 		}
-		if family := familyOf(ip); contains(s.Families, family) {
+		if family := familyOf(ip); slices.Contains(s.Families, family) {
 			spec.IPFamilies = append(spec.IPFamilies, family)
 		} else {
 			errs = append(errs,
@@ -469,7 +469,7 @@ func (s *Services) checkFamilies(spec *corev1.ServiceSpec) field.ErrorList {
 				"this cluster is not configured for dual-stack services"))
 	}
 	for i, family := range spec.IPFamilies {
-		if !contains(s.Families, family) {
+		if !slices.Contains(s.Families, family) {
 			errs = append(errs, field.Invalid(path.Child("ipFamilies").Index(i), family, "not configured on this cluster"))
 		}
 	}

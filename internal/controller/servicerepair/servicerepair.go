@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/internal/controller/serviceallocator"
+	"github.com/keelson-dev/keelson/internal/controller/workers"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -26,7 +27,7 @@ type Controller struct {
 // Run repairs allocations until ctx is done or the store is closed.
 func (c *Controller) Run(ctx context.Context) {
 	c.portLeaks = serviceallocator.PortLeaks{}
-	for {
+	for more := true; more; more = workers.Pause(ctx, Interval) {
 		for i, round := range []func(context.Context) ([]string, error){c.ports, c.Services.RepairAddresses} {
 			changes, err := round(ctx)
 			for _, change := range changes {
@@ -39,11 +40,6 @@ func (c *Controller) Run(ctx context.Context) {
 				c.Services.Metrics.RepairFailed(i == 1)
 				c.Log.Warn("cannot repair the allocations of services; will try again", "error", err)
 			}
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(Interval):
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package serviceresolver
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -51,8 +52,5 @@ func (s stored) EndpointSlices(
 		}
 		return failed == nil
 	})
-	if err == nil {
-		err = failed
-	}
-	return out, err
+	return out, cmp.Or(err, failed)
 }

@@ -7,7 +7,6 @@ package standby
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -15,9 +14,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/keelson-dev/keelson/clock"
+	"github.com/keelson-dev/keelson/internal/controller/workers"
 	"github.com/keelson-dev/keelson/internal/machinery/activity"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
@@ -29,9 +28,6 @@ const (
 
 // defaultDuration is the validity of a Lease without a duration.
 const defaultDuration = 15 * time.Second
-
-// retryAfter is the time until the next attempt after an error.
-const retryAfter = time.Second
 
 // Gate follows the Lease. Its methods may be called concurrently.
 type Gate struct {
@@ -145,17 +141,7 @@ func (g *Gate) set(open bool, holder string) {
 
 // Run follows the Lease until ctx ends or the store is closed.
 func (g *Gate) Run(ctx context.Context) {
-	for ctx.Err() == nil {
-		err := g.follow(ctx)
-		if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
-			return
-		}
-		g.log.Warn("cannot follow the lease of kube-controller-manager; will try again", "error", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(retryAfter):
-		}
-	}
+	workers.Restart(ctx, g.log, "cannot follow the lease of kube-controller-manager; will try again", nil, g.follow)
 }
 
 // follow reads the Lease and its changes until there is an error.

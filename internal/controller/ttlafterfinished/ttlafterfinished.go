@@ -144,9 +144,8 @@ func (c *Controller) handle(
 		q.AddAfter(name, wait)
 		return nil
 	}
-	uid, foreground := o.GetUID(), metav1.DeletePropagationForeground
 	_, err = c.Client.Delete(ctx, client.DeleteRequest{Ref: ref, Options: &metav1.DeleteOptions{
-		PropagationPolicy: &foreground, Preconditions: &metav1.Preconditions{UID: &uid},
+		PropagationPolicy: new(metav1.DeletePropagationForeground), Preconditions: &metav1.Preconditions{UID: new(o.GetUID())},
 	}})
 	if err == nil || kerrors.IsNotFound(err) || ctx.Err() != nil {
 		return nil

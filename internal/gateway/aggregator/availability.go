@@ -17,6 +17,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/api/client"
 	"github.com/keelson-dev/keelson/internal/controller/serviceresolver"
+	"github.com/keelson-dev/keelson/internal/controller/workers"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
@@ -72,7 +73,7 @@ func (r *remote) run(ctx context.Context) {
 		available := condition.Status == apiregistrationv1.ConditionTrue
 		recovered := available && !r.available.Load()
 		r.setAvailable(available)
-		failed := r.report(ctx, condition)
+		failed := r.report(ctx, *condition)
 		if failed != nil && ctx.Err() == nil {
 			r.a.o.Log.Warn("cannot write the status of an APIService; will try again", "apiservice", r.name, "error", failed)
 		}
@@ -102,10 +103,7 @@ func (r *remote) follow(ctx context.Context, name string) {
 	}
 	for ctx.Err() == nil {
 		if err := r.followOnce(ctx, resource); err != nil && ctx.Err() == nil {
-			select {
-			case <-ctx.Done():
-			case <-time.After(lastRetry):
-			}
+			workers.Pause(ctx, lastRetry)
 		}
 	}
 }
@@ -119,17 +117,13 @@ func (r *remote) followOnce(ctx context.Context, resource *registry.Resource) er
 	if err != nil {
 		return err
 	}
-	defer cursor.Close()
 	r.checkSoon() // something may have changed before
-	for {
-		events, _, err := cursor.Next(ctx)
-		if err != nil {
-			return err
-		}
-		if slices.ContainsFunc(events, r.concerns) {
+	return workers.Follow(ctx, cursor, func(e *cache.Event) error {
+		if r.concerns(e) {
 			r.checkSoon()
 		}
-	}
+		return nil
+	})
 }
 
 // concerns reports whether a change may be about the Service of the remote: about the Service itself or about a slice of its
@@ -145,14 +139,14 @@ func (r *remote) concerns(e *cache.Event) bool {
 
 // condition returns the condition Available with a reason.
 func condition(status apiregistrationv1.ConditionStatus, reason, format string, args ...any,
-) apiregistrationv1.APIServiceCondition {
-	return apiregistrationv1.APIServiceCondition{
+) *apiregistrationv1.APIServiceCondition {
+	return &apiregistrationv1.APIServiceCondition{
 		Type: apiregistrationv1.Available, Status: status, Reason: reason, Message: fmt.Sprintf(format, args...),
 	}
 }
 
 // checkAvailability checks whether the server can be used. The reasons and messages are those of kube-apiserver.
-func (r *remote) checkAvailability(ctx context.Context) apiregistrationv1.APIServiceCondition {
+func (r *remote) checkAvailability(ctx context.Context) *apiregistrationv1.APIServiceCondition {
 	const no = apiregistrationv1.ConditionFalse
 	objects := serviceresolver.Stored(r.a.o.Registry)
 	service, err := objects.Service(ctx, r.service.Namespace, r.service.Name)
@@ -165,7 +159,7 @@ func (r *remote) checkAvailability(ctx context.Context) apiregistrationv1.APISer
 	}
 	if service.Spec.Type == corev1.ServiceTypeClusterIP {
 		if found := r.checkEndpoints(ctx, objects, service); found != nil {
-			return *found
+			return found
 		}
 	}
 	if err := r.probe(ctx); err != nil {
@@ -178,26 +172,21 @@ func (r *remote) checkAvailability(ctx context.Context) apiregistrationv1.APISer
 func (r *remote) checkEndpoints(
 	ctx context.Context, objects serviceresolver.Objects, service *corev1.Service,
 ) *apiregistrationv1.APIServiceCondition {
-	wrong := func(status apiregistrationv1.ConditionStatus, reason, format string, args ...any,
-	) *apiregistrationv1.APIServiceCondition {
-		c := condition(status, reason, format, args...)
-		return &c
-	}
 	const no = apiregistrationv1.ConditionFalse
 	name, namespace := r.service.Name, r.service.Namespace
 	i := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == r.port })
 	if i < 0 {
-		return wrong(no, "ServicePortError", "service/%s in %q is not listening on port %d", name, namespace, r.port)
+		return condition(no, "ServicePortError", "service/%s in %q is not listening on port %d", name, namespace, r.port)
 	}
 	all, err := objects.EndpointSlices(ctx, namespace, name)
 	switch port := service.Spec.Ports[i].Name; {
 	case err != nil:
-		return wrong(apiregistrationv1.ConditionUnknown, "EndpointsAccessError",
+		return condition(apiregistrationv1.ConditionUnknown, "EndpointsAccessError",
 			"service/%s in %q cannot be checked due to: %v", name, namespace, err)
 	case len(all) == 0:
-		return wrong(no, "EndpointsNotFound", "cannot find endpointslices for service/%s in %q", name, namespace)
+		return condition(no, "EndpointsNotFound", "cannot find endpointslices for service/%s in %q", name, namespace)
 	case !serviceresolver.AnyReady(all, port):
-		return wrong(no, "MissingEndpoints", "endpointslices for service/%s in %q have no addresses with port name %q",
+		return condition(no, "MissingEndpoints", "endpointslices for service/%s in %q have no addresses with port name %q",
 			name, namespace, port)
 	}
 	return nil

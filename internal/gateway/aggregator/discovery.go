@@ -128,12 +128,18 @@ func (r *remote) discoverVersion(ctx context.Context) (*discovery.Remote, error)
 }
 
 func decode(body io.Reader, into any) error {
-	text, err := io.ReadAll(io.LimitReader(body, maxDiscovery+1))
+	text, err := readAtMost(body, maxDiscovery, "the document")
 	if err != nil {
 		return err
 	}
-	if len(text) > maxDiscovery {
-		return fmt.Errorf("the document has more than %d bytes", maxDiscovery)
-	}
 	return json.Unmarshal(text, into)
+}
+
+// readAtMost reads all of a body. It fails if that has more than a number of bytes; the error begins with what the body is.
+func readAtMost(body io.Reader, most int64, what string) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(body, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%s has more than %d bytes", what, most)
+	}
+	return text, err
 }

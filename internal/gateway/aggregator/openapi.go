@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -144,10 +143,7 @@ func (r *remote) document(ctx context.Context, path, accept string) (text []byte
 	default:
 		return nil, "", fmt.Errorf("%s has status %d", path, response.StatusCode)
 	}
-	text, err = io.ReadAll(io.LimitReader(response.Body, maxOpenAPI+1))
-	if len(text) > maxOpenAPI {
-		err = fmt.Errorf("%s has more than %d bytes", path, maxOpenAPI)
-	}
+	text, err = readAtMost(response.Body, maxOpenAPI, path)
 	return text, strings.Trim(response.Header.Get("ETag"), `"`), err
 }
 

@@ -23,7 +23,7 @@ import (
 // response has to begin within callTime.
 func (c *Client) WatchMetadata(ctx context.Context, r client.WatchRequest) (garbagecollector.Watch, error) {
 	request := call{
-		Ref: client.Ref{Resource: r.Resource, Namespace: r.Namespace}, method: http.MethodGet, accept: metadataType,
+		Ref: client.Ref{Resource: r.Resource}, method: http.MethodGet, accept: metadataType,
 		query: url.Values{
 			"watch": {"true"}, "resourceVersion": {strconv.FormatInt(r.From, 10)},
 			"timeoutSeconds": {strconv.Itoa(int(watchTime / time.Second))},

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/gateway/flowcontrol/allotment"
 	"github.com/keelson-dev/keelson/internal/gateway/flowcontrol/classify"
@@ -45,7 +46,7 @@ func (c *Controller) Configure(
 	for _, l := range c.levels {
 		l.wanted = false
 	}
-	for _, p := range withMandatoryLevels(levels) {
+	for _, p := range withMandatory(levels, declared.MandatoryLevels()) {
 		c.configureLevel(p)
 	}
 	c.divideNominally()
@@ -83,13 +84,11 @@ func (c *Controller) compile(s *flowcontrolv1.FlowSchema, l *level) *schema {
 	return out
 }
 
-// withMandatoryLevels returns the levels and the mandatory ones that are missing.
-func withMandatoryLevels(
-	levels []*flowcontrolv1.PriorityLevelConfiguration,
-) []*flowcontrolv1.PriorityLevelConfiguration {
-	out := slices.Clone(levels)
-	for _, m := range declared.MandatoryLevels() {
-		if !slices.ContainsFunc(levels, func(p *flowcontrolv1.PriorityLevelConfiguration) bool { return p.Name == m.Name }) {
+// withMandatory returns the objects and the mandatory ones that are missing.
+func withMandatory[T metav1.Object](objects, mandatory []T) []T {
+	out := slices.Clone(objects)
+	for _, m := range mandatory {
+		if !slices.ContainsFunc(objects, func(o T) bool { return o.GetName() == m.GetName() }) {
 			out = append(out, m)
 		}
 	}
@@ -98,12 +97,7 @@ func withMandatoryLevels(
 
 // withMandatorySchemas returns the schemas and the mandatory ones that are missing, in the order of precedence.
 func withMandatorySchemas(schemas []*flowcontrolv1.FlowSchema) []*flowcontrolv1.FlowSchema {
-	out := slices.Clone(schemas)
-	for _, m := range declared.MandatorySchemas() {
-		if !slices.ContainsFunc(schemas, func(s *flowcontrolv1.FlowSchema) bool { return s.Name == m.Name }) {
-			out = append(out, m)
-		}
-	}
+	out := withMandatory(schemas, declared.MandatorySchemas())
 	slices.SortFunc(out, func(a, b *flowcontrolv1.FlowSchema) int {
 		return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
 	})

@@ -29,8 +29,6 @@ type Options struct {
 	ReadOnly, Mutating int
 	// Sizes returns how many objects a resource has, and false if that is not known. It may be nil.
 	Sizes func(group, resource string) (Size, bool)
-	// Now returns the time since some moment; nil is the clock.
-	Now func() time.Duration
 }
 
 // Size is the number of objects of a resource, and the bytes that they take together; 0 bytes means that this is not
@@ -68,12 +66,7 @@ func New(o Options) *Controller {
 }
 
 // now returns the time since the Controller began.
-func (c *Controller) now() time.Duration {
-	if c.o.Now != nil {
-		return c.o.Now()
-	}
-	return time.Since(c.began)
-}
+func (c *Controller) now() time.Duration { return time.Since(c.began) }
 
 // Current returns how many requests have seats, without watches.
 func (c *Controller) Current() (read, write int64) { return c.inPhase(isExecuting) }

@@ -17,8 +17,7 @@ const dumpPath = "/debug/api_priority_and_fairness/"
 
 // Serves reports whether a path is one of the pages that show the state.
 func (c *Controller) Serves(path string) bool {
-	page, ok := strings.CutPrefix(path, dumpPath)
-	return ok && (page == "dump_priority_levels" || page == "dump_queues" || page == "dump_requests")
+	return strings.HasPrefix(path, dumpPath) && slices.Contains(c.Paths(), path)
 }
 
 // Paths returns the paths of the pages.

@@ -68,18 +68,17 @@ func (f *flow) arrived(t *Ticket, l *level, outcome fairqueue.Outcome) {
 
 // waited notes how long a request has waited, and whether it executes then.
 func (f *flow) waited(took time.Duration, executes bool) {
-	i := 0
-	if executes {
-		i = 1
-	}
-	observe(&f.waits[i], durationBounds, took.Seconds())
+	observe(&f.waits[indexOf(executes)], durationBounds, took.Seconds())
 }
 
 // executed notes how long a request has executed.
 func (f *flow) executed(watch bool, took time.Duration) {
-	i := 0
-	if watch {
-		i = 1
+	observe(&f.executions[indexOf(watch)], durationBounds, took.Seconds())
+}
+
+func indexOf(b bool) int {
+	if b {
+		return 1
 	}
-	observe(&f.executions[i], durationBounds, took.Seconds())
+	return 0
 }

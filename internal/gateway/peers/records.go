@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
@@ -113,12 +114,11 @@ func (r *Record) write(ctx context.Context) error {
 			Conditions: []storage.Condition{{Key: key, ModRevision: entry.ModRevision}},
 			Ops:        []storage.Op{{Key: key, Value: value, TTL: recordSeconds}},
 		})
-		var conflict *storage.ConflictError
 		if err == nil {
 			r.revision = revision
 			return nil
 		}
-		if !errors.As(err, &conflict) {
+		if !isConflict(err) {
 			return err
 		}
 	}
@@ -134,10 +134,7 @@ func (r *Record) encode(before []byte) ([]byte, error) {
 		}
 	}
 	e.Generation++
-	if e.Labels == nil {
-		e.Labels = map[string]string{}
-	}
-	e.Labels[identityLabel] = r.Server
+	metav1.SetMetaDataLabel(&e.ObjectMeta, identityLabel, r.Server)
 	e.Subsets = []corev1.EndpointSubset{{
 		Addresses: []corev1.EndpointAddress{{IP: r.Host}},
 		Ports:     []corev1.EndpointPort{{Name: "https", Port: int32(r.Port), Protocol: corev1.ProtocolTCP}}, //nolint:gosec // a port
@@ -161,9 +158,10 @@ func (r *Record) Leave(ctx context.Context) error {
 	_, err := r.Store.Commit(ctx, storage.Txn{
 		Conditions: []storage.Condition{{Key: key, ModRevision: r.revision}}, Ops: []storage.Op{storage.Delete(key)},
 	})
-	var conflict *storage.ConflictError
-	if errors.As(err, &conflict) {
+	if isConflict(err) {
 		return nil
 	}
 	return err
 }
+
+func isConflict(err error) bool { return errors.As(err, new(*storage.ConflictError)) }

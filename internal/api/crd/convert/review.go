@@ -52,10 +52,7 @@ type review struct {
 
 // readReview decodes a response. If it is a Status, readReview returns its message as an error.
 func readReview(text []byte) (*review, error) {
-	var kind struct {
-		metav1.TypeMeta `json:",inline"`
-		Status          json.RawMessage `json:"status"`
-	}
+	var kind metav1.TypeMeta
 	if err := scheme.UnmarshalTree(text, &kind); err != nil {
 		return nil, fmt.Errorf("couldn't get version/kind; json parse error: %w", err)
 	}

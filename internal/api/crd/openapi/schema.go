@@ -148,16 +148,9 @@ func simplify(out, s, properties, items map[string]any) (map[string]any, map[str
 	return properties, items
 }
 
-// addCombinators adds allOf, anyOf, oneOf and not. For an int-or-string, anyOf also lists its two types.
+// addCombinators adds the conditions. For an int-or-string, anyOf also lists its two types.
 func addCombinators(out, s map[string]any) {
-	for _, name := range []string{"allOf", "anyOf", "oneOf"} {
-		if of := conditions(s[name]); of != nil {
-			out[name] = of
-		}
-	}
-	if not, ok := s["not"].(map[string]any); ok {
-		out["not"] = condition(not)
-	}
+	addConditions(out, s)
 	if out["x-kubernetes-int-or-string"] != true || isIntOrString(s["anyOf"]) {
 		return
 	}
@@ -173,6 +166,18 @@ func addCombinators(out, s map[string]any) {
 	}
 	rest, _ := out["allOf"].([]any)
 	out["allOf"] = append([]any{map[string]any{"anyOf": intOrString()}}, rest...)
+}
+
+// addConditions adds allOf, anyOf, oneOf and not.
+func addConditions(out, s map[string]any) {
+	for _, name := range []string{"allOf", "anyOf", "oneOf"} {
+		if of := conditions(s[name]); of != nil {
+			out[name] = of
+		}
+	}
+	if not, ok := s["not"].(map[string]any); ok {
+		out["not"] = condition(not)
+	}
 }
 
 func intOrString() []any {
@@ -198,14 +203,7 @@ func conditions(list any) []any {
 // there.
 func condition(s map[string]any) map[string]any {
 	out := copyPlainMembers(s)
-	for _, name := range []string{"allOf", "anyOf", "oneOf"} {
-		if of := conditions(s[name]); of != nil {
-			out[name] = of
-		}
-	}
-	if not, ok := s["not"].(map[string]any); ok {
-		out["not"] = condition(not)
-	}
+	addConditions(out, s)
 	if items, ok := s["items"].(map[string]any); ok {
 		out["items"] = condition(items)
 	}

@@ -56,26 +56,22 @@ func withClientKinds(a *archive.Archive, deleteOptions []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var kinds []struct {
+	type groupKind struct {
 		Group   string `json:"group"`
 		Kind    string `json:"kind"`
 		Version string `json:"version"`
 	}
+	var kinds []groupKind
 	if err := json.Unmarshal(list, &kinds); err != nil {
 		return nil, err
 	}
 	withoutClient := []string{"admission.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "imagepolicy.k8s.io"}
-	out := kinds[:0]
-	for _, k := range kinds {
-		if !slices.Contains(withoutClient, k.Group) {
-			out = append(out, k)
-		}
-	}
+	kinds = slices.DeleteFunc(kinds, func(k groupKind) bool { return slices.Contains(withoutClient, k.Group) })
 	var definition map[string]json.RawMessage
 	if err := json.Unmarshal(deleteOptions, &definition); err != nil {
 		return nil, err
 	}
-	if definition[member], err = json.Marshal(out); err != nil {
+	if definition[member], err = json.Marshal(kinds); err != nil {
 		return nil, err
 	}
 	return json.Marshal(definition)

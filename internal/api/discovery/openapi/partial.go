@@ -30,24 +30,17 @@ func partial(document string, text []byte, hidden []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var paths, components, schemas []archive.Member
-	for _, m := range members {
-		switch string(m.Key) {
-		case "paths":
-			paths, err = archive.Members(m.Value)
-		case "components":
-			components, err = archive.Members(m.Value)
-		}
-		if err != nil {
-			return nil, err
-		}
+	paths, err := membersOf(members, "paths")
+	if err != nil {
+		return nil, err
 	}
-	for _, m := range components {
-		if string(m.Key) == "schemas" {
-			if schemas, err = archive.Members(m.Value); err != nil {
-				return nil, err
-			}
-		}
+	components, err := membersOf(members, "components")
+	if err != nil {
+		return nil, err
+	}
+	schemas, err := membersOf(components, "schemas")
+	if err != nil {
+		return nil, err
 	}
 	paths = slices.DeleteFunc(paths, func(m archive.Member) bool {
 		return slices.Contains(hidden, resourceOf(document, string(m.Key)))
@@ -73,6 +66,15 @@ func partial(document string, text []byte, hidden []string) ([]byte, error) {
 		}
 	}
 	return out.end(), nil
+}
+
+// membersOf returns the members of the object that is one of the members, none if there is no such object.
+func membersOf(members []archive.Member, name string) ([]archive.Member, error) {
+	i := slices.IndexFunc(members, func(m archive.Member) bool { return string(m.Key) == name })
+	if i < 0 {
+		return nil, nil
+	}
+	return archive.Members(members[i].Value)
 }
 
 // referenced returns the definitions that the values refer to, directly or indirectly.
@@ -115,11 +117,7 @@ func (w *objectWriter) member(raw []byte) {
 }
 
 func (w *objectWriter) object(name string, members []archive.Member) {
-	inner := &objectWriter{}
-	for _, m := range members {
-		inner.member(m.Raw)
-	}
-	w.member([]byte(`"` + name + `":` + string(inner.end())))
+	w.member([]byte(`"` + name + `":` + string(objectOf(members))))
 }
 
 func (w *objectWriter) end() []byte {

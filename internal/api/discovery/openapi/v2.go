@@ -68,16 +68,11 @@ func (h *Handler) readBuiltInV2() (*v2Parts, error) {
 	if p.members, err = archive.Members(text); err != nil {
 		return nil, err
 	}
-	for _, m := range p.members {
-		switch string(m.Key) {
-		case "paths":
-			p.paths, err = archive.Members(m.Value)
-		case "definitions":
-			p.definitions, err = archive.Members(m.Value)
-		}
-		if err != nil {
-			return nil, err
-		}
+	if p.paths, err = membersOf(p.members, "paths"); err != nil {
+		return nil, err
+	}
+	if p.definitions, err = membersOf(p.members, "definitions"); err != nil {
+		return nil, err
 	}
 	if !h.all {
 		h.dropDisabled(p)
@@ -160,24 +155,18 @@ func (m *merger) add(text []byte) error {
 	if err != nil {
 		return err
 	}
-	for _, member := range members {
-		var to *[]archive.Member
-		switch string(member.Key) {
-		case "paths":
-			to = &m.parts.paths
-		case "definitions":
-			to = &m.parts.definitions
-		default:
-			continue
-		}
-		added, err := archive.Members(member.Value)
+	for _, part := range []struct {
+		name string
+		to   *[]archive.Member
+	}{{"paths", &m.parts.paths}, {"definitions", &m.parts.definitions}} {
+		added, err := membersOf(members, part.name)
 		if err != nil {
 			return err
 		}
 		for _, member := range added {
 			if !m.names[string(member.Key)] {
 				m.names[string(member.Key)] = true
-				*to = append(*to, member)
+				*part.to = append(*part.to, member)
 			}
 		}
 	}

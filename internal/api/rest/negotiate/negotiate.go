@@ -23,11 +23,6 @@ const (
 	PartialMetadataList
 )
 
-// Kind is the transform's kind.
-func (t Transform) Kind() string {
-	return [...]string{"", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"}[t]
-}
-
 // Accepted is the result of negotiation: the form of a response.
 type Accepted struct {
 	Media scheme.Media
@@ -111,19 +106,16 @@ func (f Formats) Response(r *http.Request, e Endpoint) (Accepted, error) {
 			}
 		}
 	}
+	types := f.types()
 	if e.Stream {
 		// What no response can be encoded as is refused before a stream is thought of.
 		e.Stream = false
 		if _, err := f.Response(r, e); err != nil {
 			return Accepted{}, err
 		}
-		return Accepted{}, apierr.NotAcceptable(
-			"only the following media types are accepted: " + strings.Join(f.streamTypes(), ", "),
-		)
+		types = f.streamTypes()
 	}
-	return Accepted{}, apierr.NotAcceptable(
-		"only the following media types are accepted: " + strings.Join(f.types(), ", "),
-	)
+	return Accepted{}, apierr.NotAcceptable("only the following media types are accepted: " + strings.Join(types, ", "))
 }
 
 // producible reports whether any media type in the header, without its parameters, is supported.

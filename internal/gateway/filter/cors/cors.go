@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -44,14 +45,7 @@ func validate(pattern string) error {
 	if _, err := regexp.Compile(pattern); err != nil {
 		return err
 	}
-	containsAny := func(marks ...string) bool {
-		for _, m := range marks {
-			if strings.Contains(pattern, m) {
-				return true
-			}
-		}
-		return false
-	}
+	containsAny := func(a, b string) bool { return strings.Contains(pattern, a) || strings.Contains(pattern, b) }
 	if !containsAny("^", "//") || !containsAny("$", ":") {
 		return errors.New("regular expression does not pin to start/end of host in the origin header")
 	}
@@ -71,7 +65,8 @@ func New(patterns []string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			origin := r.Header.Get("Origin")
-			if origin == "" || !matches(allowed, origin) {
+			matches := func(e *regexp.Regexp) bool { return e.MatchString(origin) }
+			if origin == "" || !slices.ContainsFunc(allowed, matches) {
 				next.ServeHTTP(w, r)
 				return
 			}
@@ -88,13 +83,4 @@ func New(patterns []string) func(http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		})
 	}
-}
-
-func matches(allowed []*regexp.Regexp, origin string) bool {
-	for _, e := range allowed {
-		if e.MatchString(origin) {
-			return true
-		}
-	}
-	return false
 }

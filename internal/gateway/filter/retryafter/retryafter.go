@@ -4,6 +4,7 @@ package retryafter
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -35,13 +36,6 @@ func RefuseStopping(w http.ResponseWriter) {
 }
 
 func isExempt(r *http.Request) bool {
-	if strings.HasPrefix(r.UserAgent(), "kube-apiserver/") {
-		return true
-	}
-	for _, prefix := range exemptPaths {
-		if strings.HasPrefix(r.URL.Path, prefix) {
-			return true
-		}
-	}
-	return false
+	return strings.HasPrefix(r.UserAgent(), "kube-apiserver/") ||
+		slices.ContainsFunc(exemptPaths, func(prefix string) bool { return strings.HasPrefix(r.URL.Path, prefix) })
 }

@@ -87,12 +87,6 @@ type Request struct {
 	next, prev *Request      // in the queue
 }
 
-// Waiting reports whether the request waits in a queue.
-func (r *Request) Waiting() bool { return r.state == waiting }
-
-// Queue returns the index of the request's queue, and whether it has one.
-func (r *Request) Queue() (index int, ok bool) { return r.index, r.inQueue }
-
 // work is the service that a request is assumed to need, in seat-nanoseconds.
 func (r *Request) work() float64 { return float64(r.Seats) * float64(guess+r.Extra) }
 
