@@ -1,40 +1,46 @@
 package cache
 
 import (
+	"cmp"
+	"strings"
 	"sync"
 
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// remainingCounts remembers how many objects follow the pages of lists. The number after a page is the number after the
-// previous page minus the objects of the page, so that a page that is read from the store need not count them.
+// remainingCounts remembers how many objects follow the pages of lists, so that a page that is read from the store need
+// not count them. The number after a page is the number after the previous page minus the objects of the page; and the
+// number after the first page of a list is the one after the first page of an earlier list, with the changes in between.
 type remainingCounts struct {
 	mu     sync.Mutex // guards counts and oldest
-	counts map[remainingKey]int64
+	counts map[remainingKey]remainingCount
 	oldest []remainingKey // the keys of counts in the order in which they were added
 }
 
-// remainingKey identifies the remaining objects of a list: the keys with a prefix, not below from, at a revision.
-type remainingKey struct {
-	revision     int64
-	prefix, from string // whole keys of the store
+// remainingKey identifies the remaining objects of a list: the keys with a prefix, not below from.
+type remainingKey struct{ prefix, from string } // whole keys of the store
+
+// remainingCount is their number at a revision.
+type remainingCount struct {
+	revision, number int64
+	more             bool // there are more, because only the first ones were counted
 }
 
 // maxRemainingCounts is the highest number of remembered pages.
 const maxRemainingCounts = 1024
 
-func (m *remainingCounts) get(k remainingKey) (int64, bool) {
+func (m *remainingCounts) get(k remainingKey) (remainingCount, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n, ok := m.counts[k]
 	return n, ok
 }
 
-func (m *remainingCounts) put(k remainingKey, n int64) {
+func (m *remainingCounts) put(k remainingKey, n remainingCount) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.counts == nil {
-		m.counts = make(map[remainingKey]int64)
+		m.counts = make(map[remainingKey]remainingCount)
 	}
 	if _, ok := m.counts[k]; !ok {
 		if len(m.oldest) >= maxRemainingCounts {
@@ -44,6 +50,40 @@ func (m *remainingCounts) put(k remainingKey, n int64) {
 		m.oldest = append(m.oldest, k)
 	}
 	m.counts[k] = n
+}
+
+// maxRecounted bounds how many events are looked at instead of counting objects.
+const maxRecounted = 2048
+
+// added returns how many objects with a prefix and not below from there are more at revision upTo than at revision after.
+// It returns false if the log does not have the changes in between, or too many.
+func (r *Resource) added(after, upTo int64, prefix, from string) (n int64, known bool) {
+	if after > upTo || r.cache.feed.applied.Load() < upTo {
+		return 0, false
+	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	log := &r.changes.log
+	if !log.Covers(after) || log.Next()-log.After(after) > maxRecounted {
+		return 0, false
+	}
+	for p := log.After(after); p < log.Next(); p++ {
+		e := log.Get(p)
+		if e.Revision > upTo {
+			break
+		}
+		o := cmp.Or(e.Object, e.Prev)
+		if o.Key < from || !strings.HasPrefix(o.Key, prefix) {
+			continue
+		}
+		switch {
+		case e.Prev == nil:
+			n++
+		case e.Object == nil:
+			n--
+		}
+	}
+	return n, true
 }
 
 // countAt counts the objects of a followed resource in the store at revision from, after which the changes of the

@@ -395,42 +395,50 @@ func (v *View) Index(
 // began at from and returned shown objects. A large number may be an estimate, because counting many objects is
 // expensive.
 func (v *View) Remaining(ctx context.Context, prefix, from, next string, shown int) (int64, error) {
-	r := v.resource
-	at := r.config.Prefix
-	key := remainingKey{v.Revision(), at + prefix, at + next}
-	n, err := int64(0), error(nil)
 	if v.loaded {
-		n = int64(v.snapshot.CountPrefix(prefix, next))
-	} else {
-		n, err = v.countRemaining(ctx, prefix, from, next, shown)
+		return int64(v.snapshot.CountPrefix(prefix, next)), nil
 	}
+	n, err := v.countRemaining(ctx, prefix, from, next, shown)
 	if err == nil {
-		r.cache.remaining.put(key, n)
+		r := v.resource
+		r.cache.remaining.put(remainingKey{r.config.Prefix + prefix, r.config.Prefix + next}, n)
 	}
-	return n, err
+	return n.number, err
 }
 
-// countRemaining computes Remaining for a view of the store. It avoids counting if the number after the previous page
-// or the number of all objects is known.
-func (v *View) countRemaining(ctx context.Context, prefix, from, next string, shown int) (int64, error) {
-	r := v.resource
+// countRemaining computes Remaining for a view of the store. It avoids counting if the number after the previous page,
+// the number of all objects or the number at an earlier revision is known.
+func (v *View) countRemaining(ctx context.Context, prefix, from, next string, shown int) (remainingCount, error) {
+	r, n := v.resource, remainingCount{revision: v.revision}
 	at := r.config.Prefix
-	if n, ok := r.cache.remaining.get(remainingKey{v.revision, at + prefix, at + from}); ok && from != "" {
-		return max(n-int64(shown), 1), nil
+	last, ok := r.cache.remaining.get(remainingKey{at + prefix, at + from})
+	if ok && from != "" && last.revision == v.revision {
+		n.number, n.more = max(last.number-int64(shown), 1), last.more
+		return n, nil
 	}
-	if prefix == "" && from == "" && r.cache.await(ctx, v.revision) == nil {
-		if n, ok := r.numberAt(v.revision); ok {
-			return n - int64(shown), nil
+	if r.cache.await(ctx, v.revision) == nil {
+		if prefix == "" && from == "" {
+			if all, ok := r.numberAt(v.revision); ok {
+				n.number = all - int64(shown)
+				return n, nil
+			}
+		}
+		if earlier, ok := r.cache.remaining.get(remainingKey{at + prefix, at + next}); ok {
+			added, ok := r.added(earlier.revision, v.revision, prefix, next)
+			if n.number, n.more = earlier.number+added, earlier.more; ok && n.number > 0 && !(n.more && added < 0) {
+				return n, nil
+			}
 		}
 	}
 	result, err := r.rangeStore(ctx, storage.RangeRequest{
 		Start: at + max(next, prefix), End: storage.PrefixEnd(at + prefix), Revision: v.revision,
 		CountOnly: true, Uncounted: true, Limit: maxCounted,
 	})
-	if err != nil || !result.More {
-		return result.Count, r.readFailed(err)
+	n.number, n.more = result.Count, result.More
+	if err == nil && n.more {
+		n.number = max(n.number, v.estimateRemaining(prefix, next, shown))
 	}
-	return max(result.Count, v.estimateRemaining(prefix, next, shown)), nil
+	return n, r.readFailed(err)
 }
 
 // maxCounted bounds how many objects are counted for one page. A larger number is estimated from the state in memory.

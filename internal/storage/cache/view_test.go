@@ -235,6 +235,44 @@ func TestOnePageDoesNotCountAll(t *testing.T) {
 	}
 }
 
+// TestFirstPagesOfANamespaceCountOnce checks that the number of objects after the first page of a namespace is counted once,
+// and that the changes since then are added to it. A number of which only a lower bound was counted is counted again after
+// deletions.
+func TestFirstPagesOfANamespaceCountOnce(t *testing.T) {
+	for _, objects := range []int{300, maxCounted + 300} {
+		fake := filled(objects, func(int) []byte { return []byte("n1|red|x") })
+		s := &countingStore{Store: fake}
+		r := newCache(t, s, func(o *Options) { o.Memory = memories["stored"] }).Resource(podConfig())
+		counts := func() (rest, counts int64) {
+			t.Helper()
+			v, err := r.View(t.Context(), Latest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := s.counts.Load()
+			p, err := listPage(t.Context(), v, "", "default/", 2)
+			if err != nil || len(p.keys) != 2 {
+				t.Fatal(p, err)
+			}
+			return p.rest, s.counts.Load() - before
+		}
+		first, _ := counts()
+		eventually(t, "all objects are counted", func() bool { return r.Stats().Counted })
+		for i := range 3 {
+			put(t, fake, fmt.Sprintf("default/znew-%d", i), "n1|red|x")
+			put(t, fake, fmt.Sprintf("else/new-%d", i), "n1|red|x")
+		}
+		if rest, n := counts(); rest != first+3 || n != 0 {
+			t.Errorf("of %d objects %d remain, then %d after 3 were added; counted %d times", objects, first, rest, n)
+		}
+		commit(t, fake, storage.Delete(podPrefix+"default/znew-1"))
+		rest, n := counts()
+		if objects < maxCounted && (rest != first+2 || n != 0) || objects > maxCounted && (rest < maxCounted || n != 1) {
+			t.Errorf("of %d objects %d remain, then %d after a deletion; counted %d times", objects, first, rest, n)
+		}
+	}
+}
+
 // TestReadsOfAnOldRevisionAreShared checks that many requests for all objects of an old revision share one read, which
 // is cancelled when all requests have ended.
 func TestReadsOfAnOldRevisionAreShared(t *testing.T) {
@@ -500,11 +538,11 @@ func TestRemainingCountsAreBounded(t *testing.T) {
 	var m remainingCounts
 	var kept []int64
 	for i := range int64(3 * maxRemainingCounts) {
-		m.put(remainingKey{i, "a", "b"}, i)
-		m.put(remainingKey{i, "a", "b"}, i)
+		m.put(remainingKey{"a", fmt.Sprint(i)}, remainingCount{revision: 1, number: i})
+		m.put(remainingKey{"a", fmt.Sprint(i)}, remainingCount{revision: 2, number: i})
 	}
 	for i := range int64(3 * maxRemainingCounts) {
-		if n, ok := m.get(remainingKey{i, "a", "b"}); ok && n == i {
+		if n, ok := m.get(remainingKey{"a", fmt.Sprint(i)}); ok && n == (remainingCount{revision: 2, number: i}) {
 			kept = append(kept, i)
 		}
 	}
