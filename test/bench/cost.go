@@ -88,6 +88,7 @@ func (b *bench) measureCosts(side *costSide) {
 		b.layers = nil
 		err := b.fresh()
 		if err == nil {
+			b.awaitStarted()
 			c, err = row.measure(b)
 		}
 		if err != nil {
@@ -104,6 +105,21 @@ func (b *bench) measureCosts(side *costSide) {
 			fmt.Fprintf(b.progress, "bench: %s: %s, floor %s\n", row.key, short(c.server), short(c.floor))
 		}
 		side.Rows[row.key] = f
+	}
+}
+
+// awaitStarted waits until the server has finished what it does after a start beside its first requests (keys, default
+// objects), so that this is not counted for the operations of a row.
+func (b *bench) awaitStarted() {
+	const pause, idle, longest = 500 * time.Millisecond, clockTick, 20 * time.Second
+	before := treeUsage(b.server.pid).cpu
+	for end := time.Now().Add(longest); time.Now().Before(end); {
+		time.Sleep(pause)
+		now := treeUsage(b.server.pid).cpu
+		if now-before <= idle {
+			return
+		}
+		before = now
 	}
 }
 
