@@ -416,18 +416,16 @@ func (v *View) countRemaining(ctx context.Context, prefix, from, next string, sh
 		n.number, n.more = max(last.number-int64(shown), 1), last.more
 		return n, nil
 	}
-	if r.cache.await(ctx, v.revision) == nil {
-		if prefix == "" && from == "" {
-			if all, ok := r.numberAt(v.revision); ok {
-				n.number = all - int64(shown)
-				return n, nil
-			}
+	if prefix == "" && from == "" && r.cache.await(ctx, v.revision) == nil {
+		if all, ok := r.numberAt(v.revision); ok {
+			n.number = all - int64(shown)
+			return n, nil
 		}
-		if earlier, ok := r.cache.remaining.get(remainingKey{at + prefix, at + next}); ok {
-			added, ok := r.added(earlier.revision, v.revision, prefix, next)
-			if n.number, n.more = earlier.number+added, earlier.more; ok && n.number > 0 && !(n.more && added < 0) {
-				return n, nil
-			}
+	}
+	if earlier, ok := r.cache.remaining.get(remainingKey{at + prefix, at + next}); ok {
+		added, ok := r.added(earlier.revision, v.revision, prefix, next)
+		if n.number, n.more = earlier.number+added, earlier.more; ok && n.number > 0 && !(n.more && added < 0) {
+			return n, nil
 		}
 	}
 	result, err := r.rangeStore(ctx, storage.RangeRequest{

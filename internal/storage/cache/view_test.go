@@ -262,10 +262,20 @@ func TestFirstPagesOfANamespaceCountOnce(t *testing.T) {
 			put(t, fake, fmt.Sprintf("default/znew-%d", i), "n1|red|x")
 			put(t, fake, fmt.Sprintf("else/new-%d", i), "n1|red|x")
 		}
+		await := func() { // a page does not wait until changes reach the log: it counts then
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if err := r.cache.Await(ctx, fake.revision); err != nil {
+				t.Fatalf("the changes do not reach the log: %v", err)
+			}
+		}
+		await()
 		if rest, n := counts(); rest != first+3 || n != 0 {
 			t.Errorf("of %d objects %d remain, then %d after 3 were added; counted %d times", objects, first, rest, n)
 		}
 		commit(t, fake, storage.Delete(podPrefix+"default/znew-1"))
+		await()
 		rest, n := counts()
 		if objects < maxCounted && (rest != first+2 || n != 0) || objects > maxCounted && (rest < maxCounted || n != 1) {
 			t.Errorf("of %d objects %d remain, then %d after a deletion; counted %d times", objects, first, rest, n)
