@@ -215,11 +215,14 @@ func dearerRows(a, b *costSide) error {
 	return nil
 }
 
-// programName returns the last element of the path of the program in a command line.
+// programName returns the name of the program in a command line, of a script the one of its file without ".sh".
 func programName(command string) string {
 	words := strings.Fields(command)
+	if len(words) > 1 && strings.HasSuffix(words[1], ".sh") {
+		words = words[1:]
+	}
 	if len(words) == 0 {
 		return ""
 	}
-	return filepath.Base(words[0])
+	return strings.TrimSuffix(filepath.Base(words[0]), ".sh")
 }

@@ -169,3 +169,14 @@ func TestCostRefuses(t *testing.T) {
 		}
 	}
 }
+
+func TestProgramName(t *testing.T) {
+	for command, want := range map[string]string{
+		"": "", "/a/keelson serve --data-dir {dir}": "keelson",
+		"bash test/bench/kube-apiserver.sh {dir} {port}": "kube-apiserver", "./start.sh": "start",
+	} {
+		if got := programName(command); got != want {
+			t.Errorf("%q is %q, want %q", command, got, want)
+		}
+	}
+}

@@ -29,7 +29,9 @@ var memoryShapes = []memoryShape{
 	{"bytes-configmaps", 50_000, protobufType, "/api/v1/namespaces/{ns}/configmaps", func(i int) []byte {
 		return configMap(fmt.Sprintf("memory-%06d", i), 100)
 	}},
-	{"bytes-pods", 10_000, protobufType, "/api/v1/namespaces/{ns}/pods", func(i int) []byte { return podNumbered(i, 10_000) }},
+	{"bytes-pods", 10_000, protobufType, "/api/v1/namespaces/{ns}/pods", func(i int) []byte {
+		return podNumbered(i, 10_000)
+	}},
 	{"bytes-small-reports", 10_000, jsonType, reportsPath, func(i int) []byte { return sbomReport(i, 3) }},
 	{"bytes-reports", 100, jsonType, reportsPath, func(i int) []byte { return sbomReport(i, 500) }},
 	{"bytes-large-reports", 100, jsonType, reportsPath, func(i int) []byte { return sbomReport(i, 1100) }},

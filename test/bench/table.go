@@ -109,7 +109,8 @@ var expectations = []expectation{
 	},
 	{"events-heap", "heap with 500,000 Events (floor: before)", megabytes, 0, "60 MB", ""},
 	{
-		"scale-create", "create ConfigMaps, half of 0.5 KB and half of 5 KB, up to 1,000,000 (floor: up to a tenth)", perSecond, 0, "0.9 x floor", "",
+		"scale-create", "create ConfigMaps, half of 0.5 KB and half of 5 KB, up to 1,000,000 (floor: up to a tenth)",
+		perSecond, 0, "0.9 x floor", "",
 	},
 	{"scale-memory", "memory of each of these", kilobytes, 0, "0.3 KB", ""},
 	{"scale-page", "list page of them, limit=500", milliseconds, 0, "1.2 x floor", ""},
