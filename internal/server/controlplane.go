@@ -58,7 +58,7 @@ func newControlPlane(ctx context.Context, o controlPlaneOptions) (*controlPlane,
 	p := &controlPlane{record: o.record, keeper: &bootstrap.Keeper{
 		Registry: o.registry, Client: o.client, Log: o.log, Now: o.now,
 		Services: o.services, NodePort: o.config.ServiceNodePort,
-		Address: o.address, Port: o.port, Hostname: name,
+		Port: o.port, Hostname: name,
 		Endpoints: o.reconciler(), Trust: o.trust,
 	}}
 	if r := o.record; r != nil {

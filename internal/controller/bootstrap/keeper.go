@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"sync"
 	"time"
@@ -34,9 +33,8 @@ type Keeper struct {
 	Services []netip.Prefix
 	// NodePort, unless 0, makes that Service one of type NodePort with this port.
 	NodePort int
-	// Address and Port are those at which clients reach this server.
-	Address net.IP
-	Port    int
+	// Port is the one at which clients reach this server.
+	Port int
 	// PeerAddress is where other servers on the same store reach this one, host:port; "" if there can be none.
 	PeerAddress string
 	// Endpoints returns the servers behind the Service; if nil, endpoints are not maintained.
