@@ -314,7 +314,8 @@ func (s *stores) openCluster(ctx context.Context, servers []string, calls etcd.R
 	}
 	store, err := etcd.Open(ctx, etcd.Options{
 		Endpoints: servers, TLS: s.etcdTLS, Prefix: etcdRoot(&c),
-		CompactionInterval: c.CompactionInterval, PollInterval: cmp.Or(c.DBMetricPollInterval, -1), LeaseReuse: c.LeaseReuse, Logger: s.log,
+		CompactionInterval: c.CompactionInterval, PollInterval: cmp.Or(c.DBMetricPollInterval, -1),
+		LeaseReuse: c.LeaseReuse, Logger: s.log,
 		Dial: dial, OnFailure: s.failed, Recorder: calls,
 	})
 	if err != nil {

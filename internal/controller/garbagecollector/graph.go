@@ -170,7 +170,8 @@ type waitingOwner struct {
 
 func newGraph() *graph {
 	return &graph{
-		nodes: map[types.UID]*node{}, plain: newPlainObjects(), listing: true, absent: absentOwners{}, waiting: map[types.UID]*waitingOwner{},
+		nodes: map[types.UID]*node{}, plain: newPlainObjects(), listing: true, absent: absentOwners{},
+		waiting: map[types.UID]*waitingOwner{},
 	}
 }
 

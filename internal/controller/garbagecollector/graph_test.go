@@ -221,7 +221,8 @@ func TestLateDependents(t *testing.T) {
 func TestNameOfPlainOwner(t *testing.T) {
 	g := newGraph()
 	g.listed()
-	p := &location{resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, apiVersion: "v1", kind: "ConfigMap"}
+	resource := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	p := &location{resource: resource, apiVersion: "v1", kind: "ConfigMap"}
 	dependent := func(uid types.UID, ownerName string) []types.UID {
 		owners := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: ownerName, UID: uidOf("e")}}
 		return checked(g.set(p, client.Metadata{Name: string(uid), Revision: 5, Lifecycle: registry.Lifecycle{

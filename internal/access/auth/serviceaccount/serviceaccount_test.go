@@ -199,7 +199,8 @@ func newParty(t testing.TB) *party {
 		Issuer: &Issuer{Keys: keys, Name: issuer, Audiences: []string{issuer}, Extend: true, Now: w.clock},
 		Authenticator: New(Options{
 			Keys: keys, Issuers: []string{issuer}, Audiences: []string{issuer}, Objects: w, Lookup: true, Tracker: w,
-			Count: func(u Use) { w.uses = append(w.uses, u) }, Cached: tokencache.NewMetrics(metrics.New(nil, metrics.Options{})), Now: w.clock,
+			Count:  func(u Use) { w.uses = append(w.uses, u) },
+			Cached: tokencache.NewMetrics(metrics.New(nil, metrics.Options{})), Now: w.clock,
 		}),
 	}
 }

@@ -37,7 +37,8 @@ func TestAuthenticatorCachesForAWhile(t *testing.T) {
 		}
 		return nil, nil
 	}}
-	r := NewAuthenticator(o, 10*time.Second, 5*time.Second, func() time.Time { return now }, NewMetrics(metrics.New(nil, metrics.Options{})))
+	recorder := NewMetrics(metrics.New(nil, metrics.Options{}))
+	r := NewAuthenticator(o, 10*time.Second, 5*time.Second, func() time.Time { return now }, recorder)
 	for _, step := range []struct {
 		after    time.Duration
 		token    string

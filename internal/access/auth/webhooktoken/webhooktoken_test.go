@@ -131,7 +131,8 @@ func TestWebhookFailureIsNotCached(t *testing.T) {
 			User: authenticationv1.UserInfo{Username: "jane"}}
 		return int(code.Load())
 	})
-	a := tokencache.NewAuthenticator(r.open(t, "v1"), time.Hour, time.Hour, time.Now, tokencache.NewMetrics(metrics.New(nil, metrics.Options{})))
+	recorder := tokencache.NewMetrics(metrics.New(nil, metrics.Options{}))
+	a := tokencache.NewAuthenticator(r.open(t, "v1"), time.Hour, time.Hour, time.Now, recorder)
 	token := authn.NewBearerToken("tok")
 	if identity, err := a.AuthenticateToken(t.Context(), token, own); identity != nil || err == nil ||
 		strings.Contains(err.Error(), "tok") && strings.Contains(err.Error(), "secret") {

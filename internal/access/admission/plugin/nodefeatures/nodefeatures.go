@@ -52,7 +52,8 @@ func resizesInitContainer(spec, old *corev1.PodSpec) bool {
 
 // Plugin returns the plug-in.
 func Plugin(in admission.Objects) admission.Plugin {
-	return admission.Plugin{Name: "NodeDeclaredFeatureValidator", Validate: (&plugin{objects: in, features: features()}).validate}
+	p := &plugin{objects: in, features: features()}
+	return admission.Plugin{Name: "NodeDeclaredFeatureValidator", Validate: p.validate}
 }
 
 type plugin struct {

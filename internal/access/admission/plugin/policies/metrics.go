@@ -40,8 +40,8 @@ func NewMetrics(r *metrics.Metrics, conditions *celvars.ConditionMetrics) *Metri
 	}
 }
 
-// PolicyCheck records one expression of a ValidatingAdmissionPolicy that was false or failed. action is allow, deny, audit or warn; failure is
-// no_error, compile_error, out_of_budget or invalid_error.
+// PolicyCheck records one expression of a ValidatingAdmissionPolicy that was false or failed. action is allow, deny,
+// audit or warn; failure is no_error, compile_error, out_of_budget or invalid_error.
 func (m *Metrics) PolicyCheck(policy, binding, failure, action string, took time.Duration) {
 	m.checks.WithLabelValues(policy, binding, failure, action).Inc()
 	m.seconds.WithLabelValues(policy, binding, failure, action).Observe(took.Seconds())

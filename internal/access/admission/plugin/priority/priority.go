@@ -69,12 +69,12 @@ func (p *plugin) compute(ctx context.Context, a *admission.Attributes, spec *cor
 	}
 	value, policy := class.Value, ptr.Deref(class.PreemptionPolicy, corev1.PreemptLowerPriority)
 	if sent := spec.Priority; sent != nil && *sent != value {
-		return a.Forbiddenf("the integer value of priority (%d) must not be provided in pod spec; priority admission controller computed %d from the given PriorityClass name",
-			*sent, value)
+		return a.Forbiddenf("the integer value of priority (%d) must not be provided in pod spec; "+
+			"priority admission controller computed %d from the given PriorityClass name", *sent, value)
 	}
 	if sent := spec.PreemptionPolicy; sent != nil && *sent != policy {
-		return a.Forbiddenf("the string value of PreemptionPolicy (%s) must not be provided in pod spec; priority admission controller computed %s from the given PriorityClass name",
-			*sent, policy)
+		return a.Forbiddenf("the string value of PreemptionPolicy (%s) must not be provided in pod spec; "+
+			"priority admission controller computed %s from the given PriorityClass name", *sent, policy)
 	}
 	spec.Priority, spec.PreemptionPolicy = &value, &policy
 	return nil
