@@ -1,6 +1,7 @@
 package keelson
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"log/slog"
@@ -130,8 +131,14 @@ func ServeWebhook(h http.Handler) (*Webhook, error) {
 	return w, nil
 }
 
-// Close ends the webhook at once.
+// Close ends the webhook. It takes no new calls and waits up to a second for those that run: beside the requests of a
+// test, the server's own controllers call a webhook, for example for the ConfigMap kube-root-ca.crt of each namespace.
 func (w *Webhook) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if w.server.Shutdown(ctx) == nil {
+		return nil
+	}
 	if err := w.server.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		return err
 	}

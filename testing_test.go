@@ -2,6 +2,8 @@ package keelson_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"io"
@@ -269,6 +271,36 @@ func TestLoad(t *testing.T) {
 	}
 	if _, err := clientset(t, s).CoreV1().ConfigMaps("default").Get(t.Context(), "c", metav1.GetOptions{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestWebhookClose: a call that runs when the webhook is closed gets its answer.
+func TestWebhookClose(t *testing.T) {
+	started, closed := make(chan struct{}), make(chan error, 1)
+	hook, err := keelson.ServeWebhook(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		close(started)
+		time.Sleep(20 * time.Millisecond) // time for Close to run
+		if _, err := io.Copy(w, r.Body); err != nil {
+			t.Error(err)
+		}
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		<-started
+		closed <- hook.Close()
+	}()
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(hook.CABundle)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}, Timeout: 10 * time.Second}
+	answer, err := client.Post(hook.URL, "text/plain", strings.NewReader("hello"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(answer.Body)
+	if err := errors.Join(err, answer.Body.Close(), <-closed); err != nil || string(body) != "hello" {
+		t.Errorf("%q %v", body, err)
 	}
 }
 
