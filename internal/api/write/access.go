@@ -2,6 +2,7 @@ package write
 
 import (
 	"context"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,25 +28,22 @@ func (c access) List(ctx context.Context, r schema.GroupResource, namespace stri
 // Update implements registry.Access.
 func (c access) Update(
 	ctx context.Context, r schema.GroupResource, namespace, name string, dryRun bool, change func(registry.Object) error,
-) (registry.Object, error) {
+) (resourceVersion string, err error) {
 	t, err := c.target(r)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	result, err := c.p.Do(ctx, Request{
 		Verb: Amend, Target: t, Namespace: namespace, Name: name, Options: Options{DryRun: dryRun},
 		Make: func(ctx context.Context, current *Current) (registry.Object, error) {
-			obj, err := current.Decode(ctx)
-			if err != nil {
-				return nil, err
-			}
+			obj := current.Copy()
 			return obj, change(obj)
 		},
 	})
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	return t.Decode(ctx, result.Object)
+	return strconv.FormatInt(result.Object.Revision, 10), nil
 }
 
 // Delete implements registry.Access.

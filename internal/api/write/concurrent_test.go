@@ -191,10 +191,7 @@ func TestUpdatesThatCreate(t *testing.T) {
 				func(c *write.Current) (registry.Object, error) {
 					var obj registry.Object = configMap(name)
 					if c.Exists() {
-						var err error
-						if obj, err = c.Decode(t.Context()); err != nil {
-							return nil, err
-						}
+						obj = c.Copy()
 					}
 					obj.SetLabels(with(obj.GetLabels(), fmt.Sprint("l", i), "x"))
 					return obj, nil
@@ -262,11 +259,9 @@ func TestFinalizersRemovedAtOnce(t *testing.T) {
 		mine := fmt.Sprint("x.io/f", i)
 		note(b.writer.Update(t.Context(), r, nil, "default", "a", writetest.Options{},
 			func(c *write.Current) (registry.Object, error) {
-				obj, err := c.Decode(t.Context())
-				if err == nil {
-					obj.SetFinalizers(slices.DeleteFunc(obj.GetFinalizers(), func(f string) bool { return f == mine }))
-				}
-				return obj, err
+				obj := c.Copy()
+				obj.SetFinalizers(slices.DeleteFunc(obj.GetFinalizers(), func(f string) bool { return f == mine }))
+				return obj, nil
 			}))
 	})
 	if gone.Load() != 1 {
@@ -346,12 +341,10 @@ func TestUpdateEndsWithItsContext(t *testing.T) {
 			if tries == 5 {
 				cancel()
 			}
-			obj, err := c.Decode(t.Context())
-			if err == nil {
-				obj.SetResourceVersion("")
-				obj.SetLabels(map[string]string{"try": strconv.Itoa(tries)})
-			}
-			return obj, err
+			obj := c.Copy()
+			obj.SetResourceVersion("")
+			obj.SetLabels(map[string]string{"try": strconv.Itoa(tries)})
+			return obj, nil
 		})
 	if !errors.Is(err, context.Canceled) || tries != 5 {
 		t.Errorf("%v after %d tries", err, tries)
@@ -438,11 +431,9 @@ func TestResultIsWhatIsStored(t *testing.T) {
 	result, err := b.writer.Create(t.Context(), r, "default", m, writetest.Options{})
 	check("create", result, err)
 	change := func(c *write.Current) (registry.Object, error) {
-		obj, err := c.Decode(t.Context())
-		if err == nil {
-			setCount(obj, 1)
-		}
-		return obj, err
+		obj := c.Copy()
+		setCount(obj, 1)
+		return obj, nil
 	}
 	for _, what := range []string{"update", "update of nothing"} {
 		result, err = b.writer.Update(t.Context(), r, nil, "default", "a", writetest.Options{}, change)
@@ -488,7 +479,7 @@ func TestDeletionThatAnUpdateCompletes(t *testing.T) {
 		var err error
 		updated, err = s.pipeline.Do(t.Context(), write.Request{
 			Verb: write.Update, Target: served, Namespace: "default", Name: "a", Subresource: r.Kind.Subresource("status"),
-			Make: func(ctx context.Context, c *write.Current) (registry.Object, error) { return c.Decode(ctx) },
+			Make: func(ctx context.Context, c *write.Current) (registry.Object, error) { return c.Copy(), nil },
 		})
 		if err != nil {
 			t.Error(err)

@@ -13,11 +13,9 @@ import (
 
 // prepareDeletion decides how the deletion changes the object. It uses the stored version: a deletion must not depend
 // on a conversion webhook.
-func (a *attempt) prepareDeletion() (err error) {
-	if a.obj, err = a.Target.DecodeStored(a.found); err == nil {
-		a.deletion = a.begin(a.obj)
-	}
-	return err
+func (a *attempt) prepareDeletion() {
+	a.obj = a.current.Copy()
+	a.deletion = a.begin(a.obj)
 }
 
 // admitDeletion calls mutating and validating admission. (Both are called here, because a deletion has no new object
@@ -64,13 +62,9 @@ func (a *attempt) goneAfterMark(found *cache.Object) bool {
 }
 
 // remove deletes the object together with its allocations.
-func (a *attempt) remove(ctx context.Context, how registry.Commit) (registry.Result, error) {
+func (a *attempt) remove(ctx context.Context, how registry.Commit) (_ registry.Result, err error) {
 	if allocator := a.Target.Allocator(); allocator != nil && !how.DryRun {
-		obj, err := a.Target.DecodeStored(a.found)
-		if err != nil {
-			return registry.Result{}, err
-		}
-		if how.SideWrites, err = allocator.Release(ctx, obj, a.conflicts); err != nil {
+		if how.SideWrites, err = allocator.Release(ctx, a.old(), a.conflicts); err != nil {
 			return registry.Result{}, err
 		}
 	}

@@ -24,7 +24,7 @@ func Object(t *registry.Served, obj registry.Object) Make {
 // Changed makes the current object changed by a function, which may be called again with a newer one.
 func Changed(change func(registry.Object) error) Make {
 	return func(ctx context.Context, c *Current) (registry.Object, error) {
-		obj, err := c.DecodeRequested(ctx)
+		obj, err := c.CopyRequested(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -296,11 +296,9 @@ func (tr *transcript) update(r *registry.Resource, namespace, name string, s set
 			if !c.Exists() {
 				return tr.body(r, namespace, name, s), nil
 			}
-			obj, err := c.Decode(tr.t.Context())
-			if err == nil {
-				tr.set(obj, s)
-			}
-			return obj, err
+			obj := c.Copy()
+			tr.set(obj, s)
+			return obj, nil
 		})
 	what := "updated"
 	if result.Created {

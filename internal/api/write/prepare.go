@@ -15,7 +15,7 @@ import (
 func (a *attempt) prepare(ctx context.Context) error {
 	switch {
 	case a.verb == Delete:
-		return a.prepareDeletion()
+		a.prepareDeletion()
 	case a.creates():
 		a.prepareNew(ctx)
 	default:

@@ -96,11 +96,9 @@ func (s *quotaServer) setStatus(t *testing.T, hard, used string) {
 		Verb: write.Update, Target: registry.NewServed(r, r.Kind.Version("v1")), Namespace: "default", Name: "q",
 		Subresource: r.Kind.Subresource("status"),
 		Make: func(ctx context.Context, c *write.Current) (registry.Object, error) {
-			obj, err := c.Decode(ctx)
-			if err == nil {
-				obj.(*corev1.ResourceQuota).Status = corev1.ResourceQuotaStatus{Hard: limits(hard), Used: limits(used)}
-			}
-			return obj, err
+			obj := c.Copy()
+			obj.(*corev1.ResourceQuota).Status = corev1.ResourceQuotaStatus{Hard: limits(hard), Used: limits(used)}
+			return obj, nil
 		},
 	})
 	if err != nil {

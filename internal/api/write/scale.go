@@ -146,10 +146,7 @@ func (w *scaling) owners(obj registry.Object) *k8sfields.ScaleHandler {
 // merge makes the new parent of a Scale.
 func (w *scaling) merge(ctx context.Context, c *Current, changed registry.Object) (registry.Object, error) {
 	scale := changed.(*autoscalingv1.Scale)
-	obj, err := c.Decode(ctx)
-	if err != nil {
-		return nil, err
-	}
+	obj := c.Copy()
 	if err := w.check(c, scale, obj); err != nil {
 		return nil, err
 	}

@@ -173,14 +173,15 @@ func (c *Current) Requested(ctx context.Context) (registry.Object, error) {
 // changed.
 func (c *Current) Stored() registry.Object { return c.old }
 
-// Decode makes the object in the storage version; the caller owns it.
-func (c *Current) Decode(ctx context.Context) (registry.Object, error) {
-	return c.target.Decode(ctx, c.Object)
-}
+// Copy returns a copy of Stored, which the caller owns.
+func (c *Current) Copy() registry.Object { return c.old.DeepCopyObject().(registry.Object) }
 
-// DecodeRequested makes the object in the version of the request; the caller owns it.
-func (c *Current) DecodeRequested(ctx context.Context) (registry.Object, error) {
-	return c.target.DecodeAs(ctx, c.Object, c.target.Version)
+// CopyRequested returns a copy of Requested, which the caller owns.
+func (c *Current) CopyRequested(ctx context.Context) (registry.Object, error) {
+	if c.target.Version.FromStorage == nil {
+		return c.Copy(), nil
+	}
+	return c.Requested(ctx)
 }
 
 // maxNameRetries limits how often a new name is generated if a name exists.

@@ -43,7 +43,7 @@ func (e *protobufEncoding) read(value []byte, revision int64) (cache.Header, err
 		h.Labels = append(h.Labels, cache.Label{Key: intern(k), Value: intern(v)})
 	})
 	for _, f := range e.indexes {
-		h.Fields = append(h.Fields, intern([]byte(fieldText(f, h.Data))))
+		h.Fields = append(h.Fields, fieldText(f, h.Data))
 	}
 	return h, err
 }

@@ -131,11 +131,11 @@ type Access interface {
 	Get(ctx context.Context, r schema.GroupResource, namespace, name string) (Object, error)
 	// List reads all objects of a namespace ("" is all).
 	List(ctx context.Context, r schema.GroupResource, namespace string) ([]Object, error)
-	// Update reads, changes and writes the object; change runs again after a
+	// Update reads, changes and writes the object, and returns its new resourceVersion; change runs again after a
 	// conflict. Of the kind's Strategy only validation runs.
 	Update(
 		ctx context.Context, r schema.GroupResource, namespace, name string, dryRun bool, change func(Object) error,
-	) (Object, error)
+	) (resourceVersion string, err error)
 	// Delete removes an object as a DELETE with these preconditions and grace
 	// would.
 	Delete(ctx context.Context, r schema.GroupResource, namespace, name string, o DeleteOptions) error

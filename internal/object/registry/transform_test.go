@@ -79,7 +79,7 @@ func createSecret(t *testing.T, r *registry.Resource, name string) {
 func touch(r *registry.Resource, name string) (registry.Result, error) {
 	return writer.Update(context.Background(), r, nil, "ns", name, writetest.Options{},
 		func(c *write.Current) (registry.Object, error) {
-			return c.Decode(context.Background())
+			return c.Copy(), nil
 		})
 }
 

@@ -187,7 +187,7 @@ func evictPod(
 		o.ResourceVersion = &pod.ResourceVersion
 	}
 	if !dryRun && preconditionsHold(o, pod) {
-		updated, err := a.Update(ctx, corev1.Resource("pods"), pod.Namespace, pod.Name, false,
+		version, err := a.Update(ctx, corev1.Resource("pods"), pod.Namespace, pod.Name, false,
 			func(obj registry.Object) error {
 				p := obj.(*corev1.Pod)
 				if o.ResourceVersion != nil && *o.ResourceVersion != p.ResourceVersion {
@@ -204,7 +204,6 @@ func evictPod(
 			return err
 		}
 		if o.ResourceVersion != nil {
-			version := updated.GetResourceVersion()
 			o.ResourceVersion = &version
 		}
 	}

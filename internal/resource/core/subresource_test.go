@@ -45,16 +45,16 @@ func (c *cluster) List(_ context.Context, _ schema.GroupResource, _ string) ([]r
 
 func (c *cluster) Update(
 	ctx context.Context, r schema.GroupResource, ns, name string, dryRun bool, change func(registry.Object) error,
-) (registry.Object, error) {
+) (string, error) {
 	obj, err := c.Get(ctx, r, ns, name)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	if err := change(obj); err != nil {
-		return nil, err
+		return "", err
 	}
 	if dryRun {
-		return obj, nil
+		return obj.GetResourceVersion(), nil
 	}
 	obj.SetResourceVersion(obj.GetResourceVersion() + "1")
 	switch o := obj.(type) {
@@ -63,7 +63,7 @@ func (c *cluster) Update(
 	case *policyv1.PodDisruptionBudget:
 		c.budgets[name] = o
 	}
-	return obj, nil
+	return obj.GetResourceVersion(), nil
 }
 
 func (c *cluster) Delete(_ context.Context, _ schema.GroupResource, _, name string, o registry.DeleteOptions) error {

@@ -82,10 +82,7 @@ func (w *Writer) Amend(
 	result, err := w.do(ctx, write.Request{
 		Verb: write.Amend, Target: t, Namespace: namespace, Name: name,
 		Make: func(ctx context.Context, c *write.Current) (registry.Object, error) {
-			obj, err := c.Decode(ctx)
-			if err != nil {
-				return nil, err
-			}
+			obj := c.Copy()
 			return obj, change(obj)
 		},
 	}, Options{DryRun: dryRun})
