@@ -541,25 +541,33 @@ func TestOnePhrase(t *testing.T) {
 	}
 }
 
+// documents returns the contents of the repository's documents by their paths.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/decisions/*.md", "examples/*/README.md", "test/*/README.md"} {
+		pages, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, page := range pages {
+			content, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out[page] = string(content)
+		}
+	}
+	return out
+}
+
 // TestPathsInDocuments: a path below internal, or in a folder of the root, that a document names exists.
 func TestPathsInDocuments(t *testing.T) {
 	const folders = `cmd|config|clock|docs|examples|internal|packaging|test`
 	name := regexp.MustCompile("`(?:\\./)?((?:" + folders + ")/[A-Za-z0-9_./*-]+)`")
-	var pages []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/decisions/*.md", "test/*/README.md"} {
-		found, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
-		pages = append(pages, found...)
-	}
 	paths := 0
-	for _, page := range pages {
-		content, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range name.FindAllStringSubmatch(string(content), -1) {
+	for page, content := range documents(t) {
+		for _, m := range name.FindAllStringSubmatch(content, -1) {
 			paths++
 			if found, err := filepath.Glob(filepath.Join(root, m[1])); err != nil || len(found) == 0 {
 				t.Errorf("%s names %s, which does not exist", page, m[1])
@@ -568,5 +576,46 @@ func TestPathsInDocuments(t *testing.T) {
 	}
 	if paths == 0 {
 		t.Error("no document names a path: the test looks for the wrong thing")
+	}
+}
+
+// TestLinksInDocuments checks that a link to a file or a heading of the repository finds it, and that docs/README.md has
+// a link to every page in docs.
+func TestLinksInDocuments(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]*))?\)`)
+	heading := regexp.MustCompile(`(?m)^#+ (.*)`)
+	notInAnchor := regexp.MustCompile(`[^a-z0-9_ -]`)
+	all := documents(t)
+	anchors := map[string][]string{}
+	for page, content := range all {
+		for _, m := range heading.FindAllStringSubmatch(content, -1) {
+			anchor := notInAnchor.ReplaceAllString(strings.ToLower(m[1]), "")
+			anchors[page] = append(anchors[page], strings.ReplaceAll(anchor, " ", "-"))
+		}
+	}
+	index := filepath.Join(root, "docs", "README.md")
+	linked := map[string]bool{index: true}
+	for page, content := range all {
+		for _, m := range link.FindAllStringSubmatch(content, -1) {
+			if strings.Contains(m[1], ":") {
+				continue
+			}
+			target := page
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(page), m[1])
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s has a link to %s, which does not exist", page, target)
+			}
+			if m[2] != "" && !slices.Contains(anchors[target], m[2]) {
+				t.Errorf("%s has a link to the heading #%s of %s, which does not exist", page, m[2], target)
+			}
+			linked[target] = linked[target] || page == index
+		}
+	}
+	for page := range all {
+		if filepath.Dir(page) == filepath.Dir(index) && !linked[page] {
+			t.Errorf("%s has no link to %s", index, page)
+		}
 	}
 }
