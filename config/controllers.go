@@ -17,6 +17,10 @@ type Controllers struct {
 	// NoQuotaUsage does not keep the status of ResourceQuotas (their limits, and what objects use), which
 	// kube-controller-manager does too, where it runs (--quota-usage=false).
 	NoQuotaUsage bool `flag:"!quota-usage"`
+	// NoWorkloadNotices means that a person who creates a workload (with kubectl or Helm) is not told, by a warning and an
+	// Event, that no kube-controller-manager or no kube-scheduler has ever run against the server
+	// (--workload-notices=false).
+	NoWorkloadNotices bool `flag:"!workload-notices"`
 	// PolicyTypeChecks checks the types in the expressions of ValidatingAdmissionPolicies, and writes what is wrong to
 	// their status. It is off by default, because a client that updates a policy right after creating it does not expect
 	// that the policy has changed meanwhile. kube-controller-manager does it too, where it runs (--policy-type-checks).

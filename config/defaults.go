@@ -32,7 +32,7 @@ func KubeAPIServer() Config {
 		Authentication: Authentication{NoOwnCredentials: true},
 		Authorization:  Authorization{Modes: []string{ModeAlwaysAllow}},
 		Admission:      Admission{ForbidPrivileged: true},
-		Controllers:    Controllers{Names: []string{"-*"}},
+		Controllers:    Controllers{Names: []string{"-*"}, NoWorkloadNotices: true},
 	}
 	return c.Complete()
 }

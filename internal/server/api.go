@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,7 +35,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/webhook"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/server/background"
+	"github.com/keelson-dev/keelson/internal/server/workloads"
 	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
 // api serves resources: the kinds bound to the stores, the verbs, discovery and OpenAPI.
@@ -128,6 +131,7 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	if a.cluster, err = newConnections(&o); err != nil {
 		return nil, err
 	}
+	a.client = client.New(a.resources, a.writes, fieldManager)
 	a.handler = rest.New(rest.Options{
 		Now:      o.config.Testing.Clock.Now,
 		Registry: o.registry, Writes: a.writes, Cluster: a.cluster, ConnectObserver: rest.NewConnectMetrics(o.metrics),
@@ -138,11 +142,11 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 		Computed: map[schema.GroupResource]rest.Computed{
 			{Resource: "componentstatuses"}: newComponents(o.store, len(o.config.Storage.Etcd.Servers)).statuses,
 		},
+		Created:                 a.created(&o),
 		DeleteCollectionWorkers: o.config.Requests.DeleteCollectionWorkers,
 		CBOR:                    o.gates.Enabled(features.CBORServingAndStorage),
 	})
 	a.resources.PutBuiltIn(o.registry, a.handler.BuiltIn)
-	a.client = client.New(a.resources, a.writes, fieldManager)
 	if a.aggregator, err = a.newAggregator(ctx, &o); err != nil {
 		return nil, err
 	}
@@ -196,6 +200,15 @@ func (a *api) resourcesOfKind(gvk schema.GroupVersionKind) []ownerpermissions.Re
 		}
 	}
 	return out
+}
+
+// created returns what is called with each object that a client has created.
+func (a *api) created(o *apiOptions) func(*http.Request, *registry.Served, *cache.Object) {
+	if o.config.Controllers.NoWorkloadNotices {
+		return nil
+	}
+	leases := o.registry.Resource(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"})
+	return workloads.New(leases, a.client, o.log).Created
 }
 
 // createNamespace creates a namespace in the name of the server.

@@ -30,6 +30,9 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, info *request.I
 func (h *Handler) writeResult(
 	w http.ResponseWriter, r *http.Request, s *served, code int, accepted negotiate.Accepted, result registry.Result,
 ) error {
+	if code == http.StatusCreated {
+		h.o.Created(r, s.Served, result.Object)
+	}
 	item, err := s.ResultJSON(r.Context(), result, s.Version)
 	if err != nil {
 		return err

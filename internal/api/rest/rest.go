@@ -28,6 +28,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/apierr"
 	"github.com/keelson-dev/keelson/internal/object/apiresponse"
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
 // Options are the dependencies of the verbs.
@@ -55,6 +56,8 @@ type Options struct {
 	MinRequestTimeout time.Duration
 	// WatchCounter returns what counts an event of so many bytes that was sent for a resource; nil counts nothing.
 	WatchCounter func(group, version, resource string) func(bytes int)
+	// Created is called with each object that a client has created, before the response; nil does nothing.
+	Created func(r *http.Request, s *registry.Served, o *cache.Object)
 	// DeleteCollectionWorkers is the number of objects of a collection that are deleted concurrently; 0 means one.
 	DeleteCollectionWorkers int
 	// CBOR serves application/cbor too.
@@ -91,6 +94,9 @@ func New(o Options) *Handler {
 	}
 	if o.WatchCounter == nil {
 		o.WatchCounter = func(string, string, string) func(int) { return func(int) {} }
+	}
+	if o.Created == nil {
+		o.Created = func(*http.Request, *registry.Served, *cache.Object) {}
 	}
 	if o.ConnectObserver == nil {
 		o.ConnectObserver = NewConnectMetrics(&metrics.Metrics{Set: new(metrics.Set)})

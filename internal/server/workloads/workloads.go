@@ -1,0 +1,137 @@
+// Package workloads tells people who create workloads that nothing runs them: a Deployment on a server without
+// kube-controller-manager and kube-scheduler stays at 0 of 3, and the API alone does not say why.
+//
+// Only kubectl and Helm get the notice, a Warning header and an Event, because programs would only log it.
+package workloads
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/api/client"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// Page says how to run what is missing.
+const Page = "https://github.com/keelson-dev/keelson/blob/main/docs/workloads.md"
+
+// The components that act on workloads, by the names of their Leases.
+const (
+	controllerManager = "kube-controller-manager"
+	scheduler         = "kube-scheduler"
+)
+
+// needs has the components that an object of a kind needs until its containers run on a node.
+var needs = map[schema.GroupResource][]string{
+	{Resource: "pods"}:                        {scheduler},
+	{Resource: "replicationcontrollers"}:      {controllerManager, scheduler},
+	{Group: "apps", Resource: "deployments"}:  {controllerManager, scheduler},
+	{Group: "apps", Resource: "replicasets"}:  {controllerManager, scheduler},
+	{Group: "apps", Resource: "statefulsets"}: {controllerManager, scheduler},
+	{Group: "apps", Resource: "daemonsets"}:   {controllerManager, scheduler},
+	{Group: "batch", Resource: "jobs"}:        {controllerManager, scheduler},
+	{Group: "batch", Resource: "cronjobs"}:    {controllerManager, scheduler},
+}
+
+// readers are the beginnings of the User-Agents of programs that show warnings to a person.
+var readers = []string{"kubectl", "Helm/"}
+
+// eventWait bounds how long the response to a create waits for the Event, which may get lost.
+const eventWait = time.Second
+
+// Notices gives notice of workloads that nothing runs.
+type Notices struct {
+	leases *registry.Resource
+	events *client.Client
+	log    *slog.Logger
+}
+
+// New returns Notices. leases is the resource of the Leases by which the components are known: one that has never held
+// its Lease, which is so with --leader-elect=false too, counts as missing.
+func New(leases *registry.Resource, events *client.Client, log *slog.Logger) *Notices {
+	return &Notices{leases: leases, events: events, log: log}
+}
+
+// Created is called with each object that a client has created, before the response. It adds a warning to the response
+// and creates an Event about the object if the client is one of a person and a component is missing.
+func (n *Notices) Created(r *http.Request, s *registry.Served, o *cache.Object) {
+	components := needs[s.GroupResource()]
+	if components == nil || !forPerson(r) {
+		return
+	}
+	if err := n.notify(r.Context(), s, o, components); err != nil {
+		n.log.Debug("no notice of a workload that nothing runs", "error", err)
+	}
+}
+
+// forPerson reports whether the request is one of a person and its object is stored.
+func forPerson(r *http.Request) bool {
+	for _, begin := range readers {
+		if strings.HasPrefix(r.UserAgent(), begin) {
+			return !r.URL.Query().Has("dryRun")
+		}
+	}
+	return false
+}
+
+// notify gives notice of an object if one of the components that it needs is missing.
+func (n *Notices) notify(ctx context.Context, s *registry.Served, o *cache.Object, components []string) error {
+	missing, err := n.missing(ctx, components)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	obj, err := s.DecodeStored(o)
+	if err != nil || placed(obj) {
+		return err
+	}
+	text := "this server only stores the " + s.Kind.Name + ": no " + strings.Join(missing, " and no ") +
+		" has ever run against it, so no containers start; see " + Page
+	request.Warn(ctx, text)
+	ctx, cancel := context.WithTimeout(request.WithUser(ctx, nil), eventWait)
+	defer cancel()
+	_, err = n.events.Create(ctx, client.CreateRequest{
+		Resource: corev1.SchemeGroupVersion.WithResource("events"), Object: event(s, obj, text),
+	})
+	return err
+}
+
+func (n *Notices) missing(ctx context.Context, components []string) (names []string, err error) {
+	for _, name := range components {
+		lease, err := n.leases.Latest(ctx, metav1.NamespaceSystem, name)
+		if err != nil {
+			return nil, err
+		}
+		if lease == nil {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// placed reports whether an object is a pod that kube-scheduler does not place.
+func placed(obj registry.Object) bool {
+	pod, ok := obj.(*corev1.Pod)
+	return ok && (pod.Spec.NodeName != "" || pod.Spec.SchedulerName != corev1.DefaultSchedulerName)
+}
+
+func event(s *registry.Served, obj registry.Object, text string) *corev1.Event {
+	now := metav1.NewTime(s.Now())
+	version, kind := s.GVK.ToAPIVersionAndKind()
+	return &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: obj.GetNamespace(), GenerateName: obj.GetName() + "."},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: version, Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
+		},
+		Type: corev1.EventTypeWarning, Reason: "NothingRunsThis", Message: text,
+		Source: corev1.EventSource{Component: "keelson"}, FirstTimestamp: now, LastTimestamp: now, Count: 1,
+	}
+}
