@@ -8,12 +8,21 @@ FUZZTIME ?= 30s
 # The folder that `make release` writes to.
 DIST ?= dist
 
-.PHONY: keelson test race lint vulnerabilities fuzz bench bench-compare e2e generate release
+.PHONY: keelson cluster test race lint vulnerabilities fuzz bench bench-compare e2e generate release
 
 # What is built for a release: without debugging information, and without the pages of requests of
 # golang.org/x/net/trace, which Keelson does not serve (docs/operations.md has what that saves).
 keelson:
 	go build -trimpath -ldflags '-s -w' -tags grpcnotrace -o keelson ./cmd/keelson
+
+# A server with kube-controller-manager, kube-scheduler and kwok, until Ctrl-C: Deployments get pods, which run on nodes that
+# kwok plays. The first time it builds the three from their Go modules, in about ten minutes on two cores. CLUSTER are
+# flags of examples/cluster.
+CLUSTER ?=
+E2E_PROGRAMS := $(or $(PROGRAMS),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/keelson-e2e)
+cluster:
+	$(MAKE) -C test/e2e kube-controller-manager kube-scheduler kwok
+	go run ./examples/cluster -programs $(E2E_PROGRAMS) $(CLUSTER)
 
 test:
 	go test ./...
