@@ -31,6 +31,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/chain"
 	"github.com/keelson-dev/keelson/internal/server/egress"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
+	"github.com/keelson-dev/keelson/internal/server/frontpage"
 	"github.com/keelson-dev/keelson/internal/server/runtimeconfig"
 	"github.com/keelson-dev/keelson/internal/server/version"
 )
@@ -522,6 +523,10 @@ func (s *starting) buildHTTP() error {
 	if s.records.traffic != nil {
 		options.Testing = chain.Testing{Record: s.records.traffic.Record, Disturb: s.records.traffic.Disturb}
 	}
+	health := s.newHealth()
+	options.FrontPage = frontpage.New(frontpage.Page{
+		Version: version.Keelson, Kubernetes: version.Major + "." + version.Minor + "." + version.Patch, Kubeconfig: s.identity.path, Ready: health.Ready,
+	})
 	var logs http.Handler
 	if s.config.Diagnostics.LogsHandler {
 		logs = newLogs("/var/log")
@@ -530,7 +535,7 @@ func (s *starting) buildHTTP() error {
 		serving: &s.config.Serving, requests: &s.config.Requests, maxStreams: s.config.maxStreams(), files: s.config.files,
 		identity: s.identity, authentication: s.authentication, log: s.log,
 		routes: &router{
-			health:  s.newHealth(),
+			health:  health,
 			metrics: s.metrics.Handler(), slis: s.metrics.SLIHandler(),
 			discovery: s.api.discovery, openapi: documents,
 			resources: s.api.resources, custom: s.api.custom.Server, aggregator: s.api.aggregator,

@@ -46,6 +46,8 @@ type Options struct {
 	Stop Stop
 	// Forwarder returns what forwards a request that another server handles, or nil.
 	Forwarder func(*http.Request) http.Handler
+	// FrontPage answers browsers, before they are authenticated.
+	FrontPage func(http.Handler) http.Handler
 	// Audit is nil if auditing is not configured.
 	Audit *audit.Auditor
 	// The filters of CORSAllowedOrigins, HSTSDirectives and GoawayChance are omitted if their options are empty or 0.
@@ -103,6 +105,7 @@ func New(h http.Handler, o Options) http.Handler {
 		}),
 		recovery.New(o.Log), // a second time, because deadline runs the following filters on another goroutine
 		cors.New(o.CORSAllowedOrigins),
+		o.FrontPage,
 	}
 	filters = append(filters, requestmetrics.Timed(o.Requests, tracingfilter.Each(o.Tracer, []requestmetrics.Named{
 		{Name: "authentication", Filter: authenticate.New(o.Authentication)},

@@ -159,11 +159,18 @@ func (h *Handler) run(ctx context.Context, c Check, endpoint string) error {
 
 // Alive returns why /livez would fail. A check whose name or group is excluded is not run.
 func (h *Handler) Alive(ctx context.Context, excluded ...string) error {
+	return h.failure(ctx, "livez", excluded)
+}
+
+// Ready returns why /readyz would fail.
+func (h *Handler) Ready(ctx context.Context) error { return h.failure(ctx, "readyz", nil) }
+
+func (h *Handler) failure(ctx context.Context, endpoint string, excluded []string) error {
 	for _, c := range h.checks {
-		if c.On&Livez == 0 || slices.Contains(excluded, c.Name) || c.Group != "" && slices.Contains(excluded, c.Group) {
+		if c.On&endpoints[endpoint] == 0 || slices.Contains(excluded, c.Name) || c.Group != "" && slices.Contains(excluded, c.Group) {
 			continue
 		}
-		if err := h.run(ctx, c, "livez"); err != nil {
+		if err := h.run(ctx, c, endpoint); err != nil {
 			return fmt.Errorf("%s: %w", c.Name, err)
 		}
 	}

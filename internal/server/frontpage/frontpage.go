@@ -1,0 +1,83 @@
+// Package frontpage shows a person who opens the address of the server in a browser what it is. Other clients get what
+// kube-apiserver gives them at the same path.
+package frontpage
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"html"
+	"net"
+	"net/http"
+	"strings"
+)
+
+// Documentation is the address of the documentation.
+const Documentation = "https://github.com/keelson-dev/keelson/tree/main/docs"
+
+// Page is what the page shows. Everybody may read it.
+type Page struct {
+	Version    string // of the program
+	Kubernetes string // the version whose API is served
+	// Kubeconfig is the path of the administrator's kubeconfig, "" if there is none. Only browsers on the same machine see it.
+	Kubeconfig string
+	// Ready returns why the server is not ready.
+	Ready func(context.Context) error
+}
+
+const style = `body{font:16px/1.5 system-ui,sans-serif;max-width:42em;margin:4em auto;padding:0 1em;color-scheme:light dark}` +
+	`code{font-size:.95em}`
+
+// New returns the filter. It answers GET and HEAD of / if the client prefers a page, before the client is authenticated.
+func New(p Page) func(http.Handler) http.Handler {
+	sum := sha256.Sum256([]byte(style))
+	policy := "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; style-src 'sha256-" +
+		base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !wanted(r) {
+				next.ServeHTTP(w, r)
+				return
+			}
+			h := w.Header()
+			h.Set("Content-Type", "text/html; charset=utf-8")
+			h.Set("Content-Security-Policy", policy)
+			h.Set("X-Content-Type-Options", "nosniff")
+			h.Set("Referrer-Policy", "no-referrer")
+			_, _ = fmt.Fprint(w, p.text(r)) // the client may be gone
+		})
+	}
+}
+
+// wanted reports whether the request is one of a browser for the page. A browser names text/html first; kubectl and
+// client libraries do not name it.
+func wanted(r *http.Request) bool {
+	return r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
+		strings.HasPrefix(r.Header.Get("Accept"), "text/html")
+}
+
+func (p *Page) text(r *http.Request) string {
+	state := "It is ready."
+	if p.Ready(r.Context()) != nil { // the reason is withheld, as in /readyz
+		state = "It is not ready."
+	}
+	kubeconfig := ""
+	if p.Kubeconfig != "" && local(r) {
+		kubeconfig = "<p>The kubeconfig of its administrator is <code>" + html.EscapeString(p.Kubeconfig) + "</code>: " +
+			"<code>kubectl --kubeconfig " + html.EscapeString(p.Kubeconfig) + " get namespaces</code></p>\n"
+	}
+	return "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n" +
+		"<meta name=\"viewport\" content=\"width=device-width\">\n<title>Keelson</title>\n<style>" + style + "</style>\n" +
+		"<h1>Keelson</h1>\n" +
+		"<p>This is a Kubernetes API server: Keelson " + html.EscapeString(p.Version) + ", which serves the API of Kubernetes " +
+		html.EscapeString(p.Kubernetes) + ". " + state + "</p>\n" + kubeconfig +
+		"<p>It is used with kubectl and other clients of Kubernetes: <a href=\"" + Documentation + "\">documentation</a>.</p>\n</html>\n"
+}
+
+// local reports whether the request comes from the machine of the server.
+func local(r *http.Request) bool {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	ip := net.ParseIP(host)
+	return err == nil && ip.IsLoopback()
+}
