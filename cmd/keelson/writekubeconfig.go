@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/internal/server/workloads"
 )
 
 // contextName is the name of the context, the cluster and the user in a kubeconfig of the user.
@@ -56,8 +57,8 @@ func welcome(ctx context.Context, out io.Writer, s *server.Server, writeTo strin
 	default:
 		option = " --kubeconfig " + path
 	}
-	_, err := fmt.Fprintf(out, "Keelson serves the Kubernetes API at %s\n%s %s\nTry: kubectl%s get namespaces\n",
-		s.URL(), what, path, option)
+	_, err := fmt.Fprintf(out, "Keelson serves the Kubernetes API at %s\n%s %s\nTry: kubectl%s get namespaces\nIt stores workloads and runs none: %s\n",
+		s.URL(), what, path, option, workloads.Page)
 	return err
 }
 
