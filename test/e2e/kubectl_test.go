@@ -14,6 +14,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/keelson-dev/keelson/test/transcript"
 )
 
 // kubectl runs a kubectl program against a server.
@@ -547,4 +552,34 @@ func sameWords(a, b string) bool {
 	slices.Sort(x)
 	slices.Sort(y)
 	return slices.Equal(x, y)
+}
+
+// TestReadmeOnKubeAPIServer runs the commands of the README on kube-apiserver, which prints the same. It begins to enforce a
+// policy about a second after the policy was created.
+func TestReadmeOnKubeAPIServer(t *testing.T) {
+	steps, err := transcript.Read("../../README.md", "Five minutes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := logDir(t)
+	s := kubeAPIServer(t, dir, startEtcd(t, dir))
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: s.url, InsecureSkipTLSVerify: true}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: adminToken}
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "x"
+	kubeconfig := filepath.Join(dir, "keelson-data", "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	environment := []string{
+		"HOME=" + dir, "KUBECONFIG=" + kubeconfig, "PATH=" + filepath.Dir(program(t, "kubectl")) + ":" + os.Getenv("PATH"),
+	}
+	t.Chdir(dir)
+	for _, step := range steps[1:] {
+		step.Script = strings.Replace(step.Script, "\nkubectl create -f", "\nsleep 5\nkubectl create -f", 1)
+		if d := step.Differs(step.Run(t.Context(), environment...)); d != "" {
+			t.Error(d)
+		}
+	}
 }

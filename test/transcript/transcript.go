@@ -1,8 +1,7 @@
 // Package transcript runs the commands of a document and compares what they print with what the document says.
 //
 // A block of commands begins with ```sh, and the block after it, which begins with ```text, is what they print, errors
-// too. Ages (0s, 12m) are equal to each other, and the order of the lines of a block with a command in the background
-// is not compared.
+// too. Ages (0s, 12m) are equal to each other.
 package transcript
 
 import (
@@ -59,17 +58,13 @@ var age = regexp.MustCompile(`\b\d+(ms|s|m)\b( *)`)
 
 // Differs returns how an output differs from that of the document, "" if it does not.
 func (s Step) Differs(output string) string {
-	want, got := s.lines(s.Output), s.lines(output)
+	want, got := lines(s.Output), lines(output)
 	if slices.Equal(want, got) {
 		return ""
 	}
 	return fmt.Sprintf("$ %s\nprints\n%s\nnot\n%s", s.Script, strings.Join(got, "\n"), strings.Join(want, "\n"))
 }
 
-func (s Step) lines(text string) []string {
-	lines := strings.Split(age.ReplaceAllString(strings.TrimSpace(text), "0s"), "\n")
-	if strings.Contains(s.Script, " &\n") {
-		slices.Sort(lines)
-	}
-	return lines
+func lines(text string) []string {
+	return strings.Split(age.ReplaceAllString(strings.TrimSpace(text), "0s"), "\n")
 }

@@ -15,7 +15,7 @@ func TestTranscript(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("# A\n\n## One\n\n~~~sh\necho $A 5s\nfalse\n~~~\n\n~~~text\nb 7m\n~~~\n\n~~~sh\necho c &\necho b\nwait\n~~~\n\n" +
+	write("# A\n\n## One\n\n~~~sh\necho $A 5s\nfalse\n~~~\n\n~~~text\nb 7m\n~~~\n\n~~~sh\necho b\necho c\n~~~\n\n" +
 		"~~~text\nb\nc\n~~~\n\n## Two\n\n~~~sh\nx\n~~~\n\nNothing.\n")
 	steps, err := Read(file, "One")
 	if err != nil || len(steps) != 2 {
