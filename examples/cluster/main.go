@@ -42,6 +42,8 @@ func main() {
 func run(ctx context.Context, programs, dir string, port int) (err error) {
 	conf := config.Default()
 	conf.Storage.DataDir, conf.Serving.Port = dir, port
+	// The programs are alone: they need no Leases, by which the server would know that they run.
+	conf.Controllers = config.Controllers{Names: []string{"-*"}, NoWorkloadNotices: true}
 	s, err := keelson.Start(ctx, conf)
 	if err != nil {
 		return err
@@ -89,11 +91,11 @@ func (c *cluster) start(ctx context.Context) error {
 		return err
 	}
 	return errors.Join(
-		c.run(ctx, "kube-controller-manager", "--secure-port=0", "--use-service-account-credentials",
+		c.run(ctx, "kube-controller-manager", "--leader-elect=false", "--secure-port=0",
 			"--service-account-private-key-file", filepath.Join(pki, "sa.key"), "--root-ca-file", authority,
 			"--cluster-signing-cert-file", authority, "--cluster-signing-key-file", key),
-		c.run(ctx, "kube-scheduler", "--secure-port=0"),
-		c.run(ctx, "kwok", "--config", stages, "--manage-all-nodes", "--node-lease-duration-seconds=40"),
+		c.run(ctx, "kube-scheduler", "--leader-elect=false", "--secure-port=0"),
+		c.run(ctx, "kwok", "--config", stages, "--manage-all-nodes", "--node-lease-duration-seconds=5"),
 	)
 }
 
