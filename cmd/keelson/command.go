@@ -20,9 +20,12 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 	root.Long = "Keelson serves the Kubernetes API from an embedded store.\nWithout a subcommand it does what `keelson serve` does."
 	root.SetOut(out)
 	root.SetErr(errOut)
-	serve := newServe(out, errOut, serveDefaults())
-	serve.Use = "serve"
-	serve.Short = "Serve the API"
+	serve := &cobra.Command{
+		Use: "serve", Short: "Serve the API", Args: root.Args, RunE: root.RunE,
+		SilenceUsage: root.SilenceUsage, SilenceErrors: root.SilenceErrors,
+	}
+	serve.Flags().AddFlagSet(root.Flags())
+	groupHelp(serve)
 	root.AddCommand(serve, newKubeAPIServer(out, errOut), newSnapshot(out, errOut), newCheck(out, errOut), newVersion(out),
 		newEnvtest(out, errOut), newCompletion(out), newMan())
 	root.CompletionOptions.DisableDefaultCmd = true

@@ -11,9 +11,11 @@ import (
 	"syscall"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/server/pace"
 )
 
 func main() {
+	pace.Start(os.Getenv, pace.ReadMemory(os.DirFS("/")))
 	ctx, stop := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

@@ -156,7 +156,6 @@ func serve(
 		return err
 	}
 	defer systemd.close()
-	pace.Start(os.Getenv, pace.ReadMemory(os.DirFS("/")))
 	go pace.FreeWhenIdle(ctx)
 	s, err := server.Start(ctx, c, o)
 	if err != nil {

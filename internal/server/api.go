@@ -154,7 +154,7 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	if a.custom, err = newCustom(&o, a); err != nil {
 		return nil, err
 	}
-	if a.claims, err = allocateServices(ctx, &o); err != nil {
+	if a.claims, err = allocateServices(&o); err != nil {
 		return nil, err
 	}
 	o.metrics.Register(objectCounts(a.objects), a.aggregator.Metrics(), a.discovery.Metrics())

@@ -30,6 +30,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/auth/webhooktoken"
 	clientcert "github.com/keelson-dev/keelson/internal/access/auth/x509"
 	"github.com/keelson-dev/keelson/internal/controller/legacytokens"
+	"github.com/keelson-dev/keelson/internal/controller/workers"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/authenticate"
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
@@ -379,11 +380,20 @@ func (a *authentication) start(writer legacytokens.Writer) {
 	if a.keys.signer != nil {
 		a.work.Go("keys of the token signer", background.Forever(a.keys.signer.Follow))
 	} else {
-		// Controllers that sign tokens themselves read the key of a new data directory, so it is written now.
-		a.work.Go("key of service account tokens", a.keys.own.EnsureOwnKeyFile)
+		// Controllers that sign tokens themselves read the key of a new data directory, so it does not wait for a request.
+		a.work.Go("key of service account tokens", func(ctx context.Context) error {
+			if !workers.Pause(ctx, keyDelay) {
+				return nil
+			}
+			return a.keys.own.EnsureOwnKeyFile(ctx)
+		})
 	}
 	a.work.Go(legacyRunner, background.Forever(func(ctx context.Context) { a.legacy.Run(ctx, writer) }))
 }
+
+// keyDelay is the time from the start until the key of service account tokens is generated, if no request needs it
+// earlier. That occupies a processor for 20 to 200 ms, which the first requests need.
+const keyDelay = 100 * time.Millisecond
 
 // audiences returns the audiences of the server.
 func audiences(c *config.Authentication) []string {

@@ -73,6 +73,17 @@ func TestTokensOutliveARestart(t *testing.T) {
 	}
 }
 
+// TestOwnKeyIsWrittenWithoutARequest: kube-controller-manager reads the key of a new data directory.
+func TestOwnKeyIsWrittenWithoutARequest(t *testing.T) {
+	conf := testConfig(t)
+	start(t, conf)
+	key := filepath.Join(conf.Storage.DataDir, pkiName, accountKeyName)
+	apitest.Await(t, "the key of service account tokens is written", func() bool {
+		_, err := os.Stat(key)
+		return err == nil
+	})
+}
+
 func TestTheIssuerIsDiscovered(t *testing.T) {
 	s := start(t, testConfig(t))
 	c := httpClient(t, s, true)

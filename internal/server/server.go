@@ -443,7 +443,11 @@ func (s *starting) bootstrap(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	created, err := s.createDefaults(ctx, key)
+	var created bool
+	err = inParallel(
+		func() (err error) { created, err = s.createDefaults(ctx, key); return err },
+		func() error { return s.api.claims.Services.EnsurePortAllocation(ctx) },
+	)
 	if err != nil {
 		return err
 	}
@@ -462,21 +466,28 @@ func (s *starting) bootstrap(ctx context.Context) error {
 			})
 			return err
 		},
+		func() error {
+			if created && s.config.origin.serves(s.config) {
+				return nil
+			}
+			return s.api.apiServices(s.log, nil).Start(ctx)
+		},
 	)
-	if err != nil || created && s.config.origin.serves(s.config) {
-		return err
-	}
-	if err := s.api.apiServices(s.log, nil).Start(ctx); err != nil || created {
+	if err != nil || created {
 		return err
 	}
 	return s.keepDefaults(ctx, key)
 }
 
-// inParallel runs two functions at the same time.
-func inParallel(a, b func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- b() }()
-	return errors.Join(a(), <-done)
+// inParallel runs functions at the same time and returns their errors.
+func inParallel(run ...func() error) error {
+	errs := make([]error, len(run))
+	var running sync.WaitGroup
+	for i, f := range run {
+		running.Go(func() { errs[i] = f() })
+	}
+	running.Wait()
+	return errors.Join(errs...)
 }
 
 // startWork starts the background work.

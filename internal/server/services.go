@@ -56,7 +56,7 @@ func dialServices(o *apiOptions) func(ctx context.Context, network, address stri
 
 // allocateServices sets up the allocation of addresses and ports for Services. It returns the controller that
 // repairs allocations that do not match the Services.
-func allocateServices(ctx context.Context, o *apiOptions) (*servicerepair.Controller, error) {
+func allocateServices(o *apiOptions) (*servicerepair.Controller, error) {
 	reg := o.registry
 	resource := reg.Resource(corev1.Resource("services"))
 	for _, gr := range []schema.GroupResource{corev1.Resource("endpoints"), networkingv1.Resource("ipaddresses")} {
@@ -78,9 +78,6 @@ func allocateServices(ctx context.Context, o *apiOptions) (*servicerepair.Contro
 			family = corev1.IPv6Protocol
 		}
 		a.Families = append(a.Families, family)
-	}
-	if err := a.EnsurePortAllocation(ctx); err != nil {
-		return nil, err
 	}
 	resource.SetAllocator(a)
 	return &servicerepair.Controller{Services: a, Log: o.log}, nil

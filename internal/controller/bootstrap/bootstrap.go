@@ -22,13 +22,10 @@ const manager = "kube-apiserver"
 
 // Namespaces creates the system namespaces that are missing.
 func Namespaces(ctx context.Context, reg *registry.Registry, c *client.Client) error {
-	for _, name := range SystemNamespaces {
+	return forEachConcurrently(SystemNamespaces, func(name string) error {
 		state, err := reg.NamespaceState(ctx, name)
-		if err != nil {
+		if err != nil || state != registry.NamespaceMissing {
 			return err
-		}
-		if state != registry.NamespaceMissing {
-			continue
 		}
 		ns := &corev1.Namespace{}
 		ns.Name = name
@@ -37,6 +34,6 @@ func Namespaces(ctx context.Context, reg *registry.Registry, c *client.Client) e
 		if err != nil && !kerrors.IsAlreadyExists(err) {
 			return fmt.Errorf("namespace %s: %w", name, err)
 		}
-	}
-	return nil
+		return nil
+	})
 }

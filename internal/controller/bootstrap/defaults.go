@@ -2,7 +2,7 @@ package bootstrap
 
 import (
 	"context"
-	"errors"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,15 +20,19 @@ import (
 
 // Defaults are the objects that new servers of the same configuration have in common, but for UIDs and times: the system
 // namespaces, the default roles and bindings, the objects of flow control, the priority classes and the APIServices of
-// built-in groups. A program that
-// starts many servers creates them once through all steps of a write, and then copies them: that takes a tenth of the
-// time. Defaults do not change, and may be used concurrently.
-type Defaults struct{ objects []defaultObject }
+// built-in groups. A program that starts many servers creates them once through all steps of a write, and then copies
+// them: that takes a tenth of the time. Defaults do not change, and may be used concurrently.
+type Defaults struct {
+	objects  []defaultObject
+	decoding sync.Once // at the first copy: most programs start one server and copy nothing
+	failed   error     // the result of decoding
+}
 
 // defaultObject is an object in the storage version of its resource.
 type defaultObject struct {
 	resource schema.GroupResource
-	object   registry.Object
+	stored   *cache.Object   // nil after decoding
+	object   registry.Object // nil before
 }
 
 // defaultResources returns the resources of Defaults.
@@ -46,17 +50,11 @@ func defaultResources() []schema.GroupResource {
 func ReadDefaults(ctx context.Context, reg *registry.Registry) (*Defaults, error) {
 	d := &Defaults{}
 	for _, gr := range defaultResources() {
-		resource := reg.Resource(gr)
-		var failed error
-		err := resource.All(ctx, "", func(o *cache.Object) bool {
-			var obj registry.Object
-			if obj, failed = resource.DecodeStored(o); failed == nil {
-				obj.SetResourceVersion("")
-				d.objects = append(d.objects, defaultObject{gr, obj})
-			}
-			return failed == nil
+		err := reg.Resource(gr).All(ctx, "", func(o *cache.Object) bool {
+			d.objects = append(d.objects, defaultObject{resource: gr, stored: o})
+			return true
 		})
-		if err = errors.Join(err, failed); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -66,6 +64,10 @@ func ReadDefaults(ctx context.Context, reg *registry.Registry) (*Defaults, error
 // Create stores copies of the objects in one transaction, with UIDs of their own and as if they were created now. The
 // store must be empty.
 func (d *Defaults) Create(ctx context.Context, reg *registry.Registry, now time.Time) error {
+	d.decoding.Do(func() { d.failed = d.decode(reg) })
+	if d.failed != nil {
+		return d.failed
+	}
 	list := make([]registry.Insertion, 0, len(d.objects))
 	at := metav1.Time{Time: now}.Rfc3339Copy()
 	for _, o := range d.objects {
@@ -75,6 +77,19 @@ func (d *Defaults) Create(ctx context.Context, reg *registry.Registry, now time.
 		list = append(list, registry.Insertion{Resource: reg.Resource(o.resource), Object: obj})
 	}
 	return registry.InsertTogether(ctx, list)
+}
+
+// decode makes the objects from what is stored of them.
+func (d *Defaults) decode(reg *registry.Registry) (err error) {
+	for i := range d.objects {
+		o := &d.objects[i]
+		if o.object, err = reg.Resource(o.resource).DecodeStored(o.stored); err != nil {
+			return err
+		}
+		o.object.SetResourceVersion("")
+		o.stored = nil
+	}
+	return nil
 }
 
 // setTimes sets all times in an object of Defaults.

@@ -3,7 +3,6 @@ package core
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -101,7 +100,7 @@ func validateNodeResource(name corev1.ResourceName, q resource.Quantity, path *f
 	return errs
 }
 
-var declaredFeature = regexp.MustCompile(`^[A-Z][a-zA-Z0-9]*(\/[a-zA-Z][a-zA-Z0-9]*)*$`)
+var declaredFeature = field.Pattern(`^[A-Z][a-zA-Z0-9]*(\/[a-zA-Z][a-zA-Z0-9]*)*$`)
 
 // validateDeclaredFeatures validates the features that a kubelet declares.
 func validateDeclaredFeatures(features []string, path *field.Path) field.ErrorList {
@@ -111,7 +110,7 @@ func validateDeclaredFeatures(features []string, path *field.Path) field.ErrorLi
 		if most := validation.DNS1123SubdomainMaxLength; len(f) > most {
 			errs = append(errs,
 				field.Invalid(at, f, fmt.Sprintf("invalid feature name %q: must be no more than %d characters", f, most)))
-		} else if !declaredFeature.MatchString(f) {
+		} else if !declaredFeature().MatchString(f) {
 			errs = append(errs, field.Invalid(at, f,
 				fmt.Sprintf("invalid feature name %q: must start with an UpperCamelCase segment, with subsequent "+
 					"segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric "+

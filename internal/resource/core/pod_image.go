@@ -1,18 +1,19 @@
 package core
 
 import (
-	"regexp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/keelson-dev/keelson/internal/resource/field"
 )
 
 // The grammar of image references (github.com/distribution/reference).
 var (
-	imageName   = regexp.MustCompile(`^(?:` + imageDomain + `/)?` + imagePath + `(?:/` + imagePath + `)*$`)
-	imageTag    = regexp.MustCompile(`^\w[\w.-]{0,127}$`)
-	imageID     = regexp.MustCompile(`^[a-f0-9]{64}$`)
-	imageDigest = regexp.MustCompile(`^(?:sha256:[a-f0-9]{64}|sha384:[a-f0-9]{96}|sha512:[a-f0-9]{128})$`)
+	imageName   = field.Pattern(`^(?:` + imageDomain + `/)?` + imagePath + `(?:/` + imagePath + `)*$`)
+	imageTag    = field.Pattern(`^\w[\w.-]{0,127}$`)
+	imageID     = field.Pattern(`^[a-f0-9]{64}$`)
+	imageDigest = field.Pattern(`^(?:sha256:[a-f0-9]{64}|sha384:[a-f0-9]{96}|sha512:[a-f0-9]{128})$`)
 )
 
 const (
@@ -40,18 +41,18 @@ func imageTagOf(image string) string {
 
 // parsedImageTag is imageTagOf by the grammar.
 func parsedImageTag(image string) string {
-	if imageID.MatchString(image) {
+	if imageID().MatchString(image) {
 		return ""
 	}
 	name, digest, digested := strings.Cut(image, "@")
-	if digested && !imageDigest.MatchString(digest) {
+	if digested && !imageDigest().MatchString(digest) {
 		return ""
 	}
 	tag, tagged := "", false
 	if colon := strings.LastIndexByte(name, ':'); colon > strings.LastIndexByte(name, '/') {
 		name, tag, tagged = name[:colon], name[colon+1:], true
 	}
-	if tagged && !imageTag.MatchString(tag) || !imageName.MatchString(name) || len(fullImageName(name)) > 255 {
+	if tagged && !imageTag().MatchString(tag) || !imageName().MatchString(name) || len(fullImageName(name)) > 255 {
 		return ""
 	}
 	if !tagged && !digested {

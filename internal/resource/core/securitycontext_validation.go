@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -105,9 +104,9 @@ func validateAppArmor(a *corev1.AppArmorProfile, path *field.Path) field.ErrorLi
 }
 
 var (
-	windowsControl = regexp.MustCompile(`[[:cntrl:]]+`)
-	windowsDomain  = regexp.MustCompile(`^(?i)[^\.\\/:\*\?"<>|]{1}[^\\/:\*\?"<>|]*$`)
-	windowsUser    = regexp.MustCompile(`^[^"/\\\[\]:;|=,\+\*\?<>@]{1,}$`)
+	windowsControl = field.Pattern(`[[:cntrl:]]+`)
+	windowsDomain  = field.Pattern(`^(?i)[^\.\\/:\*\?"<>|]{1}[^\\/:\*\?"<>|]*$`)
+	windowsUser    = field.Pattern(`^[^"/\\\[\]:;|=,\+\*\?<>@]{1,}$`)
 )
 
 func validateWindows(o *corev1.WindowsSecurityContextOptions, path *field.Path) field.ErrorList {
@@ -139,7 +138,7 @@ func windowsUserProblems(name string) []string {
 		return []string{"runAsUserName cannot be an empty string"}
 	}
 	var problems []string
-	if windowsControl.MatchString(name) {
+	if windowsControl().MatchString(name) {
 		problems = append(problems, "runAsUserName cannot contain control characters")
 	}
 	domain, user, hasDomain := strings.Cut(name, `\`)
@@ -154,7 +153,7 @@ func windowsUserProblems(name string) []string {
 			problems = append(problems, "runAsUserName's Domain doesn't match the NetBIOS nor the DNS format")
 		case len(domain) > longestDomain:
 			problems = append(problems, fmt.Sprintf("runAsUserName's Domain length must be under %d characters", longestDomain))
-		case !windowsDomain.MatchString(domain):
+		case !windowsDomain().MatchString(domain):
 			problems = append(problems, "runAsUserName's Domain doesn't match the NetBIOS nor the DNS format")
 		}
 	}
@@ -168,13 +167,13 @@ func windowsUserProblems(name string) []string {
 	if strings.Trim(user, " .") == "" && user != "" {
 		problems = append(problems, `runAsUserName's User cannot contain only periods or spaces`)
 	}
-	if user != "" && !windowsUser.MatchString(user) {
+	if user != "" && !windowsUser().MatchString(user) {
 		problems = append(problems, `runAsUserName's User cannot contain the following characters: "/\:;|=,+*?<>@[]`)
 	}
 	return problems
 }
 
-var sysctlPattern = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
+var sysctlPattern = field.Pattern(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
 
 func (p *podValidator) validatePodSecurityContext(c *corev1.PodSecurityContext, path *field.Path) field.ErrorList {
 	if c == nil {
@@ -205,9 +204,9 @@ func validateSysctls(list []corev1.Sysctl, path *field.Path) field.ErrorList {
 		switch {
 		case s.Name == "":
 			errs = append(errs, field.Required(at, ""))
-		case len(s.Name) > longest || !sysctlPattern.MatchString(s.Name):
+		case len(s.Name) > longest || !sysctlPattern().MatchString(s.Name):
 			errs = append(errs, field.Invalid(at, s.Name,
-				fmt.Sprintf("must have at most %d characters and match regex %s", longest, sysctlPattern)))
+				fmt.Sprintf("must have at most %d characters and match regex %s", longest, sysctlPattern())))
 		case names.Has(s.Name):
 			errs = append(errs, field.Duplicate(at, s.Name))
 		}

@@ -230,10 +230,10 @@ func validateISCSI(
 const iscsiFormat = "must be valid format"
 
 // iscsiNames are the formats of the three types of iSCSI names, which begin with the name of the type.
-var iscsiNames = map[string]*regexp.Regexp{
-	"iqn": regexp.MustCompile(`iqn\.\d{4}-\d{2}\.([[:alnum:]-.]+)(:[^,;*&$|\s]+)$`),
-	"eui": regexp.MustCompile(`^eui.[[:alnum:]]{16}$`),
-	"naa": regexp.MustCompile(`^naa.[[:alnum:]]{32}$`),
+var iscsiNames = map[string]func() *regexp.Regexp{
+	"iqn": field.Pattern(`iqn\.\d{4}-\d{2}\.([[:alnum:]-.]+)(:[^,;*&$|\s]+)$`),
+	"eui": field.Pattern(`^eui.[[:alnum:]]{16}$`),
+	"naa": field.Pattern(`^naa.[[:alnum:]]{32}$`),
 }
 
 func validateISCSIName(at *field.Path, name, prefix string) field.ErrorList {
@@ -241,7 +241,7 @@ func validateISCSIName(at *field.Path, name, prefix string) field.ErrorList {
 	if format == nil {
 		return field.ErrorList{field.Invalid(at, name, prefix)}
 	}
-	return field.InvalidIf(!format.MatchString(name), at, name, iscsiFormat)
+	return field.InvalidIf(!format().MatchString(name), at, name, iscsiFormat)
 }
 
 func validateFlocker(f *corev1.FlockerVolumeSource, at *field.Path) field.ErrorList {

@@ -2,7 +2,6 @@ package dra
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -91,7 +90,7 @@ func validateDeviceKey(driver, pool, device string, path *field.Path) field.Erro
 }
 
 // uuidForm is the normalized form of a UUID.
-var uuidForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+var uuidForm = field.Pattern(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // validateShareID validates a UUID, which has to be in its normalized form. The other forms have an error of their own.
 func validateShareID(path *field.Path, id string) field.ErrorList {
@@ -108,9 +107,9 @@ func validateShareID(path *field.Path, id string) field.ErrorList {
 		why = fmt.Sprintf("error validating uid: invalid UUID length: %d", len(id))
 	}
 	switch {
-	case uuidForm.MatchString(id):
+	case uuidForm().MatchString(id):
 		return nil
-	case why == "" && uuidForm.MatchString(plain):
+	case why == "" && uuidForm().MatchString(plain):
 		why = "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase " +
 			"hexadecimal characters"
 	case why == "":

@@ -1,7 +1,6 @@
 package dra
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -174,7 +173,7 @@ func validateConsumption(c *resourcev1.DeviceCounterConsumption, path *field.Pat
 }
 
 // semanticVersion is the form of versions that semver.org recommends.
-var semanticVersion = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)` +
+var semanticVersion = field.Pattern(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)` +
 	`(-(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(\.(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*)?` +
 	`(\+[0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*)?$`)
 
@@ -194,7 +193,7 @@ func validateAttribute(a *resourcev1.DeviceAttribute, path *field.Path) (errs fi
 		errs = append(errs, field.TooLong(path.Child("string"), "", most))
 	}
 	if s, at := a.VersionValue, path.Child("version"); s != nil {
-		errs = append(errs, field.InvalidIf(!semanticVersion.MatchString(*s), at, *s,
+		errs = append(errs, field.InvalidIf(!semanticVersion().MatchString(*s), at, *s,
 			"must be a string compatible with semver.org spec 2.0.0")...)
 		errs = append(errs, field.MaxLength(at, *s, most)...)
 	}

@@ -1,8 +1,10 @@
 package field
 
 import (
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/api/validation/path"
@@ -12,6 +14,12 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
 )
+
+// Pattern returns a function that returns a regular expression, which is compiled at the first call: a program has many,
+// and uses few of them. The function panics if the expression is not valid.
+func Pattern(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+}
 
 // A rule returns the errors of a value at a path, and nil for a valid value. It allocates nothing for a valid value.
 

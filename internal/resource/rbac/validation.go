@@ -9,9 +9,11 @@ import (
 )
 
 func validateRules(rules []rbacv1.PolicyRule, namespaced bool) field.ErrorList {
+	path := field.NewPath("rules")
+	defer path.Free()
 	var errs field.ErrorList
 	for i := range rules {
-		errs = append(errs, validateRule(&rules[i], namespaced, field.NewPath("rules").Index(i))...)
+		errs = append(errs, validateRule(&rules[i], namespaced, path.Index(i))...)
 	}
 	return errs
 }
@@ -56,8 +58,10 @@ func validateBinding(ref rbacv1.RoleRef, subjects []rbacv1.Subject, namespaced b
 	errs := field.OneOf(at.Child("apiGroup"), ref.APIGroup, rbacv1.GroupName)
 	errs = append(errs, field.OneOf(at.Child("kind"), ref.Kind, kinds...)...)
 	errs = append(errs, field.NotEmptyAnd(at.Child("name"), ref.Name, field.PathSegment)...)
+	path := field.NewPath("subjects")
+	defer path.Free()
 	for i := range subjects {
-		errs = append(errs, validateSubject(&subjects[i], namespaced, field.NewPath("subjects").Index(i))...)
+		errs = append(errs, validateSubject(&subjects[i], namespaced, path.Index(i))...)
 	}
 	return errs
 }

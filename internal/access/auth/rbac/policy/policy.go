@@ -6,17 +6,15 @@ package policy
 import (
 	"bytes"
 	_ "embed"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/structjson"
 )
 
 // objects has one object per line. Fields with the same value in all objects are left out: see
@@ -66,20 +64,14 @@ type defaultObject struct {
 // them.
 var defaults = sync.OnceValues(func() ([]defaultObject, error) {
 	var out []defaultObject
-	for n, line := range bytes.Split(bytes.TrimSpace(objects), []byte("\n")) {
-		obj, err := parse(line)
-		if err != nil {
-			return nil, fmt.Errorf("default role or binding %d: %w", n+1, err)
+	for _, file := range [][]byte{objects, gated} {
+		for text := range bytes.Lines(file) {
+			obj, err := parse(text)
+			if err != nil {
+				return nil, fmt.Errorf("default role or binding %d: %w", len(out)+1, err)
+			}
+			out = append(out, obj)
 		}
-		out = append(out, defaultObject{obj, ""})
-	}
-	for n, line := range bytes.Split(bytes.TrimSpace(gated), []byte("\n")) {
-		var condition struct{ Gate string }
-		obj, err := parse(line)
-		if err = errors.Join(err, json.Unmarshal(line, &condition)); err != nil {
-			return nil, fmt.Errorf("role or binding %d of a feature gate: %w", n+1, err)
-		}
-		out = append(out, defaultObject{obj, condition.Gate})
 	}
 	return out, nil
 })
@@ -139,34 +131,41 @@ func NodeRules(gates features.Gates) ([]rbacv1.PolicyRule, error) {
 	return roles[0].(*rbacv1.ClusterRole).Rules, nil
 }
 
-func parse(line []byte) (scheme.Object, error) {
-	var meta metav1.TypeMeta
-	if err := json.Unmarshal(line, &meta); err != nil {
-		return nil, err
+// line is the content of a line of the embedded files: the fields of all kinds of objects, and the feature gate.
+type line struct {
+	Kind            string                  `json:"kind"`
+	Metadata        metav1.ObjectMeta       `json:"metadata"`
+	Rules           []rbacv1.PolicyRule     `json:"rules"`
+	AggregationRule *rbacv1.AggregationRule `json:"aggregationRule"`
+	RoleRef         rbacv1.RoleRef          `json:"roleRef"`
+	Subjects        []rbacv1.Subject        `json:"subjects"`
+	Gate            string                  `json:"gate"`
+}
+
+func parse(text []byte) (defaultObject, error) {
+	var l line
+	if !structjson.Decode(text, &l) {
+		return defaultObject{}, fmt.Errorf("not an object in JSON, or with unknown fields: %s", text)
 	}
 	var obj scheme.Object
-	switch meta.Kind {
+	switch l.Kind {
 	case "ClusterRole":
-		obj = &rbacv1.ClusterRole{}
+		obj = &rbacv1.ClusterRole{ObjectMeta: l.Metadata, Rules: l.Rules, AggregationRule: l.AggregationRule}
 	case "Role":
-		obj = &rbacv1.Role{}
+		obj = &rbacv1.Role{ObjectMeta: l.Metadata, Rules: l.Rules}
 	case "ClusterRoleBinding":
-		obj = &rbacv1.ClusterRoleBinding{}
+		obj = &rbacv1.ClusterRoleBinding{ObjectMeta: l.Metadata, RoleRef: l.RoleRef, Subjects: l.Subjects}
 	case "RoleBinding":
-		obj = &rbacv1.RoleBinding{}
+		obj = &rbacv1.RoleBinding{ObjectMeta: l.Metadata, RoleRef: l.RoleRef, Subjects: l.Subjects}
 	default:
-		return nil, fmt.Errorf("unknown kind %q", meta.Kind)
-	}
-	if err := json.Unmarshal(line, obj); err != nil {
-		return nil, err
+		return defaultObject{}, fmt.Errorf("unknown kind %q", l.Kind)
 	}
 	complete(obj)
-	return obj, nil
+	return defaultObject{obj, l.Gate}, nil
 }
 
 // complete sets the fields that are the same in all objects.
 func complete(obj scheme.Object) {
-	obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // as clients send it
 	obj.SetAnnotations(map[string]string{rbacv1.AutoUpdateAnnotationKey: "true"})
 	labels := obj.GetLabels()
 	if labels == nil {
