@@ -83,7 +83,7 @@ func newFrontend(o frontendOptions) (*frontend, error) {
 		},
 	}
 	o.chain.Forwarder = f.routes.forwarder
-	o.chain.CORSAllowedOrigins, o.chain.HSTSDirectives = o.requests.CORSAllowedOrigins, o.requests.HSTSDirectives
+	o.chain.Browsers.CORSAllowedOrigins, o.chain.HSTSDirectives = o.requests.CORSAllowedOrigins, o.requests.HSTSDirectives
 	o.chain.GoawayChance = o.requests.GoawayChance
 	connections := &connectionLog{Handler: o.log.Handler(), handshakeError: handshakeErrors(o.chain.Metrics).Inc}
 	f.server = &http.Server{

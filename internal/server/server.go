@@ -535,7 +535,7 @@ func (s *starting) buildHTTP() error {
 		options.Testing = chain.Testing{Record: s.records.traffic.Record, Disturb: s.records.traffic.Disturb}
 	}
 	health := s.newHealth()
-	options.FrontPage = frontpage.New(frontpage.Page{
+	options.Browsers.FrontPage = frontpage.New(frontpage.Page{
 		Version: version.Keelson, Kubernetes: version.Major + "." + version.Minor + "." + version.Patch, Kubeconfig: s.identity.path, Ready: health.Ready,
 	})
 	var logs http.Handler

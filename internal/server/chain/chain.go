@@ -46,16 +46,21 @@ type Options struct {
 	Stop Stop
 	// Forwarder returns what forwards a request that another server handles, or nil.
 	Forwarder func(*http.Request) http.Handler
-	// FrontPage answers browsers, before they are authenticated.
-	FrontPage func(http.Handler) http.Handler
 	// Audit is nil if auditing is not configured.
 	Audit *audit.Auditor
-	// The filters of CORSAllowedOrigins, HSTSDirectives and GoawayChance are omitted if their options are empty or 0.
-	CORSAllowedOrigins, HSTSDirectives []string
-	GoawayChance                       float64
-	Testing                            Testing
+	// The filters of HSTSDirectives and GoawayChance are omitted if their options are empty or 0.
+	HSTSDirectives []string
+	GoawayChance   float64
+	Browsers       Browsers
+	Testing        Testing
 	// Tracer is nil if tracing is not configured.
 	Tracer *tracing.Tracer
+}
+
+// Browsers are the options of the filters that answer browsers before they are authenticated.
+type Browsers struct {
+	CORSAllowedOrigins []string // no filter if empty
+	FrontPage          func(http.Handler) http.Handler
 }
 
 // Testing are the filters of package traffic, for tests of clients. They are nil otherwise.
@@ -104,8 +109,8 @@ func New(h http.Handler, o Options) http.Handler {
 			LongRunning: o.Stop.LongRunning,
 		}),
 		recovery.New(o.Log), // a second time, because deadline runs the following filters on another goroutine
-		cors.New(o.CORSAllowedOrigins),
-		o.FrontPage,
+		cors.New(o.Browsers.CORSAllowedOrigins),
+		o.Browsers.FrontPage,
 	}
 	filters = append(filters, requestmetrics.Timed(o.Requests, tracingfilter.Each(o.Tracer, []requestmetrics.Named{
 		{Name: "authentication", Filter: authenticate.New(o.Authentication)},
