@@ -38,19 +38,17 @@ func BenchmarkFork(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer p.Close() //nolint:errcheck // of a benchmark
-			forks := 0
 			benchmarkStarts(b, func() *keelson.Server {
-				forks++
 				fork, err := p.Start(context.Background(), func(c *config.Config) {
 					if storage == config.StorageEmbedded {
-						c.Storage.DataDir = filepath.Join(dir, fmt.Sprint(forks))
+						c.Storage.DataDir = filepath.Join(dir, "fork")
 					}
 				})
 				if err != nil {
 					b.Fatal(err)
 				}
 				return fork
-			})
+			}, func() { _ = os.RemoveAll(filepath.Join(dir, "fork")) })
 		})
 	}
 }
