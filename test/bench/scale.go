@@ -216,7 +216,9 @@ func (b *bench) restartWith(p *population, empty int64) error {
 	if err := b.instance.restart(b.ctx); err != nil {
 		return err
 	}
-	b.add(figure{Row: p.row + "-start", Value: ms(b.instance.ready)})
+	b.add(
+		figure{Row: p.row + "-start", Value: ms(b.instance.ready), Detail: cpuDetail(treeUsage(b.server.pid).cpu)},
+	)
 	time.Sleep(settleTime)
 	before := treeUsage(b.server.pid)
 	begin := time.Now()
