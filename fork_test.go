@@ -38,20 +38,17 @@ func BenchmarkFork(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer p.Close() //nolint:errcheck // of a benchmark
-			b.ReportAllocs()
-			for n := 0; b.Loop(); n++ {
-				fork, err := p.Start(b.Context(), func(c *config.Config) {
+			benchmarkStarts(b, func() *keelson.Server {
+				fork, err := p.Start(context.Background(), func(c *config.Config) {
 					if storage == config.StorageEmbedded {
-						c.Storage.DataDir = filepath.Join(dir, fmt.Sprint(n))
+						c.Storage.DataDir = filepath.Join(dir, "fork")
 					}
 				})
 				if err != nil {
 					b.Fatal(err)
 				}
-				b.StopTimer()
-				stop(b, fork)
-				b.StartTimer()
-			}
+				return fork
+			}, func() { _ = os.RemoveAll(filepath.Join(dir, "fork")) })
 		})
 	}
 }

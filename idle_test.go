@@ -19,12 +19,12 @@ import (
 )
 
 // waitForIdle waits until a server is idle, at most a minute.
-func waitForIdle(t *testing.T, s *keelson.Server) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+func waitForIdle(tb testing.TB, s *keelson.Server) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
 	defer cancel()
 	if err := s.WaitForIdle(ctx); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,15 +28,86 @@ func BenchmarkStart(b *testing.B) {
 		b.Run(fmt.Sprintf("InProcess=%v", inProcess), func(b *testing.B) {
 			c := config.InMemory()
 			c.Serving.InProcess = inProcess
+			benchmarkStarts(b, func() *keelson.Server { return start(b, c) }, func() {})
+		})
+	}
+}
+
+// benchmarkStarts measures starts until the server is ready, and until it has answered the first create of a new client.
+// stopped is called after each server has stopped, and is not measured.
+func benchmarkStarts(b *testing.B, start func() *keelson.Server, stopped func()) {
+	for _, name := range []string{"Ready", "FirstAnswer"} {
+		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
+			var took []time.Duration
 			for b.Loop() {
-				s := start(b, c)
+				begin := time.Now()
+				s := start()
+				if name == "FirstAnswer" {
+					if _, err := clientset(b, s).CoreV1().ConfigMaps("default").Create(
+						b.Context(), configMap("first"), metav1.CreateOptions{},
+					); err != nil {
+						b.Fatal(err)
+					}
+				}
+				took = append(took, time.Since(begin))
 				b.StopTimer()
 				stop(b, s)
+				stopped()
 				b.StartTimer()
+			}
+			slices.Sort(took)
+			for _, percent := range []int{50, 99} {
+				b.ReportMetric(float64(took[len(took)*percent/100])/float64(time.Millisecond), fmt.Sprintf("p%d-ms", percent))
 			}
 		})
 	}
+}
+
+// BenchmarkIdle measures the anonymous memory of each of many idle servers in memory in one process, with a connected
+// client each.
+func BenchmarkIdle(b *testing.B) {
+	const servers = 100
+	for _, inProcess := range []bool{false, true} {
+		b.Run(fmt.Sprintf("InProcess=%v", inProcess), func(b *testing.B) {
+			c := config.InMemory()
+			c.Serving.InProcess = inProcess
+			first := start(b, c) // with what a process makes once
+			defer stop(b, first)
+			settle(b, first)
+			var sum int
+			for b.Loop() {
+				before := anonymousMemory(b)
+				var all []*keelson.Server
+				for range servers {
+					all = append(all, start(b, c))
+					settle(b, all[len(all)-1])
+				}
+				sum += anonymousMemory(b) - before
+				for _, s := range all {
+					stop(b, s)
+				}
+			}
+			b.ReportMetric(float64(sum)/float64(b.N)/servers/1e6, "MB/server")
+		})
+	}
+}
+
+// anonymousMemory returns the anonymous memory of this process in bytes, after it has collected its garbage.
+func anonymousMemory(tb testing.TB) int {
+	tb.Helper()
+	runtime.GC() // FreeOSMemory is the second collection: sync.Pool keeps its content for one
+	debug.FreeOSMemory()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		tb.Skip(err) // not Linux
+	}
+	_, after, _ := strings.Cut(string(status), "RssAnon:")
+	var kilobytes int
+	if _, err := fmt.Sscan(after, &kilobytes); err != nil {
+		tb.Fatal(err)
+	}
+	return kilobytes << 10
 }
 
 // start starts a server without a log, which the caller stops.
@@ -165,12 +237,12 @@ func TestIdleServersAreSmall(t *testing.T) {
 }
 
 // settle waits until the controllers of a new server have made what belongs to its namespaces.
-func settle(t *testing.T, s *keelson.Server) {
-	t.Helper()
-	client := clientset(t, s)
-	waitForIdle(t, s)
-	if _, err := client.CoreV1().ServiceAccounts("").List(t.Context(), metav1.ListOptions{}); err != nil {
-		t.Fatal(err) // it connects the client
+func settle(tb testing.TB, s *keelson.Server) {
+	tb.Helper()
+	client := clientset(tb, s)
+	waitForIdle(tb, s)
+	if _, err := client.CoreV1().ServiceAccounts("").List(tb.Context(), metav1.ListOptions{}); err != nil {
+		tb.Fatal(err) // it connects the client
 	}
 }
 

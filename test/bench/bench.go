@@ -92,10 +92,10 @@ func (b *bench) steps() []step {
 			step{[]string{"watch-each-cpu", "watch-each-lag", "watch-each-memory"}, b.watchEach},
 			step{[]string{"pages-churn"}, b.pagesUnderChurn},
 			step{[]string{"events-heap"}, b.heapOfEvents},
-			step{[]string{
-				"scale-create", "scale-memory", "scale-page", "scale-get", "scale-lag", "scale-start", "scale-load", "scale-stream",
-			}, b.scale},
 		)
+		for _, p := range populations(b.options) {
+			steps = append(steps, step{p.rows(), func() error { return b.scale(p) }})
+		}
 	}
 	return steps
 }

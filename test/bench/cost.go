@@ -88,7 +88,7 @@ func (b *bench) measureCosts(side *costSide) {
 		b.layers = nil
 		err := b.fresh()
 		if err == nil {
-			b.awaitStarted()
+			b.awaitIdle()
 			c, err = row.measure(b)
 		}
 		if err != nil {
@@ -108,10 +108,10 @@ func (b *bench) measureCosts(side *costSide) {
 	}
 }
 
-// awaitStarted waits until the server has finished what it does after a start beside its first requests (keys, default
-// objects), so that this is not counted for the operations of a row.
-func (b *bench) awaitStarted() {
-	const pause, idle, longest = 500 * time.Millisecond, clockTick, 20 * time.Second
+// awaitIdle waits until the server has finished what it does in the background, at most a minute: after a start, keys and
+// default objects, so that this is not counted for the operations of a row.
+func (b *bench) awaitIdle() {
+	const pause, idle, longest = 500 * time.Millisecond, clockTick, time.Minute
 	before := treeUsage(b.server.pid).cpu
 	for end := time.Now().Add(longest); time.Now().Before(end); {
 		time.Sleep(pause)

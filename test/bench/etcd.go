@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"time"
 )
 
@@ -19,6 +20,9 @@ type etcd struct {
 	cmd *exec.Cmd
 	url string
 }
+
+// etcdQuota is the size up to which the member accepts writes, in bytes: enough for the rows of scale.
+const etcdQuota = 16 << 30
 
 // startEtcd starts a member on empty data and waits until it listens.
 func startEtcd(binary, dir string, log *os.File) (*etcd, error) {
@@ -37,7 +41,8 @@ func startEtcd(binary, dir string, log *os.File) (*etcd, error) {
 	peerURL := "http://127.0.0.1:" + peer
 	e.cmd = exec.Command(binary, "--data-dir", filepath.Join(dir, "etcd"), "--listen-client-urls", e.url,
 		"--advertise-client-urls", e.url,
-		"--listen-peer-urls", peerURL, "--initial-advertise-peer-urls", peerURL, "--initial-cluster", "default="+peerURL)
+		"--listen-peer-urls", peerURL, "--initial-advertise-peer-urls", peerURL, "--initial-cluster", "default="+peerURL,
+		"--quota-backend-bytes", strconv.Itoa(etcdQuota))
 	e.cmd.Stdout, e.cmd.Stderr = log, log
 	ownGroup(e.cmd)
 	if err := e.cmd.Start(); err != nil {

@@ -5,14 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 )
 
 // The rows in this file show what grows with the number of objects or watchers, and what does not: each figure is
-// printed beside the same figure at a tenth of the size, in the column of the floor.
+// printed beside the same figure at a smaller size, in the column of the floor.
 
 const (
-	// Every second object is small, the others are large: the size of their data, in bytes. As returned they have about
+	// Every second ConfigMap is small, the others are large: the size of their data, in bytes. As returned they have about
 	// 0.4 KB more.
 	scaleSmall, scaleLarge = 100, 4600
 	// tenth is the part of the full size that is measured first.
@@ -24,62 +25,70 @@ const (
 
 // atSize has the figures at one number of objects.
 type atSize struct {
-	objects      int
 	rate         float64       // objects created in a second
-	cpu          time.Duration // of creating one object
+	cpu          time.Duration // of creating one object, with what the server does afterwards because of it
 	memory       float64       // bytes for each object
 	first        *timing       // a page at the beginning of the list
 	middle       *timing       // a page after half of the objects
+	get          *outcome      // of one object at a time
+	authorized   *outcome      // the same by a user whom RBAC authorizes; nil if the population has no such user
 	lag, highLag time.Duration // from a write to its event, median and 99th percentile
-	get          time.Duration // of one object, median
 }
 
-// scale measures many small objects of one resource, and a start with them.
-func (b *bench) scale() error {
+// scale measures a population at its two sizes, and a start with it.
+func (b *bench) scale(p *population) error {
 	if b.launcher == nil {
 		return errors.New("give --start")
 	}
 	if err := b.fresh(); err != nil {
 		return err
 	}
-	ns, err := b.namespace("scale")
-	if err != nil {
-		return err
+	for _, o := range p.before {
+		if _, err := b.call(post(o.collection, o.body)); err != nil {
+			return err
+		}
 	}
-	path := "/api/v1/namespaces/" + ns + "/configmaps"
-	if _, err := b.call(&request{method: http.MethodGet, path: path + "?limit=1", accept: jsonType}); err != nil {
+	if _, err := b.call(&request{method: http.MethodGet, path: p.list + "?limit=1", accept: jsonType}); err != nil {
 		return err
 	}
 	time.Sleep(settleTime)
 	empty := treeUsage(b.server.pid).anonymous
-	all := b.options.objects
-	small, err := b.growTo(path, 0, all/tenth, empty)
+	small, err := b.growTo(p, 0, p.small, empty)
 	if err != nil {
 		return err
 	}
-	full, err := b.growTo(path, all/tenth, all, empty)
+	full, err := b.growTo(p, p.small, p.size, empty)
 	if err != nil {
 		return err
 	}
-	b.add(figure{Row: "scale-create", Value: full.rate, Floor: small.rate,
-		Detail: details(fmt.Sprintf("%d objects", all), cpuDetail(full.cpu), "a tenth "+cpuDetail(small.cpu))})
-	b.add(figure{Row: "scale-memory", Value: full.memory / kilobyte, Floor: small.memory / kilobyte})
-	b.add(figure{Row: "scale-page", Value: ms(full.first.wall), Floor: ms(small.first.wall),
-		Detail: details(cpuDetail(full.first.cpu), "after half of the objects "+short(full.middle.wall),
-			"a tenth "+short(small.middle.wall))})
-	b.add(figure{Row: "scale-get", Value: ms(full.get), Floor: ms(small.get)})
-	b.add(figure{Row: "scale-lag", Value: ms(full.lag), Floor: ms(small.lag),
-		Detail: fmt.Sprintf("p99 %s, a tenth %s", short(full.highLag), short(small.highLag))})
-	return b.restartWith(path, all, empty)
+	b.add(figure{Row: p.row + "-create", Value: full.rate, Floor: small.rate,
+		Detail: details(cpuDetail(full.cpu), fmt.Sprintf("with %d objects ", p.small)+cpuDetail(small.cpu))})
+	b.add(figure{Row: p.row + "-memory", Value: full.memory / kilobyte, Floor: small.memory / kilobyte})
+	b.add(figure{Row: p.row + "-page", Value: ms(full.first.wall), Floor: ms(small.first.wall),
+		Detail: details(fmt.Sprintf("%.0f KB", float64(full.first.size)/kilobyte), cpuDetail(full.first.cpu),
+			fmt.Sprintf("after half of the objects %s, %s", short(full.middle.wall), short(small.middle.wall)))})
+	b.addGets(p.row+"-get", full.get, small.get)
+	if full.authorized != nil {
+		b.addGets(p.row+"-authorized", full.authorized, small.authorized)
+	}
+	b.add(figure{Row: p.row + "-lag", Value: ms(full.lag), Floor: ms(small.lag),
+		Detail: fmt.Sprintf("p99 %s, %s", short(full.highLag), short(small.highLag))})
+	return b.restartWith(p, empty)
+}
+
+func (b *bench) addGets(row string, full, small *outcome) {
+	b.add(figure{Row: row, Value: ms(full.percentile(50)), Floor: ms(small.percentile(50)),
+		Detail: fmt.Sprintf("p99 %s, %s, %s, %s", short(full.percentile(99)), short(small.percentile(99)),
+			cpuDetail(full.cpuEach()), short(small.cpuEach()))})
 }
 
 // growTo creates the objects with the numbers from from to to, and measures.
-func (b *bench) growTo(path string, from, to int, empty int64) (*atSize, error) {
+func (b *bench) growTo(p *population, from, to int, empty int64) (*atSize, error) {
+	before := treeUsage(b.server.pid)
 	o, err := plan{inFlight: inFlight, connections: b.options.connections, count: to - from, limit: scaleLimit,
 		prepare: func(i int, r *request) {
-			*r = request{
-				method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType, body: scaleObject(from + i),
-			}
+			object := p.object(from + i)
+			*r = *post(object.collection, object.body)
 		}}.run(b.server)
 	if err != nil {
 		return nil, err
@@ -87,34 +96,45 @@ func (b *bench) growTo(path string, from, to int, empty int64) (*atSize, error) 
 	if o.done < to-from {
 		return nil, fmt.Errorf("%d of %d objects were made; %s", o.done, to-from, failures(o))
 	}
+	b.awaitIdle()
 	time.Sleep(2 * settleTime)
+	after := treeUsage(b.server.pid)
 	s := &atSize{
-		objects: to, rate: o.rate(), cpu: o.cpuEach(), memory: float64(treeUsage(b.server.pid).anonymous-empty) / float64(to),
+		rate: o.rate(), cpu: (after.cpu - before.cpu) / time.Duration(to-from),
+		memory: float64(after.anonymous-empty) / float64(to),
 	}
 	const most = 50
-	page := &request{method: http.MethodGet, path: fmt.Sprintf("%s?limit=%d", path, pageLimit), accept: jsonType}
+	page := &request{method: http.MethodGet, path: fmt.Sprintf("%s?limit=%d", p.list, pageLimit), accept: jsonType}
 	if s.first, err = repeat(b.server, page, most, listTime); err != nil {
 		return nil, err
 	}
-	if s.middle, err = b.middlePage(path, to, most); err != nil {
+	if s.middle, err = b.middlePage(p.list, to/p.every, most); err != nil {
 		return nil, err
 	}
-	const gets = 2000
-	read, err := plan{inFlight: 1, connections: 1, count: gets, limit: writeTime, prepare: func(i int, r *request) {
-		*r = request{method: http.MethodGet, path: path + "/" + scaleName(i*stride%to), accept: jsonType}
-	}}.run(b.server)
-	if err != nil {
+	if s.get, err = gets(b.server, func(i int) string { return p.listed(i*stride, to).path() }); err != nil {
 		return nil, err
 	}
-	s.get = read.percentile(50)
-	s.lag, s.highLag, err = b.oneWatcher(path, to)
+	if p.readable != "" {
+		reader := *b.server
+		reader.bearer = "Bearer " + readerToken
+		if s.authorized, err = gets(&reader, func(int) string { return p.readable }); err != nil {
+			return nil, err
+		}
+	}
+	s.lag, s.highLag, err = b.oneWatcher(p, to)
 	return s, err
 }
 
-func scaleName(i int) string { return fmt.Sprintf("scale-%07d", i) }
-
-func scaleObject(i int) []byte {
-	return configMap(scaleName(i), []int{scaleSmall, scaleLarge}[i%2])
+// gets requests one object after the other.
+func gets(t *target, path func(i int) string) (*outcome, error) {
+	const count = 2000
+	o, err := plan{inFlight: 1, connections: 1, count: count, limit: writeTime, prepare: func(i int, r *request) {
+		*r = request{method: http.MethodGet, path: path(i), accept: jsonType}
+	}}.run(t)
+	if err == nil && o.failed > 0 {
+		err = errors.New(failures(o))
+	}
+	return o, err
 }
 
 // tokenStart is the beginning of every continue token: {"v": in base64.
@@ -153,10 +173,10 @@ func notBase64(r rune) bool {
 	return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
 }
 
-// oneWatcher measures the time from a write until a watcher of everything has its event, with one write at a time.
-func (b *bench) oneWatcher(path string, objects int) (p50, p99 time.Duration, err error) {
+// oneWatcher measures the time from a write until a watcher of the list has its event, with one write at a time.
+func (b *bench) oneWatcher(p *population, objects int) (p50, p99 time.Duration, err error) {
 	const writes = 300
-	a, err := b.call(&request{method: http.MethodGet, path: path + "?limit=1", accept: jsonType})
+	a, err := b.call(&request{method: http.MethodGet, path: p.list + "?limit=1", accept: jsonType})
 	if err != nil {
 		return 0, 0, err
 	}
@@ -164,9 +184,16 @@ func (b *bench) oneWatcher(path string, objects int) (p50, p99 time.Duration, er
 	if err != nil {
 		return 0, 0, err
 	}
-	f := newFanOut(1, writes, path+"?watch=true&resourceVersion="+version)
+	f := newFanOut(1, writes, p.list+"?watch=true&resourceVersion="+version)
 	f.inFlight = 1
-	f.emit = updates(path, func(i int) string { return scaleName(i * stride % objects) })
+	f.emit = func(i int, r *request) {
+		body := []byte(`{"metadata":{"annotations":{"sent":"` + mark + strings.Repeat("0", markDigits) + `"}}}`)
+		stamp(body, bytes.Index(body, []byte(mark)))
+		*r = request{
+			method: http.MethodPatch, path: p.listed(i*stride, objects).path(), accept: jsonType,
+			contentType: "application/merge-patch+json", body: body,
+		}
+	}
 	d, err := f.run(b.server)
 	if err != nil {
 		return 0, 0, err
@@ -185,30 +212,32 @@ func updates(path string, name func(i int) string) func(i int, r *request) {
 
 // restartWith measures a start on the data, and the first page after it, for which the objects are loaded. empty is
 // the server's memory without objects.
-func (b *bench) restartWith(path string, objects int, empty int64) error {
+func (b *bench) restartWith(p *population, empty int64) error {
 	if err := b.instance.restart(b.ctx); err != nil {
 		return err
 	}
-	b.add(figure{Row: "scale-start", Value: ms(b.instance.ready)})
+	b.add(
+		figure{Row: p.row + "-start", Value: ms(b.instance.ready), Detail: cpuDetail(treeUsage(b.server.pid).cpu)},
+	)
 	time.Sleep(settleTime)
 	before := treeUsage(b.server.pid)
 	begin := time.Now()
 	if _, err := b.call(
-		&request{method: http.MethodGet, path: fmt.Sprintf("%s?limit=%d", path, pageLimit), accept: jsonType},
+		&request{method: http.MethodGet, path: fmt.Sprintf("%s?limit=%d", p.list, pageLimit), accept: jsonType},
 	); err != nil {
 		return err
 	}
 	took := time.Since(begin)
 	time.Sleep(settleTime)
 	after := treeUsage(b.server.pid)
-	b.add(figure{Row: "scale-load", Value: ms(took), Detail: details(cpuDetail(after.cpu-before.cpu),
-		fmt.Sprintf("%.2f KB an object then", float64(after.anonymous-empty)/float64(objects)/kilobyte))})
-	return b.streamAll(path, after.anonymous)
+	b.add(figure{Row: p.row + "-load", Value: ms(took), Detail: details(cpuDetail(after.cpu-before.cpu),
+		fmt.Sprintf("%.2f KB an object then", float64(after.anonymous-empty)/float64(p.size)/kilobyte))})
+	return b.streamAll(p, after.anonymous)
 }
 
 // streamAll measures a list of all objects without a limit: its time, and how much more memory than before the server
 // uses at most meanwhile.
-func (b *bench) streamAll(path string, before int64) error {
+func (b *bench) streamAll(p *population, before int64) error {
 	most, done, stopped := int64(0), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -221,14 +250,14 @@ func (b *bench) streamAll(path string, before int64) error {
 			}
 		}
 	}()
-	t, err := repeat(b.server, &request{method: http.MethodGet, path: path, accept: jsonType}, 1, 0)
+	t, err := repeat(b.server, &request{method: http.MethodGet, path: p.list, accept: jsonType}, 1, 0)
 	close(done)
 	<-stopped
 	if err != nil {
 		return err
 	}
 	time.Sleep(3 * settleTime)
-	b.add(figure{Row: "scale-stream", Value: float64(most-before) / megabyte,
+	b.add(figure{Row: p.row + "-stream", Value: float64(most-before) / megabyte,
 		Detail: details(fmt.Sprintf("%.0f MB in %s", float64(t.size)/megabyte, short(t.wall)), cpuDetail(t.cpu),
 			fmt.Sprintf("%.0f MB when idle again", float64(treeUsage(b.server.pid).anonymous-before)/megabyte))})
 	return nil
@@ -236,7 +265,7 @@ func (b *bench) streamAll(path string, before int64) error {
 
 const (
 	// watchersOfOne is the number of watchers, each of one object.
-	watchersOfOne = 10_000
+	watchersOfOne = 20_000
 	// unwatched is the number of objects without a watcher.
 	unwatched = 2_000
 )
@@ -277,20 +306,33 @@ func (b *bench) watchEach() error {
 	if err != nil {
 		return err
 	}
+	half, withHalf, err := b.watchOneEach(path, watchersOfOne/2, writes)
+	if err != nil {
+		return err
+	}
 	all, withAll, err := b.watchOneEach(path, watchersOfOne, writes)
 	if err != nil {
 		return err
 	}
 	b.add(figure{Row: "watch-each-cpu", Value: ms(withAll.cpuEach()), Floor: ms(withFew.cpuEach()),
-		Detail: fmt.Sprintf("%s without watchers, %s with an event for one", short(alone.cpuEach()),
-			short(all.cpuOf(watchersOfOne)))})
+		Detail: fmt.Sprintf("%s without watchers, %s with half of them, %s with an event for one", short(alone.cpuEach()),
+			short(withHalf.cpuEach()), short(all.cpuOf(watchersOfOne)))})
 	b.add(figure{Row: "watch-each-lag", Value: ms(all.lagAt(50)), Floor: ms(few.lagAt(50)),
-		Detail: details(fmt.Sprintf("p99 %s, a tenth %s", short(all.lagAt(99)), short(few.lagAt(99))), fmt.Sprintf("%s made",
-			perSecond.write(all.rate())))})
-	if b.server.pid != 0 {
-		b.add(figure{Row: "watch-each-memory", Value: float64(all.opened) / kilobyte,
-			Detail: fmt.Sprintf("%.1f KB after the events", float64(all.after)/kilobyte)})
+		Detail: fmt.Sprintf("p99 %s, with half of them %s and %s, a tenth p99 %s, %s made", short(all.lagAt(99)),
+			short(half.lagAt(50)), short(half.lagAt(99)), short(few.lagAt(99)), perSecond.write(all.rate()))})
+	if b.server.pid == 0 {
+		return nil
 	}
+	if err := b.freshFloor(); err != nil {
+		return err
+	}
+	floor, err := b.fanOutFloor(watchersOfOne, 1, all.bytes, 0)
+	if err != nil {
+		return err
+	}
+	b.add(figure{Row: "watch-each-memory", Value: float64(all.opened) / kilobyte, Floor: float64(floor.opened) / kilobyte,
+		Detail: fmt.Sprintf("%.1f KB after the events, %.1f KB each of half, %.1f KB each of a tenth of them",
+			float64(all.after)/kilobyte, float64(half.opened)/kilobyte, float64(few.opened)/kilobyte)})
 	return nil
 }
 

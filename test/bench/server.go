@@ -77,7 +77,8 @@ func (l *launcher) start(ctx context.Context) (*instance, error) {
 		return nil, err
 	}
 	tokens := filepath.Join(dir, "tokens.csv")
-	if err := os.WriteFile(tokens, []byte(l.token+`,admin,admin,"system:masters"`+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(tokens, []byte(l.token+`,admin,admin,"system:masters"`+"\n"+
+		readerToken+",reader,reader\n"), 0o600); err != nil {
 		return nil, err
 	}
 	port, err := freePort()

@@ -20,8 +20,10 @@ import (
 )
 
 const (
-	// resyncPause is the delay after a change of the resources before they are read: many may change at once.
+	// resyncPause is the least delay after a change of the resources before they are read: many may change at once. Where
+	// there are thousands, reading them takes long, and the delay is resyncRest times as long.
 	resyncPause = 100 * time.Millisecond
+	resyncRest  = 10
 	// syncTime limits the time that the collector waits for the first lists, as in kube-controller-manager.
 	syncTime = 30 * time.Second
 	// retryAfter is the time until a resource is listed again after an error. For a resource of an extension API server it
@@ -72,7 +74,9 @@ func (c *Collector) monitorAll(ctx context.Context) error {
 	for first := true; ; first = false {
 		changes.Take()
 		remote := c.RemoteChanged()
+		begin := time.Now()
 		started := c.resync()
+		pause := max(resyncPause, resyncRest*time.Since(begin))
 		if first {
 			if err := c.awaitSynced(ctx, started); err != nil {
 				return err
@@ -84,7 +88,7 @@ func (c *Collector) monitorAll(ctx context.Context) error {
 		if c.awaitResources(ctx, changes, remote); ctx.Err() != nil {
 			return nil
 		}
-		workers.Pause(ctx, resyncPause)
+		workers.Pause(ctx, pause)
 	}
 }
 
