@@ -13,6 +13,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -193,20 +194,40 @@ func (s *Server) reset(all []informer.Change) {
 
 // apply processes changes of definitions. A definition that cannot be decoded is not served.
 func (s *Server) apply(changes []informer.Change) {
-	for _, c := range changes {
-		if c.Stored == nil {
-			s.drop(c.Name)
-			continue
-		}
-		d, err := newDefinition(context.Background(), s.definitions, c.Stored)
-		if err != nil {
-			s.o.Log.Error("a custom resource definition cannot be read", "name", c.Name, "error", err)
-			s.drop(c.Name)
+	for i, d := range s.decodeAll(changes) {
+		if d == nil {
+			s.drop(changes[i].Name)
 			continue
 		}
 		s.put(d)
 		s.work.Add(d.name)
 	}
+}
+
+// decodeAll returns the changed definitions, nil for those that are gone or cannot be decoded. All processors decode: a
+// server with thousands of definitions is not ready before.
+func (s *Server) decodeAll(changes []informer.Change) []*definition {
+	decoded := make([]*definition, len(changes))
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(len(changes), runtime.GOMAXPROCS(0)) {
+		workers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(changes); i = int(next.Add(1)) - 1 {
+				c := changes[i]
+				if c.Stored == nil {
+					continue
+				}
+				d, err := newDefinition(context.Background(), s.definitions, c.Stored)
+				if err != nil {
+					s.o.Log.Error("a custom resource definition cannot be read", "name", c.Name, "error", err)
+					continue
+				}
+				decoded[i] = d
+			}
+		})
+	}
+	workers.Wait()
+	return decoded
 }
 
 // put stores d as the current state of its definition, unless a newer state is known.
