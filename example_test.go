@@ -2,6 +2,7 @@ package keelson_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"log/slog"
@@ -100,11 +101,11 @@ func ExampleServer_Snapshot() {
 	// b sees a: false
 }
 
-func ExampleServer_Inject() {
+func ExampleServer_InjectN() {
 	ctx := context.Background()
 	s := exampleServer()
 	defer s.Stop(ctx)
-	s.Inject(keelson.Fault{On: keelson.Match{Verb: "update", Resource: "configmaps"}, Code: http.StatusConflict, Times: 1})
+	s.InjectN(1, keelson.Match{Verb: "update", Resource: "configmaps"}, keelson.Fail{Code: http.StatusConflict})
 	maps := kubernetes.NewForConfigOrDie(s.RESTConfig()).CoreV1().ConfigMaps("default")
 	m, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
 	for kerrors.IsConflict(err) || err == nil && m.Data == nil {
@@ -121,6 +122,18 @@ func ExampleServer_Inject() {
 	// kubernetes-admin create default a 201
 	// kubernetes-admin update default a 409
 	// kubernetes-admin update default a 200
+}
+
+func ExampleServer_Inject() {
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	s := exampleServer()
+	defer s.Stop(context.Background())
+	remove := s.Inject(keelson.Match{User: "jane"}, keelson.Delay{For: time.Hour})
+	defer remove()
+	_, err := kubernetes.NewForConfigOrDie(s.RESTConfigFor("jane")).CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	fmt.Println(errors.Is(err, context.DeadlineExceeded))
+	// Output: true
 }
 
 func ExampleNewClock() {
