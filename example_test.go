@@ -136,21 +136,6 @@ func ExampleServer_Inject() {
 	// Output: true
 }
 
-func ExampleNewClock() {
-	ctx := context.Background()
-	clock := keelson.NewClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
-	s := exampleServer(func(c *config.Config) { c.Testing.Clock = clock })
-	defer s.Stop(ctx)
-	clock.Advance(36 * time.Hour)
-	m, err := kubernetes.NewForConfigOrDie(s.RESTConfig()).CoreV1().ConfigMaps("default").Create(
-		ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(m.CreationTimestamp.UTC().Format(time.RFC3339))
-	// Output: 2030-01-02T12:00:00Z
-}
-
 func ExampleServer_WaitForIdle() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -15,8 +15,8 @@
 // In a test, ForTest starts a server in memory that ends with the test. Then, in the order in which a test usually calls
 // them: Server.Load applies objects from files, Server.RESTConfigFor makes clients of other users, Server.Inject and
 // ServeWebhook let requests fail, Server.WaitForIdle waits for the controllers, and Server.Requests tells what the clients
-// have done. Server.Snapshot keeps a prepared state, from which Snapshot.ForTest starts many servers; a Clock moves the time
-// of the objects.
+// have done. Server.Snapshot keeps a prepared state, from which Snapshot.ForTest starts many servers. Package clock has a
+// clock that moves the time of the objects.
 //
 // The packages keelson, config and clock are the public API of the module.
 package keelson
@@ -31,7 +31,6 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/keelson-dev/keelson/clock"
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server"
 )
@@ -244,12 +243,3 @@ func forTest(t TB, start func(context.Context) (*Server, error)) *Server {
 	})
 	return s
 }
-
-// Clock is a clock that a test moves; see config.Testing.
-type Clock = clock.Clock
-
-// NewClock returns a clock that shows the time start, and stands still until its method Advance is called. After Advance,
-// objects whose time to live has ended are removed within 20 ms of real time, and tokens that have expired are refused at
-// once. A clock belongs to one server; the servers that are started from a snapshot should each get a clock of their own,
-// which should not show an earlier time than the first server's did.
-func NewClock(start time.Time) *Clock { return clock.New(start) }
