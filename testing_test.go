@@ -241,7 +241,8 @@ items:
 - {apiVersion: v1, kind: Namespace, metadata: {name: team}}
 `
 
-// TestLoad: definitions and namespaces come first, wherever they are; files can be loaded again; an error names its file.
+// TestLoad: definitions and namespaces come first, wherever they are; files can be loaded again; an error names the
+// whole path of its file, and the document.
 func TestLoad(t *testing.T) {
 	s := keelson.ForTest(t, inProcess)
 	dir := t.TempDir()
@@ -256,6 +257,9 @@ func TestLoad(t *testing.T) {
 	write("all/a.yaml", definitionYAML)
 	write("all/sub/b.yml", listYAML)
 	write("all/README.md", "not YAML: [")
+	if err := os.Symlink("bad", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 {
 		if err := s.Load(t.Context(), filepath.Join(dir, "all")); err != nil {
 			t.Fatal(err)
@@ -277,18 +281,27 @@ func TestLoad(t *testing.T) {
 		t.Error(err)
 	}
 	for content, want := range map[string]string{
-		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: UPPER}":  "bad.yaml: ConfigMap UPPER: ",
-		"apiVersion: v1\nkind: Nothing\nmetadata: {name: a}":        "bad.yaml: Nothing a: v1 has no kind Nothing",
-		"apiVersion: none.example/v1\nkind: X\nmetadata: {name: a}": "bad.yaml: X a: none.example/v1 is not served",
-		"kind: ConfigMap": "bad.yaml: document 1 has no apiVersion",
-		"a: [":            "bad.yaml: document 1: ",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: UPPER}":         "document 1: ConfigMap UPPER: ",
+		"# first\n---\napiVersion: v1\nkind: Nothing\nmetadata: {name: a}": "document 2: Nothing a: v1 has no kind Nothing",
+		"apiVersion: none.example/v1\nkind: X\nmetadata: {name: a}":        "document 1: X a: none.example/v1 is not served",
+		"kind: ConfigMap": "document 1 has no apiVersion",
+		"{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Nothing}]}":              "document 1, item 1: Nothing : ",
+		"{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: ConfigMap}, {kind: X}]}": "document 1, item 2 has no apiVersion",
+		"a: [": "document 1: ",
 	} {
-		err := s.Load(t.Context(), write("bad.yaml", content))
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), dir) {
-			t.Errorf("%q: %v", content, err)
+		file := write("bad/sub/x.yaml", content)
+		for path, named := range map[string]string{file: file, dir + "/bad/": file, dir + "/link": dir + "/link/sub/x.yaml"} {
+			if err := s.Load(t.Context(), path); err == nil || !strings.HasPrefix(err.Error(), named+": "+want) {
+				t.Errorf("%q of %s: %v", content, path, err)
+			}
+		}
+		err := s.LoadFS(t.Context(), os.DirFS(dir), "bad/")
+		if err == nil || !strings.HasPrefix(err.Error(), "bad/sub/x.yaml: "+want) {
+			t.Errorf("%q of a file system: %v", content, err)
 		}
 	}
-	if err := s.Load(t.Context(), filepath.Join(dir, "missing.yaml")); !errors.Is(err, os.ErrNotExist) {
+	missing := filepath.Join(dir, "missing.yaml")
+	if err := s.Load(t.Context(), missing); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), missing) {
 		t.Errorf("a missing file: %v", err)
 	}
 	files := fstest.MapFS{"x/c.json": {Data: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"}}`)}}
