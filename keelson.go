@@ -24,10 +24,8 @@ package keelson
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"net/http"
-	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -195,51 +193,5 @@ func (p *Snapshot) Start(ctx context.Context, change ...func(*config.Config)) (*
 	return newServer(s, c), nil
 }
 
-// ForTest starts a server with the state of the snapshot that ends with the test.
-func (p *Snapshot) ForTest(t TB, change ...func(*config.Config)) *Server {
-	t.Helper()
-	return forTest(t, func(ctx context.Context) (*Server, error) { return p.Start(ctx, change...) })
-}
-
 // Close removes what the snapshot keeps. Servers that were started from it are not affected.
 func (p *Snapshot) Close() error { return p.snapshot.Close() }
-
-// TB is the part of testing.TB that ForTest needs.
-type TB interface {
-	Helper()
-	Fatalf(format string, args ...any)
-	Errorf(format string, args ...any)
-	Cleanup(func())
-}
-
-// ForTest starts a server in memory that ends with the test. change may alter its configuration first; without a
-// Diagnostics.Log it logs nothing.
-func ForTest(t TB, change ...func(*config.Config)) *Server {
-	t.Helper()
-	c := config.InMemory()
-	c.Diagnostics.Log, c.Testing.Record = slog.New(slog.DiscardHandler), true
-	for _, f := range change {
-		f(&c)
-	}
-	return forTest(t, func(ctx context.Context) (*Server, error) { return Start(ctx, c) })
-}
-
-// forTest starts a server, and stops it when the test ends.
-func forTest(t TB, start func(context.Context) (*Server, error)) *Server {
-	t.Helper()
-	const startTime, stopTime = 30 * time.Second, 30 * time.Second
-	ctx, cancel := context.WithTimeout(context.Background(), startTime)
-	defer cancel()
-	s, err := start(ctx)
-	if err != nil {
-		t.Fatalf("keelson: %v", err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), stopTime)
-		defer cancel()
-		if err := s.Stop(ctx); err != nil {
-			t.Errorf("keelson: %v", err)
-		}
-	})
-	return s
-}
