@@ -13,7 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/keelson-dev/keelson"
 	"github.com/keelson-dev/keelson/config"
@@ -155,6 +158,40 @@ func ExampleServer_WaitForIdle() {
 	_, err := namespaces.Get(ctx, "team", metav1.GetOptions{})
 	fmt.Println(kerrors.IsNotFound(err))
 	// Output: true
+}
+
+func ExampleServer_WaitForQuiet() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	s := exampleServer()
+	defer s.Stop(ctx)
+	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
+	go labelNamespaces(ctx, client) // the controller of the test; it is a client of the server
+	team := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
+	if _, err := client.CoreV1().Namespaces().Create(ctx, team, metav1.CreateOptions{}); err != nil {
+		log.Fatal(err)
+	}
+	if err := s.WaitForQuiet(ctx, 500*time.Millisecond); err != nil { // until the controller has handled the namespace
+		log.Fatal(err)
+	}
+	got, err := client.CoreV1().Namespaces().Get(ctx, "team", metav1.GetOptions{})
+	fmt.Println(got.Labels["owner"], err)
+	// Output: nobody <nil>
+}
+
+// labelNamespaces is a controller: it writes a label into each namespace without one, until ctx ends.
+func labelNamespaces(ctx context.Context, client kubernetes.Interface) {
+	factory := informers.NewSharedInformerFactory(client, 0)
+	label := func(o any) {
+		if n := o.(*corev1.Namespace); n.Labels["owner"] == "" {
+			patch := []byte(`{"metadata":{"labels":{"owner":"nobody"}}}`)
+			_, _ = client.CoreV1().Namespaces().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		}
+	}
+	_, _ = factory.Core().V1().Namespaces().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: label})
+	factory.Start(ctx.Done())
+	<-ctx.Done()
+	factory.Shutdown()
 }
 
 func ExampleServer_LoadFS() {

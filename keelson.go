@@ -12,11 +12,11 @@
 //
 // Server.Failed tells while the server runs that it cannot go on.
 //
-// In a test, ForTest starts a server in memory that ends with the test. Then, in the order in which a test usually calls
-// them: Server.Load applies objects from files, Server.RESTConfigFor makes clients of other users, Server.Inject and
-// ServeWebhook let requests fail, Server.WaitForIdle waits for the controllers, and Server.Requests tells what the clients
-// have done. Server.Snapshot keeps a prepared state, from which Snapshot.ForTest starts many servers. Package clock has a
-// clock that moves the time of the objects.
+// In a test, ForTest starts a server in memory that ends with the test. Then, in the order in which a test usually
+// calls them: Server.Load applies objects from files, Server.RESTConfigFor makes clients of other users, Server.Inject
+// and ServeWebhook let requests fail, Server.WaitForIdle waits for the controllers in it, Server.WaitForQuiet also for
+// those of the test, and Server.Requests tells what the clients have done. Server.Snapshot keeps a prepared state, from
+// which Snapshot.ForTest starts many servers. Package clock has a clock that moves the time of the objects.
 //
 // The packages keelson, config and clock are the public API of the module.
 package keelson
@@ -26,6 +26,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -88,14 +89,29 @@ func (s *Server) Stop(ctx context.Context) error {
 //     namespaces, aggregated roles, conditions of definitions and policies, APIServices. Work that a controller does
 //     again after an error, or has planned for the next ten seconds, is still to be done.
 //
-// It does not know what clients do, such as the reconcilers of a test: after WaitForIdle they may still have to handle the
-// events that they have got, and their next request ends the idleness. What happens at a certain time or in intervals is
-// not waited for: the end of Events, tokens and finished Jobs in more than ten seconds, counting quotas anew, checks of
-// extension API servers, the endpoints of the Service kubernetes. A namespace whose objects have finalizers that nobody
-// removes keeps the server busy, and so does a watch that its client does not read.
+// It does not know what clients do, such as the reconcilers of a test: after WaitForIdle they may still have to handle
+// the events that they have got, and their next request ends the idleness. See WaitForQuiet. What happens at a certain
+// time or in intervals is not waited for: the end of Events, tokens and finished Jobs in more than ten seconds,
+// counting quotas anew, checks of extension API servers, the endpoints of the Service kubernetes. A namespace whose
+// objects have finalizers that nobody removes keeps the server busy, and so does a watch that its client does not read.
 //
 // ctx limits the wait. The error then says what is still to be done.
-func (s *Server) WaitForIdle(ctx context.Context) error { return s.server.WaitForIdle(ctx) }
+func (s *Server) WaitForIdle(ctx context.Context) error { return s.server.WaitForIdle(ctx, 0) }
+
+// WaitForQuiet waits until the server has been idle for the time quiet without a break: as WaitForIdle defines it, no
+// request has come, and no object has changed. It is for tests whose own controllers are clients of the server. They
+// get an event, and some time later they send requests; quiet has to be longer than that time. 100 milliseconds are
+// enough for a controller that handles its events at once; 1 second also for a busy machine.
+//
+// The caches of such controllers are behind the server. For example, a controller that sees the deletion of an object
+// before that of its owner may create the object again, and the garbage collector deletes it again: the state after
+// WaitForQuiet is that after both.
+//
+// A controller that waits for longer than quiet (RequeueAfter, a back-off) has something left to do. A client that
+// sends requests more often keeps the server from being quiet. ctx limits the wait.
+func (s *Server) WaitForQuiet(ctx context.Context, quiet time.Duration) error {
+	return s.server.WaitForIdle(ctx, quiet)
+}
 
 // Failed receives an error when the server cannot go on (its store failed, its
 // listener broke) and has to be stopped.
