@@ -24,8 +24,8 @@ type TB interface {
 
 // ForTest starts a server in memory that ends with the test. change may alter its configuration first.
 //
-// The server logs its warnings and errors to the test, unless change sets Diagnostics.Log. If the test fails, the last
-// requests of its clients are logged too.
+// The server logs its warnings and errors to the test, unless change sets Diagnostics.Log. It records the requests of
+// its clients (Testing.Record); if the test fails, the last 50 of them are logged too.
 func ForTest(t TB, change ...func(*config.Config)) *Server {
 	t.Helper()
 	return forTest(t, change, func(ctx context.Context, change ...func(*config.Config)) (*Server, error) {

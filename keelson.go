@@ -98,17 +98,18 @@ func (s *Server) Stop(ctx context.Context) error {
 // ctx limits the wait. The error then says what is still to be done.
 func (s *Server) WaitForIdle(ctx context.Context) error { return s.server.WaitForIdle(ctx, 0) }
 
-// WaitForQuiet waits until the server has been idle for the time quiet without a break: as WaitForIdle defines it, no
-// request has come, and no object has changed. It is for tests whose own controllers are clients of the server. They
-// get an event, and some time later they send requests; quiet has to be longer than that time. 100 milliseconds are
-// enough for a controller that handles its events at once; 1 second also for a busy machine.
+// WaitForQuiet waits until the server has been idle, as WaitForIdle defines it, for the time quiet without a break: no
+// request has come, and no object has changed. It is for tests whose own controllers are clients of the server: they
+// get an event, and some time later they send requests. quiet has to be longer than that time. 100 milliseconds are
+// enough for a controller that handles its events at once; 1 second also on a busy machine.
 //
 // The caches of such controllers are behind the server. For example, a controller that sees the deletion of an object
 // before that of its owner may create the object again, and the garbage collector deletes it again: the state after
 // WaitForQuiet is that after both.
 //
-// A controller that waits for longer than quiet (RequeueAfter, a back-off) has something left to do. A client that
-// sends requests more often keeps the server from being quiet. ctx limits the wait.
+// A controller that waits for longer than quiet (RequeueAfter, a back-off) still has something to do afterwards. A
+// client that sends requests more often than that keeps the server from being quiet. ctx limits the wait. The error
+// then says what is still to be done.
 func (s *Server) WaitForQuiet(ctx context.Context, quiet time.Duration) error {
 	return s.server.WaitForIdle(ctx, quiet)
 }

@@ -115,7 +115,7 @@ type Fail struct {
 	RetryAfter time.Duration
 }
 
-// Delay has a request wait before anything else happens.
+// Delay has a request wait before it goes on.
 type Delay struct {
 	// For is the time that it waits.
 	For time.Duration
@@ -144,13 +144,13 @@ func (f Stale) fault() traffic.Fault      { return traffic.Stale(f) }
 //	s.Inject(keelson.Match{Verb: "get", Resource: "secrets"}, keelson.Fail{Code: 503})
 //	s.Inject(keelson.Match{User: "jane"}, keelson.Delay{For: time.Second}, keelson.Drop{})
 //
-// More than one fault happen in their order; Fail and Drop end the request, so they have to be the last one. A request
-// meets the faults of the first injection that matches and has requests left. Requests that have begun, such as
-// watches, are not affected.
+// Several faults happen in their order. Fail and Drop end the request, so they have to be the last one. A request meets
+// the faults of the first injection that matches and has requests left. Requests that have begun, such as watches, are
+// not affected.
 //
-// Inject panics if the faults could not happen: no request can match, the Match has the Verb create and the Name of a
-// new object (which is not known when faults happen), a Code is no status of an error, a duration is negative. It also
-// panics without Testing.Record, which ForTest sets.
+// Inject panics if the faults could not happen as they say: no request can match; the Match has the Verb create and the
+// Name of a new object, which is not known when faults happen; a Code is no status of an error, or does not go with a
+// RetryAfter; a duration is not positive. It also panics without Testing.Record, which ForTest sets.
 func (s *Server) Inject(m Match, faults ...Fault) (remove func()) {
 	return s.inject(traffic.All, m, faults)
 }
