@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/clock"
 	"github.com/keelson-dev/keelson/config"
 )
 
@@ -20,8 +21,8 @@ import (
 // kube-controller-manager has expired.
 func TestClock(t *testing.T) {
 	began := time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC)
-	clock := keelson.NewClock(began)
-	s := keelson.ForTest(t, inProcess, func(c *config.Config) { c.Testing.Clock = clock })
+	c := clock.New(began)
+	s := keelson.ForTest(t, inProcess, func(conf *config.Config) { conf.Testing.Clock = c })
 	client := clientset(t, s)
 	settle(t, s)
 	a, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), configMap("a"), metav1.CreateOptions{})
@@ -62,11 +63,11 @@ func TestClock(t *testing.T) {
 		}
 		return err == nil
 	}
-	clock.Advance(59 * time.Minute)
+	c.Advance(59 * time.Minute)
 	if err := review(); err != nil || !hasEvent() {
 		t.Errorf("after 59 minutes the token is not valid or the event is gone: %v", err)
 	}
-	clock.Advance(2 * time.Minute)
+	c.Advance(2 * time.Minute)
 	eventually(t, func() string {
 		if hasEvent() {
 			return "the event is still there after 61 minutes"
@@ -76,7 +77,7 @@ func TestClock(t *testing.T) {
 	if err := review(); err != nil {
 		t.Errorf("after 61 minutes the token is not valid: %v", err)
 	}
-	clock.Advance(time.Hour + time.Minute) // tokens are accepted for a minute longer, for clocks that differ
+	c.Advance(time.Hour + time.Minute) // tokens are accepted for a minute longer, for clocks that differ
 	if err := review(); !kerrors.IsUnauthorized(err) {
 		t.Errorf("after two hours the token is valid: %v", err)
 	}
@@ -84,8 +85,8 @@ func TestClock(t *testing.T) {
 
 // TestClockOfTables: ages in tables are by the test's clock, of objects, of events of a watch and of a Scale.
 func TestClockOfTables(t *testing.T) {
-	clock := keelson.NewClock(time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC))
-	s := keelson.ForTest(t, inProcess, func(c *config.Config) { c.Testing.Clock = clock })
+	c := clock.New(time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC))
+	s := keelson.ForTest(t, inProcess, func(conf *config.Config) { conf.Testing.Clock = c })
 	client := clientset(t, s)
 	r := &corev1.ReplicationController{
 		ObjectMeta: metav1.ObjectMeta{Name: "r"}, Spec: corev1.ReplicationControllerSpec{
@@ -98,7 +99,7 @@ func TestClockOfTables(t *testing.T) {
 	if _, err := client.CoreV1().ReplicationControllers("default").Create(t.Context(), r, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	clock.Advance(49 * time.Hour)
+	c.Advance(49 * time.Hour)
 	const at = "/api/v1/namespaces/default/replicationcontrollers"
 	for _, path := range []string{at, at + "/r", at + "/r/scale", at + "?watch=true&resourceVersion=0&timeoutSeconds=1"} {
 		got, err := client.CoreV1().RESTClient().Get().RequestURI(path).
@@ -111,8 +112,8 @@ func TestClockOfTables(t *testing.T) {
 
 // TestClockOfQuotas: a pod whose deletion takes longer than it may uses nothing of a quota, by the test's clock.
 func TestClockOfQuotas(t *testing.T) {
-	clock := keelson.NewClock(time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC))
-	s := keelson.ForTest(t, inProcess, func(c *config.Config) { c.Testing.Clock = clock })
+	c := clock.New(time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC))
+	s := keelson.ForTest(t, inProcess, func(conf *config.Config) { conf.Testing.Clock = c })
 	client := clientset(t, s)
 	waitForIdle(t, s)
 	one := corev1.ResourceList{"cpu": resource.MustParse("1")}
@@ -132,7 +133,7 @@ func TestClockOfQuotas(t *testing.T) {
 	}
 	for i, want := range []string{"2", "1"} {
 		if i == 1 {
-			clock.Advance(time.Hour)
+			c.Advance(time.Hour)
 		}
 		name := "q" + want
 		q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ResourceQuotaSpec{
@@ -154,11 +155,11 @@ func TestClockOfQuotas(t *testing.T) {
 
 // TestClockOfLeases: the garbage collector pauses while a kube-controller-manager holds its lease by the test's clock.
 func TestClockOfLeases(t *testing.T) {
-	clock := keelson.NewClock(time.Now())
-	s := keelson.ForTest(t, inProcess, func(c *config.Config) { c.Testing.Clock = clock })
+	c := clock.New(time.Now())
+	s := keelson.ForTest(t, inProcess, func(conf *config.Config) { conf.Testing.Clock = c })
 	client := clientset(t, s)
 	settle(t, s)
-	holder, seconds, now := "other", int32(3600), metav1.NewMicroTime(clock.Now())
+	holder, seconds, now := "other", int32(3600), metav1.NewMicroTime(c.Now())
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: "kube-controller-manager"},
 		Spec: coordinationv1.LeaseSpec{
@@ -185,7 +186,7 @@ func TestClockOfLeases(t *testing.T) {
 	if hasAccount("a") {
 		t.Error("the controllers work although another process holds the lease")
 	}
-	clock.Advance(2 * time.Hour)
+	c.Advance(2 * time.Hour)
 	eventually(t, func() string {
 		if !hasAccount("a") {
 			return "the controllers do not work although the lease has expired"

@@ -2,6 +2,7 @@ package keelson_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"log/slog"
@@ -12,7 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/keelson-dev/keelson"
 	"github.com/keelson-dev/keelson/config"
@@ -100,11 +104,11 @@ func ExampleServer_Snapshot() {
 	// b sees a: false
 }
 
-func ExampleServer_Inject() {
+func ExampleServer_InjectN() {
 	ctx := context.Background()
 	s := exampleServer()
 	defer s.Stop(ctx)
-	s.Inject(keelson.Fault{On: keelson.Match{Verb: "update", Resource: "configmaps"}, Code: http.StatusConflict, Times: 1})
+	s.InjectN(1, keelson.Match{Verb: "update", Resource: "configmaps"}, keelson.Fail{Code: http.StatusConflict})
 	maps := kubernetes.NewForConfigOrDie(s.RESTConfig()).CoreV1().ConfigMaps("default")
 	m, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
 	for kerrors.IsConflict(err) || err == nil && m.Data == nil {
@@ -123,19 +127,16 @@ func ExampleServer_Inject() {
 	// kubernetes-admin update default a 200
 }
 
-func ExampleNewClock() {
-	ctx := context.Background()
-	clock := keelson.NewClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
-	s := exampleServer(func(c *config.Config) { c.Testing.Clock = clock })
-	defer s.Stop(ctx)
-	clock.Advance(36 * time.Hour)
-	m, err := kubernetes.NewForConfigOrDie(s.RESTConfig()).CoreV1().ConfigMaps("default").Create(
-		ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(m.CreationTimestamp.UTC().Format(time.RFC3339))
-	// Output: 2030-01-02T12:00:00Z
+func ExampleServer_Inject() {
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	s := exampleServer()
+	defer s.Stop(context.Background())
+	remove := s.Inject(keelson.Match{User: "jane"}, keelson.Delay{For: time.Hour})
+	defer remove()
+	_, err := kubernetes.NewForConfigOrDie(s.RESTConfigFor("jane")).CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	fmt.Println(errors.Is(err, context.DeadlineExceeded))
+	// Output: true
 }
 
 func ExampleServer_WaitForIdle() {
@@ -157,6 +158,40 @@ func ExampleServer_WaitForIdle() {
 	_, err := namespaces.Get(ctx, "team", metav1.GetOptions{})
 	fmt.Println(kerrors.IsNotFound(err))
 	// Output: true
+}
+
+func ExampleServer_WaitForQuiet() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	s := exampleServer()
+	defer s.Stop(ctx)
+	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
+	go labelNamespaces(ctx, client) // the controller of the test; it is a client of the server
+	team := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
+	if _, err := client.CoreV1().Namespaces().Create(ctx, team, metav1.CreateOptions{}); err != nil {
+		log.Fatal(err)
+	}
+	if err := s.WaitForQuiet(ctx, 500*time.Millisecond); err != nil { // until the controller has handled the namespace
+		log.Fatal(err)
+	}
+	got, err := client.CoreV1().Namespaces().Get(ctx, "team", metav1.GetOptions{})
+	fmt.Println(got.Labels["owner"], err)
+	// Output: nobody <nil>
+}
+
+// labelNamespaces is a controller: it writes a label into each namespace without one, until ctx ends.
+func labelNamespaces(ctx context.Context, client kubernetes.Interface) {
+	factory := informers.NewSharedInformerFactory(client, 0)
+	label := func(o any) {
+		if n := o.(*corev1.Namespace); n.Labels["owner"] == "" {
+			patch := []byte(`{"metadata":{"labels":{"owner":"nobody"}}}`)
+			_, _ = client.CoreV1().Namespaces().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		}
+	}
+	_, _ = factory.Core().V1().Namespaces().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: label})
+	factory.Start(ctx.Done())
+	<-ctx.Done()
+	factory.Shutdown()
 }
 
 func ExampleServer_LoadFS() {

@@ -178,7 +178,7 @@ func TestNotIdle(t *testing.T) {
 			t.Errorf("got %v, want an error with %q", err, want)
 		}
 	}
-	remove := s.Inject(keelson.Fault{On: keelson.Match{Verb: "get", Name: "late"}, Latency: time.Hour})
+	remove := s.Inject(keelson.Match{Verb: "get", Name: "late"}, keelson.Delay{For: time.Hour})
 	ctx, cancel := context.WithCancel(t.Context())
 	answered := make(chan struct{})
 	go func() {

@@ -12,11 +12,11 @@
 //
 // Server.Failed tells while the server runs that it cannot go on.
 //
-// In a test, ForTest starts a server in memory that ends with the test. Then, in the order in which a test usually calls
-// them: Server.Load applies objects from files, Server.RESTConfigFor makes clients of other users, Server.Inject and
-// ServeWebhook let requests fail, Server.WaitForIdle waits for the controllers, and Server.Requests tells what the clients
-// have done. Server.Snapshot keeps a prepared state, from which Snapshot.ForTest starts many servers; a Clock moves the time
-// of the objects.
+// In a test, ForTest starts a server in memory that ends with the test. Then, in the order in which a test usually
+// calls them: Server.Load applies objects from files, Server.RESTConfigFor makes clients of other users, Server.Inject
+// and ServeWebhook let requests fail, Server.WaitForIdle waits for the controllers in it, Server.WaitForQuiet also for
+// those of the test, and Server.Requests tells what the clients have done. Server.Snapshot keeps a prepared state, from
+// which Snapshot.ForTest starts many servers. Package clock has a clock that moves the time of the objects.
 //
 // The packages keelson, config and clock are the public API of the module.
 package keelson
@@ -24,14 +24,12 @@ package keelson
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"net/http"
 	"time"
 
 	"k8s.io/client-go/rest"
 
-	"github.com/keelson-dev/keelson/clock"
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server"
 )
@@ -91,14 +89,30 @@ func (s *Server) Stop(ctx context.Context) error {
 //     namespaces, aggregated roles, conditions of definitions and policies, APIServices. Work that a controller does
 //     again after an error, or has planned for the next ten seconds, is still to be done.
 //
-// It does not know what clients do, such as the reconcilers of a test: after WaitForIdle they may still have to handle the
-// events that they have got, and their next request ends the idleness. What happens at a certain time or in intervals is
-// not waited for: the end of Events, tokens and finished Jobs in more than ten seconds, counting quotas anew, checks of
-// extension API servers, the endpoints of the Service kubernetes. A namespace whose objects have finalizers that nobody
-// removes keeps the server busy, and so does a watch that its client does not read.
+// It does not know what clients do, such as the reconcilers of a test: after WaitForIdle they may still have to handle
+// the events that they have got, and their next request ends the idleness. See WaitForQuiet. What happens at a certain
+// time or in intervals is not waited for: the end of Events, tokens and finished Jobs in more than ten seconds,
+// counting quotas anew, checks of extension API servers, the endpoints of the Service kubernetes. A namespace whose
+// objects have finalizers that nobody removes keeps the server busy, and so does a watch that its client does not read.
 //
 // ctx limits the wait. The error then says what is still to be done.
-func (s *Server) WaitForIdle(ctx context.Context) error { return s.server.WaitForIdle(ctx) }
+func (s *Server) WaitForIdle(ctx context.Context) error { return s.server.WaitForIdle(ctx, 0) }
+
+// WaitForQuiet waits until the server has been idle, as WaitForIdle defines it, for the time quiet without a break: no
+// request has come, and no object has changed. It is for tests whose own controllers are clients of the server: they
+// get an event, and some time later they send requests. quiet has to be longer than that time. 100 milliseconds are
+// enough for a controller that handles its events at once; 1 second also on a busy machine.
+//
+// The caches of such controllers are behind the server. For example, a controller that sees the deletion of an object
+// before that of its owner may create the object again, and the garbage collector deletes it again: the state after
+// WaitForQuiet is that after both.
+//
+// A controller that waits for longer than quiet (RequeueAfter, a back-off) still has something to do afterwards. A
+// client that sends requests more often than that keeps the server from being quiet. ctx limits the wait. The error
+// then says what is still to be done.
+func (s *Server) WaitForQuiet(ctx context.Context, quiet time.Duration) error {
+	return s.server.WaitForIdle(ctx, quiet)
+}
 
 // Failed receives an error when the server cannot go on (its store failed, its
 // listener broke) and has to be stopped.
@@ -196,60 +210,5 @@ func (p *Snapshot) Start(ctx context.Context, change ...func(*config.Config)) (*
 	return newServer(s, c), nil
 }
 
-// ForTest starts a server with the state of the snapshot that ends with the test.
-func (p *Snapshot) ForTest(t TB, change ...func(*config.Config)) *Server {
-	t.Helper()
-	return forTest(t, func(ctx context.Context) (*Server, error) { return p.Start(ctx, change...) })
-}
-
 // Close removes what the snapshot keeps. Servers that were started from it are not affected.
 func (p *Snapshot) Close() error { return p.snapshot.Close() }
-
-// TB is the part of testing.TB that ForTest needs.
-type TB interface {
-	Helper()
-	Fatalf(format string, args ...any)
-	Errorf(format string, args ...any)
-	Cleanup(func())
-}
-
-// ForTest starts a server in memory that ends with the test. change may alter its configuration first; without a
-// Diagnostics.Log it logs nothing.
-func ForTest(t TB, change ...func(*config.Config)) *Server {
-	t.Helper()
-	c := config.InMemory()
-	c.Diagnostics.Log, c.Testing.Record = slog.New(slog.DiscardHandler), true
-	for _, f := range change {
-		f(&c)
-	}
-	return forTest(t, func(ctx context.Context) (*Server, error) { return Start(ctx, c) })
-}
-
-// forTest starts a server, and stops it when the test ends.
-func forTest(t TB, start func(context.Context) (*Server, error)) *Server {
-	t.Helper()
-	const startTime, stopTime = 30 * time.Second, 30 * time.Second
-	ctx, cancel := context.WithTimeout(context.Background(), startTime)
-	defer cancel()
-	s, err := start(ctx)
-	if err != nil {
-		t.Fatalf("keelson: %v", err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), stopTime)
-		defer cancel()
-		if err := s.Stop(ctx); err != nil {
-			t.Errorf("keelson: %v", err)
-		}
-	})
-	return s
-}
-
-// Clock is a clock that a test moves; see config.Testing.
-type Clock = clock.Clock
-
-// NewClock returns a clock that shows the time start, and stands still until its method Advance is called. After Advance,
-// objects whose time to live has ended are removed within 20 ms of real time, and tokens that have expired are refused at
-// once. A clock belongs to one server; the servers that are started from a snapshot should each get a clock of their own,
-// which should not show an earlier time than the first server's did.
-func NewClock(start time.Time) *Clock { return clock.New(start) }

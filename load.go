@@ -33,11 +33,15 @@ const loadManager = "keelson-load"
 // .json, in the order of their names. A file can have several documents, and Lists. CustomResourceDefinitions come first
 // and then Namespaces, wherever they are; Load waits until custom resources are served. An object without a namespace is
 // in the namespace default. An existing object is changed (by a server-side apply with force), so files may be loaded
-// again. The error names the file and the object at which Load has stopped; earlier objects stay.
+// again. The error names the path of the file, the number of the document in it and the object at which Load has stopped;
+// earlier objects stay.
 func (s *Server) Load(ctx context.Context, paths ...string) error {
 	var all []document
 	for _, p := range paths {
-		documents, err := readDocuments(os.DirFS(filepath.Dir(p)), filepath.Base(p), filepath.Dir(p))
+		if info, err := os.Stat(p); err == nil && info.IsDir() {
+			p += string(filepath.Separator) // WalkDir follows a symbolic link that ends with it
+		}
+		documents, err := readDocuments(p, filepath.WalkDir, os.ReadFile)
 		if err != nil {
 			return err
 		}
@@ -48,9 +52,11 @@ func (s *Server) Load(ctx context.Context, paths ...string) error {
 
 // LoadFS is Load for files and folders of a file system, such as an embed.FS.
 func (s *Server) LoadFS(ctx context.Context, fsys fs.FS, paths ...string) error {
+	walk := func(root string, visit fs.WalkDirFunc) error { return fs.WalkDir(fsys, root, visit) }
+	read := func(name string) ([]byte, error) { return fs.ReadFile(fsys, name) }
 	var all []document
 	for _, p := range paths {
-		documents, err := readDocuments(fsys, path.Clean(p), "")
+		documents, err := readDocuments(path.Clean(p), walk, read)
 		if err != nil {
 			return err
 		}
@@ -61,13 +67,13 @@ func (s *Server) LoadFS(ctx context.Context, fsys fs.FS, paths ...string) error 
 
 // document is an object of a file.
 type document struct {
-	file   string
+	place  string // the file and the number of the document in it, for errors
 	object *unstructured.Unstructured
 }
 
 // String returns what errors call the object.
 func (d *document) String() string {
-	return fmt.Sprintf("%s: %s %s", d.file, d.object.GetKind(), d.object.GetName()+d.object.GetGenerateName())
+	return fmt.Sprintf("%s: %s %s", d.place, d.object.GetKind(), d.object.GetName()+d.object.GetGenerateName())
 }
 
 // phase returns when a document is loaded: smaller numbers come first.
@@ -81,62 +87,73 @@ func (d *document) phase() int {
 	return 2
 }
 
-// readDocuments reads a file, or the files of a folder. prefix is the folder of fsys, for errors.
-func readDocuments(fsys fs.FS, root, prefix string) ([]document, error) {
+// readDocuments reads a file, or the files of a folder. Errors of walk and read have to name the path.
+func readDocuments(
+	root string, walk func(root string, visit fs.WalkDirFunc) error, read func(name string) ([]byte, error),
+) ([]document, error) {
 	var out []document
-	err := fs.WalkDir(fsys, root, func(name string, e fs.DirEntry, err error) error {
+	err := walk(root, func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
 		if name != root && !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) {
 			return nil
 		}
-		content, err := fs.ReadFile(fsys, name)
+		content, err := read(name)
 		if err != nil {
 			return err
 		}
-		documents, err := parseDocuments(filepath.Join(prefix, filepath.FromSlash(name)), content)
+		documents, err := parseDocuments(name, content)
 		out = append(out, documents...)
 		return err
 	})
 	return out, err
 }
 
-// parseDocuments returns the objects of a file. Documents that are empty or have only comments are left out.
+// parseDocuments returns the objects of a file. Documents that are empty or have only comments are left out, but counted.
 func parseDocuments(file string, content []byte) ([]document, error) {
 	var out []document
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
-	for n := 0; ; n++ {
+	for n := 1; ; n++ {
 		part, err := reader.Read()
 		if errors.Is(err, io.EOF) {
 			return out, nil
 		}
+		place := fmt.Sprintf("%s: document %d", file, n)
 		var fields map[string]any
 		if err == nil {
 			err = yaml.Unmarshal(part, &fields)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: document %d: %w", file, n+1, err)
+			return nil, fmt.Errorf("%s: %w", place, err)
 		}
 		if len(fields) == 0 {
 			continue
 		}
-		obj := &unstructured.Unstructured{Object: fields}
-		if obj.GetAPIVersion() == "" || obj.GetKind() == "" {
-			return nil, fmt.Errorf("%s: document %d has no apiVersion or no kind", file, n+1)
-		}
-		if !obj.IsList() {
-			out = append(out, document{file, obj})
-			continue
-		}
-		err = obj.EachListItem(func(item runtime.Object) error {
-			out = append(out, document{file, item.(*unstructured.Unstructured)})
-			return nil
-		})
+		objects, err := objectsOf(place, &unstructured.Unstructured{Object: fields})
 		if err != nil {
-			return nil, fmt.Errorf("%s: document %d: %w", file, n+1, err)
+			return nil, err
 		}
+		out = append(out, objects...)
 	}
+}
+
+// objectsOf returns the object at place, or the objects of a List.
+func objectsOf(place string, obj *unstructured.Unstructured) (out []document, err error) {
+	if obj.GetAPIVersion() == "" || obj.GetKind() == "" {
+		return nil, fmt.Errorf("%s has no apiVersion or no kind", place)
+	}
+	if !obj.IsList() {
+		return []document{{place, obj}}, nil
+	}
+	n := 0
+	err = obj.EachListItem(func(item runtime.Object) error {
+		n++
+		objects, err := objectsOf(fmt.Sprintf("%s, item %d", place, n), item.(*unstructured.Unstructured))
+		out = append(out, objects...)
+		return err
+	})
+	return out, err
 }
 
 // load applies documents.

@@ -18,57 +18,68 @@ import (
 
 // Request is a request that a client has sent; see Server.Requests.
 type Request struct {
+	// Time is when the request arrived.
 	Time time.Time
-	// User and Groups are those of the user whose permissions counted, after impersonation. User is empty if the request
-	// was not authenticated.
-	User      string
-	Groups    []string
+	// User is the name of the user whose permissions counted, after impersonation. It is empty if the request was not
+	// authenticated.
+	User string
+	// Groups are the groups of the user.
+	Groups []string
+	// UserAgent is the header User-Agent, by which programs name themselves.
 	UserAgent string
-	// Verb is the verb of the API: get, list, watch, create, update, patch, delete, deletecollection. It is the method in lower
-	// case, and Resource is empty, if the request is not about a resource.
-	Verb                                  string
-	Group, Version, Resource, Subresource string
-	Namespace                             string
+	// Verb is the verb of the API: get, list, watch, create, update, patch, delete, deletecollection. It is the method
+	// in lower case, and Resource is empty, if the request is not about a resource.
+	Verb string
+	// Group is the API group, such as apps. It is empty for the core group, of pods for example.
+	Group string
+	// Version is the version of the group, such as v1.
+	Version string
+	// Resource is the plural name in lower case, such as deployments.
+	Resource string
+	// Subresource is what follows the name of the object in the path, such as status. It is empty for most requests.
+	Subresource string
+	// Namespace is empty for requests about objects without a namespace, or of all namespaces.
+	Namespace string
 	// Name is the name of the object, also of one that the request has created.
 	Name string
+	// Path is the path of the URL, without the query.
 	Path string
 	// Code is the HTTP status of the answer. It is 0 before the answer, and if the connection was cut off instead.
 	Code int
+	// Duration is the time from the arrival of the request to the end of its answer. It is 0 before that, as for a
+	// watch that runs.
+	Duration time.Duration
 }
 
-// Match selects requests. An empty field matches all.
+// Match selects requests by the fields of Request with the same names. An empty field matches all requests.
+//
+// The methods that take a Match panic if no request can match it, because a test would never notice: if the Verb does
+// not exist, or if Group, Resource, Subresource or Namespace have capital letters or a slash.
 type Match struct {
-	Verb, Group, Resource, Subresource, Namespace, Name, User string
+	// Verb is a verb of the API: get, list, watch, create, update, patch (which is also the verb of a server-side
+	// apply), delete or deletecollection.
+	Verb string
+	// Group is the API group without a version, such as apps. Empty matches the core group and all others.
+	Group string
+	// Resource is the plural name in lower case, such as deployments.
+	Resource string
+	// Subresource is the subresource alone, such as status. Empty matches requests with any and without one.
+	Subresource string
+	// Namespace is the namespace of the objects.
+	Namespace string
+	// Name is the name of the object.
+	Name string
+	// User is the name of the user, such as system:serviceaccount:team:robot.
+	User string
 }
 
-// Fault is something that goes wrong with requests; see Server.Inject.
-type Fault struct {
-	// On are the requests. The Name of a create is empty.
-	On Match
-	// Times is how many requests meet the fault; 0 is all.
-	Times int
-	// Latency is how long the request waits before anything else happens.
-	Latency time.Duration
-	// Code is the HTTP status that is answered, such as 409, 410, 429, 500 or 503, with a Status as kube-apiserver makes it
-	// for that code. 0 carries out the request.
-	Code int
-	// RetryAfter is the header Retry-After of a Code, in whole seconds; 0 leaves it out.
-	RetryAfter time.Duration
-	// Drop closes the connection without an answer (with HTTP/2 it resets the stream), and does not carry out the request.
-	Drop bool
-	// DropAnswer carries out the request, and then closes the connection without an answer.
-	DropAnswer bool
-	// StaleVersion, unless it is empty, is a resource version: a list is answered as it was then. Other requests are not
-	// changed.
-	StaleVersion string
-}
-
-// Requests returns the requests of clients so far that match, in the order in which they arrived: who has sent them, the
-// verb and the object, and the status of the answer. The last 50,000 requests at least are kept. Writes of controllers in
-// the server are not requests. It panics without Testing.Record, which ForTest sets.
+// Requests returns the requests of clients so far that match, in the order in which they arrived: who has sent them,
+// the verb and the object, and the status of the answer. The last 50,000 requests at least are kept. Writes of
+// controllers in the server are not requests. It panics if no request can match, and without Testing.Record, which
+// ForTest sets.
 func (s *Server) Requests(m Match) []Request {
 	var out []Request
-	for _, r := range s.traffic().Requests(traffic.Match(m)) {
+	for _, r := range s.traffic().Requests(m.checked()) {
 		out = append(out, Request(r))
 	}
 	return out
@@ -77,18 +88,91 @@ func (s *Server) Requests(m Match) []Request {
 // ForgetRequests removes all recorded requests. It panics without Testing.Record.
 func (s *Server) ForgetRequests() { s.traffic().Forget() }
 
-// Inject makes requests of clients fail, wait or get old answers, as Fault describes. A request meets the first fault
-// that matches and was not met Times before. remove takes the fault away. It panics without Testing.Record.
-func (s *Server) Inject(f Fault) (remove func()) {
-	return s.traffic().Inject(traffic.Fault{
-		On: traffic.Match(f.On), Times: f.Times, Latency: f.Latency, Code: f.Code, RetryAfter: f.RetryAfter,
-		Drop: f.Drop, DropAnswer: f.DropAnswer, StaleVersion: f.StaleVersion,
-	})
+// CutWatches ends the watches of clients that match and run now, and returns how many they are. Clients usually resume
+// them; inject Fail{Code: 410} into watches before, to make them list again. It panics if no request can match, and
+// without Testing.Record.
+func (s *Server) CutWatches(m Match) int { return s.traffic().CutWatches(m.checked()) }
+
+// checked returns m for package traffic. It panics if no request can match.
+func (m Match) checked() traffic.Match {
+	out := traffic.Match(m)
+	if err := out.Check(); err != nil {
+		panic("keelson: " + err.Error())
+	}
+	return out
 }
 
-// CutWatches ends the watches of clients that match and run now, and returns how many they are. Clients usually resume
-// them; inject a Fault with Code 410 on watches before, to make them list again. It panics without Testing.Record.
-func (s *Server) CutWatches(m Match) int { return s.traffic().CutWatches(traffic.Match(m)) }
+// Fault is something that happens to a request: Fail, Delay, Drop, DropAnswer or Stale. See Server.Inject.
+type Fault interface{ fault() traffic.Fault }
+
+// Fail answers a request with an error, and does not carry it out.
+type Fail struct {
+	// Code is the HTTP status, such as 409, 410, 429, 500 or 503. The Status in the body is as kube-apiserver makes it
+	// for that code.
+	Code int
+	// RetryAfter is the header Retry-After, in whole seconds; 0 leaves it out. The codes 429, 503 and 504 can have it:
+	// client-go then sends the request again by itself.
+	RetryAfter time.Duration
+}
+
+// Delay has a request wait before it goes on.
+type Delay struct {
+	// For is the time that it waits.
+	For time.Duration
+}
+
+// Drop closes the connection without an answer (with HTTP/2 it resets the stream), and does not carry out the request.
+type Drop struct{}
+
+// DropAnswer carries out the request, and then closes the connection without an answer.
+type DropAnswer struct{}
+
+// Stale answers a list as it was at a resource version. It needs a Match with the Verb list.
+type Stale struct {
+	// ResourceVersion is that of an object or of a list.
+	ResourceVersion string
+}
+
+func (f Fail) fault() traffic.Fault       { return traffic.Fail(f) }
+func (f Delay) fault() traffic.Fault      { return traffic.Delay(f) }
+func (f Drop) fault() traffic.Fault       { return traffic.Drop(f) }
+func (f DropAnswer) fault() traffic.Fault { return traffic.DropAnswer(f) }
+func (f Stale) fault() traffic.Fault      { return traffic.Stale(f) }
+
+// Inject makes faults happen to the requests of clients that match, until remove is called:
+//
+//	s.Inject(keelson.Match{Verb: "get", Resource: "secrets"}, keelson.Fail{Code: 503})
+//	s.Inject(keelson.Match{User: "jane"}, keelson.Delay{For: time.Second}, keelson.Drop{})
+//
+// Several faults happen in their order. Fail and Drop end the request, so they have to be the last one. A request meets
+// the faults of the first injection that matches and has requests left. Requests that have begun, such as watches, are
+// not affected.
+//
+// Inject panics if the faults could not happen as they say: no request can match; the Match has the Verb create and the
+// Name of a new object, which is not known when faults happen; a Code is no status of an error, or does not go with a
+// RetryAfter; a duration is not positive. It also panics without Testing.Record, which ForTest sets.
+func (s *Server) Inject(m Match, faults ...Fault) (remove func()) {
+	return s.inject(traffic.All, m, faults)
+}
+
+// InjectN is Inject for the next n requests that match. Later requests meet the next injection that matches.
+//
+//	s.InjectN(1, keelson.Match{Verb: "update", Resource: "leases"}, keelson.Fail{Code: 409})
+func (s *Server) InjectN(n int, m Match, faults ...Fault) (remove func()) {
+	return s.inject(n, m, faults)
+}
+
+func (s *Server) inject(n int, m Match, faults []Fault) (remove func()) {
+	var list []traffic.Fault
+	for _, f := range faults {
+		list = append(list, f.fault())
+	}
+	remove, err := s.traffic().Inject(n, traffic.Match(m), list...)
+	if err != nil {
+		panic("keelson: " + err.Error())
+	}
+	return remove
+}
 
 func (s *Server) traffic() *traffic.Traffic {
 	t := s.server.Traffic()

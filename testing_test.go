@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -58,7 +59,8 @@ func TestRequestsAreRecorded(t *testing.T) {
 	} {
 		got := s.Requests(keelson.Match{Verb: want.Verb, Resource: want.Resource})
 		if len(got) != 1 || got[0].User != want.User || got[0].Name != want.Name || got[0].Code != want.Code ||
-			got[0].Namespace != "default" || got[0].Version != "v1" || got[0].Time.IsZero() {
+			got[0].Namespace != "default" || got[0].Version != "v1" || got[0].Time.IsZero() ||
+			(got[0].Duration > 0) == (want.Verb == "watch") {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
@@ -93,7 +95,7 @@ func testFaults(t *testing.T, s *keelson.Server) {
 		403: kerrors.IsForbidden, 404: kerrors.IsNotFound, 409: kerrors.IsConflict, 410: kerrors.IsResourceExpired, 500: kerrors.IsInternalError, 503: kerrors.IsServiceUnavailable,
 		429: kerrors.IsTooManyRequests, 504: kerrors.IsTimeout,
 	} {
-		remove := s.Inject(keelson.Fault{On: updates, Code: code, Times: 1})
+		remove := s.InjectN(1, updates, keelson.Fail{Code: code})
 		if err := update(); !is(err) {
 			t.Errorf("%d: %v", code, err)
 		}
@@ -104,21 +106,21 @@ func testFaults(t *testing.T, s *keelson.Server) {
 	}
 	// client-go repeats a request that is answered 429 with Retry-After.
 	s.ForgetRequests()
-	s.Inject(keelson.Fault{On: updates, Code: 429, RetryAfter: time.Second, Times: 1})
+	s.InjectN(1, updates, keelson.Fail{Code: 429, RetryAfter: time.Second})
 	if err := update(); err != nil || len(s.Requests(updates)) != 2 {
 		t.Errorf("after Retry-After: %v, %+v", err, s.Requests(updates))
 	}
-	defer s.Inject(keelson.Fault{On: keelson.Match{Verb: "update", Resource: "secrets"}, Code: 500})()
+	defer s.Inject(keelson.Match{Verb: "update", Resource: "secrets"}, keelson.Fail{Code: 500})()
 	if err := update(); err != nil {
 		t.Errorf("a fault of another resource: %v", err)
 	}
 
-	remove := s.Inject(keelson.Fault{On: updates, Drop: true, Times: 1})
+	remove := s.InjectN(1, updates, keelson.Drop{})
 	if err := update(); err == nil || kerrors.ReasonForError(err) != metav1.StatusReasonUnknown {
 		t.Errorf("a dropped connection: %v", err)
 	}
 	remove()
-	s.Inject(keelson.Fault{On: keelson.Match{Verb: "create", Resource: "configmaps"}, DropAnswer: true, Times: 1})
+	s.InjectN(1, keelson.Match{Verb: "create", Resource: "configmaps"}, keelson.DropAnswer{})
 	if _, err := maps.Create(t.Context(), configMap("b"), metav1.CreateOptions{}); err == nil {
 		t.Error("the answer was not dropped")
 	}
@@ -126,7 +128,7 @@ func testFaults(t *testing.T, s *keelson.Server) {
 		t.Errorf("the request with a dropped answer was not carried out: %v", err)
 	}
 
-	remove = s.Inject(keelson.Fault{On: keelson.Match{Verb: "get", Name: "a"}, Latency: time.Hour})
+	remove = s.Inject(keelson.Match{Verb: "get", Name: "a"}, keelson.Delay{For: time.Hour})
 	ctx, cancel := context.WithCancel(t.Context())
 	answered := make(chan error, 1)
 	go func() {
@@ -142,7 +144,8 @@ func testFaults(t *testing.T, s *keelson.Server) {
 	}
 	remove()
 
-	remove = s.Inject(keelson.Fault{On: keelson.Match{Verb: "list", Resource: "configmaps"}, StaleVersion: a.ResourceVersion})
+	lists := keelson.Match{Verb: "list", Resource: "configmaps"}
+	remove = s.Inject(lists, keelson.Stale{ResourceVersion: a.ResourceVersion})
 	list, err := maps.List(t.Context(), metav1.ListOptions{})
 	if err != nil || list.ResourceVersion != a.ResourceVersion {
 		t.Fatalf("a stale list: %v, at %s", err, list.ResourceVersion)
@@ -153,6 +156,29 @@ func testFaults(t *testing.T, s *keelson.Server) {
 		}
 	}
 	remove()
+}
+
+// TestMistakesPanic: a call that would have no effect panics, with a text that names the mistake.
+func TestMistakesPanic(t *testing.T) {
+	s := keelson.ForTest(t, inProcess)
+	pods, group := keelson.Match{Resource: "pods"}, keelson.Match{Group: "apps/v1"}
+	for want, call := range map[string]func(){
+		`keelson: no request for a resource has the Verb "Update"`: func() { s.Requests(keelson.Match{Verb: "Update"}) },
+		`keelson: no request has the Resource "Pod"`:               func() { s.CutWatches(keelson.Match{Resource: "Pod"}) },
+		`keelson: no request has the Group "apps/v1"`:              func() { s.Inject(group, keelson.Drop{}) },
+		"keelson: the Code of Fail must be":                        func() { s.Inject(pods, keelson.Fail{Code: 42}) },
+		"keelson: the number of requests must be positive":         func() { s.InjectN(0, pods, keelson.Drop{}) },
+		"keelson: there is no fault":                               func() { s.Inject(pods) },
+	} {
+		func() {
+			defer func() {
+				if text := fmt.Sprint(recover()); !strings.HasPrefix(text, want) {
+					t.Errorf("%s, want %s", text, want)
+				}
+			}()
+			call()
+		}()
+	}
 }
 
 // TestCutWatches: a watch that is cut off ends without an error, and others go on.
@@ -215,7 +241,8 @@ items:
 - {apiVersion: v1, kind: Namespace, metadata: {name: team}}
 `
 
-// TestLoad: definitions and namespaces come first, wherever they are; files can be loaded again; an error names its file.
+// TestLoad: definitions and namespaces come first, wherever they are; files can be loaded again; an error names the
+// whole path of its file, and the document.
 func TestLoad(t *testing.T) {
 	s := keelson.ForTest(t, inProcess)
 	dir := t.TempDir()
@@ -230,6 +257,9 @@ func TestLoad(t *testing.T) {
 	write("all/a.yaml", definitionYAML)
 	write("all/sub/b.yml", listYAML)
 	write("all/README.md", "not YAML: [")
+	if err := os.Symlink("bad", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 {
 		if err := s.Load(t.Context(), filepath.Join(dir, "all")); err != nil {
 			t.Fatal(err)
@@ -251,18 +281,27 @@ func TestLoad(t *testing.T) {
 		t.Error(err)
 	}
 	for content, want := range map[string]string{
-		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: UPPER}":  "bad.yaml: ConfigMap UPPER: ",
-		"apiVersion: v1\nkind: Nothing\nmetadata: {name: a}":        "bad.yaml: Nothing a: v1 has no kind Nothing",
-		"apiVersion: none.example/v1\nkind: X\nmetadata: {name: a}": "bad.yaml: X a: none.example/v1 is not served",
-		"kind: ConfigMap": "bad.yaml: document 1 has no apiVersion",
-		"a: [":            "bad.yaml: document 1: ",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: UPPER}":         "document 1: ConfigMap UPPER: ",
+		"# first\n---\napiVersion: v1\nkind: Nothing\nmetadata: {name: a}": "document 2: Nothing a: v1 has no kind Nothing",
+		"apiVersion: none.example/v1\nkind: X\nmetadata: {name: a}":        "document 1: X a: none.example/v1 is not served",
+		"kind: ConfigMap": "document 1 has no apiVersion",
+		"{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Nothing}]}":              "document 1, item 1: Nothing : ",
+		"{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: ConfigMap}, {kind: X}]}": "document 1, item 2 has no apiVersion",
+		"a: [": "document 1: ",
 	} {
-		err := s.Load(t.Context(), write("bad.yaml", content))
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), dir) {
-			t.Errorf("%q: %v", content, err)
+		file := write("bad/sub/x.yaml", content)
+		for path, named := range map[string]string{file: file, dir + "/bad/": file, dir + "/link": dir + "/link/sub/x.yaml"} {
+			if err := s.Load(t.Context(), path); err == nil || !strings.HasPrefix(err.Error(), named+": "+want) {
+				t.Errorf("%q of %s: %v", content, path, err)
+			}
+		}
+		err := s.LoadFS(t.Context(), os.DirFS(dir), "bad/")
+		if err == nil || !strings.HasPrefix(err.Error(), "bad/sub/x.yaml: "+want) {
+			t.Errorf("%q of a file system: %v", content, err)
 		}
 	}
-	if err := s.Load(t.Context(), filepath.Join(dir, "missing.yaml")); !errors.Is(err, os.ErrNotExist) {
+	missing := filepath.Join(dir, "missing.yaml")
+	if err := s.Load(t.Context(), missing); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), missing) {
 		t.Errorf("a missing file: %v", err)
 	}
 	files := fstest.MapFS{"x/c.json": {Data: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"}}`)}}

@@ -1,4 +1,9 @@
-// Package clock has a clock that a test moves.
+// Package clock has a clock that a test moves, for the field Testing.Clock of the configuration of a server:
+//
+//	c := clock.New(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+//	s := keelson.ForTest(t, func(conf *config.Config) { conf.Testing.Clock = c })
+//	...
+//	c.Advance(time.Hour) // what lives for less than an hour has expired
 package clock
 
 import (
@@ -21,7 +26,8 @@ type waiter struct {
 	done  chan time.Time // has room for one element
 }
 
-// New returns a clock that shows the time start.
+// New returns a clock that shows the time start. A clock belongs to one server. The servers that are started from a snapshot
+// should each get a clock of their own, which should not show an earlier time than the first server's did.
 func New(start time.Time) *Clock { return &Clock{now: start} }
 
 // Now returns the time that the clock shows.
@@ -53,7 +59,8 @@ func (c *Clock) After(d time.Duration) <-chan time.Time {
 	return w.done
 }
 
-// Advance moves the clock forward by d, which must not be negative. It does not wait for what happens then.
+// Advance moves the clock forward by d, which must not be negative. It does not wait for what happens then: a server removes
+// objects whose time to live has ended within 20 ms of real time, and refuses tokens that have expired at once.
 func (c *Clock) Advance(d time.Duration) {
 	if d < 0 {
 		panic("clock: a clock cannot go back")

@@ -202,7 +202,7 @@ func TestErrorsAreOneLine(t *testing.T) {
 		},
 		"unwritable": {
 			[]string{"serve", "--data-dir", "/proc/keelson", "--secure-port", "0"},
-			"keelson: cannot use the data directory /proc/keelson: no such file or directory\n",
+			"keelson: cannot use the data directory /proc/keelson (--data-dir): no such file or directory\n",
 		},
 		"unknown flag":    {[]string{"serve", "--no-such-flag"}, "keelson: unknown flag: --no-such-flag\n"},
 		"unknown command": {[]string{"no-such-command"}, "keelson: unknown command \"no-such-command\" for \"keelson\"\n"},

@@ -182,7 +182,7 @@ func TestSnapshotErrors(t *testing.T) {
 		{[]string{"snapshot", "restore", in("short"), "--data-dir", in("new")}, in("short") + ": the snapshot is damaged: "},
 		{
 			[]string{"snapshot", "restore", in("good"), "--data-dir", in("good")},
-			"cannot use the data directory " + in("good") + ": not a directory",
+			"cannot use the data directory " + in("good") + " (--data-dir): not a directory",
 		},
 		{
 			[]string{"snapshot", "import-etcd", in("good"), "--data-dir", in("new")},

@@ -71,6 +71,7 @@ func (o *Open) M(x int) error { return nil }
 func (o *Open) m() {}
 type shut struct{ D int }
 const K = 1
+type Closed interface { M(); m() }
 var V []Open
 func F() *shut { return nil }
 `
@@ -85,7 +86,8 @@ func F() *shut { return nil }
 	}
 	got, hidden := exported(p)
 	want := []string{
-		"p: type Both struct", "p: field Both.C string", "p: func F() *shut", "p: const K untyped int = 1", "p: type Open struct",
+		"p: type Both struct", "p: field Both.C string", "p: type Closed interface", "p: method Closed.M()",
+		"p: method Closed.m (no other package implements it)", "p: func F() *shut", "p: const K untyped int = 1", "p: type Open struct",
 		"p: field Open.A int", "p: field Open.Both Both (embedded)", "p: method (*Open) M(x int) error", "p: var V []Open",
 	}
 	if !slices.Equal(got, want) || len(hidden) > 0 {
@@ -220,7 +222,11 @@ func addType(add func(string, ...any), text func(types.Type) string, o *types.Ty
 	case *types.Interface:
 		add("type %s interface", o.Name())
 		for m := range u.Methods() {
-			add("method %s.%s%s", o.Name(), m.Name(), strings.TrimPrefix(text(m.Type()), "func"))
+			if m.Exported() {
+				add("method %s.%s%s", o.Name(), m.Name(), strings.TrimPrefix(text(m.Type()), "func"))
+			} else {
+				add("method %s.%s (no other package implements it)", o.Name(), m.Name())
+			}
 		}
 	default:
 		add("type %s %s", o.Name(), text(u))

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+
+	"github.com/keelson-dev/keelson/config"
 )
 
 const (
@@ -88,7 +90,7 @@ func tightenDataDir(dir string, log *slog.Logger) error {
 // lockDataDir creates the directory if it is missing and locks it.
 func lockDataDir(dir string) (*dirLock, error) {
 	if err := makeDir(dir); err != nil {
-		return nil, fmt.Errorf("cannot use the data directory %s: %w", dir, cause(err))
+		return nil, config.Errorf("cannot use the data directory %s ({Storage.DataDir}): %w", dir, cause(err))
 	}
 	if err := checkDataDir(dir); err != nil {
 		return nil, err
@@ -98,7 +100,7 @@ func lockDataDir(dir string) (*dirLock, error) {
 		return nil, fmt.Errorf("the data directory %s is %w", dir, ErrDataDirUsed)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot write to the data directory %s: %w", dir, cause(err))
+		return nil, config.Errorf("cannot write to the data directory %s ({Storage.DataDir}): %w", dir, cause(err))
 	}
 	return lock, nil
 }

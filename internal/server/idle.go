@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -10,35 +11,58 @@ import (
 // idlePause is the time between two looks of WaitForIdle.
 const idlePause = time.Millisecond
 
-// WaitForIdle waits until the server is idle, as keelson.Server.WaitForIdle defines it. If ctx ends first, the error
-// wraps that of ctx and lists what is not finished.
-func (s *Server) WaitForIdle(ctx context.Context) error {
+// WaitForIdle waits until the server is idle, as keelson.Server.WaitForIdle defines it, and then until it has been idle
+// without a break for the time quiet. If ctx ends first, the error wraps that of ctx and lists what is not finished.
+func (s *Server) WaitForIdle(ctx context.Context, quiet time.Duration) error {
 	busy := []string{"the store has not told its revision"}
+	var idle idleness
 	for {
-		now, err := s.busy(ctx)
+		now, state, err := s.busy(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return fmt.Errorf("the server is not idle: %s: %w", strings.Join(busy, "; "), ctx.Err())
 		case err != nil:
 			return err
-		case len(now) == 0:
+		case idle.lasts(len(now) == 0, state, time.Now()) >= quiet:
 			return nil
+		case len(now) == 0:
+			now = []string{fmt.Sprintf("the last request, or the last change of an object, was less than %v ago", quiet)}
 		}
 		busy = now
 		_ = sleep(ctx, idlePause) // busy checks ctx
 	}
 }
 
-// busy returns descriptions of the work in progress. It checks the parts of the server one after the other. If
-// meanwhile nothing was written, no request came and no part got work, all of them were idle at the same time.
-func (s *Server) busy(ctx context.Context) (lines []string, err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
+// idleness measures how long a server has been idle.
+type idleness struct {
+	state []int64 // of the last look; nil if the server was busy
+	since time.Time
+}
+
+// lasts returns how long the server has been idle without a break, a negative number if it is busy. state grows with
+// each request and each change of an object: if it is not that of the last look, there was a break.
+func (i *idleness) lasts(idle bool, state []int64, now time.Time) time.Duration {
+	if !idle {
+		i.state = nil
+		return -1
 	}
-	begun, changes := s.http.begun.Load(), s.work.Activity.Changes()
-	before, err := s.stores.revisions(ctx)
+	if !slices.Equal(i.state, state) {
+		i.state, i.since = state, now
+	}
+	return now.Sub(i.since)
+}
+
+// busy returns descriptions of the work in progress. It checks the parts of the server one after the other. If
+// meanwhile nothing was written, no request came and no part got work, all of them were idle at the same time. state
+// has the revisions of the stores and the number of requests.
+func (s *Server) busy(ctx context.Context) (lines []string, state []int64, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	changes := s.work.Activity.Changes()
+	before, err := s.idleState(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if n := s.http.short.Load(); n > 0 {
 		lines = append(lines, fmt.Sprintf("%d requests are served", n))
@@ -52,19 +76,18 @@ func (s *Server) busy(ctx context.Context) (lines []string, err error) {
 		}
 	}
 	lines = append(lines, s.work.Activity.Busy()...)
-	after, err := s.stores.revisions(ctx)
-	if err != nil || len(lines) > 0 {
-		return lines, err
+	after, err := s.idleState(ctx)
+	if err == nil && len(lines) == 0 && (!slices.Equal(after, before) || s.work.Activity.Changes() != changes) {
+		lines = []string{"requests, writes or other work begin again and again"}
 	}
-	for i := range after {
-		if after[i] != before[i] {
-			return []string{"objects are written"}, nil
-		}
-	}
-	if s.http.begun.Load() != begun || s.work.Activity.Changes() != changes {
-		return []string{"work begins again and again"}, nil
-	}
-	return nil, nil
+	return lines, after, err
+}
+
+// idleState returns the revision of each part of the stores, and the number of requests so far.
+func (s *Server) idleState(ctx context.Context) ([]int64, error) {
+	requests := s.http.begun.Load()
+	revisions, err := s.stores.revisions(ctx)
+	return append(revisions, requests), err
 }
 
 // revisions returns the revision of each part of the stores.

@@ -348,7 +348,7 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 				"stop that, or name another directory with --data-dir",
 		},
 		"not a directory": {
-			func(c *settings) { c.Storage.DataDir = file }, "cannot use the data directory " + file + ": not a directory",
+			func(c *settings) { c.Storage.DataDir = file }, "cannot use the data directory " + file + " (--data-dir): not a directory",
 		},
 		"service range": {
 			func(c *settings) { c.Network.ServiceClusterIPRange = "10.0.0.0/8" },

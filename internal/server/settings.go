@@ -129,20 +129,8 @@ func (c *settings) validateStorage() error {
 
 // validateFilters checks what the filters of requests parse.
 func (c *settings) validateFilters() error {
-	var errs []error
-	for _, f := range []struct {
-		path string
-		err  error
-	}{
-		{"Requests.CORSAllowedOrigins", cors.Validate(c.Requests.CORSAllowedOrigins)},
-		{"Requests.HSTSDirectives", hsts.Validate(c.Requests.HSTSDirectives)},
-		{"Requests.GoawayChance", goaway.Validate(c.Requests.GoawayChance)},
-	} {
-		if f.err != nil {
-			errs = append(errs, config.Errorf("{%s}: %w", f.path, f.err).OnCommandLine("%v", f.err))
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(cors.Validate(c.Requests.CORSAllowedOrigins), hsts.Validate(c.Requests.HSTSDirectives),
+		goaway.Validate(c.Requests.GoawayChance))
 }
 
 // metricOptions returns the options of package metrics.

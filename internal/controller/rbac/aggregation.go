@@ -2,6 +2,7 @@ package rbac
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -94,12 +95,14 @@ func (a *Aggregation) Run(ctx context.Context) error {
 			return nil
 		case <-wake:
 		}
-		for a.updateAggregates(ctx) != nil {
-			if !workers.Pause(ctx, workers.RetryAfter) {
-				return nil
-			}
+		err := a.updateAggregates(ctx)
+		for ; err != nil && ctx.Err() == nil; err = a.updateAggregates(ctx) {
+			a.Log.Warn("cannot update aggregated ClusterRoles; will try again", "error", err)
+			workers.Pause(ctx, workers.RetryAfter)
 		}
-		a.done()
+		if err == nil {
+			a.done()
+		}
 	}
 }
 
@@ -117,7 +120,6 @@ func (a *Aggregation) done() {
 func (a *Aggregation) updateAggregates(ctx context.Context) error {
 	roles, err := a.concerned(ctx)
 	if err != nil {
-		a.Log.Warn("cannot read ClusterRoles that are aggregated; will try again", "error", err)
 		return err
 	}
 	wanted := AggregatedRules(roles)
@@ -134,8 +136,7 @@ func (a *Aggregation) updateAggregates(ctx context.Context) error {
 			return nil
 		})
 		if err != nil && !kerrors.IsNotFound(err) {
-			a.Log.Warn("cannot update aggregated ClusterRoles; will try again", "name", name, "error", err)
-			return err
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return nil

@@ -58,6 +58,14 @@ type Config struct {
 // Parse parses values of the format GROUP/VERSION=true or api/beta=true. The last value of a key counts. Its errors are
 // those of kube-apiserver. It also fails if the core group is off, for which kube-apiserver panics.
 func Parse(values []string) (*Config, error) {
+	c, err := parse(values)
+	if err != nil {
+		return nil, config.Errorf("{API.RuntimeConfig}: %w", err).OnCommandLine("%s", config.CommandLine(err))
+	}
+	return c, nil
+}
+
+func parse(values []string) (*Config, error) {
 	settings := split(values)
 	c := &Config{
 		values: map[string]string{}, versions: map[schema.GroupVersion]bool{},
@@ -90,7 +98,8 @@ func Parse(values []string) (*Config, error) {
 		}
 	}
 	if !c.Enabled(schema.GroupVersionResource{Version: "v1"}) {
-		return nil, config.Errorf("{API.RuntimeConfig} switches off v1, the core group, which the server cannot do without")
+		return nil, config.Errorf("v1, the core group, is switched off, which the server cannot do without").
+			OnCommandLine("--runtime-config switches off v1, the core group, which the server cannot do without")
 	}
 	return c, nil
 }
@@ -120,7 +129,8 @@ func (c *Config) checkFlowControl(settings map[string]string) error {
 	for _, key := range []string{"flowcontrol.apiserver.k8s.io/v1", ga, all} { // the first that is set counts
 		switch settings[key] {
 		case "false":
-			return fmt.Errorf("--runtime-config=%s=false conflicts with --enable-priority-and-fairness=true", key)
+			return config.Errorf("%s=false conflicts with {Requests.NoPriorityAndFairness}, which is not set", key).
+				OnCommandLine("--runtime-config=%s=false conflicts with --enable-priority-and-fairness=true", key)
 		case "true":
 			return nil
 		}

@@ -4,11 +4,12 @@ package cors
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/keelson-dev/keelson/config"
 )
 
 // The values of the headers that an allowed origin gets.
@@ -30,12 +31,12 @@ func Validate(patterns []string) error {
 	var errs []error
 	for _, p := range patterns {
 		if p == "" {
-			errs = append(errs, fmt.Errorf("empty value in --cors-allowed-origins, help: %s", patternHelp))
+			errs = append(errs, config.Errorf("empty value in {Requests.CORSAllowedOrigins}, help: %s", patternHelp))
 			continue
 		}
 		if err := validate(p); err != nil {
 			errs = append(errs,
-				fmt.Errorf("--cors-allowed-origins has an invalid regular expression: %w, help: %s", err, patternHelp))
+				config.Errorf("{Requests.CORSAllowedOrigins} has an invalid regular expression: %w, help: %s", err, patternHelp))
 		}
 	}
 	return errors.Join(errs...)

@@ -50,10 +50,10 @@ func TestPatternsMustMatchTheWholeHost(t *testing.T) {
 	for pattern, want := range map[string]string{
 		`//example\.com(:|$)`:     "",
 		`^https://example\.com$`:  "",
-		``:                        "empty value in --cors-allowed-origins",
+		``:                        "empty value in Requests.CORSAllowedOrigins",
 		`example\.com`:            "regular expression does not pin to start/end of host in the origin header",
 		`//example\.com`:          "regular expression does not pin to start/end of host in the origin header",
-		`^(https://example\.com$`: "--cors-allowed-origins has an invalid regular expression: error parsing regexp",
+		`^(https://example\.com$`: "Requests.CORSAllowedOrigins has an invalid regular expression: error parsing regexp",
 	} {
 		err := Validate([]string{pattern})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

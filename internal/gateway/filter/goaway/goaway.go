@@ -4,9 +4,10 @@
 package goaway
 
 import (
-	"errors"
 	"math/rand/v2"
 	"net/http"
+
+	"github.com/keelson-dev/keelson/config"
 )
 
 // maxChance is the largest chance allowed: one request in fifty.
@@ -15,7 +16,7 @@ const maxChance = 0.02
 // Validate returns an error if chance is out of range.
 func Validate(chance float64) error {
 	if chance < 0 || chance > maxChance {
-		return errors.New("--goaway-chance can not be less than 0 or greater than 0.02")
+		return config.Errorf("{Requests.GoawayChance} can not be less than 0 or greater than 0.02")
 	}
 	return nil
 }

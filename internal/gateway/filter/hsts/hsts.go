@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+
+	"github.com/keelson-dev/keelson/config"
 )
 
 // header is the name of the header in canonical form.
@@ -21,11 +23,11 @@ func Validate(directives []string) error {
 	for _, d := range directives {
 		switch d = strings.TrimSpace(d); {
 		case d == "":
-			errs = append(errs, errors.New("empty value in strict-transport-security-directives"))
+			errs = append(errs, config.Errorf("empty value in {Requests.HSTSDirectives}").
+				OnCommandLine("empty value in strict-transport-security-directives"))
 		case !directive.MatchString(d):
-			errs = append(errs,
-				errors.New("--strict-transport-security-directives invalid, allowed values: max-age=expireTime, "+
-					"includeSubDomains, preload. see https://tools.ietf.org/html/rfc6797#section-6.1 for more information"))
+			errs = append(errs, config.Errorf("{Requests.HSTSDirectives} invalid, allowed values: max-age=expireTime, "+
+				"includeSubDomains, preload. see https://tools.ietf.org/html/rfc6797#section-6.1 for more information"))
 		}
 	}
 	return errors.Join(errs...)

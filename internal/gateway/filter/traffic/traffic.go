@@ -1,23 +1,20 @@
-// Package traffic records the requests that a server gets, and answers some of them with errors, late or not at all: for
-// tests of clients.
+// Package traffic records the requests that a server gets, and answers some of them with errors, late or not at all:
+// for tests of clients.
 package traffic
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"math"
 	"net/http"
-	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
-
-	kerrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/internal/access/admission"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/machinery/responserecorder"
-	"github.com/keelson-dev/keelson/internal/object/apiresponse"
 )
 
 // MaxRequests limits the number of recorded requests. Then the oldest are dropped.
@@ -30,8 +27,8 @@ type Request struct {
 	User      string
 	Groups    []string
 	UserAgent string
-	// Verb is the verb of the API: get, list, watch, create, update, patch, delete, deletecollection. It is the method in lower
-	// case, and Resource is empty, if the request is not about a resource.
+	// Verb is the verb of the API: get, list, watch, create, update, patch, delete, deletecollection. It is the method
+	// in lower case, and Resource is empty, if the request is not about a resource.
 	Verb                                  string
 	Group, Version, Resource, Subresource string
 	Namespace                             string
@@ -40,6 +37,9 @@ type Request struct {
 	Path string
 	// Code is the HTTP status of the answer. It is 0 before the answer, and if the connection was cut off instead.
 	Code int
+	// Duration is the time from the arrival of the request to the end of its answer. It is 0 before that, as for a
+	// watch that runs.
+	Duration time.Duration
 }
 
 // Match selects requests. An empty field matches all.
@@ -60,43 +60,49 @@ func (m *Match) Matches(r *Request) bool {
 	return true
 }
 
-// Fault is something that goes wrong with requests. A request meets the first fault that matches.
-type Fault struct {
-	// On are the requests. The Name of a create is empty.
-	On Match
-	// Times is the number of requests to which the fault is applied; 0 means all.
-	Times int
-	// Latency is the delay of the request before anything else happens.
-	Latency time.Duration
-	// Code is the HTTP status that is answered, such as 409, 410, 429, 500 or 503, with a Status as kube-apiserver makes it
-	// for that code. 0 carries out the request.
-	Code int
-	// RetryAfter is the header Retry-After of a Code, in whole seconds; 0 leaves it out.
-	RetryAfter time.Duration
-	// Drop closes the connection without an answer (with HTTP/2 it resets the stream), and does not carry out the request.
-	Drop bool
-	// DropAnswer carries out the request, and then closes the connection without an answer.
-	DropAnswer bool
-	// StaleVersion, unless it is empty, is a resource version: a list is answered as it was then. Other requests are not
-	// changed.
-	StaleVersion string
+// Verbs of requests about resources, and of other requests, which have their method in lower case.
+var (
+	apiVerbs   = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
+	otherVerbs = []string{"get", "head", "post", "put", "patch", "delete", "options"}
+)
+
+// Check returns an error if no request can match.
+func (m *Match) Check() error {
+	aboutResource := *m != Match{Verb: m.Verb, User: m.User}
+	switch {
+	case m.Verb == "" || slices.Contains(apiVerbs, m.Verb):
+	case aboutResource || !slices.Contains(otherVerbs, m.Verb):
+		return fmt.Errorf("no request for a resource has the Verb %q; the verbs are %s", m.Verb, strings.Join(apiVerbs, ", "))
+	}
+	for _, f := range []struct{ field, value string }{
+		{"Group", m.Group}, {"Resource", m.Resource}, {"Subresource", m.Subresource}, {"Namespace", m.Namespace},
+	} {
+		if f.value != strings.ToLower(f.value) || strings.Contains(f.value, "/") {
+			return fmt.Errorf("no request has the %s %q: it must be in lower case and without a slash", f.field, f.value)
+		}
+	}
+	if strings.Contains(m.Name, "/") {
+		return fmt.Errorf("no request has the Name %q: it must be without a slash", m.Name)
+	}
+	return nil
 }
 
 // Traffic has the requests and the faults of one server. Its methods may be called concurrently.
 type Traffic struct {
-	mu      sync.Mutex // guards what follows, and the Requests of calls
-	calls   []*call
-	faults  []*injected
-	watches map[*call]context.CancelFunc
+	mu         sync.Mutex // guards what follows, and the Requests of calls
+	calls      []*call
+	injections []*injection
+	watches    map[*call]context.CancelFunc
 }
 
 // call is a request in progress or a past one.
 type call struct{ Request }
 
-// injected is a fault with the number of requests that may still meet it.
-type injected struct {
-	Fault
-	left int
+// injection is the faults that the requests meet that match.
+type injection struct {
+	on     Match
+	faults []Fault
+	left   int // how many requests may still meet it
 }
 
 // New returns a Traffic without requests and faults.
@@ -122,17 +128,25 @@ func (t *Traffic) Forget() {
 	t.calls = nil
 }
 
-// Inject adds a fault. remove takes it away again; it may be called more than once.
-func (t *Traffic) Inject(f Fault) (remove func()) {
-	i := &injected{Fault: f, left: f.Times}
+// All is a number of requests that no test reaches.
+const All = math.MaxInt
+
+// Inject makes faults happen to the next n requests that match. The faults happen in their order, until one ends the
+// request. A request meets the first injection that matches and has requests left. remove takes the injection away; it
+// may be called more than once. The error says why the injection would have no effect, or another one than expected.
+func (t *Traffic) Inject(n int, on Match, faults ...Fault) (remove func(), err error) {
+	if err := check(n, &on, faults); err != nil {
+		return nil, err
+	}
+	i := &injection{on: on, faults: slices.Clone(faults), left: n}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.faults = append(t.faults, i)
+	t.injections = append(t.injections, i)
 	return func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.faults = slices.DeleteFunc(t.faults, func(other *injected) bool { return other == i })
-	}
+		t.injections = slices.DeleteFunc(t.injections, func(other *injection) bool { return other == i })
+	}, nil
 }
 
 // CutWatches ends the watches that match and run now, as a server does that stops. It returns how many they are.
@@ -161,7 +175,7 @@ func (t *Traffic) Record(next http.Handler) http.Handler {
 		}}
 		t.add(c)
 		rw := responserecorder.Wrap(w)
-		defer func() { t.answered(c, rw.Status) }()
+		defer func() { t.ended(c, rw.Status) }()
 		next.ServeHTTP(rw, r.WithContext(context.WithValue(r.Context(), callKey{}, c)))
 	})
 }
@@ -183,6 +197,13 @@ func (t *Traffic) answered(c *call, status int) {
 	}
 }
 
+func (t *Traffic) ended(c *call, status int) {
+	t.answered(c, status)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c.Duration = time.Since(c.Time)
+}
+
 // Disturb is the filter that makes requests meet faults. It comes behind the filters that determine the user.
 func (t *Traffic) Disturb(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -191,7 +212,7 @@ func (t *Traffic) Disturb(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		f := t.meet(c, request.UserFrom(r.Context()))
+		faults := t.meet(c, request.UserFrom(r.Context()))
 		rw := responserecorder.Wrap(w)
 		before := rw.Started
 		rw.Started = func(status int) {
@@ -205,27 +226,26 @@ func (t *Traffic) Disturb(next http.Handler) http.Handler {
 			defer t.watching(c, cancel)()
 			r = r.WithContext(ctx)
 		}
-		if f == nil {
-			next.ServeHTTP(rw, r)
-			return
+		handler := next
+		for _, f := range slices.Backward(faults) {
+			handler = f.before(handler)
 		}
-		f.apply(rw, r, next)
+		handler.ServeHTTP(rw, r)
 	})
 }
 
-// meet records the user of a request, and returns the fault to apply, nil if there is none.
-func (t *Traffic) meet(c *call, user *request.User) *Fault {
+// meet records the user of a request, and returns the faults that it meets.
+func (t *Traffic) meet(c *call, user *request.User) []Fault {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if user != nil {
 		c.User, c.Groups = user.Name, user.Groups
 	}
-	for _, f := range t.faults {
-		if !f.On.Matches(&c.Request) || f.Times > 0 && f.left == 0 {
-			continue
+	for _, i := range t.injections {
+		if i.left > 0 && i.on.Matches(&c.Request) {
+			i.left--
+			return i.faults
 		}
-		f.left--
-		return &f.Fault
 	}
 	return nil
 }
@@ -242,78 +262,6 @@ func (t *Traffic) watching(c *call, cancel context.CancelFunc) (end func()) {
 		cancel()
 	}
 }
-
-// apply makes one request meet the fault.
-func (f *Fault) apply(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	if f.Latency > 0 {
-		wait := time.NewTimer(f.Latency)
-		defer wait.Stop()
-		select {
-		case <-wait.C:
-		case <-r.Context().Done():
-		}
-	}
-	info := request.InfoFrom(r.Context())
-	switch {
-	case f.Drop:
-		panic(http.ErrAbortHandler)
-	case f.DropAnswer:
-		next.ServeHTTP(&nowhere{header: http.Header{}}, r)
-		panic(http.ErrAbortHandler)
-	case f.Code != 0:
-		apiresponse.Error(w, r, f.answer(info))
-		return
-	case f.StaleVersion != "" && info.Verb == "list":
-		r = r.Clone(r.Context())
-		r.URL.RawQuery = stale(r.URL.Query(), f.StaleVersion)
-	}
-	next.ServeHTTP(w, r)
-}
-
-// answer returns the error that is answered with the Code, as kube-apiserver makes it.
-func (f *Fault) answer(info *request.Info) error {
-	const message = "an injected fault"
-	gr, seconds := schema.GroupResource{Group: info.Group, Resource: info.Resource}, int(f.RetryAfter/time.Second)
-	switch f.Code {
-	case http.StatusForbidden:
-		return kerrors.NewForbidden(gr, info.Name, errors.New(message))
-	case http.StatusNotFound:
-		return kerrors.NewNotFound(gr, info.Name)
-	case http.StatusConflict:
-		if info.Verb == "create" {
-			return kerrors.NewAlreadyExists(gr, info.Name)
-		}
-		return kerrors.NewConflict(gr, info.Name, errors.New(
-			"the object has been modified; please apply your changes to the latest version and try again"))
-	case http.StatusGone:
-		return kerrors.NewResourceExpired(message)
-	case http.StatusTooManyRequests:
-		return kerrors.NewTooManyRequests(message, seconds)
-	case http.StatusInternalServerError:
-		return kerrors.NewInternalError(errors.New(message))
-	case http.StatusGatewayTimeout:
-		return kerrors.NewTimeoutError(message, seconds)
-	}
-	const unexpected = true // keeps the message
-	return kerrors.NewGenericServerResponse(f.Code, info.Verb, gr, info.Name, message, seconds, unexpected)
-}
-
-// stale returns a query for the state at an old resource version. The next page of a list is not changed, because it
-// continues at the version of the first.
-func stale(q url.Values, version string) string {
-	if q.Get("continue") == "" {
-		q.Set("resourceVersion", version)
-		q.Set("resourceVersionMatch", "Exact")
-	}
-	return q.Encode()
-}
-
-// nowhere is a http.ResponseWriter for an answer that is not sent.
-type nowhere struct{ header http.Header }
-
-func (n *nowhere) Header() http.Header         { return n.header }
-func (n *nowhere) Write(b []byte) (int, error) { return len(b), nil }
-func (n *nowhere) WriteHeader(int)             {}
 
 // Plugin returns the admission plug-in that records the names of created objects. It refuses nothing.
 func (t *Traffic) Plugin() admission.Plugin {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,7 +61,10 @@ func TestRequests(t *testing.T) {
 		if len(got) != 4 || got[i].User != "ann" || len(got[i].Groups) != 1 || got[i].Time.IsZero() {
 			t.Fatalf("%+v", got)
 		}
-		got[i].User, got[i].Groups, got[i].Time = "", nil, time.Time{}
+		if got[i].Duration <= 0 {
+			t.Errorf("%s %s took %v", got[i].Verb, got[i].Path, got[i].Duration)
+		}
+		got[i].User, got[i].Groups, got[i].Time, got[i].Duration = "", nil, time.Time{}, 0
 		if a, b := text(t, got[i]), text(t, want); a != b {
 			t.Errorf("got  %s\nwant %s", a, b)
 		}
@@ -98,51 +102,68 @@ func TestOldRequestsAreForgotten(t *testing.T) {
 	}
 }
 
+// inject makes faults happen to the next n requests that match.
+func inject(t *testing.T, traffic *Traffic, n int, on Match, faults ...Fault) (remove func()) {
+	t.Helper()
+	remove, err := traffic.Inject(n, on, faults...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return remove
+}
+
 func TestFaults(t *testing.T) {
+	late, lists := Delay{time.Millisecond}, Match{Verb: "list"}
 	for name, test := range map[string]struct {
-		fault    Fault
+		on       Match
+		faults   []Fault
 		method   string
 		path     string
 		code     int
 		reason   metav1.StatusReason // of the Status; "" if the handler wrote the body
-		served   bool
+		served   string              // the query of the request that was carried out; "-" if none was
 		panicked any
 	}{
-		"none matches":     {Fault{On: Match{Verb: "get"}, Code: 500}, "GET", pods, 200, "", true, nil},
-		"conflict":         {Fault{Code: 409}, "PUT", pods + "/a", 409, "Conflict", false, nil},
-		"exists":           {Fault{Code: 409}, "POST", pods, 409, "AlreadyExists", false, nil},
-		"forbidden":        {Fault{Code: 403}, "GET", pods, 403, "Forbidden", false, nil},
-		"not found":        {Fault{Code: 404}, "GET", pods + "/a", 404, "NotFound", false, nil},
-		"expired":          {Fault{Code: 410}, "GET", pods, 410, "Expired", false, nil},
-		"too many":         {Fault{Code: 429, RetryAfter: 3 * time.Second}, "GET", pods, 429, "TooManyRequests", false, nil},
-		"internal":         {Fault{Code: 500}, "GET", pods, 500, "InternalError", false, nil},
-		"unavailable":      {Fault{Code: 503}, "GET", pods, 503, "ServiceUnavailable", false, nil},
-		"timeout":          {Fault{Code: 504}, "GET", pods, 504, "Timeout", false, nil},
-		"dropped":          {Fault{Drop: true}, "POST", pods, 200, "", false, http.ErrAbortHandler},
-		"answer dropped":   {Fault{DropAnswer: true}, "POST", pods, 200, "", true, http.ErrAbortHandler},
-		"late":             {Fault{Latency: time.Millisecond}, "GET", pods, 200, "", true, nil},
-		"stale get":        {Fault{StaleVersion: "7"}, "GET", pods + "/a", 200, "", true, nil},
-		"late and refused": {Fault{Latency: time.Millisecond, Code: 503}, "GET", pods, 503, "ServiceUnavailable", false, nil},
+		"none matches":   {Match{Verb: "get"}, []Fault{Fail{Code: 500}}, "GET", pods, 200, "", "", nil},
+		"conflict":       {Match{}, []Fault{Fail{Code: 409}}, "PUT", pods + "/a", 409, "Conflict", "-", nil},
+		"exists":         {Match{}, []Fault{Fail{Code: 409}}, "POST", pods, 409, "AlreadyExists", "-", nil},
+		"forbidden":      {Match{}, []Fault{Fail{Code: 403}}, "GET", pods, 403, "Forbidden", "-", nil},
+		"not found":      {Match{}, []Fault{Fail{Code: 404}}, "GET", pods + "/a", 404, "NotFound", "-", nil},
+		"expired":        {Match{}, []Fault{Fail{Code: 410}}, "GET", pods, 410, "Expired", "-", nil},
+		"too many":       {Match{}, []Fault{Fail{429, 3 * time.Second}}, "GET", pods, 429, "TooManyRequests", "-", nil},
+		"internal":       {Match{}, []Fault{Fail{Code: 500}}, "GET", pods, 500, "InternalError", "-", nil},
+		"unavailable":    {Match{}, []Fault{Fail{503, 3 * time.Second}}, "GET", pods, 503, "ServiceUnavailable", "-", nil},
+		"timeout":        {Match{}, []Fault{Fail{504, 3 * time.Second}}, "GET", pods, 504, "Timeout", "-", nil},
+		"dropped":        {Match{}, []Fault{Drop{}}, "POST", pods, 200, "", "-", http.ErrAbortHandler},
+		"answer dropped": {Match{}, []Fault{DropAnswer{}}, "POST", pods, 200, "", "", http.ErrAbortHandler},
+		"late":           {Match{}, []Fault{late}, "GET", pods, 200, "", "", nil},
+		"late, refused":  {Match{}, []Fault{late, Fail{Code: 503}}, "GET", pods, 503, "ServiceUnavailable", "-", nil},
+		"late, dropped":  {Match{}, []Fault{late, DropAnswer{}}, "GET", pods, 200, "", "", http.ErrAbortHandler},
+		"stale and answer dropped": {
+			lists, []Fault{DropAnswer{}, Stale{"7"}}, "GET", pods, 200, "", "resourceVersion=7&resourceVersionMatch=Exact",
+			http.ErrAbortHandler,
+		},
 	} {
-		traffic, served := New(), false
-		traffic.Inject(test.fault)
+		traffic, served := New(), "-"
+		inject(t, traffic, All, test.on, test.faults...)
 		w, panicked := serve(traffic, test.method, test.path, func(w http.ResponseWriter, r *http.Request) {
-			served = true
+			served = r.URL.RawQuery
 			ok(w, r)
 		})
 		var status metav1.Status
 		_ = json.Unmarshal(w.Body.Bytes(), &status) // the handler's body is none
 		if w.Code != test.code || status.Reason != test.reason || served != test.served || panicked != test.panicked {
-			t.Errorf("%s: %d %s, served: %t, panic: %v", name, w.Code, w.Body, served, panicked)
+			t.Errorf("%s: %d %s, served: %q, panic: %v", name, w.Code, w.Body, served, panicked)
 		}
-		if want := map[bool]string{true: "3"}[test.fault.RetryAfter > 0]; w.Header().Get("Retry-After") != want {
+		fail, _ := test.faults[0].(Fail)
+		if want := map[bool]string{true: "3"}[fail.RetryAfter > 0]; w.Header().Get("Retry-After") != want {
 			t.Errorf("%s: Retry-After %q", name, w.Header().Get("Retry-After"))
 		}
 		code := test.code
 		if panicked != nil {
 			code = 0
 		}
-		if got := traffic.Requests(Match{}); len(got) != 1 || got[0].Code != code {
+		if got := traffic.Requests(Match{}); len(got) != 1 || got[0].Code != code || got[0].Duration <= 0 {
 			t.Errorf("%s: recorded %+v", name, got)
 		}
 		if panicked != nil && w.Body.Len() > 0 {
@@ -154,7 +175,7 @@ func TestFaults(t *testing.T) {
 // TestStaleLists changes the query of a list, unless it is continued.
 func TestStaleLists(t *testing.T) {
 	traffic := New()
-	traffic.Inject(Fault{StaleVersion: "7"})
+	inject(t, traffic, All, Match{Verb: "list"}, Stale{"7"})
 	for query, want := range map[string]string{
 		"limit=5":                   "limit=5&resourceVersion=7&resourceVersionMatch=Exact",
 		"continue=c&limit=5":        "continue=c&limit=5",
@@ -169,14 +190,61 @@ func TestStaleLists(t *testing.T) {
 // TestFaultsEnd has a fault for two requests, and one that is taken away.
 func TestFaultsEnd(t *testing.T) {
 	traffic := New()
-	traffic.Inject(Fault{Code: 500, Times: 2})
-	remove := traffic.Inject(Fault{Code: 503})
+	inject(t, traffic, 2, Match{}, Fail{Code: 500})
+	remove := inject(t, traffic, All, Match{}, Fail{Code: 503})
 	for i, want := range []int{500, 500, 503, 200, 200} {
 		if i >= 3 {
 			remove()
 		}
 		if w, _ := serve(traffic, "GET", pods, ok); w.Code != want {
 			t.Errorf("request %d: %d, want %d", i, w.Code, want)
+		}
+	}
+}
+
+// TestMistakes: an injection that could have no effect is refused, and the error names what is wrong.
+func TestMistakes(t *testing.T) {
+	for _, test := range []struct {
+		want   string // "" for an injection that is accepted
+		n      int
+		on     Match
+		faults []Fault
+	}{
+		{"", All, Match{Verb: "deletecollection", Group: "apps", Resource: "deployments", Namespace: "n"}, []Fault{Drop{}}},
+		{"", 1, Match{Verb: "create", Resource: "pods", Subresource: "eviction", Name: "a:b"}, []Fault{Fail{Code: 400}}},
+		{"", 1, Match{Verb: "post", User: "Jane"}, []Fault{Fail{Code: 511}}},
+		{"number of requests", 0, Match{}, []Fault{Drop{}}},
+		{"number of requests", -1, Match{}, []Fault{Drop{}}},
+		{`Verb "Update"`, 1, Match{Verb: "Update"}, []Fault{Drop{}}},
+		{`Verb "apply"`, 1, Match{Verb: "apply"}, []Fault{Drop{}}},
+		{`Verb "post"`, 1, Match{Verb: "post", Resource: "pods"}, []Fault{Drop{}}},
+		{`Resource "ConfigMap"`, 1, Match{Resource: "ConfigMap"}, []Fault{Drop{}}},
+		{`Resource "pods/status"`, 1, Match{Resource: "pods/status"}, []Fault{Drop{}}},
+		{`Subresource "Status"`, 1, Match{Resource: "pods", Subresource: "Status"}, []Fault{Drop{}}},
+		{`Group "apps/v1"`, 1, Match{Group: "apps/v1"}, []Fault{Drop{}}},
+		{`Namespace "Team"`, 1, Match{Namespace: "Team"}, []Fault{Drop{}}},
+		{`Name "team/a"`, 1, Match{Name: "team/a"}, []Fault{Drop{}}},
+		{"Verb create must not have a Name", 1, Match{Verb: "create", Resource: "pods", Name: "a"}, []Fault{Drop{}}},
+		{"no fault", 1, Match{}, nil},
+		{"last fault", 1, Match{}, []Fault{Fail{Code: 500}, Delay{1}}},
+		{"last fault", 1, Match{}, []Fault{Drop{}, DropAnswer{}}},
+		{"is 42", 1, Match{}, []Fault{Fail{Code: 42}}},
+		{"is 200", 1, Match{}, []Fault{Fail{Code: 200}}},
+		{"is 0", 1, Match{}, []Fault{Fail{}}},
+		{"is 499", 1, Match{}, []Fault{Fail{Code: 499}}},
+		{"is 1.5s", 1, Match{}, []Fault{Fail{Code: 429, RetryAfter: 1500 * time.Millisecond}}},
+		{"is -1s", 1, Match{}, []Fault{Fail{Code: 429, RetryAfter: -time.Second}}},
+		{"429, 503 or 504", 1, Match{}, []Fault{Fail{Code: 409, RetryAfter: time.Second}}},
+		{"is 0s", 1, Match{}, []Fault{Delay{}}},
+		{"is -1ns", 1, Match{}, []Fault{Delay{-1}}},
+		{"Verb list", 1, Match{}, []Fault{Stale{"7"}}},
+		{"Verb list", 1, Match{Verb: "get"}, []Fault{Stale{"7"}}},
+		{`is ""`, 1, Match{Verb: "list"}, []Fault{Stale{}}},
+		{`is "0"`, 1, Match{Verb: "list"}, []Fault{Stale{"0"}}},
+	} {
+		_, err := New().Inject(test.n, test.on, test.faults...)
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%d %+v %+v: %v, want %q", test.n, test.on, test.faults, err, test.want)
 		}
 	}
 }
