@@ -84,7 +84,10 @@ func (c *cluster) kubeconfig() string { return filepath.Join(c.dir, "kubeconfig"
 
 func (c *cluster) start(ctx context.Context) error {
 	pki := filepath.Join(c.dir, "pki")
-	authority, key := filepath.Join(pki, "ca.crt"), filepath.Join(pki, "ca.key")
+	authority, key, accounts := filepath.Join(pki, "ca.crt"), filepath.Join(pki, "ca.key"), filepath.Join(pki, "sa.key")
+	if err := await(ctx, accounts); err != nil {
+		return err
+	}
 	stages := filepath.Join(c.dir, "stages.yaml")
 	content, err := files.ReadFile("stages.yaml")
 	if err := errors.Join(err, os.WriteFile(stages, content, 0o600)); err != nil {
@@ -92,11 +95,26 @@ func (c *cluster) start(ctx context.Context) error {
 	}
 	return errors.Join(
 		c.run(ctx, "kube-controller-manager", "--leader-elect=false", "--secure-port=0",
-			"--service-account-private-key-file", filepath.Join(pki, "sa.key"), "--root-ca-file", authority,
+			"--service-account-private-key-file", accounts, "--root-ca-file", authority,
 			"--cluster-signing-cert-file", authority, "--cluster-signing-key-file", key),
 		c.run(ctx, "kube-scheduler", "--leader-elect=false", "--secure-port=0"),
 		c.run(ctx, "kwok", "--config", stages, "--manage-all-nodes", "--node-lease-duration-seconds=5"),
 	)
+}
+
+// await waits for a file, which the server writes soon after its start.
+func await(ctx context.Context, file string) error {
+	for range 100 {
+		if _, err := os.Stat(file); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return fmt.Errorf("there is no %s after 10 seconds", file)
 }
 
 // run starts a program, whose output goes to a file in the data directory.
