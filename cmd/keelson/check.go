@@ -26,7 +26,7 @@ func newCheck(out, errOut io.Writer) *cobra.Command {
 		Long: "Check reads all data of a stopped server and changes nothing. It verifies checksums,\n" +
 			"that index, log and expiry index agree, that every key is where an object's key is, and\n" +
 			"that every value can be read. What is wrong is printed, one line each.",
-		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
+		SilenceUsage: true, SilenceErrors: true, Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return check(c.Context(), out, errOut, dataDir) },
 	}
 	c.Flags().StringVar(&dataDir, "data-dir", dataDir, dataDirUsage)
