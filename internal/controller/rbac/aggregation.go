@@ -117,7 +117,7 @@ func (a *Aggregation) done() {
 func (a *Aggregation) updateAggregates(ctx context.Context) error {
 	roles, err := a.concerned(ctx)
 	if err != nil {
-		a.Log.Warn("cannot read ClusterRoles that are aggregated; will try again", "error", err)
+		a.warn(ctx, "cannot read ClusterRoles that are aggregated; will try again", "error", err)
 		return err
 	}
 	wanted := AggregatedRules(roles)
@@ -134,7 +134,7 @@ func (a *Aggregation) updateAggregates(ctx context.Context) error {
 			return nil
 		})
 		if err != nil && !kerrors.IsNotFound(err) {
-			a.Log.Warn("cannot update aggregated ClusterRoles; will try again", "name", name, "error", err)
+			a.warn(ctx, "cannot update aggregated ClusterRoles; will try again", "name", name, "error", err)
 			return err
 		}
 	}
@@ -183,10 +183,17 @@ func (a *Aggregation) ruleOf(ctx context.Context, o *cache.Object) *rbacv1.Aggre
 	}
 	obj, err := a.resource().Decode(ctx, o)
 	if err != nil {
-		a.Log.Warn("cannot read a ClusterRole; if it aggregates others, its rules are not updated", "name", o.Name, "error", err)
+		a.warn(ctx, "cannot read a ClusterRole; if it aggregates others, its rules are not updated", "name", o.Name, "error", err)
 		return nil
 	}
 	return obj.(*rbacv1.ClusterRole).AggregationRule
+}
+
+// warn logs a problem, unless the server stops: then reads and writes fail because ctx has ended.
+func (a *Aggregation) warn(ctx context.Context, message string, args ...any) {
+	if ctx.Err() == nil {
+		a.Log.Warn(message, args...)
+	}
 }
 
 func (a *Aggregation) resource() *registry.Resource {
