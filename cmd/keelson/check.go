@@ -55,10 +55,13 @@ func check(ctx context.Context, out, errOut io.Writer, dataDir string) error {
 	if values.encrypted > 0 {
 		fmt.Fprintf(out, "%d values are encrypted and were not read\n", values.encrypted)
 	}
-	if problems > 0 {
-		return fmt.Errorf("%d things are wrong with the data in %s", problems, dataDir)
+	switch problems {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("1 thing is wrong with the data in %s", dataDir)
 	}
-	return nil
+	return fmt.Errorf("%d things are wrong with the data in %s", problems, dataDir)
 }
 
 // valueCheck checks the keys and values of a store. encrypted counts the values that it could not check.

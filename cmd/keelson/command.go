@@ -71,7 +71,7 @@ func newVersion(out io.Writer) *cobra.Command {
 			info := version.Get()
 			switch format {
 			case "":
-				_, err := fmt.Fprintf(out, "keelson %s (Kubernetes %s)\n", version.Keelson, info.GitVersion)
+				_, err := fmt.Fprintln(out, version.Line(info))
 				return err
 			case "json":
 				e := json.NewEncoder(out)

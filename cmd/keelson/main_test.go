@@ -219,12 +219,23 @@ func TestErrorsAreOneLine(t *testing.T) {
 			t.Errorf("%s: exit %d (%v), %q; want %q", name, code, err, stderr.String(), c.want)
 		}
 	}
+	if _, err := os.Stat(other); !os.IsNotExist(err) {
+		t.Errorf("a start that failed has left its data directory: %v", err)
+	}
 }
 
 func TestVersion(t *testing.T) {
 	out, err := command("version").Output()
 	if err != nil || !strings.HasPrefix(string(out), "keelson ") {
 		t.Errorf("%q %v", out, err)
+	}
+	for _, args := range [][]string{{"--version"}, {"serve", "--version"}} {
+		if same, err := command(args...).Output(); err != nil || string(same) != string(out) {
+			t.Errorf("%q: %q %v, want %q", args, same, err, out)
+		}
+	}
+	if as, err := command("kube-apiserver", "--version").Output(); err != nil || !strings.HasPrefix(string(as), "Kubernetes v1.") {
+		t.Errorf("%q %v", as, err)
 	}
 	out, err = command("version", "-o", "json").Output()
 	var v struct {

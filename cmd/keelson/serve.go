@@ -22,12 +22,17 @@ import (
 // stopTime limits the stop in addition to the time for requests in flight.
 const stopTime = 30 * time.Second
 
-// printVersion prints the version of the API as kube-apiserver does, for --version and --version=raw.
-func printVersion(out io.Writer, asked string) error {
+// printVersion prints the version for --version and --version=raw: as kube-apiserver does or, for --version, as
+// `keelson version`.
+func printVersion(out io.Writer, asked string, kubeAPIServer bool) error {
 	info := version.Get()
+	line := version.Line(info)
+	if kubeAPIServer {
+		line = "Kubernetes " + info.GitVersion
+	}
 	switch asked {
 	case "true":
-		_, err := fmt.Fprintf(out, "Kubernetes %s\n", info.GitVersion)
+		_, err := fmt.Fprintln(out, line)
 		return err
 	case "raw":
 		_, err := fmt.Fprintf(out, "%#v\n", info)
@@ -59,7 +64,7 @@ func newServe(out, errOut io.Writer, p personality) *cobra.Command {
 				return c.Help()
 			}
 			if c.Flags().Changed("version") && showVersion != "false" {
-				return printVersion(out, showVersion)
+				return printVersion(out, showVersion, p.kubeAPIServer)
 			}
 			if err := compatibility.validate(); err != nil {
 				return err
@@ -101,7 +106,7 @@ func newServe(out, errOut io.Writer, p personality) *cobra.Command {
 	f.StringVar(&logs.format, "log-format", "text", "text or json")
 	f.StringVar(&logs.format, "logging-format", "text", "the same as --log-format")
 	f.StringVar(
-		&showVersion, "version", "false", "print the version of Kubernetes whose API is served, and end; raw prints more",
+		&showVersion, "version", "false", "print the version, with that of Kubernetes whose API is served, and end; raw prints more",
 	)
 	f.Lookup("version").NoOptDefVal = "true"
 	groupHelp(c)

@@ -309,6 +309,11 @@ func TestCheckFinds(t *testing.T) {
 		"/registry/secrets/default/sealed":       []byte("k8s:enc:aescbc:v1:key:xxxx"),
 	}
 	planted[namespace] = good
+	one := map[string][]byte{namespace: good, "/elsewhere": good}
+	if _, stderr, code := keelson("check", "--data-dir", storeOf(t, one)); code != 1 ||
+		!strings.HasPrefix(stderr, "keelson: 1 thing is wrong with the data in ") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
 	out, stderr, code := keelson("check", "--data-dir", storeOf(t, planted))
 	if code != 1 || !strings.HasPrefix(stderr, "keelson: ") ||
 		!strings.Contains(stderr, " things are wrong with the data in ") {

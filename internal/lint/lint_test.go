@@ -104,7 +104,7 @@ var directModules = []string{
 	"go.opentelemetry.io/otel",
 	"go.opentelemetry.io/proto/otlp", // of tests alone, but the exporter is built from it
 	"go.uber.org/zap",                // what etcd's client logs through, to lead it to slog
-	"golang.org/x/crypto", "golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys", "golang.org/x/text",
+	"golang.org/x/crypto", "golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys", "golang.org/x/term", "golang.org/x/text",
 	"golang.org/x/time",
 	"google.golang.org/grpc",
 	"google.golang.org/protobuf",

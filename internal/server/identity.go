@@ -12,6 +12,7 @@ import (
 	"maps"
 	"net"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -118,7 +119,10 @@ func (o *identityOptions) names() (names []string, ips []net.IP) {
 			names = append(names, name)
 		}
 	}
-	return names, ips
+	slices.SortFunc(ips, func(a, b net.IP) int { return bytes.Compare(a.To16(), b.To16()) })
+	ips = slices.CompactFunc(ips, net.IP.Equal)
+	slices.Sort(names)
+	return slices.Compact(names), ips
 }
 
 // ensure makes the certificates that are missing or have to be renewed.

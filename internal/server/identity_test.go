@@ -267,3 +267,24 @@ func TestErrorsOfFilesNameTheFlag(t *testing.T) {
 		}
 	}
 }
+
+// TestServingCertificateHasEachNameOnce checks that what several flags name is in the certificate once.
+func TestServingCertificateHasEachNameOnce(t *testing.T) {
+	conf := testConfig(t)
+	conf.Serving.Address, conf.Serving.ExternalHostname = "127.0.0.1", "localhost"
+	conf.Serving.TLS.AlternativeNames = []string{"127.0.0.1", "localhost"}
+	leaf := leafOf(t, start(t, conf))
+	seen := map[string]bool{}
+	for _, ip := range leaf.IPAddresses {
+		leaf.DNSNames = append(leaf.DNSNames, ip.String())
+	}
+	for _, name := range leaf.DNSNames {
+		if seen[name] {
+			t.Errorf("%s is in the certificate twice", name)
+		}
+		seen[name] = true
+	}
+	if !seen["127.0.0.1"] || !seen["localhost"] {
+		t.Errorf("the certificate is for %q", leaf.DNSNames)
+	}
+}

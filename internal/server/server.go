@@ -166,8 +166,8 @@ func (s *starting) steps(ctx context.Context) []step {
 		{"read the encryption configuration", s.chooseStores},
 		{"open what requests are audited with", s.openAudit},
 		{"read the tracing configuration", func() error { return s.openTracing(ctx) }},
-		{"lock the data directory", s.lockData},
 		{"listen", func() error { return s.listen(ctx) }},
+		{"lock the data directory", s.lockData},
 		{"open the store, and make certificates and kinds", func() error {
 			return inParallel(
 				func() error { return s.stores.open(ctx) },

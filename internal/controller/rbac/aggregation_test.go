@@ -1,7 +1,9 @@
 package rbac
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keelson-dev/keelson/internal/api/client"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
@@ -110,6 +113,32 @@ func TestAggregatedRolesFollowTheirSources(t *testing.T) {
 	})
 	for _, role := range []string{"view", "edit", "admin"} {
 		eventually(t, role+" has it no more", func() bool { return !has(role)() })
+	}
+}
+
+// stopping is a client of a server that stops during the first update.
+type stopping struct {
+	Client
+	stop context.CancelFunc
+}
+
+func (s stopping) Update(ctx context.Context, _ client.UpdateRequest) (registry.Object, error) {
+	s.stop()
+	return nil, ctx.Err()
+}
+
+// TestNoWarningsAtTheStop checks that an update that fails because the server stops is not logged.
+func TestNoWarningsAtTheStop(t *testing.T) {
+	w := newWorld(t, "")
+	w.bootstrap(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var log bytes.Buffer
+	a := &Aggregation{
+		Registry: w.Registry, Client: stopping{w.client, cancel}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	}
+	if err := a.Run(ctx); err != nil || log.Len() > 0 || !errors.Is(ctx.Err(), context.Canceled) {
+		t.Errorf("%v (%v), log %q", err, ctx.Err(), &log)
 	}
 }
 

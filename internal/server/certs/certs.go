@@ -196,7 +196,7 @@ func (o *Options) authority(name, commonName string) (*authority, error) {
 	}
 	parsed, err := pair.TLS()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(o.Dir, name+".crt"), err)
+		return nil, o.damaged(name, err)
 	}
 	key, ok := parsed.PrivateKey.(crypto.Signer)
 	if !ok {
@@ -298,10 +298,21 @@ func (o *Options) read(name string) (*Pair, error) {
 		return nil, err
 	}
 	key, err := filewatch.ReadFile(filepath.Join(o.Dir, name+".key"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, o.damaged(name, err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return &Pair{Cert: cert, Key: key}, nil
+}
+
+// damaged returns the error of a stored pair that cannot be used. The server does not replace it by itself, because an
+// authority that is made anew is trusted by no client.
+func (o *Options) damaged(name string, err error) error {
+	return fmt.Errorf("%s and %s.key cannot be used: %w; restore both from a backup, or delete both to have the server make "+
+		"new ones: certificates and kubeconfigs of a deleted authority are then no longer accepted",
+		filepath.Join(o.Dir, name+".crt"), name, err)
 }
 
 // write stores a pair. The certificate is written last, because read ignores a key without a certificate: if the

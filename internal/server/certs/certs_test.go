@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -92,5 +93,34 @@ func TestNothingIsMadeThatNobodyNeeds(t *testing.T) {
 	}
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("the directory was made")
+	}
+}
+
+// TestDamagedAuthority checks that the error of an authority that cannot be used says what to do, and that this helps.
+func TestDamagedAuthority(t *testing.T) {
+	for name, damage := range map[string]func(dir string) error{
+		"certificate": func(dir string) error { return os.WriteFile(filepath.Join(dir, "ca.crt"), []byte("x"), 0o600) },
+		"no key":      func(dir string) error { return os.Remove(filepath.Join(dir, "ca.key")) },
+	} {
+		o := Options{Dir: t.TempDir(), Serving: true}
+		if _, err := Ensure(o); err != nil {
+			t.Fatal(err)
+		}
+		if err := damage(o.Dir); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Ensure(o)
+		if err == nil || !strings.Contains(err.Error(), filepath.Join(o.Dir, "ca.crt")+" and ca.key cannot be used") ||
+			!strings.Contains(err.Error(), "restore both from a backup, or delete both") {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, file := range []string{"ca.crt", "ca.key"} {
+			if err := os.Remove(filepath.Join(o.Dir, file)); err != nil && !os.IsNotExist(err) {
+				t.Fatal(err)
+			}
+		}
+		if _, err := Ensure(o); err != nil {
+			t.Errorf("%s: after both files were deleted: %v", name, err)
+		}
 	}
 }

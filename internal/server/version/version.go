@@ -2,9 +2,12 @@
 package version
 
 import (
+	"regexp"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
+	"time"
 
 	apiversion "k8s.io/apimachinery/pkg/version"
 )
@@ -29,12 +32,33 @@ var Get = sync.OnceValue(func() apiversion.Info {
 		EmulationMajor: Major, EmulationMinor: Minor,
 		MinCompatibilityMajor: Major, MinCompatibilityMinor: OldestMinor,
 		GitVersion: "v" + Major + "." + Minor + "." + Patch + "+keelson-" + Keelson,
-		BuildDate:  "1970-01-01T00:00:00Z",
+		BuildDate:  noDate,
 		GoVersion:  runtime.Version(), Compiler: runtime.Compiler, Platform: runtime.GOOS + "/" + runtime.GOARCH,
 	}
-	build, ok := debug.ReadBuildInfo()
-	if !ok {
-		return info
+	if build, ok := debug.ReadBuildInfo(); ok {
+		setBuild(&info, build)
+	}
+	return info
+})
+
+// noDate is the build date of a program whose date is unknown, as in Kubernetes.
+const noDate = "1970-01-01T00:00:00Z"
+
+// pseudoVersion matches the version that the go command gives a commit without a tag: it ends with the time and the hash
+// (https://go.dev/ref/mod#pseudo-versions).
+var pseudoVersion = regexp.MustCompile(`[-.](\d{14})-([0-9a-f]{12})(?:\+.*)?$`)
+
+// setBuild sets the commit and the date that a program was built from: those of the repository or, for a program that
+// `go install` has built without one, those of the version of its module. The commit of a tagged version is its tag.
+func setBuild(info *apiversion.Info, build *debug.BuildInfo) {
+	version := build.Main.Version
+	if found := pseudoVersion.FindStringSubmatch(version); found != nil {
+		info.GitCommit = found[2]
+		if at, err := time.Parse("20060102150405", found[1]); err == nil {
+			info.BuildDate = at.Format(time.RFC3339)
+		}
+	} else if strings.HasPrefix(version, "v") { // otherwise it is (devel) or empty
+		info.GitCommit = version
 	}
 	for _, s := range build.Settings {
 		switch s.Key {
@@ -42,7 +66,23 @@ var Get = sync.OnceValue(func() apiversion.Info {
 			info.GitCommit = s.Value
 		case "vcs.time":
 			info.BuildDate = s.Value
+		case "vcs.modified":
+			info.GitTreeState = map[string]string{"true": "dirty", "false": "clean"}[s.Value]
 		}
 	}
-	return info
-})
+}
+
+// Line returns the version for people, in one line.
+func Line(info apiversion.Info) string {
+	line := "keelson " + Keelson + " (Kubernetes " + info.GitVersion + ")"
+	if info.GitCommit != "" {
+		line += ", commit " + info.GitCommit
+		if info.GitTreeState == "dirty" {
+			line += " with changes"
+		}
+	}
+	if info.BuildDate != noDate {
+		line += ", built from the state of " + info.BuildDate
+	}
+	return line
+}

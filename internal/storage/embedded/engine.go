@@ -185,6 +185,10 @@ func openError(dir string, err error) error {
 	if strings.Contains(text, "format major version") {
 		return fmt.Errorf("data directory %s: %w: %v", dir, ErrNewerFormat, err)
 	}
+	if pebble.IsCorruptionError(err) || strings.Contains(text, "manifest file") {
+		return fmt.Errorf("cannot open data directory %s: its files are damaged or incomplete; restore a snapshot to another "+
+			"directory with `keelson snapshot restore`, or a copy of the whole directory: %w", dir, err)
+	}
 	return fmt.Errorf("cannot open data directory %s: %w", dir, err)
 }
 

@@ -490,3 +490,36 @@ func TestOpensOtherCompression(t *testing.T) {
 		}
 	}
 }
+
+// TestDamagedManifest checks that the error of a store without a usable manifest says what to do.
+func TestDamagedManifest(t *testing.T) {
+	for name, damage := range map[string]func(manifest string) error{
+		"damaged": func(path string) error { return os.WriteFile(path, []byte("damaged"), 0o600) },
+		"missing": os.Remove,
+	} {
+		dir := t.TempDir()
+		s, err := Open(Options{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		manifests, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*"))
+		if err != nil || len(manifests) == 0 {
+			t.Fatalf("no manifest: %v", err)
+		}
+		for _, path := range manifests {
+			if err := damage(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, write := Open(Options{Dir: dir})
+		_, read := OpenReader(Options{Dir: dir})
+		for _, err := range []error{write, read} {
+			if err == nil || !strings.Contains(err.Error(), "`keelson snapshot restore`") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -204,3 +206,33 @@ func TestAssemblerWithoutPreviousValue(t *testing.T) {
 		}
 	}
 }
+
+// TestUnreachableClusterIsReportedSoon checks that a server that waits for etcd logs why, long before it gives up.
+func TestUnreachableClusterIsReportedSoon(t *testing.T) {
+	const nobody = "http://127.0.0.1:1"
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	reported := func(r slog.Record) {
+		if strings.Contains(r.Message, "no member of etcd answers") {
+			cancel()
+		}
+	}
+	s, err := Open(ctx, Options{Endpoints: []string{nobody}, DialTimeout: time.Hour, Logger: slog.New(recordHandler(reported))})
+	if err == nil {
+		s.Close()
+	}
+	if err == nil || !errors.Is(ctx.Err(), context.Canceled) {
+		t.Errorf("nothing was logged within a minute: %v", err)
+	}
+}
+
+// recordHandler calls a function for each record of a log.
+type recordHandler func(slog.Record)
+
+func (recordHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h recordHandler) Handle(_ context.Context, r slog.Record) error { h(r); return nil }
+
+func (h recordHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
+
+func (h recordHandler) WithGroup(string) slog.Handler { return h }

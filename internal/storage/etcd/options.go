@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -160,6 +161,10 @@ func (o Options) probeEndpoint(ctx context.Context, endpoint string) error {
 		dial = (&net.Dialer{}).DialContext
 	}
 	conn, err := dial(ctx, "tcp", address)
+	var refused *os.SyscallError
+	if errors.As(err, &refused) {
+		return refused.Err // the rest of the message repeats the address
+	}
 	if err != nil {
 		return err
 	}

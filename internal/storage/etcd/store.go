@@ -132,10 +132,20 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
+// unreachableAfter is the time after which Open logs why no member has answered yet.
+const unreachableAfter = 2 * time.Second
+
 // waitForCluster waits for the first answer of the cluster, and checks the versions of the members.
 func (s *Store) waitForCluster(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.DialTimeout)
 	defer cancel()
+	report := time.AfterFunc(unreachableAfter, func() {
+		if cause := s.opts.probe(ctx); cause != nil && ctx.Err() == nil {
+			s.opts.Logger.Warn("no member of etcd answers; the server tries again until the time is over",
+				"endpoints", s.opts.Endpoints, "time", s.opts.DialTimeout, "error", cause)
+		}
+	})
+	defer report.Stop()
 	const pause = 200 * time.Millisecond
 	for {
 		_, err := s.readRevisionWithin(ctx)

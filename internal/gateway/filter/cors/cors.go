@@ -50,6 +50,10 @@ func validate(pattern string) error {
 	if !containsAny("^", "//") || !containsAny("$", ":") {
 		return errors.New("regular expression does not pin to start/end of host in the origin header")
 	}
+	if host, slash := strings.CutSuffix(strings.TrimSuffix(pattern, "$"), "/"); slash && !strings.HasSuffix(host, ":/") &&
+		strings.Contains(host, "//") {
+		return errors.New("an origin has no slash behind the host, so the expression can never match")
+	}
 	return nil
 }
 

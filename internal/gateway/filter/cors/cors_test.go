@@ -48,12 +48,16 @@ func TestOrigins(t *testing.T) {
 
 func TestPatternsMustMatchTheWholeHost(t *testing.T) {
 	for pattern, want := range map[string]string{
-		`//example\.com(:|$)`:     "",
-		`^https://example\.com$`:  "",
-		``:                        "empty value in Requests.CORSAllowedOrigins",
-		`example\.com`:            "regular expression does not pin to start/end of host in the origin header",
-		`//example\.com`:          "regular expression does not pin to start/end of host in the origin header",
-		`^(https://example\.com$`: "Requests.CORSAllowedOrigins has an invalid regular expression: error parsing regexp",
+		`//example\.com(:|$)`:       "",
+		`^https://example\.com$`:    "",
+		``:                          "empty value in Requests.CORSAllowedOrigins",
+		`example\.com`:              "regular expression does not pin to start/end of host in the origin header",
+		`//example\.com`:            "regular expression does not pin to start/end of host in the origin header",
+		`^https://example\.com:443`: "",
+		`https?://`:                 "",
+		`https://example\.com/`:     "an origin has no slash behind the host, so the expression can never match",
+		`^https://example\.com/$`:   "an origin has no slash behind the host, so the expression can never match",
+		`^(https://example\.com$`:   "Requests.CORSAllowedOrigins has an invalid regular expression: error parsing regexp",
 	} {
 		err := Validate([]string{pattern})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
