@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/keelson-dev/keelson/config"
 )
 
 // TestFlagsOfKubeAPIServer compares the flags with those of kube-apiserver 1.36.
@@ -55,12 +57,20 @@ func TestCompatibilityFlags(t *testing.T) {
 }
 
 func TestVersionFlag(t *testing.T) {
-	for asked, want := range map[string]string{"--version": "Kubernetes v1.36.", "--version=raw": `version.Info{Major:"1", Minor:"36"`} {
+	asKubeAPIServer := personality{config: config.KubeAPIServer(), kubeAPIServer: true}
+	for _, test := range []struct {
+		as          personality
+		asked, want string
+	}{
+		{serveDefaults(), "--version", "keelson "},
+		{serveDefaults(), "--version=raw", `version.Info{Major:"1", Minor:"36"`},
+		{asKubeAPIServer, "--version", "Kubernetes v1.36."},
+	} {
 		var out strings.Builder
-		c := newServe(&out, io.Discard, serveDefaults())
-		c.SetArgs([]string{asked})
-		if err := c.ExecuteContext(t.Context()); err != nil || !strings.HasPrefix(out.String(), want) {
-			t.Errorf("%s: %q %v", asked, out.String(), err)
+		c := newServe(&out, io.Discard, test.as)
+		c.SetArgs([]string{test.asked})
+		if err := c.ExecuteContext(t.Context()); err != nil || !strings.HasPrefix(out.String(), test.want) {
+			t.Errorf("%s: %q %v", test.asked, out.String(), err)
 		}
 	}
 }
