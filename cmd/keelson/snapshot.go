@@ -79,7 +79,7 @@ func newSave(out, errOut io.Writer) *cobra.Command {
 	c.Flags().BoolVar(&force, "force", false, forceUsage)
 	c.Flags().StringVar(
 		&kubeconfig, "kubeconfig", "",
-		"kubeconfig of a member of system:masters, to save from a running server anywhere (without exec plug-ins)",
+		"kubeconfig of a user who may post to /keelson/snapshot, to save from a running server anywhere (without exec plug-ins)",
 	)
 	return c
 }
@@ -120,7 +120,7 @@ func saveTo(ctx context.Context, w io.Writer, dataDir, kubeconfig string) error 
 	if err != nil {
 		return err
 	}
-	body, err := r.get(ctx, server.SnapshotPath)
+	body, err := r.post(ctx, server.SnapshotPath)
 	if err != nil {
 		return err
 	}
