@@ -104,6 +104,8 @@ type starting struct {
 	outgoing
 	kinds    []*registry.Kind
 	registry *registry.Registry
+	// snapshots are those that the server makes by itself, nil if it makes none.
+	snapshots *scheduledSnapshots
 }
 
 // outgoing configures connections to other servers.
@@ -167,6 +169,7 @@ func (s *starting) steps(ctx context.Context) []step {
 		{"open what requests are audited with", s.openAudit},
 		{"read the tracing configuration", func() error { return s.openTracing(ctx) }},
 		{"lock the data directory", s.lockData},
+		{"create the directory of snapshots", s.openSnapshots},
 		{"listen", func() error { return s.listen(ctx) }},
 		{"open the store, and make certificates and kinds", func() error {
 			return inParallel(
@@ -512,6 +515,7 @@ func (s *starting) startWork(ctx context.Context) error {
 	s.work.Go(servicesRunner, background.Forever(s.api.claims.Run))
 	s.authentication.start(s.api.client)
 	s.config.files.start(s.work)
+	s.startSnapshots()
 	s.work.Go("own certificates", background.Forever(s.identity.run))
 	return nil
 }
