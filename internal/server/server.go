@@ -400,6 +400,9 @@ func (s *starting) makeIdentity() (err error) {
 	s.identity, err = newIdentity(identityOptions{
 		config: s.config, service: s.services.kubernetes(), advertised: s.listener.advertised, url: s.listener.url(), log: s.log,
 	})
+	if err == nil {
+		s.metrics.Register(servingExpiry(s.identity.serving))
+	}
 	return err
 }
 
