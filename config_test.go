@@ -50,6 +50,7 @@ func TestZeroConfigServes(t *testing.T) {
 func TestErrorsNameFields(t *testing.T) {
 	for want, change := range map[string]func(*config.Config){
 		"Storage.HistoryWindow must be greater than 0":              func(c *config.Config) { c.Storage.HistoryWindow = -time.Second },
+		"Storage.Snapshots.Dir must not be empty":                   func(c *config.Config) { c.Storage.Snapshots.Interval = time.Hour },
 		"Serving.TLS.MinVersion: unknown tls version":               func(c *config.Config) { c.Serving.TLS.MinVersion = "x" },
 		"Controllers.Names: ":                                       func(c *config.Config) { c.Controllers.Names = []string{"x"} },
 		"Authentication.ClientCAFile: cannot read x":                func(c *config.Config) { c.Authentication.ClientCAFile = "x" },

@@ -60,6 +60,7 @@ func (s *Storage) complete() {
 	}
 	positive(&s.HistoryWindow, 5*time.Minute)
 	number(&s.EventTTL, time.Hour)
+	positive(&s.Snapshots.Keep, 14)
 	e := &s.Etcd
 	text(&e.Prefix, "/registry")
 	number(&e.CompactionInterval, 5*time.Minute)

@@ -30,11 +30,29 @@ type Storage struct {
 	// read from the store again. The default is a quarter of the memory of the machine, or of what the control group or
 	// GOMEMLIMIT allows the process, and at least 32 MiB (--cache-memory).
 	CacheMemory Bytes `flag:"cache-memory"`
+	// Snapshots configures the snapshots that the server makes by itself.
+	Snapshots Snapshots
 	// EncryptionConfigFile is an EncryptionConfiguration for values in the store. Without it they are stored as they
 	// are (--encryption-provider-config).
 	EncryptionConfigFile string `flag:"encryption-provider-config"`
 	// EncryptionReload follows changes of EncryptionConfigFile (--encryption-provider-config-automatic-reload).
 	EncryptionReload bool `flag:"encryption-provider-config-automatic-reload"`
+}
+
+// Snapshots configures the snapshots that a server makes of its own store, as backups. They are not for StorageEtcd.
+type Snapshots struct {
+	// Interval is the time between two snapshots, at least 1 minute. The default is 0: the server makes none
+	// (--snapshot-schedule).
+	Interval time.Duration `flag:"snapshot-schedule"`
+	// Dir is the directory of the snapshots, which no other server may use. It is created if it is missing. The default is
+	// the folder backups of DataDir (--snapshot-dir).
+	Dir string `flag:"snapshot-dir"`
+	// Keep is how many snapshots are kept: when one more is complete, the oldest is removed. The default is 14
+	// (--snapshot-keep).
+	Keep int `flag:"snapshot-keep"`
+	// Recipients are public keys of age. The snapshots are encrypted for them, and then contain the keys and certificates of
+	// DataDir, and EncryptionConfigFile. The default is none (--snapshot-recipient).
+	Recipients []string `flag:"snapshot-recipient"`
 }
 
 // Bytes is a number of bytes.

@@ -69,6 +69,26 @@ func (s *Storage) validate(m *mistakes) {
 	if s.EventTTL < 0 {
 		m.add("{Storage.EventTTL} must not be negative")
 	}
+	s.validateSnapshots(m)
+}
+
+func (s *Storage) validateSnapshots(m *mistakes) {
+	c := &s.Snapshots
+	if c.Keep < 1 {
+		m.add("{Storage.Snapshots.Keep} must be at least 1")
+	}
+	switch {
+	case c.Interval == 0:
+		if c.Dir != "" || len(c.Recipients) > 0 {
+			m.add("{Storage.Snapshots.Dir} and {Storage.Snapshots.Recipients} need {Storage.Snapshots.Interval}")
+		}
+	case s.Backend == StorageEtcd:
+		m.add("{Storage.Snapshots.Interval} is not for data in etcd: save it with `etcdctl snapshot save`")
+	case c.Interval < time.Minute:
+		m.add("{Storage.Snapshots.Interval} must be at least 1m")
+	case c.Dir == "" && s.DataDir == "":
+		m.add("{Storage.Snapshots.Dir} must not be empty")
+	}
 }
 
 func (e *Etcd) validate(m *mistakes) {

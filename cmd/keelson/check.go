@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,24 +22,63 @@ import (
 )
 
 func newCheck(out, errOut io.Writer) *cobra.Command {
-	dataDir := config.Default().Storage.DataDir
+	dataDir, snapshot, identity := config.Default().Storage.DataDir, "", ""
 	c := &cobra.Command{
-		Use: "check", Short: "Verify the data of a stopped server",
+		Use: "check", Short: "Verify the data of a stopped server, or a snapshot",
 		Long: "Check reads all data of a stopped server and changes nothing. It verifies checksums,\n" +
 			"that index, log and expiry index agree, that every key is where an object's key is, and\n" +
-			"that every value can be read. What is wrong is printed, one line each.",
+			"that every value can be read. What is wrong is printed, one line each.\n" +
+			"With --snapshot it restores a snapshot to a temporary directory, checks what is there,\n" +
+			"and removes it. No data directory is touched.",
 		SilenceUsage: true, SilenceErrors: true, Args: noArguments,
-		RunE: func(c *cobra.Command, _ []string) error { return check(c.Context(), out, errOut, dataDir) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if snapshot != "" {
+				return checkSnapshot(c.Context(), out, errOut, snapshot, identity)
+			}
+			s, err := openStopped(dataDir)
+			if err != nil {
+				return err
+			}
+			return errors.Join(check(c.Context(), out, errOut, s.Reader, "the data in "+dataDir), s.Close())
+		},
 	}
 	c.Flags().StringVar(&dataDir, "data-dir", dataDir, dataDirUsage)
+	c.Flags().StringVar(&snapshot, "snapshot", "", "check this snapshot file instead; TMPDIR needs space for its content")
+	c.Flags().StringVar(&identity, "identity", "", identityUsage)
+	c.MarkFlagsMutuallyExclusive("data-dir", "snapshot")
 	return c
 }
 
-func check(ctx context.Context, out, errOut io.Writer, dataDir string) error {
-	s, err := openStopped(dataDir)
+// checkSnapshot restores a snapshot to a temporary directory and checks the result.
+func checkSnapshot(ctx context.Context, out, errOut io.Writer, file, identity string) (err error) {
+	f, err := openSnapshot(file, identity)
 	if err != nil {
 		return err
 	}
+	defer f.Close()
+	dir, err := os.MkdirTemp("", "keelson-check-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	o := embedded.Options{Dir: filepath.Join(dir, "store")}
+	restored, err := restoreFrom(ctx, errOut, f, o, 0)
+	if err != nil {
+		return err
+	}
+	r, err := embedded.OpenReader(o)
+	if err != nil {
+		return oneLine(err)
+	}
+	if err := errors.Join(check(ctx, out, errOut, r, file), r.Close()); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s can be restored: %d entries and %d files of keys\n", file, restored.Entries, len(restored.Files))
+	return err
+}
+
+// check checks a store and prints what is wrong. what is the name of the data in its error.
+func check(ctx context.Context, out, errOut io.Writer, s *embedded.Reader, what string) error {
 	values := valueCheck{layout: newLayout()}
 	problems := 0
 	bar := startProgress(errOut, "Checking", keys, values.checked.of(0))
@@ -46,7 +87,7 @@ func check(ctx context.Context, out, errOut io.Writer, dataDir string) error {
 		fmt.Fprintln(out, p)
 	})
 	bar.stop()
-	if err = errors.Join(err, s.Close()); err != nil {
+	if err != nil {
 		return oneLine(err)
 	}
 	fmt.Fprintf(out,
@@ -59,9 +100,9 @@ func check(ctx context.Context, out, errOut io.Writer, dataDir string) error {
 	case 0:
 		return nil
 	case 1:
-		return fmt.Errorf("1 thing is wrong with the data in %s", dataDir)
+		return fmt.Errorf("1 thing is wrong with %s", what)
 	}
-	return fmt.Errorf("%d things are wrong with the data in %s", problems, dataDir)
+	return fmt.Errorf("%d things are wrong with %s", problems, what)
 }
 
 // valueCheck checks the keys and values of a store. encrypted counts the values that it could not check.

@@ -137,9 +137,9 @@ func connect(cluster clusterConfig, user userConfig, dir string) (*remote, error
 	}, nil
 }
 
-// get returns the body of the response to a GET. The caller closes it.
-func (r *remote) get(ctx context.Context, path string) (io.ReadCloser, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.server+path, nil)
+// post returns the body of the response to a POST without a body. The caller closes it.
+func (r *remote) post(ctx context.Context, path string) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.server+path, nil)
 	if err != nil {
 		return nil, err
 	}

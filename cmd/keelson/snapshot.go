@@ -8,12 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
+	"strings"
 	"text/tabwriter"
 	"time"
 
+	"filippo.io/age"
 	"github.com/spf13/cobra"
 
 	"github.com/keelson-dev/keelson/config"
@@ -79,7 +83,7 @@ func newSave(out, errOut io.Writer) *cobra.Command {
 	c.Flags().BoolVar(&force, "force", false, forceUsage)
 	c.Flags().StringVar(
 		&kubeconfig, "kubeconfig", "",
-		"kubeconfig of a member of system:masters, to save from a running server anywhere (without exec plug-ins)",
+		"kubeconfig of a user who may post to /keelson/snapshot, to save from a running server anywhere (without exec plug-ins)",
 	)
 	return c
 }
@@ -120,7 +124,7 @@ func saveTo(ctx context.Context, w io.Writer, dataDir, kubeconfig string) error 
 	if err != nil {
 		return err
 	}
-	body, err := r.get(ctx, server.SnapshotPath)
+	body, err := r.post(ctx, server.SnapshotPath)
 	if err != nil {
 		return err
 	}
@@ -134,7 +138,7 @@ func saveStopped(ctx context.Context, w io.Writer, s *stoppedStore) error {
 	if err != nil {
 		return err
 	}
-	_, err = backup.Save(ctx, w, e, created, server.Program())
+	_, err = backup.Save(ctx, w, e, snapshot.Header{Created: created, Program: server.Program()})
 	return errors.Join(err, e.Close())
 }
 
@@ -150,16 +154,17 @@ type snapshotStatus struct {
 	FileSize  int64            `json:"fileSize"` // in bytes
 	SHA256    string           `json:"sha256"`
 	Expiring  int64            `json:"expiring"`
+	Files     []string         `json:"files,omitempty"`
 	Resources map[string]int64 `json:"resources"` // entries of each
 }
 
 func newStatus(out io.Writer) *cobra.Command {
-	format := ""
+	format, identity := "", ""
 	c := fileCommand("status", "Verify a snapshot and say what is in it", "", func(_ context.Context, file string) error {
 		if format != "" && format != "json" {
 			return errors.New("--output must be json")
 		}
-		s, err := readStatus(file)
+		s, err := readStatus(file, identity)
 		if err != nil {
 			return err
 		}
@@ -171,20 +176,17 @@ func newStatus(out io.Writer) *cobra.Command {
 		return s.print(out)
 	})
 	c.Flags().StringVarP(&format, "output", "o", "", "json, or nothing for a table")
+	c.Flags().StringVar(&identity, "identity", "", identityUsage)
 	return c
 }
 
-func readStatus(file string) (*snapshotStatus, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", file, withoutPath(err))
-	}
-	defer f.Close()
-	info, err := f.Stat()
+func readStatus(file, identity string) (*snapshotStatus, error) {
+	f, err := openSnapshot(file, identity)
 	if err != nil {
 		return nil, err
 	}
-	s := &snapshotStatus{File: file, Format: snapshot.Version, FileSize: info.Size(), Resources: map[string]int64{}}
+	defer f.Close()
+	s := &snapshotStatus{File: file, Format: snapshot.Version, FileSize: sizeOf(file), Resources: map[string]int64{}}
 	names := newLayout()
 	summary, err := backup.Verify(bufio.NewReaderSize(f, readBuffer), func(e snapshot.Entry) {
 		s.Resources[names.resource(e.Key)]++
@@ -195,6 +197,7 @@ func readStatus(file string) (*snapshotStatus, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
+	s.Files = slices.Sorted(maps.Keys(summary.Files))
 	s.Program, s.Created, s.Revision = summary.Program, summary.Created, summary.Revision
 	s.Entries, s.Bytes, s.SHA256 = summary.Entries, summary.Bytes, hex.EncodeToString(summary.SHA256)
 	return s, nil
@@ -208,6 +211,9 @@ func (s *snapshotStatus) print(out io.Writer) error {
 	fmt.Fprintf(w, "entries\t%d (%d with a time to live)\n", s.Entries, s.Expiring)
 	fmt.Fprintf(w, "bytes\t%d\n", s.Bytes)
 	fmt.Fprintf(w, "sha256\t%s\n", s.SHA256)
+	if len(s.Files) > 0 {
+		fmt.Fprintf(w, "files\t%s\n", strings.Join(s.Files, " "))
+	}
 	names := make([]string, 0, len(s.Resources))
 	for name := range s.Resources {
 		names = append(names, name)
@@ -220,33 +226,35 @@ func (s *snapshotStatus) print(out io.Writer) error {
 }
 
 func newRestore(out, errOut io.Writer) *cobra.Command {
-	dataDir, minRevision := "", int64(0)
+	dataDir, identity, minRevision := "", "", int64(0)
 	c := fileCommand("restore", "Make a data directory from a snapshot",
 		"Restore makes a data directory, which must be empty or missing. All objects get new\n"+
 			"resourceVersions above any that a client can have seen, so that clients list again.\n"+
-			"Certificates are not part of a snapshot: put the old pki directory beside the store\n"+
-			"before the server starts, or it makes an authority of its own.",
+			"An encrypted snapshot has the server's certificates and keys too. Of another one put\n"+
+			"the old pki directory beside the store before the server starts, or it makes an\n"+
+			"authority of its own.",
 		func(ctx context.Context, file string) error {
-			f, err := os.Open(file)
+			f, err := openSnapshot(file, identity)
 			if err != nil {
-				return fmt.Errorf("cannot read %s: %w", file, withoutPath(err))
+				return err
 			}
 			defer f.Close()
 			var restored backup.Restored
-			var read counter
-			bar := startProgress(errOut, "Restoring", megabytes, read.of(sizeOf(file)))
-			defer bar.stop()
-			err = restoreInto(dataDir, file, func(o embedded.Options) (err error) {
-				restored, err = backup.Restore(
-					ctx, &bufferedFile{File: f, read: &read}, o, backup.RestoreOptions{MinRevision: minRevision, Now: time.Now()},
-				)
-				return err
+			err = restoreInto(dataDir, func(o embedded.Options) (err error) {
+				if restored, err = restoreFrom(ctx, errOut, f, o, minRevision); err != nil {
+					return err
+				}
+				return writeFiles(dataDir, restored.Files)
 			})
 			if err != nil {
 				return err
 			}
+			if len(restored.Files) > 0 {
+				fmt.Fprintf(out, "Restored %s\n", strings.Join(slices.Sorted(maps.Keys(restored.Files)), ", "))
+			}
 			return printRestored(out, restored, dataDir)
 		})
+	c.Flags().StringVar(&identity, "identity", "", identityUsage)
 	c.Flags().StringVar(&dataDir, "data-dir", "", "directory to make")
 	c.Flags().Int64Var(
 		&minRevision, "min-revision", 0, "a revision that all new ones must be above, if clients may have seen one that high",
@@ -254,17 +262,82 @@ func newRestore(out, errOut io.Writer) *cobra.Command {
 	return c
 }
 
-// restoreInto creates a data directory whose store fill fills from a file.
-func restoreInto(dataDir, file string, fill func(embedded.Options) error) error {
+const identityUsage = "file with the private key of age that decrypts an encrypted snapshot"
+
+// openSnapshot opens a snapshot file. identity is the name of the file with the key of an encrypted one; it may be "".
+func openSnapshot(file, identity string) (*backup.File, error) {
+	var identities []age.Identity
+	if identity != "" {
+		keys, err := os.Open(identity)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read %s: %w", identity, withoutPath(err))
+		}
+		identities, err = age.ParseIdentities(keys)
+		if err = errors.Join(err, keys.Close()); err != nil {
+			return nil, fmt.Errorf("%s: %w", identity, oneLine(err))
+		}
+	}
+	f, err := backup.OpenFile(file, identities)
+	switch {
+	case errors.Is(err, backup.ErrEncrypted):
+		return nil, fmt.Errorf("%s: %w; --identity names the file with its key", file, err)
+	case err != nil:
+		return nil, fmt.Errorf("cannot read %s: %w", file, oneLine(withoutPath(err)))
+	}
+	return f, nil
+}
+
+// restoreFrom creates a store from a snapshot file.
+func restoreFrom(
+	ctx context.Context, errOut io.Writer, f *backup.File, o embedded.Options, minRevision int64,
+) (backup.Restored, error) {
+	var read counter
+	bar := startProgress(errOut, "Restoring", megabytes, read.of(f.Size()))
+	defer bar.stop()
+	restored, err := backup.Restore(
+		ctx, &bufferedFile{ReadSeeker: f, read: &read}, o, backup.RestoreOptions{MinRevision: minRevision, Now: time.Now()},
+	)
+	if err != nil {
+		return restored, fmt.Errorf("%s: %w", f.Name(), oneLine(err))
+	}
+	return restored, nil
+}
+
+// writeFiles writes the files of a snapshot to a data directory.
+func writeFiles(dataDir string, files map[string][]byte) error {
+	const (
+		privateFile = 0o600
+		privateDir  = 0o700
+	)
+	for name, content := range files {
+		if !filepath.IsLocal(name) {
+			return fmt.Errorf("the snapshot has a file that is not for the data directory: %q", name)
+		}
+		path := filepath.Join(dataDir, name)
+		if err := os.MkdirAll(filepath.Dir(path), privateDir); err != nil {
+			return err
+		}
+		err := replaceFile(path, func(temporary string) error {
+			f, err := os.OpenFile(temporary, os.O_WRONLY, privateFile)
+			if err != nil {
+				return err
+			}
+			_, err = f.Write(content)
+			return errors.Join(err, f.Sync(), f.Close())
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restoreInto creates a data directory whose store fill fills.
+func restoreInto(dataDir string, fill func(embedded.Options) error) error {
 	if dataDir == "" {
 		return errors.New("--data-dir must name the directory to make")
 	}
-	return createStore(dataDir, func(o embedded.Options) error {
-		if err := fill(o); err != nil {
-			return fmt.Errorf("%s: %w", file, oneLine(err))
-		}
-		return nil
-	})
+	return createStore(dataDir, fill)
 }
 
 func printRestored(out io.Writer, r backup.Restored, dataDir string) error {
@@ -276,14 +349,14 @@ func printRestored(out io.Writer, r backup.Restored, dataDir string) error {
 
 // bufferedFile reads a file in large pieces.
 type bufferedFile struct {
-	*os.File
+	io.ReadSeeker
 	buffer *bufio.Reader
 	read   *counter // bytes; the file may be read twice
 }
 
 func (f *bufferedFile) Read(b []byte) (int, error) {
 	if f.buffer == nil {
-		f.buffer = bufio.NewReaderSize(f.File, readBuffer)
+		f.buffer = bufio.NewReaderSize(f.ReadSeeker, readBuffer)
 	}
 	n, err := f.buffer.Read(b)
 	f.read.Add(int64(n))
@@ -294,7 +367,7 @@ func (f *bufferedFile) Read(b []byte) (int, error) {
 func (f *bufferedFile) Seek(offset int64, whence int) (int64, error) {
 	f.buffer = nil
 	f.read.Store(0)
-	return f.File.Seek(offset, whence)
+	return f.ReadSeeker.Seek(offset, whence)
 }
 
 const prefixUsage = "what the keys begin with in etcd (--etcd-prefix of the API server)"
@@ -316,9 +389,11 @@ func newImportEtcd(out, errOut io.Writer) *cobra.Command {
 				return sizeOf(filepath.Join(dataDir, restoringName)), 0
 			})
 			defer bar.stop()
-			err := restoreInto(dataDir, file, func(o embedded.Options) (err error) {
-				restored, others, err = backup.ImportEtcd(ctx, file, o, options)
-				return err
+			err := restoreInto(dataDir, func(o embedded.Options) (err error) {
+				if restored, others, err = backup.ImportEtcd(ctx, file, o, options); err != nil {
+					return fmt.Errorf("%s: %w", file, oneLine(err))
+				}
+				return nil
 			})
 			if err != nil {
 				return err

@@ -2,16 +2,23 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"filippo.io/age"
 
 	"github.com/keelson-dev/keelson/internal/server"
 	"github.com/keelson-dev/keelson/internal/storage"
@@ -189,6 +196,20 @@ func TestSnapshotErrors(t *testing.T) {
 			in("good") + ": the file has no SHA-256 at its end",
 		},
 		{[]string{"snapshot", "import-etcd", in("good"), "--data-dir", in("new"), "--skip-hash-check"}, in("good") + ": "},
+		{
+			[]string{"serve", "--snapshot-schedule", "1h", "--snapshot-recipient", "age1x", "--data-dir", in("new")},
+			`--snapshot-recipient: "age1x" is not a public key of age: `,
+		},
+		{[]string{"serve", "--snapshot-schedule", "1s", "--data-dir", in("new")}, "--snapshot-schedule must be at least 1m"},
+		{[]string{"serve", "--snapshot-keep", "0", "--data-dir", in("new")}, "--snapshot-keep must be at least 1"},
+		{
+			[]string{"serve", "--snapshot-dir", in("x"), "--data-dir", in("new")},
+			"--snapshot-dir and --snapshot-recipient need --snapshot-schedule",
+		},
+		{
+			[]string{"serve", "--snapshot-schedule", "1h", "--etcd-servers", "http://127.0.0.1:1"},
+			"--snapshot-schedule is not for data in etcd: save it with `etcdctl snapshot save`",
+		},
 		{[]string{"check", "--data-dir", in("none")}, "there is no store in the data directory " + in("none")},
 		{[]string{"serve", "--history-window", "0s", "--data-dir", in("new")}, "--history-window must be greater than 0"},
 	} {
@@ -342,5 +363,107 @@ func TestCheckFinds(t *testing.T) {
 		if strings.Contains(out, not) {
 			t.Errorf("it complains of %q:\n%s", not, out)
 		}
+	}
+}
+
+// TestScheduledSnapshots starts a server that writes encrypted snapshots, checks and restores the first one, and starts a
+// server from it. The restored server has the same keys: a token and a certificate of the first one are valid.
+func TestScheduledSnapshots(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	key, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	encryption := `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"EncryptionConfiguration","resources":[{"resources":["secrets"],` +
+		`"providers":[{"secretbox":{"keys":[{"name":"k","secret":"` + base64.StdEncoding.EncodeToString(make([]byte, 32)) + `"}]}}]}]}`
+	for name, content := range map[string]string{"key.txt": key.String() + "\n", "encryption.json": encryption} {
+		if err := os.WriteFile(in(name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := run(t, "serve", "--data-dir", in("data"), "--secure-port", "0", "--snapshot-schedule", "1h",
+		"--snapshot-recipient", key.Recipient().String(), "--encryption-provider-config", in("encryption.json"))
+	kubeconfig := filepath.Join(in("data"), "kubeconfig")
+	file := awaitSnapshot(t, in("data/backups"))
+	if status, body := get(t, kubeconfig, "/metrics"); status != http.StatusOK ||
+		!strings.Contains(body, `keelson_snapshots_total{status="success"} 1`+"\n") {
+		t.Errorf("metrics: %d, %s", status, body)
+	}
+	p.stop(t)
+
+	if _, stderr, code := keelson("snapshot", "status", file); code != 1 ||
+		!strings.Contains(stderr, "the snapshot is encrypted; --identity names the file with its key") {
+		t.Errorf("without the key: %d %s", code, stderr)
+	}
+	if out := mustRun(t, "snapshot", "status", file, "--identity", in("key.txt")); !strings.Contains(out, " pki/ca.key ") {
+		t.Errorf("status: %s", out)
+	}
+	t.Setenv("TMPDIR", in("data/store"))
+	before := entries(t, in("data/store"))
+	out := mustRun(t, "check", "--snapshot", file, "--identity", in("key.txt"))
+	if !strings.Contains(out, " can be restored: ") || !strings.HasPrefix(out, "Checked ") {
+		t.Errorf("check: %s", out)
+	}
+	if after := entries(t, in("data/store")); !slices.Equal(before, after) {
+		t.Errorf("check of a snapshot left %v, there were %v", after, before)
+	}
+	mustRun(t, "snapshot", "restore", file, "--identity", in("key.txt"), "--data-dir", in("restored"))
+	for _, name := range []string{"pki/ca.key", "pki/ca.crt", "pki/front-proxy-ca.key"} {
+		was, err1 := os.ReadFile(in("data/" + name))
+		is, err2 := os.ReadFile(in("restored/" + name))
+		if err := errors.Join(err1, err2); err != nil || !bytes.Equal(was, is) {
+			t.Errorf("%s is another one: %v", name, err)
+		}
+	}
+	p = run(t, "serve", "--data-dir", in("restored"), "--secure-port", "0",
+		"--encryption-provider-config", in("restored/encryption-provider-config.yaml"))
+	if status, body := get(t, filepath.Join(in("restored"), "kubeconfig"), "/api/v1/namespaces/default"); status != http.StatusOK {
+		t.Errorf("the restored server: %d %s", status, body)
+	}
+	p.stop(t)
+}
+
+// awaitSnapshot waits for the first snapshot in a directory and returns its path.
+func awaitSnapshot(t *testing.T, dir string) string {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if found, err := filepath.Glob(filepath.Join(dir, "keelson-*")); err == nil && len(found) > 0 {
+			return found[0]
+		}
+	}
+	t.Fatalf("there is no snapshot in %s after a minute", dir)
+	return ""
+}
+
+func entries(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// TestCheckOfDamagedSnapshot: a snapshot that cannot be restored is an error, and so is one with values that cannot be read.
+func TestCheckOfDamagedSnapshot(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "snapshot")
+	mustRun(t, "snapshot", "save", file, "--data-dir", storeOf(t, map[string][]byte{"/registry/namespaces/text": []byte("text")}))
+	out, stderr, code := keelson("check", "--snapshot", file)
+	if code != 1 || !strings.Contains(stderr, "1 thing is wrong with "+file) || strings.Contains(out, "can be restored") {
+		t.Errorf("a wrong value: %d %s%s", code, out, stderr)
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, content[:len(content)-10], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, code := keelson("check", "--snapshot", file); code != 1 || !strings.Contains(stderr, "the snapshot is damaged") {
+		t.Errorf("a short file: %d %s", code, stderr)
 	}
 }

@@ -85,6 +85,7 @@ var free = []string{"internal/gen", "internal/lint"}
 // directModules may be imported. Those that are only API types and libraries of
 // kube-apiserver's servers are narrowed down in partOfModule.
 var directModules = []string{
+	"filippo.io/age",
 	"github.com/anishathalye/porcupine", // of tests alone: testdata/modules.txt does not have it
 	"github.com/cockroachdb/pebble/v2",
 	"github.com/coreos/go-oidc/v3",

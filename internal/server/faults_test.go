@@ -101,12 +101,27 @@ func TestFullDisk(t *testing.T) {
 	}
 	readable := func() {
 		t.Helper()
-		for _, path := range []string{configMaps, configMaps + "/b", "/readyz", "/api/v1/namespaces", SnapshotPath} {
+		for _, path := range []string{configMaps, configMaps + "/b", "/readyz", "/api/v1/namespaces"} {
 			if a := apitest.Send(t, c, "GET", s.URL()+path, ""); a.Status != http.StatusOK {
 				t.Errorf("GET %s: %d %s", path, a.Status, a.Body)
 			}
 		}
+		if a := apitest.Send(t, c, "POST", s.URL()+SnapshotPath, ""); a.Status != http.StatusOK {
+			t.Errorf("a snapshot: %d %s", a.Status, a.Body)
+		}
 	}
+
+	shows := func(lines ...string) {
+		t.Helper()
+		body := apitest.Send(t, c, "GET", s.URL()+"/metrics", "").Body
+		for _, line := range lines {
+			if !strings.Contains(body, "\n"+line) {
+				t.Errorf("/metrics does not have %q", line)
+			}
+		}
+	}
+	shows("keelson_storage_reserve_bytes 1.073741824e+09\n", "keelson_storage_low_space 0\n",
+		"keelson_storage_refused_writes_total 0\n")
 
 	space(gibibyte / 2)
 	n := 0
@@ -121,6 +136,11 @@ func TestFullDisk(t *testing.T) {
 	refused("update", apitest.Send(t, c, "PUT", url+"/b", configMap("b", "2")))
 	refused("generated name", apitest.Send(t, c, "POST", url, `{"metadata":{"generateName":"g-"}}`))
 	readable()
+	// The ballast exists, so its size is available.
+	shows("keelson_storage_available_bytes 5.36870912e+08\n", "keelson_storage_low_space 1\n")
+	if refused := s.stores.main.(storage.SpaceReporter).Space().Refused; refused < 4 {
+		t.Errorf("%d refused writes are counted, and there were 4", refused)
+	}
 	if a := apitest.Send(t, c, "DELETE", url+"/a", ""); a.Status != http.StatusOK {
 		t.Errorf("delete: %d %s", a.Status, a.Body)
 	}
@@ -136,6 +156,7 @@ func TestFullDisk(t *testing.T) {
 
 	space(10 * gibibyte)
 	apitest.Await(t, "a create that succeeds", func() bool { return create("again").Status == http.StatusCreated })
+	shows("keelson_storage_low_space 0\n")
 	wantEvent(t, events, "ADDED again")
 	if a := apitest.Send(t, c, "DELETE", url+"/b", ""); a.Status != http.StatusOK {
 		t.Errorf("delete: %d %s", a.Status, a.Body)

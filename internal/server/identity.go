@@ -17,7 +17,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/server/certs"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
 )
@@ -214,6 +217,18 @@ func (i *identity) notExpired(context.Context) error {
 		return nil
 	}
 	return errors.New("the serving certificate has expired")
+}
+
+// servingExpiry returns a collector of the time at which the serving certificate expires, whoever made it. It shows
+// nothing for a server without one.
+func servingExpiry(serving func() (*tls.Certificate, error)) prometheus.Collector {
+	expires := prometheus.NewDesc("keelson_serving_certificate_expiration_timestamp_seconds", "Time at which the serving "+
+		"certificate expires, in seconds since the epoch.", nil, nil)
+	return metrics.OnDemand(func(gauge func(*prometheus.Desc, int64, ...string)) {
+		if c, err := serving(); err == nil && c != nil && c.Leaf != nil {
+			gauge(expires, c.Leaf.NotAfter.Unix())
+		}
+	}, expires)
 }
 
 // frontProxy returns the certificate that the server made to show to extension API servers.

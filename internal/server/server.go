@@ -104,6 +104,8 @@ type starting struct {
 	outgoing
 	kinds    []*registry.Kind
 	registry *registry.Registry
+	// snapshots are those that the server makes by itself, nil if it makes none.
+	snapshots *scheduledSnapshots
 }
 
 // outgoing configures connections to other servers.
@@ -168,6 +170,7 @@ func (s *starting) steps(ctx context.Context) []step {
 		{"read the tracing configuration", func() error { return s.openTracing(ctx) }},
 		{"listen", func() error { return s.listen(ctx) }},
 		{"lock the data directory", s.lockData},
+		{"create the directory of snapshots", s.openSnapshots},
 		{"open the store, and make certificates and kinds", func() error {
 			return inParallel(
 				func() error { return s.stores.open(ctx) },
@@ -397,6 +400,9 @@ func (s *starting) makeIdentity() (err error) {
 	s.identity, err = newIdentity(identityOptions{
 		config: s.config, service: s.services.kubernetes(), advertised: s.listener.advertised, url: s.listener.url(), log: s.log,
 	})
+	if err == nil {
+		s.metrics.Register(servingExpiry(s.identity.serving))
+	}
 	return err
 }
 
@@ -512,6 +518,7 @@ func (s *starting) startWork(ctx context.Context) error {
 	s.work.Go(servicesRunner, background.Forever(s.api.claims.Run))
 	s.authentication.start(s.api.client)
 	s.config.files.start(s.work)
+	s.startSnapshots()
 	s.work.Go("own certificates", background.Forever(s.identity.run))
 	return nil
 }

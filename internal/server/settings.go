@@ -120,10 +120,11 @@ func (c *settings) validateGiven() error {
 }
 
 func (c *settings) validateStorage() error {
-	if c.Storage.Backend != config.StorageEtcd {
-		return nil
+	_, err := parseRecipients(c.Storage.Snapshots.Recipients)
+	if c.Storage.Backend == config.StorageEtcd {
+		_, e := parseOverrides(c.Storage.Etcd.Overrides)
+		err = errors.Join(err, e)
 	}
-	_, err := parseOverrides(c.Storage.Etcd.Overrides)
 	return err
 }
 

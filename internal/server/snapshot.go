@@ -8,21 +8,20 @@ import (
 	"path/filepath"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/keelson-dev/keelson/config"
-	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/apierr"
 	"github.com/keelson-dev/keelson/internal/object/apiresponse"
 	"github.com/keelson-dev/keelson/internal/server/version"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/backup"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
+	"github.com/keelson-dev/keelson/internal/storage/snapshot"
 )
 
-// SnapshotPath is the path at which members of system:masters get the whole state of the store, in the format of
-// internal/storage/snapshot.
-const SnapshotPath = "/debug/keelson/snapshot"
+// SnapshotPath is the path at which a POST returns the whole state of the store, in the format of internal/storage/snapshot.
+// The state has all Secrets. So neither path nor method is one that roles commonly allow: roles for monitoring and for
+// reading allow GET of many paths, and roles for profiling all methods below /debug.
+const SnapshotPath = "/keelson/snapshot"
 
 // snapshotStall limits each write to the client. While a snapshot is read, the store keeps the files of its state.
 const snapshotStall = time.Minute
@@ -43,15 +42,9 @@ func newSnapshots(store storage.Store, log *slog.Logger) *snapshots {
 	return &snapshots{e, log}
 }
 
-// ServeHTTP checks for system:masters itself, because a snapshot contains every secret.
 func (h *snapshots) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	user := request.UserFrom(r.Context())
 	switch {
-	case user == nil || !user.InGroup(request.GroupMasters):
-		apiresponse.Error(w, r, apierr.New(http.StatusForbidden, metav1.StatusReasonForbidden, "forbidden: snapshots are "+
-			"for members of "+request.GroupMasters))
-		return
-	case r.Method != http.MethodGet:
+	case r.Method != http.MethodPost:
 		apiresponse.Error(w, r, apierr.PathMethodNotAllowed())
 		return
 	case h.store == nil:
@@ -66,7 +59,8 @@ func (h *snapshots) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
-	_, err = backup.Save(r.Context(), &deadlineWriter{w, http.NewResponseController(w)}, e, created, Program())
+	out := &deadlineWriter{w, http.NewResponseController(w)}
+	_, err = backup.Save(r.Context(), out, e, snapshot.Header{Created: created, Program: Program()})
 	if err = errors.Join(err, e.Close()); err != nil {
 		h.log.Warn("a snapshot was not sent to its end", "error", err)
 		panic(http.ErrAbortHandler) // the client must not take it for whole

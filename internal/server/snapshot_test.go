@@ -2,12 +2,14 @@ package server
 
 import (
 	"bytes"
+	"encoding/json"
 	"net/http"
-	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/keelson-dev/keelson/internal/machinery/request"
+	rbacv1 "k8s.io/api/rbac/v1"
+
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 	"github.com/keelson-dev/keelson/internal/storage/backup"
 	"github.com/keelson-dev/keelson/internal/storage/snapshot"
@@ -25,7 +27,7 @@ func TestSnapshotOfARunningServer(t *testing.T) {
 	if a := apitest.Send(t, admin, "POST", s.URL()+configMaps, configMap("kept", "1")); a.Status != http.StatusCreated {
 		t.Fatal(a)
 	}
-	a := apitest.Send(t, admin, "GET", s.URL()+SnapshotPath, "")
+	a := apitest.Send(t, admin, "POST", s.URL()+SnapshotPath, "")
 	if a.Status != http.StatusOK {
 		t.Fatal(a)
 	}
@@ -38,36 +40,73 @@ func TestSnapshotOfARunningServer(t *testing.T) {
 	}
 
 	c := httpClient(t, s, false)
+	post := func(token string, headers ...string) int {
+		return apitest.Send(t, c, "POST", s.URL()+SnapshotPath, "", append(headers, "Authorization", "Bearer "+token)...).Status
+	}
 	for _, step := range []struct {
 		method, path string
 		headers      []string
 		status       int
 	}{
-		{"GET", SnapshotPath, nil, 403},
-		{"GET", SnapshotPath, []string{"Authorization", "Bearer davetoken"}, 403},
-		{"GET", SnapshotPath, []string{"Authorization", "Bearer admintoken", "Impersonate-User", "jane"}, 403},
-		{"POST", SnapshotPath, []string{"Authorization", "Bearer admintoken"}, 405},
-		{"GET", SnapshotPath + "/", []string{"Authorization", "Bearer admintoken"}, 404},
+		{"POST", SnapshotPath, nil, 403},
+		{"POST", SnapshotPath, []string{"Authorization", "Bearer davetoken"}, 403},
+		{"POST", SnapshotPath, []string{"Authorization", "Bearer admintoken", "Impersonate-User", "jane"}, 403},
+		{"GET", SnapshotPath, []string{"Authorization", "Bearer admintoken"}, 405},
+		{"POST", SnapshotPath + "/", []string{"Authorization", "Bearer admintoken"}, 404},
 	} {
 		if a := apitest.Send(t, c, step.method, s.URL()+step.path, "", step.headers...); a.Status != step.status {
 			t.Errorf("%s %s %v: %d %s, want %d", step.method, step.path, step.headers, a.Status, a.Body, step.status)
 		}
 	}
+
+	// Roles for reading everything and for profiling do not allow snapshots.
+	const roles = "/apis/rbac.authorization.k8s.io/v1/clusterrole"
+	grant := func(name, url, verb string) {
+		t.Helper()
+		for path, body := range map[string]string{
+			"s": `{"metadata":{"name":"` + name + `"},"rules":[{"nonResourceURLs":["` + url + `"],"verbs":["` + verb + `"]}]}`,
+			"bindings": `{"metadata":{"name":"` + name + `"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"` +
+				name + `"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"dave"}]}`,
+		} {
+			if a := apitest.Send(t, admin, "POST", s.URL()+roles+path, body); a.Status != http.StatusCreated {
+				t.Fatal(a)
+			}
+		}
+	}
+	grant("reader", "*", "get")
+	grant("profiler", "/debug/*", "*")
+	apitest.Await(t, "the roles are in effect", func() bool {
+		return apitest.Send(t, c, "GET", s.URL()+"/debug/pprof/", "", "Authorization", "Bearer davetoken").Status == 200 &&
+			apitest.Send(t, c, "GET", s.URL()+"/metrics", "", "Authorization", "Bearer davetoken").Status == 200
+	})
+	if status := post("davetoken"); status != http.StatusForbidden {
+		t.Errorf("a user who may get all paths and profile: %d", status)
+	}
+	grant("backup", SnapshotPath, "post")
+	apitest.Await(t, "a role allows snapshots", func() bool { return post("davetoken") == http.StatusOK })
 }
 
-// TestSnapshotsAskForTheGroup: whatever authorization has let through.
-func TestSnapshotsAskForTheGroup(t *testing.T) {
-	for user, want := range map[*request.User]int{
-		nil:                                      http.StatusForbidden,
-		{Name: "a"}:                              http.StatusForbidden,
-		{Groups: []string{"other"}}:              http.StatusForbidden,
-		{Groups: []string{request.GroupMasters}}: http.StatusNotImplemented, // there is no store that could be had
-	} {
-		r := httptest.NewRequest("GET", SnapshotPath, nil)
-		w := httptest.NewRecorder()
-		newSnapshots(nil, nil).ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), user)))
-		if w.Code != want {
-			t.Errorf("%+v: %d, want %d", user, w.Code, want)
+// TestDefaultRolesAllowNoSnapshots checks that of the default roles only cluster-admin allows snapshots.
+func TestDefaultRolesAllowNoSnapshots(t *testing.T) {
+	s := start(t, testConfig(t))
+	var roles rbacv1.ClusterRoleList
+	a := apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+"/apis/rbac.authorization.k8s.io/v1/clusterroles", "")
+	if err := json.Unmarshal([]byte(a.Body), &roles); err != nil || len(roles.Items) < 50 {
+		t.Fatalf("%d roles, %v", len(roles.Items), err)
+	}
+	var allow []string
+	for _, role := range roles.Items {
+		if slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+			return slices.ContainsFunc(r.Verbs, func(v string) bool { return v == "*" || v == "post" }) &&
+				slices.ContainsFunc(r.NonResourceURLs, func(u string) bool {
+					prefix, wild := strings.CutSuffix(u, "*")
+					return u == SnapshotPath || wild && strings.HasPrefix(SnapshotPath, prefix)
+				})
+		}) {
+			allow = append(allow, role.Name)
 		}
+	}
+	if !slices.Equal(allow, []string{"cluster-admin"}) {
+		t.Errorf("snapshots are allowed by %v", allow)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
@@ -35,6 +36,34 @@ func cacheMemory(usage func() cache.Usage) []prometheus.Collector {
 		}, budget, used),
 		dropped("objects", func(u cache.Usage) int64 { return u.DroppedObjects }),
 		dropped("encodings", func(u cache.Usage) int64 { return u.DroppedEncodings }),
+	}
+}
+
+// storeSpace returns collectors of the free space that a store has.
+func storeSpace(space func() storage.Space) []prometheus.Collector {
+	available := prometheus.NewDesc("keelson_storage_available_bytes", "Bytes of free disk space that the store may use; "+
+		"missing if that is not known.", nil, nil)
+	reserve := prometheus.NewDesc("keelson_storage_reserve_bytes", "Bytes of free disk space below which the store "+
+		"refuses creates and updates; below a quarter of it, deletions too.", nil, nil)
+	low := prometheus.NewDesc("keelson_storage_low_space", "Whether the store refuses writes because there is too little "+
+		"free disk space (1).", nil, nil)
+	return []prometheus.Collector{
+		metrics.OnDemand(func(gauge func(*prometheus.Desc, int64, ...string)) {
+			s := space()
+			if s.Available >= 0 {
+				gauge(available, s.Available)
+			}
+			gauge(reserve, s.Reserve)
+			if s.Low {
+				gauge(low, 1)
+			} else {
+				gauge(low, 0)
+			}
+		}, available, reserve, low),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "keelson_storage_refused_writes_total",
+			Help: "Number of writes that the store refused because there was too little free disk space.",
+		}, func() float64 { return float64(space().Refused) }),
 	}
 }
 

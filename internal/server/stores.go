@@ -180,6 +180,9 @@ func (s *stores) open(ctx context.Context) error {
 			"[ALPHA] Number of files of the store in which damage was met since it was opened.", s.backend.cluster,
 			files.DamagedFiles))
 	}
+	if disk, ok := s.main.(storage.SpaceReporter); ok {
+		s.metrics.Register(storeSpace(disk.Space)...)
+	}
 	return nil
 }
 

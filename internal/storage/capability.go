@@ -20,3 +20,21 @@ type DamageCounter interface {
 	// was opened. It is cheap and may lag behind.
 	DamagedFiles() int64
 }
+
+// SpaceReporter is an optional interface of a Store that keeps free space on its disk, and refuses writes with ErrNoSpace when
+// there is too little.
+type SpaceReporter interface {
+	// Space is cheap. The free space in it may be a second old.
+	Space() Space
+}
+
+// Space is the free space that a store has, and what it does about it.
+type Space struct {
+	// Available are the free bytes that the store may use, -1 if that is not known. Reserve is the number below which it
+	// refuses all writes but deletions; it refuses those below a quarter of it.
+	Available, Reserve int64
+	// Low reports whether writes are refused: there is less than Reserve, or too little for the work in the background.
+	Low bool
+	// Refused counts the writes that were refused since the store was opened.
+	Refused int64
+}

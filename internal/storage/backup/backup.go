@@ -31,11 +31,10 @@ const (
 	minRevisionGap   = 1_000_000_000
 )
 
-// Save writes the state e, which was opened at the time created, to w. program is the name in the header of the file.
-func Save(
-	ctx context.Context, w io.Writer, e *embedded.Export, created time.Time, program string,
-) (snapshot.Totals, error) {
-	out, err := snapshot.NewWriter(w, snapshot.Header{Revision: e.Revision(), Created: created, Program: program})
+// Save writes the state e to w. The header h says when e was opened, and by which program; Save sets its revision.
+func Save(ctx context.Context, w io.Writer, e *embedded.Export, h snapshot.Header) (snapshot.Totals, error) {
+	h.Revision = e.Revision()
+	out, err := snapshot.NewWriter(w, h)
 	if err != nil {
 		return snapshot.Totals{}, err
 	}
@@ -93,6 +92,8 @@ type RestoreOptions struct {
 type Restored struct {
 	From, Revision int64 // the revisions of the file and of the store
 	Entries        int64
+	// Files are those of the header of a snapshot. Restore does not write them.
+	Files map[string][]byte
 }
 
 // Restore creates a store from a snapshot. It reads the file twice, so that it is verified before anything is written.
@@ -113,7 +114,9 @@ func Restore(ctx context.Context, r io.ReadSeeker, o embedded.Options, ro Restor
 		return Restored{}, err
 	}
 	source := source{revision: summary.Revision, created: summary.Created, entries: summary.Entries, records: entries(in)}
-	return source.restore(ctx, o, ro)
+	restored, err := source.restore(ctx, o, ro)
+	restored.Files = summary.Files
+	return restored, err
 }
 
 // entries returns the entries of a snapshot as records. If an error occurs, it is the last element.

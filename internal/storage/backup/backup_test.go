@@ -90,7 +90,7 @@ func save(t *testing.T, s *embedded.Store) []byte {
 	}
 	defer e.Close()
 	var out bytes.Buffer
-	if _, err := backup.Save(t.Context(), &out, e, now, "test"); err != nil {
+	if _, err := backup.Save(t.Context(), &out, e, snapshot.Header{Created: now, Program: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
@@ -397,7 +397,7 @@ func TestSaveEndsWithItsContext(t *testing.T) {
 	}
 	defer e.Close()
 	stop()
-	if _, err := backup.Save(ctx, io.Discard, e, now, ""); !errors.Is(err, context.Canceled) {
+	if _, err := backup.Save(ctx, io.Discard, e, snapshot.Header{Created: now}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }
@@ -430,7 +430,7 @@ func BenchmarkSaveRestore(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			_, err = backup.Save(b.Context(), f, e, time.Now(), "")
+			_, err = backup.Save(b.Context(), f, e, snapshot.Header{Created: time.Now()})
 			if err := errors.Join(err, f.Sync(), f.Close(), e.Close()); err != nil {
 				b.Fatal(err)
 			}

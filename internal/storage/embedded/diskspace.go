@@ -17,10 +17,16 @@ import (
 type diskSpace struct {
 	level   atomic.Int32 // spaceEnough, spaceLow or spaceCritical
 	written atomic.Int64 // bytes since the last update
+	free    atomic.Int64 // bytes that the store may use, -1 if that is not known
+	refused atomic.Int64 // writes that were refused
 
-	mu      sync.Mutex  // held by update, which creates and removes the ballast
-	ballast atomic.Bool // whether the ballast exists
+	mu      sync.Mutex    // held by update, which creates and removes the ballast; guards warned
+	ballast atomic.Bool   // whether the ballast exists
+	warned  time.Duration // when the log was last told about low space, by Options.Monotonic
 }
+
+// warnInterval is the time between two lines of the log while space is low.
+const warnInterval = time.Minute
 
 const (
 	spaceEnough   = iota
@@ -46,14 +52,16 @@ func (o *Options) spaceCheckBytes() int64 {
 // update looks up the free space, sets the level, and creates or removes the ballast.
 func (d *diskSpace) update(s *Store) {
 	d.written.Store(0)
-	if s.opts.ReserveBytes < 0 {
-		return
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	available, free, err := d.available(&s.opts)
 	if err != nil {
+		d.free.Store(-1)
 		return // the free space is unknown; if the disk is full, a write fails
+	}
+	d.free.Store(int64(available))
+	if s.opts.ReserveBytes < 0 {
+		return
 	}
 	reserve := uint64(s.opts.ReserveBytes)
 	level := int32(spaceEnough)
@@ -66,10 +74,13 @@ func (d *diskSpace) update(s *Store) {
 	default:
 		d.createBallast(&s.opts)
 	}
-	if before := d.level.Swap(level); before == spaceEnough && level != spaceEnough {
+	before, now := d.level.Swap(level), s.opts.Monotonic()
+	switch {
+	case level != spaceEnough && (before == spaceEnough || now-d.warned >= warnInterval):
+		d.warned = now
 		s.opts.Logger.Error("little space is left; writes are refused until there is more",
-			"dir", s.opts.Dir, "available", free, "reserve", reserve)
-	} else if before != spaceEnough && level == spaceEnough {
+			"dir", s.opts.Dir, "available", free, "reserve", reserve, "refused", d.refused.Load())
+	case level == spaceEnough && before != spaceEnough:
 		s.opts.Logger.Info("there is space again; writes are accepted", "dir", s.opts.Dir)
 	}
 }

@@ -416,6 +416,7 @@ func (s *Store) Commit(ctx context.Context, txn storage.Txn) (int64, error) {
 			return 0, err // a closed store returns ErrClosed, not ErrNoSpace
 		}
 		s.leave()
+		s.space.refused.Add(1)
 		return 0, storage.ErrNoSpace
 	}
 	if err := s.pipeline.submit(r); err != nil {

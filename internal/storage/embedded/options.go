@@ -41,7 +41,7 @@ type Options struct {
 	// MaxTxnBytes is the largest size of the keys and values of one transaction. 0 means 8 MiB.
 	MaxTxnBytes int
 	// ReserveBytes is the free disk space that is kept. Below it, puts fail with ErrNoSpace. Transactions that only delete
-	// are accepted down to a quarter of it. 0 means 64 MiB; a negative value means no reserve. There is also no reserve if
+	// are accepted down to a quarter of it. 0 means DefaultReserveBytes; a negative value means no reserve. There is also no reserve if
 	// the file system cannot tell its free space.
 	ReserveBytes int64
 	// RingBytes limits the memory for recent changes, from which watchers are served that are not far behind, and the one
@@ -79,6 +79,9 @@ type Options struct {
 	unlogged bool
 }
 
+// DefaultReserveBytes is the default of Options.ReserveBytes.
+const DefaultReserveBytes = 64 << 20
+
 var (
 	// ErrLocked is the error of Open when another process, or another Store of this process, uses the data directory.
 	ErrLocked = errors.New("the data directory is locked")
@@ -105,7 +108,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.SweepInterval, time.Second)
 	setDefault(&o.ProgressInterval, time.Second)
 	setDefault(&o.MaxTxnBytes, 8<<20)
-	setDefault(&o.ReserveBytes, 64<<20)
+	setDefault(&o.ReserveBytes, DefaultReserveBytes)
 	setDefault(&o.RingBytes, 4<<20)
 	setDefault(&o.CacheBytes, 8<<20)
 	setDefault(&o.MemTableBytes, 8<<20)

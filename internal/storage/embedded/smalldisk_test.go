@@ -1,13 +1,16 @@
 package embedded
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -376,4 +379,33 @@ func TestReclaimIsTriedAgain(t *testing.T) {
 			t.Errorf("it was tried after %v, want %v", times, want)
 		}
 	})
+}
+
+// TestLogOfLowSpace checks that the log is told about low space when it begins, once a minute while it lasts, and when it ends.
+func TestLogOfLowSpace(t *testing.T) {
+	disk := vfs.NewMem()
+	var lines bytes.Buffer
+	var up time.Duration
+	s := &Store{merges: &mergeScheduler{}, opts: Options{
+		FS: disk, Dir: "", ReserveBytes: 64 << 20, Logger: slog.New(slog.NewTextHandler(&lines, nil)),
+		Monotonic: func() time.Duration { return up },
+	}}
+	s.space.ballast.Store(true)
+	for _, step := range []struct {
+		at        time.Duration
+		available uint64
+		want      string
+	}{
+		{time.Hour, 100 << 20, ""}, {time.Hour, 60 << 20, "writes are refused"}, {time.Hour + 59*time.Second, 50 << 20, ""},
+		{time.Hour + 60*time.Second, 10 << 20, "writes are refused"}, {time.Hour + 61*time.Second, 10 << 20, ""},
+		{time.Hour + 62*time.Second, 200 << 20, "writes are accepted"}, {2 * time.Hour, 200 << 20, ""},
+	} {
+		disk.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: step.available, TotalBytes: 1 << 30})
+		lines.Reset()
+		up = step.at
+		s.space.update(s)
+		if got := lines.String(); (step.want == "") != (got == "") || !strings.Contains(got, step.want) {
+			t.Errorf("at %v with %d bytes: %q, want %q", step.at, step.available, got, step.want)
+		}
+	}
 }

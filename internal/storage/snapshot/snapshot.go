@@ -49,6 +49,9 @@ type Header struct {
 	Created time.Time `json:"created"`
 	// Program is the program that wrote the file.
 	Program string `json:"program,omitempty"`
+	// Files are the keys and certificates of the server, by the path that a restore gives them in the data directory. A snapshot
+	// that is not encrypted has none.
+	Files map[string][]byte `json:"files,omitempty"`
 }
 
 // Totals are counted by the writer of a snapshot and verified by its readers.

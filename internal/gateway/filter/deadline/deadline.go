@@ -132,7 +132,7 @@ func (o *Options) endWhenStopping(end func()) func() bool {
 // LongRunning reports whether a request may last as long as its client wants, such as a watch.
 func LongRunning(i *request.Info) bool {
 	if !i.IsResource() {
-		return strings.HasPrefix(i.Path, "/debug/pprof/") || strings.HasPrefix(i.Path, "/debug/keelson/")
+		return strings.HasPrefix(i.Path, "/debug/pprof/") || strings.HasPrefix(i.Path, "/keelson/")
 	}
 	if i.Verb == "watch" {
 		return true

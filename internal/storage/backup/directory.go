@@ -1,0 +1,195 @@
+package backup
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"filippo.io/age"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Directory is a directory of snapshots that one server writes. Other files in it are left alone.
+type Directory struct {
+	Path string
+	// Keep is how many snapshots remain when another one is complete, at least 1.
+	Keep int
+	// Recipients are those for whom snapshots are encrypted; empty: they are not encrypted.
+	Recipients []age.Recipient
+	// Reserve is the free space in bytes that is left on the disk.
+	Reserve int64
+	// Free returns the free space in bytes; nil means that of the file system of Path.
+	Free func() (uint64, error)
+}
+
+const (
+	// namePattern is the name of a snapshot as a time format. An encrypted one has encryptedSuffix behind it.
+	namePattern     = "keelson-20060102T150405Z.snapshot"
+	encryptedSuffix = ".age"
+	// unfinishedName is the snapshot that is being written, or that a process has left that was killed.
+	unfinishedName = "unfinished"
+)
+
+// ErrNoSpace is the error of Save if the snapshot would take space of Directory.Reserve.
+var ErrNoSpace = errors.New("there is too little space for a snapshot")
+
+// Save writes a snapshot and returns its name and its size in bytes. created is the time of its state. A file that is not
+// complete, or does not have the content that was written, never gets the name of a snapshot.
+func (d *Directory) Save(created time.Time, write func(io.Writer) error) (name string, size int64, err error) {
+	unfinished := filepath.Join(d.Path, unfinishedName)
+	defer func() {
+		if err != nil {
+			_ = os.Remove(unfinished) // the first error is returned
+		}
+	}()
+	if size, err = d.write(unfinished, write); err != nil {
+		return "", 0, err
+	}
+	name = created.UTC().Format(namePattern)
+	if len(d.Recipients) > 0 {
+		name += encryptedSuffix
+	}
+	if err := os.Rename(unfinished, filepath.Join(d.Path, name)); err != nil {
+		return "", 0, err
+	}
+	return name, size, d.sync()
+}
+
+// Newest returns the time of the newest snapshot, and the zero time if there is none.
+func (d *Directory) Newest() (time.Time, error) {
+	names, err := d.names()
+	if err != nil || len(names) == 0 {
+		return time.Time{}, err
+	}
+	created, _ := snapshotTime(names[len(names)-1])
+	return created, nil
+}
+
+// write writes a file, syncs it, and reads it again to compare the checksums.
+func (d *Directory) write(path string, write func(io.Writer) error) (size int64, err error) {
+	const privateFile = 0o600
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, privateFile)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	written := sha256.New()
+	if err := d.encrypt(io.MultiWriter(&spaceWriter{file: f, free: d.free, reserve: d.Reserve}, written), write); err != nil {
+		return 0, err
+	}
+	if err := f.Sync(); err != nil {
+		return 0, err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return 0, err
+	}
+	read := sha256.New()
+	if size, err = io.Copy(read, f); err != nil {
+		return 0, err
+	}
+	if !bytes.Equal(read.Sum(nil), written.Sum(nil)) {
+		return 0, errors.New("the file does not have the content that was written")
+	}
+	return size, nil
+}
+
+// encrypt calls write with a writer that encrypts to w, if there are recipients.
+func (d *Directory) encrypt(w io.Writer, write func(io.Writer) error) error {
+	if len(d.Recipients) == 0 {
+		return write(w)
+	}
+	encrypted, err := age.Encrypt(w, d.Recipients...)
+	if err != nil {
+		return err
+	}
+	if err := write(encrypted); err != nil {
+		return err
+	}
+	return encrypted.Close()
+}
+
+// Prune removes the oldest snapshots above Keep, but not the one that was just written: if the clock was set back, that is
+// not the one with the highest time. It must only be called after a Save that succeeded, with the name that Save returned.
+func (d *Directory) Prune(written string) error {
+	names, err := d.names()
+	if err != nil {
+		return err
+	}
+	others := slices.DeleteFunc(names, func(name string) bool { return name == written })
+	var errs []error
+	for _, name := range others[:max(0, len(others)-(d.Keep-1))] {
+		errs = append(errs, os.Remove(filepath.Join(d.Path, name)))
+	}
+	return errors.Join(errs...)
+}
+
+// names returns the names of the snapshots, the oldest first.
+func (d *Directory) names() (names []string, err error) {
+	entries, err := os.ReadDir(d.Path)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if _, ok := snapshotTime(e.Name()); ok {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names) // the order of the names is that of their times
+	return names, nil
+}
+
+// snapshotTime returns the time in the name of a snapshot. ok is false for other names.
+func snapshotTime(name string) (created time.Time, ok bool) {
+	created, err := time.Parse(namePattern, strings.TrimSuffix(name, encryptedSuffix))
+	return created, err == nil
+}
+
+func (d *Directory) sync() error {
+	f, err := os.Open(d.Path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+func (d *Directory) free() (uint64, error) {
+	if d.Free != nil {
+		return d.Free()
+	}
+	usage, err := vfs.Default.GetDiskUsage(d.Path)
+	return usage.AvailBytes, err
+}
+
+// spaceWriter writes to a file while more than a reserve is free on its disk.
+type spaceWriter struct {
+	file      io.Writer
+	free      func() (uint64, error)
+	reserve   int64
+	unchecked int64 // how many bytes may be written before free is called again
+}
+
+// spaceStep is how many bytes are written between two looks at the free space.
+const spaceStep = 4 << 20
+
+func (w *spaceWriter) Write(b []byte) (int, error) {
+	if w.unchecked < int64(len(b)) {
+		need := w.reserve + max(spaceStep, int64(len(b)))
+		free, err := w.free()
+		if err != nil {
+			return 0, fmt.Errorf("the free space is unknown: %w", err)
+		}
+		if free < uint64(need) {
+			return 0, fmt.Errorf("%w: %d bytes are free, and %d are needed", ErrNoSpace, free, need)
+		}
+		w.unchecked = need - w.reserve
+	}
+	w.unchecked -= int64(len(b))
+	return w.file.Write(b)
+}
