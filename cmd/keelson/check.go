@@ -30,7 +30,7 @@ func newCheck(out, errOut io.Writer) *cobra.Command {
 			"that every value can be read. What is wrong is printed, one line each.\n" +
 			"With --snapshot it restores a snapshot to a temporary directory, checks what is there,\n" +
 			"and removes it. No data directory is touched.",
-		SilenceUsage: true, SilenceErrors: true, Args: noArguments,
+		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if snapshot != "" {
 				return checkSnapshot(c.Context(), out, errOut, snapshot, identity)

@@ -17,16 +17,11 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 	root := newServe(out, errOut, serveDefaults())
 	root.Use = "keelson"
 	root.Short = "A Kubernetes API server in one binary"
-	root.Long = "Keelson is a Kubernetes API server. Without a command it does what `keelson serve` does."
-	root.Example = `  keelson                              serve, with the data in ./keelson-data
-  keelson serve --storage=memory       serve, with nothing on disk
-  keelson snapshot save FILE           make a backup of a server that runs`
+	root.Long = "Keelson serves the Kubernetes API from an embedded store.\nWithout a subcommand it does what `keelson serve` does."
 	root.SetOut(out)
 	root.SetErr(errOut)
 	serve := &cobra.Command{
 		Use: "serve", Short: "Serve the API", Args: root.Args, RunE: root.RunE,
-		Long: "Serve serves the Kubernetes API over HTTPS until it is interrupted. A new data directory gets certificates\n" +
-			"and a kubeconfig of an administrator, whose path is printed.",
 		SilenceUsage: root.SilenceUsage, SilenceErrors: root.SilenceErrors,
 	}
 	serve.Flags().AddFlagSet(root.Flags())
@@ -65,7 +60,7 @@ func newKubeAPIServer(out, errOut io.Writer) *cobra.Command {
 func newVersion(out io.Writer) *cobra.Command {
 	var format string
 	c := &cobra.Command{
-		Use: "version", Short: "Print the version", Args: noArguments,
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(*cobra.Command, []string) error {
 			info := version.Get()

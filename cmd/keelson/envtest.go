@@ -18,7 +18,7 @@ import (
 // newEnvtest returns the command about envtest, the test environment of controller-runtime.
 func newEnvtest(out, errOut io.Writer) *cobra.Command {
 	c := &cobra.Command{
-		Use: "envtest", Short: "Run the tests of controllers on Keelson", Args: noArguments,
+		Use: "envtest", Short: "Run the tests of controllers on Keelson", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(newEnvtestInstall(out, errOut))

@@ -52,38 +52,6 @@ func writeManPages(c *cobra.Command, dir string) error {
 	return nil
 }
 
-// manSections are further sections of pages.
-var manSections = map[string]string{"keelson": serveSections, "keelson-serve": serveSections, "keelson-kube-apiserver": signalSection}
-
-const serveSections = signalSection + `.SH ENVIRONMENT
-.TP
-.B KUBECONFIG
-the kubeconfig that \-\-write\-kubeconfig without a value changes
-.TP
-.B GOMEMLIMIT
-how much memory the process should use; by default 90 % of what its control group allows
-.SH FILES
-Below \-\-data\-dir:
-.TP
-.B kubeconfig
-credentials of an administrator
-.TP
-.B pki/
-the authority and the certificates that the server makes, and the key of service account tokens
-.TP
-.B store/
-the objects; read and written by one server at a time
-`
-
-const signalSection = `.SH SIGNALS
-.TP
-.B SIGTERM, SIGINT
-end requests in flight and stop; a second signal stops at once
-.TP
-.B SIGHUP
-look at once for changes of the files that the configuration names
-`
-
 // manName returns the name of the page of a command.
 func manName(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "-") }
 
@@ -100,8 +68,6 @@ func manPage(out io.Writer, c *cobra.Command) {
 	c.InitDefaultHelpFlag()
 	fmt.Fprintln(out, ".SH OPTIONS")
 	c.Flags().VisitAll(func(f *pflag.Flag) { manFlag(out, f) })
-	fmt.Fprint(out, manSections[manName(c)])
-	fmt.Fprintln(out, ".SH EXIT STATUS\n0 if the command succeeded, and 1 if not. The reason is one line on standard error.")
 	var others []string
 	if c.HasParent() {
 		others = append(others, manName(c.Parent()))
@@ -137,7 +103,7 @@ func manFlag(out io.Writer, f *pflag.Flag) {
 	if f.Hidden || f.Deprecated != "" {
 		return
 	}
-	kind, text := kindAndText(f)
+	kind, usage := pflag.UnquoteUsage(f)
 	names := `\-\-` + manText(f.Name)
 	if f.Shorthand != "" {
 		names = `\-` + f.Shorthand + ", " + names
@@ -145,7 +111,12 @@ func manFlag(out io.Writer, f *pflag.Flag) {
 	if kind != "" {
 		names += " " + kind
 	}
-	fmt.Fprintf(out, ".TP\n.B %s\n%s\n", names, manText(text))
+	switch f.DefValue {
+	case "", "[]", "false", "0", "0s":
+	default:
+		usage += " (default " + f.DefValue + ")"
+	}
+	fmt.Fprintf(out, ".TP\n.B %s\n%s\n", names, manText(usage))
 }
 
 // manText returns text in which nothing is a request or an escape of the macros.

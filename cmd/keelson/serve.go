@@ -57,12 +57,9 @@ func newServe(out, errOut io.Writer, p personality) *cobra.Command {
 	var compatibility compatibilityFlags
 	var showVersion, writeTo string
 	c := &cobra.Command{
-		Args:         noArguments,
+		Args:         cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if c.Flags().Changed(helpAll) {
-				return c.Help()
-			}
 			if c.Flags().Changed("version") && showVersion != "false" {
 				return printVersion(out, showVersion, p.kubeAPIServer)
 			}
@@ -92,7 +89,6 @@ func newServe(out, errOut io.Writer, p personality) *cobra.Command {
 	f := c.Flags()
 	if !p.kubeAPIServer {
 		writeKubeconfigFlag(f, &writeTo)
-		f.Bool(helpAll, false, "print all flags, also those of kube-apiserver, and end")
 	}
 	configFlags(f, &conf)
 	compatibility.add(f)

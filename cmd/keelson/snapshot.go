@@ -30,7 +30,7 @@ import (
 func newSnapshot(out, errOut io.Writer) *cobra.Command {
 	c := &cobra.Command{
 		Use: "snapshot", Short: "Save and restore the data, also from and to etcd",
-		SilenceUsage: true, SilenceErrors: true, Args: noArguments,
+		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(newSave(out, errOut), newStatus(out), newRestore(out, errOut), newImportEtcd(out, errOut), newExportEtcd(out, errOut))
