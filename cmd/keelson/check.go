@@ -23,10 +23,12 @@ func newCheck(out, errOut io.Writer) *cobra.Command {
 	dataDir := config.Default().Storage.DataDir
 	c := &cobra.Command{
 		Use: "check", Short: "Verify the data of a stopped server",
-		Long: "Check reads all data of a stopped server and changes nothing. It verifies checksums,\n" +
-			"that index, log and expiry index agree, that every key is where an object's key is, and\n" +
-			"that every value can be read. What is wrong is printed, one line each.",
-		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
+		Long: "Check reads all data of a stopped server and changes nothing. It verifies\n" +
+			"checksums, that index, log and expiry index agree, that every key is where an\n" +
+			"object's key is, and that every value can be read. What is wrong is printed, one\n" +
+			"line each.",
+		Example:      "  keelson check --data-dir /var/lib/keelson",
+		SilenceUsage: true, SilenceErrors: true, Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return check(c.Context(), out, errOut, dataDir) },
 	}
 	c.Flags().StringVar(&dataDir, "data-dir", dataDir, dataDirUsage)

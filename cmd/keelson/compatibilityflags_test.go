@@ -55,7 +55,7 @@ func TestCompatibilityFlags(t *testing.T) {
 }
 
 func TestVersionFlag(t *testing.T) {
-	for asked, want := range map[string]string{"--version": "Kubernetes v1.36.", "--version=raw": `version.Info{Major:"1", Minor:"36"`} {
+	for asked, want := range map[string]string{"--version": "keelson 0.", "--version=raw": `version.Info{Major:"1", Minor:"36"`} {
 		var out strings.Builder
 		c := newServe(&out, io.Discard, serveDefaults())
 		c.SetArgs([]string{asked})
