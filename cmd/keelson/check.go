@@ -25,12 +25,13 @@ func newCheck(out, errOut io.Writer) *cobra.Command {
 	dataDir, snapshot, identity := config.Default().Storage.DataDir, "", ""
 	c := &cobra.Command{
 		Use: "check", Short: "Verify the data of a stopped server, or a snapshot",
-		Long: "Check reads all data of a stopped server and changes nothing. It verifies checksums,\n" +
-			"that index, log and expiry index agree, that every key is where an object's key is, and\n" +
-			"that every value can be read. What is wrong is printed, one line each.\n" +
-			"With --snapshot it restores a snapshot to a temporary directory, checks what is there,\n" +
-			"and removes it. No data directory is touched.",
-		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
+		Long: "Check reads all data of a stopped server and changes nothing. It verifies\n" +
+			"checksums, that index, log and expiry index agree, that every key is where an\n" +
+			"object's key is, and that every value can be read. What is wrong is printed, one\n" +
+			"line each. With --snapshot it restores a snapshot to a temporary directory,\n" +
+			"checks what is there, and removes it. No data directory is touched.",
+		Example:      "  keelson check --data-dir /var/lib/keelson",
+		SilenceUsage: true, SilenceErrors: true, Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if snapshot != "" {
 				return checkSnapshot(c.Context(), out, errOut, snapshot, identity)

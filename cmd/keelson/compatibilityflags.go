@@ -69,9 +69,8 @@ func (c *compatibilityFlags) add(f *pflag.FlagSet) {
 	f.IntVar(&c.serverCount, "apiserver-count", 1, "has no effect: servers that share a store find each other by their leases")
 	const readOnlyPort = 10255
 	f.Uint("kubelet-read-only-port", readOnlyPort, "has no effect: kubelets are reached at their port with TLS")
-	// MarkDeprecated only fails for an unknown flag.
-	_ = f.MarkDeprecated("apiserver-count", "apiserver-count is deprecated and will be removed in a future version.")
-	_ = f.MarkDeprecated("kubelet-read-only-port", "kubelet-read-only-port is deprecated and will be removed.")
+	markDeprecated(f, "apiserver-count", "apiserver-count is deprecated and will be removed in a future version.")
+	markDeprecated(f, "kubelet-read-only-port", "kubelet-read-only-port is deprecated and will be removed.")
 }
 
 // apiVersion is the version of Kubernetes whose API is served, as MAJOR.MINOR.

@@ -12,11 +12,13 @@ func newCompletion(out io.Writer) *cobra.Command {
 	shells := []string{"bash", "zsh", "fish", "powershell"}
 	return &cobra.Command{
 		Use: "completion bash|zsh|fish|powershell", Short: "Print completions for a shell",
-		Long: "Completion prints a script by which a shell completes commands and flags. To load it in each new shell:\n\n" +
-			"  bash        echo 'source <(keelson completion bash)' >>~/.bashrc   (needs the package bash-completion)\n" +
-			"  zsh         keelson completion zsh >\"${fpath[1]}/_keelson\"\n" +
-			"  fish        keelson completion fish >~/.config/fish/completions/keelson.fish\n" +
-			"  powershell  keelson completion powershell | Out-String | Invoke-Expression   (in the profile)",
+		Long: "Completion prints a script by which a shell completes commands and flags. The\n" +
+			"examples load it in each new shell. That of bash needs the package\n" +
+			"bash-completion; the last one is for the profile of PowerShell.",
+		Example: "  echo 'source <(keelson completion bash)' >>~/.bashrc\n" +
+			"  keelson completion zsh >\"${fpath[1]}/_keelson\"\n" +
+			"  keelson completion fish >~/.config/fish/completions/keelson.fish\n" +
+			"  keelson completion powershell | Out-String | Invoke-Expression",
 		ValidArgs: shells, SilenceUsage: true, SilenceErrors: true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {

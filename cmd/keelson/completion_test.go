@@ -40,31 +40,70 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestManPages checks that each command has a page, and that man can show it where it is installed.
+// TestManPages compares packaging/man with the commands, and checks that each page has its sections and that man can show
+// it where it is installed.
 func TestManPages(t *testing.T) {
+	const committed = "../../packaging/man"
 	dir := t.TempDir()
 	if _, errOut, code := keelson("man", dir); code != 0 {
 		t.Fatalf("exit %d, %q", code, errOut)
 	}
-	for _, name := range []string{"keelson.1", "keelson-serve.1", "keelson-envtest-install.1", "keelson-kube-apiserver.1"} {
-		content, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Error(err)
-			continue
+	if *update {
+		if err := os.RemoveAll(committed); err != nil {
+			t.Fatal(err)
 		}
-		for _, section := range []string{".TH ", ".SH NAME\n", ".SH SYNOPSIS\n", ".SH OPTIONS\n", `\-\-help`} {
-			if !strings.Contains(string(content), section) {
-				t.Errorf("%s has no %q", name, section)
+		if _, errOut, code := keelson("man", committed); code != 0 {
+			t.Fatalf("exit %d, %q", code, errOut)
+		}
+	}
+	names, count := map[string]string{}, 0 // the pages that are written, and how many of them are committed
+	for _, d := range []string{dir, committed} {
+		pages, err := filepath.Glob(filepath.Join(d, "*.1"))
+		if err != nil || len(pages) < 10 {
+			t.Fatalf("%s has the pages %q: %v", d, pages, err)
+		}
+		for _, page := range pages {
+			content, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if before, found := names[filepath.Base(page)]; d == committed && (!found || before != string(content)) {
+				t.Errorf("%s is not up to date: go test ./cmd/keelson -run TestManPages -update", page)
+			}
+			if names[filepath.Base(page)] = string(content); d == committed {
+				count++
 			}
 		}
-		man, err := exec.LookPath("man")
-		if err != nil {
+	}
+	if count != len(names) {
+		t.Errorf("%s has %d pages of %d: go test ./cmd/keelson -run TestManPages -update", committed, count, len(names))
+	}
+	for _, name := range []string{"keelson.1", "keelson-serve.1", "keelson-envtest-install.1", "keelson-kube-apiserver.1"} {
+		if names[name] == "" {
+			t.Errorf("there is no page %s", name)
+		}
+	}
+	man, noMan := exec.LookPath("man")
+	for name, content := range names {
+		for _, section := range []string{
+			"NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES", "SIGNALS", "EXIT STATUS", "SEE ALSO",
+		} {
+			if _, text, found := strings.Cut(content, "\n.SH "+section+"\n"); !found || text == "" || strings.HasPrefix(text, ".nf\n\n") {
+				t.Errorf("%s has nothing in the section %s", name, section)
+			}
+		}
+		if noMan != nil {
 			continue
 		}
 		show := exec.Command(man, "--warnings", "-l", filepath.Join(dir, name))
 		show.Env = append(os.Environ(), "MANPAGER=cat", "LC_ALL=C.UTF-8", "MANWIDTH=120")
 		if out, err := show.CombinedOutput(); err == nil && strings.Contains(string(out), "warning:") {
 			t.Errorf("%s: %.2000s", name, out)
+		}
+	}
+	for _, section := range []string{"\n.SH FILES\n", "\n.SH ENVIRONMENT\n", `\-\-data\-dir string`} {
+		if !strings.Contains(names["keelson-serve.1"], section) {
+			t.Errorf("keelson-serve.1 has no %q", section)
 		}
 	}
 }

@@ -58,10 +58,29 @@ func configFlags(f *pflag.FlagSet, c *config.Config) {
 		for _, name := range field.Flags {
 			addFlag(f, value.Addr().Interface(), name, texts[name].usage, field.Inverted)
 			if why := texts[name].deprecated; why != "" {
-				_ = f.MarkDeprecated(name, why) // fails only if there is no such flag
+				markDeprecated(f, name, why)
 			}
 		}
 	}
+}
+
+// deprecation is the annotation of a deprecated flag that says why.
+const deprecation = "keelson_deprecated"
+
+// markDeprecated hides a flag in the help, and has its use logged. pflag would print the use, in no format.
+func markDeprecated(f *pflag.FlagSet, name, why string) {
+	flag := f.Lookup(name)
+	flag.Hidden, flag.Annotations = true, map[string][]string{deprecation: {why}}
+}
+
+// deprecated returns a line for each deprecated flag that was given, in the words of kube-apiserver.
+func deprecated(f *pflag.FlagSet) (lines []string) {
+	f.Visit(func(flag *pflag.Flag) {
+		for _, why := range flag.Annotations[deprecation] {
+			lines = append(lines, "Flag --"+flag.Name+" has been deprecated, "+why)
+		}
+	})
+	return lines
 }
 
 // wholeValues are the flags of lists each of whose values may contain commas: a flag with several values is repeated.

@@ -12,7 +12,7 @@ import (
 )
 
 // otherFlags are the flags that are no field of the configuration: what the command itself does, and the log that it makes.
-const otherFlags = "version help write-kubeconfig v vmodule log-format logging-format"
+const otherFlags = "version help help-all write-kubeconfig v vmodule log-format logging-format"
 
 // TestFlagsAreFields: each flag that a field names is a flag of the command, and each flag of the command that configures
 // the server is named by one field. The flags of compatibilityFlags configure nothing.
@@ -63,7 +63,6 @@ func TestFlagsSetTheirFields(t *testing.T) {
 		for _, name := range f.Flags {
 			c := config.Default()
 			flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-			flags.SetOutput(io.Discard) // of deprecated flags
 			configFlags(flags, &c)
 			flag := flags.Lookup(name)
 			value := "7"

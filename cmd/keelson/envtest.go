@@ -18,7 +18,9 @@ import (
 // newEnvtest returns the command about envtest, the test environment of controller-runtime.
 func newEnvtest(out, errOut io.Writer) *cobra.Command {
 	c := &cobra.Command{
-		Use: "envtest", Short: "Run the tests of controllers on Keelson", Args: cobra.NoArgs,
+		Use: "envtest", Short: "Run the tests of controllers on Keelson",
+		Example: "  keelson envtest install", Args: noArguments,
+		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(newEnvtestInstall(out, errOut))
@@ -31,9 +33,10 @@ func newEnvtestInstall(out, errOut io.Writer) *cobra.Command {
 	var format string
 	c := &cobra.Command{
 		Use: "install [DIR]", Short: "Install kube-apiserver, etcd and kubectl for envtest", Args: cobra.MaximumNArgs(1),
-		Long: "Install writes the programs that envtest and similar test environments start: kube-apiserver and etcd,\n" +
-			"which are this program under other names, and a link to kubectl. Tests run on them with KUBEBUILDER_ASSETS=DIR.\n" +
-			"DIR is keelson/envtest in the user's directory of cached data by default.",
+		Long: "Install writes the programs that envtest and similar test environments start:\n" +
+			"kube-apiserver and etcd, which are this program under other names, and a link to\n" +
+			"kubectl. Tests run on them with KUBEBUILDER_ASSETS=DIR. DIR is keelson/envtest\n" +
+			"in the user's directory of cached data by default.",
 		Example:      "  export KUBEBUILDER_ASSETS=$(keelson envtest install --print path)\n  go test ./...",
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(_ *cobra.Command, args []string) (err error) {

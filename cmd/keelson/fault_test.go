@@ -44,7 +44,8 @@ func serveOnBrokenDisk(dir string) error {
 		}))
 	}}
 	return serve(context.Background(), c, o, func(s *server.Server) error {
-		return welcome(context.Background(), os.Stdout, s, "")
+		_, err := welcome(context.Background(), os.Stdout, s, "")
+		return err
 	})
 }
 

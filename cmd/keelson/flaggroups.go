@@ -1,13 +1,9 @@
 package main
 
 import (
-	"cmp"
-	"fmt"
-	"io"
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -40,71 +36,40 @@ func groupFlags(f *pflag.FlagSet) []flagGroup {
 	return groups
 }
 
-// groupHelp makes the help of a command show its flags by group, and its error of an unknown flag name the nearest one.
-func groupHelp(c *cobra.Command) {
-	usage := func(c *cobra.Command, out io.Writer) {
-		fmt.Fprintf(out, "Usage:\n  %s\n", c.UseLine())
-		if c.HasAvailableSubCommands() {
-			fmt.Fprint(out, "\nCommands:\n")
-			for _, sub := range c.Commands() {
-				fmt.Fprintf(out, "  %-16s %s\n", sub.Name(), sub.Short)
-			}
-		}
-		if c.Flags().Lookup("secure-port") == nil { // it does not serve
-			fmt.Fprintf(out, "\nFlags:\n%s", c.Flags().FlagUsages())
-			return
-		}
-		for _, g := range groupFlags(c.Flags()) {
-			if g.flags.HasAvailableFlags() {
-				fmt.Fprintf(out, "\n%s flags:\n\n%s", g.title, g.flags.FlagUsages())
-			}
-		}
-	}
-	c.SetUsageFunc(func(c *cobra.Command) error { usage(c, c.OutOrStderr()); return nil })
-	c.SetHelpFunc(func(c *cobra.Command, _ []string) {
-		fmt.Fprintf(c.OutOrStdout(), "%s\n\n", cmp.Or(c.Long, c.Short))
-		usage(c, c.OutOrStdout())
-	})
-	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		name, found := strings.CutPrefix(err.Error(), "unknown flag: --")
-		if near := nearestFlag(c.Flags(), name); found && near != "" {
-			return fmt.Errorf("%w; did you mean --%s?", err, near)
-		}
-		return err
-	})
-}
-
-// nearestFlag returns the flag whose name is most like another one, "" if none is.
-func nearestFlag(f *pflag.FlagSet, name string) string {
+// nearest returns the name that is most like another one, "" if none is.
+func nearest(name string, names []string) string {
 	best, least := "", len(name)/3+1
-	f.VisitAll(func(flag *pflag.Flag) {
-		d := distance(name, flag.Name)
-		if len(name) > 3 && strings.HasPrefix(flag.Name, name) {
+	for _, candidate := range names {
+		d := distance(name, candidate)
+		if len(name) > 3 && strings.HasPrefix(candidate, name) {
 			d = min(d, 1)
 		}
-		if !flag.Hidden && d < least {
-			best, least = flag.Name, d
+		if d < least {
+			best, least = candidate, d
 		}
-	})
+	}
 	return best
 }
 
-// distance returns how many characters have to be inserted, removed or replaced to make b of a.
+// distance returns how many characters have to be inserted, removed, replaced or exchanged with the next one to make b of a.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1) // row[j] is the distance between a[:i] and b[:j]
+	// Each row[j] is the distance between the first characters of a, one more in each row, and b[:j].
+	earlier, before, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
+		earlier, before, row = before, row, earlier
 		row[0] = i + 1
 		for j := range len(b) {
-			replaced := diagonal
+			replaced := before[j]
 			if a[i] != b[j] {
 				replaced++
 			}
-			diagonal = row[j+1]
-			row[j+1] = slices.Min([]int{replaced, row[j] + 1, row[j+1] + 1})
+			row[j+1] = min(replaced, before[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], earlier[j-1]+1)
+			}
 		}
 	}
 	return row[len(b)]

@@ -7,9 +7,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -29,7 +31,7 @@ func TestGroupsOfKubeAPIServer(t *testing.T) {
 }
 
 func TestHelpIsGrouped(t *testing.T) {
-	for _, args := range [][]string{{"--help"}, {"serve", "--help"}, {"kube-apiserver", "--help"}} {
+	for _, args := range [][]string{{"--help-all"}, {"serve", "--help-all"}, {"kube-apiserver", "--help"}} {
 		out, _, code := keelson(args...)
 		at := 0
 		for _, title := range []string{"Generic flags:", "Etcd flags:", "Misc flags:", "Global flags:", "Keelson flags:"} {
@@ -46,6 +48,68 @@ func TestHelpIsGrouped(t *testing.T) {
 	}
 	if out, _, _ := keelson("check", "--help"); !strings.Contains(out, "Flags:\n      --data-dir") {
 		t.Error(out)
+	}
+}
+
+// TestHelpIsShort checks that the help of a command fits a page, and its lines a terminal.
+func TestHelpIsShort(t *testing.T) {
+	const most = 70 // lines
+	var commands [][]string
+	var add func(c *cobra.Command, path []string)
+	add = func(c *cobra.Command, path []string) {
+		commands = append(commands, path)
+		for _, sub := range c.Commands() {
+			add(sub, append(path[:len(path):len(path)], sub.Name()))
+		}
+	}
+	add(newCommand(io.Discard, io.Discard), nil)
+	for _, path := range append(commands, []string{"serve", "--help-all"}) {
+		if slices.Contains(path, kubeAPIServerName) {
+			continue // it has the help of kube-apiserver
+		}
+		out, errOut, code := keelson(append(path, "--help")...)
+		all := slices.Contains(path, "--help-all")
+		if all {
+			out, errOut, code = keelson(path...)
+		}
+		if n := strings.Count(out, "\n"); code != 0 || errOut != "" || n > most && !all {
+			t.Errorf("%q: exit %d, %d lines, %s", path, code, n, errOut)
+		}
+		for line := range strings.Lines(out) {
+			longest := 0
+			for word := range strings.FieldsSeq(line) {
+				longest = max(longest, len(word))
+			}
+			if line = strings.TrimRight(line, "\n"); len(line) > standardWidth && longest < standardWidth/2 {
+				t.Errorf("%q: this line has %d characters: %s", path, len(line), line)
+			}
+		}
+	}
+	serve := newServe(io.Discard, io.Discard, serveDefaults())
+	serve.InitDefaultHelpFlag()
+	for _, group := range commonFlags() {
+		for _, name := range group.names {
+			if serve.Flags().Lookup(name) == nil {
+				t.Errorf("there is no flag --%s", name)
+			}
+		}
+	}
+}
+
+func TestUnknownCommandsNameTheNearest(t *testing.T) {
+	for line, want := range map[string]string{
+		"sevre":              `unknown command "sevre"; did you mean "serve"?`,
+		"--v=2 snapshots":    `unknown command "snapshots"; did you mean "snapshot"?`,
+		"zzz":                "unknown command \"zzz\"; `keelson --help` lists the commands",
+		"snapshot sav":       `unknown command "sav" of keelson snapshot; did you mean "save"?`,
+		"envtest instal":     `unknown command "instal" of keelson envtest; did you mean "install"?`,
+		"serve extra":        `keelson serve takes no arguments, but there is "extra"`,
+		"version -o x":       `--output must be json, not "x"`,
+		"check --data-dirs=": `unknown flag: --data-dirs; did you mean --data-dir?`,
+	} {
+		if _, errOut, code := keelson(strings.Fields(line)...); code != 1 || errOut != "keelson: "+want+"\n" {
+			t.Errorf("%s: %d %q", line, code, errOut)
+		}
 	}
 }
 

@@ -151,3 +151,15 @@ func (h *fileHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 func (h *fileHandler) WithGroup(name string) slog.Handler {
 	return &fileHandler{h.Handler.WithGroup(name), h.standard, h.patterns}
 }
+
+// lineLogger logs each line that is written to it, for programs whose lines all have the format of the log. Each call of Write
+// has to end with a line.
+type lineLogger struct{ log *slog.Logger }
+
+// Write implements io.Writer.
+func (l lineLogger) Write(text []byte) (int, error) {
+	for line := range strings.Lines(string(text)) {
+		l.log.Info(strings.TrimSuffix(line, "\n"))
+	}
+	return len(text), nil
+}

@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -34,16 +35,25 @@ func main() {
 	}
 	c := command(os.Stdout, os.Stderr)
 	c.SetArgs(args)
-	err := c.ExecuteContext(ctx)
+	executed, err := c.ExecuteContextC(ctx)
 	stop()
-	os.Exit(report(name, err))
+	format := ""
+	if flag := executed.Flags().Lookup("log-format"); flag != nil {
+		format = flag.Value.String()
+	}
+	os.Exit(report(name, format, err))
 }
 
-// report prints an error of a program and returns the exit code.
-func report(program string, err error) int {
+// report prints an error of a program, in the format of its log, and returns the exit code.
+func report(program, logFormat string, err error) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintf(os.Stderr, "%s: %s\n", program, config.CommandLine(err))
+	message := plainMessage(config.CommandLine(err))
+	if logFormat == "json" {
+		slog.New(slog.NewJSONHandler(os.Stderr, nil)).Error(program+" ends with an error", "error", message)
+	} else {
+		fmt.Fprintf(os.Stderr, "%s: %s\n", program, message)
+	}
 	return 1
 }

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if dir := os.Getenv(brokenDisk); dir != "" {
-		os.Exit(report("keelson", serveOnBrokenDisk(dir)))
+		os.Exit(report("keelson", "text", serveOnBrokenDisk(dir)))
 	}
 	os.Exit(m.Run())
 }
@@ -205,7 +205,7 @@ func TestErrorsAreOneLine(t *testing.T) {
 			"keelson: cannot use the data directory /proc/keelson (--data-dir): no such file or directory\n",
 		},
 		"unknown flag":    {[]string{"serve", "--no-such-flag"}, "keelson: unknown flag: --no-such-flag\n"},
-		"unknown command": {[]string{"no-such-command"}, "keelson: unknown command \"no-such-command\" for \"keelson\"\n"},
+		"unknown command": {[]string{"no-such-command"}, "keelson: unknown command \"no-such-command\"; `keelson --help` lists the commands\n"},
 		"log format": {
 			[]string{"serve", "--data-dir", other, "--log-format", "xml"},
 			"keelson: --log-format must be text or json, not \"xml\"\n",

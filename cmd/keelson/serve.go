@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -56,10 +57,15 @@ func newServe(out, errOut io.Writer, p personality) *cobra.Command {
 	var logs logOptions
 	var compatibility compatibilityFlags
 	var showVersion, writeTo string
+	var helpAll bool
 	c := &cobra.Command{
-		Args:         cobra.NoArgs,
+		Args:         noArguments,
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if helpAll {
+				writeAllUsage(c, out)
+				return nil
+			}
 			if c.Flags().Changed("version") && showVersion != "false" {
 				return printVersion(out, showVersion, p.kubeAPIServer)
 			}
@@ -71,7 +77,7 @@ func newServe(out, errOut io.Writer, p personality) *cobra.Command {
 			if conf.Diagnostics.Log, conf.Diagnostics.SetVerbosity, err = logs.logger(errOut); err != nil {
 				return err
 			}
-			for _, line := range withoutEffect(c.Flags()) {
+			for _, line := range append(deprecated(c.Flags()), withoutEffect(c.Flags())...) {
 				conf.Diagnostics.Log.Warn(line)
 			}
 			conf.Diagnostics.Flags = map[string]string{}
@@ -81,14 +87,22 @@ func newServe(out, errOut io.Writer, p personality) *cobra.Command {
 				completeAsKubeAPIServer(&conf)
 				return serve(c.Context(), conf, options, func(*server.Server) error { return nil })
 			}
-			return serve(c.Context(), conf, options, func(s *server.Server) error {
-				return welcome(c.Context(), out, s, writeTo)
+			hello := out
+			if logs.format == "json" {
+				hello = lineLogger{conf.Diagnostics.Log}
+			}
+			leave := func() error { return nil }
+			err = serve(c.Context(), conf, options, func(s *server.Server) (err error) {
+				leave, err = welcome(c.Context(), hello, s, writeTo)
+				return err
 			})
+			return errors.Join(err, leave())
 		},
 	}
 	f := c.Flags()
 	if !p.kubeAPIServer {
 		writeKubeconfigFlag(f, &writeTo)
+		f.BoolVar(&helpAll, "help-all", false, "show all flags, in the groups of kube-apiserver, and end")
 	}
 	configFlags(f, &conf)
 	compatibility.add(f)
@@ -105,7 +119,7 @@ func newServe(out, errOut io.Writer, p personality) *cobra.Command {
 		&showVersion, "version", "false", "print the version, with that of Kubernetes whose API is served, and end; raw prints more",
 	)
 	f.Lookup("version").NoOptDefVal = "true"
-	groupHelp(c)
+	setHelp(c)
 	return c
 }
 
@@ -178,6 +192,9 @@ func serve(
 	)
 	defer cancel()
 	err = s.Stop(stop)
+	if err == nil {
+		c.Diagnostics.Log.Info("stopped")
+	}
 	if failure == nil {
 		return err
 	}

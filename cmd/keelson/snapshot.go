@@ -30,7 +30,8 @@ import (
 func newSnapshot(out, errOut io.Writer) *cobra.Command {
 	c := &cobra.Command{
 		Use: "snapshot", Short: "Save and restore the data, also from and to etcd",
-		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
+		Example:      "  keelson snapshot save backup.snapshot\n  keelson snapshot restore --data-dir restored backup.snapshot",
+		SilenceUsage: true, SilenceErrors: true, Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(newSave(out, errOut), newStatus(out), newRestore(out, errOut), newImportEtcd(out, errOut), newExportEtcd(out, errOut))
@@ -59,9 +60,9 @@ const (
 func newSave(out, errOut io.Writer) *cobra.Command {
 	dataDir, kubeconfig, force := config.Default().Storage.DataDir, "", false
 	c := fileCommand("save", "Save the data to a file",
-		"Save writes the state of the store at one revision to a file. A running server is\n"+
-			"asked for it, over its API as an administrator, and goes on serving meanwhile; of a\n"+
-			"stopped one the data directory is read.",
+		"Save writes the state of the store at one revision to a file. A running server\n"+
+			"is asked for it, over its API as an administrator, and goes on serving\n"+
+			"meanwhile; of a stopped one the data directory is read.",
 		func(ctx context.Context, file string) error {
 			if err := checkAbsent(file, force); err != nil {
 				return err
@@ -79,6 +80,8 @@ func newSave(out, errOut io.Writer) *cobra.Command {
 			_, err = fmt.Fprintf(out, "Saved %d entries at revision %d to %s\n", summary.Entries, summary.Revision, file)
 			return err
 		})
+	c.Example = "  keelson snapshot save --data-dir /var/lib/keelson backup.snapshot\n" +
+		"  keelson snapshot save --kubeconfig admin.kubeconfig backup.snapshot"
 	c.Flags().StringVar(&dataDir, "data-dir", dataDir, dataDirUsage)
 	c.Flags().BoolVar(&force, "force", false, forceUsage)
 	c.Flags().StringVar(
@@ -160,21 +163,23 @@ type snapshotStatus struct {
 
 func newStatus(out io.Writer) *cobra.Command {
 	format, identity := "", ""
-	c := fileCommand("status", "Verify a snapshot and say what is in it", "", func(_ context.Context, file string) error {
-		if format != "" && format != "json" {
-			return errors.New("--output must be json")
-		}
-		s, err := readStatus(file, identity)
-		if err != nil {
-			return err
-		}
-		if format == "json" {
-			e := json.NewEncoder(out)
-			e.SetIndent("", "  ")
-			return e.Encode(s)
-		}
-		return s.print(out)
-	})
+	c := fileCommand("status", "Verify a snapshot and say what is in it",
+		"Status reads a snapshot to its end, verifies its checksum, and prints how many\nobjects of each resource are in it.", func(_ context.Context, file string) error {
+			if format != "" && format != "json" {
+				return fmt.Errorf("--output must be json, not %q", format)
+			}
+			s, err := readStatus(file, identity)
+			if err != nil {
+				return err
+			}
+			if format == "json" {
+				e := json.NewEncoder(out)
+				e.SetIndent("", "  ")
+				return e.Encode(s)
+			}
+			return s.print(out)
+		})
+	c.Example = "  keelson snapshot status backup.snapshot"
 	c.Flags().StringVarP(&format, "output", "o", "", "json, or nothing for a table")
 	c.Flags().StringVar(&identity, "identity", "", identityUsage)
 	return c
@@ -228,11 +233,11 @@ func (s *snapshotStatus) print(out io.Writer) error {
 func newRestore(out, errOut io.Writer) *cobra.Command {
 	dataDir, identity, minRevision := "", "", int64(0)
 	c := fileCommand("restore", "Make a data directory from a snapshot",
-		"Restore makes a data directory, which must be empty or missing. All objects get new\n"+
-			"resourceVersions above any that a client can have seen, so that clients list again.\n"+
-			"An encrypted snapshot has the server's certificates and keys too. Of another one put\n"+
-			"the old pki directory beside the store before the server starts, or it makes an\n"+
-			"authority of its own.",
+		"Restore makes a data directory, which must be empty or missing. All objects get\n"+
+			"new resourceVersions above any that a client can have seen, so that clients list\n"+
+			"again. An encrypted snapshot has the server's certificates and keys too. Of\n"+
+			"another one put the old pki directory beside the store before the server starts, or it\n"+
+			"makes an authority of its own.",
 		func(ctx context.Context, file string) error {
 			f, err := openSnapshot(file, identity)
 			if err != nil {
@@ -255,6 +260,7 @@ func newRestore(out, errOut io.Writer) *cobra.Command {
 			return printRestored(out, restored, dataDir)
 		})
 	c.Flags().StringVar(&identity, "identity", "", identityUsage)
+	c.Example = "  keelson snapshot restore --data-dir restored backup.snapshot"
 	c.Flags().StringVar(&dataDir, "data-dir", "", "directory to make")
 	c.Flags().Int64Var(
 		&minRevision, "min-revision", 0, "a revision that all new ones must be above, if clients may have seen one that high",
@@ -376,8 +382,9 @@ func newImportEtcd(out, errOut io.Writer) *cobra.Command {
 	dataDir, minRevision := "", int64(0)
 	var options backup.EtcdOptions
 	c := fileCommand("import-etcd", "Make a data directory from an etcd snapshot",
-		"Import-etcd makes a data directory, which must be empty or missing, from a file that\n"+
-			"`etcdctl snapshot save` wrote. As with restore, all objects get new resourceVersions.",
+		"Import-etcd makes a data directory, which must be empty or missing, from a file\n"+
+			"that `etcdctl snapshot save` wrote. As with restore, all objects get new\n"+
+			"resourceVersions.",
 		func(ctx context.Context, file string) error {
 			options.Restore.MinRevision, options.Restore.Now = minRevision, time.Now()
 			if _, err := os.Stat(file); err != nil {
@@ -403,6 +410,7 @@ func newImportEtcd(out, errOut io.Writer) *cobra.Command {
 			}
 			return printRestored(out, restored, dataDir)
 		})
+	c.Example = "  keelson snapshot import-etcd --data-dir imported etcd.db"
 	f := c.Flags()
 	f.StringVar(&dataDir, "data-dir", "", "directory to make")
 	f.StringVar(&options.Prefix, "prefix", "/registry", prefixUsage)
@@ -423,7 +431,7 @@ func newImportEtcd(out, errOut io.Writer) *cobra.Command {
 func newExportEtcd(out, errOut io.Writer) *cobra.Command {
 	dataDir, prefix, force := config.Default().Storage.DataDir, "/registry", false
 	c := fileCommand("export-etcd", "Write the data of a stopped server as an etcd snapshot",
-		"Export-etcd writes a file for `etcdutl snapshot restore`. Revisions stay as they are.",
+		"Export-etcd writes a file for `etcdutl snapshot restore`. Revisions stay as they\nare.",
 		func(ctx context.Context, file string) error {
 			if err := checkAbsent(file, force); err != nil {
 				return err
@@ -440,6 +448,7 @@ func newExportEtcd(out, errOut io.Writer) *cobra.Command {
 			return err
 		})
 	c.Flags().StringVar(&dataDir, "data-dir", dataDir, dataDirUsage)
+	c.Example = "  keelson snapshot export-etcd --data-dir /var/lib/keelson etcd.db"
 	c.Flags().StringVar(&prefix, "prefix", prefix, prefixUsage)
 	c.Flags().BoolVar(&force, "force", false, forceUsage)
 	return c

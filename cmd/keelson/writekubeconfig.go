@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -35,18 +36,20 @@ func writeKubeconfigFlag(f *pflag.FlagSet, file *string) {
 }
 
 // welcome prints the URL of the server and what to type next. If writeTo is not empty, it adds the server to that
-// kubeconfig first.
-func welcome(ctx context.Context, out io.Writer, s *server.Server, writeTo string) error {
+// kubeconfig first; leave makes the context that was the current one before the current one again.
+func welcome(ctx context.Context, out io.Writer, s *server.Server, writeTo string) (leave func() error, err error) {
+	leave = func() error { return nil }
 	what, path, option := "Its kubeconfig, for an administrator, is", s.KubeconfigPath(), ""
 	switch {
 	case writeTo != "":
-		var err error
 		if path, err = kubeconfigToWrite(writeTo); err != nil {
-			return err
+			return leave, err
 		}
-		if err := mergeKubeconfigFile(ctx, path, s.Kubeconfig()); err != nil {
-			return fmt.Errorf("--write-kubeconfig: %w", err)
+		earlier, err := mergeKubeconfigFile(ctx, path, s.Kubeconfig())
+		if err != nil {
+			return leave, fmt.Errorf("--write-kubeconfig: %w", err)
 		}
+		leave = func() error { return leaveContext(path, earlier) }
 		what = "The context keelson, for an administrator, is now the current one in"
 		if writeTo != usersKubeconfig {
 			option = " --kubeconfig " + path
@@ -57,9 +60,9 @@ func welcome(ctx context.Context, out io.Writer, s *server.Server, writeTo strin
 	default:
 		option = " --kubeconfig " + path
 	}
-	_, err := fmt.Fprintf(out, "Keelson serves the Kubernetes API at %s\n%s %s\nTry: kubectl%s get namespaces\nIt stores workloads and runs none: %s\n",
+	_, err = fmt.Fprintf(out, "Keelson serves the Kubernetes API at %s\n%s %s\nTry: kubectl%s get namespaces\nIt stores workloads and runs none: %s\n",
 		s.URL(), what, path, option, workloads.Page)
-	return err
+	return leave, err
 }
 
 // kubeconfigToWrite returns the file that a value of --write-kubeconfig means.
@@ -85,10 +88,44 @@ func kubeconfigToWrite(value string) (string, error) {
 }
 
 // mergeKubeconfigFile adds the cluster, the user and the context of own to the kubeconfig in a file, under the name
-// keelson, and makes it the current context. It replaces entries of that name and keeps everything else but comments.
-// The file is replaced atomically and gets the mode 0600, because it has the key of an administrator. The lock is that
-// of kubectl.
-func mergeKubeconfigFile(ctx context.Context, path string, own []byte) (err error) {
+// keelson, and makes it the current context. It replaces entries of that name and keeps everything else but comments. It
+// returns the name of the context that was the current one.
+func mergeKubeconfigFile(ctx context.Context, path string, own []byte) (earlier string, err error) {
+	err = changeKubeconfig(ctx, path, func(existing []byte) (changed []byte, err error) {
+		earlier, changed, err = mergeKubeconfig(existing, own)
+		return changed, err
+	})
+	return earlier, err
+}
+
+// leaveContext makes the context earlier the current one of a kubeconfig again, if it exists and the current one is still
+// keelson. Without an earlier context keelson stays the current one.
+func leaveContext(path, earlier string) error {
+	if earlier == "" || earlier == contextName {
+		return nil
+	}
+	err := changeKubeconfig(context.Background(), path, func(existing []byte) ([]byte, error) {
+		config := map[string]any{}
+		if err := yaml.Unmarshal(existing, &config); err != nil {
+			return nil, err
+		}
+		contexts, _ := config["contexts"].([]any) // kubectl refuses other types
+		exists := slices.ContainsFunc(contexts, func(e any) bool { return entryIs(e, earlier) })
+		if config["current-context"] != contextName || !exists {
+			return existing, nil
+		}
+		config["current-context"] = earlier
+		return yaml.Marshal(config)
+	})
+	if err != nil {
+		return fmt.Errorf("the context %s, which was the current one before, is not set again: %w", earlier, err)
+	}
+	return nil
+}
+
+// changeKubeconfig replaces the content of a kubeconfig, which may be missing, by the result of change. The file is replaced
+// atomically and gets the mode 0600, because it has the key of an administrator. The lock is that of kubectl.
+func changeKubeconfig(ctx context.Context, path string, change func(existing []byte) ([]byte, error)) (err error) {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target // the link stays
 	}
@@ -104,13 +141,16 @@ func mergeKubeconfigFile(ctx context.Context, path string, own []byte) (err erro
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot read %s: %w", path, withoutPath(err))
 	}
-	merged, err := mergeKubeconfig(existing, own)
+	changed, err := change(existing)
 	if err != nil {
 		return fmt.Errorf("%s was not changed: %w", path, err)
 	}
+	if bytes.Equal(changed, existing) {
+		return nil
+	}
 	return replaceFile(path, func(temporary string) error {
 		const mode = 0o600 // of the temporary file already
-		return os.WriteFile(temporary, merged, mode)
+		return os.WriteFile(temporary, changed, mode)
 	})
 }
 
@@ -137,32 +177,32 @@ func lockKubeconfig(ctx context.Context, path string) (unlock func() error, err 
 	}
 }
 
-// mergeKubeconfig returns existing with the first cluster and user of own, under the name keelson. existing may be
-// empty. It fails if existing is not a kubeconfig.
-func mergeKubeconfig(existing, own []byte) ([]byte, error) {
+// mergeKubeconfig returns existing with the first cluster and user of own, under the name keelson, and the current context
+// of existing. existing may be empty. It fails if existing is not a kubeconfig.
+func mergeKubeconfig(existing, own []byte) (earlier string, merged []byte, err error) {
 	config, from := map[string]any{}, map[string]any{}
 	if err := yaml.Unmarshal(existing, &config); err != nil {
-		return nil, fmt.Errorf("it is not a kubeconfig: %w", err)
+		return "", nil, fmt.Errorf("it is not a kubeconfig: %w", err)
 	}
 	if err := yaml.Unmarshal(own, &from); err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	if config == nil { // the document is null
 		config = map[string]any{}
 	}
 	for field, value := range map[string]string{"apiVersion": "v1", "kind": "Config"} {
 		if have, found := config[field]; found && have != value {
-			return nil, fmt.Errorf("it is not a kubeconfig: %s is %v", field, have)
+			return "", nil, fmt.Errorf("it is not a kubeconfig: %s is %v", field, have)
 		}
 		config[field] = value
 	}
 	cluster, err := firstEntry(from, "clusters", "cluster")
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	user, err := firstEntry(from, "users", "user")
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	for _, entry := range []struct {
 		list, field string
@@ -172,11 +212,13 @@ func mergeKubeconfig(existing, own []byte) ([]byte, error) {
 		{"contexts", "context", map[string]any{"cluster": contextName, "user": contextName}},
 	} {
 		if err := setEntry(config, entry.list, entry.field, entry.value); err != nil {
-			return nil, err
+			return "", nil, err
 		}
 	}
+	earlier, _ = config["current-context"].(string)
 	config["current-context"] = contextName
-	return yaml.Marshal(config)
+	merged, err = yaml.Marshal(config)
+	return earlier, merged, err
 }
 
 // firstEntry returns the value of the first entry of a list of a kubeconfig.
@@ -199,10 +241,7 @@ func setEntry(config map[string]any, list, field string, value any) error {
 	default:
 		return fmt.Errorf("it is not a kubeconfig: %s is not a list", list)
 	}
-	isOwn := func(e any) bool {
-		entry, ok := e.(map[string]any)
-		return ok && entry["name"] == contextName
-	}
+	isOwn := func(e any) bool { return entryIs(e, contextName) }
 	entry := map[string]any{"name": contextName, field: value}
 	if i := slices.IndexFunc(entries, isOwn); i >= 0 {
 		entries[i] = entry
@@ -213,4 +252,10 @@ func setEntry(config map[string]any, list, field string, value any) error {
 	}
 	config[list] = entries
 	return nil
+}
+
+// entryIs reports whether an entry of a list of a kubeconfig has a name.
+func entryIs(e any, name string) bool {
+	entry, ok := e.(map[string]any)
+	return ok && entry["name"] == name
 }

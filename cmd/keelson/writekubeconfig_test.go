@@ -1,11 +1,15 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
+	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -49,17 +53,17 @@ contexts: [{name: work, context: {cluster: work, user: keelson-admin, namespace:
 current-context: keelson
 `},
 	} {
-		got, err := mergeKubeconfig([]byte(test.existing), []byte(ownKubeconfig))
+		_, got, err := mergeKubeconfig([]byte(test.existing), []byte(ownKubeconfig))
 		if err != nil || !reflect.DeepEqual(parsed(t, string(got)), parsed(t, test.want)) {
 			t.Errorf("%s: %v\n%s", name, err, got)
 		}
-		again, err := mergeKubeconfig(got, []byte(ownKubeconfig))
+		_, again, err := mergeKubeconfig(got, []byte(ownKubeconfig))
 		if err != nil || string(again) != string(got) {
 			t.Errorf("%s, again: %v\n%s", name, err, again)
 		}
 	}
 	for _, existing := range []string{"text", "kind: Pod", "clusters: {}", "a: [", "- list"} {
-		if got, err := mergeKubeconfig([]byte(existing), []byte(ownKubeconfig)); err == nil {
+		if _, got, err := mergeKubeconfig([]byte(existing), []byte(ownKubeconfig)); err == nil {
 			t.Errorf("%q: %s", existing, got)
 		}
 	}
@@ -82,7 +86,7 @@ func TestMergeKubeconfigFile(t *testing.T) {
 	if err := os.Symlink(real, link); err != nil {
 		t.Fatal(err)
 	}
-	if err := mergeKubeconfigFile(t.Context(), link, []byte(ownKubeconfig)); err != nil {
+	if _, err := mergeKubeconfigFile(t.Context(), link, []byte(ownKubeconfig)); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Lstat(real)
@@ -101,7 +105,7 @@ func TestMergeKubeconfigFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := real + " was not changed: it is not a kubeconfig: kind is Pod"
-	if err := mergeKubeconfigFile(t.Context(), real, []byte(ownKubeconfig)); err == nil || err.Error() != want {
+	if _, err := mergeKubeconfigFile(t.Context(), real, []byte(ownKubeconfig)); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	if content, err := os.ReadFile(real); err != nil || string(content) != "kind: Pod" {
@@ -110,7 +114,7 @@ func TestMergeKubeconfigFile(t *testing.T) {
 	if err := os.WriteFile(real+".lock", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	err = mergeKubeconfigFile(t.Context(), real, []byte(ownKubeconfig))
+	_, err = mergeKubeconfigFile(t.Context(), real, []byte(ownKubeconfig))
 	if err == nil || !strings.Contains(err.Error(), "if none does, remove "+real+".lock") {
 		t.Errorf("with a lock: %v", err)
 	}
@@ -132,6 +136,20 @@ func TestWriteKubeconfig(t *testing.T) {
 		t.Errorf("/readyz: %d %s", status, body)
 	}
 	p.stop(t)
+	if !strings.Contains(p.stderr.String(), "msg=stopped") {
+		t.Errorf("it does not say that it has stopped: %s", p.stderr)
+	}
+	if err := os.WriteFile(path, []byte(otherKubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again := run(t, "--data-dir", filepath.Join(dir, "data"), "--secure-port", "0", "--write-kubeconfig="+path)
+	if got := contextOf(t, path); got != contextName {
+		t.Errorf("the current context is %q", got)
+	}
+	again.stop(t)
+	if got := contextOf(t, path); got != "work" {
+		t.Errorf("after the stop the current context is %q, want the earlier one", got)
+	}
 	if err := os.WriteFile(path, []byte("kind: Pod"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -139,5 +157,83 @@ func TestWriteKubeconfig(t *testing.T) {
 	want := "keelson: --write-kubeconfig: " + path + " was not changed: it is not a kubeconfig: kind is Pod\n"
 	if code != 1 || !strings.HasSuffix(errOut, want) {
 		t.Errorf("exit %d, %q, want %q at the end", code, errOut, want)
+	}
+}
+
+// contextOf returns the name of the current context of a kubeconfig.
+func contextOf(t *testing.T, path string) any {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed(t, string(content))["current-context"]
+}
+
+// TestLeaveContext checks that only a context that this program has made the current one is left.
+func TestLeaveContext(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config")
+	for name, test := range map[string]struct{ current, earlier, want string }{
+		"left":              {"keelson", "work", "work"},
+		"changed by a user": {"home", "work", "home"},
+		"deleted":           {"keelson", "gone", "keelson"},
+		"none before":       {"keelson", "", "keelson"},
+	} {
+		if err := os.WriteFile(path, []byte("contexts: [{name: work}, {name: home}]\ncurrent-context: "+test.current), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := leaveContext(path, test.earlier); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := contextOf(t, path); got != test.want {
+			t.Errorf("%s: %v, want %s", name, got, test.want)
+		}
+	}
+}
+
+// TestJSONLog checks that a server with --log-format=json prints nothing else, from the start to the error of its end.
+func TestJSONLog(t *testing.T) {
+	dir := t.TempDir()
+	lines := func(text string) {
+		t.Helper()
+		for line := range strings.Lines(text) {
+			if !json.Valid([]byte(line)) {
+				t.Errorf("not JSON: %s", line)
+			}
+		}
+	}
+	serve := command("--data-dir", filepath.Join(dir, "data"), "--secure-port=0", "--log-format=json", "--kubelet-port=1")
+	var out bytes.Buffer
+	serve.Stdout = &out
+	errOut, err := serve.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := serve.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = serve.Process.Kill() }) // long gone if the test went well
+	var log strings.Builder
+	seen := bufio.NewScanner(errOut)
+	for seen.Scan() {
+		log.WriteString(seen.Text() + "\n")
+		if strings.Contains(seen.Text(), "Try: kubectl") {
+			if err := serve.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := serve.Wait(); err != nil || out.Len() > 0 {
+		t.Errorf("%v, standard output %q", err, &out)
+	}
+	lines(log.String())
+	for _, want := range []string{"Keelson serves the Kubernetes API at", "Flag --kubelet-port has been deprecated", `"msg":"stopped"`} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("no line says %q:\n%s", want, &log)
+		}
+	}
+	_, failed, code := keelson("--data-dir=/proc/keelson", "--log-format=json")
+	if lines(failed); code != 1 || !strings.Contains(failed, "cannot use the data directory") {
+		t.Errorf("exit %d, %q", code, failed)
 	}
 }
