@@ -137,7 +137,8 @@ func TestFullDisk(t *testing.T) {
 	refused("generated name", apitest.Send(t, c, "POST", url, `{"metadata":{"generateName":"g-"}}`))
 	readable()
 	// The ballast exists, so its size is available.
-	shows("keelson_storage_available_bytes 5.36870912e+08\n", "keelson_storage_low_space 1\n")
+	shows("keelson_storage_available_bytes 5.36870912e+08\n", "keelson_storage_low_space 1\n",
+		`apiserver_request_total{code="507",`)
 	if refused := s.stores.main.(storage.SpaceReporter).Space().Refused; refused < 4 {
 		t.Errorf("%d refused writes are counted, and there were 4", refused)
 	}

@@ -282,7 +282,10 @@ func TestDashboardQueriesExistingMetrics(t *testing.T) {
 	shown := shownMetrics(t)
 	afterEvents := []string{
 		"apiserver_admission_webhook_admission_duration_seconds", "apiserver_admission_webhook_fail_open_count",
-		"apiserver_admission_webhook_skipped_total",
+		"apiserver_admission_webhook_skipped_total", "apiserver_flowcontrol_rejected_requests_total",
+		// These are there with --snapshot-schedule.
+		"keelson_snapshots_total", "keelson_snapshot_last_success_timestamp_seconds", "keelson_snapshot_interval_seconds",
+		"keelson_snapshot_last_size_bytes",
 	}
 	metric := regexp.MustCompile(`[a-z]+_[a-z_]+`)
 	checked := 0

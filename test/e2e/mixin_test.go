@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -89,7 +88,9 @@ type prometheus struct {
 
 func newPrometheus(t *testing.T) *prometheus {
 	t.Helper()
-	db, err := tsdb.Open(t.TempDir(), slog.New(slog.NewTextHandler(io.Discard, nil)), nil, tsdb.DefaultOptions(), nil)
+	options := tsdb.DefaultOptions()
+	options.OutOfOrderTimeWindow = (24 * time.Hour).Milliseconds() // tests store samples before they evaluate rules at earlier times
+	db, err := tsdb.Open(t.TempDir(), slog.New(slog.DiscardHandler), nil, options, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,6 +108,12 @@ func (p *prometheus) scrape(t *testing.T, s *apiServer, at time.Time) {
 	if status != http.StatusOK {
 		t.Fatalf("/metrics: %d %s", status, body)
 	}
+	p.store(t, body, at, "job", "apiserver", "instance", "127.0.0.1", "cluster", "test", "namespace", "default")
+}
+
+// store stores metrics in the text format with a time and further labels, and a sample of up.
+func (p *prometheus) store(t *testing.T, body []byte, at time.Time, further ...string) {
+	t.Helper()
 	appender := p.db.Appender(t.Context())
 	add := func(metric string, value float64) {
 		l, err := p.parser.ParseMetric(metric)
@@ -114,7 +121,9 @@ func (p *prometheus) scrape(t *testing.T, s *apiServer, at time.Time) {
 			t.Fatalf("%s: %v", metric, err)
 		}
 		b := labels.NewBuilder(l)
-		b.Set("job", "apiserver").Set("instance", "127.0.0.1").Set("cluster", "test").Set("namespace", "default")
+		for i := 0; i < len(further); i += 2 {
+			b.Set(further[i], further[i+1])
+		}
 		if _, err := appender.Append(0, b.Labels(), at.UnixMilli(), value); err != nil {
 			t.Fatal(err)
 		}
@@ -149,16 +158,22 @@ func (p *prometheus) record(t *testing.T, r *recordingRule, at time.Time) promql
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", r.name, err, r.expr)
 	}
+	p.append(t, result, at)
+	return result
+}
+
+// append stores the result of a rule.
+func (p *prometheus) append(t *testing.T, result promql.Vector, at time.Time) {
+	t.Helper()
 	appender := p.db.Appender(t.Context())
 	for _, sample := range result {
 		if _, err := appender.Append(0, sample.Metric, at.UnixMilli(), sample.F); err != nil {
-			t.Fatalf("%s: %v", r.name, err)
+			t.Fatalf("%v: %v", sample.Metric, err)
 		}
 	}
 	if err := appender.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	return result
 }
 
 func (p *prometheus) query(t *testing.T, expr string, at time.Time) promql.Vector {
