@@ -31,7 +31,8 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 	serve.Example = "  keelson serve --data-dir /var/lib/keelson --write-kubeconfig\n" +
 		"  keelson serve --storage memory --data-dir ''\n" +
 		"  keelson serve --bind-address 0.0.0.0 --external-hostname api.example.com"
-	root.AddCommand(serve, newKubeAPIServer(out, errOut), newSnapshot(out, errOut), newCheck(out, errOut), newVersion(out),
+	root.AddCommand(serve, newKubeAPIServer(out, errOut), newSnapshot(out, errOut), newCheck(out, errOut),
+		newKubeconfig(out, errOut), newVersion(out),
 		newEnvtest(out, errOut), newCompletion(out), newMan())
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root
