@@ -50,8 +50,9 @@ type identityOptions struct {
 	config *settings
 	// service is the address of the Service kubernetes, advertised the address for clients on other machines.
 	service, advertised net.IP
-	url                 string
-	log                 *slog.Logger
+	// url is for clients on this machine, remoteURL for those on others, empty if it is the same or there are none.
+	url, remoteURL string
+	log            *slog.Logger
 }
 
 // ownCerts are the certificates that the server has made.
@@ -262,7 +263,11 @@ func (i *identity) kubeconfig() []byte {
 	if i.config.Authentication.NoOwnCredentials || i.config.Serving.InProcess {
 		return nil
 	}
-	return certs.Kubeconfig(i.url, i.roots, i.current.Load().Admin, i.adminToken)
+	k := certs.Kubeconfig{
+		Server: i.url, Remote: i.remoteURL, CA: i.roots, User: certs.AdminUser,
+		Token: i.adminToken, Certificate: i.current.Load().Admin,
+	}
+	return k.Bytes()
 }
 
 // writeKubeconfig writes the administrator's kubeconfig to its file, if there is one.

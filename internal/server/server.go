@@ -391,6 +391,17 @@ func (s *starting) advertisedHostPort() string {
 	return net.JoinHostPort(s.listener.advertised.String(), strconv.Itoa(s.listener.port()))
 }
 
+// remoteURL returns the URL for clients on other machines. It is empty if it is the one for clients on this machine, and if
+// there are no others, because the server listens on a loopback address and no host name is configured.
+func (s *starting) remoteURL() string {
+	bound := net.ParseIP(s.config.Serving.Address)
+	remote := "https://" + s.advertisedHostPort()
+	if s.config.Serving.InProcess || s.config.Serving.ExternalHostname == "" && bound.IsLoopback() || remote == s.listener.url() {
+		return ""
+	}
+	return remote
+}
+
 func (s *starting) bindResources() (err error) {
 	s.registry, err = s.stores.registry(s.kinds)
 	return err
@@ -398,7 +409,8 @@ func (s *starting) bindResources() (err error) {
 
 func (s *starting) makeIdentity() (err error) {
 	s.identity, err = newIdentity(identityOptions{
-		config: s.config, service: s.services.kubernetes(), advertised: s.listener.advertised, url: s.listener.url(), log: s.log,
+		config: s.config, service: s.services.kubernetes(), advertised: s.listener.advertised,
+		url: s.listener.url(), remoteURL: s.remoteURL(), log: s.log,
 	})
 	if err == nil {
 		s.metrics.Register(servingExpiry(s.identity.serving))

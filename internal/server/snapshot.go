@@ -103,5 +103,8 @@ func StoreDir(dataDir string) string { return filepath.Join(dataDir, storeName) 
 // RestoringName is the name of the directory in which a restore builds the store before it is renamed.
 const RestoringName = "store.restoring"
 
+// CertificateDir returns the directory in which the server keeps its own certificates.
+func CertificateDir(dataDir string) string { return filepath.Join(dataDir, pkiName) }
+
 // KubeconfigFile returns the path of the administrator's kubeconfig in a data directory.
 func KubeconfigFile(dataDir string) string { return filepath.Join(dataDir, kubeconfigName) }

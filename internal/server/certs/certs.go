@@ -75,7 +75,9 @@ func (p Pair) TLS() (tls.Certificate, error) { return tls.X509KeyPair(p.Cert, p.
 // Set is the server's own certificates.
 type Set struct {
 	// CA is the certificate of the authority, in PEM. It is empty if neither Options.Serving nor Options.Admin needs it.
-	CA             []byte
+	CA []byte
+	// Authority signs with the key of CA. It is nil if CA is empty.
+	Authority      *Authority
 	Serving, Admin Pair
 	// FrontProxyCA is the certificate of the authority of front proxies, in PEM, and FrontProxy the certificate by which
 	// extension API servers recognize this server. Both are empty without Options.FrontProxy.
@@ -113,14 +115,14 @@ func (o *Options) standard(out *Set) error {
 	if err != nil {
 		return err
 	}
-	out.CA = ca.pair.Cert
+	out.CA, out.Authority = ca.pair.Cert, ca
 	if o.Serving {
 		if out.Serving, err = o.leaf(ca, "apiserver", o.servingTemplate()); err != nil {
 			return err
 		}
 	}
 	if o.Admin {
-		out.Admin, err = o.leaf(ca, "admin", adminTemplate())
+		out.Admin, err = o.leaf(ca, "admin", clientTemplate(AdminUser, AdminGroup))
 	}
 	return err
 }
@@ -133,10 +135,7 @@ func (o *Options) frontProxy(out *Set) error {
 		return err
 	}
 	out.FrontProxyCA = ca.pair.Cert
-	out.FrontProxy, err = o.leaf(ca, "front-proxy-client", &x509.Certificate{
-		Subject:  pkix.Name{CommonName: FrontProxyName},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	})
+	out.FrontProxy, err = o.leaf(ca, "front-proxy-client", clientTemplate(FrontProxyName))
 	return err
 }
 
@@ -169,15 +168,15 @@ const (
 	servingName = "kube-apiserver"
 )
 
-// authority is the certificate authority with its key.
-type authority struct {
+// Authority is a certificate authority with its key.
+type Authority struct {
 	pair Pair
 	cert *x509.Certificate
 	key  crypto.Signer
 }
 
 // authority returns the stored authority with a file name, or creates it.
-func (o *Options) authority(name, commonName string) (*authority, error) {
+func (o *Options) authority(name, commonName string) (*Authority, error) {
 	pair, err := o.read(name)
 	if err != nil {
 		return nil, err
@@ -194,6 +193,11 @@ func (o *Options) authority(name, commonName string) (*authority, error) {
 			return nil, err
 		}
 	}
+	return o.parse(name, pair)
+}
+
+// parse returns the authority of a stored pair.
+func (o *Options) parse(name string, pair *Pair) (*Authority, error) {
 	parsed, err := pair.TLS()
 	if err != nil {
 		return nil, o.damaged(name, err)
@@ -202,7 +206,7 @@ func (o *Options) authority(name, commonName string) (*authority, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: the key cannot sign", filepath.Join(o.Dir, name+".key"))
 	}
-	return &authority{pair: *pair, cert: parsed.Leaf, key: key}, nil
+	return &Authority{pair: *pair, cert: parsed.Leaf, key: key}, nil
 }
 
 func (o *Options) servingTemplate() *x509.Certificate {
@@ -212,15 +216,15 @@ func (o *Options) servingTemplate() *x509.Certificate {
 	}
 }
 
-func adminTemplate() *x509.Certificate {
+func clientTemplate(user string, groups ...string) *x509.Certificate {
 	return &x509.Certificate{
-		Subject:  pkix.Name{CommonName: AdminUser, Organization: []string{AdminGroup}},
+		Subject:  pkix.Name{CommonName: user, Organization: groups},
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 }
 
 // leaf returns the stored certificate with that file name if it is usable, or else creates and stores a new one.
-func (o *Options) leaf(ca *authority, name string, template *x509.Certificate) (Pair, error) {
+func (o *Options) leaf(ca *Authority, name string, template *x509.Certificate) (Pair, error) {
 	pair, err := o.read(name)
 	if err != nil {
 		return Pair{}, err
@@ -235,7 +239,7 @@ func (o *Options) leaf(ca *authority, name string, template *x509.Certificate) (
 }
 
 // usable reports whether a certificate is signed by the authority, does not expire soon, and has the names of want.
-func (o *Options) usable(p Pair, ca *authority, want *x509.Certificate) bool {
+func (o *Options) usable(p Pair, ca *Authority, want *x509.Certificate) bool {
 	parsed, err := p.TLS()
 	if err != nil {
 		return false
@@ -252,23 +256,16 @@ func (o *Options) usable(p Pair, ca *authority, want *x509.Certificate) bool {
 }
 
 // issue creates a key and its certificate, signed by ca or, if ca is nil, by itself.
-func (o *Options) issue(template *x509.Certificate, lifetime time.Duration, ca *authority) (*Pair, error) {
+func (o *Options) issue(template *x509.Certificate, lifetime time.Duration, ca *Authority) (*Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	const serialBits = 127
-	template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), serialBits))
-	if err != nil {
-		return nil, err
-	}
-	template.NotBefore = o.Now().Add(-clockSkew)
-	template.NotAfter = o.Now().Add(lifetime)
 	parent, signer := template, crypto.Signer(key)
 	if ca != nil {
 		parent, signer = ca.cert, ca.key
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	cert, err := sign(template, parent, key.Public(), signer, o.Now(), lifetime)
 	if err != nil {
 		return nil, err
 	}
@@ -276,10 +273,63 @@ func (o *Options) issue(template *x509.Certificate, lifetime time.Duration, ca *
 	if err != nil {
 		return nil, err
 	}
-	return &Pair{
-		Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		Key:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
-	}, nil
+	return &Pair{Cert: cert, Key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})}, nil
+}
+
+// sign returns a certificate of a key, in PEM. The template has its names and usages.
+func sign(
+	template, parent *x509.Certificate, key crypto.PublicKey, signer crypto.Signer, now time.Time, lifetime time.Duration,
+) ([]byte, error) {
+	const serialBits = 127
+	var err error
+	template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), serialBits))
+	if err != nil {
+		return nil, err
+	}
+	template.NotBefore, template.NotAfter = now.Add(-clockSkew), now.Add(lifetime)
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key, signer)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
+}
+
+// Sign returns a certificate of a key, in PEM. The template has its names and usages. The certificate ends after lifetime, but
+// not after the authority.
+func (a *Authority) Sign(
+	template *x509.Certificate, key crypto.PublicKey, now time.Time, lifetime time.Duration,
+) ([]byte, error) {
+	return sign(template, a.cert, key, a.key, now, min(lifetime, a.cert.NotAfter.Sub(now)))
+}
+
+// Client is a user for whom IssueClient makes a certificate.
+type Client struct {
+	User     string
+	Groups   []string
+	Lifetime time.Duration
+	Now      time.Time
+}
+
+// IssueClient makes a key and a client certificate with the authority that Ensure has stored in a directory. The certificate
+// ends after the lifetime, but not after the authority. It changes nothing in the directory.
+func IssueClient(dir string, c Client) (Pair, error) {
+	o := Options{Dir: dir, Now: func() time.Time { return c.Now }}
+	stored, err := o.read("ca")
+	if err != nil {
+		return Pair{}, err
+	}
+	if stored == nil {
+		return Pair{}, fmt.Errorf("there is no authority in %s; start the server once, which makes it", dir)
+	}
+	ca, err := o.parse("ca", stored)
+	if err != nil {
+		return Pair{}, err
+	}
+	pair, err := o.issue(clientTemplate(c.User, c.Groups...), min(c.Lifetime, ca.cert.NotAfter.Sub(c.Now)), ca)
+	if err != nil {
+		return Pair{}, err
+	}
+	return *pair, nil
 }
 
 // read returns a stored pair, or nil if there is none.

@@ -2,33 +2,62 @@ package certs
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 )
 
-// Kubeconfig returns a kubeconfig of the administrator. ca is the certificate by which clients verify the server. The
-// administrator has the token or, if that is "", the certificate.
-func Kubeconfig(server string, ca []byte, admin Pair, token string) []byte {
+// Names in a kubeconfig of the server: of the cluster and its context, and of the same for other machines.
+const (
+	ClusterName       = "keelson"
+	RemoteClusterName = "keelson-remote"
+)
+
+// Kubeconfig is a kubeconfig of a server for one user.
+type Kubeconfig struct {
+	// Server is the URL of the server. Remote is the URL for clients on other machines, which a second context uses; it may be
+	// empty.
+	Server, Remote string
+	// CA are the certificates by which clients verify the server, PEM.
+	CA   []byte
+	User string
+	// Token is the user's token. If it is empty, the user has the certificate.
+	Token       string
+	Certificate Pair
+}
+
+// Bytes returns the kubeconfig as YAML.
+func (k *Kubeconfig) Bytes() []byte {
 	encode := base64.StdEncoding.EncodeToString
-	credentials := "token: " + token
-	if token == "" {
-		credentials = fmt.Sprintf("client-certificate-data: %s\n    client-key-data: %s", encode(admin.Cert), encode(admin.Key))
+	user, _ := json.Marshal(k.User) // a text in JSON is one in YAML; it cannot fail
+	credentials := "token: " + k.Token
+	if k.Token == "" {
+		credentials = fmt.Sprintf("client-certificate-data: %s\n    client-key-data: %s",
+			encode(k.Certificate.Cert), encode(k.Certificate.Key))
+	}
+	var clusters, contexts []byte
+	for _, c := range []struct{ name, server string }{{ClusterName, k.Server}, {RemoteClusterName, k.Remote}} {
+		if c.server == "" {
+			continue
+		}
+		clusters = fmt.Appendf(clusters, `
+- name: %s
+  cluster:
+    server: %s
+    certificate-authority-data: %s`, c.name, c.server, encode(k.CA))
+		contexts = fmt.Appendf(contexts, `
+- name: %s
+  context:
+    cluster: %[1]s
+    user: %s`, c.name, user)
 	}
 	return fmt.Appendf(nil, `apiVersion: v1
 kind: Config
-clusters:
-- name: keelson
-  cluster:
-    server: %s
-    certificate-authority-data: %s
+clusters:%s
 users:
 - name: %s
   user:
     %s
-contexts:
-- name: keelson
-  context:
-    cluster: keelson
-    user: %[3]s
-current-context: keelson
-`, server, encode(ca), AdminUser, credentials)
+contexts:%s
+current-context: %s
+`, clusters, user, credentials, contexts, ClusterName)
 }
