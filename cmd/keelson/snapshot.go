@@ -236,8 +236,8 @@ func newRestore(out, errOut io.Writer) *cobra.Command {
 		"Restore makes a data directory, which must be empty or missing. All objects get\n"+
 			"new resourceVersions above any that a client can have seen, so that clients list\n"+
 			"again. An encrypted snapshot has the server's certificates and keys too. Of\n"+
-			"another one put the old pki directory beside the store before the server starts, or\n"+
-			"it makes an authority of its own.",
+			"another one put the old pki directory beside the store before the server\n"+
+			"starts, or it makes an authority of its own.",
 		func(ctx context.Context, file string) error {
 			f, err := openSnapshot(file, identity)
 			if err != nil {
