@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"crypto"
+	"crypto/x509"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/api/client"
+	"github.com/keelson-dev/keelson/internal/controller/csrsigning"
 	"github.com/keelson-dev/keelson/internal/controller/garbagecollector"
 	"github.com/keelson-dev/keelson/internal/controller/namespace"
 	"github.com/keelson-dev/keelson/internal/controller/quota"
@@ -28,6 +31,7 @@ import (
 
 // The controllers of kube-controller-manager that run in the server, by the names that they have there.
 const (
+	signingController        = "certificatesigningrequest-signing-controller"
 	aggregationController    = rbaccontroller.AggregationManager
 	garbageCollector         = "garbage-collector-controller"
 	namespaceController      = "namespace-controller"
@@ -39,7 +43,7 @@ const (
 
 // controllerAliases are the names that kube-controller-manager accepts beside those above.
 var controllerAliases = map[string]string{
-	"clusterrole-aggregation": aggregationController, "garbagecollector": garbageCollector, "namespace": namespaceController, "root-ca-cert-publisher": rootCAController,
+	"csrsigning": signingController, "clusterrole-aggregation": aggregationController, "garbagecollector": garbageCollector, "namespace": namespaceController, "root-ca-cert-publisher": rootCAController,
 	"serviceaccount": serviceAccountController, "resourcequota": resourceQuotaController,
 	"ttl-after-finished": ttlController,
 }
@@ -47,8 +51,8 @@ var controllerAliases = map[string]string{
 // Controllers returns the names of the controllers that Controllers.Names can name, in order.
 func Controllers() []string {
 	return []string{
-		aggregationController, garbageCollector, namespaceController, resourceQuotaController, rootCAController, serviceAccountController,
-		ttlController,
+		signingController, aggregationController, garbageCollector, namespaceController, resourceQuotaController, rootCAController,
+		serviceAccountController, ttlController,
 	}
 }
 
@@ -136,6 +140,9 @@ func (s *starting) startControllers() {
 			Log: s.log, Metrics: queues, Activity: p,
 		}).Run
 	})
+	if s.config.ownClientAuthority() {
+		start(signingController, func(p *activity.Part) background.Runner { return s.signingController(queues, p).Run })
+	}
 	start(ttlController, func(p *activity.Part) background.Runner {
 		return (&ttlafterfinished.Controller{
 			Client: s.controllerClient("ttl-after-finished-controller"), Log: s.log, Now: time.Now, Metrics: queues, Activity: p,
@@ -181,6 +188,17 @@ func (s *starting) namespaceController(queues *workers.Metrics, p *activity.Part
 		Namespaces: s.registry.Resource(corev1.Resource("namespaces")), Client: s.controllerClient(account),
 		Remote: s.api.aggregator.Client(controllerUser(account)), Resources: s.api.discovery, Ready: s.api.custom.Ready,
 		Settle: settle, Log: s.log, Now: s.config.Testing.Clock.Now, Metrics: queues, Activity: p,
+	}
+}
+
+// signingController returns the controller that signs client certificates with the server's own authority.
+func (s *starting) signingController(queues *workers.Metrics, p *activity.Part) *csrsigning.Controller {
+	now := s.config.Testing.Clock.Now
+	return &csrsigning.Controller{
+		Client: s.controllerClient("certificate-controller"), Log: s.log, Now: now, Metrics: queues, Activity: p,
+		Sign: func(template *x509.Certificate, key crypto.PublicKey, lifetime time.Duration) ([]byte, error) {
+			return s.identity.current.Load().Authority.Sign(template, key, time.Now(), lifetime)
+		},
 	}
 }
 
