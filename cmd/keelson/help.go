@@ -27,7 +27,7 @@ func commonFlags() []struct {
 		{"Data", []string{"data-dir", "storage", "etcd-servers"}},
 		{"Addresses", []string{"bind-address", "secure-port", "external-hostname", "tls-san"}},
 		{"Access", []string{"write-kubeconfig", "client-ca-file", "authorization-mode"}},
-		{"Operation", []string{"controllers", "log-format", "v"}},
+		{"Operation", []string{"event-ttl", "log-format", "v"}},
 		{"Help", []string{"help", "help-all", "version"}},
 	}
 }

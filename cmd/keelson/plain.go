@@ -42,6 +42,7 @@ func plainPhrases() []plainPhrase {
 		{`(?:dial|listen) (?:tcp|udp|unix|unixgram)\d? (\S+): (?:connect|bind): `, `$1: `},
 		{`tls: failed to verify certificate: x509: `, `the certificate of the server is not accepted: `},
 		{`tls: failed to find any PEM data in \w+ input`, `there is no certificate or key in PEM format in it`},
+		{`context canceled`, `the program was told to stop`},
 		{`context deadline exceeded`, `there was no answer in time`},
 	} {
 		out = append(out, plainPhrase{regexp.MustCompile(pair[0]), pair[1]})
