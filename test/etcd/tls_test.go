@@ -103,7 +103,7 @@ func TestUnreachable(t *testing.T) {
 		s.Close()
 		t.Fatal("it opened")
 	}
-	for _, want := range []string{endpoint + ": dial tcp", "connection refused", "https://nowhere.invalid:2379: dial tcp"} {
+	for _, want := range []string{endpoint + ": connection refused", "https://nowhere.invalid:2379: dial tcp"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in: %v", want, err)
 		}
