@@ -406,7 +406,7 @@ func newImportEtcd(out, errOut io.Writer) *cobra.Command {
 				return err
 			}
 			if others > 0 {
-				fmt.Fprintf(out, "Left out %d keys that are not below %s\n", others, options.Prefix)
+				fmt.Fprintf(out, "Keys left out because they are not below %s: %d\n", options.Prefix, others)
 			}
 			return printRestored(out, restored, dataDir)
 		})

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/internal/server/certs"
 	"github.com/keelson-dev/keelson/internal/server/workloads"
 )
 
@@ -60,8 +61,15 @@ func welcome(ctx context.Context, out io.Writer, s *server.Server, writeTo strin
 	default:
 		option = " --kubeconfig " + path
 	}
-	_, err = fmt.Fprintf(out, "Keelson serves the Kubernetes API at %s\n%s %s\nTry: kubectl%s get namespaces\nIt stores workloads and runs none: %s\n",
-		s.URL(), what, path, option, workloads.Page)
+	remote := ""
+	if s.RemoteURL() != "" {
+		remote = fmt.Sprintf(", and to other machines at %s (context %s)", s.RemoteURL(), certs.RemoteClusterName)
+		if writeTo != "" { // that kubeconfig has one context alone
+			remote = ", and to other machines at " + s.RemoteURL()
+		}
+	}
+	_, err = fmt.Fprintf(out, "Keelson serves the Kubernetes API at %s%s\n%s %s\nTry: kubectl%s get namespaces\nIt stores workloads and runs none: %s\n",
+		s.URL(), remote, what, path, option, workloads.Page)
 	return leave, err
 }
 

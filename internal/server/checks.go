@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/internal/server/health"
+	"github.com/keelson-dev/keelson/internal/storage"
 )
 
 // Names of the background runners that health checks use.
@@ -113,6 +114,14 @@ func (s *starting) newHealth() *health.Handler {
 	if grace := s.config.Serving.LivezGracePeriod; grace > 0 {
 		end := time.Now().Add(grace)
 		h.LivezPasses = func() bool { return time.Now().Before(end) }
+	}
+	if disk, ok := s.stores.main.(storage.SpaceReporter); ok {
+		h.Warning = func() string {
+			if disk.Space().Low {
+				return "the store refuses writes, because too little disk space is free"
+			}
+			return ""
+		}
 	}
 	return h
 }

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"strconv"
@@ -81,8 +80,9 @@ func advertised(c *config.ControlPlane, address string) (net.IP, error) {
 	}
 	ip, err := utilnet.ResolveBindAddress(bound)
 	if err != nil {
-		return nil, fmt.Errorf("unable to find suitable network address.error='%w'. "+
-			"Try to set the AdvertiseAddress directly or provide a valid BindAddress to fix this", err)
+		return nil, config.Errorf("unable to find suitable network address.error='%w'. "+
+			"Try to set the AdvertiseAddress directly or provide a valid BindAddress to fix this: "+
+			"{Network.ControlPlane.AdvertiseAddress}, {Serving.Address}", err)
 	}
 	return ip, nil
 }

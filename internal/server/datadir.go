@@ -66,7 +66,7 @@ func checkDataDir(dir string) error {
 	return nil
 }
 
-// tightenDataDir removes the permission of others to write to pki. It only logs a warning if others may write to
+// tightenDataDir removes the permission of others to write to pki and to use the keys in it. It only logs a warning if others may write to
 // the data directory, because some volumes of pods require that.
 func tightenDataDir(dir string, log *slog.Logger) error {
 	pki := filepath.Join(dir, pkiName)
@@ -75,6 +75,19 @@ func tightenDataDir(dir string, log *slog.Logger) error {
 			return fmt.Errorf("others may write to %s, and that cannot be changed: %w", pki, cause(err))
 		}
 		log.Warn("others could write to the directory of the server's keys; its mode has been changed", "directory", pki)
+	}
+	const others = 0o007                                  // the group of a volume in a pod may use the keys
+	keys, _ := filepath.Glob(filepath.Join(pki, "*.key")) // the pattern is valid
+	for _, key := range keys {
+		info, err := os.Stat(key)
+		if err != nil || info.Mode().Perm()&others == 0 {
+			continue // a file that cannot be read is reported by who needs it
+		}
+		if err := os.Chmod(key, info.Mode().Perm()&^others); err != nil {
+			return fmt.Errorf("others may use the key %s, and that cannot be changed: %w", key, cause(err))
+		}
+		log.Warn("others could use a key of the server; its mode has been changed, and they may have copied it",
+			"file", key, "mode", fmt.Sprintf("%04o", info.Mode().Perm()))
 	}
 	info, err := os.Stat(dir)
 	if err != nil {

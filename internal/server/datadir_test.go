@@ -45,13 +45,20 @@ func TestDataDirOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	key := filepath.Join(disk, pkiName, "ca.key")
+	if err := os.Chmod(key, 0o666); err != nil {
+		t.Fatal(err)
+	}
 	if err := tightenDataDir(disk, slog.New(slog.NewTextHandler(&out, nil))); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(filepath.Join(disk, pkiName)); err != nil || info.Mode().Perm() != 0o755 {
 		t.Errorf("%v %v", info.Mode(), err)
 	}
-	for _, want := range []string{"its mode has been changed", "may write to the data directory"} {
+	if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o660 {
+		t.Errorf("%v %v", info.Mode(), err)
+	}
+	for _, want := range []string{"its mode has been changed", "others could use a key", "may write to the data directory"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the log does not say %q: %s", want, &out)
 		}

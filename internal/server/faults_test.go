@@ -136,6 +136,10 @@ func TestFullDisk(t *testing.T) {
 	refused("update", apitest.Send(t, c, "PUT", url+"/b", configMap("b", "2")))
 	refused("generated name", apitest.Send(t, c, "POST", url, `{"metadata":{"generateName":"g-"}}`))
 	readable()
+	warning := "warn: the store refuses writes, because too little disk space is free\nreadyz check passed"
+	if a := apitest.Send(t, c, "GET", s.URL()+"/readyz?verbose", ""); !strings.Contains(a.Body, warning) {
+		t.Errorf("/readyz does not warn: %s", a.Body)
+	}
 	// The ballast exists, so its size is available.
 	shows("keelson_storage_available_bytes 5.36870912e+08\n", "keelson_storage_low_space 1\n",
 		`apiserver_request_total{code="507",`)
@@ -158,6 +162,9 @@ func TestFullDisk(t *testing.T) {
 	space(10 * gibibyte)
 	apitest.Await(t, "a create that succeeds", func() bool { return create("again").Status == http.StatusCreated })
 	shows("keelson_storage_low_space 0\n")
+	if a := apitest.Send(t, c, "GET", s.URL()+"/readyz?verbose", ""); strings.Contains(a.Body, "warn:") {
+		t.Errorf("/readyz still warns: %s", a.Body)
+	}
 	wantEvent(t, events, "ADDED again")
 	if a := apitest.Send(t, c, "DELETE", url+"/b", ""); a.Status != http.StatusOK {
 		t.Errorf("delete: %d %s", a.Status, a.Body)

@@ -11,8 +11,10 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/url"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -137,6 +139,10 @@ func (i *identity) ensure() error {
 	if err != nil {
 		return err
 	}
+	if set.NewAuthority {
+		i.log.Warn("the certificate authority was missing and a new one has been made; kubeconfigs and client certificates of the "+
+			"one before are no longer accepted", "directory", i.make.Dir)
+	}
 	made := &ownCerts{Set: set}
 	for _, c := range []struct {
 		pair   certs.Pair
@@ -258,13 +264,32 @@ func (i *identity) readServing(certFile, keyFile string) (err error) {
 	return nil
 }
 
+// serverName returns the name by which clients on this machine verify a serving certificate of the operator. It is empty if
+// the certificate is valid for the address of the server, and if it has no name.
+func (i *identity) serverName() string {
+	c, err := i.serving()
+	if err != nil || c.Leaf == nil {
+		return ""
+	}
+	address, err := url.Parse(i.url)
+	if err != nil || c.Leaf.VerifyHostname(address.Hostname()) == nil {
+		return ""
+	}
+	for _, name := range c.Leaf.DNSNames {
+		if !strings.Contains(name, "*") {
+			return name
+		}
+	}
+	return ""
+}
+
 // kubeconfig returns the administrator's kubeconfig, nil if there is no administrator or no socket.
 func (i *identity) kubeconfig() []byte {
 	if i.config.Authentication.NoOwnCredentials || i.config.Serving.InProcess {
 		return nil
 	}
 	k := certs.Kubeconfig{
-		Server: i.url, Remote: i.remoteURL, CA: i.roots, User: certs.AdminUser,
+		Server: i.url, Remote: i.remoteURL, ServerName: i.serverName(), CA: i.roots, User: certs.AdminUser,
 		Token: i.adminToken, Certificate: i.current.Load().Admin,
 	}
 	return k.Bytes()

@@ -252,6 +252,9 @@ func (s *Server) Failed() <-chan error { return s.ending.failed }
 // URL is where the server is reached, such as https://127.0.0.1:6443.
 func (s *Server) URL() string { return s.listener.url() }
 
+// RemoteURL is where clients on other machines reach the server. It is empty if that is URL, and if there are none.
+func (s *Server) RemoteURL() string { return s.identity.remoteURL }
+
 // CA returns the authorities that the server's certificate is verified with, PEM.
 func (s *Server) CA() []byte { return s.identity.roots }
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 	"net/http"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server/certs"
@@ -157,5 +160,55 @@ func TestCertificatesForAddresses(t *testing.T) {
 		if err != nil || pair.Leaf.SerialNumber.String() != want {
 			t.Errorf("%s: %v", address, err)
 		}
+	}
+}
+
+// TestKubeconfigOfAnotherCertificate checks that the administrator's kubeconfig verifies a certificate of the operator, by a
+// name that the certificate has if it is not valid for the address.
+func TestKubeconfigOfAnotherCertificate(t *testing.T) {
+	for want, o := range map[string]certs.Options{
+		"":                {Names: []string{"api.example.com"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}},
+		"api.example.com": {Names: []string{"*.example.com", "api.example.com"}},
+	} {
+		o.Serving = true
+		made, err := certs.Ensure(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conf, dir := testConfig(t), t.TempDir()
+		tlsOptions := &conf.Serving.TLS
+		tlsOptions.CertFile, tlsOptions.KeyFile = filepath.Join(dir, "own.crt"), filepath.Join(dir, "own.key")
+		for file, content := range map[string][]byte{
+			tlsOptions.CertFile: append(made.Serving.Cert, made.CA...), tlsOptions.KeyFile: made.Serving.Key,
+		} {
+			if err := os.WriteFile(file, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var k struct {
+			Clusters []struct {
+				Cluster struct {
+					ServerName string `json:"tls-server-name"`
+					CA         []byte `json:"certificate-authority-data"`
+				}
+			}
+		}
+		s := start(t, conf)
+		if err := yaml.Unmarshal(s.Kubeconfig(), &k); err != nil {
+			t.Fatal(err)
+		}
+		cluster := k.Clusters[0].Cluster
+		if cluster.ServerName != want {
+			t.Errorf("tls-server-name is %q, want %q", cluster.ServerName, want)
+		}
+		verify := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: cluster.ServerName}
+		verify.RootCAs.AppendCertsFromPEM(cluster.CA)
+		dialer := &tls.Dialer{Config: verify}
+		conn, err := dialer.DialContext(t.Context(), "tcp", s.URL()[len("https://"):])
+		if err != nil {
+			t.Errorf("%q: %v", want, err)
+			continue
+		}
+		_ = conn.Close()
 	}
 }

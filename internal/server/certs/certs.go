@@ -83,6 +83,9 @@ type Set struct {
 	// extension API servers recognize this server. Both are empty without Options.FrontProxy.
 	FrontProxyCA []byte
 	FrontProxy   Pair
+	// NewAuthority is true if the authority was missing and has been made, although Options.Dir has certificates of an earlier
+	// one. These, and the kubeconfigs and client certificates that it has signed, are no longer accepted.
+	NewAuthority bool
 }
 
 // Ensure returns the certificates. It creates those that are missing, expire soon or lack a name of the server.
@@ -111,11 +114,16 @@ func Ensure(o Options) (*Set, error) {
 
 // standard adds the authority, the serving certificate and the administrator's.
 func (o *Options) standard(out *Set) error {
+	had, err := o.read("ca")
+	if err != nil {
+		return err
+	}
 	ca, err := o.authority("ca", caName)
 	if err != nil {
 		return err
 	}
 	out.CA, out.Authority = ca.pair.Cert, ca
+	out.NewAuthority = had == nil && o.exists("apiserver.crt", "admin.crt")
 	if o.Serving {
 		if out.Serving, err = o.leaf(ca, "apiserver", o.servingTemplate()); err != nil {
 			return err
@@ -355,6 +363,14 @@ func (o *Options) read(name string) (*Pair, error) {
 		return nil, err
 	}
 	return &Pair{Cert: cert, Key: key}, nil
+}
+
+// exists reports whether the directory has one of the files.
+func (o *Options) exists(names ...string) bool {
+	return o.Dir != "" && slices.ContainsFunc(names, func(name string) bool {
+		_, err := os.Stat(filepath.Join(o.Dir, name))
+		return err == nil
+	})
 }
 
 // damaged returns the error of a stored pair that cannot be used. The server does not replace it by itself, because an

@@ -103,8 +103,10 @@ func TestDamagedAuthority(t *testing.T) {
 		"no key":      func(dir string) error { return os.Remove(filepath.Join(dir, "ca.key")) },
 	} {
 		o := Options{Dir: t.TempDir(), Serving: true}
-		if _, err := Ensure(o); err != nil {
-			t.Fatal(err)
+		for range 2 {
+			if set, err := Ensure(o); err != nil || set.NewAuthority {
+				t.Fatal(set, err)
+			}
 		}
 		if err := damage(o.Dir); err != nil {
 			t.Fatal(err)
@@ -119,8 +121,10 @@ func TestDamagedAuthority(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := Ensure(o); err != nil {
+		if set, err := Ensure(o); err != nil {
 			t.Errorf("%s: after both files were deleted: %v", name, err)
+		} else if !set.NewAuthority {
+			t.Errorf("%s: it is not said that the authority is a new one", name)
 		}
 	}
 }

@@ -17,6 +17,8 @@ type Kubeconfig struct {
 	// Server is the URL of the server. Remote is the URL for clients on other machines, which a second context uses; it may be
 	// empty.
 	Server, Remote string
+	// ServerName is the name in the certificate at Server, if it is not valid for the host of the URL; otherwise empty.
+	ServerName string
 	// CA are the certificates by which clients verify the server, PEM.
 	CA   []byte
 	User string
@@ -44,6 +46,9 @@ func (k *Kubeconfig) Bytes() []byte {
   cluster:
     server: %s
     certificate-authority-data: %s`, c.name, c.server, encode(k.CA))
+		if c.server == k.Server && k.ServerName != "" {
+			clusters = fmt.Appendf(clusters, "\n    tls-server-name: %s", k.ServerName)
+		}
 		contexts = fmt.Appendf(contexts, `
 - name: %s
   context:

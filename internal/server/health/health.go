@@ -45,6 +45,8 @@ type Handler struct {
 	// LivezPasses reports whether the server may still be starting. While it returns true, /livez succeeds without
 	// running checks. It may be nil.
 	LivezPasses func() bool
+	// Warning returns what is wrong although all checks pass, "" if nothing is. Everybody may read it. It may be nil.
+	Warning func() string
 }
 
 // New returns a handler. Its responses list the checks in the given order.
@@ -134,6 +136,11 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request, endpoint
 	}
 	if len(unknown) > 0 {
 		fmt.Fprintf(&out, "warn: some health checks cannot be excluded: no matches for %s\n", quotedNames(unknown))
+	}
+	if h.Warning != nil {
+		if warning := h.Warning(); warning != "" {
+			fmt.Fprintf(&out, "warn: %s\n", warning)
+		}
 	}
 	if failed != nil {
 		h.log.Info("health check failed", "endpoint", endpoint, "checks", strings.Join(failed, ","))

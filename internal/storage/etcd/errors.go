@@ -52,6 +52,8 @@ func (s *Store) convertError(ctx context.Context, op string, err error) error {
 	}
 	timeout := false
 	switch {
+	case strings.Contains(err.Error(), "unsupported operations in txn request"): // kine's words
+		err = fmt.Errorf("this is kine, which does not have all transactions of etcd; Keelson needs etcd or its own store: %w", err)
 	case errors.Is(err, storage.ErrFailed):
 		return err
 	case errors.Is(err, rpctypes.ErrNoSpace):
