@@ -46,19 +46,6 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// TestContainerfile checks what the image promises: nothing but the program, and a user without rights.
-func TestContainerfile(t *testing.T) {
-	_, image, found := strings.Cut(read(t, "packaging/Containerfile"), "\nFROM scratch\n")
-	if !found || strings.Contains(image, "\nFROM ") || strings.Contains(image, "\nRUN ") {
-		t.Errorf("the image is not made from nothing:\n%s", image)
-	}
-	for _, want := range []string{"\nUSER 65532:65532\n", "\nVOLUME /data\n", `["serve", "--data-dir=/data", "--bind-address=0.0.0.0"]`} {
-		if !strings.Contains(image, want) {
-			t.Errorf("the image has no %q", want)
-		}
-	}
-}
-
 // TestAction runs the script of the action for GitHub with a go command that installs a program of this test.
 func TestAction(t *testing.T) {
 	var action struct {

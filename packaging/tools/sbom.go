@@ -1,7 +1,3 @@
-// Command sbom writes the bill of materials of a Go program to standard output, in the format of CycloneDX 1.6: the
-// modules in it with their versions and checksums. Two runs on one program write the same.
-//
-//	go run ./internal/gen/sbom PROGRAM
 package main
 
 import (
@@ -9,23 +5,15 @@ import (
 	"debug/buildinfo"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"runtime/debug"
 	"strings"
 )
 
-func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: sbom PROGRAM")
-		os.Exit(2)
-	}
-	if err := write(os.Stdout, os.Args[1]); err != nil {
-		fmt.Fprintln(os.Stderr, "sbom:", err)
-		os.Exit(1)
-	}
-}
+// runSBOM writes the bill of materials of a Go program to out, in the format of CycloneDX 1.6: the modules in it with
+// their versions and checksums.
+func runSBOM(out io.Writer, args []string) error { return writeBill(out, args[0]) }
 
 // bill is a document of CycloneDX.
 type bill struct {
@@ -60,8 +48,8 @@ type property struct {
 	Value string `json:"value"`
 }
 
-// write writes the bill of the program in a file.
-func write(out io.Writer, path string) error {
+// writeBill writes the bill of the program in a file.
+func writeBill(out io.Writer, path string) error {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {
 		return err
@@ -79,7 +67,7 @@ func write(out io.Writer, path string) error {
 
 // billOf returns the bill of a program with the SHA-256 sum sum.
 func billOf(info *debug.BuildInfo, sum string) bill {
-	program := module(&info.Main)
+	program := moduleComponent(&info.Main)
 	program.Type, program.Hashes = "application", []hash{{"SHA-256", sum}}
 	for _, s := range info.Settings {
 		program.Properties = append(program.Properties, property{"go:build:" + s.Key, s.Value})
@@ -95,13 +83,13 @@ func billOf(info *debug.BuildInfo, sum string) bill {
 		if m.Replace != nil {
 			m = m.Replace
 		}
-		b.Components = append(b.Components, module(m))
+		b.Components = append(b.Components, moduleComponent(m))
 	}
 	return b
 }
 
-// module returns the component of a module. Its checksum is that of go.sum, which is not one of a file.
-func module(m *debug.Module) component {
+// moduleComponent returns the component of a module. Its checksum is that of go.sum, which is not one of a file.
+func moduleComponent(m *debug.Module) component {
 	purl := "pkg:golang/" + m.Path
 	if m.Version != "" {
 		purl += "@" + m.Version

@@ -11,7 +11,7 @@ import (
 func TestBill(t *testing.T) {
 	var first, second bytes.Buffer
 	for _, out := range []*bytes.Buffer{&first, &second} {
-		if err := write(out, os.Args[0]); err != nil {
+		if err := writeBill(out, os.Args[0]); err != nil {
 			t.Fatal(err)
 		}
 	}
