@@ -71,5 +71,6 @@ generate:
 	go generate ./...
 	go test ./internal/lint -update
 
+# From a commit with the tag of its version (docs/releasing.md); KEELSON_UNTAGGED=1 builds any state.
 release:
 	packaging/release.sh $(DIST)

@@ -37,7 +37,7 @@ if [ "${KEELSON_UNTAGGED:-}" = 1 ]; then
 else
 	[ -z "$(git status --porcelain)" ] ||
 		fail "the working tree has changes: commit or remove them (git status), or set KEELSON_UNTAGGED=1 for a build that is not a release"
-	git tag --points-at HEAD | grep -qxF "v$number" ||
+	[ "$(git rev-parse --quiet --verify "refs/tags/v$number^{commit}")" = "$(git rev-parse HEAD)" ] ||
 		fail "the commit has no tag v$number, which is the number in internal/server/version/version.go:" \
 			"tag it (git tag v$number), or set KEELSON_UNTAGGED=1 for a build that is not a release"
 	version=$number
