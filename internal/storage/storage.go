@@ -40,7 +40,8 @@ type Store interface {
 
 	// Watch delivers every change of a key with the given prefix, beginning with revision from (inclusive); 0 means the
 	// next change. If from is at or below the compaction revision, it fails with *CompactedError. If other processes
-	// compact the store too, the first call of Next may return that error instead. If from is in the future, the watcher
+	// compact the store too, the first call of Next may return that error instead, and a watcher from the compaction
+	// revision itself may succeed, without deletions at that revision. If from is in the future, the watcher
 	// waits for it.
 	Watch(ctx context.Context, prefix string, from int64) (Watcher, error)
 
