@@ -47,7 +47,8 @@ func (k *Kubeconfig) Bytes() []byte {
     server: %s
     certificate-authority-data: %s`, c.name, c.server, encode(k.CA))
 		if c.server == k.Server && k.ServerName != "" {
-			clusters = fmt.Appendf(clusters, "\n    tls-server-name: %s", k.ServerName)
+			name, _ := json.Marshal(k.ServerName) // as of the user
+			clusters = fmt.Appendf(clusters, "\n    tls-server-name: %s", name)
 		}
 		contexts = fmt.Appendf(contexts, `
 - name: %s
