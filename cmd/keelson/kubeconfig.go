@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -17,6 +19,7 @@ import (
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server"
 	"github.com/keelson-dev/keelson/internal/server/certs"
+	"github.com/keelson-dev/keelson/internal/server/filewatch"
 )
 
 // newKubeconfig returns the command about kubeconfigs of other people.
@@ -89,7 +92,7 @@ func (u *userCredentials) write(out, errOut io.Writer) error {
 	}
 	k := certs.Kubeconfig{Server: u.server, CA: admin.CA, User: u.user}
 	if k.Server == "" {
-		k.Server = admin.Server
+		k.Server, k.ServerName = admin.Server, admin.ServerName
 	}
 	k.Certificate, err = certs.IssueClient(server.CertificateDir(u.dataDir), certs.Client{
 		User: u.user, Groups: u.groups, Lifetime: u.ttl, Now: time.Now(),
@@ -123,14 +126,16 @@ func (u *userCredentials) write(out, errOut io.Writer) error {
 // validate returns what is wrong with the flags.
 func (u *userCredentials) validate() error {
 	names := append([]string{u.user}, u.groups...)
-	control := func(name string) bool { return strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) }
+	unprintable := func(name string) bool {
+		return !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl)
+	}
 	switch {
 	case u.user == "":
 		return errors.New("--user must name the user")
 	case slices.Contains(u.groups, ""):
 		return errors.New("--group must not be empty")
-	case slices.ContainsFunc(names, control):
-		return errors.New("names of users and groups must not have control characters")
+	case slices.ContainsFunc(names, unprintable):
+		return errors.New("names of users and groups must be valid UTF-8 without control characters")
 	case slices.Contains(u.groups, certs.AdminGroup):
 		return fmt.Errorf("--group must not be %s: its members may do everything, and the certificate could not be taken back; "+
 			"bind the user to the ClusterRole cluster-admin instead", certs.AdminGroup)
@@ -139,8 +144,8 @@ func (u *userCredentials) validate() error {
 	case u.ttl > longestTTL && !u.allowLong:
 		return fmt.Errorf("--ttl must be at most a year (%s), unless --allow-long-ttl is given: a certificate cannot be taken back",
 			longestTTL)
-	case u.server != "" && !strings.HasPrefix(u.server, "https://"):
-		return fmt.Errorf("--server must be a URL that begins with https://, not %q", u.server)
+	case u.server != "" && !isServerURL(u.server):
+		return fmt.Errorf("--server must be a URL that begins with https:// and has a host, not %q", u.server)
 	}
 	if u.output == "-" {
 		return nil
@@ -148,10 +153,16 @@ func (u *userCredentials) validate() error {
 	return checkAbsent(u.output, u.force)
 }
 
+// isServerURL reports whether a text is the URL of a server with TLS.
+func isServerURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Scheme == "https" && u.Host != ""
+}
+
 // readOwnKubeconfig returns the cluster in the kubeconfig that a server has written: that for other machines, if there is one.
 // It fails if the server accepts no certificates of its own authority.
 func readOwnKubeconfig(path string) (clusterConfig, error) {
-	content, err := os.ReadFile(path)
+	content, err := filewatch.ReadFile(path)
 	if err != nil {
 		return clusterConfig{}, fmt.Errorf("cannot read %s, which the server writes at each start: %w", path, withoutPath(err))
 	}

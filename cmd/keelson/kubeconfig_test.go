@@ -57,7 +57,7 @@ func TestKubeconfigCreate(t *testing.T) {
 	p.stop(t)
 	out, errOut, code := keelson("kubeconfig", "create", "--user", "a: b", "--ttl=9000h", "--allow-long-ttl", "--server=https://127.0.0.1:7",
 		"--data-dir="+data)
-	if code != 0 || parsed(t, out)["current-context"] != "keelson" || !strings.Contains(out, "server: https://127.0.0.1:7\n") ||
+	if code != 0 || parsed(t, out)["current-context"] != "keelson" || !strings.Contains(out, "server: \"https://127.0.0.1:7\"\n") ||
 		!strings.Contains(errOut, "Other machines do not reach this address") {
 		t.Errorf("of a stopped server: %d %s%s", code, out, errOut)
 	}
@@ -69,12 +69,28 @@ func TestKubeconfigCreate(t *testing.T) {
 		"--user=a --ttl=0":                  "--ttl must be positive",
 		"--user=a --ttl=30":                 `--ttl: "30" has no unit`,
 		"--user=a --server=http://a":        "--server must be a URL that begins with https://",
+		"--user=a --server=https://":        "--server must be a URL that begins with https://",
+		"--user=a\x7fb":                     "names of users and groups must be valid UTF-8 without control characters",
 		"--user=a -o " + file:               file + " exists; --force replaces it",
 	} {
 		args := append([]string{"kubeconfig", "create", "--data-dir=" + data}, strings.Fields(flags)...)
 		if out, errOut, code := keelson(args...); code != 1 || out != "" || !strings.HasPrefix(errOut, "keelson: "+want) {
 			t.Errorf("%s: %d %s%s", flags, code, out, errOut)
 		}
+	}
+	// The name by which the administrator verifies the server is that for others, too.
+	own := filepath.Join(data, "kubeconfig")
+	content, err := os.ReadFile(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := strings.Replace(string(content), "    certificate-authority-data:", "    tls-server-name: api.example.com\n"+
+		"    certificate-authority-data:", -1)
+	if err := os.WriteFile(own, []byte(named), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, _, _ := keelson("kubeconfig", "create", "--user=a", "--data-dir="+data); !strings.Contains(out, `tls-server-name: "api.example.com"`) {
+		t.Errorf("it has no tls-server-name: %s", out)
 	}
 	// With authorities of the operator the server does not accept its own.
 	q := run(t, "--data-dir", data, "--secure-port=0", "--client-ca-file="+filepath.Join(data, "pki", "ca.crt"))
@@ -88,7 +104,7 @@ func TestKubeconfigCreate(t *testing.T) {
 // TestKubeconfigForOtherMachines checks that the administrator's kubeconfig has the address for other machines beside that for
 // the machine itself.
 func TestKubeconfigForOtherMachines(t *testing.T) {
-	servers := regexp.MustCompile(`server: https://(\S+):\d+\n`)
+	servers := regexp.MustCompile(`server: "https://(\S+):\d+"\n`)
 	for flags, want := range map[string]string{
 		"":                                     "127.0.0.1",
 		"--external-hostname=api.example.com":  "127.0.0.1 api.example.com",

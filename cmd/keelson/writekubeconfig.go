@@ -17,6 +17,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/server"
 	"github.com/keelson-dev/keelson/internal/server/certs"
+	"github.com/keelson-dev/keelson/internal/server/frontpage"
 	"github.com/keelson-dev/keelson/internal/server/workloads"
 )
 
@@ -40,7 +41,8 @@ func writeKubeconfigFlag(f *pflag.FlagSet, file *string) {
 // kubeconfig first; leave makes the context that was the current one before the current one again.
 func welcome(ctx context.Context, out io.Writer, s *server.Server, writeTo string) (leave func() error, err error) {
 	leave = func() error { return nil }
-	what, path, option := "Its kubeconfig, for an administrator, is", s.KubeconfigPath(), ""
+	what, path := "Its kubeconfig, for an administrator, is", s.KubeconfigPath()
+	try := frontpage.Command(path)
 	switch {
 	case writeTo != "":
 		if path, err = kubeconfigToWrite(writeTo); err != nil {
@@ -52,14 +54,13 @@ func welcome(ctx context.Context, out io.Writer, s *server.Server, writeTo strin
 		}
 		leave = func() error { return leaveContext(path, earlier) }
 		what = "The context keelson, for an administrator, is now the current one in"
+		try = frontpage.Command("")
 		if writeTo != usersKubeconfig {
-			option = " --kubeconfig " + path
+			try = frontpage.Command(path)
 		}
 	case path == "":
 		what, path = "It has no data directory; for an administrator's kubeconfig add", "--write-kubeconfig=FILE"
-		option = " --kubeconfig FILE"
-	default:
-		option = " --kubeconfig " + path
+		try = frontpage.Command("FILE")
 	}
 	remote := ""
 	if s.RemoteURL() != "" {
@@ -68,8 +69,8 @@ func welcome(ctx context.Context, out io.Writer, s *server.Server, writeTo strin
 			remote = ", and to other machines at " + s.RemoteURL()
 		}
 	}
-	_, err = fmt.Fprintf(out, "Keelson serves the Kubernetes API at %s%s\n%s %s\nTry: kubectl%s get namespaces\nIt stores workloads and runs none: %s\n",
-		s.URL(), remote, what, path, option, workloads.Page)
+	_, err = fmt.Fprintf(out, "Keelson serves the Kubernetes API at %s%s\n%s %s\nTry: %s\nIt stores workloads and runs none: %s\n",
+		s.URL(), remote, what, path, try, workloads.Page)
 	return leave, err
 }
 

@@ -89,15 +89,20 @@ func tightenDataDir(dir string, log *slog.Logger) error {
 		log.Warn("others could use a key of the server; its mode has been changed, and they may have copied it",
 			"file", key, "mode", fmt.Sprintf("%04o", info.Mode().Perm()))
 	}
+	warnOfWriters(dir, log)
+	return nil
+}
+
+// warnOfWriters logs a warning if others may write to a directory of keys and data.
+func warnOfWriters(dir string, log *slog.Logger) {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return err
+		return // who uses the directory reports it
 	}
 	if info.Mode().Perm()&othersMayWrite != 0 && info.Mode()&os.ModeSticky == 0 || ownedByOther(info) {
-		log.Warn("others may write to the data directory and so replace keys and data; change its mode to 0700",
+		log.Warn("others may write to the directory and so replace keys and data; change its mode to 0700",
 			"directory", dir, "mode", fmt.Sprintf("%04o", info.Mode().Perm()))
 	}
-	return nil
 }
 
 // lockDataDir creates the directory if it is missing and locks it.

@@ -58,7 +58,7 @@ func TestDataDirOfOthers(t *testing.T) {
 	if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o660 {
 		t.Errorf("%v %v", info.Mode(), err)
 	}
-	for _, want := range []string{"its mode has been changed", "others could use a key", "may write to the data directory"} {
+	for _, want := range []string{"its mode has been changed", "others could use a key", "may write to the directory"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the log does not say %q: %s", want, &out)
 		}

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"filippo.io/age"
@@ -84,6 +85,16 @@ func (s *starting) openSnapshots() error {
 	if err := makeDir(dir); err != nil {
 		return config.Errorf("{Storage.Snapshots.Dir}: cannot use %s: %w", dir, cause(err))
 	}
+	// Another server would remove this one's snapshots as too old.
+	switch lock, err := lockDir(dir); {
+	case errors.Is(err, errLocked):
+		return config.Errorf("{Storage.Snapshots.Dir}: %s is used by another server; each needs a directory of its own", dir)
+	case err != nil:
+		return config.Errorf("{Storage.Snapshots.Dir}: cannot use %s: %w", dir, cause(err))
+	default:
+		s.snapshotLock = &dataDir{lock}
+	}
+	warnOfWriters(dir, s.log)
 	s.snapshots = &scheduledSnapshots{
 		directory: &backup.Directory{
 			Path: dir, Keep: c.Snapshots.Keep, Recipients: recipients, Reserve: snapshotReserve,
@@ -109,6 +120,9 @@ func (s *starting) startSnapshots() {
 // parseRecipients parses Storage.Snapshots.Recipients.
 func parseRecipients(keys []string) (recipients []age.Recipient, err error) {
 	for _, key := range keys {
+		if strings.HasPrefix(strings.ToUpper(strings.TrimSpace(key)), "AGE-SECRET-KEY-") {
+			return nil, config.Errorf("{Storage.Snapshots.Recipients} is a secret key of age: name the public key, which age-keygen -y prints")
+		}
 		parsed, err := age.ParseRecipients(bytes.NewReader([]byte(key)))
 		if err != nil {
 			return nil, config.Errorf("{Storage.Snapshots.Recipients}: %q is not a public key of age: %w", key, err)

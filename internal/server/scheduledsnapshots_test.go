@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,7 +39,7 @@ func TestScheduledSnapshotAfterRestart(t *testing.T) {
 	c.Storage.Snapshots.Dir = filepath.Join(t.TempDir(), "a", "b")
 	written := func() []string {
 		t.Helper()
-		found, err := filepath.Glob(filepath.Join(c.Storage.Snapshots.Dir, "*"))
+		found, err := filepath.Glob(filepath.Join(c.Storage.Snapshots.Dir, "*.snapshot"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,4 +98,36 @@ func valueOf(t *testing.T, m prometheus.Metric) *dto.Metric {
 		t.Fatal(err)
 	}
 	return &out
+}
+
+// TestSnapshotDirectoryOfOneServer checks that two servers cannot use one directory, and that it is free after the stop.
+func TestSnapshotDirectoryOfOneServer(t *testing.T) {
+	first, second := testConfig(t), testConfig(t)
+	first.Storage.Snapshots.Interval, first.Storage.Snapshots.Dir = time.Hour, t.TempDir()
+	second.Storage.Snapshots = first.Storage.Snapshots
+	s := start(t, first)
+	if other, err := Start(t.Context(), second.Config, second.Options); err == nil {
+		stop(t, other)
+		t.Error("two servers use one directory")
+	} else if !strings.Contains(err.Error(), "is used by another server") {
+		t.Error(err)
+	}
+	stop(t, s)
+	start(t, second)
+}
+
+// TestRecipientsThatAreNone checks values of --snapshot-recipient by which snapshots would not be encrypted, or a secret would
+// be logged.
+func TestRecipientsThatAreNone(t *testing.T) {
+	c := testConfig(t)
+	c.Storage.Snapshots.Interval = time.Hour
+	c.FlagGiven = func(name string) bool { return name == "snapshot-recipient" }
+	if _, err := Start(t.Context(), c.Config, c.Options); err == nil || !strings.Contains(err.Error(), "would not be encrypted") {
+		t.Errorf("no recipient: %v", err)
+	}
+	const secret = "AGE-SECRET-KEY-1QQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQ"
+	c.Storage.Snapshots.Recipients = []string{secret}
+	if _, err := Start(t.Context(), c.Config, c.Options); err == nil || strings.Contains(err.Error(), "QQQ") {
+		t.Errorf("a secret key: %v", err)
+	}
 }

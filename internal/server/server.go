@@ -45,12 +45,14 @@ const workTime = 5 * time.Second
 
 // Server is a running server. The fields are its parts in the order in which they start.
 type Server struct {
-	log            *slog.Logger
-	config         *settings
-	ending         *ending
-	work           *background.Group // what goes on beside requests
-	records        records
-	dataDir        *dataDir // nil where nothing is kept in files
+	log     *slog.Logger
+	config  *settings
+	ending  *ending
+	work    *background.Group // what goes on beside requests
+	records records
+	dataDir *dataDir // nil where nothing is kept in files
+	// snapshotLock keeps other servers from the directory of scheduled snapshots, nil if there is none.
+	snapshotLock   *dataDir
 	listener       *listener
 	stores         *stores
 	identity       *identity
@@ -235,6 +237,7 @@ func (s *Server) release() error {
 		s.stopTracing(),
 		s.authentication.close(),
 		s.stores.close(),
+		s.snapshotLock.close(),
 		s.dataDir.close(),
 	)
 }
@@ -557,9 +560,11 @@ func (s *starting) buildHTTP() error {
 		options.Testing = chain.Testing{Record: s.records.traffic.Record, Disturb: s.records.traffic.Disturb}
 	}
 	health := s.newHealth()
-	options.Browsers.FrontPage = frontpage.New(frontpage.Page{
-		Version: version.Keelson, Kubernetes: version.Major + "." + version.Minor + "." + version.Patch, Kubeconfig: s.identity.path, Ready: health.Ready,
-	})
+	if !s.config.Authentication.NoAnonymous {
+		options.Browsers.FrontPage = frontpage.New(frontpage.Page{
+			Version: version.Keelson, Kubernetes: version.Major + "." + version.Minor + "." + version.Patch, Kubeconfig: s.identity.path, Ready: health.Ready,
+		})
+	}
 	var logs http.Handler
 	if s.config.Diagnostics.LogsHandler {
 		logs = newLogs("/var/log")

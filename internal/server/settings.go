@@ -121,6 +121,10 @@ func (c *settings) validateGiven() error {
 
 func (c *settings) validateStorage() error {
 	_, err := parseRecipients(c.Storage.Snapshots.Recipients)
+	if c.flagGiven("snapshot-recipient") && len(c.Storage.Snapshots.Recipients) == 0 {
+		err = config.Errorf("{Storage.Snapshots.Recipients} is empty: snapshots would not be encrypted; name a public key of age, " +
+			"or leave the flag out")
+	}
 	if c.Storage.Backend == config.StorageEtcd {
 		_, e := parseOverrides(c.Storage.Etcd.Overrides)
 		err = errors.Join(err, e)

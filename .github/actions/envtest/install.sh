@@ -33,7 +33,7 @@ find_release() {
 	latest) # redirects to the newest release, and to the list of releases if there is none
 		at=$(curl --silent --show-error --retry 3 --output /dev/null --write-out '%{redirect_url}' "$releases/latest") ||
 			fail "cannot find the newest release"
-		[[ ! $at =~ /tag/v([0-9][^/]*)$ ]] || number=${BASH_REMATCH[1]}
+		[[ ! $at =~ /tag/v([0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?)$ ]] || number=${BASH_REMATCH[1]}
 		;;
 	*) [[ ! $VERSION =~ ^v?([0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?)$ ]] || number=${BASH_REMATCH[1]} ;;
 	esac
@@ -87,6 +87,8 @@ install() {
 		keelson=("$unpacked"/*/keelson*) # keelson or keelson.exe comes before keelson.service
 		echo "Keelson is that of $ARCHIVE"
 	else
+		[ -z "${PUBLIC_KEY:-}" ] ||
+			fail "there is no archive of version $VERSION for ${RUNNER_OS:?} on ${RUNNER_ARCH:?}, and only archives are signed, but a public key is given"
 		echo "There is no archive of version $VERSION for ${RUNNER_OS:?} on ${RUNNER_ARCH:?}: Keelson is built from source"
 		command -v go >/dev/null || fail "version $VERSION has to be built, and there is no go on the PATH: use actions/setup-go before"
 		[[ ! $VERSION =~ ^[0-9]+\.[0-9]+\.[0-9]+ ]] || VERSION=v$VERSION

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sigs.k8s.io/yaml"
 )
 
 func TestCertificatesAreKeptAndRenewed(t *testing.T) {
@@ -125,6 +127,32 @@ func TestDamagedAuthority(t *testing.T) {
 			t.Errorf("%s: after both files were deleted: %v", name, err)
 		} else if !set.NewAuthority {
 			t.Errorf("%s: it is not said that the authority is a new one", name)
+		}
+	}
+}
+
+// TestKubeconfigQuotes checks that no text in a kubeconfig can add a line to it.
+func TestKubeconfigQuotes(t *testing.T) {
+	const odd = "x\n    insecure-skip-tls-verify: true\n    z: y"
+	for _, text := range []string{odd, "yes", "1e3", "{x}", "a: b #c", "null"} {
+		k := Kubeconfig{Server: "https://" + text, Remote: "https://r/" + text, ServerName: text, User: text, Token: text}
+		var got struct {
+			Clusters []struct {
+				Cluster map[string]string `json:"cluster"`
+			} `json:"clusters"`
+			Users []struct {
+				Name string            `json:"name"`
+				User map[string]string `json:"user"`
+			} `json:"users"`
+		}
+		if err := yaml.Unmarshal(k.Bytes(), &got); err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		first, user := got.Clusters[0].Cluster, got.Users[0]
+		if len(first) != 3 || first["tls-server-name"] != text || first["server"] != k.Server ||
+			got.Clusters[1].Cluster["server"] != k.Remote || user.Name != text || user.User["token"] != text {
+			t.Errorf("%q: %+v", text, got)
 		}
 	}
 }

@@ -30,8 +30,8 @@ type Kubeconfig struct {
 // Bytes returns the kubeconfig as YAML.
 func (k *Kubeconfig) Bytes() []byte {
 	encode := base64.StdEncoding.EncodeToString
-	user, _ := json.Marshal(k.User) // a text in JSON is one in YAML; it cannot fail
-	credentials := "token: " + k.Token
+	user := quoted(k.User)
+	credentials := "token: " + string(quoted(k.Token))
 	if k.Token == "" {
 		credentials = fmt.Sprintf("client-certificate-data: %s\n    client-key-data: %s",
 			encode(k.Certificate.Cert), encode(k.Certificate.Key))
@@ -45,10 +45,9 @@ func (k *Kubeconfig) Bytes() []byte {
 - name: %s
   cluster:
     server: %s
-    certificate-authority-data: %s`, c.name, c.server, encode(k.CA))
+    certificate-authority-data: %s`, c.name, quoted(c.server), encode(k.CA))
 		if c.server == k.Server && k.ServerName != "" {
-			name, _ := json.Marshal(k.ServerName) // as of the user
-			clusters = fmt.Appendf(clusters, "\n    tls-server-name: %s", name)
+			clusters = fmt.Appendf(clusters, "\n    tls-server-name: %s", quoted(k.ServerName))
 		}
 		contexts = fmt.Appendf(contexts, `
 - name: %s
@@ -66,4 +65,10 @@ users:
 contexts:%s
 current-context: %s
 `, clusters, user, credentials, contexts, ClusterName)
+}
+
+// quoted returns a text as a YAML string, whatever is in it.
+func quoted(text string) []byte {
+	out, _ := json.Marshal(text) // a string in JSON is one in YAML; it cannot fail
+	return out
 }

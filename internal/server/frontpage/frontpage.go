@@ -65,7 +65,7 @@ func (p *Page) text(r *http.Request) string {
 	kubeconfig := ""
 	if p.Kubeconfig != "" && local(r) {
 		kubeconfig = "<p>The kubeconfig of its administrator is <code>" + html.EscapeString(p.Kubeconfig) + "</code>: " +
-			"<code>kubectl --kubeconfig " + html.EscapeString(p.Kubeconfig) + " get namespaces</code></p>\n"
+			"<code>" + html.EscapeString(Command(p.Kubeconfig)) + "</code></p>\n"
 	}
 	return "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n" +
 		"<meta name=\"viewport\" content=\"width=device-width\">\n<title>Keelson</title>\n<style>" + style + "</style>\n" +
@@ -73,6 +73,20 @@ func (p *Page) text(r *http.Request) string {
 		"<p>This is a Kubernetes API server: Keelson " + html.EscapeString(p.Version) + ", which serves the API of Kubernetes " +
 		html.EscapeString(p.Kubernetes) + ". " + state + "</p>\n" + kubeconfig +
 		"<p>It is used with kubectl and other clients of Kubernetes: <a href=\"" + Documentation + "\">documentation</a>.</p>\n</html>\n"
+}
+
+// Command returns a command to try first, for a shell. kubeconfig is a path; with "" it is the kubeconfig that kubectl uses.
+func Command(kubeconfig string) string {
+	if kubeconfig == "" {
+		return "kubectl get namespaces"
+	}
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+:@%,=", r)
+	}
+	if strings.ContainsFunc(kubeconfig, func(r rune) bool { return !plain(r) }) {
+		kubeconfig = "'" + strings.ReplaceAll(kubeconfig, "'", `'\''`) + "'"
+	}
+	return "kubectl --kubeconfig " + kubeconfig + " get namespaces"
 }
 
 // local reports whether the request comes from the machine of the server.

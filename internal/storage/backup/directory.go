@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,7 +76,11 @@ func (d *Directory) Newest() (time.Time, error) {
 // write writes a file, syncs it, and reads it again to compare the checksums.
 func (d *Directory) write(path string, write func(io.Writer) error) (size int64, err error) {
 	const privateFile = 0o600
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, privateFile)
+	// What is there may be a link, a pipe or another user's file: it is removed, never opened.
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, privateFile)
 	if err != nil {
 		return 0, err
 	}
@@ -130,14 +135,17 @@ func (d *Directory) Prune(written string) error {
 	return errors.Join(errs...)
 }
 
-// names returns the names of the snapshots, the oldest first.
+// names returns the names of the snapshots, the oldest first: of regular files that are not empty.
 func (d *Directory) names() (names []string, err error) {
 	entries, err := os.ReadDir(d.Path)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range entries {
-		if _, ok := snapshotTime(e.Name()); ok {
+		if _, ok := snapshotTime(e.Name()); !ok || !e.Type().IsRegular() {
+			continue
+		}
+		if info, err := e.Info(); err == nil && info.Size() > 0 {
 			names = append(names, e.Name())
 		}
 	}

@@ -200,3 +200,47 @@ func TestEncryptedSnapshot(t *testing.T) {
 		t.Error("a changed file is read")
 	}
 }
+
+// TestPlantedFiles checks that what others have put into the directory is not written to, and does not count as a snapshot.
+func TestPlantedFiles(t *testing.T) {
+	d := &backup.Directory{Path: t.TempDir(), Keep: 1}
+	victim := filepath.Join(t.TempDir(), "victim")
+	if err := os.WriteFile(victim, []byte("untouched"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(victim, filepath.Join(d.Path, "unfinished")); err != nil {
+		t.Fatal(err)
+	}
+	planted := []string{"keelson-20990101T000000Z.snapshot", "keelson-20990102T000000Z.snapshot"}
+	if err := os.Symlink(victim, filepath.Join(d.Path, planted[0])); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(d.Path, planted[1]), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if newest, err := d.Newest(); err != nil || !newest.IsZero() {
+		t.Errorf("a planted file counts as a snapshot: %v, %v", newest, err)
+	}
+	name, _, err := d.Save(time.Unix(2e9, 0), func(w io.Writer) error {
+		_, err := w.Write([]byte("content"))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Prune(name); err != nil {
+		t.Error(err)
+	}
+	if got, err := os.ReadFile(victim); err != nil || string(got) != "untouched" {
+		t.Errorf("the target of a link has %q, %v", got, err)
+	}
+	info, err := os.Lstat(filepath.Join(d.Path, name))
+	if err != nil || !info.Mode().IsRegular() || info.Mode().Perm() != 0o600 {
+		t.Errorf("the snapshot is %v, %v", info, err)
+	}
+	for _, name := range planted {
+		if _, err := os.Lstat(filepath.Join(d.Path, name)); err != nil {
+			t.Errorf("another file was removed: %v", err)
+		}
+	}
+}
