@@ -20,8 +20,9 @@ const (
 	privateDir  = 0o700
 )
 
-// dataDir is the data directory, locked against other processes.
-type dataDir struct{ lock *dirLock }
+// dataDir is what the server has locked against other processes: the data directory, and that of scheduled snapshots. Either
+// may be nil.
+type dataDir struct{ lock, snapshots *dirLock }
 
 // openDataDir creates the directory if it is missing and locks it. For "" it returns a nil dataDir.
 func openDataDir(dir string, log *slog.Logger) (*dataDir, error) {
@@ -32,15 +33,21 @@ func openDataDir(dir string, log *slog.Logger) (*dataDir, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &dataDir{lock}, tightenDataDir(dir, log)
+	return &dataDir{lock: lock}, tightenDataDir(dir, log)
 }
 
-// close releases the lock. dataDir may be nil.
+// close releases the locks. dataDir may be nil.
 func (d *dataDir) close() error {
 	if d == nil {
 		return nil
 	}
-	return d.lock.release()
+	var errs []error
+	for _, lock := range []*dirLock{d.snapshots, d.lock} {
+		if lock != nil {
+			errs = append(errs, lock.release())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // othersMayWrite are the permission bits that allow the group and others to write.

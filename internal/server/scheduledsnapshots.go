@@ -92,7 +92,10 @@ func (s *starting) openSnapshots() error {
 	case err != nil:
 		return config.Errorf("{Storage.Snapshots.Dir}: cannot use %s: %w", dir, cause(err))
 	default:
-		s.snapshotLock = &dataDir{lock}
+		if s.dataDir == nil {
+			s.dataDir = &dataDir{}
+		}
+		s.dataDir.snapshots = lock
 	}
 	warnOfWriters(dir, s.log)
 	s.snapshots = &scheduledSnapshots{

@@ -45,14 +45,12 @@ const workTime = 5 * time.Second
 
 // Server is a running server. The fields are its parts in the order in which they start.
 type Server struct {
-	log     *slog.Logger
-	config  *settings
-	ending  *ending
-	work    *background.Group // what goes on beside requests
-	records records
-	dataDir *dataDir // nil where nothing is kept in files
-	// snapshotLock keeps other servers from the directory of scheduled snapshots, nil if there is none.
-	snapshotLock   *dataDir
+	log            *slog.Logger
+	config         *settings
+	ending         *ending
+	work           *background.Group // what goes on beside requests
+	records        records
+	dataDir        *dataDir // nil where nothing is kept in files
 	listener       *listener
 	stores         *stores
 	identity       *identity
@@ -237,7 +235,6 @@ func (s *Server) release() error {
 		s.stopTracing(),
 		s.authentication.close(),
 		s.stores.close(),
-		s.snapshotLock.close(),
 		s.dataDir.close(),
 	)
 }
