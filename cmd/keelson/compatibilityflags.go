@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-
-	"github.com/keelson-dev/keelson/internal/server/version"
 )
 
 // compatibilityFlags are flags of kube-apiserver that have no effect in Keelson. A value is accepted if it describes
@@ -20,8 +18,6 @@ type compatibilityFlags struct {
 	watchCache                                    bool
 	watchCacheSizes                               []string
 	countPollPeriod, initializationTimeout, flush time.Duration
-	emulated, minCompatible                       []string
-	forwardCompatible, runtimeForward             bool
 	leaseDuration, renewDeadline, retryPeriod     time.Duration
 	textSplit, jsonSplit                          bool
 	textBuffer, jsonBuffer                        string
@@ -47,15 +43,6 @@ func (c *compatibilityFlags) add(f *pflag.FlagSet) {
 		&c.initializationTimeout, "storage-initialization-timeout", time.Minute,
 		"has no effect: the server is ready as soon as its store is",
 	)
-	f.StringSliceVar(
-		&c.emulated, "emulated-version", nil, "only kube="+apiVersion()+": Keelson does not emulate other versions",
-	)
-	f.StringSliceVar(
-		&c.minCompatible, "min-compatibility-version", nil, "has no effect: kube=MAJOR.MINOR, at most "+apiVersion(),
-	)
-	const notEmulated = "cannot be true, because no other version is emulated"
-	f.BoolVar(&c.forwardCompatible, "emulation-forward-compatible", false, notEmulated)
-	f.BoolVar(&c.runtimeForward, "runtime-config-emulation-forward-compatible", false, notEmulated)
 	const noElection = "has no effect: Keelson has no coordinated leader election"
 	f.DurationVar(&c.leaseDuration, "coordinated-leadership-lease-duration", 15*time.Second, noElection)
 	f.DurationVar(&c.renewDeadline, "coordinated-leadership-renew-deadline", 10*time.Second, noElection)
@@ -73,9 +60,6 @@ func (c *compatibilityFlags) add(f *pflag.FlagSet) {
 	markDeprecated(f, "kubelet-read-only-port", "kubelet-read-only-port is deprecated and will be removed.")
 }
 
-// apiVersion is the version of Kubernetes whose API is served, as MAJOR.MINOR.
-func apiVersion() string { return version.Major + "." + version.Minor }
-
 // validate returns an error for values that would need something that Keelson does not have.
 func (c *compatibilityFlags) validate() error {
 	var errs []error
@@ -88,15 +72,6 @@ func (c *compatibilityFlags) validate() error {
 	}
 	if c.serverCount <= 0 {
 		errs = append(errs, fmt.Errorf("--apiserver-count should be a positive number, but value '%d' provided", c.serverCount))
-	}
-	for _, value := range c.emulated {
-		if strings.TrimPrefix(value, "kube=") != apiVersion() {
-			errs = append(errs, fmt.Errorf("--emulated-version must be kube=%s, not %q", apiVersion(), value))
-		}
-	}
-	if c.forwardCompatible || c.runtimeForward {
-		errs = append(errs, errors.New("--emulation-forward-compatible and --runtime-config-emulation-forward-compatible "+
-			"cannot be true, because no other version is emulated"))
 	}
 	return errors.Join(errs...)
 }

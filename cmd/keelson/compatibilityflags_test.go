@@ -31,14 +31,12 @@ func TestCompatibilityFlags(t *testing.T) {
 		err      string // a part of the error
 		warnings int
 	}{
-		{args: []string{"--storage-backend=etcd3", "--watch-cache=true", "--emulated-version=kube=1.36"}},
+		{args: []string{"--storage-backend=etcd3", "--watch-cache=true"}},
 		{args: []string{"--watch-cache=false", "--log-flush-frequency=1s"}, warnings: 2},
 		{args: []string{"--apiserver-count=3", "--kubelet-read-only-port=0"}, warnings: 2},
 		{args: []string{"--apiserver-count=0"}, err: "--apiserver-count should be a positive number, but value '0' provided", warnings: 1},
 		{args: []string{"--storage-backend=etcd2"}, err: "allowed values: etcd3"},
 		{args: []string{"--storage-media-type=application/json"}, err: "--storage-media-type must be"},
-		{args: []string{"--emulated-version=1.35"}, err: "--emulated-version must be kube=1.36"},
-		{args: []string{"--emulation-forward-compatible"}, err: "cannot be true"},
 	} {
 		f := pflag.NewFlagSet("", pflag.ContinueOnError)
 		var c compatibilityFlags

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/machinery/release"
 	"github.com/keelson-dev/keelson/internal/server"
 )
 
@@ -38,6 +39,8 @@ func parseFlagTexts() (groups []string, flags []flagText) {
 		}
 		name, usage, _ := strings.Cut(line, ": ")
 		usage = strings.ReplaceAll(usage, "{controllers}", strings.Join(server.Controllers(), ", "))
+		usage = strings.NewReplacer("{minors}", fmt.Sprintf("1.%d to 1.%d", release.Oldest, release.Newest),
+			"{newest}", release.Release{}.String()).Replace(usage)
 		flags = append(flags, flagText{group: groups[len(groups)-1], name: name, usage: usage})
 	}
 	return groups, flags

@@ -35,7 +35,7 @@ type floor struct {
 // same order.
 var floors = []floor{
 	{"machinery", [][]string{
-		{"request", "configfile"},
+		{"request", "configfile", "release"},
 		{"tracing", "metrics", "fairshare"},
 		{"scheme", "webhook", "proxy", "features", "activity", "responserecorder"},
 		{"cel", "audit"},

@@ -3,10 +3,7 @@
 package resource
 
 import (
-	"fmt"
 	"slices"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -25,6 +22,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/discovery"
 	"github.com/keelson-dev/keelson/internal/resource/dra"
 	"github.com/keelson-dev/keelson/internal/resource/flowcontrol"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/networking"
 	"github.com/keelson-dev/keelson/internal/resource/node"
 	"github.com/keelson-dev/keelson/internal/resource/policy"
@@ -63,41 +61,6 @@ func Kinds(gates features.Gates) []*registry.Kind {
 		apiserverinternal.Kinds(),
 		storagemigration.Kinds(gates),
 	)
-	for _, k := range kinds {
-		for i := range k.Versions {
-			v := &k.Versions[i]
-			v.Disabled = !registry.ServedByDefault(v.Name)
-			if v.Warning == "" {
-				v.Warning, v.Removed = deprecation(k, v)
-			}
-		}
-	}
+	declare.ForRelease(kinds, gates.Release())
 	return kinds
-}
-
-// deprecation returns the warning for requests in a version that is deprecated, and the release that does not serve it any
-// more. It returns empty strings for other versions. The types of the API know when they are deprecated.
-func deprecation(k *registry.Kind, v *registry.Version) (warning, removed string) {
-	t, ok := v.New().(interface {
-		APILifecycleDeprecated() (major, minor int)
-		APILifecycleRemoved() (major, minor int)
-	})
-	if !ok {
-		return "", ""
-	}
-	const major, minor = 1, 36 // the version of Kubernetes that is served
-	a, b := t.APILifecycleDeprecated()
-	if a == 0 || a > major || a == major && b > minor {
-		return "", ""
-	}
-	removedMajor, removedMinor := t.APILifecycleRemoved()
-	removed = fmt.Sprintf("%d.%d", removedMajor, removedMinor)
-	text := fmt.Sprintf("%s %s is deprecated in v%d.%d+, unavailable in v%s+", k.GroupVersion(v), k.Name, a, b, removed)
-	if r, ok := t.(interface {
-		APILifecycleReplacement() schema.GroupVersionKind
-	}); ok {
-		replacement := r.APILifecycleReplacement()
-		text += fmt.Sprintf("; use %s %s", replacement.GroupVersion(), replacement.Kind)
-	}
-	return text, removed
 }

@@ -43,10 +43,10 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/toleration"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/webhooks"
 	"github.com/keelson-dev/keelson/internal/access/auth/authz"
+	"github.com/keelson-dev/keelson/internal/machinery/release"
 	"github.com/keelson-dev/keelson/internal/machinery/webhook"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
-	"github.com/keelson-dev/keelson/internal/server/version"
 )
 
 // admissionOptions are the dependencies of admission plug-ins.
@@ -226,7 +226,7 @@ func imageReviews(o *pluginInput, c imagepolicy.Config) (admission.Plugin, error
 // podSecurity returns the plug-in that compares pods with the Pod Security Standards.
 func podSecurity(o *pluginInput, c podsecurity.Config) (admission.Plugin, error) {
 	return podsecurity.Plugin(c, podsecurity.Options{
-		Objects: o.registry, Metrics: o.podSecurity, Version: "v" + version.Major + "." + version.Minor,
+		Objects: o.registry, Metrics: o.podSecurity, Version: "v" + release.Release{}.String(),
 	})
 }
 

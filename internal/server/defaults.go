@@ -31,7 +31,7 @@ func (s *starting) defaultsKey(ctx context.Context) (string, error) {
 		return "", err
 	}
 	c := s.config
-	return fmt.Sprintf("%q %q %+v %+v", c.API.FeatureGates, c.API.RuntimeConfig, c.Admission, c.Authorization), nil
+	return fmt.Sprintf("%+v %+v %+v", c.API, c.Admission, c.Authorization), nil
 }
 
 // createDefaults creates the objects of bootstrap.Defaults if they are known, and reports whether they exist now. A

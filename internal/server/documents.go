@@ -27,7 +27,12 @@ func (s *starting) openDocuments() (*openapi.Handler, error) {
 		}
 		served[path], served["apis/"+gv.Group] = true, true
 	}
+	version := ""
+	if r := s.gates.Release(); r.Emulates() {
+		version = r.String()
+	}
 	return openapi.New(openapi.Options{
+		Version: version,
 		Enabled: func(path string) bool { return served[path] || !builtIn[path] },
 		Hidden:  hidden, Sources: []openapi.Source{s.api.custom.documents, s.api.aggregator},
 	})

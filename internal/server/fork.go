@@ -80,8 +80,7 @@ func (p *Snapshot) Start(ctx context.Context, c config.Config) (*Server, error) 
 // serves reports whether a server with the configuration c serves the same built-in versions as the snapshot's server. It
 // is true without a snapshot.
 func (p *Snapshot) serves(c *settings) bool {
-	return p == nil || reflect.DeepEqual(p.config.API.FeatureGates, c.API.FeatureGates) &&
-		reflect.DeepEqual(p.config.API.RuntimeConfig, c.API.RuntimeConfig)
+	return p == nil || reflect.DeepEqual(p.config.API, c.API)
 }
 
 // Close removes the files of the snapshot. Servers that were started from it are not affected.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiversion "k8s.io/apimachinery/pkg/version"
 
 	"github.com/keelson-dev/keelson/internal/access/auth/serviceaccount"
 	"github.com/keelson-dev/keelson/internal/api/crd"
@@ -22,7 +23,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/apierr"
 	"github.com/keelson-dev/keelson/internal/object/apiresponse"
 	"github.com/keelson-dev/keelson/internal/server/health"
-	"github.com/keelson-dev/keelson/internal/server/version"
 )
 
 // router finds the handler of a path. It is not a http.ServeMux, because that cleans paths, and names of objects
@@ -65,7 +65,7 @@ func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		t.health.ServeHTTP(w, r)
 	case path == "/version" || strings.HasPrefix(path, "/version/"):
-		serveVersion(w, r)
+		serveVersion(w, r, t.pages.version)
 	case path == "/metrics":
 		t.metrics.ServeHTTP(w, r)
 	case path == "/metrics/slis":
@@ -213,7 +213,7 @@ func (t *router) serveIndex(w http.ResponseWriter) {
 	}{paths})
 }
 
-func serveVersion(w http.ResponseWriter, r *http.Request) {
+func serveVersion(w http.ResponseWriter, r *http.Request, info apiversion.Info) {
 	switch {
 	case strings.TrimSuffix(r.URL.Path, "/") != "/version":
 		apiresponse.Error(w, r, apierr.PathNotFound())
@@ -222,7 +222,7 @@ func serveVersion(w http.ResponseWriter, r *http.Request) {
 	case !apiresponse.AcceptsAny(apiresponse.ParseAccept(r.Header.Get("Accept")), []string{apiresponse.JSON}):
 		apiresponse.Error(w, r, discovery.NoRepresentation(apiresponse.JSON))
 	default:
-		writeJSON(w, version.Get())
+		writeJSON(w, info)
 	}
 }
 

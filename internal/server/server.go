@@ -22,6 +22,7 @@ import (
 	auditevents "github.com/keelson-dev/keelson/internal/machinery/audit"
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/machinery/release"
 	"github.com/keelson-dev/keelson/internal/machinery/tracing"
 	"github.com/keelson-dev/keelson/internal/machinery/webhook"
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -174,7 +175,7 @@ func (s *starting) steps(ctx context.Context) []step {
 		{"open the store, and make certificates and kinds", func() error {
 			return inParallel(
 				func() error { return s.stores.open(ctx) },
-				func() error { s.makeKinds(); return s.makeIdentity() },
+				func() error { return errors.Join(s.makeKinds(), s.makeIdentity()) },
 			)
 		}},
 		{"bind the resources to the store", s.bindResources},
@@ -290,13 +291,19 @@ func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
 func (s *Server) Traffic() *traffic.Traffic { return s.records.traffic }
 
 func (s *starting) readGates() (err error) {
-	s.gates, err = features.Parse(s.config.API.FeatureGates)
+	emulated, err := readRelease(&s.config.API)
+	if err != nil {
+		return err
+	}
+	s.gates, err = features.Parse(s.config.API.FeatureGates, emulated)
 	s.metrics.Describe(metrics.Version{
-		Binary: version.Major + "." + version.Minor + "." + version.Patch, Emulated: version.Major + "." + version.Minor,
-		MinCompatible: version.Major + "." + version.OldestMinor,
+		Binary: version.Kubernetes, Emulated: emulated.String(), MinCompatible: emulated.MinCompatibleText(),
 	}, s.gates.States)
 	for _, name := range s.gates.WithoutEffect() {
 		s.log.Warn("feature gate has no effect in this server", "gate", name)
+	}
+	if names := s.gates.NotFollowed(); len(names) > 0 {
+		s.log.Warn("what these feature gates switch is not as in the emulated release", "release", emulated, "gates", names)
 	}
 	if err != nil {
 		return err
@@ -304,13 +311,34 @@ func (s *starting) readGates() (err error) {
 	return validatePeers(&s.config.Network.Peers, s.gates.Enabled(features.UnknownVersionInteroperabilityProxy))
 }
 
+// readRelease returns the release that a server emulates. Its errors are those of kube-apiserver.
+func readRelease(c *config.API) (release.Release, error) {
+	emulated, err := release.Parse(c.EmulatedVersion, c.MinCompatibilityVersion)
+	if err != nil || emulated.Emulates() {
+		return emulated, err
+	}
+	const same = "%s cannot be set to true if the emulation version is the same as the binary version"
+	switch {
+	case c.EmulationForwardCompatible:
+		err = config.Errorf(same, "{API.EmulationForwardCompatible}").
+			OnCommandLine(same, "ServerRunOptions.EmulationForwardCompatible")
+	case c.RuntimeConfigEmulationForwardCompatible:
+		err = config.Errorf(same, "{API.RuntimeConfigEmulationForwardCompatible}").
+			OnCommandLine(same, "ServerRunOptions.RuntimeConfigEmulationForwardCompatible")
+	}
+	return emulated, err
+}
+
 func (s *starting) readVersions() (err error) {
-	s.versions, err = runtimeconfig.Parse(s.config.API.RuntimeConfig)
+	s.versions, err = runtimeconfig.Parse(s.config.API.RuntimeConfig, runtimeconfig.Compatibility{
+		Release: s.gates.Release(), Later: s.config.API.EmulationForwardCompatible,
+		LaterNamed: s.config.API.RuntimeConfigEmulationForwardCompatible,
+	})
 	return err
 }
 
 // makeKinds makes the kinds of the built-in resources, with the versions that are served.
-func (s *starting) makeKinds() {
+func (s *starting) makeKinds() error {
 	s.kinds = resource.Kinds(s.gates)
 	for _, k := range s.kinds {
 		if k.Names.Resource == "events" {
@@ -320,7 +348,7 @@ func (s *starting) makeKinds() {
 	if s.config.Admission.ForbidPrivileged {
 		resource.ForbidPrivileged(s.kinds)
 	}
-	s.versions.Apply(s.kinds)
+	return s.versions.Apply(s.kinds)
 }
 
 func (s *starting) parseServices() (err error) {
@@ -559,7 +587,7 @@ func (s *starting) buildHTTP() error {
 	health := s.newHealth()
 	if !s.config.Authentication.NoAnonymous {
 		options.Browsers.FrontPage = frontpage.New(frontpage.Page{
-			Version: version.Keelson, Kubernetes: version.Major + "." + version.Minor + "." + version.Patch, Kubeconfig: s.identity.path, Ready: health.Ready,
+			Version: version.Keelson, Kubernetes: version.Kubernetes, Kubeconfig: s.identity.path, Ready: health.Ready,
 		})
 	}
 	var logs http.Handler
@@ -576,7 +604,7 @@ func (s *starting) buildHTTP() error {
 			resources: s.api.resources, custom: s.api.custom.Server, aggregator: s.api.aggregator,
 			peers:     s.api.peers,
 			snapshots: newSnapshots(s.stores.main, s.log),
-			pages:     &zpages{started: time.Now(), now: time.Now, flags: s.config.Diagnostics.Flags},
+			pages:     &zpages{version: version.Of(s.gates.Release()), started: time.Now(), now: time.Now, flags: s.config.Diagnostics.Flags},
 			issuer:    s.authentication.issuerDiscovery(),
 			fairness:  s.fairness.pages(),
 			debug:     debugRoutes{profiling: !s.config.Diagnostics.NoProfiling, setVerbosity: s.config.Diagnostics.SetVerbosity, logs: logs},

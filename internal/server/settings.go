@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/gateway/filter/goaway"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/hsts"
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
-	"github.com/keelson-dev/keelson/internal/server/version"
+	"github.com/keelson-dev/keelson/internal/machinery/release"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
@@ -140,10 +139,6 @@ func (c *settings) validateFilters() error {
 
 // metricOptions returns the options of package metrics.
 func metricOptions(c *config.Metrics) (metrics.Options, error) {
-	minor, err := strconv.Atoi(version.Minor)
-	if err != nil {
-		return metrics.Options{}, err
-	}
-	previous := version.Major + "." + strconv.Itoa(minor-1)
+	previous := release.Of(release.Newest - 1).String()
 	return metrics.Parse(c.Disabled, c.AllowedLabels, c.AllowedLabelsFile, c.ShowHiddenFor, previous)
 }

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiversion "k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/yaml"
 
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 	"github.com/keelson-dev/keelson/internal/object/apierr"
 	"github.com/keelson-dev/keelson/internal/object/apiresponse"
-	"github.com/keelson-dev/keelson/internal/server/version"
 )
 
 // Paths of the pages that every component of a cluster has about itself
@@ -28,6 +28,7 @@ const (
 // zpages serves pages about the process and its start: as text, or as an object if the Accept header asks for that
 // object.
 type zpages struct {
+	version apiversion.Info
 	started time.Time
 	now     func() time.Time
 	flags   map[string]string
@@ -113,11 +114,11 @@ func (p zpage) writeObject(w http.ResponseWriter, mediaType, version string) err
 var statusPaths = []string{flagszPath, "/healthz", "/livez", "/metrics", "/readyz", statuszPath, "/version"}
 
 func (z *zpages) statusText() string {
-	v, up := version.Get(), z.now().Sub(z.started)
+	v, up := z.version, z.now().Sub(z.started)
 	return fmt.Sprintf("\nStarted: %s\nUp: %d hr %02d min %02d sec\nGo version: %s\nBinary version: %s\nEmulation "+
 		"version: %s.%s\nPaths: %s\n",
 		z.started.UTC().Format(time.UnixDate), int(up.Hours()), int(up.Minutes())%60, int(up.Seconds())%60,
-		v.GoVersion, binaryVersion(v.GitVersion), v.Major, v.Minor, strings.Join(statusPaths, " "))
+		v.GoVersion, binaryVersion(v.GitVersion), v.EmulationMajor, v.EmulationMinor, strings.Join(statusPaths, " "))
 }
 
 // binaryVersion is a version without the v before it and what comes after the three
@@ -129,7 +130,7 @@ func binaryVersion(v string) string {
 }
 
 func (z *zpages) statusObject(t metav1.TypeMeta) any {
-	v := version.Get()
+	v := z.version
 	return struct {
 		metav1.TypeMeta  `json:",inline"`
 		Metadata         zpageMeta `json:"metadata"`
@@ -141,7 +142,7 @@ func (z *zpages) statusObject(t metav1.TypeMeta) any {
 		Paths            []string  `json:"paths,omitempty"`
 	}{
 		t, zpageMeta{componentName}, z.started.UTC().Format(time.RFC3339), int64(z.now().Sub(z.started).Seconds()),
-		v.GoVersion, binaryVersion(v.GitVersion), v.Major + "." + v.Minor, statusPaths,
+		v.GoVersion, binaryVersion(v.GitVersion), v.EmulationMajor + "." + v.EmulationMinor, statusPaths,
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/machinery/release"
 )
 
 // The gates that have an effect.
@@ -78,11 +79,31 @@ const (
 	locked   = true
 )
 
-// gate is a feature gate of kube-apiserver.
-type gate struct {
+// Whether a gate is on by default.
+const (
+	off = false
+	on  = true
+)
+
+// row is what a gate is from a minor of Kubernetes on.
+type row struct {
+	since            int
 	stage            stage
 	enabledByDefault bool
 	locked           bool
+}
+
+// history is the rows of a gate, the oldest first.
+type history []row
+
+// at returns what a gate is in a release. known is false if the release does not have it yet.
+func (h history) at(r release.Release) (state row, known bool) {
+	for _, row := range h {
+		if row.since <= r.Minor() {
+			state, known = row, true
+		}
+	}
+	return state, known
 }
 
 const (
@@ -108,15 +129,18 @@ func implemented() []string {
 	}
 }
 
-// Gates are the gates that were set on the command line of one server. The zero value has all defaults.
+// Gates are the gates of one server: those of a release, with those that were set on the command line. The zero value has all
+// defaults of the newest release.
 type Gates struct {
-	set map[string]bool
+	release release.Release
+	set     map[string]bool
 }
 
 // Parse parses values of the format A=true,kube:B=false. The last value of a gate counts. It fails with the message of
-// kube-apiserver for an unknown gate, a locked one, and one that needs a gate that is off.
-func Parse(values []string) (Gates, error) {
-	g := Gates{set: map[string]bool{}}
+// kube-apiserver for an unknown gate, one that the release does not have yet, a locked one, and one that needs a gate that is
+// off.
+func Parse(values []string, r release.Release) (Gates, error) {
+	g := Gates{release: r, set: map[string]bool{}}
 	for _, list := range values {
 		for item := range strings.SplitSeq(list, ",") {
 			if item = strings.TrimSpace(item); item == "" {
@@ -130,6 +154,9 @@ func Parse(values []string) (Gates, error) {
 	return g, g.checkNeeded()
 }
 
+// Release returns the release whose gates these are.
+func (g Gates) Release() release.Release { return g.release }
+
 // parse sets one gate from NAME=VALUE.
 func (g Gates) parse(item string) error {
 	name, value, ok := strings.Cut(item, "=")
@@ -137,18 +164,23 @@ func (g Gates) parse(item string) error {
 	if !ok {
 		return fmt.Errorf("missing bool value for %s", name)
 	}
-	on, err := strconv.ParseBool(value)
+	enable, err := strconv.ParseBool(value)
 	if err != nil {
 		return fmt.Errorf("invalid value of %s=%s, err: %w", name, value, err)
 	}
-	k, ok := known[name]
+	h, ok := known[name]
 	if !ok {
 		return fmt.Errorf("unrecognized feature gate: %s", name)
 	}
-	if k.locked && on != k.enabledByDefault {
-		return fmt.Errorf("cannot set feature gate %s to %v, feature is locked to %v", name, on, k.enabledByDefault)
+	k, ok := h.at(g.release)
+	if !ok {
+		return fmt.Errorf("cannot set feature gate %s to %v, feature is PreAlpha at emulated version %s, min compatibility version %s",
+			name, enable, g.release, g.release.MinCompatibleText())
 	}
-	g.set[name] = on
+	if k.locked && enable != k.enabledByDefault {
+		return fmt.Errorf("cannot set feature gate %s to %v, feature is locked to %v", name, enable, k.enabledByDefault)
+	}
+	g.set[name] = enable
 	return nil
 }
 
@@ -168,19 +200,22 @@ func (g Gates) checkNeeded() error {
 	return nil
 }
 
-// All returns gates that are all on, for code that needs every kind and version.
+// All returns gates of the newest release that are all on, for code that needs every kind and version.
 func All() Gates { return Gates{set: map[string]bool{allAlpha: true, allBeta: true}} }
 
 // Enabled reports whether a gate is on: by its own value, else by the value of AllAlpha or AllBeta, else by default. It
 // is called while a server starts, never for a request.
 func (g Gates) Enabled(name string) bool {
-	if on, ok := g.set[name]; ok {
-		return on
+	if enabled, ok := g.set[name]; ok {
+		return enabled
 	}
-	k := known[name]
+	k, ok := known[name].at(g.release)
+	if !ok {
+		return false
+	}
 	all := map[stage]string{alpha: allAlpha, beta: allBeta}[k.stage]
-	if on, ok := g.set[all]; ok && all != "" {
-		return on
+	if enabled, ok := g.set[all]; ok && all != "" {
+		return enabled
 	}
 	return k.enabledByDefault
 }
@@ -197,12 +232,28 @@ func (g Gates) WithoutEffect() []string {
 	return out
 }
 
-// States returns the states of all gates, sorted by name.
+// NotFollowed returns the sorted names of the gates that differ in the release from the newest one and have no effect here: what
+// they switch is as in the newest release.
+func (g Gates) NotFollowed() []string {
+	newest := Gates{set: g.set}
+	var out []string
+	for name := range known {
+		if g.Enabled(name) != newest.Enabled(name) && !slices.Contains(implemented(), name) {
+			out = append(out, name)
+		}
+	}
+	sort.Strings(out)
+	return out
+}
+
+// States returns the states of all gates that the release has, sorted by name.
 func (g Gates) States() []metrics.Feature {
 	stages := map[stage]string{alpha: "ALPHA", beta: "BETA", deprecated: "DEPRECATED"}
 	var out []metrics.Feature
 	for _, name := range slices.Sorted(maps.Keys(known)) {
-		out = append(out, metrics.Feature{Name: name, Stage: stages[known[name].stage], Enabled: g.Enabled(name)})
+		if k, ok := known[name].at(g.release); ok {
+			out = append(out, metrics.Feature{Name: name, Stage: stages[k.stage], Enabled: g.Enabled(name)})
+		}
 	}
 	return out
 }

@@ -1,9 +1,14 @@
 package features
 
-import "testing"
+import (
+	"slices"
+	"testing"
+
+	"github.com/keelson-dev/keelson/internal/machinery/release"
+)
 
 func TestParse(t *testing.T) {
-	g, err := Parse([]string{"CBORServingAndStorage=true, kube:OpenAPIEnums=false", "OpenAPIEnums=true"})
+	g, err := Parse([]string{"CBORServingAndStorage=true, kube:OpenAPIEnums=false", "OpenAPIEnums=true"}, release.Release{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -13,13 +18,13 @@ func TestParse(t *testing.T) {
 	if got := g.WithoutEffect(); len(got) != 1 || got[0] != "OpenAPIEnums" {
 		t.Errorf("without effect: %q", got)
 	}
-	if g, err = Parse([]string{"AllBeta=false,OpenAPIEnums=true"}); err != nil {
+	if g, err = Parse([]string{"AllBeta=false,OpenAPIEnums=true"}, release.Release{}); err != nil {
 		t.Fatal(err)
 	}
 	if g.Enabled(CBORServingAndStorage) || !g.Enabled("OpenAPIEnums") || g.Enabled("StorageVersionHash") {
 		t.Error("AllBeta does not hold for what is not set")
 	}
-	if g, err = Parse([]string{"AllAlpha=true"}); err != nil || !g.Enabled(CBORServingAndStorage) {
+	if g, err = Parse([]string{"AllAlpha=true"}, release.Release{}); err != nil || !g.Enabled(CBORServingAndStorage) {
 		t.Errorf("AllAlpha does not hold for what is not set: %v", err)
 	}
 	for value, want := range map[string]string{
@@ -29,8 +34,30 @@ func TestParse(t *testing.T) {
 		"DynamicResourceAllocation=false": "cannot set feature gate DynamicResourceAllocation to false, feature is locked to true",
 		"GangScheduling=true":             "GangScheduling is enabled, but depends on features that are disabled: [GenericWorkload]",
 	} {
-		if _, err := Parse([]string{value}); err == nil || err.Error() != want {
+		if _, err := Parse([]string{value}, release.Release{}); err == nil || err.Error() != want {
 			t.Errorf("%s: %v", value, err)
 		}
+	}
+}
+
+// TestReleases checks gates that differ between minors.
+func TestReleases(t *testing.T) {
+	old, err := Parse([]string{"EnvFiles=false"}, release.Of(35))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if old.Enabled("AtomicFIFO") || !(Gates{}).Enabled("AtomicFIFO") {
+		t.Error("a gate has the default of another minor")
+	}
+	_, err = Parse([]string{"AtomicFIFO=true"}, release.Of(35))
+	want := "cannot set feature gate AtomicFIFO to true, feature is PreAlpha at emulated version 1.35, min compatibility version 1.34"
+	if err == nil || err.Error() != want {
+		t.Errorf("a gate that the release does not have: %v", err)
+	}
+	if (Gates{}).NotFollowed() != nil {
+		t.Errorf("the newest release is not followed: %q", (Gates{}).NotFollowed())
+	}
+	if names := old.NotFollowed(); !slices.Contains(names, "ConstrainedImpersonation") || slices.Contains(names, "ContainerRestartRules") {
+		t.Errorf("not followed: %q", names)
 	}
 }

@@ -161,6 +161,10 @@ type Version struct {
 	// Disabled means that clients are not served the version. The server itself uses it all the same: objects may be
 	// stored in it, and managedFields may name it.
 	Disabled bool
+	// Introduced is the minor of Kubernetes that has the version first, if the release that is emulated does not have it yet.
+	// Gone means that the release does not have the version any more.
+	Introduced int
+	Gone       bool
 	// Group is set where the kind is served under another group than Kind.Group
 	// too (events in events.k8s.io); empty is the Kind's own.
 	Group string

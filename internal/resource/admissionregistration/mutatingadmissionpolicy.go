@@ -21,9 +21,7 @@ func mutatingAdmissionPolicy() *registry.Kind {
 			declare.SameMessage[admissionv1beta1.MutatingAdmissionPolicy]("v1beta1", defaultMutatingPolicy),
 			declare.SameMessage[admissionv1alpha1.MutatingAdmissionPolicy]("v1alpha1", defaultMutatingPolicy),
 		},
-		Storage: registry.Storage{
-			Version: "v1", Path: "mutatingadmissionpolicies", GroupVersion: group + "/v1beta1",
-		},
+		Storage:  registry.Storage{Version: "v1", Path: "mutatingadmissionpolicies"},
 		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[*admissionv1.MutatingAdmissionPolicy]{
 			Warn:           warnStaticName[*admissionv1.MutatingAdmissionPolicy],

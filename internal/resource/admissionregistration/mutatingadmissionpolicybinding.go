@@ -21,9 +21,7 @@ func mutatingAdmissionPolicyBinding() *registry.Kind {
 			declare.SameMessage[admissionv1beta1.MutatingAdmissionPolicyBinding]("v1beta1", defaultMutatingBinding),
 			declare.SameMessage[admissionv1alpha1.MutatingAdmissionPolicyBinding]("v1alpha1", defaultAlphaBinding),
 		},
-		Storage: registry.Storage{
-			Version: "v1", Path: "mutatingadmissionpolicybindings", GroupVersion: group + "/v1beta1",
-		},
+		Storage:  registry.Storage{Version: "v1", Path: "mutatingadmissionpolicybindings"},
 		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[*admissionv1.MutatingAdmissionPolicyBinding]{
 			Warn:       warnStaticName[*admissionv1.MutatingAdmissionPolicyBinding],

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/machinery/release"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
@@ -48,8 +49,19 @@ func maturities() []maturity {
 	}
 }
 
+// Compatibility says what is served of versions that came after the release that is emulated.
+type Compatibility struct {
+	Release release.Release
+	// Later serves later versions of beta and stable resources that are served.
+	Later bool
+	// LaterNamed serves what the settings name; otherwise such a setting is an error.
+	LaterNamed bool
+}
+
 // Config selects the versions and resources that are served.
 type Config struct {
+	compatibility Compatibility
+
 	values    map[string]string // of the settings for maturities
 	versions  map[schema.GroupVersion]bool
 	resources map[schema.GroupVersionResource]bool
@@ -57,11 +69,12 @@ type Config struct {
 
 // Parse parses values of the format GROUP/VERSION=true or api/beta=true. The last value of a key counts. Its errors are
 // those of kube-apiserver. It also fails if the core group is off, for which kube-apiserver panics.
-func Parse(values []string) (*Config, error) {
+func Parse(values []string, compatibility Compatibility) (*Config, error) {
 	c, err := parse(values)
 	if err != nil {
 		return nil, config.Errorf("{API.RuntimeConfig}: %w", err).OnCommandLine("%s", config.CommandLine(err))
 	}
+	c.compatibility = compatibility
 	return c, nil
 }
 
@@ -224,12 +237,30 @@ func (c *Config) Enabled(gvr schema.GroupVersionResource) bool {
 	return on
 }
 
-// Apply sets which versions of the kinds are disabled.
-func (c *Config) Apply(kinds []*registry.Kind) {
+// Apply sets which versions of the kinds are disabled. It fails if a setting names what came after the release that is
+// emulated, with the message of kube-apiserver.
+func (c *Config) Apply(kinds []*registry.Kind) error {
 	for _, k := range kinds {
-		for i := range k.Versions {
+		later := false // whether an earlier version of the kind is served
+		for i := len(k.Versions) - 1; i >= 0; i-- {
 			v := &k.Versions[i]
-			v.Disabled = !c.Enabled(k.GroupVersion(v).WithResource(k.Resource))
+			gvr := k.GroupVersion(v).WithResource(k.Resource)
+			on := c.Enabled(gvr) && !v.Gone
+			if v.Introduced != 0 {
+				if c.resources[gvr] && !c.compatibility.LaterNamed {
+					return fmt.Errorf("cannot enable resource %s in runtime-config because it is introduced at 1.%d after the current version %s. "+
+						"Consider setting --runtime-config-emulation-forward-compatible=true", text(gvr), v.Introduced, c.compatibility.Release)
+				}
+				on = c.compatibility.LaterNamed && (c.resources[gvr] || c.versions[gvr.GroupVersion()]) ||
+					c.compatibility.Later && later && on
+			}
+			v.Disabled = !on
+			later = later || on && !alphaVersion.MatchString(v.Name)
 		}
 	}
+	return nil
+}
+
+func text(gvr schema.GroupVersionResource) string {
+	return fmt.Sprintf("%s, Resource=%s", gvr.GroupVersion(), gvr.Resource)
 }

@@ -7,6 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/machinery/release"
+	"github.com/keelson-dev/keelson/internal/resource"
 )
 
 // TestEnabled: the more specific setting counts, wherever it is in the list.
@@ -24,7 +27,7 @@ func TestEnabled(t *testing.T) {
 		{"api/all=false,api/ga=true,v1=true,apps/v1=0", "/v1/pods,batch/v1/jobs", "apps/v1/deployments"},
 		{" networking.k8s.io/v1beta1 ,apps/v1=f", "networking.k8s.io/v1beta1/ipaddresses", "apps/v1/deployments"},
 	} {
-		config, err := Parse([]string{c.values})
+		config, err := Parse([]string{c.values}, Compatibility{})
 		if err != nil {
 			t.Errorf("%s: %v", c.values, err)
 			continue
@@ -64,9 +67,57 @@ func TestParseErrors(t *testing.T) {
 		"extensions/v1beta1=true":       "",
 		"imagepolicy.k8s.io/v1alpha1=1": "",
 	} {
-		_, err := Parse([]string{values})
+		_, err := Parse([]string{values}, Compatibility{})
 		if want == "" && err != nil || want != "" && (err == nil || config.CommandLine(err) != want) {
 			t.Errorf("%s: %v", values, err)
+		}
+	}
+}
+
+// TestLaterVersions compares what is served of a version that came after the emulated release with kube-apiserver 1.36.3:
+// mutatingadmissionpolicies v1 came in 1.36, v1beta1 in 1.34.
+func TestLaterVersions(t *testing.T) {
+	const group = "admissionregistration.k8s.io"
+	for _, c := range []struct {
+		values            string
+		later, laterNamed bool
+		v1, v1beta1       bool
+		err               string
+	}{
+		{values: ""},
+		{values: group + "/v1beta1=true", v1beta1: true},
+		{later: true},
+		{values: group + "/v1beta1=true", later: true, v1: true, v1beta1: true},
+		{values: group + "/v1=true"},
+		{values: group + "/v1=true", laterNamed: true, v1: true},
+		{values: group + "/v1/mutatingadmissionpolicies=true", laterNamed: true, v1: true},
+		{
+			values: group + "/v1/mutatingadmissionpolicies=true",
+			err: "cannot enable resource admissionregistration.k8s.io/v1, Resource=mutatingadmissionpolicies in runtime-config because it is " +
+				"introduced at 1.36 after the current version 1.35. Consider setting --runtime-config-emulation-forward-compatible=true",
+		},
+	} {
+		r := release.Of(35)
+		gates, err := features.Parse(nil, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := Parse([]string{c.values}, Compatibility{Release: r, Later: c.later, LaterNamed: c.laterNamed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds := resource.Kinds(gates)
+		err = config.Apply(kinds)
+		if c.err != "" {
+			if err == nil || err.Error() != c.err {
+				t.Errorf("%+v: %v", c, err)
+			}
+			continue
+		}
+		for _, k := range kinds {
+			if k.Resource == "mutatingadmissionpolicies" && (k.Version("v1").Disabled == c.v1 || k.Version("v1beta1").Disabled == c.v1beta1) {
+				t.Errorf("%+v: v1 is served: %v, v1beta1: %v", c, !k.Version("v1").Disabled, !k.Version("v1beta1").Disabled)
+			}
 		}
 	}
 }

@@ -2,36 +2,38 @@
 package version
 
 import (
+	"fmt"
 	"regexp"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	apiversion "k8s.io/apimachinery/pkg/version"
+
+	"github.com/keelson-dev/keelson/internal/machinery/release"
 )
 
 // Keelson is the version of this program.
 const Keelson = "0.1.0"
 
-// The Kubernetes version whose API is served.
-const (
-	Major = "1"
-	Minor = "36"
-	Patch = "3"
+// Kubernetes is the newest version of Kubernetes whose API the program serves.
+var Kubernetes = fmt.Sprintf("%s.%d", release.Release{}, release.Patch)
 
-	OldestMinor = "35" // of a compatible control plane
-)
+// Get returns the response of /version of a server that emulates nothing. The Git version is that of the API, because
+// clients compare it; the build metadata names this program.
+var Get = sync.OnceValue(func() apiversion.Info { return Of(release.Release{}) })
 
-// Get returns the response of /version. The Git version is that of the API, because clients compare it; the build
-// metadata names this program.
-var Get = sync.OnceValue(func() apiversion.Info {
+// Of returns the response of /version of a server.
+func Of(r release.Release) apiversion.Info {
+	minor := strconv.Itoa
 	info := apiversion.Info{
-		Major: Major, Minor: Minor,
-		EmulationMajor: Major, EmulationMinor: Minor,
-		MinCompatibilityMajor: Major, MinCompatibilityMinor: OldestMinor,
-		GitVersion: "v" + Major + "." + Minor + "." + Patch + "+keelson-" + Keelson,
+		Major: major, Minor: minor(release.Newest),
+		EmulationMajor: major, EmulationMinor: minor(r.Minor()),
+		MinCompatibilityMajor: major, MinCompatibilityMinor: minor(r.MinCompatible()),
+		GitVersion: "v" + Kubernetes + "+keelson-" + Keelson,
 		BuildDate:  noDate,
 		GoVersion:  runtime.Version(), Compiler: runtime.Compiler, Platform: runtime.GOOS + "/" + runtime.GOARCH,
 	}
@@ -39,7 +41,9 @@ var Get = sync.OnceValue(func() apiversion.Info {
 		setBuild(&info, build)
 	}
 	return info
-})
+}
+
+const major = "1" // of all versions of Kubernetes
 
 // noDate is the build date of a program whose date is unknown, as in Kubernetes.
 const noDate = "1970-01-01T00:00:00Z"

@@ -2,11 +2,14 @@ package version
 
 import (
 	"runtime/debug"
+	"strconv"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/version"
 	apiversion "k8s.io/apimachinery/pkg/version"
+
+	"github.com/keelson-dev/keelson/internal/machinery/release"
 )
 
 // TestGet checks that clients can read the version: they compare it with their own.
@@ -14,10 +17,11 @@ func TestGet(t *testing.T) {
 	v := Get()
 	parsed, err := version.ParseSemantic(v.GitVersion)
 	if err != nil || parsed.BuildMetadata() != "keelson-"+Keelson || parsed.PreRelease() != "" ||
-		parsed.WithBuildMetadata("").String() != Major+"."+Minor+"."+Patch {
+		parsed.WithBuildMetadata("").String() != Kubernetes {
 		t.Errorf("%s: %v", v.GitVersion, err)
 	}
-	if v.Major != Major || v.Minor != Minor || v.EmulationMinor != Minor || v.MinCompatibilityMinor != OldestMinor {
+	minor, older := strconv.Itoa(release.Newest), strconv.Itoa(release.Newest-1)
+	if v.Major != "1" || v.Minor != minor || v.EmulationMinor != minor || v.MinCompatibilityMinor != older {
 		t.Errorf("%+v", v)
 	}
 	if _, err := time.Parse(time.RFC3339, v.BuildDate); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/auth/rbac/policy"
 	"github.com/keelson-dev/keelson/internal/api/write/writetest"
 	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/machinery/release"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource"
@@ -239,7 +240,7 @@ func TestPodCertificateRequestsOfNodes(t *testing.T) {
 	if got := ask(without, request.Info{Verb: "create"}, ""); got != "" {
 		t.Errorf("without the feature gate: %s", got)
 	}
-	gates, err := features.Parse([]string{"PodCertificateRequest=true"})
+	gates, err := features.Parse([]string{"PodCertificateRequest=true"}, release.Release{})
 	if err != nil {
 		t.Fatal(err)
 	}

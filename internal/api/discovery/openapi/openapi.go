@@ -11,6 +11,7 @@
 package openapi
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -21,6 +22,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -69,6 +71,9 @@ type Options struct {
 	Enabled func(path string) bool
 	// Hidden are the resources that are not served, by the path of the built-in document that has them.
 	Hidden map[string][]string
+	// Version is the release of Kubernetes that the built-in documents name, such as 1.36. If it is empty, they name that of the
+	// archive.
+	Version string
 	// Sources are used in this order.
 	Sources []Source
 	// CacheBytes is the size of the cache for compressed documents; 0 stands for 4 MiB.
@@ -83,7 +88,9 @@ type Handler struct {
 	enabled func(path string) bool
 	all     bool // all built-in documents are enabled and nothing in them is hidden
 	hidden  map[string][]string
-	etags   map[string]string // of the documents in which resources are hidden, by path
+	version string // empty: that of the archive
+	// etags returns the ETags of the documents that differ from those of the archive, by path.
+	etags func() map[string]string
 	// reducedETag returns the ETag of the built-in OpenAPI v2 document without unserved resources.
 	reducedETag func() (string, error)
 	sources     []Source
@@ -99,20 +106,15 @@ func New(o Options) (*Handler, error) {
 		return nil, err
 	}
 	h := &Handler{archive: a, enabled: o.Enabled, all: true, sources: o.Sources, since: time.Now(), log: o.Logger,
-		hidden: o.Hidden, etags: map[string]string{}}
+		hidden: o.Hidden, version: o.Version}
 	if h.enabled == nil {
 		h.enabled = func(string) bool { return true }
 	}
 	for _, d := range a.V3() {
 		h.all = h.all && h.enabled(d.Path) && len(h.hidden[d.Path]) == 0
-		if len(h.hidden[d.Path]) > 0 && h.enabled(d.Path) {
-			text, err := h.readBuiltIn(d.Path)
-			if err != nil {
-				return nil, err
-			}
-			h.etags[d.Path] = etagOf(text)
-		}
 	}
+	h.all = h.all && h.version == ""
+	h.etags = sync.OnceValue(h.hashChanged)
 	if h.log == nil {
 		h.log = slog.Default()
 	}
@@ -122,6 +124,23 @@ func New(o Options) (*Handler, error) {
 		h.cache.limit = 4 << 20
 	}
 	return h, nil
+}
+
+// hashChanged returns the ETags of the built-in documents that are not served as they are in the archive, by path.
+func (h *Handler) hashChanged() map[string]string {
+	etags := map[string]string{}
+	for _, d := range h.archive.V3() {
+		if !h.enabled(d.Path) || h.version == "" && len(h.hidden[d.Path]) == 0 {
+			continue
+		}
+		text, err := h.readBuiltIn(d.Path)
+		if err != nil {
+			h.log.Error("a built-in OpenAPI document cannot be read", "document", d.Path, "error", err)
+			continue
+		}
+		etags[d.Path] = etagOf(text)
+	}
+	return etags
 }
 
 // ServeHTTP responds 404 to all other paths.
@@ -189,8 +208,9 @@ func negotiate(r *http.Request, types []mediaType) (mediaType, bool) {
 // documents calls yield with each OpenAPI v3 document and its source, which is nil for a
 // built-in one.
 func (h *Handler) documents(yield func(Document, Source) bool) {
+	etags := h.etags()
 	for _, d := range h.archive.V3() {
-		if h.enabled(d.Path) && !yield(Document{Path: d.Path, ETag: cmp.Or(h.etags[d.Path], d.ETag)}, nil) {
+		if h.enabled(d.Path) && !yield(Document{Path: d.Path, ETag: cmp.Or(etags[d.Path], d.ETag)}, nil) {
 			return
 		}
 	}
@@ -332,10 +352,24 @@ func (h *Handler) readV3(ctx context.Context, source Source, path string) (text 
 // readBuiltIn returns a built-in document without its hidden parts.
 func (h *Handler) readBuiltIn(path string) ([]byte, error) {
 	text, err := h.archive.ReadV3(path)
+	text = h.withVersion(text)
 	if hidden := h.hidden[path]; err == nil && len(hidden) > 0 {
 		return partial(path, text, hidden)
 	}
 	return text, err
+}
+
+// versionPrefix is what comes before the release of Kubernetes in a document.
+const versionPrefix = `"info":{"title":"Kubernetes","version":"`
+
+// withVersion returns a document of the archive, or the part of it that names the release, with the release that is served.
+func (h *Handler) withVersion(text []byte) []byte {
+	before, after, found := bytes.Cut(text, []byte(versionPrefix))
+	if h.version == "" || !found {
+		return text
+	}
+	_, after, _ = bytes.Cut(after, []byte(`"`))
+	return slices.Concat(before, []byte(versionPrefix+h.version+`"`), after)
 }
 
 func (h *Handler) serveV2(w http.ResponseWriter, r *http.Request) {

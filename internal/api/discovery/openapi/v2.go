@@ -74,6 +74,11 @@ func (h *Handler) readBuiltInV2() (*v2Parts, error) {
 	if p.definitions, err = membersOf(p.members, "definitions"); err != nil {
 		return nil, err
 	}
+	for i, m := range p.members {
+		if string(m.Key) == "info" {
+			p.members[i].Raw = h.withVersion(m.Raw)
+		}
+	}
 	if !h.all {
 		h.dropDisabled(p)
 	}

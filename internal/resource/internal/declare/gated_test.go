@@ -4,13 +4,14 @@ import (
 	"testing"
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/machinery/release"
 )
 
 func TestGated(t *testing.T) {
 	part := func(gate string, i int) Gated[[]int] {
 		return Part(gate, func(o []int) bool { return o[i] != 0 }, func(o []int) { o[i] = 0 })
 	}
-	gates, err := features.Parse([]string{"HPAScaleToZero=true"})
+	gates, err := features.Parse([]string{"HPAScaleToZero=true"}, release.Release{})
 	if err != nil {
 		t.Fatal(err)
 	}

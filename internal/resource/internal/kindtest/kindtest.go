@@ -27,10 +27,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/keelson-dev/keelson/internal/machinery/release"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
 // Options describe intended differences of a group from the recordings.
@@ -50,6 +52,7 @@ const DirVar = "KEELSON_KINDTEST_DIR"
 
 // Run runs all tests of a group.
 func Run(t *testing.T, kinds []*registry.Kind, o Options) {
+	declare.ForRelease(kinds, release.Release{})
 	t.Run("create", func(t *testing.T) { creates(t, kinds, o) })
 	t.Run("update", func(t *testing.T) { updates(t, kinds, o) })
 	t.Run("invalid", func(t *testing.T) { Invalid(t, kinds) })

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	_ "embed"
 	"fmt"
+	"slices"
 	"sync"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -17,17 +18,12 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/structjson"
 )
 
-// objects has one object per line. Fields with the same value in all objects are left out: see
-// complete.
+// objects has one object per line: ClusterRoles, ClusterRoleBindings, Roles and RoleBindings, and those that need a feature
+// gate. Fields with the same value in all objects are left out: see complete. "gate" of an object or of a rule names the
+// feature gate that it needs; "gatedURLs" are more URLs of a rule, by the gate that each needs.
 //
 //go:embed objects.jsonl
 var objects []byte
-
-// gated has objects in the same form, each with the feature gate that it needs. The rules of a ClusterRole that is in
-// objects too are added to it.
-//
-//go:embed gated.jsonl
-var gated []byte
 
 // Every default object has the label Label with the value LabelValue.
 const (
@@ -54,74 +50,46 @@ func ClusterRoleBindingsToSplit() map[string]string {
 	return map[string]string{"system:public-info-viewer": "system:discovery"}
 }
 
-// defaultObject is an object of the embedded files. gate is the feature gate that it needs, "" if it needs none.
-type defaultObject struct {
-	scheme.Object
-	gate string
-}
-
-// defaults returns the objects of both embedded files, which are parsed once in a process. The callers must not change
-// them.
-var defaults = sync.OnceValues(func() ([]defaultObject, error) {
-	var out []defaultObject
-	for _, file := range [][]byte{objects, gated} {
-		for text := range bytes.Lines(file) {
-			obj, err := parse(text)
-			if err != nil {
-				return nil, fmt.Errorf("default role or binding %d: %w", len(out)+1, err)
-			}
-			out = append(out, obj)
+// defaults returns the content of the embedded file, which is parsed once in a process. The callers must not change it.
+var defaults = sync.OnceValues(func() ([]line, error) {
+	var out []line
+	for text := range bytes.Lines(objects) {
+		var l line
+		if !structjson.Decode(text, &l) {
+			return nil, fmt.Errorf("default role or binding %d: not an object in JSON, or with unknown fields: %s", len(out)+1, text)
 		}
+		out = append(out, l)
 	}
 	return out, nil
 })
 
-// Objects returns new copies of all objects for the given feature gates: ClusterRoles, ClusterRoleBindings, Roles and
-// RoleBindings, in this order, and then the objects for gates.
+// Objects returns new copies of all objects for the given feature gates, in the order of the embedded file.
 func Objects(gates features.Gates) ([]scheme.Object, error) {
-	return selected(gates, func(scheme.Object) bool { return true })
+	return selected(gates, func(*line) bool { return true })
 }
 
 // selected returns new copies of those objects for which want returns true.
-func selected(gates features.Gates, want func(scheme.Object) bool) ([]scheme.Object, error) {
+func selected(gates features.Gates, want func(*line) bool) ([]scheme.Object, error) {
 	all, err := defaults()
 	if err != nil {
 		return nil, err
 	}
 	var out []scheme.Object
-	for _, d := range all {
-		if !want(d.Object) || d.gate != "" && !gates.Enabled(d.gate) {
-			continue
-		}
-		obj := d.DeepCopyObject().(scheme.Object)
-		if d.gate == "" || !addRules(out, obj) {
+	for i := range all {
+		if l := &all[i]; want(l) && (l.Gate == "" || gates.Enabled(l.Gate)) {
+			obj, err := l.object(gates)
+			if err != nil {
+				return nil, err
+			}
 			out = append(out, obj)
 		}
 	}
 	return out, nil
 }
 
-// addRules adds the rules of a ClusterRole to the one of the same name, and reports whether there is one.
-func addRules(objs []scheme.Object, obj scheme.Object) bool {
-	role, ok := obj.(*rbacv1.ClusterRole)
-	if !ok {
-		return false
-	}
-	for _, other := range objs {
-		if there, ok := other.(*rbacv1.ClusterRole); ok && there.Name == role.Name {
-			there.Rules = append(there.Rules, role.Rules...)
-			return true
-		}
-	}
-	return false
-}
-
 // NodeRules returns the rules of NodeRole.
 func NodeRules(gates features.Gates) ([]rbacv1.PolicyRule, error) {
-	roles, err := selected(gates, func(obj scheme.Object) bool {
-		_, ok := obj.(*rbacv1.ClusterRole)
-		return ok && obj.GetName() == NodeRole
-	})
+	roles, err := selected(gates, func(l *line) bool { return l.Kind == "ClusterRole" && l.Metadata.Name == NodeRole })
 	if err != nil {
 		return nil, err
 	}
@@ -131,37 +99,67 @@ func NodeRules(gates features.Gates) ([]rbacv1.PolicyRule, error) {
 	return roles[0].(*rbacv1.ClusterRole).Rules, nil
 }
 
-// line is the content of a line of the embedded files: the fields of all kinds of objects, and the feature gate.
+// line is the content of a line of the embedded file: the fields of all kinds of objects, and the feature gate.
 type line struct {
 	Kind            string                  `json:"kind"`
 	Metadata        metav1.ObjectMeta       `json:"metadata"`
-	Rules           []rbacv1.PolicyRule     `json:"rules"`
+	Rules           []rule                  `json:"rules"`
 	AggregationRule *rbacv1.AggregationRule `json:"aggregationRule"`
 	RoleRef         rbacv1.RoleRef          `json:"roleRef"`
 	Subjects        []rbacv1.Subject        `json:"subjects"`
 	Gate            string                  `json:"gate"`
 }
 
-func parse(text []byte) (defaultObject, error) {
-	var l line
-	if !structjson.Decode(text, &l) {
-		return defaultObject{}, fmt.Errorf("not an object in JSON, or with unknown fields: %s", text)
+// rule is a PolicyRule with the feature gates that it, or one of its URLs, needs.
+type rule struct {
+	Verbs           []string          `json:"verbs"`
+	APIGroups       []string          `json:"apiGroups"`
+	Resources       []string          `json:"resources"`
+	ResourceNames   []string          `json:"resourceNames"`
+	NonResourceURLs []string          `json:"nonResourceURLs"`
+	Gate            string            `json:"gate"`
+	GatedURLs       map[string]string `json:"gatedURLs"`
+}
+
+// rules returns new copies of the rules for the given feature gates.
+func (l *line) rules(gates features.Gates) []rbacv1.PolicyRule {
+	var out []rbacv1.PolicyRule
+	for _, r := range l.Rules {
+		if r.Gate != "" && !gates.Enabled(r.Gate) {
+			continue
+		}
+		urls := slices.Clone(r.NonResourceURLs)
+		for gate, url := range r.GatedURLs {
+			if gates.Enabled(gate) {
+				urls = append(urls, url)
+			}
+		}
+		slices.Sort(urls)
+		out = append(out, rbacv1.PolicyRule{
+			Verbs: slices.Clone(r.Verbs), APIGroups: slices.Clone(r.APIGroups), Resources: slices.Clone(r.Resources),
+			ResourceNames: slices.Clone(r.ResourceNames), NonResourceURLs: urls,
+		})
 	}
-	var obj scheme.Object
+	return out
+}
+
+// object returns a new copy of the object for the given feature gates.
+func (l *line) object(gates features.Gates) (obj scheme.Object, err error) {
+	metadata := *l.Metadata.DeepCopy()
 	switch l.Kind {
 	case "ClusterRole":
-		obj = &rbacv1.ClusterRole{ObjectMeta: l.Metadata, Rules: l.Rules, AggregationRule: l.AggregationRule}
+		obj = &rbacv1.ClusterRole{ObjectMeta: metadata, Rules: l.rules(gates), AggregationRule: l.AggregationRule.DeepCopy()}
 	case "Role":
-		obj = &rbacv1.Role{ObjectMeta: l.Metadata, Rules: l.Rules}
+		obj = &rbacv1.Role{ObjectMeta: metadata, Rules: l.rules(gates)}
 	case "ClusterRoleBinding":
-		obj = &rbacv1.ClusterRoleBinding{ObjectMeta: l.Metadata, RoleRef: l.RoleRef, Subjects: l.Subjects}
+		obj = &rbacv1.ClusterRoleBinding{ObjectMeta: metadata, RoleRef: l.RoleRef, Subjects: slices.Clone(l.Subjects)}
 	case "RoleBinding":
-		obj = &rbacv1.RoleBinding{ObjectMeta: l.Metadata, RoleRef: l.RoleRef, Subjects: l.Subjects}
+		obj = &rbacv1.RoleBinding{ObjectMeta: metadata, RoleRef: l.RoleRef, Subjects: slices.Clone(l.Subjects)}
 	default:
-		return defaultObject{}, fmt.Errorf("unknown kind %q", l.Kind)
+		return nil, fmt.Errorf("default role or binding %s: unknown kind %q", l.Metadata.Name, l.Kind)
 	}
 	complete(obj)
-	return defaultObject{obj, l.Gate}, nil
+	return obj, nil
 }
 
 // complete sets the fields that are the same in all objects.

@@ -6,6 +6,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/machinery/release"
 )
 
 // TestObjectsOfGates: feature gates add roles, bindings, and rules to roles.
@@ -22,15 +23,19 @@ func TestObjectsOfGates(t *testing.T) {
 		}
 		return len(all), nodeRules
 	}
-	gates, err := features.Parse([]string{"ClusterTrustBundle=true"})
+	gates, err := features.Parse([]string{"ClusterTrustBundle=true"}, release.Of(36))
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, rules := count(features.Gates{})
+	without, err := features.Parse(nil, release.Of(36))
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, rules := count(without)
 	if moreObjects, moreRules := count(gates); moreObjects != objects+4 || moreRules != rules+1 {
 		t.Errorf("%d objects and %d rules of nodes, with the gate %d and %d", objects, rules, moreObjects, moreRules)
 	}
-	if allObjects, allRules := count(features.All()); allObjects != objects+10 || allRules != rules+2 {
+	if allObjects, allRules := count(features.All()); allObjects != objects+14 || allRules != rules+2 {
 		t.Errorf("with all gates %d objects and %d rules of nodes", allObjects, allRules)
 	}
 }

@@ -1,0 +1,128 @@
+package server
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	apidiscovery "k8s.io/api/apidiscovery/v2"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiversion "k8s.io/apimachinery/pkg/version"
+
+	"github.com/keelson-dev/keelson/internal/machinery/release"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
+)
+
+// TestEmulatedReleases compares what a server has that emulates a release with what kube-apiserver 1.36.3 has with the same
+// flag: the resources with the hashes of their stored versions, the feature gates with their stages and defaults, and the
+// default roles and their bindings.
+func TestEmulatedReleases(t *testing.T) {
+	for minor := release.Oldest; minor <= release.Newest; minor++ {
+		r := release.Of(minor)
+		t.Run(r.String(), func(t *testing.T) {
+			conf := testConfig(t)
+			conf.API.EmulatedVersion = r.String()
+			s := start(t, conf)
+			c := httpClient(t, s, true)
+			recorded, err := os.ReadFile("testdata/emulated/" + r.String() + ".txt")
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := strings.Split(strings.TrimSpace(string(recorded)), "\n")
+			got := slices.Concat(resourceLines(t, c, s.URL()), gateLines(t, c, s.URL()), roleLines(t, c, s.URL()))
+			slices.Sort(got)
+			for _, line := range want {
+				if !slices.Contains(got, line) {
+					t.Errorf("missing: %s", line)
+				}
+			}
+			for _, line := range got {
+				if !slices.Contains(want, line) {
+					t.Errorf("kube-apiserver does not have: %s", line)
+				}
+			}
+			var v apiversion.Info
+			read(t, c, s.URL()+"/version", "application/json", &v)
+			if v.Minor != fmt.Sprint(release.Newest) || v.EmulationMinor != fmt.Sprint(minor) ||
+				v.MinCompatibilityMinor != fmt.Sprint(r.MinCompatible()) {
+				t.Errorf("/version: %+v", v)
+			}
+			if body := apitest.Send(t, c, "GET", s.URL()+"/openapi/v2", "").Body; !strings.Contains(
+				body, `"info":{"title":"Kubernetes","version":"`+r.String()+`"}`) {
+				t.Errorf("the OpenAPI document does not name the release: %.200s", body)
+			}
+		})
+	}
+}
+
+// read reads a document in a media type.
+func read(t *testing.T, c *http.Client, url, accept string, into any) {
+	t.Helper()
+	a := apitest.Send(t, c, "GET", url, "", "Accept", accept)
+	if err := json.Unmarshal([]byte(a.Body), into); err != nil {
+		t.Fatalf("%s: %d %v", url, a.Status, err)
+	}
+}
+
+func resourceLines(t *testing.T, c *http.Client, url string) (lines []string) {
+	const accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+	for _, path := range []string{"/api", "/apis"} {
+		var list apidiscovery.APIGroupDiscoveryList
+		read(t, c, url+path, accept, &list)
+		for _, group := range list.Items {
+			for _, v := range group.Versions {
+				for _, r := range v.Resources {
+					lines = append(lines, fmt.Sprintf("resource %s/%s %s", group.Name, v.Version, r.Resource))
+					for _, sub := range r.Subresources {
+						lines = append(lines, fmt.Sprintf("resource %s/%s %s/%s", group.Name, v.Version, r.Resource, sub.Subresource))
+					}
+				}
+			}
+		}
+	}
+	return lines
+}
+
+var gateMetric = regexp.MustCompile(`(?m)^kubernetes_feature_enabled\{name="(\w+)",stage="(\w*)"\} ([01])$`)
+
+func gateLines(t *testing.T, c *http.Client, url string) (lines []string) {
+	for _, m := range gateMetric.FindAllStringSubmatch(apitest.Send(t, c, "GET", url+"/metrics", "").Body, -1) {
+		lines = append(lines, fmt.Sprintf("gate %s %s %s", m[1], m[2], m[3]))
+	}
+	return lines
+}
+
+func roleLines(t *testing.T, c *http.Client, url string) (lines []string) {
+	base := url + "/apis/rbac.authorization.k8s.io/v1/"
+	line := func(kind, namespace, name string, content any) {
+		text, err := json.Marshal(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, fmt.Sprintf("%s %s %s %x", kind, namespace, name, sha256.Sum256(text))[:len(kind)+len(namespace)+len(name)+19])
+	}
+	var roles rbacv1.RoleList
+	read(t, c, base+"roles", "application/json", &roles)
+	for _, r := range roles.Items {
+		line("role", r.Namespace, r.Name, r.Rules)
+	}
+	var clusterRoles rbacv1.ClusterRoleList
+	read(t, c, base+"clusterroles", "application/json", &clusterRoles)
+	for _, r := range clusterRoles.Items {
+		if r.AggregationRule == nil { // a controller computes the rules of the others
+			line("clusterrole", "", r.Name, r.Rules)
+		}
+	}
+	var bindings rbacv1.ClusterRoleBindingList
+	read(t, c, base+"clusterrolebindings", "application/json", &bindings)
+	for _, b := range bindings.Items {
+		line("clusterrolebinding", "", b.Name, b.Subjects)
+	}
+	return lines
+}
