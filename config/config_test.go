@@ -231,6 +231,12 @@ func TestAudit(t *testing.T) {
 func TestControlPlane(t *testing.T) {
 	for want, p := range map[string]config.ControlPlane{
 		"": {AdvertiseAddress: "::1", EndpointReconciler: config.ReconcilerNone},
+		`cannot use public IP ::1 with endpoint reconciler: <nil>: Invalid value: "::1": may not be in the loopback range ` +
+			`(127.0.0.0/8, ::1/128)`: {AdvertiseAddress: "::1", EndpointReconciler: config.ReconcilerLease},
+		`cannot use public IP 169.254.0.1 with endpoint reconciler: <nil>: Invalid value: "169.254.0.1": may not be in the ` +
+			`link-local range (169.254.0.0/16, fe80::/10)`: {
+			AdvertiseAddress: "169.254.0.1", EndpointReconciler: config.ReconcilerMasterCount,
+		},
 		`--advertise-address must be an IP address, not "x"`: {
 			AdvertiseAddress: "x", EndpointReconciler: config.ReconcilerLease,
 		},

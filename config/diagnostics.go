@@ -38,7 +38,7 @@ type Metrics struct {
 	// AllowedLabelsFile is a YAML file with a field allowListMapping, in place of AllowedLabels
 	// (--allow-metric-labels-manifest).
 	AllowedLabelsFile string `flag:"allow-metric-labels-manifest"`
-	// ShowHiddenFor is the minor version before the present one, such as 1.35, to show also the metrics that kube-apiserver
+	// ShowHiddenFor is the minor version before the present one, such as 1.36, to show also the metrics that kube-apiserver
 	// has deprecated so long ago that it hides them. Empty hides them (--show-hidden-metrics-for-version).
 	ShowHiddenFor string `flag:"show-hidden-metrics-for-version"`
 }

@@ -40,8 +40,9 @@ type Network struct {
 
 // ControlPlane configures how the server presents itself in the cluster.
 type ControlPlane struct {
-	// AdvertiseAddress is the IP address at which others reach the server. The default is Serving.Address or, if that is
-	// unspecified, the address of the host (--advertise-address).
+	// AdvertiseAddress is the IP address at which others reach the server. The default, also of an unspecified address such as
+	// 0.0.0.0, is Serving.Address or, if that is unspecified, the address of the host. With an EndpointReconciler other than
+	// ReconcilerNone it may be no loopback or link-local address (--advertise-address).
 	AdvertiseAddress string `flag:"advertise-address"`
 	// EndpointReconciler is ReconcilerLease, the default (the endpoints of the Service kubernetes are the servers with a
 	// lease in the store), or ReconcilerNone. ReconcilerMasterCount is treated as ReconcilerLease

@@ -334,6 +334,19 @@ func (s *AuditSink) validate(m *mistakes, path, name string, throttle bool) {
 	}
 }
 
+// notAdvertised returns why an address cannot be an endpoint of the Service kubernetes, "" if it can.
+func notAdvertised(ip net.IP) string {
+	switch {
+	case ip.IsLoopback():
+		return "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+	case ip.IsLinkLocalUnicast():
+		return "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
+	case ip.IsLinkLocalMulticast():
+		return "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
+	}
+	return ""
+}
+
 func (n *Network) validate(m *mistakes) {
 	if _, err := n.ServiceRanges(); err != nil {
 		m.add("{Network.ServiceClusterIPRange}: %w", err)
@@ -341,6 +354,10 @@ func (n *Network) validate(m *mistakes) {
 	p := &n.ControlPlane
 	if p.AdvertiseAddress != "" && net.ParseIP(p.AdvertiseAddress) == nil {
 		m.add("{Network.ControlPlane.AdvertiseAddress} must be an IP address, not %q", p.AdvertiseAddress)
+	} else if why := notAdvertised(net.ParseIP(p.AdvertiseAddress)); why != "" && p.EndpointReconciler != ReconcilerNone {
+		m.add("{Network.ControlPlane.AdvertiseAddress}: %s %s", p.AdvertiseAddress, why).
+			OnCommandLine("cannot use public IP %s with endpoint reconciler: <nil>: Invalid value: %q: %s",
+				p.AdvertiseAddress, p.AdvertiseAddress, why)
 	}
 	switch p.EndpointReconciler {
 	case ReconcilerLease, ReconcilerMasterCount, ReconcilerNone:

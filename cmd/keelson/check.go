@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -257,11 +258,16 @@ func (p *keyParts) checkKind(value []byte) error {
 	if err != nil {
 		return err
 	}
-	want := k.StoredVersion()
-	if u.APIVersion != want || u.Kind != k.Name {
-		return fmt.Errorf("its value is a %q of %q, not a %s of %s", u.Kind, u.APIVersion, k.Name, want)
+	i := slices.IndexFunc(k.Versions, func(v registry.Version) bool {
+		return k.GroupVersion(&v).String() == u.APIVersion
+	})
+	if u.Kind != k.Name || i < 0 && u.APIVersion != k.StoredVersion() {
+		return fmt.Errorf("its value is a %q of %q, not a %s of %s", u.Kind, u.APIVersion, k.Name, k.StoredVersion())
 	}
 	obj := k.Version(k.Storage.Version).New()
+	if i >= 0 { // older servers have stored other versions
+		obj = k.Versions[i].New()
+	}
 	if err := scheme.DecodeProto(u.Raw, obj); err != nil {
 		return fmt.Errorf("its value cannot be read: %w", err)
 	}

@@ -56,6 +56,10 @@ func (c *compatibilityFlags) add(f *pflag.FlagSet) {
 	f.IntVar(&c.serverCount, "apiserver-count", 1, "has no effect: servers that share a store find each other by their leases")
 	const readOnlyPort = 10255
 	f.Uint("kubelet-read-only-port", readOnlyPort, "has no effect: kubelets are reached at their port with TLS")
+	const watchCacheSize = 100
+	f.Int("default-watch-cache-size", watchCacheSize, "has no effect: the sizes of the cache follow the use")
+	markDeprecated(f, "default-watch-cache-size",
+		"Watch caches are sized automatically. This flag is no-op and it will be removed in a future version.")
 	markDeprecated(f, "apiserver-count", "apiserver-count is deprecated and will be removed in a future version.")
 	markDeprecated(f, "kubelet-read-only-port", "kubelet-read-only-port is deprecated and will be removed.")
 }

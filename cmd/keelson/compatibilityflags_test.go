@@ -10,7 +10,7 @@ import (
 	"github.com/keelson-dev/keelson/config"
 )
 
-// TestFlagsOfKubeAPIServer compares the flags with those of kube-apiserver 1.36.
+// TestFlagsOfKubeAPIServer compares the flags with those of kube-apiserver 1.37.
 func TestFlagsOfKubeAPIServer(t *testing.T) {
 	serve := newServe(io.Discard, io.Discard, serveDefaults())
 	serve.InitDefaultHelpFlag()
@@ -33,7 +33,7 @@ func TestCompatibilityFlags(t *testing.T) {
 	}{
 		{args: []string{"--storage-backend=etcd3", "--watch-cache=true"}},
 		{args: []string{"--watch-cache=false", "--log-flush-frequency=1s"}, warnings: 2},
-		{args: []string{"--apiserver-count=3", "--kubelet-read-only-port=0"}, warnings: 2},
+		{args: []string{"--apiserver-count=3", "--kubelet-read-only-port=0", "--default-watch-cache-size=0"}, warnings: 3},
 		{args: []string{"--apiserver-count=0"}, err: "--apiserver-count should be a positive number, but value '0' provided", warnings: 1},
 		{args: []string{"--storage-backend=etcd2"}, err: "allowed values: etcd3"},
 		{args: []string{"--storage-media-type=application/json"}, err: "--storage-media-type must be"},
@@ -61,8 +61,8 @@ func TestVersionFlag(t *testing.T) {
 		asked, want string
 	}{
 		{serveDefaults(), "--version", "keelson "},
-		{serveDefaults(), "--version=raw", `version.Info{Major:"1", Minor:"36"`},
-		{asKubeAPIServer, "--version", "Kubernetes v1.36."},
+		{serveDefaults(), "--version=raw", `version.Info{Major:"1", Minor:"37"`},
+		{asKubeAPIServer, "--version", "Kubernetes v1.37."},
 	} {
 		var out strings.Builder
 		c := newServe(&out, io.Discard, test.as)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestFlagsEqualKubeAPIServers compares the names and defaults of the flags with those of kube-apiserver 1.36.
+// TestFlagsEqualKubeAPIServers compares the names and defaults of the flags with those of kube-apiserver 1.37.
 func TestFlagsEqualKubeAPIServers(t *testing.T) {
 	const flags = `
 audit-policy-file=

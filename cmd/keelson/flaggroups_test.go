@@ -156,7 +156,7 @@ func tableOfFlags(t *testing.T) []byte {
 		}
 		return "built"
 	}
-	fmt.Fprint(&out, "# Flags\n\nThe flags of kube-apiserver 1.36 and their state in Keelson, and the flags that only Keelson has. A test writes this "+
+	fmt.Fprint(&out, "# Flags\n\nThe flags of kube-apiserver 1.37 and their state in Keelson, and the flags that only Keelson has. A test writes this "+
 		"page:\n\n    go test ./cmd/keelson -run TestTableOfFlags -update\n\nThe defaults of `keelson kube-apiserver` are kube-apiserver's. "+
 		"The last column has the default of `keelson serve` where it is another one.\n")
 	group, built, known := "", 0, map[string]bool{}

@@ -17,7 +17,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/certs"
 )
 
-// referenceFlag is a flag of kube-apiserver 1.36, as its help shows it.
+// referenceFlag is a flag of kube-apiserver 1.37, as its help shows it.
 type referenceFlag struct{ group, name, kind, standard string }
 
 func referenceFlags(t *testing.T) []referenceFlag {
@@ -34,7 +34,7 @@ func referenceFlags(t *testing.T) []referenceFlag {
 	return out
 }
 
-// TestDefaultsOfKubeAPIServer compares the defaults of `keelson kube-apiserver` with those of kube-apiserver 1.36.
+// TestDefaultsOfKubeAPIServer compares the defaults of `keelson kube-apiserver` with those of kube-apiserver 1.37.
 func TestDefaultsOfKubeAPIServer(t *testing.T) {
 	flags := newKubeAPIServer(io.Discard, io.Discard).Flags()
 	zero := map[string]bool{"": true, "0": true, "0s": true, "false": true, "[]": true, "map[]": true}

@@ -242,7 +242,7 @@ func TestVersion(t *testing.T) {
 		Keelson    string
 		Kubernetes struct{ Major, Minor string }
 	}
-	if err != nil || json.Unmarshal(out, &v) != nil || v.Kubernetes.Minor != "36" || v.Keelson == "" {
+	if err != nil || json.Unmarshal(out, &v) != nil || v.Kubernetes.Minor != "37" || v.Keelson == "" {
 		t.Errorf("%q %v", out, err)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/dra"
 	"github.com/keelson-dev/keelson/internal/resource/flowcontrol"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/lifecycle"
 	"github.com/keelson-dev/keelson/internal/resource/networking"
 	"github.com/keelson-dev/keelson/internal/resource/node"
 	"github.com/keelson-dev/keelson/internal/resource/policy"
@@ -50,7 +51,7 @@ func Kinds(gates features.Gates) []*registry.Kind {
 		policy.Kinds(),
 		rbac.Kinds(),
 		storage.Kinds(gates),
-		admissionregistration.Kinds(),
+		admissionregistration.Kinds(gates),
 		apiextensions.Kinds(),
 		scheduling.Kinds(gates),
 		coordination.Kinds(gates),
@@ -60,6 +61,7 @@ func Kinds(gates features.Gates) []*registry.Kind {
 		flowcontrol.Kinds(),
 		apiserverinternal.Kinds(),
 		storagemigration.Kinds(gates),
+		lifecycle.Kinds(gates),
 	)
 	declare.ForRelease(kinds, gates.Release())
 	return kinds

@@ -150,7 +150,8 @@ func TestOrder(t *testing.T) {
 			got = append(got, k.Group)
 		}
 	}
-	want = append(want, "internal.apiserver.k8s.io", "storagemigration.k8s.io") // not served by default
+	// Not served by default.
+	want = append(slices.Insert(want, len(want)-1, "internal.apiserver.k8s.io"), "lifecycle.k8s.io")
 	if !slices.Equal(got, want) {
 		t.Errorf("groups %q, want %q", got, want)
 	}
@@ -167,13 +168,13 @@ func TestUpdatesWithoutResourceVersion(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"apiservices", "clustertrustbundles", "csidrivers", "csinodes", "csistoragecapacities",
-		"customresourcedefinitions", "leasecandidates", "leases",
+		"apiservices", "clustertrustbundles", "compositepodgroups", "csidrivers", "csinodes", "csistoragecapacities",
+		"customresourcedefinitions", "evictionrequests", "evictions", "leasecandidates", "leases",
 		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations",
-		"podcertificaterequests", "poddisruptionbudgets", "resourcepoolstatusrequests",
+		"podcertificaterequests", "poddisruptionbudgets", "podgroups", "resourcepoolstatusrequests",
 		"runtimeclasses", "storageversionmigrations", "storageversions", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
 		"validatingwebhookconfigurations",
-		"volumeattachments",
+		"volumeattachments", "workloads",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

@@ -27,7 +27,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/nodefeatures"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/noderestriction"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/ownerpermissions"
-	"github.com/keelson-dev/keelson/internal/access/admission/plugin/podgroup"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/podnodeselector"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/podresize"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/podsecurity"
@@ -43,6 +42,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/toleration"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/webhooks"
 	"github.com/keelson-dev/keelson/internal/access/auth/authz"
+	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/machinery/release"
 	"github.com/keelson-dev/keelson/internal/machinery/webhook"
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -52,6 +52,7 @@ import (
 // admissionOptions are the dependencies of admission plug-ins.
 type admissionOptions struct {
 	config   *config.Admission
+	gates    features.Gates
 	registry *registry.Registry
 	// authorizer decides whether a user has further permissions.
 	authorizer authz.Authorizer
@@ -108,7 +109,9 @@ func admissionPlugins() []admissionPlugin {
 		{name: "LimitRanger", make: ofObjects(limitranger.Plugin)},
 		{name: "ServiceAccount", make: ofObjects(serviceaccount.Plugin)},
 		{name: "NodeRestriction", off: true, make: plain(func(o *admissionOptions) admission.Plugin {
-			return noderestriction.Plugin(o.registry, o.authorizer)
+			return noderestriction.Plugin(noderestriction.Options{
+				Objects: o.registry, Authorizer: o.authorizer, VolumeHealth: o.gates.Enabled(features.CSIVolumeHealth),
+			})
 		})},
 		{name: "TaintNodesByCondition", make: alone(taint.Plugin)},
 		{name: "AlwaysPullImages", off: true, make: alone(alwayspullimages.Plugin)},
@@ -118,7 +121,9 @@ func admissionPlugins() []admissionPlugin {
 			func(o *pluginInput, c podnodeselector.Config) (admission.Plugin, error) {
 				return podnodeselector.Plugin(o.registry, c), nil
 			})},
-		{name: "Priority", make: ofObjects(priority.Plugin)},
+		{name: "Priority", make: plain(func(o *admissionOptions) admission.Plugin {
+			return priority.Plugin(o.registry, o.gates.Enabled(features.PodGroupPreemptionPolicy))
+		})},
 		{name: "DefaultTolerationSeconds", make: plain(func(o *admissionOptions) admission.Plugin {
 			return toleration.Plugin(o.config.NotReadyTolerationSeconds, o.config.UnreachableTolerationSeconds)
 		})},
@@ -146,9 +151,7 @@ func admissionPlugins() []admissionPlugin {
 		{name: "CertificateSubjectRestriction", make: alone(certificates.SubjectRestriction)},
 		{name: "DefaultIngressClass", make: ofObjects(defaultclass.Ingress)},
 		{name: "PodTopologyLabels", make: ofObjects(podtopologylabels.Plugin)},
-		{name: "PodGroupWorkloadExists", make: ofObjects(podgroup.Plugin)},
 		{name: "NodeDeclaredFeatureValidator", make: ofObjects(nodefeatures.Plugin)},
-		{name: "JobValidation", make: plain(idle("JobValidation"))},
 		{name: "PodResizeValidator", make: ofObjects(podresize.Plugin)},
 		{name: "DenyServiceExternalIPs", off: true, make: alone(denyexternalips.Plugin)},
 		{name: "MutatingAdmissionPolicy", make: plain(func(o *admissionOptions) admission.Plugin {
@@ -173,11 +176,6 @@ func admissionPlugins() []admissionPlugin {
 			})},
 		{name: "AlwaysDeny", off: true, make: alone(always.Deny)},
 	}
-}
-
-// idle returns a plug-in that has nothing to do, because this server does not serve the kinds that it is about.
-func idle(name string) func(*admissionOptions) admission.Plugin {
-	return func(*admissionOptions) admission.Plugin { return admission.Plugin{Name: name} }
 }
 
 // plain adapts a plug-in that has no configuration of its own.

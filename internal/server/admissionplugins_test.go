@@ -15,8 +15,8 @@ import (
 // TestAdmissionNames checks which plug-ins the flags switch on, and which names they refuse.
 func TestAdmissionNames(t *testing.T) {
 	all := admissionPlugins()
-	if len(all) != 41 {
-		t.Errorf("there are %d plug-ins; kube-apiserver 1.36 has 41", len(all))
+	if len(all) != 39 {
+		t.Errorf("there are %d plug-ins; kube-apiserver 1.37 has 39", len(all))
 	}
 	running := func(c config.Admission) (names []string) {
 		for i := range all {
@@ -26,11 +26,11 @@ func TestAdmissionNames(t *testing.T) {
 		}
 		return names
 	}
-	if got := len(running(config.Admission{})); got != 27 {
-		t.Errorf("%d plug-ins run by default, not 27", got)
+	if got := len(running(config.Admission{})); got != 25 {
+		t.Errorf("%d plug-ins run by default, not 25", got)
 	}
-	if got := len(running(config.Admission{Disable: []string{"Priority"}})); got != 26 {
-		t.Errorf("%d plug-ins run without Priority, not 26", got)
+	if got := len(running(config.Admission{Disable: []string{"Priority"}})); got != 24 {
+		t.Errorf("%d plug-ins run without Priority, not 24", got)
 	}
 	only := running(config.Admission{Only: []string{"Priority", "NamespaceLifecycle"}})
 	if strings.Join(only, " ") != "NamespaceLifecycle Priority" {
@@ -46,7 +46,7 @@ func TestAdmissionNames(t *testing.T) {
 		{config.Admission{Enable: []string{"Priority"}, Disable: []string{"Priority"}},
 			"[Priority] in enable-admission-plugins and disable-admission-plugins overlapped"},
 		{config.Admission{Only: []string{}, Disable: []string{"Priority"}}, "mutually exclusive"},
-		{config.Admission{Enable: []string{"Priority", "JobValidation"}}, ""},
+		{config.Admission{Enable: []string{"Priority", "JobValidation"}}, `enable-admission-plugins plugin "JobValidation" is unknown`},
 		{config.Admission{Enable: []string{"MutatingAdmissionPolicy"}}, ""},
 		{config.Admission{Only: []string{"MutatingAdmissionPolicy"}}, ""},
 	} {

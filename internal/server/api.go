@@ -117,7 +117,7 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	a.buildWebhooks(&o, conditions)
 	a.policies = a.newPolicies(&o, conditions)
 	chain, err := newAdmission(&admissionOptions{
-		config: &o.config.Admission, registry: o.registry, authorizer: o.authorization, observer: admission.NewMetrics(o.metrics),
+		config: &o.config.Admission, gates: o.gates, registry: o.registry, authorizer: o.authorization, observer: admission.NewMetrics(o.metrics),
 		calls: o.calls, webhooks: a.webhooks, policies: a.policies, log: o.log,
 		podSecurity: podsecurity.NewMetrics(o.metrics), kinds: a.resourcesOfKind, createNamespace: a.createNamespace,
 		last:  append(o.testPlugins(), o.authorization.guardRoles(), o.authorization.guardSigners(), a.policies.ParameterAccess()),
@@ -144,7 +144,9 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 		},
 		Created:                 a.created(&o),
 		DeleteCollectionWorkers: o.config.Requests.DeleteCollectionWorkers,
+		NameUnreadable:          o.gates.Enabled(features.AllowUnsafeMalformedObjectDeletion),
 		CBOR:                    o.gates.Enabled(features.CBORServingAndStorage),
+		WatchListGzip:           o.gates.Enabled(features.WatchListCompression),
 	})
 	a.resources.PutBuiltIn(o.registry, a.handler.BuiltIn)
 	if a.aggregator, err = a.newAggregator(ctx, &o); err != nil {
@@ -169,6 +171,7 @@ func (a *api) buildWebhooks(o *apiOptions, conditions *celvars.ConditionMetrics)
 		Registry: o.registry, Versions: versions.New(a.resources), Calls: a.calls, Authorizer: o.authorization,
 		Background: func(name string, run func(context.Context)) { o.work.Go(name, background.Forever(run)) },
 		Metrics:    webhooks.NewMetrics(o.metrics, conditions), Log: o.log, Budget: o.config.Admission.WebhookBudget, Now: o.config.Now,
+		ExcludeReviews: o.gates.Enabled(features.ExcludeAdmissionWebhookVirtualResources),
 	})
 }
 

@@ -272,7 +272,7 @@ func (z *authorization) accessWebhook(
 
 func hash(content []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(content)) }
 
-// counted counts the decisions of an authorizer.
+// counted counts the decisions of an authorizer, and puts its name before the reason why it did not decide.
 type counted struct {
 	authz.Authorizer
 	counts     *authz.Metrics
@@ -286,6 +286,9 @@ type counted struct {
 func (c *counted) Authorize(ctx context.Context, a authz.Attributes) (authz.Decision, string, error) {
 	decision, reason, err := c.Authorizer.Authorize(ctx, a)
 	if decision == authz.NoOpinion {
+		if reason != "" {
+			reason = c.name + ": " + reason
+		}
 		return decision, reason, err
 	}
 	c.once.Do(func() {

@@ -87,11 +87,19 @@ func startCluster(t testing.TB, change func(*settings)) *connectedCluster {
 	c.setPodIP("running", "10.8.0.1")
 	c.create("namespaces/default/services", `{"kind":"Service","apiVersion":"v1","metadata":{"name":"web"},"spec":{
 		"ports":[{"name":"http","port":80,"targetPort":8080}]}}`)
-	c.create("namespaces/default/endpoints", `{"kind":"Endpoints","apiVersion":"v1","metadata":{"name":"web"},"subsets":[{
-		"addresses":[{"ip":"10.8.0.9"},
-			{"ip":"10.8.0.1","targetRef":{"kind":"Pod","namespace":"default","name":"running"}}],
-		"notReadyAddresses":[{"ip":"10.8.0.2","targetRef":{"kind":"Pod","namespace":"default","name":"waiting"}}],
-		"ports":[{"name":"http","port":8080}]}]}`)
+	for _, slice := range []string{
+		`"metadata":{"name":"web-1","labels":{"kubernetes.io/service-name":"web"}},"endpoints":[{"addresses":["10.8.0.9"]},
+			{"addresses":["10.8.0.2"],"conditions":{"ready":false},
+				"targetRef":{"kind":"Pod","namespace":"default","name":"waiting"}}]`,
+		`"metadata":{"name":"web-2","labels":{"kubernetes.io/service-name":"web"}},"endpoints":[
+			{"addresses":["10.8.0.1"],"targetRef":{"kind":"Pod","namespace":"default","name":"running"}},
+			{"addresses":["10.8.0.7"],"targetRef":{"kind":"Pod","namespace":"default","name":"running"}}]`,
+		`"metadata":{"name":"other","labels":{"kubernetes.io/service-name":"other"}},"endpoints":[
+			{"addresses":["10.8.0.1"],"targetRef":{"kind":"Pod","namespace":"default","name":"running"}}]`,
+	} {
+		c.createAt("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", `{"kind":"EndpointSlice",
+			"apiVersion":"discovery.k8s.io/v1","addressType":"IPv4","ports":[{"name":"http","port":8080}],`+slice+"}")
+	}
 	return c
 }
 
@@ -155,7 +163,12 @@ func (c *connectedCluster) dials() []string {
 
 func (c *connectedCluster) create(path, object string) {
 	c.t.Helper()
-	if a := apitest.Send(c.t, c.http, "POST", c.URL()+"/api/v1/"+path, object); a.Status != http.StatusCreated {
+	c.createAt("/api/v1/"+path, object)
+}
+
+func (c *connectedCluster) createAt(path, object string) {
+	c.t.Helper()
+	if a := apitest.Send(c.t, c.http, "POST", c.URL()+path, object); a.Status != http.StatusCreated {
 		c.t.Fatalf("%s: %d %s", path, a.Status, a.Body)
 	}
 }
@@ -298,7 +311,7 @@ func TestLogsAreFollowed(t *testing.T) {
 
 func TestProxiesForward(t *testing.T) {
 	c := startCluster(t, nil)
-	noEndpoints := `no endpoints available for service "web:x"`
+	noEndpoints := `no endpoints available for service "web"`
 	for request, want := range map[string]struct {
 		status            int
 		message, uri, dst string
@@ -314,7 +327,7 @@ func TestProxiesForward(t *testing.T) {
 		"GET services/http:web:80/proxy/q?dry=1":      {200, "", "/q?dry=1", "10.8.0.1:8080"},
 		"GET services/web:81/proxy/":                  {503, `no service port 81 found for service "web"`, "", ""},
 		"GET services/web:x/proxy/":                   {503, noEndpoints, "", ""},
-		"GET services/none/proxy/":                    {404, `services "none" not found`, "", ""},
+		"GET services/none/proxy/":                    {503, `no endpoints available for service "none"`, "", ""},
 		"GET services/ftp:web:http/proxy/":            {400, `invalid service request "ftp:web:http"`, "", ""},
 		"GET pods/waiting/proxy/":                     {400, "address not allowed", "", ""},
 		"GET pods/a:b:c:d/proxy/":                     {400, `invalid pod request "a:b:c:d"`, "", ""},

@@ -21,6 +21,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/controller/rootca"
 	"github.com/keelson-dev/keelson/internal/controller/serviceaccount"
 	"github.com/keelson-dev/keelson/internal/controller/standby"
+	"github.com/keelson-dev/keelson/internal/controller/storageversionmigrator"
 	"github.com/keelson-dev/keelson/internal/controller/ttlafterfinished"
 	"github.com/keelson-dev/keelson/internal/controller/workers"
 	"github.com/keelson-dev/keelson/internal/machinery/activity"
@@ -38,6 +39,7 @@ const (
 	rootCAController         = "root-ca-certificate-publisher-controller"
 	serviceAccountController = "serviceaccount-controller"
 	resourceQuotaController  = "resourcequota-controller"
+	migrationController      = storageversionmigrator.Name
 	ttlController            = "ttl-after-finished-controller"
 )
 
@@ -45,14 +47,14 @@ const (
 var controllerAliases = map[string]string{
 	"csrsigning": signingController, "clusterrole-aggregation": aggregationController, "garbagecollector": garbageCollector, "namespace": namespaceController, "root-ca-cert-publisher": rootCAController,
 	"serviceaccount": serviceAccountController, "resourcequota": resourceQuotaController,
-	"ttl-after-finished": ttlController,
+	"svm": migrationController, "ttl-after-finished": ttlController,
 }
 
 // Controllers returns the names of the controllers that Controllers.Names can name, in order.
 func Controllers() []string {
 	return []string{
 		signingController, aggregationController, garbageCollector, namespaceController, resourceQuotaController, rootCAController,
-		serviceAccountController, ttlController,
+		serviceAccountController, migrationController, ttlController,
 	}
 }
 
@@ -143,6 +145,9 @@ func (s *starting) startControllers() {
 	if s.config.ownClientAuthority() {
 		start(signingController, func(p *activity.Part) background.Runner { return s.signingController(queues, p).Run })
 	}
+	if s.api.resources.FindOwn(storageversionmigrator.Resource) != nil { // not with an emulated version that has only betas
+		start(migrationController, func(p *activity.Part) background.Runner { return s.migrationController(queues, p).Run })
+	}
 	start(ttlController, func(p *activity.Part) background.Runner {
 		return (&ttlafterfinished.Controller{
 			Client: s.controllerClient("ttl-after-finished-controller"), Log: s.log, Now: time.Now, Metrics: queues, Activity: p,
@@ -188,6 +193,15 @@ func (s *starting) namespaceController(queues *workers.Metrics, p *activity.Part
 		Namespaces: s.registry.Resource(corev1.Resource("namespaces")), Client: s.controllerClient(account),
 		Remote: s.api.aggregator.Client(controllerUser(account)), Resources: s.api.discovery, Ready: s.api.custom.Ready,
 		Settle: settle, Log: s.log, Now: s.config.Testing.Clock.Now, Metrics: queues, Activity: p,
+	}
+}
+
+// migrationController returns the controller that writes objects again for StorageVersionMigrations.
+func (s *starting) migrationController(queues *workers.Metrics, p *activity.Part) *storageversionmigrator.Controller {
+	return &storageversionmigrator.Controller{
+		Client: s.controllerClient(migrationController), Remote: s.api.aggregator.Client(controllerUser(migrationController)),
+		Resources: s.api.discovery, Ready: s.api.custom.Ready,
+		Log: s.log, Now: s.config.Testing.Clock.Now, Metrics: queues, Activity: p,
 	}
 }
 

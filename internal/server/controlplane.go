@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"strconv"
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -34,6 +33,8 @@ type controlPlaneOptions struct {
 	address  net.IP // at which others reach the server
 	port     int    // that the server listens on
 	record   *peers.Record
+	// peerAddress is where peers reach the server, or would if there were any; "" if the gate of peers is off.
+	peerAddress string
 	// restored is true if the server was started from a snapshot.
 	restored bool
 	// defaultsExist is true if the objects of bootstrap.Defaults were just created.
@@ -58,11 +59,9 @@ func newControlPlane(ctx context.Context, o controlPlaneOptions) (*controlPlane,
 		Registry: o.registry, Client: o.client, Log: o.log, Now: o.now,
 		Services: o.services, NodePort: o.config.ServiceNodePort,
 		Port: o.port, Hostname: name,
+		PeerAddress: o.peerAddress, HasPeers: o.record != nil,
 		Endpoints: o.reconciler(), Trust: o.trust,
 	}}
-	if r := o.record; r != nil {
-		p.keeper.PeerAddress = net.JoinHostPort(r.Host, strconv.Itoa(r.Port))
-	}
 	if o.restored {
 		return p, nil // the snapshot has all objects
 	}
@@ -71,8 +70,8 @@ func newControlPlane(ctx context.Context, o controlPlaneOptions) (*controlPlane,
 
 // advertised returns the address at which others reach the server that listens on an address.
 func advertised(c *config.ControlPlane, address string) (net.IP, error) {
-	if a := c.AdvertiseAddress; a != "" {
-		return net.ParseIP(a), nil
+	if a := net.ParseIP(c.AdvertiseAddress); a != nil && !a.IsUnspecified() {
+		return a, nil
 	}
 	bound := net.ParseIP(address)
 	if !bound.IsUnspecified() {

@@ -19,46 +19,91 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
-// TestEmulatedReleases compares what a server has that emulates a release with what kube-apiserver 1.36.3 has with the same
-// flag: the resources with the hashes of their stored versions, the feature gates with their stages and defaults, and the
-// default roles and their bindings.
+// TestEmulatedReleases compares what a server has that emulates a release with what kube-apiserver 1.37.2 has with the same
+// flags, by default and with all versions and the gates of all alpha features: the resources, the documents of discovery and
+// OpenAPI, the feature gates with their stages and defaults, and the default roles and their bindings.
 func TestEmulatedReleases(t *testing.T) {
 	for minor := release.Oldest; minor <= release.Newest; minor++ {
-		r := release.Of(minor)
-		t.Run(r.String(), func(t *testing.T) {
-			conf := testConfig(t)
-			conf.API.EmulatedVersion = r.String()
-			s := start(t, conf)
-			c := httpClient(t, s, true)
-			recorded, err := os.ReadFile("testdata/emulated/" + r.String() + ".txt")
-			if err != nil {
-				t.Fatal(err)
+		for _, everything := range []bool{false, true} {
+			r := release.Of(minor)
+			name := r.String()
+			if everything {
+				name += "-all"
 			}
-			want := strings.Split(strings.TrimSpace(string(recorded)), "\n")
-			got := slices.Concat(resourceLines(t, c, s.URL()), gateLines(t, c, s.URL()), roleLines(t, c, s.URL()))
-			slices.Sort(got)
-			for _, line := range want {
-				if !slices.Contains(got, line) {
-					t.Errorf("missing: %s", line)
+			t.Run(name, func(t *testing.T) {
+				conf := testConfig(t)
+				conf.API.EmulatedVersion = r.String()
+				if everything {
+					conf.API.RuntimeConfig = []string{"api/all=true"}
+					conf.API.FeatureGates = []string{"AllAlpha=true,AllBeta=true,CBORServingAndStorage=false"}
+					if minor < 36 { // kube-apiserver does not start with these
+						conf.API.FeatureGates = append(conf.API.FeatureGates, "EventedPLEG=false,StorageVersionAPI=false,MutatingAdmissionPolicy=false")
+					}
 				}
-			}
-			for _, line := range got {
-				if !slices.Contains(want, line) {
-					t.Errorf("kube-apiserver does not have: %s", line)
-				}
-			}
-			var v apiversion.Info
-			read(t, c, s.URL()+"/version", "application/json", &v)
-			if v.Minor != fmt.Sprint(release.Newest) || v.EmulationMinor != fmt.Sprint(minor) ||
-				v.MinCompatibilityMinor != fmt.Sprint(r.MinCompatible()) {
-				t.Errorf("/version: %+v", v)
-			}
-			if body := apitest.Send(t, c, "GET", s.URL()+"/openapi/v2", "").Body; !strings.Contains(
-				body, `"info":{"title":"Kubernetes","version":"`+r.String()+`"}`) {
-				t.Errorf("the OpenAPI document does not name the release: %.200s", body)
-			}
-		})
+				compareEmulated(t, conf, r, "testdata/emulated/"+name+".txt")
+			})
+		}
 	}
+}
+
+// compareEmulated compares what a server has with the lines of a file.
+func compareEmulated(t *testing.T, conf settings, r release.Release, file string) {
+	s := start(t, conf)
+	c := httpClient(t, s, true)
+	recorded, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Split(strings.TrimSpace(string(recorded)), "\n")
+	got := emulatedLines(t, c, s.URL())
+	for _, line := range want {
+		if !slices.Contains(got, line) {
+			t.Errorf("missing: %s", line)
+		}
+	}
+	for _, line := range got {
+		if !slices.Contains(want, line) {
+			t.Errorf("kube-apiserver does not have: %s", line)
+		}
+	}
+	var v apiversion.Info
+	read(t, c, s.URL()+"/version", "application/json", &v)
+	if v.Minor != fmt.Sprint(release.Newest) || v.EmulationMinor != fmt.Sprint(r.Minor()) ||
+		v.MinCompatibilityMinor != fmt.Sprint(r.MinCompatible()) {
+		t.Errorf("/version: %+v", v)
+	}
+}
+
+// emulatedLines returns the lines about a server, sorted.
+func emulatedLines(t *testing.T, c *http.Client, url string) []string {
+	got := slices.Concat(resourceLines(t, c, url), gateLines(t, c, url), roleLines(t, c, url), documentLines(t, c, url))
+	slices.Sort(got)
+	return got
+}
+
+// documentLines returns a line with a hash for each document of discovery and OpenAPI.
+func documentLines(t *testing.T, c *http.Client, url string) (lines []string) {
+	add := func(path string) (document map[string]any) {
+		read(t, c, url+path, "application/json", &document)
+		delete(document, "serverAddressByClientCIDRs") // the address of the server
+		text, err := json.Marshal(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, fmt.Sprintf("document %s %x", path, sha256.Sum256(text))[:len("document ")+len(path)+17])
+		return document
+	}
+	add("/api")
+	add("/openapi/v2")
+	var paths struct{ Paths map[string]any }
+	read(t, c, url+"/openapi/v3", "application/json", &paths)
+	for path := range paths.Paths {
+		add("/openapi/v3/" + path)
+		if strings.HasPrefix(path, "api") {
+			add("/" + path)
+		}
+	}
+	return lines
 }
 
 // read reads a document in a media type.

@@ -77,8 +77,14 @@ func TestEncryption(t *testing.T) {
 	c = httpClient(t, s, true)
 	secrets := s.URL() + "/api/v1/namespaces/default/secrets"
 	createSecret(t, c, s.URL(), "two")
-	const refused = `Internal error occurred: unable to transform key "/registry/secrets/default/one": no matching ` +
-		`prefix found`
+	const (
+		corrupt = `StorageError: corrupt object, Code: 7, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: data from the ` +
+			`storage is not transformable revision=0: no matching prefix found`
+		prefix = "/registry"
+		key    = "/secrets/default/one"
+	)
+	refused := "Internal error occurred: " + fmt.Sprintf(corrupt, key)
+	notListed := "failed to read one or more secrets from the storage: " + fmt.Sprintf(corrupt, prefix+key)
 	for _, step := range []struct {
 		method, url, accept string
 		status              int
@@ -88,10 +94,10 @@ func TestEncryption(t *testing.T) {
 		{"GET", secrets + "/one", "application/vnd.kubernetes.protobuf", 500, ""},
 		{"DELETE", secrets + "/one", "", 500, refused},
 		{"GET", secrets + "/two", "", 200, ""},
-		{"GET", secrets, "", 500, refused},
-		{"GET", secrets + "?fieldSelector=type%3DOpaque", "", 500, refused},
-		{"GET", secrets + "?labelSelector=a%3Db", "", 500, refused},
-		{"GET", secrets, "application/json;as=Table;v=v1;g=meta.k8s.io", 500, refused},
+		{"GET", secrets, "", 500, notListed},
+		{"GET", secrets + "?fieldSelector=type%3DOpaque", "", 500, notListed},
+		{"GET", secrets + "?labelSelector=a%3Db", "", 500, notListed},
+		{"GET", secrets, "application/json;as=Table;v=v1;g=meta.k8s.io", 500, notListed},
 		{"GET", s.URL() + "/api/v1/namespaces/kube-system/secrets", "", 200, ""},
 		{"GET", s.URL() + "/api/v1/namespaces/default/configmaps", "", 200, ""},
 		{"GET", s.URL() + "/healthz/kms-providers", "", 404, ""},

@@ -20,7 +20,7 @@ var updateDocs = flag.Bool("update", false, "write the table of metrics in docs/
 
 const metricsPage = "../../docs/metrics.md"
 
-// family is a metric of kube-apiserver 1.36: its name, its type and the names of its labels.
+// family is a metric of kube-apiserver 1.37: its name, its type and the names of its labels.
 type family struct {
 	name, kind string
 	labels     []string
@@ -54,13 +54,10 @@ var servedWhen = map[string]string{
 	"apiserver_admission_webhook_admission_duration_seconds":          "a webhook was called",
 	"apiserver_admission_webhook_fail_open_count":                     "the failure of a webhook was ignored",
 	"apiserver_admission_webhook_request_total":                       "a webhook was called",
-	"apiserver_flowcontrol_request_concurrency_in_use":                "--show-hidden-metrics-for-version is set",
-	"apiserver_flowcontrol_request_concurrency_limit":                 "--show-hidden-metrics-for-version is set",
 	"apiserver_impersonation_attempts_duration_seconds":               "a user was impersonated",
 	"apiserver_impersonation_attempts_total":                          "a user was impersonated",
 	"apiserver_impersonation_authorization_attempts_duration_seconds": "a user was impersonated",
 	"apiserver_impersonation_authorization_attempts_total":            "a user was impersonated",
-	"apiserver_request_slo_duration_seconds":                          "--show-hidden-metrics-for-version is set",
 	"apiserver_request_terminations_total":                            "a request was refused or ended to protect the server",
 	"apiserver_watch_cache_consistent_read_total":                     "a list was served from memory",
 	"apiserver_flowcontrol_request_queue_length_after_enqueue":        queued,
@@ -68,6 +65,7 @@ var servedWhen = map[string]string{
 	"apiserver_flowcontrol_current_inqueue_seats":                     queued,
 	"apiserver_flowcontrol_request_wait_duration_seconds":             queued,
 	"apiserver_init_events_total":                                     "a watch was sent the objects that exist",
+	"apiserver_watch_cache_initialization_errors_total":               "objects could not be read into memory",
 	"apiserver_watch_list_duration_seconds":                           "a watch with sendInitialEvents was begun",
 	"etcd_bookmark_counts":                                            "--show-hidden-metrics-for-version is set",
 	"etcd_bookmark_total":                                             "the store has advanced without changes of resources; Keelson has one watch of the store, so the labels are empty",
@@ -82,6 +80,7 @@ const (
 	noDeclarative = "Keelson validates each object once, without a second implementation to compare with"
 	noExec        = "Keelson runs no credential plug-ins"
 	noTransports  = "Keelson has one transport for each server that it calls, and no cache of them"
+	noInformers   = "what follows a resource reads the log of the cache, without a queue and a store of its own"
 	regenerations = "OpenAPI documents are made when they are requested, not when a definition changes"
 )
 
@@ -92,6 +91,10 @@ var withoutMeaning = map[string]string{
 	"apiextensions_openapi_v3_regeneration_count":                regenerations,
 	"apiserver_request_timestamp_comparison_time":                "an update that changes nothing but times is found while managedFields are computed",
 	"apiserver_selfrequest_total":                                noLoopback,
+	"apiserver_watch_events_dispatch_duration_seconds":           "events are not sent to watches: each one reads the log of its resource when it is ready",
+	"informer_processing_latency_seconds":                        noInformers,
+	"informer_queued_items":                                      noInformers,
+	"informer_store_resource_version":                            noInformers,
 	"apiserver_validation_declarative_validation_mismatch_total": noDeclarative,
 	"apiserver_validation_declarative_validation_panic_total":    noDeclarative,
 	"apiserver_validation_duplicate_validation_error_total":      noDeclarative,
@@ -244,7 +247,7 @@ func labelNames(sample string) (names []string) {
 	return names
 }
 
-// kubeFamilies returns the metrics of kube-apiserver 1.36, without those of the Go runtime.
+// kubeFamilies returns the metrics of kube-apiserver 1.37, without those of the Go runtime.
 func kubeFamilies(t *testing.T) (out []family) {
 	t.Helper()
 	f, err := os.Open("testdata/kube-apiserver-metrics.txt")

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"strconv"
 
@@ -44,15 +45,21 @@ func (s *starting) hasPeers() bool {
 	return s.gates.Enabled(features.UnknownVersionInteroperabilityProxy) && !storage.IsExclusive(s.stores.main)
 }
 
-// peerAddress returns where peers reach this server.
-func (s *starting) peerAddress() (host string, port int) {
+// peerAddress returns where peers reach this server, as host:port; "" if the feature gate is off, or without a socket.
+func (s *starting) peerAddress() string {
+	if !s.gates.Enabled(features.UnknownVersionInteroperabilityProxy) || s.config.Serving.InProcess {
+		return ""
+	}
+	host, port := s.peerHost()
+	return net.JoinHostPort(host, strconv.Itoa(port))
+}
+
+// peerHost returns where peers reach this server.
+func (s *starting) peerHost() (host string, port int) {
 	c := &s.config.Network.Peers
 	if c.AdvertiseIP != "" && c.AdvertisePort != "" {
 		port, _ = strconv.Atoi(c.AdvertisePort) // it was validated
 		return c.AdvertiseIP, port
-	}
-	if c.AdvertiseIP != "" || c.AdvertisePort != "" {
-		s.log.Warn("--peer-advertise-ip and --peer-advertise-port have no effect without each other")
 	}
 	return s.listener.advertised.String(), s.listener.port()
 }
@@ -66,7 +73,10 @@ func (s *starting) newPeerRecord() (*peers.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	host, port := s.peerAddress()
+	if c := &s.config.Network.Peers; (c.AdvertiseIP == "") != (c.AdvertisePort == "") {
+		s.log.Warn("--peer-advertise-ip and --peer-advertise-port have no effect without each other")
+	}
+	host, port := s.peerHost()
 	return &peers.Record{
 		Store: s.stores.main, Server: bootstrap.ServerName(name), Host: host, Port: port, Log: s.log,
 	}, nil

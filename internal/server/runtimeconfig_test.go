@@ -10,13 +10,13 @@ import (
 // TestVersionsThatAreServed sends requests for resources that are switched on and off.
 func TestVersionsThatAreServed(t *testing.T) {
 	c := testConfig(t)
-	c.API.RuntimeConfig = []string{"networking.k8s.io/v1beta1=true", "batch/v1/cronjobs=false,rbac.authorization.k8s.io/v1=false"}
+	c.API.RuntimeConfig = []string{"coordination.k8s.io/v1beta1=true", "batch/v1/cronjobs=false,rbac.authorization.k8s.io/v1=false"}
 	c.API.FeatureGates = []string{"ClusterTrustBundle=true"}
 	s := start(t, c)
 	for path, want := range map[string]int{
-		"/apis/networking.k8s.io/v1beta1/ipaddresses":                              http.StatusOK,
-		"/apis/networking.k8s.io/v1beta1":                                          http.StatusOK,
-		"/openapi/v3/apis/networking.k8s.io/v1beta1":                               http.StatusOK,
+		"/apis/coordination.k8s.io/v1beta1/leasecandidates":                        http.StatusOK,
+		"/apis/coordination.k8s.io/v1beta1":                                        http.StatusOK,
+		"/openapi/v3/apis/coordination.k8s.io/v1beta1":                             http.StatusOK,
 		"/apis/batch/v1/jobs":                                                      http.StatusOK,
 		"/apis/batch/v1/cronjobs":                                                  http.StatusNotFound,
 		"/apis/rbac.authorization.k8s.io/v1/clusterroles":                          http.StatusNotFound,
@@ -24,7 +24,7 @@ func TestVersionsThatAreServed(t *testing.T) {
 		"/openapi/v3/apis/rbac.authorization.k8s.io/v1":                            http.StatusNotFound,
 		"/apis/storage.k8s.io/v1beta1/volumeattributesclasses":                     http.StatusNotFound,
 		"/apis/certificates.k8s.io/v1beta1/clustertrustbundles":                    http.StatusNotFound,
-		"/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.networking.k8s.io":    http.StatusOK,
+		"/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.coordination.k8s.io":  http.StatusOK,
 		"/apis/apiregistration.k8s.io/v1/apiservices/v1.rbac.authorization.k8s.io": http.StatusNotFound,
 	} {
 		if status, body := getAsAdmin(t, s, path); status != want {
@@ -58,7 +58,8 @@ func TestGatesReachTheKinds(t *testing.T) {
 func TestWrongRuntimeConfig(t *testing.T) {
 	for _, flags := range []struct{ versions, gates, want string }{
 		{"apps/v2=true", "", "group version apps/v2 that has not been registered"},
-		{"", "GangScheduling=true", "GangScheduling is enabled, but depends on features that are disabled: [GenericWorkload]"},
+		{"", "TopologyAwareWorkloadScheduling=true",
+			"TopologyAwareWorkloadScheduling is enabled, but depends on features that are disabled: [GenericWorkload]"},
 	} {
 		c := testConfig(t)
 		c.API.RuntimeConfig, c.API.FeatureGates = []string{flags.versions}, []string{flags.gates}

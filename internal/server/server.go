@@ -510,7 +510,7 @@ func (s *starting) bootstrap(ctx context.Context) error {
 			s.controlPlane, err = newControlPlane(ctx, controlPlaneOptions{
 				config: &s.config.Network.ControlPlane, restored: s.config.origin != nil, now: s.config.Testing.Clock.Now,
 				services: s.services, address: s.listener.advertised, port: s.listener.port(),
-				record: record, defaultsExist: created,
+				record: record, peerAddress: s.peerAddress(), defaultsExist: created,
 				store: s.stores.main, registry: s.registry, client: s.api.client, trust: s.authentication.trust, log: s.log,
 			})
 			return err

@@ -79,7 +79,7 @@ func storeGauge(name, help, cluster string, value func() int64) prometheus.Colle
 // where count knows the number without reading objects.
 func objectCounts(count func() map[schema.GroupResource]int64) prometheus.Collector {
 	byName := prometheus.NewDesc("apiserver_storage_objects",
-		"[STABLE] (Deprecated since 1.34.0) [DEPRECATED, consider using apiserver_resource_objects instead] Number of "+
+		"[STABLE] [DEPRECATED, consider using apiserver_resource_objects instead] Number of "+
 			"stored objects at the time of last check split by kind. In case of a fetching error, the value will be -1.",
 		[]string{"resource"}, nil)
 	byGroup := prometheus.NewDesc("apiserver_resource_objects",

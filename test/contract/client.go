@@ -292,15 +292,11 @@ func (c *Client) Run(ctx context.Context, s *Scenario) []StepResult {
 			id = fmt.Sprintf("s%d", i)
 		}
 		env[id] = r.doc
-		mode := st.Compare
-		if mode == "" {
-			mode = compareFull
-		}
-		if mode == compareNone {
+		if st.mode() == compareNone {
 			continue
 		}
 		result := StepResult{index: i, step: st, got: st.answer(r, ns)}
-		result.code, result.diffs = compare(mode, st.Expect, result.got)
+		result.code, result.diffs = compareAny(st.mode(), st.expected(), result.got)
 		out = append(out, result)
 	}
 	if ns != "" {

@@ -43,6 +43,7 @@ func TestNormalize(t *testing.T) {
 			`"{\"resourceVersion\":\"12\"} {\\\"resourceVersion\\\":\\\"3\\\"}"`,
 			`"{\"resourceVersion\":\"<resourceVersion>\"} {\\\"resourceVersion\\\":\\\"<resourceVersion>\\\"}"`,
 		},
+		{`"not decodable revision=1711: x"`, `"not decodable revision=<revision>: x"`},
 		{`"0a1b2c3d-0000-4000-8000-0123456789ab gone"`, `"<uid> gone"`},
 		{
 			`{"cells": ["a", "5d", "3h2m", "<invalid>", "1/1", "2 (3m ago)", 5]}`,

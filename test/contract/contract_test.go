@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,7 +18,7 @@ import (
 )
 
 var (
-	update = flag.Bool("update", false, "rewrite testdata/known_failures.txt and README.md")
+	update = flag.Bool("update", false, "rewrite the lists of known failures and README.md")
 	only   = flag.String(
 		"only", "", "replay the scenarios whose name matches the regular expression, and show all that differs",
 	)
@@ -31,9 +32,39 @@ const (
 // TestRecorded replays the recorded scenarios. A scenario that fails must be listed in known_failures.txt, and a
 // listed scenario must fail.
 func TestRecorded(t *testing.T) {
-	known := readKnown(t)
 	scenarios := selected(t, readAll(t))
-	c := NewClient(startServer(t), Token)
+	results := replayAll(t, scenarios, "", knownFile)
+	if *update && !testing.Short() && *only == "" {
+		writeFile(t, readmeFile, readme(t, scenarios, results))
+	}
+}
+
+// TestRecordedOlder replays, for each earlier minor that is recorded, the scenarios that it answers otherwise than the
+// minor after it, on a server that emulates it. Known failures have a list of their own.
+func TestRecordedOlder(t *testing.T) {
+	r, err := ReadRecording("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, minor := range r.Minors()[1:] {
+		t.Run(minor, func(t *testing.T) {
+			scenarios, err := r.Scenarios(minor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			differing := r.Differing(minor)
+			scenarios = slices.DeleteFunc(selected(t, scenarios), func(s *Scenario) bool { return !differing[s.Name] })
+			replayAll(t, scenarios, minor, filepath.Join("testdata", olderFolder, minor+".known_failures.txt"))
+		})
+	}
+}
+
+// replayAll replays scenarios on a server that emulates a minor, the newest if it is empty. It compares the failures with
+// the list in a file, and writes the list anew with -update. Without failures there need not be a file.
+func replayAll(t *testing.T, scenarios []*Scenario, emulated, listFile string) [][]StepResult {
+	t.Helper()
+	known := readKnown(t, listFile)
+	c := NewClient(startServer(t, emulated), Token)
 	defer c.Close()
 	results := Replay(t.Context(), c, scenarios)
 	failed := map[string]bool{}
@@ -49,23 +80,24 @@ func TestRecorded(t *testing.T) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		if _, ran := failed[name]; !ran && !testing.Short() && *only == "" {
-			t.Errorf("%s is listed in %s, but there is no such scenario", name, knownFile)
+			t.Errorf("%s is listed in %s, but there is no such scenario", name, listFile)
 		}
 	}
 	if *update && !testing.Short() && *only == "" {
 		// A scenario that fails without being listed has failed the test above. It is written to the list all the
 		// same, where a reviewer of the change sees it.
-		writeFile(t, knownFile, knownList(scenarios, failed))
-		writeFile(t, readmeFile, readme(t, scenarios, results))
+		writeKnown(t, listFile, scenarios, failed)
 	}
+	return results
 }
 
-func startServer(t *testing.T) string {
+func startServer(t *testing.T, emulated string) string {
 	t.Helper()
 	return keelson.ForTest(t, func(c *config.Config) {
 		if err := Configure(c, t.TempDir()); err != nil {
 			t.Fatal(err)
 		}
+		c.API.EmulatedVersion = emulated
 	}).URL()
 }
 
@@ -90,10 +122,11 @@ func selected(t *testing.T, all []*Scenario) []*Scenario {
 	})
 }
 
-func readKnown(t *testing.T) map[string]bool {
+// readKnown reads a list of known failures. A list that does not exist is empty.
+func readKnown(t *testing.T, file string) map[string]bool {
 	t.Helper()
-	content, err := os.ReadFile(knownFile)
-	if err != nil && !(os.IsNotExist(err) && *update) {
+	content, err := os.ReadFile(file)
+	if err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}
 	known := map[string]bool{}
@@ -105,7 +138,9 @@ func readKnown(t *testing.T) map[string]bool {
 	return known
 }
 
-func knownList(scenarios []*Scenario, failed map[string]bool) []byte {
+// writeKnown writes a list of known failures, or removes it if there are none.
+func writeKnown(t *testing.T, file string, scenarios []*Scenario, failed map[string]bool) {
+	t.Helper()
 	b := []byte(
 		"# Scenarios that are not answered exactly as recorded yet. The list only shrinks;\n# go test ./test/contract " +
 			"-update takes off what passes.\n",
@@ -116,8 +151,14 @@ func knownList(scenarios []*Scenario, failed map[string]bool) []byte {
 			names = append(names, s.Name)
 		}
 	}
+	if len(names) == 0 {
+		if err := os.Remove(file); err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		return
+	}
 	slices.Sort(names)
-	return fmt.Appendf(b, "%s\n", strings.Join(names, "\n"))
+	writeFile(t, file, fmt.Appendf(b, "%s\n", strings.Join(names, "\n")))
 }
 
 func writeFile(t *testing.T, path string, content []byte) {

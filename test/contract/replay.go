@@ -32,32 +32,13 @@ func Configure(c *config.Config, dir string) error {
 	return os.WriteFile(c.Authentication.TokenFile, []byte(Token+`,admin,admin,"system:masters"`+"\n"), 0o600)
 }
 
-// Recorded returns all scenarios of the files in dir that can be replayed.
+// Recorded returns the scenarios in dir with the answers of the newest minor.
 func Recorded(dir string) ([]*Scenario, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl.gz"))
+	r, err := ReadRecording(dir)
 	if err != nil {
 		return nil, err
 	}
-	if len(files) == 0 {
-		return nil, fmt.Errorf("no recordings in %s", dir)
-	}
-	var out []*Scenario
-	names := map[string]bool{}
-	for _, f := range files {
-		scenarios, err := readScenarios(f)
-		if err != nil {
-			return nil, err
-		}
-		for _, s := range scenarios {
-			if names[s.Name] {
-				return nil, fmt.Errorf("%s is there twice", s.Name)
-			}
-			names[s.Name] = true
-			s.index = len(out)
-			out = append(out, s)
-		}
-	}
-	return out, nil
+	return r.Scenarios(r.Newest())
 }
 
 // Sampled reports whether s belongs to short runs, which have only some of the scenarios, and none that wait.
@@ -65,6 +46,11 @@ func (s *Scenario) Sampled() bool { return !s.waits() && s.index%sample == 0 }
 
 // Replay runs scenarios in parallel, those that wait first. The results are in the order of the scenarios.
 func Replay(ctx context.Context, c *Client, scenarios []*Scenario) [][]StepResult {
+	return ReplayJobs(ctx, c, scenarios, parallel)
+}
+
+// ReplayJobs is Replay with a number of scenarios that run at a time.
+func ReplayJobs(ctx context.Context, c *Client, scenarios []*Scenario, jobs int) [][]StepResult {
 	order := slices.Clone(scenarios)
 	slices.SortStableFunc(order, func(a, b *Scenario) int {
 		switch {
@@ -79,7 +65,7 @@ func Replay(ctx context.Context, c *Client, scenarios []*Scenario) [][]StepResul
 	var mu sync.Mutex // guards byScenario
 	work := make(chan *Scenario)
 	var workers sync.WaitGroup
-	for range parallel {
+	for range jobs {
 		workers.Go(func() {
 			for s := range work {
 				r := c.Run(ctx, s)

@@ -1,13 +1,12 @@
-// Package contract replays requests whose responses were recorded from kube-apiserver 1.36, and compares the
-// responses. A scenario is a list of steps in one namespace; a later step may refer to the responses to earlier ones.
+// Package contract replays requests whose responses were recorded from kube-apiserver, and compares the responses. A scenario is a list of steps in one namespace; a later step may refer to the responses to earlier ones.
 // README.md has the results.
 package contract
 
 import (
-	"bufio"
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"strings"
@@ -15,10 +14,10 @@ import (
 
 // A Scenario is one line of a recorded file.
 type Scenario struct {
-	Name  string `json:"name"` // area/what
-	Steps []Step `json:"steps"`
+	Name string `json:"name"` // area/what
 	// Namespace is false if the scenario needs no namespace of its own.
-	Namespace *bool `json:"namespace"`
+	Namespace *bool  `json:"namespace,omitempty"`
+	Steps     []Step `json:"steps"`
 
 	// index is the scenario's position among all scenarios.
 	index int
@@ -26,20 +25,34 @@ type Scenario struct {
 
 // A Step is one request and its expected response.
 type Step struct {
-	ID      string         `json:"id"`
+	ID      string         `json:"id,omitempty"`
 	Do      string         `json:"do"` // METHOD path
-	Body    any            `json:"body"`
-	Raw     *string        `json:"raw"`
-	Type    string         `json:"type"`
-	Accept  string         `json:"accept"`
-	As      string         `json:"as"`
-	Groups  any            `json:"groups"`
-	Headers map[string]any `json:"headers"`
-	Wait    float64        `json:"wait"`
-	Until   map[string]any `json:"until"`
-	Compare string         `json:"compare"`
-	Ignore  []string       `json:"ignore"`
-	Expect  Answer         `json:"expect"`
+	Body    any            `json:"body,omitempty"`
+	Raw     *string        `json:"raw,omitempty"`
+	Type    string         `json:"type,omitempty"`
+	Accept  string         `json:"accept,omitempty"`
+	As      string         `json:"as,omitempty"`
+	Groups  any            `json:"groups,omitempty"`
+	Headers map[string]any `json:"headers,omitempty"`
+	Wait    float64        `json:"wait,omitempty"`
+	Until   map[string]any `json:"until,omitempty"`
+	Compare string         `json:"compare,omitempty"`
+	Ignore  []string       `json:"ignore,omitempty"`
+	Note    string         `json:"note,omitempty"` // for readers
+	Expect  Answer         `json:"expect,omitzero"`
+	// Also has other responses that are right, if kube-apiserver did not respond equally whenever it was recorded.
+	Also []Answer `json:"also,omitempty"`
+}
+
+// expected returns all responses that are right.
+func (s *Step) expected() []Answer { return append([]Answer{s.Expect}, s.Also...) }
+
+// mode returns how the response is compared.
+func (s *Step) mode() string {
+	if s.Compare == "" {
+		return compareFull
+	}
+	return s.Compare
 }
 
 // area is the first part of a scenario's name.
@@ -71,23 +84,29 @@ func readScenarios(path string) ([]*Scenario, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	const longestLine = 16 << 20
-	lines := bufio.NewScanner(z)
-	lines.Buffer(nil, longestLine)
-	var out []*Scenario
-	for lines.Scan() {
-		d := json.NewDecoder(strings.NewReader(lines.Text()))
-		d.UseNumber()
+	out, err := decodeScenarios(z)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return out, nil
+}
+
+// decodeScenarios reads scenarios, one a line.
+func decodeScenarios(r io.Reader) (out []*Scenario, err error) {
+	err = eachLine(r, func(d *json.Decoder) error {
 		s := &Scenario{}
 		if err := d.Decode(s); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+			return err
 		}
 		for i := range s.Steps {
-			resort(s.Steps[i].Expect.Body)
+			for _, a := range s.Steps[i].expected() {
+				resort(a.Body)
+			}
 		}
 		out = append(out, s)
-	}
-	return out, lines.Err()
+		return nil
+	})
+	return out, err
 }
 
 // resort sorts the causes of a recorded response in the same way as normalize. A message that is not compared stays

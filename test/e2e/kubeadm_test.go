@@ -37,7 +37,7 @@ nodeRegistration: {name: first, criSocket: "unix://%[1]s/cri.sock"}
 ---
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
-kubernetesVersion: v1.36.3
+kubernetesVersion: v1.37.2
 certificatesDir: %[1]s/pki
 networking: {serviceSubnet: 10.96.0.0/16}
 etcd: {local: {dataDir: %[1]s/etcd}}

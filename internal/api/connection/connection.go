@@ -24,6 +24,8 @@ import (
 type Objects interface {
 	// Get returns the latest object of a resource, in its storage version. The error is NotFound if there is none.
 	Get(ctx context.Context, r schema.GroupResource, namespace, name string) (registry.Object, error)
+	// List returns the objects of a resource in a namespace, in its storage version.
+	List(ctx context.Context, r schema.GroupResource, namespace string) ([]registry.Object, error)
 }
 
 // A Lookup returns the addresses of a host. It returns an IP address as it is.

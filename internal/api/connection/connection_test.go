@@ -32,6 +32,10 @@ func (n nodes) Get(_ context.Context, r schema.GroupResource, _, name string) (r
 	return nil, kerrors.NewNotFound(r, name)
 }
 
+func (nodes) List(context.Context, schema.GroupResource, string) ([]registry.Object, error) {
+	return nil, nil
+}
+
 func node(port int32, addresses ...string) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	n.Status.DaemonEndpoints.KubeletEndpoint.Port, n.Status.DeclaredFeatures = port, []string{"Feature"}

@@ -164,8 +164,8 @@ func TestReadsDecodeNothing(t *testing.T) {
 	reg, server := verbsServer(t)
 	creates := recordedCreates(t)
 	for _, r := range reg.Resources() {
-		if r.Virtual() || r.Kind.Versions[0].Disabled {
-			continue
+		if r.Virtual() || r.Kind.Version(r.Kind.Storage.Version).Disabled {
+			continue // not served, or in another version only
 		}
 		t.Run(r.Kind.GroupResource().String(), func(t *testing.T) {
 			served := 0

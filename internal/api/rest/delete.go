@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/keelson-dev/keelson/internal/api/rest/negotiate"
@@ -30,12 +31,15 @@ func (h *Handler) delete(w http.ResponseWriter, r *http.Request, info *request.I
 	if err != nil {
 		return err
 	}
+	if ptr.Deref(options.IgnoreStoreReadErrorWithClusterBreakingPotential, false) {
+		return h.deleteUnreadable(w, r, info, s, accepted, len(options.DryRun) > 0)
+	}
 	s.warnOfOrphans(r, options)
 	result, err := h.o.Writes.Delete(r.Context(), s.Served, info.Namespace, info.Name, options)
 	if err != nil {
-		return err
+		return h.explainDelete(r.Context(), s, info, err)
 	}
-	if result.Deleted && !s.Kind.Requests.ReturnDeleted {
+	if result.Deleted && !s.Requests().ReturnDeleted {
 		return h.writeDeleted(w, r, s, accepted, result.Object)
 	}
 	code := http.StatusOK
@@ -89,8 +93,9 @@ func (h *Handler) deleteOptions(r *http.Request) (*metav1.DeleteOptions, error) 
 			return nil, kerrors.NewBadRequest(err.Error())
 		}
 	}
-	// Its feature gate (AllowUnsafeMalformedObjectDeletion) is off.
-	options.IgnoreStoreReadErrorWithClusterBreakingPotential = nil
+	if !h.o.NameUnreadable {
+		options.IgnoreStoreReadErrorWithClusterBreakingPotential = nil
+	}
 	if errs := metavalidation.ValidateDeleteOptions(options); len(errs) > 0 {
 		return nil, invalidOptions("DeleteOptions", errs)
 	}
@@ -161,9 +166,8 @@ func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info 
 	if err != nil {
 		return err
 	}
-	if r.ContentLength == 0 {
-		// In the query, resourceVersion is an option of the list.
-		options.Preconditions = nil
+	if ptr.Deref(options.IgnoreStoreReadErrorWithClusterBreakingPotential, false) {
+		return refuseUnsafeCollection()
 	}
 	if list.ResourceVersion != "" && list.ResourceVersion != "0" && list.ResourceVersionMatch == "" {
 		list.ResourceVersionMatch = metav1.ResourceVersionMatchExact

@@ -19,15 +19,19 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, info *request.Info
 	if queryValue(r, "export") == "true" {
 		return kerrors.NewBadRequest("the export parameter, deprecated since v1.14, is no longer supported")
 	}
-	o, err := s.read(r, info)
+	found, err := s.read(r, info)
 	if err != nil {
 		return err
 	}
-	return h.writeObject(w, r, s, http.StatusOK, accepted, view{o: o})
+	o, err := s.Readable(r.Context(), found)
+	if err == nil {
+		err = h.writeObject(w, r, s, http.StatusOK, accepted, view{o: o})
+	}
+	return h.explainRead(r.Context(), s, found, err)
 }
 
 // read returns the object that the request names, as new as its resourceVersion
-// parameter demands.
+// parameter demands. Its value may be unreadable.
 func (s *served) read(r *http.Request, info *request.Info) (*cache.Object, error) {
 	rv := queryValue(r, "resourceVersion")
 	if rv == "" {
@@ -66,7 +70,7 @@ func (s *served) find(ctx context.Context, view *cache.View, info *request.Info)
 	if !ok {
 		return nil, kerrors.NewNotFound(s.gr, info.Name)
 	}
-	return s.Readable(ctx, o)
+	return o, nil
 }
 
 func queryValue(r *http.Request, name string) string {

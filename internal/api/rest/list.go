@@ -29,10 +29,10 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Inf
 		return err
 	}
 	page, err := s.page(r, sel, &options)
-	if err != nil {
-		return err
+	if err == nil {
+		err = h.writeList(w, r, s, accepted, page)
 	}
-	return h.writeList(w, r, s, accepted, page)
+	return h.explainList(r.Context(), s, info.Namespace, err)
 }
 
 // page is the result of one list request.
@@ -88,6 +88,7 @@ func (s *served) page(r *http.Request, sel *selection, o *listOptions) (*page, e
 func (s *served) readPage(
 	ctx context.Context, sel *selection, view *cache.View, start string, limit int,
 ) (*page, error) {
+	began := time.Now()
 	p := &page{}
 	c := collector{sel: sel, view: view, limit: limit, batch: sel.needsPreparing()}
 	err := sel.visit(ctx, view, start, sel.most(limit), func(o *cache.Object) bool { return c.add(ctx, o) })
@@ -95,7 +96,7 @@ func (s *served) readPage(
 		err = c.finish(ctx)
 	}
 	p.objects = c.objects
-	s.Metrics().List(view.Loaded(), sel.indexLabel(), c.looked, c.chosen)
+	s.Metrics().List(view.Loaded(), sel.indexLabel(), began, c.looked, c.chosen)
 	if err != nil {
 		return nil, err
 	}

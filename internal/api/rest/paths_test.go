@@ -48,7 +48,7 @@ func TestOddRequests(t *testing.T) {
 		{"POST " + pods + "/p/attach?resourceVersion=x", 404, `pods \"p\" not found`},
 		{"GET " + pods + "/p/portforward?resourceVersion=x", 404, `pods \"p\" not found`},
 		{"PATCH " + pods + "/p/proxy?resourceVersion=x", 404, `pods \"p\" not found`},
-		{"PUT /api/v1/namespaces/default/services/p/proxy/a/b?resourceVersion=x", 404, `services \"p\" not found`},
+		{"PUT /api/v1/namespaces/default/services/p/proxy/a/b?resourceVersion=x", 503, `no endpoints available for service \"p\"`},
 		{"DELETE /api/v1/nodes/p/proxy?resourceVersion=x", 404, `nodes \"p\" not found`},
 		// kube-apiserver reads events without a watch cache.
 		{"GET /api/v1/namespaces/default/events/e?resourceVersion=x", 400, "invalid resource version: " + malformed},

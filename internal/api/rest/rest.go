@@ -60,6 +60,11 @@ type Options struct {
 	Created func(r *http.Request, s *registry.Served, o *cache.Object)
 	// DeleteCollectionWorkers is the number of objects of a collection that are deleted concurrently; 0 means one.
 	DeleteCollectionWorkers int
+	// NameUnreadable names objects that cannot be read from the store in the errors of reads, and lets clients that are
+	// allowed to delete them (the gate AllowUnsafeMalformedObjectDeletion).
+	NameUnreadable bool
+	// WatchListGzip compresses the events of watches that begin with the objects that exist.
+	WatchListGzip bool
 	// CBOR serves application/cbor too.
 	CBOR bool
 	Now  func() time.Time

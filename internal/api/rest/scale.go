@@ -34,6 +34,9 @@ func (h *Handler) getScale(w http.ResponseWriter, r *http.Request, info *request
 		return err
 	}
 	o, err := s.read(r, info)
+	if err == nil {
+		o, err = s.Readable(r.Context(), o)
+	}
 	if err != nil {
 		return err
 	}

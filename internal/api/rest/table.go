@@ -49,7 +49,11 @@ type tableWriter struct {
 	include  metav1.IncludeObjectPolicy
 	// object is the decoded object where there is just one and it is at hand.
 	object registry.Object
-	ages   ages
+	// listed are the objects of the rows of a list, and listCells returns their cells; both are nil if the rows of the kind do
+	// not depend on each other.
+	listed    map[*cache.Object]registry.Object
+	listCells func(registry.Object) []any
+	ages      ages
 }
 
 func (h *Handler) writeTable(
@@ -63,6 +67,11 @@ func (h *Handler) writeTable(
 		return err
 	}
 	t := tableWriter{s: s, accepted: accepted, include: include, ages: ages{now: h.o.Now()}}
+	if of := s.Kind.Table.ListCells; of != nil && p.objects != nil {
+		if err := t.setListCells(r.Context(), rows, of); err != nil {
+			return err
+		}
+	}
 	buf := getBuffer()
 	defer putBuffer(buf)
 	if accepted.Media == scheme.JSON && !accepted.Pretty && code == http.StatusOK && len(rows) > streamedRows {
@@ -92,6 +101,23 @@ func sortRows(ctx context.Context, s *served, rows []view) error {
 		objects[v.o] = obj
 	}
 	slices.SortStableFunc(rows, func(a, b view) int { return compare(objects[a.o], objects[b.o]) })
+	return nil
+}
+
+// setListCells decodes the objects of the rows and calls of for their cells.
+func (t *tableWriter) setListCells(
+	ctx context.Context, rows []view, of func([]registry.Object) func(registry.Object) []any,
+) error {
+	all := make([]registry.Object, len(rows))
+	t.listed = make(map[*cache.Object]registry.Object, len(rows))
+	for i, v := range rows {
+		var err error
+		if all[i], err = t.s.Decode(ctx, v.o); err != nil {
+			return err
+		}
+		t.listed[v.o] = all[i]
+	}
+	t.listCells = of(all)
 	return nil
 }
 
@@ -190,6 +216,8 @@ func (t *tableWriter) appendRow(ctx context.Context, b []byte, v view) ([]byte, 
 // cache are kept with them.
 func (t *tableWriter) row(ctx context.Context, v view) ([]byte, error) {
 	switch {
+	case t.listCells != nil:
+		return t.s.encodeCells(t.listed[v.o], t.listCells)
 	case t.object != nil:
 		return t.s.encodeRow(t.object)
 	case v.item != nil: // a write's answer

@@ -12,10 +12,12 @@ import (
 )
 
 // A cached row is its JSON, in which each age is replaced by a mark, because its text depends on the time of reading:
-// the byte 0, which JSON never contains, and the time in seconds and nanoseconds, big-endian.
+// the byte 0, which JSON never contains, and the time in seconds and nanoseconds, big-endian. distanceBit is set in the
+// nanoseconds of a registry.Distance.
 const (
 	ageMark     = 0
 	ageMarkSize = 1 + 8 + 4
+	distanceBit = 1 << 31
 )
 
 // encodeRow returns the JSON of the row of an object up to the member object.
@@ -24,6 +26,11 @@ func (s *served) encodeRow(obj registry.Object) ([]byte, error) {
 	if cells == nil {
 		cells = genericCells
 	}
+	return s.encodeCells(obj, cells)
+}
+
+// encodeCells is encodeRow with the function that returns the cells.
+func (s *served) encodeCells(obj registry.Object, cells func(registry.Object) []any) ([]byte, error) {
 	b := []byte(`{"cells":[`)
 	var err error
 	for i, value := range cells(obj) {
@@ -55,8 +62,14 @@ func appendConditions(b []byte, conditions []metav1.TableRowCondition) ([]byte, 
 }
 
 func appendCell(b []byte, value any) ([]byte, error) {
-	e, ok := value.(registry.Elapsed)
-	if !ok {
+	var e registry.Elapsed
+	var kind uint32
+	switch value := value.(type) {
+	case registry.Elapsed:
+		e = value
+	case registry.Distance:
+		e.Since, kind = value.To, distanceBit
+	default:
 		text, err := scheme.Marshal(value)
 		return append(b, text...), err
 	}
@@ -71,7 +84,7 @@ func appendCell(b []byte, value any) ([]byte, error) {
 	b = append(b, before[:len(before)-1]...)
 	b = append(b, ageMark)
 	b = binary.BigEndian.AppendUint64(b, uint64(e.Since.Unix()))
-	b = binary.BigEndian.AppendUint32(b, uint32(e.Since.Nanosecond()))
+	b = binary.BigEndian.AppendUint32(b, uint32(e.Since.Nanosecond())|kind)
 	return append(b, after[1:]...), nil
 }
 
@@ -101,8 +114,13 @@ func (a *ages) of(mark []byte) []byte {
 	if a.mark == string(mark) {
 		return a.text
 	}
-	since := time.Unix(int64(binary.BigEndian.Uint64(mark)), int64(binary.BigEndian.Uint32(mark[8:])))
-	text, _ := scheme.Marshal(registry.ElapsedText(since, a.now)) // a string
+	nanoseconds := binary.BigEndian.Uint32(mark[8:])
+	at := time.Unix(int64(binary.BigEndian.Uint64(mark)), int64(nanoseconds&^distanceBit))
+	age := registry.ElapsedText(at, a.now)
+	if nanoseconds&distanceBit != 0 {
+		age = registry.Distance{To: at}.Text(a.now)
+	}
+	text, _ := scheme.Marshal(age) // a string
 	a.mark, a.text = string(mark), text[1:len(text)-1]
 	return a.text
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -80,6 +81,9 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, info *request.In
 		bookmarks: options.AllowWatchBookmarks, end: time.Now().Add(timeout),
 		counter: h.o.WatchCounter(s.GVK.Group, s.GVK.Version, s.gr.Resource),
 	}
+	if st.out = w; h.zipsWatch(r, &options) {
+		st.out, st.zips = memberWriter{w}, true
+	}
 	st.begin()
 	st.run(ctx, revision, &options)
 	return nil
@@ -90,6 +94,8 @@ type watchStream struct {
 	h        *Handler
 	s        *served
 	w        http.ResponseWriter
+	out      io.Writer // takes the events: w, or what compresses them for w
+	zips     bool
 	flusher  *http.ResponseController
 	response request.Response
 	accepted negotiate.Accepted
@@ -120,7 +126,11 @@ func (st *watchStream) begin() {
 		contentType = scheme.TypeCBORSequence
 	}
 	st.w.Header().Set("Content-Type", contentType)
-	st.w.WriteHeader(http.StatusOK)
+	if st.zips {
+		beginGzip(st.w, http.StatusOK)
+	} else {
+		st.w.WriteHeader(http.StatusOK)
+	}
 	_ = st.flusher.Flush()
 }
 
@@ -328,7 +338,7 @@ func (st *watchStream) concerns(ctx context.Context, object, prev *cache.Object)
 
 func (st *watchStream) send(b []byte) error {
 	if len(b) > 0 {
-		if _, err := st.w.Write(b); err != nil {
+		if _, err := st.out.Write(b); err != nil {
 			return errGone
 		}
 	}

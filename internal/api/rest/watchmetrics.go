@@ -10,9 +10,9 @@ import (
 // served ones. It may be called once.
 func NewWatchMetrics(m *metrics.Metrics) func(group, version, resource string) func(bytes int) {
 	labels := []string{"group", "version", "resource"}
-	count := m.Counters("apiserver_watch_events_total", "[ALPHA] Number of events sent in watch clients", labels...)
+	count := m.Counters("apiserver_watch_events_total", "[BETA] Number of events sent in watch clients", labels...)
 	sizes := m.Histograms("apiserver_watch_events_sizes",
-		"[ALPHA] Watch event size distribution in bytes", prometheus.ExponentialBuckets(1024, 2, 8), labels...)
+		"[BETA] Watch event size distribution in bytes", prometheus.ExponentialBuckets(1024, 2, 8), labels...)
 	return func(group, version, resource string) func(int) {
 		count, sizes := count.WithLabelValues(group, version, resource), sizes.WithLabelValues(group, version, resource)
 		return func(bytes int) {

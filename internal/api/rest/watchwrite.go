@@ -137,7 +137,7 @@ func (st *watchStream) writeFull(b []byte) ([]byte, error) {
 	if err := st.beforeWrite(); err != nil {
 		return b, err
 	}
-	if _, err := st.w.Write(b); err != nil {
+	if _, err := st.out.Write(b); err != nil {
 		return b[:0], errGone
 	}
 	return b[:0], nil

@@ -50,7 +50,7 @@ func (w *waitingWriter) InitialEventsSent() {}
 // The watch must not keep it in memory, and must end.
 func TestStalledWatchHoldsNoObject(t *testing.T) {
 	w := &waitingWriter{}
-	st := &watchStream{s: newShelf(t).pods(), w: w, response: w, accepted: negotiate.Accepted{Media: scheme.Protobuf}}
+	st := &watchStream{s: newShelf(t).pods(), w: w, out: w, response: w, accepted: negotiate.Accepted{Media: scheme.Protobuf}}
 	o := &cache.Object{Data: make([]byte, 300<<10)}
 	w.object = weak.Make(o)
 	_, err := st.append(t.Context(), nil, modified, o)
@@ -68,7 +68,7 @@ func TestStalledWatchHoldsNoObject(t *testing.T) {
 // TestLargeEventsArePieces sends a large object that stays in memory.
 func TestLargeEventsArePieces(t *testing.T) {
 	w := &waitingWriter{}
-	st := &watchStream{s: newShelf(t).pods(), w: w, response: w, accepted: negotiate.Accepted{Media: scheme.Protobuf}}
+	st := &watchStream{s: newShelf(t).pods(), w: w, out: w, response: w, accepted: negotiate.Accepted{Media: scheme.Protobuf}}
 	o := &cache.Object{Data: make([]byte, 300<<10)}
 	rest, err := st.append(t.Context(), nil, modified, o)
 	if err != nil || w.writes != (st.appended)/watchChunk || len(rest) != st.appended%watchChunk {
@@ -104,14 +104,14 @@ func TestInitialEventsAreBounded(t *testing.T) {
 	chunk := make([]byte, watchChunk)
 
 	w := &deadlines{}
-	st := &watchStream{s: s, w: w, response: w, flusher: http.NewResponseController(w), initialView: view}
+	st := &watchStream{s: s, w: w, out: w, response: w, flusher: http.NewResponseController(w), initialView: view}
 	if _, err := st.writeFull(chunk); !kerrors.IsTooManyRequests(err) || w.writes != 0 {
 		t.Errorf("%d writes without memory, %v; want none and 429", w.writes, err)
 	}
 
 	const budget = 2 * initialMemory
 	w = &deadlines{waitingWriter: waitingWriter{budget: budget}}
-	st = &watchStream{s: s, w: w, response: w, flusher: http.NewResponseController(w), initialView: view}
+	st = &watchStream{s: s, w: w, out: w, response: w, flusher: http.NewResponseController(w), initialView: view}
 	for range 3 {
 		if _, err := st.writeFull(chunk); err != nil {
 			t.Fatal(err)
@@ -155,7 +155,7 @@ func TestUnkeptEventsAreCounted(t *testing.T) {
 		refused bool
 	}{{size, true}, {2 * size, false}} {
 		w := &waitingWriter{budget: c.budget}
-		st := &watchStream{s: s, w: w, response: w, accepted: negotiate.Accepted{Media: scheme.Protobuf}}
+		st := &watchStream{s: s, w: w, out: w, response: w, accepted: negotiate.Accepted{Media: scheme.Protobuf}}
 		_, err := st.append(t.Context(), nil, modified, o)
 		if kerrors.IsTooManyRequests(err) != c.refused || (w.writes == 0) != c.refused || !c.refused && err != nil {
 			t.Errorf("with %d bytes: %d writes, %v; want refused %v", c.budget, w.writes, err, c.refused)

@@ -77,8 +77,11 @@ func (h *Handler) incomingPatch(r *http.Request, info *request.Info, s *served) 
 	if in.patch == types.ApplyCBORPatchType {
 		in.patch = types.ApplyYAMLPatchType
 		if in.body, err = scheme.CBORToJSON(in.body); err != nil {
-			return in, kerrors.NewBadRequest(err.Error())
+			return in, kerrors.NewBadRequest("error decoding patch: " + err.Error())
 		}
+	}
+	if err := patch.Check(in.patch, in.body); err != nil {
+		return in, err
 	}
 	notePatch(r, in.patch, in.body)
 	return in, nil

@@ -42,7 +42,7 @@ func (a *attempt) checkVersion() error {
 	version, err := strconv.ParseUint(rv, 10, 63)
 	switch {
 	case rv == "" || err == nil && version == 0:
-		if a.Target.Kind.Requests.UnconditionalUpdate {
+		if a.Target.Requests().UnconditionalUpdate {
 			a.obj.SetResourceVersion(strconv.FormatInt(current, 10))
 			return nil
 		}
@@ -109,10 +109,13 @@ func (a *attempt) checkDeletePreconditions(p *metav1.Preconditions) error {
 // checkPreconditionsFirst is checkDeletePreconditions for the kinds with rules of their own for the begin of a deletion
 // (namespaces, definitions), with the messages of these rules.
 func (a *attempt) checkPreconditionsFirst(p *metav1.Preconditions) error {
+	words := "precondition failed"
+	if a.Target.Kind.Group == "" { // of namespaces
+		words = "Precondition failed"
+	}
 	failed := func(what, want, have string) error {
-		//nolint:staticcheck // kube-apiserver's words
 		return kerrors.NewConflict(a.Target.Kind.GroupResource(), a.found.Name, fmt.Errorf(
-			"Precondition failed: %[1]s in precondition: %[2]s, %[1]s in object meta: %[3]s", what, want, have))
+			"%[1]s: %[2]s in precondition: %[3]s, %[2]s in object meta: %[4]s", words, what, want, have))
 	}
 	if p.UID != nil && *p.UID != a.old().GetUID() {
 		return failed("UID", string(*p.UID), string(a.old().GetUID()))

@@ -2,6 +2,7 @@ package write
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,12 +23,27 @@ func (a *attempt) validate(ctx context.Context) error {
 	if len(errs) == 0 {
 		return nil
 	}
+	if !a.Target.Kind.Unstructured() && !a.Target.Metadata().Repeated {
+		errs = onlyOnce(errs)
+	}
 	kind := a.Target.Kind.GroupKind()
 	if a.Target.Kind.Unstructured() {
 		// It may be of another group or kind than it should.
 		kind = a.obj.GetObjectKind().GroupVersionKind().GroupKind()
 	}
 	return kerrors.NewInvalid(kind, a.obj.GetName(), errs)
+}
+
+// onlyOnce returns the errors without those that say the same as one before them. An error of a declared rule that ends the
+// validation of its field stays.
+func onlyOnce(errs field.ErrorList) field.ErrorList {
+	said := map[string]bool{}
+	return slices.DeleteFunc(errs, func(err *field.Error) bool {
+		text := err.Error()
+		before := said[text] && !err.ShortCircuit
+		said[text] = true
+		return before
+	})
 }
 
 // faults returns all errors of the object.
@@ -175,9 +191,6 @@ func (a *attempt) validateMetaUpdate(obj, old registry.Object) field.ErrorList {
 	}
 	switch checks {
 	case registry.MetaWhole, registry.MetaNew:
-		errs = append(errs, a.validateMeta(obj)...)
-	case registry.MetaNewTwice:
-		errs = append(errs, a.validateMeta(obj)...)
 		errs = append(errs, a.validateMeta(obj)...)
 	case registry.MetaNewUnnamed:
 		errs = append(errs, a.validateMetaBy(apipath.ValidatePathSegmentName, obj)...)

@@ -116,7 +116,7 @@ func (k *Keeper) renew(ctx context.Context, name string, found bool, now time.Ti
 func (k *Keeper) leaveLease(ctx context.Context) error {
 	k.identity.mu.Lock()
 	defer k.identity.mu.Unlock()
-	if k.identity.left || k.PeerAddress == "" {
+	if k.identity.left || !k.HasPeers {
 		return nil
 	}
 	k.identity.left = true

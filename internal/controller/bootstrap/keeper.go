@@ -35,8 +35,11 @@ type Keeper struct {
 	NodePort int
 	// Port is the one at which clients reach this server.
 	Port int
-	// PeerAddress is where other servers on the same store reach this one, host:port; "" if there can be none.
+	// PeerAddress is where other servers on the same store would reach this one, host:port. The lease of the server has it, unless
+	// it is "".
 	PeerAddress string
+	// HasPeers means that there may be other servers on the same store. A server that stops deletes its lease then.
+	HasPeers bool
 	// Endpoints returns the servers behind the Service; if nil, endpoints are not maintained.
 	Endpoints Reconciler
 	// Hostname is the host name of this machine.

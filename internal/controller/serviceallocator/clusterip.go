@@ -26,7 +26,6 @@ type Clock func() time.Time
 
 var (
 	services     = corev1.SchemeGroupVersion.WithResource("services").GroupResource()
-	endpoints    = corev1.SchemeGroupVersion.WithResource("endpoints").GroupResource()
 	ipAddresses  = networkingv1.SchemeGroupVersion.WithResource("ipaddresses").GroupResource()
 	serviceCIDRs = networkingv1.SchemeGroupVersion.WithResource("servicecidrs").GroupResource()
 )

@@ -22,7 +22,7 @@ import (
 // for the resource services.
 type Services struct {
 	Registry *registry.Registry
-	// Store has Services, IPAddresses, Endpoints and the RangeAllocation of node ports.
+	// Store has Services, IPAddresses and the RangeAllocation of node ports.
 	Store storage.Store
 	// Families are the IP families of the cluster's address ranges, the default family first.
 	Families []corev1.IPFamily
@@ -75,8 +75,7 @@ func (s *Services) Allocate(ctx context.Context, a registry.Allocation) (registr
 	return w.sideWrites()
 }
 
-// Release implements registry.Allocator. It also deletes the Endpoints of the Service, so that
-// a later Service with the same name does not get them.
+// Release implements registry.Allocator.
 func (s *Services) Release(
 	ctx context.Context, obj registry.Object, conflicts []*storage.ConflictError,
 ) (registry.SideWrites, error) {
@@ -90,8 +89,6 @@ func (s *Services) Release(
 		}
 	}
 	w.releasePorts(append(nodePorts(svc), healthCheckPort(svc)...))
-	w.writes.Ops = append(w.writes.Ops,
-		storage.Delete(s.Registry.Resource(endpoints).StoreKey(svc.Namespace, svc.Name)))
 	return w.sideWrites()
 }
 

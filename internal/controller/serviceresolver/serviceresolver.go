@@ -126,8 +126,8 @@ func ready(all []*discoveryv1.EndpointSlice, port string) []string {
 			if r := slice.Endpoints[i].Conditions.Ready; r != nil && !*r {
 				continue
 			}
-			for _, host := range slice.Endpoints[i].Addresses {
-				addresses = append(addresses, join(host, *number))
+			if hosts := slice.Endpoints[i].Addresses; len(hosts) > 0 { // the others have no meaning
+				addresses = append(addresses, join(hosts[0], *number))
 			}
 		}
 	}

@@ -29,7 +29,7 @@ import (
 // The environment of new expressions knows only what the release before the served one
 // knows as well, so that a stored expression survives a rollback.
 func environments() *environment.EnvSet {
-	return environment.MustBaseEnvSet(version.MajorMinor(1, 35))
+	return environment.MustBaseEnvSet(version.MajorMinor(1, 36))
 }
 
 // An Origin is the source of an expression. It decides which functions and variables the expression may use.
@@ -58,6 +58,7 @@ type Variable struct {
 type Scope struct {
 	variables []Variable
 	patches   bool // expressions may make patches
+	options   []celgo.EnvOption
 	envs      [origins]*celgo.Env
 }
 
@@ -67,6 +68,13 @@ func NewScope(variables ...Variable) *Scope { return &Scope{variables: variables
 // NewPatchScope returns the scope of some variables in which expressions may also make patches: values of the types
 // Object (and Object.spec, Object.spec.template and so on) and JSONPatch.
 func NewPatchScope(variables ...Variable) *Scope { return &Scope{variables: variables, patches: true} }
+
+// With adds options to the environments of the scope, functions for instance, and returns the scope. Its expressions have a
+// type and a cost; no Program can be made of one that uses what the options add.
+func (s *Scope) With(options ...celgo.EnvOption) *Scope {
+	s.options = append(s.options, options...)
+	return s
+}
 
 // patchOptions add the types and functions of expressions that make patches to an environment.
 func patchOptions() []celgo.EnvOption {
@@ -103,7 +111,7 @@ func (s *Scope) env(origin Origin) (*celgo.Env, error) {
 	if s.patches {
 		opts = append(opts, patchOptions()...)
 	}
-	env, err := base.Extend(opts...)
+	env, err := base.Extend(append(opts, s.options...)...)
 	s.envs[origin] = env
 	return env, err
 }

@@ -16,51 +16,84 @@ import (
 
 // The gates that have an effect.
 const (
+	// AllowUnsafeMalformedObjectDeletion lets clients delete objects that cannot be read (KEP-3926).
+	AllowUnsafeMalformedObjectDeletion = "AllowUnsafeMalformedObjectDeletion"
+
 	CBORServingAndStorage     = "CBORServingAndStorage"     // serves CBOR bodies (KEP-4222)
 	SizeBasedListCostEstimate = "SizeBasedListCostEstimate" // seats of lists by bytes instead of objects
+
+	// ExcludeAdmissionWebhookVirtualResources keeps webhooks away from access and token reviews.
+	ExcludeAdmissionWebhookVirtualResources = "ExcludeAdmissionWebhookVirtualResources"
+
+	// WatchListCompression compresses the events of watches that begin with the objects that exist.
+	WatchListCompression = "WatchListCompression"
 
 	// UnknownVersionInteroperabilityProxy forwards requests to other servers on the same store (KEP-4020).
 	UnknownVersionInteroperabilityProxy = "UnknownVersionInteroperabilityProxy"
 
 	// The gates of resources that are served.
 	ClusterTrustBundle     = "ClusterTrustBundle"
+	EvictionRequestAPI     = "EvictionRequestAPI"
 	GenericWorkload        = "GenericWorkload"
 	PodCertificateRequest  = "PodCertificateRequest"
 	StorageVersionMigrator = "StorageVersionMigrator"
 
 	// The gates of fields.
-	ClusterTrustBundleProjection            = "ClusterTrustBundleProjection"
-	ContainerRestartRules                   = "ContainerRestartRules"
-	ContainerStopSignals                    = "ContainerStopSignals"
-	CoordinatedLeaderElection               = "CoordinatedLeaderElection"
-	CrossNamespaceVolumeDataSource          = "CrossNamespaceVolumeDataSource"
-	DRAConsumableCapacity                   = "DRAConsumableCapacity"
-	DRADeviceBindingConditions              = "DRADeviceBindingConditions"
-	DRADeviceTaints                         = "DRADeviceTaints"
-	DRAExtendedResource                     = "DRAExtendedResource"
-	DRAListTypeAttributes                   = "DRAListTypeAttributes"
-	DRANodeAllocatableResources             = "DRANodeAllocatableResources"
-	DRAPartitionableDevices                 = "DRAPartitionableDevices"
-	DRAResourceClaimDeviceStatus            = "DRAResourceClaimDeviceStatus"
-	DeploymentReplicaSetTerminatingReplicas = "DeploymentReplicaSetTerminatingReplicas"
-	EnvFiles                                = "EnvFiles"
-	HPAConfigurableTolerance                = "HPAConfigurableTolerance"
-	HPAScaleToZero                          = "HPAScaleToZero"
-	HostnameOverride                        = "HostnameOverride"
-	ImageVolumeWithDigest                   = "ImageVolumeWithDigest"
-	InPlacePodLevelResourcesVerticalScaling = "InPlacePodLevelResourcesVerticalScaling"
-	MatchLabelKeysInPodTopologySpread       = "MatchLabelKeysInPodTopologySpread"
-	MaxUnavailableStatefulSet               = "MaxUnavailableStatefulSet"
-	NodeDeclaredFeatures                    = "NodeDeclaredFeatures"
-	PodLevelResources                       = "PodLevelResources"
-	ResourceHealthStatus                    = "ResourceHealthStatus"
-	ResourceHealthStatusMessage             = "ResourceHealthStatusMessage"
-	VolumeLimitScaling                      = "VolumeLimitScaling"
+	AtomicWriteVolumeUserFields                  = "AtomicWriteVolumeUserFields"
+	CSIVolumeHealth                              = "CSIVolumeHealth"
+	ClusterTrustBundleProjection                 = "ClusterTrustBundleProjection"
+	ContainerRestartRules                        = "ContainerRestartRules"
+	ContainerStopSignals                         = "ContainerStopSignals"
+	CoordinatedLeaderElection                    = "CoordinatedLeaderElection"
+	CrossNamespaceVolumeDataSource               = "CrossNamespaceVolumeDataSource"
+	DRAConsumableCapacity                        = "DRAConsumableCapacity"
+	DRADeviceBindingConditions                   = "DRADeviceBindingConditions"
+	DRADerivedAttributes                         = "DRADerivedAttributes"
+	DRADeviceCompatibilityGroups                 = "DRADeviceCompatibilityGroups"
+	DRADeviceTaints                              = "DRADeviceTaints"
+	DRAExtendedResource                          = "DRAExtendedResource"
+	DRAFractionalCapacityRange                   = "DRAFractionalCapacityRange"
+	DRAListTypeAttributes                        = "DRAListTypeAttributes"
+	DRANodeAllocatableResources                  = "DRANodeAllocatableResources"
+	DRAOptionalNodeOperations                    = "DRAOptionalNodeOperations"
+	DRAPartitionableDevices                      = "DRAPartitionableDevices"
+	DRAPartitionableDevicesType                  = "DRAPartitionableDevicesType"
+	DRAResourceClaimDeviceStatus                 = "DRAResourceClaimDeviceStatus"
+	DeploymentReplicaSetTerminatingReplicas      = "DeploymentReplicaSetTerminatingReplicas"
+	EmptyDirVolumeMode                           = "EmptyDirVolumeMode"
+	EnvFiles                                     = "EnvFiles"
+	GRPCContainerProbeTLS                        = "GRPCContainerProbeTLS"
+	H2CContainerProbe                            = "H2CContainerProbe"
+	HPAConfigurableTolerance                     = "HPAConfigurableTolerance"
+	HPAGeneration                                = "HPAGeneration"
+	HPAScaleToZero                               = "HPAScaleToZero"
+	HostnameOverride                             = "HostnameOverride"
+	ImageVolumeWithDigest                        = "ImageVolumeWithDigest"
+	InPlacePodLevelResourcesVerticalScaling      = "InPlacePodLevelResourcesVerticalScaling"
+	MatchLabelKeysInPodTopologySpread            = "MatchLabelKeysInPodTopologySpread"
+	MaxUnavailableStatefulSet                    = "MaxUnavailableStatefulSet"
+	NodeDeclaredFeatures                         = "NodeDeclaredFeatures"
+	PodLevelResources                            = "PodLevelResources"
+	ResourceHealthStatus                         = "ResourceHealthStatus"
+	ResourceHealthStatusMessage                  = "ResourceHealthStatusMessage"
+	StatefulSetRecreateStrategy                  = "StatefulSetRecreateStrategy"
+	VolumeBindMountOptions                       = "VolumeBindMountOptions"
+	VolumeLimitScaling                           = "VolumeLimitScaling"
+	WorkloadWithJob                              = "WorkloadWithJob"
+	InPlacePodVerticalScalingMemoryBackedVolumes = "InPlacePodVerticalScalingMemoryBackedVolumes"
+	InPlacePodVerticalScalingSchedulerPreemption = "InPlacePodVerticalScalingSchedulerPreemption"
+	KubeletInUserNamespace                       = "KubeletInUserNamespace"
+	PodLevelResourcesFixDefaulting               = "PodLevelResourcesFixDefaulting"
+	RestartAllContainersOnContainerExits         = "RestartAllContainersOnContainerExits"
+	SELinuxMount                                 = "SELinuxMount"
+	TaintTolerationComparisonOperators           = "TaintTolerationComparisonOperators"
+	UserNamespacesHostNetworkSupport             = "UserNamespacesHostNetworkSupport"
 
 	// The gates of fields of pod groups.
 	DRAWorkloadResourceClaims       = "DRAWorkloadResourceClaims"
 	TopologyAwareWorkloadScheduling = "TopologyAwareWorkloadScheduling"
-	WorkloadAwarePreemption         = "WorkloadAwarePreemption"
+	CompositePodGroup               = "CompositePodGroup"
+	PodGroupPreemptionPolicy        = "PodGroupPreemptionPolicy"
 )
 
 // stage is the maturity of a gate.
@@ -116,7 +149,7 @@ const (
 // implemented returns the gates that have an effect.
 func implemented() []string {
 	return []string{
-		allAlpha, allBeta, CBORServingAndStorage, SizeBasedListCostEstimate, ClusterTrustBundle, GenericWorkload, PodCertificateRequest,
+		allAlpha, allBeta, AllowUnsafeMalformedObjectDeletion, CBORServingAndStorage, SizeBasedListCostEstimate, ClusterTrustBundle, GenericWorkload, PodCertificateRequest,
 		StorageVersionMigrator, ClusterTrustBundleProjection, ContainerRestartRules, ContainerStopSignals,
 		CoordinatedLeaderElection, CrossNamespaceVolumeDataSource, DRAConsumableCapacity,
 		DRADeviceBindingConditions, DRADeviceTaints, DRAExtendedResource, DRAListTypeAttributes,
@@ -125,7 +158,15 @@ func implemented() []string {
 		HostnameOverride, ImageVolumeWithDigest, InPlacePodLevelResourcesVerticalScaling,
 		MatchLabelKeysInPodTopologySpread, MaxUnavailableStatefulSet, NodeDeclaredFeatures, PodLevelResources,
 		ResourceHealthStatus, ResourceHealthStatusMessage, VolumeLimitScaling, DRAWorkloadResourceClaims,
-		TopologyAwareWorkloadScheduling, UnknownVersionInteroperabilityProxy, WorkloadAwarePreemption,
+		TopologyAwareWorkloadScheduling, UnknownVersionInteroperabilityProxy, CompositePodGroup,
+		PodGroupPreemptionPolicy, EvictionRequestAPI, EmptyDirVolumeMode, VolumeBindMountOptions, H2CContainerProbe,
+		GRPCContainerProbeTLS, AtomicWriteVolumeUserFields, CSIVolumeHealth, HPAGeneration, DRAFractionalCapacityRange,
+		DRADerivedAttributes, DRADeviceCompatibilityGroups, DRAOptionalNodeOperations, DRAPartitionableDevicesType,
+		StatefulSetRecreateStrategy, WorkloadWithJob, InPlacePodVerticalScalingMemoryBackedVolumes,
+		InPlacePodVerticalScalingSchedulerPreemption, KubeletInUserNamespace, PodLevelResourcesFixDefaulting,
+		RestartAllContainersOnContainerExits, SELinuxMount,
+		TaintTolerationComparisonOperators, UserNamespacesHostNetworkSupport,
+		ExcludeAdmissionWebhookVirtualResources, WatchListCompression,
 	}
 }
 
@@ -217,7 +258,7 @@ func (g Gates) Enabled(name string) bool {
 	if enabled, ok := g.set[all]; ok && all != "" {
 		return enabled
 	}
-	return k.enabledByDefault
+	return k.enabledByDefault && g.release.MinCompatible() >= compatible[name]
 }
 
 // WithoutEffect returns the sorted names of the gates that were set and have no effect.

@@ -12,7 +12,7 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !g.Enabled(CBORServingAndStorage) || !g.Enabled("OpenAPIEnums") || g.Enabled("HPAScaleToZero") {
+	if !g.Enabled(CBORServingAndStorage) || !g.Enabled("OpenAPIEnums") || g.Enabled(CompositePodGroup) {
 		t.Error("gates are not as set, or not by default")
 	}
 	if got := g.WithoutEffect(); len(got) != 1 || got[0] != "OpenAPIEnums" {
@@ -24,7 +24,7 @@ func TestParse(t *testing.T) {
 	if g.Enabled(CBORServingAndStorage) || !g.Enabled("OpenAPIEnums") || g.Enabled("StorageVersionHash") {
 		t.Error("AllBeta does not hold for what is not set")
 	}
-	if g, err = Parse([]string{"AllAlpha=true"}, release.Release{}); err != nil || !g.Enabled(CBORServingAndStorage) {
+	if g, err = Parse([]string{"AllAlpha=true,GenericWorkload=true"}, release.Release{}); err != nil || !g.Enabled(CBORServingAndStorage) {
 		t.Errorf("AllAlpha does not hold for what is not set: %v", err)
 	}
 	for value, want := range map[string]string{
@@ -32,7 +32,7 @@ func TestParse(t *testing.T) {
 		"OpenAPIEnums":                    "missing bool value for OpenAPIEnums",
 		"CBORServingAndStorage=many":      `invalid value of CBORServingAndStorage=many, err: strconv.ParseBool: parsing "many": invalid syntax`,
 		"DynamicResourceAllocation=false": "cannot set feature gate DynamicResourceAllocation to false, feature is locked to true",
-		"GangScheduling=true":             "GangScheduling is enabled, but depends on features that are disabled: [GenericWorkload]",
+		"CompositePodGroup=true":          "CompositePodGroup is enabled, but depends on features that are disabled: [GenericWorkload TopologyAwareWorkloadScheduling]",
 	} {
 		if _, err := Parse([]string{value}, release.Release{}); err == nil || err.Error() != want {
 			t.Errorf("%s: %v", value, err)

@@ -77,14 +77,6 @@ func readManifest(file string) (map[string]string, error) {
 type hiddenMetric struct{ name, source, help string }
 
 var hiddenMetrics = []hiddenMetric{
-	{"apiserver_flowcontrol_request_concurrency_in_use", "apiserver_flowcontrol_current_executing_seats",
-		"[ALPHA] (Deprecated since 1.31.0) Concurrency (number of seats) occupied by the currently executing (initial stage " +
-			"for a WATCH, any stage otherwise) requests in the API Priority and Fairness subsystem"},
-	{"apiserver_flowcontrol_request_concurrency_limit", "apiserver_flowcontrol_nominal_limit_seats",
-		"[ALPHA] (Deprecated since 1.30.0) Nominal number of execution seats configured for each priority level"},
-	{"apiserver_request_slo_duration_seconds", "apiserver_request_sli_duration_seconds",
-		"[ALPHA] (Deprecated since 1.27.0) Response latency distribution (not counting webhook duration and priority & " +
-			"fairness queue wait times) in seconds for each verb, group, version, resource, subresource, scope and component."},
 	{"etcd_bookmark_counts", "etcd_bookmark_total",
 		"[ALPHA] (Deprecated since 1.36.0) Number of etcd bookmarks (progress notify events) split by kind."},
 }

@@ -18,6 +18,7 @@ func shown(t *testing.T, o Options) string {
 	total := m.Counters("apiserver_request_total", "[STABLE] Counter.", append(slices.Clone(labels), "code")...)
 	durations := m.Durations("apiserver_request_duration_seconds", "[STABLE] Latency.", DurationBuckets(), labels...)
 	slis := m.Durations("apiserver_request_sli_duration_seconds", "[ALPHA] Latency.", DurationBuckets()[2:], labels[:7]...)
+	m.Counters("etcd_bookmark_total", "[ALPHA] Bookmarks.").WithLabelValues().Inc()
 	for _, verb := range []string{"GET", "POST", "PUT"} {
 		values := []string{verb, "", "v1", "pods", "", "resource", "apiserver", ""}
 		total.WithLabelValues(append(slices.Clone(values), "200")...).Inc()
@@ -44,13 +45,13 @@ func TestFlagsSayWhatIsShown(t *testing.T) {
 		want, not        []string
 	}{
 		{"nothing asked", nil, nil, "", "",
-			[]string{`verb="POST"`, "hidden_metrics_total 4\n", "disabled_metrics_total 0\n",
+			[]string{`verb="POST"`, "hidden_metrics_total 1\n", "disabled_metrics_total 0\n",
 				`registered_metrics_total{deprecated_version="",stability_level="STABLE"}`},
-			[]string{"slo_duration", `"unexpected"`}},
-		{"disabled", []string{"apiserver_request_total", "apiserver_request_slo_duration_seconds"}, nil, "", "1.35",
-			[]string{"disabled_metrics_total 2\n"}, []string{"\napiserver_request_total{", "slo_duration"}},
+			[]string{"etcd_bookmark_counts", `"unexpected"`}},
+		{"disabled", []string{"apiserver_request_total", "etcd_bookmark_counts"}, nil, "", "1.35",
+			[]string{"disabled_metrics_total 2\n"}, []string{"\napiserver_request_total{", "etcd_bookmark_counts"}},
 		{"hidden ones too", nil, nil, "", "1.35",
-			[]string{"apiserver_request_slo_duration_seconds_count{", "hidden_metrics_total 0\n"}, nil},
+			[]string{"etcd_bookmark_counts 1", "hidden_metrics_total 0\n"}, nil},
 		{"few labels", nil, map[string]string{allowed: "GET,LIST"}, "", "",
 			[]string{`apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="pods",` +
 				`scope="resource",subresource="",verb="unexpected",version="v1"} 2`,

@@ -12,9 +12,9 @@ import (
 
 // The Kubernetes versions that the program knows. All have the major version 1.
 const (
-	Newest = 36 // the minor whose API is served by default
-	Patch  = 3  // of the newest minor
-	Oldest = 33 // the oldest minor that can be emulated
+	Newest = 37 // the minor whose API is served by default
+	Patch  = 2  // of the newest minor
+	Oldest = 34 // the oldest minor that can be emulated
 )
 
 // Release is what a server emulates. The zero value is the newest minor.

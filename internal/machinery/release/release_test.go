@@ -2,7 +2,7 @@ package release
 
 import "testing"
 
-// TestParse compares with what kube-apiserver 1.36.3 says.
+// TestParse compares with what kube-apiserver 1.37.2 says.
 func TestParse(t *testing.T) {
 	for _, c := range []struct {
 		emulated, minCompatible string
@@ -11,11 +11,11 @@ func TestParse(t *testing.T) {
 	}{
 		{want: Release{}},
 		{emulated: "kube=1.36", want: Of(36)},
-		{emulated: "v1.34", want: Release{34, 33}},
+		{emulated: "v1.35", want: Release{35, 34}},
 		{emulated: "1.36", minCompatible: "kube=1.34", want: Release{36, 34}},
-		{emulated: "kube=1.32", err: "[emulation version 1.32 is not between [1.33, 1.36.0], " +
-			"minCompatibilityVersion version 1.33 is not between [1.33, 1.32]]"},
-		{emulated: "kube=1.38", err: "emulation version 1.38 is not between [1.33, 1.36.0]"},
+		{emulated: "kube=1.33", err: "[emulation version 1.33 is not between [1.34, 1.37.0], " +
+			"minCompatibilityVersion version 1.34 is not between [1.34, 1.33]]"},
+		{emulated: "kube=1.38", err: "emulation version 1.38 is not between [1.34, 1.37.0]"},
 		{emulated: "foo=1.36", err: "component not registered: foo"},
 		{emulated: "kube=abc", err: `could not parse "abc" as version`},
 		{emulated: "kube=", err: `could not parse "" as version`},
@@ -23,9 +23,9 @@ func TestParse(t *testing.T) {
 		{emulated: "kube=1.36,kube=1.35", err: "duplicate version flag, kube=1.36 and kube=1.35"},
 		{
 			emulated: "kube=1.36", minCompatible: "kube=1.37",
-			err: "minCompatibilityVersion version 1.37 is not between [1.33, 1.36]",
+			err: "minCompatibilityVersion version 1.37 is not between [1.34, 1.36]",
 		},
-		{minCompatible: "kube=1.32", err: "minCompatibilityVersion version 1.32 is not between [1.33, 1.36]"},
+		{minCompatible: "kube=1.33", err: "minCompatibilityVersion version 1.33 is not between [1.34, 1.37]"},
 	} {
 		got, err := Parse(c.emulated, c.minCompatible)
 		if c.err != "" {

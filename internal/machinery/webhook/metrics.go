@@ -66,12 +66,16 @@ func (m *Metrics) Called(host string, code int, start time.Time, sent, received 
 // NewCertificateMetrics returns metrics of certificates alone. part is in their names: "webhooks" or "kube_aggregator".
 func NewCertificateMetrics(part string) *Metrics {
 	m := &Metrics{}
+	stage := "[ALPHA]"
+	if part == "webhooks" {
+		stage = "[BETA]"
+	}
 	m.missingSAN = m.Counter("apiserver_"+part+"_x509_missing_san_total",
-		"[ALPHA] Counts the number of requests to servers missing SAN extension in their serving certificate OR the "+
+		stage+" Counts the number of requests to servers missing SAN extension in their serving certificate OR the "+
 			"number of connection failures due to the lack of x509 certificate SAN extension missing (either/or, based on "+
 			"the runtime environment)")
 	m.sha1 = m.Counter("apiserver_"+part+"_x509_insecure_sha1_total",
-		"[ALPHA] Counts the number of requests to servers with insecure SHA1 signatures in their serving certificate OR "+
+		stage+" Counts the number of requests to servers with insecure SHA1 signatures in their serving certificate OR "+
 			"the number of connection failures due to the insecure SHA1 signatures (either/or, based on the runtime "+
 			"environment)")
 	return m

@@ -22,7 +22,7 @@ func (m *Manager) updateGeneral(
 	defer func() {
 		// The algorithm panics where a value that converts itself refuses to.
 		if recover() != nil {
-			object.SetManagedFields(nil)
+			object.SetManagedFields(live.GetManagedFields())
 			result = object
 		}
 	}()
@@ -37,12 +37,12 @@ func (m *Manager) updateGeneral(
 	before := append(append([]metav1.ManagedFieldsEntry{}, object.GetManagedFields()...), live.GetManagedFields()...)
 	general, err := m.generalFor(ctx)
 	if err != nil {
-		object.SetManagedFields(nil)
+		object.SetManagedFields(live.GetManagedFields())
 		return object
 	}
 	out, err := general.Update(live, object, manager)
 	if err != nil {
-		object.SetManagedFields(nil)
+		object.SetManagedFields(live.GetManagedFields())
 		return object
 	}
 	result = out.(registry.Object)

@@ -240,13 +240,9 @@ func (r *Resource) Remove(ctx context.Context, found *cache.Object, c Commit) (R
 	if c.DryRun {
 		return Result{Object: found, Deleted: true}, nil
 	}
-	key := r.prefix + found.Key
-	revision, err := r.commit(ctx, c.SideWrites.with(storage.Txn{
-		Conditions: []storage.Condition{{Key: key, ModRevision: found.Revision}},
-		Ops:        []storage.Op{storage.Delete(key)},
-	}))
+	revision, err := r.removeKey(ctx, found, c)
 	if err != nil {
-		return Result{}, r.conflict(ctx, found.Key, err)
+		return Result{}, err
 	}
 	data, err := r.codec.Restamp(found.Data, revision)
 	if err != nil {
@@ -254,6 +250,25 @@ func (r *Resource) Remove(ctx context.Context, found *cache.Object, c Commit) (R
 	}
 	gone := objectAt(found.Key, revision, cache.Header{Labels: found.Labels, Fields: found.Fields, Data: data})
 	return Result{Object: gone, Deleted: true}, nil
+}
+
+// RemoveUnreadable is Remove for an object whose value cannot be read.
+func (r *Resource) RemoveUnreadable(ctx context.Context, found *cache.Object) error {
+	_, err := r.removeKey(ctx, found, Commit{})
+	return err
+}
+
+// removeKey deletes the key of found and returns the revision of that.
+func (r *Resource) removeKey(ctx context.Context, found *cache.Object, c Commit) (int64, error) {
+	key := r.prefix + found.Key
+	revision, err := r.commit(ctx, c.SideWrites.with(storage.Txn{
+		Conditions: []storage.Condition{{Key: key, ModRevision: found.Revision}},
+		Ops:        []storage.Op{storage.Delete(key)},
+	}))
+	if err != nil {
+		return 0, r.conflict(ctx, found.Key, err)
+	}
+	return revision, nil
 }
 
 // Unstored is the result of a write of obj over found that is not stored.

@@ -78,6 +78,8 @@ type Streams struct{ Stdin, Stdout, Stderr, TTY bool }
 type Cluster interface {
 	// Get returns the latest object of a resource in its storage version, or a NotFound error.
 	Get(ctx context.Context, r schema.GroupResource, namespace, name string) (Object, error)
+	// List returns the objects of a resource in a namespace, in its storage version.
+	List(ctx context.Context, r schema.GroupResource, namespace string) ([]Object, error)
 	// Kubelet returns how the kubelet of a node is reached.
 	Kubelet(ctx context.Context, node string) (*Kubelet, error)
 	// Resolve returns the addresses of a host. It fails if the host has none, or one that proxies must not connect to:

@@ -79,8 +79,11 @@ type Metadata struct {
 	// Last means that kube-apiserver's validation of a new object of the kind does not check metadata: it is checked if
 	// there are no other errors.
 	Last bool
+	// Repeated means that a cause is reported once for each check that finds it, as kube-apiserver does for kinds without
+	// declarative validation (KEP-5073). Of other kinds each cause is reported once.
+	Repeated bool
 	// OnUpdate are the checks of metadata that the kind's own validation of an update repeats after the rules of all
-	// kinds. kube-apiserver reports a cause once for each check that finds it.
+	// kinds.
 	OnUpdate MetaChecks
 	// OnStatusUpdate is the same for updates of the status subresource.
 	OnStatusUpdate MetaChecks
@@ -96,7 +99,6 @@ const (
 	MetaChanges    MetaChecks = iota // the update rules again
 	MetaWhole                        // the update rules and those for new objects
 	MetaNew                          // those for new objects
-	MetaNewTwice                     // those for new objects, twice
 	MetaNewUnnamed                   // those for new objects, without the rule for names
 	MetaNothing
 )
@@ -184,6 +186,9 @@ type Version struct {
 	Check func(Object) error
 	// Metadata, unless nil, replaces the rules of metadata of the kind for writes in this version.
 	Metadata *Metadata
+	// Requests, unless nil, replaces those of the kind for requests in this version. Only its fields UnconditionalUpdate and
+	// ReturnDeleted are read: what else a kind serves is the same in all versions.
+	Requests *Requests
 	// ToStorage and FromStorage convert to and from the storage version; nil for
 	// the storage version itself. They may share parts of their argument, which
 	// is not used afterwards.

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"sync/atomic"
 
@@ -50,16 +51,43 @@ func (e *protobufEncoding) read(value []byte, revision int64) (cache.Header, err
 
 func (e *protobufEncoding) unstamped(value []byte) ([]byte, error) {
 	message, err := wire.Raw(value)
+	if err == nil && !bytes.HasPrefix(value, e.envelope) {
+		message, err = e.ofOtherVersion(value, message)
+	}
 	if err == nil && e.lacksDefaults(message) {
 		return e.withDefaults(message)
 	}
 	return message, err
 }
 
+// ofOtherVersion returns the message in the storage version of a value that was stored in another one, by a server of an older
+// release or one that had to be compatible with it. message is the one of the value.
+func (e *protobufEncoding) ofOtherVersion(value, message []byte) ([]byte, error) {
+	envelope, err := scheme.OpenBody(value)
+	if err != nil {
+		return nil, err
+	}
+	for i := range e.kind.Versions {
+		v := &e.kind.Versions[i]
+		if v.ToStorage == nil || e.kind.GroupVersion(v).String() != envelope.APIVersion {
+			continue
+		}
+		obj := v.New()
+		if err := scheme.DecodeProto(message, obj); err != nil {
+			return nil, err
+		}
+		if obj, err = v.ToStorage(context.Background(), obj); err != nil {
+			return nil, err
+		}
+		return scheme.EncodeProto(obj)
+	}
+	return message, nil
+}
+
 // lacksDefaults reports whether a field of Storage.DefaultOnRead is missing.
 func (e *protobufEncoding) lacksDefaults(message []byte) bool {
 	for _, path := range e.kind.Storage.DefaultOnRead {
-		if v, err := wire.Find(message, path); err == nil && len(v.Bytes) == 0 {
+		if v, err := wire.Find(message, path); err == nil && (!v.Found || v.Bytes != nil && len(v.Bytes) == 0) {
 			return true
 		}
 	}

@@ -34,6 +34,14 @@ func NewServed(r *Resource, v *Version) *Served {
 	return s
 }
 
+// Requests returns how requests in the version are answered.
+func (s *Served) Requests() *Requests {
+	if s.Version.Requests != nil {
+		return s.Version.Requests
+	}
+	return &s.Kind.Requests
+}
+
 // Metadata returns the rules of metadata for writes in the version.
 func (s *Served) Metadata() *Metadata {
 	if s.Version.Metadata != nil {

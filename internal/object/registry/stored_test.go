@@ -99,6 +99,7 @@ func TestReferenceData(t *testing.T) {
 	skipped := map[string]int{}
 	checked := map[*registry.Kind]int{}
 	for _, d := range dump {
+		addOf137(d.Object)
 		r, key := resourceOf(all, d.Key)
 		if r == nil {
 			group, _, _ := strings.Cut(strings.TrimPrefix(d.Key, registry.Root), "/")
@@ -115,7 +116,7 @@ func TestReferenceData(t *testing.T) {
 	}
 	for _, k := range kinds {
 		// The dump is of a server with the default versions.
-		if k.Storage.Path != "" && checked[k] == 0 && !k.Versions[0].Disabled {
+		if k.Storage.Path != "" && checked[k] == 0 && !k.Versions[0].Disabled && !newIn137(k) {
 			t.Errorf("no stored %s", k.GroupResource())
 		}
 	}
@@ -222,6 +223,41 @@ func checkServed(ctx context.Context, r *registry.Resource, key string, d dumped
 	return nil
 }
 
+// storedOtherwise are the kinds of which 1.37 stores other bytes than 1.36, from which the data is: in another version, or
+// with another field.
+var storedOtherwise = map[string]bool{
+	"CSIDriver": true, "CSINode": true, "StatefulSet": true,
+	"MutatingAdmissionPolicy": true, "MutatingAdmissionPolicyBinding": true,
+}
+
+// newIn137 reports whether 1.36 did not serve a kind by default.
+func newIn137(k *registry.Kind) bool {
+	v, ok := k.Versions[0].New().(interface{ APILifecycleIntroduced() (major, minor int) })
+	if !ok {
+		return false
+	}
+	_, minor := v.APILifecycleIntroduced()
+	return minor >= 37
+}
+
+// addOf137 adds what 1.37 shows of an object that 1.36 has stored.
+func addOf137(object map[string]any) {
+	switch object["kind"] {
+	case "CSINode":
+		object["status"] = map[string]any{}
+	case "CSIDriver":
+		spec := object["spec"].(map[string]any)
+		if spec["preventPodSchedulingIfMissing"] == nil {
+			spec["preventPodSchedulingIfMissing"] = false
+		}
+	case "StatefulSet":
+		strategy, _ := object["spec"].(map[string]any)["updateStrategy"].(map[string]any)
+		if u, ok := strategy["rollingUpdate"].(map[string]any); ok && u["maxUnavailable"] == nil {
+			u["maxUnavailable"] = float64(1)
+		}
+	}
+}
+
 func versionOf(k *registry.Kind, apiVersion string) *registry.Version {
 	group, name, ok := strings.Cut(apiVersion, "/")
 	if !ok {
@@ -255,7 +291,7 @@ func checkStored(ctx context.Context, store storage.Store, r *registry.Resource,
 	if err != nil {
 		return err
 	}
-	if !bytes.Equal(again, d.Value) {
+	if !bytes.Equal(again, d.Value) && !storedOtherwise[r.Kind.Name] {
 		return fmt.Errorf("stored again as\n%q\nwas\n%q", again, d.Value)
 	}
 	const name = "example.com/changed"
@@ -290,8 +326,9 @@ func checkStored(ctx context.Context, store storage.Store, r *registry.Resource,
 	if again, err = r.Reencode(e.Value); err != nil {
 		return err
 	}
-	if r.Kind.Storage.DefaultOnRead == nil || len(e.Value) <= len(d.Value) || !bytes.Equal(again, e.Value) {
-		return fmt.Errorf("changed and changed back it is stored as\n%q\nwas\n%q", e.Value, d.Value)
+	differs := r.Kind.Storage.DefaultOnRead != nil && len(e.Value) > len(d.Value) || storedOtherwise[r.Kind.Name]
+	if !differs || !bytes.Equal(again, e.Value) {
+		return fmt.Errorf("changed and changed back it is stored as\n%q\nwas\n%q", e.Value, again)
 	}
 	return nil // the defaults it lacked are stored now
 }

@@ -111,6 +111,9 @@ type Table[T Object] struct {
 	Columns []metav1.TableColumnDefinition
 	// Cells returns the cells of an object's row, in the order of Columns.
 	Cells func(obj T) []any
+	// ListCells returns the function that is called instead of Cells for the objects of one response to a list, if their rows
+	// depend on each other. It gets all these objects. If it is nil, Cells is called.
+	ListCells func(all []T) func(obj T) []any
 	// Conditions returns the conditions of an object's row; nil is none.
 	Conditions func(obj T) []metav1.TableRowCondition
 	// Compare sorts the rows of one response. If it is nil, they are in the order of the list: by namespace and name.
@@ -218,6 +221,15 @@ func (t Table[T]) Untyped() Table[Object] {
 	out := Table[Object]{Columns: t.Columns, Cells: resultOf(t.Cells), Conditions: resultOf(t.Conditions)}
 	if f := t.Compare; f != nil {
 		out.Compare = func(a, b Object) int { return f(a.(T), b.(T)) }
+	}
+	if f := t.ListCells; f != nil {
+		out.ListCells = func(all []Object) func(Object) []any {
+			typed := make([]T, len(all))
+			for i, o := range all {
+				typed[i] = o.(T)
+			}
+			return resultOf(f(typed))
+		}
 	}
 	return out
 }

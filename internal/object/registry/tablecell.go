@@ -27,6 +27,21 @@ func ElapsedText(since, now time.Time) string { return duration.HumanDuration(no
 // MarshalJSON encodes the cell as it reads now.
 func (e Elapsed) MarshalJSON() ([]byte, error) { return json.Marshal(e.Text(time.Now())) }
 
+// Distance is a table cell with the distance to a moment that may be ahead: "in 5m", and later "5m ago". Its text depends on
+// the time of reading, as that of Elapsed.
+type Distance struct{ To time.Time }
+
+// Text is the cell as it reads at a time.
+func (d Distance) Text(now time.Time) string {
+	if d.To.After(now) {
+		return "in " + duration.HumanDuration(d.To.Sub(now))
+	}
+	return ElapsedText(d.To, now) + " ago"
+}
+
+// MarshalJSON encodes the cell as it reads now.
+func (d Distance) MarshalJSON() ([]byte, error) { return json.Marshal(d.Text(time.Now())) }
+
 // Row returns the part of a table row that depends on o only, from the cache or from encode, which gets the object in
 // the version that cells are made from. The result must not be changed.
 func (r *Resource) Row(ctx context.Context, o *cache.Object, encode func(Object) ([]byte, error)) ([]byte, error) {

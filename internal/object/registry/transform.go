@@ -40,10 +40,22 @@ const encryptedPrefix = "k8s:enc:"
 
 var errEncrypted = errors.New("the value is encrypted, and no encryption is configured")
 
-// keyError returns the error for a value under key that could not be transformed.
-func keyError(key string, err error) error {
-	return fmt.Errorf("unable to transform key %q: %w", key, err)
+// TransformError is the error of a value that could not be transformed: it cannot be decrypted with the keys that there are.
+type TransformError struct {
+	Key string // in the store
+	Err error
 }
+
+// Error implements error.
+func (e *TransformError) Error() string {
+	return fmt.Sprintf("unable to transform key %q: %v", e.Key, e.Err)
+}
+
+// Unwrap returns what is wrong with the value.
+func (e *TransformError) Unwrap() error { return e.Err }
+
+// keyError returns the error for a value under key that could not be transformed.
+func keyError(key string, err error) error { return &TransformError{Key: key, Err: err} }
 
 // fromStore returns the plain form of a stored value. It does not wait.
 func (c *codec) fromStore(ctx context.Context, key string, value []byte) ([]byte, error) {
@@ -81,9 +93,11 @@ func (c *codec) toStore(ctx context.Context, key string, plain []byte) ([]byte, 
 	return value, nil
 }
 
-// stale reports whether an object must be written although nothing has changed, because it would be stored differently.
+// stale reports whether an object must be written although nothing has changed, because it would be stored differently: with
+// another key, or in another version.
 func (r *Resource) stale(ctx context.Context, found *cache.Object) (bool, error) {
-	if r.codec.transformer == nil {
+	head := r.codec.versionHead()
+	if r.codec.transformer == nil && head == nil {
 		return false, nil
 	}
 	key := r.prefix + found.Key
@@ -94,12 +108,23 @@ func (r *Resource) stale(ctx context.Context, found *cache.Object) (bool, error)
 		// The write finds out about a change.
 		return true, err
 	}
-	var stale bool
-	err = storage.RetryPending(ctx, func() (err error) {
-		_, stale, err = r.codec.transformer.FromStore(ctx, key, e.Value)
-		return err
-	})
-	return stale, err
+	plain, stale := e.Value, false
+	if r.codec.transformer != nil {
+		err = storage.RetryPending(ctx, func() (err error) {
+			plain, stale, err = r.codec.transformer.FromStore(ctx, key, e.Value)
+			return err
+		})
+	}
+	return stale || err == nil && !bytes.HasPrefix(plain, head), err
+}
+
+// versionHead returns the beginning of the values of a kind whose stored version cannot be seen in the data of an object. It is
+// nil for other kinds: those that are stored as JSON, and those that have one version only.
+func (c *codec) versionHead() []byte {
+	if e, ok := c.encoding.(*protobufEncoding); ok && len(e.kind.Versions) > 1 {
+		return e.envelope
+	}
+	return nil
 }
 
 // readableWait bounds how long a request or a watch waits for what one object needs to

@@ -9,6 +9,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
@@ -19,10 +20,10 @@ const group = "admissionregistration.k8s.io"
 var categories = []string{"api-extensions"}
 
 // Kinds returns the kinds of the group in the order of discovery.
-func Kinds() []*registry.Kind {
+func Kinds(gates features.Gates) []*registry.Kind {
 	return []*registry.Kind{
-		mutatingAdmissionPolicy(), mutatingAdmissionPolicyBinding(), mutatingWebhookConfiguration(),
-		validatingAdmissionPolicy(), validatingAdmissionPolicyBinding(), validatingWebhookConfiguration(),
+		mutatingAdmissionPolicy(), mutatingAdmissionPolicyBinding(), mutatingWebhookConfiguration(gates),
+		validatingAdmissionPolicy(), validatingAdmissionPolicyBinding(), validatingWebhookConfiguration(gates),
 	}
 }
 

@@ -3,9 +3,10 @@ package admissionregistration
 import (
 	"testing"
 
+	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/resource/internal/kindtest"
 )
 
-func TestKinds(t *testing.T) { kindtest.Run(t, Kinds(), kindtest.Options{}) }
+func TestKinds(t *testing.T) { kindtest.Run(t, Kinds(features.Gates{}), kindtest.Options{}) }
 
-func TestCases(t *testing.T) { kindtest.Cases(t, Kinds()) }
+func TestCases(t *testing.T) { kindtest.Cases(t, Kinds(features.Gates{})) }

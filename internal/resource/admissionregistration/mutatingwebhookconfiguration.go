@@ -3,14 +3,16 @@ package admissionregistration
 import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-func mutatingWebhookConfiguration() *registry.Kind {
+func mutatingWebhookConfiguration(gates features.Gates) *registry.Kind {
 	return webhookConfiguration(registry.Names{
 		Group: group, Package: "admissionregistration", Resource: "mutatingwebhookconfigurations",
 		Name: "MutatingWebhookConfiguration", Categories: categories,
-	}, mutatingHooks, func(c *admissionv1.MutatingWebhookConfiguration) any { return c.Webhooks })
+	}, mutatingHooks, func(c *admissionv1.MutatingWebhookConfiguration) any { return c.Webhooks },
+		gates.Enabled(features.ExcludeAdmissionWebhookVirtualResources))
 }
 
 // mutatingHooks returns the webhooks of a configuration, which is not nil.

@@ -3,14 +3,16 @@ package admissionregistration
 import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-func validatingWebhookConfiguration() *registry.Kind {
+func validatingWebhookConfiguration(gates features.Gates) *registry.Kind {
 	return webhookConfiguration(registry.Names{
 		Group: group, Package: "admissionregistration", Resource: "validatingwebhookconfigurations",
 		Name: "ValidatingWebhookConfiguration", Categories: categories,
-	}, validatingHooks, func(c *admissionv1.ValidatingWebhookConfiguration) any { return c.Webhooks })
+	}, validatingHooks, func(c *admissionv1.ValidatingWebhookConfiguration) any { return c.Webhooks },
+		gates.Enabled(features.ExcludeAdmissionWebhookVirtualResources))
 }
 
 // validatingHooks returns the webhooks of a configuration, which is not nil.

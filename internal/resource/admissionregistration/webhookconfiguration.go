@@ -8,11 +8,11 @@ import (
 )
 
 // webhookConfiguration returns the kind of a configuration of webhooks. hooks returns the webhooks of a configuration, and
-// list the field that has them.
+// list the field that has them. With excludes, rules of resources that webhooks are not called for are reported.
 func webhookConfiguration[T any, P interface {
 	*T
 	registry.Object
-}](names registry.Names, hooks func(P) []hook, list func(P) any) *registry.Kind {
+}](names registry.Names, hooks func(P) []hook, list func(P) any, excludes bool) *registry.Kind {
 	return &registry.Kind{
 		Names: names,
 		Versions: []registry.Version{declare.Version("v1", func(c P) {
@@ -23,7 +23,13 @@ func webhookConfiguration[T any, P interface {
 		Storage:  registry.Storage{Version: "v1", Path: names.Resource},
 		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[P]{
-			Warn:       warnStaticName[P],
+			Warn: func(c, old P) []string {
+				warnings := warnStaticName(c, old)
+				if excludes {
+					warnings = append(warnings, warnExcluded(hooks(c))...)
+				}
+				return warnings
+			},
 			Generation: true,
 			// A change from nil to an empty list increments the generation, too.
 			GenerationOf:   func(c P) any { return declare.ExactText(list(c)) },

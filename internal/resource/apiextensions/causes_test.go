@@ -81,7 +81,7 @@ func (c judged) judge(t *testing.T) (field.ErrorList, []string) {
 		d.Status.StoredVersions, d.Status.Conditions = nil, nil
 		d.Status.AcceptedNames = definition{}.Status.AcceptedNames
 		recordStoredVersion(d)
-		return validate(ctx, d, nil), formatWarnings(d, nil)
+		return validate(ctx, d, nil), newWarnings(unrecognizedFormats, d, nil)
 	}
 	old := decodeDefinition(t, c.Old)
 	if c.Subresource == "status" {
@@ -90,7 +90,7 @@ func (c judged) judge(t *testing.T) (field.ErrorList, []string) {
 	}
 	d.Status = old.Status
 	recordStoredVersion(d)
-	return validateUpdate(ctx, d, old), formatWarnings(d, old)
+	return validateUpdate(ctx, d, old), newWarnings(unrecognizedFormats, d, old)
 }
 
 func decodeDefinition(t testing.TB, document []byte) *definition {

@@ -6,11 +6,14 @@ package apiextensions
 import (
 	"slices"
 	"strings"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // Kinds returns the kinds of the group in the order of discovery.
@@ -39,7 +42,7 @@ func customResourceDefinition() *registry.Kind {
 			Version: "v1", Path: "apiextensions.k8s.io/customresourcedefinitions", JSON: true, GroupVersion: storedAPIVersion,
 			StoredJSON: &registry.StoredJSON{Encode: encodeStored, Decode: decodeStored},
 		},
-		Metadata:     registry.Metadata{AnyFinalizer: true},
+		Metadata:     registry.Metadata{AnyFinalizer: true, Repeated: true},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*definition]{
 			Generation:           true,
@@ -47,11 +50,53 @@ func customResourceDefinition() *registry.Kind {
 			PrepareUpdate:        func(d, _ *definition) { recordStoredVersion(d) },
 			ValidateStatusUpdate: validateStatusUpdate,
 			Canonicalize:         func(d *definition) { rewriteValues(d, canonical) },
-			Warn:                 formatWarnings,
-			InContext:            registry.InContext[*definition]{ValidateCreate: validate, ValidateUpdate: validateUpdate},
+			Warn: func(d, old *definition) []string {
+				return append(newWarnings(unrecognizedFormats, d, old), newWarnings(unsupportedSets, d, old)...)
+			},
+			InContext: registry.InContext[*definition]{ValidateCreate: validate, ValidateUpdate: validateUpdate},
 		}.Untyped(),
 		Deletion: registry.Deletion[*definition]{Started: startDeletion, IgnoresPropagation: true}.Untyped(),
+		Table: registry.Table[*definition]{
+			Columns: []metav1.TableColumnDefinition{
+				table.Name,
+				table.Column("Scope", "string", "Cluster/Namespaced"),
+				table.Column("Versions", "string", "Served versions"),
+				table.Column("Created At", "date", table.Age.Description),
+				table.Wide("Group", "string", "API group"),
+				table.Wide("Kind", "string", "CustomResource kind"),
+				table.Wide("ShortNames", "string", "Short names"),
+				table.Wide("Established", "boolean", "Established status"),
+			},
+			Cells: func(d *definition) []any {
+				return []any{
+					d.Name, string(d.Spec.Scope), servedVersions(&d.Spec), d.CreationTimestamp.UTC().Format(time.RFC3339),
+					d.Spec.Group, d.Spec.Names.Kind, strings.Join(d.Spec.Names.ShortNames, ","), established(d),
+				}
+			},
+		}.Untyped(),
 	}
+}
+
+// servedVersions returns the names of the served versions as a table shows them.
+func servedVersions(spec *definitionSpec) string {
+	var names []string
+	for _, v := range spec.Versions {
+		switch {
+		case v.Served && v.Storage:
+			names = append(names, v.Name+"(storage)")
+		case v.Served:
+			names = append(names, v.Name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, ",")
+}
+
+// established reports whether the custom resources are served.
+func established(d *definition) bool {
+	return slices.ContainsFunc(d.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+	})
 }
 
 func servedVersion() registry.Version {

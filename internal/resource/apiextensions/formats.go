@@ -14,34 +14,52 @@ var stringFormats = []string{
 	"ssn", "uri", "uuid", "uuid3", "uuid4", "uuid5",
 }
 
-// formatWarnings returns warnings about unknown formats. On update it warns only about new
-// ones.
-func formatWarnings(d, old *definition) []string {
-	var known []string
-	if old != nil {
-		known = unrecognizedFormats(&old.Spec)
+// newWarnings returns the warnings about a definition that its old version, which may be nil, does not deserve too.
+func newWarnings(about func(*definitionSpec) []string, d, old *definition) []string {
+	warnings := about(&d.Spec)
+	if old == nil {
+		return warnings
 	}
-	var out []string
-	for _, format := range unrecognizedFormats(&d.Spec) {
-		if !slices.Contains(known, format) {
-			out = append(out, fmt.Sprintf("unrecognized format %q", format))
-		}
-	}
-	return out
+	known := about(&old.Spec)
+	return slices.DeleteFunc(warnings, func(w string) bool { return slices.Contains(known, w) })
 }
 
-// unrecognizedFormats returns the formats in the definition's schemas that are not known for
-// the type beside them, sorted and without duplicates.
-func unrecognizedFormats(spec *definitionSpec) []string {
+// warnings returns the texts that a function returns of the schemas of a definition, except "", sorted and without
+// duplicates.
+func warnings(spec *definitionSpec, of func(*props) string) []string {
 	var out []string
 	anySchemaMatches(spec, func(s *props) bool {
-		if s.Format != "" && !recognized(s.Type, s.Format) && !slices.Contains(out, s.Format) {
-			out = append(out, s.Format)
+		if text := of(s); text != "" {
+			out = append(out, text)
 		}
 		return false
 	})
 	slices.Sort(out)
-	return out
+	return slices.Compact(out)
+}
+
+// unrecognizedFormats warns of the formats that are not known for the type beside them.
+func unrecognizedFormats(spec *definitionSpec) []string {
+	return warnings(spec, func(s *props) string {
+		if s.Format == "" || recognized(s.Type, s.Format) {
+			return ""
+		}
+		return fmt.Sprintf("unrecognized format %q", s.Format)
+	})
+}
+
+// unsupportedSets warns of sets of objects or lists.
+func unsupportedSets(spec *definitionSpec) []string {
+	return warnings(spec, func(s *props) string {
+		if s.XListType == nil || *s.XListType != "set" || s.Items == nil || s.Items.Schema == nil {
+			return ""
+		}
+		if t := s.Items.Schema.Type; t == "object" || t == "array" {
+			return fmt.Sprintf("x-kubernetes-list-type: set for items of type %q is not supported by server-side apply or CEL "+
+				"validation rules", t)
+		}
+		return ""
+	})
 }
 
 func recognized(kind, format string) bool {

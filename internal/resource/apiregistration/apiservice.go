@@ -32,7 +32,7 @@ func apiService() *registry.Kind {
 		Metadata: registry.Metadata{
 			// The name for the core group ends with a dot: "v1.".
 			ValidateName: path.ValidatePathSegmentName,
-			AnyFinalizer: true, OnUpdate: registry.MetaWhole,
+			AnyFinalizer: true, Repeated: true, OnUpdate: registry.MetaWhole,
 		},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*apiregistrationv1.APIService]{

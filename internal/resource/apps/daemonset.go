@@ -44,24 +44,25 @@ func daemonSet(gates core.PodGates) *registry.Kind {
 		Strategy: registry.Strategy[*appsv1.DaemonSet]{
 			Generation: true,
 			PrepareCreate: func(d *appsv1.DaemonSet) {
-				gates.DropNew(&d.Spec.Template.Spec)
+				gates.DropNew(&d.Spec.Template)
 				setTemplateGeneration(d, max(templateGeneration(d), 1))
 			},
 			PrepareUpdate: func(d, old *appsv1.DaemonSet) {
-				gates.Drop(&d.Spec.Template.Spec, &old.Spec.Template.Spec)
+				gates.Drop(&d.Spec.Template, &old.Spec.Template)
 				generation := templateGeneration(old)
 				if !equality.Semantic.DeepEqual(d.Spec.Template, old.Spec.Template) {
 					generation++
 				}
 				setTemplateGeneration(d, generation)
 			},
-			Validate: validateDaemonSet,
+			ValidateCreate: func(d *appsv1.DaemonSet) field.ErrorList { return validateDaemonSet(d, nil, &gates) },
 			PrepareStatusUpdate: func(d, old *appsv1.DaemonSet) {
 				setTemplateGeneration(d, templateGeneration(old))
 			},
 			ValidateStatusUpdate: validateDaemonSetStatus,
 			ValidateUpdate: func(d, old *appsv1.DaemonSet) field.ErrorList {
-				return declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
+				return append(validateDaemonSet(d, old, &gates),
+					declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
 			},
 			Warn: func(d, old *appsv1.DaemonSet) []string {
 				if old != nil && templateGeneration(d) == templateGeneration(old) {

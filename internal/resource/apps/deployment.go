@@ -53,14 +53,15 @@ func deployment(inPods core.PodGates, gates features.Gates) *registry.Kind {
 				d.Labels = old.Labels
 				disabled.Drop(d, old)
 			},
-			Validate:      validateDeployment,
-			PrepareCreate: func(d *appsv1.Deployment) { inPods.DropNew(&d.Spec.Template.Spec) },
+			ValidateCreate: func(d *appsv1.Deployment) field.ErrorList { return validateDeployment(d, nil, &inPods) },
+			PrepareCreate:  func(d *appsv1.Deployment) { inPods.DropNew(&d.Spec.Template) },
 			PrepareUpdate: func(d, old *appsv1.Deployment) {
-				inPods.Drop(&d.Spec.Template.Spec, &old.Spec.Template.Spec)
+				inPods.Drop(&d.Spec.Template, &old.Spec.Template)
 			},
 			ValidateStatusUpdate: validateDeploymentStatus,
 			ValidateUpdate: func(d, old *appsv1.Deployment) field.ErrorList {
-				return declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
+				return append(validateDeployment(d, old, &inPods),
+					declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
 			},
 			Warn: func(d, old *appsv1.Deployment) []string {
 				if old == nil {

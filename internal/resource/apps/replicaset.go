@@ -42,15 +42,16 @@ func replicaSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 		},
 		Strategy: registry.Strategy[*appsv1.ReplicaSet]{
 			Generation:          true,
-			Validate:            validateReplicaSet,
+			ValidateCreate:      func(r *appsv1.ReplicaSet) field.ErrorList { return validateReplicaSet(r, nil, &inPods) },
 			PrepareStatusUpdate: disabled.Drop,
-			PrepareCreate:       func(r *appsv1.ReplicaSet) { inPods.DropNew(&r.Spec.Template.Spec) },
+			PrepareCreate:       func(r *appsv1.ReplicaSet) { inPods.DropNew(&r.Spec.Template) },
 			PrepareUpdate: func(r, old *appsv1.ReplicaSet) {
-				inPods.Drop(&r.Spec.Template.Spec, &old.Spec.Template.Spec)
+				inPods.Drop(&r.Spec.Template, &old.Spec.Template)
 			},
 			ValidateStatusUpdate: validateReplicaSetStatus,
 			ValidateUpdate: func(r, old *appsv1.ReplicaSet) field.ErrorList {
-				return declare.Immutable(r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
+				return append(validateReplicaSet(r, old, &inPods),
+					declare.Immutable(r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
 			},
 			Warn: func(r, old *appsv1.ReplicaSet) []string {
 				if old == nil {

@@ -2,12 +2,13 @@ package apps
 
 import (
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -18,6 +19,8 @@ import (
 )
 
 func statefulSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
+	maxUnavailable := gates.Enabled(features.MaxUnavailableStatefulSet)
+	recreate := gates.Enabled(features.StatefulSetRecreateStrategy)
 	disabled := declare.DisabledOf(gates, declare.Part(features.MaxUnavailableStatefulSet,
 		func(s *appsv1.StatefulSet) bool {
 			u := s.Spec.UpdateStrategy.RollingUpdate
@@ -28,14 +31,21 @@ func statefulSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 				u.MaxUnavailable = nil
 			}
 		}))
+	var defaultOnRead [][]int32
+	if maxUnavailable { // older releases have stored sets without it
+		defaultOnRead = [][]int32{{2, 7, 2, 2}}
+	}
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "apps", Resource: "statefulsets", Name: "StatefulSet", ShortNames: []string{"sts"},
 			Categories: []string{"all"}, Namespaced: true,
 		},
-		Versions: []registry.Version{declare.Version[appsv1.StatefulSet]("v1", defaultStatefulSet)},
+		Versions: []registry.Version{declare.Version("v1", func(s *appsv1.StatefulSet) {
+			defaultStatefulSet(s, maxUnavailable)
+		})},
 		Storage: registry.Storage{
 			Version: "v1", Path: "statefulsets", AfterDecode: registry.Defaulter(setClaimTemplateTypes),
+			DefaultOnRead: defaultOnRead,
 		},
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Metadata: registry.Metadata{
@@ -51,16 +61,20 @@ func statefulSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 		Strategy: registry.Strategy[*appsv1.StatefulSet]{
 			Generation: true,
 			PrepareCreate: func(s *appsv1.StatefulSet) {
-				inPods.DropNew(&s.Spec.Template.Spec)
+				inPods.DropNew(&s.Spec.Template)
 				disabled.DropNew(s)
 			},
 			PrepareUpdate: func(s, old *appsv1.StatefulSet) {
-				inPods.Drop(&s.Spec.Template.Spec, &old.Spec.Template.Spec)
+				inPods.Drop(&s.Spec.Template, &old.Spec.Template)
 				disabled.Drop(s, old)
 			},
-			Validate:             validateStatefulSet,
-			ValidateCreate:       validateImmutableFields,
-			ValidateUpdate:       validateStatefulSetUpdate,
+			ValidateCreate: func(s *appsv1.StatefulSet) field.ErrorList {
+				return append(validateStatefulSet(s, nil, recreate, &inPods), validateImmutableFields(s)...)
+			},
+			ValidateUpdate: func(s, old *appsv1.StatefulSet) field.ErrorList {
+				allowed := recreate || old.Spec.UpdateStrategy.Type == appsv1.RecreateStatefulSetStrategyType
+				return append(validateStatefulSet(s, old, allowed, &inPods), validateStatefulSetUpdate(&s.Spec, &old.Spec)...)
+			},
 			ValidateStatusUpdate: validateStatefulSetStatus,
 			Warn:                 statefulSetWarnings,
 		}.Untyped(),
@@ -80,13 +94,12 @@ func statefulSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 	}
 }
 
-func validateStatefulSetUpdate(s, old *appsv1.StatefulSet) field.ErrorList {
-	if equality.Semantic.DeepEqual(immutableFields(&s.Spec), immutableFields(&old.Spec)) {
-		return nil
-	}
-	return field.ErrorList{field.Forbidden(field.NewPath("spec"),
-		"updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "+
-			"'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden")}
+func validateStatefulSetUpdate(s, old *appsv1.StatefulSetSpec) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := declare.Immutable(s.Selector, old.Selector, path.Child("selector"))
+	errs = append(errs, declare.Immutable(claimTemplates(s), claimTemplates(old), path.Child("volumeClaimTemplates"))...)
+	errs = append(errs, declare.Immutable(s.ServiceName, old.ServiceName, path.Child("serviceName"))...)
+	return append(errs, declare.Immutable(s.PodManagementPolicy, old.PodManagementPolicy, path.Child("podManagementPolicy"))...)
 }
 
 // statefulSetWarnings returns the warnings about s; old is nil for a create.
@@ -102,7 +115,7 @@ func statefulSetWarnings(s, old *appsv1.StatefulSet) []string {
 	return warnings
 }
 
-func defaultStatefulSet(s *appsv1.StatefulSet) {
+func defaultStatefulSet(s *appsv1.StatefulSet, maxUnavailable bool) {
 	declare.Value(&s.Spec.PodManagementPolicy, appsv1.OrderedReadyPodManagement)
 	strategy := &s.Spec.UpdateStrategy
 	if strategy.Type == "" {
@@ -113,6 +126,9 @@ func defaultStatefulSet(s *appsv1.StatefulSet) {
 	}
 	if strategy.Type == appsv1.RollingUpdateStatefulSetStrategyType && strategy.RollingUpdate != nil {
 		declare.Pointer(&strategy.RollingUpdate.Partition, 0)
+		if maxUnavailable {
+			declare.Pointer(&strategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
+		}
 	}
 	if s.Spec.PersistentVolumeClaimRetentionPolicy == nil {
 		s.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{}
@@ -139,14 +155,11 @@ func setClaimTemplateTypes(s *appsv1.StatefulSet) {
 	}
 }
 
-// immutableFields returns a copy of the spec without the fields that may be updated, and
-// without the types of claim templates, which are not stored.
-func immutableFields(s *appsv1.StatefulSetSpec) appsv1.StatefulSetSpec {
-	fixed := appsv1.StatefulSetSpec{Selector: s.Selector, ServiceName: s.ServiceName,
-		PodManagementPolicy: s.PodManagementPolicy}
-	for _, claim := range s.VolumeClaimTemplates {
-		claim.TypeMeta = metav1.TypeMeta{}
-		fixed.VolumeClaimTemplates = append(fixed.VolumeClaimTemplates, claim)
+// claimTemplates returns the claim templates of a spec without their types, which are not stored.
+func claimTemplates(s *appsv1.StatefulSetSpec) []corev1.PersistentVolumeClaim {
+	templates := slices.Clone(s.VolumeClaimTemplates)
+	for i := range templates {
+		templates[i].TypeMeta = metav1.TypeMeta{}
 	}
-	return fixed
+	return templates
 }

@@ -6,6 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/resource/core"
 )
 
 func TestStatusCounts(t *testing.T) {
@@ -19,7 +20,7 @@ func TestStatusCounts(t *testing.T) {
 		"status.availableReplicas: Invalid value: 3: cannot be greater than status.replicas, " +
 		"status.availableReplicas: Invalid value: 3: cannot be greater than status.readyReplicas, " +
 		"status.collisionCount: Invalid value: 0: cannot be decremented]"
-	validate := statefulSet(nil, features.Gates{}).Strategy.ValidateStatusUpdate
+	validate := statefulSet(core.PodGates{}, features.Gates{}).Strategy.ValidateStatusUpdate
 	if got := validate(t.Context(), set, old).ToAggregate().Error(); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}

@@ -11,11 +11,16 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
-func validateDeployment(d *appsv1.Deployment) field.ErrorList {
+// validateDeployment validates a Deployment. old is nil for a new one.
+func validateDeployment(d, old *appsv1.Deployment, pods *core.PodGates) field.ErrorList {
 	path, s := field.NewPath("spec"), &d.Spec
 	defer path.Free()
+	var before *corev1.PodTemplateSpec
+	if old != nil {
+		before = &old.Spec.Template
+	}
 	errs := field.Optional(path.Child("replicas"), s.Replicas, field.NonNegative)
-	errs = append(errs, core.ValidateWorkload(s.Selector, &s.Template, "deployment", "invalid label selector", path)...)
+	errs = append(errs, pods.ValidateWorkload(s.Selector, &s.Template, before, "deployment", "invalid label selector", path)...)
 	errs = append(errs, validateDeploymentStrategy(&s.Strategy, path.Child("strategy"))...)
 	errs = append(errs, field.NonNegative(path.Child("minReadySeconds"), s.MinReadySeconds)...)
 	errs = append(errs, field.Optional(path.Child("revisionHistoryLimit"), s.RevisionHistoryLimit, field.NonNegative)...)
@@ -56,18 +61,28 @@ func validateRollingDeployment(r *appsv1.RollingUpdateDeployment, path *field.Pa
 	return append(errs, core.ValidateAtMost100Percent(unavailable, path.Child("maxUnavailable"))...)
 }
 
-func validateReplicaSet(r *appsv1.ReplicaSet) field.ErrorList {
+// validateReplicaSet validates a ReplicaSet. old is nil for a new one.
+func validateReplicaSet(r, old *appsv1.ReplicaSet, pods *core.PodGates) field.ErrorList {
 	path, s := field.NewPath("spec"), &r.Spec
 	defer path.Free()
+	var before *corev1.PodTemplateSpec
+	if old != nil {
+		before = &old.Spec.Template
+	}
 	errs := field.Optional(path.Child("replicas"), s.Replicas, field.NonNegative)
 	errs = append(errs, field.NonNegative(path.Child("minReadySeconds"), s.MinReadySeconds)...)
-	return append(errs, core.ValidateWorkload(s.Selector, &s.Template, "deployment", "invalid label selector", path)...)
+	return append(errs, pods.ValidateWorkload(s.Selector, &s.Template, before, "deployment", "invalid label selector", path)...)
 }
 
-func validateDaemonSet(d *appsv1.DaemonSet) field.ErrorList {
+// validateDaemonSet validates a DaemonSet. old is nil for a new one.
+func validateDaemonSet(d, old *appsv1.DaemonSet, pods *core.PodGates) field.ErrorList {
 	path, s := field.NewPath("spec"), &d.Spec
 	defer path.Free()
-	errs := core.ValidateWorkload(s.Selector, &s.Template, "daemonset", "-", path)
+	var before *corev1.PodTemplateSpec
+	if old != nil {
+		before = &old.Spec.Template
+	}
+	errs := pods.ValidateWorkload(s.Selector, &s.Template, before, "daemonset", "-", path)
 	errs = append(errs, field.NonNegative(path.Child("minReadySeconds"), s.MinReadySeconds)...)
 	errs = append(errs, field.Optional(path.Child("revisionHistoryLimit"), s.RevisionHistoryLimit, field.NonNegative)...)
 	path = path.Child("updateStrategy")
@@ -99,7 +114,8 @@ func validateRollingDaemonSet(r *appsv1.RollingUpdateDaemonSet, path *field.Path
 		"cannot be 0 when maxSurge is 0")...)
 }
 
-func validateStatefulSet(set *appsv1.StatefulSet) field.ErrorList {
+// validateStatefulSet validates a set. old is nil for a new one. recreate allows the update strategy Recreate.
+func validateStatefulSet(set, old *appsv1.StatefulSet, recreate bool, pods *core.PodGates) field.ErrorList {
 	path, s := field.NewPath("spec"), &set.Spec
 	defer path.Free()
 	var errs field.ErrorList
@@ -111,7 +127,7 @@ func validateStatefulSet(set *appsv1.StatefulSet) field.ErrorList {
 		errs = append(errs,
 			field.Invalid(path.Child("podManagementPolicy"), s.PodManagementPolicy, "must be 'OrderedReady' or 'Parallel'"))
 	}
-	errs = append(errs, validateStatefulSetStrategy(&s.UpdateStrategy, path.Child("updateStrategy"))...)
+	errs = append(errs, validateStatefulSetStrategy(&s.UpdateStrategy, recreate, path.Child("updateStrategy"))...)
 	if p := s.PersistentVolumeClaimRetentionPolicy; p != nil {
 		at := path.Child("persistentVolumeClaimRetentionPolicy")
 		errs = append(errs, validateRetentionPolicy(p.WhenDeleted, at.Child("whenDeleted"))...)
@@ -122,11 +138,15 @@ func validateStatefulSet(set *appsv1.StatefulSet) field.ErrorList {
 	if o := s.Ordinals; o != nil {
 		errs = append(errs, field.NonNegative(path.Child("ordinals", "start"), o.Start)...)
 	}
+	var before *corev1.PodTemplateSpec
+	if old != nil {
+		before = &old.Spec.Template
+	}
 	template := s.Template.DeepCopy()
 	// kube-apiserver does not validate them, because pods get serviceName as subdomain, and a hostname of their own.
 	template.Spec.Subdomain, template.Spec.Hostname = "", ""
 	template.Spec.Volumes = withClaimVolumes(template.Spec.Volumes, s.VolumeClaimTemplates)
-	return append(errs, core.ValidateWorkload(s.Selector, template, "statefulset", "", path)...)
+	return append(errs, pods.ValidateWorkload(s.Selector, template, before, "statefulset", "", path)...)
 }
 
 // validateImmutableFields validates the fields that an update cannot change.
@@ -177,23 +197,34 @@ func shownStrategy(u *appsv1.StatefulSetUpdateStrategy) *appsv1.StatefulSetUpdat
 	return u
 }
 
-func validateStatefulSetStrategy(u *appsv1.StatefulSetUpdateStrategy, path *field.Path) field.ErrorList {
-	switch u.Type {
-	case "":
+func validateStatefulSetStrategy(u *appsv1.StatefulSetUpdateStrategy, recreate bool, path *field.Path) field.ErrorList {
+	switch {
+	case u.Type == "":
 		return field.ErrorList{field.Required(path, "")}
-	case appsv1.OnDeleteStatefulSetStrategyType:
+	case u.Type == appsv1.OnDeleteStatefulSetStrategyType, u.Type == appsv1.RecreateStatefulSetStrategyType && recreate:
 		if u.RollingUpdate != nil {
 			return field.ErrorList{
 				field.Invalid(path.Child("rollingUpdate"), declare.Internal(shownStrategy(u).RollingUpdate),
 					"only allowed for updateStrategy 'RollingUpdate'")}
 		}
 		return nil
-	case appsv1.RollingUpdateStatefulSetStrategyType:
+	case u.Type == appsv1.RollingUpdateStatefulSetStrategyType:
+	case recreate:
+		return field.ErrorList{field.Invalid(path, declare.Internal(shownStrategy(u)),
+			"must be 'RollingUpdate', 'OnDelete', or 'Recreate'")}
 	default:
 		return field.ErrorList{field.Invalid(path, declare.Internal(shownStrategy(u)), "must be 'RollingUpdate' or 'OnDelete'")}
 	}
 	if u.RollingUpdate == nil {
 		return nil
 	}
-	return field.Optional(path.Child("rollingUpdate", "partition"), u.RollingUpdate.Partition, field.NonNegative)
+	path = path.Child("rollingUpdate")
+	errs := field.Optional(path.Child("partition"), u.RollingUpdate.Partition, field.NonNegative)
+	if n := u.RollingUpdate.MaxUnavailable; n != nil {
+		at := path.Child("maxUnavailable")
+		errs = append(errs, core.ValidateIntOrPercent(*n, at)...)
+		errs = append(errs, field.InvalidIf(core.IntOrPercentValue(*n) == 0, at, *n, "cannot be 0")...)
+		errs = append(errs, core.ValidateAtMost100Percent(*n, at)...)
+	}
+	return errs
 }

@@ -38,6 +38,7 @@ func horizontalPodAutoscaler(gates features.Gates) *registry.Kind {
 		Requests:     registry.Requests{UnconditionalUpdate: true},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*autoscalingv2.HorizontalPodAutoscaler]{
+			Generation:    gates.Enabled(features.HPAGeneration),
 			PrepareCreate: disabled.DropNew,
 			PrepareUpdate: disabled.Drop,
 			ValidateCreate: func(h *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {

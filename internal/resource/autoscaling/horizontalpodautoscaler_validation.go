@@ -46,7 +46,12 @@ func validateAutoscalerUpdate(h, old *autoscalingv2.HorizontalPodAutoscaler, toZ
 func validateAutoscalerStatus(h, _ *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 	path := field.NewPath("status")
 	errs := field.NonNegative(path.Child("currentReplicas"), h.Status.CurrentReplicas)
-	return append(errs, field.NonNegative(path.Child("desiredReplicas"), h.Status.DesiredReplicas)...)
+	errs = append(errs, field.NonNegative(path.Child("desiredReplicas"), h.Status.DesiredReplicas)...)
+	for i, c := range h.Status.Conditions {
+		at := path.Child("conditions").Index(i).Child("observedGeneration")
+		errs = append(errs, field.Optional(at, c.ObservedGeneration, field.NonNegative)...)
+	}
+	return errs
 }
 
 func validateSpec(s *autoscalingv2.HorizontalPodAutoscalerSpec, l lenience, path *field.Path) field.ErrorList {
@@ -78,7 +83,7 @@ func validateReplicas(
 	at = path.Child("maxReplicas")
 	switch n := s.MaxReplicas; {
 	case n == 0:
-		errs = append(errs, field.Required(at, "must be set and greater than 0"))
+		errs = append(errs, field.Required(at, ""))
 	case n < 0:
 		errs = append(errs, field.Invalid(at, n, "must be greater than or equal to 1"))
 	}

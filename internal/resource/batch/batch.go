@@ -2,6 +2,8 @@
 package batch
 
 import (
+	batchv1 "k8s.io/api/batch/v1"
+
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/core"
@@ -11,6 +13,28 @@ const group = "batch"
 
 // Kinds returns the kinds of the group in the order of discovery.
 func Kinds(gates features.Gates) []*registry.Kind {
-	inPods := core.NewPodGates(gates)
-	return []*registry.Kind{cronJob(inPods), job(inPods)}
+	g := jobGates{pods: core.NewPodGates(gates), scheduling: gates.Enabled(features.WorkloadWithJob)}
+	return []*registry.Kind{cronJob(&g), job(&g)}
+}
+
+// jobGates are what the feature gates of a server change in jobs and in templates of jobs.
+type jobGates struct {
+	pods       core.PodGates
+	scheduling bool // WorkloadWithJob
+}
+
+// dropNew removes the fields of disabled features from a new job.
+func (g *jobGates) dropNew(s *batchv1.JobSpec) {
+	if !g.scheduling {
+		s.Scheduling = nil
+	}
+	g.pods.DropNew(&s.Template)
+}
+
+// drop removes the fields of disabled features from a job that replaces old, except those that old has.
+func (g *jobGates) drop(s, old *batchv1.JobSpec) {
+	if !g.scheduling && old.Scheduling == nil {
+		s.Scheduling = nil
+	}
+	g.pods.Drop(&s.Template, &old.Template)
 }

@@ -1,6 +1,8 @@
 package batch
 
 import (
+	"strings"
+
 	batchv1 "k8s.io/api/batch/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,7 +18,7 @@ import (
 // maxCronJobName leaves 11 of the 63 characters of a label for the suffix of the jobs' names.
 const maxCronJobName = 52
 
-func cronJob(gates core.PodGates) *registry.Kind {
+func cronJob(gates *jobGates) *registry.Kind {
 	spec, status := batchv1.CronJobSpec{}.SwaggerDoc(), batchv1.CronJobStatus{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
@@ -32,27 +34,33 @@ func cronJob(gates core.PodGates) *registry.Kind {
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*batchv1.CronJob]{
 			Generation:    true,
-			PrepareCreate: func(c *batchv1.CronJob) { gates.DropNew(&c.Spec.JobTemplate.Spec.Template.Spec) },
+			PrepareCreate: func(c *batchv1.CronJob) { gates.dropNew(&c.Spec.JobTemplate.Spec) },
 			PrepareUpdate: func(c, old *batchv1.CronJob) {
-				gates.Drop(&c.Spec.JobTemplate.Spec.Template.Spec, &old.Spec.JobTemplate.Spec.Template.Spec)
+				gates.drop(&c.Spec.JobTemplate.Spec, &old.Spec.JobTemplate.Spec)
 			},
-			Validate: validateCronJob,
 			// The length of the name is only validated on create, so that objects with longer
 			// names can still be updated.
 			ValidateCreate: func(c *batchv1.CronJob) field.ErrorList {
-				return field.InvalidIf(len(c.Name) > maxCronJobName, field.NewPath("metadata", "name"), c.Name,
-					"must be no more than 52 characters")
+				return append(gates.validateCronJob(c, nil), field.InvalidIf(len(c.Name) > maxCronJobName,
+					field.NewPath("metadata", "name"), c.Name, "must be no more than 52 characters")...)
 			},
+			ValidateUpdate: gates.validateCronJob,
 			Warn: func(c, old *batchv1.CronJob) []string {
 				path := field.NewPath("spec", "jobTemplate", "spec", "template")
 				if old == nil {
 					return append(declare.PodNameWarnings(c.Name),
 						core.PodTemplateWarnings(path, &c.Spec.JobTemplate.Spec.Template)...)
 				}
-				if c.Generation == old.Generation {
-					return nil
+				var warnings []string
+				if c.Generation != old.Generation {
+					warnings = core.PodTemplateWarnings(path, &c.Spec.JobTemplate.Spec.Template)
 				}
-				return core.PodTemplateWarnings(path, &c.Spec.JobTemplate.Spec.Template)
+				if strings.Contains(c.Spec.Schedule, "TZ") {
+					// The path is kube-apiserver's.
+					warnings = append(warnings, "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see "+
+						"https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details")
+				}
+				return warnings
 			},
 		}.Untyped(),
 		Table: registry.Table[*batchv1.CronJob]{

@@ -22,7 +22,7 @@ const (
 	oldJobNameLabel       = "job-name"
 )
 
-func job(gates core.PodGates) *registry.Kind {
+func job(gates *jobGates) *registry.Kind {
 	spec, status := batchv1.JobSpec{}.SwaggerDoc(), batchv1.JobStatus{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
@@ -40,7 +40,6 @@ func job(gates core.PodGates) *registry.Kind {
 			OrphanWarning: "child pods are preserved by default when jobs are deleted; set " +
 				"propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
 		},
-		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
 		Subresources: []registry.Subresource{declare.Status()},
 		Selection: registry.Selection{
 			Fields:     []registry.Field{{Name: "status.successful", Path: []int32{3, 5}, Type: registry.Int, Default: "0"}},
@@ -50,13 +49,11 @@ func job(gates core.PodGates) *registry.Kind {
 			Generation: true,
 			PrepareCreate: func(j *batchv1.Job) {
 				generateSelector(j)
-				gates.DropNew(&j.Spec.Template.Spec)
+				gates.dropNew(&j.Spec)
 			},
-			PrepareUpdate: func(j, old *batchv1.Job) {
-				gates.Drop(&j.Spec.Template.Spec, &old.Spec.Template.Spec)
-			},
-			ValidateCreate:       func(j *batchv1.Job) field.ErrorList { return validateJob(j, true) },
-			ValidateUpdate:       validateJobUpdate,
+			PrepareUpdate:        func(j, old *batchv1.Job) { gates.drop(&j.Spec, &old.Spec) },
+			ValidateCreate:       gates.validateJob,
+			ValidateUpdate:       gates.validateJobUpdate,
 			ValidateStatusUpdate: validateJobStatusUpdate,
 			Warn:                 jobWarnings,
 		}.Untyped(),
@@ -143,11 +140,9 @@ func generateSelector(j *batchv1.Job) {
 	}
 }
 
-func validateJobUpdate(j, old *batchv1.Job) field.ErrorList {
+func (g *jobGates) validateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 	path := field.NewPath("spec")
-	// Like kube-apiserver, this validates the spec of an update twice.
-	_, prefixed := old.Spec.Template.Labels[batchv1.JobNameLabel]
-	errs := append(validateJob(j, prefixed), validateJobSpec(&j.Spec, path)...)
+	errs := g.validateJobSpec(&j.Spec, &old.Spec, path)
 	errs = append(errs, validateJobTemplateUpdate(j, old, path.Child("template"))...)
 	immutable := func(name string, value, before any) {
 		errs = append(errs, declare.Immutable(value, before, path.Child(name))...)
@@ -159,13 +154,17 @@ func validateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 	immutable("backoffLimitPerIndex", j.Spec.BackoffLimitPerIndex, old.Spec.BackoffLimitPerIndex)
 	immutable("managedBy", j.Spec.ManagedBy, old.Spec.ManagedBy)
 	immutable("successPolicy", j.Spec.SuccessPolicy, old.Spec.SuccessPolicy)
-	return errs
+	scheduling := path.Child("scheduling")
+	errs = append(errs, validateGangUpdate(j.Spec.Scheduling, old.Spec.Scheduling, scheduling)...)
+	errs = append(errs, validateIndexedName(j)...)
+	return append(errs, validateScheduling(&j.Spec, &old.Spec, g.scheduling, scheduling)...)
 }
 
 // validateJobTemplateUpdate forbids changes of the template. The scheduling fields may change
 // while the job is suspended.
 func validateJobTemplateUpdate(j, old *batchv1.Job, path *field.Path) field.ErrorList {
-	if s := old.Spec.Suspend; s != nil && *s && old.Status.StartTime == nil {
+	if s := old.Spec.Suspend; s != nil && *s && old.Status.Active == 0 &&
+		(old.Status.StartTime == nil || hasCondition(&old.Status, batchv1.JobSuspended, corev1.ConditionTrue)) {
 		was, is := old.Spec.Template.DeepCopy(), &j.Spec.Template
 		copyResources(was.Spec.Containers, is.Spec.Containers)
 		copyResources(was.Spec.InitContainers, is.Spec.InitContainers)
@@ -173,13 +172,13 @@ func validateJobTemplateUpdate(j, old *batchv1.Job, path *field.Path) field.Erro
 		was.Spec.Tolerations, was.Spec.SchedulingGates = is.Spec.Tolerations, is.Spec.SchedulingGates
 		errs := apivalidation.ValidateImmutableField(is.Spec, was.Spec, path.Child("spec").K8s())
 		for _, err := range errs {
-			err.BadValue = core.InternalPodSpec(&is.Spec)
+			err.BadValue = declare.Internal(&is.Spec)
 		}
 		return errs
 	}
 	errs := apivalidation.ValidateImmutableField(j.Spec.Template, old.Spec.Template, path.K8s())
 	for _, err := range errs {
-		err.BadValue = core.InternalTemplate(&j.Spec.Template)
+		err.BadValue = declare.Internal(&j.Spec.Template)
 	}
 	return errs
 }
@@ -252,14 +251,7 @@ func jobCells(j *batchv1.Job) []any {
 
 // jobStatusText returns the cell with the status of a job, from its most important condition.
 func jobStatusText(j *batchv1.Job) string {
-	has := func(t batchv1.JobConditionType) bool {
-		for _, c := range j.Status.Conditions {
-			if c.Type == t {
-				return c.Status == corev1.ConditionTrue
-			}
-		}
-		return false
-	}
+	has := func(t batchv1.JobConditionType) bool { return hasCondition(&j.Status, t, corev1.ConditionTrue) }
 	switch {
 	case has(batchv1.JobComplete):
 		return "Complete"

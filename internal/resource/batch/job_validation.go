@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
@@ -24,24 +23,33 @@ func isIndexed(s *batchv1.JobSpec) bool {
 	return s.CompletionMode != nil && *s.CompletionMode == batchv1.IndexedCompletion
 }
 
-// validateJob validates a job. If prefixed is false, the prefixed labels are not required,
-// because the job is older than they are.
-func validateJob(j *batchv1.Job, prefixed bool) field.ErrorList {
-	errs := validateGenerated(j, prefixed)
-	if n := j.Spec.Completions; isIndexed(&j.Spec) && n != nil && *n > 0 {
-		pod := fmt.Sprintf("%s-%d", j.Name, *n-1)
-		for range validation.IsDNS1123Label(pod) {
-			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), j.Name,
-				"will not able to create pod with invalid DNS label: "+pod))
-		}
-	}
+// validateJob validates a new job.
+func (g *jobGates) validateJob(j *batchv1.Job) field.ErrorList {
 	path := field.NewPath("spec")
 	defer path.Free()
-	return append(errs, validateJobSpec(&j.Spec, path)...)
+	errs := append(validateGenerated(j), g.validateJobSpec(&j.Spec, nil, path)...)
+	errs = append(errs, validateIndexedName(j)...)
+	return append(errs, validateScheduling(&j.Spec, nil, g.scheduling, path.Child("scheduling"))...)
+}
+
+// validateIndexedName requires that the pods of an indexed job, which have the name of the job and an index, have valid
+// host names.
+func validateIndexedName(j *batchv1.Job) field.ErrorList {
+	n := j.Spec.Completions
+	if !isIndexed(&j.Spec) || n == nil || *n <= 0 {
+		return nil
+	}
+	pod := fmt.Sprintf("%s-%d", j.Name, *n-1)
+	var errs field.ErrorList
+	for range validation.IsDNS1123Label(pod) {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), j.Name,
+			"will not able to create pod with invalid DNS label: "+pod))
+	}
+	return errs
 }
 
 // validateGenerated validates the selector and the labels that the server has generated.
-func validateGenerated(j *batchv1.Job, prefixed bool) field.ErrorList {
+func validateGenerated(j *batchv1.Job) field.ErrorList {
 	if m := j.Spec.ManualSelector; m != nil && *m || j.Spec.Selector == nil {
 		return nil
 	}
@@ -52,9 +60,6 @@ func validateGenerated(j *batchv1.Job, prefixed bool) field.ErrorList {
 		{oldControllerUIDLabel, uid}, {oldJobNameLabel, j.Name}, {batchv1.ControllerUidLabel, uid},
 		{batchv1.JobNameLabel, j.Name},
 	} {
-		if !prefixed && strings.Contains(want.label, "/") {
-			continue
-		}
 		at, message := path.Child("template", "metadata", "labels").Key(want.label), fmt.Sprintf("must be '%s'", want.value)
 		switch value, ok := j.Spec.Template.Labels[want.label]; {
 		case !ok:
@@ -71,8 +76,9 @@ func validateGenerated(j *batchv1.Job, prefixed bool) field.ErrorList {
 	return errs
 }
 
-func validateJobSpec(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
-	errs := validateJobTemplateSpec(s, path)
+// validateJobSpec validates the spec of a job. old is nil for a new job.
+func (g *jobGates) validateJobSpec(s, old *batchv1.JobSpec, path *field.Path) field.ErrorList {
+	errs := g.validateJobTemplateSpec(s, old, path)
 	errs = append(errs, field.RequiredIf(s.Selector == nil, path.Child("selector"), "")...)
 	errs = append(errs, field.LabelSelector(path.Child("selector"), s.Selector)...)
 	if selector, err := metav1.LabelSelectorAsSelector(s.Selector); err == nil &&
@@ -84,8 +90,8 @@ func validateJobSpec(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 }
 
 // validateJobTemplateSpec checks what a job and the template of one have in
-// common: all but the selector.
-func validateJobTemplateSpec(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
+// common: all but the selector. old is nil for a new object.
+func (g *jobGates) validateJobTemplateSpec(s, old *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	nonNegative := func(name string, n *int32) field.ErrorList {
 		return field.Optional(path.Child(name), n, field.NonNegative)
 	}
@@ -116,8 +122,13 @@ func validateJobTemplateSpec(s *batchv1.JobSpec, path *field.Path) field.ErrorLi
 		allowed = allowed[:1]
 	}
 	errs = append(errs, field.OptionalOneOf(path.Child("podReplacementPolicy"), s.PodReplacementPolicy, allowed...)...)
+	errs = append(errs, validateGang(s, path.Child("scheduling"))...)
 	template := path.Child("template")
-	errs = append(errs, core.ValidatePodTemplateSpec(&s.Template, template)...)
+	var before *corev1.PodTemplateSpec
+	if old != nil {
+		before = &old.Template
+	}
+	errs = append(errs, g.pods.ValidateTemplate(&s.Template, before, template)...)
 	at := template.Child("spec", "restartPolicy")
 	switch p := s.Template.Spec.RestartPolicy; {
 	case p == "" || p == corev1.RestartPolicyAlways:
@@ -278,15 +289,23 @@ func validateSuccessPolicy(p *batchv1.SuccessPolicy, s *batchv1.JobSpec, path *f
 	return errs
 }
 
-func validateCronJob(c *batchv1.CronJob) field.ErrorList {
+// validateCronJob validates a CronJob. old is nil for a new one; its time zone, and a zone in its schedule, stay valid.
+func (g *jobGates) validateCronJob(c, old *batchv1.CronJob) field.ErrorList {
 	path, s := field.NewPath("spec"), &c.Spec
 	var errs field.ErrorList
+	var before *batchv1.JobSpec
+	zoned := false
+	if old != nil {
+		before, zoned = &old.Spec.JobTemplate.Spec, strings.Contains(old.Spec.Schedule, "TZ")
+	}
 	if s.Schedule == "" {
 		errs = append(errs, field.Required(path.Child("schedule"), ""))
 	} else {
-		errs = append(errs, validateSchedule(s.Schedule, s.TimeZone, path.Child("schedule"))...)
+		errs = append(errs, validateSchedule(s.Schedule, zoned, s.TimeZone, path.Child("schedule"))...)
 	}
-	errs = append(errs, field.Optional(path.Child("timeZone"), s.TimeZone, validateTimeZone)...)
+	if old == nil || !ptr.Equal(s.TimeZone, old.Spec.TimeZone) {
+		errs = append(errs, field.Optional(path.Child("timeZone"), s.TimeZone, validateTimeZone)...)
+	}
 	errs = append(errs, field.Optional(path.Child("startingDeadlineSeconds"), s.StartingDeadlineSeconds,
 		field.NonNegative)...)
 	policies := []batchv1.ConcurrencyPolicy{batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent}
@@ -296,25 +315,31 @@ func validateCronJob(c *batchv1.CronJob) field.ErrorList {
 	errs = append(errs, field.Optional(path.Child("failedJobsHistoryLimit"), s.FailedJobsHistoryLimit,
 		field.NonNegative)...)
 	job := path.Child("jobTemplate", "spec")
-	errs = append(errs, validateJobTemplateSpec(&s.JobTemplate.Spec, job)...)
+	errs = append(errs, g.validateJobTemplateSpec(&s.JobTemplate.Spec, before, job)...)
 	if m := s.JobTemplate.Spec.ManualSelector; m != nil && *m {
 		errs = append(errs, field.NotSupported(job.Child("manualSelector"), *m, []string{"nil", "false"}))
 	}
 	selector := s.JobTemplate.Spec.Selector
-	return append(errs, field.InvalidIf(selector != nil, job.Child("selector"), selector,
+	errs = append(errs, field.InvalidIf(selector != nil, job.Child("selector"), selector,
 		"`selector` will be auto-generated")...)
+	return append(errs, validateScheduling(&s.JobTemplate.Spec, before, g.scheduling, job.Child("scheduling"))...)
 }
 
-func validateSchedule(schedule string, zone *string, path *field.Path) field.ErrorList {
+// validateSchedule validates a schedule. zoned allows it to name its time zone, if zone does not.
+func validateSchedule(schedule string, zoned bool, zone *string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if err := checkSchedule(schedule); err != nil {
 		errs = append(errs, field.Invalid(path, schedule, err.Error()))
 	}
-	message := "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-	if zone != nil {
-		message = "cannot use both timeZone field and TZ or CRON_TZ in schedule"
+	switch {
+	case !strings.Contains(schedule, "TZ"):
+		return errs
+	case !zoned:
+		return append(errs, field.Invalid(path, schedule,
+			"cannot use TZ or CRON_TZ in schedule, use timeZone field instead"))
 	}
-	return append(errs, field.InvalidIf(strings.Contains(schedule, "TZ"), path, schedule, message)...)
+	return append(errs, field.InvalidIf(zone != nil, path, schedule,
+		"cannot use both timeZone field and TZ or CRON_TZ in schedule")...)
 }
 
 func validateTimeZone(path *field.Path, zone string) field.ErrorList {

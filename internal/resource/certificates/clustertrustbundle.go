@@ -7,18 +7,20 @@ import (
 	"slices"
 	"strings"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	certificatesv1alpha1 "k8s.io/api/certificates/v1alpha1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
-type bundle = certificatesv1beta1.ClusterTrustBundle
+type bundle = certificatesv1.ClusterTrustBundle
 
 func clusterTrustBundle() *registry.Kind {
 	return &registry.Kind{
@@ -27,10 +29,13 @@ func clusterTrustBundle() *registry.Kind {
 			Name: "ClusterTrustBundle",
 		},
 		Versions: []registry.Version{
-			declare.Version[bundle]("v1beta1", nil),
+			declare.Version[bundle]("v1", nil),
+			declare.SameMessage[certificatesv1beta1.ClusterTrustBundle, bundle]("v1beta1", nil),
 			declare.SameMessage[certificatesv1alpha1.ClusterTrustBundle, bundle]("v1alpha1", nil),
 		},
-		Storage: registry.Storage{Version: "v1beta1", Path: "clustertrustbundles"},
+		Storage: registry.Storage{
+			Version: "v1", GroupVersion: "certificates.k8s.io/v1beta1", Path: "clustertrustbundles",
+		},
 		Metadata: registry.Metadata{
 			// Which names are valid depends on the signer; see validateBundleName.
 			ValidateName: func(string, bool) []string { return nil },
@@ -50,7 +55,7 @@ func clusterTrustBundle() *registry.Kind {
 		Table: registry.Table[*bundle]{
 			Columns: []metav1.TableColumnDefinition{
 				table.Name,
-				table.Column("SignerName", "string", certificatesv1beta1.ClusterTrustBundleSpec{}.SwaggerDoc()["signerName"]),
+				table.Column("SignerName", "string", certificatesv1.ClusterTrustBundleSpec{}.SwaggerDoc()["signerName"]),
 			},
 			Cells: func(b *bundle) []any { return []any{b.Name, table.OrNone(b.Spec.SignerName)} },
 		}.Untyped(),
@@ -60,7 +65,7 @@ func clusterTrustBundle() *registry.Kind {
 // validateBundle validates the name and the signer, and the certificates if they have changed.
 func validateBundle(b *bundle, changed bool) field.ErrorList {
 	errs := field.Messages(field.NewPath("metadata", "name"), b.Name, validateBundleName(b.Name, b.Spec.SignerName))
-	errs = append(errs, field.IfSet(field.NewPath("spec", "signerName"), b.Spec.SignerName, validateSignerName)...)
+	errs = append(errs, field.IfSet(field.NewPath("spec", "signerName"), b.Spec.SignerName, core.ValidateSignerName)...)
 	if changed {
 		errs = append(errs, validateTrustBundle(b.Spec.TrustBundle, field.NewPath("spec", "trustBundle"))...)
 	}

@@ -3,6 +3,7 @@ package certificates
 import (
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,15 +18,19 @@ type podRequest = certificatesv1beta1.PodCertificateRequest
 
 func podCertificateRequest() *registry.Kind {
 	doc := certificatesv1beta1.PodCertificateRequestSpec{}.SwaggerDoc()
+	setExpiration := func(r *podRequest) {
+		const day = 24 * 60 * 60
+		declare.Pointer(&r.Spec.MaxExpirationSeconds, int32(day))
+	}
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: "certificates.k8s.io", Package: "certificates", Resource: "podcertificaterequests",
 			Name: "PodCertificateRequest", Namespaced: true,
 		},
-		Versions: []registry.Version{declare.Version("v1beta1", func(r *podRequest) {
-			const day = 24 * 60 * 60
-			declare.Pointer(&r.Spec.MaxExpirationSeconds, int32(day))
-		})},
+		Versions: []registry.Version{
+			declare.SameMessage[certificatesv1.PodCertificateRequest]("v1", setExpiration),
+			declare.Version("v1beta1", setExpiration),
+		},
 		Storage:      registry.Storage{Version: "v1beta1", Path: "podcertificaterequests"},
 		Subresources: []registry.Subresource{declare.Status()},
 		Selection: registry.Selection{

@@ -20,8 +20,8 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 )
 
@@ -37,8 +37,8 @@ const (
 
 func validatePodRequest(s *certificatesv1beta1.PodCertificateRequestSpec) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := validateSignerName(path.Child("signerName"), s.SignerName)
-	errs = append(errs, validateUserAnnotations(s.UnverifiedUserAnnotations, path.Child("unverifiedUserAnnotations"))...)
+	errs := core.ValidateSignerName(path.Child("signerName"), s.SignerName)
+	errs = append(errs, core.ValidateUserAnnotations(s.UnverifiedUserAnnotations, path.Child("unverifiedUserAnnotations"))...)
 	for _, of := range []struct {
 		field, name, uidField, uid string
 		validate                   func(string, bool) []string
@@ -57,30 +57,13 @@ func validatePodRequest(s *certificatesv1beta1.PodCertificateRequestSpec) field.
 		return append(errs, field.Required(expiration, "must be set"))
 	}
 	most := int32(maxSeconds)
-	if isKubernetesSigner(s.SignerName) {
+	if core.IsKubernetesSigner(s.SignerName) {
 		most = maxKubernetesSeconds
 	}
 	if n := *s.MaxExpirationSeconds; n < minSeconds || n > most {
 		errs = append(errs, field.Invalid(expiration, n, fmt.Sprintf("must be in the range [%d, %d]", minSeconds, most)))
 	}
 	return append(errs, validateKey(s, path)...)
-}
-
-// isKubernetesSigner reports whether the domain of a signer belongs to Kubernetes.
-func isKubernetesSigner(name string) bool {
-	domain, _, _ := strings.Cut(name, "/")
-	return domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io")
-}
-
-func validateUserAnnotations(annotations map[string]string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for key := range annotations {
-		errs = append(errs, validation.IsDomainPrefixedKey(path.K8s(), strings.ToLower(key))...)
-	}
-	if apivalidation.ValidateAnnotationsSize(annotations) != nil {
-		errs = append(errs, field.TooLong(path, "", apivalidation.TotalAnnotationSizeLimitB))
-	}
-	return errs
 }
 
 // validateKey requires either a certificate request, or a public key with a signature that proves its possession.

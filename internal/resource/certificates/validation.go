@@ -7,13 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 )
 
@@ -55,7 +54,7 @@ func validateSpec(s *certificatesv1.CertificateSigningRequestSpec) field.ErrorLi
 		errs = append(errs,
 			field.Invalid(spec.Child("signerName"), s.SignerName, "the legacy signerName is not allowed via this API version"))
 	} else {
-		errs = append(errs, validateSignerName(spec.Child("signerName"), s.SignerName)...)
+		errs = append(errs, core.ValidateSignerName(spec.Child("signerName"), s.SignerName)...)
 	}
 	return append(errs, field.AtLeast(spec.Child("expirationSeconds"), s.ExpirationSeconds, shortestLife,
 		"may not specify a duration less than 600 seconds (10 minutes)")...)
@@ -88,43 +87,6 @@ func validateUsages(path *field.Path, usages []certificatesv1.KeyUsage) field.Er
 	return errs
 }
 
-// validateSignerName wants "domain/name", of which the domain has two labels or
-// more. Of the labels of each only the first one that is wrong is told.
-func validateSignerName(path *field.Path, signer string) field.ErrorList {
-	if signer == "" {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	domain, name, ok := strings.Cut(signer, "/")
-	if !ok || strings.Contains(name, "/") {
-		return field.ErrorList{
-			field.Invalid(path, signer, "must be a fully qualified domain and path of the form 'example.com/signer-name'")}
-	}
-	const (
-		longestDomain = validation.DNS1123SubdomainMaxLength
-		longestName   = validation.DNS1123SubdomainMaxLength + validation.DNS1123LabelMaxLength + 1
-		longest       = longestDomain + 1 + longestName
-	)
-	errs := field.MaxLength(path, domain, longestDomain)
-	errs = append(errs, validateLabels(path, domain, validation.IsDNS1123Label)...)
-	errs = append(errs, field.InvalidIf(!strings.Contains(domain, "."), path, domain,
-		"should be a domain with at least two segments separated by dots")...)
-	errs = append(errs, validateLabels(path, name, validation.IsDNS1123Subdomain)...)
-	return append(errs, field.MaxLength(path, signer, longest)...)
-}
-
-func validateLabels(path *field.Path, segment string, wrong func(string) []string) field.ErrorList {
-	for label := range strings.SplitSeq(segment, ".") {
-		var errs field.ErrorList
-		for _, text := range wrong(label) {
-			errs = append(errs, field.Invalid(path, segment, fmt.Sprintf("validating label %q: %s", label, text)))
-		}
-		if errs != nil {
-			return errs
-		}
-	}
-	return nil
-}
-
 // validateStatus checks what an approver (approval) or a signer made of the
 // status. What was wrong before may stay so.
 func validateStatus(r, old *csr, approval bool) field.ErrorList {
@@ -152,14 +114,19 @@ func validateConditions(conditions, old []condition) field.ErrorList {
 		c := &conditions[i]
 		errs = append(errs, field.RequiredIf(c.Type == "" && !tolerated.untyped, path.Index(i).Child("type"), "")...)
 		errs = append(errs, validateConditionStatus(path.Index(i).Child("status"), c)...)
-		opposite := oppositeOf(c.Type)
-		errs = append(errs, field.InvalidIf(opposite != "" && hasType(conditions[:i], opposite) && !tolerated.contradictory,
-			path, c.Type, "Approved and Denied conditions are mutually exclusive")...)
 		errs = append(errs, field.DuplicateIf(hasType(conditions[:i], c.Type) && !tolerated.repeated,
 			path.Index(i).Child("type"), c.Type)...)
 	}
-	return errs
+	return append(errs, field.InvalidIf(faultsOf(conditions).contradictory && !tolerated.contradictory, path,
+		"{"+approvedCondition+", "+deniedCondition+"}",
+		"must specify at most one of: `"+approvedCondition+"`, `"+deniedCondition+"`")...)
 }
+
+// The conditions that exclude each other, as messages name them.
+const (
+	approvedCondition = `conditions[{"type": "Approved"}]`
+	deniedCondition   = `conditions[{"type": "Denied"}]`
+)
 
 // faults of a list of conditions that are tolerated once they are stored.
 type faults struct{ untyped, contradictory, repeated bool }
@@ -183,17 +150,6 @@ func validateConditionStatus(path *field.Path, c *condition) field.ErrorList {
 		allowed = []corev1.ConditionStatus{corev1.ConditionTrue}
 	}
 	return field.RequiredOneOf(path, c.Status, allowed...)
-}
-
-// oppositeOf returns the decision that contradicts one, "" for what is none.
-func oppositeOf(t certificatesv1.RequestConditionType) certificatesv1.RequestConditionType {
-	switch t {
-	case certificatesv1.CertificateApproved:
-		return certificatesv1.CertificateDenied
-	case certificatesv1.CertificateDenied:
-		return certificatesv1.CertificateApproved
-	}
-	return ""
 }
 
 // validateDecisions keeps each subresource to its own conditions: Approved and

@@ -108,7 +108,7 @@ func TestApprovalAndCertificateRules(t *testing.T) {
 		conditions  []condition
 	}
 	of := func(conditions ...condition) status { return status{nil, conditions} }
-	const exclusive = "Approved and Denied conditions are mutually exclusive"
+	const exclusive = `must specify at most one of: ` + "`" + approvedCondition
 	for name, c := range map[string]struct {
 		old, now status
 		approval bool

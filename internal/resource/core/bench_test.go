@@ -44,33 +44,36 @@ const ordinaryPod = `{
    "startupProbe":{"tcpSocket":{"port":15001},"failureThreshold":30},
    "securityContext":{"allowPrivilegeEscalation":false,"capabilities":{"drop":["ALL"],"add":["NET_BIND_SERVICE"]}}}]}}`
 
+// defaultGates are the gates of a server without --feature-gates.
+var defaultGates = NewPodGates(features.Gates{})
+
 func newOrdinaryPod(t testing.TB) *corev1.Pod {
 	t.Helper()
 	p := &corev1.Pod{}
 	if err := sigsjson.UnmarshalCaseSensitivePreserveInts([]byte(ordinaryPod), p); err != nil {
 		t.Fatal(err)
 	}
-	defaultPod(p)
-	preparePodCreate(context.Background(), p, NewPodGates(features.Gates{}))
+	defaultPod(p, &defaultGates)
+	preparePodCreate(context.Background(), p, &defaultGates)
 	return p
 }
 
 // BenchmarkValidatePod validates a new pod as a create does, without its metadata.
 func BenchmarkValidatePod(b *testing.B) {
 	p := newOrdinaryPod(b)
-	if errs := validatePod(p); len(errs) > 0 {
+	if errs := validatePod(p, podRules{}); len(errs) > 0 {
 		b.Fatal(errs)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		validatePod(p)
+		validatePod(p, podRules{})
 	}
 }
 
 // TestValidPodAllocatesLittle counts the allocations of a validation that finds nothing.
 func TestValidPodAllocatesLittle(t *testing.T) {
 	p := newOrdinaryPod(t)
-	if n := testing.AllocsPerRun(100, func() { validatePod(p) }); n > 16 {
+	if n := testing.AllocsPerRun(100, func() { validatePod(p, podRules{}) }); n > 16 {
 		t.Errorf("%v allocations", n)
 	}
 }

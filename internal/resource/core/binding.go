@@ -66,7 +66,11 @@ func validateBinding(b *corev1.Binding) field.ErrorList {
 	if kind := b.Target.Kind; kind != "" && kind != "Node" {
 		errs = append(errs, field.NotSupported(field.NewPath("target", "kind"), kind, []string{"Node", "<empty>"}))
 	}
-	return append(errs, field.NotEmpty(field.NewPath("target", "name"), b.Target.Name)...)
+	name := field.NewPath("target", "name")
+	if len(errs) > 0 { // the name may be that of anything
+		return append(errs, field.NotEmpty(name, b.Target.Name)...)
+	}
+	return field.NotEmptyAnd(name, b.Target.Name, field.DNSSubdomain)
 }
 
 func assign(p *corev1.Pod, b *corev1.Binding, dryRun bool) error {
@@ -87,6 +91,7 @@ func assign(p *corev1.Pod, b *corev1.Binding, dryRun bool) error {
 	}
 	p.Spec.NodeName = b.Target.Name
 	mergeMap(&p.Annotations, b.Annotations)
+	dropObsoleteInitAnnotations(p.Annotations)
 	mergeMap(&p.Labels, b.Labels)
 	p.Status.NominatedNodeName = ""
 	setPodCondition(&p.Status, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})

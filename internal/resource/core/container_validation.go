@@ -22,7 +22,8 @@ type podValidator struct {
 	volumes map[string]*corev1.VolumeSource
 	claims  sets.Set[string]
 	// pod is false for a pod template of a workload.
-	pod bool
+	pod   bool
+	rules podRules
 }
 
 func (p *podValidator) hostUsers() bool { return p.spec.HostUsers == nil || *p.spec.HostUsers }
@@ -140,10 +141,14 @@ func (p *podValidator) validateContainerRestart(
 	const most = 20
 	rules := path.Child("restartPolicyRules")
 	errs = append(errs, field.MaxItems(rules, len(c.RestartPolicyRules), most)...)
+	actions := []corev1.ContainerRestartRuleAction{
+		corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers}
+	if p.rules.noRestartAll {
+		actions = actions[:1]
+	}
 	for i, r := range c.RestartPolicyRules {
 		at := rules.Index(i)
-		errs = append(errs, field.OneOf(at.Child("action"), r.Action, corev1.ContainerRestartRuleActionRestart,
-			corev1.ContainerRestartRuleActionRestartAllContainers)...)
+		errs = append(errs, field.OneOf(at.Child("action"), r.Action, actions...)...)
 		if r.ExitCodes == nil {
 			errs = append(errs, field.Required(at.Child("exitCodes"), "must be specified"))
 			continue
@@ -201,8 +206,10 @@ func validateProbeHandler(p *corev1.ProbeHandler, path *field.Path) field.ErrorL
 	h.add("tcpSocket", p.TCPSocket != nil, func(at *field.Path) field.ErrorList {
 		return portNumberOrName(at.Child("port"), p.TCPSocket.Port)
 	})
-	h.add("grpc", p.GRPC != nil,
-		func(at *field.Path) field.ErrorList { return field.PortNumber(at.Child("port"), p.GRPC.Port) })
+	h.add("grpc", p.GRPC != nil, func(at *field.Path) field.ErrorList {
+		return append(field.PortNumber(at.Child("port"), p.GRPC.Port),
+			field.OptionalOneOf(at.Child("mode"), p.GRPC.Mode, corev1.GRPCProbeModePlaintext, corev1.GRPCProbeModeTLS)...)
+	})
 	return h.done()
 }
 
@@ -235,7 +242,22 @@ func validateHTTPGet(a *corev1.HTTPGetAction, path *field.Path) field.ErrorList 
 	for _, h := range a.HTTPHeaders {
 		errs = append(errs, field.Messages(path.Child("httpHeaders"), h.Name, validation.IsHTTPHeaderName(h.Name))...)
 	}
+	if a.Protocol != nil {
+		errs = append(errs, validateHTTPProtocol(a, path)...)
+	}
 	return errs
+}
+
+// validateHTTPProtocol allows HTTP/2 without TLS to the pod itself.
+func validateHTTPProtocol(a *corev1.HTTPGetAction, path *field.Path) field.ErrorList {
+	at := path.Child("protocol")
+	switch {
+	case *a.Protocol != corev1.HTTPProtocolHTTP2:
+		return field.OneOf(at, *a.Protocol, corev1.HTTPProtocolHTTP1, corev1.HTTPProtocolHTTP2)
+	case a.Scheme != corev1.URISchemeHTTP:
+		return field.ErrorList{field.Invalid(at, *a.Protocol, "is only supported with HTTP (H2C)")}
+	}
+	return field.InvalidIf(a.Host != "", path.Child("host"), a.Host, "must be empty when `protocol` is \"HTTP2\"")
 }
 
 func validatePorts(ports []corev1.ContainerPort, path *field.Path) field.ErrorList {
@@ -324,6 +346,22 @@ func (p *podValidator) validateMounts(c *corev1.Container, path *field.Path) fie
 			errs = append(errs, validateLocalPath(path.Child("subPathExpr"), m.SubPathExpr)...)
 		}
 		errs = append(errs, validatePropagation(m, c, path)...)
+		errs = append(errs, p.validateBindOptions(m, at.Child("bindMountOptions"))...)
+	}
+	return errs
+}
+
+func (p *podValidator) validateBindOptions(m *corev1.VolumeMount, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := sets.New[string]()
+	for i, option := range m.BindMountOptions {
+		errs = append(errs, field.OneOf(path.Index(i), option, string(corev1.BindMountOptionNoDev),
+			string(corev1.BindMountOptionNoExec), string(corev1.BindMountOptionNoSUID))...)
+		errs = append(errs, field.Unique(seen, path.Index(i), option)...)
+	}
+	if source := p.volumes[m.Name]; source != nil && source.Image != nil {
+		errs = append(errs, field.InvalidIf(len(m.BindMountOptions) > 0, path, m.BindMountOptions,
+			"bindMountOptions may not be used with image volumes")...)
 	}
 	return errs
 }

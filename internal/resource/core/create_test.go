@@ -56,7 +56,6 @@ var skipped = map[string]string{
 	"metadata/owner-references[11]":             "the pipeline drops repeated owner references",
 	"mutate-pod.v1.core/pod-rich-create[25]":    "the pipeline drops repeated owner references",
 	"kind-pod/service-account-token-volume[0]":  "ServiceAccount",
-	"kind-pod/qos-classes[6]":                   "a qosClass sent on create is kept, and status was reset before",
 }
 
 func TestCreate(t *testing.T) {

@@ -96,7 +96,7 @@ func validateLegacyEvent(e *corev1.Event, strict bool) field.ErrorList {
 	if !e.EventTime.IsZero() {
 		errs = append(errs, validateReporter(e, strict)...)
 	}
-	return append(errs, field.DNSSubdomain(field.NewPath("namespace"), e.Namespace)...)
+	return errs
 }
 
 // agreesWithNamespace reports whether an event is in the namespace of its object, or, if the object has none, in one

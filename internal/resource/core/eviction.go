@@ -128,11 +128,10 @@ func checkBudget(b *policyv1.PodDisruptionBudget) error {
 		return refuseEviction(evictionRetry,
 			fmt.Sprintf("The disruption budget %s is still being processed by the server.", b.Name))
 	case s.DisruptionsAllowed < 0:
-		return apierrors.NewForbidden(policyv1.Resource("poddisruptionbudget"), b.Name,
-			errors.New("pdb disruptions allowed is negative"))
+		return forbidEviction(b.Name, "pdb disruptions allowed is negative", "pdb disruptions allowed is negative")
 	case len(s.DisruptedPods) > maxDisruptedPods:
-		return apierrors.NewForbidden(policyv1.Resource("poddisruptionbudget"), b.Name,
-			errors.New("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
+		return forbidEviction(b.Name, "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+			"too many pending evictions not confirmed by PDB controller")
 	case s.DisruptionsAllowed == 0:
 		for _, c := range s.Conditions {
 			if c.Type == policyv1.DisruptionAllowedCondition && c.Status == metav1.ConditionFalse &&
@@ -147,6 +146,16 @@ func checkBudget(b *policyv1.PodDisruptionBudget) error {
 				s.CurrentHealthy))
 	}
 	return nil
+}
+
+// forbidEviction returns the error of a budget whose status is broken. why is the text of its cause.
+func forbidEviction(budget, problem, why string) error {
+	err := apierrors.NewForbidden(policyv1.Resource("poddisruptionbudget"), budget, errors.New(problem))
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
+		Type:    policyv1.DisruptionBudgetCause,
+		Message: fmt.Sprintf("The disruption budget %s does not allow evicting pods currently: %s", budget, why),
+	})
+	return err
 }
 
 func refuseEviction(retrySeconds int, cause string) error {

@@ -18,9 +18,14 @@ import (
 )
 
 func nodes(gates features.Gates) *registry.Kind {
+	// What a new node may not have, and of that, what an update of the spec or of the status may not add.
 	disabled := declare.DisabledOf(gates, declare.Part(features.NodeDeclaredFeatures,
 		func(n *corev1.Node) bool { return n.Status.DeclaredFeatures != nil },
-		func(n *corev1.Node) { n.Status.DeclaredFeatures = nil }))
+		func(n *corev1.Node) { n.Status.DeclaredFeatures = nil }), inNodeSpec())
+	inSpec := declare.DisabledOf(gates, inNodeSpec())
+	inStatus := declare.DisabledOf(gates, declare.Part(features.KubeletInUserNamespace,
+		func(n *corev1.Node) bool { return n.Status.NodeInfo.RunningInUserNamespace != nil },
+		func(n *corev1.Node) { n.Status.NodeInfo.RunningInUserNamespace = nil }))
 	info, status := corev1.NodeSystemInfo{}.SwaggerDoc(), corev1.NodeStatus{}.SwaggerDoc()
 	return &registry.Kind{
 		Names:    registry.Names{Package: "core", Resource: "nodes", Name: "Node", ShortNames: []string{"no"}},
@@ -33,7 +38,7 @@ func nodes(gates features.Gates) *registry.Kind {
 			{Name: "status", Verbs: declare.PartVerbs, Update: registry.UpdatePart[*corev1.Node]{
 				Prepare: func(n, old *corev1.Node) {
 					prepareNodeStatus(n, old)
-					disabled.Drop(n, old)
+					inStatus.Drop(n, old)
 				},
 				Validate:      validateNodeStatusUpdate,
 				Unconditional: true,
@@ -54,11 +59,15 @@ func nodes(gates features.Gates) *registry.Kind {
 				if old.Spec.ConfigSource == nil {
 					n.Spec.ConfigSource = nil
 				}
+				inSpec.Drop(n, old)
 			},
 			// Like kube-apiserver, this checks most fields twice on update.
 			Validate:       validateNode,
-			ValidateUpdate: validateNodeStatusUpdate,
-			Warn:           warnNode,
+			ValidateCreate: func(n *corev1.Node) field.ErrorList { return validatePreemptionPolicy(n, &corev1.Node{}) },
+			ValidateUpdate: func(n, old *corev1.Node) field.ErrorList {
+				return append(validateNodeStatusUpdate(n, old), validatePreemptionPolicy(n, old)...)
+			},
+			Warn: warnNode,
 		}.Untyped(),
 		Table: registry.Table[*corev1.Node]{
 			Columns: []metav1.TableColumnDefinition{
@@ -76,6 +85,13 @@ func nodes(gates features.Gates) *registry.Kind {
 			Cells: nodeCells,
 		}.Untyped(),
 	}
+}
+
+// inNodeSpec returns the part of a node's spec that has a gate.
+func inNodeSpec() declare.Gated[*corev1.Node] {
+	return declare.Part(features.InPlacePodVerticalScalingSchedulerPreemption,
+		func(n *corev1.Node) bool { return n.Spec.PodPreemptionPolicy != nil },
+		func(n *corev1.Node) { n.Spec.PodPreemptionPolicy = nil })
 }
 
 // prepareNodeStatus resets all fields except the status to their old values. status.config can

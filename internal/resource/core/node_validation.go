@@ -3,10 +3,13 @@ package core
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
 
@@ -172,8 +175,13 @@ func validateNodeStatusUpdate(n, old *corev1.Node) field.ErrorList {
 		seen[a] = true
 	}
 	errs = append(errs, validatePodCIDRsUpdate(n.Spec.PodCIDRs, old.Spec.PodCIDRs, spec.Child("podCIDRs"))...)
-	errs = append(errs, field.ForbiddenIf(old.Spec.ProviderID != "" && n.Spec.ProviderID != old.Spec.ProviderID,
-		spec.Child("providerID"), `node updates may not change providerID except from "" to valid`)...)
+	if id, before := n.Spec.ProviderID, old.Spec.ProviderID; before != "" && id != before {
+		detail := "field cannot be modified once set"
+		if id == "" {
+			detail = "field cannot be cleared once set"
+		}
+		errs = append(errs, field.Invalid(spec.Child("providerID"), nil, detail))
+	}
 	if s := n.Spec.ConfigSource; s != nil {
 		errs = append(errs, validateConfigSource(s, spec.Child("configSource"), false)...)
 	}
@@ -190,6 +198,32 @@ func validateNodeStatusUpdate(n, old *corev1.Node) field.ErrorList {
 	errs = append(errs, validateTaints(n.Spec.Taints, meta.Child("taints"))...)
 	return append(errs, field.ForbiddenIf(n.Spec.DoNotUseExternalID != old.Spec.DoNotUseExternalID,
 		spec.Child("externalID"), "may not be updated")...)
+}
+
+// validatePreemptionPolicy validates who has disabled preemption for the resizing of pods on a node. What was there before
+// the update is valid.
+func validatePreemptionPolicy(n, old *corev1.Node) field.ErrorList {
+	const most = 20
+	policy, before := n.Spec.PodPreemptionPolicy, old.Spec.PodPreemptionPolicy
+	if policy == nil || equality.Semantic.DeepEqual(policy, before) {
+		return nil
+	}
+	path := field.NewPath("spec", "podPreemptionPolicy", "disableResizePreemption")
+	owners := policy.DisableResizePreemption
+	if errs := field.MaxItems(path, len(owners), most); len(errs) > 0 {
+		return errs
+	}
+	var errs field.ErrorList
+	for i, owner := range owners {
+		if before == nil || !slices.Contains(before.DisableResizePreemption, owner) {
+			errs = append(errs, field.LabelKey(path.Index(i), owner)...)
+		}
+	}
+	seen := sets.New[string]()
+	for i, owner := range owners {
+		errs = append(errs, field.Unique(seen, path.Index(i), owner)...)
+	}
+	return errs
 }
 
 // validatePodCIDRsUpdate returns an error for each CIDR that has changed. A node without CIDRs

@@ -29,7 +29,7 @@ func persistentVolumes() *registry.Kind {
 		Versions:     onlyV1[corev1.PersistentVolume](defaultPersistentVolume),
 		Storage:      registry.Storage{Version: "v1", Path: "persistentvolumes"},
 		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
-		Metadata:     registry.Metadata{OnUpdate: registry.MetaNewTwice},
+		Metadata:     registry.Metadata{OnUpdate: registry.MetaNew},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*corev1.PersistentVolume]{
 			PrepareCreate: func(v *corev1.PersistentVolume) {
@@ -144,6 +144,9 @@ func accessModes(modes []corev1.PersistentVolumeAccessMode) string {
 
 func persistentVolumeClaims(gates features.Gates) *registry.Kind {
 	crossNamespace := gates.Enabled(features.CrossNamespaceVolumeDataSource)
+	disabled := declare.DisabledOf(gates, declare.Part(features.CSIVolumeHealth,
+		func(c *corev1.PersistentVolumeClaim) bool { return c.Status.HealthStatus != nil },
+		func(c *corev1.PersistentVolumeClaim) { c.Status.HealthStatus = nil }))
 	spec, status := corev1.PersistentVolumeClaimSpec{}.SwaggerDoc(), corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
@@ -177,6 +180,7 @@ func persistentVolumeClaims(gates features.Gates) *registry.Kind {
 				}
 				syncDataSources(&c.Spec)
 			},
+			PrepareStatusUpdate: disabled.Drop,
 			ValidateCreate: func(o *corev1.PersistentVolumeClaim) field.ErrorList {
 				return ValidatePersistentVolumeClaimSpec(&o.Spec, field.NewPath("spec"))
 			},

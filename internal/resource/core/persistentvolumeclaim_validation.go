@@ -56,7 +56,7 @@ func validatePersistentVolumeClaimUpdate(c, old *corev1.PersistentVolumeClaim) f
 }
 
 // validatePersistentVolumeClaimStatus validates the sizes in the status of a claim, and the states of its resizing.
-func validatePersistentVolumeClaimStatus(c, _ *corev1.PersistentVolumeClaim) field.ErrorList {
+func validatePersistentVolumeClaimStatus(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	var errs field.ErrorList
 	path, s := field.NewPath("status"), &c.Status
 	for name, q := range s.Capacity {
@@ -81,6 +81,14 @@ func validatePersistentVolumeClaimStatus(c, _ *corev1.PersistentVolumeClaim) fie
 			continue
 		}
 		errs = append(errs, validateBasicQuantity(q, path.Key(string(name)))...)
+	}
+	if h := s.HealthStatus; h != nil {
+		var before []corev1.VolumeHealthCondition
+		if old.Status.HealthStatus != nil {
+			before = old.Status.HealthStatus.HealthConditions
+		}
+		errs = append(errs,
+			validateVolumeConditions(h.HealthConditions, before, path.Child("healthStatus", "healthConditions"))...)
 	}
 	return errs
 }

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
@@ -24,11 +24,11 @@ func pods(gates PodGates, statusGates podStatusGates) *registry.Kind {
 			Package: "core", Resource: "pods", Name: "Pod", ShortNames: []string{"po"}, Categories: []string{"all"},
 			Namespaced: true,
 		},
-		Versions:     onlyV1[corev1.Pod](defaultPod),
+		Versions:     onlyV1(func(p *corev1.Pod) { defaultPod(p, &gates) }),
 		Storage:      registry.Storage{Version: "v1", Path: "pods"},
 		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
-		Subresources: podSubresources(),
+		Subresources: podSubresources(&gates),
 		Selection: registry.Selection{
 			Fields: []registry.Field{
 				{Name: "spec.nodeName", Path: []int32{2, 10}, Index: true},
@@ -45,21 +45,25 @@ func pods(gates PodGates, statusGates podStatusGates) *registry.Kind {
 			FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*corev1.Pod]{
-			// The QoS class is kept, as kube-apiserver does.
-			StatusOnCreate: true,
+			StatusOnCreate: true, // preparePodCreate sets it
 			Generation:     true,
-			PrepareUpdate:  func(p, old *corev1.Pod) { gates.Drop(&p.Spec, &old.Spec) },
+			PrepareUpdate: func(p, old *corev1.Pod) {
+				gates.keepPodResources(p, old)
+				gates.drop(p, old)
+			},
 			PrepareStatusUpdate: func(p, old *corev1.Pod) {
 				preparePodStatusUpdate(p, old)
 				statusGates.Drop(&p.Status, &old.Status)
 			},
-			ValidateCreate:       validatePod,
-			ValidateUpdate:       validatePodUpdate,
+			ValidateCreate: func(p *corev1.Pod) field.ErrorList { return validatePod(p, gates.rules) },
+			ValidateUpdate: func(p, old *corev1.Pod) field.ErrorList {
+				return validatePodUpdate(p, old, gates.rules.keeping(&old.Spec))
+			},
 			ValidateStatusUpdate: validatePodStatusUpdate,
 			Warn:                 warnPod,
 			WarnStatus:           func(p *corev1.Pod) []string { return warnPodStatus(&p.Status) },
 			InContext: registry.InContext[*corev1.Pod]{
-				PrepareCreate: func(ctx context.Context, p *corev1.Pod) { preparePodCreate(ctx, p, gates) },
+				PrepareCreate: func(ctx context.Context, p *corev1.Pod) { preparePodCreate(ctx, p, &gates) },
 			},
 		}.Untyped(),
 		Deletion: registry.Deletion[*corev1.Pod]{Grace: podGrace}.Untyped(),
@@ -90,12 +94,16 @@ func pods(gates PodGates, statusGates podStatusGates) *registry.Kind {
 	return k
 }
 
-func podSubresources() []registry.Subresource {
+func podSubresources(gates *PodGates) []registry.Subresource {
 	return []registry.Subresource{
 		podAttach(),
 		bindingSubresource("binding"),
 		{Name: "ephemeralcontainers", Verbs: declare.PartVerbs, Update: registry.UpdatePart[*corev1.Pod]{
-			Prepare: prepareEphemeralContainers, Validate: validateEphemeralContainersUpdate, Unconditional: true,
+			Prepare: gates.prepareEphemeralContainers,
+			Validate: func(p, old *corev1.Pod) field.ErrorList {
+				return validateEphemeralContainersUpdate(p, old, gates.rules.keeping(&old.Spec))
+			},
+			Unconditional: true,
 		}.Untyped()},
 		{
 			Name: "eviction", GVK: policyv1.SchemeGroupVersion.WithKind("Eviction"), Verbs: []string{"create"},
@@ -107,7 +115,7 @@ func podSubresources() []registry.Subresource {
 		podPortForward(),
 		podProxy(),
 		{Name: "resize", Verbs: declare.PartVerbs, Update: registry.UpdatePart[*corev1.Pod]{
-			Prepare: prepareResize, Validate: validateResize, Unconditional: true,
+			Prepare: gates.prepareResize, Validate: gates.validateResize, Unconditional: true,
 		}.Untyped()},
 		declare.Status(),
 	}
@@ -115,8 +123,7 @@ func podSubresources() []registry.Subresource {
 
 // defaultPod sets the defaults of a pod. Some of them do not apply to pod templates: see
 // DefaultPodTemplate.
-func defaultPod(p *corev1.Pod) {
-	dropObsoleteInitAnnotations(p.Annotations)
+func defaultPod(p *corev1.Pod, gates *PodGates) {
 	s := &p.Spec
 	DefaultPodSpec(s)
 	if grace := s.TerminationGracePeriodSeconds; *grace < 0 {
@@ -131,7 +138,12 @@ func defaultPod(p *corev1.Pod) {
 			}
 		}
 	}
-	defaultPodResources(s)
+	if gates.podResources && !gates.latePodResources {
+		defaultPodResources(s)
+	}
+	if gates.probeDefault {
+		eachHTTPGet(s, func(a *corev1.HTTPGetAction) { declare.Pointer(&a.Protocol, corev1.HTTPProtocolHTTP1) })
+	}
 	switch first := p.Status.PodIP; {
 	case first == "" && len(p.Status.PodIPs) > 0:
 		p.Status.PodIP = p.Status.PodIPs[0].IP
@@ -155,8 +167,8 @@ func defaultHostPorts(ports []corev1.ContainerPort) {
 	}
 }
 
-func preparePodCreate(ctx context.Context, p *corev1.Pod, gates PodGates) {
-	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: cmp.Or(p.Status.QOSClass, qosClass(&p.Spec))}
+func preparePodCreate(ctx context.Context, p *corev1.Pod, gates *PodGates) {
+	p.Status = corev1.PodStatus{Phase: corev1.PodPending}
 	if len(p.Spec.SchedulingGates) > 0 {
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated,
@@ -164,18 +176,30 @@ func preparePodCreate(ctx context.Context, p *corev1.Pod, gates PodGates) {
 			LastTransitionTime: now(),
 		})
 	}
-	gates.DropNew(&p.Spec)
+	gates.dropNew(p)
 	mergeMatchLabelKeys(p)
 	for _, text := range syncAppArmor(p) {
 		request.Warn(ctx, text)
 	}
+	gates.completePodResources(&p.Spec)
+	p.Status.QOSClass = qosClass(&p.Spec)
 }
 
 // preparePodStatusUpdate keeps the owner references, which old kubelets overwrite, and the QoS
 // class if the new status has none.
 func preparePodStatusUpdate(p, old *corev1.Pod) {
+	dropObsoleteInitAnnotations(p.Annotations)
 	p.OwnerReferences = old.OwnerReferences
-	declare.Value(&p.Status.QOSClass, old.Status.QOSClass)
+	s, before := &p.Status, &old.Status
+	declare.Value(&s.QOSClass, before.QOSClass)
+	// A client that does not know these fields must not remove them. An empty list removes one.
+	if s.ResourceClaimStatuses == nil {
+		s.ResourceClaimStatuses = before.ResourceClaimStatuses
+	}
+	declare.Value(&s.ExtendedResourceClaimStatus, before.ExtendedResourceClaimStatus)
+	if s.NodeAllocatableResourceClaimStatuses == nil {
+		s.NodeAllocatableResourceClaimStatuses = before.NodeAllocatableResourceClaimStatuses
+	}
 }
 
 // podGrace returns the grace period of a deletion in seconds. It is 0 if no kubelet runs the
@@ -238,10 +262,11 @@ func resetPod(p, old *corev1.Pod) {
 	p.ResourceVersion, p.UID = version, uid
 }
 
-func prepareEphemeralContainers(p, old *corev1.Pod) {
+func (g *PodGates) prepareEphemeralContainers(p, old *corev1.Pod) {
 	containers := p.Spec.EphemeralContainers
 	resetPod(p, old)
 	p.Spec.EphemeralContainers = containers
+	g.drop(p, old)
 	updatePodGeneration(p, old)
 }
 
@@ -254,16 +279,24 @@ func updatePodGeneration(p, old *corev1.Pod) {
 
 // prepareResize keeps the changed resources of the pod and of its containers, matched by name,
 // and resets everything else to the old pod.
-func prepareResize(p, old *corev1.Pod) {
+func (g *PodGates) prepareResize(p, old *corev1.Pod) {
 	wanted := p.Spec
 	if len(wanted.Containers) != len(old.Spec.Containers) ||
 		len(wanted.InitContainers) != len(old.Spec.InitContainers) {
 		return // validation refuses the pod
 	}
 	resetPod(p, old)
-	p.Spec.Resources = wanted.Resources
+	if g.resizeTogether {
+		p.Spec.Resources = wanted.Resources
+	}
+	if g.resizeVolumes {
+		p.Spec.Volumes = wanted.Volumes
+	}
 	p.Spec.Containers = resized(p.Spec.Containers, wanted.Containers)
 	p.Spec.InitContainers = resized(p.Spec.InitContainers, wanted.InitContainers)
+	g.keepPodResources(p, old)
+	g.completePodResources(&p.Spec)
+	g.drop(p, old)
 	updatePodGeneration(p, old)
 }
 

@@ -24,7 +24,6 @@ func dropObsoleteInitAnnotations(annotations map[string]string) {
 // DefaultPodTemplate sets the defaults of a pod template in a workload. Unlike defaultPod, it
 // does not set requests to limits and does not fill in host ports.
 func DefaultPodTemplate(t *corev1.PodTemplateSpec) {
-	dropObsoleteInitAnnotations(t.Annotations)
 	DefaultPodSpec(&t.Spec)
 }
 

@@ -10,11 +10,110 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
-// PodGates drop the fields of disabled features from the specs of pods and templates.
-type PodGates = declare.Disabled[*corev1.PodSpec]
+// PodGates are what the feature gates of a server change in pods and in templates of pods. The zero value has the rules of
+// the gates' defaults, and drops nothing.
+type PodGates struct {
+	fields       declare.Disabled[*corev1.PodSpec]
+	rules        podRules
+	probeDefault bool // H2CContainerProbe: the protocol of HTTP probes has a default
+	// latePodResources means that the resources of a pod as a whole get their defaults when it is created, after mutating
+	// admission (PodLevelResourcesFixDefaulting).
+	latePodResources bool
+	podResources     bool // PodLevelResources
+	resizeTogether   bool // InPlacePodLevelResourcesVerticalScaling
+	resizeVolumes    bool // InPlacePodVerticalScalingMemoryBackedVolumes
+}
 
-// NewPodGates returns what has to be dropped with these gates.
+// podRules are rules of validation that depend on gates, or on what the object had before an update.
+type podRules struct {
+	compareTolerations bool // allows the operators Lt and Gt (TaintTolerationComparisonOperators)
+	hostNetworkUsers   bool // allows user namespaces in the network of the host (UserNamespacesHostNetworkSupport)
+	onlyRecursive      bool // allows one policy of SELinux labels only (SELinuxMount is off)
+	noRestartAll       bool // forbids to restart all containers (RestartAllContainersOnContainerExits is off)
+
+	// What an object had before the rule existed.
+	unnamedImages bool // image volumes without a reference
+	sysAdmin      bool // CAP_SYS_ADMIN without privilege escalation
+	hostSysctls   bool // sysctls of namespaces of the host
+}
+
+// keeping returns the rules for an update: an object keeps what it had. old is nil for a new object.
+func (r podRules) keeping(old *corev1.PodSpec) podRules {
+	if old == nil {
+		return r
+	}
+	r.compareTolerations = r.compareTolerations || slices.ContainsFunc(old.Tolerations, func(t corev1.Toleration) bool {
+		return t.Operator == corev1.TolerationOpLt || t.Operator == corev1.TolerationOpGt
+	})
+	r.hostNetworkUsers = r.hostNetworkUsers || old.HostNetwork && old.HostUsers != nil && !*old.HostUsers
+	if c := old.SecurityContext; c != nil && c.SELinuxChangePolicy != nil {
+		r.onlyRecursive = false
+	}
+	r.unnamedImages = slices.ContainsFunc(old.Volumes, func(v corev1.Volume) bool {
+		return v.Image != nil && v.Image.Reference == ""
+	})
+	r.hostSysctls = len(validateHostSysctls(old, nil)) > 0
+	eachContainer(old, func(c *corev1.Container) {
+		r.sysAdmin = r.sysAdmin || addsSysAdmin(c.SecurityContext)
+		for i := range c.RestartPolicyRules {
+			r.noRestartAll = r.noRestartAll &&
+				c.RestartPolicyRules[i].Action != corev1.ContainerRestartRuleActionRestartAllContainers
+		}
+	})
+	return r
+}
+
+// addsSysAdmin reports whether a container without privilege escalation adds CAP_SYS_ADMIN. As in kube-apiserver, a nil
+// allowPrivilegeEscalation counts as false here.
+func addsSysAdmin(c *corev1.SecurityContext) bool {
+	return c != nil && (c.AllowPrivilegeEscalation == nil || !*c.AllowPrivilegeEscalation) && c.Capabilities != nil &&
+		slices.Contains(c.Capabilities.Add, "CAP_SYS_ADMIN")
+}
+
+// NewPodGates returns what these gates change.
 func NewPodGates(gates features.Gates) PodGates {
+	return PodGates{
+		fields: disabledPodFields(gates),
+		rules: podRules{
+			compareTolerations: gates.Enabled(features.TaintTolerationComparisonOperators),
+			hostNetworkUsers:   gates.Enabled(features.UserNamespacesHostNetworkSupport),
+			onlyRecursive:      !gates.Enabled(features.SELinuxMount),
+			noRestartAll:       !gates.Enabled(features.RestartAllContainersOnContainerExits),
+		},
+		probeDefault:     gates.Enabled(features.H2CContainerProbe),
+		podResources:     gates.Enabled(features.PodLevelResources),
+		latePodResources: gates.Enabled(features.PodLevelResourcesFixDefaulting),
+		resizeTogether:   gates.Enabled(features.InPlacePodLevelResourcesVerticalScaling),
+		resizeVolumes:    gates.Enabled(features.InPlacePodVerticalScalingMemoryBackedVolumes),
+	}
+}
+
+// dropNew removes the fields of disabled features from a new pod.
+func (g *PodGates) dropNew(p *corev1.Pod) {
+	dropObsoleteInitAnnotations(p.Annotations)
+	g.fields.DropNew(&p.Spec)
+}
+
+// drop removes the fields of disabled features from a pod that replaces old, except those that old has.
+func (g *PodGates) drop(p, old *corev1.Pod) {
+	dropObsoleteInitAnnotations(p.Annotations)
+	g.fields.Drop(&p.Spec, &old.Spec)
+}
+
+// DropNew removes the fields of disabled features from the template of a new object.
+func (g *PodGates) DropNew(t *corev1.PodTemplateSpec) {
+	dropObsoleteInitAnnotations(t.Annotations)
+	g.fields.DropNew(&t.Spec)
+}
+
+// Drop removes the fields of disabled features from the template of an object that replaces the one with the template
+// old, except those that old has.
+func (g *PodGates) Drop(t, old *corev1.PodTemplateSpec) {
+	dropObsoleteInitAnnotations(t.Annotations)
+	g.fields.Drop(&t.Spec, &old.Spec)
+}
+
+func disabledPodFields(gates features.Gates) declare.Disabled[*corev1.PodSpec] {
 	return declare.DisabledOf(gates,
 		declare.Parts(features.ContainerStopSignals, eachContainer,
 			func(c *corev1.Container) bool { return c.Lifecycle != nil && c.Lifecycle.StopSignal != nil }, dropStopSignal),
@@ -40,6 +139,28 @@ func NewPodGates(gates features.Gates) PodGates {
 					s.TopologySpreadConstraints[i].MatchLabelKeys = nil
 				}
 			}),
+		declare.Part(features.EvictionRequestAPI,
+			func(s *corev1.PodSpec) bool { return len(s.EvictionResponders) > 0 },
+			func(s *corev1.PodSpec) { s.EvictionResponders = nil }),
+		declare.Parts(features.EmptyDirVolumeMode, eachVolume,
+			func(v *corev1.Volume) bool { return v.EmptyDir != nil && v.EmptyDir.Mode != nil },
+			func(v *corev1.Volume) {
+				if v.EmptyDir != nil {
+					v.EmptyDir.Mode = nil
+				}
+			}),
+		declare.Parts(features.VolumeBindMountOptions, eachMount,
+			func(m *corev1.VolumeMount) bool { return len(m.BindMountOptions) > 0 },
+			func(m *corev1.VolumeMount) { m.BindMountOptions = nil }),
+		declare.Parts(features.H2CContainerProbe, eachHTTPGet,
+			func(a *corev1.HTTPGetAction) bool { return a.Protocol != nil },
+			func(a *corev1.HTTPGetAction) { a.Protocol = nil }),
+		declare.Parts(features.GRPCContainerProbeTLS, eachGRPC,
+			func(a *corev1.GRPCAction) bool { return a.Mode != nil },
+			func(a *corev1.GRPCAction) { a.Mode = nil }),
+		declare.Parts(features.AtomicWriteVolumeUserFields, eachFileOwner,
+			func(user **int64) bool { return *user != nil },
+			func(user **int64) { *user = nil }),
 	)
 }
 
@@ -66,6 +187,9 @@ func newPodStatusGates(gates features.Gates) podStatusGates {
 		declare.Parts(features.ImageVolumeWithDigest, eachMountStatus,
 			func(m *corev1.VolumeMountStatus) bool { return m.VolumeStatus != nil },
 			func(m *corev1.VolumeMountStatus) { m.VolumeStatus = nil }),
+		declare.Part(features.CSIVolumeHealth,
+			func(s *corev1.PodStatus) bool { return len(s.VolumeHealth) > 0 },
+			func(s *corev1.PodStatus) { s.VolumeHealth = nil }),
 	)
 }
 
@@ -199,5 +323,107 @@ func eachProjection(s *corev1.PodSpec, f func(*corev1.VolumeProjection)) {
 				f(&p.Sources[j])
 			}
 		}
+	}
+}
+
+func eachVolume(s *corev1.PodSpec, f func(*corev1.Volume)) {
+	for i := range s.Volumes {
+		f(&s.Volumes[i])
+	}
+}
+
+// eachMount calls f for the mounts of all containers.
+func eachMount(s *corev1.PodSpec, f func(*corev1.VolumeMount)) {
+	eachContainer(s, func(c *corev1.Container) {
+		for i := range c.VolumeMounts {
+			f(&c.VolumeMounts[i])
+		}
+	})
+}
+
+// eachHTTPGet calls f for the HTTP requests of the probes and hooks of all containers.
+func eachHTTPGet(s *corev1.PodSpec, f func(*corev1.HTTPGetAction)) {
+	visit := func(a *corev1.HTTPGetAction) {
+		if a != nil {
+			f(a)
+		}
+	}
+	eachContainer(s, func(c *corev1.Container) {
+		for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+			if p != nil {
+				visit(p.HTTPGet)
+			}
+		}
+		if c.Lifecycle == nil {
+			return
+		}
+		for _, h := range []*corev1.LifecycleHandler{c.Lifecycle.PostStart, c.Lifecycle.PreStop} {
+			if h != nil {
+				visit(h.HTTPGet)
+			}
+		}
+	})
+}
+
+// eachGRPC calls f for the gRPC requests of the probes of all containers.
+func eachGRPC(s *corev1.PodSpec, f func(*corev1.GRPCAction)) {
+	eachContainer(s, func(c *corev1.Container) {
+		for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+			if p != nil && p.GRPC != nil {
+				f(p.GRPC)
+			}
+		}
+	})
+}
+
+// eachFileOwner calls f for the fields with the owners of the files in volumes. Of a volume, and of a source of a
+// projected volume, it visits the first source that is set, because a valid one has no other.
+func eachFileOwner(s *corev1.PodSpec, f func(user **int64)) {
+	for i := range s.Volumes {
+		switch v := &s.Volumes[i]; {
+		case v.Secret != nil:
+			f(&v.Secret.DefaultUser)
+			eachKeyOwner(v.Secret.Items, f)
+		case v.ConfigMap != nil:
+			f(&v.ConfigMap.DefaultUser)
+			eachKeyOwner(v.ConfigMap.Items, f)
+		case v.DownwardAPI != nil:
+			f(&v.DownwardAPI.DefaultUser)
+			eachDownwardOwner(v.DownwardAPI.Items, f)
+		case v.Projected != nil:
+			f(&v.Projected.DefaultUser)
+			for j := range v.Projected.Sources {
+				eachProjectedOwner(&v.Projected.Sources[j], f)
+			}
+		}
+	}
+}
+
+func eachProjectedOwner(p *corev1.VolumeProjection, f func(user **int64)) {
+	switch {
+	case p.Secret != nil:
+		eachKeyOwner(p.Secret.Items, f)
+	case p.DownwardAPI != nil:
+		eachDownwardOwner(p.DownwardAPI.Items, f)
+	case p.ConfigMap != nil:
+		eachKeyOwner(p.ConfigMap.Items, f)
+	case p.ServiceAccountToken != nil:
+		f(&p.ServiceAccountToken.User)
+	case p.ClusterTrustBundle != nil:
+		f(&p.ClusterTrustBundle.User)
+	case p.PodCertificate != nil:
+		f(&p.PodCertificate.User)
+	}
+}
+
+func eachKeyOwner(items []corev1.KeyToPath, f func(user **int64)) {
+	for i := range items {
+		f(&items[i].User)
+	}
+}
+
+func eachDownwardOwner(items []corev1.DownwardAPIVolumeFile, f func(user **int64)) {
+	for i := range items {
+		f(&items[i].User)
 	}
 }

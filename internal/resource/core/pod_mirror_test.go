@@ -41,28 +41,28 @@ func TestMirrorPods(t *testing.T) {
 		{"without a node", pod("", marked), pod("", marked), "must set spec.nodeName if mirror pod annotation is set", true},
 		{"AppArmor added", pod("n", armored), pod("n", nil), "may not add AppArmor annotations", false},
 	} {
-		if !has(validatePodUpdate(c.is, c.was), c.want) {
-			t.Errorf("%s by an update: %v", c.name, validatePodUpdate(c.is, c.was))
+		if !has(validatePodUpdate(c.is, c.was, podRules{}), c.want) {
+			t.Errorf("%s by an update: %v", c.name, validatePodUpdate(c.is, c.was, podRules{}))
 		}
 		if !has(validatePodStatusUpdate(c.is, c.was), c.want) {
 			t.Errorf("%s by the status: %v", c.name, validatePodStatusUpdate(c.is, c.was))
 		}
-		if has(validatePod(c.is), c.want) != c.onCreate {
-			t.Errorf("%s: create: %v", c.name, validatePod(c.is))
+		if has(validatePod(c.is, podRules{}), c.want) != c.onCreate {
+			t.Errorf("%s: create: %v", c.name, validatePod(c.is, podRules{}))
 		}
 	}
 	claim := pod("n", marked, corev1.PodResourceClaim{Name: "a"})
-	for name, errs := range map[string]field.ErrorList{"create": validatePod(claim),
-		"update": validatePodUpdate(claim, claim)} {
+	for name, errs := range map[string]field.ErrorList{"create": validatePod(claim, podRules{}),
+		"update": validatePodUpdate(claim, claim, podRules{})} {
 		if !has(errs, "static pods do not support resource claims") {
 			t.Errorf("claims, %s: %v", name, errs)
 		}
 	}
-	if errs := validateEphemeralContainersUpdate(pod("n", marked), pod("n", marked)); !has(errs,
+	if errs := validateEphemeralContainersUpdate(pod("n", marked), pod("n", marked), podRules{}); !has(errs,
 		"static pods do not support ephemeral containers") {
 		t.Errorf("ephemeral containers: %v", errs)
 	}
-	if errs := validateResize(pod("n", marked), pod("n", marked)); !has(errs, "static pods cannot be resized") {
+	if errs := defaultGates.validateResize(pod("n", marked), pod("n", marked)); !has(errs, "static pods cannot be resized") {
 		t.Errorf("resize: %v", errs)
 	}
 	if errs := validateImmutableAnnotations(pod("n", marked), pod("n", marked)); len(errs) > 0 {

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,8 +22,7 @@ func defaultPodResources(s *corev1.PodSpec) {
 	if r == nil {
 		return
 	}
-	for name, q := range AggregateContainerResources(s,
-		func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Limits }) {
+	for name, q := range AggregateContainerResources(s, limitsOf) {
 		if _, ok := r.Limits[name]; isHugePages(name) && !ok {
 			if r.Limits == nil {
 				r.Limits = corev1.ResourceList{}
@@ -37,8 +37,7 @@ func defaultPodResources(s *corev1.PodSpec) {
 	if requests == nil {
 		requests = corev1.ResourceList{}
 	}
-	for name, q := range AggregateContainerResources(s,
-		func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests }) {
+	for name, q := range AggregateContainerResources(s, requestsOf) {
 		if _, ok := requests[name]; !ok && isPodLevelResource(name) && !isHugePages(name) {
 			requests[name] = q
 		}
@@ -51,6 +50,73 @@ func defaultPodResources(s *corev1.PodSpec) {
 	if len(requests) > 0 {
 		r.Requests = requests
 	}
+}
+
+// keepPodResources gives a pod the resources of the pod that it replaces if it has none: a client that does not know the
+// field must not remove it.
+func (g *PodGates) keepPodResources(p, old *corev1.Pod) {
+	if g.latePodResources && p.Spec.Resources == nil {
+		p.Spec.Resources = old.Spec.Resources.DeepCopy()
+	}
+}
+
+// completePodResources sets the resources that a pod as a whole lacks, from those of its containers. It does nothing for a
+// pod without resources of its own.
+func (g *PodGates) completePodResources(s *corev1.PodSpec) {
+	r := s.Resources
+	if !g.podResources || !g.latePodResources || r == nil || len(r.Requests)+len(r.Limits) == 0 {
+		return
+	}
+	limits := AggregateContainerResources(s, limitsOf)
+	for name, q := range limits {
+		if _, requested := r.Requests[name]; isHugePages(name) && !requested {
+			setMissing(&r.Limits, name, q)
+		}
+	}
+	for name, q := range AggregateContainerResources(s, requestsOf) {
+		if isPodLevelResource(name) && overcommitAllowed(name) {
+			setMissing(&r.Requests, name, q)
+		}
+	}
+	for name, q := range r.Limits {
+		if isPodLevelResource(name) {
+			setMissing(&r.Requests, name, q)
+		}
+	}
+	for name, request := range r.Requests {
+		limit, limited := limits[name]
+		if !isPodLevelResource(name) || !limited || !allLimit(s, name) {
+			continue
+		}
+		if request.Cmp(limit) > 0 {
+			limit = request
+		}
+		setMissing(&r.Limits, name, limit)
+	}
+}
+
+func limitsOf(r *corev1.ResourceRequirements) corev1.ResourceList   { return r.Limits }
+func requestsOf(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests }
+
+// setMissing sets the quantity of a resource that the list does not have.
+func setMissing(list *corev1.ResourceList, name corev1.ResourceName, q resource.Quantity) {
+	if _, ok := (*list)[name]; ok {
+		return
+	}
+	if *list == nil {
+		*list = corev1.ResourceList{}
+	}
+	(*list)[name] = q.DeepCopy()
+}
+
+// allLimit reports whether all containers have a limit of the resource.
+func allLimit(s *corev1.PodSpec, name corev1.ResourceName) bool {
+	all := true
+	eachContainer(s, func(c *corev1.Container) {
+		_, ok := c.Resources.Limits[name]
+		all = all && ok
+	})
+	return all
 }
 
 // AggregateContainerResources returns the most that the containers of a pod need at one time.
@@ -83,7 +149,7 @@ func AggregateContainerResources(
 // PodRequests returns what a pod requests in total: the requests of the pod as a whole or, where it has none, the most
 // that its containers need at one time, and the overhead of its RuntimeClass.
 func PodRequests(s *corev1.PodSpec) corev1.ResourceList {
-	total := AggregateContainerResources(s, func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests })
+	total := AggregateContainerResources(s, requestsOf)
 	if s.Resources != nil {
 		for name, q := range s.Resources.Requests {
 			if isPodLevelResource(name) {
@@ -127,41 +193,50 @@ func QOSClass(p *corev1.Pod) corev1.PodQOSClass {
 // qosClass returns the quality of service class of a spec. It depends on the requests and limits of CPU
 // and memory of the pod or, if the pod has no resources, of all containers.
 func qosClass(s *corev1.PodSpec) corev1.PodQOSClass {
-	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
-	guaranteed := true
-	count := func(r *corev1.ResourceRequirements) {
-		limited := 0
-		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			zero := resource.Quantity{}
-			if q, ok := r.Requests[name]; ok && q.Cmp(zero) > 0 {
-				addResources(requests, corev1.ResourceList{name: q})
+	if hasPodResources(s.Resources) {
+		return qosOf(s.Resources)
+	}
+	class := corev1.PodQOSClass("")
+	for _, c := range slices.Concat(s.InitContainers, s.Containers) {
+		switch own := qosOf(&c.Resources); {
+		case class == "":
+			class = own
+		case class != own:
+			return corev1.PodQOSBurstable
+		}
+	}
+	return cmp.Or(class, corev1.PodQOSBestEffort)
+}
+
+// hasPodResources reports whether the resources of a pod as a whole name one that such resources may have.
+func hasPodResources(r *corev1.ResourceRequirements) bool {
+	if r == nil {
+		return false
+	}
+	for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
+		for name := range list {
+			if isPodLevelResource(name) {
+				return true
 			}
-			if q, ok := r.Limits[name]; ok && q.Cmp(zero) > 0 {
-				addResources(limits, corev1.ResourceList{name: q})
-				limited++
-			}
-		}
-		guaranteed = guaranteed && limited == 2
-	}
-	if r := s.Resources; r != nil {
-		count(r)
-	} else {
-		for _, c := range slices.Concat(s.Containers, s.InitContainers) {
-			count(&c.Resources)
 		}
 	}
-	if len(requests) == 0 && len(limits) == 0 {
-		return corev1.PodQOSBestEffort
-	}
-	for name, q := range requests {
-		if limit, ok := limits[name]; !ok || limit.Cmp(q) != 0 {
-			guaranteed = false
+	return false
+}
+
+// qosOf returns the class by one set of resources: BestEffort without requests and limits of CPU and memory, Guaranteed if
+// both have requests that equal their limits, otherwise Burstable.
+func qosOf(r *corev1.ResourceRequirements) corev1.PodQOSClass {
+	reserved := 0
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		request, limit := r.Requests[name], r.Limits[name]
+		if request.Cmp(limit) != 0 {
+			return corev1.PodQOSBurstable
+		}
+		if !request.IsZero() {
+			reserved++
 		}
 	}
-	if guaranteed && len(requests) == len(limits) {
-		return corev1.PodQOSGuaranteed
-	}
-	return corev1.PodQOSBurstable
+	return []corev1.PodQOSClass{corev1.PodQOSBestEffort, corev1.PodQOSBurstable, corev1.PodQOSGuaranteed}[reserved]
 }
 
 // mergeMatchLabelKeys adds requirements for matchLabelKeys and mismatchLabelKeys to the label

@@ -22,10 +22,10 @@ const (
 	noAddRemove = "pod updates may not add or remove containers"
 )
 
-func validatePod(p *corev1.Pod) field.ErrorList {
+func validatePod(p *corev1.Pod, rules podRules) field.ErrorList {
 	path := field.NewPath("spec")
 	defer path.Free()
-	errs := validatePodSpec(&p.Spec, p.Name, true, path)
+	errs := validatePodSpec(&p.Spec, rules, p.Name, true, path)
 	errs = append(errs, validateTokenSources(&p.Spec, path.Child("volumes"))...)
 	errs = append(errs, validateRequiredNodeValues(&p.Spec, path)...)
 	errs = append(errs, validateAppArmorAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))...)
@@ -33,8 +33,9 @@ func validatePod(p *corev1.Pod) field.ErrorList {
 	errs = append(errs, validateMirrorPod(p)...)
 	errs = append(errs, field.ForbiddenIf(len(p.Spec.EphemeralContainers) > 0, path.Child("ephemeralContainers"),
 		"cannot be set on create")...)
-	return append(errs, field.ForbiddenIf(p.Spec.NodeName != "" && len(p.Spec.SchedulingGates) > 0,
+	errs = append(errs, field.ForbiddenIf(p.Spec.NodeName != "" && len(p.Spec.SchedulingGates) > 0,
 		path.Child("nodeName"), "cannot be set until all schedulingGates have been cleared")...)
+	return append(errs, validateResponders(p.Spec.EvictionResponders, nil, path.Child("evictionResponders"))...)
 }
 
 // validateTokenSources forbids tokens of a service account in volumes of a pod that has none.
@@ -58,10 +59,10 @@ func validateTokenSources(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 }
 
 // validatePodUpdate validates an update of a pod.
-func validatePodUpdate(p, old *corev1.Pod) field.ErrorList {
+func validatePodUpdate(p, old *corev1.Pod, rules podRules) field.ErrorList {
 	path := field.NewPath("spec")
 	defer path.Free()
-	whole := validatePodSpec(&p.Spec, p.Name, true, path)
+	whole := validatePodSpec(&p.Spec, rules, p.Name, true, path)
 	whole = append(whole, validateTokenSources(&p.Spec, path.Child("volumes"))...)
 	if len(validateRequiredNodeValues(&old.Spec, path)) == 0 { // otherwise the pod is older than the rule
 		whole = append(whole, validateRequiredNodeValues(&p.Spec, path)...)
@@ -71,7 +72,9 @@ func validatePodUpdate(p, old *corev1.Pod) field.ErrorList {
 	whole = append(append(whole, annotations...), annotations...)
 	whole = append(whole, validateMirrorPod(p)...)
 	whole = append(whole, validateImmutableAnnotations(p, old)...)
-	return append(whole, validatePodChanges(p, old, path)...)
+	whole = append(whole, validatePodChanges(p, old, path)...)
+	return append(whole, validateResponders(p.Spec.EvictionResponders, old.Spec.EvictionResponders,
+		path.Child("evictionResponders"))...)
 }
 
 // validatePodChanges returns errors for changes of fields that cannot be updated. It sets the
@@ -109,7 +112,7 @@ func validatePodChanges(p, old *corev1.Pod, path *field.Path) field.ErrorList {
 	}
 	if !equality.Semantic.DeepEqual(same, &old.Spec) {
 		errs = append(errs,
-			field.Forbidden(path, podUpdateForbidden+"\n"+declare.Diff(internalPodSpec(&old.Spec), internalPodSpec(same))))
+			field.Forbidden(path, podUpdateForbidden+"\n"+declare.Diff(&old.Spec, same)))
 	}
 	return errs
 }
@@ -276,9 +279,9 @@ func validateTerminatedContainers(
 	return errs
 }
 
-func validateResize(p, before *corev1.Pod) field.ErrorList {
+func (g *PodGates) validateResize(p, before *corev1.Pod) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := append(validatePodSpec(&p.Spec, p.Name, true, path), validateMirrorPod(p)...)
+	errs := append(validatePodSpec(&p.Spec, g.rules.keeping(&before.Spec), p.Name, true, path), validateMirrorPod(p)...)
 	errs = append(errs, validateTokenSources(&p.Spec, path.Child("volumes"))...)
 	errs = append(errs, validateAppArmorAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))...)
 	if isMirrorPod(before) {
@@ -287,16 +290,23 @@ func validateResize(p, before *corev1.Pod) field.ErrorList {
 	if os := before.Spec.OS; os != nil && os.Name == corev1.Windows {
 		return append(errs, staticPodForbidden("windows pods cannot be resized"))
 	}
+	errs = append(errs, field.ForbiddenIf(!nodeCanResize(&before.Status), path,
+		"Pod running on node without support for resize")...)
+	errs = append(errs, field.InvalidIf(qosClass(&p.Spec) != QOSClass(before), path, p.Status.QOSClass,
+		"Pod QOS Class may not change as a result of resizing")...)
+	same := p.Spec.DeepCopy()
+	if setsResources(before.Spec.Resources) || setsResources(p.Spec.Resources) {
+		if !g.resizeTogether {
+			return append(errs, staticPodForbidden("resize of pods with pod-level resources is forbidden when "+
+				"InPlacePodLevelResourcesVerticalScalingEnabled feature gate is disabled"))
+		}
+		errs = append(errs, validatePodResize(same, &before.Spec, path)...)
+	}
 	others := append(validateSameContainers(p.Spec.Containers, before.Spec.Containers, "containers", path),
 		validateSameContainers(p.Spec.InitContainers, before.Spec.InitContainers, "initContainers", path)...)
 	if len(others) > 0 {
 		return append(errs, others...)
 	}
-	errs = append(errs, field.InvalidIf(qosClass(&p.Spec) != before.Status.QOSClass, path, before.Status.QOSClass,
-		"Pod QOS Class may not change as a result of resizing")...)
-	found := len(errs)
-	same := p.Spec.DeepCopy()
-	same.Resources = before.Spec.Resources
 	for _, part := range []struct {
 		name     string
 		is, was  []corev1.Container
@@ -315,8 +325,54 @@ func validateResize(p, before *corev1.Pod) field.ErrorList {
 		}
 	}
 	errs = append(errs, validateOtherwiseSame(same, &before.Spec, path)...)
-	return append(errs, field.ForbiddenIf(len(errs) == found && !equality.Semantic.DeepEqual(same, &before.Spec), path,
+	if g.resizeVolumes {
+		errs = append(errs, validateVolumesResize(p.Spec.Volumes, before.Spec.Volumes, path.Child("volumes"))...)
+		same.Volumes = before.Spec.Volumes
+	} else {
+		errs = append(errs, field.ForbiddenIf(!equality.Semantic.DeepEqual(p.Spec.Volumes, before.Spec.Volumes),
+			path.Child("volumes"), "volumes are immutable on resize when InPlacePodVerticalScalingMemoryBackedVolumes "+
+				"feature gate is disabled")...)
+	}
+	return append(errs, field.ForbiddenIf(len(errs) == 0 && !equality.Semantic.DeepEqual(same, &before.Spec), path,
 		onlyCPUAndMemory)...)
+}
+
+// nodeCanResize reports whether the node of a pod can resize it, as far as the status shows: the kubelet reports the
+// resources of running containers.
+func nodeCanResize(s *corev1.PodStatus) bool {
+	for i := range s.ContainerStatuses {
+		if s.ContainerStatuses[i].State.Running != nil {
+			return s.ContainerStatuses[i].Resources != nil
+		}
+	}
+	return true
+}
+
+func setsResources(r *corev1.ResourceRequirements) bool {
+	return r != nil && len(r.Requests)+len(r.Limits) > 0
+}
+
+// validatePodResize allows changes of CPU and memory of the pod as a whole, but not their removal. It resets them in spec
+// to their old values.
+func validatePodResize(spec, old *corev1.PodSpec, path *field.Path) field.ErrorList {
+	at := path.Child("resources")
+	var errs field.ErrorList
+	switch r := spec.Resources; {
+	case old.Resources != nil && r == nil:
+		return field.ErrorList{field.Forbidden(at, "pod-level resources cannot be removed")}
+	case old.Resources != nil:
+		errs = append(validateNotRemoved(r.Requests, old.Resources.Requests, at.Child("requests"),
+			"pod-level resource requests cannot be removed"), validateNotRemoved(r.Limits, old.Resources.Limits,
+			at.Child("limits"), "pod-level resource limits cannot be removed")...)
+		restoreCPUAndMemory(r, old.Resources)
+	default:
+		restoreCPUAndMemory(r, &corev1.ResourceRequirements{})
+		if len(r.Requests)+len(r.Limits)+len(r.Claims) == 0 {
+			spec.Resources = nil
+		}
+	}
+	return append(errs, field.ForbiddenIf(!equality.Semantic.DeepEqual(spec.Resources, old.Resources), path,
+		"only cpu and memory resources are mutable at pod-level")...)
 }
 
 const onlyCPUAndMemory = "only cpu and memory resources are mutable"
@@ -368,6 +424,39 @@ func validateNotRemoved(is, was corev1.ResourceList, path *field.Path, message s
 	}
 	return nil
 }
+
+// validateVolumesResize allows a resize to change the size of volumes in memory, but neither to set nor to remove it.
+func validateVolumesResize(is, was []corev1.Volume, path *field.Path) field.ErrorList {
+	if len(is) != len(was) {
+		return field.ErrorList{field.Forbidden(path, "volumes may not be added or removed on resize")}
+	}
+	var errs field.ErrorList
+	for i := range is {
+		at := path.Index(i)
+		if is[i].Name != was[i].Name {
+			errs = append(errs, field.Forbidden(at.Child("name"), "volumes may not be renamed or reordered on resize"))
+			continue
+		}
+		same := is[i].DeepCopy()
+		if same.EmptyDir == nil || was[i].EmptyDir == nil {
+			errs = append(errs, field.ForbiddenIf(!equality.Semantic.DeepEqual(same, &was[i]), at, onlySizesInMemory)...)
+			continue
+		}
+		size, before := same.EmptyDir.SizeLimit, was[i].EmptyDir.SizeLimit
+		same.EmptyDir.SizeLimit = before
+		switch at := at.Child("emptyDir", "sizeLimit"); {
+		case !equality.Semantic.DeepEqual(same, &was[i]):
+			errs = append(errs, field.Forbidden(path.Index(i), onlySizesInMemory))
+		case (size == nil || size.IsZero()) != (before == nil || before.IsZero()):
+			errs = append(errs, field.Forbidden(at, "adding or removing sizeLimit on an existing volume is not allowed"))
+		case size != nil && before != nil && size.Cmp(*before) != 0 && same.EmptyDir.Medium != corev1.StorageMediumMemory:
+			errs = append(errs, field.Forbidden(at, "sizeLimit is only mutable for memory-backed emptyDir volumes"))
+		}
+	}
+	return errs
+}
+
+const onlySizesInMemory = "only sizeLimit of memory-backed emptyDir volumes is mutable on resize"
 
 // restoreCPUAndMemory resets the resources that a resize may change to their old values.
 func restoreCPUAndMemory(r, old *corev1.ResourceRequirements) {

@@ -78,6 +78,15 @@ func podWarnings(at *field.Path, s *corev1.PodSpec, annotations map[string]strin
 	}
 	w.names(spec, s)
 	w.containers(spec, s)
+	if n := s.TerminationGracePeriodSeconds; n != nil && *n < 0 { // of a template; of a pod it is 1 already
+		w.add(spec.Child("terminationGracePeriodSeconds"), "must be >= 0; negative values are invalid and will be treated as 1")
+	}
+	if c := s.DNSConfig; c != nil {
+		w = append(w, field.WarnEach(spec.Child("dnsConfig", "nameservers"), c.Nameservers, validation.GetWarningsForIP)...)
+	}
+	for i, a := range s.HostAliases {
+		w = append(w, validation.GetWarningsForIP(spec.Child("hostAliases").Index(i).Child("ip").K8s(), a.IP)...)
+	}
 	if s.Overhead != nil {
 		w.fractionalValues(spec.Child("overhead"), s.Overhead)
 	}

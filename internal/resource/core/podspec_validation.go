@@ -3,9 +3,11 @@ package core
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -14,14 +16,26 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
-// ValidatePodTemplateSpec validates the pod template of a workload, with its labels and
-// annotations.
-func ValidatePodTemplateSpec(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+// ValidateTemplate validates the pod template of a workload, with its labels and annotations. old is the template before an
+// update, nil for a new object.
+func (g *PodGates) ValidateTemplate(t, old *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+	var before *corev1.PodSpec
+	if old != nil {
+		before = &old.Spec
+	}
 	errs := validateTemplateMetadata(t, path)
-	errs = append(errs, validatePodSpec(&t.Spec, "", false, path.Child("spec"))...)
+	errs = append(errs, validatePodSpec(&t.Spec, g.rules.keeping(before), "", false, path.Child("spec"))...)
 	errs = append(errs, validateRequiredNodeValues(&t.Spec, path.Child("spec"))...)
-	return append(errs, field.ForbiddenIf(len(t.Spec.EphemeralContainers) > 0, path.Child("spec", "ephemeralContainers"),
+	errs = append(errs, field.ForbiddenIf(len(t.Spec.EphemeralContainers) > 0, path.Child("spec", "ephemeralContainers"),
 		"ephemeral containers not allowed in pod template")...)
+	if len(t.Spec.EvictionResponders) == 0 {
+		return errs
+	}
+	if before == nil {
+		before = &corev1.PodSpec{}
+	}
+	return append(errs, validateResponders(t.Spec.EvictionResponders, before.EvictionResponders,
+		path.Child("spec", "evictionResponders"))...)
 }
 
 func validateTemplateMetadata(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
@@ -34,10 +48,10 @@ func validateTemplateMetadata(t *corev1.PodTemplateSpec, path *field.Path) field
 
 // validatePodSpec validates the spec of a pod or of a template. name is the name of the pod,
 // "" for a template.
-func validatePodSpec(s *corev1.PodSpec, name string, pod bool, path *field.Path) field.ErrorList {
-	p := &podValidator{spec: s, pod: pod, claims: sets.New[string]()}
+func validatePodSpec(s *corev1.PodSpec, rules podRules, name string, pod bool, path *field.Path) field.ErrorList {
+	p := &podValidator{spec: s, pod: pod, claims: sets.New[string](), rules: rules}
 	var errs field.ErrorList
-	p.volumes, errs = validateVolumes(s.Volumes, name, path.Child("volumes"))
+	p.volumes, errs = validateVolumes(s.Volumes, rules, name, path.Child("volumes"))
 	errs = append(errs, p.validateClaims(path.Child("resourceClaims"))...)
 	errs = append(errs, p.validateContainers(path.Child("containers"))...)
 	errs = append(errs, p.validateInitContainers(path.Child("initContainers"))...)
@@ -48,7 +62,7 @@ func validatePodSpec(s *corev1.PodSpec, name string, pod bool, path *field.Path)
 	errs = append(errs, validateLabels(path.Child("nodeSelector"), s.NodeSelector)...)
 	errs = append(errs, p.validatePodSecurityContext(s.SecurityContext, path.Child("securityContext"))...)
 	errs = append(errs, validateAffinity(s.Affinity, path.Child("affinity"))...)
-	errs = append(errs, ValidateTolerations(s.Tolerations, path.Child("tolerations"))...)
+	errs = append(errs, validateTolerations(s.Tolerations, rules.compareTolerations, path.Child("tolerations"))...)
 	errs = append(errs, validateSpread(s.TopologySpreadConstraints, path.Child("topologySpreadConstraints"))...)
 	errs = append(errs, validateGates(s, path)...)
 	errs = append(errs, validatePodNames(s, path)...)
@@ -68,6 +82,9 @@ func validatePodSpec(s *corev1.PodSpec, name string, pod bool, path *field.Path)
 		overhead := &corev1.ResourceRequirements{Limits: s.Overhead}
 		errs = append(errs, ValidateResourceRequirements(overhead, nil, path.Child("overhead"))...)
 	}
+	if g := s.SchedulingGroup; g != nil {
+		errs = append(errs, validateSchedulingGroup(g, len(s.EvictionResponders) > 0, path.Child("schedulingGroup"))...)
+	}
 	return append(errs, p.validateHostNamespaces(path)...)
 }
 
@@ -76,7 +93,7 @@ func validatePodSpec(s *corev1.PodSpec, name string, pod bool, path *field.Path)
 func (p *podValidator) validateHostNamespaces(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if share := p.spec.ShareProcessNamespace; share != nil && *share && p.spec.HostPID {
-		errs = append(errs, field.Invalid(path.Child("securityContext", "shareProcessNamespace"), *share,
+		errs = append(errs, field.Invalid(path.Child("shareProcessNamespace"), *share,
 			"ShareProcessNamespace and HostPID cannot both be enabled"))
 	}
 	if p.hostUsers() {
@@ -85,7 +102,7 @@ func (p *podValidator) validateHostNamespaces(path *field.Path) field.ErrorList 
 	forbid := func(path *field.Path, set bool) {
 		errs = append(errs, field.ForbiddenIf(set, path, "when `hostUsers` is false")...)
 	}
-	forbid(path.Child("hostNetwork"), p.spec.HostNetwork)
+	forbid(path.Child("hostNetwork"), p.spec.HostNetwork && !p.rules.hostNetworkUsers)
 	forbid(path.Child("HostPID"), p.spec.HostPID)
 	forbid(path.Child("HostIPC"), p.spec.HostIPC)
 	return errs
@@ -199,6 +216,73 @@ func validatePodNames(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	return errs
 }
 
+// validateSchedulingGroup requires the name of a pod group. responders says whether the pod has eviction responders, which
+// do not go together with a group.
+func validateSchedulingGroup(g *corev1.PodSchedulingGroup, responders bool, path *field.Path) field.ErrorList {
+	at := path.Child("podGroupName")
+	errs := field.Optional(at, g.PodGroupName, field.DNSSubdomain)
+	errs = append(errs, field.InvalidIf(g.PodGroupName == nil, at, g.PodGroupName, "must specify one of: `podGroupName`")...)
+	return append(errs, field.ForbiddenIf(responders, path, "may not be set when evictionResponders is set")...)
+}
+
+// validateResponders validates the responders to requests for the eviction of a pod (KEP-4563). What old has too is valid.
+func validateResponders(list, old []corev1.EvictionResponder, path *field.Path) field.ErrorList {
+	const most = 10
+	if equality.Semantic.DeepEqual(list, old) {
+		return nil
+	}
+	if errs := field.MaxItems(path, len(list), most); len(errs) > 0 {
+		return errs
+	}
+	var errs field.ErrorList
+	for i := range list {
+		same := func(r corev1.EvictionResponder) bool { return r.Name == list[i].Name }
+		errs = append(errs, field.DuplicateIf(slices.ContainsFunc(list[:i], same), path.Index(i), list[i])...)
+	}
+	for i := range list {
+		r := &list[i]
+		before := corev1.EvictionResponder{}
+		for k := range old {
+			if old[k].Name == r.Name {
+				before = old[k]
+			}
+		}
+		if before.Name == "" {
+			errs = append(errs, field.NotEmptyAnd(path.Index(i).Child("name"), r.Name, validateResponderName)...)
+		}
+		if r.Priority == nil || before.Priority == nil || *r.Priority != *before.Priority {
+			errs = append(errs, validateResponderPriority(r.Priority, path.Index(i).Child("priority"))...)
+		}
+	}
+	return errs
+}
+
+// validateResponderName requires a label key with a domain that does not belong to Kubernetes.
+func validateResponderName(path *field.Path, name string) field.ErrorList {
+	domain, _, prefixed := strings.Cut(name, "/")
+	host := strings.TrimRight(strings.TrimSpace(strings.ToLower(domain)), ".")
+	reserved := host == "k8s.io" || host == "kubernetes.io" || strings.HasSuffix(host, ".k8s.io") ||
+		strings.HasSuffix(host, ".kubernetes.io")
+	errs := field.InvalidIf(reserved, path, name, "domain names *.k8s.io, *.kubernetes.io are reserved")
+	wrong := field.LabelKey(path, name)
+	errs = append(errs, wrong...)
+	return append(errs, field.InvalidIf(len(wrong) == 0 && !prefixed, path, name,
+		"must include a prefix (e.g. 'example.com/key')")...)
+}
+
+func validateResponderPriority(n *int32, path *field.Path) field.ErrorList {
+	const most, reserved = 100_000, 1000
+	switch {
+	case n == nil:
+		return field.ErrorList{field.Required(path, "")}
+	case *n < 0:
+		return field.NonNegative(path, *n)
+	case *n < reserved:
+		return field.ErrorList{field.Invalid(path, *n, "priorities 0-999 are reserved for responders with *.k8s.io suffix")}
+	}
+	return field.InvalidIf(*n > most, path, *n, fmt.Sprintf("must be less than or equal to %d", most))
+}
+
 func validateHostAliases(list []corev1.HostAlias, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, a := range list {
@@ -231,11 +315,13 @@ func (p *podValidator) validatePodResources(path *field.Path) field.ErrorList {
 	if r == nil {
 		return nil
 	}
+	if p.spec.OS != nil && p.spec.OS.Name == corev1.Windows {
+		return field.ErrorList{field.Forbidden(path, "may not be set for a windows pod")}
+	}
 	errs := validateRequirements(r, p.claims, validatePodResourceName, path)
 	errs = append(errs, field.ForbiddenIf(r.Claims != nil, path.Child("claims"),
 		"claims may not be set for Resources at pod-level")...)
-	together := AggregateContainerResources(p.spec,
-		func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests })
+	together := AggregateContainerResources(p.spec, requestsOf)
 	for _, name := range sortedKeys(r.Requests) {
 		q := r.Requests[name]
 		if sum, ok := together[name]; ok && q.Cmp(sum) < 0 {
@@ -251,8 +337,7 @@ func (p *podValidator) validatePodResources(path *field.Path) field.ErrorList {
 func (p *podValidator) validatePodLimits(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	limits := p.spec.Resources.Limits
-	together := AggregateContainerResources(p.spec,
-		func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Limits })
+	together := AggregateContainerResources(p.spec, limitsOf)
 	for _, name := range sortedKeys(together) {
 		sum := together[name]
 		if limit, ok := limits[name]; ok && isHugePages(name) && sum.Cmp(limit) > 0 {

@@ -2,10 +2,14 @@ package core
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
@@ -29,7 +33,13 @@ func validatePodStatus(p, old *corev1.Pod) field.ErrorList {
 		notNegativeInteger)...)
 	errs = append(errs, validateClaimStatuses(p, path.Child("resourceClaimStatuses"))...)
 	errs = append(errs, validateExtendedClaimStatus(p, path.Child("extendedResourceClaimStatus"))...)
+	errs = append(errs, validateAllocatableClaims(p, &old.Status, path.Child("nodeAllocatableResourceClaimStatuses"))...)
+	errs = append(errs, validateVolumeHealth(p, &old.Status, path.Child("volumeHealth"))...)
 	errs = append(errs, validateAddresses(podIPs(s), podIPs(&old.Status), s.PodIPs, path.Child("podIPs"))...)
+	if (s.PodIP == "") != (len(s.PodIPs) == 0) {
+		errs = append(errs, field.Invalid(path.Child("podIPs"), declare.Internal(s.PodIPs),
+			"podIP and podIPs must either both be set or both be unset"))
+	}
 	errs = append(errs, validateHostIPs(s, &old.Status, path.Child("hostIPs"))...)
 	return append(errs, validateContainerStatuses(p, path)...)
 }
@@ -183,7 +193,8 @@ func validateContainerStatuses(p *corev1.Pod, path *field.Path) field.ErrorList 
 					"must not be specified in container status")...)
 				continue
 			}
-			errs = append(errs, validateAllocated(s.AllocatedResourcesStatus, containerNamed(part.containers, s.Name), at)...)
+			errs = append(errs, validateAllocated(s.AllocatedResourcesStatus, containerNamed(part.containers, s.Name),
+				p.Status.ExtendedResourceClaimStatus, at)...)
 		}
 	}
 	return errs
@@ -193,19 +204,23 @@ func validateLinuxUser(u *corev1.LinuxContainerUser, os *corev1.PodOS, at *field
 	if os != nil && os.Name == corev1.Windows {
 		return field.ErrorList{field.Forbidden(at, "cannot be set for a windows pod")}
 	}
-	errs := userID(at.Child("uid"), u.UID)
+	// Unlike the user that a spec asks for, the user of a running container may have any ID.
+	errs := field.InvalidIf(u.UID < 0 || u.UID > math.MaxUint32, at.Child("uid"), u.UID,
+		fmt.Sprintf("must be between 0 and %d, inclusive", math.MaxUint32))
 	errs = append(errs, groupID(at.Child("gid"), u.GID)...)
 	return append(errs, field.EachValue(at.Child("supplementalGroups"), u.SupplementalGroups, groupID)...)
 }
 
 // validateAllocated validates the health of the resources of a container. c is nil if the pod has no such container:
-// then the names of the resources are not validated.
-func validateAllocated(list []corev1.ResourceStatus, c *corev1.Container, path *field.Path) field.ErrorList {
+// then the names of the resources are not validated. extended has the claim for the extended resources of the pod.
+func validateAllocated(
+	list []corev1.ResourceStatus, c *corev1.Container, extended *corev1.PodExtendedResourceClaimStatus, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	for i := range list {
 		at := path.Index(i)
 		if c != nil {
-			errs = append(errs, validateAllocatedName(list[i].Name, c, at.Child("name"))...)
+			errs = append(errs, validateAllocatedName(list[i].Name, c, extended, at.Child("name"))...)
 		}
 		seen := sets.New[corev1.ResourceID]()
 		for j, r := range list[i].Resources {
@@ -218,8 +233,11 @@ func validateAllocated(list []corev1.ResourceStatus, c *corev1.Container, path *
 	return errs
 }
 
-// validateAllocatedName requires that the container requests the resource or the claim.
-func validateAllocatedName(name corev1.ResourceName, c *corev1.Container, at *field.Path) field.ErrorList {
+// validateAllocatedName requires that the container requests the resource, the claim, or an extended resource that is
+// mapped to the claim.
+func validateAllocatedName(
+	name corev1.ResourceName, c *corev1.Container, extended *corev1.PodExtendedResourceClaimStatus, at *field.Path,
+) field.ErrorList {
 	const prefix = "claim:"
 	claim, isClaim := strings.CutPrefix(string(name), prefix)
 	if !isClaim {
@@ -233,8 +251,160 @@ func validateAllocatedName(name corev1.ResourceName, c *corev1.Container, at *fi
 			return nil
 		}
 	}
-	return field.ErrorList{field.Invalid(at, name, "must match one of the container's resource claims in a format "+
-		"'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty")}
+	if isMappedClaim(claim, c, extended) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at, name, "must match one of the container's resource claims as "+
+		"'claim:<claimName>/<requestName>' when container.resources.claims[*].request is set or 'claim:<claimName>' when it "+
+		"is empty")}
+}
+
+// isMappedClaim reports whether claim, which is claim/request, stands for an extended resource of the container.
+func isMappedClaim(claim string, c *corev1.Container, s *corev1.PodExtendedResourceClaimStatus) bool {
+	name, request, _ := strings.Cut(claim, "/")
+	if s == nil || name == "" || request == "" || name != s.ResourceClaimName {
+		return false
+	}
+	return slices.ContainsFunc(s.RequestMappings, func(m corev1.ContainerExtendedResourceRequest) bool {
+		q := c.Resources.Requests[corev1.ResourceName(m.ResourceName)]
+		return m.ContainerName == c.Name && m.RequestName == request && !q.IsZero()
+	})
+}
+
+// validateAllocatableClaims validates which resources of the node the claims of a pod use. What old has too is valid.
+func validateAllocatableClaims(p *corev1.Pod, old *corev1.PodStatus, path *field.Path) field.ErrorList {
+	list, before := p.Status.NodeAllocatableResourceClaimStatuses, old.NodeAllocatableResourceClaimStatuses
+	var errs field.ErrorList
+	for i := range list {
+		if c := &list[i]; c.ResourceClaimName != "" {
+			errs = append(errs, field.InvalidIf(!refersToClaim(p, c.ResourceClaimName), path.Index(i).Child("resourceClaimName"),
+				c.ResourceClaimName, "no mapping found in pod reference")...)
+			errs = append(errs, validateAllocatableQuantities(c, path.Index(i))...)
+		}
+	}
+	if equality.Semantic.DeepEqual(list, before) {
+		return errs
+	}
+	for i := range list {
+		same := func(c corev1.NodeAllocatableResourceClaimStatus) bool {
+			return c.ResourceClaimName == list[i].ResourceClaimName
+		}
+		errs = append(errs, field.DuplicateIf(slices.ContainsFunc(list[:i], same), path.Index(i), list[i])...)
+		if k := slices.IndexFunc(before, same); k < 0 || !equality.Semantic.DeepEqual(before[k], list[i]) {
+			errs = append(errs, validateAllocatableClaim(&list[i], path.Index(i))...)
+		}
+	}
+	return errs
+}
+
+// refersToClaim reports whether a pod uses a ResourceClaim, by its name or by a template.
+func refersToClaim(p *corev1.Pod, name string) bool {
+	is := func(claim *string) bool { return claim != nil && *claim == name }
+	return slices.ContainsFunc(p.Spec.ResourceClaims, func(c corev1.PodResourceClaim) bool { return is(c.ResourceClaimName) }) ||
+		slices.ContainsFunc(p.Status.ResourceClaimStatuses,
+			func(c corev1.PodResourceClaimStatus) bool { return is(c.ResourceClaimName) })
+}
+
+func validateAllocatableQuantities(c *corev1.NodeAllocatableResourceClaimStatus, path *field.Path) field.ErrorList {
+	name := func(at *field.Path, name corev1.ResourceName) field.ErrorList {
+		return field.InvalidIf(!isPodLevelResource(name), at, name, "must be a node allocatable resource name")
+	}
+	quantity := func(at *field.Path, q *resource.Quantity) field.ErrorList {
+		if q == nil || q.Sign() >= 0 {
+			return nil
+		}
+		return field.ErrorList{field.Invalid(at, q.String(), "must be non-negative")}
+	}
+	var errs field.ErrorList
+	for i, m := range c.Mapping {
+		at := path.Child("mapping").Index(i)
+		errs = append(errs, field.Join(name(at.Child("name"), m.Name), quantity(at.Child("quantity"), m.Quantity))...)
+	}
+	for i, o := range c.Overhead {
+		at := path.Child("overhead").Index(i)
+		errs = append(errs, field.Join(name(at.Child("name"), o.Name),
+			field.InvalidIf(o.PerPod == nil && o.PerContainer == nil, at, "", "at least one of perPod or perContainer must be set"),
+			quantity(at.Child("perPod"), o.PerPod), quantity(at.Child("perContainer"), o.PerContainer))...)
+	}
+	return errs
+}
+
+func validateAllocatableClaim(c *corev1.NodeAllocatableResourceClaimStatus, path *field.Path) field.ErrorList {
+	errs := field.NotEmpty(path.Child("resourceClaimName"), c.ResourceClaimName)
+	containers := sets.New[string]()
+	for i, name := range c.Containers {
+		errs = append(errs, field.Unique(containers, path.Child("containers").Index(i), name)...)
+	}
+	for i, m := range c.Mapping {
+		at := path.Child("mapping").Index(i)
+		same := func(o corev1.NodeAllocatableMappedResources) bool { return o.Name == m.Name }
+		errs = append(errs, field.DuplicateIf(slices.ContainsFunc(c.Mapping[:i], same), at, m)...)
+		errs = append(errs, field.NotEmpty(at.Child("name"), m.Name)...)
+		errs = append(errs, field.RequiredIf(m.Quantity == nil, at.Child("quantity"), "")...)
+	}
+	for i, o := range c.Overhead {
+		at := path.Child("overhead").Index(i)
+		same := func(other corev1.NodeAllocatableOverheadResources) bool { return other.Name == o.Name }
+		errs = append(errs, field.DuplicateIf(slices.ContainsFunc(c.Overhead[:i], same), at, o)...)
+		errs = append(errs, field.NotEmpty(at.Child("name"), o.Name)...)
+	}
+	return errs
+}
+
+// validateVolumeHealth validates what the drivers of a pod's volumes say of them (KEP-1432). What old has too is valid.
+func validateVolumeHealth(p *corev1.Pod, old *corev1.PodStatus, path *field.Path) field.ErrorList {
+	list, before := p.Status.VolumeHealth, old.VolumeHealth
+	var errs field.ErrorList
+	for i := range list {
+		known := slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == list[i].Name })
+		if list[i].Name != "" && !known {
+			errs = append(errs, field.NotFound(path.Index(i).Child("name"), list[i].Name))
+		}
+		same := func(h corev1.PodVolumeHealth) bool { return h.Name == list[i].Name }
+		errs = append(errs, field.DuplicateIf(slices.ContainsFunc(list[:i], same), path.Index(i), list[i])...)
+		var conditions []corev1.VolumeHealthCondition
+		k := slices.IndexFunc(before, same)
+		if k >= 0 {
+			conditions = before[k].HealthConditions
+		}
+		errs = append(errs, field.NotEmpty(path.Index(i).Child("name"), list[i].Name)...)
+		errs = append(errs,
+			validateVolumeConditions(list[i].HealthConditions, conditions, path.Index(i).Child("healthConditions"))...)
+	}
+	return errs
+}
+
+// validateVolumeConditions validates the conditions of a volume. Those in old are valid.
+func validateVolumeConditions(list, old []corev1.VolumeHealthCondition, path *field.Path) field.ErrorList {
+	const most, longestReason, longestMessage = 16, 256, 1024
+	var errs field.ErrorList
+	for i := range list {
+		errs = append(errs, field.IfSet(path.Index(i).Child("reason"), list[i].Reason,
+			func(at *field.Path, reason string) field.ErrorList {
+				return field.Messages(at, reason, metav1validation.IsValidConditionReason(reason))
+			})...)
+	}
+	if equality.Semantic.DeepEqual(list, old) {
+		return errs
+	}
+	if tooMany := field.MaxItems(path, len(list), most); len(tooMany) > 0 {
+		return append(errs, tooMany...)
+	}
+	for i := range list {
+		c, at := &list[i], path.Index(i)
+		errs = append(errs, field.DuplicateIf(slices.ContainsFunc(list[:i], func(o corev1.VolumeHealthCondition) bool {
+			return o.Status == c.Status && o.Reason == c.Reason
+		}), at, *c)...)
+		if slices.Contains(old, *c) {
+			continue
+		}
+		errs = append(errs, field.RequiredOneOf(at.Child("status"), c.Status, corev1.VolumeHealthDataLoss,
+			corev1.VolumeHealthDegraded, corev1.VolumeHealthInaccessible)...)
+		errs = append(errs, field.NotEmpty(at.Child("reason"), c.Reason)...)
+		errs = append(errs, field.MaxLength(at.Child("reason"), c.Reason, longestReason)...)
+		errs = append(errs, field.MaxLength(at.Child("message"), c.Message, longestMessage)...)
+	}
+	return errs
 }
 
 // warnPodStatus returns the warnings about the notation of the addresses in a status.

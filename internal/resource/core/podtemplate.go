@@ -18,12 +18,15 @@ func podTemplates(gates PodGates) *registry.Kind {
 		Strategy: registry.Strategy[*corev1.PodTemplate]{
 			Generation:    true,
 			GenerationOf:  func(t *corev1.PodTemplate) any { return &t.Template },
-			PrepareCreate: func(t *corev1.PodTemplate) { gates.DropNew(&t.Template.Spec) },
+			PrepareCreate: func(t *corev1.PodTemplate) { gates.DropNew(&t.Template) },
 			PrepareUpdate: func(t, old *corev1.PodTemplate) {
-				gates.Drop(&t.Template.Spec, &old.Template.Spec)
+				gates.Drop(&t.Template, &old.Template)
 			},
-			Validate: func(o *corev1.PodTemplate) field.ErrorList {
-				return ValidatePodTemplateSpec(&o.Template, field.NewPath("template"))
+			ValidateCreate: func(t *corev1.PodTemplate) field.ErrorList {
+				return gates.ValidateTemplate(&t.Template, nil, field.NewPath("template"))
+			},
+			ValidateUpdate: func(t, old *corev1.PodTemplate) field.ErrorList {
+				return gates.ValidateTemplate(&t.Template, &old.Template, field.NewPath("template"))
 			},
 			Warn: func(t, _ *corev1.PodTemplate) []string {
 				return PodTemplateWarnings(field.NewPath("template"), &t.Template)

@@ -39,15 +39,20 @@ func replicationControllers(gates PodGates) *registry.Kind {
 			Generation: true,
 			PrepareCreate: func(c *corev1.ReplicationController) {
 				if t := c.Spec.Template; t != nil {
-					gates.DropNew(&t.Spec)
+					gates.DropNew(t)
 				}
 			},
 			PrepareUpdate: func(c, old *corev1.ReplicationController) {
 				if t, before := c.Spec.Template, old.Spec.Template; t != nil && before != nil {
-					gates.Drop(&t.Spec, &before.Spec)
+					gates.Drop(t, before)
 				}
 			},
-			Validate: validateReplicationController,
+			ValidateCreate: func(c *corev1.ReplicationController) field.ErrorList {
+				return gates.validateReplicationController(c, nil)
+			},
+			ValidateUpdate: func(c, old *corev1.ReplicationController) field.ErrorList {
+				return gates.validateReplicationController(c, old)
+			},
 			ValidateStatusUpdate: func(c, _ *corev1.ReplicationController) field.ErrorList {
 				return validateReplicationControllerStatus(&c.Status, field.NewPath("status"))
 			},

@@ -2,8 +2,10 @@ package core
 
 import (
 	"fmt"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -170,10 +172,17 @@ func requireKeysOnce(s *metav1.LabelSelector, keys []string, path *field.Path) f
 
 // ValidateTolerations returns what is wrong with the tolerations of a pod.
 func ValidateTolerations(list []corev1.Toleration, path *field.Path) field.ErrorList {
-	return field.Each(path, list, validateToleration)
+	return validateTolerations(list, false, path)
 }
 
-func validateToleration(t *corev1.Toleration, path *field.Path) field.ErrorList {
+// validateTolerations is ValidateTolerations that allows the operators Lt and Gt if compare is true.
+func validateTolerations(list []corev1.Toleration, compare bool, path *field.Path) field.ErrorList {
+	return field.Each(path, list, func(t *corev1.Toleration, at *field.Path) field.ErrorList {
+		return validateToleration(t, compare, at)
+	})
+}
+
+func validateToleration(t *corev1.Toleration, compare bool, path *field.Path) field.ErrorList {
 	errs := field.IfSet(path.Child("key"), t.Key, field.LabelKey)
 	operator := path.Child("operator")
 	errs = append(errs, field.InvalidIf(t.Key == "" && t.Operator != corev1.TolerationOpExists, operator, t.Operator,
@@ -187,9 +196,17 @@ func validateToleration(t *corev1.Toleration, path *field.Path) field.ErrorList 
 		errs = append(errs, field.InvalidIf(t.Value != "", operator, t.Value,
 			"value must be empty when `operator` is 'Exists'")...)
 	case corev1.TolerationOpLt, corev1.TolerationOpGt:
-		errs = append(errs, field.NotSupported(operator, t.Operator,
-			[]corev1.TolerationOperator{
-				corev1.TolerationOpEqual, corev1.TolerationOpExists, corev1.TolerationOpLt, corev1.TolerationOpGt}))
+		if !compare {
+			errs = append(errs, field.NotSupported(operator, t.Operator,
+				[]corev1.TolerationOperator{
+					corev1.TolerationOpEqual, corev1.TolerationOpExists, corev1.TolerationOpLt, corev1.TolerationOpGt}))
+			break
+		}
+		value := path.Child("value")
+		errs = append(errs, field.Messages(value, t.Value, content.IsDecimalInteger(t.Value))...)
+		if _, err := strconv.ParseInt(t.Value, 10, 64); err != nil {
+			errs = append(errs, field.Invalid(value, t.Value, err.Error()))
+		}
 	default:
 		errs = append(errs, field.NotSupported(operator, t.Operator,
 			[]corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))

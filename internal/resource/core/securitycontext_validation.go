@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,7 +42,7 @@ func (p *podValidator) validateSecurityContext(c *corev1.SecurityContext, path *
 		}
 		if c.Capabilities != nil {
 			for _, added := range c.Capabilities.Add {
-				if added == "CAP_SYS_ADMIN" {
+				if added == "CAP_SYS_ADMIN" && !p.rules.sysAdmin {
 					errs = append(errs, field.Invalid(path, declare.Internal(c),
 						"cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"))
 				}
@@ -184,14 +185,20 @@ func (p *podValidator) validatePodSecurityContext(c *corev1.PodSecurityContext, 
 	errs = append(errs, field.Optional(path.Child("runAsGroup"), c.RunAsGroup, groupID)...)
 	errs = append(errs, field.EachValue(path.Child("supplementalGroups"), c.SupplementalGroups, groupID)...)
 	errs = append(errs, validateSysctls(c.Sysctls, path.Child("sysctls"))...)
+	if !p.rules.hostSysctls {
+		errs = append(errs, validateHostSysctls(p.spec, path.Child("sysctls"))...)
+	}
 	errs = append(errs, field.OptionalOneOf(path.Child("fsGroupChangePolicy"), c.FSGroupChangePolicy,
 		corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch)...)
 	errs = append(errs, validateSeccomp(c.SeccompProfile, path.Child("seccompProfile"))...)
 	errs = append(errs, validateAppArmor(c.AppArmorProfile, path.Child("appArmorProfile"))...)
 	errs = append(errs, field.OptionalOneOf(path.Child("supplementalGroupsPolicy"), c.SupplementalGroupsPolicy,
 		corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict)...)
-	errs = append(errs,
-		field.OptionalOneOf(path.Child("seLinuxChangePolicy"), c.SELinuxChangePolicy, corev1.SELinuxChangePolicyRecursive)...)
+	policies := []corev1.PodSELinuxChangePolicy{corev1.SELinuxChangePolicyMountOption, corev1.SELinuxChangePolicyRecursive}
+	if p.rules.onlyRecursive {
+		policies = policies[1:]
+	}
+	errs = append(errs, field.OptionalOneOf(path.Child("seLinuxChangePolicy"), c.SELinuxChangePolicy, policies...)...)
 	return append(errs, validateWindows(c.WindowsOptions, path.Child("windowsOptions"))...)
 }
 
@@ -213,6 +220,37 @@ func validateSysctls(list []corev1.Sysctl, path *field.Path) field.ErrorList {
 		names.Insert(s.Name)
 	}
 	return errs
+}
+
+// ipcSysctls are the settings of the IPC namespace that have no prefix of their own.
+var ipcSysctls = []string{"kernel.sem", "kernel.shmall", "kernel.shmmax", "kernel.shmmni", "kernel.shm_rmid_forced",
+	"kernel.shm", "kernel.msgmax", "kernel.msgmnb", "kernel.msgmni", "kernel.msg"}
+
+// validateHostSysctls forbids settings of namespaces that a pod shares with the host.
+func validateHostSysctls(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+	if s.SecurityContext == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	for i, setting := range s.SecurityContext.Sysctls {
+		at, name := path.Index(i).Child("name"), sysctlName(setting.Name)
+		ipc := strings.HasPrefix(name, "fs.mqueue.") || slices.Contains(ipcSysctls, name)
+		errs = append(errs, field.InvalidIf(s.HostNetwork && strings.HasPrefix(name, "net."), at, setting.Name,
+			"may not be specified when 'hostNetwork' is true")...)
+		errs = append(errs, field.InvalidIf(s.HostIPC && ipc, at, setting.Name,
+			"may not be specified when 'hostIPC' is true")...)
+	}
+	return errs
+}
+
+// sysctlName returns the name of a setting with dots as separators, up to an asterisk. If the first separator is a slash,
+// dots and slashes are exchanged.
+func sysctlName(name string) string {
+	if i := strings.IndexAny(name, "./"); i >= 0 && name[i] == '/' {
+		name = strings.NewReplacer(".", "/", "/", ".").Replace(name)
+	}
+	name, _, _ = strings.Cut(name, "*")
+	return name
 }
 
 // validateHostPorts requires that host port and container port of containers are equal in the host's network. In a pod
@@ -326,6 +364,7 @@ func (p *podValidator) validateWindowsPod(path *field.Path) field.ErrorList {
 		forbid(c.RunAsGroup != nil, at.Child("runAsGroup"))
 		forbid(c.SupplementalGroups != nil, at.Child("supplementalGroups"))
 		forbid(c.SupplementalGroupsPolicy != nil, at.Child("supplementalGroupsPolicy"))
+		forbid(c.SELinuxChangePolicy != nil, at.Child("seLinuxChangePolicy"))
 	}
 	p.eachSecurityContext(path, func(c *corev1.SecurityContext, at *field.Path) {
 		forbid(c.AppArmorProfile != nil, at.Child("appArmorProfile"))

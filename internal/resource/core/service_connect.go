@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -31,20 +32,12 @@ func findService(ctx context.Context, c registry.Cluster, r registry.ConnectRequ
 	if err != nil {
 		return nil, err
 	}
-	obj, err := c.Get(ctx, corev1.Resource("endpoints"), r.Namespace, name)
+	host, err := readyEndpoint(ctx, c, r.Namespace, name, port)
 	if err != nil {
 		return nil, err
 	}
-	endpoints := obj.(*corev1.Endpoints) //nolint:staticcheck // what kube-apiserver reads
-	if len(endpoints.Subsets) == 0 {
+	if host == "" {
 		return nil, kerrors.NewServiceUnavailable("no endpoints available for service " + strconv.Quote(name))
-	}
-	host, err := readyEndpoint(ctx, c, r.Namespace, endpoints.Subsets, port)
-	switch {
-	case err != nil:
-		return nil, err
-	case host == "":
-		return nil, kerrors.NewServiceUnavailable("no endpoints available for service " + strconv.Quote(r.Name))
 	}
 	return forwardTo(scheme, host, r.Options.(*corev1.ServiceProxyOptions).Path, c.Direct(), nil), nil
 }
@@ -68,51 +61,69 @@ func servicePortName(ctx context.Context, c registry.Cluster, namespace, name, p
 	return "", kerrors.NewServiceUnavailable(fmt.Sprintf("no service port %d found for service %q", number, name))
 }
 
-// readyEndpoint returns a random ready address with a port of that name, "" if there is none. Only addresses of pods in
-// the same namespace count: Endpoints may be written by users, who must not make the server connect to anything else.
-func readyEndpoint(
-	ctx context.Context, c registry.Cluster, namespace string,
-	subsets []corev1.EndpointSubset, port string, //nolint:staticcheck // what kube-apiserver reads
-) (string, error) {
-	first := rand.IntN(len(subsets))
-	for i := range subsets {
-		subset := &subsets[(first+i)%len(subsets)]
-		if len(subset.Addresses) == 0 {
+// readyEndpoint returns the address of a random ready endpoint of a Service with a port of that name, "" if there is none.
+// Only addresses of pods in the same namespace count: EndpointSlices may be written by users, who must not make the server
+// connect to anything else.
+func readyEndpoint(ctx context.Context, c registry.Cluster, namespace, service, port string) (string, error) {
+	list, err := c.List(ctx, discoveryv1.Resource("endpointslices"), namespace)
+	if err != nil {
+		return "", err
+	}
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	for _, obj := range list {
+		slice := obj.(*discoveryv1.EndpointSlice)
+		if slice.Labels[discoveryv1.LabelServiceName] != service || len(slice.Endpoints) == 0 {
 			continue
 		}
-		for _, p := range subset.Ports {
-			if p.Name != port {
+		for _, p := range slice.Ports {
+			if p.Name == nil || *p.Name != port || p.Port == nil {
 				continue
 			}
-			firstAddress := rand.IntN(len(subset.Addresses))
-			for j := range subset.Addresses {
-				address := &subset.Addresses[(firstAddress+j)%len(subset.Addresses)]
-				ok, err := isPodAddress(ctx, c, namespace, address)
-				if err != nil {
-					return "", err
-				}
-				if ok {
-					return net.JoinHostPort(address.IP, strconv.Itoa(int(p.Port))), nil
-				}
+			ip, err := readyAddress(ctx, c, namespace, slice.Endpoints)
+			if err != nil {
+				return "", err
+			}
+			if ip != "" {
+				return net.JoinHostPort(ip, strconv.Itoa(int(*p.Port))), nil
 			}
 		}
 	}
 	return "", nil
 }
 
-// isPodAddress reports whether an address belongs to the pod that it refers to, in the namespace.
-func isPodAddress(
-	ctx context.Context, c registry.Cluster, namespace string, address *corev1.EndpointAddress,
-) (bool, error) {
-	if address.TargetRef == nil || address.TargetRef.Namespace != namespace || !mayConnectTo(address.IP) {
+// readyAddress returns the address of a random ready endpoint, "" if there is none.
+func readyAddress(
+	ctx context.Context, c registry.Cluster, namespace string, endpoints []discoveryv1.Endpoint,
+) (string, error) {
+	first := rand.IntN(len(endpoints))
+	for i := range endpoints {
+		e := &endpoints[(first+i)%len(endpoints)]
+		if e.Conditions.Ready != nil && !*e.Conditions.Ready {
+			continue
+		}
+		ok, err := isPodAddress(ctx, c, namespace, e)
+		if err != nil {
+			return "", err
+		}
+		if ok {
+			return e.Addresses[0], nil
+		}
+	}
+	return "", nil
+}
+
+// isPodAddress reports whether the first address of an endpoint, the only one that is used, belongs to the pod that it
+// refers to, in the namespace.
+func isPodAddress(ctx context.Context, c registry.Cluster, namespace string, e *discoveryv1.Endpoint) (bool, error) {
+	if e.TargetRef == nil || e.TargetRef.Namespace != namespace || len(e.Addresses) == 0 || !mayConnectTo(e.Addresses[0]) {
 		return false, nil
 	}
-	obj, err := c.Get(ctx, corev1.Resource("pods"), namespace, address.TargetRef.Name)
+	obj, err := c.Get(ctx, corev1.Resource("pods"), namespace, e.TargetRef.Name)
 	if kerrors.IsNotFound(err) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	return slices.Contains(podIPs(&obj.(*corev1.Pod).Status), address.IP), nil
+	return slices.Contains(podIPs(&obj.(*corev1.Pod).Status), e.Addresses[0]), nil
 }

@@ -31,7 +31,7 @@ func TestEphemeralContainersInTemplate(t *testing.T) {
 	want := map[string]bool{
 		"spec.ephemeralContainers": true, "spec.ephemeralContainers[0].name": true, "spec.ephemeralContainers[0].ports": true,
 	}
-	errs := ValidatePodTemplateSpec(template, field.NewPath("t"))
+	errs := defaultGates.ValidateTemplate(template, nil, field.NewPath("t"))
 	for _, err := range errs {
 		delete(want, err.Field[len("t."):])
 	}

@@ -243,7 +243,7 @@ func TestPodUpdates(t *testing.T) {
 	old := &corev1.Pod{Spec: corev1.PodSpec{
 		Containers: []corev1.Container{{Name: "c", Image: "x", Resources: corev1.ResourceRequirements{}}},
 	}}
-	defaultPod(old)
+	defaultPod(old, &defaultGates)
 	old.Status.QOSClass = qosClass(&old.Spec)
 	for _, test := range []struct {
 		name   string
@@ -264,7 +264,7 @@ func TestPodUpdates(t *testing.T) {
 		p := old.DeepCopy()
 		test.change(p)
 		got := ""
-		if errs := validatePodUpdate(p, old); len(errs) > 0 {
+		if errs := validatePodUpdate(p, old, podRules{}); len(errs) > 0 {
 			got = errs.ToAggregate().Error()
 		}
 		got, _, _ = strings.Cut(got, "\n@@ ") // how the two differ follows
@@ -280,13 +280,13 @@ func TestResizeChangesResourcesAlone(t *testing.T) {
 			Requests: resources("cpu", "100m"), Limits: resources("cpu", "200m"),
 		}}},
 	}}
-	defaultPod(old)
+	defaultPod(old, &defaultGates)
 	old.Status.QOSClass = qosClass(&old.Spec)
 	p := old.DeepCopy()
 	p.ResourceVersion, p.Labels = "2", map[string]string{"a": "b"}
 	p.Spec.Containers[0].Image = "other"
 	p.Spec.Containers[0].Resources.Requests = resources("cpu", "150m")
-	prepareResize(p, old)
+	defaultGates.prepareResize(p, old)
 	want := old.DeepCopy()
 	want.ResourceVersion = "2"
 	want.Generation = 1 // it counts what changes the spec
@@ -294,11 +294,11 @@ func TestResizeChangesResourcesAlone(t *testing.T) {
 	if !reflect.DeepEqual(p, want) {
 		t.Errorf("got %+v", p)
 	}
-	if errs := validateResize(p, old); len(errs) > 0 {
+	if errs := defaultGates.validateResize(p, old); len(errs) > 0 {
 		t.Error(errs)
 	}
 	p.Spec.Containers[0].Resources.Limits = resources("cpu", "200m", "ephemeral-storage", "1Gi")
-	if errs := validateResize(p, old); len(errs) != 1 ||
+	if errs := defaultGates.validateResize(p, old); len(errs) != 1 ||
 		!strings.Contains(errs[0].Detail, "only cpu and memory") {
 		t.Error(errs)
 	}

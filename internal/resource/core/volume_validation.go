@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
@@ -21,13 +20,13 @@ import (
 
 // validateVolumes also returns the valid volumes by name, because only these can be mounted.
 func validateVolumes(
-	volumes []corev1.Volume, podName string, at *field.Path,
+	volumes []corev1.Volume, rules podRules, podName string, at *field.Path,
 ) (map[string]*corev1.VolumeSource, field.ErrorList) {
 	var errs field.ErrorList
 	valid := map[string]*corev1.VolumeSource{}
 	for i := range volumes {
 		v, at := &volumes[i], at.Index(i)
-		own := validateVolumeSource(&v.VolumeSource, v.Name, podName, at)
+		own := validateVolumeSource(v, rules, podName, at)
 		own = append(own, field.NotEmptyAnd(at.Child("name"), v.Name, field.DNSLabel)...)
 		own = append(own, field.DuplicateIf(valid[v.Name] != nil, at.Child("name"), v.Name)...)
 		if len(own) == 0 {
@@ -79,13 +78,10 @@ func (s *volumeSources) addDisks(
 	s.add("azureDisk", azure != nil, func(at *field.Path) field.ErrorList { return validateAzureDisk(azure, at) })
 }
 
-func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *field.Path) field.ErrorList {
+func validateVolumeSource(v *corev1.Volume, rules podRules, podName string, at *field.Path) field.ErrorList {
+	name := v.Name
 	s := &volumeSources{path: at, many: "may not specify more than 1 volume type"}
-	s.add("emptyDir", v.EmptyDir != nil, func(at *field.Path) field.ErrorList {
-		limit := v.EmptyDir.SizeLimit
-		return field.ForbiddenIf(limit != nil && limit.Sign() < 0, at.Child("sizeLimit"),
-			"SizeLimit field must be a valid resource quantity")
-	})
+	s.add("emptyDir", v.EmptyDir != nil, func(at *field.Path) field.ErrorList { return validateEmptyDir(v.EmptyDir, at) })
 	s.add("hostPath", v.HostPath != nil, func(at *field.Path) field.ErrorList { return validateHostPath(v.HostPath, at) })
 	s.add("gitRepo", v.GitRepo != nil, func(at *field.Path) field.ErrorList {
 		return append(field.NotEmpty(at.Child("repository"), v.GitRepo.Repository),
@@ -102,6 +98,7 @@ func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *fiel
 	s.add("secret", v.Secret != nil, func(at *field.Path) field.ErrorList {
 		errs := field.NotEmpty(at.Child("secretName"), v.Secret.SecretName)
 		errs = append(errs, fileMode(at.Child("defaultMode"), v.Secret.DefaultMode)...)
+		errs = append(errs, fileOwner(at.Child("defaultUser"), v.Secret.DefaultUser)...)
 		return append(errs, validateKeyToPaths(v.Secret.Items, at.Child("items"))...)
 	})
 	s.add("nfs", v.NFS != nil, func(at *field.Path) field.ErrorList { return validateNFS(v.NFS, at) })
@@ -135,6 +132,7 @@ func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *fiel
 	s.add("quobyte", v.Quobyte != nil, func(at *field.Path) field.ErrorList { return validateQuobyte(v.Quobyte, at) })
 	s.addAs("downwardAPI", "downwarAPI", v.DownwardAPI != nil, func(at *field.Path) field.ErrorList {
 		errs := fileMode(at.Child("defaultMode"), v.DownwardAPI.DefaultMode)
+		errs = append(errs, fileOwner(at.Child("defaultUser"), v.DownwardAPI.DefaultUser)...)
 		for i := range v.DownwardAPI.Items {
 			errs = append(errs, validateDownwardFile(&v.DownwardAPI.Items[i], at)...)
 		}
@@ -147,6 +145,7 @@ func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *fiel
 	s.add("configMap", v.ConfigMap != nil, func(at *field.Path) field.ErrorList {
 		errs := field.NotEmpty(at.Child("name"), v.ConfigMap.Name)
 		errs = append(errs, fileMode(at.Child("defaultMode"), v.ConfigMap.DefaultMode)...)
+		errs = append(errs, fileOwner(at.Child("defaultUser"), v.ConfigMap.DefaultUser)...)
 		return append(errs, validateKeyToPaths(v.ConfigMap.Items, at.Child("items"))...)
 	})
 	s.add("azureFile", v.AzureFile != nil, func(at *field.Path) field.ErrorList {
@@ -174,13 +173,28 @@ func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *fiel
 	}
 	s.add("image", v.Image != nil, func(at *field.Path) field.ErrorList {
 		var errs field.ErrorList
-		if podName != "" { // in a template, the reference may be missing
+		if !rules.unnamedImages {
 			errs = field.NotEmpty(at.Child("reference"), v.Image.Reference)
 		}
 		return append(errs,
 			field.OneOf(at.Child("pullPolicy"), v.Image.PullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
 	})
 	return append(s.errs, field.RequiredIf(s.n == 0, at, "must specify a volume type")...)
+}
+
+func validateEmptyDir(d *corev1.EmptyDirVolumeSource, at *field.Path) field.ErrorList {
+	const maxMode = 0o1777
+	errs := field.ForbiddenIf(d.SizeLimit != nil && d.SizeLimit.Sign() < 0, at.Child("sizeLimit"),
+		"SizeLimit field must be a valid resource quantity")
+	return append(errs, field.Optional(at.Child("mode"), d.Mode, func(at *field.Path, mode int32) field.ErrorList {
+		return field.InvalidIf(mode < 0 || mode > maxMode, at, mode,
+			"must be a number between 0 and 01777 (octal), both inclusive")
+	})...)
+}
+
+// fileOwner validates the user ID of the owner of files, which may be nil.
+func fileOwner(path *field.Path, user *int64) field.ErrorList {
+	return field.Optional(path, user, userID)
 }
 
 // namedSecret requires the name of a secret.
@@ -363,6 +377,7 @@ func validateKeyToPaths(items []corev1.KeyToPath, at *field.Path) field.ErrorLis
 		errs = append(errs, field.NotEmpty(at.Child("path"), item.Path)...)
 		errs = append(errs, validateLocalFilePath(at.Child("path"), item.Path)...)
 		errs = append(errs, fileMode(at.Child("mode"), item.Mode)...)
+		errs = append(errs, fileOwner(at.Child("user"), item.User)...)
 	}
 	return errs
 }
@@ -380,66 +395,8 @@ func validateDownwardFile(f *corev1.DownwardAPIVolumeFile, at *field.Path) field
 	default:
 		errs = append(errs, field.Required(at, "one of fieldRef and resourceFieldRef is required"))
 	}
-	return append(errs, fileMode(at.Child("mode"), f.Mode)...)
-}
-
-func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.ErrorList {
-	errs := fileMode(at.Child("defaultMode"), p.DefaultMode)
-	paths := sets.New[string]()
-	unique := func(file, name string) {
-		if file == "" {
-			return
-		}
-		errs = append(errs, field.InvalidIf(paths.Has(file), at, name, "conflicting duplicate paths")...)
-		paths.Insert(file)
-	}
-	for i := range p.Sources {
-		source := &p.Sources[i]
-		s := &volumeSources{path: at.Child("sources").Index(i), many: "may not specify more than 1 volume type per source"}
-		// The error is about the source as a whole.
-		add := func(name string, set bool, check func(*field.Path)) {
-			if !set {
-				return
-			}
-			if s.n++; s.n > 1 {
-				errs = append(errs, field.Forbidden(s.path, s.many))
-			}
-			check(s.path.Child(name))
-		}
-		add("secret", source.Secret != nil, func(at *field.Path) {
-			errs = append(errs, field.NotEmpty(at.Child("name"), source.Secret.Name)...)
-			errs = append(errs, validateKeyToPaths(source.Secret.Items, at.Child("items"))...)
-			for _, item := range source.Secret.Items {
-				unique(item.Path, source.Secret.Name)
-			}
-		})
-		add("configMap", source.ConfigMap != nil, func(at *field.Path) {
-			errs = append(errs, field.NotEmpty(at.Child("name"), source.ConfigMap.Name)...)
-			errs = append(errs, validateKeyToPaths(source.ConfigMap.Items, at.Child("items"))...)
-			for _, item := range source.ConfigMap.Items {
-				unique(item.Path, source.ConfigMap.Name)
-			}
-		})
-		add("downwardAPI", source.DownwardAPI != nil, func(at *field.Path) {
-			for j := range source.DownwardAPI.Items {
-				item := &source.DownwardAPI.Items[j]
-				errs = append(errs, validateDownwardFile(item, at)...)
-				unique(item.Path, item.Path)
-			}
-		})
-		add("serviceAccountToken", source.ServiceAccountToken != nil, func(own *field.Path) {
-			token := source.ServiceAccountToken
-			if s := token.ExpirationSeconds; s != nil && *s < 10*60 {
-				errs = append(errs,
-					field.Invalid(own.Child("expirationSeconds"), *s, "may not specify a duration less than 10 minutes"))
-			} else if s != nil && *s > 1<<32 {
-				errs = append(errs,
-					field.Invalid(own.Child("expirationSeconds"), *s, "may not specify a duration larger than 2^32 seconds"))
-			}
-			errs = append(errs, field.NotEmptyAnd(at.Child("path"), token.Path, validateLocalFilePath)...)
-		})
-	}
-	return errs
+	errs = append(errs, fileMode(at.Child("mode"), f.Mode)...)
+	return append(errs, fileOwner(at.Child("user"), f.User)...)
 }
 
 func validateEphemeral(e *corev1.EphemeralVolumeSource, at *field.Path) field.ErrorList {

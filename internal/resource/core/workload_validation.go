@@ -13,9 +13,9 @@ import (
 // ValidateWorkload validates the selector and the template of a workload whose pods are always
 // restarted. The labels of the template have to match the selector. kind is the kind of the
 // workload in the message about an empty selector; invalidSelector is the message about a
-// selector that cannot be parsed.
-func ValidateWorkload(
-	selector *metav1.LabelSelector, t *corev1.PodTemplateSpec, kind, invalidSelector string, spec *field.Path,
+// selector that cannot be parsed. old is the template before an update, nil for a new object.
+func (g *PodGates) ValidateWorkload(
+	selector *metav1.LabelSelector, t, old *corev1.PodTemplateSpec, kind, invalidSelector string, spec *field.Path,
 ) field.ErrorList {
 	path := spec.Child("selector")
 	var errs field.ErrorList
@@ -30,7 +30,7 @@ func ValidateWorkload(
 	name := workloadNames[kind]
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	if err == nil || kind == "daemonset" {
-		errs = append(errs, ValidateAlwaysRestartedTemplate(s, t, name, spec.Child("template"))...)
+		errs = append(errs, g.validateAlwaysRestartedTemplate(s, t, old, name, spec.Child("template"))...)
 		if kind == "statefulset" { // kube-apiserver reports these twice for this kind
 			errs = append(errs, validateTemplateMetadata(t, spec.Child("template"))...)
 		}
@@ -49,14 +49,15 @@ var workloadNames = map[string]string{
 	"deployment": "ReplicaSet", "statefulset": "StatefulSet", "daemonset": "DaemonSet",
 }
 
-// ValidateAlwaysRestartedTemplate validates a template of pods that are always restarted. If
-// selector is nil, the labels are not compared with it. kind is the kind in messages.
-func ValidateAlwaysRestartedTemplate(
-	selector labels.Selector, t *corev1.PodTemplateSpec, kind string, path *field.Path,
+// validateAlwaysRestartedTemplate validates a template of pods that are always restarted. If
+// selector is nil, the labels are not compared with it. kind is the kind in messages. old is the template before an
+// update, nil for a new object.
+func (g *PodGates) validateAlwaysRestartedTemplate(
+	selector labels.Selector, t, old *corev1.PodTemplateSpec, kind string, path *field.Path,
 ) field.ErrorList {
 	errs := field.InvalidIf(selector != nil && !selector.Empty() && !selector.Matches(labels.Set(t.Labels)),
 		path.Child("metadata", "labels"), t.Labels, "`selector` does not match template `labels`")
-	errs = append(errs, ValidatePodTemplateSpec(t, path)...)
+	errs = append(errs, g.ValidateTemplate(t, old, path)...)
 	return append(errs, validateAlwaysRestarted(t, kind, path)...)
 }
 
@@ -104,7 +105,8 @@ func IntOrPercentValue(v intstr.IntOrString) int {
 	return v.IntValue()
 }
 
-func validateReplicationController(c *corev1.ReplicationController) field.ErrorList {
+// validateReplicationController validates a ReplicationController. old is nil for a new one.
+func (g *PodGates) validateReplicationController(c, old *corev1.ReplicationController) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := field.NonNegative(path.Child("minReadySeconds"), c.Spec.MinReadySeconds)
 	errs = append(errs, field.RequiredIf(len(c.Spec.Selector) == 0, path.Child("selector"), "")...)
@@ -116,8 +118,12 @@ func validateReplicationController(c *corev1.ReplicationController) field.ErrorL
 	if c.Spec.Template == nil {
 		return append(errs, field.Required(path.Child("template"), ""))
 	}
-	return append(errs, ValidateAlwaysRestartedTemplate(labels.Set(c.Spec.Selector).AsSelectorPreValidated(),
-		c.Spec.Template, "ReplicationController", path.Child("template"))...)
+	var before *corev1.PodTemplateSpec
+	if old != nil {
+		before = old.Spec.Template
+	}
+	return append(errs, g.validateAlwaysRestartedTemplate(labels.Set(c.Spec.Selector).AsSelectorPreValidated(),
+		c.Spec.Template, before, "ReplicationController", path.Child("template"))...)
 }
 
 func validateReplicationControllerStatus(s *corev1.ReplicationControllerStatus, path *field.Path) field.ErrorList {

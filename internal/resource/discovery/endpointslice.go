@@ -56,7 +56,7 @@ func endpointSlice() *registry.Kind {
 			},
 			ValidateUpdate: func(s, old *discoveryv1.EndpointSlice) field.ErrorList {
 				errs := append(validateSlice(s, old),
-					declare.Immutable(s.AddressType, old.AddressType, field.NewPath("addressType"))...)
+					declare.Unchanged(s.AddressType, old.AddressType, field.NewPath("addressType"))...)
 				return append(errs, validateGenerateName(s.GenerateName)...)
 			},
 			Warn: warnSlice,

@@ -82,7 +82,7 @@ func validateEndpoints(s *discoveryv1.EndpointSlice, path *field.Path) field.Err
 
 func validateEndpoint(e *discoveryv1.Endpoint, addresses discoveryv1.AddressType, path *field.Path) field.ErrorList {
 	at := path.Child("addresses")
-	errs := field.RequiredIf(len(e.Addresses) == 0, at, "must contain at least 1 address")
+	errs := field.RequiredIf(len(e.Addresses) == 0, at, "")
 	errs = append(errs, field.MaxItems(at, len(e.Addresses), mostAddresses)...)
 	for i, a := range e.Addresses {
 		errs = append(errs, validateAddress(a, addresses, at, i)...)

@@ -19,31 +19,59 @@ import (
 
 // validateList validates each item of a list whose items have different keys. Of a list that is too long it validates none. The error of
 // an item that repeats a key is about the whole item.
-func validateList[T any](
-	list []T, most int, path *field.Path, key func(*T) string, validate func(*T, *field.Path) field.ErrorList,
+func validateList[T any, K comparable](
+	list []T, most int, path *field.Path, key func(*T) K, validate func(*T, *field.Path) field.ErrorList,
 ) field.ErrorList {
 	if errs := field.MaxItems(path, len(list), most); len(errs) > 0 {
 		return errs
 	}
-	var errs field.ErrorList
-	seen := make(sets.Set[string], len(list))
+	return append(field.Each(path, list, validate), repeatedKeys(list, path, key)...)
+}
+
+// validateItems validates each item of a list, and none of a list that is too long, which a declared rule reports.
+func validateItems[T any](
+	list []T, most int, path *field.Path, validate func(*T, *field.Path) field.ErrorList,
+) field.ErrorList {
+	if len(list) > most {
+		return nil
+	}
+	return field.Each(path, list, validate)
+}
+
+// repeatedKeys returns an error for each item that has the key of one before it.
+func repeatedKeys[T any, K comparable](list []T, path *field.Path, key func(*T) K) (errs field.ErrorList) {
+	seen := make(sets.Set[K], len(list))
 	for i := range list {
-		at, k := path.Index(i), key(&list[i])
-		errs = append(errs, validate(&list[i], at)...)
-		errs = append(errs, field.Unique(seen, at, k)...)
+		errs = append(errs, field.Unique(seen, path.Index(i), key(&list[i]))...)
 	}
 	return errs
 }
 
 func itself(name *string) string { return *name }
 
+// The lengths to which keys of maps are shortened in the paths of errors.
+const (
+	maxAttributeKey = resourcev1.DeviceMaxDomainLength + 1 + resourcev1.DeviceMaxIDLength
+	maxCounterKey   = 63
+)
+
+// shortened returns a key with its middle left out if it is longer than most bytes.
+func shortened(key string, most int) string {
+	const left = "..."
+	if len(key) <= most {
+		return key
+	}
+	rest := most - len(left)
+	return key[:(rest+1)/2] + left + key[len(key)-rest/2:]
+}
+
 // validateDriver validates the name of a driver, a subdomain that may have upper case letters.
 func validateDriver(path *field.Path, name string) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	errs := field.Messages(path, name, names.IsDNS1123Subdomain(strings.ToLower(name)))
-	return append(errs, field.MaxLength(path, name, resourcev1.DriverNameMaxLength)...)
+	errs := field.MaxLength(path, name, resourcev1.DriverNameMaxLength)
+	return append(errs, field.Messages(path, name, names.IsDNS1123Subdomain(strings.ToLower(name)))...)
 }
 
 // validatePool validates the name of a pool: subdomains, separated by slashes.
@@ -69,7 +97,7 @@ func validateAttributeName(name resourcev1.QualifiedName, path *field.Path) (err
 		if parts[0] == "" {
 			errs = append(errs, field.Invalid(path, "", "the domain must not be empty"))
 		} else {
-			errs = append(errs, validateDomain(parts[0], path)...)
+			errs = append(errs, validateDriver(path, parts[0])...)
 		}
 		if parts[1] == "" {
 			return append(errs, field.Invalid(path, "", "the name must not be empty"))
@@ -79,31 +107,20 @@ func validateAttributeName(name resourcev1.QualifiedName, path *field.Path) (err
 	return nil // kube-apiserver accepts other numbers of slashes
 }
 
-func validateDomain(name string, path *field.Path) field.ErrorList {
-	return field.Join(field.DNSSubdomain(path, name), field.MaxLength(path, name, resourcev1.DeviceMaxDomainLength))
-}
-
 func validateIdentifier(name string, path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, field.MaxLength(path, name, resourcev1.DeviceMaxIDLength)...)
 	return append(errs, field.Messages(path, name, validation.IsCIdentifier(name))...)
 }
 
-// validateFullName validates the name of an attribute with its domain.
-func validateFullName(name resourcev1.FullyQualifiedName, path *field.Path) field.ErrorList {
-	errs := validateAttributeName(resourcev1.QualifiedName(name), path)
-	return append(errs, field.InvalidIf(!strings.Contains(string(name), "/"), path, name,
-		"a fully qualified name must be a domain and a name separated by a slash")...)
-}
-
-// validateConfiguration validates a configuration of a driver. Opaque parameters are the only type of it.
-func validateConfiguration(c *resourcev1.DeviceConfiguration, path *field.Path) field.ErrorList {
+// validateConfiguration validates a configuration of a driver. Opaque parameters are the only type of it; they may have most
+// bytes.
+func validateConfiguration(c *resourcev1.DeviceConfiguration, most int, path *field.Path) field.ErrorList {
 	at := path.Child("opaque")
 	if c.Opaque == nil {
 		return field.ErrorList{field.Required(at, "")}
 	}
-	errs := validateDriver(at.Child("driver"), c.Opaque.Driver)
-	return append(errs,
-		validateData(&c.Opaque.Parameters, resourcev1.OpaqueParametersMaxLength, at.Child("parameters"))...)
+	errs := validateLongDriver(at.Child("driver"), c.Opaque.Driver)
+	return append(errs, validateData(&c.Opaque.Parameters, most, at.Child("parameters"))...)
 }
 
 // validateData validates that data of a driver is a JSON object.
@@ -118,33 +135,35 @@ func validateData(data *runtime.RawExtension, most int, path *field.Path) field.
 	if err := json.Unmarshal(data.Raw, &object); err != nil {
 		return field.ErrorList{field.Invalid(path, "<value omitted>", "error parsing data as JSON: "+err.Error())}
 	}
+	if object == nil {
+		return field.ErrorList{field.Required(path, "")}
+	}
 	_, ok := object.(map[string]any)
-	return field.InvalidIf(object != nil && !ok, path, "<value omitted>", "must be a valid JSON object")
+	return field.InvalidIf(!ok, path, "<value omitted>", "must be a valid JSON object")
 }
 
-func validateTolerations(list []resourcev1.DeviceToleration, path *field.Path) field.ErrorList {
-	errs := field.MaxItems(path, len(list), resourcev1.DeviceTolerationsMaxLength)
-	return append(errs, field.Each(path, list, validateToleration)...)
-}
-
-func validateToleration(t *resourcev1.DeviceToleration, path *field.Path) (errs field.ErrorList) {
-	errs = append(errs, field.IfSet(path.Child("key"), t.Key, field.LabelKey)...)
+func validateToleration(t *resourcev1.DeviceToleration, path *field.Path) field.ErrorList {
 	at := path.Child("value")
 	switch t.Operator {
 	case resourcev1.DeviceTolerationOpExists:
-		errs = append(errs, field.InvalidIf(t.Value != "", at, t.Value, "must be empty for operator `Exists`")...)
+		return field.InvalidIf(t.Value != "", at, t.Value, "must be empty for operator `Exists`")
 	case resourcev1.DeviceTolerationOpEqual:
-		errs = append(errs, field.LabelValue(at, t.Value)...)
-	default:
-		errs = append(errs, field.NotSupported(path.Child("operator"), t.Operator,
-			[]resourcev1.DeviceTolerationOperator{resourcev1.DeviceTolerationOpEqual, resourcev1.DeviceTolerationOpExists}))
+		return field.LabelValue(at, t.Value)
 	}
-	return append(errs, field.IfSet(path.Child("effect"), t.Effect, validateEffect)...)
+	return nil
 }
 
-func validateEffect(path *field.Path, effect resourcev1.DeviceTaintEffect) field.ErrorList {
-	return field.RequiredOneOf(path, effect, resourcev1.DeviceTaintEffectNoExecute, resourcev1.DeviceTaintEffectNoSchedule,
-		resourcev1.DeviceTaintEffectNone)
+// taintEffects are the effects of a taint in the order in which errors list them.
+var taintEffects = []resourcev1.DeviceTaintEffect{
+	resourcev1.DeviceTaintEffectNoExecute, resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNone,
+}
+
+// validateSkippedOperations validates the operations of the kubelet that devices do not need.
+func validateSkippedOperations(list []resourcev1.SkipNodeOperation, path *field.Path) field.ErrorList {
+	wrong := slices.Contains(list, resourcev1.SkipNodeOperationNodePrepareResources) &&
+		!slices.Contains(list, resourcev1.SkipNodeOperationNodeUnprepareResources) &&
+		!slices.Contains(list, resourcev1.SkipNodeOperationAll)
+	return field.InvalidIf(wrong, path, list, "NodePrepareResources cannot be skipped unless NodeUnprepareResources is also skipped")
 }
 
 // sortedKeys returns the names in a map in order, so that errors have the same order each time.

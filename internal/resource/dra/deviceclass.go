@@ -1,15 +1,16 @@
 package dra
 
 import (
+	"context"
+	"math"
+
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
-	"github.com/keelson-dev/keelson/internal/machinery/cel"
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
@@ -31,33 +32,39 @@ func deviceClass(gates features.Gates) *registry.Kind {
 			Generation:    true,
 			PrepareCreate: disabled.DropNew,
 			PrepareUpdate: disabled.Drop,
-			ValidateCreate: func(c *resourcev1.DeviceClass) field.ErrorList {
-				return validateClassSpec(&c.Spec, cel.New)
-			},
-			ValidateUpdate: func(c, old *resourcev1.DeviceClass) field.ErrorList {
-				origin := cel.New
-				if equality.Semantic.DeepEqual(c.Spec, old.Spec) {
-					origin = cel.Stored
-				}
-				return validateClassSpec(&c.Spec, origin)
+			InContext: registry.InContext[*resourcev1.DeviceClass]{
+				ValidateCreate: validateClass(gates), ValidateUpdate: validateClass(gates),
 			},
 		}.Untyped(),
 		Table: table.NameAndAge(),
 	}
 }
 
-// validateClassSpec validates the spec of a class; origin says where its expressions come from.
-func validateClassSpec(s *resourcev1.DeviceClassSpec, origin cel.Origin) field.ErrorList {
-	path := field.NewPath("spec")
-	errs := (&selectors{origin: origin}).validate(s.Selectors, path.Child("selectors"))
-	errs = append(errs, field.MaxItems(path.Child("config"), len(s.Config), resourcev1.DeviceConfigMaxSize)...)
-	for i := range s.Config {
-		errs = append(errs, validateConfiguration(&s.Config[i].DeviceConfiguration, path.Child("config").Index(i))...)
+// validateClass returns the validation of a class; old is nil on create.
+func validateClass(gates features.Gates) func(ctx context.Context, c, old *resourcev1.DeviceClass) field.ErrorList {
+	return func(ctx context.Context, c, old *resourcev1.DeviceClass) field.ErrorList {
+		d := newDeclared(ctx, old != nil)
+		before := part(old, func(c *resourcev1.DeviceClass) *resourcev1.DeviceClassSpec { return &c.Spec })
+		d.class(&c.Spec, before)
+		return d.after(validateClassSpec(&c.Spec, before, newExpressions(gates)))
 	}
-	if name := s.ExtendedResourceName; name != nil && !core.IsExtendedResource(*name) {
-		errs = append(errs, field.Invalid(path.Child("extendedResourceName"), *name, "must be a valid extended resource name"))
+}
+
+// validateClassSpec validates the spec of a class. Selectors and configurations that an update keeps were valid when they were
+// written: later limits do not apply to them.
+func validateClassSpec(s, old *resourcev1.DeviceClassSpec, expressions *expressions) field.ErrorList {
+	path, most := field.NewPath("spec"), resourcev1.OpaqueParametersMaxLength
+	if old != nil && equality.Semantic.DeepEqual(s.Selectors, old.Selectors) {
+		expressions = nil
 	}
-	return errs
+	if old != nil && equality.Semantic.DeepEqual(s.Config, old.Config) {
+		most = math.MaxInt
+	}
+	errs := expressions.validateSelectors(s.Selectors, path.Child("selectors"))
+	return append(errs, validateItems(s.Config, resourcev1.DeviceConfigMaxSize, path.Child("config"),
+		func(c *resourcev1.DeviceClassConfiguration, at *field.Path) field.ErrorList {
+			return validateConfiguration(&c.DeviceConfiguration, most, at)
+		})...)
 }
 
 // validateClassName validates a name by the newer rules of kube-apiserver, which count bytes. They do not concern the

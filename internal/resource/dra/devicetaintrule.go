@@ -1,6 +1,8 @@
 package dra
 
 import (
+	"context"
+
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
@@ -13,28 +15,34 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
-type taintRule = resourcev1alpha3.DeviceTaintRule
+type taintRule = resourcev1.DeviceTaintRule
 
 func deviceTaintRule() *registry.Kind {
 	doc := resourcev1.DeviceTaint{}.SwaggerDoc()
 	setTime := func(r *taintRule) { declare.Pointer(&r.Spec.Taint.TimeAdded, now()) }
+	v1 := declare.Version("v1", setTime)
+	v1.Requests = &registry.Requests{} // those of the kind are those of the versions before v1
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "resource", Resource: "devicetaintrules", Name: "DeviceTaintRule",
 		},
 		Versions: []registry.Version{
+			v1,
 			declare.SameMessage[resourcev1beta2.DeviceTaintRule]("v1beta2", setTime),
-			declare.Version("v1alpha3", setTime),
+			declare.SameMessage[resourcev1alpha3.DeviceTaintRule]("v1alpha3", setTime),
 		},
-		Storage:      registry.Storage{Version: "v1alpha3", Path: "devicetaintrules"},
+		Storage: registry.Storage{
+			Version: "v1", GroupVersion: "resource.k8s.io/v1beta2", Path: "devicetaintrules",
+		},
 		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*taintRule]{
 			StatusKeepsMeta: true,
 			Generation:      true,
 			PrepareUpdate:   renewTaint,
-			ValidateCreate:  func(r *taintRule) field.ErrorList { return validateTaintRule(r, nil) },
-			ValidateUpdate:  validateTaintRule,
+			InContext: registry.InContext[*taintRule]{
+				ValidateCreate: validateTaintRule, ValidateUpdate: validateTaintRule,
+			},
 			ValidateStatusUpdate: func(r, _ *taintRule) field.ErrorList {
 				const maxConditions = 8
 				path := field.NewPath("status", "conditions")
@@ -71,10 +79,10 @@ func renewTaint(r, old *taintRule) {
 	}
 }
 
-// validateTaintRule validates the selector and the taint, and its effect if that is new or has changed.
-func validateTaintRule(r, old *taintRule) field.ErrorList {
+// validateTaintRule validates the selector and the taint, and its effect if that is new or has changed. old is nil on create.
+func validateTaintRule(ctx context.Context, r, old *taintRule) field.ErrorList {
 	var errs field.ErrorList
-	spec := field.NewPath("spec")
+	spec, d := field.NewPath("spec"), newDeclared(ctx, old != nil)
 	if s := r.Spec.DeviceSelector; s != nil {
 		path := spec.Child("deviceSelector")
 		errs = append(errs, field.Optional(path.Child("driver"), s.Driver, validateDriver)...)
@@ -84,7 +92,7 @@ func validateTaintRule(r, old *taintRule) field.ErrorList {
 	taint, path := &r.Spec.Taint, spec.Child("taint")
 	errs = append(errs, validateTaint(taint.Key, taint.Value, path)...)
 	if old == nil || old.Spec.Taint.Effect != taint.Effect {
-		errs = append(errs, validateEffect(path.Child("effect"), resourcev1.DeviceTaintEffect(taint.Effect))...)
+		d.effect(resourcev1.DeviceTaintEffect(taint.Effect), path.Child("effect"))
 	}
-	return errs
+	return d.after(errs)
 }

@@ -15,7 +15,7 @@ const group = "resource.k8s.io"
 // Kinds returns the kinds of the group in the order of discovery.
 func Kinds(gates features.Gates) []*registry.Kind {
 	return []*registry.Kind{
-		deviceClass(gates), deviceTaintRule(), resourceClaim(gates), resourceClaimTemplate(gates), resourcePoolStatusRequest(),
+		deviceClass(gates), deviceTaintRule(), resourceClaim(gates), resourceClaimTemplate(gates), resourcePoolStatusRequest(gates),
 		resourceSlice(gates),
 	}
 }

@@ -10,3 +10,6 @@ import (
 func TestKinds(t *testing.T) { kindtest.Run(t, Kinds(features.Gates{}), kindtest.Options{}) }
 
 func TestCases(t *testing.T) { kindtest.Cases(t, Kinds(features.Gates{})) }
+
+// TestAlphaCases runs the cases that were recorded with --feature-gates=AllAlpha=true,AllBeta=true.
+func TestAlphaCases(t *testing.T) { kindtest.CasesIn(t, Kinds(features.All()), "testdata/alphacases") }

@@ -1,7 +1,6 @@
 package dra
 
 import (
-	"reflect"
 	"slices"
 
 	resourcev1 "k8s.io/api/resource/v1"
@@ -16,10 +15,17 @@ func disabledInClass(gates features.Gates) declare.Disabled[*resourcev1.DeviceCl
 		func(c *resourcev1.DeviceClass) { c.Spec.ExtendedResourceName = nil }))
 }
 
+func disabledInPoolRequest(gates features.Gates) declare.Disabled[*poolRequest] {
+	return declare.DisabledOf(gates, declare.Part(features.DRAPartitionableDevicesType,
+		func(r *poolRequest) bool { return r.Spec.DefaultPartitionTypeAttribute != nil },
+		func(r *poolRequest) { r.Spec.DefaultPartitionTypeAttribute = nil }))
+}
+
 // choice is the choice of devices of a request or of a subrequest.
 type choice struct {
 	tolerations *[]resourcev1.DeviceToleration
 	capacity    **resourcev1.CapacityRequirements
+	derived     *[]resourcev1.DeviceDerivedAttribute
 }
 
 // eachChoice calls f for the choice of devices of every request: of the request itself and of its subrequests.
@@ -27,10 +33,11 @@ func eachChoice(s *resourcev1.ResourceClaimSpec, f func(choice)) {
 	for i := range s.Devices.Requests {
 		r := &s.Devices.Requests[i]
 		if r.Exactly != nil {
-			f(choice{&r.Exactly.Tolerations, &r.Exactly.Capacity})
+			f(choice{&r.Exactly.Tolerations, &r.Exactly.Capacity, &r.Exactly.DerivedAttributes})
 		}
 		for k := range r.FirstAvailable {
-			f(choice{&r.FirstAvailable[k].Tolerations, &r.FirstAvailable[k].Capacity})
+			sub := &r.FirstAvailable[k]
+			f(choice{&sub.Tolerations, &sub.Capacity, &sub.DerivedAttributes})
 		}
 	}
 }
@@ -45,7 +52,9 @@ func disabledInSpec(gates features.Gates) declare.Disabled[*resourcev1.ResourceC
 				s.Devices.Constraints[i].DistinctAttribute = nil
 			}
 			eachChoice(s, func(c choice) { *c.capacity = nil })
-		}))
+		}),
+		declare.Parts(features.DRADerivedAttributes, eachChoice, func(c choice) bool { return len(*c.derived) > 0 },
+			func(c choice) { *c.derived = nil }))
 }
 
 // usesCapacity reports whether a claim asks for a part of the capacity of a device.
@@ -95,6 +104,15 @@ func disabledInClaimStatus(gates features.Gates) declare.Disabled[*resourcev1.Re
 			for i := range list {
 				list[i].BindingConditions, list[i].BindingFailureConditions = nil, nil
 			}
+		}),
+		declare.Part(features.DRAOptionalNodeOperations, func(c *resourcev1.ResourceClaim) bool {
+			return slices.ContainsFunc(results(c),
+				func(r resourcev1.DeviceRequestAllocationResult) bool { return len(r.SkipNodeOperations) > 0 })
+		}, func(c *resourcev1.ResourceClaim) {
+			list := results(c)
+			for i := range list {
+				list[i].SkipNodeOperations = nil
+			}
 		}))
 }
 
@@ -131,17 +149,25 @@ func disabledInSlice(gates features.Gates) declare.Disabled[*resourcev1.Resource
 		}),
 		binding,
 		deviceParts(features.DRAConsumableCapacity, usesSharing, dropSharing),
+		deviceParts(features.DRADeviceCompatibilityGroups, func(d *resourcev1.Device) bool {
+			return slices.ContainsFunc(d.ConsumesCounters,
+				func(c resourcev1.DeviceCounterConsumption) bool { return len(c.CompatibilityGroups) > 0 })
+		}, func(d *resourcev1.Device) {
+			for i := range d.ConsumesCounters {
+				d.ConsumesCounters[i].CompatibilityGroups = nil
+			}
+		}),
 		deviceParts(features.DRANodeAllocatableResources,
-			func(d *resourcev1.Device) bool { f := mappings(d); return f.IsValid() && f.Len() > 0 },
-			func(d *resourcev1.Device) { mappings(d).SetZero() }),
+			func(d *resourcev1.Device) bool { return len(d.NodeAllocatableResources) > 0 },
+			func(d *resourcev1.Device) { d.NodeAllocatableResources = nil }),
 		deviceParts(features.DRAListTypeAttributes, usesLists, dropLists),
+		declare.Part(features.DRAPartitionableDevicesType,
+			func(s *resourcev1.ResourceSlice) bool { return s.Spec.PartitionTypeAttribute != nil },
+			func(s *resourcev1.ResourceSlice) { s.Spec.PartitionTypeAttribute = nil }),
+		declare.Part(features.DRAOptionalNodeOperations,
+			func(s *resourcev1.ResourceSlice) bool { return len(s.Spec.SkipNodeOperations) > 0 },
+			func(s *resourcev1.ResourceSlice) { s.Spec.SkipNodeOperations = nil }),
 	)
-}
-
-// mappings returns the field nodeAllocatableResourceMappings of a device. It is the zero Value with a k8s.io/api that
-// does not have the field (0.37 and later).
-func mappings(d *resourcev1.Device) reflect.Value {
-	return reflect.ValueOf(d).Elem().FieldByName("NodeAllocatableResourceMappings")
 }
 
 // usesSharing reports whether a device can be allocated several times.

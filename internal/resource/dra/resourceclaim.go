@@ -1,13 +1,13 @@
 package dra
 
 import (
+	"context"
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/keelson-dev/keelson/internal/machinery/cel"
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
@@ -31,17 +31,30 @@ func resourceClaim(gates features.Gates) *registry.Kind {
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*resourcev1.ResourceClaim]{
-			StatusKeepsMeta:     true,
-			PrepareCreate:       func(c *resourcev1.ResourceClaim) { inSpec.DropNew(&c.Spec) },
-			PrepareUpdate:       func(c, old *resourcev1.ResourceClaim) { inSpec.Drop(&c.Spec, &old.Spec) },
-			PrepareStatusUpdate: inStatus.Drop,
-			ValidateCreate: func(c *resourcev1.ResourceClaim) field.ErrorList {
-				return validateClaimSpec(&c.Spec, cel.New, field.NewPath("spec"))
+			StatusKeepsMeta: true,
+			PrepareCreate:   func(c *resourcev1.ResourceClaim) { inSpec.DropNew(&c.Spec) },
+			PrepareUpdate:   func(c, old *resourcev1.ResourceClaim) { inSpec.Drop(&c.Spec, &old.Spec) },
+			PrepareStatusUpdate: func(c, old *resourcev1.ResourceClaim) {
+				inStatus.Drop(c, old)
+				dropDeallocated(&c.Status, &old.Status)
 			},
-			ValidateUpdate: func(c, old *resourcev1.ResourceClaim) field.ErrorList {
-				return declare.Immutable(c.Spec, old.Spec, field.NewPath("spec"))
+			InContext: registry.InContext[*resourcev1.ResourceClaim]{
+				ValidateCreate: func(ctx context.Context, c, _ *resourcev1.ResourceClaim) field.ErrorList {
+					d := newDeclared(ctx, false)
+					d.claim(c, nil)
+					return d.after(validateClaimSpec(&c.Spec, gates, field.NewPath("spec")))
+				},
+				ValidateUpdate: func(ctx context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
+					d := newDeclared(ctx, true)
+					d.claim(c, old)
+					return d.after(nil) // the spec cannot change
+				},
+				ValidateStatusUpdate: func(ctx context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
+					d := newDeclared(ctx, true)
+					d.claim(c, old)
+					return d.after(validateClaimStatus(c, old))
+				},
 			},
-			ValidateStatusUpdate: validateClaimStatus,
 			ValidateNamespace: func(c, old *resourcev1.ResourceClaim, labels func() (map[string]string, error)) field.ErrorList {
 				if old == nil {
 					return validateAdminRequests(c.Spec.Devices.Requests, labels)

@@ -1,37 +1,66 @@
 package dra
 
 import (
+	"math"
+	"slices"
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
 
-	"github.com/keelson-dev/keelson/internal/machinery/cel"
+	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 )
 
 // claimValidation validates the spec of one claim or template.
 type claimValidation struct {
-	selectors selectors
+	expressions *expressions
+	sharing     bool // the gate DRAConsumableCapacity
 	// names are the names of the requests, and REQUEST/SUBREQUEST for those of their alternatives.
 	names map[string]bool
+	// used are the attributes in constraints by the name of the request that they apply to; "" is all requests.
+	used map[string][]resourcev1.FullyQualifiedName
 }
 
-// validateClaimSpec validates the spec of a claim or a template. origin says where its expressions come from.
-func validateClaimSpec(s *resourcev1.ResourceClaimSpec, origin cel.Origin, path *field.Path) field.ErrorList {
-	d, at := &s.Devices, path.Child("devices")
-	v := &claimValidation{selectors: selectors{origin: origin}, names: requestNames(d.Requests)}
-	errs := validateList(d.Requests, resourcev1.DeviceRequestsMaxSize, at.Child("requests"),
-		func(r *resourcev1.DeviceRequest) string { return r.Name }, v.validateRequest)
-	constraints, configs := at.Child("constraints"), at.Child("config")
-	errs = append(errs, field.MaxItems(constraints, len(d.Constraints), resourcev1.DeviceConstraintsMaxSize)...)
-	errs = append(errs, field.Each(constraints, d.Constraints, v.validateConstraint)...)
-	errs = append(errs, field.MaxItems(configs, len(d.Config), resourcev1.DeviceConfigMaxSize)...)
-	for i := range d.Config {
-		c := &d.Config[i]
-		errs = append(errs, v.validateReferences(c.Requests, configs.Index(i).Child("requests"))...)
-		errs = append(errs, validateConfiguration(&c.DeviceConfiguration, configs.Index(i))...)
+// validateClaimSpec validates the spec of a new claim or template.
+func validateClaimSpec(s *resourcev1.ResourceClaimSpec, gates features.Gates, path *field.Path) field.ErrorList {
+	c, at := &s.Devices, path.Child("devices")
+	v := &claimValidation{
+		expressions: newExpressions(gates), sharing: gates.Enabled(features.DRAConsumableCapacity),
+		names: requestNames(c.Requests), used: constraintAttributes(c.Constraints),
 	}
-	return errs
+	errs := validateItems(c.Requests, resourcev1.DeviceRequestsMaxSize, at.Child("requests"), v.validateRequest)
+	errs = append(errs, validateItems(c.Constraints, resourcev1.DeviceConstraintsMaxSize, at.Child("constraints"),
+		v.validateConstraint)...)
+	errs = append(errs, validateItems(c.Config, resourcev1.DeviceConfigMaxSize, at.Child("config"),
+		func(c *resourcev1.DeviceClaimConfiguration, at *field.Path) field.ErrorList {
+			errs := v.validateReferences(c.Requests, at.Child("requests"))
+			return append(errs, validateConfiguration(&c.DeviceConfiguration, resourcev1.OpaqueParametersMaxLength, at)...)
+		})...)
+	return append(errs, field.ForbiddenIf(v.expressions.derivedTooComplex(), at,
+		"too complex, total cost of derived attribute CEL expressions in the claim exceeds cost limit")...)
+}
+
+// constraintAttributes returns the attributes in constraints by the name of the request that they apply to.
+func constraintAttributes(constraints []resourcev1.DeviceConstraint) map[string][]resourcev1.FullyQualifiedName {
+	all := map[string][]resourcev1.FullyQualifiedName{}
+	for i := range constraints {
+		c := &constraints[i]
+		name := c.MatchAttribute
+		if name == nil {
+			name = c.DistinctAttribute
+		}
+		if name == nil {
+			continue
+		}
+		requests := c.Requests
+		if len(requests) == 0 {
+			requests = []string{""}
+		}
+		for _, r := range requests {
+			all[r] = append(all[r], *name)
+		}
+	}
+	return all
 }
 
 func requestNames(requests []resourcev1.DeviceRequest) map[string]bool {
@@ -48,7 +77,7 @@ func requestNames(requests []resourcev1.DeviceRequest) map[string]bool {
 
 // validateReferences validates a list of requests to which something applies.
 func (v *claimValidation) validateReferences(list []string, path *field.Path) field.ErrorList {
-	return validateList(list, resourcev1.DeviceRequestsMaxSize, path, itself, func(name *string, at *field.Path) field.ErrorList {
+	return validateItems(list, resourcev1.DeviceRequestsMaxSize, path, func(name *string, at *field.Path) field.ErrorList {
 		return v.validateReference(*name, at)
 	})
 }
@@ -74,16 +103,20 @@ func (v *claimValidation) validateRequest(r *resourcev1.DeviceRequest, path *fie
 		return append(errs, field.Invalid(path, nil, one+", but multiple fields are set"))
 	case e != nil:
 		return append(errs, v.validateDevices(
-			&devices{e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations}, path.Child("exactly"))...)
+			&devices{e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations, e.DerivedAttributes},
+			r.Name, path.Child("exactly"))...)
 	}
-	return append(errs, validateList(r.FirstAvailable, resourcev1.FirstAvailableDeviceRequestMaxSize,
-		path.Child("firstAvailable"), func(s *resourcev1.DeviceSubRequest) string { return s.Name }, v.validateSubrequest)...)
+	return append(errs, validateItems(r.FirstAvailable, resourcev1.FirstAvailableDeviceRequestMaxSize,
+		path.Child("firstAvailable"), func(s *resourcev1.DeviceSubRequest, at *field.Path) field.ErrorList {
+			return v.validateSubrequest(s, r.Name+"/"+s.Name, at)
+		})...)
 }
 
-func (v *claimValidation) validateSubrequest(s *resourcev1.DeviceSubRequest, path *field.Path) field.ErrorList {
+// validateSubrequest validates an alternative of a request; name is REQUEST/SUBREQUEST.
+func (v *claimValidation) validateSubrequest(s *resourcev1.DeviceSubRequest, name string, path *field.Path) field.ErrorList {
 	errs := field.DNSLabel(path.Child("name"), s.Name)
 	return append(errs, v.validateDevices(
-		&devices{s.DeviceClassName, s.Selectors, s.AllocationMode, s.Count, s.Tolerations}, path)...)
+		&devices{s.DeviceClassName, s.Selectors, s.AllocationMode, s.Count, s.Tolerations, s.DerivedAttributes}, name, path)...)
 }
 
 // devices is what requests and their alternatives both have.
@@ -93,13 +126,38 @@ type devices struct {
 	mode        resourcev1.DeviceAllocationMode
 	count       int64
 	tolerations []resourcev1.DeviceToleration
+	derived     []resourcev1.DeviceDerivedAttribute
 }
 
-func (v *claimValidation) validateDevices(d *devices, path *field.Path) (errs field.ErrorList) {
-	errs = append(errs, field.NotEmptyAnd(path.Child("deviceClassName"), d.class, field.DNSSubdomain)...)
-	errs = append(errs, v.selectors.validate(d.selectors, path.Child("selectors"))...)
+// validateDevices validates what a request asks for; name is its name.
+func (v *claimValidation) validateDevices(d *devices, name string, path *field.Path) (errs field.ErrorList) {
+	if !strings.Contains(name, "/") { // that of an alternative has declared rules
+		errs = append(errs, field.NotEmptyAnd(path.Child("deviceClassName"), d.class, field.DNSSubdomain)...)
+	}
+	errs = append(errs, v.expressions.validateSelectors(d.selectors, path.Child("selectors"))...)
+	errs = append(errs, validateList(d.derived, math.MaxInt, path.Child("derivedAttributes"),
+		func(a *resourcev1.DeviceDerivedAttribute) resourcev1.FullyQualifiedName { return a.Name },
+		func(a *resourcev1.DeviceDerivedAttribute, at *field.Path) field.ErrorList {
+			return v.validateDerived(a, name, at)
+		})...)
 	errs = append(errs, validateCount(d.mode, d.count, path)...)
-	return append(errs, validateTolerations(d.tolerations, path.Child("tolerations"))...)
+	return append(errs, field.Each(path.Child("tolerations"), d.tolerations, validateToleration)...)
+}
+
+// validateDerived validates an attribute that the request of that name derives.
+func (v *claimValidation) validateDerived(
+	a *resourcev1.DeviceDerivedAttribute, request string, path *field.Path,
+) (errs field.ErrorList) {
+	used := slices.Contains(v.used[""], a.Name) || slices.Contains(v.used[request], a.Name)
+	if parent, _, sub := strings.Cut(request, "/"); sub {
+		used = used || slices.Contains(v.used[parent], a.Name)
+	}
+	errs = append(errs, field.InvalidIf(a.Name != "" && !used, path.Child("name"), a.Name,
+		"must be referenced by at least one matchAttribute or distinctAttribute constraint targeting this request")...)
+	if a.Expression != "" {
+		errs = append(errs, v.expressions.validateDerived(a.Expression, path.Child("expression"))...)
+	}
+	return errs
 }
 
 // validateCount validates how many devices are wanted.
@@ -111,6 +169,9 @@ func validateCount(mode resourcev1.DeviceAllocationMode, count int64, path *fiel
 	case resourcev1.DeviceAllocationModeExactCount:
 		return field.InvalidIf(count <= 0, at, count, "must be greater than zero")
 	}
+	if mode != "" { // a declared rule reports it
+		return nil
+	}
 	return field.OneOf(path.Child("allocationMode"), mode, resourcev1.DeviceAllocationModeAll,
 		resourcev1.DeviceAllocationModeExactCount)
 }
@@ -119,10 +180,9 @@ func validateCount(mode resourcev1.DeviceAllocationMode, count int64, path *fiel
 func (v *claimValidation) validateConstraint(c *resourcev1.DeviceConstraint, path *field.Path) field.ErrorList {
 	errs := v.validateReferences(c.Requests, path.Child("requests"))
 	switch {
-	case c.MatchAttribute != nil:
-		errs = append(errs, validateFullName(*c.MatchAttribute, path.Child("matchAttribute"))...)
-	case c.DistinctAttribute != nil:
-		errs = append(errs, validateFullName(*c.DistinctAttribute, path.Child("distinctAttribute"))...)
+	case c.MatchAttribute != nil || c.DistinctAttribute != nil:
+	case !v.sharing:
+		errs = append(errs, field.Required(path.Child("matchAttribute"), ""))
 	default:
 		// kube-apiserver says this of a constraint that has neither.
 		errs = append(errs, field.Required(path,

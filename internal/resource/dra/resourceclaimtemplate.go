@@ -1,10 +1,11 @@
 package dra
 
 import (
+	"context"
+
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 
-	"github.com/keelson-dev/keelson/internal/machinery/cel"
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/core"
@@ -33,12 +34,18 @@ func resourceClaimTemplate(gates features.Gates) *registry.Kind {
 			PrepareUpdate: func(t, old *resourcev1.ResourceClaimTemplate) {
 				disabled.Drop(&t.Spec.Spec, &old.Spec.Spec)
 			},
-			ValidateCreate: func(t *resourcev1.ResourceClaimTemplate) field.ErrorList {
-				return validateTemplateSpec(&t.Spec, cel.New)
-			},
-			ValidateUpdate: func(t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
-				errs := declare.Immutable(t.Spec, old.Spec, field.NewPath("spec"))
-				return append(errs, validateTemplateSpec(&t.Spec, cel.Stored)...)
+			InContext: registry.InContext[*resourcev1.ResourceClaimTemplate]{
+				ValidateCreate: func(ctx context.Context, t, _ *resourcev1.ResourceClaimTemplate) field.ErrorList {
+					path, d := field.NewPath("spec"), newDeclared(ctx, false)
+					d.deviceClaim(&t.Spec.Spec.Devices, nil, path.Child("spec", "devices"))
+					return d.after(validateTemplateSpec(&t.Spec, gates, path))
+				},
+				ValidateUpdate: func(ctx context.Context, t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
+					path, d := field.NewPath("spec"), newDeclared(ctx, true)
+					d.deviceClaim(&t.Spec.Spec.Devices, &old.Spec.Spec.Devices, path.Child("spec", "devices"))
+					errs := validateTemplateSpec(&t.Spec, gates, path)
+					return d.after(append(errs, declare.Immutable(t.Spec, old.Spec, path)...))
+				},
 			},
 			ValidateNamespace: func(
 				t, old *resourcev1.ResourceClaimTemplate, labels func() (map[string]string, error),
@@ -53,11 +60,10 @@ func resourceClaimTemplate(gates features.Gates) *registry.Kind {
 	}
 }
 
-// validateTemplateSpec validates what claims are made of; origin says where the expressions come from.
-func validateTemplateSpec(s *resourcev1.ResourceClaimTemplateSpec, origin cel.Origin) field.ErrorList {
-	path := field.NewPath("spec")
+// validateTemplateSpec validates what claims are made of, also if an update keeps it.
+func validateTemplateSpec(s *resourcev1.ResourceClaimTemplateSpec, gates features.Gates, path *field.Path) field.ErrorList {
 	errs := core.ValidateTemplateMetadata(&s.ObjectMeta, path.Child("metadata"))
-	return append(errs, validateClaimSpec(&s.Spec, origin, path.Child("spec"))...)
+	return append(errs, validateClaimSpec(&s.Spec, gates, path.Child("spec"))...)
 }
 
 func defaultTemplate(t *resourcev1.ResourceClaimTemplate) {

@@ -6,12 +6,12 @@ import (
 	"strconv"
 
 	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
-	"k8s.io/apimachinery/pkg/api/operation"
 	"k8s.io/apimachinery/pkg/api/validate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/utils/ptr"
 
+	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
@@ -20,7 +20,8 @@ import (
 
 type poolRequest = resourcev1alpha3.ResourcePoolStatusRequest
 
-func resourcePoolStatusRequest() *registry.Kind {
+func resourcePoolStatusRequest(gates features.Gates) *registry.Kind {
+	disabled, partitionTypes := disabledInPoolRequest(gates), gates.Enabled(features.DRAPartitionableDevicesType)
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "resource", Resource: "resourcepoolstatusrequests",
@@ -34,18 +35,30 @@ func resourcePoolStatusRequest() *registry.Kind {
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*poolRequest]{
 			StatusKeepsMeta: true,
-			ValidateCreate: func(r *poolRequest) field.ErrorList {
-				return validatePoolRequest(&r.Spec, field.NewPath("spec"))
-			},
-			ValidateUpdate: func(r, old *poolRequest) field.ErrorList {
-				return declare.Unchanged(r.Spec, old.Spec, field.NewPath("spec"))
-			},
-			ValidateStatusUpdate: func(r, old *poolRequest) field.ErrorList {
-				path := field.NewPath("status")
-				if old.Status != nil { // the request is complete
-					return declare.Immutable(r.Status, old.Status, path)
-				}
-				return validatePoolRequestStatus(r.Status, path)
+			PrepareCreate:   disabled.DropNew,
+			PrepareUpdate:   disabled.Drop,
+			InContext: registry.InContext[*poolRequest]{
+				ValidateCreate: func(ctx context.Context, r, _ *poolRequest) field.ErrorList {
+					d := newDeclared(ctx, false)
+					d.poolRequest(r, nil, partitionTypes)
+					return d.after(nil)
+				},
+				ValidateUpdate: func(ctx context.Context, r, old *poolRequest) field.ErrorList {
+					d := newDeclared(ctx, true)
+					d.poolRequest(r, old, partitionTypes)
+					return d.after(nil)
+				},
+				ValidateStatusUpdate: func(ctx context.Context, r, old *poolRequest) (errs field.ErrorList) {
+					path, d := field.NewPath("status"), newDeclared(ctx, true)
+					switch {
+					case old.Status != nil: // the request is complete
+						errs = declare.Immutable(r.Status, old.Status, path)
+					case r.Status != nil:
+						errs = metav1validation.ValidateConditions(r.Status.Conditions, path.Child("conditions").K8s())
+					}
+					d.poolRequest(r, old, partitionTypes)
+					return d.after(errs)
+				},
 			},
 		}.Untyped(),
 		Table: registry.Table[*poolRequest]{
@@ -66,73 +79,89 @@ func resourcePoolStatusRequest() *registry.Kind {
 	}
 }
 
-func validatePoolRequest(s *resourcev1alpha3.ResourcePoolStatusRequestSpec, path *field.Path) field.ErrorList {
-	ctx, op := context.Background(), operation.Operation{Type: operation.Create}
-	at := path.Child("driver")
-	errs := firstErrors(validate.RequiredValue(ctx, op, at.K8s(), &s.Driver, nil),
-		validate.LongNameCaseless(ctx, op, at.K8s(), &s.Driver, nil))
-	if s.PoolName != nil {
-		errs = append(errs, validate.ResourcePoolName(ctx, op, path.Child("poolName").K8s(), s.PoolName, nil)...)
+// poolRequest applies the declared rules of a new request, and of the status if an update changes it.
+func (d *declared) poolRequest(r, old *poolRequest, partitionTypes bool) {
+	switch path := field.NewPath("spec"); {
+	case old == nil:
+		d.poolRequestSpec(&r.Spec, partitionTypes, path)
+	case !d.kept(r.Spec, old.Spec, true):
+		d.errs = append(d.errs, field.Invalid(path, nil, "field is immutable"))
 	}
-	const least, most = 1, resourcev1alpha3.ResourcePoolStatusRequestLimitMax
-	errs = append(errs, validate.Maximum(ctx, op, path.Child("limit").K8s(), s.Limit, nil, most)...)
-	return append(errs, validate.Minimum(ctx, op, path.Child("limit").K8s(), s.Limit, nil, least)...)
+	if r.Status != nil {
+		d.poolRequestStatus(r.Status, part(old, func(r *poolRequest) *resourcev1alpha3.ResourcePoolStatusRequestStatus {
+			return r.Status
+		}), field.NewPath("status"))
+	}
 }
 
-// firstErrors returns the first list that has errors: a value that is missing has no other fault.
-func firstErrors(missing, wrong field.ErrorList) field.ErrorList {
-	if len(missing) > 0 {
-		return missing
-	}
-	return wrong
+func (d *declared) poolRequestSpec(
+	s *resourcev1alpha3.ResourcePoolStatusRequestSpec, partitionTypes bool, path *field.Path,
+) {
+	required(d, path.Child("driver"), s.Driver, validate.LongNameCaseless[string])
+	optionalPointer(d, path.Child("poolName"), s.PoolName, validate.ResourcePoolName[string])
+	requiredPointer(d, path.Child("limit"), s.Limit,
+		atMostNumber(resourcev1alpha3.ResourcePoolStatusRequestLimitMax), atLeast[int32](1))
+	partitionType(d, s.DefaultPartitionTypeAttribute, partitionTypes, path.Child("defaultPartitionTypeAttribute"))
 }
 
-func validatePoolRequestStatus(s *resourcev1alpha3.ResourcePoolStatusRequestStatus, path *field.Path) field.ErrorList {
-	if s == nil {
-		return nil
-	}
+func (d *declared) poolRequestStatus(s, old *resourcev1alpha3.ResourcePoolStatusRequestStatus, path *field.Path) {
 	const maxPools, maxConditions = 1000, 10
-	ctx, op := context.Background(), operation.Operation{Type: operation.Create}
-	at := path.Child("conditions")
-	errs := metav1validation.ValidateConditions(s.Conditions, at.K8s())
-	count := path.Child("poolCount").K8s()
-	errs = append(errs, firstErrors(validate.RequiredPointer(ctx, op, count, s.PoolCount, nil),
-		validate.Minimum(ctx, op, count, s.PoolCount, nil, 0))...)
-	if many := validate.MaxItems(ctx, op, path.Child("pools").K8s(), s.Pools, nil, maxPools); len(many) > 0 {
-		errs = append(errs, many...)
-	} else {
+	before := ptr.Deref(old, resourcev1alpha3.ResourcePoolStatusRequestStatus{})
+	if !d.kept(s.PoolCount, before.PoolCount, old != nil) {
+		requiredPointer(d, path.Child("poolCount"), s.PoolCount, atLeast[int32](0))
+	}
+	if at := path.Child("pools"); !d.kept(s.Pools, before.Pools, old != nil) && d.atMost(maxPools, len(s.Pools), at) {
 		for i := range s.Pools {
-			errs = append(errs, validatePoolStatus(&s.Pools[i], path.Child("pools").Index(i))...)
+			d.poolStatus(&s.Pools[i], at.Index(i))
 		}
 	}
-	return append(errs, validate.MaxItems(ctx, op, at.K8s(), s.Conditions, nil, maxConditions)...)
+	if !d.kept(s.Conditions, before.Conditions, old != nil) {
+		d.atMost(maxConditions, len(s.Conditions), path.Child("conditions"))
+	}
 }
 
-func validatePoolStatus(p *resourcev1alpha3.PoolStatus, path *field.Path) field.ErrorList {
-	ctx, op := context.Background(), operation.Operation{Type: operation.Create}
-	at := path.Child("driver").K8s()
-	errs := firstErrors(validate.RequiredValue(ctx, op, at, &p.Driver, nil),
-		validate.LongNameCaseless(ctx, op, at, &p.Driver, nil))
-	at = path.Child("poolName").K8s()
-	errs = append(errs, firstErrors(validate.RequiredValue(ctx, op, at, &p.PoolName, nil),
-		validate.ResourcePoolName(ctx, op, at, &p.PoolName, nil))...)
-	at = path.Child("generation").K8s()
-	errs = append(errs, firstErrors(validate.RequiredValue(ctx, op, at, &p.Generation, nil),
-		validate.Minimum(ctx, op, at, &p.Generation, nil, 0))...)
-	least := func(name string, count *int32, least int32) field.ErrorList {
-		return validate.Minimum(ctx, op, path.Child(name).K8s(), count, nil, least)
+func (d *declared) poolStatus(p *resourcev1alpha3.PoolStatus, path *field.Path) {
+	const maxError, maxSummary = 256, 32 // bytes; entries
+	required(d, path.Child("driver"), p.Driver, validate.LongNameCaseless[string])
+	required(d, path.Child("poolName"), p.PoolName, validate.ResourcePoolName[string])
+	required(d, path.Child("generation"), p.Generation, atLeast[int64](0))
+	optionalPointer(d, path.Child("resourceSliceCount"), p.ResourceSliceCount, atLeast[int32](1))
+	optionalPointer(d, path.Child("totalDevices"), p.TotalDevices, atLeast[int32](0))
+	optionalPointer(d, path.Child("allocatedDevices"), p.AllocatedDevices, atLeast[int32](0))
+	optionalPointer(d, path.Child("availableDevices"), p.AvailableDevices, atLeast[int32](0))
+	optionalPointer(d, path.Child("unavailableDevices"), p.UnavailableDevices, atLeast[int32](0))
+	optionalPointer(d, path.Child("nodeName"), p.NodeName, validate.LongName[string])
+	optionalPointer(d, path.Child("validationError"), p.ValidationError, maxBytes[string](maxError))
+	if at := path.Child("partitionSummary"); d.atMost(maxSummary, len(p.PartitionSummary), at) {
+		unique(d, at, p.PartitionSummary, func(a, b *resourcev1alpha3.PartitionTypeStatus) bool {
+			return a.Attribute == b.Attribute && a.Type == b.Type
+		}, whole)
+		for i := range p.PartitionSummary {
+			s, at := &p.PartitionSummary[i], at.Index(i)
+			required(d, at.Child("attribute"), s.Attribute)
+			required(d, at.Child("type"), s.Type)
+			requiredPointer(d, at.Child("total"), s.Total, atLeast[int32](0))
+			requiredPointer(d, at.Child("allocatable"), s.Allocatable, atLeast[int32](0))
+		}
 	}
-	errs = field.Join(errs, least("resourceSliceCount", p.ResourceSliceCount, 1), least("totalDevices", p.TotalDevices, 0),
-		least("allocatedDevices", p.AllocatedDevices, 0), least("availableDevices", p.AvailableDevices, 0),
-		least("unavailableDevices", p.UnavailableDevices, 0))
-	if p.NodeName != nil {
-		errs = append(errs, validate.LongName(ctx, op, path.Child("nodeName").K8s(), p.NodeName, nil)...)
+	if s := p.ShareableSummary; s != nil {
+		d.shareableSummary(s, path.Child("shareableSummary"))
 	}
-	const maxError = 256 // bytes
-	if p.ValidationError != nil {
-		errs = append(errs, validate.MaxBytes(ctx, op, path.Child("validationError").K8s(), p.ValidationError, nil, maxError)...)
+}
+
+func (d *declared) shareableSummary(s *resourcev1alpha3.ShareableSummaryStatus, path *field.Path) {
+	const maxCapacities = 32
+	requiredPointer(d, path.Child("fullyAvailableDevices"), s.FullyAvailableDevices, atLeast[int32](0))
+	requiredPointer(d, path.Child("partiallyAvailableDevices"), s.PartiallyAvailableDevices, atLeast[int32](0))
+	if at := path.Child("capacity"); d.atMost(maxCapacities, len(s.Capacity), at) {
+		for i := range s.Capacity {
+			c, at := &s.Capacity[i], at.Index(i)
+			required(d, at.Child("name"), c.Name)
+			requiredPointer(d, at.Child("total"), c.Total)
+			requiredPointer(d, at.Child("consumed"), c.Consumed)
+			requiredPointer(d, at.Child("available"), c.Available)
+		}
 	}
-	return errs
 }
 
 // poolRequestCells shows sums over the pools, unless the request has failed or is not processed yet.

@@ -1,6 +1,7 @@
 package dra
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -20,6 +21,12 @@ import (
 
 func resourceSlice(gates features.Gates) *registry.Kind {
 	disabled := disabledInSlice(gates)
+	validate := func(ctx context.Context, s, old *resourcev1.ResourceSlice) field.ErrorList {
+		d := newDeclared(ctx, old != nil)
+		before := part(old, func(s *resourcev1.ResourceSlice) *resourcev1.ResourceSliceSpec { return &s.Spec })
+		d.slice(&s.Spec, before, gates.Enabled(features.DRAPartitionableDevicesType))
+		return d.after(validateSliceSpec(&s.Spec, before, gates))
+	}
 	spec := resourcev1.ResourceSliceSpec{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{Group: group, Package: "resource", Resource: "resourceslices", Name: "ResourceSlice"},
@@ -35,6 +42,7 @@ func resourceSlice(gates features.Gates) *registry.Kind {
 			Fields: []registry.Field{
 				{Name: "spec.nodeName", Path: []int32{2, 3}, Index: true},
 				{Name: "spec.driver", Path: []int32{2, 1}},
+				{Name: "spec.pool.name", Path: []int32{2, 2, 1}},
 			},
 			FieldError: declare.FieldLabelForGVK(group, "ResourceSlice"),
 		},
@@ -57,16 +65,7 @@ func resourceSlice(gates features.Gates) *registry.Kind {
 				}
 				return nil
 			},
-			ValidateCreate: func(s *resourcev1.ResourceSlice) field.ErrorList {
-				return validateSliceSpec(&s.Spec)
-			},
-			ValidateUpdate: func(s, old *resourcev1.ResourceSlice) field.ErrorList {
-				path := field.NewPath("spec")
-				errs := declare.Immutable(s.Spec.Driver, old.Spec.Driver, path.Child("driver"))
-				errs = append(errs, declare.Immutable(s.Spec.Pool.Name, old.Spec.Pool.Name, path.Child("pool", "name"))...)
-				errs = append(errs, declare.Immutable(s.Spec.NodeName, old.Spec.NodeName, path.Child("nodeName"))...)
-				return append(errs, validateSliceSpec(&s.Spec)...)
-			},
+			InContext: registry.InContext[*resourcev1.ResourceSlice]{ValidateCreate: validate, ValidateUpdate: validate},
 		}.Untyped(),
 		Table: registry.Table[*resourcev1.ResourceSlice]{
 			Columns: []metav1.TableColumnDefinition{

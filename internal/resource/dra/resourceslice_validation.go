@@ -1,36 +1,109 @@
 package dra
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
-func validateSliceSpec(s *resourcev1.ResourceSliceSpec) field.ErrorList {
+// sliceValidation validates a slice.
+type sliceValidation struct {
+	policies policies
+	// old are the devices of the old slice by name, nil on create.
+	old       map[string]*resourcev1.Device
+	perDevice bool // each device says where it is available
+}
+
+// validateSliceSpec validates the spec of a slice; old is nil on create.
+func validateSliceSpec(s, old *resourcev1.ResourceSliceSpec, gates features.Gates) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validateDriver(path.Child("driver"), s.Driver)
 	errs = append(errs, validateSlicePool(&s.Pool, path.Child("pool"))...)
+	if old != nil {
+		errs = append(errs, declare.Immutable(s.Pool.Name, old.Pool.Name, path.Child("pool", "name"))...)
+		errs = append(errs, declare.Immutable(s.Driver, old.Driver, path.Child("driver"))...)
+		errs = append(errs, declare.Immutable(s.NodeName, old.NodeName, path.Child("nodeName"))...)
+	}
 	errs = append(errs, validateSliceNodes(s, path)...)
 	errs = append(errs, field.InvalidIf(s.SharedCounters != nil && s.Devices != nil, path, "",
 		"only one of `sharedCounters` or `devices` is allowed")...)
-	errs = append(errs, validateList(s.SharedCounters, resourcev1.ResourceSliceMaxCounterSets, path.Child("sharedCounters"),
-		func(c *resourcev1.CounterSet) string { return c.Name }, validateCounterSet)...)
-	perDevice := s.PerDeviceNodeSelection != nil && *s.PerDeviceNodeSelection
-	return append(errs, validateList(s.Devices, maxDevices(s.Devices), path.Child("devices"),
-		func(d *resourcev1.Device) string { return d.Name },
-		func(d *resourcev1.Device, at *field.Path) field.ErrorList { return validateDevice(d, perDevice, at) })...)
+	v := &sliceValidation{
+		policies: policies{fractional: gates.Enabled(features.DRAFractionalCapacityRange)},
+		old:      devicesByName(old), perDevice: isTrue(s.PerDeviceNodeSelection),
+	}
+	errs = append(errs, validateList(s.Devices, maxDevices(s.Devices), path.Child("devices"),
+		func(d *resourcev1.Device) string { return d.Name }, v.validateDevice)...)
+	errs = append(errs, validateItems(s.SharedCounters, resourcev1.ResourceSliceMaxCounterSets, path.Child("sharedCounters"),
+		func(c *resourcev1.CounterSet, at *field.Path) field.ErrorList {
+			return field.MaxItems(at.Child("counters"), len(c.Counters), resourcev1.ResourceSliceMaxCountersPerCounterSet)
+		})...)
+	if s.PartitionTypeAttribute != nil {
+		errs = append(errs, validatePartitionType(s, path)...)
+	}
+	return append(errs, validateSkippedOperations(s.SkipNodeOperations, path.Child("skipNodeOperations"))...)
 }
 
-// maxDevices returns how many devices may be in a list. Taints and counters make devices larger.
+// devicesByName returns the devices of a slice. Of devices with the same name it returns the first.
+func devicesByName(s *resourcev1.ResourceSliceSpec) map[string]*resourcev1.Device {
+	if s == nil {
+		return nil
+	}
+	all := make(map[string]*resourcev1.Device, len(s.Devices))
+	for i := range slices.Backward(s.Devices) {
+		all[s.Devices[i].Name] = &s.Devices[i]
+	}
+	return all
+}
+
+// validatePartitionType validates that the devices that consume counters have the attribute with the type of a partition, and
+// that there are such devices.
+func validatePartitionType(s *resourcev1.ResourceSliceSpec, path *field.Path) (errs field.ErrorList) {
+	consumes := func(d resourcev1.Device) bool { return len(d.ConsumesCounters) > 0 }
+	name := string(*s.PartitionTypeAttribute)
+	if !slices.ContainsFunc(s.Devices, consumes) {
+		return field.ErrorList{field.Invalid(path.Child("partitionTypeAttribute"), name,
+			"may only be set on a slice which declares devices that consume counters")}
+	}
+	// No device has an attribute with an invalid name, which has an error of its own.
+	if len(validateAttributeName(resourcev1.QualifiedName(name), nil)) > 0 || !strings.Contains(name, "/") {
+		return nil
+	}
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		if !consumes(*d) {
+			continue
+		}
+		at := path.Child("devices").Index(i).Child("attributes").Key(name)
+		a, ok := d.Attributes[resourcev1.QualifiedName(name)]
+		if !ok { // an attribute in the domain of the driver may leave it out
+			a, ok = d.Attributes[resourcev1.QualifiedName(strings.TrimPrefix(name, s.Driver+"/"))]
+		}
+		switch {
+		case !ok:
+			errs = append(errs, field.Required(at,
+				"device consumes counters and `partitionTypeAttribute` names this attribute, so it must be set"))
+		case a.StringValue == nil:
+			errs = append(errs, field.Invalid(at, declare.Internal(a),
+				"must be a string value because `partitionTypeAttribute` names this attribute"))
+		}
+	}
+	return errs
+}
+
+// maxDevices returns how many devices may be in a list. Taints, counters and lists of values make devices larger.
 func maxDevices(list []resourcev1.Device) int {
 	for i := range list {
-		if len(list[i].Taints)+len(list[i].ConsumesCounters) > 0 {
+		if len(list[i].Taints)+len(list[i].ConsumesCounters) > 0 || usesLists(&list[i]) {
 			return resourcev1.ResourceSliceMaxDevicesWithAdvancedFeatures
 		}
 	}
@@ -129,47 +202,96 @@ func validateDeviceNodes(d *resourcev1.Device, perDevice bool, path *field.Path)
 	return c.errs
 }
 
-func validateCounterSet(c *resourcev1.CounterSet, path *field.Path) field.ErrorList {
-	errs := field.NotEmptyAnd(path.Child("name"), c.Name, field.DNSLabel)
-	return append(errs,
-		validateCounters(c.Counters, resourcev1.ResourceSliceMaxCountersPerCounterSet, path.Child("counters"))...)
-}
-
-func validateCounters(counters map[string]resourcev1.Counter, most int, path *field.Path) field.ErrorList {
-	if len(counters) == 0 {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	errs := field.MaxItems(path, len(counters), most)
-	for _, name := range sortedKeys(counters) {
-		errs = append(errs, field.DNSLabel(path, name)...)
-	}
-	return errs
-}
-
-func validateDevice(d *resourcev1.Device, perDevice bool, path *field.Path) field.ErrorList {
+func (v *sliceValidation) validateDevice(d *resourcev1.Device, path *field.Path) field.ErrorList {
 	errs := field.DNSLabel(path.Child("name"), d.Name)
 	n := len(d.Attributes) + len(d.Capacity)
 	errs = append(errs, field.InvalidIf(n > maxAttributes, path, n,
-		"the total number of attributes and capacities must not exceed 32")...)
+		fmt.Sprintf("the total number of attributes and capacities must not exceed %d", maxAttributes))...)
+	const maxValues = resourcev1.ResourceSliceMaxAttributeValuesPerDevice
+	n = numberOfValues(d)
+	errs = append(errs, field.InvalidIf(n > maxValues, path, n,
+		fmt.Sprintf("the total number of attribute values must not exceed %d", maxValues))...)
 	at := path.Child("attributes")
 	for _, name := range sortedKeys(d.Attributes) {
 		a := d.Attributes[name]
 		errs = append(errs, validateAttributeName(name, at)...)
-		errs = append(errs, validateAttribute(&a, at.Key(string(name)))...)
+		errs = append(errs, validateAttribute(&a, at.Key(shortened(string(name), maxAttributeKey)))...)
 	}
-	errs = append(errs, validateCapacities(d, path.Child("capacity"))...)
-	errs = append(errs, validateTaints(d.Taints, path.Child("taints"))...)
-	errs = append(errs, validateDeviceNodes(d, perDevice, path)...)
-	errs = append(errs, validateList(d.ConsumesCounters, resourcev1.ResourceSliceMaxDeviceCounterConsumptionsPerDevice,
-		path.Child("consumesCounters"), func(c *resourcev1.DeviceCounterConsumption) string { return c.CounterSet },
-		validateConsumption)...)
-	return append(errs, validateBindingConditions(d.BindingConditions, d.BindingFailureConditions, path)...)
+	old := v.old[d.Name]
+	if old == nil || !equality.Semantic.DeepEqual(old.Capacity, d.Capacity) {
+		errs = append(errs, v.policies.validateCapacities(d, path.Child("capacity"))...)
+	}
+	if old == nil || !equality.Semantic.DeepEqual(old.Taints, d.Taints) {
+		errs = append(errs, validateTaints(d.Taints, path.Child("taints"))...)
+	}
+	errs = append(errs, validateItems(d.ConsumesCounters, resourcev1.ResourceSliceMaxDeviceCounterConsumptionsPerDevice,
+		path.Child("consumesCounters"), func(c *resourcev1.DeviceCounterConsumption, at *field.Path) field.ErrorList {
+			return field.MaxItems(at.Child("counters"), len(c.Counters),
+				resourcev1.ResourceSliceMaxCountersPerDeviceCounterConsumption)
+		})...)
+	errs = append(errs, validateDeviceNodes(d, v.perDevice, path)...)
+	errs = append(errs, validateBindingConditions(d.BindingConditions, d.BindingFailureConditions, path)...)
+	return append(errs, validateNodeResources(d, path.Child("nodeAllocatableResources"))...)
 }
 
-func validateConsumption(c *resourcev1.DeviceCounterConsumption, path *field.Path) field.ErrorList {
-	errs := field.NotEmptyAnd(path.Child("counterSet"), c.CounterSet, field.DNSLabel)
-	return append(errs, validateCounters(c.Counters, resourcev1.ResourceSliceMaxCountersPerDeviceCounterConsumption,
-		path.Child("counters"))...)
+// numberOfValues returns how many values the attributes of a device have together.
+func numberOfValues(d *resourcev1.Device) (n int) {
+	for _, a := range d.Attributes {
+		n += max(1, len(a.BoolValues)+len(a.IntValues)+len(a.StringValues)+len(a.VersionValues))
+	}
+	return n
+}
+
+// validateNodeResources validates what a device takes from the resources of its node.
+func validateNodeResources(d *resourcev1.Device, path *field.Path) (errs field.ErrorList) {
+	for _, name := range sortedKeys(d.NodeAllocatableResources) {
+		r, at := d.NodeAllocatableResources[name], path.Key(string(name))
+		known := name == corev1.ResourceCPU || name == corev1.ResourceMemory ||
+			strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+		errs = append(errs, field.InvalidIf(!known, at, name, "must be a node allocatable resource name")...)
+		errs = append(errs, field.RequiredIf(r.Mapping == nil && r.Overhead == nil, at,
+			"at least one of mapping or overhead must be set")...)
+		if r.Mapping != nil {
+			errs = append(errs, validateMapping(r.Mapping, d.Capacity, at.Child("mapping"))...)
+		}
+		errs = append(errs, field.IfPresent(at.Child("overhead"), r.Overhead, validateOverhead)...)
+	}
+	return errs
+}
+
+// validateMapping validates how the number of devices, or one of their capacities, is converted to a resource of the node.
+func validateMapping(
+	m *resourcev1.NodeAllocatableMapping, capacities map[resourcev1.QualifiedName]resourcev1.DeviceCapacity, path *field.Path,
+) (errs field.ErrorList) {
+	key, factor := path.Child("capacityKey"), path.Child("capacityMultiplier")
+	if m.CapacityKey != nil {
+		if _, ok := capacities[*m.CapacityKey]; *m.CapacityKey == "" {
+			errs = append(errs, field.Invalid(key, "", "capacityKey must not be an empty string"))
+		} else if !ok {
+			errs = append(errs, field.NotFound(key, *m.CapacityKey))
+		}
+		errs = append(errs, field.RequiredIf(m.CapacityMultiplier == nil, factor,
+			"capacityMultiplier is required when capacityKey is set")...)
+		errs = append(errs, field.Optional(factor, m.CapacityMultiplier, positive)...)
+	}
+	errs = append(errs, field.Optional(path.Child("deviceMultiplier"), m.DeviceMultiplier, positive)...)
+	return append(errs, field.RequiredIf(m.CapacityMultiplier != nil && m.CapacityKey == nil, key,
+		"capacityKey is required when capacityMultiplier is set")...)
+}
+
+func positive(path *field.Path, q resource.Quantity) field.ErrorList {
+	return field.InvalidIf(q.Sign() <= 0, path, q.String(), "must be positive")
+}
+
+func validateOverhead(o *resourcev1.NodeAllocatableOverhead, path *field.Path) (errs field.ErrorList) {
+	if o.PerPod == nil && o.PerContainer == nil {
+		return field.ErrorList{field.Invalid(path, "", "at least one of perPod or perContainer must be set")}
+	}
+	notNegative := func(path *field.Path, q resource.Quantity) field.ErrorList {
+		return field.InvalidIf(q.Sign() < 0, path, q.String(), "must be non-negative")
+	}
+	errs = append(errs, field.Optional(path.Child("perPod"), o.PerPod, notNegative)...)
+	return append(errs, field.Optional(path.Child("perContainer"), o.PerContainer, notNegative)...)
 }
 
 // semanticVersion is the form of versions that semver.org recommends.
@@ -177,34 +299,30 @@ var semanticVersion = field.Pattern(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)` 
 	`(-(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(\.(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*)?` +
 	`(\+[0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*)?$`)
 
-// validateAttribute validates an attribute, which has one value.
+// validateAttribute validates the values of an attribute. That it has one is a declared rule.
 func validateAttribute(a *resourcev1.DeviceAttribute, path *field.Path) (errs field.ErrorList) {
-	n := 0
-	for _, set := range []bool{
-		a.IntValue != nil, a.BoolValue != nil, a.StringValue != nil, a.VersionValue != nil,
-		a.IntValues != nil, a.BoolValues != nil, a.StringValues != nil, a.VersionValues != nil,
-	} {
-		if set {
-			n++
-		}
-	}
-	const one, most = "exactly one value must be specified", resourcev1.DeviceAttributeMaxValueLength
-	if s := a.StringValue; s != nil && len(*s) > most {
-		errs = append(errs, field.TooLong(path.Child("string"), "", most))
-	}
-	if s, at := a.VersionValue, path.Child("version"); s != nil {
-		errs = append(errs, field.InvalidIf(!semanticVersion().MatchString(*s), at, *s,
-			"must be a string compatible with semver.org spec 2.0.0")...)
-		errs = append(errs, field.MaxLength(at, *s, most)...)
-	}
-	switch n {
-	case 0:
-		errs = append(errs, field.Invalid(path, "", one))
-	case 1:
-	default:
-		errs = append(errs, field.Invalid(path, declare.Internal(a), one))
-	}
-	return errs
+	errs = append(errs, field.Optional(path.Child("string"), a.StringValue, validateText)...)
+	errs = append(errs, field.Optional(path.Child("version"), a.VersionValue, validateVersion)...)
+	errs = append(errs, notEmptyList(path.Child("bools"), a.BoolValues)...)
+	errs = append(errs, notEmptyList(path.Child("ints"), a.IntValues)...)
+	errs = append(errs, notEmptyList(path.Child("strings"), a.StringValues)...)
+	errs = append(errs, field.EachValue(path.Child("strings"), a.StringValues, validateText)...)
+	errs = append(errs, notEmptyList(path.Child("versions"), a.VersionValues)...)
+	return append(errs, field.EachValue(path.Child("versions"), a.VersionValues, validateVersion)...)
+}
+
+func notEmptyList[T any](path *field.Path, list []T) field.ErrorList {
+	return field.InvalidIf(list != nil && len(list) == 0, path, list, "must not be empty if specified")
+}
+
+func validateText(path *field.Path, text string) field.ErrorList {
+	return field.MaxLength(path, text, resourcev1.DeviceAttributeMaxValueLength)
+}
+
+func validateVersion(path *field.Path, version string) field.ErrorList {
+	errs := field.InvalidIf(!semanticVersion().MatchString(version), path, version,
+		"must be a string compatible with semver.org spec 2.0.0")
+	return append(errs, validateText(path, version)...)
 }
 
 func validateTaints(list []resourcev1.DeviceTaint, path *field.Path) field.ErrorList {
@@ -214,7 +332,6 @@ func validateTaints(list []resourcev1.DeviceTaint, path *field.Path) field.Error
 	var errs field.ErrorList
 	for i := range list {
 		errs = append(errs, validateTaint(list[i].Key, list[i].Value, path.Index(i))...)
-		errs = append(errs, validateEffect(path.Index(i).Child("effect"), list[i].Effect)...)
 	}
 	return errs
 }
@@ -229,9 +346,11 @@ func validateTaint(key, value string, path *field.Path) field.ErrorList {
 func validateBindingConditions(wanted, failures []string, path *field.Path) field.ErrorList {
 	at, failed := path.Child("bindingConditions"), path.Child("bindingFailureConditions")
 	validate := func(c *string, at *field.Path) field.ErrorList { return field.LabelKey(at, *c) }
-	errs := validateList(wanted, resourcev1.BindingConditionsMaxSize, at, itself, validate)
-	errs = append(errs, validateList(failures, resourcev1.BindingFailureConditionsMaxSize, failed, itself, validate)...)
+	errs := validateItems(wanted, resourcev1.BindingConditionsMaxSize, at, validate)
+	errs = append(errs, validateItems(failures, resourcev1.BindingFailureConditionsMaxSize, failed, validate)...)
+	errs = append(errs, repeatedKeys(wanted, at, itself)...)
 	for i, c := range failures {
+		errs = append(errs, field.DuplicateIf(slices.Contains(failures[:i], c), failed.Index(i), c)...)
 		errs = append(errs, field.InvalidIf(slices.Contains(wanted, c), failed.Index(i), c,
 			"bindingFailureConditions must not overlap with bindingConditions")...)
 	}

@@ -58,26 +58,37 @@ func validatePriorityLevelSpec(
 		s.Type, "must be 'Exempt' if and only if `name` is 'exempt'")...)
 	switch s.Type {
 	case "":
-		errs = append(errs, field.Required(at, ""))
 	case flowcontrolv1.PriorityLevelEnablementExempt:
-		errs = append(errs, field.ForbiddenIf(s.Limited != nil, path.Child("limited"),
-			"must be nil if the type is not Limited")...)
 		if e := s.Exempt; e != nil {
 			errs = append(errs, validateShares(e.NominalConcurrencyShares, e.LendablePercent, path.Child("exempt"))...)
 		}
 	case flowcontrolv1.PriorityLevelEnablementLimited:
-		errs = append(errs, field.ForbiddenIf(s.Exempt != nil, path.Child("exempt"),
-			"must be nil if the type is Limited")...)
-		if s.Limited == nil {
-			errs = append(errs, field.Required(path.Child("limited"), "must not be empty when type is Limited"))
-		} else {
+		if s.Limited != nil {
 			errs = append(errs, validateLimited(s.Limited, path.Child("limited"))...)
 		}
 	default:
 		errs = append(errs, field.NotSupported(at, s.Type, []flowcontrolv1.PriorityLevelEnablement{
 			flowcontrolv1.PriorityLevelEnablementExempt, flowcontrolv1.PriorityLevelEnablementLimited}))
 	}
-	return errs
+	return append(errs, declaredOfLevel(s, path)...)
+}
+
+// declaredOfLevel returns the errors of the rules that the API declares: which fields belong to which types.
+func declaredOfLevel(s *flowcontrolv1.PriorityLevelConfigurationSpec, path *field.Path) field.ErrorList {
+	limited := path.Child("limited")
+	isLimited := s.Type == flowcontrolv1.PriorityLevelEnablementLimited
+	errs := field.ForbiddenIf(s.Exempt != nil && s.Type != flowcontrolv1.PriorityLevelEnablementExempt, path.Child("exempt"), "")
+	errs = append(errs, field.ForbiddenIf(s.Limited != nil && !isLimited, limited, "")...)
+	errs = append(errs, field.RequiredIf(s.Limited == nil && isLimited, limited, "")...)
+	errs = append(errs, field.NotEmpty(path.Child("type"), s.Type)...)
+	if s.Limited == nil {
+		return errs
+	}
+	r, response := &s.Limited.LimitResponse, limited.Child("limitResponse")
+	queues := r.Type == flowcontrolv1.LimitResponseTypeQueue
+	errs = append(errs, field.ForbiddenIf(r.Queuing != nil && !queues, response.Child("queuing"), "")...)
+	errs = append(errs, field.RequiredIf(r.Queuing == nil && queues, response.Child("queuing"), "")...)
+	return append(errs, field.NotEmpty(response.Child("type"), r.Type)...)
 }
 
 // validateShares validates what both types of priority levels have.
@@ -97,17 +108,11 @@ func validateLimited(l *flowcontrolv1.LimitedPriorityLevelConfiguration, path *f
 }
 
 func validateLimitResponse(r *flowcontrolv1.LimitResponse, path *field.Path) field.ErrorList {
-	at := path.Child("queuing")
-	switch r.Type {
-	case "":
-		return field.ErrorList{field.Required(path.Child("type"), "")}
-	case flowcontrolv1.LimitResponseTypeReject:
-		return field.ForbiddenIf(r.Queuing != nil, at, "must be nil if limited.limitResponse.type is not Limited")
-	case flowcontrolv1.LimitResponseTypeQueue:
-		if r.Queuing == nil {
-			return field.ErrorList{field.Required(at, "must not be empty if limited.limitResponse.type is Limited")}
-		}
-		return validateQueuing(r.Queuing, at)
+	switch {
+	case r.Type == flowcontrolv1.LimitResponseTypeQueue && r.Queuing != nil:
+		return validateQueuing(r.Queuing, path.Child("queuing"))
+	case r.Type == "":
+		return nil
 	}
 	return field.OneOf(path.Child("type"), r.Type, flowcontrolv1.LimitResponseTypeQueue,
 		flowcontrolv1.LimitResponseTypeReject)

@@ -36,7 +36,7 @@ func ipAddress() *registry.Kind {
 				return validateParent(a.Spec.ParentRef, field.NewPath("spec", "parentRef"))
 			},
 			ValidateUpdate: func(a, old *networkingv1.IPAddress) field.ErrorList {
-				return declare.Immutable(a.Spec.ParentRef, old.Spec.ParentRef, field.NewPath("spec", "parentRef"))
+				return declare.Unchanged(a.Spec.ParentRef, old.Spec.ParentRef, field.NewPath("spec", "parentRef"))
 			},
 		}.Untyped(),
 		Table: registry.Table[*networkingv1.IPAddress]{

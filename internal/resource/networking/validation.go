@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
@@ -57,7 +58,7 @@ func validatePolicyPorts(ports []networkingv1.NetworkPolicyPort, path *field.Pat
 			}
 		case p.Port.Type == intstr.Int:
 			errs = append(errs, field.PortNumber(at.Child("port"), p.Port.IntVal)...)
-			errs = append(errs, field.InvalidIf(p.EndPort != nil && *p.EndPort < p.Port.IntVal, end, p.Port.IntVal,
+			errs = append(errs, field.InvalidIf(p.EndPort != nil && *p.EndPort < p.Port.IntVal, end, ptr.Deref(p.EndPort, 0),
 				"must be greater than or equal to `port`")...)
 			errs = append(errs, field.Optional(end, p.EndPort, field.PortNumber)...)
 		default:

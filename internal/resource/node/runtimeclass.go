@@ -26,7 +26,7 @@ func runtimeClass() *registry.Kind {
 		Storage:  registry.Storage{Version: "v1", Path: "runtimeclasses"},
 		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*nodev1.RuntimeClass]{
-			ValidateCreate: validateRuntimeClass,
+			ValidateCreate: validateNewRuntimeClass,
 			ValidateUpdate: validateRuntimeClassUpdate,
 			Warn: func(c, _ *nodev1.RuntimeClass) []string {
 				if c.Scheduling == nil {

@@ -3,6 +3,7 @@ package node
 import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/api/validate"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 
 	"github.com/keelson-dev/keelson/internal/resource/core"
@@ -10,8 +11,14 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
-func validateRuntimeClass(c *nodev1.RuntimeClass) field.ErrorList {
-	errs := field.NotEmptyAnd(field.NewPath("handler"), c.Handler, field.DNSLabel)
+func validateNewRuntimeClass(c *nodev1.RuntimeClass) field.ErrorList {
+	var declared declare.Rules
+	declare.Text(&declared, c.Handler, field.NewPath("handler").K8s(), validate.ShortName[string])
+	return append(validateRuntimeClass(c), declared.Errs...)
+}
+
+// validateRuntimeClass validates all but the handler.
+func validateRuntimeClass(c *nodev1.RuntimeClass) (errs field.ErrorList) {
 	if o := c.Overhead; o != nil {
 		limits := &corev1.ResourceRequirements{Limits: o.PodFixed}
 		errs = append(errs, core.ValidateResourceRequirements(limits, nil, field.NewPath("overhead"))...)
@@ -26,7 +33,10 @@ func validateRuntimeClass(c *nodev1.RuntimeClass) field.ErrorList {
 }
 
 func validateRuntimeClassUpdate(c, old *nodev1.RuntimeClass) field.ErrorList {
-	return append(validateRuntimeClass(c), declare.Immutable(c.Handler, old.Handler, field.NewPath("handler"))...)
+	path := field.NewPath("handler")
+	errs := field.NotEmptyAnd(path, c.Handler, field.DNSLabel)
+	errs = append(errs, validateRuntimeClass(c)...)
+	return append(errs, declare.Unchanged(c.Handler, old.Handler, path)...)
 }
 
 // differentTolerations returns an error for each toleration that is there twice, for whatever number of seconds.

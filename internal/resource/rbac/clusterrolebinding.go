@@ -30,7 +30,7 @@ func clusterRoleBinding() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*rbacv1.ClusterRoleBinding]{
 			Columns: bindingColumns(
-				"RoleRef can only reference a ClusterRole in the global namespace. If the RoleRef cannot be resolved, "+
+				"roleRef can only reference a ClusterRole in the global namespace. If the RoleRef cannot be resolved, "+
 					"the Authorizer must return an error.", "clusterRoleBinding"),
 			Cells: func(b *rbacv1.ClusterRoleBinding) []any {
 				return bindingCells(&b.ObjectMeta, b.RoleRef, b.Subjects)

@@ -66,5 +66,5 @@ func validateRoleRefKept(ref, old rbacv1.RoleRef) field.ErrorList {
 	if ref == old {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), declare.Internal(ref), "cannot change roleRef")}
+	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), declare.Internal(ref), "field is immutable")}
 }

@@ -30,7 +30,7 @@ func roleBinding() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*rbacv1.RoleBinding]{
 			Columns: bindingColumns(
-				"RoleRef can reference a Role in the current namespace or a ClusterRole in the global namespace. If the "+
+				"roleRef can reference a Role in the current namespace or a ClusterRole in the global namespace. If the "+
 					"RoleRef cannot be resolved, the Authorizer must return an error.", "roleBinding"),
 			Cells: func(b *rbacv1.RoleBinding) []any {
 				return bindingCells(&b.ObjectMeta, b.RoleRef, b.Subjects)

@@ -19,7 +19,7 @@ func validateRules(rules []rbacv1.PolicyRule, namespaced bool) field.ErrorList {
 }
 
 func validateRule(r *rbacv1.PolicyRule, namespaced bool, path *field.Path) field.ErrorList {
-	errs := field.RequiredIf(len(r.Verbs) == 0, path.Child("verbs"), "verbs must contain at least one value")
+	errs := field.RequiredIf(len(r.Verbs) == 0, path.Child("verbs"), "")
 	if len(r.NonResourceURLs) > 0 {
 		at := path.Child("nonResourceURLs")
 		errs = append(errs, field.InvalidIf(namespaced, at, r.NonResourceURLs,

@@ -2,230 +2,366 @@ package scheduling
 
 import (
 	"context"
-	"math"
 
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/operation"
 	"k8s.io/apimachinery/pkg/api/validate"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
-	"github.com/keelson-dev/keelson/internal/machinery/features"
-	schedulingv1alpha2 "github.com/keelson-dev/keelson/internal/resource/scheduling/v1alpha2"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
-// groupGates are the feature gates of fields of pod groups.
-type groupGates struct {
-	topology   bool // schedulingConstraints
-	claims     bool // resourceClaims
-	preemption bool // disruptionMode, priorityClassName and priority
-}
-
-func newGroupGates(gates features.Gates) groupGates {
-	return groupGates{
-		topology:   gates.Enabled(features.TopologyAwareWorkloadScheduling),
-		claims:     gates.Enabled(features.DRAWorkloadResourceClaims),
-		preemption: gates.Enabled(features.WorkloadAwarePreemption),
-	}
-}
-
-// groupFields are the fields that a pod group and a template of one have in common.
-type groupFields struct {
-	policy            *schedulingv1alpha2.PodGroupSchedulingPolicy
-	constraints       **schedulingv1alpha2.PodGroupSchedulingConstraints
-	claims            *[]schedulingv1alpha2.PodGroupResourceClaim
-	disruptionMode    **schedulingv1alpha2.DisruptionMode
-	requireMode       bool // it has a default
-	priorityClassName *string
-	priority          **int32
-}
-
-func fieldsOfGroup(s *schedulingv1alpha2.PodGroupSpec) *groupFields {
-	return &groupFields{
-		policy: &s.SchedulingPolicy, constraints: &s.SchedulingConstraints, claims: &s.ResourceClaims,
-		disruptionMode: &s.DisruptionMode, requireMode: true, priorityClassName: &s.PriorityClassName, priority: &s.Priority,
-	}
-}
-
-func fieldsOfTemplate(t *schedulingv1alpha2.PodGroupTemplate) *groupFields {
-	return &groupFields{
-		policy: &t.SchedulingPolicy, constraints: &t.SchedulingConstraints, claims: &t.ResourceClaims,
-		disruptionMode: &t.DisruptionMode, priorityClassName: &t.PriorityClassName, priority: &t.Priority,
-	}
-}
-
-// dropDisabled removes the fields whose gate is off, unless the old object, which may be nil, has them.
-func (g groupGates) dropDisabled(f, old *groupFields) {
-	if !g.topology && (old == nil || *old.constraints == nil) {
-		*f.constraints = nil
-	}
-	if !g.claims && (old == nil || len(*old.claims) == 0) {
-		*f.claims = nil
-	}
-	if g.preemption {
-		return
-	}
-	if old == nil || *old.disruptionMode == nil {
-		*f.disruptionMode = nil
-	}
-	if old == nil || *old.priorityClassName == "" {
-		*f.priorityClassName = ""
-	}
-	if old == nil || *old.priority == nil {
-		*f.priority = nil
-	}
-}
-
-// validator collects the errors of a new object.
+// validator collects the errors of workloads and groups, in the order of kube-apiserver. An old value is nil if there is
+// none.
 type validator struct {
-	ctx  context.Context
-	op   operation.Operation
-	errs field.ErrorList
+	gates *groupGates
+	declare.Rules
 }
 
-// newValidator returns a validator without errors. The rules of apimachinery ignore its context.
-func newValidator() *validator { return &validator{ctx: context.Background()} }
-
-// add adds errors and reports whether there were any.
-func (v *validator) add(errs field.ErrorList) bool {
-	v.errs = append(v.errs, errs...)
-	return len(errs) > 0
-}
-
-// name validates a name that must be set by one of the rules of names.
-func (v *validator) name(
-	value *string, path *field.Path,
-	rule func(context.Context, operation.Operation, *field.Path, *string, *string) field.ErrorList,
-) {
-	if !v.add(validate.RequiredValue(v.ctx, v.op, path, value, nil)) {
-		v.add(rule(v.ctx, v.op, path, value, nil))
+// longName validates a name if there is one.
+func (v *validator) longName(name *string, path *field.Path) {
+	if name != nil {
+		declare.Check(&v.Rules, validate.LongName[string], name, path)
 	}
 }
 
-func (v *validator) workload(s *schedulingv1alpha2.WorkloadSpec, g groupGates, path *field.Path) {
-	if r := s.ControllerRef; r != nil {
-		at := path.Child("controllerRef")
-		if r.APIGroup != "" {
-			v.add(validate.LongName(v.ctx, v.op, at.Child("apiGroup"), &r.APIGroup, nil))
-		}
-		v.name(&r.Kind, at.Child("kind"), validate.PathSegmentName[string])
-		v.name(&r.Name, at.Child("name"), validate.PathSegmentName[string])
+// nonEmpty returns a pointer to a text, nil if it is empty.
+func nonEmpty(text string) *string {
+	if text == "" {
+		return nil
 	}
-	at := path.Child("podGroupTemplates")
-	if v.add(validate.MaxItems(v.ctx, v.op, at, s.PodGroupTemplates, nil, schedulingv1alpha2.WorkloadMaxPodGroupTemplates)) ||
-		v.add(validate.RequiredSlice(v.ctx, v.op, at, s.PodGroupTemplates, nil)) {
+	return &text
+}
+
+func (v *validator) workload(s, old *schedulingv1beta1.WorkloadSpec, path *field.Path) {
+	existed := old != nil
+	var before []bool
+	if existed {
+		before = []bool{len(old.PodGroupTemplates) > 0, len(old.CompositePodGroupTemplates) > 0}
+	} else {
+		old = &schedulingv1beta1.WorkloadSpec{}
+	}
+	v.OneOf(path, []bool{len(s.PodGroupTemplates) > 0, len(s.CompositePodGroupTemplates) > 0}, before,
+		"podGroupTemplates", "compositePodGroupTemplates")
+	at := path.Child("controllerRef")
+	if r := s.ControllerRef; declare.Changed(existed, r, old.ControllerRef) && !v.Fixed(existed, at) && r != nil {
+		v.longName(nonEmpty(r.APIGroup), at.Child("apiGroup"))
+		declare.Text(&v.Rules, r.Kind, at.Child("kind"), validate.PathSegmentName[string])
+		declare.Text(&v.Rules, r.Name, at.Child("name"), validate.PathSegmentName[string])
+	}
+	v.templates(existed, s.PodGroupTemplates, old.PodGroupTemplates, path.Child("podGroupTemplates"))
+	v.compositeTemplates(existed, s.CompositePodGroupTemplates, old.CompositePodGroupTemplates,
+		path.Child("compositePodGroupTemplates"), !v.gates.composite)
+}
+
+// maxTemplates is the most templates of each sort in a workload or a composite template.
+const maxTemplates = schedulingv1beta1.WorkloadMaxPodGroupTemplates
+
+// bounded reports whether the elements of a list of templates have to be validated.
+func bounded[T any](v *validator, existed bool, list, old []T, path *field.Path, name func(*T) string) bool {
+	stop := declare.MaxItems(&v.Rules, list, path, maxTemplates)
+	if existed {
+		stop = declare.SameElements(&v.Rules, list, old, path, name) || stop
+	}
+	return !stop
+}
+
+func (v *validator) templates(existed bool, templates, old []template, path *field.Path) {
+	name := func(t *template) string { return t.Name }
+	if !declare.Changed(existed, templates, old) || !bounded(v, existed, templates, old, path, name) {
 		return
 	}
-	v.add(unique(at, s.PodGroupTemplates, func(item schedulingv1alpha2.PodGroupTemplate) string { return item.Name }))
-	for i := range s.PodGroupTemplates {
-		t := &s.PodGroupTemplates[i]
-		v.name(&t.Name, at.Index(i).Child("name"), validate.ShortName[string])
-		v.group(fieldsOfTemplate(t), g, at.Index(i))
-	}
+	declare.Elements(&v.Rules, templates, old, path, name, func(t, old *template, path *field.Path) {
+		if old == nil {
+			declare.Text(&v.Rules, t.Name, path.Child("name"), validate.ShortName[string])
+			v.group(fieldsOfTemplate(t), nil, path)
+		} else {
+			v.group(fieldsOfTemplate(t), fieldsOfTemplate(old), path)
+		}
+	})
 }
 
-// templateReference validates which template of a workload a group was made from; nil is none.
-func (v *validator) templateReference(r *schedulingv1alpha2.PodGroupTemplateReference, path *field.Path) {
-	if r == nil {
+// compositeTemplates validates composite templates; off says that there may be none.
+func (v *validator) compositeTemplates(existed bool, templates, old []compositeTemplate, path *field.Path, off bool) {
+	name := func(t *compositeTemplate) string { return t.Name }
+	if !declare.Changed(existed, templates, old) {
 		return
 	}
-	v.add(validate.Union(v.ctx, v.op, path, r, nil, validate.NewUnionMembership(validate.NewUnionMember("workload")),
-		func(r *schedulingv1alpha2.PodGroupTemplateReference) bool { return r != nil && r.Workload != nil }))
-	if w := r.Workload; w != nil {
-		v.name(&w.WorkloadName, path.Child("workload", "workloadName"), validate.LongName[string])
-		v.name(&w.PodGroupTemplateName, path.Child("workload", "podGroupTemplateName"), validate.ShortName[string])
-	}
-}
-
-func (v *validator) group(f *groupFields, g groupGates, path *field.Path) {
-	v.policy(f.policy, path.Child("schedulingPolicy"))
-	if c := *f.constraints; c != nil && g.topology {
-		at := path.Child("schedulingConstraints", "topology")
-		const maxConstraints = 1
-		if !v.add(validate.MaxItems(v.ctx, v.op, at, c.Topology, nil, maxConstraints)) {
-			for i := range c.Topology {
-				v.name(&c.Topology[i].Key, at.Index(i).Child("key"), validate.LabelKey[string])
-			}
-		}
-	}
-	v.resourceClaims(*f.claims, path.Child("resourceClaims"))
-	if !g.preemption {
+	off = v.Forbidden(off && len(templates) > 0, path)
+	if !bounded(v, existed, templates, old, path, name) || off {
 		return
 	}
-	at := path.Child("disruptionMode")
-	modes := sets.New(schedulingv1alpha2.DisruptionModePod, schedulingv1alpha2.DisruptionModePodGroup)
-	if mode := *f.disruptionMode; mode != nil {
-		v.add(validate.Enum(v.ctx, v.op, at, mode, nil, modes, nil))
-	} else if f.requireMode {
-		v.add(validate.RequiredPointer(v.ctx, v.op, at, mode, nil))
-	}
-	if *f.priorityClassName != "" {
-		v.add(validate.LongName(v.ctx, v.op, path.Child("priorityClassName"), f.priorityClassName, nil))
-	}
-	const maxPriority = 1_000_000_000
-	v.add(validate.Maximum(v.ctx, v.op, path.Child("priority"), *f.priority, nil, maxPriority))
-	v.add(validate.Minimum(v.ctx, v.op, path.Child("priority"), *f.priority, nil, math.MinInt32))
+	declare.Elements(&v.Rules, templates, old, path, name, func(t, old *compositeTemplate, path *field.Path) {
+		existed := old != nil
+		var before *groupFields
+		if existed {
+			before = fieldsOfComposite(old)
+		} else {
+			old = &compositeTemplate{}
+			declare.Text(&v.Rules, t.Name, path.Child("name"), validate.ShortName[string])
+		}
+		v.group(fieldsOfComposite(t), before, path)
+		v.templates(existed, t.PodGroupTemplates, old.PodGroupTemplates, path.Child("podGroupTemplates"))
+		v.compositeTemplates(existed, t.CompositePodGroupTemplates, old.CompositePodGroupTemplates,
+			path.Child("compositePodGroupTemplates"), false)
+	})
 }
 
-func (v *validator) policy(p *schedulingv1alpha2.PodGroupSchedulingPolicy, path *field.Path) {
-	v.add(validate.Union(v.ctx, v.op, path, p, nil,
-		validate.NewUnionMembership(validate.NewUnionMember("basic"), validate.NewUnionMember("gang")),
-		func(p *schedulingv1alpha2.PodGroupSchedulingPolicy) bool { return p != nil && p.Basic != nil },
-		func(p *schedulingv1alpha2.PodGroupSchedulingPolicy) bool { return p != nil && p.Gang != nil }))
-	if p.Gang != nil {
-		at := path.Child("gang", "minCount")
-		if !v.add(validate.RequiredValue(v.ctx, v.op, at, &p.Gang.MinCount, nil)) {
-			v.add(validate.Minimum(v.ctx, v.op, at, &p.Gang.MinCount, nil, 1))
+func (v *validator) podGroup(s, old *schedulingv1beta1.PodGroupSpec, path *field.Path) {
+	existed := old != nil
+	var before *groupFields
+	if existed {
+		before = fieldsOfGroup(old)
+	} else {
+		old = &schedulingv1beta1.PodGroupSpec{}
+	}
+	at := path.Child("parentCompositePodGroupName")
+	if p := s.ParentCompositePodGroupName; declare.Changed(existed, p, old.ParentCompositePodGroupName) {
+		stop := v.Forbidden(!v.gates.composite && p != nil, at)
+		if stop = v.Fixed(existed, at) || stop; !stop {
+			v.longName(p, at)
 		}
+	}
+	at = path.Child("workloadRef")
+	if r := s.WorkloadRef; declare.Changed(existed, r, old.WorkloadRef) && !v.Fixed(existed, at) && r != nil {
+		v.workloadReference(r.WorkloadName, r.TemplateName, at)
+	}
+	v.group(fieldsOfGroup(s), before, path)
+}
+
+func (v *validator) compositeGroup(s, old *schedulingv1alpha3.CompositePodGroupSpec, path *field.Path) {
+	existed := old != nil
+	var before *groupFields
+	if existed {
+		before = fieldsOfCompositeGroup(old)
+	} else {
+		old = &schedulingv1alpha3.CompositePodGroupSpec{}
+	}
+	at := path.Child("parentCompositePodGroupName")
+	if p := s.ParentCompositePodGroupName; declare.Changed(existed, p, old.ParentCompositePodGroupName) &&
+		!v.Fixed(existed, at) {
+		v.longName(p, at)
+	}
+	at = path.Child("workloadRef")
+	if r := s.WorkloadRef; declare.Changed(existed, r, old.WorkloadRef) {
+		stop := v.Fixed(existed, at)
+		if stop = v.Required(r == nil, at) || stop; !stop {
+			v.workloadReference(r.WorkloadName, r.TemplateName, at)
+		}
+	}
+	v.group(fieldsOfCompositeGroup(s), before, path)
+}
+
+func (v *validator) workloadReference(workload, template string, path *field.Path) {
+	declare.Text(&v.Rules, workload, path.Child("workloadName"), validate.LongName[string])
+	declare.Text(&v.Rules, template, path.Child("templateName"), validate.ShortName[string])
+}
+
+// groupFields are the fields that pod groups, composite pod groups and the templates of both have in common.
+type groupFields struct {
+	composite bool // there are other rules for the fields of composite groups and templates
+	template  bool // there are other rules for the fields of templates
+
+	basic      bool
+	gang       *int32                                  // the least number of members, nil without a gang
+	topology   *[]schedulingv1beta1.TopologyConstraint // nil without constraints
+	claims     []schedulingv1beta1.PodGroupResourceClaim
+	mode       *[2]bool // whether single and all are set, nil without a mode
+	class      string
+	priority   *int32
+	preemption *schedulingv1beta1.PreemptionPolicy
+}
+
+func fieldsOfGroup(s *schedulingv1beta1.PodGroupSpec) *groupFields {
+	return fieldsOfTemplate(&template{
+		SchedulingPolicy: s.SchedulingPolicy, SchedulingConstraints: s.SchedulingConstraints,
+		ResourceClaims: s.ResourceClaims, DisruptionMode: s.DisruptionMode, PriorityClassName: s.PriorityClassName,
+		Priority: s.Priority, PreemptionPolicy: s.PreemptionPolicy,
+	}).ofGroup()
+}
+
+// ofGroup says that the fields are those of a group, and returns them.
+func (f *groupFields) ofGroup() *groupFields {
+	f.template = false
+	return f
+}
+
+func fieldsOfTemplate(t *template) *groupFields {
+	f := &groupFields{
+		template: true, basic: t.SchedulingPolicy.Basic != nil, claims: t.ResourceClaims, class: t.PriorityClassName,
+		priority: t.Priority, preemption: t.PreemptionPolicy,
+	}
+	if gang := t.SchedulingPolicy.Gang; gang != nil {
+		f.gang = &gang.MinCount
+	}
+	if c := t.SchedulingConstraints; c != nil {
+		f.topology = &c.Topology
+	}
+	if m := t.DisruptionMode; m != nil {
+		f.mode = &[2]bool{m.Single != nil, m.All != nil}
+	}
+	return f
+}
+
+func fieldsOfComposite(t *compositeTemplate) *groupFields {
+	f := &groupFields{
+		composite: true, template: true, basic: t.SchedulingPolicy.Basic != nil, class: t.PriorityClassName,
+		priority: t.Priority, preemption: t.PreemptionPolicy,
+	}
+	if gang := t.SchedulingPolicy.Gang; gang != nil {
+		f.gang = &gang.MinGroupCount
+	}
+	if c := t.SchedulingConstraints; c != nil {
+		f.topology = &c.Topology
+	}
+	if m := t.DisruptionMode; m != nil {
+		f.mode = &[2]bool{m.Single != nil, m.All != nil}
+	}
+	return f
+}
+
+func fieldsOfCompositeGroup(s *schedulingv1alpha3.CompositePodGroupSpec) *groupFields {
+	f := &groupFields{
+		composite: true, basic: s.SchedulingPolicy.Basic != nil, class: s.PriorityClassName, priority: s.Priority,
+		preemption: (*schedulingv1beta1.PreemptionPolicy)(s.PreemptionPolicy),
+	}
+	if gang := s.SchedulingPolicy.Gang; gang != nil {
+		f.gang = &gang.MinGroupCount
+	}
+	if c := s.SchedulingConstraints; c != nil {
+		var topology []schedulingv1beta1.TopologyConstraint
+		for _, t := range c.Topology {
+			topology = append(topology, schedulingv1beta1.TopologyConstraint(t))
+		}
+		f.topology = &topology
+	}
+	if m := s.DisruptionMode; m != nil {
+		f.mode = &[2]bool{m.Single != nil, m.All != nil}
+	}
+	return f
+}
+
+func (v *validator) group(f, old *groupFields, path *field.Path) {
+	existed := old != nil
+	if !existed {
+		old = &groupFields{}
+	}
+	at := path.Child("schedulingPolicy")
+	policyChanged := f.basic != old.basic || !ptr.Equal(f.gang, old.gang)
+	switch {
+	case !existed:
+		v.policy(f, nil, at)
+	case policyChanged && f.composite && !f.template:
+		v.Fixed(true, at)
+	case policyChanged:
+		v.policy(f, old, at)
+	}
+	v.constraints(existed, f, old, path.Child("schedulingConstraints"))
+	v.claims(existed, f.claims, old.claims, path.Child("resourceClaims"))
+	at = path.Child("disruptionMode")
+	if declare.Changed(existed, f.mode, old.mode) {
+		stop := v.Fixed(existed, at)
+		if stop = v.Required(f.mode == nil && !f.template, at) || stop; !stop && f.mode != nil {
+			v.OneOf(at, f.mode[:], nil, "single", "all")
+		}
+	}
+	at = path.Child("priorityClassName")
+	if declare.Changed(existed, f.class, old.class) && !v.Fixed(existed, at) {
+		v.longName(nonEmpty(f.class), at)
+	}
+	at = path.Child("priority")
+	if declare.Changed(existed, f.priority, old.priority) && !v.Fixed(existed, at) {
+		v.Add(validate.Maximum(context.Background(), operation.Operation{}, at, f.priority, nil, highestUserPriority)...)
+	}
+	at = path.Child("preemptionPolicy")
+	if declare.Changed(existed, f.preemption, old.preemption) {
+		stop := v.Forbidden(!v.gates.preemption && f.preemption != nil, at)
+		if stop = v.Fixed(existed, at) || stop; !stop {
+			policies := sets.New(schedulingv1beta1.PreemptLowerPriority, schedulingv1beta1.PreemptNever)
+			v.Add(validate.Enum(context.Background(), operation.Operation{}, at, f.preemption, nil, policies, nil)...)
+		}
+	}
+}
+
+// policy validates the policy of a group, in which the number of members of a gang may change.
+func (v *validator) policy(f, old *groupFields, path *field.Path) {
+	var before []bool
+	if old != nil {
+		before = []bool{old.basic, old.gang != nil}
+	}
+	v.OneOf(path, []bool{f.basic, f.gang != nil}, before, "basic", "gang")
+	if old != nil {
+		v.Fixed(f.basic != old.basic, path.Child("basic"))
+		if v.Kept(old.gang != nil, f.gang != nil, false, path.Child("gang")) || ptr.Equal(f.gang, old.gang) {
+			return
+		}
+	}
+	if f.gang == nil {
+		return
+	}
+	at := path.Child("gang", "minCount")
+	if f.composite {
+		at = path.Child("gang", "minGroupCount")
+	}
+	if !v.Required(*f.gang == 0, at) {
+		v.Add(validate.Minimum(context.Background(), operation.Operation{}, at, f.gang, nil, 1)...)
+	}
+}
+
+func (v *validator) constraints(existed bool, f, old *groupFields, path *field.Path) {
+	if !declare.Changed(existed, f.topology, old.topology) {
+		return
+	}
+	off := !v.gates.topology && !f.composite
+	stop := v.Forbidden(off && f.topology != nil, path)
+	if f.template || !off { // a group may lose its constraints while the gate is off
+		stop = v.Fixed(existed, path) || stop
+	}
+	if stop || f.topology == nil {
+		return
+	}
+	at := path.Child("topology")
+	const maxConstraints = 1
+	if declare.MaxItems(&v.Rules, *f.topology, at, maxConstraints) {
+		return
+	}
+	for i, c := range *f.topology {
+		declare.Text(&v.Rules, c.Key, at.Index(i).Child("key"), validate.LabelKey[string])
 	}
 }
 
 // maxClaims is the most claims of a group.
-const maxClaims = 4
+const maxClaims = schedulingv1beta1.MaxPodGroupResourceClaims
 
-func (v *validator) resourceClaims(claims []schedulingv1alpha2.PodGroupResourceClaim, path *field.Path) {
-	if v.add(validate.MaxItems(v.ctx, v.op, path, claims, nil, maxClaims)) {
+func (v *validator) claims(existed bool, claims, old []schedulingv1beta1.PodGroupResourceClaim, path *field.Path) {
+	if !declare.Changed(existed, claims, old) {
 		return
 	}
-	v.add(unique(path, claims, func(item schedulingv1alpha2.PodGroupResourceClaim) string { return item.Name }))
-	for i := range claims {
-		c, at := &claims[i], path.Index(i)
-		v.add(validate.Union(v.ctx, v.op, at, c, nil,
-			validate.NewUnionMembership(
-				validate.NewUnionMember("resourceClaimName"), validate.NewUnionMember("resourceClaimTemplateName")),
-			func(c *schedulingv1alpha2.PodGroupResourceClaim) bool { return c != nil && c.ResourceClaimName != nil },
-			func(c *schedulingv1alpha2.PodGroupResourceClaim) bool {
-				return c != nil && c.ResourceClaimTemplateName != nil
-			}))
-		v.name(&c.Name, at.Child("name"), validate.ShortName[string])
-		if c.ResourceClaimName != nil {
-			v.add(validate.LongName(v.ctx, v.op, at.Child("resourceClaimName"), c.ResourceClaimName, nil))
-		}
-		if c.ResourceClaimTemplateName != nil {
-			v.add(validate.LongName(v.ctx, v.op, at.Child("resourceClaimTemplateName"), c.ResourceClaimTemplateName, nil))
-		}
-	}
-}
-
-func (v *validator) claimStatuses(statuses []schedulingv1alpha2.PodGroupResourceClaimStatus, path *field.Path) {
-	if v.add(validate.MaxItems(v.ctx, v.op, path, statuses, nil, maxClaims)) {
+	stop := v.Fixed(existed, path)
+	if stop = declare.MaxItems(&v.Rules, claims, path, maxClaims) || stop; stop {
 		return
 	}
-	v.add(unique(path, statuses, func(item schedulingv1alpha2.PodGroupResourceClaimStatus) string { return item.Name }))
-	for i := range statuses {
-		if name := statuses[i].ResourceClaimName; name != nil {
-			v.add(validate.LongName(v.ctx, v.op, path.Index(i).Child("resourceClaimName"), name, nil))
-		}
-	}
+	declare.Elements(&v.Rules, claims, nil, path, func(c *schedulingv1beta1.PodGroupResourceClaim) string { return c.Name },
+		func(c, _ *schedulingv1beta1.PodGroupResourceClaim, path *field.Path) {
+			v.OneOf(path, []bool{c.ResourceClaimName != nil, c.ResourceClaimTemplateName != nil}, nil,
+				"resourceClaimName", "resourceClaimTemplateName")
+			declare.Text(&v.Rules, c.Name, path.Child("name"), validate.ShortName[string])
+			v.longName(c.ResourceClaimName, path.Child("resourceClaimName"))
+			v.longName(c.ResourceClaimTemplateName, path.Child("resourceClaimTemplateName"))
+		})
 }
 
-// unique returns an error for each item with the name of one before it.
-func unique[T any](path *field.Path, list []T, name func(T) string) (errs field.ErrorList) {
-	seen := sets.New[string]()
-	for i, item := range list {
-		if seen.Has(name(item)) {
-			errs = append(errs, field.Duplicate(path.Index(i), item))
-		}
-		seen.Insert(name(item))
+func (v *validator) claimStatuses(statuses, old []schedulingv1beta1.PodGroupResourceClaimStatus, path *field.Path) {
+	if !declare.Changed(true, statuses, old) || declare.MaxItems(&v.Rules, statuses, path, maxClaims) {
+		return
 	}
-	return errs
+	declare.Elements(&v.Rules, statuses, old, path, func(s *schedulingv1beta1.PodGroupResourceClaimStatus) string { return s.Name },
+		func(s, old *schedulingv1beta1.PodGroupResourceClaimStatus, path *field.Path) {
+			if old == nil || !ptr.Equal(s.ResourceClaimName, old.ResourceClaimName) {
+				v.longName(s.ResourceClaimName, path.Child("resourceClaimName"))
+			}
+		})
 }

@@ -16,11 +16,14 @@ import (
 
 // Kinds returns the kinds of the group in the order of discovery.
 func Kinds(gates features.Gates) []*registry.Kind {
-	kinds := []*registry.Kind{priorityClass()}
-	if gates.Enabled(features.GenericWorkload) {
-		kinds = append(kinds, podGroup(gates), workload(gates))
+	var kinds []*registry.Kind
+	if gates.Enabled(features.CompositePodGroup) {
+		kinds = append(kinds, compositePodGroup(gates))
 	}
-	return kinds
+	if !gates.Enabled(features.GenericWorkload) {
+		return append(kinds, priorityClass())
+	}
+	return append(kinds, podGroupKind(gates), priorityClass(), workload(gates))
 }
 
 func priorityClass() *registry.Kind {

@@ -1,56 +1,48 @@
 package scheduling
 
 import (
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
-	schedulingv1alpha2 "github.com/keelson-dev/keelson/internal/resource/scheduling/v1alpha2"
 )
 
 func workload(gates features.Gates) *registry.Kind {
 	g := newGroupGates(gates)
 	return &registry.Kind{
 		Names: registry.Names{
-			Group: schedulingv1alpha2.GroupName, Package: "scheduling", Resource: "workloads", Name: "Workload",
+			Group: schedulingv1beta1.GroupName, Package: "scheduling", Resource: "workloads", Name: "Workload",
 			Namespaced: true,
 		},
-		Versions: []registry.Version{declare.Version[schedulingv1alpha2.Workload]("v1alpha2", nil)},
-		Storage:  registry.Storage{Version: "v1alpha2", Path: "workloads"},
-		Requests: registry.Requests{UnconditionalUpdate: true},
-		Strategy: registry.Strategy[*schedulingv1alpha2.Workload]{
-			PrepareCreate: func(w *schedulingv1alpha2.Workload) {
-				g.dropFromTemplates(w.Spec.PodGroupTemplates, nil)
+		Versions: []registry.Version{
+			declare.Version[schedulingv1beta1.Workload]("v1beta1", nil),
+			declare.SameMessage[schedulingv1alpha3.Workload, schedulingv1beta1.Workload]("v1alpha3", nil),
+		},
+		Storage: registry.Storage{Version: "v1beta1", Path: "workloads"},
+		Strategy: registry.Strategy[*schedulingv1beta1.Workload]{
+			PrepareCreate: func(w *schedulingv1beta1.Workload) {
+				g.dropFromWorkload(&w.Spec, &schedulingv1beta1.WorkloadSpec{})
 			},
-			PrepareUpdate: func(w, old *schedulingv1alpha2.Workload) {
-				g.dropFromTemplates(w.Spec.PodGroupTemplates, old.Spec.PodGroupTemplates)
+			PrepareUpdate: func(w, old *schedulingv1beta1.Workload) { g.dropFromWorkload(&w.Spec, &old.Spec) },
+			ValidateCreate: func(w *schedulingv1beta1.Workload) field.ErrorList {
+				return g.validateWorkload(&w.Spec, nil)
 			},
-			ValidateCreate: func(w *schedulingv1alpha2.Workload) field.ErrorList {
-				v := newValidator()
-				v.workload(&w.Spec, g, field.NewPath("spec").K8s())
-				return v.errs
-			},
-			ValidateUpdate: func(w, old *schedulingv1alpha2.Workload) field.ErrorList {
-				path := field.NewPath("spec")
-				at := path.Child("podGroupTemplates")
-				errs := declare.Unchanged(w.Spec.ControllerRef, old.Spec.ControllerRef, path.Child("controllerRef"))
-				errs = append(errs, declare.Unchanged(w.Spec.PodGroupTemplates, old.Spec.PodGroupTemplates, at)...)
-				return append(errs, field.RequiredIf(len(w.Spec.PodGroupTemplates) == 0 && len(old.Spec.PodGroupTemplates) > 0,
-					at, "")...)
+			ValidateUpdate: func(w, old *schedulingv1beta1.Workload) field.ErrorList {
+				return g.validateWorkload(&w.Spec, &old.Spec)
 			},
 		}.Untyped(),
 		Table: table.NameAndAge(),
 	}
 }
 
-// dropFromTemplates drops what gates do not allow from each template, compared with the template at its place before.
-func (g groupGates) dropFromTemplates(templates, old []schedulingv1alpha2.PodGroupTemplate) {
-	for i := range templates {
-		var before *groupFields
-		if i < len(old) {
-			before = fieldsOfTemplate(&old[i])
-		}
-		g.dropDisabled(fieldsOfTemplate(&templates[i]), before)
-	}
+// validateWorkload validates a spec; old is nil for a new one.
+func (g *groupGates) validateWorkload(s, old *schedulingv1beta1.WorkloadSpec) field.ErrorList {
+	errs := validateHierarchy(s, field.NewPath("spec"))
+	v := validator{gates: g}
+	v.workload(s, old, field.NewPath("spec").K8s())
+	return append(errs, v.Errs...)
 }

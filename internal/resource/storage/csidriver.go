@@ -19,14 +19,23 @@ func csiDriver(gates features.Gates) *registry.Kind {
 	disabled := declare.DisabledOf(gates, declare.Part(features.VolumeLimitScaling,
 		func(d *storagev1.CSIDriver) bool { return d.Spec.PreventPodSchedulingIfMissing != nil },
 		func(d *storagev1.CSIDriver) { d.Spec.PreventPodSchedulingIfMissing = nil }))
+	scaling := gates.Enabled(features.VolumeLimitScaling)
+	var defaultOnRead [][]int32
+	if scaling { // older releases have stored drivers without preventPodSchedulingIfMissing
+		defaultOnRead = [][]int32{{2, 11}}
+	}
 	spec := storagev1.CSIDriverSpec{}.SwaggerDoc()
 	return &registry.Kind{
-		Names:    registry.Names{Group: group, Package: "storage", Resource: "csidrivers", Name: "CSIDriver"},
-		Versions: []registry.Version{declare.Version[storagev1.CSIDriver]("v1", defaultCSIDriver)},
-		Storage:  registry.Storage{Version: "v1", Path: "csidrivers"},
+		Names: registry.Names{Group: group, Package: "storage", Resource: "csidrivers", Name: "CSIDriver"},
+		Versions: []registry.Version{declare.Version("v1", func(d *storagev1.CSIDriver) {
+			defaultCSIDriver(d)
+			if scaling {
+				declare.Pointer(&d.Spec.PreventPodSchedulingIfMissing, false)
+			}
+		})},
+		Storage:  registry.Storage{Version: "v1", Path: "csidrivers", DefaultOnRead: defaultOnRead},
 		Requests: registry.Requests{ReturnDeleted: true},
 		Strategy: registry.Strategy[*storagev1.CSIDriver]{
-			// This field belongs to a disabled feature.
 			PrepareCreate: disabled.DropNew,
 			PrepareUpdate: func(d, old *storagev1.CSIDriver) {
 				disabled.Drop(d, old)

@@ -4,21 +4,32 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
-func csiNode() *registry.Kind {
+func csiNode(gates features.Gates) *registry.Kind {
+	disabled := declare.DisabledOf(gates, declare.Part(features.CSIVolumeHealth,
+		func(n *storagev1.CSINode) bool { return len(n.Status.StorageHealth) > 0 },
+		func(n *storagev1.CSINode) { n.Status.StorageHealth = nil }))
 	return &registry.Kind{
-		Names:    registry.Names{Group: group, Package: "storage", Resource: "csinodes", Name: "CSINode"},
-		Versions: []registry.Version{declare.Version[storagev1.CSINode]("v1", nil)},
-		Storage:  registry.Storage{Version: "v1", Path: "csinodes"},
-		Requests: registry.Requests{ReturnDeleted: true},
-		Metadata: registry.Metadata{OnUpdate: registry.MetaNew},
+		Names:        registry.Names{Group: group, Package: "storage", Resource: "csinodes", Name: "CSINode"},
+		Versions:     []registry.Version{declare.Version[storagev1.CSINode]("v1", nil)},
+		Storage:      registry.Storage{Version: "v1", Path: "csinodes"},
+		Requests:     registry.Requests{ReturnDeleted: true},
+		Subresources: []registry.Subresource{declare.Status()},
+		Metadata:     registry.Metadata{OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[*storagev1.CSINode]{
-			ValidateCreate: validateCSINode,
-			ValidateUpdate: validateCSINodeUpdate,
+			StatusKeepsMeta:     true,
+			PrepareStatusUpdate: disabled.Drop,
+			ValidateCreate:      validateCSINode,
+			ValidateUpdate:      validateCSINodeUpdate,
+			ValidateStatusUpdate: func(n, _ *storagev1.CSINode) field.ErrorList {
+				return validateStorageHealth(n.Status.StorageHealth, field.NewPath("status", "storageHealth"))
+			},
 		}.Untyped(),
 		Table: registry.Table[*storagev1.CSINode]{
 			Columns: []metav1.TableColumnDefinition{

@@ -1,8 +1,10 @@
 package storage
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/keelson-dev/keelson/internal/resource/core"
@@ -63,4 +65,43 @@ func validateTopologyKeys(keys []string, path *field.Path) field.ErrorList {
 		errs = append(errs, field.LabelKey(path, key)...)
 	}
 	return errs
+}
+
+// validateStorageHealth validates what the drivers say of their storage (KEP-1432).
+func validateStorageHealth(reports []storagev1.StorageHealth, path *field.Path) field.ErrorList {
+	const maxConditions = 16
+	var errs field.ErrorList
+	names := sets.Set[string]{}
+	for i := range reports {
+		r, at := &reports[i], path.Index(i)
+		errs = append(errs, field.Unique(names, at, r.Name)...)
+		errs = append(errs, field.NotEmptyAnd(at.Child("name"), r.Name, func(p *field.Path, name string) field.ErrorList {
+			return core.ValidateCSIDriverName(name, p)
+		})...)
+		if tooMany := field.MaxItems(at.Child("healthConditions"), len(r.HealthConditions), maxConditions); tooMany != nil {
+			errs = append(errs, tooMany...)
+			continue
+		}
+		for j := range r.HealthConditions {
+			errs = append(errs, validateHealthCondition(&r.HealthConditions[j], at.Child("healthConditions").Index(j))...)
+		}
+	}
+	return errs
+}
+
+func validateHealthCondition(c *storagev1.StorageHealthCondition, path *field.Path) field.ErrorList {
+	const longestReason, longestMessage = 256, 1024 // bytes
+	errs := field.OneOf(path.Child("status"), c.Status, storagev1.StorageDegraded, storagev1.StorageUnreachable)
+	at := path.Child("reason")
+	if c.Reason == "" {
+		errs = append(errs, field.Required(at, ""))
+	} else {
+		errs = append(errs, field.Messages(at, c.Reason, metav1validation.IsValidConditionReason(c.Reason))...)
+		errs = append(errs, field.MaxLength(at, c.Reason, longestReason)...)
+	}
+	errs = append(errs, field.MaxLength(path.Child("message"), c.Message, longestMessage)...)
+	errs = append(errs, field.OptionalOneOf(path.Child("accessMode"), c.AccessMode, corev1.ReadOnlyMany, corev1.ReadWriteMany,
+		corev1.ReadWriteOnce, corev1.ReadWriteOncePod)...)
+	return append(errs, field.OptionalOneOf(path.Child("volumeMode"), c.VolumeMode, corev1.PersistentVolumeBlock,
+		corev1.PersistentVolumeFilesystem)...)
 }

@@ -57,17 +57,43 @@ func storageClass() *registry.Kind {
 				table.Column("AllowVolumeExpansion", "string", doc["allowVolumeExpansion"]),
 				table.Age,
 			},
-			Cells: func(c *storagev1.StorageClass) []any {
-				name := c.Name
-				if c.Annotations[defaultClassAnnotation] == "true" || c.Annotations[betaDefaultClassAnnotation] == "true" {
-					name += " (default)"
+			Cells: storageClassCells,
+			ListCells: func(all []*storagev1.StorageClass) func(*storagev1.StorageClass) []any {
+				effective := effectiveDefault(all)
+				return func(c *storagev1.StorageClass) []any {
+					cells := storageClassCells(c)
+					if c == effective {
+						cells[0] = c.Name + " (default)"
+					}
+					return cells
 				}
-				return []any{name, c.Provisioner, string(ptr.Deref(c.ReclaimPolicy, table.None)),
-					string(ptr.Deref(c.VolumeBindingMode, table.None)), ptr.Deref(c.AllowVolumeExpansion, false),
-					table.AgeOf(c.CreationTimestamp)}
 			},
 		}.Untyped(),
 	}
+}
+
+// storageClassCells returns the cells of a class. Which class is the default is only shown in a list, because the other classes
+// decide it too.
+func storageClassCells(c *storagev1.StorageClass) []any {
+	return []any{c.Name, c.Provisioner, string(ptr.Deref(c.ReclaimPolicy, table.None)),
+		string(ptr.Deref(c.VolumeBindingMode, table.None)), ptr.Deref(c.AllowVolumeExpansion, false),
+		table.AgeOf(c.CreationTimestamp)}
+}
+
+// effectiveDefault returns which of the classes is the default: of those that are marked as such, the newest, and of several
+// newest the first by name. It returns nil if none is marked.
+func effectiveDefault(all []*storagev1.StorageClass) *storagev1.StorageClass {
+	var chosen *storagev1.StorageClass
+	for _, c := range all {
+		if c.Annotations[defaultClassAnnotation] != "true" && c.Annotations[betaDefaultClassAnnotation] != "true" {
+			continue
+		}
+		if chosen == nil || c.CreationTimestamp.After(chosen.CreationTimestamp.Time) ||
+			c.CreationTimestamp.Equal(&chosen.CreationTimestamp) && c.Name < chosen.Name {
+			chosen = c
+		}
+	}
+	return chosen
 }
 
 // deprecatedTopology maps deprecated node labels to the labels that replaced them.

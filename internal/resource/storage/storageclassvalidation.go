@@ -33,11 +33,11 @@ func validateStorageClass(c *storagev1.StorageClass) field.ErrorList {
 
 func validateStorageClassUpdate(c, old *storagev1.StorageClass) field.ErrorList {
 	errs := validateStorageClass(c)
-	errs = append(errs, declare.Immutable(c.Parameters, old.Parameters, field.NewPath("parameters"))...)
-	errs = append(errs, declare.Immutable(c.Provisioner, old.Provisioner, field.NewPath("provisioner"))...)
-	errs = append(errs, declare.Immutable(c.ReclaimPolicy, old.ReclaimPolicy, field.NewPath("reclaimPolicy"))...)
+	errs = append(errs, declare.Unchanged(c.Parameters, old.Parameters, field.NewPath("parameters"))...)
+	errs = append(errs, declare.Unchanged(c.Provisioner, old.Provisioner, field.NewPath("provisioner"))...)
+	errs = append(errs, declare.Unchanged(c.ReclaimPolicy, old.ReclaimPolicy, field.NewPath("reclaimPolicy"))...)
 	return append(errs,
-		declare.Immutable(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
+		declare.Unchanged(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
 }
 
 // validateAllowedTopologies requires terms that differ. kube-apiserver compares each term also with as many empty ones

@@ -26,7 +26,7 @@ func volumeAttachment() *registry.Kind {
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*storagev1.VolumeAttachment]{
 			StatusKeepsMeta:      true,
-			ValidateCreate:       validateVolumeAttachment,
+			ValidateCreate:       validateNewVolumeAttachment,
 			ValidateUpdate:       validateVolumeAttachmentUpdate,
 			ValidateStatusUpdate: validateVolumeAttachmentUpdate,
 		}.Untyped(),

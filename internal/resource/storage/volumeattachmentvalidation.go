@@ -1,7 +1,11 @@
 package storage
 
 import (
+	"context"
+
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/operation"
+	"k8s.io/apimachinery/pkg/api/validate"
 
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
@@ -14,9 +18,20 @@ const (
 	maxVolumeErrorMessage = 1024
 )
 
-func validateVolumeAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
+func validateNewVolumeAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
+	const longestAttacher = 63
+	var declared declare.Rules
+	path := field.NewPath("spec", "attacher").K8s()
+	if !declared.Required(a.Spec.Attacher == "", path) {
+		declare.Check(&declared, validate.LongNameCaseless[string], &a.Spec.Attacher, path)
+		declared.Add(validate.MaxLength(context.Background(), operation.Operation{}, path, &a.Spec.Attacher, nil, longestAttacher)...)
+	}
+	return append(validateVolumeAttachment(a), declared.Errs...)
+}
+
+// validateVolumeAttachment validates all but the attacher.
+func validateVolumeAttachment(a *storagev1.VolumeAttachment) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
-	errs := core.ValidateCSIDriverName(a.Spec.Attacher, spec.Child("attacher"))
 	errs = append(errs, validateAttachmentSource(&a.Spec.Source, spec.Child("source"))...)
 	errs = append(errs, field.Optional(spec.Child("source", "persistentVolumeName"), a.Spec.Source.PersistentVolumeName,
 		field.DNSSubdomain)...)
@@ -25,7 +40,10 @@ func validateVolumeAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 }
 
 func validateVolumeAttachmentUpdate(a, old *storagev1.VolumeAttachment) field.ErrorList {
-	return append(validateVolumeAttachment(a), declare.Immutable(a.Spec, old.Spec, field.NewPath("spec"))...)
+	path := field.NewPath("spec")
+	errs := core.ValidateCSIDriverName(a.Spec.Attacher, path.Child("attacher"))
+	errs = append(errs, validateVolumeAttachment(a)...)
+	return append(errs, declare.Unchanged(a.Spec, old.Spec, path)...)
 }
 
 func validateAttachmentSource(s *storagev1.VolumeAttachmentSource, path *field.Path) field.ErrorList {

@@ -2,6 +2,7 @@
 package storagemigration
 
 import (
+	migrationv1 "k8s.io/api/storagemigration/v1"
 	migrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +25,7 @@ func Kinds(gates features.Gates) []*registry.Kind {
 	return []*registry.Kind{storageVersionMigration()}
 }
 
-type migration = migrationv1beta1.StorageVersionMigration
+type migration = migrationv1.StorageVersionMigration
 
 func storageVersionMigration() *registry.Kind {
 	name := metav1.ObjectMeta{}.SwaggerDoc()["name"]
@@ -33,8 +34,13 @@ func storageVersionMigration() *registry.Kind {
 			Group: "storagemigration.k8s.io", Package: "storagemigration", Resource: "storageversionmigrations",
 			Name: "StorageVersionMigration",
 		},
-		Versions:     []registry.Version{declare.Version[migration]("v1beta1", nil)},
-		Storage:      registry.Storage{Version: "v1beta1", Path: "storageversionmigrations"},
+		Versions: []registry.Version{
+			declare.Version[migration]("v1", nil),
+			declare.SameMessage[migrationv1beta1.StorageVersionMigration, migration]("v1beta1", nil),
+		},
+		Storage: registry.Storage{
+			Version: "v1", GroupVersion: "storagemigration.k8s.io/v1beta1", Path: "storageversionmigrations",
+		},
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*migration]{
@@ -64,11 +70,11 @@ func storageVersionMigration() *registry.Kind {
 }
 
 // state returns the last condition that is true and says how far the migration is.
-func state(s *migrationv1beta1.StorageVersionMigrationStatus) string {
+func state(s *migrationv1.StorageVersionMigrationStatus) string {
 	out := "Unknown"
 	for _, c := range s.Conditions {
-		switch migrationv1beta1.MigrationConditionType(c.Type) {
-		case migrationv1beta1.MigrationRunning, migrationv1beta1.MigrationFailed, migrationv1beta1.MigrationSucceeded:
+		switch migrationv1.MigrationConditionType(c.Type) {
+		case migrationv1.MigrationRunning, migrationv1.MigrationFailed, migrationv1.MigrationSucceeded:
 			if c.Status == metav1.ConditionTrue {
 				out = c.Type
 			}
@@ -88,7 +94,7 @@ func validateResource(r metav1.GroupResource, path *field.Path) field.ErrorList 
 	return errs
 }
 
-func validateStatus(s, old *migrationv1beta1.StorageVersionMigrationStatus, path *field.Path) field.ErrorList {
+func validateStatus(s, old *migrationv1.StorageVersionMigrationStatus, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	version, conditions := path.Child("resourceVersion"), path.Child("conditions")
 	if v := s.ResourceVersion; v != "" {
@@ -99,10 +105,10 @@ func validateStatus(s, old *migrationv1beta1.StorageVersionMigrationStatus, path
 	errs = append(errs, metav1validation.ValidateConditions(s.Conditions, conditions.K8s())...)
 	errs = append(errs, field.InvalidIf(old.ResourceVersion != "" && old.ResourceVersion != s.ResourceVersion, version,
 		s.ResourceVersion, "field is immutable")...)
-	is := func(s *migrationv1beta1.StorageVersionMigrationStatus, t migrationv1beta1.MigrationConditionType) bool {
+	is := func(s *migrationv1.StorageVersionMigrationStatus, t migrationv1.MigrationConditionType) bool {
 		return meta.IsStatusConditionTrue(s.Conditions, string(t))
 	}
-	const succeeded, failed = migrationv1beta1.MigrationSucceeded, migrationv1beta1.MigrationFailed
+	const succeeded, failed = migrationv1.MigrationSucceeded, migrationv1.MigrationFailed
 	wrong := func(found bool, detail string) field.ErrorList {
 		return field.InvalidIf(found, conditions, s.Conditions, detail)
 	}

@@ -3,7 +3,7 @@ package storagemigration
 import (
 	"testing"
 
-	migrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
+	migrationv1 "k8s.io/api/storagemigration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/resource/field"
@@ -32,8 +32,8 @@ func TestResource(t *testing.T) {
 
 // TestStatus checks that a migration that has ended stays as it is.
 func TestStatus(t *testing.T) {
-	status := func(version string, conditions ...migrationv1beta1.MigrationConditionType) *migrationv1beta1.StorageVersionMigrationStatus {
-		s := &migrationv1beta1.StorageVersionMigrationStatus{ResourceVersion: version}
+	status := func(version string, conditions ...migrationv1.MigrationConditionType) *migrationv1.StorageVersionMigrationStatus {
+		s := &migrationv1.StorageVersionMigrationStatus{ResourceVersion: version}
 		for _, c := range conditions {
 			s.Conditions = append(s.Conditions, metav1.Condition{
 				Type: string(c), Status: metav1.ConditionTrue, Reason: "R", LastTransitionTime: metav1.Now(),
@@ -41,10 +41,10 @@ func TestStatus(t *testing.T) {
 		}
 		return s
 	}
-	const running, succeeded, failed = migrationv1beta1.MigrationRunning, migrationv1beta1.MigrationSucceeded,
-		migrationv1beta1.MigrationFailed
+	const running, succeeded, failed = migrationv1.MigrationRunning, migrationv1.MigrationSucceeded,
+		migrationv1.MigrationFailed
 	for name, c := range map[string]struct {
-		now, before *migrationv1beta1.StorageVersionMigrationStatus
+		now, before *migrationv1.StorageVersionMigrationStatus
 		want, state string
 	}{
 		"begins":          {status("7", running), status(""), "", "Running"},

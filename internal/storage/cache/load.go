@@ -115,6 +115,7 @@ func (r *Resource) runLoad(load *load) {
 			err = ended
 		}
 		load.err = fmt.Errorf("cache: loading %s: %w", r.config.Resource, err)
+		r.config.Metrics.Add(LoadErrors, 1)
 		r.loading = nil
 		r.write.Unlock()
 	}
@@ -128,11 +129,13 @@ type fetchResult struct {
 	objects  index.Set[*Object]
 	bytes    int64 // memory of the objects
 	revision int64
+	began    time.Time
 }
 
 // fetch reads the objects from the store. It stops when they take more than the limit of the load, and are more than a
 // small resource has.
 func (r *Resource) fetch(ctx context.Context, load *load) (fetchResult, error) {
+	start := time.Now()
 	var bytes, limit int64
 	n := 0
 	edit := r.newObjectSet().Edit()
@@ -144,9 +147,9 @@ func (r *Resource) fetch(ctx context.Context, load *load) (fetchResult, error) {
 		limit = load.limit.Load()
 		return bytes <= limit || bytes <= room && r.cache.memory.small(n, bytes)
 	})
-	r.config.Metrics.List(false, "", n, n)
+	r.config.Metrics.List(false, "", start, n, n)
 	r.usage.noteSize(n, bytes)
-	return fetchResult{all: all, limit: limit, objects: edit.Done(), bytes: bytes, revision: revision}, err
+	return fetchResult{all: all, limit: limit, objects: edit.Done(), bytes: bytes, revision: revision, began: start}, err
 }
 
 // install ends a load with the objects that were read. It returns false if they are too old, or if more objects are
@@ -184,7 +187,7 @@ func (r *Resource) enter(f fetchResult, revision int64, changes []storage.Event)
 		st.objects, st.bytes = f.objects, f.bytes
 		r.addDemand(float64(f.objects.All().Len()))
 	}
-	r.config.Metrics.Add(Initializations, 1)
+	r.config.Metrics.Loaded(time.Since(f.began))
 	next, events := r.after(st, changes, revision)
 	r.mu.Lock()
 	r.changes.log.Reset(f.revision)

@@ -21,6 +21,8 @@ type Stores struct {
 	requests  *prometheus.Desc
 	failures  *prometheus.Desc
 	waits     *metrics.HistogramVec
+	// loads are the durations of loads, listed those of lists from the store.
+	loads, listed *metrics.HistogramVec
 
 	mu        sync.Mutex // guards resources
 	resources map[groupResource]*Stored
@@ -43,14 +45,10 @@ const (
 	InitialEvents
 	// Bookmarks are notifications of an etcd about its revision.
 	Bookmarks
-	// StoreLists are lists that were read from the store, and StoreFetched, StoreEvaluated and StoreReturned the objects
-	// that were read, compared with the selectors, and returned.
-	StoreLists
-	StoreFetched
-	StoreEvaluated
-	StoreReturned
 	// CacheReturned are the objects that were returned for lists from the cache.
 	CacheReturned
+	// LoadErrors are the times that the objects of a resource could not be read into memory.
+	LoadErrors
 	counterKinds
 )
 
@@ -62,20 +60,33 @@ var counterNames = [counterKinds][2]string{
 	Initializations:     {"apiserver_watch_cache_initializations_total", "[ALPHA] Counter of watch cache initializations broken by resource type."},
 	InitialEvents:       {"apiserver_init_events_total", "[ALPHA] Counter of init events processed in watch cache broken by resource type."},
 	Bookmarks:           {"etcd_bookmark_total", "[ALPHA] Number of etcd bookmarks (progress notify events) split by kind."},
-	StoreLists:          {"apiserver_storage_list_total", "[ALPHA] Number of LIST requests served from storage"},
-	StoreFetched:        {"apiserver_storage_list_fetched_objects_total", "[ALPHA] Number of objects read from storage in the course of serving a LIST request"},
-	StoreEvaluated:      {"apiserver_storage_list_evaluated_objects_total", "[ALPHA] Number of objects tested in the course of serving a LIST request from storage"},
-	StoreReturned:       {"apiserver_storage_list_returned_objects_total", "[ALPHA] Number of objects returned for a LIST request from storage"},
 	CacheReturned:       {"apiserver_cache_list_returned_objects_total", "[ALPHA] Number of objects returned for a LIST request from watch cache"},
+	LoadErrors:          {"apiserver_watch_cache_initialization_errors_total", "[ALPHA] Counter of watch cache initialization errors broken by resource type."},
 }
 
-// The metrics of lists from the cache, which have the index as a label.
+// The metrics of lists, which have labels of their own: where the objects came from, or the index.
 const (
 	cacheLists = iota
 	cacheFetched
-	consistentReads // which have no index
+	consistentReads
+	lists
+	listsFetched
+	listsEvaluated
+	listsReturned
 	listKinds
 )
+
+// A source is where the objects of a list come from.
+type source int
+
+const (
+	fromStore source = iota
+	fromCache
+	sources
+)
+
+// sourceNames are the values of the label storage. The store is "etcd" in kube-apiserver, and here whatever it is.
+var sourceNames = [sources]string{"etcd", "watchcache"}
 
 // The gauges of the state of a cache.
 const (
@@ -127,10 +138,13 @@ type Stored struct {
 	key      groupResource
 	counters [counterKinds]count
 	requests [operations]operation
-	indexes  sync.Map // name of the index -> *indexCounts
+	indexes  [sources]sync.Map // name of the index -> *indexCounts
+	lists    [sources]listCounts
 	// consistent are lists of the latest state that the cache has served.
 	consistent count
 	wait       atomic.Pointer[metrics.Histogram]
+	load       atomic.Pointer[metrics.Histogram]
+	listed     atomic.Pointer[metrics.Histogram]
 	cache      atomic.Pointer[CacheReader]
 }
 
@@ -184,11 +198,16 @@ type operation struct {
 
 type indexCounts struct{ lists, fetched atomic.Int64 }
 
+// listCounts are the numbers of objects that were compared with the selectors of lists, and returned.
+type listCounts struct{ evaluated, returned atomic.Int64 }
+
 // NewStores registers and returns the metrics of stores. It may be called once.
 func NewStores(m *metrics.Metrics) *Stores {
 	labels := []string{"group", "resource"}
 	withOperation := append([]string{"operation"}, labels...)
 	withIndex := append(slices.Clone(labels), "index")
+	withSource := append(slices.Clone(labels), "storage")
+	withSourceIndex := append(slices.Clone(withSource), "index")
 	s := &Stores{
 		resources: map[groupResource]*Stored{},
 		durations: m.Durations("etcd_request_duration_seconds", "[ALPHA] Etcd request latency in seconds for each "+
@@ -201,6 +220,13 @@ func NewStores(m *metrics.Metrics) *Stores {
 			"[ALPHA] Histogram of time spent waiting for a watch cache to become fresh.",
 			[]float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3}, labels...),
 	}
+	s.loads = m.Durations("apiserver_watch_cache_initialization_duration_seconds",
+		"[ALPHA] Histogram of watch cache initialization duration in seconds, broken by resource type.",
+		[]float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 180, 600}, labels...)
+	s.listed = m.Durations("apiserver_storage_list_duration_seconds",
+		"[ALPHA] Latency of the storage layer GetList call in seconds, including object decode, split by whether etcd RangeStream "+
+			"was used.", []float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60},
+		"streamed", "group", "resource")
 	for i, name := range counterNames {
 		s.counters[i] = prometheus.NewDesc(name[0], name[1], labels, nil)
 	}
@@ -214,6 +240,14 @@ func NewStores(m *metrics.Metrics) *Stores {
 			"[ALPHA] Number of objects read from watch cache in the course of serving a LIST request", withIndex, nil),
 		consistentReads: prometheus.NewDesc("apiserver_watch_cache_consistent_read_total",
 			"[ALPHA] Counter for consistent reads from cache.", append(slices.Clone(labels), "success", "fallback"), nil),
+		lists: prometheus.NewDesc(
+			"apiserver_storage_list_total", "[ALPHA] Number of LIST requests served from storage", withSourceIndex, nil),
+		listsFetched: prometheus.NewDesc("apiserver_storage_list_fetched_objects_total",
+			"[ALPHA] Number of objects read from storage in the course of serving a LIST request", withSourceIndex, nil),
+		listsEvaluated: prometheus.NewDesc("apiserver_storage_list_evaluated_objects_total",
+			"[ALPHA] Number of objects tested in the course of serving a LIST request from storage", withSource, nil),
+		listsReturned: prometheus.NewDesc("apiserver_storage_list_returned_objects_total",
+			"[ALPHA] Number of objects returned for a LIST request from storage", withSource, nil),
 	}
 	m.Register(s)
 	return s
@@ -261,25 +295,45 @@ func (r *Stored) Request(o Operation, start time.Time, err error) {
 	}
 }
 
-// List records a list. fetched and returned are numbers of objects.
-func (r *Stored) List(fromCache bool, index string, fetched, returned int) {
+// List records a list that began at start. fetched and returned are numbers of objects.
+func (r *Stored) List(cached bool, index string, start time.Time, fetched, returned int) {
 	if r == nil {
 		return
 	}
-	if !fromCache {
-		r.Add(StoreLists, 1)
-		r.Add(StoreFetched, fetched)
-		r.Add(StoreEvaluated, fetched)
-		r.Add(StoreReturned, returned)
-		return
+	of := fromStore
+	if cached {
+		of = fromCache
+		r.Add(CacheReturned, returned)
+	} else {
+		h := r.listed.Load()
+		if h == nil {
+			h = r.of.listed.With("false", r.key.group, r.key.resource) // no store sends a list as a stream of ranges
+			r.listed.Store(h)
+		}
+		h.Observe(int64(time.Since(start)))
 	}
-	c, ok := r.indexes.Load(index)
+	c, ok := r.indexes[of].Load(index)
 	if !ok {
-		c, _ = r.indexes.LoadOrStore(index, new(indexCounts))
+		c, _ = r.indexes[of].LoadOrStore(index, new(indexCounts))
 	}
 	c.(*indexCounts).lists.Add(1)
 	c.(*indexCounts).fetched.Add(int64(fetched))
-	r.Add(CacheReturned, returned)
+	r.lists[of].evaluated.Add(int64(fetched))
+	r.lists[of].returned.Add(int64(returned))
+}
+
+// Loaded records that the cache follows a resource from now on, after it has read the resource for took.
+func (r *Stored) Loaded(took time.Duration) {
+	if r == nil {
+		return
+	}
+	r.Add(Initializations, 1)
+	h := r.load.Load()
+	if h == nil {
+		h = r.of.loads.With(r.key.group, r.key.resource)
+		r.load.Store(h)
+	}
+	h.Observe(int64(took))
 }
 
 // Fresh records that the cache has served the latest state, after waiting for it.
@@ -336,12 +390,24 @@ func (r *Stored) collect(counter func(d *prometheus.Desc, value int64, labels ..
 			}
 		}
 	}
-	r.indexes.Range(func(index, value any) bool {
-		c := value.(*indexCounts)
-		counter(s.lists[cacheLists], c.lists.Load(), group, resource, index.(string))
-		counter(s.lists[cacheFetched], c.fetched.Load(), group, resource, index.(string))
-		return true
-	})
+	for of, name := range sourceNames {
+		used := false
+		r.indexes[of].Range(func(index, value any) bool {
+			used = true
+			c := value.(*indexCounts)
+			counter(s.lists[lists], c.lists.Load(), group, resource, name, index.(string))
+			counter(s.lists[listsFetched], c.fetched.Load(), group, resource, name, index.(string))
+			if source(of) == fromCache {
+				counter(s.lists[cacheLists], c.lists.Load(), group, resource, index.(string))
+				counter(s.lists[cacheFetched], c.fetched.Load(), group, resource, index.(string))
+			}
+			return true
+		})
+		if used {
+			counter(s.lists[listsEvaluated], r.lists[of].evaluated.Load(), group, resource, name)
+			counter(s.lists[listsReturned], r.lists[of].returned.Load(), group, resource, name)
+		}
+	}
 	if n := r.consistent.value.Load(); n != 0 {
 		counter(s.lists[consistentReads], n, group, resource, "true", "false")
 	}

@@ -5,16 +5,19 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 )
 
 // keyValues is the service of keys.
-type keyValues Server
-
-func (k *keyValues) server() *Server { return (*Server)(k) }
+type keyValues struct {
+	pb.UnimplementedKVServer
+	*Server
+}
 
 // Range implements pb.KVServer.
 func (k *keyValues) Range(_ context.Context, r *pb.RangeRequest) (out *pb.RangeResponse, err error) {
-	err = k.server().read(func(s *state) error {
+	err = k.read(func(s *state) error {
 		if err := s.checkRange(r); err != nil {
 			return err
 		}
@@ -25,9 +28,31 @@ func (k *keyValues) Range(_ context.Context, r *pb.RangeRequest) (out *pb.RangeR
 	return out, err
 }
 
+// streamedKeys is the number of keys in one part of a streamed range.
+const streamedKeys = 1000
+
+// RangeStream implements pb.KVServer: the keys of Range in parts, of which the last has the header, the count and whether
+// there are more.
+func (k *keyValues) RangeStream(r *pb.RangeRequest, stream grpc.ServerStreamingServer[pb.RangeStreamResponse]) error {
+	whole, err := k.Range(stream.Context(), r)
+	if err != nil {
+		return err
+	}
+	kvs := whole.Kvs
+	for len(kvs) > streamedKeys {
+		part := &pb.RangeResponse{Kvs: kvs[:streamedKeys]}
+		if err := stream.Send(&pb.RangeStreamResponse{RangeResponse: part}); err != nil {
+			return err
+		}
+		kvs = kvs[streamedKeys:]
+	}
+	whole.Kvs = kvs
+	return stream.Send(&pb.RangeStreamResponse{RangeResponse: whole})
+}
+
 // fits returns an error if a request that writes is too large.
-func (s *Server) fits(request interface{ Size() int }) error {
-	if request.Size() > s.MaxRequestBytes {
+func (s *Server) fits(request proto.Message) error {
+	if proto.Size(request) > s.MaxRequestBytes {
 		return rpctypes.ErrGRPCRequestTooLarge
 	}
 	return nil
@@ -35,10 +60,10 @@ func (s *Server) fits(request interface{ Size() int }) error {
 
 // Put implements pb.KVServer.
 func (k *keyValues) Put(_ context.Context, r *pb.PutRequest) (out *pb.PutResponse, err error) {
-	if err := k.server().fits(r); err != nil {
+	if err := k.fits(r); err != nil {
 		return nil, err
 	}
-	err = k.server().update(func(s *state) error {
+	err = k.update(func(s *state) error {
 		if err := s.checkPut(r); err != nil {
 			return err
 		}
@@ -56,7 +81,7 @@ func (k *keyValues) DeleteRange(_ context.Context, r *pb.DeleteRangeRequest) (ou
 	if len(r.Key) == 0 {
 		return nil, rpctypes.ErrGRPCEmptyKey
 	}
-	err = k.server().update(func(s *state) error {
+	err = k.update(func(s *state) error {
 		return s.write(func(w *writer) error {
 			out = w.deleteRange(r)
 			out.Header = header(w.current())
@@ -68,13 +93,13 @@ func (k *keyValues) DeleteRange(_ context.Context, r *pb.DeleteRangeRequest) (ou
 
 // Txn implements pb.KVServer.
 func (k *keyValues) Txn(_ context.Context, r *pb.TxnRequest) (out *pb.TxnResponse, err error) {
-	if err := k.server().fits(r); err != nil {
+	if err := k.fits(r); err != nil {
 		return nil, err
 	}
 	if err := checkTransaction(r, k.MaxTxnOps); err != nil {
 		return nil, err
 	}
-	err = k.server().update(func(s *state) error {
+	err = k.update(func(s *state) error {
 		return s.write(func(w *writer) (err error) {
 			out, err = w.transact(r)
 			return err
@@ -85,7 +110,7 @@ func (k *keyValues) Txn(_ context.Context, r *pb.TxnRequest) (out *pb.TxnRespons
 
 // Compact implements pb.KVServer.
 func (k *keyValues) Compact(_ context.Context, r *pb.CompactionRequest) (out *pb.CompactionResponse, err error) {
-	err = k.server().update(func(s *state) error {
+	err = k.update(func(s *state) error {
 		out = &pb.CompactionResponse{Header: header(s.revision)}
 		return s.compact(r.Revision)
 	})

@@ -98,8 +98,8 @@ func New(o Options) *Server {
 		grpc.MaxConcurrentStreams(math.MaxUint32),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepAliveMinTime, PermitWithoutStream: true}),
 	)
-	pb.RegisterKVServer(s.grpc, (*keyValues)(s))
-	pb.RegisterWatchServer(s.grpc, (*watches)(s))
+	pb.RegisterKVServer(s.grpc, &keyValues{Server: s})
+	pb.RegisterWatchServer(s.grpc, &watches{Server: s})
 	pb.RegisterLeaseServer(s.grpc, &leaseService{Server: s})
 	pb.RegisterClusterServer(s.grpc, &cluster{Server: s})
 	pb.RegisterMaintenanceServer(s.grpc, &maintenance{Server: s})

@@ -17,7 +17,10 @@ import (
 const allWatches = -1
 
 // watches is the service of watches.
-type watches Server
+type watches struct {
+	pb.UnimplementedWatchServer
+	*Server
+}
 
 // watch is one watch of a stream.
 type watch struct {
@@ -65,7 +68,7 @@ type stream struct {
 
 // Watch implements pb.WatchServer.
 func (s *watches) Watch(client pb.Watch_WatchServer) error {
-	server := (*Server)(s)
+	server := s.Server
 	st := &stream{server: server, send: client.Send, watches: map[int64]*watch{}, lastID: -1}
 	requests, failed := receive(client.Context(), server, client.Recv)
 	ticker := time.NewTicker(server.ProgressInterval)

@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	github.com/keelson-dev/keelson v0.0.0
-	k8s.io/api v0.37.0
+	k8s.io/api v0.38.0-alpha.0
 	sigs.k8s.io/controller-runtime v0.25.2
 )
 
@@ -110,18 +110,18 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
-	k8s.io/apiextensions-apiserver v0.37.0 // indirect
-	k8s.io/apimachinery v0.37.0 // indirect
-	k8s.io/apiserver v0.37.0 // indirect
-	k8s.io/client-go v0.37.0 // indirect
-	k8s.io/component-base v0.37.0 // indirect
-	k8s.io/externaljwt v0.36.3 // indirect
+	k8s.io/apiextensions-apiserver v0.38.0-alpha.0 // indirect
+	k8s.io/apimachinery v0.38.0-alpha.0 // indirect
+	k8s.io/apiserver v0.38.0-alpha.0 // indirect
+	k8s.io/client-go v0.38.0-alpha.0 // indirect
+	k8s.io/component-base v0.38.0-alpha.0 // indirect
+	k8s.io/externaljwt v0.38.0-alpha.0 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
-	k8s.io/kms v0.37.0 // indirect
-	k8s.io/kube-aggregator v0.36.3 // indirect
+	k8s.io/kms v0.38.0-alpha.0 // indirect
+	k8s.io/kube-aggregator v0.38.0-alpha.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
-	k8s.io/pod-security-admission v0.36.3 // indirect
-	k8s.io/streaming v0.37.0 // indirect
+	k8s.io/pod-security-admission v0.38.0-alpha.0 // indirect
+	k8s.io/streaming v0.38.0-alpha.0 // indirect
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd // indirect
 	sigs.k8s.io/apiserver-network-proxy/konnectivity-client v0.36.0 // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect

@@ -17,6 +17,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/access/admission"
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/admissionregistration"
 )
 
 // Rule is one rule. It matches a write that is among all of its lists.
@@ -91,6 +92,13 @@ var admissionResources = []string{
 func Exempt(a *admission.Attributes) bool {
 	return a.Resource.Group == admissionregistrationv1.GroupName && slices.Contains(admissionResources, a.Resource.Resource)
 }
+
+// reviews are the resources that Reviews looks for.
+var reviews = admissionregistration.ReviewResources()
+
+// Reviews reports whether a write only asks who a user is or what a user may do. No policy applies to it, and with the gate
+// ExcludeAdmissionWebhookVirtualResources no webhook.
+func Reviews(a *admission.Attributes) bool { return slices.Contains(reviews, a.Resource) }
 
 // Match reports whether a write meets the criteria, and by which names of its kind and resource. The error is NotFound
 // if the namespace of the write does not exist.

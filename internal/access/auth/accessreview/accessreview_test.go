@@ -127,11 +127,11 @@ func TestInvalidReviews(t *testing.T) {
 		want string
 	}{
 		"nothing": {"subjectaccessreviews", &authorizationv1.SubjectAccessReview{Spec: spec(nil, nil)},
-			"spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or " +
+			"spec: Invalid value: null: exactly one of nonResourceAttributes or " +
 				"resourceAttributes must be specified"},
 		"both": {"subjectaccessreviews", &authorizationv1.SubjectAccessReview{Spec: spec(resources, paths)},
-			`spec.nonResourceAttributes: Invalid value: {"Path":"/x","Verb":"get"}: cannot be specified in ` +
-				`combination with resourceAttributes`},
+			`spec: Invalid value: {"Path":"/x","Verb":"get"}: exactly one of nonResourceAttributes or ` +
+				`resourceAttributes must be specified`},
 		"nobody": {"subjectaccessreviews",
 			&authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: resources}},
 			`spec.user: Invalid value: "": at least one of user or group must be specified`},

@@ -24,15 +24,9 @@ func validateAttributes(
 ) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec")
-	switch {
-	case r != nil && n != nil:
-		errs = append(errs,
-			field.Invalid(path.Child("nonResourceAttributes"), internal(n),
-				"cannot be specified in combination with resourceAttributes"))
-	case r == nil && n == nil:
-		errs = append(errs,
-			field.Invalid(path.Child("resourceAttributes"), internal(n),
-				"exactly one of nonResourceAttributes or resourceAttributes must be specified"))
+	if (r != nil) == (n != nil) {
+		errs = append(errs, field.Invalid(path, internal(n),
+			"exactly one of nonResourceAttributes or resourceAttributes must be specified"))
 	}
 	if r == nil {
 		return errs

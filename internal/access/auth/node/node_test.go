@@ -236,15 +236,15 @@ func TestPodCertificateRequestsOfNodes(t *testing.T) {
 		}
 		return reason
 	}
-	without, _ := authorizer(t)
-	if got := ask(without, request.Info{Verb: "create"}, ""); got != "" {
-		t.Errorf("without the feature gate: %s", got)
-	}
-	gates, err := features.Parse([]string{"PodCertificateRequest=true"}, release.Release{})
+	off, err := features.Parse([]string{"PodCertificateRequest=false"}, release.Of(36))
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, reg := authorizerWith(t, gates)
+	without, _ := authorizerWith(t, off)
+	if got := ask(without, request.Info{Verb: "create"}, ""); got != "" {
+		t.Errorf("without the feature gate: %s", got)
+	}
+	a, reg := authorizerWith(t, features.Gates{})
 	for name, node := range map[string]string{"own": "n1", "other": "n2"} {
 		c := &certificatesv1beta1.PodCertificateRequest{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		c.Spec.NodeName = types.NodeName(node)

@@ -3,7 +3,7 @@
 //
 // The documents of the built-in groups are part of the program (see package archive). A generator
 // (internal/gen/openapi) makes them: kube-openapi generates the definitions from the types of the API modules, and the
-// paths are recorded from Kubernetes 1.36 with --runtime-config=api/all=true and the feature gates of kinds. They are
+// paths are recorded from Kubernetes 1.37 with --runtime-config=api/all=true and the feature gates of kinds. They are
 // not derived from the kinds that this repository declares; Options select the served ones. Documents of other groups
 // come from Sources.
 //

@@ -2,11 +2,14 @@ package patch
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"math"
+	"unicode"
 	"unicode/utf8"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -30,14 +33,14 @@ func Apply(body []byte, v Validation) (Configuration, error) {
 	var c Configuration
 	if err := scheme.CheckYAML(body); err != nil {
 		return Configuration{}, kerrors.NewBadRequest(
-			fmt.Sprintf("error decoding YAML: error converting YAML to JSON: %v", err),
+			fmt.Sprintf("error decoding patch: error converting YAML to JSON: %v", err),
 		)
 	}
 	if err := yaml.Unmarshal(body, &c.Object); err != nil {
-		return Configuration{}, kerrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
+		return Configuration{}, kerrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 	}
 	if err := scheme.CheckTreeDepth(c.Object); err != nil {
-		return Configuration{}, kerrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
+		return Configuration{}, kerrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 	}
 	if v.checks() {
 		c.duplicates = yaml.UnmarshalStrict(body, &map[string]any{})
@@ -46,6 +49,24 @@ func Apply(body []byte, v Validation) (Configuration, error) {
 		c.Object = map[string]any{}
 	}
 	return c, nil
+}
+
+// Check returns an error for the body of a patch that is not written as its type wants it, before anything else is done
+// with it: JSON, or YAML for server-side apply.
+func Check(t types.PatchType, body []byte) error {
+	if t != types.ApplyYAMLPatchType {
+		if !json.Valid(body) {
+			return kerrors.NewBadRequest("invalid JSON patch")
+		}
+		return nil
+	}
+	if bytes.HasPrefix(bytes.TrimLeftFunc(body, unicode.IsSpace), []byte("{")) {
+		return nil // Apply says what is wrong
+	}
+	if _, err := scheme.YAMLToJSON(body); err != nil {
+		return kerrors.NewBadRequest(fmt.Sprintf("error encoding patch: %v", err))
+	}
+	return nil
 }
 
 // applyJSON is about twenty times faster than the YAML decoder. It decodes JSON without duplicate fields to the same
@@ -134,7 +155,7 @@ func (c Configuration) Duplicates(v Validation) (warnings []string, err error) {
 	case c.duplicates == nil || !v.checks():
 		return nil, nil
 	case v == Strict:
-		return nil, kerrors.NewBadRequest(fmt.Sprintf("error strict decoding YAML: %v", c.duplicates))
+		return nil, kerrors.NewBadRequest(fmt.Sprintf("error strict decoding patch: %v", c.duplicates))
 	}
 	return Warnings([]error{c.duplicates}), nil
 }

@@ -336,12 +336,12 @@ func TestApply(t *testing.T) {
 		{body: "data: {k: v}\ndata: {k: w}\n", warning: `line 2: key "data" already set in map`},
 		{
 			body:    "data: [",
-			failure: "error decoding YAML: error converting YAML to JSON: yaml: line 1: did not find expected node content",
+			failure: "error decoding patch: error converting YAML to JSON: yaml: line 1: did not find expected node content",
 		},
 		{body: "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\n" +
 			"e: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: &g [*f,*f,*f,*f,*f,*f,*f,*f," +
 			"*f]\nh: [*g,*g,*g,*g,*g,*g,*g,*g,*g]\n",
-			failure: "error decoding YAML: error converting YAML to JSON: yaml: document contains excessive aliasing"},
+			failure: "error decoding patch: error converting YAML to JSON: yaml: document contains excessive aliasing"},
 	} {
 		got, err := Apply([]byte(c.body), Warn)
 		if err != nil || c.failure != "" {

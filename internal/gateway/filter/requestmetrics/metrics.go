@@ -39,7 +39,9 @@ type Requests struct {
 var (
 	sliBuckets    = metrics.DurationBuckets()[2:]
 	filterBuckets = []float64{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 5, 10, 15, 30}
-	listBuckets   = []float64{0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 2, 4, 6, 8, 10, 15, 20, 30, 45, 60}
+	listBuckets   = []float64{
+		0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300,
+	}
 )
 
 // The buckets of sizes in bytes.

@@ -3,6 +3,7 @@ package requestmetrics
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,7 +26,7 @@ func New(m *Requests) func(http.Handler) http.Handler {
 				gauge := m.LongRunning(c.labels)
 				gauge.Inc()
 				defer gauge.Dec()
-				if c.info.Verb == "watch" && strings.Contains(r.URL.RawQuery, "sendInitialEvents=") {
+				if c.info.Verb == "watch" && isWatchList(r) {
 					c.rw.InitialEvents = watchList(m, c.labels, c.start)
 				}
 			}
@@ -33,6 +34,21 @@ func New(m *Requests) func(http.Handler) http.Handler {
 			next.ServeHTTP(c.rw, r)
 		})
 	}
+}
+
+// isWatchList reports whether a watch begins with the objects that exist and marks their end. It does so without the parameter
+// sendInitialEvents, too, if it begins at no version or at 0.
+func isWatchList(r *http.Request) bool {
+	query := r.URL.Query()
+	if bookmarks, err := strconv.ParseBool(query.Get("allowWatchBookmarks")); err != nil || !bookmarks {
+		return false
+	}
+	if initial := query.Get("sendInitialEvents"); initial != "" {
+		send, err := strconv.ParseBool(initial)
+		return err == nil && send
+	}
+	version := query.Get("resourceVersion")
+	return query.Get("resourceVersionMatch") == "" && (version == "" || version == "0")
 }
 
 // watchList returns what records that a watch has sent its initial events. It is a function of its own so that the call of

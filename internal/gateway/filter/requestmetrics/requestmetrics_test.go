@@ -45,7 +45,7 @@ func TestOnlyServedRequestsAreCounted(t *testing.T) {
 				`scope="cluster",subresource="",verb="LIST",version="v1"} 1`}, []string{"apiserver_request_total{"}},
 		{"a cut response", "GET", pods, answer((*request.Tracker).Abort, 200),
 			[]string{`apiserver_request_aborts_total{` + labels + `} 1`}, []string{"apiserver_request_total{"}},
-		{"a watch", "GET", pods + "?watch=1&sendInitialEvents=true", func(w http.ResponseWriter, r *http.Request) {
+		{"a watch", "GET", pods + "?watch=1&sendInitialEvents=true&allowWatchBookmarks=true", func(w http.ResponseWriter, r *http.Request) {
 			request.TrackerFrom(r.Context()).Serve(nil)
 			w.(*responserecorder.Recorder).InitialEventsSent()
 		}, []string{`apiserver_watch_list_duration_seconds_count{group="",resource="pods",scope="namespace",version="v1"} 1`},

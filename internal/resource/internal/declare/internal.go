@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 
 	"github.com/keelson-dev/keelson/internal/resource/field"
@@ -36,21 +35,13 @@ type internalWriter struct {
 }
 
 func (b *internalWriter) open(t reflect.Type) bool {
-	return isAPI(t.PkgPath()) || t.Implements(internalType) || b.all && !t.Implements(marshaler)
+	return isAPI(t.PkgPath()) || b.all && !t.Implements(marshaler)
 }
 
 // isAPI reports whether a package declares API types.
-func isAPI(path string) bool {
-	return strings.HasPrefix(path, "k8s.io/api/") || strings.HasSuffix(path, "/resource/scheduling/v1alpha2")
-}
+func isAPI(path string) bool { return strings.HasPrefix(path, "k8s.io/api/") }
 
 var marshaler = reflect.TypeFor[json.Marshaler]()
-
-// InternalType is implemented by structs that have the fields of kube-apiserver's internal
-// version of an API type, if that differs from the external version.
-type InternalType interface{ IsInternalType() }
-
-var internalType = reflect.TypeFor[InternalType]()
 
 // Immutable returns an error if a value differs from its old value.
 func Immutable(value, old any, path *field.Path) field.ErrorList {
@@ -99,7 +90,7 @@ func (b *internalWriter) write(v reflect.Value) {
 }
 
 func (b *internalWriter) writeMembers(v reflect.Value, first *bool) {
-	for _, member := range membersOf(v.Type()) {
+	for member := range v.Type().Fields() {
 		if member.Anonymous {
 			b.writeEmbedded(v.FieldByIndex(member.Index), first)
 			continue
@@ -157,23 +148,4 @@ func (b *internalWriter) writeJSON(v reflect.Value) {
 		text = []byte("null")
 	}
 	b.Write(text)
-}
-
-// internalOrder has, by type and field, the field before it in the internal type, where the
-// order differs from that of the external type.
-var internalOrder = map[reflect.Type]map[string]string{
-	reflect.TypeFor[corev1.VolumeSource]():           {"Quobyte": "RBD"},
-	reflect.TypeFor[corev1.PersistentVolumeSource](): {"Quobyte": "RBD", "FlexVolume": "ISCSI"},
-}
-
-func membersOf(t reflect.Type) []reflect.StructField {
-	members := slices.Collect(t.Fields())
-	for name, before := range internalOrder[t] {
-		at := slices.IndexFunc(members, func(m reflect.StructField) bool { return m.Name == name })
-		member := members[at]
-		members = slices.Delete(members, at, at+1)
-		at = slices.IndexFunc(members, func(m reflect.StructField) bool { return m.Name == before })
-		members = slices.Insert(members, at+1, member)
-	}
-	return members
 }

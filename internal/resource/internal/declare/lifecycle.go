@@ -62,7 +62,9 @@ func setLifecycle(k *registry.Kind, v *registry.Version, r release.Release) {
 }
 
 // chooseStored sets the version that objects of a kind are stored in: the declared one or, if servers that this one has to be
-// compatible with do not know it, the first that they know. The messages of these versions are the same.
+// compatible with do not know it, the first that they know. The messages of these versions are the same. Versions without a
+// lifecycle are alpha versions, in which nothing is stored instead of a beta version. A kind that declares the version by
+// Storage.GroupVersion is stored in that version by all releases.
 func chooseStored(k *registry.Kind, r release.Release) {
 	known := func(v *registry.Version) bool {
 		t, ok := v.New().(lifecycle)
@@ -72,11 +74,12 @@ func chooseStored(k *registry.Kind, r release.Release) {
 		_, minor := t.APILifecycleIntroduced()
 		return minor <= r.MinCompatible()
 	}
-	if v := k.Version(k.Storage.Version); v == nil || known(v) {
+	if v := k.Version(k.Storage.Version); k.Storage.GroupVersion != "" || v == nil || known(v) {
 		return
 	}
 	for i := range k.Versions {
-		if v := &k.Versions[i]; known(v) {
+		v := &k.Versions[i]
+		if _, ok := v.New().(lifecycle); ok && known(v) {
 			k.Storage.GroupVersion = k.GroupVersion(v).String()
 			return
 		}

@@ -21,8 +21,11 @@ import (
 // stands between changes, and none within the JSON. "update" is an update of the valid object to the changed one,
 // "status" the same of its status. The lines below, which are indented, are the causes in any order, as kube-apiserver
 // words them, with \n for a new line. Causes about metadata are left out, because the rules of all objects find them.
-func Cases(t *testing.T, kinds []*registry.Kind) {
-	files, err := filepath.Glob("testdata/cases/*.txt")
+func Cases(t *testing.T, kinds []*registry.Kind) { CasesIn(t, kinds, "testdata/cases") }
+
+// CasesIn is Cases for the files of another directory: those of kinds with other feature gates, for instance.
+func CasesIn(t *testing.T, kinds []*registry.Kind, dir string) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.txt"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no cases: %v", err)
 	}

@@ -19,8 +19,7 @@ type rejectedUpdate struct {
 	Causes                  []string
 }
 
-// InvalidUpdates checks that strategies reject the updates of invalidupdate.jsonl.gz for the recorded reasons, each as
-// often as recorded.
+// InvalidUpdates checks that strategies reject the updates of invalidupdate.jsonl.gz for the recorded reasons.
 func InvalidUpdates(t *testing.T, kinds []*registry.Kind) {
 	for c := range read[rejectedUpdate](t, "invalidupdate.jsonl.gz", "") {
 		kind := find(t, kinds, c.Resource)

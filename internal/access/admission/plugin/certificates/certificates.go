@@ -94,9 +94,9 @@ func (s signerAuthorizer) checkAttest(ctx context.Context, a *admission.Attribut
 	if a.Resource != bundleResource || a.Operation != admission.Create && a.Operation != admission.Update {
 		return nil
 	}
-	bundle := a.Object.(*certificatesv1beta1.ClusterTrustBundle)
+	bundle := a.Object.(*certificatesv1.ClusterTrustBundle)
 	signer := bundle.Spec.SignerName // it cannot be changed
-	if old, ok := a.Old.(*certificatesv1beta1.ClusterTrustBundle); ok && onlyCollected(bundle, old) {
+	if old, ok := a.Old.(*certificatesv1.ClusterTrustBundle); ok && onlyCollected(bundle, old) {
 		return nil
 	}
 	if signer == "" || s.allow(ctx, "attest", signer) {
@@ -106,7 +106,7 @@ func (s signerAuthorizer) checkAttest(ctx context.Context, a *admission.Attribut
 }
 
 // onlyCollected reports whether only fields that the garbage collector changes have changed.
-func onlyCollected(bundle, old *certificatesv1beta1.ClusterTrustBundle) bool {
+func onlyCollected(bundle, old *certificatesv1.ClusterTrustBundle) bool {
 	same := bundle.DeepCopy()
 	same.OwnerReferences, same.Finalizers = old.OwnerReferences, old.Finalizers
 	same.ManagedFields = old.ManagedFields

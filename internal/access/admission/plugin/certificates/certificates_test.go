@@ -141,9 +141,9 @@ func TestPodSigning(t *testing.T) {
 
 // TestAttest: a bundle of a signer is what workloads trust.
 func TestAttest(t *testing.T) {
-	bundle := &certificatesv1beta1.ClusterTrustBundle{
+	bundle := &certificatesv1.ClusterTrustBundle{
 		ObjectMeta: metav1.ObjectMeta{Name: "r"},
-		Spec:       certificatesv1beta1.ClusterTrustBundleSpec{SignerName: "example.com/serving", TrustBundle: "a"},
+		Spec:       certificatesv1.ClusterTrustBundleSpec{SignerName: "example.com/serving", TrustBundle: "a"},
 	}
 	owned, changed, without := bundle.DeepCopy(), bundle.DeepCopy(), bundle.DeepCopy()
 	owned.OwnerReferences = []metav1.OwnerReference{{Name: "o"}}

@@ -1,5 +1,5 @@
-// Package lifecycle refuses writes in namespaces that do not exist, and new objects in namespaces that are being
-// deleted (NamespaceLifecycle).
+// Package lifecycle refuses new objects in namespaces that do not exist or are being deleted (NamespaceLifecycle). Objects
+// that have outlived their namespace may be updated and deleted.
 package lifecycle
 
 import (
@@ -27,8 +27,7 @@ var (
 // for one that is being deleted.
 func Plugin(in admission.Namespaces) admission.Plugin {
 	check := func(ctx context.Context, a *admission.Attributes) error {
-		if a.Operation != admission.Create && a.Operation != admission.Update || a.Namespace == "" ||
-			a.Resource == namespaces || a.Resource == reviews {
+		if a.Operation != admission.Create || a.Namespace == "" || a.Resource == namespaces || a.Resource == reviews {
 			return nil
 		}
 		state, err := in.NamespaceState(ctx, a.Namespace)
@@ -37,7 +36,7 @@ func Plugin(in admission.Namespaces) admission.Plugin {
 			return err
 		case state == registry.NamespaceMissing:
 			return kerrors.NewNotFound(namespaces, a.Namespace)
-		case state == registry.NamespaceTerminating && a.Operation == admission.Create:
+		case state == registry.NamespaceTerminating:
 			return terminating(a)
 		}
 		return nil

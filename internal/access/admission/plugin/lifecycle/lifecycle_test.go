@@ -40,8 +40,7 @@ func TestLifecycle(t *testing.T) {
 		},
 		"update": {admission.Attributes{Resource: configMaps, Namespace: "going", Operation: admission.Update}, ""},
 		"update, missing": {
-			admission.Attributes{Resource: configMaps, Namespace: "none", Operation: admission.Update},
-			`namespaces "none" not found`,
+			admission.Attributes{Resource: configMaps, Namespace: "none", Operation: admission.Update}, "",
 		},
 		"cluster":   {admission.Attributes{Resource: corev1.Resource("nodes")}, ""},
 		"namespace": {admission.Attributes{Resource: namespaces, Namespace: "none"}, ""},

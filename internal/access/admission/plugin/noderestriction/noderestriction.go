@@ -23,6 +23,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/certificates"
 	"github.com/keelson-dev/keelson/internal/access/auth/authz"
 	"github.com/keelson-dev/keelson/internal/access/auth/node"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
@@ -40,15 +41,25 @@ var (
 	podRequests    = certificatesv1.Resource("podcertificaterequests")
 )
 
-// Plugin returns the plug-in. It calls the authorizer to check whether a node may request tokens for an audience that
-// none of its pods uses.
-func Plugin(in admission.Objects, z authz.Authorizer) admission.Plugin {
-	return admission.Plugin{Name: "NodeRestriction", Mutate: (&plugin{in, z}).check}
+// Options are the dependencies of the plug-in.
+type Options struct {
+	Objects admission.Objects
+	// Authorizer decides whether a node may request tokens for an audience, or certificates of a signer, that its pod does not
+	// use.
+	Authorizer authz.Authorizer
+	// VolumeHealth lets nodes write the status of their CSINode (the gate CSIVolumeHealth).
+	VolumeHealth bool
+}
+
+// Plugin returns the plug-in.
+func Plugin(o Options) admission.Plugin {
+	return admission.Plugin{Name: "NodeRestriction", Mutate: (&plugin{o.Objects, o.Authorizer, o.VolumeHealth}).check}
 }
 
 type plugin struct {
-	objects    admission.Objects
-	authorizer authz.Authorizer
+	objects      admission.Objects
+	authorizer   authz.Authorizer
+	volumeHealth bool
 }
 
 // write is a write of a kubelet.
@@ -84,6 +95,9 @@ func (p *plugin) check(ctx context.Context, a *admission.Attributes) error {
 		if objectName(a) != name {
 			return w.Forbiddenf("can only access CSINode with the same name as the requesting node")
 		}
+		if w.Subresource == "status" {
+			return p.checkCSIStatus(w)
+		}
 	case resourceSlices:
 		return checkSlice(w)
 	case requests:
@@ -92,6 +106,30 @@ func (p *plugin) check(ctx context.Context, a *admission.Attributes) error {
 		return p.checkPodRequest(ctx, w)
 	}
 	return nil
+}
+
+// checkCSIStatus lets a kubelet write the status of its CSINode, but not its spec with it.
+func (p *plugin) checkCSIStatus(w *write) error {
+	if !p.volumeHealth {
+		return w.Forbiddenf("CSIVolumeHealth feature gate is disabled")
+	}
+	if w.Operation != admission.Update {
+		return w.Forbiddenf("unexpected operation %q", w.Operation)
+	}
+	if !equality.Semantic.DeepEqual(w.Old.(*storagev1.CSINode).Spec, w.Object.(*storagev1.CSINode).Spec) {
+		return w.Forbiddenf("node %q is not allowed to modify CSINode spec via status", w.node)
+	}
+	return nil
+}
+
+// permits reports whether the user of a write has a permission of kubelets for a service account. resource is what the
+// permission is for. The error of the authorizer only counts if the permission is missing.
+func (p *plugin) permits(ctx context.Context, w *write, verb, resource, account string) (bool, error) {
+	decision, _, err := p.authorizer.Authorize(ctx, authz.Attributes{User: w.User, Info: &request.Info{
+		Verb: verb, Group: w.Requested.Resource.Group, Version: w.Requested.Resource.Version, Resource: resource,
+		AsksResource: true, Namespace: w.Namespace, Name: account,
+	}})
+	return decision == authz.Allow, err
 }
 
 // objectName returns the name of the object that is created, else the name in the request, or of the object that is

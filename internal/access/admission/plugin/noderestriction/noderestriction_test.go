@@ -42,6 +42,10 @@ func (authorizer) Authorize(_ context.Context, a authz.Attributes) (authz.Decisi
 	if a.Info.Verb == "request-serviceaccounts-token-audience" && a.Info.Resource == allowed && a.Info.Name == "robot" {
 		return authz.Allow, "", nil
 	}
+	if a.Info.Verb == "request-serviceaccounts-podcertificate-signer" && a.Info.Group == "certificates.k8s.io" &&
+		a.Info.Version == "v1" && a.Info.Resource == "example.com:allowed" && a.Info.Name == "robot" {
+		return authz.Allow, "", nil
+	}
 	return authz.NoOpinion, "", nil
 }
 
@@ -164,7 +168,7 @@ type attempt struct {
 func check(t *testing.T, attempts map[string]attempt) {
 	t.Helper()
 	for name, c := range attempts {
-		err := Plugin(objects(), authorizer{}).Mutate(t.Context(), c.attributes())
+		err := Plugin(Options{Objects: objects(), Authorizer: authorizer{}, VolumeHealth: true}).Mutate(t.Context(), c.attributes())
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
@@ -177,7 +181,8 @@ func check(t *testing.T, attempts map[string]attempt) {
 func (c *attempt) attributes() *admission.Attributes {
 	a := &admission.Attributes{
 		Operation: c.operation, Resource: c.resource, Subresource: c.subresource, Namespace: "n", Object: c.obj, Old: c.old,
-		User: &request.User{Name: "system:node:a", Groups: []string{"system:nodes"}},
+		Requested: admission.Names{Resource: c.resource.WithVersion("v1")},
+		User:      &request.User{Name: "system:node:a", Groups: []string{"system:nodes"}},
 	}
 	if c.namespace != "" {
 		a.Namespace = c.namespace
@@ -233,6 +238,13 @@ func TestPodsOfKubelets(t *testing.T) {
 			operation: admission.Update, resource: pods, subresource: "status",
 			obj: changed(func(s *corev1.PodStatus) { s.ExtendedResourceClaimStatus = extended }), old: pod("p", "a", nil),
 			want: `node "a" cannot update extended resource claim status`,
+		},
+		"node allocatable claims": {
+			operation: admission.Update, resource: pods, subresource: "status",
+			obj: changed(func(s *corev1.PodStatus) {
+				s.NodeAllocatableResourceClaimStatuses = []corev1.NodeAllocatableResourceClaimStatus{{ResourceClaimName: "x"}}
+			}),
+			old: pod("p", "a", nil), want: `node "a" cannot update node allocatable resource claim statuses`,
 		},
 		"delete status": {
 			operation: admission.Delete, resource: pods, subresource: "status", old: pod("p", "a", nil),
@@ -456,7 +468,7 @@ func TestTokensOfKubelets(t *testing.T) {
 	}
 	noUID, oldUID := token("own", "projected"), token("own", "projected")
 	noUID.Spec.BoundObjectRef.UID, oldUID.Spec.BoundObjectRef.UID = "", "old"
-	const missing = `not found in pod spec volume, system:node:a is not authorized to request tokens for this audience`
+	const missing = `system:node:a is not authorized to request tokens for audience `
 	attempts := map[string]attempt{}
 	for name, c := range map[string]struct {
 		request *authenticationv1.TokenRequest
@@ -479,8 +491,8 @@ func TestTokensOfKubelets(t *testing.T) {
 		"migrated claim":      {token("own", "by-disk"), ""},
 		"migrated inline":     {token("own", "by-inline-disk"), ""},
 		"authorized":          {token("plain", allowed), ""},
-		"not authorized":      {token("plain", "x"), `audience "x" ` + missing},
-		"no audience":         {token("plain"), `audience "" ` + missing},
+		"not authorized":      {token("plain", "x"), missing + `"x"`},
+		"no audience":         {token("plain"), missing + `""`},
 		"broken volumes": {
 			token("broken", "x"),
 			`error validating audience "x": [persistentvolumeclaim "none" not found, persistentvolume "" not found]`,
@@ -527,7 +539,15 @@ func TestOtherObjectsOfKubelets(t *testing.T) {
 		"deletion of lease": {
 			operation: admission.Delete, resource: leases, namespace: "kube-node-lease", old: lease("b"), want: leaseNode,
 		},
-		"CSINode":          {operation: admission.Create, resource: csiNodes, obj: csi("a")},
+		"CSINode": {operation: admission.Create, resource: csiNodes, obj: csi("a")},
+		"status of a CSINode": {
+			operation: admission.Update, resource: csiNodes, subresource: "status", obj: csi("a"), old: csi("a"),
+		},
+		"spec by status": {
+			operation: admission.Update, resource: csiNodes, subresource: "status", obj: csi("a"),
+			old:  &storagev1.CSINode{ObjectMeta: meta("a"), Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "d"}}}},
+			want: `node "a" is not allowed to modify CSINode spec via status`,
+		},
 		"CSINode of other": {operation: admission.Update, resource: csiNodes, obj: csi("b"), old: csi("b"), want: csiNode},
 		"slice":            {operation: admission.Create, resource: resourceSlices, obj: slice(ptr.To("a"))},
 		"slice of other": {
@@ -584,7 +604,7 @@ func TestOnlyKubeletsAreRestricted(t *testing.T) {
 	} {
 		a := c.attributes()
 		a.User = who.user
-		err := Plugin(objects(), authorizer{}).Mutate(t.Context(), a)
+		err := Plugin(Options{Objects: objects(), Authorizer: authorizer{}, VolumeHealth: true}).Mutate(t.Context(), a)
 		got := ""
 		if err != nil {
 			got = err.Error()
@@ -600,6 +620,9 @@ func TestPodCertificateRequestsOfKubelets(t *testing.T) {
 	stored := objects()
 	stored[pods] = append(stored[pods], mirror(nil), pod("serving", "a", func(p *corev1.Pod) {
 		p.Spec.ServiceAccountName = "robot"
+		p.Spec.Volumes = []corev1.Volume{{}, {VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			Sources: []corev1.VolumeProjection{{}, {PodCertificate: &corev1.PodCertificateProjection{SignerName: "example.com/own"}}},
+		}}}}
 	}))
 	stored[accounts] = []registry.Object{&corev1.ServiceAccount{ObjectMeta: meta("robot")}}
 	for name, c := range map[string]struct {
@@ -607,7 +630,10 @@ func TestPodCertificateRequestsOfKubelets(t *testing.T) {
 		code   int32
 		want   string
 	}{
-		"own": {change: func(*certificatesv1beta1.PodCertificateRequestSpec) {}},
+		"own":            {change: func(*certificatesv1beta1.PodCertificateRequestSpec) {}},
+		"allowed signer": {change: func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.SignerName = "example.com/allowed" }},
+		"another signer": {func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.SignerName = "example.com/other" }, 403,
+			`pod "n/serving" does not mount a podCertificate projected volume for signer "example.com/other"`},
 		"another node": {func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.NodeName = "b" }, 403,
 			`PodCertificateRequest.Spec.NodeName="b", which is not the requesting node "a"`},
 		"another UID of the node": {func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.NodeUID = "x" }, 500,
@@ -630,9 +656,10 @@ func TestPodCertificateRequestsOfKubelets(t *testing.T) {
 		r := &certificatesv1beta1.PodCertificateRequest{ObjectMeta: meta("r")}
 		r.Spec.NodeName, r.Spec.NodeUID, r.Spec.PodName, r.Spec.PodUID = "a", "node-a", "serving", "uid-x"
 		r.Spec.ServiceAccountName, r.Spec.ServiceAccountUID = "robot", "uid-x"
+		r.Spec.SignerName = "example.com/own"
 		c.change(&r.Spec)
 		try := attempt{operation: admission.Create, resource: podRequests, obj: r}
-		err := Plugin(stored, authorizer{}).Mutate(t.Context(), try.attributes())
+		err := Plugin(Options{Objects: stored, Authorizer: authorizer{}}).Mutate(t.Context(), try.attributes())
 		var status kerrors.APIStatus
 		switch {
 		case c.want == "" && err == nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
@@ -18,7 +19,8 @@ import (
 )
 
 // checkPodRequest lets a kubelet create PodCertificateRequests for pods on its node that are not mirror pods. The node,
-// the pod and its service account must match the current ones. As in kube-apiserver, a fault that may disappear when
+// the pod and its service account must match the current ones, and a volume of the pod has to be a certificate of the signer, if
+// the node has no permission to request others. As in kube-apiserver, a fault that may disappear when
 // the kubelet tries again is a 500; any other is Forbidden.
 func (p *plugin) checkPodRequest(ctx context.Context, w *write) error {
 	if w.Operation != admission.Create {
@@ -42,13 +44,36 @@ func (p *plugin) checkPodRequest(ctx context.Context, w *write) error {
 	if err != nil {
 		return err
 	}
-	if err := checkRunning(w, spec, found.(*corev1.Pod)); err != nil {
+	pod := found.(*corev1.Pod)
+	if err := checkRunning(w, spec, pod); err != nil {
 		return err
 	}
 	_, err = p.named(ctx, w, podName, namedObject{
 		accounts, "service account", w.Namespace, spec.ServiceAccountName, spec.ServiceAccountUID,
 		"PodCertificateRequest for pod %q names service account UID %q, which differs from the running service account (%q)"})
-	return err
+	if err != nil || usesSigner(pod, spec.SignerName) {
+		return err
+	}
+	// The name of a resource in a role cannot have a slash. ClusterTrustBundles have the names of signers in this form, too.
+	signer := strings.ReplaceAll(spec.SignerName, "/", ":")
+	switch allowed, err := p.permits(
+		ctx, w, "request-serviceaccounts-podcertificate-signer", signer, spec.ServiceAccountName); {
+	case allowed:
+		return nil
+	case err != nil:
+		return w.Forbiddenf("error authorizing %s to request podcertificaterequests for signer %q: %w",
+			w.User.Name, spec.SignerName, err)
+	}
+	return w.Forbiddenf("pod %q does not mount a podCertificate projected volume for signer %q", podName, spec.SignerName)
+}
+
+// usesSigner reports whether a volume of the pod is a certificate of the signer.
+func usesSigner(pod *corev1.Pod, signer string) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool {
+			return s.PodCertificate != nil && s.PodCertificate.SignerName == signer
+		})
+	})
 }
 
 // checkRunning checks that a pod runs on the node with the service account that the request names.

@@ -148,6 +148,10 @@ func checkPodStatus(w *write) error {
 		!equality.Semantic.DeepEqual(had.RequestMappings, has.RequestMappings)) {
 		return w.Forbiddenf("node %q cannot update extended resource claim status", w.node)
 	}
+	if !equality.Semantic.DeepEqual(old.Status.NodeAllocatableResourceClaimStatuses,
+		pod.Status.NodeAllocatableResourceClaimStatuses) {
+		return w.Forbiddenf("node %q cannot update node allocatable resource claim statuses", w.node)
+	}
 	return nil
 }
 

@@ -14,8 +14,6 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/keelson-dev/keelson/internal/access/admission"
-	"github.com/keelson-dev/keelson/internal/access/auth/authz"
-	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
@@ -78,19 +76,13 @@ func (p *plugin) checkAudience(ctx context.Context, w *write, audiences []string
 	if uses {
 		return nil
 	}
-	decision, _, err := p.authorizer.Authorize(ctx, authz.Attributes{User: w.User, Info: &request.Info{
-		Verb: "request-serviceaccounts-token-audience", Version: "v1", Resource: audience, AsksResource: true,
-		Namespace: w.Namespace, Name: w.Name,
-	}})
-	switch {
-	case decision == authz.Allow:
+	switch allowed, err := p.permits(ctx, w, "request-serviceaccounts-token-audience", audience, w.Name); {
+	case allowed:
 		return nil
 	case err != nil:
-		return fmt.Errorf("audience %q not found in pod spec volume, error authorizing %s to request tokens for this "+
-			"audience: %w", audience, w.User.Name, err)
+		return fmt.Errorf("error authorizing %s to request tokens for audience %q: %w", w.User.Name, audience, err)
 	}
-	return fmt.Errorf("audience %q not found in pod spec volume, %s is not authorized to request tokens for this "+
-		"audience", audience, w.User.Name)
+	return fmt.Errorf("%s is not authorized to request tokens for audience %q", w.User.Name, audience)
 }
 
 // usesAudience reports whether a volume of the pod is a token of the audience, or belongs to a CSI driver that gets

@@ -13,7 +13,6 @@ package policies
 import (
 	"context"
 	"log/slog"
-	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -89,18 +88,9 @@ func (p *Plugins) Validating() admission.Plugin {
 	return admission.Plugin{Name: "ValidatingAdmissionPolicy", Validate: p.validate}
 }
 
-// reviews are resources whose POST stores nothing, such as access reviews. No policy applies to them, because a wrong
-// one could stop the cluster.
-var reviews = map[string][]string{
-	"authentication.k8s.io": {"selfsubjectreviews", "tokenreviews"},
-	"authorization.k8s.io": {
-		"localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews",
-	},
-}
-
 // exempt reports whether no policy applies to the write.
 func exempt(a *admission.Attributes) bool {
-	return match.Exempt(a) || slices.Contains(reviews[a.Resource.Group], a.Resource.Resource)
+	return match.Exempt(a) || match.Reviews(a)
 }
 
 // criteriaOf returns the criteria of the writes that m matches.

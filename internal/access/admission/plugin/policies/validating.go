@@ -22,6 +22,8 @@ import (
 type judgement struct {
 	view
 	denied *refusal // the first one
+	// audited are the failures of bindings with the action Audit.
+	audited []failedValidation
 }
 
 // refusal is why a write is refused.
@@ -54,6 +56,7 @@ func (p *Plugins) validate(ctx context.Context, a *admission.Attributes) error {
 	if j == nil {
 		return nil
 	}
+	j.annotateFailures(ctx)
 	return j.denied.status(a)
 }
 
@@ -161,7 +164,7 @@ func (j *judgement) apply(ctx context.Context, p *policy, b *binding, v verdict,
 				j.deny(refusal{p.name, b.name, d.message, d.reason})
 				j.observe(p, b, d, "deny")
 			case admissionregistrationv1.Audit:
-				annotateFailure(ctx, b, i, d.message)
+				j.audited = append(j.audited, failedValidation{d.message, b.policy, b.name, i, b.actions})
 				j.observe(p, b, d, "audit")
 			case admissionregistrationv1.Warn:
 				request.Warn(ctx, fmt.Sprintf("Validation failed for ValidatingAdmissionPolicy '%s' with binding '%s': %s",
@@ -197,15 +200,30 @@ func failureOf(message string) string {
 	return "invalid_error"
 }
 
-// annotateFailure records the failure of a validation in the audit event.
-func annotateFailure(ctx context.Context, b *binding, index int, message string) {
-	value, err := json.Marshal([]struct {
-		Message           string                                     `json:"message"`
-		Policy            string                                     `json:"policy"`
-		Binding           string                                     `json:"binding"`
-		ExpressionIndex   int                                        `json:"expressionIndex"`
-		ValidationActions []admissionregistrationv1.ValidationAction `json:"validationActions"`
-	}{{message, b.policy, b.name, index, b.actions}})
+// A failedValidation is an entry of the audit annotation validation_failure.
+type failedValidation struct {
+	Message           string                                     `json:"message"`
+	Policy            string                                     `json:"policy"`
+	Binding           string                                     `json:"binding"`
+	ExpressionIndex   int                                        `json:"expressionIndex"`
+	ValidationActions []admissionregistrationv1.ValidationAction `json:"validationActions"`
+}
+
+// mostAuditedFailures is how many failures of validations the audit event of a write has.
+const mostAuditedFailures = 50
+
+// annotateFailures records the failures of the validations of all policies in one annotation of the audit event.
+func (j *judgement) annotateFailures(ctx context.Context) {
+	if len(j.audited) == 0 {
+		return
+	}
+	failures := j.audited
+	if len(failures) > mostAuditedFailures {
+		j.o.Log.Warn("the audit event of a write has only the first failures of admission policies",
+			"failures", len(failures), "kept", mostAuditedFailures, "resource", j.a.Resource.String())
+		failures = failures[:mostAuditedFailures]
+	}
+	value, err := json.Marshal(failures)
 	if err == nil { // texts and numbers are always encoded
 		audit.Annotate(ctx, "validation.policy.admission.k8s.io/validation_failure", string(value))
 	}

@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/access/admission/admissiontest"
@@ -65,7 +67,7 @@ func TestPriority(t *testing.T) {
 	} {
 		pod := &corev1.Pod{Spec: c.sent}
 		pod.Name = "p"
-		err := Plugin(c.in).Mutate(t.Context(), admissiontest.Creation(pods, pod))
+		err := Plugin(c.in, true).Mutate(t.Context(), admissiontest.Creation(pods, pod))
 		if message(err) != c.err {
 			t.Errorf("%s: %v, want %q", name, err, c.err)
 		}
@@ -80,7 +82,7 @@ func TestUpdateKeepsPriority(t *testing.T) {
 	old := &corev1.Pod{Spec: corev1.PodSpec{Priority: ptr.To[int32](7), PreemptionPolicy: ptr.To(corev1.PreemptNever)}}
 	bare, changed := &corev1.Pod{}, &corev1.Pod{Spec: corev1.PodSpec{Priority: ptr.To[int32](8)}}
 	for _, pod := range []*corev1.Pod{bare, changed} {
-		if err := Plugin(admissiontest.Objects{}).Mutate(t.Context(), admissiontest.Change(pods, pod, old)); err != nil {
+		if err := Plugin(admissiontest.Objects{}, true).Mutate(t.Context(), admissiontest.Change(pods, pod, old)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -89,9 +91,57 @@ func TestUpdateKeepsPriority(t *testing.T) {
 	}
 }
 
+func TestPriorityOfGroups(t *testing.T) {
+	never := corev1.PreemptNever
+	in := admissiontest.Objects{classes: {class("low", 77, &never, false)}}
+	const refused = `podgroups.scheduling.k8s.io "g" is forbidden: `
+	for name, c := range map[string]struct {
+		sent     schedulingv1beta1.PodGroupSpec
+		policies bool
+		priority int32
+		policy   schedulingv1beta1.PreemptionPolicy // "" is none
+		err      string
+	}{
+		"nothing":    {schedulingv1beta1.PodGroupSpec{}, true, 0, schedulingv1beta1.PreemptLowerPriority, ""},
+		"class":      {schedulingv1beta1.PodGroupSpec{PriorityClassName: "low"}, true, 77, schedulingv1beta1.PreemptNever, ""},
+		"no policy":  {schedulingv1beta1.PodGroupSpec{PriorityClassName: "low"}, false, 77, "", ""},
+		"same value": {schedulingv1beta1.PodGroupSpec{Priority: new(int32)}, false, 0, "", ""},
+		"missing": {
+			schedulingv1beta1.PodGroupSpec{PriorityClassName: "none"}, true, 0, "",
+			refused + "no PriorityClass with name none was found",
+		},
+		"other priority": {
+			schedulingv1beta1.PodGroupSpec{Priority: ptr.To[int32](5)}, true, 0, "",
+			refused + "priority set in the pod group (5) must match the priority computed (0) based on the priority class " +
+				"set in the spec",
+		},
+		"other policy": {
+			schedulingv1beta1.PodGroupSpec{PreemptionPolicy: ptr.To(schedulingv1beta1.PreemptNever)}, true, 0, "",
+			refused + "the string value of PreemptionPolicy (Never) must not be provided in pod group spec; priority " +
+				"admission controller computed PreemptLowerPriority from the given PriorityClass name",
+		},
+	} {
+		group := &schedulingv1beta1.PodGroup{Spec: c.sent}
+		group.Name = "g"
+		err := Plugin(in, c.policies).Mutate(t.Context(), admissiontest.Creation(groups, group))
+		if message(err) != c.err {
+			t.Errorf("%s: %v, want %q", name, err, c.err)
+		}
+		if s := group.Spec; err == nil && (*s.Priority != c.priority || ptr.Deref(s.PreemptionPolicy, "") != c.policy) {
+			t.Errorf("%s: got %d and %v", name, *s.Priority, s.PreemptionPolicy)
+		}
+	}
+	composite := &schedulingv1alpha3.CompositePodGroup{}
+	composite.Spec.PriorityClassName = "low"
+	err := Plugin(in, true).Mutate(t.Context(), admissiontest.Creation(compositeGroups, composite))
+	if s := composite.Spec; err != nil || *s.Priority != 77 || *s.PreemptionPolicy != schedulingv1alpha3.PreemptNever {
+		t.Errorf("a composite group: %+v, %v", s, err)
+	}
+}
+
 func TestOneDefault(t *testing.T) {
 	in := admissiontest.Objects{classes: []registry.Object{class("first", 1, nil, true)}}
-	p := Plugin(in)
+	p := Plugin(in, true)
 	const refused = `priorityclasses.scheduling.k8s.io "second" is forbidden: PriorityClass first is already marked as ` +
 		`default. Only one default can exist`
 	second := class("second", 2, nil, true)

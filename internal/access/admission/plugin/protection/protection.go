@@ -7,11 +7,11 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/internal/access/admission"
-	schedulingv1alpha2 "github.com/keelson-dev/keelson/internal/resource/scheduling/v1alpha2"
 )
 
 // finalizers are the finalizers by resource.
@@ -28,7 +28,7 @@ func Plugin() admission.Plugin {
 
 // Groups returns the plug-in that protects pod groups in the same way (PodGroupProtection).
 func Groups() admission.Plugin {
-	groups := schedulingv1alpha2.SchemeGroupVersion.WithResource("podgroups").GroupResource()
+	groups := schedulingv1.Resource("podgroups")
 	return admission.Plugin{Name: "PodGroupProtection", Mutate: func(_ context.Context, a *admission.Attributes) error {
 		if a.Is(groups, admission.Create) {
 			protect(a, "scheduling.k8s.io/podgroup-protection")

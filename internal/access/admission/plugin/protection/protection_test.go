@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -44,5 +46,26 @@ func TestProtection(t *testing.T) {
 	if err := Plugin().Mutate(t.Context(), admissiontest.Change(claims, released, released)); err != nil ||
 		released.Finalizers != nil {
 		t.Errorf("an update set %q, %v", released.Finalizers, err)
+	}
+}
+
+func TestGroups(t *testing.T) {
+	groups, group := schedulingv1.Resource("podgroups"), &schedulingv1beta1.PodGroup{}
+	if err := Groups().Mutate(t.Context(), admissiontest.Change(groups, group, group)); err != nil || group.Finalizers != nil {
+		t.Errorf("an update set %q, %v", group.Finalizers, err)
+	}
+	group.Finalizers = []string{"x/y"}
+	for range 2 { // the second time it is there
+		if err := Groups().Mutate(t.Context(), admissiontest.Creation(groups, group)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"x/y", "scheduling.k8s.io/podgroup-protection"}; !slices.Equal(group.Finalizers, want) {
+		t.Errorf("got %q, want %q", group.Finalizers, want)
+	}
+	workload := &schedulingv1beta1.Workload{}
+	creation := admissiontest.Creation(schedulingv1.Resource("workloads"), workload)
+	if err := Groups().Mutate(t.Context(), creation); err != nil || workload.Finalizers != nil {
+		t.Errorf("a workload got %q, %v", workload.Finalizers, err)
 	}
 }

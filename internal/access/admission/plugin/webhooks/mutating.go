@@ -11,6 +11,7 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/keelson-dev/keelson/internal/access/admission"
+	"github.com/keelson-dev/keelson/internal/access/admission/match"
 	"github.com/keelson-dev/keelson/internal/machinery/audit"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/jsonpatch"
@@ -59,6 +60,9 @@ func callsOf(a *admission.Attributes) *calls {
 
 // mutate lets the mutating webhooks change a write, one after the other.
 func (p *Plugins) mutate(ctx context.Context, a *admission.Attributes) error {
+	if p.o.ExcludeReviews && match.Reviews(a) {
+		return nil
+	}
 	all, err := p.mutating.current(ctx)
 	if err != nil || len(all) == 0 {
 		return err

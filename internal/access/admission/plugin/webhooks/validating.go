@@ -9,6 +9,7 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/keelson-dev/keelson/internal/access/admission"
+	"github.com/keelson-dev/keelson/internal/access/admission/match"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
@@ -30,6 +31,9 @@ type invocation struct {
 // validate calls all validating webhooks for a write concurrently. The write is refused with the error of the first
 // one, in order, that refuses it.
 func (p *Plugins) validate(ctx context.Context, a *admission.Attributes) error {
+	if p.o.ExcludeReviews && match.Reviews(a) {
+		return nil
+	}
 	all, err := p.validating.current(ctx)
 	if err != nil || len(all) == 0 {
 		return err

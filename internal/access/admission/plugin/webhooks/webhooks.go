@@ -53,6 +53,9 @@ type Options struct {
 	// Budget limits the total duration of failing calls of one webhook with failurePolicy Ignore in a minute. Beyond it
 	// the webhook is skipped for a while. 0 means that no webhook is skipped.
 	Budget time.Duration
+	// ExcludeReviews keeps webhooks away from the writes that match.Reviews reports (the gate
+	// ExcludeAdmissionWebhookVirtualResources).
+	ExcludeReviews bool
 	// Now is the clock of the budgets; nil means time.Now.
 	Now     func() time.Time
 	Metrics *Metrics

@@ -1,4 +1,4 @@
-// Package policy has the default roles and bindings of Kubernetes 1.36, which every cluster
+// Package policy has the default roles and bindings of Kubernetes 1.37, which every cluster
 // has from its start: those for users, for components, and for the controllers of
 // kube-controller-manager.
 package policy

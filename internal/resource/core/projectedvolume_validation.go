@@ -1,0 +1,226 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/keelson-dev/keelson/internal/resource/field"
+	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
+)
+
+// projection validates the sources of a projected volume.
+type projection struct {
+	volume *field.Path
+	files  sets.Set[string] // the paths of the files of all sources
+	errs   field.ErrorList
+}
+
+func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.ErrorList {
+	v := &projection{volume: at, files: sets.New[string]()}
+	v.add(fileMode(at.Child("defaultMode"), p.DefaultMode))
+	v.add(fileOwner(at.Child("defaultUser"), p.DefaultUser))
+	for i := range p.Sources {
+		v.validate(&p.Sources[i], at.Child("sources").Index(i))
+	}
+	return v.errs
+}
+
+func (v *projection) add(errs field.ErrorList) { v.errs = append(v.errs, errs...) }
+
+// unique requires that no other source has a file with this path. The errors are about the volume, and show value.
+func (v *projection) unique(file, value string) {
+	v.add(field.InvalidIf(v.files.Has(file), v.volume, value, "conflicting duplicate paths"))
+	v.files.Insert(file)
+}
+
+// uniqueIfSet is unique for a path that may be missing.
+func (v *projection) uniqueIfSet(file, value string) {
+	if file != "" {
+		v.unique(file, value)
+	}
+}
+
+func (v *projection) validate(p *corev1.VolumeProjection, at *field.Path) {
+	n := 0
+	source := func(name string, set bool, validate func(*field.Path)) {
+		if set {
+			n++
+			validate(at.Child(name))
+		}
+	}
+	source("secret", p.Secret != nil, func(at *field.Path) { v.keys(p.Secret.Name, p.Secret.Items, at) })
+	source("configMap", p.ConfigMap != nil, func(at *field.Path) { v.keys(p.ConfigMap.Name, p.ConfigMap.Items, at) })
+	source("downwardAPI", p.DownwardAPI != nil, func(at *field.Path) {
+		for i := range p.DownwardAPI.Items {
+			item := &p.DownwardAPI.Items[i]
+			v.add(validateDownwardFile(item, at))
+			v.uniqueIfSet(item.Path, item.Path)
+		}
+	})
+	source("serviceAccountToken", p.ServiceAccountToken != nil, func(at *field.Path) { v.token(p.ServiceAccountToken, at) })
+	source("clusterTrustBundle", p.ClusterTrustBundle != nil, func(at *field.Path) { v.bundle(p.ClusterTrustBundle, at) })
+	source("podCertificate", p.PodCertificate != nil, func(at *field.Path) { v.certificate(p.PodCertificate, at) })
+	v.add(field.ForbiddenIf(n > 1, at, "may not specify more than 1 volume type per source"))
+}
+
+// keys validates the keys of the Secret or ConfigMap of that name.
+func (v *projection) keys(name string, items []corev1.KeyToPath, at *field.Path) {
+	v.add(field.NotEmpty(at.Child("name"), name))
+	v.add(validateKeyToPaths(items, at.Child("items")))
+	for i := range items {
+		v.uniqueIfSet(items[i].Path, name)
+	}
+}
+
+func (v *projection) token(t *corev1.ServiceAccountTokenProjection, at *field.Path) {
+	const shortest, longest = 10 * 60, 1 << 32 // seconds
+	seconds := at.Child("expirationSeconds")
+	switch s := t.ExpirationSeconds; {
+	case s == nil:
+		v.add(field.ErrorList{field.Required(seconds, "")})
+	case *s < shortest:
+		v.add(field.ErrorList{field.Invalid(seconds, *s, "may not specify a duration less than 10 minutes")})
+	case *s > longest:
+		v.add(field.ErrorList{field.Invalid(seconds, *s, "may not specify a duration larger than 2^32 seconds")})
+	}
+	// The path of the error has no source.
+	v.add(field.NotEmptyAnd(v.volume.Child("path"), t.Path, validateLocalFilePath))
+	v.add(fileOwner(at.Child("user"), t.User))
+}
+
+func (v *projection) bundle(b *corev1.ClusterTrustBundleProjection, at *field.Path) {
+	switch {
+	case b.Name != nil && b.SignerName != nil:
+		v.add(field.ErrorList{field.Invalid(at, declare.Internal(b), "only one of name and signerName may be used")})
+	case b.Name != nil:
+		v.add(field.RequiredIf(*b.Name == "", at.Child("name"), "must be a valid object name"))
+		for _, message := range bundleNameProblems(*b.Name) {
+			v.add(field.ErrorList{field.Invalid(at.Child("name"), *b.Name, "not a valid clustertrustbundlename: "+message)})
+		}
+		v.add(field.InvalidIf(b.LabelSelector != nil, at.Child("labelSelector"), b.LabelSelector,
+			"labelSelector must be unset if name is specified"))
+	case b.SignerName != nil:
+		v.add(field.RequiredIf(*b.SignerName == "", at.Child("signerName"), "must be a valid signer name"))
+		v.add(ValidateSignerName(at.Child("signerName"), *b.SignerName))
+		v.add(field.LabelSelector(at.Child("labelSelector"), b.LabelSelector))
+	default:
+		v.add(field.ErrorList{field.Required(at, "either name or signerName must be specified")})
+	}
+	v.add(field.NotEmpty(at.Child("path"), b.Path))
+	v.add(fileOwner(at.Child("user"), b.User))
+	v.add(validateLocalFilePath(at.Child("path"), b.Path))
+	v.unique(b.Path, b.Path)
+}
+
+// bundleNameProblems returns what is wrong with the name of a ClusterTrustBundle. The name of a bundle with a signer begins
+// with that of the signer, with colons instead of slashes, and with another colon.
+func bundleNameProblems(name string) []string {
+	end := strings.LastIndex(name, ":")
+	if end == 0 {
+		return []string{`ClusterTrustBundle without signer name must not have ":" in its name`}
+	}
+	if before := name[:max(end, 0)]; strings.Contains(before, "/") {
+		return []string{fmt.Sprintf("ClusterTrustBundle for signerName %s must be named with prefix %s:",
+			strings.ReplaceAll(before, ":", "/"), strings.ReplaceAll(before, "/", ":"))}
+	}
+	return apivalidation.NameIsDNSSubdomain(name[end+1:], false)
+}
+
+var certificateKeyTypes = []string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"}
+
+func (v *projection) certificate(c *corev1.PodCertificateProjection, at *field.Path) {
+	v.add(ValidateSignerName(at.Child("signerName"), c.SignerName))
+	v.add(ValidateUserAnnotations(c.UserAnnotations, at.Child("userAnnotations")))
+	v.add(fileOwner(at.Child("user"), c.User))
+	if !slices.Contains(certificateKeyTypes, c.KeyType) {
+		v.add(field.ErrorList{field.NotSupported(at.Child("keyType"), c.KeyType, certificateKeyTypes)})
+	}
+	v.add(field.Optional(at.Child("maxExpirationSeconds"), c.MaxExpirationSeconds,
+		func(at *field.Path, n int32) field.ErrorList { return validateCertificateLife(at, n, c.SignerName) }))
+	found := false
+	for _, file := range []struct{ name, path string }{
+		{"credentialBundlePath", c.CredentialBundlePath}, {"keyPath", c.KeyPath}, {"certificateChainPath", c.CertificateChainPath},
+	} {
+		if file.path == "" {
+			continue
+		}
+		found = true
+		v.add(validateLocalFilePath(at.Child(file.name), file.path))
+		v.unique(file.path, file.path)
+	}
+	v.add(field.RequiredIf(!found, at, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"))
+}
+
+// validateCertificateLife validates for how many seconds a certificate may be valid.
+func validateCertificateLife(path *field.Path, seconds int32, signer string) field.ErrorList {
+	const shortest, ofKubernetes = 60 * 60, 24 * 60 * 60
+	most := int32(91 * 24 * 60 * 60)
+	if IsKubernetesSigner(signer) {
+		most = ofKubernetes
+	}
+	errs := field.InvalidIf(seconds < shortest, path, seconds,
+		fmt.Sprintf("if provided, maxExpirationSeconds must be >= %d", shortest))
+	return append(errs, field.InvalidIf(seconds > most, path, seconds,
+		fmt.Sprintf("if provided, maxExpirationSeconds must be <= %d", most))...)
+}
+
+// IsKubernetesSigner reports whether the domain of a signer belongs to Kubernetes.
+func IsKubernetesSigner(name string) bool {
+	domain, _, _ := strings.Cut(name, "/")
+	return domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io")
+}
+
+// ValidateUserAnnotations validates what a pod asks its signer for.
+func ValidateUserAnnotations(annotations map[string]string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for key := range annotations {
+		errs = append(errs, validation.IsDomainPrefixedKey(path.K8s(), strings.ToLower(key))...)
+	}
+	if apivalidation.ValidateAnnotationsSize(annotations) != nil {
+		errs = append(errs, field.TooLong(path, "", apivalidation.TotalAnnotationSizeLimitB))
+	}
+	return errs
+}
+
+// ValidateSignerName requires domain/name, where the domain has at least two labels. Of the labels of each, the errors
+// name the first wrong one only.
+func ValidateSignerName(path *field.Path, signer string) field.ErrorList {
+	if signer == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	domain, name, ok := strings.Cut(signer, "/")
+	if !ok || strings.Contains(name, "/") {
+		return field.ErrorList{
+			field.Invalid(path, signer, "must be a fully qualified domain and path of the form 'example.com/signer-name'")}
+	}
+	const (
+		longestDomain = validation.DNS1123SubdomainMaxLength
+		longestName   = validation.DNS1123SubdomainMaxLength + validation.DNS1123LabelMaxLength + 1
+		longest       = longestDomain + 1 + longestName
+	)
+	errs := field.MaxLength(path, domain, longestDomain)
+	errs = append(errs, validateSignerPart(path, domain, validation.IsDNS1123Label)...)
+	errs = append(errs, field.InvalidIf(!strings.Contains(domain, "."), path, domain,
+		"should be a domain with at least two segments separated by dots")...)
+	errs = append(errs, validateSignerPart(path, name, validation.IsDNS1123Subdomain)...)
+	return append(errs, field.MaxLength(path, signer, longest)...)
+}
+
+func validateSignerPart(path *field.Path, part string, wrong func(string) []string) field.ErrorList {
+	for label := range strings.SplitSeq(part, ".") {
+		var errs field.ErrorList
+		for _, text := range wrong(label) {
+			errs = append(errs, field.Invalid(path, part, fmt.Sprintf("validating label %q: %s", label, text)))
+		}
+		if errs != nil {
+			return errs
+		}
+	}
+	return nil
+}
