@@ -1,0 +1,45 @@
+package main
+
+// prepared are the beginnings of objects whose rules cannot be found out by the answers to wrong ones, by group and kind. Each
+// replaces the members that it has.
+var prepared = map[string]string{
+	"core Binding":               `{"target":{"kind":"Node","name":"x"}}`,
+	"core PersistentVolume":      `{"spec":{"accessModes":["ReadWriteOnce"],"capacity":{"storage":"1Gi"},"hostPath":{"path":"/x"}}}`,
+	"core PersistentVolumeClaim": `{"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}`,
+	"core ReplicationController": `{"spec":{"selector":{"app":"sample"},"template":{"metadata":{"labels":{"app":"sample"}},
+		"spec":{"containers":[{"name":"main","image":"example.com/image:1"}]}}}}`,
+	"events.k8s.io Event": `{"eventTime":"2030-01-02T03:04:05.000000Z","reportingController":"example.com/sample","reportingInstance":"i",
+		"action":"a","reason":"r","type":"Normal","regarding":{"namespace":"default"}}`,
+	"authorization.k8s.io LocalSubjectAccessReview": `{"metadata":{"name":""},"spec":{"user":"x","resourceAttributes":{"namespace":"default","verb":"get"}}}`,
+	"authorization.k8s.io SelfSubjectAccessReview":  `{"metadata":{"name":""},"spec":{"resourceAttributes":{"verb":"get"}}}`,
+	"authorization.k8s.io SelfSubjectRulesReview":   `{"metadata":{"name":""},"spec":{"namespace":"default"}}`,
+	"authorization.k8s.io SubjectAccessReview":      `{"metadata":{"name":""},"spec":{"user":"x","resourceAttributes":{"verb":"get"}}}`,
+	"autoscaling HorizontalPodAutoscaler": `{"spec":{"maxReplicas":1,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment",
+		"name":"x"}}}`,
+	"batch CronJob": `{"spec":{"schedule":"* * * * *","jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"Never",
+		"containers":[{"name":"main","image":"example.com/image:1"}]}}}}}}`,
+	"batch Job":                       `{"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"main","image":"example.com/image:1"}]}}}}`,
+	"networking.k8s.io IngressClass":  `{"spec":{"controller":"example.com/sample"}}`,
+	"networking.k8s.io Ingress":       `{"spec":{"defaultBackend":{"service":{"name":"x","port":{"number":1}}}}}`,
+	"networking.k8s.io IPAddress":     `{"metadata":{"name":"192.0.2.9"},"spec":{"parentRef":{"resource":"services","name":"x"}}}`,
+	"networking.k8s.io ServiceCIDR":   `{"spec":{"cidrs":["192.0.2.0/24"]}}`,
+	"storage.k8s.io VolumeAttachment": `{"spec":{"attacher":"example.com","nodeName":"x","source":{"persistentVolumeName":"x"}}}`,
+	"admissionregistration.k8s.io ValidatingAdmissionPolicy": `{"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":["apps"],
+		"apiVersions":["v1"],"operations":["CREATE"],"resources":["deployments"]}]},"validations":[{"expression":"true"}]}}`,
+	"admissionregistration.k8s.io MutatingAdmissionPolicy": `{"spec":{"reinvocationPolicy":"Never","matchConstraints":{"resourceRules":[
+		{"apiGroups":["apps"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["deployments"]}]},
+		"mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"Object{}"}}]}}`,
+	"resource.k8s.io ResourceSlice": `{"spec":{"driver":"example.com","nodeName":"x","pool":{"name":"x","generation":1,"resourceSliceCount":1},
+		"devices":[{"name":"x"}]}}`,
+	"resource.k8s.io ResourceClaim":         `{"spec":{"devices":{"requests":[{"name":"x","exactly":{"deviceClassName":"x"}}]}}}`,
+	"resource.k8s.io ResourceClaimTemplate": `{"spec":{"spec":{"devices":{"requests":[{"name":"x","exactly":{"deviceClassName":"x"}}]}}}}`,
+	"flowcontrol.apiserver.k8s.io PriorityLevelConfiguration": `{"spec":{"type":"Limited","limited":{"nominalConcurrencyShares":1,
+		"limitResponse":{"type":"Reject"}}}}`,
+	"apiextensions.k8s.io CustomResourceDefinition": `{"metadata":{"name":"samples.example.com"},"spec":{"group":"example.com",
+		"scope":"Namespaced","names":{"plural":"samples","kind":"Sample"},
+		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`,
+	"apiregistration.k8s.io APIService": `{"metadata":{"name":"v1.sample.example.com"},"spec":{"group":"sample.example.com","version":"v1",
+		"groupPriorityMinimum":100,"versionPriority":10}}`,
+	// A request for a certificate of CN=sample with an Ed25519 key.
+	"certificates.k8s.io CertificateSigningRequest": `{"spec":{"signerName":"example.com/sample","usages":["client auth"],"request":"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlHUU1FUUNBUUF3RVRFUE1BMEdBMVVFQXd3R2MyRnRjR3hsTUNvd0JRWURLMlZ3QXlFQVE0UkdsakJ2NEFFVwo0TGZzc244M3djbmgzYlJEZHZmbzhTTmNWMlB6YWRDZ0FEQUZCZ01yWlhBRFFRQ2pIYmF2ZWdnVkx1cUx2cUg2Ck52VEpVb3ZteWRROE85bjEwbEZzWVFzNGZlSURVcHFDSVJKQlFDcS9qRnVsMUh0WXR3VTFheXh1NkkvbnRDRGYKMnBZSQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K"}}`,
+}
