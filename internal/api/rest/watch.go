@@ -82,7 +82,9 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, info *request.In
 		counter: h.o.WatchCounter(s.GVK.Group, s.GVK.Version, s.gr.Resource),
 	}
 	if st.out = w; h.zipsWatch(r, &options) {
-		st.out, st.zips = memberWriter{w}, true
+		z := &zipWriter{w: w}
+		defer z.Close() // the client may be gone
+		st.out, st.zips = z, true
 	}
 	st.begin()
 	st.run(ctx, revision, &options)
