@@ -162,7 +162,7 @@ func boundQuantity(args []ref.Val) string {
 }
 
 // bounded is a decorator of the interpreter: it replaces the calls of functions that have a bound.
-func (p *planner) bounded(node interpreter.Interpretable) (interpreter.Interpretable, error) {
+func (p *planner) bounded(node interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	call, ok := node.(interpreter.InterpretableCall)
 	if !ok || bounds[call.Function()] == nil {
 		return node, nil
@@ -223,12 +223,12 @@ type boundedCall struct {
 	run   functions.FunctionOp
 }
 
-// Eval implements interpreter.Interpretable. The arguments are evaluated once.
-func (c *boundedCall) Eval(vars interpreter.Activation) ref.Val {
+// Exec implements interpreter.InterpretableV2. The arguments are evaluated once.
+func (c *boundedCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	args := c.Args()
 	values := make([]ref.Val, len(args))
 	for i, arg := range args {
-		if values[i] = arg.Eval(vars); types.IsUnknownOrError(values[i]) {
+		if values[i] = arg.Exec(frame); types.IsUnknownOrError(values[i]) {
 			return values[i]
 		}
 	}

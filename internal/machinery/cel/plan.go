@@ -120,7 +120,7 @@ func (e *Expression) plan() (celgo.Program, error) {
 		celgo.CostTrackerOptions(interpreter.PresenceTestHasCost(false)),
 		celgo.CostLimit(celconfig.PerCallLimit),
 		celgo.InterruptCheckFrequency(celconfig.CheckFrequency),
-		celgo.CustomDecorator(p.bounded),
+		celgo.CustomDecoratorV2(p.bounded),
 	)
 }
 
