@@ -45,15 +45,16 @@ func (s *served) unreadable(ctx context.Context, o *cache.Object) string {
 	return ""
 }
 
-// mayBeUnreadable reports whether the error of a request may be about a value that cannot be read.
-func (h *Handler) mayBeUnreadable(err error) bool {
+// mayBeUnreadable reports whether the error of a request may be about a value that cannot be read. Nobody waits for the reason
+// if the request has ended: it is not searched then.
+func (h *Handler) mayBeUnreadable(ctx context.Context, err error) bool {
 	var status kerrors.APIStatus
-	return err != nil && h.o.NameUnreadable && (!errors.As(err, &status) || kerrors.IsInternalError(err))
+	return err != nil && ctx.Err() == nil && h.o.NameUnreadable && (!errors.As(err, &status) || kerrors.IsInternalError(err))
 }
 
 // explainDelete is explainRead for the deletion of the object that the path names.
 func (h *Handler) explainDelete(ctx context.Context, s *served, info *request.Info, err error) error {
-	if !h.mayBeUnreadable(err) {
+	if !h.mayBeUnreadable(ctx, err) {
 		return err
 	}
 	o, notFound := s.latest(ctx, info)
@@ -65,7 +66,7 @@ func (h *Handler) explainDelete(ctx context.Context, s *served, info *request.In
 
 // explainRead returns the error of a read of one object: about its value if that cannot be read, else err.
 func (h *Handler) explainRead(ctx context.Context, s *served, o *cache.Object, err error) error {
-	if !h.mayBeUnreadable(err) {
+	if !h.mayBeUnreadable(ctx, err) {
 		return err
 	}
 	detail := s.unreadable(ctx, o)
@@ -73,7 +74,7 @@ func (h *Handler) explainRead(ctx context.Context, s *served, o *cache.Object, e
 		return err
 	}
 	key := "/" + s.Kind.Storage.Path + "/" + o.Key
-	return kerrors.NewInternalError(fmt.Errorf("%s", storageError("corrupt object", corruptObject, key, detail)))
+	return kerrors.NewInternalError(errors.New(storageError("corrupt object", corruptObject, key, detail)))
 }
 
 // The codes of errors about values.
@@ -84,14 +85,14 @@ const (
 
 // explainList is explainRead for the objects of a list in a namespace, or in all.
 func (h *Handler) explainList(ctx context.Context, s *served, namespace string, err error) error {
-	if !h.mayBeUnreadable(err) {
+	if !h.mayBeUnreadable(ctx, err) {
 		return err
 	}
 	var causes []metav1.StatusCause
 	_ = s.All(ctx, namespace, func(o *cache.Object) bool {
 		detail := s.unreadable(ctx, o)
-		if detail == "" {
-			return true
+		if detail == "" || ctx.Err() != nil {
+			return ctx.Err() == nil
 		}
 		key := s.StoreKey(o.Namespace, o.Name)
 		causes = append(causes, metav1.StatusCause{
@@ -146,7 +147,8 @@ func (h *Handler) deleteUnreadable(
 	case !found:
 		return kerrors.NewNotFound(s.gr, info.Name)
 	case s.unreadable(ctx, o) == "":
-		return kerrors.NewConflict(s.gr, info.Name, fmt.Errorf("%s", storageError("invalid object", invalidObject, s.StoreKey(o.Namespace, o.Name),
+		return kerrors.NewConflict(s.gr, info.Name, errors.New(storageError(
+			"invalid object", invalidObject, s.StoreKey(o.Namespace, o.Name),
 			"unsafe deletion is not allowed because the object is decodable from storage")))
 	}
 	if !dryRun {
@@ -169,9 +171,11 @@ func (h *Handler) authorizeUnsafeDelete(ctx context.Context, info *request.Info,
 	decision, reason, err := h.o.Authorizer.Authorize(ctx, authz.Attributes{User: request.UserFrom(ctx), Info: &asked})
 	switch {
 	case err != nil:
-		return kerrors.NewForbidden(s.gr, info.Name, fmt.Errorf("error while checking permission for %q, %w", unsafeDeleteVerb, err))
+		return kerrors.NewForbidden(s.gr, info.Name,
+			fmt.Errorf("error while checking permission for %q, %w", unsafeDeleteVerb, err))
 	case decision != authz.Allow:
-		return kerrors.NewForbidden(s.gr, info.Name, fmt.Errorf("not permitted to do %q, reason: %s", unsafeDeleteVerb, reason))
+		return kerrors.NewForbidden(s.gr, info.Name,
+			fmt.Errorf("not permitted to do %q, reason: %s", unsafeDeleteVerb, reason))
 	}
 	return nil
 }

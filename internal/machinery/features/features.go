@@ -149,7 +149,8 @@ const (
 // implemented returns the gates that have an effect.
 func implemented() []string {
 	return []string{
-		allAlpha, allBeta, AllowUnsafeMalformedObjectDeletion, CBORServingAndStorage, SizeBasedListCostEstimate, ClusterTrustBundle, GenericWorkload, PodCertificateRequest,
+		allAlpha, allBeta, AllowUnsafeMalformedObjectDeletion, CBORServingAndStorage, SizeBasedListCostEstimate,
+		ClusterTrustBundle, GenericWorkload, PodCertificateRequest,
 		StorageVersionMigrator, ClusterTrustBundleProjection, ContainerRestartRules, ContainerStopSignals,
 		CoordinatedLeaderElection, CrossNamespaceVolumeDataSource, DRAConsumableCapacity,
 		DRADeviceBindingConditions, DRADeviceTaints, DRAExtendedResource, DRAListTypeAttributes,
