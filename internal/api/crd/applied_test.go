@@ -73,7 +73,8 @@ func TestEstablishedIsServed(t *testing.T) {
 
 // TestManagersOfVersionsThatAreGone writes to objects whose managedFields name v1, after v1 is no longer served, and
 // after the definition no longer has it. An apply that would need the fields of v1 is refused, so that the owner of
-// the object finds out; any other write removes all managedFields. Only that v1 exists matters, not that it is served.
+// the object finds out; any other write leaves the managedFields as they are. Only that v1 exists matters, not that it is
+// served.
 func TestManagersOfVersionsThatAreGone(t *testing.T) {
 	w := newWorld(t)
 	const group = "gone.example.com"
@@ -98,10 +99,10 @@ func TestManagersOfVersionsThatAreGone(t *testing.T) {
 			t.Errorf("%s", a.text)
 		}
 	}
-	noManagers := func(name string) {
+	keepsManagers := func(name string) {
 		t.Helper()
 		a := w.must(200, "PATCH", v2+"/"+name+"?fieldManager=new", asMerge, `{"metadata":{"labels":{"a":"b"}}}`)
-		if strings.Contains(a.text, "managedFields") {
+		if !strings.Contains(a.text, `"manager":"old","operation":"Apply"`) {
 			t.Errorf("%s", a.text)
 		}
 	}
@@ -119,7 +120,7 @@ func TestManagersOfVersionsThatAreGone(t *testing.T) {
 		}
 	}
 	apply(500, ".spec.extra: field not declared in schema", "b")
-	noManagers("b")
+	keepsManagers("b")
 
 	w.must(200, "PATCH", definitions+"/widgets."+group+"/status", asMerge, `{"status":{"storedVersions":["v2"]}}`)
 	change(version("v2", "true", "true", extra))
@@ -133,6 +134,6 @@ func TestManagersOfVersionsThatAreGone(t *testing.T) {
 		}
 	}
 	apply(500, "request to convert CR to an invalid group/version: "+group+"/v1", "c")
-	noManagers("c")
-	apply(200, "", "c") // without managedFields nothing names v1
+	keepsManagers("c")
+	apply(500, "request to convert CR to an invalid group/version: "+group+"/v1", "c")
 }

@@ -68,7 +68,7 @@ func kindsOf(t *testing.T, documents map[string]json.RawMessage) []*registry.Kin
 				return gv
 			}
 		}
-		for _, v := range []string{"v1beta1"} {
+		for _, v := range []string{"v1beta1", "v1beta2"} {
 			for _, gv := range versions {
 				if registry.StorageVersionHash(gv.Group, v, kind) == hash {
 					return schema.GroupVersion{Group: gv.Group, Version: v}

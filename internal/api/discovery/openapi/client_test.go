@@ -20,7 +20,7 @@ func TestClientGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	v2, err := client.OpenAPISchema()
-	if err != nil || len(v2.Definitions.AdditionalProperties) != 584 {
+	if err != nil || len(v2.Definitions.AdditionalProperties) != 624 {
 		t.Fatalf("v2: %v", err)
 	}
 	root := openapi3.NewRoot(client.OpenAPIV3())
