@@ -25,7 +25,7 @@ func TestClientGo(t *testing.T) {
 	}
 	root := openapi3.NewRoot(client.OpenAPIV3())
 	versions, err := root.GroupVersions()
-	if err != nil || len(versions) != 22 {
+	if err != nil || len(versions) != 23 {
 		t.Errorf("%v, %d versions", err, len(versions))
 	}
 	spec, err := root.GVSpec(schema.GroupVersion{Group: "apps", Version: "v1"})
