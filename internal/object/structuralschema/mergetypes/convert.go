@@ -158,12 +158,12 @@ type converting struct {
 // ref returns a reference to the type of s.
 func (c *converting) ref(s *structuralschema.Schema, preserving bool) schema.TypeRef {
 	n := node{s, preserving || s.PreserveUnknownFields}
-	if a, ok := c.known[n]; ok {
-		return schema.TypeRef{Inlined: a}
+	a, ok := c.known[n]
+	if !ok {
+		a = c.atom(n, s.EmbeddedResource)
+		c.known[n] = a
 	}
-	a := c.atom(n, s.EmbeddedResource)
-	c.known[n] = a
-	return schema.TypeRef{Inlined: a}
+	return schema.TypeRef{Inlined: a, Nullable: s.Nullable}
 }
 
 // atom returns the type of a node. resource means that its objects have apiVersion, kind and metadata.
