@@ -200,7 +200,7 @@ func TestSaveOpenAPI(t *testing.T) {
 	}
 }
 
-// TestGatesOfAnEarlierMinor leaves out the gates that only the help has, which is that of the newest minor.
+// TestGatesOfAnEarlierMinor leaves out the gates that only --help has: it always shows the newest minor.
 func TestGatesOfAnEarlierMinor(t *testing.T) {
 	c := newFakes(t)
 	c.emulated = "1.36"

@@ -36,7 +36,7 @@ func collectGates(ctx context.Context, c *comparison, s *server) (map[string]any
 		return nil, err
 	}
 	for _, m := range gateHelp.FindAllStringSubmatch(help, -1) {
-		if out[m[1]] == nil && c.emulated == "" { // the help is always that of the newest minor
+		if out[m[1]] == nil && c.emulated == "" { // --help always shows the newest minor
 			out[m[1]] = map[string]any{"stage": m[2], "default": m[3] == "true", "metric": false}
 		}
 	}

@@ -210,8 +210,8 @@ func collectSample(ctx context.Context, c *comparison, s *server) (map[string]an
 	return out, nil
 }
 
-// summarizeSample replaces what differs in the same way with several fields of a kind by one difference, that of the first
-// field, with the number of the others.
+// summarizeSample keeps one of the differences that are the same for several fields of a kind: the one of the first field, with
+// the number of the other fields.
 func summarizeSample(all []difference) (out []difference) {
 	all = withoutConsequences(all)
 	type group struct{ kind, place, text string }

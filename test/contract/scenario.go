@@ -1,4 +1,5 @@
-// Package contract replays requests whose responses were recorded from kube-apiserver, and compares the responses. A scenario is a list of steps in one namespace; a later step may refer to the responses to earlier ones.
+// Package contract replays requests whose responses were recorded from kube-apiserver, and compares the responses.
+// A scenario is a list of steps in one namespace; a later step may refer to the responses to earlier ones.
 // README.md has the results.
 package contract
 

@@ -128,9 +128,9 @@ func (v turn) config(dir string) servertest.Config {
 	return c
 }
 
-// TestMinorsInTurn: servers of 1.34 to 1.37 take turns on a data directory, up and down. Each reads in every version that it
-// serves what the others have written, as they showed it in this version, and can change it. What it stores is in versions that the minor which it
-// has to be compatible with knows.
+// TestMinorsInTurn: servers of 1.34 to 1.37 take turns on a data directory, up and down. Each reads in every version
+// that it serves what the others have written, as they showed it in this version, and can change it. What it stores is
+// in versions that the minor which it has to be compatible with knows.
 func TestMinorsInTurn(t *testing.T) {
 	dir := t.TempDir()
 	w := world{t: t, dir: dir, shown: map[string]map[string]any{}}

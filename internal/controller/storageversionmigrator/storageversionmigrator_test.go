@@ -28,7 +28,7 @@ import (
 
 const migrations = "/apis/storagemigration.k8s.io/v1/storageversionmigrations"
 
-// configuration returns that of a server on a data directory, with the controller or without one.
+// configuration returns the settings of a server on a data directory, with the controller or without it.
 func configuration(dir string, migrates bool) servertest.Config {
 	c := servertest.Default()
 	if migrates {

@@ -119,7 +119,7 @@ func (v *projection) bundle(b *corev1.ClusterTrustBundleProjection, at *field.Pa
 }
 
 // bundleNameProblems returns what is wrong with the name of a ClusterTrustBundle. The name of a bundle with a signer begins
-// with that of the signer, with colons instead of slashes, and with another colon.
+// with the name of the signer, in which colons stand for slashes, and a colon.
 func bundleNameProblems(name string) []string {
 	end := strings.LastIndex(name, ":")
 	if end == 0 {

@@ -73,7 +73,7 @@ func evictionRequest() *registry.Kind {
 	}
 }
 
-// anyName accepts all names: that of a new object is validated after the other metadata, by validateName.
+// anyName accepts all names: validateName validates the name of a new object, after its other metadata.
 func anyName(string, bool) []string { return nil }
 
 // validateName validates a name by the newer rules of kube-apiserver, which count bytes.

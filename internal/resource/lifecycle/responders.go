@@ -25,7 +25,7 @@ import (
 
 const (
 	heartbeatDeadline = 20 * time.Minute // an active responder without a heartbeat may be interrupted afterwards
-	timeSkew          = 30 * time.Second // how far the clocks of clients may be from that of the server
+	timeSkew          = 30 * time.Second // the most that the clock of a client may differ from the clock of the server
 	longestEviction   = 10 * 365 * 24 * time.Hour
 
 	defaultResponder         = "imperative-eviction.k8s.io/evictor"
