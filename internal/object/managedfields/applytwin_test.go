@@ -53,6 +53,10 @@ func TestApplyTwin(t *testing.T) {
 					filler: filler{rand.New(rand.NewSource(int64(seed)))}, subject: s, sent: map[string]map[string]any{}, now: testNow,
 				}
 				h.live = h.object()
+				// Nothing can be applied to an object with a value of another type than its schema has: few histories begin with one.
+				for try := 0; seed%4 != 0 && !h.typed() && try < 100; try++ {
+					h.live = h.object()
+				}
 				if h.Intn(4) > 0 {
 					h.live = h.m.updateGeneral(context.Background(), h.m.incremental.empty(), h.live, "creator", h.now)
 				}
@@ -89,6 +93,14 @@ type subject struct {
 }
 
 func (h *history) object() registry.Object { return known(h.random(h.filler)) }
+
+// typed says whether the schema has the types of all values of the object.
+func (h *history) typed() bool {
+	gvk := h.kind.gvk
+	nothing := map[string]any{"apiVersion": gvk.GroupVersion().String(), "kind": gvk.Kind, "metadata": map[string]any{}}
+	_, err := h.m.applyGeneral(context.Background(), h.live, nothing, "nobody", false, h.now)
+	return err == nil
+}
 
 func applySubjects(t *testing.T) []subject {
 	var out []subject
