@@ -227,7 +227,7 @@ func (s *stores) openEmbedded(ctx context.Context, options embedded.Options) (er
 	return nil
 }
 
-func (s *stores) openEngine(ctx context.Context, options embedded.Options) (storage.Store, error) {
+func (s *stores) openEngine(ctx context.Context, options embedded.Options) (store storage.Store, err error) {
 	if s.config.OpenStore != nil {
 		return s.config.OpenStore(ctx)
 	}
@@ -235,6 +235,9 @@ func (s *stores) openEngine(ctx context.Context, options embedded.Options) (stor
 		options.Image = origin.image
 	}
 	options.Logger, options.HistoryWindow, options.OnFailure = s.log, s.config.Storage.HistoryWindow, s.failed
+	if options.Retention, err = retention(&s.config.Storage); err != nil {
+		return nil, err
+	}
 	options.OnGroup = embedded.NewCommits(s.metrics).Group
 	if clock := s.config.Testing.Clock; clock != nil {
 		options.Clock, options.SweepInterval = clock.Now, testSweepInterval
@@ -242,7 +245,7 @@ func (s *stores) openEngine(ctx context.Context, options embedded.Options) (stor
 	if s.config.AdjustEngine != nil {
 		s.config.AdjustEngine(&options)
 	}
-	store, err := embedded.Open(options)
+	store, err = embedded.Open(options)
 	switch {
 	case errors.Is(err, embedded.ErrLocked):
 		return nil, fmt.Errorf("the data directory %s is %w", s.config.Storage.DataDir, ErrDataDirUsed)

@@ -112,7 +112,8 @@ type Retention struct {
 	// Rules are tried in their order, and the first one whose scope has the key counts. A key without a rule, or with one
 	// that keeps it for less time than it can be watched, is not kept.
 	Rules []RetentionRule
-	// Bytes limits the space of what is kept on the disk; 0 means no limit. The oldest is given up first.
+	// Bytes limits the space of what is kept on the disk; the oldest is given up first. 0 means 1 GiB or a tenth of the disk,
+	// whichever is less, and 64 MiB in memory; a negative number means no limit.
 	Bytes int64
 }
 

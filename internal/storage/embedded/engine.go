@@ -46,6 +46,8 @@ type historyState struct {
 	// the first deletion of a compaction.
 	compacted atomic.Int64
 
+	limit int64 // of the bytes that are kept, on the disk
+
 	mu   sync.Mutex // held during a compaction; guards kept
 	kept kept
 	// floors is what of kept readers need. It is stored before the first deletion that it is about.

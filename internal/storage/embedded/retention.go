@@ -229,14 +229,30 @@ func (s *Store) loadKept() error {
 			return fmt.Errorf("data directory %s: %w", s.opts.Dir, err)
 		}
 	}
+	s.history.limit = s.keptBytes()
 	s.history.kept.adopt(s.opts.Retention.Rules, s.opts.HistoryWindow, s.history.compacted.Load())
 	s.publishFloors()
 	return nil
 }
 
+// keptBytes returns Retention.Bytes or its default; a negative number is no limit.
+func (s *Store) keptBytes() int64 {
+	const most, mostInMemory = 1 << 30, 64 << 20
+	switch {
+	case s.opts.Retention.Bytes != 0:
+		return s.opts.Retention.Bytes
+	case s.opts.InMemory:
+		return mostInMemory
+	}
+	if usage, err := s.opts.FS.GetDiskUsage(s.opts.Dir); err == nil {
+		return min(most, int64(usage.TotalBytes/10))
+	}
+	return most
+}
+
 // keptLimit returns how many bytes before compression may be kept, 0 if that is not limited.
 func (s *Store) keptLimit() int64 {
-	most, k := s.opts.Retention.Bytes, &s.history.kept
+	most, k := s.history.limit, &s.history.kept
 	if most <= 0 || k.Bytes <= most {
 		return max(most, 0)
 	}
