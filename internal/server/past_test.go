@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/keelson-dev/keelson/clock"
+	"github.com/keelson-dev/keelson/internal/api/history"
 	"github.com/keelson-dev/keelson/internal/server/servertest"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
@@ -173,4 +175,91 @@ func TestAsOfOfAnotherTenant(t *testing.T) {
 		{"GET", old, "", 403, `at the cluster scope`},
 		{"GET", theirs + "?asOf=1h1m30s", "", 403, `at the cluster scope`},
 	})
+}
+
+// TestHistory reads who changed what of an object, also after it is gone, and of another object of the same name.
+func TestHistory(t *testing.T) {
+	s, now := pastServer(t)
+	const secrets = "/api/v1/namespaces/default/secrets"
+	s.Create(secrets, `{"metadata":{"name":"a"},"stringData":{"password":"one"}}`)
+	first := s.Metadata(secrets + "/a").UID
+	now.Advance(time.Minute)
+	s.As("jane", "system:masters").Do(http.MethodPatch, secrets+"/a?fieldManager=tool", `{"stringData":{"password":"two","user":"x"}}`,
+		"User-Agent", "janes-tool/1.0", "Audit-Id", "6c9f2a50-2f0a-4c7b-8c5b-1d2f6b6f0a11")
+	now.Advance(time.Minute)
+	s.Do(http.MethodDelete, secrets+"/a", "")
+	now.Advance(time.Minute)
+	s.Create(secrets, `{"metadata":{"name":"a"}}`)
+	second := s.Metadata(secrets + "/a").UID
+
+	read := func(query string) history.ObjectHistory {
+		t.Helper()
+		body := s.Get(secrets + "/a/history" + query)
+		if strings.Contains(body, "dHdv") && !strings.Contains(query, "objects") {
+			t.Errorf("it shows the values of a secret: %s", body)
+		}
+		var h history.ObjectHistory
+		if err := json.Unmarshal([]byte(body), &h); err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	lines := func(h history.ObjectHistory) (out []string) {
+		for _, c := range h.Items {
+			line := fmt.Sprint(c.Time.Format("15:04"), " ", c.Type, " ", c.User, " ", c.Verb, " ", c.FieldManager, " ", c.Changed)
+			out = append(out, line)
+		}
+		return out
+	}
+	all := read("")
+	want := []string{
+		"12:03 Created kubernetes-admin create Go-http-client []",
+		"12:02 Deleted kubernetes-admin delete  []",
+		"12:01 Updated jane patch tool [.data.password .data.user]",
+		"12:00 Created kubernetes-admin create Go-http-client []",
+	}
+	if got := lines(all); !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+	jane := all.Items[2]
+	if jane.Impersonator != "kubernetes-admin" || jane.UserAgent != "janes-tool/1.0" || jane.AuditID != "6c9f2a50-2f0a-4c7b-8c5b-1d2f6b6f0a11" {
+		t.Errorf("%+v", jane)
+	}
+	if all.Items[0].UID != second || all.Items[1].UID != first {
+		t.Errorf("the UIDs are %s and %s", all.Items[0].UID, all.Items[1].UID)
+	}
+	if got := lines(read("?uid=" + string(first))); !slices.Equal(got, want[1:]) {
+		t.Errorf("of the first object: %q", got)
+	}
+	page := read("?limit=2")
+	if got := append(lines(page), lines(read("?limit=2&continue="+page.Continue))...); !slices.Equal(got, want) {
+		t.Errorf("in pages: %q", got)
+	}
+	if objects := s.Get(secrets + "/a/history?objects=true"); !strings.Contains(objects, `"password":"dHdv"`) {
+		t.Error(objects)
+	}
+	s.Run([]apitest.Step{
+		{"GET", secrets + "/b/history", "", 404, "not found"},
+		{"GET", secrets + "/a/history?limit=0", "", 400, "invalid limit"},
+		{"GET", secrets + "/a/history?continue=x", "", 400, "invalid continue token"},
+		{"GET", secrets + "/a/history/x", "", 404, ""},
+		{"POST", secrets + "/a/history", "{}", 404, ""},
+		{"GET", "/api/v1/namespaces/default/history", "", 404, ""},
+	})
+	if s.As("nobody").Send("GET", secrets+"/a/history", "").Status != http.StatusForbidden {
+		t.Error("everybody may read history")
+	}
+}
+
+// TestHistoryOfCustomResource reads the history of a custom resource, and what the garbage collector deleted.
+func TestHistoryOfCustomResource(t *testing.T) {
+	s, _ := pastServer(t)
+	s.DefineWidgets()
+	const widgets = "/apis/example.com/v1/namespaces/default/widgets"
+	s.Create(widgets, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"parts":[{"name":"a","size":1}]}}`)
+	s.Patch(widgets+"/w", `{"spec":{"parts":[{"name":"a","size":2},{"name":"b"}]}}`)
+	body := s.Get(widgets + "/w/history")
+	if !strings.Contains(body, `"changed":[".spec.parts[name=a].size",".spec.parts[name=b]"]`) {
+		t.Error(body)
+	}
 }
