@@ -59,9 +59,6 @@ func (s *Storage) complete() {
 		text(&s.DataDir, defaultDataDir)
 	}
 	positive(&s.HistoryWindow, 5*time.Minute)
-	if s.Backend == StorageEmbedded {
-		list(&s.HistoryRetention, "24h")
-	}
 	number(&s.EventTTL, time.Hour)
 	positive(&s.Snapshots.Keep, 14)
 	e := &s.Etcd

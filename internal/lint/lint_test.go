@@ -50,7 +50,7 @@ var floors = []floor{
 	{"resource", [][]string{{".", "quota"}}},
 	{"access", [][]string{{"auth"}, {"admission"}}},
 	{"api", [][]string{
-		{"connection"},
+		{"connection", "history"},
 		{"directory", "write"},
 		{"client", "discovery"},
 		{"rest"},

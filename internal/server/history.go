@@ -21,6 +21,14 @@ type historyRule struct {
 	keep      time.Duration
 }
 
+// defaultHistory is how long history is kept, unless it is in memory.
+const defaultHistory = 24 * time.Hour
+
+// sameScope reports whether two rules are about the same objects.
+func (r historyRule) sameScope(o historyRule) bool {
+	return r.resource == o.resource && r.namespace == o.namespace
+}
+
 // shortLived are the resources of which no history is kept unless a rule names them: they change all the time, and tell
 // little.
 var shortLived = []string{"events", "events.events.k8s.io", "leases.coordination.k8s.io"}
@@ -41,7 +49,7 @@ func parseHistory(values []string) (rules []historyRule, err error) {
 			return nil, config.Errorf("{Storage.HistoryRetention}: %q is not TIME, RESOURCE=TIME, RESOURCE/NAMESPACE=TIME or "+
 				"*/NAMESPACE=TIME, with a time such as 7d, 24h or 0", value)
 		}
-		if slices.ContainsFunc(rules, func(o historyRule) bool { return o.resource == r.resource && o.namespace == r.namespace }) {
+		if slices.ContainsFunc(rules, r.sameScope) {
 			return nil, config.Errorf("{Storage.HistoryRetention} has two values for %q", scope)
 		}
 		rules = append(rules, r)
@@ -67,9 +75,12 @@ func retention(c *config.Storage) (storage.Retention, error) {
 	if err != nil {
 		return storage.Retention{}, err
 	}
+	if whole := (historyRule{keep: defaultHistory}); c.Backend == config.StorageEmbedded && !slices.ContainsFunc(rules, whole.sameScope) {
+		rules = append(rules, whole)
+	}
 	for _, name := range shortLived {
-		if !slices.ContainsFunc(rules, func(r historyRule) bool { return r.resource == name && r.namespace == "" }) {
-			rules = append(rules, historyRule{resource: name})
+		if r := (historyRule{resource: name}); !slices.ContainsFunc(rules, r.sameScope) {
+			rules = append(rules, r)
 		}
 	}
 	specific := func(r historyRule) int {

@@ -180,6 +180,10 @@ func (s *stores) open(ctx context.Context) error {
 			"[ALPHA] Number of files of the store in which damage was met since it was opened.", s.backend.cluster,
 			files.DamagedFiles))
 	}
+	if history, ok := s.main.(storage.History); ok {
+		s.metrics.GaugeFunc("keelson_history_bytes", "Bytes of old versions that are kept for reads of the past, before compression.",
+			func() int64 { return history.Kept().Bytes })
+	}
 	if disk, ok := s.main.(storage.SpaceReporter); ok {
 		s.metrics.Register(storeSpace(disk.Space)...)
 	}

@@ -312,3 +312,73 @@ func mustVerify(t *testing.T, o Options) {
 		t.Fatal(err)
 	}
 }
+
+// keepingStore opens a store that keeps everything for a day, and returns a function that writes n versions of a key and
+// compacts what is older than a minute.
+func keepingStore(t *testing.T, o Options) (*Store, func(n int)) {
+	clocks := newTwoClocks()
+	o.Clock, o.Monotonic, o.HistoryWindow, o.CompactInterval = clocks.wall.now, clocks.monotonic, time.Minute, time.Hour
+	o.Retention.Rules = []storage.RetentionRule{{Keep: 24 * time.Hour}}
+	s := mustOpen(t, o)
+	rng := rand.New(rand.NewPCG(1, 2))
+	return s, func(n int) {
+		value := make([]byte, 1000)
+		for range n {
+			for i := range value {
+				value[i] = byte(rng.IntN(256))
+			}
+			mustCommit(t, s, storage.Put("/a", slices.Clone(value)))
+			clocks.pass(time.Second)
+		}
+		s.compactHistory()
+		clocks.pass(2 * time.Minute)
+		s.compactHistory()
+	}
+}
+
+// TestRetentionBytes checks that the oldest versions are given up when all that is kept takes more space than it may, and that what
+// is left can be read.
+func TestRetentionBytes(t *testing.T) {
+	o := Options{Dir: "d", FS: vfs.NewMem(), Retention: storage.Retention{Bytes: 2 << 20}}
+	s, write := keepingStore(t, o)
+	write(1500)
+	if kept := s.Kept().Bytes; kept < 1400<<10 || s.Floor(storage.Scope{}) > 1 {
+		t.Fatalf("%d bytes are kept, from revision %d on", kept, s.Floor(storage.Scope{}))
+	}
+	write(3000)
+	kept, floor := s.Kept().Bytes, s.Floor(storage.Scope{})
+	// The limit is one of the disk; this data cannot be compressed. A step of a compaction gives up 1024 revisions.
+	if kept > 2<<20+200<<10 || kept < 800<<10 || floor < 2000 || floor > 4000 {
+		t.Fatalf("%d bytes are kept, from revision %d on", kept, floor)
+	}
+	for _, revision := range []int64{floor, floor + 100} {
+		if e, err := s.GetAt(t.Context(), storage.Scope{}, "/a", revision); err != nil || e.ModRevision != revision {
+			t.Errorf("at revision %d: %d, %v", revision, e.ModRevision, err)
+		}
+	}
+	if _, err := s.GetAt(t.Context(), storage.Scope{}, "/a", floor-1); err == nil {
+		t.Error("what was given up can be read")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mustVerify(t, s.opts)
+}
+
+// TestRetentionOfFullDisk checks that history is given up when the disk becomes full, before a write is refused.
+func TestRetentionOfFullDisk(t *testing.T) {
+	disk := vfs.NewMem()
+	space := func(available uint64) {
+		disk.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: available, TotalBytes: 100 << 30})
+	}
+	space(10 << 30)
+	s, write := keepingStore(t, Options{Dir: "d", FS: disk, ReserveBytes: 64 << 20})
+	write(9000)
+	before := s.Kept().Bytes
+	space(100 << 20) // less than twice the reserve
+	eventually(t, "history is given up", func() bool { return s.Kept().Bytes < before*4/5 })
+	mustCommit(t, s, storage.Put("/b", nil))
+	if s.Floor(storage.Scope{}) < 1000 {
+		t.Errorf("the floor is %d", s.Floor(storage.Scope{}))
+	}
+}
