@@ -114,6 +114,10 @@ const (
 	TaintTolerationComparisonOperators           = "TaintTolerationComparisonOperators"
 	UserNamespacesHostNetworkSupport             = "UserNamespacesHostNetworkSupport"
 
+	// The gates of default roles.
+	DRADeviceTaintRules   = "DRADeviceTaintRules"
+	DRAResourcePoolStatus = "DRAResourcePoolStatus"
+
 	// The gates of fields of pod groups.
 	DRAWorkloadResourceClaims       = "DRAWorkloadResourceClaims"
 	TopologyAwareWorkloadScheduling = "TopologyAwareWorkloadScheduling"
@@ -193,6 +197,13 @@ func implemented() []string {
 		RestartAllContainersOnContainerExits, SELinuxMount,
 		TaintTolerationComparisonOperators, UserNamespacesHostNetworkSupport,
 		ExcludeAdmissionWebhookVirtualResources, WatchListCompression,
+		AuthorizePodWebsocketUpgradeCreatePermission, CSIServiceAccountTokenSecrets, ClearingNominatedNodeNameAfterBinding,
+		ComponentFlagz, ComponentStatusz, ConstrainedImpersonation, ExtendWebSocketsToKubelet, ImageVolume,
+		InPlacePodVerticalScalingInitContainers, ManifestBasedAdmissionControlConfig, MutableCSINodeAllocatableCount,
+		MutablePVNodeAffinity, MutablePodResourcesForSuspendedJobs, MutableSchedulingDirectivesForSuspendedJobs,
+		MutatingAdmissionPolicy, PodLevelResourcesFixKubeletQOSClass, PodTopologyLabelsAdmission,
+		RelaxedServiceNameValidation, SELinuxMountReadWriteOncePod, ServiceCIDRStatusFieldWiping, StrictIPCIDRValidation,
+		WatchCacheInitializationPostStartHook, DRADeviceTaintRules, DRAResourcePoolStatus,
 	}
 }
 
@@ -292,20 +303,6 @@ func (g Gates) WithoutEffect() []string {
 	var out []string
 	for name := range g.set {
 		if !slices.Contains(implemented(), name) {
-			out = append(out, name)
-		}
-	}
-	sort.Strings(out)
-	return out
-}
-
-// NotFollowed returns the sorted names of the gates that differ in the release from the newest one and have no effect here: what
-// they switch is as in the newest release.
-func (g Gates) NotFollowed() []string {
-	newest := Gates{set: g.set}
-	var out []string
-	for name := range known {
-		if g.Enabled(name) != newest.Enabled(name) && !slices.Contains(implemented(), name) {
 			out = append(out, name)
 		}
 	}
