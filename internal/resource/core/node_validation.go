@@ -17,7 +17,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
-func validateNode(n *corev1.Node) field.ErrorList {
+func (r AddressRules) validateNode(n *corev1.Node) field.ErrorList {
 	meta, status := field.NewPath("metadata"), field.NewPath("status")
 	errs := validateNodeAnnotations(n.Annotations, meta.Child("annotations"))
 	errs = append(errs, validateTaints(n.Spec.Taints, meta.Child("taints"))...)
@@ -26,12 +26,12 @@ func validateNode(n *corev1.Node) field.ErrorList {
 		errs = append(errs, field.Invalid(meta.Child("nodeSwapStatus", "capacity"), *swap.Capacity, "must be greater than zero"))
 	}
 	errs = append(errs, validateDeclaredFeatures(n.Status.DeclaredFeatures, status.Child("declaredFeatures"))...)
-	return append(errs, validatePodCIDRs(n.Spec.PodCIDRs, field.NewPath("spec", "podCIDRs"))...)
+	return append(errs, r.validatePodCIDRs(n.Spec.PodCIDRs, field.NewPath("spec", "podCIDRs"))...)
 }
 
-func validatePodCIDRs(cidrs []string, path *field.Path) field.ErrorList {
+func (r AddressRules) validatePodCIDRs(cidrs []string, path *field.Path) field.ErrorList {
 	errs := field.EachValue(path, cidrs,
-		func(at *field.Path, cidr string) field.ErrorList { return ValidateCIDR(at, cidr, nil) })
+		func(at *field.Path, cidr string) field.ErrorList { return r.ValidateCIDR(at, cidr, nil) })
 	if len(cidrs) > 1 {
 		dual, err := netutils.IsDualStackCIDRStrings(cidrs)
 		if err != nil {

@@ -241,12 +241,12 @@ func hasPrefix(list, prefix []corev1.NodeSelectorRequirement) bool {
 	return len(list) >= len(prefix) && equality.Semantic.DeepEqual(list[:len(prefix)], prefix)
 }
 
-func validatePodStatusUpdate(p, old *corev1.Pod) field.ErrorList {
+func (g *PodGates) validatePodStatusUpdate(p, old *corev1.Pod) field.ErrorList {
 	errs := validateImmutableAnnotations(p, old)
 	errs = append(errs, validateMirrorNode(p)...)
 	errs = append(errs,
 		apivalidation.ValidateImmutableField(p.Status.QOSClass, old.Status.QOSClass, field.NewPath("status", "qosClass").K8s())...)
-	errs = append(errs, validatePodStatus(p, old)...)
+	errs = append(errs, g.validatePodStatus(p, old)...)
 	if p.Spec.RestartPolicy == corev1.RestartPolicyAlways {
 		return errs
 	}
@@ -292,7 +292,7 @@ func (g *PodGates) validateResize(p, before *corev1.Pod) field.ErrorList {
 	}
 	errs = append(errs, field.ForbiddenIf(!nodeCanResize(&before.Status), path,
 		"Pod running on node without support for resize")...)
-	errs = append(errs, field.InvalidIf(qosClass(&p.Spec) != QOSClass(before), path, p.Status.QOSClass,
+	errs = append(errs, field.InvalidIf(g.qosClass(&p.Spec) != QOSClass(before), path, p.Status.QOSClass,
 		"Pod QOS Class may not change as a result of resizing")...)
 	same := p.Spec.DeepCopy()
 	if setsResources(before.Spec.Resources) || setsResources(p.Spec.Resources) {
@@ -316,6 +316,9 @@ func (g *PodGates) validateResize(p, before *corev1.Pod) field.ErrorList {
 		{"initContainers", p.Spec.InitContainers, before.Spec.InitContainers, same.InitContainers},
 	} {
 		for i := range part.is {
+			if part.name == "initContainers" && !g.resizeInit && !isSidecar(&part.was[i]) {
+				continue
+			}
 			at := path.Child(part.name).Index(i).Child("resources")
 			errs = append(errs, validateNotRemoved(part.is[i].Resources.Limits, part.was[i].Resources.Limits,
 				at.Child("limits"), "resource limits cannot be removed")...)
@@ -324,7 +327,7 @@ func (g *PodGates) validateResize(p, before *corev1.Pod) field.ErrorList {
 			restoreCPUAndMemory(&part.restored[i].Resources, &part.was[i].Resources)
 		}
 	}
-	errs = append(errs, validateOtherwiseSame(same, &before.Spec, path)...)
+	errs = append(errs, g.validateOtherwiseSame(same, &p.Spec, &before.Spec, path)...)
 	if g.resizeVolumes {
 		errs = append(errs, validateVolumesResize(p.Spec.Volumes, before.Spec.Volumes, path.Child("volumes"))...)
 		same.Volumes = before.Spec.Volumes
@@ -377,8 +380,9 @@ func validatePodResize(spec, old *corev1.PodSpec, path *field.Path) field.ErrorL
 
 const onlyCPUAndMemory = "only cpu and memory resources are mutable"
 
-// validateOtherwiseSame requires that a resize has changed nothing else of a container. spec has the old CPU and memory.
-func validateOtherwiseSame(spec, old *corev1.PodSpec, path *field.Path) field.ErrorList {
+// validateOtherwiseSame requires that a resize has changed nothing else of a container. spec has the old CPU and memory,
+// is the new.
+func (g *PodGates) validateOtherwiseSame(spec, is, old *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range spec.Containers {
 		errs = append(errs, field.ForbiddenIf(!equality.Semantic.DeepEqual(spec.Containers[i], old.Containers[i]), path,
@@ -386,6 +390,11 @@ func validateOtherwiseSame(spec, old *corev1.PodSpec, path *field.Path) field.Er
 	}
 	for i := range spec.InitContainers {
 		c, at := &spec.InitContainers[i], path.Child("initContainers").Index(i)
+		if !g.resizeInit && !isSidecar(c) {
+			errs = append(errs, field.ForbiddenIf(!equality.Semantic.DeepEqual(is.InitContainers[i], old.InitContainers[i]), path,
+				"resources for non-sidecar init containers are immutable")...)
+			continue
+		}
 		errs = append(errs, field.ForbiddenIf(!isSidecar(c) && restartsToResize(c.ResizePolicy), at,
 			"non-sidecar init containers with a resize policy of RestartContainer cannot be resized")...)
 		errs = append(errs, field.ForbiddenIf(!equality.Semantic.DeepEqual(*c, old.InitContainers[i]), at,

@@ -58,7 +58,7 @@ func validatePodSpec(s *corev1.PodSpec, rules podRules, name string, pod bool, p
 	errs = append(errs, p.validateEphemeralContainers(path.Child("ephemeralContainers"))...)
 	errs = append(errs, field.OneOf(path.Child("restartPolicy"), s.RestartPolicy, corev1.RestartPolicyAlways,
 		corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)...)
-	errs = append(errs, validateDNS(s, path)...)
+	errs = append(errs, p.rules.addresses.validateDNS(s, path)...)
 	errs = append(errs, validateLabels(path.Child("nodeSelector"), s.NodeSelector)...)
 	errs = append(errs, p.validatePodSecurityContext(s.SecurityContext, path.Child("securityContext"))...)
 	errs = append(errs, validateAffinity(s.Affinity, path.Child("affinity"))...)
@@ -66,7 +66,7 @@ func validatePodSpec(s *corev1.PodSpec, rules podRules, name string, pod bool, p
 	errs = append(errs, validateSpread(s.TopologySpreadConstraints, path.Child("topologySpreadConstraints"))...)
 	errs = append(errs, validateGates(s, path)...)
 	errs = append(errs, validatePodNames(s, path)...)
-	errs = append(errs, validateHostAliases(s.HostAliases, path.Child("hostAliases"))...)
+	errs = append(errs, p.rules.addresses.validateHostAliases(s.HostAliases, path.Child("hostAliases"))...)
 	errs = append(errs, p.validateHostProcess(path)...)
 	errs = append(errs, p.validateHostPorts(path)...)
 	errs = append(errs, p.validateOS(path)...)
@@ -136,7 +136,7 @@ func (p *podValidator) validateClaims(path *field.Path) field.ErrorList {
 	return errs
 }
 
-func validateDNS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+func (r AddressRules) validateDNS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	policy := path.Child("dnsPolicy")
 	errs := field.RequiredOneOf(policy, s.DNSPolicy, corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst,
 		corev1.DNSDefault, corev1.DNSNone)
@@ -159,7 +159,7 @@ func validateDNS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("nameservers"), c.Nameservers,
 			fmt.Sprintf("must not have more than %v nameservers", mostServers)))
 	}
-	errs = append(errs, validateIPs(path.Child("nameservers"), c.Nameservers, nil)...)
+	errs = append(errs, r.validateIPs(path.Child("nameservers"), c.Nameservers, nil)...)
 	if len(c.Searches) > mostSearches {
 		errs = append(errs, field.Invalid(path.Child("searches"), c.Searches,
 			fmt.Sprintf("must not have more than %v search paths", mostSearches)))
@@ -283,10 +283,10 @@ func validateResponderPriority(n *int32, path *field.Path) field.ErrorList {
 	return field.InvalidIf(*n > most, path, *n, fmt.Sprintf("must be less than or equal to %d", most))
 }
 
-func validateHostAliases(list []corev1.HostAlias, path *field.Path) field.ErrorList {
+func (r AddressRules) validateHostAliases(list []corev1.HostAlias, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, a := range list {
-		errs = append(errs, ValidateIP(path.Index(i).Child("ip"), a.IP, nil)...)
+		errs = append(errs, r.ValidateIP(path.Index(i).Child("ip"), a.IP, nil)...)
 		errs = append(errs, field.EachValue(path.Index(i).Child("hostnames"), a.Hostnames, field.DNSSubdomain)...)
 	}
 	return errs
