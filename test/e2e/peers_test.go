@@ -153,10 +153,10 @@ func without(body string) string {
 // answered by the one that can, discovery shows the same on both, and both say the same where a server is missing.
 func TestPeersOfKubeAPIServer(t *testing.T) {
 	const (
-		jobs   = "/apis/batch/v1/namespaces/default/jobs"            // of Keelson alone
-		candidates    = "/apis/coordination.k8s.io/v1beta1/leasecandidates"       // of kube-apiserver alone
-		review = "/apis/authentication.k8s.io/v1/selfsubjectreviews" // of Keelson alone
-		access = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+		jobs       = "/apis/batch/v1/namespaces/default/jobs"            // of Keelson alone
+		candidates = "/apis/coordination.k8s.io/v1beta1/leasecandidates" // of kube-apiserver alone
+		review     = "/apis/authentication.k8s.io/v1/selfsubjectreviews" // of Keelson alone
+		access     = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 	)
 	c := newPeerCluster(t)
 	kubePort, keelsonPort := freePort(t), freePort(t)
