@@ -102,6 +102,7 @@ const (
 	InPlacePodVerticalScalingMemoryBackedVolumes = "InPlacePodVerticalScalingMemoryBackedVolumes"
 	InPlacePodVerticalScalingSchedulerPreemption = "InPlacePodVerticalScalingSchedulerPreemption"
 	KubeletInUserNamespace                       = "KubeletInUserNamespace"
+	PodDeletionCost                              = "PodDeletionCost"
 	PodLevelResourcesFixDefaulting               = "PodLevelResourcesFixDefaulting"
 	PodLevelResourcesFixKubeletQOSClass          = "PodLevelResourcesFixKubeletQOSClass"
 	PodTopologyLabelsAdmission                   = "PodTopologyLabelsAdmission"
@@ -203,7 +204,7 @@ func implemented() []string {
 		MutablePVNodeAffinity, MutablePodResourcesForSuspendedJobs, MutableSchedulingDirectivesForSuspendedJobs,
 		MutatingAdmissionPolicy, PodLevelResourcesFixKubeletQOSClass, PodTopologyLabelsAdmission,
 		RelaxedServiceNameValidation, SELinuxMountReadWriteOncePod, ServiceCIDRStatusFieldWiping, StrictIPCIDRValidation,
-		WatchCacheInitializationPostStartHook, DRADeviceTaintRules, DRAResourcePoolStatus,
+		WatchCacheInitializationPostStartHook, DRADeviceTaintRules, DRAResourcePoolStatus, PodDeletionCost,
 	}
 }
 

@@ -25,17 +25,25 @@ const (
 func validatePod(p *corev1.Pod, rules podRules) field.ErrorList {
 	path := field.NewPath("spec")
 	defer path.Free()
-	errs := validatePodSpec(&p.Spec, rules, p.Name, true, path)
-	errs = append(errs, validateTokenSources(&p.Spec, path.Child("volumes"))...)
+	errs := validateWholePod(p, rules, path)
 	errs = append(errs, validateRequiredNodeValues(&p.Spec, path)...)
-	errs = append(errs, validateAppArmorAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))...)
-	errs = append(errs, validateAppArmorMatch(p.Annotations, &p.Spec, path)...)
-	errs = append(errs, validateMirrorPod(p)...)
 	errs = append(errs, field.ForbiddenIf(len(p.Spec.EphemeralContainers) > 0, path.Child("ephemeralContainers"),
 		"cannot be set on create")...)
 	errs = append(errs, field.ForbiddenIf(p.Spec.NodeName != "" && len(p.Spec.SchedulingGates) > 0,
 		path.Child("nodeName"), "cannot be set until all schedulingGates have been cleared")...)
+	errs = append(errs, validateSeccompMatch(p.Annotations, &p.Spec, path)...)
+	errs = append(errs, validateAppArmorMatch(p.Annotations, &p.Spec, path)...)
 	return append(errs, validateResponders(p.Spec.EvictionResponders, nil, path.Child("evictionResponders"))...)
+}
+
+// validateWholePod checks the rules for annotations and spec that hold on create and on update. path is the path of the spec.
+func validateWholePod(p *corev1.Pod, rules podRules, path *field.Path) field.ErrorList {
+	errs := validatePodAnnotations(p.Annotations, &p.Spec, rules, field.NewPath("metadata", "annotations"))
+	errs = append(errs, validatePodSpec(&p.Spec, rules, p.Name, true, path)...)
+	if isMirrorPod(p) && len(p.Spec.ResourceClaims) > 0 {
+		errs = append(errs, staticPodForbidden("static pods do not support resource claims"))
+	}
+	return append(errs, validateTokenSources(&p.Spec, path.Child("volumes"))...)
 }
 
 // validateTokenSources forbids tokens of a service account in volumes of a pod that has none.
@@ -62,15 +70,10 @@ func validateTokenSources(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 func validatePodUpdate(p, old *corev1.Pod, rules podRules) field.ErrorList {
 	path := field.NewPath("spec")
 	defer path.Free()
-	whole := validatePodSpec(&p.Spec, rules, p.Name, true, path)
-	whole = append(whole, validateTokenSources(&p.Spec, path.Child("volumes"))...)
+	whole := validateWholePod(p, rules, path)
 	if len(validateRequiredNodeValues(&old.Spec, path)) == 0 { // otherwise the pod is older than the rule
 		whole = append(whole, validateRequiredNodeValues(&p.Spec, path)...)
 	}
-	// kube-apiserver validates the annotations with the pod and with its changes.
-	annotations := validateAppArmorAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))
-	whole = append(append(whole, annotations...), annotations...)
-	whole = append(whole, validateMirrorPod(p)...)
 	whole = append(whole, validateImmutableAnnotations(p, old)...)
 	whole = append(whole, validatePodChanges(p, old, path)...)
 	return append(whole, validateResponders(p.Spec.EvictionResponders, old.Spec.EvictionResponders,
@@ -243,7 +246,8 @@ func hasPrefix(list, prefix []corev1.NodeSelectorRequirement) bool {
 
 func (g *PodGates) validatePodStatusUpdate(p, old *corev1.Pod) field.ErrorList {
 	errs := validateImmutableAnnotations(p, old)
-	errs = append(errs, validateMirrorNode(p)...)
+	errs = append(errs, validatePodAnnotations(p.Annotations, &p.Spec, g.rules.keeping(&old.Spec, old.Annotations),
+		field.NewPath("metadata", "annotations"))...)
 	errs = append(errs,
 		apivalidation.ValidateImmutableField(p.Status.QOSClass, old.Status.QOSClass, field.NewPath("status", "qosClass").K8s())...)
 	errs = append(errs, g.validatePodStatus(p, old)...)
@@ -280,16 +284,14 @@ func validateTerminatedContainers(
 }
 
 func (g *PodGates) validateResize(p, before *corev1.Pod) field.ErrorList {
-	path := field.NewPath("spec")
-	errs := append(validatePodSpec(&p.Spec, g.rules.keeping(&before.Spec), p.Name, true, path), validateMirrorPod(p)...)
-	errs = append(errs, validateTokenSources(&p.Spec, path.Child("volumes"))...)
-	errs = append(errs, validateAppArmorAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))...)
 	if isMirrorPod(before) {
-		return append(errs, staticPodForbidden("static pods cannot be resized"))
+		return field.ErrorList{staticPodForbidden("static pods cannot be resized")}
 	}
 	if os := before.Spec.OS; os != nil && os.Name == corev1.Windows {
-		return append(errs, staticPodForbidden("windows pods cannot be resized"))
+		return field.ErrorList{staticPodForbidden("windows pods cannot be resized")}
 	}
+	path := field.NewPath("spec")
+	errs := validateWholePod(p, g.rules.keeping(&before.Spec, before.Annotations), path)
 	errs = append(errs, field.ForbiddenIf(!nodeCanResize(&before.Status), path,
 		"Pod running on node without support for resize")...)
 	errs = append(errs, field.InvalidIf(g.qosClass(&p.Spec) != QOSClass(before), path, p.Status.QOSClass,
