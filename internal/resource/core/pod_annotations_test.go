@@ -137,8 +137,13 @@ func unconfined(s *corev1.PodSpec) {
 func TestPodAnnotationOrder(t *testing.T) {
 	const seccompMatch = "spec.containers[0].securityContext.seccompProfile.type: Forbidden: seccomp type in annotation and field must match"
 	wrong := wrongAnnotationErrors("metadata.annotations")
-	p := annotatedPod(wrongAnnotations, func(s *corev1.PodSpec) { unconfined(s); s.RestartPolicy = "X" })
+	p := annotatedPod(wrongAnnotations, func(s *corev1.PodSpec) {
+		unconfined(s)
+		s.RestartPolicy = "X"
+		s.ResourceClaims = []corev1.PodResourceClaim{{}}
+	})
 	checkErrors(t, "create", validatePod(p, defaultGates.rules), append(slices.Clone(wrong),
+		"[]: Forbidden: static pods do not support resource claims",
 		`spec.restartPolicy: Unsupported value: "X": supported values: "Always", "OnFailure", "Never"`, seccompMatch)...)
 
 	both := map[string]string{appArmorPrefix + "c": "runtime/default", seccompContainer + "c": "runtime/default"}

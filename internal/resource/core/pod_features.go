@@ -34,13 +34,15 @@ type PodGates struct {
 	emptyResourcesCount bool
 }
 
-// podRules are rules of validation that depend on gates, or on what the object had before an update.
+// podRules are rules of validation that depend on gates, on what the object had before an update, or on its metadata.
 type podRules struct {
 	compareTolerations bool // allows the operators Lt and Gt (TaintTolerationComparisonOperators)
 	hostNetworkUsers   bool // allows user namespaces in the network of the host (UserNamespacesHostNetworkSupport)
 	onlyRecursive      bool // allows one policy of SELinux labels only (SELinuxMount is off)
 	noRestartAll       bool // forbids to restart all containers (RestartAllContainersOnContainerExits is off)
 	anyDeletionCost    bool // allows an annotation with a deletion cost that is not a number (PodDeletionCost is off)
+
+	noClaims bool // forbids resource claims (mirror pods)
 
 	addresses AddressRules
 

@@ -39,10 +39,8 @@ func validatePod(p *corev1.Pod, rules podRules) field.ErrorList {
 // validateWholePod checks the rules for annotations and spec that hold on create and on update. path is the path of the spec.
 func validateWholePod(p *corev1.Pod, rules podRules, path *field.Path) field.ErrorList {
 	errs := validatePodAnnotations(p.Annotations, &p.Spec, rules, field.NewPath("metadata", "annotations"))
+	rules.noClaims = isMirrorPod(p)
 	errs = append(errs, validatePodSpec(&p.Spec, rules, p.Name, true, path)...)
-	if isMirrorPod(p) && len(p.Spec.ResourceClaims) > 0 {
-		errs = append(errs, staticPodForbidden("static pods do not support resource claims"))
-	}
 	return append(errs, validateTokenSources(&p.Spec, path.Child("volumes"))...)
 }
 

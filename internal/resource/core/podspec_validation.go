@@ -116,6 +116,11 @@ func (p *podValidator) validateClaims(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range p.spec.ResourceClaims {
 		c, at := &p.spec.ResourceClaims[i], path.Index(i)
+		if p.rules.noClaims {
+			p.claims.Insert(c.Name)
+			errs = append(errs, staticPodForbidden("static pods do not support resource claims"))
+			continue
+		}
 		switch {
 		case c.Name == "":
 			errs = append(errs, field.Required(at.Child("name"), ""))
