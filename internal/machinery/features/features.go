@@ -119,6 +119,9 @@ const (
 	DRADeviceTaintRules   = "DRADeviceTaintRules"
 	DRAResourcePoolStatus = "DRAResourcePoolStatus"
 
+	// The gate of permissions for parts of a status.
+	DRAResourceClaimGranularStatusAuthorization = "DRAResourceClaimGranularStatusAuthorization"
+
 	// The gates of fields of pod groups.
 	DRAWorkloadResourceClaims       = "DRAWorkloadResourceClaims"
 	TopologyAwareWorkloadScheduling = "TopologyAwareWorkloadScheduling"
@@ -205,6 +208,7 @@ func implemented() []string {
 		MutatingAdmissionPolicy, PodLevelResourcesFixKubeletQOSClass, PodTopologyLabelsAdmission,
 		RelaxedServiceNameValidation, SELinuxMountReadWriteOncePod, ServiceCIDRStatusFieldWiping, StrictIPCIDRValidation,
 		WatchCacheInitializationPostStartHook, DRADeviceTaintRules, DRAResourcePoolStatus, PodDeletionCost,
+		DRAResourceClaimGranularStatusAuthorization,
 	}
 }
 
