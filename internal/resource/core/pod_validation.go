@@ -2,13 +2,13 @@ package core
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
@@ -90,7 +90,10 @@ func validatePodChanges(p, old *corev1.Pod, path *field.Path) field.ErrorList {
 		return append(errs, field.Forbidden(path.Child("initContainers"), noAddRemove))
 	}
 	errs = append(errs, validateImages(p.Spec.InitContainers, path.Child("initContainers"))...)
-	errs = append(errs, validateDeadlineUpdate(p, old, path.Child("activeDeadlineSeconds"))...)
+	deadline, ends := validateDeadlineUpdate(p, old, path.Child("activeDeadlineSeconds"))
+	if errs = append(errs, deadline...); ends {
+		return errs
+	}
 	errs = append(errs, validateTolerationsAdded(p.Spec.Tolerations, old.Spec.Tolerations, path.Child("tolerations"))...)
 	errs = append(errs,
 		validateGatesRemoved(p.Spec.SchedulingGates, old.Spec.SchedulingGates, path.Child("schedulingGates"))...)
@@ -130,17 +133,20 @@ func validateImages(containers []corev1.Container, path *field.Path) field.Error
 	return errs
 }
 
-func validateDeadlineUpdate(p, old *corev1.Pod, path *field.Path) field.ErrorList {
-	is, was := p.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds
-	switch {
-	case was == nil || ptr.Equal(is, was):
-		return nil
+// validateDeadlineUpdate allows a deadline to become earlier. As in kube-apiserver, ends reports whether other changes are
+// not validated.
+func validateDeadlineUpdate(p, old *corev1.Pod, path *field.Path) (errs field.ErrorList, ends bool) {
+	switch is, was := p.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds; {
+	case is == nil && was == nil:
+		return nil, false
 	case is == nil:
-		return field.ErrorList{field.Invalid(path, is, "must not update from a positive integer to nil value")}
-	case *is > *was:
-		return field.ErrorList{field.Invalid(path, *is, "must be less than or equal to previous value")}
+		return field.ErrorList{field.Invalid(path, is, "must not update from a positive integer to nil value")}, false
+	case *is < 0 || *is > math.MaxInt32:
+		return field.InRange(path, *is, 0, math.MaxInt32), true
+	case was != nil && *is > *was:
+		return field.ErrorList{field.Invalid(path, *is, "must be less than or equal to previous value")}, true
 	}
-	return nil
+	return nil, false
 }
 
 func validateTolerationsAdded(is, was []corev1.Toleration, path *field.Path) field.ErrorList {
