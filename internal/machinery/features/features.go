@@ -102,6 +102,7 @@ const (
 	InPlacePodVerticalScalingMemoryBackedVolumes = "InPlacePodVerticalScalingMemoryBackedVolumes"
 	InPlacePodVerticalScalingSchedulerPreemption = "InPlacePodVerticalScalingSchedulerPreemption"
 	KubeletInUserNamespace                       = "KubeletInUserNamespace"
+	PodDeletionCost                              = "PodDeletionCost"
 	PodLevelResourcesFixDefaulting               = "PodLevelResourcesFixDefaulting"
 	PodLevelResourcesFixKubeletQOSClass          = "PodLevelResourcesFixKubeletQOSClass"
 	PodTopologyLabelsAdmission                   = "PodTopologyLabelsAdmission"
@@ -117,6 +118,9 @@ const (
 	// The gates of default roles.
 	DRADeviceTaintRules   = "DRADeviceTaintRules"
 	DRAResourcePoolStatus = "DRAResourcePoolStatus"
+
+	// The gate of permissions for parts of a status.
+	DRAResourceClaimGranularStatusAuthorization = "DRAResourceClaimGranularStatusAuthorization"
 
 	// The gates of fields of pod groups.
 	DRAWorkloadResourceClaims       = "DRAWorkloadResourceClaims"
@@ -203,7 +207,8 @@ func implemented() []string {
 		MutablePVNodeAffinity, MutablePodResourcesForSuspendedJobs, MutableSchedulingDirectivesForSuspendedJobs,
 		MutatingAdmissionPolicy, PodLevelResourcesFixKubeletQOSClass, PodTopologyLabelsAdmission,
 		RelaxedServiceNameValidation, SELinuxMountReadWriteOncePod, ServiceCIDRStatusFieldWiping, StrictIPCIDRValidation,
-		WatchCacheInitializationPostStartHook, DRADeviceTaintRules, DRAResourcePoolStatus,
+		WatchCacheInitializationPostStartHook, DRADeviceTaintRules, DRAResourcePoolStatus, PodDeletionCost,
+		DRAResourceClaimGranularStatusAuthorization,
 	}
 }
 

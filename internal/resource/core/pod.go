@@ -57,7 +57,7 @@ func pods(gates PodGates, statusGates podStatusGates) *registry.Kind {
 			},
 			ValidateCreate: func(p *corev1.Pod) field.ErrorList { return validatePod(p, gates.rules) },
 			ValidateUpdate: func(p, old *corev1.Pod) field.ErrorList {
-				return validatePodUpdate(p, old, gates.rules.keeping(&old.Spec))
+				return validatePodUpdate(p, old, gates.rules.keeping(&old.Spec, old.Annotations))
 			},
 			ValidateStatusUpdate: gates.validatePodStatusUpdate,
 			Warn:                 warnPod,
@@ -101,7 +101,7 @@ func podSubresources(gates *PodGates) []registry.Subresource {
 		{Name: "ephemeralcontainers", Verbs: declare.PartVerbs, Update: registry.UpdatePart[*corev1.Pod]{
 			Prepare: gates.prepareEphemeralContainers,
 			Validate: func(p, old *corev1.Pod) field.ErrorList {
-				return validateEphemeralContainersUpdate(p, old, gates.rules.keeping(&old.Spec))
+				return validateEphemeralContainersUpdate(p, old, gates.rules.keeping(&old.Spec, old.Annotations))
 			},
 			Unconditional: true,
 		}.Untyped()},

@@ -34,12 +34,15 @@ type PodGates struct {
 	emptyResourcesCount bool
 }
 
-// podRules are rules of validation that depend on gates, or on what the object had before an update.
+// podRules are rules of validation that depend on gates, on what the object had before an update, or on its metadata.
 type podRules struct {
 	compareTolerations bool // allows the operators Lt and Gt (TaintTolerationComparisonOperators)
 	hostNetworkUsers   bool // allows user namespaces in the network of the host (UserNamespacesHostNetworkSupport)
 	onlyRecursive      bool // allows one policy of SELinux labels only (SELinuxMount is off)
 	noRestartAll       bool // forbids to restart all containers (RestartAllContainersOnContainerExits is off)
+	anyDeletionCost    bool // allows an annotation with a deletion cost that is not a number (PodDeletionCost is off)
+
+	noClaims bool // forbids resource claims (mirror pods)
 
 	addresses AddressRules
 
@@ -49,11 +52,13 @@ type podRules struct {
 	hostSysctls   bool // sysctls of namespaces of the host
 }
 
-// keeping returns the rules for an update: an object keeps what it had. old is nil for a new object.
-func (r podRules) keeping(old *corev1.PodSpec) podRules {
+// keeping returns the rules for an update: an object keeps what it had. old and annotations are those of the pod or template
+// before the update; old is nil for a new object.
+func (r podRules) keeping(old *corev1.PodSpec, annotations map[string]string) podRules {
 	if old == nil {
 		return r
 	}
+	r.anyDeletionCost = r.anyDeletionCost || !isDeletionCost(annotations)
 	r.compareTolerations = r.compareTolerations || slices.ContainsFunc(old.Tolerations, func(t corev1.Toleration) bool {
 		return t.Operator == corev1.TolerationOpLt || t.Operator == corev1.TolerationOpGt
 	})
@@ -91,6 +96,7 @@ func NewPodGates(gates features.Gates) PodGates {
 			hostNetworkUsers:   gates.Enabled(features.UserNamespacesHostNetworkSupport),
 			onlyRecursive:      !gates.Enabled(features.SELinuxMount),
 			noRestartAll:       !gates.Enabled(features.RestartAllContainersOnContainerExits),
+			anyDeletionCost:    !gates.Enabled(features.PodDeletionCost),
 			addresses:          NewAddressRules(gates),
 		},
 		probeDefault:      gates.Enabled(features.H2CContainerProbe),

@@ -20,12 +20,17 @@ import (
 // update, nil for a new object.
 func (g *PodGates) ValidateTemplate(t, old *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	var before *corev1.PodSpec
+	rules := g.rules
 	if old != nil {
 		before = &old.Spec
+		rules = rules.keeping(before, old.Annotations)
 	}
-	errs := validateTemplateMetadata(t, path)
-	errs = append(errs, validatePodSpec(&t.Spec, g.rules.keeping(before), "", false, path.Child("spec"))...)
-	errs = append(errs, validateRequiredNodeValues(&t.Spec, path.Child("spec"))...)
+	spec := path.Child("spec")
+	errs := validateTemplateMetadata(t, rules, path)
+	errs = append(errs, validatePodSpec(&t.Spec, rules, "", false, spec)...)
+	errs = append(errs, validateRequiredNodeValues(&t.Spec, spec)...)
+	errs = append(errs, validateSeccompMatch(t.Annotations, &t.Spec, spec)...)
+	errs = append(errs, validateAppArmorMatch(t.Annotations, &t.Spec, spec)...)
 	errs = append(errs, field.ForbiddenIf(len(t.Spec.EphemeralContainers) > 0, path.Child("spec", "ephemeralContainers"),
 		"ephemeral containers not allowed in pod template")...)
 	if len(t.Spec.EvictionResponders) == 0 {
@@ -38,12 +43,11 @@ func (g *PodGates) ValidateTemplate(t, old *corev1.PodTemplateSpec, path *field.
 		path.Child("spec", "evictionResponders"))...)
 }
 
-func validateTemplateMetadata(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+func validateTemplateMetadata(t *corev1.PodTemplateSpec, rules podRules, path *field.Path) field.ErrorList {
 	errs := validateLabels(path.Child("labels"), t.Labels)
 	at := path.Child("annotations")
 	errs = append(errs, apivalidation.ValidateAnnotations(t.Annotations, at.K8s())...)
-	errs = append(errs, validateAppArmorAnnotations(t.Annotations, &t.Spec, at)...)
-	return append(errs, validateAppArmorMatch(t.Annotations, &t.Spec, path.Child("spec"))...)
+	return append(errs, validatePodAnnotations(t.Annotations, &t.Spec, rules, at)...)
 }
 
 // validatePodSpec validates the spec of a pod or of a template. name is the name of the pod,
@@ -112,6 +116,11 @@ func (p *podValidator) validateClaims(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range p.spec.ResourceClaims {
 		c, at := &p.spec.ResourceClaims[i], path.Index(i)
+		if p.rules.noClaims {
+			p.claims.Insert(c.Name)
+			errs = append(errs, staticPodForbidden("static pods do not support resource claims"))
+			continue
+		}
 		switch {
 		case c.Name == "":
 			errs = append(errs, field.Required(at.Child("name"), ""))

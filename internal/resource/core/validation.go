@@ -39,10 +39,8 @@ func portNumberOrName(path *field.Path, port intstr.IntOrString) field.ErrorList
 
 // validateLocalPath returns an error for an absolute path, or one that contains "..".
 func validateLocalPath(path *field.Path, value string) field.ErrorList {
-	if strings.HasPrefix(value, "/") {
-		return field.ErrorList{field.Invalid(path, value, "must be a relative path")}
-	}
-	return noBacksteps(path, value)
+	errs := field.InvalidIf(strings.HasPrefix(value, "/"), path, value, "must be a relative path")
+	return append(errs, noBacksteps(path, value)...)
 }
 
 func noBacksteps(path *field.Path, value string) field.ErrorList {
