@@ -150,13 +150,12 @@ func admissionPlugins() []admissionPlugin {
 		{name: "ClusterTrustBundleAttest", make: ofAuthorizer(certificates.Attest)},
 		{name: "CertificateSubjectRestriction", make: alone(certificates.SubjectRestriction)},
 		{name: "DefaultIngressClass", make: ofObjects(defaultclass.Ingress)},
-		{name: "PodTopologyLabels", make: ofObjects(podtopologylabels.Plugin)},
+		{name: "PodTopologyLabels", make: ofGate(features.PodTopologyLabelsAdmission, ofObjects(podtopologylabels.Plugin))},
 		{name: "NodeDeclaredFeatureValidator", make: ofObjects(nodefeatures.Plugin)},
 		{name: "PodResizeValidator", make: ofObjects(podresize.Plugin)},
 		{name: "DenyServiceExternalIPs", off: true, make: alone(denyexternalips.Plugin)},
-		{name: "MutatingAdmissionPolicy", make: plain(func(o *admissionOptions) admission.Plugin {
-			return o.policies.Mutating()
-		})},
+		{name: "MutatingAdmissionPolicy", make: ofGate(features.MutatingAdmissionPolicy,
+			plain(func(o *admissionOptions) admission.Plugin { return o.policies.Mutating() }))},
 		{name: "MutatingAdmissionWebhook", make: configured(webhooks.DecodeConfig,
 			func(o *pluginInput, c webhooks.Config) (p admission.Plugin, err error) {
 				p, o.use, err = o.webhooks.Mutating(c, o.read)
@@ -185,6 +184,17 @@ func plain(build func(*admissionOptions) admission.Plugin) func(*pluginInput) (a
 			return admission.Plugin{}, errors.New("the plug-in has no configuration")
 		}
 		return build(in.admissionOptions), nil
+	}
+}
+
+// ofGate adapts a plug-in that does nothing while a feature gate is off.
+func ofGate(gate string, build func(*pluginInput) (admission.Plugin, error)) func(*pluginInput) (admission.Plugin, error) {
+	return func(in *pluginInput) (admission.Plugin, error) {
+		p, err := build(in)
+		if !in.gates.Enabled(gate) {
+			p.Mutate, p.Validate = nil, nil
+		}
+		return p, err
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/server/health"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
@@ -71,7 +72,9 @@ func (s *starting) checks() []health.Check {
 	hook("start-cluster-authentication-info-controller", kept)
 	hook("start-kube-apiserver-identity-lease-controller", kept)
 	hook("start-kube-apiserver-identity-lease-garbage-collector", kept)
-	hook("storage-readiness", always)
+	if s.gates.Enabled(features.WatchCacheInitializationPostStartHook) {
+		hook("storage-readiness", always)
+	}
 	hook("start-legacy-token-tracking-controller", s.running(legacyRunner, always))
 	hook("start-service-ip-repair-controllers", s.running(servicesRunner, always))
 	hook("rbac/bootstrap-roles", always)

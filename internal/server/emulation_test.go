@@ -15,6 +15,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiversion "k8s.io/apimachinery/pkg/version"
 
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/policies"
+	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/machinery/release"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
@@ -42,6 +44,48 @@ func TestEmulatedReleases(t *testing.T) {
 				}
 				compareEmulated(t, conf, r, "testdata/emulated/"+name+".txt")
 			})
+		}
+	}
+}
+
+// TestGatesOfTheServer has what gates switch outside of the kinds: pages, checks, admission plug-ins, modes of impersonation
+// and the addresses that Services may choose.
+func TestGatesOfTheServer(t *testing.T) {
+	for minor, want := range map[int]bool{34: false, 37: true} {
+		conf := testConfig(t)
+		conf.API.EmulatedVersion = release.Of(minor).String()
+		s := start(t, conf)
+		c := httpClient(t, s, true)
+		check := func(what string, got bool) {
+			if got != want {
+				t.Errorf("1.%d: %s: %v", minor, what, got)
+			}
+		}
+		for _, path := range []string{statuszPath, flagszPath} {
+			check(path, apitest.Send(t, c, "GET", s.URL()+path, "").Status == http.StatusOK)
+			check(path+" in /", strings.Contains(apitest.Send(t, c, "GET", s.URL()+"/", "").Body, path))
+		}
+		check("storage-readiness",
+			strings.Contains(apitest.Send(t, c, "GET", s.URL()+"/readyz?verbose", "").Body, "/storage-readiness ok"))
+		a := apitest.Send(t, c, "GET", s.URL()+"/api", "", "Impersonate-Group", "g")
+		check("constrained impersonation", !strings.Contains(a.Body, "requested [{Group  g    }]"))
+		a = apitest.Send(t, c, "POST", s.URL()+"/api/v1/namespaces/default/services",
+			`{"metadata":{"name":"a"},"spec":{"clusterIP":"10.0.0.077","ports":[{"port":80}]}}`)
+		check("refused addresses", a.Status == http.StatusUnprocessableEntity)
+		gates, err := features.Parse(nil, release.Of(minor))
+		if err != nil {
+			t.Fatal(err)
+		}
+		plugins := admissionPlugins()
+		for i := range plugins {
+			if name := plugins[i].name; name == "PodTopologyLabels" || name == "MutatingAdmissionPolicy" {
+				p, err := plugins[i].make(&pluginInput{admissionOptions: &admissionOptions{
+					gates: gates, registry: s.api.registry, policies: &policies.Plugins{}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				check(name, p.Mutate != nil)
+			}
 		}
 	}
 }

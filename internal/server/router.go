@@ -193,8 +193,8 @@ func (t *router) serveResource(w http.ResponseWriter, r *http.Request, info *req
 // serveIndex lists the paths that are served.
 func (t *router) serveIndex(w http.ResponseWriter) {
 	paths := append(t.discovery.Paths(), t.health.Paths()...)
-	paths = append(paths, "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/version",
-		statuszPath, flagszPath)
+	paths = append(paths, "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/version")
+	paths = append(paths, t.pages.paths...)
 	if t.fairness != nil {
 		paths = append(paths, t.fairness.Paths()...)
 	}

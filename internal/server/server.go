@@ -302,9 +302,6 @@ func (s *starting) readGates() (err error) {
 	for _, name := range s.gates.WithoutEffect() {
 		s.log.Warn("feature gate has no effect in this server", "gate", name)
 	}
-	if names := s.gates.NotFollowed(); len(names) > 0 {
-		s.log.Warn("what these feature gates switch is not as in the emulated release", "release", emulated, "gates", names)
-	}
 	if err != nil {
 		return err
 	}
@@ -578,7 +575,10 @@ func (s *starting) buildHTTP() error {
 	}
 	options := chain.Options{
 		Metrics: s.metrics, Requests: requestmetrics.NewRequests(s.metrics, s.api.resources.Has), Limit: limit,
-		Authentication: s.authentication.filter(), Authorizer: s.authorization, Audit: s.records.audit.filter(s.kinds),
+		Authentication: s.authentication.filter(), Audit: s.records.audit.filter(s.kinds),
+		Authorization: chain.Authorization{
+			Authorizer: s.authorization, ConstrainedImpersonation: s.gates.Enabled(features.ConstrainedImpersonation),
+		},
 		Tracer: s.records.tracer,
 	}
 	if s.records.traffic != nil {
@@ -604,10 +604,13 @@ func (s *starting) buildHTTP() error {
 			resources: s.api.resources, custom: s.api.custom.Server, aggregator: s.api.aggregator,
 			peers:     s.api.peers,
 			snapshots: newSnapshots(s.stores.main, s.log),
-			pages:     &zpages{version: version.Of(s.gates.Release()), started: time.Now(), now: time.Now, flags: s.config.Diagnostics.Flags},
-			issuer:    s.authentication.issuerDiscovery(),
-			fairness:  s.fairness.pages(),
-			debug:     debugRoutes{profiling: !s.config.Diagnostics.NoProfiling, setVerbosity: s.config.Diagnostics.SetVerbosity, logs: logs},
+			pages: &zpages{
+				version: version.Of(s.gates.Release()), started: time.Now(), now: time.Now, flags: s.config.Diagnostics.Flags,
+				paths: zpagePaths(s.gates),
+			},
+			issuer:   s.authentication.issuerDiscovery(),
+			fairness: s.fairness.pages(),
+			debug:    debugRoutes{profiling: !s.config.Diagnostics.NoProfiling, setVerbosity: s.config.Diagnostics.SetVerbosity, logs: logs},
 		},
 		chain: options,
 	})

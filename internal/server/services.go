@@ -14,6 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/controller/serviceallocator"
 	"github.com/keelson-dev/keelson/internal/controller/servicerepair"
 	"github.com/keelson-dev/keelson/internal/controller/serviceresolver"
+	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/server/egress"
 )
 
@@ -70,6 +71,7 @@ func allocateServices(o *apiOptions) (*servicerepair.Controller, error) {
 	}
 	a := &serviceallocator.Services{
 		Registry: reg, Store: resource.Store(), NodePorts: ports, Now: o.config.Testing.Clock.Now, Random: rand.Uint64N,
+		Addresses: core.NewAddressRules(o.gates),
 	}
 	a.Metrics = serviceallocator.NewMetrics(o.metrics, a.Usage)
 	for _, p := range o.services {

@@ -12,6 +12,7 @@ import (
 	apiversion "k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/yaml"
 
+	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 	"github.com/keelson-dev/keelson/internal/object/apierr"
@@ -32,6 +33,18 @@ type zpages struct {
 	started time.Time
 	now     func() time.Time
 	flags   map[string]string
+	paths   []string // of the pages that are served
+}
+
+// zpagePaths returns the paths of the pages that are served.
+func zpagePaths(gates features.Gates) (paths []string) {
+	if gates.Enabled(features.ComponentStatusz) {
+		paths = append(paths, statuszPath)
+	}
+	if gates.Enabled(features.ComponentFlagz) {
+		paths = append(paths, flagszPath)
+	}
+	return paths
 }
 
 const (
@@ -45,7 +58,7 @@ const (
 // zpageVersions are the versions of the objects; the first is deprecated.
 var zpageVersions = []string{"v1alpha1", "v1beta1"}
 
-func (z *zpages) serves(path string) bool { return path == statuszPath || path == flagszPath }
+func (z *zpages) serves(path string) bool { return slices.Contains(z.paths, path) }
 
 // zpage is a page in both formats.
 type zpage struct {
@@ -110,15 +123,19 @@ func (p zpage) writeObject(w http.ResponseWriter, mediaType, version string) err
 	return nil
 }
 
-// statusPaths are the pages that every component has.
-var statusPaths = []string{flagszPath, "/healthz", "/livez", "/metrics", "/readyz", statuszPath, "/version"}
+// statusPaths returns the paths of the pages that components have.
+func (z *zpages) statusPaths() []string {
+	paths := append([]string{"/healthz", "/livez", "/metrics", "/readyz", "/version"}, z.paths...)
+	slices.Sort(paths)
+	return paths
+}
 
 func (z *zpages) statusText() string {
 	v, up := z.version, z.now().Sub(z.started)
 	return fmt.Sprintf("\nStarted: %s\nUp: %d hr %02d min %02d sec\nGo version: %s\nBinary version: %s\nEmulation "+
 		"version: %s.%s\nPaths: %s\n",
 		z.started.UTC().Format(time.UnixDate), int(up.Hours()), int(up.Minutes())%60, int(up.Seconds())%60,
-		v.GoVersion, binaryVersion(v.GitVersion), v.EmulationMajor, v.EmulationMinor, strings.Join(statusPaths, " "))
+		v.GoVersion, binaryVersion(v.GitVersion), v.EmulationMajor, v.EmulationMinor, strings.Join(z.statusPaths(), " "))
 }
 
 // binaryVersion is a version without the v before it and what comes after the three
@@ -142,7 +159,7 @@ func (z *zpages) statusObject(t metav1.TypeMeta) any {
 		Paths            []string  `json:"paths,omitempty"`
 	}{
 		t, zpageMeta{componentName}, z.started.UTC().Format(time.RFC3339), int64(z.now().Sub(z.started).Seconds()),
-		v.GoVersion, binaryVersion(v.GitVersion), v.EmulationMajor + "." + v.EmulationMinor, statusPaths,
+		v.GoVersion, binaryVersion(v.GitVersion), v.EmulationMajor + "." + v.EmulationMinor, z.statusPaths(),
 	}
 }
 

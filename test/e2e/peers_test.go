@@ -153,19 +153,19 @@ func without(body string) string {
 // answered by the one that can, discovery shows the same on both, and both say the same where a server is missing.
 func TestPeersOfKubeAPIServer(t *testing.T) {
 	const (
-		jobs   = "/apis/batch/v1/namespaces/default/jobs"            // of Keelson alone
-		ips    = "/apis/networking.k8s.io/v1beta1/ipaddresses"       // of kube-apiserver alone
-		review = "/apis/authentication.k8s.io/v1/selfsubjectreviews" // of Keelson alone
-		access = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+		jobs       = "/apis/batch/v1/namespaces/default/jobs"            // of Keelson alone
+		candidates = "/apis/coordination.k8s.io/v1beta1/leasecandidates" // of kube-apiserver alone
+		review     = "/apis/authentication.k8s.io/v1/selfsubjectreviews" // of Keelson alone
+		access     = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 	)
 	c := newPeerCluster(t)
 	kubePort, keelsonPort := freePort(t), freePort(t)
-	kubeFlags := []string{"--runtime-config", "batch/v1=false,authentication.k8s.io/v1=false,networking.k8s.io/v1beta1=true"}
-	keelsonFlags := []string{"--runtime-config", "authorization.k8s.io/v1=false,storage.k8s.io/v1beta1=true"}
+	kubeFlags := []string{"--runtime-config", "batch/v1=false,authentication.k8s.io/v1=false,coordination.k8s.io/v1beta1=true"}
+	keelsonFlags := []string{"--runtime-config", "authorization.k8s.io/v1=false,resource.k8s.io/v1beta2=true"}
 	kube := c.serve("kube-apiserver", "machine-1", kubePort, kubeFlags...)
 	keelson := c.serve("keelson", "machine-2", keelsonPort, keelsonFlags...)
 	both := []*apiServer{kube, keelson}
-	for _, path := range []string{jobs, ips, "/apis/storage.k8s.io/v1beta1/volumeattributesclasses"} {
+	for _, path := range []string{jobs, candidates, "/apis/resource.k8s.io/v1beta2/deviceclasses"} {
 		for _, s := range both {
 			s.awaitAnswer(t, path, http.StatusOK, "")
 		}
@@ -201,7 +201,7 @@ func TestPeersOfKubeAPIServer(t *testing.T) {
 		}
 	})
 	t.Run("never twice", func(t *testing.T) {
-		for path, s := range map[string]*apiServer{jobs: kube, ips: keelson} {
+		for path, s := range map[string]*apiServer{jobs: kube, candidates: keelson} {
 			if got := s.ask(t, http.MethodGet, path, "", "X-Kubernetes-Peer-Proxied", "true"); got.status != http.StatusNotFound {
 				t.Errorf("%s: %+v", s.name, got)
 			}
@@ -217,7 +217,7 @@ func TestPeersOfKubeAPIServer(t *testing.T) {
 				t.Errorf("group %s is\n%+v, of kube-apiserver\n%+v", got.Items[i].Name, got.Items[i], want.Items[i])
 			}
 		}
-		for version, of := range map[string]*apiServer{"batch/v1": keelson, "networking.k8s.io/v1beta1": kube} {
+		for version, of := range map[string]*apiServer{"batch/v1": keelson, "coordination.k8s.io/v1beta1": kube} {
 			for _, s := range both {
 				alone := groupVersions(s.resources(t, ";profile=nopeer"))
 				if slices.Contains(alone, version) != (s == of) || !slices.Contains(groupVersions(want), version) {
@@ -264,8 +264,8 @@ func TestPeersOfKubeAPIServer(t *testing.T) {
 	ofKube := killed(keelson, kube, jobs)
 	keelson = c.serve("keelson", "machine-2", keelsonPort, keelsonFlags...)
 	kube.awaitAnswer(t, jobs, http.StatusOK, "")
-	keelson.awaitAnswer(t, ips, http.StatusOK, "")
-	ofKeelson := killed(kube, keelson, ips)
+	keelson.awaitAnswer(t, candidates, http.StatusOK, "")
+	ofKeelson := killed(kube, keelson, candidates)
 	for name, pair := range map[string][2]peerAnswer{
 		"refused": {ofKeelson.refused, ofKube.refused}, "unresolved": {ofKeelson.unresolved, ofKube.unresolved},
 	} {
@@ -279,9 +279,9 @@ func TestPeersOfKubeAPIServer(t *testing.T) {
 
 	// Both say goodbye when they stop in order.
 	kube = c.serve("kube-apiserver", "machine-1", kubePort, kubeFlags...)
-	keelson.awaitAnswer(t, ips, http.StatusOK, "")
+	keelson.awaitAnswer(t, candidates, http.StatusOK, "")
 	kube.stop(t)
-	keelson.awaitAnswer(t, ips, http.StatusNotFound, "")
+	keelson.awaitAnswer(t, candidates, http.StatusNotFound, "")
 	kube = c.serve("kube-apiserver", "machine-1", kubePort, kubeFlags...)
 	kube.awaitAnswer(t, jobs, http.StatusOK, "")
 	keelson.stop(t)

@@ -28,7 +28,7 @@ func TestRuntimeConfigAsKubeAPIServer(t *testing.T) {
 		{"--runtime-config=api/beta=true"},
 		{"--runtime-config=api/alpha=true"},
 		{"--runtime-config=apps/v1=false,batch/v1/cronjobs=false"},
-		{"--runtime-config=networking.k8s.io/v1beta1=true,resource.k8s.io/v1beta2/devicetaintrules=true"},
+		{"--runtime-config=coordination.k8s.io/v1beta1=true,resource.k8s.io/v1beta2/devicetaintrules=true"},
 		{"--runtime-config=certificates.k8s.io/v1beta1=true", "--feature-gates=ClusterTrustBundle=true"},
 	} {
 		t.Run(fmt.Sprint(args), func(t *testing.T) {

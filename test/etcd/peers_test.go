@@ -177,20 +177,20 @@ func (p *peerServer) groupVersions(profile string) (versions []string, body stri
 }
 
 const (
-	jobs    = "/apis/batch/v1/namespaces/default/jobs"
-	betaIPs = "/apis/networking.k8s.io/v1beta1/ipaddresses"
-	whoAmI  = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+	jobs       = "/apis/batch/v1/namespaces/default/jobs"
+	candidates = "/apis/coordination.k8s.io/v1beta1/leasecandidates"
+	whoAmI     = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 )
 
-// twoPeers starts two servers: east alone serves batch/v1 and authentication.k8s.io/v1, west alone networking.k8s.io/v1beta1.
+// twoPeers starts two servers: east alone serves batch/v1 and authentication.k8s.io/v1, west alone coordination.k8s.io/v1beta1.
 func twoPeers(t *testing.T, c *cluster, f *peerFiles) (east, west *peerServer) {
 	t.Helper()
 	east = servePeer(t, c, f, "east", nil)
 	west = servePeer(t, c, f, "west", func(c *config.Config) {
-		c.API.RuntimeConfig = []string{"batch/v1=false", "authentication.k8s.io/v1=false", "networking.k8s.io/v1beta1=true"}
+		c.API.RuntimeConfig = []string{"batch/v1=false", "authentication.k8s.io/v1=false", "coordination.k8s.io/v1beta1=true"}
 	})
 	west.awaitStatus(jobs, http.StatusOK)
-	east.awaitStatus(betaIPs, http.StatusOK)
+	east.awaitStatus(candidates, http.StatusOK)
 	return east, west
 }
 
@@ -286,7 +286,7 @@ func TestPeers(t *testing.T) {
 		}
 		alone, _ := west.groupVersions(";profile=nopeer")
 		for version, only := range map[string]bool{
-			"batch/v1": false, "authentication.k8s.io/v1": false, "networking.k8s.io/v1beta1": true, "networking.k8s.io/v1": true, "apps/v1": true,
+			"batch/v1": false, "authentication.k8s.io/v1": false, "coordination.k8s.io/v1beta1": true, "coordination.k8s.io/v1": true, "apps/v1": true,
 		} {
 			if !slices.Contains(here, version) || slices.Contains(alone, version) != only {
 				t.Errorf("%s: %q, without peers %q", version, here, alone)
@@ -402,9 +402,9 @@ func TestPeerIsGone(t *testing.T) {
 	})
 
 	// It comes back with other flags under the same name.
-	servePeer(t, c, f, "east", func(c *config.Config) { c.API.RuntimeConfig = []string{"storage.k8s.io/v1beta1=true"} })
+	servePeer(t, c, f, "east", func(c *config.Config) { c.API.RuntimeConfig = []string{"resource.k8s.io/v1beta2=true"} })
 	west.awaitStatus(jobs, http.StatusOK)
-	west.awaitStatus("/apis/storage.k8s.io/v1beta1/volumeattributesclasses", http.StatusOK)
+	west.awaitStatus("/apis/resource.k8s.io/v1beta2/deviceclasses", http.StatusOK)
 }
 
 // withPort replaces the port in a stored record.

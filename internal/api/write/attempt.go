@@ -348,6 +348,9 @@ func (a *attempt) act(ctx context.Context) (err error) {
 // alreadyExists returns the error of a create if the object exists; it mentions if the object is being deleted.
 func (a *attempt) alreadyExists(found *cache.Object) error {
 	err := kerrors.NewAlreadyExists(a.Target.GroupResource(), found.Name)
+	if a.obj.GetGenerateName() != "" { // also if the object came with a name
+		err = kerrors.NewGenerateNameConflict(a.Target.GroupResource(), found.Name, 1)
+	}
 	if obj, failed := a.Target.DecodeStored(found); failed == nil && obj.GetDeletionTimestamp() != nil {
 		err.ErrStatus.Message = "object is being deleted: " + err.ErrStatus.Message
 	}

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/internal/access/auth/authz"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
@@ -51,7 +53,7 @@ func (a *attempt) faults(ctx context.Context) field.ErrorList {
 	if a.creates() {
 		return a.faultsOfNew(ctx)
 	}
-	return append(a.faultsOfUpdate(ctx), a.faultsInNamespace(ctx, a.old())...)
+	return a.faultsOfUpdate(ctx)
 }
 
 // faultsInNamespace returns the errors of the object in its namespace. old is nil for a create.
@@ -69,8 +71,21 @@ func (a *attempt) faultsInNamespace(ctx context.Context, old registry.Object) fi
 	})
 }
 
+// faultsOfPermissions returns what the user may not change. The server itself may change everything; its writes have no user.
+func (a *attempt) faultsOfPermissions(ctx context.Context) field.ErrorList {
+	validate, user := a.strategy().ValidatePermissions, request.UserFrom(ctx)
+	if validate == nil || a.verb == Amend || a.p.Authorizer == nil || user == nil {
+		return nil
+	}
+	return validate(ctx, a.obj, a.old(), func(info *request.Info) error {
+		return authz.CheckPermission(ctx, a.p.Authorizer, authz.Attributes{User: user, Info: info})
+	})
+}
+
 func (a *attempt) faultsOfUpdate(ctx context.Context) field.ErrorList {
 	errs := a.validateMetaUpdate(a.obj, a.old())
+	errs = append(errs, a.faultsInNamespace(ctx, a.old())...)
+	errs = append(errs, a.faultsOfPermissions(ctx)...)
 	s, sub := a.strategy(), a.Subresource
 	switch {
 	case a.verb == Amend:
@@ -85,15 +100,14 @@ func (a *attempt) faultsOfUpdate(ctx context.Context) field.ErrorList {
 }
 
 func (a *attempt) faultsOfNew(ctx context.Context) field.ErrorList {
-	var errs field.ErrorList
+	errs := a.faultsInNamespace(ctx, nil)
 	last := a.Target.Metadata().Last
 	if a.rightType(a.obj) && !last {
-		errs = a.validateMeta(a.obj)
+		errs = append(errs, a.validateMeta(a.obj)...)
 	}
 	if validate := a.strategy().ValidateCreate; validate != nil {
 		errs = append(errs, validate(ctx, a.obj, nil)...)
 	}
-	errs = append(errs, a.faultsInNamespace(ctx, nil)...)
 	if len(errs) == 0 && last {
 		errs = a.validateMeta(a.obj)
 	}

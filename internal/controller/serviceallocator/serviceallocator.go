@@ -26,6 +26,8 @@ type Services struct {
 	Store storage.Store
 	// Families are the IP families of the cluster's address ranges, the default family first.
 	Families []corev1.IPFamily
+	// Addresses are the rules of addresses that clients choose.
+	Addresses core.AddressRules
 	// NodePorts is the range of node ports.
 	NodePorts PortRange
 	// Now returns the current time. Random returns a random number less than n.
@@ -370,7 +372,7 @@ func (s *Services) setFamilies(svc, old *corev1.Service) error {
 		}
 		spec.IPFamilyPolicy = &policy
 	}
-	if errs := core.ValidateServiceIPs(svc, old); len(errs) > 0 {
+	if errs := s.Addresses.ValidateServiceIPs(svc, old); len(errs) > 0 {
 		return kerrors.NewInvalid(serviceKind, svc.Name, errs)
 	}
 	if errs := s.inferFamilies(svc, old); len(errs) > 0 {

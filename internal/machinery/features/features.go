@@ -31,6 +31,16 @@ const (
 	// UnknownVersionInteroperabilityProxy forwards requests to other servers on the same store (KEP-4020).
 	UnknownVersionInteroperabilityProxy = "UnknownVersionInteroperabilityProxy"
 
+	// ComponentFlagz and ComponentStatusz serve /flagz and /statusz (KEP-4827, KEP-4828).
+	ComponentFlagz   = "ComponentFlagz"
+	ComponentStatusz = "ComponentStatusz"
+
+	ConstrainedImpersonation              = "ConstrainedImpersonation"              // more modes of impersonation (KEP-5284)
+	ExtendWebSocketsToKubelet             = "ExtendWebSocketsToKubelet"             // kubelets get WebSockets unchanged
+	ManifestBasedAdmissionControlConfig   = "ManifestBasedAdmissionControlConfig"   // names of admission objects in files
+	MutatingAdmissionPolicy               = "MutatingAdmissionPolicy"               // the plug-in of this name
+	WatchCacheInitializationPostStartHook = "WatchCacheInitializationPostStartHook" // the check storage-readiness
+
 	// The gates of resources that are served.
 	ClusterTrustBundle     = "ClusterTrustBundle"
 	EvictionRequestAPI     = "EvictionRequestAPI"
@@ -42,6 +52,9 @@ const (
 	AtomicWriteVolumeUserFields                  = "AtomicWriteVolumeUserFields"
 	CSIVolumeHealth                              = "CSIVolumeHealth"
 	ClusterTrustBundleProjection                 = "ClusterTrustBundleProjection"
+	AuthorizePodWebsocketUpgradeCreatePermission = "AuthorizePodWebsocketUpgradeCreatePermission"
+	CSIServiceAccountTokenSecrets                = "CSIServiceAccountTokenSecrets"
+	ClearingNominatedNodeNameAfterBinding        = "ClearingNominatedNodeNameAfterBinding"
 	ContainerRestartRules                        = "ContainerRestartRules"
 	ContainerStopSignals                         = "ContainerStopSignals"
 	CoordinatedLeaderElection                    = "CoordinatedLeaderElection"
@@ -68,10 +81,15 @@ const (
 	HPAGeneration                                = "HPAGeneration"
 	HPAScaleToZero                               = "HPAScaleToZero"
 	HostnameOverride                             = "HostnameOverride"
+	ImageVolume                                  = "ImageVolume"
 	ImageVolumeWithDigest                        = "ImageVolumeWithDigest"
 	InPlacePodLevelResourcesVerticalScaling      = "InPlacePodLevelResourcesVerticalScaling"
 	MatchLabelKeysInPodTopologySpread            = "MatchLabelKeysInPodTopologySpread"
 	MaxUnavailableStatefulSet                    = "MaxUnavailableStatefulSet"
+	MutableCSINodeAllocatableCount               = "MutableCSINodeAllocatableCount"
+	MutablePVNodeAffinity                        = "MutablePVNodeAffinity"
+	MutablePodResourcesForSuspendedJobs          = "MutablePodResourcesForSuspendedJobs"
+	MutableSchedulingDirectivesForSuspendedJobs  = "MutableSchedulingDirectivesForSuspendedJobs"
 	NodeDeclaredFeatures                         = "NodeDeclaredFeatures"
 	PodLevelResources                            = "PodLevelResources"
 	ResourceHealthStatus                         = "ResourceHealthStatus"
@@ -80,14 +98,29 @@ const (
 	VolumeBindMountOptions                       = "VolumeBindMountOptions"
 	VolumeLimitScaling                           = "VolumeLimitScaling"
 	WorkloadWithJob                              = "WorkloadWithJob"
+	InPlacePodVerticalScalingInitContainers      = "InPlacePodVerticalScalingInitContainers"
 	InPlacePodVerticalScalingMemoryBackedVolumes = "InPlacePodVerticalScalingMemoryBackedVolumes"
 	InPlacePodVerticalScalingSchedulerPreemption = "InPlacePodVerticalScalingSchedulerPreemption"
 	KubeletInUserNamespace                       = "KubeletInUserNamespace"
+	PodDeletionCost                              = "PodDeletionCost"
 	PodLevelResourcesFixDefaulting               = "PodLevelResourcesFixDefaulting"
+	PodLevelResourcesFixKubeletQOSClass          = "PodLevelResourcesFixKubeletQOSClass"
+	PodTopologyLabelsAdmission                   = "PodTopologyLabelsAdmission"
+	RelaxedServiceNameValidation                 = "RelaxedServiceNameValidation"
 	RestartAllContainersOnContainerExits         = "RestartAllContainersOnContainerExits"
 	SELinuxMount                                 = "SELinuxMount"
+	SELinuxMountReadWriteOncePod                 = "SELinuxMountReadWriteOncePod"
+	ServiceCIDRStatusFieldWiping                 = "ServiceCIDRStatusFieldWiping"
+	StrictIPCIDRValidation                       = "StrictIPCIDRValidation"
 	TaintTolerationComparisonOperators           = "TaintTolerationComparisonOperators"
 	UserNamespacesHostNetworkSupport             = "UserNamespacesHostNetworkSupport"
+
+	// The gates of default roles.
+	DRADeviceTaintRules   = "DRADeviceTaintRules"
+	DRAResourcePoolStatus = "DRAResourcePoolStatus"
+
+	// The gate of permissions for parts of a status.
+	DRAResourceClaimGranularStatusAuthorization = "DRAResourceClaimGranularStatusAuthorization"
 
 	// The gates of fields of pod groups.
 	DRAWorkloadResourceClaims       = "DRAWorkloadResourceClaims"
@@ -168,6 +201,14 @@ func implemented() []string {
 		RestartAllContainersOnContainerExits, SELinuxMount,
 		TaintTolerationComparisonOperators, UserNamespacesHostNetworkSupport,
 		ExcludeAdmissionWebhookVirtualResources, WatchListCompression,
+		AuthorizePodWebsocketUpgradeCreatePermission, CSIServiceAccountTokenSecrets, ClearingNominatedNodeNameAfterBinding,
+		ComponentFlagz, ComponentStatusz, ConstrainedImpersonation, ExtendWebSocketsToKubelet, ImageVolume,
+		InPlacePodVerticalScalingInitContainers, ManifestBasedAdmissionControlConfig, MutableCSINodeAllocatableCount,
+		MutablePVNodeAffinity, MutablePodResourcesForSuspendedJobs, MutableSchedulingDirectivesForSuspendedJobs,
+		MutatingAdmissionPolicy, PodLevelResourcesFixKubeletQOSClass, PodTopologyLabelsAdmission,
+		RelaxedServiceNameValidation, SELinuxMountReadWriteOncePod, ServiceCIDRStatusFieldWiping, StrictIPCIDRValidation,
+		WatchCacheInitializationPostStartHook, DRADeviceTaintRules, DRAResourcePoolStatus, PodDeletionCost,
+		DRAResourceClaimGranularStatusAuthorization,
 	}
 }
 
@@ -267,20 +308,6 @@ func (g Gates) WithoutEffect() []string {
 	var out []string
 	for name := range g.set {
 		if !slices.Contains(implemented(), name) {
-			out = append(out, name)
-		}
-	}
-	sort.Strings(out)
-	return out
-}
-
-// NotFollowed returns the sorted names of the gates that differ in the release from the newest one and have no effect here: what
-// they switch is as in the newest release.
-func (g Gates) NotFollowed() []string {
-	newest := Gates{set: g.set}
-	var out []string
-	for name := range known {
-		if g.Enabled(name) != newest.Enabled(name) && !slices.Contains(implemented(), name) {
 			out = append(out, name)
 		}
 	}

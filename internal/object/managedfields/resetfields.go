@@ -21,6 +21,8 @@ var statusResets = map[schema.GroupResource][][]any{
 	{Group: "networking.k8s.io", Resource: "servicecidrs"}:                           {{"spec"}, {"metadata"}},
 	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"}: {{"spec"}, {"metadata"}},
 	{Group: "storage.k8s.io", Resource: "volumeattachments"}:                         {{"spec"}, {"metadata"}},
+	{Group: "storage.k8s.io", Resource: "csinodes"}:                                  {{"spec"}, {"metadata"}},
+	{Group: "certificates.k8s.io", Resource: "podcertificaterequests"}:               {{"spec"}, {"metadata"}},
 	{Group: "resource.k8s.io", Resource: "resourceclaims"}:                           {{"spec"}, {"metadata"}},
 	{Group: "resource.k8s.io", Resource: "devicetaintrules"}:                         {{"spec"}, {"metadata"}},
 	{Group: "resource.k8s.io", Resource: "resourcepoolstatusrequests"}:               {{"spec"}, {"metadata"}},

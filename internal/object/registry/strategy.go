@@ -7,6 +7,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
 // Strategy has the functions of a kind for the steps of a create or an update that are otherwise the same for all kinds
@@ -46,6 +48,11 @@ type Strategy[T Object] struct {
 	// ValidateNamespace returns what the namespace of an object does not allow in it, of a new object and of updates of
 	// the object or its status. labels reads the labels of the namespace.
 	ValidateNamespace func(obj, old T, labels func() (map[string]string, error)) field.ErrorList
+	// ValidatePermissions returns what the user of the request may not change in obj, of updates of the object or its
+	// status. check returns the error 403 unless the user has the permission for another request, such as one for a
+	// subresource that exists only as the name of a permission. ValidatePermissions is not called for writes of the server
+	// itself. Its errors follow those of ValidateNamespace; those of the functions above follow both.
+	ValidatePermissions func(ctx context.Context, obj, old T, check func(*request.Info) error) field.ErrorList
 
 	// Canonicalize changes a valid object to the one notation that is stored and answered.
 	Canonicalize func(obj T)
@@ -80,7 +87,8 @@ type UntypedStrategy struct {
 	RightType                                            func(obj Object) bool
 	ValidateCreate, ValidateUpdate, ValidateStatusUpdate func(ctx context.Context, obj, old Object) field.ErrorList
 
-	ValidateNamespace func(obj, old Object, labels func() (map[string]string, error)) field.ErrorList
+	ValidateNamespace   func(obj, old Object, labels func() (map[string]string, error)) field.ErrorList
+	ValidatePermissions func(ctx context.Context, obj, old Object, check func(*request.Info) error) field.ErrorList
 
 	Canonicalize func(obj Object)
 	Warn         func(obj, old Object) []string
@@ -157,6 +165,11 @@ func (s Strategy[T]) Untyped() UntypedStrategy {
 		u.ValidateNamespace = func(o, old Object, labels func() (map[string]string, error)) field.ErrorList {
 			before, _ := old.(T)
 			return f(o.(T), before, labels)
+		}
+	}
+	if f := s.ValidatePermissions; f != nil {
+		u.ValidatePermissions = func(ctx context.Context, o, old Object, check func(*request.Info) error) field.ErrorList {
+			return f(ctx, o.(T), old.(T), check)
 		}
 	}
 	return u

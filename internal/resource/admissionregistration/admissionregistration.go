@@ -3,6 +3,7 @@
 package admissionregistration
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
@@ -21,20 +23,39 @@ var categories = []string{"api-extensions"}
 
 // Kinds returns the kinds of the group in the order of discovery.
 func Kinds(gates features.Gates) []*registry.Kind {
-	return []*registry.Kind{
+	kinds := []*registry.Kind{
 		mutatingAdmissionPolicy(), mutatingAdmissionPolicyBinding(), mutatingWebhookConfiguration(gates),
 		validatingAdmissionPolicy(), validatingAdmissionPolicyBinding(), validatingWebhookConfiguration(gates),
 	}
+	for _, k := range kinds {
+		reserveStaticNames(k, gates.Enabled(features.ManifestBasedAdmissionControlConfig))
+	}
+	return kinds
 }
 
-// warnStaticName warns of names that kube-apiserver reserves for configurations in files.
-func warnStaticName[T metav1.Object](obj, _ T) []string {
+// reserveStaticNames makes a kind warn of names that kube-apiserver reserves for configurations in files. With refuse, it
+// refuses new objects with such names.
+func reserveStaticNames(k *registry.Kind, refuse bool) {
 	const suffix = ".static.k8s.io"
-	if !strings.HasSuffix(obj.GetName(), suffix) {
-		return nil
+	problem := fmt.Sprintf("names ending with %q are reserved for static manifest-based configurations and cannot be managed "+
+		"via the API", suffix)
+	reserved := func(obj registry.Object) bool { return strings.HasSuffix(obj.GetName(), suffix) }
+	warn, validate := k.Strategy.Warn, k.Strategy.ValidateCreate
+	k.Strategy.Warn = func(obj, old registry.Object) (warnings []string) {
+		if reserved(obj) && (old != nil || !refuse) {
+			warnings = []string{"metadata.name: " + problem}
+		}
+		if warn != nil {
+			warnings = append(warnings, warn(obj, old)...)
+		}
+		return warnings
 	}
-	return []string{fmt.Sprintf("metadata.name: names ending with %q are reserved for static manifest-based "+
-		"configurations and cannot be managed via the API", suffix)}
+	k.Strategy.ValidateCreate = func(ctx context.Context, obj, old registry.Object) (errs field.ErrorList) {
+		if validate != nil {
+			errs = validate(ctx, obj, old)
+		}
+		return append(errs, field.InvalidIf(refuse && reserved(obj), field.NewPath("metadata", "name"), obj.GetName(), problem)...)
+	}
 }
 
 func webhookColumns() []metav1.TableColumnDefinition {

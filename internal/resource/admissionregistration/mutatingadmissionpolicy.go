@@ -24,7 +24,6 @@ func mutatingAdmissionPolicy() *registry.Kind {
 		Storage:  registry.Storage{Version: "v1", Path: "mutatingadmissionpolicies"},
 		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[*admissionv1.MutatingAdmissionPolicy]{
-			Warn:           warnStaticName[*admissionv1.MutatingAdmissionPolicy],
 			Generation:     true,
 			ValidateCreate: validateMutatingPolicy,
 			ValidateUpdate: validateMutatingPolicyUpdate,

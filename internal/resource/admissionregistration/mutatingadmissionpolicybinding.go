@@ -24,7 +24,6 @@ func mutatingAdmissionPolicyBinding() *registry.Kind {
 		Storage:  registry.Storage{Version: "v1", Path: "mutatingadmissionpolicybindings"},
 		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[*admissionv1.MutatingAdmissionPolicyBinding]{
-			Warn:       warnStaticName[*admissionv1.MutatingAdmissionPolicyBinding],
 			Generation: true,
 			Validate:   validateMutatingBinding,
 		}.Untyped(),

@@ -23,7 +23,6 @@ func validatingAdmissionPolicy() *registry.Kind {
 		Metadata:     registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*admissionv1.ValidatingAdmissionPolicy]{
-			Warn:            warnStaticName[*admissionv1.ValidatingAdmissionPolicy],
 			Generation:      true,
 			StatusKeepsMeta: true,
 			ValidateCreate:  validateValidatingPolicy,

@@ -20,7 +20,6 @@ func validatingAdmissionPolicyBinding() *registry.Kind {
 		Storage:  registry.Storage{Version: "v1", Path: "validatingadmissionpolicybindings"},
 		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[*admissionv1.ValidatingAdmissionPolicyBinding]{
-			Warn:       warnStaticName[*admissionv1.ValidatingAdmissionPolicyBinding],
 			Generation: true,
 			Validate:   validateValidatingBinding,
 		}.Untyped(),

@@ -23,12 +23,11 @@ func webhookConfiguration[T any, P interface {
 		Storage:  registry.Storage{Version: "v1", Path: names.Resource},
 		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[P]{
-			Warn: func(c, old P) []string {
-				warnings := warnStaticName(c, old)
+			Warn: func(c, _ P) []string {
 				if excludes {
-					warnings = append(warnings, warnExcluded(hooks(c))...)
+					return warnExcluded(hooks(c))
 				}
-				return warnings
+				return nil
 			},
 			Generation: true,
 			// A change from nil to an empty list increments the generation, too.

@@ -13,14 +13,26 @@ const group = "batch"
 
 // Kinds returns the kinds of the group in the order of discovery.
 func Kinds(gates features.Gates) []*registry.Kind {
-	g := jobGates{pods: core.NewPodGates(gates), scheduling: gates.Enabled(features.WorkloadWithJob)}
-	return []*registry.Kind{cronJob(&g), job(&g)}
+	g := newJobGates(gates)
+	return []*registry.Kind{cronJob(g), job(g)}
 }
 
 // jobGates are what the feature gates of a server change in jobs and in templates of jobs.
 type jobGates struct {
 	pods       core.PodGates
 	scheduling bool // WorkloadWithJob
+
+	// What may change in a job without active pods that is suspended, though it was started before.
+	mutableResources  bool // resources of containers (MutablePodResourcesForSuspendedJobs)
+	mutableDirectives bool // where its pods are scheduled (MutableSchedulingDirectivesForSuspendedJobs)
+}
+
+func newJobGates(gates features.Gates) *jobGates {
+	return &jobGates{
+		pods: core.NewPodGates(gates), scheduling: gates.Enabled(features.WorkloadWithJob),
+		mutableResources:  gates.Enabled(features.MutablePodResourcesForSuspendedJobs),
+		mutableDirectives: gates.Enabled(features.MutableSchedulingDirectivesForSuspendedJobs),
+	}
 }
 
 // dropNew removes the fields of disabled features from a new job.

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/core"
@@ -143,7 +144,7 @@ func generateSelector(j *batchv1.Job) {
 func (g *jobGates) validateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := g.validateJobSpec(&j.Spec, &old.Spec, path)
-	errs = append(errs, validateJobTemplateUpdate(j, old, path.Child("template"))...)
+	errs = append(errs, g.validateJobTemplateUpdate(j, old, path.Child("template"))...)
 	immutable := func(name string, value, before any) {
 		errs = append(errs, declare.Immutable(value, before, path.Child(name))...)
 	}
@@ -160,27 +161,51 @@ func (g *jobGates) validateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 	return append(errs, validateScheduling(&j.Spec, &old.Spec, g.scheduling, scheduling)...)
 }
 
-// validateJobTemplateUpdate forbids changes of the template. The scheduling fields may change
-// while the job is suspended.
-func validateJobTemplateUpdate(j, old *batchv1.Job, path *field.Path) field.ErrorList {
-	if s := old.Spec.Suspend; s != nil && *s && old.Status.Active == 0 &&
-		(old.Status.StartTime == nil || hasCondition(&old.Status, batchv1.JobSuspended, corev1.ConditionTrue)) {
-		was, is := old.Spec.Template.DeepCopy(), &j.Spec.Template
-		copyResources(was.Spec.Containers, is.Spec.Containers)
-		copyResources(was.Spec.InitContainers, is.Spec.InitContainers)
-		was.Spec.NodeSelector, was.Spec.Affinity = is.Spec.NodeSelector, is.Spec.Affinity
-		was.Spec.Tolerations, was.Spec.SchedulingGates = is.Spec.Tolerations, is.Spec.SchedulingGates
-		errs := apivalidation.ValidateImmutableField(is.Spec, was.Spec, path.Child("spec").K8s())
-		for _, err := range errs {
-			err.BadValue = declare.Internal(&is.Spec)
-		}
-		return errs
+// validateJobTemplateUpdate forbids changes of the template. While the job is suspended and has no active pods, what decides
+// where its pods are scheduled may change, and the resources of their containers. With the gate of either off, the one may
+// only change before the first start, the other not at all.
+func (g *jobGates) validateJobTemplateUpdate(j, old *batchv1.Job, path *field.Path) field.ErrorList {
+	suspended, unstarted := ptr.Deref(old.Spec.Suspend, false), old.Status.StartTime == nil
+	idle := suspended && old.Status.Active == 0 &&
+		(unstarted || hasCondition(&old.Status, batchv1.JobSuspended, corev1.ConditionTrue))
+	was, is := &old.Spec.Template, &j.Spec.Template
+	if g.mutableDirectives && idle || !g.mutableDirectives && suspended && unstarted {
+		was = was.DeepCopy()
+		copyDirectives(was, is)
 	}
-	errs := apivalidation.ValidateImmutableField(j.Spec.Template, old.Spec.Template, path.K8s())
+	if !g.mutableResources || !idle {
+		return unchanged(is, was, path)
+	}
+	spec := was.Spec.DeepCopy()
+	copyResources(spec.Containers, is.Spec.Containers)
+	copyResources(spec.InitContainers, is.Spec.InitContainers)
+	return unchanged(&is.Spec, spec, path.Child("spec"))
+}
+
+func unchanged[T any](is, was *T, path *field.Path) field.ErrorList {
+	errs := apivalidation.ValidateImmutableField(is, was, path.K8s())
 	for _, err := range errs {
-		err.BadValue = declare.Internal(&j.Spec.Template)
+		err.BadValue = declare.Internal(is)
 	}
 	return errs
+}
+
+// copyDirectives sets what decides where pods are scheduled, and their metadata, in was to those in is.
+func copyDirectives(was, is *corev1.PodTemplateSpec) {
+	var nodes *corev1.NodeAffinity
+	if is.Spec.Affinity != nil {
+		nodes = is.Spec.Affinity.NodeAffinity
+	}
+	if is.Spec.Affinity != nil || was.Spec.Affinity != nil {
+		affinity := ptr.Deref(was.Spec.Affinity, corev1.Affinity{})
+		affinity.NodeAffinity = nodes
+		was.Spec.Affinity = &affinity
+	}
+	if is.Spec.Affinity == nil && was.Spec.Affinity != nil && *was.Spec.Affinity == (corev1.Affinity{}) {
+		was.Spec.Affinity = nil
+	}
+	was.Labels, was.Annotations, was.Spec.NodeSelector = is.Labels, is.Annotations, is.Spec.NodeSelector
+	was.Spec.Tolerations, was.Spec.SchedulingGates = is.Spec.Tolerations, is.Spec.SchedulingGates
 }
 
 // copyResources sets the resources of containers in was to those of the same containers in is.

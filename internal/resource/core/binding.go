@@ -17,8 +17,8 @@ import (
 
 // bindings declares the older API for pods/binding: POST to the resource itself, with the name
 // of the pod as the name of the Binding. No Bindings are stored.
-func bindings() *registry.Kind {
-	post := bindingSubresource("")
+func bindings(gates *PodGates) *registry.Kind {
+	post := bindingSubresource("", gates)
 	return &registry.Kind{
 		Names:        registry.Names{Package: "core", Resource: "bindings", Name: "Binding", Namespaced: true},
 		Versions:     onlyV1[corev1.Binding](nil),
@@ -28,16 +28,16 @@ func bindings() *registry.Kind {
 	}
 }
 
-func bindingSubresource(name string) registry.Subresource {
+func bindingSubresource(name string, gates *PodGates) registry.Subresource {
 	return registry.Subresource{
 		Name: name, GVK: corev1.SchemeGroupVersion.WithKind("Binding"), Verbs: []string{"create"},
-		New: func() registry.Object { return &corev1.Binding{} }, Create: bind,
+		New: func() registry.Object { return &corev1.Binding{} }, Create: gates.bind,
 	}
 }
 
 // bind assigns a pod to a node. It returns a nil object and a nil error for success, which is
 // answered with a Status.
-func bind(ctx context.Context, a registry.Access, req registry.CreateRequest) (registry.Object, error) {
+func (g *PodGates) bind(ctx context.Context, a registry.Access, req registry.CreateRequest) (registry.Object, error) {
 	b := req.Body.(*corev1.Binding)
 	name := req.Name
 	if name == "" {
@@ -56,7 +56,7 @@ func bind(ctx context.Context, a registry.Access, req registry.CreateRequest) (r
 		return nil, err
 	}
 	_, err := a.Update(ctx, corev1.Resource("pods"), req.Namespace, name, req.DryRun, func(obj registry.Object) error {
-		return assign(obj.(*corev1.Pod), b, req.DryRun)
+		return g.assign(obj.(*corev1.Pod), b, req.DryRun)
 	})
 	return nil, err
 }
@@ -73,7 +73,7 @@ func validateBinding(b *corev1.Binding) field.ErrorList {
 	return field.NotEmptyAnd(name, b.Target.Name, field.DNSSubdomain)
 }
 
-func assign(p *corev1.Pod, b *corev1.Binding, dryRun bool) error {
+func (g *PodGates) assign(p *corev1.Pod, b *corev1.Binding, dryRun bool) error {
 	if err := bindingPreconditions(p, b, dryRun); err != nil {
 		return err
 	}
@@ -92,8 +92,12 @@ func assign(p *corev1.Pod, b *corev1.Binding, dryRun bool) error {
 	p.Spec.NodeName = b.Target.Name
 	mergeMap(&p.Annotations, b.Annotations)
 	dropObsoleteInitAnnotations(p.Annotations)
-	mergeMap(&p.Labels, b.Labels)
-	p.Status.NominatedNodeName = ""
+	if g.labelBound {
+		mergeMap(&p.Labels, b.Labels)
+	}
+	if g.endNomination {
+		p.Status.NominatedNodeName = ""
+	}
 	setPodCondition(&p.Status, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
 	return nil
 }

@@ -11,23 +11,23 @@ import (
 func Kinds(gates features.Gates) []*registry.Kind {
 	inPods := NewPodGates(gates)
 	return []*registry.Kind{
-		bindings(),
+		bindings(&inPods),
 		componentStatuses(),
 		configMaps(),
-		endpoints(),
+		endpoints(gates),
 		events(),
 		limitRanges(),
 		namespaces(),
 		nodes(gates),
 		persistentVolumeClaims(gates),
-		persistentVolumes(),
+		persistentVolumes(gates),
 		pods(inPods, newPodStatusGates(gates)),
 		podTemplates(inPods),
 		replicationControllers(inPods),
 		resourceQuotas(),
 		secrets(),
 		serviceAccounts(),
-		services(),
+		services(gates),
 	}
 }
 

@@ -9,13 +9,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
-func endpoints() *registry.Kind {
+func endpoints(gates features.Gates) *registry.Kind {
+	addresses := NewAddressRules(gates)
 	versions := onlyV1[corev1.Endpoints](func(e *corev1.Endpoints) {
 		for i := range e.Subsets {
 			for j := range e.Subsets[i].Ports {
@@ -34,8 +36,8 @@ func endpoints() *registry.Kind {
 		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*corev1.Endpoints]{
-			ValidateCreate: func(e *corev1.Endpoints) field.ErrorList { return validateEndpoints(e, nil) },
-			ValidateUpdate: validateEndpoints,
+			ValidateCreate: func(e *corev1.Endpoints) field.ErrorList { return addresses.validateEndpoints(e, nil) },
+			ValidateUpdate: addresses.validateEndpoints,
 			Warn:           endpointsWarnings,
 		}.Untyped(),
 		Table: registry.Table[*corev1.Endpoints]{
@@ -75,14 +77,14 @@ func formatEndpoints(subsets []corev1.EndpointSubset) string {
 
 // validateEndpoints validates Endpoints. old is nil on create. Subsets that the update does
 // not change are not validated again, because they may be older than the rules.
-func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
+func (r AddressRules) validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
 	var errs field.ErrorList
 	for i := range e.Subsets {
 		s, at := &e.Subsets[i], field.NewPath("subsets").Index(i)
 		errs = append(errs, field.RequiredIf(len(s.Addresses) == 0 && len(s.NotReadyAddresses) == 0, at,
 			"must specify `addresses` or `notReadyAddresses`")...)
-		errs = append(errs, field.Each(at.Child("addresses"), s.Addresses, validateEndpointAddress)...)
-		errs = append(errs, field.Each(at.Child("notReadyAddresses"), s.NotReadyAddresses, validateEndpointAddress)...)
+		errs = append(errs, field.Each(at.Child("addresses"), s.Addresses, r.validateEndpointAddress)...)
+		errs = append(errs, field.Each(at.Child("notReadyAddresses"), s.NotReadyAddresses, r.validateEndpointAddress)...)
 		for j := range s.Ports {
 			errs = append(errs, validateEndpointPort(&s.Ports[j], len(s.Ports) > 1, at.Child("ports").Index(j))...)
 		}
@@ -93,8 +95,8 @@ func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
 	return errs
 }
 
-func validateEndpointAddress(a *corev1.EndpointAddress, path *field.Path) field.ErrorList {
-	errs := ValidateIP(path.Child("ip"), a.IP, nil)
+func (r AddressRules) validateEndpointAddress(a *corev1.EndpointAddress, path *field.Path) field.ErrorList {
+	errs := r.ValidateIP(path.Child("ip"), a.IP, nil)
 	errs = append(errs, field.IfSet(path.Child("hostname"), a.Hostname, field.DNSLabel)...)
 	errs = append(errs, field.Optional(path.Child("nodeName"), a.NodeName, field.DNSSubdomain)...)
 	return append(errs, ValidateEndpointIP(a.IP, path.Child("ip"))...)

@@ -67,10 +67,10 @@ func validateEphemeralFields(c *corev1.EphemeralContainer, path *field.Path) fie
 
 // validateEphemeralContainersUpdate validates a write of the subresource, which may only add containers.
 func validateEphemeralContainersUpdate(p, before *corev1.Pod, rules podRules) field.ErrorList {
-	errs := append(validatePodSpec(&p.Spec, rules, p.Name, true, field.NewPath("spec")), validateMirrorPod(p)...)
 	if isMirrorPod(before) {
-		return append(errs, staticPodForbidden("static pods do not support ephemeral containers"))
+		return field.ErrorList{staticPodForbidden("static pods do not support ephemeral containers")}
 	}
+	errs := validateWholePod(p, rules, field.NewPath("spec"))
 	path := field.NewPath("spec", "ephemeralContainers")
 	names := map[string]*corev1.EphemeralContainer{}
 	for i := range p.Spec.EphemeralContainers {

@@ -62,7 +62,7 @@ func nodes(gates features.Gates) *registry.Kind {
 				inSpec.Drop(n, old)
 			},
 			// Like kube-apiserver, this checks most fields twice on update.
-			Validate:       validateNode,
+			Validate:       NewAddressRules(gates).validateNode,
 			ValidateCreate: func(n *corev1.Node) field.ErrorList { return validatePreemptionPolicy(n, &corev1.Node{}) },
 			ValidateUpdate: func(n, old *corev1.Node) field.ErrorList {
 				return append(validateNodeStatusUpdate(n, old), validatePreemptionPolicy(n, old)...)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
@@ -17,7 +18,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
-func validateNode(n *corev1.Node) field.ErrorList {
+func (r AddressRules) validateNode(n *corev1.Node) field.ErrorList {
 	meta, status := field.NewPath("metadata"), field.NewPath("status")
 	errs := validateNodeAnnotations(n.Annotations, meta.Child("annotations"))
 	errs = append(errs, validateTaints(n.Spec.Taints, meta.Child("taints"))...)
@@ -26,12 +27,12 @@ func validateNode(n *corev1.Node) field.ErrorList {
 		errs = append(errs, field.Invalid(meta.Child("nodeSwapStatus", "capacity"), *swap.Capacity, "must be greater than zero"))
 	}
 	errs = append(errs, validateDeclaredFeatures(n.Status.DeclaredFeatures, status.Child("declaredFeatures"))...)
-	return append(errs, validatePodCIDRs(n.Spec.PodCIDRs, field.NewPath("spec", "podCIDRs"))...)
+	return append(errs, r.validatePodCIDRs(n.Spec.PodCIDRs, field.NewPath("spec", "podCIDRs"))...)
 }
 
-func validatePodCIDRs(cidrs []string, path *field.Path) field.ErrorList {
+func (r AddressRules) validatePodCIDRs(cidrs []string, path *field.Path) field.ErrorList {
 	errs := field.EachValue(path, cidrs,
-		func(at *field.Path, cidr string) field.ErrorList { return ValidateCIDR(at, cidr, nil) })
+		func(at *field.Path, cidr string) field.ErrorList { return r.ValidateCIDR(at, cidr, nil) })
 	if len(cidrs) > 1 {
 		dual, err := netutils.IsDualStackCIDRStrings(cidrs)
 		if err != nil {
@@ -52,14 +53,33 @@ const (
 func validateNodeAnnotations(annotations map[string]string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if text := annotations[taintsAnnotation]; text != "" {
-		var taints []corev1.Taint
-		if err := json.Unmarshal([]byte(text), &taints); err != nil {
+		if taints, err := taintsOf(text); err != nil {
 			errs = append(errs, field.Invalid(path, taintsAnnotation, err.Error()))
 		} else {
 			errs = append(errs, validateTaints(taints, path.Child(taintsAnnotation))...)
 		}
 	}
 	return append(errs, field.IfSet(path, annotations[avoidPodsAnnotation], validateAvoidPods)...)
+}
+
+// taintsOf decodes the value of taintsAnnotation. The messages of its errors have the names of kube-apiserver's Go types and
+// of their fields.
+func taintsOf(text string) ([]corev1.Taint, error) {
+	type TaintEffect string
+	type Taint struct {
+		Key, Value string
+		Effect     TaintEffect
+		TimeAdded  *metav1.Time
+	}
+	var list []Taint
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return nil, err
+	}
+	out := make([]corev1.Taint, len(list))
+	for i, t := range list {
+		out[i] = corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect), TimeAdded: t.TimeAdded}
+	}
+	return out, nil
 }
 
 func validateAvoidPods(path *field.Path, text string) field.ErrorList {

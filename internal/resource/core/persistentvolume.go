@@ -20,7 +20,8 @@ const (
 	mountOptionsAnnotation = corev1.MountOptionAnnotation
 )
 
-func persistentVolumes() *registry.Kind {
+func persistentVolumes(gates features.Gates) *registry.Kind {
+	movable := gates.Enabled(features.MutablePVNodeAffinity)
 	spec, status := corev1.PersistentVolumeSpec{}.SwaggerDoc(), corev1.PersistentVolumeStatus{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
@@ -37,8 +38,10 @@ func persistentVolumes() *registry.Kind {
 			},
 			PrepareStatusUpdate: recordPhaseChange,
 			ValidateCreate:      validatePersistentVolume,
-			ValidateUpdate:      validatePersistentVolumeUpdate,
-			Warn:                persistentVolumeWarnings,
+			ValidateUpdate: func(v, old *corev1.PersistentVolume) field.ErrorList {
+				return validatePersistentVolumeUpdate(v, old, movable)
+			},
+			Warn: persistentVolumeWarnings,
 		}.Untyped(),
 		Table: registry.Table[*corev1.PersistentVolume]{
 			Columns: []metav1.TableColumnDefinition{

@@ -20,16 +20,20 @@ func validatePersistentVolume(v *corev1.PersistentVolume) field.ErrorList {
 }
 
 // validatePersistentVolumeUpdate validates a changed volume. kube-apiserver applies the rules of the spec twice, and so
-// reports each of their causes twice.
-func validatePersistentVolumeUpdate(v, old *corev1.PersistentVolume) field.ErrorList {
+// reports each of their causes twice. With movable, the node affinity may change.
+func validatePersistentVolumeUpdate(v, old *corev1.PersistentVolume, movable bool) field.ErrorList {
 	errs := validateVolumeObject(v, hasInvalidNodeValues(old.Spec.NodeAffinity))
+	var kept field.ErrorList
+	if !movable {
+		kept = validateNodeAffinityKept(v.Spec.NodeAffinity, old.Spec.NodeAffinity)
+	}
 	return field.Join(
 		errs,
 		errs,
 		validateMountOptions(v),
 		validateVolumeSourceKept(v, old),
 		declare.Immutable(v.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode")),
-		validateNodeAffinityKept(v.Spec.NodeAffinity, old.Spec.NodeAffinity),
+		kept,
 		field.ForbiddenIf(old.Spec.VolumeAttributesClassName != nil && v.Spec.VolumeAttributesClassName == nil,
 			field.NewPath("spec", "volumeAttributesClassName"), "update from non-nil value to nil is forbidden"),
 	)

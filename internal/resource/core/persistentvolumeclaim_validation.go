@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,10 +50,24 @@ func validatePersistentVolumeClaimUpdate(c, old *corev1.PersistentVolumeClaim) f
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations", storageClassAnnotation), class,
 			apivalidation.FieldImmutableErrorMsg))
 	}
-	errs = append(errs, field.ForbiddenIf(c.Spec.VolumeAttributesClassName == nil &&
-		old.Status.CurrentVolumeAttributesClassName != nil, path.Child("volumeAttributesClassName"),
-		"update to nil is forbidden when status.currentVolumeAttributesClassName is not nil")...)
-	return append(errs, declare.Immutable(c.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
+	errs = append(errs, declare.Immutable(c.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
+	if old.Status.CurrentVolumeAttributesClassName != nil {
+		errs = append(errs, validateAttributesClassUpdate(
+			c.Spec.VolumeAttributesClassName, old.Spec.VolumeAttributesClassName, path.Child("volumeAttributesClassName"))...)
+	}
+	return errs
+}
+
+// validateAttributesClassUpdate forbids that a claim whose volume has a class of attributes names none any more.
+func validateAttributesClassUpdate(is, was *string, path *field.Path) field.ErrorList {
+	const text = "update to %s is forbidden when status.currentVolumeAttributesClassName is not nil"
+	switch {
+	case is == nil && was != nil:
+		return field.ErrorList{field.Forbidden(path, fmt.Sprintf(text, "nil"))}
+	case is != nil && *is == "" && (was == nil || *was != ""):
+		return field.ErrorList{field.Forbidden(path, fmt.Sprintf(text, "empty string"))}
+	}
+	return nil
 }
 
 // validatePersistentVolumeClaimStatus validates the sizes in the status of a claim, and the states of its resizing.

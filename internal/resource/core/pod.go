@@ -57,9 +57,9 @@ func pods(gates PodGates, statusGates podStatusGates) *registry.Kind {
 			},
 			ValidateCreate: func(p *corev1.Pod) field.ErrorList { return validatePod(p, gates.rules) },
 			ValidateUpdate: func(p, old *corev1.Pod) field.ErrorList {
-				return validatePodUpdate(p, old, gates.rules.keeping(&old.Spec))
+				return validatePodUpdate(p, old, gates.rules.keeping(&old.Spec, old.Annotations))
 			},
-			ValidateStatusUpdate: validatePodStatusUpdate,
+			ValidateStatusUpdate: gates.validatePodStatusUpdate,
 			Warn:                 warnPod,
 			WarnStatus:           func(p *corev1.Pod) []string { return warnPodStatus(&p.Status) },
 			InContext: registry.InContext[*corev1.Pod]{
@@ -96,12 +96,12 @@ func pods(gates PodGates, statusGates podStatusGates) *registry.Kind {
 
 func podSubresources(gates *PodGates) []registry.Subresource {
 	return []registry.Subresource{
-		podAttach(),
-		bindingSubresource("binding"),
+		gates.podAttach(),
+		bindingSubresource("binding", gates),
 		{Name: "ephemeralcontainers", Verbs: declare.PartVerbs, Update: registry.UpdatePart[*corev1.Pod]{
 			Prepare: gates.prepareEphemeralContainers,
 			Validate: func(p, old *corev1.Pod) field.ErrorList {
-				return validateEphemeralContainersUpdate(p, old, gates.rules.keeping(&old.Spec))
+				return validateEphemeralContainersUpdate(p, old, gates.rules.keeping(&old.Spec, old.Annotations))
 			},
 			Unconditional: true,
 		}.Untyped()},
@@ -110,9 +110,9 @@ func podSubresources(gates *PodGates) []registry.Subresource {
 			Also: []schema.GroupVersionKind{{Group: "policy", Version: "v1beta1", Kind: "Eviction"}},
 			New:  func() registry.Object { return &policyv1.Eviction{} }, Create: evict,
 		},
-		podExec(),
+		gates.podExec(),
 		podLog(),
-		podPortForward(),
+		gates.podPortForward(),
 		podProxy(),
 		{Name: "resize", Verbs: declare.PartVerbs, Update: registry.UpdatePart[*corev1.Pod]{
 			Prepare: gates.prepareResize, Validate: gates.validateResize, Unconditional: true,
@@ -182,7 +182,7 @@ func preparePodCreate(ctx context.Context, p *corev1.Pod, gates *PodGates) {
 		request.Warn(ctx, text)
 	}
 	gates.completePodResources(&p.Spec)
-	p.Status.QOSClass = qosClass(&p.Spec)
+	p.Status.QOSClass = gates.qosClass(&p.Spec)
 }
 
 // preparePodStatusUpdate keeps the owner references, which old kubelets overwrite, and the QoS

@@ -88,12 +88,12 @@ func appArmorProfile(annotation string) *corev1.AppArmorProfile {
 // validateAppArmorAnnotations requires that the deprecated annotations name containers of the pod, and profiles.
 func validateAppArmorAnnotations(annotations map[string]string, s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for key, profile := range annotations {
+	for _, key := range sortedKeys(annotations) {
 		name, ok := strings.CutPrefix(key, appArmorPrefix)
 		if !ok {
 			continue
 		}
-		found := false
+		profile, found := annotations[key], false
 		eachContainer(s, func(c *corev1.Container) { found = found || c.Name == name })
 		errs = append(errs, field.InvalidIf(!found, path.Key(key), name, "container not found")...)
 		known := profile == "" || profile == appArmorUnconfined || profile == appArmorRuntimeDefault

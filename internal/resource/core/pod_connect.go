@@ -107,16 +107,16 @@ func kubeletURL(k *registry.Kubelet, query url.Values, elements ...string) *url.
 
 // streamSubresource returns a subresource that opens a connection to a pod.
 func streamSubresource(
-	name, kind string, options func(url.Values) (runtime.Object, error), find finder,
+	gates *PodGates, name, kind string, options func(url.Values) (runtime.Object, error), find finder,
 ) registry.Subresource {
 	return registry.Subresource{
 		Name: name, GVK: corev1.SchemeGroupVersion.WithKind(kind), Verbs: streamVerbs,
-		Connect: &registry.Connect{Methods: streamMethods, NeedsCreate: true, Options: options, Destination: find},
+		Connect: &registry.Connect{Methods: streamMethods, NeedsCreate: gates.streamsNeedCreate, Options: options, Destination: find},
 	}
 }
 
-func podExec() registry.Subresource {
-	return streamSubresource("exec", "PodExecOptions",
+func (g *PodGates) podExec() registry.Subresource {
+	return streamSubresource(g, "exec", "PodExecOptions",
 		func(query url.Values) (runtime.Object, error) {
 			o := &corev1.PodExecOptions{Container: query.Get("container"), Command: query["command"]}
 			o.Stdin, o.Stdout, o.Stderr, o.TTY = streamOptions(query)
@@ -125,12 +125,12 @@ func podExec() registry.Subresource {
 		func(ctx context.Context, c registry.Cluster, r registry.ConnectRequest) (*registry.Destination, error) {
 			o := r.Options.(*corev1.PodExecOptions)
 			streams := &registry.Streams{Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr, TTY: o.TTY}
-			return findCommand(ctx, c, r, "exec", o.Container, streams, o.Command)
+			return g.findCommand(ctx, c, r, "exec", o.Container, streams, o.Command)
 		})
 }
 
-func podAttach() registry.Subresource {
-	return streamSubresource("attach", "PodAttachOptions",
+func (g *PodGates) podAttach() registry.Subresource {
+	return streamSubresource(g, "attach", "PodAttachOptions",
 		func(query url.Values) (runtime.Object, error) {
 			o := &corev1.PodAttachOptions{Container: query.Get("container")}
 			o.Stdin, o.Stdout, o.Stderr, o.TTY = streamOptions(query)
@@ -139,7 +139,7 @@ func podAttach() registry.Subresource {
 		func(ctx context.Context, c registry.Cluster, r registry.ConnectRequest) (*registry.Destination, error) {
 			o := r.Options.(*corev1.PodAttachOptions)
 			streams := &registry.Streams{Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr, TTY: o.TTY}
-			return findCommand(ctx, c, r, "attach", o.Container, streams, nil)
+			return g.findCommand(ctx, c, r, "attach", o.Container, streams, nil)
 		})
 }
 
@@ -154,7 +154,7 @@ func boolOption(query url.Values, name string) bool {
 }
 
 // findCommand finds the kubelet that runs a command in a container, or that attaches to one.
-func findCommand(
+func (g *PodGates) findCommand(
 	ctx context.Context, c registry.Cluster, r registry.ConnectRequest, verb, container string,
 	streams *registry.Streams, command []string,
 ) (*registry.Destination, error) {
@@ -187,10 +187,15 @@ func findCommand(
 		},
 		Protocol: registry.Upgrade,
 	}
-	if !slices.Contains(kubelet.Features, websocketsOfKubelet) {
+	if !g.takesWebSockets(kubelet) {
 		d.Streams = streams
 	}
 	return d, nil
+}
+
+// takesWebSockets reports whether a kubelet gets the WebSockets of clients unchanged.
+func (g *PodGates) takesWebSockets(k *registry.Kubelet) bool {
+	return g.kubeletWebSockets && slices.Contains(k.Features, websocketsOfKubelet)
 }
 
 // kubeletOf returns the kubelet that runs a pod.
@@ -201,8 +206,8 @@ func kubeletOf(ctx context.Context, c registry.Cluster, pod *corev1.Pod) (*regis
 	return c.Kubelet(ctx, pod.Spec.NodeName)
 }
 
-func podPortForward() registry.Subresource {
-	return streamSubresource("portforward", "PodPortForwardOptions",
+func (g *PodGates) podPortForward() registry.Subresource {
+	return streamSubresource(g, "portforward", "PodPortForwardOptions",
 		func(query url.Values) (runtime.Object, error) {
 			o := &corev1.PodPortForwardOptions{}
 			if values, ok := query["ports"]; ok {
@@ -211,11 +216,11 @@ func podPortForward() registry.Subresource {
 				}
 			}
 			return o, nil
-		}, findPorts)
+		}, g.findPorts)
 }
 
 // findPorts finds the kubelet that forwards to ports of a pod.
-func findPorts(ctx context.Context, c registry.Cluster, r registry.ConnectRequest) (*registry.Destination, error) {
+func (g *PodGates) findPorts(ctx context.Context, c registry.Cluster, r registry.ConnectRequest) (*registry.Destination, error) {
 	pod, err := podOf(ctx, c, r.Namespace, r.Name)
 	if err != nil {
 		return nil, err
@@ -234,7 +239,7 @@ func findPorts(ctx context.Context, c registry.Cluster, r registry.ConnectReques
 		Target: proxy.Target{
 			URL: kubeletURL(kubelet, query, "portForward", pod.Namespace, pod.Name), Transport: kubelet.Transport,
 		},
-		Protocol: registry.Upgrade, Tunnel: !slices.Contains(kubelet.Features, websocketsOfKubelet),
+		Protocol: registry.Upgrade, Tunnel: !g.takesWebSockets(kubelet),
 	}, nil
 }
 

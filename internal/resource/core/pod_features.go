@@ -22,14 +22,29 @@ type PodGates struct {
 	podResources     bool // PodLevelResources
 	resizeTogether   bool // InPlacePodLevelResourcesVerticalScaling
 	resizeVolumes    bool // InPlacePodVerticalScalingMemoryBackedVolumes
+	resizeInit       bool // InPlacePodVerticalScalingInitContainers
+	labelBound       bool // a Binding gives its labels to the pod (PodTopologyLabelsAdmission)
+	// streamsNeedCreate means that a command, which may begin with a GET, needs the permission to create
+	// (AuthorizePodWebsocketUpgradeCreatePermission).
+	streamsNeedCreate bool
+	kubeletWebSockets bool // kubelets get WebSockets unchanged if they take them (ExtendWebSocketsToKubelet)
+	endNomination     bool // a pod with a node has no nominated node (ClearingNominatedNodeNameAfterBinding)
+	// emptyResourcesCount means that empty resources of a pod as a whole decide its quality of service class
+	// (PodLevelResourcesFixKubeletQOSClass is off).
+	emptyResourcesCount bool
 }
 
-// podRules are rules of validation that depend on gates, or on what the object had before an update.
+// podRules are rules of validation that depend on gates, on what the object had before an update, or on its metadata.
 type podRules struct {
 	compareTolerations bool // allows the operators Lt and Gt (TaintTolerationComparisonOperators)
 	hostNetworkUsers   bool // allows user namespaces in the network of the host (UserNamespacesHostNetworkSupport)
 	onlyRecursive      bool // allows one policy of SELinux labels only (SELinuxMount is off)
 	noRestartAll       bool // forbids to restart all containers (RestartAllContainersOnContainerExits is off)
+	anyDeletionCost    bool // allows an annotation with a deletion cost that is not a number (PodDeletionCost is off)
+
+	noClaims bool // forbids resource claims (mirror pods)
+
+	addresses AddressRules
 
 	// What an object had before the rule existed.
 	unnamedImages bool // image volumes without a reference
@@ -37,11 +52,13 @@ type podRules struct {
 	hostSysctls   bool // sysctls of namespaces of the host
 }
 
-// keeping returns the rules for an update: an object keeps what it had. old is nil for a new object.
-func (r podRules) keeping(old *corev1.PodSpec) podRules {
+// keeping returns the rules for an update: an object keeps what it had. old and annotations are those of the pod or template
+// before the update; old is nil for a new object.
+func (r podRules) keeping(old *corev1.PodSpec, annotations map[string]string) podRules {
 	if old == nil {
 		return r
 	}
+	r.anyDeletionCost = r.anyDeletionCost || !isDeletionCost(annotations)
 	r.compareTolerations = r.compareTolerations || slices.ContainsFunc(old.Tolerations, func(t corev1.Toleration) bool {
 		return t.Operator == corev1.TolerationOpLt || t.Operator == corev1.TolerationOpGt
 	})
@@ -79,12 +96,21 @@ func NewPodGates(gates features.Gates) PodGates {
 			hostNetworkUsers:   gates.Enabled(features.UserNamespacesHostNetworkSupport),
 			onlyRecursive:      !gates.Enabled(features.SELinuxMount),
 			noRestartAll:       !gates.Enabled(features.RestartAllContainersOnContainerExits),
+			anyDeletionCost:    !gates.Enabled(features.PodDeletionCost),
+			addresses:          NewAddressRules(gates),
 		},
-		probeDefault:     gates.Enabled(features.H2CContainerProbe),
-		podResources:     gates.Enabled(features.PodLevelResources),
-		latePodResources: gates.Enabled(features.PodLevelResourcesFixDefaulting),
-		resizeTogether:   gates.Enabled(features.InPlacePodLevelResourcesVerticalScaling),
-		resizeVolumes:    gates.Enabled(features.InPlacePodVerticalScalingMemoryBackedVolumes),
+		probeDefault:      gates.Enabled(features.H2CContainerProbe),
+		podResources:      gates.Enabled(features.PodLevelResources),
+		latePodResources:  gates.Enabled(features.PodLevelResourcesFixDefaulting),
+		resizeTogether:    gates.Enabled(features.InPlacePodLevelResourcesVerticalScaling),
+		resizeVolumes:     gates.Enabled(features.InPlacePodVerticalScalingMemoryBackedVolumes),
+		resizeInit:        gates.Enabled(features.InPlacePodVerticalScalingInitContainers),
+		labelBound:        gates.Enabled(features.PodTopologyLabelsAdmission),
+		streamsNeedCreate: gates.Enabled(features.AuthorizePodWebsocketUpgradeCreatePermission),
+		kubeletWebSockets: gates.Enabled(features.ExtendWebSocketsToKubelet),
+		endNomination:     gates.Enabled(features.ClearingNominatedNodeNameAfterBinding),
+		emptyResourcesCount: gates.Enabled(features.PodLevelResources) &&
+			!gates.Enabled(features.PodLevelResourcesFixKubeletQOSClass),
 	}
 }
 
@@ -139,6 +165,8 @@ func disabledPodFields(gates features.Gates) declare.Disabled[*corev1.PodSpec] {
 					s.TopologySpreadConstraints[i].MatchLabelKeys = nil
 				}
 			}),
+		declare.Part(features.ImageVolume,
+			func(s *corev1.PodSpec) bool { return slices.ContainsFunc(s.Volumes, isImage) }, dropImageVolumes),
 		declare.Part(features.EvictionRequestAPI,
 			func(s *corev1.PodSpec) bool { return len(s.EvictionResponders) > 0 },
 			func(s *corev1.PodSpec) { s.EvictionResponders = nil }),
@@ -191,6 +219,20 @@ func newPodStatusGates(gates features.Gates) podStatusGates {
 			func(s *corev1.PodStatus) bool { return len(s.VolumeHealth) > 0 },
 			func(s *corev1.PodStatus) { s.VolumeHealth = nil }),
 	)
+}
+
+func isImage(v corev1.Volume) bool { return v.Image != nil }
+
+// dropImageVolumes removes the volumes with images, and their mounts.
+func dropImageVolumes(s *corev1.PodSpec) {
+	dropped := map[string]bool{}
+	for _, v := range s.Volumes {
+		dropped[v.Name] = dropped[v.Name] || isImage(v)
+	}
+	s.Volumes = slices.DeleteFunc(s.Volumes, isImage)
+	eachContainer(s, func(c *corev1.Container) {
+		c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return dropped[m.Name] })
+	})
 }
 
 func dropStopSignal(c *corev1.Container) {

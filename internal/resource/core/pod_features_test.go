@@ -102,7 +102,7 @@ func TestRulesOfGates(t *testing.T) {
 		DefaultPodSpec(spec)
 		c.change(spec)
 		validate := func(g *PodGates, old *corev1.PodSpec) []string {
-			errs := validatePodSpec(spec, g.rules.keeping(old), "p", true, field.NewPath("spec"))
+			errs := validatePodSpec(spec, g.rules.keeping(old, nil), "p", true, field.NewPath("spec"))
 			return slices.Collect(func(yield func(string) bool) {
 				for _, err := range errs {
 					yield(err.Error())
@@ -139,7 +139,7 @@ func TestRatchets(t *testing.T) {
 	if errs := validatePodSpec(spec, podRules{}, "p", true, field.NewPath("spec")); len(errs) != 4 {
 		t.Errorf("got %v, want 4 errors", errs)
 	}
-	if errs := validatePodSpec(spec, podRules{}.keeping(spec), "p", true, field.NewPath("spec")); len(errs) > 0 {
+	if errs := validatePodSpec(spec, podRules{}.keeping(spec, nil), "p", true, field.NewPath("spec")); len(errs) > 0 {
 		t.Errorf("got %v for an update", errs)
 	}
 }

@@ -16,26 +16,6 @@ func isMirrorPod(p *corev1.Pod) bool {
 	return ok
 }
 
-// validateMirrorPod checks the rules for mirror pods that hold on create and on update.
-func validateMirrorPod(p *corev1.Pod) field.ErrorList {
-	var errs field.ErrorList
-	if isMirrorPod(p) && len(p.Spec.ResourceClaims) > 0 {
-		errs = append(errs, staticPodForbidden("static pods do not support resource claims"))
-	}
-	return append(errs, validateMirrorNode(p)...)
-}
-
-// validateMirrorNode requires that a mirror pod has a node.
-func validateMirrorNode(p *corev1.Pod) field.ErrorList {
-	if !isMirrorPod(p) || p.Spec.NodeName != "" {
-		return nil
-	}
-	at := field.NewPath("metadata", "annotations").Key(corev1.MirrorPodAnnotationKey)
-	return field.ErrorList{
-		field.Invalid(at, p.Annotations[corev1.MirrorPodAnnotationKey],
-			"must set spec.nodeName if mirror pod annotation is set")}
-}
-
 // staticPodForbidden returns an error for something that static pods do not support. Its field
 // is shown as "[]", as in kube-apiserver.
 func staticPodForbidden(message string) *field.Error {

@@ -44,8 +44,8 @@ func TestMirrorPods(t *testing.T) {
 		if !has(validatePodUpdate(c.is, c.was, podRules{}), c.want) {
 			t.Errorf("%s by an update: %v", c.name, validatePodUpdate(c.is, c.was, podRules{}))
 		}
-		if !has(validatePodStatusUpdate(c.is, c.was), c.want) {
-			t.Errorf("%s by the status: %v", c.name, validatePodStatusUpdate(c.is, c.was))
+		if !has(defaultGates.validatePodStatusUpdate(c.is, c.was), c.want) {
+			t.Errorf("%s by the status: %v", c.name, defaultGates.validatePodStatusUpdate(c.is, c.was))
 		}
 		if has(validatePod(c.is, podRules{}), c.want) != c.onCreate {
 			t.Errorf("%s: create: %v", c.name, validatePod(c.is, podRules{}))

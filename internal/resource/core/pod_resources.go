@@ -190,6 +190,15 @@ func QOSClass(p *corev1.Pod) corev1.PodQOSClass {
 	return qosClass(&p.Spec)
 }
 
+// qosClass returns the quality of service class of a new pod. Before PodLevelResourcesFixKubeletQOSClass, resources of the
+// pod counted even if they were empty.
+func (g *PodGates) qosClass(s *corev1.PodSpec) corev1.PodQOSClass {
+	if g.emptyResourcesCount && s.Resources != nil {
+		return qosOf(s.Resources)
+	}
+	return qosClass(s)
+}
+
 // qosClass returns the quality of service class of a spec. It depends on the requests and limits of CPU
 // and memory of the pod or, if the pod has no resources, of all containers.
 func qosClass(s *corev1.PodSpec) corev1.PodQOSClass {

@@ -2,13 +2,13 @@ package core
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
@@ -25,17 +25,23 @@ const (
 func validatePod(p *corev1.Pod, rules podRules) field.ErrorList {
 	path := field.NewPath("spec")
 	defer path.Free()
-	errs := validatePodSpec(&p.Spec, rules, p.Name, true, path)
-	errs = append(errs, validateTokenSources(&p.Spec, path.Child("volumes"))...)
+	errs := validateWholePod(p, rules, path)
 	errs = append(errs, validateRequiredNodeValues(&p.Spec, path)...)
-	errs = append(errs, validateAppArmorAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))...)
-	errs = append(errs, validateAppArmorMatch(p.Annotations, &p.Spec, path)...)
-	errs = append(errs, validateMirrorPod(p)...)
 	errs = append(errs, field.ForbiddenIf(len(p.Spec.EphemeralContainers) > 0, path.Child("ephemeralContainers"),
 		"cannot be set on create")...)
 	errs = append(errs, field.ForbiddenIf(p.Spec.NodeName != "" && len(p.Spec.SchedulingGates) > 0,
 		path.Child("nodeName"), "cannot be set until all schedulingGates have been cleared")...)
+	errs = append(errs, validateSeccompMatch(p.Annotations, &p.Spec, path)...)
+	errs = append(errs, validateAppArmorMatch(p.Annotations, &p.Spec, path)...)
 	return append(errs, validateResponders(p.Spec.EvictionResponders, nil, path.Child("evictionResponders"))...)
+}
+
+// validateWholePod checks the rules for annotations and spec that hold on create and on update. path is the path of the spec.
+func validateWholePod(p *corev1.Pod, rules podRules, path *field.Path) field.ErrorList {
+	errs := validatePodAnnotations(p.Annotations, &p.Spec, rules, field.NewPath("metadata", "annotations"))
+	rules.noClaims = isMirrorPod(p)
+	errs = append(errs, validatePodSpec(&p.Spec, rules, p.Name, true, path)...)
+	return append(errs, validateTokenSources(&p.Spec, path.Child("volumes"))...)
 }
 
 // validateTokenSources forbids tokens of a service account in volumes of a pod that has none.
@@ -62,15 +68,10 @@ func validateTokenSources(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 func validatePodUpdate(p, old *corev1.Pod, rules podRules) field.ErrorList {
 	path := field.NewPath("spec")
 	defer path.Free()
-	whole := validatePodSpec(&p.Spec, rules, p.Name, true, path)
-	whole = append(whole, validateTokenSources(&p.Spec, path.Child("volumes"))...)
+	whole := validateWholePod(p, rules, path)
 	if len(validateRequiredNodeValues(&old.Spec, path)) == 0 { // otherwise the pod is older than the rule
 		whole = append(whole, validateRequiredNodeValues(&p.Spec, path)...)
 	}
-	// kube-apiserver validates the annotations with the pod and with its changes.
-	annotations := validateAppArmorAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))
-	whole = append(append(whole, annotations...), annotations...)
-	whole = append(whole, validateMirrorPod(p)...)
 	whole = append(whole, validateImmutableAnnotations(p, old)...)
 	whole = append(whole, validatePodChanges(p, old, path)...)
 	return append(whole, validateResponders(p.Spec.EvictionResponders, old.Spec.EvictionResponders,
@@ -89,7 +90,10 @@ func validatePodChanges(p, old *corev1.Pod, path *field.Path) field.ErrorList {
 		return append(errs, field.Forbidden(path.Child("initContainers"), noAddRemove))
 	}
 	errs = append(errs, validateImages(p.Spec.InitContainers, path.Child("initContainers"))...)
-	errs = append(errs, validateDeadlineUpdate(p, old, path.Child("activeDeadlineSeconds"))...)
+	deadline, ends := validateDeadlineUpdate(p, old, path.Child("activeDeadlineSeconds"))
+	if errs = append(errs, deadline...); ends {
+		return errs
+	}
 	errs = append(errs, validateTolerationsAdded(p.Spec.Tolerations, old.Spec.Tolerations, path.Child("tolerations"))...)
 	errs = append(errs,
 		validateGatesRemoved(p.Spec.SchedulingGates, old.Spec.SchedulingGates, path.Child("schedulingGates"))...)
@@ -129,17 +133,20 @@ func validateImages(containers []corev1.Container, path *field.Path) field.Error
 	return errs
 }
 
-func validateDeadlineUpdate(p, old *corev1.Pod, path *field.Path) field.ErrorList {
-	is, was := p.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds
-	switch {
-	case was == nil || ptr.Equal(is, was):
-		return nil
+// validateDeadlineUpdate allows a deadline to become earlier. As in kube-apiserver, ends reports whether other changes are
+// not validated.
+func validateDeadlineUpdate(p, old *corev1.Pod, path *field.Path) (errs field.ErrorList, ends bool) {
+	switch is, was := p.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds; {
+	case is == nil && was == nil:
+		return nil, false
 	case is == nil:
-		return field.ErrorList{field.Invalid(path, is, "must not update from a positive integer to nil value")}
-	case *is > *was:
-		return field.ErrorList{field.Invalid(path, *is, "must be less than or equal to previous value")}
+		return field.ErrorList{field.Invalid(path, is, "must not update from a positive integer to nil value")}, false
+	case *is < 0 || *is > math.MaxInt32:
+		return field.InRange(path, *is, 0, math.MaxInt32), true
+	case was != nil && *is > *was:
+		return field.ErrorList{field.Invalid(path, *is, "must be less than or equal to previous value")}, true
 	}
-	return nil
+	return nil, false
 }
 
 func validateTolerationsAdded(is, was []corev1.Toleration, path *field.Path) field.ErrorList {
@@ -241,12 +248,13 @@ func hasPrefix(list, prefix []corev1.NodeSelectorRequirement) bool {
 	return len(list) >= len(prefix) && equality.Semantic.DeepEqual(list[:len(prefix)], prefix)
 }
 
-func validatePodStatusUpdate(p, old *corev1.Pod) field.ErrorList {
+func (g *PodGates) validatePodStatusUpdate(p, old *corev1.Pod) field.ErrorList {
 	errs := validateImmutableAnnotations(p, old)
-	errs = append(errs, validateMirrorNode(p)...)
+	errs = append(errs, validatePodAnnotations(p.Annotations, &p.Spec, g.rules.keeping(&old.Spec, old.Annotations),
+		field.NewPath("metadata", "annotations"))...)
 	errs = append(errs,
 		apivalidation.ValidateImmutableField(p.Status.QOSClass, old.Status.QOSClass, field.NewPath("status", "qosClass").K8s())...)
-	errs = append(errs, validatePodStatus(p, old)...)
+	errs = append(errs, g.validatePodStatus(p, old)...)
 	if p.Spec.RestartPolicy == corev1.RestartPolicyAlways {
 		return errs
 	}
@@ -280,19 +288,17 @@ func validateTerminatedContainers(
 }
 
 func (g *PodGates) validateResize(p, before *corev1.Pod) field.ErrorList {
-	path := field.NewPath("spec")
-	errs := append(validatePodSpec(&p.Spec, g.rules.keeping(&before.Spec), p.Name, true, path), validateMirrorPod(p)...)
-	errs = append(errs, validateTokenSources(&p.Spec, path.Child("volumes"))...)
-	errs = append(errs, validateAppArmorAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))...)
 	if isMirrorPod(before) {
-		return append(errs, staticPodForbidden("static pods cannot be resized"))
+		return field.ErrorList{staticPodForbidden("static pods cannot be resized")}
 	}
 	if os := before.Spec.OS; os != nil && os.Name == corev1.Windows {
-		return append(errs, staticPodForbidden("windows pods cannot be resized"))
+		return field.ErrorList{staticPodForbidden("windows pods cannot be resized")}
 	}
+	path := field.NewPath("spec")
+	errs := validateWholePod(p, g.rules.keeping(&before.Spec, before.Annotations), path)
 	errs = append(errs, field.ForbiddenIf(!nodeCanResize(&before.Status), path,
 		"Pod running on node without support for resize")...)
-	errs = append(errs, field.InvalidIf(qosClass(&p.Spec) != QOSClass(before), path, p.Status.QOSClass,
+	errs = append(errs, field.InvalidIf(g.qosClass(&p.Spec) != QOSClass(before), path, p.Status.QOSClass,
 		"Pod QOS Class may not change as a result of resizing")...)
 	same := p.Spec.DeepCopy()
 	if setsResources(before.Spec.Resources) || setsResources(p.Spec.Resources) {
@@ -316,6 +322,9 @@ func (g *PodGates) validateResize(p, before *corev1.Pod) field.ErrorList {
 		{"initContainers", p.Spec.InitContainers, before.Spec.InitContainers, same.InitContainers},
 	} {
 		for i := range part.is {
+			if part.name == "initContainers" && !g.resizeInit && !isSidecar(&part.was[i]) {
+				continue
+			}
 			at := path.Child(part.name).Index(i).Child("resources")
 			errs = append(errs, validateNotRemoved(part.is[i].Resources.Limits, part.was[i].Resources.Limits,
 				at.Child("limits"), "resource limits cannot be removed")...)
@@ -324,7 +333,7 @@ func (g *PodGates) validateResize(p, before *corev1.Pod) field.ErrorList {
 			restoreCPUAndMemory(&part.restored[i].Resources, &part.was[i].Resources)
 		}
 	}
-	errs = append(errs, validateOtherwiseSame(same, &before.Spec, path)...)
+	errs = append(errs, g.validateOtherwiseSame(same, &p.Spec, &before.Spec, path)...)
 	if g.resizeVolumes {
 		errs = append(errs, validateVolumesResize(p.Spec.Volumes, before.Spec.Volumes, path.Child("volumes"))...)
 		same.Volumes = before.Spec.Volumes
@@ -377,8 +386,9 @@ func validatePodResize(spec, old *corev1.PodSpec, path *field.Path) field.ErrorL
 
 const onlyCPUAndMemory = "only cpu and memory resources are mutable"
 
-// validateOtherwiseSame requires that a resize has changed nothing else of a container. spec has the old CPU and memory.
-func validateOtherwiseSame(spec, old *corev1.PodSpec, path *field.Path) field.ErrorList {
+// validateOtherwiseSame requires that a resize has changed nothing else of a container. spec has the old CPU and memory,
+// is the new.
+func (g *PodGates) validateOtherwiseSame(spec, is, old *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range spec.Containers {
 		errs = append(errs, field.ForbiddenIf(!equality.Semantic.DeepEqual(spec.Containers[i], old.Containers[i]), path,
@@ -386,6 +396,11 @@ func validateOtherwiseSame(spec, old *corev1.PodSpec, path *field.Path) field.Er
 	}
 	for i := range spec.InitContainers {
 		c, at := &spec.InitContainers[i], path.Child("initContainers").Index(i)
+		if !g.resizeInit && !isSidecar(c) {
+			errs = append(errs, field.ForbiddenIf(!equality.Semantic.DeepEqual(is.InitContainers[i], old.InitContainers[i]), path,
+				"resources for non-sidecar init containers are immutable")...)
+			continue
+		}
 		errs = append(errs, field.ForbiddenIf(!isSidecar(c) && restartsToResize(c.ResizePolicy), at,
 			"non-sidecar init containers with a resize policy of RestartContainer cannot be resized")...)
 		errs = append(errs, field.ForbiddenIf(!equality.Semantic.DeepEqual(*c, old.InitContainers[i]), at,

@@ -20,12 +20,17 @@ import (
 // update, nil for a new object.
 func (g *PodGates) ValidateTemplate(t, old *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	var before *corev1.PodSpec
+	rules := g.rules
 	if old != nil {
 		before = &old.Spec
+		rules = rules.keeping(before, old.Annotations)
 	}
-	errs := validateTemplateMetadata(t, path)
-	errs = append(errs, validatePodSpec(&t.Spec, g.rules.keeping(before), "", false, path.Child("spec"))...)
-	errs = append(errs, validateRequiredNodeValues(&t.Spec, path.Child("spec"))...)
+	spec := path.Child("spec")
+	errs := validateTemplateMetadata(t, rules, path)
+	errs = append(errs, validatePodSpec(&t.Spec, rules, "", false, spec)...)
+	errs = append(errs, validateRequiredNodeValues(&t.Spec, spec)...)
+	errs = append(errs, validateSeccompMatch(t.Annotations, &t.Spec, spec)...)
+	errs = append(errs, validateAppArmorMatch(t.Annotations, &t.Spec, spec)...)
 	errs = append(errs, field.ForbiddenIf(len(t.Spec.EphemeralContainers) > 0, path.Child("spec", "ephemeralContainers"),
 		"ephemeral containers not allowed in pod template")...)
 	if len(t.Spec.EvictionResponders) == 0 {
@@ -38,12 +43,11 @@ func (g *PodGates) ValidateTemplate(t, old *corev1.PodTemplateSpec, path *field.
 		path.Child("spec", "evictionResponders"))...)
 }
 
-func validateTemplateMetadata(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+func validateTemplateMetadata(t *corev1.PodTemplateSpec, rules podRules, path *field.Path) field.ErrorList {
 	errs := validateLabels(path.Child("labels"), t.Labels)
 	at := path.Child("annotations")
 	errs = append(errs, apivalidation.ValidateAnnotations(t.Annotations, at.K8s())...)
-	errs = append(errs, validateAppArmorAnnotations(t.Annotations, &t.Spec, at)...)
-	return append(errs, validateAppArmorMatch(t.Annotations, &t.Spec, path.Child("spec"))...)
+	return append(errs, validatePodAnnotations(t.Annotations, &t.Spec, rules, at)...)
 }
 
 // validatePodSpec validates the spec of a pod or of a template. name is the name of the pod,
@@ -58,7 +62,7 @@ func validatePodSpec(s *corev1.PodSpec, rules podRules, name string, pod bool, p
 	errs = append(errs, p.validateEphemeralContainers(path.Child("ephemeralContainers"))...)
 	errs = append(errs, field.OneOf(path.Child("restartPolicy"), s.RestartPolicy, corev1.RestartPolicyAlways,
 		corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)...)
-	errs = append(errs, validateDNS(s, path)...)
+	errs = append(errs, p.rules.addresses.validateDNS(s, path)...)
 	errs = append(errs, validateLabels(path.Child("nodeSelector"), s.NodeSelector)...)
 	errs = append(errs, p.validatePodSecurityContext(s.SecurityContext, path.Child("securityContext"))...)
 	errs = append(errs, validateAffinity(s.Affinity, path.Child("affinity"))...)
@@ -66,7 +70,7 @@ func validatePodSpec(s *corev1.PodSpec, rules podRules, name string, pod bool, p
 	errs = append(errs, validateSpread(s.TopologySpreadConstraints, path.Child("topologySpreadConstraints"))...)
 	errs = append(errs, validateGates(s, path)...)
 	errs = append(errs, validatePodNames(s, path)...)
-	errs = append(errs, validateHostAliases(s.HostAliases, path.Child("hostAliases"))...)
+	errs = append(errs, p.rules.addresses.validateHostAliases(s.HostAliases, path.Child("hostAliases"))...)
 	errs = append(errs, p.validateHostProcess(path)...)
 	errs = append(errs, p.validateHostPorts(path)...)
 	errs = append(errs, p.validateOS(path)...)
@@ -112,6 +116,11 @@ func (p *podValidator) validateClaims(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range p.spec.ResourceClaims {
 		c, at := &p.spec.ResourceClaims[i], path.Index(i)
+		if p.rules.noClaims {
+			p.claims.Insert(c.Name)
+			errs = append(errs, staticPodForbidden("static pods do not support resource claims"))
+			continue
+		}
 		switch {
 		case c.Name == "":
 			errs = append(errs, field.Required(at.Child("name"), ""))
@@ -136,7 +145,7 @@ func (p *podValidator) validateClaims(path *field.Path) field.ErrorList {
 	return errs
 }
 
-func validateDNS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+func (r AddressRules) validateDNS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	policy := path.Child("dnsPolicy")
 	errs := field.RequiredOneOf(policy, s.DNSPolicy, corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst,
 		corev1.DNSDefault, corev1.DNSNone)
@@ -159,7 +168,7 @@ func validateDNS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("nameservers"), c.Nameservers,
 			fmt.Sprintf("must not have more than %v nameservers", mostServers)))
 	}
-	errs = append(errs, validateIPs(path.Child("nameservers"), c.Nameservers, nil)...)
+	errs = append(errs, r.validateIPs(path.Child("nameservers"), c.Nameservers, nil)...)
 	if len(c.Searches) > mostSearches {
 		errs = append(errs, field.Invalid(path.Child("searches"), c.Searches,
 			fmt.Sprintf("must not have more than %v search paths", mostSearches)))
@@ -283,10 +292,10 @@ func validateResponderPriority(n *int32, path *field.Path) field.ErrorList {
 	return field.InvalidIf(*n > most, path, *n, fmt.Sprintf("must be less than or equal to %d", most))
 }
 
-func validateHostAliases(list []corev1.HostAlias, path *field.Path) field.ErrorList {
+func (r AddressRules) validateHostAliases(list []corev1.HostAlias, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, a := range list {
-		errs = append(errs, ValidateIP(path.Index(i).Child("ip"), a.IP, nil)...)
+		errs = append(errs, r.ValidateIP(path.Index(i).Child("ip"), a.IP, nil)...)
 		errs = append(errs, field.EachValue(path.Index(i).Child("hostnames"), a.Hostnames, field.DNSSubdomain)...)
 	}
 	return errs

@@ -20,10 +20,10 @@ import (
 
 // validatePodStatus validates the addresses in a status, and what it says about containers and claims in the spec. Old
 // addresses stay valid.
-func validatePodStatus(p, old *corev1.Pod) field.ErrorList {
+func (g *PodGates) validatePodStatus(p, old *corev1.Pod) field.ErrorList {
 	path, s := field.NewPath("status"), &p.Status
 	defer path.Free()
-	errs := validateNominatedNode(p, path.Child("nominatedNodeName"))
+	errs := g.validateNominatedNode(p, old, path.Child("nominatedNodeName"))
 	for i := range s.Conditions {
 		at, n := path.Child("conditions").Index(i), s.Conditions[i].ObservedGeneration
 		errs = append(errs, validateConditionType(s.Conditions[i].Type, at.Child("Type"))...)
@@ -35,12 +35,12 @@ func validatePodStatus(p, old *corev1.Pod) field.ErrorList {
 	errs = append(errs, validateExtendedClaimStatus(p, path.Child("extendedResourceClaimStatus"))...)
 	errs = append(errs, validateAllocatableClaims(p, &old.Status, path.Child("nodeAllocatableResourceClaimStatuses"))...)
 	errs = append(errs, validateVolumeHealth(p, &old.Status, path.Child("volumeHealth"))...)
-	errs = append(errs, validateAddresses(podIPs(s), podIPs(&old.Status), s.PodIPs, path.Child("podIPs"))...)
+	errs = append(errs, g.rules.addresses.validateAddresses(podIPs(s), podIPs(&old.Status), s.PodIPs, path.Child("podIPs"))...)
 	if (s.PodIP == "") != (len(s.PodIPs) == 0) {
 		errs = append(errs, field.Invalid(path.Child("podIPs"), declare.Internal(s.PodIPs),
 			"podIP and podIPs must either both be set or both be unset"))
 	}
-	errs = append(errs, validateHostIPs(s, &old.Status, path.Child("hostIPs"))...)
+	errs = append(errs, g.rules.addresses.validateHostIPs(s, &old.Status, path.Child("hostIPs"))...)
 	return append(errs, validateContainerStatuses(p, path)...)
 }
 
@@ -55,15 +55,16 @@ func validateConditionType(t corev1.PodConditionType, path *field.Path) field.Er
 
 const notNegativeInteger = "must be a non-negative integer"
 
-// validateNominatedNode allows a nominated node for pods that have no node yet.
-func validateNominatedNode(p *corev1.Pod, path *field.Path) field.ErrorList {
+// validateNominatedNode validates a new nominated node. A pod that has a node cannot get one
+// (ClearingNominatedNodeNameAfterBinding).
+func (g *PodGates) validateNominatedNode(p, old *corev1.Pod, path *field.Path) field.ErrorList {
 	name := p.Status.NominatedNodeName
-	if name == "" {
+	if name == "" || name == old.Status.NominatedNodeName {
 		return nil
 	}
 	return field.Join(
 		field.DNSSubdomain(path, name),
-		field.ForbiddenIf(p.Spec.NodeName != "", path, "may not be set on pods that are already bound to a node"),
+		field.ForbiddenIf(g.endNomination && old.Spec.NodeName != "", path, "may not be set on pods that are already bound to a node"),
 	)
 }
 
@@ -76,18 +77,18 @@ func hostIPs(s *corev1.PodStatus) []string {
 }
 
 // validateHostIPs requires that the first address is hostIP.
-func validateHostIPs(s, old *corev1.PodStatus, path *field.Path) field.ErrorList {
+func (r AddressRules) validateHostIPs(s, old *corev1.PodStatus, path *field.Path) field.ErrorList {
 	if len(s.HostIPs) == 0 {
 		return nil
 	}
 	first := s.HostIPs[0].IP
 	errs := field.InvalidIf(first != s.HostIP, path.Index(0).Child("ip"), first, "must be equal to `hostIP`")
-	return append(errs, validateAddresses(hostIPs(s), hostIPs(old), s.HostIPs, path)...)
+	return append(errs, r.validateAddresses(hostIPs(s), hostIPs(old), s.HostIPs, path)...)
 }
 
 // validateAddresses allows one address, or one of each family. list is what errors show.
-func validateAddresses(ips, old []string, list any, path *field.Path) field.ErrorList {
-	errs := validateIPs(path, ips, old)
+func (r AddressRules) validateAddresses(ips, old []string, list any, path *field.Path) field.ErrorList {
+	errs := r.validateIPs(path, ips, old)
 	if len(ips) < 2 {
 		return errs
 	}

@@ -3,7 +3,6 @@ package core
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -15,13 +14,18 @@ import (
 	netutils "k8s.io/utils/net"
 	"k8s.io/utils/ptr"
 
+	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
-func services() *registry.Kind {
+func services(gates features.Gates) *registry.Kind {
+	addresses, validateName := NewAddressRules(gates), apivalidation.NameIsDNS1035Label
+	if gates.Enabled(features.RelaxedServiceNameValidation) { // the name may begin with a digit
+		validateName = apivalidation.NameIsDNSLabel
+	}
 	spec := corev1.ServiceSpec{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
@@ -31,10 +35,7 @@ func services() *registry.Kind {
 		Versions: onlyV1[corev1.Service](defaultService),
 		Storage:  registry.Storage{Version: "v1", Path: "services/specs"},
 		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true, ReturnDeleted: true},
-		Metadata: registry.Metadata{
-			// Since Kubernetes 1.36, the name of a Service may begin with a digit.
-			ValidateName: apivalidation.NameIsDNSLabel,
-		},
+		Metadata: registry.Metadata{ValidateName: validateName},
 		Subresources: []registry.Subresource{
 			serviceProxy(),
 			declare.Status(),
@@ -52,9 +53,9 @@ func services() *registry.Kind {
 				dropInternalTraffic(s)
 			},
 			PrepareUpdate:        prepareServiceUpdate,
-			ValidateCreate:       func(o *corev1.Service) field.ErrorList { return validateService(o, nil) },
-			ValidateUpdate:       validateServiceUpdate,
-			ValidateStatusUpdate: validateServiceStatus,
+			ValidateCreate:       func(o *corev1.Service) field.ErrorList { return addresses.validateService(o, nil) },
+			ValidateUpdate:       addresses.validateServiceUpdate,
+			ValidateStatusUpdate: addresses.validateServiceStatus,
 			Warn:                 serviceWarnings,
 			WarnStatus: func(s *corev1.Service) []string {
 				var warnings []string
@@ -142,8 +143,8 @@ func hasHealthCheckPort(s *corev1.Service) bool {
 // the cluster IP that the client has chosen.
 func inferAddressFields(s *corev1.Service) {
 	spec := &s.Spec
-	ip, err := netip.ParseAddr(spec.ClusterIP)
-	if !hasClusterIP(s) || err != nil || len(spec.ClusterIPs) > 1 {
+	ip := netutils.ParseIPSloppy(spec.ClusterIP)
+	if !hasClusterIP(s) || ip == nil || len(spec.ClusterIPs) > 1 {
 		return
 	}
 	if len(spec.ClusterIPs) == 0 {
@@ -151,7 +152,7 @@ func inferAddressFields(s *corev1.Service) {
 	}
 	if len(spec.IPFamilies) == 0 {
 		family := corev1.IPv4Protocol
-		if ip.Is6() {
+		if netutils.IsIPv6(ip) {
 			family = corev1.IPv6Protocol
 		}
 		spec.IPFamilies = []corev1.IPFamily{family}

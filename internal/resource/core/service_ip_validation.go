@@ -34,7 +34,7 @@ func validateTopologyAnnotations(annotations map[string]string) field.ErrorList 
 
 // ValidateServiceIPs validates clusterIP, clusterIPs, ipFamilies and ipFamilyPolicy. old is
 // nil on create. Addresses that the old Service had are not validated again.
-func ValidateServiceIPs(s, old *corev1.Service) field.ErrorList {
+func (r AddressRules) ValidateServiceIPs(s, old *corev1.Service) field.ErrorList {
 	path, spec := field.NewPath("spec"), &s.Spec
 	at := path.Child("clusterIPs")
 	if spec.Type == corev1.ServiceTypeExternalName {
@@ -53,7 +53,7 @@ func ValidateServiceIPs(s, old *corev1.Service) field.ErrorList {
 	errs = append(errs, validateFamilies(spec, path)...)
 	errs = append(errs, field.OptionalOneOf(path.Child("ipFamilyPolicy"), spec.IPFamilyPolicy,
 		corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack)...)
-	wrong := validateEachClusterIP(spec, old, at)
+	wrong := r.validateEachClusterIP(spec, old, at)
 	errs = append(errs, wrong...)
 	errs = append(errs, field.InvalidIf(len(spec.ClusterIPs) > maxClusterIPs, at, spec.ClusterIPs,
 		"may only hold up to 2 values")...)
@@ -82,7 +82,7 @@ func validateFamilies(spec *corev1.ServiceSpec, path *field.Path) field.ErrorLis
 	return errs
 }
 
-func validateEachClusterIP(spec *corev1.ServiceSpec, old *corev1.Service, path *field.Path) field.ErrorList {
+func (r AddressRules) validateEachClusterIP(spec *corev1.ServiceSpec, old *corev1.Service, path *field.Path) field.ErrorList {
 	var before []string
 	if old != nil {
 		before = old.Spec.ClusterIPs
@@ -94,7 +94,7 @@ func validateEachClusterIP(spec *corev1.ServiceSpec, old *corev1.Service, path *
 				"'None' must be the first and only value")...)
 			continue
 		}
-		errs = append(errs, ValidateIP(path.Index(i), ip, before)...)
+		errs = append(errs, r.ValidateIP(path.Index(i), ip, before)...)
 	}
 	return errs
 }
@@ -124,7 +124,7 @@ func validateClusterIPFamilies(s *corev1.Service, path *field.Path) field.ErrorL
 	return errs
 }
 
-func validateExternalIPs(s, old *corev1.Service) field.ErrorList {
+func (r AddressRules) validateExternalIPs(s, old *corev1.Service) field.ErrorList {
 	var before []string
 	if old != nil {
 		before = old.Spec.ExternalIPs
@@ -132,7 +132,7 @@ func validateExternalIPs(s, old *corev1.Service) field.ErrorList {
 	var errs field.ErrorList
 	for i, ip := range s.Spec.ExternalIPs {
 		at := field.NewPath("spec", "externalIPs").Index(i)
-		if wrong := ValidateIP(at, ip, before); len(wrong) > 0 {
+		if wrong := r.ValidateIP(at, ip, before); len(wrong) > 0 {
 			errs = append(errs, wrong...)
 		} else {
 			errs = append(errs, ValidateEndpointIP(ip, at)...)
@@ -143,7 +143,7 @@ func validateExternalIPs(s, old *corev1.Service) field.ErrorList {
 
 // validateSourceRanges validates loadBalancerSourceRanges, or the annotation that is older
 // than this field.
-func validateSourceRanges(s, old *corev1.Service) field.ErrorList {
+func (r AddressRules) validateSourceRanges(s, old *corev1.Service) field.ErrorList {
 	const notBalancer = "may only be used when `type` is 'LoadBalancer'"
 	balancer := s.Spec.Type == corev1.ServiceTypeLoadBalancer
 	var errs field.ErrorList
@@ -155,7 +155,7 @@ func validateSourceRanges(s, old *corev1.Service) field.ErrorList {
 			before = declare.Texts(old.Spec.LoadBalancerSourceRanges, strings.TrimSpace)
 		}
 		for i, cidr := range s.Spec.LoadBalancerSourceRanges {
-			errs = append(errs, ValidateCIDR(at.Index(i), strings.TrimSpace(cidr), before)...)
+			errs = append(errs, r.ValidateCIDR(at.Index(i), strings.TrimSpace(cidr), before)...)
 		}
 		return errs
 	}
@@ -171,7 +171,7 @@ func validateSourceRanges(s, old *corev1.Service) field.ErrorList {
 		return errs
 	}
 	for cidr := range strings.SplitSeq(value, ",") {
-		errs = append(errs, ValidateCIDR(at, strings.TrimSpace(cidr), nil)...)
+		errs = append(errs, r.ValidateCIDR(at, strings.TrimSpace(cidr), nil)...)
 	}
 	return errs
 }
@@ -228,7 +228,7 @@ func validateIPFamiliesUpdate(s, old *corev1.Service) field.ErrorList {
 }
 
 // validateServiceStatus validates the load balancer status.
-func validateServiceStatus(s, old *corev1.Service) field.ErrorList {
+func (r AddressRules) validateServiceStatus(s, old *corev1.Service) field.ErrorList {
 	path, list := field.NewPath("status", "loadBalancer", "ingress"), s.Status.LoadBalancer.Ingress
 	if s.Spec.Type != corev1.ServiceTypeLoadBalancer && len(list) > 0 {
 		return field.ErrorList{field.Forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")}
@@ -240,7 +240,7 @@ func validateServiceStatus(s, old *corev1.Service) field.ErrorList {
 	for i, in := range list {
 		at := path.Index(i)
 		if in.IP != "" {
-			errs = append(errs, ValidateIP(at.Child("ip"), in.IP, before)...)
+			errs = append(errs, r.ValidateIP(at.Child("ip"), in.IP, before)...)
 		}
 		switch mode := at.Child("ipMode"); {
 		case in.IPMode == nil && in.IP != "":

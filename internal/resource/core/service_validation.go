@@ -15,7 +15,7 @@ import (
 
 // validateService validates a Service. old is nil on create. Addresses that the old Service
 // had are not validated again.
-func validateService(s, old *corev1.Service) field.ErrorList {
+func (r AddressRules) validateService(s, old *corev1.Service) field.ErrorList {
 	path, spec := field.NewPath("spec"), &s.Spec
 	errs := validateTopologyAnnotations(s.Annotations)
 	external, balancer := spec.Type == corev1.ServiceTypeExternalName, spec.Type == corev1.ServiceTypeLoadBalancer
@@ -36,9 +36,9 @@ func validateService(s, old *corev1.Service) field.ErrorList {
 	errs = append(errs, validateServicePorts(s, path.Child("ports"))...)
 	errs = append(errs, validateLabels(path.Child("selector"), spec.Selector)...)
 	errs = append(errs, validateSessionAffinity(spec, path)...)
-	errs = append(errs, ValidateServiceIPs(s, old)...)
-	errs = append(errs, validateExternalIPs(s, old)...)
-	errs = append(errs, validateSourceRanges(s, old)...)
+	errs = append(errs, r.ValidateServiceIPs(s, old)...)
+	errs = append(errs, r.validateExternalIPs(s, old)...)
+	errs = append(errs, r.validateSourceRanges(s, old)...)
 	errs = append(errs, field.ForbiddenIf(!balancer && spec.AllocateLoadBalancerNodePorts != nil,
 		path.Child("allocateLoadBalancerNodePorts"), "may only be used when `type` is 'LoadBalancer'")...)
 	errs = append(errs, validateLoadBalancerClass(spec, path.Child("loadBalancerClass"))...)
@@ -142,7 +142,7 @@ func validateLoadBalancerClass(spec *corev1.ServiceSpec, path *field.Path) field
 
 // validateServiceUpdate validates an update. Like kube-apiserver, it checks loadBalancerClass
 // twice.
-func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
+func (r AddressRules) validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
 	errs := append(validateClusterIPsUpdate(s, old), validateIPFamiliesUpdate(s, old)...)
 	path := field.NewPath("spec")
 	if old.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.Type == corev1.ServiceTypeLoadBalancer &&
@@ -157,5 +157,5 @@ func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
 	errs = append(errs, field.ForbiddenIf(hasHealthCheckPort(old) && hasHealthCheckPort(s) &&
 		s.Spec.HealthCheckNodePort != old.Spec.HealthCheckNodePort, path.Child("healthCheckNodePort"),
 		"field is immutable")...)
-	return append(errs, validateService(s, old)...)
+	return append(errs, r.validateService(s, old)...)
 }

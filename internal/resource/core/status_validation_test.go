@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,5 +38,30 @@ func TestEphemeralContainersInTemplate(t *testing.T) {
 	}
 	if len(want) > 0 || len(errs) != 3 {
 		t.Errorf("missing %v in %v", want, errs)
+	}
+}
+
+// TestAttributesClassUpdate changes the class of attributes of a claim whose volume has one.
+func TestAttributesClassUpdate(t *testing.T) {
+	const text = "update to %s is forbidden when status.currentVolumeAttributesClassName is not nil"
+	gold, silver, none := "gold", "silver", ""
+	for _, c := range []struct {
+		is, was *string
+		want    string
+	}{
+		{nil, nil, ""}, {&gold, nil, ""}, {&silver, &gold, ""}, {&gold, &gold, ""}, {&none, &none, ""},
+		{nil, &gold, "nil"}, {&none, &gold, "empty string"}, {&none, nil, "empty string"},
+	} {
+		want := ""
+		if c.want != "" {
+			want = "x: Forbidden: " + fmt.Sprintf(text, c.want)
+		}
+		got := ""
+		if errs := validateAttributesClassUpdate(c.is, c.was, field.NewPath("x")); len(errs) > 0 {
+			got = errs[0].Error()
+		}
+		if got != want {
+			t.Errorf("%v after %v: %q, want %q", c.is, c.was, got, want)
+		}
 	}
 }

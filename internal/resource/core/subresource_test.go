@@ -166,7 +166,7 @@ func TestEvict(t *testing.T) {
 
 func TestBind(t *testing.T) {
 	bindTo := func(c *cluster, b *corev1.Binding, name string) error {
-		_, err := bind(t.Context(), c, registry.CreateRequest{Namespace: "n", Name: name, Body: b})
+		_, err := defaultGates.bind(t.Context(), c, registry.CreateRequest{Namespace: "n", Name: name, Body: b})
 		return err
 	}
 	binding := func(name, node string) *corev1.Binding {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
 
+	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 )
 
@@ -38,10 +39,8 @@ func portNumberOrName(path *field.Path, port intstr.IntOrString) field.ErrorList
 
 // validateLocalPath returns an error for an absolute path, or one that contains "..".
 func validateLocalPath(path *field.Path, value string) field.ErrorList {
-	if strings.HasPrefix(value, "/") {
-		return field.ErrorList{field.Invalid(path, value, "must be a relative path")}
-	}
-	return noBacksteps(path, value)
+	errs := field.InvalidIf(strings.HasPrefix(value, "/"), path, value, "must be a relative path")
+	return append(errs, noBacksteps(path, value)...)
 }
 
 func noBacksteps(path *field.Path, value string) field.ErrorList {
@@ -98,20 +97,30 @@ func fieldLabelError(path *field.Path, label string, err error) *field.Error {
 	return field.Invalid(path, label, fmt.Sprintf("error converting fieldPath: %v", err))
 }
 
-// ValidateIP validates an IP address in a field of a kind that has existed for long. Addresses
-// that the object had before are always valid, in any notation.
-func ValidateIP(path *field.Path, ip string, before []string) field.ErrorList {
-	return validation.IsValidIPForLegacyField(path.K8s(), ip, true, before)
+// AddressRules validate IP addresses and ranges in fields of kinds that have existed for long. The zero value refuses
+// ambiguous notations, such as leading zeros.
+type AddressRules struct {
+	ambiguous bool // StrictIPCIDRValidation is off
+}
+
+// NewAddressRules returns the rules with these gates.
+func NewAddressRules(gates features.Gates) AddressRules {
+	return AddressRules{ambiguous: !gates.Enabled(features.StrictIPCIDRValidation)}
+}
+
+// ValidateIP validates an IP address. Addresses that the object had before are always valid, in any notation.
+func (r AddressRules) ValidateIP(path *field.Path, ip string, before []string) field.ErrorList {
+	return validation.IsValidIPForLegacyField(path.K8s(), ip, !r.ambiguous, before)
 }
 
 // validateIPs applies ValidateIP to each address of a list.
-func validateIPs(path *field.Path, ips, before []string) field.ErrorList {
-	return field.EachValue(path, ips, func(at *field.Path, ip string) field.ErrorList { return ValidateIP(at, ip, before) })
+func (r AddressRules) validateIPs(path *field.Path, ips, before []string) field.ErrorList {
+	return field.EachValue(path, ips, func(at *field.Path, ip string) field.ErrorList { return r.ValidateIP(at, ip, before) })
 }
 
 // ValidateCIDR validates an address range in the same way as ValidateIP.
-func ValidateCIDR(path *field.Path, cidr string, before []string) field.ErrorList {
-	return validation.IsValidCIDRForLegacyField(path.K8s(), cidr, true, before)
+func (r AddressRules) ValidateCIDR(path *field.Path, cidr string, before []string) field.ErrorList {
+	return validation.IsValidCIDRForLegacyField(path.K8s(), cidr, !r.ambiguous, before)
 }
 
 // ValidateEndpointIP returns an error for addresses that an endpoint of a Service cannot have.

@@ -31,9 +31,6 @@ func (g *PodGates) ValidateWorkload(
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	if err == nil || kind == "daemonset" {
 		errs = append(errs, g.validateAlwaysRestartedTemplate(s, t, old, name, spec.Child("template"))...)
-		if kind == "statefulset" { // kube-apiserver reports these twice for this kind
-			errs = append(errs, validateTemplateMetadata(t, spec.Child("template"))...)
-		}
 		return errs
 	}
 	errs = append(errs, field.Invalid(path, selector, invalidSelector))

@@ -11,16 +11,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
 // Kinds returns the kinds of the group in the order of discovery.
-func Kinds() []*registry.Kind { return []*registry.Kind{endpointSlice()} }
+func Kinds(gates features.Gates) []*registry.Kind {
+	return []*registry.Kind{endpointSlice(rules{core.NewAddressRules(gates)})}
+}
 
-func endpointSlice() *registry.Kind {
+func endpointSlice(r rules) *registry.Kind {
 	doc := discoveryv1.EndpointSlice{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
@@ -52,10 +56,10 @@ func endpointSlice() *registry.Kind {
 				}
 			},
 			ValidateCreate: func(s *discoveryv1.EndpointSlice) field.ErrorList {
-				return validateSlice(s, nil)
+				return r.validateSlice(s, nil)
 			},
 			ValidateUpdate: func(s, old *discoveryv1.EndpointSlice) field.ErrorList {
-				errs := append(validateSlice(s, old),
+				errs := append(r.validateSlice(s, old),
 					declare.Unchanged(s.AddressType, old.AddressType, field.NewPath("addressType"))...)
 				return append(errs, validateGenerateName(s.GenerateName)...)
 			},

@@ -27,12 +27,15 @@ const (
 	mostHints          = 8
 )
 
+// rules are the rules of validation that depend on gates.
+type rules struct{ addresses core.AddressRules }
+
 // validateSlice validates a slice. old is nil on create. Endpoints that the update does not
 // change are not validated again, because they may be older than the rules.
-func validateSlice(s, old *discoveryv1.EndpointSlice) field.ErrorList {
+func (r rules) validateSlice(s, old *discoveryv1.EndpointSlice) field.ErrorList {
 	errs := validateAddressType(s.AddressType)
 	errs = append(errs, validatePorts(s.Ports, field.NewPath("ports"))...)
-	wrong := validateEndpoints(s, field.NewPath("endpoints"))
+	wrong := r.validateEndpoints(s, field.NewPath("endpoints"))
 	if len(wrong) > 0 && old != nil && equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) {
 		return errs
 	}
@@ -69,23 +72,23 @@ func validatePorts(ports []discoveryv1.EndpointPort, path *field.Path) field.Err
 	return errs
 }
 
-func validateEndpoints(s *discoveryv1.EndpointSlice, path *field.Path) field.ErrorList {
+func (r rules) validateEndpoints(s *discoveryv1.EndpointSlice, path *field.Path) field.ErrorList {
 	if len(s.Endpoints) > mostEndpoints {
 		return field.ErrorList{field.TooMany(path, len(s.Endpoints), mostEndpoints)}
 	}
 	var errs field.ErrorList
 	for i := range s.Endpoints {
-		errs = append(errs, validateEndpoint(&s.Endpoints[i], s.AddressType, path.Index(i))...)
+		errs = append(errs, r.validateEndpoint(&s.Endpoints[i], s.AddressType, path.Index(i))...)
 	}
 	return errs
 }
 
-func validateEndpoint(e *discoveryv1.Endpoint, addresses discoveryv1.AddressType, path *field.Path) field.ErrorList {
+func (r rules) validateEndpoint(e *discoveryv1.Endpoint, addresses discoveryv1.AddressType, path *field.Path) field.ErrorList {
 	at := path.Child("addresses")
 	errs := field.RequiredIf(len(e.Addresses) == 0, at, "")
 	errs = append(errs, field.MaxItems(at, len(e.Addresses), mostAddresses)...)
 	for i, a := range e.Addresses {
-		errs = append(errs, validateAddress(a, addresses, at, i)...)
+		errs = append(errs, r.validateAddress(a, addresses, at, i)...)
 	}
 	errs = append(errs, field.Optional(path.Child("nodeName"), e.NodeName, field.DNSSubdomain)...)
 	topology := path.Child("deprecatedTopology")
@@ -100,11 +103,11 @@ func validateEndpoint(e *discoveryv1.Endpoint, addresses discoveryv1.AddressType
 }
 
 // validateAddress validates the address at index i of the list at path.
-func validateAddress(a string, kind discoveryv1.AddressType, path *field.Path, i int) field.ErrorList {
+func (r rules) validateAddress(a string, kind discoveryv1.AddressType, path *field.Path, i int) field.ErrorList {
 	at := path.Index(i)
 	switch kind {
 	case discoveryv1.AddressTypeIPv4:
-		errs := core.ValidateIP(at, a, nil)
+		errs := r.addresses.ValidateIP(at, a, nil)
 		if len(errs) > 0 {
 			return errs
 		}

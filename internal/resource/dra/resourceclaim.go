@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
@@ -17,6 +18,7 @@ import (
 
 func resourceClaim(gates features.Gates) *registry.Kind {
 	inSpec, inStatus := disabledInSpec(gates), disabledInClaimStatus(gates)
+	granular := gates.Enabled(features.DRAResourceClaimGranularStatusAuthorization)
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "resource", Resource: "resourceclaims", Name: "ResourceClaim", Namespaced: true,
@@ -60,6 +62,14 @@ func resourceClaim(gates features.Gates) *registry.Kind {
 					return validateAdminRequests(c.Spec.Devices.Requests, labels)
 				}
 				return validateAdminResults(&c.Status, &old.Status, labels)
+			},
+			ValidatePermissions: func(
+				ctx context.Context, c, old *resourcev1.ResourceClaim, check func(*request.Info) error,
+			) field.ErrorList {
+				if !granular {
+					return nil
+				}
+				return validateStatusPermissions(ctx, c, old, check)
 			},
 		}.Untyped(),
 		Table: registry.Table[*resourcev1.ResourceClaim]{

@@ -15,11 +15,16 @@ const (
 	maxQueues = 10 * 1000 * 1000
 	// maxHashBits is how many bits of a hash may be needed to choose a hand of queues.
 	maxHashBits = 60
+	// preserveZeroAnnotation had a meaning in v1beta3, in which a value of 0 shares was a default.
+	preserveZeroAnnotation = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"
 )
 
 func validatePriorityLevel(p *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := validatePriorityLevelSpec(p.Name, &p.Spec, path)
+	_, preserves := p.Annotations[preserveZeroAnnotation]
+	errs := field.ForbiddenIf(preserves, field.NewPath("metadata", "annotations"),
+		"annotation '"+preserveZeroAnnotation+"' is forbidden")
+	errs = append(errs, validatePriorityLevelSpec(p.Name, &p.Spec, path)...)
 	errs = append(errs, validateMandatoryLevel(p, path)...)
 	return append(errs, validatePriorityLevelStatus(p)...)
 }

@@ -18,7 +18,7 @@ func TestResourceBackends(t *testing.T) {
 			"value: \"50%\": may not contain '%']"},
 		{"..", "a", "[resource.kind: Invalid value: \"..\": may not be '..']"},
 	} {
-		errs := validateBackend(
+		errs := rules{}.validateBackend(
 			&networkingv1.IngressBackend{Resource: &corev1.TypedLocalObjectReference{Kind: c.kind, Name: c.name}}, nil)
 		if got := text(errs); got != c.want {
 			t.Errorf("%s/%s: %s, want %s", c.kind, c.name, got, c.want)

@@ -19,7 +19,7 @@ import (
 // classAnnotation is older than the field ingressClassName.
 const classAnnotation = "kubernetes.io/ingress.class"
 
-func ingress() *registry.Kind {
+func ingress(r rules) *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "networking", Resource: "ingresses", Name: "Ingress", ShortNames: []string{"ing"},
@@ -33,10 +33,10 @@ func ingress() *registry.Kind {
 		Strategy: registry.Strategy[*networkingv1.Ingress]{
 			Generation: true,
 			ValidateCreate: func(o *networkingv1.Ingress) field.ErrorList {
-				return append(validateClassAnnotation(o), validateIngress(o)...)
+				return append(validateClassAnnotation(o), r.validateIngress(o, nil)...)
 			},
-			ValidateUpdate:       func(o, _ *networkingv1.Ingress) field.ErrorList { return validateIngress(o) },
-			ValidateStatusUpdate: validateIngressStatusUpdate,
+			ValidateUpdate:       r.validateIngress,
+			ValidateStatusUpdate: r.validateIngressStatusUpdate,
 			WarnStatus: func(i *networkingv1.Ingress) []string {
 				var warnings []string
 				for k, one := range i.Status.LoadBalancer.Ingress {

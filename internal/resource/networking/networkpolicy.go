@@ -11,7 +11,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
-func networkPolicy() *registry.Kind {
+func networkPolicy(r rules) *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "networking", Resource: "networkpolicies", Name: "NetworkPolicy",
@@ -25,9 +25,9 @@ func networkPolicy() *registry.Kind {
 			// A change from nil to an empty list increments the generation, too.
 			GenerationOf: func(p *networkingv1.NetworkPolicy) any { return declare.ExactText(p.Spec) },
 			ValidateCreate: func(o *networkingv1.NetworkPolicy) field.ErrorList {
-				return validateNetworkPolicy(o, nil)
+				return r.validateNetworkPolicy(o, nil)
 			},
-			ValidateUpdate: validateNetworkPolicy,
+			ValidateUpdate: r.validateNetworkPolicy,
 			Warn:           networkPolicyWarnings,
 		}.Untyped(),
 		Table: registry.Table[*networkingv1.NetworkPolicy]{

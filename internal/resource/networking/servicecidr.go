@@ -9,14 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
 
+	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
-func serviceCIDR() *registry.Kind {
-	return &registry.Kind{
+func serviceCIDR(gates features.Gates) *registry.Kind {
+	wipes := gates.Enabled(features.ServiceCIDRStatusFieldWiping)
+	k := &registry.Kind{
 		Names: registry.Names{Group: group, Package: "networking", Resource: "servicecidrs", Name: "ServiceCIDR"},
 		Versions: []registry.Version{
 			declare.Version[networkingv1.ServiceCIDR]("v1", nil),
@@ -45,6 +47,10 @@ func serviceCIDR() *registry.Kind {
 			},
 		}.Untyped(),
 	}
+	if !wipes { // a write of the object itself may set its status
+		k.Strategy.Status = nil
+	}
+	return k
 }
 
 // maxCIDRs is two: one range of each IP family.

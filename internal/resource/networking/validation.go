@@ -12,26 +12,25 @@ import (
 	netutils "k8s.io/utils/net"
 	"k8s.io/utils/ptr"
 
-	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
 // validateNetworkPolicy validates a policy. old is nil on create. CIDRs that the old policy
 // has anywhere are not validated again.
-func validateNetworkPolicy(p, old *networkingv1.NetworkPolicy) field.ErrorList {
+func (r rules) validateNetworkPolicy(p, old *networkingv1.NetworkPolicy) field.ErrorList {
 	had := policyCIDRs(old)
 	path, s := field.NewPath("spec"), &p.Spec
 	errs := field.LabelSelector(path.Child("podSelector"), &s.PodSelector)
 	for i, rule := range s.Ingress {
 		at := path.Child("ingress").Index(i)
 		errs = append(errs, validatePolicyPorts(rule.Ports, at.Child("ports"))...)
-		errs = append(errs, validatePeers(rule.From, had, at.Child("from"))...)
+		errs = append(errs, r.validatePeers(rule.From, had, at.Child("from"))...)
 	}
 	for i, rule := range s.Egress {
 		at := path.Child("egress").Index(i)
 		errs = append(errs, validatePolicyPorts(rule.Ports, at.Child("ports"))...)
-		errs = append(errs, validatePeers(rule.To, had, at.Child("to"))...)
+		errs = append(errs, r.validatePeers(rule.To, had, at.Child("to"))...)
 	}
 	types := []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
 	if len(s.PolicyTypes) > len(types) {
@@ -111,7 +110,7 @@ func networkPolicyWarnings(p, _ *networkingv1.NetworkPolicy) []string {
 	return warnings
 }
 
-func validatePeers(peers []networkingv1.NetworkPolicyPeer, had []string, path *field.Path) field.ErrorList {
+func (r rules) validatePeers(peers []networkingv1.NetworkPolicyPeer, had []string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, p := range peers {
 		at := path.Index(i)
@@ -119,7 +118,7 @@ func validatePeers(peers []networkingv1.NetworkPolicyPeer, had []string, path *f
 		errs = append(errs, field.LabelSelector(at.Child("namespaceSelector"), p.NamespaceSelector)...)
 		selects := p.PodSelector != nil || p.NamespaceSelector != nil
 		if p.IPBlock != nil {
-			errs = append(errs, validateIPBlock(p.IPBlock, had, at.Child("ipBlock"))...)
+			errs = append(errs, r.validateIPBlock(p.IPBlock, had, at.Child("ipBlock"))...)
 		}
 		errs = append(errs, field.RequiredIf(!selects && p.IPBlock == nil, at, "must specify a peer")...)
 		errs = append(errs, field.ForbiddenIf(selects && p.IPBlock != nil, at,
@@ -128,11 +127,11 @@ func validatePeers(peers []networkingv1.NetworkPolicyPeer, had []string, path *f
 	return errs
 }
 
-func validateIPBlock(b *networkingv1.IPBlock, had []string, path *field.Path) field.ErrorList {
+func (r rules) validateIPBlock(b *networkingv1.IPBlock, had []string, path *field.Path) field.ErrorList {
 	if b.CIDR == "" {
 		return field.ErrorList{field.Required(path.Child("cidr"), "")}
 	}
-	errs := core.ValidateCIDR(path.Child("cidr"), b.CIDR, had)
+	errs := r.addresses.ValidateCIDR(path.Child("cidr"), b.CIDR, had)
 	_, whole, err := netutils.ParseCIDRSloppy(b.CIDR)
 	if err != nil {
 		return errs
@@ -140,7 +139,7 @@ func validateIPBlock(b *networkingv1.IPBlock, had []string, path *field.Path) fi
 	bits, _ := whole.Mask.Size()
 	for i, e := range b.Except {
 		at := path.Child("except").Index(i)
-		errs = append(errs, core.ValidateCIDR(at, e, had)...)
+		errs = append(errs, r.addresses.ValidateCIDR(at, e, had)...)
 		_, part, err := netutils.ParseCIDRSloppy(e)
 		if err != nil {
 			continue
@@ -162,19 +161,22 @@ func validateClassAnnotation(i *networkingv1.Ingress) field.ErrorList {
 		field.NewPath("annotations").Child(classAnnotation), class, "must match `ingressClassName` when both are specified")}
 }
 
-func validateIngress(i *networkingv1.Ingress) field.ErrorList {
+// validateIngress validates an Ingress. old is nil on create. An Ingress that has the name of a Service that begins with a
+// digit may have more of them.
+func (r rules) validateIngress(i, old *networkingv1.Ingress) field.ErrorList {
+	r.letterFirst = r.letterFirst && !slices.ContainsFunc(serviceNames(old), startsWithDigit)
 	path, s := field.NewPath("spec"), &i.Spec
 	var errs field.ErrorList
 	if len(s.Rules) == 0 && s.DefaultBackend == nil {
 		errs = append(errs,
 			field.Invalid(path, declare.Internal(s.Rules), "either `defaultBackend` or `rules` must be specified"))
 	}
-	errs = append(errs, field.IfPresent(path.Child("defaultBackend"), s.DefaultBackend, validateBackend)...)
+	errs = append(errs, field.IfPresent(path.Child("defaultBackend"), s.DefaultBackend, r.validateBackend)...)
 	for i := range s.Rules {
 		at := path.Child("rules").Index(i)
 		errs = append(errs, validateHost(s.Rules[i].Host, at.Child("host"))...)
 		if h := s.Rules[i].HTTP; h != nil {
-			errs = append(errs, validatePaths(h.Paths, at.Child("http", "paths"))...)
+			errs = append(errs, r.validatePaths(h.Paths, at.Child("http", "paths"))...)
 		}
 	}
 	for i, t := range s.TLS {
@@ -209,7 +211,7 @@ var (
 	badSuffixes  = []string{"/..", "/."}
 )
 
-func validatePaths(paths []networkingv1.HTTPIngressPath, path *field.Path) field.ErrorList {
+func (r rules) validatePaths(paths []networkingv1.HTTPIngressPath, path *field.Path) field.ErrorList {
 	if len(paths) == 0 {
 		return field.ErrorList{field.Required(path, "")}
 	}
@@ -230,7 +232,7 @@ func validatePaths(paths []networkingv1.HTTPIngressPath, path *field.Path) field
 		default:
 			errs = append(errs, field.NotSupported(at.Child("pathType"), *p.PathType, types))
 		}
-		errs = append(errs, validateBackend(&p.Backend, at.Child("backend"))...)
+		errs = append(errs, r.validateBackend(&p.Backend, at.Child("backend"))...)
 	}
 	return errs
 }
@@ -253,7 +255,7 @@ func validatePath(p string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-func validateBackend(b *networkingv1.IngressBackend, path *field.Path) field.ErrorList {
+func (r rules) validateBackend(b *networkingv1.IngressBackend, path *field.Path) field.ErrorList {
 	switch {
 	case b.Resource != nil && b.Service != nil:
 		return field.ErrorList{field.Invalid(path, "", "cannot set both resource and service backends")}
@@ -266,7 +268,7 @@ func validateBackend(b *networkingv1.IngressBackend, path *field.Path) field.Err
 		return field.ErrorList{field.Invalid(path, "", "resource or service backend is required")}
 	}
 	at := path.Child("service")
-	errs := field.NotEmptyAnd(at.Child("name"), b.Service.Name, field.DNSLabel)
+	errs := field.NotEmptyAnd(at.Child("name"), b.Service.Name, r.serviceName)
 	switch port := b.Service.Port; {
 	case port.Name != "" && port.Number != 0:
 		errs = append(errs, field.Invalid(path, "", "cannot set both port name & port number"))
@@ -280,8 +282,41 @@ func validateBackend(b *networkingv1.IngressBackend, path *field.Path) field.Err
 	return errs
 }
 
+func (r rules) serviceName(path *field.Path, name string) field.ErrorList {
+	if r.letterFirst {
+		return field.Messages(path, name, validation.IsDNS1035Label(name))
+	}
+	return field.DNSLabel(path, name)
+}
+
+// serviceNames returns the names of the Services of an Ingress, which may be nil.
+func serviceNames(i *networkingv1.Ingress) (names []string) {
+	if i == nil {
+		return nil
+	}
+	add := func(b *networkingv1.IngressBackend) {
+		if b != nil && b.Service != nil {
+			names = append(names, b.Service.Name)
+		}
+	}
+	add(i.Spec.DefaultBackend)
+	for _, rule := range i.Spec.Rules {
+		if rule.HTTP == nil {
+			continue
+		}
+		for j := range rule.HTTP.Paths {
+			add(&rule.HTTP.Paths[j].Backend)
+		}
+	}
+	return names
+}
+
+func startsWithDigit(name string) bool {
+	return len(validation.IsDNS1035Label(name)) > 0 && len(validation.IsDNS1123Label(name)) == 0
+}
+
 // validateIngressStatusUpdate validates the load balancer status of an ingress.
-func validateIngressStatusUpdate(i, old *networkingv1.Ingress) field.ErrorList {
+func (r rules) validateIngressStatusUpdate(i, old *networkingv1.Ingress) field.ErrorList {
 	path := field.NewPath("status", "loadBalancer", "ingress")
 	had := declare.Texts(old.Status.LoadBalancer.Ingress,
 		func(in networkingv1.IngressLoadBalancerIngress) string { return in.IP })
@@ -289,7 +324,7 @@ func validateIngressStatusUpdate(i, old *networkingv1.Ingress) field.ErrorList {
 	for k, in := range i.Status.LoadBalancer.Ingress {
 		at := path.Index(k)
 		if in.IP != "" {
-			errs = append(errs, core.ValidateIP(at.Child("ip"), in.IP, had)...)
+			errs = append(errs, r.addresses.ValidateIP(at.Child("ip"), in.IP, had)...)
 		}
 		if in.Hostname != "" {
 			errs = append(errs, field.DNSSubdomain(at.Child("hostname"), in.Hostname)...)

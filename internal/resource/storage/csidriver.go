@@ -16,10 +16,9 @@ import (
 )
 
 func csiDriver(gates features.Gates) *registry.Kind {
-	disabled := declare.DisabledOf(gates, declare.Part(features.VolumeLimitScaling,
-		func(d *storagev1.CSIDriver) bool { return d.Spec.PreventPodSchedulingIfMissing != nil },
-		func(d *storagev1.CSIDriver) { d.Spec.PreventPodSchedulingIfMissing = nil }))
-	scaling := gates.Enabled(features.VolumeLimitScaling)
+	disabled := disabledInCSIDriver(gates)
+	scaling, mountLabels := gates.Enabled(features.VolumeLimitScaling), gates.Enabled(features.SELinuxMountReadWriteOncePod)
+	tokenSecrets := gates.Enabled(features.CSIServiceAccountTokenSecrets)
 	var defaultOnRead [][]int32
 	if scaling { // older releases have stored drivers without preventPodSchedulingIfMissing
 		defaultOnRead = [][]int32{{2, 11}}
@@ -29,6 +28,9 @@ func csiDriver(gates features.Gates) *registry.Kind {
 		Names: registry.Names{Group: group, Package: "storage", Resource: "csidrivers", Name: "CSIDriver"},
 		Versions: []registry.Version{declare.Version("v1", func(d *storagev1.CSIDriver) {
 			defaultCSIDriver(d)
+			if mountLabels {
+				declare.Pointer(&d.Spec.SELinuxMount, false)
+			}
 			if scaling {
 				declare.Pointer(&d.Spec.PreventPodSchedulingIfMissing, false)
 			}
@@ -49,7 +51,7 @@ func csiDriver(gates features.Gates) *registry.Kind {
 			},
 			ValidateUpdate: validateCSIDriverUpdate,
 			Warn: func(d, old *storagev1.CSIDriver) []string {
-				if len(d.Spec.TokenRequests) == 0 || d.Spec.ServiceAccountTokenInSecrets != nil {
+				if !tokenSecrets || len(d.Spec.TokenRequests) == 0 || d.Spec.ServiceAccountTokenInSecrets != nil {
 					return nil
 				}
 				if old != nil && equality.Semantic.DeepEqual(d.Spec.TokenRequests, old.Spec.TokenRequests) {
@@ -84,7 +86,23 @@ func defaultCSIDriver(d *storagev1.CSIDriver) {
 		d.Spec.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
 	}
 	declare.Pointer(&d.Spec.RequiresRepublish, false)
-	declare.Pointer(&d.Spec.SELinuxMount, false)
+}
+
+func disabledInCSIDriver(gates features.Gates) declare.Disabled[*storagev1.CSIDriver] {
+	return declare.DisabledOf(gates,
+		declare.Part(features.VolumeLimitScaling,
+			func(d *storagev1.CSIDriver) bool { return d.Spec.PreventPodSchedulingIfMissing != nil },
+			func(d *storagev1.CSIDriver) { d.Spec.PreventPodSchedulingIfMissing = nil }),
+		declare.Part(features.CSIServiceAccountTokenSecrets,
+			func(d *storagev1.CSIDriver) bool { return d.Spec.ServiceAccountTokenInSecrets != nil },
+			func(d *storagev1.CSIDriver) { d.Spec.ServiceAccountTokenInSecrets = nil }),
+		declare.Part(features.MutableCSINodeAllocatableCount,
+			func(d *storagev1.CSIDriver) bool { return d.Spec.NodeAllocatableUpdatePeriodSeconds != nil },
+			func(d *storagev1.CSIDriver) { d.Spec.NodeAllocatableUpdatePeriodSeconds = nil }),
+		declare.Part(features.SELinuxMountReadWriteOncePod,
+			func(d *storagev1.CSIDriver) bool { return d.Spec.SELinuxMount != nil },
+			func(d *storagev1.CSIDriver) { d.Spec.SELinuxMount = nil }),
+	)
 }
 
 func csiDriverCells(d *storagev1.CSIDriver) []any {

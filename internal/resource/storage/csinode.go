@@ -15,6 +15,7 @@ func csiNode(gates features.Gates) *registry.Kind {
 	disabled := declare.DisabledOf(gates, declare.Part(features.CSIVolumeHealth,
 		func(n *storagev1.CSINode) bool { return len(n.Status.StorageHealth) > 0 },
 		func(n *storagev1.CSINode) { n.Status.StorageHealth = nil }))
+	mutable := gates.Enabled(features.MutableCSINodeAllocatableCount)
 	return &registry.Kind{
 		Names:        registry.Names{Group: group, Package: "storage", Resource: "csinodes", Name: "CSINode"},
 		Versions:     []registry.Version{declare.Version[storagev1.CSINode]("v1", nil)},
@@ -26,7 +27,9 @@ func csiNode(gates features.Gates) *registry.Kind {
 			StatusKeepsMeta:     true,
 			PrepareStatusUpdate: disabled.Drop,
 			ValidateCreate:      validateCSINode,
-			ValidateUpdate:      validateCSINodeUpdate,
+			ValidateUpdate: func(n, old *storagev1.CSINode) field.ErrorList {
+				return validateCSINodeUpdate(n, old, mutable)
+			},
 			ValidateStatusUpdate: func(n, _ *storagev1.CSINode) field.ErrorList {
 				return validateStorageHealth(n.Status.StorageHealth, field.NewPath("status", "storageHealth"))
 			},

@@ -24,15 +24,18 @@ func validateCSINode(n *storagev1.CSINode) field.ErrorList {
 	return errs
 }
 
-// validateCSINodeUpdate forbids changes of a driver that stays, except of the number of volumes that it can attach.
-func validateCSINodeUpdate(n, old *storagev1.CSINode) field.ErrorList {
+// validateCSINodeUpdate forbids changes of a driver that stays. mutable allows changes of the number of volumes that it can
+// attach.
+func validateCSINodeUpdate(n, old *storagev1.CSINode, mutable bool) field.ErrorList {
 	errs := validateCSINode(n)
 	for _, was := range old.Spec.Drivers {
 		for _, is := range n.Spec.Drivers {
 			if is.Name != was.Name {
 				continue
 			}
-			is.Allocatable, was.Allocatable = nil, nil
+			if mutable {
+				is.Allocatable, was.Allocatable = nil, nil
+			}
 			if !equality.Semantic.DeepEqual(is, was) {
 				errs = append(errs, field.Invalid(field.NewPath("spec", "drivers"), declare.Internal(is), "field is immutable"))
 			}

@@ -10,6 +10,6 @@ const group = "storage.k8s.io"
 
 // Kinds returns the kinds of the group in the order of discovery.
 func Kinds(gates features.Gates) []*registry.Kind {
-	return []*registry.Kind{csiDriver(gates), csiNode(gates), csiStorageCapacity(), storageClass(), volumeAttachment(),
+	return []*registry.Kind{csiDriver(gates), csiNode(gates), csiStorageCapacity(), storageClass(), volumeAttachment(gates),
 		volumeAttributesClass()}
 }

@@ -5,13 +5,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
-func volumeAttachment() *registry.Kind {
+func volumeAttachment(gates features.Gates) *registry.Kind {
+	disabled := disabledInVolumeAttachment(gates)
 	spec, source := storagev1.VolumeAttachmentSpec{}.SwaggerDoc(), storagev1.VolumeAttachmentSource{}.SwaggerDoc()
 	attacher := table.Column("Attacher", "string", spec["attacher"])
 	attacher.Format = "name"
@@ -26,6 +28,7 @@ func volumeAttachment() *registry.Kind {
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*storagev1.VolumeAttachment]{
 			StatusKeepsMeta:      true,
+			PrepareStatusUpdate:  disabled.Drop,
 			ValidateCreate:       validateNewVolumeAttachment,
 			ValidateUpdate:       validateVolumeAttachmentUpdate,
 			ValidateStatusUpdate: validateVolumeAttachmentUpdate,
@@ -53,4 +56,19 @@ func defaultVolumeAttachment(a *storagev1.VolumeAttachment) {
 	if inline := a.Spec.Source.InlineVolumeSpec; inline != nil {
 		core.DefaultPersistentVolumeSource(inline)
 	}
+}
+
+func disabledInVolumeAttachment(gates features.Gates) declare.Disabled[*storagev1.VolumeAttachment] {
+	code := func(get func(*storagev1.VolumeAttachmentStatus) *storagev1.VolumeError) declare.Gated[*storagev1.VolumeAttachment] {
+		return declare.Part(features.MutableCSINodeAllocatableCount,
+			func(a *storagev1.VolumeAttachment) bool { e := get(&a.Status); return e != nil && e.ErrorCode != nil },
+			func(a *storagev1.VolumeAttachment) {
+				if e := get(&a.Status); e != nil {
+					e.ErrorCode = nil
+				}
+			})
+	}
+	return declare.DisabledOf(gates,
+		code(func(s *storagev1.VolumeAttachmentStatus) *storagev1.VolumeError { return s.AttachError }),
+		code(func(s *storagev1.VolumeAttachmentStatus) *storagev1.VolumeError { return s.DetachError }))
 }

@@ -38,7 +38,7 @@ type Options struct {
 	Metrics        *metrics.Metrics // where the filters register theirs
 	Requests       *requestmetrics.Requests
 	Authentication authenticate.Options
-	Authorizer     authz.Authorizer
+	Authorization  Authorization
 	// Limit limits the requests in flight; it is the filter of package fairness or of package inflight.
 	Limit          func(http.Handler) http.Handler
 	RequestTimeout time.Duration
@@ -55,6 +55,12 @@ type Options struct {
 	Testing        Testing
 	// Tracer is nil if tracing is not configured.
 	Tracer *tracing.Tracer
+}
+
+// Authorization decides what a user may do.
+type Authorization struct {
+	Authorizer               authz.Authorizer
+	ConstrainedImpersonation bool // the feature gate
 }
 
 // Browsers are the options of the filters that answer browsers before they are authenticated.
@@ -116,10 +122,10 @@ func New(h http.Handler, o Options) http.Handler {
 		{Name: "authentication", Filter: authenticate.New(o.Authentication)},
 		{Filter: tracingfilter.Server(o.Tracer)},
 		{Name: "audit", Filter: o.Audit.Filter},
-		{Name: "constrainedimpersonation", Filter: impersonate.New(o.Authorizer, impersonate.NewMetrics(o.Metrics))},
+		o.impersonation(),
 		{Filter: o.Testing.Disturb},
 		{Name: "priorityandfairness", Filter: o.Limit},
-		{Name: "authorization", Filter: authorize.New(o.Authorizer, authorize.NewMetrics(o.Metrics))},
+		{Name: "authorization", Filter: authorize.New(o.Authorization.Authorizer, authorize.NewMetrics(o.Metrics))},
 	}))...)
 	filters = append(filters, forward.New(o.Forwarder), body.New(fairshare.NewPool(body.Budget), o.Stop.Begun))
 	for i := len(filters) - 1; i >= 0; i-- {
@@ -128,4 +134,15 @@ func New(h http.Handler, o Options) http.Handler {
 		}
 	}
 	return h
+}
+
+// impersonation returns the filter of impersonation, whose name in metrics depends on the gate as in kube-apiserver.
+func (o *Options) impersonation() requestmetrics.Named {
+	a, name := &o.Authorization, "impersonation"
+	if a.ConstrainedImpersonation {
+		name = "constrainedimpersonation"
+	}
+	return requestmetrics.Named{
+		Name: name, Filter: impersonate.New(a.Authorizer, impersonate.NewMetrics(o.Metrics), a.ConstrainedImpersonation),
+	}
 }

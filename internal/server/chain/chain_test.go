@@ -55,8 +55,8 @@ func limitedChain(
 			Anonymous:     func(*http.Request) *request.User { return authn.AnonymousUser() },
 			Clear:         func(http.Header) {}, Log: log, Observe: authenticate.NewMetrics(counts),
 		},
-		Authorizer: authz.List{staticauthorizer.SystemMasters{}},
-		Limit:      limit, RequestTimeout: time.Minute, Audit: auditor,
+		Authorization: Authorization{Authorizer: authz.List{staticauthorizer.SystemMasters{}}},
+		Limit:         limit, RequestTimeout: time.Minute, Audit: auditor,
 		Stop: Stop{Begun: context.Background(), Refusing: func() bool { return false }},
 	})
 }

@@ -38,9 +38,12 @@ type mergeScheduler struct {
 	mu            sync.Mutex // guards the fields below
 	running       int        // number of merges that run
 	runningFailed bool       // one of the running merges has failed
-	stopping      bool       // Unregister was called
-	retry         mergeRetry
-	space         mergeSpace
+	// refused means that Pebble asked for a merge in vain since startWaiting last counted one as running. If that one does not
+	// start, the other one would wait although none runs.
+	refused  bool
+	stopping bool // Unregister was called
+	retry    mergeRetry
+	space    mergeSpace
 }
 
 // mergeRetry delays merges after one that failed.
@@ -156,6 +159,7 @@ func (m *mergeScheduler) TrySchedule() (bool, pebble.CompactionGrantHandle) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.mayStart() {
+		m.refused = true
 		return false, nil
 	}
 	m.running++
@@ -183,7 +187,11 @@ func (m *mergeScheduler) startWaiting() {
 			m.mu.Lock()
 			m.running--
 			m.space.lacking = m.space.lacking && waiting
+			again := m.refused
 			m.mu.Unlock()
+			if again {
+				m.signal()
+			}
 			return
 		}
 	}
@@ -197,6 +205,7 @@ func (m *mergeScheduler) tryStart() bool {
 		return false
 	}
 	m.running++
+	m.refused = false
 	return true
 }
 

@@ -173,3 +173,18 @@ func Check(ctx context.Context, z Authorizer, a Attributes) error {
 	}
 	return Forbidden(a, reason)
 }
+
+// CheckPermission returns nil if the authorizer allows the request, and otherwise the error 403, also if the authorizer has
+// failed: its error is then a part of the message. It is for permissions that a part of a request needs.
+func CheckPermission(ctx context.Context, z Authorizer, a Attributes) error {
+	decision, reason, err := z.Authorize(ctx, a)
+	switch {
+	case decision == Allow:
+		return nil
+	case err != nil && reason != "":
+		reason = err.Error() + ": " + reason
+	case err != nil:
+		reason = err.Error()
+	}
+	return Forbidden(a, reason)
+}

@@ -6,11 +6,14 @@ package impersonate
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/lru"
 
@@ -40,12 +43,16 @@ type Observer interface {
 }
 
 // New returns the filter. A request that impersonates goes on with the impersonated user and
-// without the Impersonate-* headers: what follows does not see the original user.
-func New(z authz.Authorizer, observe Observer) func(http.Handler) http.Handler {
-	f := &filter{authorizer: z, observe: observe, lastMode: lru.New(rememberedUsers)}
+// without the Impersonate-* headers: what follows does not see the original user. constrained allows all modes, not only the
+// legacy mode (ConstrainedImpersonation).
+func New(z authz.Authorizer, observe Observer, constrained bool) func(http.Handler) http.Handler {
+	f := &filter{authorizer: z, observe: observe, modes: modes, lastMode: lru.New(rememberedUsers)}
+	if !constrained {
+		f.modes = slices.DeleteFunc(slices.Clone(modes), func(m mode) bool { return m.isConstrained() })
+	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			requested, err := parse(r.Header)
+			requested, err := parse(r.Header, constrained)
 			if err != nil {
 				apiresponse.Error(w, r, err)
 				return
@@ -62,6 +69,7 @@ func New(z authz.Authorizer, observe Observer) func(http.Handler) http.Handler {
 type filter struct {
 	authorizer authz.Authorizer
 	observe    Observer
+	modes      []mode
 	// lastMode has, by user name, the index of the mode that last allowed this user to
 	// impersonate. That mode is tried first, and if all modes refuse, its error is returned.
 	lastMode *lru.Cache
@@ -100,20 +108,20 @@ func (f *filter) findMode(
 	last := -1
 	if i, ok := f.lastMode.Get(at.User.Name); ok {
 		last = i.(int)
-		user, err := f.try(ctx, &modes[last], requested, at)
+		user, err := f.try(ctx, &f.modes[last], requested, at)
 		if user != nil {
-			return user, &modes[last], nil
+			return user, &f.modes[last], nil
 		}
 		refusal = err
 	}
-	for i := range modes {
+	for i := range f.modes {
 		if i == last {
 			continue
 		}
-		user, err := f.try(ctx, &modes[i], requested, at)
+		user, err := f.try(ctx, &f.modes[i], requested, at)
 		if user != nil {
 			f.lastMode.Add(at.User.Name, i)
-			return user, &modes[i], nil
+			return user, &f.modes[i], nil
 		}
 		if refusal == nil {
 			refusal = err
@@ -124,7 +132,7 @@ func (f *filter) findMode(
 
 // parse returns the user that the headers ask for, nil if there are no such headers. Groups,
 // UID or extra values without a user name are an error.
-func parse(h http.Header) (*request.User, error) {
+func parse(h http.Header, constrained bool) (*request.User, error) {
 	if !hasImpersonationHeader(h) {
 		return nil, nil
 	}
@@ -155,9 +163,29 @@ func parse(h http.Header) (*request.User, error) {
 	if u.Groups == nil && u.UID == "" && !extra {
 		return nil, nil
 	}
+	if !constrained {
+		return nil, kerrors.NewBadRequest(fmt.Sprintf("requested %v without impersonating a user", references(u)))
+	}
 	return nil, kerrors.NewBadRequest(fmt.Sprintf(
 		"requested &user.DefaultInfo{Name:%q, UID:%q, Groups:%#v, Extra:%#v} without impersonating a user "+
 			"name", u.Name, u.UID, u.Groups, u.Extra))
+}
+
+// references returns what a user without a name consists of, as kube-apiserver writes it without constrained impersonation.
+func references(u *request.User) (list []corev1.ObjectReference) {
+	for _, name := range u.Groups {
+		list = append(list, corev1.ObjectReference{Kind: "Group", Name: name})
+	}
+	const apiVersion = group + "/" + version
+	for _, key := range slices.Sorted(maps.Keys(u.Extra)) {
+		for _, value := range u.Extra[key] {
+			list = append(list, corev1.ObjectReference{Kind: "UserExtra", Name: value, APIVersion: apiVersion, FieldPath: key})
+		}
+	}
+	if u.UID != "" {
+		list = append(list, corev1.ObjectReference{Kind: "UID", Name: u.UID, APIVersion: apiVersion})
+	}
+	return list
 }
 
 // hasImpersonationHeader reports whether there is an Impersonate-* header. Most requests have

@@ -75,7 +75,12 @@ func send(t *testing.T, h http.Handler, sender *request.User, headers ...string)
 
 func handler(t *testing.T, p permits, n *notes) http.Handler {
 	t.Helper()
-	return New(p, n)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return handlerWith(t, p, n, true)
+}
+
+func handlerWith(t *testing.T, p permits, n *notes, constrained bool) http.Handler {
+	t.Helper()
+	return New(p, n, constrained)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name := range r.Header {
 			if strings.HasPrefix(name, headerPrefix) {
 				t.Errorf("%s reached the handler", name)
@@ -219,6 +224,26 @@ func TestHeadersWithoutAUser(t *testing.T) {
 	}
 	if got, refusal := send(t, handler(t, nil, &notes{}), dave); got == nil || got.Name != "dave" {
 		t.Errorf("without headers: %+v %s", got, refusal)
+	}
+}
+
+// TestWithoutConstrainedModes: with ConstrainedImpersonation off, only the permission of the legacy mode counts.
+func TestWithoutConstrainedModes(t *testing.T) {
+	constrained := permits{"impersonate-on:user-info:list pods ns", "impersonate:user-info users.authentication.k8s.io jane"}
+	got, refusal := send(t, handlerWith(t, constrained, &notes{}, false), dave, headerUser, "jane")
+	want := `403 users "jane" is forbidden: User "dave" cannot impersonate resource "users" in API group "" at the cluster scope`
+	if got != nil || refusal != want {
+		t.Errorf("by the permissions of a constrained mode: %+v %s, want %s", got, refusal, want)
+	}
+	h := handlerWith(t, permits{"impersonate users jane"}, &notes{}, false)
+	if got, refusal := send(t, h, dave, headerUser, "jane"); got == nil || got.Name != "jane" {
+		t.Errorf("by the permission of the legacy mode: %+v %s", got, refusal)
+	}
+	_, refusal = send(t, h, dave, headerGroup, "g", headerUID, "u", extraPrefix+"A%2fb", "x")
+	want = "400 requested [{Group  g    } {UserExtra  x  authentication.k8s.io/v1  a/b} {UID  u  authentication.k8s.io/v1  }] " +
+		"without impersonating a user"
+	if refusal != want {
+		t.Errorf("without a user: %s, want %s", refusal, want)
 	}
 }
 

@@ -1,0 +1,37 @@
+package server_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/keelson-dev/keelson/internal/server/servertest"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
+)
+
+// TestNameExists has what kube-apiserver answers if an object exists: an object that has a generateName too is taken for one whose name
+// was generated.
+func TestNameExists(t *testing.T) {
+	s := servertest.Start(t, servertest.Default())
+	const maps = "/api/v1/namespaces/default/configmaps"
+	s.Create(maps, `{"metadata":{"name":"a"}}`)
+	s.Run([]apitest.Step{
+		{"POST", maps, `{"metadata":{"name":"a"}}`, 409,
+			`"message":"configmaps \"a\" already exists","reason":"AlreadyExists","details":{"name":"a","kind":"configmaps"}`},
+		{"POST", maps, `{"metadata":{"name":"a","generateName":"b-"}}`, 409,
+			`"message":"configmaps \"a\" already exists, the server was not able to generate a unique name for the object",` +
+				`"reason":"AlreadyExists","details":{"name":"a","kind":"configmaps","retryAfterSeconds":1}`},
+	})
+}
+
+// TestStatusOwnsNoMetadata has a kind of which an application to the status owns nothing of the metadata that it names.
+func TestStatusOwnsNoMetadata(t *testing.T) {
+	s := servertest.Start(t, servertest.Default())
+	const node = "/apis/storage.k8s.io/v1/csinodes/n"
+	const applied = `{"apiVersion":"storage.k8s.io/v1","kind":"CSINode","metadata":{"name":"n","labels":{"a":"b"}},"status":{}}`
+	s.Create("/apis/storage.k8s.io/v1/csinodes", `{"metadata":{"name":"n"},"spec":{"drivers":[]}}`)
+	a := s.Send("PATCH", node+"/status?fieldManager=m", applied, "Content-Type", "application/apply-patch+yaml")
+	if a.Status != http.StatusOK || strings.Contains(a.Body, "f:labels") {
+		t.Errorf("%d %s", a.Status, a.Body)
+	}
+}

@@ -1,0 +1,42 @@
+package embedded
+
+import (
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// askingDB asks for permission for a merge while the scheduler asks it whether one waits.
+type askingDB struct {
+	scheduler *mergeScheduler
+	waiting   bool
+	started   chan pebble.CompactionGrantHandle
+}
+
+func (*askingDB) GetAllowedWithoutPermission() int { return 1 }
+
+func (d *askingDB) GetWaitingCompaction() (bool, pebble.WaitingCompaction) {
+	if d.waiting {
+		return true, pebble.WaitingCompaction{}
+	}
+	// Nothing waits at this moment. Before the scheduler goes on, another goroutine wants to merge.
+	permitted, _ := d.scheduler.TrySchedule()
+	d.waiting = !permitted
+	return false, pebble.WaitingCompaction{}
+}
+
+func (d *askingDB) Schedule(permission pebble.CompactionGrantHandle) bool {
+	d.waiting = false
+	d.started <- permission
+	return true
+}
+
+// TestMergeIsNotForgotten checks that a merge starts which was refused while the scheduler found that nothing waited.
+func TestMergeIsNotForgotten(t *testing.T) {
+	m := newMergeScheduler(&Store{opts: Options{ReserveBytes: -1}})
+	db := &askingDB{scheduler: m, started: make(chan pebble.CompactionGrantHandle, 1)}
+	m.Register(1, db)
+	defer m.Unregister()
+	m.signal()
+	receive(t, "the start of the merge", db.started).Done()
+}
