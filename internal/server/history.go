@@ -31,7 +31,7 @@ func (r historyRule) sameScope(o historyRule) bool {
 
 // shortLived are the resources of which no history is kept unless a rule names them: they change all the time, and tell
 // little.
-var shortLived = []string{"events", "events.events.k8s.io", "leases.coordination.k8s.io"}
+var shortLived = []string{"events", "leases.coordination.k8s.io"}
 
 // parseHistory returns the rules of Storage.HistoryRetention.
 func parseHistory(values []string) (rules []historyRule, err error) {
