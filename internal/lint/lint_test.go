@@ -52,7 +52,7 @@ var floors = []floor{
 	{"api", [][]string{
 		{"connection", "history"},
 		{"directory", "write"},
-		{"client", "discovery"},
+		{"client", "discovery", "changes"},
 		{"rest"},
 		{"crd"},
 	}},

@@ -2,12 +2,14 @@ package server
 
 import (
 	"cmp"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/api/changes"
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource"
@@ -121,4 +123,15 @@ func storedPrefixes() map[string]string {
 		}
 	}
 	return prefixes
+}
+
+// changes returns what serves the feed of changes, nil if the store keeps no history.
+func (s *starting) changes() http.Handler {
+	kept, ok := s.stores.main.(storage.History)
+	if !ok {
+		return nil
+	}
+	return &changes.Handler{
+		Resources: s.api.resources, Registry: s.api.registry, Store: kept, Authorizer: s.authorization, Now: s.config.Testing.Clock.Now,
+	}
 }

@@ -263,3 +263,72 @@ func TestHistoryOfCustomResource(t *testing.T) {
 		t.Error(body)
 	}
 }
+
+// TestChanges reads what changed in a namespace since a time, and in all of them.
+func TestChanges(t *testing.T) {
+	s, now := pastServer(t)
+	s.DefineWidgets()
+	s.Create("/api/v1/namespaces", `{"metadata":{"name":"other"}}`)
+	now.Advance(2 * time.Hour)
+	begin := now.Now()
+	s.Create(maps, `{"metadata":{"name":"a"},"data":{"v":"1"}}`)
+	s.Create("/api/v1/namespaces/other/configmaps", `{"metadata":{"name":"b"}}`)
+	now.Advance(time.Minute)
+	s.As("jane", "system:masters").Do(http.MethodPatch, maps+"/a", `{"data":{"v":"2"}}`)
+	s.Create("/apis/example.com/v1/namespaces/default/widgets",
+		`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w"}}`)
+	s.Do(http.MethodDelete, maps+"/a", "")
+	s.Create("/api/v1/nodes", `{"metadata":{"name":"default"}}`)
+
+	read := func(path, query string) (lines []string, next string) {
+		t.Helper()
+		var list history.ChangeList
+		if err := json.Unmarshal([]byte(s.Get("/apis/history.keelson.dev/v1alpha1/"+path+query)), &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range list.Items {
+			if strings.HasPrefix(c.User, "system:") {
+				continue
+			}
+			lines = append(lines, fmt.Sprint(c.Type, " ", c.Namespace, "/", c.Resource, "/", c.Name, " ", c.User, " ", c.Changed))
+		}
+		return lines, list.Continue
+	}
+	want := []string{
+		"Created default/configmaps/a kubernetes-admin []", "Created other/configmaps/b kubernetes-admin []",
+		"Updated default/configmaps/a jane [.data.v]", "Created default/widgets/w kubernetes-admin []",
+		"Deleted default/configmaps/a kubernetes-admin []", "Created /nodes/default kubernetes-admin []",
+	}
+	since := "?since=" + begin.Format(time.RFC3339)
+	if got, _ := read("changes", since); !slices.Equal(got, want) {
+		t.Errorf("in all namespaces: %q\nwant %q", got, want)
+	}
+	inDefault := []string{want[0], want[2], want[3], want[4]}
+	if got, _ := read("namespaces/default/changes", since); !slices.Equal(got, inDefault) {
+		t.Errorf("in a namespace: %q\nwant %q", got, inDefault)
+	}
+	if got, _ := read("namespaces/default/changes", "?since=30s"); !slices.Equal(got, inDefault[1:]) {
+		t.Errorf("in the last half minute: %q", got)
+	}
+	var pages []string
+	for next := ""; ; {
+		lines, more := read("changes", since+"&limit=2&continue="+next)
+		if pages = append(pages, lines...); more == "" {
+			break
+		}
+		next = more
+	}
+	if !slices.Equal(pages, want) {
+		t.Errorf("in pages: %q", pages)
+	}
+	s.Run([]apitest.Step{
+		{"GET", "/apis/history.keelson.dev/v1alpha1/changes?since=x", "", 400, "invalid since"},
+		{"GET", "/apis/history.keelson.dev/v1alpha1/changes?limit=x", "", 400, "invalid limit"},
+		{"GET", "/apis/history.keelson.dev/v1alpha1/changes/a", "", 404, ""},
+		{"POST", "/apis/history.keelson.dev/v1alpha1/changes", "{}", 405, ""},
+		{"GET", "/apis/history.keelson.dev/v1alpha1/others", "", 404, ""},
+	})
+	if a := s.As("nobody").Send("GET", "/apis/history.keelson.dev/v1alpha1/namespaces/default/changes", ""); a.Status != 403 {
+		t.Errorf("everybody may read the changes: %d", a.Status)
+	}
+}

@@ -83,10 +83,12 @@ type Change struct {
 	By []byte
 }
 
-// ChangesRequest asks for changes of keys with Prefix at revisions after After, up to Through (0 means the current one).
+// ChangesRequest asks for changes of keys with Prefix at revisions after After, up to Through (0 means the current one), and
+// not before Since.
 type ChangesRequest struct {
 	Prefix         string
 	After, Through int64
+	Since          time.Time
 	// Limit is the largest number of changes; 0 means no limit. The result always has all changes of its last revision.
 	Limit int
 	// Examine is the largest number of revisions that are examined, also of other keys; 0 means no limit.
@@ -98,6 +100,8 @@ type ChangesResult struct {
 	Changes []Change
 	// Through is the last revision that was examined. The next request has it as After.
 	Through int64
+	// Examined is the number of revisions that were examined.
+	Examined int
 	// More is true if there may be more changes up to ChangesRequest.Through.
 	More bool
 }

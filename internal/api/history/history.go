@@ -58,6 +58,23 @@ type Change struct {
 	Unreadable string `json:"unreadable,omitempty"`
 }
 
+// ChangeList is the answer of the resource changes: changes of objects, in the order in which they were made.
+type ChangeList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	Items           []ObjectChange `json:"items"`
+}
+
+// ObjectChange is a change with the object that it is of.
+type ObjectChange struct {
+	Group     string `json:"group,omitempty"`
+	Version   string `json:"version"`
+	Resource  string `json:"resource"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	Change    `json:",inline"`
+}
+
 // MaxChanged is the most paths in a Change.
 const MaxChanged = 200
 

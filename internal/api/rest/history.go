@@ -54,9 +54,9 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 	answer := history.ObjectHistory{
 		TypeMeta: metav1.TypeMeta{Kind: "ObjectHistory", APIVersion: history.APIVersion}, Items: []history.Change{},
 	}
-	versions := make([]version, len(changes))
+	versions := make([]history.Version, len(changes))
 	for i := range changes {
-		versions[i] = s.version(ctx, &changes[i])
+		versions[i] = history.Decode(ctx, s.Served, &changes[i])
 	}
 	for i := range changes {
 		if changes[i].Revision < since {
@@ -66,16 +66,16 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 			answer.Continue = strconv.FormatInt(changes[i-1].Revision, 10)
 			break
 		}
-		before := version{}
+		before := history.Version{}
 		if i+1 < len(versions) {
 			before = versions[i+1]
 		}
-		c := describe(&changes[i], versions[i], before)
+		c := history.Describe(&changes[i], versions[i], before)
 		if o.uid != "" && c.UID != o.uid {
 			continue
 		}
-		if o.objects && versions[i].tree != nil {
-			c.Object = versions[i].tree
+		if o.objects && versions[i].Tree != nil {
+			c.Object = versions[i].Tree
 		}
 		answer.Items = append(answer.Items, c)
 	}
@@ -136,59 +136,3 @@ func parseHistoryOptions(r *http.Request) (o historyOptions, err error) {
 	}
 	return o, nil
 }
-
-// version is the object after a change, decoded from its JSON in the version of the request.
-type version struct {
-	tree map[string]any // nil if the object is not there or cannot be read
-	err  error
-}
-
-func (s *served) version(ctx context.Context, c *registry.PastChange) (v version) {
-	if c.Object == nil {
-		return version{err: c.Err}
-	}
-	item, err := s.ItemJSONOnce(ctx, c.Object, s.Version)
-	if err == nil {
-		err = json.Unmarshal(item, &v.tree)
-	}
-	v.err = err
-	return v
-}
-
-// uid returns the UID of the object, "" if it is not known.
-func (v version) uid() types.UID {
-	metadata, _ := v.tree["metadata"].(map[string]any)
-	uid, _ := metadata["uid"].(string)
-	return types.UID(uid)
-}
-
-// describe returns a change as it is answered. before is the version before it.
-func describe(c *registry.PastChange, after, before version) history.Change {
-	a := c.Author
-	out := history.Change{
-		ResourceVersion: strconv.FormatInt(c.Revision, 10), Time: history.TimeOf(c.Time), UID: after.uid(),
-		User: a.User, Impersonator: a.Impersonator, Verb: a.Verb, Subresource: a.Subresource, FieldManager: a.Manager,
-		UserAgent: a.UserAgent, AuditID: a.AuditID, Reason: a.Reason,
-	}
-	switch {
-	case c.Deleted:
-		out.Type, out.UID = history.Deleted, before.uid()
-		if a.Verb == "" && !c.Time.IsZero() {
-			out.Type = history.Expired
-		}
-	case isCreation(c):
-		out.Type = history.Created
-	default:
-		out.Type = history.Updated
-		if after.tree != nil && before.tree != nil {
-			out.Changed, out.MoreChanged = history.Paths(before.tree, after.tree)
-		}
-	}
-	if after.err != nil {
-		out.Unreadable = after.err.Error()
-	}
-	return out
-}
-
-// isCreation reports whether a change made the object.
-func isCreation(c *registry.PastChange) bool { return c.CreateRevision == c.Revision }

@@ -7,12 +7,12 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/access/auth/authz"
+	"github.com/keelson-dev/keelson/internal/api/history"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/storage"
@@ -112,7 +112,7 @@ func (h *Handler) viewPast(
 		if err != nil {
 			return nil, err
 		}
-		if since == 0 || revision < since {
+		if revision < since || since == 0 {
 			if err := h.mayReadHistory(ctx, info, ""); err != nil {
 				return nil, err
 			}
@@ -138,7 +138,7 @@ func (h *Handler) revisionOf(ctx context.Context, s *served, info *request.Info,
 		return int64(revision), nil
 	}
 	now := h.o.Now()
-	at, err := parseAsOf(asOf, now)
+	at, err := history.ParseTime(asOfParameter, asOf, now)
 	if err != nil {
 		return 0, err
 	}
@@ -150,20 +150,6 @@ func (h *Handler) revisionOf(ctx context.Context, s *served, info *request.Info,
 		return 0, kerrors.NewBadRequest("asOf has to be a resourceVersion: " + err.Error())
 	}
 	return revision, notKept(err)
-}
-
-// parseAsOf parses a time or a duration before now.
-func parseAsOf(asOf string, now time.Time) (time.Time, error) {
-	if before, err := time.ParseDuration(asOf); err == nil && before >= 0 {
-		return now.Add(-before), nil
-	}
-	at, err := time.Parse(time.RFC3339, asOf)
-	if err != nil {
-		return at, kerrors.NewBadRequest(fmt.Sprintf(
-			"invalid asOf %q: it has to be a time (RFC 3339), a duration before now such as 1h30m, or a resourceVersion", asOf,
-		))
-	}
-	return at, nil
 }
 
 // notKept returns the error for a revision that is not kept any more.

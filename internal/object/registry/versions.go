@@ -2,7 +2,10 @@ package registry
 
 import (
 	"context"
+	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
@@ -21,6 +24,29 @@ type PastChange struct {
 	// Time is zero if it is not known; then Author is empty.
 	Time   time.Time
 	Author Author
+}
+
+// ParseKey returns the resource, the namespace and the name that a key of the store is for; the name is empty if it is none of an
+// object. A key of a resource that the registry does not have is taken for one of a custom resource.
+func (g *Registry) ParseKey(key string) (gr schema.GroupResource, namespace, name string) {
+	rest, ok := strings.CutPrefix(key, Root)
+	if !ok {
+		return gr, "", ""
+	}
+	parts := strings.Split(rest, "/")
+	for n := min(len(parts)-1, 3); n > 0; n-- {
+		if r := g.byPath[strings.Join(parts[:n], "/")]; r != nil {
+			gr, parts = r.Kind.GroupResource(), parts[n:]
+			if r.Kind.Namespaced != (len(parts) == 2) {
+				return gr, "", ""
+			}
+			return gr, strings.Join(parts[:len(parts)-1], ""), parts[len(parts)-1]
+		}
+	}
+	if len(parts) < 3 || len(parts) > 4 || !strings.Contains(parts[0], ".") {
+		return gr, "", ""
+	}
+	return schema.GroupResource{Group: parts[0], Resource: parts[1]}, strings.Join(parts[2:len(parts)-1], ""), parts[len(parts)-1]
 }
 
 // Changes returns the changes of an object before a revision (0 is all), the newest first, at most limit. The object may be gone. It

@@ -124,6 +124,13 @@ func (s *Store) Changes(ctx context.Context, r storage.ChangesRequest) (storage.
 	if r.Through > 0 {
 		through = min(through, r.Through)
 	}
+	if !r.Since.IsZero() {
+		before, err := s.loggedAt(ctx, r.Since.Add(-time.Millisecond))
+		if err != nil {
+			return storage.ChangesResult{}, err
+		}
+		r.After = max(r.After, before)
+	}
 	it, err := s.db.NewIterWithContext(ctx, nil)
 	if err != nil {
 		return storage.ChangesResult{}, err
@@ -135,17 +142,17 @@ func (s *Store) Changes(ctx context.Context, r storage.ChangesRequest) (storage.
 	}
 	defer versions.Close()
 	h := logReader{it: versions}
-	result, examined, end := storage.ChangesResult{Through: through}, 0, logKey(through)
+	result, end := storage.ChangesResult{Through: max(through, r.After)}, logKey(through)
 	for ok := it.SeekGE(logKey(r.After + 1)); ok && bytes.Compare(it.Key(), end) <= 0; ok = it.Next() {
 		revision, err := parseLogKey(it.Key())
 		if err != nil {
 			return result, err
 		}
-		if r.Examine > 0 && examined == r.Examine || r.Limit > 0 && len(result.Changes) >= r.Limit {
+		if r.Examine > 0 && result.Examined == r.Examine || r.Limit > 0 && len(result.Changes) >= r.Limit {
 			result.Through, result.More = revision-1, true
 			return result, nil
 		}
-		if examined++; examined%1024 == 0 && ctx.Err() != nil {
+		if result.Examined++; result.Examined%1024 == 0 && ctx.Err() != nil {
 			return result, ctx.Err()
 		}
 		value, err := it.ValueAndErr()
