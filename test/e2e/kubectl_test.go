@@ -100,10 +100,13 @@ func (k kubectl) jsonpath(t *testing.T, path string, args ...string) string {
 
 func words(s string) []string { return strings.Fields(s) }
 
-// TestKubectl carries out the usual operations with kubectl: with the version of the API, and with an older version if
-// it is installed.
+// TestKubectl carries out the usual operations with kubectl: with the version of the API, with the minor before if it is
+// built, and with an older version if it is installed.
 func TestKubectl(t *testing.T) {
 	paths := []string{program(t, "kubectl")}
+	if previous := filepath.Join(programs, "kubectl-1.36"); exists(previous) {
+		paths = append(paths, previous)
+	}
 	if other, err := exec.LookPath("kubectl"); err == nil && other != paths[0] {
 		paths = append(paths, other)
 	}
