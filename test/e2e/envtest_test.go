@@ -16,7 +16,7 @@ import (
 )
 
 // suiteVersions are the versions of controller-runtime whose own suites run, the newest patch of each minor.
-var suiteVersions = []string{"v0.24.1", "v0.23.3"}
+var suiteVersions = []string{"v0.25.2", "v0.24.1"}
 
 // suitePackages are the packages of controller-runtime whose suites use an API server most.
 var suitePackages = []string{"envtest", "client", "cache", "manager", "controller", "webhook"}

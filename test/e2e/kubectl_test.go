@@ -100,10 +100,13 @@ func (k kubectl) jsonpath(t *testing.T, path string, args ...string) string {
 
 func words(s string) []string { return strings.Fields(s) }
 
-// TestKubectl carries out the usual operations with kubectl: with the version of the API, and with an older version if
-// it is installed.
+// TestKubectl carries out the usual operations with kubectl: with the version of the API, with the minor before if it is
+// built, and with an older version if it is installed.
 func TestKubectl(t *testing.T) {
 	paths := []string{program(t, "kubectl")}
+	if previous := filepath.Join(programs, "previous", "kubectl"); exists(previous) {
+		paths = append(paths, previous)
+	}
 	if other, err := exec.LookPath("kubectl"); err == nil && other != paths[0] {
 		paths = append(paths, other)
 	}
@@ -132,7 +135,7 @@ func testKubectl(t *testing.T, path string) {
 	web := manifest("web.yaml")
 	step := func(name string, f func(*testing.T)) { t.Helper(); t.Run(name, f) }
 
-	step("version", func(t *testing.T) { k.says(t, words("version"), `^Server Version: v1\.36\.`) })
+	step("version", func(t *testing.T) { k.says(t, words("version"), `^Server Version: v1\.37\.`) })
 	step("cluster-info", func(t *testing.T) { k.says(t, words("cluster-info"), `is running at`) })
 	step(
 		"api-versions",

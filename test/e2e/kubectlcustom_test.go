@@ -33,7 +33,7 @@ func (k kubectl) definesCustom(t *testing.T) {
 	k.says(
 		t, []string{"wait", "--for=condition=Established", "--timeout=60s", "crd/fleets.e2e.example.com"}, "condition met",
 	)
-	k.says(t, []string{"get", "crd"}, `^fleets\.e2e\.example\.com +20`)
+	k.says(t, []string{"get", "crd"}, `^fleets\.e2e\.example\.com +Namespaced +v1\(storage\) +20`)
 	k.says(t, []string{"describe", "crd", "fleets.e2e.example.com"}, "InitialNamesAccepted", "Kind: +Fleet")
 	k.says(
 		t, []string{"api-resources", "--api-group=e2e.example.com", "-o", "wide"},

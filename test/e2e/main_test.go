@@ -84,3 +84,8 @@ func eventually(t *testing.T, within time.Duration, what string, check func(cont
 		}
 	}
 }
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -99,7 +99,9 @@ func (e *protobufEncoding) withDefaults(message []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.storage.Default(obj)
+	if e.storage.Default != nil { // a part that an older release did not store needs none
+		e.storage.Default(obj)
+	}
 	return scheme.EncodeProto(obj)
 }
 

@@ -17,9 +17,10 @@ func csiNode(gates features.Gates) *registry.Kind {
 		func(n *storagev1.CSINode) { n.Status.StorageHealth = nil }))
 	mutable := gates.Enabled(features.MutableCSINodeAllocatableCount)
 	return &registry.Kind{
-		Names:        registry.Names{Group: group, Package: "storage", Resource: "csinodes", Name: "CSINode"},
-		Versions:     []registry.Version{declare.Version[storagev1.CSINode]("v1", nil)},
-		Storage:      registry.Storage{Version: "v1", Path: "csinodes"},
+		Names:    registry.Names{Group: group, Package: "storage", Resource: "csinodes", Name: "CSINode"},
+		Versions: []registry.Version{declare.Version[storagev1.CSINode]("v1", nil)},
+		// Objects that 1.36 stored have no status.
+		Storage:      registry.Storage{Version: "v1", Path: "csinodes", DefaultOnRead: [][]int32{{3}}},
 		Requests:     registry.Requests{ReturnDeleted: true},
 		Subresources: []registry.Subresource{declare.Status()},
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaNew},

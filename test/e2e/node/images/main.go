@@ -75,7 +75,7 @@ func (b *builder) images() {
 		system(l, "", "")
 		l.applets()
 	})
-	b.archive.image([]string{suite + "busybox:1.37.0-1", suite + "busybox:1.36.1-1"}, config{Cmd: []string{"sh"}}, shell)
+	b.archive.image([]string{suite + "busybox:1.37.0-2", suite + "busybox:1.36.1-1"}, config{Cmd: []string{"sh"}}, shell)
 	b.archive.image([]string{suite + "nonroot:1.5"}, config{User: "1234", Cmd: []string{"sh"}}, shell)
 	pause := b.layer(func(l *layer) { l.file("pause", b.built("node/pause"), 0o755) })
 	b.archive.image([]string{registry + "pause:3.10.2"},
@@ -83,7 +83,7 @@ func (b *builder) images() {
 	nnp := b.layer(func(l *layer) { l.file("usr/local/bin/nnp", b.built("node/nonewprivs"), 0o6755) })
 	b.archive.image([]string{suite + "nonewprivs:1.4"}, config{Cmd: []string{"nnp"}}, shell, nnp)
 	etcd := b.layer(func(l *layer) { l.program("usr/local/bin/etcd", b.built("etcd")) })
-	b.archive.image([]string{registry + "etcd:3.6.8-0"}, config{
+	b.archive.image([]string{registry + "etcd:3.7.0-0"}, config{
 		Cmd: []string{"/usr/local/bin/etcd"}, ExposedPorts: tcp("2379", "2380"),
 	}, shell, etcd)
 	sample := b.layer(func(l *layer) { l.program("sample-apiserver", b.built("sample-apiserver")) })
@@ -129,8 +129,8 @@ func (b *builder) agnhost() {
 	})
 	ports := tcp("80", "8080", "8081", "9376", "5000")
 	c := config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}, ExposedPorts: ports}
-	b.archive.image([]string{suite + "agnhost:2.55", suite + "agnhost:2.63.0"}, c, tools, programs)
-	b.archive.image([]string{suite + "glibc-dns-testing:2.0.0"}, config{Cmd: []string{"bash"}}, tools, programs)
+	b.archive.image([]string{suite + "agnhost:2.55", suite + "agnhost:2.66.1"}, c, tools, programs)
+	b.archive.image([]string{suite + "glibc-dns-testing:2.1.1"}, config{Cmd: []string{"bash"}}, tools, programs)
 	for _, name := range []string{"nautilus", "kitten"} {
 		pages := b.layer(func(l *layer) {
 			files, err := filepath.Glob(filepath.Join(source, name, "html/*"))
@@ -185,7 +185,7 @@ func (b *builder) nginx() {
 		l.link("var/log/nginx/access.log", "/dev/stdout")
 		l.applets()
 	})
-	b.archive.image([]string{suite + "nginx:1.27-0", suite + "nginx:1.15-4"}, config{
+	b.archive.image([]string{suite + "nginx:1.28.0-2", suite + "nginx:1.27.0-2"}, config{
 		Cmd: []string{"nginx", "-g", "daemon off;"}, ExposedPorts: tcp("80"), StopSignal: "SIGQUIT",
 	}, server)
 }
