@@ -82,7 +82,7 @@ func isSecret(path string) bool {
 // findBlame reads the history of an object as far as it is needed.
 func (s *session) findBlame(r resource, name string) (b *blame, err error) {
 	uid := ""
-	err = s.client.changes(s.ctx, r, s.namespaceOf(r), name, "", true, func(c *change) (bool, error) {
+	err = s.client.changes(s.ctx, r, s.namespaceOf(r), name, withObjects(), func(c *change) (bool, error) {
 		o, err := c.object()
 		if err != nil {
 			return false, err

@@ -12,6 +12,9 @@ import (
 // undeletedUID is the annotation of an object that came back, with the UID that it had before.
 const undeletedUID = "history.keelson.dev/undeleted-uid"
 
+// tokenSecret is the type of a Secret with a token of a ServiceAccount.
+const tokenSecret = "kubernetes.io/service-account-token"
+
 // clean returns what is created to bring an object back: it without the fields that the server or a controller sets. notes are
 // for the report. docs/history.md has the rules.
 func clean(r resource, was *unstructured.Unstructured) (o *unstructured.Unstructured, notes []string) {
@@ -35,6 +38,12 @@ func clean(r resource, was *unstructured.Unstructured) (o *unstructured.Unstruct
 		unstructured.RemoveNestedField(o.Object, "spec", "ephemeralContainers")
 	case "Job":
 		cleanJob(o)
+	case "Secret":
+		if o.Object["type"] == tokenSecret {
+			delete(o.Object, "data")
+			annotate(o, "kubernetes.io/service-account.uid", "")
+			notes = append(notes, "without its token, which was for a ServiceAccount of another UID")
+		}
 	case "PersistentVolumeClaim":
 		annotate(o, "pv.kubernetes.io/bind-completed", "")
 		annotate(o, "pv.kubernetes.io/bound-by-controller", "")

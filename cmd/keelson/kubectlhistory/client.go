@@ -71,6 +71,11 @@ func (c *client) request(ctx context.Context, method, path string, query url.Val
 	return nil, &kerrors.StatusError{ErrStatus: status}
 }
 
+// withObjects returns the parameters of a request for changes with their objects.
+func withObjects() url.Values {
+	return url.Values{"objects": {"true"}, "limit": {strconv.Itoa(objectsPage)}}
+}
+
 // asOfQuery returns the parameters of a read at a time; "" is now.
 func asOfQuery(asOf string) url.Values {
 	query := url.Values{}
@@ -200,20 +205,14 @@ func (c *change) object() (*unstructured.Unstructured, error) {
 	return decode(c.Object)
 }
 
-// changes gives the changes of an object to a function, the newest first, until it returns false.
+// objectsPage is how many changes with their objects a request asks for: objects may be large, and often the first ones are enough.
+const objectsPage = 50
+
+// changes gives the changes of an object to a function, the newest first, until it returns false. query are more parameters; limit
+// is the size of a page.
 func (c *client) changes(
-	ctx context.Context, r resource, namespace, name, uid string, objects bool, visit func(*change) (bool, error),
+	ctx context.Context, r resource, namespace, name string, query url.Values, visit func(*change) (bool, error),
 ) error {
-	query := url.Values{}
-	size := pageSize
-	if objects {
-		query.Set("objects", "true")
-		size = 50 // objects may be large, and often the first ones are enough
-	}
-	query.Set("limit", strconv.Itoa(size))
-	if uid != "" {
-		query.Set("uid", uid)
-	}
 	for {
 		body, err := c.request(ctx, http.MethodGet, r.path(namespace, name, "history"), query, mediaJSON, nil)
 		if err != nil {

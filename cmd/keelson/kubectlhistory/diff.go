@@ -3,6 +3,8 @@ package kubectlhistory
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/spf13/cobra"
 )
 
@@ -11,7 +13,7 @@ func newDiff(o Options) *cobra.Command {
 	c := &cobra.Command{
 		Use: "diff TYPE NAME --as-of TIME [--to TIME]", Short: "Show how an object differs from what it was",
 		Long: "Diff compares an object as it was with the object of now, or of another time,\n" +
-			"as YAML without managedFields.",
+			"as YAML without managedFields. The values of Secrets are not shown.",
 		Example: "  kubectl history diff deployment web --as-of 2h\n" +
 			"  kubectl history diff configmap/settings --as-of 48213 --to 48290",
 	}
@@ -39,7 +41,8 @@ func (s *session) diff(args []string, asOf, to string) error {
 	if err != nil {
 		return err
 	}
-	var texts, titles [2]string
+	var objects [2]*unstructured.Unstructured
+	var titles [2]string
 	absent := 0
 	for i, at := range []string{asOf, to} {
 		o, err := s.client.getOrNil(s.ctx, r, s.namespaceOf(r), name, at)
@@ -55,13 +58,26 @@ func (s *session) diff(args []string, asOf, to string) error {
 			absent++
 			continue
 		}
-		if texts[i], err = toYAML(without(o, "managedFields")); err != nil {
-			return err
-		}
+		objects[i] = o
 	}
-	if absent == len(texts) {
+	if absent == len(objects) {
 		return fmt.Errorf("%s %q existed at neither time", r, name)
 	}
-	s.printf("%s", unified(titles[0], titles[1], texts[0], texts[1], s.Color))
+	return s.printDifference(r, titles[0], titles[1], objects[0], objects[1])
+}
+
+// printDifference prints the difference between two versions of an object, without managedFields and the values of Secrets. A
+// version may be nil.
+func (s *session) printDifference(r resource, fromName, toName string, from, to *unstructured.Unstructured) error {
+	from, to = masked(r, from, to)
+	before, err := toYAML(from)
+	if err != nil {
+		return err
+	}
+	after, err := toYAML(to)
+	if err != nil {
+		return err
+	}
+	s.printf("%s", unified(fromName, toName, before, after, s.Color))
 	return nil
 }

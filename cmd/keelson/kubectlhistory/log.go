@@ -3,6 +3,8 @@ package kubectlhistory
 import (
 	"errors"
 	"fmt"
+	"net/url"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,7 +54,13 @@ func (s *session) log(args []string, limit int, uid, output string) error {
 		TypeMeta: metav1.TypeMeta{Kind: "ObjectHistory", APIVersion: history.APIVersion}, Items: []history.Change{},
 	}
 	more := false
-	err = s.client.changes(s.ctx, r, s.namespaceOf(r), name, uid, false, func(c *change) (bool, error) {
+	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
+	if uid != "" {
+		query.Set("uid", uid)
+	} else if limit > 0 {
+		query.Set("limit", strconv.Itoa(min(limit+1, pageSize)))
+	}
+	err = s.client.changes(s.ctx, r, s.namespaceOf(r), name, query, func(c *change) (bool, error) {
 		more = limit > 0 && len(list.Items) == limit
 		if !more {
 			list.Items = append(list.Items, c.Change)

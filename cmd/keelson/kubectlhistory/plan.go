@@ -177,10 +177,8 @@ func leftOut(c *candidate) string {
 	case kind == "Pod" && o.GetAnnotations()["kubernetes.io/config.mirror"] != "":
 		return "the kubelet makes it from a file"
 	}
-	if kind == "Secret" {
-		if secretType, _, _ := unstructured.NestedString(o.Object, "type"); secretType == "kubernetes.io/service-account-token" {
-			return "its token was for a ServiceAccount that had another UID; make a new one"
-		}
+	if kind == "Secret" && o.Object["type"] == tokenSecret {
+		return "its token was for a ServiceAccount that had another UID; make a new one"
 	}
 	if finished(kind, o) {
 		return "it had finished, and would run again"

@@ -3,6 +3,7 @@ package kubectlhistory
 import (
 	"fmt"
 	"net/http"
+	"reflect"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -18,7 +19,7 @@ func newRevert(o Options) *cobra.Command {
 			"difference; --yes does it. The server checks each object before (a dry run). An\n" +
 			"object that changes in the meantime is refused.",
 		Example: "  kubectl history revert deployment web --as-of 20m\n" +
-			"  kubectl history revert configmaps -l app=shop --as-of 2026-11-27T14:00:00Z --yes",
+			"  kubectl history revert configmaps -l app=shop --as-of 48213 --yes",
 	}
 	c = newCommand(o, c, func(args []string) error {
 		if err := f.check(args); err != nil {
@@ -85,20 +86,14 @@ func (s *session) revertOne(rep *report, r resource, then *unstructured.Unstruct
 		return
 	}
 	target := revertedTo(r, now, then)
-	before, err := toYAML(without(now, "managedFields"))
-	after := ""
-	if err == nil {
-		after, err = toYAML(without(target, "managedFields"))
-	}
-	if err != nil {
-		rep.refused(r, name, err)
-		return
-	}
-	if before == after {
+	if reflect.DeepEqual(now.Object, target.Object) {
 		rep.skipped(r, name, "it is as it was")
 		return
 	}
-	s.printf("%s", unified(r.objectName(name)+" now", r.objectName(name)+" as of "+f.asOf, before, after, s.Color))
+	if err := s.printDifference(r, r.objectName(name)+" now", r.objectName(name)+" as of "+f.asOf, now, target); err != nil {
+		rep.refused(r, name, err)
+		return
+	}
 	_, err = s.client.write(s.ctx, http.MethodPut, r, target, true)
 	if err == nil && f.yes {
 		_, err = s.client.write(s.ctx, http.MethodPut, r, target, false)

@@ -49,11 +49,46 @@ func without(o *unstructured.Unstructured, metadata ...string) *unstructured.Uns
 	return o
 }
 
-// toYAML returns an object as YAML, "" for nil.
+// toYAML returns an object as YAML without managedFields, "" for nil.
 func toYAML(o *unstructured.Unstructured) (string, error) {
 	if o == nil {
 		return "", nil
 	}
-	out, err := yaml.Marshal(o.Object)
+	out, err := yaml.Marshal(without(o, "managedFields").Object)
 	return string(out), err
+}
+
+// masked returns copies of two versions of a Secret in which the values are replaced, so that they are not shown but still
+// differ where they did. Other objects are returned as they are. Each may be nil.
+func masked(r resource, before, after *unstructured.Unstructured) (b, a *unstructured.Unstructured) {
+	if r.Group != "" || r.Kind != "Secret" {
+		return before, after
+	}
+	const applied = "kubectl.kubernetes.io/last-applied-configuration"
+	mask := func(o, other *unstructured.Unstructured, mark string) *unstructured.Unstructured {
+		if o == nil {
+			return nil
+		}
+		out := o.DeepCopy()
+		for _, path := range [][]string{{"data"}, {"metadata", "annotations"}} {
+			values, found, _ := unstructured.NestedMap(out.Object, path...)
+			if !found {
+				continue
+			}
+			for key, value := range values {
+				if path[0] == "metadata" && key != applied {
+					continue
+				}
+				values[key] = "***"
+				if other != nil {
+					if was, found, _ := unstructured.NestedFieldNoCopy(other.Object, append(path, key)...); found && was != value {
+						values[key] = "*** (" + mark + ")"
+					}
+				}
+			}
+			_ = unstructured.SetNestedMap(out.Object, values, path...) // it was a map
+		}
+		return out
+	}
+	return mask(before, after, "before"), mask(after, before, "after")
 }

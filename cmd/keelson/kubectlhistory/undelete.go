@@ -138,7 +138,7 @@ const existsReason = "an object of this name exists"
 func (s *session) beforeDeletion(r resource, namespace, name string) (string, error) {
 	var uid, revision string
 	exists := false
-	err := s.client.changes(s.ctx, r, namespace, name, "", true, func(c *change) (bool, error) {
+	err := s.client.changes(s.ctx, r, namespace, name, withObjects(), func(c *change) (bool, error) {
 		o, err := c.object()
 		if err != nil {
 			return false, err
