@@ -41,7 +41,7 @@ func (s *session) blame(args []string, output string) error {
 	}
 	b, err := s.findBlame(r, name)
 	if err != nil {
-		return explain(err, "")
+		return err
 	}
 	secret := r.Group == "" && r.Kind == "Secret"
 	if output != "" {

@@ -110,15 +110,10 @@ func checkOutput(format string, allowed ...string) error {
 	return fmt.Errorf("--output must be %s, not %q", strings.Join(allowed, " or "), format)
 }
 
-// explain adds to the error of a read of the past what may help.
+// explain adds the time to the error of a read of an object that did not exist then.
 func explain(err error, asOf string) error {
-	switch {
-	case err == nil:
-		return nil
-	case kerrors.IsNotFound(err) && asOf != "":
+	if kerrors.IsNotFound(err) && asOf != "" {
 		return fmt.Errorf("%w as of %s", err, asOf)
-	case kerrors.IsForbidden(err) && strings.Contains(err.Error(), "readhistory"):
-		return fmt.Errorf("%w; reading the past needs the verb readhistory", err)
 	}
 	return err
 }

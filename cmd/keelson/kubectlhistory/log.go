@@ -68,7 +68,7 @@ func (s *session) log(args []string, limit int, uid, output string) error {
 		return !more, nil
 	})
 	if err != nil {
-		return explain(err, "")
+		return err
 	}
 	if len(list.Items) == 0 {
 		return fmt.Errorf("the history has no change of %s with the UID %s", r.objectName(name), uid)

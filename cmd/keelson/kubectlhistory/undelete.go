@@ -114,7 +114,7 @@ func (s *session) objectsThen(rep *report, r resource, names []string, asOf stri
 		at := asOf
 		if at == "" {
 			if at, err = s.beforeDeletion(r, s.namespaceOf(r), name); err != nil {
-				return nil, explain(err, "")
+				return nil, err
 			}
 			if at == "" {
 				rep.skipped(r, name, existsReason)
@@ -173,7 +173,7 @@ func (s *session) namespaceThen(rep *report, r resource, name, asOf string) (out
 	s.namespace = name
 	if asOf == "" {
 		if asOf, err = s.beforeDeletion(r, "", name); err != nil {
-			return nil, explain(err, "")
+			return nil, err
 		}
 		if asOf == "" {
 			return nil, fmt.Errorf("the namespace %s exists; to bring back what is missing in it, say as of when with --as-of", name)
@@ -200,7 +200,7 @@ func (s *session) namespaceThen(rep *report, r resource, name, asOf string) (out
 			if s.ctx.Err() != nil {
 				return nil, err
 			}
-			rep.refusedAll(r, explain(err, ""))
+			rep.refusedAll(r, err)
 			continue
 		}
 		if revision != "" {
@@ -301,11 +301,15 @@ func (s *session) carryOut(rep *report, steps []step, uids map[string]string) {
 			s.awaitServiceAccount(o.GetNamespace())
 			serviceAccounts = true
 		}
+		isNamespace := st.resource.Group == "" && st.resource.Kind == "Namespace"
+		if isNamespace && s.exists(st.resource, name) { // perhaps for a user who may not create namespaces
+			rep.skipped(st.resource, name, existsReason)
+			continue
+		}
 		created, note, err := s.create(st.resource, o, rep.yes)
 		if note != "" {
 			notes = append(notes, note)
 		}
-		isNamespace := st.resource.Group == "" && st.resource.Kind == "Namespace"
 		switch {
 		case kerrors.IsAlreadyExists(err):
 			rep.skipped(st.resource, name, existsReason)
@@ -323,6 +327,12 @@ func (s *session) carryOut(rep *report, steps []step, uids map[string]string) {
 	if len(pending) > 0 && pending[s.namespace] {
 		rep.hint = "The server has not checked what is in the namespace, because it does not exist yet."
 	}
+}
+
+// exists reports whether an object without a namespace exists, as far as the user may know.
+func (s *session) exists(r resource, name string) bool {
+	_, err := s.client.get(s.ctx, r, "", name, "")
+	return err == nil
 }
 
 // refusedOwner returns the name of an owner, or of the namespace, of an object that was refused.

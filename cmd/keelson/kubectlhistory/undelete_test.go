@@ -2,6 +2,8 @@ package kubectlhistory_test
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -139,4 +141,75 @@ func TestUndeleteNamespace(t *testing.T) {
 	p.Do("DELETE", namespace+"/secrets/password", "")
 	p.contains("undelete namespace shop --as-of 90s", "namespace/shop skipped: an object of this name exists", "secret/password would be created",
 		"configmap/settings skipped: an object of this name exists", "1 would be created")
+}
+
+// TestUndeleteOwners undeletes an object whose owner is there, was undeleted, or is gone.
+func TestUndeleteOwners(t *testing.T) {
+	p := start(t)
+	p.Create(maps, `{"metadata":{"name":"owner"}}`)
+	uid := string(p.Metadata(maps + "/owner").UID)
+	p.Create(maps, `{"metadata":{"name":"owned","ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":"`+uid+`"}]}}`)
+	again := func(want string) (owners []metav1.OwnerReference) {
+		t.Helper()
+		p.now.Advance(time.Minute)
+		p.Do("DELETE", maps+"/owned", "")
+		p.expect("undelete cm owned --yes", want+"\n1 created, 0 skipped, 0 refused.\n")
+		return p.Metadata(maps + "/owned").OwnerReferences
+	}
+	if owners := again("configmap/owned created"); len(owners) != 1 || string(owners[0].UID) != uid {
+		t.Errorf("the owner is there: %v", owners)
+	}
+	p.Do("DELETE", maps+"/owner", "")
+	p.expect("undelete cm owner --yes", "configmap/owner created\n1 created, 0 skipped, 0 refused.\n")
+	if owners := again("configmap/owned created"); len(owners) != 1 || owners[0].UID != p.Metadata(maps+"/owner").UID {
+		t.Errorf("the owner was undeleted: %v", owners)
+	}
+	p.Do("DELETE", maps+"/owner", "")
+	if owners := again("configmap/owned created (without its owner ConfigMap owner, which is gone)"); len(owners) != 0 {
+		t.Errorf("the owner is gone: %v", owners)
+	}
+}
+
+// TestForbidden runs commands as a user who may read the past, but not write, and as one who may do neither.
+func TestForbidden(t *testing.T) {
+	p := start(t, "namespace-controller")
+	p.Create("/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"metadata":{"name":"reader"},"rules":[
+		{"apiGroups":["*"],"resources":["*"],"verbs":["get","list","readhistory"]}]}`)
+	p.Create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"reader"},
+		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"reader"},
+		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"reader"}]}`)
+	const namespace = "/api/v1/namespaces/shop"
+	p.Create("/api/v1/namespaces", `{"metadata":{"name":"shop"}}`)
+	p.Create(namespace+"/configmaps", `{"metadata":{"name":"a"}}`)
+	p.now.Advance(time.Minute)
+	p.Patch(namespace+"/configmaps/a", `{"data":{"v":"1"}}`)
+	as := func(user string) *plugin {
+		content, err := os.ReadFile(p.kubeconfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := *p
+		other.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+		text := strings.Replace(string(content), "  user:\n    client", "  user:\n    as: "+user+"\n    client", 1)
+		if err := os.WriteFile(other.kubeconfig, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return &other
+	}
+	reader := as("reader")
+	apitest.Eventually(t, "the role is in effect", func() (bool, string) {
+		out := reader.run("get cm -n shop --as-of 1m")
+		return strings.HasPrefix(out, "NAME"), out
+	})
+	reader.contains("revert cm a -n shop --as-of 1m", "configmap/a refused: configmaps \"a\" is forbidden", "error: 1 refused\n")
+	p.Do("DELETE", namespace+"/configmaps/a", "")
+	p.now.Advance(time.Minute)
+	reader.contains("undelete namespace shop --as-of 1m30s", "namespace/shop skipped: an object of this name exists",
+		"configmap/a refused: configmaps is forbidden", "error: 1 refused\n")
+	p.Do("DELETE", namespace, "")
+	p.Gone(namespace)
+	p.now.Advance(time.Minute)
+	reader.contains("undelete namespace shop --as-of 2m30s", "namespace/shop refused: namespaces is forbidden",
+		"configmap/a skipped: its owner or namespace shop was refused", "error: 1 refused\n")
+	as("nobody").contains("log cm a -n shop", "error: configmaps \"a\" is forbidden")
 }
