@@ -111,16 +111,15 @@ func variants(r resource, o *unstructured.Unstructured) []variant {
 	unstructured.RemoveNestedField(other.Object, "spec", "clusterIPs")
 	out = append(out, variant{other, "with another cluster IP"})
 	ports, _, _ := unstructured.NestedSlice(other.Object, "spec", "ports")
-	had := unstructured.NestedFieldNoCopy
-	_, health, _ := had(o.Object, "spec", "healthCheckNodePort")
+	_, chosen, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "healthCheckNodePort") // whether a node port is named
 	for _, p := range ports {
 		if port, ok := p.(map[string]any); ok {
 			_, node := port["nodePort"]
 			delete(port, "nodePort")
-			health = health || node
+			chosen = chosen || node
 		}
 	}
-	if !health {
+	if !chosen {
 		return out
 	}
 	// The address is tried again: perhaps only a port is taken.

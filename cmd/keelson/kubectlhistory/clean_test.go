@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 func resourceOf(group, version, kind string) resource {
@@ -103,8 +105,8 @@ func TestKeepVolume(t *testing.T) {
 		"of this claim":    {"{spec: {claimRef: {namespace: shop, name: c, uid: x}}}", true, "after its spec.claimRef.uid is removed"},
 		"of another claim": {"{spec: {claimRef: {namespace: shop, name: d}}}", false, "used by another claim"},
 	} {
-		o, volume := parse(t, claim), parse(t, "{}")
-		if volume = nil; c.volume != "" {
+		o, volume := parse(t, claim), (*unstructured.Unstructured)(nil)
+		if c.volume != "" {
 			volume = parse(t, c.volume)
 		}
 		note := keepVolume(o, volume)

@@ -23,7 +23,6 @@ func TestBlame(t *testing.T) {
 		"all have changed": {[]string{"{a: 2}", "{a: 1}", "!{a: 0}"}, ".a 0", 2},
 	} {
 		var b *blame
-		var changes []*history.Change
 		read := 0
 		for i, text := range c.versions {
 			text, created := strings.CutPrefix(text, "!")
@@ -31,7 +30,6 @@ func TestBlame(t *testing.T) {
 			if created {
 				change.Type = history.Created
 			}
-			changes = append(changes, change)
 			more := false
 			if o := parse(t, text).Object; b == nil {
 				b = newBlame(o, change)
