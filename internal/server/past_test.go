@@ -244,7 +244,9 @@ func TestHistory(t *testing.T) {
 		{"GET", secrets + "/a/history?continue=x", "", 400, "invalid continue token"},
 		{"GET", secrets + "/a/history/x", "", 404, ""},
 		{"POST", secrets + "/a/history", "{}", 404, ""},
-		{"GET", "/api/v1/namespaces/default/history", "", 404, ""},
+		{"GET", "/api/v1/namespaces/default/history", "", 200, `"type":"Created"`},
+		{"GET", "/api/v1/namespaces/none/history", "", 404, "not found"},
+		{"GET", "/apis/apps/v1/namespaces/default/history", "", 404, ""},
 	})
 	if s.As("nobody").Send("GET", secrets+"/a/history", "").Status != http.StatusForbidden {
 		t.Error("everybody may read history")

@@ -120,3 +120,48 @@ func byName(list []any) (items map[string]any, ok bool) {
 	}
 	return items, true
 }
+
+// Leaf is a field of an object that has no fields below it, or an empty map or list.
+type Leaf struct {
+	Path  string
+	Value any
+}
+
+// Leaves returns the leaves of an object, decoded from JSON, with the paths of Paths and in the order of their names. The fields
+// that every change changes are left out.
+func Leaves(object map[string]any) (out []Leaf) {
+	var value func(path string, v any)
+	value = func(path string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for _, name := range slices.Sorted(maps.Keys(v)) {
+				if below := path + field(name); !slices.Contains(ignored, below) {
+					value(below, v[name])
+				}
+			}
+			if len(v) > 0 {
+				return
+			}
+		case []any:
+			items, named := byName(v)
+			for i, item := range v {
+				if !named {
+					value(path+"["+strconv.Itoa(i)+"]", item)
+				}
+			}
+			if named {
+				for _, name := range slices.Sorted(maps.Keys(items)) {
+					value(path+"[name="+name+"]", items[name])
+				}
+			}
+			if len(v) > 0 {
+				return
+			}
+		}
+		if path != "" {
+			out = append(out, Leaf{path, v})
+		}
+	}
+	value("", object)
+	return out
+}

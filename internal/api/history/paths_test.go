@@ -59,3 +59,21 @@ func TestTimeOf(t *testing.T) {
 		t.Error("an unknown time is shown")
 	}
 }
+
+func TestLeaves(t *testing.T) {
+	for object, want := range map[string]string{
+		`{}`: "[]",
+		`{"metadata":{"resourceVersion":"1","managedFields":[{"a":1}],"labels":{"a/b":"x"}}}`: "[{.metadata.labels[a/b] x}]",
+		`{"b":{},"a":[],"c":{"d":1,"e":null}}`:                                                "[{.a []} {.b map[]} {.c.d 1} {.c.e <nil>}]",
+		`{"c":[{"name":"y","v":1},{"name":"x"}],"l":["p","q"],"t":true}`: "[{.c[name=x].name x} {.c[name=y].name y} " +
+			"{.c[name=y].v 1} {.l[0] p} {.l[1] q} {.t true}]",
+	} {
+		var o map[string]any
+		if err := json.Unmarshal([]byte(object), &o); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(Leaves(o)); got != want {
+			t.Errorf("%s: %s, want %s", object, got, want)
+		}
+	}
+}

@@ -143,7 +143,7 @@ func ParseInfo(r *http.Request) *Info {
 	}
 	if parts[0] == "namespaces" && len(parts) >= 2 {
 		info.Namespace = parts[1]
-		if len(parts) > 2 && !namespaceSubresources[parts[2]] {
+		if len(parts) > 2 && !namespaceSubresources[parts[2]] && !asksNamespaceHistory(r, info, parts) {
 			parts, info.InNamespace = parts[2:], true
 		}
 	}
@@ -166,6 +166,12 @@ func ParseInfo(r *http.Request) *Info {
 		}
 	}
 	return info
+}
+
+// asksNamespaceHistory reports whether a path is that of the history of a namespace. The core group has no resource of this name;
+// other groups may have one.
+func asksNamespaceHistory(r *http.Request, info *Info, parts []string) bool {
+	return r.Method == http.MethodGet && info.Group == "" && !info.VerbInPath && len(parts) == 3 && parts[2] == "history"
 }
 
 // verbOf returns the API verb of a method, taken for one of a named object; "" for
