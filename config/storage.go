@@ -23,6 +23,13 @@ type Storage struct {
 	// HistoryWindow is how long the embedded engine keeps old revisions. For that time a list can be continued and a
 	// watch resumed. The default is 5 minutes (--history-window).
 	HistoryWindow time.Duration `flag:"history-window"`
+	// HistoryRetention is how long what was changed or deleted can still be read after HistoryWindow, for asOf and the history
+	// of objects: a time for all resources, and RESOURCE[.GROUP][/NAMESPACE]=TIME for others, such as pods=1h,
+	// */kube-system=7d. The default is 24h, and 0 for Events and Leases; with StorageMemory it is 0 (--history-retention).
+	HistoryRetention []string `flag:"history-retention"`
+	// HistoryBytes is the largest space of that on the disk; the oldest is given up first. The default is 1 GiB, or a tenth
+	// of the disk if that is less (--history-max-bytes).
+	HistoryBytes Bytes `flag:"history-max-bytes"`
 	// EventTTL is how long an Event is kept after its last write, in whole seconds. The default is 1 hour; with None it is
 	// not removed (--event-ttl).
 	EventTTL time.Duration `flag:"event-ttl"`

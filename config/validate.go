@@ -63,11 +63,18 @@ func (s *Storage) validate(m *mistakes) {
 	if s.HistoryWindow <= 0 {
 		m.add("{Storage.HistoryWindow} must be greater than 0")
 	}
+	if s.HistoryBytes < 0 || s.HistoryBytes > 0 && s.HistoryBytes < 1<<20 {
+		m.add("{Storage.HistoryBytes} must be at least 1Mi")
+	}
 	if s.EncryptionReload && s.EncryptionConfigFile == "" {
 		m.add("{Storage.EncryptionReload} must be set with {Storage.EncryptionConfigFile}")
 	}
 	if s.EventTTL < 0 {
 		m.add("{Storage.EventTTL} must not be negative")
+	}
+	if s.Backend == StorageEtcd && len(s.HistoryRetention) > 0 {
+		m.add("{Storage.HistoryRetention} is not for data in etcd: {Storage.Etcd.CompactionInterval} says how long it keeps " +
+			"what was changed or deleted")
 	}
 	s.validateSnapshots(m)
 }

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
+	"github.com/keelson-dev/keelson/cmd/keelson/kubectlhistory"
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server/pace"
 )
@@ -32,6 +35,10 @@ func main() {
 		name, command = base, newKubeAPIServer
 	case etcdName:
 		name, command, args = base, newEtcd, withTwoDashes(args)
+	case kubectlhistory.Name:
+		name, command = base, newKubectlPlugin
+	case kubectlCompleteName:
+		name, command, args = base, newKubectlPlugin, append([]string{cobra.ShellCompRequestCmd}, args...)
 	}
 	c := command(os.Stdout, os.Stderr)
 	c.SetArgs(args)

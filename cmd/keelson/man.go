@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/keelson-dev/keelson/cmd/keelson/kubectlhistory"
 	"github.com/keelson-dev/keelson/internal/server/version"
 )
 
@@ -92,6 +93,13 @@ func manSections(c *cobra.Command) []manSection {
 	case c.Name() == "save":
 		files = []manEntry{{"keelson-data/kubeconfig", "The kubeconfig with which a running server is asked."}}
 		environment = []manEntry{{"HTTPS_PROXY, NO_PROXY", "The proxy for the connection to a running server."}}
+	case c.HasParent() && c.Parent().Name() == kubectlhistory.Name:
+		files = []manEntry{{"$HOME/.kube/config", "The kubeconfig, if neither --kubeconfig nor KUBECONFIG names others."}}
+		environment = []manEntry{
+			{"KUBECONFIG", "The kubeconfigs, as a list like that of PATH."},
+			{"HTTPS_PROXY, NO_PROXY", "The proxy for the connection to the server."},
+			{"NO_COLOR", "If it is not empty, nothing is printed in colours."},
+		}
 	case c.Name() == "install":
 		environment = []manEntry{
 			{"PATH, KUBEBUILDER_ASSETS, XDG_DATA_HOME", "Where kubectl is searched."},

@@ -50,9 +50,9 @@ var floors = []floor{
 	{"resource", [][]string{{".", "quota"}}},
 	{"access", [][]string{{"auth"}, {"admission"}}},
 	{"api", [][]string{
-		{"connection"},
+		{"connection", "history"},
 		{"directory", "write"},
-		{"client", "discovery"},
+		{"client", "discovery", "changes"},
 		{"rest"},
 		{"crd"},
 	}},

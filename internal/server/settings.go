@@ -124,6 +124,8 @@ func (c *settings) validateStorage() error {
 		err = config.Errorf("{Storage.Snapshots.Recipients} is empty: snapshots would not be encrypted; name a public key of age, " +
 			"or leave the flag out")
 	}
+	_, e := retention(&c.Storage)
+	err = errors.Join(err, e)
 	if c.Storage.Backend == config.StorageEtcd {
 		_, e := parseOverrides(c.Storage.Etcd.Overrides)
 		err = errors.Join(err, e)

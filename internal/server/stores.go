@@ -180,6 +180,10 @@ func (s *stores) open(ctx context.Context) error {
 			"[ALPHA] Number of files of the store in which damage was met since it was opened.", s.backend.cluster,
 			files.DamagedFiles))
 	}
+	if history, ok := s.main.(storage.History); ok {
+		s.metrics.GaugeFunc("keelson_history_bytes", "Bytes of old versions that are kept for reads of the past, before compression.",
+			func() int64 { return history.Kept().Bytes })
+	}
 	if disk, ok := s.main.(storage.SpaceReporter); ok {
 		s.metrics.Register(storeSpace(disk.Space)...)
 	}
@@ -227,7 +231,7 @@ func (s *stores) openEmbedded(ctx context.Context, options embedded.Options) (er
 	return nil
 }
 
-func (s *stores) openEngine(ctx context.Context, options embedded.Options) (storage.Store, error) {
+func (s *stores) openEngine(ctx context.Context, options embedded.Options) (store storage.Store, err error) {
 	if s.config.OpenStore != nil {
 		return s.config.OpenStore(ctx)
 	}
@@ -235,6 +239,9 @@ func (s *stores) openEngine(ctx context.Context, options embedded.Options) (stor
 		options.Image = origin.image
 	}
 	options.Logger, options.HistoryWindow, options.OnFailure = s.log, s.config.Storage.HistoryWindow, s.failed
+	if options.Retention, err = retention(&s.config.Storage); err != nil {
+		return nil, err
+	}
 	options.OnGroup = embedded.NewCommits(s.metrics).Group
 	if clock := s.config.Testing.Clock; clock != nil {
 		options.Clock, options.SweepInterval = clock.Now, testSweepInterval
@@ -242,7 +249,7 @@ func (s *stores) openEngine(ctx context.Context, options embedded.Options) (stor
 	if s.config.AdjustEngine != nil {
 		s.config.AdjustEngine(&options)
 	}
-	store, err := embedded.Open(options)
+	store, err = embedded.Open(options)
 	switch {
 	case errors.Is(err, embedded.ErrLocked):
 		return nil, fmt.Errorf("the data directory %s is %w", s.config.Storage.DataDir, ErrDataDirUsed)

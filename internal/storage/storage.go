@@ -138,6 +138,9 @@ type Txn struct {
 	// revision. Deleting a key that does not exist is no change; a transaction with only such deletions gets no new
 	// revision.
 	Ops []Op
+	// By says who makes the transaction and with what, for readers of the past. A store that keeps history (History) keeps
+	// it with the changes; others ignore it.
+	By []byte
 }
 
 // Condition holds if the last change of the key was at ModRevision. ModRevision 0 requires that the key does not exist.

@@ -54,6 +54,8 @@ func (b *CustomResource) verb(info *request.Info) (verbFunc, error) {
 	}
 	sub := b.s.Kind.Subresource(info.Subresource)
 	switch {
+	case sub == nil && b.s.hasHistory(info):
+		return (*Handler).history, nil
 	case sub == nil:
 		return nil, kerrors.NewNotFound(b.s.gr, info.Name)
 	case !slices.Contains(sub.Verbs, info.Verb):

@@ -19,7 +19,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, info *request.Info
 	if queryValue(r, "export") == "true" {
 		return kerrors.NewBadRequest("the export parameter, deprecated since v1.14, is no longer supported")
 	}
-	found, err := s.read(r, info)
+	found, err := h.read(r, info, s)
 	if err != nil {
 		return err
 	}
@@ -31,8 +31,15 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, info *request.Info
 }
 
 // read returns the object that the request names, as new as its resourceVersion
-// parameter demands. Its value may be unreadable.
-func (s *served) read(r *http.Request, info *request.Info) (*cache.Object, error) {
+// parameter demands, or as of asOf. Its value may be unreadable.
+func (h *Handler) read(r *http.Request, info *request.Info, s *served) (*cache.Object, error) {
+	past, asked, err := h.pastView(r, s, info)
+	if err != nil {
+		return nil, err
+	}
+	if asked {
+		return s.find(r.Context(), past, info)
+	}
 	rv := queryValue(r, "resourceVersion")
 	if rv == "" {
 		return s.latest(r.Context(), info)

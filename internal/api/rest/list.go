@@ -28,7 +28,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Inf
 	if err != nil {
 		return err
 	}
-	page, err := s.page(r, sel, &options)
+	page, err := h.page(r, info, s, sel, &options)
 	if err == nil {
 		err = h.writeList(w, r, s, accepted, page)
 	}

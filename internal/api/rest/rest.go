@@ -174,6 +174,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, s *served, verb 
 	if err := checkPathName(info); err != nil {
 		return err
 	}
+	if err := checkAsOf(r, info); err != nil {
+		return err
+	}
 	if ctx, span := startVerb(w, r, info); span.Recording() {
 		defer span.End()
 		r = r.WithContext(ctx)

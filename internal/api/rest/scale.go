@@ -33,7 +33,7 @@ func (h *Handler) getScale(w http.ResponseWriter, r *http.Request, info *request
 	if err != nil {
 		return err
 	}
-	o, err := s.read(r, info)
+	o, err := h.read(r, info, s)
 	if err == nil {
 		o, err = s.Readable(r.Context(), o)
 	}

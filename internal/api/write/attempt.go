@@ -317,7 +317,7 @@ func (a *attempt) mayCreate(ctx context.Context) error {
 
 // commit stores the object, or removes it.
 func (a *attempt) commit(ctx context.Context) (err error) {
-	how := registry.Commit{DryRun: a.Options.DryRun, SideWrites: a.allSideWrites()}
+	how := registry.Commit{DryRun: a.Options.DryRun, SideWrites: a.allSideWrites(), Manager: a.Options.FieldManager}
 	switch {
 	case a.verb == Delete:
 		a.result.Result, err = a.commitDeletion(ctx)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/keelson-dev/keelson/internal/api/client"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
@@ -176,11 +177,20 @@ func (c *Collector) delete(ctx context.Context, o object, policy metav1.Deletion
 	}
 	c.Log.Debug("garbage collection deletes an object",
 		"resource", o.resource, "namespace", o.namespace, "name", o.name, "uid", o.uid, "policy", policy)
-	_, err := c.objects(o.remote).Delete(ctx, client.DeleteRequest{
+	_, err := c.objects(o.remote).Delete(request.WithReason(ctx, o.ownersGone()), client.DeleteRequest{
 		Ref:     o.ref(),
 		Options: &metav1.DeleteOptions{Preconditions: conditions, PropagationPolicy: &policy},
 	})
 	return ignoreNotFound(err)
+}
+
+// ownersGone is the reason why an object is deleted, for its history.
+func (o *object) ownersGone() string {
+	if len(o.owners) == 0 {
+		return ""
+	}
+	first := o.owners[0]
+	return fmt.Sprintf("owner gone: %s %s (UID %s)", first.kind, first.name, first.uid)
 }
 
 func ignoreNotFound(err error) error {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/api/client"
 	"github.com/keelson-dev/keelson/internal/api/discovery"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
@@ -151,6 +152,7 @@ func isEmpty(ctx context.Context, content Content, namespace string, r discovery
 
 // deleteAll deletes all objects of a resource in a namespace, one by one if the resource cannot delete collections.
 func deleteAll(ctx context.Context, content Content, namespace string, r discovery.Resource) error {
+	ctx = request.WithReason(ctx, "namespace deleted: "+namespace)
 	options := &metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
 	if slices.Contains(r.Verbs, "deletecollection") {
 		return content.DeleteCollection(ctx, client.DeleteCollectionRequest{

@@ -50,6 +50,8 @@ func (u *User) InGroup(name string) bool {
 
 // Well-known users and groups.
 const (
+	// Server is the name of the server itself, where one is needed.
+	Server               = "system:apiserver"
 	Anonymous            = "system:anonymous"
 	GroupUnauthenticated = "system:unauthenticated"
 	GroupAuthenticated   = "system:authenticated"
@@ -82,6 +84,9 @@ type Info struct {
 	InNamespace bool
 	// Rest is the part of the path after the subresource ("a/b" in pods/x/proxy/a/b).
 	Rest string
+
+	// AuditID and UserAgent are those of the headers. Impersonator is the name of the user who acts in the name of UserFrom.
+	AuditID, UserAgent, Impersonator string
 
 	// Tracker collects data for the metrics of the request. It is nil for requests that are not counted, such as those
 	// that the server sends to itself.
@@ -138,7 +143,7 @@ func ParseInfo(r *http.Request) *Info {
 	}
 	if parts[0] == "namespaces" && len(parts) >= 2 {
 		info.Namespace = parts[1]
-		if len(parts) > 2 && !namespaceSubresources[parts[2]] {
+		if len(parts) > 2 && !namespaceSubresources[parts[2]] && !asksNamespaceHistory(r, info, parts) {
 			parts, info.InNamespace = parts[2:], true
 		}
 	}
@@ -161,6 +166,12 @@ func ParseInfo(r *http.Request) *Info {
 		}
 	}
 	return info
+}
+
+// asksNamespaceHistory reports whether a path is that of the history of a namespace. The core group has no resource of this name;
+// other groups may have one.
+func asksNamespaceHistory(r *http.Request, info *Info, parts []string) bool {
+	return r.Method == http.MethodGet && info.Group == "" && !info.VerbInPath && len(parts) == 3 && parts[2] == "history"
 }
 
 // verbOf returns the API verb of a method, taken for one of a named object; "" for
@@ -218,6 +229,7 @@ type contextKey int
 const (
 	userKey contextKey = iota
 	infoKey
+	reasonKey
 )
 
 // WithUser returns ctx with the request's user.
@@ -229,6 +241,17 @@ func WithUser(ctx context.Context, u *User) context.Context {
 func UserFrom(ctx context.Context) *User {
 	u, _ := ctx.Value(userKey).(*User)
 	return u
+}
+
+// WithReason returns ctx with the reason why a part of the server writes, for the history of objects.
+func WithReason(ctx context.Context, reason string) context.Context {
+	return context.WithValue(ctx, reasonKey, reason)
+}
+
+// ReasonFrom returns the reason of the writes in ctx, "" if there is none.
+func ReasonFrom(ctx context.Context) string {
+	reason, _ := ctx.Value(reasonKey).(string)
+	return reason
 }
 
 // WithInfo returns ctx with the Info of the request.

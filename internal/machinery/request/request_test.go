@@ -21,6 +21,15 @@ func TestPathsAskForWhatAuthorizationIsAskedAbout(t *testing.T) {
 		"PUT /api/v1/namespaces/a/finalize": {
 			Verb: "update", Version: "v1", Namespace: "a", Resource: "namespaces", Name: "a", Subresource: "finalize",
 		},
+		"GET /api/v1/namespaces/a/history": {
+			Verb: "get", Version: "v1", Namespace: "a", Resource: "namespaces", Name: "a", Subresource: "history",
+		},
+		"GET /apis/example.com/v1/namespaces/a/history": {
+			Verb: "list", Group: "example.com", Version: "v1", Namespace: "a", InNamespace: true, Resource: "history",
+		},
+		"POST /api/v1/namespaces/a/history": {
+			Verb: "create", Version: "v1", Namespace: "a", InNamespace: true, Resource: "history",
+		},
 		"GET /api/v1/nodes/n/proxy/a/b": {
 			Verb: "get", Version: "v1", Resource: "nodes", Name: "n", Subresource: "proxy", Rest: "a/b",
 		},

@@ -24,6 +24,8 @@ type Commit struct {
 	DryRun bool
 	// SideWrites are written in the same transaction.
 	SideWrites SideWrites
+	// Manager is the field manager, for the history.
+	Manager string
 }
 
 // A Conflict is the error of a write that met another one. Nothing was stored.
@@ -79,7 +81,7 @@ func (r *Resource) Insert(ctx context.Context, obj Object, c Commit) (Result, er
 		return Result{}, err
 	}
 	keepPreview(buffer, item)
-	return r.commitPut(ctx, key, 0, value, item, c.SideWrites)
+	return r.commitPut(ctx, key, 0, value, item, c)
 }
 
 // Insertion is a new object, which is complete and of the storage version of its resource.
@@ -111,7 +113,7 @@ func InsertTogether(ctx context.Context, list []Insertion) error {
 		txn.Conditions = append(txn.Conditions, storage.Condition{Key: op.Key})
 		txn.Ops = append(txn.Ops, op)
 	}
-	revision, err := list[0].Resource.commit(ctx, txn)
+	revision, err := list[0].Resource.commit(ctx, txn, Commit{})
 	if err != nil {
 		return err
 	}
@@ -153,7 +155,7 @@ func (r *Resource) Replace(ctx context.Context, found *cache.Object, obj Object,
 			return Result{}, err
 		}
 	}
-	return r.commitPut(ctx, found.Key, found.Revision, value, item, c.SideWrites)
+	return r.commitPut(ctx, found.Key, found.Revision, value, item, c)
 }
 
 // previews are buffers for the JSON of objects that are about to be stored. They are reused when the write has its
@@ -171,26 +173,31 @@ func keepPreview(buffer *[]byte, item []byte) {
 // commitPut stores a plain value instead of the value at a revision; 0 means that there is none. item is its JSON from
 // preview.
 func (r *Resource) commitPut(
-	ctx context.Context, key string, revision int64, value, item []byte, sideWrites SideWrites,
+	ctx context.Context, key string, revision int64, value, item []byte, c Commit,
 ) (Result, error) {
 	op, err := r.put(ctx, key, value)
 	if err != nil {
 		return Result{}, err
 	}
 	op.TTL = r.Kind.Storage.TTLSeconds
-	revision, err = r.commit(ctx, sideWrites.with(storage.Txn{
+	revision, err = r.commit(ctx, storage.Txn{
 		Conditions: []storage.Condition{{Key: op.Key, ModRevision: revision}},
 		Ops:        []storage.Op{op},
-	}))
+	}, c)
 	if err != nil {
 		return Result{}, r.conflict(ctx, key, err)
 	}
 	return r.written(key, value, item, revision)
 }
 
-// commit commits a transaction that changes an object of the resource, and notes its revision.
-func (r *Resource) commit(ctx context.Context, txn storage.Txn) (int64, error) {
+// commit commits a transaction that changes an object of the resource, with what c adds to it, and notes its revision.
+func (r *Resource) commit(ctx context.Context, txn storage.Txn, c Commit) (int64, error) {
 	start := time.Now()
+	txn = c.SideWrites.with(txn)
+	if r.keepsAuthors {
+		author := authorOf(ctx, verbs[operationOf(&txn)], c.Manager)
+		txn.By = author.encode(nil)
+	}
 	ctx, span := tracing.Start(ctx, "Commit")
 	defer span.End()
 	revision, err := r.store.Commit(ctx, txn)
@@ -208,6 +215,11 @@ func (r *Resource) commit(ctx context.Context, txn storage.Txn) (int64, error) {
 		span.Fail(err)
 	}
 	return revision, err
+}
+
+// verbs are the verbs of writes that are not part of a request.
+var verbs = map[cache.Operation]string{
+	cache.CreateOperation: "create", cache.UpdateOperation: "update", cache.DeleteOperation: "delete",
 }
 
 // noteWrite raises the result of LastWrite to revision.
@@ -261,10 +273,10 @@ func (r *Resource) RemoveUnreadable(ctx context.Context, found *cache.Object) er
 // removeKey deletes the key of found and returns the revision of that.
 func (r *Resource) removeKey(ctx context.Context, found *cache.Object, c Commit) (int64, error) {
 	key := r.prefix + found.Key
-	revision, err := r.commit(ctx, c.SideWrites.with(storage.Txn{
+	revision, err := r.commit(ctx, storage.Txn{
 		Conditions: []storage.Condition{{Key: key, ModRevision: found.Revision}},
 		Ops:        []storage.Op{storage.Delete(key)},
-	}))
+	}, c)
 	if err != nil {
 		return 0, r.conflict(ctx, found.Key, err)
 	}

@@ -35,6 +35,15 @@ func (g *Registry) NamespaceState(ctx context.Context, name string) (NamespaceSt
 	return NamespaceActive, err
 }
 
+// NamespaceSince returns the revision at which a namespace was created, 0 if there is none.
+func (g *Registry) NamespaceSince(ctx context.Context, name string) (int64, error) {
+	o, err := g.resources[schema.GroupResource{Resource: "namespaces"}].lookup(ctx, name)
+	if err != nil || o == nil {
+		return 0, err
+	}
+	return o.CreateRevision, nil
+}
+
 // lookup finds an object in a state that has every change that this process has acknowledged: first in the cache, then
 // in the store. It returns nil if there is none.
 func (r *Resource) lookup(ctx context.Context, key string) (*cache.Object, error) {

@@ -23,6 +23,7 @@ type Backend struct {
 type Registry struct {
 	resources map[schema.GroupResource]*Resource
 	list      []*Resource
+	byPath    map[string]*Resource // by Kind.Storage.Path
 
 	transformer func(schema.GroupResource) Transformer // nil: see Transform
 	place       func(k *Kind, prefix string) Backend
@@ -37,7 +38,9 @@ func New(kinds []*Kind, store storage.Store, c *cache.Cache, now func() time.Tim
 // NewPlaced binds each kind to the backend that place returns for it and for the prefix of its keys. Revisions of
 // different stores cannot be compared.
 func NewPlaced(kinds []*Kind, place func(k *Kind, prefix string) Backend, now func() time.Time) (*Registry, error) {
-	g := &Registry{resources: map[schema.GroupResource]*Resource{}, place: place, now: now}
+	g := &Registry{
+		resources: map[schema.GroupResource]*Resource{}, byPath: map[string]*Resource{}, place: place, now: now,
+	}
 	for _, k := range kinds {
 		on := place(k, Root+k.Storage.Path+"/")
 		r, err := newResource(k, on, now)
@@ -45,6 +48,7 @@ func NewPlaced(kinds []*Kind, place func(k *Kind, prefix string) Backend, now fu
 			return nil, err
 		}
 		g.list = append(g.list, r)
+		g.byPath[k.Storage.Path] = r
 		for _, v := range k.Versions {
 			group := k.Group
 			if v.Group != "" {

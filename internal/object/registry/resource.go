@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -38,6 +39,8 @@ type Resource struct {
 	// allocator gives objects what no two of them may have; nil for most.
 	allocator Allocator
 	lastWrite atomic.Int64
+	// keepsAuthors means that the store keeps who made a change.
+	keepsAuthors bool
 }
 
 func newResource(k *Kind, on Backend, now func() time.Time) (*Resource, error) {
@@ -47,7 +50,7 @@ func newResource(k *Kind, on Backend, now func() time.Time) (*Resource, error) {
 	}
 	r := &Resource{
 		Kind: k, store: on.Store, all: on.Cache, metrics: on.Metrics.Resource(k.Group, k.Resource), codec: codec, indexes: k.Selection.indexed(),
-		prefix: Root + k.Storage.Path + "/", now: now,
+		prefix: Root + k.Storage.Path + "/", now: now, keepsAuthors: keepsAuthors(on.Store),
 	}
 	r.cacheReader = r.cacheState
 	if k.Storage.Path != "" {
@@ -125,6 +128,28 @@ func (r *Resource) Exactly(ctx context.Context, revision int64) (*cache.View, er
 	}
 	return r.cache.ViewAt(ctx, revision)
 }
+
+// Past is Exactly for a revision that the store may have compacted, but still keeps. The view may be read in one namespace
+// only, unless that is "".
+func (r *Resource) Past(ctx context.Context, revision int64, namespace string) (*cache.View, error) {
+	if err := r.reached(ctx, revision); err != nil {
+		return nil, err
+	}
+	return r.cache.ViewPast(ctx, revision, namespace)
+}
+
+// RevisionAt returns a revision at which the objects of a namespace ("" is all) were as they were at t. It fails with
+// *storage.CompactedError if that is not kept.
+func (r *Resource) RevisionAt(ctx context.Context, namespace string, t time.Time) (int64, error) {
+	history, ok := r.store.(storage.History)
+	if !ok {
+		return 0, ErrNoHistory
+	}
+	return history.RevisionAt(ctx, storage.Scope{Prefix: r.prefix, Namespace: namespace}, t)
+}
+
+// ErrNoHistory is the error of a read of the past from a store that knows no times.
+var ErrNoHistory = errors.New("the store of the resource does not know what was written when")
 
 // reached waits for a revision, for three seconds at most.
 func (r *Resource) reached(ctx context.Context, revision int64) error {

@@ -89,7 +89,7 @@ func (r *Resource) added(after, upTo int64, prefix, from string) (n int64, known
 // countAt counts the objects of a followed resource in the store at revision from, after which the changes of the
 // number are already counted in the state. Then the current number is known.
 func (r *Resource) countAt(from int64) {
-	result, err := r.rangeStore(r.cache.background.ctx, storage.RangeRequest{
+	result, err := r.rangeStore(r.cache.background.ctx, r.cache.store, storage.RangeRequest{
 		Start: r.config.Prefix, End: storage.PrefixEnd(r.config.Prefix), Revision: from, CountOnly: true,
 	})
 	if err != nil {

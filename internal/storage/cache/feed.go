@@ -214,9 +214,9 @@ func (p *pages) setLimit(limit int) {
 	}
 }
 
-// next returns the next page of a resource. It may have more entries than wanted.
-func (p *pages) next(ctx context.Context, r *Resource) ([]storage.Entry, error) {
-	page, err := r.rangeStore(ctx, p.request)
+// next returns the next page of a resource, read from the store or its past. It may have more entries than wanted.
+func (p *pages) next(ctx context.Context, r *Resource, from reader) ([]storage.Entry, error) {
+	page, err := r.rangeStore(ctx, from, p.request)
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +244,7 @@ func (p *pages) next(ctx context.Context, r *Resource) ([]storage.Entry, error) 
 func (r *Resource) scan(ctx context.Context, revision int64, each func(storage.Entry) bool) (bool, int64, error) {
 	p := newPages(r.config.Prefix, "", revision, 0)
 	for !p.done {
-		entries, err := p.next(ctx, r)
+		entries, err := p.next(ctx, r, r.cache.store)
 		if err != nil {
 			return false, 0, err
 		}

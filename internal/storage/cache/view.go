@@ -26,6 +26,8 @@ type View struct {
 	min, revision int64
 	// exact means that the caller chose the revision, see ViewAt.
 	exact bool
+	// from is what the view reads instead of the store, see ViewPast.
+	from reader
 	// memory is the state in memory when the view was made. Objects that have not changed since are taken from it.
 	memory *state
 }
@@ -93,7 +95,7 @@ func (r *Resource) ViewAt(ctx context.Context, revision int64) (*View, error) {
 		return nil, err
 	}
 	// No object has this key. The store only checks the revision.
-	if _, _, err := r.getStored(ctx, r.config.Prefix, revision); err != nil {
+	if _, _, err := r.getStored(ctx, r.cache.store, r.config.Prefix, revision); err != nil {
 		return nil, err
 	}
 	st, since, covered := r.eventsSince(revision, undoEvents)
@@ -144,7 +146,7 @@ func (v *View) get(ctx context.Context, key string, charge int64) (*Object, bool
 		o, ok := v.snapshot.Get(key)
 		return o, ok, nil
 	}
-	e, at, err := r.getStored(ctx, r.config.Prefix+key, v.revision)
+	e, at, err := r.getStored(ctx, v.reader(), r.config.Prefix+key, v.revision)
 	if err != nil {
 		return nil, false, r.readFailed(err)
 	}
@@ -156,22 +158,32 @@ func (v *View) get(ctx context.Context, key string, charge int64) (*Object, bool
 	return v.object(e), true, nil
 }
 
+// reader returns what the view reads.
+func (v *View) reader() reader {
+	if v.from != nil {
+		return v.from
+	}
+	return v.resource.cache.store
+}
+
 // getStored reads a key from the store and records that.
-func (r *Resource) getStored(ctx context.Context, key string, revision int64) (storage.Entry, int64, error) {
+func (r *Resource) getStored(ctx context.Context, from reader, key string, revision int64) (storage.Entry, int64, error) {
 	start := time.Now()
-	e, at, err := r.cache.store.Get(ctx, key, revision)
+	e, at, err := from.Get(ctx, key, revision)
 	r.config.Metrics.Request(GetOperation, start, err)
 	return e, at, err
 }
 
 // rangeStore reads a range from the store and records that.
-func (r *Resource) rangeStore(ctx context.Context, request storage.RangeRequest) (storage.RangeResult, error) {
+func (r *Resource) rangeStore(
+	ctx context.Context, from reader, request storage.RangeRequest,
+) (storage.RangeResult, error) {
 	operation := ListOperation
 	if request.CountOnly {
 		operation = CountOperation
 	}
 	start := time.Now()
-	result, err := r.cache.store.Range(ctx, request)
+	result, err := from.Range(ctx, request)
 	r.config.Metrics.Request(operation, start, err)
 	return result, err
 }
@@ -277,7 +289,7 @@ func (v *View) isSmallScan(ctx context.Context) bool {
 			return n <= most
 		}
 	}
-	result, err := r.rangeStore(ctx, storage.RangeRequest{
+	result, err := r.rangeStore(ctx, r.cache.store, storage.RangeRequest{
 		Start: r.config.Prefix, End: storage.PrefixEnd(r.config.Prefix), CountOnly: true, Uncounted: true, Limit: int(most) + 1,
 	})
 	return err == nil && result.Count <= most
@@ -296,7 +308,7 @@ func (v *View) isLoadCheaper(ctx context.Context, prefix string) (bool, error) {
 		return true, nil
 	}
 	start := r.config.Prefix + prefix
-	result, err := r.rangeStore(ctx, storage.RangeRequest{
+	result, err := r.rangeStore(ctx, r.cache.store, storage.RangeRequest{
 		Start: start, End: storage.PrefixEnd(start), CountOnly: true, Uncounted: true, Limit: int(math.Ceil(missing)),
 	})
 	return float64(result.Count) >= missing, r.readFailed(err)
@@ -337,7 +349,7 @@ func (v *View) read(ctx context.Context, from, prefix string, most int, yield fu
 	}
 	p := newPages(r.config.Prefix+prefix, r.config.Prefix+from, v.revision, most)
 	for !p.done {
-		entries, err := p.next(ctx, r)
+		entries, err := p.next(ctx, r, v.reader())
 		if err != nil {
 			return r.readFailed(err)
 		}
@@ -428,7 +440,7 @@ func (v *View) countRemaining(ctx context.Context, prefix, from, next string, sh
 			return n, nil
 		}
 	}
-	result, err := r.rangeStore(ctx, storage.RangeRequest{
+	result, err := r.rangeStore(ctx, v.reader(), storage.RangeRequest{
 		Start: at + max(next, prefix), End: storage.PrefixEnd(at + prefix), Revision: v.revision,
 		CountOnly: true, Uncounted: true, Limit: maxCounted,
 	})

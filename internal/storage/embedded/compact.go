@@ -22,11 +22,15 @@ func (s *Store) compactHistory() {
 }
 
 // relieveLowSpace frees space while free space is below the reserve: it compacts history that is older than
-// lowSpaceWindow, and wakes the reclaimer. With enough space it only records a sample.
+// lowSpaceWindow, and wakes the reclaimer. What is kept beyond the compaction revision is given up earlier, before a write
+// is refused. With enough space it only records a sample.
 func (s *Store) relieveLowSpace() {
 	now := s.clock.readUptime()
 	s.history.lowSpaceSamples.add(now, s.hub.durable.Load())
 	revision := s.history.lowSpaceSamples.expire(now - lowSpaceWindow)
+	if s.space.nearlyLow(&s.opts) {
+		s.giveUpKept()
+	}
 	if s.space.level.Load() == spaceEnough {
 		return
 	}
@@ -60,26 +64,35 @@ func (s *Store) Compact(ctx context.Context, revision int64) error {
 }
 
 // compact sets the compaction revision to revision, which must be durable, and deletes what can no longer be read: for
-// each logged change up to it the version before the change, tombstones, and the log records themselves. The cost is
-// proportional to the number of changes, not to the number of keys.
+// each logged change up to it the version before the change, tombstones, and the log records themselves. What the retention
+// keeps longer is left, and given up here when its time has passed. The cost is proportional to the number of changes, not to
+// the number of keys.
 //
 // Example: /a is put at 2 and 3 and deleted at 5, /b is put at 4. compact(5) reads the log records 2 to 5, and deletes
 // /a at 2 (replaced at 3), /a at 3 (replaced at 5), the tombstone of /a at 5, and the four log records. /b at 4 stays.
 func (s *Store) compact(ctx context.Context, revision int64) error {
 	s.history.mu.Lock()
 	defer s.history.mu.Unlock()
-	revision = max(revision, s.history.compacted.Load())
-	if revision <= s.history.logDeletedTo {
-		return nil
-	}
-	s.history.compacted.Store(revision)
-	defer func() { s.reclaimer.wakeIfNeeded(s.space.level.Load() != spaceEnough) }()
-	for s.history.logDeletedTo < revision {
-		if err := ctx.Err(); err != nil {
+	if revision > s.history.compacted.Load() {
+		at, err := s.writtenAt(revision)
+		if err != nil {
 			return err
 		}
-		if err := s.compactStep(revision); err != nil {
-			return err
+		s.history.kept.Window = mark{revision, at.ms}
+		s.history.compacted.Store(revision)
+	}
+	revision = s.history.compacted.Load()
+	s.publishFloors()
+	defer func() { s.reclaimer.wakeIfNeeded(s.space.level.Load() != spaceEnough) }()
+	for _, p := range s.passes(revision) {
+		for done := false; !done; {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			var err error
+			if done, err = s.compactStep(p); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -88,58 +101,135 @@ func (s *Store) compact(ctx context.Context, revision int64) error {
 // compactStepRecords is the number of log records that one step of a compaction handles.
 const compactStepRecords = 1024
 
-// compactStep does one step of a compaction up to revision, as one atomic batch: a log record is deleted together with
+// compactStep does one step of a pass, as one atomic batch: an operation is removed from the log together with
 // the versions that it names, so that after a crash every version that must still be deleted has a log record. The
-// batch is not synced: if it is lost, the step is done again.
-func (s *Store) compactStep(revision int64) error {
-	it, err := s.db.NewIter(
-		&pebble.IterOptions{LowerBound: logKey(s.history.logDeletedTo + 1), UpperBound: logKey(revision + 1)},
-	)
+// batch is not synced: if it is lost, the step is done again. done is true if the pass has reached its end.
+func (s *Store) compactStep(p pass) (done bool, err error) {
+	k := &s.history.kept
+	before := k.passed(p)
+	from := before.Revision
+	if from >= p.through || p.most > 0 && k.Bytes <= p.most {
+		return true, nil
+	}
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: logKey(from + 1), UpperBound: logKey(p.through + 1)})
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer it.Close()
 	b := s.db.NewBatch()
 	defer b.Close()
-	done, n := revision, 0
-	deleted := garbage{}
+	step := compactionStep{pass: p, kept: k, batch: b, last: before}
+	done = true
 	for ok := it.First(); ok; ok = it.Next() {
-		at, err := parseLogKey(it.Key())
+		end, err := step.record(it)
 		if err != nil {
-			return err
+			return false, err
 		}
-		value, err := it.ValueAndErr()
-		if err != nil {
-			return err
+		if end {
+			break
 		}
-		err = decodeLog(value, func(key []byte, op logOp) error {
-			if op.prev != 0 {
-				deleteVersion(b, &deleted, string(key), op)
-			}
-			if op.deleted {
-				mustSucceed(b.Delete(appendVersionKey(nil, string(key), at), nil))
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		if n++; n == compactStepRecords {
-			done = at
+		if step.records++; step.records == compactStepRecords {
+			done = false
 			break
 		}
 	}
 	if err := it.Error(); err != nil {
-		return err
+		return false, err
 	}
-	mustSucceed(b.DeleteRange(logKey(0), logKey(done+1), nil))
-	mustSucceed(b.Set([]byte(metaCompacted), encodeNumber(revision), nil))
+	if done && p.before == 0 {
+		step.last.Revision = p.through
+	}
+	step.deleteRecords(from)
+	k.advance(p, step.last, step.bytes)
+	s.publishFloors()
+	mustSucceed(b.Set([]byte(metaCompacted), encodeNumber(s.history.compacted.Load()), nil))
+	mustSucceed(b.Set([]byte(metaKept), k.encode(), nil))
 	if err := s.applyUnsynced(b); err != nil {
-		return err
+		return false, err
 	}
-	s.history.logDeletedTo = done
-	s.reclaimer.add(&deleted)
-	return nil
+	s.reclaimer.add(&step.deleted)
+	return done, nil
+}
+
+// compactionStep is one step of a pass.
+type compactionStep struct {
+	pass  pass
+	kept  *kept
+	batch *pebble.Batch
+
+	last    mark // the last record that was examined
+	records int
+	left    int     // records that stay
+	gone    []int64 // those that do not
+	bytes   int64   // by which Kept.Bytes grows
+	deleted garbage
+	ops     []byte // memory for a record
+}
+
+// record examines the log record at the position of the iterator. end is true if the pass does not reach it.
+func (c *compactionStep) record(it *pebble.Iterator) (end bool, err error) {
+	at, err := parseLogKey(it.Key())
+	if err != nil {
+		return false, err
+	}
+	value, err := it.ValueAndErr()
+	if err != nil {
+		return false, err
+	}
+	w, _, err := cutWritten(value)
+	if err != nil {
+		return false, err
+	}
+	if c.pass.before != 0 && w.ms > c.pass.before {
+		return true, nil
+	}
+	c.last = mark{at, w.ms}
+	rest := appendWritten(c.ops[:0], w)
+	empty, given := len(rest), false
+	err = decodeLog(value, func(key []byte, op logOp) error {
+		if !c.pass.gives(c.kept, key) {
+			if c.pass.counts {
+				c.bytes += op.keptBytes(len(key))
+			}
+			op.key = string(key)
+			rest = appendLogOp(rest, op)
+			return nil
+		}
+		given = true
+		if !c.pass.counts {
+			c.bytes -= op.keptBytes(len(key))
+		}
+		if op.prev != 0 {
+			deleteVersion(c.batch, &c.deleted, string(key), op)
+		}
+		if op.deleted {
+			mustSucceed(c.batch.Delete(appendVersionKey(nil, string(key), at), nil))
+		}
+		return nil
+	})
+	c.ops = rest
+	switch {
+	case err != nil:
+	case len(rest) > empty:
+		c.left++
+		if given {
+			err = c.batch.Set(logKey(at), rest, nil)
+		}
+	default:
+		c.gone = append(c.gone, at)
+	}
+	return false, err
+}
+
+// deleteRecords deletes the records after from that do not stay.
+func (c *compactionStep) deleteRecords(from int64) {
+	if c.left == 0 {
+		mustSucceed(c.batch.DeleteRange(logKey(from+1), logKey(c.last.Revision+1), nil))
+		return
+	}
+	for _, at := range c.gone {
+		mustSucceed(c.batch.Delete(logKey(at), nil))
+	}
 }
 
 // deleteVersion deletes the version that op replaced, and adds its size to deleted. The deletion contains the size if

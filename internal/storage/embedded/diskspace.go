@@ -85,6 +85,12 @@ func (d *diskSpace) update(s *Store) {
 	}
 }
 
+// nearlyLow reports whether less than twice the reserve is free.
+func (d *diskSpace) nearlyLow(o *Options) bool {
+	free := d.free.Load()
+	return d.level.Load() != spaceEnough || o.ReserveBytes > 0 && free >= 0 && free < 2*o.ReserveBytes
+}
+
 // available returns the free bytes that the store may use, and the free bytes of the file system. While the ballast
 // does not exist, its size is not available: that space is not for writes of clients.
 func (d *diskSpace) available(o *Options) (available, free uint64, err error) {

@@ -46,8 +46,12 @@ type historyState struct {
 	// the first deletion of a compaction.
 	compacted atomic.Int64
 
-	mu           sync.Mutex // held during a compaction; guards logDeletedTo
-	logDeletedTo int64      // the log records up to this revision are deleted
+	limit int64 // of the bytes that are kept, on the disk
+
+	mu   sync.Mutex // held during a compaction; guards kept
+	kept kept
+	// floors is what of kept readers need. It is stored before the first deletion that it is about.
+	floors atomic.Pointer[floors]
 
 	// windowSamples finds the revision that leaves Options.HistoryWindow, lowSpaceSamples the one that leaves
 	// lowSpaceWindow. After Open only the maintenance goroutine uses them, and Close after that has ended.
@@ -103,6 +107,9 @@ func Open(o Options) (*Store, error) {
 	}
 	if err == nil {
 		err = s.loadSamples(revision)
+	}
+	if err == nil {
+		err = s.loadKept()
 	}
 	if err != nil {
 		s.closeDB()
@@ -273,6 +280,7 @@ func (s *Store) start(revision int64) {
 		lastRevision: revision,
 		durable:      s.hub.durable.Load,
 		now:          s.clock.now,
+		wall:         s.opts.Clock,
 		scheduled:    s.sweepFrom.scheduled,
 		view:         s.newestVersions,
 		batch:        func() *pebble.Batch { return s.db.NewBatch() },
@@ -476,7 +484,7 @@ func containsKey(ops []storage.Op, key string, seen map[string]struct{}) bool {
 
 // txnSize returns the number of bytes of the keys and values in txn.
 func txnSize(txn storage.Txn) int {
-	n := 0
+	n := len(txn.By)
 	for i := range txn.Ops {
 		n += len(txn.Ops[i].Key) + len(txn.Ops[i].Value)
 	}

@@ -37,7 +37,7 @@ func (s *Store) Export(ctx context.Context) (*Export, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
-	it, at, err := s.openView(context.WithoutCancel(ctx), 0, versionSpan())
+	it, at, err := s.openView(context.WithoutCancel(ctx), 0, versionSpan(), s.history.compacted.Load)
 	if err != nil {
 		s.leave()
 		return nil, err

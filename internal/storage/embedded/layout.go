@@ -11,17 +11,19 @@ import (
 // The records of the Pebble database, by the first byte of their keys:
 //
 //	v<key>\x00<^revision>  one version of a key: a header, then the value
-//	l<revision>            the log record of a revision: the keys that it changed, in the order of the operations
+//	l<revision>            the log record of a revision: when and by whom it was written, and the keys that it changed, in
+//	                       the order of the operations
 //	e<deadline><key>       expiry index: a key that expires, by store time; the value is its mod revision
 //	m<name>                meta records of the store: the numbers "mformat" and "mcompacted", "mclock" (clock.go),
-//	                       and "mmarks" (samples.go)
+//	                       "mmarks" (samples.go), and "mkept" (retention.go)
 //
 // Integers in keys have 8 bytes, big endian, so that the order of bytes is the order of numbers. A version key contains
 // the complement of the revision, so that the newest version comes first. Keys of clients contain no zero byte, so that
 // versions are in the order of their keys and a version key can be split at its first zero byte.
 //
 // Example: revision 7 puts /a with the value "x", which existed at revision 5. It writes v/a\x00<^7> with the header
-// and "x", and l<7> with the operation (put /a, previous revision 5). v/a\x00<^5> stays until revision 7 is compacted.
+// and "x", and l<7> with the operation (put /a, previous revision 5). v/a\x00<^5> stays until revision 7 is compacted, and
+// after that as long as the retention of /a says.
 const (
 	prefixExpiry  = 'e'
 	prefixLog     = 'l'
@@ -34,16 +36,19 @@ const (
 	metaCompacted = "mcompacted"
 	metaClock     = "mclock"
 	metaSamples   = "mmarks"
+	metaKept      = "mkept"
 
 	// formatVersion is the layout that this code writes. A store with a higher version is refused. A store with a lower
-	// version is read, and gets this version. In format 1, log records did not contain the size of the version before.
-	formatVersion = 2
+	// version is read, and gets this version. In format 1, log records did not contain the size of the version before; in
+	// format 2, not when and by whom they were written.
+	formatVersion = 3
 )
 
 const (
 	flagTombstone = 1 << 0
 	flagDeadline  = 1 << 1
 	flagPrevSize  = 1 << 1 // in a log record
+	flagWritten   = 1 << 7 // in a log record: not an operation, but when and by whom it was written
 )
 
 var errCorrupt = errors.New("embedded: corrupt record")
@@ -234,9 +239,41 @@ func appendLogOp(dst []byte, op logOp) []byte {
 	return append(dst, op.key...)
 }
 
+// written is when and by whom a revision was written.
+type written struct {
+	ms int64  // Unix milliseconds of the wall clock; 0 if that is not known
+	by []byte // Txn.By
+}
+
+// appendWritten begins a log record.
+func appendWritten(dst []byte, w written) []byte {
+	dst = binary.AppendUvarint(append(dst, flagWritten), uint64(max(w.ms, 0)))
+	return append(binary.AppendUvarint(dst, uint64(len(w.by))), w.by...)
+}
+
+// cutWritten returns the beginning of a log record, which shares memory with b, and the operations.
+func cutWritten(b []byte) (w written, ops []byte, err error) {
+	if len(b) == 0 || b[0] != flagWritten {
+		return w, b, nil // of an older format
+	}
+	if w.ms, ops, err = cutUvarint(b[1:]); err != nil {
+		return w, nil, err
+	}
+	n, ops, err := cutUvarint(ops)
+	if err != nil || n > int64(len(ops)) {
+		return w, nil, fmt.Errorf("%w: log author", errCorrupt)
+	}
+	w.by = ops[:n]
+	return w, ops[n:], nil
+}
+
 // decodeLog calls yield for each operation of a log record. op.key is not set; key is passed separately and shares
 // memory with b, so that no key is copied that yield does not need.
 func decodeLog(b []byte, yield func(key []byte, op logOp) error) error {
+	_, b, err := cutWritten(b)
+	if err != nil {
+		return err
+	}
 	for len(b) > 0 {
 		flags := b[0]
 		if flags&^(flagTombstone|flagPrevSize) != 0 {

@@ -9,6 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/keelson-dev/keelson/internal/storage"
 )
 
 // Options configure a store. The zero value of every field but Dir selects a default.
@@ -25,6 +27,9 @@ type Options struct {
 	// While less than ReserveBytes are free, the window is ten seconds at most. 0 means five minutes; a negative value
 	// keeps all versions until Compact is called.
 	HistoryWindow time.Duration
+	// Retention keeps versions longer than that for readers of the past (storage.History). It has no effect if HistoryWindow
+	// is negative.
+	Retention storage.Retention
 	// CompactInterval is the time between two compactions in the background. 0 means a tenth of HistoryWindow, at most 30
 	// seconds.
 	CompactInterval time.Duration

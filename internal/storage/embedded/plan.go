@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -16,6 +17,7 @@ type planner struct {
 	lastRevision int64 // the last revision that was assigned, durable or not
 	durable      func() int64
 	now          func() int64 // the store time, in Unix milliseconds
+	wall         func() time.Time
 	// scheduled is called with each deadline before the deadline is written.
 	scheduled func(deadline int64)
 	// view opens a reader of the newest versions, including those of all applied groups.
@@ -43,6 +45,7 @@ type groupBuilder struct {
 	batch   *pebble.Batch
 	durable int64 // durable revision before the first version was read
 	nowMS   int64
+	wallMS  int64
 }
 
 // plan implements pipelineEnv.plan. commit wraps the batch of the group.
@@ -51,6 +54,7 @@ func (p *planner) plan(requests []*request, commit func(*pebble.Batch) batch) *g
 		group:   &group{answers: make([]answer, 0, len(requests)), records: make([]*record, 0, len(requests))},
 		durable: p.durable(),
 		nowMS:   p.now(),
+		wallMS:  p.wall().UnixMilli(),
 	}
 	p.recent.trim() // the groups before this one are applied
 	for _, r := range requests {
@@ -86,7 +90,7 @@ func (p *planner) planTxn(w *groupBuilder, r *request) {
 	for i := range changes {
 		rec.events[i] = p.writeChange(w, &changes[i])
 	}
-	p.writeLog(w, changes)
+	p.writeLog(w, changes, r.txn.By)
 	clear(changes) // it is used again, and values of this transaction must not be kept until then
 	w.group.records = append(w.group.records, rec)
 	w.group.answers = append(w.group.answers, answer{request: r, revision: p.lastRevision})
@@ -256,8 +260,8 @@ func expiryDeadline(nowMS, ttl int64) int64 {
 }
 
 // writeLog adds the log record of revision p.lastRevision to the batch.
-func (p *planner) writeLog(w *groupBuilder, changes []change) {
-	b := p.logged[:0]
+func (p *planner) writeLog(w *groupBuilder, changes []change, by []byte) {
+	b := appendWritten(p.logged[:0], written{w.wallMS, by})
 	for i := range changes {
 		c := &changes[i]
 		b = appendLogOp(b, logOp{key: c.op.Key, deleted: c.op.Delete, prev: c.prev.ModRevision, prevSize: int64(c.prevSize)})

@@ -14,9 +14,11 @@ import (
 var errNegativeRevision = errors.New("embedded: negative revision")
 
 // openView opens an iterator that contains every version that a read at revision needs (0 means the latest revision),
-// and returns it with that revision. It fails with *storage.FutureRevisionError or *storage.CompactedError. The order
-// of its steps matters: see the invariant about compaction in the package comment.
-func (s *Store) openView(ctx context.Context, revision int64, o *pebble.IterOptions) (*pebble.Iterator, int64, error) {
+// and returns it with that revision. It fails with *storage.FutureRevisionError or *storage.CompactedError. floor returns the
+// lowest revision that can be read. The order of the steps matters: see the invariant about compaction in the package comment.
+func (s *Store) openView(
+	ctx context.Context, revision int64, o *pebble.IterOptions, floor func() int64,
+) (*pebble.Iterator, int64, error) {
 	if revision < 0 {
 		return nil, 0, errNegativeRevision
 	}
@@ -33,7 +35,7 @@ func (s *Store) openView(ctx context.Context, revision int64, o *pebble.IterOpti
 		if err != nil {
 			return nil, 0, err
 		}
-		compacted := s.history.compacted.Load()
+		compacted := floor()
 		if at >= compacted {
 			return it, at, nil
 		}
@@ -94,6 +96,11 @@ const maxRevision = 1<<63 - 1
 
 // Get implements storage.Store.
 func (s *Store) Get(ctx context.Context, key string, revision int64) (storage.Entry, int64, error) {
+	return s.get(ctx, key, revision, s.history.compacted.Load)
+}
+
+// get is Get with the lowest revision that can be read.
+func (s *Store) get(ctx context.Context, key string, revision int64, floor func() int64) (storage.Entry, int64, error) {
 	if err := validateKey(key); err != nil {
 		return storage.Entry{}, 0, err
 	}
@@ -101,7 +108,7 @@ func (s *Store) Get(ctx context.Context, key string, revision int64) (storage.En
 		return storage.Entry{}, 0, err
 	}
 	defer s.leave()
-	it, at, err := s.openView(ctx, revision, &pebble.IterOptions{UseL6Filters: true})
+	it, at, err := s.openView(ctx, revision, &pebble.IterOptions{UseL6Filters: true}, floor)
 	if err != nil {
 		return storage.Entry{}, 0, err
 	}
@@ -120,6 +127,13 @@ func (s *Store) Get(ctx context.Context, key string, revision int64) (storage.En
 // Range implements storage.Store. Keys beyond the limit are counted without reading their values. A client that reads a
 // large range in pages should set Uncounted, so that not every page counts all keys after it.
 func (s *Store) Range(ctx context.Context, r storage.RangeRequest) (storage.RangeResult, error) {
+	return s.readRange(ctx, r, s.history.compacted.Load)
+}
+
+// readRange is Range with the lowest revision that can be read.
+func (s *Store) readRange(
+	ctx context.Context, r storage.RangeRequest, floor func() int64,
+) (storage.RangeResult, error) {
 	if err := s.enter(ctx); err != nil {
 		return storage.RangeResult{}, err
 	}
@@ -132,7 +146,7 @@ func (s *Store) Range(ctx context.Context, r storage.RangeRequest) (storage.Rang
 	if empty {
 		o.LowerBound, o.UpperBound = []byte{prefixVersion}, []byte{prefixVersion}
 	}
-	it, at, err := s.openView(ctx, r.Revision, o)
+	it, at, err := s.openView(ctx, r.Revision, o, floor)
 	if err != nil {
 		return storage.RangeResult{}, err
 	}

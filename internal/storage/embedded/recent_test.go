@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -67,6 +68,7 @@ func testPlanner(t *testing.T, a *appliedVersions, limit int) *planner {
 		lastRevision: 1,
 		durable:      func() int64 { return 0 },
 		now:          func() int64 { return 0 },
+		wall:         time.Now,
 		scheduled:    func(int64) {},
 		view: func() (versionReader, error) {
 			a.opened++

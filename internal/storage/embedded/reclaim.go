@@ -54,6 +54,13 @@ func (r *reclaimer) add(deleted *garbage) {
 	r.garbage.addAll(deleted)
 }
 
+// pending returns how much garbage is recorded.
+func (r *reclaimer) pending() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.garbage.total
+}
+
 // wakeIfNeeded wakes the reclaimer if there is enough garbage. low is true while space is low.
 func (r *reclaimer) wakeIfNeeded(low bool) {
 	r.mu.Lock()
@@ -206,11 +213,23 @@ func (s *Store) flushMemTables(ctx context.Context) error {
 // has met its version in a merge no longer counts. The deletions of versions of unknown size, which old databases have,
 // are not counted. Versions are compressed in the tables, so their size is multiplied with the ratio of all tables.
 func (s *Store) garbageInTables() (int64, error) {
-	levels, err := s.db.SSTables(pebble.WithProperties())
+	deleted, raw, compressed, err := s.tableBytes()
 	if err != nil {
 		return 0, err
 	}
-	var deleted, raw, compressed float64
+	if compressed >= raw {
+		return int64(deleted), nil
+	}
+	return int64(deleted * compressed / raw), nil
+}
+
+// tableBytes returns the bytes that the deletions in the tables delete, and the size of what is in the tables before and
+// after compression.
+func (s *Store) tableBytes() (deleted, raw, compressed float64, err error) {
+	levels, err := s.db.SSTables(pebble.WithProperties())
+	if err != nil {
+		return 0, 0, 0, err
+	}
 	for _, level := range levels {
 		for _, table := range level {
 			p := table.Properties
@@ -219,10 +238,7 @@ func (s *Store) garbageInTables() (int64, error) {
 			compressed += float64(table.Size)
 		}
 	}
-	if compressed >= raw {
-		return int64(deleted), nil
-	}
-	return int64(deleted * compressed / raw), nil
+	return deleted, raw, compressed, nil
 }
 
 // planReclaim returns the spans that are worthwhile to merge, in the order of how little they contain that is not

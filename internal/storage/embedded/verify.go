@@ -164,6 +164,8 @@ func (v *verifier) metaRecord(it *pebble.Iterator) {
 			_, err = decodeClock(value)
 		case metaSamples:
 			_, err = decodeSamples(value)
+		case metaKept:
+			_, err = decodeKept(value)
 		default:
 			err = errors.New("its prefix is unknown")
 		}

@@ -93,6 +93,9 @@ func (f *filter) serve(w http.ResponseWriter, r *http.Request, requested *reques
 	}
 	f.observe.Impersonation(mode.label(), "allowed", time.Since(start))
 	audit.Impersonate(ctx, user, mode.constraint())
+	if info, by := request.InfoFrom(ctx), request.UserFrom(ctx); info != nil && by != nil {
+		info.Impersonator = by.Name
+	}
 	next.ServeHTTP(w, r.WithContext(request.WithUser(ctx, user)))
 }
 

@@ -24,6 +24,7 @@ func New() func(http.Handler) http.Handler {
 				return
 			}
 			info.Tracker, info.Warnings = &rw.Tracker, &rw.Warnings
+			info.AuditID, info.UserAgent = r.Header.Get("Audit-Id"), r.UserAgent()
 			next.ServeHTTP(rw, r.WithContext(request.WithInfo(r.Context(), info)))
 		})
 	}

@@ -1,0 +1,239 @@
+package kubectlhistory
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kjson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/keelson-dev/keelson/internal/api/history"
+)
+
+const (
+	mediaJSON  = "application/json"
+	mediaTable = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+	// fieldManager is the name of the command in managedFields.
+	fieldManager = "kubectl-history"
+	// pageSize is how many objects or changes a request asks for.
+	pageSize = 500
+)
+
+// client sends requests to a server.
+type client struct {
+	base   string // the URL without a slash at its end
+	header http.Header
+	http   *http.Client
+}
+
+// request sends a request and returns the body of the response. An answer above 299 is a *kerrors.StatusError.
+func (c *client) request(ctx context.Context, method, path string, query url.Values, accept string, body []byte) ([]byte, error) {
+	target := c.base + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	q, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	q.Header = c.header.Clone()
+	q.Header.Set("Accept", accept)
+	q.Header.Set("User-Agent", fieldManager)
+	if body != nil {
+		q.Header.Set("Content-Type", mediaJSON)
+	}
+	r, err := c.http.Do(q)
+	if err != nil {
+		return nil, fmt.Errorf("cannot reach the server: %w", err)
+	}
+	defer r.Body.Close()
+	answer, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, fmt.Errorf("the answer of the server is incomplete: %w", err)
+	}
+	if r.StatusCode < http.StatusMultipleChoices {
+		return answer, nil
+	}
+	var status metav1.Status
+	if json.Unmarshal(answer, &status) != nil || status.Message == "" {
+		status.Message = fmt.Sprintf("the server at %s answers %s: %s", c.base, r.Status, strings.TrimSpace(string(answer)))
+	}
+	status.Code = int32(r.StatusCode)
+	return nil, &kerrors.StatusError{ErrStatus: status}
+}
+
+// withObjects returns the parameters of a request for changes with their objects.
+func withObjects() url.Values {
+	return url.Values{"objects": {"true"}, "limit": {strconv.Itoa(objectsPage)}}
+}
+
+// asOfQuery returns the parameters of a read at a time; "" is now.
+func asOfQuery(asOf string) url.Values {
+	query := url.Values{}
+	if asOf != "" {
+		query.Set("asOf", asOf)
+	}
+	return query
+}
+
+// get returns an object as of a time; "" is now.
+func (c *client) get(ctx context.Context, r resource, namespace, name, asOf string) (*unstructured.Unstructured, error) {
+	body, err := c.request(ctx, http.MethodGet, r.path(namespace, name), asOfQuery(asOf), mediaJSON, nil)
+	if err != nil {
+		return nil, err
+	}
+	return decode(body)
+}
+
+// getOrNil is get, but an object that does not exist is nil.
+func (c *client) getOrNil(ctx context.Context, r resource, namespace, name, asOf string) (*unstructured.Unstructured, error) {
+	o, err := c.get(ctx, r, namespace, name, asOf)
+	if kerrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return o, err
+}
+
+// decode decodes an object. Whole numbers stay whole.
+func decode(body []byte) (*unstructured.Unstructured, error) {
+	o := &unstructured.Unstructured{}
+	if err := kjson.Unmarshal(body, &o.Object); err != nil {
+		return nil, fmt.Errorf("the server answers no object: %w", err)
+	}
+	return o, nil
+}
+
+// pages requests all pages of a list and gives each to a function.
+func (c *client) pages(
+	ctx context.Context, r resource, namespace, selector, asOf, accept string, page func(body []byte) error,
+) error {
+	query := asOfQuery(asOf)
+	query.Set("limit", strconv.Itoa(pageSize))
+	if selector != "" {
+		query.Set("labelSelector", selector)
+	}
+	for {
+		body, err := c.request(ctx, http.MethodGet, r.path(namespace, ""), query, accept, nil)
+		if err != nil {
+			return err
+		}
+		if err := page(body); err != nil {
+			return err
+		}
+		var list metav1.PartialObjectMetadataList
+		if err := json.Unmarshal(body, &struct {
+			Metadata *metav1.ListMeta `json:"metadata"`
+		}{&list.ListMeta}); err != nil {
+			return err
+		}
+		if list.Continue == "" {
+			return nil
+		}
+		query.Set("continue", list.Continue)
+	}
+}
+
+// list returns the objects of a resource as of a time, each with apiVersion and kind, and the resourceVersion of the list.
+func (c *client) list(
+	ctx context.Context, r resource, namespace, selector, asOf string,
+) (objects []*unstructured.Unstructured, revision string, err error) {
+	err = c.pages(ctx, r, namespace, selector, asOf, mediaJSON, func(body []byte) error {
+		page, err := decode(body)
+		if err != nil {
+			return err
+		}
+		revision, _, _ = unstructured.NestedString(page.Object, "metadata", "resourceVersion")
+		items, _ := page.Object["items"].([]any)
+		for _, item := range items {
+			fields, ok := item.(map[string]any)
+			if !ok {
+				return fmt.Errorf("the list of %s has an item that is no object", r)
+			}
+			o := &unstructured.Unstructured{Object: fields}
+			o.SetAPIVersion(r.apiVersion())
+			o.SetKind(r.Kind)
+			objects = append(objects, o)
+		}
+		return nil
+	})
+	return objects, revision, err
+}
+
+// write sends an object: method POST creates it, PUT updates it. With dryRun the server does everything but storing it.
+func (c *client) write(
+	ctx context.Context, method string, r resource, o *unstructured.Unstructured, dryRun bool,
+) (*unstructured.Unstructured, error) {
+	body, err := json.Marshal(o.Object)
+	if err != nil {
+		return nil, err
+	}
+	query := url.Values{"fieldManager": {fieldManager}}
+	if dryRun {
+		query.Set("dryRun", metav1.DryRunAll)
+	}
+	name := ""
+	if method == http.MethodPut {
+		name = o.GetName()
+	}
+	answer, err := c.request(ctx, method, r.path(o.GetNamespace(), name), query, mediaJSON, body)
+	if err != nil {
+		return nil, err
+	}
+	return decode(answer)
+}
+
+// change is a change of an object, with the object after it as it was received.
+type change struct {
+	history.Change
+	Object json.RawMessage `json:"object,omitempty"`
+}
+
+// object returns the object after the change, nil if the change has none.
+func (c *change) object() (*unstructured.Unstructured, error) {
+	if len(c.Object) == 0 {
+		return nil, nil
+	}
+	return decode(c.Object)
+}
+
+// objectsPage is how many changes with their objects a request asks for: objects may be large, and often the first ones are enough.
+const objectsPage = 50
+
+// changes gives the changes of an object to a function, the newest first, until it returns false. query are more parameters; limit
+// is the size of a page.
+func (c *client) changes(
+	ctx context.Context, r resource, namespace, name string, query url.Values, visit func(*change) (bool, error),
+) error {
+	for {
+		body, err := c.request(ctx, http.MethodGet, r.path(namespace, name, "history"), query, mediaJSON, nil)
+		if err != nil {
+			return err
+		}
+		var page struct {
+			Kind     string          `json:"kind"`
+			Metadata metav1.ListMeta `json:"metadata"`
+			Items    []change        `json:"items"`
+		}
+		if err := json.Unmarshal(body, &page); err != nil || page.Kind != "ObjectHistory" {
+			return fmt.Errorf("the server answers no history of %s", r.objectName(name))
+		}
+		for i := range page.Items {
+			if more, err := visit(&page.Items[i]); err != nil || !more {
+				return err
+			}
+		}
+		if page.Metadata.Continue == "" {
+			return nil
+		}
+		query.Set("continue", page.Metadata.Continue)
+	}
+}

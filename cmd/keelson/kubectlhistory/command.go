@@ -1,0 +1,122 @@
+// Package kubectlhistory is the command kubectl-history, a plug-in of kubectl: who changed an object, what it was, and how it
+// comes back. It is a client of the API in docs/history.md. The files plan.go, clean.go, fields.go, unified.go and table.go have
+// the pure parts; the others send requests and print.
+package kubectlhistory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Name is the name of the command, and of a program that kubectl finds as its plug-in.
+const Name = "kubectl-history"
+
+// Options are what the command needs from the program.
+type Options struct {
+	Out, ErrOut io.Writer
+	// Color has differences printed in colours.
+	Color bool
+	// Getenv returns an environment variable.
+	Getenv func(string) string
+}
+
+// New returns the command with its subcommands.
+func New(o Options) *cobra.Command {
+	c := &cobra.Command{
+		Use: Name, Short: "Read the past of objects, and bring it back",
+		Long: "Reads the history that a Keelson server keeps: who changed an object, and what\n" +
+			"it was, also if it was deleted. It brings objects back. A program of the name\n" +
+			"kubectl-history on the PATH (a link, for example) is a plug-in of kubectl:\n" +
+			"kubectl history.",
+		Example: "  ln -s \"$(command -v keelson)\" ~/bin/kubectl-history\n" +
+			"  kubectl history log deployment web",
+		SilenceUsage: true, SilenceErrors: true,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(newLog(o), newGet(o), newDiff(o), newUndelete(o), newRevert(o), newBlameCommand(o))
+	return c
+}
+
+// newCommand returns a subcommand with the flags of the connection. run gets a session with the server.
+func newCommand(o Options, c *cobra.Command, check func(args []string) error, run func(s *session, args []string) error) *cobra.Command {
+	flags := connection{getenv: o.Getenv}
+	c.SilenceUsage, c.SilenceErrors = true, true
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := check(args); err != nil {
+			return err
+		}
+		cl, namespace, err := flags.connect(c.Context())
+		if err != nil {
+			return err
+		}
+		defer cl.http.CloseIdleConnections()
+		s := &session{Options: o, ctx: c.Context(), client: cl, namespace: namespace}
+		if s.catalog, err = cl.discover(c.Context()); err != nil {
+			return err
+		}
+		return run(s, args)
+	}
+	connectionFlags(c.Flags(), &flags)
+	return c
+}
+
+func connectionFlags(f *pflag.FlagSet, c *connection) {
+	f.StringVarP(&c.namespace, "namespace", "n", "", "namespace of the objects; by default that of the context")
+	f.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig to use; by default those that kubectl uses")
+	f.StringVar(&c.context, "context", "", "context of the kubeconfig; by default the current one")
+}
+
+// asOfUsage describes the values of --as-of.
+const asOfUsage = "a time (RFC 3339), a duration before now such as 1h30m, or a resourceVersion"
+
+// session is the connection of one command with a server.
+type session struct {
+	Options
+	ctx       context.Context
+	client    *client
+	catalog   catalog
+	namespace string
+}
+
+// namespaceOf returns the namespace of requests for a resource.
+func (s *session) namespaceOf(r resource) string {
+	if r.Namespaced {
+		return s.namespace
+	}
+	return ""
+}
+
+// printf writes to standard output.
+func (s *session) printf(format string, args ...any) { fmt.Fprintf(s.Out, format, args...) }
+
+// warnf writes a line to standard error.
+func (s *session) warnf(format string, args ...any) { fmt.Fprintf(s.ErrOut, format+"\n", args...) }
+
+// checkOutput returns an error if a value of --output is not one of those allowed; "" always is.
+func checkOutput(format string, allowed ...string) error {
+	for _, a := range append(allowed, "") {
+		if format == a {
+			return nil
+		}
+	}
+	return fmt.Errorf("--output must be %s, not %q", strings.Join(allowed, " or "), format)
+}
+
+// explain adds the time to the error of a read of an object that did not exist then.
+func explain(err error, asOf string) error {
+	if kerrors.IsNotFound(err) && asOf != "" {
+		return fmt.Errorf("%w as of %s", err, asOf)
+	}
+	return err
+}
+
+// errNoAsOf is the error of a command that needs a time.
+var errNoAsOf = errors.New("say as of when with --as-of: " + asOfUsage)

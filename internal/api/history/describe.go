@@ -1,0 +1,82 @@
+package history
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+// Version is an object after a change, decoded from its JSON in the version of a request.
+type Version struct {
+	Tree map[string]any // nil if the object is not there or cannot be read
+	Err  error
+}
+
+// Decode returns the object after a change.
+func Decode(ctx context.Context, s *registry.Served, c *registry.PastChange) (v Version) {
+	if c.Object == nil {
+		return Version{Err: c.Err}
+	}
+	item, err := s.ItemJSONOnce(ctx, c.Object, s.Version)
+	if err == nil {
+		err = json.Unmarshal(item, &v.Tree)
+	}
+	v.Err = err
+	return v
+}
+
+// uid returns the UID of the object, "" if it is not known.
+func (v Version) uid() types.UID {
+	metadata, _ := v.Tree["metadata"].(map[string]any)
+	uid, _ := metadata["uid"].(string)
+	return types.UID(uid)
+}
+
+// Describe returns a change as it is answered. before is the version before it, zero if that is not kept.
+func Describe(c *registry.PastChange, after, before Version) Change {
+	a := c.Author
+	out := Change{
+		ResourceVersion: strconv.FormatInt(c.Revision, 10), Time: TimeOf(c.Time), UID: after.uid(),
+		User: a.User, Impersonator: a.Impersonator, Verb: a.Verb, Subresource: a.Subresource, FieldManager: a.Manager,
+		UserAgent: a.UserAgent, AuditID: a.AuditID, Reason: a.Reason,
+	}
+	switch {
+	case c.Deleted:
+		out.Type, out.UID = Deleted, before.uid()
+		if a.Verb == "" && !c.Time.IsZero() {
+			out.Type = Expired
+		}
+	case c.CreateRevision == c.Revision:
+		out.Type = Created
+	default:
+		out.Type = Updated
+		if after.Tree != nil && before.Tree != nil {
+			out.Changed, out.MoreChanged = Paths(before.Tree, after.Tree)
+		}
+	}
+	if after.Err != nil {
+		out.Unreadable = after.Err.Error()
+	}
+	return out
+}
+
+// ParseTime parses a parameter that is a time (RFC 3339) or a duration before now.
+func ParseTime(parameter, value string, now time.Time) (time.Time, error) {
+	if before, err := time.ParseDuration(value); err == nil && before >= 0 {
+		return now.Add(-before), nil
+	}
+	at, err := time.Parse(time.RFC3339, value)
+	if err != nil {
+		return at, kerrors.NewBadRequest(fmt.Sprintf(
+			"invalid %s %q: it has to be a time (RFC 3339), a duration before now such as 1h30m, or a resourceVersion", parameter, value,
+		))
+	}
+	return at, nil
+}

@@ -1,0 +1,87 @@
+// Package history has the form in which the history of an object is answered, and finds what a change has changed. Package rest
+// serves it; docs/history.md describes it for users.
+package history
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// APIVersion is the apiVersion of the types of this package.
+const APIVersion = "history.keelson.dev/v1alpha1"
+
+// ObjectHistory is the answer of the subresource history of an object: its changes, the newest first.
+type ObjectHistory struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	Items           []Change `json:"items"`
+}
+
+// ChangeType is what a change did to the object.
+type ChangeType string
+
+const (
+	Created ChangeType = "Created"
+	Updated ChangeType = "Updated"
+	Deleted ChangeType = "Deleted"
+	// Expired is the end of the time to live of an Event.
+	Expired ChangeType = "Expired"
+)
+
+// Change is a change of an object. Fields that are not known are empty: who made a change is known as long as the version before
+// it is kept.
+type Change struct {
+	Type            ChangeType `json:"type"`
+	ResourceVersion string     `json:"resourceVersion"`
+	// Time is when the change was written, in UTC with milliseconds.
+	Time *metav1.MicroTime `json:"time,omitempty"`
+	UID  types.UID         `json:"uid,omitempty"`
+
+	User         string `json:"user,omitempty"`
+	Impersonator string `json:"impersonator,omitempty"`
+	Verb         string `json:"verb,omitempty"`
+	Subresource  string `json:"subresource,omitempty"`
+	FieldManager string `json:"fieldManager,omitempty"`
+	UserAgent    string `json:"userAgent,omitempty"`
+	AuditID      string `json:"auditID,omitempty"`
+	Reason       string `json:"reason,omitempty"`
+
+	// Changed are the paths of the fields that were added, changed or removed, at most MaxChanged; MoreChanged is the number of
+	// the others. resourceVersion, generation and managedFields are left out.
+	Changed     []string `json:"changed,omitempty"`
+	MoreChanged int      `json:"moreChanged,omitempty"`
+	// Object is the object after the change, if the request asks for objects.
+	Object any `json:"object,omitempty"`
+	// Unreadable says why the stored value of the object cannot be read.
+	Unreadable string `json:"unreadable,omitempty"`
+}
+
+// ChangeList is the answer of the resource changes: changes of objects, in the order in which they were made.
+type ChangeList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	Items           []ObjectChange `json:"items"`
+}
+
+// ObjectChange is a change with the object that it is of.
+type ObjectChange struct {
+	Group     string `json:"group,omitempty"`
+	Version   string `json:"version"`
+	Resource  string `json:"resource"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	Change    `json:",inline"`
+}
+
+// MaxChanged is the most paths in a Change.
+const MaxChanged = 200
+
+// TimeOf returns t for a Change.
+func TimeOf(t time.Time) *metav1.MicroTime {
+	if t.IsZero() {
+		return nil
+	}
+	return &metav1.MicroTime{Time: t.UTC()}
+}

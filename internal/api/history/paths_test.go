@@ -1,0 +1,79 @@
+package history
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestPaths(t *testing.T) {
+	for _, c := range []struct{ before, after, want string }{
+		{`{}`, `{}`, ""},
+		{`{"spec":{"replicas":1}}`, `{"spec":{"replicas":2}}`, ".spec.replicas"},
+		{`{"spec":{"replicas":1}}`, `{"spec":{}}`, ".spec.replicas"},
+		{`{"spec":{}}`, `{"spec":{"a":{"b":1}}}`, ".spec.a"},
+		{`{"a":{"b":1}}`, `{"a":[1]}`, ".a"},
+		{`{"metadata":{"labels":{"app.kubernetes.io/name":"a"}}}`, `{"metadata":{"labels":{"app.kubernetes.io/name":"b"}}}`,
+			".metadata.labels[app.kubernetes.io/name]"},
+		{`{"metadata":{"resourceVersion":"1","generation":1,"managedFields":[]}}`, `{"metadata":{"resourceVersion":"2","generation":2}}`, ""},
+		{`{"c":[{"name":"a","v":1},{"name":"b"}]}`, `{"c":[{"name":"b"},{"name":"a","v":2}]}`, ".c[name=a].v"},
+		{`{"c":[{"name":"a"},{"name":"b"}]}`, `{"c":[{"name":"b"},{"name":"a"}]}`, ".c"},
+		{`{"c":[{"name":"a"}]}`, `{"c":[{"name":"a"},{"name":"b"}]}`, ".c[name=b]"},
+		{`{"args":["a","b"]}`, `{"args":["a","c","d"]}`, ".args[1] .args[2]"},
+		{`{"c":[{"name":"a"},{"name":"a","v":1}]}`, `{"c":[{"name":"a"},{"name":"a","v":2}]}`, ".c[1].v"},
+		{`{"a":null}`, `{"a":1}`, ".a"},
+		{`{"x":1,"a":1}`, `{"x":2,"a":2}`, ".a .x"},
+	} {
+		var before, after map[string]any
+		for text, to := range map[string]*map[string]any{c.before: &before, c.after: &after} {
+			if err := json.Unmarshal([]byte(text), to); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c.before == c.after {
+			before, after = map[string]any{}, map[string]any{}
+		}
+		if got, _ := Paths(before, after); strings.Join(got, " ") != c.want {
+			t.Errorf("%s and %s: %q, want %q", c.before, c.after, got, c.want)
+		}
+	}
+}
+
+// TestManyPaths changes more fields than are shown.
+func TestManyPaths(t *testing.T) {
+	after := map[string]any{}
+	for i := range 2 * MaxChanged {
+		after[fmt.Sprintf("f%04d", i)] = 1
+	}
+	paths, more := Paths(map[string]any{}, after)
+	if len(paths) != MaxChanged || more != MaxChanged || !slices.IsSorted(paths) {
+		t.Errorf("%d paths and %d more", len(paths), more)
+	}
+}
+
+func TestTimeOf(t *testing.T) {
+	if TimeOf(time.Time{}) != nil {
+		t.Error("an unknown time is shown")
+	}
+}
+
+func TestLeaves(t *testing.T) {
+	for object, want := range map[string]string{
+		`{}`: "[]",
+		`{"metadata":{"resourceVersion":"1","managedFields":[{"a":1}],"labels":{"a/b":"x"}}}`: "[{.metadata.labels[a/b] x}]",
+		`{"b":{},"a":[],"c":{"d":1,"e":null}}`:                                                "[{.a []} {.b map[]} {.c.d 1} {.c.e <nil>}]",
+		`{"c":[{"name":"y","v":1},{"name":"x"}],"l":["p","q"],"t":true}`: "[{.c[name=x].name x} {.c[name=y].name y} " +
+			"{.c[name=y].v 1} {.l[0] p} {.l[1] q} {.t true}]",
+	} {
+		var o map[string]any
+		if err := json.Unmarshal([]byte(object), &o); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(Leaves(o)); got != want {
+			t.Errorf("%s: %s, want %s", object, got, want)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/keelson-dev/keelson/internal/api/history"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/apierr"
+	"github.com/keelson-dev/keelson/internal/object/apiresponse"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+const (
+	// historySubresource is a subresource that every stored object has. Discovery does not show it: it is not part of the API of
+	// Kubernetes.
+	historySubresource = "history"
+
+	defaultHistoryLimit, maxHistoryLimit = 100, 500
+)
+
+// history answers the changes of an object, which may be gone. A Secret's values are shown only if the request asks for objects.
+func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	if info.Rest != "" || info.Name == "" {
+		return apierr.PathNotFound()
+	}
+	ctx := r.Context()
+	if err := h.mayReadHistory(ctx, info, info.Namespace); err != nil {
+		return err
+	}
+	o, err := parseHistoryOptions(r)
+	if err != nil {
+		return err
+	}
+	since, err := h.historySince(ctx, info)
+	if err != nil {
+		return err
+	}
+	// One more than are shown, because a change is found by comparing with the version before.
+	changes, err := s.Changes(ctx, info.Namespace, info.Name, o.before, o.limit+1)
+	if errors.Is(err, registry.ErrNoHistory) {
+		return kerrors.NewBadRequest(err.Error())
+	}
+	if err != nil {
+		return err
+	}
+	answer := history.ObjectHistory{
+		TypeMeta: metav1.TypeMeta{Kind: "ObjectHistory", APIVersion: history.APIVersion}, Items: []history.Change{},
+	}
+	versions := make([]history.Version, len(changes))
+	for i := range changes {
+		versions[i] = history.Decode(ctx, s.Served, &changes[i])
+	}
+	for i := range changes {
+		if changes[i].Revision < since {
+			break
+		}
+		if i == o.limit {
+			answer.Continue = strconv.FormatInt(changes[i-1].Revision, 10)
+			break
+		}
+		before := history.Version{}
+		if i+1 < len(versions) {
+			before = versions[i+1]
+		}
+		c := history.Describe(&changes[i], versions[i], before)
+		if o.uid != "" && c.UID != o.uid {
+			continue
+		}
+		if o.objects && versions[i].Tree != nil {
+			c.Object = versions[i].Tree
+		}
+		answer.Items = append(answer.Items, c)
+	}
+	if len(changes) == 0 {
+		return kerrors.NewNotFound(s.gr, info.Name)
+	}
+	body, err := json.Marshal(&answer)
+	if err != nil {
+		return err
+	}
+	if apiresponse.WantsPretty(r) {
+		body = apiresponse.Indent(body)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, err = w.Write(append(body, '\n'))
+	return err
+}
+
+// hasHistory reports whether a request is for the history of an object.
+func (s *served) hasHistory(info *request.Info) bool {
+	return info.Subresource == historySubresource && info.Verb == "get" && !s.Virtual()
+}
+
+// historySince returns the revision from which on the user may read the history of the object: the creation of its namespace, or 0 for
+// a user who may read the history of all namespaces.
+func (h *Handler) historySince(ctx context.Context, info *request.Info) (int64, error) {
+	if info.Namespace == "" || h.mayReadHistory(ctx, info, "") == nil {
+		return 0, nil
+	}
+	since, err := h.o.Registry.NamespaceSince(ctx, info.Namespace)
+	if err == nil && since == 0 {
+		return 0, h.mayReadHistory(ctx, info, "") // the namespace is gone
+	}
+	return since, err
+}
+
+// historyOptions are the parameters of a request for the history of an object.
+type historyOptions struct {
+	limit   int
+	before  int64 // the continue parameter
+	uid     types.UID
+	objects bool
+}
+
+func parseHistoryOptions(r *http.Request) (o historyOptions, err error) {
+	query := r.URL.Query()
+	o = historyOptions{limit: defaultHistoryLimit, uid: types.UID(query.Get("uid")), objects: query.Get("objects") == "true"}
+	if limit := query.Get("limit"); limit != "" {
+		if o.limit, err = strconv.Atoi(limit); err != nil || o.limit < 1 {
+			return o, kerrors.NewBadRequest("invalid limit " + strconv.Quote(limit))
+		}
+		o.limit = min(o.limit, maxHistoryLimit)
+	}
+	if next := query.Get("continue"); next != "" {
+		if o.before, err = strconv.ParseInt(next, 10, 64); err != nil || o.before < 1 {
+			return o, kerrors.NewBadRequest("invalid continue token")
+		}
+	}
+	return o, nil
+}

@@ -1,0 +1,163 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/access/auth/authz"
+	"github.com/keelson-dev/keelson/internal/api/history"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// This file is about reads of the past: a get or list with the parameter asOf, and a list at an exact resourceVersion that the
+// store has compacted but still keeps. Everything after the choice of the view is as in other reads.
+
+const (
+	// asOfParameter is a time (RFC 3339), a duration before now (1h30m) or a resourceVersion.
+	asOfParameter = "asOf"
+	// readHistory is the verb that a user needs for the past, besides get or list.
+	readHistory = "readhistory"
+)
+
+// checkAsOf refuses asOf in requests that it is not for: a deletion of what a collection had in the past would be a surprise.
+func checkAsOf(r *http.Request, info *request.Info) error {
+	if !strings.Contains(r.URL.RawQuery, asOfParameter) || queryValue(r, asOfParameter) == "" {
+		return nil
+	}
+	switch info.Verb {
+	case "get", "list":
+		return nil
+	case "watch":
+		return kerrors.NewBadRequest("a watch cannot begin in the past: asOf is for get and list")
+	}
+	return kerrors.NewBadRequest("asOf is only for reads")
+}
+
+// pastView returns the view of the objects in the namespace of the request as of the parameter asOf. asked is false if the request
+// has none.
+func (h *Handler) pastView(r *http.Request, s *served, info *request.Info) (v *cache.View, asked bool, err error) {
+	if !strings.Contains(r.URL.RawQuery, asOfParameter) {
+		return nil, false, nil
+	}
+	asOf := queryValue(r, asOfParameter)
+	if asOf == "" {
+		return nil, false, nil
+	}
+	if queryValue(r, "resourceVersion") != "" {
+		return nil, true, kerrors.NewBadRequest("asOf and resourceVersion cannot be used together")
+	}
+	if err := h.mayReadHistory(r.Context(), info, info.Namespace); err != nil {
+		return nil, true, err
+	}
+	revision, err := h.revisionOf(r.Context(), s, info, asOf)
+	if err != nil {
+		return nil, true, err
+	}
+	v, err = h.viewPast(r.Context(), s, info, revision)
+	return v, true, err
+}
+
+// page reads the objects that the options ask for: of now, or of the past.
+func (h *Handler) page(
+	r *http.Request, info *request.Info, s *served, sel *selection, o *listOptions,
+) (*page, error) {
+	ctx := r.Context()
+	view, asked, err := h.pastView(r, s, info)
+	if err != nil {
+		return nil, err
+	}
+	if !asked {
+		p, err := s.page(r, sel, o)
+		compacted := (*storage.CompactedError)(nil)
+		exact := o.ResourceVersionMatch == metav1.ResourceVersionMatchExact && o.Continue == ""
+		if !exact || !errors.As(err, &compacted) || h.mayReadHistory(ctx, info, info.Namespace) != nil {
+			return p, err
+		}
+		if view, err = h.viewPast(ctx, s, info, compacted.Revision); err != nil {
+			return nil, err
+		}
+	}
+	token := (*continueToken)(nil)
+	if o.Continue != "" {
+		next, err := parseContinue(o.Continue)
+		if err != nil {
+			return nil, err
+		}
+		if view, err = h.viewPast(ctx, s, info, next.Revision); err != nil {
+			return nil, err
+		}
+		token = &next
+	}
+	p, err := s.readPage(ctx, sel, view, token.from(sel), int(max(o.Limit, 0)))
+	return p, notKept(err)
+}
+
+// viewPast returns the view at a revision, for a user who may read the history of the namespace of the request. What was there before
+// that namespace was created is for users who may read the history of all namespaces.
+func (h *Handler) viewPast(
+	ctx context.Context, s *served, info *request.Info, revision int64,
+) (*cache.View, error) {
+	if info.Namespace != "" {
+		since, err := h.o.Registry.NamespaceSince(ctx, info.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		if revision < since || since == 0 {
+			if err := h.mayReadHistory(ctx, info, ""); err != nil {
+				return nil, err
+			}
+		}
+	}
+	v, err := s.Past(ctx, revision, info.Namespace)
+	return v, notKept(err)
+}
+
+// mayReadHistory returns the error for a user who may not read the history of the resource in a namespace, "" being all.
+func (h *Handler) mayReadHistory(ctx context.Context, info *request.Info, namespace string) error {
+	if h.o.Authorizer == nil {
+		return nil
+	}
+	asked := *info
+	asked.Verb, asked.Namespace, asked.Subresource = readHistory, namespace, ""
+	return authz.Check(ctx, h.o.Authorizer, authz.Attributes{User: request.UserFrom(ctx), Info: &asked})
+}
+
+// revisionOf returns the revision that asOf means.
+func (h *Handler) revisionOf(ctx context.Context, s *served, info *request.Info, asOf string) (int64, error) {
+	if revision, err := strconv.ParseUint(asOf, 10, 63); err == nil && revision > 0 {
+		return int64(revision), nil
+	}
+	now := h.o.Now()
+	at, err := history.ParseTime(asOfParameter, asOf, now)
+	if err != nil {
+		return 0, err
+	}
+	if !at.Before(now) {
+		return s.CurrentRevision(ctx)
+	}
+	revision, err := s.RevisionAt(ctx, info.Namespace, at)
+	if errors.Is(err, registry.ErrNoHistory) {
+		return 0, kerrors.NewBadRequest("asOf has to be a resourceVersion: " + err.Error())
+	}
+	return revision, notKept(err)
+}
+
+// notKept returns the error for a revision that is not kept any more.
+func notKept(err error) error {
+	if compacted := (*storage.CompactedError)(nil); errors.As(err, &compacted) {
+		return kerrors.NewResourceExpired(fmt.Sprintf(
+			"the history goes back to resourceVersion %d; what was before is not kept any more", compacted.Compacted,
+		))
+	}
+	return err
+}

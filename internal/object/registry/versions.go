@@ -1,0 +1,78 @@
+package registry
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// A PastChange is a change of an object that the store keeps.
+type PastChange struct {
+	// Object is the object after the change, nil if it was deleted or cannot be read; then Err says why.
+	Object *cache.Object
+	Err    error
+	// Before is the revision of the version before, 0 if there was none or that is not known.
+	Revision, Before int64
+	// CreateRevision is the revision at which the object was made, 0 after a deletion.
+	CreateRevision int64
+	Deleted        bool
+	// Time is zero if it is not known; then Author is empty.
+	Time   time.Time
+	Author Author
+}
+
+// ParseKey returns the resource, the namespace and the name that a key of the store is for; the name is empty if it is none of an
+// object. A key of a resource that the registry does not have is taken for one of a custom resource.
+func (g *Registry) ParseKey(key string) (gr schema.GroupResource, namespace, name string) {
+	rest, ok := strings.CutPrefix(key, Root)
+	if !ok {
+		return gr, "", ""
+	}
+	parts := strings.Split(rest, "/")
+	for n := min(len(parts)-1, 3); n > 0; n-- {
+		if r := g.byPath[strings.Join(parts[:n], "/")]; r != nil {
+			gr, parts = r.Kind.GroupResource(), parts[n:]
+			if r.Kind.Namespaced != (len(parts) == 2) {
+				return gr, "", ""
+			}
+			return gr, strings.Join(parts[:len(parts)-1], ""), parts[len(parts)-1]
+		}
+	}
+	if len(parts) < 3 || len(parts) > 4 || !strings.Contains(parts[0], ".") {
+		return gr, "", ""
+	}
+	return schema.GroupResource{Group: parts[0], Resource: parts[1]}, strings.Join(parts[2:len(parts)-1], ""), parts[len(parts)-1]
+}
+
+// Changes returns the changes of an object before a revision (0 is all), the newest first, at most limit. The object may be gone. It
+// fails with ErrNoHistory if the store keeps none.
+func (r *Resource) Changes(ctx context.Context, namespace, name string, before int64, limit int) ([]PastChange, error) {
+	history, ok := r.store.(storage.History)
+	if !ok {
+		return nil, ErrNoHistory
+	}
+	key := r.Key(namespace, name)
+	versions, err := history.Versions(ctx, r.prefix+key, before, limit)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]PastChange, len(versions))
+	for i, v := range versions {
+		c := PastChange{
+			Revision: v.Entry.ModRevision, CreateRevision: v.Entry.CreateRevision, Before: v.Prev.ModRevision, Deleted: v.Deleted, Time: v.Time,
+		}
+		if c.Author, err = DecodeAuthor(v.By); err != nil {
+			return nil, err
+		}
+		if !v.Deleted {
+			c.Object, c.Err = r.objectOf(ctx, key, v.Entry.Value, v.Entry.ModRevision)
+		}
+		list[i] = c
+	}
+	return list, nil
+}

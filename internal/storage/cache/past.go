@@ -1,0 +1,47 @@
+package cache
+
+import (
+	"context"
+	"errors"
+
+	"github.com/keelson-dev/keelson/internal/storage"
+)
+
+// reader is what a view reads from the store.
+type reader interface {
+	Get(ctx context.Context, key string, revision int64) (storage.Entry, int64, error)
+	Range(ctx context.Context, r storage.RangeRequest) (storage.RangeResult, error)
+}
+
+// past is a reader of what a store keeps beyond its compaction revision.
+type past struct {
+	history storage.History
+	scope   storage.Scope
+}
+
+// Get implements reader.
+func (p past) Get(ctx context.Context, key string, revision int64) (storage.Entry, int64, error) {
+	e, err := p.history.GetAt(ctx, p.scope, key, revision)
+	return e, revision, err
+}
+
+// Range implements reader.
+func (p past) Range(ctx context.Context, r storage.RangeRequest) (storage.RangeResult, error) {
+	return p.history.RangeAt(ctx, p.scope, r)
+}
+
+// ViewPast is ViewAt for a revision that the store may have compacted, but still keeps (storage.History). The view may be read
+// in one namespace only, unless that is "". Of a store that keeps nothing it is the same as ViewAt.
+func (r *Resource) ViewPast(ctx context.Context, revision int64, namespace string) (*View, error) {
+	v, err := r.ViewAt(ctx, revision)
+	history, ok := r.cache.store.(storage.History)
+	if compacted := (*storage.CompactedError)(nil); !ok || !errors.As(err, &compacted) {
+		return v, err
+	}
+	from := past{history, storage.Scope{Prefix: r.config.Prefix, Namespace: namespace}}
+	// No object has this key. The store only checks the revision.
+	if _, _, err := r.getStored(ctx, from, r.config.Prefix, revision); err != nil {
+		return nil, err
+	}
+	return &View{resource: r, from: from, revision: revision, exact: true, memory: r.state.Load()}, nil
+}

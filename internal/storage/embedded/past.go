@@ -1,0 +1,293 @@
+package embedded
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/keelson-dev/keelson/internal/storage"
+)
+
+var _ storage.History = (*Store)(nil)
+
+// Floor implements storage.History.
+func (s *Store) Floor(scope storage.Scope) int64 { return s.history.floors.Load().of(scope).Revision }
+
+// floorOf returns Floor of a scope as a function.
+func (s *Store) floorOf(scope storage.Scope) func() int64 {
+	return func() int64 { return s.Floor(scope) }
+}
+
+// Kept implements storage.History.
+func (s *Store) Kept() storage.Kept { return s.history.floors.Load().kept }
+
+// errNoRevision is the error of a read of the past without a revision.
+var errNoRevision = errors.New("embedded: a read of the past needs a revision")
+
+// GetAt implements storage.History.
+func (s *Store) GetAt(ctx context.Context, scope storage.Scope, key string, revision int64) (storage.Entry, error) {
+	if revision == 0 {
+		return storage.Entry{}, errNoRevision
+	}
+	e, _, err := s.get(ctx, key, revision, s.floorOf(scope))
+	return e, err
+}
+
+// RangeAt implements storage.History.
+func (s *Store) RangeAt(
+	ctx context.Context, scope storage.Scope, r storage.RangeRequest,
+) (storage.RangeResult, error) {
+	if r.Revision == 0 {
+		return storage.RangeResult{}, errNoRevision
+	}
+	return s.readRange(ctx, r, s.floorOf(scope))
+}
+
+// Versions implements storage.History. A version without an operation in the log has no time; the oldest one that is
+// returned may be such a version.
+func (s *Store) Versions(ctx context.Context, key string, before int64, limit int) ([]storage.Change, error) {
+	if err := validateKey(key); err != nil {
+		return nil, err
+	}
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	newest := s.hub.durable.Load()
+	if before > 0 {
+		newest = min(newest, before-1)
+	}
+	it, err := s.db.NewIterWithContext(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer it.Close()
+	logged, err := it.Clone(pebble.CloneOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer logged.Close()
+	var list []storage.Change
+	for ok := it.SeekPrefixGE(appendVersionKey(nil, key, newest)); ok && len(list) < limit; ok = it.Next() {
+		v, _, err := currentVersion(it)
+		if err != nil {
+			return nil, err
+		}
+		c := storage.Change{Event: storage.Event{Entry: v.entry(key), Deleted: v.tombstone}}
+		if err := readOperation(logged, &c); err != nil {
+			return nil, err
+		}
+		list = append(list, c)
+	}
+	return list, it.Error()
+}
+
+// readOperation sets what the log says about a change: when and by whom it was made, and the version before.
+func readOperation(it *pebble.Iterator, c *storage.Change) error {
+	want := logKey(c.Entry.ModRevision)
+	if !it.SeekGE(want) || !bytes.Equal(it.Key(), want) {
+		return it.Error()
+	}
+	value, err := it.ValueAndErr()
+	if err != nil {
+		return err
+	}
+	w, _, err := cutWritten(value)
+	if err != nil {
+		return err
+	}
+	return decodeLog(value, func(key []byte, op logOp) error {
+		if string(key) == c.Entry.Key {
+			c.Time, c.By, c.Prev.ModRevision = w.time(), bytes.Clone(w.by), op.prev
+		}
+		return nil
+	})
+}
+
+func (w written) time() time.Time {
+	if w.ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(w.ms)
+}
+
+// Changes implements storage.History.
+func (s *Store) Changes(ctx context.Context, r storage.ChangesRequest) (storage.ChangesResult, error) {
+	if err := s.enter(ctx); err != nil {
+		return storage.ChangesResult{}, err
+	}
+	defer s.leave()
+	through := s.hub.durable.Load()
+	if r.Through > 0 {
+		through = min(through, r.Through)
+	}
+	if !r.Since.IsZero() {
+		before, err := s.loggedAt(ctx, r.Since.Add(-time.Millisecond))
+		if err != nil {
+			return storage.ChangesResult{}, err
+		}
+		r.After = max(r.After, before)
+	}
+	it, err := s.db.NewIterWithContext(ctx, nil)
+	if err != nil {
+		return storage.ChangesResult{}, err
+	}
+	defer it.Close()
+	versions, err := it.Clone(pebble.CloneOptions{})
+	if err != nil {
+		return storage.ChangesResult{}, err
+	}
+	defer versions.Close()
+	h := logReader{it: versions}
+	result, end := storage.ChangesResult{Through: max(through, r.After)}, logKey(through)
+	for ok := it.SeekGE(logKey(r.After + 1)); ok && bytes.Compare(it.Key(), end) <= 0; ok = it.Next() {
+		revision, err := parseLogKey(it.Key())
+		if err != nil {
+			return result, err
+		}
+		if r.Examine > 0 && result.Examined == r.Examine || r.Limit > 0 && len(result.Changes) >= r.Limit {
+			result.Through, result.More = revision-1, true
+			return result, nil
+		}
+		if result.Examined++; result.Examined%1024 == 0 && ctx.Err() != nil {
+			return result, ctx.Err()
+		}
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return result, err
+		}
+		w, _, err := cutWritten(value)
+		if err != nil {
+			return result, err
+		}
+		err = decodeLog(value, func(key []byte, op logOp) error {
+			if !bytes.HasPrefix(key, []byte(r.Prefix)) {
+				return nil
+			}
+			op.key = string(key)
+			c, err := h.change(op, revision)
+			c.Time, c.By = w.time(), bytes.Clone(w.by)
+			result.Changes = append(result.Changes, c)
+			return err
+		})
+		if err != nil {
+			return result, err
+		}
+	}
+	return result, it.Error()
+}
+
+// change returns a change of the log with its value.
+func (h *logReader) change(op logOp, revision int64) (storage.Change, error) {
+	c := storage.Change{Event: storage.Event{
+		Entry: storage.Entry{Key: op.key, ModRevision: revision}, Deleted: op.deleted,
+		Prev: storage.Entry{Key: op.key, ModRevision: op.prev},
+	}}
+	if op.deleted {
+		return c, nil
+	}
+	var err error
+	c.Entry, err = h.entry(op.key, revision)
+	return c, err
+}
+
+// RevisionAt implements storage.History.
+func (s *Store) RevisionAt(ctx context.Context, scope storage.Scope, t time.Time) (int64, error) {
+	if err := s.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer s.leave()
+	found, err := s.loggedAt(ctx, t)
+	if err != nil {
+		return 0, err
+	}
+	found = max(found, 1) // the revision of an empty store
+	floor := s.history.floors.Load().of(scope)
+	switch {
+	case found >= floor.Revision:
+		return found, nil
+	case floor.MS != 0 && floor.MS <= t.UnixMilli():
+		return floor.Revision, nil // the records since then are of other keys, and are gone
+	}
+	return 0, &storage.CompactedError{Revision: found, Compacted: floor.Revision}
+}
+
+// loggedAt returns the newest revision in the log that was written at t or before, 0 if there is none. It searches by halves.
+func (s *Store) loggedAt(ctx context.Context, t time.Time) (int64, error) {
+	it, err := s.db.NewIterWithContext(ctx, logSpan())
+	if err != nil {
+		return 0, err
+	}
+	defer it.Close()
+	found := int64(0)
+	for low, high := int64(1), s.hub.durable.Load(); low <= high; {
+		middle := low + (high-low)/2
+		if !it.SeekGE(logKey(middle)) {
+			if err := it.Error(); err != nil {
+				return 0, err
+			}
+			high = middle - 1
+			continue
+		}
+		revision, w, err := currentWritten(it)
+		switch {
+		case err != nil:
+			return 0, err
+		case revision > high || w.ms > t.UnixMilli():
+			high = middle - 1
+		default:
+			found, low = revision, revision+1
+		}
+	}
+	return found, nil
+}
+
+// WrittenAt implements storage.History.
+func (s *Store) WrittenAt(ctx context.Context, revision int64) (time.Time, []byte, error) {
+	if err := s.enter(ctx); err != nil {
+		return time.Time{}, nil, err
+	}
+	defer s.leave()
+	if revision > s.hub.durable.Load() {
+		return time.Time{}, nil, nil
+	}
+	w, err := s.writtenAt(revision)
+	return w.time(), w.by, err
+}
+
+// writtenAt returns when and by whom a revision was written. The result is zero if the log has no record of it.
+func (s *Store) writtenAt(revision int64) (written, error) {
+	value, closer, err := s.db.Get(logKey(revision))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return written{}, nil
+	}
+	if err != nil {
+		return written{}, err
+	}
+	defer closer.Close()
+	w, _, err := cutWritten(value)
+	w.by = bytes.Clone(w.by)
+	return w, err
+}
+
+// logSpan returns options for an iterator over the log.
+func logSpan() *pebble.IterOptions {
+	return &pebble.IterOptions{LowerBound: []byte{prefixLog}, UpperBound: []byte{prefixLog + 1}}
+}
+
+// currentWritten returns the revision of the log record at the position of the iterator, and when and by whom it was written.
+func currentWritten(it *pebble.Iterator) (int64, written, error) {
+	revision, err := parseLogKey(it.Key())
+	if err != nil {
+		return 0, written{}, err
+	}
+	value, err := it.ValueAndErr()
+	if err != nil {
+		return 0, written{}, err
+	}
+	w, _, err := cutWritten(value)
+	return revision, w, err
+}

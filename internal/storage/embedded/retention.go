@@ -1,0 +1,289 @@
+package embedded
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/keelson-dev/keelson/internal/storage"
+)
+
+// kept is the state of what is kept beyond the compaction revision (Options.Retention). Nothing is moved or copied: the
+// versions and the operations of the log that name them stay where they are for longer. The log is examined by one pass for
+// each time in the rules, and by one for the keys that are not kept at all. So an operation is examined once by each of
+// them, and what a log record still names is exactly what is kept.
+//
+// Example: pods are kept for a day, Leases not at all. Revision 7 changes a Lease, revision 8 a pod. When the compaction
+// revision passes them, the pass for 0 deletes the record of revision 7 and the version of the Lease that it replaced. A
+// day later the pass for a day deletes the record of revision 8 and the version of the pod before.
+//
+// It is saved as JSON with each step of a pass.
+type kept struct {
+	// Rules are those of the retention, with one at the end for the keys that have no other.
+	Rules []keptRule
+	// Window is the compaction revision.
+	Window mark
+	// Passed are the revisions up to which log records were examined, by the time for which the keys of a rule are kept, in
+	// milliseconds.
+	Passed map[int64]mark
+	// Cut is the revision up to which everything was given up because there was no space.
+	Cut mark
+	// Bytes is the size, before compression, of what is kept and was examined by the pass for 0.
+	Bytes int64
+}
+
+// keptRule is a rule of the retention.
+type keptRule struct {
+	storage.Scope
+	KeepMS int64 // 0 if the keys are not kept
+	// Floor is the lowest revision at which the scope can be read because of rules that there were before.
+	Floor mark
+}
+
+// mark is a revision with the time at which it was written, in Unix milliseconds; 0 if that is not known.
+type mark struct{ Revision, MS int64 }
+
+// later returns the mark of the higher revision.
+func (m mark) later(o mark) mark {
+	if o.Revision > m.Revision {
+		return o
+	}
+	return m
+}
+
+// pass is a pass over the log records after those that it has examined before.
+type pass struct {
+	keepMS  int64 // gives up the keys that are kept for this time
+	cut     bool  // gives up all keys, until Kept.Bytes is at most
+	most    int64
+	through int64 // the last record
+	before  int64 // records after this time are not examined, in Unix milliseconds; 0 means no limit
+	counts  bool  // counts what is left
+}
+
+// gives reports whether the pass gives up a key.
+func (p pass) gives(k *kept, key []byte) bool { return p.cut || k.keepMS(key) == p.keepMS }
+
+// passes returns the passes of a compaction up to revision.
+func (s *Store) passes(revision int64) []pass {
+	k := &s.history.kept
+	list := []pass{{through: revision, counts: true}}
+	now := s.opts.Clock().UnixMilli()
+	for _, keep := range k.times() {
+		list = append(list, pass{keepMS: keep, through: revision, before: max(now-keep, 1)})
+	}
+	if most := s.keptLimit(); most > 0 {
+		list = append(list, pass{cut: true, most: most, through: revision})
+	}
+	return list
+}
+
+// times returns the times for which keys are kept, in milliseconds.
+func (k *kept) times() (list []int64) {
+	for _, r := range k.Rules {
+		if r.KeepMS > 0 && !slices.Contains(list, r.KeepMS) {
+			list = append(list, r.KeepMS)
+		}
+	}
+	return list
+}
+
+// keepMS returns for how many milliseconds versions of a key are kept.
+func (k *kept) keepMS(key []byte) int64 {
+	if len(k.Rules) == 0 {
+		return 0
+	}
+	name := string(key)
+	for i := range k.Rules {
+		if k.Rules[i].Has(name) {
+			return k.Rules[i].KeepMS
+		}
+	}
+	return 0
+}
+
+// passed returns the revision up to which a pass has examined the log.
+func (k *kept) passed(p pass) mark {
+	if p.cut {
+		return k.Cut
+	}
+	return k.Passed[p.keepMS].later(k.Cut)
+}
+
+// advance records that a pass has examined the log up to revision, and that Bytes has changed.
+func (k *kept) advance(p pass, to mark, bytes int64) {
+	k.Bytes = max(k.Bytes+bytes, 0)
+	if p.cut {
+		k.Cut = to
+		return
+	}
+	k.Passed[p.keepMS] = to
+}
+
+// floor returns the lowest revision at which the keys of rule i can be read, if the compaction revision is compacted.
+func (k *kept) floor(i int, compacted int64) mark {
+	r, window := k.Rules[i], k.Window
+	if window.Revision != compacted { // an older version of the program compacted
+		window = mark{Revision: compacted}
+	}
+	if floor := r.Floor.later(k.Passed[r.KeepMS]).later(k.Cut); r.KeepMS > 0 && floor.Revision < compacted {
+		return floor
+	}
+	return window
+}
+
+// adopt takes the rules of a retention. Times that are not longer than window are 0. If the rules were others before, the
+// floor of a new rule is the highest one of the rules that its keys may have had, and all records are examined again.
+func (k *kept) adopt(rules []storage.RetentionRule, window time.Duration, compacted int64) {
+	var list []keptRule
+	for _, r := range rules {
+		keep := r.Keep.Milliseconds()
+		if r.Keep <= window {
+			keep = 0
+		}
+		list = append(list, keptRule{Scope: r.Scope, KeepMS: keep})
+	}
+	list = append(list, keptRule{})
+	if len(k.Rules) == 0 {
+		k.Rules = []keptRule{{}} // nothing was kept
+	}
+	same := func(a, b keptRule) bool { return a.Scope == b.Scope && a.KeepMS == b.KeepMS }
+	if slices.EqualFunc(list, k.Rules, same) && k.Passed != nil {
+		return
+	}
+	for i := range list {
+		covered := func(s storage.Scope) bool {
+			return slices.ContainsFunc(list[:i], func(r keptRule) bool { return r.Covers(s) })
+		}
+		for j, before := range k.Rules {
+			if !before.Overlaps(list[i].Scope) || covered(before.Scope) {
+				continue
+			}
+			list[i].Floor = list[i].Floor.later(k.floor(j, compacted))
+			if before.Covers(list[i].Scope) {
+				break
+			}
+		}
+	}
+	k.Rules, k.Passed, k.Bytes = list, map[int64]mark{}, 0
+}
+
+// floors are the lowest revisions at which keys can be read.
+type floors struct {
+	rules []keptRule // with the floors; the last one has all keys
+	kept  storage.Kept
+}
+
+// publishFloors makes the floors of kept known to readers. The caller holds history.mu, or is Open.
+func (s *Store) publishFloors() {
+	k, compacted := &s.history.kept, s.history.compacted.Load()
+	f := &floors{rules: slices.Clone(k.Rules), kept: storage.Kept{Bytes: k.Bytes}}
+	for i := range f.rules {
+		f.rules[i].Floor = k.floor(i, compacted)
+	}
+	s.history.floors.Store(f)
+}
+
+// of returns the floor of a scope.
+func (f *floors) of(scope storage.Scope) (floor mark) {
+	for _, r := range f.rules {
+		if !r.Overlaps(scope) {
+			continue
+		}
+		floor = floor.later(r.Floor)
+		if r.Covers(scope) {
+			break
+		}
+	}
+	return floor
+}
+
+func (k *kept) encode() []byte {
+	b, err := json.Marshal(k)
+	mustSucceed(err)
+	return b
+}
+
+// decodeKept decodes what encode returned. It fails with errCorrupt.
+func decodeKept(b []byte) (k kept, err error) {
+	if err := json.Unmarshal(b, &k); err != nil {
+		return kept{}, fmt.Errorf("%w: %s: %v", errCorrupt, metaKept, err)
+	}
+	return k, nil
+}
+
+// loadKept reads what an earlier process kept, and takes the retention of the options.
+func (s *Store) loadKept() error {
+	b, closer, err := s.db.Get([]byte(metaKept))
+	switch {
+	case errors.Is(err, pebble.ErrNotFound):
+	case err != nil:
+		return fmt.Errorf("data directory %s: reading %s: %w", s.opts.Dir, metaKept, err)
+	default:
+		defer closer.Close()
+		if s.history.kept, err = decodeKept(b); err != nil {
+			return fmt.Errorf("data directory %s: %w", s.opts.Dir, err)
+		}
+	}
+	s.history.limit = s.keptBytes()
+	s.history.kept.adopt(s.opts.Retention.Rules, s.opts.HistoryWindow, s.history.compacted.Load())
+	s.publishFloors()
+	return nil
+}
+
+// keptBytes returns Retention.Bytes or its default; a negative number is no limit.
+func (s *Store) keptBytes() int64 {
+	const most, mostInMemory = 1 << 30, 64 << 20
+	switch {
+	case s.opts.Retention.Bytes != 0:
+		return s.opts.Retention.Bytes
+	case s.opts.InMemory:
+		return mostInMemory
+	}
+	if usage, err := s.opts.FS.GetDiskUsage(s.opts.Dir); err == nil {
+		return min(most, int64(usage.TotalBytes/10))
+	}
+	return most
+}
+
+// keptLimit returns how many bytes before compression may be kept, 0 if that is not limited.
+func (s *Store) keptLimit() int64 {
+	most, k := s.history.limit, &s.history.kept
+	if most <= 0 || k.Bytes <= most {
+		return max(most, 0)
+	}
+	// Only what exceeds the limit without compression is worth a look at the tables.
+	_, raw, compressed, err := s.tableBytes()
+	if err != nil || compressed <= 0 {
+		return most
+	}
+	return int64(float64(most) * max(raw/compressed, 1))
+}
+
+// giveUpKept gives up the oldest quarter of what is kept, at least giveUpBytes, because space is low. It does nothing while the
+// space of what was given up before is not free yet.
+func (s *Store) giveUpKept() {
+	const atLeast = 4 << 20
+	s.history.mu.Lock()
+	defer s.history.mu.Unlock()
+	k := &s.history.kept
+	if k.Bytes == 0 || s.reclaimer.pending() >= reclaimMinBytesLow {
+		return
+	}
+	most := max(k.Bytes-max(k.Bytes/4, atLeast), 0)
+	s.opts.Logger.Warn("little space is left: the oldest history is given up", "dir", s.opts.Dir, "bytes", k.Bytes-most)
+	for done := false; !done; {
+		var err error
+		if done, err = s.compactStep(pass{cut: true, most: max(most, 1), through: k.Passed[0].Revision}); err != nil {
+			s.opts.Logger.Error("history could not be given up", "error", err)
+			return
+		}
+	}
+}
+
+// keptBytes is the size of what an operation of the log keeps: the version before, and itself.
+func (op *logOp) keptBytes(key int) int64 { return op.prevSize + 2*int64(key) + 16 }

@@ -1,0 +1,138 @@
+package storage
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// History is an optional interface of a Store that keeps versions of keys longer than they can be watched.
+//
+// A Store has two horizons. What is above the compaction revision (Stats.CompactedRevision) can be read by Get and Range and
+// can be watched. What is above the floor of its scope can be read by the methods below. The floor of a scope is never above
+// the compaction revision, and it only rises.
+type History interface {
+	// Floor returns the lowest revision at which the state of all keys in the scope can be read.
+	Floor(scope Scope) int64
+
+	// GetAt is Get at a revision that is not below the floor of the scope, in which the key must be. It fails with
+	// *CompactedError below it.
+	GetAt(ctx context.Context, scope Scope, key string, revision int64) (Entry, error)
+
+	// RangeAt is Range at r.Revision, which must not be 0 nor below the floor of the scope. The range must be in the scope.
+	RangeAt(ctx context.Context, scope Scope, r RangeRequest) (RangeResult, error)
+
+	// Versions returns the changes of key at revisions below before (0 means all), the newest first, at most limit. It
+	// returns what is kept, also below the floor of a scope that is larger than the key.
+	Versions(ctx context.Context, key string, before int64, limit int) ([]Change, error)
+
+	// Changes returns changes of the keys with a prefix that the store keeps, in the order of revisions.
+	Changes(ctx context.Context, r ChangesRequest) (ChangesResult, error)
+
+	// RevisionAt returns a revision at which the keys of the scope are as they were at t. It fails with *CompactedError if
+	// that is not kept. Times are those of the wall clock when a change was written, in milliseconds. If that clock was set
+	// back, several revisions may answer.
+	RevisionAt(ctx context.Context, scope Scope, t time.Time) (int64, error)
+
+	// WrittenAt returns when a revision was written, and by whom. The time is zero if that is not known any more.
+	WrittenAt(ctx context.Context, revision int64) (time.Time, []byte, error)
+
+	// Kept returns figures about what is kept beyond the compaction revision. The call is cheap.
+	Kept() Kept
+}
+
+// Scope is a set of keys: those with a prefix, and of them, if Namespace is not empty, those whose last element but one is
+// Namespace. Example: {"/registry/pods/", "a"} has /registry/pods/a/x.
+type Scope struct{ Prefix, Namespace string }
+
+// Has reports whether the scope has a key.
+func (s Scope) Has(key string) bool {
+	if !strings.HasPrefix(key, s.Prefix) {
+		return false
+	}
+	if s.Namespace == "" {
+		return true
+	}
+	end := strings.LastIndexByte(key, '/')
+	if end < 0 {
+		return false
+	}
+	return key[strings.LastIndexByte(key[:end], '/')+1:end] == s.Namespace
+}
+
+// Overlaps reports whether a key may be in both scopes.
+func (s Scope) Overlaps(o Scope) bool {
+	if s.Namespace != "" && o.Namespace != "" && s.Namespace != o.Namespace {
+		return false
+	}
+	return strings.HasPrefix(s.Prefix, o.Prefix) || strings.HasPrefix(o.Prefix, s.Prefix)
+}
+
+// Covers reports whether every key of o is in s.
+func (s Scope) Covers(o Scope) bool {
+	return strings.HasPrefix(o.Prefix, s.Prefix) && (s.Namespace == "" || s.Namespace == o.Namespace)
+}
+
+// Change is a change of a key, as a store keeps it.
+type Change struct {
+	// Event is the change. Event.Prev has only revisions; the value before is the one of the change before, if it is kept.
+	Event
+	// Time is when the change was written, zero if that is not known any more.
+	Time time.Time
+	// By is Txn.By of the transaction.
+	By []byte
+}
+
+// ChangesRequest asks for changes of keys with Prefix at revisions after After, up to Through (0 means the current one), and
+// not before Since.
+type ChangesRequest struct {
+	Prefix         string
+	After, Through int64
+	Since          time.Time
+	// Limit is the largest number of changes; 0 means no limit. The result always has all changes of its last revision.
+	Limit int
+	// Examine is the largest number of revisions that are examined, also of other keys; 0 means no limit.
+	Examine int
+}
+
+// ChangesResult is a part of the changes that were asked for.
+type ChangesResult struct {
+	Changes []Change
+	// Through is the last revision that was examined. The next request has it as After.
+	Through int64
+	// Examined is the number of revisions that were examined.
+	Examined int
+	// More is true if there may be more changes up to ChangesRequest.Through.
+	More bool
+}
+
+// Kept contains figures about versions that are kept beyond the compaction revision.
+type Kept struct {
+	Bytes int64 // of their keys, values and log records, before compression
+}
+
+// Retention says which versions are kept after the compaction revision has passed them.
+type Retention struct {
+	// Rules are tried in their order, and the first one whose scope has the key counts. A key without a rule, or with one
+	// that keeps it for less time than it can be watched, is not kept.
+	Rules []RetentionRule
+	// Bytes limits the space of what is kept on the disk; the oldest is given up first. 0 means 1 GiB or a tenth of the disk,
+	// whichever is less, and 64 MiB in memory; a negative number means no limit.
+	Bytes int64
+}
+
+// RetentionRule keeps the versions of the keys of a scope for a time after they were replaced.
+type RetentionRule struct {
+	Scope
+	Keep time.Duration
+}
+
+// Keep returns how long versions of a key are kept.
+func (r *Retention) Keep(key string) time.Duration {
+	for i := range r.Rules {
+		if r.Rules[i].Has(key) {
+			return r.Rules[i].Keep
+		}
+	}
+	return 0
+}
