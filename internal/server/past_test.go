@@ -334,3 +334,33 @@ func TestChanges(t *testing.T) {
 		t.Errorf("everybody may read the changes: %d", a.Status)
 	}
 }
+
+// TestHistoryOfLargeObject pages through versions that would not be in memory together.
+func TestHistoryOfLargeObject(t *testing.T) {
+	s, _ := pastServer(t)
+	s.Create(maps, `{"metadata":{"name":"a"}}`)
+	for i := range 12 {
+		s.Patch(maps+"/a", fmt.Sprintf(`{"data":{"v":%q,"n":"%d"}}`, strings.Repeat("x", 900<<10), i))
+	}
+	var versions []string
+	pages := 0
+	for next := ""; ; pages++ {
+		body := s.Get(maps + "/a/history?objects=true&continue=" + next)
+		if len(body) > 8<<20 {
+			t.Fatalf("a page has %d bytes", len(body))
+		}
+		var h history.ObjectHistory
+		if err := json.Unmarshal([]byte(body), &h); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range h.Items {
+			versions = append(versions, c.ResourceVersion)
+		}
+		if next = h.Continue; next == "" {
+			break
+		}
+	}
+	if !slices.IsSortedFunc(versions, func(a, b string) int { return strings.Compare(b, a) }) || len(versions) != 13 || pages < 2 {
+		t.Errorf("%d pages have the versions %q", pages+1, versions)
+	}
+}

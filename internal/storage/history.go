@@ -22,9 +22,9 @@ type History interface {
 	// RangeAt is Range at r.Revision, which must not be 0 nor below the floor of the scope. The range must be in the scope.
 	RangeAt(ctx context.Context, scope Scope, r RangeRequest) (RangeResult, error)
 
-	// Versions returns the changes of key at revisions below before (0 means all), the newest first, at most limit. It
-	// returns what is kept, also below the floor of a scope that is larger than the key.
-	Versions(ctx context.Context, key string, before int64, limit int) ([]Change, error)
+	// Versions returns the changes of a key, the newest first. It returns what is kept, also below the floor of a scope that
+	// is larger than the key. more is true if there are older ones than the request allowed to return.
+	Versions(ctx context.Context, r VersionsRequest) (list []Change, more bool, err error)
 
 	// Changes returns changes of the keys with a prefix that the store keeps, in the order of revisions.
 	Changes(ctx context.Context, r ChangesRequest) (ChangesResult, error)
@@ -73,6 +73,15 @@ func (s Scope) Covers(o Scope) bool {
 	return strings.HasPrefix(o.Prefix, s.Prefix) && (s.Namespace == "" || s.Namespace == o.Namespace)
 }
 
+// VersionsRequest asks for the changes of Key at revisions below Before (0 means all).
+type VersionsRequest struct {
+	Key    string
+	Before int64
+	// Limit is the largest number of changes. Bytes ends the result after the change with which the values have that many bytes
+	// together, but not before the second one.
+	Limit, Bytes int
+}
+
 // Change is a change of a key, as a store keeps it.
 type Change struct {
 	// Event is the change. Event.Prev has only revisions; the value before is the one of the change before, if it is kept.
@@ -91,6 +100,8 @@ type ChangesRequest struct {
 	Since          time.Time
 	// Limit is the largest number of changes; 0 means no limit. The result always has all changes of its last revision.
 	Limit int
+	// KeysOnly leaves the values out.
+	KeysOnly bool
 	// Examine is the largest number of revisions that are examined, also of other keys; 0 means no limit.
 	Examine int
 }

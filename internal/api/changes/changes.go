@@ -95,6 +95,9 @@ func (h *Handler) list(r *http.Request, info *request.Info) (*history.ChangeList
 			return nil, err
 		}
 		for i := range found.Changes {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
 			if c, ok := h.change(ctx, &found.Changes[i], resources, info.Namespace); ok {
 				list.Items = append(list.Items, c)
 			}
@@ -122,7 +125,7 @@ func (h *Handler) parse(r *http.Request) (asked storage.ChangesRequest, limit in
 		}
 		limit = min(limit, maxLimit)
 	}
-	asked = storage.ChangesRequest{Prefix: registry.Root, Limit: limit, Examine: examine}
+	asked = storage.ChangesRequest{Prefix: registry.Root, Limit: limit, KeysOnly: true, Examine: examine}
 	if next := query.Get("continue"); next != "" {
 		if asked.After, err = strconv.ParseInt(next, 10, 64); err != nil || asked.After < 1 {
 			return asked, 0, kerrors.NewBadRequest("invalid continue token")
@@ -189,7 +192,7 @@ func (h *Handler) change(
 	}
 	defer done()
 	// The change and the one before it, which tells what has changed.
-	versions, err := served.Changes(ctx, in, name, c.Entry.ModRevision+1, 2)
+	versions, _, err := served.Changes(ctx, in, name, c.Entry.ModRevision+1, 2)
 	if err != nil || len(versions) == 0 || versions[0].Revision != c.Entry.ModRevision {
 		return out, false // it has just been given up
 	}

@@ -44,7 +44,7 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 		return err
 	}
 	// One more than are shown, because a change is found by comparing with the version before.
-	changes, err := s.Changes(ctx, info.Namespace, info.Name, o.before, o.limit+1)
+	changes, more, err := s.Changes(ctx, info.Namespace, info.Name, o.before, o.limit+1)
 	if errors.Is(err, registry.ErrNoHistory) {
 		return kerrors.NewBadRequest(err.Error())
 	}
@@ -62,7 +62,7 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 		if changes[i].Revision < since {
 			break
 		}
-		if i == o.limit {
+		if i == o.limit || more && i == len(changes)-1 {
 			answer.Continue = strconv.FormatInt(changes[i-1].Revision, 10)
 			break
 		}

@@ -49,30 +49,38 @@ func (g *Registry) ParseKey(key string) (gr schema.GroupResource, namespace, nam
 	return schema.GroupResource{Group: parts[0], Resource: parts[1]}, strings.Join(parts[2:len(parts)-1], ""), parts[len(parts)-1]
 }
 
-// Changes returns the changes of an object before a revision (0 is all), the newest first, at most limit. The object may be gone. It
-// fails with ErrNoHistory if the store keeps none.
-func (r *Resource) Changes(ctx context.Context, namespace, name string, before int64, limit int) ([]PastChange, error) {
+// pastBytes bounds the values that one call of Changes reads.
+const pastBytes = 4 << 20
+
+// Changes returns the changes of an object before a revision (0 is all), the newest first, at most limit, and fewer if they are large.
+// more is true if there are older ones; then there are at least two. The object may be gone. It fails with ErrNoHistory if the store
+// keeps none.
+func (r *Resource) Changes(
+	ctx context.Context, namespace, name string, before int64, limit int,
+) (list []PastChange, more bool, err error) {
 	history, ok := r.store.(storage.History)
 	if !ok {
-		return nil, ErrNoHistory
+		return nil, false, ErrNoHistory
 	}
 	key := r.Key(namespace, name)
-	versions, err := history.Versions(ctx, r.prefix+key, before, limit)
+	versions, more, err := history.Versions(
+		ctx, storage.VersionsRequest{Key: r.prefix + key, Before: before, Limit: limit, Bytes: pastBytes},
+	)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	list := make([]PastChange, len(versions))
+	list = make([]PastChange, len(versions))
 	for i, v := range versions {
 		c := PastChange{
 			Revision: v.Entry.ModRevision, CreateRevision: v.Entry.CreateRevision, Before: v.Prev.ModRevision, Deleted: v.Deleted, Time: v.Time,
 		}
 		if c.Author, err = DecodeAuthor(v.By); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		if !v.Deleted {
 			c.Object, c.Err = r.objectOf(ctx, key, v.Entry.Value, v.Entry.ModRevision)
 		}
 		list[i] = c
 	}
-	return list, nil
+	return list, more, nil
 }

@@ -48,41 +48,46 @@ func (s *Store) RangeAt(
 
 // Versions implements storage.History. A version without an operation in the log has no time; the oldest one that is
 // returned may be such a version.
-func (s *Store) Versions(ctx context.Context, key string, before int64, limit int) ([]storage.Change, error) {
-	if err := validateKey(key); err != nil {
-		return nil, err
+func (s *Store) Versions(
+	ctx context.Context, r storage.VersionsRequest,
+) (list []storage.Change, more bool, err error) {
+	if err := validateKey(r.Key); err != nil {
+		return nil, false, err
 	}
 	if err := s.enter(ctx); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer s.leave()
 	newest := s.hub.durable.Load()
-	if before > 0 {
-		newest = min(newest, before-1)
+	if r.Before > 0 {
+		newest = min(newest, r.Before-1)
 	}
 	it, err := s.db.NewIterWithContext(ctx, nil)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer it.Close()
 	logged, err := it.Clone(pebble.CloneOptions{})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer logged.Close()
-	var list []storage.Change
-	for ok := it.SeekPrefixGE(appendVersionKey(nil, key, newest)); ok && len(list) < limit; ok = it.Next() {
+	bytes := 0
+	for ok := it.SeekPrefixGE(appendVersionKey(nil, r.Key, newest)); ok; ok = it.Next() {
+		if len(list) >= r.Limit || r.Bytes > 0 && bytes >= r.Bytes && len(list) > 1 {
+			return list, true, nil
+		}
 		v, _, err := currentVersion(it)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		c := storage.Change{Event: storage.Event{Entry: v.entry(key), Deleted: v.tombstone}}
+		c := storage.Change{Event: storage.Event{Entry: v.entry(r.Key), Deleted: v.tombstone}}
 		if err := readOperation(logged, &c); err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		list = append(list, c)
+		list, bytes = append(list, c), bytes+len(v.value)
 	}
-	return list, it.Error()
+	return list, false, it.Error()
 }
 
 // readOperation sets what the log says about a change: when and by whom it was made, and the version before.
@@ -168,7 +173,7 @@ func (s *Store) Changes(ctx context.Context, r storage.ChangesRequest) (storage.
 				return nil
 			}
 			op.key = string(key)
-			c, err := h.change(op, revision)
+			c, err := h.change(op, revision, r.KeysOnly)
 			c.Time, c.By = w.time(), bytes.Clone(w.by)
 			result.Changes = append(result.Changes, c)
 			return err
@@ -181,12 +186,12 @@ func (s *Store) Changes(ctx context.Context, r storage.ChangesRequest) (storage.
 }
 
 // change returns a change of the log with its value.
-func (h *logReader) change(op logOp, revision int64) (storage.Change, error) {
+func (h *logReader) change(op logOp, revision int64, keysOnly bool) (storage.Change, error) {
 	c := storage.Change{Event: storage.Event{
 		Entry: storage.Entry{Key: op.key, ModRevision: revision}, Deleted: op.deleted,
 		Prev: storage.Entry{Key: op.key, ModRevision: op.prev},
 	}}
-	if op.deleted {
+	if op.deleted || keysOnly {
 		return c, nil
 	}
 	var err error

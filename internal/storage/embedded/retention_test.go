@@ -226,7 +226,7 @@ func (w *twin) compareVersions(t *testing.T, s *Store, now time.Time) {
 	retention := storage.Retention{Rules: w.rules}
 	for key, all := range byKey {
 		slices.Reverse(all)
-		got, err := s.Versions(t.Context(), key, 0, 1000)
+		got, _, err := s.Versions(t.Context(), storage.VersionsRequest{Key: key, Limit: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}
