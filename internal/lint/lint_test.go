@@ -450,6 +450,11 @@ func TestNoOtherModuleIsBuiltIn(t *testing.T) {
 		}
 		seen[m] = true
 	}
+	for m := range allowed {
+		if !seen[m] {
+			t.Errorf("testdata/modules.txt has %s, which is not built into the product any more", m)
+		}
+	}
 }
 
 func TestEveryPackageHasAComment(t *testing.T) {
