@@ -23,9 +23,6 @@ type historyRule struct {
 	keep      time.Duration
 }
 
-// defaultHistory is how long history is kept, unless it is in memory.
-const defaultHistory = 24 * time.Hour
-
 // sameScope reports whether two rules are about the same objects.
 func (r historyRule) sameScope(o historyRule) bool {
 	return r.resource == o.resource && r.namespace == o.namespace
@@ -76,9 +73,6 @@ func retention(c *config.Storage) (storage.Retention, error) {
 	rules, err := parseHistory(c.HistoryRetention)
 	if err != nil {
 		return storage.Retention{}, err
-	}
-	if whole := (historyRule{keep: defaultHistory}); c.Backend == config.StorageEmbedded && !slices.ContainsFunc(rules, whole.sameScope) {
-		rules = append(rules, whole)
 	}
 	for _, name := range shortLived {
 		if r := (historyRule{resource: name}); !slices.ContainsFunc(rules, r.sameScope) {

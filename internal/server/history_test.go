@@ -15,7 +15,7 @@ func TestRetention(t *testing.T) {
 		values  []string
 		want    string
 	}{
-		{config.StorageEmbedded, nil, events + " " + leases + " =24h0m0s"},
+		{config.StorageEmbedded, nil, events + " " + leases},
 		{config.StorageMemory, nil, events + " " + leases},
 		{config.StorageEmbedded, []string{"0"}, events + " " + leases + " =0s"},
 		{config.StorageEmbedded, []string{"7d", "events=1h", "nodes=2d"}, "/registry/events/=1h0m0s /registry/minions/=48h0m0s " + leases + " =168h0m0s"},
