@@ -956,9 +956,10 @@ func TestWebSocketsNeedThePermissionToCreate(t *testing.T) {
 	if a := apitest.Send(t, c.http, "PUT", rbac+"roles/r", role(`"get","create"`)); a.Status != 200 {
 		t.Fatal(a.Body)
 	}
-	if a := try("pods/running/exec"); a.Message() != "Upgrade request required" {
-		t.Errorf("with create: %d %s", a.Status, a.Body)
-	}
+	apitest.Eventually(t, "the role with create is in effect", func() (bool, string) {
+		a := try("pods/running/exec")
+		return a.Message() == "Upgrade request required", a.Body
+	})
 }
 
 // TestConnectionsAreAdmitted lets webhooks and a policy see connections.
