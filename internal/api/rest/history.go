@@ -39,6 +39,12 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 	if err != nil {
 		return err
 	}
+	if o.objects {
+		// The objects are what a get of them shows.
+		if err := h.may(ctx, "get", info, info.Namespace); err != nil {
+			return err
+		}
+	}
 	since, err := h.historySince(ctx, info)
 	if err != nil {
 		return err

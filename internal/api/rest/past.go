@@ -93,6 +93,9 @@ func (h *Handler) page(
 		if err != nil {
 			return nil, err
 		}
+		if next.Revision <= 0 {
+			return nil, kerrors.NewBadRequest("invalid continue token: the list that it continues is not one of the past")
+		}
 		if view, err = h.viewPast(ctx, s, info, next.Revision); err != nil {
 			return nil, err
 		}
@@ -124,11 +127,16 @@ func (h *Handler) viewPast(
 
 // mayReadHistory returns the error for a user who may not read the history of the resource in a namespace, "" being all.
 func (h *Handler) mayReadHistory(ctx context.Context, info *request.Info, namespace string) error {
+	return h.may(ctx, readHistory, info, namespace)
+}
+
+// may returns the error for a user who has no permission for a verb on the object or resource of the request itself, in a namespace.
+func (h *Handler) may(ctx context.Context, verb string, info *request.Info, namespace string) error {
 	if h.o.Authorizer == nil {
 		return nil
 	}
 	asked := *info
-	asked.Verb, asked.Namespace, asked.Subresource = readHistory, namespace, ""
+	asked.Verb, asked.Namespace, asked.Subresource = verb, namespace, ""
 	return authz.Check(ctx, h.o.Authorizer, authz.Attributes{User: request.UserFrom(ctx), Info: &asked})
 }
 
