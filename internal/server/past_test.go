@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -333,6 +334,51 @@ func TestChanges(t *testing.T) {
 	if a := s.As("nobody").Send("GET", "/apis/history.keelson.dev/v1alpha1/namespaces/default/changes", ""); a.Status != 403 {
 		t.Errorf("everybody may read the changes: %d", a.Status)
 	}
+}
+
+// TestHistoryShowsNoMoreThanGet checks that the objects in a history are only for users who may get the object.
+func TestHistoryShowsNoMoreThanGet(t *testing.T) {
+	s, _ := pastServer(t)
+	s.Create("/api/v1/namespaces/default/secrets", `{"metadata":{"name":"a"},"stringData":{"password":"two"}}`)
+	s.Create("/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles", `{"metadata":{"name":"historian"},"rules":[
+		{"apiGroups":["*"],"resources":["*"],"verbs":["readhistory"]},{"apiGroups":["*"],"resources":["*/history"],"verbs":["get"]}]}`)
+	s.Create("/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", `{"metadata":{"name":"historian"},
+		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"historian"},
+		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"historian"}]}`)
+	const path = "/api/v1/namespaces/default/secrets/a/history"
+	s.As("historian").Served(path)
+	s.As("historian").Run([]apitest.Step{
+		{"GET", path + "?objects=true", "", 403, `cannot get resource \"secrets\"`},
+		{"GET", "/api/v1/namespaces/default/secrets/a?asOf=0s", "", 403, "cannot get"},
+	})
+}
+
+// TestAsOfOfNamespace reads a Namespace, whose key is in no namespace although the request names one: a rule for the namespace does
+// not keep it.
+func TestAsOfOfNamespace(t *testing.T) {
+	now := clock.New(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
+	c := servertest.Default()
+	c.Testing.Clock = now
+	c.Storage.HistoryRetention = []string{"*/team=24h"}
+	c.AdjustEngine = func(o *embedded.Options) { o.CompactInterval = 10 * time.Millisecond }
+	s := servertest.Start(t, c)
+	const team = "/api/v1/namespaces/team"
+	s.Create("/api/v1/namespaces", `{"metadata":{"name":"team","labels":{"v":"1"}}}`)
+	first := s.Metadata(team).ResourceVersion
+	s.Create(team+"/configmaps", `{"metadata":{"name":"a"},"data":{"v":"1"}}`)
+	then := s.Metadata(team + "/configmaps/a").ResourceVersion
+	s.Patch(team, `{"metadata":{"labels":{"v":"2"}}}`)
+	s.Patch(team+"/configmaps/a", `{"data":{"v":"2"}}`)
+	last := s.Metadata(team + "/configmaps/a").ResourceVersion
+	now.Advance(time.Minute)
+	s.Create(team+"/configmaps", `{"metadata":{"name":"b"}}`)
+	compacted(t, s, now, last)
+	s.Run([]apitest.Step{
+		{"GET", team + "/configmaps/a?asOf=" + then, "", 200, `"v":"1"`},
+		{"GET", team + "?asOf=" + first, "", 410, "the history goes back to"},
+		{"GET", team + "/configmaps?asOf=1h&continue=" + base64.RawURLEncoding.EncodeToString([]byte(`{"v":"meta.k8s.io/v1","rv":-1,"start":"a"}`)),
+			"", 400, "invalid continue token"},
+	})
 }
 
 // TestHistoryOfLargeObject pages through versions that would not be in memory together.

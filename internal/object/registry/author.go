@@ -24,8 +24,8 @@ type Author struct {
 	Reason string
 }
 
-// maxAuthorField limits the bytes of each field of an Author. Clients choose names of their programs.
-const maxAuthorField = 128
+// maxAuthorField limits the bytes of each field of an Author, whose length is one byte. Clients choose names of their programs.
+const maxAuthorField = uuidLength - 1
 
 // fields are the fields of a, in the order in which they are stored. New ones come last.
 func (a *Author) fields() []*string {

@@ -135,7 +135,7 @@ func (r *Resource) Past(ctx context.Context, revision int64, namespace string) (
 	if err := r.reached(ctx, revision); err != nil {
 		return nil, err
 	}
-	return r.cache.ViewPast(ctx, revision, namespace)
+	return r.cache.ViewPast(ctx, revision, r.scope(namespace).Namespace)
 }
 
 // RevisionAt returns a revision at which the objects of a namespace ("" is all) were as they were at t. It fails with
@@ -145,7 +145,16 @@ func (r *Resource) RevisionAt(ctx context.Context, namespace string, t time.Time
 	if !ok {
 		return 0, ErrNoHistory
 	}
-	return history.RevisionAt(ctx, storage.Scope{Prefix: r.prefix, Namespace: namespace}, t)
+	return history.RevisionAt(ctx, r.scope(namespace), t)
+}
+
+// scope returns the keys of the resource in a namespace. Those of a resource without namespaces have none, although the request for a
+// Namespace names it.
+func (r *Resource) scope(namespace string) storage.Scope {
+	if !r.Kind.Namespaced {
+		namespace = ""
+	}
+	return storage.Scope{Prefix: r.prefix, Namespace: namespace}
 }
 
 // ErrNoHistory is the error of a read of the past from a store that knows no times.

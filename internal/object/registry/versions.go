@@ -14,10 +14,9 @@ import (
 // A PastChange is a change of an object that the store keeps.
 type PastChange struct {
 	// Object is the object after the change, nil if it was deleted or cannot be read; then Err says why.
-	Object *cache.Object
-	Err    error
-	// Before is the revision of the version before, 0 if there was none or that is not known.
-	Revision, Before int64
+	Object   *cache.Object
+	Err      error
+	Revision int64
 	// CreateRevision is the revision at which the object was made, 0 after a deletion.
 	CreateRevision int64
 	Deleted        bool
@@ -72,7 +71,7 @@ func (r *Resource) Changes(
 	list = make([]PastChange, len(versions))
 	for i, v := range versions {
 		c := PastChange{
-			Revision: v.Entry.ModRevision, CreateRevision: v.Entry.CreateRevision, Before: v.Prev.ModRevision, Deleted: v.Deleted, Time: v.Time,
+			Revision: v.Entry.ModRevision, CreateRevision: v.Entry.CreateRevision, Deleted: v.Deleted, Time: v.Time,
 		}
 		if c.Author, err = DecodeAuthor(v.By); err != nil {
 			return nil, false, err
