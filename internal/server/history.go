@@ -71,7 +71,7 @@ func parseDays(s string) (time.Duration, error) {
 // retention returns the rules for the store, the most specific first.
 func retention(c *config.Storage) (storage.Retention, error) {
 	rules, err := parseHistory(c.HistoryRetention)
-	if err != nil {
+	if err != nil || len(rules) == 0 {
 		return storage.Retention{}, err
 	}
 	for _, name := range shortLived {

@@ -15,8 +15,7 @@ func TestRetention(t *testing.T) {
 		values  []string
 		want    string
 	}{
-		{config.StorageEmbedded, nil, events + " " + leases},
-		{config.StorageMemory, nil, events + " " + leases},
+		{config.StorageEmbedded, nil, ""},
 		{config.StorageEmbedded, []string{"0"}, events + " " + leases + " =0s"},
 		{config.StorageEmbedded, []string{"7d", "events=1h", "nodes=2d"}, "/registry/events/=1h0m0s /registry/minions/=48h0m0s " + leases + " =168h0m0s"},
 		{config.StorageMemory, []string{"widgets.example.com/a=1h", "*/kube-system=7d", "pods=1h"},
@@ -36,7 +35,7 @@ func TestRetention(t *testing.T) {
 			}
 			got = append(got, fmt.Sprint(scope, "=", r.Keep))
 		}
-		if err != nil && strings.Contains(err.Error(), c.want) {
+		if err != nil && c.want != "" && strings.Contains(err.Error(), c.want) {
 			continue
 		}
 		if text := strings.Join(got, " "); err != nil || text != c.want {
