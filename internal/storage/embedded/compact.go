@@ -108,7 +108,7 @@ func (s *Store) compactStep(p pass) (done bool, err error) {
 	k := &s.history.kept
 	before := k.passed(p)
 	from := before.Revision
-	if from >= p.through || p.most > 0 && k.Bytes <= p.most {
+	if from >= p.through || p.cut && k.Bytes <= p.most {
 		return true, nil
 	}
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: logKey(from + 1), UpperBound: logKey(p.through + 1)})
@@ -189,7 +189,7 @@ func (c *compactionStep) record(it *pebble.Iterator) (end bool, err error) {
 	err = decodeLog(value, func(key []byte, op logOp) error {
 		if !c.pass.gives(c.kept, key) {
 			if c.pass.counts {
-				c.bytes += op.keptBytes(len(key))
+				c.bytes += op.keptBytes(len(key), len(w.by))
 			}
 			op.key = string(key)
 			rest = appendLogOp(rest, op)
@@ -197,7 +197,7 @@ func (c *compactionStep) record(it *pebble.Iterator) (end bool, err error) {
 		}
 		given = true
 		if !c.pass.counts {
-			c.bytes -= op.keptBytes(len(key))
+			c.bytes -= op.keptBytes(len(key), len(w.by))
 		}
 		if op.prev != 0 {
 			deleteVersion(c.batch, &c.deleted, string(key), op)

@@ -94,7 +94,7 @@ func (k *kept) times() (list []int64) {
 
 // keepMS returns for how many milliseconds versions of a key are kept.
 func (k *kept) keepMS(key []byte) int64 {
-	if len(k.Rules) == 0 {
+	if len(k.Rules) == 1 { // the one for keys without a rule
 		return 0
 	}
 	name := string(key)
@@ -278,12 +278,12 @@ func (s *Store) giveUpKept() {
 	s.opts.Logger.Warn("little space is left: the oldest history is given up", "dir", s.opts.Dir, "bytes", k.Bytes-most)
 	for done := false; !done; {
 		var err error
-		if done, err = s.compactStep(pass{cut: true, most: max(most, 1), through: k.Passed[0].Revision}); err != nil {
+		if done, err = s.compactStep(pass{cut: true, most: most, through: k.Passed[0].Revision}); err != nil {
 			s.opts.Logger.Error("history could not be given up", "error", err)
 			return
 		}
 	}
 }
 
-// keptBytes is the size of what an operation of the log keeps: the version before, and itself.
-func (op *logOp) keptBytes(key int) int64 { return op.prevSize + 2*int64(key) + 16 }
+// keptBytes is the size of what an operation of the log keeps: the version before, and itself with its author.
+func (op *logOp) keptBytes(key, by int) int64 { return op.prevSize + 2*int64(key) + int64(by) + 16 }

@@ -57,7 +57,7 @@ func span(s storage.Scope) storage.RangeRequest {
 }
 
 // TestRetentionTwin makes random changes, lets time pass, restarts the store with other rules, and compares every state that
-// can be read with that of a twin which keeps everything.
+// can be read with the state in a twin, which keeps everything.
 func TestRetentionTwin(t *testing.T) {
 	for range shorter(30, 6) {
 		seed := rand.Uint64()
