@@ -98,7 +98,11 @@ func (h *Handler) list(r *http.Request, info *request.Info) (*history.ChangeList
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			if c, ok := h.change(ctx, &found.Changes[i], resources, info.Namespace); ok {
+			c, ok, err := h.change(ctx, &found.Changes[i], resources, info.Namespace)
+			if err != nil {
+				return nil, err
+			}
+			if ok {
 				list.Items = append(list.Items, c)
 			}
 		}
@@ -180,21 +184,24 @@ func (h *Handler) index() map[schema.GroupResource]*directory.Resource {
 // change returns a change as it is answered. ok is false if it is not in the namespace, or of nothing that is served.
 func (h *Handler) change(
 	ctx context.Context, c *storage.Change, resources map[schema.GroupResource]*directory.Resource, namespace string,
-) (out history.ObjectChange, ok bool) {
+) (out history.ObjectChange, ok bool, err error) {
 	gr, in, name := h.Registry.ParseKey(c.Entry.Key)
 	found := resources[gr]
 	if found == nil || name == "" || namespace != "" && in != namespace {
-		return out, false
+		return out, false, nil
 	}
 	served, done, err := found.Open(ctx)
+	if kerrors.IsNotFound(err) {
+		return out, false, nil // its definition has just gone
+	}
 	if err != nil {
-		return out, false // its definition has just gone
+		return out, false, err
 	}
 	defer done()
 	// The change and the one before it, which tells what has changed.
 	versions, _, err := served.Changes(ctx, in, name, c.Entry.ModRevision+1, 2)
 	if err != nil || len(versions) == 0 || versions[0].Revision != c.Entry.ModRevision {
-		return out, false // it has just been given up
+		return out, false, err // without an error, it has just been given up
 	}
 	before := history.Version{}
 	if len(versions) == 2 {
@@ -204,5 +211,5 @@ func (h *Handler) change(
 		Group: found.GVR.Group, Version: found.GVR.Version, Resource: found.GVR.Resource, Namespace: in, Name: name,
 		Change: history.Describe(&versions[0], history.Decode(ctx, served, &versions[0]), before),
 	}
-	return out, true
+	return out, true, nil
 }

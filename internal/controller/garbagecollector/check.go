@@ -190,7 +190,7 @@ func (o *object) ownersGone() string {
 		return ""
 	}
 	first := o.owners[0]
-	return fmt.Sprintf("owner gone: %s %s (UID %s)", first.kind, first.name, first.uid)
+	return fmt.Sprintf("owner deleted: %s %s (UID %s)", first.kind, first.name, first.uid)
 }
 
 func ignoreNotFound(err error) error {
