@@ -29,8 +29,8 @@ func TestUnified(t *testing.T) {
 	}
 }
 
-// TestEdits checks with random texts that both can be put together from the difference, and that it is as short as that of a
-// slow algorithm.
+// TestEdits checks with random texts that both can be put together from the difference, and that a slow algorithm finds none that
+// is shorter.
 func TestEdits(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	text := func() (out []string) {

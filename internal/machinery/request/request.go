@@ -168,7 +168,7 @@ func ParseInfo(r *http.Request) *Info {
 	return info
 }
 
-// asksNamespaceHistory reports whether a path is that of the history of a namespace. The core group has no resource of this name;
+// asksNamespaceHistory reports whether a request asks for the history of a namespace. The core group has no resource named history;
 // other groups may have one.
 func asksNamespaceHistory(r *http.Request, info *Info, parts []string) bool {
 	return r.Method == http.MethodGet && info.Group == "" && !info.VerbInPath && len(parts) == 3 && parts[2] == "history"
