@@ -25,7 +25,8 @@ type Storage struct {
 	HistoryWindow time.Duration `flag:"history-window"`
 	// HistoryRetention is how long what was changed or deleted can still be read after HistoryWindow, for asOf and the history
 	// of objects: a time for all resources, and RESOURCE[.GROUP][/NAMESPACE]=TIME for others, such as pods=1h,
-	// */kube-system=7d. The default is none, and Events and Leases are not kept unless they are named (--history-retention).
+	// */kube-system=7d. The default is 24h with StorageEmbedded and none in memory; Events and Leases are not kept unless they are
+	// named (--history-retention).
 	HistoryRetention []string `flag:"history-retention"`
 	// HistoryBytes is the largest space of that on the disk; the oldest is given up first. The default is 1 GiB, or a tenth
 	// of the disk if that is less (--history-max-bytes).

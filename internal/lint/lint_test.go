@@ -52,7 +52,8 @@ var floors = []floor{
 	{"api", [][]string{
 		{"connection", "history"},
 		{"directory", "write"},
-		{"client", "discovery", "changes"},
+		{"client", "discovery"},
+		{"changes"},
 		{"rest"},
 		{"crd"},
 	}},

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/internal/api/changes"
 	"github.com/keelson-dev/keelson/internal/api/directory"
 	"github.com/keelson-dev/keelson/internal/api/discovery/openapi"
 	"github.com/keelson-dev/keelson/internal/machinery/features"
@@ -31,10 +32,14 @@ func (s *starting) openDocuments() (*openapi.Handler, error) {
 	if r := s.gates.Release(); r.Emulates() {
 		version = r.String()
 	}
+	sources := []openapi.Source{s.api.custom.documents, s.api.aggregator}
+	if s.api.resources.Find(changes.GVR) != nil {
+		sources = append(sources, changes.Documents)
+	}
 	return openapi.New(openapi.Options{
 		Version: version,
 		Enabled: func(path string) bool { return served[path] || !builtIn[path] },
-		Hidden:  hidden, Sources: []openapi.Source{s.api.custom.documents, s.api.aggregator},
+		Hidden:  hidden, Sources: sources,
 	})
 }
 

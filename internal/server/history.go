@@ -2,7 +2,6 @@ package server
 
 import (
 	"cmp"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,11 +67,20 @@ func parseDays(s string) (time.Duration, error) {
 	return time.ParseDuration(s)
 }
 
+// defaultRetention is for everything on a disk for which HistoryRetention has no other value.
+const defaultRetention = 24 * time.Hour
+
 // retention returns the rules for the store, the most specific first.
 func retention(c *config.Storage) (storage.Retention, error) {
 	rules, err := parseHistory(c.HistoryRetention)
-	if err != nil || len(rules) == 0 {
+	if err != nil {
 		return storage.Retention{}, err
+	}
+	if all := (historyRule{keep: defaultRetention}); c.Backend == config.StorageEmbedded && !slices.ContainsFunc(rules, all.sameScope) {
+		rules = append(rules, all)
+	}
+	if len(rules) == 0 {
+		return storage.Retention{}, nil
 	}
 	for _, name := range shortLived {
 		if r := (historyRule{resource: name}); !slices.ContainsFunc(rules, r.sameScope) {
@@ -119,13 +127,18 @@ func storedPrefixes() map[string]string {
 	return prefixes
 }
 
-// changes returns what serves the feed of changes, nil if the store keeps no history.
-func (s *starting) changes() http.Handler {
-	kept, ok := s.stores.main.(storage.History)
+// serveChanges makes what serves the feed of changes, if the store keeps history. Discovery and OpenAPI have it if
+// --runtime-config names it: by default clients see there what they see of kube-apiserver.
+func (s *starting) serveChanges() {
+	kept, ok := s.stores.main.(changes.Store)
 	if !ok {
-		return nil
+		return
 	}
-	return &changes.Handler{
+	s.api.changes = changes.New(changes.Options{
 		Resources: s.api.resources, Registry: s.api.registry, Store: kept, Authorizer: s.authorization, Now: s.config.Testing.Clock.Now,
+		MinWatchTimeout: s.config.Requests.MinWatchTimeout,
+	})
+	if s.versions.Named(changes.GVR) {
+		s.api.resources.Put(changes.Listed(s.api.changes))
 	}
 }

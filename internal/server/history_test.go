@@ -15,7 +15,9 @@ func TestRetention(t *testing.T) {
 		values  []string
 		want    string
 	}{
-		{config.StorageEmbedded, nil, ""},
+		{config.StorageMemory, nil, ""},
+		{config.StorageEmbedded, nil, events + " " + leases + " =24h0m0s"},
+		{config.StorageEmbedded, []string{"pods=1h"}, "/registry/pods/=1h0m0s " + events + " " + leases + " =24h0m0s"},
 		{config.StorageEmbedded, []string{"0"}, events + " " + leases + " =0s"},
 		{config.StorageEmbedded, []string{"7d", "events=1h", "nodes=2d"}, "/registry/events/=1h0m0s /registry/minions/=48h0m0s " + leases + " =168h0m0s"},
 		{config.StorageMemory, []string{"widgets.example.com/a=1h", "*/kube-system=7d", "pods=1h"},

@@ -8,39 +8,54 @@ import (
 	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// Version is an object after a change, decoded from its JSON in the version of a request.
-type Version struct {
+// Object is an object after a change, decoded from its JSON in the version of a request.
+type Object struct {
 	Tree map[string]any // nil if the object is not there or cannot be read
 	Err  error
 }
 
 // Decode returns the object after a change.
-func Decode(ctx context.Context, s *registry.Served, c *registry.PastChange) (v Version) {
+func Decode(ctx context.Context, s *registry.Served, c *registry.PastChange) (o Object) {
 	if c.Object == nil {
-		return Version{Err: c.Err}
+		return Object{Err: c.Err}
 	}
 	item, err := s.ItemJSONOnce(ctx, c.Object, s.Version)
 	if err == nil {
-		err = json.Unmarshal(item, &v.Tree)
+		err = json.Unmarshal(item, &o.Tree)
 	}
-	v.Err = err
-	return v
+	o.Err = err
+	return o
 }
 
 // uid returns the UID of the object, "" if it is not known.
-func (v Version) uid() types.UID {
-	metadata, _ := v.Tree["metadata"].(map[string]any)
-	uid, _ := metadata["uid"].(string)
+func (o Object) uid() types.UID {
+	uid, _ := o.metadata()["uid"].(string)
 	return types.UID(uid)
 }
 
+func (o Object) metadata() map[string]any {
+	metadata, _ := o.Tree["metadata"].(map[string]any)
+	return metadata
+}
+
+// Labels returns the labels of the object.
+func (o Object) Labels() labels.Set {
+	set := labels.Set{}
+	values, _ := o.metadata()["labels"].(map[string]any)
+	for key, value := range values {
+		set[key], _ = value.(string)
+	}
+	return set
+}
+
 // Describe returns a change as it is answered. before is the version before it, zero if that is not kept.
-func Describe(c *registry.PastChange, after, before Version) Change {
+func Describe(c *registry.PastChange, after, before Object) Change {
 	a := c.Author
 	out := Change{
 		ResourceVersion: strconv.FormatInt(c.Revision, 10), Time: TimeOf(c.Time), UID: after.uid(),

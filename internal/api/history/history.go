@@ -9,8 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// APIVersion is the apiVersion of the types of this package.
-const APIVersion = "history.keelson.dev/v1alpha1"
+// The types of this package are those of a group and version.
+const (
+	Group      = "history.keelson.dev"
+	Version    = "v1alpha1"
+	APIVersion = Group + "/" + Version
+)
 
 // ObjectHistory is the answer of the subresource history of an object: its changes, the newest first.
 type ObjectHistory struct {
@@ -67,12 +71,23 @@ type ChangeList struct {
 
 // ObjectChange is a change with the object that it is of.
 type ObjectChange struct {
+	metav1.TypeMeta `json:",inline"`
+	Metadata        ChangeMetadata `json:"metadata"`
+
 	Group     string `json:"group,omitempty"`
 	Version   string `json:"version"`
 	Resource  string `json:"resource"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 	Change    `json:",inline"`
+}
+
+// ChangeMetadata is what general clients need of a change. The name is unique in the namespace; CreationTimestamp is Change.Time.
+type ChangeMetadata struct {
+	Name              string       `json:"name"`
+	Namespace         string       `json:"namespace,omitempty"`
+	ResourceVersion   string       `json:"resourceVersion"`
+	CreationTimestamp *metav1.Time `json:"creationTimestamp,omitempty"`
 }
 
 // MaxChanged is the most paths in a Change.

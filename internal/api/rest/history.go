@@ -60,7 +60,7 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 	answer := history.ObjectHistory{
 		TypeMeta: metav1.TypeMeta{Kind: "ObjectHistory", APIVersion: history.APIVersion}, Items: []history.Change{},
 	}
-	versions := make([]history.Version, len(changes))
+	versions := make([]history.Object, len(changes))
 	for i := range changes {
 		versions[i] = history.Decode(ctx, s.Served, &changes[i])
 	}
@@ -72,7 +72,7 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 			answer.Continue = strconv.FormatInt(changes[i-1].Revision, 10)
 			break
 		}
-		before := history.Version{}
+		before := history.Object{}
 		if i+1 < len(versions) {
 			before = versions[i+1]
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/api/history"
 	"github.com/keelson-dev/keelson/internal/machinery/release"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -211,12 +212,13 @@ func (c *Config) set(s setting) error {
 	return nil
 }
 
-// knownVersions returns all versions that kube-apiserver knows, whether it can serve them or not.
+// knownVersions returns all versions that kube-apiserver knows, whether it can serve them or not, and Keelson's own.
 func knownVersions() []schema.GroupVersion {
 	return append(scheme.KnownVersions(),
 		schema.GroupVersion{Group: "admission.k8s.io", Version: "v1"},
 		schema.GroupVersion{Group: "admission.k8s.io", Version: "v1beta1"},
-		schema.GroupVersion{Group: "imagepolicy.k8s.io", Version: "v1alpha1"})
+		schema.GroupVersion{Group: "imagepolicy.k8s.io", Version: "v1alpha1"},
+		schema.GroupVersion{Group: history.Group, Version: history.Version})
 }
 
 // Enabled reports whether a resource is served in a version. The setting of the resource comes before the setting of the
@@ -235,6 +237,14 @@ func (c *Config) Enabled(gvr schema.GroupVersionResource) bool {
 		}
 	}
 	return on
+}
+
+// Named reports whether a resource or its version is switched on by its own name, not by its maturity.
+func (c *Config) Named(gvr schema.GroupVersionResource) bool {
+	if on, ok := c.resources[gvr]; ok {
+		return on
+	}
+	return c.versions[gvr.GroupVersion()]
 }
 
 // Apply sets which versions of the kinds are disabled. It fails if a setting names what came after the release that is

@@ -1,0 +1,229 @@
+package changes
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+	apiversion "k8s.io/apimachinery/pkg/version"
+
+	"github.com/keelson-dev/keelson/internal/api/directory"
+	"github.com/keelson-dev/keelson/internal/api/history"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/storage"
+)
+
+const (
+	// defaultSince is how far a list without since goes back.
+	defaultSince = time.Hour
+
+	defaultLimit, maxLimit = 200, 1000
+	// examine bounds the revisions that a list reads, and decode the changes whose objects it decodes. A response with fewer changes than
+	// the limit may have continue.
+	examine, decode = 20_000, 2 * maxLimit
+)
+
+// feed is a request for changes: the next call of next begins after the revision after.
+type feed struct {
+	h         *Handler
+	namespace string
+	labels    labels.Selector
+	fields    fields.Requirements
+	resources map[schema.GroupResource]*directory.Resource
+
+	limit, examine, decode int
+	after                  int64
+	since                  time.Time
+}
+
+// open returns the feed that a request asks for.
+func (h *Handler) open(r *http.Request, info *request.Info) (*feed, error) {
+	f := &feed{h: h, namespace: info.Namespace, limit: defaultLimit, examine: examine, decode: decode}
+	if err := f.parse(r, info); err != nil {
+		return nil, err
+	}
+	first, err := h.firstRevision(r.Context(), info)
+	if err != nil {
+		return nil, err
+	}
+	f.after, f.resources = max(f.after, first-1), h.index()
+	return f, nil
+}
+
+func (f *feed) parse(r *http.Request, info *request.Info) (err error) {
+	query := r.URL.Query()
+	if f.labels, err = labels.Parse(query.Get("labelSelector")); err != nil {
+		return kerrors.NewBadRequest("unable to parse labelSelector: " + err.Error())
+	}
+	selector, err := fields.ParseSelector(query.Get("fieldSelector"))
+	if err != nil {
+		return kerrors.NewBadRequest("unable to parse fieldSelector: " + err.Error())
+	}
+	f.fields = selector.Requirements()
+	for _, q := range f.fields {
+		if _, ok := fieldOf(&history.ObjectChange{}, q.Field); !ok {
+			return kerrors.NewBadRequest(fmt.Sprintf("field label not supported: %s", q.Field))
+		}
+	}
+	if text := query.Get("limit"); text != "" {
+		if f.limit, err = strconv.Atoi(text); err != nil || f.limit < 1 {
+			return kerrors.NewBadRequest("invalid limit " + strconv.Quote(text))
+		}
+		f.limit = min(f.limit, maxLimit)
+	}
+	if next := query.Get("continue"); next != "" {
+		if f.after, err = strconv.ParseInt(next, 10, 64); err != nil || f.after < 1 {
+			return kerrors.NewBadRequest("invalid continue token")
+		}
+		return nil
+	}
+	since := query.Get("since")
+	switch version := query.Get("resourceVersion"); {
+	case since == "" && info.Verb == "watch" && (version == "" || version == "0"):
+		f.after, err = f.h.o.Store.Revision(r.Context())
+		return err
+	case since == "" && info.Verb == "watch":
+		since = version
+	case since == "":
+		since = defaultSince.String()
+	}
+	if revision, e := strconv.ParseUint(since, 10, 63); e == nil {
+		f.after = int64(revision)
+		return nil
+	}
+	f.since, err = history.ParseTime("since", since, f.h.o.Now())
+	return err
+}
+
+// fieldOf returns the value of a field that a field selector may name.
+func fieldOf(c *history.ObjectChange, name string) (value string, ok bool) {
+	switch name {
+	case "group":
+		return c.Group, true
+	case "resource":
+		return c.Resource, true
+	case "namespace", "metadata.namespace":
+		return c.Namespace, true
+	case "name":
+		return c.Name, true
+	case "type":
+		return string(c.Type), true
+	case "uid":
+		return string(c.UID), true
+	case "user":
+		return c.User, true
+	case "verb":
+		return c.Verb, true
+	case "fieldManager":
+		return c.FieldManager, true
+	}
+	return "", false
+}
+
+// index returns the resources that are stored by their names, each in its preferred version.
+func (h *Handler) index() map[schema.GroupResource]*directory.Resource {
+	index := map[schema.GroupResource]*directory.Resource{}
+	for _, gv := range h.o.Resources.GroupVersions() {
+		for _, r := range h.o.Resources.Resources(gv) {
+			before := index[r.GVR.GroupResource()]
+			if before == nil || apiversion.CompareKubeAwareVersionStrings(r.GVR.Version, before.GVR.Version) > 0 {
+				index[r.GVR.GroupResource()] = r
+			}
+		}
+	}
+	return index
+}
+
+// next returns further changes. All changes of a revision are in one result, so they may be a few more than the limit. more is true
+// if there may be others.
+func (f *feed) next(ctx context.Context) (list []history.ObjectChange, more bool, err error) {
+	found, err := f.h.o.Store.Changes(ctx, storage.ChangesRequest{
+		Prefix: registry.Root, After: f.after, Since: f.since, Limit: f.limit, KeysOnly: true, Examine: max(f.examine, 1),
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	f.examine -= found.Examined
+	for i := range found.Changes {
+		if list, err = f.appendChange(ctx, list, found.Changes[i].Event); err != nil {
+			return nil, false, err
+		}
+	}
+	f.after = found.Through
+	return list, found.More, nil
+}
+
+// appendChange appends a change to list if the feed has it: it is of something that is served, in the namespace, and selected.
+func (f *feed) appendChange(
+	ctx context.Context, list []history.ObjectChange, e storage.Event,
+) ([]history.ObjectChange, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	gr, namespace, name := f.h.o.Registry.ParseKey(e.Entry.Key)
+	found := f.resources[gr]
+	if found == nil || name == "" || f.namespace != "" && namespace != f.namespace {
+		return list, nil
+	}
+	out := history.ObjectChange{
+		TypeMeta: metav1.TypeMeta{Kind: "Change", APIVersion: history.APIVersion},
+		Group:    gr.Group, Version: found.GVR.Version, Resource: gr.Resource, Namespace: namespace, Name: name,
+	}
+	for _, q := range f.fields {
+		switch q.Field {
+		case "group", "resource", "namespace", "metadata.namespace", "name": // without decoding the object
+			if !holds(q, &out) {
+				return list, nil
+			}
+		}
+	}
+	served, done, err := found.Open(ctx)
+	if kerrors.IsNotFound(err) {
+		return list, nil // its definition has just gone
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	// The change and the one before it, which tells what has changed.
+	revision := e.Entry.ModRevision
+	versions, _, err := served.Changes(ctx, namespace, name, revision+1, 2)
+	if err != nil || len(versions) == 0 || versions[0].Revision != revision {
+		return list, err // without an error, it has just been given up
+	}
+	f.decode--
+	after, before := history.Decode(ctx, served, &versions[0]), history.Object{}
+	if len(versions) == 2 {
+		before = history.Decode(ctx, served, &versions[1])
+	}
+	if !f.labels.Empty() && !f.labels.Matches(after.Labels()) && !f.labels.Matches(before.Labels()) {
+		return list, nil
+	}
+	out.Change = history.Describe(&versions[0], after, before)
+	for _, q := range f.fields {
+		if !holds(q, &out) {
+			return list, nil
+		}
+	}
+	out.Metadata = history.ChangeMetadata{
+		Name: fmt.Sprintf("%d.%s.%s", revision, gr, name), Namespace: namespace, ResourceVersion: out.ResourceVersion,
+	}
+	if out.Time != nil {
+		out.Metadata.CreationTimestamp = &metav1.Time{Time: out.Time.Time}
+	}
+	return append(list, out), nil
+}
+
+func holds(q fields.Requirement, c *history.ObjectChange) bool {
+	value, _ := fieldOf(c, q.Field)
+	return (q.Operator == selection.NotEquals) != (value == q.Value)
+}

@@ -1,0 +1,162 @@
+package changes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/api/history"
+	"github.com/keelson-dev/keelson/internal/machinery/fairshare"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/apierr"
+	"github.com/keelson-dev/keelson/internal/object/apiresponse"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/storage"
+)
+
+// watch sends the changes after a revision or a time, and then those that are made, until the watch ends. A client that reads slowly
+// delays nobody: the watch goes on from the history.
+func (h *Handler) watch(w http.ResponseWriter, r *http.Request, info *request.Info) error {
+	timeout := h.o.MinWatchTimeout + rand.N(max(h.o.MinWatchTimeout, 1))
+	if text := r.URL.Query().Get("timeoutSeconds"); text != "" {
+		seconds, err := strconv.ParseUint(text, 10, 31)
+		if err != nil {
+			return kerrors.NewBadRequest("invalid timeoutSeconds " + strconv.Quote(text))
+		}
+		if seconds > 0 {
+			timeout = time.Duration(seconds) * time.Second
+		}
+	}
+	place := fairshare.Account{}
+	if u := request.UserFrom(r.Context()); u != nil {
+		place = h.watches.AccountFor(u)
+	}
+	if !place.Take(1) {
+		return kerrors.NewTooManyRequests("too many watches of changes; please try again later", 1)
+	}
+	defer place.Release()
+	f, err := h.open(r, info)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
+	defer cancel()
+	s := &stream{w: w, flusher: http.NewResponseController(w), table: wantsTable(r)}
+	info.Tracker.Serve(nil)
+	w.Header().Set("Content-Type", apiresponse.JSON)
+	w.WriteHeader(http.StatusOK)
+	_ = s.flusher.Flush()
+	err = f.follow(ctx, s)
+	if err == nil || ctx.Err() != nil || errors.Is(err, errGone) || errors.Is(err, storage.ErrClosed) {
+		return nil
+	}
+	_ = s.send("ERROR", apierr.Status(err)) // the client may be gone
+	return nil
+}
+
+// follow sends the changes after f.after until ctx ends.
+func (f *feed) follow(ctx context.Context, s *stream) error {
+	for {
+		for more := true; more; {
+			f.examine = examine
+			part, again, err := f.next(ctx)
+			if err == nil {
+				err = s.changes(part)
+			}
+			if err != nil {
+				return err
+			}
+			more, f.since = again, time.Time{}
+		}
+		err := f.live(ctx, s)
+		if compacted := (*storage.CompactedError)(nil); !errors.As(err, &compacted) {
+			return err
+		}
+	}
+}
+
+// live sends the changes that the store publishes. It fails with *storage.CompactedError if the client is so slow that it has to go on
+// from the history.
+func (f *feed) live(ctx context.Context, s *stream) error {
+	watcher, err := f.h.o.Store.Watch(ctx, registry.Root, f.after+1)
+	if err != nil {
+		return err
+	}
+	defer watcher.Close()
+	resources := f.h.o.Resources.Watch()
+	defer resources.Close()
+	for {
+		batch, err := watcher.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if resources.Pending() {
+			resources.Take()
+			f.resources = f.h.index()
+		}
+		began := time.Now()
+		var list []history.ObjectChange
+		for i := range batch.Events {
+			if list, err = f.appendChange(ctx, list, batch.Events[i]); err != nil {
+				return err
+			}
+		}
+		f.after = batch.Revision
+		if err := s.changes(list); err != nil {
+			return err
+		}
+		// A watch takes at most half of the time of a core.
+		select {
+		case <-time.After(time.Since(began)):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// errGone ends a watch whose client went away.
+var errGone = errors.New("the client is gone")
+
+// stream writes the events of a watch.
+type stream struct {
+	w       http.ResponseWriter
+	flusher *http.ResponseController
+	table   bool
+}
+
+func (s *stream) changes(list []history.ObjectChange) error {
+	for i := range list {
+		object := any(&list[i])
+		if s.table {
+			object = tableOf(metav1.ListMeta{ResourceVersion: list[i].ResourceVersion}, list[i:i+1])
+		}
+		if err := s.send("ADDED", object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stream) send(kind string, object any) error {
+	body, err := json.Marshal(struct {
+		Type   string `json:"type"`
+		Object any    `json:"object"`
+	}{kind, object})
+	if err != nil {
+		return err
+	}
+	if _, err := s.w.Write(append(body, '\n')); err != nil {
+		return errGone
+	}
+	if err := s.flusher.Flush(); err != nil {
+		return errGone
+	}
+	return nil
+}

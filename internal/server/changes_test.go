@@ -1,0 +1,205 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/api/history"
+	"github.com/keelson-dev/keelson/internal/server/servertest"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
+)
+
+const changesPath = "/apis/history.keelson.dev/v1alpha1/changes"
+
+// watchChanges opens a watch of changes, and returns a function that reads the next event.
+func watchChanges(t *testing.T, s *servertest.Server, path string) (next func() (kind string, c history.ObjectChange)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL()+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := s.HTTP().Do(r)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatal(resp, err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	lines := bufio.NewScanner(resp.Body)
+	return func() (string, history.ObjectChange) {
+		t.Helper()
+		var event struct {
+			Type   string
+			Object history.ObjectChange
+		}
+		if !lines.Scan() {
+			t.Fatalf("the watch ended: %v", lines.Err())
+		}
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			t.Fatalf("%v: %s", err, lines.Text())
+		}
+		return event.Type, event.Object
+	}
+}
+
+// TestWatchChanges watches the changes of configmaps: from a time on, and then those that are made, of a definition that is
+// made meanwhile too.
+func TestWatchChanges(t *testing.T) {
+	s, now := pastServer(t)
+	s.Create(maps, `{"metadata":{"name":"before"}}`)
+	now.Advance(2 * time.Hour)
+	begin := now.Now()
+	s.Create(maps, `{"metadata":{"name":"a"},"data":{"v":"1"}}`)
+	compacted(t, s, now, s.Metadata(maps+"/a").ResourceVersion)
+	next := watchChanges(t, s, changesPath+"?watch=true&fieldSelector=user=kubernetes-admin,resource!=clusterroles,"+
+		"resource!=clusterrolebindings,resource!=customresourcedefinitions&since="+begin.Format(time.RFC3339))
+	expect := func(want string) history.ObjectChange {
+		t.Helper()
+		kind, c := next()
+		if got := kind + " " + string(c.Type) + " " + c.Resource + "/" + c.Name; got != want {
+			t.Fatalf("%s, want %s", got, want)
+		}
+		return c
+	}
+	c := expect("ADDED Created configmaps/a")
+	if c.Kind != "Change" || c.APIVersion != history.APIVersion || c.Metadata.Namespace != "default" || c.User != "kubernetes-admin" ||
+		c.Metadata.CreationTimestamp == nil || c.Metadata.ResourceVersion != s.Metadata(maps+"/a").ResourceVersion {
+		t.Errorf("%+v", c)
+	}
+	s.Patch(maps+"/a", `{"data":{"v":"2"}}`)
+	if c := expect("ADDED Updated configmaps/a"); !slices.Equal(c.Changed, []string{".data.v"}) {
+		t.Errorf("%+v", c)
+	}
+	s.DefineWidgets()
+	s.Create("/apis/example.com/v1/namespaces/default/widgets",
+		`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w"}}`)
+	expect("ADDED Created widgets/w")
+	s.Do(http.MethodDelete, maps+"/a", "")
+	last := expect("ADDED Deleted configmaps/a")
+
+	// A watch that begins at a revision has what came after it.
+	s.Create(maps, `{"metadata":{"name":"b"}}`)
+	next = watchChanges(t, s, changesPath+"?watch=true&resourceVersion="+last.ResourceVersion)
+	expect("ADDED Created configmaps/b")
+	// One without a revision has what comes from now on.
+	next = watchChanges(t, s, changesPath+"?watch=true&fieldSelector=name=c")
+	s.Create(maps, `{"metadata":{"name":"c"}}`)
+	expect("ADDED Created configmaps/c")
+	s.Run([]apitest.Step{
+		{"GET", changesPath + "?watch=true&timeoutSeconds=x", "", 400, "invalid timeoutSeconds"},
+		{"GET", changesPath + "?watch=true&resourceVersion=x", "", 400, "invalid since"},
+	})
+	if a := s.Send("GET", changesPath+"?watch=true&timeoutSeconds=1", ""); a.Status != http.StatusOK || a.Body != "" {
+		t.Errorf("a watch in which nothing happens: %d %s", a.Status, a.Body)
+	}
+}
+
+// TestWatchChangesIsBounded holds that the watches of one user leave places for the others.
+func TestWatchChangesIsBounded(t *testing.T) {
+	s, _ := pastServer(t)
+	s.Create("/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"metadata":{"name":"feed"},
+		"rules":[{"apiGroups":["history.keelson.dev"],"resources":["changes"],"verbs":["watch"]}]}`)
+	s.Create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"feed"},
+		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"feed"},
+		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"greedy"},
+			{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"modest"}]}`)
+	apitest.Eventually(t, "the permission to watch", func() (bool, string) {
+		a := s.As("modest").Send("GET", changesPath+"?watch=true&timeoutSeconds=1", "")
+		return a.Status == http.StatusOK, a.Body
+	})
+	for i := 0; ; i++ {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL()+changesPath+"?watch=true", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Impersonate-User", "greedy")
+		resp, err := s.HTTP().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { resp.Body.Close() })
+		if resp.StatusCode == http.StatusTooManyRequests {
+			break
+		}
+		if i > 100 {
+			t.Fatal("one user may have any number of watches")
+		}
+	}
+	if a := s.As("modest").Send("GET", changesPath+"?watch=true&timeoutSeconds=1", ""); a.Status != http.StatusOK {
+		t.Errorf("another user: %d %s", a.Status, a.Body)
+	}
+}
+
+// TestSelectChanges selects changes by labels, which the object has before or after the change, and by fields.
+func TestSelectChanges(t *testing.T) {
+	s, _ := pastServer(t)
+	s.Create(maps, `{"metadata":{"name":"a","labels":{"app":"web"}}}`)
+	s.Create(maps, `{"metadata":{"name":"b","labels":{"app":"db"}}}`)
+	s.Patch(maps+"/a", `{"metadata":{"labels":{"app":"db"}}}`)
+	s.Patch(maps+"/a", `{"data":{"v":"2"}}`)
+	s.Do(http.MethodDelete, maps+"/b", "")
+	for _, c := range []struct{ query, want string }{
+		{"labelSelector=app%3Dweb", "Created a, Updated a"},
+		{"labelSelector=app%3Ddb", "Created b, Updated a, Updated a, Deleted b"},
+		{"labelSelector=app%3Dweb&fieldSelector=type=Updated", "Updated a"},
+		{"fieldSelector=resource=configmaps,name=b,type!=Created", "Deleted b"},
+		{"fieldSelector=resource=pods", ""},
+		{"fieldSelector=group=,resource=configmaps,verb=delete", "Deleted b"},
+	} {
+		var list history.ChangeList
+		if err := json.Unmarshal([]byte(s.Get("/apis/history.keelson.dev/v1alpha1/namespaces/default/changes?"+c.query)), &list); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, i := range list.Items {
+			got = append(got, string(i.Type)+" "+i.Name)
+		}
+		if text := strings.Join(got, ", "); text != c.want {
+			t.Errorf("%s: %q, want %q", c.query, text, c.want)
+		}
+	}
+	s.Run([]apitest.Step{
+		{"GET", changesPath + "?labelSelector=%3D", "", 400, "unable to parse labelSelector"},
+		{"GET", changesPath + "?fieldSelector=spec.x=1", "", 400, "field label not supported: spec.x"},
+		{"GET", changesPath + "?fieldSelector=x", "", 400, "unable to parse fieldSelector"},
+	})
+	table := s.Do("GET", changesPath+"?fieldSelector=name=b", "", "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json")
+	if !strings.Contains(table, `"kind":"Table"`) || !strings.Contains(table, `"Deleted","configmaps","b","kubernetes-admin","delete"`) {
+		t.Error(table)
+	}
+}
+
+// TestChangesInDiscovery holds that discovery and OpenAPI have the group if --runtime-config names it, and otherwise nothing that
+// kube-apiserver does not have.
+func TestChangesInDiscovery(t *testing.T) {
+	for _, value := range []string{"", "api/all=true", "history.keelson.dev/v1alpha1=true"} {
+		c := servertest.Default()
+		if value != "" {
+			c.API.RuntimeConfig = []string{value}
+		}
+		s := servertest.Start(t, c)
+		listed := strings.HasPrefix(value, history.Group)
+		for path, part := range map[string]string{
+			"/apis": `"history.keelson.dev/v1alpha1"`, "/openapi/v3": `"apis/history.keelson.dev/v1alpha1"`,
+			"/openapi/v2": `"dev.keelson.history.v1alpha1.ChangeList"`,
+		} {
+			if got := strings.Contains(s.Get(path), part); got != listed {
+				t.Errorf("--runtime-config=%s: %s has %s: %v", value, path, part, got)
+			}
+		}
+		if !listed {
+			continue
+		}
+		s.Get("/apis/history.keelson.dev/v1alpha1")
+		if body := s.Get("/openapi/v3/apis/history.keelson.dev/v1alpha1"); !strings.Contains(body, "labelSelector") {
+			t.Error(body)
+		}
+		s.Get(changesPath)
+	}
+}
