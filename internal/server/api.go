@@ -61,7 +61,6 @@ type api struct {
 	// peers forwards requests to other servers on the same store; nil without peers.
 	peers   *peers.Peers
 	cluster *connection.Network
-	changes http.Handler // nil: the store keeps no history
 }
 
 // close closes idle connections to nodes, pods and services. api may be nil.

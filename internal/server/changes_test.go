@@ -95,7 +95,7 @@ func TestWatchChanges(t *testing.T) {
 		{"GET", changesPath + "?watch=true&timeoutSeconds=x", "", 400, "invalid timeoutSeconds"},
 		{"GET", changesPath + "?watch=true&resourceVersion=x", "", 400, "invalid since"},
 	})
-	if a := s.Send("GET", changesPath+"?watch=true&timeoutSeconds=1", ""); a.Status != http.StatusOK || a.Body != "" {
+	if a := s.Send("GET", changesPath+"?watch=true&timeoutSeconds=1&fieldSelector=name=nothing", ""); a.Status != http.StatusOK || a.Body != "" {
 		t.Errorf("a watch in which nothing happens: %d %s", a.Status, a.Body)
 	}
 }

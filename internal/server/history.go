@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -127,18 +128,19 @@ func storedPrefixes() map[string]string {
 	return prefixes
 }
 
-// serveChanges makes what serves the feed of changes, if the store keeps history. Discovery and OpenAPI have it if
+// newChanges returns what serves the feed of changes, nil if the store keeps no history. Discovery and OpenAPI have it if
 // --runtime-config names it: by default clients see there what they see of kube-apiserver.
-func (s *starting) serveChanges() {
+func (s *starting) newChanges() http.Handler {
 	kept, ok := s.stores.main.(changes.Store)
 	if !ok {
-		return
+		return nil
 	}
-	s.api.changes = changes.New(changes.Options{
+	feed := changes.New(changes.Options{
 		Resources: s.api.resources, Registry: s.api.registry, Store: kept, Authorizer: s.authorization, Now: s.config.Testing.Clock.Now,
 		MinWatchTimeout: s.config.Requests.MinWatchTimeout,
 	})
 	if s.versions.Named(changes.GVR) {
-		s.api.resources.Put(changes.Listed(s.api.changes))
+		s.api.resources.Put(changes.Listed(feed))
 	}
+	return feed
 }

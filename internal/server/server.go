@@ -477,7 +477,6 @@ func (s *starting) buildAPI(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s.serveChanges()
 	s.api.peers, err = s.newPeers(ctx)
 	return err
 }
@@ -565,6 +564,7 @@ func (s *starting) startWork(ctx context.Context) error {
 }
 
 func (s *starting) buildHTTP() error {
+	feed := s.newChanges()
 	documents, err := s.openDocuments()
 	if err != nil {
 		return err
@@ -604,7 +604,7 @@ func (s *starting) buildHTTP() error {
 			discovery: s.api.discovery, openapi: documents,
 			resources: s.api.resources, custom: s.api.custom.Server, aggregator: s.api.aggregator,
 			peers:     s.api.peers,
-			snapshots: newSnapshots(s.stores.main, s.log), changes: s.api.changes,
+			snapshots: newSnapshots(s.stores.main, s.log), changes: feed,
 			pages: &zpages{
 				version: version.Of(s.gates.Release()), started: time.Now(), now: time.Now, flags: s.config.Diagnostics.Flags,
 				paths: zpagePaths(s.gates),
