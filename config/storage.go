@@ -58,6 +58,9 @@ type Snapshots struct {
 	// Keep is how many snapshots are kept: when one more is complete, the oldest is removed. The default is 14
 	// (--snapshot-keep).
 	Keep int `flag:"snapshot-keep"`
+	// History puts what can still be read of the past (HistoryRetention) into the snapshots, which are larger then. The default is
+	// false (--snapshot-history).
+	History bool `flag:"snapshot-history"`
 	// Recipients are public keys of age. The snapshots are encrypted for them, and then contain the keys and certificates of
 	// DataDir, and EncryptionConfigFile. The default is none (--snapshot-recipient).
 	Recipients []string `flag:"snapshot-recipient"`

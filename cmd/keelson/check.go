@@ -28,9 +28,10 @@ func newCheck(out, errOut io.Writer) *cobra.Command {
 		Use: "check", Short: "Verify the data of a stopped server, or a snapshot",
 		Long: "Check reads all data of a stopped server and changes nothing. It verifies\n" +
 			"checksums, that index, log and expiry index agree, that every key is where an\n" +
-			"object's key is, and that every value can be read. What is wrong is printed, one\n" +
-			"line each. With --snapshot it restores a snapshot to a temporary directory,\n" +
-			"checks what is there, and removes it. No data directory is touched.",
+			"object's key is, and that every value can be read, the history too. What is\n" +
+			"wrong is printed, one line each. With --snapshot it restores a snapshot to a\n" +
+			"temporary directory, checks what is there, and removes it. No data directory is\n" +
+			"touched.",
 		Example:      "  keelson check --data-dir /var/lib/keelson",
 		SilenceUsage: true, SilenceErrors: true, Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -84,7 +85,7 @@ func check(ctx context.Context, out, errOut io.Writer, s *embedded.Reader, what 
 	values := valueCheck{layout: newLayout()}
 	problems := 0
 	bar := startProgress(errOut, "Checking", keys, values.checked.of(0))
-	seen, err := s.Verify(ctx, values.check, func(p embedded.Problem) {
+	seen, err := s.Verify(ctx, embedded.Checks{Value: values.check, Author: checkAuthor}, func(p embedded.Problem) {
 		problems++
 		fmt.Fprintln(out, p)
 	})
@@ -105,6 +106,12 @@ func check(ctx context.Context, out, errOut io.Writer, s *embedded.Reader, what 
 		return fmt.Errorf("1 thing is wrong with %s", what)
 	}
 	return fmt.Errorf("%d things are wrong with %s", problems, what)
+}
+
+// checkAuthor checks who made a change.
+func checkAuthor(by []byte) error {
+	_, err := registry.DecodeAuthor(by)
+	return err
 }
 
 // valueCheck checks the keys and values of a store. encrypted counts the values that it could not check.

@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/server"
 	"github.com/keelson-dev/keelson/internal/storage/backup"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
@@ -58,7 +59,7 @@ const (
 )
 
 func newSave(out, errOut io.Writer) *cobra.Command {
-	dataDir, kubeconfig, force := config.Default().Storage.DataDir, "", false
+	from, force := saveFrom{dataDir: config.Default().Storage.DataDir}, false
 	c := fileCommand("save", "Save the data to a file",
 		"Save writes the state of the store at one revision to a file. A running server\n"+
 			"is asked for it, over its API as an administrator, and goes on serving\n"+
@@ -71,34 +72,50 @@ func newSave(out, errOut io.Writer) *cobra.Command {
 			err := replaceFile(file, func(temporary string) (err error) {
 				bar := startProgress(errOut, "Saving", megabytes, func() (int64, int64) { return sizeOf(temporary), 0 })
 				defer bar.stop()
-				summary, err = save(ctx, temporary, dataDir, kubeconfig)
+				summary, err = from.save(ctx, temporary)
 				return err
 			})
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(out, "Saved %d entries at revision %d to %s\n", summary.Entries, summary.Revision, file)
+			_, err = fmt.Fprintf(out, "Saved %d entries%s at revision %d to %s\n",
+				summary.Entries, andHistory(summary.Past), summary.Revision, file)
 			return err
 		})
 	c.Example = "  keelson snapshot save --data-dir /var/lib/keelson backup.snapshot\n" +
 		"  keelson snapshot save --kubeconfig admin.kubeconfig backup.snapshot"
-	c.Flags().StringVar(&dataDir, "data-dir", dataDir, dataDirUsage)
+	c.Flags().StringVar(&from.dataDir, "data-dir", from.dataDir, dataDirUsage)
+	c.Flags().BoolVar(&from.history, "history", false, "save what can still be read of the past too (--history-retention)")
 	c.Flags().BoolVar(&force, "force", false, forceUsage)
 	c.Flags().StringVar(
-		&kubeconfig, "kubeconfig", "",
+		&from.kubeconfig, "kubeconfig", "",
 		"kubeconfig of a user who may post to /keelson/snapshot, to save from a running server anywhere (without exec plug-ins)",
 	)
 	return c
 }
 
+// andHistory is the number of records of the past in the message about a snapshot, empty if there are none.
+func andHistory(records int64) string {
+	if records == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d records of their history", records)
+}
+
+// saveFrom says what is saved: the data in a directory, or those of the server of a kubeconfig.
+type saveFrom struct {
+	dataDir, kubeconfig string
+	history             bool
+}
+
 // save writes a snapshot to an existing file and verifies the file.
-func save(ctx context.Context, path, dataDir, kubeconfig string) (summary backup.Summary, err error) {
+func (s *saveFrom) save(ctx context.Context, path string) (summary backup.Summary, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return summary, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := saveTo(ctx, f, dataDir, kubeconfig); err != nil {
+	if err := s.saveTo(ctx, f); err != nil {
 		return summary, err
 	}
 	if err := f.Sync(); err != nil {
@@ -112,22 +129,27 @@ func save(ctx context.Context, path, dataDir, kubeconfig string) (summary backup
 
 const readBuffer = 1 << 20
 
-func saveTo(ctx context.Context, w io.Writer, dataDir, kubeconfig string) error {
+func (s *saveFrom) saveTo(ctx context.Context, w io.Writer) error {
+	kubeconfig := s.kubeconfig
 	if kubeconfig == "" {
-		s, err := openStopped(dataDir)
+		stopped, err := openStopped(s.dataDir)
 		switch {
 		case err == nil:
-			return errors.Join(saveStopped(ctx, w, s), s.Close())
+			return errors.Join(s.saveStopped(ctx, w, stopped), stopped.Close())
 		case !errors.Is(err, server.ErrDataDirUsed):
 			return err
 		}
-		kubeconfig = server.KubeconfigFile(dataDir)
+		kubeconfig = server.KubeconfigFile(s.dataDir)
 	}
 	r, err := newRemote(kubeconfig)
 	if err != nil {
 		return err
 	}
-	body, err := r.post(ctx, server.SnapshotPath)
+	path := server.SnapshotPath
+	if s.history {
+		path += "?history=true"
+	}
+	body, err := r.post(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -135,13 +157,13 @@ func saveTo(ctx context.Context, w io.Writer, dataDir, kubeconfig string) error 
 	return errors.Join(err, body.Close())
 }
 
-func saveStopped(ctx context.Context, w io.Writer, s *stoppedStore) error {
+func (s *saveFrom) saveStopped(ctx context.Context, w io.Writer, stopped *stoppedStore) error {
 	created := time.Now()
-	e, err := s.Export()
+	e, err := stopped.Export()
 	if err != nil {
 		return err
 	}
-	_, err = backup.Save(ctx, w, e, snapshot.Header{Created: created, Program: server.Program()})
+	_, err = backup.Save(ctx, w, e, backup.SaveOptions{Created: created, Program: server.Program(), Past: s.history})
 	return errors.Join(err, e.Close())
 }
 
@@ -157,6 +179,8 @@ type snapshotStatus struct {
 	FileSize  int64            `json:"fileSize"` // in bytes
 	SHA256    string           `json:"sha256"`
 	Expiring  int64            `json:"expiring"`
+	Past      int64            `json:"past,omitempty"`      // records of the history
+	PastBytes int64            `json:"pastBytes,omitempty"` // of these
 	Files     []string         `json:"files,omitempty"`
 	Resources map[string]int64 `json:"resources"` // entries of each
 }
@@ -191,7 +215,7 @@ func readStatus(file, identity string) (*snapshotStatus, error) {
 		return nil, err
 	}
 	defer f.Close()
-	s := &snapshotStatus{File: file, Format: snapshot.Version, FileSize: sizeOf(file), Resources: map[string]int64{}}
+	s := &snapshotStatus{File: file, FileSize: sizeOf(file), Resources: map[string]int64{}}
 	names := newLayout()
 	summary, err := backup.Verify(bufio.NewReaderSize(f, readBuffer), func(e snapshot.Entry) {
 		s.Resources[names.resource(e.Key)]++
@@ -203,6 +227,7 @@ func readStatus(file, identity string) (*snapshotStatus, error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	s.Files = slices.Sorted(maps.Keys(summary.Files))
+	s.Format, s.Past, s.PastBytes = summary.Version(), summary.Past, summary.PastBytes
 	s.Program, s.Created, s.Revision = summary.Program, summary.Created, summary.Revision
 	s.Entries, s.Bytes, s.SHA256 = summary.Entries, summary.Bytes, hex.EncodeToString(summary.SHA256)
 	return s, nil
@@ -215,6 +240,9 @@ func (s *snapshotStatus) print(out io.Writer) error {
 	fmt.Fprintf(w, "revision\t%d\n", s.Revision)
 	fmt.Fprintf(w, "entries\t%d (%d with a time to live)\n", s.Entries, s.Expiring)
 	fmt.Fprintf(w, "bytes\t%d\n", s.Bytes)
+	if s.Past > 0 {
+		fmt.Fprintf(w, "history\t%d records of %d bytes\n", s.Past, s.PastBytes)
+	}
 	fmt.Fprintf(w, "sha256\t%s\n", s.SHA256)
 	if len(s.Files) > 0 {
 		fmt.Fprintf(w, "files\t%s\n", strings.Join(s.Files, " "))
@@ -300,8 +328,10 @@ func restoreFrom(
 	var read counter
 	bar := startProgress(errOut, "Restoring", megabytes, read.of(f.Size()))
 	defer bar.stop()
+	by := registry.Author{Verb: "restore", Reason: "the snapshot " + filepath.Base(f.Name()) + " was restored"}
 	restored, err := backup.Restore(
-		ctx, &bufferedFile{ReadSeeker: f, read: &read}, o, backup.RestoreOptions{MinRevision: minRevision, Now: time.Now()},
+		ctx, &bufferedFile{ReadSeeker: f, read: &read}, o,
+		backup.RestoreOptions{MinRevision: minRevision, Now: time.Now(), By: by.Encode(nil)},
 	)
 	if err != nil {
 		return restored, fmt.Errorf("%s: %w", f.Name(), oneLine(err))
@@ -348,7 +378,7 @@ func restoreInto(dataDir string, fill func(embedded.Options) error) error {
 
 func printRestored(out io.Writer, r backup.Restored, dataDir string) error {
 	_, err := fmt.Fprintf(
-		out, "Restored %d entries of revision %d to %s, at revision %d\n", r.Entries, r.From, dataDir, r.Revision,
+		out, "Restored %d entries%s of revision %d to %s, at revision %d\n", r.Entries, andHistory(r.Past), r.From, dataDir, r.Revision,
 	)
 	return err
 }

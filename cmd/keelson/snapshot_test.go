@@ -115,6 +115,31 @@ func TestSaveAndRestore(t *testing.T) {
 		p.stop(t)
 	}
 
+	// With the history the object can be read as it was before the restore.
+	if out := mustRun(t, "snapshot", "save", in("history"), "--history", "--data-dir", in("data")); !strings.Contains(out, " records of their history at revision ") {
+		t.Errorf("with history: %q", out)
+	}
+	if out := mustRun(t, "snapshot", "status", in("history")); !strings.Contains(out, "format 2") || !strings.Contains(out, "\nhistory ") {
+		t.Errorf("with history: %s", out)
+	}
+	mustRun(t, "check", "--snapshot", in("history"))
+	past := in("restored-history")
+	if out := mustRun(t, "snapshot", "restore", in("history"), "--data-dir", past); !strings.Contains(out, " records of their history of revision ") {
+		t.Errorf("with history: %q", out)
+	}
+	p = run(t, "serve", "--data-dir", past, "--secure-port", "0")
+	kubeconfig = filepath.Join(past, "kubeconfig")
+	_, now := get(t, kubeconfig, path+"/a")
+	if status, then := get(t, kubeconfig, path+"/a?asOf="+before); status != http.StatusOK || !strings.Contains(then, `"k":"v"`) ||
+		objectVersion(t, then) == objectVersion(t, now) {
+		t.Errorf("before the restore: %d %s", status, then)
+	}
+	if status, changes := get(t, kubeconfig, path+"/a/history"); status != http.StatusOK || !strings.Contains(changes, `"verb":"restore"`) ||
+		!strings.Contains(changes, `"type":"Created"`) {
+		t.Errorf("the history: %d %s", status, changes)
+	}
+	p.stop(t)
+
 	exported := in("etcd.db")
 	mustRun(t, "snapshot", "export-etcd", exported, "--data-dir", in("data"))
 	mustRun(t, "snapshot", "import-etcd", exported, "--data-dir", in("imported"), "--keep-revisions")

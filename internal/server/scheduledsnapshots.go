@@ -21,7 +21,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/background"
 	"github.com/keelson-dev/keelson/internal/storage/backup"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
-	"github.com/keelson-dev/keelson/internal/storage/snapshot"
 )
 
 const (
@@ -42,6 +41,7 @@ type scheduledSnapshots struct {
 	store     exporter
 	directory *backup.Directory
 	interval  time.Duration
+	past      bool // whether they have the history too
 	// files returns what the snapshots contain besides the state of the store.
 	files   func() (map[string][]byte, error)
 	metrics snapshotMetrics
@@ -102,7 +102,7 @@ func (s *starting) openSnapshots() error {
 		directory: &backup.Directory{
 			Path: dir, Keep: c.Snapshots.Keep, Recipients: recipients, Reserve: snapshotReserve,
 		},
-		interval: c.Snapshots.Interval, files: func() (map[string][]byte, error) { return nil, nil },
+		interval: c.Snapshots.Interval, past: c.Snapshots.History, files: func() (map[string][]byte, error) { return nil, nil },
 		metrics: newSnapshotMetrics(s.metrics, c.Snapshots.Interval), log: s.log,
 	}
 	if len(recipients) > 0 {
@@ -199,7 +199,7 @@ func (s *scheduledSnapshots) save(ctx context.Context) error {
 		return err
 	}
 	name, size, err := s.directory.Save(created, func(w io.Writer) error {
-		_, err := backup.Save(ctx, w, e, snapshot.Header{Created: created, Program: Program(), Files: files})
+		_, err := backup.Save(ctx, w, e, backup.SaveOptions{Created: created, Program: Program(), Files: files, Past: s.past})
 		return err
 	})
 	if err = errors.Join(err, e.Close()); err != nil {

@@ -559,6 +559,9 @@ func (s *starting) startWork(ctx context.Context) error {
 	s.authentication.start(s.api.client)
 	s.config.files.start(s.work)
 	s.startSnapshots()
+	if s.stores.encryption != nil {
+		s.work.Go("keys of the past", background.Forever(func(ctx context.Context) { s.stores.keys.run(ctx, s.api.resources, s.log) }))
+	}
 	s.work.Go("own certificates", background.Forever(s.identity.run))
 	return nil
 }

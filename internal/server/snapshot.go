@@ -15,7 +15,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/backup"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
-	"github.com/keelson-dev/keelson/internal/storage/snapshot"
 )
 
 // SnapshotPath is the path at which a POST returns the whole state of the store, in the format of internal/storage/snapshot.
@@ -60,7 +59,9 @@ func (h *snapshots) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	out := &deadlineWriter{w, http.NewResponseController(w)}
-	_, err = backup.Save(r.Context(), out, e, snapshot.Header{Created: created, Program: Program()})
+	_, err = backup.Save(r.Context(), out, e, backup.SaveOptions{
+		Created: created, Program: Program(), Past: r.URL.Query().Get("history") == "true",
+	})
 	if err = errors.Join(err, e.Close()); err != nil {
 		h.log.Warn("a snapshot was not sent to its end", "error", err)
 		panic(http.ErrAbortHandler) // the client must not take it for whole

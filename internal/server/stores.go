@@ -43,6 +43,7 @@ type stores struct {
 	etcdTLS func() *tls.Config // of connections to etcd; nil if no files are configured
 	// encryption is nil if values are stored without encryption.
 	encryption *encrypt.Encryption
+	keys       *keyCheck
 	// main is the store of all resources without a store of their own. overridden are the other stores.
 	main       storage.Store
 	overridden []storage.Store
@@ -83,7 +84,7 @@ type backend struct {
 
 // newStores reads the encryption configuration. open opens the stores.
 func newStores(o storesOptions) (*stores, error) {
-	s := &stores{storesOptions: o, measured: cache.NewStores(o.metrics)}
+	s := &stores{storesOptions: o, measured: cache.NewStores(o.metrics), keys: newKeyCheck()}
 	s.backend = s.choose()
 	host, err := os.Hostname()
 	if err != nil {
@@ -161,10 +162,11 @@ func (s *stores) open(ctx context.Context) error {
 		})
 	}
 	if s.encryption != nil {
-		s.encryption.OnReload(func() {
+		s.encryption.OnReload(func(dropped encrypt.Dropped) {
 			for _, p := range s.places {
 				p.cache.RetryUnread()
 			}
+			s.keys.reloaded(dropped)
 		})
 	}
 	s.metrics.Register(cacheMemory(s.cacheUsage)...)

@@ -34,8 +34,8 @@ func (a *Author) fields() []*string {
 	}
 }
 
-// encode appends a to dst: the length of each field and the field. A UUID takes 16 bytes, after a length of 255.
-func (a *Author) encode(dst []byte) []byte {
+// Encode appends a to dst: the length of each field and the field. A UUID takes 16 bytes, after a length of 255.
+func (a *Author) Encode(dst []byte) []byte {
 	for _, f := range a.fields() {
 		s := *f
 		if f == &a.AuditID {

@@ -15,7 +15,7 @@ func TestAuthor(t *testing.T) {
 		{AuditID: "mine"},
 		{UserAgent: long},
 	} {
-		b := a.encode(nil)
+		b := a.Encode(nil)
 		got, err := DecodeAuthor(b)
 		if want := a; err == nil {
 			want.UserAgent = want.UserAgent[:min(len(want.UserAgent), maxAuthorField)]
@@ -31,7 +31,7 @@ func TestAuthor(t *testing.T) {
 			}
 		}
 	}
-	if n := len((&Author{AuditID: "6c9f2a50-2f0a-4c7b-8c5b-1d2f6b6f0a11"}).encode(nil)); n != 24 {
+	if n := len((&Author{AuditID: "6c9f2a50-2f0a-4c7b-8c5b-1d2f6b6f0a11"}).Encode(nil)); n != 24 {
 		t.Errorf("a UUID is stored in %d bytes", n)
 	}
 }

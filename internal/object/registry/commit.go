@@ -196,7 +196,7 @@ func (r *Resource) commit(ctx context.Context, txn storage.Txn, c Commit) (int64
 	txn = c.SideWrites.with(txn)
 	if r.keepsAuthors {
 		author := authorOf(ctx, verbs[operationOf(&txn)], c.Manager)
-		txn.By = author.encode(nil)
+		txn.By = author.Encode(nil)
 	}
 	ctx, span := tracing.Start(ctx, "Commit")
 	defer span.End()

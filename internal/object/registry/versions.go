@@ -48,6 +48,48 @@ func (g *Registry) ParseKey(key string) (gr schema.GroupResource, namespace, nam
 	return schema.GroupResource{Group: parts[0], Resource: parts[1]}, strings.Join(parts[2:len(parts)-1], ""), parts[len(parts)-1]
 }
 
+// EachKept calls yield with the stored value of every version of every object that is kept, and its revision, until yield returns
+// false. Versions that are written or given up meanwhile may be left out. A store that keeps no history has none.
+func (r *Resource) EachKept(ctx context.Context, yield func(value []byte, revision int64) bool) error {
+	history, ok := r.store.(storage.History)
+	if !ok {
+		return nil
+	}
+	const page = 500
+	scope := r.scope("")
+	floor := max(history.Floor(scope), 1)
+	state := storage.RangeRequest{
+		Start: r.prefix, End: storage.PrefixEnd(r.prefix), Revision: floor, Limit: page, Bytes: pastBytes, Uncounted: true,
+	}
+	for more := true; more; {
+		result, err := history.RangeAt(ctx, scope, state)
+		if err != nil {
+			return err
+		}
+		for _, e := range result.Entries {
+			if !yield(e.Value, e.ModRevision) {
+				return nil
+			}
+			state.Start = e.Key + "\x00"
+		}
+		more = result.More
+	}
+	asked := storage.ChangesRequest{Prefix: r.prefix, After: floor, Limit: page}
+	for more := true; more; {
+		result, err := history.Changes(ctx, asked)
+		if err != nil {
+			return err
+		}
+		for _, c := range result.Changes {
+			if !c.Deleted && !yield(c.Entry.Value, c.Entry.ModRevision) {
+				return nil
+			}
+		}
+		asked.After, more = result.Through, result.More
+	}
+	return nil
+}
+
 // pastBytes bounds the values that one call of Changes reads.
 const pastBytes = 4 << 20
 

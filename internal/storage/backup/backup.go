@@ -31,9 +31,23 @@ const (
 	minRevisionGap   = 1_000_000_000
 )
 
-// Save writes the state e to w. The header h says when e was opened, and by which program; Save sets its revision.
-func Save(ctx context.Context, w io.Writer, e *embedded.Export, h snapshot.Header) (snapshot.Totals, error) {
-	h.Revision = e.Revision()
+// SaveOptions say what is written besides the state.
+type SaveOptions struct {
+	// Created is when the state was opened.
+	Created time.Time
+	// Program is what writes the file, Files are those of the header.
+	Program string
+	Files   map[string][]byte
+	// Past writes what the store keeps of the past too.
+	Past bool
+}
+
+// Save writes the state e to w.
+func Save(ctx context.Context, w io.Writer, e *embedded.Export, o SaveOptions) (snapshot.Totals, error) {
+	h := snapshot.Header{Revision: e.Revision(), Created: o.Created, Program: o.Program, Files: o.Files}
+	if o.Past {
+		h.PastFormat = embedded.PastFormat
+	}
 	out, err := snapshot.NewWriter(w, h)
 	if err != nil {
 		return snapshot.Totals{}, err
@@ -45,6 +59,17 @@ func Save(ctx context.Context, w io.Writer, e *embedded.Export, h snapshot.Heade
 		if err := out.Write(snapshot.Entry{
 			Key: r.Key, Value: r.Value, CreateRevision: r.CreateRevision, ModRevision: r.ModRevision, Deadline: r.Deadline,
 		}); err != nil {
+			return snapshot.Totals{}, err
+		}
+	}
+	if !o.Past {
+		return out.Close()
+	}
+	for r, err := range e.Past(ctx) {
+		if err == nil {
+			err = out.WritePast(snapshot.Past(r))
+		}
+		if err != nil {
 			return snapshot.Totals{}, err
 		}
 	}
@@ -67,13 +92,22 @@ func Verify(r io.Reader, each func(snapshot.Entry)) (Summary, error) {
 	for {
 		e, err := in.Next()
 		if errors.Is(err, io.EOF) {
-			return Summary{in.Header(), in.Totals(), in.SHA256()}, nil
+			break
 		}
 		if err != nil {
 			return Summary{}, err
 		}
 		if each != nil {
 			each(e)
+		}
+	}
+	for {
+		_, err := in.NextPast()
+		if errors.Is(err, io.EOF) {
+			return Summary{in.Header(), in.Totals(), in.SHA256()}, nil
+		}
+		if err != nil {
+			return Summary{}, err
 		}
 	}
 }
@@ -86,12 +120,15 @@ type RestoreOptions struct {
 	Now time.Time
 	// KeepRevisions keeps the revisions of the file. It is correct only if nothing was changed since the file was written.
 	KeepRevisions bool
+	// By is the author of the changes that the new revisions are in the past, if the snapshot has one (storage.Txn.By).
+	By []byte
 }
 
 // Restored is the result of a restore.
 type Restored struct {
 	From, Revision int64 // the revisions of the file and of the store
 	Entries        int64
+	Past           int64 // records of the past
 	// Files are those of the header of a snapshot. Restore does not write them.
 	Files map[string][]byte
 }
@@ -114,8 +151,14 @@ func Restore(ctx context.Context, r io.ReadSeeker, o embedded.Options, ro Restor
 		return Restored{}, err
 	}
 	source := source{revision: summary.Revision, created: summary.Created, entries: summary.Entries, records: entries(in)}
+	switch {
+	case summary.PastFormat > embedded.PastFormat:
+		return Restored{}, snapshot.ErrNewer
+	case summary.PastFormat > 0:
+		source.past = &embedded.Past{Records: pastRecords(in), At: ro.Now, By: ro.By}
+	}
 	restored, err := source.restore(ctx, o, ro)
-	restored.Files = summary.Files
+	restored.Files, restored.Past = summary.Files, summary.Past
 	return restored, err
 }
 
@@ -137,12 +180,28 @@ func entries(in *snapshot.Reader) iter.Seq2[embedded.Record, error] {
 	}
 }
 
+// pastRecords returns the records of the past of a snapshot. If an error occurs, it is the last element.
+func pastRecords(in *snapshot.Reader) iter.Seq2[embedded.PastRecord, error] {
+	return func(yield func(embedded.PastRecord, error) bool) {
+		for {
+			r, err := in.NextPast()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if !yield(embedded.PastRecord(r), err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
 // source is a state to restore.
 type source struct {
 	revision int64
 	created  time.Time
 	entries  int64
 	records  iter.Seq2[embedded.Record, error]
+	past     *embedded.Past // nil: there is none
 }
 
 // restore creates a store with the state.
@@ -162,7 +221,8 @@ func (s *source) restore(ctx context.Context, o embedded.Options, ro RestoreOpti
 		}
 		st.next, out.Revision = base+1, base+max(s.entries, 1)
 	}
-	return out, embedded.Import(o, out.Revision, st.restamp(ctx, s.records))
+	st.keepsPast = s.past != nil
+	return out, embedded.Import(o, out.Revision, st.restamp(ctx, s.records), s.past)
 }
 
 // maxRevision is the highest revision of a file that can be restored. It is far above any revision that a store
@@ -183,6 +243,8 @@ type restamper struct {
 	keepRevisions bool
 	next          int64
 	now, created  int64 // Unix milliseconds
+	// keepsPast means that a new revision is one more change of the object, which stays what it was.
+	keepsPast bool
 }
 
 // restamp returns records with their new revisions and deadlines. It ends with an error if ctx ends.
@@ -194,10 +256,14 @@ func (s *restamper) restamp(
 			if err == nil {
 				err = ctx.Err()
 			}
-			if !s.keepRevisions {
+			switch {
+			case s.keepRevisions:
+			case s.keepsPast:
+				r.Was, r.ModRevision = r.ModRevision, s.next
+			default:
 				r.ModRevision, r.CreateRevision = s.next, s.next
-				s.next++
 			}
+			s.next++
 			r.Deadline = s.deadline(r.Deadline)
 			if !yield(r, err) || err != nil {
 				return

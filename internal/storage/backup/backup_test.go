@@ -82,7 +82,7 @@ func records(t *testing.T, s *embedded.Store) []embedded.Record {
 	return out
 }
 
-func save(t *testing.T, s *embedded.Store) []byte {
+func save(t *testing.T, s *embedded.Store, past bool) []byte {
 	t.Helper()
 	e, err := s.Export(t.Context())
 	if err != nil {
@@ -90,7 +90,7 @@ func save(t *testing.T, s *embedded.Store) []byte {
 	}
 	defer e.Close()
 	var out bytes.Buffer
-	if _, err := backup.Save(t.Context(), &out, e, snapshot.Header{Created: now, Program: "test"}); err != nil {
+	if _, err := backup.Save(t.Context(), &out, e, backup.SaveOptions{Created: now, Program: "test", Past: past}); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
@@ -110,7 +110,7 @@ func revision(t *testing.T, s storage.Store) int64 {
 func TestRestore(t *testing.T) {
 	fs := vfs.NewMem()
 	from := newFilledStore(t, options(fs, "from"))
-	file := save(t, from)
+	file := save(t, from, false)
 	want := records(t, from)
 	for _, c := range []struct {
 		name  string
@@ -213,7 +213,7 @@ func TestRestoreExpired(t *testing.T) {
 
 func TestRestoreEmpty(t *testing.T) {
 	fs := vfs.NewMem()
-	file := save(t, open(t, options(fs, "from")))
+	file := save(t, open(t, options(fs, "from")), false)
 	restored, err := backup.Restore(t.Context(), bytes.NewReader(file), options(fs, "to"), backup.RestoreOptions{Now: now})
 	if err != nil || restored.Revision < 1_000_000_000 {
 		t.Fatalf("%+v, %v", restored, err)
@@ -226,7 +226,7 @@ func TestRestoreEmpty(t *testing.T) {
 // TestRestoreOfDamage checks that nothing is written from a file that is damaged anywhere.
 func TestRestoreOfDamage(t *testing.T) {
 	fs := vfs.NewMem()
-	file := save(t, newFilledStore(t, options(fs, "from")))
+	file := save(t, newFilledStore(t, options(fs, "from")), false)
 	file[len(file)-40] ^= 1
 	_, err := backup.Restore(t.Context(), bytes.NewReader(file), options(fs, "to"), backup.RestoreOptions{Now: now})
 	if !errors.Is(err, snapshot.ErrDamaged) {
@@ -244,7 +244,7 @@ func TestRestoreOfDamage(t *testing.T) {
 
 func TestRevisionTooHigh(t *testing.T) {
 	fs := vfs.NewMem()
-	file := save(t, open(t, options(fs, "from")))
+	file := save(t, open(t, options(fs, "from")), false)
 	_, err := backup.Restore(
 		t.Context(), bytes.NewReader(file), options(fs, "to"), backup.RestoreOptions{Now: now, MinRevision: math.MaxInt64},
 	)
@@ -397,7 +397,7 @@ func TestSaveEndsWithItsContext(t *testing.T) {
 	}
 	defer e.Close()
 	stop()
-	if _, err := backup.Save(ctx, io.Discard, e, snapshot.Header{Created: now}); !errors.Is(err, context.Canceled) {
+	if _, err := backup.Save(ctx, io.Discard, e, backup.SaveOptions{Created: now}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }
@@ -430,7 +430,7 @@ func BenchmarkSaveRestore(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			_, err = backup.Save(b.Context(), f, e, snapshot.Header{Created: time.Now()})
+			_, err = backup.Save(b.Context(), f, e, backup.SaveOptions{Created: time.Now()})
 			if err := errors.Join(err, f.Sync(), f.Close(), e.Close()); err != nil {
 				b.Fatal(err)
 			}
@@ -450,4 +450,129 @@ func BenchmarkSaveRestore(b *testing.B) {
 			}
 		}
 	})
+}
+
+// TestRestorePast checks that a snapshot with the past restores it: every state at every revision that was kept, who made the changes,
+// and the restore itself as one more change. What is restored is given up when its time has passed.
+func TestRestorePast(t *testing.T) {
+	fs, all := vfs.NewMem(), storage.Scope{}
+	at := now
+	o := options(fs, "from")
+	o.HistoryWindow, o.CompactInterval, o.Clock = time.Millisecond, time.Hour, func() time.Time { return at }
+	o.Retention = storage.Retention{Rules: []storage.RetentionRule{{Scope: all, Keep: 20 * time.Minute}}, Bytes: -1}
+	from := open(t, o)
+	key := func(i int) string { return fmt.Sprintf("/registry/configmaps/default/c%d", i) }
+	for i := range 300 {
+		op := storage.Put(key(i%7), []byte(strings.Repeat("v", i)))
+		if i%11 == 10 {
+			op = storage.Delete(key(i % 7))
+		}
+		if _, err := from.Commit(t.Context(), storage.Txn{Ops: []storage.Op{op}, By: fmt.Appendf(nil, "by %d", i)}); err != nil {
+			t.Fatal(err)
+		}
+		at = at.Add(10 * time.Second)
+		if i%100 == 50 { // what is too old goes
+			if err := from.Compact(t.Context(), revision(t, from)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	end, floor := revision(t, from), from.Floor(all)
+	if floor < 10 || floor > end-100 {
+		t.Fatalf("the floor is %d of %d", floor, end)
+	}
+	file := save(t, from, true)
+	plain := save(t, from, false)
+	if bytes.HasPrefix(plain, []byte("KEELSON-SNAPSHOT 2")) || !bytes.HasPrefix(file, []byte("KEELSON-SNAPSHOT 2")) {
+		t.Error("only a snapshot with the past has format 2")
+	}
+	restored := at.Add(time.Minute)
+	to := o
+	to.Dir, to.Clock = "to", func() time.Time { return restored }
+	result, err := backup.Restore(
+		t.Context(), bytes.NewReader(file), to, backup.RestoreOptions{Now: restored, By: []byte("restore")},
+	)
+	if err != nil || result.Past == 0 {
+		t.Fatal(result, err)
+	}
+	checkWhole(t, to)
+	s := open(t, to)
+	if s.Floor(all) != floor {
+		t.Errorf("the floor is %d, was %d", s.Floor(all), floor)
+	}
+	for r := floor; r <= end; r++ {
+		for i := range 7 {
+			want, err := from.GetAt(t.Context(), all, key(i), r)
+			got, err2 := s.GetAt(t.Context(), all, key(i), r)
+			if err != nil || err2 != nil || !reflect.DeepEqual(got, want) {
+				t.Fatalf("%s at %d: %+v (%v), want %+v (%v)", key(i), r, got, err2, want, err)
+			}
+		}
+	}
+	for i := range 7 {
+		want, _, err := from.Versions(t.Context(), storage.VersionsRequest{Key: key(i), Limit: 1000})
+		got, _, err2 := s.Versions(t.Context(), storage.VersionsRequest{Key: key(i), Limit: 1000})
+		if err != nil || err2 != nil {
+			t.Fatal(err, err2)
+		}
+		if last := want[0]; !last.Deleted {
+			change := got[0]
+			if string(change.By) != "restore" || !change.Time.Equal(restored) || change.Entry.ModRevision <= end ||
+				change.Entry.CreateRevision != last.Entry.CreateRevision || !bytes.Equal(change.Entry.Value, last.Entry.Value) {
+				t.Errorf("the restore of %s: %+v", key(i), change)
+			}
+			got = got[1:]
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %d versions, want %d", key(i), len(got), len(want))
+		}
+	}
+	for _, since := range []time.Duration{time.Minute, 17 * time.Minute} {
+		want, err := from.RevisionAt(t.Context(), all, at.Add(-since))
+		got, err2 := s.RevisionAt(t.Context(), all, at.Add(-since))
+		if err != nil || err2 != nil || got != want {
+			t.Errorf("%s before the end: %d (%v), want %d (%v)", since, got, err2, want, err)
+		}
+	}
+	var compacted *storage.CompactedError
+	if _, err := s.Watch(t.Context(), "/", end); !errors.As(err, &compacted) {
+		t.Errorf("a watch of the past: %v", err)
+	}
+	// An hour later nothing but the objects is left.
+	restored = restored.Add(2 * time.Hour)
+	if err := s.Compact(t.Context(), revision(t, s)); err != nil {
+		t.Fatal(err)
+	}
+	if kept := s.Kept(); kept.Bytes != 0 {
+		t.Errorf("%d bytes are kept", kept.Bytes)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if seen := checkWhole(t, to); seen.Versions != seen.Keys || seen.LogRecords != 0 {
+		t.Errorf("%+v", seen)
+	}
+	// A program that keeps nothing restores the objects.
+	to.Dir, to.Retention = "small", storage.Retention{}
+	if _, err := backup.Restore(t.Context(), bytes.NewReader(file), to, backup.RestoreOptions{Now: restored}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := len(records(t, open(t, to))), len(records(t, from)); got != want {
+		t.Errorf("%d entries, want %d", got, want)
+	}
+}
+
+// checkWhole verifies a closed store.
+func checkWhole(t *testing.T, o embedded.Options) embedded.Verified {
+	t.Helper()
+	r, err := embedded.OpenReader(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	seen, err := r.Verify(t.Context(), embedded.Checks{}, func(p embedded.Problem) { t.Error(p) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seen
 }

@@ -104,9 +104,7 @@ func verifyDir(dir string) (problems []string) {
 	defer r.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	_, err = r.Verify(
-		ctx, func(Record) []string { return nil }, func(p Problem) { problems = append(problems, p.String()) },
-	)
+	_, err = r.Verify(ctx, Checks{}, func(p Problem) { problems = append(problems, p.String()) })
 	if err != nil {
 		problems = append(problems, err.Error())
 	}

@@ -1,12 +1,14 @@
 package embedded
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -19,6 +21,24 @@ type Record struct {
 	// Deadline is the time at which the key expires, in Unix milliseconds of the wall clock: the current one for an open
 	// store, otherwise as it was when the store was open last. 0 means never.
 	Deadline int64
+	// Was is the revision of the record in the store that it is from, if it gets another one in an Import with a past; else 0.
+	Was int64
+}
+
+// PastRecord is a record of what a store keeps besides the newest versions (storage.History), in the form in which it is in the
+// database (layout.go).
+type PastRecord struct{ Key, Value []byte }
+
+// PastFormat is the version of that form.
+const PastFormat = formatVersion
+
+// Past is what Import takes besides records.
+type Past struct {
+	// Records are those of Export.Past. They are used after the other records.
+	Records iter.Seq2[PastRecord, error]
+	// At and By are when and by whom the records get other revisions than they had.
+	At time.Time
+	By []byte
 }
 
 // Export is the state of a store at one revision. It keeps the files of that state on the disk until it is closed.
@@ -87,12 +107,100 @@ func (e *Export) each(ctx context.Context, yield func(Record, error) bool) error
 		if err != nil {
 			return err
 		}
-		if !v.tombstone && !yield(Record{v.entry(string(key)), e.clock.toWallTime(v.deadline)}, nil) {
+		if !v.tombstone && !yield(Record{Entry: v.entry(string(key)), Deadline: e.clock.toWallTime(v.deadline)}, nil) {
 			return nil
 		}
 		ok = e.it.NextPrefix()
 	}
 	return e.it.Error()
+}
+
+// Past returns what the store keeps of the past at the revision of the state. If an error occurs, it is the last element of the
+// sequence. It must be called once, after Records has ended, and the sequence used by one goroutine.
+func (e *Export) Past(ctx context.Context) iter.Seq2[PastRecord, error] {
+	return func(yield func(PastRecord, error) bool) {
+		it, err := e.it.Clone(pebble.CloneOptions{IterOptions: &pebble.IterOptions{}})
+		if err != nil {
+			yield(PastRecord{}, err)
+			return
+		}
+		defer it.Close()
+		if err := e.eachPast(ctx, it, yield); err != nil {
+			yield(PastRecord{}, err)
+		}
+	}
+}
+
+// eachPast calls yield for each record of the past until it returns false.
+func (e *Export) eachPast(ctx context.Context, it *pebble.Iterator, yield func(PastRecord, error) bool) error {
+	k, err := exportedKept(it)
+	if err != nil || !yield(PastRecord{[]byte(metaKept), k.encode()}, nil) {
+		return err
+	}
+	last := "" // the key of which the newest version was seen
+	for ok := it.First(); ok; ok = it.Next() {
+		if err := errors.Join(ctx.Err(), e.storeErr()); err != nil {
+			return err
+		}
+		past := false
+		switch it.Key()[0] {
+		case prefixLog:
+			revision, err := parseLogKey(it.Key())
+			if err != nil {
+				return err
+			}
+			past = revision <= e.revision
+		case prefixVersion:
+			key, revision, err := splitVersionKey(it.Key())
+			if err != nil {
+				return err
+			}
+			if revision > e.revision {
+				continue
+			}
+			value, err := it.ValueAndErr()
+			if err != nil {
+				return err
+			}
+			past = string(key) == last || isTombstone(value)
+			last = string(key)
+		}
+		if !past {
+			continue
+		}
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		if !yield(PastRecord{bytes.Clone(it.Key()), bytes.Clone(value)}, nil) {
+			return nil
+		}
+	}
+	return it.Error()
+}
+
+// exportedKept returns the state of what is kept. A store that was never compacted since it can keep something has none yet: it still
+// has everything after its compaction revision.
+func exportedKept(it *pebble.Iterator) (k kept, err error) {
+	read := func(name string) (value []byte, ok bool, err error) {
+		if !it.SeekGE([]byte(name)) || string(it.Key()) != name {
+			return nil, false, it.Error()
+		}
+		value, err = it.ValueAndErr()
+		return value, true, err
+	}
+	value, ok, err := read(metaKept)
+	if err != nil {
+		return k, err
+	}
+	if ok {
+		return decodeKept(value)
+	}
+	compacted := int64(0)
+	if value, ok, err = read(metaCompacted); err == nil && ok {
+		compacted, err = decodeNumber(value)
+	}
+	return kept{Rules: []keptRule{{KeepMS: 1, Floor: mark{Revision: compacted}}}}, err
 }
 
 // Close releases the files of the state.
@@ -167,9 +275,9 @@ func (r *Reader) Close() error {
 const importBatch = 1 << 20
 
 // Import creates a store in o.Dir, which must not contain one. Its state at revision is records, which must be in
-// ascending order of their keys; all lower revisions are compacted. The store is durable when Import returns nil. After
-// an error the directory cannot be used.
-func Import(o Options, revision int64, records iter.Seq2[Record, error]) error {
+// ascending order of their keys; all lower revisions are compacted. past may be nil; otherwise it can be read, and what the
+// records were before too. The store is durable when Import returns nil. After an error the directory cannot be used.
+func Import(o Options, revision int64, records iter.Seq2[Record, error], past *Past) error {
 	if revision < 1 {
 		return fmt.Errorf("embedded: a store cannot be at revision %d", revision)
 	}
@@ -196,7 +304,7 @@ func Import(o Options, revision int64, records iter.Seq2[Record, error]) error {
 	log.opened.Store(true)
 	loaded := make(chan error, 1)
 	go func() {
-		_, err := guardPanic(func() (struct{}, error) { return struct{}{}, s.loadRecords(revision, records) })
+		_, err := guardPanic(func() (struct{}, error) { return struct{}{}, s.loadRecords(revision, records, past) })
 		loaded <- err
 	}()
 	select {
@@ -226,39 +334,111 @@ func (l *importLogger) Fatalf(format string, args ...any) {
 }
 
 // loadRecords writes the records of an import.
-func (s *Store) loadRecords(revision int64, records iter.Seq2[Record, error]) error {
-	b := s.db.NewBatch()
-	mustSucceed(b.Set([]byte(metaFormat), encodeNumber(formatVersion), nil))
-	mustSucceed(b.Set([]byte(metaCompacted), encodeNumber(revision), nil))
+func (s *Store) loadRecords(revision int64, records iter.Seq2[Record, error], past *Past) (err error) {
+	l := &loader{db: s.db, batch: s.db.NewBatch(), revision: revision, past: past}
+	defer func() { err = errors.Join(err, l.batch.Close()) }()
+	l.set([]byte(metaFormat), encodeNumber(formatVersion))
+	l.set([]byte(metaCompacted), encodeNumber(revision))
 	last := ""
 	for r, err := range records {
+		if err == nil {
+			err = r.validate(last, revision)
+		}
+		if err == nil {
+			last = r.Key
+			err = l.record(&r)
+		}
 		if err != nil {
-			return errors.Join(err, b.Close())
-		}
-		if err := r.validate(last, revision); err != nil {
-			return errors.Join(err, b.Close())
-		}
-		last = r.Key
-		v := version{create: r.CreateRevision, deadline: r.Deadline, value: r.Value}
-		d := b.SetDeferred(versionKeySize(r.Key), v.size())
-		putVersionKey(d.Key, r.Key, r.ModRevision)
-		v.encode(d.Value)
-		mustSucceed(d.Finish())
-		if r.Deadline != 0 {
-			mustSucceed(b.Set(appendExpiryKey(nil, r.Deadline, r.Key), encodeNumber(r.ModRevision), nil))
-		}
-		if b.Len() < importBatch {
-			continue
-		}
-		if err := b.Commit(pebble.NoSync); err != nil {
 			return err
 		}
-		b = s.db.NewBatch()
 	}
-	if err := b.Commit(pebble.NoSync); err != nil {
+	if past != nil {
+		for r, err := range past.Records {
+			if err == nil {
+				err = l.pastRecord(r)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if err := l.batch.Commit(pebble.NoSync); err != nil {
 		return err
 	}
 	return s.db.Flush()
+}
+
+// loader writes what is imported.
+type loader struct {
+	db       *pebble.DB
+	batch    *pebble.Batch
+	revision int64
+	past     *Past
+}
+
+func (l *loader) set(key, value []byte) { mustSucceed(l.batch.Set(key, value, nil)) }
+
+func (l *loader) version(key string, revision int64, v version) {
+	d := l.batch.SetDeferred(versionKeySize(key), v.size())
+	putVersionKey(d.Key, key, revision)
+	v.encode(d.Value)
+	mustSucceed(d.Finish())
+}
+
+// record writes a record. If it has another revision now, that is one more change: the version that it was is kept, and the log has
+// the change.
+func (l *loader) record(r *Record) error {
+	l.version(r.Key, r.ModRevision, version{create: r.CreateRevision, deadline: r.Deadline, value: r.Value})
+	if r.Deadline != 0 {
+		l.set(appendExpiryKey(nil, r.Deadline, r.Key), encodeNumber(r.ModRevision))
+	}
+	if r.Was != 0 {
+		was := version{create: r.CreateRevision, value: r.Value}
+		l.version(r.Key, r.Was, was)
+		by := appendWritten(nil, written{l.past.At.UnixMilli(), l.past.By})
+		l.set(logKey(r.ModRevision), appendLogOp(by, logOp{key: r.Key, prev: r.Was, prevSize: int64(was.size())}))
+	}
+	return l.commitFull()
+}
+
+// pastRecord writes a record of the past.
+func (l *loader) pastRecord(r PastRecord) error {
+	err := errors.New("the record is of no kind that a past has")
+	revision := int64(0)
+	switch {
+	case string(r.Key) == metaKept:
+		var k kept
+		if k, err = decodeKept(r.Value); err == nil {
+			k.Window = mark{l.revision, l.past.At.UnixMilli()}
+			r.Value = k.encode()
+		}
+	case len(r.Key) > 0 && r.Key[0] == prefixLog:
+		if revision, err = parseLogKey(r.Key); err == nil {
+			err = decodeLog(r.Value, func([]byte, logOp) error { return nil })
+		}
+	case len(r.Key) > 0 && r.Key[0] == prefixVersion:
+		if _, revision, err = splitVersionKey(r.Key); err == nil {
+			_, err = decodeVersion(r.Value, revision)
+		}
+	}
+	if err == nil && revision > l.revision {
+		err = fmt.Errorf("it is of revision %d, in a store at %d", revision, l.revision)
+	}
+	if err != nil {
+		return fmt.Errorf("embedded: record %q of the past: %w", r.Key, err)
+	}
+	l.set(r.Key, r.Value)
+	return l.commitFull()
+}
+
+// commitFull writes the batch if it is large.
+func (l *loader) commitFull() error {
+	if l.batch.Len() < importBatch {
+		return nil
+	}
+	err := l.batch.Commit(pebble.NoSync)
+	l.batch = l.db.NewBatch()
+	return err
 }
 
 // validate returns an error if r cannot follow the key last in a store at revision.

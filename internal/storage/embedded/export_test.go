@@ -143,7 +143,7 @@ func TestImport(t *testing.T) {
 	}
 	defer e.Close()
 	want := collectRecords(t, e.Records(t.Context()))
-	if err := Import(testOptions(Options{Dir: "to", FS: fs}), e.Revision()+10, e.Records(t.Context())); err != nil {
+	if err := Import(testOptions(Options{Dir: "to", FS: fs}), e.Revision()+10, e.Records(t.Context()), nil); err != nil {
 		t.Fatal(err)
 	}
 	checkVerify(t, Options{Dir: "to", FS: fs})
@@ -184,13 +184,13 @@ func TestImport(t *testing.T) {
 	if count(t, to, prefixExpiry) != count(t, from, prefixExpiry) {
 		t.Error("not all deadlines are in the index")
 	}
-	if err := Import(testOptions(Options{Dir: "to", FS: fs}), 1, e.Records(t.Context())); !errors.Is(err, ErrLocked) {
+	if err := Import(testOptions(Options{Dir: "to", FS: fs}), 1, e.Records(t.Context()), nil); !errors.Is(err, ErrLocked) {
 		t.Errorf("Import into an open store: %v", err)
 	}
 	if err := to.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := Import(testOptions(Options{Dir: "to", FS: fs}), 1, e.Records(t.Context())); err == nil {
+	if err := Import(testOptions(Options{Dir: "to", FS: fs}), 1, e.Records(t.Context()), nil); err == nil {
 		t.Error("a store was imported over another")
 	}
 }
@@ -210,7 +210,7 @@ func TestImportIsDurable(t *testing.T) {
 			}
 		}
 	}
-	if err := Import(testOptions(Options{Dir: "a/b/c", FS: mem}), 5, records); err != nil {
+	if err := Import(testOptions(Options{Dir: "a/b/c", FS: mem}), 5, records, nil); err != nil {
 		t.Fatal(err)
 	}
 	s := mustOpen(t, Options{Dir: "a/b/c", FS: mem.CrashClone(vfs.CrashCloneCfg{})})
@@ -248,7 +248,7 @@ func TestRefusedImports(t *testing.T) {
 			if c.err != nil {
 				yield(Record{}, c.err)
 			}
-		})
+		}, nil)
 		if err == nil || c.err != nil && !errors.Is(err, c.err) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -40,7 +40,7 @@ func TestImportOnAFullDisk(t *testing.T) {
 		}
 		ended := make(chan error, 1)
 		go func() {
-			ended <- Import(testOptions(Options{FS: fs, Dir: "d", MemTableBytes: 256 << 10}), 10, records)
+			ended <- Import(testOptions(Options{FS: fs, Dir: "d", MemTableBytes: 256 << 10}), 10, records, nil)
 		}()
 		err := receive(t, fmt.Sprintf("the import with room for %d writes ends", room), ended)
 		return written.Load(), err

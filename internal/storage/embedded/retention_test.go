@@ -307,7 +307,7 @@ func mustVerify(t *testing.T, o Options) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	_, err = r.Verify(context.Background(), func(Record) []string { return nil }, func(p Problem) { t.Error(p) })
+	_, err = r.Verify(context.Background(), Checks{}, func(p Problem) { t.Error(p) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,12 @@ type Problem struct {
 
 func (p Problem) String() string { return p.Where + ": " + p.Text }
 
+// Checks look at what the store does not understand. Each returns what is wrong; nil does not look.
+type Checks struct {
+	Value  func(Record) []string // every version of every key
+	Author func(by []byte) error // who made each change of the log (storage.Txn.By)
+}
+
 // Verified counts what Verify has examined.
 type Verified struct {
 	Revision, Compacted int64
@@ -32,10 +38,9 @@ type Verified struct {
 }
 
 // Verify reads the whole store and reports its defects: blocks with a wrong checksum, records that cannot be read,
-// versions without a log record and log records without their versions, and differences between the expiry index and
-// the deadlines. check is called with the newest version of each key and returns defects of its value. Verify returns
-// an error only if ctx ends.
-func (r *Reader) Verify(ctx context.Context, check func(Record) []string, report func(Problem)) (Verified, error) {
+// versions without a log record and log records without their versions, a wrong size of what is kept of the past, and differences
+// between the expiry index and the deadlines. Verify returns an error only if ctx ends.
+func (r *Reader) Verify(ctx context.Context, check Checks, report func(Problem)) (Verified, error) {
 	v := &verifier{
 		db: r.store.db, report: report, check: check,
 		verified: Verified{Revision: r.revision, Compacted: r.compacted},
@@ -67,10 +72,12 @@ func (r *Reader) Verify(ctx context.Context, check func(Record) []string, report
 type verifier struct {
 	db       *pebble.DB
 	report   func(Problem)
-	check    func(Record) []string
+	check    Checks
 	verified Verified
 	// firstLogged is the revision of the first log record, 0 if there is none.
 	firstLogged int64
+	kept        kept
+	keptBytes   int64 // of what the log names up to the revision that kept has counted
 }
 
 // problem reports a problem.
@@ -165,7 +172,7 @@ func (v *verifier) metaRecord(it *pebble.Iterator) {
 		case metaSamples:
 			_, err = decodeSamples(value)
 		case metaKept:
-			_, err = decodeKept(value)
+			v.kept, err = decodeKept(value)
 		default:
 			err = errors.New("its prefix is unknown")
 		}
@@ -214,8 +221,17 @@ func (v *verifier) logRecords(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		w, _, err := cutWritten(value)
+		if err == nil && len(w.by) > 0 && v.check.Author != nil {
+			if err := v.check.Author(w.by); err != nil {
+				v.problem(revisionName(revision), "%s", singleLine(err))
+			}
+		}
 		err = decodeLog(value, func(key []byte, op logOp) error {
 			op.key = string(key)
+			if revision <= v.kept.Passed[0].Revision {
+				v.keptBytes += op.keptBytes(len(key), len(w.by))
+			}
 			return v.logOperation(versions, op, revision)
 		})
 		if errors.Is(err, errCorrupt) {
@@ -223,6 +239,9 @@ func (v *verifier) logRecords(ctx context.Context) error {
 		} else if err != nil {
 			return err
 		}
+	}
+	if v.keptBytes != v.kept.Bytes && ctx.Err() == nil {
+		v.problem(fmt.Sprintf("record %q", metaKept), "it says that %d bytes are kept, and the log has %d", v.kept.Bytes, v.keptBytes)
 	}
 	return it.Error()
 }
@@ -292,7 +311,15 @@ func (v *verifier) versions(ctx context.Context) error {
 		if err := v.version(&k, found); err != nil {
 			return err
 		}
-		if newest && !found.tombstone {
+		if found.tombstone {
+			continue
+		}
+		if v.check.Value != nil {
+			for _, text := range v.check.Value(Record{Entry: found.entry(k.key), Deadline: found.deadline}) {
+				v.problem("key "+k.key, "%s", text)
+			}
+		}
+		if newest {
 			if err := v.newestVersion(k.key, found); err != nil {
 				return err
 			}
@@ -362,8 +389,7 @@ func (v *verifier) operationAt(key string, revision int64) (op logOp, ok bool, e
 	return op, ok, err
 }
 
-// newestVersion verifies the newest version of a key that is not deleted: its record in the expiry index, and its
-// value.
+// newestVersion verifies the newest version of a key that is not deleted: its record in the expiry index.
 func (v *verifier) newestVersion(key string, found version) error {
 	v.verified.Keys++
 	if found.deadline != 0 {
@@ -376,9 +402,6 @@ func (v *verifier) newestVersion(key string, found version) error {
 		default:
 			closer.Close()
 		}
-	}
-	for _, text := range v.check(Record{found.entry(key), found.deadline}) {
-		v.problem("key "+key, "%s", text)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -23,7 +24,21 @@ func verifyAll(t *testing.T, o Options) (Verified, []string) {
 	}
 	defer r.Close()
 	var problems []string
-	seen, err := r.Verify(t.Context(), func(Record) []string { return nil }, func(p Problem) {
+	check := Checks{
+		Value: func(r Record) (wrong []string) {
+			if string(r.Value) == "bad" {
+				wrong = append(wrong, "a bad value")
+			}
+			return wrong
+		},
+		Author: func(by []byte) error {
+			if string(by) == "bad" {
+				return errors.New("a bad author")
+			}
+			return nil
+		},
+	}
+	seen, err := r.Verify(t.Context(), check, func(p Problem) {
 		problems = append(problems, p.String())
 	})
 	if err != nil {
@@ -162,6 +177,12 @@ func TestVerifyFinds(t *testing.T) {
 			"deadline of nothing", set(appendExpiryKey(nil, 1e12, "/d"), encodeNumber(8)),
 			"key /d: the expiry index has a deadline for its revision 8, which is not its newest one or has another deadline",
 		},
+		{"unreadable author", set(logKey(8), appendLogOp(appendWritten(nil, written{1, []byte("bad")}), logOp{key: "/d"})),
+			"revision 8: a bad author"},
+		{"unreadable value", set(at("/d", 8), encoded(version{create: 8, value: []byte("bad")})), "key /d: a bad value"},
+		{"unreadable value of the past", set(at("/a", 3), encoded(version{create: 2, value: []byte("bad")})), "key /a: a bad value"},
+		{"wrong size of the past", set([]byte(metaKept), (&kept{Bytes: 5}).encode()),
+			`record "mkept": it says that 5 bytes are kept, and the log has 0`},
 		{"unknown space", set([]byte("z"), nil), `record "z": its prefix is unknown`},
 		{"unknown number", set([]byte("mother"), nil), `record "mother": its prefix is unknown`},
 	} {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -54,7 +55,7 @@ type Encryption struct {
 	mu       sync.Mutex                 // guards the fields below
 	retiring map[*providers]*time.Timer // providers of old configurations, and the timers that close them
 	document []byte                     // contents of the file that is in use
-	onReload func()                     // may be nil
+	onReload func(Dropped)              // may be nil
 	closed   bool
 }
 
@@ -132,9 +133,23 @@ func (e *Encryption) Close() error {
 	return nil
 }
 
+// Dropped returns the beginnings of the values of a resource that could be read before a reload, and cannot any more. "" stands for
+// values that are not encrypted. A key is known by its name: one that stays with another secret is not among them.
+type Dropped func(gr schema.GroupResource) []string
+
+// Holds reports whether a stored value begins as one of prefixes, a result of Dropped.
+func Holds(prefixes []string, value []byte) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool {
+		if prefix == "" {
+			return !bytes.HasPrefix(value, []byte(encryptedPrefix))
+		}
+		return bytes.HasPrefix(value, []byte(prefix))
+	})
+}
+
 // OnReload sets a function that is called after each successful reload, because values that could not be decrypted
-// before may be readable then. f should not block for long.
-func (e *Encryption) OnReload(f func()) {
+// before may be readable then, and others not any more. f should not block for long.
+func (e *Encryption) OnReload(f func(Dropped)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.onReload = f
@@ -145,13 +160,17 @@ func (e *Encryption) OnReload(f func()) {
 func (e *Encryption) CountReload(err error) { e.opts.Metrics.configReload(err) }
 
 // notifyReload calls the function of OnReload.
-func (e *Encryption) notifyReload() {
+func (e *Encryption) notifyReload(before, after *providers) {
 	e.mu.Lock()
 	f := e.onReload
 	e.mu.Unlock()
-	if f != nil {
-		f()
+	if f == nil {
+		return
 	}
+	f(func(gr schema.GroupResource) []string {
+		kept := prefixesOf(after.transformerFor(gr))
+		return slices.DeleteFunc(prefixesOf(before.transformerFor(gr)), func(prefix string) bool { return slices.Contains(kept, prefix) })
+	})
 }
 
 // Reload reads the file with read, and puts it into use if it has changed and all its plug-ins answer. A file that is
@@ -177,8 +196,9 @@ func (e *Encryption) Reload(ctx context.Context, read func(path string) ([]byte,
 		return err
 	}
 	next.start()
+	before := e.current.Load()
 	e.replace(next, document)
-	e.notifyReload()
+	e.notifyReload(before, next)
 	return nil
 }
 

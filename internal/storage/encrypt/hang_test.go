@@ -3,8 +3,11 @@ package encrypt
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/encrypt/kmstest"
@@ -76,13 +79,31 @@ func TestKMSHangs(t *testing.T) {
 	}
 }
 
-// TestOnReload checks that the function is called when another configuration is in use.
+// TestOnReload checks that the function is called when another configuration is in use, and is told what cannot be read any more.
 func TestOnReload(t *testing.T) {
-	e := open(t, document(entry("secrets", identityProvider)))
-	told := 0
-	e.OnReload(func() { told++ })
-	e.notifyReload()
-	if told != 1 {
-		t.Errorf("told %d times", told)
+	secrets := schema.GroupResource{Resource: "secrets"}
+	second := keys("aesgcm", "second", secretOf(16))
+	e := open(t, document(entry("secrets", keys("aesgcm", "first", secretOf(16)), second, identityProvider)))
+	var dropped []string
+	e.OnReload(func(d Dropped) { dropped = d(secrets) })
+	for _, c := range []struct{ document, want string }{
+		{document(entry("secrets", second, identityProvider)), "k8s:enc:aesgcm:v1:first:"},
+		{document(entry("'*.*'", identityProvider, second)), ""},
+		{document(entry("secrets", second)), "<none>"},
+		{document(entry("configmaps", second)), "k8s:enc:aesgcm:v1:second:"},
+	} {
+		dropped = nil
+		err := e.Reload(t.Context(), func(string) ([]byte, error) { return []byte(c.document), nil })
+		got := strings.Join(dropped, " ")
+		if len(dropped) == 1 && got == "" {
+			got = "<none>"
+		}
+		if err != nil || got != c.want {
+			t.Errorf("%s: %q (%v), want %q", c.document, got, err, c.want)
+		}
+	}
+	if plain, encrypted := []byte("k8s\x00"), []byte("k8s:enc:aesgcm:v1:a:x"); !Holds([]string{""}, plain) ||
+		Holds([]string{""}, encrypted) || !Holds([]string{"k8s:enc:aesgcm:v1:a:"}, encrypted) || Holds(nil, plain) {
+		t.Error("Holds")
 	}
 }

@@ -102,6 +102,20 @@ func (p *providers) transformerFor(gr schema.GroupResource) Transformer {
 	return Identity
 }
 
+// prefixesOf returns the beginnings of the values that a transformer can read, with the names of their keys.
+func prefixesOf(t Transformer) (list []string) {
+	c, ok := t.(chain)
+	if !ok {
+		return []string{""} // it is Identity, or a part that has one key
+	}
+	for _, part := range c.list {
+		for _, rest := range prefixesOf(part.Transformer) {
+			list = append(list, part.prefix+rest)
+		}
+	}
+	return list
+}
+
 // pollPlugins polls all plug-ins once, concurrently.
 func (p *providers) pollPlugins(ctx context.Context) error {
 	errs := make([]error, len(p.plugins))

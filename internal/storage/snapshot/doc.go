@@ -8,6 +8,7 @@
 //	KEELSON-SNAPSHOT 1\n
 //	block 'h'     the header, JSON
 //	block 'e' ... entries, in ascending byte order of their keys
+//	block 'p' ... in version 2: records of the past
 //	block 't'     the totals, JSON
 //	32 bytes      SHA-256 of all bytes before
 //
@@ -20,7 +21,11 @@
 //	uvarint deadline in Unix milliseconds (0: the key does not expire),
 //	uvarint value length, value
 //
-// An entry is never split between blocks.
+// A record of the past is a key and a value, each with its length as a uvarint before it, as the engine of the version in the
+// header (Header.PastFormat) keeps them: what was changed and deleted, when and by whom. Version 2 is only written for a snapshot that
+// has them.
+//
+// An entry or a record is never split between blocks.
 //
 // # Order of the files
 //

@@ -13,14 +13,16 @@ import (
 	"strings"
 )
 
-// Reader reads a snapshot and verifies it. The snapshot is verified completely only when Next has returned io.EOF.
+// Reader reads a snapshot and verifies it: the entries with Next, then the records of the past with NextPast. The snapshot is
+// verified completely only when NextPast has returned io.EOF.
 type Reader struct {
 	in     io.Reader
 	hash   hash.Hash
 	header Header
 	totals Totals // of the entries read so far
 	last   string
-	block  []byte // the unread part of a block of entries
+	kind   byte   // of the current block
+	block  []byte // the unread part of it
 	offset int64
 	sum    []byte
 	err    error
@@ -36,7 +38,7 @@ func NewReader(r io.Reader) (*Reader, error) {
 	switch version, ok := strings.CutPrefix(string(head), magic); {
 	case !ok:
 		return nil, ErrNotSnapshot
-	case version != "1\n":
+	case version != "1\n" && version != "2\n":
 		return nil, ErrNewer
 	}
 	kind, payload, err := s.readBlock()
@@ -60,50 +62,76 @@ func notSnapshot(err error) error {
 // Header returns the header of the snapshot.
 func (r *Reader) Header() Header { return r.header }
 
-// Totals returns the totals of the entries read so far.
+// Totals returns the totals of what was read so far.
 func (r *Reader) Totals() Totals { return r.totals }
 
-// SHA256 returns the checksum in the file, after Next has returned io.EOF.
+// SHA256 returns the checksum in the file, after NextPast has returned io.EOF.
 func (r *Reader) SHA256() []byte { return r.sum }
 
-// Next returns the next entry, which belongs to the caller. It returns io.EOF after the last one, if all checksums are
-// right and no data follows.
+// Next returns the next entry, which belongs to the caller. It returns io.EOF after the last one.
 func (r *Reader) Next() (Entry, error) {
-	if r.err != nil {
-		return Entry{}, r.err
-	}
-	e, err := r.next()
-	if err != nil {
-		r.err = err
+	if err := r.fill(kindEntries); err != nil {
 		return Entry{}, err
-	}
-	return e, nil
-}
-
-func (r *Reader) next() (Entry, error) {
-	for len(r.block) == 0 {
-		kind, payload, err := r.readBlock()
-		switch {
-		case err != nil:
-			return Entry{}, err
-		case kind == kindEntries:
-			r.block = payload
-		case kind == kindTotals:
-			return Entry{}, r.finish(payload)
-		default:
-			return Entry{}, damagedError("a block of unknown kind %q before byte %d", kind, r.offset)
-		}
 	}
 	e, rest, ok := cutEntry(r.block)
 	if !ok {
-		return Entry{}, damagedError("an entry before byte %d cannot be read", r.offset)
+		return Entry{}, r.fail(damagedError("an entry before byte %d cannot be read", r.offset))
 	}
 	if err := e.validate(r.last, r.header.Revision); err != nil {
-		return Entry{}, damagedError("%v", err)
+		return Entry{}, r.fail(damagedError("%v", err))
 	}
 	r.block, r.last = rest, e.Key
 	r.totals.add(&e)
 	return e, nil
+}
+
+// NextPast returns the next record of the past, which belongs to the caller. It must be called after Next has returned io.EOF. It
+// returns io.EOF after the last record, if all checksums are right and no data follows.
+func (r *Reader) NextPast() (p Past, err error) {
+	if err := r.fill(kindPast); err != nil {
+		return p, err
+	}
+	key, rest, ok := cutBytes(r.block)
+	if ok {
+		p.Key = key
+		p.Value, rest, ok = cutBytes(rest)
+	}
+	if !ok {
+		return Past{}, r.fail(damagedError("a record before byte %d cannot be read", r.offset))
+	}
+	r.block = rest
+	r.totals.addPast(p)
+	return p, nil
+}
+
+// fill reads blocks until there is something in one of a kind. It returns io.EOF if another kind follows.
+func (r *Reader) fill(kind byte) error {
+	for len(r.block) == 0 && r.err == nil {
+		next, payload, err := r.readBlock()
+		switch {
+		case err != nil:
+			r.err = err
+		case next == kindEntries && r.kind != kindPast || next == kindPast && r.header.PastFormat > 0:
+			r.kind, r.block = next, payload
+		case next == kindTotals:
+			r.err = r.finish(payload)
+		default:
+			r.err = damagedError("a block of unknown kind %q before byte %d", next, r.offset)
+		}
+	}
+	if len(r.block) == 0 {
+		return r.err
+	}
+	if kind != r.kind {
+		return io.EOF
+	}
+	return nil
+}
+
+// fail makes an error the result of all later calls.
+func (r *Reader) fail(err error) error {
+	r.block, r.err = nil, err
+	return err
 }
 
 // finish verifies the totals, the SHA-256 and the end of the file. It returns io.EOF if all are right.
@@ -114,8 +142,8 @@ func (r *Reader) finish(payload []byte) error {
 	}
 	if totals != r.totals {
 		return damagedError(
-			"it has %d entries of %d bytes, and says that it has %d of %d", r.totals.Entries, r.totals.Bytes, totals.Entries,
-			totals.Bytes,
+			"it has %d entries of %d bytes and %d records of %d, and says that it has %d of %d and %d of %d", r.totals.Entries,
+			r.totals.Bytes, r.totals.Past, r.totals.PastBytes, totals.Entries, totals.Bytes, totals.Past, totals.PastBytes,
 		)
 	}
 	want := r.hash.Sum(nil)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Version is the version of the format that this package writes, and the newest one that it reads.
-const Version = 1
+// Version is the newest version of the format. Snapshots without past are written in version 1.
+const Version = 2
 
 const (
 	magic       = "KEELSON-SNAPSHOT "
@@ -16,6 +16,7 @@ const (
 
 	kindHeader  = 'h'
 	kindEntries = 'e'
+	kindPast    = 'p'
 	kindTotals  = 't'
 
 	hashLength = 32
@@ -52,6 +53,16 @@ type Header struct {
 	// Files are the keys and certificates of the server, by the path that a restore gives them in the data directory. A snapshot
 	// that is not encrypted has none.
 	Files map[string][]byte `json:"files,omitempty"`
+	// PastFormat is the version of the engine in whose form the snapshot has records of the past, 0 if it has none.
+	PastFormat int64 `json:"pastFormat,omitempty"`
+}
+
+// Version returns the version of the format of the snapshot.
+func (h *Header) Version() int {
+	if h.PastFormat > 0 {
+		return Version
+	}
+	return 1
 }
 
 // Totals are counted by the writer of a snapshot and verified by its readers.
@@ -59,6 +70,9 @@ type Totals struct {
 	Entries int64 `json:"entries"`
 	// Bytes is the total size of keys and values.
 	Bytes int64 `json:"bytes"`
+	// Past is the number of records of the past, PastBytes the size of their keys and values.
+	Past      int64 `json:"past,omitempty"`
+	PastBytes int64 `json:"pastBytes,omitempty"`
 }
 
 // Entry is one key with its value.
@@ -69,6 +83,9 @@ type Entry struct {
 	// Deadline is the time at which the key expires, in Unix milliseconds; 0 means never.
 	Deadline int64
 }
+
+// Past is a record of what the store keeps besides its entries, as its engine stores it.
+type Past struct{ Key, Value []byte }
 
 // validate returns an error if e cannot follow the key last in a snapshot of revision.
 func (e *Entry) validate(last string, revision int64) error {
@@ -89,4 +106,9 @@ func (e *Entry) validate(last string, revision int64) error {
 func (t *Totals) add(e *Entry) {
 	t.Entries++
 	t.Bytes += int64(len(e.Key) + len(e.Value))
+}
+
+func (t *Totals) addPast(p Past) {
+	t.Past++
+	t.PastBytes += int64(len(p.Key) + len(p.Value))
 }

@@ -114,7 +114,7 @@ func TestOtherFiles(t *testing.T) {
 		"":                                   ErrNotSnapshot,
 		"short":                              ErrNotSnapshot,
 		strings.Repeat("not a snapshot", 10): ErrNotSnapshot,
-		"KEELSON-SNAPSHOT 2\nand more":       ErrNewer,
+		"KEELSON-SNAPSHOT 3\nand more":       ErrNewer,
 	} {
 		if _, _, err := read([]byte(content)); !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", content, err, want)

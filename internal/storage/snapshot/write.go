@@ -18,7 +18,8 @@ type Writer struct {
 	revision int64
 	last     string
 	totals   Totals
-	block    []byte // the next block of entries, with space for its head
+	kind     byte   // of the next block
+	block    []byte // the next block, with space for its head
 }
 
 const blockHead = 1 + 4
@@ -29,13 +30,16 @@ func NewWriter(w io.Writer, h Header) (*Writer, error) {
 	if h.Revision < 1 {
 		return nil, fmt.Errorf("a snapshot cannot be of revision %d", h.Revision)
 	}
-	s := &Writer{out: w, hash: sha256.New(), revision: h.Revision, block: make([]byte, blockHead, blockTargetBytes+4<<10)}
+	s := &Writer{
+		out: w, hash: sha256.New(), revision: h.Revision, kind: kindEntries,
+		block: make([]byte, blockHead, blockTargetBytes+4<<10),
+	}
 	h.Created = h.Created.UTC()
 	payload, err := json.Marshal(h)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.write(fmt.Appendf(nil, "%s%d\n", magic, Version)); err != nil {
+	if err := s.write(fmt.Appendf(nil, "%s%d\n", magic, h.Version())); err != nil {
 		return nil, err
 	}
 	return s, s.writeBlock(kindHeader, append(make([]byte, blockHead), payload...))
@@ -46,14 +50,8 @@ func (w *Writer) Write(e Entry) error {
 	if err := e.validate(w.last, w.revision); err != nil {
 		return err
 	}
-	size := len(e.Key) + len(e.Value) + 5*binary.MaxVarintLen64
-	if size > maxPayload {
-		return fmt.Errorf("the value of %q is too large for a snapshot", e.Key)
-	}
-	if len(w.block)-blockHead+size > blockTargetBytes {
-		if err := w.flush(); err != nil {
-			return err
-		}
+	if err := w.reserve(kindEntries, e.Key, len(e.Key)+len(e.Value)+5*binary.MaxVarintLen64); err != nil {
+		return err
 	}
 	w.last = e.Key
 	w.totals.add(&e)
@@ -64,6 +62,33 @@ func (w *Writer) Write(e Entry) error {
 	b = binary.AppendUvarint(b, uint64(e.Deadline))
 	b = binary.AppendUvarint(b, uint64(len(e.Value)))
 	w.block = append(b, e.Value...)
+	return nil
+}
+
+// WritePast adds a record of the past, after all entries. The header must have PastFormat.
+func (w *Writer) WritePast(p Past) error {
+	if err := w.reserve(kindPast, string(p.Key), len(p.Key)+len(p.Value)+2*binary.MaxVarintLen64); err != nil {
+		return err
+	}
+	w.totals.addPast(p)
+	b := binary.AppendUvarint(w.block, uint64(len(p.Key)))
+	b = append(b, p.Key...)
+	b = binary.AppendUvarint(b, uint64(len(p.Value)))
+	w.block = append(b, p.Value...)
+	return nil
+}
+
+// reserve makes space for size bytes in a block of a kind. key is for the error.
+func (w *Writer) reserve(kind byte, key string, size int) error {
+	if size > maxPayload {
+		return fmt.Errorf("the value of %q is too large for a snapshot", key)
+	}
+	if kind != w.kind || len(w.block)-blockHead+size > blockTargetBytes {
+		if err := w.flush(); err != nil {
+			return err
+		}
+	}
+	w.kind = kind
 	return nil
 }
 
@@ -80,7 +105,7 @@ func (w *Writer) Close() (Totals, error) {
 	return w.totals, err
 }
 
-// flush writes the current block of entries, if it has any.
+// flush writes the current block, if there is anything in it.
 func (w *Writer) flush() error {
 	if len(w.block) == blockHead {
 		return nil
@@ -90,7 +115,7 @@ func (w *Writer) flush() error {
 	if len(b) > 2*blockTargetBytes {
 		w.block = make([]byte, blockHead, blockTargetBytes+4<<10)
 	}
-	return w.writeBlock(kindEntries, b)
+	return w.writeBlock(w.kind, b)
 }
 
 // writeBlock writes the block b, whose payload begins after space for the head. It sets the head.
