@@ -92,6 +92,7 @@ func (b *bench) steps() []step {
 			step{[]string{"watch-each-cpu", "watch-each-lag", "watch-each-memory"}, b.watchEach},
 			step{[]string{"pages-churn"}, b.pagesUnderChurn},
 			step{[]string{"events-heap"}, b.heapOfEvents},
+			step{[]string{"past-list", "past-history", "past-disk"}, b.readPast},
 		)
 		for _, p := range populations(b.options) {
 			steps = append(steps, step{p.rows(), func() error { return b.scale(p) }})

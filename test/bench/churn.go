@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 )
@@ -229,14 +228,9 @@ func (b *bench) heap() (float64, error) {
 	if _, err := b.call(&request{method: http.MethodGet, path: "/debug/pprof/heap?gc=1", accept: "*/*"}); err != nil {
 		return 0, err
 	}
-	a, err := b.call(&request{method: http.MethodGet, path: "/metrics", accept: "*/*"})
+	values, err := b.metrics("go_memstats_heap_alloc_bytes ")
 	if err != nil {
 		return 0, err
 	}
-	_, after, ok := bytes.Cut(a.body, []byte("\ngo_memstats_heap_alloc_bytes "))
-	if !ok {
-		return 0, errors.New("/metrics has no go_memstats_heap_alloc_bytes")
-	}
-	value, _, _ := bytes.Cut(after, []byte{'\n'})
-	return strconv.ParseFloat(string(value), 64)
+	return values[0], nil
 }

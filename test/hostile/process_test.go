@@ -52,7 +52,9 @@ func configurations() map[string]func(dir string, c *config.Config) {
 	return map[string]func(string, *config.Config){
 		"": func(string, *config.Config) {},
 		// history keeps history for a short time only.
-		"history": func(_ string, c *config.Config) { c.Storage.HistoryWindow = 2 * time.Second },
+		"history": func(_ string, c *config.Config) {
+			c.Storage.HistoryWindow, c.Storage.HistoryBytes = 2*time.Second, 32<<20
+		},
 		// patient gives requests a long time, so that answers that are not read are still there when the attack ends.
 		"patient": func(_ string, c *config.Config) { c.Requests.Timeout = time.Hour },
 		// verbose logs every request.

@@ -23,8 +23,12 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// maxWatches is the number of watches of a server, which its users share.
-const maxWatches = 64
+const (
+	// maxWatches is the number of watches of a server, which its users share.
+	maxWatches = 64
+	// maxWorking is how many of them decode objects at a time.
+	maxWorking = 2
+)
 
 // Store is a store that keeps history.
 type Store interface {
@@ -47,10 +51,13 @@ type Options struct {
 type Handler struct {
 	o       Options
 	watches *fairshare.Pool
+	working chan struct{} // has an element for each watch that decodes objects
 }
 
 // New returns a Handler.
-func New(o Options) *Handler { return &Handler{o: o, watches: fairshare.NewPool(maxWatches)} }
+func New(o Options) *Handler {
+	return &Handler{o: o, watches: fairshare.NewPool(maxWatches), working: make(chan struct{}, maxWorking)}
+}
 
 // GVR is the resource that a Handler serves.
 var GVR = schema.GroupVersionResource{Group: history.Group, Version: history.Version, Resource: "changes"}
@@ -110,6 +117,9 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Inf
 	info.Tracker.Serve(nil)
 	if apiresponse.WantsPretty(r) {
 		body = apiresponse.Indent(body)
+	}
+	if !request.HoldMemory(r.Context(), len(body)) {
+		return apierr.TooManyUnread()
 	}
 	w.Header().Set("Content-Type", apiresponse.JSON)
 	_, _ = w.Write(append(body, '\n'))

@@ -66,14 +66,17 @@ func (f *feed) follow(ctx context.Context, s *stream) error {
 	for {
 		for more := true; more; {
 			f.examine = examine
-			part, again, err := f.next(ctx)
+			part, err := f.work(ctx, func() (part []history.ObjectChange, err error) {
+				part, more, err = f.next(ctx)
+				return part, err
+			})
 			if err == nil {
 				err = s.changes(part)
 			}
 			if err != nil {
 				return err
 			}
-			more, f.since = again, time.Time{}
+			f.since = time.Time{}
 		}
 		err := f.live(ctx, s)
 		if compacted := (*storage.CompactedError)(nil); !errors.As(err, &compacted) {
@@ -101,24 +104,46 @@ func (f *feed) live(ctx context.Context, s *stream) error {
 			resources.Take()
 			f.resources = f.h.index()
 		}
-		began := time.Now()
-		var list []history.ObjectChange
-		for i := range batch.Events {
-			if list, err = f.appendChange(ctx, list, batch.Events[i]); err != nil {
-				return err
+		list, err := f.work(ctx, func() (list []history.ObjectChange, err error) {
+			for i := range batch.Events {
+				if list, err = f.appendChange(ctx, list, batch.Events[i]); err != nil {
+					return nil, err
+				}
 			}
+			return list, nil
+		})
+		if err != nil {
+			return err
 		}
 		f.after = batch.Revision
 		if err := s.changes(list); err != nil {
 			return err
 		}
-		// A watch takes at most half of the time of a core.
+	}
+}
+
+// work calls decode, which makes changes of objects. Few watches do that at a time, and each rests afterwards for as long as it took:
+// watches of many changes leave the processors to requests.
+func (f *feed) work(
+	ctx context.Context, decode func() ([]history.ObjectChange, error),
+) (list []history.ObjectChange, err error) {
+	select {
+	case f.h.working <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	began := time.Now()
+	func() {
+		defer func() { <-f.h.working }()
+		list, err = decode()
+	}()
+	if err == nil && ctx.Err() == nil {
 		select {
 		case <-time.After(time.Since(began)):
 		case <-ctx.Done():
-			return nil
 		}
 	}
+	return list, err
 }
 
 // errGone ends a watch whose client went away.

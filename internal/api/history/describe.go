@@ -16,7 +16,8 @@ import (
 
 // Object is an object after a change, decoded from its JSON in the version of a request.
 type Object struct {
-	Tree map[string]any // nil if the object is not there or cannot be read
+	JSON []byte
+	Tree map[string]any // the same, decoded; nil if the object is not there or cannot be read
 	Err  error
 }
 
@@ -29,7 +30,7 @@ func Decode(ctx context.Context, s *registry.Served, c *registry.PastChange) (o 
 	if err == nil {
 		err = json.Unmarshal(item, &o.Tree)
 	}
-	o.Err = err
+	o.JSON, o.Err = item, err
 	return o
 }
 

@@ -11,6 +11,14 @@ import (
 // ignored are the fields that every change changes.
 var ignored = []string{".metadata.resourceVersion", ".metadata.generation", ".metadata.managedFields"}
 
+const (
+	// maxName is the longest name of a field in a path, in bytes; of longer ones a path has the beginning. Objects without a schema may
+	// have any names.
+	maxName = 253
+	// maxPath is the length of a path below which fields are not told apart.
+	maxPath = 1 << 10
+)
+
 // Paths returns the paths of the fields that differ between two objects, decoded from JSON, in the order of their names. A field
 // that is only in one of them is one path, without those below it. An item of a list is named by its field name, or by its index.
 //
@@ -18,29 +26,38 @@ var ignored = []string{".metadata.resourceVersion", ".metadata.generation", ".me
 func Paths(before, after map[string]any) (paths []string, more int) {
 	d := difference{}
 	d.maps("", before, after)
-	if len(d.paths) > MaxChanged {
-		return d.paths[:MaxChanged], len(d.paths) - MaxChanged
-	}
-	return d.paths, 0
+	return d.paths, d.more
 }
 
-type difference struct{ paths []string }
+// difference collects paths, at most MaxChanged, and counts the others.
+type difference struct {
+	paths []string
+	more  int
+}
+
+func (d *difference) add(path string) {
+	if len(d.paths) == MaxChanged {
+		d.more++
+		return
+	}
+	d.paths = append(d.paths, path)
+}
 
 func (d *difference) values(path string, before, after any) {
 	switch b := before.(type) {
 	case map[string]any:
-		if a, ok := after.(map[string]any); ok {
+		if a, ok := after.(map[string]any); ok && len(path) < maxPath {
 			d.maps(path, b, a)
 			return
 		}
 	case []any:
-		if a, ok := after.([]any); ok {
+		if a, ok := after.([]any); ok && len(path) < maxPath {
 			d.lists(path, b, a)
 			return
 		}
 	}
 	if !reflect.DeepEqual(before, after) {
-		d.paths = append(d.paths, path)
+		d.add(path)
 	}
 }
 
@@ -58,17 +75,29 @@ func (d *difference) maps(path string, before, after map[string]any) {
 			d.values(below, b, a)
 			continue
 		}
-		d.paths = append(d.paths, below)
+		d.add(below)
 	}
 }
 
 // field returns the part of a path for a field.
 func field(name string) string {
+	name = shorten(name)
 	if name == "" || strings.ContainsAny(name, "./[] ") {
 		return "[" + name + "]"
 	}
 	return "." + name
 }
+
+// shorten returns a name of at most maxName bytes.
+func shorten(name string) string {
+	if len(name) <= maxName {
+		return name
+	}
+	return strings.ToValidUTF8(name[:maxName], "") + "..."
+}
+
+// itemNamed returns the part of a path for an item of a list.
+func itemNamed(name string) string { return "[name=" + shorten(name) + "]" }
 
 func (d *difference) lists(path string, before, after []any) {
 	b, named := byName(before)
@@ -77,10 +106,10 @@ func (d *difference) lists(path string, before, after []any) {
 		names := slices.AppendSeq(slices.Collect(maps.Keys(b)), maps.Keys(a))
 		slices.Sort(names)
 		for _, name := range slices.Compact(names) {
-			d.items(path+"[name="+name+"]", b[name], a[name])
+			d.items(path+itemNamed(name), b[name], a[name])
 		}
 		if len(b) == len(a) && reflect.DeepEqual(maps.Collect(maps.All(b)), maps.Collect(maps.All(a))) && !reflect.DeepEqual(before, after) {
-			d.paths = append(d.paths, path) // only the order is another
+			d.add(path) // only the order is another
 		}
 		return
 	}
@@ -100,7 +129,7 @@ func (d *difference) lists(path string, before, after []any) {
 func (d *difference) items(path string, before, after any) {
 	if before == nil || after == nil {
 		if before != after {
-			d.paths = append(d.paths, path)
+			d.add(path)
 		}
 		return
 	}
@@ -132,6 +161,10 @@ type Leaf struct {
 func Leaves(object map[string]any) (out []Leaf) {
 	var value func(path string, v any)
 	value = func(path string, v any) {
+		if len(path) >= maxPath {
+			out = append(out, Leaf{path, v})
+			return
+		}
 		switch v := v.(type) {
 		case map[string]any:
 			for _, name := range slices.Sorted(maps.Keys(v)) {
@@ -151,7 +184,7 @@ func Leaves(object map[string]any) (out []Leaf) {
 			}
 			if named {
 				for _, name := range slices.Sorted(maps.Keys(items)) {
-					value(path+"[name="+name+"]", items[name])
+					value(path+itemNamed(name), items[name])
 				}
 			}
 			if len(v) > 0 {

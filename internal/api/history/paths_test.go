@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 func TestPaths(t *testing.T) {
@@ -51,6 +52,29 @@ func TestManyPaths(t *testing.T) {
 	paths, more := Paths(map[string]any{}, after)
 	if len(paths) != MaxChanged || more != MaxChanged || !slices.IsSorted(paths) {
 		t.Errorf("%d paths and %d more", len(paths), more)
+	}
+}
+
+// TestLongPaths holds that names that are as long as an object may be do not make paths that are longer than the object.
+func TestLongPaths(t *testing.T) {
+	long := strings.Repeat("\u00e4", 200_000)
+	before, after := map[string]any{}, map[string]any{}
+	for i := range 20_000 {
+		before[fmt.Sprint("f", i)], after[fmt.Sprint("f", i)] = 0, 1
+	}
+	for range 100 {
+		before, after = map[string]any{long: before}, map[string]any{long: after}
+	}
+	paths, more := Paths(before, after)
+	if len(paths) != 1 || more != 0 || len(paths[0]) > maxPath+maxName+10 || !utf8.ValidString(paths[0]) {
+		t.Errorf("%d paths and %d more, the first of %d bytes", len(paths), more, len(strings.Join(paths, "")))
+	}
+	if leaves := Leaves(after); len(leaves) != 1 || leaves[0].Path != paths[0] {
+		t.Errorf("%d leaves", len(leaves))
+	}
+	item := func(v int) map[string]any { return map[string]any{"c": []any{map[string]any{"name": long, "v": v}}} }
+	if paths, _ := Paths(item(1), item(2)); len(paths) != 1 || len(paths[0]) > 2*maxName {
+		t.Error("the name of an item")
 	}
 }
 

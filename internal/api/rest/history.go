@@ -60,11 +60,14 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 	answer := history.ObjectHistory{
 		TypeMeta: metav1.TypeMeta{Kind: "ObjectHistory", APIVersion: history.APIVersion}, Items: []history.Change{},
 	}
-	versions := make([]history.Object, len(changes))
-	for i := range changes {
-		versions[i] = history.Decode(ctx, s.Served, &changes[i])
+	after := history.Object{}
+	if len(changes) > 0 {
+		after = history.Decode(ctx, s.Served, &changes[0])
 	}
 	for i := range changes {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if changes[i].Revision < since {
 			break
 		}
@@ -72,18 +75,17 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 			answer.Continue = strconv.FormatInt(changes[i-1].Revision, 10)
 			break
 		}
-		before := history.Object{}
-		if i+1 < len(versions) {
-			before = versions[i+1]
+		before := history.Object{} // only these two are decoded at a time
+		if i+1 < len(changes) {
+			before = history.Decode(ctx, s.Served, &changes[i+1])
 		}
-		c := history.Describe(&changes[i], versions[i], before)
-		if o.uid != "" && c.UID != o.uid {
-			continue
+		c := history.Describe(&changes[i], after, before)
+		if o.objects && after.Tree != nil {
+			c.Object = json.RawMessage(after.JSON)
 		}
-		if o.objects && versions[i].Tree != nil {
-			c.Object = versions[i].Tree
+		if after = before; o.uid == "" || c.UID == o.uid {
+			answer.Items = append(answer.Items, c)
 		}
-		answer.Items = append(answer.Items, c)
 	}
 	if len(changes) == 0 {
 		return kerrors.NewNotFound(s.gr, info.Name)
@@ -94,6 +96,9 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 	}
 	if apiresponse.WantsPretty(r) {
 		body = apiresponse.Indent(body)
+	}
+	if err := hold(r, len(body)); err != nil {
+		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, err = w.Write(append(body, '\n'))
