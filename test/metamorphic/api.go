@@ -37,6 +37,18 @@ type apiWorld struct {
 // same in all worlds.
 func API(t *testing.T, seed uint64, steps int, worlds ...World) error {
 	t.Helper()
+	return run(t, seed, steps, false, worlds)
+}
+
+// Past is API with reads of the past instead of reads at a revision, and of the history of objects. All worlds have to keep
+// everything.
+func Past(t *testing.T, seed uint64, steps int, worlds ...World) error {
+	t.Helper()
+	return run(t, seed, steps, true, worlds)
+}
+
+func run(t *testing.T, seed uint64, steps int, past bool, worlds []World) error {
+	t.Helper()
 	list := make([]*apiWorld, len(worlds))
 	for i, w := range worlds {
 		list[i] = &apiWorld{World: w, store: w.Open(t), uids: map[string]string{}, revisions: map[string]int64{}}
@@ -51,10 +63,10 @@ func API(t *testing.T, seed uint64, steps int, worlds ...World) error {
 			w.server.Close()
 		}
 	})
-	g := &requests{rng: rand.New(rand.NewPCG(seed, 2))}
+	g := &requests{rng: rand.New(rand.NewPCG(seed, 2)), past: past}
 	statuses := map[string]int{}
 	defer func() { t.Logf("answers: %v", statuses) }()
-	for g.step = range steps {
+	for g.number = range steps {
 		what, do := g.next()
 		answers := make([]string, len(list))
 		for i, w := range list {
@@ -63,7 +75,7 @@ func API(t *testing.T, seed uint64, steps int, worlds ...World) error {
 		if status, _, _ := strings.Cut(answers[0], " "); status != "" {
 			statuses[status[:3]]++
 		}
-		if err := compare(g.step, what, worlds, answers); err != nil {
+		if err := compare(g.number, what, worlds, answers); err != nil {
 			return err
 		}
 		if r, err := list[0].store.Revision(t.Context()); err == nil {
@@ -84,10 +96,11 @@ func (w *apiWorld) serve(t *testing.T) {
 // requests generates random requests.
 type requests struct {
 	rng       *rand.Rand
-	step      int
+	number    int // of the step
 	current   int64
 	compacted int64
 	continues int
+	past      bool // reads at a revision have asOf
 }
 
 // resource is a resource that requests are about.
@@ -155,9 +168,9 @@ func (r request) String() string {
 	)
 }
 
-type run func(t *testing.T, w *apiWorld) string
+type step func(t *testing.T, w *apiWorld) string
 
-func (g *requests) next() (string, run) {
+func (g *requests) next() (string, step) {
 	r := resources[g.rng.IntN(len(resources))]
 	namespace := pick(g.rng, "one", "two")
 	name := fmt.Sprintf("n%d", g.rng.IntN(6))
@@ -178,7 +191,7 @@ func (g *requests) next() (string, run) {
 			},
 		)
 	case n < 68:
-		return g.one(g.get(r, namespace, name))
+		return g.get(r, namespace, name)
 	case n < 88:
 		return g.list(r, namespace)
 	case n < 97:
@@ -198,7 +211,7 @@ func (g *requests) next() (string, run) {
 
 // compact compacts the store. Then reads of older revisions are answered 410, and so are the next pages of lists that
 // began at an older revision.
-func (g *requests) compact() (string, run) {
+func (g *requests) compact() (string, step) {
 	g.compacted = max(g.compacted, g.current-g.rng.Int64N(100))
 	to := g.compacted
 	return fmt.Sprintf("compact %d", to), func(t *testing.T, w *apiWorld) string {
@@ -209,7 +222,7 @@ func (g *requests) compact() (string, run) {
 	}
 }
 
-func (g *requests) one(r request) (string, run) {
+func (g *requests) one(r request) (string, step) {
 	return r.String(), func(t *testing.T, w *apiWorld) string {
 		status, answer := w.send(t, r)
 		return fmt.Sprintf("%d %s", status, w.normal(t, answer))
@@ -217,7 +230,7 @@ func (g *requests) one(r request) (string, run) {
 }
 
 func (g *requests) object(r resource, namespace, name string) map[string]any {
-	o := r.body(fmt.Sprintf("s%d", g.step))
+	o := r.body(fmt.Sprintf("s%d", g.number))
 	meta := map[string]any{"name": name, "labels": map[string]any{"color": pick(g.rng, colors...)}}
 	if r.namespaced {
 		meta["namespace"] = namespace
@@ -256,7 +269,7 @@ func (g *requests) patch(r resource, namespace, name string) request {
 		req.contentType = "application/merge-patch+json"
 		req.patch = map[string]any{"metadata": map[string]any{
 			"labels":      map[string]any{"color": pick(g.rng, colors...)},
-			"annotations": map[string]any{"step": strconv.Itoa(g.step)}, "finalizers": pick[any](g.rng, nil, []any{}),
+			"annotations": map[string]any{"step": strconv.Itoa(g.number)}, "finalizers": pick[any](g.rng, nil, []any{}),
 		}}
 	case 1:
 		req.contentType = "application/json-patch+json"
@@ -291,12 +304,28 @@ func (g *requests) accept() string {
 		"application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json")
 }
 
-func (g *requests) get(r resource, namespace, name string) request {
-	return request{method: http.MethodGet, path: r.path(namespace, name), accept: g.accept()}
+// get reads an object: as it is, as it was, or its history.
+func (g *requests) get(r resource, namespace, name string) (string, step) {
+	req := request{method: http.MethodGet, path: r.path(namespace, name), accept: g.accept(), query: url.Values{}}
+	if !g.past || g.rng.IntN(3) == 0 {
+		return g.one(req)
+	}
+	if g.rng.IntN(3) == 0 {
+		req.path, req.accept = req.path+"/history", "application/json"
+		req.query.Set("limit", strconv.Itoa(1+g.rng.IntN(20)))
+		req.query.Set("objects", pick(g.rng, "true", "false"))
+		return g.one(req)
+	}
+	relative := g.rng.Int64N(g.current + 1)
+	return fmt.Sprintf("%v as of %d", req, relative), func(t *testing.T, w *apiWorld) string {
+		req.query.Set("asOf", strconv.FormatInt(w.base+relative, 10))
+		status, answer := w.send(t, req)
+		return fmt.Sprintf("%d %s", status, w.normal(t, answer))
+	}
 }
 
 // list makes a list request: of the latest state, at an old revision, not older than the current one, or in pages.
-func (g *requests) list(r resource, namespace string) (string, run) {
+func (g *requests) list(r resource, namespace string) (string, step) {
 	req := request{
 		method: http.MethodGet, path: r.path(pick(g.rng, namespace, ""), ""), accept: g.accept(), query: url.Values{},
 	}
@@ -323,8 +352,11 @@ func (g *requests) list(r resource, namespace string) (string, run) {
 			q[k] = v
 		}
 		req.query = q
-		if match != "" {
-			q.Set("resourceVersion", strconv.FormatInt(w.base+relative, 10))
+		switch revision := strconv.FormatInt(w.base+relative, 10); {
+		case g.past && match == "Exact" || page >= 0 && g.past:
+			q.Set("asOf", revision)
+		case match != "":
+			q.Set("resourceVersion", revision)
 			q.Set("resourceVersionMatch", match)
 		}
 		if page >= 0 {
@@ -332,7 +364,7 @@ func (g *requests) list(r resource, namespace string) (string, run) {
 		}
 		status, answer := w.send(t, req)
 		var list struct{ Metadata struct{ Continue string } }
-		if json.Unmarshal(answer, &list) == nil && list.Metadata.Continue != "" {
+		if json.Unmarshal(answer, &list) == nil && list.Metadata.Continue != "" && (!g.past || q.Has("asOf")) {
 			w.continues = append(w.continues, list.Metadata.Continue)
 			g.continues = len(w.continues)
 		}
@@ -350,8 +382,8 @@ func (g *requests) selectors(q url.Values) {
 }
 
 // watch starts a watch at a revision and reads events until a newly created object arrives.
-func (g *requests) watch(r resource, namespace string) (string, run) {
-	mark := fmt.Sprintf("mark%d", g.step)
+func (g *requests) watch(r resource, namespace string) (string, step) {
+	mark := fmt.Sprintf("mark%d", g.number)
 	object := g.object(r, namespace, mark)
 	meta := object["metadata"].(map[string]any)
 	delete(meta, "finalizers")
@@ -487,7 +519,7 @@ func (w *apiWorld) remember(r request, answer []byte) {
 			Name, ResourceVersion string
 		}
 	}
-	if json.Unmarshal(answer, &o) != nil || o.Metadata.Name == "" || r.query.Has("dryRun") {
+	if json.Unmarshal(answer, &o) != nil || o.Metadata.Name == "" || r.query.Has("dryRun") || r.query.Has("asOf") {
 		return
 	}
 	path := r.path

@@ -1,12 +1,14 @@
 package metamorphic
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
 
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
+	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
 // worlds returns the worlds of every test in this package. Those with etcd are in test/etcd.
@@ -37,6 +39,20 @@ func TestAPI(t *testing.T) {
 	}
 }
 
+// TestPast compares reads of the past in compacted stores with those in a twin.
+func TestPast(t *testing.T) {
+	inMemory := keeping("memory, kept", cache.Options{}, inMemory)
+	inMemory.Reopen = nil
+	worlds := []World{
+		twin(), inMemory, keeping("disk, kept", cache.Options{}, onDisk),
+		keeping("disk, kept, no objects in memory", cache.Options{Memory: NoObjects}, onDisk),
+		keeping("tiny tables, kept", cache.Options{WindowBytes: 1, EncodingBudget: 1}, tiny),
+	}
+	if err := Past(t, Seed(t), Steps(800, 30_000), worlds...); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestPlantedDifferences shows that a world with a fault is found.
 func TestPlantedDifferences(t *testing.T) {
 	healthy := Memory()
@@ -51,6 +67,16 @@ func TestPlantedDifferences(t *testing.T) {
 			}
 		})
 	}
+	t.Run("past", func(t *testing.T) {
+		faulty := keeping("faulty", cache.Options{}, inMemory)
+		open := faulty.Open
+		faulty.Open = func(t *testing.T) storage.Store { return earlyReader{open(t).(*embedded.Store)} }
+		faulty.Reopen = nil
+		var d *Difference
+		if err := Past(t, 1, 3000, twin(), faulty); !errors.As(err, &d) {
+			t.Error(err)
+		}
+	})
 	t.Run("API", func(t *testing.T) {
 		faulty := healthy
 		faulty.Name = "faulty"
@@ -60,4 +86,12 @@ func TestPlantedDifferences(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// earlyReader reads the past one revision too early.
+type earlyReader struct{ *embedded.Store }
+
+func (s earlyReader) RangeAt(ctx context.Context, scope storage.Scope, r storage.RangeRequest) (storage.RangeResult, error) {
+	r.Revision--
+	return s.Store.RangeAt(ctx, scope, r)
 }

@@ -1,6 +1,7 @@
 package metamorphic
 
 import (
+	"context"
 	"log/slog"
 	"math"
 	"testing"
@@ -16,7 +17,9 @@ import (
 func embeddedWorld(name string, c cache.Options, adjust func(t *testing.T, o *embedded.Options)) World {
 	open := func(t *testing.T, o embedded.Options) storage.Store {
 		o.Logger = slog.New(slog.DiscardHandler)
-		o.HistoryWindow = -1 // only the test compacts
+		if o.HistoryWindow == 0 {
+			o.HistoryWindow = -1 // only the test compacts
+		}
 		s, err := embedded.Open(o)
 		if err != nil {
 			t.Fatal(err)
@@ -50,6 +53,28 @@ func tiny(_ *testing.T, o *embedded.Options) {
 }
 
 func inMemory(_ *testing.T, o *embedded.Options) { o.InMemory = true }
+
+// keeping is a world that keeps everything for readers of the past after it was compacted.
+func keeping(name string, c cache.Options, adjust func(t *testing.T, o *embedded.Options)) World {
+	return embeddedWorld(name, c, func(t *testing.T, o *embedded.Options) {
+		adjust(t, o)
+		o.HistoryWindow, o.CompactInterval = time.Millisecond, time.Hour // only the test compacts
+		o.Retention = storage.Retention{Rules: []storage.RetentionRule{{Keep: 24 * time.Hour}}, Bytes: -1}
+	})
+}
+
+// twin is a world that is never compacted.
+func twin() World {
+	w := embeddedWorld("twin that keeps everything", cache.Options{}, inMemory)
+	open := w.Open
+	w.Open = func(t *testing.T) storage.Store { return uncompacted{open(t).(*embedded.Store)} }
+	w.Reopen = nil
+	return w
+}
+
+type uncompacted struct{ *embedded.Store }
+
+func (uncompacted) Compact(context.Context, int64) error { return nil }
 
 // NoObjects is a cache that leaves the objects of every resource in the store.
 var NoObjects = cache.Memory{SmallObjects: -1, UnreadBytes: -1, LoadAfter: math.Inf(1)}
