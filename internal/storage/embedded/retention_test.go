@@ -56,16 +56,17 @@ func span(s storage.Scope) storage.RangeRequest {
 	return storage.RangeRequest{Start: prefix, End: storage.PrefixEnd(prefix)}
 }
 
-// TestRetentionTwin makes random changes, lets time pass, restarts the store with other rules, and compares every state that
-// can be read with the state in a twin, which keeps everything.
+// TestRetentionTwin makes random changes, lets time pass, restarts the store with other rules, also after a power failure, and
+// compares every state that can be read with the state in a twin, which keeps everything.
 func TestRetentionTwin(t *testing.T) {
 	for range shorter(30, 6) {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			clocks := newTwoClocks()
+			disk := vfs.NewCrashableMem()
 			o := Options{
-				Dir: "d", FS: vfs.NewMem(), Clock: clocks.wall.now, Monotonic: clocks.monotonic, SweepInterval: time.Hour,
+				Dir: "d", FS: disk, Clock: clocks.wall.now, Monotonic: clocks.monotonic, SweepInterval: time.Hour,
 				HistoryWindow: time.Minute, CompactInterval: time.Hour,
 			}
 			w := &twin{since: clocks.wall.now()}
@@ -73,8 +74,13 @@ func TestRetentionTwin(t *testing.T) {
 			for range 40 {
 				switch rng.IntN(8) {
 				case 0:
+					crashed := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(100), RNG: rng})
 					if err := s.Close(); err != nil {
 						t.Fatal(err)
+					}
+					if rng.IntN(2) == 0 { // the power failed before
+						disk, o.FS = crashed, crashed
+						mustVerify(t, o)
 					}
 					if rng.IntN(2) == 0 {
 						o.Retention.Rules = randomRules(rng)
