@@ -58,6 +58,13 @@ func main() {
 		}
 		return
 	}
+	if len(os.Args) == 3 && os.Args[1] == daysCommand {
+		if err := replayDays(os.Args[2], os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: days:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := command(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()

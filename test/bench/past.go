@@ -107,9 +107,14 @@ func (b *bench) metrics(names ...string) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	values := make([]float64, len(names))
+	return samples(a.body, names...)
+}
+
+// samples returns the values of the first samples in a text of metrics whose lines begin with the names.
+func samples(text []byte, names ...string) (values []float64, err error) {
+	values = make([]float64, len(names))
 	for i, name := range names {
-		_, line, ok := bytes.Cut(a.body, []byte("\n"+name))
+		_, line, ok := bytes.Cut(text, []byte("\n"+name))
 		line, _, _ = bytes.Cut(line, []byte{'\n'})
 		if values[i], err = strconv.ParseFloat(string(line[bytes.LastIndexByte(line, ' ')+1:]), 64); !ok || err != nil {
 			return nil, fmt.Errorf("/metrics has no %s", name)
