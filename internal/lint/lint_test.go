@@ -53,6 +53,7 @@ var floors = []floor{
 		{"connection", "history"},
 		{"directory", "write"},
 		{"client", "discovery", "changes"},
+		{"blockers"},
 		{"rest"},
 		{"crd"},
 	}},

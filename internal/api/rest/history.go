@@ -18,13 +18,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-const (
-	// historySubresource is a subresource that every stored object has. Discovery does not show it: it is not part of the API of
-	// Kubernetes.
-	historySubresource = "history"
-
-	defaultHistoryLimit, maxHistoryLimit = 100, 500
-)
+const defaultHistoryLimit, maxHistoryLimit = 100, 500
 
 // history answers the changes of an object, which may be gone. A Secret's values are shown only if the request asks for objects.
 func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
@@ -88,7 +82,12 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 	if len(changes) == 0 {
 		return kerrors.NewNotFound(s.gr, info.Name)
 	}
-	body, err := json.Marshal(&answer)
+	return writeAnswer(w, r, &answer)
+}
+
+// writeAnswer writes what is not an object of a resource, as JSON.
+func writeAnswer(w http.ResponseWriter, r *http.Request, answer any) error {
+	body, err := json.Marshal(answer)
 	if err != nil {
 		return err
 	}
@@ -100,9 +99,16 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 	return err
 }
 
-// hasHistory reports whether a request is for the history of an object.
-func (s *served) hasHistory(info *request.Info) bool {
-	return info.Subresource == historySubresource && info.Verb == "get" && !s.Virtual()
+// undiscovered are the subresources that every stored object has. Discovery does not show them: they are not part of the API of
+// Kubernetes.
+var undiscovered = map[string]verbFunc{"history": (*Handler).history, "blockers": (*Handler).blockers}
+
+// undiscoveredVerb returns what serves a request on one of the subresources that every stored object has, nil if it is for another one.
+func (s *served) undiscoveredVerb(info *request.Info) verbFunc {
+	if info.Verb != "get" || s.Virtual() {
+		return nil
+	}
+	return undiscovered[info.Subresource]
 }
 
 // historySince returns the revision from which on the user may read the history of the object: the creation of its namespace, or 0 for

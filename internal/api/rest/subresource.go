@@ -18,8 +18,8 @@ import (
 // subresourceVerb finds what serves a request on a subresource.
 func (s *served) subresourceVerb(r *http.Request, info *request.Info) (verbFunc, error) {
 	sub := s.Kind.Subresource(info.Subresource)
-	if sub == nil && s.hasHistory(info) {
-		return (*Handler).history, nil
+	if verb := s.undiscoveredVerb(info); sub == nil && verb != nil {
+		return verb, nil
 	}
 	if sub == nil || info.Rest != "" && !takesPath(sub) {
 		return nil, apierr.PathNotFound()
