@@ -68,7 +68,7 @@ func whyText(name string, b *blockers.ObjectBlockers) string {
 	switch {
 	case b.DeletionTimestamp == nil:
 		line("", "%s is not being deleted.", name)
-	case b.Deletion != nil:
+	case b.Deletion != nil && b.Deletion.Time != nil:
 		line("", "%s is being deleted since %s, asked for by %s.", name, b.Deletion.Time.UTC().Format(time.RFC3339), byOf(b.Deletion))
 	default:
 		line("", "%s is being deleted; its deletionTimestamp is %s.", name, b.DeletionTimestamp.UTC().Format(time.RFC3339))

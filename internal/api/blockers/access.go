@@ -29,9 +29,6 @@ type permission struct {
 
 // mayList reports whether the user may list a resource in a namespace, "" being all.
 func (a *access) mayList(ctx context.Context, gvr schema.GroupVersionResource, namespace string) bool {
-	if namespace != "" && a.known[permission{"list", gvr.GroupResource(), ""}] {
-		return true
-	}
 	return a.may(ctx, "list", gvr, namespace, "")
 }
 

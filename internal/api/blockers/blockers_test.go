@@ -184,13 +184,14 @@ func TestVolumes(t *testing.T) {
 func TestPod(t *testing.T) {
 	s, now := start(t)
 	s.Create("/api/v1/nodes", `{"metadata":{"name":"n1"}}`)
-	s.Patch("/api/v1/nodes/n1/status", `{"status":{"conditions":[{"type":"Ready","status":"Unknown","lastTransitionTime":"2026-11-01T11:00:00Z"}]}}`)
+	s.Patch("/api/v1/nodes/n1/status", `{"status":{"conditions":[{"type":"KernelOdd","status":"False"},{"type":"Ready","status":"Unknown","lastTransitionTime":"2026-11-01T11:00:00Z"}]}}`)
 	s.Create("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
 		`{"metadata":{"name":"n1"},"spec":{"holderIdentity":"n1","leaseDurationSeconds":40,"renewTime":"2026-11-01T10:59:00.000000Z"}}`)
 	for name, node := range map[string]string{"a": "n1", "b": "gone"} {
 		s.Create(shop+"/pods", fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"nodeName":%q,"containers":[{"name":"c","image":"i"}]}}`, name, node))
 		s.Do("DELETE", shop+"/pods/"+name, "")
 	}
+	expect(t, read(t, s.Client, "/api/v1/nodes/n1"), nil, "Condition | Ready | since 11:00 | It is Unknown.")
 	types := []blockers.Type{blockers.GracePeriod}
 	expect(t, read(t, s.Client, shop+"/pods/a"), types, "GracePeriod | 2026-11-01T12:00:30Z | since 12:00 | owner the kubelet of the node n1 | 1 | n1"+
 		" | The kubelet of the node n1 has until 2026-11-01T12:00:30Z to end the containers. The condition Ready of the node is Unknown since"+
@@ -378,4 +379,38 @@ func TestAccess(t *testing.T) {
 		}
 	}
 	s.As("nobody").Run([]apitest.Step{{"GET", shop + "/configmaps/owner/blockers", "", 403, `configmaps/blockers`}})
+}
+
+// TestDefinition deletes a definition whose objects have finalizers, and which are asked for in a version that cannot be made.
+func TestDefinition(t *testing.T) {
+	s, _ := start(t)
+	const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	const schema = `"served":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}`
+	s.Create(definitions, `{"metadata":{"name":"widgets.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
+		"names":{"plural":"widgets","singular":"widget","kind":"Widget"},
+		"versions":[{"name":"v1","storage":true,`+schema+`},{"name":"v2","storage":false,`+schema+`}],
+		"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"url":"https://127.0.0.1:1/convert"}}}}}`)
+	s.Served("/apis/example.com/v1/widgets")
+	s.Create(widgets, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a","finalizers":["example.com/x"]}}`)
+	s.Do("DELETE", definitions+"/widgets.example.com", "")
+	s.Do("DELETE", widgets+"/a", "")
+	b := read(t, s.Client, definitions+"/widgets.example.com")
+	expect(t, b, []blockers.Type{blockers.Dependent}, "Dependent | widgets.example.com | 1 | shop/a deleting example.com/x (the field manager Go-http-client)"+
+		" | Left: 1 object of widgets.example.com, 1 of them with finalizers.")
+	b = read(t, s.Client, strings.Replace(widgets, "v1", "v2", 1)+"/a")
+	if len(b.Items) != 2 || b.Items[0].Type != blockers.Webhook || b.Items[1].Name != "example.com/x" ||
+		!strings.Contains(describe(&b.Items[0]), "The object cannot be converted to the version v2: ") {
+		t.Errorf("%+v", b.Items)
+	}
+}
+
+// TestOrphans deletes an owner whose dependents stay, without a garbage collector.
+func TestOrphans(t *testing.T) {
+	s, _ := start(t)
+	s.Create("/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"metadata":{"name":"owner"}}`)
+	s.Create(shop+"/secrets", fmt.Sprintf(`{"metadata":{"name":"a","ownerReferences":[{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole",
+		"name":"owner","uid":%q}]}}`, s.Metadata("/apis/rbac.authorization.k8s.io/v1/clusterroles/owner").UID))
+	s.Do("DELETE", "/apis/rbac.authorization.k8s.io/v1/clusterroles/owner", `{"propagationPolicy":"Orphan"}`)
+	expect(t, read(t, s.Client, "/apis/rbac.authorization.k8s.io/v1/clusterroles/owner"), []blockers.Type{blockers.Dependent},
+		"Dependent | secrets | 1 | shop/a | The garbage collector first removes the reference from 1 object of secrets.")
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -31,13 +32,14 @@ func (s *search) addConditions() {
 	if json.Unmarshal(s.status, &status) != nil {
 		return // a custom resource may have anything there
 	}
+	_, isNode := s.obj.(*corev1.Node) // all of its other conditions tell of problems
 	for _, text := range status.Conditions {
 		var c metav1.Condition
 		if json.Unmarshal(text, &c) != nil || c.Type == "" || c.Status == "" {
 			continue
 		}
 		good := metav1.ConditionTrue
-		if isNegative(c.Type) {
+		if isNegative(c.Type) || isNode && c.Type != string(corev1.NodeReady) {
 			good = metav1.ConditionFalse
 		}
 		if c.Status == good || c.Reason == "PodCompleted" {

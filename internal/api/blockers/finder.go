@@ -127,25 +127,19 @@ func (s *search) load(ctx context.Context) (err error) {
 
 // findDeletion adds what the deletion of the object waits for.
 func (s *search) findDeletion(ctx context.Context) {
+	s.addFinalizers()
 	switch o := s.obj.(type) {
 	case *corev1.Pod:
 		s.addPod(ctx, o)
-		s.addFinalizers()
 	case *corev1.PersistentVolumeClaim:
-		s.addFinalizers()
 		s.addUsers(ctx, o)
 	case *corev1.PersistentVolume:
-		s.addFinalizers()
 		s.addClaim(ctx, o)
 	case *corev1.Namespace:
-		s.addFinalizers()
 		s.addAPIServices(ctx)
 		s.addContent(ctx, o.Name)
 	case *apiextensionsv1.CustomResourceDefinition:
-		s.addFinalizers()
 		s.addInstances(ctx, o)
-	default:
-		s.addFinalizers()
 	}
 	s.addDependents(ctx)
 }
@@ -167,7 +161,7 @@ func (s *search) addNotExamined() {
 		s.notExamined("An answer examines at most %d objects and %d bytes. Not all were examined of: %s.", s.maxObjects(), s.maxBytes(), names)
 	}
 	if s.limited {
-		s.notExamined("An answer checks at most %d permissions. What needs further ones is not named.", maxChecks)
+		s.notExamined("An answer checks at most %d permissions. What needs further ones is treated as not permitted.", maxChecks)
 	}
 }
 

@@ -48,12 +48,20 @@ func (s *search) resources(verbs ...string) (list []discovery.Resource) {
 	return list
 }
 
+// exhausted reports whether a limit was reached, and remembers that a resource was not examined, or not all of it.
+func (s *search) exhausted(gr schema.GroupResource) bool {
+	if s.objects < s.maxObjects() && s.bytes < s.maxBytes() {
+		return false
+	}
+	if name := gr.String(); !slices.Contains(s.skipped, name) {
+		s.skipped = append(s.skipped, name)
+	}
+	return true
+}
+
 // budget counts an object of a resource that is examined. It returns false if a limit was reached before.
 func (s *search) budget(gr schema.GroupResource, bytes int) bool {
-	if s.objects >= s.maxObjects() || s.bytes >= s.maxBytes() {
-		if name := gr.String(); !slices.Contains(s.skipped, name) {
-			s.skipped = append(s.skipped, name)
-		}
+	if s.exhausted(gr) {
 		return false
 	}
 	s.objects++
@@ -64,6 +72,9 @@ func (s *search) budget(gr schema.GroupResource, bytes int) bool {
 // scan returns the objects of a resource in a namespace ("" is all) for which wanted returns true.
 func (s *search) scan(ctx context.Context, r discovery.Resource, namespace string, wanted func(*client.Metadata) bool) found {
 	f := found{Resource: r}
+	if s.exhausted(r.GroupResource()) {
+		return f
+	}
 	list := client.ListRequest{Resource: r.GroupVersionResource, Namespace: namespace}
 	_, err := s.Client.ListMetadata(ctx, list, func(m client.Metadata) bool {
 		if !s.budget(r.GroupResource(), m.Bytes) || ctx.Err() != nil {

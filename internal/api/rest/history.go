@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -14,7 +13,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/history"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/apierr"
-	"github.com/keelson-dev/keelson/internal/object/apiresponse"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
@@ -83,32 +81,6 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 		return kerrors.NewNotFound(s.gr, info.Name)
 	}
 	return writeAnswer(w, r, &answer)
-}
-
-// writeAnswer writes what is not an object of a resource, as JSON.
-func writeAnswer(w http.ResponseWriter, r *http.Request, answer any) error {
-	body, err := json.Marshal(answer)
-	if err != nil {
-		return err
-	}
-	if apiresponse.WantsPretty(r) {
-		body = apiresponse.Indent(body)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, err = w.Write(append(body, '\n'))
-	return err
-}
-
-// undiscovered are the subresources that every stored object has. Discovery does not show them: they are not part of the API of
-// Kubernetes.
-var undiscovered = map[string]verbFunc{"history": (*Handler).history, "blockers": (*Handler).blockers}
-
-// undiscoveredVerb returns what serves a request on one of the subresources that every stored object has, nil if it is for another one.
-func (s *served) undiscoveredVerb(info *request.Info) verbFunc {
-	if info.Verb != "get" || s.Virtual() {
-		return nil
-	}
-	return undiscovered[info.Subresource]
 }
 
 // historySince returns the revision from which on the user may read the history of the object: the creation of its namespace, or 0 for
