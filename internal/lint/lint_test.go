@@ -53,7 +53,7 @@ var floors = []floor{
 		{"connection", "history"},
 		{"directory", "write"},
 		{"client", "discovery"},
-		{"changes"},
+		{"changes", "blockers"},
 		{"rest"},
 		{"crd"},
 	}},

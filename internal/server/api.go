@@ -18,6 +18,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/podsecurity"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/policies"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/webhooks"
+	"github.com/keelson-dev/keelson/internal/api/blockers"
 	"github.com/keelson-dev/keelson/internal/api/client"
 	"github.com/keelson-dev/keelson/internal/api/client/versions"
 	"github.com/keelson-dev/keelson/internal/api/connection"
@@ -141,6 +142,10 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 		WatchCounter:      rest.NewWatchMetrics(o.metrics),
 		Computed: map[schema.GroupResource]rest.Computed{
 			{Resource: "componentstatuses"}: newComponents(o.store, len(o.config.Storage.Etcd.Servers)).statuses,
+		},
+		Blockers: &blockers.Finder{
+			Client: a.client, Webhooks: a.webhooks.Failing, Authorizer: o.authorization, Now: o.config.Testing.Clock.Now,
+			Resources: func() ([]discovery.Resource, []schema.GroupVersion) { return a.discovery.Preferred() },
 		},
 		Created:                 a.created(&o),
 		DeleteCollectionWorkers: o.config.Requests.DeleteCollectionWorkers,

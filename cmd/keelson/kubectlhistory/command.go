@@ -41,7 +41,7 @@ func New(o Options) *cobra.Command {
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newLog(o), newGet(o), newDiff(o), newUndelete(o), newRevert(o), newBlameCommand(o))
+	c.AddCommand(newLog(o), newGet(o), newDiff(o), newUndelete(o), newRevert(o), newBlameCommand(o), newWhy(o))
 	return c
 }
 

@@ -23,6 +23,8 @@ type Metadata struct {
 	Namespace, Name string
 	// Revision is the object's resourceVersion.
 	Revision int64
+	// Bytes is the size of the stored value; 0 for an object of an extension API server.
+	Bytes int
 	registry.Lifecycle
 }
 
@@ -33,7 +35,7 @@ func metadataOf(ctx context.Context, served *registry.Served, o *cache.Object) (
 		return Metadata{}, err
 	}
 	lifecycle, err := served.Lifecycle(o)
-	return Metadata{Namespace: o.Namespace, Name: o.Name, Revision: o.Revision, Lifecycle: lifecycle}, err
+	return Metadata{Namespace: o.Namespace, Name: o.Name, Revision: o.Revision, Bytes: len(o.Data), Lifecycle: lifecycle}, err
 }
 
 // GetMetadata returns the metadata of the latest state of an object; the error is NotFound if there is none.

@@ -53,9 +53,9 @@ func (b *CustomResource) verb(info *request.Info) (verbFunc, error) {
 		return nil, kerrors.NewMethodNotSupported(b.s.gr, info.Verb)
 	}
 	sub := b.s.Kind.Subresource(info.Subresource)
-	switch {
-	case sub == nil && b.s.hasHistory(info):
-		return (*Handler).history, nil
+	switch verb := b.s.undiscoveredVerb(info); {
+	case sub == nil && verb != nil:
+		return verb, nil
 	case sub == nil:
 		return nil, kerrors.NewNotFound(b.s.gr, info.Name)
 	case !slices.Contains(sub.Verbs, info.Verb):

@@ -14,17 +14,10 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/history"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/apierr"
-	"github.com/keelson-dev/keelson/internal/object/apiresponse"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-const (
-	// historySubresource is a subresource that every stored object has. Discovery does not show it: it is not part of the API of
-	// Kubernetes.
-	historySubresource = "history"
-
-	defaultHistoryLimit, maxHistoryLimit = 100, 500
-)
+const defaultHistoryLimit, maxHistoryLimit = 100, 500
 
 // history answers the changes of an object, which may be gone. A Secret's values are shown only if the request asks for objects.
 func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
@@ -90,24 +83,7 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 	if len(changes) == 0 {
 		return kerrors.NewNotFound(s.gr, info.Name)
 	}
-	body, err := json.Marshal(&answer)
-	if err != nil {
-		return err
-	}
-	if apiresponse.WantsPretty(r) {
-		body = apiresponse.Indent(body)
-	}
-	if err := hold(r, len(body)); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, err = w.Write(append(body, '\n'))
-	return err
-}
-
-// hasHistory reports whether a request is for the history of an object.
-func (s *served) hasHistory(info *request.Info) bool {
-	return info.Subresource == historySubresource && info.Verb == "get" && !s.Virtual()
+	return writeAnswer(w, r, &answer)
 }
 
 // historySince returns the revision from which on the user may read the history of the object: the creation of its namespace, or 0 for

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/internal/access/auth/authz"
+	"github.com/keelson-dev/keelson/internal/api/blockers"
 	"github.com/keelson-dev/keelson/internal/api/rest/negotiate"
 	"github.com/keelson-dev/keelson/internal/api/write"
 	"github.com/keelson-dev/keelson/internal/machinery/audit"
@@ -48,6 +49,8 @@ type Options struct {
 	// Answers are the handlers of POST for kinds without stored objects (reviews). The map must not be changed
 	// afterwards.
 	Answers map[schema.GroupResource]registry.CreateFunc
+	// Blockers finds what objects wait for; nil answers 404.
+	Blockers *blockers.Finder
 	// Computed make the objects of kinds without stored objects that can be read. It
 	// is not changed afterwards.
 	Computed map[schema.GroupResource]Computed

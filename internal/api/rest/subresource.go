@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -12,14 +13,15 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 	"github.com/keelson-dev/keelson/internal/object/apierr"
+	"github.com/keelson-dev/keelson/internal/object/apiresponse"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
 // subresourceVerb finds what serves a request on a subresource.
 func (s *served) subresourceVerb(r *http.Request, info *request.Info) (verbFunc, error) {
 	sub := s.Kind.Subresource(info.Subresource)
-	if sub == nil && s.hasHistory(info) {
-		return (*Handler).history, nil
+	if verb := s.undiscoveredVerb(info); sub == nil && verb != nil {
+		return verb, nil
 	}
 	if sub == nil || info.Rest != "" && !takesPath(sub) {
 		return nil, apierr.PathNotFound()
@@ -125,4 +127,33 @@ func (s *served) subDecoder(sub *registry.Subresource, make func() registry.Obje
 	return scheme.Decoder{
 		GVK: s.KindOf(sub), Internal: internal, Also: sub.Also, New: func() runtime.Object { return make() },
 	}
+}
+
+// undiscovered are the subresources that every stored object has. Discovery does not show them: they are not part of the API of
+// Kubernetes.
+var undiscovered = map[string]verbFunc{"history": (*Handler).history, "blockers": (*Handler).blockers}
+
+// undiscoveredVerb returns what serves a request on one of the subresources that every stored object has, nil if it is for another one.
+func (s *served) undiscoveredVerb(info *request.Info) verbFunc {
+	if info.Verb != "get" || s.Virtual() {
+		return nil
+	}
+	return undiscovered[info.Subresource]
+}
+
+// writeAnswer writes what is not an object of a resource, as JSON.
+func writeAnswer(w http.ResponseWriter, r *http.Request, answer any) error {
+	body, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	if apiresponse.WantsPretty(r) {
+		body = apiresponse.Indent(body)
+	}
+	if err := hold(r, len(body)); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, err = w.Write(append(body, '\n'))
+	return err
 }

@@ -143,7 +143,7 @@ func ParseInfo(r *http.Request) *Info {
 	}
 	if parts[0] == "namespaces" && len(parts) >= 2 {
 		info.Namespace = parts[1]
-		if len(parts) > 2 && !namespaceSubresources[parts[2]] && !asksNamespaceHistory(r, info, parts) {
+		if len(parts) > 2 && !namespaceSubresources[parts[2]] && !asksOfNamespace(r, info, parts) {
 			parts, info.InNamespace = parts[2:], true
 		}
 	}
@@ -168,10 +168,11 @@ func ParseInfo(r *http.Request) *Info {
 	return info
 }
 
-// asksNamespaceHistory reports whether a request asks for the history of a namespace. The core group has no resource named history;
-// other groups may have one.
-func asksNamespaceHistory(r *http.Request, info *Info, parts []string) bool {
-	return r.Method == http.MethodGet && info.Group == "" && !info.VerbInPath && len(parts) == 3 && parts[2] == "history"
+// asksOfNamespace reports whether a request asks for the history of a namespace, or for its blockers. The core group has no resources
+// of these names; other groups may have them.
+func asksOfNamespace(r *http.Request, info *Info, parts []string) bool {
+	return r.Method == http.MethodGet && info.Group == "" && !info.VerbInPath && len(parts) == 3 &&
+		(parts[2] == "history" || parts[2] == "blockers")
 }
 
 // verbOf returns the API verb of a method, taken for one of a named object; "" for

@@ -24,6 +24,9 @@ func TestPathsAskForWhatAuthorizationIsAskedAbout(t *testing.T) {
 		"GET /api/v1/namespaces/a/history": {
 			Verb: "get", Version: "v1", Namespace: "a", Resource: "namespaces", Name: "a", Subresource: "history",
 		},
+		"GET /api/v1/namespaces/a/blockers": {
+			Verb: "get", Version: "v1", Namespace: "a", Resource: "namespaces", Name: "a", Subresource: "blockers",
+		},
 		"GET /apis/example.com/v1/namespaces/a/history": {
 			Verb: "list", Group: "example.com", Version: "v1", Namespace: "a", InNamespace: true, Resource: "history",
 		},

@@ -252,6 +252,7 @@ func (p *Plugins) observe(
 		return nil
 	}
 	p.count(h, a, kind, time.Since(begin), err)
+	h.health.note(ctx, p.o.Now(), err)
 	switch failed := err.(type) { //nolint:errorlint // they are not wrapped
 	case *refusalError:
 		return failed.status

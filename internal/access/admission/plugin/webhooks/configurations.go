@@ -43,7 +43,9 @@ func (c *configurations) apply(changes []informer.Change) {
 		if change.Object == nil {
 			delete(c.byName, change.Name)
 		} else {
-			c.byName[change.Name] = c.compile(change.Object)
+			next := c.compile(change.Object)
+			keepHealth(c.byName[change.Name], next)
+			c.byName[change.Name] = next
 		}
 	}
 	var all []*hook
@@ -82,6 +84,8 @@ type hook struct {
 	reinvoke   bool // reinvocationPolicy is IfNeeded
 	// budget decides whether the webhook is skipped; nil if it never is.
 	budget *budget
+	// health is whether its calls fail.
+	health *health
 	// broken is why the configuration cannot be used; validation prevents that.
 	broken error
 }
@@ -126,7 +130,7 @@ func (l *lister) add(d *admissionregistrationv1.ValidatingWebhook, reinvoke bool
 		id:       strings.Join([]string{l.configuration, d.Name, strconv.Itoa(l.seen[d.Name])}, "/"),
 		versions: d.AdmissionReviewVersions, timeout: time.Duration(ptr.Deref(d.TimeoutSeconds, 0)) * time.Second,
 		ignore:   ptr.Deref(d.FailurePolicy, "") == admissionregistrationv1.Ignore,
-		reinvoke: reinvoke, clients: l.clients, target: targetOf(&d.ClientConfig),
+		reinvoke: reinvoke, clients: l.clients, target: targetOf(&d.ClientConfig), health: &health{},
 	}
 	if h.ignore {
 		h.budget = newBudget(l.p.o.Budget)

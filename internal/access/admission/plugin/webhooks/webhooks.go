@@ -11,8 +11,8 @@
 // write waits for its time-out.
 //
 // Files: configurations.go follows the configurations, hook.go decides whether a webhook is called, call.go calls it
-// and checks the response, budget.go decides whether a failing one is skipped, mutating.go and validating.go are the
-// two plug-ins.
+// and checks the response, budget.go decides whether a failing one is skipped, failing.go remembers which ones fail,
+// mutating.go and validating.go are the two plug-ins.
 package webhooks
 
 import (
@@ -62,6 +62,9 @@ type Options struct {
 	Log     *slog.Logger
 }
 
+// mutatingResource and validatingResource are the resources of the two kinds of configurations.
+const mutatingResource, validatingResource = "mutatingwebhookconfigurations", "validatingwebhookconfigurations"
+
 // Plugins has the two plug-ins. They admit everything until Start.
 type Plugins struct {
 	o                    *Options
@@ -84,7 +87,7 @@ func (p *Plugins) Start(ctx context.Context) error {
 	for _, of := range []struct {
 		name string
 		c    *configurations
-	}{{"mutatingwebhookconfigurations", &p.mutating}, {"validatingwebhookconfigurations", &p.validating}} {
+	}{{mutatingResource, &p.mutating}, {validatingResource, &p.validating}} {
 		if of.c.clients == nil { // the plug-in is switched off
 			continue
 		}

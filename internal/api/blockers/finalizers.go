@@ -1,0 +1,175 @@
+package blockers
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/api/history"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+// remover is who removes a finalizer of Kubernetes, and when.
+type remover struct{ owner, when string }
+
+// removers are the removers of finalizers of Kubernetes. A name that ends with "/" is the beginning of names.
+var removers = map[string]remover{
+	string(corev1.FinalizerKubernetes): {"the namespace controller", "when nothing is left in the namespace"},
+	metav1.FinalizerDeleteDependents:   {"the garbage collector", "when no dependent with blockOwnerDeletion is left"},
+	metav1.FinalizerOrphanDependents:   {"the garbage collector", "when no dependent refers to the object any more"},
+
+	"kubernetes.io/pvc-protection": {"the PVC protection controller of kube-controller-manager", "when no pod uses the claim"},
+	"kubernetes.io/pv-protection":  {"the PV protection controller of kube-controller-manager", "when the volume is bound to no claim"},
+	"kubernetes.io/vac-protection": {"the VAC protection controller of kube-controller-manager", "when no claim or volume uses the class"},
+	"kubernetes.io/pv-controller": {
+		"the persistent volume controller of kube-controller-manager", "when the storage behind the volume is deleted",
+	},
+	"batch.kubernetes.io/job-tracking": {
+		"the Job controller of kube-controller-manager", "when the pod is counted in the status of its Job",
+	},
+	"resource.kubernetes.io/delete-protection": {
+		"the resource claim controller of kube-controller-manager", "when the claim is not reserved or allocated any more",
+	},
+	"scheduling.k8s.io/podgroup-protection": {
+		"the pod group protection controller of kube-controller-manager", "when no pod belongs to the group",
+	},
+	"customresourcecleanup.apiextensions.k8s.io": {"the API server", "when the custom resources of the definition are deleted"},
+	"service.kubernetes.io/load-balancer-cleanup": {
+		"the service controller of the cloud-controller-manager", "when the load balancer is deleted",
+	},
+	"external-provisioner.volume.kubernetes.io/finalizer": {
+		"the external-provisioner of the CSI driver", "when the storage behind the volume is deleted",
+	},
+	"external-attacher/": {"the external-attacher of the CSI driver", "when the volume is detached from its nodes"},
+	"snapshot.storage.kubernetes.io/pvc-as-source-protection": {
+		"the snapshot controller", "when no snapshot is being made of the claim",
+	},
+	"snapshot.storage.kubernetes.io/volumesnapshot-as-source-protection": {
+		"the snapshot controller", "when no claim is being made from the snapshot",
+	},
+	"snapshot.storage.kubernetes.io/volumesnapshot-bound-protection": {
+		"the snapshot controller", "when the content of the snapshot is deleted",
+	},
+	"snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection": {
+		"the snapshot controller", "when the snapshot that the content is bound to is deleted",
+	},
+}
+
+// removerOf returns the remover of a finalizer of Kubernetes.
+func removerOf(finalizer string) (remover, bool) {
+	if r, ok := removers[finalizer]; ok {
+		return r, true
+	}
+	prefix, _, found := strings.Cut(finalizer, "/")
+	r, ok := removers[prefix+"/"]
+	return r, ok && found
+}
+
+// addFinalizers adds the finalizers of the object.
+func (s *search) addFinalizers() {
+	names := s.obj.GetFinalizers()
+	if n, ok := s.obj.(*corev1.Namespace); ok {
+		for _, name := range n.Spec.Finalizers {
+			names = append(slices.Clip(names), string(name))
+		}
+	}
+	for _, name := range names {
+		b := Blocker{Type: Finalizer, Name: name, Since: s.deletionBegan(), Change: s.added[name]}
+		setters, change := managersOf(s.obj, name)
+		if b.Change == nil {
+			b.Change = change
+		} else if at := b.Change.Time; at != nil && at.After(b.Since.Time) {
+			b.Since = &metav1.Time{Time: at.Time}
+		}
+		r, known := removerOf(name)
+		switch {
+		case known:
+			b.Owner, b.Message = r.owner, fmt.Sprintf("%s removes it %s.", capitalized(r.owner), r.when)
+		case setters != "":
+			b.Owner = setters
+			b.Message = fmt.Sprintf("Its controller has to remove it. By managedFields, it was set by %s.", setters)
+		default:
+			b.Message = "Its controller has to remove it. Which one that is, is not known: nobody owns the field."
+		}
+		s.add(b)
+	}
+}
+
+// holders returns the finalizers of another object. managers, unless nil, has its managedFields.
+func holders(finalizers []string, managers metav1.Object) (out []Holder) {
+	for _, name := range finalizers {
+		r, known := removerOf(name)
+		if !known && managers != nil {
+			r.owner, _ = managersOf(managers, name)
+		}
+		out = append(out, Holder{name, r.owner})
+	}
+	return out
+}
+
+// managersOf returns the field managers that own a finalizer, as "the field manager a", and what managedFields say about the change
+// of the first of them. They are "" and nil if nobody owns it.
+func managersOf(obj metav1.Object, finalizer string) (owner string, change *Change) {
+	value, err := json.Marshal(finalizer)
+	if err != nil {
+		return "", nil
+	}
+	var names []string
+	for _, entry := range obj.GetManagedFields() {
+		var fields struct {
+			Metadata struct {
+				Finalizers map[string]json.RawMessage `json:"f:finalizers"`
+			} `json:"f:metadata"`
+		}
+		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+			continue
+		}
+		if _, owns := fields.Metadata.Finalizers["v:"+string(value)]; owns && !slices.Contains(names, entry.Manager) {
+			names = append(names, entry.Manager)
+			if change == nil {
+				change = changeOfManager(&entry)
+			}
+		}
+	}
+	switch len(names) {
+	case 0:
+		return "", nil
+	case 1:
+		return "the field manager " + names[0], change
+	}
+	return "the field managers " + strings.Join(names, " and "), change
+}
+
+// changeOfManager returns what an entry of managedFields says about the last change of its manager.
+func changeOfManager(entry *metav1.ManagedFieldsEntry) *Change {
+	c := &Change{Verb: strings.ToLower(string(entry.Operation)), Subresource: entry.Subresource, FieldManager: entry.Manager}
+	if entry.Time != nil {
+		c.Time = history.TimeOf(entry.Time.Time)
+	}
+	return c
+}
+
+// changeOf returns a change of the history.
+func changeOf(c *registry.PastChange) *Change {
+	a := c.Author
+	return &Change{
+		Time: history.TimeOf(c.Time), User: a.User, Impersonator: a.Impersonator, Verb: a.Verb, Subresource: a.Subresource,
+		FieldManager: a.Manager, UserAgent: a.UserAgent, AuditID: a.AuditID, Reason: a.Reason, ResourceVersion: fmt.Sprint(c.Revision),
+	}
+}
+
+// capitalized returns a text with a capital letter at the beginning.
+func capitalized(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+
+// shorten returns at most the first KiB of a text that somebody else has written.
+func shorten(text string) string {
+	const most = 1 << 10
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}

@@ -1,0 +1,252 @@
+package blockers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/access/admission"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin/webhooks"
+	"github.com/keelson-dev/keelson/internal/access/auth/authz"
+	"github.com/keelson-dev/keelson/internal/api/client"
+	"github.com/keelson-dev/keelson/internal/api/discovery"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+const (
+	// defaultObjects and defaultBytes bound what one answer examines of other objects.
+	defaultObjects, defaultBytes = 20_000, 64 << 20
+	// maxNamed is the largest number of objects of one resource that an answer names.
+	maxNamed = 20
+	// maxVersions is the largest number of versions of the object in which an answer looks for who began its deletion.
+	maxVersions = 100
+)
+
+// Finder finds what objects wait for. Its method may be called concurrently.
+type Finder struct {
+	// Client reads other objects.
+	Client *client.Client
+	// Resources lists the resources whose objects may matter: discovery.Handler.Preferred.
+	Resources func() (resources []discovery.Resource, stale []schema.GroupVersion)
+	// Webhooks returns the webhooks that fail and are called for a write; nil is none.
+	Webhooks func(context.Context, *admission.Attributes) ([]webhooks.Failing, error)
+	// Authorizer decides what users may see; nil allows everything.
+	Authorizer authz.Authorizer
+	Now        func() time.Time
+	// MaxObjects bounds the objects that an answer examines beside its own, MaxBytes the size of their stored values. 0 is 20,000
+	// and 64 MiB. The answer says so when one is reached.
+	MaxObjects, MaxBytes int
+}
+
+// search is the work for one answer.
+type search struct {
+	*Finder
+	access
+	info   *request.Info
+	served *registry.Served
+	stored *cache.Object
+	obj    registry.Object
+	// status is the status of the object as JSON, nil if it has none.
+	status json.RawMessage
+	out    *ObjectBlockers
+	// added are the changes that added the finalizers, as far as the history shows them.
+	added map[string]*Change
+	// objects and bytes are what was examined. skipped are the resources of which not all objects were.
+	objects, bytes int
+	skipped        []string
+	reads          int // objects that were read for their managedFields
+	// failing are the webhooks that fail, in the order in which they were found.
+	failing []*failingWebhook
+}
+
+// Find returns what an object waits for. info is the request, whose user decides what the answer names; stored is the object, which
+// can be read (see registry.Resource.Readable). It fails if the object cannot be decoded, and when ctx ends.
+func (f *Finder) Find(
+	ctx context.Context, info *request.Info, served *registry.Served, stored *cache.Object,
+) (*ObjectBlockers, error) {
+	s := &search{
+		Finder: f, info: info, served: served, stored: stored, added: map[string]*Change{},
+		access: access{authorizer: f.Authorizer, info: info, known: map[permission]bool{}},
+		out:    &ObjectBlockers{TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}, Items: []Blocker{}},
+	}
+	if err := s.load(ctx); err != nil {
+		return nil, err
+	}
+	s.readHistory(ctx)
+	if s.out.DeletionTimestamp != nil {
+		s.findDeletion(ctx)
+	}
+	s.webhooksOf(ctx, s.served.GVR, s.served.GVK, s.obj, "the object", s.subresources()...)
+	s.addWebhooks(ctx)
+	s.addGeneration()
+	s.addConditions()
+	s.addNotExamined()
+	return s.out, ctx.Err()
+}
+
+// load decodes the object. If the conversion to the version of the request fails, that is a blocker too: everybody who reads the
+// object in this version gets the error.
+func (s *search) load(ctx context.Context) (err error) {
+	if s.obj, err = s.served.DecodeAs(ctx, s.stored, s.served.Version); err != nil {
+		failed := err
+		if s.obj, err = s.served.DecodeStored(s.stored); err != nil {
+			return err
+		}
+		s.add(Blocker{
+			Type: Webhook, Name: s.served.GroupResource().String(), Owner: "the conversion webhook of " + s.served.GroupResource().String(),
+			Message: "The object cannot be converted to the version " + s.served.Version.Name + ": " + shorten(failed.Error()),
+		})
+	}
+	text, err := json.Marshal(s.obj)
+	if err != nil {
+		return err
+	}
+	var parts struct{ Status json.RawMessage }
+	if err := json.Unmarshal(text, &parts); err != nil {
+		return err
+	}
+	s.status, s.out.DeletionTimestamp = parts.Status, s.obj.GetDeletionTimestamp()
+	gvr := s.served.GVR
+	s.out.Object = Object{
+		Group: gvr.Group, Version: gvr.Version, Resource: gvr.Resource, Namespace: s.obj.GetNamespace(), Name: s.obj.GetName(),
+		UID: s.obj.GetUID(),
+	}
+	return nil
+}
+
+// findDeletion adds what the deletion of the object waits for.
+func (s *search) findDeletion(ctx context.Context) {
+	s.addFinalizers()
+	switch o := s.obj.(type) {
+	case *corev1.Pod:
+		s.addPod(ctx, o)
+	case *corev1.PersistentVolumeClaim:
+		s.addUsers(ctx, o)
+	case *corev1.PersistentVolume:
+		s.addClaim(ctx, o)
+	case *corev1.Namespace:
+		s.addAPIServices(ctx)
+		s.addContent(ctx, o.Name)
+	case *apiextensionsv1.CustomResourceDefinition:
+		s.addInstances(ctx, o)
+	}
+	s.addDependents(ctx)
+}
+
+func (s *search) add(b Blocker) { s.out.Items = append(s.out.Items, b) }
+
+func (s *search) notExamined(format string, args ...any) {
+	s.out.NotExamined = append(s.out.NotExamined, fmt.Sprintf(format, args...))
+}
+
+// addNotExamined says which limits were reached.
+func (s *search) addNotExamined() {
+	if n := len(s.skipped); n > 0 {
+		const most = 10
+		names := strings.Join(s.skipped[:min(n, most)], ", ")
+		if n > most {
+			names += fmt.Sprintf(" and %d more resources", n-most)
+		}
+		s.notExamined("An answer examines at most %d objects and %d bytes. Not all were examined of: %s.", s.maxObjects(), s.maxBytes(), names)
+	}
+	if s.limited {
+		s.notExamined("An answer checks at most %d permissions. What needs further ones is treated as not permitted.", maxChecks)
+	}
+}
+
+func (f *Finder) maxObjects() int {
+	if f.MaxObjects > 0 {
+		return f.MaxObjects
+	}
+	return defaultObjects
+}
+
+func (f *Finder) maxBytes() int {
+	if f.MaxBytes > 0 {
+		return f.MaxBytes
+	}
+	return defaultBytes
+}
+
+// deletionBegan returns when the deletion was asked for.
+func (s *search) deletionBegan() *metav1.Time {
+	if d := s.out.Deletion; d != nil && d.Time != nil {
+		return &metav1.Time{Time: d.Time.Time}
+	}
+	began := *s.out.DeletionTimestamp
+	if grace := s.obj.GetDeletionGracePeriodSeconds(); grace != nil {
+		began.Time = began.Add(-time.Duration(*grace) * time.Second)
+	}
+	return &began
+}
+
+// readHistory sets what last touched the object, who began its deletion, and who added its finalizers. Without a history, or a
+// permission to read it, managedFields say what they know of the last change.
+func (s *search) readHistory(ctx context.Context) {
+	for _, entry := range s.obj.GetManagedFields() {
+		c := changeOfManager(&entry)
+		if last := s.out.LastChange; last == nil || c.Time != nil && (last.Time == nil || !c.Time.Before(last.Time)) {
+			s.out.LastChange = c
+		}
+	}
+	if !s.may(ctx, "readhistory", s.served.GVR, s.info.Namespace, s.info.Name) {
+		return
+	}
+	limit := 1
+	if s.out.DeletionTimestamp != nil {
+		limit = maxVersions
+	}
+	changes, _, err := s.served.Changes(ctx, s.info.Namespace, s.info.Name, 0, limit)
+	if err != nil && !errors.Is(err, registry.ErrNoHistory) {
+		s.notExamined("The history cannot be read: %s.", shorten(err.Error()))
+	}
+	for i := range changes {
+		c := &changes[i]
+		if c.Object == nil || c.CreateRevision != changes[0].CreateRevision {
+			return // it is of an earlier object of the same name, or cannot be read
+		}
+		after, err := s.served.Lifecycle(c.Object)
+		if err != nil {
+			return
+		}
+		before, known := registry.Lifecycle{}, c.CreateRevision == c.Revision // nothing was before the creation
+		if i+1 < len(changes) && changes[i+1].Object != nil && !known {
+			before, err = s.served.Lifecycle(changes[i+1].Object)
+			known = err == nil
+		}
+		s.note(c, i == 0, known, before, after)
+	}
+}
+
+// note evaluates one change of the object, the newest first. known means that the state before it is known.
+func (s *search) note(c *registry.PastChange, newest, known bool, before, after registry.Lifecycle) {
+	if c.Time.IsZero() {
+		return // who made it is not known
+	}
+	change := changeOf(c)
+	if newest {
+		s.out.LastChange = change
+	}
+	if !known {
+		return
+	}
+	if after.Deleting && !before.Deleting && s.out.Deletion == nil {
+		s.out.Deletion = change
+	}
+	for _, name := range after.Finalizers {
+		if s.added[name] == nil && !slices.Contains(before.Finalizers, name) {
+			s.added[name] = change
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package rest
+
+import (
+	"net/http"
+
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/apierr"
+)
+
+// blockers answers what an object waits for. It shows the metadata and the conditions of the object, no other values.
+func (h *Handler) blockers(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	if info.Rest != "" || info.Name == "" || h.o.Blockers == nil {
+		return apierr.PathNotFound()
+	}
+	found, err := s.latest(r.Context(), info)
+	if err != nil {
+		return err
+	}
+	o, err := s.Readable(r.Context(), found)
+	if err != nil {
+		return h.explainRead(r.Context(), s, found, err)
+	}
+	answer, err := h.o.Blockers.Find(r.Context(), info, s.Served, o)
+	if err != nil {
+		return err
+	}
+	return writeAnswer(w, r, answer)
+}
