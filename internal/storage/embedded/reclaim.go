@@ -213,7 +213,7 @@ func (s *Store) flushMemTables(ctx context.Context) error {
 // has met its version in a merge no longer counts. The deletions of versions of unknown size, which old databases have,
 // are not counted. Versions are compressed in the tables, so their size is multiplied with the ratio of all tables.
 func (s *Store) garbageInTables() (int64, error) {
-	deleted, raw, compressed, err := s.tableBytes()
+	deleted, raw, compressed, err := s.tableBytes(0)
 	if err != nil {
 		return 0, err
 	}
@@ -223,15 +223,15 @@ func (s *Store) garbageInTables() (int64, error) {
 	return int64(deleted * compressed / raw), nil
 }
 
-// tableBytes returns the bytes that the deletions in the tables delete, and the size of what is in the tables before and
-// after compression.
-func (s *Store) tableBytes() (deleted, raw, compressed float64, err error) {
+// tableBytes returns the bytes that the deletions in the tables of a level and those below delete, and the size of what is in these
+// tables before and after compression.
+func (s *Store) tableBytes(level int) (deleted, raw, compressed float64, err error) {
 	levels, err := s.db.SSTables(pebble.WithProperties())
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	for _, level := range levels {
-		for _, table := range level {
+	for _, tables := range levels[level:] {
+		for _, table := range tables {
 			p := table.Properties
 			deleted += float64(p.RawPointTombstoneKeySize + p.RawPointTombstoneValueSize)
 			raw += float64(p.RawKeySize + p.RawValueSize)

@@ -256,8 +256,8 @@ func (s *Store) keptLimit() int64 {
 	if most <= 0 || k.Bytes <= most {
 		return max(most, 0)
 	}
-	// Only what exceeds the limit without compression is worth a look at the tables.
-	_, raw, compressed, err := s.tableBytes()
+	// Only what exceeds the limit without compression is worth a look at the tables. Those of level 0 are compressed when they are merged.
+	_, raw, compressed, err := s.tableBytes(1)
 	if err != nil || compressed <= 0 {
 		return most
 	}
