@@ -548,7 +548,7 @@ func (w *apiWorld) normal(t *testing.T, answer []byte) string {
 var (
 	uuids    = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	times    = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
-	ages     = regexp.MustCompile(`^\d+m?\d*s$`)
+	ages     = regexp.MustCompile(`^\d+[smhd](\d+[smh])?$`)
 	integers = regexp.MustCompile(`\b\d+\b`)
 )
 

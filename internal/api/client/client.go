@@ -165,7 +165,7 @@ func (c *Client) Create(ctx context.Context, r CreateRequest) (registry.Object, 
 		return nil, err
 	}
 	defer done()
-	return c.do(ctx, write.Request{
+	return c.do(request.WithVerb(ctx, "create", ""), write.Request{
 		Verb: write.Create, Target: served, Namespace: r.Object.GetNamespace(),
 		Options: write.Options{FieldManager: c.manager}, Make: write.Object(served, r.Object),
 	})
@@ -186,7 +186,7 @@ func (c *Client) Update(ctx context.Context, r UpdateRequest) (registry.Object, 
 		return nil, err
 	}
 	defer done()
-	return c.do(ctx, write.Request{
+	return c.do(request.WithVerb(ctx, "update", r.Subresource), write.Request{
 		Verb: write.Update, Target: served, Subresource: sub, Namespace: r.Namespace, Name: r.Name,
 		Options: write.Options{FieldManager: c.manager}, Make: existing(served, r.Name, write.Changed(r.Change)),
 	})
@@ -227,7 +227,7 @@ func (c *Client) Apply(ctx context.Context, r ApplyRequest) (registry.Object, er
 		return nil, kerrors.NewBadRequest(err.Error())
 	}
 	options := write.Options{FieldManager: c.manager, Patch: true, Force: new(true)}
-	return c.do(ctx, write.Request{
+	return c.do(request.WithVerb(ctx, "patch", r.Subresource), write.Request{
 		Verb: write.Apply, Target: served, Subresource: sub, Namespace: r.Namespace, Name: r.Name,
 		Options: options, CreateMissing: sub == nil,
 		Make: c.writes.Applied(served, sub, configuration, options),
@@ -252,7 +252,7 @@ func (c *Client) Delete(ctx context.Context, r DeleteRequest) (gone bool, err er
 	if options == nil {
 		options = &metav1.DeleteOptions{}
 	}
-	result, err := c.writes.Delete(ctx, served, r.Namespace, r.Name, options)
+	result, err := c.writes.Delete(request.WithVerb(ctx, "delete", ""), served, r.Namespace, r.Name, options)
 	return result.Deleted, err
 }
 

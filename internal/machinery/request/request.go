@@ -231,6 +231,7 @@ const (
 	userKey contextKey = iota
 	infoKey
 	reasonKey
+	ownKey
 )
 
 // WithUser returns ctx with the request's user.
@@ -253,6 +254,24 @@ func WithReason(ctx context.Context, reason string) context.Context {
 func ReasonFrom(ctx context.Context) string {
 	reason, _ := ctx.Value(reasonKey).(string)
 	return reason
+}
+
+// own is what a part of the server does without a request.
+type own struct{ verb, subresource string }
+
+// WithVerb returns ctx with what a part of the server does, for the history of objects: the verb and the subresource that a request for
+// it would have.
+func WithVerb(ctx context.Context, verb, subresource string) context.Context {
+	return context.WithValue(ctx, ownKey, own{verb, subresource})
+}
+
+// VerbFrom returns the verb and the subresource of the request, or of what a part of the server does; "" if neither is known.
+func VerbFrom(ctx context.Context) (verb, subresource string) {
+	if i := InfoFrom(ctx); i != nil {
+		return i.Verb, i.Subresource
+	}
+	o, _ := ctx.Value(ownKey).(own)
+	return o.verb, o.subresource
 }
 
 // WithInfo returns ctx with the Info of the request.

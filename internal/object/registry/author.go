@@ -111,8 +111,10 @@ func authorOf(ctx context.Context, verb, manager string) Author {
 	if u := request.UserFrom(ctx); u != nil {
 		a.User = u.Name
 	}
+	if of, subresource := request.VerbFrom(ctx); of != "" {
+		a.Verb, a.Subresource = of, subresource
+	}
 	if i := request.InfoFrom(ctx); i != nil {
-		a.Verb, a.Subresource = i.Verb, i.Subresource
 		a.Impersonator, a.UserAgent, a.AuditID = i.Impersonator, i.UserAgent, i.AuditID
 	}
 	return a

@@ -3,6 +3,8 @@ package registry
 import (
 	"strings"
 	"testing"
+
+	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
 func TestAuthor(t *testing.T) {
@@ -33,5 +35,19 @@ func TestAuthor(t *testing.T) {
 	}
 	if n := len((&Author{AuditID: "6c9f2a50-2f0a-4c7b-8c5b-1d2f6b6f0a11"}).Encode(nil)); n != 24 {
 		t.Errorf("a UUID is stored in %d bytes", n)
+	}
+}
+
+// TestAuthorOfTheServer checks what the history says about what a part of the server does without a request.
+func TestAuthorOfTheServer(t *testing.T) {
+	ctx := request.WithReason(request.WithVerb(t.Context(), "delete", "status"), "why")
+	want := Author{User: request.Server, Verb: "delete", Subresource: "status", Manager: "m", Reason: "why"}
+	if got := authorOf(ctx, "update", "m"); got != want {
+		t.Errorf("%+v", got)
+	}
+	ctx = request.WithInfo(ctx, &request.Info{Verb: "patch", UserAgent: "kubectl"})
+	want = Author{User: request.Server, Verb: "patch", UserAgent: "kubectl", Manager: "m", Reason: "why"}
+	if got := authorOf(ctx, "update", "m"); got != want {
+		t.Errorf("%+v", got)
 	}
 }
