@@ -100,8 +100,11 @@ func verify(t *testing.T, s storage.Store, changes map[int64]knownChange) {
 		t.Fatal(err)
 	}
 	history, state := replay(ctx, t, s, current)
-	compacted := s.Stats().CompactedRevision
+	compacted, floor := s.Stats().CompactedRevision, floorOf(s)
 	for r, n := range changes {
+		if r > floor && r <= compacted {
+			verifyPast(ctx, t, s, n)
+		}
 		switch {
 		case r > current:
 			t.Errorf("lost: %v; the store is at revision %d", n, current)
@@ -124,6 +127,23 @@ func verify(t *testing.T, s storage.Store, changes map[int64]knownChange) {
 		if got, _, err := s.Get(ctx, e.Key, current); err != nil || !same(got, e) {
 			t.Errorf("Get has %v, %v; Range has %v", got, err, e)
 		}
+	}
+}
+
+// floorOf returns the lowest revision of which the store keeps everything.
+func floorOf(s storage.Store) int64 {
+	if past, ok := s.(storage.History); ok {
+		return past.Floor(storage.Scope{})
+	}
+	return s.Stats().CompactedRevision
+}
+
+// verifyPast checks that a change can be read that the store has compacted, but still keeps.
+func verifyPast(ctx context.Context, t *testing.T, s storage.Store, n knownChange) {
+	t.Helper()
+	e, err := s.(storage.History).GetAt(ctx, storage.Scope{}, n.key, n.revision)
+	if err != nil || e.ModRevision != n.revision && !n.deleted || string(e.Value) != n.value {
+		t.Errorf("lost in the past: %v; the store has %v, %v", n, e, err)
 	}
 }
 
@@ -244,5 +264,7 @@ func options(o embedded.Options) embedded.Options {
 	if o.HistoryWindow == 0 {
 		o.HistoryWindow = -1
 	}
+	// What was compacted is kept until there is too much of it.
+	o.Retention = storage.Retention{Rules: []storage.RetentionRule{{Keep: 24 * time.Hour}}, Bytes: 4 << 20}
 	return o
 }

@@ -84,7 +84,7 @@ func TestKill(t *testing.T) {
 		}
 		verify(t, s, l.copy())
 		t.Logf("round %d: %d changes acknowledged, %+v", round, l.size()-before, s.Stats())
-		l.forget(s.Stats().CompactedRevision)
+		l.forget(floorOf(s))
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}

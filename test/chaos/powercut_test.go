@@ -45,7 +45,7 @@ func TestPowerCut(t *testing.T) {
 		if round < 10 || round%100 == 99 {
 			t.Logf("round %d: %d changes acknowledged, %+v", round, l.size(), s.Stats())
 		}
-		l.forget(s.Stats().CompactedRevision)
+		l.forget(floorOf(s))
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
