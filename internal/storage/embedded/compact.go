@@ -85,14 +85,25 @@ func (s *Store) compact(ctx context.Context, revision int64) error {
 	s.publishFloors()
 	defer func() { s.reclaimer.wakeIfNeeded(s.space.level.Load() != spaceEnough) }()
 	for _, p := range s.passes(revision) {
-		for done := false; !done; {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			var err error
-			if done, err = s.compactStep(p); err != nil {
-				return err
-			}
+		if err := s.compactPass(ctx, p); err != nil {
+			return err
+		}
+	}
+	if most := s.keptLimit(); most > 0 { // of what is kept now
+		return s.compactPass(ctx, pass{cut: true, most: most, through: revision})
+	}
+	return nil
+}
+
+// compactPass does the steps of a pass.
+func (s *Store) compactPass(ctx context.Context, p pass) error {
+	for done := false; !done; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var err error
+		if done, err = s.compactStep(p); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -68,16 +68,13 @@ type pass struct {
 // gives reports whether the pass gives up a key.
 func (p pass) gives(k *kept, key []byte) bool { return p.cut || k.keepMS(key) == p.keepMS }
 
-// passes returns the passes of a compaction up to revision.
+// passes returns the passes of a compaction up to revision, without the one that gives up what is too much.
 func (s *Store) passes(revision int64) []pass {
 	k := &s.history.kept
 	list := []pass{{through: revision, counts: true}}
 	now := s.opts.Clock().UnixMilli()
 	for _, keep := range k.times() {
 		list = append(list, pass{keepMS: keep, through: revision, before: max(now-keep, 1)})
-	}
-	if most := s.keptLimit(); most > 0 {
-		list = append(list, pass{cut: true, most: most, through: revision})
 	}
 	return list
 }

@@ -371,6 +371,28 @@ func TestRetentionBytes(t *testing.T) {
 	mustVerify(t, s.opts)
 }
 
+// TestRetentionBytesCompressed checks that the limit is one of the space on the disk: versions that compress well are kept beyond it.
+func TestRetentionBytesCompressed(t *testing.T) {
+	clocks := newTwoClocks()
+	s := mustOpen(t, Options{
+		Dir: "d", FS: vfs.NewMem(), MemTableBytes: 64 << 10, Clock: clocks.wall.now, Monotonic: clocks.monotonic,
+		HistoryWindow: time.Minute, CompactInterval: time.Hour,
+		Retention: storage.Retention{Rules: []storage.RetentionRule{{Keep: 24 * time.Hour}}, Bytes: 1 << 20},
+	})
+	for range 5000 {
+		mustCommit(t, s, storage.Put("/a", make([]byte, 1000)))
+	}
+	if err := s.db.Compact(t.Context(), []byte{0}, []byte{0xff}, false); err != nil {
+		t.Fatal(err)
+	}
+	s.compactHistory()
+	clocks.pass(2 * time.Minute)
+	s.compactHistory()
+	if kept := s.Kept().Bytes; kept < 4<<20 || s.Floor(storage.Scope{}) > 1 {
+		t.Errorf("%d bytes are kept, from revision %d on", kept, s.Floor(storage.Scope{}))
+	}
+}
+
 // TestRetentionOfFullDisk checks that history is given up when the disk becomes full, before a write is refused.
 func TestRetentionOfFullDisk(t *testing.T) {
 	disk := vfs.NewMem()
