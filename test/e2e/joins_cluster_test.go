@@ -134,14 +134,14 @@ type cluster struct {
 	admin      *identity
 }
 
-// newCluster starts Keelson. If KEELSON_JOIN is "kube-apiserver", it starts kube-apiserver with etcd, to check the
-// expectations of the test.
-func newCluster(t *testing.T) *cluster {
+// newCluster starts Keelson with some arguments. If KEELSON_JOIN is "kube-apiserver", it starts kube-apiserver with etcd instead, to
+// check the expectations of the test.
+func newCluster(t *testing.T, args ...string) *cluster {
 	t.Helper()
 	if os.Getenv("KEELSON_JOIN") == "kube-apiserver" {
 		return referenceCluster(t)
 	}
-	s := serve(t, "--enable-bootstrap-token-auth", "--service-account-issuer", accountIssuer)
+	s := serve(t, append(args, "--enable-bootstrap-token-auth", "--service-account-issuer", accountIssuer)...)
 	pki := filepath.Join(s.dir, "data", "pki")
 	c := &cluster{
 		server: s.process, dir: s.dir, url: fmt.Sprintf("https://127.0.0.1:%d", s.port),
