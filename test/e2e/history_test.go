@@ -25,7 +25,7 @@ func TestHistorySession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := serve(t, "--history-retention=24h")
+	s := serve(t, "--history-retention=24h", "--workload-notices=false")
 	bin := t.TempDir()
 	for _, name := range []string{"kubectl-history", "kubectl_complete-history"} {
 		linkTo(t, program(t, "keelson"), filepath.Join(bin, name))

@@ -54,9 +54,9 @@ func TestJoin(t *testing.T) {
 }
 
 // join starts a server, kube-controller-manager, kube-scheduler and kwok with three nodes.
-func join(t *testing.T) *joined {
+func join(t *testing.T, args ...string) *joined {
 	t.Helper()
-	j := &joined{cluster: newCluster(t), suite: t, processes: map[string]*process{}, users: map[string]*identity{}}
+	j := &joined{cluster: newCluster(t, args...), suite: t, processes: map[string]*process{}, users: map[string]*identity{}}
 	j.k, j.client = j.kubectl(t, j.admin), j.admin.client()
 	j.definitions(t)
 	j.controllerManager(t)

@@ -126,7 +126,6 @@ func (c *client) warnings(header http.Header) {
 	}
 }
 
-
 // withObjects returns the parameters of a request for changes with their objects.
 func withObjects() url.Values {
 	return url.Values{"objects": {"true"}, "limit": {strconv.Itoa(objectsPage)}}
