@@ -19,7 +19,7 @@ const (
 
 // TestConformance runs specs of Kubernetes' own end-to-end suite with kube-controller-manager, kube-scheduler and the
 // nodes of kwok. KEELSON_CONFORMANCE is a regular expression of other specs, KEELSON_SKIP one of those that are left out. KEELSON_SUITE
-// is the program of another version of the suite, beside which ginkgo lies, KEELSON_EMULATED_VERSION a minor that the server emulates.
+// is the program of another version of the suite, beside which ginkgo lies, KEELSON_EMULATED_VERSION a minor that all programs emulate.
 func TestConformance(t *testing.T) {
 	focus := admissionSpecs
 	if other := os.Getenv("KEELSON_CONFORMANCE"); other != "" {
@@ -33,11 +33,11 @@ func TestConformance(t *testing.T) {
 	if suite == "" {
 		suite = program(t, "conformance/e2e.test")
 	}
-	var args []string
+	var emulated []string
 	if version := os.Getenv("KEELSON_EMULATED_VERSION"); version != "" {
-		args = append(args, "--emulated-version", version)
+		emulated = []string{"--emulated-version", version}
 	}
-	j := join(t, args...)
+	j := join(t, emulated...)
 	j.awaitNodes(t, 3)
 	log := filepath.Join(j.dir, "conformance.log")
 	out, err := os.Create(log)

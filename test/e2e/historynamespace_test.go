@@ -517,6 +517,9 @@ func (p *past) reported(a answer, created, skipped int) {
 			p.t.Errorf("the report has no line %q", text)
 		}
 	}
+	if n := strings.Count(a.err, "Warning: v1 Endpoints is deprecated"); n != 1 {
+		p.t.Errorf("the warning about Endpoints is there %d times", n)
+	}
 	if strings.Contains(a.out, "with another cluster IP") || strings.Contains(a.out, "other node ports") {
 		p.t.Error("a Service did not keep its address or port")
 	}

@@ -189,6 +189,8 @@ func (s *session) namespaceThen(rep *report, r resource, name, asOf string) (out
 	}
 	out = []candidate{{r, o}}
 	elsewhere := s.extensionGroups()
+	reader := *s.client
+	reader.warn = nil // what is deprecated concerns the user if there are objects of it: then their creation warns
 	for _, r := range s.catalog.preferred() {
 		if !r.Namespaced || !r.can("list", "get", "create") || slices.Contains(elsewhere, r.Group+"/"+r.Version) {
 			continue
@@ -199,7 +201,7 @@ func (s *session) namespaceThen(rep *report, r resource, name, asOf string) (out
 			}
 			continue
 		}
-		objects, revision, err := s.client.list(s.ctx, r, name, "", asOf)
+		objects, revision, err := reader.list(s.ctx, r, name, "", asOf)
 		if err != nil {
 			if s.ctx.Err() != nil {
 				return nil, err
