@@ -224,3 +224,16 @@ func TestEnvFromNames(t *testing.T) {
 		}
 	}
 }
+
+// TestGatesRemoved reports a new gate once.
+func TestGatesRemoved(t *testing.T) {
+	is := []corev1.PodSchedulingGate{{Name: "a"}, {Name: "had"}, {Name: "a"}, {Name: "b"}}
+	errs := validateGatesRemoved(is, []corev1.PodSchedulingGate{{Name: "had"}, {Name: "gone"}}, field.NewPath("gates"))
+	var got []string
+	for _, err := range errs {
+		got = append(got, err.Field)
+	}
+	if want := []string{"gates[2].name", "gates[3].name"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
