@@ -64,6 +64,9 @@ func debContents(dir, work string, at time.Time) (files.Contents, error) {
 		})
 	}
 	add(filepath.Join(dir, "keelson"), "/usr/bin/keelson", files.TypeFile, 0o755)
+	for _, plugin := range []string{"kubectl-history", "kubectl_complete-history"} { // the program under the names that kubectl looks for
+		add("keelson", "/usr/bin/"+plugin, files.TypeSymlink, 0o777)
+	}
 	for source, destination := range map[string]string{
 		"keelson.service":          "/usr/lib/systemd/system/keelson.service",
 		"completions/keelson.bash": "/usr/share/bash-completion/completions/keelson",

@@ -210,6 +210,7 @@ func TestDeb(t *testing.T) {
 		"/usr/lib/systemd/system/keelson.service": "-rw-r--r--", "/usr/share/doc/keelson/copyright": "-rw-r--r--",
 		"/usr/share/doc/keelson/changelog.gz": "-rw-r--r--", "/usr/share/bash-completion/completions/keelson": "-rw-r--r--",
 		"/usr/share/zsh/vendor-completions/_keelson": "-rw-r--r--",
+		"/usr/bin/kubectl-history -> keelson":        "lrwxrwxrwx", "/usr/bin/kubectl_complete-history -> keelson": "lrwxrwxrwx",
 	} {
 		if !slices.ContainsFunc(strings.Split(list, "\n"), func(line string) bool {
 			return strings.HasPrefix(line, mode+" root/root ") && strings.HasSuffix(line, " ."+path)

@@ -30,14 +30,7 @@ func TestComponents(t *testing.T) {
 	c := newCluster(t)
 	client := c.admin.client()
 	k := c.kubectl(t, c.admin)
-	manager := []string{
-		"--kubeconfig", c.user(t, "system:kube-controller-manager").kubeconfig, "--secure-port=0", "--v=2",
-		"--kube-api-qps=500", "--kube-api-burst=1000",
-		"--root-ca-file", c.authority.certFile, "--service-account-private-key-file", c.accountKey,
-		"--use-service-account-credentials",
-		"--controllers=*", "--allocate-node-cidrs=false", "--namespace-sync-period=10s",
-	}
-	start(t, filepath.Join(c.dir, "kube-controller-manager.log"), nil, program(t, "kube-controller-manager"), manager...)
+	c.startManager(t)
 	start(t, filepath.Join(c.dir, "kube-scheduler.log"), nil, program(t, "kube-scheduler"),
 		"--kubeconfig", c.user(t, "system:kube-scheduler").kubeconfig, "--secure-port=0", "--v=3", "--kube-api-qps=500",
 		"--kube-api-burst=1000")
@@ -237,6 +230,17 @@ func TestComponents(t *testing.T) {
 			t.Errorf("the namespace is gone, these are left: %s", out)
 		}
 	})
+}
+
+// startManager starts kube-controller-manager with all controllers.
+func (c *cluster) startManager(t *testing.T) {
+	t.Helper()
+	start(t, filepath.Join(c.dir, "kube-controller-manager.log"), nil, program(t, "kube-controller-manager"),
+		"--kubeconfig", c.user(t, "system:kube-controller-manager").kubeconfig, "--secure-port=0", "--v=2",
+		"--kube-api-qps=500", "--kube-api-burst=1000",
+		"--root-ca-file", c.authority.certFile, "--service-account-private-key-file", c.accountKey,
+		"--use-service-account-credentials",
+		"--controllers=*", "--allocate-node-cidrs=false", "--namespace-sync-period=10s")
 }
 
 // kubelet acts as the kubelet of one node: the node is ready, its pods run at once (and succeed if their image is

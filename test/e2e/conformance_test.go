@@ -18,14 +18,26 @@ const (
 )
 
 // TestConformance runs specs of Kubernetes' own end-to-end suite with kube-controller-manager, kube-scheduler and the
-// nodes of kwok. KEELSON_CONFORMANCE is a regular expression of other specs.
+// nodes of kwok. KEELSON_CONFORMANCE is a regular expression of other specs, KEELSON_SKIP one of those that are left out. KEELSON_SUITE
+// is the program of another version of the suite, beside which ginkgo lies, KEELSON_EMULATED_VERSION a minor that all programs emulate.
 func TestConformance(t *testing.T) {
 	focus := admissionSpecs
 	if other := os.Getenv("KEELSON_CONFORMANCE"); other != "" {
 		focus = other
 	}
-	suite := program(t, "conformance/e2e.test")
-	j := join(t)
+	skip := skippedSpecs
+	if other := os.Getenv("KEELSON_SKIP"); other != "" {
+		skip += "|" + other
+	}
+	suite := os.Getenv("KEELSON_SUITE")
+	if suite == "" {
+		suite = program(t, "conformance/e2e.test")
+	}
+	var emulated []string
+	if version := os.Getenv("KEELSON_EMULATED_VERSION"); version != "" {
+		emulated = []string{"--emulated-version", version}
+	}
+	j := join(t, emulated...)
 	j.awaitNodes(t, 3)
 	log := filepath.Join(j.dir, "conformance.log")
 	out, err := os.Create(log)
@@ -33,9 +45,9 @@ func TestConformance(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	c := exec.CommandContext(t.Context(), suite, "--kubeconfig", j.admin.kubeconfig, "--provider=skeleton",
-		"--ginkgo.focus", focus, "--ginkgo.skip", skippedSpecs, "--ginkgo.no-color", "--ginkgo.v",
-		"--ginkgo.timeout=40m", "--allowed-not-ready-nodes=-1")
+	c := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(suite), "ginkgo"), "--procs=4", "--focus", focus, "--skip", skip,
+		"--no-color", "-v", "--timeout=40m", "--junit-report=junit.xml", "--output-dir", j.dir, suite, "--",
+		"--kubeconfig", j.admin.kubeconfig, "--provider=skeleton", "--allowed-not-ready-nodes=-1")
 	c.Dir, c.Stdout, c.Stderr = j.dir, out, out
 	runErr := c.Run()
 	var summary string

@@ -134,14 +134,14 @@ type cluster struct {
 	admin      *identity
 }
 
-// newCluster starts Keelson. If KEELSON_JOIN is "kube-apiserver", it starts kube-apiserver with etcd, to check the
-// expectations of the test.
-func newCluster(t *testing.T) *cluster {
+// newCluster starts Keelson with some arguments. If KEELSON_JOIN is "kube-apiserver", it starts kube-apiserver with etcd instead, to
+// check the expectations of the test.
+func newCluster(t *testing.T, args ...string) *cluster {
 	t.Helper()
 	if os.Getenv("KEELSON_JOIN") == "kube-apiserver" {
-		return referenceCluster(t)
+		return referenceCluster(t, args...)
 	}
-	s := serve(t, "--enable-bootstrap-token-auth", "--service-account-issuer", accountIssuer)
+	s := serve(t, append(args, "--enable-bootstrap-token-auth", "--service-account-issuer", accountIssuer)...)
 	pki := filepath.Join(s.dir, "data", "pki")
 	c := &cluster{
 		server: s.process, dir: s.dir, url: fmt.Sprintf("https://127.0.0.1:%d", s.port),
@@ -162,7 +162,7 @@ func newCluster(t *testing.T) *cluster {
 
 const accountIssuer = "https://kubernetes.default.svc"
 
-func referenceCluster(t *testing.T) *cluster {
+func referenceCluster(t *testing.T, args ...string) *cluster {
 	t.Helper()
 	dir := logDir(t)
 	a := makeAuthority(t, dir)
@@ -173,14 +173,14 @@ func referenceCluster(t *testing.T) *cluster {
 	cert, key = makeAuthority(t, proxies).client(t, "proxy", nil)
 	writePEM(t, filepath.Join(dir, "proxy.crt"), cert)
 	writePEM(t, filepath.Join(dir, "proxy.key"), key)
-	s := kubeAPIServer(t, dir, startEtcd(t, dir), "--client-ca-file", a.certFile, "--enable-bootstrap-token-auth",
+	s := kubeAPIServer(t, dir, startEtcd(t, dir), append(args, "--client-ca-file", a.certFile, "--enable-bootstrap-token-auth",
 		"--allow-privileged",
 		"--tls-cert-file", filepath.Join(dir, "server.crt"), "--tls-private-key-file", filepath.Join(dir, "server.key"),
 		"--proxy-client-cert-file", filepath.Join(dir, "proxy.crt"),
 		"--proxy-client-key-file", filepath.Join(dir, "proxy.key"),
 		"--requestheader-client-ca-file", filepath.Join(proxies, "ca.crt"), "--requestheader-allowed-names", "proxy",
 		"--requestheader-username-headers", "X-Remote-User", "--requestheader-group-headers", "X-Remote-Group",
-		"--requestheader-extra-headers-prefix", "X-Remote-Extra-")
+		"--requestheader-extra-headers-prefix", "X-Remote-Extra-")...)
 	c := &cluster{server: s.process, dir: dir, url: s.url, authority: a, accountKey: filepath.Join(dir, "sa.key")}
 	c.admin = c.user(t, "admin", "system:masters")
 	return c

@@ -23,6 +23,7 @@ import (
 // joined is a cluster in which every component has its own, limited credential.
 type joined struct {
 	*cluster
+	emulated  []string             // arguments about the minor that all emulate
 	suite     *testing.T           // the programs end with this test
 	k         kubectl              // of the administrator
 	client    kubernetes.Interface // of the administrator
@@ -54,9 +55,12 @@ func TestJoin(t *testing.T) {
 }
 
 // join starts a server, kube-controller-manager, kube-scheduler and kwok with three nodes.
-func join(t *testing.T) *joined {
+// emulated are arguments of all of them about the minor that they emulate.
+func join(t *testing.T, emulated ...string) *joined {
 	t.Helper()
-	j := &joined{cluster: newCluster(t), suite: t, processes: map[string]*process{}, users: map[string]*identity{}}
+	j := &joined{
+		cluster: newCluster(t, emulated...), emulated: emulated, suite: t, processes: map[string]*process{}, users: map[string]*identity{},
+	}
 	j.k, j.client = j.kubectl(t, j.admin), j.admin.client()
 	j.definitions(t)
 	j.controllerManager(t)
@@ -111,22 +115,22 @@ func (j *joined) log(name string) string { return filepath.Join(j.dir, name+".lo
 func (j *joined) controllerManager(t *testing.T) {
 	t.Helper()
 	user := j.user(t, "system:kube-controller-manager")
-	j.run(t, "kube-controller-manager", user, program(t, "kube-controller-manager"),
+	j.run(t, "kube-controller-manager", user, program(t, "kube-controller-manager"), append(slices.Clone(j.emulated),
 		"--authentication-kubeconfig", user.kubeconfig, "--authorization-kubeconfig", user.kubeconfig,
 		"--use-service-account-credentials=true", "--controllers=*,bootstrap-signer-controller,token-cleaner-controller",
 		"--root-ca-file", j.authority.certFile, "--service-account-private-key-file", j.accountKey,
 		"--cluster-signing-cert-file", j.authority.certFile, "--cluster-signing-key-file", j.authority.keyFile,
 		"--bind-address=127.0.0.1", fmt.Sprint("--secure-port=", freePort(t)), "--v=2", "--allocate-node-cidrs=false",
 		"--namespace-sync-period=10s", "--horizontal-pod-autoscaler-sync-period=2s",
-		"--node-monitor-period=1s", "--node-monitor-grace-period=20s")
+		"--node-monitor-period=1s", "--node-monitor-grace-period=20s")...)
 }
 
 func (j *joined) scheduler(t *testing.T) {
 	t.Helper()
 	user := j.user(t, "system:kube-scheduler")
-	j.run(t, "kube-scheduler", user, program(t, "kube-scheduler"),
+	j.run(t, "kube-scheduler", user, program(t, "kube-scheduler"), append(slices.Clone(j.emulated),
 		"--authentication-kubeconfig", user.kubeconfig, "--authorization-kubeconfig", user.kubeconfig,
-		"--bind-address=127.0.0.1", fmt.Sprint("--secure-port=", freePort(t)), "--v=2")
+		"--bind-address=127.0.0.1", fmt.Sprint("--secure-port=", freePort(t)), "--v=2")...)
 }
 
 // definitions creates the definitions that exist before the controllers start: those of kwok, and widgets with a role

@@ -315,6 +315,9 @@ func (r release) testDeb(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	if out := must(t, dir, nil, filepath.Join(dir, "usr/bin/kubectl-history"), "--help"); !strings.Contains(out, "kubectl history") {
+		t.Errorf("the plug-in of kubectl prints %s", out)
+	}
 	r.checkBuild(t, serve(t, exec.Command(filepath.Join(dir, "usr/bin/keelson")), t.TempDir()))
 }
 

@@ -1,7 +1,8 @@
 // Package transcript runs the commands of a document and compares what they print with what the document says.
 //
 // A block of commands begins with ```sh, and the block after it, which begins with ```text, is what they print, errors
-// too. Ages (0s, 12m) are equal to each other.
+// too. Ages (0s, 12m) are equal to each other, and so are runs of two spaces or more within a line. What else is different
+// each time (times, revisions, UIDs) is learned from the outputs: see Values.
 package transcript
 
 import (
@@ -65,6 +66,55 @@ func (s Step) Differs(output string) string {
 	return fmt.Sprintf("$ %s\nprints\n%s\nnot\n%s", s.Script, strings.Join(got, "\n"), strings.Join(want, "\n"))
 }
 
+var spaces = regexp.MustCompile(`(\S) {2,}`)
+
 func lines(text string) []string {
-	return strings.Split(age.ReplaceAllString(strings.TrimSpace(text), "0s"), "\n")
+	text = spaces.ReplaceAllString(age.ReplaceAllString(strings.TrimSpace(text), "0s"), "$1  ")
+	return strings.Split(text, "\n")
 }
+
+// Values has, for times, revisions and UIDs in a document, those that the commands really printed. A document may use a value of
+// one output in a later command, and has to show it as the same value in later outputs.
+type Values map[string]string
+
+// value finds times, UIDs, the revision after a time in a table, and the resourceVersion in YAML.
+var value = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z(?: +\d+\b)?` +
+	`|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|resourceVersion: "\d+"`)
+
+// Learn remembers which values an output has in the places of those in the document. It learns nothing if there are more or
+// fewer of them.
+func (v Values) Learn(document, output string) {
+	want, got := value.FindAllString(document, -1), value.FindAllString(output, -1)
+	if len(want) != len(got) {
+		return
+	}
+	for i := range want {
+		was, is := strings.Fields(want[i]), strings.Fields(got[i])
+		if len(was) != len(is) {
+			return
+		}
+		for j := range was {
+			was, is := strings.Trim(was[j], `"`), strings.Trim(is[j], `"`)
+			if _, known := v[was]; !known {
+				v[was] = is
+			}
+		}
+	}
+}
+
+// In returns a step with the values that were learned.
+func (v Values) In(s Step) Step {
+	return Step{v.replace(s.Script), v.replace(s.Output)}
+}
+
+func (v Values) replace(text string) string {
+	return word.ReplaceAllStringFunc(text, func(w string) string {
+		if is, known := v[w]; known {
+			return is
+		}
+		return w
+	})
+}
+
+// word finds what may be a value.
+var word = regexp.MustCompile(`[\w.:-]+`)

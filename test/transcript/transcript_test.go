@@ -35,3 +35,23 @@ func TestTranscript(t *testing.T) {
 		}
 	}
 }
+
+// TestValues takes over times, revisions and UIDs.
+func TestValues(t *testing.T) {
+	const document = "2026-01-02T03:04:05.006Z   17   a\nuid: 00000000-0000-0000-0000-000000000001 17 100\n  resourceVersion: \"18\"\n"
+	const output = "2027-01-02T03:04:05.9Z  4  a\nuid: 00000000-0000-0000-0000-00000000000a 4 100\n  resourceVersion: \"5\"\n"
+	v := Values{}
+	step := Step{"get 2026-01-02T03:04:05.006Z at 18 and x17", document}
+	if v.In(step) != step {
+		t.Error("something is known in the beginning")
+	}
+	v.Learn(document, "fewer")
+	v.Learn(document, output)
+	if got := v.In(step); got.Script != "get 2027-01-02T03:04:05.9Z at 5 and x17" || got.Differs(output) != "" {
+		t.Errorf("%q: %s", got.Script, got.Differs(output))
+	}
+	v.Learn(document, strings.Replace(output, "2027", "2028", 1)) // what is known stays
+	if d := v.In(step).Differs(strings.Replace(output, "2027", "2028", 1)); d == "" {
+		t.Error("another time is the same")
+	}
+}

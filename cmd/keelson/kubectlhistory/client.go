@@ -6,15 +6,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kjson "k8s.io/apimachinery/pkg/util/json"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/keelson-dev/keelson/internal/api/history"
 )
@@ -33,17 +36,45 @@ type client struct {
 	base   string // the URL without a slash at its end
 	header http.Header
 	http   *http.Client
+	// warn is given each different warning of the server once. It may be nil.
+	warn   func(text string)
+	warned map[string]bool
 }
 
-// request sends a request and returns the body of the response. An answer above 299 is a *kerrors.StatusError.
+const (
+	// retries is how often a request is repeated that the server refused because it has too much to do.
+	retries = 10
+	// longestWait is the longest time that the server may ask to wait for.
+	longestWait = 30 * time.Second
+)
+
+// request sends a request and returns the body of the response. An answer above 299 is a *kerrors.StatusError. A request that is
+// answered 429 with a time to wait is repeated after that time, because the server has not begun to carry it out.
 func (c *client) request(ctx context.Context, method, path string, query url.Values, accept string, body []byte) ([]byte, error) {
+	for attempt := 0; ; attempt++ {
+		answer, after, err := c.requestOnce(ctx, method, path, query, accept, body)
+		if after <= 0 || after > longestWait || attempt == retries {
+			return answer, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(after):
+		}
+	}
+}
+
+// requestOnce sends a request. after is how long the server says to wait before it is sent again, 0 if it does not.
+func (c *client) requestOnce(
+	ctx context.Context, method, path string, query url.Values, accept string, body []byte,
+) (answer []byte, after time.Duration, err error) {
 	target := c.base + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()
 	}
 	q, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	q.Header = c.header.Clone()
 	q.Header.Set("Accept", accept)
@@ -53,22 +84,46 @@ func (c *client) request(ctx context.Context, method, path string, query url.Val
 	}
 	r, err := c.http.Do(q)
 	if err != nil {
-		return nil, fmt.Errorf("cannot reach the server: %w", err)
+		return nil, 0, fmt.Errorf("cannot reach the server: %w", err)
 	}
 	defer r.Body.Close()
-	answer, err := io.ReadAll(r.Body)
+	answer, err = io.ReadAll(r.Body)
 	if err != nil {
-		return nil, fmt.Errorf("the answer of the server is incomplete: %w", err)
+		return nil, 0, fmt.Errorf("the answer of the server is incomplete: %w", err)
 	}
+	c.warnings(r.Header)
 	if r.StatusCode < http.StatusMultipleChoices {
-		return answer, nil
+		return answer, 0, nil
 	}
 	var status metav1.Status
 	if json.Unmarshal(answer, &status) != nil || status.Message == "" {
 		status.Message = fmt.Sprintf("the server at %s answers %s: %s", c.base, r.Status, strings.TrimSpace(string(answer)))
 	}
 	status.Code = int32(r.StatusCode)
-	return nil, &kerrors.StatusError{ErrStatus: status}
+	if r.StatusCode == http.StatusTooManyRequests {
+		if seconds, err := strconv.Atoi(r.Header.Get("Retry-After")); err == nil && seconds >= 0 && seconds <= math.MaxInt32 {
+			after = max(time.Duration(seconds)*time.Second, time.Millisecond)
+		}
+	}
+	return nil, after, &kerrors.StatusError{ErrStatus: status}
+}
+
+// warnings gives the warnings of a response to warn.
+func (c *client) warnings(header http.Header) {
+	if c.warn == nil {
+		return
+	}
+	found, _ := utilnet.ParseWarningHeaders(header.Values("Warning")) // those that are in order are returned beside errors
+	for _, w := range found {
+		if w.Code != 299 || w.Text == "" || c.warned[w.Text] {
+			continue
+		}
+		if c.warned == nil {
+			c.warned = map[string]bool{}
+		}
+		c.warned[w.Text] = true
+		c.warn(w.Text)
+	}
 }
 
 // withObjects returns the parameters of a request for changes with their objects.

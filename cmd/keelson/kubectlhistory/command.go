@@ -59,6 +59,7 @@ func newCommand(o Options, c *cobra.Command, check func(args []string) error, ru
 		}
 		defer cl.http.CloseIdleConnections()
 		s := &session{Options: o, ctx: c.Context(), client: cl, namespace: namespace}
+		cl.warn = func(text string) { s.warnf("Warning: %s", printable(text)) }
 		if s.catalog, err = cl.discover(c.Context()); err != nil {
 			return err
 		}

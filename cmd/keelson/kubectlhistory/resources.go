@@ -29,6 +29,8 @@ func (r resource) String() string {
 	return r.Name + "." + r.Group
 }
 
+func (r resource) isNamespace() bool { return r.Group == "" && r.Kind == "Namespace" }
+
 // objectName returns the name of an object with its resource, as kubectl prints it: deployment.apps/web.
 func (r resource) objectName(name string) string {
 	singular := strings.ToLower(r.Kind)
@@ -123,6 +125,20 @@ func (c catalog) find(name string) (resource, error) {
 		}
 	}
 	return resource{}, fmt.Errorf("the server has no resource type %q", name)
+}
+
+// findAll returns the resources that a user names, separated by commas.
+func (c catalog) findAll(names string) (out []resource, err error) {
+	for _, name := range strings.Split(names, ",") {
+		r, err := c.find(name)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(out, func(other resource) bool { return other.Group == r.Group && other.Name == r.Name }) {
+			out = append(out, r)
+		}
+	}
+	return out, nil
 }
 
 // ofKind returns the resource of a kind, in the version that is named if there is one, or else in the preferred one.

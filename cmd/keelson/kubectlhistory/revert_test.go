@@ -54,3 +54,37 @@ func TestRevert(t *testing.T) {
 	p.expect("revert cm none --as-of 2m", "error: configmaps \"none\" not found as of 2m\n")
 	p.expect("revert cm -l a=b --as-of 2m", "error: there were no configmaps with these labels as of 2m\n")
 }
+
+// TestManagers reverts and undeletes objects of two resources, whose fields keep their managers.
+func TestManagers(t *testing.T) {
+	p := start(t)
+	const secrets = "/api/v1/namespaces/default/secrets"
+	const labels = `"labels":{"app":"shop"}`
+	p.Create(maps+"?fieldManager=helm", `{"metadata":{"name":"a",`+labels+`},"data":{"v":"1","w":"1"}}`)
+	p.Create(secrets+"?fieldManager=helm", `{"metadata":{"name":"a",`+labels+`},"stringData":{"v":"1"}}`)
+	p.now.Advance(time.Minute)
+	p.Patch(maps+"/a?fieldManager=mistake", `{"data":{"v":"2"}}`)
+	p.Patch(secrets+"/a?fieldManager=mistake", `{"stringData":{"v":"2"}}`)
+	p.now.Advance(time.Minute)
+
+	p.contains("revert cm,secrets,configmaps -l app=shop --as-of 90s --yes", "configmap/a reverted\n", "secret/a reverted\n", "2 reverted, 0 skipped, 0 refused.\n")
+	managers := func(path, want string) {
+		t.Helper()
+		var got []string
+		for _, e := range p.Metadata(path).ManagedFields {
+			got = append(got, e.Manager+" "+e.FieldsV1.GetRawString())
+		}
+		if text := strings.Join(got, "\n"); text != want {
+			t.Errorf("%s:\n%s\nwant\n%s", path, text, want)
+		}
+	}
+	const fields = `helm {"f:data":{".":{},"f:v":{},"f:w":{}},"f:metadata":{"f:labels":{".":{},"f:app":{}}}}`
+	managers(maps+"/a", fields)
+	p.now.Advance(time.Minute)
+	p.Do("DELETE", maps+"/a", "")
+	p.Do("DELETE", secrets+"/a", "")
+	p.now.Advance(time.Minute)
+	p.contains("undelete secrets,cm -l app=shop --as-of 61s --yes", "2 created, 0 skipped, 0 refused.\n")
+	managers(maps+"/a", fields+"\n"+`kubectl-history {"f:metadata":{"f:annotations":{"f:history.keelson.dev/undeleted-uid":{}}}}`)
+	p.expect("undelete ns,cm -l kubernetes.io/metadata.name=default --as-of 61s", "error: name one namespace: it is undeleted with what was in it\n")
+}

@@ -27,7 +27,7 @@ type writeFlags struct {
 func newUndelete(o Options) *cobra.Command {
 	var f writeFlags
 	c := &cobra.Command{
-		Use: "undelete TYPE NAME... | TYPE -l SELECTOR", Short: "Create deleted objects again",
+		Use: "undelete TYPE NAME... | TYPES -l SELECTOR", Short: "Create deleted objects again",
 		Long: "Undelete creates objects as they were. With the type namespace it creates the\n" +
 			"namespace and what was in it. It prints what it would do; --yes does it. The\n" +
 			"server checks each object before (a dry run), also against admission and quota.\n\n" +
@@ -71,34 +71,19 @@ func (s *session) undelete(args []string, f *writeFlags) error {
 	if err != nil {
 		return err
 	}
-	r, err := s.catalog.find(kind)
-	if err != nil {
-		return err
-	}
 	rep := &report{s: s, yes: f.yes, verb: "created"}
 	var objects []candidate
 	named := false
-	switch namespaces := r.Group == "" && r.Kind == "Namespace"; {
-	case namespaces && len(names) == 1:
-		objects, err = s.namespaceThen(rep, r, names[0], f.asOf)
-	case namespaces:
-		return errors.New("name one namespace: it is undeleted with what was in it")
-	case f.selector != "":
-		var found []*unstructured.Unstructured
-		found, _, err = s.client.list(s.ctx, r, s.namespaceOf(r), f.selector, f.asOf)
-		err = explain(err, f.asOf)
-		for _, o := range found {
-			objects = append(objects, candidate{r, o})
+	if f.selector != "" {
+		objects, err = s.selectedThen(kind, f)
+		if slices.ContainsFunc(objects, func(c candidate) bool { return c.resource.isNamespace() }) {
+			err = errOneNamespace
 		}
-	default:
-		named = true
-		objects, err = s.objectsThen(rep, r, names, f.asOf)
+	} else {
+		objects, named, err = s.namesThen(rep, kind, names, f.asOf)
 	}
 	if err != nil {
 		return err
-	}
-	if len(objects) == 0 && rep.total() == 0 {
-		return fmt.Errorf("there were no %s with these labels as of %s", r, f.asOf)
 	}
 	live, err := s.liveOwners(objects)
 	if err != nil {
@@ -106,6 +91,25 @@ func (s *session) undelete(args []string, f *writeFlags) error {
 	}
 	s.carryOut(rep, planned(objects, live, named), live)
 	return rep.end()
+}
+
+// errOneNamespace is the error of a command that names no namespace, or several.
+var errOneNamespace = errors.New("name one namespace: it is undeleted with what was in it")
+
+// namesThen returns named objects as they were. A namespace is returned with what was in it; then named is false.
+func (s *session) namesThen(rep *report, kind string, names []string, asOf string) (objects []candidate, named bool, err error) {
+	r, err := s.catalog.find(kind)
+	switch {
+	case err != nil:
+		return nil, false, err
+	case !r.isNamespace():
+		objects, err = s.objectsThen(rep, r, names, asOf)
+		return objects, true, err
+	case len(names) > 1:
+		return nil, false, errOneNamespace
+	}
+	objects, err = s.namespaceThen(rep, r, names[0], asOf)
+	return objects, false, err
 }
 
 // objectsThen returns named objects as they were. Objects that exist are reported and left out.
@@ -185,6 +189,8 @@ func (s *session) namespaceThen(rep *report, r resource, name, asOf string) (out
 	}
 	out = []candidate{{r, o}}
 	elsewhere := s.extensionGroups()
+	reader := *s.client
+	reader.warn = nil // what is deprecated concerns the user if there are objects of it: then their creation warns
 	for _, r := range s.catalog.preferred() {
 		if !r.Namespaced || !r.can("list", "get", "create") || slices.Contains(elsewhere, r.Group+"/"+r.Version) {
 			continue
@@ -195,7 +201,7 @@ func (s *session) namespaceThen(rep *report, r resource, name, asOf string) (out
 			}
 			continue
 		}
-		objects, revision, err := s.client.list(s.ctx, r, name, "", asOf)
+		objects, revision, err := reader.list(s.ctx, r, name, "", asOf)
 		if err != nil {
 			if s.ctx.Err() != nil {
 				return nil, err
@@ -301,7 +307,7 @@ func (s *session) carryOut(rep *report, steps []step, uids map[string]string) {
 			s.awaitServiceAccount(o.GetNamespace())
 			serviceAccounts = true
 		}
-		isNamespace := st.resource.Group == "" && st.resource.Kind == "Namespace"
+		isNamespace := st.resource.isNamespace()
 		if isNamespace && s.exists(st.resource, name) { // perhaps for a user who may not create namespaces
 			rep.skipped(st.resource, name, existsReason)
 			continue
@@ -320,6 +326,11 @@ func (s *session) carryOut(rep *report, steps []step, uids map[string]string) {
 			}
 		default:
 			uids[st.uid()] = string(created.GetUID())
+			if rep.yes {
+				if note := s.restoreManagers(st.resource, st.object, created, uids); note != "" {
+					notes = append(notes, note)
+				}
+			}
 			pending[name] = isNamespace && !rep.yes || pending[name]
 			rep.done(st.resource, name, notes)
 		}

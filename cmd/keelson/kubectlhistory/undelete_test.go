@@ -117,6 +117,9 @@ func TestUndeleteNamespace(t *testing.T) {
 		"10 created, 3 skipped, 0 refused.\n",
 	}
 	dry := p.run("undelete namespace shop")
+	if strings.Contains(dry, "Warning") {
+		t.Errorf("it warns of what it only reads:\n%s", dry)
+	}
 	got := p.run("undelete namespace shop --yes")
 	for _, line := range want {
 		if !strings.Contains(got, line) {

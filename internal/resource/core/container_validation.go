@@ -453,7 +453,9 @@ func validateEnvFrom(sources []corev1.EnvFromSource, path *field.Path) field.Err
 		n := 0
 		named := func(name string, at *field.Path) {
 			n++
-			errs = append(errs, field.NotEmptyAnd(at.Child("name"), name, field.DNSSubdomain)...)
+			errs = append(errs, field.NotEmptyAnd(at.Child("name"), name, func(p *field.Path, name string) field.ErrorList {
+				return field.Messages(p, name, names.NameIsDNSSubdomain(name, true)) // it may end with a dash, as kube-apiserver allows
+			})...)
 		}
 		if s.ConfigMapRef != nil {
 			named(s.ConfigMapRef.Name, at.Child("configMapRef"))

@@ -199,3 +199,41 @@ func TestGatesOfStreams(t *testing.T) {
 		}
 	}
 }
+
+// TestResizeDrops drops the fields of gates from a resize also if it has another number of containers, which validation refuses.
+func TestResizeDrops(t *testing.T) {
+	gates := NewPodGates(gatesOf(t, 37, "ContainerStopSignals=false"))
+	signal := corev1.SIGTERM
+	old := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}}}
+	p := old.DeepCopy()
+	p.Spec.InitContainers = []corev1.Container{{Lifecycle: &corev1.Lifecycle{StopSignal: &signal}}}
+	if gates.prepareResize(p, old); len(p.Spec.InitContainers) != 1 || p.Spec.InitContainers[0].Lifecycle != nil {
+		t.Errorf("%+v", p.Spec.InitContainers)
+	}
+}
+
+// TestEnvFromNames allows names that end with a dash, as kube-apiserver does.
+func TestEnvFromNames(t *testing.T) {
+	for name, valid := range map[string]bool{"x": true, "x-": true, "x.-": true, "X": false, "-x": false, "": false} {
+		sources := []corev1.EnvFromSource{
+			{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}},
+			{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}},
+		}
+		if errs := validateEnvFrom(sources, field.NewPath("envFrom")); (len(errs) == 0) != valid {
+			t.Errorf("%q: %v", name, errs)
+		}
+	}
+}
+
+// TestGatesRemoved reports a new gate once.
+func TestGatesRemoved(t *testing.T) {
+	is := []corev1.PodSchedulingGate{{Name: "a"}, {Name: "had"}, {Name: "a"}, {Name: "b"}}
+	errs := validateGatesRemoved(is, []corev1.PodSchedulingGate{{Name: "had"}, {Name: "gone"}}, field.NewPath("gates"))
+	var got []string
+	for _, err := range errs {
+		got = append(got, err.Field)
+	}
+	if want := []string{"gates[2].name", "gates[3].name"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

@@ -281,19 +281,17 @@ func updatePodGeneration(p, old *corev1.Pod) {
 // and resets everything else to the old pod.
 func (g *PodGates) prepareResize(p, old *corev1.Pod) {
 	wanted := p.Spec
-	if len(wanted.Containers) != len(old.Spec.Containers) ||
-		len(wanted.InitContainers) != len(old.Spec.InitContainers) {
-		return // validation refuses the pod
-	}
-	resetPod(p, old)
-	if g.resizeTogether {
-		p.Spec.Resources = wanted.Resources
-	}
-	if g.resizeVolumes {
-		p.Spec.Volumes = wanted.Volumes
-	}
-	p.Spec.Containers = resized(p.Spec.Containers, wanted.Containers)
-	p.Spec.InitContainers = resized(p.Spec.InitContainers, wanted.InitContainers)
+	if len(wanted.Containers) == len(old.Spec.Containers) && len(wanted.InitContainers) == len(old.Spec.InitContainers) {
+		resetPod(p, old)
+		if g.resizeTogether {
+			p.Spec.Resources = wanted.Resources
+		}
+		if g.resizeVolumes {
+			p.Spec.Volumes = wanted.Volumes
+		}
+		p.Spec.Containers = resized(p.Spec.Containers, wanted.Containers)
+		p.Spec.InitContainers = resized(p.Spec.InitContainers, wanted.InitContainers)
+	} // validation refuses another number of containers
 	g.keepPodResources(p, old)
 	g.completePodResources(&p.Spec)
 	g.drop(p, old)

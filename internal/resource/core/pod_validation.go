@@ -170,7 +170,8 @@ func validateGatesRemoved(is, was []corev1.PodSchedulingGate, path *field.Path) 
 	}
 	var errs field.ErrorList
 	for i, g := range is {
-		if !had[g.Name] {
+		again := slices.ContainsFunc(is[i+1:], func(o corev1.PodSchedulingGate) bool { return o.Name == g.Name })
+		if !had[g.Name] && !again { // a name is reported once, at its last place
 			errs = append(errs, field.Forbidden(path.Index(i).Child("name"),
 				fmt.Sprintf("only deletion is allowed, but found new scheduling gate '%s'", g.Name)))
 		}

@@ -86,8 +86,8 @@ func (d *declared) request(r, old *resourcev1.DeviceRequest, path *field.Path) {
 	if e := r.Exactly; e != nil && !d.kept(e, before.Exactly, old != nil) {
 		is := ptr.Deref(before.Exactly, resourcev1.ExactDeviceRequest{})
 		d.devices(
-			&devices{e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations, e.DerivedAttributes},
-			&devices{is.DeviceClassName, is.Selectors, is.AllocationMode, is.Count, is.Tolerations, is.DerivedAttributes},
+			&devices{e.Selectors, e.AllocationMode, e.Count, e.Tolerations, e.DerivedAttributes},
+			&devices{is.Selectors, is.AllocationMode, is.Count, is.Tolerations, is.DerivedAttributes},
 			before.Exactly != nil, path.Child("exactly"))
 	}
 	at := path.Child("firstAvailable")
@@ -105,8 +105,8 @@ func (d *declared) subrequest(s, old *resourcev1.DeviceSubRequest, path *field.P
 		required(d, path.Child("deviceClassName"), s.DeviceClassName, validate.LongName[string])
 	}
 	d.devices(
-		&devices{s.DeviceClassName, s.Selectors, s.AllocationMode, s.Count, s.Tolerations, s.DerivedAttributes},
-		&devices{is.DeviceClassName, is.Selectors, is.AllocationMode, is.Count, is.Tolerations, is.DerivedAttributes},
+		&devices{s.Selectors, s.AllocationMode, s.Count, s.Tolerations, s.DerivedAttributes},
+		&devices{is.Selectors, is.AllocationMode, is.Count, is.Tolerations, is.DerivedAttributes},
 		old != nil, path)
 }
 

@@ -102,8 +102,10 @@ func (v *claimValidation) validateRequest(r *resourcev1.DeviceRequest, path *fie
 	case e != nil && len(r.FirstAvailable) > 0:
 		return append(errs, field.Invalid(path, nil, one+", but multiple fields are set"))
 	case e != nil:
+		// That of an alternative has declared rules.
+		errs = append(errs, field.NotEmptyAnd(path.Child("exactly", "deviceClassName"), e.DeviceClassName, field.DNSSubdomain)...)
 		return append(errs, v.validateDevices(
-			&devices{e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations, e.DerivedAttributes},
+			&devices{e.Selectors, e.AllocationMode, e.Count, e.Tolerations, e.DerivedAttributes},
 			r.Name, path.Child("exactly"))...)
 	}
 	return append(errs, validateItems(r.FirstAvailable, resourcev1.FirstAvailableDeviceRequestMaxSize,
@@ -116,12 +118,11 @@ func (v *claimValidation) validateRequest(r *resourcev1.DeviceRequest, path *fie
 func (v *claimValidation) validateSubrequest(s *resourcev1.DeviceSubRequest, name string, path *field.Path) field.ErrorList {
 	errs := field.DNSLabel(path.Child("name"), s.Name)
 	return append(errs, v.validateDevices(
-		&devices{s.DeviceClassName, s.Selectors, s.AllocationMode, s.Count, s.Tolerations, s.DerivedAttributes}, name, path)...)
+		&devices{s.Selectors, s.AllocationMode, s.Count, s.Tolerations, s.DerivedAttributes}, name, path)...)
 }
 
 // devices is what requests and their alternatives both have.
 type devices struct {
-	class       string
 	selectors   []resourcev1.DeviceSelector
 	mode        resourcev1.DeviceAllocationMode
 	count       int64
@@ -131,9 +132,6 @@ type devices struct {
 
 // validateDevices validates what a request asks for; name is its name.
 func (v *claimValidation) validateDevices(d *devices, name string, path *field.Path) (errs field.ErrorList) {
-	if !strings.Contains(name, "/") { // that of an alternative has declared rules
-		errs = append(errs, field.NotEmptyAnd(path.Child("deviceClassName"), d.class, field.DNSSubdomain)...)
-	}
 	errs = append(errs, v.expressions.validateSelectors(d.selectors, path.Child("selectors"))...)
 	errs = append(errs, validateList(d.derived, math.MaxInt, path.Child("derivedAttributes"),
 		func(a *resourcev1.DeviceDerivedAttribute) resourcev1.FullyQualifiedName { return a.Name },
