@@ -66,6 +66,7 @@ func TestDroppedKeyOfThePast(t *testing.T) {
 	// The current object needs the first key.
 	encryptionFile(t, file, "{aesgcm: {keys: ["+second+", "+first+"]}}")
 	s.Reload()
+	apitest.Eventually(t, "the second key is in use", said("a changed file is in effect"))
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, s.URL()+"/api/v1/namespaces/default/secrets/one",
 		strings.NewReader(`{"metadata":{"labels":{"a":"b"}}}`))
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// Object is an object after a change, decoded from its JSON in the version of a request.
+// Object is an object after a change, in the version of a request.
 type Object struct {
-	JSON []byte
-	Tree map[string]any // the same, decoded; nil if the object is not there or cannot be read
+	JSON []byte // nil if the object is not there or cannot be read
 	Err  error
 }
 
@@ -26,32 +26,30 @@ func Decode(ctx context.Context, s *registry.Served, c *registry.PastChange) (o 
 	if c.Object == nil {
 		return Object{Err: c.Err}
 	}
-	item, err := s.ItemJSONOnce(ctx, c.Object, s.Version)
-	if err == nil {
-		err = json.Unmarshal(item, &o.Tree)
-	}
-	o.JSON, o.Err = item, err
+	o.JSON, o.Err = s.ItemJSONOnce(ctx, c.Object, s.Version)
 	return o
 }
 
-// uid returns the UID of the object, "" if it is not known.
-func (o Object) uid() types.UID {
-	uid, _ := o.metadata()["uid"].(string)
-	return types.UID(uid)
+// member decodes a member of the metadata; v stays as it is if there is none.
+func (o Object) member(name string, v any) {
+	metadata, _, _, found, err := wire.Member(o.JSON, "metadata")
+	if err != nil || !found {
+		return
+	}
+	if value, _, _, found, err := wire.Member(metadata, name); err == nil && found {
+		_ = json.Unmarshal(value, v) // what has another type is not there
+	}
 }
 
-func (o Object) metadata() map[string]any {
-	metadata, _ := o.Tree["metadata"].(map[string]any)
-	return metadata
+// uid returns the UID of the object, "" if it is not known.
+func (o Object) uid() (uid types.UID) {
+	o.member("uid", &uid)
+	return uid
 }
 
 // Labels returns the labels of the object.
-func (o Object) Labels() labels.Set {
-	set := labels.Set{}
-	values, _ := o.metadata()["labels"].(map[string]any)
-	for key, value := range values {
-		set[key], _ = value.(string)
-	}
+func (o Object) Labels() (set labels.Set) {
+	o.member("labels", &set)
 	return set
 }
 
@@ -73,8 +71,8 @@ func Describe(c *registry.PastChange, after, before Object) Change {
 		out.Type = Created
 	default:
 		out.Type = Updated
-		if after.Tree != nil && before.Tree != nil {
-			out.Changed, out.MoreChanged = Paths(before.Tree, after.Tree)
+		if after.JSON != nil && before.JSON != nil && after.Err == nil {
+			out.Changed, out.MoreChanged, after.Err = Changed(before.JSON, after.JSON)
 		}
 	}
 	if after.Err != nil {

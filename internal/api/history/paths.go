@@ -105,10 +105,11 @@ func (d *difference) lists(path string, before, after []any) {
 	if named && alsoNamed {
 		names := slices.AppendSeq(slices.Collect(maps.Keys(b)), maps.Keys(a))
 		slices.Sort(names)
+		found := len(d.paths) + d.more
 		for _, name := range slices.Compact(names) {
 			d.items(path+itemNamed(name), b[name], a[name])
 		}
-		if len(b) == len(a) && reflect.DeepEqual(maps.Collect(maps.All(b)), maps.Collect(maps.All(a))) && !reflect.DeepEqual(before, after) {
+		if len(d.paths)+d.more == found && !reflect.DeepEqual(before, after) {
 			d.add(path) // only the order is another
 		}
 		return

@@ -26,6 +26,9 @@ func TestPaths(t *testing.T) {
 		{`{"args":["a","b"]}`, `{"args":["a","c","d"]}`, ".args[1] .args[2]"},
 		{`{"c":[{"name":"a"},{"name":"a","v":1}]}`, `{"c":[{"name":"a"},{"name":"a","v":2}]}`, ".c[1].v"},
 		{`{"a":null}`, `{"a":1}`, ".a"},
+		{`{"spec":{"managedFields":{"x":1}}}`, `{"spec":{"managedFields":{"x":2}}}`, ".spec.managedFields.x"},
+		{`{"a\u0062":{"x":1},"y":2}`, `{"a\u0062":{"x":2},"y":2}`, ".ab.x"},
+		{`{"spec":{"x":[{"v":1},{"v":2}]}}`, `{"spec":{"x":[{"v":1},{"v":3}]}}`, ".spec.x[1].v"},
 		{`{"x":1,"a":1}`, `{"x":2,"a":2}`, ".a .x"},
 	} {
 		var before, after map[string]any
@@ -40,6 +43,24 @@ func TestPaths(t *testing.T) {
 		if got, _ := Paths(before, after); strings.Join(got, " ") != c.want {
 			t.Errorf("%s and %s: %q, want %q", c.before, c.after, got, c.want)
 		}
+		if c.before == c.after {
+			continue
+		}
+		if got, _, err := Changed([]byte(c.before), []byte(c.after)); err != nil || strings.Join(got, " ") != c.want {
+			t.Errorf("%s and %s as JSON: %q (%v), want %q", c.before, c.after, got, err, c.want)
+		}
+	}
+}
+
+// TestDeepObjects compares objects that are as deep as a document may be.
+func TestDeepObjects(t *testing.T) {
+	deep := func(v string) []byte {
+		const levels = 9000
+		return []byte(strings.Repeat(`{"a":`, levels) + v + strings.Repeat("}", levels))
+	}
+	paths, more, err := Changed(deep("1"), deep("2"))
+	if err != nil || len(paths) != 1 || more != 0 || len(paths[0]) < maxPath || len(paths[0]) > maxPath+10 {
+		t.Errorf("%d paths, %d more, %v", len(paths), more, err)
 	}
 }
 

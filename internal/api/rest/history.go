@@ -73,7 +73,7 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 			before = history.Decode(ctx, s.Served, &changes[i+1])
 		}
 		c := history.Describe(&changes[i], after, before)
-		if o.objects && after.Tree != nil {
+		if o.objects && after.JSON != nil {
 			c.Object = json.RawMessage(after.JSON)
 		}
 		if after = before; o.uid == "" || c.UID == o.uid {

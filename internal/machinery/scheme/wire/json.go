@@ -136,6 +136,12 @@ func StampTree(doc []byte, revision int64) ([]byte, error) {
 	return append(out, doc[start+to:]...), nil
 }
 
+// EachMember calls f with the members of the JSON object doc until it returns false: the name as it is between its quotes, and the
+// value. The document must be valid JSON.
+func EachMember(doc []byte, f func(name, value []byte) bool) error {
+	return eachMember(doc, func(key []byte, start, end int) bool { return f(key, doc[start:end]) })
+}
+
 // eachMember calls f with the key of each member of a JSON object and the positions of its
 // value, until f returns false.
 func eachMember(doc []byte, f func(key []byte, start, end int) bool) error {
