@@ -25,7 +25,7 @@ import (
 const (
 	// maxPageBytes bounds the objects of a page that are in memory for this page alone, in bytes.
 	maxPageBytes = 16 << 20
-	// streamMemory is about how many bytes a streamed page takes beside its buffers: a page of the store, and a batch of
+	// streamMemory is about how many bytes a streamed page takes beside its buffers: a page of the store, and two batches of
 	// objects with their encodings.
 	streamMemory = 4 << 20
 	// streamBatch bounds a batch of objects, which are prepared together, in bytes.
@@ -46,34 +46,68 @@ func (s *served) streamedPage(
 	}
 }
 
-// inBatches calls yield for the objects of a streamed page, which it prepares in batches.
+// inBatches calls yield for the objects of a streamed page, which it prepares in batches. While yield encodes one batch, the next one is
+// read.
 func (s *served) inBatches(ctx context.Context, p *page, yield func(*cache.Object) error) error {
-	var batch []*cache.Object
-	size := 0
-	flush := func() error {
+	reading, stop := context.WithCancel(ctx)
+	r := &batchReader{batches: make(chan []*cache.Object)}
+	go r.run(reading, p)
+	defer func() {
+		stop()
+		for range r.batches { // wait for the reader
+		}
+	}()
+	for batch := range r.batches {
 		if err := s.Prepare(ctx, batch); err != nil {
 			return err
 		}
-		for i, o := range batch {
-			batch[i] = nil
+		for _, o := range batch {
 			if err := yield(o); err != nil {
 				return err
 			}
 		}
-		batch, size = batch[:0], 0
-		return nil
 	}
-	err := p.each(ctx, func(o *cache.Object) error {
-		batch = append(batch, o)
-		if size += len(o.Data); size < streamBatch && len(batch) < lookAt {
+	if r.panicked != nil {
+		panic(r.panicked) // where the request is answered
+	}
+	return r.err
+}
+
+// batchReader reads the objects of a streamed page in batches.
+type batchReader struct {
+	batches chan []*cache.Object // closed at the end
+	// err and panicked are how the reader ended. They are read after batches is closed.
+	err      error
+	panicked any
+
+	batch []*cache.Object
+	size  int
+}
+
+func (r *batchReader) run(ctx context.Context, p *page) {
+	defer close(r.batches)
+	defer func() { r.panicked = recover() }()
+	r.err = p.each(ctx, func(o *cache.Object) error {
+		r.batch = append(r.batch, o)
+		if r.size += len(o.Data); r.size < streamBatch && len(r.batch) < lookAt {
 			return nil
 		}
-		return flush()
+		return r.send(ctx)
 	})
-	if err != nil {
-		return err
+	if r.err == nil {
+		r.err = r.send(ctx)
 	}
-	return flush()
+}
+
+func (r *batchReader) send(ctx context.Context) error {
+	batch := r.batch
+	r.batch, r.size = nil, 0
+	select {
+	case r.batches <- batch:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // A listStream sends a streamed page.

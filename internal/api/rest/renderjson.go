@@ -1,9 +1,13 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"runtime"
+	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/keelson-dev/keelson/internal/api/rest/negotiate"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
@@ -63,13 +67,9 @@ func (s *served) writeJSONList(w http.ResponseWriter, r *http.Request, accepted 
 	if accepted.As == negotiate.PartialMetadataList {
 		encode = s.MetadataJSON
 	}
-	size := 0
-	for _, o := range p.objects {
-		item, err := encode(r.Context(), o)
-		if err != nil {
-			return err
-		}
-		size += len(item)
+	size, err := encodeAll(r.Context(), p, encode)
+	if err != nil {
+		return err
 	}
 	out, err := newStream(w, r, scheme.JSON, size)
 	if err != nil {
@@ -87,6 +87,55 @@ func (s *served) writeJSONList(w http.ResponseWriter, r *http.Request, accepted 
 		panic(http.ErrAbortHandler)
 	}
 	return nil
+}
+
+// encodeAll encodes the objects of a page and returns the size of all items. What was read for this page alone has no encoding yet:
+// the processors share the work.
+func encodeAll(
+	ctx context.Context, p *page, encode func(context.Context, *cache.Object) ([]byte, error),
+) (size int, err error) {
+	const alone = 64 // objects for which it does not pay to begin a goroutine
+	part := len(p.objects)
+	if p.own && part > alone {
+		part = max((part+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0), alone)
+	}
+	var wait sync.WaitGroup
+	var mu sync.Mutex // guards size, err and panicked
+	var panicked any
+	for objects := range slices.Chunk(p.objects, max(part, 1)) {
+		work := func() {
+			n, failed := 0, error(nil)
+			for _, o := range objects {
+				item, e := encode(ctx, o)
+				if failed = e; e != nil {
+					break
+				}
+				n += len(item)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			size, err = size+n, cmp.Or(err, failed)
+		}
+		if part == len(p.objects) {
+			work()
+			continue
+		}
+		wait.Go(func() {
+			defer func() {
+				if p := recover(); p != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					panicked = p
+				}
+			}()
+			work()
+		})
+	}
+	wait.Wait()
+	if panicked != nil {
+		panic(panicked) // where the request is answered
+	}
+	return size, err
 }
 
 // jsonList appends the list's document to b and returns the part that is not written yet. It calls add for each item
