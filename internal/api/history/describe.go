@@ -9,29 +9,53 @@ import (
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// Object is an object after a change, decoded from its JSON in the version of a request.
+// Object is an object after a change, decoded from its JSON.
 type Object struct {
 	JSON []byte
 	Tree map[string]any // the same, decoded; nil if the object is not there or cannot be read
 	Err  error
 }
 
-// Decode returns the object after a change.
-func Decode(ctx context.Context, s *registry.Served, c *registry.PastChange) (o Object) {
+// Decode returns the object after a change, in the version of the request.
+func Decode(ctx context.Context, s *registry.Served, c *registry.PastChange) Object {
+	return decode(ctx, s, c, s.ItemJSONOnce)
+}
+
+// DecodeWritten is Decode without a conversion webhook: a custom resource is in the version that it was written in.
+func DecodeWritten(ctx context.Context, s *registry.Served, c *registry.PastChange) Object {
+	return decode(ctx, s, c, s.WrittenJSON)
+}
+
+func decode(
+	ctx context.Context, s *registry.Served, c *registry.PastChange,
+	text func(context.Context, *cache.Object, *registry.Version) ([]byte, error),
+) (o Object) {
 	if c.Object == nil {
 		return Object{Err: c.Err}
 	}
-	item, err := s.ItemJSONOnce(ctx, c.Object, s.Version)
+	item, err := text(ctx, c.Object, s.Version)
 	if err == nil {
 		err = json.Unmarshal(item, &o.Tree)
 	}
 	o.JSON, o.Err = item, err
 	return o
+}
+
+// Version returns the version of a custom resource, "" of another object, whose JSON does not have it.
+func (o Object) Version() string {
+	text, _ := o.Tree["apiVersion"].(string)
+	gv, err := schema.ParseGroupVersion(text)
+	if err != nil {
+		return ""
+	}
+	return gv.Version
 }
 
 // uid returns the UID of the object, "" if it is not known.
