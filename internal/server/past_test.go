@@ -119,6 +119,9 @@ func TestAsOf(t *testing.T) {
 		{"DELETE", maps + at(ago(between)), "", 400, "only for reads"},
 		{"GET", "/api/v1/namespaces/default/secrets" + at(ago(first)), "", 410, "the history goes back to"},
 		{"GET", maps + at("72h"), "", 200, `"items":[]`}, // the server was made later
+		{"GET", maps + "/a/history" + at("1h"), "", 400, "not for history"},
+		{"GET", maps + "/a/blockers" + at("1h"), "", 400, "not for blockers"},
+		{"POST", "/api/v1/namespaces/default/services/x/proxy/query" + at("1h"), "{}", 503, "no endpoints available"},
 	})
 	page := s.Get(maps + at(first.Format(time.RFC3339)) + "&limit=1")
 	var list struct{ Metadata struct{ Continue string } }
