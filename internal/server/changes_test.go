@@ -3,10 +3,15 @@ package server_test
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -95,6 +100,9 @@ func TestWatchChanges(t *testing.T) {
 		{"GET", changesPath + "?watch=true&timeoutSeconds=x", "", 400, "invalid timeoutSeconds"},
 		{"GET", changesPath + "?watch=true&resourceVersion=x", "", 400, "invalid since"},
 	})
+	if a := s.Send("GET", changesPath+"?watch=true&timeoutSeconds=1&resourceVersion=9223372036854775807", ""); a.Status != 200 || a.Body != "" {
+		t.Errorf("a watch that begins at the largest revision: %d %s", a.Status, a.Body)
+	}
 	if a := s.Send("GET", changesPath+"?watch=true&timeoutSeconds=1&fieldSelector=name=nothing", ""); a.Status != http.StatusOK || a.Body != "" {
 		t.Errorf("a watch in which nothing happens: %d %s", a.Status, a.Body)
 	}
@@ -201,5 +209,35 @@ func TestChangesInDiscovery(t *testing.T) {
 			t.Error(body)
 		}
 		s.Get(changesPath)
+	}
+}
+
+// TestChangesCallNoWebhook reads the changes of a custom resource that is stored in another version than the preferred one: the feed is
+// for many objects and readers, and must not wait for the conversion webhook of one definition.
+func TestChangesCallNoWebhook(t *testing.T) {
+	s, _ := pastServer(t)
+	var calls atomic.Int64
+	webhook := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls.Add(1) }))
+	t.Cleanup(webhook.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: webhook.Certificate().Raw})
+	const version = `{"name":%q,"served":true,"storage":%t,"schema":{"openAPIV3Schema":{"type":"object",
+		"properties":{"spec":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}}}`
+	s.Create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", fmt.Sprintf(`{"metadata":{"name":"gears.example.com"},
+		"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"gears","kind":"Gear"},"versions":[%s,%s],
+		"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"url":%q,"caBundle":%q}}}}}`,
+		fmt.Sprintf(version, "v1", true), fmt.Sprintf(version, "v2", false), webhook.URL, base64.StdEncoding.EncodeToString(ca)))
+	const gears = "/apis/example.com/v1/namespaces/default/gears"
+	s.Served(gears)
+	s.Create(gears, `{"apiVersion":"example.com/v1","kind":"Gear","metadata":{"name":"g"},"spec":{"teeth":1}}`)
+	s.Patch(gears+"/g", `{"spec":{"teeth":2}}`)
+	var list history.ChangeList
+	if err := json.Unmarshal([]byte(s.Get(changesPath+"?fieldSelector=resource=gears")), &list); err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Items) != 2 || list.Items[1].Version != "v1" || !slices.Equal(list.Items[1].Changed, []string{".spec.teeth"}) {
+		t.Errorf("%+v", list.Items)
+	}
+	if n := calls.Load(); n > 0 {
+		t.Errorf("%d calls of the webhook", n)
 	}
 }

@@ -119,6 +119,9 @@ func TestAsOf(t *testing.T) {
 		{"DELETE", maps + at(ago(between)), "", 400, "only for reads"},
 		{"GET", "/api/v1/namespaces/default/secrets" + at(ago(first)), "", 410, "the history goes back to"},
 		{"GET", maps + at("72h"), "", 200, `"items":[]`}, // the server was made later
+		{"GET", maps + "/a/history" + at("1h"), "", 400, "not for history"},
+		{"GET", maps + "/a/blockers" + at("1h"), "", 400, "not for blockers"},
+		{"POST", "/api/v1/namespaces/default/services/x/proxy/query" + at("1h"), "{}", 503, "no endpoints available"},
 	})
 	page := s.Get(maps + at(first.Format(time.RFC3339)) + "&limit=1")
 	var list struct{ Metadata struct{ Continue string } }
@@ -143,6 +146,8 @@ func TestAsOfOfAnotherTenant(t *testing.T) {
 	const theirs = "/api/v1/namespaces/tenant/configmaps"
 	s.Create("/api/v1/namespaces", tenant)
 	s.Create(theirs, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"secret"},"data":{"v":"of the first tenant"}}`)
+	revision := s.Metadata(theirs + "/secret").ResourceVersion
+	forged := base64.RawURLEncoding.EncodeToString([]byte(`{"v":"meta.k8s.io/v1","rv":` + revision + `,"start":"a"}`))
 	now.Advance(time.Minute)
 	s.Do(http.MethodDelete, "/api/v1/namespaces/tenant", "")
 	s.Gone("/api/v1/namespaces/tenant")
@@ -160,11 +165,21 @@ func TestAsOfOfAnotherTenant(t *testing.T) {
 	}
 	role("reader", `"get","list"`)
 	role("historian", `"get","list","readhistory"`)
+	s.Create("/apis/rbac.authorization.k8s.io/v1/namespaces/tenant/roles", `{"metadata":{"name":"changes"},"rules":[
+		{"apiGroups":[""],"resources":["configmaps/history"],"verbs":["get"]},
+		{"apiGroups":["history.keelson.dev"],"resources":["changes"],"verbs":["list","watch"]}]}`)
+	s.Create("/apis/rbac.authorization.k8s.io/v1/namespaces/tenant/rolebindings", `{"metadata":{"name":"changes"},
+		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"changes"},
+		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"historian"}]}`)
+	s.Create(theirs, `{"metadata":{"name":"own"}}`)
 	old := theirs + "/secret?asOf=1h1m30s"
 	apitest.Eventually(t, "the roles are in effect", func() (bool, string) {
 		a := s.As("historian").Send("GET", theirs+"?asOf=30s", "")
 		return a.Status == http.StatusOK, a.Body
 	})
+	s.As("historian").Served(theirs + "/own/history")
+	compacted(t, s, now, revision)
+	old = theirs + "/secret?asOf=" + revision
 	if got := dataOf(t, s.Get(old)); got != "of the first tenant" {
 		t.Fatalf("an administrator reads %q", got)
 	}
@@ -175,7 +190,20 @@ func TestAsOfOfAnotherTenant(t *testing.T) {
 	s.As("historian").Run([]apitest.Step{
 		{"GET", old, "", 403, `at the cluster scope`},
 		{"GET", theirs + "?asOf=1h1m30s", "", 403, `at the cluster scope`},
+		{"GET", theirs + "?asOf=1s&continue=" + forged, "", 403, `at the cluster scope`},
+		{"GET", theirs + "?continue=" + forged, "", 410, ""},
+		{"GET", theirs + "?resourceVersionMatch=Exact&resourceVersion=" + revision, "", 403, `at the cluster scope`},
+		// Not even that there was an object of this name.
+		{"GET", theirs + "/secret/history", "", 404, "not found"},
+		{"GET", theirs + "/secret/history?continue=9999999", "", 404, "not found"},
+		{"GET", theirs + "/own/history", "", 200, `"type":"Created"`},
 	})
+	const feed = "/apis/history.keelson.dev/v1alpha1/namespaces/tenant/changes"
+	for _, query := range []string{"?since=1", "?continue=1", "?since=2h", "?watch=true&timeoutSeconds=1&resourceVersion=1"} {
+		if body := s.As("historian").Get(feed + query); strings.Contains(body, `"secret"`) || !strings.Contains(body, `"name":"own"`) {
+			t.Errorf("%s: %s", query, body)
+		}
+	}
 }
 
 // TestHistory reads who changed what of an object, also after it is gone, and of another object of the same name.

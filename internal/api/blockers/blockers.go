@@ -89,7 +89,7 @@ type Object struct {
 	UID       types.UID `json:"uid,omitempty"`
 	// Deleting means that the deletion of the object has begun. Of the object that was asked for it is in DeletionTimestamp.
 	Deleting bool `json:"deleting,omitempty"`
-	// Finalizers are what the object itself waits for when it is deleted.
+	// Finalizers are what the object itself waits for when it is deleted, at most 20.
 	Finalizers []Holder `json:"finalizers,omitempty"`
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/discovery"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // find returns what keeps the namespace shop with 30 ConfigMaps, half of them with a finalizer, and a Secret.
@@ -126,5 +127,42 @@ func TestChecks(t *testing.T) {
 	}
 	if c.n > 5 {
 		t.Errorf("the authorizer was asked %d times", c.n)
+	}
+}
+
+// TestManyFinalizers asks for the blockers of objects with very many finalizers, which an answer does not all have. With work for each
+// pair of finalizers it would take minutes.
+func TestManyFinalizers(t *testing.T) {
+	s, _ := start(t, "namespace-controller")
+	var names []string
+	for i := range 20_000 {
+		names = append(names, fmt.Sprintf(`"example.com/%d"`, i))
+	}
+	s.Do("POST", shop+"/configmaps?fieldManager=tool", `{"metadata":{"name":"m","finalizers":[`+strings.Join(names, ",")+`]}}`)
+	s.Do("DELETE", shop+"/configmaps/m", "")
+	body := s.Get(shop + "/configmaps/m/blockers")
+	b := parse(t, body)
+	if len(b.Items) != 200 || len(body) > 200<<10 {
+		t.Errorf("%d items in %d bytes", len(b.Items), len(body))
+	}
+	if c := b.Items[199].Change; b.Items[199].Owner != "the field manager tool" || c == nil || c.User != "kubernetes-admin" {
+		t.Errorf("%+v", b.Items[199])
+	}
+	if text := strings.Join(b.NotExamined, ""); !strings.Contains(text, "19800 more of the type Finalizer are left out") {
+		t.Error(text)
+	}
+	s.Do("DELETE", shop, "")
+	var content *blockers.Blocker
+	apitest.Eventually(t, "the content is named", func() (bool, string) {
+		b, body = read(t, s.Client, shop), ""
+		for i := range b.Items {
+			if b.Items[i].Name == "configmaps" {
+				content = &b.Items[i]
+			}
+		}
+		return content != nil, body
+	})
+	if n := len(content.Objects[0].Finalizers); n != 20 {
+		t.Errorf("of another object %d finalizers are named", n)
 	}
 }

@@ -77,9 +77,10 @@ func (s *search) addFinalizers() {
 			names = append(slices.Clip(names), string(name))
 		}
 	}
+	owners := ownersOf(s.obj)
 	for _, name := range names {
 		b := Blocker{Type: Finalizer, Name: name, Since: s.deletionBegan(), Change: s.added[name]}
-		setters, change := managersOf(s.obj, name)
+		setters, change := owners[name].describe()
 		if b.Change == nil {
 			b.Change = change
 		} else if at := b.Change.Time; at != nil && at.After(b.Since.Time) {
@@ -99,26 +100,32 @@ func (s *search) addFinalizers() {
 	}
 }
 
-// holders returns the finalizers of another object. managers, unless nil, has its managedFields.
+// holders returns the finalizers of another object, at most maxNamed. managers, unless nil, has its managedFields.
 func holders(finalizers []string, managers metav1.Object) (out []Holder) {
-	for _, name := range finalizers {
+	owners := map[string]*owners{}
+	if managers != nil {
+		owners = ownersOf(managers)
+	}
+	for _, name := range finalizers[:min(len(finalizers), maxNamed)] {
 		r, known := removerOf(name)
-		if !known && managers != nil {
-			r.owner, _ = managersOf(managers, name)
+		if !known {
+			r.owner, _ = owners[name].describe()
 		}
 		out = append(out, Holder{name, r.owner})
 	}
 	return out
 }
 
-// managersOf returns the field managers that own a finalizer, as "the field manager a", and what managedFields say about the change
-// of the first of them. They are "" and nil if nobody owns it.
-func managersOf(obj metav1.Object, finalizer string) (owner string, change *Change) {
-	value, err := json.Marshal(finalizer)
-	if err != nil {
-		return "", nil
-	}
-	var names []string
+// owners are the field managers that own a finalizer.
+type owners struct {
+	names  []string
+	change *Change // what managedFields say about the change of the first of them
+}
+
+// ownersOf returns the owners of each finalizer of an object. An object may have very many finalizers, so its managedFields are read
+// once for all of them.
+func ownersOf(obj metav1.Object) map[string]*owners {
+	all := map[string]*owners{}
 	for _, entry := range obj.GetManagedFields() {
 		var fields struct {
 			Metadata struct {
@@ -128,20 +135,36 @@ func managersOf(obj metav1.Object, finalizer string) (owner string, change *Chan
 		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
 			continue
 		}
-		if _, owns := fields.Metadata.Finalizers["v:"+string(value)]; owns && !slices.Contains(names, entry.Manager) {
-			names = append(names, entry.Manager)
-			if change == nil {
-				change = changeOfManager(&entry)
+		for field := range fields.Metadata.Finalizers {
+			var finalizer string
+			value, ok := strings.CutPrefix(field, "v:")
+			if !ok || json.Unmarshal([]byte(value), &finalizer) != nil {
+				continue
+			}
+			o := all[finalizer]
+			if o == nil {
+				o = &owners{change: changeOfManager(&entry)}
+				all[finalizer] = o
+			}
+			if len(o.names) <= maxNamed && !slices.Contains(o.names, entry.Manager) {
+				o.names = append(o.names, entry.Manager)
 			}
 		}
 	}
-	switch len(names) {
-	case 0:
+	return all
+}
+
+// describe returns the owners as "the field manager a", and the change of the first of them; "" and nil if nobody owns the finalizer.
+func (o *owners) describe() (owner string, change *Change) {
+	switch {
+	case o == nil:
 		return "", nil
-	case 1:
-		return "the field manager " + names[0], change
+	case len(o.names) == 1:
+		return "the field manager " + o.names[0], o.change
+	case len(o.names) > maxNamed:
+		return "the field managers " + strings.Join(o.names[:maxNamed], " and ") + " and others", o.change
 	}
-	return "the field managers " + strings.Join(names, " and "), change
+	return "the field managers " + strings.Join(o.names, " and "), o.change
 }
 
 // changeOfManager returns what an entry of managedFields says about the last change of its manager.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -29,6 +30,8 @@ const (
 	defaultObjects, defaultBytes = 20_000, 64 << 20
 	// maxNamed is the largest number of objects of one resource that an answer names.
 	maxNamed = 20
+	// maxItems is the largest number of items of one type in an answer. An object may have any number of finalizers and conditions.
+	maxItems = 200
 	// maxVersions is the largest number of versions of the object in which an answer looks for who began its deletion.
 	maxVersions = 100
 )
@@ -62,6 +65,7 @@ type search struct {
 	out    *ObjectBlockers
 	// added are the changes that added the finalizers, as far as the history shows them.
 	added map[string]*Change
+	items map[Type]int // the number of items of a type, also of those that are left out
 	// objects and bytes are what was examined. skipped are the resources of which not all objects were.
 	objects, bytes int
 	skipped        []string
@@ -76,7 +80,7 @@ func (f *Finder) Find(
 	ctx context.Context, info *request.Info, served *registry.Served, stored *cache.Object,
 ) (*ObjectBlockers, error) {
 	s := &search{
-		Finder: f, info: info, served: served, stored: stored, added: map[string]*Change{},
+		Finder: f, info: info, served: served, stored: stored, added: map[string]*Change{}, items: map[Type]int{},
 		access: access{authorizer: f.Authorizer, info: info, known: map[permission]bool{}},
 		out:    &ObjectBlockers{TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}, Items: []Blocker{}},
 	}
@@ -144,7 +148,12 @@ func (s *search) findDeletion(ctx context.Context) {
 	s.addDependents(ctx)
 }
 
-func (s *search) add(b Blocker) { s.out.Items = append(s.out.Items, b) }
+// add adds an item, unless there are maxItems of its type.
+func (s *search) add(b Blocker) {
+	if s.items[b.Type]++; s.items[b.Type] <= maxItems {
+		s.out.Items = append(s.out.Items, b)
+	}
+}
 
 func (s *search) notExamined(format string, args ...any) {
 	s.out.NotExamined = append(s.out.NotExamined, fmt.Sprintf(format, args...))
@@ -159,6 +168,11 @@ func (s *search) addNotExamined() {
 			names += fmt.Sprintf(" and %d more resources", n-most)
 		}
 		s.notExamined("An answer examines at most %d objects and %d bytes. Not all were examined of: %s.", s.maxObjects(), s.maxBytes(), names)
+	}
+	for _, t := range slices.Sorted(maps.Keys(s.items)) {
+		if n := s.items[t]; n > maxItems {
+			s.notExamined("An answer has at most %d items of a type. %d more of the type %s are left out.", maxItems, n-maxItems, t)
+		}
 	}
 	if s.limited {
 		s.notExamined("An answer checks at most %d permissions. What needs further ones is treated as not permitted.", maxChecks)
@@ -244,8 +258,15 @@ func (s *search) note(c *registry.PastChange, newest, known bool, before, after 
 	if after.Deleting && !before.Deleting && s.out.Deletion == nil {
 		s.out.Deletion = change
 	}
+	if slices.Equal(before.Finalizers, after.Finalizers) {
+		return
+	}
+	had := make(map[string]bool, len(before.Finalizers))
+	for _, name := range before.Finalizers {
+		had[name] = true
+	}
 	for _, name := range after.Finalizers {
-		if s.added[name] == nil && !slices.Contains(before.Finalizers, name) {
+		if s.added[name] == nil && !had[name] {
 			s.added[name] = change
 		}
 	}

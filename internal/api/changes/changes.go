@@ -95,7 +95,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Inf
 	list := history.ChangeList{
 		TypeMeta: metav1.TypeMeta{Kind: "ChangeList", APIVersion: history.APIVersion}, Items: []history.ObjectChange{},
 	}
-	for more := true; more && len(list.Items) < f.limit && f.examine > 0 && f.decode > 0; {
+	for more := true; more && len(list.Items) < f.limit && !f.budget.used(); {
 		var part []history.ObjectChange
 		if part, more, err = f.next(r.Context()); err != nil {
 			return err

@@ -1,8 +1,10 @@
 package changes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"time"
@@ -30,6 +32,9 @@ const (
 	// examine bounds the revisions that a list reads, and decode the changes whose objects it decodes. A response with fewer changes than
 	// the limit may have continue.
 	examine, decode = 20_000, 2 * maxLimit
+	// listBytes bounds the bytes of the objects that a list decodes, watchBytes those that a watch decodes at a time. Paths of changed
+	// fields count as many times pathCost: they are kept until the client has read them.
+	listBytes, watchBytes, pathCost = 32 << 20, 8 << 20, 8
 )
 
 // feed is a request for changes: the next call of next begins after the revision after.
@@ -40,14 +45,20 @@ type feed struct {
 	fields    fields.Requirements
 	resources map[schema.GroupResource]*directory.Resource
 
-	limit, examine, decode int
-	after                  int64
-	since                  time.Time
+	limit  int
+	after  int64
+	since  time.Time
+	budget budget
 }
+
+// budget is what a feed may still do before it answers.
+type budget struct{ examine, decode, bytes int }
+
+func (b *budget) used() bool { return b.examine <= 0 || b.decode <= 0 || b.bytes <= 0 }
 
 // open returns the feed that a request asks for.
 func (h *Handler) open(r *http.Request, info *request.Info) (*feed, error) {
-	f := &feed{h: h, namespace: info.Namespace, limit: defaultLimit, examine: examine, decode: decode}
+	f := &feed{h: h, namespace: info.Namespace, limit: defaultLimit, budget: budget{examine, decode, listBytes}}
 	if err := f.parse(r, info); err != nil {
 		return nil, err
 	}
@@ -55,7 +66,7 @@ func (h *Handler) open(r *http.Request, info *request.Info) (*feed, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.after, f.resources = max(f.after, first-1), h.index()
+	f.after, f.resources = min(max(f.after, first-1), math.MaxInt64-1), h.index()
 	return f, nil
 }
 
@@ -143,18 +154,24 @@ func (h *Handler) index() map[schema.GroupResource]*directory.Resource {
 	return index
 }
 
-// next returns further changes. All changes of a revision are in one result, so they may be a few more than the limit. more is true
-// if there may be others.
+// next returns further changes, of at least one revision. All changes of a revision are in one result, so they may be a few more than the
+// limit. more is true if there may be others.
 func (f *feed) next(ctx context.Context) (list []history.ObjectChange, more bool, err error) {
 	found, err := f.h.o.Store.Changes(ctx, storage.ChangesRequest{
-		Prefix: registry.Root, After: f.after, Since: f.since, Limit: f.limit, KeysOnly: true, Examine: max(f.examine, 1),
+		Prefix: registry.Root, After: f.after, Since: f.since, Limit: f.limit, KeysOnly: true, Examine: max(f.budget.examine, 1),
 	})
 	if err != nil {
 		return nil, false, err
 	}
-	f.examine -= found.Examined
+	f.budget.examine -= found.Examined
+	f.since = time.Time{}
 	for i := range found.Changes {
-		if list, err = f.appendChange(ctx, list, found.Changes[i].Event); err != nil {
+		e := found.Changes[i].Event
+		if e.Entry.ModRevision > f.after && i > 0 && (f.budget.decode <= 0 || f.budget.bytes <= 0) {
+			return list, true, nil
+		}
+		f.after = e.Entry.ModRevision
+		if list, err = f.appendChange(ctx, list, e); err != nil {
 			return nil, false, err
 		}
 	}
@@ -200,15 +217,24 @@ func (f *feed) appendChange(
 	if err != nil || len(versions) == 0 || versions[0].Revision != revision {
 		return list, err // without an error, it has just been given up
 	}
-	f.decode--
-	after, before := history.Decode(ctx, served, &versions[0]), history.Object{}
+	f.budget.decode--
+	for i := range versions {
+		if o := versions[i].Object; o != nil {
+			f.budget.bytes -= len(o.Data)
+		}
+	}
+	// The feed must not wait for the conversion webhook of a definition.
+	after, before := history.DecodeWritten(ctx, served, &versions[0]), history.Object{}
 	if len(versions) == 2 {
-		before = history.Decode(ctx, served, &versions[1])
+		before = history.DecodeWritten(ctx, served, &versions[1])
 	}
 	if !f.labels.Empty() && !f.labels.Matches(after.Labels()) && !f.labels.Matches(before.Labels()) {
 		return list, nil
 	}
-	out.Change = history.Describe(&versions[0], after, before)
+	out.Change, out.Version = history.Describe(&versions[0], after, before), cmp.Or(after.Version(), before.Version(), out.Version)
+	for _, path := range out.Changed {
+		f.budget.bytes -= pathCost * len(path)
+	}
 	for _, q := range f.fields {
 		if !holds(q, &out) {
 			return list, nil

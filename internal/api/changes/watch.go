@@ -65,7 +65,7 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, info *request.In
 func (f *feed) follow(ctx context.Context, s *stream) error {
 	for {
 		for more := true; more; {
-			f.examine = examine
+			f.budget = budget{examine, decode, watchBytes}
 			part, err := f.work(ctx, func() (part []history.ObjectChange, err error) {
 				part, more, err = f.next(ctx)
 				return part, err
@@ -76,7 +76,6 @@ func (f *feed) follow(ctx context.Context, s *stream) error {
 			if err != nil {
 				return err
 			}
-			f.since = time.Time{}
 		}
 		err := f.live(ctx, s)
 		if compacted := (*storage.CompactedError)(nil); !errors.As(err, &compacted) {

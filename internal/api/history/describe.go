@@ -9,25 +9,53 @@ import (
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// Object is an object after a change, in the version of a request.
+// Object is an object after a change, in JSON.
 type Object struct {
 	JSON []byte // nil if the object is not there or cannot be read
 	Err  error
 }
 
-// Decode returns the object after a change.
-func Decode(ctx context.Context, s *registry.Served, c *registry.PastChange) (o Object) {
+// Decode returns the object after a change, in the version of the request.
+func Decode(ctx context.Context, s *registry.Served, c *registry.PastChange) Object {
+	return decode(ctx, s, c, s.ItemJSONOnce)
+}
+
+// DecodeWritten is Decode without a conversion webhook: a custom resource is in the version that it was written in.
+func DecodeWritten(ctx context.Context, s *registry.Served, c *registry.PastChange) Object {
+	return decode(ctx, s, c, s.WrittenJSON)
+}
+
+func decode(
+	ctx context.Context, s *registry.Served, c *registry.PastChange,
+	text func(context.Context, *cache.Object, *registry.Version) ([]byte, error),
+) (o Object) {
 	if c.Object == nil {
 		return Object{Err: c.Err}
 	}
-	o.JSON, o.Err = s.ItemJSONOnce(ctx, c.Object, s.Version)
+	o.JSON, o.Err = text(ctx, c.Object, s.Version)
 	return o
+}
+
+// Version returns the version of a custom resource, "" of another object, whose JSON does not have it.
+func (o Object) Version() string {
+	value, _, _, _, err := wire.Member(o.JSON, "apiVersion")
+	var text string
+	if err != nil || json.Unmarshal(value, &text) != nil {
+		return ""
+	}
+	gv, err := schema.ParseGroupVersion(text)
+	if err != nil {
+		return ""
+	}
+	return gv.Version
 }
 
 // member decodes a member of the metadata; v stays as it is if there is none.

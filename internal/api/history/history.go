@@ -52,8 +52,8 @@ type Change struct {
 	AuditID      string `json:"auditID,omitempty"`
 	Reason       string `json:"reason,omitempty"`
 
-	// Changed are the paths of the fields that were added, changed or removed, at most MaxChanged; MoreChanged is the number of
-	// the others. resourceVersion, generation and managedFields are left out.
+	// Changed are the paths of the fields that were added, changed or removed, at most MaxChanged and 16 KiB; MoreChanged is the
+	// number of the others. resourceVersion, generation and managedFields are left out.
 	Changed     []string `json:"changed,omitempty"`
 	MoreChanged int      `json:"moreChanged,omitempty"`
 	// Object is the object after the change, if the request asks for objects.

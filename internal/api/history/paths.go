@@ -17,6 +17,8 @@ const (
 	maxName = 253
 	// maxPath is the length of a path below which fields are not told apart.
 	maxPath = 1 << 10
+	// maxBytes is the most bytes of paths in a Change: below a long path they may be much longer than the object.
+	maxBytes = 16 << 10
 )
 
 // Paths returns the paths of the fields that differ between two objects, decoded from JSON, in the order of their names. A field
@@ -29,18 +31,19 @@ func Paths(before, after map[string]any) (paths []string, more int) {
 	return d.paths, d.more
 }
 
-// difference collects paths, at most MaxChanged, and counts the others.
+// difference collects paths, at most MaxChanged of at most maxBytes, and counts the others.
 type difference struct {
 	paths []string
+	bytes int
 	more  int
 }
 
 func (d *difference) add(path string) {
-	if len(d.paths) == MaxChanged {
+	if len(d.paths) == MaxChanged || d.bytes+len(path) > maxBytes {
 		d.more++
 		return
 	}
-	d.paths = append(d.paths, path)
+	d.paths, d.bytes = append(d.paths, path), d.bytes+len(path)
 }
 
 func (d *difference) values(path string, before, after any) {

@@ -99,6 +99,22 @@ func TestLongPaths(t *testing.T) {
 	}
 }
 
+// TestPathsBelowLongOnes holds that fields below the same long path do not make an answer that is much longer than the object.
+func TestPathsBelowLongOnes(t *testing.T) {
+	before, after := map[string]any{}, map[string]any{}
+	for i := range 2 * MaxChanged {
+		before[fmt.Sprint("f", i)], after[fmt.Sprint("f", i)] = 0, 1
+	}
+	for range 5 {
+		long := strings.Repeat("a", 200)
+		before, after = map[string]any{long: before}, map[string]any{long: after}
+	}
+	paths, more := Paths(before, after)
+	if n := len(strings.Join(paths, "")); n > 18<<10 || len(paths)+more != 2*MaxChanged || len(paths) == 0 {
+		t.Errorf("%d paths of %d bytes and %d more", len(paths), n, more)
+	}
+}
+
 func TestTimeOf(t *testing.T) {
 	if TimeOf(time.Time{}) != nil {
 		t.Error("an unknown time is shown")

@@ -50,13 +50,14 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 	if err != nil {
 		return err
 	}
+	if len(changes) == 0 || changes[0].Revision < since {
+		// That an object had this name before the namespace was made again is not for everybody.
+		return kerrors.NewNotFound(s.gr, info.Name)
+	}
 	answer := history.ObjectHistory{
 		TypeMeta: metav1.TypeMeta{Kind: "ObjectHistory", APIVersion: history.APIVersion}, Items: []history.Change{},
 	}
-	after := history.Object{}
-	if len(changes) > 0 {
-		after = history.Decode(ctx, s.Served, &changes[0])
-	}
+	after := history.Decode(ctx, s.Served, &changes[0])
 	for i := range changes {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -79,9 +80,6 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 		if after = before; o.uid == "" || c.UID == o.uid {
 			answer.Items = append(answer.Items, c)
 		}
-	}
-	if len(changes) == 0 {
-		return kerrors.NewNotFound(s.gr, info.Name)
 	}
 	return writeAnswer(w, r, &answer)
 }

@@ -29,10 +29,17 @@ const (
 	readHistory = "readhistory"
 )
 
-// checkAsOf refuses asOf in requests that it is not for: a deletion of what a collection had in the past would be a surprise.
-func checkAsOf(r *http.Request, info *request.Info) error {
+// checkAsOf refuses asOf in requests that it is not for: a deletion of what a collection had in the past would be a surprise. The
+// parameters of a connection are for what is behind it.
+func checkAsOf(r *http.Request, info *request.Info, s *served) error {
 	if !strings.Contains(r.URL.RawQuery, asOfParameter) || queryValue(r, asOfParameter) == "" {
 		return nil
+	}
+	switch sub := s.Kind.Subresource(info.Subresource); {
+	case sub != nil && sub.Connect != nil:
+		return nil
+	case sub == nil && undiscovered[info.Subresource] != nil:
+		return kerrors.NewBadRequest("asOf is for get and list, not for " + info.Subresource)
 	}
 	switch info.Verb {
 	case "get", "list":

@@ -177,7 +177,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, s *served, verb 
 	if err := checkPathName(info); err != nil {
 		return err
 	}
-	if err := checkAsOf(r, info); err != nil {
+	if err := checkAsOf(r, info, s); err != nil {
 		return err
 	}
 	if ctx, span := startVerb(w, r, info); span.Recording() {

@@ -243,3 +243,11 @@ func (r *Resource) ItemJSONOnce(ctx context.Context, o *cache.Object, v *Version
 	}
 	return r.encodeItem(ctx, o, v)
 }
+
+// WrittenJSON is ItemJSONOnce without a conversion webhook: a custom resource is in the version that it was written in.
+func (r *Resource) WrittenJSON(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
+	if _, ok := r.codec.encoding.(batchEncoding); ok && o.Err() == nil {
+		return o.Data, nil
+	}
+	return r.ItemJSONOnce(ctx, o, v)
+}

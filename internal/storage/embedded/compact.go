@@ -127,9 +127,14 @@ func (s *Store) compactStep(p pass) (done bool, err error) {
 		return false, err
 	}
 	defer it.Close()
+	logged, err := s.db.NewIter(logSpan())
+	if err != nil {
+		return false, err
+	}
+	defer logged.Close()
 	b := s.db.NewBatch()
 	defer b.Close()
-	step := compactionStep{pass: p, kept: k, batch: b, last: before}
+	step := compactionStep{pass: p, kept: k, batch: b, logged: logged, newest: s.hub.durable.Load(), last: before}
 	done = true
 	for ok := it.First(); ok; ok = it.Next() {
 		end, err := step.record(it)
@@ -164,9 +169,11 @@ func (s *Store) compactStep(p pass) (done bool, err error) {
 
 // compactionStep is one step of a pass.
 type compactionStep struct {
-	pass  pass
-	kept  *kept
-	batch *pebble.Batch
+	pass   pass
+	kept   *kept
+	batch  *pebble.Batch
+	logged *pebble.Iterator // over the log, up to the revision newest
+	newest int64
 
 	last    mark // the last record that was examined
 	records int
@@ -192,7 +199,10 @@ func (c *compactionStep) record(it *pebble.Iterator) (end bool, err error) {
 		return false, err
 	}
 	if c.pass.before != 0 && w.ms > c.pass.before {
-		return true, nil
+		written, err := writtenBefore(c.logged, at, w.ms, c.pass.now, c.newest)
+		if err != nil || written > c.pass.before {
+			return true, err
+		}
 	}
 	c.last = mark{at, w.ms}
 	rest := appendWritten(c.ops[:0], w)

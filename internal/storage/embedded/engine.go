@@ -48,8 +48,9 @@ type historyState struct {
 
 	limit int64 // of the bytes that are kept, on the disk
 
-	mu   sync.Mutex // held during a compaction; guards kept
-	kept kept
+	mu    sync.Mutex // held during a compaction; guards kept and clock
+	kept  kept
+	clock keepClock
 	// floors is what of kept readers need. It is stored before the first deletion that it is about.
 	floors atomic.Pointer[floors]
 

@@ -227,8 +227,8 @@ func (s *Store) loggedAt(ctx context.Context, t time.Time) (int64, error) {
 		return 0, err
 	}
 	defer it.Close()
-	found := int64(0)
-	for low, high := int64(1), s.hub.durable.Load(); low <= high; {
+	found, newest, now := int64(0), s.hub.durable.Load(), s.opts.Clock().UnixMilli()
+	for low, high := int64(1), newest; low <= high; {
 		middle := low + (high-low)/2
 		if !it.SeekGE(logKey(middle)) {
 			if err := it.Error(); err != nil {
@@ -238,6 +238,9 @@ func (s *Store) loggedAt(ctx context.Context, t time.Time) (int64, error) {
 			continue
 		}
 		revision, w, err := currentWritten(it)
+		if err == nil && revision <= high {
+			w.ms, err = writtenBefore(it, revision, w.ms, now, newest)
+		}
 		switch {
 		case err != nil:
 			return 0, err

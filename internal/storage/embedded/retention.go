@@ -62,6 +62,7 @@ type pass struct {
 	most    int64
 	through int64 // the last record
 	before  int64 // records after this time are not examined, in Unix milliseconds; 0 means no limit
+	now     int64 // if there is one: the time now, by the wall clock
 	counts  bool  // counts what is left
 }
 
@@ -72,9 +73,10 @@ func (p pass) gives(k *kept, key []byte) bool { return p.cut || k.keepMS(key) ==
 func (s *Store) passes(revision int64) []pass {
 	k := &s.history.kept
 	list := []pass{{through: revision, counts: true}}
-	now := s.opts.Clock().UnixMilli()
+	wall := s.opts.Clock().UnixMilli()
+	now := s.history.clock.now(wall, s.clock.readUptime())
 	for _, keep := range k.times() {
-		list = append(list, pass{keepMS: keep, through: revision, before: max(now-keep, 1)})
+		list = append(list, pass{keepMS: keep, through: revision, before: max(now-keep, 1), now: wall})
 	}
 	return list
 }
