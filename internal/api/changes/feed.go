@@ -143,9 +143,9 @@ func (h *Handler) index() map[schema.GroupResource]*directory.Resource {
 	return index
 }
 
-// next returns further changes. All changes of a revision are in one result, so they may be a few more than the limit. more is true
-// if there may be others.
-func (f *feed) next(ctx context.Context) (list []history.ObjectChange, more bool, err error) {
+// next returns further changes, at most room. All changes of a revision are in one result, so they may be a few more. more is true if
+// there may be others.
+func (f *feed) next(ctx context.Context, room int) (list []history.ObjectChange, more bool, err error) {
 	found, err := f.h.o.Store.Changes(ctx, storage.ChangesRequest{
 		Prefix: registry.Root, After: f.after, Since: f.since, Limit: f.limit, KeysOnly: true, Examine: max(f.examine, 1),
 	})
@@ -154,6 +154,12 @@ func (f *feed) next(ctx context.Context) (list []history.ObjectChange, more bool
 	}
 	f.examine -= found.Examined
 	for i := range found.Changes {
+		if full := len(list) >= room || f.decode <= 0; full && i > 0 {
+			if last := found.Changes[i-1].Entry.ModRevision; found.Changes[i].Entry.ModRevision > last {
+				f.after = last
+				return list, true, nil
+			}
+		}
 		if list, err = f.appendChange(ctx, list, found.Changes[i].Event); err != nil {
 			return nil, false, err
 		}

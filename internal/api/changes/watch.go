@@ -65,9 +65,9 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, info *request.In
 func (f *feed) follow(ctx context.Context, s *stream) error {
 	for {
 		for more := true; more; {
-			f.examine = examine
+			f.examine, f.decode = examine, decode
 			part, err := f.work(ctx, func() (part []history.ObjectChange, err error) {
-				part, more, err = f.next(ctx)
+				part, more, err = f.next(ctx, f.limit)
 				return part, err
 			})
 			if err == nil {
