@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +16,8 @@ const kubectlCompleteName = "kubectl_complete-history"
 // newKubectlHistory returns the command about the past of objects.
 func newKubectlHistory(out, errOut io.Writer) *cobra.Command {
 	c := kubectlhistory.New(kubectlhistory.Options{
-		Out: out, ErrOut: errOut, Color: isTerminal(out) && os.Getenv("NO_COLOR") == "", Getenv: os.Getenv,
+		Out: out, ErrOut: errOut, Color: isTerminal(out) && os.Getenv("NO_COLOR") == "", Columns: terminalWidth(out),
+		Getenv: os.Getenv, Now: time.Now,
 	})
 	c.Args = noArguments
 	return c

@@ -172,6 +172,13 @@ func TestSelectChanges(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.query, text, c.want)
 		}
 	}
+	for limit := 1; limit <= 5; limit++ { // wherever the parts begin that the feed reads from the store
+		var list history.ChangeList
+		path := fmt.Sprintf("/apis/history.keelson.dev/v1alpha1/namespaces/default/changes?fieldSelector=resource=configmaps&limit=%d", limit)
+		if err := json.Unmarshal([]byte(s.Get(path)), &list); err != nil || len(list.Items) != limit {
+			t.Errorf("%d changes for the limit %d, %v", len(list.Items), limit, err)
+		}
+	}
 	s.Run([]apitest.Step{
 		{"GET", changesPath + "?labelSelector=%3D", "", 400, "unable to parse labelSelector"},
 		{"GET", changesPath + "?fieldSelector=spec.x=1", "", 400, "field label not supported: spec.x"},

@@ -68,13 +68,37 @@ func (c *client) request(ctx context.Context, method, path string, query url.Val
 func (c *client) requestOnce(
 	ctx context.Context, method, path string, query url.Values, accept string, body []byte,
 ) (answer []byte, after time.Duration, err error) {
+	r, err := c.send(ctx, method, path, query, accept, body)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer r.Body.Close()
+	answer, err = io.ReadAll(r.Body)
+	if err != nil {
+		return nil, 0, fmt.Errorf("the answer of the server is incomplete: %w", err)
+	}
+	if r.StatusCode < http.StatusMultipleChoices {
+		return answer, 0, nil
+	}
+	if r.StatusCode == http.StatusTooManyRequests {
+		if seconds, err := strconv.Atoi(r.Header.Get("Retry-After")); err == nil && seconds >= 0 && seconds <= math.MaxInt32 {
+			after = max(time.Duration(seconds)*time.Second, time.Millisecond)
+		}
+	}
+	return nil, after, c.refusal(r, answer)
+}
+
+// send sends a request and returns the response, whose body the caller reads and closes.
+func (c *client) send(
+	ctx context.Context, method, path string, query url.Values, accept string, body []byte,
+) (*http.Response, error) {
 	target := c.base + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()
 	}
 	q, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	q.Header = c.header.Clone()
 	q.Header.Set("Accept", accept)
@@ -84,28 +108,20 @@ func (c *client) requestOnce(
 	}
 	r, err := c.http.Do(q)
 	if err != nil {
-		return nil, 0, fmt.Errorf("cannot reach the server: %w", err)
-	}
-	defer r.Body.Close()
-	answer, err = io.ReadAll(r.Body)
-	if err != nil {
-		return nil, 0, fmt.Errorf("the answer of the server is incomplete: %w", err)
+		return nil, fmt.Errorf("cannot reach the server: %w", err)
 	}
 	c.warnings(r.Header)
-	if r.StatusCode < http.StatusMultipleChoices {
-		return answer, 0, nil
-	}
+	return r, nil
+}
+
+// refusal returns the error of a response above 299 with its body.
+func (c *client) refusal(r *http.Response, body []byte) *kerrors.StatusError {
 	var status metav1.Status
-	if json.Unmarshal(answer, &status) != nil || status.Message == "" {
-		status.Message = fmt.Sprintf("the server at %s answers %s: %s", c.base, r.Status, strings.TrimSpace(string(answer)))
+	if json.Unmarshal(body, &status) != nil || status.Message == "" {
+		status.Message = fmt.Sprintf("the server at %s answers %s: %s", c.base, r.Status, strings.TrimSpace(string(body)))
 	}
 	status.Code = int32(r.StatusCode)
-	if r.StatusCode == http.StatusTooManyRequests {
-		if seconds, err := strconv.Atoi(r.Header.Get("Retry-After")); err == nil && seconds >= 0 && seconds <= math.MaxInt32 {
-			after = max(time.Duration(seconds)*time.Second, time.Millisecond)
-		}
-	}
-	return nil, after, &kerrors.StatusError{ErrStatus: status}
+	return &kerrors.StatusError{ErrStatus: status}
 }
 
 // warnings gives the warnings of a response to warn.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -22,8 +23,12 @@ const Name = "kubectl-history"
 // Options are what the command needs from the program.
 type Options struct {
 	Out, ErrOut io.Writer
-	// Color has differences printed in colours.
+	// Color is set to print in colours.
 	Color bool
+	// Columns is the width of the terminal, 0 if Out is none.
+	Columns int
+	// Now returns the time of the client, in its time zone.
+	Now func() time.Time
 	// Getenv returns an environment variable.
 	Getenv func(string) string
 }
@@ -41,7 +46,7 @@ func New(o Options) *cobra.Command {
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newLog(o), newGet(o), newDiff(o), newUndelete(o), newRevert(o), newBlameCommand(o), newWhy(o))
+	c.AddCommand(newLog(o), newSince(o), newGet(o), newDiff(o), newUndelete(o), newRevert(o), newBlameCommand(o), newWhy(o))
 	return c
 }
 

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	kubeconfig "k8s.io/client-go/tools/clientcmd/api/v1"
 	"sigs.k8s.io/yaml"
@@ -216,7 +217,10 @@ func newClient(ctx context.Context, cluster *kubeconfig.Cluster, user *kubeconfi
 			header[http.CanonicalHeaderKey("Impersonate-Extra-"+url.PathEscape(name))] = values
 		}
 	}
-	transport := &http.Transport{TLSClientConfig: config, Proxy: proxy, ForceAttemptHTTP2: true}
+	transport := &http.Transport{
+		TLSClientConfig: config, Proxy: proxy, ForceAttemptHTTP2: true,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second}, // a watch may be silent for long
+	}
 	return &client{base: base.String(), header: header, http: &http.Client{Transport: transport}}, nil
 }
 

@@ -145,12 +145,14 @@ func requestOf(c *history.Change) string {
 }
 
 // changedOf returns the paths that changed, at most six, and the reason that the server has for a change.
-func changedOf(c *history.Change) string {
-	const most = 6
+func changedOf(c *history.Change) string { return changedUpTo(c, 6) }
+
+// changedUpTo is changedOf with another number of paths.
+func changedUpTo(c *history.Change, most int) string {
 	shown := c.Changed[:min(most, len(c.Changed))]
 	out := strings.Join(shown, ",")
 	if more := len(c.Changed) - len(shown) + c.MoreChanged; more > 0 {
-		out += fmt.Sprintf(" and %d more", more)
+		out = strings.TrimSpace(fmt.Sprintf("%s and %d more", out, more))
 	}
 	parts := []string{}
 	for _, part := range []string{out, c.Reason, c.Unreadable} {

@@ -1,6 +1,9 @@
 package kubectlhistory_test
 
 import (
+	"context"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -38,15 +41,20 @@ func start(t *testing.T, controllers ...string) *plugin {
 func (p *plugin) run(line string) string {
 	p.t.Helper()
 	var out strings.Builder
-	c := kubectlhistory.New(kubectlhistory.Options{Out: &out, ErrOut: &out, Getenv: func(name string) string {
+	p.runTo(p.t.Context(), &out, line)
+	return out.String()
+}
+
+// runTo runs the command until it ends, or until ctx ends and it notices that.
+func (p *plugin) runTo(ctx context.Context, out io.Writer, line string) {
+	c := kubectlhistory.New(kubectlhistory.Options{Out: out, ErrOut: out, Now: p.now.Now, Getenv: func(name string) string {
 		return map[string]string{"KUBECONFIG": p.kubeconfig}[name]
 	}})
 	c.SetArgs(strings.Fields(line))
-	c.SetOut(&out)
-	if err := c.ExecuteContext(p.t.Context()); err != nil {
-		out.WriteString("error: " + err.Error() + "\n")
+	c.SetOut(out)
+	if err := c.ExecuteContext(ctx); err != nil {
+		fmt.Fprintf(out, "error: %v\n", err)
 	}
-	return out.String()
 }
 
 // expect runs the command and compares what it prints. Revisions, UIDs and ages are replaced by words, and runs of spaces by one.

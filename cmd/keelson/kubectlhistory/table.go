@@ -1,11 +1,10 @@
 package kubectlhistory
 
 import (
-	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"unicode"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -13,20 +12,83 @@ import (
 
 // writeTable writes rows in columns, as kubectl does. Empty cells are shown as <none>.
 func writeTable(out io.Writer, header []string, rows [][]string) error {
-	const minimum, tab, padding = 6, 4, 3
-	w := tabwriter.NewWriter(out, minimum, tab, padding, ' ', 0)
-	for _, row := range append([][]string{header}, rows...) {
-		cells := make([]string, len(row))
-		for i, cell := range row {
-			if cells[i] = printable(cell); cell == "" {
-				cells[i] = "<none>"
-			}
-		}
-		if _, err := fmt.Fprintln(w, strings.Join(cells, "\t")); err != nil {
-			return err
+	t := table{out: out, header: header}
+	return t.write(rows)
+}
+
+// table writes rows in columns. Rows may be written in several parts: the columns get wider if a part needs it, and never narrower.
+type table struct {
+	out    io.Writer
+	header []string // is written with the first part
+	// color returns the colour of a cell as the number of an escape sequence, "" for none. It may be nil.
+	color func(column int, cell string) string
+
+	begun  bool
+	widths []int // of the columns with the spaces behind them
+}
+
+// fit makes the columns wide enough for rows, which may have fewer cells than the header.
+func (t *table) fit(rows [][]string) {
+	const minimum, padding = 6, 3
+	if t.widths == nil {
+		t.widths = make([]int, len(t.header))
+		rows = append([][]string{t.header}, rows...)
+	}
+	for _, row := range rows {
+		for i, cell := range row[:min(len(row), len(t.widths))] {
+			t.widths[i] = max(t.widths[i], minimum, utf8.RuneCountInString(cellText(cell))+padding)
 		}
 	}
-	return w.Flush()
+}
+
+// before returns the width of the columns before one.
+func (t *table) before(column int) (width int) {
+	for _, w := range t.widths[:column] {
+		width += w
+	}
+	return width
+}
+
+// write writes a part of the rows.
+func (t *table) write(rows [][]string) error {
+	t.fit(rows)
+	if !t.begun {
+		t.begun = true
+		rows = append([][]string{t.header}, rows...)
+	}
+	var out strings.Builder
+	for _, row := range rows {
+		for i, cell := range row {
+			text := cellText(cell)
+			spaces := 0
+			if i < len(row)-1 {
+				spaces = max(t.widths[i]-utf8.RuneCountInString(text), 0)
+			}
+			if t.color != nil {
+				text = colored(t.color(i, cell), text)
+			}
+			out.WriteString(text + strings.Repeat(" ", spaces))
+		}
+		out.WriteByte('\n')
+	}
+	_, err := io.WriteString(t.out, out.String())
+	return err
+}
+
+// cellText returns a cell as it is written.
+func cellText(cell string) string {
+	if cell == "" {
+		return "<none>"
+	}
+	return printable(cell)
+}
+
+// colored returns text in a colour, which is the number of an escape sequence, "" for none.
+func colored(color, text string) string {
+	if color == "" {
+		return text
+	}
+	return "\x1b[" + color + "m" + text + "\x1b[0m"
 }
 
 // printable returns text in which control characters are replaced, so that the names and values of others cannot control the

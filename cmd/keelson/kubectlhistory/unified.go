@@ -105,10 +105,10 @@ func unified(fromName, toName, from, to string, color bool) string {
 	const context = 3
 	var out strings.Builder
 	line := func(code, text string) {
-		if color && code != "" {
-			text = "\x1b[" + code + "m" + text + "\x1b[0m"
+		if !color {
+			code = ""
 		}
-		out.WriteString(text + "\n")
+		out.WriteString(colored(code, text) + "\n")
 	}
 	line("1", "--- "+fromName)
 	line("1", "+++ "+toName)

@@ -97,7 +97,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Inf
 	}
 	for more := true; more && len(list.Items) < f.limit && !f.budget.used(); {
 		var part []history.ObjectChange
-		if part, more, err = f.next(r.Context()); err != nil {
+		if part, more, err = f.next(r.Context(), f.limit-len(list.Items)); err != nil {
 			return err
 		}
 		list.Items = append(list.Items, part...)

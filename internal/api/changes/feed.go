@@ -154,9 +154,9 @@ func (h *Handler) index() map[schema.GroupResource]*directory.Resource {
 	return index
 }
 
-// next returns further changes, of at least one revision. All changes of a revision are in one result, so they may be a few more than the
-// limit. more is true if there may be others.
-func (f *feed) next(ctx context.Context) (list []history.ObjectChange, more bool, err error) {
+// next returns further changes, of at least one revision, and at most room. All changes of a revision are in one result, so they may be a
+// few more. more is true if there may be others.
+func (f *feed) next(ctx context.Context, room int) (list []history.ObjectChange, more bool, err error) {
 	found, err := f.h.o.Store.Changes(ctx, storage.ChangesRequest{
 		Prefix: registry.Root, After: f.after, Since: f.since, Limit: f.limit, KeysOnly: true, Examine: max(f.budget.examine, 1),
 	})
@@ -167,7 +167,8 @@ func (f *feed) next(ctx context.Context) (list []history.ObjectChange, more bool
 	f.since = time.Time{}
 	for i := range found.Changes {
 		e := found.Changes[i].Event
-		if e.Entry.ModRevision > f.after && i > 0 && (f.budget.decode <= 0 || f.budget.bytes <= 0) {
+		full := len(list) >= room || f.budget.decode <= 0 || f.budget.bytes <= 0
+		if full && i > 0 && e.Entry.ModRevision > f.after {
 			return list, true, nil
 		}
 		f.after = e.Entry.ModRevision

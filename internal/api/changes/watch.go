@@ -67,7 +67,7 @@ func (f *feed) follow(ctx context.Context, s *stream) error {
 		for more := true; more; {
 			f.budget = budget{examine, decode, watchBytes}
 			part, err := f.work(ctx, func() (part []history.ObjectChange, err error) {
-				part, more, err = f.next(ctx)
+				part, more, err = f.next(ctx, f.limit)
 				return part, err
 			})
 			if err == nil {
