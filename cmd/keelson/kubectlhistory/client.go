@@ -25,7 +25,7 @@ import (
 const (
 	mediaJSON  = "application/json"
 	mediaTable = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-	// fieldManager is the name of the command in managedFields.
+	// fieldManager is the name of the command in managedFields, and its User-Agent.
 	fieldManager = "kubectl-history"
 	// pageSize is how many objects or changes a request asks for.
 	pageSize = 500
@@ -200,16 +200,16 @@ func (c *client) pages(
 		if err := page(body); err != nil {
 			return err
 		}
-		var list metav1.PartialObjectMetadataList
-		if err := json.Unmarshal(body, &struct {
-			Metadata *metav1.ListMeta `json:"metadata"`
-		}{&list.ListMeta}); err != nil {
+		var list struct {
+			Metadata metav1.ListMeta `json:"metadata"`
+		}
+		if err := json.Unmarshal(body, &list); err != nil {
 			return err
 		}
-		if list.Continue == "" {
+		if list.Metadata.Continue == "" {
 			return nil
 		}
-		query.Set("continue", list.Continue)
+		query.Set("continue", list.Metadata.Continue)
 	}
 }
 

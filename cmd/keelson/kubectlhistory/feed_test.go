@@ -128,3 +128,18 @@ func TestChangePrinter(t *testing.T) {
 		t.Errorf("%q, %v", out.String(), err)
 	}
 }
+
+// TestNoFeed reads from a server that has no changes.
+func TestNoFeed(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	for _, watch := range []bool{false, true} {
+		s := &session{
+			Options: Options{Now: time.Now}, ctx: t.Context(), client: &client{base: server.URL, header: http.Header{}, http: server.Client()},
+		}
+		err := s.since("1h", &sinceFlags{watch: watch})
+		if err == nil || !strings.HasPrefix(err.Error(), "the server has no feed of changes: ") {
+			t.Errorf("watch %t: %v", watch, err)
+		}
+	}
+}

@@ -87,7 +87,7 @@ func (s *session) since(text string, f *sinceFlags) error {
 	}
 	feed := newFeed(s.client, namespace, begin, f.selector, fields.AndSelectors(selected...).String())
 	if f.watch {
-		return s.follow(feed, s.changePrinter(namespace == "", f.output))
+		return noFeed(s.follow(feed, s.changePrinter(namespace == "", f.output)))
 	}
 	list := history.ChangeList{
 		TypeMeta: metav1.TypeMeta{Kind: "ChangeList", APIVersion: history.APIVersion}, Items: []history.ObjectChange{},
@@ -106,10 +106,8 @@ func (s *session) since(text string, f *sinceFlags) error {
 	})
 	list.ResourceVersion = feed.reached()
 	switch {
-	case kerrors.IsNotFound(err):
-		return fmt.Errorf("the server has no feed of changes: %w", err)
 	case err != nil:
-		return err
+		return noFeed(err)
 	case f.output == "json" || f.output == "yaml":
 		err = s.print(list, f.output)
 	case found == 0:
@@ -117,6 +115,14 @@ func (s *session) since(text string, f *sinceFlags) error {
 	}
 	if more && err == nil {
 		s.warnf("There may be later changes: those since %s.", feed.reached())
+	}
+	return err
+}
+
+// noFeed explains the error of a server without changes: one that stores objects in etcd, or is not Keelson.
+func noFeed(err error) error {
+	if kerrors.IsNotFound(err) {
+		return fmt.Errorf("the server has no feed of changes: %w", err)
 	}
 	return err
 }
