@@ -243,7 +243,8 @@ func (s *search) readHistory(ctx context.Context) {
 	}
 }
 
-// note evaluates one change of the object, the newest first. known means that the state before it is known.
+// note takes from one change who made it, if it was the last one, began the deletion or added a finalizer. It is called for the newest change
+// first. known means that the state before the change is known.
 func (s *search) note(c *registry.PastChange, newest, known bool, before, after registry.Lifecycle) {
 	if c.Time.IsZero() {
 		return // who made it is not known

@@ -142,6 +142,6 @@ func (s *search) addInstances(ctx context.Context, crd *apiextensionsv1.CustomRe
 			s.add(s.item(ctx, Dependent, f, fmt.Sprintf("Left: %%s, %d of them with finalizers", f.withFinalizers)))
 			s.webhooksOfFirst(ctx, f)
 		}
-		return
+		return // the other versions have the same objects
 	}
 }

@@ -16,7 +16,7 @@ import (
 // maxReads bounds the objects that are read for their managedFields.
 const maxReads = 100
 
-// found are the objects of one resource that a scan was for.
+// found has the objects of one resource that a scan was looking for.
 type found struct {
 	discovery.Resource
 	count, withFinalizers int

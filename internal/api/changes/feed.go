@@ -29,15 +29,15 @@ const (
 	defaultSince = time.Hour
 
 	defaultLimit, maxLimit = 200, 1000
-	// examine bounds the revisions that a list reads, and decode the changes whose objects it decodes. A response with fewer changes than
-	// the limit may have continue.
-	examine, decode = 20_000, 2 * maxLimit
+	// maxExamined bounds the revisions that a list reads, and maxDecoded the changes whose objects it decodes. So a response with fewer
+	// changes than the limit may have continue.
+	maxExamined, maxDecoded = 20_000, 2 * maxLimit
 	// listBytes bounds the bytes of the objects that a list decodes, watchBytes those that a watch decodes at a time. Paths of changed
 	// fields count as many times pathCost: they are kept until the client has read them.
 	listBytes, watchBytes, pathCost = 32 << 20, 8 << 20, 8
 )
 
-// feed is a request for changes: the next call of next begins after the revision after.
+// feed is a request for changes.
 type feed struct {
 	h         *Handler
 	namespace string
@@ -46,19 +46,20 @@ type feed struct {
 	resources map[schema.GroupResource]*directory.Resource
 
 	limit  int
-	after  int64
-	since  time.Time
+	after  int64     // the last revision that was read
+	since  time.Time // earlier changes are left out; it is zero after the first call of next
 	budget budget
 }
 
-// budget is what a feed may still do before it answers.
+// budget is how many more revisions a feed may examine, and how many more changes and bytes it may decode, before it answers.
 type budget struct{ examine, decode, bytes int }
 
+// used reports whether nothing is left of one of them.
 func (b *budget) used() bool { return b.examine <= 0 || b.decode <= 0 || b.bytes <= 0 }
 
 // open returns the feed that a request asks for.
 func (h *Handler) open(r *http.Request, info *request.Info) (*feed, error) {
-	f := &feed{h: h, namespace: info.Namespace, limit: defaultLimit, budget: budget{examine, decode, listBytes}}
+	f := &feed{h: h, namespace: info.Namespace, limit: defaultLimit, budget: budget{maxExamined, maxDecoded, listBytes}}
 	if err := f.parse(r, info); err != nil {
 		return nil, err
 	}
@@ -250,6 +251,7 @@ func (f *feed) appendChange(
 	return append(list, out), nil
 }
 
+// holds reports whether a change has what a field selector requires.
 func holds(q fields.Requirement, c *history.ObjectChange) bool {
 	value, _ := fieldOf(c, q.Field)
 	return (q.Operator == selection.NotEquals) != (value == q.Value)

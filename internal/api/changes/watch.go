@@ -34,14 +34,14 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, info *request.In
 			timeout = time.Duration(seconds) * time.Second
 		}
 	}
-	place := fairshare.Account{}
+	account := fairshare.Account{}
 	if u := request.UserFrom(r.Context()); u != nil {
-		place = h.watches.AccountFor(u)
+		account = h.watches.AccountFor(u)
 	}
-	if !place.Take(1) {
+	if !account.Take(1) {
 		return kerrors.NewTooManyRequests("too many watches of changes; please try again later", 1)
 	}
-	defer place.Release()
+	defer account.Release()
 	f, err := h.open(r, info)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, info *request.In
 func (f *feed) follow(ctx context.Context, s *stream) error {
 	for {
 		for more := true; more; {
-			f.budget = budget{examine, decode, watchBytes}
+			f.budget = budget{maxExamined, maxDecoded, watchBytes}
 			part, err := f.work(ctx, func() (part []history.ObjectChange, err error) {
 				part, more, err = f.next(ctx, f.limit)
 				return part, err

@@ -92,7 +92,7 @@ func Describe(c *registry.PastChange, after, before Object) Change {
 	switch {
 	case c.Deleted:
 		out.Type, out.UID = Deleted, before.uid()
-		if a.Verb == "" && !c.Time.IsZero() {
+		if a.Verb == "" && !c.Time.IsZero() { // all other deletions have an author, who is kept as long as the time
 			out.Type = Expired
 		}
 	case c.CreateRevision == c.Revision:

@@ -1,5 +1,5 @@
-// Package history has the form in which the history of an object is answered, and finds what a change has changed. Package rest
-// serves it; docs/history.md describes it for users.
+// Package history has the types of history.keelson.dev/v1alpha1, and finds which fields a change has changed. Package rest serves the history
+// of an object, package changes the changes of all; docs/history.md describes both for users.
 package history
 
 import (

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -228,14 +229,14 @@ func (s *Store) loadKept() error {
 			return fmt.Errorf("data directory %s: %w", s.opts.Dir, err)
 		}
 	}
-	s.history.limit = s.keptBytes()
+	s.history.limit = s.configuredLimit()
 	s.history.kept.adopt(s.opts.Retention.Rules, s.opts.HistoryWindow, s.history.compacted.Load())
 	s.publishFloors()
 	return nil
 }
 
-// keptBytes returns Retention.Bytes or its default; a negative number is no limit.
-func (s *Store) keptBytes() int64 {
+// configuredLimit returns Retention.Bytes or its default; a negative number is no limit.
+func (s *Store) configuredLimit() int64 {
 	const most, mostInMemory = 1 << 30, 64 << 20
 	switch {
 	case s.opts.Retention.Bytes != 0:
@@ -263,7 +264,7 @@ func (s *Store) keptLimit() int64 {
 	return int64(float64(most) * max(raw/compressed, 1))
 }
 
-// giveUpKept gives up the oldest quarter of what is kept, at least giveUpBytes, because space is low. It does nothing while the
+// giveUpKept gives up the oldest quarter of what is kept, at least 4 MiB, because space is low. It does nothing while the
 // space of what was given up before is not free yet.
 func (s *Store) giveUpKept() {
 	const atLeast = 4 << 20
@@ -275,14 +276,13 @@ func (s *Store) giveUpKept() {
 	}
 	most := max(k.Bytes-max(k.Bytes/4, atLeast), 0)
 	s.opts.Logger.Warn("little space is left: the oldest history is given up", "dir", s.opts.Dir, "bytes", k.Bytes-most)
-	for done := false; !done; {
-		var err error
-		if done, err = s.compactStep(pass{cut: true, most: most, through: k.Passed[0].Revision}); err != nil {
-			s.opts.Logger.Error("history could not be given up", "error", err)
-			return
-		}
+	if err := s.compactPass(context.Background(), pass{cut: true, most: most, through: k.Passed[0].Revision}); err != nil {
+		s.opts.Logger.Error("history could not be given up", "error", err)
 	}
 }
 
-// keptBytes is the size of what an operation of the log keeps: the version before, and itself with its author.
-func (op *logOp) keptBytes(key, by int) int64 { return op.prevSize + 2*int64(key) + int64(by) + 16 }
+// keptBytes returns about how many bytes an operation of the log keeps: the version before, and itself. keySize and bySize are the lengths
+// of its key and of its author.
+func (op *logOp) keptBytes(keySize, bySize int) int64 {
+	return op.prevSize + 2*int64(keySize) + int64(bySize) + 16
+}
