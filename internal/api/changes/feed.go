@@ -20,6 +20,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/directory"
 	"github.com/keelson-dev/keelson/internal/api/history"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/apierr"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
@@ -49,6 +50,9 @@ type feed struct {
 	after  int64
 	since  time.Time
 	budget budget
+	// hold counts bytes of memory for the user; nil of a watch, of which few decode at a time. held are those that are counted for decoding.
+	hold func(n int) bool
+	held int
 }
 
 // budget is what a feed may still do before it answers.
@@ -217,11 +221,17 @@ func (f *feed) appendChange(
 	if err != nil || len(versions) == 0 || versions[0].Revision != revision {
 		return list, err // without an error, it has just been given up
 	}
-	f.budget.decode--
+	size := 0
 	for i := range versions {
-		if o := versions[i].Object; o != nil {
-			f.budget.bytes -= len(o.Data)
+		size += versions[i].Size()
+	}
+	f.budget.decode--
+	f.budget.bytes -= size
+	if more := registry.DecodedMemory*size - f.held; more > 0 && f.hold != nil {
+		if !f.hold(more) {
+			return nil, apierr.TooManyUnread()
 		}
+		f.held += more
 	}
 	// The feed must not wait for the conversion webhook of a definition.
 	after, before := history.DecodeWritten(ctx, served, &versions[0]), history.Object{}
