@@ -35,7 +35,7 @@ const (
 	examine, decode = 20_000, 2 * maxLimit
 	// listBytes bounds the bytes of the objects that a list decodes, watchBytes those that a watch decodes at a time. Paths of changed
 	// fields count as many times pathCost: they are kept until the client has read them.
-	listBytes, watchBytes, pathCost = 32 << 20, 8 << 20, 8
+	listBytes, watchBytes, pathCost = 32 << 20, 2 << 20, 8
 )
 
 // feed is a request for changes: the next call of next begins after the revision after.
