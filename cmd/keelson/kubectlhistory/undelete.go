@@ -417,8 +417,6 @@ type report struct {
 	hint                   string // is printed at the end
 }
 
-func (r *report) total() int { return r.changed + r.left + r.refusal }
-
 // line prints a line about an object.
 func (r *report) line(name, text string) { r.s.printf("%s %s\n", printable(name), printable(text)) }
 

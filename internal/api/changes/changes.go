@@ -92,6 +92,10 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Inf
 	if err != nil {
 		return err
 	}
+	f.hold = func(n int) bool { return request.HoldMemory(r.Context(), n) }
+	if f.held = registry.MemoryOfChanges; !f.hold(f.held) {
+		return apierr.TooManyUnread()
+	}
 	list := history.ChangeList{
 		TypeMeta: metav1.TypeMeta{Kind: "ChangeList", APIVersion: history.APIVersion}, Items: []history.ObjectChange{},
 	}
@@ -118,6 +122,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Inf
 	if apiresponse.WantsPretty(r) {
 		body = apiresponse.Indent(body)
 	}
+	request.ResponseFrom(r.Context()).ReleaseMemory() // it was counted for decoding
 	if !request.HoldMemory(r.Context(), len(body)) {
 		return apierr.TooManyUnread()
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/directory"
 	"github.com/keelson-dev/keelson/internal/api/history"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/apierr"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
@@ -34,7 +35,7 @@ const (
 	maxExamined, maxDecoded = 20_000, 2 * maxLimit
 	// listBytes bounds the bytes of the objects that a list decodes, watchBytes those that a watch decodes at a time. Paths of changed
 	// fields count as many times pathCost: they are kept until the client has read them.
-	listBytes, watchBytes, pathCost = 32 << 20, 8 << 20, 8
+	listBytes, watchBytes, pathCost = 32 << 20, 2 << 20, 8
 )
 
 // feed is a request for changes.
@@ -49,6 +50,9 @@ type feed struct {
 	after  int64     // the last revision that was read
 	since  time.Time // earlier changes are left out; it is zero after the first call of next
 	budget budget
+	// hold counts bytes of memory for the user; nil of a watch, of which few decode at a time. held are those that are counted for decoding.
+	hold func(n int) bool
+	held int
 }
 
 // budget is how many more revisions a feed may examine, and how many more changes and bytes it may decode, before it answers.
@@ -219,11 +223,17 @@ func (f *feed) appendChange(
 	if err != nil || len(versions) == 0 || versions[0].Revision != revision {
 		return list, err // without an error, it has just been given up
 	}
-	f.budget.decode--
+	size := 0
 	for i := range versions {
-		if o := versions[i].Object; o != nil {
-			f.budget.bytes -= len(o.Data)
+		size += versions[i].Size()
+	}
+	f.budget.decode--
+	f.budget.bytes -= size
+	if more := registry.DecodedMemory*size - f.held; more > 0 && f.hold != nil {
+		if !f.hold(more) {
+			return nil, apierr.TooManyUnread()
 		}
+		f.held += more
 	}
 	// The feed must not wait for the conversion webhook of a definition.
 	after, before := history.DecodeWritten(ctx, served, &versions[0]), history.Object{}

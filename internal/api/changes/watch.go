@@ -121,8 +121,8 @@ func (f *feed) live(ctx context.Context, s *stream) error {
 	}
 }
 
-// work calls decode, which makes changes of objects. Few watches do that at a time, and each rests afterwards for as long as it took:
-// watches of many changes leave the processors to requests.
+// work calls decode, which makes changes of objects. Few watches do that at a time, and each then rests in its place for as long as it took:
+// however many watches have many changes, they leave the processors to requests.
 func (f *feed) work(
 	ctx context.Context, decode func() ([]history.ObjectChange, error),
 ) (list []history.ObjectChange, err error) {
@@ -131,12 +131,9 @@ func (f *feed) work(
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	defer func() { <-f.h.working }()
 	began := time.Now()
-	func() {
-		defer func() { <-f.h.working }()
-		list, err = decode()
-	}()
-	if err == nil && ctx.Err() == nil {
+	if list, err = decode(); err == nil && ctx.Err() == nil {
 		select {
 		case <-time.After(time.Since(began)):
 		case <-ctx.Done():

@@ -5,12 +5,16 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/apierr"
+	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
 // blockers answers what an object waits for. It shows the metadata and the conditions of the object, no other values.
 func (h *Handler) blockers(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	if info.Rest != "" || info.Name == "" || h.o.Blockers == nil {
 		return apierr.PathNotFound()
+	}
+	if err := hold(r, registry.MemoryOfChanges); err != nil {
+		return err
 	}
 	found, err := s.latest(r.Context(), info)
 	if err != nil {

@@ -42,6 +42,10 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 	if err != nil {
 		return err
 	}
+	// The memory is counted before it is taken: the versions, then the trees of two of them, and the text of those that are answered.
+	if err := hold(r, registry.MemoryOfChanges); err != nil {
+		return err
+	}
 	// One more than are shown, because a change is found by comparing with the version before.
 	changes, more, err := s.Changes(ctx, info.Namespace, info.Name, o.before, o.limit+1)
 	if errors.Is(err, registry.ErrNoHistory) {
@@ -53,6 +57,18 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 	if len(changes) == 0 || changes[0].Revision < since {
 		// That an object had this name before the namespace was made again is not for everybody.
 		return kerrors.NewNotFound(s.gr, info.Name)
+	}
+	largest, all := 0, 0
+	for i := range changes {
+		n := changes[i].Size()
+		largest, all = max(largest, n), all+n
+	}
+	need := 2 * registry.DecodedMemory * largest
+	if o.objects {
+		need += 3 * all
+	}
+	if err := hold(r, need); err != nil {
+		return err
 	}
 	answer := history.ObjectHistory{
 		TypeMeta: metav1.TypeMeta{Kind: "ObjectHistory", APIVersion: history.APIVersion}, Items: []history.Change{},

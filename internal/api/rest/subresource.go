@@ -141,7 +141,7 @@ func (s *served) undiscoveredVerb(info *request.Info) verbFunc {
 	return undiscovered[info.Subresource]
 }
 
-// writeAnswer writes what is not an object of a resource, as JSON.
+// writeAnswer writes what is not an object of a resource, as JSON. Instead of what was counted for making the answer, it counts the answer.
 func writeAnswer(w http.ResponseWriter, r *http.Request, answer any) error {
 	body, err := json.Marshal(answer)
 	if err != nil {
@@ -150,6 +150,7 @@ func writeAnswer(w http.ResponseWriter, r *http.Request, answer any) error {
 	if apiresponse.WantsPretty(r) {
 		body = apiresponse.Indent(body)
 	}
+	request.ResponseFrom(r.Context()).ReleaseMemory()
 	if err := hold(r, len(body)); err != nil {
 		return err
 	}

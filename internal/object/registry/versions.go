@@ -93,6 +93,18 @@ func (r *Resource) EachKept(ctx context.Context, yield func(value []byte, revisi
 // pastBytes bounds the values that one call of Changes reads.
 const pastBytes = 4 << 20
 
+// MemoryOfChanges is about how many bytes one call of Changes takes at most, and DecodedMemory about how many times as much as its stored
+// value an object takes that is decoded to a tree.
+const MemoryOfChanges, DecodedMemory = pastBytes, 8
+
+// Size returns the bytes of the stored value of the object, 0 if there is none.
+func (c *PastChange) Size() int {
+	if c.Object == nil {
+		return 0
+	}
+	return len(c.Object.Data)
+}
+
 // Changes returns the changes of an object before a revision (0 is all), the newest first, at most limit, and fewer if they are large.
 // more is true if there are older ones; then there are at least two. The object may be gone. It fails with ErrNoHistory if the store
 // keeps none.
