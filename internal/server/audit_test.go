@@ -113,6 +113,43 @@ func TestAuditLog(t *testing.T) {
 	}
 }
 
+// TestAuditOfThePast checks how reads of the past are recorded: what the policy says about secrets is about their history too, which shows
+// their values.
+func TestAuditOfThePast(t *testing.T) {
+	c := audited(t)
+	s := start(t, c)
+	h := httpClient(t, s, false)
+	secrets := s.URL() + "/api/v1/namespaces/default/secrets"
+	callWith(t, h, "admintoken", "POST", secrets, "application/json", `{"metadata":{"name":"a"},"stringData":{"k":"hidden"}}`)
+	for _, path := range []string{
+		"/api/v1/namespaces/default/secrets/a/history?objects=true", "/api/v1/namespaces/default/secrets?asOf=0s",
+		"/api/v1/namespaces/default/secrets/a/blockers", "/apis/history.keelson.dev/v1alpha1/namespaces/default/changes?limit=1",
+		"/apis/history.keelson.dev/v1alpha1/changes?watch=true&timeoutSeconds=1",
+	} {
+		if a := callWith(t, h, "admintoken", "GET", s.URL()+path, "application/json", ""); a.Status != http.StatusOK {
+			t.Fatalf("%s: %d %s", path, a.Status, a.Body)
+		}
+	}
+	stop(t, s)
+	var got []string
+	for _, e := range events(t, c.Audit.Log.Path) {
+		got = append(got, strings.Join([]string{
+			e.Verb, e.ObjectRef.Resource, e.ObjectRef.Subresource, e.ObjectRef.Name, string(e.Level), e.RequestURI[strings.LastIndex(e.RequestURI, "/")+1:],
+		}, " "))
+		if e.ResponseObject != nil && bytes.Contains(e.ResponseObject.Raw, []byte("aGlkZGVu")) {
+			t.Errorf("a secret is in the audit log: %s", e.ResponseObject.Raw)
+		}
+	}
+	want := []string{
+		"create secrets  a Metadata secrets", "get secrets history a Metadata history?objects=true", "list secrets   Metadata secrets?asOf=0s",
+		"get secrets blockers a RequestResponse blockers", "list changes   RequestResponse changes?limit=1",
+		"watch changes   RequestResponse changes?watch=true&timeoutSeconds=1",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 // TestSecretsAreInNoLog: neither the audit log below the level that asks for them,
 // nor the server's own log at any verbosity, nor the metrics have what is in
 // secrets and credentials.
