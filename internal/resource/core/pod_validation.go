@@ -168,10 +168,13 @@ func validateGatesRemoved(is, was []corev1.PodSchedulingGate, path *field.Path) 
 	for _, g := range was {
 		had[g.Name] = true
 	}
+	last := map[string]int{} // a name is reported once, at its last place
+	for i, g := range is {
+		last[g.Name] = i
+	}
 	var errs field.ErrorList
 	for i, g := range is {
-		again := slices.ContainsFunc(is[i+1:], func(o corev1.PodSchedulingGate) bool { return o.Name == g.Name })
-		if !had[g.Name] && !again { // a name is reported once, at its last place
+		if !had[g.Name] && last[g.Name] == i {
 			errs = append(errs, field.Forbidden(path.Index(i).Child("name"),
 				fmt.Sprintf("only deletion is allowed, but found new scheduling gate '%s'", g.Name)))
 		}
