@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/internal/api/directory"
@@ -76,10 +77,16 @@ func countKept(ctx context.Context, r *directory.Resource, prefixes []string) (v
 		return 0, 0, nil
 	}
 	served, done, err := r.Open(ctx)
-	if err != nil || served.Virtual() {
-		return 0, 0, nil // it has just gone, or is not stored
+	switch {
+	case kerrors.IsNotFound(err):
+		return 0, 0, nil // it has just gone
+	case err != nil:
+		return 0, 0, err
 	}
 	defer done()
+	if served.Virtual() {
+		return 0, 0, nil
+	}
 	err = served.EachKept(ctx, func(value []byte, revision int64) bool {
 		if encrypt.Holds(prefixes, value) {
 			versions, last = versions+1, max(last, revision)

@@ -48,8 +48,9 @@ func (g *Registry) ParseKey(key string) (gr schema.GroupResource, namespace, nam
 	return schema.GroupResource{Group: parts[0], Resource: parts[1]}, strings.Join(parts[2:len(parts)-1], ""), parts[len(parts)-1]
 }
 
-// EachKept calls yield with the stored value of every version of every object that is kept, and its revision, until yield returns
-// false. Versions that are written or given up meanwhile may be left out. A store that keeps no history has none.
+// EachKept calls yield with the stored value of every version of every object since the lowest revision at which the whole resource can
+// be read, and the revision of the version, until yield returns false. What is kept longer in single namespaces, and what is written or
+// given up meanwhile, may be left out. A store that keeps no history has none.
 func (r *Resource) EachKept(ctx context.Context, yield func(value []byte, revision int64) bool) error {
 	history, ok := r.store.(storage.History)
 	if !ok {

@@ -133,7 +133,7 @@ func (e *Encryption) Close() error {
 	return nil
 }
 
-// Dropped returns the beginnings of the values of a resource that could be read before a reload, and cannot any more. "" stands for
+// Dropped returns the beginnings of the values of a resource that could be read before a reload, and cannot be read now. "" stands for
 // values that are not encrypted. A key is known by its name: one that stays with another secret is not among them.
 type Dropped func(gr schema.GroupResource) []string
 
@@ -160,7 +160,7 @@ func (e *Encryption) OnReload(f func(Dropped)) {
 func (e *Encryption) CountReload(err error) { e.opts.Metrics.configReload(err) }
 
 // notifyReload calls the function of OnReload.
-func (e *Encryption) notifyReload(before, after *providers) {
+func (e *Encryption) notifyReload(before *providers) {
 	e.mu.Lock()
 	f := e.onReload
 	e.mu.Unlock()
@@ -168,7 +168,7 @@ func (e *Encryption) notifyReload(before, after *providers) {
 		return
 	}
 	f(func(gr schema.GroupResource) []string {
-		kept := prefixesOf(after.transformerFor(gr))
+		kept := prefixesOf(e.current.Load().transformerFor(gr))
 		return slices.DeleteFunc(prefixesOf(before.transformerFor(gr)), func(prefix string) bool { return slices.Contains(kept, prefix) })
 	})
 }
@@ -198,7 +198,7 @@ func (e *Encryption) Reload(ctx context.Context, read func(path string) ([]byte,
 	next.start()
 	before := e.current.Load()
 	e.replace(next, document)
-	e.notifyReload(before, next)
+	e.notifyReload(before)
 	return nil
 }
 

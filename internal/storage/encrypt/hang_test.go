@@ -85,7 +85,12 @@ func TestOnReload(t *testing.T) {
 	second := keys("aesgcm", "second", secretOf(16))
 	e := open(t, document(entry("secrets", keys("aesgcm", "first", secretOf(16)), second, identityProvider)))
 	var dropped []string
-	e.OnReload(func(d Dropped) { dropped = d(secrets) })
+	var first Dropped
+	e.OnReload(func(d Dropped) {
+		if dropped = d(secrets); first == nil {
+			first = d
+		}
+	})
 	for _, c := range []struct{ document, want string }{
 		{document(entry("secrets", second, identityProvider)), "k8s:enc:aesgcm:v1:first:"},
 		{document(entry("'*.*'", identityProvider, second)), ""},
@@ -101,6 +106,13 @@ func TestOnReload(t *testing.T) {
 		if err != nil || got != c.want {
 			t.Errorf("%s: %q (%v), want %q", c.document, got, err, c.want)
 		}
+	}
+	all := document(entry("secrets", keys("aesgcm", "first", secretOf(16)), identityProvider))
+	if err := e.Reload(t.Context(), func(string) ([]byte, error) { return []byte(all), nil }); err != nil {
+		t.Fatal(err)
+	}
+	if again := first(secrets); len(again) != 1 || again[0] != "k8s:enc:aesgcm:v1:second:" {
+		t.Errorf("a key that is back: %q", again)
 	}
 	if plain, encrypted := []byte("k8s\x00"), []byte("k8s:enc:aesgcm:v1:a:x"); !Holds([]string{""}, plain) ||
 		Holds([]string{""}, encrypted) || !Holds([]string{"k8s:enc:aesgcm:v1:a:"}, encrypted) || Holds(nil, plain) {
