@@ -89,6 +89,9 @@ func (s *Storage) validateSnapshots(m *mistakes) {
 		if c.Dir != "" || len(c.Recipients) > 0 {
 			m.add("{Storage.Snapshots.Dir} and {Storage.Snapshots.Recipients} need {Storage.Snapshots.Interval}")
 		}
+		if c.History {
+			m.add("{Storage.Snapshots.History} needs {Storage.Snapshots.Interval}")
+		}
 	case s.Backend == StorageEtcd:
 		m.add("{Storage.Snapshots.Interval} is not for data in etcd: save it with `etcdctl snapshot save`")
 	case c.Interval < time.Minute:

@@ -231,6 +231,7 @@ func TestSnapshotErrors(t *testing.T) {
 			[]string{"serve", "--snapshot-dir", in("x"), "--data-dir", in("new")},
 			"--snapshot-dir and --snapshot-recipient need --snapshot-schedule",
 		},
+		{[]string{"serve", "--snapshot-history", "--data-dir", in("new")}, "--snapshot-history needs --snapshot-schedule"},
 		{
 			[]string{"serve", "--snapshot-schedule", "1h", "--etcd-servers", "http://127.0.0.1:1"},
 			"--snapshot-schedule is not for data in etcd: save it with `etcdctl snapshot save`",

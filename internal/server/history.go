@@ -133,6 +133,9 @@ func storedPrefixes() map[string]string {
 func (s *starting) newChanges() http.Handler {
 	kept, ok := s.stores.main.(changes.Store)
 	if !ok {
+		if s.versions.Named(changes.GVR) {
+			s.log.Warn("the data is in a store that keeps no history: the version is not served", "version", changes.GVR.GroupVersion().String())
+		}
 		return nil
 	}
 	feed := changes.New(changes.Options{
