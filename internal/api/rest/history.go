@@ -100,7 +100,7 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 	return writeAnswer(w, r, &answer)
 }
 
-// historySince returns the revision from which on the user may read the history of the object: the creation of its namespace, or 0 for
+// historySince returns the revision from which on the user may read the past in the namespace of the request: the creation of its namespace, or 0 for
 // a user who may read the history of all namespaces.
 func (h *Handler) historySince(ctx context.Context, info *request.Info) (int64, error) {
 	if info.Namespace == "" || h.mayReadHistory(ctx, info, "") == nil {

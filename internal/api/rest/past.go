@@ -117,16 +117,12 @@ func (h *Handler) page(
 func (h *Handler) viewPast(
 	ctx context.Context, s *served, info *request.Info, revision int64,
 ) (*cache.View, error) {
-	if info.Namespace != "" {
-		since, err := h.o.Registry.NamespaceSince(ctx, info.Namespace)
-		if err != nil {
-			return nil, err
-		}
-		if revision < since || since == 0 {
-			if err := h.mayReadHistory(ctx, info, ""); err != nil {
-				return nil, err
-			}
-		}
+	since, err := h.historySince(ctx, info)
+	if err == nil && revision < since {
+		err = h.mayReadHistory(ctx, info, "") // which is refused, or since would be 0
+	}
+	if err != nil {
+		return nil, err
 	}
 	v, err := s.Past(ctx, revision, info.Namespace)
 	return v, notKept(err)
