@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -103,26 +104,28 @@ func (f *feed) live(ctx context.Context, s *stream) error {
 			resources.Take()
 			f.resources = f.h.index()
 		}
-		list, err := f.work(ctx, func() (list []history.ObjectChange, err error) {
-			for i := range batch.Events {
-				if list, err = f.appendChange(ctx, list, batch.Events[i]); err != nil {
-					return nil, err
+		for events := range slices.Chunk(batch.Events, defaultLimit) {
+			list, err := f.work(ctx, func() (list []history.ObjectChange, err error) {
+				for i := range events {
+					if list, err = f.appendChange(ctx, list, events[i]); err != nil {
+						return nil, err
+					}
 				}
+				return list, nil
+			})
+			if err == nil {
+				err = s.changes(list)
 			}
-			return list, nil
-		})
-		if err != nil {
-			return err
+			if err != nil {
+				return err
+			}
 		}
 		f.after = batch.Revision
-		if err := s.changes(list); err != nil {
-			return err
-		}
 	}
 }
 
-// work calls decode, which makes changes of objects. Few watches do that at a time, and each then rests in its place for as long as it took:
-// however many watches have many changes, they leave the processors to requests.
+// work calls decode, which makes changes of objects. Few watches do that at a time, and each then rests in its place for as long as it
+// took: however many watches have many changes, they leave the processors to requests.
 func (f *feed) work(
 	ctx context.Context, decode func() ([]history.ObjectChange, error),
 ) (list []history.ObjectChange, err error) {
