@@ -31,11 +31,7 @@ func newBlameCommand(o Options) *cobra.Command {
 
 // blame prints which change gave each field of an object its value.
 func (s *session) blame(args []string, output string) error {
-	kind, name, err := splitOne(args)
-	if err != nil {
-		return err
-	}
-	r, err := s.catalog.find(kind)
+	r, name, err := s.oneOf(args)
 	if err != nil {
 		return err
 	}

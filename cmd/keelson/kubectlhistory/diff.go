@@ -33,11 +33,7 @@ func newDiff(o Options) *cobra.Command {
 
 // diff prints how an object changed between two times.
 func (s *session) diff(args []string, asOf, to string) error {
-	kind, name, err := splitOne(args)
-	if err != nil {
-		return err
-	}
-	r, err := s.catalog.find(kind)
+	r, name, err := s.oneOf(args)
 	if err != nil {
 		return err
 	}

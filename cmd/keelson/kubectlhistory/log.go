@@ -42,11 +42,7 @@ func newLog(o Options) *cobra.Command {
 
 // log prints the changes of an object. limit 0 is all.
 func (s *session) log(args []string, limit int, uid, output string) error {
-	kind, name, err := splitOne(args)
-	if err != nil {
-		return err
-	}
-	r, err := s.catalog.find(kind)
+	r, name, err := s.oneOf(args)
 	if err != nil {
 		return err
 	}

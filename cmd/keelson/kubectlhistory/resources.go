@@ -207,6 +207,15 @@ func checkNames(names []string) error {
 	return nil
 }
 
+// oneOf returns the resource and the name in arguments that name one object.
+func (s *session) oneOf(args []string) (r resource, name string, err error) {
+	kind, name, err := splitOne(args)
+	if err == nil {
+		r, err = s.catalog.find(kind)
+	}
+	return r, name, err
+}
+
 // splitOne returns the resource type and the name in arguments that name one object.
 func splitOne(args []string) (kind, name string, err error) {
 	kind, names, err := splitArgs(args)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keelson-dev/keelson/internal/api/blockers"
+	"github.com/keelson-dev/keelson/internal/api/history"
 )
 
 func newWhy(o Options) *cobra.Command {
@@ -36,11 +37,7 @@ func newWhy(o Options) *cobra.Command {
 
 // why prints what an object waits for.
 func (s *session) why(args []string, output string) error {
-	kind, name, err := splitOne(args)
-	if err != nil {
-		return err
-	}
-	r, err := s.catalog.find(kind)
+	r, name, err := s.oneOf(args)
 	if err != nil {
 		return err
 	}
@@ -109,7 +106,7 @@ func sinceOf(t *metav1.Time) string {
 }
 
 // changeText returns when, by whom and how a change was made.
-func changeText(c *blockers.Change) string {
+func changeText(c *history.Change) string {
 	at := "at an unknown time"
 	if c.Time != nil {
 		at = c.Time.UTC().Format(timeFormat)
@@ -118,7 +115,7 @@ func changeText(c *blockers.Change) string {
 }
 
 // byOf returns who made a change, and the verb: the user if that is known, or else the field manager.
-func byOf(c *blockers.Change) string {
+func byOf(c *history.Change) string {
 	by := c.User
 	switch {
 	case by == "":

@@ -29,9 +29,9 @@ type ObjectBlockers struct {
 	// deleted.
 	DeletionTimestamp *metav1.Time `json:"deletionTimestamp,omitempty"`
 	// Deletion is the change that began the deletion, if the history reaches back to it and the user may read it.
-	Deletion *Change `json:"deletion,omitempty"`
+	Deletion *history.Change `json:"deletion,omitempty"`
 	// LastChange is what last touched the object: from the history, or what managedFields say about it.
-	LastChange *Change `json:"lastChange,omitempty"`
+	LastChange *history.Change `json:"lastChange,omitempty"`
 	// Items are in the order in which it is best to look at them. Without items nothing is known that the object waits for.
 	Items []Blocker `json:"items"`
 	// NotExamined says in sentences what was left out, because a limit was reached or it cannot be read.
@@ -63,7 +63,8 @@ const (
 // Blocker is one thing that an object waits for.
 type Blocker struct {
 	Type Type `json:"type"`
-	// Name is that of the finalizer, the condition, the webhook or the APIService, or of the resource with its group.
+	// Name is the name of the finalizer, the condition, the webhook or the APIService. Of other objects it is their resource with its
+	// group.
 	Name string `json:"name"`
 	// Message is a sentence for people.
 	Message string `json:"message"`
@@ -72,7 +73,7 @@ type Blocker struct {
 	// Owner is who has to act; "" if that is not known.
 	Owner string `json:"owner,omitempty"`
 	// Change is the change that made it: it added the finalizer.
-	Change *Change `json:"change,omitempty"`
+	Change *history.Change `json:"change,omitempty"`
 	// Count is the number of objects that the item is about, Objects those of them that are named: at most 20 of a resource, and
 	// only what the user may list.
 	Count   int      `json:"count,omitempty"`
@@ -97,19 +98,4 @@ type Object struct {
 type Holder struct {
 	Name  string `json:"name"`
 	Owner string `json:"owner,omitempty"`
-}
-
-// Change is a change of an object. Fields that are not known are empty.
-type Change struct {
-	Time         *metav1.MicroTime `json:"time,omitempty"`
-	User         string            `json:"user,omitempty"`
-	Impersonator string            `json:"impersonator,omitempty"`
-	Verb         string            `json:"verb,omitempty"`
-	Subresource  string            `json:"subresource,omitempty"`
-	FieldManager string            `json:"fieldManager,omitempty"`
-	UserAgent    string            `json:"userAgent,omitempty"`
-	AuditID      string            `json:"auditID,omitempty"`
-	Reason       string            `json:"reason,omitempty"`
-	// ResourceVersion is that of the object after the change; "" if the change is known from managedFields alone.
-	ResourceVersion string `json:"resourceVersion,omitempty"`
 }

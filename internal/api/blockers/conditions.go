@@ -23,7 +23,8 @@ var (
 
 // isNegative reports whether a condition should be False.
 func isNegative(name string) bool {
-	return slices.Contains(negative, name) || slices.ContainsFunc(negativeEndings, func(end string) bool { return strings.HasSuffix(name, end) })
+	ends := func(end string) bool { return strings.HasSuffix(name, end) }
+	return slices.Contains(negative, name) || slices.ContainsFunc(negativeEndings, ends)
 }
 
 // addConditions adds the conditions of the object that do not hold.

@@ -37,7 +37,8 @@ func (s *search) subresources() (names []string) {
 
 // webhooksOf collects the failing webhooks that are called for the deletion and for updates of an object. what names it in messages.
 func (s *search) webhooksOf(
-	ctx context.Context, gvr schema.GroupVersionResource, gvk schema.GroupVersionKind, obj registry.Object, what string, subresources ...string,
+	ctx context.Context, gvr schema.GroupVersionResource, gvk schema.GroupVersionKind, obj registry.Object, what string,
+	subresources ...string,
 ) {
 	if s.Webhooks == nil {
 		return
@@ -108,8 +109,9 @@ func (s *search) addWebhooks(ctx context.Context) {
 		}
 		s.add(Blocker{
 			Type: Webhook, Name: f.Name, Since: &metav1.Time{Time: f.Since}, Owner: "the webhook of " + f.Resource + "/" + f.Configuration,
-			Message: fmt.Sprintf("It fails and is called for %s%s; %s. The last error: %s", strings.Join(f.writes, ", "), condition, effect, f.Error),
-			Count:   1, Objects: []Object{reference(gvr, "", f.Configuration)},
+			Message: fmt.Sprintf("It fails and is called for %s%s; %s. The last error: %s",
+				strings.Join(f.writes, ", "), condition, effect, f.Error),
+			Count: 1, Objects: []Object{reference(gvr, "", f.Configuration)},
 		})
 	}
 	if hidden > 0 {

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/api/history"
-	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
 // remover is who removes a finalizer of Kubernetes, and when.
@@ -119,7 +118,7 @@ func holders(finalizers []string, managers metav1.Object) (out []Holder) {
 // owners are the field managers that own a finalizer.
 type owners struct {
 	names  []string
-	change *Change // what managedFields say about the change of the first of them
+	change *history.Change // what managedFields say about the change of the first of them
 }
 
 // ownersOf returns the owners of each finalizer of an object. An object may have very many finalizers, so its managedFields are read
@@ -155,7 +154,7 @@ func ownersOf(obj metav1.Object) map[string]*owners {
 }
 
 // describe returns the owners as "the field manager a", and the change of the first of them; "" and nil if nobody owns the finalizer.
-func (o *owners) describe() (owner string, change *Change) {
+func (o *owners) describe() (owner string, change *history.Change) {
 	switch {
 	case o == nil:
 		return "", nil
@@ -168,21 +167,12 @@ func (o *owners) describe() (owner string, change *Change) {
 }
 
 // changeOfManager returns what an entry of managedFields says about the last change of its manager.
-func changeOfManager(entry *metav1.ManagedFieldsEntry) *Change {
-	c := &Change{Verb: strings.ToLower(string(entry.Operation)), Subresource: entry.Subresource, FieldManager: entry.Manager}
+func changeOfManager(entry *metav1.ManagedFieldsEntry) *history.Change {
+	c := &history.Change{Verb: strings.ToLower(string(entry.Operation)), Subresource: entry.Subresource, FieldManager: entry.Manager}
 	if entry.Time != nil {
 		c.Time = history.TimeOf(entry.Time.Time)
 	}
 	return c
-}
-
-// changeOf returns a change of the history.
-func changeOf(c *registry.PastChange) *Change {
-	a := c.Author
-	return &Change{
-		Time: history.TimeOf(c.Time), User: a.User, Impersonator: a.Impersonator, Verb: a.Verb, Subresource: a.Subresource,
-		FieldManager: a.Manager, UserAgent: a.UserAgent, AuditID: a.AuditID, Reason: a.Reason, ResourceVersion: fmt.Sprint(c.Revision),
-	}
 }
 
 // capitalized returns a text with a capital letter at the beginning.

@@ -20,6 +20,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/auth/authz"
 	"github.com/keelson-dev/keelson/internal/api/client"
 	"github.com/keelson-dev/keelson/internal/api/discovery"
+	"github.com/keelson-dev/keelson/internal/api/history"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
@@ -64,7 +65,7 @@ type search struct {
 	status json.RawMessage
 	out    *ObjectBlockers
 	// added are the changes that added the finalizers, as far as the history shows them.
-	added map[string]*Change
+	added map[string]*history.Change
 	items map[Type]int // the number of items of a type, also of those that are left out
 	// objects and bytes are what was examined. skipped are the resources of which not all objects were.
 	objects, bytes int
@@ -80,7 +81,7 @@ func (f *Finder) Find(
 	ctx context.Context, info *request.Info, served *registry.Served, stored *cache.Object,
 ) (*ObjectBlockers, error) {
 	s := &search{
-		Finder: f, info: info, served: served, stored: stored, added: map[string]*Change{}, items: map[Type]int{},
+		Finder: f, info: info, served: served, stored: stored, added: map[string]*history.Change{}, items: map[Type]int{},
 		access: access{authorizer: f.Authorizer, info: info, known: map[permission]bool{}},
 		out:    &ObjectBlockers{TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}, Items: []Blocker{}},
 	}
@@ -243,13 +244,13 @@ func (s *search) readHistory(ctx context.Context) {
 	}
 }
 
-// note takes from one change who made it, if it was the last one, began the deletion or added a finalizer. It is called for the newest change
-// first. known means that the state before the change is known.
+// note takes from one change who made it, if it was the last one, began the deletion or added a finalizer. It is called for the
+// newest change first. known means that the state before the change is known.
 func (s *search) note(c *registry.PastChange, newest, known bool, before, after registry.Lifecycle) {
 	if c.Time.IsZero() {
 		return // who made it is not known
 	}
-	change := changeOf(c)
+	change := new(history.Made(c))
 	if newest {
 		s.out.LastChange = change
 	}

@@ -137,7 +137,8 @@ func (s *search) addInstances(ctx context.Context, crd *apiextensionsv1.CustomRe
 			continue
 		}
 		gvr := schema.GroupVersionResource{Group: crd.Spec.Group, Version: v.Name, Resource: crd.Spec.Names.Plural}
-		r := discovery.Resource{GroupVersionResource: gvr, Kind: crd.Spec.Names.Kind, Namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped}
+		namespaced := crd.Spec.Scope == apiextensionsv1.NamespaceScoped
+		r := discovery.Resource{GroupVersionResource: gvr, Kind: crd.Spec.Names.Kind, Namespaced: namespaced}
 		if f := s.scan(ctx, r, "", func(*client.Metadata) bool { return true }); f.count > 0 {
 			s.add(s.item(ctx, Dependent, f, fmt.Sprintf("Left: %%s, %d of them with finalizers", f.withFinalizers)))
 			s.webhooksOfFirst(ctx, f)

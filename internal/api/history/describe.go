@@ -81,14 +81,20 @@ func (o Object) Labels() (set labels.Set) {
 	return set
 }
 
-// Describe returns a change as it is answered. before is the version before it, zero if that is not kept.
-func Describe(c *registry.PastChange, after, before Object) Change {
+// Made returns when, by whom and how a change was made.
+func Made(c *registry.PastChange) Change {
 	a := c.Author
-	out := Change{
-		ResourceVersion: strconv.FormatInt(c.Revision, 10), Time: TimeOf(c.Time), UID: after.uid(),
+	return Change{
+		ResourceVersion: strconv.FormatInt(c.Revision, 10), Time: TimeOf(c.Time),
 		User: a.User, Impersonator: a.Impersonator, Verb: a.Verb, Subresource: a.Subresource, FieldManager: a.Manager,
 		UserAgent: a.UserAgent, AuditID: a.AuditID, Reason: a.Reason,
 	}
+}
+
+// Describe returns a change as it is answered. before is the version before it, zero if that is not kept.
+func Describe(c *registry.PastChange, after, before Object) Change {
+	out, a := Made(c), c.Author
+	out.UID = after.uid()
 	switch {
 	case c.Deleted:
 		out.Type, out.UID = Deleted, before.uid()

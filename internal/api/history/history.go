@@ -1,5 +1,5 @@
-// Package history has the types of history.keelson.dev/v1alpha1, and finds which fields a change has changed. Package rest serves the history
-// of an object, package changes the changes of all; docs/history.md describes both for users.
+// Package history has the types of history.keelson.dev/v1alpha1, and finds which fields a change has changed. Package rest serves the
+// history of an object, package changes the changes of all; docs/history.md describes both for users.
 package history
 
 import (
@@ -37,8 +37,9 @@ const (
 // Change is a change of an object. Fields that are not known are empty: who made a change is known as long as the version before
 // it is kept.
 type Change struct {
-	Type            ChangeType `json:"type"`
-	ResourceVersion string     `json:"resourceVersion"`
+	Type ChangeType `json:"type,omitempty"`
+	// ResourceVersion is the one that the object has after the change.
+	ResourceVersion string `json:"resourceVersion,omitempty"`
 	// Time is when the change was written, in UTC with milliseconds.
 	Time *metav1.MicroTime `json:"time,omitempty"`
 	UID  types.UID         `json:"uid,omitempty"`
