@@ -52,8 +52,8 @@ func replayDays(file string, out io.Writer) error {
 		}
 		all = append(all, r)
 		half := len(r.values) / days
-		fmt.Fprintf(out, "--history-retention=%s: %d writes a day, %.1f MB after a day, %.1f MB after two, %.1f MB of history before compression\n",
-			retention, r.writes/days, r.values[half-1]/megabyte, r.values[len(r.values)-1]/megabyte, r.kept/megabyte)
+		fmt.Fprintf(out, "--history-retention=%s: %d writes a day, %.1f MB after a day, %.1f MB after two, "+
+			"%.1f MB of history before compression\n", retention, r.writes/days, r.values[half-1]/megabyte, r.values[len(r.values)-1]/megabyte, r.kept/megabyte)
 	}
 	return os.WriteFile(file, plotDays(all), 0o644) //nolint:gosec // a picture for everybody
 }

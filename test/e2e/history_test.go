@@ -104,7 +104,7 @@ func testHistoryHelm(t *testing.T, path string) {
 	history.run(t, append(revert, "--yes")...)
 	expect("after the revert", good)
 
-	// Helm does not know of it: its release is still that of the upgrade.
+	// Helm does not know of it: for Helm the upgrade is still installed.
 	if out := helm("history", "web"); strings.Count(out, "\n") != 3 || !strings.Contains(out, "deployed") {
 		t.Errorf("helm history said\n%s", out)
 	}

@@ -24,7 +24,7 @@ type Failing struct {
 	Ignore bool
 	// Conditional means that matchConditions may exempt writes from it.
 	Conditional bool
-	// Since is the time of the first failure after the last decision, Last that of the last failure.
+	// Since is when the webhook failed for the first time after its last decision. Last is when it failed last.
 	Since, Last time.Time
 	// Error is the last failure, at most maxFailureText bytes.
 	Error string
