@@ -37,27 +37,32 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Inf
 
 // page is the result of one list request.
 type page struct {
-	objects   []*cache.Object // none of a streamed page
+	objects   []*cache.Object // of a streamed page, the first ones
 	revision  int64
 	next      string // continue token
 	remaining int64  // 0: unknown or none
 	own       bool   // the objects were read for this page alone
 	// chunks yields the chunks of the cache's tree that the objects are in; nil if the page has only some objects of them.
 	chunks func(yield func(cache.Chunk) bool)
-	// streamed calls yield for the objects, in their order, while it reads them from the store. It is set for a page whose
-	// objects are too large to be in memory together.
+	// once is set before the last call of each, which releases the objects.
+	once bool
+	// streamed calls yield for the objects after those in objects, in their order, while it reads them from the store. It is set for a
+	// page whose objects are too large to be in memory together.
 	streamed func(ctx context.Context, yield func(*cache.Object) error) error
 }
 
 // each calls yield for the objects of the page until it returns an error.
 func (p *page) each(ctx context.Context, yield func(*cache.Object) error) error {
-	if p.streamed != nil {
-		return p.streamed(ctx, yield)
-	}
-	for _, o := range p.objects {
+	for i, o := range p.objects {
+		if p.once {
+			p.objects[i] = nil
+		}
 		if err := yield(o); err != nil {
 			return err
 		}
+	}
+	if p.streamed != nil {
+		return p.streamed(ctx, yield)
 	}
 	return nil
 }
@@ -101,8 +106,8 @@ func (s *served) readPage(
 		return nil, err
 	}
 	p.revision, p.own = view.Revision(), !view.Loaded()
-	if c.tooLarge {
-		p.streamed = s.streamedPage(sel, view, start, limit)
+	if kept := len(p.objects); c.tooLarge && (limit == 0 || kept < c.chosen) {
+		p.streamed = s.streamedPage(sel, view, p.objects[kept-1].Key+"\x00", max(limit-kept, 0))
 	}
 	if sel.everything() && view.Loaded() && view.Snapshot().Unread() == 0 {
 		p.chunks = func(yield func(cache.Chunk) bool) { view.Snapshot().Chunks(start, sel.prefix(), yield) }
@@ -128,8 +133,8 @@ type collector struct {
 	yield   func(*cache.Object) error
 	objects []*cache.Object
 	bytes   int
-	// tooLarge is set when the objects take more. Then none of them is retained. Without a limit, the collector wants no
-	// more objects then.
+	// tooLarge is set when the objects take more. Then no further ones are retained. Without a limit, the collector wants no more
+	// objects then.
 	tooLarge bool
 	chosen   int
 	last     string // key of the last chosen object
@@ -187,7 +192,7 @@ func (c *collector) choose(ctx context.Context, o *cache.Object) bool {
 	}
 	c.objects = append(c.objects, o)
 	if c.bytes += len(o.Data); c.bytes > c.sel.s.pageBytes && !c.view.Loaded() {
-		c.objects, c.tooLarge = nil, true
+		c.tooLarge = true
 		return c.limit > 0
 	}
 	return true

@@ -14,25 +14,27 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// A page whose objects are not in memory and take more than maxPageBytes is streamed: its objects are read from the
-// store, encoded and sent piece by piece, and none of it is kept. All of them are read at the revision of the page, so
+// A page whose objects are not in memory and take more than maxPageBytes is streamed: the objects after the first maxPageBytes are read
+// from the store, encoded and sent piece by piece, and none of them is kept. All of them are read at the revision of the page, so
 // that the list is one state. If the store has compacted that revision before the last object was read, the connection
 // is closed, because the status was sent already.
 //
-// Protobuf needs the length of the list before its first item. Therefore the objects are read twice then: once for
-// their lengths. So they are if the request has a limit: the token to continue with comes before the items.
+// Protobuf needs the length of the list before its first item. Therefore these objects are read twice then: once for their lengths. So
+// they are if the request has a limit: the token to continue with comes before the items.
 
 const (
 	// maxPageBytes bounds the objects of a page that are in memory for this page alone, in bytes.
 	maxPageBytes = 16 << 20
-	// streamMemory is about how many bytes a streamed page takes beside its buffers: a page of the store, and two batches of
+	// streamMemory is about how many bytes a streamed page takes beside its buffers: a page of the store, and maxBatches batches of
 	// objects with their encodings.
 	streamMemory = 4 << 20
-	// streamBatch bounds a batch of objects, which are prepared together, in bytes.
-	streamBatch = 256 << 10
+	// streamBatch is about the size of a batch of objects, which are prepared and encoded together, in bytes.
+	streamBatch = 128 << 10
+	// maxBatches is the number of batches that are encoded at the same time, or wait to be sent: enough for a reader to be ahead.
+	maxBatches = 8
 )
 
-// streamedPage returns the function page.streamed of the page that begins at start.
+// streamedPage returns the function page.streamed for what is at or above start, up to limit objects, 0 being all.
 func (s *served) streamedPage(
 	sel *selection, view *cache.View, start string, limit int,
 ) func(context.Context, func(*cache.Object) error) error {
@@ -46,68 +48,104 @@ func (s *served) streamedPage(
 	}
 }
 
-// inBatches calls yield for the objects of a streamed page, which it prepares in batches. While yield encodes one batch, the next one is
-// read.
-func (s *served) inBatches(ctx context.Context, p *page, yield func(*cache.Object) error) error {
-	reading, stop := context.WithCancel(ctx)
-	r := &batchReader{batches: make(chan []*cache.Object)}
-	go r.run(reading, p)
-	defer func() {
-		stop()
-		for range r.batches { // wait for the reader
-		}
-	}()
-	for batch := range r.batches {
-		if err := s.Prepare(ctx, batch); err != nil {
-			return err
-		}
-		for _, o := range batch {
-			if err := yield(o); err != nil {
-				return err
-			}
-		}
-	}
-	if r.panicked != nil {
-		panic(r.panicked) // where the request is answered
-	}
-	return r.err
-}
+// encodeBatch appends the encodings of objects to b.
+type encodeBatch func(ctx context.Context, b []byte, objects []*cache.Object) ([]byte, error)
 
-// batchReader reads the objects of a streamed page in batches.
-type batchReader struct {
-	batches chan []*cache.Object // closed at the end
-	// err and panicked are how the reader ended. They are read after batches is closed.
+// batches encodes the objects of a streamed page. One goroutine reads them in batches, others encode the batches.
+type batches struct {
+	page   *page
+	encode encodeBatch
+	// room has a place for each streamBatch bytes of objects that are encoded, or wait to be sent.
+	room chan struct{}
+	// encoded are the batches in their order, some of which are still being encoded. It is closed at the end.
+	encoded chan *batch
+	// err and panicked are how reading ended. They are valid after encoded is closed.
 	err      error
 	panicked any
 
-	batch []*cache.Object
-	size  int
+	objects []*cache.Object // the next batch
+	size    int             // in bytes
 }
 
-func (r *batchReader) run(ctx context.Context, p *page) {
-	defer close(r.batches)
-	defer func() { r.panicked = recover() }()
-	r.err = p.each(ctx, func(o *cache.Object) error {
-		r.batch = append(r.batch, o)
-		if r.size += len(o.Data); r.size < streamBatch && len(r.batch) < lookAt {
+type batch struct {
+	done     chan struct{} // closed at the end; the fields below are valid then
+	b        *[]byte
+	err      error
+	panicked any
+	places   int // in batches.room
+}
+
+// inBatches calls send for the encodings of batches of the objects of a page, in their order. send must not keep them.
+func (p *page) inBatches(ctx context.Context, encode encodeBatch, send func([]byte) error) error {
+	all := &batches{
+		page: p, encode: encode, room: make(chan struct{}, maxBatches), encoded: make(chan *batch, maxBatches),
+	}
+	ctx, stop := context.WithCancel(ctx)
+	go all.read(ctx)
+	defer func() {
+		stop()
+		for one := range all.encoded { // wait for the goroutines
+			<-one.done
+		}
+	}()
+	for one := range all.encoded {
+		<-one.done
+		if one.panicked != nil {
+			panic(one.panicked) // where the request is answered
+		}
+		err := one.err
+		if err == nil {
+			err = send(*one.b)
+		}
+		putBuffer(one.b)
+		if err != nil {
+			return err
+		}
+		for range one.places {
+			<-all.room
+		}
+	}
+	if all.panicked != nil {
+		panic(all.panicked)
+	}
+	return all.err
+}
+
+func (all *batches) read(ctx context.Context) {
+	defer close(all.encoded)
+	defer func() { all.panicked = recover() }()
+	all.err = all.page.each(ctx, func(o *cache.Object) error {
+		all.objects = append(all.objects, o)
+		if all.size += len(o.Data); all.size < streamBatch && len(all.objects) < lookAt {
 			return nil
 		}
-		return r.send(ctx)
+		return all.start(ctx)
 	})
-	if r.err == nil {
-		r.err = r.send(ctx)
+	if all.err == nil && len(all.objects) > 0 {
+		all.err = all.start(ctx)
 	}
 }
 
-func (r *batchReader) send(ctx context.Context) error {
-	batch := r.batch
-	r.batch, r.size = nil, 0
-	select {
-	case r.batches <- batch:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+// start waits for room for the next batch and begins to encode it.
+func (all *batches) start(ctx context.Context) error {
+	one := &batch{done: make(chan struct{}), places: min(1+all.size/streamBatch, cap(all.room))}
+	for range one.places {
+		select {
+		case all.room <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
+	objects := all.objects
+	all.objects, all.size = nil, 0
+	go func() {
+		defer close(one.done)
+		defer func() { one.panicked = recover() }()
+		one.b = getBuffer()
+		*one.b, one.err = all.encode(ctx, (*one.b)[:0], objects)
+	}()
+	all.encoded <- one // there is room: each batch has a place
+	return nil
 }
 
 // A listStream sends a streamed page.
@@ -128,7 +166,11 @@ func (h *Handler) writeStreamed(
 	if accepted.Media == scheme.CBOR {
 		return kerrors.NewRequestEntityTooLargeError("the list is too large to be encoded as CBOR, please use a limit")
 	}
-	if err := hold(r, streamMemory); err != nil {
+	memory := streamMemory
+	if p.own {
+		memory += s.listSize(p)
+	}
+	if err := hold(r, memory); err != nil {
 		return err
 	}
 	l := &listStream{s: s, ctx: r.Context(), accepted: accepted, page: p}
@@ -148,6 +190,7 @@ func (h *Handler) writeStreamed(
 		}
 		send = func() error { return l.proto(size) }
 	}
+	p.once = true
 	var err error
 	if l.out, err = newStream(w, r, accepted.Media, math.MaxInt); err != nil {
 		return err
@@ -173,44 +216,65 @@ func (h *Handler) writeStreamed(
 // partial reports whether items are the metadata of the objects.
 func (l *listStream) partial() bool { return l.accepted.As == negotiate.PartialMetadataList }
 
-// each calls yield for the objects.
-func (l *listStream) each(yield func(*cache.Object) error) error {
-	if l.partial() {
-		return l.page.each(l.ctx, yield)
+// encoding returns a function that encodes batches of objects, of which item appends one to b.
+func (l *listStream) encoding(
+	item func(ctx context.Context, b []byte, o *cache.Object) ([]byte, error),
+) encodeBatch {
+	return func(ctx context.Context, b []byte, objects []*cache.Object) ([]byte, error) {
+		if !l.partial() {
+			if err := l.s.Prepare(ctx, objects); err != nil {
+				return b, err
+			}
+		}
+		for _, o := range objects {
+			var err error
+			if b, err = item(ctx, b, o); err != nil {
+				return b, err
+			}
+		}
+		return b, nil
 	}
-	return l.s.inBatches(l.ctx, l.page, yield)
+}
+
+// send sends the objects as encode returns them. separator is what it appends before each, which the first one does not need.
+func (l *listStream) send(separator string, encode encodeBatch) error {
+	first := len(separator)
+	return l.page.inBatches(l.ctx, encode, func(items []byte) (err error) {
+		l.b, err = l.out.item(l.b, items[first:])
+		first = 0
+		return err
+	})
 }
 
 func (l *listStream) json() error {
+	const separator = ","
 	l.b = l.s.jsonListHead(l.b, l.accepted, l.page)
-	separator := ""
-	err := l.each(func(o *cache.Object) (err error) {
-		l.b = append(l.b, separator...)
-		separator = ","
-		if !l.partial() {
-			item, err := l.s.ItemJSONOnce(l.ctx, o, l.s.Version)
-			if err == nil {
-				l.b, err = l.out.item(l.b, item)
-			}
-			return err
+	err := l.send(separator, l.encoding(func(ctx context.Context, b []byte, o *cache.Object) ([]byte, error) {
+		b = append(b, separator...)
+		if l.partial() {
+			meta, err := l.s.MetadataJSON(ctx, o)
+			return appendPartial(b, l.accepted.AsVersion, meta), err
 		}
-		meta, err := l.s.MetadataJSON(l.ctx, o)
-		if err == nil {
-			l.b, err = l.out.item(appendPartialHead(l.b, l.accepted.AsVersion), meta)
-			l.b = append(l.b, '}')
-		}
-		return err
-	})
+		item, err := l.s.ItemJSONOnce(ctx, o, l.s.Version)
+		return append(b, item...), err
+	}))
 	l.b = l.s.jsonListTail(l.b, l.accepted, l.page)
 	return err
 }
 
+// protoItems encodes the items of a list in protobuf.
+func (l *listStream) protoItems() encodeBatch {
+	return l.encoding(func(ctx context.Context, b []byte, o *cache.Object) ([]byte, error) {
+		raw, err := l.s.listedProto(ctx, o, l.partial())
+		return append(wire.AppendItemHead(b, len(raw)), raw...), err
+	})
+}
+
 // protoSize returns the length of the items of a list in protobuf.
 func (l *listStream) protoSize() (size int, err error) {
-	err = l.each(func(o *cache.Object) error {
-		raw, err := l.s.listedProto(l.ctx, o, l.partial())
-		size += len(raw) + wire.ItemHeadSize(len(raw))
-		return err
+	err = l.page.inBatches(l.ctx, l.protoItems(), func(items []byte) error {
+		size += len(items)
+		return nil
 	})
 	return size, err
 }
@@ -218,15 +282,11 @@ func (l *listStream) protoSize() (size int, err error) {
 func (l *listStream) proto(size int) error {
 	head, meta := l.s.protoListHead(l.accepted, l.page)
 	l.b = append(head.AppendOpen(l.b, len(meta)+size), meta...)
-	err := l.each(func(o *cache.Object) error {
-		raw, err := l.s.listedProto(l.ctx, o, l.partial())
-		if err != nil {
-			return err
-		}
-		if size -= len(raw) + wire.ItemHeadSize(len(raw)); size < 0 {
+	err := l.page.inBatches(l.ctx, l.protoItems(), func(items []byte) (err error) {
+		if size -= len(items); size < 0 {
 			return errors.New("an object has another length than before")
 		}
-		l.b, err = l.out.item(wire.AppendItemHead(l.b, len(raw)), raw)
+		l.b, err = l.out.item(l.b, items)
 		return err
 	})
 	if err == nil && size != 0 {
@@ -241,14 +301,12 @@ func (l *listStream) table(t *tableWriter) (err error) {
 	if err != nil {
 		return err
 	}
-	separator := ""
-	err = l.each(func(o *cache.Object) (err error) {
-		if l.b, err = t.appendRow(l.ctx, append(l.b, separator...), view{o: o}); err != nil {
-			return err
-		}
-		separator = ","
-		l.b, err = l.out.item(l.b, nil)
-		return err
+	const separator = ","
+	err = l.send(separator, func(ctx context.Context, b []byte, objects []*cache.Object) ([]byte, error) {
+		t := *t // it remembers the last age
+		return l.encoding(func(ctx context.Context, b []byte, o *cache.Object) ([]byte, error) {
+			return t.appendRow(ctx, append(b, separator...), view{o: o})
+		})(ctx, b, objects)
 	})
 	l.b = append(l.b, "]}\n"...)
 	return err

@@ -2,11 +2,15 @@ package rest
 
 import (
 	"compress/gzip"
+	"context"
+	"errors"
 	"io"
 	"math"
 	"math/rand"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,5 +88,94 @@ func TestStreamedLists(t *testing.T) {
 	}
 	if streamed.Loaded() {
 		t.Error("the lists have loaded the pods")
+	}
+}
+
+// TestInBatches encodes objects in batches, some of which take long or are large: they are sent in their order. The first error or
+// panic of a step is the result.
+func TestInBatches(t *testing.T) {
+	const objects = 300
+	newPage := func() *page {
+		p := &page{streamed: func(ctx context.Context, yield func(*cache.Object) error) error {
+			for i := objects / 2; i < objects; i++ {
+				if err := yield(&cache.Object{Name: strconv.Itoa(i), Data: make([]byte, streamBatch/4*(i%9))}); err != nil {
+					return err
+				}
+			}
+			return ctx.Err()
+		}}
+		for i := range objects / 2 {
+			p.objects = append(p.objects, &cache.Object{Name: strconv.Itoa(i), Data: make([]byte, streamBatch/3)})
+		}
+		return p
+	}
+	names := func(_ context.Context, b []byte, objects []*cache.Object) ([]byte, error) {
+		for _, o := range objects {
+			b = append(append(b, o.Name...), ' ')
+		}
+		time.Sleep(time.Duration(rand.Intn(300)) * time.Microsecond)
+		return b, nil
+	}
+	var all []byte
+	err := newPage().inBatches(t.Context(), names, func(b []byte) error { all = append(all, b...); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range strings.Fields(string(all)) {
+		if name != strconv.Itoa(i) {
+			t.Fatalf("object %s is sent at %d", name, i)
+		}
+	}
+	if n := len(strings.Fields(string(all))); n != objects {
+		t.Errorf("%d of %d objects are sent", n, objects)
+	}
+
+	broken := errors.New("broken")
+	after := func(n int32, f func() error) func() error {
+		return func() error {
+			if n--; n < 0 {
+				return f()
+			}
+			return nil
+		}
+	}
+	send := after(3, func() error { return broken })
+	if err := newPage().inBatches(t.Context(), names, func([]byte) error { return send() }); err != broken {
+		t.Errorf("the error of send: %v", err)
+	}
+	failing := func(_ context.Context, b []byte, objects []*cache.Object) ([]byte, error) {
+		if objects[0].Name != "0" {
+			return b, broken
+		}
+		return b, nil
+	}
+	if err := newPage().inBatches(t.Context(), failing, func([]byte) error { return nil }); err != broken {
+		t.Errorf("the error of encode: %v", err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := newPage().inBatches(ended, names, func([]byte) error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("a request that ended: %v", err)
+	}
+	panics := map[string]func() error{
+		"encode": func() error {
+			return newPage().inBatches(t.Context(), func(context.Context, []byte, []*cache.Object) ([]byte, error) { panic(broken) },
+				func([]byte) error { return nil })
+		},
+		"read": func() error {
+			p := newPage()
+			p.streamed = func(context.Context, func(*cache.Object) error) error { panic(broken) }
+			return p.inBatches(t.Context(), names, func([]byte) error { return nil })
+		},
+	}
+	for step, run := range panics {
+		func() {
+			defer func() {
+				if p := recover(); p != broken {
+					t.Errorf("a panic of %s: %v", step, p)
+				}
+			}()
+			t.Errorf("after a panic of %s: %v", step, run())
+		}()
 	}
 }

@@ -5,8 +5,11 @@ import (
 	"sync"
 )
 
-// sharedReads has the reads of all objects at an old revision that are in progress, so that requests for the same
-// revision share one read. A read is cancelled when no request waits for it any more.
+// sharedBytes bounds the objects of a shared read, in bytes.
+const sharedBytes = 16 << 20
+
+// sharedReads has the reads of objects at an old revision that are in progress, so that requests for the same revision
+// share one read of the first sharedBytes. A read is cancelled when no request waits for it any more.
 type sharedReads struct {
 	mu      sync.Mutex // guards running and sharedRead.users
 	running map[sharedReadKey]*sharedRead
@@ -22,13 +25,15 @@ type sharedReadKey struct {
 type sharedRead struct {
 	users   int // number of requests that wait
 	cancel  context.CancelFunc
-	done    chan struct{} // closed at the end; objects and err are valid then
+	done    chan struct{} // closed at the end; the fields below are valid then
 	objects []*Object
+	more    bool // there may be others after these
 	err     error
 }
 
-// objects returns all objects of a view of an old revision. The slice is shared and must not be changed.
-func (s *sharedReads) objects(ctx context.Context, v *View, from, prefix string) ([]*Object, error) {
+// objects returns the first objects of a view of an old revision. The slice is shared and must not be changed. more is true if there may
+// be others.
+func (s *sharedReads) objects(ctx context.Context, v *View, from, prefix string) (_ []*Object, more bool, err error) {
 	key := sharedReadKey{v.revision, from, prefix}
 	s.mu.Lock()
 	read := s.running[key]
@@ -36,7 +41,7 @@ func (s *sharedReads) objects(ctx context.Context, v *View, from, prefix string)
 		read = &sharedRead{done: make(chan struct{})}
 		if !s.start(key, read, v) {
 			s.mu.Unlock()
-			return nil, v.resource.err()
+			return nil, false, v.resource.err()
 		}
 	}
 	read.users++
@@ -44,9 +49,9 @@ func (s *sharedReads) objects(ctx context.Context, v *View, from, prefix string)
 	defer s.leave(key, read)
 	select {
 	case <-read.done:
-		return read.objects, read.err
+		return read.objects, read.more, read.err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, false, ctx.Err()
 	}
 }
 
@@ -58,9 +63,12 @@ func (s *sharedReads) start(key sharedReadKey, read *sharedRead, v *View) bool {
 	shared := *v
 	if !r.cache.spawn(func() {
 		defer close(read.done)
+		size := 0
 		read.err = shared.read(ctx, key.from, key.prefix, 0, func(o *Object) bool {
 			read.objects = append(read.objects, o)
-			return true
+			size += len(o.Data)
+			read.more = size >= sharedBytes
+			return !read.more
 		})
 	}) {
 		cancel()

@@ -231,11 +231,17 @@ func (v *View) Ascend(ctx context.Context, from, prefix string, most int, yield 
 		v.resource.usage.reads.Add(int64(float64(n) * chargeOf(most)))
 		return nil
 	}
-	if most == 0 && v.exact && v.isSmallScan(ctx) {
-		objects, err := v.resource.shared.objects(ctx, v, from, prefix)
-		for i := 0; i < len(objects) && yield(objects[i]); i++ {
+	if most == 0 && v.exact {
+		objects, more, err := v.resource.shared.objects(ctx, v, from, prefix)
+		for _, o := range objects {
+			if !yield(o) {
+				return nil
+			}
 		}
-		return err
+		if !more || err != nil {
+			return err
+		}
+		from = objects[len(objects)-1].Key + "\x00"
 	}
 	return v.read(ctx, from, prefix, most, yield)
 }

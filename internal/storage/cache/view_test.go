@@ -347,6 +347,39 @@ func TestReadsOfAnOldRevisionAreShared(t *testing.T) {
 	}
 }
 
+// TestSharedReadIsBounded reads a state whose objects take more than a shared read may: every object is read once, in order, and the
+// shared part ends at its bound.
+func TestSharedReadIsBounded(t *testing.T) {
+	const objects, size = 4000, 10 << 10
+	fake := filled(objects, func(int) []byte { return append([]byte("n1|red|"), make([]byte, size)...) })
+	s := &countingStore{Store: fake, hold: make(chan struct{})}
+	close(s.hold)
+	r := newCache(t, s, func(o *Options) { o.Memory = memories["stored"] }).Resource(podConfig())
+	v, err := r.ViewAt(t.Context(), fake.revision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared, more, err := r.shared.objects(t.Context(), v, "", "")
+	if err != nil || !more || len(shared) > sharedBytes/size+1 {
+		t.Fatalf("%d objects are shared, more is %v, error %v", len(shared), more, err)
+	}
+	s.entries.Store(0)
+	last, n := "", 0
+	err = v.Ascend(t.Context(), "", "", 0, func(o *Object) bool {
+		if n++; o.Key <= last {
+			t.Errorf("%q follows %q", o.Key, last)
+		}
+		last = o.Key
+		return true
+	})
+	if err != nil || n != objects {
+		t.Errorf("%d objects of %d, error %v", n, objects, err)
+	}
+	if read := s.entries.Load(); read > objects+firstPage { // the shared read ends within a page
+		t.Errorf("%d entries were read for %d objects", read, objects)
+	}
+}
+
 // TestMemoryFollowsReads checks that writes do not load a large resource, that reads load it, and that it is dropped
 // without reads.
 func TestMemoryFollowsReads(t *testing.T) {
