@@ -1,0 +1,245 @@
+// The client of the Kubernetes API. The token of a login is in this module alone, in memory: it is gone with the page.
+
+let token = '';
+let impersonated: Impersonation | null = null;
+
+export interface Impersonation {
+  user: string;
+  groups: string[];
+}
+
+export function setToken(value: string): void {
+  token = value;
+}
+
+export function hasToken(): boolean {
+  return token !== '';
+}
+
+/** Status is the error answer of a Kubernetes API server. */
+export interface Status {
+  kind?: string;
+  code?: number;
+  reason?: string;
+  message?: string;
+  details?: { causes?: { field?: string; message?: string; reason?: string }[]; retryAfterSeconds?: number };
+}
+
+export class APIError extends Error {
+  constructor(
+    readonly code: number,
+    readonly status: Status,
+  ) {
+    super(status.message || `the server answered ${code}`);
+  }
+}
+
+export interface OwnerReference {
+  apiVersion: string;
+  kind: string;
+  name: string;
+  uid: string;
+  controller?: boolean;
+  blockOwnerDeletion?: boolean;
+}
+
+export interface ManagedFields {
+  manager?: string;
+  operation?: string;
+  time?: string;
+  subresource?: string;
+  fieldsV1?: Record<string, unknown>;
+}
+
+export interface Metadata {
+  name?: string;
+  namespace?: string;
+  uid?: string;
+  resourceVersion?: string;
+  creationTimestamp?: string;
+  deletionTimestamp?: string;
+  labels?: Record<string, string>;
+  annotations?: Record<string, string>;
+  ownerReferences?: OwnerReference[];
+  finalizers?: string[];
+  managedFields?: ManagedFields[];
+  [key: string]: unknown;
+}
+
+// An object of any kind: what is in it is not known here.
+// eslint-disable-next-line @typescript-eslint/no-explicit-any
+export type Value = any;
+
+export interface KubeObject {
+  apiVersion?: string;
+  kind?: string;
+  metadata: Metadata;
+  [key: string]: Value;
+}
+
+export interface ListOf<T> {
+  metadata: { resourceVersion?: string; continue?: string; remainingItemCount?: number };
+  items: T[];
+}
+
+export interface Request {
+  method?: string;
+  body?: string;
+  contentType?: string;
+  accept?: string;
+  signal?: AbortSignal;
+  as?: Impersonation | null;
+  /** Text instead of parsed JSON. */
+  text?: boolean;
+}
+
+const JSON_TYPE = 'application/json';
+const TABLE_TYPE = 'application/json;as=Table;v=v1;g=meta.k8s.io,application/json';
+
+/** listeners are told about every warning that the server sends, and about an end of the login. */
+export const listeners = {
+  warning: (_text: string): void => {},
+  unauthorized: (): void => {},
+};
+
+function headers(r: Request): Headers {
+  const h = new Headers({ Accept: r.accept ?? JSON_TYPE, 'X-Keelson-Console': '1' });
+  if (token) h.set('Authorization', `Bearer ${token}`);
+  const as = r.as ?? impersonated;
+  if (as) {
+    h.set('Impersonate-User', as.user);
+    for (const group of as.groups) h.append('Impersonate-Group', group);
+  }
+  if (r.body !== undefined) h.set('Content-Type', r.contentType ?? JSON_TYPE);
+  return h;
+}
+
+/** send sends a request and returns the response if its code is 2xx. Other codes are an APIError. */
+export async function send(path: string, r: Request = {}): Promise<Response> {
+  const response = await fetch(path, {
+    method: r.method ?? 'GET',
+    headers: headers(r),
+    body: r.body,
+    signal: r.signal,
+    credentials: 'same-origin',
+    redirect: 'error',
+    cache: 'no-store',
+  });
+  // RFC 7234: 299 - "text"
+  for (const [, text] of (response.headers.get('Warning') ?? '').matchAll(/299 \S+ "((?:[^"\\]|\\.)*)"/g)) {
+    listeners.warning(text.replace(/\\(.)/g, '$1'));
+  }
+  if (response.ok) return response;
+  const body = await response.text();
+  let status: Status = {};
+  try {
+    status = JSON.parse(body) as Status;
+  } catch {
+    status = { message: body.slice(0, 500) };
+  }
+  if (response.status === 401) listeners.unauthorized();
+  throw new APIError(response.status, status);
+}
+
+export async function request<T = Value>(path: string, r: Request = {}): Promise<T> {
+  const response = await send(path, r);
+  return (r.text ? await response.text() : await response.json()) as T;
+}
+
+export interface Column {
+  name: string;
+  type: string;
+  format?: string;
+  description?: string;
+  priority: number;
+}
+
+export interface TableRow {
+  cells: Value[];
+  object: KubeObject;
+}
+
+export interface Table {
+  columnDefinitions?: Column[];
+  rows?: TableRow[];
+  metadata: ListOf<unknown>['metadata'];
+}
+
+export const requestTable = (path: string, signal?: AbortSignal): Promise<Table> =>
+  request<Table>(path, { accept: TABLE_TYPE, signal });
+
+export interface WatchEvent<T> {
+  type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK' | 'ERROR';
+  object: T;
+}
+
+/** A line of a stream that is longer than this ends it: nothing that the page shows is so long. */
+const MAX_LINE = 32 << 20;
+
+/** lines yields the lines of a body as they arrive. */
+export async function* lines(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+  const reader = body.pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array>).getReader();
+  let rest = '';
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      const parts = (rest + value).split('\n');
+      rest = parts.pop() ?? '';
+      if (rest.length > MAX_LINE) throw new Error('a line of the response is too long');
+      yield* parts;
+    }
+    if (rest) yield rest;
+  } finally {
+    void reader.cancel().catch(() => {});
+  }
+}
+
+/** watch yields the events of a watch until the server ends it. */
+export async function* watch<T>(path: string, signal: AbortSignal, table = false): AsyncGenerator<WatchEvent<T>> {
+  const response = await send(path, { signal, accept: table ? TABLE_TYPE : JSON_TYPE });
+  if (!response.body) return;
+  for await (const line of lines(response.body)) {
+    if (!line) continue;
+    const event = JSON.parse(line) as WatchEvent<T>;
+    if (event.type === 'ERROR') {
+      const status = event.object as Status;
+      throw new APIError(status.code ?? 500, status);
+    }
+    yield event;
+  }
+}
+
+export function query(parameters: Record<string, string | number | boolean | undefined>): string {
+  const q = new URLSearchParams();
+  for (const [key, value] of Object.entries(parameters)) {
+    if (value !== undefined && value !== '' && value !== false) q.set(key, String(value));
+  }
+  const text = q.toString();
+  return text ? `?${text}` : '';
+}
+
+/** socket opens a WebSocket to a path of the API. A token goes into a subprotocol, as Kubernetes has it for browsers. */
+export function socket(path: string, protocols: string[]): WebSocket {
+  const url = new URL(path, location.href);
+  url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:';
+  const all = [...protocols];
+  if (token) {
+    const encoded = btoa(token).replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '');
+    all.push(`base64url.bearer.authorization.k8s.io.${encoded}`);
+  }
+  return new WebSocket(url, all);
+}
+
+export const sleep = (ms: number, signal?: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal?.addEventListener('abort', () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
+
+export const isAbort = (e: unknown): boolean => e instanceof DOMException && e.name === 'AbortError';
+
+export const messageOf = (e: unknown): string => (e instanceof Error ? e.message : String(e));

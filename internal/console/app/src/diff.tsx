@@ -1,0 +1,28 @@
+// The difference of two texts, line by line, with three lines around each change.
+
+import { structuredPatch } from 'diff';
+import type { JSX } from 'preact';
+
+export function Diff({ before, after, names }: { before: string; after: string; names?: [string, string] }): JSX.Element {
+  const patch = structuredPatch('a', 'b', before, after, '', '', { context: 3 });
+  if (!patch.hunks.length) return <p class="empty">No difference.</p>;
+  return (
+    <div class="diff" role="region" aria-label="Difference" tabIndex={0}>
+      {names ? (
+        <div class="diff-head">
+          <span class="removed">− {names[0]}</span> <span class="added">+ {names[1]}</span>
+        </div>
+      ) : null}
+      {patch.hunks.map((h) => (
+        <div class="hunk" key={h.newStart}>
+          <div class="at">{`line ${h.newStart}`}</div>
+          {h.lines.map((line, i) => (
+            <div key={i} class={line[0] === '+' ? 'added' : line[0] === '-' ? 'removed' : ''}>
+              {line}
+            </div>
+          ))}
+        </div>
+      ))}
+    </div>
+  );
+}

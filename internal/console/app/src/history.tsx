@@ -1,0 +1,273 @@
+// The history of one object: a timeline, who gave each field its value, the difference of any two versions, and the way back.
+
+import type { JSX } from 'preact';
+import { useMemo, useState } from 'preact/hooks';
+import { query, request, type KubeObject, type OwnerReference } from './api';
+import { attempt, toast, useApp, useLoaded } from './app';
+import { Diff } from './diff';
+import { findByKind, objectPath, type Discovery, type Resource } from './discovery';
+import { asOf, historyOf, how, revertedTo, undelete, who, type Change } from './past';
+import { local } from './time';
+import { Age, Badge, Busy, Dialog, Problem, SimpleTable, type Tone } from './ui';
+import { toYAML, withoutManagedFields } from './yaml';
+
+const TONES: Record<Change['type'], Tone> = { Created: 'good', Updated: 'idle', Deleted: 'bad', Expired: 'warn' };
+
+export const changeBadge = (c: Change): JSX.Element => <Badge tone={TONES[c.type] ?? 'idle'}>{c.type}</Badge>;
+
+export function changedText(c: Change): JSX.Element {
+  const paths = c.changed ?? [];
+  const shown = paths.slice(0, 4);
+  const more = paths.length - shown.length + (c.moreChanged ?? 0);
+  return (
+    <span title={paths.join('\n')}>
+      {shown.map((p) => (
+        <code key={p} class="path">
+          {p}
+        </code>
+      ))}
+      {more > 0 ? <span class="dim"> and {more} more</span> : null}
+    </span>
+  );
+}
+
+/** ownerExists tells whether an owner still exists with its UID. */
+export const ownerExists =
+  (d: Discovery, namespace: string | undefined) =>
+  async (ref: OwnerReference): Promise<boolean> => {
+    const r = findByKind(d, ref.apiVersion, ref.kind);
+    if (!r) return false;
+    try {
+      const o = await request<KubeObject>(objectPath(r, r.namespaced ? namespace : undefined, ref.name));
+      return o.metadata.uid === ref.uid;
+    } catch {
+      return false;
+    }
+  };
+
+export function History(props: { resource: Resource; namespace: string; name: string; current?: KubeObject }): JSX.Element {
+  const { resource, namespace, name, current } = props;
+  const [pages, setPages] = useState<Change[]>([]);
+  const [more, setMore] = useState('');
+  const [chosen, choose] = useState<string[]>([]);
+  const [view, setView] = useState<'changes' | 'blame'>('changes');
+  const [back, setBack] = useState<{ kind: 'undelete' | 'revert'; change: Change } | null>(null);
+  const loaded = useLoaded(
+    async (signal) => {
+      const page = await historyOf(resource, namespace, name, '', false, signal);
+      setPages(page.items ?? []);
+      setMore(page.metadata?.continue ?? '');
+      return page;
+    },
+    [resource, namespace, name, current?.metadata.resourceVersion],
+  );
+  if (loaded.error) return <Problem error={loaded.error} retry={loaded.reload} />;
+  if (!loaded.value) return <Busy what="Loading the history" />;
+  if (!pages.length) return <p class="empty">The server has no history of this object.</p>;
+  const next = async (): Promise<void> => {
+    await attempt('The history', async () => {
+      const page = await historyOf(resource, namespace, name, more, false);
+      setPages([...pages, ...(page.items ?? [])]);
+      setMore(page.metadata?.continue ?? '');
+    });
+  };
+  const toggle = (revision: string): void =>
+    choose((old) => (old.includes(revision) ? old.filter((r) => r !== revision) : [...old.slice(-1), revision]));
+  return (
+    <div class="history">
+      <div class="bar">
+        <button aria-pressed={view === 'changes'} onClick={() => setView('changes')}>
+          Changes
+        </button>
+        <button aria-pressed={view === 'blame'} onClick={() => setView('blame')}>
+          Who set each field
+        </button>
+        <span class="dim">Choose two versions to compare them, or one to compare it with now.</span>
+      </div>
+      {view === 'blame' ? (
+        <Blame resource={resource} namespace={namespace} name={name} gone={!current} />
+      ) : (
+        <>
+          <ol class="timeline">
+            {pages.map((c, i) => (
+              <li key={c.resourceVersion + c.type}>
+                <input
+                  type="checkbox"
+                  aria-label={`Choose version ${c.resourceVersion}`}
+                  checked={chosen.includes(c.resourceVersion)}
+                  disabled={c.type === 'Deleted' || c.type === 'Expired'}
+                  onChange={() => toggle(c.resourceVersion)}
+                />
+                <span class="when" title={local(c.time)}>
+                  {c.time ? <Age time={c.time} /> : '–'}
+                </span>
+                {changeBadge(c)}
+                <span class="who">
+                  <strong>{who(c) || 'unknown'}</strong> <span class="dim">{how(c)}</span>
+                  {c.fieldManager ? <span class="dim"> as {c.fieldManager}</span> : null}
+                  {c.reason ? <span class="dim"> ({c.reason})</span> : null}
+                </span>
+                <span class="what">{changedText(c)}</span>
+                <span class="dim">{c.resourceVersion}</span>
+                <span>
+                  {current && i > 0 && c.type !== 'Deleted' && c.type !== 'Expired' && c.uid === current.metadata.uid ? (
+                    <button onClick={() => setBack({ kind: 'revert', change: c })}>Revert to this</button>
+                  ) : null}
+                  {!current && (c.type === 'Deleted' || c.type === 'Expired') && i === 0 ? (
+                    <button onClick={() => setBack({ kind: 'undelete', change: pages[i + 1] ?? c })}>Undelete</button>
+                  ) : null}
+                </span>
+              </li>
+            ))}
+          </ol>
+          {more ? <button onClick={() => void next()}>Older changes</button> : null}
+          {chosen.length ? <Compare resource={resource} namespace={namespace} name={name} versions={chosen} current={current} /> : null}
+        </>
+      )}
+      {back ? (
+        <Back
+          {...props}
+          kind={back.kind}
+          revision={back.change.resourceVersion}
+          close={(done) => {
+            setBack(null);
+            if (done) loaded.reload();
+          }}
+        />
+      ) : null}
+    </div>
+  );
+}
+
+/** shown is an object as YAML for a comparison. Values of Secrets are not shown, only whether they differ. */
+function shown(o: KubeObject): string {
+  const object = withoutManagedFields(o);
+  if (object.kind !== 'Secret') return toYAML(object);
+  const hide = (data: Record<string, string> | undefined): Record<string, string> | undefined =>
+    data && Object.fromEntries(Object.entries(data).map(([k, v]) => [k, `<${v.length} characters, ${fingerprint(v)}>`]));
+  return toYAML({ ...object, data: hide(object.data), stringData: undefined });
+}
+
+function fingerprint(text: string): string {
+  let h = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) h = Math.imul(h ^ text.charCodeAt(i), 0x01000193) >>> 0;
+  return h.toString(16).padStart(8, '0');
+}
+
+function Compare(props: { resource: Resource; namespace: string; name: string; versions: string[]; current?: KubeObject }): JSX.Element {
+  const versions = [...props.versions].sort((a, b) => Number(a) - Number(b));
+  const loaded = useLoaded(
+    (signal) => Promise.all(versions.map((v) => asOf(props.resource, props.namespace, props.name, v, signal))),
+    [versions.join(' ')],
+  );
+  if (loaded.error) return <Problem error={loaded.error} retry={loaded.reload} />;
+  if (!loaded.value) return <Busy what="Loading the versions" />;
+  const [a, b] = loaded.value;
+  const other = b ?? props.current;
+  if (!other) return <pre class="value">{shown(a)}</pre>;
+  return <Diff before={shown(a)} after={shown(other)} names={[versions[0], versions[1] ?? 'now']} />;
+}
+
+/** Blame shows the last change of each field that the history knows of. */
+function Blame(props: { resource: Resource; namespace: string; name: string; gone: boolean }): JSX.Element {
+  const loaded = useLoaded(
+    async (signal) => {
+      const found = new Map<string, Change>();
+      let next = '';
+      for (let pages = 0; pages < 10; pages++) {
+        const page = await historyOf(props.resource, props.namespace, props.name, next, false, signal);
+        for (const c of page.items ?? []) {
+          for (const path of c.changed ?? []) if (!found.has(path)) found.set(path, c);
+          if (c.type === 'Created' && !found.has('')) found.set('', c);
+        }
+        next = page.metadata?.continue ?? '';
+        if (!next) break;
+      }
+      return found;
+    },
+    [props.resource, props.namespace, props.name],
+  );
+  const rows = useMemo(
+    () => [...(loaded.value ?? [])].sort(([a], [b]) => a.localeCompare(b)),
+    [loaded.value],
+  );
+  if (loaded.error) return <Problem error={loaded.error} retry={loaded.reload} />;
+  if (!loaded.value) return <Busy what="Reading the history" />;
+  return (
+    <SimpleTable
+      label="Who set each field"
+      empty="No field has changed."
+      head={['Field', 'Who', 'Request', 'When', 'Version']}
+      rows={rows.map(([path, c]) => [
+        <code>{path || 'everything else'}</code>,
+        who(c) || 'unknown',
+        how(c),
+        <Age time={c.time} />,
+        c.resourceVersion,
+      ])}
+    />
+  );
+}
+
+/** Back brings an object back or gives it the content that it had. It shows what would happen, and asks. */
+function Back(props: {
+  kind: 'undelete' | 'revert';
+  resource: Resource;
+  namespace: string;
+  name: string;
+  current?: KubeObject;
+  revision: string;
+  close: (done: boolean) => void;
+}): JSX.Element {
+  const app = useApp();
+  const { resource, namespace, name, current, kind } = props;
+  const [busy, setBusy] = useState(false);
+  const write = async (then: KubeObject, dryRun: boolean): Promise<{ text: string; target: KubeObject }> => {
+    if (kind === 'revert' && current) {
+      const target = revertedTo(resource, current, then);
+      const sent = await request<KubeObject>(
+        objectPath(resource, namespace, name) + query({ dryRun: dryRun ? 'All' : '', fieldManager: 'keelson-console' }),
+        { method: 'PUT', body: JSON.stringify(target) },
+      );
+      return { text: '', target: sent };
+    }
+    const outcome = await undelete(resource, then, dryRun, new Map(), ownerExists(app.discovery, namespace));
+    if (!outcome.ok || !outcome.object) throw new Error(outcome.text);
+    return { text: outcome.text, target: outcome.object };
+  };
+  const tried = useLoaded(
+    async (signal) => {
+      const then = await asOf(resource, namespace, name, props.revision, signal);
+      return { then, ...(await write(then, true)) };
+    },
+    [props.revision],
+  );
+  const run = async (): Promise<void> => {
+    setBusy(true);
+    const ok = await attempt(kind === 'revert' ? 'Revert' : 'Undelete', async () => {
+      await write(tried.value!.then, false);
+      toast('info', kind === 'revert' ? `${name} is reverted` : `${name} is back`);
+    });
+    setBusy(false);
+    if (ok) props.close(true);
+  };
+  return (
+    <Dialog wide title={kind === 'revert' ? `Revert ${name} to version ${props.revision}` : `Undelete ${name}`} close={() => props.close(false)}>
+      {tried.error ? <Problem error={tried.error} retry={tried.reload} /> : null}
+      {!tried.value && !tried.error ? <Busy what="Trying it (dry run)" /> : null}
+      {tried.value ? (
+        <>
+          {tried.value.text ? <p>It comes back {tried.value.text}.</p> : null}
+          <Diff before={current ? shown(current) : ''} after={shown(tried.value.target)} names={['now', 'after']} />
+          <footer class="bar">
+            <span class="dim">The server has accepted it as a dry run.</span>
+            <span class="space" />
+            <button class="primary" disabled={busy} onClick={() => void run()}>
+              {kind === 'revert' ? 'Revert' : 'Undelete'}
+            </button>
+          </footer>
+        </>
+      ) : null}
+    </Dialog>
+  );
+}

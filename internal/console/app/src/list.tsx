@@ -1,0 +1,310 @@
+// The live table of a resource.
+
+import { Fragment, type JSX } from 'preact';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useApp } from './app';
+import { keyOf, type Resource } from './discovery';
+import { currentNamespace, go, link, objectLink, rememberNamespace, setParams, useLocation } from './router';
+import { TableStore, type Row } from './tablestore';
+import { Age, Badge, Problem, toneOf } from './ui';
+import { NamespacePicker } from './namespaces';
+
+const ROW_HEIGHT = 28;
+const OVERSCAN = 12;
+
+/** isFailing says whether a row tells of a problem: by its status column, or because less is ready than asked for. */
+export function isFailing(row: Row, columns: { name: string }[]): boolean {
+  if (row.object?.metadata?.deletionTimestamp) return true;
+  for (let i = 0; i < columns.length; i++) {
+    const name = columns[i].name.toLowerCase();
+    const value = String(row.cells[i] ?? '');
+    if (name === 'ready' || name === 'completions') {
+      const parts = /^(\d+)\/(\d+)$/.exec(value);
+      if (parts && parts[1] !== parts[2]) return !row.cells.some((c) => c === 'Completed' || c === 'Complete');
+      if (value === 'False') return true;
+    }
+    if (['status', 'phase', 'state', 'available', 'type', 'conditions'].includes(name)) {
+      const tone = toneOf(value);
+      if (name !== 'type' && (tone === 'bad' || tone === 'warn' || value.startsWith('False'))) return true;
+      if (name === 'type' && value === 'Warning') return true;
+    }
+  }
+  return false;
+}
+
+function compare(a: unknown, b: unknown): number {
+  if (typeof a === 'number' && typeof b === 'number') return a - b;
+  return String(a ?? '').localeCompare(String(b ?? ''), undefined, { numeric: true });
+}
+
+const AGE_TEXT = /^(\d+y)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?$/;
+
+function isAgeColumn(name: string): boolean {
+  return name === 'Age';
+}
+
+export function ResourceList({ resource }: { resource: Resource }): JSX.Element {
+  const { params } = useLocation();
+  const namespace = params.get('ns') ?? '';
+  const labelSelector = params.get('labels') ?? '';
+  const fieldSelector = params.get('fields') ?? '';
+  const search = params.get('q') ?? '';
+  const failing = params.get('failing') === '1';
+  const sort = params.get('sort') ?? '';
+  const wide = params.get('wide') === '1';
+  const [, redraw] = useState(0);
+  const store = useRef<TableStore | null>(null);
+  const app = useApp();
+
+  useEffect(() => {
+    if (resource.namespaced) rememberNamespace(namespace);
+    const s = new TableStore(resource, { namespace, labelSelector, fieldSelector }, () => redraw((n) => n + 1));
+    store.current = s;
+    redraw((n) => n + 1);
+    return () => s.close();
+  }, [resource, namespace, labelSelector, fieldSelector]);
+
+  const s = store.current;
+  const columns = s?.columns ?? [];
+  const shown = columns.map((c, i) => ({ ...c, i })).filter((c) => wide || c.priority === 0);
+  const generation = s?.generation ?? 0;
+  const rows = useMemo(() => {
+    let all = [...(s?.rows.values() ?? [])];
+    const text = search.toLowerCase();
+    if (text) {
+      all = all.filter((r) => r.name.toLowerCase().includes(text) || r.namespace.toLowerCase().includes(text));
+    }
+    if (failing) all = all.filter((r) => isFailing(r, columns));
+    const down = sort.startsWith('-');
+    const name = down ? sort.slice(1) : sort;
+    const index = columns.findIndex((c) => c.name === name);
+    if (name && (index >= 0 || name === 'Namespace')) {
+      const value = (r: Row): unknown => {
+        if (name === 'Namespace') return r.namespace;
+        if (isAgeColumn(name)) return -Date.parse(r.object?.metadata?.creationTimestamp ?? '') || 0;
+        return r.cells[index];
+      };
+      all.sort((a, b) => compare(value(a), value(b)) || compare(a.key, b.key));
+      if (down) all.reverse();
+    }
+    return all;
+  }, [s, generation, search, failing, sort, columns]);
+
+  const showNamespace = resource.namespaced && !namespace;
+  const total = s?.rows.size ?? 0;
+  return (
+    <section class="list">
+      <header class="bar">
+        <h1>
+          {resource.kind}
+          <span class="dim group">{resource.group || 'core'}</span>
+        </h1>
+        <span class="count" role="status" data-testid="count">
+          {s?.state === 'loading' ? `${total} …` : rows.length === total ? `${total}` : `${rows.length} of ${total}`}
+        </span>
+        <Live state={s?.state ?? 'loading'} />
+        <span class="space" />
+        {resource.namespaced ? <NamespacePicker value={namespace} change={(ns) => setParams({ ns: ns || undefined })} /> : null}
+        {resource.verbs.includes('create') ? (
+          <a class="button" href={link(['create'], { kind: keyOf(resource), ns: namespace || undefined })}>
+            Create
+          </a>
+        ) : null}
+      </header>
+      <div class="bar filters">
+        <input
+          type="search"
+          id="search"
+          placeholder="Name  ( / )"
+          aria-label="Filter by name"
+          value={search}
+          onInput={(e) => setParams({ q: e.currentTarget.value || undefined })}
+        />
+        <Selector label="Labels" hint="app=web,tier!=db" value={labelSelector} name="labels" />
+        <Selector label="Fields" hint="spec.nodeName=n1" value={fieldSelector} name="fields" />
+        <label class="check">
+          <input type="checkbox" checked={failing} onChange={(e) => setParams({ failing: e.currentTarget.checked ? '1' : undefined })} />
+          Only what is failing
+        </label>
+        <label class="check">
+          <input type="checkbox" checked={wide} onChange={(e) => setParams({ wide: e.currentTarget.checked ? '1' : undefined })} />
+          All columns
+        </label>
+        {app.server.history && resource.namespaced ? (
+          <a href={link(['timeline'], { ns: namespace || undefined, resource: resource.plural })}>What changed</a>
+        ) : null}
+      </div>
+      {s?.error ? <Problem error={s.error} /> : null}
+      <Rows resource={resource} rows={rows} columns={shown} showNamespace={showNamespace} sort={sort} loading={s?.state === 'loading'} />
+    </section>
+  );
+}
+
+function Live({ state }: { state: string }): JSX.Element {
+  const text = { loading: 'loading', live: 'live', waiting: 'not live', failed: 'no connection', closed: '' }[state] ?? state;
+  return <span class={`live ${state}`}>{text}</span>;
+}
+
+/** Selector is a field whose value counts when it is left or at Enter: each value is a request. */
+function Selector(props: { label: string; hint: string; value: string; name: string }): JSX.Element {
+  return (
+    <input
+      type="text"
+      spellcheck={false}
+      aria-label={`${props.label} selector`}
+      placeholder={`${props.label}: ${props.hint}`}
+      value={props.value}
+      onChange={(e) => setParams({ [props.name]: e.currentTarget.value.trim() || undefined })}
+    />
+  );
+}
+
+interface ShownColumn {
+  name: string;
+  description?: string;
+  i: number;
+}
+
+function Rows(props: {
+  resource: Resource;
+  rows: Row[];
+  columns: ShownColumn[];
+  showNamespace: boolean;
+  sort: string;
+  loading: boolean;
+}): JSX.Element {
+  const { rows, columns, resource } = props;
+  const box = useRef<HTMLDivElement>(null);
+  const [scroll, setScroll] = useState({ top: 0, height: 800 });
+  const [cursor, setCursor] = useState(-1);
+
+  useEffect(() => {
+    const element = box.current;
+    if (!element) return undefined;
+    const measure = (): void => setScroll({ top: element.scrollTop, height: element.clientHeight });
+    measure();
+    const observer = new ResizeObserver(measure);
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+
+  const first = Math.max(0, Math.floor(scroll.top / ROW_HEIGHT) - OVERSCAN);
+  const last = Math.min(rows.length, Math.ceil((scroll.top + scroll.height) / ROW_HEIGHT) + OVERSCAN);
+  const open = (row: Row | undefined): void => {
+    if (row) go(objectLink(resource, row.namespace, row.name));
+  };
+  const move = (to: number): void => {
+    const at = Math.max(0, Math.min(rows.length - 1, to));
+    setCursor(at);
+    const element = box.current;
+    if (!element) return;
+    const y = at * ROW_HEIGHT;
+    if (y < element.scrollTop) element.scrollTop = y;
+    else if (y > element.scrollTop + element.clientHeight - 2 * ROW_HEIGHT) element.scrollTop = y - element.clientHeight + 2 * ROW_HEIGHT;
+  };
+  const key = (e: KeyboardEvent): void => {
+    const page = Math.floor(scroll.height / ROW_HEIGHT) - 1;
+    const moves: Record<string, number> = {
+      ArrowDown: cursor + 1, j: cursor + 1, ArrowUp: cursor - 1, k: cursor - 1,
+      PageDown: cursor + page, PageUp: cursor - page, Home: 0, End: rows.length - 1,
+    };
+    if (e.target instanceof HTMLAnchorElement && e.key === 'Enter') return;
+    if (e.ctrlKey || e.metaKey || e.altKey) return;
+    if (e.key in moves) {
+      e.preventDefault();
+      move(moves[e.key]);
+    } else if (e.key === 'Enter') open(rows[cursor]);
+  };
+  const heads = [...(props.showNamespace ? [{ name: 'Namespace', i: -1, description: '' }] : []), ...columns];
+  const now = performance.now();
+  return (
+    <div
+      class="rows"
+      ref={box}
+      tabIndex={0}
+      role="region"
+      aria-label={`${resource.kind} objects`}
+      onScroll={(e) => setScroll({ top: e.currentTarget.scrollTop, height: e.currentTarget.clientHeight })}
+      onKeyDown={key}
+    >
+      <table aria-rowcount={rows.length + 1}>
+        <thead>
+          <tr>
+            {heads.map((c) => {
+              const up = props.sort === c.name;
+              const down = props.sort === `-${c.name}`;
+              return (
+                <th key={c.name} scope="col" title={c.description} aria-sort={up ? 'ascending' : down ? 'descending' : undefined}>
+                  <button class="quiet" onClick={() => setParams({ sort: up ? `-${c.name}` : down ? undefined : c.name })}>
+                    {c.name}
+                    {up ? ' ↑' : down ? ' ↓' : ''}
+                  </button>
+                </th>
+              );
+            })}
+          </tr>
+        </thead>
+        <tbody>
+          {first > 0 ? <Spacer rows={first} /> : null}
+          {rows.slice(first, last).map((row, n) => {
+            const at = first + n;
+            const classes = [
+              at === cursor ? 'cursor' : '',
+              row.changed && now - row.changed < 1500 ? 'changed' : '',
+              row.object?.metadata?.deletionTimestamp ? 'leaving' : '',
+            ].join(' ');
+            return (
+              <tr key={row.key} class={classes} aria-rowindex={at + 2} onClick={() => setCursor(at)} onDblClick={() => open(row)}>
+                {props.showNamespace ? <td class="dim">{row.namespace}</td> : null}
+                {columns.map((c) => (
+                  <Cell key={c.name} resource={resource} row={row} name={c.name} value={row.cells[c.i]} first={c.i === 0} />
+                ))}
+              </tr>
+            );
+          })}
+          {last < rows.length ? <Spacer rows={rows.length - last} /> : null}
+        </tbody>
+      </table>
+      {!rows.length && !props.loading ? <p class="empty">Nothing here{currentNamespace() ? ` in ${currentNamespace()}` : ''}.</p> : null}
+    </div>
+  );
+}
+
+/** Spacer takes the space of rows that are not shown. The height is set by the object model: a style attribute is refused by the policy. */
+function Spacer({ rows }: { rows: number }): JSX.Element {
+  const ref = useRef<HTMLTableCellElement>(null);
+  useEffect(() => {
+    if (ref.current) ref.current.style.height = `${rows * ROW_HEIGHT}px`;
+  }, [rows]);
+  return (
+    <tr aria-hidden="true" class="spacer">
+      <td ref={ref} />
+    </tr>
+  );
+}
+
+function Cell(props: { resource: Resource; row: Row; name: string; value: unknown; first: boolean }): JSX.Element {
+  const { row, value, name } = props;
+  if (props.first) {
+    return (
+      <th scope="row">
+        <a href={objectLink(props.resource, row.namespace, row.name)}>{String(value ?? row.name)}</a>
+      </th>
+    );
+  }
+  const text = value === null || value === undefined ? '' : typeof value === 'object' ? JSON.stringify(value) : String(value);
+  if (isAgeColumn(name) && AGE_TEXT.test(text) && row.object?.metadata?.creationTimestamp) {
+    return (
+      <td class="dim">
+        <Age time={row.object.metadata.creationTimestamp} />
+      </td>
+    );
+  }
+  const tone = /^(status|phase|state|ready|available)$/i.test(name) ? toneOf(text) : undefined;
+  const deleting = /^(status|phase)$/i.test(name) && row.object?.metadata?.deletionTimestamp;
+  return (
+    <td title={text.length > 40 ? text : undefined}>
+      <Fragment>{tone || deleting ? <Badge tone={deleting ? 'warn' : tone!}>{deleting ? 'Terminating' : text}</Badge> : text}</Fragment>
+    </td>
+  );
+}

@@ -1,0 +1,317 @@
+// The console: its frame, the addresses of its views, and its keys.
+
+import { Component, render, type ComponentChildren, type JSX } from 'preact';
+import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { Access } from './access';
+import { APIError, hasToken, listeners, messageOf, setToken } from './api';
+import { AppContext, toast, whoAmI, type App } from './app';
+import { Create } from './create';
+import { Definition, Definitions } from './definitions';
+import { consoleConfig, discover, findByKey, keyOf, serverInfo, type Config, type Resource } from './discovery';
+import { Extensions } from './extensions';
+import { Home } from './home';
+import { ResourceList } from './list';
+import { finishOIDC, Login } from './login';
+import { ObjectView } from './object';
+import { Help, PAGES, Palette, RESOURCE_KEYS } from './palette';
+import { go, link, listLink, useLocation, type Location } from './router';
+import { Server } from './server';
+import { Timeline } from './timeline';
+import { Busy, Problem, Toasts } from './ui';
+
+listeners.warning = (text) => toast('warning', text);
+
+type Phase = { step: 'starting' } | { step: 'login'; config: Config; reason: string } | { step: 'ready'; app: App } | { step: 'failed'; error: unknown };
+
+function Root(): JSX.Element {
+  const [phase, setPhase] = useState<Phase>({ step: 'starting' });
+  const logOut = useCallback(() => {
+    setToken('');
+    void consoleConfig().then((config) => setPhase({ step: 'login', config, reason: '' }));
+  }, []);
+  const start = useCallback(async (reason: string) => {
+    try {
+      const config = await consoleConfig();
+      try {
+        const [user, server, discovery] = await Promise.all([whoAmI(), serverInfo(), discover()]);
+        if (user.username === 'system:anonymous' && !config.proxied) {
+          setPhase({ step: 'login', config, reason });
+          return;
+        }
+        const app: App = {
+          config, user, server, discovery, logOut,
+          refreshDiscovery: async () => {
+            const next = await discover();
+            setPhase((p) => (p.step === 'ready' ? { step: 'ready', app: { ...p.app, discovery: next } } : p));
+          },
+        };
+        setPhase({ step: 'ready', app });
+      } catch (e) {
+        if (e instanceof APIError && (e.code === 401 || e.code === 403) && !config.proxied) {
+          setPhase({ step: 'login', config, reason: e.code === 401 && hasToken() ? 'The server does not accept the token.' : reason });
+        } else setPhase({ step: 'failed', error: e });
+      }
+    } catch (e) {
+      setPhase({ step: 'failed', error: e });
+    }
+  }, []);
+  useEffect(() => {
+    void finishOIDC().then(start);
+    listeners.unauthorized = () => {
+      if (!hasToken()) return;
+      setToken('');
+      void start('Your login has ended.');
+    };
+  }, []);
+  switch (phase.step) {
+    case 'starting':
+      return <Busy what="Keelson" />;
+    case 'failed':
+      return (
+        <main class="login">
+          <h1>Keelson</h1>
+          <Problem error={phase.error} retry={() => void start('')} />
+        </main>
+      );
+    case 'login':
+      return <Login config={phase.config} reason={phase.reason} done={() => void start('')} />;
+    case 'ready':
+      return (
+        <AppContext.Provider value={phase.app}>
+          <Frame app={phase.app} />
+          <Toasts />
+        </AppContext.Provider>
+      );
+  }
+}
+
+/** Definitions of custom resources change what there is: discovery is read again while the page is looked at. */
+const DISCOVER_AGAIN = 60_000;
+
+function Frame({ app }: { app: App }): JSX.Element {
+  const at = useLocation();
+  const [overlay, setOverlay] = useState<'' | 'help' | 'palette'>('');
+  const [menu, setMenu] = useState(false);
+  const main = useRef<HTMLElement>(null);
+  useKeys(app, setOverlay);
+  useEffect(() => {
+    const timer = setInterval(() => document.hidden || void app.refreshDiscovery().catch(() => {}), DISCOVER_AGAIN);
+    return () => clearInterval(timer);
+  }, [app.refreshDiscovery]);
+  const here = at.path.join('/');
+  useEffect(() => {
+    setMenu(false);
+    document.title = `${at.path.slice(1).filter((p) => p !== '-').join(' ') || 'Overview'} – Keelson`;
+  }, [here]);
+  return (
+    <div class={menu ? 'frame menu-open' : 'frame'}>
+      <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); main.current?.focus(); }}>
+        To the content
+      </a>
+      <header class="top">
+        <button class="quiet menu" aria-label="Menu" aria-expanded={menu} onClick={() => setMenu(!menu)}>
+          ☰
+        </button>
+        <a class="brand" href={link([])}>
+          Keelson
+        </a>
+        <span class="dim address">{app.config.server ?? location.host}</span>
+        <span class="space" />
+        <button class="quiet" onClick={() => setOverlay('palette')}>
+          Go to <kbd>:</kbd>
+        </button>
+        <a href={link(['create'])}>Create</a>
+        <button class="quiet" aria-label="Keys" onClick={() => setOverlay('help')}>
+          <kbd>?</kbd>
+        </button>
+        <Theme />
+        <span class="user" title={app.user.groups.join(', ')}>
+          {app.user.username}
+        </span>
+        {app.config.proxied ? null : (
+          <button class="quiet" onClick={app.logOut}>
+            Log out
+          </button>
+        )}
+      </header>
+      <Sidebar app={app} here={here} />
+      <main ref={main} tabIndex={-1} id="main">
+        <Guard key={here}>
+          <View app={app} at={at} />
+        </Guard>
+      </main>
+      {overlay === 'help' ? <Help close={() => setOverlay('')} /> : null}
+      {overlay === 'palette' ? <Palette close={() => setOverlay('')} /> : null}
+    </div>
+  );
+}
+
+/** Guard shows the error of a view and lets the others live. */
+class Guard extends Component<{ children: ComponentChildren }, { error: unknown }> {
+  override state = { error: null as unknown };
+  static override getDerivedStateFromError(error: unknown): { error: unknown } {
+    return { error };
+  }
+  override render(): ComponentChildren {
+    return this.state.error ? <Problem error={new Error(`This view failed: ${messageOf(this.state.error)}`)} /> : this.props.children;
+  }
+}
+
+function View({ app, at }: { app: App; at: Location }): JSX.Element {
+  const [first, key, third, fourth, fifth] = at.path;
+  const resource = useMemo(() => (key ? findByKey(app.discovery, key) : undefined), [app.discovery, key]);
+  switch (first) {
+    case undefined:
+      return <Home />;
+    case 'r':
+      return resource ? <ResourceList key={keyOf(resource)} resource={resource} /> : <Unknown what={key} />;
+    case 'o': {
+      if (!resource || !fourth) return <Unknown what={key} />;
+      const namespace = third === '-' ? '' : third;
+      return <ObjectView key={`${key}/${namespace}/${fourth}`} resource={resource} namespace={namespace} name={fourth} tab={fifth ?? ''} />;
+    }
+    case 'create':
+      return <Create key={at.params.toString()} />;
+    case 'timeline':
+      return app.server.history ? <Timeline /> : <Unknown what="history" />;
+    case 'access':
+      return <Access />;
+    case 'definitions':
+      return key ? <Definition key={key} name={key} /> : <Definitions />;
+    case 'extensions':
+      return <Extensions />;
+    case 'server':
+      return <Server />;
+    default:
+      return <Unknown what={first} />;
+  }
+}
+
+const Unknown = ({ what }: { what: string | undefined }): JSX.Element => (
+  <div class="problem">
+    The server has no <code>{what}</code>.
+  </div>
+);
+
+const GROUPS: [string, RegExp][] = [
+  ['Workloads', /^(pods|replicationcontrollers|.*\.apps|.*\.batch|.*\.autoscaling|.*\.policy|podtemplates)$/],
+  ['Network', /^(services|endpoints|.*\.networking\.k8s\.io|.*\.discovery\.k8s\.io)$/],
+  ['Configuration', /^(configmaps|secrets|limitranges|resourcequotas)$/],
+  ['Storage', /^(persistentvolume.*|.*\.storage\.k8s\.io|.*\.storagemigration\.k8s\.io)$/],
+  ['Access', /^(serviceaccounts|.*\.rbac\.authorization\.k8s\.io|.*\.certificates\.k8s\.io)$/],
+  ['Cluster', /^(namespaces|nodes|events|events\.events\.k8s\.io|.*\.node\.k8s\.io|.*\.scheduling\.k8s\.io|.*\.coordination\.k8s\.io|componentstatuses|.*\.resource\.k8s\.io)$/],
+  ['Extensions of the server', /\.(admissionregistration|apiextensions|apiregistration|flowcontrol\.apiserver|internal\.apiserver)\.k8s\.io$/],
+];
+
+function Sidebar({ app, here }: { app: App; here: string }): JSX.Element {
+  const groups = useMemo(() => {
+    const out = new Map<string, Resource[]>(GROUPS.map(([title]) => [title, []]));
+    for (const r of app.discovery.resources) {
+      if (!r.verbs.includes('list')) continue;
+      const key = keyOf(r);
+      const title = GROUPS.find(([, pattern]) => pattern.test(key))?.[0] ?? r.group;
+      if (!out.has(title)) out.set(title, []);
+      out.get(title)!.push(r);
+    }
+    return [...out].filter(([, all]) => all.length);
+  }, [app.discovery]);
+  return (
+    <nav class="side" aria-label="Resources">
+      <ul>
+        {PAGES.filter((p) => !p.history || app.server.history).map((p) => (
+          <li key={p.href}>
+            <a href={p.href} aria-current={`#/${here}` === p.href ? 'page' : undefined}>
+              {p.title}
+            </a>
+          </li>
+        ))}
+      </ul>
+      {groups.map(([title, all]) => (
+        <details key={title} open={['Workloads', 'Configuration', 'Cluster'].includes(title) || all.some((r) => here.split('/')[1] === keyOf(r))}>
+          <summary>{title}</summary>
+          <ul>
+            {all.map((r) => (
+              <li key={keyOf(r)}>
+                <a href={listLink(r)} title={keyOf(r)} aria-current={here.split('/')[1] === keyOf(r) ? 'page' : undefined}>
+                  {r.kind}
+                </a>
+              </li>
+            ))}
+          </ul>
+        </details>
+      ))}
+    </nav>
+  );
+}
+
+function Theme(): JSX.Element {
+  const [theme, setTheme] = useState(() => localStorage.getItem('keelson-theme') ?? '');
+  useEffect(() => {
+    document.documentElement.dataset.theme = theme || (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
+    if (theme) localStorage.setItem('keelson-theme', theme);
+  }, [theme]);
+  const dark = (): boolean => document.documentElement.dataset.theme === 'dark';
+  return (
+    <button class="quiet" aria-label="Dark or light" onClick={() => setTheme(dark() ? 'light' : 'dark')}>
+      ◐
+    </button>
+  );
+}
+
+/** useKeys handles the keys that work everywhere. */
+function useKeys(app: App, show: (overlay: 'help' | 'palette') => void): void {
+  useEffect(() => {
+    let leader = 0; // when g was pressed
+    const down = (e: KeyboardEvent): void => {
+      const target = e.composedPath()[0];
+      const typing =
+        target instanceof HTMLElement &&
+        (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) || target.closest('.xterm') !== null);
+      if ((e.ctrlKey || e.metaKey) && e.key === 'k') {
+        e.preventDefault();
+        show('palette');
+        return;
+      }
+      if (typing) {
+        if (e.key === 'Escape') target.blur();
+        return;
+      }
+      if (e.ctrlKey || e.metaKey || e.altKey || document.querySelector('dialog[open]')) return;
+      if (performance.now() - leader < 1500) {
+        leader = 0;
+        const resource = RESOURCE_KEYS[e.key] ? findByKey(app.discovery, RESOURCE_KEYS[e.key]) : undefined;
+        const page = PAGES.find((p) => p.key === e.key);
+        if (resource) go(listLink(resource));
+        else if (page) go(page.href);
+        return;
+      }
+      switch (e.key) {
+        case 'g':
+          leader = performance.now();
+          return;
+        case '/': {
+          const search = document.getElementById('search');
+          if (search) {
+            e.preventDefault();
+            search.focus();
+          }
+          return;
+        }
+        case '?':
+          show('help');
+          return;
+        case ':':
+          e.preventDefault();
+          show('palette');
+          return;
+        case '+':
+          go(link(['create']));
+          return;
+      }
+    };
+    addEventListener('keydown', down);
+    return () => removeEventListener('keydown', down);
+  }, [app]);
+}
+
+render(<Root />, document.getElementById('app')!);
