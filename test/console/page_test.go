@@ -146,7 +146,7 @@ func (p *page) shot(name string) {
 		err = os.MkdirAll(dir, 0o755)
 	}
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, strings.ReplaceAll(name, "/", "-")+".png"), picture, 0o644)
+		err = os.WriteFile(filepath.Join(dir, strings.ReplaceAll(name, "/", "-")+".webp"), picture, 0o644)
 	}
 	if err != nil {
 		p.t.Errorf("the screenshot %s: %v", name, err)
@@ -154,5 +154,5 @@ func (p *page) shot(name string) {
 }
 
 func screenshot(ctx context.Context) ([]byte, error) {
-	return cdppage.CaptureScreenshot().WithFormat(cdppage.CaptureScreenshotFormatPng).Do(ctx)
+	return cdppage.CaptureScreenshot().WithFormat(cdppage.CaptureScreenshotFormatWebp).WithQuality(60).Do(ctx)
 }
