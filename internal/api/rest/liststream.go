@@ -255,8 +255,7 @@ func (l *listStream) json() error {
 			meta, err := l.s.MetadataJSON(ctx, o)
 			return appendPartial(b, l.accepted.AsVersion, meta), err
 		}
-		item, err := l.s.ItemJSONOnce(ctx, o, l.s.Version)
-		return append(b, item...), err
+		return l.s.AppendItemJSONOnce(ctx, b, o, l.s.Version)
 	}))
 	l.b = l.s.jsonListTail(l.b, l.accepted, l.page)
 	return err

@@ -65,11 +65,10 @@ func (s *served) itemEncoding(ctx context.Context, accepted negotiate.Accepted) 
 	return itemEncoding{id: s.ItemEncodingID(s.Version, false), separator: ",", append: func(
 		b []byte, o *cache.Object, keep bool,
 	) ([]byte, error) {
-		encode := s.ItemJSON
 		if !keep {
-			encode = s.ItemJSONOnce
+			return s.AppendItemJSONOnce(ctx, b, o, s.Version)
 		}
-		item, err := encode(ctx, o, s.Version)
+		item, err := s.ItemJSON(ctx, o, s.Version)
 		return append(b, item...), err
 	}}, true
 }

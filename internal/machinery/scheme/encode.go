@@ -46,6 +46,21 @@ func EncodeItem(obj runtime.Object) ([]byte, error) {
 	return Marshal(obj)
 }
 
+// AppendItemOfProto appends what EncodeItem makes of the object that DecodeProto reads from raw into a new struct of the type t. It
+// does so without an object in between. ok is false, and nothing is appended, if it cannot.
+func AppendItemOfProto(b, raw []byte, t reflect.Type) (_ []byte, ok bool) {
+	return structjson.AppendMessage(b, raw, t)
+}
+
+// ItemOfProto is AppendItemOfProto for a result that is kept.
+func ItemOfProto(raw []byte, t reflect.Type) (item []byte, ok bool) {
+	item, _ = encoded(func(b []byte) ([]byte, error) {
+		b, ok = AppendItemOfProto(b, raw, t)
+		return b, nil
+	})
+	return item, ok
+}
+
 // AppendStoredItem appends obj as EncodeItem encodes it, but as it will be read from the store: as if obj had been
 // encoded as protobuf and decoded again. It does not change obj.
 func AppendStoredItem(b []byte, obj runtime.Object) ([]byte, error) {

@@ -244,6 +244,18 @@ func (r *Resource) ItemJSONOnce(ctx context.Context, o *cache.Object, v *Version
 	return r.encodeItem(ctx, o, v)
 }
 
+// AppendItemJSONOnce appends the result of ItemJSONOnce.
+func (r *Resource) AppendItemJSONOnce(ctx context.Context, b []byte, o *cache.Object, v *Version) ([]byte, error) {
+	direct, ok := r.codec.encoding.(appendingEncoding)
+	if _, cached := o.CachedEncoding(r.codec.jsonID(v)); ok && !cached && o.Err() == nil {
+		if b, ok = direct.appendItem(b, o.Data, v); ok {
+			return b, nil
+		}
+	}
+	item, err := r.ItemJSONOnce(ctx, o, v)
+	return append(b, item...), err
+}
+
 // WrittenJSON is ItemJSONOnce without a conversion webhook: a custom resource is in the version that it was written in.
 func (r *Resource) WrittenJSON(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
 	if _, ok := r.codec.encoding.(batchEncoding); ok && o.Err() == nil {

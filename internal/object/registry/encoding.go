@@ -73,6 +73,13 @@ type encoding interface {
 	metadataProto(data []byte) ([]byte, error)
 }
 
+// An appendingEncoding can append the item JSON of an object without making it apart.
+type appendingEncoding interface {
+	encoding
+	// appendItem appends the item JSON in a version. ok is false, and nothing is appended, if item has to make it.
+	appendItem(b, data []byte, v *Version) (_ []byte, ok bool)
+}
+
 // A batchEncoding makes the item JSON of many objects at once for less than what one after the other costs: one request
 // to a conversion webhook instead of one for each object. Its item JSON is data as well: decodeAsWritten reads it.
 type batchEncoding interface {

@@ -3,6 +3,7 @@ package registry
 import (
 	"bytes"
 	"context"
+	"reflect"
 	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,12 +19,13 @@ type protobufEncoding struct {
 	indexes []*Field
 	// envelope surrounds the message in a stored value.
 	envelope wire.EnvelopeHead
+	goType   reflect.Type // of the message
 }
 
 func newProtobufEncoding(k *Kind, storage *Version, decodes *atomic.Int64) *protobufEncoding {
 	return &protobufEncoding{
 		typed: typed{k, storage, decodes}, indexes: k.Selection.indexed(),
-		envelope: wire.NewEnvelopeHead(k.StoredVersion(), k.Name),
+		envelope: wire.NewEnvelopeHead(k.StoredVersion(), k.Name), goType: reflect.TypeOf(storage.New()).Elem(),
 	}
 }
 
@@ -151,7 +153,24 @@ func (e *protobufEncoding) isJSON([]byte, *Version) bool { return false }
 
 func (e *protobufEncoding) isProto(v *Version) bool { return v.isStored() }
 
+// isDirect reports whether the item JSON in a version is that of the message, so that nothing has to be decoded for it.
+func (e *protobufEncoding) isDirect(v *Version) bool {
+	return v.isStored() && e.kind.Storage.AfterDecode == nil
+}
+
+func (e *protobufEncoding) appendItem(b, data []byte, v *Version) (_ []byte, ok bool) {
+	if !e.isDirect(v) {
+		return b, false
+	}
+	return scheme.AppendItemOfProto(b, data, e.goType)
+}
+
 func (e *protobufEncoding) item(ctx context.Context, data []byte, v *Version) ([]byte, error) {
+	if e.isDirect(v) {
+		if item, ok := scheme.ItemOfProto(data, e.goType); ok {
+			return item, nil
+		}
+	}
 	obj, err := e.decodeAsWritten(data)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,8 @@
 // the plan is: a struct with the field "replicas" at offset 0, omitted if nil, a pointer to a number; and
 // the field "labels" at offset 8, omitted if empty, a map of strings with sorted keys. For types that
 // implement json.Marshaler, the plan calls their methods, except for the frequent ones of the API.
+//
+// AppendMessage makes the same JSON from a protobuf message, without a struct in between (message.go).
 package structjson
 
 import (
