@@ -179,17 +179,23 @@ const MAX_LINE = 32 << 20;
 /** lines yields the lines of a body as they arrive. */
 export async function* lines(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   const reader = body.pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array>).getReader();
-  let rest = '';
+  let rest: string[] = []; // the parts of a line that has not ended
+  let length = 0;
   try {
     for (;;) {
       const { done, value } = await reader.read();
       if (done) break;
-      const parts = (rest + value).split('\n');
-      rest = parts.pop() ?? '';
-      if (rest.length > MAX_LINE) throw new Error('a line of the response is too long');
-      yield* parts;
+      const parts = value.split('\n');
+      if (parts.length > 1) {
+        yield rest.join('') + parts[0];
+        yield* parts.slice(1, -1);
+        [rest, length] = [[], 0];
+      }
+      rest.push(parts[parts.length - 1]);
+      length += parts[parts.length - 1].length;
+      if (length > MAX_LINE) throw new Error('a line of the response is too long');
     }
-    if (rest) yield rest;
+    if (length) yield rest.join('');
   } finally {
     void reader.cancel().catch(() => {});
   }

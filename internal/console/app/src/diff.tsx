@@ -3,8 +3,12 @@
 import { structuredPatch } from 'diff';
 import type { JSX } from 'preact';
 
+/** The time in milliseconds after which a comparison ends without a result: it holds up the page. */
+const LONGEST = 2000;
+
 export function Diff({ before, after, names }: { before: string; after: string; names?: [string, string] }): JSX.Element {
-  const patch = structuredPatch('a', 'b', before, after, '', '', { context: 3 });
+  const patch = structuredPatch('a', 'b', before, after, '', '', { context: 3, timeout: LONGEST });
+  if (!patch) return <p class="empty">The two are too large, and too different, to compare them line by line.</p>;
   if (!patch.hunks.length) return <p class="empty">No difference.</p>;
   return (
     <div class="diff" role="region" aria-label="Difference" tabIndex={0}>

@@ -1,6 +1,7 @@
 // What the server has: its resources, from aggregated discovery, and what it is.
 
-import { APIError, request, type Value } from './api';
+import { APIError, request, type Status, type Value } from './api';
+import { escapeSegment } from './router';
 
 export interface Resource {
   group: string;
@@ -75,7 +76,11 @@ export const keyOf = (r: Pick<Resource, 'group' | 'plural'>): string => (r.group
 export const apiVersionOf = (r: Pick<Resource, 'group' | 'version'>): string =>
   r.group ? `${r.group}/${r.version}` : r.version;
 
-const escape = encodeURIComponent;
+/** escape returns a name as a segment of a path. Browsers remove the segments . and .., which are no names of Kubernetes. */
+function escape(name: string): string {
+  if (name === '.' || name === '..') throw new Error(`${name} is not a name`);
+  return escapeSegment(name);
+}
 
 export const basePath = (r: Pick<Resource, 'group' | 'version'>): string =>
   r.group ? `/apis/${escape(r.group)}/${escape(r.version)}` : `/api/${escape(r.version)}`;
@@ -130,6 +135,9 @@ export interface Config {
 
 export async function consoleConfig(): Promise<Config> {
   const response = await fetch('config.json', { cache: 'no-store', credentials: 'same-origin' });
-  if (!response.ok) throw new Error(`config.json: ${response.status}`);
+  if (!response.ok) {
+    const status = (await response.json().catch(() => ({}))) as Status;
+    throw new Error(status.message || `config.json: ${response.status}`);
+  }
   return (await response.json()) as Config;
 }

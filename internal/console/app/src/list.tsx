@@ -1,10 +1,11 @@
 // The live table of a resource.
 
 import { Fragment, type JSX } from 'preact';
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { useApp } from './app';
 import { keyOf, type Resource } from './discovery';
 import { currentNamespace, go, link, objectLink, rememberNamespace, setParams, useLocation } from './router';
+import { RowOrder } from './roworder';
 import { TableStore, type Row } from './tablestore';
 import { Age, Badge, Problem, toneOf } from './ui';
 import { NamespacePicker } from './namespaces';
@@ -32,11 +33,6 @@ export function isFailing(row: Row, columns: { name: string }[]): boolean {
   return false;
 }
 
-function compare(a: unknown, b: unknown): number {
-  if (typeof a === 'number' && typeof b === 'number') return a - b;
-  return String(a ?? '').localeCompare(String(b ?? ''), undefined, { numeric: true });
-}
-
 const AGE_TEXT = /^(\d+y)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?$/;
 
 function isAgeColumn(name: string): boolean {
@@ -54,8 +50,11 @@ export function ResourceList({ resource }: { resource: Resource }): JSX.Element 
   const wide = params.get('wide') === '1';
   const [, redraw] = useState(0);
   const store = useRef<TableStore | null>(null);
+  const order = useRef<RowOrder | null>(null);
+  order.current ??= new RowOrder(() => redraw((n) => n + 1));
   const app = useApp();
 
+  useEffect(() => () => order.current?.close(), []);
   useEffect(() => {
     if (resource.namespaced) rememberNamespace(namespace);
     const s = new TableStore(resource, { namespace, labelSelector, fieldSelector }, () => redraw((n) => n + 1));
@@ -67,28 +66,19 @@ export function ResourceList({ resource }: { resource: Resource }): JSX.Element 
   const s = store.current;
   const columns = s?.columns ?? [];
   const shown = columns.map((c, i) => ({ ...c, i })).filter((c) => wide || c.priority === 0);
-  const generation = s?.generation ?? 0;
-  const rows = useMemo(() => {
-    let all = [...(s?.rows.values() ?? [])];
-    const text = search.toLowerCase();
-    if (text) {
-      all = all.filter((r) => r.name.toLowerCase().includes(text) || r.namespace.toLowerCase().includes(text));
-    }
-    if (failing) all = all.filter((r) => isFailing(r, columns));
-    const down = sort.startsWith('-');
-    const name = down ? sort.slice(1) : sort;
-    const index = columns.findIndex((c) => c.name === name);
-    if (name && (index >= 0 || name === 'Namespace')) {
-      const value = (r: Row): unknown => {
-        if (name === 'Namespace') return r.namespace;
-        if (isAgeColumn(name)) return -Date.parse(r.object?.metadata?.creationTimestamp ?? '') || 0;
-        return r.cells[index];
-      };
-      all.sort((a, b) => compare(value(a), value(b)) || compare(a.key, b.key));
-      if (down) all.reverse();
-    }
-    return all;
-  }, [s, generation, search, failing, sort, columns]);
+  const down = sort.startsWith('-');
+  const name = down ? sort.slice(1) : sort;
+  const index = columns.findIndex((c) => c.name === name);
+  const by = (r: Row): unknown => {
+    if (name === 'Namespace') return r.namespace;
+    if (isAgeColumn(name)) return -Date.parse(r.object.metadata.creationTimestamp ?? '') || 0;
+    return r.cells[index];
+  };
+  const rows = order.current.rows(s, {
+    text: search.toLowerCase(), down, key: JSON.stringify([failing, sort, index]),
+    only: failing ? (r) => isFailing(r, columns) : undefined,
+    by: name && (index >= 0 || name === 'Namespace') ? by : undefined,
+  });
 
   const showNamespace = resource.namespaced && !namespace;
   const total = s?.rows.size ?? 0;
@@ -234,7 +224,7 @@ function Rows(props: {
               const up = props.sort === c.name;
               const down = props.sort === `-${c.name}`;
               return (
-                <th key={c.name} scope="col" title={c.description} aria-sort={up ? 'ascending' : down ? 'descending' : undefined}>
+                <th key={c.i} scope="col" title={c.description} aria-sort={up ? 'ascending' : down ? 'descending' : undefined}>
                   <button class="quiet" onClick={() => setParams({ sort: up ? `-${c.name}` : down ? undefined : c.name })}>
                     {c.name}
                     {up ? ' ↑' : down ? ' ↓' : ''}
@@ -257,7 +247,7 @@ function Rows(props: {
               <tr key={row.key} class={classes} aria-rowindex={at + 2} onClick={() => setCursor(at)} onDblClick={() => open(row)}>
                 {props.showNamespace ? <td class="dim">{row.namespace}</td> : null}
                 {columns.map((c) => (
-                  <Cell key={c.name} resource={resource} row={row} name={c.name} value={row.cells[c.i]} first={c.i === 0} />
+                  <Cell key={c.i} resource={resource} row={row} name={c.name} value={row.cells[c.i]} first={c.i === 0} />
                 ))}
               </tr>
             );

@@ -24,11 +24,14 @@ export function parse(hash: string): Location {
   };
 }
 
+/** escapeSegment escapes a text as a segment of a path. Halves of surrogate pairs, which have no encoding, become U+FFFD. */
+export const escapeSegment = (text: string): string => encodeURIComponent(text.replace(/\p{Cs}/gu, '\ufffd'));
+
 export function link(path: string[], params: Record<string, string | undefined> = {}): string {
   const q = new URLSearchParams();
   for (const [key, value] of Object.entries(params)) if (value) q.set(key, value);
   const search = q.toString();
-  return `#/${path.map(encodeURIComponent).join('/')}${search ? `?${search}` : ''}`;
+  return `#/${path.map(escapeSegment).join('/')}${search ? `?${search}` : ''}`;
 }
 
 /** The namespace that was chosen last: lists of other resources begin in it. */

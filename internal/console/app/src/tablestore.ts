@@ -1,7 +1,7 @@
 // A live list of a resource in the columns of the server: pages of a Table, then a watch of Tables. Rows are kept by the
 // key of their object; changes of many events are shown at once, at most once a frame.
 
-import { APIError, isAbort, messageOf, query, requestTable, sleep, watch, type Column, type Table, type TableRow } from './api';
+import { APIError, isAbort, messageOf, query, requestTable, sleep, watch, type Column, type Table, type Value } from './api';
 import { listPath, type Resource } from './discovery';
 
 export interface Selection {
@@ -14,8 +14,10 @@ export interface Row {
   key: string;
   namespace: string;
   name: string;
-  cells: TableRow['cells'];
-  object: TableRow['object'];
+  /** Numbers, booleans, null, and text that is not long. */
+  cells: (string | number | boolean | null)[];
+  /** What the page needs of the object: its times. */
+  object: { metadata: { creationTimestamp?: string; deletionTimestamp?: string } };
   /** Time of the last change that was seen, for a moment's highlight. 0: it was in the list. */
   changed: number;
 }
@@ -31,6 +33,8 @@ export class TableStore {
   error: unknown = null;
   /** generation changes with every change of the rows. */
   generation = 0;
+  /** membership changes when there are other rows. A row whose object changes stays the same one, with other cells. */
+  membership = 0;
   events = 0;
 
   private stop = new AbortController();
@@ -96,20 +100,19 @@ export class TableStore {
     const first = this.rows.size === 0;
     for (let next = ''; ; ) {
       const page: Table = await requestTable(this.path({ limit: PAGE, continue: next }), this.stop.signal);
-      if (page.columnDefinitions?.length) this.columns = page.columnDefinitions;
-      for (const r of page.rows ?? []) {
-        const row = rowOf(r, 0);
-        found.set(row.key, row);
-      }
-      next = page.metadata.continue ?? '';
+      const columns = columnsOf(page);
+      if (columns.length) this.columns = columns;
+      for (const row of rowsOf(page, 0)) found.set(row.key, row);
+      next = textOf(page.metadata?.continue);
       if (first || !next) {
         // The rows are shown as they come. When the list is read again, the old ones stay until all are there.
         this.rows = found;
+        this.membership++;
         this.error = null;
         this.state = next ? 'loading' : 'live';
         this.notify();
       }
-      if (!next) return page.metadata.resourceVersion ?? '';
+      if (!next) return textOf(page.metadata?.resourceVersion);
     }
   }
 
@@ -119,16 +122,17 @@ export class TableStore {
       const path = this.path({ watch: 1, resourceVersion: at, allowWatchBookmarks: 'true', timeoutSeconds: 1800 });
       for await (const event of watch<Table>(path, this.stop.signal, true)) {
         if (event.type === 'BOOKMARK') {
-          const object = event.object as unknown as { metadata?: { resourceVersion?: string }; rows?: TableRow[] };
-          at = object.rows?.[0]?.object.metadata.resourceVersion ?? object.metadata?.resourceVersion ?? at;
+          at = versionOf(event.object) || at;
           continue;
         }
-        for (const r of event.object.rows ?? []) {
-          const row = rowOf(r, performance.now());
-          at = r.object.metadata.resourceVersion ?? at;
+        at = versionOf(event.object) || at;
+        for (const row of rowsOf(event.object, performance.now())) {
           this.events++;
+          const known = this.rows.get(row.key);
           if (event.type === 'DELETED') this.rows.delete(row.key);
+          else if (known) Object.assign(known, row);
           else this.rows.set(row.key, row);
+          if (event.type === 'DELETED' || !known) this.membership++;
         }
         this.notify();
       }
@@ -141,9 +145,46 @@ export class TableStore {
   }
 }
 
-function rowOf(r: TableRow, changed: number): Row {
-  const m = r.object?.metadata ?? {};
-  const name = m.name ?? String(r.cells[0] ?? '');
-  const namespace = m.namespace ?? '';
-  return { key: `${namespace}/${name}`, namespace, name, cells: r.cells, object: r.object, changed };
+/** Limits of what is shown: an extension API server may send anything. */
+const MOST_COLUMNS = 100;
+const LONGEST_CELL = 1000;
+
+const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');
+
+const cut = (text: string): string => (text.length > LONGEST_CELL ? `${text.slice(0, LONGEST_CELL)} …` : text);
+
+/** isPlainList reports whether a server does not make Tables of a resource and has sent the objects. */
+const isPlainList = (table: Value): boolean => !table.rows && Array.isArray(table.items);
+
+function columnsOf(table: Value): Column[] {
+  if (isPlainList(table)) return ['Name', 'Age'].map((name) => ({ name, type: 'string', priority: 0 }));
+  const all: Value[] = Array.isArray(table.columnDefinitions) ? table.columnDefinitions.slice(0, MOST_COLUMNS) : [];
+  return all.map((c) => ({
+    name: cut(textOf(c?.name)), type: textOf(c?.type), description: cut(textOf(c?.description)), priority: Number(c?.priority ?? 0) || 0,
+  }));
+}
+
+/** objectsOf returns what the rows of a Table tell of, as rows. An object that is no Table is a row. */
+function objectsOf(table: Value): { cells: unknown; object: Value }[] {
+  const rows: Value[] = Array.isArray(table.rows) ? table.rows : [];
+  if (rows.length || table.kind === 'Table') return rows.filter((r) => r && typeof r === 'object');
+  const items: Value[] = isPlainList(table) ? table.items : table.metadata?.name ? [table] : [];
+  return items.map((object) => ({ cells: [object?.metadata?.name, ''], object }));
+}
+
+function versionOf(table: Value): string {
+  const last = objectsOf(table).at(-1);
+  return textOf(last?.object?.metadata?.resourceVersion) || textOf(table.metadata?.resourceVersion);
+}
+
+function rowsOf(table: Value, changed: number): Row[] {
+  return objectsOf(table).map(({ cells, object }) => {
+    const m: Value = object?.metadata ?? {};
+    const shown = (Array.isArray(cells) ? cells.slice(0, MOST_COLUMNS) : []).map((c: unknown) =>
+      c === null || c === undefined ? null : typeof c === 'object' ? cut(JSON.stringify(c)) : typeof c === 'string' ? cut(c) : (c as number | boolean));
+    const name = textOf(m.name) || String(shown[0] ?? '');
+    const namespace = textOf(m.namespace);
+    const times = { creationTimestamp: textOf(m.creationTimestamp), deletionTimestamp: textOf(m.deletionTimestamp) };
+    return { key: `${namespace}/${name}`, namespace, name, cells: shown, object: { metadata: times }, changed };
+  });
 }

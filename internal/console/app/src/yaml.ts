@@ -1,6 +1,8 @@
 // Objects as YAML: what is shown, and what is sent.
 
-import { dump, loadAll } from 'js-yaml';
+import {
+  boolYaml11Tag, dump, FAILSAFE_SCHEMA, floatCoreTag, intCoreTag, loadAll, mergeTag, nullCoreTag, Schema,
+} from 'js-yaml';
 import type { KubeObject, Value } from './api';
 
 /** A document longer than this is not shown as YAML with its decorations. */
@@ -17,10 +19,45 @@ export function withoutManagedFields<T extends { metadata?: { managedFields?: un
   return { ...object, metadata };
 }
 
+/** schema reads scalars as kubectl does: 0644 is octal, yes and on are booleans, << merges mappings. 1:30 and times are text. */
+const schema = new Schema([
+  ...FAILSAFE_SCHEMA.tags, nullCoreTag, boolYaml11Tag, floatCoreTag, mergeTag,
+  {
+    ...intCoreTag,
+    resolve: (source, explicit, tag) =>
+      /^[-+]?0[0-7]+$/.test(source) ? parseInt(source, 8) : intCoreTag.resolve(source, explicit, tag),
+  },
+]);
+
+/** An object larger than this is not sent: API servers accept 3 MiB. */
+const MAX_OBJECT = 16 << 20;
+
+/**
+ * checkSize throws an error if a value is too large when its aliases are written out, as in JSON. Aliases of aliases make few lines
+ * of YAML very large: each value is counted once, with the size that it has each time.
+ */
+function checkSize(value: Value): void {
+  const sizes = new Map<object, number>(); // -1 while the members of the value are counted
+  const size = (v: Value): number => {
+    if (typeof v === 'string') return v.length + 3;
+    if (v === null || typeof v !== 'object') return 5;
+    const known = sizes.get(v);
+    if (known === -1) throw new Error('an alias is inside of what it names');
+    if (known !== undefined) return known;
+    sizes.set(v, -1);
+    let sum = 2;
+    for (const [key, member] of Object.entries(v)) sum += (Array.isArray(v) ? 0 : key.length + 3) + size(member);
+    sizes.set(v, sum);
+    return sum;
+  };
+  if (size(value) > MAX_OBJECT) throw new Error('the document is larger than 16 MiB when its aliases are written out');
+}
+
 /** documents parses the YAML or JSON of several documents. Lists are taken apart. */
 export function documents(text: string): KubeObject[] {
   const found: KubeObject[] = [];
-  for (const one of loadAll(text) as Value[]) {
+  for (const one of loadAll(text, { schema }) as Value[]) {
+    checkSize(one);
     if (one === null || one === undefined) continue;
     if (typeof one !== 'object' || Array.isArray(one)) throw new Error('a document is not an object');
     if (typeof one.kind === 'string' && one.kind.endsWith('List') && Array.isArray(one.items)) found.push(...one.items);
@@ -32,6 +69,6 @@ export function documents(text: string): KubeObject[] {
 /** oneDocument parses the YAML of one object. */
 export function oneDocument(text: string): KubeObject {
   const all = documents(text);
-  if (all.length !== 1) throw new Error(`there have to be one document, not ${all.length}`);
+  if (all.length !== 1) throw new Error(`there must be one document, not ${all.length}`);
   return all[0];
 }
