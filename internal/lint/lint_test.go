@@ -59,6 +59,7 @@ var floors = []floor{
 	}},
 	{"controller", [][]string{{"serviceallocator", "serviceresolver"}, {"."}}},
 	{"gateway", [][]string{{"flowcontrol"}, {"filter"}, {"aggregator", "peers"}}},
+	{"console", [][]string{{"."}}},
 	{"server", [][]string{{"."}}},
 }
 

@@ -1,0 +1,297 @@
+package console
+
+import (
+	"context"
+	"crypto/tls"
+	"log"
+	"log/slog"
+	"mime"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	dialTime      = 10 * time.Second
+	handshakeTime = 10 * time.Second
+	// headerTime is how long a server may take until it begins to answer. API servers end requests after a minute.
+	headerTime = 2 * time.Minute
+	idleTime   = 90 * time.Second
+	maxHeader  = 1 << 20 // of a response
+	// reconnectPause is the least time between two looks at the kubeconfig.
+	reconnectPause = 5 * time.Second
+	// connectTime limits such a look, and a program for credentials.
+	connectTime = 30 * time.Second
+)
+
+// Upstream is an API server, how it is reached, and the credentials for it.
+type Upstream struct {
+	URL    *url.URL    // its path is put in front of the paths of requests
+	Header http.Header // added to each request
+	TLS    *tls.Config
+	Proxy  func(*http.Request) (*url.URL, error) // as in http.Transport
+}
+
+// impersonates reports whether the credentials are those of one user who acts as another one.
+func (u *Upstream) impersonates() bool { return u.Header.Get("Impersonate-User") != "" }
+
+// backend is an Upstream with its connections. WebSockets need connections of HTTP/1.1.
+type backend struct {
+	Upstream
+	requests, upgrades *http.Transport
+}
+
+func newBackend(u *Upstream) *backend {
+	transport := func(http2 bool) *http.Transport {
+		t := &http.Transport{
+			DialContext:     (&net.Dialer{Timeout: dialTime, KeepAlive: 30 * time.Second}).DialContext,
+			TLSClientConfig: u.TLS.Clone(), Proxy: u.Proxy, ForceAttemptHTTP2: http2,
+			TLSHandshakeTimeout: handshakeTime, ResponseHeaderTimeout: headerTime, IdleConnTimeout: idleTime,
+			MaxResponseHeaderBytes: maxHeader, DisableCompression: true,
+			HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second}, // a watch may be silent for long
+		}
+		if !http2 {
+			t.Protocols = new(http.Protocols)
+			t.Protocols.SetHTTP1(true)
+		}
+		return t
+	}
+	return &backend{Upstream: *u, requests: transport(true), upgrades: transport(false)}
+}
+
+// roundTrip sends a request of the page to the server.
+func (b *backend) roundTrip(r *http.Request) (*http.Response, error) {
+	out := r.Clone(r.Context())
+	target := *b.URL
+	target.Path = strings.TrimRight(b.URL.Path, "/") + r.URL.Path
+	target.RawPath = strings.TrimRight(b.URL.EscapedPath(), "/") + r.URL.EscapedPath()
+	target.RawQuery = r.URL.RawQuery
+	out.URL, out.Host = &target, ""
+	for name, values := range b.Header {
+		out.Header[name] = values
+	}
+	if out.Header.Get("Upgrade") != "" {
+		return b.upgrades.RoundTrip(out)
+	}
+	return b.requests.RoundTrip(out)
+}
+
+func (b *backend) close() {
+	b.requests.CloseIdleConnections()
+	b.upgrades.CloseIdleConnections()
+}
+
+// forwarder forwards the requests of the page, and is the http.RoundTripper of that.
+type forwarder struct {
+	connect   func(context.Context) (*Upstream, error)
+	now       func() time.Time
+	log       *slog.Logger
+	userAgent string
+	current   atomic.Pointer[backend]
+
+	mu     sync.Mutex // held by who renews current; guards looked
+	looked time.Time  // when connect was called last
+}
+
+// open connects to the server for the first time.
+func (f *forwarder) open(ctx context.Context) error {
+	u, err := f.connect(ctx)
+	if err == nil {
+		f.current.Store(newBackend(u))
+		f.looked = f.now()
+	}
+	return err
+}
+
+// renewed returns a backend with new credentials after the server has refused those of another one: the token of a program or
+// of a file may have ended. It returns nil if there are none.
+func (f *forwarder) renewed(ctx context.Context, refused *backend) *backend {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if b := f.current.Load(); b != refused {
+		return b // another request was first
+	}
+	if f.now().Sub(f.looked) < reconnectPause {
+		return nil
+	}
+	f.looked = f.now()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTime)
+	defer cancel()
+	u, err := f.connect(ctx)
+	if err != nil {
+		f.log.Warn("the server refuses the credentials of the kubeconfig, and there are no others", "error", err)
+		return nil
+	}
+	b := newBackend(u)
+	f.current.Store(b)
+	refused.close()
+	return b
+}
+
+// RoundTrip implements http.RoundTripper. It returns responses that a browser may see.
+func (f *forwarder) RoundTrip(r *http.Request) (*http.Response, error) {
+	b := f.current.Load()
+	response, err := b.roundTrip(r)
+	if err == nil && response.StatusCode == http.StatusUnauthorized && (r.Body == nil || r.Body == http.NoBody) {
+		if again := f.renewed(r.Context(), b); again != nil {
+			_ = response.Body.Close() // it is not used
+			response, err = again.roundTrip(r)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return forBrowser(response), nil
+}
+
+// requestHeaders are the headers of the page that the server gets. All others stay here: cookies, what browsers say of the page,
+// and credentials.
+var requestHeaders = []string{
+	"Accept", "Accept-Encoding", "Content-Type", "Content-Encoding", "If-Match", "If-None-Match", "If-Modified-Since",
+	"Sec-Websocket-Key", "Sec-Websocket-Version", "Sec-Websocket-Extensions",
+}
+
+// bearerProtocol is what a protocol of a WebSocket begins with that is a token (Kubernetes, --authorization of browsers).
+const bearerProtocol = "base64url.bearer.authorization.k8s.io."
+
+// toServer returns the headers of a request to the server. in are those of the page.
+func toServer(in http.Header, userAgent string) http.Header {
+	out := http.Header{"User-Agent": {userAgent}}
+	for name, values := range in {
+		if slices.Contains(requestHeaders, name) || strings.HasPrefix(name, "Impersonate-") {
+			out[name] = values
+		}
+	}
+	var protocols []string
+	for _, value := range in["Sec-Websocket-Protocol"] {
+		for p := range strings.SplitSeq(value, ",") {
+			if p = strings.TrimSpace(p); p != "" && !strings.HasPrefix(p, bearerProtocol) {
+				protocols = append(protocols, p)
+			}
+		}
+	}
+	if len(protocols) > 0 {
+		out.Set("Sec-Websocket-Protocol", strings.Join(protocols, ", "))
+	}
+	return out
+}
+
+// responseHeaders are the headers of the server that the page gets. All others stay here: cookies, demands for credentials, what
+// other origins may do, and where to go instead.
+var responseHeaders = []string{
+	"Audit-Id", "Cache-Control", "Content-Encoding", "Content-Length", "Date", "Etag", "Expires", "Last-Modified", "Retry-After",
+	"Vary", "Warning", "X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid",
+}
+
+// forBrowser returns a response with the headers that a browser may see. Nothing that the server sends is shown as a page of the
+// console's origin, or runs there: an extension API server, or a pod behind a proxy, may be hostile. The result is another
+// http.Response, so that the trailers of the first one are not sent.
+func forBrowser(response *http.Response) *http.Response {
+	out, header := *response, http.Header{}
+	for _, name := range responseHeaders {
+		if values, ok := response.Header[name]; ok {
+			header[name] = values
+		}
+	}
+	if response.StatusCode == http.StatusSwitchingProtocols {
+		for _, name := range []string{"Connection", "Upgrade", "Sec-Websocket-Accept", "Sec-Websocket-Protocol", "Sec-Websocket-Extensions"} {
+			if values, ok := response.Header[name]; ok {
+				header[name] = values
+			}
+		}
+	} else {
+		kind := "application/octet-stream"
+		if values := response.Header["Content-Type"]; len(values) == 1 && harmless(values[0]) {
+			kind = values[0]
+		} else {
+			header.Set("Content-Disposition", "attachment")
+		}
+		header.Set("Content-Type", kind)
+	}
+	setForwardedHeaders(header)
+	out.Header, out.Trailer = header, nil
+	return &out
+}
+
+// setForwardedHeaders sets the headers of all responses to forwarded requests.
+func setForwardedHeaders(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("X-Frame-Options", "DENY")
+	if h.Get("Cache-Control") == "" {
+		h.Set("Cache-Control", "no-store")
+	}
+}
+
+// harmless reports whether a browser never shows a media type as a page and never runs it.
+func harmless(contentType string) bool {
+	kind, _, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		return false
+	}
+	subtype, found := strings.CutPrefix(kind, "application/")
+	if !found {
+		return kind == "text/plain"
+	}
+	return slices.Contains([]string{"json", "yaml", "cbor", "cbor-seq", "vnd.kubernetes.protobuf", "openmetrics-text"}, subtype) ||
+		strings.HasSuffix(subtype, "+json") || strings.HasSuffix(subtype, "+protobuf")
+}
+
+// serve forwards a request that guard has accepted.
+func (f *forwarder) serve(w http.ResponseWriter, r *http.Request) {
+	if b := f.current.Load(); b.impersonates() {
+		for name := range r.Header {
+			if strings.HasPrefix(name, "Impersonate-") {
+				setForwardedHeaders(w.Header())
+				refuse(w, http.StatusForbidden, metav1.StatusReasonForbidden,
+					"the kubeconfig acts as another user already, so the console cannot")
+				return
+			}
+		}
+	}
+	reverse := httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) {
+			upgrade := p.Out.Header["Upgrade"]
+			p.Out.Header = toServer(p.In.Header, f.userAgent)
+			if len(upgrade) > 0 {
+				p.Out.Header["Upgrade"], p.Out.Header["Connection"] = upgrade, []string{"Upgrade"}
+			}
+		},
+		Transport: f,                         // responses without a length, such as watches, are flushed after each read
+		ErrorLog:  log.New(nowhere{}, "", 0), // ErrorHandler has the errors; others mean that the page is gone
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			setForwardedHeaders(w.Header())
+			refuse(w, http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, "the server cannot be reached: %v", err)
+		},
+	}
+	reverse.ServeHTTP(finalWriter{w}, r)
+}
+
+// nowhere drops what is written.
+type nowhere struct{}
+
+// Write implements io.Writer.
+func (nowhere) Write(b []byte) (int, error) { return len(b), nil }
+
+// finalWriter drops informational responses of the server: their headers did not pass forBrowser.
+type finalWriter struct{ http.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (w finalWriter) WriteHeader(code int) {
+	if code >= http.StatusOK || code == http.StatusSwitchingProtocols {
+		w.ResponseWriter.WriteHeader(code)
+	}
+}
+
+// Unwrap is for http.ResponseController.
+func (w finalWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,92 @@
+package console
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/machinery/proxy"
+)
+
+// HeaderName is a header that the page sends with each request that changes something to a Proxy. A page of another origin
+// cannot send it without asking first, which is refused.
+const HeaderName = "X-Keelson-Console"
+
+// guard checks requests to a Proxy before anything else looks at them. Other pages in the browser of the person, and names that
+// resolve to 127.0.0.1, must not reach the API with the credentials of the kubeconfig.
+type guard struct{ hosts [2]string }
+
+func newGuard(port int) guard {
+	p := strconv.Itoa(port)
+	return guard{[2]string{"127.0.0.1:" + p, "localhost:" + p}}
+}
+
+// refusal is why a request is refused.
+type refusal struct {
+	code    int
+	reason  metav1.StatusReason
+	message string
+}
+
+func forbidden(message string) *refusal {
+	return &refusal{http.StatusForbidden, metav1.StatusReasonForbidden, message}
+}
+
+// check returns why a request is refused, nil if it is not. It does not look at the cookie.
+func (g *guard) check(r *http.Request) *refusal {
+	if !slices.Contains(g.hosts[:], r.Host) { // DNS rebinding
+		return &refusal{http.StatusMisdirectedRequest, metav1.StatusReasonForbidden, "the console is served at http://" + g.hosts[0] + " only"}
+	}
+	origins, own := r.Header["Origin"], false
+	if len(origins) > 0 {
+		if own = len(origins) == 1 && origins[0] == "http://"+r.Host; !own {
+			return forbidden("the console answers no requests of other origins")
+		}
+	}
+	for _, site := range r.Header["Sec-Fetch-Site"] {
+		navigation := r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate"
+		if site != "same-origin" && !(site == "none" && navigation) {
+			return forbidden("the console answers no requests of other sites")
+		}
+	}
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		return g.checkUpgrade(r, own)
+	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+	default:
+		return &refusal{http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the console does not forward this method"}
+	}
+	switch {
+	case proxy.IsUpgrade(r):
+		return forbidden("only GET can change the protocol")
+	case !own:
+		return forbidden("a request that changes something needs the header Origin")
+	case r.Header.Get(HeaderName) != "1":
+		return forbidden("a request that changes something needs the header " + HeaderName + ": 1")
+	}
+	return nil
+}
+
+// checkUpgrade returns why a request for another protocol is refused. Browsers let every page open WebSockets to every
+// server, so only Origin tells where such a request comes from.
+func (g *guard) checkUpgrade(r *http.Request, own bool) *refusal {
+	switch {
+	case !proxy.IsUpgrade(r):
+		return nil
+	case r.Method != http.MethodGet || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || len(r.Header["Upgrade"]) != 1:
+		return forbidden("the protocol can be changed to WebSocket only")
+	case !own:
+		return forbidden("a WebSocket needs the header Origin")
+	}
+	return nil
+}
+
+// forwards reports whether a Proxy forwards a path to the server.
+func forwards(path string) bool {
+	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return strings.HasPrefix(path, "/") && slices.Contains(
+		[]string{"api", "apis", "openapi", "version", "metrics", "healthz", "livez", "readyz"}, first)
+}

@@ -1,0 +1,201 @@
+package console
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/rand"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"encoding/hex"
+	"io"
+	"io/fs"
+	"net/http"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/object/apiresponse"
+)
+
+// dist has the files of the page as the build has written them: x.gz is the file x.
+//
+//go:embed dist/*.gz
+var dist embed.FS
+
+func embedded() fs.FS {
+	files, err := fs.Sub(dist, "dist")
+	if err != nil {
+		panic(err) // the name is valid
+	}
+	return files
+}
+
+const (
+	indexName = "index.html"
+	// noncePlace is the text in index.html that the nonce of a response replaces.
+	noncePlace = "{{nonce}}"
+	nonceBytes = 16
+)
+
+// policy returns the Content-Security-Policy. style is a further source of style sheets, "" for none. The page connects to its
+// own server alone, has no inline scripts, and can turn no text into HTML or code (trusted types).
+func policy(style string) string {
+	if style != "" {
+		style = " " + style
+	}
+	return "default-src 'none'; script-src 'self'; style-src 'self'" + style + "; img-src 'self' data:; font-src 'self'; " +
+		"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
+		"require-trusted-types-for 'script'; trusted-types 'none'"
+}
+
+// setHeaders sets the headers of all responses of the console. Files that may be kept in a cache replace Cache-Control.
+func setHeaders(h http.Header) {
+	h.Set("Content-Security-Policy", policy(""))
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Cache-Control", "no-store")
+}
+
+// mediaType returns the media type of a file.
+func mediaType(name string) string {
+	switch path.Ext(name) {
+	case ".js":
+		return "text/javascript; charset=utf-8"
+	case ".css":
+		return "text/css; charset=utf-8"
+	case ".txt":
+		return "text/plain; charset=utf-8"
+	case ".json", ".map":
+		return "application/json"
+	case ".svg":
+		return "image/svg+xml"
+	case ".png":
+		return "image/png"
+	case ".woff2":
+		return "font/woff2"
+	}
+	return "application/octet-stream"
+}
+
+// hashed matches names of files that contain a hash of the content, as the build writes them: 8 capital letters and digits, or
+// hexadecimal digits. So a name never gets another content.
+var hashed = regexp.MustCompile(`-([A-Z0-9]{8}|[0-9a-f]{8,64})\.[a-z0-9]+$`)
+
+// serveIndex serves the page. It is different each time: its nonce allows the style sheets that the page makes.
+func (h *Handler) serveIndex(w http.ResponseWriter, r *http.Request) {
+	f, err := h.files.Open(indexName + ".gz")
+	if err != nil {
+		notFound(w, r)
+		return
+	}
+	defer f.Close()
+	content, err := unzip(f)
+	if err != nil {
+		refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "%s: %v", indexName, err)
+		return
+	}
+	random := make([]byte, nonceBytes)
+	_, _ = rand.Read(random) // it never fails
+	nonce := base64.RawURLEncoding.EncodeToString(random)
+	content = bytes.ReplaceAll(content, []byte(noncePlace), []byte(nonce))
+	header := w.Header()
+	header.Set("Content-Security-Policy", policy("'nonce-"+nonce+"'"))
+	header.Set("Content-Type", "text/html; charset=utf-8")
+	header.Set("Content-Length", strconv.Itoa(len(content)))
+	_, _ = w.Write(content) // the client may be gone
+}
+
+func unzip(r io.Reader) ([]byte, error) {
+	z, err := gzip.NewReader(r)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(z)
+}
+
+// serveFile serves one of the other files.
+func (h *Handler) serveFile(w http.ResponseWriter, r *http.Request, name string) {
+	if !fs.ValidPath(name) {
+		notFound(w, r)
+		return
+	}
+	f, err := h.files.Open(name + ".gz")
+	if err != nil {
+		notFound(w, r)
+		return
+	}
+	defer f.Close()
+	zips := apiresponse.AcceptsGzip(r)
+	tag, err := h.tag(name, f)
+	if err != nil {
+		refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "%s: %v", name, err)
+		return
+	}
+	if zips {
+		tag += "-gzip"
+	}
+	tag = `"` + tag + `"`
+	header := w.Header()
+	header.Set("ETag", tag)
+	header.Set("Vary", "Accept-Encoding")
+	header.Set("Cache-Control", "no-cache")
+	if hashed.MatchString(name) {
+		header.Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	if matches(r.Header.Get("If-None-Match"), tag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	header.Set("Content-Type", mediaType(name))
+	content := io.Reader(f)
+	if zips {
+		header.Set("Content-Encoding", "gzip")
+		if info, err := f.Stat(); err == nil {
+			header.Set("Content-Length", strconv.FormatInt(info.Size(), 10))
+		}
+	} else if content, err = gzip.NewReader(f); err != nil {
+		refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "%s: %v", name, err)
+		return
+	}
+	if r.Method != http.MethodHead {
+		_, _ = io.Copy(w, content) // the client may be gone
+	}
+}
+
+// tag returns the hash of a file, which is computed at the first request for it.
+func (h *Handler) tag(name string, f fs.File) (string, error) {
+	if tag, ok := h.tags.Load(name); ok {
+		return tag.(string), nil
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", err
+	}
+	if _, err := f.(io.Seeker).Seek(0, io.SeekStart); err != nil { // files of embed.FS are seekers
+		return "", err
+	}
+	tag := hex.EncodeToString(sum.Sum(nil)[:nonceBytes])
+	h.tags.Store(name, tag)
+	return tag, nil
+}
+
+// matches reports whether the header If-None-Match has a tag.
+func matches(header, tag string) bool {
+	for t := range strings.SplitSeq(header, ",") {
+		if t = strings.TrimSpace(t); t == "*" || strings.TrimPrefix(t, "W/") == tag {
+			return true
+		}
+	}
+	return false
+}
+
+func notFound(w http.ResponseWriter, r *http.Request) {
+	refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "the console has no file %s", r.URL.Path)
+}
