@@ -1,6 +1,7 @@
 // Package config has the configuration of a server: what the flags of the command `keelson serve` say, as Go values.
 //
-// The zero value of each field means its default, so that Config{} is a server like `keelson serve` without flags:
+// The zero value of each field means its default, so that Config{} is a server like `keelson serve` without flags, but for the
+// web console (Serving.Console):
 //
 //	c := config.Config{}
 //	c.Storage.DataDir = "/var/lib/example"

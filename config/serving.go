@@ -27,6 +27,9 @@ type Serving struct {
 	// ExternalHostname is the host in URLs of the server in discovery documents. The default is the address that the server
 	// advertises (--external-hostname).
 	ExternalHostname string `flag:"external-hostname"`
+	// Console serves the web console at /console/, to everybody who can connect: what it shows are requests with the credentials
+	// of the person. It is not served with Authentication.NoAnonymous. `keelson serve` sets it; the default is false (--console).
+	Console bool `flag:"console"`
 	// LivezGracePeriod is how long after the start /livez does not fail: what is under way then is assumed to go well. The
 	// default is 0 (--livez-grace-period).
 	LivezGracePeriod time.Duration `flag:"livez-grace-period"`

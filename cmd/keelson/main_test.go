@@ -57,7 +57,7 @@ func run(t *testing.T, args ...string) *process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.cmd.Process.Kill() }) // long gone if the test went well
-	const hello = 4
+	const hello = 5
 	lines := bufio.NewScanner(out)
 	for len(p.lines) < hello && lines.Scan() {
 		p.lines = append(p.lines, lines.Text())

@@ -50,7 +50,11 @@ type personality struct {
 }
 
 // serveDefaults are the defaults of `keelson serve`.
-func serveDefaults() personality { return personality{config: config.Default()} }
+func serveDefaults() personality {
+	c := config.Default()
+	c.Serving.Console = true // a program with a server in it has to ask for the console
+	return personality{config: c}
+}
 
 func newServe(out, errOut io.Writer, p personality) *cobra.Command {
 	conf := p.config

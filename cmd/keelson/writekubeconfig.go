@@ -42,7 +42,7 @@ func writeKubeconfigFlag(f *pflag.FlagSet, file *string) {
 func welcome(ctx context.Context, out io.Writer, s *server.Server, writeTo string) (leave func() error, err error) {
 	leave = func() error { return nil }
 	what, path := "Its kubeconfig, for an administrator, is", s.KubeconfigPath()
-	try := frontpage.Command(path)
+	tryWith := path // the kubeconfig for the commands that are shown
 	switch {
 	case writeTo != "":
 		if path, err = kubeconfigToWrite(writeTo); err != nil {
@@ -54,14 +54,15 @@ func welcome(ctx context.Context, out io.Writer, s *server.Server, writeTo strin
 		}
 		leave = func() error { return leaveContext(path, earlier) }
 		what = "The context keelson, for an administrator, is now the current one in"
-		try = frontpage.Command("")
+		tryWith = ""
 		if writeTo != usersKubeconfig {
-			try = frontpage.Command(path)
+			tryWith = path
 		}
 	case path == "":
 		what, path = "It has no data directory; for an administrator's kubeconfig add", "--write-kubeconfig=FILE"
-		try = frontpage.Command("FILE")
+		tryWith = "FILE"
 	}
+	try := frontpage.Command(tryWith)
 	remote := ""
 	if s.RemoteURL() != "" {
 		remote = fmt.Sprintf(", and to other machines at %s (context %s)", s.RemoteURL(), certs.RemoteClusterName)
@@ -69,9 +70,17 @@ func welcome(ctx context.Context, out io.Writer, s *server.Server, writeTo strin
 			remote = ", and to other machines at " + s.RemoteURL()
 		}
 	}
-	_, err = fmt.Fprintf(out, "Keelson serves the Kubernetes API at %s%s\n%s %s\nTry: %s\nIt stores workloads and runs none: %s\n",
-		s.URL(), remote, what, path, try, workloads.Page)
+	_, err = fmt.Fprintf(out, "Keelson serves the Kubernetes API at %s%s\n%s %s\nTry: %s\n%sIt stores workloads and runs none: %s\n",
+		s.URL(), remote, what, path, try, consoleLine(s.ConsoleURL(), tryWith), workloads.Page)
 	return leave, err
+}
+
+// consoleLine returns the line of the welcome about the console, "" if there is none. kubeconfig is as for frontpage.Command.
+func consoleLine(url, kubeconfig string) string {
+	if url == "" {
+		return ""
+	}
+	return "Console: " + url + " (log in with a token), or without one: " + frontpage.ConsoleCommand(kubeconfig) + "\n"
 }
 
 // kubeconfigToWrite returns the file that a value of --write-kubeconfig means.

@@ -592,7 +592,11 @@ func (s *starting) buildHTTP() error {
 	if !s.config.Authentication.NoAnonymous {
 		options.Browsers.FrontPage = frontpage.New(frontpage.Page{
 			Version: version.Keelson, Kubernetes: version.Kubernetes, Kubeconfig: s.identity.path, Ready: health.Ready,
+			Console: s.config.console(),
 		})
+	}
+	if s.config.console() {
+		options.Browsers.Console = s.newConsole().Filter
 	}
 	var logs http.Handler
 	if s.config.Diagnostics.LogsHandler {

@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
+
+	"github.com/keelson-dev/keelson/internal/console"
 )
 
 // Documentation is the address of the documentation.
@@ -22,6 +24,8 @@ type Page struct {
 	Kubernetes string // the version whose API is served
 	// Kubeconfig is the path of the administrator's kubeconfig, "" if there is none. Only browsers on the same machine see it.
 	Kubeconfig string
+	// Console is set if the server has a console.
+	Console bool
 	// Ready returns why the server is not ready.
 	Ready func(context.Context) error
 }
@@ -67,11 +71,15 @@ func (p *Page) text(r *http.Request) string {
 		kubeconfig = "<p>The kubeconfig of its administrator is <code>" + html.EscapeString(p.Kubeconfig) + "</code>: " +
 			"<code>" + html.EscapeString(Command(p.Kubeconfig)) + "</code></p>\n"
 	}
+	page := ""
+	if p.Console {
+		page = "<p><a href=\"" + console.Root + "\">Open the console</a></p>\n"
+	}
 	return "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n" +
 		"<meta name=\"viewport\" content=\"width=device-width\">\n<title>Keelson</title>\n<style>" + style + "</style>\n" +
 		"<h1>Keelson</h1>\n" +
 		"<p>This is a Kubernetes API server: Keelson " + html.EscapeString(p.Version) + ", which serves the API of Kubernetes " +
-		html.EscapeString(p.Kubernetes) + ". " + state + "</p>\n" + kubeconfig +
+		html.EscapeString(p.Kubernetes) + ". " + state + "</p>\n" + page + kubeconfig +
 		"<p>It is used with kubectl and other clients of Kubernetes: <a href=\"" + Documentation + "\">documentation</a>.</p>\n</html>\n"
 }
 
@@ -80,13 +88,26 @@ func Command(kubeconfig string) string {
 	if kubeconfig == "" {
 		return "kubectl get namespaces"
 	}
+	return "kubectl --kubeconfig " + quoted(kubeconfig) + " get namespaces"
+}
+
+// ConsoleCommand returns the command that opens the console without a token, for a shell. kubeconfig is as for Command.
+func ConsoleCommand(kubeconfig string) string {
+	if kubeconfig == "" {
+		return "keelson console"
+	}
+	return "keelson console --kubeconfig " + quoted(kubeconfig)
+}
+
+// quoted returns a path as an argument in a shell.
+func quoted(path string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+:@%,=", r)
 	}
-	if strings.ContainsFunc(kubeconfig, func(r rune) bool { return !plain(r) }) {
-		kubeconfig = "'" + strings.ReplaceAll(kubeconfig, "'", `'\''`) + "'"
+	if strings.ContainsFunc(path, func(r rune) bool { return !plain(r) }) {
+		path = "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 	}
-	return "kubectl --kubeconfig " + kubeconfig + " get namespaces"
+	return path
 }
 
 // local reports whether the request comes from the machine of the server.

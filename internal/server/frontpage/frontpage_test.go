@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/keelson-dev/keelson/internal/console"
 )
 
 const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
@@ -34,6 +36,13 @@ func TestPage(t *testing.T) {
 	}
 	if p := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(p, "default-src 'none'; frame-ancestors 'none';") {
 		t.Errorf("the policy is %q", p)
+	}
+	if strings.Contains(w.Body.String(), console.Root) {
+		t.Error("the page has a link to a console that is off")
+	}
+	withConsole := Page{Console: true, Ready: func(context.Context) error { return nil }}
+	if body := withConsole.text(httptest.NewRequest(http.MethodGet, "/", nil)); !strings.Contains(body, `<a href="/console/">`) {
+		t.Errorf("the page has no link to the console: %s", body)
 	}
 	ready = errors.New("secret")
 	if body := get(http.MethodGet, "/", browser, there).Body.String(); !strings.Contains(body, "It is not ready.") ||
