@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -35,7 +36,7 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 	serve.Flags().AddFlagSet(root.Flags())
 	setHelp(serve)
 	root.AddCommand(serve, newKubeAPIServer(out, errOut), newSnapshot(out, errOut), newCheck(out, errOut),
-		newKubeconfig(out, errOut), newKubectlHistory(out, errOut), newVersion(out),
+		newConsole(os.Stdin, out, errOut), newKubeconfig(out, errOut), newKubectlHistory(out, errOut), newVersion(out),
 		newEnvtest(out, errOut), newCompletion(out), newMan())
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root

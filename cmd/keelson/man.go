@@ -100,6 +100,14 @@ func manSections(c *cobra.Command) []manSection {
 			{"HTTPS_PROXY, NO_PROXY", "The proxy for the connection to the server."},
 			{"NO_COLOR", "If it is not empty, nothing is printed in colours."},
 		}
+	case c.Name() == consoleName:
+		files = []manEntry{{"$HOME/.kube/config", "The kubeconfig, if neither --kubeconfig nor KUBECONFIG names others."}}
+		environment = []manEntry{
+			{"KUBECONFIG", "The kubeconfigs, as a list like that of PATH."},
+			{"HTTPS_PROXY, NO_PROXY", "The proxy for the connection to the server."},
+			{"DISPLAY, WAYLAND_DISPLAY", "If neither is set, no browser is opened, except on macOS and Windows."},
+		}
+		signals = []manEntry{{"SIGTERM, SIGINT", "End. The second signal ends the program at once."}}
 	case c.Name() == "install":
 		environment = []manEntry{
 			{"PATH, KUBEBUILDER_ASSETS, XDG_DATA_HOME", "Where kubectl is searched."},
