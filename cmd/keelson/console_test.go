@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/keelson-dev/keelson/config"
 )
 
 // TestConsole starts a server and `keelson console` in front of it, opens the link, and asks for the next one.
@@ -154,4 +156,15 @@ type lineReader func()
 func (r lineReader) Read([]byte) (int, error) {
 	r()
 	return 0, io.EOF
+}
+
+// TestConsoleIsOnByDefault: the server has the console in `keelson serve`, and not in the place of kube-apiserver.
+func TestConsoleIsOnByDefault(t *testing.T) {
+	serve, as := newServe(io.Discard, io.Discard, serveDefaults()), newKubeAPIServer(io.Discard, io.Discard)
+	if on, off := serve.Flags().Lookup("console").DefValue, as.Flags().Lookup("console").DefValue; on != "true" || off != "false" {
+		t.Errorf("keelson serve: %s, kube-apiserver: %s", on, off)
+	}
+	if config.Default().Serving.Console || config.InMemory().Serving.Console {
+		t.Error("a server in a program has the console without asking for it")
+	}
 }
