@@ -179,6 +179,7 @@ const harm = `(() => {
 	const visit = (root) => {
 		for (const e of root.querySelectorAll('*')) {
 			const tag = e.tagName.toLowerCase();
+			if (e.matches('img.cm-widgetBuffer:not([src])')) continue; // of CodeMirror
 			if (/^(iframe|object|embed|img|marquee|base|frame|video|audio|math|template|portal)$/.test(tag)) found.push('element ' + tag);
 			if (tag === 'script' && !e.src.startsWith(location.origin + '/console/')) found.push('a script element');
 			if (tag === 'link' && !e.href.startsWith(location.origin + '/console/')) found.push('a link element to ' + e.href);

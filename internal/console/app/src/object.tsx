@@ -13,7 +13,7 @@ import { Related, referencesOf } from './related';
 import { link, listLink, objectLink } from './router';
 import { Terminal } from './terminal';
 import { Why } from './why';
-import { Age, Badge, Busy, Chips, Facts, Problem, SimpleTable, Tabs, toneOf, type TabItem } from './ui';
+import { Age, Badge, Busy, Chips, Facts, Problem, SimpleTable, Tabs, textOf, toneOf, type TabItem } from './ui';
 
 interface Followed {
   object?: KubeObject;
@@ -126,7 +126,7 @@ const BAD_WHEN_TRUE = /(Pressure|Failure|Failed|Stalled|Unavailable|Unreachable|
 
 function conditionTone(c: Value): 'good' | 'bad' | 'warn' {
   if (c.status === 'Unknown') return 'warn';
-  const bad = BAD_WHEN_TRUE.test(String(c.type));
+  const bad = BAD_WHEN_TRUE.test(textOf(c.type));
   return (c.status === 'True') === bad ? 'bad' : 'good';
 }
 
@@ -160,11 +160,11 @@ function Overview({ resource, object }: { resource: Resource; object: KubeObject
               empty=""
               head={['Type', 'Status', 'Since', 'Reason', 'Message']}
               rows={conditions.map((c) => [
-                String(c.type ?? ''),
-                <Badge tone={conditionTone(c)}>{String(c.status ?? '')}</Badge>,
+                textOf(c.type),
+                <Badge tone={conditionTone(c)}>{textOf(c.status)}</Badge>,
                 <Age time={c.lastTransitionTime ?? c.lastUpdateTime} />,
-                String(c.reason ?? ''),
-                String(c.message ?? ''),
+                textOf(c.reason),
+                textOf(c.message),
               ])}
             />
           </>
@@ -208,7 +208,7 @@ function Summary({ object }: { object: KubeObject }): JSX.Element | null {
             const s = Array.isArray(statuses) ? statuses.find((one) => one?.name === c?.name) : undefined;
             const state = Object.keys(s?.state ?? {})[0] ?? '';
             const reason = s?.state?.[state]?.reason ?? state;
-            return [String(c?.name ?? ''), <code>{String(c?.image ?? '')}</code>, reason ? <Badge tone={state === 'running' ? 'good' : toneOf(String(reason)) ?? 'idle'}>{String(reason)}</Badge> : '', s ? String(s.restartCount ?? 0) : ''];
+            return [textOf(c?.name), <code>{textOf(c?.image)}</code>, reason ? <Badge tone={state === 'running' ? 'good' : toneOf(textOf(reason)) ?? 'idle'}>{textOf(reason)}</Badge> : '', s ? String(s.restartCount ?? 0) : ''];
           })}
         />
       </>
@@ -218,7 +218,7 @@ function Summary({ object }: { object: KubeObject }): JSX.Element | null {
     return (
       <>
         <h2>Data</h2>
-        <Facts items={Object.entries(object.data as Record<string, string>).map(([k, v]) => [k, <pre class="value">{String(v)}</pre>])} />
+        <Facts items={Object.entries(object.data as Record<string, string>).map(([k, v]) => [k, <pre class="value">{textOf(v)}</pre>])} />
       </>
     );
   }
@@ -226,7 +226,7 @@ function Summary({ object }: { object: KubeObject }): JSX.Element | null {
     return (
       <>
         <h2>Data</h2>
-        <Facts items={Object.entries(object.data as Record<string, string>).map(([k, v]) => [k, <Hidden value={String(v)} />])} />
+        <Facts items={Object.entries(object.data as Record<string, string>).map(([k, v]) => [k, <Hidden value={textOf(v)} />])} />
       </>
     );
   }
@@ -277,11 +277,11 @@ function Events({ object }: { object: KubeObject }): JSX.Element {
       head={['Last seen', 'Type', 'Reason', 'Count', 'From', 'Message']}
       rows={items.map((e) => [
         <Age time={time(e)} />,
-        <Badge tone={e.type === 'Warning' ? 'bad' : 'idle'}>{String(e.type ?? '')}</Badge>,
-        String(e.reason ?? ''),
+        <Badge tone={e.type === 'Warning' ? 'bad' : 'idle'}>{textOf(e.type)}</Badge>,
+        textOf(e.reason),
         String(e.series?.count ?? e.count ?? 1),
-        String(e.reportingComponent || e.source?.component || ''),
-        String(e.message ?? ''),
+        textOf(e.reportingComponent || e.source?.component),
+        textOf(e.message),
       ])}
     />
   );

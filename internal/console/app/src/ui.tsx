@@ -6,6 +6,10 @@ import { APIError, messageOf } from './api';
 import { dismiss, useToasts } from './app';
 import { age, local } from './time';
 
+/** textOf returns a value as text. Members of custom resources may be anything, even objects that String cannot convert. */
+export const textOf = (value: unknown): string =>
+  value === null || value === undefined ? '' : typeof value === 'object' ? JSON.stringify(value) : String(value);
+
 /** Age shows how long ago a time is, and the time itself on hover. */
 export function Age({ time }: { time: string | undefined }): JSX.Element {
   const [, tick] = useState(0);

@@ -21,12 +21,13 @@ export function withoutManagedFields<T extends { metadata?: { managedFields?: un
 
 /** schema reads scalars as kubectl does: 0644 is octal, yes and on are booleans, << merges mappings. 1:30 and times are text. */
 const schema = new Schema([
-  ...FAILSAFE_SCHEMA.tags, nullCoreTag, boolYaml11Tag, floatCoreTag, mergeTag,
+  ...FAILSAFE_SCHEMA.tags, nullCoreTag, boolYaml11Tag,
   {
     ...intCoreTag,
     resolve: (source, explicit, tag) =>
       /^[-+]?0[0-7]+$/.test(source) ? parseInt(source, 8) : intCoreTag.resolve(source, explicit, tag),
   },
+  floatCoreTag, mergeTag, // what floatCoreTag matches includes integers
 ]);
 
 /** An object larger than this is not sent: API servers accept 3 MiB. */
