@@ -8,7 +8,7 @@ FUZZTIME ?= 30s
 # The folder that `make release` writes to.
 DIST ?= dist
 
-.PHONY: keelson cluster test race lint vulnerabilities fuzz bench bench-compare e2e generate release
+.PHONY: keelson cluster test race lint vulnerabilities fuzz bench bench-compare e2e generate release browser console-test pictures
 
 # What is built for a release: without debugging information, and without the pages of requests of
 # golang.org/x/net/trace, which Keelson does not serve (docs/operations.md has what that saves).
@@ -70,6 +70,16 @@ e2e:
 generate:
 	go generate ./...
 	go test ./internal/lint -update
+
+# The browser that test/console needs, from Debian. Other systems have it under the name chromium or google-chrome.
+browser:
+	apt-get install -y --no-install-recommends chromium
+
+# The console in Chromium. `make pictures` also writes the screenshots of the documentation.
+console-test:
+	cd test/console && go test ./...
+pictures:
+	cd test/console && KEELSON_SCREENSHOTS=$(CURDIR)/docs/images/console go test -count 1 ./...
 
 # From a commit with the tag of its version (docs/releasing.md); KEELSON_UNTAGGED=1 builds any state.
 release:
