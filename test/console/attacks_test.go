@@ -135,9 +135,12 @@ func (p *page) lands(text string) {
 // page applies to what it calls, such as eval.
 func (p *page) evaluate(expression string, result any) {
 	p.t.Helper()
-	p.do("run "+expression, chromedp.Evaluate(expression, result, func(e *cdpruntime.EvaluateParams) *cdpruntime.EvaluateParams {
-		return e.WithAwaitPromise(true).WithAllowUnsafeEvalBlockedByCSP(false)
-	}))
+	p.do("run "+expression, chromedp.Evaluate(expression, result, awaited))
+}
+
+// awaited waits for the promise that an expression returns, and lets the policy of the page apply.
+func awaited(e *cdpruntime.EvaluateParams) *cdpruntime.EvaluateParams {
+	return e.WithAwaitPromise(true).WithAllowUnsafeEvalBlockedByCSP(false)
 }
 
 // says returns the text of an expression.

@@ -12,6 +12,8 @@ import { NamespacePicker } from './namespaces';
 
 const ROW_HEIGHT = 28;
 const OVERSCAN = 12;
+/** Rows are made again when the scroll position passes a multiple of this. */
+const SCROLL_STEP = 4 * ROW_HEIGHT;
 
 /** isFailing says whether a row tells of a problem: by its status column, or because less is ready than asked for. */
 export function isFailing(row: Row, columns: { name: string }[]): boolean {
@@ -168,10 +170,15 @@ function Rows(props: {
   const [scroll, setScroll] = useState({ top: 0, height: 800 });
   const [cursor, setCursor] = useState(-1);
 
+  const place = (element: HTMLElement): void => {
+    const top = Math.floor(element.scrollTop / SCROLL_STEP) * SCROLL_STEP;
+    const height = element.clientHeight;
+    setScroll((s) => (s.top === top && s.height === height ? s : { top, height }));
+  };
   useEffect(() => {
     const element = box.current;
     if (!element) return undefined;
-    const measure = (): void => setScroll({ top: element.scrollTop, height: element.clientHeight });
+    const measure = (): void => place(element);
     measure();
     const observer = new ResizeObserver(measure);
     observer.observe(element);
@@ -214,7 +221,7 @@ function Rows(props: {
       tabIndex={0}
       role="region"
       aria-label={`${resource.kind} objects`}
-      onScroll={(e) => setScroll({ top: e.currentTarget.scrollTop, height: e.currentTarget.clientHeight })}
+      onScroll={(e) => place(e.currentTarget)}
       onKeyDown={key}
     >
       <table aria-rowcount={rows.length + 1}>
