@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -59,11 +60,12 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// server is a running Keelson.
+// server is a running Keelson, and who asks it.
 type server struct {
 	url, dir, token string
 	program         string
 	client          *http.Client
+	user            string // that requests impersonate, if it is not empty
 }
 
 // start starts a server of its own for a test. Its administrator has a token.
@@ -80,23 +82,23 @@ func start(t testing.TB, flags ...string) *server {
 	}
 	port := freePort(t)
 	s.url = fmt.Sprintf("https://127.0.0.1:%d", port)
-	log, err := os.Create(filepath.Join(s.dir, "log"))
+	out, err := os.Create(filepath.Join(s.dir, "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := exec.Command(program, append([]string{
 		"serve", "--data-dir", filepath.Join(s.dir, "data"), "--secure-port", fmt.Sprint(port), "--token-auth-file", tokens,
 	}, flags...)...)
-	c.Stdout, c.Stderr = log, log
+	c.Stdout, c.Stderr = out, out
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = c.Process.Signal(os.Interrupt)
 		_ = c.Wait()
-		_ = log.Close()
+		_ = out.Close()
 		if t.Failed() {
-			text, _ := os.ReadFile(log.Name())
+			text, _ := os.ReadFile(out.Name())
 			t.Logf("the log of the server:\n%s", text)
 		}
 	})
@@ -127,22 +129,43 @@ func freePort(t testing.TB) int {
 // call sends a request as the administrator and returns the body. A status that is not 2xx fails the test.
 func (s *server) call(t testing.TB, method, path, contentType, body string) string {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
+	code, text := s.send(t, method, path, contentType, body)
+	if code/100 != 2 {
+		t.Fatalf("%s %s: %d: %s", method, path, code, text)
+	}
+	return text
+}
+
+// send sends a request and returns the status code and the body.
+func (s *server) send(t testing.TB, method, path, contentType, body string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), method, s.url+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Header.Set("Authorization", "Bearer "+s.token)
 	r.Header.Set("Content-Type", contentType)
+	if s.user != "" {
+		r.Header.Set("Impersonate-User", s.user)
+		r.Header.Set("Impersonate-Group", "system:masters")
+	}
 	response, err := s.client.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode/100 != 2 {
-		t.Fatalf("%s %s: %s, %v: %s", method, path, response.Status, err, text)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
 	}
-	return string(text)
+	return response.StatusCode, string(text)
+}
+
+// as returns the server for a user who may do everything.
+func (s *server) as(user string) *server {
+	other := *s
+	other.user = user
+	return &other
 }
 
 // create creates an object of JSON or YAML in a collection.
@@ -153,11 +176,13 @@ func (s *server) create(t testing.TB, path, object string) {
 
 // A page is a tab of a browser.
 type page struct {
-	t   testing.TB
-	ctx context.Context
+	t             testing.TB
+	ctx           context.Context
+	width, height int
 	// problems are what the browser has complained of: errors of scripts and refusals by the policy.
 	mu       sync.Mutex
 	problems []string
+	failures []string // of requests, which may be what a test wants
 }
 
 // browse opens a browser with a window of that size.
@@ -170,18 +195,45 @@ func browse(t testing.TB, width, height int) *page {
 		chromedp.Flag("no-first-run", true), chromedp.UserDataDir(t.TempDir()),
 	)
 	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
-	ctx, cancel := chromedp.NewContext(allocator)
+	ctx, cancel := chromedp.NewContext(allocator, chromedp.WithErrorf(ignoreUnknown))
 	t.Cleanup(func() {
 		cancel()
 		stop()
 	})
-	p := &page{t: t, ctx: ctx}
+	p := &page{t: t, ctx: ctx, width: width, height: height}
 	p.listen()
 	if err := chromedp.Run(ctx); err != nil { // the browser lives as long as the context of the first call
 		t.Fatal(err)
 	}
-	p.do("start the browser", chromedp.EmulateViewport(int64(width), int64(height)))
+	p.resize(width, height)
 	return p
+}
+
+// ignoreUnknown drops what chromedp says of events that it does not know yet.
+func ignoreUnknown(format string, args ...any) {
+	if !strings.HasPrefix(format, "unhandled") {
+		log.Printf("chromedp: "+format, args...)
+	}
+}
+
+// tab opens a tab of the same browser for a test, which closes it at its end.
+func (p *page) tab(t testing.TB) *page {
+	t.Helper()
+	ctx, cancel := chromedp.NewContext(p.ctx)
+	t.Cleanup(cancel)
+	other := &page{t: t, ctx: ctx, width: p.width, height: p.height}
+	other.listen()
+	if err := chromedp.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	other.resize(p.width, p.height)
+	return other
+}
+
+// resize gives the window another size.
+func (p *page) resize(width, height int) {
+	p.t.Helper()
+	p.do("resize the window", chromedp.EmulateViewport(int64(width), int64(height)))
 }
 
 // do runs actions, which may take as long as patience.
@@ -194,6 +246,6 @@ func (p *page) do(what string, actions ...chromedp.Action) {
 			err = fmt.Errorf("it did not happen within %v", patience)
 		}
 		p.shot("failed-" + strings.ReplaceAll(p.t.Name(), "/", "-"))
-		p.t.Fatalf("%s: %v\nthe page says: %.1500s\nproblems: %q", what, err, p.text(), p.found())
+		p.t.Fatalf("%s: %v\nthe page says: %.1500s\nproblems: %q", what, err, p.content(), append(p.found(), p.failures...))
 	}
 }

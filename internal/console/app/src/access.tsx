@@ -101,7 +101,12 @@ async function bindings(namespace: string, who: Impersonation, signal: AbortSign
     list(`namespaces/${encodeURIComponent(namespace)}/roles`),
     list('clusterroles'),
   ]);
-  const groups = new Set(who.groups);
+  // The server adds these groups to a user who is impersonated.
+  const serviceAccount = /^system:serviceaccount:([^:]+):/.exec(who.user);
+  const groups = new Set([
+    ...who.groups, 'system:authenticated',
+    ...(serviceAccount ? ['system:serviceaccounts', `system:serviceaccounts:${serviceAccount[1]}`] : []),
+  ]);
   const matches = (s: Value): boolean => {
     switch (s?.kind) {
       case 'User':

@@ -89,6 +89,8 @@ export interface Request {
   accept?: string;
   signal?: AbortSignal;
   as?: Impersonation | null;
+  /** Nobody has asked for this request: its warnings are not shown, and a 401 does not end the login. */
+  quiet?: boolean;
   /** Text instead of parsed JSON. */
   text?: boolean;
 }
@@ -127,7 +129,7 @@ export async function send(path: string, r: Request = {}): Promise<Response> {
   });
   // RFC 7234: 299 - "text"
   for (const [, text] of (response.headers.get('Warning') ?? '').matchAll(/299 \S+ "((?:[^"\\]|\\.)*)"/g)) {
-    listeners.warning(text.replace(/\\(.)/g, '$1'));
+    if (!r.quiet) listeners.warning(text.replace(/\\(.)/g, '$1'));
   }
   if (response.ok) return response;
   const body = await response.text();
@@ -137,7 +139,7 @@ export async function send(path: string, r: Request = {}): Promise<Response> {
   } catch {
     status = { message: body.slice(0, 500) };
   }
-  if (response.status === 401) listeners.unauthorized();
+  if (response.status === 401 && !r.quiet) listeners.unauthorized();
   throw new APIError(response.status, status);
 }
 

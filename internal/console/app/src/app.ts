@@ -34,7 +34,7 @@ export function toast(kind: Toast['kind'], text: string): void {
   const one = { id: nextToast++, kind, text };
   toasts = [...toasts.slice(-4), one];
   toastsChanged(toasts);
-  setTimeout(() => dismiss(one.id), kind === 'error' ? 12_000 : 6_000);
+  setTimeout(() => dismiss(one.id), { info: 3000, warning: 6000, error: 12_000 }[kind]);
 }
 
 export function dismiss(id: number): void {
@@ -89,7 +89,7 @@ export async function attempt(what: string, action: () => Promise<void>): Promis
 
 export async function whoAmI(): Promise<{ username: string; groups: string[] }> {
   const review: Value = await request('/apis/authentication.k8s.io/v1/selfsubjectreviews', {
-    method: 'POST',
+    method: 'POST', quiet: true,
     body: JSON.stringify({ apiVersion: 'authentication.k8s.io/v1', kind: 'SelfSubjectReview' }),
   });
   return { username: review.status?.userInfo?.username ?? '', groups: review.status?.userInfo?.groups ?? [] };

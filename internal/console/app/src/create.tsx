@@ -32,6 +32,7 @@ export function Create(): JSX.Element {
   const [results, setResults] = useState<Result[]>([]);
   const [busy, setBusy] = useState('');
   const [error, setError] = useState('');
+  const [force, setForce] = useState(false);
 
   const run = async (verb: 'create' | 'apply', dryRun: boolean): Promise<void> => {
     setError('');
@@ -67,7 +68,7 @@ export function Create(): JSX.Element {
           ? await request<KubeObject>(listPath(resource, namespace) + query({ ...options, fieldValidation: 'Strict' }), {
               method: 'POST', body: JSON.stringify(sent),
             })
-          : await request<KubeObject>(objectPath(resource, namespace, o.metadata.name ?? '') + query(options), {
+          : await request<KubeObject>(objectPath(resource, namespace, o.metadata.name ?? '') + query({ ...options, force }), {
               method: 'PATCH', body: JSON.stringify(sent), contentType: APPLY,
             });
       const past = verb === 'create' ? 'created' : 'applied';
@@ -76,8 +77,8 @@ export function Create(): JSX.Element {
         href: dryRun ? undefined : objectLink(resource, stored.metadata.namespace, stored.metadata.name ?? ''),
       };
     } catch (e) {
-      const conflict = e instanceof APIError && e.status.reason === 'Conflict';
-      return { name: label, ok: false, text: messageOf(e) + (conflict ? ' (the other owner keeps it)' : '') };
+      const conflict = verb === 'apply' && e instanceof APIError && e.status.reason === 'Conflict';
+      return { name: label, ok: false, text: messageOf(e) + (conflict ? ' (“Take over fields” applies it all the same)' : '') };
     }
   };
 
@@ -90,6 +91,10 @@ export function Create(): JSX.Element {
         <button disabled={!!busy} onClick={() => void run('create', true)}>
           Try (dry run)
         </button>
+        <label class="check" title="Apply takes fields that others own">
+          <input type="checkbox" checked={force} onChange={(e) => setForce(e.currentTarget.checked)} />
+          Take over fields
+        </label>
         <button disabled={!!busy} onClick={() => void run('apply', false)}>
           Apply
         </button>

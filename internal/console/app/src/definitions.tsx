@@ -1,7 +1,7 @@
 // Custom resources: the schema of a definition as a page to read, and a form made of it.
 
 import type { JSX } from 'preact';
-import { useMemo, useState } from 'preact/hooks';
+import { useEffect, useMemo, useState } from 'preact/hooks';
 import { messageOf, query, request, type KubeObject, type ListOf, type Value } from './api';
 import { toast, useApp, useLoaded } from './app';
 import { findByKey, listPath } from './discovery';
@@ -66,6 +66,10 @@ export function Definition({ name }: { name: string }): JSX.Element {
   const app = useApp();
   const loaded = useLoaded((signal) => request<KubeObject>(`${PATH}/${encodeURIComponent(name)}`, { signal }), [name]);
   const [version, setVersion] = useState('');
+  const served = !!findByKey(app.discovery, name);
+  useEffect(() => {
+    if (loaded.value && !served) void app.refreshDiscovery().catch(() => {}); // it may be newer than what the page knows
+  }, [loaded.value, served]);
   const [form, setForm] = useState(false);
   if (loaded.error) return <Problem error={loaded.error} retry={loaded.reload} />;
   if (!loaded.value) return <Busy what="Loading" />;

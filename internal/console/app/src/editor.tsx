@@ -5,6 +5,7 @@ import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 
 export interface EditorProps {
+  /** The text at the beginning; of a read-only editor, the text. */
   value: string;
   change?: (value: string) => void;
   readOnly?: boolean;
@@ -36,7 +37,8 @@ export function Editor(props: EditorProps): JSX.Element {
       view.current?.close();
     };
   }, [props.readOnly]);
-  useEffect(() => view.current?.set(props.value), [props.value]);
+  // While it is edited, the editor has the text: a value that comes back late must not undo what was typed since.
+  useEffect(() => (props.readOnly ? view.current?.set(props.value) : undefined), [props.value]);
   if (error) {
     return (
       <textarea

@@ -88,7 +88,7 @@ export function History(props: { resource: Resource; namespace: string; name: st
         <Blame resource={resource} namespace={namespace} name={name} gone={!current} />
       ) : (
         <>
-          <ol class="timeline">
+          <ol class="timeline versions">
             {pages.map((c, i) => (
               <li key={c.resourceVersion + c.type}>
                 <input
@@ -108,8 +108,8 @@ export function History(props: { resource: Resource; namespace: string; name: st
                   {c.reason ? <span class="dim"> ({c.reason})</span> : null}
                 </span>
                 <span class="what">{changedText(c)}</span>
-                <span class="dim">{c.resourceVersion}</span>
-                <span>
+                <span class="version dim">{c.resourceVersion}</span>
+                <span class="actions">
                   {current && i > 0 && c.type !== 'Deleted' && c.type !== 'Expired' && c.uid === current.metadata.uid ? (
                     <button onClick={() => setBack({ kind: 'revert', change: c })}>Revert to this</button>
                   ) : null}

@@ -28,8 +28,8 @@ export function Home(): JSX.Element {
         }
       }),
     );
-    const events = await request<ListOf<Value>>('/api/v1/events?fieldSelector=type%3DWarning&limit=500', { signal }).catch(() => ({ items: [] as Value[] }));
-    return { counts, events: events.items };
+    const events = await request<ListOf<Value>>('/api/v1/events?fieldSelector=type%3DWarning&limit=500', { signal }).catch(() => null);
+    return { counts, events: events?.items };
   }, []);
   const time = (e: Value): string => e.series?.lastObservedTime ?? e.lastTimestamp ?? e.eventTime ?? e.metadata?.creationTimestamp ?? '';
   const warnings = (loaded.value?.events ?? []).sort((a, b) => time(b).localeCompare(time(a))).slice(0, 25);
@@ -65,11 +65,17 @@ export function Home(): JSX.Element {
           </li>
         ) : null}
       </ul>
+      {loaded.value?.counts.every((c) => !c) ? (
+        <p class="empty">
+          You may not list objects in all namespaces. Choose a resource at the left and a namespace, or see under{' '}
+          <a href={link(['access'])}>Access</a> what you may do.
+        </p>
+      ) : null}
       <h2>Warnings</h2>
       {loaded.value ? (
         <SimpleTable
           label="Warnings"
-          empty="No Event tells of a problem."
+          empty={loaded.value.events ? 'No Event tells of a problem.' : 'You may not list the Events of all namespaces.'}
           head={['Last seen', 'Object', 'Reason', 'Message']}
           rows={warnings.map((e) => {
             const o = e.involvedObject ?? e.regarding ?? {};

@@ -4,10 +4,11 @@ import { Fragment, type JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { useApp } from './app';
 import { keyOf, type Resource } from './discovery';
+import { isTyping } from './keys';
 import { currentNamespace, go, link, objectLink, rememberNamespace, setParams, useLocation } from './router';
 import { RowOrder } from './roworder';
 import { TableStore, type Row } from './tablestore';
-import { Age, Badge, Problem, toneOf } from './ui';
+import { Age, Badge, Problem, TextField, toneOf } from './ui';
 import { NamespacePicker } from './namespaces';
 
 const ROW_HEIGHT = 28;
@@ -111,6 +112,12 @@ export function ResourceList({ resource }: { resource: Resource }): JSX.Element 
           aria-label="Filter by name"
           value={search}
           onInput={(e) => setParams({ q: e.currentTarget.value || undefined })}
+          onKeyDown={(e) => {
+            if (e.key !== 'Enter' && e.key !== 'ArrowDown') return;
+            e.preventDefault();
+            e.stopPropagation();
+            e.currentTarget.blur();
+          }}
         />
         <Selector label="Labels" hint="app=web,tier!=db" value={labelSelector} name="labels" />
         <Selector label="Fields" hint="spec.nodeName=n1" value={fieldSelector} name="fields" />
@@ -127,26 +134,24 @@ export function ResourceList({ resource }: { resource: Resource }): JSX.Element 
         ) : null}
       </div>
       {s?.error ? <Problem error={s.error} /> : null}
-      <Rows resource={resource} rows={rows} columns={shown} showNamespace={showNamespace} sort={sort} loading={s?.state === 'loading'} />
+      <Rows resource={resource} rows={rows} columns={shown} showNamespace={showNamespace} sort={sort} loading={s?.state !== 'live' && s?.state !== 'waiting'} />
     </section>
   );
 }
 
 function Live({ state }: { state: string }): JSX.Element {
-  const text = { loading: 'loading', live: 'live', waiting: 'not live', failed: 'no connection', closed: '' }[state] ?? state;
+  const text = { loading: 'loading', live: 'live', waiting: 'not live', failed: 'not live', closed: '' }[state] ?? state;
   return <span class={`live ${state}`}>{text}</span>;
 }
 
 /** Selector is a field whose value counts when it is left or at Enter: each value is a request. */
 function Selector(props: { label: string; hint: string; value: string; name: string }): JSX.Element {
   return (
-    <input
-      type="text"
-      spellcheck={false}
+    <TextField
       aria-label={`${props.label} selector`}
       placeholder={`${props.label}: ${props.hint}`}
       value={props.value}
-      onChange={(e) => setParams({ [props.name]: e.currentTarget.value.trim() || undefined })}
+      change={(text) => setParams({ [props.name]: text || undefined })}
     />
   );
 }
@@ -200,18 +205,26 @@ function Rows(props: {
     else if (y > element.scrollTop + element.clientHeight - 2 * ROW_HEIGHT) element.scrollTop = y - element.clientHeight + 2 * ROW_HEIGHT;
   };
   const key = (e: KeyboardEvent): void => {
+    if (isTyping(e) || document.querySelector('dialog[open]')) return;
     const page = Math.floor(scroll.height / ROW_HEIGHT) - 1;
     const moves: Record<string, number> = {
       ArrowDown: cursor + 1, j: cursor + 1, ArrowUp: cursor - 1, k: cursor - 1,
       PageDown: cursor + page, PageUp: cursor - page, Home: 0, End: rows.length - 1,
     };
-    if (e.target instanceof HTMLAnchorElement && e.key === 'Enter') return;
+    if (e.key === 'Enter' && e.target instanceof Element && e.target.closest('a, button, summary')) return;
     if (e.ctrlKey || e.metaKey || e.altKey) return;
     if (e.key in moves) {
       e.preventDefault();
       move(moves[e.key]);
     } else if (e.key === 'Enter') open(rows[cursor]);
   };
+  const latest = useRef(key);
+  latest.current = key;
+  useEffect(() => {
+    const down = (e: KeyboardEvent): void => latest.current(e);
+    addEventListener('keydown', down);
+    return () => removeEventListener('keydown', down);
+  }, []);
   const heads = [...(props.showNamespace ? [{ name: 'Namespace', i: -1, description: '' }] : []), ...columns];
   const now = performance.now();
   return (
@@ -222,7 +235,6 @@ function Rows(props: {
       role="region"
       aria-label={`${resource.kind} objects`}
       onScroll={(e) => place(e.currentTarget)}
-      onKeyDown={key}
     >
       <table aria-rowcount={rows.length + 1}>
         <thead>

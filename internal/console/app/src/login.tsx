@@ -2,7 +2,7 @@
 
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import { messageOf, setToken } from './api';
+import { APIError, messageOf, setToken } from './api';
 import { whoAmI } from './app';
 import type { Config } from './discovery';
 import { Problem } from './ui';
@@ -20,7 +20,7 @@ export function Login(props: { config: Config; reason: string; done: () => void 
       done();
     } catch (e) {
       setToken('');
-      setError(e);
+      setError(e instanceof APIError && e.code === 401 ? new Error('The server does not accept this token.') : e);
     }
     setBusy(false);
   };

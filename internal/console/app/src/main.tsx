@@ -11,6 +11,7 @@ import { consoleConfig, discover, findByKey, keyOf, serverInfo, type Config, typ
 import { Extensions } from './extensions';
 import { Home } from './home';
 import { ResourceList } from './list';
+import { isTyping } from './keys';
 import { finishOIDC, Login } from './login';
 import { ObjectView } from './object';
 import { Help, PAGES, Palette, RESOURCE_KEYS } from './palette';
@@ -136,7 +137,7 @@ function Frame({ app }: { app: App }): JSX.Element {
       </header>
       <Sidebar app={app} here={here} />
       <main ref={main} tabIndex={-1} id="main">
-        <Guard key={here}>
+        <Guard key={at.path.slice(0, 4).join('/')}>
           <View app={app} at={at} />
         </Guard>
       </main>
@@ -244,15 +245,16 @@ function Sidebar({ app, here }: { app: App; here: string }): JSX.Element {
   );
 }
 
+const THEME = 'keelson-theme';
+
 function Theme(): JSX.Element {
-  const [theme, setTheme] = useState(() => localStorage.getItem('keelson-theme') ?? '');
-  useEffect(() => {
-    document.documentElement.dataset.theme = theme || (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
-    if (theme) localStorage.setItem('keelson-theme', theme);
-  }, [theme]);
-  const dark = (): boolean => document.documentElement.dataset.theme === 'dark';
+  const change = (): void => {
+    const theme = document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark';
+    document.documentElement.dataset.theme = theme;
+    localStorage.setItem(THEME, theme);
+  };
   return (
-    <button class="quiet" aria-label="Dark or light" onClick={() => setTheme(dark() ? 'light' : 'dark')}>
+    <button class="quiet" aria-label="Dark or light" onClick={change}>
       ◐
     </button>
   );
@@ -261,24 +263,21 @@ function Theme(): JSX.Element {
 /** useKeys handles the keys that work everywhere. */
 function useKeys(app: App, show: (overlay: 'help' | 'palette') => void): void {
   useEffect(() => {
-    let leader = 0; // when g was pressed
+    let leader = -Infinity; // when g was pressed
     const down = (e: KeyboardEvent): void => {
-      const target = e.composedPath()[0];
-      const typing =
-        target instanceof HTMLElement &&
-        (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) || target.closest('.xterm') !== null);
       if ((e.ctrlKey || e.metaKey) && e.key === 'k') {
         e.preventDefault();
         show('palette');
         return;
       }
-      if (typing) {
-        if (e.key === 'Escape') target.blur();
+      if (isTyping(e)) {
+        const field = e.composedPath()[0] as HTMLElement;
+        if (e.key === 'Escape' && !field.closest('.xterm')) field.blur();
         return;
       }
       if (e.ctrlKey || e.metaKey || e.altKey || document.querySelector('dialog[open]')) return;
       if (performance.now() - leader < 1500) {
-        leader = 0;
+        leader = -Infinity;
         const resource = RESOURCE_KEYS[e.key] ? findByKey(app.discovery, RESOURCE_KEYS[e.key]) : undefined;
         const page = PAGES.find((p) => p.key === e.key);
         if (resource) go(listLink(resource));
@@ -314,4 +313,6 @@ function useKeys(app: App, show: (overlay: 'help' | 'palette') => void): void {
   }, [app]);
 }
 
+document.documentElement.dataset.theme =
+  localStorage.getItem(THEME) ?? (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
 render(<Root />, document.getElementById('app')!);

@@ -3,6 +3,7 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { request, type KubeObject, type ListOf } from './api';
+import { TextField } from './ui';
 
 const MOST = 1000;
 
@@ -19,17 +20,16 @@ export function NamespacePicker({ value, change }: { value: string; change: (ns:
   return (
     <span class="picker">
       <label for="namespace">Namespace</label>
-      <input
+      <TextField
         id="namespace"
         list="namespaces"
-        spellcheck={false}
         placeholder="all"
         value={value}
         onFocus={(e) => {
           load();
           e.currentTarget.select();
         }}
-        onChange={(e) => change(e.currentTarget.value.trim())}
+        change={change}
       />
       <datalist id="namespaces">
         {names.map((n) => (

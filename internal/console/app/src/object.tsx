@@ -152,6 +152,8 @@ function Overview({ resource, object }: { resource: Resource; object: KubeObject
           ]}
         />
         <Summary object={object} />
+        <Scalars title="Spec" of={object.spec} />
+        <Scalars title="Status" of={object.status} />
         {conditions.length ? (
           <>
             <h2>Conditions</h2>
@@ -192,9 +194,24 @@ function Overview({ resource, object }: { resource: Resource; object: KubeObject
   );
 }
 
+/** Scalars shows the members of a spec or status that are no objects or lists. */
+function Scalars({ title, of }: { title: string; of: Value }): JSX.Element | null {
+  if (!of || typeof of !== 'object' || Array.isArray(of)) return null;
+  const shown = Object.entries(of as Record<string, unknown>).filter(
+    ([key, v]) => ['string', 'number', 'boolean'].includes(typeof v) && v !== '' && key !== 'phase',
+  );
+  if (!shown.length) return null;
+  return (
+    <>
+      <h2>{title}</h2>
+      <Facts items={shown.map(([key, v]) => [key, /(Time|Timestamp)$/.test(key) ? <><Age time={String(v)} /> ago</> : String(v)])} />
+    </>
+  );
+}
+
 /** Summary shows what most people look for first in the kinds that most people have. */
 function Summary({ object }: { object: KubeObject }): JSX.Element | null {
-  const containers: Value[] = object.spec?.containers ?? object.spec?.template?.spec?.containers ?? [];
+  const containers: Value[] = object.spec?.containers ?? object.spec?.template?.spec?.containers ?? object.spec?.jobTemplate?.spec?.template?.spec?.containers ?? [];
   const statuses: Value[] = object.status?.containerStatuses ?? [];
   if (Array.isArray(containers) && containers.length) {
     return (
@@ -236,9 +253,10 @@ function Summary({ object }: { object: KubeObject }): JSX.Element | null {
 /** Hidden shows a value of a Secret when it is asked for. */
 function Hidden({ value }: { value: string }): JSX.Element {
   const [shown, show] = useState(false);
+  const bytes = Uint8Array.from(atob(value), (c) => c.charCodeAt(0));
   let text = value;
   try {
-    text = new TextDecoder('utf-8', { fatal: true }).decode(Uint8Array.from(atob(value), (c) => c.charCodeAt(0)));
+    text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch {
     text = `${value} (base64)`;
   }
@@ -246,7 +264,7 @@ function Hidden({ value }: { value: string }): JSX.Element {
     <pre class="value">{text}</pre>
   ) : (
     <button class="quiet" onClick={() => show(true)}>
-      show ({Math.floor((value.length * 3) / 4)} bytes)
+      show ({bytes.length} bytes)
     </button>
   );
 }

@@ -4,7 +4,7 @@ import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
 import { request, type KubeObject, type ListOf, type Value } from './api';
 import { useApp, useLoaded } from './app';
-import { findByKey, findByKind, hasVerb, listPath, objectPath, type Discovery, type Resource } from './discovery';
+import { findByKey, findByKind, hasVerb, keyOf, listPath, objectPath, type Discovery, type Resource } from './discovery';
 import { objectLink } from './router';
 import { Busy, Problem } from './ui';
 
@@ -84,12 +84,16 @@ interface GraphNode {
   kind: string;
   href: string;
   uid: string;
-  controller?: boolean;
+  /** UIDs of the owners to which a line is drawn. */
+  owners: string[];
 }
 
 const PARTIAL = 'application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json';
 
-/** Resources that mostly have owners come first, others are asked for too. Events and the like never have dependents of interest. */
+/** Levels of owners, and of dependents, that are looked for. */
+const DEPTH = 6;
+
+/** Resources whose objects are not looked at: they are many, and seldom of interest as dependents. */
 const SKIPPED = new Set(['endpoints', 'events', 'events.events.k8s.io', 'leases.coordination.k8s.io', 'componentstatuses']);
 
 export function Related({ resource, object }: { resource: Resource; object: KubeObject }): JSX.Element {
@@ -105,15 +109,15 @@ export function Related({ resource, object }: { resource: Resource; object: Kube
       {dependents.loading && !dependents.value ? <Busy what="Looking for what belongs to it" /> : null}
       <Graph
         levels={[
-          ...(owners.value ?? []).map((level) => level),
-          [{ label: m.name ?? '', kind: resource.kind, href: '', uid: m.uid ?? '' }],
-          dependents.value?.nodes ?? [],
+          ...(owners.value ?? []),
+          [{ label: m.name ?? '', kind: resource.kind, href: '', uid: m.uid ?? '', owners: m.ownerReferences?.map((o) => o.uid) ?? [] }],
+          ...(dependents.value?.levels ?? []),
         ]}
       />
       {dependents.value?.notRead.length ? (
         <p class="dim">Not readable for you: {dependents.value.notRead.join(', ')}</p>
       ) : null}
-      {dependents.value && !dependents.value.nodes.length ? <p class="empty">Nothing belongs to it.</p> : null}
+      {dependents.value && !dependents.value.levels.length ? <p class="empty">Nothing belongs to it.</p> : null}
       {references.length ? (
         <>
           <h2>Refers to</h2>
@@ -133,7 +137,7 @@ export function Related({ resource, object }: { resource: Resource; object: Kube
 async function chainOfOwners(d: Discovery, object: KubeObject, signal: AbortSignal): Promise<GraphNode[][]> {
   const levels: GraphNode[][] = [];
   let at: KubeObject | undefined = object;
-  for (let depth = 0; depth < 6 && at; depth++) {
+  for (let depth = 0; depth < DEPTH && at; depth++) {
     const owners = at.metadata.ownerReferences ?? [];
     if (!owners.length) break;
     let next: KubeObject | undefined;
@@ -141,9 +145,11 @@ async function chainOfOwners(d: Discovery, object: KubeObject, signal: AbortSign
     for (const o of owners.slice(0, 20)) {
       const r = findByKind(d, o.apiVersion, o.kind);
       const namespace = r?.namespaced ? object.metadata.namespace : undefined;
-      level.push({ label: o.name, kind: o.kind, href: r ? objectLink(r, namespace, o.name) : '', uid: o.uid, controller: o.controller });
-      if (r && o.controller !== false && !next) {
-        next = await request<KubeObject>(objectPath(r, namespace, o.name), { signal }).catch(() => undefined);
+      const node: GraphNode = { label: o.name, kind: o.kind, href: r ? objectLink(r, namespace, o.name) : '', uid: o.uid, owners: [] };
+      level.push(node);
+      if (r && !next) {
+        next = await request<KubeObject>(objectPath(r, namespace, o.name), { signal, quiet: true }).catch(() => undefined);
+        node.owners = next?.metadata.ownerReferences?.map((above) => above.uid) ?? [];
       }
     }
     levels.unshift(level);
@@ -152,28 +158,29 @@ async function chainOfOwners(d: Discovery, object: KubeObject, signal: AbortSign
   return levels;
 }
 
-/** dependentsOf lists the metadata of what may belong to an object, and picks what does. It is asked for, and bounded. */
+/** dependentsOf lists the metadata of what may belong to an object, and returns what does, level by level. It is bounded. */
 async function dependentsOf(
   d: Discovery, resource: Resource, object: KubeObject, signal: AbortSignal,
-): Promise<{ nodes: GraphNode[]; notRead: string[] }> {
-  const nodes: GraphNode[] = [];
+): Promise<{ levels: GraphNode[][]; notRead: string[] }> {
+  const byOwner = new Map<string, GraphNode[]>();
   const notRead: string[] = [];
-  const candidates = d.resources.filter(
-    (r) => hasVerb(r, 'list') && !SKIPPED.has(r.group ? `${r.plural}.${r.group}` : r.plural) && (r.namespaced || !resource.namespaced),
+  const queue = d.resources.filter(
+    (r) => hasVerb(r, 'list') && !SKIPPED.has(keyOf(r)) && (r.namespaced || !resource.namespaced),
   );
-  const queue = [...candidates];
   const work = async (): Promise<void> => {
     for (let r = queue.shift(); r; r = queue.shift()) {
       try {
         const path = `${listPath(r, resource.namespaced ? object.metadata.namespace : '')}?limit=2000`;
-        const list = await request<ListOf<KubeObject>>(path, { signal, accept: PARTIAL });
+        const list = await request<ListOf<KubeObject>>(path, { signal, accept: PARTIAL, quiet: true });
         for (const o of list.items) {
-          const reference = o.metadata.ownerReferences?.find((ref) => ref.uid === object.metadata.uid);
-          if (!reference) continue;
-          nodes.push({
-            label: o.metadata.name ?? '', kind: r.kind, href: objectLink(r, o.metadata.namespace, o.metadata.name ?? ''),
-            uid: o.metadata.uid ?? '', controller: reference.controller,
-          });
+          for (const owner of o.metadata.ownerReferences ?? []) {
+            const siblings = byOwner.get(owner.uid) ?? [];
+            byOwner.set(owner.uid, siblings);
+            siblings.push({
+              label: o.metadata.name ?? '', kind: r.kind, href: objectLink(r, o.metadata.namespace, o.metadata.name ?? ''),
+              uid: o.metadata.uid ?? '', owners: [owner.uid],
+            });
+          }
         }
       } catch {
         if (signal.aborted) return;
@@ -182,7 +189,16 @@ async function dependentsOf(
     }
   };
   await Promise.all([work(), work(), work(), work()]);
-  return { nodes: nodes.sort((a, b) => a.kind.localeCompare(b.kind) || a.label.localeCompare(b.label)), notRead };
+  const levels: GraphNode[][] = [];
+  const seen = new Set([object.metadata.uid]);
+  for (let above = [object.metadata.uid ?? '']; above.length && levels.length < DEPTH; ) {
+    const level = above
+      .flatMap((uid) => byOwner.get(uid)?.sort((a, b) => a.kind.localeCompare(b.kind) || a.label.localeCompare(b.label)) ?? [])
+      .filter((n) => !seen.has(n.uid) && seen.add(n.uid));
+    if (level.length) levels.push(level);
+    above = level.map((n) => n.uid);
+  }
+  return { levels, notRead };
 }
 
 const WIDTH = 210;
@@ -206,12 +222,15 @@ function Graph({ levels }: { levels: GraphNode[][] }): JSX.Element {
     <div class="graph scroll" tabIndex={0} role="region" aria-label="Owners and dependents">
       <svg width={width} height={height} role="list" aria-label="Objects">
         {shown.slice(1).flatMap((level, l) =>
-          level.map((_, i) => {
-            const from = position(l, Math.min(i, 0));
-            const to = position(l + 1, i);
-            const [x1, y1, x2, y2] = [from.x + WIDTH, from.y + HEIGHT / 2, to.x, to.y + HEIGHT / 2];
-            return <path key={`${l}-${i}`} class="edge" d={`M${x1},${y1} C${x1 + GAP_X / 2},${y1} ${x2 - GAP_X / 2},${y2} ${x2},${y2}`} />;
-          }),
+          level.flatMap((n, i) =>
+            shown[l].map((above, j) => {
+              if (!n.owners.includes(above.uid)) return null;
+              const from = position(l, j);
+              const to = position(l + 1, i);
+              const [x1, y1, x2, y2] = [from.x + WIDTH, from.y + HEIGHT / 2, to.x, to.y + HEIGHT / 2];
+              return <path key={`${l}-${i}-${j}`} class="edge" d={`M${x1},${y1} C${x1 + GAP_X / 2},${y1} ${x2 - GAP_X / 2},${y2} ${x2},${y2}`} />;
+            }),
+          ),
         )}
         {shown.flatMap((level, l) =>
           level.map((n, i) => {

@@ -58,6 +58,7 @@ export function useLocation(): Location {
   useEffect(() => {
     const changed = (): void => set(parse(location.hash));
     addEventListener('hashchange', changed);
+    changed(); // it may have changed since it was read
     return () => removeEventListener('hashchange', changed);
   }, []);
   return at;

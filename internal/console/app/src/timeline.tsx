@@ -10,7 +10,7 @@ import { NamespacePicker } from './namespaces';
 import { asOf, historyOf, how, orderOf, undelete, who, type Change, type ChangePage } from './past';
 import { objectLink, rememberNamespace, setParams, useLocation } from './router';
 import { local } from './time';
-import { Age, Badge, Dialog, Problem, SimpleTable } from './ui';
+import { Age, Badge, Dialog, Problem, SimpleTable, TextField } from './ui';
 
 const KEPT = 2000;
 
@@ -84,17 +84,15 @@ export function Timeline(): JSX.Element {
       <div class="bar filters">
         <label>
           Since{' '}
-          <input type="text" value={since} size={12} onChange={(e) => setParams({ since: e.currentTarget.value.trim() || undefined })} />
+          <TextField value={since} size={12} change={(text) => setParams({ since: text || undefined })} />
         </label>
         {['resource', 'name', 'user'].map((f) => (
-          <input
+          <TextField
             key={f}
-            type="text"
-            spellcheck={false}
             aria-label={f}
             placeholder={f}
             value={params.get(f) ?? ''}
-            onChange={(e) => setParams({ [f]: e.currentTarget.value.trim() || undefined })}
+            change={(text) => setParams({ [f]: text || undefined })}
           />
         ))}
         <select aria-label="Type of change" value={params.get('type') ?? ''} onChange={(e) => setParams({ type: e.currentTarget.value || undefined })}>
@@ -110,7 +108,7 @@ export function Timeline(): JSX.Element {
       </div>
       {error ? <Problem error={error} /> : null}
       {changes.length ? (
-        <ol class="timeline">
+        <ol class="timeline feed">
           {changes.map((c) => (
             <li key={`${c.resourceVersion}/${c.resource}/${c.namespace}/${c.name}`}>
               <span class="when" title={local(c.time)}>

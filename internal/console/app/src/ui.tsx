@@ -1,7 +1,7 @@
 // Small parts that all views are made of.
 
 import type { ComponentChildren, JSX } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { APIError, messageOf } from './api';
 import { dismiss, useToasts } from './app';
 import { age, local } from './time';
@@ -52,6 +52,31 @@ export function Problem({ error, retry }: { error: unknown; retry?: () => void }
   );
 }
 
+/** TextField is a field whose text counts when it is left, or at Enter. What is typed until then stays when the view is drawn again. */
+export function TextField({ value, change, ...rest }: {
+  value: string;
+  change: (text: string) => void;
+  id?: string;
+  list?: string;
+  size?: number;
+  placeholder?: string;
+  'aria-label'?: string;
+  onFocus?: (e: { currentTarget: HTMLInputElement }) => void;
+}): JSX.Element {
+  const [text, setText] = useState(value);
+  useEffect(() => setText(value), [value]);
+  return (
+    <input
+      {...rest}
+      type="text"
+      spellcheck={false}
+      value={text}
+      onInput={(e) => setText(e.currentTarget.value)}
+      onChange={(e) => change(e.currentTarget.value.trim())}
+    />
+  );
+}
+
 export const Busy = ({ what }: { what: string }): JSX.Element => (
   <p class="busy" role="status">
     {what}
@@ -84,9 +109,9 @@ export function Dialog(props: {
   children: ComponentChildren;
 }): JSX.Element {
   const ref = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const dialog = ref.current;
-    dialog?.showModal();
+    dialog?.showModal(); // at once: keys that follow are for the dialog
     return () => dialog?.close();
   }, []);
   return (

@@ -10,26 +10,15 @@ export interface Handle {
   close(): void;
 }
 
-/** The nonce of the policy: xterm.js makes style elements. */
+/** The nonce of the policy: xterm.js makes style elements, with the document of the page. */
 const nonce = document.querySelector<HTMLMetaElement>('meta[name=csp-nonce]')?.content ?? '';
 
-/** styled is the document whose style elements have the nonce. */
-function styled(): Document {
-  return new Proxy(document, {
-    get(target, key) {
-      if (key === 'createElement') {
-        return (name: string, options?: ElementCreationOptions) => {
-          const element = target.createElement(name, options);
-          if (name.toLowerCase() === 'style') element.nonce = nonce;
-          return element;
-        };
-      }
-      const value: unknown = Reflect.get(target, key);
-      return typeof value === 'function' ? (value as (...a: unknown[]) => unknown).bind(target) : value;
-    },
-    set: (target, key, value) => Reflect.set(target, key, value),
-  });
-}
+const create = document.createElement.bind(document);
+document.createElement = (name: string, options?: ElementCreationOptions): HTMLElement => {
+  const element = create(name, options);
+  if (element instanceof HTMLStyleElement) element.nonce = nonce;
+  return element;
+};
 
 export function open(
   host: HTMLElement,
@@ -38,7 +27,6 @@ export function open(
   host.replaceChildren();
   const style = getComputedStyle(host);
   const terminal = new Terminal({
-    documentOverride: styled(),
     fontFamily: style.getPropertyValue('--mono'),
     fontSize: 13,
     scrollback: 5000,
