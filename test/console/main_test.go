@@ -66,6 +66,7 @@ type server struct {
 	program         string
 	client          *http.Client
 	user            string // that requests impersonate, if it is not empty
+	proxy           string // the URL of `keelson console` in front of it, if its page is looked at
 }
 
 // start starts a server of its own for a test. Its administrator has a token.
