@@ -190,7 +190,6 @@ source: {component: deployment-controller}
 	event("web.2", "Warning", "FailedCreate", "exceeded quota: pods=3")
 	in(s, p)
 	p.sees("exceeded quota: pods=3") // on the overview
-	p.shot("warnings")
 	p.open("#/o/deployments.apps/events/web")
 	p.sees("MinimumReplicasUnavailable", "Progressing")
 	p.shot("deployment")
@@ -236,7 +235,6 @@ func related(t *testing.T, s *server, p *page) {
 	p.click("Related")
 	p.until("its owners are drawn", `document.querySelectorAll('.graph g[role=listitem]').length === 3 && document.querySelectorAll('.graph .edge').length === 2`)
 	p.sees("Nothing belongs to it.")
-	p.shot("owners")
 }
 
 func reference(t *testing.T, s *server, p *page) {
@@ -278,7 +276,6 @@ func deleteForeground(t *testing.T, s *server, p *page) {
 	p.clickOn("Delete", `document.querySelector('dialog button.danger')`)
 	p.sees("Deletion of web is asked for")
 	p.sees("gone")
-	p.shot("deleted")
 	s.missing(t, apps+"foreground/deployments/web")
 	s.missing(t, apps+"foreground/replicasets/web-5d4")
 	s.missing(t, core+"/pods/web-5d4-a")
@@ -294,7 +291,7 @@ func stuck(t *testing.T, s *server, p *page) {
 	p.clickOn("Delete", `document.querySelector('dialog button.danger')`)
 	p.sees("being deleted", "Deletion asked for")
 	p.click("Why is it stuck")
-	p.sees("Finalizer", "example.com/clean", "operator", "asked for by admin")
+	p.sees("Finalizer", "example.com/clean", "operator", "Its deletion was asked for", "ago by admin")
 	p.shot("stuck")
 	if field(s.object(t, core+"/configmaps/stuck"), "metadata", "deletionTimestamp") == nil {
 		t.Error("it is not being deleted")

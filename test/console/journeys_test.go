@@ -159,7 +159,6 @@ func firstUse(t *testing.T, s *server, p *page) {
 	p.shot("pods")
 	p.click("web-1")
 	p.sees("nginx:1.27", "app=web", "Running")
-	p.shot("pod")
 	if got := field(s.object(t, core+"/pods/web-1"), "status", "phase"); got != "Running" {
 		t.Errorf("the server says %v", got)
 	}
@@ -294,7 +293,6 @@ func filters(t *testing.T, s *server, p *page) {
 	p.types("[aria-label='Labels selector']", "=="+kb.Enter)
 	p.sees("400 BadRequest")
 	p.misses("Nothing here")
-	p.shot("selector-refused")
 	p.types("[aria-label='Labels selector']", "tier=none"+kb.Enter)
 	p.sees("Nothing here")
 	p.misses("400 BadRequest")

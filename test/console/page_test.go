@@ -255,8 +255,17 @@ func (p *page) shot(name string) {
 	}
 }
 
-func screenshot(ctx context.Context) ([]byte, error) {
-	return cdppage.CaptureScreenshot().WithFormat(cdppage.CaptureScreenshotFormatWebp).WithQuality(60).Do(ctx)
+// largestShot is the size of a screenshot above which its quality is reduced, in bytes.
+const largestShot = 60 << 10
+
+func screenshot(ctx context.Context) (picture []byte, err error) {
+	for quality := int64(60); quality >= 20; quality -= 20 {
+		picture, err = cdppage.CaptureScreenshot().WithFormat(cdppage.CaptureScreenshotFormatWebp).WithQuality(quality).Do(ctx)
+		if err != nil || len(picture) <= largestShot {
+			break
+		}
+	}
+	return picture, err
 }
 
 func navigate(url string) chromedp.Action     { return chromedp.Navigate(url) }

@@ -9,7 +9,7 @@ import { hasVerb, objectPath, type Resource } from './discovery';
 import { Editor } from './editor';
 import { ownersByPath, ownersOf, ownersText, pathsOfLines } from './fields';
 import { Busy, Dialog, Problem } from './ui';
-import { MAX_YAML, oneDocument, toYAML, withoutManagedFields } from './yaml';
+import { comparable, MAX_YAML, oneDocument, toYAML, withoutManagedFields } from './yaml';
 
 export function Edit({ resource, object, gone }: { resource: Resource; object: KubeObject; gone: boolean }): JSX.Element {
   const [draft, setDraft] = useState<{ base: KubeObject; text: string } | null>(null);
@@ -124,7 +124,7 @@ function Review(props: { resource: Resource; base: KubeObject; text: string; clo
     }
     setBusy(false);
   };
-  const plain = (o: KubeObject): string => toYAML(withoutManagedFields(o));
+  const plain = (o: KubeObject): string => toYAML(comparable(o));
   return (
     <Dialog wide title="Review the change" close={() => props.close(false)}>
       {!result && !error ? <Busy what="Asking the server (dry run)" /> : null}
@@ -157,7 +157,7 @@ export function Conflict({ base, latest }: { base: KubeObject; latest: KubeObjec
         {base.metadata.resourceVersion} is now {latest.metadata.resourceVersion}). This is the other change; edit again to add yours
         to it.
       </p>
-      <Diff before={toYAML(withoutManagedFields(base))} after={toYAML(withoutManagedFields(latest))} names={['when you began', 'now']} />
+      <Diff before={toYAML(comparable(base))} after={toYAML(comparable(latest))} names={['when you began', 'now']} />
     </div>
   );
 }

@@ -9,7 +9,7 @@ import { findByKind, objectPath, type Discovery, type Resource } from './discove
 import { asOf, historyOf, how, revertedTo, undelete, who, type Change } from './past';
 import { local } from './time';
 import { Age, Badge, Busy, Dialog, Problem, SimpleTable, type Tone } from './ui';
-import { toYAML, withoutManagedFields } from './yaml';
+import { comparable, toYAML } from './yaml';
 
 const TONES: Record<Change['type'], Tone> = { Created: 'good', Updated: 'idle', Deleted: 'bad', Expired: 'warn' };
 
@@ -139,9 +139,9 @@ export function History(props: { resource: Resource; namespace: string; name: st
   );
 }
 
-/** shown is an object as YAML for a comparison. Values of Secrets are not shown, only whether they differ. */
+/** shown is an object as YAML for a comparison, without its version. Values of Secrets are not shown, only whether they differ. */
 function shown(o: KubeObject): string {
-  const object = withoutManagedFields(o);
+  const object = comparable(o);
   if (object.kind !== 'Secret') return toYAML(object);
   const hide = (data: Record<string, string> | undefined): Record<string, string> | undefined =>
     data && Object.fromEntries(Object.entries(data).map(([k, v]) => [k, `<${v.length} characters, ${fingerprint(v)}>`]));

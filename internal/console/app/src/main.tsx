@@ -208,7 +208,7 @@ function Sidebar({ app, here }: { app: App; here: string }): JSX.Element {
   const groups = useMemo(() => {
     const out = new Map<string, Resource[]>(GROUPS.map(([title]) => [title, []]));
     for (const r of app.discovery.resources) {
-      if (!r.verbs.includes('list')) continue;
+      if (!r.verbs.includes('list') || keyOf(r) === 'events.events.k8s.io') continue; // those are the events of the core group
       const key = keyOf(r);
       const title = GROUPS.find(([, pattern]) => pattern.test(key))?.[0] ?? r.group;
       if (!out.has(title)) out.set(title, []);

@@ -88,7 +88,7 @@ export function ObjectView(props: { resource: Resource; namespace: string; name:
   else if (tab === 'related') content = <Related resource={resource} object={object} />;
   else if (tab === 'logs' && isPod) content = <Logs pod={object} />;
   else if (tab === 'terminal' && isPod) content = <Terminal pod={object} />;
-  else if (tab === 'why' && hasHistory) content = <Why resource={resource} namespace={namespace} name={name} />;
+  else if (tab === 'why' && hasHistory) content = <Why resource={resource} namespace={namespace} name={name} version={object.metadata.resourceVersion} />;
   else content = <Overview resource={resource} object={object} />;
   return (
     <section class="object">
@@ -137,60 +137,64 @@ function Overview({ resource, object }: { resource: Resource; object: KubeObject
   const references = useMemo(() => referencesOf(object, app.discovery), [object, app.discovery]);
   const phase = object.status?.phase;
   return (
-    <div class="columns">
-      <div>
-        <Facts
-          items={[
-            ['Kind', `${object.kind ?? resource.kind} (${object.apiVersion ?? apiVersionOf(resource)})`],
-            ['Namespace', m.namespace ? <a href={objectLink(findByKey(app.discovery, 'namespaces') ?? resource, '', m.namespace)}>{m.namespace}</a> : ''],
-            ['Created', m.creationTimestamp ? <><Age time={m.creationTimestamp} /> ago</> : ''],
-            ['Phase', typeof phase === 'string' ? <Badge tone={toneOf(phase) ?? 'idle'}>{phase}</Badge> : ''],
-            ['Deletion asked for', m.deletionTimestamp ? <Age time={m.deletionTimestamp} /> : ''],
-            ['Finalizers', m.finalizers?.join(', ') ?? ''],
-            ['UID', <code>{m.uid}</code>],
-            ['Resource version', <code>{m.resourceVersion}</code>],
-          ]}
-        />
-        <Summary object={object} />
+    <>
+      <div class="columns">
+        <div>
+          <Facts
+            items={[
+              ['Kind', `${object.kind ?? resource.kind} (${object.apiVersion ?? apiVersionOf(resource)})`],
+              ['Namespace', m.namespace ? <a href={objectLink(findByKey(app.discovery, 'namespaces') ?? resource, '', m.namespace)}>{m.namespace}</a> : ''],
+              ['Created', m.creationTimestamp ? <><Age time={m.creationTimestamp} /> ago</> : ''],
+              ['Phase', typeof phase === 'string' ? <Badge tone={toneOf(phase) ?? 'idle'}>{phase}</Badge> : ''],
+              ['Deletion asked for', m.deletionTimestamp ? <Age time={m.deletionTimestamp} /> : ''],
+              ['Finalizers', m.finalizers?.join(', ') ?? ''],
+              ['UID', <code>{m.uid}</code>],
+              ['Resource version', <code>{m.resourceVersion}</code>],
+            ]}
+          />
+          <Summary object={object} />
+        </div>
+        <div>
+          {Object.keys(m.labels ?? {}).length ? <h2>Labels</h2> : null}
+          <Chips values={m.labels} href={(k, v) => link(['r', keyOf(resource)], { ns: m.namespace, labels: `${k}=${v}` })} />
+          {Object.keys(m.annotations ?? {}).length ? <h2>Annotations</h2> : null}
+          <Chips values={m.annotations} />
+          {references.length ? (
+            <>
+              <h2>Refers to</h2>
+              <ul class="links">
+                {references.map((r) => (
+                  <li key={r.href + r.where}>
+                    <a href={r.href}>{r.text}</a> <span class="dim">{r.where}</span>
+                  </li>
+                ))}
+              </ul>
+            </>
+          ) : null}
+        </div>
+      </div>
+      {conditions.length ? (
+        <>
+          <h2>Conditions</h2>
+          <SimpleTable
+            label="Conditions"
+            empty=""
+            head={['Type', 'Status', 'Since', 'Reason', 'Message']}
+            rows={conditions.map((c) => [
+              textOf(c.type),
+              <Badge tone={conditionTone(c)}>{textOf(c.status)}</Badge>,
+              <Age time={c.lastTransitionTime ?? c.lastUpdateTime} />,
+              textOf(c.reason),
+              textOf(c.message),
+            ])}
+          />
+        </>
+      ) : null}
+      <div class="columns">
         <Scalars title="Spec" of={object.spec} />
         <Scalars title="Status" of={object.status} />
-        {conditions.length ? (
-          <>
-            <h2>Conditions</h2>
-            <SimpleTable
-              label="Conditions"
-              empty=""
-              head={['Type', 'Status', 'Since', 'Reason', 'Message']}
-              rows={conditions.map((c) => [
-                textOf(c.type),
-                <Badge tone={conditionTone(c)}>{textOf(c.status)}</Badge>,
-                <Age time={c.lastTransitionTime ?? c.lastUpdateTime} />,
-                textOf(c.reason),
-                textOf(c.message),
-              ])}
-            />
-          </>
-        ) : null}
       </div>
-      <div>
-        {Object.keys(m.labels ?? {}).length ? <h2>Labels</h2> : null}
-        <Chips values={m.labels} href={(k, v) => link(['r', keyOf(resource)], { ns: m.namespace, labels: `${k}=${v}` })} />
-        {Object.keys(m.annotations ?? {}).length ? <h2>Annotations</h2> : null}
-        <Chips values={m.annotations} />
-        {references.length ? (
-          <>
-            <h2>Refers to</h2>
-            <ul class="links">
-              {references.map((r) => (
-                <li key={r.href + r.where}>
-                  <a href={r.href}>{r.text}</a> <span class="dim">{r.where}</span>
-                </li>
-              ))}
-            </ul>
-          </>
-        ) : null}
-      </div>
-    </div>
+    </>
   );
 }
 
@@ -202,10 +206,10 @@ function Scalars({ title, of }: { title: string; of: Value }): JSX.Element | nul
   );
   if (!shown.length) return null;
   return (
-    <>
+    <div class="scalars">
       <h2>{title}</h2>
       <Facts items={shown.map(([key, v]) => [key, /(Time|Timestamp)$/.test(key) ? <><Age time={String(v)} /> ago</> : String(v)])} />
-    </>
+    </div>
   );
 }
 

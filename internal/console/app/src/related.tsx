@@ -240,7 +240,7 @@ function Graph({ levels }: { levels: GraphNode[][] }): JSX.Element {
                 <rect width={WIDTH} height={HEIGHT} rx={5} />
                 <text x={10} y={16} class="node-kind">
                   {n.kind}
-                </text>
+                </text>{' '}
                 <text x={10} y={31}>
                   {n.label.length > 30 ? `${n.label.slice(0, 29)}…` : n.label}
                 </text>

@@ -39,7 +39,7 @@ export function Server(): JSX.Element {
       <Facts
         items={[
           ['Version', app.server.gitVersion],
-          ['Built', app.server.raw.buildDate],
+          ['Built', String(app.server.raw.buildDate ?? '').startsWith('1970') ? '' : app.server.raw.buildDate],
           ['Go', app.server.raw.goVersion],
           ['Platform', app.server.raw.platform],
           ['Emulates', app.server.raw.emulationMajor ? `${app.server.raw.emulationMajor}.${app.server.raw.emulationMinor}` : ''],
@@ -75,29 +75,35 @@ function Figures({ samples, ready }: { samples: Sample[]; ready: { ok: boolean; 
   const checks = ready.text.split('\n').filter((l) => l.startsWith('[-]') || l.startsWith('[!]'));
   return (
     <>
-      <h2>State</h2>
-      <Facts
-        items={[
-          ['Ready', <Badge tone={ready.ok ? 'good' : 'bad'}>{ready.ok ? 'yes' : 'no'}</Badge>],
-          ['Not right', checks.join('; ')],
-          ['Runs since', show(start, (n) => local(new Date(n * 1000).toISOString()))],
-          ['Memory', show(value('process_resident_memory_bytes'), bytes)],
-          ['Processor time', show(value('process_cpu_seconds_total'), seconds)],
-          ['Goroutines', show(value('go_goroutines'), String)],
-          ['Answers 5xx', String(failures)],
-        ]}
-      />
-      <h2>Store</h2>
-      <Facts
-        items={[
-          ['Size', show(size, bytes)],
-          ['History', show(value('keelson_history_bytes'), (n) => `${bytes(n)} before compression`)],
-          ['Free on the disk', show(value('keelson_storage_available_bytes'), bytes)],
-          ['Refused writes', show(value('keelson_storage_refused_writes_total'), String)],
-          ['Last backup', show(snapshot, (n) => (n ? local(new Date(n * 1000).toISOString()) : 'never'))],
-          ['Cache budget', show(value('keelson_cache_budget_bytes'), bytes)],
-        ]}
-      />
+      <div class="columns">
+        <div>
+          <h2>State</h2>
+          <Facts
+            items={[
+              ['Ready', <Badge tone={ready.ok ? 'good' : 'bad'}>{ready.ok ? 'yes' : 'no'}</Badge>],
+              ['Not right', checks.join('; ')],
+              ['Runs since', show(start, (n) => local(new Date(n * 1000).toISOString()))],
+              ['Memory', show(value('process_resident_memory_bytes'), bytes)],
+              ['Processor time', show(value('process_cpu_seconds_total'), seconds)],
+              ['Goroutines', show(value('go_goroutines'), String)],
+              ['Answers 5xx', String(failures)],
+            ]}
+          />
+        </div>
+        <div>
+          <h2>Store</h2>
+          <Facts
+            items={[
+              ['Size', show(size, bytes)],
+              ['History', show(value('keelson_history_bytes'), (n) => `${bytes(n)} before compression`)],
+              ['Free on the disk', show(value('keelson_storage_available_bytes'), bytes)],
+              ['Refused writes', show(value('keelson_storage_refused_writes_total'), String)],
+              ['Last backup', show(snapshot, (n) => (n ? local(new Date(n * 1000).toISOString()) : 'never'))],
+              ['Cache budget', show(value('keelson_cache_budget_bytes'), bytes)],
+            ]}
+          />
+        </div>
+      </div>
       <div class="columns">
         <div>
           <h2>Most objects</h2>

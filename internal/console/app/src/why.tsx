@@ -8,8 +8,9 @@ import { how, who } from './past';
 import { objectLink } from './router';
 import { Age, Badge, Busy, Problem } from './ui';
 
-export function Why({ resource, namespace, name }: { resource: Resource; namespace: string; name: string }): JSX.Element {
-  const loaded = useLoaded((signal) => request(objectPath(resource, namespace, name, 'blockers'), { signal }), [resource, namespace, name]);
+export function Why(props: { resource: Resource; namespace: string; name: string; version?: string }): JSX.Element {
+  const { resource, namespace, name, version } = props;
+  const loaded = useLoaded((signal) => request(objectPath(resource, namespace, name, 'blockers'), { signal }), [resource, namespace, name, version]);
   if (loaded.error) return <Problem error={loaded.error} retry={loaded.reload} />;
   if (!loaded.value) return <Busy what="Asking the server" />;
   const found = loaded.value;
@@ -21,8 +22,7 @@ export function Why({ resource, namespace, name }: { resource: Resource; namespa
       </div>
       {found.deletionTimestamp ? (
         <p>
-          It is being deleted since <Age time={found.deletionTimestamp} />
-          {found.deletion ? <>, asked for by {who(found.deletion)}</> : null}.
+          Its deletion was asked for <Age time={found.deletionTimestamp} /> ago{found.deletion ? ` by ${who(found.deletion)}` : ''}.
         </p>
       ) : null}
       {found.lastChange ? (
@@ -41,7 +41,7 @@ export function Why({ resource, namespace, name }: { resource: Resource; namespa
               </span>
             ) : null}
             <p>{String(b.message ?? '')}</p>
-            {b.owner ? <p class="dim">{`set by ${b.owner}`}</p> : null}
+            {b.owner && !String(b.message).includes(b.owner) ? <p class="dim">{`set by ${b.owner}`}</p> : null}
             {b.objects?.length ? (
               <ul>
                 {b.objects.map((o: Value, j: number) => (

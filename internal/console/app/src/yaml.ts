@@ -54,6 +54,12 @@ function checkSize(value: Value): void {
   if (size(value) > MAX_OBJECT) throw new Error('the document is larger than 16 MiB when its aliases are written out');
 }
 
+/** comparable returns an object without what differs between any two versions of it. */
+export function comparable(object: KubeObject): KubeObject {
+  const { managedFields: _, resourceVersion: __, ...metadata } = object.metadata;
+  return { ...object, metadata };
+}
+
 /** documents parses the YAML or JSON of several documents. Lists are taken apart. */
 export function documents(text: string): KubeObject[] {
   const found: KubeObject[] = [];
