@@ -62,7 +62,7 @@ export function History(props: { resource: Resource; namespace: string; name: st
     [resource, namespace, name, current?.metadata.resourceVersion],
   );
   if (loaded.error) return <Problem error={loaded.error} retry={loaded.reload} />;
-  if (!loaded.value) return <Busy what="Loading the history" />;
+  if (!loaded.value && !pages.length) return <Busy what="Loading the history" />;
   if (!pages.length) return <p class="empty">The server has no history of this object.</p>;
   const next = async (): Promise<void> => {
     await attempt('The history', async () => {

@@ -134,7 +134,12 @@ export function ResourceList({ resource }: { resource: Resource }): JSX.Element 
         ) : null}
       </div>
       {s?.error ? <Problem error={s.error} /> : null}
-      <Rows resource={resource} rows={rows} columns={shown} showNamespace={showNamespace} sort={sort} loading={s?.state !== 'live' && s?.state !== 'waiting'} />
+      {s?.error && !columns.length ? null : (
+        <Rows
+          resource={resource} rows={rows} columns={shown} showNamespace={showNamespace} sort={sort}
+          loading={s?.state !== 'live' && s?.state !== 'waiting'}
+        />
+      )}
     </section>
   );
 }

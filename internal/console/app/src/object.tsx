@@ -224,12 +224,14 @@ function Summary({ object }: { object: KubeObject }): JSX.Element | null {
         <SimpleTable
           label="Containers"
           empty=""
-          head={['Name', 'Image', 'State', 'Restarts']}
+          head={object.kind === 'Pod' ? ['Name', 'Image', 'State', 'Restarts'] : ['Name', 'Image']}
           rows={containers.map((c) => {
+            const about = [textOf(c?.name), <code>{textOf(c?.image)}</code>];
+            if (object.kind !== 'Pod') return about;
             const s = Array.isArray(statuses) ? statuses.find((one) => one?.name === c?.name) : undefined;
             const state = Object.keys(s?.state ?? {})[0] ?? '';
             const reason = s?.state?.[state]?.reason ?? state;
-            return [textOf(c?.name), <code>{textOf(c?.image)}</code>, reason ? <Badge tone={state === 'running' ? 'good' : toneOf(textOf(reason)) ?? 'idle'}>{textOf(reason)}</Badge> : '', s ? String(s.restartCount ?? 0) : ''];
+            return [...about, reason ? <Badge tone={state === 'running' ? 'good' : toneOf(textOf(reason)) ?? 'idle'}>{textOf(reason)}</Badge> : '', s ? String(s.restartCount ?? 0) : ''];
           })}
         />
       </>

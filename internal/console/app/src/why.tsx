@@ -1,6 +1,7 @@
 // Why is it stuck: what the deletion of an object waits for, and which conditions do not hold, as the server answers it.
 
 import type { JSX } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
 import { request, type Value } from './api';
 import { useApp, useLoaded } from './app';
 import { findByKey, objectPath, type Resource } from './discovery';
@@ -10,7 +11,12 @@ import { Age, Badge, Busy, Problem } from './ui';
 
 export function Why(props: { resource: Resource; namespace: string; name: string; version?: string }): JSX.Element {
   const { resource, namespace, name, version } = props;
-  const loaded = useLoaded((signal) => request(objectPath(resource, namespace, name, 'blockers'), { signal }), [resource, namespace, name, version]);
+  const loaded = useLoaded((signal) => request(objectPath(resource, namespace, name, 'blockers'), { signal }), [resource, namespace, name]);
+  const asked = useRef(version);
+  useEffect(() => {
+    if (asked.current !== version) loaded.reload();
+    asked.current = version;
+  }, [version]);
   if (loaded.error) return <Problem error={loaded.error} retry={loaded.reload} />;
   if (!loaded.value) return <Busy what="Asking the server" />;
   const found = loaded.value;
