@@ -58,8 +58,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: viewer}]
 		t.Errorf("with the token Secrets are answered with %s", code)
 	}
 	// A token that is easy to find.
-	p.do("load the page again", chromedp.Reload(), chromedp.WaitVisible("#token"))
-	p.logIn(s, token)
+	p.reloads(token)
 	p.open("#/r/configmaps?ns=default")
 	p.sees("readable", "live")
 	where := p.says(`(async () => {
@@ -87,7 +86,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: viewer}]
 	if text := p.text(); strings.Contains(text, "readable") {
 		t.Error("objects are shown after the page was loaded again")
 	}
-	p.logIn(s, token)
+	p.reloads(token)
 	p.click("Log out")
 	p.do("wait for the login", chromedp.WaitVisible("#token"))
 	if text := p.text(); strings.Contains(text, "readable") {

@@ -113,6 +113,13 @@ func (p *page) enter(link string) {
 	p.do("open the link", chromedp.Navigate(link), chromedp.WaitVisible("nav.side"))
 }
 
+// reloads loads the page again, which ends the login, and logs in.
+func (p *page) reloads(token string) {
+	p.t.Helper()
+	p.do("load the page again", chromedp.Reload(), chromedp.WaitVisible("#token"))
+	p.do("log in", chromedp.SendKeys("#token", token+"\r"), chromedp.WaitVisible("nav.side"))
+}
+
 // goes opens an address, which may be refused.
 func (p *page) goes(address string) {
 	p.t.Helper()
