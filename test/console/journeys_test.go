@@ -371,6 +371,8 @@ func live(t *testing.T, s *server, p *page) {
 	s.patch(t, core+"/configmaps/thing", "kubectl", `{"data":{"c":"d","e":"f"}}`)
 	p.until("the change is shown", `document.querySelector('.rows tbody tr')?.innerText.split('\t')[1] === '3'`)
 	p.shot("live")
+	p.until("its age is read", `(window.age = document.querySelector('.rows time').innerText)`)
+	p.until("its age grows", `document.querySelector('.rows time').innerText !== window.age`)
 	s.call(t, http.MethodDelete, core+"/configmaps/thing", "application/json", "{}")
 	p.sees("Nothing here")
 	p.until("the page was not loaded again", "window.marked === true")

@@ -78,7 +78,7 @@ export function Create(): JSX.Element {
       };
     } catch (e) {
       const conflict = verb === 'apply' && e instanceof APIError && e.status.reason === 'Conflict';
-      return { name: label, ok: false, text: messageOf(e) + (conflict ? ' (“Take over fields” applies it all the same)' : '') };
+      return { name: label, ok: false, text: messageOf(e) + (conflict ? ' ("Take over fields" applies it all the same)' : '') };
     }
   };
 

@@ -216,8 +216,10 @@ function Sidebar({ app, here }: { app: App; here: string }): JSX.Element {
     }
     return [...out].filter(([, all]) => all.length);
   }, [app.discovery]);
+  const nav = useRef<HTMLElement>(null);
+  useEffect(() => nav.current?.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest' }), [here]);
   return (
-    <nav class="side" aria-label="Resources">
+    <nav ref={nav} class="side" aria-label="Resources">
       <ul>
         {PAGES.filter((p) => !p.history || app.server.history).map((p) => (
           <li key={p.href}>

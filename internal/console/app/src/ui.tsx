@@ -10,13 +10,19 @@ import { age, local } from './time';
 export const textOf = (value: unknown): string =>
   value === null || value === undefined ? '' : typeof value === 'object' ? JSON.stringify(value) : String(value);
 
-/** Age shows how long ago a time is, and the time itself on hover. */
+/** What is called each second while the page is looked at. */
+const clock = new Set<() => void>();
+
+setInterval(() => document.hidden || clock.forEach((tick) => tick()), 1000);
+
+/** Age shows how long ago a time is, and the time itself on hover. It is drawn again when its text changes. */
 export function Age({ time }: { time: string | undefined }): JSX.Element {
-  const [, tick] = useState(0);
+  const [, shown] = useState('');
   useEffect(() => {
-    const timer = setInterval(() => tick((n) => n + 1), 10_000);
-    return () => clearInterval(timer);
-  }, []);
+    const tick = (): void => shown(age(time));
+    clock.add(tick);
+    return () => void clock.delete(tick);
+  }, [time]);
   return (
     <time dateTime={time} title={local(time)}>
       {age(time)}
