@@ -45,6 +45,7 @@ func in(s *server, p *page) *page {
 	p.t.Helper()
 	if s.proxy != "" {
 		p.do("open the console", navigate(s.proxy+"/console/"), visible("nav.side"))
+		p.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50)))", nil) // until it listens to keys
 		return p
 	}
 	p.logIn(s, token)
