@@ -402,7 +402,47 @@ func blame(t *testing.T, s *server, p *page) {
 		const rows = [...document.querySelectorAll('.plain tbody tr')].map((r) => [...r.cells].slice(0, 2).map((c) => c.innerText).join(' '));
 		return rows.includes('.data.color bob (by admin)') && rows.includes('.data.speed eve (by admin)');
 	})()`)
+	p.until("it stands beside the field", `[...(document.querySelector('.editor')?.shadowRoot?.querySelectorAll('.cm-line') ?? [])]
+		.some((l) => l.innerText.includes('color: ') && l.innerText.includes('bob (by admin), patch'))`)
 	p.shot("blame")
+}
+
+// hidden looks away: a page that has been hidden for a while follows nothing, and is right again when it is shown.
+func hidden(t *testing.T, s *server, p *page) {
+	core := s.namespace(t, "hidden")
+	make := func(name string) {
+		s.create(t, core+"/configmaps", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: "+name+"}\n")
+	}
+	make("before")
+	in(s, p)
+	// Twenty seconds are a moment here.
+	p.until("a shorter time", `(() => {
+		if (window.hide) return true;
+		const wait = window.setTimeout;
+		window.setTimeout = (f, ms, ...more) => wait(f, ms === 20000 ? 50 : ms, ...more);
+		window.hide = (on) => {
+			Object.defineProperty(document, 'hidden', { configurable: true, get: () => on });
+			document.dispatchEvent(new Event('visibilitychange'));
+		};
+		const send = window.fetch;
+		window.watches = 0;
+		window.fetch = (to, o) => {
+			if (String(to).includes('watch=1')) {
+				window.watches++;
+				o.signal.addEventListener('abort', () => window.watches--);
+			}
+			return send(to, o);
+		};
+		return true;
+	})()`)
+	p.open("#/r/configmaps?ns=hidden")
+	p.until("the list is followed", `window.watches === 1 && document.body.innerText.includes('before')`)
+	p.until("the page is hidden", "(window.hide(true), true)")
+	p.until("nothing is followed", `window.watches === 0`)
+	make("meanwhile")
+	p.until("the page is shown", "(window.hide(false), true)")
+	p.sees("meanwhile")
+	p.until("the list is followed again", `window.watches === 1`)
 }
 
 func revert(t *testing.T, s *server, p *page) {

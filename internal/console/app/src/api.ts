@@ -251,3 +251,39 @@ export const sleep = (ms: number, signal?: AbortSignal): Promise<void> =>
 export const isAbort = (e: unknown): boolean => e instanceof DOMException && e.name === 'AbortError';
 
 export const messageOf = (e: unknown): string => (e instanceof Error ? e.message : String(e));
+
+/** A page that is hidden for so long follows no changes: a browser has six connections to a server without HTTP/2. */
+const HIDDEN_FOR = 20_000;
+
+/** WhileShown has a signal that ends with another one, or when the page has been hidden for a while. */
+export class WhileShown {
+  private readonly hidden = new AbortController();
+  private timer = 0;
+  readonly signal: AbortSignal;
+
+  constructor(private readonly stop: AbortSignal) {
+    this.signal = AbortSignal.any([stop, this.hidden.signal]);
+  }
+
+  /** begin waits until the page is shown. */
+  async begin(): Promise<void> {
+    while (document.hidden && !this.stop.aborted) {
+      await new Promise<void>((resolve) => {
+        document.addEventListener('visibilitychange', () => resolve(), { once: true, signal: this.signal });
+        this.stop.addEventListener('abort', () => resolve(), { once: true });
+      });
+    }
+    this.stop.throwIfAborted();
+    document.addEventListener('visibilitychange', this.changed);
+  }
+
+  end(): void {
+    document.removeEventListener('visibilitychange', this.changed);
+    clearTimeout(this.timer);
+  }
+
+  private readonly changed = (): void => {
+    clearTimeout(this.timer);
+    if (document.hidden) this.timer = window.setTimeout(() => this.hidden.abort(), HIDDEN_FOR);
+  };
+}

@@ -127,12 +127,17 @@ function elementKey(value: Value, index: number): string {
 
 /** ownersOf returns the owners of a field, or of the field above it that has any. Keys of list elements may differ in length. */
 export function ownersOf(owners: Map<string, Owner[]>, path: string): Owner[] {
-  for (let at = path; at; at = at.replace(/(\.[A-Za-z0-9_-]+|\[(?:"(?:[^"\\]|\\.)*"|[^\]]*)\])$/, '')) {
+  for (let at = path; at; at = above(at)) {
     const found = owners.get(at) ?? owners.get(withoutSecondKeys(owners, at));
     if (found) return found;
-    if (!/[.[]/.test(at)) break;
   }
   return [];
+}
+
+/** above returns the path of the field that a field is in, '' at the top. */
+export function above(path: string): string {
+  const shorter = path.replace(/(\.[A-Za-z0-9_-]+|\[(?:"(?:[^"\\]|\\.)*"|[^\]]*)\])$/, '');
+  return shorter === path ? '' : shorter;
 }
 
 /** withoutSecondKeys finds the path whose list keys have more members, such as [port=80,protocol=TCP]. */

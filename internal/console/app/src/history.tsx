@@ -5,11 +5,13 @@ import { useMemo, useState } from 'preact/hooks';
 import { query, request, type KubeObject, type OwnerReference } from './api';
 import { attempt, toast, useApp, useLoaded } from './app';
 import { Diff } from './diff';
+import { Editor } from './editor';
+import { above, pathsOfLines } from './fields';
 import { findByKind, objectPath, type Discovery, type Resource } from './discovery';
 import { asOf, historyOf, how, revertedTo, undelete, who, type Change } from './past';
-import { local } from './time';
+import { age, local } from './time';
 import { Age, Badge, Busy, Dialog, Problem, SimpleTable, type Tone } from './ui';
-import { comparable, toYAML } from './yaml';
+import { comparable, MAX_YAML, toYAML } from './yaml';
 
 const TONES: Record<Change['type'], Tone> = { Created: 'good', Updated: 'idle', Deleted: 'bad', Expired: 'warn' };
 
@@ -85,7 +87,7 @@ export function History(props: { resource: Resource; namespace: string; name: st
         <span class="dim">Choose two versions to compare them, or one to compare it with now.</span>
       </div>
       {view === 'blame' ? (
-        <Blame resource={resource} namespace={namespace} name={name} gone={!current} />
+        <Blame resource={resource} namespace={namespace} name={name} current={current} />
       ) : (
         <>
           <ol class="timeline versions">
@@ -139,13 +141,16 @@ export function History(props: { resource: Resource; namespace: string; name: st
   );
 }
 
-/** shown is an object as YAML for a comparison, without its version. Values of Secrets are not shown, only whether they differ. */
-function shown(o: KubeObject): string {
-  const object = comparable(o);
-  if (object.kind !== 'Secret') return toYAML(object);
+/** shown is an object as YAML for a comparison, without its version. */
+const shown = (o: KubeObject): string => toYAML(withoutSecrets(comparable(o)));
+
+/** withoutSecrets replaces the values of a Secret by what tells only whether they differ. */
+function withoutSecrets(object: KubeObject): KubeObject {
+  if (object.kind !== 'Secret') return object;
   const hide = (data: Record<string, string> | undefined): Record<string, string> | undefined =>
     data && Object.fromEntries(Object.entries(data).map(([k, v]) => [k, `<${v.length} characters, ${fingerprint(v)}>`]));
-  return toYAML({ ...object, data: hide(object.data), stringData: undefined });
+  const { stringData: _, ...rest } = object;
+  return { ...rest, data: hide(object.data) };
 }
 
 function fingerprint(text: string): string {
@@ -168,45 +173,75 @@ function Compare(props: { resource: Resource; namespace: string; name: string; v
   return <Diff before={shown(a)} after={shown(other)} names={[versions[0], versions[1] ?? 'now']} />;
 }
 
-/** Blame shows the last change of each field that the history knows of. */
-function Blame(props: { resource: Resource; namespace: string; name: string; gone: boolean }): JSX.Element {
+/** Blame shows the last change of each field that the history knows of: beside the fields of an object, or as a table if it is gone. */
+function Blame(props: { resource: Resource; namespace: string; name: string; current?: KubeObject }): JSX.Element {
+  const { current } = props;
   const loaded = useLoaded(
-    async (signal) => {
-      const found = new Map<string, Change>();
-      let next = '';
-      for (let pages = 0; pages < 10; pages++) {
-        const page = await historyOf(props.resource, props.namespace, props.name, next, false, signal);
-        for (const c of page.items ?? []) {
-          for (const path of c.changed ?? []) if (!found.has(path)) found.set(path, c);
-          if (c.type === 'Created' && !found.has('')) found.set('', c);
-        }
-        next = page.metadata?.continue ?? '';
-        if (!next) break;
-      }
-      return found;
-    },
-    [props.resource, props.namespace, props.name],
+    (signal) => lastChanges(props.resource, props.namespace, props.name, signal),
+    [props.resource, props.namespace, props.name, current?.metadata.resourceVersion],
   );
-  const rows = useMemo(
-    () => [...(loaded.value ?? [])].sort(([a], [b]) => a.localeCompare(b)),
-    [loaded.value],
-  );
+  const object = useMemo(() => (current ? withoutSecrets(comparable(current)) : null), [current]);
+  const yaml = useMemo(() => (object ? toYAML(object) : ''), [object]);
+  const paths = useMemo(() => (object && yaml.length < MAX_YAML ? pathsOfLines(object, yaml) : []), [yaml]);
   if (loaded.error) return <Problem error={loaded.error} retry={loaded.reload} />;
   if (!loaded.value) return <Busy what="Reading the history" />;
+  const found = loaded.value;
+  const text = (c: Change | undefined): string => (c ? `${who(c) || 'unknown'}, ${how(c)}, ${age(c.time)} ago` : '');
   return (
-    <SimpleTable
-      label="Who set each field"
-      empty="No field has changed."
-      head={['Field', 'Who', 'Request', 'When', 'Version']}
-      rows={rows.map(([path, c]) => [
-        <code>{path || 'everything else'}</code>,
-        who(c) || 'unknown',
-        how(c),
-        <Age time={c.time} />,
-        c.resourceVersion,
-      ])}
-    />
+    <div class="blame">
+      {current ? (
+        <Editor
+          readOnly
+          label="Who set each field"
+          value={yaml}
+          note={(line) => (paths[line] ? text(found.get(paths[line])) : '')}
+          hint={(line) => (paths[line] ? `${paths[line]}: ${text(changeOf(found, paths[line]))}` : '')}
+        />
+      ) : null}
+      <SimpleTable
+        label="Who set each field"
+        empty="No field has changed."
+        head={['Field', 'Who', 'Request', 'When', 'Version']}
+        rows={[...found]
+          .sort(([a], [b]) => a.localeCompare(b))
+          .map(([path, c]) => [
+            <code>{path || 'everything else'}</code>,
+            who(c) || 'unknown',
+            how(c),
+            <Age time={c.time} />,
+            c.resourceVersion,
+          ])}
+      />
+    </div>
   );
+}
+
+/** lastChanges returns the last change of each field by its path, and under "" the creation of the object. */
+async function lastChanges(r: Resource, namespace: string, name: string, signal: AbortSignal): Promise<Map<string, Change>> {
+  const found = new Map<string, Change>();
+  let next = '';
+  for (let pages = 0; pages < 10; pages++) {
+    const page = await historyOf(r, namespace, name, next, false, signal);
+    for (const c of page.items ?? []) {
+      for (const path of c.changed ?? []) if (!found.has(path)) found.set(path, c);
+      if (c.type === 'Created') {
+        found.set('', c);
+        return found; // what was before is another object of that name
+      }
+    }
+    next = page.metadata?.continue ?? '';
+    if (!next) break;
+  }
+  return found;
+}
+
+/** changeOf returns the last change of a field, of the field that it is in, or the creation. */
+function changeOf(found: Map<string, Change>, path: string): Change | undefined {
+  for (let at = path; at; at = above(at)) {
+    const c = found.get(at);
+    if (c) return c;
+  }
+  return found.get('');
 }
 
 /** Back brings an object back or gives it the content that it had. It shows what would happen, and asks. */

@@ -3,7 +3,7 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { Actions } from './actions';
-import { APIError, isAbort, query, request, sleep, watch, type KubeObject, type Value } from './api';
+import { APIError, isAbort, query, request, sleep, watch, WhileShown, type KubeObject, type Value } from './api';
 import { useApp, useLoaded } from './app';
 import { apiVersionOf, findByKey, keyOf, listPath, objectPath, type Resource } from './discovery';
 import { Edit } from './edit';
@@ -31,7 +31,9 @@ export function useObject(resource: Resource, namespace: string, name: string): 
     const path = objectPath(resource, namespace, name);
     const run = async (): Promise<void> => {
       for (let failures = 0; !stop.signal.aborted; failures++) {
+        const shown = new WhileShown(stop.signal);
         try {
+          await shown.begin();
           const object = await request<KubeObject>(path, { signal: stop.signal });
           failures = 0;
           set({ object, gone: false });
@@ -39,16 +41,19 @@ export function useObject(resource: Resource, namespace: string, name: string): 
           const list = listPath(resource, namespace) + query({
             fieldSelector: `metadata.name=${name}`, watch: 1, resourceVersion: object.metadata.resourceVersion, timeoutSeconds: 1800,
           });
-          for await (const event of watch<KubeObject>(list, stop.signal)) {
+          for await (const event of watch<KubeObject>(list, shown.signal)) {
             if (event.type === 'BOOKMARK') continue;
             set({ object: event.object, gone: event.type === 'DELETED' });
           }
         } catch (e) {
-          if (isAbort(e) || stop.signal.aborted) return;
+          if (stop.signal.aborted) return;
+          if (isAbort(e)) continue; // the page was hidden: it reads again when it is shown
           if (e instanceof APIError && e.code !== 410 && e.code < 500) {
             set((s) => (e.code === 404 && s.object ? { ...s, gone: true } : { ...s, error: e, gone: e.code === 404 }));
             return;
           }
+        } finally {
+          shown.end();
         }
         await sleep(Math.min(30_000, 1000 * 2 ** failures), stop.signal);
       }

@@ -1,7 +1,7 @@
 // A live list of a resource in the columns of the server: pages of a Table, then a watch of Tables. Rows are kept by the
 // key of their object; changes of many events are shown at once, at most once a frame.
 
-import { APIError, isAbort, messageOf, query, requestTable, sleep, watch, type Column, type Table, type Value } from './api';
+import { APIError, isAbort, messageOf, query, requestTable, sleep, watch, WhileShown, type Column, type Table, type Value } from './api';
 import { listPath, type Resource } from './discovery';
 
 export interface Selection {
@@ -71,7 +71,9 @@ export class TableStore {
   /** run lists and watches until close. After an end that it can go on from it continues, otherwise it begins again. */
   private async run(): Promise<void> {
     for (let failures = 0; !this.stop.signal.aborted; ) {
+      const shown = new WhileShown(this.stop.signal);
       try {
+        await shown.begin();
         const revision = await this.list();
         failures = 0;
         if (!this.resource.verbs.includes('watch')) {
@@ -79,9 +81,10 @@ export class TableStore {
           this.notify();
           return;
         }
-        await this.follow(revision);
+        await this.follow(revision, shown.signal);
       } catch (e) {
-        if (isAbort(e) || this.stop.signal.aborted) return;
+        if (this.stop.signal.aborted) return;
+        if (isAbort(e)) continue; // the page was hidden: it lists again when it is shown
         const gone = e instanceof APIError && e.code === 410;
         if (!gone) {
           failures++;
@@ -90,6 +93,8 @@ export class TableStore {
           this.notify();
           if (e instanceof APIError && [400, 401, 403, 404, 405].includes(e.code)) return;
         }
+      } finally {
+        shown.end();
       }
       await sleep(Math.min(30_000, 500 * 2 ** failures), this.stop.signal);
     }
@@ -116,11 +121,11 @@ export class TableStore {
     }
   }
 
-  private async follow(revision: string): Promise<void> {
-    for (let at = revision; !this.stop.signal.aborted; ) {
+  private async follow(revision: string, signal: AbortSignal): Promise<void> {
+    for (let at = revision; ; ) {
       const began = Date.now();
       const path = this.path({ watch: 1, resourceVersion: at, allowWatchBookmarks: 'true', timeoutSeconds: 1800 });
-      for await (const event of watch<Table>(path, this.stop.signal, true)) {
+      for await (const event of watch<Table>(path, signal, true)) {
         if (event.type === 'BOOKMARK') {
           at = versionOf(event.object) || at;
           continue;
@@ -136,7 +141,8 @@ export class TableStore {
         }
         this.notify();
       }
-      if (Date.now() - began < 1000) await sleep(1000, this.stop.signal);
+      if (Date.now() - began < 1000) await sleep(1000, signal);
+      signal.throwIfAborted();
     }
   }
 
