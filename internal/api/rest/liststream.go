@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"sync"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -156,6 +157,8 @@ type listStream struct {
 	page     *page
 	out      *stream
 	b        []byte
+	// preparing is held by the batch that is prepared: a conversion webhook gets one call of a list at a time.
+	preparing sync.Mutex
 }
 
 // writeStreamed answers a streamed page. YAML and indented JSON are not indented then: a document of JSON is one of
@@ -222,7 +225,7 @@ func (l *listStream) encoding(
 ) encodeBatch {
 	return func(ctx context.Context, b []byte, objects []*cache.Object) ([]byte, error) {
 		if !l.partial() {
-			if err := l.s.Prepare(ctx, objects); err != nil {
+			if err := l.prepare(ctx, objects); err != nil {
 				return b, err
 			}
 		}
@@ -234,6 +237,12 @@ func (l *listStream) encoding(
 		}
 		return b, nil
 	}
+}
+
+func (l *listStream) prepare(ctx context.Context, objects []*cache.Object) error {
+	l.preparing.Lock()
+	defer l.preparing.Unlock()
+	return l.s.Prepare(ctx, objects)
 }
 
 // send sends the objects as encode returns them. separator is what it appends before each, which the first one does not need.
