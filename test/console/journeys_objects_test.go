@@ -409,7 +409,7 @@ func blame(t *testing.T, s *server, p *page) {
 
 // hidden looks away: a page that has been hidden for a while follows nothing, and is right again when it is shown.
 func hidden(t *testing.T, s *server, p *page) {
-	core := s.namespace(t, "hidden")
+	core := s.namespace(t, "hidden-page")
 	make := func(name string) {
 		s.create(t, core+"/configmaps", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: "+name+"}\n")
 	}
@@ -435,7 +435,7 @@ func hidden(t *testing.T, s *server, p *page) {
 		};
 		return true;
 	})()`)
-	p.open("#/r/configmaps?ns=hidden")
+	p.open("#/r/configmaps?ns=hidden-page")
 	p.until("the list is followed", `window.watches === 1 && document.body.innerText.includes('before')`)
 	p.until("the page is hidden", "(window.hide(true), true)")
 	p.until("nothing is followed", `window.watches === 0`)
@@ -457,7 +457,8 @@ func revert(t *testing.T, s *server, p *page) {
 	p.clickOn("Revert", `document.querySelector('dialog button.primary')`)
 	p.sees("settings is reverted")
 	s.stores(t, path, "map[color:blue size:large]", "data")
-	p.until("the revert is in the history", `document.querySelectorAll('.versions > li').length === 4`)
+	p.until("the revert is in the history, and that its fields belong to their managers of then",
+		`document.querySelectorAll('.versions > li').length === 5`)
 }
 
 func undelete(t *testing.T, s *server, p *page) {
@@ -482,10 +483,18 @@ func undelete(t *testing.T, s *server, p *page) {
 func timeline(t *testing.T, s *server, p *page) {
 	path := s.versions(t, "timeline")
 	collection := strings.TrimSuffix(path, "/settings")
-	for _, name := range []string{"one", "two"} {
-		s.as("ada").create(t, collection, configMap(name, "a: b"))
-		s.as("mallory").call(t, http.MethodDelete, collection+"/"+name, "application/json", "{}")
+	remove := func(path string) { s.as("mallory").call(t, http.MethodDelete, path, "application/json", "{}") }
+	for _, object := range []struct{ name, data string }{{"one", "a: old"}, {"one", "a: b"}, {"two", "a: b"}} {
+		s.as("ada").create(t, collection, configMap(object.name, object.data))
+		remove(collection + "/" + object.name)
 	}
+	pods := strings.TrimSuffix(collection, "/configmaps") + "/pods"
+	for _, name := range []string{"bare", "finished"} {
+		s.as("ada").create(t, pods, pod(name, ""))
+	}
+	s.patch(t, pods+"/finished/status", "kubelet", `{"status":{"phase":"Succeeded"}}`)
+	remove(pods + "/bare")
+	remove(pods + "/finished")
 	in(s, p)
 	p.click("What changed")
 	p.sees("live")
@@ -495,16 +504,60 @@ func timeline(t *testing.T, s *server, p *page) {
 	p.types("[aria-label=user]", "mallory"+"\r")
 	p.sees("configmaps timeline/one")
 	p.misses("bob")
-	s.as("mallory").call(t, http.MethodDelete, path, "application/json", "{}")
+	remove(path)
 	p.sees("configmaps timeline/settings") // live
 	p.chooses("[aria-label='Type of change']", "Deleted")
-	p.click("Undelete all 3")
+	p.click("Undelete all 5")
+	rows := func(text string) string {
+		return fmt.Sprintf(`[...document.querySelectorAll('dialog .plain tbody tr')].filter((r) => r.innerText.includes(%q)).length`, text)
+	}
 	p.click("Try (dry run)")
-	p.until("all would come back", `[...document.querySelectorAll('dialog .plain tbody tr')].filter((r) => r.innerText.includes('would come back')).length === 3`)
+	p.until("all would come back but what had finished", rows("would come back")+" === 4 && "+rows("it had finished, and would run again")+" === 1")
 	p.shot("undelete-all")
 	s.missing(t, path)
 	p.clickOn("Undelete", `document.querySelector('dialog button.primary:not(:disabled)')`)
-	p.until("all are back", `[...document.querySelectorAll('dialog .plain tbody tr')].filter((r) => r.innerText.includes('is back')).length === 3`)
+	p.until("all are back but what had finished", rows("is back")+" === 4 && "+rows("it had finished, and would run again")+" === 1")
 	s.stores(t, path, "map[color:green speed:fast]", "data")
-	s.stores(t, collection+"/one", "map[a:b]", "data")
+	s.stores(t, collection+"/one", "map[a:b]", "data") // as before its last deletion
+	s.stores(t, pods+"/bare", "bare", "metadata", "name")
+	s.missing(t, pods+"/finished")
+	if text := s.call(t, http.MethodGet, path, "", ""); !strings.Contains(text, `"manager":"kubectl-edit"`) {
+		t.Errorf("its fields do not belong to their managers of then: %s", text)
+	}
+}
+
+// rounded opens an object with a number that JavaScript cannot hold: it is not edited, so that nothing else is saved.
+func rounded(t *testing.T, s *server, p *page) {
+	s.create(t, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: numbers.example.com}
+spec:
+  group: example.com
+  scope: Cluster
+  names: {plural: numbers, kind: Number}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {n: {type: integer, format: int64}}}}}}
+`)
+	path := "/apis/example.com/v1/numbers"
+	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		code, _ := s.send(t, http.MethodPost, path, "application/yaml", "apiVersion: example.com/v1\nkind: Number\nmetadata: {name: large}\nspec: {n: 9007199254740993}\n")
+		if code == http.StatusCreated {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the definition is not served")
+		}
+	}
+	in(s, p)
+	p.open("#/o/numbers.example.com/-/large/yaml")
+	p.sees("It cannot be edited here: there is a whole number above 2^53")
+	p.misses("Edit")
+	p.open("#/create")
+	p.edits("apiVersion: example.com/v1\nkind: Number\nmetadata: {name: other}\nspec: {n: 9007199254740995}\n")
+	p.clickOn("Create", `document.querySelector('.create button.primary')`)
+	p.sees("a whole number above 2^53")
+	s.missing(t, path+"/other")
 }

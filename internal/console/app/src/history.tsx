@@ -2,15 +2,16 @@
 
 import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
-import { query, request, type KubeObject, type OwnerReference } from './api';
+import type { KubeObject } from './api';
 import { attempt, toast, useApp, useLoaded } from './app';
 import { Diff } from './diff';
 import { Editor } from './editor';
 import { above, pathsOfLines } from './fields';
-import { findByKind, objectPath, type Discovery, type Resource } from './discovery';
-import { asOf, historyOf, how, revertedTo, undelete, who, type Change } from './past';
+import type { Resource } from './discovery';
+import { asOf, historyOf, how, revertedTo, who, type Change } from './past';
 import { age, local } from './time';
 import { Age, Badge, Busy, Dialog, Problem, SimpleTable, type Tone } from './ui';
+import { beforeDeletion, EXISTS, restoreManagers, undelete, write } from './undelete';
 import { comparable, MAX_YAML, toYAML } from './yaml';
 
 const TONES: Record<Change['type'], Tone> = { Created: 'good', Updated: 'idle', Deleted: 'bad', Expired: 'warn' };
@@ -32,20 +33,6 @@ export function changedText(c: Change): JSX.Element {
     </span>
   );
 }
-
-/** ownerExists tells whether an owner still exists with its UID. */
-export const ownerExists =
-  (d: Discovery, namespace: string | undefined) =>
-  async (ref: OwnerReference): Promise<boolean> => {
-    const r = findByKind(d, ref.apiVersion, ref.kind);
-    if (!r) return false;
-    try {
-      const o = await request<KubeObject>(objectPath(r, r.namespaced ? namespace : undefined, ref.name));
-      return o.metadata.uid === ref.uid;
-    } catch {
-      return false;
-    }
-  };
 
 export function History(props: { resource: Resource; namespace: string; name: string; current?: KubeObject }): JSX.Element {
   const { resource, namespace, name, current } = props;
@@ -257,31 +244,35 @@ function Back(props: {
   const app = useApp();
   const { resource, namespace, name, current, kind } = props;
   const [busy, setBusy] = useState(false);
-  const write = async (then: KubeObject, dryRun: boolean): Promise<{ text: string; target: KubeObject }> => {
-    if (kind === 'revert' && current) {
-      const target = revertedTo(resource, current, then);
-      const sent = await request<KubeObject>(
-        objectPath(resource, namespace, name) + query({ dryRun: dryRun ? 'All' : '', fieldManager: 'keelson-console' }),
-        { method: 'PUT', body: JSON.stringify(target) },
-      );
-      return { text: '', target: sent };
+  const carryOut = async (then: KubeObject, dryRun: boolean): Promise<{ text: string; target: KubeObject }> => {
+    if (kind === 'revert') {
+      if (!current) throw new Error('it is gone');
+      if (current.metadata.deletionTimestamp) throw new Error('it is being deleted');
+      const reverted = revertedTo(resource, current, then);
+      if (toYAML(reverted) === toYAML(current)) throw new Error('it is as it was');
+      const target = await write(resource, reverted, 'PUT', dryRun);
+      return { text: dryRun ? '' : await restoreManagers(resource, then, target, new Map()), target };
     }
-    const outcome = await undelete(resource, then, dryRun, new Map(), ownerExists(app.discovery, namespace));
-    if (!outcome.ok || !outcome.object) throw new Error(outcome.text);
-    return { text: outcome.text, target: outcome.object };
+    for await (const { text, created } of undelete(app.discovery, [{ resource, object: then }], true, dryRun)) {
+      if (created) return { text, target: created };
+      throw new Error(text);
+    }
+    throw new Error('there is nothing to undelete');
   };
   const tried = useLoaded(
     async (signal) => {
-      const then = await asOf(resource, namespace, name, props.revision, signal);
-      return { then, ...(await write(then, true)) };
+      const at = kind === 'revert' ? props.revision : await beforeDeletion(resource, namespace, name, signal);
+      if (!at) throw new Error(EXISTS);
+      const then = await asOf(resource, namespace, name, at, signal);
+      return { then, ...(await carryOut(then, true)) };
     },
     [props.revision],
   );
   const run = async (): Promise<void> => {
     setBusy(true);
     const ok = await attempt(kind === 'revert' ? 'Revert' : 'Undelete', async () => {
-      await write(tried.value!.then, false);
-      toast('info', kind === 'revert' ? `${name} is reverted` : `${name} is back`);
+      const { text } = await carryOut(tried.value!.then, false);
+      toast(text ? 'warning' : 'info', `${name} is ${kind === 'revert' ? 'reverted' : 'back'}${text ? ` (${text})` : ''}`);
     });
     setBusy(false);
     if (ok) props.close(true);
@@ -292,7 +283,7 @@ function Back(props: {
       {!tried.value && !tried.error ? <Busy what="Trying it (dry run)" /> : null}
       {tried.value ? (
         <>
-          {tried.value.text ? <p>It comes back {tried.value.text}.</p> : null}
+          {tried.value.text ? <p>It would come back ({tried.value.text}).</p> : null}
           <Diff before={current ? shown(current) : ''} after={shown(tried.value.target)} names={['now', 'after']} />
           <footer class="bar">
             <span class="dim">The server has accepted it as a dry run.</span>

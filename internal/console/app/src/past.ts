@@ -1,8 +1,10 @@
 // The past of objects, which Keelson keeps: changes, objects as they were, and how they come back. The rules for what comes
 // back are those of `kubectl history` (docs/history.md).
 
-import { query, request, type KubeObject, type OwnerReference, type Value } from './api';
-import { apiVersionOf, listPath, objectPath, type Resource } from './discovery';
+import { query, request, type KubeObject, type Value } from './api';
+import { apiVersionOf, objectPath, type Resource } from './discovery';
+import { builtIn, TOKEN_SECRET } from './plan';
+import { checkNumbers } from './yaml';
 
 export interface Change {
   type: 'Created' | 'Updated' | 'Deleted' | 'Expired';
@@ -40,22 +42,22 @@ export const who = (c: Change): string =>
 export const how = (c: Change): string => [c.verb, c.subresource].filter(Boolean).join(' ');
 
 export const historyOf = (
-  r: Resource, namespace: string, name: string, next: string, objects: boolean, signal?: AbortSignal,
+  r: Resource, namespace: string, name: string, next: string, objects: boolean, signal?: AbortSignal, limit = 100,
 ): Promise<ChangePage> =>
   request<ChangePage>(
-    objectPath(r, namespace, name, 'history') + query({ limit: 100, continue: next, objects }),
+    objectPath(r, namespace, name, 'history') + query({ limit, continue: next, objects }),
     { signal },
   );
 
 export const asOf = (r: Resource, namespace: string, name: string, at: string, signal?: AbortSignal): Promise<KubeObject> =>
   request<KubeObject>(objectPath(r, namespace, name) + query({ asOf: at }), { signal });
 
-const UNDELETED = 'history.keelson.dev/undeleted-uid';
-const TOKEN_SECRET = 'kubernetes.io/service-account-token';
+/** UNDELETED is the annotation of an object that came back, with the UID that it had before. */
+export const UNDELETED = 'history.keelson.dev/undeleted-uid';
+
+export const annotationUID = (o: KubeObject): string => o.metadata.annotations?.[UNDELETED] ?? '';
 
 const copy = <T>(value: T): T => structuredClone(value);
-
-const builtIn = (group: string): boolean => group === '' || !group.includes('.') || group.endsWith('.k8s.io');
 
 function annotate(o: KubeObject, key: string, value: string): void {
   const annotations = { ...o.metadata.annotations };
@@ -65,18 +67,17 @@ function annotate(o: KubeObject, key: string, value: string): void {
   else delete o.metadata.annotations;
 }
 
-export interface Cleaned {
-  object: KubeObject;
-  notes: string[];
-}
+/** ofKubernetes tells whether a finalizer is one of Kubernetes itself, which the part that needs it adds again. */
+const ofKubernetes = (finalizer: string): boolean => {
+  const [domain, ...rest] = finalizer.split('/');
+  return !rest.length || domain === 'kubernetes.io' || domain.endsWith('.kubernetes.io') || domain.endsWith('.k8s.io');
+};
 
 /** clean returns what is created to bring an object back: it without what the server or a controller sets. */
-export function clean(r: Resource, was: KubeObject): Cleaned {
+export function clean(r: Resource, was: KubeObject): { object: KubeObject; notes: string[] } {
   const o = copy(was);
   const notes: string[] = [];
-  const own = (o.metadata.finalizers ?? []).filter(
-    (f) => f.includes('/') && !/(^|\.)(kubernetes|k8s)\.io$/.test(f.slice(0, f.indexOf('/'))),
-  );
+  const own = (o.metadata.finalizers ?? []).filter((f) => !ofKubernetes(f));
   if (own.length) notes.push(`without its finalizers ${own.join(', ')}`);
   for (const field of [
     'resourceVersion', 'uid', 'creationTimestamp', 'managedFields', 'selfLink', 'generation', 'deletionTimestamp',
@@ -99,10 +100,10 @@ export function clean(r: Resource, was: KubeObject): Cleaned {
       delete spec?.ephemeralContainers;
       break;
     case 'Job':
-      if (spec && !spec.manualSelector) {
-        delete spec.selector;
+      if (!spec?.manualSelector) {
+        delete spec?.selector;
         for (const label of ['controller-uid', 'batch.kubernetes.io/controller-uid', 'job-name', 'batch.kubernetes.io/job-name']) {
-          delete spec.template?.metadata?.labels?.[label];
+          delete spec?.template?.metadata?.labels?.[label];
           delete o.metadata.labels?.[label];
         }
       }
@@ -140,6 +141,7 @@ const FIELDS_OF_NOW: Record<string, string[][]> = {
 
 /** revertedTo returns the object of now with the content, labels and annotations of then. */
 export function revertedTo(r: Resource, now: KubeObject, then: KubeObject): KubeObject {
+  checkNumbers([now, then]);
   const out: KubeObject = { ...copy(then), apiVersion: now.apiVersion, kind: now.kind, metadata: copy(now.metadata) };
   if ('status' in now) out.status = copy(now.status);
   else delete out.status;
@@ -147,87 +149,58 @@ export function revertedTo(r: Resource, now: KubeObject, then: KubeObject): Kube
     if (then.metadata[field]) out.metadata[field] = { ...then.metadata[field] };
     else delete out.metadata[field];
   }
-  annotate(out, UNDELETED, now.metadata.annotations?.[UNDELETED] ?? '');
+  if (annotationUID(now)) annotate(out, UNDELETED, annotationUID(now));
   if (!builtIn(r.group)) return out;
   for (const path of FIELDS_OF_NOW[r.kind] ?? []) {
-    const parent = (o: KubeObject): Value => path.slice(0, -1).reduce((v: Value, key) => v?.[key], o.spec);
     const last = path[path.length - 1];
-    const value = parent(now)?.[last];
-    const target = parent(out);
-    if (!target) continue;
-    if (value === undefined) delete target[last];
-    else target[last] = copy(value);
+    const value = path.reduce((v: Value, key) => v?.[key], now.spec);
+    if (value === undefined) delete path.slice(0, -1).reduce((v: Value, key) => v?.[key], out.spec)?.[last];
+    else path.slice(0, -1).reduce((v: Value, key) => (v[key] ??= {}), (out.spec ??= {}))[last] = copy(value);
   }
   return out;
 }
 
-/** rewire gives an object the owners of now, and returns those that are gone. */
-async function rewire(o: KubeObject, uids: Map<string, string>, exists: (ref: OwnerReference) => Promise<boolean>): Promise<string[]> {
-  const dropped: string[] = [];
-  const kept: OwnerReference[] = [];
-  for (const ref of o.metadata.ownerReferences ?? []) {
-    const now = uids.get(ref.uid) ?? ((await exists(ref)) ? ref.uid : '');
-    if (now) kept.push({ ...ref, uid: now });
-    else dropped.push(`${ref.kind} ${ref.name}`);
+/**
+ * keepVolume decides about the volume of a claim: it stays if the volume exists and is for no other claim. volume is undefined if it
+ * does not exist or cannot be read. It returns a note, or ''.
+ */
+export function keepVolume(claim: KubeObject, volume: KubeObject | undefined): string {
+  const name: string = claim.spec?.volumeName ?? '';
+  if (!name) return '';
+  const ref: Value = volume?.spec?.claimRef;
+  if (volume && !ref) return '';
+  if (ref && ref.namespace === claim.metadata.namespace && ref.name === claim.metadata.name) {
+    return `the volume ${name} is bound again after its spec.claimRef.uid is removed`;
   }
-  if (kept.length) o.metadata.ownerReferences = kept;
-  else delete o.metadata.ownerReferences;
-  return dropped;
+  delete claim.spec.volumeName;
+  return `without the volume ${name}, which is gone or used by another claim: the data does not come back`;
 }
 
-/** createForms returns what is tried to create: a Service keeps its addresses and node ports if they are free. */
-function createForms(r: Resource, o: KubeObject): { object: KubeObject; note: string }[] {
+/** rewire gives an object the owners of now, by their UIDs of then, and returns those that are gone. */
+export function rewire(o: KubeObject, uids: Map<string, string>): string[] {
+  const owners = (o.metadata.ownerReferences ?? []).map((ref) => ({ ...ref, uid: uids.get(ref.uid) ?? '' }));
+  const kept = owners.filter((ref) => ref.uid);
+  if (kept.length) o.metadata.ownerReferences = kept;
+  else delete o.metadata.ownerReferences;
+  return owners.filter((ref) => !ref.uid).map((ref) => `${ref.kind} ${ref.name}`);
+}
+
+/** createForms returns what is tried to create, the best first: a Service keeps its addresses and node ports if they are free. */
+export function createForms(r: Resource, o: KubeObject): { object: KubeObject; note: string }[] {
   const forms = [{ object: o, note: '' }];
   if (r.group || r.kind !== 'Service' || !o.spec?.clusterIP || o.spec.clusterIP === 'None') return forms;
   const other = copy(o);
   delete other.spec.clusterIP;
   delete other.spec.clusterIPs;
   forms.push({ object: other, note: 'with another cluster IP' });
-  const free = copy(other);
-  delete free.spec.healthCheckNodePort;
-  for (const port of free.spec.ports ?? []) delete port.nodePort;
-  forms.push({ object: free, note: 'with another cluster IP and other node ports' });
+  const ports: Value[] = o.spec.ports ?? [];
+  if (!('healthCheckNodePort' in o.spec) && !ports.some((port) => 'nodePort' in port)) return forms;
+  // The address is tried again: perhaps only a port is taken.
+  for (const form of [...forms]) {
+    const free = copy(form.object);
+    delete free.spec.healthCheckNodePort;
+    for (const port of free.spec.ports ?? []) delete port.nodePort;
+    forms.push({ object: free, note: `${form.note ? `${form.note} and` : 'with'} other node ports` });
+  }
   return forms;
 }
-
-export interface Outcome {
-  ok: boolean;
-  text: string;
-  object?: KubeObject;
-}
-
-/** undelete creates an object as it was. uids has the new UIDs of owners that came back before. */
-export async function undelete(
-  r: Resource, was: KubeObject, dryRun: boolean, uids: Map<string, string>,
-  exists: (ref: OwnerReference) => Promise<boolean>,
-): Promise<Outcome> {
-  const { object, notes } = clean(r, was);
-  const dropped = await rewire(object, uids, exists);
-  if (dropped.length) notes.push(`without its owners that are gone: ${dropped.join(', ')}`);
-  let refusal: unknown;
-  for (const form of createForms(r, object)) {
-    try {
-      const created = await request<KubeObject>(
-        listPath(r, was.metadata.namespace) + query({ dryRun: dryRun ? 'All' : '', fieldManager: 'keelson-console' }),
-        { method: 'POST', body: JSON.stringify(form.object) },
-      );
-      if (!dryRun && was.metadata.uid && created.metadata.uid) uids.set(was.metadata.uid, created.metadata.uid);
-      const all = [...(form.note ? [form.note] : []), ...notes];
-      return { ok: true, text: all.join('; '), object: created };
-    } catch (e) {
-      refusal ??= e;
-    }
-  }
-  return { ok: false, text: refusal instanceof Error ? refusal.message : String(refusal) };
-}
-
-/** The order in which objects of a namespace come back. */
-const ORDER = [
-  'Namespace', 'ServiceAccount', 'Role', 'RoleBinding', 'ConfigMap', 'Secret', 'PersistentVolumeClaim', '*', 'Service', 'Deployment',
-  'StatefulSet', 'DaemonSet', 'ReplicaSet', 'CronJob', 'Job', 'Pod',
-];
-
-export const orderOf = (kind: string): number => {
-  const at = ORDER.indexOf(kind);
-  return at < 0 ? ORDER.indexOf('*') : at;
-};

@@ -2,15 +2,16 @@
 
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { isAbort, messageOf, query, request, watch } from './api';
-import { attempt, useApp } from './app';
+import { APIError, isAbort, query, request, sleep, watch, WhileShown } from './api';
+import { useApp } from './app';
 import { findByKey, type Resource } from './discovery';
-import { changeBadge, changedText, ownerExists } from './history';
+import { changeBadge, changedText } from './history';
 import { NamespacePicker } from './namespaces';
-import { asOf, historyOf, how, orderOf, undelete, who, type Change, type ChangePage } from './past';
+import { how, who, type Change, type ChangePage } from './past';
 import { objectLink, rememberNamespace, setParams, useLocation } from './router';
 import { local } from './time';
-import { Age, Badge, Dialog, Problem, SimpleTable, TextField } from './ui';
+import { Age, Problem, TextField } from './ui';
+import { deletedObjects, UndeleteAll } from './undeleteall';
 
 const KEPT = 2000;
 
@@ -38,7 +39,7 @@ export function Timeline(): JSX.Element {
     setChanges([]);
     setError(null);
     setState('loading');
-    const run = async (): Promise<void> => {
+    const load = async (): Promise<string> => {
       let revision = '';
       for (let next = ''; ; ) {
         const page = await request<ChangePage>(path(namespace) + query({ since: next ? '' : since, fieldSelector: selector, limit: 500, continue: next }), {
@@ -47,31 +48,55 @@ export function Timeline(): JSX.Element {
         setChanges((old) => [...(page.items ?? []).reverse(), ...old].slice(0, KEPT));
         next = page.metadata?.continue ?? '';
         revision = page.metadata?.resourceVersion ?? revision;
-        if (!next) break;
+        if (!next) return revision;
       }
-      setState('live');
-      let waiting: Change[] = [];
-      for await (const event of watch<Change>(path(namespace) + query({ watch: true, resourceVersion: revision, fieldSelector: selector }), stop.signal)) {
-        if (event.type !== 'ADDED') continue;
-        if (!waiting.length) {
-          requestAnimationFrame(() => {
-            const all = waiting.reverse();
-            waiting = [];
-            setChanges((old) => [...all, ...old].slice(0, KEPT));
-          });
-        }
-        waiting.push(event.object);
-      }
-      setState('ended');
     };
-    run().catch((e: unknown) => {
-      if (isAbort(e) || stop.signal.aborted) return;
-      setError(e);
-      setState('ended');
-    });
+    const run = async (): Promise<void> => {
+      let revision = '';
+      let waiting: Change[] = [];
+      const show = (): void => {
+        const all = waiting.reverse();
+        waiting = [];
+        setChanges((old) => [...all, ...old].slice(0, KEPT));
+      };
+      for (let failures = 0; !stop.signal.aborted; ) {
+        const shown = new WhileShown(stop.signal);
+        try {
+          await shown.begin();
+          revision ||= await load();
+          setError(null);
+          setState('live');
+          const to = path(namespace) + query({ watch: true, resourceVersion: revision, fieldSelector: selector });
+          for await (const event of watch<Change>(to, shown.signal)) {
+            failures = 0;
+            if (event.type !== 'ADDED') continue;
+            revision = event.object.resourceVersion;
+            if (!waiting.length) requestAnimationFrame(show);
+            waiting.push(event.object);
+            if (waiting.length > 2 * KEPT) waiting = waiting.slice(-KEPT); // nothing is drawn while the page is hidden
+          }
+        } catch (e) {
+          if (stop.signal.aborted) return;
+          if (isAbort(e)) continue; // the page was hidden: it goes on when it is shown
+          failures++;
+          if (e instanceof APIError && e.code === 410) {
+            revision = '';
+            setChanges([]);
+          } else {
+            setError(e);
+            setState('no connection');
+            if (e instanceof APIError && [400, 401, 403, 404].includes(e.code)) return;
+          }
+        } finally {
+          shown.end();
+        }
+        await sleep(Math.min(30_000, 1000 * 2 ** failures), stop.signal);
+      }
+    };
+    void run();
     return () => stop.abort();
   }, [namespace, since, selector]);
-  const deleted = changes.filter((c) => c.type === 'Deleted');
+  const deleted = deletedObjects(changes);
   return (
     <section class="timeline-view">
       <header class="bar">
@@ -129,7 +154,7 @@ export function Timeline(): JSX.Element {
       ) : (
         <p class="empty">{state === 'loading' ? 'Loading' : 'Nothing has changed.'}</p>
       )}
-      {back ? <UndeleteAll changes={back} resourceOf={(c) => resourceOf(app.discovery.resources, c)} close={() => setBack(null)} /> : null}
+      {back ? <UndeleteAll deletions={back} resourceOf={(c) => resourceOf(app.discovery.resources, c)} close={() => setBack(null)} /> : null}
     </section>
   );
 }
@@ -142,75 +167,4 @@ function Target({ change: c }: { change: Change }): JSX.Element {
   const r = resourceOf(app.discovery.resources, c);
   const text = `${c.resource ?? ''} ${[c.namespace, c.name].filter(Boolean).join('/')}`;
   return r ? <a href={objectLink(r, c.namespace, c.name ?? '', 'history')}>{text}</a> : <span>{text}</span>;
-}
-
-interface Outcome {
-  name: string;
-  ok: boolean;
-  text: string;
-}
-
-/** What a controller makes again, and what says what was: these do not come back with the others. */
-const SKIPPED = /^(events|leases|endpoints|endpointslices|controllerrevisions|pods|replicasets)$/;
-
-/** UndeleteAll brings back the objects of many changes, owners before what they own. */
-function UndeleteAll(props: { changes: Change[]; resourceOf: (c: Change) => Resource | undefined; close: () => void }): JSX.Element {
-  const app = useApp();
-  const [results, setResults] = useState<Outcome[]>([]);
-  const [busy, setBusy] = useState(false);
-  const [tried, setTried] = useState(false);
-  const run = async (dryRun: boolean): Promise<void> => {
-    setBusy(true);
-    setResults([]);
-    const uids = new Map<string, string>();
-    const seen = new Set<string>();
-    const kind = (c: Change): number => orderOf(props.resourceOf(c)?.kind ?? '*');
-    const sorted = [...props.changes].sort((a, b) => kind(a) - kind(b) || Number(a.resourceVersion) - Number(b.resourceVersion));
-    await attempt('Undelete', async () => {
-      for (const c of sorted) {
-        const name = `${c.resource ?? ''} ${[c.namespace, c.name].filter(Boolean).join('/')}`;
-        if (seen.has(name)) continue;
-        seen.add(name);
-        const outcome = await one(c, dryRun, uids).catch((e: unknown) => ({ ok: false, text: messageOf(e) }));
-        setResults((old) => [...old, { name, ...outcome }]);
-      }
-    });
-    setBusy(false);
-    setTried(true);
-  };
-  const one = async (c: Change, dryRun: boolean, uids: Map<string, string>): Promise<{ ok: boolean; text: string }> => {
-    const r = props.resourceOf(c);
-    if (!r) return { ok: false, text: 'the server does not have its resource any more' };
-    if (SKIPPED.test(r.plural)) return { ok: false, text: 'left out: its owner makes it again, or it says what was' };
-    const page = await historyOf(r, c.namespace ?? '', c.name ?? '', '', false);
-    const items = page.items ?? [];
-    const at = items.findIndex((i) => i.resourceVersion === c.resourceVersion);
-    const before = items[at + 1];
-    if (at < 0 || !before) return { ok: false, text: 'the version before its deletion is not kept' };
-    const was = await asOf(r, c.namespace ?? '', c.name ?? '', before.resourceVersion);
-    const outcome = await undelete(r, was, dryRun, uids, ownerExists(app.discovery, c.namespace));
-    return { ok: outcome.ok, text: outcome.text || (outcome.ok ? (dryRun ? 'would come back' : 'is back') : '') };
-  };
-  return (
-    <Dialog wide title={`Undelete ${props.changes.length} objects`} close={props.close}>
-      <p>
-        Each object is created as it was before its deletion, by ordinary requests of yours, owners first. A whole namespace with all its
-        objects: <code>kubectl history undelete namespace NAME</code>.
-      </p>
-      <div class="bar">
-        <button disabled={busy} onClick={() => void run(true)}>
-          Try (dry run)
-        </button>
-        <button class="primary" disabled={busy || !tried} onClick={() => void run(false)}>
-          Undelete
-        </button>
-      </div>
-      <SimpleTable
-        label="Results"
-        empty=""
-        head={['Object', 'Result', 'Message']}
-        rows={results.map((r) => [r.name, <Badge tone={r.ok ? 'good' : 'warn'}>{r.ok ? 'ok' : 'no'}</Badge>, r.text])}
-      />
-    </Dialog>
-  );
 }

@@ -1,0 +1,97 @@
+// What was deleted, brought back together.
+
+import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
+import { messageOf } from './api';
+import { attempt, useApp } from './app';
+import type { Resource } from './discovery';
+import { asOf, type Change } from './past';
+import { neverUndeleted, type Candidate } from './plan';
+import { beforeDeletion, EXISTS, undelete, type Outcome } from './undelete';
+import { Badge, Dialog, SimpleTable } from './ui';
+
+const keyOf = (c: Change): string => JSON.stringify([c.group ?? '', c.resource, c.namespace ?? '', c.name]);
+
+/** deletedObjects returns a deletion of each object that was deleted. */
+export const deletedObjects = (changes: Change[]): Change[] => [
+  ...new Map(changes.filter((c) => c.type === 'Deleted').map((c) => [keyOf(c), c])).values(),
+];
+
+const textOf = (resource: string | undefined, namespace: string | undefined, name: string | undefined): string =>
+  `${resource ?? ''} ${[namespace, name].filter(Boolean).join('/')}`;
+
+interface Row {
+  name: string;
+  result: Outcome['result'];
+  text: string;
+}
+
+/** UndeleteAll brings objects back as they were before their last deletion, owners before what they own. */
+export function UndeleteAll(props: {
+  deletions: Change[];
+  resourceOf: (c: Change) => Resource | undefined;
+  close: () => void;
+}): JSX.Element {
+  const { discovery } = useApp();
+  const [rows, setRows] = useState<Row[]>([]);
+  const [busy, setBusy] = useState(false);
+  const [tried, setTried] = useState(false);
+  const run = async (dryRun: boolean): Promise<void> => {
+    setBusy(true);
+    setRows([]);
+    const add = (row: Row): void => setRows((old) => [...old, row]);
+    const ok = await attempt('Undelete', async () => {
+      const found: Candidate[] = [];
+      for (const c of props.deletions) {
+        const report = (result: Row['result'], text: string): void => add({ name: textOf(c.resource, c.namespace, c.name), result, text });
+        try {
+          const was = await before(c);
+          if (typeof was === 'string') report('skipped', was);
+          else found.push(was);
+        } catch (e) {
+          report('refused', messageOf(e));
+        }
+      }
+      for await (const { resource, object: { metadata }, result, text } of undelete(discovery, found, false, dryRun)) {
+        const back = (dryRun ? 'would come back' : 'is back') + (text ? ` (${text})` : '');
+        add({ name: textOf(resource.plural, metadata.namespace, metadata.name), result, text: result === 'created' ? back : text });
+      }
+    });
+    setBusy(false);
+    setTried(ok);
+  };
+  /** before returns an object as it was, or why it does not come back. */
+  const before = async (c: Change): Promise<Candidate | string> => {
+    const resource = props.resourceOf(c);
+    if (!resource) return 'the server does not have its resource any more';
+    const never = neverUndeleted(resource);
+    if (never) return never;
+    const revision = await beforeDeletion(resource, c.namespace ?? '', c.name ?? '');
+    return revision ? { resource, object: await asOf(resource, c.namespace ?? '', c.name ?? '', revision) } : EXISTS;
+  };
+  return (
+    <Dialog wide title={`Undelete ${props.deletions.length} objects`} close={props.close}>
+      <p>
+        Each object is created as it was before its deletion, by ordinary requests of yours, owners first. What a controller makes again is
+        left out. A whole namespace with all its objects: <code>kubectl history undelete namespace NAME</code>.
+      </p>
+      <div class="bar">
+        <button disabled={busy} onClick={() => void run(true)}>
+          Try (dry run)
+        </button>
+        <button class="primary" disabled={busy || !tried} onClick={() => void run(false)}>
+          Undelete
+        </button>
+      </div>
+      <SimpleTable
+        label="Results"
+        empty=""
+        head={['Object', 'Result', 'Message']}
+        rows={rows.map((r) => [r.name, <Badge tone={TONES[r.result]}>{LABELS[r.result]}</Badge>, r.text])}
+      />
+    </Dialog>
+  );
+}
+
+const TONES = { created: 'good', skipped: 'idle', refused: 'bad' } as const;
+const LABELS = { created: 'ok', skipped: 'left out', refused: 'refused' } as const;
