@@ -5,8 +5,9 @@
 // console`, which serves the page on the loopback interface in front of any API server, and forwards the requests of the page
 // with the credentials of a kubeconfig.
 //
-// The files: page.go has the files of the page and their headers; login.go logs people in at an issuer of OpenID Connect;
-// guard.go checks the requests to a Proxy, session.go has its links and cookies, and forward.go what it forwards.
+// The files: page.go has the files of the page and their headers; login.go logs people in at an issuer of OpenID Connect, and
+// places.go limits how many at a time; guard.go checks the requests to a Proxy, session.go has its links and cookies, and
+// forward.go what it forwards.
 package console
 
 import (
@@ -41,7 +42,7 @@ type Options struct {
 	Server string
 	// Issuers returns the issuers at which people can log in, the preferred one first. It may be nil.
 	Issuers func() []Issuer
-	// Log gets a line if no issuer can be used. Nil drops it.
+	// Log gets a line if an issuer cannot be used. Nil drops it.
 	Log *slog.Logger
 	Now func() time.Time
 }

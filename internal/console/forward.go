@@ -1,8 +1,10 @@
 package console
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"io"
 	"log"
 	"log/slog"
 	"mime"
@@ -30,6 +32,8 @@ const (
 	reconnectPause = 5 * time.Second
 	// connectTime limits such a look, and a program for credentials.
 	connectTime = 30 * time.Second
+	// maxRepeated is the largest body that is kept, so that it can be sent again with new credentials. API servers refuse larger ones.
+	maxRepeated = 3 << 20
 )
 
 // Upstream is an API server, how it is reached, and the credentials for it.
@@ -138,18 +142,45 @@ func (f *forwarder) renewed(ctx context.Context, refused *backend) *backend {
 
 // RoundTrip implements http.RoundTripper. It returns responses that a browser may see.
 func (f *forwarder) RoundTrip(r *http.Request) (*http.Response, error) {
+	next, repeats, err := keepBody(r)
+	if err != nil {
+		return nil, err
+	}
 	b := f.current.Load()
-	response, err := b.roundTrip(r)
-	if err == nil && response.StatusCode == http.StatusUnauthorized && (r.Body == nil || r.Body == http.NoBody) {
-		if again := f.renewed(r.Context(), b); again != nil {
+	response, err := b.roundTrip(next())
+	if err == nil && response.StatusCode == http.StatusUnauthorized {
+		// If this request cannot be sent again, the one after it needs the credentials.
+		if again := f.renewed(r.Context(), b); again != nil && repeats {
 			_ = response.Body.Close() // it is not used
-			response, err = again.roundTrip(r)
+			response, err = again.roundTrip(next())
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	return forBrowser(response), nil
+}
+
+// keepBody returns a function that returns the request each time that it is sent, and whether that may be more than once. The request
+// has no body then, or one that was read and is not too large.
+func keepBody(r *http.Request) (next func() *http.Request, repeats bool, err error) {
+	same := func() *http.Request { return r }
+	if r.Body == nil || r.Body == http.NoBody {
+		return same, true, nil
+	}
+	if r.ContentLength < 0 || r.ContentLength > maxRepeated {
+		return same, false, nil
+	}
+	defer r.Body.Close()
+	kept, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, false, err
+	}
+	return func() *http.Request {
+		out := r.WithContext(r.Context())
+		out.Body = io.NopCloser(bytes.NewReader(kept))
+		return out
+	}, true, nil
 }
 
 // requestHeaders are the headers of the page that the server gets. All others stay here: cookies, what browsers say of the page,

@@ -17,11 +17,15 @@ const HeaderName = "X-Keelson-Console"
 
 // guard checks requests to a Proxy before anything else looks at them. Other pages in the browser of the person, and names that
 // resolve to 127.0.0.1, must not reach the API with the credentials of the kubeconfig.
-type guard struct{ hosts [2]string }
+type guard struct{ hosts []string }
 
 func newGuard(port int) guard {
 	p := strconv.Itoa(port)
-	return guard{[2]string{"127.0.0.1:" + p, "localhost:" + p}}
+	hosts := []string{"127.0.0.1:" + p, "localhost:" + p}
+	if port == 80 {
+		hosts = append(hosts, "127.0.0.1", "localhost") // browsers leave the port out
+	}
+	return guard{hosts}
 }
 
 // refusal is why a request is refused.
@@ -37,7 +41,7 @@ func forbidden(message string) *refusal {
 
 // check returns why a request is refused, nil if it is not. It does not look at the cookie.
 func (g *guard) check(r *http.Request) *refusal {
-	if !slices.Contains(g.hosts[:], r.Host) { // DNS rebinding
+	if !slices.Contains(g.hosts, r.Host) { // DNS rebinding
 		return &refusal{http.StatusMisdirectedRequest, metav1.StatusReasonForbidden, "the console is served at http://" + g.hosts[0] + " only"}
 	}
 	origins, own := r.Header["Origin"], false

@@ -35,8 +35,8 @@ const (
 	discoveryTime = 5 * time.Second
 	// foundTTL is how long a discovery document is used, and failedTTL how long after a failure none is requested.
 	foundTTL, failedTTL = 5 * time.Minute, 30 * time.Second
-	// maxWaiting is how many requests wait for a discovery document at a time, and maxExchanges how many codes are exchanged.
-	maxWaiting, maxExchanges = 32, 4
+	// maxWaiting is how many requests wait for a discovery document at a time.
+	maxWaiting = 32
 
 	maxTokenRequest = 64 << 10
 	maxAnswer       = 1 << 20 // of an issuer
@@ -46,15 +46,17 @@ const (
 var (
 	errNoIssuer = errors.New("the server has no issuer of tokens at which people can log in")
 	errBusy     = errors.New("too many people log in at this moment")
+	// errUnusable is all that those who log in are told of a failure, whose cause may have addresses that others must not see.
+	errUnusable = errors.New("the issuer of tokens cannot be used")
 )
 
 // login logs people in at the first issuer that has a discovery document.
 type login struct {
 	Options
-	// asking is held by the request that reads discovery documents; exchanges has a place for each code that is exchanged.
-	asking, exchanges chan struct{}
-	waiting           atomic.Int64
-	patience          time.Duration // issuerTime, except in tests
+	asking    chan struct{} // held by the request that reads discovery documents
+	waiting   atomic.Int64
+	exchanges places
+	patience  time.Duration // issuerTime, except in tests
 
 	mu    sync.Mutex // guards found
 	found discovered
@@ -83,7 +85,7 @@ type loginPage struct {
 }
 
 func newLogin(o Options) *login {
-	return &login{Options: o, asking: make(chan struct{}, 1), exchanges: make(chan struct{}, maxExchanges), patience: issuerTime}
+	return &login{Options: o, asking: make(chan struct{}, 1), patience: issuerTime}
 }
 
 // page returns what the page is told, nil if nobody can log in now.
@@ -131,8 +133,8 @@ func (l *login) provider(ctx context.Context) (*provider, error) {
 	}
 	d.until = l.Now().Add(foundTTL)
 	if d.provider == nil {
-		d.err, d.until = errors.Join(errs...), l.Now().Add(failedTTL)
-		l.Log.Warn("nobody can log in to the console at an issuer of tokens", "error", d.err)
+		d.err, d.until = errUnusable, l.Now().Add(failedTTL)
+		l.Log.Warn("nobody can log in to the console at an issuer of tokens", "error", errors.Join(errs...))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -250,33 +252,54 @@ func (h *Handler) serveToken(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, "the body must be application/json")
 		return
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(issuerTime)) // where the connection has deadlines
 	var asked tokenRequest
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxTokenRequest)).Decode(&asked); err != nil {
-		code, reason := http.StatusBadRequest, metav1.StatusReasonBadRequest
-		if errors.As(err, new(*http.MaxBytesError)) {
-			code, reason = http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge
-		}
-		refuse(w, code, reason, "the body cannot be read: %v", err)
+	if !h.login.read(w, r, &asked) {
 		return
 	}
 	if err := asked.validate(origin); err != nil {
 		refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, "%v", err)
 		return
 	}
-	select {
-	case h.login.exchanges <- struct{}{}:
-		defer func() { <-h.login.exchanges }()
-	default:
-		refuseLogin(w, errBusy)
+	address := clientAddress(r.RemoteAddr)
+	if err := h.login.exchanges.take(r.Context(), address); err != nil {
+		h.login.refuse(w, r, err)
 		return
 	}
+	defer h.login.exchanges.free(address)
 	answer, err := h.login.exchange(r.Context(), &asked)
 	if err != nil {
-		refuseLogin(w, err)
+		h.login.refuse(w, r, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, answer)
+}
+
+// read reads the body of a request. It answers the request if it cannot.
+func (l *login) read(w http.ResponseWriter, r *http.Request, asked *tokenRequest) bool {
+	ctx, cancel := context.WithTimeout(r.Context(), l.patience)
+	defer cancel()
+	// In the server the filter deadline can end the reading. (With HTTP/1, to close a body would wait for its reader.)
+	if body, ok := r.Body.(interface {
+		CutAt(ctx context.Context) (done func())
+	}); ok {
+		defer body.CutAt(ctx)()
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxTokenRequest))
+	late := err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
+	if err == nil {
+		err = json.Unmarshal(body, asked)
+	}
+	switch {
+	case err == nil:
+		return true
+	case late:
+		refuse(w, http.StatusRequestTimeout, metav1.StatusReasonTimeout, "the body does not arrive in time")
+	case errors.As(err, new(*http.MaxBytesError)):
+		refuse(w, http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, "the body cannot be read: %v", err)
+	default:
+		refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body cannot be read: %v", err)
+	}
+	return false
 }
 
 // validate returns what is wrong with a request of a page of an origin.
@@ -298,8 +321,8 @@ type refusalError struct{ text string }
 // Error implements error.
 func (e *refusalError) Error() string { return "the issuer refuses the code: " + e.text }
 
-// refuseLogin answers with the error of a login.
-func refuseLogin(w http.ResponseWriter, err error) {
+// refuse answers with the error of a login.
+func (l *login) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, errNoIssuer):
 		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "%v", err)
@@ -311,7 +334,10 @@ func refuseLogin(w http.ResponseWriter, err error) {
 	case errors.Is(err, context.DeadlineExceeded):
 		refuse(w, http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "the issuer of tokens does not answer in time")
 	default:
-		refuse(w, http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, "the issuer of tokens cannot be used: %v", err)
+		if err != errUnusable && r.Context().Err() == nil { // it is not in the log yet, and not the client's doing
+			l.Log.Warn("the issuer of tokens does not exchange a code of the console", "error", err)
+		}
+		refuse(w, http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, "%v", errUnusable)
 	}
 }
 

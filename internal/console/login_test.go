@@ -1,14 +1,22 @@
 package console
 
 import (
+	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/keelson-dev/keelson/internal/gateway/filter/deadline"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
 // issuer is an issuer of OpenID Connect that knows one code.
@@ -180,14 +188,21 @@ func TestBadIssuers(t *testing.T) {
 		"no end": {func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte(`{"id_token":"` + idToken("{}") + `"}`))
 		}, "no time exp"},
+		"aborts": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "/token"},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
 		}, "it answers 307"},
 	} {
 		i := newIssuer(t)
 		i.token = c.token
-		if w := exchange(i.page(t, nil), goodBody, nil); w.Code != 502 || !strings.Contains(w.Body.String(), c.message) {
+		h, log := i.page(t, nil), &bytes.Buffer{}
+		h.login.Log = slog.New(slog.NewTextHandler(log, nil))
+		// Those who log in are not told the cause, which may have addresses that others must not see.
+		if w := exchange(h, goodBody, nil); w.Code != 502 || !strings.Contains(w.Body.String(), `"message":"the issuer of tokens cannot be used"`) {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
+		if !strings.Contains(log.String(), c.message) {
+			t.Errorf("%s: the log has %q", name, log)
 		}
 	}
 	if redirected {
@@ -206,7 +221,7 @@ func TestBadIssuers(t *testing.T) {
 		if body := get(h, "GET", "/console/config.json").Body.String(); !strings.HasSuffix(body, `"oidc":null}`) {
 			t.Errorf("%s: %s", name, body)
 		}
-		if w := exchange(h, goodBody, nil); w.Code != 502 {
+		if w := exchange(h, goodBody, nil); w.Code != 502 || strings.Contains(w.Body.String(), i.URL) {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
 		}
 		if n := i.asked.Load(); n != 1 {
@@ -253,12 +268,16 @@ func TestDiscoveryIsCached(t *testing.T) {
 	ask(3)
 }
 
-// TestSlowIssuers has an issuer that does not answer until the test ends: a request is ended by its deadline, and beyond
-// maxExchanges others are refused at once.
+// TestSlowIssuers has an issuer that does not answer until the test ends: one address that holds its places keeps no other from
+// logging in, those who wait for too long are refused, and a request is ended by its deadline.
 func TestSlowIssuers(t *testing.T) {
 	i := newIssuer(t)
-	release, arrived := make(chan struct{}), make(chan struct{}, maxExchanges)
-	i.token = func(_ http.ResponseWriter, r *http.Request) {
+	release, arrived := make(chan struct{}), make(chan struct{}, addressExchanges)
+	i.token = func(w http.ResponseWriter, r *http.Request) {
+		if r.PostFormValue("code") == goodCode {
+			i.exchange(w, r)
+			return
+		}
 		arrived <- struct{}{}
 		select {
 		case <-release:
@@ -266,18 +285,25 @@ func TestSlowIssuers(t *testing.T) {
 		}
 	}
 	h := i.page(t, nil)
-	codes := make(chan int, maxExchanges)
-	for range maxExchanges {
-		go func() { codes <- exchange(h, goodBody, nil).Code }()
+	fake := strings.Replace(goodBody, goodCode, "fake", 1)
+	codes := make(chan int, addressExchanges)
+	for range addressExchanges {
+		go func() { codes <- exchange(h, fake, nil).Code }()
 	}
-	for range maxExchanges {
+	for range addressExchanges {
 		<-arrived
 	}
-	if w := exchange(h, goodBody, nil); w.Code != 429 || w.Header().Get("Retry-After") != "1" {
-		t.Errorf("%d %s", w.Code, w.Body)
+	gone, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	w := exchange(h, goodBody, func(r *http.Request) { *r = *r.WithContext(gone) })
+	if w.Code != 429 || w.Header().Get("Retry-After") != "1" {
+		t.Errorf("the same address: %d %s", w.Code, w.Body)
+	}
+	if w := exchange(h, goodBody, func(r *http.Request) { r.RemoteAddr = "192.0.2.99:1" }); w.Code != 200 {
+		t.Errorf("another address: %d %s", w.Code, w.Body)
 	}
 	close(release)
-	for range maxExchanges {
+	for range addressExchanges {
 		if code := <-codes; code != 502 {
 			t.Errorf("an empty answer: %d", code)
 		}
@@ -289,5 +315,69 @@ func TestSlowIssuers(t *testing.T) {
 	h.login.patience = 10 * time.Millisecond
 	if w := exchange(h, goodBody, nil); w.Code != 504 || !strings.Contains(w.Body.String(), "does not answer in time") {
 		t.Errorf("an issuer that does not answer: %d %s", w.Code, w.Body)
+	}
+}
+
+// TestSlowBodies has clients that send a part of a body and then nothing, to the handler behind the filter of the server that ends
+// requests. They are answered soon, and nothing of them remains.
+func TestSlowBodies(t *testing.T) {
+	for _, version := range []int{1, 2} {
+		h := newIssuer(t).page(t, nil)
+		h.login.patience = 50 * time.Millisecond
+		returned := make(chan struct{}, 1)
+		filtered := deadline.New(deadline.Options{
+			Limit: time.Hour, Grace: wait, Stopping: t.Context(), Running: &atomic.Int64{},
+			Abandoned: func(bool) { t.Error("a handler was abandoned") },
+		})(h)
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			filtered.ServeHTTP(w, r.WithContext(request.WithInfo(r.Context(), request.ParseInfo(r))))
+			returned <- struct{}{}
+		}))
+		closed := make(chan struct{}, 1)
+		s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+			if state == http.StateClosed {
+				closed <- struct{}{}
+			}
+		}
+		s.EnableHTTP2 = version == 2
+		s.StartTLS()
+		defer s.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), wait)
+		defer cancel()
+		body, rest := io.Pipe()
+		defer rest.Close()
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+tokenPath, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.ContentLength = int64(len(goodBody))
+		r.Header = http.Header{"Origin": {s.URL}, "Content-Type": {"application/json"}}
+		go func() { _, _ = rest.Write([]byte(goodBody[:10])) }()
+		response, err := s.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || response.StatusCode != http.StatusRequestTimeout || response.ProtoMajor != version || !strings.Contains(string(text), "in time") {
+			t.Errorf("%s: %d %s %v", response.Proto, response.StatusCode, text, err)
+		}
+		<-returned
+		if version == 1 { // with HTTP/2 the connection serves other requests
+			select {
+			case <-closed:
+			case <-ctx.Done():
+				t.Error("the server keeps the connection")
+			}
+			continue
+		}
+		r, err = http.NewRequestWithContext(ctx, http.MethodGet, s.URL+configPath, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response, err = s.Client().Do(r); err != nil || response.StatusCode != 200 {
+			t.Fatalf("the next request: %v, %v", response, err)
+		}
+		response.Body.Close()
 	}
 }

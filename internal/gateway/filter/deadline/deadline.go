@@ -85,7 +85,7 @@ func New(o Options) func(http.Handler) http.Handler {
 			if r.ContentLength != 0 {
 				u := o.uploads.begin(w, r.Body)
 				defer u.end()
-				defer u.cutAt(ctx)()
+				defer u.CutAt(ctx)()
 				inner.Body = u
 			}
 			if readsObjects(request.InfoFrom(ctx)) {

@@ -118,9 +118,9 @@ func (u *upload) waitForReader() {
 	}
 }
 
-// cutAt cuts the body as soon as ctx is done, unless it was read to its end. The caller must call
-// the returned function before the request ends.
-func (u *upload) cutAt(ctx context.Context) (done func()) {
+// CutAt cuts the body as soon as ctx is done, unless it was read to its end. The caller must call
+// the returned function before the request ends. Handlers may call it, too, for an earlier end.
+func (u *upload) CutAt(ctx context.Context) (done func()) {
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)

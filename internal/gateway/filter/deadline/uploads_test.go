@@ -42,7 +42,7 @@ func TestARequestEndsAfterItsReader(t *testing.T) {
 	b := &slowBody{reading: make(chan struct{}), cut: make(chan struct{})}
 	u := newUploads(t.Context(), time.Hour).begin(&connection{httptest.NewRecorder(), b.cut}, b)
 	ctx, cancel := context.WithCancel(t.Context())
-	done := u.cutAt(ctx)
+	done := u.CutAt(ctx)
 	go func() { _, _ = u.Read(nil) }() // the handler, which is not waited for
 	<-b.reading
 	cancel()

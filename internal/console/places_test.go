@@ -1,0 +1,82 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, begin := &places{}, time.Now()
+		one, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+		take := func(address netip.Addr, want error, after time.Duration) {
+			t.Helper()
+			if err := p.take(t.Context(), address); !errors.Is(err, want) || time.Since(begin) != after {
+				t.Errorf("%v after %v, want %v after %v", err, time.Since(begin), want, after)
+			}
+		}
+		for range addressExchanges {
+			take(one, nil, 0)
+		}
+		take(other, nil, 0) // one address keeps no other away
+		p.free(other)
+		take(one, errBusy, queueTime)
+
+		// A place that becomes free ends the waiting, and so does the client that goes away.
+		go func() {
+			time.Sleep(time.Second)
+			p.free(one)
+		}()
+		take(one, nil, queueTime+time.Second)
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := p.take(gone, one); err == nil {
+			t.Error("a client that is gone gets a place")
+		}
+
+		// Many addresses take all places, and then all that may wait do.
+		full := []netip.Addr{one, one}
+		for a := netip.MustParseAddr("192.0.2.10"); len(full) < maxExchanges; a = a.Next() {
+			take(a, nil, queueTime+time.Second)
+			full = append(full, a)
+		}
+		results := make(chan error, maxQueue)
+		for range maxQueue {
+			go func() { results <- p.take(t.Context(), other) }()
+		}
+		synctest.Wait()
+		take(other, errBusy, queueTime+time.Second) // at once
+		for _, a := range full {
+			p.free(a)
+		}
+		for i := range maxQueue {
+			want := error(nil)
+			if i >= addressExchanges {
+				want = errBusy
+			}
+			if err := <-results; !errors.Is(err, want) {
+				t.Errorf("%d. of those that wait: %v", i, err)
+			}
+		}
+		p.free(other)
+		p.free(other)
+		if p.all != 0 || len(p.taken) != 0 || p.waiting != 0 {
+			t.Errorf("at the end %d places are taken, by %v, and %d wait", p.all, p.taken, p.waiting)
+		}
+	})
+}
+
+func TestClientAddresses(t *testing.T) {
+	for remote, want := range map[string]string{
+		"192.0.2.1:1234": "192.0.2.1", "[::ffff:192.0.2.1]:1": "192.0.2.1", "[2001:db8:1:2:3:4:5:6]:1": "2001:db8:1:2::",
+		"[fe80::1:2:3%eth0]:1": "fe80::", "": "invalid IP", "@": "invalid IP",
+	} {
+		if got := clientAddress(remote).String(); got != want {
+			t.Errorf("%s: %s, want %s", remote, got, want)
+		}
+	}
+}
