@@ -91,7 +91,7 @@ func TestAttackOtherOrigin(t *testing.T) {
 	c := startProxy(t, kubeconfig(t, upstream.URL, token))
 	p := browse(t, 1000, 700)
 	p.enter(c.link)
-	if text := p.says(`fetch('` + configMaps + `').then((r) => String(r.status))`); text != "200" { // the session is valid
+	if text := p.says(`fetch('` + configMaps + `', { headers: { 'X-Keelson-Console': localStorage.getItem('keelson-session') } }).then((r) => String(r.status))`); text != "200" { // the session is valid
 		t.Fatalf("the page itself gets %s", text)
 	}
 	p.do("leave the page", chromedp.Navigate("about:blank"))

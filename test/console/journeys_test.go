@@ -26,7 +26,7 @@ func TestJourneys(t *testing.T) {
 		{"edit", edit}, {"edit refused", editRefused}, {"edit conflict", editConflict}, {"owners of fields", fieldOwners},
 		{"conditions and events", conditionsAndEvents}, {"related", related}, {"reference", reference}, {"secret", secret},
 		{"delete", deleteForeground}, {"stuck", stuck}, {"scale", scale}, {"restart", restart}, {"cordon", cordon}, {"suspend", suspend},
-		{"compare versions", compareVersions}, {"blame", blame}, {"hidden", hidden}, {"revert", revert}, {"undelete", undelete}, {"timeline", timeline},
+		{"compare versions", compareVersions}, {"blame", blame}, {"hidden", hidden}, {"rounded", rounded}, {"revert", revert}, {"undelete", undelete}, {"timeline", timeline},
 		{"what may I", whatMayI}, {"what may another", whatMayAnother}, {"may I", question},
 		{"definition", definition}, {"custom resource", customResource}, {"extensions", extensions}, {"server", serverPage},
 		{"dark and light", darkAndLight}, {"narrow", narrow}, {"wide", wide}, {"few rights", fewRights},

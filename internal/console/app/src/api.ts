@@ -1,6 +1,24 @@
 // The client of the Kubernetes API. The token of a login is in this module alone, in memory: it is gone with the page.
 
 let token = '';
+
+/** The session of `keelson console`: without it the cookie is worth nothing. Other ports of the host cannot read it. */
+let session = '';
+
+export const SESSION_HEADER = 'X-Keelson-Console';
+const SESSION_KEY = 'keelson-session';
+
+/** takeSession takes the session that the one-time link has put into the address, or that an earlier tab has kept. */
+export function takeSession(): void {
+  const given = /^#session=([\w-]+)$/.exec(location.hash)?.[1];
+  if (given) {
+    localStorage.setItem(SESSION_KEY, given);
+    history.replaceState(null, '', location.pathname);
+  }
+  session = given ?? localStorage.getItem(SESSION_KEY) ?? '';
+}
+
+export const sessionHeader = (): Record<string, string> => ({ [SESSION_HEADER]: session || '1' });
 let impersonated: Impersonation | null = null;
 
 export interface Impersonation {
@@ -105,7 +123,7 @@ export const listeners = {
 };
 
 function headers(r: Request): Headers {
-  const h = new Headers({ Accept: r.accept ?? JSON_TYPE, 'X-Keelson-Console': '1' });
+  const h = new Headers({ Accept: r.accept ?? JSON_TYPE, [SESSION_HEADER]: session || '1' });
   if (token) h.set('Authorization', `Bearer ${token}`);
   const as = r.as ?? impersonated;
   if (as) {
@@ -116,17 +134,32 @@ function headers(r: Request): Headers {
   return h;
 }
 
+/** sent is fetch. A read that did not get through, as when a connection has just ended, is sent once more. */
+export async function sent(path: string, o: RequestInit, again: boolean): Promise<Response> {
+  try {
+    return await fetch(path, o);
+  } catch (e) {
+    if (!again || !(e instanceof TypeError)) throw e;
+    await sleep(250, o.signal ?? undefined);
+    return await fetch(path, o);
+  }
+}
+
 /** send sends a request and returns the response if its code is 2xx. Other codes are an APIError. */
 export async function send(path: string, r: Request = {}): Promise<Response> {
-  const response = await fetch(path, {
-    method: r.method ?? 'GET',
-    headers: headers(r),
-    body: r.body,
-    signal: r.signal,
-    credentials: 'same-origin',
-    redirect: 'error',
-    cache: 'no-store',
-  });
+  const response = await sent(
+    path,
+    {
+      method: r.method ?? 'GET',
+      headers: headers(r),
+      body: r.body,
+      signal: r.signal,
+      credentials: 'same-origin',
+      redirect: 'error',
+      cache: 'no-store',
+    },
+    !r.method || r.quiet === true, // what is quiet changes nothing
+  );
   // RFC 7234: 299 - "text"
   for (const [, text] of (response.headers.get('Warning') ?? '').matchAll(/299 \S+ "((?:[^"\\]|\\.)*)"/g)) {
     if (!r.quiet) listeners.warning(text.replace(/\\(.)/g, '$1'));
@@ -236,6 +269,7 @@ export function socket(path: string, protocols: string[]): WebSocket {
     const encoded = btoa(token).replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '');
     all.push(`base64url.bearer.authorization.k8s.io.${encoded}`);
   }
+  if (session) all.push(`keelson-console.${session}`);
   return new WebSocket(url, all);
 }
 

@@ -279,7 +279,7 @@ const MOST_FIELDS = 80;
 function simpleFields(schema: Schema): SimpleField[] {
   const out: SimpleField[] = [];
   const visit = (s: Schema, path: string[], required: boolean): void => {
-    if (out.length >= MOST_FIELDS || path.length > 5) return;
+    if (out.length >= MOST_FIELDS || path.length > 5 || path.some((part) => part in Object.prototype)) return;
     if (s.properties) {
       for (const [key, one] of Object.entries(s.properties)) visit(one, [...path, key], required && (s.required?.includes(key) ?? false));
       return;

@@ -1,6 +1,6 @@
 // What the server has: its resources, from aggregated discovery, and what it is.
 
-import { APIError, request, type Status, type Value } from './api';
+import { APIError, request, sent, sessionHeader, type Status, type Value } from './api';
 import { escapeSegment } from './router';
 
 export interface Resource {
@@ -26,7 +26,8 @@ export interface Discovery {
 
 const ACCEPT = 'application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json';
 
-export async function discover(): Promise<Discovery> {
+/** discover reads what there is. Resources that are as in before are the same objects, so that views of them do not begin again. */
+export async function discover(before?: Discovery): Promise<Discovery> {
   const [core, groups] = await Promise.all([
     request('/api', { accept: ACCEPT }),
     request('/apis', { accept: ACCEPT }),
@@ -65,7 +66,9 @@ export async function discover(): Promise<Discovery> {
       }
     }
   }
-  return { resources, stale };
+  const text = (r: Resource): string => JSON.stringify({ ...r, subresources: [...r.subresources] });
+  const known = new Map((before?.resources ?? []).map((r) => [text(r), r]));
+  return { resources: resources.map((r) => known.get(text(r)) ?? r), stale };
 }
 
 export const hasVerb = (r: Resource, verb: string): boolean => r.verbs.includes(verb);
@@ -134,7 +137,7 @@ export interface Config {
 }
 
 export async function consoleConfig(): Promise<Config> {
-  const response = await fetch('config.json', { cache: 'no-store', credentials: 'same-origin' });
+  const response = await sent('config.json', { cache: 'no-store', credentials: 'same-origin', headers: sessionHeader() }, true);
   if (!response.ok) {
     const status = (await response.json().catch(() => ({}))) as Status;
     throw new Error(status.message || `config.json: ${response.status}`);

@@ -9,7 +9,7 @@ import { hasVerb, objectPath, type Resource } from './discovery';
 import { Editor } from './editor';
 import { ownersByPath, ownersOf, ownersText, pathsOfLines } from './fields';
 import { Busy, Dialog, Problem } from './ui';
-import { comparable, MAX_YAML, oneDocument, toYAML, withoutManagedFields } from './yaml';
+import { comparable, MAX_YAML, oneDocument, roundedNumber, toYAML, withoutManagedFields } from './yaml';
 
 export function Edit({ resource, object, gone }: { resource: Resource; object: KubeObject; gone: boolean }): JSX.Element {
   const [draft, setDraft] = useState<{ base: KubeObject; text: string } | null>(null);
@@ -31,7 +31,8 @@ export function Edit({ resource, object, gone }: { resource: Resource; object: K
     const path = paths[line];
     return owners && path && byPath.has(path) ? ownersText(byPath.get(path)!) : '';
   };
-  const editable = hasVerb(resource, 'update') && !gone;
+  const rounded = useMemo(() => roundedNumber(object), [object]);
+  const editable = hasVerb(resource, 'update') && !gone && !rounded;
   const stale = draft && draft.base.metadata.resourceVersion !== object.metadata.resourceVersion;
   useEffect(() => setDraft(null), [object.metadata.uid]);
   return (
@@ -48,6 +49,7 @@ export function Edit({ resource, object, gone }: { resource: Resource; object: K
             <button onClick={() => setDraft(null)}>Cancel</button>
           </>
         ) : null}
+        {rounded ? <span class="warn-text">It cannot be edited here: {rounded}.</span> : null}
         {stale ? <span class="warn-text" role="status">It has changed meanwhile (version {object.metadata.resourceVersion}).</span> : null}
         <span class="space" />
         <label class="check">

@@ -2,7 +2,7 @@
 
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import { APIError, messageOf, setToken } from './api';
+import { APIError, messageOf, sessionHeader, setToken } from './api';
 import { whoAmI } from './app';
 import type { Config } from './discovery';
 import { Problem } from './ui';
@@ -97,7 +97,7 @@ export async function finishOIDC(): Promise<string> {
   try {
     const response = await fetch('oidc/token', {
       method: 'POST',
-      headers: { 'Content-Type': 'application/json', 'X-Keelson-Console': '1' },
+      headers: { 'Content-Type': 'application/json', ...sessionHeader() },
       body: JSON.stringify({ code: q.get('code'), codeVerifier: verifier, redirectURI: redirectURI() }),
       credentials: 'same-origin',
     });

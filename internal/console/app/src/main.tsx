@@ -3,7 +3,7 @@
 import { Component, render, type ComponentChildren, type JSX } from 'preact';
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { Access } from './access';
-import { APIError, hasToken, listeners, messageOf, setToken } from './api';
+import { APIError, hasToken, listeners, messageOf, setToken, takeSession } from './api';
 import { AppContext, toast, whoAmI, type App } from './app';
 import { Create } from './create';
 import { Definition, Definitions } from './definitions';
@@ -28,7 +28,7 @@ function Root(): JSX.Element {
   const [phase, setPhase] = useState<Phase>({ step: 'starting' });
   const logOut = useCallback(() => {
     setToken('');
-    void consoleConfig().then((config) => setPhase({ step: 'login', config, reason: '' }));
+    setPhase((p) => (p.step === 'ready' ? { step: 'login', config: p.app.config, reason: '' } : p));
   }, []);
   const start = useCallback(async (reason: string) => {
     try {
@@ -39,10 +39,12 @@ function Root(): JSX.Element {
           setPhase({ step: 'login', config, reason });
           return;
         }
+        let last = discovery;
         const app: App = {
           config, user, server, discovery, logOut,
           refreshDiscovery: async () => {
-            const next = await discover();
+            const next = await discover(last);
+            last = next;
             setPhase((p) => (p.step === 'ready' ? { step: 'ready', app: { ...p.app, discovery: next } } : p));
           },
         };
@@ -58,10 +60,18 @@ function Root(): JSX.Element {
   }, []);
   useEffect(() => {
     void finishOIDC().then(start);
+    let asking = false;
+    // An extension API server may answer 401 for reasons of its own: the server itself says whether the login has ended.
     listeners.unauthorized = () => {
-      if (!hasToken()) return;
-      setToken('');
-      void start('Your login has ended.');
+      if (!hasToken() || asking) return;
+      asking = true;
+      whoAmI()
+        .catch((e: unknown) => {
+          if (!(e instanceof APIError) || e.code !== 401) return;
+          setToken('');
+          void start('Your login has ended.');
+        })
+        .finally(() => (asking = false));
     };
   }, []);
   switch (phase.step) {
@@ -317,4 +327,5 @@ function useKeys(app: App, show: (overlay: 'help' | 'palette') => void): void {
 
 document.documentElement.dataset.theme =
   localStorage.getItem(THEME) ?? (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
+takeSession();
 render(<Root />, document.getElementById('app')!);

@@ -32,26 +32,32 @@ export function useObject(resource: Resource, namespace: string, name: string): 
     const run = async (): Promise<void> => {
       for (let failures = 0; !stop.signal.aborted; failures++) {
         const shown = new WhileShown(stop.signal);
+        let read = false;
         try {
           await shown.begin();
           const object = await request<KubeObject>(path, { signal: stop.signal });
-          failures = 0;
+          read = true;
           set({ object, gone: false });
           if (!resource.verbs.includes('watch')) return;
           const list = listPath(resource, namespace) + query({
             fieldSelector: `metadata.name=${name}`, watch: 1, resourceVersion: object.metadata.resourceVersion, timeoutSeconds: 1800,
           });
+          const began = Date.now();
           for await (const event of watch<KubeObject>(list, shown.signal)) {
+            failures = 0;
             if (event.type === 'BOOKMARK') continue;
             set({ object: event.object, gone: event.type === 'DELETED' });
           }
+          if (Date.now() - began > 10_000) failures = 0;
         } catch (e) {
           if (stop.signal.aborted) return;
           if (isAbort(e)) continue; // the page was hidden: it reads again when it is shown
-          if (e instanceof APIError && e.code !== 410 && e.code < 500) {
+          if (read && e instanceof APIError && e.code === 403) return; // it may be read, and not watched
+          if (e instanceof APIError && e.code !== 410 && e.code !== 429 && e.code < 500) {
             set((s) => (e.code === 404 && s.object ? { ...s, gone: true } : { ...s, error: e, gone: e.code === 404 }));
             return;
           }
+          set((s) => ({ ...s, error: e })); // until the next try
         } finally {
           shown.end();
         }
@@ -250,7 +256,7 @@ function Summary({ object }: { object: KubeObject }): JSX.Element | null {
       </>
     );
   }
-  if (object.kind === 'Secret' && object.data) {
+  if (object.kind === 'Secret' && object.apiVersion === 'v1' && object.data) {
     return (
       <>
         <h2>Data</h2>
@@ -264,9 +270,10 @@ function Summary({ object }: { object: KubeObject }): JSX.Element | null {
 /** Hidden shows a value of a Secret when it is asked for. */
 function Hidden({ value }: { value: string }): JSX.Element {
   const [shown, show] = useState(false);
-  const bytes = Uint8Array.from(atob(value), (c) => c.charCodeAt(0));
+  let bytes = new Uint8Array();
   let text = value;
   try {
+    bytes = Uint8Array.from(atob(value), (c) => c.charCodeAt(0));
     text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch {
     text = `${value} (base64)`;
@@ -292,7 +299,7 @@ function Events({ object }: { object: KubeObject }): JSX.Element {
   );
   const timer = useRef(0);
   useEffect(() => {
-    timer.current = window.setInterval(loaded.reload, 5000);
+    timer.current = window.setInterval(() => document.hidden || loaded.reload(), 5000);
     return () => clearInterval(timer.current);
   }, []);
   if (loaded.error) return <Problem error={loaded.error} retry={loaded.reload} />;

@@ -26,7 +26,7 @@ export function Server(): JSX.Element {
     return { samples, ready };
   }, []);
   useEffect(() => {
-    const timer = setInterval(loaded.reload, 10_000);
+    const timer = setInterval(() => document.hidden || loaded.reload(), 10_000);
     return () => clearInterval(timer);
   }, []);
   return (

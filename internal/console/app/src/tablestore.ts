@@ -39,6 +39,8 @@ export class TableStore {
 
   private stop = new AbortController();
   private scheduled = false;
+  /** Errors since a watch was of use. */
+  private failures = 0;
 
   constructor(
     readonly resource: Resource,
@@ -70,12 +72,11 @@ export class TableStore {
 
   /** run lists and watches until close. After an end that it can go on from it continues, otherwise it begins again. */
   private async run(): Promise<void> {
-    for (let failures = 0; !this.stop.signal.aborted; ) {
+    while (!this.stop.signal.aborted) {
       const shown = new WhileShown(this.stop.signal);
       try {
         await shown.begin();
         const revision = await this.list();
-        failures = 0;
         if (!this.resource.verbs.includes('watch')) {
           this.state = 'waiting';
           this.notify();
@@ -86,8 +87,8 @@ export class TableStore {
         if (this.stop.signal.aborted) return;
         if (isAbort(e)) continue; // the page was hidden: it lists again when it is shown
         const gone = e instanceof APIError && e.code === 410;
+        this.failures++;
         if (!gone) {
-          failures++;
           this.error = e;
           this.state = 'failed';
           this.notify();
@@ -96,7 +97,7 @@ export class TableStore {
       } finally {
         shown.end();
       }
-      await sleep(Math.min(30_000, 500 * 2 ** failures), this.stop.signal);
+      await sleep(Math.min(30_000, 500 * 2 ** this.failures), this.stop.signal);
     }
   }
 
@@ -133,6 +134,7 @@ export class TableStore {
         at = versionOf(event.object) || at;
         for (const row of rowsOf(event.object, performance.now())) {
           this.events++;
+          this.failures = 0;
           const known = this.rows.get(row.key);
           if (event.type === 'DELETED') this.rows.delete(row.key);
           else if (known) Object.assign(known, row);
@@ -141,7 +143,8 @@ export class TableStore {
         }
         this.notify();
       }
-      if (Date.now() - began < 1000) await sleep(1000, signal);
+      if (Date.now() - began > 10_000) this.failures = 0;
+      else await sleep(1000, signal);
       signal.throwIfAborted();
     }
   }

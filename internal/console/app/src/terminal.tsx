@@ -52,6 +52,7 @@ export function Terminal({ pod }: { pod: KubeObject }): JSX.Element {
         terminal.focus();
       };
       ws.onmessage = (e: MessageEvent<ArrayBuffer>) => {
+        if (closed) return;
         const bytes = new Uint8Array(e.data);
         if (bytes[0] === STDOUT || bytes[0] === STDERR) terminal.write(bytes.subarray(1));
         if (bytes[0] === ERROR) {
@@ -63,7 +64,7 @@ export function Terminal({ pod }: { pod: KubeObject }): JSX.Element {
           }
         }
       };
-      ws.onclose = (e) => setState((s) => (s === 'connecting' ? `the server refused the connection ${e.reason}` : s === 'connected' ? 'ended' : s));
+      ws.onclose = (e) => closed || setState((s) => (s === 'connecting' ? `the server refused the connection ${e.reason}` : s === 'connected' ? 'ended' : s));
       end = () => {
         ws.close();
         terminal.close();

@@ -3,7 +3,7 @@
 import {
   boolYaml11Tag, dump, FAILSAFE_SCHEMA, floatCoreTag, intCoreTag, loadAll, mergeTag, nullCoreTag, Schema,
 } from 'js-yaml';
-import type { KubeObject, Value } from './api';
+import { messageOf, type KubeObject, type Value } from './api';
 
 /** A document longer than this is not shown as YAML with its decorations. */
 export const MAX_YAML = 3 << 20;
@@ -60,11 +60,30 @@ export function comparable(object: KubeObject): KubeObject {
   return { ...object, metadata };
 }
 
+/** checkNumbers refuses a value with whole numbers above 2^53: JavaScript has rounded them, so it must not be sent. */
+export function checkNumbers(value: Value): void {
+  if (typeof value === 'number' && Number.isInteger(value) && !Number.isSafeInteger(value)) {
+    throw new Error('there is a whole number above 2^53, which a browser cannot hold exactly: use kubectl');
+  }
+  if (value && typeof value === 'object') for (const one of Object.values(value)) checkNumbers(one);
+}
+
+/** roundedNumber is the message of checkNumbers, '' if there is none. */
+export function roundedNumber(value: Value): string {
+  try {
+    checkNumbers(value);
+    return '';
+  } catch (e) {
+    return messageOf(e);
+  }
+}
+
 /** documents parses the YAML or JSON of several documents. Lists are taken apart. */
 export function documents(text: string): KubeObject[] {
   const found: KubeObject[] = [];
   for (const one of loadAll(text, { schema }) as Value[]) {
     checkSize(one);
+    checkNumbers(one);
     if (one === null || one === undefined) continue;
     if (typeof one !== 'object' || Array.isArray(one)) throw new Error('a document is not an object');
     if (typeof one.kind === 'string' && one.kind.endsWith('List') && Array.isArray(one.items)) found.push(...one.items);
