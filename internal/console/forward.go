@@ -204,7 +204,7 @@ func toServer(in http.Header, userAgent string) http.Header {
 	var protocols []string
 	for _, value := range in["Sec-Websocket-Protocol"] {
 		for p := range strings.SplitSeq(value, ",") {
-			if p = strings.TrimSpace(p); p != "" && !strings.HasPrefix(p, bearerProtocol) {
+			if p = strings.TrimSpace(p); p != "" && !strings.HasPrefix(p, bearerProtocol) && !strings.HasPrefix(p, sessionProtocol) {
 				protocols = append(protocols, p)
 			}
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/proxy"
 )
 
-// HeaderName is a header that the page sends with each request that changes something to a Proxy. A page of another origin
-// cannot send it without asking first, which is refused.
+// HeaderName is a header that the page sends with each request: to a Proxy the secret of its session. A page of another origin cannot
+// send it without asking first, which is refused.
 const HeaderName = "X-Keelson-Console"
 
 // guard checks requests to a Proxy before anything else looks at them. Other pages in the browser of the person, and names that
@@ -39,7 +39,7 @@ func forbidden(message string) *refusal {
 	return &refusal{http.StatusForbidden, metav1.StatusReasonForbidden, message}
 }
 
-// check returns why a request is refused, nil if it is not. It does not look at the cookie.
+// check returns why a request is refused, nil if it is not. It does not look at the session.
 func (g *guard) check(r *http.Request) *refusal {
 	if !slices.Contains(g.hosts, r.Host) { // DNS rebinding
 		return &refusal{http.StatusMisdirectedRequest, metav1.StatusReasonForbidden, "the console is served at http://" + g.hosts[0] + " only"}
@@ -68,8 +68,8 @@ func (g *guard) check(r *http.Request) *refusal {
 		return forbidden("only GET can change the protocol")
 	case !own:
 		return forbidden("a request that changes something needs the header Origin")
-	case r.Header.Get(HeaderName) != "1":
-		return forbidden("a request that changes something needs the header " + HeaderName + ": 1")
+	case r.Header.Get(HeaderName) == "":
+		return forbidden("a request that changes something needs the header " + HeaderName)
 	}
 	return nil
 }

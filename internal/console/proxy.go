@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -20,6 +21,8 @@ import (
 
 const (
 	loginPath = Root + "login"
+	// sessionProtocol begins the protocol of a WebSocket that is the secret of the page.
+	sessionProtocol = "keelson-console."
 	// cookiePrefix begins the name of the cookie. The port follows, because browsers send a cookie to all ports of a host, and
 	// several consoles may run at a time.
 	cookiePrefix = "keelson-console-"
@@ -40,7 +43,7 @@ type ProxyOptions struct {
 }
 
 // Proxy serves the page on the loopback interface and forwards its requests to an API server. Only the browser of the person who
-// has started it can use it: that has opened a link with a secret, and has a cookie since. The page does not get the credentials.
+// has started it can use it: that has opened a link with a secret, and has a session since. The page does not get the credentials.
 type Proxy struct {
 	o        ProxyOptions
 	guard    guard
@@ -135,14 +138,35 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	refuse(w, no.code, no.reason, "%s", no.message)
 }
 
-// known reports whether a request has the cookie of a session.
+// known reports whether a request has both secrets of a session.
 func (p *Proxy) known(r *http.Request) bool {
+	one, ok := p.session(r)
+	return ok && equal(pageSecret(r), one.page)
+}
+
+// session returns the session of the cookie of a request.
+func (p *Proxy) session(r *http.Request) (session, bool) {
 	for _, c := range r.CookiesNamed(cookiePrefix + p.port) {
-		if p.sessions.valid(c.Value) {
-			return true
+		if one, ok := p.sessions.find(c.Value); ok {
+			return one, true
 		}
 	}
-	return false
+	return session{}, false
+}
+
+// pageSecret returns the secret that the page sends: in a header, or, because WebSockets of browsers have none, as a protocol.
+func pageSecret(r *http.Request) string {
+	if secret := r.Header.Get(HeaderName); secret != "" {
+		return secret
+	}
+	for _, value := range r.Header["Sec-Websocket-Protocol"] {
+		for protocol := range strings.SplitSeq(value, ",") {
+			if secret, ok := strings.CutPrefix(strings.TrimSpace(protocol), sessionProtocol); ok {
+				return secret
+			}
+		}
+	}
+	return ""
 }
 
 // serveLogin begins a session, if the link is valid. A browser that has one already is sent to the page by every link.
@@ -151,13 +175,17 @@ func (p *Proxy) serveLogin(w http.ResponseWriter, r *http.Request) {
 	if !allow(w, r, http.MethodGet) { // HEAD must not use the link up
 		return
 	}
-	cookie, ok := p.sessions.open(r.URL.Query().Get("once"), p.o.Now())
-	switch {
-	case ok:
+	begun, ok := p.sessions.open(r.URL.Query().Get("once"), p.o.Now())
+	target := Root
+	if ok {
 		http.SetCookie(w, &http.Cookie{
-			Name: cookiePrefix + p.port, Value: cookie, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+			Name: cookiePrefix + p.port, Value: begun.cookie, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		})
-	case !p.known(r):
+		target += "#session=" + begun.page // a browser does not send what is behind #; the page reads it there and keeps it
+	} else if _, known := p.session(r); known {
+		ok = true // without the secret of the page: who has the cookie alone must not get it
+	}
+	if !ok {
 		sum := sha256.Sum256([]byte(expiredStyle))
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; "+
 			"style-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'")
@@ -166,7 +194,7 @@ func (p *Proxy) serveLogin(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte(expiredPage)) // the client may be gone
 		return
 	}
-	w.Header().Set("Location", Root)
+	w.Header().Set("Location", target)
 	w.WriteHeader(http.StatusSeeOther)
 }
 

@@ -146,8 +146,8 @@ func (c *testConsole) send(t *testing.T, method, path, body string, headers ...s
 	r.Header = http.Header{"Cookie": {c.cookie}, "Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"cors"}}
 	if method != http.MethodGet && method != http.MethodHead {
 		r.Header.Set("Origin", c.origin)
-		r.Header.Set(HeaderName, "1")
 	}
+	r.Header.Set(HeaderName, c.secret(c.cookie))
 	for i := 0; i < len(headers); i += 2 {
 		switch name := headers[i]; {
 		case name == "Host":
@@ -170,6 +170,13 @@ func (c *testConsole) send(t *testing.T, method, path, body string, headers ...s
 	return response, string(text)
 }
 
+// secret returns what the page sends beside a cookie.
+func (c *testConsole) secret(cookie string) string {
+	_, value, _ := strings.Cut(cookie, "=")
+	one, _ := c.sessions.find(value)
+	return one.page
+}
+
 // navigation are the headers of a link that the person has opened from outside of the browser.
 var navigation = []string{"Sec-Fetch-Site", "none", "Sec-Fetch-Mode", "navigate", "Cookie", ""}
 
@@ -180,9 +187,10 @@ func (c *testConsole) login(t *testing.T, link string) string {
 	switch cookies := response.Cookies(); {
 	case response.StatusCode == http.StatusForbidden && len(cookies) == 0 && strings.Contains(body, "no longer valid"):
 		return ""
-	case response.StatusCode == http.StatusSeeOther && len(cookies) == 1 && response.Header.Get("Location") == "/console/":
+	case response.StatusCode == http.StatusSeeOther && len(cookies) == 1:
 		k := cookies[0]
-		if !k.HttpOnly || k.SameSite != http.SameSiteStrictMode || k.Path != "/" || k.Domain != "" || len(k.Value) != 43 ||
+		secret := c.secret(k.Name + "=" + k.Value)
+		if response.Header.Get("Location") != "/console/#session="+secret || len(secret) != 43 || secret == k.Value || !k.HttpOnly || k.SameSite != http.SameSiteStrictMode || k.Path != "/" || k.Domain != "" || len(k.Value) != 43 ||
 			response.Header.Get("Cache-Control") != "no-store" || response.Header.Get("Referrer-Policy") != "no-referrer" {
 			t.Errorf("the login is answered %v", response.Header)
 		}
@@ -269,7 +277,13 @@ func TestAttacks(t *testing.T) {
 		"a token instead of a cookie":   {"GET", podsPath, 401, []string{"Cookie", "", "Authorization", secretToken}},
 		"POST without our header":       {"POST", podsPath, 403, []string{HeaderName, ""}},
 		"DELETE without our header":     {"DELETE", podsPath, 403, []string{HeaderName, ""}},
-		"POST with another header":      {"POST", podsPath, 403, []string{HeaderName, "0"}},
+		"POST with another secret":      {"POST", podsPath, 401, []string{HeaderName, "1"}},
+		"GET with the cookie alone":     {"GET", podsPath, 401, []string{HeaderName, ""}},
+		"the settings by the cookie":    {"GET", "/console/config.json", 401, []string{HeaderName, ""}},
+		"the cookie as the secret":      {"GET", podsPath, 401, []string{HeaderName, strings.SplitN(c.cookie, "=", 2)[1]}},
+		"the secret of another session": {"GET", podsPath, 401, []string{HeaderName, c.secret(c.login(t, c.NewLink()))}},
+		"WebSocket by the cookie alone": {"GET", podsPath + "/p/exec", 401, with("Origin", c.origin, HeaderName, "")},
+		"WebSocket with another secret": {"GET", podsPath + "/p/exec", 401, with("Origin", c.origin, HeaderName, "", "Sec-Websocket-Protocol", "v5.channel.k8s.io, "+sessionProtocol+"x")},
 		"POST without an origin":        {"POST", podsPath, 403, []string{"Origin", ""}},
 		"CORS preflight":                {"OPTIONS", podsPath, 405, []string{"Access-Control-Request-Method", "POST"}},
 		"TRACE":                         {"TRACE", podsPath, 405, nil},
@@ -316,7 +330,7 @@ func TestLinks(t *testing.T) {
 	c := startConsole(t, newAPIServer(t, nil), nil)
 	usable := func(cookie string) bool {
 		t.Helper()
-		response, _ := c.send(t, "GET", "/version", "", "Cookie", cookie)
+		response, _ := c.send(t, "GET", "/version", "", "Cookie", cookie, HeaderName, c.secret(cookie))
 		return response.StatusCode == 200
 	}
 	link := c.NewLink()
@@ -330,8 +344,11 @@ func TestLinks(t *testing.T) {
 	if c.login(t, link) != "" {
 		t.Error("a link is valid twice")
 	}
-	if response, _ := c.send(t, "GET", link, ""); response.StatusCode != http.StatusSeeOther || len(response.Cookies()) > 0 {
-		t.Errorf("a browser with a session opens a used link: %d", response.StatusCode)
+	for _, used := range []string{link, c.origin + loginPath} {
+		response, _ := c.send(t, "GET", used, "")
+		if response.StatusCode != http.StatusSeeOther || len(response.Cookies()) > 0 || response.Header.Get("Location") != "/console/" {
+			t.Errorf("a browser with the cookie of a session opens a used link: %d %v", response.StatusCode, response.Header)
+		}
 	}
 	old := c.NewLink()
 	link = c.NewLink()
@@ -485,6 +502,7 @@ func TestWatchesStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Header.Set("Cookie", c.cookie)
+	r.Header.Set(HeaderName, c.secret(c.cookie))
 	response, err := client.Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -529,7 +547,7 @@ func TestWebSockets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.Protocol = []string{"v5.channel.k8s.io", bearerProtocol + "c2VjcmV0"}
+	config.Protocol = []string{"v5.channel.k8s.io", bearerProtocol + "c2VjcmV0", sessionProtocol + c.secret(c.cookie)}
 	config.Header = http.Header{"Cookie": {c.cookie}, "Sec-Fetch-Site": {"same-origin"}}
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()

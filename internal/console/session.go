@@ -26,12 +26,16 @@ func newSecret() string {
 // equal compares two secrets in a time that does not depend on where they differ.
 func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// sessions are the link and the cookies by which a Proxy knows the person who has started it.
+// A session has two secrets, and a request needs both. Scripts cannot read the cookie, but the browser sends it to all ports of the
+// host. The page sends the other one itself, to its own origin only.
+type session struct{ cookie, page string }
+
+// sessions are the link and the sessions by which a Proxy knows the person who has started it.
 type sessions struct {
-	mu      sync.Mutex // guards what follows
-	link    string     // "" if it was opened
-	ends    time.Time  // of the link
-	cookies []string   // the oldest first
+	mu   sync.Mutex // guards what follows
+	link string     // "" if it was opened
+	ends time.Time  // of the link
+	all  []session  // the oldest first
 }
 
 // newLink returns the secret of a new link. The one before is not valid any more.
@@ -42,28 +46,29 @@ func (s *sessions) newLink(now time.Time) string {
 	return s.link
 }
 
-// open begins a session with the secret of a link, which is not valid any more then. It returns the cookie.
-func (s *sessions) open(link string, now time.Time) (cookie string, ok bool) {
+// open begins a session with the secret of a link, which is not valid any more then.
+func (s *sessions) open(link string, now time.Time) (begun session, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.link == "" || !equal(link, s.link) || !now.Before(s.ends) {
-		return "", false
+		return session{}, false
 	}
-	s.link, cookie = "", newSecret()
-	s.cookies = append(s.cookies, cookie)
-	if n := len(s.cookies); n > maxSessions {
-		s.cookies = s.cookies[n-maxSessions:]
+	s.link, begun = "", session{newSecret(), newSecret()}
+	s.all = append(s.all, begun)
+	if n := len(s.all); n > maxSessions {
+		s.all = s.all[n-maxSessions:]
 	}
-	return cookie, true
+	return begun, true
 }
 
-// valid reports whether a cookie is that of a session.
-func (s *sessions) valid(cookie string) bool {
+// find returns the session of a cookie.
+func (s *sessions) find(cookie string) (found session, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ok := false
-	for _, c := range s.cookies {
-		ok = equal(cookie, c) || ok
+	for _, one := range s.all {
+		if equal(cookie, one.cookie) {
+			found, ok = one, true
+		}
 	}
-	return ok
+	return found, ok
 }
