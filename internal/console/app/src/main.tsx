@@ -34,11 +34,13 @@ function Root(): JSX.Element {
     try {
       const config = await consoleConfig();
       try {
-        const [user, server, discovery] = await Promise.all([whoAmI(), serverInfo(), discover()]);
+        // Alone: a server ends the connection with its answer to somebody who has not logged in, and other requests on it fail.
+        const user = await whoAmI();
         if (user.username === 'system:anonymous' && !config.proxied) {
           setPhase({ step: 'login', config, reason });
           return;
         }
+        const [server, discovery] = await Promise.all([serverInfo(), discover()]);
         let last = discovery;
         const app: App = {
           config, user, server, discovery, logOut,
