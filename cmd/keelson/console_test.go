@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/console"
 )
 
 // TestConsole starts a server and `keelson console` in front of it, opens the link, and asks for the next one.
@@ -66,13 +67,22 @@ func TestConsole(t *testing.T) {
 		t.Fatal(err)
 	}
 	browser := &http.Client{Jar: jar, Timeout: 20 * time.Second}
+	secret := "" // what the page finds in its address
 	get := func(url string) (int, string) {
 		t.Helper()
-		r, err := browser.Get(url)
+		question, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		question.Header.Set(console.HeaderName, secret)
+		r, err := browser.Do(question)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer r.Body.Close()
+		if given, ok := strings.CutPrefix(r.Request.URL.Fragment, "session="); ok {
+			secret = given
+		}
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			t.Fatal(err)
