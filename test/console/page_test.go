@@ -141,9 +141,12 @@ func (p *page) until(what, expression string) {
 // types writes into a field, which it empties before.
 func (p *page) types(selector, text string) {
 	p.t.Helper()
-	p.do("write into "+selector, chromedp.WaitVisible(selector), chromedp.Focus(selector),
-		chromedp.Evaluate(fmt.Sprintf("document.querySelector(%q).select?.()", selector), nil),
-		press(kb.Delete), press(text))
+	p.do("find "+selector, chromedp.WaitVisible(selector), chromedp.Focus(selector))
+	for tries, empty := 0, false; !empty && tries < 10; tries++ { // the page may draw the field again between the selection and the key
+		p.do("empty "+selector, chromedp.Evaluate(fmt.Sprintf("document.querySelector(%q).select?.()", selector), nil), press(kb.Delete),
+			chromedp.Evaluate(fmt.Sprintf("document.querySelector(%q).value === ''", selector), &empty))
+	}
+	p.do("write into "+selector, press(text))
 }
 
 // fills writes into the field of a label that begins with a text.
