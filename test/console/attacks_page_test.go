@@ -97,8 +97,8 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: viewer}]
 	}
 }
 
-// TestAttackPolicy: the browser refuses to run what is not a file of the console, and to send anything elsewhere. The policy of
-// the server's console and that of the proxy are the same.
+// TestAttackPolicy: the browser refuses to run what is not a file of the console, and to send anything elsewhere. The
+// server and the proxy send the same policy, so the page of the server is enough.
 func TestAttackPolicy(t *testing.T) {
 	s := start(t)
 	other := blank(t)

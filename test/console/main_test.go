@@ -38,11 +38,15 @@ func chromium(t testing.TB) string {
 	return ""
 }
 
+// programDir is the folder of the program, "" as long as no test has needed it.
+var programDir string
+
 var built = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "keelson-console-program-")
 	if err != nil {
 		return "", err
 	}
+	programDir = dir
 	path := filepath.Join(dir, "keelson")
 	build := exec.Command("go", "build", "-o", path, "./cmd/keelson")
 	build.Dir = "../.."
@@ -54,8 +58,8 @@ var built = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if path, err := built(); err == nil && testing.Testing() {
-		_ = os.RemoveAll(filepath.Dir(path))
+	if programDir != "" {
+		_ = os.RemoveAll(programDir)
 	}
 	os.Exit(code)
 }
@@ -72,6 +76,7 @@ type server struct {
 // start starts a server of its own for a test. Its administrator has a token.
 func start(t testing.TB, flags ...string) *server {
 	t.Helper()
+	chromium(t) // without a browser there is nothing to test
 	program, err := built()
 	if err != nil {
 		t.Fatal(err)

@@ -273,3 +273,6 @@ func screenshot(ctx context.Context) (picture []byte, err error) {
 
 func navigate(url string) chromedp.Action     { return chromedp.Navigate(url) }
 func visible(selector string) chromedp.Action { return chromedp.WaitVisible(selector) }
+
+// insert puts a text where the focus is, as an input method does.
+func insert(ctx context.Context, text string) error { return input.InsertText(text).Do(ctx) }

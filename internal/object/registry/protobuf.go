@@ -153,7 +153,8 @@ func (e *protobufEncoding) isJSON([]byte, *Version) bool { return false }
 
 func (e *protobufEncoding) isProto(v *Version) bool { return v.isStored() }
 
-// isDirect reports whether the item JSON in a version is that of the message, so that nothing has to be decoded for it.
+// isDirect reports whether the item JSON in a version can be made from the message without decoding it: the version is the stored one, and
+// nothing is set after decoding.
 func (e *protobufEncoding) isDirect(v *Version) bool {
 	return v.isStored() && e.kind.Storage.AfterDecode == nil
 }

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -90,7 +89,7 @@ func bundle(app string) (files map[string][]byte, packages []string, err error) 
 		return nil, nil, err
 	}
 	sum := sha256.Sum256(icon)
-	name := "icon-" + strings.ToUpper(base64.RawURLEncoding.EncodeToString(sum[:6])) + ".svg"
+	name := fmt.Sprintf("icon-%x.svg", sum[:4])
 	files[name] = icon
 	page, err := os.ReadFile(filepath.Join(app, "src", "index.html"))
 	if err != nil {
@@ -175,16 +174,16 @@ func write(dist, app string, files map[string][]byte) error {
 		}
 		fmt.Fprintf(os.Stderr, "%-28s %8d bytes, %7d compressed\n", name, len(text), b.Len())
 	}
-	sum, err := Sum(app)
+	sum, err := sourcesSum(app)
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dist, "sources.sum"), []byte(sum+"\n"), 0o644)
 }
 
-// Sum returns a sum of the sources, by which a test of internal/console sees that they were built. It is that of the lines
-// "sum of the file, its path" in the order of the paths.
-func Sum(app string) (string, error) {
+// sourcesSum returns the SHA-256 sum of a text with a line for each source file, in the order of their paths: the sum of the file, a blank,
+// and its path. TestBuiltFromSources of internal/console, in another module, computes it too, and compares.
+func sourcesSum(app string) (string, error) {
 	var lines []string
 	err := filepath.WalkDir(app, func(path string, d fs.DirEntry, err error) error {
 		switch {

@@ -19,7 +19,6 @@ export function takeSession(): void {
 }
 
 export const sessionHeader = (): Record<string, string> => ({ [SESSION_HEADER]: session || '1' });
-let impersonated: Impersonation | null = null;
 
 export interface Impersonation {
   user: string;
@@ -125,10 +124,9 @@ export const listeners = {
 function headers(r: Request): Headers {
   const h = new Headers({ Accept: r.accept ?? JSON_TYPE, [SESSION_HEADER]: session || '1' });
   if (token) h.set('Authorization', `Bearer ${token}`);
-  const as = r.as ?? impersonated;
-  if (as) {
-    h.set('Impersonate-User', as.user);
-    for (const group of as.groups) h.append('Impersonate-Group', group);
+  if (r.as) {
+    h.set('Impersonate-User', r.as.user);
+    for (const group of r.as.groups) h.append('Impersonate-Group', group);
   }
   if (r.body !== undefined) h.set('Content-Type', r.contentType ?? JSON_TYPE);
   return h;

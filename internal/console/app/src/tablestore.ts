@@ -1,7 +1,7 @@
 // A live list of a resource in the columns of the server: pages of a Table, then a watch of Tables. Rows are kept by the
 // key of their object; changes of many events are shown at once, at most once a frame.
 
-import { APIError, isAbort, messageOf, query, requestTable, sleep, watch, WhileShown, type Column, type Table, type Value } from './api';
+import { APIError, isAbort, query, requestTable, sleep, watch, WhileShown, type Column, type Table, type Value } from './api';
 import { listPath, type Resource } from './discovery';
 
 export interface Selection {
@@ -147,10 +147,6 @@ export class TableStore {
       else await sleep(1000, signal);
       signal.throwIfAborted();
     }
-  }
-
-  message(): string {
-    return this.error ? messageOf(this.error) : '';
   }
 }
 
