@@ -133,6 +133,7 @@ const workerIdle = time.Second
 // Run handles items, n at a time at most and never one item twice at a time, until ctx ends. Then it closes the queue.
 // An item whose handling fails comes back later.
 func (q *Queue[T]) Run(ctx context.Context, n int, handle func(ctx context.Context, item T) error) {
+	defer q.Close() // when Run sees the end of ctx before AfterFunc does, stop keeps AfterFunc from it
 	stop := context.AfterFunc(ctx, q.Close)
 	defer stop()
 	var workers sync.WaitGroup

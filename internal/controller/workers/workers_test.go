@@ -50,6 +50,23 @@ func TestFailuresAndPanicsComeBack(t *testing.T) {
 	<-done
 }
 
+// endedEarly is a context that says that it has ended before what waits for its end has been told, as every context does
+// for a moment.
+type endedEarly struct{ context.Context }
+
+func (endedEarly) Err() error { return context.Canceled }
+
+// TestRunCloses: the queue is closed when Run returns, also when Run is the first to see the end of the context.
+// Otherwise the goroutines of the queue would remain.
+func TestRunCloses(t *testing.T) {
+	q := New[string](Options{FirstDelay: time.Millisecond, MaxDelay: time.Second})
+	q.Add("item")
+	q.Run(endedEarly{t.Context()}, 1, func(context.Context, string) error { return nil })
+	if !q.items.ShuttingDown() {
+		t.Error("the queue is open after Run")
+	}
+}
+
 func TestProtect(t *testing.T) {
 	err := Protect(func() error { panic("a mistake") })
 	if err == nil || !strings.Contains(err.Error(), "panic: a mistake") || !strings.Contains(err.Error(), "workers_test.go") {

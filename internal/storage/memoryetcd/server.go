@@ -140,8 +140,9 @@ func (s *Server) Serve(l net.Listener) error {
 	s.tasks.Go(func() { _ = s.http.Serve(plain) })
 	defer calls.Close()
 	defer plain.Close()
-	stopped := context.AfterFunc(s.ctx, func() { l.Close() })
-	defer stopped()
+	defer l.Close()                                        // stop may keep AfterFunc from it
+	stop := context.AfterFunc(s.ctx, func() { l.Close() }) // ends Accept
+	defer stop()
 	for {
 		c, err := l.Accept()
 		if s.ctx.Err() != nil {
