@@ -28,6 +28,9 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Inf
 	if err != nil {
 		return err
 	}
+	if isReadOnce(accepted, &options) {
+		sel.retain = min(sel.retain, streamedFrom)
+	}
 	page, err := h.page(r, info, s, sel, &options)
 	if err == nil {
 		err = h.writeList(w, r, s, accepted, page)
@@ -129,7 +132,7 @@ type collector struct {
 	view  *cache.View
 	limit int // 0: none
 	// yield gets the chosen objects. If it is nil, they are added to objects, as long as they are in memory anyway or
-	// take no more than selection.s.pageBytes.
+	// take no more than selection.retain.
 	yield   func(*cache.Object) error
 	objects []*cache.Object
 	bytes   int
@@ -191,7 +194,7 @@ func (c *collector) choose(ctx context.Context, o *cache.Object) bool {
 		return c.limit > 0
 	}
 	c.objects = append(c.objects, o)
-	if c.bytes += len(o.Data); c.bytes > c.sel.s.pageBytes && !c.view.Loaded() {
+	if c.bytes += len(o.Data); c.bytes > c.sel.retain && !c.view.Loaded() {
 		c.tooLarge = true
 		return c.limit > 0
 	}

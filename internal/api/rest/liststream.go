@@ -15,15 +15,18 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// A page whose objects are not in memory and take more than maxPageBytes is streamed: the objects after the first maxPageBytes are read
+// A page whose objects are not in memory and take more than streamedFrom is streamed: the objects after the first ones are read
 // from the store, encoded and sent piece by piece, and none of them is kept. All of them are read at the revision of the page, so
 // that the list is one state. If the store has compacted that revision before the last object was read, the connection
 // is closed, because the status was sent already.
 //
 // Protobuf needs the length of the list before its first item. Therefore these objects are read twice then: once for their lengths. So
-// they are if the request has a limit: the token to continue with comes before the items.
+// they are if the request has a limit: the token to continue with comes before the items. Such pages, and those that would lose
+// something else (their indentation, or CBOR), are streamed from maxPageBytes on.
 
 const (
+	// streamedFrom bounds the objects that are read before the first one is encoded, in bytes.
+	streamedFrom = 2 << 20
 	// maxPageBytes bounds the objects of a page that are in memory for this page alone, in bytes.
 	maxPageBytes = 16 << 20
 	// streamMemory is about how many bytes a streamed page takes beside its buffers: a page of the store, and maxBatches batches of
@@ -34,6 +37,11 @@ const (
 	// maxBatches is the number of batches that are encoded at the same time, or wait to be sent: enough for a reader to be ahead.
 	maxBatches = 8
 )
+
+// isReadOnce reports whether a streamed page is read from the store once, and loses nothing by it.
+func isReadOnce(accepted negotiate.Accepted, o *listOptions) bool {
+	return accepted.Media == scheme.JSON && !accepted.Pretty && o.Limit == 0
+}
 
 // streamedPage returns the function page.streamed for what is at or above start, up to limit objects, 0 being all.
 func (s *served) streamedPage(

@@ -91,6 +91,41 @@ func TestStreamedLists(t *testing.T) {
 	}
 }
 
+// TestMemoryOfStreamedLists lists 5 MiB of pods that are not in memory. A list that is sent while it is read counts the memory of its
+// beginning alone. One that would be read twice, or would lose its indentation, is read as a whole.
+func TestMemoryOfStreamedLists(t *testing.T) {
+	shelf := newShelf(t)
+	const size = 5 << 20
+	pods := variedPods(rand.New(rand.NewSource(1)), 100)
+	for _, p := range pods {
+		p.Annotations = map[string]string{"large": strings.Repeat("x", size/len(pods))}
+	}
+	shelf.put(t, pods)
+	s := shelf.podsOfStore(t)
+	h := New(Options{Registry: shelf.registry, Now: time.Now})
+	for query, streamed := range map[string]bool{
+		"": true, "?limit=99": false, "?pretty=1": false, "?labelSelector=!none": true,
+	} {
+		for accept, once := range map[string]bool{
+			"application/json": true, "application/json;as=Table;v=v1;g=meta.k8s.io": true, "application/vnd.kubernetes.protobuf": false,
+			"application/yaml": false,
+		} {
+			held := &waitingWriter{budget: math.MaxInt64}
+			r := httptest.NewRequestWithContext(
+				request.WithInfo(t.Context(), &request.Info{Response: held}), http.MethodGet, "/api/v1/pods"+query, nil,
+			)
+			r.Header.Set("Accept", accept)
+			if err := h.list(httptest.NewRecorder(), r, &request.Info{}, s); err != nil {
+				t.Fatalf("%s as %s: %v", query, accept, err)
+			}
+			n := math.MaxInt64 - held.budget
+			if want := streamed && once; n == 0 || want != (n <= streamedFrom+streamMemory+size/10) {
+				t.Errorf("%s as %s: %d bytes are held", query, accept, n)
+			}
+		}
+	}
+}
+
 // TestInBatches encodes objects in batches, some of which take long or are large: they are sent in their order. The first error or
 // panic of a step is the result.
 func TestInBatches(t *testing.T) {

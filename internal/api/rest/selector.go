@@ -77,6 +77,8 @@ type selection struct {
 	fields []requirement
 	// index is set where an indexed field must equal a value.
 	index, value string
+	// retain bounds the objects that a page retains, in bytes, if they are not in memory anyway.
+	retain int
 }
 
 type requirement struct {
@@ -88,7 +90,7 @@ type requirement struct {
 // among: what cannot be parsed is refused first, then what does not go together, then
 // fields that there are not.
 func selectionFor(s *served, namespace, name string, o *listOptions, watch bool) (*selection, error) {
-	sel := &selection{s: s, namespace: namespace, name: name}
+	sel := &selection{s: s, namespace: namespace, name: name, retain: s.pageBytes}
 	requirements, err := sel.parse(o.LabelSelector, o.FieldSelector)
 	if err != nil {
 		return nil, err
@@ -101,7 +103,7 @@ func selectionFor(s *served, namespace, name string, o *listOptions, watch bool)
 
 // newSelection makes a selection of selectors alone.
 func newSelection(s *served, namespace, name, labelText, fieldText string) (*selection, error) {
-	sel := &selection{s: s, namespace: namespace, name: name}
+	sel := &selection{s: s, namespace: namespace, name: name, retain: s.pageBytes}
 	requirements, err := sel.parse(labelText, fieldText)
 	if err != nil {
 		return nil, err

@@ -6,7 +6,7 @@ import (
 )
 
 // sharedBytes bounds the objects of a shared read, in bytes.
-const sharedBytes = 16 << 20
+const sharedBytes = 2 << 20
 
 // sharedReads has the reads of objects at an old revision that are in progress, so that requests for the same revision
 // share one read of the first sharedBytes. A read is cancelled when no request waits for it any more.

@@ -180,27 +180,15 @@ func (m *message) find(r *reader, text []byte) bool {
 	}
 	spans := r.spans[first:]
 	for len(text) > 0 {
-		number, kind, n := protowire.ConsumeTag(text)
+		number, kind, v, n := nextValue(text)
 		if n < 0 {
 			return false
 		}
 		text = text[n:]
-		v := value{next: -1}
-		switch kind {
-		case protowire.VarintType:
-			v.number, n = protowire.ConsumeVarint(text)
-		case protowire.BytesType:
-			v.bytes, n = protowire.ConsumeBytes(text)
-		default:
-			return false
-		}
-		if n < 0 {
-			return false
-		}
-		text = text[n:]
-		if int(number) >= len(m.byNumber) || m.byNumber[number] < 0 {
+		if number >= uint64(len(m.byNumber)) || m.byNumber[number] < 0 {
 			continue // a field of a later version
 		}
+		v.next = -1
 		i := m.byNumber[number]
 		if m.fields[i].kind != kind {
 			return false
@@ -214,6 +202,37 @@ func (m *message) find(r *reader, text []byte) bool {
 		spans[i].last = at
 	}
 	return true
+}
+
+// nextValue returns the first value of a message that is not empty, and its field. The next one begins after n bytes; n is negative if
+// the message is damaged, or has a kind of value that no field has here.
+func nextValue(text []byte) (number uint64, kind protowire.Type, v value, n int) {
+	tag, head := varint(text)
+	if head < 0 || tag>>3 < uint64(protowire.MinValidNumber) || tag>>3 > uint64(protowire.MaxValidNumber) {
+		return 0, 0, v, -1
+	}
+	x, size := varint(text[head:])
+	n = head + size
+	switch kind = protowire.Type(tag & 7); {
+	case size < 0:
+		return 0, 0, v, -1
+	case kind == protowire.VarintType:
+		v.number = x
+	case kind == protowire.BytesType && x <= uint64(len(text)-n):
+		v.bytes = text[n:][:x]
+		n += int(x)
+	default:
+		return 0, 0, v, -1
+	}
+	return tag >> 3, kind, v, n
+}
+
+// varint is protowire.ConsumeVarint. Most numbers have one byte.
+func varint(text []byte) (v uint64, n int) {
+	if len(text) > 0 && text[0] < 0x80 {
+		return uint64(text[0]), 1
+	}
+	return protowire.ConsumeVarint(text)
 }
 
 // makeMessage makes the plan of a type and of the types in it. It returns nil for a type that is not a message, or is one by methods
@@ -489,15 +508,11 @@ func decoded(t reflect.Type) single {
 func appendFieldsMessage(_ *reader, b []byte, v value) ([]byte, bool) {
 	var fields metav1.FieldsV1
 	for text := v.bytes; len(text) > 0; {
-		number, kind, n := protowire.ConsumeTag(text)
+		number, kind, raw, n := nextValue(text)
 		if n < 0 || number != 1 || kind != protowire.BytesType {
 			return b, false
 		}
-		raw, size := protowire.ConsumeBytes(text[n:])
-		if size < 0 {
-			return b, false
-		}
-		fields.Raw, text = raw, text[n+size:]
+		fields.Raw, text = raw.bytes, text[n:]
 	}
 	b, err := appendFields(b, unsafe.Pointer(&fields), false)
 	return b, err == nil
@@ -557,18 +572,8 @@ type mapEntry struct {
 // entryOf reads the message of an entry of a map: the key in field 1, the value in field 2.
 func entryOf(text []byte, kind protowire.Type) (e mapEntry, ok bool) {
 	for len(text) > 0 {
-		number, at, n := protowire.ConsumeTag(text)
+		number, at, v, n := nextValue(text)
 		if n < 0 || number > 2 || number == 1 && at != protowire.BytesType || number == 2 && at != kind {
-			return e, false
-		}
-		text = text[n:]
-		var v value
-		if at == protowire.VarintType {
-			v.number, n = protowire.ConsumeVarint(text)
-		} else {
-			v.bytes, n = protowire.ConsumeBytes(text)
-		}
-		if n < 0 {
 			return e, false
 		}
 		text = text[n:]
