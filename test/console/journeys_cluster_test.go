@@ -1,7 +1,12 @@
 package console
 
 import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp/kb"
 )
@@ -209,12 +214,84 @@ spec:
 	p.sees("ValidatingWebhookConfiguration", "broken")
 }
 
-func serverPage(_ *testing.T, s *server, p *page) {
+func serverPage(t *testing.T, s *server, p *page) {
 	in(s, p)
 	p.click("Server")
 	p.sees("Processor time", "Ready", "Most objects", "Slowest requests", "Free on the disk", "global-default")
 	p.until("it is ready", `document.querySelector('.server .badge.good')?.innerText === 'yes'`)
+	p.sees("Requests that wait", "None.")
+	s.crowd(t, "crowd", 3)
+	p.click("Read again")
+	p.sees("crowd (narrow)")
+	p.until("the crowd is counted",
+		`[...document.querySelectorAll('[aria-label="Requests that wait"] tbody tr')].some((r) => /^crowd .narrow.\s+[1-3]$/.test(r.innerText))`)
 	p.shot("server")
+}
+
+// crowd sends requests of a user until the test ends, of which one is handled for seconds and the others wait for its seat.
+func (s *server) crowd(t *testing.T, user string, requests int) {
+	t.Helper()
+	const group = "/apis/flowcontrol.apiserver.k8s.io/v1/"
+	s.create(t, group+"prioritylevelconfigurations", `
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: PriorityLevelConfiguration
+metadata: {name: narrow}
+spec:
+  type: Limited
+  limited: {nominalConcurrencyShares: 0, borrowingLimitPercent: 0, limitResponse: {type: Queue, queuing: {queues: 1, handSize: 1, queueLengthLimit: 50}}}
+`)
+	s.create(t, group+"flowschemas", `
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {name: narrow}
+spec:
+  matchingPrecedence: 2
+  priorityLevelConfiguration: {name: narrow}
+  rules:
+  - subjects: [{kind: User, user: {name: `+user+`}}]
+    resourceRules: [{verbs: ["*"], apiGroups: ["*"], resources: ["*"], namespaces: ["*"]}]
+`)
+	s.create(t, rbac+"/clusterrolebindings", `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: `+user+`}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: `+user+`}]
+`)
+	ctx, stop := context.WithCancel(t.Context())
+	var sent sync.WaitGroup
+	t.Cleanup(func() {
+		stop()
+		sent.Wait()
+		s.call(t, http.MethodDelete, rbac+"/clusterrolebindings/"+user, "application/json", "{}")
+		s.call(t, http.MethodDelete, group+"flowschemas/narrow", "application/json", "{}")
+		s.call(t, http.MethodDelete, group+"prioritylevelconfigurations/narrow", "application/json", "{}")
+	})
+	const future = "/api/v1/namespaces/default/configmaps?resourceVersion=1099511627776" // is waited for
+	for range requests + 1 {
+		sent.Go(func() {
+			for ctx.Err() == nil {
+				r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+future, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				r.Header.Set("Authorization", "Bearer "+s.token)
+				r.Header.Set("Impersonate-User", user)
+				if response, err := s.client.Do(r); err == nil {
+					_ = response.Body.Close()
+				}
+			}
+		})
+	}
+	dump := func() string {
+		return s.call(t, http.MethodGet, "/debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1", "", "")
+	}
+	for end := time.Now().Add(patience); strings.Count(dump(), user) < requests; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after %v not all requests of %s wait:\n%s", patience, user, dump())
+		}
+	}
 }
 
 func darkAndLight(_ *testing.T, s *server, p *page) {

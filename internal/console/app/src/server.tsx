@@ -19,11 +19,29 @@ async function health(path: string, signal: AbortSignal): Promise<{ ok: boolean;
   }
 }
 
+/** waiting counts the requests in the queues of API Priority and Fairness by user. It is undefined where these may not be read. */
+async function waiting(signal: AbortSignal): Promise<Map<string, number> | undefined> {
+  const path = '/debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1';
+  const text = await request<string>(path, { text: true, accept: 'text/plain', signal }).catch(() => '');
+  const [head, ...rows] = text.trim().split('\n').map((line) => line.split(/, */));
+  const user = head.indexOf('UserName');
+  const flow = head.indexOf('FlowSchemaName');
+  if (user < 0 || flow < 0) return undefined;
+  const found = new Map<string, number>();
+  for (const row of rows) {
+    const key = `${row[user]} (${row[flow]})`;
+    found.set(key, (found.get(key) ?? 0) + 1);
+  }
+  return found;
+}
+
 export function Server(): JSX.Element {
   const app = useApp();
   const loaded = useLoaded(async (signal) => {
-    const [samples, ready] = await Promise.all([metrics((n) => WANTED.test(n), signal), health('/readyz?verbose', signal)]);
-    return { samples, ready };
+    const [samples, ready, queued] = await Promise.all([
+      metrics((n) => WANTED.test(n), signal), health('/readyz?verbose', signal), waiting(signal),
+    ]);
+    return { samples, ready, queued };
   }, []);
   useEffect(() => {
     const timer = setInterval(() => document.hidden || loaded.reload(), 10_000);
@@ -48,12 +66,18 @@ export function Server(): JSX.Element {
       />
       {loaded.error ? <Problem error={loaded.error} retry={loaded.reload} /> : null}
       {!loaded.value && !loaded.error ? <Busy what="Reading its metrics" /> : null}
-      {loaded.value ? <Figures samples={loaded.value.samples} ready={loaded.value.ready} /> : null}
+      {loaded.value ? <Figures {...loaded.value} /> : null}
     </section>
   );
 }
 
-function Figures({ samples, ready }: { samples: Sample[]; ready: { ok: boolean; text: string } }): JSX.Element {
+function Figures({
+  samples, ready, queued,
+}: {
+  samples: Sample[];
+  ready: { ok: boolean; text: string };
+  queued?: Map<string, number>;
+}): JSX.Element {
   const size = samples.find((s) => s.name === 'apiserver_storage_size_bytes')?.value;
   const value = (name: string): number | undefined => one(samples, name);
   const show = (n: number | undefined, text: (n: number) => string): string => (n === undefined ? '' : text(n));
@@ -136,6 +160,17 @@ function Figures({ samples, ready }: { samples: Sample[]; ready: { ok: boolean; 
             head={['Flow schema and priority level', 'Requests', 'Refused']}
             rows={top(flows, 12).map(([k, n]) => [k, String(n), String(rejected.get(k) ?? 0)])}
           />
+          {queued ? (
+            <>
+              <h2>Requests that wait</h2>
+              <SimpleTable
+                label="Requests that wait"
+                empty="None."
+                head={['User and flow schema', 'Requests']}
+                rows={top(queued, 12).map(([k, n]) => [k, String(n)])}
+              />
+            </>
+          ) : null}
         </div>
       </div>
     </>
