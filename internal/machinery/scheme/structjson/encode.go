@@ -365,13 +365,14 @@ func plainName(doc []byte) int {
 	}
 	for i := 1; i < len(doc); i++ {
 		switch c := doc[i]; {
+		case c < utf8.RuneSelf && plain[c]:
 		case c == '"':
 			return i + 1
 		case c == '\\':
 			if i++; i == len(doc) || strings.IndexByte(`"\/bfnrt`, doc[i]) < 0 {
 				return 0
 			}
-		case c >= utf8.RuneSelf || !plain[c]:
+		default:
 			return 0
 		}
 	}

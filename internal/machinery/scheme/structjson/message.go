@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -36,12 +37,17 @@ func AppendMessage(b, message []byte, t reflect.Type) (_ []byte, ok bool) {
 
 // A reader has the memory for the values of a message and of those in it.
 type reader struct {
-	values []value
+	values []value // the first one is none
 	spans  []span
 	keys   []mapEntry
+	// quantities has the JSON of messages of quantities, of which most objects have the same few.
+	quantities map[string]string
 }
 
-var readers = sync.Pool{New: func() any { return new(reader) }}
+// A reader remembers maxQuantities quantities, whose messages have maxQuantity bytes at most.
+const maxQuantities, maxQuantity = 256, 32
+
+var readers = sync.Pool{New: func() any { return &reader{values: make([]value, 1), quantities: map[string]string{}} }}
 
 // release gives the memory back, unless it is much.
 func (r *reader) release() {
@@ -51,7 +57,7 @@ func (r *reader) release() {
 	}
 	clear(r.values[:cap(r.values)]) // they hold the message
 	clear(r.keys[:cap(r.keys)])
-	r.values, r.spans, r.keys = r.values[:0], r.spans[:0], r.keys[:0]
+	r.values, r.spans, r.keys = r.values[:1], r.spans[:0], r.keys[:0]
 	readers.Put(r)
 }
 
@@ -93,7 +99,7 @@ type messageField struct {
 	inline *message
 	// append writes what the message has of the field.
 	append func(b []byte, f found) ([]byte, bool)
-	// omit reports whether the member is left out. If nil, it never is.
+	// omit reports whether the member is left out. If nil, it never is, and else always if the message has nothing of the field.
 	omit func(f found) bool
 	// zero is the JSON that omitzero leaves out. nil without omitzero.
 	zero []byte
@@ -101,12 +107,12 @@ type messageField struct {
 
 // A value is one value of a field in a message: of a number, the number, and of other types, the bytes.
 type value struct {
-	next   int32 // position in reader.values of the next value of the field, or -1
+	next   int32 // position in reader.values of the next value of the field; 0 if there is none
 	number uint64
 	bytes  []byte
 }
 
-// span is where the values of a field begin and end in reader.values: at -1 if there is none.
+// span is where the values of a field begin and end in reader.values: at 0 if there is none.
 type span struct{ first, last int32 }
 
 // found is what a message has of a field.
@@ -115,7 +121,7 @@ type found struct {
 	span
 }
 
-func (f found) none() bool { return f.first < 0 }
+func (f found) none() bool { return f.first == 0 }
 
 // one returns the last value of a field, or zero if there is none.
 func (f found) one() value {
@@ -152,7 +158,7 @@ func (m *message) appendMembers(r *reader, b, text []byte, start int) (_ []byte,
 			}
 			continue
 		}
-		if f.omit != nil && f.omit(has) {
+		if f.omit != nil && (has.none() || f.omit(has)) {
 			continue
 		}
 		before := len(b)
@@ -175,9 +181,7 @@ func (m *message) appendMembers(r *reader, b, text []byte, start int) (_ []byte,
 // find puts the values of a message into the reader, and a span for each field.
 func (m *message) find(r *reader, text []byte) bool {
 	first := len(r.spans)
-	for range m.fields {
-		r.spans = append(r.spans, span{-1, -1})
-	}
+	r.spans = append(r.spans, make([]span, len(m.fields))...)
 	spans := r.spans[first:]
 	for len(text) > 0 {
 		number, kind, v, n := nextValue(text)
@@ -188,13 +192,12 @@ func (m *message) find(r *reader, text []byte) bool {
 		if number >= uint64(len(m.byNumber)) || m.byNumber[number] < 0 {
 			continue // a field of a later version
 		}
-		v.next = -1
 		i := m.byNumber[number]
 		if m.fields[i].kind != kind {
 			return false
 		}
 		at := int32(len(r.values))
-		if r.values = append(r.values, v); spans[i].first < 0 {
+		if r.values = append(r.values, v); spans[i].first == 0 {
 			spans[i].first = at
 		} else {
 			r.values[spans[i].last].next = at
@@ -426,7 +429,7 @@ func appendList(b []byte, has found, element single) (_ []byte, ok bool) {
 		return append(b, "null"...), true
 	}
 	b = append(b, '[')
-	for at := has.first; at >= 0; at = has.r.values[at].next {
+	for at := has.first; at != 0; at = has.r.values[at].next {
 		if at != has.first {
 			b = append(b, ',')
 		}
@@ -444,6 +447,8 @@ func singleOf(t reflect.Type, made map[reflect.Type]*message) single {
 	switch {
 	case t == reflect.TypeFor[metav1.FieldsV1]():
 		return appendFieldsMessage
+	case t == reflect.TypeFor[resource.Quantity]():
+		return quantity(decoded(t))
 	case own && to.Implements(messageType), t.Kind() == reflect.Slice && to.Implements(messageType):
 		return decoded(t)
 	case own:
@@ -504,6 +509,21 @@ func decoded(t reflect.Type) single {
 	}
 }
 
+// quantity returns the function for a resource.Quantity. decode is that for any type with a method.
+func quantity(decode single) single {
+	return func(r *reader, b []byte, v value) ([]byte, bool) {
+		if text, ok := r.quantities[string(v.bytes)]; ok {
+			return append(b, text...), true
+		}
+		start := len(b)
+		b, ok := decode(r, b, v)
+		if ok && len(r.quantities) < maxQuantities && len(v.bytes) <= maxQuantity {
+			r.quantities[string(v.bytes)] = string(b[start:])
+		}
+		return b, ok
+	}
+}
+
 // appendFieldsMessage appends a FieldsV1, whose message has JSON in its first field.
 func appendFieldsMessage(_ *reader, b []byte, v value) ([]byte, bool) {
 	var fields metav1.FieldsV1
@@ -534,7 +554,7 @@ func mapOf(t reflect.Type, made map[reflect.Type]*message) func(b []byte, has fo
 			return append(b, "null"...), true
 		}
 		r, start := has.r, len(has.r.keys)
-		for at := has.first; at >= 0; at = r.values[at].next {
+		for at := has.first; at != 0; at = r.values[at].next {
 			e, ok := entryOf(r.values[at].bytes, kind)
 			if !ok {
 				return b, false
