@@ -185,7 +185,7 @@ func (c *Cache) relist() error {
 const (
 	firstPage = 500
 	maxPage   = 1000
-	pageBytes = 1 << 20
+	pageBytes = 512 << 10 // what is read stays in the cache of a processor until it is encoded
 )
 
 // pages reads the entries with a prefix at one revision, page by page. If the store cannot limit the bytes of a page,

@@ -162,7 +162,11 @@ func (o *Options) pebbleOptions(logger pebble.Logger, lock *pebble.Lock) *pebble
 		FlushSplitBytes:       32 << 20, // more than a memtable: narrower tables would be merged in smaller portions
 		DisableWAL:            o.unlogged,
 		Logger:                logger,
+
+		BlockPropertyCollectors: []func() pebble.BlockPropertyCollector{collectRevisions},
 	}
+	// Reads start no merges: those of the past are few, and the disk is not written because somebody reads.
+	p.Experimental.ReadSamplingMultiplier = -1
 	// The tables of each level are twice as large as those of the level above: 8 or 16 MiB for most of the data. Each open
 	// table takes a place among MaxOpenFiles.
 	p.TargetFileSizes[0] = 4 << 20

@@ -139,6 +139,9 @@ func (s *Store) readRange(
 	}
 	defer s.leave()
 	o := &pebble.IterOptions{LowerBound: appendVersionBound(nil, r.Start), UpperBound: []byte{prefixVersion + 1}}
+	if r.Revision > 0 {
+		o.PointKeyFilters = upTo(r.Revision)
+	}
 	if r.End != "" {
 		o.UpperBound = appendVersionBound(nil, r.End)
 	}

@@ -1,0 +1,45 @@
+package embedded
+
+import (
+	"math"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/sstable"
+)
+
+// Each block and table of versions has the revisions between which they are. A read at an old revision skips those with newer versions
+// alone: of an hour ago, most of what the upper levels have. Nothing is missed. A read at a revision ignores newer versions, and the
+// record of Pebble that deletes a version has the same key, so a block that is skipped hides no deletion of what is read.
+
+// blockRevisions is the name of the property in the tables. Those without it, from older programs, are not skipped.
+const blockRevisions = "keelson.revisions.1"
+
+// collectRevisions makes the collector of a table.
+func collectRevisions() pebble.BlockPropertyCollector {
+	return sstable.NewBlockIntervalCollector(blockRevisions, revisionOf{}, nil)
+}
+
+// upTo returns the filter of a read at a revision.
+func upTo(revision int64) []pebble.BlockPropertyFilter {
+	return []pebble.BlockPropertyFilter{sstable.NewBlockIntervalFilter(blockRevisions, 0, uint64(revision)+1, nil)}
+}
+
+// revisionOf implements sstable.IntervalMapper.
+type revisionOf struct{}
+
+// MapPointKey implements sstable.IntervalMapper. Only versions count: other records are read without the filter.
+func (revisionOf) MapPointKey(key pebble.InternalKey, _ []byte) (sstable.BlockInterval, error) {
+	if len(key.UserKey) == 0 || key.UserKey[0] != prefixVersion {
+		return sstable.BlockInterval{}, nil
+	}
+	_, revision, err := splitVersionKey(key.UserKey)
+	if err != nil { // every read meets it
+		return sstable.BlockInterval{Upper: math.MaxUint64}, nil
+	}
+	return sstable.BlockInterval{Lower: uint64(revision), Upper: uint64(revision) + 1}, nil
+}
+
+// MapRangeKeys implements sstable.IntervalMapper. There are no range keys.
+func (revisionOf) MapRangeKeys(sstable.Span) (sstable.BlockInterval, error) {
+	return sstable.BlockInterval{}, nil
+}
