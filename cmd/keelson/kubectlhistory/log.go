@@ -124,6 +124,8 @@ func timeOf(c *history.Change) string {
 
 func userOf(c *history.Change) string {
 	switch {
+	case c.User == "" && c.FieldManager != "":
+		return "<unknown> (" + c.FieldManager + ")"
 	case c.User == "":
 		return "<unknown>"
 	case c.Impersonator != "":

@@ -3,7 +3,6 @@ package blockers
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -215,7 +214,7 @@ func (s *search) readHistory(ctx context.Context) {
 			s.out.LastChange = c
 		}
 	}
-	if !s.may(ctx, "readhistory", s.served.GVR, s.info.Namespace, s.info.Name) {
+	if !s.served.KeepsAuthors() || !s.may(ctx, "readhistory", s.served.GVR, s.info.Namespace, s.info.Name) {
 		return
 	}
 	limit := 1
@@ -223,7 +222,7 @@ func (s *search) readHistory(ctx context.Context) {
 		limit = maxVersions
 	}
 	changes, _, err := s.served.Changes(ctx, s.info.Namespace, s.info.Name, 0, limit)
-	if err != nil && !errors.Is(err, registry.ErrNoHistory) {
+	if err != nil {
 		s.notExamined("The history cannot be read: %s.", shorten(err.Error()))
 	}
 	for i := range changes {

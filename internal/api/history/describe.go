@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -112,7 +114,40 @@ func Describe(c *registry.PastChange, after, before Object) Change {
 	if after.Err != nil {
 		out.Unreadable = after.Err.Error()
 	}
+	if c.Time.IsZero() {
+		out.takeManager(after, before)
+	}
 	return out
+}
+
+// managedFields is an entry of metadata.managedFields without its fields.
+type managedFields struct {
+	Manager, Operation, APIVersion, Subresource string
+	Time                                        metav1.Time
+}
+
+// takeManager sets the time and the field manager of a change whose author was not kept, from the entry of managedFields that the change
+// has added or renewed. Its time is in seconds. If there are several, only the time is certain.
+func (c *Change) takeManager(after, before Object) {
+	var entries, earlier []managedFields
+	after.member("managedFields", &entries)
+	before.member("managedFields", &earlier)
+	var newest []managedFields
+	for _, e := range entries {
+		switch {
+		case e.Time.IsZero() || slices.Contains(earlier, e) || len(newest) > 0 && e.Time.Before(&newest[0].Time):
+		case len(newest) > 0 && e.Time.Equal(&newest[0].Time):
+			newest = append(newest, e)
+		default:
+			newest = []managedFields{e}
+		}
+	}
+	if len(newest) > 0 {
+		c.Time = TimeOf(newest[0].Time.Time)
+	}
+	if len(newest) == 1 {
+		c.FieldManager, c.Subresource = newest[0].Manager, newest[0].Subresource
+	}
 }
 
 // ParseTime parses a parameter that is a time (RFC 3339) or a duration before now.

@@ -35,7 +35,7 @@ const (
 )
 
 // Change is a change of an object. Fields that are not known are empty: who made a change is known as long as the version before
-// it is kept.
+// it is kept, by a store that keeps it. Without that, the time (in seconds) and the field manager are those of managedFields.
 type Change struct {
 	Type ChangeType `json:"type,omitempty"`
 	// ResourceVersion is the one that the object has after the change.

@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"strconv"
 
@@ -48,11 +47,11 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 	}
 	// One more than are shown, because a change is found by comparing with the version before.
 	changes, more, err := s.Changes(ctx, info.Namespace, info.Name, o.before, o.limit+1)
-	if errors.Is(err, registry.ErrNoHistory) {
-		return kerrors.NewBadRequest(err.Error())
-	}
 	if err != nil {
 		return err
+	}
+	if len(changes) == 0 && o.before > 0 {
+		return kerrors.NewResourceExpired("what was before is not kept any more")
 	}
 	if len(changes) == 0 || changes[0].Revision < since {
 		// That an object had this name before the namespace was made again is not for everybody.

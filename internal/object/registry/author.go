@@ -120,6 +120,9 @@ func authorOf(ctx context.Context, verb, manager string) Author {
 	return a
 }
 
+// KeepsAuthors reports whether it is kept who made a change of the resource.
+func (r *Resource) KeepsAuthors() bool { return r.keepsAuthors }
+
 // keepsAuthors reports whether a store keeps who made a change.
 func keepsAuthors(s storage.Store) bool {
 	_, ok := s.(storage.History)

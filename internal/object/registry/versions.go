@@ -107,19 +107,19 @@ func (c *PastChange) Size() int {
 }
 
 // Changes returns the changes of an object before a revision (0 is all), the newest first, at most limit, and fewer if they are large.
-// more is true if there are older ones; then there are at least two. The object may be gone. It fails with ErrNoHistory if the store
-// keeps none.
+// more is true if there are older ones; then there are at least two. The object may be gone. A store that keeps no history has the
+// versions that it has not compacted (storage.ReadVersions).
 func (r *Resource) Changes(
 	ctx context.Context, namespace, name string, before int64, limit int,
 ) (list []PastChange, more bool, err error) {
-	history, ok := r.store.(storage.History)
-	if !ok {
-		return nil, false, ErrNoHistory
-	}
 	key := r.Key(namespace, name)
-	versions, more, err := history.Versions(
-		ctx, storage.VersionsRequest{Key: r.prefix + key, Before: before, Limit: limit, Bytes: pastBytes},
-	)
+	asked := storage.VersionsRequest{Key: r.prefix + key, Before: before, Limit: limit, Bytes: pastBytes}
+	var versions []storage.Change
+	if history, ok := r.store.(storage.History); ok {
+		versions, more, err = history.Versions(ctx, asked)
+	} else {
+		versions, more, err = storage.ReadVersions(ctx, r.store, asked)
+	}
 	if err != nil {
 		return nil, false, err
 	}

@@ -276,3 +276,71 @@ func (c *suite) compact(t *testing.T) {
 		t.Errorf("Stats: %+v", st)
 	}
 }
+
+// readVersions reads the versions of keys one by one, of which one is gone and one was made again.
+func (c *suite) readVersions(t *testing.T) {
+	k := c.env(t)
+	first := k.put("/a", "1")
+	k.put("/gone", "x")
+	k.put("/a", "22")
+	k.delete("/gone")
+	k.put("/a", "333")
+	k.delete("/a")
+	k.put("/b", "1")
+	again := k.put("/a", "4444")
+	last := k.put("/a", "55555")
+	k.put("/b", "2")
+	k.put("/b", "3")
+	read := func(r storage.VersionsRequest) string {
+		t.Helper()
+		if r.Limit == 0 {
+			r.Limit = 100
+		}
+		list, more, err := storage.ReadVersions(k.ctx, k.s, r)
+		if err != nil {
+			t.Fatalf("%+v: %v", r, err)
+		}
+		var text strings.Builder
+		for _, v := range list {
+			if v.Entry.Key != r.Key || v.Deleted != (len(v.Entry.Value) == 0) {
+				t.Errorf("%+v: %+v", r, v)
+			}
+			fmt.Fprintf(&text, "%d:%s ", v.Entry.ModRevision-first, v.Entry.Value)
+		}
+		if more {
+			text.WriteString("more")
+		}
+		return text.String()
+	}
+	for _, test := range []struct {
+		request storage.VersionsRequest
+		want    string
+	}{
+		{storage.VersionsRequest{Key: "/a"}, "8:55555 7:4444 5: 4:333 2:22 0:1 "},
+		{storage.VersionsRequest{Key: "/a", Before: last}, "7:4444 5: 4:333 2:22 0:1 "},
+		{storage.VersionsRequest{Key: "/a", Before: again, Limit: 2}, "5: 4:333 more"},
+		{storage.VersionsRequest{Key: "/a", Limit: 6}, "8:55555 7:4444 5: 4:333 2:22 0:1 "},
+		{storage.VersionsRequest{Key: "/a", Bytes: 1}, "8:55555 7:4444 more"},
+		{storage.VersionsRequest{Key: "/a", Bytes: 10}, "8:55555 7:4444 5: 4:333 more"},
+		{storage.VersionsRequest{Key: "/a", Before: first}, ""},
+		{storage.VersionsRequest{Key: "/a", Before: 1}, ""},
+		{storage.VersionsRequest{Key: "/none"}, ""},
+		{storage.VersionsRequest{Key: "/gone", Before: last - 2}, "3: 1:x "},
+		// It has been gone for longer than it was there.
+		{storage.VersionsRequest{Key: "/gone"}, ""},
+	} {
+		if got := read(test.request); got != test.want {
+			t.Errorf("%+v: %q, want %q", test.request, got, test.want)
+		}
+	}
+	if err := k.s.Compact(k.ctx, first+2); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{
+		"/a": "8:55555 7:4444 5: 4:333 2:22 ", "/gone": "3: 1:x ", // at the compaction revision it was there
+	} {
+		if got := read(storage.VersionsRequest{Key: key}); got != want {
+			t.Errorf("%s after compaction: %q, want %q", key, got, want)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package history
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+// TestManagers: of a change whose author was not kept, managedFields tell the time and the manager, if they are certain.
+func TestManagers(t *testing.T) {
+	entry := func(manager, subresource, second string) string {
+		return fmt.Sprintf(`{"manager":%q,"operation":"Update","apiVersion":"v1","subresource":%q,"time":"2026-01-02T03:04:%sZ",
+			"fieldsType":"FieldsV1","fieldsV1":{"f:data":{}}}`, manager, subresource, second)
+	}
+	object := func(entries string) Object {
+		return Object{JSON: []byte(`{"metadata":{"name":"a","managedFields":[` + entries + `]},"data":{}}`)}
+	}
+	first, second, third := entry("kubectl", "", "05"), entry("kubelet", "status", "06"), entry("kubectl", "", "07")
+	kept := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		after, before Object
+		kept          time.Time // when a store that keeps it says that the change was made
+		want          string
+	}{
+		"created":          {object(first), Object{}, time.Time{}, "05 kubectl "},
+		"another manager":  {object(first + "," + second), object(first), time.Time{}, "06 kubelet status"},
+		"renewed":          {object(second + "," + third), object(first + "," + second), time.Time{}, "07 kubectl "},
+		"the first kept":   {object(first + "," + second), Object{}, time.Time{}, "06 kubelet status"},
+		"two at a time":    {object(second + "," + entry("other", "", "06")), object(first), time.Time{}, "06  "},
+		"labels removed":   {object(first), object(first + "," + second), time.Time{}, "none  "},
+		"no managedFields": {object(""), object(""), time.Time{}, "none  "},
+		"no times":         {object(`{"manager":"kubectl"}`), Object{}, time.Time{}, "none  "},
+		"damaged":          {object(`7`), Object{}, time.Time{}, "none  "},
+		"deleted":          {Object{}, object(first), time.Time{}, "none  "},
+		"kept by a store":  {object(first), Object{}, kept, "00  "},
+	} {
+		got := Describe(&registry.PastChange{Revision: 7, Deleted: c.after.JSON == nil, Time: c.kept}, c.after, c.before)
+		at := "none"
+		if got.Time != nil {
+			at = got.Time.Format("05")
+		}
+		if text := fmt.Sprint(at, " ", got.FieldManager, " ", got.Subresource); text != c.want {
+			t.Errorf("%s: %q, want %q", name, text, c.want)
+		}
+	}
+}
