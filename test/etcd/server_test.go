@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/keelson-dev/keelson"
@@ -307,6 +309,92 @@ func TestContinueAfterCompaction(t *testing.T) {
 		rest, err := maps.List(ctx, metav1.ListOptions{Continue: status.Status().Continue})
 		if err != nil || len(rest.Items) < 4 || rest.Items[0].Name <= first.Items[1].Name {
 			t.Errorf("%s: the rest: %d objects, %v", name, len(rest.Items), err)
+		}
+	}
+}
+
+// TestPastOnEtcd reads the past of a ConfigMap that was changed, deleted and made again: what etcd has not compacted.
+func TestPastOnEtcd(t *testing.T) {
+	c := start(t, 1, nil)
+	client := serve(t, c, nil)
+	maps, ctx := client.CoreV1().ConfigMaps("default"), t.Context()
+	within(t, "a ConfigMap", func() error {
+		_, err := maps.Create(ctx, configMap("a"), metav1.CreateOptions{FieldManager: "first"})
+		return err
+	})
+	change := func(value string) *corev1.ConfigMap {
+		t.Helper()
+		o, err := maps.Patch(ctx, "a", types.MergePatchType, []byte(`{"data":{"k":"`+value+`"}}`), metav1.PatchOptions{FieldManager: "second"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	second := change("2")
+	if err := maps.Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := maps.Create(ctx, configMap("a"), metav1.CreateOptions{FieldManager: "first"}); err != nil {
+		t.Fatal(err)
+	}
+	third := change("3")
+	read := func(query string) (string, error) {
+		b, err := client.CoreV1().RESTClient().Get().RequestURI("/api/v1/namespaces/default/configmaps/a" + query).DoRaw(ctx)
+		return string(b), err
+	}
+	history := func(query string) (text string) {
+		t.Helper()
+		b, err := read("/history" + query)
+		var answer struct {
+			Items []struct {
+				Type, FieldManager, UID, User string
+				Time                          *metav1.MicroTime
+				Changed                       []string
+			}
+		}
+		if err == nil {
+			err = json.Unmarshal([]byte(b), &answer)
+		}
+		if err != nil {
+			t.Fatalf("history%s: %v: %s", query, err, b)
+		}
+		for _, i := range answer.Items {
+			if i.User != "" || i.Time == nil != (i.Type == "Deleted") {
+				t.Errorf("%+v", i)
+			}
+			of := map[string]string{string(second.UID): "old", string(third.UID): "new"}[i.UID]
+			text += fmt.Sprint(of, " ", i.Type, " ", i.FieldManager, i.Changed, "; ")
+		}
+		return text
+	}
+	const all = "new Updated second[.data.k]; new Created first[]; old Deleted []; old Updated second[.data.k]; old Created first[]; "
+	if got := history(""); got != all {
+		t.Errorf("the history is %s", got)
+	}
+	if got := history("?limit=2"); got != "new Updated second[.data.k]; new Created first[]; " {
+		t.Errorf("two changes are %s", got)
+	}
+	if text, err := read("?asOf=" + second.ResourceVersion); err != nil || !strings.Contains(text, `"k":"2"`) {
+		t.Errorf("as of then: %s, %v", text, err)
+	}
+	if _, err := read("?asOf=1m"); !apierrors.IsBadRequest(err) {
+		t.Errorf("as of a time: %v", err)
+	}
+
+	revision, err := strconv.ParseInt(third.ResourceVersion, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.open(t, etcd.Options{}).Compact(ctx, revision); err != nil {
+		t.Fatal(err)
+	}
+	// Both managers may have written in the same second.
+	if got := history(""); !strings.HasPrefix(got, "new Updated ") || strings.Count(got, ";") != 1 {
+		t.Errorf("after compaction the history is %s", got)
+	}
+	for _, query := range []string{"?asOf=" + second.ResourceVersion, "/history?continue=" + third.ResourceVersion} {
+		if text, _ := read(query); !strings.Contains(text, `"reason":"Expired","code":410`) {
+			t.Errorf("%s after compaction: %s", query, text)
 		}
 	}
 }
