@@ -90,7 +90,8 @@ func (g *guard) checkUpgrade(r *http.Request, own bool) *refusal {
 
 // forwards reports whether a Proxy forwards a path to the server.
 func forwards(path string) bool {
-	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	return strings.HasPrefix(path, "/") && slices.Contains(
-		[]string{"api", "apis", "openapi", "version", "metrics", "healthz", "livez", "readyz"}, first)
+	first, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return strings.HasPrefix(path, "/") && (slices.Contains(
+		[]string{"api", "apis", "openapi", "version", "metrics", "healthz", "livez", "readyz"}, first) ||
+		first == "debug" && rest == "api_priority_and_fairness/dump_requests")
 }

@@ -296,6 +296,7 @@ func TestAttacks(t *testing.T) {
 		"HTTP/2 without TLS":            {"GET", podsPath, 403, with("Origin", c.origin, "Upgrade", "h2c")},
 		"a path that is not forwarded":  {"GET", "/keelson/snapshot", 404, nil},
 		"debugging":                     {"GET", "/debug/pprof/", 404, nil},
+		"other debugging":               {"GET", "/debug/api_priority_and_fairness/dump_queues", 404, nil},
 		"a path that begins like ours":  {"GET", "/apiserver", 404, nil},
 		"a path that leaves its prefix": {"GET", "/api/../debug/pprof", 400, nil},
 		"an encoded one":                {"GET", "/api/%2e%2e/debug/pprof", 400, nil},

@@ -110,7 +110,7 @@ func deleteProxied(t *testing.T, s *server, p *page) {
 func serverProxied(_ *testing.T, s *server, p *page) {
 	in(s, p)
 	p.click("Server")
-	p.sees("Ready", "yes", "Processor time", "Most requests", "Slowest requests", "v1.37.2", s.url)
+	p.sees("Ready", "yes", "Processor time", "Most requests", "Slowest requests", "Requests that wait", "v1.37.2", s.url)
 }
 
 // extensionsProxied looks at a webhook and at an extension API server that does not exist.
