@@ -10,6 +10,26 @@ import (
 
 const apps = "/apis/apps/v1/namespaces/"
 
+// busyServer creates an object at a server that first says how long to wait.
+func busyServer(t *testing.T, s *server, p *page) {
+	core := s.namespace(t, "busy")
+	in(s, p)
+	p.click("Create")
+	p.edits("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: patient, namespace: busy}\n")
+	p.until("its requests are answered 429", `(() => {
+		const send = window.fetch;
+		window.refused = 0;
+		window.fetch = (path, o) => o.method === 'POST' && window.refused < 2
+			? (window.refused++, Promise.resolve(new Response('{"message":"busy"}', {status: 429, headers: {'Retry-After': '0'}})))
+			: send(path, o);
+		return true;
+	})()`)
+	p.clickOn("Create", `document.querySelector('main button.primary')`)
+	p.sees("ConfigMap patient")
+	p.until("two requests were refused", `window.refused === 2`)
+	s.stores(t, core+"/configmaps/patient", "patient", "metadata", "name")
+}
+
 func createDocuments(t *testing.T, s *server, p *page) {
 	core := s.namespace(t, "documents")
 	in(s, p)

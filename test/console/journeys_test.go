@@ -22,7 +22,7 @@ func TestJourneys(t *testing.T) {
 		{"first use", firstUse}, {"wrong token", wrongToken}, {"log out", logOut}, {"login that ends", loginEnds},
 		{"keyboard", keyboard}, {"palette", palette}, {"filters", filters}, {"only what is failing", failing},
 		{"sort", sortColumns}, {"all columns", allColumns}, {"live", live},
-		{"create documents", createDocuments}, {"create dry run", createDryRun}, {"apply conflict", applyConflict},
+		{"create documents", createDocuments}, {"create dry run", createDryRun}, {"busy server", busyServer}, {"apply conflict", applyConflict},
 		{"edit", edit}, {"edit refused", editRefused}, {"edit conflict", editConflict}, {"owners of fields", fieldOwners},
 		{"conditions and events", conditionsAndEvents}, {"related", related}, {"reference", reference}, {"secret", secret},
 		{"delete", deleteForeground}, {"stuck", stuck}, {"scale", scale}, {"restart", restart}, {"cordon", cordon}, {"suspend", suspend},

@@ -143,21 +143,31 @@ export async function sent(path: string, o: RequestInit, again: boolean): Promis
   }
 }
 
+/** MOST_REPEATS and LONGEST_WAIT bound how often, and after how many seconds, a request is sent again to a busy server. */
+const MOST_REPEATS = 3;
+const LONGEST_WAIT = 10;
+
 /** send sends a request and returns the response if its code is 2xx. Other codes are an APIError. */
 export async function send(path: string, r: Request = {}): Promise<Response> {
-  const response = await sent(
-    path,
-    {
-      method: r.method ?? 'GET',
-      headers: headers(r),
-      body: r.body,
-      signal: r.signal,
-      credentials: 'same-origin',
-      redirect: 'error',
-      cache: 'no-store',
-    },
-    !r.method || r.quiet === true, // what is quiet changes nothing
-  );
+  const o: RequestInit = {
+    method: r.method ?? 'GET',
+    headers: headers(r),
+    body: r.body,
+    signal: r.signal,
+    credentials: 'same-origin',
+    redirect: 'error',
+    cache: 'no-store',
+  };
+  const again = !r.method || r.quiet === true; // what is quiet changes nothing
+  let response = await sent(path, o, again);
+  // A server that answers 429 with a time to wait has not begun to carry the request out.
+  for (let repeats = 0; response.status === 429 && repeats < MOST_REPEATS; repeats++) {
+    const wait = Number(response.headers.get('Retry-After') ?? NaN);
+    if (!(wait >= 0 && wait <= LONGEST_WAIT)) break;
+    await response.body?.cancel();
+    await sleep(wait * 1000, r.signal);
+    response = await sent(path, o, again);
+  }
   // RFC 7234: 299 - "text"
   for (const [, text] of (response.headers.get('Warning') ?? '').matchAll(/299 \S+ "((?:[^"\\]|\\.)*)"/g)) {
     if (!r.quiet) listeners.warning(text.replace(/\\(.)/g, '$1'));
