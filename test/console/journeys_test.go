@@ -28,6 +28,7 @@ func TestJourneys(t *testing.T) {
 		{"delete", deleteForeground}, {"stuck", stuck}, {"scale", scale}, {"restart", restart}, {"cordon", cordon}, {"suspend", suspend},
 		{"compare versions", compareVersions}, {"blame", blame},
 		{"hidden", hidden}, {"rounded", rounded}, {"revert", revert}, {"undelete", undelete}, {"timeline", timeline},
+		{"namespace that is gone", namespaceGone},
 		{"what may I", whatMayI}, {"what may another", whatMayAnother}, {"may I", question},
 		{"definition", definition}, {"custom resource", customResource}, {"extensions", extensions}, {"server", serverPage},
 		{"dark and light", darkAndLight}, {"narrow", narrow}, {"wide", wide}, {"few rights", fewRights},

@@ -154,7 +154,14 @@ export function Timeline(): JSX.Element {
       ) : (
         <p class="empty">{state === 'loading' ? 'Loading' : 'Nothing has changed.'}</p>
       )}
-      {back ? <UndeleteAll deletions={back} resourceOf={(c) => resourceOf(app.discovery.resources, c)} close={() => setBack(null)} /> : null}
+      {back ? (
+        <UndeleteAll
+          deletions={back}
+          namespace={namespace}
+          resourceOf={(c) => resourceOf(app.discovery.resources, c)}
+          close={() => setBack(null)}
+        />
+      ) : null}
     </section>
   );
 }

@@ -2,9 +2,9 @@
 
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import { messageOf } from './api';
+import { APIError, messageOf, request } from './api';
 import { attempt, useApp } from './app';
-import type { Resource } from './discovery';
+import { findByKind, objectPath, type Discovery, type Resource } from './discovery';
 import { asOf, type Change } from './past';
 import { neverUndeleted, type Candidate } from './plan';
 import { beforeDeletion, EXISTS, undelete, type Outcome } from './undelete';
@@ -20,15 +20,27 @@ export const deletedObjects = (changes: Change[]): Change[] => [
 const textOf = (resource: string | undefined, namespace: string | undefined, name: string | undefined): string =>
   `${resource ?? ''} ${[namespace, name].filter(Boolean).join('/')}`;
 
+/** namespaceThatIsGone returns the deletion of a namespace that does not exist. */
+async function namespaceThatIsGone(d: Discovery, name: string): Promise<Change[]> {
+  const r = name ? findByKind(d, 'v1', 'Namespace') : undefined;
+  if (!r) return [];
+  const gone = await request(objectPath(r, '', name), { quiet: true }).then(
+    () => false,
+    (e: unknown) => e instanceof APIError && e.code === 404,
+  );
+  return gone ? [{ type: 'Deleted', resourceVersion: '', resource: r.plural, name }] : [];
+}
+
 interface Row {
   name: string;
   result: Outcome['result'];
   text: string;
 }
 
-/** UndeleteAll brings objects back as they were before their last deletion, owners before what they own. */
+/** UndeleteAll brings objects back as they were before their last deletion, owners before what they own, with their namespace if it is gone. */
 export function UndeleteAll(props: {
   deletions: Change[];
+  namespace: string; // that they are of, or ''
   resourceOf: (c: Change) => Resource | undefined;
   close: () => void;
 }): JSX.Element {
@@ -42,7 +54,7 @@ export function UndeleteAll(props: {
     const add = (row: Row): void => setRows((old) => [...old, row]);
     const ok = await attempt('Undelete', async () => {
       const found: Candidate[] = [];
-      for (const c of props.deletions) {
+      for (const c of [...(await namespaceThatIsGone(discovery, props.namespace)), ...props.deletions]) {
         const report = (result: Row['result'], text: string): void => add({ name: textOf(c.resource, c.namespace, c.name), result, text });
         try {
           const was = await before(c);
@@ -73,7 +85,7 @@ export function UndeleteAll(props: {
     <Dialog wide title={`Undelete ${props.deletions.length} objects`} close={props.close}>
       <p>
         Each object is created as it was before its deletion, by ordinary requests of yours, owners first. What a controller makes again is
-        left out. A whole namespace with all its objects: <code>kubectl history undelete namespace NAME</code>.
+        left out. Their namespace comes back with them. All that it had: <code>kubectl history undelete namespace NAME</code>.
       </p>
       <div class="bar">
         <button disabled={busy} onClick={() => void run(true)}>
