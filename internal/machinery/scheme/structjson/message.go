@@ -44,7 +44,7 @@ type reader struct {
 	quantities map[string]string
 }
 
-// A reader remembers maxQuantities quantities, whose messages have maxQuantity bytes at most.
+// maxQuantities and maxQuantity bound the quantities that a reader remembers, and the bytes of each message.
 const maxQuantities, maxQuantity = 256, 32
 
 var readers = sync.Pool{New: func() any { return &reader{values: make([]value, 1), quantities: map[string]string{}} }}
