@@ -210,6 +210,7 @@ func TestRequestsAreForwarded(t *testing.T) {
 	c := startConsole(t, newAPIServer(t, nil), nil)
 	for _, path := range []string{
 		podsPath + "?watch=1&x=%2F", "/apis", "/openapi/v3", "/version", "/metrics", "/healthz", "/livez/ping", "/readyz",
+		"/debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1",
 		"/api/v1/namespaces/a/services/b/proxy/x%2Fy", "/apis/a.b/v1/things/na%20me",
 	} {
 		response, body := c.send(t, "GET", path, "")

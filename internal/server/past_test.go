@@ -196,7 +196,8 @@ func TestAsOfOfAnotherTenant(t *testing.T) {
 		{"GET", theirs + "?resourceVersionMatch=Exact&resourceVersion=" + revision, "", 403, `at the cluster scope`},
 		// Not even that there was an object of this name.
 		{"GET", theirs + "/secret/history", "", 404, "not found"},
-		{"GET", theirs + "/secret/history?continue=9999999", "", 404, "not found"},
+		{"GET", theirs + "/secret/history?continue=9999999", "", 410, "not kept any more"},
+		{"GET", theirs + "/never/history?continue=9999999", "", 410, "not kept any more"},
 		{"GET", theirs + "/own/history", "", 200, `"type":"Created"`},
 	})
 	const feed = "/apis/history.keelson.dev/v1alpha1/namespaces/tenant/changes"

@@ -5,23 +5,38 @@ import (
 	"errors"
 )
 
+// maxProbes bounds the searches of a call of ReadVersions for what was there before a deletion, in reads.
+const maxProbes = 500
+
 // ReadVersions is History.Versions of a store that keeps no history: it reads one version after the other, back to the compaction
 // revision. Times and authors are not known. What was there before a key was deleted is searched for: it is found for certain if it was
-// there for more revisions than it has been gone, or at the compaction revision.
+// there for more revisions than it has been gone, or at the compaction revision. After many searches the result ends early.
 func ReadVersions(ctx context.Context, s Store, r VersionsRequest) (list []Change, more bool, err error) {
-	if r.Before == 1 {
+	at, size, probes := r.Before-1, 0, 0
+	switch {
+	case r.Before == 1:
 		return nil, false, nil
+	case r.Before == 0:
+		at = 0
 	}
-	size := 0
-	for at := max(r.Before-1, 0); ; {
-		c, err := lastChange(ctx, s, r.Key, at)
+	for {
+		e, found, err := s.Get(ctx, r.Key, at)
+		if future := (*FutureRevisionError)(nil); errors.As(err, &future) && at == r.Before-1 {
+			e, found, err = s.Get(ctx, r.Key, 0)
+		}
+		c := Change{Event: Event{Entry: e}}
+		if err == nil && e.ModRevision == 0 {
+			search := deletionSearch{store: s, key: r.Key, probes: probes}
+			c, err = search.before(ctx, found)
+			probes = search.probes
+		}
 		if err != nil || c.Entry.ModRevision == 0 {
 			if compacted := (*CompactedError)(nil); errors.As(err, &compacted) {
 				err = nil // that is the end
 			}
 			return list, false, err
 		}
-		if len(list) >= r.Limit || r.Bytes > 0 && size >= r.Bytes && len(list) > 1 {
+		if len(list) >= r.Limit || len(list) > 1 && (r.Bytes > 0 && size >= r.Bytes || probes >= maxProbes) {
 			return list, true, nil
 		}
 		list, size = append(list, c), size+len(c.Entry.Value)
@@ -31,40 +46,53 @@ func ReadVersions(ctx context.Context, s Store, r VersionsRequest) (list []Chang
 	}
 }
 
-// lastChange returns the last change of a key up to a revision, 0 being the current one. The result has ModRevision 0 if there is none.
-func lastChange(ctx context.Context, s Store, key string, revision int64) (c Change, err error) {
-	e, absent, err := s.Get(ctx, key, revision)
-	if err != nil || e.ModRevision != 0 {
-		return Change{Event: Event{Entry: e}}, err
-	}
+// deletionSearch looks for the deletion of a key.
+type deletionSearch struct {
+	store  Store
+	key    string
+	probes int // the reads
+}
+
+// there reports whether the key was there at a revision.
+func (d *deletionSearch) there(ctx context.Context, revision int64) (bool, error) {
+	d.probes++
+	result, err := d.store.Range(ctx, RangeRequest{Start: d.key, End: d.key + "\x00", Revision: revision, CountOnly: true})
+	return result.Count > 0, err
+}
+
+// before returns the last deletion before a revision at which the key is absent. The result has ModRevision 0 if there is none.
+func (d *deletionSearch) before(ctx context.Context, absent int64) (c Change, err error) {
 	there := int64(0)
 	for floor, back := int64(1), int64(1); there == 0; back *= 2 {
 		at := max(absent-back, floor)
-		e, _, err = s.Get(ctx, key, at)
-		if compacted := (*CompactedError)(nil); errors.As(err, &compacted) && compacted.Compacted < absent {
+		was, err := d.there(ctx, at)
+		for compacted := (*CompactedError)(nil); errors.As(err, &compacted); {
+			if compacted.Compacted <= floor || compacted.Compacted >= absent {
+				return c, nil
+			}
 			floor = compacted.Compacted
 			at = floor
-			e, _, err = s.Get(ctx, key, at)
+			was, err = d.there(ctx, at)
 		}
 		switch {
-		case err != nil || e.ModRevision == 0 && at == floor:
+		case err != nil || !was && at == floor:
 			return c, err
-		case e.ModRevision == 0:
-			absent = at
-		default:
+		case was:
 			there = at
+		default:
+			absent = at
 		}
 	}
 	for absent-there > 1 {
 		middle := there + (absent-there)/2
-		if e, _, err = s.Get(ctx, key, middle); err != nil {
+		switch was, err := d.there(ctx, middle); {
+		case err != nil:
 			return c, err
-		}
-		if e.ModRevision == 0 {
-			absent = middle
-		} else {
+		case was:
 			there = middle
+		default:
+			absent = middle
 		}
 	}
-	return Change{Event: Event{Entry: Entry{Key: key, ModRevision: absent}, Deleted: true}}, nil
+	return Change{Event: Event{Entry: Entry{Key: d.key, ModRevision: absent}, Deleted: true}}, nil
 }

@@ -270,7 +270,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: `+user+`}]
 	const future = "/api/v1/namespaces/default/configmaps?resourceVersion=1099511627776" // is waited for
 	for range requests + 1 {
 		sent.Go(func() {
-			for ctx.Err() == nil {
+			for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
 				r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+future, nil)
 				if err != nil {
 					t.Error(err)

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -112,12 +113,16 @@ func logRows(changes []history.Change) (rows [][]string) {
 	return rows
 }
 
-// timeFormat has the milliseconds with which the server keeps times, so that a time that is shown is a value for --as-of.
+// timeFormat has the milliseconds with which the server keeps times, so that a time that is shown is a value for --as-of. Of a change
+// without a user the time is that of managedFields, in seconds.
 const timeFormat = "2006-01-02T15:04:05.000Z07:00"
 
 func timeOf(c *history.Change) string {
-	if c.Time == nil {
+	switch {
+	case c.Time == nil:
 		return "<unknown>"
+	case c.User == "" && c.Time.Nanosecond() == 0:
+		return c.Time.UTC().Format(time.RFC3339)
 	}
 	return c.Time.UTC().Format(timeFormat)
 }
@@ -135,11 +140,7 @@ func userOf(c *history.Change) string {
 }
 
 func requestOf(c *history.Change) string {
-	out := c.Verb
-	if c.Subresource != "" {
-		out += " " + c.Subresource
-	}
-	return out
+	return strings.TrimSpace(c.Verb + " " + c.Subresource)
 }
 
 // changedOf returns the paths that changed, at most six, and the reason that the server has for a change.

@@ -22,9 +22,13 @@ import (
 // reconcile sets the conditions of the definitions in the queue until ctx ends. It works on one definition at a
 // time, because the names that are free depend on the names that other definitions have been accepted with.
 func (s *Server) reconcile(ctx context.Context) {
-	defer s.work.ShutDown() // when ctx ends during a reconcileOne, stop may keep AfterFunc from it
 	stop := context.AfterFunc(ctx, s.work.ShutDown)
-	defer stop()
+	defer func() {
+		stop()
+		if ctx.Err() != nil { // stop may have kept AfterFunc from it; after a panic the queue is needed again
+			s.work.ShutDown()
+		}
+	}()
 	for {
 		name, ended := s.work.Get()
 		if ended || ctx.Err() != nil {

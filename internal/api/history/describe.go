@@ -114,7 +114,7 @@ func Describe(c *registry.PastChange, after, before Object) Change {
 	if after.Err != nil {
 		out.Unreadable = after.Err.Error()
 	}
-	if c.Time.IsZero() {
+	if c.Time.IsZero() && (out.Type == Created || before.JSON != nil) {
 		out.takeManager(after, before)
 	}
 	return out
@@ -126,8 +126,9 @@ type managedFields struct {
 	Time                                        metav1.Time
 }
 
-// takeManager sets the time and the field manager of a change whose author was not kept, from the entry of managedFields that the change
-// has added or renewed. Its time is in seconds. If there are several, only the time is certain.
+// takeManager sets the time, in seconds, and the field manager of a change whose author was not kept, from the entry of managedFields that
+// the change has added or renewed: what the client has said of itself. Of several entries only the time is taken. A manager that has
+// written twice in a second leaves no trace of the second time.
 func (c *Change) takeManager(after, before Object) {
 	var entries, earlier []managedFields
 	after.member("managedFields", &entries)

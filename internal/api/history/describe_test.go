@@ -24,25 +24,35 @@ func TestManagers(t *testing.T) {
 		kept          time.Time // when a store that keeps it says that the change was made
 		want          string
 	}{
-		"created":          {object(first), Object{}, time.Time{}, "05 kubectl "},
 		"another manager":  {object(first + "," + second), object(first), time.Time{}, "06 kubelet status"},
 		"renewed":          {object(second + "," + third), object(first + "," + second), time.Time{}, "07 kubectl "},
-		"the first kept":   {object(first + "," + second), Object{}, time.Time{}, "06 kubelet status"},
 		"two at a time":    {object(second + "," + entry("other", "", "06")), object(first), time.Time{}, "06  "},
 		"labels removed":   {object(first), object(first + "," + second), time.Time{}, "none  "},
 		"no managedFields": {object(""), object(""), time.Time{}, "none  "},
 		"no times":         {object(`{"manager":"kubectl"}`), Object{}, time.Time{}, "none  "},
 		"damaged":          {object(`7`), Object{}, time.Time{}, "none  "},
 		"deleted":          {Object{}, object(first), time.Time{}, "none  "},
-		"kept by a store":  {object(first), Object{}, kept, "00  "},
+		"kept by a store":  {object(first + "," + second), object(first), kept, "00  "},
 	} {
 		got := Describe(&registry.PastChange{Revision: 7, Deleted: c.after.JSON == nil, Time: c.kept}, c.after, c.before)
-		at := "none"
-		if got.Time != nil {
-			at = got.Time.Format("05")
-		}
-		if text := fmt.Sprint(at, " ", got.FieldManager, " ", got.Subresource); text != c.want {
+		if text := madeBy(got); text != c.want {
 			t.Errorf("%s: %q, want %q", name, text, c.want)
 		}
 	}
+	if text := madeBy(Describe(&registry.PastChange{Revision: 7, CreateRevision: 7}, object(first), Object{})); text != "05 kubectl " {
+		t.Errorf("created: %q", text)
+	}
+	// Of the oldest version that is kept, the newest entry may be of an earlier change.
+	if text := madeBy(Describe(&registry.PastChange{Revision: 7, CreateRevision: 3}, object(first), Object{})); text != "none  " {
+		t.Errorf("the oldest version: %q", text)
+	}
+}
+
+// madeBy returns the second, the manager and the subresource of a change.
+func madeBy(c Change) string {
+	at := "none"
+	if c.Time != nil {
+		at = c.Time.Format("05")
+	}
+	return fmt.Sprint(at, " ", c.FieldManager, " ", c.Subresource)
 }

@@ -50,11 +50,11 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 	if err != nil {
 		return err
 	}
-	if len(changes) == 0 && o.before > 0 {
-		return kerrors.NewResourceExpired("what was before is not kept any more")
-	}
 	if len(changes) == 0 || changes[0].Revision < since {
 		// That an object had this name before the namespace was made again is not for everybody.
+		if o.before > 0 {
+			return kerrors.NewResourceExpired("what was before is not kept any more")
+		}
 		return kerrors.NewNotFound(s.gr, info.Name)
 	}
 	largest, all := 0, 0

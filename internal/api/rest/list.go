@@ -28,7 +28,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Inf
 	if err != nil {
 		return err
 	}
-	if isReadOnce(accepted, &options) {
+	if s.isReadOnce(accepted, &options) {
 		sel.retain = min(sel.retain, streamedFrom)
 	}
 	page, err := h.page(r, info, s, sel, &options)

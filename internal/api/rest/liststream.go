@@ -15,14 +15,14 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// A page whose objects are not in memory and take more than streamedFrom is streamed: the objects after the first ones are read
-// from the store, encoded and sent piece by piece, and none of them is kept. All of them are read at the revision of the page, so
+// A page whose objects are not in memory and take more than a limit is streamed: the objects after the first ones are read from the store,
+// encoded and sent piece by piece, and none of them is kept. The limit is streamedFrom, or maxPageBytes as below. All of them are read at the revision of the page, so
 // that the list is one state. If the store has compacted that revision before the last object was read, the connection
 // is closed, because the status was sent already.
 //
 // Protobuf needs the length of the list before its first item. Therefore these objects are read twice then: once for their lengths. So
-// they are if the request has a limit: the token to continue with comes before the items. Such pages, and those that would lose
-// something else (their indentation, or CBOR), are streamed from maxPageBytes on.
+// they are if the request has a limit: the token to continue with comes before the items. Such pages, those that would lose something else
+// (their indentation, or CBOR), and custom resources, are streamed from maxPageBytes on.
 
 const (
 	// streamedFrom bounds the objects that are read before the first one is encoded, in bytes.
@@ -38,9 +38,10 @@ const (
 	maxBatches = 8
 )
 
-// isReadOnce reports whether a streamed page is read from the store once, and loses nothing by it.
-func isReadOnce(accepted negotiate.Accepted, o *listOptions) bool {
-	return accepted.Media == scheme.JSON && !accepted.Pretty && o.Limit == 0
+// isReadOnce reports whether a streamed page is read from the store once, and is otherwise as one that is not streamed. Objects that a
+// webhook may have to convert are better converted together.
+func (s *served) isReadOnce(accepted negotiate.Accepted, o *listOptions) bool {
+	return accepted.Media == scheme.JSON && !accepted.Pretty && o.Limit == 0 && !s.IsPrepared()
 }
 
 // streamedPage returns the function page.streamed for what is at or above start, up to limit objects, 0 being all.

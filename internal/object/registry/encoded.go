@@ -59,12 +59,15 @@ func (r *Resource) Prepare(ctx context.Context, objects []*cache.Object) error {
 	return nil
 }
 
+// IsPrepared reports whether Prepare may have work to do, which is less if it gets many objects at a time.
+func (r *Resource) IsPrepared() bool {
+	_, ok := r.codec.encoding.(batchEncoding)
+	return ok
+}
+
 // PreparesFields reports whether Prepare should be called for objects before FieldValue is called for a field.
 func (r *Resource) PreparesFields(name string) bool {
-	if _, ok := r.codec.encoding.(batchEncoding); !ok {
-		return false
-	}
-	return slices.ContainsFunc(r.Kind.Selection.Fields, func(f Field) bool { return f.Name == name && f.Members != nil })
+	return r.IsPrepared() && slices.ContainsFunc(r.Kind.Selection.Fields, func(f Field) bool { return f.Name == name && f.Members != nil })
 }
 
 // ItemProto returns the protobuf message of o in version v. A custom resource has none.

@@ -181,11 +181,13 @@ func (c *Cache) relist() error {
 	return nil
 }
 
-// Pages of the store are read up to this number of entries or bytes.
+// Pages of the store are read up to this number of entries or about this number of bytes.
 const (
 	firstPage = 500
 	maxPage   = 1000
-	pageBytes = 512 << 10 // what is read stays in the cache of a processor until it is encoded
+	pageBytes = 1 << 20
+	// readBytes ends a page, if the store can end it by bytes: what is read stays in the cache of a processor until it is encoded.
+	readBytes = 512 << 10
 )
 
 // pages reads the entries with a prefix at one revision, page by page. If the store cannot limit the bytes of a page,
@@ -200,7 +202,7 @@ type pages struct {
 // page is read. most is the number of wanted entries; all if it is not positive.
 func newPages(prefix, from string, revision int64, wanted int) *pages {
 	p := &pages{wanted: wanted, request: storage.RangeRequest{
-		Start: max(prefix, from), End: storage.PrefixEnd(prefix), Revision: revision, Bytes: pageBytes, Uncounted: true,
+		Start: max(prefix, from), End: storage.PrefixEnd(prefix), Revision: revision, Bytes: readBytes, Uncounted: true,
 	}}
 	p.setLimit(firstPage)
 	return p

@@ -50,8 +50,9 @@
 //   - Data: layout.go and comparer.go (records and their order), options.go, engine.go (Store, Open, Commit, Close).
 //   - Writes: pipeline.go (group commit), plan.go (conditions, revisions and the batch of a group), recent.go (versions
 //     that the planner does not read again).
-//   - Reads: read.go (Get and Range), watch.go (watchers), ring.go (recent changes in memory), logreader.go (older
-//     changes, from the log).
+//   - Reads: read.go (Get and Range), blockrevisions.go (what a read of an old revision skips), watch.go (watchers),
+//     ring.go (recent changes in memory), logreader.go (older changes, from the log).
+//   - The past: retention.go (what is kept, and for how long), past.go (reads of it).
 //   - Time: clock.go, expiry.go (times to live), samples.go (which revision was current when), compact.go.
 //   - Disk space: diskspace.go (reserve), mergescheduler.go, garbage.go and reclaim.go.
 //   - Damage and copies: corruption.go, revisionfile.go, verify.go, export.go (also Reader and Import).

@@ -324,6 +324,7 @@ func (c *suite) readVersions(t *testing.T) {
 		{storage.VersionsRequest{Key: "/a", Bytes: 10}, "8:55555 7:4444 5: 4:333 more"},
 		{storage.VersionsRequest{Key: "/a", Before: first}, ""},
 		{storage.VersionsRequest{Key: "/a", Before: 1}, ""},
+		{storage.VersionsRequest{Key: "/a", Before: last + 1000, Limit: 1}, "8:55555 more"},
 		{storage.VersionsRequest{Key: "/none"}, ""},
 		{storage.VersionsRequest{Key: "/gone", Before: last - 2}, "3: 1:x "},
 		// It has been gone for longer than it was there.
@@ -331,6 +332,18 @@ func (c *suite) readVersions(t *testing.T) {
 	} {
 		if got := read(test.request); got != test.want {
 			t.Errorf("%+v: %q, want %q", test.request, got, test.want)
+		}
+	}
+	if history, ok := k.s.(storage.History); ok {
+		kept, _, err := history.Versions(k.ctx, storage.VersionsRequest{Key: "/a", Limit: 100})
+		list, _, readErr := storage.ReadVersions(k.ctx, k.s, storage.VersionsRequest{Key: "/a", Limit: 100})
+		if err != nil || readErr != nil || len(kept) != len(list) {
+			t.Fatalf("%d versions are kept, %d are read; %v, %v", len(kept), len(list), err, readErr)
+		}
+		for i := range kept {
+			if fmt.Sprint(kept[i].Entry, kept[i].Deleted) != fmt.Sprint(list[i].Entry, list[i].Deleted) {
+				t.Errorf("version %d is %+v, kept is %+v", i, list[i].Event, kept[i].Event)
+			}
 		}
 	}
 	if err := k.s.Compact(k.ctx, first+2); err != nil {

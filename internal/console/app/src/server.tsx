@@ -2,7 +2,7 @@
 
 import type { JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
-import { request } from './api';
+import { APIError, request } from './api';
 import { useApp, useLoaded } from './app';
 import { metrics, one, quantiles, sums, type Sample } from './metrics';
 import { bytes, local, seconds } from './time';
@@ -22,14 +22,18 @@ async function health(path: string, signal: AbortSignal): Promise<{ ok: boolean;
 /** waiting counts the requests in the queues of API Priority and Fairness by user. It is undefined where these may not be read. */
 async function waiting(signal: AbortSignal): Promise<Map<string, number> | undefined> {
   const path = '/debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1';
-  const text = await request<string>(path, { text: true, accept: 'text/plain', signal }).catch(() => '');
+  const text = await request<string>(path, { text: true, accept: 'text/plain', signal }).catch((e: unknown) => {
+    if (e instanceof APIError && (e.code === 403 || e.code === 404)) return '';
+    throw e;
+  });
   const [head, ...rows] = text.trim().split('\n').map((line) => line.split(/, */));
   const user = head.indexOf('UserName');
   const flow = head.indexOf('FlowSchemaName');
   if (user < 0 || flow < 0) return undefined;
   const found = new Map<string, number>();
   for (const row of rows) {
-    const key = `${row[user]} (${row[flow]})`;
+    // A name with a comma moves what follows.
+    const key = row.length === head.length ? `${row[user]} (${row[flow]})` : `another user (${row[flow]})`;
     found.set(key, (found.get(key) ?? 0) + 1);
   }
   return found;

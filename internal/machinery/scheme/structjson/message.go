@@ -320,7 +320,6 @@ func kindOf(t reflect.Type) protowire.Type {
 
 func makeField(t reflect.Type, options []string, made map[reflect.Type]*message) (f messageField, ok bool) {
 	empty, zero := slices.Contains(options, "omitempty"), slices.Contains(options, "omitzero")
-	absent := func(has found) bool { return has.none() }
 	f.kind = kindOf(t)
 	switch {
 	case isList(t):
@@ -359,7 +358,7 @@ func makeField(t reflect.Type, options []string, made map[reflect.Type]*message)
 		return scalarField(t, one, empty, zero)
 	}
 	if empty || zero {
-		f.omit = absent
+		f.omit = func(found) bool { return false } // what is there is written
 	}
 	return f, true
 }
@@ -407,7 +406,7 @@ func scalarField(t reflect.Type, one single, empty, zero bool) (f messageField, 
 			return f, false
 		}
 		if empty || zero {
-			f.omit = func(has found) bool { return has.none() || empty && len(has.one().bytes) == 0 }
+			f.omit = func(has found) bool { return empty && len(has.one().bytes) == 0 }
 		}
 	default:
 		return f, false
