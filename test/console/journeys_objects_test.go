@@ -548,22 +548,22 @@ func timeline(t *testing.T, s *server, p *page) {
 
 // namespaceGone brings back what was deleted with its namespace, and the namespace.
 func namespaceGone(t *testing.T, s *server, p *page) {
-	core := s.namespace(t, "lost")
+	core := s.namespace(t, "regretted")
 	s.create(t, core+"/configmaps", configMap("kept", "a: b"))
 	s.call(t, http.MethodDelete, core, "application/json", "{}")
 	s.missing(t, core)
 	in(s, p)
 	p.click("What changed")
-	p.types("#namespace", "lost"+"\r")
-	p.sees("configmaps lost/kept")
+	p.types("#namespace", "regretted"+"\r")
+	p.sees("configmaps regretted/kept")
 	p.chooses("[aria-label='Type of change']", "Deleted")
 	p.clickOn("Undelete all", `[...document.querySelectorAll('button')].find((b) => b.innerText.startsWith('Undelete all'))`)
 	p.click("Try (dry run)")
-	p.until("both would come back", `['namespaces lost', 'configmaps lost/kept'].every((name) =>
+	p.until("both would come back", `['namespaces regretted', 'configmaps regretted/kept'].every((name) =>
 		[...document.querySelectorAll('dialog .plain tbody tr')].some((r) => r.innerText.includes(name) && r.innerText.includes('would come back')))`)
 	s.missing(t, core)
 	p.clickOn("Undelete", `document.querySelector('dialog button.primary:not(:disabled)')`)
-	p.until("both are back", `['namespaces lost', 'configmaps lost/kept'].every((name) =>
+	p.until("both are back", `['namespaces regretted', 'configmaps regretted/kept'].every((name) =>
 		[...document.querySelectorAll('dialog .plain tbody tr')].some((r) => r.innerText.includes(name) && r.innerText.includes('is back')))`)
 	p.shot("undelete-namespace")
 	s.stores(t, core+"/configmaps/kept", "map[a:b]", "data")
