@@ -99,16 +99,20 @@ func (k *Keeper) renew(ctx context.Context, name string, found bool, now time.Ti
 			metav1.SetMetaDataAnnotation(&l.ObjectMeta, corev1.AnnotationPeerAdvertiseAddress, k.PeerAddress)
 		}
 	}
-	if !found {
-		l := &coordinationv1.Lease{}
-		l.Namespace, l.Name = metav1.NamespaceSystem, name
-		fill(l)
-		return k.create(ctx, leases, l, manager)
+	if found {
+		err := k.update(ctx, leases, metav1.NamespaceSystem, name, manager, func(obj registry.Object) error {
+			fill(obj.(*coordinationv1.Lease))
+			return nil
+		})
+		if !kerrors.IsNotFound(err) {
+			return err
+		}
+		// A server of the same name has just left.
 	}
-	return k.update(ctx, leases, metav1.NamespaceSystem, name, manager, func(obj registry.Object) error {
-		fill(obj.(*coordinationv1.Lease))
-		return nil
-	})
+	l := &coordinationv1.Lease{}
+	l.Namespace, l.Name = metav1.NamespaceSystem, name
+	fill(l)
+	return k.create(ctx, leases, l, manager)
 }
 
 // leaveLease deletes the lease of this server permanently, so that peers forward no requests to it. A lease that

@@ -12,9 +12,18 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keelson-dev/keelson/internal/api/client"
+	"github.com/keelson-dev/keelson/internal/api/directory"
+	"github.com/keelson-dev/keelson/internal/api/write"
+	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
@@ -148,6 +157,36 @@ func TestSlices(t *testing.T) {
 			s.Labels[discoveryv1.LabelServiceName] != "kubernetes" {
 			t.Errorf("%v: %+v", test.addresses, s)
 		}
+	}
+}
+
+// TestLeaseOfAServerThatLeaves: a server that has seen the lease of another one of its name, which is deleted before it is renewed, makes
+// its own. Otherwise it would not start.
+func TestLeaseOfAServerThatLeaves(t *testing.T) {
+	store, err := embedded.Open(embedded.Options{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := cache.New(cache.Options{Store: store})
+	t.Cleanup(func() {
+		c.Close()
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	reg, err := registry.New(resource.Kinds(features.Gates{}), store, c, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resources := directory.New()
+	resources.PutBuiltIn(reg, nil)
+	k := &Keeper{Registry: reg, Client: client.New(resources, write.New(reg, nil, nil, nil), "test"), Now: time.Now, Hostname: "vm"}
+	const seen = true
+	if err := k.renew(t.Context(), "a", seen, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if _, found, err := stored[*coordinationv1.Lease](t.Context(), k, leases, metav1.NamespaceSystem, "a"); err != nil || !found {
+		t.Errorf("the server has no lease: %v", err)
 	}
 }
 
