@@ -2,7 +2,8 @@
 // (https://etcd.io/docs/v3.6/learning/data_model/).
 //
 // The package contains the interface (storage.go), its errors and RetryPending (errors.go), and optional interfaces
-// (capability.go, and history.go for readers of the past; versions.go is for those of a store without it). Each backend is a package of its own, and all backends pass the suite in internal/storage/storagetest.
+// (capability.go, and history.go for readers of the past; versions.go is for those of a store without it). Each backend is a
+// package of its own, and all backends pass the suite in internal/storage/storagetest.
 package storage
 
 import "context"

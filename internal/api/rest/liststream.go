@@ -16,9 +16,9 @@ import (
 )
 
 // A page whose objects are not in memory and take more than a limit is streamed: the objects after the first ones are read from the store,
-// encoded and sent piece by piece, and none of them is kept. The limit is streamedFrom, or maxPageBytes as below. All of them are read at the revision of the page, so
-// that the list is one state. If the store has compacted that revision before the last object was read, the connection
-// is closed, because the status was sent already.
+// encoded and sent piece by piece, and none of them is kept. The limit is streamedFrom, or maxPageBytes as below. All of them are read at
+// the revision of the page, so that the list is one state. If the store has compacted that revision before the last object was read, the
+// connection is closed, because the status was sent already.
 //
 // Protobuf needs the length of the list before its first item. Therefore these objects are read twice then: once for their lengths. So
 // they are if the request has a limit: the token to continue with comes before the items. Such pages, those that would lose something else
