@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -76,8 +77,11 @@ func checkSnapshot(ctx context.Context, out, errOut io.Writer, file, identity st
 	if err := errors.Join(check(ctx, out, errOut, r, file), r.Close()); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s can be restored: %d entries and %d files of keys\n", file, restored.Entries, len(restored.Files))
-	return err
+	fmt.Fprintf(out, "%s can be restored: %d entries and %d files of keys\n", file, restored.Entries, len(restored.Files))
+	if lacks := missingKeys(slices.Collect(maps.Keys(restored.Files))); lacks != "" {
+		fmt.Fprintf(out, "It does not have %s\n", lacks)
+	}
+	return nil
 }
 
 // check checks a store and prints what is wrong. what is the name of the data in its error.

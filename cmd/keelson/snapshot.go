@@ -247,6 +247,9 @@ func (s *snapshotStatus) print(out io.Writer) error {
 	if len(s.Files) > 0 {
 		fmt.Fprintf(w, "files\t%s\n", strings.Join(s.Files, " "))
 	}
+	if lacks := missingKeys(s.Files); lacks != "" {
+		fmt.Fprintf(w, "missing\t%s\n", lacks)
+	}
 	names := make([]string, 0, len(s.Resources))
 	for name := range s.Resources {
 		names = append(names, name)
@@ -282,8 +285,12 @@ func newRestore(out, errOut io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if len(restored.Files) > 0 {
-				fmt.Fprintf(out, "Restored %s\n", strings.Join(slices.Sorted(maps.Keys(restored.Files)), ", "))
+			names := slices.Sorted(maps.Keys(restored.Files))
+			if len(names) > 0 {
+				fmt.Fprintf(out, "Restored %s\n", strings.Join(names, ", "))
+			}
+			if lacks := missingKeys(names); lacks != "" {
+				fmt.Fprintf(out, "The snapshot does not have %s\n", lacks)
 			}
 			return printRestored(out, restored, dataDir)
 		})
@@ -294,6 +301,21 @@ func newRestore(out, errOut io.Writer) *cobra.Command {
 		&minRevision, "min-revision", 0, "a revision that all new ones must be above, if clients may have seen one that high",
 	)
 	return c
+}
+
+// missingKeys says which keys of the server a snapshot with these files does not have, and what that means for a server that
+// is restored from it. It is empty if nothing is missing.
+func missingKeys(files []string) string {
+	var lacks []string
+	for _, k := range []struct{ file, effect string }{
+		{"pki/ca.key", "kubeconfigs and client certificates are not accepted"},
+		{"pki/sa.key", "tokens of service accounts are not accepted"},
+	} {
+		if !slices.Contains(files, k.file) {
+			lacks = append(lacks, k.file+" (without it, "+k.effect+")")
+		}
+	}
+	return strings.Join(lacks, ", ")
 }
 
 const identityUsage = "file with the private key of age that decrypts an encrypted snapshot"

@@ -412,10 +412,8 @@ func TestScheduledSnapshots(t *testing.T) {
 		"--snapshot-recipient", key.Recipient().String(), "--encryption-provider-config", in("encryption.json"))
 	kubeconfig := filepath.Join(in("data"), "kubeconfig")
 	file := awaitSnapshot(t, in("data/backups"))
-	if status, body := get(t, kubeconfig, "/metrics"); status != http.StatusOK ||
-		!strings.Contains(body, `keelson_snapshots_total{status="success"} 1`+"\n") {
-		t.Errorf("metrics: %d, %s", status, body)
-	}
+	awaitMetric(t, kubeconfig, `keelson_snapshots_total{status="success"} 1`)
+	token := mustRequestToken(t, kubeconfig)
 	p.stop(t)
 
 	if _, stderr, code := keelson("snapshot", "status", file); code != 1 ||
@@ -435,7 +433,7 @@ func TestScheduledSnapshots(t *testing.T) {
 		t.Errorf("check of a snapshot left %v, there were %v", after, before)
 	}
 	mustRun(t, "snapshot", "restore", file, "--identity", in("key.txt"), "--data-dir", in("restored"))
-	for _, name := range []string{"pki/ca.key", "pki/ca.crt", "pki/front-proxy-ca.key"} {
+	for _, name := range []string{"pki/ca.key", "pki/ca.crt", "pki/front-proxy-ca.key", "pki/sa.key"} {
 		was, err1 := os.ReadFile(in("data/" + name))
 		is, err2 := os.ReadFile(in("restored/" + name))
 		if err := errors.Join(err1, err2); err != nil || !bytes.Equal(was, is) {
@@ -447,7 +445,60 @@ func TestScheduledSnapshots(t *testing.T) {
 	if status, body := get(t, filepath.Join(in("restored"), "kubeconfig"), "/api/v1/namespaces/default"); status != http.StatusOK {
 		t.Errorf("the restored server: %d %s", status, body)
 	}
+	if user := userOfToken(t, filepath.Join(in("restored"), "kubeconfig"), token); user != "system:serviceaccount:default:default" {
+		t.Errorf("on the restored server the token is of %q", user)
+	}
 	p.stop(t)
+}
+
+// awaitMetric waits until the metrics of a server have a line. The server counts a snapshot after its file has its name.
+func awaitMetric(t *testing.T, kubeconfig, line string) {
+	t.Helper()
+	var status int
+	var found []string
+	name, _, _ := strings.Cut(line, "{")
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		var body string
+		status, body = get(t, kubeconfig, "/metrics")
+		found = nil
+		for l := range strings.Lines(body) {
+			if strings.HasPrefix(l, name) {
+				found = append(found, l)
+			}
+		}
+		if slices.Contains(found, line+"\n") {
+			return
+		}
+	}
+	t.Fatalf("the metrics do not have %q after a minute: status %d, %q", line, status, found)
+}
+
+// mustRequestToken returns a token of the service account default/default, which a new server makes soon after its start.
+func mustRequestToken(t *testing.T, kubeconfig string) string {
+	t.Helper()
+	var status int
+	var body string
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		status, body = post(t, kubeconfig, "/api/v1/namespaces/default/serviceaccounts/default/token", `{"spec":{}}`)
+		var answer struct{ Status struct{ Token string } }
+		if status == http.StatusCreated && json.Unmarshal([]byte(body), &answer) == nil {
+			return answer.Status.Token
+		}
+	}
+	t.Fatalf("there is no token after a minute: %d %.300s", status, body)
+	return ""
+}
+
+// userOfToken returns the name of the user whom a token authenticates, "" if there is none.
+func userOfToken(t *testing.T, kubeconfig, token string) string {
+	t.Helper()
+	status, body := post(t, kubeconfig, "/apis/authentication.k8s.io/v1/tokenreviews", `{"apiVersion":"authentication.k8s.io/v1",`+
+		`"kind":"TokenReview","spec":{"token":"`+token+`"}}`)
+	var answer struct{ Status struct{ User struct{ Username string } } }
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusCreated {
+		t.Fatalf("the review of a token: %d %.300s", status, body)
+	}
+	return answer.Status.User.Username
 }
 
 // awaitSnapshot waits for the first snapshot in a directory and returns its path.

@@ -43,7 +43,7 @@ type scheduledSnapshots struct {
 	interval  time.Duration
 	past      bool // whether they have the history too
 	// files returns what the snapshots contain besides the state of the store.
-	files   func() (map[string][]byte, error)
+	files   func(context.Context) (map[string][]byte, error)
 	metrics snapshotMetrics
 	log     *slog.Logger
 }
@@ -102,11 +102,20 @@ func (s *starting) openSnapshots() error {
 		directory: &backup.Directory{
 			Path: dir, Keep: c.Snapshots.Keep, Recipients: recipients, Reserve: snapshotReserve,
 		},
-		interval: c.Snapshots.Interval, past: c.Snapshots.History, files: func() (map[string][]byte, error) { return nil, nil },
+		interval: c.Snapshots.Interval, past: c.Snapshots.History, files: func(context.Context) (map[string][]byte, error) { return nil, nil },
 		metrics: newSnapshotMetrics(s.metrics, c.Snapshots.Interval), log: s.log,
 	}
 	if len(recipients) > 0 {
-		s.snapshots.files = func() (map[string][]byte, error) { return keyFiles(c.DataDir, c.EncryptionConfigFile) }
+		s.snapshots.files = func(ctx context.Context) (map[string][]byte, error) {
+			// A new server makes this key only when it is needed. A token that is signed after the snapshot has to be valid
+			// on a server that is restored from it.
+			if keys := s.authentication.keys.own; keys != nil {
+				if err := keys.EnsureOwnKeyFile(ctx); err != nil {
+					return nil, err
+				}
+			}
+			return keyFiles(c.DataDir, c.EncryptionConfigFile)
+		}
 	}
 	return nil
 }
@@ -190,7 +199,7 @@ func untilNext(newest, now time.Time, interval time.Duration) time.Duration {
 // save writes one snapshot.
 func (s *scheduledSnapshots) save(ctx context.Context) error {
 	created := time.Now()
-	files, err := s.files()
+	files, err := s.files(ctx)
 	if err != nil {
 		return fmt.Errorf("the keys of the server cannot be read: %w", err)
 	}
