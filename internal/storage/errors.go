@@ -83,3 +83,14 @@ func RetryPending(ctx context.Context, read func() error) error {
 		}
 	}
 }
+
+// DamagedError is the error of an operation that needs data on the disk which does not match its checksum. Operations that need other
+// data are not affected.
+type DamagedError struct {
+	Detail string // where the damage is, in one line
+}
+
+func (e *DamagedError) Error() string {
+	return "the stored data is damaged on the disk of the server (`keelson check` and `keelson repair`, while it is stopped, say what " +
+		"is lost and keep the rest): " + e.Detail
+}

@@ -1,21 +1,22 @@
 package embedded
 
 import (
-	"fmt"
+	"errors"
+	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/keelson-dev/keelson/internal/storage"
 )
 
 // corruptionHandler handles files whose data does not match their checksums. Reads that need the damaged data fail, and
 // so do transactions whose conditions or operations need it. All others are served. A merge that needs damaged data can
-// never succeed, and without merges all writes would block some time later. Therefore it stops the store.
+// never succeed: it is tried again now and then, and the tables that it would merge stay as they are. Repair makes a store that has
+// nothing damaged again.
 type corruptionHandler struct {
 	store  *Store
 	logger pebble.Logger
-	// pipeline is nil until the store is open.
-	pipeline atomic.Pointer[pipeline]
 
 	mu     sync.Mutex // guards logged
 	logged map[string]bool
@@ -39,22 +40,38 @@ func (h *corruptionHandler) dataCorruption(info pebble.DataCorruptionInfo) {
 	}
 	h.logged[info.Path] = true
 	h.store.files.damaged.Add(1)
-	h.store.opts.Logger.Error("data on the disk is damaged: reads of it fail, all others are served; "+
-		"stop the server and run keelson check, then restore a snapshot",
-		"file", info.Path, "error", info.Details)
+	h.store.opts.Logger.Error("data on the disk is damaged: requests that need it fail, all others are served; "+
+		"stop the server, then `keelson check` says what is lost, and `keelson repair` makes all else usable again",
+		"file", info.Path, "error", damageIn(info.Details))
 }
 
-// backgroundError handles an error of a flush or a merge. The database repeats the operation. Damaged data stays
-// damaged, so that this error stops the store.
+// backgroundError handles an error of a flush or a merge. The database repeats the operation.
 func (h *corruptionHandler) backgroundError(err error) {
-	if p := h.pipeline.Load(); p != nil && pebble.IsCorruptionError(err) {
-		//nolint:errcheck // fail calls Options.OnFailure
-		p.fail(
-			fmt.Errorf(
-				"data on the disk is damaged and cannot be compacted (run keelson check, then restore a snapshot): %w", err,
-			),
-		)
-		return
+	if pebble.IsCorruptionError(err) && h.store.merges != nil {
+		h.store.merges.failedByDamage()
+		return // dataCorruption has logged it
 	}
 	h.logger.Errorf("background error: %v", err)
+}
+
+// damageIn returns what an error of the database says about damage, in one line. The errors of Pebble have stacks and placeholders in their
+// texts.
+func damageIn(err error) string {
+	var blk *damagedBlockError
+	if errors.As(err, &blk) {
+		return blk.Error()
+	}
+	text := strings.ReplaceAll(err.Error(), "<corruption detail carrier>", "")
+	if line, _, found := strings.Cut(strings.TrimSpace(text), "\n"); found {
+		text = line
+	}
+	return strings.TrimSpace(text)
+}
+
+// asDamage returns a *storage.DamagedError for an error of damaged data, and err for every other one.
+func asDamage(err error) error {
+	if err == nil || !pebble.IsCorruptionError(err) {
+		return err
+	}
+	return &storage.DamagedError{Detail: damageIn(err)}
 }

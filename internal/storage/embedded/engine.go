@@ -114,10 +114,12 @@ func Open(o Options) (*Store, error) {
 	}
 	if err != nil {
 		s.closeDB()
+		if pebble.IsCorruptionError(err) {
+			err = openError(o.Dir, err)
+		}
 		return nil, err
 	}
 	s.start(revision)
-	d.pipeline.Store(s.pipeline)
 	return s, nil
 }
 
@@ -193,9 +195,10 @@ func openError(dir string, err error) error {
 	if strings.Contains(text, "format major version") {
 		return fmt.Errorf("data directory %s: %w: %v", dir, ErrNewerFormat, err)
 	}
-	if pebble.IsCorruptionError(err) || strings.Contains(text, "manifest file") {
-		return fmt.Errorf("cannot open data directory %s: its files are damaged or incomplete; restore a snapshot to another "+
-			"directory with `keelson snapshot restore`, or a copy of the whole directory: %w", dir, err)
+	// A missing file and one of another size are no errors of corruption.
+	if pebble.IsCorruptionError(err) || strings.Contains(text, "manifest file") || missingTable.MatchString(text) || wrongSize.MatchString(text) {
+		return fmt.Errorf("cannot open data directory %s: its files are damaged or incomplete; `keelson repair` makes what can be read "+
+			"usable, `keelson snapshot restore` makes another directory from a snapshot: %s", dir, damageIn(err))
 	}
 	return fmt.Errorf("cannot open data directory %s: %w", dir, err)
 }

@@ -44,6 +44,8 @@ type mergeScheduler struct {
 	stopping bool // Unregister was called
 	retry    mergeRetry
 	space    mergeSpace
+	// damaged means that a merge has met damaged data. That merge will always fail, so that new tables may stay unmerged.
+	damaged bool
 }
 
 // mergeRetry delays merges after one that failed.
@@ -78,7 +80,7 @@ const (
 
 func newMergeScheduler(s *Store) *mergeScheduler {
 	return &mergeScheduler{
-		FS: s.opts.FS, disk: &s.space, opts: &s.opts,
+		FS: checkBlocks(&s.opts), disk: &s.space, opts: &s.opts,
 		wake: make(chan struct{}, 1), stopped: make(chan struct{}), retry: mergeRetry{delay: minMergeRetry},
 	}
 }
@@ -236,6 +238,26 @@ func (m *mergeScheduler) lacksSpace() bool {
 	return false
 }
 
+// metDamage reports whether a merge has met damaged data.
+func (m *mergeScheduler) metDamage() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.damaged
+}
+
+// failedByDamage records that a merge has met damaged data. Pebble asks for that merge again at once; it gets its permission after a delay.
+func (m *mergeScheduler) failedByDamage() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.damaged, m.runningFailed = true, true
+	m.delayRetry()
+}
+
+// delayRetry delays the next merge after one that failed. The caller holds mu.
+func (m *mergeScheduler) delayRetry() {
+	m.retry.notBefore, m.retry.delay = time.Now().Add(m.retry.delay), min(2*m.retry.delay, maxMergeRetry)
+}
+
 // mergePermission is the permission for one merge.
 type mergePermission struct{ scheduler *mergeScheduler }
 
@@ -265,10 +287,11 @@ func (m mergePermission) Done() {
 const maxUnmergedLayers = 12
 
 // waitForMerges waits while there are too many unmerged tables. It does not wait while merges lack space: puts are
-// refused then, and deletions must not wait for merges that cannot run.
+// refused then, and deletions must not wait for merges that cannot run. Nor does it after a merge has met damaged data:
+// reads become slower with each unmerged table, but all that is not damaged can be used until the store is repaired.
 func (s *Store) waitForMerges() {
 	for s.pipeline.failure.Load() == nil && s.db.Metrics().Levels[0].Sublevels >= maxUnmergedLayers &&
-		!s.merges.lacksSpace() {
+		!s.merges.lacksSpace() && !s.merges.metDamage() {
 		time.Sleep(mergePollInterval)
 	}
 }
@@ -324,7 +347,7 @@ func (m *mergeScheduler) useSpace(n int) error {
 	case !known:
 		room = mergeCheckBytes
 	case room < int64(n) || room <= 0:
-		m.retry.notBefore, m.retry.delay = time.Now().Add(m.retry.delay), min(2*m.retry.delay, maxMergeRetry)
+		m.delayRetry()
 		m.runningFailed, m.space.lacking, m.space.roomAtFailure = true, true, m.space.roomAtStart
 		return errMergeNeedsReserve
 	}

@@ -141,7 +141,7 @@ func setDefault[T comparable](field *T, value T) {
 // pebbleOptions returns the options of the Pebble database.
 func (o *Options) pebbleOptions(logger pebble.Logger, lock *pebble.Lock) *pebble.Options {
 	p := &pebble.Options{
-		FS:                 o.FS,
+		FS:                 checkBlocks(o),
 		Lock:               lock,
 		Comparer:           comparer,
 		FormatMajorVersion: pebble.FormatNewest,

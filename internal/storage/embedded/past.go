@@ -51,6 +51,7 @@ func (s *Store) RangeAt(
 func (s *Store) Versions(
 	ctx context.Context, r storage.VersionsRequest,
 ) (list []storage.Change, more bool, err error) {
+	defer func() { err = asDamage(err) }()
 	if err := validateKey(r.Key); err != nil {
 		return nil, false, err
 	}

@@ -87,7 +87,8 @@ type iterReader struct {
 }
 
 func (r *iterReader) newest(key string) (version, bool, error) {
-	return seekVersion(r.it, r.buf[:0], key, maxRevision)
+	v, ok, err := seekVersion(r.it, r.buf[:0], key, maxRevision)
+	return v, ok, asDamage(err)
 }
 
 func (r *iterReader) close() error { return r.it.Close() }
@@ -110,13 +111,13 @@ func (s *Store) get(ctx context.Context, key string, revision int64, floor func(
 	defer s.leave()
 	it, at, err := s.openView(ctx, revision, &pebble.IterOptions{UseL6Filters: true}, floor)
 	if err != nil {
-		return storage.Entry{}, 0, err
+		return storage.Entry{}, 0, asDamage(err)
 	}
 	defer it.Close()
 	var buf [128]byte
 	v, ok, err := seekVersion(it, buf[:0], key, at)
 	if err != nil {
-		return storage.Entry{}, 0, err
+		return storage.Entry{}, 0, asDamage(err)
 	}
 	if !ok || v.tombstone {
 		return storage.Entry{}, at, nil
@@ -159,7 +160,7 @@ func (s *Store) readRange(
 		return result, nil
 	}
 	if err := scan(ctx, it, r, &result); err != nil {
-		return storage.RangeResult{}, err
+		return storage.RangeResult{}, asDamage(err)
 	}
 	return result, nil
 }

@@ -117,7 +117,7 @@ func (v *verifier) checksums(o Options) error {
 
 // verifyTable verifies the checksums of the blocks of one table.
 func verifyTable(o Options, path string, options sstable.ReaderOptions) error {
-	f, err := o.FS.Open(path)
+	f, err := checkBlocks(&o).Open(path)
 	if err != nil {
 		return err
 	}
@@ -269,7 +269,7 @@ func (v *verifier) logOperation(it *pebble.Iterator, op logOp, revision int64) e
 		v.problem(
 			"key "+op.key, "in the log revision %d is before revision %d, among the versions it is %d", op.prev, revision, live,
 		)
-	} else if live != 0 && op.prevSize != 0 && op.prevSize != int64(before.size()) {
+	} else if live != 0 && op.prevSize != 0 && op.prevSize != int64(before.size()) && !IsLost(before.value) {
 		v.problem(
 			"key "+op.key, "in the log the size is %d bytes for revision %d, whose version has %d", op.prevSize, live,
 			before.size(),

@@ -1,0 +1,324 @@
+package embedded
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/sstable/block"
+	"github.com/cockroachdb/pebble/v2/sstable/colblk"
+	"github.com/cockroachdb/pebble/v2/sstable/valblk"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// A table is a sequence of data blocks, followed by other blocks and a footer:
+//
+//	data block, data block, ..., index, value block, ..., value index, properties, ..., footer
+//
+// Each block ends with the checksum of itself, and begins where the one before ends. So where a block begins is known from the index,
+// or, if that is damaged, from the block before: its end is where the checksum of what was read so far follows. What can be read of a
+// damaged table are the records of all data blocks whose checksum is right. Values of older versions of a key are in value blocks.
+// Without an index nothing after the first damaged block is found, and no value block.
+
+// rescue is what can be read of a damaged table.
+type rescue struct {
+	options *pebble.Options
+	blocks  []rescuedBlock // of data, in the order of their keys
+	values  []rescuedBlock // value blocks, by number; nil for one that cannot be read
+	gaps    []gap
+}
+
+// rescuedBlock is a block, decompressed.
+type rescuedBlock []byte
+
+// gap is a part of a table that cannot be read. Its records are those with keys above after and below before: the keys of the records
+// beside it in the table. They are nil where the table begins or ends.
+type gap struct{ after, before []byte }
+
+// rescueTable reads what can be read of a table.
+func rescueTable(o *pebble.Options, content []byte) rescue {
+	found := rescue{options: o}
+	starts, end := found.index(content)
+	lost := false
+	for at := 0; at < end; {
+		size := blockSize(content[at:end], starts, at)
+		if size == 0 {
+			lost = true
+			next, _ := slices.BinarySearch(starts, at+1)
+			if next == len(starts) {
+				break
+			}
+			at = starts[next]
+			continue
+		}
+		data, err := decompress(content[at : at+size])
+		if err != nil || !found.isData(data) {
+			if len(starts) == 0 {
+				break // the first block that is not of data
+			}
+			lost = true
+			at += size
+			continue
+		}
+		if lost {
+			found.gaps = append(found.gaps, gap{found.last(), found.first(data)})
+		}
+		found.blocks, lost = append(found.blocks, data), false
+		at += size
+	}
+	if lost || len(found.blocks) == 0 {
+		found.gaps = append(found.gaps, gap{after: found.last()})
+	}
+	return found
+}
+
+// last returns the key of the last record, nil if there is none.
+func (r *rescue) last() (key []byte) {
+	if n := len(r.blocks); n > 0 {
+		_ = r.eachRecord(r.blocks[n-1], func(k pebble.InternalKey, _ []byte, _ bool) error { // isData has read it without an error
+			key = append(key[:0], k.UserKey...)
+			return nil
+		})
+	}
+	return key
+}
+
+// errStop ends an iteration.
+var errStop = errors.New("stop")
+
+// first returns the key of the first record of a data block.
+func (r *rescue) first(data rescuedBlock) (key []byte) {
+	_ = r.eachRecord(data, func(k pebble.InternalKey, _ []byte, _ bool) error { // the error is errStop
+		key = bytes.Clone(k.UserKey)
+		return errStop
+	})
+	return key
+}
+
+// index reads the value blocks, and returns where data blocks begin, as the index says, and where the last one ends. If the index
+// cannot be read, starts is empty.
+func (r *rescue) index(content []byte) (starts []int, end int) {
+	layout, err := tableLayout(r.options, content)
+	if err != nil {
+		return nil, len(content)
+	}
+	for _, d := range layout.Data {
+		starts = append(starts, int(d.Offset))
+		end = int(d.Offset+d.Length) + blockTrailerSize
+	}
+	for _, v := range layout.ValueBlock {
+		var values rescuedBlock
+		if b := content[v.Offset : int(v.Offset+v.Length)+blockTrailerSize]; validBlock(b) {
+			values, _ = decompress(b) // nil if it fails
+		}
+		r.values = append(r.values, values)
+	}
+	return starts, min(end, len(content))
+}
+
+// openContent opens the content of a table.
+func openContent(o *pebble.Options, content []byte) (*sstable.Reader, error) {
+	fs := vfs.NewMem()
+	f, err := fs.Create("table", vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	if f, err = fs.Open("table"); err != nil {
+		return nil, err
+	}
+	readable, err := sstable.NewSimpleReadable(&checkedTable{File: f, name: "table", size: int64(len(content))})
+	if err != nil {
+		return nil, err
+	}
+	r, err := guardPanic(func() (*sstable.Reader, error) {
+		return sstable.NewReader(context.Background(), readable, o.MakeReaderOptions())
+	})
+	if err != nil {
+		return nil, errors.Join(err, readable.Close())
+	}
+	return r, nil
+}
+
+// tableLayout returns where the blocks of a table are. It fails if one of its footer, properties and index is damaged.
+func tableLayout(o *pebble.Options, content []byte) (*sstable.Layout, error) {
+	r, err := openContent(o, content)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return guardPanic(r.Layout)
+}
+
+// maxBlockSize limits the size of a block whose end is searched. A block has at most one record more than its target size.
+const maxBlockSize = 32 << 20
+
+// blockSize returns the size of the block at the beginning of content, with its trailer: up to the next known beginning, or else to where
+// its checksum is right. It returns 0 if there is none.
+func blockSize(content []byte, known []int, at int) int {
+	most := min(len(content), maxBlockSize)
+	if i, ok := slices.BinarySearch(known, at); ok {
+		size := len(content)
+		if i+1 < len(known) {
+			size = known[i+1] - at
+		}
+		if size <= len(content) && validBlock(content[:size]) {
+			return size
+		}
+		return 0
+	}
+	sum := uint32(0)
+	for n := 1; n+4 <= most; n++ {
+		sum = crc32.Update(sum, castagnoli, content[n-1:n])
+		// The format stores checksums rotated, with a constant added (as LevelDB does).
+		if n > blockTrailerSize && binary.LittleEndian.Uint32(content[n:]) == (sum>>15|sum<<17)+0xa282ead8 {
+			return n + 4
+		}
+	}
+	return 0
+}
+
+// decompress returns the data of a block with a trailer.
+func decompress(b []byte) (rescuedBlock, error) {
+	return guardPanic(func() (rescuedBlock, error) {
+		n := len(b) - blockTrailerSize
+		indicator := block.CompressionIndicator(b[n])
+		size, err := block.DecompressedLen(indicator, b[:n])
+		if err != nil {
+			return nil, err
+		}
+		const atLeast = 16 // so that the memory begins at a multiple of 8, which the decoder needs
+		data := make([]byte, size, max(size, atLeast))
+		return data, block.DecompressInto(indicator, b[:n], data)
+	})
+}
+
+// isData reports whether data is a block of records in ascending order.
+func (r *rescue) isData(data rescuedBlock) bool {
+	var last []byte
+	return r.eachRecord(data, func(k pebble.InternalKey, _ []byte, _ bool) error {
+		if len(k.UserKey) == 0 || bytes.IndexByte([]byte{prefixExpiry, prefixLog, prefixMeta, prefixVersion}, k.UserKey[0]) < 0 ||
+			r.options.Comparer.Compare(k.UserKey, last) < 0 {
+			return errCorrupt
+		}
+		last = append(last[:0], k.UserKey...)
+		return nil
+	}) == nil
+}
+
+// eachRecord calls yield for each record of a data block. ok is false if the value cannot be read.
+func (r *rescue) eachRecord(data rescuedBlock, yield func(key pebble.InternalKey, value []byte, ok bool) error) error {
+	_, err := guardPanic(func() (struct{}, error) {
+		var decoder colblk.DataBlockDecoder
+		var it colblk.DataBlockIter
+		schema := r.options.KeySchemas[r.options.KeySchema]
+		decoder.Init(schema, data)
+		handles := valblk.MakeReader(nil, nil, valblk.IndexHandle{}, nil) // it decodes handles, and is never asked for values
+		it.InitOnce(schema, r.options.Comparer, &handles)
+		if err := it.Init(&decoder, block.IterTransforms{}); err != nil {
+			return struct{}{}, err
+		}
+		for kv := it.First(); kv != nil; kv = it.Next() {
+			value, ok := r.value(kv.LazyValue())
+			if err := yield(kv.K, value, ok); err != nil {
+				return struct{}{}, err
+			}
+		}
+		return struct{}{}, it.Error()
+	})
+	return err
+}
+
+// value returns the value of a record, which may be in a value block.
+func (r *rescue) value(v pebble.LazyValue) ([]byte, bool) {
+	if v.Fetcher == nil {
+		return v.ValueOrHandle, true
+	}
+	h := valblk.DecodeRemainingHandle(v.ValueOrHandle)
+	if int(h.BlockNum) >= len(r.values) {
+		return nil, false
+	}
+	b, end := r.values[h.BlockNum], uint64(h.OffsetInBlock)+uint64(v.Fetcher.Attribute.ValueLen)
+	if end > uint64(len(b)) {
+		return nil, false
+	}
+	return b[h.OffsetInBlock:end], true
+}
+
+// write writes a table with what could be read, of exactly size bytes, which is the size that the database knows. It has no filters
+// and is well compressed, so it is smaller than the damaged one, and bytes that nothing refers to fill the difference.
+func (r *rescue) write(fs vfs.FS, path string, size int64) error {
+	f, err := fs.Create(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	o := r.options.MakeWriterOptions(len(r.options.Levels)-1, r.options.FormatMajorVersion.MaxTableFormat())
+	o.FilterPolicy, o.Compression = pebble.NoFilterPolicy, sstable.GoodCompression
+	w := sstable.NewRawWriter(objstorageprovider.NewFileWritable(f), o)
+	for _, b := range r.blocks {
+		err = r.eachRecord(b, func(k pebble.InternalKey, value []byte, ok bool) error {
+			if !ok {
+				return nil
+			}
+			return w.Add(k, value, false)
+		})
+		if err != nil {
+			break
+		}
+	}
+	if err = errors.Join(err, w.Close()); err != nil {
+		return err
+	}
+	return fillTable(r.options, fs, path, size)
+}
+
+// fillTable makes a table larger: it moves the footer to the new end.
+func fillTable(o *pebble.Options, fs vfs.FS, path string, size int64) error {
+	content, err := readFile(fs, path)
+	if err != nil {
+		return err
+	}
+	fill := size - int64(len(content))
+	if fill < 0 {
+		return fmt.Errorf("what can be read of %s takes more space than the damaged table", path)
+	}
+	layout, err := tableLayout(o, content)
+	if err != nil {
+		return err
+	}
+	f, err := fs.Create(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	end := int(layout.Footer.Offset)
+	for _, part := range [][]byte{content[:end], make([]byte, fill), content[end:]} {
+		if _, err = f.Write(part); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// readFile returns the content of a file.
+func readFile(fs vfs.FS, path string) ([]byte, error) {
+	f, err := fs.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	content, err := io.ReadAll(f)
+	return content, errors.Join(err, f.Close())
+}
