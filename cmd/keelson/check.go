@@ -20,6 +20,7 @@ import (
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/server"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
@@ -39,11 +40,7 @@ func newCheck(out, errOut io.Writer) *cobra.Command {
 			if snapshot != "" {
 				return checkSnapshot(c.Context(), out, errOut, snapshot, identity)
 			}
-			s, err := openStopped(dataDir)
-			if err != nil {
-				return err
-			}
-			return errors.Join(check(c.Context(), out, errOut, s.Reader, "the data in "+dataDir), s.Close())
+			return checkStopped(c.Context(), out, errOut, dataDir)
 		},
 	}
 	c.Flags().StringVar(&dataDir, "data-dir", dataDir, dataDirUsage)
@@ -51,6 +48,33 @@ func newCheck(out, errOut io.Writer) *cobra.Command {
 	c.Flags().StringVar(&identity, "identity", "", identityUsage)
 	c.MarkFlagsMutuallyExclusive("data-dir", "snapshot")
 	return c
+}
+
+// checkStopped checks the data of a stopped server. If tables are damaged, it prints what a repair could not save.
+func checkStopped(ctx context.Context, out, errOut io.Writer, dataDir string) error {
+	stopped, err := openStopped(dataDir)
+	damaged := errors.Is(err, embedded.ErrDamaged)
+	if err == nil {
+		var seen embedded.Verified
+		seen, err = check(ctx, out, errOut, stopped.Reader, "the data in "+dataDir)
+		err = errors.Join(err, stopped.Close())
+		damaged = seen.DamagedFiles > 0
+	}
+	if !damaged {
+		return err
+	}
+	release, lockErr := server.LockDataDir(dataDir)
+	if lockErr != nil {
+		return errors.Join(err, lockErr)
+	}
+	lostErr := repairedCopy(ctx, dataDir, embedded.RepairOptions{}, func(_ *embedded.Reader, done *embedded.Repaired) error {
+		for _, l := range done.Lost {
+			fmt.Fprintln(out, l)
+		}
+		fmt.Fprintf(out, "`keelson repair` would keep all but %d entries and %d older versions\n", len(done.Lost), done.Past)
+		return nil
+	})
+	return errors.Join(err, lostErr, release())
 }
 
 // checkSnapshot restores a snapshot to a temporary directory and checks the result.
@@ -74,7 +98,8 @@ func checkSnapshot(ctx context.Context, out, errOut io.Writer, file, identity st
 	if err != nil {
 		return oneLine(err)
 	}
-	if err := errors.Join(check(ctx, out, errOut, r, file), r.Close()); err != nil {
+	_, err = check(ctx, out, errOut, r, file)
+	if err := errors.Join(err, r.Close()); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "%s can be restored: %d entries and %d files of keys\n", file, restored.Entries, len(restored.Files))
@@ -85,7 +110,7 @@ func checkSnapshot(ctx context.Context, out, errOut io.Writer, file, identity st
 }
 
 // check checks a store and prints what is wrong. what is the name of the data in its error.
-func check(ctx context.Context, out, errOut io.Writer, s *embedded.Reader, what string) error {
+func check(ctx context.Context, out, errOut io.Writer, s *embedded.Reader, what string) (embedded.Verified, error) {
 	values := valueCheck{layout: newLayout()}
 	problems := 0
 	bar := startProgress(errOut, "Checking", keys, values.checked.of(0))
@@ -95,7 +120,7 @@ func check(ctx context.Context, out, errOut io.Writer, s *embedded.Reader, what 
 	})
 	bar.stop()
 	if err != nil {
-		return oneLine(err)
+		return seen, oneLine(err)
 	}
 	fmt.Fprintf(out,
 		"Checked %d files, %d keys in %d versions, %d log records, %d deadlines; revision %d, compacted to %d\n",
@@ -105,11 +130,11 @@ func check(ctx context.Context, out, errOut io.Writer, s *embedded.Reader, what 
 	}
 	switch problems {
 	case 0:
-		return nil
+		return seen, nil
 	case 1:
-		return fmt.Errorf("1 thing is wrong with %s", what)
+		return seen, fmt.Errorf("1 thing is wrong with %s", what)
 	}
-	return fmt.Errorf("%d things are wrong with %s", problems, what)
+	return seen, fmt.Errorf("%d things are wrong with %s", problems, what)
 }
 
 // checkAuthor checks who made a change.
@@ -137,6 +162,9 @@ var internalPaths = map[string]bool{"masterleases": true, "peerserverleases": tr
 // check returns what is wrong with a record, in one line for each error.
 func (c *valueCheck) check(r embedded.Record) []string {
 	c.checked.Add(1)
+	if embedded.IsLost(r.Value) {
+		return []string{"its value was lost by damage of the disk; delete it, or write it again"}
+	}
 	p, ok := c.layout.find(r.Key)
 	switch {
 	case !ok:

@@ -33,6 +33,9 @@ func openStopped(dataDir string) (*stoppedStore, error) {
 		return nil, err
 	}
 	r, err := embedded.OpenReader(embedded.Options{Dir: server.StoreDir(dataDir)})
+	if errors.Is(err, embedded.ErrDamaged) {
+		return nil, errors.Join(err, release())
+	}
 	if err != nil {
 		return nil, errors.Join(oneLine(err), release())
 	}

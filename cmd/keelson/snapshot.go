@@ -59,7 +59,7 @@ const (
 )
 
 func newSave(out, errOut io.Writer) *cobra.Command {
-	from, force := saveFrom{dataDir: config.Default().Storage.DataDir}, false
+	from, force := saveFrom{dataDir: config.Default().Storage.DataDir, out: out}, false
 	c := fileCommand("save", "Save the data to a file",
 		"Save writes the state of the store at one revision to a file. A running server\n"+
 			"is asked for it, over its API as an administrator, and goes on serving\n"+
@@ -83,14 +83,18 @@ func newSave(out, errOut io.Writer) *cobra.Command {
 			return err
 		})
 	c.Example = "  keelson snapshot save --data-dir /var/lib/keelson backup.snapshot\n" +
+		"  keelson snapshot save --data-dir damaged --skip-damaged rescued.snapshot\n" +
 		"  keelson snapshot save --kubeconfig admin.kubeconfig backup.snapshot"
 	c.Flags().StringVar(&from.dataDir, "data-dir", from.dataDir, dataDirUsage)
 	c.Flags().BoolVar(&from.history, "history", false, "save what can still be read of the past too (--history-retention)")
 	c.Flags().BoolVar(&force, "force", false, forceUsage)
+	c.Flags().BoolVar(&from.skipDamaged, "skip-damaged", false,
+		"save what can be read of a damaged data directory, and print what cannot; the server must be stopped")
 	c.Flags().StringVar(
 		&from.kubeconfig, "kubeconfig", "",
 		"kubeconfig of a user who may post to /keelson/snapshot, to save from a running server anywhere (without exec plug-ins)",
 	)
+	c.MarkFlagsMutuallyExclusive("skip-damaged", "kubeconfig")
 	return c
 }
 
@@ -104,8 +108,9 @@ func andHistory(records int64) string {
 
 // saveFrom says what is saved: the data in a directory, or those of the server of a kubeconfig.
 type saveFrom struct {
-	dataDir, kubeconfig string
-	history             bool
+	dataDir, kubeconfig  string
+	history, skipDamaged bool
+	out                  io.Writer // receives what --skip-damaged cannot save
 }
 
 // save writes a snapshot to an existing file and verifies the file.
@@ -130,6 +135,9 @@ func (s *saveFrom) save(ctx context.Context, path string) (summary backup.Summar
 const readBuffer = 1 << 20
 
 func (s *saveFrom) saveTo(ctx context.Context, w io.Writer) error {
+	if s.skipDamaged {
+		return s.salvage(ctx, w)
+	}
 	kubeconfig := s.kubeconfig
 	if kubeconfig == "" {
 		stopped, err := openStopped(s.dataDir)
@@ -154,7 +162,33 @@ func (s *saveFrom) saveTo(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	_, err = io.Copy(w, body)
-	return errors.Join(err, body.Close())
+	if err = errors.Join(err, body.Close()); err != nil {
+		return fmt.Errorf("the server at %s did not send the snapshot to its end (%w); its log says why. If data on its disk is damaged, stop it "+
+			"and use --skip-damaged", r.server, oneLine(err))
+	}
+	return nil
+}
+
+// salvage saves what can be read of a stopped store, and prints what cannot.
+func (s *saveFrom) salvage(ctx context.Context, w io.Writer) (err error) {
+	release, err := server.LockDataDir(s.dataDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	created := time.Now()
+	return repairedCopy(ctx, s.dataDir, embedded.RepairOptions{UseOlder: true}, func(r *embedded.Reader, done *embedded.Repaired) error {
+		for _, l := range done.Lost {
+			fmt.Fprintln(s.out, l)
+		}
+		e, err := r.Export()
+		if err != nil {
+			return oneLine(err)
+		}
+		o := backup.SaveOptions{Created: created, Program: server.Program(), Past: s.history, SkipLost: true}
+		_, err = backup.Save(ctx, w, e, o)
+		return errors.Join(err, e.Close())
+	})
 }
 
 func (s *saveFrom) saveStopped(ctx context.Context, w io.Writer, stopped *stoppedStore) error {

@@ -494,7 +494,9 @@ func userOfToken(t *testing.T, kubeconfig, token string) string {
 	t.Helper()
 	status, body := post(t, kubeconfig, "/apis/authentication.k8s.io/v1/tokenreviews", `{"apiVersion":"authentication.k8s.io/v1",`+
 		`"kind":"TokenReview","spec":{"token":"`+token+`"}}`)
-	var answer struct{ Status struct{ User struct{ Username string } } }
+	var answer struct {
+		Status struct{ User struct{ Username string } }
+	}
 	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusCreated {
 		t.Fatalf("the review of a token: %d %.300s", status, body)
 	}

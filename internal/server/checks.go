@@ -6,7 +6,6 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/server/health"
-	"github.com/keelson-dev/keelson/internal/storage"
 )
 
 // Names of the background runners that health checks use.
@@ -118,13 +117,6 @@ func (s *starting) newHealth() *health.Handler {
 		end := time.Now().Add(grace)
 		h.LivezPasses = func() bool { return time.Now().Before(end) }
 	}
-	if disk, ok := s.stores.main.(storage.SpaceReporter); ok {
-		h.Warning = func() string {
-			if disk.Space().Low {
-				return "the store refuses writes, because too little disk space is free"
-			}
-			return ""
-		}
-	}
+	h.Warning = s.stores.warning
 	return h
 }

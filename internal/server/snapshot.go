@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/object/apierr"
 	"github.com/keelson-dev/keelson/internal/object/apiresponse"
@@ -49,6 +51,12 @@ func (h *snapshots) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case h.store == nil:
 		apiresponse.Error(w, r, apierr.New(http.StatusNotImplemented, "NotImplemented", "this server's data is in etcd: "+
 			"use `etcdctl snapshot save`"))
+		return
+	}
+	// After the first byte no error can be sent.
+	if files, ok := h.store.(storage.DamageCounter); ok && files.DamagedFiles() > 0 {
+		apiresponse.Error(w, r, apierr.New(http.StatusInternalServerError, metav1.StatusReasonInternalError, "data on the disk of "+
+			"the server is damaged: stop it and use keelson snapshot save --skip-damaged"))
 		return
 	}
 	created := time.Now()

@@ -192,6 +192,18 @@ func (s *stores) open(ctx context.Context) error {
 	return nil
 }
 
+// warning returns what an operator has to do about the store, "" if there is nothing. Requests that it does not concern are served.
+func (s *stores) warning() string {
+	if files, ok := s.main.(storage.DamageCounter); ok && files.DamagedFiles() > 0 {
+		return "data on the disk is damaged, and requests that need it fail: stop the server, then keelson check says what is lost, and " +
+			"keelson repair makes the rest usable"
+	}
+	if disk, ok := s.main.(storage.SpaceReporter); ok && disk.Space().Low {
+		return "the store refuses writes, because too little disk space is free"
+	}
+	return ""
+}
+
 // mostShare is the share of a part of which much is read, in relation to that of Events.
 const mostShare = 7
 

@@ -40,6 +40,8 @@ type SaveOptions struct {
 	Files   map[string][]byte
 	// Past writes what the store keeps of the past too.
 	Past bool
+	// SkipLost leaves out the entries of a repaired store that stand for what is lost.
+	SkipLost bool
 }
 
 // Save writes the state e to w.
@@ -55,6 +57,9 @@ func Save(ctx context.Context, w io.Writer, e *embedded.Export, o SaveOptions) (
 	for r, err := range e.Records(ctx) {
 		if err != nil {
 			return snapshot.Totals{}, err
+		}
+		if o.SkipLost && embedded.IsLost(r.Value) {
+			continue
 		}
 		if err := out.Write(snapshot.Entry{
 			Key: r.Key, Value: r.Value, CreateRevision: r.CreateRevision, ModRevision: r.ModRevision, Deadline: r.Deadline,

@@ -49,6 +49,15 @@ func (s *Store) Image(ctx context.Context, dir string) (*Image, error) {
 	return &Image{fs: s.opts.FS, dir: dir, inMemory: s.opts.InMemory}, nil
 }
 
+// LinkTo makes a store in the directory to with the state of the stopped store in from. Tables are hard links where that is possible.
+func LinkTo(from, to string) error {
+	o := Options{Dir: to}.withDefaults()
+	if err := makeDir(o.FS, to); err != nil {
+		return err
+	}
+	return (&Image{fs: o.FS, dir: from}).copyTo(&o)
+}
+
 // Close removes the files of the image. Stores that were opened with it are not affected.
 func (i *Image) Close() error { return i.fs.RemoveAll(i.dir) }
 
@@ -84,6 +93,9 @@ func (i *Image) copyTo(o *Options) error {
 		return 1
 	})
 	for _, name := range names {
+		if name == DamagedName {
+			continue
+		}
 		from, to := i.fs.PathJoin(i.dir, name), o.FS.PathJoin(o.Dir, name)
 		copyFile := i.copyFile
 		if strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, ".blob") {

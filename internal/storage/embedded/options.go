@@ -90,6 +90,8 @@ const DefaultReserveBytes = 64 << 20
 var (
 	// ErrLocked is the error of Open when another process, or another Store of this process, uses the data directory.
 	ErrLocked = errors.New("the data directory is locked")
+	// ErrDamaged is the error of Open when files are damaged or missing so that the store cannot be opened.
+	ErrDamaged = errors.New("its files are damaged or incomplete")
 	// ErrNewerFormat is the error of Open when a later version of the program wrote the data.
 	ErrNewerFormat = errors.New("the data directory has a newer format")
 )

@@ -20,7 +20,7 @@ import (
 // Repair makes a store with damaged tables usable again. Nothing that it says exists is missing without an error afterwards:
 //
 //  1. Each damaged table is replaced by one with the records that can be read (tablerescue.go). It has the same size and sequence
-//     numbers, so that the database takes it for the table that it knows. The damaged file is kept in the folder damagedName.
+//     numbers, so that the database takes it for the table that it knows. The damaged file is kept in the folder DamagedName.
 //  2. The store is opened. The log names every version of the time that it covers. A version that the log names and that is not there
 //     is lost: in its place comes a value that no codec can read, so that the object is there, cannot be read, and can be deleted like
 //     any object that cannot be read (KEP-3926).
@@ -32,8 +32,8 @@ import (
 // Example: a block of a table is damaged, with revisions 5 and 9 of /a and revision 7 of /b. The log says that revision 9 put /a after
 // revision 5, and revision 7 put /b, which did not exist before. After a repair, /a at 9, /a at 5 and /b at 7 cannot be read.
 
-// damagedName is the folder in the directory of a store to which Repair moves damaged tables.
-const damagedName = "damaged"
+// DamagedName is the folder in the directory of a store in which Repair keeps damaged tables.
+const DamagedName = "damaged"
 
 // lostPrefix is the beginning of a value that Repair writes in place of one that is lost. No encoding of an object begins so.
 const lostPrefix = "keelson:lost:"
@@ -107,7 +107,7 @@ func Repair(ctx context.Context, o Options, ro RepairOptions) (done Repaired, er
 	if err = errors.Join(err, s.closeDB()); err != nil {
 		return done, err
 	}
-	if err := o.FS.Remove(o.FS.PathJoin(o.Dir, damagedName, pendingName)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := o.FS.Remove(o.FS.PathJoin(o.Dir, DamagedName, pendingName)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return done, err
 	}
 	return done, nil
@@ -119,7 +119,7 @@ type tableGap struct {
 	table string
 }
 
-// pendingName is a file in damagedName with the gaps of tables that were replaced, while the database does not say yet what is lost. A
+// pendingName is a file in DamagedName with the gaps of tables that were replaced, while the database does not say yet what is lost. A
 // repair that is repeated after an interruption finds undamaged tables.
 const pendingName = "pending.json"
 
@@ -131,7 +131,7 @@ type pendingGap struct {
 
 // readPending returns the gaps of a repair that was interrupted.
 func readPending(o *Options) (gaps []tableGap, err error) {
-	content, err := readFile(o.FS, o.FS.PathJoin(o.Dir, damagedName, pendingName))
+	content, err := readFile(o.FS, o.FS.PathJoin(o.Dir, DamagedName, pendingName))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -155,7 +155,7 @@ func writePending(o *Options, gaps []tableGap) error {
 	if err != nil {
 		return err
 	}
-	name := o.FS.PathJoin(o.Dir, damagedName, pendingName)
+	name := o.FS.PathJoin(o.Dir, DamagedName, pendingName)
 	f, err := o.FS.Create(name+".new", vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
@@ -166,7 +166,7 @@ func writePending(o *Options, gaps []tableGap) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	return errors.Join(o.FS.Rename(name+".new", name), syncFolder(o.FS, o.FS.PathJoin(o.Dir, damagedName)))
+	return errors.Join(o.FS.Rename(name+".new", name), syncFolder(o.FS, o.FS.PathJoin(o.Dir, DamagedName)))
 }
 
 // syncFolder makes the names in a folder durable.
@@ -244,7 +244,7 @@ func examineTable(o *Options, options *pebble.Options, name string, size int64) 
 
 // replaceTable replaces a table by what could be read of it, and keeps the file. gaps are all that were found so far.
 func replaceTable(o *Options, found *rescue, name string, size int64, gaps []tableGap) error {
-	file, aside := o.FS.PathJoin(o.Dir, name), o.FS.PathJoin(o.Dir, damagedName)
+	file, aside := o.FS.PathJoin(o.Dir, name), o.FS.PathJoin(o.Dir, DamagedName)
 	const private = 0o700
 	if err := o.FS.MkdirAll(aside, private); err != nil {
 		return err

@@ -35,6 +35,7 @@ type Verified struct {
 	Versions            int64
 	LogRecords          int64
 	Expiring            int64 // records of the expiry index
+	DamagedFiles        int   // tables that cannot be read as a whole
 }
 
 // Verify reads the whole store and reports its defects: blocks with a wrong checksum, records that cannot be read,
@@ -61,8 +62,10 @@ func (r *Reader) Verify(ctx context.Context, check Checks, report func(Problem))
 			return v.verified, ctx.Err()
 		}
 		if err != nil {
-			// Other parts of the store may still be readable.
-			v.problem("database", "%s", singleLine(err))
+			// Other parts of the store may still be readable. A damaged file was reported already.
+			if v.verified.DamagedFiles == 0 || !pebble.IsCorruptionError(err) {
+				v.problem("database", "%s", singleLine(err))
+			}
 		}
 	}
 	return v.verified, nil
@@ -109,7 +112,8 @@ func (v *verifier) checksums(o Options) error {
 	for _, name := range names {
 		v.verified.Files++
 		if err := verifyTable(o, filepath.Join(o.Dir, name), options.MakeReaderOptions()); err != nil {
-			v.problem("file "+name, "%s", singleLine(err))
+			v.verified.DamagedFiles++
+			v.problem("file "+name, "%s", damageIn(err))
 		}
 	}
 	return nil

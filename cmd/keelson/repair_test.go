@@ -1,0 +1,136 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/internal/storage/backup"
+	"github.com/keelson-dev/keelson/internal/storage/snapshot"
+)
+
+// damagedDir returns a data directory with ConfigMaps of 100 KB, a part of one of which is damaged on the disk.
+func damagedDir(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "data")
+	p := run(t, "serve", "--data-dir", dir, "--secure-port", "0")
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range 150 { // more than fits into the memory that a store writes to a table
+		text := make([]byte, 100_000)
+		for j := range text {
+			text[j] = byte('a' + rng.IntN(26))
+		}
+		status, body := post(t, filepath.Join(dir, "kubeconfig"), "/api/v1/namespaces/default/configmaps",
+			fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c%03d"},"data":{"k":"%s"}}`, i, text))
+		if status != http.StatusCreated {
+			t.Fatalf("%d %.300s", status, body)
+		}
+	}
+	p.stop(t)
+	tables, err := filepath.Glob(filepath.Join(server.StoreDir(dir), "*.sst"))
+	if err != nil || len(tables) == 0 {
+		t.Fatal(tables, err)
+	}
+	var largest string
+	var content []byte
+	for _, name := range tables {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(b) > len(content) {
+			largest, content = name, b
+		}
+	}
+	for i := range 64 {
+		content[len(content)/2+i] ^= 0xff
+	}
+	if err := os.WriteFile(largest, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestDamagedDirectory: check names what is lost; a server serves everything else and says what to do; a snapshot with --skip-damaged and a
+// repaired directory have all but the lost object; that object can be deleted and created again.
+func TestDamagedDirectory(t *testing.T) {
+	dir := damagedDir(t)
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	const list = "/api/v1/namespaces/default/configmaps"
+
+	out, stderr, code := keelson("check", "--data-dir", dir)
+	_, lost, found := strings.Cut(out, "lost: /registry/configmaps/default/")
+	lost, _, _ = strings.Cut(lost, " ")
+	if code != 1 || !found || !strings.Contains(stderr, "wrong with the data in") || strings.Contains(out+stderr, "carrier") {
+		t.Fatalf("check: %d\n%.2000s%s", code, out, stderr)
+	}
+
+	p := run(t, "serve", "--data-dir", dir, "--secure-port", "0")
+	if status, body := get(t, kubeconfig, list); status != http.StatusInternalServerError || !strings.Contains(body, "keelson repair") {
+		t.Errorf("a list over damage: %d %.300s", status, body)
+	}
+	if status, body := get(t, kubeconfig, "/readyz?verbose"); status != http.StatusOK || !strings.Contains(body, "warn: data on the disk is damaged") {
+		t.Errorf("readyz: %d %.2000s", status, body)
+	}
+	if status, body := post(t, kubeconfig, "/api/v1/namespaces/default/secrets", `{"metadata":{"name":"s"}}`); status != http.StatusCreated {
+		t.Errorf("a write beside damage: %d %.300s", status, body)
+	}
+	file := filepath.Join(t.TempDir(), "snapshot")
+	if _, stderr, code := keelson("snapshot", "save", file, "--data-dir", dir); code != 1 || !strings.Contains(stderr, "--skip-damaged") {
+		t.Errorf("a snapshot of the running server: %d %s", code, stderr)
+	}
+	p.stop(t)
+
+	if out := mustRun(t, "snapshot", "save", file, "--data-dir", dir, "--skip-damaged"); !strings.Contains(out, "default/"+lost+" ") {
+		t.Errorf("what a snapshot lacks: %s", out)
+	}
+	if n := configMapsIn(t, file); n != 149 {
+		t.Errorf("the snapshot has %d of the 149 ConfigMaps that can be read", n)
+	}
+	if out := mustRun(t, "repair", "--data-dir", dir); !strings.Contains(out, "default/"+lost+" ") || !strings.Contains(out, "1 entries") {
+		t.Errorf("the repair: %s", out)
+	}
+	p = run(t, "serve", "--data-dir", dir, "--secure-port", "0")
+	if status, body := get(t, kubeconfig, list); status != http.StatusInternalServerError || !strings.Contains(body, "default/"+lost) {
+		t.Errorf("a list with a lost object: %d %.300s", status, body)
+	}
+	const option = "?ignoreStoreReadErrorWithClusterBreakingPotential=true"
+	if status, body := ask(t, kubeconfig, http.MethodDelete, list+"/"+lost+option, ""); status != http.StatusOK {
+		t.Errorf("deleting the lost object: %d %.300s", status, body)
+	}
+	if status, body := post(t, kubeconfig, list, `{"metadata":{"name":"`+lost+`"}}`); status != http.StatusCreated {
+		t.Errorf("creating it again: %d %.300s", status, body)
+	}
+	if status, body := get(t, kubeconfig, list); status != http.StatusOK || strings.Count(body, `"uid"`) < 150 {
+		t.Errorf("the list afterwards: %d, %d objects", status, strings.Count(body, `"uid"`))
+	}
+	p.stop(t)
+	// The version that was lost is in the history until that is given up.
+	out, stderr, _ = keelson("check", "--data-dir", dir)
+	if !strings.Contains(out, "default/"+lost+": its value was lost") || !strings.Contains(stderr, "1 thing is wrong") {
+		t.Errorf("check of the repaired directory: %.1000s%s", out, stderr)
+	}
+}
+
+// configMapsIn returns how many ConfigMaps of the test a snapshot has.
+func configMapsIn(t *testing.T, file string) (n int) {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := backup.Verify(f, func(e snapshot.Entry) {
+		if strings.HasPrefix(e.Key, "/registry/configmaps/default/c") {
+			n++
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
