@@ -48,11 +48,12 @@ type Resources interface {
 type Matcher struct {
 	objects   admission.Objects
 	resources Resources
+	exempt    Exemptions
 }
 
-// NewMatcher returns a Matcher that reads namespaces from objects.
-func NewMatcher(objects admission.Objects, resources Resources) *Matcher {
-	return &Matcher{objects, resources}
+// NewMatcher returns a Matcher that reads namespaces from objects, and matches no write of a resource in exempt.
+func NewMatcher(objects admission.Objects, resources Resources, exempt Exemptions) *Matcher {
+	return &Matcher{objects, resources, exempt}
 }
 
 // RulesOf returns the rules of a webhook.
@@ -81,16 +82,22 @@ func Selector(s *metav1.LabelSelector) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(s)
 }
 
-// admissionResources are the objects that configure admission. Webhooks and policies do not apply to them, because a
-// wrong one could not be removed any more.
-var admissionResources = []string{
-	"validatingwebhookconfigurations", "mutatingwebhookconfigurations", "validatingadmissionpolicies",
-	"validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
-}
+// Exemptions are resources of admissionregistration.k8s.io that configure admission. What they configure does not apply to them, because
+// a wrong one could not be removed any more.
+type Exemptions []string
 
-// Exempt reports whether webhooks and policies do not apply to the write.
-func Exempt(a *admission.Attributes) bool {
-	return a.Resource.Group == admissionregistrationv1.GroupName && slices.Contains(admissionResources, a.Resource.Resource)
+var (
+	// FromPolicies are exempt from validating and mutating policies. The configurations of webhooks are not: a policy may protect them.
+	FromPolicies = Exemptions{
+		"validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
+	}
+	// FromWebhooks are exempt from validating and mutating webhooks.
+	FromWebhooks = append(Exemptions{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"}, FromPolicies...)
+)
+
+// Has reports whether a write is exempt.
+func (e Exemptions) Has(a *admission.Attributes) bool {
+	return a.Resource.Group == admissionregistrationv1.GroupName && slices.Contains(e, a.Resource.Resource)
 }
 
 // reviews are the resources that Reviews looks for.
@@ -103,7 +110,7 @@ func Reviews(a *admission.Attributes) bool { return slices.Contains(reviews, a.R
 // Match reports whether a write meets the criteria, and by which names of its kind and resource. The error is NotFound
 // if the namespace of the write does not exist.
 func (m *Matcher) Match(ctx context.Context, c *Criteria, a *admission.Attributes) (admission.Names, bool, error) {
-	if Exempt(a) {
+	if m.exempt.Has(a) {
 		return admission.Names{}, false, nil
 	}
 	names, ok := m.byRules(ctx, c, c.Rules, a)

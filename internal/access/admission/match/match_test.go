@@ -55,7 +55,7 @@ func TestRules(t *testing.T) {
 	scale := write(deployments, "scale", deployment)
 	ns := write(corev1.SchemeGroupVersion.WithResource("namespaces"), "", namespace)
 	webhooks := write(admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations"), "", namespace)
-	m := NewMatcher(admissiontest.Objects{}, older{})
+	m := NewMatcher(admissiontest.Objects{}, older{}, FromWebhooks)
 	named := rule("*", "*", "*", "*", "*")
 	named.ResourceNames = []string{"d"}
 	for _, c := range []struct {
@@ -109,7 +109,7 @@ func TestSelectors(t *testing.T) {
 	elsewhere.Namespace = "missing"
 	node := &corev1.Node{}
 	node.Name = "n"
-	m := NewMatcher(admissiontest.Objects{corev1.Resource("namespaces"): {namespace}}, older{})
+	m := NewMatcher(admissiontest.Objects{corev1.Resource("namespaces"): {namespace}}, older{}, FromWebhooks)
 	v1 := corev1.SchemeGroupVersion
 	all := []Rule{rule("*", "*", "*", "*/*", "*")}
 	selector := func(text string) labels.Selector {

@@ -63,7 +63,7 @@ type Plugins struct {
 // New returns the plug-ins.
 func New(o Options) *Plugins {
 	return &Plugins{
-		o: &o, matcher: match.NewMatcher(o.Registry, o.Versions),
+		o: &o, matcher: match.NewMatcher(o.Registry, o.Versions, match.FromPolicies),
 		mutating: &source{kind: mutatingKind()}, validating: &source{kind: validatingKind()},
 	}
 }
@@ -90,7 +90,7 @@ func (p *Plugins) Validating() admission.Plugin {
 
 // exempt reports whether no policy applies to the write.
 func exempt(a *admission.Attributes) bool {
-	return match.Exempt(a) || match.Reviews(a)
+	return match.FromPolicies.Has(a) || match.Reviews(a)
 }
 
 // criteriaOf returns the criteria of the writes that m matches.

@@ -77,7 +77,7 @@ func New(o Options) *Plugins {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	p := &Plugins{o: &o, matcher: match.NewMatcher(o.Registry, o.Versions)}
+	p := &Plugins{o: &o, matcher: match.NewMatcher(o.Registry, o.Versions, match.FromWebhooks)}
 	p.mutating.compile, p.validating.compile = p.mutatingHooks, p.validatingHooks
 	return p
 }
