@@ -144,6 +144,32 @@ func TestWatchChangesIsBounded(t *testing.T) {
 	}
 }
 
+// TestWatchChangesNeedsNoSeat holds that a watch has given its seat back when it waits for changes.
+func TestWatchChangesNeedsNoSeat(t *testing.T) {
+	s, _ := pastServer(t)
+	s.Create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"eve"},
+		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},
+		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"eve"}]}`)
+	s.As("eve").AwaitAccess("watch", "changes")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL()+changesPath+"?watch=true", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Impersonate-User", "eve")
+	resp, err := s.HTTP().Do(r)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatal(resp, err)
+	}
+	defer resp.Body.Close()
+	apitest.Await(t, "the watch to give its seat back", func() bool {
+		text := s.Get("/metrics")
+		return strings.Contains(text, `apiserver_flowcontrol_current_executing_seats{flow_schema="global-default",`+
+			`priority_level="global-default"} 0`) && strings.Contains(text, `type="watch"`)
+	})
+}
+
 // TestSelectChanges selects changes by labels, which the object has before or after the change, and by fields.
 func TestSelectChanges(t *testing.T) {
 	s, _ := pastServer(t)
@@ -183,6 +209,8 @@ func TestSelectChanges(t *testing.T) {
 		{"GET", changesPath + "?labelSelector=%3D", "", 400, "unable to parse labelSelector"},
 		{"GET", changesPath + "?fieldSelector=spec.x=1", "", 400, "field label not supported: spec.x"},
 		{"GET", changesPath + "?fieldSelector=x", "", 400, "unable to parse fieldSelector"},
+		{"GET", changesPath + "?labelSelector=" + strings.Repeat("a,", 20_000) + "b", "", 400, "the selector has 20001 terms, more than 10000"},
+		{"GET", changesPath + "?watch=1&fieldSelector=" + strings.Repeat("name!=b,", 40_000), "", 400, "bytes, more than"},
 	})
 	table := s.Do("GET", changesPath+"?fieldSelector=name=b", "", "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json")
 	if !strings.Contains(table, `"kind":"Table"`) || !strings.Contains(table, `"Deleted","configmaps","b","kubernetes-admin","delete"`) {

@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -54,6 +55,22 @@ func pastAttacks() []row {
 			run: unreadPast,
 			// When the memory was only counted after an answer was made, twenty histories took 1.4 GB, and 90 were not answered in a minute.
 			limits: limits{cpu: 40 * time.Second, peak: 640 << 20, kept: 64 << 20},
+		},
+		{
+			name: "selectors of 900 KB in the feed of changes", row: "46", fresh: true,
+			rights: []right{{group: "history.keelson.dev", resources: "changes", verbs: "list,watch"}},
+			run:    longSelectorsOfChanges,
+			// Without a limit 56 watches of each kind keep 550 MiB. Most of the processor time is for TLS and the headers.
+			limits: limits{cpu: 8 * time.Second, peak: 256 << 20},
+		},
+		{
+			name: "watches with long selectors", row: "46", fresh: true,
+			rights: []right{
+				{resources: "configmaps", verbs: "list,watch"}, {group: "history.keelson.dev", resources: "changes", verbs: "list,watch"},
+			},
+			run: longSelectorsOfWatches,
+			// A user may keep seven eighths of 128 MiB with selectors. If they are not counted, 720 watches keep 1,280 MiB and parse for 38 s.
+			limits: limits{cpu: 20 * time.Second, peak: 512 << 20, kept: 64 << 20},
 		},
 		{
 			name: "blockers of an object with very many finalizers", row: "43",
@@ -128,6 +145,61 @@ func unreadChanges(a *attack) {
 	if got.want(a, http.StatusOK); !strings.Contains(string(got.body), `"name":"large"`) {
 		a.Errorf("another watch got %s", shorten(string(got.body)))
 	}
+}
+
+// longSelectorsOfChanges asks the feed for changes with selectors that are almost as long as a request line may be.
+func longSelectorsOfChanges(a *attack) {
+	terms := strings.TrimSuffix(strings.Repeat("name!=b,", 112_000), ",")
+	for _, selector := range []string{"labelSelector=" + terms, "fieldSelector=" + terms} {
+		a.user.get(a.groupPath(historyGroup, "changes?"+selector)).want(a, http.StatusBadRequest)
+		for range 56 {
+			c := a.dialHTTP2(true)
+			path := a.groupPath(historyGroup, "changes?watch=true&"+selector)
+			if err := c.headers(1, true, http.MethodGet, path, "authorization", "Bearer "+a.user.token); err != nil {
+				a.Fatal(err)
+			}
+			eventually(a, "the answer", func() error {
+				if got := c.answered(); len(got) == 0 {
+					return errors.New("there is none")
+				} else if got[1] != "400" {
+					a.Errorf("a watch with a long selector is answered %s", got[1])
+				}
+				return nil
+			})
+		}
+	}
+}
+
+// longSelectorsOfWatches opens watches with selectors of the longest form that is served. Their user must not be served more of them than
+// what they take in memory allows, and other watches must be.
+func longSelectorsOfWatches(a *attack) {
+	terms := strings.TrimSuffix(strings.Repeat("abcdefghijkl!=bcdefghijk,", 9_900), ",")
+	counts := map[string]int{}
+	for range 12 {
+		c := a.dialHTTP2(true)
+		const streams = 60
+		for i := range uint32(streams) {
+			path := a.path("configmaps?watch=true&labelSelector=" + terms)
+			if err := c.headers(2*i+1, true, http.MethodGet, path, "authorization", "Bearer "+a.user.token); err != nil {
+				a.Fatal(err)
+			}
+		}
+		eventually(a, "the answers to begin", func() error {
+			if n := len(c.answered()); n < streams {
+				return fmt.Errorf("%d of %d have", n, streams)
+			}
+			return nil
+		})
+		for _, status := range c.answered() {
+			counts[status]++
+		}
+	}
+	if counts["200"] < 20 || counts["429"] < 400 {
+		a.Errorf("the answers by status: %v", counts)
+	}
+	a.user.get(a.groupPath(historyGroup, "changes?watch=true&timeoutSeconds=1&labelSelector="+terms)).want(a, http.StatusTooManyRequests)
+	a.user.get(a.path("configmaps?watch=true&timeoutSeconds=1&labelSelector=a%3Db")).want(a, http.StatusOK)
+	a.othersRead()
 }
 
 // unreadPast asks for answers of the past on streams whose window is closed.

@@ -77,12 +77,12 @@ func (h *Handler) open(r *http.Request, info *request.Info) (*feed, error) {
 
 func (f *feed) parse(r *http.Request, info *request.Info) (err error) {
 	query := r.URL.Query()
-	if f.labels, err = labels.Parse(query.Get("labelSelector")); err != nil {
-		return kerrors.NewBadRequest("unable to parse labelSelector: " + err.Error())
+	if f.labels, err = request.ServedLabels(r.Context(), query.Get("labelSelector")); err != nil {
+		return apierr.Selector(fmt.Errorf("unable to parse labelSelector: %w", err))
 	}
-	selector, err := fields.ParseSelector(query.Get("fieldSelector"))
+	selector, err := request.ServedFields(r.Context(), query.Get("fieldSelector"))
 	if err != nil {
-		return kerrors.NewBadRequest("unable to parse fieldSelector: " + err.Error())
+		return apierr.Selector(fmt.Errorf("unable to parse fieldSelector: %w", err))
 	}
 	f.fields = selector.Requirements()
 	for _, q := range f.fields {

@@ -93,6 +93,7 @@ func (f *feed) live(ctx context.Context, s *stream) error {
 		return err
 	}
 	defer watcher.Close()
+	request.ResponseFrom(ctx).InitialEventsSent() // it needs no seat to wait for changes
 	resources := f.h.o.Resources.Watch()
 	defer resources.Close()
 	for {

@@ -158,7 +158,7 @@ func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info 
 	if err != nil {
 		return err
 	}
-	sel, err := selectionFor(s, info.Namespace, "", &list, false)
+	sel, err := selectionFor(r.Context(), s, info.Namespace, "", &list, false)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Inf
 	if err != nil {
 		return err
 	}
-	sel, err := selectionFor(s, info.Namespace, "", &options, false)
+	sel, err := selectionFor(r.Context(), s, info.Namespace, "", &options, false)
 	if err != nil {
 		return err
 	}

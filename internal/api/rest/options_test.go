@@ -337,7 +337,7 @@ func selected(t testing.TB, s *served, namespace, labelText, fieldText string, l
 		if pages > 1000 {
 			t.Fatal("the pages have no end")
 		}
-		sel, err := newSelection(s, namespace, "", labelText, fieldText)
+		sel, err := newSelection(t.Context(), s, namespace, "", labelText, fieldText)
 		if err != nil {
 			return nil, err
 		}
@@ -425,7 +425,7 @@ func TestSelectorErrors(t *testing.T) {
 		"a=" + strings.Repeat("x", 64), "!a=b", ",,", "a,,b",
 	} {
 		_, perr := labels.Parse(text)
-		_, err := newSelection(s, "", "", text, "")
+		_, err := newSelection(t.Context(), s, "", "", text, "")
 		if (perr == nil) != (err == nil) || err != nil && (!kerrors.IsBadRequest(err) || err.Error() != perr.Error()) {
 			t.Errorf("labels %q: %v, want %v", text, err, perr)
 		}
@@ -436,7 +436,7 @@ func TestSelectorErrors(t *testing.T) {
 		"spec.nodeName":     `invalid selector: 'spec.nodeName'; can't understand 'spec.nodeName'`,
 		`a=b\c`:             `invalid field selector: invalid escape sequence: \c in field selector: b\c`,
 	} {
-		if _, err := newSelection(s, "", "", "", text); !kerrors.IsBadRequest(err) ||
+		if _, err := newSelection(t.Context(), s, "", "", "", text); !kerrors.IsBadRequest(err) ||
 			!reflect.DeepEqual(err.Error(), want) && !strings.Contains(err.Error(), strings.Split(want, ":")[0]) {
 			t.Errorf("fields %q: %v, want %s", text, err, want)
 		}
@@ -481,7 +481,7 @@ func TestInterestCoversSelection(t *testing.T) {
 	for range 500 {
 		namespace := []string{"", "default", "x"}[random.Intn(3)]
 		fieldText := randomFields(random)
-		sel, err := newSelection(s, namespace, "", "", fieldText)
+		sel, err := newSelection(t.Context(), s, namespace, "", "", fieldText)
 		if err != nil {
 			t.Fatal(err)
 		}

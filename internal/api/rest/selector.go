@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/apierr"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
@@ -89,9 +90,9 @@ type requirement struct {
 // selectionFor makes the selection of a list or a watch, and checks the options it is
 // among: what cannot be parsed is refused first, then what does not go together, then
 // fields that there are not.
-func selectionFor(s *served, namespace, name string, o *listOptions, watch bool) (*selection, error) {
+func selectionFor(ctx context.Context, s *served, namespace, name string, o *listOptions, watch bool) (*selection, error) {
 	sel := &selection{s: s, namespace: namespace, name: name, retain: s.pageBytes}
-	requirements, err := sel.parse(o.LabelSelector, o.FieldSelector)
+	requirements, err := sel.parse(ctx, o.LabelSelector, o.FieldSelector)
 	if err != nil {
 		return nil, err
 	}
@@ -102,9 +103,9 @@ func selectionFor(s *served, namespace, name string, o *listOptions, watch bool)
 }
 
 // newSelection makes a selection of selectors alone.
-func newSelection(s *served, namespace, name, labelText, fieldText string) (*selection, error) {
+func newSelection(ctx context.Context, s *served, namespace, name, labelText, fieldText string) (*selection, error) {
 	sel := &selection{s: s, namespace: namespace, name: name, retain: s.pageBytes}
-	requirements, err := sel.parse(labelText, fieldText)
+	requirements, err := sel.parse(ctx, labelText, fieldText)
 	if err != nil {
 		return nil, err
 	}
@@ -112,11 +113,11 @@ func newSelection(s *served, namespace, name, labelText, fieldText string) (*sel
 }
 
 // parse takes the labels in and returns what fields must be.
-func (sel *selection) parse(labelText, fieldText string) (fields.Requirements, error) {
+func (sel *selection) parse(ctx context.Context, labelText, fieldText string) (fields.Requirements, error) {
 	if labelText != "" {
-		parsed, err := request.ServedSelector().Labels(labelText)
+		parsed, err := request.ServedLabels(ctx, labelText)
 		if err != nil {
-			return nil, kerrors.NewBadRequest(err.Error())
+			return nil, apierr.Selector(err)
 		}
 		if !parsed.Empty() {
 			sel.labels = parsed
@@ -125,9 +126,9 @@ func (sel *selection) parse(labelText, fieldText string) (fields.Requirements, e
 	if fieldText == "" {
 		return nil, nil
 	}
-	parsed, err := request.ServedSelector().Fields(fieldText)
+	parsed, err := request.ServedFields(ctx, fieldText)
 	if err != nil {
-		return nil, kerrors.NewBadRequest(err.Error())
+		return nil, apierr.Selector(err)
 	}
 	return parsed.Requirements(), nil
 }

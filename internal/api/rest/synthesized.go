@@ -53,7 +53,7 @@ func (h *Handler) listComputed(w http.ResponseWriter, r *http.Request, info *req
 	if err := options.validate(false); err != nil {
 		return err
 	}
-	sel, err := newSelection(s, info.Namespace, "", options.LabelSelector, options.FieldSelector)
+	sel, err := newSelection(r.Context(), s, info.Namespace, "", options.LabelSelector, options.FieldSelector)
 	if err != nil {
 		return err
 	}

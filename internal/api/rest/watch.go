@@ -54,7 +54,7 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, info *request.In
 	if err != nil {
 		return err
 	}
-	sel, err := selectionFor(s, info.Namespace, info.Name, &options, options.Watch)
+	sel, err := selectionFor(r.Context(), s, info.Namespace, info.Name, &options, options.Watch)
 	if err != nil {
 		return err
 	}

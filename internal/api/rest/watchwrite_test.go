@@ -44,6 +44,7 @@ func (w *waitingWriter) Write(b []byte) (int, error) {
 func (w *waitingWriter) Hold(n int64) bool  { w.budget -= n; return w.budget >= 0 }
 func (w *waitingWriter) Charge(int64)       {}
 func (w *waitingWriter) ReleaseMemory()     { w.released++ }
+func (w *waitingWriter) Keep(int64) bool    { return true }
 func (w *waitingWriter) InitialEventsSent() {}
 
 // TestStalledWatchHoldsNoObject sends a large object that the cache drops while the first piece waits for the client.

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/fields"
-
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
@@ -46,7 +44,7 @@ func (k *watchKey) selectFields(rawQuery string) {
 	if err != nil {
 		return
 	}
-	selector, err := fields.ParseSelector(query.Get("fieldSelector"))
+	selector, err := request.FieldsBeforeAuthorization(query.Get("fieldSelector"))
 	if err != nil {
 		return
 	}

@@ -16,7 +16,7 @@ func Named(r *http.Request, i *Info) *Info {
 		return i
 	}
 	query := r.URL.Query()
-	selector, err := beforeAuthorization().Fields(query.Get("fieldSelector"))
+	selector, err := FieldsBeforeAuthorization(query.Get("fieldSelector"))
 	if err != nil {
 		return i
 	}
@@ -31,7 +31,7 @@ func Named(r *http.Request, i *Info) *Info {
 
 // wellFormed reports whether the options of a list that have a syntax can be parsed.
 func wellFormed(query url.Values) bool {
-	if _, err := beforeAuthorization().Labels(query.Get("labelSelector")); err != nil {
+	if _, err := beforeAuthorization().labels(query.Get("labelSelector")); err != nil {
 		return false
 	}
 	for _, number := range []string{"limit", "timeoutSeconds"} {

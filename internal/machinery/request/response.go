@@ -2,15 +2,19 @@ package request
 
 import "context"
 
-// Response is how handlers report the memory of a response that its client may read slowly or not at all.
+// Response is how handlers report the memory that a request takes: of its response, which its client may read slowly or not at all, and of
+// what it is answered by.
 type Response interface {
 	// Hold counts n bytes of memory until the request ends and returns true. It returns false and counts nothing if that
 	// is more than the user may have.
 	Hold(n int64) bool
 	// Charge counts n bytes until the request ends, even if that is more than the user may have.
 	Charge(n int64)
-	// ReleaseMemory ends the count of all bytes before the request ends.
+	// ReleaseMemory ends the count of all bytes of Hold and Charge before the request ends.
 	ReleaseMemory()
+	// Keep is Hold for memory that the request takes until it ends, such as that of its selectors: ReleaseMemory and InitialEventsSent do
+	// not end the count.
+	Keep(n int64) bool
 	// InitialEventsSent notes that a watch has sent its initial state.
 	InitialEventsSent()
 }
@@ -29,6 +33,7 @@ type uncounted struct{}
 func (uncounted) Hold(int64) bool    { return true }
 func (uncounted) Charge(int64)       {}
 func (uncounted) ReleaseMemory()     {}
+func (uncounted) Keep(int64) bool    { return true }
 func (uncounted) InitialEventsSent() {}
 
 const (

@@ -1,6 +1,8 @@
 package request
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -8,43 +10,94 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// SelectorLimits bound the selectors that are parsed: parsing takes about three
-// microseconds a term, and each object of a list is compared with each term.
-type SelectorLimits struct {
-	// Bytes limits the length of the text, Terms the number of parts between commas: requirements, and values of a set.
-	Bytes, Terms int
+// The text of selectors is parsed here and nowhere else in the server, so that no new way in is without a limit: internal/lint knows who
+// calls the parsers of apimachinery. Parsing takes about three microseconds a term, and each object of a list is compared with each term.
+
+// selectorLimits bound the selectors that are parsed.
+type selectorLimits struct {
+	// bytes limits the length of the text, terms the number of parts between commas: requirements, and values of a set.
+	bytes, terms int
 }
 
-// ServedSelector returns the limits of selectors that are served. kube-apiserver limits only the headers of a request,
+// servedSelector has the limits of selectors that are served. kube-apiserver limits only the headers of a request,
 // in which 450,000 terms have room.
-func ServedSelector() SelectorLimits { return SelectorLimits{Bytes: 256 << 10, Terms: 10_000} }
+func servedSelector() selectorLimits { return selectorLimits{bytes: 256 << 10, terms: 10_000} }
 
-// beforeAuthorization are the limits of selectors that are parsed although their
+// beforeAuthorization has the limits of selectors that are parsed although their
 // sender may have no permission.
-func beforeAuthorization() SelectorLimits { return SelectorLimits{Bytes: 16 << 10, Terms: 1000} }
+func beforeAuthorization() selectorLimits { return selectorLimits{bytes: 16 << 10, terms: 1000} }
 
-// Labels parses a label selector; beyond the limits is an error.
-func (l SelectorLimits) Labels(text string) (labels.Selector, error) {
+// ErrSelectorMemory means that the selectors of a user's requests take so much memory that no more are parsed. The request is answered 429.
+var ErrSelectorMemory = errors.New("the selectors of the requests of this user take too much memory")
+
+// ServedLabels parses the label selector of a request that is served. An error is one of the text, of the limits, or ErrSelectorMemory:
+// what a long selector takes is counted for the user until the request ends, and before it is parsed.
+func ServedLabels(ctx context.Context, text string) (labels.Selector, error) {
+	return parseServed(ctx, text, selectorLimits.labels)
+}
+
+// ServedFields parses the field selector of a request that is served, as ServedLabels does.
+func ServedFields(ctx context.Context, text string) (fields.Selector, error) {
+	return parseServed(ctx, text, selectorLimits.fields)
+}
+
+// LabelsToAuthorize parses the label selector of a request that is to be authorized.
+func LabelsToAuthorize(text string) (labels.Selector, error) { return servedSelector().labels(text) }
+
+// FieldsToAuthorize parses the field selector of a request that is to be authorized.
+func FieldsToAuthorize(text string) (fields.Selector, error) { return servedSelector().fields(text) }
+
+// FieldsBeforeAuthorization parses the field selector of a request that may not be authorized.
+func FieldsBeforeAuthorization(text string) (fields.Selector, error) {
+	return beforeAuthorization().fields(text)
+}
+
+// LabelsOfAnnotation parses labels in the form of a selector (k=v,k2=v2), which an object has in an annotation.
+func LabelsOfAnnotation(text string) (labels.Set, error) {
+	if err := servedSelector().check(text); err != nil {
+		return nil, err
+	}
+	return labels.ConvertSelectorToLabelsMap(text)
+}
+
+func (l selectorLimits) labels(text string) (labels.Selector, error) {
 	if err := l.check(text); err != nil {
 		return nil, err
 	}
 	return labels.Parse(text)
 }
 
-// Fields parses a field selector; beyond the limits is an error.
-func (l SelectorLimits) Fields(text string) (fields.Selector, error) {
+func (l selectorLimits) fields(text string) (fields.Selector, error) {
 	if err := l.check(text); err != nil {
 		return nil, err
 	}
 	return fields.ParseSelector(text)
 }
 
-func (l SelectorLimits) check(text string) error {
-	if len(text) > l.Bytes {
-		return fmt.Errorf("the selector has %d bytes, more than %d", len(text), l.Bytes)
+func (l selectorLimits) check(text string) error {
+	if len(text) > l.bytes {
+		return fmt.Errorf("the selector has %d bytes, more than %d", len(text), l.bytes)
 	}
-	if terms := strings.Count(text, ",") + 1; terms > l.Terms {
-		return fmt.Errorf("the selector has %d terms, more than %d", terms, l.Terms)
+	if terms := terms(text); terms > l.terms {
+		return fmt.Errorf("the selector has %d terms, more than %d", terms, l.terms)
 	}
 	return nil
+}
+
+func terms(text string) int { return strings.Count(text, ",") + 1 }
+
+// termMemory is about how many bytes a parsed term takes beside its text.
+const termMemory = 100
+
+// parseServed parses a selector, and counts what it takes until the request ends.
+func parseServed[S any](ctx context.Context, text string, parse func(selectorLimits, string) (S, error)) (parsed S, err error) {
+	limits := servedSelector()
+	if err := limits.check(text); err != nil {
+		return parsed, err
+	}
+	// The text is kept twice: in the URL of the request, and in the terms.
+	if n := 2*len(text) + termMemory*terms(text); n > FreeMemory && !ResponseFrom(ctx).Keep(int64(n)) {
+		return parsed, ErrSelectorMemory
+	}
+	return parse(limits, text)
 }

@@ -27,8 +27,8 @@ type Recorder struct {
 	// internal/gateway/filter/fairness); nil if the request has none. Write and Flush release it while they wait for
 	// the client.
 	Seat Seat
-	// Memory counts the memory that the response takes until the client has read it.
-	Memory fairshare.Account
+	// Memory counts the memory that the response takes until the client has read it, Kept what the request takes until it ends.
+	Memory, Kept fairshare.Account
 	// Started, unless nil, is called with the status just before it is sent.
 	Started func(status int)
 	// Copy, unless nil, receives a copy of the body. Its Write must not return errors.
@@ -133,6 +133,18 @@ func (w *Recorder) Charge(n int64) { w.Memory.Charge(n) }
 
 // ReleaseMemory implements request.Response.
 func (w *Recorder) ReleaseMemory() { w.Memory.Release() }
+
+// CountMemory counts memory for an account from now on. Its result ends the count.
+func (w *Recorder) CountMemory(account fairshare.Account) (end func()) {
+	w.Memory, w.Kept = account, account
+	return func() {
+		w.Memory.Release()
+		w.Kept.Release()
+	}
+}
+
+// Keep implements request.Response.
+func (w *Recorder) Keep(n int64) bool { return w.Kept.Take(n) }
 
 // Hijack implements http.Hijacker, for requests that are upgraded to another protocol.
 func (w *Recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {

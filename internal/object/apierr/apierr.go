@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -112,6 +113,14 @@ func NotFound(r schema.GroupResource, name string) error { return kerrors.NewNot
 func TooManyUnread() error {
 	const seconds = 1
 	return kerrors.NewTooManyRequests("Too many requests, please try again later.", seconds)
+}
+
+// Selector returns the error about a selector that was not parsed: 429 if its user has no memory left for it, 400 otherwise.
+func Selector(err error) error {
+	if errors.Is(err, request.ErrSelectorMemory) {
+		return TooManyUnread()
+	}
+	return kerrors.NewBadRequest(err.Error())
 }
 
 // RetryAfterSeconds returns the Retry-After header's value for a status, "" for none.

@@ -60,7 +60,7 @@ func NewSelectors(field, label string) *Selectors {
 	s := &Selectors{}
 	if field != "" {
 		s.fields.parse = func() (fields.Requirements, error) {
-			selector, err := request.ServedSelector().Fields(field)
+			selector, err := request.FieldsToAuthorize(field)
 			if err != nil {
 				return nil, err
 			}
@@ -69,7 +69,7 @@ func NewSelectors(field, label string) *Selectors {
 	}
 	if label != "" {
 		s.labels.parse = func() (labels.Requirements, error) {
-			selector, err := request.ServedSelector().Labels(label)
+			selector, err := request.LabelsToAuthorize(label)
 			if err != nil {
 				return nil, err
 			}

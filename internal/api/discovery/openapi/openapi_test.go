@@ -434,6 +434,8 @@ func (a *account) Charge(n int64) { a.free, a.held = a.free-n, a.held+n }
 
 func (a *account) ReleaseMemory() { a.free, a.held = a.free+a.held, 0 }
 
+func (a *account) Keep(int64) bool { return true }
+
 func (a *account) InitialEventsSent() {}
 
 // TestReadersPay checks what the responses of a user are counted as: the same little for each reader of a built-in

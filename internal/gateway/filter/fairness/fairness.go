@@ -54,8 +54,8 @@ func (f *filter) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 	}
 	rw.Seat = ticket
 	defer ticket.Release()
-	rw.Memory, info.Response = f.responses.AccountFor(user), rw
-	defer rw.Memory.Release()
+	info.Response = rw
+	defer rw.CountMemory(f.responses.AccountFor(user))()
 	if watch {
 		defer ticket.WatchBegins(r.URL.RawQuery)()
 	} else if !readsOnly(info) && !rw.Memory.Take(0) {

@@ -45,8 +45,8 @@ func (l *Limiter) Filter(next http.Handler) http.Handler {
 		info := request.InfoFrom(r.Context())
 		if deadline.LongRunning(info) {
 			rw := responserecorder.Wrap(w)
-			rw.Memory, info.Response = l.responses.AccountFor(request.UserFrom(r.Context())), rw
-			defer rw.Memory.Release()
+			info.Response = rw
+			defer rw.CountMemory(l.responses.AccountFor(request.UserFrom(r.Context())))()
 			next.ServeHTTP(rw, r)
 			return
 		}
@@ -59,8 +59,8 @@ func (l *Limiter) Filter(next http.Handler) http.Handler {
 		account := pool.AccountFor(request.UserFrom(r.Context()))
 		rw.Seat = &account
 		defer rw.ReleaseSeat()
-		rw.Memory, info.Response = account.InPool(l.responses), rw
-		defer rw.Memory.Release()
+		info.Response = rw
+		defer rw.CountMemory(account.InPool(l.responses))()
 		if !account.Take(1) || pool == l.mutating && !rw.Memory.Take(0) {
 			TooMany(rw, r, RetryAfter)
 			return

@@ -14,6 +14,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/access/admission"
 	"github.com/keelson-dev/keelson/internal/access/admission/pluginconfig"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/apierr"
 )
 
@@ -52,7 +53,7 @@ func DecodeConfig(raw []byte) (Config, error) {
 	}
 	c := Config{Allowed: map[string]labels.Set{}}
 	for name, text := range file.Selectors {
-		selector, err := labels.ConvertSelectorToLabelsMap(text)
+		selector, err := request.LabelsOfAnnotation(text)
 		if err != nil {
 			return Config{}, fmt.Errorf("podNodeSelectorPluginConfig[%s]: %w", name, err)
 		}
@@ -121,7 +122,7 @@ func (p *plugin) required(ctx context.Context, name string) (labels.Set, error) 
 	if !ok {
 		return p.config.Default, nil
 	}
-	selector, err := labels.ConvertSelectorToLabelsMap(text)
+	selector, err := request.LabelsOfAnnotation(text)
 	if err != nil {
 		return nil, apierr.New(http.StatusInternalServerError, "", err.Error())
 	}
