@@ -16,6 +16,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -50,10 +51,10 @@ type Options struct {
 // Handler serves the page, and logs people in. It is an http.Handler for the paths of Serves. It needs no credentials, and
 // reads nothing before the first request.
 type Handler struct {
-	o     Options
-	files fs.FS  // each file of the page as NAME.gz
-	login *login // nil: nobody can log in at an issuer
-	tags  sync.Map
+	o      Options
+	files  fs.FS    // each file of the page as NAME.gz
+	login  *login   // nil: nobody can log in at an issuer
+	loaded sync.Map // of *file, by name
 }
 
 // New returns a handler.
@@ -68,17 +69,6 @@ func newHandler(o Options, files fs.FS) *Handler {
 		h.login = newLogin(o)
 	}
 	return h
-}
-
-// Filter returns a handler that serves the console, and passes requests for other paths on to next.
-func (h *Handler) Filter(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if Serves(r.URL.Path) {
-			h.ServeHTTP(w, r)
-		} else {
-			next.ServeHTTP(w, r)
-		}
-	})
 }
 
 // ServeHTTP implements http.Handler.
@@ -134,6 +124,7 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(code)
 	_, _ = w.Write(body) // the client may be gone; a HEAD gets no body
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -18,6 +19,8 @@ import (
 	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/machinery/fairshare"
 )
 
 // Issuer is an issuer of OpenID Connect at which people log in to the console. The console is a public client: it has no secret,
@@ -38,9 +41,12 @@ const (
 	// maxWaiting is how many requests wait for a discovery document at a time.
 	maxWaiting = 32
 
-	maxTokenRequest = 64 << 10
-	maxAnswer       = 1 << 20 // of an issuer
-	maxCode         = 4 << 10
+	// maxTokenRequest is how long a body may be: a code of maxCode bytes has room, also where JSON escapes it.
+	maxTokenRequest = 32 << 10
+	// maxReading is how many bodies are read at a time, and addressReading how many of them for one client address.
+	maxReading, addressReading = 64, 8
+	maxAnswer                  = 1 << 20 // of an issuer
+	maxCode                    = 4 << 10
 )
 
 var (
@@ -55,8 +61,9 @@ type login struct {
 	Options
 	asking    chan struct{} // held by the request that reads discovery documents
 	waiting   atomic.Int64
-	exchanges places
-	patience  time.Duration // issuerTime, except in tests
+	exchanges *places
+	reading   *fairshare.Addresses // bodies of requests that are read
+	patience  time.Duration        // issuerTime, except in tests
 
 	mu    sync.Mutex // guards found
 	found discovered
@@ -85,7 +92,8 @@ type loginPage struct {
 }
 
 func newLogin(o Options) *login {
-	return &login{Options: o, asking: make(chan struct{}, 1), patience: issuerTime}
+	return &login{Options: o, asking: make(chan struct{}, 1), patience: issuerTime,
+		exchanges: newPlaces(), reading: fairshare.NewAddresses(maxReading, addressReading)}
 }
 
 // page returns what the page is told, nil if nobody can log in now.
@@ -252,15 +260,15 @@ func (h *Handler) serveToken(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, "the body must be application/json")
 		return
 	}
+	address := fairshare.ClientAddress(r.RemoteAddr)
 	var asked tokenRequest
-	if !h.login.read(w, r, &asked) {
+	if !h.login.read(w, r, address, &asked) {
 		return
 	}
 	if err := asked.validate(origin); err != nil {
 		refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, "%v", err)
 		return
 	}
-	address := clientAddress(r.RemoteAddr)
 	if err := h.login.exchanges.take(r.Context(), address); err != nil {
 		h.login.refuse(w, r, err)
 		return
@@ -274,8 +282,14 @@ func (h *Handler) serveToken(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, answer)
 }
 
-// read reads the body of a request. It answers the request if it cannot.
-func (l *login) read(w http.ResponseWriter, r *http.Request, asked *tokenRequest) bool {
+// read reads the body of a request. It answers the request if it cannot. Its place is taken before the body is read, and is not one of the
+// exchanges: bodies that do not come keep nobody from an exchange.
+func (l *login) read(w http.ResponseWriter, r *http.Request, address netip.Addr, asked *tokenRequest) bool {
+	if !l.reading.Take(address) {
+		l.refuse(w, r, errBusy)
+		return false
+	}
+	defer l.reading.Free(address)
 	ctx, cancel := context.WithTimeout(r.Context(), l.patience)
 	defer cancel()
 	// In the server the filter deadline can end the reading. (With HTTP/1, to close a body would wait for its reader.)

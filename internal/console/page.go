@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -90,13 +91,11 @@ var hashed = regexp.MustCompile(`-([A-Z0-9]{8}|[0-9a-f]{8,64})\.[a-z0-9]+$`)
 
 // serveIndex serves the page. It is different each time: its nonce allows the style sheets that the page makes.
 func (h *Handler) serveIndex(w http.ResponseWriter, r *http.Request) {
-	f, err := h.files.Open(indexName + ".gz")
-	if err != nil {
-		notFound(w, r)
+	f := h.load(w, r, indexName)
+	if f == nil {
 		return
 	}
-	defer f.Close()
-	content, err := unzip(f)
+	content, err := f.unzipped()
 	if err != nil {
 		refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "%s: %v", indexName, err)
 		return
@@ -112,32 +111,47 @@ func (h *Handler) serveIndex(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(content) // the client may be gone
 }
 
-func unzip(r io.Reader) ([]byte, error) {
-	z, err := gzip.NewReader(r)
-	if err != nil {
-		return nil, err
+// file is a file of the page. All responses write the same bytes: whoever asks for a file and does not read it takes no memory of its size.
+type file struct {
+	zipped   []byte
+	tag      string                 // a hash of the content
+	unzipped func() ([]byte, error) // for clients that do not accept gzip; unpacked once
+}
+
+// load returns a file of the page, which is read at the first request for it. If there is none, it answers the request and returns nil.
+func (h *Handler) load(w http.ResponseWriter, r *http.Request, name string) *file {
+	if f, ok := h.loaded.Load(name); ok {
+		return f.(*file)
 	}
-	return io.ReadAll(z)
+	if !fs.ValidPath(name) {
+		notFound(w, r)
+		return nil
+	}
+	zipped, err := fs.ReadFile(h.files, name+".gz")
+	if err != nil {
+		notFound(w, r)
+		return nil
+	}
+	sum := sha256.Sum256(zipped)
+	f := &file{zipped: zipped, tag: hex.EncodeToString(sum[:nonceBytes]), unzipped: sync.OnceValues(func() ([]byte, error) {
+		z, err := gzip.NewReader(bytes.NewReader(zipped))
+		if err != nil {
+			return nil, err
+		}
+		return io.ReadAll(z)
+	})}
+	loaded, _ := h.loaded.LoadOrStore(name, f)
+	return loaded.(*file)
 }
 
 // serveFile serves one of the other files.
 func (h *Handler) serveFile(w http.ResponseWriter, r *http.Request, name string) {
-	if !fs.ValidPath(name) {
-		notFound(w, r)
+	f := h.load(w, r, name)
+	if f == nil {
 		return
 	}
-	f, err := h.files.Open(name + ".gz")
-	if err != nil {
-		notFound(w, r)
-		return
-	}
-	defer f.Close()
 	zips := apiresponse.AcceptsGzip(r)
-	tag, err := h.tag(name, f)
-	if err != nil {
-		refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "%s: %v", name, err)
-		return
-	}
+	tag := f.tag
 	if zips {
 		tag += "-gzip"
 	}
@@ -153,37 +167,21 @@ func (h *Handler) serveFile(w http.ResponseWriter, r *http.Request, name string)
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	header.Set("Content-Type", mediaType(name))
-	content := io.Reader(f)
+	content := f.zipped
 	if zips {
 		header.Set("Content-Encoding", "gzip")
-		if info, err := f.Stat(); err == nil {
-			header.Set("Content-Length", strconv.FormatInt(info.Size(), 10))
+	} else {
+		var err error
+		if content, err = f.unzipped(); err != nil {
+			refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "%s: %v", name, err)
+			return
 		}
-	} else if content, err = gzip.NewReader(f); err != nil {
-		refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "%s: %v", name, err)
-		return
 	}
+	header.Set("Content-Type", mediaType(name))
+	header.Set("Content-Length", strconv.Itoa(len(content)))
 	if r.Method != http.MethodHead {
-		_, _ = io.Copy(w, content) // the client may be gone
+		_, _ = w.Write(content) // the client may be gone
 	}
-}
-
-// tag returns the hash of a file, which is computed at the first request for it.
-func (h *Handler) tag(name string, f fs.File) (string, error) {
-	if tag, ok := h.tags.Load(name); ok {
-		return tag.(string), nil
-	}
-	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
-		return "", err
-	}
-	if _, err := f.(io.Seeker).Seek(0, io.SeekStart); err != nil { // files of embed.FS are seekers
-		return "", err
-	}
-	tag := hex.EncodeToString(sum.Sum(nil)[:nonceBytes])
-	h.tags.Store(name, tag)
-	return tag, nil
 }
 
 // matches reports whether the header If-None-Match has a tag.

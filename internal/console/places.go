@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/keelson-dev/keelson/internal/machinery/fairshare"
 )
 
 const (
@@ -14,12 +16,11 @@ const (
 	maxQueue, queueTime = 32, 5 * time.Second
 )
 
-// places limits how many codes are exchanged at a time. Anybody may send codes, so each client address has a share only. The zero
-// value can be used.
+// places limits how many codes are exchanged at a time. Anybody may send codes, so each client address has a share only.
 type places struct {
-	mu      sync.Mutex         // guards what follows
-	taken   map[netip.Addr]int // by client address, none is 0
-	all     int                // of taken
+	taken *fairshare.Addresses
+
+	mu      sync.Mutex // guards what follows
 	waiting int
 	freed   chan struct{} // closed when a place becomes free; nil if nobody waits
 }
@@ -28,7 +29,7 @@ type places struct {
 func (p *places) take(ctx context.Context, address netip.Addr) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.enter(address) {
+	if !p.taken.Take(address) {
 		if p.waiting >= maxQueue {
 			return errBusy
 		}
@@ -36,7 +37,7 @@ func (p *places) take(ctx context.Context, address netip.Addr) error {
 		defer func() { p.waiting-- }()
 		ctx, cancel := context.WithTimeout(ctx, queueTime)
 		defer cancel()
-		for !p.enter(address) {
+		for !p.taken.Take(address) {
 			if ctx.Err() != nil {
 				return errBusy
 			}
@@ -46,17 +47,9 @@ func (p *places) take(ctx context.Context, address netip.Addr) error {
 	return nil
 }
 
-// enter takes a place if one is free.
-func (p *places) enter(address netip.Addr) bool {
-	if p.all >= maxExchanges || p.taken[address] >= addressExchanges {
-		return false
-	}
-	if p.taken == nil {
-		p.taken = map[netip.Addr]int{}
-	}
-	p.all++
-	p.taken[address]++
-	return true
+// newPlaces returns places that are all free.
+func newPlaces() *places {
+	return &places{taken: fairshare.NewAddresses(maxExchanges, addressExchanges)}
 }
 
 // wait returns when a place may be free, or ctx has ended. The caller holds the lock, which is free meanwhile.
@@ -77,25 +70,9 @@ func (p *places) wait(ctx context.Context) {
 func (p *places) free(address netip.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.all--
-	if p.taken[address]--; p.taken[address] == 0 {
-		delete(p.taken, address)
-	}
+	p.taken.Free(address)
 	if p.freed != nil {
 		close(p.freed)
 		p.freed = nil
 	}
-}
-
-// clientAddress returns the address whose share a request uses. Whoever has an address of IPv6 usually has all those that begin with
-// the same 64 bits. All that cannot be read count as one.
-func clientAddress(remote string) netip.Addr {
-	both, _ := netip.ParseAddrPort(remote)
-	address := both.Addr().Unmap()
-	if address.Is6() {
-		if prefix, err := address.Prefix(64); err == nil {
-			return prefix.Addr()
-		}
-	}
-	return address
 }

@@ -11,7 +11,7 @@ import (
 
 func TestPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, begin := &places{}, time.Now()
+		p, begin := newPlaces(), time.Now()
 		one, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 		take := func(address netip.Addr, want error, after time.Duration) {
 			t.Helper()
@@ -64,19 +64,8 @@ func TestPlaces(t *testing.T) {
 		}
 		p.free(other)
 		p.free(other)
-		if p.all != 0 || len(p.taken) != 0 || p.waiting != 0 {
-			t.Errorf("at the end %d places are taken, by %v, and %d wait", p.all, p.taken, p.waiting)
+		if p.taken.Taken() != 0 || p.waiting != 0 {
+			t.Errorf("at the end %d places are taken, and %d wait", p.taken.Taken(), p.waiting)
 		}
 	})
-}
-
-func TestClientAddresses(t *testing.T) {
-	for remote, want := range map[string]string{
-		"192.0.2.1:1234": "192.0.2.1", "[::ffff:192.0.2.1]:1": "192.0.2.1", "[2001:db8:1:2:3:4:5:6]:1": "2001:db8:1:2::",
-		"[fe80::1:2:3%eth0]:1": "fe80::", "": "invalid IP", "@": "invalid IP",
-	} {
-		if got := clientAddress(remote).String(); got != want {
-			t.Errorf("%s: %s, want %s", remote, got, want)
-		}
-	}
 }

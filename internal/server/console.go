@@ -1,19 +1,43 @@
 package server
 
 import (
+	"context"
+	"net/http"
 	"strings"
 	"time"
 
 	"github.com/keelson-dev/keelson/internal/console"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/unauthenticated"
+	"github.com/keelson-dev/keelson/internal/server/frontpage"
 	"github.com/keelson-dev/keelson/internal/server/version"
 )
 
-// console reports whether the server has a console. Without anonymous requests nothing is answered that has no credentials.
-func (c *settings) console() bool { return c.Serving.Console && !c.Authentication.NoAnonymous }
+// hasConsole reports whether the server has a console: if it is configured, and requests without credentials are allowed for it. Browsers
+// send none with it.
+func (s *Server) hasConsole() bool {
+	return s.config.Serving.Console && s.authentication.anonymous.Allows(console.Root)
+}
+
+// unauthenticated returns the filter of the pages that need no credentials, nil if none is open.
+func (s *starting) unauthenticated(ready func(context.Context) error) func(http.Handler) http.Handler {
+	pages := []unauthenticated.Page{{
+		Path: frontpage.Path, Serves: frontpage.Wanted, Handler: frontpage.New(frontpage.Page{
+			Version: version.Keelson, Kubernetes: version.Kubernetes, Kubeconfig: s.identity.path, Ready: ready, Console: s.hasConsole(),
+		}),
+	}}
+	if s.config.Serving.Console {
+		pages = append(pages, unauthenticated.Page{
+			Path: console.Root, Serves: func(r *http.Request) bool { return console.Serves(r.URL.Path) }, Handler: s.newConsole(),
+		})
+	}
+	return unauthenticated.New(unauthenticated.Options{
+		Pages: pages, Allows: s.authentication.anonymous.Allows, Refused: unauthenticated.NewMetrics(s.metrics),
+	})
+}
 
 // ConsoleURL is where the console is, "" if the server has none.
 func (s *Server) ConsoleURL() string {
-	if !s.config.console() {
+	if !s.hasConsole() {
 		return ""
 	}
 	return strings.TrimSuffix(s.URL(), "/") + console.Root

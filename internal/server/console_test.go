@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
@@ -57,6 +58,58 @@ func TestConsole(t *testing.T) {
 		if a := apitest.Send(t, admin, "GET", s.URL()+page, ""); c.page != 200 && a.Status != 404 {
 			t.Errorf("%s: %d %s", name, a.Status, a.Body)
 		}
+	}
+}
+
+// TestOpenPagesFollowTheRule checks that the pages without credentials are open where requests without credentials are allowed for their
+// paths, and nowhere else.
+func TestOpenPagesFollowTheRule(t *testing.T) {
+	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\nanonymous:\n  enabled: "
+	body := `{"code":"c","codeVerifier":"` + strings.Repeat("v", 43) + `","redirectURI":"x"}`
+	for name, c := range map[string]struct {
+		file         string
+		allowAll     bool
+		page, front  int
+		loginRefused bool
+	}{
+		"a file that allows them":              {file: head + "true\n", page: 200, front: 200},
+		"a file that forbids them":             {file: head + "false\n", page: 401, front: 401, loginRefused: true},
+		"a file that allows the health checks": {file: head + "true\n  conditions: [{path: /livez}, {path: /readyz}]\n", page: 401, front: 401, loginRefused: true},
+		"a file that allows the console":       {file: head + "true\n  conditions: [{path: /console/}]\n", page: 200, front: 401},
+		"a file that allows the front page":    {file: head + "true\n  conditions: [{path: /}]\n", page: 401, front: 200, loginRefused: true},
+		"AlwaysAllow":                          {allowAll: true, page: 401, front: 401, loginRefused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conf := testConfig(t)
+			conf.Serving.Console = true
+			if c.file != "" {
+				conf.Authentication.ConfigFile = filepath.Join(t.TempDir(), "authentication.yaml")
+				if err := os.WriteFile(conf.Authentication.ConfigFile, []byte(c.file), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.allowAll {
+				conf.Authorization.Modes = []string{config.ModeAlwaysAllow}
+			}
+			s := start(t, conf)
+			anybody := httpClient(t, s, false)
+			for _, path := range []string{"/console/", "/console/config.json"} {
+				if a := apitest.Send(t, anybody, "GET", s.URL()+path, ""); a.Status != c.page {
+					t.Errorf("%s: %d %s", path, a.Status, a.Body)
+				}
+			}
+			if a := apitest.Send(t, anybody, "GET", s.URL()+"/", "", "Accept", "text/html"); a.Status != c.front ||
+				c.page != 200 && strings.Contains(a.Body, "/console/") {
+				t.Errorf("/: %d %s", a.Status, a.Body)
+			}
+			a := apitest.Send(t, anybody, "POST", s.URL()+"/console/oidc/token", body, "Origin", s.URL())
+			if (a.Status == http.StatusUnauthorized) != c.loginRefused {
+				t.Errorf("the token exchange: %d %s", a.Status, a.Body)
+			}
+			if (s.ConsoleURL() != "") != (c.page == 200) {
+				t.Errorf("the console is at %q", s.ConsoleURL())
+			}
+		})
 	}
 }
 

@@ -32,7 +32,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/chain"
 	"github.com/keelson-dev/keelson/internal/server/egress"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
-	"github.com/keelson-dev/keelson/internal/server/frontpage"
 	"github.com/keelson-dev/keelson/internal/server/runtimeconfig"
 	"github.com/keelson-dev/keelson/internal/server/version"
 )
@@ -589,15 +588,7 @@ func (s *starting) buildHTTP() error {
 		options.Testing = chain.Testing{Record: s.records.traffic.Record, Disturb: s.records.traffic.Disturb}
 	}
 	health := s.newHealth()
-	if !s.config.Authentication.NoAnonymous {
-		options.Browsers.FrontPage = frontpage.New(frontpage.Page{
-			Version: version.Keelson, Kubernetes: version.Kubernetes, Kubeconfig: s.identity.path, Ready: health.Ready,
-			Console: s.config.console(),
-		})
-	}
-	if s.config.console() {
-		options.Browsers.Console = s.newConsole().Filter
-	}
+	options.Browsers.Unauthenticated = s.unauthenticated(health.Ready)
 	var logs http.Handler
 	if s.config.Diagnostics.LogsHandler {
 		logs = newLogs("/var/log")

@@ -66,6 +66,8 @@ func configurations() map[string]func(dir string, c *config.Config) {
 		"webhook": func(dir string, c *config.Config) { c.Authentication.Webhook.ConfigFile = silentWebhook(dir) },
 		// issuer accepts the tokens of an OpenID Connect issuer.
 		"issuer": serveIssuer,
+		// console has the console, at which people log in at that issuer.
+		"console": serveConsole,
 		// kms uses a KMS plug-in for Secrets, which the test serves.
 		"kms": encryptSecrets,
 		// admission has plug-ins of admission that are off by default, and authorizes kubelets.

@@ -66,8 +66,8 @@ type Authorization struct {
 // Browsers are the options of the filters that answer browsers before they are authenticated.
 type Browsers struct {
 	CORSAllowedOrigins []string // no filter if empty
-	FrontPage          func(http.Handler) http.Handler
-	Console            func(http.Handler) http.Handler
+	// Unauthenticated is the filter of package unauthenticated; nil if no page is open.
+	Unauthenticated func(http.Handler) http.Handler
 }
 
 // Testing are the filters of package traffic, for tests of clients. They are nil otherwise.
@@ -117,8 +117,7 @@ func New(h http.Handler, o Options) http.Handler {
 		}),
 		recovery.New(o.Log), // a second time, because deadline runs the following filters on another goroutine
 		cors.New(o.Browsers.CORSAllowedOrigins),
-		o.Browsers.FrontPage,
-		o.Browsers.Console,
+		o.Browsers.Unauthenticated,
 	}
 	filters = append(filters, requestmetrics.Timed(o.Requests, tracingfilter.Each(o.Tracer, []requestmetrics.Named{
 		{Name: "authentication", Filter: authenticate.New(o.Authentication)},

@@ -33,31 +33,28 @@ type Page struct {
 const style = `body{font:16px/1.5 system-ui,sans-serif;max-width:42em;margin:4em auto;padding:0 1em;color-scheme:light dark}` +
 	`code{font-size:.95em}`
 
-// New returns the filter. It answers GET and HEAD of / if the client prefers a page, before the client is authenticated.
-func New(p Page) func(http.Handler) http.Handler {
+// New returns the handler of the page. It answers the requests of Wanted.
+func New(p Page) http.Handler {
 	sum := sha256.Sum256([]byte(style))
 	policy := "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; style-src 'sha256-" +
 		base64.StdEncoding.EncodeToString(sum[:]) + "'"
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !wanted(r) {
-				next.ServeHTTP(w, r)
-				return
-			}
-			h := w.Header()
-			h.Set("Content-Type", "text/html; charset=utf-8")
-			h.Set("Content-Security-Policy", policy)
-			h.Set("X-Content-Type-Options", "nosniff")
-			h.Set("Referrer-Policy", "no-referrer")
-			_, _ = fmt.Fprint(w, p.text(r)) // the client may be gone
-		})
-	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Type", "text/html; charset=utf-8")
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		_, _ = fmt.Fprint(w, p.text(r)) // the client may be gone
+	})
 }
 
-// wanted reports whether the request is one of a browser for the page. A browser names text/html first; kubectl and
+// Path is the path of the page.
+const Path = "/"
+
+// Wanted reports whether the request is one of a browser for the page. A browser names text/html first; kubectl and
 // client libraries do not name it.
-func wanted(r *http.Request) bool {
-	return r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
+func Wanted(r *http.Request) bool {
+	return r.URL.Path == Path && (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
 		strings.HasPrefix(r.Header.Get("Accept"), "text/html")
 }
 

@@ -18,13 +18,17 @@ func TestPage(t *testing.T) {
 	page := New(Page{
 		Version: "1.2.3", Kubernetes: "v1.36.3", Kubeconfig: "<data>/kubeconfig",
 		Ready: func(context.Context) error { return ready },
-	})(http.NotFoundHandler())
+	})
 	get := func(method, path, accept, remote string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(method, path, nil)
 		r.RemoteAddr = remote
 		r.Header.Set("Accept", accept)
 		w := httptest.NewRecorder()
-		page.ServeHTTP(w, r)
+		if Wanted(r) {
+			page.ServeHTTP(w, r)
+		} else {
+			w.WriteHeader(http.StatusNotFound)
+		}
 		return w
 	}
 	const here, there = "127.0.0.1:1000", "192.0.2.1:1000"

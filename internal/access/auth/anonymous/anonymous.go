@@ -17,9 +17,14 @@ type Rule struct {
 	Paths []string
 }
 
+// Allows reports whether requests without credentials are allowed for a path. Everything that is served without credentials asks it.
+func (a *Rule) Allows(path string) bool {
+	return a.Enabled && (len(a.Paths) == 0 || slices.Contains(a.Paths, path))
+}
+
 // User returns the user system:anonymous, or nil if the request must have credentials.
 func (a *Rule) User(r *http.Request) *request.User {
-	if !a.Enabled || len(a.Paths) > 0 && !slices.Contains(a.Paths, r.URL.Path) {
+	if !a.Allows(r.URL.Path) {
 		return nil
 	}
 	return authn.AnonymousUser()
