@@ -101,7 +101,7 @@ func (h *Handler) mayCreate(ctx context.Context, info *request.Info) error {
 	}
 	create := *info
 	create.Verb = "create"
-	decision, reason, err := h.o.Authorizer.Authorize(ctx, authz.Attributes{User: user, Info: &create})
+	decision, reason, err := authz.Further(ctx, h.o.Authorizer, authz.Attributes{User: user, Info: &create})
 	switch {
 	case err != nil:
 		return err

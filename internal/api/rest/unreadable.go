@@ -168,7 +168,7 @@ func (h *Handler) authorizeUnsafeDelete(ctx context.Context, info *request.Info,
 	}
 	asked := *info
 	asked.Verb = unsafeDeleteVerb
-	decision, reason, err := h.o.Authorizer.Authorize(ctx, authz.Attributes{User: request.UserFrom(ctx), Info: &asked})
+	decision, reason, err := authz.Further(ctx, h.o.Authorizer, authz.Attributes{User: request.UserFrom(ctx), Info: &asked})
 	switch {
 	case err != nil:
 		return kerrors.NewForbidden(s.gr, info.Name,

@@ -161,10 +161,10 @@ func forbiddenMessage(a Attributes) string {
 		where)
 }
 
-// Check returns nil if the authorizer allows the request, and otherwise the error to respond
+// Check returns nil if the authorizer allows what a request needs beside its verb (see Further), and otherwise the error to respond
 // with.
 func Check(ctx context.Context, z Authorizer, a Attributes) error {
-	decision, reason, err := z.Authorize(ctx, a)
+	decision, reason, err := Further(ctx, z, a)
 	switch {
 	case decision == Allow:
 		return nil
@@ -177,7 +177,7 @@ func Check(ctx context.Context, z Authorizer, a Attributes) error {
 // CheckPermission returns nil if the authorizer allows the request, and otherwise the error 403, also if the authorizer has
 // failed: its error is then a part of the message. It is for permissions that a part of a request needs.
 func CheckPermission(ctx context.Context, z Authorizer, a Attributes) error {
-	decision, reason, err := z.Authorize(ctx, a)
+	decision, reason, err := Further(ctx, z, a)
 	switch {
 	case decision == Allow:
 		return nil

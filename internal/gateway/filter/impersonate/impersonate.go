@@ -96,7 +96,24 @@ func (f *filter) serve(w http.ResponseWriter, r *http.Request, requested *reques
 	if info, by := request.InfoFrom(ctx), request.UserFrom(ctx); info != nil && by != nil {
 		info.Impersonator = by.Name
 	}
-	next.ServeHTTP(w, r.WithContext(request.WithUser(ctx, user)))
+	sender := request.UserFrom(ctx)
+	ctx = request.WithUser(ctx, user)
+	if mode.isConstrained() {
+		ctx = authz.WithConstraint(ctx, f.constraint(mode, sender, user))
+	}
+	next.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// constraint returns what limits further questions about a request in the name of user: the sender needs the permission for each of them, in
+// the form that it has in the mode.
+func (f *filter) constraint(m *mode, sender, user *request.User) *authz.Constraint {
+	return &authz.Constraint{User: user.Name, Allows: func(ctx context.Context, a authz.Attributes) (authz.Decision, string, error) {
+		decision, reason, err := f.authorizer.Authorize(ctx, m.onBehalf(sender, a))
+		if decision != authz.Allow && reason == "" && err == nil {
+			reason = fmt.Sprintf("%q may not do this by impersonation: the permission for %s is missing", sender.Name, m.verbOn(a.Info.Verb))
+		}
+		return decision, reason, err
+	}}
 }
 
 // findMode returns the user that the request goes on with, and the mode that allowed it. If no

@@ -116,16 +116,9 @@ func (f *filter) try(
 	if !m.applies(requested, at.User) {
 		return nil, nil
 	}
-	a := attempt{f, m, ctx, at.User}
-	if m.isAssociatedNode() {
-		sender := *at.User
-		sender.Extra = map[string][]string{associatedKeys: slices.Sorted(maps.Keys(at.User.Extra))}
-		a.sender = &sender
-	}
+	a := attempt{f, m, ctx, m.senderOf(at.User)}
 	if m.isConstrained() {
-		info := *at.Info
-		info.Verb = "impersonate-on:" + m.name + ":" + info.Verb
-		if err := a.authorizeAttributes(authz.Attributes{User: a.sender, Info: &info, Selectors: at.Selectors}); err != nil {
+		if err := a.authorizeAttributes(m.onBehalf(at.User, at)); err != nil {
 			return nil, err
 		}
 	}
@@ -136,6 +129,26 @@ func (f *filter) try(
 		}
 	}
 	return addAuthenticatedGroup(&user), nil
+}
+
+// senderOf returns the user whose permissions are asked for in the mode.
+func (m *mode) senderOf(sender *request.User) *request.User {
+	if !m.isAssociatedNode() {
+		return sender
+	}
+	associated := *sender
+	associated.Extra = map[string][]string{associatedKeys: slices.Sorted(maps.Keys(sender.Extra))}
+	return &associated
+}
+
+// verbOn returns the verb of the permission to do something with a verb in the name of another user.
+func (m *mode) verbOn(verb string) string { return "impersonate-on:" + m.name + ":" + verb }
+
+// onBehalf returns the question whether the sender may do something in the name of another user, in a constrained mode.
+func (m *mode) onBehalf(sender *request.User, a authz.Attributes) authz.Attributes {
+	info := *a.Info
+	info.Verb = m.verbOn(info.Verb)
+	return authz.Attributes{User: m.senderOf(sender), Info: &info, Selectors: a.Selectors}
 }
 
 // permission returns the request attributes of the permission to impersonate the named thing.

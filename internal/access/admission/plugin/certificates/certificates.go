@@ -140,7 +140,7 @@ func (s signerAuthorizer) allow(ctx context.Context, verb, signer string) bool {
 	}
 	domain, _, _ := strings.Cut(signer, "/")
 	return slices.ContainsFunc([]string{signer, domain + "/*"}, func(name string) bool {
-		decision, _, err := s.authorizer.Authorize(ctx, authz.Attributes{User: u, Info: &request.Info{
+		decision, _, err := authz.Further(ctx, s.authorizer, authz.Attributes{User: u, Info: &request.Info{
 			Verb: verb, Group: certificatesv1.GroupName, Version: "*", Resource: "signers", Name: name,
 		}})
 		return err == nil && decision == authz.Allow

@@ -165,7 +165,7 @@ func validateRoleRef(ref rbacv1.RoleRef, namespace string) error {
 func (g checker) allowed(
 	ctx context.Context, u *request.User, resource schema.GroupResource, verb, namespace, name string,
 ) bool {
-	decision, _, _ := g.authorizer.Authorize(ctx, authz.Attributes{User: u, Info: &request.Info{
+	decision, _, _ := authz.Further(ctx, g.authorizer, authz.Attributes{User: u, Info: &request.Info{
 		Verb: verb, Group: resource.Group, Version: "*", Resource: resource.Resource, Namespace: namespace, Name: name,
 	}})
 	return decision == authz.Allow

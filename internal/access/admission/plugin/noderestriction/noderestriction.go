@@ -125,7 +125,7 @@ func (p *plugin) checkCSIStatus(w *write) error {
 // permits reports whether the user of a write has a permission of kubelets for a service account. resource is what the
 // permission is for. The error of the authorizer only counts if the permission is missing.
 func (p *plugin) permits(ctx context.Context, w *write, verb, resource, account string) (bool, error) {
-	decision, _, err := p.authorizer.Authorize(ctx, authz.Attributes{User: w.User, Info: &request.Info{
+	decision, _, err := authz.Further(ctx, p.authorizer, authz.Attributes{User: w.User, Info: &request.Info{
 		Verb: verb, Group: w.Requested.Resource.Group, Version: w.Requested.Resource.Version, Resource: resource,
 		AsksResource: true, Namespace: w.Namespace, Name: account,
 	}})

@@ -55,7 +55,7 @@ func (p plugin) validate(ctx context.Context, a *admission.Attributes) error {
 		return nil
 	}
 	if a.Operation == admission.Update {
-		if decision, reason, err := p.authorizer.Authorize(ctx, deletion(a)); decision != authz.Allow {
+		if decision, reason, err := authz.Further(ctx, p.authorizer, deletion(a)); decision != authz.Allow {
 			return a.Forbiddenf("cannot set an ownerRef on a resource you can't delete: %v, %w", reason, orNone(err))
 		}
 	}
@@ -103,7 +103,7 @@ func (p plugin) checkBlocking(ctx context.Context, a *admission.Attributes, refs
 	}
 	// A user with the permission for everything needs no check of single kinds.
 	everything := schema.GroupVersionResource{Group: "*", Version: "*", Resource: "*"}
-	if d, _, _ := p.authorizer.Authorize(ctx, finalizers(a.User, everything, "", "*")); d == authz.Allow {
+	if d, _, _ := authz.Further(ctx, p.authorizer, finalizers(a.User, everything, "", "*")); d == authz.Allow {
 		return nil
 	}
 	for i := range refs {
@@ -118,7 +118,7 @@ func (p plugin) checkBlocking(ctx context.Context, a *admission.Attributes, refs
 				namespace = a.Namespace // an owner is in the namespace of its dependents
 			}
 			attributes := finalizers(a.User, owner.GroupVersionResource, namespace, refs[i].Name)
-			if decision, reason, err := p.authorizer.Authorize(ctx, attributes); decision != authz.Allow {
+			if decision, reason, err := authz.Further(ctx, p.authorizer, attributes); decision != authz.Allow {
 				return a.Forbiddenf("cannot set blockOwnerDeletion if an ownerReference refers to a resource you "+
 					"can't set finalizers on: %v, %w", reason, orNone(err))
 			}

@@ -142,7 +142,7 @@ func (p *Plugins) nameResource(
 }
 
 func (p *Plugins) allows(ctx context.Context, a *admission.Attributes, question *request.Info) (bool, error) {
-	decision, _, err := p.o.Authorizer.Authorize(ctx, authz.Attributes{User: a.User, Info: question})
+	decision, _, err := authz.Further(ctx, p.o.Authorizer, authz.Attributes{User: a.User, Info: question})
 	return decision == authz.Allow, err
 }
 
