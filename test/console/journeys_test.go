@@ -25,6 +25,7 @@ func TestJourneys(t *testing.T) {
 		{"create documents", createDocuments}, {"create dry run", createDryRun}, {"busy server", busyServer}, {"apply conflict", applyConflict},
 		{"edit", edit}, {"edit refused", editRefused}, {"edit conflict", editConflict}, {"owners of fields", fieldOwners},
 		{"conditions and events", conditionsAndEvents}, {"related", related}, {"reference", reference}, {"secret", secret},
+		{"secret in every view", secretEverywhere},
 		{"delete", deleteForeground}, {"stuck", stuck}, {"scale", scale}, {"restart", restart}, {"cordon", cordon}, {"suspend", suspend},
 		{"compare versions", compareVersions}, {"blame", blame},
 		{"hidden", hidden}, {"rounded", rounded}, {"revert", revert}, {"undelete", undelete}, {"timeline", timeline},

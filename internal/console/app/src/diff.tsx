@@ -2,11 +2,21 @@
 
 import { structuredPatch } from 'diff';
 import type { JSX } from 'preact';
+import type { KubeObject } from './api';
+import { hidden, hiddenPair } from './secrets';
+import { comparable, toYAML } from './yaml';
 
 /** The time in milliseconds after which a comparison ends without a result: it holds up the page. */
 const LONGEST = 2000;
 
-export function Diff({ before, after, names }: { before: string; after: string; names?: [string, string] }): JSX.Element {
+/** ObjectDiff compares two versions of an object. before may be missing. Secret values are shown if the user has asked for them. */
+export function ObjectDiff(props: { before?: KubeObject; after: KubeObject; names: [string, string]; values?: boolean }): JSX.Element {
+  const { before, after, names, values } = props;
+  const [b, a] = values ? [before, after] : before ? hiddenPair(before, after) : [undefined, hidden(after)];
+  return <Diff before={b ? toYAML(comparable(b)) : ''} after={toYAML(comparable(a))} names={names} />;
+}
+
+function Diff({ before, after, names }: { before: string; after: string; names?: [string, string] }): JSX.Element {
   const patch = structuredPatch('a', 'b', before, after, '', '', { context: 3, timeout: LONGEST });
   if (!patch) return <p class="empty">The two are too large, and too different, to compare them line by line.</p>;
   if (!patch.hunks.length) return <p class="empty">No difference.</p>;

@@ -4,23 +4,23 @@ import type { JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { APIError, query, request, type KubeObject } from './api';
 import { attempt, toast } from './app';
-import { Diff } from './diff';
+import { ObjectDiff } from './diff';
 import { hasVerb, objectPath, type Resource } from './discovery';
 import { Editor } from './editor';
 import { ownersByPath, ownersOf, ownersText, pathsOfLines } from './fields';
+import { hidden, isSecret, restored } from './secrets';
 import { Busy, Dialog, Problem } from './ui';
-import { comparable, MAX_YAML, oneDocument, roundedNumber, toYAML, withoutManagedFields } from './yaml';
+import { MAX_YAML, oneDocument, roundedNumber, toYAML, withoutManagedFields } from './yaml';
 
 export function Edit({ resource, object, gone }: { resource: Resource; object: KubeObject; gone: boolean }): JSX.Element {
   const [draft, setDraft] = useState<{ base: KubeObject; text: string } | null>(null);
   const [owners, setOwners] = useState(false);
   const [reviewing, review] = useState(false);
   const current = draft?.base ?? object;
-  const yaml = useMemo(() => toYAML(withoutManagedFields(current)), [current]);
-  const paths = useMemo(
-    () => (yaml.length < MAX_YAML ? pathsOfLines(withoutManagedFields(current), yaml) : []),
-    [yaml],
-  );
+  const [values, setValues] = useState(false); // of a Secret
+  const shown = useMemo(() => withoutManagedFields(values ? current : hidden(current)), [current, values]);
+  const yaml = useMemo(() => toYAML(shown), [shown]);
+  const paths = useMemo(() => (yaml.length < MAX_YAML ? pathsOfLines(shown, yaml) : []), [yaml]);
   const byPath = useMemo(() => ownersByPath(current.metadata.managedFields), [current]);
   const hint = (line: number): string => {
     const path = paths[line];
@@ -34,7 +34,15 @@ export function Edit({ resource, object, gone }: { resource: Resource; object: K
   const rounded = useMemo(() => roundedNumber(object), [object]);
   const editable = hasVerb(resource, 'update') && !gone && !rounded;
   const stale = draft && draft.base.metadata.resourceVersion !== object.metadata.resourceVersion;
-  useEffect(() => setDraft(null), [object.metadata.uid]);
+  useEffect(() => {
+    setDraft(null);
+    setValues(false);
+  }, [object.metadata.uid]);
+  const showValues = (): void =>
+    void attempt('Show the values', async () => {
+      if (draft) setDraft({ ...draft, text: draft.text === yaml ? toYAML(withoutManagedFields(draft.base)) : toYAML(restored(oneDocument(draft.text), draft.base)) });
+      setValues(true);
+    });
   return (
     <div class="edit">
       <div class="bar">
@@ -52,6 +60,7 @@ export function Edit({ resource, object, gone }: { resource: Resource; object: K
         {rounded ? <span class="warn-text">It cannot be edited here: {rounded}.</span> : null}
         {stale ? <span class="warn-text" role="status">It has changed meanwhile (version {object.metadata.resourceVersion}).</span> : null}
         <span class="space" />
+        {isSecret(current) && !values ? <button onClick={showValues}>Show the values</button> : null}
         <label class="check">
           <input type="checkbox" checked={owners} onChange={(e) => setOwners(e.currentTarget.checked)} />
           Show who owns each field
@@ -61,7 +70,7 @@ export function Edit({ resource, object, gone }: { resource: Resource; object: K
         </button>
       </div>
       <Editor
-        key={`${draft ? 'edit' : 'read'}-${owners}`}
+        key={`${draft ? 'edit' : 'read'}-${owners}-${values}`}
         label={`YAML of ${object.metadata.name ?? ''}`}
         value={draft?.text ?? yaml}
         readOnly={!draft}
@@ -75,6 +84,7 @@ export function Edit({ resource, object, gone }: { resource: Resource; object: K
           resource={resource}
           base={draft.base}
           text={draft.text}
+          values={values}
           close={(done) => {
             review(false);
             if (done) setDraft(null);
@@ -86,14 +96,14 @@ export function Edit({ resource, object, gone }: { resource: Resource; object: K
 }
 
 /** Review sends the change as a dry run, shows what the server would store, and sends it. */
-function Review(props: { resource: Resource; base: KubeObject; text: string; close: (done: boolean) => void }): JSX.Element {
-  const { resource, base, text } = props;
+function Review(props: { resource: Resource; base: KubeObject; text: string; values: boolean; close: (done: boolean) => void }): JSX.Element {
+  const { resource, base, text, values } = props;
   const [result, setResult] = useState<KubeObject | null>(null);
   const [error, setError] = useState<unknown>(null);
   const [busy, setBusy] = useState(false);
   const [latest, setLatest] = useState<KubeObject | null>(null);
   const path = objectPath(resource, base.metadata.namespace, base.metadata.name ?? '');
-  const body = (): string => JSON.stringify(oneDocument(text));
+  const body = (): string => JSON.stringify(restored(oneDocument(text), base));
   const put = (dryRun: boolean): Promise<KubeObject> =>
     request<KubeObject>(path + query({ dryRun: dryRun ? 'All' : '', fieldManager: 'keelson-console', fieldValidation: 'Strict' }), {
       method: 'PUT',
@@ -126,13 +136,12 @@ function Review(props: { resource: Resource; base: KubeObject; text: string; clo
     }
     setBusy(false);
   };
-  const plain = (o: KubeObject): string => toYAML(comparable(o));
   return (
     <Dialog wide title="Review the change" close={() => props.close(false)}>
       {!result && !error ? <Busy what="Asking the server (dry run)" /> : null}
       {error ? <Problem error={error} /> : null}
-      {latest ? <Conflict base={base} latest={latest} /> : null}
-      {result && !error ? <Diff before={plain(base)} after={plain(result)} names={['now', 'after']} /> : null}
+      {latest ? <Conflict base={base} latest={latest} values={values} /> : null}
+      {result && !error ? <ObjectDiff before={base} after={result} names={['now', 'after']} values={values} /> : null}
       <footer class="bar">
         {result && !error ? <span class="dim">The server has accepted it as a dry run.</span> : null}
         <span class="space" />
@@ -146,7 +155,7 @@ function Review(props: { resource: Resource; base: KubeObject; text: string; clo
 }
 
 /** Conflict explains a refusal because somebody else was faster: what they changed, and who they are. */
-export function Conflict({ base, latest }: { base: KubeObject; latest: KubeObject }): JSX.Element {
+export function Conflict({ base, latest, values }: { base: KubeObject; latest: KubeObject; values?: boolean }): JSX.Element {
   const before = new Map((base.metadata.managedFields ?? []).map((m) => [`${m.manager}/${m.operation}/${m.subresource}`, m.time]));
   const others = (latest.metadata.managedFields ?? []).filter(
     (m) => before.get(`${m.manager}/${m.operation}/${m.subresource}`) !== m.time,
@@ -159,7 +168,7 @@ export function Conflict({ base, latest }: { base: KubeObject; latest: KubeObjec
         {base.metadata.resourceVersion} is now {latest.metadata.resourceVersion}). This is the other change; edit again to add yours
         to it.
       </p>
-      <Diff before={toYAML(comparable(base))} after={toYAML(comparable(latest))} names={['when you began', 'now']} />
+      <ObjectDiff before={base} after={latest} names={['when you began', 'now']} values={values} />
     </div>
   );
 }

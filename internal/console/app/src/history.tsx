@@ -4,11 +4,12 @@ import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import type { KubeObject } from './api';
 import { attempt, toast, useApp, useLoaded } from './app';
-import { Diff } from './diff';
+import { ObjectDiff } from './diff';
 import { Editor } from './editor';
 import { above, pathsOfLines } from './fields';
 import type { Resource } from './discovery';
 import { asOf, historyOf, how, revertedTo, who, type Change } from './past';
+import { hidden } from './secrets';
 import { age, local } from './time';
 import { Age, Badge, Busy, Dialog, Problem, SimpleTable, type Tone } from './ui';
 import { beforeDeletion, EXISTS, restoreManagers, undelete, write } from './undelete';
@@ -128,24 +129,6 @@ export function History(props: { resource: Resource; namespace: string; name: st
   );
 }
 
-/** shown is an object as YAML for a comparison, without its version. */
-const shown = (o: KubeObject): string => toYAML(withoutSecrets(comparable(o)));
-
-/** withoutSecrets replaces the values of a Secret by what tells only whether they differ. */
-function withoutSecrets(object: KubeObject): KubeObject {
-  if (object.kind !== 'Secret') return object;
-  const hide = (data: Record<string, string> | undefined): Record<string, string> | undefined =>
-    data && Object.fromEntries(Object.entries(data).map(([k, v]) => [k, `<${v.length} characters, ${fingerprint(v)}>`]));
-  const { stringData: _, ...rest } = object;
-  return { ...rest, data: hide(object.data) };
-}
-
-function fingerprint(text: string): string {
-  let h = 0x811c9dc5;
-  for (let i = 0; i < text.length; i++) h = Math.imul(h ^ text.charCodeAt(i), 0x01000193) >>> 0;
-  return h.toString(16).padStart(8, '0');
-}
-
 function Compare(props: { resource: Resource; namespace: string; name: string; versions: string[]; current?: KubeObject }): JSX.Element {
   const versions = [...props.versions].sort((a, b) => Number(a) - Number(b));
   const loaded = useLoaded(
@@ -156,8 +139,8 @@ function Compare(props: { resource: Resource; namespace: string; name: string; v
   if (!loaded.value) return <Busy what="Loading the versions" />;
   const [a, b] = loaded.value;
   const other = b ?? props.current;
-  if (!other) return <pre class="value">{shown(a)}</pre>;
-  return <Diff before={shown(a)} after={shown(other)} names={[versions[0], versions[1] ?? 'now']} />;
+  if (!other) return <pre class="value">{toYAML(hidden(comparable(a)))}</pre>;
+  return <ObjectDiff before={a} after={other} names={[versions[0], versions[1] ?? 'now']} />;
 }
 
 /** Blame shows the last change of each field that the history knows of: beside the fields of an object, or as a table if it is gone. */
@@ -167,7 +150,7 @@ function Blame(props: { resource: Resource; namespace: string; name: string; cur
     (signal) => lastChanges(props.resource, props.namespace, props.name, signal),
     [props.resource, props.namespace, props.name, current?.metadata.resourceVersion],
   );
-  const object = useMemo(() => (current ? withoutSecrets(comparable(current)) : null), [current]);
+  const object = useMemo(() => (current ? hidden(comparable(current)) : null), [current]);
   const yaml = useMemo(() => (object ? toYAML(object) : ''), [object]);
   const paths = useMemo(() => (object && yaml.length < MAX_YAML ? pathsOfLines(object, yaml) : []), [yaml]);
   if (loaded.error) return <Problem error={loaded.error} retry={loaded.reload} />;
@@ -284,7 +267,7 @@ function Back(props: {
       {tried.value ? (
         <>
           {tried.value.text ? <p>It would come back ({tried.value.text}).</p> : null}
-          <Diff before={current ? shown(current) : ''} after={shown(tried.value.target)} names={['now', 'after']} />
+          <ObjectDiff before={current} after={tried.value.target} names={['now', 'after']} />
           <footer class="bar">
             <span class="dim">The server has accepted it as a dry run.</span>
             <span class="space" />

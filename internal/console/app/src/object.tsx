@@ -11,6 +11,7 @@ import { History } from './history';
 import { Logs } from './logs';
 import { Related, referencesOf } from './related';
 import { link, listLink, objectLink } from './router';
+import { hidden, isSecret } from './secrets';
 import { Terminal } from './terminal';
 import { Why } from './why';
 import { Age, Badge, Busy, Chips, Facts, Problem, SimpleTable, Tabs, textOf, toneOf, type TabItem } from './ui';
@@ -169,7 +170,7 @@ function Overview({ resource, object }: { resource: Resource; object: KubeObject
           {Object.keys(m.labels ?? {}).length ? <h2>Labels</h2> : null}
           <Chips values={m.labels} href={(k, v) => link(['r', keyOf(resource)], { ns: m.namespace, labels: `${k}=${v}` })} />
           {Object.keys(m.annotations ?? {}).length ? <h2>Annotations</h2> : null}
-          <Chips values={m.annotations} />
+          <Chips values={hidden(object).metadata.annotations} />
           {references.length ? (
             <>
               <h2>Refers to</h2>
@@ -256,7 +257,7 @@ function Summary({ object }: { object: KubeObject }): JSX.Element | null {
       </>
     );
   }
-  if (object.kind === 'Secret' && object.apiVersion === 'v1' && object.data) {
+  if (isSecret(object) && object.data) {
     return (
       <>
         <h2>Data</h2>
