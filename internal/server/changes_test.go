@@ -218,6 +218,84 @@ func TestSelectChanges(t *testing.T) {
 	}
 }
 
+// listChanges reads a list of changes in pages of at most limit.
+func listChanges(t *testing.T, s *servertest.Server, query string, limit int) (lines, versions []string) {
+	t.Helper()
+	for next := ""; ; {
+		var list history.ChangeList
+		text := s.Get(fmt.Sprintf("%s?%s&limit=%d&continue=%s", changesPath, query, limit, next))
+		if err := json.Unmarshal([]byte(text), &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range list.Items {
+			lines = append(lines, fmt.Sprint(c.ResourceVersion, " ", c.Type, " ", c.Resource, "/", c.Name, " ", c.User, " ", c.Verb, " ", c.FieldManager, " ", c.UID))
+		}
+		versions = append(versions, list.ResourceVersion)
+		if next = list.Continue; next == "" {
+			return lines, versions
+		}
+	}
+}
+
+// TestNewestChangesFirst holds that a list with newestFirst has what one without it has, from the other end, in pages of any size, with
+// a resourceVersion from which a watch goes on.
+func TestNewestChangesFirst(t *testing.T) {
+	s, now := pastServer(t)
+	s.Create("/api/v1/namespaces", `{"metadata":{"name":"other"}}`)
+	now.Advance(2 * time.Hour)
+	for i := range 7 {
+		user := s.As([]string{"jane", "joe"}[i%2], "system:masters")
+		user.Create(maps, fmt.Sprintf(`{"metadata":{"name":"c%d"}}`, i))
+		user.Patch(fmt.Sprintf("%s/c%d", maps, i), `{"data":{"v":"1"}}`)
+		now.Advance(time.Minute)
+		if i%3 == 0 {
+			s.Do(http.MethodDelete, fmt.Sprintf("%s/c%d", maps, i), "")
+		}
+	}
+	for _, query := range []string{
+		"since=2", "since=3m", "since=0&fieldSelector=user=jane", "since=0&fieldSelector=type=Deleted", "since=0&fieldSelector=type!=Created",
+		"since=0&fieldSelector=verb=patch,user!=joe,resource=configmaps", "since=0&fieldSelector=fieldManager=x", "since=99999",
+		"since=0&labelSelector=a",
+	} {
+		want, _ := listChanges(t, s, query, 1000)
+		revision := func(line string) (n int) {
+			_, _ = fmt.Sscan(line, &n)
+			return n
+		}
+		// The changes of a transaction stay in its order.
+		slices.SortStableFunc(want, func(a, b string) int { return revision(b) - revision(a) })
+		current := s.Metadata(maps + "/c1").ResourceVersion
+		for _, limit := range []int{1, 2, 3, 1000} {
+			got, versions := listChanges(t, s, query+"&newestFirst=true", limit)
+			if !slices.Equal(got, want) {
+				t.Errorf("%s in pages of %d: %d changes\n%.300q\nwant %d\n%.300q", query, limit, len(got), got, len(want), want)
+			}
+			if len(slices.Compact(versions)) != 1 || len(versions[0]) < len(current) {
+				t.Errorf("%s in pages of %d: the resourceVersions are %q", query, limit, versions)
+			}
+		}
+	}
+	all, versions := listChanges(t, s, "since=0&newestFirst=true", 2)
+	if len(all) < 17 || !strings.Contains(all[0], "Deleted configmaps/c6") {
+		t.Errorf("%d changes, the newest is %s", len(all), all[0])
+	}
+	next := watchChanges(t, s, changesPath+"?watch=true&resourceVersion="+versions[len(versions)-1])
+	s.Create(maps, `{"metadata":{"name":"later"}}`)
+	if kind, c := next(); kind != "ADDED" || c.Name != "later" {
+		t.Errorf("the watch after the list begins with %s %+v", kind, c)
+	}
+	s.Run([]apitest.Step{
+		{"GET", changesPath + "?newestFirst=x", "", 400, "invalid newestFirst"},
+		{"GET", changesPath + "?newestFirst=true&watch=true", "", 400, "a watch has the oldest change first"},
+		{"GET", changesPath + "?newestFirst=true&continue=7", "", 400, "invalid continue token"},
+		{"GET", changesPath + "?newestFirst=true&continue=7.x.7", "", 400, "invalid continue token"},
+		{"GET", changesPath + "?newestFirst=true&continue=0.0.7", "", 400, "invalid continue token"},
+		{"GET", changesPath + "?continue=7.0.7", "", 400, "invalid continue token"},
+		{"GET", changesPath + "?newestFirst=true&continue=7.9.7", "", 200, `"items":[]`},
+		{"GET", changesPath + "?newestFirst=true&since=9223372036854775807", "", 200, `"items":[]`},
+	})
+}
+
 // TestChangesInDiscovery holds that discovery and OpenAPI have the group if --runtime-config names it, and otherwise nothing that
 // kube-apiserver does not have.
 func TestChangesInDiscovery(t *testing.T) {

@@ -26,7 +26,8 @@ type History interface {
 	// is larger than the key. more is true if there are older ones than the request allowed to return.
 	Versions(ctx context.Context, r VersionsRequest) (list []Change, more bool, err error)
 
-	// Changes returns changes of the keys with a prefix that the store keeps, in the order of revisions.
+	// Changes returns changes of the keys with a prefix that the store keeps, in the order of revisions or, backwards, from the
+	// newest to the oldest; the changes of one revision are always in the order of their transaction.
 	Changes(ctx context.Context, r ChangesRequest) (ChangesResult, error)
 
 	// RevisionAt returns a revision at which the keys of the scope are as they were at t. It fails with *CompactedError if
@@ -104,13 +105,17 @@ type ChangesRequest struct {
 	KeysOnly bool
 	// Examine is the largest number of revisions that are examined, also of other keys; 0 means no limit.
 	Examine int
+	// Backwards reads from Through down to After.
+	Backwards bool
 }
 
 // ChangesResult is a part of the changes that were asked for.
 type ChangesResult struct {
 	Changes []Change
-	// Through is the last revision that was examined. The next request has it as After.
+	// Through is the last revision that was examined. The next request has it as After or, backwards, Through-1 as Through.
 	Through int64
+	// After is the revision after which the range begins: ChangesRequest.After, or a later one because of Since.
+	After int64
 	// Examined is the number of revisions that were examined.
 	Examined int
 	// More is true if there may be more changes up to ChangesRequest.Through.

@@ -23,6 +23,7 @@ type feed struct {
 	path   string
 	query  url.Values // the selectors
 	begin  string     // the parameter since of the first request
+	newest bool       // list has the newest change first
 	// All changes up to revision were read; of those of revision itself only the ones in seen, if it is not empty. revision 0 is
 	// before the first request.
 	revision int64
@@ -87,6 +88,9 @@ func (f *feed) take(c *history.ObjectChange) (bool, error) {
 // changes of its last revision. more is true if the limit ended the list.
 func (f *feed) list(ctx context.Context, limit int, show func([]history.ObjectChange) error) (more bool, err error) {
 	query := f.parameters()
+	if f.newest {
+		query.Set("newestFirst", "true")
+	}
 	for found := 0; ; {
 		size := pageSize
 		if limit > 0 {
@@ -102,7 +106,10 @@ func (f *feed) list(ctx context.Context, limit int, show func([]history.ObjectCh
 			return false, errors.New("the server answers no list of changes")
 		}
 		var items []history.ObjectChange
-		for i := range page.Items {
+		if f.newest {
+			items = page.Items // a page ends with all changes of a revision
+		}
+		for i := range page.Items[len(items):] {
 			unread, err := f.take(&page.Items[i])
 			if err != nil {
 				return false, err

@@ -21,7 +21,7 @@ import (
 type sinceFlags struct {
 	selector, user, kind, output string
 	limit                        int
-	allNamespaces, watch         bool
+	allNamespaces, watch, newest bool
 }
 
 func newSince(o Options) *cobra.Command {
@@ -34,6 +34,7 @@ func newSince(o Options) *cobra.Command {
 			"that has not come yet), a duration before now such as 1h30m, or a\n" +
 			"resourceVersion; 0 shows all that the server keeps.",
 		Example: "  kubectl history since 14:00\n" +
+			"  kubectl history since 1h -A --newest-first --limit 20\n" +
 			"  kubectl history since 1h -A --by jane --resource deployments\n" +
 			"  kubectl history since 10m -n shop -l app=web --watch",
 	}
@@ -42,6 +43,7 @@ func newSince(o Options) *cobra.Command {
 	c.Flags().StringVar(&f.user, "by", "", "only changes by this user")
 	c.Flags().StringVar(&f.kind, "resource", "", "only objects of this resource type")
 	c.Flags().IntVar(&f.limit, "limit", 0, "how many changes are shown, and all of the last transaction; 0 shows all")
+	c.Flags().BoolVar(&f.newest, "newest-first", false, "the newest change first")
 	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "go on with the changes that are made, until an interrupt")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "wide, yaml or json, or nothing for a table")
 	c.Flags().BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "objects of all namespaces, and those without a namespace")
@@ -56,6 +58,8 @@ func (f *sinceFlags) check(args []string) error {
 		return errors.New("--limit must not be negative")
 	case f.limit > 0 && f.watch:
 		return errors.New("--limit and --watch cannot be used together")
+	case f.newest && f.watch:
+		return errors.New("--newest-first and --watch cannot be used together")
 	}
 	if _, err := labels.Parse(f.selector); err != nil {
 		return fmt.Errorf("--selector: %w", err)
@@ -86,6 +90,7 @@ func (s *session) since(text string, f *sinceFlags) error {
 		namespace = ""
 	}
 	feed := newFeed(s.client, namespace, begin, f.selector, fields.AndSelectors(selected...).String())
+	feed.newest = f.newest
 	if f.watch {
 		return noFeed(s.follow(feed, s.changePrinter(namespace == "", f.output)))
 	}
@@ -113,7 +118,10 @@ func (s *session) since(text string, f *sinceFlags) error {
 	case found == 0:
 		s.warnf("There are no such changes%s since %s.", inNamespace(namespace), text)
 	}
-	if more && err == nil {
+	switch {
+	case more && err == nil && f.newest:
+		s.warnf("There may be earlier changes.")
+	case more && err == nil:
 		s.warnf("There may be later changes: those since %s.", feed.reached())
 	}
 	return err

@@ -34,6 +34,9 @@ func TestSince(t *testing.T) {
 	const web = "2026-11-01T13:01:00.000Z Created deployment.apps/web kubernetes-admin create <none>\n"
 	p.expect("since 10m", header+created+updated+web+deleted)
 	p.expect("since 13:01", header+updated+web+deleted)
+	p.expect("since 13:01 --newest-first", header+deleted+web+updated)
+	p.expect("since 10m --newest-first --limit 2", header+deleted+web+"There may be earlier changes.\n")
+	p.contains("since 10m --newest-first --watch", "error: --newest-first and --watch cannot be used together")
 	p.expect("since 2026-11-01T13:01:00Z --by jane", header+updated)
 	p.expect("since 10m --resource cm -l app=web", header+created+updated+deleted)
 	p.expect("since 10m --resource deploy", header+web)

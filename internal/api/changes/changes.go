@@ -105,9 +105,9 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Inf
 			return err
 		}
 		list.Items = append(list.Items, part...)
-		list.ResourceVersion, list.Continue = strconv.FormatInt(f.after, 10), ""
+		list.ResourceVersion, list.Continue = strconv.FormatInt(f.revision(), 10), ""
 		if more {
-			list.Continue = list.ResourceVersion
+			list.Continue = f.token()
 		}
 	}
 	answer := any(&list)

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,10 +48,15 @@ type feed struct {
 	fields    fields.Requirements
 	resources map[schema.GroupResource]*directory.Resource
 
-	limit  int
-	after  int64     // the last revision that was read
+	limit int
+	// newest is set to read the newest changes first.
+	newest bool
+	after  int64     // the last revision that was read; with newest, the one after which the feed begins
 	since  time.Time // earlier changes are left out; it is zero after the first call of next
-	budget budget
+	// before and through are for newest: before is the last revision that was read, and through the revision of the store when the first
+	// part was read. Both are 0 before.
+	before, through int64
+	budget          budget
 	// hold counts bytes of memory for the user; nil of a watch, of which few decode at a time. held are those that are counted for decoding.
 	hold func(n int) bool
 	held int
@@ -96,11 +103,16 @@ func (f *feed) parse(r *http.Request, info *request.Info) (err error) {
 		}
 		f.limit = min(f.limit, maxLimit)
 	}
-	if next := query.Get("continue"); next != "" {
-		if f.after, err = strconv.ParseInt(next, 10, 64); err != nil || f.after < 1 {
-			return kerrors.NewBadRequest("invalid continue token")
+	if text := query.Get("newestFirst"); text != "" {
+		if f.newest, err = strconv.ParseBool(text); err != nil {
+			return kerrors.NewBadRequest("invalid newestFirst " + strconv.Quote(text))
 		}
-		return nil
+		if f.newest && info.Verb == "watch" {
+			return kerrors.NewBadRequest("a watch has the oldest change first")
+		}
+	}
+	if next := query.Get("continue"); next != "" {
+		return f.resume(next)
 	}
 	since := query.Get("since")
 	switch version := query.Get("resourceVersion"); {
@@ -118,6 +130,41 @@ func (f *feed) parse(r *http.Request, info *request.Info) (err error) {
 	}
 	f.since, err = history.ParseTime("since", since, f.h.o.Now())
 	return err
+}
+
+// token returns the continue token after what was read.
+func (f *feed) token() string {
+	if f.newest {
+		return fmt.Sprintf("%d.%d.%d", f.before, f.after, f.through)
+	}
+	return strconv.FormatInt(f.after, 10)
+}
+
+// resume goes on where the answer with a continue token ended.
+func (f *feed) resume(token string) error {
+	parts := []*int64{&f.after}
+	if f.newest {
+		parts = []*int64{&f.before, &f.after, &f.through}
+	}
+	texts := strings.Split(token, ".")
+	if len(texts) != len(parts) {
+		return kerrors.NewBadRequest("invalid continue token")
+	}
+	for i, text := range texts {
+		n, err := strconv.ParseUint(text, 10, 63)
+		if *parts[i] = int64(n); err != nil || n == 0 && parts[i] != &f.after || n == 0 && !f.newest {
+			return kerrors.NewBadRequest("invalid continue token")
+		}
+	}
+	return nil
+}
+
+// revision returns the revision from which a watch goes on after what was read.
+func (f *feed) revision() int64 {
+	if f.newest {
+		return f.through
+	}
+	return f.after
 }
 
 // fieldOf returns the value of a field that a field selector may name.
@@ -162,37 +209,68 @@ func (h *Handler) index() map[schema.GroupResource]*directory.Resource {
 // next returns further changes, of at least one revision, and at most room. All changes of a revision are in one result, so they may be a
 // few more. more is true if there may be others.
 func (f *feed) next(ctx context.Context, room int) (list []history.ObjectChange, more bool, err error) {
-	found, err := f.h.o.Store.Changes(ctx, storage.ChangesRequest{
+	asked := storage.ChangesRequest{
 		Prefix: registry.Root, After: f.after, Since: f.since, Limit: f.limit, KeysOnly: true, Examine: max(f.budget.examine, 1),
-	})
+		Backwards: f.newest,
+	}
+	read := &f.after
+	if f.newest {
+		if f.through == 0 {
+			if f.through, err = f.h.o.Store.Revision(ctx); err != nil {
+				return nil, false, err
+			}
+			f.before = f.through + 1
+		}
+		if asked.Through, read = f.before-1, &f.before; asked.Through <= f.after {
+			return nil, false, nil // such as a revision of the future
+		}
+	}
+	found, err := f.h.o.Store.Changes(ctx, asked)
 	if err != nil {
 		return nil, false, err
 	}
 	f.budget.examine -= found.Examined
-	f.since = time.Time{}
+	f.since, f.after = time.Time{}, found.After
 	for i := range found.Changes {
-		e := found.Changes[i].Event
+		c := &found.Changes[i]
 		full := len(list) >= room || f.budget.decode <= 0 || f.budget.bytes <= 0
-		if full && i > 0 && e.Entry.ModRevision > f.after {
+		if full && i > 0 && c.Entry.ModRevision != *read {
 			return list, true, nil
 		}
-		f.after = e.Entry.ModRevision
-		if list, err = f.appendChange(ctx, list, e); err != nil {
+		*read = c.Entry.ModRevision
+		if list, err = f.appendChange(ctx, list, c); err != nil {
 			return nil, false, err
 		}
 	}
-	f.after = found.Through
+	*read = found.Through
 	return list, found.More, nil
+}
+
+// describe sets the fields of a change that a field selector may name, as far as they are known without the object: made at a time that
+// is known, a change has its author. It returns the names of the others.
+func describe(out *history.ObjectChange, c *storage.Change) (unknown []string, err error) {
+	if c.Time.IsZero() {
+		return []string{"type", "uid", "user", "verb", "fieldManager"}, nil
+	}
+	author, err := registry.DecodeAuthor(c.By)
+	out.User, out.Verb, out.FieldManager = author.User, author.Verb, author.Manager
+	if !c.Deleted {
+		return []string{"type", "uid"}, err
+	}
+	if out.Type = history.Deleted; author.Verb == "" {
+		out.Type = history.Expired
+	}
+	return []string{"uid"}, err
 }
 
 // appendChange appends a change to list if the feed has it: it is of something that is served, in the namespace, and selected.
 func (f *feed) appendChange(
-	ctx context.Context, list []history.ObjectChange, e storage.Event,
+	ctx context.Context, list []history.ObjectChange, c *storage.Change,
 ) ([]history.ObjectChange, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	gr, namespace, name := f.h.o.Registry.ParseKey(e.Entry.Key)
+	gr, namespace, name := f.h.o.Registry.ParseKey(c.Entry.Key)
 	found := f.resources[gr]
 	if found == nil || name == "" || f.namespace != "" && namespace != f.namespace {
 		return list, nil
@@ -201,10 +279,13 @@ func (f *feed) appendChange(
 		TypeMeta: metav1.TypeMeta{Kind: "Change", APIVersion: history.APIVersion},
 		Group:    gr.Group, Version: found.GVR.Version, Resource: gr.Resource, Namespace: namespace, Name: name,
 	}
-	for _, q := range f.fields {
-		switch q.Field {
-		case "group", "resource", "namespace", "metadata.namespace", "name": // without decoding the object
-			if !holds(q, &out) {
+	if len(f.fields) > 0 { // most of what is not selected is left out without decoding its object
+		unknown, err := describe(&out, c)
+		if err != nil {
+			return nil, err
+		}
+		for _, q := range f.fields {
+			if !slices.Contains(unknown, q.Field) && !holds(q, &out) {
 				return list, nil
 			}
 		}
@@ -218,7 +299,7 @@ func (f *feed) appendChange(
 	}
 	defer done()
 	// The change and the one before it, which tells what has changed.
-	revision := e.Entry.ModRevision
+	revision := c.Entry.ModRevision
 	versions, _, err := served.Changes(ctx, namespace, name, revision+1, 2)
 	if err != nil || len(versions) == 0 || versions[0].Revision != revision {
 		return list, err // without an error, it has just been given up

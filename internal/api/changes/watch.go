@@ -108,7 +108,7 @@ func (f *feed) live(ctx context.Context, s *stream) error {
 		for events := range slices.Chunk(batch.Events, defaultLimit) {
 			list, err := f.work(ctx, func() (list []history.ObjectChange, err error) {
 				for i := range events {
-					if list, err = f.appendChange(ctx, list, events[i]); err != nil {
+					if list, err = f.appendChange(ctx, list, &storage.Change{Event: events[i]}); err != nil {
 						return nil, err
 					}
 				}

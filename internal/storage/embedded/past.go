@@ -148,14 +148,20 @@ func (s *Store) Changes(ctx context.Context, r storage.ChangesRequest) (storage.
 	}
 	defer versions.Close()
 	h := logReader{it: versions}
-	result, end := storage.ChangesResult{Through: max(through, r.After)}, logKey(through)
-	for ok := it.SeekGE(logKey(r.After + 1)); ok && bytes.Compare(it.Key(), end) <= 0; ok = it.Next() {
+	result := storage.ChangesResult{Through: max(through, r.After), After: r.After}
+	first, last := logKey(r.After+1), logKey(through)
+	seek, next, before := func() bool { return it.SeekGE(first) }, it.Next, int64(-1)
+	if r.Backwards {
+		seek, next, before = func() bool { return it.SeekLT(logKey(through + 1)) }, it.Prev, 1
+		result.Through = r.After + 1
+	}
+	for ok := seek(); ok && bytes.Compare(first, it.Key()) <= 0 && bytes.Compare(it.Key(), last) <= 0; ok = next() {
 		revision, err := parseLogKey(it.Key())
 		if err != nil {
 			return result, err
 		}
 		if r.Examine > 0 && result.Examined == r.Examine || r.Limit > 0 && len(result.Changes) >= r.Limit {
-			result.Through, result.More = revision-1, true
+			result.Through, result.More = revision+before, true
 			return result, nil
 		}
 		if result.Examined++; result.Examined%1024 == 0 && ctx.Err() != nil {

@@ -189,6 +189,7 @@ func (w *twin) compare(t *testing.T, s *Store, rng *rand.Rand, now time.Time) {
 		}
 	}
 	w.compareVersions(t, s, now)
+	compareBackwards(t, s, rng, now)
 	w.compareTimes(t, s, rng, now)
 }
 
@@ -257,6 +258,42 @@ func (w *twin) compareVersions(t *testing.T, s *Store, now time.Time) {
 				t.Fatalf("%s: version %d was written at %v by %s, want %v by %s", key, i, g.Time, g.By, want.Time, want.By)
 			}
 		}
+	}
+}
+
+// compareBackwards reads a random part of the changes in the order of revisions, and in random pages from the newest to the oldest.
+func compareBackwards(t *testing.T, s *Store, rng *rand.Rand, now time.Time) {
+	t.Helper()
+	current := s.hub.durable.Load()
+	r := storage.ChangesRequest{
+		Prefix: []string{"/", "/pods/", "/pods/a/"}[rng.IntN(3)], After: rng.Int64N(current + 1), Through: 1 + rng.Int64N(current+1),
+		KeysOnly: rng.IntN(2) == 0,
+	}
+	if rng.IntN(2) == 0 {
+		r.Since = now.Add(-time.Duration(rng.IntN(3600)) * time.Second)
+	}
+	forwards, err := s.Changes(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := slices.Clone(forwards.Changes)
+	slices.SortStableFunc(want, func(a, b storage.Change) int { return int(b.Entry.ModRevision - a.Entry.ModRevision) })
+	var got []storage.Change
+	asked := r
+	asked.Backwards, asked.Limit, asked.Examine = true, 1+rng.IntN(5), 1+rng.IntN(9)
+	for more, pages := true, int64(0); more; pages++ {
+		part, err := s.Changes(t.Context(), asked)
+		if err != nil || pages > current {
+			t.Fatalf("%+v: page %d: %v", asked, pages, err)
+		}
+		if part.After != forwards.After {
+			t.Fatalf("%+v: the range begins after %d, forwards after %d", asked, part.After, forwards.After)
+		}
+		got = append(got, part.Changes...)
+		asked.Through, more = part.Through-1, part.More
+	}
+	if !slices.EqualFunc(got, want, func(a, b storage.Change) bool { return fmt.Sprintf("%+v", a) == fmt.Sprintf("%+v", b) }) {
+		t.Fatalf("%+v: %d changes backwards, %d forwards:\n%.1000v\n%.1000v", r, len(got), len(want), got, want)
 	}
 }
 
