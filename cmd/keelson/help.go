@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,10 +26,12 @@ func commonFlags() []struct {
 		title string
 		names []string
 	}{
-		{"Data", []string{"data-dir", "storage", "etcd-servers"}},
+		{"Data", []string{
+			"data-dir", "storage", "etcd-servers", "encryption-provider-config", "snapshot-schedule", "history-retention",
+		}},
 		{"Addresses", []string{"bind-address", "secure-port", "external-hostname", "tls-san"}},
 		{"Access", []string{"write-kubeconfig", "client-ca-file", "authorization-mode"}},
-		{"Operation", []string{"event-ttl", "log-format", "v"}},
+		{"Operation", []string{"cache-memory", "event-ttl", "log-format", "v"}},
 		{"Help", []string{"help", "help-all", "version"}},
 	}
 }
@@ -43,24 +47,60 @@ func setHelp(c *cobra.Command) {
 		writeUsage(c, c.OutOrStdout())
 	})
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		var known []string
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				known = append(known, f.Name)
+			}
+		})
+		if name := oneDash(err.Error(), known); name != "" {
+			return fmt.Errorf("unknown flag: -%s; did you mean --%[1]s?", name)
+		}
 		name, found := strings.CutPrefix(err.Error(), "unknown flag: --")
 		if !found {
 			return err
 		}
-		var names []string
-		c.Flags().VisitAll(func(f *pflag.Flag) {
-			if !f.Hidden {
-				names = append(names, f.Name)
-			}
-		})
-		if near := nearest(name, names); near != "" {
+		if near := nearestFlag(name, known); near != "" {
 			return fmt.Errorf("%w; did you mean --%s?", err, near)
 		}
 		return err
 	})
 }
 
-// writeUsage writes how a command is used: at most a dozen flags of the commands that serve, but all of kube-apiserver's,
+// ofOneDash finds what was given after one dash in the errors of the flag library: there it is a series of flags of one letter,
+// of which the first that is unknown or that gets the rest as its value is complained about.
+var ofOneDash = regexp.MustCompile(
+	`^unknown shorthand flag: '.' in -([\w-]+)|^invalid argument "([^"]*)" for "-(\w), --[\w-]+" flag: `)
+
+// oneDash returns the flag that was given with one dash instead of two, "" if the error is about something else.
+func oneDash(message string, known []string) string {
+	found := ofOneDash.FindStringSubmatch(message)
+	if found == nil {
+		return ""
+	}
+	// -version is -v with the value "ersion", and of -help-all the h was understood before the complaint.
+	for _, name := range []string{found[1], found[3] + found[2], "h" + found[1]} {
+		if len(name) > 1 && slices.Contains(known, name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// nearestFlag returns the flag that is most like an unknown one. A flag of the short help that has one more word before it (--port:
+// --secure-port) comes first. It returns "" if there is none.
+func nearestFlag(name string, known []string) string {
+	for _, group := range commonFlags() {
+		for _, common := range group.names {
+			if _, last, _ := strings.Cut(common, "-"); last == name && slices.Contains(known, common) {
+				return common
+			}
+		}
+	}
+	return nearest(name, known)
+}
+
+// writeUsage writes how a command is used: the flags of commonFlags of the commands that serve, but all of kube-apiserver's,
 // because programs look for flags in its help.
 func writeUsage(c *cobra.Command, out io.Writer) {
 	width := terminalWidth(out)
