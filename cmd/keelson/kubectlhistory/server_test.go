@@ -144,4 +144,13 @@ There are older changes; --limit 0 shows all.
 	p.expect("diff cm a --as-of 1h --to 30m", "")
 	p.contains("diff cm b --as-of 30m", "+++ configmap/b now (does not exist)\n", "-  v: \"1\"\n")
 	p.contains("diff cm c --as-of 30m", "existed at neither time")
+
+	// Without a time it is the last change: an update, a deletion, or the creation.
+	p.contains("diff cm a", "--- configmap/a as of ", "+++ configmap/a as of ", "-  v: \"1\"\n+  v: \"2\"\n+  w: \"2\"\n")
+	p.contains("diff cm b", "(does not exist)\n", "-  v: \"1\"\n")
+	p.Create(maps, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"d"},"data":{"v":"1"}}`)
+	p.contains("diff cm d", "(does not exist)\n+++", "+  v: \"1\"\n")
+	p.contains("diff cm nobody", "error: ", "nobody")
+	p.expect("diff cm a --to 1h",
+		"error: --to needs --as-of: a time (RFC 3339), a duration before now such as 1h30m, or a resourceVersion\n")
 }
