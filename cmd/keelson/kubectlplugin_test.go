@@ -2,11 +2,14 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/keelson-dev/keelson/cmd/keelson/kubectlhistory"
 )
 
 // TestKubectlPlugin runs the program under the names under which kubectl runs it: `kubectl history`, and the completion of it.
@@ -54,5 +57,53 @@ func TestKubectlPlugin(t *testing.T) {
 	if _, errOut, code := keelson("kubectl-history", "lgo"); code != 1 ||
 		errOut != "keelson: unknown command \"lgo\" of keelson kubectl-history; did you mean \"log\"?\n" {
 		t.Errorf("exit %d, %q", code, errOut)
+	}
+}
+
+// TestInstallPlugin installs the plug-in, also a second time, beside a file of somebody else, and in a directory that is not on
+// the PATH.
+func TestInstallPlugin(t *testing.T) {
+	program, err := filepath.Abs(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for range 2 {
+		var out, errOut bytes.Buffer
+		if err := installPlugin(program, dir, []string{"/usr/bin", dir}, &out, &errOut); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), dir) || errOut.Len() > 0 {
+			t.Errorf("%q, %q", &out, &errOut)
+		}
+	}
+	for name, args := range map[string][]string{kubectlhistory.Name: {"log", "--help"}, kubectlCompleteName: {"un"}} {
+		c := exec.Command(filepath.Join(dir, executable(name)), args...)
+		c.Env = append(os.Environ(), "KEELSON_TEST_MAIN=1")
+		if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), map[string]string{
+			kubectlhistory.Name: "kubectl history log TYPE NAME", kubectlCompleteName: "undelete",
+		}[name]) {
+			t.Errorf("%s: %v, %s", name, err, out)
+		}
+	}
+	var errOut bytes.Buffer
+	if err := installPlugin(program, dir, nil, io.Discard, &errOut); err != nil || !strings.Contains(errOut.String(), "export PATH=") {
+		t.Errorf("%v, %q", err, &errOut)
+	}
+	theirs := filepath.Join(t.TempDir(), executable(kubectlCompleteName))
+	if err := os.WriteFile(theirs, []byte("mine"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := installPlugin(program, filepath.Dir(theirs), nil, io.Discard, io.Discard); err == nil {
+		t.Error("a file of somebody else was replaced")
+	}
+	if content, err := os.ReadFile(theirs); err != nil || string(content) != "mine" {
+		t.Errorf("%q, %v", content, err)
+	}
+	if _, err := os.Lstat(filepath.Join(filepath.Dir(theirs), executable(kubectlhistory.Name))); err == nil {
+		t.Error("one link was made although the other cannot be")
+	}
+	if err := installPlugin(program, filepath.Join(dir, "none"), nil, io.Discard, io.Discard); err == nil {
+		t.Error("a directory that does not exist is no error")
 	}
 }

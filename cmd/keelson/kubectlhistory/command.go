@@ -41,7 +41,7 @@ func New(o Options) *cobra.Command {
 			"it was, also if it was deleted. It brings objects back. A program of the name\n" +
 			"kubectl-history on the PATH (a link, for example) is a plug-in of kubectl:\n" +
 			"kubectl history.",
-		Example: "  ln -s \"$(command -v keelson)\" ~/bin/kubectl-history\n" +
+		Example: "  keelson kubectl-history install\n" +
 			"  kubectl history log deployment web",
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
