@@ -76,7 +76,7 @@ func TestFailedScheduledSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scheduledSnapshots{
 			store: failingExporter{}, directory: &backup.Directory{Path: t.TempDir(), Keep: 1}, interval: time.Hour,
-			files:   func() (map[string][]byte, error) { return nil, nil },
+			files:   func(context.Context) (map[string][]byte, error) { return nil, nil },
 			metrics: newSnapshotMetrics(metrics.New(nil, metrics.Options{}), time.Hour), log: slog.New(slog.DiscardHandler),
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 2*snapshotRetry+time.Second)

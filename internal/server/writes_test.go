@@ -88,20 +88,20 @@ func TestEveryWriteIsAdmitted(t *testing.T) {
 		},
 		{
 			"PATCH", apps + "deployments/d", merge, `{"metadata":{"labels":{"x":"y"}}}`,
-			asked("UPDATE Deployment.deployments object=*v1.Deployment old *v1.PatchOptions"),
+			asked("UPDATE Deployment.deployments object=*v1.Deployment old *v1.UpdateOptions"),
 		},
 		{
 			"PATCH", apps + "deployments/d?fieldManager=m", apply,
 			`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d","labels":{"z":"y"}}}`,
-			asked("UPDATE Deployment.deployments object=*v1.Deployment old *v1.PatchOptions"),
+			asked("UPDATE Deployment.deployments object=*v1.Deployment old *v1.UpdateOptions"),
 		},
 		{
 			"PATCH", apps + "deployments/d/status", merge, `{"status":{"replicas":1}}`,
-			asked("UPDATE Deployment.deployments/status object=*v1.Deployment old *v1.PatchOptions"),
+			asked("UPDATE Deployment.deployments/status object=*v1.Deployment old *v1.UpdateOptions"),
 		},
 		{
 			"PATCH", apps + "deployments/d/scale", merge, `{"spec":{"replicas":3}}`,
-			asked("UPDATE Scale.deployments/scale object=*v1.Scale old *v1.PatchOptions"),
+			asked("UPDATE Scale.deployments/scale object=*v1.Scale old *v1.UpdateOptions"),
 		},
 		{
 			"PUT", apps + "deployments/d/scale", object, `{"metadata":{"name":"d"},"spec":{"replicas":2}}`,
@@ -110,7 +110,7 @@ func TestEveryWriteIsAdmitted(t *testing.T) {
 		{
 			"PATCH", core + "configmaps/new?fieldManager=m", apply,
 			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"new"}}`,
-			asked("CREATE ConfigMap.configmaps object=*v1.ConfigMap *v1.PatchOptions"),
+			asked("CREATE ConfigMap.configmaps object=*v1.ConfigMap *v1.CreateOptions"),
 		},
 		{"DELETE", apps + "deployments/d", object, "", asked("DELETE Deployment.deployments old *v1.DeleteOptions")},
 		{"DELETE", core + "configmaps?labelSelector=none", object, "", nil},

@@ -50,12 +50,12 @@ type Options struct {
 	DryRun bool
 	// FieldManager owns the fields that the write sets.
 	FieldManager string
+	// OwnManager means that the request names no manager: FieldManager is made of what the client calls itself.
+	OwnManager bool
 	// FieldValidation is Ignore, Warn or Strict.
 	FieldValidation string
 	// Force lets server-side apply take fields from other managers; nil for other writes.
 	Force *bool
-	// Patch is true for a PATCH.
-	Patch bool
 	// Delete are the options of a deletion.
 	Delete *metav1.DeleteOptions
 	// Collection is true for the deletion of an object as a part of its collection.
@@ -105,12 +105,16 @@ func (a *Attributes) NamespaceName() string {
 }
 
 // OptionsObject returns the options as the API object that webhooks and policies are given; nil for a
-// connection.
+// connection. A PATCH has the options of what it does, a create or an update, as in kube-apiserver.
 func (a *Attributes) OptionsObject() runtime.Object {
 	o := &a.Options
 	var dryRun []string
 	if o.DryRun {
 		dryRun = []string{metav1.DryRunAll}
+	}
+	manager := o.FieldManager
+	if o.OwnManager {
+		manager = ""
 	}
 	kind := func(name string) metav1.TypeMeta {
 		return metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: name}
@@ -125,18 +129,13 @@ func (a *Attributes) OptionsObject() runtime.Object {
 		}
 		options.TypeMeta = kind("DeleteOptions")
 		return options
-	case o.Patch:
-		return &metav1.PatchOptions{
-			TypeMeta: kind("PatchOptions"), DryRun: dryRun, Force: o.Force, FieldManager: o.FieldManager,
-			FieldValidation: o.FieldValidation,
-		}
 	case a.Operation == Update:
 		return &metav1.UpdateOptions{
-			TypeMeta: kind("UpdateOptions"), DryRun: dryRun, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation,
+			TypeMeta: kind("UpdateOptions"), DryRun: dryRun, FieldManager: manager, FieldValidation: o.FieldValidation,
 		}
 	}
 	return &metav1.CreateOptions{
-		TypeMeta: kind("CreateOptions"), DryRun: dryRun, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation,
+		TypeMeta: kind("CreateOptions"), DryRun: dryRun, FieldManager: manager, FieldValidation: o.FieldValidation,
 	}
 }
 

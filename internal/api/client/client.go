@@ -226,7 +226,7 @@ func (c *Client) Apply(ctx context.Context, r ApplyRequest) (registry.Object, er
 	if err := write.CheckConfiguration(served, configuration); err != nil {
 		return nil, kerrors.NewBadRequest(err.Error())
 	}
-	options := write.Options{FieldManager: c.manager, Patch: true, Force: new(true)}
+	options := write.Options{FieldManager: c.manager, Force: new(true)}
 	return c.do(request.WithVerb(ctx, "patch", r.Subresource), write.Request{
 		Verb: write.Apply, Target: served, Subresource: sub, Namespace: r.Namespace, Name: r.Name,
 		Options: options, CreateMissing: sub == nil,

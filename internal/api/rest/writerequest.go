@@ -186,14 +186,13 @@ func parseWriteOptions(
 	}
 	w := write.Options{
 		DryRun: len(o.DryRun) > 0, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation, Force: o.Force,
-		Patch: kind == patchOptions,
 	}
 	validation := patch.Warn
 	if o.FieldValidation != "" {
 		validation = patch.Validation(o.FieldValidation)
 	}
 	if w.FieldManager == "" {
-		w.FieldManager = managerFromAgent(r.UserAgent())
+		w.FieldManager, w.OwnManager = managerFromAgent(r.UserAgent()), true
 	}
 	return w, validation, nil
 }

@@ -25,10 +25,31 @@ func (a *attempt) admitDeletion(ctx context.Context) error {
 		return nil
 	}
 	attributes := a.attributes(ctx, nil, a.old())
+	attributes.Options.Delete = a.effectiveOptions()
 	if err := a.admission.Mutate(ctx, attributes); err != nil {
 		return err
 	}
 	return a.admission.Validate(ctx, attributes)
+}
+
+// effectiveOptions returns the options that admission sees, with what the kind makes of those of the request: the grace period that the
+// object gets, and of an object that others empty first its UID. The decisions of a later attempt do not depend on them.
+func (a *attempt) effectiveOptions() *metav1.DeleteOptions {
+	options, kind := a.Options.Delete, &a.Target.Kind.Deletion
+	grace := a.obj.GetDeletionGracePeriodSeconds()
+	switch {
+	case kind.Grace != nil && grace != nil:
+		options = options.DeepCopy()
+		options.GracePeriodSeconds = grace
+	case kind.Started != nil && (options.Preconditions == nil || options.Preconditions.UID == nil):
+		options = options.DeepCopy()
+		if options.Preconditions == nil {
+			options.Preconditions = &metav1.Preconditions{}
+		}
+		uid := a.old().GetUID()
+		options.Preconditions.UID = &uid
+	}
+	return options
 }
 
 // commitDeletion removes the object, or stores that its deletion has begun.
