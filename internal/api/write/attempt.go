@@ -179,13 +179,18 @@ func (a *attempt) convert(ctx context.Context) (err error) {
 	return err
 }
 
-// mutate calls mutating admission. The fields that it sets have no owner.
+// mutate calls mutating admission. The fields that it sets have no owner. managedFields that it makes invalid are reset.
 func (a *attempt) mutate(ctx context.Context) error {
 	if a.admission == nil || a.Admitted {
 		return nil
 	}
 	attributes := a.attributes(ctx, a.obj, a.shown(a.old()))
+	before := managedfields.EntriesOf(a.obj)
 	err := a.admission.Mutate(ctx, attributes)
+	// Webhooks and policies replace the object. Plug-ins that change it in place do not touch its managedFields.
+	if err == nil && attributes.Object != a.obj {
+		managedfields.CheckChanged(ctx, before, attributes.Object)
+	}
 	a.obj = attributes.Object
 	return err
 }

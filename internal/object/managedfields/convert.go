@@ -26,16 +26,9 @@ func (c *converter) version(gv schema.GroupVersion) *Version {
 	return nil
 }
 
-// unknown returns the error of a conversion to a version that does not exist. The general algorithm drops an entry of
-// managedFields if the error is NotRegistered, and fails with any other.
+// unknown returns the error of a conversion to a version that does not exist, for which the general algorithm drops an entry
+// of managedFields. (It fails with any other error.)
 func (c *converter) unknown(gv schema.GroupVersion) error {
-	switch {
-	case !c.config.Custom:
-	case gv.Group == c.config.Kind.Group:
-		return fmt.Errorf("request to convert CR to an invalid group/version: %s", gv)
-	default:
-		return fmt.Errorf("%v is unstructured and is not suitable for converting to %q", c.config.Kind, gv)
-	}
 	return runtime.NewNotRegisteredErrForKind("managedfields", gv.WithKind(c.config.Kind.Kind))
 }
 

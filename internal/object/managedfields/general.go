@@ -34,6 +34,7 @@ func (m *Manager) updateGeneral(
 		live = live.DeepCopyObject().(registry.Object)
 		live.GetObjectKind().SetGroupVersionKind(m.config.Kind)
 	}
+	live, _ = m.repaired(live)
 	before := append(append([]metav1.ManagedFieldsEntry{}, object.GetManagedFields()...), live.GetManagedFields()...)
 	general, err := m.generalFor(ctx)
 	if err != nil {
@@ -59,6 +60,7 @@ func (m *Manager) applyGeneral(
 			result, err = nil, internalError(fmt.Errorf("failed to apply: %v", p))
 		}
 	}()
+	live, dropped := m.repaired(live)
 	live = live.DeepCopyObject().(registry.Object)
 	live.GetObjectKind().SetGroupVersionKind(m.config.Kind)
 	before := live.GetManagedFields()
@@ -81,6 +83,7 @@ func (m *Manager) applyGeneral(
 			return nil, internalError(err)
 		}
 	}
+	warnDropped(ctx, dropped)
 	result = out.(registry.Object)
 	stamp(result, before, now)
 	return result, nil

@@ -39,10 +39,9 @@ type Config struct {
 	// Storage is the version that objects are stored in. Other versions are converted through it.
 	Storage schema.GroupVersion
 	// Versions are all versions that objects can be converted to, including the one of Kind. Entries of managedFields
-	// in any other version are dropped, unless Custom is set.
+	// in any other version are dropped.
 	Versions []Version
-	// Custom is set for custom resources. As in kube-apiserver, if an entry is in a version that is not in Versions, an
-	// apply fails, and any other write removes all managedFields of the object.
+	// Custom is set for custom resources. An apply that drops an entry in a version that is not in Versions warns of it.
 	Custom bool
 	// Types has the schema of every version.
 	Types k8sfields.TypeConverter
