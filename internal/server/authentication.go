@@ -370,7 +370,7 @@ func (a *authentication) filter() authenticate.Options {
 			standard.Clear(h)
 			a.authorities.proxyNames.Clear(h)
 		},
-		Log: a.log, Observe: authenticate.NewMetrics(a.metrics),
+		Log: a.log, Observe: authenticate.NewMetrics(a.metrics), Refusals: authenticate.NewRefusals(a.metrics, a.log, time.Now),
 	}
 }
 

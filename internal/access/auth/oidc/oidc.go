@@ -3,11 +3,13 @@
 package oidc
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -198,32 +200,54 @@ const keysInterval = time.Second
 
 var errAskedRecently = errors.New("the keys of the issuer were requested less than a second ago")
 
-// keysTransport refuses requests that come sooner than keysInterval after the last one.
+// keysTransport answers requests that come sooner than keysInterval after the last one with the last answer, so that the error of a token
+// whose signature does not hold is always about the signature. If there was none, they fail.
 type keysTransport struct {
 	next http.RoundTripper
 	now  func() time.Time
 
-	mu      sync.Mutex // guards askedAt
+	mu      sync.Mutex // guards what follows
 	askedAt time.Time
+	keys    []byte // the last answer, at most maxAnswer bytes; nil if there was none
 }
 
 // RoundTrip implements http.RoundTripper.
 func (t *keysTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !t.allowed() {
-		return nil, errAskedRecently
+	keys, ask := t.begin()
+	if !ask {
+		if keys == nil {
+			return nil, errAskedRecently
+		}
+		return &http.Response{
+			StatusCode: http.StatusOK, Status: "200 OK", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Request: r,
+			Body: io.NopCloser(bytes.NewReader(keys)), ContentLength: int64(len(keys)),
+		}, nil
 	}
-	return t.next.RoundTrip(r)
+	response, err := t.next.RoundTrip(r)
+	if err != nil || response.StatusCode != http.StatusOK {
+		return response, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body) // i.client bounds it
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.keys, response.Body = body, io.NopCloser(bytes.NewReader(body))
+	return response, nil
 }
 
-func (t *keysTransport) allowed() bool {
+// begin reports whether the issuer is asked now, and returns its last answer if not.
+func (t *keysTransport) begin() (keys []byte, ask bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
 	if now.Sub(t.askedAt) < keysInterval {
-		return false
+		return t.keys, false
 	}
-	t.askedAt = now
-	return true
+	t.askedAt, t.keys = now, nil
+	return nil, true
 }
 
 func (i *Issuer) setUnhealthy(err error) { i.health.Store(&err) }
@@ -243,6 +267,9 @@ func (i *Issuer) UserOfToken(ctx context.Context, t authn.BearerToken) (*request
 	}
 	start := time.Now()
 	user, err := i.userOf(ctx, t.Text)
+	if err != nil {
+		err = authn.Refuse(reasonOf(err), i.config.Issuer.URL, err)
+	}
 	i.o.Observe(i.config.Issuer.URL, err == nil, time.Since(start))
 	return user, err
 }
@@ -250,11 +277,11 @@ func (i *Issuer) UserOfToken(ctx context.Context, t authn.BearerToken) (*request
 func (i *Issuer) userOf(ctx context.Context, token string) (*request.User, error) {
 	verifier := i.verifier.Load()
 	if verifier == nil {
-		return nil, errors.New("oidc: authenticator not initialized")
+		return nil, authn.Refuse(authn.ReasonIssuer, i.config.Issuer.URL, errors.New("oidc: authenticator not initialized"))
 	}
 	c, err := i.verify(ctx, verifier, token)
 	if err != nil {
-		return nil, fmt.Errorf("oidc: verify token: %w", err)
+		return nil, fmt.Errorf(verifyToken+"%w", err)
 	}
 	if i.groups != nil {
 		if err := i.groups.fetch(ctx, c); err != nil {
@@ -267,6 +294,30 @@ func (i *Issuer) userOf(ctx context.Context, token string) (*request.User, error
 	}
 	return authn.WithAuthenticated(user), nil
 }
+
+// reasonOf returns the reason of an error of the verifier, of the claims, or of the mapping. The verifier has an error type for
+// expired tokens alone.
+func reasonOf(err error) authn.Reason {
+	text := err.Error()
+	switch {
+	case errors.As(err, new(*oidc.TokenExpiredError)):
+		return authn.ReasonExpired
+	case !strings.HasPrefix(text, verifyToken):
+		return authn.ReasonClaims
+	case strings.Contains(text, "fetching keys"):
+		return authn.ReasonIssuer
+	case strings.Contains(text, "failed to verify signature"), strings.Contains(text, "signed with unsupported algorithm"):
+		return authn.ReasonSignature
+	case strings.Contains(text, "(not before)"):
+		return authn.ReasonNotYet
+	case strings.Contains(text, "expected audience in"):
+		return authn.ReasonAudience
+	}
+	return authn.ReasonMalformed
+}
+
+// verifyToken begins the errors of the verifier.
+const verifyToken = "oidc: verify token: "
 
 // notBeforeLeeway is the tolerated difference if the clock of an issuer is ahead, as in kube-apiserver. The verifier of
 // package oidc accepts five minutes.

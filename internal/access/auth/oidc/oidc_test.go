@@ -296,8 +296,10 @@ func TestForgedTokensCauseNoRequests(t *testing.T) {
 	}
 	forged := map[string]any{"iss": p.URL, "aud": client, "sub": "jane", "exp": now.Add(time.Hour).Unix()}
 	for range 20 {
-		if user, _ := i.UserOfToken(t.Context(), authn.NewBearerToken(signed(t, newKey(t), forged))); user != nil {
-			t.Errorf("%+v", user)
+		user, err := i.UserOfToken(t.Context(), authn.NewBearerToken(signed(t, newKey(t), forged)))
+		if user != nil || err == nil || !strings.Contains(err.Error(), "failed to verify id token signature") ||
+			authn.RefusalOf(err).Reason != authn.ReasonSignature {
+			t.Errorf("%+v, %v", user, err)
 		}
 	}
 	if n := p.asked.Load(); n != 1 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4/jwt"
 
+	"github.com/keelson-dev/keelson/internal/access/auth/authn"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
@@ -100,11 +101,11 @@ func (c *claims) checkTime(now time.Time) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, jwt.ErrExpired):
-		return errors.New("service account token has expired")
+		return authn.Refuse(authn.ReasonExpired, c.Issuer, errors.New("service account token has expired"))
 	case errors.Is(err, jwt.ErrNotValidYet):
-		return errors.New("service account token is not valid yet")
+		return authn.Refuse(authn.ReasonNotYet, c.Issuer, errors.New("service account token is not valid yet"))
 	case errors.Is(err, jwt.ErrIssuedInTheFuture):
-		return errors.New("service account token is issued in the future")
+		return authn.Refuse(authn.ReasonNotYet, c.Issuer, errors.New("service account token is issued in the future"))
 	default:
 		return errors.New("service account token claims could not be validated due to unexpected validation error")
 	}

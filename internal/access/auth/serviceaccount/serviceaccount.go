@@ -132,7 +132,7 @@ func (a *Authenticator) AuthenticateToken(
 		err = a.checkBound(ctx, v.claims)
 	}
 	if err != nil {
-		return nil, err
+		return nil, authn.Refuse(authn.ReasonObject, v.claims.Issuer, err)
 	}
 	return &authn.Identity{User: v.user, Audiences: accepted}, nil
 }
@@ -150,11 +150,11 @@ func (a *Authenticator) verify(ctx context.Context, token string) (*verified, er
 	generation := a.o.Keys.Generation() // read before the keys, so that a later change is noticed
 	payload, err := a.verifySignature(ctx, signed)
 	if err != nil {
-		return nil, err
+		return nil, authn.Refuse(authn.ReasonSignature, issuerOf(token), err) // it is one of the configured issuers
 	}
 	v := &verified{claims: &claims{}, generation: generation}
 	if err := json.Unmarshal(payload, v.claims); err != nil {
-		return nil, errors.New("service account token claims could not be read")
+		return nil, authn.Refuse(authn.ReasonMalformed, issuerOf(token), errors.New("service account token claims could not be read"))
 	}
 	if !a.issuers[v.claims.Issuer] {
 		return nil, fmt.Errorf("token issuer %q is invalid", v.claims.Issuer)
@@ -191,7 +191,8 @@ func (a *Authenticator) acceptedAudiences(ctx context.Context, v *verified, audi
 	}
 	accepted := authn.Intersect(own, audiences)
 	if len(accepted) == 0 {
-		return nil, fmt.Errorf("token audiences %q is invalid for the target audiences %q", own, audiences)
+		return nil, authn.Refuse(authn.ReasonAudience, v.claims.Issuer,
+			fmt.Errorf("token audiences %q is invalid for the target audiences %q", own, audiences))
 	}
 	return accepted, nil
 }

@@ -64,8 +64,13 @@ func (a *Authenticator) verify(
 	a.Observe(leaf.NotAfter.Sub(now))
 	chains, err := verifyChains(certificates, roots, now)
 	if err != nil {
-		return nil, fmt.Errorf("verifying certificate SN=%d, SKID=%s, AKID=%s failed: %w",
+		reason := authn.ReasonCertificate
+		if invalid := (x509.CertificateInvalidError{}); errors.As(err, &invalid) && invalid.Reason == x509.Expired {
+			reason = authn.ReasonExpired
+		}
+		err = fmt.Errorf("verifying certificate SN=%d, SKID=%s, AKID=%s failed: %w",
 			leaf.SerialNumber, colonHex(leaf.SubjectKeyId), colonHex(leaf.AuthorityKeyId), err)
+		return nil, authn.Refuse(reason, "", err)
 	}
 	v := &verified{roots: roots, until: validUntil(chains)}
 	user, err := userOf(leaf)

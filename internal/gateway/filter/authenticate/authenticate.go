@@ -31,6 +31,8 @@ type Options struct {
 	Clear   func(http.Header)
 	Log     *slog.Logger
 	Observe Observer
+	// Refusals counts and logs credentials that are not accepted; nil does neither.
+	Refusals *Refusals
 }
 
 // New returns the filter. It answers 401 if the credentials are not valid, or are missing
@@ -53,6 +55,9 @@ func New(o Options) func(http.Handler) http.Handler {
 			o.observe(user, err, took)
 			audit.AddLatency(r.Context(), audit.Authentication, took)
 			if user == nil {
+				if err != nil {
+					o.Refusals.refused(r, err)
+				}
 				o.Log.Debug("request without valid credentials", "path", r.URL.Path, "error", err)
 				apiresponse.Error(w, r, unauthorized())
 				return

@@ -1,0 +1,86 @@
+package authenticate
+
+import (
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+
+	"github.com/keelson-dev/keelson/internal/access/auth/authn"
+	"github.com/keelson-dev/keelson/internal/machinery/fairshare"
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+)
+
+const (
+	// refusalLines is how many lines about refused credentials are logged a second, and refusalBurst how many at once.
+	refusalLines, refusalBurst = 1, 20
+	// refusalQuiet is how long no second line is logged about the same reason, issuer and address.
+	refusalQuiet = time.Minute
+	// maxRemembered is how many of these are remembered.
+	maxRemembered = 1000
+)
+
+// Refusals counts and logs credentials that are not accepted. A line has no more than the reason, the issuer if it is a configured one, and
+// the address of the client: nothing that the client has sent. A client that repeats itself gets a line a minute.
+type Refusals struct {
+	log    *slog.Logger
+	now    func() time.Time
+	counts map[authn.Reason]prometheus.Counter
+
+	mu      sync.Mutex // guards what follows
+	lines   *rate.Limiter
+	last    map[refusalKey]time.Time // when a line was logged
+	dropped int                      // since the last line
+}
+
+type refusalKey struct {
+	reason          authn.Reason
+	issuer, address string
+}
+
+// NewRefusals registers the metric, and returns Refusals. It may be called once.
+func NewRefusals(m *metrics.Metrics, log *slog.Logger, now func() time.Time) *Refusals {
+	counter := m.Counters("keelson_refused_credentials_total", "Requests whose credentials were not accepted, by the reason.", "reason")
+	f := &Refusals{
+		log: log, now: now, counts: map[authn.Reason]prometheus.Counter{}, lines: rate.NewLimiter(refusalLines, refusalBurst),
+		last: map[refusalKey]time.Time{},
+	}
+	for _, reason := range authn.Reasons() {
+		f.counts[reason] = counter.WithLabelValues(string(reason))
+	}
+	return f
+}
+
+// refused counts a request whose credentials are not accepted, and perhaps logs it. f may be nil.
+func (f *Refusals) refused(r *http.Request, err error) {
+	if f == nil || r.Context().Err() != nil { // a client that goes away while its token is looked at was not refused
+		return
+	}
+	refusal := authn.RefusalOf(err)
+	f.counts[refusal.Reason].Inc()
+	key := refusalKey{refusal.Reason, refusal.Issuer, fairshare.ClientAddress(r.RemoteAddr).String()}
+	if dropped, ok := f.mayLog(key); ok {
+		f.log.Warn("the credentials of a request are not accepted", "reason", key.reason, "issuer", key.issuer, "address", key.address,
+			"notLogged", dropped)
+	}
+}
+
+// mayLog reports whether a line is logged, and how many were not since the one before.
+func (f *Refusals) mayLog(key refusalKey) (dropped int, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.now()
+	if at, known := f.last[key]; known && now.Sub(at) < refusalQuiet || !f.lines.AllowN(now, 1) {
+		f.dropped++
+		return 0, false
+	}
+	if len(f.last) >= maxRemembered {
+		clear(f.last) // lines are repeated earlier then, at most one a second
+	}
+	f.last[key] = now
+	dropped, f.dropped = f.dropped, 0
+	return dropped, true
+}
