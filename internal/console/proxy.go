@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/netutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/machinery/proxy"
@@ -76,8 +75,10 @@ func (p *Proxy) NewLink() string {
 
 // Serve serves the connections of a listener until ctx ends. It closes the listener.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
+	all := &connections{Listener: l, most: maxConnections}
 	s := &http.Server{
-		Handler: p, ReadHeaderTimeout: requestHeaderTime, IdleTimeout: idleTime, MaxHeaderBytes: maxRequestHeader,
+		ConnState: all.note,
+		Handler:   p, ReadHeaderTimeout: requestHeaderTime, IdleTimeout: idleTime, MaxHeaderBytes: maxRequestHeader,
 		BaseContext: func(net.Listener) context.Context { return ctx }, // its end ends watches and WebSockets
 		ErrorLog:    log.New(nowhere{}, "", 0),
 	}
@@ -90,7 +91,7 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 			_ = s.Close() // what is still open is cut off
 		}
 	})
-	err := s.Serve(netutil.LimitListener(l, maxConnections))
+	err := s.Serve(all)
 	if stop() {
 		return err // the listener has failed
 	}
