@@ -54,7 +54,8 @@ func New(o Options) *cobra.Command {
 func newCommand(o Options, c *cobra.Command, check func(args []string) error, run func(s *session, args []string) error) *cobra.Command {
 	flags := connection{getenv: o.Getenv}
 	c.SilenceUsage, c.SilenceErrors = true, true
-	c.RunE = func(c *cobra.Command, args []string) error {
+	c.RunE = func(c *cobra.Command, args []string) (err error) {
+		defer func() { err = shown(err) }()
 		if err := check(args); err != nil {
 			return err
 		}

@@ -92,14 +92,39 @@ func colored(color, text string) string {
 }
 
 // printable returns text in which control characters are replaced, so that the names and values of others cannot control the
-// terminal.
+// terminal, and those that are not seen but change how a line is read: Unicode's controls of direction, separators of lines, and characters
+// without width. Joiners inside of words stay.
 func printable(text string) string {
+	const joiner, nonJoiner = '\u200d', '\u200c'
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) && r != joiner && r != nonJoiner {
 			return '?'
 		}
 		return r
 	}, text)
+}
+
+// shownError is an error whose text may come from a server.
+type shownError struct{ error }
+
+// Error implements error: each line of the text is printable.
+func (e shownError) Error() string {
+	lines := strings.Split(e.error.Error(), "\n")
+	for i := range lines {
+		lines[i] = printable(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap returns the error.
+func (e shownError) Unwrap() error { return e.error }
+
+// shown returns an error that can be printed; nil for nil.
+func shown(err error) error {
+	if err == nil {
+		return nil
+	}
+	return shownError{err}
 }
 
 // without returns a copy of an object without fields of its metadata.
