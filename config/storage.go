@@ -28,7 +28,7 @@ type Storage struct {
 	// */kube-system=7d. The default is 24h with StorageEmbedded and none in memory; Events and Leases are not kept unless they are
 	// named (--history-retention).
 	HistoryRetention []string `flag:"history-retention"`
-	// HistoryBytes is the largest space of that on the disk; the oldest is given up first. The default is 1 GiB, or a tenth
+	// HistoryBytes is the largest space of that on the disk; who has written most loses first. The default is 1 GiB, or a tenth
 	// of the disk if that is less (--history-max-bytes).
 	HistoryBytes Bytes `flag:"history-max-bytes"`
 	// EventTTL is how long an Event is kept after its last write, in whole seconds. The default is 1 hour; with None it is

@@ -125,6 +125,9 @@ type ChangesResult struct {
 // Kept contains figures about versions that are kept beyond the compaction revision.
 type Kept struct {
 	Bytes int64 // of their keys, values and log records, before compression
+	// GivenUp has the bytes that this process has given up before their time, by the share whose they were: a namespace, or a resource that has
+	// none. It names a bounded number of shares, and must not be changed.
+	GivenUp map[string]int64
 }
 
 // Retention says which versions are kept after the compaction revision has passed them.
@@ -132,7 +135,7 @@ type Retention struct {
 	// Rules are tried in their order, and the first one whose scope has the key counts. A key without a rule, or with one
 	// that keeps it for less time than it can be watched, is not kept.
 	Rules []RetentionRule
-	// Bytes limits the space of what is kept on the disk; the oldest is given up first. 0 means 1 GiB or a tenth of the disk,
+	// Bytes limits the space of what is kept on the disk; who has written most loses first. 0 means 1 GiB or a tenth of the disk,
 	// whichever is less, and 64 MiB in memory; a negative number means no limit.
 	Bytes int64
 }

@@ -48,9 +48,9 @@ func (g *Registry) ParseKey(key string) (gr schema.GroupResource, namespace, nam
 	return schema.GroupResource{Group: parts[0], Resource: parts[1]}, strings.Join(parts[2:len(parts)-1], ""), parts[len(parts)-1]
 }
 
-// EachKept calls yield with the stored value of every version of every object since the lowest revision at which the whole resource can
-// be read, and the revision of the version, until yield returns false. What is kept longer in single namespaces, and what is written or
-// given up meanwhile, may be left out. A store that keeps no history has none.
+// EachKept calls yield with the stored value of every version of every object that is kept, and the revision of the version, until yield
+// returns false. It may have the same version twice. What is written or given up meanwhile may be left out. A store that keeps no history
+// has none.
 func (r *Resource) EachKept(ctx context.Context, yield func(value []byte, revision int64) bool) error {
 	history, ok := r.store.(storage.History)
 	if !ok {
@@ -75,13 +75,25 @@ func (r *Resource) EachKept(ctx context.Context, yield func(value []byte, revisi
 		}
 		more = result.More
 	}
-	asked := storage.ChangesRequest{Prefix: r.prefix, After: floor, Limit: page}
+	// Below the floor there may be versions of other objects than those that were given up, each before a change that the log has.
+	asked := storage.ChangesRequest{Prefix: r.prefix, Limit: page}
 	for more := true; more; {
 		result, err := history.Changes(ctx, asked)
 		if err != nil {
 			return err
 		}
 		for _, c := range result.Changes {
+			if c.Entry.ModRevision <= floor && c.Prev.ModRevision > 0 {
+				before, _, err := history.Versions(ctx, storage.VersionsRequest{Key: c.Entry.Key, Before: c.Entry.ModRevision, Limit: 1})
+				if err != nil {
+					return err
+				}
+				for _, b := range before {
+					if !b.Deleted && !yield(b.Entry.Value, b.Entry.ModRevision) {
+						return nil
+					}
+				}
+			}
 			if !c.Deleted && !yield(c.Entry.Value, c.Entry.ModRevision) {
 				return nil
 			}

@@ -90,7 +90,7 @@ func (s *Store) compact(ctx context.Context, revision int64) error {
 		}
 	}
 	if most := s.keptLimit(); most > 0 { // of what is kept now
-		return s.compactPass(ctx, pass{cut: true, most: most, through: revision})
+		return s.giveUp(ctx, most)
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func (s *Store) compactStep(p pass) (done bool, err error) {
 	k := &s.history.kept
 	before := k.passed(p)
 	from := before.Revision
-	if from >= p.through || p.cut && k.Bytes <= p.most {
+	if from >= p.through || p.cut && k.Bytes <= p.most || p.victims != nil && p.victims.left <= 0 {
 		return true, nil
 	}
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: logKey(from + 1), UpperBound: logKey(p.through + 1)})
@@ -208,9 +208,10 @@ func (c *compactionStep) record(it *pebble.Iterator) (end bool, err error) {
 	rest := appendWritten(c.ops[:0], w)
 	empty, given := len(rest), false
 	err = decodeLog(value, func(key []byte, op logOp) error {
-		if !c.pass.gives(c.kept, key) {
+		size := op.keptBytes(len(key), len(w.by))
+		if !c.pass.gives(c.kept, key, op, size) {
 			if c.pass.counts {
-				c.bytes += op.keptBytes(len(key), len(w.by))
+				c.bytes += size
 			}
 			op.key = string(key)
 			rest = appendLogOp(rest, op)
@@ -218,7 +219,10 @@ func (c *compactionStep) record(it *pebble.Iterator) (end bool, err error) {
 		}
 		given = true
 		if !c.pass.counts {
-			c.bytes -= op.keptBytes(len(key), len(w.by))
+			c.bytes -= size
+		}
+		if c.pass.victims != nil {
+			c.kept.lose(string(key), c.last)
 		}
 		if op.prev != 0 {
 			deleteVersion(c.batch, &c.deleted, string(key), op)

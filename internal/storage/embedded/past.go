@@ -32,7 +32,7 @@ func (s *Store) GetAt(ctx context.Context, scope storage.Scope, key string, revi
 	if revision == 0 {
 		return storage.Entry{}, errNoRevision
 	}
-	e, _, err := s.get(ctx, key, revision, s.floorOf(scope))
+	e, _, err := s.get(ctx, key, revision, func() int64 { return s.history.floors.Load().ofKey(scope, key).Revision })
 	return e, err
 }
 

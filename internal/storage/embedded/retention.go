@@ -31,8 +31,9 @@ type kept struct {
 	// Passed are the revisions up to which log records were examined, by the time for which the keys of a rule are kept, in
 	// milliseconds.
 	Passed map[int64]mark
-	// Cut is the revision up to which everything was given up because there was no space.
-	Cut mark
+	// Cut is the revision up to which everything was given up because there was no space. Losses are what was given up by shares.
+	Cut    mark
+	Losses []loss `json:",omitempty"`
 	// Bytes is the size, before compression, of what is kept and was examined by the pass for 0.
 	Bytes int64
 }
@@ -65,10 +66,17 @@ type pass struct {
 	before  int64 // records after this time are not examined, in Unix milliseconds; 0 means no limit
 	now     int64 // if there is one: the time now, by the wall clock
 	counts  bool  // counts what is left
+	// victims are those that lose something in a pass by shares, nil in others. Such a pass begins anew after a crash.
+	victims *victims
 }
 
-// gives reports whether the pass gives up a key.
-func (p pass) gives(k *kept, key []byte) bool { return p.cut || k.keepMS(key) == p.keepMS }
+// gives reports whether the pass gives up an operation on a key, which keeps size bytes.
+func (p pass) gives(k *kept, key []byte, op logOp, size int64) bool {
+	if p.victims != nil {
+		return p.victims.gives(key, op, size)
+	}
+	return p.cut || k.keepMS(key) == p.keepMS
+}
 
 // passes returns the passes of a compaction up to revision, without the one that gives up what is too much.
 func (s *Store) passes(revision int64) []pass {
@@ -108,7 +116,10 @@ func (k *kept) keepMS(key []byte) int64 {
 
 // passed returns the revision up to which a pass has examined the log.
 func (k *kept) passed(p pass) mark {
-	if p.cut {
+	switch {
+	case p.victims != nil:
+		return p.victims.at
+	case p.cut:
 		return k.Cut
 	}
 	return k.Passed[p.keepMS].later(k.Cut)
@@ -117,7 +128,11 @@ func (k *kept) passed(p pass) mark {
 // advance records that a pass has examined the log up to revision, and that Bytes has changed.
 func (k *kept) advance(p pass, to mark, bytes int64) {
 	k.Bytes = max(k.Bytes+bytes, 0)
-	if p.cut {
+	switch {
+	case p.victims != nil:
+		p.victims.at = to
+		return
+	case p.cut:
 		k.Cut = to
 		return
 	}
@@ -174,14 +189,18 @@ func (k *kept) adopt(rules []storage.RetentionRule, window time.Duration, compac
 
 // floors are the lowest revisions at which keys can be read.
 type floors struct {
-	rules []keptRule // with the floors; the last one has all keys
-	kept  storage.Kept
+	rules  []keptRule // with the floors; the last one has all keys
+	losses []loss
+	kept   storage.Kept
 }
 
 // publishFloors makes the floors of kept known to readers. The caller holds history.mu, or is Open.
 func (s *Store) publishFloors() {
 	k, compacted := &s.history.kept, s.history.compacted.Load()
-	f := &floors{rules: slices.Clone(k.Rules), kept: storage.Kept{Bytes: k.Bytes}}
+	f := &floors{
+		rules: slices.Clone(k.Rules), losses: slices.Clone(k.Losses),
+		kept: storage.Kept{Bytes: k.Bytes, GivenUp: s.history.givenUp},
+	}
 	for i := range f.rules {
 		f.rules[i].Floor = k.floor(i, compacted)
 	}
@@ -189,7 +208,29 @@ func (s *Store) publishFloors() {
 }
 
 // of returns the floor of a scope.
-func (f *floors) of(scope storage.Scope) (floor mark) {
+func (f *floors) of(scope storage.Scope) mark {
+	floor := f.ofRules(scope)
+	for i := range f.losses {
+		if l := &f.losses[i]; l.in(scope) {
+			floor = floor.later(l.mark)
+		}
+	}
+	return floor
+}
+
+// ofKey returns the floor of a key in a scope.
+func (f *floors) ofKey(scope storage.Scope, key string) mark {
+	floor := f.ofRules(scope)
+	for i := range f.losses {
+		if l := &f.losses[i]; l.of(key) {
+			floor = floor.later(l.mark)
+		}
+	}
+	return floor
+}
+
+// ofRules returns the floor of a scope by the rules alone.
+func (f *floors) ofRules(scope storage.Scope) (floor mark) {
 	for _, r := range f.rules {
 		if !r.Overlaps(scope) {
 			continue
@@ -264,7 +305,7 @@ func (s *Store) keptLimit() int64 {
 	return int64(float64(most) * max(raw/compressed, 1))
 }
 
-// giveUpKept gives up the oldest quarter of what is kept, at least 4 MiB, because space is low. It does nothing while the
+// giveUpKept gives up a quarter of what is kept, at least 4 MiB, because space is low. It does nothing while the
 // space of what was given up before is not free yet.
 func (s *Store) giveUpKept() {
 	const atLeast = 4 << 20
@@ -275,8 +316,8 @@ func (s *Store) giveUpKept() {
 		return
 	}
 	most := max(k.Bytes-max(k.Bytes/4, atLeast), 0)
-	s.opts.Logger.Warn("little space is left: the oldest history is given up", "dir", s.opts.Dir, "bytes", k.Bytes-most)
-	if err := s.compactPass(context.Background(), pass{cut: true, most: most, through: k.Passed[0].Revision}); err != nil {
+	s.opts.Logger.Warn("little space is left: history is given up", "dir", s.opts.Dir, "bytes", k.Bytes-most)
+	if err := s.giveUp(context.Background(), most); err != nil {
 		s.opts.Logger.Error("history could not be given up", "error", err)
 	}
 }

@@ -1,0 +1,289 @@
+package embedded
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/keelson-dev/keelson/internal/storage"
+)
+
+// When more is kept of the past than there is room for, who has written most loses first, so that nobody can push out what others need. The
+// room is divided between the shares, which are namespaces (and resources without namespaces), and the room of a share between its keys. A
+// share that needs less than its part leaves the rest to the others. What is beyond the part of a key is given up, the oldest first. Deletions,
+// which say who has deleted what, and the version before them are given up last.
+//
+// Example: there is room for 90, and namespace a keeps 20, b 30 and c 200. Then a and b keep everything and c keeps 40. If c has the keys x
+// with 190 and y with 10, y keeps everything and x keeps 30.
+//
+// What is given up is removed as in every other pass: an operation together with the versions that it names. What cannot be read any more is
+// recorded as a loss, which is a floor for a key or for a folder of keys.
+
+// loss is a revision below which something cannot be read because it was given up out of turn.
+type loss struct {
+	// Folder has the keys that begin with it and have no further slash; "" has all keys. Key is one of them, or "" for all.
+	Folder, Key string
+	mark
+}
+
+// maxLosses is how many losses are kept. Beyond it those of keys become losses of their folders, and then of everything.
+const maxLosses = 512
+
+// folderOf returns the part of a key up to its last slash.
+func folderOf(key string) string { return key[:strings.LastIndexByte(key, '/')+1] }
+
+// shareOf returns the share of a key: its last element but one, which is the namespace, or the resource if it has none.
+func shareOf(key string) string {
+	folder := strings.TrimSuffix(folderOf(key), "/")
+	return folder[strings.LastIndexByte(folder, '/')+1:]
+}
+
+// in reports whether something in a scope may be lost.
+func (l *loss) in(scope storage.Scope) bool {
+	switch {
+	case l.Folder == "":
+		return true
+	case l.Key != "":
+		return scope.Has(l.Key)
+	case scope.Namespace != "" && shareOf(l.Folder) != scope.Namespace:
+		return false
+	}
+	return strings.HasPrefix(l.Folder, scope.Prefix) || strings.HasPrefix(scope.Prefix, l.Folder)
+}
+
+// of reports whether a key may be lost.
+func (l *loss) of(key string) bool {
+	return l.Folder == "" || l.Key == key || l.Key == "" && l.Folder == folderOf(key)
+}
+
+// lose records that a key cannot be read below a revision.
+func (k *kept) lose(key string, at mark) {
+	folder := folderOf(key)
+	for i := range k.Losses {
+		l := &k.Losses[i]
+		if l.Key == key || l.Key == "" && (l.Folder == folder || l.Folder == "") {
+			l.mark = l.later(at)
+			return
+		}
+	}
+	k.Losses = append(k.Losses, loss{folder, key, at})
+	if len(k.Losses) <= maxLosses {
+		return
+	}
+	// The folder with the most losses becomes one. If each has a single one, everything does.
+	counts := map[string]int{}
+	for i := range k.Losses {
+		counts[k.Losses[i].Folder]++
+	}
+	most := ""
+	for _, f := range slices.Sorted(maps.Keys(counts)) {
+		if counts[f] > max(counts[most], 1) {
+			most = f
+		}
+	}
+	joined, others := loss{Folder: most}, k.Losses[:0]
+	for _, l := range k.Losses {
+		if most == "" || l.Folder == most {
+			joined.mark = joined.later(l.mark)
+		} else {
+			others = append(others, l)
+		}
+	}
+	k.Losses = append(others, joined)
+}
+
+// forgetLosses removes the losses that are below the floor of everything that has them.
+func (k *kept) forgetLosses(compacted int64) {
+	k.Losses = slices.DeleteFunc(k.Losses, func(l loss) bool {
+		for i := range k.Rules {
+			if k.floor(i, compacted).Revision < l.Revision {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// level returns the largest part l such that the sum of min(l, n) over all n is at most room.
+func level[K comparable](sizes map[K]int64, room int64) int64 {
+	list := slices.Sorted(maps.Values(sizes))
+	for i, n := range list {
+		left := int64(len(list) - i)
+		if n*left > room {
+			return max(room, 0) / left
+		}
+		room -= n
+	}
+	if len(list) == 0 {
+		return 0
+	}
+	return list[len(list)-1]
+}
+
+// maxCounted is how many keys are counted one by one. When there are more, the rest of a share count as one key.
+const maxCounted = 50_000
+
+// victims are the keys that lose something, each with how many bytes.
+type victims struct {
+	excess    map[string]int64 // by key
+	rest      map[string]int64 // by share, for keys that were not counted
+	left      int64            // the sum of both
+	deletions bool             // deletions are given up too
+	at        mark             // the last record that was examined
+	given     map[string]int64 // bytes that were given up, by share
+}
+
+// gives reports whether an operation of a record is given up, and counts it.
+func (v *victims) gives(key []byte, op logOp, size int64) bool {
+	if op.deleted && !v.deletions {
+		return false
+	}
+	share, from := shareOf(string(key)), v.excess
+	name := string(key)
+	if from[name] <= 0 {
+		if name, from = share, v.rest; from[name] <= 0 {
+			return false
+		}
+	}
+	v.left -= min(size, from[name])
+	from[name] -= size
+	v.given[share] += size
+	return true
+}
+
+// sharesOf returns who loses how much so that at most room bytes are kept of the records through a revision.
+func (s *Store) sharesOf(ctx context.Context, room, through int64) (*victims, error) {
+	byShare := map[string]int64{}
+	if err := s.eachKept(ctx, through, func(key []byte, size int64) { byShare[shareOf(string(key))] += size }); err != nil {
+		return nil, err
+	}
+	most := level(byShare, room)
+	v := &victims{excess: map[string]int64{}, rest: map[string]int64{}, given: map[string]int64{}}
+	byKey, counted := map[string]map[string]int64{}, 0
+	err := s.eachKept(ctx, through, func(key []byte, size int64) {
+		share := shareOf(string(key))
+		if byShare[share] <= most {
+			return
+		}
+		keys := byKey[share]
+		if keys == nil {
+			keys = map[string]int64{}
+			byKey[share] = keys
+		}
+		if _, known := keys[string(key)]; !known {
+			if counted >= maxCounted {
+				keys[""] += size
+				return
+			}
+			counted++
+		}
+		keys[string(key)] += size
+	})
+	for share, keys := range byKey {
+		part := level(keys, most)
+		for key, size := range keys {
+			switch {
+			case size <= part:
+				continue
+			case key == "":
+				v.rest[share] = size - part
+			default:
+				v.excess[key] = size - part
+			}
+			v.left += size - part
+		}
+	}
+	return v, err
+}
+
+// eachKept calls yield for each operation of the log through a revision, with the bytes that it keeps.
+func (s *Store) eachKept(ctx context.Context, through int64, yield func(key []byte, size int64)) error {
+	it, err := s.db.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: logKey(1), UpperBound: logKey(through + 1)})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	n := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		if n++; n%1024 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		w, _, err := cutWritten(value)
+		if err != nil {
+			return err
+		}
+		if err := decodeLog(value, func(key []byte, op logOp) error {
+			yield(key, op.keptBytes(len(key), len(w.by)))
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return it.Error()
+}
+
+// giveUp gives up what is kept beyond most bytes: first by shares without deletions, then with them. Because it looks at everything that is
+// kept, it makes room for a while: an eighth of most. What it cannot give up by shares it gives up by age. The caller holds history.mu.
+func (s *Store) giveUp(ctx context.Context, most int64) error {
+	k := &s.history.kept
+	if most < 0 || k.Bytes <= most {
+		return nil
+	}
+	k.forgetLosses(s.history.compacted.Load())
+	for _, deletions := range []bool{false, true} {
+		room := most - most/8
+		through := k.Passed[0].later(k.Cut).Revision
+		v, err := s.sharesOf(ctx, room, through)
+		if err != nil {
+			return err
+		}
+		v.deletions = deletions
+		err = s.compactPass(ctx, pass{victims: v, through: through})
+		s.noteGivenUp(v.given)
+		if err != nil || k.Bytes <= most {
+			return err
+		}
+	}
+	return s.compactPass(ctx, pass{cut: true, most: most, through: k.Passed[0].later(k.Cut).Revision})
+}
+
+// maxNamedShares is how many shares the metric of what was given up names. The others count as otherShares.
+const (
+	maxNamedShares = 100
+	otherShares    = "others"
+)
+
+// noteGivenUp counts and logs what was given up by shares. The caller holds history.mu.
+func (s *Store) noteGivenUp(given map[string]int64) {
+	if len(given) == 0 {
+		return
+	}
+	byBytes := slices.SortedFunc(maps.Keys(given), func(a, b string) int {
+		return cmp.Or(cmp.Compare(given[b], given[a]), cmp.Compare(a, b))
+	})
+	all := maps.Clone(s.history.givenUp)
+	if all == nil {
+		all = map[string]int64{}
+	}
+	sum := int64(0)
+	for _, share := range byBytes {
+		name := share
+		if _, named := all[name]; !named && len(all) >= maxNamedShares {
+			name = otherShares
+		}
+		all[name] += given[share]
+		sum += given[share]
+	}
+	s.history.givenUp = all
+	s.opts.Logger.Warn("history was given up before its time, because too much is kept: that of those who have written most",
+		"dir", s.opts.Dir, "bytes", sum, "namespaces", len(byBytes), "most", byBytes[0], "mostBytes", given[byBytes[0]])
+	s.publishFloors()
+}
