@@ -18,7 +18,7 @@ type Controllers struct {
 	// kube-controller-manager does too, where it runs (--quota-usage=false).
 	NoQuotaUsage bool `flag:"!quota-usage"`
 	// NoWorkloadNotices means that a person who creates a workload (with kubectl or Helm) is not told, by a warning and an
-	// Event, that no kube-controller-manager or no kube-scheduler has ever run against the server
+	// Event, that there is no sign of a kube-controller-manager or a kube-scheduler
 	// (--workload-notices=false).
 	NoWorkloadNotices bool `flag:"!workload-notices"`
 	// PolicyTypeChecks checks the types in the expressions of ValidatingAdmissionPolicies, and writes what is wrong to

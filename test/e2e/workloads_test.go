@@ -16,7 +16,7 @@ import (
 func TestWorkloads(t *testing.T) {
 	t.Run("alone", func(t *testing.T) {
 		k := newKubectl(serve(t), program(t, "kubectl"))
-		const notice = "this server only stores the Deployment: no kube-controller-manager and no kube-scheduler has ever run"
+		const notice = "this server only stores the Deployment: it has no Lease of kube-controller-manager and of kube-scheduler"
 		a := k.try(t, "", "create", "deployment", "web", "--image=nginx")
 		if a.code != 0 || !strings.HasPrefix(a.err, "Warning: "+notice) {
 			t.Errorf("kubectl create: exit %d\n%s%s", a.code, a.out, a.err)

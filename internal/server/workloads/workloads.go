@@ -8,7 +8,9 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +31,9 @@ const (
 	controllerManager = "kube-controller-manager"
 	scheduler         = "kube-scheduler"
 )
+
+// components are all of them.
+var components = [...]string{controllerManager, scheduler}
 
 // needs has the components that an object of a kind needs until its containers run on a node.
 var needs = map[schema.GroupResource][]string{
@@ -53,10 +58,13 @@ type Notices struct {
 	leases *registry.Resource
 	events *client.Client
 	log    *slog.Logger
+	// wrote has the components that have created an object since the server began. They need no Lease to be known.
+	wrote [len(components)]atomic.Bool
 }
 
 // New returns Notices. leases is the resource of the Leases by which the components are known: one that has never held
-// its Lease, which is so with --leader-elect=false too, counts as missing.
+// its Lease, and has created nothing since the server began, counts as missing. With --leader-elect=false that may be wrong until it
+// writes its first Event, so the notice speaks of the Lease.
 func New(leases *registry.Resource, events *client.Client, log *slog.Logger) *Notices {
 	return &Notices{leases: leases, events: events, log: log}
 }
@@ -64,11 +72,16 @@ func New(leases *registry.Resource, events *client.Client, log *slog.Logger) *No
 // Created is called with each object that a client has created, before the response. It adds a warning to the response
 // and creates an Event about the object if the client is one of a person and a component is missing.
 func (n *Notices) Created(r *http.Request, s *registry.Served, o *cache.Object) {
-	components := needs[s.GroupResource()]
-	if components == nil || !forPerson(r) {
+	for i, name := range components {
+		if agent := r.UserAgent(); len(agent) > len(name) && agent[:len(name)] == name && agent[len(name)] == '/' {
+			n.wrote[i].Store(true)
+		}
+	}
+	needed := needs[s.GroupResource()]
+	if needed == nil || !forPerson(r) {
 		return
 	}
-	if err := n.notify(r.Context(), s, o, components); err != nil {
+	if err := n.notify(r.Context(), s, o, needed); err != nil {
 		n.log.Debug("no notice of a workload that nothing runs", "error", err)
 	}
 }
@@ -84,8 +97,8 @@ func forPerson(r *http.Request) bool {
 }
 
 // notify gives notice of an object if one of the components that it needs is missing.
-func (n *Notices) notify(ctx context.Context, s *registry.Served, o *cache.Object, components []string) error {
-	missing, err := n.missing(ctx, components)
+func (n *Notices) notify(ctx context.Context, s *registry.Served, o *cache.Object, needed []string) error {
+	missing, err := n.missing(ctx, needed)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
@@ -93,8 +106,8 @@ func (n *Notices) notify(ctx context.Context, s *registry.Served, o *cache.Objec
 	if err != nil || placed(obj) {
 		return err
 	}
-	text := "this server only stores the " + s.Kind.Name + ": no " + strings.Join(missing, " and no ") +
-		" has ever run against it, so no containers start; see " + Page
+	text := "this server only stores the " + s.Kind.Name + ": it has no Lease of " + strings.Join(missing, " and of ") +
+		", so no containers start, unless they run with --leader-elect=false; see " + Page
 	request.Warn(ctx, text)
 	ctx, cancel := context.WithTimeout(request.WithUser(ctx, nil), eventWait)
 	defer cancel()
@@ -104,8 +117,11 @@ func (n *Notices) notify(ctx context.Context, s *registry.Served, o *cache.Objec
 	return err
 }
 
-func (n *Notices) missing(ctx context.Context, components []string) (names []string, err error) {
-	for _, name := range components {
+func (n *Notices) missing(ctx context.Context, needed []string) (names []string, err error) {
+	for _, name := range needed {
+		if n.wrote[slices.Index(components[:], name)].Load() {
+			continue
+		}
 		lease, err := n.leases.Latest(ctx, metav1.NamespaceSystem, name)
 		if err != nil {
 			return nil, err

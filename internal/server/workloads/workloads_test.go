@@ -58,8 +58,8 @@ func events(t *testing.T, s *servertest.Server, kind, name string) (messages []s
 func TestNotices(t *testing.T) {
 	s := servertest.Start(t, servertest.Default())
 	text := func(kind, missing string) string {
-		return "this server only stores the " + kind + ": no " + missing +
-			" has ever run against it, so no containers start; see " + workloads.Page
+		return "this server only stores the " + kind + ": it has no Lease of " + missing +
+			", so no containers start, unless they run with --leader-elect=false; see " + workloads.Page
 	}
 	check := func(what, got, kind, missing string) {
 		t.Helper()
@@ -72,7 +72,7 @@ func TestNotices(t *testing.T) {
 		}
 	}
 	s.Create("/api/v1/namespaces/default/serviceaccounts", `{"metadata": {"name": "default"}}`)
-	const both = "kube-controller-manager and no kube-scheduler"
+	const both = "kube-controller-manager and of kube-scheduler"
 	check("a dry run", warnings(t, s, kubectl, deployments+"?dryRun=All", deployment("web")), "", "")
 	check("a create", warnings(t, s, kubectl, deployments, deployment("web")), "Deployment", both)
 	if got := events(t, s, "Deployment", "web"); len(got) != 1 || got[0] != text("Deployment", both) {
@@ -86,6 +86,27 @@ func TestNotices(t *testing.T) {
 	check("a pod of another scheduler", warnings(t, s, kubectl, pods, pod("other", `, "schedulerName": "o"`)), "", "")
 	s.Create(leases, `{"metadata": {"name": "kube-scheduler"}}`)
 	check("nothing is missing", warnings(t, s, kubectl, deployments, deployment("run")), "", "")
+}
+
+// TestNoticesWithoutLease: a component that holds no Lease is known by what it creates.
+func TestNoticesWithoutLease(t *testing.T) {
+	s := servertest.Start(t, servertest.Default())
+	s.Create("/api/v1/namespaces/default/serviceaccounts", `{"metadata": {"name": "default"}}`)
+	const events = "/api/v1/namespaces/default/events"
+	event := func(name string) string {
+		return fmt.Sprintf(`{"metadata": {"name": %q}, "involvedObject": {"namespace": "default", "kind": "Pod", "name": "p"}, "reason": "Scheduled"}`, name)
+	}
+	warnings(t, s, "kube-scheduler-like/v1", events, event("a"))
+	if got := warnings(t, s, kubectl, pods, pod("before", "")); !strings.Contains(got, "no Lease of kube-scheduler, so") {
+		t.Errorf("before kube-scheduler has written: %q", got)
+	}
+	warnings(t, s, "kube-scheduler/v1.37.2 (linux/amd64) kubernetes/abc", events, event("b"))
+	if got := warnings(t, s, kubectl, pods, pod("after", "")); got != "" {
+		t.Errorf("after kube-scheduler has written: %q", got)
+	}
+	if got := warnings(t, s, kubectl, deployments, deployment("web")); !strings.Contains(got, "no Lease of kube-controller-manager, so") {
+		t.Errorf("kube-controller-manager has not written: %q", got)
+	}
 }
 
 // TestNoNotices: programs are not told, and nobody is if the notices are off.
