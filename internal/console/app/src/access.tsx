@@ -2,7 +2,7 @@
 
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import { request, type Impersonation, type KubeObject, type ListOf, type Value } from './api';
+import { request, requestList, type Impersonation, type KubeObject, type ListOf, type Value } from './api';
 import { useApp, useLoaded } from './app';
 import { findByKey } from './discovery';
 import { NamespacePicker } from './namespaces';
@@ -94,7 +94,7 @@ interface Grant {
 }
 
 async function bindings(namespace: string, who: Impersonation, signal: AbortSignal): Promise<Grant[]> {
-  const list = (path: string): Promise<ListOf<KubeObject>> => request<ListOf<KubeObject>>(`${RBAC}/${path}?limit=2000`, { signal });
+  const list = (path: string): Promise<ListOf<KubeObject>> => requestList<KubeObject>(`${RBAC}/${path}?limit=2000`, { signal });
   const [local, global, roles, clusterRoles] = await Promise.all([
     list(`namespaces/${encodeURIComponent(namespace)}/rolebindings`),
     list('clusterrolebindings'),

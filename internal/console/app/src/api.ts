@@ -147,8 +147,59 @@ export async function sent(path: string, o: RequestInit, again: boolean): Promis
 const MOST_REPEATS = 3;
 const LONGEST_WAIT = 10;
 
+/**
+ * SILENCE is the time in milliseconds after which a server that sends nothing is asked whether it is there, and ANSWER the time in which
+ * it has to answer. A connection that no packet gets through is told so after at most the sum and a second; the browser takes minutes.
+ */
+const SILENCE = 4000;
+const ANSWER = 4000;
+
+/** What waits for the server: requests without an answer, and watches. */
+const waiting = new Set<AbortController>();
+let heard = 0;
+let asking = false;
+
+const hear = (): void => void (heard = Date.now());
+
+/** The error of what waits for a server that does not answer. */
+const SILENT = 'the server does not answer';
+
+setInterval(() => {
+  if (asking || document.hidden || !waiting.size || Date.now() - heard < SILENCE) return;
+  asking = true;
+  const o: RequestInit = { signal: AbortSignal.timeout(ANSWER), headers: headers({}), cache: 'no-store', credentials: 'same-origin', redirect: 'error' };
+  const asked = [...waiting];
+  fetch('/version', o)
+    .then(
+      (response) => {
+        hear();
+        return response.body?.cancel();
+      },
+      () => asked.forEach((one) => one.abort(new Error(SILENT))),
+    )
+    .finally(() => (asking = false));
+}, 1000);
+
+/** attended is a signal that ends with another one, or when the server does not answer. done says that it has ended. */
+function attended(signal?: AbortSignal): { signal: AbortSignal; done: () => void } {
+  const silent = new AbortController();
+  if (!waiting.size) hear();
+  waiting.add(silent);
+  return { signal: signal ? AbortSignal.any([signal, silent.signal]) : silent.signal, done: () => void waiting.delete(silent) };
+}
+
 /** send sends a request and returns the response if its code is 2xx. Other codes are an APIError. */
 export async function send(path: string, r: Request = {}): Promise<Response> {
+  if (r.method) return sendOnce(path, r); // it is not known what a write has done whose answer nobody awaits
+  const attention = attended(r.signal);
+  try {
+    return await sendOnce(path, { ...r, signal: attention.signal });
+  } finally {
+    attention.done();
+  }
+}
+
+async function sendOnce(path: string, r: Request): Promise<Response> {
   const o: RequestInit = {
     method: r.method ?? 'GET',
     headers: headers(r),
@@ -187,6 +238,12 @@ export async function send(path: string, r: Request = {}): Promise<Response> {
 export async function request<T = Value>(path: string, r: Request = {}): Promise<T> {
   const response = await send(path, r);
   return (r.text ? await response.text() : await response.json()) as T;
+}
+
+/** requestList reads a list. Servers write null for the items of some empty lists. */
+export async function requestList<T = Value>(path: string, r: Request = {}): Promise<ListOf<T>> {
+  const list = await request<ListOf<T> | null>(path, r);
+  return { ...list, metadata: list?.metadata ?? {}, items: Array.isArray(list?.items) ? list.items : [] };
 }
 
 export interface Column {
@@ -246,16 +303,22 @@ export async function* lines(body: ReadableStream<Uint8Array>): AsyncGenerator<s
 
 /** watch yields the events of a watch until the server ends it. */
 export async function* watch<T>(path: string, signal: AbortSignal, table = false): AsyncGenerator<WatchEvent<T>> {
-  const response = await send(path, { signal, accept: table ? TABLE_TYPE : JSON_TYPE });
-  if (!response.body) return;
-  for await (const line of lines(response.body)) {
-    if (!line) continue;
-    const event = JSON.parse(line) as WatchEvent<T>;
-    if (event.type === 'ERROR') {
-      const status = event.object as Status;
-      throw new APIError(status.code ?? 500, status);
+  const attention = attended(signal);
+  try {
+    const response = await send(path, { signal: attention.signal, accept: table ? TABLE_TYPE : JSON_TYPE });
+    if (!response.body) return;
+    for await (const line of lines(response.body)) {
+      hear();
+      if (!line) continue;
+      const event = JSON.parse(line) as WatchEvent<T>;
+      if (event.type === 'ERROR') {
+        const status = event.object as Status;
+        throw new APIError(status.code ?? 500, status);
+      }
+      yield event;
     }
-    yield event;
+  } finally {
+    attention.done();
   }
 }
 

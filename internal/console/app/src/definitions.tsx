@@ -2,7 +2,7 @@
 
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
-import { messageOf, query, request, type KubeObject, type ListOf, type Value } from './api';
+import { messageOf, query, request, requestList, type KubeObject, type Value } from './api';
 import { toast, useApp, useLoaded } from './app';
 import { findByKey, listPath } from './discovery';
 import { currentNamespace, go, link, listLink, objectLink } from './router';
@@ -34,7 +34,7 @@ interface Schema {
 }
 
 export function Definitions(): JSX.Element {
-  const loaded = useLoaded((signal) => request<ListOf<KubeObject>>(`${PATH}?limit=2000`, { signal }), []);
+  const loaded = useLoaded((signal) => requestList<KubeObject>(`${PATH}?limit=2000`, { signal }), []);
   if (loaded.error) return <Problem error={loaded.error} retry={loaded.reload} />;
   if (!loaded.value) return <Busy what="Loading" />;
   return (

@@ -1,7 +1,7 @@
 // What extends the server: APIServices, webhooks and policies, with their state and how long they take.
 
 import type { JSX } from 'preact';
-import { request, type KubeObject, type ListOf, type Value } from './api';
+import { requestList, type KubeObject, type Value } from './api';
 import { useApp, useLoaded } from './app';
 import { findByKey } from './discovery';
 import { metrics, quantiles, sums, type Sample } from './metrics';
@@ -18,7 +18,7 @@ export function Extensions(): JSX.Element {
       const r = findByKey(app.discovery, key);
       if (!r) return [];
       const path = `/apis/${r.group}/${r.version}/${r.plural}?limit=1000`;
-      return (await request<ListOf<KubeObject>>(path, { signal })).items;
+      return (await requestList<KubeObject>(path, { signal })).items;
     };
     const [services, validating, mutating, policies, mutatingPolicies, samples] = await Promise.all([
       list('apiservices.apiregistration.k8s.io'),

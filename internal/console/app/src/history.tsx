@@ -12,7 +12,8 @@ import { asOf, historyOf, how, revertedTo, who, type Change } from './past';
 import { hidden } from './secrets';
 import { age, local } from './time';
 import { Age, Badge, Busy, Dialog, Problem, SimpleTable, type Tone } from './ui';
-import { beforeDeletion, EXISTS, restoreManagers, undelete, write } from './undelete';
+import { beforeDeletion, EXISTS, isContainer, restoreManagers, undelete, write } from './undelete';
+import { UndeleteAll } from './undeleteall';
 import { comparable, MAX_YAML, toYAML } from './yaml';
 
 const TONES: Record<Change['type'], Tone> = { Created: 'good', Updated: 'idle', Deleted: 'bad', Expired: 'warn' };
@@ -114,7 +115,18 @@ export function History(props: { resource: Resource; namespace: string; name: st
           {chosen.length ? <Compare resource={resource} namespace={namespace} name={name} versions={chosen} current={current} /> : null}
         </>
       )}
-      {back ? (
+      {back?.kind === 'undelete' && isContainer(resource) ? (
+        <UndeleteAll
+          title={`${resource.kind} ${name} and its content`}
+          deletions={[{ type: 'Deleted', resourceVersion: '', group: resource.group, resource: resource.plural, name }]}
+          namespace=""
+          resourceOf={() => resource}
+          close={() => {
+            setBack(null);
+            loaded.reload();
+          }}
+        />
+      ) : back ? (
         <Back
           {...props}
           kind={back.kind}

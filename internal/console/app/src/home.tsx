@@ -1,42 +1,138 @@
 // The first page: what is here, and what is not well.
 
 import type { JSX } from 'preact';
-import { request, type KubeObject, type ListOf, type Value } from './api';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { APIError, isAbort, query, requestList, sleep, watch, WhileShown, type KubeObject, type Value } from './api';
 import { useApp, useLoaded } from './app';
 import { findByKey, findByKind, hasVerb, listPath } from './discovery';
 import { link, listLink, objectLink } from './router';
-import { Age, Badge, Busy, Facts, SimpleTable } from './ui';
+import { Age, Badge, Busy, Facts, SimpleTable, textOf } from './ui';
 
 const FIRST = [
   'pods', 'deployments.apps', 'statefulsets.apps', 'jobs.batch', 'services', 'configmaps', 'namespaces', 'nodes',
   'persistentvolumeclaims', 'customresourcedefinitions.apiextensions.k8s.io',
 ];
 
+/** The time in milliseconds between two counts. */
+const COUNT_AGAIN = 10_000;
+
+/** MOST_WARNINGS is how many Events are read. API servers list them by namespace and name, so the newest are known when all are read. */
+const MOST_WARNINGS = 10_000;
+const SHOWN = 25;
+
+const timeOf = (e: Value): string => e.series?.lastObservedTime ?? e.lastTimestamp ?? e.eventTime ?? e.metadata?.creationTimestamp ?? '';
+
+/** Warning is a number of Events that say the same of objects of a kind. */
+interface Warning {
+  newest: Value;
+  objects: Set<string>;
+  count: number;
+}
+
+const aboutOf = (e: Value): Value => e.involvedObject ?? e.regarding ?? {};
+
+/** grouped returns what Events tell, the newest first. */
+function grouped(events: Iterable<Value>): Warning[] {
+  const found = new Map<string, Warning>();
+  for (const e of events) {
+    const o = aboutOf(e);
+    const key = JSON.stringify([o.kind, e.reason, e.message ?? e.note]);
+    const w = found.get(key) ?? { newest: e, objects: new Set(), count: 0 };
+    found.set(key, w);
+    if (timeOf(e) > timeOf(w.newest)) w.newest = e;
+    w.objects.add(JSON.stringify([o.namespace, o.name]));
+    w.count += Number(e.series?.count ?? e.count ?? 1) || 1;
+  }
+  return [...found.values()].sort((x, y) => timeOf(y.newest).localeCompare(timeOf(x.newest)));
+}
+
+interface Warnings {
+  events: Map<string, Value>;
+  state: 'loading' | 'live' | 'no connection' | 'forbidden';
+  /** There are more than were read. */
+  more: boolean;
+}
+
+/** useWarnings reads the Events that warn, and follows them. */
+function useWarnings(): Warnings {
+  const [state, set] = useState<Warnings>({ events: new Map(), state: 'loading', more: false });
+  useEffect(() => {
+    const stop = new AbortController();
+    const path = '/api/v1/events';
+    const fieldSelector = 'type=Warning';
+    const run = async (): Promise<void> => {
+      for (let failures = 0; !stop.signal.aborted; ) {
+        const shown = new WhileShown(stop.signal);
+        try {
+          await shown.begin();
+          const events = new Map<string, Value>();
+          let [next, revision] = ['', ''];
+          do {
+            const page = await requestList(path + query({ fieldSelector, limit: 500, continue: next }), { signal: shown.signal });
+            for (const e of page.items) events.set(e.metadata?.uid, e);
+            [next, revision] = [page.metadata.continue ?? '', page.metadata.resourceVersion ?? ''];
+            set((old) => (old.state === 'loading' || !next ? { events, state: next ? 'loading' : 'live', more: !!next } : old));
+          } while (next && events.size < MOST_WARNINGS);
+          set({ events, state: 'live', more: !!next });
+          for await (const { type, object: e } of watch<Value>(path + query({ fieldSelector, watch: 1, resourceVersion: revision, timeoutSeconds: 1800 }), shown.signal)) {
+            failures = 0;
+            if (type === 'BOOKMARK') continue;
+            if (type === 'DELETED') events.delete(e.metadata?.uid);
+            else events.set(e.metadata?.uid, e);
+            if (events.size > 2 * MOST_WARNINGS) break; // read again what there is
+            requestAnimationFrame(() => set((old) => ({ ...old, events, state: 'live' })));
+          }
+        } catch (e) {
+          if (stop.signal.aborted) return;
+          if (isAbort(e)) continue; // the page was hidden
+          failures++;
+          const refused = e instanceof APIError && [401, 403, 404].includes(e.code);
+          set((old) => ({ ...old, state: refused ? 'forbidden' : 'no connection' }));
+          if (refused) return;
+        } finally {
+          shown.end();
+        }
+        await sleep(Math.min(30_000, 1000 * 2 ** failures), stop.signal);
+      }
+    };
+    void run();
+    return () => stop.abort();
+  }, []);
+  return state;
+}
+
 export function Home(): JSX.Element {
   const app = useApp();
-  const loaded = useLoaded(async (signal) => {
-    const counts = await Promise.all(
-      FIRST.map((key) => findByKey(app.discovery, key)).map(async (r) => {
-        if (!r || !hasVerb(r, 'list')) return null;
-        try {
-          const list = await request<ListOf<KubeObject>>(`${listPath(r)}?limit=1`, {
-            signal, accept: 'application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json',
-          });
-          return { r, n: list.items.length + (list.metadata.remainingItemCount ?? 0), more: !list.metadata.remainingItemCount && !!list.metadata.continue };
-        } catch {
-          return null;
-        }
-      }),
-    );
-    const events = await request<ListOf<Value>>('/api/v1/events?fieldSelector=type%3DWarning&limit=500', { signal }).catch(() => null);
-    return { counts, events: events?.items };
+  const warnings = useWarnings();
+  const loaded = useLoaded(
+    (signal) =>
+      Promise.all(
+        FIRST.map((key) => findByKey(app.discovery, key)).map(async (r) => {
+          if (!r || !hasVerb(r, 'list')) return null;
+          try {
+            const list = await requestList<KubeObject>(`${listPath(r)}?limit=1`, {
+              signal, quiet: true, accept: 'application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json',
+            });
+            return { r, n: list.items.length + (list.metadata.remainingItemCount ?? 0), more: !list.metadata.remainingItemCount && !!list.metadata.continue };
+          } catch {
+            return null;
+          }
+        }),
+      ),
+    [],
+  );
+  const reload = useRef(loaded.reload);
+  reload.current = loaded.reload;
+  useEffect(() => {
+    const timer = setInterval(() => document.hidden || reload.current(), COUNT_AGAIN);
+    return () => clearInterval(timer);
   }, []);
-  const time = (e: Value): string => e.series?.lastObservedTime ?? e.lastTimestamp ?? e.eventTime ?? e.metadata?.creationTimestamp ?? '';
-  const warnings = (loaded.value?.events ?? []).sort((a, b) => time(b).localeCompare(time(a))).slice(0, 25);
+  const groups = useMemo(() => grouped(warnings.events.values()), [warnings]);
   return (
     <section>
       <header class="bar">
         <h1>Overview</h1>
+        <span class={`live ${warnings.state}`}>{warnings.state === 'forbidden' ? '' : warnings.state}</span>
       </header>
       <Facts
         items={[
@@ -48,7 +144,7 @@ export function Home(): JSX.Element {
       />
       {loaded.loading && !loaded.value ? <Busy what="Counting" /> : null}
       <ul class="tiles">
-        {(loaded.value?.counts ?? []).map((c) =>
+        {(loaded.value ?? []).map((c) =>
           c ? (
             <li key={c.r.plural}>
               <a href={listLink(c.r, { ns: undefined })}>
@@ -65,30 +161,40 @@ export function Home(): JSX.Element {
           </li>
         ) : null}
       </ul>
-      {loaded.value?.counts.every((c) => !c) ? (
+      {loaded.value?.every((c) => !c) ? (
         <p class="empty">
           You may not list objects in all namespaces. Choose a resource at the left and a namespace, or see under{' '}
           <a href={link(['access'])}>Access</a> what you may do.
         </p>
       ) : null}
       <h2>Warnings</h2>
-      {loaded.value ? (
+      {groups.length || warnings.state !== 'loading' ? (
         <SimpleTable
           label="Warnings"
-          empty={loaded.value.events ? 'No Event tells of a problem.' : 'You may not list the Events of all namespaces.'}
-          head={['Last seen', 'Object', 'Reason', 'Message']}
-          rows={warnings.map((e) => {
-            const o = e.involvedObject ?? e.regarding ?? {};
+          empty={warnings.state === 'forbidden' ? 'You may not list the Events of all namespaces.' : 'No Event tells of a problem.'}
+          head={['Last seen', 'Object', 'Reason', 'Count', 'Message']}
+          rows={groups.slice(0, SHOWN).map(({ newest: e, objects, count }) => {
+            const o = aboutOf(e);
             const r = findByKind(app.discovery, o.apiVersion ?? '', o.kind ?? '');
             const text = `${o.kind ?? ''} ${[o.namespace, o.name].filter(Boolean).join('/')}`;
             return [
-              <Age time={time(e)} />,
-              r ? <a href={objectLink(r, o.namespace, o.name ?? '')}>{text}</a> : text,
-              <Badge tone="bad">{String(e.reason ?? '')}</Badge>,
-              String(e.message ?? e.note ?? ''),
+              <Age time={timeOf(e)} />,
+              <>
+                {r ? <a href={objectLink(r, o.namespace, o.name ?? '')}>{text}</a> : text}
+                {objects.size > 1 ? <span class="dim"> and {objects.size - 1} more</span> : null}
+              </>,
+              <Badge tone="bad">{textOf(e.reason)}</Badge>,
+              String(count),
+              textOf(e.message ?? e.note),
             ];
           })}
         />
+      ) : (
+        <Busy what="Reading the Events" />
+      )}
+      {groups.length > SHOWN ? <p class="dim">{groups.length - SHOWN} other kinds of warnings are older.</p> : null}
+      {warnings.more && warnings.state !== 'loading' ? (
+        <p class="dim">There are more than {MOST_WARNINGS} warnings: not all were read, so newer ones may be missing.</p>
       ) : null}
     </section>
   );

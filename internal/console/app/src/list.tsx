@@ -3,6 +3,7 @@
 import { Fragment, type JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { useApp } from './app';
+import { AGO, durationOf, isSince, sinceOf, sortKey } from './cells';
 import { keyOf, type Resource } from './discovery';
 import { isTyping } from './keys';
 import { currentNamespace, go, link, objectLink, rememberNamespace, setParams, useLocation } from './router';
@@ -10,11 +11,9 @@ import { RowOrder } from './roworder';
 import { TableStore, type Row } from './tablestore';
 import { Age, Badge, Problem, TextField, toneOf } from './ui';
 import { NamespacePicker } from './namespaces';
+import { useWindow } from './window';
 
 const ROW_HEIGHT = 28;
-const OVERSCAN = 12;
-/** Rows are made again when the scroll position passes a multiple of this. */
-const SCROLL_STEP = 4 * ROW_HEIGHT;
 
 /** isFailing says whether a row tells of a problem: by its status column, or because less is ready than asked for. */
 export function isFailing(row: Row, columns: { name: string }[]): boolean {
@@ -35,8 +34,6 @@ export function isFailing(row: Row, columns: { name: string }[]): boolean {
   }
   return false;
 }
-
-const AGE_TEXT = /^(\d+y)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?$/;
 
 function isAgeColumn(name: string): boolean {
   return name === 'Age';
@@ -75,7 +72,7 @@ export function ResourceList({ resource }: { resource: Resource }): JSX.Element 
   const by = (r: Row): unknown => {
     if (name === 'Namespace') return r.namespace;
     if (isAgeColumn(name)) return -Date.parse(r.object.metadata.creationTimestamp ?? '') || 0;
-    return r.cells[index];
+    return sortKey(columns[index], r.cells[index], r.at);
   };
   const rows = order.current.rows(s, {
     text: search.toLowerCase(), down, key: JSON.stringify([failing, sort, index]),
@@ -163,6 +160,7 @@ function Selector(props: { label: string; hint: string; value: string; name: str
 
 interface ShownColumn {
   name: string;
+  type: string;
   description?: string;
   i: number;
 }
@@ -177,26 +175,8 @@ function Rows(props: {
 }): JSX.Element {
   const { rows, columns, resource } = props;
   const box = useRef<HTMLDivElement>(null);
-  const [scroll, setScroll] = useState({ top: 0, height: 800 });
   const [cursor, setCursor] = useState(-1);
-
-  const place = (element: HTMLElement): void => {
-    const top = Math.floor(element.scrollTop / SCROLL_STEP) * SCROLL_STEP;
-    const height = element.clientHeight;
-    setScroll((s) => (s.top === top && s.height === height ? s : { top, height }));
-  };
-  useEffect(() => {
-    const element = box.current;
-    if (!element) return undefined;
-    const measure = (): void => place(element);
-    measure();
-    const observer = new ResizeObserver(measure);
-    observer.observe(element);
-    return () => observer.disconnect();
-  }, []);
-
-  const first = Math.max(0, Math.floor(scroll.top / ROW_HEIGHT) - OVERSCAN);
-  const last = Math.min(rows.length, Math.ceil((scroll.top + scroll.height) / ROW_HEIGHT) + OVERSCAN);
+  const { first, last, height, place } = useWindow(box, rows.length, ROW_HEIGHT);
   const open = (row: Row | undefined): void => {
     if (row) go(objectLink(resource, row.namespace, row.name));
   };
@@ -211,7 +191,7 @@ function Rows(props: {
   };
   const key = (e: KeyboardEvent): void => {
     if (isTyping(e) || document.querySelector('dialog[open]')) return;
-    const page = Math.floor(scroll.height / ROW_HEIGHT) - 1;
+    const page = Math.floor(height / ROW_HEIGHT) - 1;
     const moves: Record<string, number> = {
       ArrowDown: cursor + 1, j: cursor + 1, ArrowUp: cursor - 1, k: cursor - 1,
       PageDown: cursor + page, PageUp: cursor - page, Home: 0, End: rows.length - 1,
@@ -239,7 +219,7 @@ function Rows(props: {
       tabIndex={0}
       role="region"
       aria-label={`${resource.kind} objects`}
-      onScroll={(e) => place(e.currentTarget)}
+      onScroll={place}
     >
       <table aria-rowcount={rows.length + 1}>
         <thead>
@@ -271,7 +251,7 @@ function Rows(props: {
               <tr key={row.key} class={classes} aria-rowindex={at + 2} onClick={() => setCursor(at)} onDblClick={() => open(row)}>
                 {props.showNamespace ? <td class="dim">{row.namespace}</td> : null}
                 {columns.map((c) => (
-                  <Cell key={c.i} resource={resource} row={row} name={c.name} value={row.cells[c.i]} first={c.i === 0} />
+                  <Cell key={c.i} resource={resource} row={row} column={c} value={row.cells[c.i]} first={c.i === 0} />
                 ))}
               </tr>
             );
@@ -297,28 +277,47 @@ function Spacer({ rows }: { rows: number }): JSX.Element {
   );
 }
 
-function Cell(props: { resource: Resource; row: Row; name: string; value: unknown; first: boolean }): JSX.Element {
-  const { row, value, name } = props;
-  if (props.first) {
+function Cell(props: { resource: Resource; row: Row; column: ShownColumn; value: unknown; first: boolean }): JSX.Element {
+  const { row, value, column, first } = props;
+  const text = value === null || value === undefined ? '' : typeof value === 'object' ? JSON.stringify(value) : String(value);
+  const times = timesOf(row, column, text);
+  if (first) {
     return (
       <th scope="row">
-        <a href={objectLink(props.resource, row.namespace, row.name)}>{String(value ?? row.name)}</a>
+        <a href={objectLink(props.resource, row.namespace, row.name)}>{times ?? (text || row.name)}</a>
       </th>
     );
   }
-  const text = value === null || value === undefined ? '' : typeof value === 'object' ? JSON.stringify(value) : String(value);
-  if (isAgeColumn(name) && AGE_TEXT.test(text) && row.object?.metadata?.creationTimestamp) {
+  if (times) return <td class={isSince(column) ? 'dim' : undefined}>{times}</td>;
+  if (durationOf(text) !== undefined && !/^\d+m?$/.test(text)) {
     return (
-      <td class="dim">
-        <Age time={row.object.metadata.creationTimestamp} />
+      <td class="as-of" title={`as the server sent it at ${new Date(row.at).toLocaleTimeString()}`}>
+        {text}
       </td>
     );
   }
-  const tone = /^(status|phase|state|ready|available)$/i.test(name) ? toneOf(text) : undefined;
-  const deleting = /^(status|phase)$/i.test(name) && row.object?.metadata?.deletionTimestamp;
+  const tone = /^(status|phase|state|ready|available)$/i.test(column.name) ? toneOf(text) : undefined;
+  const deleting = /^(status|phase)$/i.test(column.name) && row.object?.metadata?.deletionTimestamp;
   return (
     <td title={text.length > 40 ? text : undefined}>
       <Fragment>{tone || deleting ? <Badge tone={deleting ? 'warn' : tone!}>{deleting ? 'Terminating' : text}</Badge> : text}</Fragment>
     </td>
+  );
+}
+
+/** timesOf returns a text that says how long ago something was, as one that grows. It is null for other text. */
+function timesOf(row: Row, column: ShownColumn, text: string): JSX.Element | null {
+  const created = isAgeColumn(column.name) && durationOf(text) !== undefined && row.object?.metadata?.creationTimestamp;
+  const since = created ? Date.parse(created) : sinceOf(column, text, row.at);
+  if (since !== undefined && !Number.isNaN(since)) return <Age time={new Date(since).toISOString()} />;
+  const ago = AGO.exec(text);
+  const past = ago ? durationOf(ago[1]) : undefined;
+  if (!ago || past === undefined) return null;
+  return (
+    <>
+      {text.slice(0, ago.index + 1)}
+      <Age time={new Date(row.at - 1000 * past).toISOString()} />
+      {text.slice(ago.index + 1 + ago[1].length)}
+    </>
   );
 }

@@ -2,7 +2,7 @@
 
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import { request, type KubeObject, type ListOf } from './api';
+import { requestList, type KubeObject } from './api';
 import { TextField } from './ui';
 
 const MOST = 1000;
@@ -10,7 +10,7 @@ const MOST = 1000;
 export function NamespacePicker({ value, change }: { value: string; change: (ns: string) => void }): JSX.Element {
   const [names, setNames] = useState<string[]>([]);
   const load = (): void => {
-    request<ListOf<KubeObject>>(`/api/v1/namespaces?limit=${MOST}`, {
+    requestList<KubeObject>(`/api/v1/namespaces?limit=${MOST}`, {
       accept: 'application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json',
     }).then(
       (list) => setNames(list.items.map((o) => o.metadata.name ?? '')),

@@ -2,7 +2,7 @@
 
 import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
-import { request, type KubeObject, type ListOf, type Value } from './api';
+import { APIError, messageOf, query, request, requestList, type KubeObject, type Value } from './api';
 import { useApp, useLoaded } from './app';
 import { findByKey, findByKind, hasVerb, keyOf, listPath, objectPath, type Discovery, type Resource } from './discovery';
 import { objectLink } from './router';
@@ -95,6 +95,7 @@ const DEPTH = 6;
 
 /** Resources whose objects are not looked at: they are many, and seldom of interest as dependents. */
 const SKIPPED = new Set(['endpoints', 'events', 'events.events.k8s.io', 'leases.coordination.k8s.io', 'componentstatuses']);
+const SKIPPED_TEXT = 'Not looked at';
 
 export function Related({ resource, object }: { resource: Resource; object: KubeObject }): JSX.Element {
   const app = useApp();
@@ -114,10 +115,12 @@ export function Related({ resource, object }: { resource: Resource; object: Kube
           ...(dependents.value?.levels ?? []),
         ]}
       />
-      {dependents.value?.notRead.length ? (
-        <p class="dim">Not readable for you: {dependents.value.notRead.join(', ')}</p>
+      {dependents.value && !dependents.value.levels.length ? (
+        <p class="empty">{Object.keys(dependents.value.left).some((why) => why !== SKIPPED_TEXT) ? 'Nothing was found that belongs to it.' : 'Nothing belongs to it.'}</p>
       ) : null}
-      {dependents.value && !dependents.value.levels.length ? <p class="empty">Nothing belongs to it.</p> : null}
+      {Object.entries(dependents.value?.left ?? {}).map(([why, resources]) =>
+        resources.length ? <p class="dim" key={why}>{`${why}: ${resources.join(', ')}`}</p> : null,
+      )}
       {references.length ? (
         <>
           <h2>Refers to</h2>
@@ -158,33 +161,51 @@ async function chainOfOwners(d: Discovery, object: KubeObject, signal: AbortSign
   return levels;
 }
 
+/** MOST_LOOKED_AT is how many objects of a resource are looked at. An API server has no index of owners that a client could ask. */
+const MOST_LOOKED_AT = 50_000;
+const PAGE = 1000;
+
+/** The resources that were not looked at, or not at all of their objects, by the reason. */
+type Left = Record<string, string[]>;
+
 /** dependentsOf lists the metadata of what may belong to an object, and returns what does, level by level. It is bounded. */
 async function dependentsOf(
   d: Discovery, resource: Resource, object: KubeObject, signal: AbortSignal,
-): Promise<{ levels: GraphNode[][]; notRead: string[] }> {
+): Promise<{ levels: GraphNode[][]; left: Left }> {
   const byOwner = new Map<string, GraphNode[]>();
-  const notRead: string[] = [];
-  const queue = d.resources.filter(
-    (r) => hasVerb(r, 'list') && !SKIPPED.has(keyOf(r)) && (r.namespaced || !resource.namespaced),
-  );
+  const left: Left = {};
+  const leave = (why: string, what: string): void => void (left[why] ??= []).push(what);
+  const queue = d.resources.filter((r) => {
+    if (!hasVerb(r, 'list') || (resource.namespaced && !r.namespaced)) return false;
+    if (SKIPPED.has(keyOf(r))) leave(SKIPPED_TEXT, keyOf(r));
+    return !SKIPPED.has(keyOf(r));
+  });
   const work = async (): Promise<void> => {
     for (let r = queue.shift(); r; r = queue.shift()) {
       try {
-        const path = `${listPath(r, resource.namespaced ? object.metadata.namespace : '')}?limit=2000`;
-        const list = await request<ListOf<KubeObject>>(path, { signal, accept: PARTIAL, quiet: true });
-        for (const o of list.items) {
-          for (const owner of o.metadata.ownerReferences ?? []) {
-            const siblings = byOwner.get(owner.uid) ?? [];
-            byOwner.set(owner.uid, siblings);
-            siblings.push({
-              label: o.metadata.name ?? '', kind: r.kind, href: objectLink(r, o.metadata.namespace, o.metadata.name ?? ''),
-              uid: o.metadata.uid ?? '', owners: [owner.uid],
-            });
+        let seen = 0;
+        let next = '';
+        do {
+          const path = listPath(r, resource.namespaced ? object.metadata.namespace : '') + query({ limit: PAGE, continue: next });
+          const list = await requestList<KubeObject>(path, { signal, accept: PARTIAL, quiet: true });
+          for (const o of list.items) {
+            for (const owner of o.metadata?.ownerReferences ?? []) {
+              const siblings = byOwner.get(owner.uid) ?? [];
+              byOwner.set(owner.uid, siblings);
+              siblings.push({
+                label: o.metadata.name ?? '', kind: r.kind, href: objectLink(r, o.metadata.namespace, o.metadata.name ?? ''),
+                uid: o.metadata.uid ?? '', owners: [owner.uid],
+              });
+            }
           }
-        }
-      } catch {
+          seen += list.items.length;
+          next = list.metadata.continue ?? '';
+        } while (next && seen < MOST_LOOKED_AT);
+        if (next) leave(`Only the first ${MOST_LOOKED_AT} were looked at`, r.plural);
+      } catch (e) {
         if (signal.aborted) return;
-        notRead.push(r.plural);
+        if (e instanceof APIError && e.code === 403) leave('Not readable for you', r.plural);
+        else leave('Not read', `${r.plural} (${messageOf(e)})`);
       }
     }
   };
@@ -198,7 +219,7 @@ async function dependentsOf(
     if (level.length) levels.push(level);
     above = level.map((n) => n.uid);
   }
-  return { levels, notRead };
+  return { levels, left };
 }
 
 const WIDTH = 210;

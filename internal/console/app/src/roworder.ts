@@ -8,7 +8,7 @@ export interface Choice {
   text: string;
   /** Which rows are shown; undefined for all. */
   only?: (row: Row) => boolean;
-  /** What rows are sorted by; undefined for the order of the server. */
+  /** What rows are sorted by; undefined for the order of the server. Rows for which it returns undefined are the last ones. */
   by?: (row: Row) => unknown;
   down: boolean;
   /** Changes with only, by and down. */
@@ -21,9 +21,11 @@ const MANY = 500;
 
 const collator = new Intl.Collator(undefined, { numeric: true });
 
+/** compare orders numbers before text. */
 function compare(a: unknown, b: unknown): number {
   if (typeof a === 'number' && typeof b === 'number') return a - b;
-  return collator.compare(String(a ?? ''), String(b ?? ''));
+  if (typeof a === 'number' || typeof b === 'number') return typeof a === 'number' ? -1 : 1;
+  return collator.compare(String(a), String(b));
 }
 
 export class RowOrder {
@@ -84,7 +86,11 @@ export class RowOrder {
     const sign = down ? -1 : 1;
     return rows
       .map((row) => ({ row, value: by(row) }))
-      .sort((a, b) => sign * (compare(a.value, b.value) || compare(a.row.key, b.row.key)))
+      .sort((a, b) => {
+        const [noA, noB] = [a.value === undefined, b.value === undefined];
+        if (noA !== noB) return noA ? 1 : -1;
+        return sign * ((noA ? 0 : compare(a.value, b.value)) || compare(a.row.key, b.row.key));
+      })
       .map(({ row }) => row);
   }
 }

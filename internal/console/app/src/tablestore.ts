@@ -18,6 +18,8 @@ export interface Row {
   cells: (string | number | boolean | null)[];
   /** What the page needs of the object: its times. */
   object: { metadata: { creationTimestamp?: string; deletionTimestamp?: string } };
+  /** Time at which the server sent the cells: what they call 5m ago was so then. */
+  at: number;
   /** Time of the last change that was seen, for a moment's highlight. 0: it was in the list. */
   changed: number;
 }
@@ -190,6 +192,6 @@ function rowsOf(table: Value, changed: number): Row[] {
     const name = textOf(m.name) || String(shown[0] ?? '');
     const namespace = textOf(m.namespace);
     const times = { creationTimestamp: textOf(m.creationTimestamp), deletionTimestamp: textOf(m.deletionTimestamp) };
-    return { key: `${namespace}/${name}`, namespace, name, cells: shown, object: { metadata: times }, changed };
+    return { key: `${namespace}/${name}`, namespace, name, cells: shown, object: { metadata: times }, at: Date.now(), changed };
   });
 }

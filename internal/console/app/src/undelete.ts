@@ -1,9 +1,9 @@
 // How objects come back: as cmd/keelson/kubectlhistory/undelete.go and managers.go.
 
-import { APIError, messageOf, query, request, sleep, type KubeObject, type ManagedFields } from './api';
-import { findByKind, listPath, objectPath, type Discovery, type Resource } from './discovery';
+import { APIError, messageOf, query, request, requestList, sleep, type KubeObject, type ManagedFields } from './api';
+import { apiVersionOf, discover, findByKind, listPath, objectPath, type Discovery, type Resource } from './discovery';
 import { annotationUID, clean, createForms, historyOf, keepVolume, rewire, UNDELETED } from './past';
-import { planned, type Candidate } from './plan';
+import { neverUndeleted, planned, type Candidate } from './plan';
 import { checkNumbers } from './yaml';
 
 const FIELD_MANAGER = 'keelson-console';
@@ -98,6 +98,69 @@ async function awaitServiceAccount(d: Discovery, namespace: string): Promise<voi
     } catch (e) {
       if (!is(e, 'NotFound', 404)) return;
     }
+  }
+}
+
+/** isContainer tells whether objects of a resource come back with what was in them: namespaces, and definitions with their objects. */
+export const isContainer = (r: Resource): boolean => isNamespace(r) || isDefinition(r);
+
+const isNamespace = (r: Resource): boolean => r.group === '' && r.kind === 'Namespace';
+export const isDefinition = (r: Resource): boolean => r.group === 'apiextensions.k8s.io' && r.kind === 'CustomResourceDefinition';
+
+/** objectsThen lists the objects of a resource at a revision. */
+async function objectsThen(r: Resource, namespace: string, at: string): Promise<Candidate[]> {
+  const found: Candidate[] = [];
+  for (let next = ''; ; ) {
+    const page = await requestList<KubeObject>(listPath(r, namespace) + query({ limit: 500, continue: next, asOf: at }), { quiet: true });
+    found.push(...page.items.map((object) => ({ resource: r, object })));
+    next = page.metadata.continue ?? '';
+    if (!next) return found;
+  }
+}
+
+/** extensionVersions returns the versions (group/version) that extension API servers have, whose past is not kept. */
+async function extensionVersions(): Promise<Set<string>> {
+  const services = await requestList<KubeObject>('/apis/apiregistration.k8s.io/v1/apiservices', { quiet: true }).catch(() => null);
+  return new Set((services?.items ?? []).filter((s) => s.spec?.service).map((s) => `${s.spec.group}/${s.spec.version}`));
+}
+
+/**
+ * contentThen returns what was in a namespace, or the objects of a definition, at a revision. left is called with each resource that is
+ * left out, and why.
+ */
+export async function contentThen(
+  d: Discovery, container: Candidate, at: string, left: (r: Resource, result: 'skipped' | 'refused', why: string) => void,
+): Promise<Candidate[]> {
+  const { resource, object } = container;
+  const elsewhere = await extensionVersions();
+  const inIt = d.resources.filter((r) =>
+    isNamespace(resource)
+      ? r.namespaced && ['list', 'create'].every((verb) => r.verbs.includes(verb)) && !elsewhere.has(apiVersionOf(r))
+      : r.group === object.spec?.group && r.plural === object.spec?.names?.plural,
+  );
+  const found: Candidate[] = [];
+  for (const r of inIt) {
+    const never = neverUndeleted(r);
+    if (never) {
+      if (r.group !== 'events.k8s.io') left(r, 'skipped', never); // the same objects as the events of the core group
+      continue;
+    }
+    try {
+      found.push(...(await objectsThen(r, isNamespace(resource) ? (object.metadata.name ?? '') : '', at)));
+    } catch (e) {
+      left(r, 'refused', messageOf(e));
+    }
+  }
+  return found;
+}
+
+/** served waits until the server has the resource of a definition that has come back, and returns what it has then. */
+export async function served(before: Discovery, definition: KubeObject): Promise<Discovery> {
+  const { group, names } = definition.spec ?? {};
+  for (const end = Date.now() + 10_000; ; await sleep(200)) {
+    const now = await discover(before);
+    if (now.resources.some((r) => r.group === group && r.plural === names?.plural)) return now;
+    if (Date.now() > end) throw new Error(`${names?.plural}.${group} is not served yet: undelete its objects later`);
   }
 }
 

@@ -4,10 +4,10 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { APIError, messageOf, request } from './api';
 import { attempt, useApp } from './app';
-import { findByKind, objectPath, type Discovery, type Resource } from './discovery';
+import { findByKey, findByKind, keyOf as keyOfResource, objectPath, type Discovery, type Resource } from './discovery';
 import { asOf, type Change } from './past';
 import { neverUndeleted, type Candidate } from './plan';
-import { beforeDeletion, EXISTS, undelete, type Outcome } from './undelete';
+import { beforeDeletion, contentThen, EXISTS, isContainer, isDefinition, served, undelete, type Outcome } from './undelete';
 import { Badge, Dialog, SimpleTable } from './ui';
 
 const keyOf = (c: Change): string => JSON.stringify([c.group ?? '', c.resource, c.namespace ?? '', c.name]);
@@ -40,11 +40,12 @@ interface Row {
 /** UndeleteAll brings objects back as they were before their last deletion, owners before what they own, with their namespace if it is gone. */
 export function UndeleteAll(props: {
   deletions: Change[];
+  title?: string;
   namespace: string; // that they are of, or ''
   resourceOf: (c: Change) => Resource | undefined;
   close: () => void;
 }): JSX.Element {
-  const { discovery } = useApp();
+  const { discovery, refreshDiscovery } = useApp();
   const [rows, setRows] = useState<Row[]>([]);
   const [busy, setBusy] = useState(false);
   const [tried, setTried] = useState(false);
@@ -53,39 +54,62 @@ export function UndeleteAll(props: {
     setRows([]);
     const add = (row: Row): void => setRows((old) => [...old, row]);
     const ok = await attempt('Undelete', async () => {
-      const found: Candidate[] = [];
-      for (const c of [...(await namespaceThatIsGone(discovery, props.namespace)), ...props.deletions]) {
+      let d = discovery;
+      const found = new Map<string, Candidate>(); // by UID: what was in a namespace may be among the deletions too
+      const find = (c: Candidate): void => void found.set(c.object.metadata.uid ?? '', c);
+      const left = (r: Resource, result: Row['result'], why: string): void => add({ name: keyOfResource(r), result, text: why });
+      const create = async (objects: Candidate[]): Promise<void> => {
+        for await (const { resource, object: { metadata }, result, text } of undelete(d, objects, false, dryRun)) {
+          const back = (dryRun ? 'would come back' : 'is back') + (text ? ` (${text})` : '');
+          add({ name: textOf(resource.plural, metadata.namespace, metadata.name), result, text: result === 'created' ? back : text });
+        }
+      };
+      const all = [...(await namespaceThatIsGone(d, props.namespace)), ...props.deletions];
+      const definitions = all.filter((c) => c.group === 'apiextensions.k8s.io' && c.resource === 'customresourcedefinitions');
+      // Definitions are first: the server has the past of their objects when it serves them.
+      for (const c of [...definitions, ...all.filter((c) => !definitions.includes(c))]) {
         const report = (result: Row['result'], text: string): void => add({ name: textOf(c.resource, c.namespace, c.name), result, text });
         try {
-          const was = await before(c);
-          if (typeof was === 'string') report('skipped', was);
-          else found.push(was);
+          const was = await before(c, d);
+          if (typeof was === 'string') {
+            report('skipped', was);
+            continue;
+          }
+          const { at, ...candidate } = was;
+          if (isDefinition(candidate.resource)) {
+            await create([candidate]);
+            if (dryRun) {
+              left(candidate.resource, 'skipped', `the objects of ${c.name} come back with it, and cannot be looked at before`);
+              continue;
+            }
+            d = await served(d, candidate.object);
+            await refreshDiscovery();
+          } else find(candidate);
+          if (isContainer(candidate.resource)) (await contentThen(d, candidate, at, left)).forEach(find);
         } catch (e) {
           report('refused', messageOf(e));
         }
       }
-      for await (const { resource, object: { metadata }, result, text } of undelete(discovery, found, false, dryRun)) {
-        const back = (dryRun ? 'would come back' : 'is back') + (text ? ` (${text})` : '');
-        add({ name: textOf(resource.plural, metadata.namespace, metadata.name), result, text: result === 'created' ? back : text });
-      }
+      await create([...found.values()]);
     });
     setBusy(false);
     setTried(ok);
   };
-  /** before returns an object as it was, or why it does not come back. */
-  const before = async (c: Change): Promise<Candidate | string> => {
-    const resource = props.resourceOf(c);
+  /** before returns an object as it was, and at which revision, or why it does not come back. */
+  const before = async (c: Change, d: Discovery): Promise<(Candidate & { at: string }) | string> => {
+    const resource = props.resourceOf(c) ?? findByKey(d, c.group ? `${c.resource ?? ''}.${c.group}` : (c.resource ?? ''));
     if (!resource) return 'the server does not have its resource any more';
     const never = neverUndeleted(resource);
     if (never) return never;
     const revision = await beforeDeletion(resource, c.namespace ?? '', c.name ?? '');
-    return revision ? { resource, object: await asOf(resource, c.namespace ?? '', c.name ?? '', revision) } : EXISTS;
+    return revision ? { resource, object: await asOf(resource, c.namespace ?? '', c.name ?? '', revision), at: revision } : EXISTS;
   };
   return (
-    <Dialog wide title={`Undelete ${props.deletions.length} objects`} close={props.close}>
+    <Dialog wide title={`Undelete ${props.title ?? `${props.deletions.length} objects`}`} close={props.close}>
       <p>
         Each object is created as it was before its deletion, by ordinary requests of yours, owners first. What a controller makes again is
-        left out. Their namespace comes back with them. All that it had: <code>kubectl history undelete namespace NAME</code>.
+        left out. A namespace comes back with all that was in it, also if it is gone and only objects of it are listed, and a definition
+        with its objects.
       </p>
       <div class="bar">
         <button disabled={busy} onClick={() => void run(true)}>
