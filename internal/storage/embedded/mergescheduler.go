@@ -304,6 +304,9 @@ const mergeCategory vfs.DiskWriteCategory = "pebble-compaction"
 
 // Create implements vfs.FS. For a file of a merge it fails if there is no room for merges.
 func (m *mergeScheduler) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if category == logCategory {
+		return m.createLog(name)
+	}
 	if category == mergeCategory {
 		if err := m.useSpace(0); err != nil {
 			return nil, err
