@@ -73,8 +73,10 @@ func checkDataDir(dir string) error {
 	return nil
 }
 
-// tightenDataDir removes the permission of others to write to pki and to use the keys in it. It only logs a warning if others may write to
-// the data directory, because some volumes of pods require that.
+// tightenDataDir removes the permission of others to write to pki, and gives a key that others may use the mode with which the server
+// writes keys, 0600. A key that only its group may use stays so: with fsGroup in a pod, kubelet gives the group of the volume
+// these rights each time that it mounts it, and a server of another UID may need them. It only logs a warning if others may write
+// to the data directory, because some volumes of pods require that.
 func tightenDataDir(dir string, log *slog.Logger) error {
 	pki := filepath.Join(dir, pkiName)
 	if info, err := os.Stat(pki); err == nil && info.Mode().Perm()&othersMayWrite != 0 {
@@ -83,17 +85,17 @@ func tightenDataDir(dir string, log *slog.Logger) error {
 		}
 		log.Warn("others could write to the directory of the server's keys; its mode has been changed", "directory", pki)
 	}
-	const others = 0o007                                  // the group of a volume in a pod may use the keys
+	const others = 0o007
 	keys, _ := filepath.Glob(filepath.Join(pki, "*.key")) // the pattern is valid
 	for _, key := range keys {
 		info, err := os.Stat(key)
 		if err != nil || info.Mode().Perm()&others == 0 {
 			continue // a file that cannot be read is reported by who needs it
 		}
-		if err := os.Chmod(key, info.Mode().Perm()&^others); err != nil {
+		if err := os.Chmod(key, privateFile); err != nil {
 			return fmt.Errorf("others may use the key %s, and that cannot be changed: %w", key, cause(err))
 		}
-		log.Warn("others could use a key of the server; its mode has been changed, and they may have copied it",
+		log.Warn("others could use a key of the server; its mode is 0600 now, and they may have copied it",
 			"file", key, "mode", fmt.Sprintf("%04o", info.Mode().Perm()))
 	}
 	warnOfWriters(dir, log)

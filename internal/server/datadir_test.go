@@ -45,9 +45,12 @@ func TestDataDirOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	key := filepath.Join(disk, pkiName, "ca.key")
-	if err := os.Chmod(key, 0o666); err != nil {
-		t.Fatal(err)
+	before := map[string]os.FileMode{"ca.key": 0o666, "apiserver.key": 0o644, "admin.key": 0o660, "front-proxy-ca.key": 0o400}
+	after := map[string]os.FileMode{"ca.key": 0o600, "apiserver.key": 0o600, "admin.key": 0o660, "front-proxy-ca.key": 0o400}
+	for key, mode := range before {
+		if err := os.Chmod(filepath.Join(disk, pkiName, key), mode); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := tightenDataDir(disk, slog.New(slog.NewTextHandler(&out, nil))); err != nil {
 		t.Fatal(err)
@@ -55,8 +58,10 @@ func TestDataDirOfOthers(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(disk, pkiName)); err != nil || info.Mode().Perm() != 0o755 {
 		t.Errorf("%v %v", info.Mode(), err)
 	}
-	if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o660 {
-		t.Errorf("%v %v", info.Mode(), err)
+	for key, want := range after {
+		if info, err := os.Stat(filepath.Join(disk, pkiName, key)); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v %v, want %v", key, info.Mode(), err, want)
+		}
 	}
 	for _, want := range []string{"its mode has been changed", "others could use a key", "may write to the directory"} {
 		if !strings.Contains(out.String(), want) {
