@@ -19,6 +19,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/gateway/filter/inflight"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/requestmetrics"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/traffic"
+	"github.com/keelson-dev/keelson/internal/gateway/peers"
 	auditevents "github.com/keelson-dev/keelson/internal/machinery/audit"
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
@@ -106,6 +107,8 @@ type starting struct {
 	registry *registry.Registry
 	// snapshots are those that the server makes by itself, nil if it makes none.
 	snapshots *scheduledSnapshots
+	// peerRecord is where peers learn of this server, nil if there can be none.
+	peerRecord *peers.Record
 }
 
 // outgoing configures connections to other servers.
@@ -181,6 +184,7 @@ func (s *starting) steps(ctx context.Context) []step {
 		{"build authentication", func() error { return s.buildAuthentication(ctx) }},
 		{"build authorization", s.buildAuthorization},
 		{"build the API", func() error { return s.buildAPI(ctx) }},
+		{"compare with other servers on the store", func() error { return s.compareReplicas(ctx) }},
 		{"create the objects that every server starts with", func() error { return s.bootstrap(ctx) }},
 		{"follow flow schemas and priority levels", func() error { return s.startFairness(ctx) }},
 		{"start background work", func() error { return s.startWork(ctx) }},
@@ -496,17 +500,13 @@ func (s *starting) bootstrap(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	record, err := s.newPeerRecord()
-	if err != nil {
-		return err
-	}
 	err = inParallel(
 		func() error { return s.authorization.start(ctx, s.api.client, created) },
 		func() (err error) {
 			s.controlPlane, err = newControlPlane(ctx, controlPlaneOptions{
 				config: &s.config.Network.ControlPlane, restored: s.config.origin != nil, now: s.config.Testing.Clock.Now,
 				services: s.services, address: s.listener.advertised, port: s.listener.port(),
-				record: record, peerAddress: s.peerAddress(), defaultsExist: created,
+				record: s.peerRecord, peerAddress: s.peerAddress(), defaultsExist: created,
 				store: s.stores.main, registry: s.registry, client: s.api.client, trust: s.authentication.trust, log: s.log,
 			})
 			return err

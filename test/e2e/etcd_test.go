@@ -181,12 +181,42 @@ func keelsonOn(t *testing.T, dir string, args ...string) *apiServer {
 	port := freePort(t)
 	s := newAPIServer("keelson", port)
 	data := filepath.Join(dir, fmt.Sprintf("keelson-%d", port))
+	shareCredentials(t, dir, data)
 	s.process = start(t, data+".log", nil, program(t, "keelson"), append([]string{"serve",
 		"--data-dir", data, "--secure-port", strconv.Itoa(port), "--token-auth-file", tokensFile(t, dir),
 		"--service-cluster-ip-range", "10.0.0.0/16",
 		"--controllers", "serviceaccount-controller,resourcequota-controller"}, args...)...)
 	s.awaitReady(t)
 	return s
+}
+
+// shareCredentials copies the authority and the key of tokens of an earlier server of the test to a new data directory: servers on
+// one etcd that have nothing in common refuse to start (docs/replicas.md). Data directories are called keelson-PORT.
+func shareCredentials(t *testing.T, dir, data string) {
+	t.Helper()
+	earlier, err := filepath.Glob(filepath.Join(dir, "keelson-*", "pki", "ca.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pki := filepath.Join(data, "pki")
+	if len(earlier) == 0 || filepath.Dir(earlier[0]) == pki {
+		return
+	}
+	if err := os.MkdirAll(pki, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ca.crt", "ca.key", "sa.key"} {
+		content, err := os.ReadFile(filepath.Join(filepath.Dir(earlier[0]), name))
+		if os.IsNotExist(err) {
+			continue // flags name the key of tokens
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(pki, name), content, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func (s *apiServer) awaitReady(t *testing.T) {

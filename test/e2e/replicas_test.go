@@ -169,6 +169,7 @@ func rollingRestarts(t *testing.T, flags []string, stop func(*apiServer, *testin
 		t.Helper()
 		s := newAPIServer("keelson", port)
 		data := filepath.Join(dir, fmt.Sprintf("keelson-%d", port))
+		shareCredentials(t, dir, data)
 		s.process = start(t, data+".log", nil, program(t, "keelson"), append([]string{"serve", "--etcd-servers", etcd.url,
 			"--data-dir", data, "--secure-port", strconv.Itoa(port), "--token-auth-file", tokensFile(t, dir),
 			"--service-account-key-file", key, "--service-account-signing-key-file", key}, flags...)...)

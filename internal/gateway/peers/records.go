@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"strconv"
 	"sync"
 	"time"
 
@@ -46,11 +44,11 @@ func Address(ctx context.Context, store storage.Store, server string) (string, e
 	if err != nil {
 		return "", fmt.Errorf("the record of server %s: %w", server, err)
 	}
-	if len(e.Subsets) == 0 || len(e.Subsets[0].Addresses) == 0 || len(e.Subsets[0].Ports) == 0 ||
-		e.Subsets[0].Addresses[0].IP == "" {
+	address := addressIn(e)
+	if address == "" {
 		return "", fmt.Errorf("the record of server %s has no address", server)
 	}
-	return net.JoinHostPort(e.Subsets[0].Addresses[0].IP, strconv.Itoa(int(e.Subsets[0].Ports[0].Port))), nil
+	return address, nil
 }
 
 func decodeRecord(value []byte) (*corev1.Endpoints, error) {
@@ -70,7 +68,11 @@ type Record struct {
 	// Host and Port are where peers reach this server.
 	Host string
 	Port int
-	Log  *slog.Logger
+	// Accepts returns which credentials this server accepts, for the comparison of servers in package server. It may be nil.
+	Accepts func() Accepts
+	// Written, unless nil, is called after each write of the record.
+	Written func(ctx context.Context)
+	Log     *slog.Logger
 
 	mu       sync.Mutex // guards what follows, and is held during writes
 	revision int64      // of the last write
@@ -87,6 +89,8 @@ func (r *Record) Run(ctx context.Context) {
 				return
 			}
 			r.Log.Warn("cannot write the address at which peers reach this server; will try again", "error", err)
+		} else if r.Written != nil {
+			r.Written(ctx)
 		}
 		select {
 		case <-ctx.Done():
@@ -135,6 +139,9 @@ func (r *Record) encode(before []byte) ([]byte, error) {
 	}
 	e.Generation++
 	metav1.SetMetaDataLabel(&e.ObjectMeta, identityLabel, r.Server)
+	if e.Annotations = nil; r.Accepts != nil {
+		e.Annotations = r.Accepts().annotations()
+	}
 	e.Subsets = []corev1.EndpointSubset{{
 		Addresses: []corev1.EndpointAddress{{IP: r.Host}},
 		Ports:     []corev1.EndpointPort{{Name: "https", Port: int32(r.Port), Protocol: corev1.ProtocolTCP}}, //nolint:gosec // a port

@@ -2,6 +2,7 @@ package peers
 
 import (
 	"encoding/base64"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -45,6 +46,68 @@ func TestRecordOfKubeAPIServer(t *testing.T) {
 	}
 	if got, err := Address(ctx, store, kubeServer); got != "127.0.0.1:36443" {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestOthers checks what a server reads of the others on the store: not of itself, and nothing of kube-apiserver's records, which say
+// nothing of credentials.
+func TestOthers(t *testing.T) {
+	store, ctx := newStore(t), t.Context()
+	foreign, err := base64.StdEncoding.DecodeString(kubeRecord)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{kubeServer: string(foreign), "text": "x"} {
+		if _, err := store.Commit(ctx, storage.Txn{Ops: []storage.Op{storage.Put(recordPrefix+name, []byte(value))}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server := func(name string, a Accepts) *Record {
+		r := &Record{Store: store, Server: name, Host: "::1", Port: 1, Accepts: func() Accepts { return a }}
+		if err := r.write(ctx); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	many := make([]string, 2*mostAccepted)
+	for i := range many {
+		many[i] = fmt.Sprint(i)
+	}
+	one := server("a", Accepts{Authorities: []string{"x", "y"}, TokenKeys: many})
+	two := server("b", Accepts{Authorities: []string{"z"}})
+	for r, want := range map[*Record]string{
+		one: "[{apiserver-wlv32tlttr4jl3gtroqexyxapa 127.0.0.1:36443 {[] []}} {b [::1]:1 {[z] []}}]",
+		two: "[{a [::1]:1 {[x y] " + fmt.Sprint(many[:mostAccepted]) + "}} {apiserver-wlv32tlttr4jl3gtroqexyxapa 127.0.0.1:36443 {[] []}}]",
+		{Store: store, Server: "b"}: "[{a [::1]:1 {[x y] " + fmt.Sprint(many[:mostAccepted]) + "}} " +
+			"{apiserver-wlv32tlttr4jl3gtroqexyxapa 127.0.0.1:36443 {[] []}} {b [::1]:1 {[z] []}}]", // another run of b
+	} {
+		others, err := r.Others(ctx)
+		if got := fmt.Sprint(others); err != nil || got != want {
+			t.Errorf("%s: %s, %v\nwant %s", r.Server, got, err, want)
+		}
+	}
+	two.Accepts = nil
+	if err := two.write(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if others, err := one.Others(ctx); err != nil || len(others) != 2 || len(others[1].Accepts.Authorities) > 0 {
+		t.Errorf("the annotations of an earlier write are still there: %v, %v", others, err)
+	}
+}
+
+func TestSeparate(t *testing.T) {
+	list := func(s string) []string { return strings.Fields(s) }
+	for _, c := range []struct {
+		a, b     string
+		separate bool
+	}{{"x", "y", true}, {"x y", "y z", false}, {"x", "x", false}, {"", "x", false}, {"x", "", false}, {"", "", false}} {
+		authorities, keys := Accepts{Authorities: list(c.a)}.Separate(Accepts{Authorities: list(c.b), TokenKeys: list("k")})
+		if authorities != c.separate || keys {
+			t.Errorf("%q, %q: %v, %v", c.a, c.b, authorities, keys)
+		}
+		if authorities, keys = (Accepts{TokenKeys: list(c.a)}).Separate(Accepts{TokenKeys: list(c.b)}); authorities || keys != c.separate {
+			t.Errorf("keys %q, %q: %v, %v", c.a, c.b, authorities, keys)
+		}
 	}
 }
 

@@ -1,0 +1,129 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/gateway/peers"
+)
+
+// accepts returns what this server accepts credentials by. It makes the server's own key of tokens, if that signs.
+func (a *authentication) accepts() peers.Accepts {
+	var out peers.Accepts
+	if a.authorities.clients != nil {
+		out.Authorities = fingerprints(a.authorities.clients.PEM())
+	}
+	if a.keys.source == nil {
+		return out
+	}
+	keys, _, err := a.keys.source.PublishedKeys() // who signs tokens reports the error
+	for _, key := range keys {
+		if err == nil {
+			out.TokenKeys = append(out.TokenKeys, key.ID)
+		}
+	}
+	return out
+}
+
+// fingerprints returns 64 bits of the SHA-256 of each certificate in PEM text.
+func fingerprints(text []byte) (out []string) {
+	const size = 8
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		hash := sha256.Sum256(block.Bytes)
+		out = append(out, hex.EncodeToString(hash[:size]))
+	}
+	return out
+}
+
+// compareReplicas compares the credentials that this server accepts with those that the other servers on the store accept. If
+// clients of one would be refused by another, because each has made an authority or a key in its own data directory, it returns
+// an error: behind a load balancer every other request would fail. If flags or the lack of a data directory are the reason, it
+// only logs a warning, because the files may be about to be replaced on all servers. Servers that start at the same time do not
+// see each other here, and log it later.
+func (s *starting) compareReplicas(ctx context.Context) (err error) {
+	if s.peerRecord, err = s.newPeerRecord(); err != nil || s.peerRecord == nil {
+		return err
+	}
+	record, a := s.peerRecord, s.authentication
+	record.Accepts = a.accepts
+	found, err := a.separateReplicas(ctx, record)
+	if err != nil {
+		return err
+	}
+	if found != nil && s.config.ownsSeparate(found) {
+		return found.describe()
+	}
+	logged := ""
+	record.Written = func(ctx context.Context) {
+		text := ""
+		if found, err := a.separateReplicas(ctx, record); err == nil && found != nil {
+			text = config.CommandLine(found.describe())
+		}
+		if text != "" && text != logged {
+			s.log.Error(text)
+		}
+		logged = text
+	}
+	return nil
+}
+
+// ownsSeparate reports whether this server has made what is separate in its data directory.
+func (c *settings) ownsSeparate(found *separateReplica) bool {
+	tokens := &c.Authentication.ServiceAccounts
+	return c.Storage.DataDir != "" && (found.authorities && c.ownClientAuthority() ||
+		found.keys && tokens.SigningEndpoint == "" && tokens.SigningKeyFile == "")
+}
+
+// separateReplica is another server on the store with which this one has no authorities of client certificates, or no keys of
+// tokens, in common.
+type separateReplica struct {
+	peers.Other
+	authorities, keys bool
+	pki               string // of this server; "" without a data directory
+}
+
+// separateReplicas returns the first such server, nil if there is none.
+func (a *authentication) separateReplicas(ctx context.Context, record *peers.Record) (*separateReplica, error) {
+	others, err := record.Others(ctx)
+	if err != nil || len(others) == 0 {
+		return nil, err
+	}
+	own := a.accepts()
+	for _, other := range others {
+		if authorities, keys := own.Separate(other.Accepts); authorities || keys {
+			found := &separateReplica{Other: other, authorities: authorities, keys: keys}
+			if a.config.Storage.DataDir != "" {
+				found.pki = filepath.Join(a.config.Storage.DataDir, pkiName)
+			}
+			return found, nil
+		}
+	}
+	return nil, nil
+}
+
+// describe says what is separate, and what to do.
+func (r *separateReplica) describe() *config.Error {
+	var what, files, fields []string
+	if r.authorities {
+		what = append(what, "client certificates of another authority")
+		files = append(files, "ca.crt", "ca.key")
+		fields = append(fields, "{Authentication.ClientCAFile}")
+	}
+	if r.keys {
+		what = append(what, "service account tokens of another key")
+		files = append(files, "sa.key")
+		fields = append(fields, "{Authentication.ServiceAccounts.SigningKeyFile}")
+	}
+	advice := fmt.Sprintf("give all servers the same %s", strings.Join(fields, " and "))
+	if r.pki != "" {
+		advice = fmt.Sprintf("copy %s from its data directory to %s, or %s", strings.Join(files, ", "), r.pki, advice)
+	}
+	return config.Errorf("the server at %s on the same store accepts %s, so what one of the two accepts the other refuses; %s",
+		r.Address, strings.Join(what, " and "), advice)
+}
