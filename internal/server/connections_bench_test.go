@@ -6,9 +6,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"syscall"
 	"testing"
-	"time"
 )
 
 // BenchmarkPodsProxy reads 64 MiB from a pod: directly, through a bare reverse proxy over TLS, and through pods/proxy.
@@ -64,12 +62,4 @@ func BenchmarkPodsProxy(b *testing.B) {
 			b.ReportMetric(float64(used.Milliseconds())/float64(b.N)*(1<<30)/size, "cpu-ms/GiB")
 		})
 	}
-}
-
-func processorTime(b *testing.B) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -155,12 +155,7 @@ func diskUsage(dir string) int64 {
 		if err != nil {
 			return nil //nolint:nilerr // it was deleted in the meantime
 		}
-		const block = 512
-		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-			sum += stat.Blocks * block
-		} else {
-			sum += info.Size()
-		}
+		sum += bytesOnDisk(info)
 		return nil
 	})
 	return sum

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -74,15 +73,6 @@ func waitForIdle(b *testing.B, s *Store) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-}
-
-// processorTime returns the user and system time of this process.
-func processorTime(b *testing.B) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // countingFS counts the bytes that are written, by the extension of the file names.
