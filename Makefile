@@ -8,7 +8,7 @@ FUZZTIME ?= 30s
 # The folder that `make release` writes to.
 DIST ?= dist
 
-.PHONY: keelson cluster test race lint vulnerabilities fuzz bench bench-compare e2e generate release browser console-test pictures
+.PHONY: keelson cluster check test race lint vulnerabilities fuzz bench bench-compare e2e generate release browser console-test pictures
 
 # What is built for a release: without debugging information, and without the pages of requests of
 # golang.org/x/net/trace, which Keelson does not serve (docs/operations.md has what that saves).
@@ -23,6 +23,10 @@ E2E_PROGRAMS := $(or $(PROGRAMS),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/keelson-
 cluster:
 	$(MAKE) -C test/e2e kube-controller-manager kube-scheduler kwok
 	go run ./examples/cluster -programs $(E2E_PROGRAMS) $(CLUSTER)
+
+# What a small change needs, in at most five minutes: format, vet and the short tests of the packages that differ from BASE.
+check:
+	.ci/check
 
 test:
 	go test ./...
