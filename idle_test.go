@@ -191,7 +191,7 @@ func TestNotIdle(t *testing.T) {
 		}
 		return ""
 	})
-	busy("1 requests are served")
+	busy("1 requests are served (get /api/v1/namespaces/default/configmaps/late of ")
 	remove()
 	cancel()
 	<-answered

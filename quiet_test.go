@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
@@ -105,10 +106,23 @@ func TestWaitForQuiet(t *testing.T) {
 func TestNotQuiet(t *testing.T) {
 	s := keelson.ForTest(t, inProcess)
 	waitForIdle(t, s)
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "last"}} // the server itself watches these
+	if _, err := clientset(t, s).RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitForIdle(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	err := s.WaitForQuiet(ctx, time.Hour)
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "was less than 1h0m0s ago") {
-		t.Error(err)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"was less than 1h0m0s ago", "; the last request was create /apis/rbac.authorization.k8s.io/v1/clusterroles/last of ",
+		"; the last change was that of clusterroles.rbac.authorization.k8s.io/last:",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\ndoes not say %q", err, want)
+		}
 	}
 }

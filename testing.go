@@ -40,7 +40,8 @@ type Request struct {
 	Subresource string
 	// Namespace is empty for requests about objects without a namespace, or of all namespaces.
 	Namespace string
-	// Name is the name of the object, also of one that the request has created.
+	// Name is the name of the object, also of one that the request has created, or would have created without a fault. It is
+	// empty for a create that was refused otherwise, or without a name in the object that a fault answered.
 	Name string
 	// Path is the path of the URL, without the query.
 	Path string

@@ -20,13 +20,14 @@ func (s *Server) WaitForIdle(ctx context.Context, quiet time.Duration) error {
 		now, state, err := s.busy(ctx)
 		switch {
 		case ctx.Err() != nil:
+			if len(busy) == 0 {
+				busy = s.notQuiet(quiet)
+			}
 			return fmt.Errorf("the server is not idle: %s: %w", strings.Join(busy, "; "), ctx.Err())
 		case err != nil:
 			return err
 		case idle.lasts(len(now) == 0, state, time.Now()) >= quiet:
 			return nil
-		case len(now) == 0:
-			now = []string{fmt.Sprintf("the last request, or the last change of an object, was less than %v ago", quiet)}
 		}
 		busy = now
 		_ = sleep(ctx, idlePause) // busy checks ctx
@@ -65,7 +66,7 @@ func (s *Server) busy(ctx context.Context) (lines []string, state []int64, err e
 		return nil, nil, err
 	}
 	if n := s.http.short.Load(); n > 0 {
-		lines = append(lines, fmt.Sprintf("%d requests are served", n))
+		lines = append(lines, fmt.Sprintf("%d requests are served%s", n, s.running()))
 	}
 	for i, p := range s.stores.places {
 		if p.cache.Applied() < before[i] {
@@ -81,6 +82,34 @@ func (s *Server) busy(ctx context.Context) (lines []string, state []int64, err e
 		lines = []string{"requests, writes or other work begin again and again"}
 	}
 	return lines, after, err
+}
+
+// running names requests that are being served, if the server records them.
+func (s *Server) running() string {
+	const most = 5
+	if s.Traffic() == nil {
+		return ""
+	}
+	lines := s.Traffic().Running(most)
+	if len(lines) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(lines, ", ") + ")"
+}
+
+// notQuiet says what an idle server was busy with less than quiet ago: the last request, if the server records them, and the
+// object that changed last in each part of the stores.
+func (s *Server) notQuiet(quiet time.Duration) []string {
+	lines := []string{fmt.Sprintf("the last request, or the last change of an object, was less than %v ago", quiet)}
+	if t := s.Traffic(); t != nil && t.Last() != "" {
+		lines = append(lines, "the last request was "+t.Last())
+	}
+	for _, p := range s.stores.places {
+		if object := p.cache.LastChanged(); object != "" {
+			lines = append(lines, "the last change was that of "+object)
+		}
+	}
+	return lines
 }
 
 // idleState returns the revision of each part of the stores, and the number of requests so far.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -207,6 +208,21 @@ func (c *Cache) Busy() (names []string) {
 		}
 	}
 	return names
+}
+
+// LastChanged names an object that changed at the revision that Applied returns, "" if no log has it: resources that nobody reads
+// or watches have none.
+func (c *Cache) LastChanged() (name string) {
+	newest := c.Applied()
+	for _, r := range c.all() {
+		r.mu.RLock()
+		if log := &r.changes.log; log.Len() > 0 && log.Revision(log.Next()-1) >= newest {
+			e := log.Get(log.Next() - 1)
+			name = path.Join(cmp.Or(r.config.Resource, r.config.Prefix), cmp.Or(e.Object, e.Prev).Namespace, cmp.Or(e.Object, e.Prev).Name)
+		}
+		r.mu.RUnlock()
+	}
+	return name
 }
 
 // Revision returns the revision up to which Next has returned everything. Without matching events it advances with

@@ -63,14 +63,20 @@ func check(n int, on *Match, faults []Fault) error {
 		if err := f.check(on); err != nil {
 			return err
 		}
-		switch f.(type) {
-		case Fail, Drop:
-			if i < len(faults)-1 {
-				return errors.New("Fail and Drop must be the last fault: they end the request")
-			}
+		if ends(f) && i < len(faults)-1 {
+			return errors.New("Fail and Drop must be the last fault: they end the request")
 		}
 	}
 	return nil
+}
+
+// ends reports whether a fault ends a request before it is carried out.
+func ends(f Fault) bool {
+	switch f.(type) {
+	case Fail, Drop:
+		return true
+	}
+	return false
 }
 
 func (f Fail) check(*Match) error {

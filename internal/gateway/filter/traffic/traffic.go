@@ -3,8 +3,11 @@
 package traffic
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"slices"
@@ -15,6 +18,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/admission"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/machinery/responserecorder"
+	"github.com/keelson-dev/keelson/internal/machinery/scheme"
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
 )
 
 // MaxRequests limits the number of recorded requests. Then the oldest are dropped.
@@ -32,7 +37,7 @@ type Request struct {
 	Verb                                  string
 	Group, Version, Resource, Subresource string
 	Namespace                             string
-	// Name is the name of the object, also of one that the request has created.
+	// Name is the name of the object, also of one that the request has created, or would have created without a fault.
 	Name string
 	Path string
 	// Code is the HTTP status of the answer. It is 0 before the answer, and if the connection was cut off instead.
@@ -117,6 +122,41 @@ func (t *Traffic) Requests(m Match) []Request {
 		if m.Matches(&c.Request) {
 			out = append(out, c.Request)
 		}
+	}
+	return out
+}
+
+// Running describes the requests that are being served and are no watches: at most most of them, the newest first.
+func (t *Traffic) Running(most int) (lines []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range slices.Backward(t.calls) {
+		if c.Duration == 0 && c.Verb != "watch" && len(lines) < most {
+			lines = append(lines, c.String())
+		}
+	}
+	return lines
+}
+
+// Last describes the last request, "" if there was none.
+func (t *Traffic) Last() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.calls) == 0 {
+		return ""
+	}
+	return t.calls[len(t.calls)-1].String()
+}
+
+// String describes a call for people.
+func (c *call) String() string {
+	out := c.Verb + " " + c.Path
+	if c.Verb == "create" && c.Name != "" {
+		out += "/" + c.Name
+	}
+	if c.UserAgent != "" {
+		program, _, _ := strings.Cut(c.UserAgent, " ")
+		out += " of " + program
 	}
 	return out
 }
@@ -213,6 +253,9 @@ func (t *Traffic) Disturb(next http.Handler) http.Handler {
 			return
 		}
 		faults := t.meet(c, request.UserFrom(r.Context()))
+		if slices.ContainsFunc(faults, ends) {
+			t.name(c, r)
+		}
 		rw := responserecorder.Wrap(w)
 		before := rw.Started
 		rw.Started = func(status int) {
@@ -248,6 +291,54 @@ func (t *Traffic) meet(c *call, user *request.User) []Fault {
 		}
 	}
 	return nil
+}
+
+// name records the name in the body of a create that will not be carried out, so that Plugin does not see the object. The body is
+// gone then. A name that the server would have made, and that of a body that cannot be read, stay empty.
+func (t *Traffic) name(c *call, r *http.Request) {
+	if c.Verb != "create" || c.Name != "" || c.Resource == "" || c.Subresource != "" {
+		return
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, scheme.MaxBytes))
+	if err != nil {
+		return
+	}
+	name := nameIn(body)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c.Name = name
+}
+
+// nameIn returns metadata.name of an object in protobuf, JSON or YAML, "" if there is none.
+func nameIn(body []byte) string {
+	if bytes.HasPrefix(body, []byte(wire.EnvelopePrefix)) {
+		raw, err := wire.Raw(body)
+		if err != nil {
+			return ""
+		}
+		meta, err := wire.Metadata(raw)
+		const nameField = 1 // of ObjectMeta
+		for err == nil && len(meta) > 0 {
+			var number int32
+			var value []byte
+			var size int
+			if number, _, value, size, err = wire.NextField(meta); err == nil && number == nameField {
+				return string(value)
+			}
+			meta = meta[size:]
+		}
+		return ""
+	}
+	var object struct {
+		Metadata struct {
+			Name string `json:"name"`
+		} `json:"metadata"`
+	}
+	doc, err := scheme.YAMLToJSON(body) // JSON is YAML
+	if err == nil {
+		_ = json.Unmarshal(doc, &object) // without a name
+	}
+	return object.Metadata.Name
 }
 
 // watching notes a watch that runs. The result has to be called when it ends.

@@ -3,6 +3,7 @@ package traffic
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,12 +15,18 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/access/admission"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
 )
 
 // serve sends a request of ann through both filters to a handler. It returns the response, and what the filters panicked
 // with.
 func serve(t *Traffic, method, path string, handler http.HandlerFunc) (w *httptest.ResponseRecorder, panicked any) {
-	r := httptest.NewRequest(method, path, nil)
+	return serveBody(t, method, path, "", handler)
+}
+
+// serveBody is serve with a body.
+func serveBody(t *Traffic, method, path, body string, handler http.HandlerFunc) (w *httptest.ResponseRecorder, panicked any) {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	info := request.ParseInfo(r)
 	w = httptest.NewRecorder()
 	defer func() { panicked = recover() }()
@@ -32,6 +39,40 @@ func serve(t *Traffic, method, path string, handler http.HandlerFunc) (w *httpte
 func ok(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("served " + r.URL.RawQuery)) }
 
 const pods = "/api/v1/namespaces/n/pods"
+
+// TestNamesOfCreatesThatFaultsEnd checks that a create has its name in the record although its body reached no handler.
+func TestNamesOfCreatesThatFaultsEnd(t *testing.T) {
+	pod, err := (&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"b": "c"}}}).Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	proto := string(wire.NewEnvelopeHead("v1", "Pod").Append(nil, pod))
+	for _, fault := range []Fault{Fail{Code: 503}, Drop{}} {
+		for body, want := range map[string]string{
+			`{"kind":"Pod","metadata":{"labels":{"name":"x"},"name":"a"}}`: "a", "metadata:\n  name: a\n": "a", proto: "a",
+			`{"metadata":{"generateName":"a-"}}`: "", "": "", "{": "", "k8s\x00": "", proto[:len(proto)-30]: "", "[]": "",
+		} {
+			traffic := New()
+			if _, err := traffic.Inject(All, Match{Verb: "create"}, Delay{For: 1}, fault); err != nil {
+				t.Fatal(err)
+			}
+			serveBody(traffic, "POST", pods, body, ok)
+			if got := traffic.Requests(Match{}); len(got) != 1 || got[0].Name != want {
+				t.Errorf("%T, %q: %+v", fault, body, got)
+			}
+		}
+	}
+	// A handler gets the whole body.
+	traffic := New()
+	if _, err := traffic.Inject(All, Match{Verb: "create"}, Delay{For: 1}); err != nil {
+		t.Fatal(err)
+	}
+	serveBody(traffic, "POST", pods, "x", func(_ http.ResponseWriter, r *http.Request) {
+		if body, err := io.ReadAll(r.Body); err != nil || string(body) != "x" {
+			t.Errorf("%q, %v", body, err)
+		}
+	})
+}
 
 func TestRequests(t *testing.T) {
 	traffic := New()
