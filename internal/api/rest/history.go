@@ -37,7 +37,7 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 			return err
 		}
 	}
-	since, err := h.historySince(ctx, info)
+	since, err := h.historySince(ctx, s, info)
 	if err != nil {
 		return err
 	}
@@ -101,9 +101,16 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 
 // historySince returns the revision from which on the user may read the past in the namespace of the request: the creation of its namespace, or 0 for
 // a user who may read the history of all namespaces.
-func (h *Handler) historySince(ctx context.Context, info *request.Info) (int64, error) {
-	if info.Namespace == "" || h.mayReadHistory(ctx, info, "") == nil {
+//
+// Where revisions of the resource and of namespaces cannot be compared, nobody else may read the past: it may be that of a former namespace of
+// the same name.
+func (h *Handler) historySince(ctx context.Context, s *served, info *request.Info) (int64, error) {
+	if info.Namespace == "" {
 		return 0, nil
+	}
+	everywhere := h.mayReadHistory(ctx, info, "")
+	if everywhere == nil || !h.o.Registry.HasRevisionsOfNamespaces(s.Resource) {
+		return 0, everywhere
 	}
 	since, err := h.o.Registry.NamespaceSince(ctx, info.Namespace)
 	if err == nil && since == 0 {

@@ -117,7 +117,7 @@ func (h *Handler) page(
 func (h *Handler) viewPast(
 	ctx context.Context, s *served, info *request.Info, revision int64,
 ) (*cache.View, error) {
-	since, err := h.historySince(ctx, info)
+	since, err := h.historySince(ctx, s, info)
 	if err == nil && revision < since {
 		err = h.mayReadHistory(ctx, info, "") // which is refused, or since would be 0
 	}
