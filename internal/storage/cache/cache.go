@@ -219,8 +219,8 @@ func (c *Cache) Resource(config Config) *Resource {
 	return r
 }
 
-// Remove removes a resource. Its cursors and later calls fail with ErrRemoved. A later call of Resource with the
-// same prefix creates a new one.
+// Remove removes a resource. Later calls fail with ErrRemoved, and so do its cursors once they have returned the events
+// that are in the log. A later call of Resource with the same prefix creates a new one.
 func (c *Cache) Remove(prefix string) {
 	c.mu.Lock()
 	r := c.resources[prefix]

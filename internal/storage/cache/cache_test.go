@@ -819,6 +819,34 @@ func TestEnd(t *testing.T) {
 	}
 }
 
+// TestRemovedAfterTheLastEvent checks that the cursors of a removed resource return what the log had before they end.
+func TestRemovedAfterTheLastEvent(t *testing.T) {
+	s := newFakeStore()
+	c := newCache(t, s, nil)
+	r := c.Resource(podConfig())
+	put(t, s, "a/p", "n1|red|x")
+	snapshot(t, r, 0)
+	from := c.Applied()
+	whole, namespace := watch(t, r, from, Interest{}), watch(t, r, from, Interest{Namespace: "a"})
+	revision := put(t, s, "a/p", "n1|red|y")
+	snapshot(t, r, revision)
+	c.Remove(podPrefix)
+	for _, cursor := range []*Cursor{whole, namespace} {
+		events, _, err := cursor.Next(t.Context())
+		if err != nil || len(events) != 1 || events[0].Revision != revision {
+			t.Errorf("Next returned %d events and %v, want the one of revision %d", len(events), err, revision)
+		}
+		if _, _, err := cursor.Next(t.Context()); !errors.Is(err, ErrRemoved) {
+			t.Errorf("then Next returned %v, want ErrRemoved", err)
+		}
+	}
+	whole.Close()
+	namespace.Close()
+	if n := r.changes.log.Bytes(); n != 0 {
+		t.Errorf("the log of the removed resource keeps %d bytes without cursors", n)
+	}
+}
+
 func TestStoreClosedFromTheStart(t *testing.T) {
 	s := newFakeStore()
 	s.Close()

@@ -151,7 +151,8 @@ func (r *Resource) interestKey(c *Cursor) (interest.Key, bool) {
 // are shared; the slice is valid until the next call.
 //
 // Other errors end the cursor: *storage.CompactedError if the cursor is behind the log and the store has compacted
-// events that it has not seen, storage.ErrClosed, storage.ErrFailed and ErrRemoved.
+// events that it has not seen, storage.ErrClosed, storage.ErrFailed, and ErrRemoved after the events that the log had
+// when the resource was removed.
 func (c *Cursor) Next(ctx context.Context) ([]*Event, int64, error) {
 	return c.NextOr(ctx, nil)
 }
@@ -267,6 +268,9 @@ func (c *Cursor) Close() {
 		r.changes.interests.Release(c.posting)
 		c.posting = nil
 	}
+	if r.changes.cursors == 0 && r.removed() {
+		r.clearLog()
+	}
 }
 
 // collect returns the events of the log for the cursor. Without events it returns the channel that is closed when
@@ -276,8 +280,9 @@ func (c *Cursor) collect() (<-chan struct{}, error) {
 	tail := r.cache.feed.applied.Load() // before the log is read
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if err := r.err(); err != nil {
-		return nil, err
+	ended := r.err()
+	if ended != nil && !errors.Is(ended, ErrRemoved) {
+		return nil, ended
 	}
 	if c.next < r.changes.completeFrom {
 		c.behind = true
@@ -298,6 +303,12 @@ func (c *Cursor) collect() (<-chan struct{}, error) {
 		if !c.scan() {
 			return nil, nil
 		}
+	}
+	if len(c.events) > 0 && ended != nil {
+		return nil, nil // the next call returns the error
+	}
+	if ended != nil {
+		return nil, ended
 	}
 	c.revision = max(c.revision, tail, r.state.Load().revision)
 	if len(c.events) > 0 {

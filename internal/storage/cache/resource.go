@@ -8,6 +8,7 @@ import (
 	"sort"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/cache/index"
@@ -453,9 +454,11 @@ func (r *Resource) unload(force bool) {
 	r.state.Store(nil)
 	r.wake(&r.changes.wakeup)
 	r.changes.interests.Each(r.wakePosting)
-	r.changes.log.Clear(r.releaseEvent)
-	r.changes.log.Reset(0)
-	r.countLog()
+	if force && st != nil && r.changes.cursors > 0 && r.removed() {
+		time.AfterFunc(removedGrace, r.dropLog)
+	} else {
+		r.clearLog()
+	}
 	waking := slices.Clone(r.waking)
 	r.waking = nil
 	r.mu.Unlock()
@@ -466,6 +469,30 @@ func (r *Resource) unload(force bool) {
 	if st != nil && st.loaded {
 		r.releaseEncodings(st.objects, nil)
 	}
+}
+
+// removedGrace is how long the log of a removed resource is kept for cursors that have not read all of it.
+const removedGrace = 30 * time.Second
+
+// removed reports whether the resource was removed. Its open cursors first read the rest of the log, so that the
+// watchers of a deleted definition get the deletion of its last object.
+func (r *Resource) removed() bool {
+	p := r.ended.Load()
+	return p != nil && errors.Is(*p, ErrRemoved)
+}
+
+// clearLog drops the log. The caller holds mu.
+func (r *Resource) clearLog() {
+	r.changes.log.Clear(r.releaseEvent)
+	r.changes.log.Reset(0)
+	r.countLog()
+}
+
+// dropLog drops the log of a removed resource.
+func (r *Resource) dropLog() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clearLog()
 }
 
 // releaseEncodings drops the encodings of objects that are not loaded any more, except of those in keep.
