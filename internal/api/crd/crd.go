@@ -241,6 +241,7 @@ func (s *Server) put(d *definition) {
 	if old != nil {
 		d.reuseKinds(old)
 	}
+	d.kinds.terminating.Store(d.refusesCreates())
 	s.byName[d.name] = d
 	s.updateGroupNames(old, d)
 	s.expose(old, d)

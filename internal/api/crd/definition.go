@@ -132,8 +132,7 @@ func newDefinition(ctx context.Context, r *registry.Resource, o *cache.Object) (
 // reuseKinds takes the compiled kinds of old if the spec and the accepted names are the same. Otherwise the kinds
 // of d replace those of old.
 func (d *definition) reuseKinds(old *definition) {
-	if d.uid == old.uid && d.spec == old.spec && sameNames(&d.status.names, &old.status.names) &&
-		d.terminating() == old.terminating() {
+	if d.uid == old.uid && d.spec == old.spec && sameNames(&d.status.names, &old.status.names) {
 		d.kinds, d.spec = old.kinds, old.spec
 		return
 	}
@@ -158,8 +157,12 @@ func (d *definition) serves() bool {
 		n.Plural != "" && n.Singular != "" && n.Kind != "" && n.ListKind != ""
 }
 
-// terminating reports whether the definition is being deleted, so that no new objects are accepted.
+// terminating reports whether the objects of the definition are being deleted.
 func (d *definition) terminating() bool { return d.status.is(apiextensionsv1.Terminating) }
+
+// refusesCreates reports whether no new objects are accepted. This lasts until the definition is gone: after its objects
+// have been deleted, finalizers of others may keep it.
+func (d *definition) refusesCreates() bool { return d.deleting || d.terminating() }
 
 func (d *definition) version(name string) *version {
 	for i := range d.versions {

@@ -633,6 +633,76 @@ func TestWatchEndsWithTheSchema(t *testing.T) {
 	}
 }
 
+// TestWatchersSeeTheDeletionOfTheDefinition checks that the watchers of each version and of one namespace get the
+// deletion of every object of a deleted definition, also of one that a finalizer holds for a while. A finalizer of
+// somebody else on the definition keeps the watches open, and new objects refused, until it is removed.
+func TestWatchersSeeTheDeletionOfTheDefinition(t *testing.T) {
+	for _, held := range []bool{false, true} {
+		t.Run(fmt.Sprintf("definition held %v", held), func(t *testing.T) {
+			w := newWorld(t)
+			const group = "watched.example.com"
+			text := definition(group, versionOf("v1", "true", "size"), versionOf("v2", "false", "length"))
+			if held {
+				text = strings.Replace(text, `"metadata":{`, `"metadata":{"finalizers":["q.w/e"],`, 1)
+			}
+			w.must(201, "POST", definitions, asJSON, text)
+			const root = "/apis/" + group + "/v1"
+			const path = root + "/namespaces/x/widgets"
+			w.await(200, path)
+			w.must(201, "POST", path, asJSON, widget(group, "v1", "free", `{"size":1}`))
+			w.must(201, "POST", path, asJSON, strings.Replace(widget(group, "v1", "held", `{"size":1}`),
+				`"name":"held"`, `"name":"held","finalizers":["example.com/hold"]`, 1))
+			watches := map[string]chan string{}
+			for _, watched := range []string{
+				root + "/widgets", path, "/apis/" + group + "/v2/widgets", "/apis/" + group + "/v2/namespaces/x/widgets",
+			} {
+				response, err := w.server.Client().Get(w.server.URL + watched + "?watch=1&timeoutSeconds=60")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer response.Body.Close()
+				got := make(chan string, 1)
+				watches[watched] = got
+				events := json.NewDecoder(response.Body)
+				for range 2 { // the headers come before the cursor is there, the initial events after it
+					var e struct{ Type string }
+					if err := events.Decode(&e); err != nil || e.Type != "ADDED" {
+						t.Fatalf("%s begins with %q, %v", watched, e.Type, err)
+					}
+				}
+				go func() {
+					all, _ := io.ReadAll(io.MultiReader(events.Buffered(), response.Body))
+					got <- string(all)
+				}()
+			}
+			w.must(200, "DELETE", definitions+"/widgets."+group, "", "")
+			w.await(404, path+"/free")
+			w.must(200, "PATCH", path+"/held", asMerge, `{"metadata":{"finalizers":null}}`)
+			if held {
+				w.awaitCondition("widgets."+group, "Terminating", "InstanceDeletionCompleted")
+				w.must(403, "POST", path, asJSON, widget(group, "v1", "late", `{}`))
+				w.must(403, "PATCH", path+"/late?fieldManager=m", "application/apply-patch+yaml",
+					widget(group, "v1", "late", `{}`))
+				w.must(200, "PATCH", definitions+"/widgets."+group, asMerge, `{"metadata":{"finalizers":null}}`)
+			}
+			w.await(404, definitions+"/widgets."+group)
+			for watched, got := range watches {
+				select {
+				case events := <-got:
+					if n := strings.Count(events, `"DELETED"`); n != 2 {
+						t.Errorf("%s: %d events DELETED, want 2: %.2000s", watched, n, events)
+					}
+					if !strings.Contains(events, `"MODIFIED"`) {
+						t.Errorf("%s: no event MODIFIED for the object with a finalizer", watched)
+					}
+				case <-time.After(30 * time.Second):
+					t.Fatalf("%s: the watch did not end in 30 s after the definition was gone", watched)
+				}
+			}
+		})
+	}
+}
+
 func TestDiscoveryFollows(t *testing.T) {
 	w := newWorld(t)
 	const group = "h.example.com"

@@ -3,6 +3,7 @@ package rest
 import (
 	"net/http"
 	"slices"
+	"sync/atomic"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -16,9 +17,9 @@ type CustomResource struct {
 	s *served
 }
 
-// Bind returns the handler of a version of a kind without a Go type. terminating makes it refuse new objects, because
-// the definition is being deleted.
-func (h *Handler) Bind(r *registry.Resource, v *registry.Version, terminating bool) *CustomResource {
+// Bind returns the handler of a version of a kind without a Go type. It refuses new objects while terminating is true,
+// because the definition is being deleted.
+func (h *Handler) Bind(r *registry.Resource, v *registry.Version, terminating *atomic.Bool) *CustomResource {
 	s := newServed(registry.NewServed(r, v))
 	s.Terminating = terminating
 	return &CustomResource{h: h, s: s}

@@ -68,7 +68,7 @@ func (a *attempt) old() registry.Object {
 
 // takesNew refuses new objects of a resource whose definition is being deleted.
 func (a *attempt) takesNew(name string) error {
-	if !a.Target.Terminating {
+	if t := a.Target.Terminating; t == nil || !t.Load() {
 		return nil
 	}
 	return kerrors.NewForbidden(

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,8 +18,9 @@ type Served struct {
 	// GVK and GVR are the kind and the resource by the names of the request.
 	GVK schema.GroupVersionKind
 	GVR schema.GroupVersionResource
-	// Terminating refuses new objects: the definition of the resource is being deleted.
-	Terminating bool
+	// Terminating refuses new objects while it is true: the definition of the resource is being deleted. It is nil for
+	// a resource without a definition.
+	Terminating *atomic.Bool
 	// JSONHead is the beginning of the JSON of an object, before its item JSON (see ItemJSON).
 	JSONHead []byte
 }
