@@ -8,8 +8,10 @@ import (
 func TestAddresses(t *testing.T) {
 	a := NewAddresses(5, 2)
 	one := netip.MustParseAddr("192.0.2.1")
-	if !a.Take(one) || !a.Take(one) || a.Take(one) {
-		t.Error("one address has not two places")
+	for i, want := range []bool{true, true, false} {
+		if got := a.Take(one); got != want {
+			t.Errorf("place %d of an address: %v", i+1, got)
+		}
 	}
 	other := netip.MustParseAddr("192.0.2.10")
 	for range 3 {
