@@ -117,8 +117,6 @@ type watchStream struct {
 	// it.
 	initialView *cache.View
 	held        bool
-	// cursor has the events after the initial ones; nil until it is opened.
-	cursor *cache.Cursor
 }
 
 func (st *watchStream) begin() {
@@ -141,7 +139,6 @@ func (st *watchStream) begin() {
 // run sends events until the watch ends. Errors are sent as an event: the status
 // line is already on its way.
 func (st *watchStream) run(ctx context.Context, revision int64, o *listOptions) {
-	defer st.closeCursor()
 	from, err := st.initial(ctx, revision, o)
 	st.initialSent()
 	if err == nil {
@@ -160,18 +157,6 @@ func (st *watchStream) run(ctx context.Context, revision int64, o *listOptions) 
 	defer putWatchBuffer(buf)
 	if b, err := st.appendStatus((*buf)[:0], status); err == nil {
 		_ = st.send(b)
-	}
-}
-
-// openCursor opens the cursor over the events after revision from. closeCursor closes it.
-func (st *watchStream) openCursor(ctx context.Context, from int64) (err error) {
-	st.cursor, err = st.s.Watch(ctx, from, st.sel.interest())
-	return err
-}
-
-func (st *watchStream) closeCursor() {
-	if st.cursor != nil {
-		st.cursor.Close()
 	}
 }
 
@@ -196,10 +181,6 @@ func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptio
 		view, err = st.s.NotOlderThan(ctx, revision)
 	}
 	if err != nil {
-		return 0, err
-	}
-	// The cursor is opened before the events are sent: a resource that is removed meanwhile delivers the rest to it.
-	if err = st.openCursor(ctx, view.Revision()); err != nil {
 		return 0, err
 	}
 	buf := getWatchBuffer()
@@ -234,12 +215,11 @@ func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptio
 
 // follow sends the events after revision from.
 func (st *watchStream) follow(ctx context.Context, from int64) error {
-	if st.cursor == nil {
-		if err := st.openCursor(ctx, from); err != nil {
-			return err
-		}
+	cursor, err := st.s.Watch(ctx, from, st.sel.interest())
+	if err != nil {
+		return err
 	}
-	cursor := st.cursor
+	defer cursor.Close()
 	var pace pacer
 	for {
 		if wait := pace.pause(time.Now()); wait > 0 {
