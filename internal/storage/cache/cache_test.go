@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/keelson-dev/keelson/internal/storage"
@@ -819,32 +820,39 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestRemovedAfterTheLastEvent checks that the cursors of a removed resource return what the log had before they end.
+// TestRemovedAfterTheLastEvent checks that the cursors of a removed resource return what the log had before they end, also one that is opened
+// a short time after the removal, and that the log does not stay.
 func TestRemovedAfterTheLastEvent(t *testing.T) {
-	s := newFakeStore()
-	c := newCache(t, s, nil)
-	r := c.Resource(podConfig())
-	put(t, s, "a/p", "n1|red|x")
-	snapshot(t, r, 0)
-	from := c.Applied()
-	whole, namespace := watch(t, r, from, Interest{}), watch(t, r, from, Interest{Namespace: "a"})
-	revision := put(t, s, "a/p", "n1|red|y")
-	snapshot(t, r, revision)
-	c.Remove(podPrefix)
-	for _, cursor := range []*Cursor{whole, namespace} {
-		events, _, err := cursor.Next(t.Context())
-		if err != nil || len(events) != 1 || events[0].Revision != revision {
-			t.Errorf("Next returned %d events and %v, want the one of revision %d", len(events), err, revision)
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeStore()
+		c := newCache(t, s, nil)
+		r := c.Resource(podConfig())
+		put(t, s, "a/p", "n1|red|x")
+		snapshot(t, r, 0)
+		from := c.Applied()
+		cursors := []*Cursor{watch(t, r, from, Interest{}), watch(t, r, from, Interest{Namespace: "a"})}
+		revision := put(t, s, "a/p", "n1|red|y")
+		snapshot(t, r, revision)
+		c.Remove(podPrefix)
+		cursors = append(cursors, watch(t, r, from, Interest{}), watch(t, r, from, Interest{Namespace: "a"}))
+		for i, cursor := range cursors {
+			events, _, err := cursor.Next(t.Context())
+			if err != nil || len(events) != 1 || events[0].Revision != revision {
+				t.Errorf("cursor %d: Next returned %d events and %v, want the one of revision %d", i, len(events), err, revision)
+			}
+			if _, _, err := cursor.Next(t.Context()); !errors.Is(err, ErrRemoved) {
+				t.Errorf("cursor %d: then Next returned %v, want ErrRemoved", i, err)
+			}
+			cursor.Close()
 		}
-		if _, _, err := cursor.Next(t.Context()); !errors.Is(err, ErrRemoved) {
-			t.Errorf("then Next returned %v, want ErrRemoved", err)
+		time.Sleep(removedGrace + time.Second)
+		if n := r.changes.log.Bytes(); n != 0 {
+			t.Errorf("the log of the removed resource still has %d bytes", n)
 		}
-	}
-	whole.Close()
-	namespace.Close()
-	if n := r.changes.log.Bytes(); n != 0 {
-		t.Errorf("the log of the removed resource keeps %d bytes without cursors", n)
-	}
+		if _, err := r.Watch(t.Context(), from, Interest{}); !errors.Is(err, ErrRemoved) {
+			t.Errorf("a watch that begins after that: %v, want ErrRemoved", err)
+		}
+	})
 }
 
 func TestStoreClosedFromTheStart(t *testing.T) {

@@ -87,7 +87,7 @@ type Cursor struct {
 // Watch returns a cursor over the events after revision from whose object matches the interest before or after the
 // change. If the log no longer has that revision, the events are read from the history of the store (see
 // Histories). If the history is compacted, or too many cursors read it, Watch or a later Next returns a
-// *storage.CompactedError. The caller must close the cursor.
+// *storage.CompactedError. A resource that was removed a short time ago still has its log. The caller must close the cursor.
 func (r *Resource) Watch(ctx context.Context, from int64, in Interest) (*Cursor, error) {
 	c := &Cursor{resource: r, interest: in, field: -1, from: from, revision: from}
 	if in.Index != "" {
@@ -96,7 +96,11 @@ func (r *Resource) Watch(ctx context.Context, from int64, in Interest) (*Cursor,
 		}
 	}
 	for !r.join(c) {
-		if err := r.waitLoaded(ctx, 0); err != nil {
+		err := r.waitLoaded(ctx, 0)
+		if errors.Is(err, ErrRemoved) && r.joinRemoved(c) {
+			return c, nil
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -124,6 +128,21 @@ func (r *Resource) join(c *Cursor) bool {
 	}
 	c.behind = !r.changes.log.Covers(c.from)
 	c.next = r.changes.log.After(c.from)
+	return true
+}
+
+// joinRemoved registers the cursor with a removed resource, if its log is still there and has everything after c.from: a watcher that was
+// sending its initial events meanwhile gets the rest. It reports whether that is so.
+func (r *Resource) joinRemoved(c *Cursor) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	log := &r.changes.log
+	if !r.removed() || log.Len() == 0 || !log.Covers(c.from) {
+		return false
+	}
+	r.changes.cursors++
+	r.changes.busy.Add(1)
+	c.next = log.After(c.from)
 	return true
 }
 
@@ -267,9 +286,6 @@ func (c *Cursor) Close() {
 	if c.posting != nil {
 		r.changes.interests.Release(c.posting)
 		c.posting = nil
-	}
-	if r.changes.cursors == 0 && r.removed() {
-		r.clearLog()
 	}
 }
 

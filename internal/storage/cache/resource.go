@@ -454,7 +454,7 @@ func (r *Resource) unload(force bool) {
 	r.state.Store(nil)
 	r.wake(&r.changes.wakeup)
 	r.changes.interests.Each(r.wakePosting)
-	if force && st != nil && r.changes.cursors > 0 && r.removed() {
+	if r.removed() && r.changes.log.Len() > 0 {
 		time.AfterFunc(removedGrace, r.dropLog)
 	} else {
 		r.clearLog()
@@ -471,11 +471,12 @@ func (r *Resource) unload(force bool) {
 	}
 }
 
-// removedGrace is how long the log of a removed resource is kept for cursors that have not read all of it.
+// removedGrace is how long the log of a removed resource is kept, for cursors that have not read all of it and for watches that are still
+// sending their initial events. Its size is limited as before.
 const removedGrace = 30 * time.Second
 
-// removed reports whether the resource was removed. Its open cursors first read the rest of the log, so that the
-// watchers of a deleted definition get the deletion of its last object.
+// removed reports whether the resource was removed. Its cursors first read the rest of the log, so that the watchers of
+// a deleted definition get the deletion of its last object.
 func (r *Resource) removed() bool {
 	p := r.ended.Load()
 	return p != nil && errors.Is(*p, ErrRemoved)
