@@ -74,7 +74,8 @@ func TestDamagedDirectory(t *testing.T) {
 	if status, body := get(t, kubeconfig, list); status != http.StatusInternalServerError || !strings.Contains(body, "keelson repair") {
 		t.Errorf("a list over damage: %d %.300s", status, body)
 	}
-	if status, body := get(t, kubeconfig, "/readyz?verbose"); status != http.StatusOK || !strings.Contains(body, "warn: data on the disk is damaged") {
+	status, body := get(t, kubeconfig, "/readyz?verbose")
+	if status != http.StatusOK || !strings.Contains(body, "warn: data on the disk is damaged") {
 		t.Errorf("readyz: %d %.2000s", status, body)
 	}
 	if status, body := post(t, kubeconfig, "/api/v1/namespaces/default/secrets", `{"metadata":{"name":"s"}}`); status != http.StatusCreated {

@@ -163,8 +163,8 @@ func (s *saveFrom) saveTo(ctx context.Context, w io.Writer) error {
 	}
 	_, err = io.Copy(w, body)
 	if err = errors.Join(err, body.Close()); err != nil {
-		return fmt.Errorf("the server at %s did not send the snapshot to its end (%w); its log says why. If data on its disk is damaged, stop it "+
-			"and use --skip-damaged", r.server, oneLine(err))
+		return fmt.Errorf("the server at %s did not send the snapshot to its end (%w); its log says why. "+
+			"If data on its disk is damaged, stop it and use --skip-damaged", r.server, oneLine(err))
 	}
 	return nil
 }

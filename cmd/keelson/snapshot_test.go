@@ -21,6 +21,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
@@ -454,39 +455,29 @@ func TestScheduledSnapshots(t *testing.T) {
 // awaitMetric waits until the metrics of a server have a line. The server counts a snapshot after its file has its name.
 func awaitMetric(t *testing.T, kubeconfig, line string) {
 	t.Helper()
-	var status int
-	var found []string
 	name, _, _ := strings.Cut(line, "{")
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		var body string
-		status, body = get(t, kubeconfig, "/metrics")
-		found = nil
+	apitest.Eventually(t, "the metric "+line, func() (bool, string) {
+		status, body := get(t, kubeconfig, "/metrics")
+		var found []string
 		for l := range strings.Lines(body) {
 			if strings.HasPrefix(l, name) {
 				found = append(found, l)
 			}
 		}
-		if slices.Contains(found, line+"\n") {
-			return
-		}
-	}
-	t.Fatalf("the metrics do not have %q after a minute: status %d, %q", line, status, found)
+		return slices.Contains(found, line+"\n"), fmt.Sprintf("status %d, %q", status, found)
+	})
 }
 
 // mustRequestToken returns a token of the service account default/default, which a new server makes soon after its start.
 func mustRequestToken(t *testing.T, kubeconfig string) string {
 	t.Helper()
-	var status int
-	var body string
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		status, body = post(t, kubeconfig, "/api/v1/namespaces/default/serviceaccounts/default/token", `{"spec":{}}`)
-		var answer struct{ Status struct{ Token string } }
-		if status == http.StatusCreated && json.Unmarshal([]byte(body), &answer) == nil {
-			return answer.Status.Token
-		}
-	}
-	t.Fatalf("there is no token after a minute: %d %.300s", status, body)
-	return ""
+	var answer struct{ Status struct{ Token string } }
+	apitest.Eventually(t, "a token of default/default", func() (bool, string) {
+		status, body := post(t, kubeconfig, "/api/v1/namespaces/default/serviceaccounts/default/token", `{"spec":{}}`)
+		ok := status == http.StatusCreated && json.Unmarshal([]byte(body), &answer) == nil
+		return ok, fmt.Sprintf("%d %.300s", status, body)
+	})
+	return answer.Status.Token
 }
 
 // userOfToken returns the name of the user whom a token authenticates, "" if there is none.

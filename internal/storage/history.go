@@ -125,8 +125,8 @@ type ChangesResult struct {
 // Kept contains figures about versions that are kept beyond the compaction revision.
 type Kept struct {
 	Bytes int64 // of their keys, values and log records, before compression
-	// GivenUp has the bytes that this process has given up before their time, by the share whose they were: a namespace, or a resource that has
-	// none. It names a bounded number of shares, and must not be changed.
+	// GivenUp has the bytes that this process has given up before their time, by share: a namespace, or a resource without
+	// namespaces. It names a bounded number of shares, and must not be changed.
 	GivenUp map[string]int64
 }
 

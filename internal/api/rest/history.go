@@ -102,8 +102,8 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 // historySince returns the revision from which on the user may read the past in the namespace of the request: the creation of its namespace, or 0 for
 // a user who may read the history of all namespaces.
 //
-// Where revisions of the resource and of namespaces cannot be compared, nobody else may read the past: it may be that of a former namespace of
-// the same name.
+// If the revisions of the resource and of namespaces cannot be compared, no other user may read the past. It may be the
+// past of an earlier namespace with the same name.
 func (h *Handler) historySince(ctx context.Context, s *served, info *request.Info) (int64, error) {
 	if info.Namespace == "" {
 		return 0, nil

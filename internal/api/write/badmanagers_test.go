@@ -14,11 +14,16 @@ import (
 
 // badEntries are entries of managedFields that kube-apiserver does not accept from admission, each with a part of its warning.
 var badEntries = []struct{ name, entry, warning string }{
-	{"fields", `"manager":"x","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"zzz":{}}`, "error decoding versioned set from"},
-	{"no operation", `"manager":"x","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{}}`, "operation must be `Apply` or `Update`"},
-	{"operation", `"manager":"x","operation":"Y","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{}}`, "operation must be `Apply` or `Update`"},
-	{"no apiVersion", `"manager":"x","operation":"Update","fieldsType":"FieldsV1","fieldsV1":{"f:data":{}}`, "apiVersion must not be empty"},
-	{"no fieldsType", `"manager":"x","operation":"Update","apiVersion":"v1","fieldsV1":{"f:data":{}}`, "missing fieldsType in managed fields entry 0"},
+	{"fields", `"manager":"x","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"zzz":{}}`,
+		"error decoding versioned set from"},
+	{"no operation", `"manager":"x","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{}}`,
+		"operation must be `Apply` or `Update`"},
+	{"operation", `"manager":"x","operation":"Y","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{}}`,
+		"operation must be `Apply` or `Update`"},
+	{"no apiVersion", `"manager":"x","operation":"Update","fieldsType":"FieldsV1","fieldsV1":{"f:data":{}}`,
+		"apiVersion must not be empty"},
+	{"no fieldsType", `"manager":"x","operation":"Update","apiVersion":"v1","fieldsV1":{"f:data":{}}`,
+		"missing fieldsType in managed fields entry 0"},
 	{"fieldsType", `"manager":"x","operation":"Update","apiVersion":"v1","fieldsType":"Z","fieldsV1":{"f:data":{}}`,
 		`invalid fieldsType "Z" in managed fields entry 0`},
 }

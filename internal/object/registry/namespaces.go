@@ -44,8 +44,8 @@ func (g *Registry) NamespaceSince(ctx context.Context, name string) (int64, erro
 	return o.CreateRevision, nil
 }
 
-// HasRevisionsOfNamespaces reports whether a revision of the resource can be compared with the one at which a namespace was created: both are
-// in one store. With --etcd-servers-overrides they may not be.
+// HasRevisionsOfNamespaces reports whether a revision of the resource can be compared with the one at which a namespace
+// was created: both are in one store. With --etcd-servers-overrides they may not be.
 func (g *Registry) HasRevisionsOfNamespaces(r *Resource) bool {
 	namespaces := g.resources[schema.GroupResource{Resource: "namespaces"}]
 	return namespaces != nil && namespaces.store == r.store

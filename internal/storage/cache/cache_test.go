@@ -820,8 +820,8 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestRemovedAfterTheLastEvent checks that the cursors of a removed resource return what the log had before they end, also one that is opened
-// a short time after the removal, and that the log does not stay.
+// TestRemovedAfterTheLastEvent checks that the cursors of a removed resource return what the log had before they end,
+// also one that is opened a short time after the removal, and that the log does not stay.
 func TestRemovedAfterTheLastEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeStore()

@@ -55,5 +55,6 @@
 //   - The past: retention.go (what is kept, and for how long), past.go (reads of it).
 //   - Time: clock.go, expiry.go (times to live), samples.go (which revision was current when), compact.go.
 //   - Disk space: diskspace.go (reserve), mergescheduler.go, garbage.go and reclaim.go.
-//   - Damage and copies: blockcheck.go, corruption.go, repair.go, tablerescue.go, revisionfile.go, verify.go, export.go (also Reader and Import).
+//   - Damage: blockcheck.go, corruption.go, revisionfile.go, verify.go; repair.go, with repairtables.go, tablerescue.go and mend.go.
+//   - Copies: export.go (also Reader and Import).
 package embedded

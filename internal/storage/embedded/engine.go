@@ -198,7 +198,8 @@ func openError(dir string, err error) error {
 		return fmt.Errorf("data directory %s: %w: %v", dir, ErrNewerFormat, err)
 	}
 	// A missing file and one of another size are no errors of corruption.
-	if pebble.IsCorruptionError(err) || strings.Contains(text, "manifest file") || missingTable.MatchString(text) || wrongSize.MatchString(text) {
+	if pebble.IsCorruptionError(err) || strings.Contains(text, "manifest file") || missingTable.MatchString(text) ||
+		wrongSize.MatchString(text) {
 		return fmt.Errorf("cannot open data directory %s: %w; `keelson repair` makes what can be read usable, "+
 			"`keelson snapshot restore` makes another directory from a snapshot: %s", dir, ErrDamaged, damageIn(err))
 	}

@@ -84,7 +84,7 @@ func (e *Export) Revision() int64 { return e.revision }
 func (e *Export) Records(ctx context.Context) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		if err := e.each(ctx, yield); err != nil {
-			yield(Record{}, err)
+			yield(Record{}, asDamage(err))
 		}
 	}
 }
@@ -126,7 +126,7 @@ func (e *Export) Past(ctx context.Context) iter.Seq2[PastRecord, error] {
 		}
 		defer it.Close()
 		if err := e.eachPast(ctx, it, yield); err != nil {
-			yield(PastRecord{}, err)
+			yield(PastRecord{}, asDamage(err))
 		}
 	}
 }

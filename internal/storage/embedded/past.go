@@ -122,6 +122,11 @@ func (w written) time() time.Time {
 
 // Changes implements storage.History.
 func (s *Store) Changes(ctx context.Context, r storage.ChangesRequest) (storage.ChangesResult, error) {
+	result, err := s.changes(ctx, r)
+	return result, asDamage(err)
+}
+
+func (s *Store) changes(ctx context.Context, r storage.ChangesRequest) (storage.ChangesResult, error) {
 	if err := s.enter(ctx); err != nil {
 		return storage.ChangesResult{}, err
 	}
@@ -214,7 +219,7 @@ func (s *Store) RevisionAt(ctx context.Context, scope storage.Scope, t time.Time
 	defer s.leave()
 	found, err := s.loggedAt(ctx, t)
 	if err != nil {
-		return 0, err
+		return 0, asDamage(err)
 	}
 	found = max(found, 1) // the revision of an empty store
 	floor := s.history.floors.Load().of(scope)
@@ -270,7 +275,7 @@ func (s *Store) WrittenAt(ctx context.Context, revision int64) (time.Time, []byt
 		return time.Time{}, nil, nil
 	}
 	w, err := s.writtenAt(revision)
-	return w.time(), w.by, err
+	return w.time(), w.by, asDamage(err)
 }
 
 // writtenAt returns when and by whom a revision was written. The result is zero if the log has no record of it.

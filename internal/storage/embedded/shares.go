@@ -13,15 +13,15 @@ import (
 )
 
 // When more is kept of the past than there is room for, who has written most loses first, so that nobody can push out what others need. The
-// room is divided between the shares, which are namespaces (and resources without namespaces), and the room of a share between its keys. A
-// share that needs less than its part leaves the rest to the others. What is beyond the part of a key is given up, the oldest first. Deletions,
-// which say who has deleted what, and the version before them are given up last.
+// room is divided between the shares, which are namespaces (and resources without namespaces), and the room of a share
+// between its keys. A share that needs less than its part leaves the rest to the others. What is beyond the part of a key
+// is given up, the oldest first. Deletions, which say who has deleted what, and the version before them are given up last.
 //
 // Example: there is room for 90, and namespace a keeps 20, b 30 and c 200. Then a and b keep everything and c keeps 40. If c has the keys x
 // with 190 and y with 10, y keeps everything and x keeps 30.
 //
-// What is given up is removed as in every other pass: an operation together with the versions that it names. What cannot be read any more is
-// recorded as a loss, which is a floor for a key or for a folder of keys.
+// What is given up is removed as in every other pass: an operation together with the versions that it names. What cannot be
+// read any more is recorded as a loss, which is a floor for a key or for a folder of keys.
 
 // loss is a revision below which something cannot be read because it was given up out of turn.
 type loss struct {

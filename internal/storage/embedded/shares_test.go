@@ -71,8 +71,8 @@ func TestLosses(t *testing.T) {
 	}
 }
 
-// TestWhoWritesMostLosesFirst writes very much to one object, and checks that what others have deleted and changed is still kept, with who did
-// it, and so are the other objects of the same namespace.
+// TestWhoWritesMostLosesFirst writes very much to one object, and checks that what others have deleted and changed is
+// still kept, with who did it, and so are the other objects of the same namespace.
 func TestWhoWritesMostLosesFirst(t *testing.T) {
 	clocks := newTwoClocks()
 	o := Options{
@@ -145,8 +145,8 @@ func TestWhoWritesMostLosesFirst(t *testing.T) {
 	mustVerify(t, s.opts)
 }
 
-// TestSharesTwin makes random changes, has random parts of the history given up, restarts the store, also after a power failure, and compares
-// every state that can be read with the state in a twin, which keeps everything.
+// TestSharesTwin makes random changes, has random parts of the history given up, restarts the store, also after a power
+// failure, and compares every state that can be read with the state in a twin, which keeps everything.
 func TestSharesTwin(t *testing.T) {
 	for range shorter(20, 5) {
 		seed := rand.Uint64()

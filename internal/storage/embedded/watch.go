@@ -315,7 +315,7 @@ func (w *watcher) poll(ctx context.Context) (b storage.Batch, wait bool, err err
 		b = collect(records, w.prefix)
 	}
 	if err != nil {
-		return b, false, err
+		return b, false, asDamage(err)
 	}
 	h.mu.Lock()
 	w.cursor = b.Revision + 1

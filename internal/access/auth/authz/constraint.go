@@ -2,8 +2,8 @@ package authz
 
 import "context"
 
-// Constraint limits what the sender of a request may do in the name of the user whom the sender impersonates (KEP-5284). Allows answers as an
-// Authorizer does, about a question whose user is the impersonated one.
+// Constraint limits what the sender of a request may do in the name of the user whom the sender impersonates
+// (KEP-5284). Allows answers as an Authorizer does, about a question whose user is the impersonated one.
 type Constraint struct {
 	User   string // the name of the impersonated user
 	Allows func(ctx context.Context, a Attributes) (Decision, string, error)
@@ -16,9 +16,10 @@ func WithConstraint(ctx context.Context, c *Constraint) context.Context {
 	return context.WithValue(ctx, constraintKey{}, c)
 }
 
-// Further asks whether the user may do something that a request needs beside its own verb, which the filters have authorized: readhistory,
-// escalate, bind, sign, or create for an update that creates. If the request is sent under a constraint, that has to allow it too, as it had
-// to allow the verb of the request: otherwise the permission to impersonate for reads would be one for everything that a read may ask for.
+// Further asks whether the user may do something that a request needs beside its own verb, which the filters have
+// authorized: readhistory, escalate, bind, sign, or create for an update that creates. If the request is sent under a
+// constraint, that has to allow it too, as it had to allow the verb of the request: otherwise the permission to
+// impersonate for reads would be one for everything that a read may ask for.
 func Further(ctx context.Context, z Authorizer, a Attributes) (Decision, string, error) {
 	decision, reason, err := z.Authorize(ctx, a)
 	c, _ := ctx.Value(constraintKey{}).(*Constraint)

@@ -104,8 +104,8 @@ func (f *filter) serve(w http.ResponseWriter, r *http.Request, requested *reques
 	next.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// constraint returns what limits further questions about a request in the name of user: the sender needs the permission for each of them, in
-// the form that it has in the mode.
+// constraint returns what limits further questions about a request in the name of user: the sender needs the permission
+// for each of them, in the form that it has in the mode.
 func (f *filter) constraint(m *mode, sender, user *request.User) *authz.Constraint {
 	return &authz.Constraint{User: user.Name, Allows: func(ctx context.Context, a authz.Attributes) (authz.Decision, string, error) {
 		decision, reason, err := f.authorizer.Authorize(ctx, m.onBehalf(sender, a))

@@ -294,7 +294,7 @@ func (t *Traffic) meet(c *call, user *request.User) []Fault {
 }
 
 // name records the name in the body of a create that will not be carried out, so that Plugin does not see the object. The body is
-// gone then. A name that the server would have made, and that of a body that cannot be read, stay empty.
+// gone then. The name stays empty if the server would have made it, and if the body cannot be read.
 func (t *Traffic) name(c *call, r *http.Request) {
 	if c.Verb != "create" || c.Name != "" || c.Resource == "" || c.Subresource != "" {
 		return

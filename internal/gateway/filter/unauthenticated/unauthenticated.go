@@ -1,10 +1,10 @@
-// Package unauthenticated is the filter that serves pages which need no credentials: the page at / and the web console. It decides for all of
-// them whether they are open, and what they may take.
+// Package unauthenticated is the filter that serves pages which need no credentials: the page at / and the web console.
+// It decides for all of them whether they are open, and what they may take.
 //
-// A page is open if requests without credentials are allowed for its path, by the same rule as all other such requests. The filter limits
-// how many of these requests are served at a time, in all and for one client address, and how long each may take: anybody can send
-// them, and nobody pays for what they take. A request above the limits is answered 429 without a body, so that nothing waits for a client that
-// does not read.
+// A page is open if requests without credentials are allowed for its path, by the same rule as all other such requests.
+// The filter limits how many of these requests are served at a time, in all and for one client address, and how long
+// each may take: anybody can send them, and nobody pays for what they take. A request above the limits is answered 429
+// without a body, so that nothing waits for a client that does not read.
 package unauthenticated
 
 import (

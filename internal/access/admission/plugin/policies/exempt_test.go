@@ -17,9 +17,12 @@ import (
 // configures admission is exempt, as in kube-apiserver, so that a wrong configuration can be removed.
 func TestWhatIsExempt(t *testing.T) {
 	const (
-		hook    = `"webhooks":[{"name":"a.example.com","clientConfig":{"url":"https://127.0.0.1:1"},"sideEffects":"None","admissionReviewVersions":["v1"]}]`
-		policy  = `"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["nodes"]}]},`
-		mutate  = `"failurePolicy":"Fail","reinvocationPolicy":"Never","mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":"[JSONPatch{op: \"test\", path: \"/a\", value: 1}]"}}]}`
+		hook = `"webhooks":[{"name":"a.example.com","clientConfig":{"url":"https://127.0.0.1:1"},"sideEffects":"None",` +
+			`"admissionReviewVersions":["v1"]}]`
+		policy = `"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],` +
+			`"resources":["nodes"]}]},`
+		mutate = `"failurePolicy":"Fail","reinvocationPolicy":"Never","mutations":[{"patchType":"JSONPatch",` +
+			`"jsonPatch":{"expression":"[JSONPatch{op: \"test\", path: \"/a\", value: 1}]"}}]}`
 		reviews = "/apis/authorization.k8s.io/v1/"
 	)
 	resources := []struct {
@@ -43,7 +46,9 @@ func TestWhatIsExempt(t *testing.T) {
 	deny := func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		return &admissionv1.AdmissionResponse{}
 	}
-	const all = `"rules":[{"apiGroups":["admissionregistration.k8s.io","authorization.k8s.io",""],"apiVersions":["*"],"operations":["*"],"resources":["*"]}]`
+	const all = `"rules":[{"apiGroups":["admissionregistration.k8s.io","authorization.k8s.io",""],"apiVersions":["*"],` +
+		`"operations":["*"],"resources":["*"]}]`
+	constraints := `"matchConstraints":{` + strings.Replace(all, `"rules"`, `"resourceRules"`, 1) + `}`
 	for _, c := range []struct {
 		name       string
 		begin, end func()
@@ -51,8 +56,8 @@ func TestWhatIsExempt(t *testing.T) {
 	}{
 		{"validating policy", func() {
 			s.Run([]apitest.Step{
-				{"POST", policiesPath, `{"metadata":{"name":"all"},"spec":{"matchConstraints":{` + strings.Replace(all, `"rules"`, `"resourceRules"`, 1) +
-					`},"validations":[{"expression":"false"}]}}`, http.StatusCreated, ""},
+				{"POST", policiesPath, `{"metadata":{"name":"all"},"spec":{` + constraints + `,"validations":[{"expression":"false"}]}}`,
+					http.StatusCreated, ""},
 				{"POST", bindingsPath, bindingBody("all", `"Deny"`, ""), http.StatusCreated, ""},
 			})
 		}, func() { s.Send("DELETE", bindingsPath+"/all", ""); s.Send("DELETE", policiesPath+"/all", "") },

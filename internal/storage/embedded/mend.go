@@ -1,0 +1,410 @@
+package embedded
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// mender repairs what is in the database.
+type mender struct {
+	store   *Store
+	options RepairOptions
+	gaps    []tableGap
+	done    *Repaired
+
+	batch       *pebble.Batch // written when all steps are done
+	versions    *pebble.Iterator
+	revision    int64 // of the store
+	compacted   int64
+	firstLogged int64              // 0 if there is no log record
+	lost        map[string]int64   // by key, the newest revision that is lost
+	deadlines   map[expiring]int64 // of the expiry index
+}
+
+// expiring is a version that expires.
+type expiring struct {
+	key      string
+	revision int64
+}
+
+func (m *mender) run(ctx context.Context) (err error) {
+	s := m.store
+	m.batch, m.lost = s.db.NewIndexedBatch(), map[string]int64{}
+	if m.revision, m.compacted, _, err = s.position(); err != nil {
+		return err
+	}
+	// The revision file has the highest revision that clients have seen, also if its log record is lost.
+	m.revision = max(m.revision, s.readRevisionFile())
+	if m.versions, err = s.db.NewIter(versionSpan()); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.versions.Close()) }()
+	for _, step := range []func(context.Context) error{m.expiry, m.log, m.logGaps, m.unnamed, m.unreachable} {
+		if err := errors.Join(ctx.Err(), step(ctx)); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(m.done.Lost, func(a, b Lost) int { return strings.Compare(a.Key, b.Key) })
+	return m.batch.Commit(&pebble.WriteOptions{Sync: !s.opts.unlogged})
+}
+
+// expiry reads the expiry index. It removes records whose version is lost or is not the newest one any more.
+func (m *mender) expiry(ctx context.Context) error {
+	it, err := m.store.db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefixExpiry}, UpperBound: []byte{prefixExpiry + 1}})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	m.deadlines = map[expiring]int64{}
+	for ok := it.First(); ok && ctx.Err() == nil; ok = it.Next() {
+		deadline, key, err := parseExpiryKey(it.Key())
+		if err != nil {
+			return err
+		}
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		revision, err := decodeNumber(value)
+		if err != nil {
+			return err
+		}
+		m.deadlines[expiring{string(key), revision}] = deadline
+		mustSucceed(m.batch.Delete(it.Key(), nil)) // unreachable writes those that are right
+	}
+	return it.Error()
+}
+
+// log compares the log with the versions, and writes values in place of those that are lost.
+func (m *mender) log(ctx context.Context) error {
+	it, err := m.store.db.NewIter(logSpan())
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	want := max(m.compacted, 1) + 1
+	for ok := it.First(); ok && ctx.Err() == nil; ok = it.Next() {
+		revision, err := parseLogKey(it.Key())
+		if err != nil {
+			return err
+		}
+		if m.firstLogged == 0 {
+			m.firstLogged = revision
+		}
+		if revision > want {
+			m.done.LogLost = revision - 1
+		}
+		want = max(want, revision+1)
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		err = decodeLog(value, func(key []byte, op logOp) error {
+			if err := m.version(string(key), revision, op.deleted); err != nil || op.prev == 0 {
+				return err
+			}
+			return m.version(string(key), op.prev, false)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if m.revision >= want {
+		m.done.LogLost = m.revision
+	}
+	return errors.Join(it.Error(), m.replaceLost())
+}
+
+// version looks for a version that the log names.
+func (m *mender) version(key string, revision int64, deleted bool) error {
+	found, ok, err := seekVersion(m.versions, nil, key, revision)
+	if err != nil || ok && found.revision == revision {
+		return err
+	}
+	if deleted { // a deletion has no value that could be lost
+		m.set(key, revision, version{create: revision, tombstone: true})
+		return nil
+	}
+	before, seen := m.lost[key]
+	if !seen || revision > before {
+		m.lost[key] = revision
+	}
+	if revision == before {
+		return nil
+	}
+	m.done.Past++
+	deadline := m.deadlines[expiring{key, revision}]
+	if deadline != 0 {
+		mustSucceed(m.batch.Set(appendExpiryKey(nil, deadline, key), encodeNumber(revision), nil))
+	}
+	m.set(key, revision, version{create: revision, deadline: deadline, value: fmt.Appendf(nil, "%srevision %d", lostPrefix, revision)})
+	return nil
+}
+
+func (m *mender) set(key string, revision int64, v version) {
+	value := make([]byte, v.size())
+	v.encode(value)
+	mustSucceed(m.batch.Set(appendVersionKey(nil, key, revision), value, nil))
+}
+
+// replaceLost finds which of the lost versions were the newest ones of their keys.
+func (m *mender) replaceLost() error {
+	for key, revision := range m.lost {
+		newest, ok, err := seekVersion(m.versions, nil, key, maxRevision)
+		if err != nil {
+			return err
+		}
+		if ok && newest.revision > revision {
+			continue
+		}
+		m.done.Past--
+		lost := Lost{Key: key, Revision: revision}
+		for ok && (newest.tombstone || IsLost(newest.value)) { // the newest before that can be read
+			if newest, ok, err = seekVersion(m.versions, nil, key, newest.revision-1); err != nil {
+				return err
+			}
+		}
+		if ok {
+			lost.Older = newest.revision
+			if m.options.UseOlder {
+				m.set(key, revision, version{create: newest.create, deadline: newest.deadline, value: newest.value})
+			}
+		}
+		m.done.Lost = append(m.done.Lost, lost)
+	}
+	return nil
+}
+
+// unnamed handles what may be lost and is not named by the log, in one revision of its own. All versions are named by a log that begins
+// with the store.
+func (m *mender) unnamed(context.Context) error {
+	if m.compacted == 0 && m.firstLogged > 0 && m.firstLogged <= 2 && m.done.LogLost == 0 {
+		return nil
+	}
+	bounds, err := m.tableBounds()
+	if err != nil {
+		return err
+	}
+	u := &unnamedLoss{mender: m, revision: m.revision + 1, taken: map[string]bool{}}
+	u.record = appendWritten(nil, written{ms: m.store.opts.Clock().UnixMilli()})
+	for _, g := range m.gaps {
+		if g.after == nil {
+			g.after = bounds[g.table].after
+		}
+		if g.before == nil {
+			g.before = bounds[g.table].before
+		}
+		if bytes.Compare(g.before, []byte{prefixVersion}) < 0 || bytes.Compare(g.after, []byte{prefixVersion + 1}) >= 0 {
+			continue
+		}
+		if err := u.gap(g); err != nil {
+			return err
+		}
+	}
+	if len(u.taken) == 0 {
+		return nil
+	}
+	return m.batch.Set(logKey(u.revision), u.record, nil)
+}
+
+// tableBounds returns the lowest and the highest key of each table, as the database knows them.
+func (m *mender) tableBounds() (map[string]gap, error) {
+	levels, err := m.store.db.SSTables()
+	if err != nil {
+		return nil, err
+	}
+	bounds := map[string]gap{}
+	for _, level := range levels {
+		for _, t := range level {
+			bounds[fmt.Sprintf("%06d%s", uint64(t.BackingSSTNum), tableSuffix)] = gap{t.Smallest.UserKey, t.Largest.UserKey}
+		}
+	}
+	return bounds, nil
+}
+
+// unnamedLoss is the revision that marks what may be lost.
+type unnamedLoss struct {
+	*mender
+	revision int64
+	record   []byte          // of the log
+	taken    map[string]bool // the keys in it
+}
+
+// gap marks what may be lost in a gap: each folder of keys gets an entry that stands for objects of which nothing is known. If log records
+// are lost, a key whose newest version may be in the gap is lost too: what is left of it is older.
+func (u *unnamedLoss) gap(g tableGap) error {
+	lost := Lost{After: keyOf(g.after), Before: keyOf(g.before)}
+	folders := map[string]bool{}
+	for _, near := range []string{lost.After, lost.Before} {
+		if near != "" {
+			folders[path.Dir(near)] = true
+		}
+	}
+	it, err := u.batch.NewIter(versionSpan()) // with what the steps before have written
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	start := g.after
+	if lost.After != "" {
+		start = appendVersionKey(nil, lost.After, maxRevision)
+	}
+	for ok := it.SeekGE(start); ok; ok = it.NextPrefix() {
+		v, _, err := currentVersion(it)
+		if err != nil {
+			return err
+		}
+		key := keyOf(it.Key())
+		if bytes.Compare(appendVersionKey(nil, key, maxRevision), g.before) > 0 {
+			break
+		}
+		folders[path.Dir(key)] = true
+		newerInGap := bytes.Compare(it.Key(), g.after) > 0 // a newer version of the key would be before this one
+		if newerInGap && v.revision < u.done.LogLost && !IsLost(v.value) {
+			l := Lost{Key: key, Revision: u.revision}
+			if !v.tombstone {
+				l.Older = v.revision
+			}
+			u.lose(l, v)
+		}
+	}
+	for folder := range folders {
+		lost.Key = folder + "/~lost." + strings.TrimSuffix(g.table, tableSuffix) // no object has a name with a tilde
+		u.lose(lost, version{tombstone: true})
+	}
+	return it.Error()
+}
+
+// lose writes an entry that stands for what is lost, after the newest version that is left.
+func (u *unnamedLoss) lose(l Lost, left version) {
+	if u.taken[l.Key] {
+		return
+	}
+	u.taken[l.Key] = true
+	u.done.Lost = append(u.done.Lost, l)
+	v, op := version{create: u.revision, value: []byte(lostPrefix)}, logOp{key: l.Key}
+	if !left.tombstone {
+		v.create, op.prev, op.prevSize = left.create, left.revision, int64(left.size())
+		if u.options.UseOlder {
+			v.value = left.value
+		}
+	}
+	u.set(l.Key, u.revision, v)
+	u.record = appendLogOp(u.record, op)
+}
+
+// keyOf returns the key of a record of a version, "" for other records.
+func keyOf(record []byte) string {
+	key, _, err := splitVersionKey(record)
+	if err != nil {
+		return ""
+	}
+	return string(key)
+}
+
+// logGaps raises the compaction revision above the lost log records, and lets the history begin there.
+func (m *mender) logGaps(context.Context) error {
+	lost := m.done.LogLost
+	if lost == 0 {
+		return nil
+	}
+	if lost > m.compacted {
+		m.compacted = lost
+		mustSucceed(m.batch.Set([]byte(metaCompacted), encodeNumber(lost), nil))
+	}
+	value, closer, err := m.store.db.Get([]byte(metaKept))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	k, err := decodeKept(value)
+	if err = errors.Join(err, closer.Close()); err != nil {
+		return err
+	}
+	for i := range k.Rules {
+		k.Rules[i].Floor = k.Rules[i].Floor.later(mark{Revision: lost})
+	}
+	k.Window, k.Passed, k.Bytes = mark{Revision: m.compacted}, map[int64]mark{}, 0 // all records are examined again
+	return m.batch.Set([]byte(metaKept), k.encode(), nil)
+}
+
+// unreachable removes the versions at or below the lost log records that nothing names any more: those before another version whose log
+// record is lost, and deletions. It makes the expiry index again.
+func (m *mender) unreachable(ctx context.Context) error {
+	it, err := m.batch.NewIter(versionSpan())
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	last, newer := "", int64(0)
+	for ok := it.First(); ok && ctx.Err() == nil; ok = it.Next() {
+		key, revision, err := splitVersionKey(it.Key())
+		if err != nil {
+			return err
+		}
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		v, err := decodeVersion(value, revision)
+		if err != nil {
+			return err
+		}
+		newest := string(key) != last
+		if newest {
+			last, newer = string(key), 0
+		}
+		if newest && !v.tombstone && v.deadline != 0 {
+			mustSucceed(m.batch.Set(appendExpiryKey(nil, v.deadline, last), encodeNumber(revision), nil))
+		}
+		if revision <= m.done.LogLost {
+			gone, err := m.unnamedVersion(last, revision, newer, v.tombstone)
+			if err != nil {
+				return err
+			}
+			if gone {
+				mustSucceed(m.batch.Delete(it.Key(), nil))
+				continue
+			}
+		}
+		newer = revision
+	}
+	return it.Error()
+}
+
+// unnamedVersion reports whether no log record will let a compaction remove a version: it is a deletion without its
+// record, or was replaced by the revision newer, which has none.
+func (m *mender) unnamedVersion(key string, revision, newer int64, deleted bool) (bool, error) {
+	logged := func(revision int64) (ok bool, err error) {
+		value, closer, err := m.store.db.Get(logKey(revision))
+		if errors.Is(err, pebble.ErrNotFound) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		defer closer.Close()
+		return ok, decodeLog(value, func(k []byte, _ logOp) error {
+			ok = ok || string(k) == key
+			return nil
+		})
+	}
+	if newer != 0 {
+		ok, err := logged(newer)
+		return !ok && newer <= m.done.LogLost, err
+	}
+	if !deleted {
+		return false, nil
+	}
+	ok, err := logged(revision)
+	return !ok, err
+}
