@@ -846,6 +846,7 @@ func TestRemovedAfterTheLastEvent(t *testing.T) {
 			cursor.Close()
 		}
 		time.Sleep(removedGrace + time.Second)
+		synctest.Wait()
 		if n := r.changes.log.Bytes(); n != 0 {
 			t.Errorf("the log of the removed resource still has %d bytes", n)
 		}

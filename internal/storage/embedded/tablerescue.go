@@ -131,7 +131,7 @@ func openContent(o *pebble.Options, content []byte) (*sstable.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = f.Write(content)
+	_, err = f.Write(bytes.Clone(content)) // a vfs.File may change what it is given
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
