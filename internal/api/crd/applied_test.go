@@ -54,6 +54,61 @@ func TestAppliedFieldsAreRead(t *testing.T) {
 	}
 }
 
+// TestApplyOfEmptyMap applies a configuration that says {} where the one before had members. kube-apiserver answers 422, except
+// where null is allowed.
+func TestApplyOfEmptyMap(t *testing.T) {
+	w := newWorld(t)
+	const group = "emptied.example.com"
+	const texts = `"additionalProperties":{"type":"string"}`
+	w.must(201, "POST", definitions, asJSON, definition(group, `{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{
+		"spec":{"type":"object","properties":{
+			"map":{"type":"object",`+texts+`},
+			"nullable":{"type":"object","nullable":true,`+texts+`},
+			"default":{"type":"object","default":{"z":"1"},`+texts+`},
+			"any":{"type":"object","x-kubernetes-preserve-unknown-fields":true},
+			"object":{"type":"object","properties":{"name":{"type":"string"},"map":{"type":"object",`+texts+`}}},
+			"list":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name","kind"],"items":{
+				"type":"object","required":["name"],"properties":{
+					"name":{"type":"string"},"kind":{"type":"string","default":"k"},"map":{"type":"object",`+texts+`}}}}}}}}}}`))
+	const path = "/apis/" + group + "/v1/namespaces/x/widgets"
+	w.await(200, path)
+	for i, c := range []struct{ before, applied, want string }{
+		{`{"map":{"a":"x"}}`, `{"map":{}}`, `{"map":{}}`},
+		{`{"map":{"a":"x"}}`, `{"map":null}`, ""},
+		{`{"nullable":{"a":"x"}}`, `{"nullable":{}}`, `{"nullable":null}`},
+		{`{"default":{"a":"x"}}`, `{"default":{}}`, `{"default":{"z":"1"}}`},
+		{`{"any":{"a":{"b":1}}}`, `{"any":{}}`, `{"any":{}}`},
+		{`{"object":{"name":"n","map":{"a":"x"}}}`, `{"object":{}}`, `{"object":{}}`},
+		{`{"object":{"name":"n","map":{"a":"x"}}}`, `{"object":{"name":"n","map":{}}}`, `{"object":{"name":"n","map":{}}}`},
+		{`{"list":[{"name":"a"},{"name":"b","map":{"a":"x"}}]}`, `{"list":[{"name":"b","map":{}}]}`,
+			`{"list":[{"name":"b","kind":"k","map":{}}]}`},
+	} {
+		object := fmt.Sprintf("%s/o%d", path, i)
+		apply := func(code int, spec string) answer {
+			t.Helper()
+			return w.must(code, "PATCH", object+"?fieldManager=m", asApply, widget(group, "v1", object[len(path)+1:], spec))
+		}
+		apply(201, c.before)
+		if c.want == "" {
+			apply(422, c.applied)
+			continue
+		}
+		var want map[string]any
+		if err := json.Unmarshal([]byte(c.want), &want); err != nil {
+			t.Fatal(err)
+		}
+		if want["default"] == nil {
+			want["default"] = map[string]any{"z": "1"}
+		}
+		if got := apply(200, c.applied).body["spec"]; !reflect.DeepEqual(got, want) {
+			t.Errorf("%s after %s: %v, want %v", c.applied, c.before, got, want)
+		}
+		if got := w.must(200, "GET", object, "", "").body["spec"]; !reflect.DeepEqual(got, want) {
+			t.Errorf("%s after %s is read as %v, want %v", c.applied, c.before, got, want)
+		}
+	}
+}
+
 // TestEstablishedIsServed uses the resource of a definition as soon as a read shows it as established.
 func TestEstablishedIsServed(t *testing.T) {
 	w := newWorld(t)

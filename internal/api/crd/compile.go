@@ -332,6 +332,9 @@ func (k *kinds) version(
 		Disabled: !v.Served,
 		New:      func() registry.Object { return newObject(c.gvk) },
 		Default:  func(obj registry.Object) { c.schema.SetDefaults(obj.(*unstructured.Unstructured).Object) },
+		KeepEmpty: func(obj registry.Object, configuration map[string]any) {
+			c.schema.KeepEmpty(obj.(*unstructured.Unstructured).Object, configuration)
+		},
 		Coerce: func(obj registry.Object, track bool) ([]string, error) {
 			return k.coerce(c, obj.(*unstructured.Unstructured), track)
 		},

@@ -47,6 +47,8 @@ type Config struct {
 	Types k8sfields.TypeConverter
 	// Default sets the defaults of the version on an applied object; it may be nil.
 	Default func(registry.Object)
+	// KeepEmpty is that of the version (registry.Version); it may be nil.
+	KeepEmpty func(object registry.Object, configuration map[string]any)
 	// Reset are the fields that a request cannot set, by version, with all fields below them. A manager never
 	// owns them through such a request.
 	Reset map[fieldpath.APIVersion]*fieldpath.Set
@@ -132,7 +134,7 @@ func For(
 			continue
 		}
 		if gv == gvk.GroupVersion() {
-			c.Default = v.Default
+			c.Default, c.KeepEmpty = v.Default, v.KeepEmpty
 		}
 		c.Versions = append(c.Versions, Version{
 			GroupVersion: gv, New: v.New, ToStorage: v.ToStorage, FromStorage: v.FromStorage,
@@ -178,11 +180,16 @@ func (m *Manager) Apply(
 		if object, ok := m.incremental.applyNew(configuration, manager, now); ok {
 			return object, nil
 		}
-		live = m.make()
-	} else if object, ok, err := m.incremental.apply(ctx, live, configuration, manager, force, now); ok {
-		return object, err
+		return m.applyGeneral(ctx, m.make(), configuration, manager, force, now)
 	}
-	return m.applyGeneral(ctx, live, configuration, manager, force, now)
+	object, ok, err := m.incremental.apply(ctx, live, configuration, manager, force, now)
+	if !ok {
+		object, err = m.applyGeneral(ctx, live, configuration, manager, force, now)
+	}
+	if err == nil && m.config.KeepEmpty != nil {
+		m.config.KeepEmpty(object, configuration)
+	}
+	return object, err
 }
 
 // internalError answers 500 with the text of err and no reason.

@@ -176,6 +176,9 @@ type Version struct {
 	// deprecated and current fields of the same meaning together, as
 	// kube-apiserver's conversion to its internal version and back does.
 	Default func(Object)
+	// KeepEmpty sets an empty map of an applied configuration again where the merge left null and the version's schema does
+	// not allow that; nil if the version has no such field.
+	KeepEmpty func(obj Object, configuration map[string]any)
 	// Coerce drops from what a client sent what the version's schema does not know,
 	// and returns the paths of that if track is set. An error is about a value that
 	// cannot be read. Nil where decoding has done so (typed objects).
