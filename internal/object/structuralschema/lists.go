@@ -15,17 +15,16 @@ func (s *Schema) ValidateLists(path *field.Path, tree any) field.ErrorList {
 	}
 	switch x := tree.(type) {
 	case map[string]any:
-		var errs field.ErrorList
+		var found memberErrors
 		for name, v := range x {
 			if sub := s.AdditionalProperties; sub != nil && sub.below&hasUniqueLists != 0 {
-				errs = append(errs, sub.ValidateLists(path.Key(name), v)...)
+				found = append(found, errorsOfMember{name, false, sub.ValidateLists(path.Key(name), v)})
 			}
 			if sub := s.Properties[name]; sub != nil && sub.below&hasUniqueLists != 0 {
-				errs = append(errs, sub.ValidateLists(path.Child(name), v)...)
+				found = append(found, errorsOfMember{name, true, sub.ValidateLists(path.Child(name), v)})
 			}
 		}
-		sortErrors(errs)
-		return errs
+		return found.appendTo(nil)
 	case []any:
 		var errs field.ErrorList
 		switch s.ListType {

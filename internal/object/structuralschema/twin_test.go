@@ -160,6 +160,13 @@ func (r ratchet) Validate(any) *validate.Result {
 }
 
 func twinErrors(s *spec.Schema, value, old any) []string {
+	out := errorsOfTwin(s, value, old)
+	slices.Sort(out)
+	return out
+}
+
+// errorsOfTwin returns them in their order.
+func errorsOfTwin(s *spec.Schema, value, old any) []string {
 	v := ratchet{object: common.NewCorrelatedObject(value, old, &celopenapi.Schema{Schema: s}), schema: s}
 	result := &validate.Result{}
 	if old == nil {
@@ -171,7 +178,6 @@ func twinErrors(s *spec.Schema, value, old any) []string {
 	for _, err := range result.Errors {
 		out = append(out, toField(err).Error())
 	}
-	slices.Sort(out)
 	return out
 }
 
@@ -214,11 +220,15 @@ func text(t testing.TB, v any) string {
 }
 
 func messages(errs field.ErrorList) []string {
-	var out []string
+	out := messagesInOrder(errs)
+	slices.Sort(out)
+	return out
+}
+
+func messagesInOrder(errs field.ErrorList) (out []string) {
 	for _, e := range errs {
 		out = append(out, e.Error())
 	}
-	slices.Sort(out)
 	return out
 }
 

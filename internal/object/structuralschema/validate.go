@@ -1,7 +1,6 @@
 package structuralschema
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -122,17 +121,19 @@ func (v *checks) condition(c *Condition, x any) int {
 	case map[string]any:
 		passed := v.head(x, objectKind, c.kinds, &c.Values)
 		v.members(&c.Values, x)
-		start := len(v.errs)
+		var found memberErrors
 		for name, value := range x {
-			if sub := c.Properties[name]; sub != nil {
+			first, sub := len(v.errs), c.Properties[name]
+			if sub != nil {
 				v.enter(name, propertyStep)
 				passed += v.condition(sub, value)
 				v.leave()
 			} else if c.NoProperties {
 				v.forbidden(name)
 			}
+			v.collect(&found, first, name, sub != nil)
 		}
-		sortErrors(v.errs[start:])
+		v.errs = found.appendTo(v.errs)
 		v.required(&c.Values, x)
 		return passed + 1
 	case []any:
@@ -209,13 +210,14 @@ func (v *checks) object(s *Schema, x map[string]any, old before) int {
 	if old.known {
 		fields, _ = old.value.(map[string]any)
 	}
-	start := len(v.errs)
+	var found memberErrors
 	for name, value := range x {
-		sub, kind := s.Properties[name], propertyStep
+		sub, kind, first := s.Properties[name], propertyStep, len(v.errs)
 		if sub == nil {
 			if sub = s.AdditionalProperties; sub == nil {
 				if s.NoProperties {
 					v.forbidden(name)
+					v.collect(&found, first, name, false)
 				}
 				continue
 			}
@@ -229,8 +231,9 @@ func (v *checks) object(s *Schema, x map[string]any, old before) int {
 		v.enter(name, kind)
 		passed += v.schema(sub, value, oldValue)
 		v.leave()
+		v.collect(&found, first, name, kind == propertyStep)
 	}
-	sortErrors(v.errs[start:])
+	v.errs = found.appendTo(v.errs)
 	if s.Values != nil {
 		v.required(s.Values, x)
 	}
@@ -402,13 +405,39 @@ func (v *checks) field() *field.Path {
 	return v.base.Child(strings.TrimPrefix(name, "."))
 }
 
-// sortErrors sorts the errors of sibling fields, which were found in the random order of a map.
-func sortErrors(errs field.ErrorList) {
-	if len(errs) > 1 {
-		slices.SortStableFunc(errs, func(a, b *field.Error) int {
-			return cmp.Or(strings.Compare(a.Field, b.Field), strings.Compare(a.Detail, b.Detail))
-		})
+// memberErrors are the errors of the members of an object, found in the random order of a map.
+type memberErrors []errorsOfMember
+
+// errorsOfMember are the errors of one member and of what is in it, in the order in which kube-apiserver has them.
+type errorsOfMember struct {
+	name     string
+	declared bool // in properties
+	errs     field.ErrorList
+}
+
+// collect moves the errors from first on to those of the members.
+func (v *checks) collect(found *memberErrors, first int, name string, declared bool) {
+	if len(v.errs) > first {
+		*found = append(*found, errorsOfMember{name, declared, slices.Clone(v.errs[first:])})
+		v.errs = v.errs[:first]
 	}
+}
+
+// appendTo appends the errors in the order of the names, those of members that are not in properties first.
+func (m memberErrors) appendTo(errs field.ErrorList) field.ErrorList {
+	slices.SortFunc(m, func(a, b errorsOfMember) int {
+		if a.declared != b.declared {
+			if b.declared {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	for i := range m {
+		errs = append(errs, m[i].errs...)
+	}
+	return errs
 }
 
 // unique removes errors that occur twice, because alternatives can find the same error.
