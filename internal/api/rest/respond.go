@@ -1,8 +1,6 @@
 package rest
 
 import (
-	"bytes"
-	"encoding/json"
 	"net/http"
 	"strconv"
 	"sync"
@@ -69,10 +67,7 @@ func writeBody(w http.ResponseWriter, r *http.Request, code int, accepted negoti
 			body = converted
 		}
 	case accepted.Media == scheme.JSON && accepted.Pretty:
-		var out bytes.Buffer
-		if json.Indent(&out, bytes.TrimRight(body, "\n"), "", "  ") == nil {
-			body = out.Bytes()
-		}
+		body = apiresponse.Indent(body)
 	}
 	if len(given) > request.FreeMemory && &given[0] != &body[0] {
 		if err := hold(r, cap(given)); err != nil {

@@ -44,7 +44,7 @@ type Message interface {
 	Marshal() ([]byte, error)
 }
 
-// Error responds with err as a Status, in the media type that the client accepts, or in JSON
+// Error responds with err as a Status, in the media type that the client accepts, or in indented JSON
 // if it accepts none of them.
 func Error(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(r.Context().Err(), context.DeadlineExceeded) {
@@ -58,8 +58,9 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 		h.Set("Retry-After", after)
 	}
 	mediaType, ok := Negotiate(ParseAccept(r.Header.Get("Accept")), mediaTypes[:])
+	pretty := WantsPretty(r)
 	if !ok {
-		mediaType = JSON
+		mediaType, pretty = JSON, true
 	}
 	code := int(status.Code)
 	if code == 0 {
@@ -70,7 +71,7 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 		http.Error(w, "cannot encode the status: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
-	if mediaType == JSON && WantsPretty(r) {
+	if mediaType == JSON && pretty {
 		body = Indent(body)
 	}
 	h.Set("Content-Type", mediaType)
@@ -149,10 +150,10 @@ func Encode(obj Message, t metav1.TypeMeta, mediaType string) ([]byte, error) {
 	return nil, errors.New("unknown media type " + mediaType)
 }
 
-// Indent returns indented JSON. It returns body unchanged if it is not valid JSON.
+// Indent returns indented JSON, without the newline at the end that other JSON has. It returns body unchanged if it is not valid JSON.
 func Indent(body []byte) []byte {
 	var out bytes.Buffer
-	if err := json.Indent(&out, body, "", "  "); err != nil {
+	if err := json.Indent(&out, bytes.TrimRight(body, "\n"), "", "  "); err != nil {
 		return body
 	}
 	return out.Bytes()
