@@ -209,6 +209,9 @@ func (p *treeParser) number() (any, bool) {
 		}
 	}
 	f, err := strconv.ParseFloat(text, 64)
+	if f == 0 {
+		f = 0 // not -0, which kube-apiserver stores, but reads again as 0
+	}
 	return f, err == nil
 }
 

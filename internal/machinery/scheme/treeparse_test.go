@@ -1,6 +1,7 @@
 package scheme
 
 import (
+	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
@@ -46,6 +47,13 @@ func TestParseTree(t *testing.T) {
 		if _, ok := ParseTree([]byte(doc)); !ok {
 			t.Errorf("%q was not taken", doc)
 		}
+	}
+}
+
+func TestParseTreeNegativeZero(t *testing.T) {
+	tree, ok := ParseTree([]byte(`{"a":[-0,-0.0,-0e7]}`))
+	if text, err := json.Marshal(tree); !ok || err != nil || string(text) != `{"a":[0,0,0]}` {
+		t.Errorf("%s, %v, %v", text, ok, err)
 	}
 }
 
