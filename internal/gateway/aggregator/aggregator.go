@@ -194,6 +194,7 @@ func (a *Aggregator) decode(c *informer.Change) *apiregistrationv1.APIService {
 
 // set takes one APIService; nil if it was deleted. mu is held.
 func (a *Aggregator) set(name string, s *apiregistrationv1.APIService) {
+	before := a.services[name]
 	if s == nil {
 		delete(a.services, name)
 	} else {
@@ -202,6 +203,10 @@ func (a *Aggregator) set(name string, s *apiregistrationv1.APIService) {
 	r := a.remotes[name]
 	if r != nil && s != nil && r.sameTarget(s) {
 		r.observe(s)
+		if before != nil && before.Spec.String() != s.Spec.String() {
+			r.outdated.Store(true)
+			r.checkSoon()
+		}
 		return
 	}
 	var next *remote

@@ -26,7 +26,7 @@ const (
 	// checkEvery is the time between two checks of a server that is available.
 	checkEvery = 30 * time.Second
 	// A server that is not available is checked again after firstRetry. The time doubles with each further failure, up
-	// to lastRetry.
+	// to lastRetry. If it is available but its documents cannot be read, the time doubles up to checkEvery.
 	firstRetry, lastRetry = 200 * time.Millisecond, 5 * time.Second
 	// suspectEvery is the time between two checks that failed requests cause.
 	suspectEvery = time.Second
@@ -77,15 +77,18 @@ func (r *remote) run(ctx context.Context) {
 		if failed != nil && ctx.Err() == nil {
 			r.a.o.Log.Warn("cannot write the status of an APIService; will try again", "apiservice", r.name, "error", failed)
 		}
-		if recovered || time.Since(refreshed) >= refreshEvery || r.stale() != !available {
+		if r.outdated.Swap(false) || recovered || time.Since(refreshed) >= refreshEvery || r.stale() != !available {
 			r.refresh(ctx, available)
 			refreshed = time.Now()
 		}
-		wait := checkEvery
-		if available && failed == nil {
+		wait, most := checkEvery, lastRetry
+		if available { // but its documents could not be read, or the condition could not be written
+			most = checkEvery
+		}
+		if available && failed == nil && !r.stale() {
 			retry = firstRetry
 		} else {
-			wait, retry = retry, min(2*retry, lastRetry)
+			wait, retry = retry, min(2*retry, most)
 		}
 		select {
 		case <-ctx.Done():

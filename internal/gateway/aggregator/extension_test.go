@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -194,6 +195,49 @@ func TestExtensionServerIsDown(t *testing.T) {
 	if shows("/apis", "*/*", "agg.example.com")() {
 		t.Error("the group is in discovery after the APIService was deleted")
 	}
+}
+
+// TestDocumentsAreReadAgain: the documents of a server are read again when its APIService changes, and soon after they could not be read.
+func TestDocumentsAreReadAgain(t *testing.T) {
+	e := apitest.NewExtension(t)
+	var document atomic.Value
+	serve := func(resource string) {
+		document.Store(strings.ReplaceAll(`{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[
+			{"metadata":{"name":"agg.example.com"},"versions":[{"version":"v1","freshness":"Current","resources":[
+			{"resource":"NAME","scope":"Namespaced","responseKind":{"group":"agg.example.com","version":"v1","kind":"Widget"},
+			"singularResource":"widget","verbs":["get"]}]}]}]}`, "NAME", resource))
+	}
+	e.Special = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/apis" {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+		_, _ = io.WriteString(w, document.Load().(string))
+		return true
+	}
+	serve("widgets")
+	s := servertest.Start(t, servertest.Default())
+	e.Register(s.Client)
+	shown := func(resource string) func() bool {
+		return func() bool {
+			body := s.Send("GET", "/apis", "", "Accept", apitest.AggregatedDiscovery).Body
+			return strings.Contains(body, `{"resource":"`+resource+`"`)
+		}
+	}
+	apitest.Await(t, "the resources in discovery", shown("widgets"))
+	change := func(minimum int) {
+		s.Do("PATCH", "/apis/apiregistration.k8s.io/v1/apiservices/v1.agg.example.com",
+			fmt.Sprintf(`{"spec":{"groupPriorityMinimum":%d}}`, minimum), "Content-Type", "application/merge-patch+json")
+	}
+	serve("gadgets")
+	change(17)
+	apitest.Await(t, "the other resources, after a change of the priority", shown("gadgets"))
+
+	document.Store("no JSON")
+	change(18)
+	apitest.Await(t, "the stale version", func() bool { return !shown("gadgets")() })
+	serve("again")
+	apitest.Await(t, "the resources, after the document was no JSON", shown("again"))
 }
 
 // TestHangingExtensionServer fills all places of an extension API server that hangs. Other requests are served, and the next

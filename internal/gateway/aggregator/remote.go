@@ -46,6 +46,8 @@ type remote struct {
 	// discovered is the discovery document of the server; nil before its first response.
 	discovered atomic.Pointer[discovery.Remote]
 	openapi    openapiState
+	// outdated means that the next check reads the documents of the server, because the APIService has changed.
+	outdated atomic.Bool
 
 	// check receives when the server has to be checked soon. Its capacity is 1.
 	check chan struct{}
