@@ -21,8 +21,8 @@ var ageColumn = []apiextensionsv1.CustomResourceColumnDefinition{{
 	JSONPath: ".metadata.creationTimestamp",
 }}
 
-// table declares the tables of a version with these printer columns. A column whose path cannot be parsed and the
-// columns after it are left out.
+// table declares the tables of a version with these printer columns. A column whose path cannot be parsed is left out; the writer of the
+// definition was warned of it.
 func table(declared []apiextensionsv1.CustomResourceColumnDefinition) registry.Table[registry.Object] {
 	if len(declared) == 0 {
 		declared = ageColumn
@@ -34,7 +34,7 @@ func table(declared []apiextensionsv1.CustomResourceColumnDefinition) registry.T
 	for _, c := range declared {
 		path := jsonpath.New(c.Name).AllowMissingKeys(true)
 		if path.Parse("{"+c.JSONPath+"}") != nil {
-			break
+			continue
 		}
 		description := c.Description
 		if description == "" {

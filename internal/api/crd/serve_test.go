@@ -164,11 +164,14 @@ type answer struct {
 	text string
 }
 
-func (w *world) do(method, path, contentType, body string) answer {
+func (w *world) do(method, path, contentType, body string, headers ...string) answer {
 	w.t.Helper()
 	r, err := http.NewRequest(method, w.server.URL+path, strings.NewReader(body))
 	if err != nil {
 		w.t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
 	}
 	r.Header.Set("Content-Type", contentType)
 	response, err := w.server.Client().Do(r)
@@ -417,6 +420,27 @@ func TestOneConversionForAList(t *testing.T) {
 				t.Errorf("the converter was called %d times, want once", n)
 			}
 		})
+	}
+}
+
+// TestUnreadableColumns: a printer column whose path cannot be parsed is not shown, the others are.
+func TestUnreadableColumns(t *testing.T) {
+	w := newWorld(t)
+	const group = "columns.example.com"
+	w.must(201, "POST", definitions, asJSON, definition(group, `{"additionalPrinterColumns":[
+		{"name":"Size","type":"integer","jsonPath":".spec.size"},{"name":"Bad","type":"string","jsonPath":".spec["},
+		{"name":"Color","type":"string","jsonPath":".spec.color"}],`+versionOf("v1", "true", "size")[1:]))
+	const path = "/apis/" + group + "/v1/namespaces/x/widgets"
+	w.await(200, path)
+	w.must(201, "POST", path, asJSON, widget(group, "v1", "a", `{"size":3,"color":"red"}`))
+	table := w.do("GET", path, "", "", "Accept", "application/json;as=Table;g=meta.k8s.io;v=v1").body
+	var names []any
+	for _, c := range table["columnDefinitions"].([]any) {
+		names = append(names, c.(map[string]any)["name"])
+	}
+	cells := table["rows"].([]any)[0].(map[string]any)["cells"]
+	if fmt.Sprint(names) != "[Name Size Color]" || fmt.Sprint(cells) != "[a 3 red]" {
+		t.Errorf("the columns are %v, the cells %v", names, cells)
 	}
 }
 

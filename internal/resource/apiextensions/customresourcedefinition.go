@@ -51,7 +51,8 @@ func customResourceDefinition() *registry.Kind {
 			ValidateStatusUpdate: validateStatusUpdate,
 			Canonicalize:         func(d *definition) { rewriteValues(d, canonical) },
 			Warn: func(d, old *definition) []string {
-				return append(newWarnings(unrecognizedFormats, d, old), newWarnings(unsupportedSets, d, old)...)
+				return slices.Concat(newWarnings(unrecognizedFormats, d, old), newWarnings(unsupportedSets, d, old),
+					newWarnings(unreadableColumns, d, old))
 			},
 			InContext: registry.InContext[*definition]{ValidateCreate: validate, ValidateUpdate: validateUpdate},
 		}.Untyped(),
