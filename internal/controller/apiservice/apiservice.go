@@ -4,13 +4,14 @@
 package apiservice
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -127,43 +128,67 @@ var versionPriorities = map[string]int{
 	"scheduling.k8s.io/v1alpha2":           2,
 }
 
-// Run maintains the APIServices of custom resources until ctx is done or the store is closed.
+// A version whose APIService could not be written is tried again after firstDelay, and then after twice the time up to maxDelay.
+const firstDelay, maxDelay = 100 * time.Millisecond, 10 * time.Second
+
+// Run maintains the APIServices of custom resources until ctx is done. A version is looked at when it comes or goes, and when its
+// APIService has changed.
 func (c *Controller) Run(ctx context.Context) {
 	if c.Ready(ctx) != nil {
 		return // ctx is done
 	}
+	queue := workers.New[schema.GroupVersion](workers.Options{
+		Name: "autoregister", FirstDelay: firstDelay, MaxDelay: maxDelay, Activity: c.Activity,
+	})
 	changes := c.Resources.Watch()
-	defer changes.Close()
 	c.Activity.Pending(changes.Pending)
 	defer c.Activity.Stopped()
-	c.Activity.Started()
-	for err := c.removeStale(ctx); err != nil; err = c.removeStale(ctx) {
-		if !c.wait(ctx, err) {
-			return
-		}
-	}
-	for {
-		changed, err := changes.Next(ctx)
-		if err != nil {
-			return // ctx is done
-		}
-		for _, gv := range changed {
-			for err := c.apply(ctx, gv); err != nil; err = c.apply(ctx, gv) {
-				if !c.wait(ctx, err) {
-					return
-				}
+	var sources sync.WaitGroup
+	defer sources.Wait()
+	sources.Go(func() {
+		defer changes.Close()
+		for {
+			changed, err := changes.Next(ctx)
+			if err != nil {
+				return // ctx is done
+			}
+			for _, gv := range changed {
+				queue.Add(gv)
 			}
 		}
-	}
+	})
+	sources.Go(func() {
+		workers.Restart(ctx, c.Log, "cannot watch APIServices; will start again", c.Activity, func(ctx context.Context) error {
+			return c.follow(ctx, queue.Add)
+		})
+	})
+	queue.Run(ctx, 1, func(ctx context.Context, gv schema.GroupVersion) error {
+		err := c.apply(ctx, gv)
+		if err != nil && ctx.Err() == nil && !errors.Is(err, storage.ErrClosed) {
+			c.Log.Warn("cannot update an APIService; will try again", "version", gv, "error", err)
+		}
+		return err
+	})
 }
 
-// wait waits after an error. It returns false if the controller has to stop.
-func (c *Controller) wait(ctx context.Context, err error) bool {
-	if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
-		return false
+// follow calls changed with the version of each APIService, and of each that changes.
+func (c *Controller) follow(ctx context.Context, changed func(schema.GroupVersion)) error {
+	add := func(o *cache.Object) {
+		version, group, _ := strings.Cut(o.Name, ".") // as validation requires
+		changed(schema.GroupVersion{Group: group, Version: version})
 	}
-	c.Log.Warn("cannot update APIServices; will try again", "error", err)
-	return workers.Pause(ctx, workers.RetryAfter)
+	cursor, err := workers.Begin(ctx, c.Registry.Resource(resource), func(o *cache.Object) error {
+		add(o)
+		return ctx.Err()
+	})
+	if err != nil {
+		return err
+	}
+	c.Activity.Started()
+	return workers.Follow(ctx, cursor, func(e *cache.Event) error {
+		add(cmp.Or(e.Object, e.Prev))
+		return nil
+	})
 }
 
 // apply creates or deletes the APIService of a version, depending on whether the version has
@@ -174,32 +199,6 @@ func (c *Controller) apply(ctx context.Context, gv schema.GroupVersion) error {
 		return c.create(ctx, gv, Always, customGroup, customVersion)
 	case nobody:
 		return c.remove(ctx, gv)
-	}
-	return nil
-}
-
-// removeStale deletes the APIServices of custom resources whose definitions were deleted while
-// the controller was not running.
-func (c *Controller) removeStale(ctx context.Context) error {
-	var maintained []string
-	err := c.Registry.Resource(resource).All(ctx, "", func(o *cache.Object) bool {
-		// The labels of an object that cannot be read yet are not known; remove reads it again.
-		if o.Err() != nil || slices.Contains(o.Labels, cache.Label{Key: Label, Value: Always}) {
-			maintained = append(maintained, o.Name)
-		}
-		return true
-	})
-	if err != nil {
-		return err
-	}
-	for _, name := range maintained {
-		version, group, _ := strings.Cut(name, ".") // as validation requires
-		gv := schema.GroupVersion{Group: group, Version: version}
-		if c.source(gv) == nobody {
-			if err := c.remove(ctx, gv); err != nil {
-				return err
-			}
-		}
 	}
 	return nil
 }

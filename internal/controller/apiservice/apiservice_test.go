@@ -88,6 +88,29 @@ func (c *Controller) describe(t *testing.T, gv schema.GroupVersion) string {
 	return fmt.Sprintf("%s %d %d", s.Labels[Label], s.Spec.GroupPriorityMinimum, s.Spec.VersionPriority)
 }
 
+func (c *Controller) waitUntil(t *testing.T, gv schema.GroupVersion, want string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); c.describe(t, gv) != want; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v for the APIService %s to be %q, it is %q", patience, name(gv), want, c.describe(t, gv))
+		}
+	}
+}
+
+func (c *Controller) change(t *testing.T, gv schema.GroupVersion, change func(*apiregistrationv1.APIService)) {
+	t.Helper()
+	_, err := c.Client.Update(t.Context(), client.UpdateRequest{
+		Ref: client.Ref{Resource: apiServices, Name: name(gv)},
+		Change: func(obj registry.Object) error {
+			change(obj.(*apiregistrationv1.APIService))
+			return nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestStart(t *testing.T) {
 	c := newController(t)
 	apps, batch := version("apps", "v1"), version("batch", "v1beta1")
@@ -137,6 +160,14 @@ func TestCustomResources(t *testing.T) {
 	if got, want := c.describe(t, first), "true 1000 100"; got != want {
 		t.Errorf("%s: %s, want %s", first, got, want)
 	}
+	// A change is reset. Who takes the label off may delete it later, and then there is a new one.
+	c.change(t, first, func(s *apiregistrationv1.APIService) { s.Spec.GroupPriorityMinimum = 7 })
+	c.waitUntil(t, first, "true 1000 100")
+	c.change(t, first, func(s *apiregistrationv1.APIService) { s.Labels, s.Spec.GroupPriorityMinimum = nil, 7 })
+	if _, err := c.Client.Delete(t.Context(), client.DeleteRequest{Ref: client.Ref{Resource: apiServices, Name: name(first)}}); err != nil {
+		t.Fatal(err)
+	}
+	c.waitUntil(t, first, "true 1000 100")
 	second := version("example.com", "v2")
 	c.put(second, directory.Custom)
 	c.put(taken, directory.Custom)
