@@ -89,6 +89,11 @@ func printRepaired(out io.Writer, done *embedded.Repaired, aside string) {
 		fmt.Fprintln(out, "Nothing is damaged")
 		return
 	}
+	if len(done.Tables) == 0 { // a repair before was interrupted after it had replaced them
+		fmt.Fprintf(out, "The repair is complete; %d entries and %d older versions are lost. The damaged files are in %s\n",
+			len(done.Lost), done.Past, aside)
+		return
+	}
 	fmt.Fprintf(out, "Repaired %s; %d entries and %d older versions are lost. The damaged files are in %s\n",
 		strings.Join(done.Tables, ", "), len(done.Lost), done.Past, aside)
 }

@@ -95,6 +95,7 @@ func newSave(out, errOut io.Writer) *cobra.Command {
 		"kubeconfig of a user who may post to /keelson/snapshot, to save from a running server anywhere (without exec plug-ins)",
 	)
 	c.MarkFlagsMutuallyExclusive("skip-damaged", "kubeconfig")
+	c.MarkFlagsMutuallyExclusive("skip-damaged", "history") // a past with holes would be none that check or restore could trust
 	return c
 }
 

@@ -30,8 +30,8 @@ type History interface {
 	// newest to the oldest; the changes of one revision are always in the order of their transaction.
 	Changes(ctx context.Context, r ChangesRequest) (ChangesResult, error)
 
-	// RevisionAt returns a revision at which the keys of the scope are as they were at t. It fails with *CompactedError if
-	// that is not kept. Times are those of the wall clock when a change was written, in milliseconds. If that clock was set
+	// RevisionAt returns a revision at which the keys of the scope are as they were at t. The prefix of the scope may be a
+	// whole key, which does not end with a slash. It fails with *CompactedError if that is not kept. Times are those of the wall clock when a change was written, in milliseconds. If that clock was set
 	// back, several revisions may answer.
 	RevisionAt(ctx context.Context, scope Scope, t time.Time) (int64, error)
 

@@ -156,7 +156,7 @@ func (h *Handler) revisionOf(ctx context.Context, s *served, info *request.Info,
 	if !at.Before(now) {
 		return s.CurrentRevision(ctx)
 	}
-	revision, err := s.RevisionAt(ctx, info.Namespace, at)
+	revision, err := s.RevisionAt(ctx, info.Namespace, info.Name, at)
 	if errors.Is(err, registry.ErrNoHistory) {
 		return 0, kerrors.NewBadRequest("asOf has to be a resourceVersion: " + err.Error())
 	}

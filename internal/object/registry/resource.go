@@ -138,14 +138,18 @@ func (r *Resource) Past(ctx context.Context, revision int64, namespace string) (
 	return r.cache.ViewPast(ctx, revision, r.scope(namespace).Namespace)
 }
 
-// RevisionAt returns a revision at which the objects of a namespace ("" is all) were as they were at t. It fails with
-// *storage.CompactedError if that is not kept.
-func (r *Resource) RevisionAt(ctx context.Context, namespace string, t time.Time) (int64, error) {
+// RevisionAt returns a revision at which the objects of a namespace ("" is all), or the object of a name, were as they were at t. It fails
+// with *storage.CompactedError if that is not kept.
+func (r *Resource) RevisionAt(ctx context.Context, namespace, name string, t time.Time) (int64, error) {
 	history, ok := r.store.(storage.History)
 	if !ok {
 		return 0, ErrNoHistory
 	}
-	return history.RevisionAt(ctx, r.scope(namespace), t)
+	scope := r.scope(namespace)
+	if name != "" {
+		scope.Prefix = r.StoreKey(namespace, name)
+	}
+	return history.RevisionAt(ctx, scope, t)
 }
 
 // scope returns the keys of the resource in a namespace. Those of a resource without namespaces have none, although the request for a

@@ -107,10 +107,12 @@ func (m *mender) log(ctx context.Context) error {
 			return err
 		}
 		err = decodeLog(value, func(key []byte, op logOp) error {
-			if err := m.version(string(key), revision, op.deleted); err != nil || op.prev == 0 {
-				return err
+			if op.prev != 0 { // first, because it was counted as the last one of the key if the log has it
+				if err := m.version(string(key), op.prev, false); err != nil {
+					return err
+				}
 			}
-			return m.version(string(key), op.prev, false)
+			return m.version(string(key), revision, op.deleted)
 		})
 		if err != nil {
 			return err
@@ -166,12 +168,12 @@ func (m *mender) replaceLost() error {
 		}
 		m.done.Past--
 		lost := Lost{Key: key, Revision: revision}
-		for ok && (newest.tombstone || IsLost(newest.value)) { // the newest before that can be read
+		for ok && IsLost(newest.value) { // the newest before that can be read
 			if newest, ok, err = seekVersion(m.versions, nil, key, newest.revision-1); err != nil {
 				return err
 			}
 		}
-		if ok {
+		if ok && !newest.tombstone { // what was before a deletion is another object
 			lost.Older = newest.revision
 			if m.options.UseOlder {
 				m.set(key, revision, version{create: newest.create, deadline: newest.deadline, value: newest.value})

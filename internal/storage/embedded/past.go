@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -222,7 +223,11 @@ func (s *Store) RevisionAt(ctx context.Context, scope storage.Scope, t time.Time
 		return 0, asDamage(err)
 	}
 	found = max(found, 1) // the revision of an empty store
-	floor := s.history.floors.Load().of(scope)
+	floors := s.history.floors.Load()
+	floor := floors.of(scope)
+	if key := scope.Prefix; key != "" && !strings.HasSuffix(key, "/") {
+		floor = floors.ofKey(scope, key)
+	}
 	switch {
 	case found >= floor.Revision:
 		return found, nil

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/sstable"
@@ -280,6 +281,34 @@ func TestMergesOverDamage(t *testing.T) {
 	case err := <-failed:
 		t.Errorf("the store has failed: %v", err)
 	default:
+	}
+}
+
+// TestRepairKeepsLivesApart loses the versions of an object whose name an earlier object had: that one is no older version of it.
+func TestRepairKeepsLivesApart(t *testing.T) {
+	s := mustOpen(t, Options{Dir: "d", FS: vfs.NewMem(), HistoryWindow: time.Hour})
+	defer s.Close()
+	const key = "/secrets/a/x"
+	for _, op := range []storage.Op{
+		storage.Put(key, []byte("first life")), storage.Delete(key), storage.Put(key, []byte("second")), storage.Put(key, []byte("life")),
+	} {
+		mustCommit(t, s, op)
+	}
+	last := s.hub.durable.Load()
+	for _, revision := range []int64{last - 1, last} {
+		if err := s.db.Delete(appendVersionKey(nil, key, revision), pebble.NoSync); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := mender{store: s, options: RepairOptions{UseOlder: true}, done: &Repaired{}}
+	if err := m.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if lost := m.done.Lost; len(lost) != 1 || lost[0] != (Lost{Key: key, Revision: last}) || m.done.Past != 1 {
+		t.Errorf("lost: %+v, %d older versions, want revision %d without an older one, and one version before it", lost, m.done.Past, last)
+	}
+	if e, _, err := s.Get(t.Context(), key, 0); err == nil && string(e.Value) == "first life" {
+		t.Error("the deleted object is back")
 	}
 }
 

@@ -94,7 +94,8 @@ func TestWhoWritesMostLosesFirst(t *testing.T) {
 	put("/configmaps/shop/c", 1000)
 	put("/configmaps/attacker/other", 1000)
 	put("/configmaps/attacker/deleted", 1000)
-	before := s.hub.durable.Load()
+	before, then := s.hub.durable.Load(), clocks.wall.now()
+	clocks.pass(10 * time.Millisecond)
 	for _, key := range []string{"/secrets/shop/key", "/configmaps/attacker/deleted"} {
 		if _, err := s.Commit(t.Context(), storage.Txn{By: []byte("mallory"), Ops: []storage.Op{storage.Delete(key)}}); err != nil {
 			t.Fatal(err)
@@ -130,7 +131,17 @@ func TestWhoWritesMostLosesFirst(t *testing.T) {
 	if e, err := s.GetAt(t.Context(), attacker, "/configmaps/attacker/other", before); err != nil || len(e.Value) != 1000 {
 		t.Errorf("another object of the same namespace: %d bytes, %v", len(e.Value), err)
 	}
+	// A time means a revision for each object that can still be read, also beside one that has lost something.
+	at := func(key string) (int64, error) {
+		return s.RevisionAt(t.Context(), storage.Scope{Prefix: key, Namespace: "attacker"}, then)
+	}
+	if revision, err := at("/configmaps/attacker/other"); err != nil || revision != before {
+		t.Errorf("the revision of another object of the same namespace: %d, %v, want %d", revision, err, before)
+	}
 	var compacted *storage.CompactedError
+	if revision, err := at("/configmaps/attacker/big"); !errors.As(err, &compacted) {
+		t.Errorf("the revision of an object that has lost something: %d, %v", revision, err)
+	}
 	if _, err := s.RangeAt(t.Context(), attacker, storage.RangeRequest{
 		Start: "/configmaps/attacker/", End: "/configmaps/attacker0", Revision: before + 5,
 	}); !errors.As(err, &compacted) {

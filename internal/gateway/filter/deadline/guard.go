@@ -177,6 +177,14 @@ func (g *gate) Flush() {
 	}
 }
 
+// SetWriteDeadline has http.ResponseController reach the connection. After the request was cut off, the deadline is that of cutOff.
+func (g *gate) SetWriteDeadline(t time.Time) error {
+	if g.state.Load() == cut {
+		return http.ErrHandlerTimeout
+	}
+	return http.NewResponseController(g.outer).SetWriteDeadline(t)
+}
+
 // serveWithDeadline calls next on another goroutine and returns when it is done, or soon after
 // ctx has ended.
 func (o *Options) serveWithDeadline(ctx context.Context, w http.ResponseWriter, r *http.Request, next http.Handler) {

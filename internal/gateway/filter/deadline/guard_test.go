@@ -192,3 +192,21 @@ func BenchmarkFilter(b *testing.B) {
 		})
 	}
 }
+
+// TestWriteDeadlineReachesTheConnection: a handler can limit how long a client that does not read holds its response.
+func TestWriteDeadlineReachesTheConnection(t *testing.T) {
+	result := make(chan error, 1)
+	h := withOptions(Options{Limit: time.Minute, Stopping: t.Context()}, func(w http.ResponseWriter, _ *http.Request) {
+		result <- http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute))
+	})
+	serveBoth(t, h, func(t *testing.T, url string, c *http.Client) {
+		response, err := c.Post(url+"/api/v1/namespaces/default/pods", "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close() // it is empty
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -87,7 +87,7 @@ func (f *filter) serve(w http.ResponseWriter, r *http.Request, page http.Handler
 	}
 	defer f.places.Free(address)
 	connection := http.NewResponseController(w)
-	// This fails only for the ResponseWriters of tests, which have no deadlines.
+	// This fails only for ResponseWriters without a connection, as in some tests.
 	limited := connection.SetWriteDeadline(time.Now().Add(writeTime)) == nil
 	page.ServeHTTP(w, r)
 	if limited {
