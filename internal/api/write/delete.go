@@ -36,6 +36,10 @@ func (a *attempt) admitDeletion(ctx context.Context) error {
 // object gets, and of an object that others empty first its UID. The decisions of a later attempt do not depend on them.
 func (a *attempt) effectiveOptions() *metav1.DeleteOptions {
 	options, kind := a.Options.Delete, &a.Target.Kind.Deletion
+	if g := options.GracePeriodSeconds; g != nil && *g < 0 {
+		options = options.DeepCopy()
+		options.GracePeriodSeconds = new(int64(1)) // also of kinds without a grace period
+	}
 	grace := a.obj.GetDeletionGracePeriodSeconds()
 	switch {
 	case kind.Grace != nil && grace != nil:

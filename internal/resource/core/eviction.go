@@ -32,6 +32,9 @@ func evict(ctx context.Context, a registry.Access, req registry.CreateRequest) (
 	if e.Name != req.Name {
 		return nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
+	if e.DeleteOptions != nil && len(e.DeleteOptions.DryRun) == 0 && req.DryRun {
+		e.DeleteOptions.DryRun = []string{metav1.DryRunAll} // validating admission sees it, as in kube-apiserver
+	}
 	if err := req.Admitted(ctx); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package webhooks
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/keelson-dev/keelson/internal/access/admission"
@@ -31,6 +32,20 @@ func (p *Plugins) concerns(
 	return names, result.Match, nil
 }
 
+// namespaceOf returns the value of namespaceObject, which is null for a Namespace itself, outside of namespaces, and if there
+// is no such Namespace. In kube-apiserver it is always null for webhooks.
+func (p *Plugins) namespaceOf(ctx context.Context, a *admission.Attributes) *corev1.Namespace {
+	if a.Namespace == "" || a.Resource == corev1.Resource("namespaces") {
+		return nil
+	}
+	found, err := p.matcher.Namespace(ctx, a)
+	if err != nil {
+		return nil
+	}
+	namespace, _ := found.(*corev1.Namespace)
+	return namespace
+}
+
 // checkConditions evaluates the match conditions of a webhook.
 func (p *Plugins) checkConditions(
 	ctx context.Context, h *hook, a *admission.Attributes, names admission.Names,
@@ -44,6 +59,7 @@ func (p *Plugins) checkConditions(
 		return celvars.ConditionsResult{Failed: 1, Err: err}
 	}
 	return h.conditions.Evaluate(ctx, celvars.NewWrite(a, names, object, old).Values(celvars.Inputs{
+		Namespace:  p.namespaceOf(ctx, a),
 		Authorizer: celvars.NewAuthorizer(ctx, p.o.Authorizer, a),
 	}))
 }

@@ -39,6 +39,7 @@ func TestOptionsOfWrites(t *testing.T) {
 		{"PATCH", maps + "/a?fieldManager=m&force=true", "application/apply-patch+yaml", applied, `{"fieldManager":"m","kind":"CreateOptions"}`},
 		{"PATCH", maps + "/a?fieldManager=m&force=true&dryRun=All", "application/apply-patch+yaml", strings.Replace(applied, `"v"`, `"w"`, 1),
 			`{"dryRun":["All"],"fieldManager":"m","kind":"UpdateOptions"}`},
+		{"DELETE", maps + "/c?gracePeriodSeconds=-1&dryRun=All", "", "", `{"dryRun":["All"],"gracePeriodSeconds":1,"kind":"DeleteOptions"}`},
 		{"DELETE", maps + "/c", "", "", `{"kind":"DeleteOptions"}`},
 		{"POST", pods, "", pod, ""},
 		{"DELETE", pods + "/p?dryRun=All", "", "", `{"dryRun":["All"],"gracePeriodSeconds":0,"kind":"DeleteOptions"}`},
