@@ -146,7 +146,7 @@ func TestReport(t *testing.T) {
 		return k
 	}
 	var out bytes.Buffer
-	found, err := report(t.Context(), newFakes(t), sections(), expectations(), false, true, &out)
+	found, err := report(t.Context(), newFakes(t), smallSections(), expectations(), false, true, &out)
 	if err != nil || !found {
 		t.Fatalf("%v %v", found, err)
 	}
@@ -162,7 +162,7 @@ func TestReport(t *testing.T) {
 	out.Reset()
 	same := newFakes(t)
 	same.keelson = same.reference
-	found, err = report(t.Context(), same, sections(), nil, false, true, &out)
+	found, err = report(t.Context(), same, smallSections(), nil, false, true, &out)
 	if err != nil || found {
 		t.Errorf("%v %v\n%s", found, err, out.String())
 	}

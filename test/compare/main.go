@@ -5,7 +5,8 @@
 //
 // or compares two servers that run: --reference-url, --reference-token, --keelson-url and --keelson-token. They must be
 // new, with equal settings. Differences that are intended are in known.txt, each with its reason; they are not printed, but an
-// entry that does not occur any more is. The exit status is 1 if something was printed, and 2 if the comparison failed.
+// entry that does not occur any more is. The section admission is compared only with --only admission; it sends some 5,700 writes and takes
+// five minutes, or one with the kept answers of kube-apiserver (--answers FILE). The exit status is 1 if something was printed, and 2 if the comparison failed.
 package main
 
 import (
@@ -15,8 +16,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -34,6 +37,7 @@ type section struct {
 	collect func(context.Context, *comparison, *server) (map[string]any, error)
 	// summarize may replace differences that are there many times. It may be nil.
 	summarize func([]difference) []difference
+	large     bool // compared only if --only names it: it takes minutes
 }
 
 // sections returns all sections in their order. Those that write are the last.
@@ -50,7 +54,13 @@ func sections() []section {
 		{name: "metrics", collect: collectMetrics},
 		{name: "sample", collect: collectSample, summarize: summarizeSample},
 		{name: "stored", collect: collectStored},
+		{name: "admission", collect: collectAdmission, large: true},
 	}
+}
+
+// smallSections returns the sections that are compared if none is named.
+func smallSections() []section {
+	return slices.DeleteFunc(sections(), func(s section) bool { return s.large })
 }
 
 // A comparison has the two servers and what sections share.
@@ -62,6 +72,13 @@ type comparison struct {
 	kinds              []kind
 	bodies             *bodies
 	notes              []string // what was not compared; printed with --all
+
+	// Of the section admission: the file of --answers, the pattern of --cases, the lines that kube-apiserver answers differently
+	// itself, and how many requests and lines are compared.
+	answers         string
+	cases           *regexp.Regexp
+	unstable        map[string]bool
+	requests, lines int
 }
 
 func (c *comparison) servers() []*server { return []*server{c.reference, c.keelson} }
@@ -81,6 +98,8 @@ type options struct {
 	fields                       int
 	all                          bool
 	openAPI                      string
+	answers                      string
+	cases                        string
 }
 
 func parse(args []string) (options, error) {
@@ -101,7 +120,12 @@ func parse(args []string) (options, error) {
 	f.BoolVar(&o.all, "all", false, "print known differences, too")
 	f.StringVar(&o.openAPI, "openapi", "", "folder to write the OpenAPI documents of kube-apiserver to, for OPENAPI_DOCUMENTS of "+
 		"the generator; nothing is compared then, and no Keelson is needed")
+	f.StringVar(&o.answers, "answers", "", "file with the answers of kube-apiserver in the section admission; written if there is none")
+	f.StringVar(&o.cases, "cases", "", "pattern of the cases that the section admission sends to Keelson")
 	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if _, err := regexp.Compile(o.cases); err != nil {
 		return o, err
 	}
 	switch {
@@ -153,10 +177,10 @@ func run(ctx context.Context, args []string, out io.Writer) (found bool, err err
 	if o.openAPI != "" {
 		return false, c.reference.saveOpenAPI(ctx, o.openAPI)
 	}
-	chosen := sections()
+	chosen := smallSections()
 	if o.only != "" {
 		names := strings.Split(o.only, ",")
-		chosen = slices.DeleteFunc(chosen, func(s section) bool { return !slices.Contains(names, s.name) })
+		chosen = slices.DeleteFunc(sections(), func(s section) bool { return !slices.Contains(names, s.name) })
 	}
 	// With other settings, or less of a section, a known difference may be absent.
 	settled := o.emulated == "" && !o.allAlpha && o.gates == "" && o.referenceURL == "" && o.keelsonURL == "" && o.fields == defaultFields
@@ -172,10 +196,17 @@ func start(ctx context.Context, o options) (*comparison, func() error, error) {
 	if err != nil {
 		return nil, func() error { return nil }, err
 	}
-	c := &comparison{fields: o.fields, emulated: o.emulated, pause: time.Second}
-	if o.referenceURL != "" {
+	c := &comparison{fields: o.fields, emulated: o.emulated, pause: time.Second, answers: o.answers}
+	if o.cases != "" {
+		c.cases = regexp.MustCompile(o.cases) // parse has tried it
+	}
+	_, err = os.Stat(o.answers)
+	switch {
+	case o.answers != "" && err == nil && o.only == "admission":
+		c.reference = newServer(reference, "", "") // it is not asked
+	case o.referenceURL != "":
 		c.reference = newServer(reference, o.referenceURL, o.referenceToken)
-	} else {
+	default:
 		s, err := g.KubeAPIServer(ctx, o.reference, o.etcd)
 		if err != nil {
 			return nil, g.Close, err
@@ -214,16 +245,19 @@ func report(
 			return found, fmt.Errorf("%s: %w", s.name, err)
 		}
 		printed, hidden := 0, 0
+		lines, knownLines := map[string]bool{}, map[string]bool{}
 		for _, d := range differences {
 			mark := ""
 			if expected(known, s.name, d) {
 				hidden++
+				knownLines[lineOf(d)] = true
 				if !all {
 					continue
 				}
 				mark = " (known)"
 			} else {
 				printed++
+				lines[lineOf(d)] = true
 			}
 			fmt.Fprintf(out, "%s %s%s\n", s.name, d, mark)
 		}
@@ -242,6 +276,11 @@ func report(
 		c.notes = nil
 		found = found || printed+gone > 0
 		counts = append(counts, summary(s.name, printed, hidden, gone))
+		if c.requests > 0 {
+			counts = append(counts, fmt.Sprintf("%s: %d writes, %d lines compared, %d differ, %d differ for a known reason, %d are not stable in kube-apiserver",
+				s.name, c.requests, c.lines, len(lines), len(knownLines), len(c.unstable)))
+			c.requests = 0
+		}
 	}
 	fmt.Fprintln(out, strings.Join(counts, "\n"))
 	return found, nil
@@ -272,7 +311,10 @@ func (c *comparison) compare(ctx context.Context, s section) ([]difference, erro
 	if err != nil {
 		return nil, err
 	}
-	out := compareTrees(want, got)
+	if c.cases != nil {
+		maps.DeleteFunc(want, func(name string, _ any) bool { return got[name] == nil })
+	}
+	out := c.stableAdmission(compareTrees(want, got))
 	if s.summarize != nil {
 		out = s.summarize(out)
 	}

@@ -56,10 +56,14 @@ type response struct {
 	status   int
 	body     []byte
 	warnings []string // sorted
+	headers  []string // Warning headers in their order
 }
 
 // A request is sent to both servers in the same way.
-type request struct{ method, path, contentType, accept, body string }
+type request struct {
+	method, path, contentType, accept, body string
+	as                                      string // the user to impersonate, who is a member of system:masters
+}
 
 func (s *server) do(ctx context.Context, r request) (response, error) {
 	var body io.Reader
@@ -73,6 +77,10 @@ func (s *server) do(ctx context.Context, r request) (response, error) {
 	req.Header.Set("Authorization", "Bearer "+s.token)
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "compare")
+	if r.as != "" {
+		req.Header.Set("Impersonate-User", r.as)
+		req.Header.Set("Impersonate-Group", "system:masters")
+	}
 	if r.accept != "" {
 		req.Header.Set("Accept", r.accept)
 	}
@@ -88,7 +96,8 @@ func (s *server) do(ctx context.Context, r request) (response, error) {
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
-	return response{resp.StatusCode, data, slices.Sorted(slices.Values(resp.Header.Values("Warning")))}, err
+	warnings := resp.Header.Values("Warning")
+	return response{resp.StatusCode, data, slices.Sorted(slices.Values(warnings)), warnings}, err
 }
 
 // get returns the JSON of a path. It fails if the status is not 200.
