@@ -2,15 +2,19 @@ package request
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 	"sync"
 	"unicode"
+	"unicode/utf8"
 )
 
-// maxWarningBytes bounds the Warning headers of one answer, as kube-apiserver does.
-const maxWarningBytes = 4 * 1024
+// Limits of the Warning headers of one answer, in characters, as in kube-apiserver. If all warnings together are longer than
+// maxWarnings, each is cut after maxWarning, and none begins behind maxWarnings.
+const (
+	maxWarnings = 4 * 1024
+	maxWarning  = 256
+)
 
 // Warnings collects the warnings for one answer; each is sent once, in the order
 // it came, as a Warning header with code 299 (RFC 7234 section 5.5).
@@ -20,11 +24,11 @@ type Warnings struct {
 	list []string
 }
 
-// Warn adds a warning for the client of the request. It is dropped if the Info of ctx has no Warnings, or if there is no
-// Info.
+// Warn adds a warning for the client of the request. It is dropped if the Info of ctx has no Warnings, if there is no Info, and
+// as in kube-apiserver if a header cannot have it: if it has control characters or is not UTF-8.
 func Warn(ctx context.Context, text string) {
 	i := InfoFrom(ctx)
-	if i == nil || i.Warnings == nil || text == "" {
+	if i == nil || i.Warnings == nil || text == "" || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
 		return
 	}
 	w := i.Warnings
@@ -47,12 +51,33 @@ func (w *Warnings) WriteHeaders(h http.Header) {
 	defer w.mu.Unlock()
 	total := 0
 	for _, text := range w.list {
-		value := fmt.Sprintf(`299 - "%s"`, quote(text))
-		if total += len(value); total > maxWarningBytes {
+		total += utf8.RuneCountInString(text)
+	}
+	most := total
+	if total > maxWarnings {
+		most = maxWarning
+	}
+	sent := 0
+	for _, text := range w.list {
+		if sent >= maxWarnings {
 			return
 		}
-		h.Add("Warning", value)
+		text, length := shorten(text, most)
+		sent += length
+		h.Add("Warning", `299 - "`+quote(text)+`"`)
 	}
+}
+
+// shorten returns at most the first most characters of a text, and their number.
+func shorten(text string, most int) (string, int) {
+	n := 0
+	for i := range text {
+		if n == most {
+			return text[:i], n
+		}
+		n++
+	}
+	return text, n
 }
 
 // quote escapes what a quoted-string may not have (RFC 7230 section 3.2.6).
@@ -63,8 +88,6 @@ func quote(s string) string {
 		case r == '"' || r == '\\':
 			b.WriteByte('\\')
 			b.WriteRune(r)
-		case unicode.IsControl(r):
-			b.WriteByte(' ')
 		default:
 			b.WriteRune(r)
 		}
