@@ -3,6 +3,7 @@ package write
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 
@@ -111,7 +112,7 @@ func (a *attempt) read(ctx context.Context) (err error) {
 // sees it, although a client need not send the namespace.
 func (a *attempt) make(ctx context.Context) (err error) {
 	a.obj, err = a.Make(ctx, a.current)
-	if err == nil && a.verb&(Update|Scale) != 0 && a.Target.Kind.Namespaced && a.obj.GetNamespace() == "" {
+	if err == nil && a.verb&(Update|Apply|Scale) != 0 && a.Target.Kind.Namespaced && a.obj.GetNamespace() == "" {
 		a.obj.SetNamespace(a.Namespace)
 	}
 	return err
@@ -148,9 +149,6 @@ func (a *attempt) manager() (*managedfields.Manager, error) {
 
 // recordManager records in managedFields which fields the manager of the request has set.
 func (a *attempt) recordManager(ctx context.Context) error {
-	if a.verb == Post && a.Subresource != nil && !a.Subresource.Managed {
-		return nil
-	}
 	m, err := a.manager()
 	if err != nil {
 		return err
@@ -184,7 +182,11 @@ func (a *attempt) mutate(ctx context.Context) error {
 	if a.admission == nil || a.Admitted {
 		return nil
 	}
-	attributes := a.attributes(ctx, a.obj, a.shown(a.old()))
+	old := a.shown(a.old())
+	if a.Before != nil {
+		old = a.Before()
+	}
+	attributes := a.attributes(ctx, a.obj, old)
 	before := managedfields.EntriesOf(a.obj)
 	err := a.admission.Mutate(ctx, attributes)
 	// Webhooks and policies replace the object. Plug-ins that change it in place do not touch its managedFields.
@@ -222,6 +224,10 @@ func (a *attempt) completeNew() error {
 	if a.verb != Create {
 		// A resourceVersion on an object that a PUT creates is ignored, as kube-apiserver does.
 		obj.SetResourceVersion("")
+	}
+	if a.verb != Create && obj.GetName() != a.Name {
+		// Only admission can have changed it. kube-apiserver stores an object under the key of another name.
+		return kerrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", obj.GetName(), a.Name))
 	}
 	if err := a.checkNamespace(); err != nil {
 		return err

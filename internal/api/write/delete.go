@@ -21,7 +21,7 @@ func (a *attempt) prepareDeletion() {
 // admitDeletion calls mutating and validating admission. (Both are called here, because a deletion has no new object
 // that could be changed earlier.)
 func (a *attempt) admitDeletion(ctx context.Context) error {
-	if a.admission == nil || a.Admitted || a.deletion == pending {
+	if a.admission == nil || a.Admitted || a.deletion == pending || a.deletion == beingEmptied {
 		return nil
 	}
 	attributes := a.attributes(ctx, nil, a.old())
@@ -33,18 +33,13 @@ func (a *attempt) admitDeletion(ctx context.Context) error {
 }
 
 // effectiveOptions returns the options that admission sees, with what the kind makes of those of the request: the grace period that the
-// object gets, and of an object that others empty first its UID. The decisions of a later attempt do not depend on them.
+// object gets, and of an object that others empty first its UID. The decisions of a later attempt do not depend on them. The options of the
+// deletion of a collection are those of the request, as in kube-apiserver.
 func (a *attempt) effectiveOptions() *metav1.DeleteOptions {
 	options, kind := a.Options.Delete, &a.Target.Kind.Deletion
-	if g := options.GracePeriodSeconds; g != nil && *g < 0 {
-		options = options.DeepCopy()
-		options.GracePeriodSeconds = new(int64(1)) // also of kinds without a grace period
-	}
-	grace := a.obj.GetDeletionGracePeriodSeconds()
-	switch {
-	case kind.Grace != nil && grace != nil:
-		options = options.DeepCopy()
-		options.GracePeriodSeconds = grace
+	grace, before := a.obj.GetDeletionGracePeriodSeconds(), a.old().GetDeletionGracePeriodSeconds()
+	switch g := options.GracePeriodSeconds; {
+	case a.Options.Collection:
 	case kind.Started != nil && (options.Preconditions == nil || options.Preconditions.UID == nil):
 		options = options.DeepCopy()
 		if options.Preconditions == nil {
@@ -52,6 +47,13 @@ func (a *attempt) effectiveOptions() *metav1.DeleteOptions {
 		}
 		uid := a.old().GetUID()
 		options.Preconditions.UID = &uid
+	case kind.Started != nil:
+	case kind.Grace != nil && grace != nil && (before == nil || *before != *grace): // this deletion sets it
+		options = options.DeepCopy()
+		options.GracePeriodSeconds = grace
+	case g != nil && *g < 0: // also of kinds without a grace period
+		options = options.DeepCopy()
+		options.GracePeriodSeconds = new(int64(1))
 	}
 	return options
 }
@@ -60,7 +62,7 @@ func (a *attempt) effectiveOptions() *metav1.DeleteOptions {
 func (a *attempt) commitDeletion(ctx context.Context) (registry.Result, error) {
 	t, how := a.Target, registry.Commit{DryRun: a.Options.DryRun}
 	switch a.deletion {
-	case pending, alreadyGoing:
+	case pending, alreadyGoing, beingEmptied:
 		return registry.Result{Object: a.found}, nil
 	case keep:
 		return t.Replace(ctx, a.found, a.obj, how)
@@ -131,6 +133,7 @@ const (
 	removeMarked                 // the object was marked and goes at once
 	alreadyGoing                 // nothing changes
 	pending                      // nothing changes: the grace period runs
+	beingEmptied                 // nothing changes: others empty the object, and admission was asked when that began
 )
 
 // begin decides what a deletion does to obj, and does it to the object in memory.
@@ -147,7 +150,7 @@ func (a *attempt) begin(obj registry.Object) deletion {
 		return keep
 	}
 	if obj.GetDeletionTimestamp() != nil && kind.Finalizing != nil && kind.Finalizing(obj) {
-		return alreadyGoing
+		return beingEmptied
 	}
 	graceful, waits := a.beginGrace(obj, options)
 	if waits {

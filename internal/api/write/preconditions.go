@@ -22,17 +22,28 @@ const optimisticLock = "the object has been modified; please apply your changes 
 // check holds the preconditions of the request against the current object.
 func (a *attempt) check(ctx context.Context) error {
 	switch {
-	case a.found == nil && a.verb == Apply && a.obj.GetUID() != "":
-		return kerrors.NewConflict(a.Target.GroupResource(), a.Name, fmt.Errorf(
-			"uid mismatch: the provided object specified uid %s, and no existing object was found", a.obj.GetUID()))
 	case a.found == nil:
 		return nil // an update that makes a missing object
 	case a.verb == Delete:
 		return a.checkDeletion(ctx)
-	case a.CheckUID && a.obj.GetUID() != "" && a.obj.GetUID() != a.old().GetUID():
-		return uidMismatch(a.Target.GroupResource(), a.current, a.obj.GetUID(), a.Options.DryRun)
 	}
 	return a.checkVersion()
+}
+
+// identify compares the UID in the new object with that of the current one. It comes before admission, which is not asked about an object
+// that the client does not mean, and whose changes of the UID are a matter of validation.
+func (a *attempt) identify(context.Context) error {
+	uid := a.obj.GetUID()
+	switch {
+	case uid == "":
+		return nil
+	case a.found == nil && a.verb == Apply:
+		return kerrors.NewConflict(a.Target.GroupResource(), a.Name, fmt.Errorf(
+			"uid mismatch: the provided object specified uid %s, and no existing object was found", uid))
+	case !a.CheckUID || a.found != nil && uid == a.old().GetUID():
+		return nil
+	}
+	return a.uidMismatch(uid)
 }
 
 // checkVersion holds the resourceVersion that a client sent against the current one.
@@ -57,21 +68,19 @@ func (a *attempt) checkVersion() error {
 	return nil
 }
 
-// UIDMismatch answers an update through a Scale that names another object than the current one.
-func (c *Current) UIDMismatch(want types.UID, dryRun bool) error {
-	return uidMismatch(c.target.Kind.GroupResource(), c, want, dryRun)
-}
-
 // uidMismatch words a failed precondition as kube-apiserver's storage layer does: the key that it names has the prefix of
 // the store, unless the request is a dry run.
-func uidMismatch(gr schema.GroupResource, c *Current, want types.UID, dryRun bool) error {
-	key := c.target.StoreKey(c.Object.Namespace, c.Object.Name)
-	if dryRun {
+func (a *attempt) uidMismatch(want types.UID) error {
+	key, have := a.Target.StoreKey(a.Namespace, a.Name), types.UID("")
+	if a.Options.DryRun {
 		key = strings.TrimPrefix(key, "/registry")
 	}
-	return kerrors.NewConflict(gr, c.Object.Name, fmt.Errorf(
+	if a.found != nil {
+		have = a.old().GetUID()
+	}
+	return kerrors.NewConflict(a.Target.GroupResource(), a.Name, fmt.Errorf(
 		"StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %s, UID in object meta: %s",
-		key, want, c.old.GetUID()))
+		key, want, have))
 }
 
 // checkDeletion compares the preconditions of DeleteOptions with the current object, and calls the check of the kind.

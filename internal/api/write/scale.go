@@ -53,6 +53,8 @@ type scaling struct {
 	t   *registry.Served
 	sub *registry.Subresource
 	o   Options
+	// before is the Scale that the last call of make began with.
+	before *autoscalingv1.Scale
 }
 
 // Scale returns the request that changes the replicas of an object.
@@ -61,10 +63,11 @@ func (p *Pipeline) Scale(
 ) Request {
 	w := &scaling{Scaling: s, p: p, t: t, sub: sub, o: o}
 	return Request{
-		Verb: Scale, Target: t, Subresource: sub, Namespace: namespace, Name: name, Options: o,
+		Verb: Scale, Target: t, Subresource: sub, Namespace: namespace, Name: name, Options: o, CheckUID: s.Replaces,
 		Make: w.make, Merge: w.merge,
-		Body: &admission.Names{Kind: ScaleKind, Resource: t.GVR},
-		View: func(obj registry.Object) registry.Object { return ScaleOf(sub, obj) },
+		Body:   &admission.Names{Kind: ScaleKind, Resource: t.GVR},
+		View:   func(obj registry.Object) registry.Object { return ScaleOf(sub, obj) },
+		Before: func() registry.Object { return w.before },
 	}
 }
 
@@ -95,6 +98,7 @@ func (w *scaling) make(ctx context.Context, c *Current) (registry.Object, error)
 	if err != nil {
 		return nil, err
 	}
+	w.before = live.DeepCopy()
 	if w.Configuration != nil {
 		return w.applied(ctx, fields, live)
 	}
@@ -195,8 +199,6 @@ func (w *scaling) check(c *Current, scale *autoscalingv1.Scale, obj registry.Obj
 	}
 	switch {
 	case scale.UID == "" || scale.UID == obj.GetUID():
-	case w.Replaces:
-		return c.UIDMismatch(scale.UID, w.o.DryRun)
 	case !tree:
 		gr := schema.GroupResource{Group: w.t.GVR.Group, Resource: w.t.GVR.Resource + "/scale"}
 		return kerrors.NewConflict(gr, name, fmt.Errorf( //nolint:staticcheck // kube-apiserver's words

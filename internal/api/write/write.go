@@ -64,12 +64,13 @@ const (
 var steps = []step{
 	{"read", present, (*attempt).read},                             // the current object
 	{"make", brings, (*attempt).make},                              // decode the body, patch, apply; set defaults
+	{"identify", Update | Apply | Scale, (*attempt).identify},      // the UID that the client has sent
 	{"place", Create | Post, (*attempt).place},                     // in the namespace of the request
 	{"managers", Create | Update | Post, (*attempt).recordManager}, // record in managedFields who set what
 	{"convert", Create | Update | Apply, (*attempt).convert},       // to the version that is stored
 	{"mutate", objects | Post, (*attempt).mutate},                  // admission may change the object
 	{"merge", Scale, (*attempt).merge},                             // the object takes the replicas of the Scale
-	{"check", present, (*attempt).check},                           // preconditions: UID and resourceVersion
+	{"check", present, (*attempt).check},                           // preconditions: resourceVersion, those of a deletion
 	{"complete", objects | Amend, (*attempt).complete},             // what the server alone sets
 	{"allocate", Create | Update | Apply, (*attempt).allocate},     // addresses and ports of Services
 	// by the rules of the kind; of a deletion, what it does
@@ -137,6 +138,9 @@ type Request struct {
 	// View returns the form in which admission sees an object of the storage version: of a Scale the Scale.
 	// nil is the object itself.
 	View func(obj registry.Object) registry.Object
+	// Before returns the old object as mutating admission sees it, after Make: of a Scale with the managers of the replicas. nil
+	// is the View of it.
+	Before func() registry.Object
 }
 
 // Result is the object as it was stored, and the response to a Post.

@@ -35,8 +35,6 @@ type Subresource struct {
 	// New makes the empty body of Create, Default sets its defaults.
 	New     func() Object
 	Default func(Object)
-	// Managed means that the response to POST is the completed body, with the managedFields of a create.
-	Managed bool
 	// Connect forwards requests to what the object stands for (exec, log, proxy).
 	Connect *Connect
 }

@@ -26,7 +26,7 @@ func serviceAccounts() *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Subresources: []registry.Subresource{{
-			Name: "token", Verbs: []string{"create"}, Managed: true,
+			Name: "token", Verbs: []string{"create"},
 			GVK: authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"),
 			New: func() registry.Object { return &authenticationv1.TokenRequest{} },
 			Default: func(o registry.Object) {

@@ -87,7 +87,16 @@ func (v *Versions) sameObjects(
 func (v *Versions) Convert(
 	ctx context.Context, a *admission.Attributes, obj registry.Object, names admission.Names,
 ) (registry.Object, error) {
-	if obj == nil || names.Kind == a.Stored.Kind {
+	if obj == nil {
+		return nil, nil
+	}
+	if obj == a.Old && a.Operation == admission.Delete {
+		var err error
+		if obj, err = v.deleted(ctx, a); err != nil {
+			return nil, err
+		}
+	}
+	if names.Kind == a.Stored.Kind {
 		return obj, nil
 	}
 	served, done, err := v.open(ctx, names.Resource)
@@ -104,6 +113,29 @@ func (v *Versions) Convert(
 	return v.inRequested(ctx, a, served, names, func(r *registry.Served, version *registry.Version) (registry.Object, error) {
 		return r.ToVersion(ctx, obj, version)
 	})
+}
+
+// deleted returns the object of a deletion in the version of the request. A custom resource is deleted as it is stored, so that a deletion
+// that nobody asks about does not depend on a conversion webhook.
+func (v *Versions) deleted(ctx context.Context, a *admission.Attributes) (registry.Object, error) {
+	stored, ok := a.Old.(*unstructured.Unstructured)
+	if !ok || a.Subresource != "" || stored.GroupVersionKind() == a.Stored.Kind {
+		return a.Old, nil
+	}
+	requested, done, err := v.open(ctx, a.Requested.Resource)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	version := requested.Kind.Version(stored.GroupVersionKind().Version)
+	if version == nil || version.ToStorage == nil {
+		return a.Old, nil
+	}
+	obj, err := version.ToStorage(ctx, stored.DeepCopy())
+	if err == nil && requested.Version.Default != nil {
+		requested.Version.Default(obj)
+	}
+	return obj, err
 }
 
 // inRequested calls convert with the resource whose storage version the objects of a write are in, and with the version

@@ -147,11 +147,6 @@ func (p *Plugins) applyPatch(
 	if len(response.Patch) == 0 {
 		return false, nil
 	}
-	if *response.PatchType != admissionv1.PatchTypeJSONPatch {
-		return false, &callError{
-			webhook: h.name, reason: fmt.Errorf("unsupported patch type %q", *response.PatchType),
-		}
-	}
 	if webhook.Values(response.Patch) > maxPatchValues {
 		return false, &callError{
 			webhook: h.name, reason: fmt.Errorf("the patch has more than %d values", maxPatchValues),
@@ -159,7 +154,7 @@ func (p *Plugins) applyPatch(
 	}
 	operations, err := jsonpatch.Decode(response.Patch)
 	if err != nil {
-		return false, kerrors.NewInternalError(err)
+		return false, &callError{webhook: h.name, reason: fmt.Errorf("received undecodable patch in webhook response: %w", err)}
 	}
 	if operations.Len() == 0 {
 		return false, nil
@@ -167,6 +162,11 @@ func (p *Plugins) applyPatch(
 	if object == nil {
 		return false, kerrors.NewInternalError(fmt.Errorf(
 			"admission webhook %q attempted to modify the object, which is not supported for this operation", h.name))
+	}
+	if *response.PatchType != admissionv1.PatchTypeJSONPatch {
+		return false, &callError{
+			webhook: h.name, reason: fmt.Errorf("unsupported patch type %q", *response.PatchType),
+		}
 	}
 	patched, err := operations.Apply(object)
 	if err != nil {
