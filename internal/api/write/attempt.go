@@ -112,10 +112,16 @@ func (a *attempt) read(ctx context.Context) (err error) {
 // sees it, although a client need not send the namespace.
 func (a *attempt) make(ctx context.Context) (err error) {
 	a.obj, err = a.Make(ctx, a.current)
-	if err == nil && a.verb&(Update|Apply|Scale) != 0 && a.Target.Kind.Namespaced && a.obj.GetNamespace() == "" {
-		a.obj.SetNamespace(a.Namespace)
+	if err != nil || a.verb&(Update|Apply|Scale) == 0 {
+		return err
 	}
-	return err
+	switch own := a.obj.GetNamespace(); {
+	case own == "" && a.Target.Kind.Namespaced:
+		a.obj.SetNamespace(a.Namespace)
+	case own != "" && !a.Target.Kind.Namespaced:
+		a.obj.SetNamespace("")
+	}
+	return nil
 }
 
 // place puts a new object in the namespace of the request, and removes fields that a client cannot set.
@@ -225,7 +231,7 @@ func (a *attempt) completeNew() error {
 		// A resourceVersion on an object that a PUT creates is ignored, as kube-apiserver does.
 		obj.SetResourceVersion("")
 	}
-	if a.verb != Create && obj.GetName() != a.Name {
+	if a.verb != Create && obj.GetName() != "" && obj.GetName() != a.Name {
 		// Only admission can have changed it. kube-apiserver stores an object under the key of another name.
 		return kerrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", obj.GetName(), a.Name))
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -106,6 +107,12 @@ func (w *scaling) make(ctx context.Context, c *Current) (registry.Object, error)
 	if err != nil {
 		return nil, err
 	}
+	// What a webhook makes of the metadata does not matter: the parent takes only the replicas.
+	checked := *after
+	checked.Namespace = c.Object.Namespace
+	if errs := validateScale(&checked); len(errs) > len(validateReplicas(after)) && !w.t.Kind.Unstructured() {
+		return nil, kerrors.NewInvalid(ScaleKind.GroupKind(), c.Object.Name, errs)
+	}
 	return fields.Update(ctx, live, after, w.o.FieldManager, w.p.Now()), nil
 }
 
@@ -173,6 +180,10 @@ func validateScale(scale *autoscalingv1.Scale) field.ErrorList {
 	path := field.NewPath("metadata")
 	errs := validation.ValidateObjectMetaAccessor(scale, true, validation.NameIsDNSSubdomain, path)
 	errs = append(errs, nonstandardFinalizers(scale, path)...)
+	return append(errs, validateReplicas(scale)...)
+}
+
+func validateReplicas(scale *autoscalingv1.Scale) (errs field.ErrorList) {
 	if replicas := scale.Spec.Replicas; replicas < 0 {
 		errs = append(
 			errs,
@@ -191,10 +202,10 @@ func (w *scaling) check(c *Current, scale *autoscalingv1.Scale, obj registry.Obj
 		)
 	}
 	name := c.Object.Name
-	if scale.Namespace == "" {
-		scale.Namespace = obj.GetNamespace() // the body may leave it out
-	}
-	if errs := validateScale(scale); len(errs) > 0 && !tree {
+	errs := slices.DeleteFunc(validateScale(scale), func(e *field.Error) bool {
+		return !strings.HasPrefix(e.Field, "spec.") && !strings.HasPrefix(e.Field, "metadata.managedFields")
+	})
+	if len(errs) > 0 && !tree {
 		return kerrors.NewInvalid(ScaleKind.GroupKind(), name, errs)
 	}
 	switch {

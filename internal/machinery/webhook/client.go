@@ -43,6 +43,8 @@ type Call struct {
 	MaxResponse int64
 	// MaxValues limits the number of JSON values in the response, as Values counts them; 1 Mi if zero.
 	MaxValues int
+	// NeedsBody makes a response without a body an error. The responses to audit events have none.
+	NeedsBody bool
 }
 
 const (
@@ -122,6 +124,9 @@ func (c *settings) post(ctx context.Context, call Call) (answer []byte, wait tim
 		return nil, retryAfter(response), statusError(response)
 	}
 	answer, err = c.pending.read(response.Body, call.MaxResponse)
+	if err == nil && call.NeedsBody && len(answer) == 0 {
+		return nil, -1, fmt.Errorf("0-length response with status code: %d and content type: %s", code, response.Header.Get("Content-Type"))
+	}
 	if err == nil && Values(answer) > call.MaxValues {
 		answer, err = nil, fmt.Errorf("the answer has more than %d values", call.MaxValues)
 	}

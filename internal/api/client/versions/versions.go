@@ -7,10 +7,12 @@ import (
 	"reflect"
 	"sync"
 
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/internal/access/admission"
 	"github.com/keelson-dev/keelson/internal/api/directory"
@@ -253,6 +255,11 @@ func (v *Versions) replace(
 		return err
 	}
 	if _, err := served.Coerce(obj, false); err != nil {
+		if u, ok := obj.(*unstructured.Unstructured); ok && u.GroupVersionKind() == served.GVK { // metadata of a wrong type
+			return kerrors.NewInvalid(served.GVK.GroupKind(), a.Name, field.ErrorList{
+				field.Invalid(field.NewPath("metadata"), u.Object["metadata"], err.Error()),
+			})
+		}
 		return err
 	}
 	if served.Version.Default != nil {

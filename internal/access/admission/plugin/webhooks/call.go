@@ -106,7 +106,7 @@ func (p *Plugins) ask(
 	if err != nil {
 		return nil, &callError{webhook: h.name, reason: fmt.Errorf("could not get REST client: %w", err)}
 	}
-	body, err := client.Post(ctx, webhook.Call{Body: r.document, Timeout: h.timeout})
+	body, err := client.Post(ctx, webhook.Call{Body: r.document, Timeout: h.timeout, NeedsBody: true})
 	if err != nil {
 		status, _ := err.(*kerrors.StatusError) //nolint:errorlint // one that is wrapped is not the webhook's
 		return nil, &callError{h.name, fmt.Errorf("failed to call webhook: %w", err), status}

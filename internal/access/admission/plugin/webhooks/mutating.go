@@ -173,7 +173,9 @@ func (p *Plugins) applyPatch(
 		return false, kerrors.NewInternalError(err)
 	}
 	before := a.Object
-	if err := p.o.Versions.Replace(ctx, a, patched, names, false); err != nil {
+	if err := p.o.Versions.Replace(ctx, a, patched, names, false); kerrors.IsInvalid(err) {
+		return false, err
+	} else if err != nil {
 		return false, kerrors.NewInternalError(err)
 	}
 	after, err := p.o.Versions.Document(ctx, a, a.Object, names)

@@ -170,3 +170,41 @@ func TestOptionsOfDeletions(t *testing.T) {
 		}
 	}
 }
+
+// TestOddMetadata checks what happens to metadata of a wrong type, or that no client can set, in the patch of a webhook.
+func TestOddMetadata(t *testing.T) {
+	s, h := seeing(t, "")
+	const deployments = "/apis/apps/v1/namespaces/default/deployments"
+	s.Create(gadgetsPath, `{"apiVersion":"example.com/v2","kind":"Gadget","metadata":{"name":"g"},"spec":{"replicas":1}}`)
+	s.Create(deployments, `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`)
+	configuration := apitest.AdmissionPath + "mutatingwebhookconfigurations/sees"
+	s.Send("PATCH", configuration, `[{"op":"add","path":"/webhooks/0/rules/0/apiGroups/-","value":"apps"},{"op":"add","path":"/webhooks/0/rules/0/resources/-","value":"deployments/scale"}]`,
+		"Content-Type", "application/json-patch+json")
+	for _, c := range []struct {
+		patch, method, path, contentType, body string
+		status                                 int
+	}{
+		{`[{"op":"add","path":"/metadata/labels","value":["a"]}]`, "PATCH", gadgetsPath + "/g", "application/merge-patch+json", `{"spec":{"replicas":3}}`, http.StatusUnprocessableEntity},
+		{`[{"op":"add","path":"/metadata/labels","value":{"a b":"c"}}]`, "PATCH", deployments + "/d/scale", "application/merge-patch+json", `{"spec":{"replicas":3}}`, http.StatusOK},
+		{`[{"op":"add","path":"/spec/replicas","value":-3}]`, "PATCH", deployments + "/d/scale", "application/merge-patch+json", `{"spec":{"replicas":3}}`, http.StatusUnprocessableEntity},
+		{`[{"op":"add","path":"/metadata/deletionTimestamp","value":"2020-01-01T00:00:00Z"}]`, "POST", apitest.ConfigMapsPath, "application/json", apitest.ConfigMap("new"), http.StatusCreated},
+	} {
+		h.On("/", apitest.PatchWith(c.patch))
+		a := s.Send(c.method, c.path, c.body, "Content-Type", c.contentType)
+		if a.Status != c.status || strings.Contains(a.Body, "deletionTimestamp") {
+			t.Errorf("%s with the patch %s: %d %.300s", c.path, c.patch, a.Status, a.Body)
+		}
+	}
+}
+
+// TestEmptyAnswer checks that the error of an answer without a body says so.
+func TestEmptyAnswer(t *testing.T) {
+	s, h := servertest.Start(t, servertest.Default()), apitest.NewWebhooks(t)
+	h.Config.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	h.Configure(s.Client, "ValidatingWebhookConfiguration", "empty", "/", "")
+	a := s.Send("POST", apitest.ConfigMapsPath, apitest.ConfigMap("a"))
+	want := `Internal error occurred: failed calling webhook "empty.example.com": failed to call webhook: 0-length response with status code: 200 and content type: `
+	if a.Status != http.StatusInternalServerError || a.Message() != want {
+		t.Errorf("%d %s", a.Status, a.Body)
+	}
+}
