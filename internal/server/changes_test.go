@@ -332,15 +332,8 @@ func TestChangesCallNoWebhook(t *testing.T) {
 	var calls atomic.Int64
 	webhook := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls.Add(1) }))
 	t.Cleanup(webhook.Close)
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: webhook.Certificate().Raw})
-	const version = `{"name":%q,"served":true,"storage":%t,"schema":{"openAPIV3Schema":{"type":"object",
-		"properties":{"spec":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}}}`
-	s.Create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", fmt.Sprintf(`{"metadata":{"name":"gears.example.com"},
-		"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"gears","kind":"Gear"},"versions":[%s,%s],
-		"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"url":%q,"caBundle":%q}}}}}`,
-		fmt.Sprintf(version, "v1", true), fmt.Sprintf(version, "v2", false), webhook.URL, base64.StdEncoding.EncodeToString(ca)))
+	defineGears(s, webhook)
 	const gears = "/apis/example.com/v1/namespaces/default/gears"
-	s.Served(gears)
 	s.Create(gears, `{"apiVersion":"example.com/v1","kind":"Gear","metadata":{"name":"g"},"spec":{"teeth":1}}`)
 	s.Patch(gears+"/g", `{"spec":{"teeth":2}}`)
 	var list history.ChangeList
@@ -352,5 +345,91 @@ func TestChangesCallNoWebhook(t *testing.T) {
 	}
 	if n := calls.Load(); n > 0 {
 		t.Errorf("%d calls of the webhook", n)
+	}
+}
+
+// converter is a conversion webhook that fails for each call with an object of refused teeth.
+type converter struct {
+	*httptest.Server
+	calls, refused atomic.Int64
+}
+
+func newConverter(t *testing.T) *converter {
+	c := &converter{}
+	c.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.calls.Add(1)
+		var review struct {
+			Request struct {
+				UID               string           `json:"uid"`
+				DesiredAPIVersion string           `json:"desiredAPIVersion"`
+				Objects           []map[string]any `json:"objects"`
+			} `json:"request"`
+		}
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			t.Error(err)
+		}
+		result := map[string]any{"status": "Success"}
+		for _, o := range review.Request.Objects {
+			if o["apiVersion"] = review.Request.DesiredAPIVersion; o["spec"].(map[string]any)["teeth"] == float64(c.refused.Load()) {
+				result = map[string]any{"status": "Failure", "message": "too many teeth"}
+			}
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
+			"response": map[string]any{"uid": review.Request.UID, "convertedObjects": review.Request.Objects, "result": result},
+		})
+	}))
+	t.Cleanup(c.Close)
+	return c
+}
+
+// defineGears creates a definition with the versions v1, which is stored, and v2.
+func defineGears(s *servertest.Server, webhook *httptest.Server) {
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: webhook.Certificate().Raw})
+	const version = `{"name":%q,"served":true,"storage":%t,"schema":{"openAPIV3Schema":{"type":"object",
+		"properties":{"spec":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}}}`
+	s.Create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", fmt.Sprintf(`{"metadata":{"name":"gears.example.com"},
+		"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"gears","kind":"Gear"},"versions":[%s,%s],
+		"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"url":%q,"caBundle":%q}}}}}`,
+		fmt.Sprintf(version, "v1", true), fmt.Sprintf(version, "v2", false), webhook.URL, base64.StdEncoding.EncodeToString(ca)))
+	s.Served("/apis/example.com/v1/namespaces/default/gears")
+}
+
+// TestHistoryConvertsInBatches reads the history of a custom resource in a version that is not stored: the webhook is called for many
+// versions at a time, and a version that it refuses hides no other.
+func TestHistoryConvertsInBatches(t *testing.T) {
+	s, _ := pastServer(t)
+	webhook := newConverter(t)
+	defineGears(s, webhook.Server)
+	const gears, versions = "/apis/example.com/v1/namespaces/default/gears", 64
+	s.Create(gears, `{"apiVersion":"example.com/v1","kind":"Gear","metadata":{"name":"g"},"spec":{"teeth":1}}`)
+	for i := 2; i <= versions; i++ {
+		s.Patch(gears+"/g", fmt.Sprintf(`{"spec":{"teeth":%d}}`, i))
+	}
+	for _, c := range []struct {
+		refused, most int64
+		unreadable    int
+	}{
+		{refused: 0, most: 1},
+		{refused: 20, most: 16, unreadable: 1},
+	} {
+		webhook.refused.Store(c.refused)
+		webhook.calls.Store(0)
+		var list history.ObjectHistory
+		text := s.Get("/apis/example.com/v2/namespaces/default/gears/g/history?objects=true&limit=500")
+		if err := json.Unmarshal([]byte(text), &list); err != nil {
+			t.Fatal(err)
+		}
+		unreadable := 0
+		for i := range list.Items {
+			if list.Items[i].Unreadable != "" {
+				unreadable++
+			} else if list.Items[i].Object.(map[string]any)["apiVersion"] != "example.com/v2" {
+				t.Errorf("%v", list.Items[i].Object)
+			}
+		}
+		if n := webhook.calls.Load(); n > c.most || len(list.Items) != versions || unreadable != c.unreadable {
+			t.Errorf("refused %d: %d calls of the webhook, %d changes of which %d cannot be read", c.refused, n, len(list.Items), unreadable)
+		}
 	}
 }

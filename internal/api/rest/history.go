@@ -14,6 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/apierr"
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
 const defaultHistoryLimit, maxHistoryLimit = 100, 500
@@ -66,13 +67,17 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 	if o.objects {
 		need += 3 * all
 	}
+	if s.IsPrepared() {
+		need += registry.DecodedMemory*min(all, batchBytes+largest) + 2*all
+	}
 	if err := hold(r, need); err != nil {
 		return err
 	}
 	answer := history.ObjectHistory{
 		TypeMeta: metav1.TypeMeta{Kind: "ObjectHistory", APIVersion: history.APIVersion}, Items: []history.Change{},
 	}
-	after := history.Decode(ctx, s.Served, &changes[0])
+	converting := &conversions{s: s, changes: changes}
+	after := converting.decode(ctx, 0)
 	for i := range changes {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -86,7 +91,7 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 		}
 		before := history.Object{} // only these two are decoded at a time
 		if i+1 < len(changes) {
-			before = history.Decode(ctx, s.Served, &changes[i+1])
+			before = converting.decode(ctx, i+1)
 		}
 		c := history.Describe(&changes[i], after, before)
 		if o.objects && after.JSON != nil {
@@ -97,6 +102,55 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 		}
 	}
 	return writeAnswer(w, r, &answer)
+}
+
+// conversions decodes the changes of an object in their order. Those that a conversion webhook has to convert are converted in batches, as in
+// a list: one call for each of several hundred versions would hold up the request, and what else the webhook is for.
+type conversions struct {
+	s       *served
+	changes []registry.PastChange
+	next    int // the first change that was not in a batch yet
+	failed  int // the number of calls that have failed
+}
+
+// maxFailedConversions is how many calls of a webhook may fail in one request. After that no smaller batches are tried.
+const maxFailedConversions = 8
+
+// decode returns the object after change i.
+func (c *conversions) decode(ctx context.Context, i int) history.Object {
+	if i >= c.next && c.s.IsPrepared() {
+		from, bytes := i, 0
+		for c.next = i; c.next < len(c.changes) && c.next-from < lookAt && bytes < batchBytes; c.next++ {
+			bytes += c.changes[c.next].Size()
+		}
+		c.convert(ctx, c.changes[from:c.next])
+	}
+	return history.Decode(ctx, c.s.Served, &c.changes[i])
+}
+
+// convert converts the objects of a batch. If that fails, it tries the halves, because a single version may be the reason. What cannot be
+// converted has the error.
+func (c *conversions) convert(ctx context.Context, batch []registry.PastChange) {
+	var objects []*cache.Object
+	for i := range batch {
+		if batch[i].Object != nil {
+			objects = append(objects, batch[i].Object)
+		}
+	}
+	err := c.s.Prepare(ctx, objects)
+	if err == nil {
+		return
+	}
+	if c.failed++; len(objects) > 1 && c.failed < maxFailedConversions && ctx.Err() == nil {
+		c.convert(ctx, batch[:len(batch)/2])
+		c.convert(ctx, batch[len(batch)/2:])
+		return
+	}
+	for i := range batch {
+		if batch[i].Object != nil && !c.s.HasPrepared(batch[i].Object) {
+			batch[i].Object, batch[i].Err = nil, err
+		}
+	}
 }
 
 // historySince returns the revision from which on the user may read the past in the namespace of the request: the creation of its namespace, or 0 for

@@ -36,10 +36,7 @@ func (r *Resource) Prepare(ctx context.Context, objects []*cache.Object) error {
 	var lacking []*cache.Object
 	var data [][]byte
 	for _, o := range objects {
-		if o.Err() != nil || batch.isJSON(o.Data, v) {
-			continue
-		}
-		if _, ok := o.CachedEncoding(id); !ok {
+		if !r.HasPrepared(o) {
 			lacking = append(lacking, o)
 			data = append(data, o.Data)
 		}
@@ -63,6 +60,16 @@ func (r *Resource) Prepare(ctx context.Context, objects []*cache.Object) error {
 func (r *Resource) IsPrepared() bool {
 	_, ok := r.codec.encoding.(batchEncoding)
 	return ok
+}
+
+// HasPrepared reports whether ItemJSON has nothing left to convert of o.
+func (r *Resource) HasPrepared(o *cache.Object) bool {
+	batch, ok := r.codec.encoding.(batchEncoding)
+	if !ok || o.Err() != nil || batch.isJSON(o.Data, r.codec.storage) {
+		return true
+	}
+	_, cached := o.CachedEncoding(batch.jsonID(r.codec.storage))
+	return cached
 }
 
 // PreparesFields reports whether Prepare should be called for objects before FieldValue is called for a field.
