@@ -10,12 +10,15 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/lru"
 
 	"github.com/keelson-dev/keelson/internal/api/client"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
@@ -53,6 +56,16 @@ var readers = []string{"kubectl", "Helm/"}
 // eventWait bounds how long the response to a create waits for the Event, which may get lost.
 const eventWait = time.Second
 
+// An Event is written for each workload of a namespace, as long as there were no more than eventBurst and one for each eventInterval; those
+// are the numbers of client-go for the Events of an object. The Events are written in the name of the server, and no quota counts Events. So
+// without that limit somebody who may create and delete a single workload, and no Events, would fill the store with them.
+const (
+	eventBurst    = 25
+	eventInterval = 5 * time.Minute
+	// eventNamespaces is the number of namespaces whose Events are counted. One that was forgotten has all of eventBurst again.
+	eventNamespaces = 4096
+)
+
 // Notices gives notice of workloads that nothing runs.
 type Notices struct {
 	leases *registry.Resource
@@ -60,13 +73,16 @@ type Notices struct {
 	log    *slog.Logger
 	// wrote has the components that have created an object since the server began. They need no Lease to be known.
 	wrote [len(components)]atomic.Bool
+
+	mu      sync.Mutex // held to find or add a limiter
+	written *lru.Cache // *rate.Limiter of the Events of a namespace, by its name
 }
 
 // New returns Notices. leases is the resource of the Leases by which the components are known: one that has never held
 // its Lease, and has created nothing since the server began, counts as missing. With --leader-elect=false that may be wrong until it
 // writes its first Event, so the notice speaks of the Lease.
 func New(leases *registry.Resource, events *client.Client, log *slog.Logger) *Notices {
-	return &Notices{leases: leases, events: events, log: log}
+	return &Notices{leases: leases, events: events, log: log, written: lru.New(eventNamespaces)}
 }
 
 // Created is called with each object that a client has created, before the response. It adds a warning to the response
@@ -109,12 +125,27 @@ func (n *Notices) notify(ctx context.Context, s *registry.Served, o *cache.Objec
 	text := "this server only stores the " + s.Kind.Name + ": it has no Lease of " + strings.Join(missing, " and of ") +
 		", so no containers start, unless they run with --leader-elect=false; see " + Page
 	request.Warn(ctx, text)
+	if !n.mayWrite(obj.GetNamespace(), s.Now()) {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(request.WithUser(ctx, nil), eventWait)
 	defer cancel()
 	_, err = n.events.Create(ctx, client.CreateRequest{
 		Resource: corev1.SchemeGroupVersion.WithResource("events"), Object: event(s, obj, text),
 	})
 	return err
+}
+
+// mayWrite counts an Event of a namespace, and reports whether it may be written.
+func (n *Notices) mayWrite(namespace string, now time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	found, ok := n.written.Get(namespace)
+	if !ok {
+		found = rate.NewLimiter(rate.Every(eventInterval), eventBurst)
+		n.written.Add(namespace, found)
+	}
+	return found.(*rate.Limiter).AllowN(now, 1)
 }
 
 func (n *Notices) missing(ctx context.Context, needed []string) (names []string, err error) {

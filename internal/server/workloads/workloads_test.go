@@ -121,3 +121,33 @@ func TestNoNotices(t *testing.T) {
 		}
 	}
 }
+
+// TestNoticesAreLimited: the warnings go on, but a namespace gets a limited number of Events, because their author needs no right to write
+// Events and no quota counts them. Other namespaces get theirs.
+func TestNoticesAreLimited(t *testing.T) {
+	s := servertest.Start(t, servertest.Default())
+	count := func(namespace string) int {
+		var list corev1.EventList
+		if err := json.Unmarshal([]byte(s.Get("/api/v1/namespaces/"+namespace+"/events")), &list); err != nil {
+			t.Fatal(err)
+		}
+		return len(list.Items)
+	}
+	create := func(namespace string) {
+		path := "/apis/apps/v1/namespaces/" + namespace + "/deployments"
+		if warnings(t, s, kubectl, path, deployment("web")) == "" {
+			t.Error("there is no warning")
+		}
+		s.Do(http.MethodDelete, path+"/web?propagationPolicy=Background", "")
+	}
+	for range 60 {
+		create("default")
+	}
+	if n := count("default"); n < 25 || n > 27 {
+		t.Errorf("%d Events about 60 workloads", n)
+	}
+	s.Create("/api/v1/namespaces", `{"metadata": {"name": "other"}}`)
+	if create("other"); count("other") != 1 {
+		t.Errorf("%d Events in another namespace", count("other"))
+	}
+}
