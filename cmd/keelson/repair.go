@@ -20,11 +20,13 @@ import (
 // tables in it are links.
 const repairedCopyName = "store.copy"
 
+func repairedCopyDir(dataDir string) string { return filepath.Join(dataDir, repairedCopyName) }
+
 // repairedCopy makes a copy of the store in a locked data directory, repairs it, and removes it after use. The store is not changed.
 func repairedCopy(
 	ctx context.Context, dataDir string, ro embedded.RepairOptions, use func(*embedded.Reader, *embedded.Repaired) error,
 ) (err error) {
-	o := embedded.Options{Dir: filepath.Join(dataDir, repairedCopyName)}
+	o := embedded.Options{Dir: repairedCopyDir(dataDir)}
 	if err := os.RemoveAll(o.Dir); err != nil { // of an interrupted attempt
 		return err
 	}

@@ -135,3 +135,53 @@ func configMapsIn(t *testing.T, file string) (n int) {
 	}
 	return n
 }
+
+// TestPurge: the past of an object is in no file of the data directory after a purge, and the object is there.
+func TestPurge(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	const secrets = "/api/v1/namespaces/default/secrets"
+	p := run(t, "serve", "--data-dir", dir, "--secure-port", "0")
+	for _, name := range []string{"deleted", "there"} {
+		body := fmt.Sprintf(`{"metadata":{"name":"s-%s"},"stringData":{"k":"password-of-%s"}}`, name, name)
+		if status, body := post(t, kubeconfig, secrets, body); status != http.StatusCreated {
+			t.Fatalf("%d %.300s", status, body)
+		}
+	}
+	if _, stderr, code := keelson("purge", "--data-dir", dir); code != 1 || !strings.Contains(stderr, "is used by another") {
+		t.Errorf("a purge beside a server: %d %s", code, stderr)
+	}
+	if status, body := ask(t, kubeconfig, http.MethodDelete, secrets+"/s-deleted", ""); status != http.StatusOK {
+		t.Fatalf("%d %.300s", status, body)
+	}
+	p.stop(t)
+	has := func(text string) (in []string) {
+		if err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			content, err := os.ReadFile(path)
+			if strings.Contains(string(content), text) {
+				in = append(in, path)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return in
+	}
+	if len(has("password-of-deleted")) == 0 {
+		t.Error("the deleted Secret is in no file before the purge")
+	}
+	if out := mustRun(t, "purge", "--data-dir", dir); !strings.Contains(out, "Removed what was before revision ") {
+		t.Errorf("%s", out)
+	}
+	if in := has("password-of-deleted"); len(in) > 0 {
+		t.Errorf("after the purge it is in %v", in)
+	}
+	p = run(t, "serve", "--data-dir", dir, "--secure-port", "0")
+	if status, body := get(t, kubeconfig, secrets); status != http.StatusOK || strings.Contains(body, "s-deleted") || !strings.Contains(body, "s-there") {
+		t.Errorf("%d %.300s", status, body)
+	}
+	p.stop(t)
+}
