@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/internal/access/auth/authz"
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -331,6 +332,44 @@ func TestForward(t *testing.T) {
 	}
 	if r := w.request("/apis/x/v1/r/a/../../../../v2/s", "x/v1/r", nil); r.Code != http.StatusBadRequest {
 		t.Errorf("a path that leaves the resource: %d", r.Code)
+	}
+}
+
+// TestForwardUnderConstraint: a peer does not know the constraint of an impersonation, so what may need a further permission is not forwarded.
+func TestForwardUnderConstraint(t *testing.T) {
+	w := newWorld(t)
+	a := w.serve("a", "x/v1:r")
+	w.run()
+	w.lease("kube-system", "a", "a_1")
+	await(t, "the peer is known", func() bool { return w.serving("x/v1/r") == "a" })
+	for _, c := range []struct {
+		verb, subresource, query string
+		want                     int
+	}{
+		{"get", "", "", http.StatusOK},
+		{"watch", "", "?watch=true", http.StatusOK},
+		{"get", "status", "", http.StatusOK},
+		{"get", "", "?asOf=7", http.StatusForbidden},
+		{"list", "", "?limit=5&asOf=1h", http.StatusForbidden},
+		{"get", "history", "", http.StatusForbidden},
+		{"get", "exec", "", http.StatusForbidden},
+		{"update", "", "", http.StatusForbidden},
+		{"patch", "", "", http.StatusForbidden},
+		{"delete", "", "", http.StatusForbidden},
+	} {
+		a.last.Store(nil)
+		r := httptest.NewRequest(http.MethodGet, "/apis/x/v1/r/a"+c.query, nil)
+		ctx := request.WithInfo(r.Context(), &request.Info{
+			Verb: c.verb, Group: "x", Version: "v1", Resource: "r", Name: "a", Subresource: c.subresource, AsksResource: true,
+		})
+		ctx = request.WithUser(ctx, &request.User{Name: "jane"})
+		ctx = authz.WithConstraint(ctx, &authz.Constraint{User: "jane"})
+		recorder := httptest.NewRecorder()
+		r = r.WithContext(ctx)
+		w.peers.Find(r).ServeHTTP(recorder, r)
+		if recorder.Code != c.want || (a.last.Load() != nil) != (c.want == http.StatusOK) {
+			t.Errorf("%+v: %d %s", c, recorder.Code, recorder.Body)
+		}
 	}
 }
 

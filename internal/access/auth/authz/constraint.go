@@ -16,6 +16,12 @@ func WithConstraint(ctx context.Context, c *Constraint) context.Context {
 	return context.WithValue(ctx, constraintKey{}, c)
 }
 
+// IsConstrained reports whether a request is sent under a constraint.
+func IsConstrained(ctx context.Context) bool {
+	c, _ := ctx.Value(constraintKey{}).(*Constraint)
+	return c != nil
+}
+
 // Further asks whether the user may do something that a request needs beside its own verb, which the filters have
 // authorized: readhistory, escalate, bind, sign, or create for an update that creates. If the request is sent under a
 // constraint, that has to allow it too, as it had to allow the verb of the request: otherwise the permission to
