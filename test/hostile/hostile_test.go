@@ -16,7 +16,8 @@ import (
 // attacks returns the table: the rows of all areas.
 func attacks() []row {
 	return slices.Concat(cacheAttacks(), bodyAttacks(), documentAttacks(), edgeAttacks(), admissionAttacks(),
-		collectorAttacks(), extensionAttacks(), largeListAttacks(), pastAttacks(), consoleAttacks())
+		collectorAttacks(), extensionAttacks(), largeListAttacks(), pastAttacks(), consoleAttacks(),
+		backendAttacks())
 }
 
 // row is one attack. doc.go explains the fields.
