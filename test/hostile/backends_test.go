@@ -34,11 +34,11 @@ func backendAttacks() []row {
 	}
 }
 
-// answers are what a converter does with a request, by name. convert makes the right answer, which change may alter.
+// converterAnswer is what a conversion webhook does with a request, and the status that a get through it has then; 0 if it has none.
 type converterAnswer struct {
 	name   string
 	serve  func(w http.ResponseWriter, r *http.Request, review *conversionReview)
-	status int // of a get
+	status int
 }
 
 // conversionReview is a request for a conversion, and the answer to it.
