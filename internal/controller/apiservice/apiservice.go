@@ -128,7 +128,7 @@ var versionPriorities = map[string]int{
 	"scheduling.k8s.io/v1alpha2":           2,
 }
 
-// A version whose APIService could not be written is tried again after firstDelay, and then after twice the time up to maxDelay.
+// firstDelay is the time after which a version whose APIService could not be written is tried again. It doubles up to maxDelay.
 const firstDelay, maxDelay = 100 * time.Millisecond, 10 * time.Second
 
 // Run maintains the APIServices of custom resources until ctx is done. A version is looked at when it comes or goes, and when its
