@@ -88,7 +88,7 @@ func (r *remote) run(ctx context.Context) {
 		if available && failed == nil && !r.stale() {
 			retry = firstRetry
 		} else {
-			wait, retry = retry, min(2*retry, most)
+			wait, retry = min(retry, most), min(2*retry, most)
 		}
 		select {
 		case <-ctx.Done():
