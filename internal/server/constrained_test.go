@@ -59,4 +59,14 @@ func TestFurtherVerbsUnderConstrainedImpersonation(t *testing.T) {
 			return a.Status < 300 && (r.verb != "readhistory" || strings.Contains(a.Body, "before") || strings.Contains(r.path, "/history")), a.Body
 		})
 	}
+
+	// erin may also impersonate without a constraint: the further verbs need no permission of hers.
+	grant("erin", "erin", `"users"`, `"impersonate:user-info","impersonate"`)
+	grant("erin-on", "erin", `"configmaps","configmaps/history"`, `"impersonate-on:user-info:get"`)
+	for _, path := range []string{configMaps + "/a?asOf=" + revision, configMaps + "/a/history"} {
+		apitest.Eventually(t, "GET "+path+" by one who may impersonate", func() (bool, string) {
+			a := apitest.Send(t, dave, "GET", s.URL()+path, "", "Authorization", "Bearer erintoken", "Impersonate-User", "jane")
+			return a.Status == http.StatusOK, a.Body
+		})
+	}
 }

@@ -27,6 +27,7 @@ import (
 
 const testTokens = `admintoken,admin,admin,"system:masters"
 davetoken,dave,u-dave
+erintoken,erin,u-erin
 `
 
 // defaultSettings returns the defaults.

@@ -344,18 +344,21 @@ func TestForwardUnderConstraint(t *testing.T) {
 	await(t, "the peer is known", func() bool { return w.serving("x/v1/r") == "a" })
 	for _, c := range []struct {
 		verb, subresource, query string
+		lifted                   bool
 		want                     int
 	}{
-		{"get", "", "", http.StatusOK},
-		{"watch", "", "?watch=true", http.StatusOK},
-		{"get", "status", "", http.StatusOK},
-		{"get", "", "?asOf=7", http.StatusForbidden},
-		{"list", "", "?limit=5&asOf=1h", http.StatusForbidden},
-		{"get", "history", "", http.StatusForbidden},
-		{"get", "exec", "", http.StatusForbidden},
-		{"update", "", "", http.StatusForbidden},
-		{"patch", "", "", http.StatusForbidden},
-		{"delete", "", "", http.StatusForbidden},
+		{"get", "", "", false, http.StatusOK},
+		{"watch", "", "?watch=true", false, http.StatusOK},
+		{"get", "status", "", false, http.StatusOK},
+		{"get", "", "?asOf=7", false, http.StatusForbidden},
+		{"list", "", "?limit=5&asOf=1h", false, http.StatusForbidden},
+		{"get", "history", "", false, http.StatusForbidden},
+		{"get", "exec", "", false, http.StatusForbidden},
+		{"update", "", "", false, http.StatusForbidden},
+		{"patch", "", "", false, http.StatusForbidden},
+		{"delete", "", "", false, http.StatusForbidden},
+		{"get", "", "?asOf=7", true, http.StatusOK},
+		{"update", "", "", true, http.StatusOK},
 	} {
 		a.last.Store(nil)
 		r := httptest.NewRequest(http.MethodGet, "/apis/x/v1/r/a"+c.query, nil)
@@ -363,7 +366,7 @@ func TestForwardUnderConstraint(t *testing.T) {
 			Verb: c.verb, Group: "x", Version: "v1", Resource: "r", Name: "a", Subresource: c.subresource, AsksResource: true,
 		})
 		ctx = request.WithUser(ctx, &request.User{Name: "jane"})
-		ctx = authz.WithConstraint(ctx, &authz.Constraint{User: "jane"})
+		ctx = authz.WithConstraint(ctx, &authz.Constraint{User: "jane", Lifted: func(context.Context) bool { return c.lifted }})
 		recorder := httptest.NewRecorder()
 		r = r.WithContext(ctx)
 		w.peers.Find(r).ServeHTTP(recorder, r)

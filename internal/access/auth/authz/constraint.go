@@ -7,6 +7,8 @@ import "context"
 type Constraint struct {
 	User   string // the name of the impersonated user
 	Allows func(ctx context.Context, a Attributes) (Decision, string, error)
+	// Lifted reports whether the sender may also impersonate the user without a constraint, by the verb impersonate.
+	Lifted func(ctx context.Context) bool
 }
 
 type constraintKey struct{}
@@ -16,23 +18,24 @@ func WithConstraint(ctx context.Context, c *Constraint) context.Context {
 	return context.WithValue(ctx, constraintKey{}, c)
 }
 
-// IsConstrained reports whether a request is sent under a constraint.
+// IsConstrained reports whether a request is sent under a constraint that is not lifted.
 func IsConstrained(ctx context.Context) bool {
 	c, _ := ctx.Value(constraintKey{}).(*Constraint)
-	return c != nil
+	return c != nil && !c.Lifted(ctx)
 }
 
 // Further asks whether the user may do something that a request needs beside its own verb, which the filters have
 // authorized: readhistory, escalate, bind, sign, or create for an update that creates. If the request is sent under a
 // constraint, that has to allow it too, as it had to allow the verb of the request: otherwise the permission to
-// impersonate for reads would be one for everything that a read may ask for.
+// impersonate for reads would be one for everything that a read may ask for. Who may impersonate the user without a constraint
+// needs no more: it is by the order of the modes alone that the filter met the constrained one first.
 func Further(ctx context.Context, z Authorizer, a Attributes) (Decision, string, error) {
 	decision, reason, err := z.Authorize(ctx, a)
 	c, _ := ctx.Value(constraintKey{}).(*Constraint)
 	if decision != Allow || c == nil || a.User == nil || a.User.Name != c.User {
 		return decision, reason, err
 	}
-	if decision, refusal, err := c.Allows(ctx, a); decision != Allow {
+	if decision, refusal, err := c.Allows(ctx, a); decision != Allow && !c.Lifted(ctx) {
 		return NoOpinion, refusal, err
 	}
 	return decision, reason, err

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -99,21 +100,29 @@ func (f *filter) serve(w http.ResponseWriter, r *http.Request, requested *reques
 	sender := request.UserFrom(ctx)
 	ctx = request.WithUser(ctx, user)
 	if mode.isConstrained() {
-		ctx = authz.WithConstraint(ctx, f.constraint(mode, sender, user))
+		ctx = authz.WithConstraint(ctx, f.constraint(mode, sender, requested, user))
 	}
 	next.ServeHTTP(w, r.WithContext(ctx))
 }
 
 // constraint returns what limits further questions about a request in the name of user: the sender needs the permission
-// for each of them, in the form that it has in the mode.
-func (f *filter) constraint(m *mode, sender, user *request.User) *authz.Constraint {
-	return &authz.Constraint{User: user.Name, Allows: func(ctx context.Context, a authz.Attributes) (authz.Decision, string, error) {
-		decision, reason, err := f.authorizer.Authorize(ctx, m.onBehalf(sender, a))
-		if decision != authz.Allow && reason == "" && err == nil {
-			reason = fmt.Sprintf("%q may not do this by impersonation: the permission for %s is missing", sender.Name, m.verbOn(a.Info.Verb))
-		}
-		return decision, reason, err
-	}}
+// for each of them, in the form that it has in the mode. It is lifted where the legacy mode gives the same user.
+func (f *filter) constraint(m *mode, sender, requested, user *request.User) *authz.Constraint {
+	return &authz.Constraint{
+		User: user.Name,
+		Allows: func(ctx context.Context, a authz.Attributes) (authz.Decision, string, error) {
+			decision, reason, err := f.authorizer.Authorize(ctx, m.onBehalf(sender, a))
+			if decision != authz.Allow && reason == "" && err == nil {
+				reason = fmt.Sprintf("%q may not do this by impersonation: the permission for %s is missing", sender.Name, m.verbOn(a.Info.Verb))
+			}
+			return decision, reason, err
+		},
+		Lifted: func(ctx context.Context) bool {
+			legacy := &modes[len(modes)-1]
+			unconstrained, err := f.try(ctx, legacy, requested, authz.Attributes{User: sender, Info: request.InfoFrom(ctx)})
+			return err == nil && reflect.DeepEqual(unconstrained, user)
+		},
+	}
 }
 
 // findMode returns the user that the request goes on with, and the mode that allowed it. If no
