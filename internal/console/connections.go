@@ -1,13 +1,17 @@
 package console
 
 import (
+	"context"
+	"io"
 	"net"
 	"net/http"
 	"sync"
+	"time"
 )
 
 // connections limits the connections of a Proxy. When there are too many, it closes the one that has waited longest for a request: anybody
-// on the machine can open connections and send half of a request, and must not keep the person who uses the page out. It is a net.Listener.
+// on the machine can open connections and send half of a request, and must not keep the person who uses the page out. A request is complete
+// when its body has been read to the end. It is a net.Listener; the http.Server needs its serve, its note and its connContext.
 type connections struct {
 	net.Listener
 	most int
@@ -52,8 +56,8 @@ func (all *connections) add(c *connection) (oldest *connection) {
 // note is the function ConnState of an http.Server.
 func (all *connections) note(conn net.Conn, state http.ConnState) {
 	c, ok := conn.(*connection)
-	if !ok {
-		return
+	if !ok || state == http.StateActive {
+		return // serve knows whether the request is complete
 	}
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -61,6 +65,57 @@ func (all *connections) note(conn net.Conn, state http.ConnState) {
 	if state == http.StateNew || state == http.StateIdle {
 		all.waiting = append(all.waiting, c)
 	}
+}
+
+type connectionKey struct{}
+
+// connContext is the function ConnContext of an http.Server.
+func (all *connections) connContext(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, conn)
+}
+
+// serve returns the handler of an http.Server. A connection stops to wait at the end of the body of its request, which has to come within
+// requestBodyTime: also where next does not read it, because net/http then reads on for the next request.
+func (all *connections) serve(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, _ := r.Context().Value(connectionKey{}).(*connection)
+		if r.Body == nil || r.Body == http.NoBody {
+			all.complete(c)
+			next.ServeHTTP(w, r)
+			return
+		}
+		control := http.NewResponseController(w)
+		if err := control.SetReadDeadline(time.Now().Add(requestBodyTime)); err != nil {
+			return // the connection is closed
+		}
+		r = r.WithContext(r.Context()) // net/http looks at the body of its own request, and discards from one of another type
+		r.Body = &awaitedBody{r.Body, func() {
+			_ = control.SetReadDeadline(time.Time{}) // fails if the connection is closed
+			all.complete(c)
+		}}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// complete notes that a connection has a complete request.
+func (all *connections) complete(c *connection) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.remove(c)
+}
+
+// awaitedBody is the body of a request that calls ended at its end.
+type awaitedBody struct {
+	io.ReadCloser
+	ended func()
+}
+
+func (b *awaitedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		b.ended()
+	}
+	return n, err
 }
 
 // remove removes a connection from those that wait. The caller holds the lock.

@@ -13,12 +13,21 @@ import (
 // TestHalfRequestsKeepNobodyOut opens more connections than there may be and sends a half request on each. A complete request must be
 // served at once: the connections that came last are still open then.
 func TestHalfRequestsKeepNobodyOut(t *testing.T) {
+	t.Run("headers", func(t *testing.T) { halfRequests(t, "GET / HTTP/1.1\r\nHost: x\r\n", "\r\n") })
+	t.Run("body", func(t *testing.T) {
+		halfRequests(t, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n01234", "56789")
+	})
+}
+
+func halfRequests(t *testing.T, first, rest string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := &connections{Listener: l, most: 20}
-	s := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Minute, ConnState: all.note}
+	s := &http.Server{
+		Handler: all.serve(http.NotFoundHandler()), ReadHeaderTimeout: time.Minute, ConnState: all.note, ConnContext: all.connContext,
+	}
 	ended := make(chan error)
 	go func() { ended <- s.Serve(all) }()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -30,7 +39,7 @@ func TestHalfRequestsKeepNobodyOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n") // the server may have closed it
+		_, _ = io.WriteString(conn, first) // the server may have closed it
 		half = append(half, conn)
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.Addr().String()+"/", nil)
@@ -46,7 +55,7 @@ func TestHalfRequestsKeepNobodyOut(t *testing.T) {
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = last.SetDeadline(deadline)
 	}
-	if _, err := io.WriteString(last, "\r\n"); err != nil {
+	if _, err := io.WriteString(last, rest); err != nil {
 		t.Fatal(err)
 	}
 	if answer, err := http.ReadResponse(bufio.NewReader(last), nil); err != nil || answer.StatusCode != http.StatusNotFound {

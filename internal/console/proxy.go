@@ -27,6 +27,7 @@ const (
 	cookiePrefix = "keelson-console-"
 
 	requestHeaderTime = 10 * time.Second
+	requestBodyTime   = 30 * time.Second // from the end of the headers; the client is on this machine
 	maxRequestHeader  = 64 << 10
 	maxConnections    = 128
 	stopTime          = time.Second
@@ -77,8 +78,8 @@ func (p *Proxy) NewLink() string {
 func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 	all := &connections{Listener: l, most: maxConnections}
 	s := &http.Server{
-		ConnState: all.note,
-		Handler:   p, ReadHeaderTimeout: requestHeaderTime, IdleTimeout: idleTime, MaxHeaderBytes: maxRequestHeader,
+		ConnState: all.note, ConnContext: all.connContext,
+		Handler: all.serve(p), ReadHeaderTimeout: requestHeaderTime, IdleTimeout: idleTime, MaxHeaderBytes: maxRequestHeader,
 		BaseContext: func(net.Listener) context.Context { return ctx }, // its end ends watches and WebSockets
 		ErrorLog:    log.New(nowhere{}, "", 0),
 	}
