@@ -19,8 +19,9 @@ const (
 )
 
 const (
-	// mostAccepted is how many authorities or keys an annotation names.
+	// mostAccepted is how many authorities or keys an annotation names. If there are more, andMore follows.
 	mostAccepted = 20
+	andMore      = "..."
 	// mostRecords is how many records of other servers are compared.
 	mostRecords = 100
 )
@@ -36,8 +37,11 @@ type Accepts struct {
 func (a Accepts) annotations() map[string]string {
 	out := map[string]string{}
 	for name, values := range map[string][]string{authoritiesAnnotation: a.Authorities, keysAnnotation: a.TokenKeys} {
+		if len(values) > mostAccepted {
+			values = append(slices.Clone(values[:mostAccepted]), andMore)
+		}
 		if len(values) > 0 {
-			out[name] = strings.Join(values[:min(len(values), mostAccepted)], ",")
+			out[name] = strings.Join(values, ",")
 		}
 	}
 	if len(out) == 0 {
@@ -46,10 +50,12 @@ func (a Accepts) annotations() map[string]string {
 	return out
 }
 
-// Separate reports whether both servers name some authorities, or keys, and none is in both lists.
+// Separate reports whether both servers name some authorities, or keys, and none is in both lists. It does not know that of a list which
+// does not name all.
 func (a Accepts) Separate(b Accepts) (authorities, keys bool) {
 	separate := func(a, b []string) bool {
-		return len(a) > 0 && len(b) > 0 && !slices.ContainsFunc(a, func(s string) bool { return slices.Contains(b, s) })
+		return len(a) > 0 && len(b) > 0 && !slices.Contains(a, andMore) && !slices.Contains(b, andMore) &&
+			!slices.ContainsFunc(a, func(s string) bool { return slices.Contains(b, s) })
 	}
 	return separate(a.Authorities, b.Authorities), separate(a.TokenKeys, b.TokenKeys)
 }

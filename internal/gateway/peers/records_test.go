@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,12 +74,13 @@ func TestOthers(t *testing.T) {
 	for i := range many {
 		many[i] = fmt.Sprint(i)
 	}
+	named := append(slices.Clone(many[:mostAccepted]), andMore)
 	one := server("a", Accepts{Authorities: []string{"x", "y"}, TokenKeys: many})
 	two := server("b", Accepts{Authorities: []string{"z"}})
 	for r, want := range map[*Record]string{
 		one: "[{apiserver-wlv32tlttr4jl3gtroqexyxapa 127.0.0.1:36443 {[] []}} {b [::1]:1 {[z] []}}]",
-		two: "[{a [::1]:1 {[x y] " + fmt.Sprint(many[:mostAccepted]) + "}} {apiserver-wlv32tlttr4jl3gtroqexyxapa 127.0.0.1:36443 {[] []}}]",
-		{Store: store, Server: "b"}: "[{a [::1]:1 {[x y] " + fmt.Sprint(many[:mostAccepted]) + "}} " +
+		two: "[{a [::1]:1 {[x y] " + fmt.Sprint(named) + "}} {apiserver-wlv32tlttr4jl3gtroqexyxapa 127.0.0.1:36443 {[] []}}]",
+		{Store: store, Server: "b"}: "[{a [::1]:1 {[x y] " + fmt.Sprint(named) + "}} " +
 			"{apiserver-wlv32tlttr4jl3gtroqexyxapa 127.0.0.1:36443 {[] []}} {b [::1]:1 {[z] []}}]", // another run of b
 	} {
 		others, err := r.Others(ctx)
@@ -100,7 +102,7 @@ func TestSeparate(t *testing.T) {
 	for _, c := range []struct {
 		a, b     string
 		separate bool
-	}{{"x", "y", true}, {"x y", "y z", false}, {"x", "x", false}, {"", "x", false}, {"x", "", false}, {"", "", false}} {
+	}{{"x", "y", true}, {"x y", "y z", false}, {"x", "x", false}, {"", "x", false}, {"x", "", false}, {"", "", false}, {"x", "y ...", false}} {
 		authorities, keys := Accepts{Authorities: list(c.a)}.Separate(Accepts{Authorities: list(c.b), TokenKeys: list("k")})
 		if authorities != c.separate || keys {
 			t.Errorf("%q, %q: %v, %v", c.a, c.b, authorities, keys)
