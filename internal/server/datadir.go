@@ -78,6 +78,9 @@ func checkDataDir(dir string) error {
 // these rights each time that it mounts it, and a server of another UID may need them. It only logs a warning if others may write
 // to the data directory, because some volumes of pods require that.
 func tightenDataDir(dir string, log *slog.Logger) error {
+	if !knowsModes {
+		return nil
+	}
 	pki := filepath.Join(dir, pkiName)
 	if info, err := os.Stat(pki); err == nil && info.Mode().Perm()&othersMayWrite != 0 {
 		if err := os.Chmod(pki, info.Mode().Perm()&^othersMayWrite); err != nil {
@@ -105,7 +108,7 @@ func tightenDataDir(dir string, log *slog.Logger) error {
 // warnOfWriters logs a warning if others may write to a directory of keys and data.
 func warnOfWriters(dir string, log *slog.Logger) {
 	info, err := os.Stat(dir)
-	if err != nil {
+	if err != nil || !knowsModes {
 		return // who uses the directory reports it
 	}
 	if info.Mode().Perm()&othersMayWrite != 0 && info.Mode()&os.ModeSticky == 0 || ownedByOther(info) {

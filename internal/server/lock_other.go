@@ -16,5 +16,8 @@ func lockDir(string) (*dirLock, error) { return &dirLock{}, nil }
 
 func (*dirLock) release() error { return nil }
 
+// knowsModes says that the mode of a file does not tell who may use it: all files seem to be open to everybody on Windows.
+const knowsModes = false
+
 // ownedByOther returns false: the owner of a file is not known on this system.
 func ownedByOther(os.FileInfo) bool { return false }

@@ -29,6 +29,9 @@ func lockDir(dir string) (*dirLock, error) {
 	return &dirLock{f}, nil
 }
 
+// knowsModes says that the mode of a file tells who may use it.
+const knowsModes = true
+
 // ownedByOther reports whether a file belongs to a user other than this one and root.
 func ownedByOther(info os.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
