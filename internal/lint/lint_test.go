@@ -493,6 +493,67 @@ func TestNothingRegistersItself(t *testing.T) {
 	}
 }
 
+// owned are functions and methods that only some packages or files may call, because what they do is limited there, and why.
+// A function is written with its package, a method without.
+var owned = []struct {
+	calls  []string
+	owners []string
+	why    string
+}{
+	{
+		[]string{"labels.Parse", "labels.ParseToRequirements", "fields.ParseSelector", "fields.ParseSelectorOrDie", "metav1.ParseToLabelSelector"},
+		[]string{"internal/machinery/request/selector.go", "cmd/keelson/kubectlhistory/"},
+		"selectors of requests are parsed with limits by request.ServedLabels and request.ServedFields",
+	},
+	{
+		[]string{".Authorize"},
+		[]string{
+			"internal/access/auth/", "internal/gateway/filter/", "internal/server/authorization.go",
+			"internal/access/admission/celvars/authorizer.go", // policies ask about other users too
+		},
+		"a further permission for a request is asked for by authz.Further, which knows constrained impersonation",
+	},
+}
+
+// TestOwnedCalls: who calls a function around its limits is found when it is written.
+func TestOwnedCalls(t *testing.T) {
+	for _, o := range owned {
+		used := make([]bool, len(o.owners))
+		for _, f := range files(t) {
+			if f.test || !strings.HasPrefix(f.path, "internal/") && !strings.HasPrefix(f.path, "cmd/") || strings.Contains(f.path, "/servertest/") {
+				continue
+			}
+			owner := slices.IndexFunc(o.owners, func(prefix string) bool { return strings.HasPrefix(f.path, prefix) })
+			ast.Inspect(f.syntax, func(n ast.Node) bool {
+				call, ok := n.(*ast.CallExpr)
+				if !ok {
+					return true
+				}
+				name, ok := call.Fun.(*ast.SelectorExpr)
+				if !ok {
+					return true
+				}
+				names := []string{"." + name.Sel.Name}
+				if of, ok := name.X.(*ast.Ident); ok {
+					names = append(names, of.Name+"."+name.Sel.Name)
+				}
+				switch called := slices.ContainsFunc(names, func(n string) bool { return slices.Contains(o.calls, n) }); {
+				case called && owner < 0:
+					t.Errorf("%s calls %s: %s", f.path, names[len(names)-1], o.why)
+				case called:
+					used[owner] = true
+				}
+				return true
+			})
+		}
+		for i, found := range used {
+			if !found {
+				t.Errorf("%s calls none of %v: the rule is out of date", o.owners[i], o.calls)
+			}
+		}
+	}
+}
+
 // TestCommentsBeginWithTheirName: the comment of a declaration begins with its name, perhaps after an article.
 func TestCommentsBeginWithTheirName(t *testing.T) {
 	for _, f := range files(t) {
