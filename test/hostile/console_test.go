@@ -65,8 +65,10 @@ func unreadConsole(a *attack) {
 func halfExchanges(a *attack) {
 	counts := map[string]int{}
 	half := []byte(fmt.Sprintf(`{"code":"%060000d`, 1))
+	var all []*connection
 	for range consoleConnections {
 		c := a.dialHTTP2(true)
+		all = append(all, c)
 		for s := range uint32(consoleStreams) {
 			pairs := []string{"content-type", jsonType, "origin", "https://server"}
 			if err := c.headers(2*s+1, false, http.MethodPost, "/console/oidc/token", pairs...); err != nil {
@@ -80,7 +82,19 @@ func halfExchanges(a *attack) {
 			}
 		}
 	}
-	counts["429"] = 1 // some wait for the end of their bodies
+	// Those that have a place wait for the end of their bodies; the others are refused before that.
+	eventually(a, "a request that is refused", func() error {
+		clear(counts)
+		for _, c := range all {
+			for _, status := range c.answered() {
+				counts[status]++
+			}
+		}
+		if counts["429"] == 0 {
+			return fmt.Errorf("answers: %v", counts)
+		}
+		return nil
+	})
 	a.judgeUnauthenticated(counts)
 }
 
