@@ -39,6 +39,10 @@ func documentAttacks() []row {
 			limits: limits{peak: 256 << 20, kept: 32 << 20}, // the log of changes has the object, of 1.4 MB
 		},
 		{
+			name: "managed fields of hostile shapes", row: "34", rights: all, run: hostileManagedFields,
+			limits: limits{cpu: 30 * time.Second, peak: 300 << 20, kept: 48 << 20}, // most of it are bodies of 1 to 2.5 MB
+		},
+		{
 			name: "names that are paths, of several kinds", row: "12",
 			rights: []right{
 				{resources: "configmaps", verbs: "*"}, {group: "policy", resources: "poddisruptionbudgets", verbs: "*"},
@@ -83,6 +87,70 @@ func manyOwners(a *attack) {
 	a.user.send(http.MethodPost, a.path("configmaps"), jsonType, []byte(body)).want(a, http.StatusCreated)
 	a.user.send(http.MethodPatch, a.path("configmaps")+"/a", "application/merge-patch+json",
 		[]byte(`{"metadata":{"labels":{"a":"b"}}}`)).want(a, http.StatusOK, http.StatusNotFound) // it may be collected by now
+}
+
+// hostileManagedFields creates and updates objects with managed fields that are deep, long, many or wrong. Whatever the server keeps of
+// them, the object can be applied to afterwards, patched and deleted.
+func hostileManagedFields(a *attack) {
+	entry := func(fields string) string {
+		return `[{"manager":"m","operation":"Update","apiVersion":"v1","time":"2024-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":` + fields + `}]`
+	}
+	list := func(n int, format string) string {
+		var b strings.Builder
+		for i := range n {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			fmt.Fprintf(&b, format, i)
+		}
+		return b.String()
+	}
+	deep := func(n int, key string) string {
+		return entry(strings.Repeat(`{`+key+`:`, n) + "{}" + strings.Repeat("}", n))
+	}
+	const ten = `{"manager":"m%d","operation":"Update","apiVersion":"v1","time":"2024-01-01T00:00:00Z","fieldsType":"FieldsV1",` +
+		`"fieldsV1":{"f:data":{"f:k":{}}}}`
+	for name, fields := range map[string]string{
+		"deep":            deep(200_000, `"f:a"`),
+		"deep, allowed":   deep(9_000, `"f:a"`),
+		"deep items":      deep(9_000, `"k:{\"a\":1}"`),
+		"wide":            entry(`{"f:data":{` + list(60_000, `"f:%d":{}`) + `}}`),
+		"wide items":      entry(`{"f:data":{` + list(20_000, `"k:{\"name\":\"%d\"}":{}`) + `}}`),
+		"one long name":   entry(`{"f:` + strings.Repeat("a", 2<<20) + `":{}}`),
+		"a value of a MB": entry(`{"v:\"` + strings.Repeat("a", 1<<20) + `\"":{}}`),
+		"a deep value":    entry(`{"v:` + strings.Repeat("[", 100_000) + `":{}}`),
+		"a large number":  entry(`{"v:1e999999999":{},"v:` + strings.Repeat("9", 500_000) + `":{}}`),
+		"a large index":   entry(`{"i:` + strings.Repeat("9", 500_000) + `":{},"i:-1":{},"i:":{}}`),
+		"keys of no kind": entry(`{"":{},":":{},"f":{},"x:a":{},"k:":{},"k:[]":{},"k:{}":{},"k:{\"a\":{\"b\":[]}}":{}}`),
+		"twice the same":  entry(`{"f:data":{` + list(60_000, `"f:k":{}%.0s`) + `}}`),
+		"no object":       entry(`[{"f:a":{}}]`),
+		"many managers":   `[` + list(8_000, ten) + `]`,
+		"the same again":  `[` + strings.Repeat(fmt.Sprintf(ten, 1)+",", 8_000) + fmt.Sprintf(ten, 1) + `]`,
+		"a long manager":  `[{"manager":"` + strings.Repeat("m", 2<<20) + `","operation":"Apply","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{}}]`,
+		"a far time":      `[{"manager":"m","operation":"Apply","apiVersion":"v1","time":"9999999-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{}}]`,
+		"other versions":  `[{"manager":"m","operation":"Apply","apiVersion":"a/b/c","fieldsType":"FieldsV1","fieldsV1":{"f:data":{}}}]`,
+	} {
+		path := a.path("configmaps")
+		refused := []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}
+		created := a.user.send(http.MethodPost, path, jsonType, []byte(`{"metadata":{"name":"m","managedFields":`+fields+`},"data":{"k":"v"}}`)).
+			want(a, append(refused, http.StatusCreated)...)
+		if created.status != http.StatusCreated {
+			a.user.send(http.MethodPost, path, jsonType, []byte(`{"metadata":{"name":"m"},"data":{"k":"v"}}`)).want(a, http.StatusCreated)
+		}
+		path += "/m"
+		a.user.send(http.MethodPut, path, jsonType, []byte(`{"metadata":{"name":"m","managedFields":`+fields+`},"data":{"k":"w"}}`)).
+			want(a, append(refused, http.StatusOK)...)
+		a.user.send(http.MethodPatch, path, mergeType, []byte(`{"metadata":{"managedFields":`+fields+`},"data":{"k":"x"}}`)).
+			want(a, append(refused, http.StatusOK)...)
+		a.user.send(http.MethodPatch, path+"?fieldManager=n&force=true", applyType,
+			[]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m"},"data":{"k":"y"}}`)).want(a, http.StatusOK)
+		a.user.send(http.MethodPatch, path, mergeType, []byte(`{"data":{"k":"z"}}`)).want(a, http.StatusOK)
+		a.user.send(http.MethodDelete, path, "", nil).want(a, http.StatusOK)
+		if a.Failed() {
+			a.Logf("managed fields: %s", name)
+			return
+		}
+	}
 }
 
 // distinctNames returns a JSON list of n names.
