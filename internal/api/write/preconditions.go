@@ -30,8 +30,8 @@ func (a *attempt) check(ctx context.Context) error {
 	return a.checkVersion()
 }
 
-// identify compares the UID in the new object with that of the current one. It comes before admission, which is not asked about an object
-// that the client does not mean, and whose changes of the UID are a matter of validation.
+// identify refuses a write whose object names a UID that is not that of the current object: the client means another object, which was
+// deleted. Admission comes after it, so it is not asked about such a write. A UID that admission changes is found by validation.
 func (a *attempt) identify(context.Context) error {
 	uid := a.obj.GetUID()
 	switch {

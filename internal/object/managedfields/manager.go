@@ -47,7 +47,8 @@ type Config struct {
 	Types k8sfields.TypeConverter
 	// Default sets the defaults of the version on an applied object; it may be nil.
 	Default func(registry.Object)
-	// KeepEmpty is that of the version (registry.Version); it may be nil.
+	// KeepEmpty puts {} back into an applied object where the configuration says {}, the merge left null, and the schema does not allow
+	// null. It may be nil.
 	KeepEmpty func(object registry.Object, configuration map[string]any)
 	// Reset are the fields that a request cannot set, by version, with all fields below them. A manager never
 	// owns them through such a request.
