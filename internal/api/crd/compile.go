@@ -38,6 +38,8 @@ type kinds struct {
 	defaultsReturn bool
 	byName         map[string]*compiledVersion
 	converter      convert.Converter
+	webhook        bool // objects are converted by a webhook
+	now            func() time.Time
 	// normalSince is a revision: every object written after it is stored in normal form (pruned and defaulted by the
 	// schema of these kinds). It is math.MaxInt64 until that is known.
 	normalSince atomic.Int64
@@ -157,7 +159,8 @@ func (s *Server) compile(d *definition) error {
 		return err
 	}
 	k := d.kinds
-	k.group, k.exclusive = d.group, s.o.Exclusive
+	k.group, k.exclusive, k.now = d.group, s.o.Exclusive, s.o.Now
+	k.webhook = spec.Conversion != nil && spec.Conversion.Strategy == apiextensionsv1.WebhookConverter
 	k.byName, k.bound = map[string]*compiledVersion{}, map[string]*rest.CustomResource{}
 	k.normalSince.Store(math.MaxInt64)
 	if d.invalidCABundle {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -51,7 +52,7 @@ func versionOf(doc []byte) (string, error) {
 // Normal implements registry.Documents. Objects that this server wrote since the definition took effect are already
 // in normal form if no other process writes to the store.
 func (d *documents) Normal(doc []byte, revision int64) ([]byte, error) {
-	if d.isNormal(revision) {
+	if d.IsNormal(revision) {
 		return doc, nil
 	}
 	tree, err := decodeTree(doc)
@@ -73,9 +74,22 @@ func (d *documents) Normal(doc []byte, revision int64) ([]byte, error) {
 	return scheme.MarshalTree(tree)
 }
 
-// isNormal reports whether an object written at revision is stored in normal form. revision is 0 for an object that
+// conversionPeriod is the period of registry.Documents: a conversion is used for at most two periods, and a row of a
+// table that is made from it for a third. So what a client sees is at most a minute older than what the webhook
+// answers.
+const conversionPeriod = 20 * time.Second
+
+// Period implements registry.Documents. Without a webhook, a conversion depends on nothing but the definition.
+func (k *kinds) Period() uint16 {
+	if !k.webhook {
+		return 0
+	}
+	return registry.PeriodAt(k.now(), conversionPeriod)
+}
+
+// IsNormal reports whether an object written at revision is stored in normal form. revision is 0 for an object that
 // has not been written yet.
-func (k *kinds) isNormal(revision int64) bool {
+func (k *kinds) IsNormal(revision int64) bool {
 	if k.defaultsReturn {
 		return false
 	}

@@ -51,6 +51,10 @@ type world struct {
 	conversions atomic.Int64
 	calls       atomic.Int64 // of the converter
 	broken      atomic.Bool
+	// lossy makes the converter lose spec.color. oneWay makes it fail for v2, after as many times as spared has.
+	lossy, oneWay atomic.Bool
+	spared        atomic.Int64
+	ahead         atomic.Int64 // of the clock of custom resources
 	// hanging makes the converter wait until its context ends.
 	hanging atomic.Bool
 }
@@ -73,7 +77,13 @@ func (w *world) Convert(
 			return nil, errors.New("conversion webhook hangs")
 		}
 	}
+	if w.oneWay.Load() && to.Version == "v2" && w.spared.Add(-1) < 0 {
+		return nil, errors.New("conversion webhook failed for v2")
+	}
 	for _, obj := range objs {
+		if w.lossy.Load() {
+			unstructured.RemoveNestedField(obj.Object, "spec", "color")
+		}
 		from, into := "size", "length"
 		if to.Version == "v1" {
 			from, into = into, from
@@ -115,6 +125,7 @@ func newWorld(t testing.TB, stored ...storage.Op) *world {
 	w.custom = crd.New(crd.Options{
 		Registry: reg, Rest: verbs, Exclusive: true, Client: client.New(resources, writes, "kube-apiserver"), Writes: writes,
 		Resources:  resources,
+		Now:        func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) },
 		Forget:     func(name string) { w.forgotten.Store(name, true) },
 		Converters: func(string, *apiextensionsv1.CustomResourceDefinitionSpec) (convert.Converter, error) { return w, nil },
 	})
@@ -322,7 +333,13 @@ func TestBrokenConversionKeepsNothing(t *testing.T) {
 	}
 	w.must(200, "DELETE", v2+"/a", "", "")
 	w.must(404, "GET", v1+"/a", "", "")
-	w.do("DELETE", v2, "", "") // what it did cannot be shown in this version
+	// What was deleted cannot be shown in this version, but an error would hide that it was.
+	if a := w.must(200, "DELETE", v2, "", ""); a.body["kind"] != "Status" || a.body["status"] != "Success" {
+		t.Errorf("the answer of a deleted collection that cannot be shown: %s", a.text)
+	}
+	if a := w.must(200, "DELETE", v2+"/c", "", ""); a.body["kind"] != "Status" || a.body["status"] != "Success" {
+		t.Errorf("the answer of a deleted object that cannot be shown: %s", a.text)
+	}
 	w.must(404, "GET", v1+"/b", "", "")
 	held := w.must(200, "GET", v1+"/c", "", "")
 	if at, _, _ := unstructured.NestedString(held.body, "metadata", "deletionTimestamp"); at == "" {
@@ -330,6 +347,129 @@ func TestBrokenConversionKeepsNothing(t *testing.T) {
 	}
 	if n := w.conversions.Load(); n == 0 {
 		t.Error("nothing was converted: the test shows nothing")
+	}
+}
+
+// webhook makes a definition one whose objects a webhook converts.
+func webhook(definition string) string {
+	return strings.Replace(definition, `"spec":{`, `"spec":{"conversion":{"strategy":"Webhook","webhook":{`+
+		`"conversionReviewVersions":["v1"],"clientConfig":{"url":"https://127.0.0.1:1/convert"}}},`, 1)
+}
+
+// TestAnErrorHidesNoWrite writes in a version that the stored object cannot be converted back to.
+func TestAnErrorHidesNoWrite(t *testing.T) {
+	w := newWorld(t)
+	const group = "l.example.com"
+	w.must(201, "POST", definitions, asJSON,
+		definition(group, versionOf("v1", "true", "size"), versionOf("v2", "false", "length")))
+	const v1, v2 = "/apis/" + group + "/v1/namespaces/x/widgets", "/apis/" + group + "/v2/namespaces/x/widgets"
+	w.await(200, v1)
+	w.must(201, "POST", v2, asJSON, widget(group, "v2", "a", `{"length":1}`))
+	before := w.must(200, "GET", v1+"/a", "", "").text
+	w.oneWay.Store(true)
+	w.must(500, "POST", v2, asJSON, widget(group, "v2", "b", `{"length":1}`))
+	w.must(404, "GET", v1+"/b", "", "")
+	for _, spared := range []int64{0, 1} { // with 1, the current object can be read in v2, and the new one cannot
+		w.spared.Store(spared)
+		w.must(500, "PATCH", v2+"/a", asMerge, `{"spec":{"length":2}}`)
+	}
+	if after := w.must(200, "GET", v1+"/a", "", "").text; after != before {
+		t.Errorf("a write that was answered 500 has changed %s to %s", before, after)
+	}
+}
+
+// TestWritesConvertAnew reads objects while the converter loses a field, and writes them when it does not any more.
+func TestWritesConvertAnew(t *testing.T) {
+	w := newWorld(t)
+	const group = "m.example.com"
+	w.must(201, "POST", definitions, asJSON,
+		webhook(definition(group, versionOf("v1", "true", "size"), versionOf("v2", "false", "length"))))
+	const v1, v2 = "/apis/" + group + "/v1/namespaces/x/widgets", "/apis/" + group + "/v2/namespaces/x/widgets"
+	w.await(200, v1)
+	w.must(201, "POST", v1, asJSON, widget(group, "v1", "a", `{"size":1,"color":"red"}`))
+	color := func(a answer) string {
+		text, _, _ := unstructured.NestedString(a.body, "spec", "color")
+		return text
+	}
+	w.lossy.Store(true)
+	w.must(200, "GET", v2, "", "")
+	if got := color(w.must(200, "GET", v2+"/a", "", "")); got != "" {
+		t.Fatalf("the converter lost nothing: %q", got)
+	}
+	w.lossy.Store(false)
+	w.conversions.Store(0)
+	w.must(200, "GET", v2, "", "")
+	w.must(200, "GET", v2+"/a", "", "")
+	if n := w.conversions.Load(); n != 0 {
+		t.Errorf("%d conversions for what the cache has", n)
+	}
+	w.must(200, "PATCH", v2+"/a", asMerge, `{"metadata":{"labels":{"a":"b"}}}`)
+	if got := color(w.must(200, "GET", v1+"/a", "", "")); got != "red" {
+		t.Errorf("after a patch of a label through the other version the stored color is %q, want red", got)
+	}
+
+	// Reads follow the converter after a minute, also if the object does not change.
+	w.lossy.Store(true)
+	w.must(200, "PATCH", v1+"/a", asMerge, `{"metadata":{"labels":{"a":"c"}}}`)
+	w.must(200, "GET", v2, "", "")
+	w.lossy.Store(false)
+	w.ahead.Store(int64(time.Minute))
+	for _, path := range []string{v2 + "/a", v2} {
+		if a := w.must(200, "GET", path, "", ""); !strings.Contains(a.text, "red") {
+			t.Errorf("%s a minute after the converter was mended: %s", path, a.text)
+		}
+	}
+	// A change of the webhook's configuration ends them at once.
+	w.lossy.Store(true)
+	w.must(200, "PATCH", v1+"/a", asMerge, `{"metadata":{"labels":{"a":"d"}}}`)
+	w.must(200, "GET", v2, "", "")
+	w.lossy.Store(false)
+	w.must(200, "PATCH", definitions+"/widgets."+group, asMerge,
+		`{"spec":{"conversion":{"webhook":{"clientConfig":{"url":"https://127.0.0.1:2/convert"}}}}}`)
+	if a := w.must(200, "GET", v2+"/a", "", ""); !strings.Contains(a.text, "red") {
+		t.Errorf("after the configuration of the webhook was changed: %s", a.text)
+	}
+}
+
+// TestWritesOfDefaultsAndPruning writes unchanged objects after the schema has gained a default or lost a field. What
+// is read then must also be what is stored.
+func TestWritesOfDefaultsAndPruning(t *testing.T) {
+	w := newWorld(t)
+	const group = "n.example.com"
+	schema := func(properties string) string {
+		return `{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{
+			"spec":{"type":"object","properties":{` + properties + `}}}}}}`
+	}
+	const size, color = `"size":{"type":"integer"}`, `"color":{"type":"string"}`
+	w.must(201, "POST", definitions, asJSON, definition(group, schema(size+","+color)))
+	const path = "/apis/" + group + "/v1/namespaces/x/widgets"
+	w.await(200, path)
+	w.must(201, "POST", path, asJSON, widget(group, "v1", "a", `{"size":1,"color":"red"}`))
+	version := func(a answer) string {
+		text, _, _ := unstructured.NestedString(a.body, "metadata", "resourceVersion")
+		return text
+	}
+	change := func(properties string) {
+		t.Helper()
+		w.must(200, "PATCH", definitions+"/widgets."+group, asMerge, `{"spec":{"versions":[`+schema(properties)+`]}}`)
+	}
+	const withDefault = `"shape":{"type":"string","default":"round"}`
+	for _, step := range []string{size, size + "," + withDefault} {
+		change(step)
+		before := w.must(200, "GET", path+"/a", "", "")
+		first := w.must(200, "PATCH", path+"/a", asMerge, `{}`)
+		if version(first) == version(before) {
+			t.Errorf("with %s nothing was written", step)
+		}
+		for range 2 {
+			if again := w.must(200, "PUT", path+"/a", asJSON, first.text); version(again) != version(first) {
+				t.Errorf("with %s an equal object was written again", step)
+			}
+		}
+	}
+	change(size + "," + color + `,"shape":{"type":"string"}`)
+	if a := w.must(200, "GET", path+"/a", "", ""); strings.Contains(a.text, "red") || !strings.Contains(a.text, "round") {
+		t.Errorf("the older schema reads %s, want the default and not the pruned field", a.text)
 	}
 }
 

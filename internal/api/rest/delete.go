@@ -18,6 +18,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/write"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
+	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
@@ -46,7 +47,23 @@ func (h *Handler) delete(w http.ResponseWriter, r *http.Request, info *request.I
 	if o := options.OrphanDependents; !result.Deleted && o != nil && !*o { //nolint:staticcheck // deprecated, still served
 		code = http.StatusAccepted
 	}
-	return h.writeResult(w, r, s, code, accepted, result.Result)
+	err = h.writeResult(w, r, s, code, accepted, result.Result)
+	return h.shownOrDone(w, r, s, accepted, err, info.Name)
+}
+
+// shownOrDone is called after a deletion with the error of its answer. A deletion does not depend on a conversion
+// webhook: if what was deleted cannot be shown in the version of the request, the answer is a Status with a warning. An
+// error would tell that nothing has happened.
+func (h *Handler) shownOrDone(
+	w http.ResponseWriter, r *http.Request, s *served, accepted negotiate.Accepted, err error, name string,
+) error {
+	if unconverted := (*registry.ConversionError)(nil); !errors.As(err, &unconverted) {
+		return err
+	}
+	request.Warn(r.Context(),
+		"the deletion was carried out, but its objects cannot be shown in version "+s.Version.Name+": "+err.Error())
+	details := &metav1.StatusDetails{Name: name, Group: s.gr.Group, Kind: s.gr.Resource}
+	return writeSuccess(w, r, http.StatusOK, accepted, &metav1.Status{Details: details})
 }
 
 // warnOfOrphans warns a client that did not choose a propagation policy if the default of the kind is to orphan
@@ -195,5 +212,6 @@ func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info 
 	if err := cmp.Or(workers.Wait(), err); err != nil {
 		return err
 	}
-	return h.writeList(w, r, s, accepted, p)
+	err = h.writeList(w, r, s, accepted, p)
+	return h.shownOrDone(w, r, s, accepted, err, "")
 }

@@ -103,7 +103,7 @@ func (a *attempt) read(ctx context.Context) (err error) {
 	if a.verb == Delete {
 		a.current.old, err = a.Target.DecodeStored(a.found)
 	} else {
-		a.current.old, err = a.Target.Decode(ctx, a.found)
+		a.current.old, err = a.Target.DecodeForWrite(ctx, a.found)
 	}
 	return err
 }

@@ -60,7 +60,7 @@ func (a *attempt) effectiveOptions() *metav1.DeleteOptions {
 
 // commitDeletion removes the object, or stores that its deletion has begun.
 func (a *attempt) commitDeletion(ctx context.Context) (registry.Result, error) {
-	t, how := a.Target, registry.Commit{DryRun: a.Options.DryRun}
+	t, how := a.Target, registry.Commit{DryRun: a.Options.DryRun, Unconverted: true}
 	switch a.deletion {
 	case pending, alreadyGoing, beingEmptied:
 		return registry.Result{Object: a.found}, nil

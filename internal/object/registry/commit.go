@@ -26,6 +26,9 @@ type Commit struct {
 	SideWrites SideWrites
 	// Manager is the field manager, for the history.
 	Manager string
+	// Unconverted stores an object without converting it to the version of the request first: a deletion must not depend
+	// on a conversion webhook.
+	Unconverted bool
 }
 
 // A Conflict is the error of a write that met another one. Nothing was stored.
@@ -138,9 +141,12 @@ func (r *Resource) Replace(ctx context.Context, found *cache.Object, obj Object,
 		return Result{}, err
 	}
 	if bytes.Equal(same.Data, found.Data) {
-		if stale, err := r.stale(ctx, found); err != nil || !stale {
+		if stale, err := r.stale(ctx, found, value); err != nil || !stale {
 			return Result{Object: found}, err
 		}
+	}
+	if c.Unconverted && r.IsPrepared() {
+		return r.commitPut(ctx, found.Key, found.Revision, value, nil, c)
 	}
 	buffer := previews.Get().(*[]byte)
 	defer previews.Put(buffer)
@@ -314,7 +320,12 @@ func (r *Resource) written(key string, value, item []byte, revision int64) (Resu
 		return Result{}, err
 	}
 	result := Result{Object: o}
-	if len(item) > 0 {
+	if batch, ok := r.codec.encoding.(batchEncoding); ok && len(item) > 0 {
+		if result.item, err = batch.restamp(item, revision); err != nil {
+			return Result{}, err
+		}
+		r.cache.AddEncoding(key, revision, batch.jsonID(r.codec.storage), result.item)
+	} else if len(item) > 0 {
 		if result.item, err = wire.StampItem(item, revision); err != nil {
 			return Result{}, err
 		}

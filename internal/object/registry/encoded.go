@@ -21,7 +21,11 @@ func (r *Resource) ItemJSON(ctx context.Context, o *cache.Object, v *Version) ([
 	if o.Err() == nil && r.codec.isJSON(o.Data, v) {
 		return o.Data, nil
 	}
-	return r.cache.Encoded(o, r.codec.jsonID(v), func() ([]byte, error) { return r.encodeItem(ctx, o, v) })
+	id := r.codec.jsonID(v)
+	if item, ok := cachedItem(o, id); ok {
+		return item, nil
+	}
+	return r.cache.Encoded(o, id, func() ([]byte, error) { return r.encodeItem(ctx, o, v) })
 }
 
 // Prepare makes at once what ItemJSON has to make of the objects, if that costs less than one after the other: a list
@@ -164,9 +168,15 @@ func (r *Resource) shownMetadataProto(meta []byte) ([]byte, error) {
 // protoID identifies the protobuf message in a version that is not the stored one.
 func (r *Resource) protoID(v *Version) cache.EncodingID { return r.Kind.firstEncodingID(v) + 1 }
 
-// rowID identifies the row of a table. Cells are made from the storage version. A custom resource has a Kind for each
-// of its versions, in which that version is the storage version.
-func (r *Resource) rowID() cache.EncodingID { return r.Kind.firstEncodingID(r.codec.storage) + 2 }
+// rowID identifies the row of o in a table. Cells are made from the storage version. A custom resource has a Kind for
+// each of its versions, in which that version is the storage version; its row is as old as a conversion may be.
+func (r *Resource) rowID(o *cache.Object) cache.EncodingID {
+	id := r.Kind.firstEncodingID(r.codec.storage) + 2
+	if batch, ok := r.codec.encoding.(batchEncoding); ok && !batch.isJSON(o.Data, r.codec.storage) {
+		return id.In(batch.jsonID(r.codec.storage).Period())
+	}
+	return id
+}
 
 // encodeItem returns the item JSON of o in version v. If an object cannot be encoded, it returns a placeholder, so that
 // lists of other objects do not fail: see unshowableError.
@@ -248,7 +258,7 @@ func (r *Resource) ItemJSONOnce(ctx context.Context, o *cache.Object, v *Version
 	if o.Err() == nil && r.codec.isJSON(o.Data, v) {
 		return o.Data, nil
 	}
-	if data, ok := o.CachedEncoding(r.codec.jsonID(v)); ok {
+	if data, ok := cachedItem(o, r.codec.jsonID(v)); ok {
 		return data, nil
 	}
 	return r.encodeItem(ctx, o, v)

@@ -213,9 +213,18 @@ func (r *Resource) Decode(ctx context.Context, o *cache.Object) (Object, error) 
 		return nil, kerrors.NewInternalError(err)
 	}
 	if batch, ok := r.codec.encoding.(batchEncoding); ok {
-		if item, ok := o.CachedEncoding(batch.jsonID(r.codec.storage)); ok {
+		if item, ok := cachedItem(o, batch.jsonID(r.codec.storage)); ok {
 			return batch.decodeAsWritten(item)
 		}
+	}
+	return r.codec.decode(ctx, o.Data)
+}
+
+// DecodeForWrite is Decode of an object that is about to be written again. It never uses a conversion that the cache
+// has: if that lacks a field, because a webhook was wrong at the time, the write would delete the field in the store.
+func (r *Resource) DecodeForWrite(ctx context.Context, o *cache.Object) (Object, error) {
+	if err := o.Err(); err != nil {
+		return nil, kerrors.NewInternalError(err)
 	}
 	return r.codec.decode(ctx, o.Data)
 }

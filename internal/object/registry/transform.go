@@ -95,9 +95,11 @@ func (c *codec) toStore(ctx context.Context, key string, plain []byte) ([]byte, 
 
 // stale reports whether an object must be written although nothing has changed, because it would be stored differently: with
 // another key, or in another version.
-func (r *Resource) stale(ctx context.Context, found *cache.Object) (bool, error) {
+func (r *Resource) stale(ctx context.Context, found *cache.Object, value []byte) (bool, error) {
 	head := r.codec.versionHead()
-	if r.codec.transformer == nil && head == nil {
+	custom, compares := r.codec.encoding.(*unstructuredEncoding)
+	compares = compares && !custom.documents.IsNormal(found.Revision)
+	if r.codec.transformer == nil && head == nil && !compares {
 		return false, nil
 	}
 	key := r.prefix + found.Key
@@ -114,6 +116,11 @@ func (r *Resource) stale(ctx context.Context, found *cache.Object) (bool, error)
 			plain, stale, err = r.codec.transformer.FromStore(ctx, key, e.Value)
 			return err
 		})
+	}
+	if err == nil && compares && !stale {
+		// What is stored may lack defaults, or have fields that the schema does not have any more.
+		same, err := sameDocument(plain, value)
+		return !same, err
 	}
 	return stale || err == nil && !bytes.HasPrefix(plain, head), err
 }

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
+	"reflect"
 	"sync/atomic"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -21,12 +24,17 @@ type Documents interface {
 	// Normal returns a stored document as it reads today: without the fields that the schema of its version does not
 	// know, and with defaults. revision is the one of the write. The result may be the argument.
 	Normal(doc []byte, revision int64) ([]byte, error)
+	// IsNormal reports whether what was written at a revision is known to be stored as Normal returns it.
+	IsNormal(revision int64) bool
 	// Is reports whether a document has this version.
 	Is(doc []byte) bool
 	// Convert converts documents of other versions to this one, in one step; an error concerns all of them.
 	Convert(ctx context.Context, docs [][]byte) ([][]byte, error)
 	// Decode makes the object of a document, in the document's version. The caller owns it.
 	Decode(doc []byte) (Object, error)
+	// Period returns the period of time in which conversions to this version are made now, and 0 if they stay right as
+	// long as the kind exists. Those of a period may be used in it and in the next one.
+	Period() uint16
 	// Encode makes the document to store, in the version that is stored, of an object of any version.
 	Encode(ctx context.Context, obj Object) ([]byte, error)
 }
@@ -96,8 +104,18 @@ func (e *unstructuredEncoding) encode(ctx context.Context, obj Object) ([]byte, 
 	return append(document, '\n'), nil
 }
 
-func (e *unstructuredEncoding) preview(_ context.Context, b []byte, _ Object, _ []byte) ([]byte, error) {
-	return b, nil
+// preview converts what is to be stored back to the version of the request. So a webhook that fails to do that refuses
+// the write, and an error of the answer never hides a change.
+func (e *unstructuredEncoding) preview(ctx context.Context, b []byte, _ Object, value []byte) ([]byte, error) {
+	if e.documents.Is(value) {
+		return b, nil
+	}
+	document, err := e.unstamped(value)
+	if err != nil {
+		return b, err
+	}
+	item, err := e.item(ctx, document, nil)
+	return append(b, item...), err
 }
 
 func (e *unstructuredEncoding) decode(ctx context.Context, data []byte) (Object, error) {
@@ -113,7 +131,9 @@ func (e *unstructuredEncoding) decodeAsWritten(data []byte) (Object, error) {
 	return e.documents.Decode(data)
 }
 
-func (e *unstructuredEncoding) jsonID(*Version) cache.EncodingID { return e.id }
+func (e *unstructuredEncoding) jsonID(*Version) cache.EncodingID {
+	return e.id.In(e.documents.Period())
+}
 
 func (e *unstructuredEncoding) isJSON(data []byte, _ *Version) bool { return e.documents.Is(data) }
 
@@ -131,9 +151,57 @@ func (e *unstructuredEncoding) item(ctx context.Context, data []byte, _ *Version
 	return converted[0], nil
 }
 
-// items implements batchEncoding.
+// items implements batchEncoding. The error is a *ConversionError.
 func (e *unstructuredEncoding) items(ctx context.Context, data [][]byte) ([][]byte, error) {
-	return e.documents.Convert(ctx, data)
+	items, err := e.documents.Convert(ctx, data)
+	if err != nil {
+		return nil, &ConversionError{err}
+	}
+	return items, nil
+}
+
+// A ConversionError is the error of a read of objects that could not be converted to the version of the request,
+// because the conversion webhook failed.
+type ConversionError struct{ cause error }
+
+// Error implements error.
+func (e *ConversionError) Error() string { return e.cause.Error() }
+
+// Unwrap returns the error for the client.
+func (e *ConversionError) Unwrap() error { return e.cause }
+
+// periodBefore returns the period before the one of Documents.Period.
+func periodBefore(period uint16) uint16 {
+	if period == 1 {
+		return math.MaxUint16
+	}
+	return period - 1
+}
+
+// PeriodAt returns the number of the period of this length at t. It is never 0.
+func PeriodAt(t time.Time, length time.Duration) uint16 {
+	return uint16(t.UnixNano()/int64(length)%math.MaxUint16) + 1
+}
+
+// cachedItem returns the item JSON that the cache has of an object. id is the one of codec.jsonID. Of a conversion that
+// is made anew from time to time, that of the period before will do: so a list whose objects were converted together at
+// the end of a period is not converted again, object by object.
+func cachedItem(o *cache.Object, id cache.EncodingID) ([]byte, bool) {
+	if item, ok := o.CachedEncoding(id); ok || id.Period() == 0 {
+		return item, ok
+	}
+	return o.CachedEncoding(id.In(periodBefore(id.Period())))
+}
+
+// sameDocument reports whether two documents have the same content.
+func sameDocument(a, b []byte) (bool, error) {
+	var trees [2]map[string]any
+	for i, doc := range [][]byte{a, b} {
+		if err := scheme.UnmarshalTree(bytes.TrimSpace(doc), &trees[i]); err != nil {
+			return false, err
+		}
+	}
+	return reflect.DeepEqual(trees[0], trees[1]), nil
 }
 
 // metadata returns the metadata in the stored version: garbage collection and the deletion of namespaces only need

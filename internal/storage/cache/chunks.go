@@ -47,6 +47,7 @@ func (r *Resource) EncodedChunk(chunk Chunk, id EncodingID, encode func() ([]byt
 // NoteRequest records a request for chunks in an encoding. It reports whether there was one before, in the last five to
 // ten minutes.
 func (r *Resource) NoteRequest(id EncodingID) bool {
+	id = id.WithoutPeriod()
 	log := &r.requests
 	log.mu.Lock()
 	defer log.mu.Unlock()
@@ -113,8 +114,7 @@ func (c *cachedChunk) encoding(id EncodingID) ([]byte, bool) {
 
 // add caches an encoding of the chunk of a leaf, unless it is there already.
 func (b *chunkBudget) add(cache *index.LeafCache, id EncodingID, data []byte) {
-	cost := int64(len(data)) + encodingOverhead
-	if cost > b.limit/4 {
+	if int64(len(data))+encodingOverhead > b.limit/4 {
 		return
 	}
 	b.mu.Lock()
@@ -126,11 +126,11 @@ func (b *chunkBudget) add(cache *index.LeafCache, id EncodingID, data []byte) {
 	if _, ok := c.encoding(id); ok {
 		return
 	}
-	var list []encoded
+	var before []encoded
 	if old := c.encodings.Load(); old != nil {
-		list = slices.Clone(*old)
+		before = *old
 	}
-	list = append(list, encoded{id, data})
+	list, cost := withEncoding(before, encoded{id, data})
 	c.encodings.Store(&list)
 	c.used.Store(true)
 	c.charge.Add(cost)

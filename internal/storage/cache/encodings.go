@@ -7,8 +7,37 @@ import (
 )
 
 // EncodingID identifies an encoding of an object other than its Data: another media type, another version, a row of a
-// table. The caller of the cache assigns the numbers.
-type EncodingID uint16
+// table. The caller of the cache assigns the numbers, which have 16 bits. An encoding that may become wrong although
+// the object does not change also has the period in which it was made (In): it is found in that period only, and the
+// one of another period takes its place.
+type EncodingID uint32
+
+const periodShift = 16
+
+// In returns the identifier of an encoding that is made in a period. 0 is that of encodings that stay right.
+func (id EncodingID) In(period uint16) EncodingID {
+	return id.WithoutPeriod() | EncodingID(period)<<periodShift
+}
+
+// WithoutPeriod returns the number of the encoding.
+func (id EncodingID) WithoutPeriod() EncodingID { return id & (1<<periodShift - 1) }
+
+// Period returns the period of In, or 0.
+func (id EncodingID) Period() uint16 { return uint16(id >> periodShift) }
+
+// withEncoding returns a copy of a list to which an encoding was added, and what the budget is charged for it in
+// addition. It takes the place of an encoding of another period.
+func withEncoding(old []encoded, added encoded) (list []encoded, cost int64) {
+	list, cost = make([]encoded, 0, len(old)+1), int64(len(added.data))+encodingOverhead
+	for _, e := range old {
+		if e.id.WithoutPeriod() == added.id.WithoutPeriod() {
+			cost -= int64(len(e.data)) + encodingOverhead
+			continue
+		}
+		list = append(list, e)
+	}
+	return append(list, added), cost
+}
 
 // Encoded returns an encoding of an object: the cached one, or else the result of encode, which is cached if the budget
 // allows. The result is shared and must not be changed. Several callers may run encode at the same time, outside of any
@@ -151,22 +180,21 @@ func (b *encodingBudget) attach(o *Object, id EncodingID, data []byte) *attachme
 		if old == closedEncodings {
 			return nil
 		}
-		var list []encoded
+		var before []encoded
 		if old != nil {
 			for i := range *old {
 				if (*old)[i].id == id {
 					return nil
 				}
 			}
-			list = make([]encoded, 0, len(*old)+1)
-			list = append(list, *old...)
+			before = *old
 		}
-		list = append(list, encoded{id, data})
+		list, cost := withEncoding(before, encoded{id, data})
 		if a.encodings.CompareAndSwap(old, &list) {
 			if a.unbudgeted {
 				return nil
 			}
-			b.used.Add(int64(len(data)) + encodingOverhead)
+			b.used.Add(cost)
 			return a
 		}
 	}
