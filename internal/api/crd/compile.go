@@ -43,8 +43,6 @@ type kinds struct {
 	// normalSince is a revision: every object written after it is stored in normal form (pruned and defaulted by the
 	// schema of these kinds). It is math.MaxInt64 until that is known.
 	normalSince atomic.Int64
-	// terminating refuses new objects. It changes while the kinds are used: watches go on until the definition is gone.
-	terminating atomic.Bool
 
 	mu       sync.Mutex // guards the fields up to previous
 	state    kindsState
@@ -255,7 +253,7 @@ func (s *Server) bind(
 	}
 	for _, r := range resources {
 		name := r.Kind.Storage.Version
-		k.bound[name] = s.o.Rest.Bind(r, r.Kind.Version(name), &k.terminating)
+		k.bound[name] = s.o.Rest.Bind(r, r.Kind.Version(name), d.creates)
 		if name == k.storage {
 			k.resource = r
 		}

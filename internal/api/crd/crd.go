@@ -239,9 +239,9 @@ func (s *Server) put(d *definition) {
 		return
 	}
 	if old != nil {
-		d.reuseKinds(old)
+		d.follow(old)
 	}
-	d.kinds.terminating.Store(d.refusesCreates())
+	d.creates.SetClosed(d.refusesCreates())
 	s.byName[d.name] = d
 	s.updateGroupNames(old, d)
 	s.expose(old, d)

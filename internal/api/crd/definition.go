@@ -36,6 +36,8 @@ type definition struct {
 	status          status
 	// spec is the encoded spec. What is compiled depends only on it and on the accepted names.
 	spec string
+	// creates is closed while no new objects are accepted. All states of a definition share it, until it is gone.
+	creates *registry.Gate
 	// kinds is the compiled definition. Successive states of a definition with the same spec and accepted names
 	// share it.
 	kinds *kinds
@@ -117,6 +119,7 @@ func newDefinition(ctx context.Context, r *registry.Resource, o *cache.Object) (
 		hasFinalizer:    slices.Contains(l.Metadata.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer),
 		status:          status{names: l.Status.AcceptedNames, conditions: l.Status.Conditions},
 		spec:            l.Spec.text,
+		creates:         &registry.Gate{},
 		kinds:           &kinds{},
 	}
 	for _, v := range l.Spec.Versions {
@@ -129,9 +132,12 @@ func newDefinition(ctx context.Context, r *registry.Resource, o *cache.Object) (
 	return d, nil
 }
 
-// reuseKinds takes the compiled kinds of old if the spec and the accepted names are the same. Otherwise the kinds
-// of d replace those of old.
-func (d *definition) reuseKinds(old *definition) {
+// follow makes d the state after old. It takes the compiled kinds of old if the spec and the accepted names are the
+// same. Otherwise the kinds of d replace those of old.
+func (d *definition) follow(old *definition) {
+	if d.uid == old.uid {
+		d.creates = old.creates
+	}
 	if d.uid == old.uid && d.spec == old.spec && sameNames(&d.status.names, &old.status.names) {
 		d.kinds, d.spec = old.kinds, old.spec
 		return

@@ -100,8 +100,9 @@ func (s *Server) deleteObjectsOfCurrent(ctx context.Context, d *definition) (con
 	}
 }
 
-// deleteAndAwait deletes the objects of a definition and waits until none is left. It returns the condition
-// Terminating that describes the result, also with an error.
+// deleteAndAwait deletes the objects of a definition and waits until none is left. Creates are refused; those that had
+// begun to store their object are waited for first. It returns the condition Terminating that describes the result,
+// also with an error.
 func (s *Server) deleteAndAwait(ctx context.Context, d *definition) (condition, error) {
 	failed := func(reason, what string, err error) (condition, error) {
 		return newCondition(apiextensionsv1.Terminating, apiextensionsv1.ConditionTrue,
@@ -110,6 +111,9 @@ func (s *Server) deleteAndAwait(ctx context.Context, d *definition) (condition, 
 	r, err := s.storedResource(d)
 	if err != nil {
 		return failed("InstanceDeletionFailed", "could not list instances", err)
+	}
+	if err := drain(ctx, d.creates); err != nil {
+		return failed("InstanceDeletionCheck", "could not wait for creates", err)
 	}
 	view, err := r.Current(ctx)
 	if err != nil {
@@ -123,6 +127,13 @@ func (s *Server) deleteAndAwait(ctx context.Context, d *definition) (condition, 
 	}
 	return newCondition(apiextensionsv1.Terminating, apiextensionsv1.ConditionFalse,
 		"InstanceDeletionCompleted", "removed all instances"), nil
+}
+
+// drain waits until the creates that had begun are done. It fails after objectsWait.
+func drain(ctx context.Context, creates *registry.Gate) error {
+	ctx, cancel := context.WithTimeout(ctx, objectsWait)
+	defer cancel()
+	return creates.Drain(ctx)
 }
 
 // errReplaced is returned if another state of the definition replaced the one that was to be used.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/internal/access/admission"
 	"github.com/keelson-dev/keelson/internal/api/client"
 	"github.com/keelson-dev/keelson/internal/api/crd"
 	"github.com/keelson-dev/keelson/internal/api/crd/convert"
@@ -57,6 +58,40 @@ type world struct {
 	ahead         atomic.Int64 // of the clock of custom resources
 	// hanging makes the converter wait until its context ends.
 	hanging atomic.Bool
+	// hold is where a request waits next.
+	hold atomic.Pointer[hold]
+}
+
+// A hold stops the first request at a place, the admission of a write or the conversion to a version: it closes reached
+// and waits for release.
+type hold struct {
+	place            string
+	reached, release chan struct{}
+}
+
+// inAdmission is the place of a hold after which a write can still be refused.
+const inAdmission = "admission"
+
+func (w *world) holdAt(place string) *hold {
+	h := &hold{place: place, reached: make(chan struct{}), release: make(chan struct{})}
+	w.hold.Store(h)
+	return h
+}
+
+// pass waits if there is a hold at the place.
+func (w *world) pass(place string) {
+	if h := w.hold.Load(); h != nil && h.place == place && w.hold.CompareAndSwap(h, nil) {
+		close(h.reached)
+		<-h.release
+	}
+}
+
+// admit is an admission plug-in that admits everything.
+func (w *world) admit(_ context.Context, a *admission.Attributes) error {
+	if a.Resource.Resource == "widgets" {
+		w.pass(inAdmission)
+	}
+	return nil
 }
 
 // Convert implements convert.Converter: spec.size of v1 is spec.length of v2.
@@ -77,6 +112,7 @@ func (w *world) Convert(
 			return nil, errors.New("conversion webhook hangs")
 		}
 	}
+	w.pass(to.Version)
 	if w.oneWay.Load() && to.Version == "v2" && w.spared.Add(-1) < 0 {
 		return nil, errors.New("conversion webhook failed for v2")
 	}
@@ -117,7 +153,8 @@ func newWorld(t testing.TB, stored ...storage.Op) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writes := write.New(reg, nil, nil, nil)
+	chain := admission.NewChain(nil, admission.Plugin{Name: "Hold", Validate: w.admit})
+	writes := write.New(reg, chain, nil, nil)
 	verbs := rest.New(rest.Options{Registry: reg, Writes: writes})
 	resources := directory.New()
 	resources.PutBuiltIn(reg, verbs.BuiltIn)

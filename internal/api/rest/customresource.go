@@ -3,7 +3,6 @@ package rest
 import (
 	"net/http"
 	"slices"
-	"sync/atomic"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -17,11 +16,11 @@ type CustomResource struct {
 	s *served
 }
 
-// Bind returns the handler of a version of a kind without a Go type. It refuses new objects while terminating is true,
+// Bind returns the handler of a version of a kind without a Go type. It refuses new objects while creates is closed,
 // because the definition is being deleted.
-func (h *Handler) Bind(r *registry.Resource, v *registry.Version, terminating *atomic.Bool) *CustomResource {
+func (h *Handler) Bind(r *registry.Resource, v *registry.Version, creates *registry.Gate) *CustomResource {
 	s := newServed(registry.NewServed(r, v))
-	s.Terminating = terminating
+	s.Creates = creates
 	return &CustomResource{h: h, s: s}
 }
 

@@ -67,11 +67,16 @@ func (a *attempt) old() registry.Object {
 	return a.current.old
 }
 
-// takesNew refuses new objects of a resource whose definition is being deleted.
+// takesNew refuses new objects of a resource whose definition is being deleted. insert decides; this spares the steps
+// before it.
 func (a *attempt) takesNew(name string) error {
-	if t := a.Target.Terminating; t == nil || !t.Load() {
+	if !a.Target.Creates.IsClosed() {
 		return nil
 	}
+	return a.terminating(name)
+}
+
+func (a *attempt) terminating(name string) error {
 	return kerrors.NewForbidden(
 		a.Target.GroupResource(), name, errors.New("create not allowed while custom resource definition is terminating"),
 	)
@@ -343,7 +348,7 @@ func (a *attempt) commit(ctx context.Context) (err error) {
 		if rv, err := strconv.ParseUint(a.obj.GetResourceVersion(), 10, 64); err == nil && rv != 0 && !how.DryRun {
 			return apierr.New(http.StatusInternalServerError, "", "resourceVersion should not be set on objects to be created")
 		}
-		a.result.Result, err = a.Target.Insert(ctx, a.obj, how)
+		a.result.Result, err = a.insert(ctx, how)
 		a.result.Created = a.verb != Create
 	case a.verb != Amend && a.deletableNow(a.obj):
 		a.result.Result, err = a.removeAfterUpdate(ctx)
@@ -351,6 +356,16 @@ func (a *attempt) commit(ctx context.Context) (err error) {
 		a.result.Result, err = a.Target.Replace(ctx, a.found, a.obj, how)
 	}
 	return err
+}
+
+// insert stores a new object, unless the definition of its resource is being deleted. Who deletes the objects of the
+// definition waits for it.
+func (a *attempt) insert(ctx context.Context, how registry.Commit) (registry.Result, error) {
+	if !a.Target.Creates.Enter() {
+		return registry.Result{}, a.terminating(a.obj.GetName())
+	}
+	defer a.Target.Creates.Leave()
+	return a.Target.Insert(ctx, a.obj, how)
 }
 
 // act executes a Post. It calls validating admission once the body itself is valid.

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"fmt"
-	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,9 +17,9 @@ type Served struct {
 	// GVK and GVR are the kind and the resource by the names of the request.
 	GVK schema.GroupVersionKind
 	GVR schema.GroupVersionResource
-	// Terminating refuses new objects while it is true: the definition of the resource is being deleted. It is nil for
-	// a resource without a definition.
-	Terminating *atomic.Bool
+	// Creates refuses new objects while it is closed: the definition of the resource is being deleted. It is nil for a
+	// resource without a definition.
+	Creates *Gate
 	// JSONHead is the beginning of the JSON of an object, before its item JSON (see ItemJSON).
 	JSONHead []byte
 }

@@ -1,0 +1,111 @@
+package crd_test
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// TestCreateOutlivesItsDefinition holds a create through the other version, once before it is about to be stored and once
+// while it is, and deletes the definition. What was created must not be in the definition that is made again.
+func TestCreateOutlivesItsDefinition(t *testing.T) {
+	for _, held := range []struct {
+		place string
+		want  int
+	}{{inAdmission, 403}, {"v1", 201}, {"v2", 201}} {
+		t.Run(held.place, func(t *testing.T) {
+			w := newWorld(t)
+			const group = "o.example.com"
+			text := definition(group, versionOf("v1", "true", "size"), versionOf("v2", "false", "length"))
+			w.must(201, "POST", definitions, asJSON, text)
+			const name, v1, v2 = definitions + "/widgets." + group,
+				"/apis/" + group + "/v1/namespaces/x/widgets", "/apis/" + group + "/v2/namespaces/x/widgets"
+			w.await(200, v1)
+			h := w.holdAt(held.place)
+			created := make(chan answer, 1)
+			go func() { created <- w.do("POST", v2, asJSON, widget(group, "v2", "a", `{"length":1}`)) }()
+			<-h.reached
+			w.must(200, "DELETE", name, "", "")
+			// A create that has begun to store its object is waited for, so the definition stays. That it stays is no event
+			// that a test could wait for; a definition that would go is given the time for that.
+			for try := 0; try < 100 && w.get(name).code == 200; try++ {
+				time.Sleep(time.Millisecond)
+			}
+			close(h.release)
+			if a := <-created; a.code != held.want {
+				t.Errorf("the create: %d, want %d: %s", a.code, held.want, a.text)
+			}
+			w.await(404, name)
+			w.must(201, "POST", definitions, asJSON, text)
+			if a := w.await(200, v1); len(items(a)) > 0 {
+				t.Errorf("objects of the deleted definition: %s", a.text)
+			}
+		})
+	}
+}
+
+// TestCreatorsMeetDeletions creates objects all the time while their definition is deleted and made again.
+func TestCreatorsMeetDeletions(t *testing.T) {
+	const group, creators, lives = "q.example.com", 8, 25
+	w := newWorld(t)
+	text := definition(group, versionOf("v1", "true", "size"), versionOf("v2", "false", "length"))
+	const name, v1, v2 = definitions + "/widgets." + group,
+		"/apis/" + group + "/v1/namespaces/x/widgets", "/apis/" + group + "/v2/namespaces/x/widgets"
+	w.must(201, "POST", definitions, asJSON, text)
+	w.await(200, v1)
+	ended := make(chan struct{})
+	var running sync.WaitGroup
+	for c := range creators {
+		path, version, field := v1, "v1", "size"
+		if c%2 == 1 {
+			path, version, field = v2, "v2", "length"
+		}
+		running.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-ended:
+					return
+				default:
+					w.do("POST", path, asJSON, widget(group, version, fmt.Sprintf("a-%d-%d", c, n), `{"`+field+`":1}`))
+				}
+			}
+		})
+	}
+	revision := func(object map[string]any) int64 {
+		text, _, _ := unstructured.NestedString(object, "metadata", "resourceVersion")
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			t.Errorf("%v: %v", object["metadata"], err)
+		}
+		return n
+	}
+	for range lives {
+		w.must(200, "DELETE", name, "", "")
+		w.await(404, name)
+		made := revision(w.must(201, "POST", definitions, asJSON, text).body)
+		old := 0
+		for _, object := range items(w.await(200, v1)) {
+			if revision(object) < made {
+				old++
+			}
+		}
+		if old > 0 {
+			t.Errorf("%d objects are older than their definition", old)
+		}
+	}
+	close(ended)
+	running.Wait()
+}
+
+// items returns the items of a list.
+func items(list answer) (out []map[string]any) {
+	members, _, _ := unstructured.NestedSlice(list.body, "items")
+	for _, m := range members {
+		out = append(out, m.(map[string]any))
+	}
+	return out
+}
