@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestCreateOutlivesItsDefinition holds a create through the other version, once before it is about to be stored and once
-// while it is, and deletes the definition. What was created must not be in the definition that is made again.
+// TestCreateOutlivesItsDefinition holds a create through the other version, once before it is about to be stored and
+// once while it is, and deletes the definition. What was created must not be in the definition that is made again.
 func TestCreateOutlivesItsDefinition(t *testing.T) {
 	for _, held := range []struct {
 		place string

@@ -387,6 +387,12 @@ func TestBrokenConversionKeepsNothing(t *testing.T) {
 	}
 }
 
+// beginPeriod sets the clock of custom resources to the time at which a period of conversions begins.
+func (w *world) beginPeriod() {
+	const period = 20 * time.Second
+	w.ahead.Store(int64(period) - time.Now().UnixNano()%int64(period))
+}
+
 // webhook makes a definition one whose objects a webhook converts.
 func webhook(definition string) string {
 	return strings.Replace(definition, `"spec":{`, `"spec":{"conversion":{"strategy":"Webhook","webhook":{`+
@@ -428,6 +434,7 @@ func TestWritesConvertAnew(t *testing.T) {
 		text, _, _ := unstructured.NestedString(a.body, "spec", "color")
 		return text
 	}
+	w.beginPeriod()
 	w.lossy.Store(true)
 	w.must(200, "GET", v2, "", "")
 	if got := color(w.must(200, "GET", v2+"/a", "", "")); got != "" {
@@ -450,7 +457,7 @@ func TestWritesConvertAnew(t *testing.T) {
 	w.must(200, "PATCH", v1+"/a", asMerge, `{"metadata":{"labels":{"a":"c"}}}`)
 	w.must(200, "GET", v2, "", "")
 	w.lossy.Store(false)
-	w.ahead.Store(int64(time.Minute))
+	w.ahead.Add(int64(time.Minute))
 	for _, path := range []string{v2 + "/a", v2} {
 		if a := w.must(200, "GET", path, "", ""); !strings.Contains(a.text, "red") {
 			t.Errorf("%s a minute after the converter was mended: %s", path, a.text)

@@ -18,7 +18,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/write"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
-	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
@@ -57,7 +56,7 @@ func (h *Handler) delete(w http.ResponseWriter, r *http.Request, info *request.I
 func (h *Handler) shownOrDone(
 	w http.ResponseWriter, r *http.Request, s *served, accepted negotiate.Accepted, err error, name string,
 ) error {
-	if unconverted := (*registry.ConversionError)(nil); !errors.As(err, &unconverted) {
+	if !isConversionError(err) {
 		return err
 	}
 	request.Warn(r.Context(),

@@ -113,6 +113,7 @@ type watchStream struct {
 	columnsSent bool
 	// appended is the size of the event that was appended last.
 	appended int
+	at       place
 	// initialView is the state that the watch begins with, nil after it was sent. held means that memory is counted for
 	// it.
 	initialView *cache.View
@@ -151,6 +152,10 @@ func (st *watchStream) run(ctx context.Context, revision int64, o *listOptions) 
 		errors.Is(err, errGone) || errors.Is(err, errNoEvents) || errors.Is(err, storage.ErrClosed) ||
 		errors.Is(err, cache.ErrRemoved) {
 		return
+	}
+	if isConversionError(err) {
+		// The initial events are not tried again, because the state that the watch begins with would stay in memory.
+		err = kerrors.NewTooManyRequests(err.Error(), 1)
 	}
 	status := apierr.Status(err)
 	buf := getWatchBuffer()
@@ -213,13 +218,14 @@ func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptio
 	return view.Revision(), err
 }
 
-// follow sends the events after revision from.
-func (st *watchStream) follow(ctx context.Context, from int64) error {
-	cursor, err := st.s.Watch(ctx, from, st.sel.interest())
+// followOn sends the events from st.at on.
+func (st *watchStream) followOn(ctx context.Context) error {
+	cursor, err := st.s.Watch(ctx, st.at.revision-1, st.sel.interest())
 	if err != nil {
 		return err
 	}
 	defer cursor.Close()
+	again := st.at.events
 	var pace pacer
 	for {
 		if wait := pace.pause(time.Now()); wait > 0 {
@@ -230,6 +236,7 @@ func (st *watchStream) follow(ctx context.Context, from int64) error {
 		case err != nil:
 			return err
 		case len(events) > 0:
+			events, again = st.at.skip(events, again)
 			err = st.sendEvents(ctx, events)
 			pace.note(len(events), time.Now())
 		default:
@@ -275,12 +282,14 @@ func (st *watchStream) sendEvents(ctx context.Context, events []*cache.Event) er
 	var err error
 	for i, e := range events {
 		events[i], st.appended = nil, 0
+		before, columns := b, st.columnsSent
 		if b, err = st.appendEvent(ctx, b, e); err != nil {
-			return err
+			return st.interrupted(before, columns, e, err)
 		}
 		if st.appended > 0 {
 			st.counter(st.appended)
 		}
+		st.at.pass(e)
 	}
 	*buf = b
 	return st.send(b)

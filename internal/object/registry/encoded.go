@@ -50,6 +50,9 @@ func (r *Resource) Prepare(ctx context.Context, objects []*cache.Object) error {
 	}
 	items, err := batch.items(ctx, data)
 	if err != nil {
+		if hasItems(lacking, id) {
+			return nil
+		}
 		return err
 	}
 	for i, o := range lacking {
@@ -58,6 +61,16 @@ func (r *Resource) Prepare(ctx context.Context, objects []*cache.Object) error {
 		}
 	}
 	return nil
+}
+
+// hasItems reports whether the cache has what ItemJSON returns of all objects.
+func hasItems(objects []*cache.Object, id cache.EncodingID) bool {
+	for _, o := range objects {
+		if _, ok := cachedItem(o, id); !ok {
+			return false
+		}
+	}
+	return true
 }
 
 // IsPrepared reports whether Prepare may have work to do, which is less if it gets many objects at a time.

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// A Gate lets the creates of a resource in until it is closed, and tells when those that it let in are done. So who closes it
-// and then waits for Drain finds all objects in a list that is read after that, and no others come. The zero value is open. A
-// nil Gate is always open. All methods may be called concurrently.
+// A Gate lets the creates of a resource in until it is closed, and tells when those that it let in are done. So who
+// closes it and then waits for Drain finds all objects in a list that is read after that, and no others come. The zero
+// value is open. A nil Gate is always open. All methods may be called concurrently.
 type Gate struct {
 	// state is the number of creates inside; closedGate is added to it while the gate is closed.
 	state atomic.Int64

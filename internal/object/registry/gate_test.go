@@ -10,7 +10,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// TestGate closes and opens a gate that many enter: after Drain nobody is inside, and nobody enters until it is open again.
+// TestGate closes and opens a gate that many enter: after Drain nobody is inside, and nobody enters until it is open
+// again.
 func TestGate(t *testing.T) {
 	var g registry.Gate
 	var inside atomic.Int64

@@ -1,0 +1,86 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// A watch in a version that objects have to be converted to needs a conversion webhook for its events. While the webhook
+// fails, the watch stays open, sends nothing, and tries the same event again after firstRetry, and then after twice as
+// long each time, up to lastRetry. It ends with its own timeout, with the definition, or with 410 if the event has left
+// the log and the history. Meanwhile it holds no event: it has a place, and gets a new cursor for each try.
+const (
+	firstRetry = 250 * time.Millisecond
+	lastRetry  = 4 * time.Second
+)
+
+// A place is how far a watch has got: it has sent the events before a revision, and some of those of the revision.
+type place struct {
+	revision int64
+	events   int // of the revision; one transaction may change several objects
+}
+
+// pass moves the place behind an event.
+func (p *place) pass(e *cache.Event) {
+	if e.Revision != p.revision {
+		*p = place{revision: e.Revision}
+	}
+	p.events++
+}
+
+// skip returns events without those before the place. again is the number of events of its revision that are still to be
+// skipped.
+func (p *place) skip(events []*cache.Event, again int) (_ []*cache.Event, left int) {
+	for ; len(events) > 0 && again > 0; again-- {
+		if events[0].Revision != p.revision {
+			return events, 0
+		}
+		events = events[1:]
+	}
+	return events, again
+}
+
+// follow sends the events after revision from, until the watch ends.
+func (st *watchStream) follow(ctx context.Context, from int64) error {
+	st.at = place{revision: from + 1}
+	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		before := st.at
+		err := st.followOn(ctx)
+		if !isConversionError(err) {
+			return err
+		}
+		if st.at != before {
+			wait = firstRetry
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// interrupted is called with the error of an event, and with what there was before it. If the event could not be converted,
+// it sends the events before it, so that the watch can go on with this one.
+func (st *watchStream) interrupted(before []byte, columnsSent bool, e *cache.Event, err error) error {
+	if !isConversionError(err) {
+		return err
+	}
+	st.columnsSent = columnsSent
+	if e.Revision != st.at.revision {
+		st.at = place{revision: e.Revision}
+	}
+	if gone := st.send(before); gone != nil {
+		return gone
+	}
+	return err
+}
+
+func isConversionError(err error) bool {
+	unconverted := (*registry.ConversionError)(nil)
+	return errors.As(err, &unconverted)
+}
