@@ -66,6 +66,10 @@ var damages = map[string]func(t *testing.T, content []byte) []byte{
 		layout := layoutOf(t, b)
 		return invert(b, int(layout.Filter[0].Offset)+1, 2)
 	},
+	"a block of older values": func(t *testing.T, b []byte) []byte {
+		layout := layoutOf(t, b)
+		return invert(b, int(layout.ValueBlock[0].Offset)+3, 8)
+	},
 	"properties": func(t *testing.T, b []byte) []byte {
 		layout := layoutOf(t, b)
 		return invert(b, int(layout.Properties.Offset)+5, 2)
