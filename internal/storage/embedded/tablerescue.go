@@ -26,11 +26,13 @@ import (
 // Each block ends with the checksum of itself, and begins where the one before ends. So where a block begins is known from the index,
 // or, if that is damaged, from the block before: its end is where the checksum of what was read so far follows. What can be read of a
 // damaged table are the records of all data blocks whose checksum is right. Values of older versions of a key are in value blocks.
-// Without an index nothing after the first damaged block is found, and no value block.
+// Without an index nothing after the first damaged block is found, and no value block. Deletions of ranges of keys are in a block of
+// their own. The mender deletes again what they have deleted if that block cannot be read.
 
 // rescue is what can be read of a damaged table.
 type rescue struct {
 	options *pebble.Options
+	content []byte         // of the damaged table
 	blocks  []rescuedBlock // of data, in the order of their keys
 	values  []rescuedBlock // value blocks, by number; nil for one that cannot be read
 	gaps    []gap
@@ -45,7 +47,7 @@ type gap struct{ after, before []byte }
 
 // rescueTable reads what can be read of a table.
 func rescueTable(o *pebble.Options, content []byte) rescue {
-	found := rescue{options: o}
+	found := rescue{options: o, content: content}
 	starts, end := found.index(content)
 	lost := false
 	for at := 0; at < end; {
@@ -263,7 +265,8 @@ func (r *rescue) write(fs vfs.FS, path string, size int64) error {
 	if err != nil {
 		return err
 	}
-	o := r.options.MakeWriterOptions(len(r.options.Levels)-1, r.options.FormatMajorVersion.MaxTableFormat())
+	// Any level but the last: in a table of that one, the database passes over deletions, because nothing is below it.
+	o := r.options.MakeWriterOptions(len(r.options.Levels)-2, r.options.FormatMajorVersion.MaxTableFormat())
 	o.FilterPolicy, o.Compression = pebble.NoFilterPolicy, sstable.GoodCompression
 	w := sstable.NewRawWriter(objstorageprovider.NewFileWritable(f), o)
 	for _, b := range r.blocks {
@@ -277,10 +280,37 @@ func (r *rescue) write(fs vfs.FS, path string, size int64) error {
 			break
 		}
 	}
+	if err == nil {
+		err = r.copyRangeDeletions(w)
+	}
 	if err = errors.Join(err, w.Close()); err != nil {
 		return err
 	}
 	return fillTable(r.options, fs, path, size)
+}
+
+// copyRangeDeletions writes the deletions of ranges of keys, if they can be read.
+func (r *rescue) copyRangeDeletions(w sstable.RawWriter) error {
+	table, err := openContent(r.options, r.content)
+	if err != nil {
+		return nil // the parts that say where they are cannot be read
+	}
+	defer table.Close()
+	_, err = guardPanic(func() (struct{}, error) {
+		it, err := table.NewRawRangeDelIter(context.Background(), sstable.NoFragmentTransforms, sstable.NoReadEnv)
+		if err != nil || it == nil {
+			return struct{}{}, nil // there are none, or their block, which is a single one, cannot be read
+		}
+		defer it.Close()
+		span, err := it.First()
+		for ; span != nil && err == nil; span, err = it.Next() {
+			if err = w.EncodeSpan(*span); err != nil {
+				break
+			}
+		}
+		return struct{}{}, err
+	})
+	return err
 }
 
 // fillTable makes a table larger: it moves the footer to the new end.
