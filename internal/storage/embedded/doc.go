@@ -55,6 +55,7 @@
 //   - The past: retention.go (what is kept, and for how long), past.go (reads of it).
 //   - Time: clock.go, expiry.go (times to live), samples.go (which revision was current when), compact.go.
 //   - Disk space: diskspace.go (reserve), mergescheduler.go, garbage.go and reclaim.go.
-//   - Damage: blockcheck.go, corruption.go, revisionfile.go, verify.go; repair.go, with repairtables.go, tablerescue.go and mend.go.
+//   - Damage: blockcheck.go, corruption.go, revisionfile.go, verify.go; repair.go, with repairtables.go, tablerescue.go,
+//     mend.go and mendpast.go.
 //   - Copies: export.go (also Reader and Import).
 package embedded

@@ -23,6 +23,7 @@ type mender struct {
 	versions    *pebble.Iterator
 	revision    int64 // of the store
 	compacted   int64
+	kept        kept               // of the past; without rules if there is no record of it
 	firstLogged int64              // 0 if there is no log record
 	lost        map[string]int64   // by key, the newest revision that is lost
 	deadlines   map[expiring]int64 // of the expiry index
@@ -46,7 +47,12 @@ func (m *mender) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.versions.Close()) }()
-	for _, step := range []func(context.Context) error{m.expiry, m.log, m.logGaps, m.unnamed, m.unreachable} {
+	if m.kept, err = m.store.readKept(); err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context) error{
+		m.expiry, m.giveUpAgain, m.lostLog, m.log, m.logGaps, m.unnamed, m.unreachable, m.saveKept,
+	} {
 		if err := errors.Join(ctx.Err(), step(ctx)); err != nil {
 			return err
 		}
@@ -84,7 +90,7 @@ func (m *mender) expiry(ctx context.Context) error {
 
 // log compares the log with the versions, and writes values in place of those that are lost.
 func (m *mender) log(ctx context.Context) error {
-	it, err := m.store.db.NewIter(logSpan())
+	it, err := m.batch.NewIter(logSpan())
 	if err != nil {
 		return err
 	}
@@ -99,7 +105,7 @@ func (m *mender) log(ctx context.Context) error {
 			m.firstLogged = revision
 		}
 		if revision > want {
-			m.done.LogLost = revision - 1
+			m.done.LogLost = max(m.done.LogLost, revision-1)
 		}
 		want = max(want, revision+1)
 		value, err := it.ValueAndErr()
@@ -132,6 +138,7 @@ func (m *mender) version(key string, revision int64, deleted bool) error {
 	}
 	if deleted { // a deletion has no value that could be lost
 		m.set(key, revision, version{create: revision, tombstone: true})
+		delete(m.lost, key) // what was before is not the newest version
 		return nil
 	}
 	before, seen := m.lost[key]
@@ -197,12 +204,7 @@ func (m *mender) unnamed(context.Context) error {
 	u := &unnamedLoss{mender: m, revision: m.revision + 1, taken: map[string]bool{}}
 	u.record = appendWritten(nil, written{ms: m.store.opts.Clock().UnixMilli()})
 	for _, g := range m.gaps {
-		if g.after == nil {
-			g.after = bounds[g.table].after
-		}
-		if g.before == nil {
-			g.before = bounds[g.table].before
-		}
+		g = g.within(bounds)
 		if bytes.Compare(g.before, []byte{prefixVersion}) < 0 || bytes.Compare(g.after, []byte{prefixVersion + 1}) >= 0 {
 			continue
 		}
@@ -240,7 +242,7 @@ type unnamedLoss struct {
 }
 
 // gap marks what may be lost in a gap: each folder of keys gets an entry that stands for objects of which nothing is known. If log records
-// are lost, a key whose newest version may be in the gap is lost too: what is left of it is older.
+// are lost, or do not name all that was compacted, a key whose newest version may be in the gap is lost too: what is left of it is older.
 func (u *unnamedLoss) gap(g tableGap) error {
 	lost := Lost{After: keyOf(g.after), Before: keyOf(g.before)}
 	folders := map[string]bool{}
@@ -254,6 +256,11 @@ func (u *unnamedLoss) gap(g tableGap) error {
 		return err
 	}
 	defer it.Close()
+	older, err := u.tablesBelow(g)
+	if err != nil {
+		return err
+	}
+	defer older.close()
 	start := g.after
 	if lost.After != "" {
 		start = appendVersionKey(nil, lost.After, maxRevision)
@@ -269,7 +276,13 @@ func (u *unnamedLoss) gap(g tableGap) error {
 		}
 		folders[path.Dir(key)] = true
 		newerInGap := bytes.Compare(it.Key(), g.after) > 0 // a newer version of the key would be before this one
-		if newerInGap && v.revision < u.done.LogLost && !IsLost(v.value) {
+		unsure := v.revision < u.done.LogLost
+		if _, maybe := u.givenUpThrough(key); newerInGap && !unsure && !v.tombstone && v.revision < maybe {
+			if unsure, err = older.has(it.Key()); err != nil {
+				return err
+			}
+		}
+		if newerInGap && unsure && !IsLost(v.value) {
 			l := Lost{Key: key, Revision: u.revision}
 			if !v.tombstone {
 				l.Older = v.revision
@@ -314,39 +327,26 @@ func keyOf(record []byte) string {
 // logGaps raises the compaction revision above the lost log records, and lets the history begin there.
 func (m *mender) logGaps(context.Context) error {
 	lost := m.done.LogLost
-	if lost == 0 {
-		return nil
-	}
 	if lost > m.compacted {
 		m.compacted = lost
 		mustSucceed(m.batch.Set([]byte(metaCompacted), encodeNumber(lost), nil))
+		m.kept.Window = mark{Revision: lost}
 	}
-	value, closer, err := m.store.db.Get([]byte(metaKept))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil
+	for i := range m.kept.Rules {
+		m.kept.Rules[i].Floor = m.kept.Rules[i].Floor.later(mark{Revision: lost})
 	}
-	if err != nil {
-		return err
-	}
-	k, err := decodeKept(value)
-	if err = errors.Join(err, closer.Close()); err != nil {
-		return err
-	}
-	for i := range k.Rules {
-		k.Rules[i].Floor = k.Rules[i].Floor.later(mark{Revision: lost})
-	}
-	k.Window, k.Passed, k.Bytes = mark{Revision: m.compacted}, map[int64]mark{}, 0 // all records are examined again
-	return m.batch.Set([]byte(metaKept), k.encode(), nil)
+	return nil
 }
 
-// unreachable removes the versions at or below the lost log records that nothing names any more: those before another version whose log
-// record is lost, and deletions. It makes the expiry index again.
+// unreachable removes the versions of the compacted past that nothing names any more: those before another version whose operation is
+// not in the log or names another one, and deletions. Whatever is older of their keys goes with them. It makes the expiry index again.
 func (m *mender) unreachable(ctx context.Context) error {
 	it, err := m.batch.NewIter(versionSpan())
 	if err != nil {
 		return err
 	}
 	defer it.Close()
+	through := max(m.done.LogLost, m.compacted)
 	last, newer := "", int64(0)
 	for ok := it.First(); ok && ctx.Err() == nil; ok = it.Next() {
 		key, revision, err := splitVersionKey(it.Key())
@@ -368,14 +368,14 @@ func (m *mender) unreachable(ctx context.Context) error {
 		if newest && !v.tombstone && v.deadline != 0 {
 			mustSucceed(m.batch.Set(appendExpiryKey(nil, v.deadline, last), encodeNumber(revision), nil))
 		}
-		if revision <= m.done.LogLost {
-			gone, err := m.unnamedVersion(last, revision, newer, v.tombstone)
+		if revision <= through {
+			named, err := m.named(last, revision, newer, v.tombstone)
+			if err == nil && !named {
+				mustSucceed(m.batch.Delete(it.Key(), nil))
+				err = m.forget(last, revision)
+			}
 			if err != nil {
 				return err
-			}
-			if gone {
-				mustSucceed(m.batch.Delete(it.Key(), nil))
-				continue
 			}
 		}
 		newer = revision
@@ -383,30 +383,16 @@ func (m *mender) unreachable(ctx context.Context) error {
 	return it.Error()
 }
 
-// unnamedVersion reports whether no log record will let a compaction remove a version: it is a deletion without its
-// record, or was replaced by the revision newer, which has none.
-func (m *mender) unnamedVersion(key string, revision, newer int64, deleted bool) (bool, error) {
-	logged := func(revision int64) (ok bool, err error) {
-		value, closer, err := m.store.db.Get(logKey(revision))
-		if errors.Is(err, pebble.ErrNotFound) {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		defer closer.Close()
-		return ok, decodeLog(value, func(k []byte, _ logOp) error {
-			ok = ok || string(k) == key
-			return nil
-		})
+// named reports whether a version is the newest one of its key, or the log names it, so that a compaction will remove it. newer is the
+// revision after it of its key, 0 if there is none.
+func (m *mender) named(key string, revision, newer int64, deleted bool) (bool, error) {
+	if deleted {
+		_, ok, err := m.operation(key, revision)
+		return ok, err
 	}
-	if newer != 0 {
-		ok, err := logged(newer)
-		return !ok && newer <= m.done.LogLost, err
+	if newer == 0 {
+		return true, nil
 	}
-	if !deleted {
-		return false, nil
-	}
-	ok, err := logged(revision)
-	return !ok, err
+	op, ok, err := m.operation(key, newer)
+	return ok && op.prev == revision, err
 }

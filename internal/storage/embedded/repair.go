@@ -20,7 +20,9 @@ import (
 //  3. Objects that have not changed since the log begins are not named by it. Where such objects may be lost, an entry with a name of its
 //     own takes their place, so that lists of the resource fail until it is deleted.
 //  4. Lost log records end what can be watched and read of the past: the compaction revision rises above them.
-//  5. The expiry index is made again from the deadlines.
+//  5. What was given up before the damage, and is there again because the deletion of it was lost, is given up again (mendpast.go). An
+//     object of which only such a version may be left is lost, because nothing says whether it was changed or deleted afterwards.
+//  6. The expiry index is made again from the deadlines.
 //
 // Example: a block of a table is damaged, with revisions 5 and 9 of /a and revision 7 of /b. The log says that revision 9 put /a after
 // revision 5, and revision 7 put /b, which did not exist before. After a repair, /a at 9, /a at 5 and /b at 7 cannot be read.
@@ -90,7 +92,10 @@ func Repair(ctx context.Context, o Options, ro RepairOptions) (done Repaired, er
 	s.lifetime.stopped, s.lifetime.stop = context.WithCancel(context.Background())
 	defer s.lifetime.stop()
 	h := &corruptionHandler{store: s, logged: map[string]bool{}}
-	if err := s.openDB(func(p *pebble.Options) { h.logger, p.EventListener = p.Logger, h.listener() }); err != nil {
+	if err := s.openDB(func(p *pebble.Options) {
+		h.logger, p.EventListener = p.Logger, h.listener()
+		p.DisableAutomaticCompactions = true // the tables stay those in which the gaps are
+	}); err != nil {
 		return done, err
 	}
 	m := &mender{store: s, options: ro, gaps: gaps, done: &done}

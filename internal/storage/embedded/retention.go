@@ -105,13 +105,15 @@ func (k *kept) keepMS(key []byte) int64 {
 	if len(k.Rules) == 1 { // the one for keys without a rule
 		return 0
 	}
-	name := string(key)
-	for i := range k.Rules {
-		if k.Rules[i].Has(name) {
-			return k.Rules[i].KeepMS
-		}
+	if i := k.ruleOf(string(key)); i >= 0 {
+		return k.Rules[i].KeepMS
 	}
 	return 0
+}
+
+// ruleOf returns the number of the rule of a key, -1 if there is none.
+func (k *kept) ruleOf(key string) int {
+	return slices.IndexFunc(k.Rules, func(r keptRule) bool { return r.Has(key) })
 }
 
 // passed returns the revision up to which a pass has examined the log.
@@ -259,21 +261,31 @@ func decodeKept(b []byte) (k kept, err error) {
 
 // loadKept reads what an earlier process kept, and takes the retention of the options.
 func (s *Store) loadKept() error {
-	b, closer, err := s.db.Get([]byte(metaKept))
-	switch {
-	case errors.Is(err, pebble.ErrNotFound):
-	case err != nil:
-		return fmt.Errorf("data directory %s: reading %s: %w", s.opts.Dir, metaKept, err)
-	default:
-		defer closer.Close()
-		if s.history.kept, err = decodeKept(b); err != nil {
-			return fmt.Errorf("data directory %s: %w", s.opts.Dir, err)
-		}
+	var err error
+	if s.history.kept, err = s.readKept(); err != nil {
+		return err
 	}
 	s.history.limit = s.configuredLimit()
 	s.history.kept.adopt(s.opts.Retention.Rules, s.opts.HistoryWindow, s.history.compacted.Load())
 	s.publishFloors()
 	return nil
+}
+
+// readKept reads what an earlier process kept. The result is zero if there is no record of it.
+func (s *Store) readKept() (kept, error) {
+	b, closer, err := s.db.Get([]byte(metaKept))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return kept{}, nil
+	}
+	if err != nil {
+		return kept{}, fmt.Errorf("data directory %s: reading %s: %w", s.opts.Dir, metaKept, err)
+	}
+	defer closer.Close()
+	k, err := decodeKept(b)
+	if err != nil {
+		err = fmt.Errorf("data directory %s: %w", s.opts.Dir, err)
+	}
+	return k, err
 }
 
 // configuredLimit returns Retention.Bytes or its default; a negative number is no limit.
