@@ -1,14 +1,19 @@
 package embedded
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/keelson-dev/keelson/internal/storage"
 )
@@ -97,9 +102,10 @@ func (p *pastStore) damageRandomly(t *testing.T, rng *rand.Rand) (what string, r
 	case 0:
 		content = nil
 	case 1:
-		what, records = "the range deletions or the properties were damaged", false
+		what, records = "the properties were damaged", false
 		if layout := layoutOf(t, content); layout.RangeDel.Length > 0 {
 			invert(content, int(layout.RangeDel.Offset), 1)
+			what = "the range deletions were damaged"
 		} else {
 			invert(content, int(layout.Properties.Offset), 1)
 		}
@@ -141,6 +147,9 @@ func TestRepairOfCompactedPast(t *testing.T) {
 			}
 			if !records && (len(done.Lost) > 0 || done.LogLost != 0) { // older versions are in blocks that the properties say where to find
 				t.Errorf("no record was damaged, and the repair says that one is lost: %+v", done)
+			}
+			if done.Past > 0 && strings.HasSuffix(what, "range deletions were damaged") {
+				t.Errorf("only deletions were damaged, and the repair says that %d older versions are lost", done.Past)
 			}
 			p.check(t, &done)
 			again, err := Repair(t.Context(), testOptions(p.options), RepairOptions{})
@@ -202,4 +211,88 @@ func (p *pastStore) check(t *testing.T, done *Repaired) {
 			t.Errorf("%s has a value of %d bytes that was replaced: %v", key, len(got), slices.Contains(p.before[key], got))
 		}
 	}
+}
+
+// TestRepairOfKeptLog loses the log record of a change of the kept past: the past ends there. Without a gap in the log the record may as well
+// have been given up. A deletion whose version is lost is known from the log.
+func TestRepairOfKeptLog(t *testing.T) {
+	for _, gaps := range [][]tableGap{nil, {{gap: gap{logKey(1), logKey(100)}}}} {
+		clocks := newTwoClocks()
+		s := mustOpen(t, Options{
+			Dir: "d", FS: vfs.NewMem(), Clock: clocks.wall.now, Monotonic: clocks.monotonic, HistoryWindow: time.Minute, CompactInterval: time.Hour,
+			Retention: storage.Retention{Rules: []storage.RetentionRule{{Keep: time.Hour}}},
+		})
+		for i := range 4 {
+			mustCommit(t, s, storage.Put("/pods/a/x", fmt.Append(nil, i)))
+		}
+		lost := s.hub.durable.Load() - 1
+		mustCommit(t, s, storage.Put("/pods/a/deleted", []byte("x")))
+		deleted := mustCommit(t, s, storage.Delete("/pods/a/deleted"))
+		for range 2 {
+			clocks.pass(2 * time.Minute)
+			s.compactHistory()
+		}
+		for _, record := range [][]byte{
+			logKey(lost), appendVersionKey(nil, "/pods/a/deleted", deleted), appendVersionKey(nil, "/pods/a/deleted", deleted-1),
+		} {
+			if err := s.db.Delete(record, pebble.NoSync); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m := mender{store: s, gaps: gaps, done: &Repaired{}}
+		if err := m.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want := lost
+		if gaps == nil {
+			want = 0
+		}
+		if m.done.LogLost != want || slices.ContainsFunc(m.done.Lost, func(l Lost) bool { return l.Key == "/pods/a/deleted" }) {
+			t.Errorf("%v: the log is lost to %d, want %d; %v", gaps, m.done.LogLost, want, m.done.Lost)
+		}
+		if floor := s.history.kept.floor(0, 0); m.kept.floor(0, m.compacted).Revision < want {
+			t.Errorf("%v: the past begins at %d, was at %d, want %d", gaps, m.kept.floor(0, m.compacted).Revision, floor.Revision, want)
+		}
+		if e, _, err := s.Get(t.Context(), "/pods/a/deleted", 0); err != nil || e.ModRevision != 0 {
+			t.Errorf("%v: the deleted object: %+v, %v", gaps, e, err)
+		}
+	}
+}
+
+// TestRepairGivesUpAgain puts back the log records that a compaction has removed, as the loss of their deletion does.
+func TestRepairGivesUpAgain(t *testing.T) {
+	o := Options{Dir: "d", FS: vfs.NewMem(), HistoryWindow: -1}
+	s := mustOpen(t, o)
+	mustCommit(t, s, storage.Put("/pods/a/deleted", []byte("x")))
+	mustCommit(t, s, storage.Delete("/pods/a/deleted"))
+	mustCommit(t, s, storage.Put("/pods/a/changed", []byte("x")))
+	last := mustCommit(t, s, storage.Put("/pods/a/changed", []byte("y")))
+	records := map[int64][]byte{}
+	for revision := int64(2); revision <= last; revision++ {
+		value, closer, err := s.db.Get(logKey(revision))
+		if err != nil {
+			t.Fatal(err)
+		}
+		records[revision] = bytes.Clone(value)
+		closer.Close()
+	}
+	if err := s.Compact(t.Context(), last); err != nil {
+		t.Fatal(err)
+	}
+	for revision, record := range records {
+		if err := s.db.Set(logKey(revision), record, pebble.NoSync); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := mender{store: s, done: &Repaired{}}
+	if err := m.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(m.done.Lost)+m.done.Past > 0 || m.done.LogLost != 0 {
+		t.Errorf("nothing is lost, and the repair says %+v", m.done)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mustVerify(t, o)
 }
