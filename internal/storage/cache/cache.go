@@ -24,6 +24,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -138,9 +140,10 @@ type Cache struct {
 	feed       feed
 	background background
 
-	mu        sync.RWMutex         // guards resources and maxDepth
-	resources map[string]*Resource // by prefix
-	maxDepth  int                  // highest number of slashes in a prefix
+	mu        sync.RWMutex              // guards resources, maxDepth and removed
+	resources map[string]*Resource      // by prefix
+	maxDepth  int                       // highest number of slashes in a prefix
+	removed   map[*Resource]*time.Timer // resources that were removed and whose logs are still kept, with what drops them
 }
 
 // feed is the state of the goroutine that applies the changes of the store, see runFeed.
@@ -171,6 +174,7 @@ func New(o Options) *Cache {
 		logger:      o.Logger,
 		feed:        feed{started: make(chan struct{})},
 		resources:   make(map[string]*Resource),
+		removed:     make(map[*Resource]*time.Timer),
 	}
 	c.background.ctx, c.background.cancel = context.WithCancel(context.Background())
 	if c.histories = o.Histories; c.histories == nil {
@@ -201,8 +205,39 @@ func (c *Cache) Close() {
 	c.fail(storage.ErrClosed)
 	c.mu.Lock() // no spawn after this
 	c.background.cancel()
+	removed := c.removed
+	c.removed = nil
 	c.mu.Unlock()
+	for r, timer := range removed {
+		timer.Stop()
+		r.dropLog()
+	}
 	c.background.tasks.Wait()
+}
+
+// keepRemoved keeps the log of a removed resource for removedGrace. The caller does not hold c.mu or r.mu.
+func (c *Cache) keepRemoved(r *Resource) {
+	c.mu.Lock()
+	closed := c.removed == nil
+	if !closed {
+		c.removed[r] = time.AfterFunc(removedGrace, func() {
+			c.mu.Lock()
+			delete(c.removed, r)
+			c.mu.Unlock()
+			r.dropLog()
+		})
+	}
+	c.mu.Unlock()
+	if closed {
+		r.dropLog()
+	}
+}
+
+// keptRemoved returns the removed resources whose logs are kept.
+func (c *Cache) keptRemoved() []*Resource {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return slices.Collect(maps.Keys(c.removed))
 }
 
 // Resource returns the resource with the prefix of the configuration, and creates it if there is none. An existing

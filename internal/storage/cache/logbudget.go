@@ -31,7 +31,7 @@ func (b *logBudget) add(bytes int64) {
 
 // trimLogs sets the size that the logs may have now, and trims those that are larger.
 func (c *Cache) trimLogs() {
-	all := c.all()
+	all := append(c.all(), c.keptRemoved()...)
 	sizes := make([]int64, len(all))
 	for i, r := range all {
 		sizes[i] = r.changes.counted.Load()
@@ -50,6 +50,8 @@ func (c *Cache) trimLogs() {
 			r.mu.Lock()
 			r.trim(st)
 			r.mu.Unlock()
+		} else if r.removed() {
+			r.trimRemoved(most)
 		}
 		r.write.Unlock()
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/keelson-dev/keelson/internal/storage"
 )
@@ -77,4 +79,34 @@ func TestBudget(t *testing.T) {
 	if u := c.Usage(); u.Budget != budget || u.Logs == 0 {
 		t.Errorf("usage %+v", u)
 	}
+}
+
+// TestLogsOfRemovedResources removes resources while others are written: the logs that are kept for a while are in the budget like those of
+// others, and nothing of them is left after Close.
+func TestLogsOfRemovedResources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const budget, resources, objects, size = 4 << 20, 16, 20, 4 << 10
+		s := newFakeStore()
+		c := newCache(t, s, func(o *Options) { o.Budget = budget })
+		for i := range resources {
+			r := c.Resource(thingConfig(i))
+			snapshot(t, r, 0)
+			revision := int64(0)
+			for n := range objects {
+				value := fmt.Sprintf("n1|red|%s", strings.Repeat("x", size))
+				revision = commit(t, s, storage.Put(fmt.Sprintf("%sa/p%d", thingConfig(i).Prefix, n%2), []byte(value)))
+			}
+			snapshot(t, r, revision)
+			c.Remove(thingConfig(i).Prefix)
+		}
+		time.Sleep(removedGrace / 2)
+		synctest.Wait()
+		if n := c.Usage().Logs; n == 0 || n > budget/8 {
+			t.Errorf("the logs of removed resources take %d bytes, want more than 0 and at most %d", n, budget/8)
+		}
+		c.Close()
+		if n := c.Usage().Logs; n != 0 {
+			t.Errorf("the logs take %d bytes after Close", n)
+		}
+	})
 }

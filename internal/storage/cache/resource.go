@@ -454,14 +454,16 @@ func (r *Resource) unload(force bool) {
 	r.state.Store(nil)
 	r.wake(&r.changes.wakeup)
 	r.changes.interests.Each(r.wakePosting)
-	if r.removed() && r.changes.log.Len() > 0 {
-		time.AfterFunc(removedGrace, r.dropLog)
-	} else {
+	keep := r.removed() && r.changes.log.Len() > 0
+	if !keep {
 		r.clearLog()
 	}
 	waking := slices.Clone(r.waking)
 	r.waking = nil
 	r.mu.Unlock()
+	if keep {
+		r.cache.keepRemoved(r)
+	}
 	for _, ch := range waking {
 		close(ch)
 	}
@@ -472,7 +474,7 @@ func (r *Resource) unload(force bool) {
 }
 
 // removedGrace is how long the log of a removed resource is kept, for cursors that have not read all of it and for watches that are still
-// sending their initial events. Its size is limited as before.
+// sending their initial events. It counts in the budget of logs meanwhile, and is cut like any other.
 const removedGrace = 30 * time.Second
 
 // removed reports whether the resource was removed. Its cursors first read the rest of the log, so that the watchers of
@@ -486,6 +488,14 @@ func (r *Resource) removed() bool {
 func (r *Resource) clearLog() {
 	r.changes.log.Clear(r.releaseEvent)
 	r.changes.log.Reset(0)
+	r.countLog()
+}
+
+// trimRemoved trims the log of a removed resource, which has no state any more.
+func (r *Resource) trimRemoved(limit int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changes.log.Trim(limit, r.releaseEvent)
 	r.countLog()
 }
 
