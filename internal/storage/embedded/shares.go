@@ -3,6 +3,7 @@ package embedded
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -36,11 +37,27 @@ const maxLosses = 512
 // folderOf returns the part of a key up to its last slash.
 func folderOf(key string) string { return key[:strings.LastIndexByte(key, '/')+1] }
 
-// shareOf returns the share of a key: its last element but one, which is the namespace, or the resource if it has none.
+// shareOf returns the share of a key: its namespace, or the folder of its resource, which begins with a slash, if it has none. So a
+// namespace that is named like a resource does not share its room.
+//
+// Keys of objects are (/registry)/RESOURCE(/NAMESPACE)/NAME, or (/registry)/GROUP/RESOURCE(/NAMESPACE)/NAME with a dot in GROUP, as every group
+// of custom resources has one. Two built-in resources have two elements, /registry/services/specs and endpoints, and a namespace.
 func shareOf(key string) string {
 	folder := strings.TrimSuffix(folderOf(key), "/")
-	return folder[strings.LastIndexByte(folder, '/')+1:]
+	path := strings.TrimPrefix(strings.TrimPrefix(folder, "/registry"), "/")
+	group, _, _ := strings.Cut(path, "/")
+	elements := 1 // of the resource
+	if strings.Contains(group, ".") {
+		elements = 2
+	}
+	if strings.Count(path, "/") < elements {
+		return folder + "/"
+	}
+	return lastElement(folder)
 }
+
+// lastElement returns what is after the last slash.
+func lastElement(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
 // in reports whether something in a scope may be lost.
 func (l *loss) in(scope storage.Scope) bool {
@@ -49,7 +66,7 @@ func (l *loss) in(scope storage.Scope) bool {
 		return true
 	case l.Key != "":
 		return scope.Has(l.Key)
-	case scope.Namespace != "" && shareOf(l.Folder) != scope.Namespace:
+	case scope.Namespace != "" && lastElement(strings.TrimSuffix(l.Folder, "/")) != scope.Namespace: // as Scope.Has
 		return false
 	}
 	return strings.HasPrefix(l.Folder, scope.Prefix) || strings.HasPrefix(scope.Prefix, l.Folder)
@@ -255,12 +272,6 @@ func (s *Store) giveUp(ctx context.Context, most int64) error {
 	return s.compactPass(ctx, pass{cut: true, most: most, through: k.Passed[0].later(k.Cut).Revision})
 }
 
-// maxNamedShares is how many shares the metric of what was given up names. The others count as otherShares.
-const (
-	maxNamedShares = 100
-	otherShares    = "others"
-)
-
 // noteGivenUp counts and logs what was given up by shares. The caller holds history.mu.
 func (s *Store) noteGivenUp(given map[string]int64) {
 	if len(given) == 0 {
@@ -269,21 +280,17 @@ func (s *Store) noteGivenUp(given map[string]int64) {
 	byBytes := slices.SortedFunc(maps.Keys(given), func(a, b string) int {
 		return cmp.Or(cmp.Compare(given[b], given[a]), cmp.Compare(a, b))
 	})
-	all := maps.Clone(s.history.givenUp)
-	if all == nil {
-		all = map[string]int64{}
-	}
 	sum := int64(0)
-	for _, share := range byBytes {
-		name := share
-		if _, named := all[name]; !named && len(all) >= maxNamedShares {
-			name = otherShares
-		}
-		all[name] += given[share]
-		sum += given[share]
+	for _, bytes := range given {
+		sum += bytes
 	}
-	s.history.givenUp = all
+	s.history.givenUp += sum
+	const named = 5
+	var most []string
+	for _, share := range byBytes[:min(len(byBytes), named)] {
+		most = append(most, fmt.Sprintf("%s: %d", share, given[share]))
+	}
 	s.opts.Logger.Warn("history was given up before its time, because too much is kept: that of those who have written most",
-		"dir", s.opts.Dir, "bytes", sum, "namespaces", len(byBytes), "most", byBytes[0], "mostBytes", given[byBytes[0]])
+		"dir", s.opts.Dir, "bytes", sum, "namespaces", len(byBytes), "most", strings.Join(most, ", "))
 	s.publishFloors()
 }
