@@ -44,7 +44,7 @@ type mergeScheduler struct {
 	stopping bool // Unregister was called
 	retry    mergeRetry
 	space    mergeSpace
-	// damaged means that a merge has met damaged data. That merge will always fail, so that new tables may stay unmerged.
+	// damaged means that a merge has met damaged data since Open. That merge will always fail, so that new tables may stay unmerged.
 	damaged bool
 }
 
@@ -238,11 +238,12 @@ func (m *mergeScheduler) lacksSpace() bool {
 	return false
 }
 
-// metDamage reports whether a merge has met damaged data.
-func (m *mergeScheduler) metDamage() bool {
+// mayHelp reports whether waiting may lead to fewer unmerged tables. It does not if the next merge is one that will always fail, which cannot
+// be known before it runs. So after a merge has met damaged data only one that runs gives reason to wait, until it ends.
+func (m *mergeScheduler) mayHelp() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.damaged
+	return !m.damaged || m.running > 0
 }
 
 // failedByDamage records that a merge has met damaged data. Pebble asks for that merge again at once; it gets its permission after a delay.
@@ -287,13 +288,18 @@ func (m mergePermission) Done() {
 const maxUnmergedLayers = 12
 
 // waitForMerges waits while there are too many unmerged tables. It does not wait while merges lack space: puts are
-// refused then, and deletions must not wait for merges that cannot run. Nor does it after a merge has met damaged data:
-// reads become slower with each unmerged table, but all that is not damaged can be used until the store is repaired.
+// refused then, and deletions must not wait for merges that cannot run. After a merge has met damaged data it waits while others run:
+// where they cannot, reads become slower with each unmerged table, but all that is not damaged can be used until the store is repaired.
 func (s *Store) waitForMerges() {
-	for s.pipeline.failure.Load() == nil && s.db.Metrics().Levels[0].Sublevels >= maxUnmergedLayers &&
-		!s.merges.lacksSpace() && !s.merges.metDamage() {
+	for s.mustWaitForMerges() {
 		time.Sleep(mergePollInterval)
 	}
+}
+
+// mustWaitForMerges reports whether writes have to wait now.
+func (s *Store) mustWaitForMerges() bool {
+	return s.pipeline.failure.Load() == nil && s.db.Metrics().Levels[0].Sublevels >= maxUnmergedLayers &&
+		!s.merges.lacksSpace() && s.merges.mayHelp()
 }
 
 // mergePollInterval is the time between two checks of the unmerged tables.

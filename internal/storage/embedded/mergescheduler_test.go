@@ -40,3 +40,27 @@ func TestMergeIsNotForgotten(t *testing.T) {
 	m.signal()
 	receive(t, "the start of the merge", db.started).Done()
 }
+
+// TestWaitingForMergesOverDamage checks that writes do not wait for a merge that has not begun once one has met damage: it may be the one that
+// always fails.
+func TestWaitingForMergesOverDamage(t *testing.T) {
+	m := newMergeScheduler(&Store{opts: Options{ReserveBytes: -1}})
+	db := &askingDB{scheduler: m, started: make(chan pebble.CompactionGrantHandle, 1)}
+	m.Register(1, db)
+	defer m.Unregister()
+	if !m.mayHelp() {
+		t.Error("before any damage writes do not wait for merges")
+	}
+	_, first := m.TrySchedule()
+	m.failedByDamage()
+	first.Done()
+	if m.mayHelp() {
+		t.Error("writes wait although the next merge may be one that always fails")
+	}
+	m.retryNow()
+	next := receive(t, "the start of the next merge", db.started)
+	if !m.mayHelp() {
+		t.Error("writes do not wait for a merge that runs")
+	}
+	next.Done()
+}
