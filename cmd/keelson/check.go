@@ -28,10 +28,13 @@ func newCheck(out, errOut io.Writer) *cobra.Command {
 	dataDir, snapshot, identity := config.Default().Storage.DataDir, "", ""
 	c := &cobra.Command{
 		Use: "check", Short: "Verify the data of a stopped server, or a snapshot",
-		Long: "Check reads all data of a stopped server and changes nothing. It verifies\n" +
+		Long: "Check reads all data of a stopped server and changes none of it. It verifies\n" +
 			"checksums, that index, log and expiry index agree, that every key is where an\n" +
 			"object's key is, and that every value can be read, the history too. What is\n" +
-			"wrong is printed, one line each. With --snapshot it restores a snapshot to a\n" +
+			"wrong is printed, one line each. It locks the data directory, so run it as the\n" +
+			"user of the server. If tables are damaged, it repairs a copy, store.copy in the\n" +
+			"data directory, to see what is lost, and removes it; undamaged files in it are\n" +
+			"links and take no space. With --snapshot it restores a snapshot to a\n" +
 			"temporary directory, checks what is there, and removes it. No data directory is\n" +
 			"touched.",
 		Example:      "  keelson check --data-dir /var/lib/keelson",

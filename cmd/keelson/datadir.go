@@ -28,7 +28,7 @@ func openStopped(dataDir string) (*stoppedStore, error) {
 	case err != nil:
 		return nil, fmt.Errorf("there is no store in the data directory %s", dataDir)
 	}
-	release, err := server.LockDataDir(dataDir)
+	release, err := lockStore(dataDir)
 	if err != nil {
 		return nil, err
 	}
@@ -40,6 +40,21 @@ func openStopped(dataDir string) (*stoppedStore, error) {
 		return nil, errors.Join(oneLine(err), release())
 	}
 	return &stoppedStore{r, release}, nil
+}
+
+// lockStore locks a data directory with a store against other processes until release is called, and removes what a command that was killed
+// has left there.
+func lockStore(dataDir string) (release func() error, err error) {
+	if _, err := os.Stat(server.StoreDir(dataDir)); err != nil {
+		return nil, fmt.Errorf("there is no store in the data directory %s", dataDir)
+	}
+	if release, err = server.LockDataDir(dataDir); err != nil {
+		return nil, err
+	}
+	if err := os.RemoveAll(server.RepairedCopyDir(dataDir)); err != nil {
+		return nil, errors.Join(err, release())
+	}
+	return release, nil
 }
 
 func (s *stoppedStore) Close() error { return errors.Join(s.Reader.Close(), s.release()) }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -25,18 +24,12 @@ func newPurge(out io.Writer) *cobra.Command {
 		Example:      "  keelson purge --data-dir /var/lib/keelson",
 		SilenceUsage: true, SilenceErrors: true, Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
-			store := server.StoreDir(dataDir)
-			if _, err := os.Stat(store); err != nil {
-				return fmt.Errorf("there is no store in the data directory %s", dataDir)
-			}
-			release, err := server.LockDataDir(dataDir)
+			release, err := lockStore(dataDir)
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, release()) }()
-			if err := os.RemoveAll(repairedCopyDir(dataDir)); err != nil { // of an interrupted command
-				return err
-			}
+			store := server.StoreDir(dataDir)
 			revision, err := embedded.Purge(c.Context(), embedded.Options{Dir: store})
 			if err != nil {
 				return oneLine(err)

@@ -16,17 +16,11 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
-// repairedCopyName is the directory, in a data directory, of a copy of a store that is repaired to see what can be read. Undamaged
-// tables in it are links.
-const repairedCopyName = "store.copy"
-
-func repairedCopyDir(dataDir string) string { return filepath.Join(dataDir, repairedCopyName) }
-
 // repairedCopy makes a copy of the store in a locked data directory, repairs it, and removes it after use. The store is not changed.
 func repairedCopy(
 	ctx context.Context, dataDir string, ro embedded.RepairOptions, use func(*embedded.Reader, *embedded.Repaired) error,
 ) (err error) {
-	o := embedded.Options{Dir: repairedCopyDir(dataDir)}
+	o := embedded.Options{Dir: server.RepairedCopyDir(dataDir)}
 	if err := os.RemoveAll(o.Dir); err != nil { // of an interrupted attempt
 		return err
 	}
@@ -58,15 +52,12 @@ func newRepair(out io.Writer) *cobra.Command {
 		Example:      "  keelson repair --data-dir /var/lib/keelson",
 		SilenceUsage: true, SilenceErrors: true, Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
-			store := server.StoreDir(dataDir)
-			if _, err := os.Stat(store); err != nil {
-				return fmt.Errorf("there is no store in the data directory %s", dataDir)
-			}
-			release, err := server.LockDataDir(dataDir)
+			release, err := lockStore(dataDir)
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, release()) }()
+			store := server.StoreDir(dataDir)
 			done, err := embedded.Repair(c.Context(), embedded.Options{Dir: store}, embedded.RepairOptions{})
 			if err != nil {
 				return oneLine(err)

@@ -185,3 +185,35 @@ func TestPurge(t *testing.T) {
 	}
 	p.stop(t)
 }
+
+// TestLeftCopyIsRemoved: what a killed check has left in the data directory is removed by the next command and by the start of a server, and not
+// while a server uses the directory.
+func TestLeftCopyIsRemoved(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	left := server.RepairedCopyDir(dir)
+	leave := func() {
+		t.Helper()
+		if err := os.MkdirAll(left, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	leave()
+	p := run(t, "serve", "--data-dir", dir, "--secure-port", "0")
+	if _, err := os.Stat(left); err == nil {
+		t.Error("the start of the server leaves it")
+	}
+	leave()
+	if _, _, code := keelson("check", "--data-dir", dir); code == 0 {
+		t.Error("a check of a running server succeeds")
+	}
+	if _, err := os.Stat(left); err != nil {
+		t.Error("a check beside a running server removes it")
+	}
+	p.stop(t)
+	if _, stderr, code := keelson("check", "--data-dir", dir); code != 0 {
+		t.Errorf("check: %s", stderr)
+	}
+	if _, err := os.Stat(left); err == nil {
+		t.Error("a check leaves it")
+	}
+}

@@ -33,7 +33,8 @@ func openDataDir(dir string, log *slog.Logger) (*dataDir, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &dataDir{lock: lock}, tightenDataDir(dir, log)
+	d := &dataDir{lock: lock}
+	return d, errors.Join(tightenDataDir(dir, log), os.RemoveAll(RepairedCopyDir(dir))) // of a command that was killed
 }
 
 // close releases the locks. dataDir may be nil.

@@ -112,6 +112,10 @@ func StoreDir(dataDir string) string { return filepath.Join(dataDir, storeName) 
 // RestoringName is the name of the directory in which a restore builds the store before it is renamed.
 const RestoringName = "store.restoring"
 
+// RepairedCopyDir returns the directory, in a data directory, of a copy of the store that `keelson check` and `keelson snapshot save
+// --skip-damaged` repair to see what can be read. Undamaged tables in it are links. Who holds the lock of the data directory may remove it.
+func RepairedCopyDir(dataDir string) string { return filepath.Join(dataDir, "store.copy") }
+
 // CertificateDir returns the directory in which the server keeps its own certificates.
 func CertificateDir(dataDir string) string { return filepath.Join(dataDir, pkiName) }
 
