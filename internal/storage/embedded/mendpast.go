@@ -26,7 +26,7 @@ func (m *mender) givenUpThrough(key string) (certainly, maybe int64) {
 		maybe = m.kept.floor(i, m.compacted).Revision
 	}
 	for i := range m.kept.Losses {
-		if l := &m.kept.Losses[i]; l.of(key) {
+		if l := &m.kept.Losses[i]; l.affectsKey(key) {
 			maybe = max(maybe, l.Revision)
 		}
 	}

@@ -64,7 +64,7 @@ func (l Lost) String() string {
 type Repaired struct {
 	Tables []string // the damaged ones
 	Lost   []Lost   // newest versions
-	Past   int      // older versions that are lost
+	Past   int      // how many older versions are lost: those that reads of the past would find
 	// LogLost is the highest revision whose log record is lost, 0 if none is. Watches and reads of the past begin above it.
 	LogLost int64
 }

@@ -213,7 +213,7 @@ func (s *Store) publishFloors() {
 func (f *floors) of(scope storage.Scope) mark {
 	floor := f.ofRules(scope)
 	for i := range f.losses {
-		if l := &f.losses[i]; l.in(scope) {
+		if l := &f.losses[i]; l.affectsScope(scope) {
 			floor = floor.later(l.mark)
 		}
 	}
@@ -224,7 +224,7 @@ func (f *floors) of(scope storage.Scope) mark {
 func (f *floors) ofKey(scope storage.Scope, key string) mark {
 	floor := f.ofRules(scope)
 	for i := range f.losses {
-		if l := &f.losses[i]; l.of(key) {
+		if l := &f.losses[i]; l.affectsKey(key) {
 			floor = floor.later(l.mark)
 		}
 	}

@@ -59,8 +59,8 @@ func shareOf(key string) string {
 // lastElement returns what is after the last slash.
 func lastElement(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// in reports whether something in a scope may be lost.
-func (l *loss) in(scope storage.Scope) bool {
+// affectsScope reports whether something in a scope may be lost.
+func (l *loss) affectsScope(scope storage.Scope) bool {
 	switch {
 	case l.Folder == "":
 		return true
@@ -72,8 +72,8 @@ func (l *loss) in(scope storage.Scope) bool {
 	return strings.HasPrefix(l.Folder, scope.Prefix) || strings.HasPrefix(scope.Prefix, l.Folder)
 }
 
-// of reports whether a key may be lost.
-func (l *loss) of(key string) bool {
+// affectsKey reports whether a key may be lost.
+func (l *loss) affectsKey(key string) bool {
 	return l.Folder == "" || l.Key == key || l.Key == "" && l.Folder == folderOf(key)
 }
 
