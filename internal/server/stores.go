@@ -186,10 +186,7 @@ func (s *stores) open(ctx context.Context) error {
 	if history, ok := s.main.(storage.History); ok {
 		s.metrics.GaugeFunc("keelson_history_bytes", "Bytes of old versions that are kept for reads of the past, before compression.",
 			func() int64 { return history.Kept().Bytes })
-		s.metrics.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "keelson_history_given_up_bytes_total",
-			Help: "Bytes of old versions that were given up before their time because too much was kept. The log names the namespaces.",
-		}, func() float64 { return float64(history.Kept().GivenUp) }))
+		s.metrics.Register(givenUp{history})
 	}
 	if disk, ok := s.main.(storage.SpaceReporter); ok {
 		s.metrics.Register(storeSpace(disk.Space)...)
@@ -207,6 +204,22 @@ func (s *stores) warning() string {
 		return "the store refuses writes, because too little disk space is free"
 	}
 	return ""
+}
+
+// givenUp collects whose history was given up before its time.
+type givenUp struct{ history storage.History }
+
+var givenUpBytes = prometheus.NewDesc("keelson_history_given_up_bytes_total", "Bytes of old versions that were given up before their time "+
+	"because too much was kept, by the namespace whose they were, or the resource if it has none.", []string{"namespace"}, nil)
+
+// Describe implements prometheus.Collector.
+func (givenUp) Describe(ch chan<- *prometheus.Desc) { ch <- givenUpBytes }
+
+// Collect implements prometheus.Collector.
+func (g givenUp) Collect(ch chan<- prometheus.Metric) {
+	for share, bytes := range g.history.Kept().GivenUp {
+		ch <- prometheus.MustNewConstMetric(givenUpBytes, prometheus.CounterValue, float64(bytes), share)
+	}
 }
 
 // mostShare is the share of a part of which much is read, in relation to that of Events.

@@ -125,8 +125,9 @@ type ChangesResult struct {
 // Kept contains figures about versions that are kept beyond the compaction revision.
 type Kept struct {
 	Bytes int64 // of their keys, values and log records, before compression
-	// GivenUp is how many bytes this process has given up before their time.
-	GivenUp int64
+	// GivenUp has the bytes that this process has given up before their time, by share: a namespace, or a resource without
+	// namespaces. It names a bounded number of shares, and must not be changed.
+	GivenUp map[string]int64
 }
 
 // Retention says which versions are kept after the compaction revision has passed them.

@@ -48,9 +48,10 @@ type historyState struct {
 
 	limit int64 // of the bytes that are kept, on the disk
 
-	mu      sync.Mutex // held during a compaction; guards kept, clock and givenUp
-	kept    kept
-	givenUp int64 // bytes that were given up before their time
+	mu   sync.Mutex // held during a compaction; guards kept, clock and givenUp
+	kept kept
+	// givenUp has the bytes that were given up before their time, by share. It is replaced, never changed.
+	givenUp map[string]int64
 	clock   keepClock
 	// floors is what of kept readers need. It is stored before the first deletion that it is about.
 	floors atomic.Pointer[floors]

@@ -272,6 +272,12 @@ func (s *Store) giveUp(ctx context.Context, most int64) error {
 	return s.compactPass(ctx, pass{cut: true, most: most, through: k.Passed[0].later(k.Cut).Revision})
 }
 
+// maxNamedShares is how many shares the metric of what was given up names. The others count as otherShares.
+const (
+	maxNamedShares = 100
+	otherShares    = "others"
+)
+
 // noteGivenUp counts and logs what was given up by shares. The caller holds history.mu.
 func (s *Store) noteGivenUp(given map[string]int64) {
 	if len(given) == 0 {
@@ -280,11 +286,20 @@ func (s *Store) noteGivenUp(given map[string]int64) {
 	byBytes := slices.SortedFunc(maps.Keys(given), func(a, b string) int {
 		return cmp.Or(cmp.Compare(given[b], given[a]), cmp.Compare(a, b))
 	})
-	sum := int64(0)
-	for _, bytes := range given {
-		sum += bytes
+	all := maps.Clone(s.history.givenUp)
+	if all == nil {
+		all = map[string]int64{}
 	}
-	s.history.givenUp += sum
+	sum := int64(0)
+	for _, share := range byBytes {
+		name := share
+		if _, named := all[name]; !named && len(all) >= maxNamedShares {
+			name = otherShares
+		}
+		all[name] += given[share]
+		sum += given[share]
+	}
+	s.history.givenUp = all
 	const named = 5
 	var most []string
 	for _, share := range byBytes[:min(len(byBytes), named)] {
