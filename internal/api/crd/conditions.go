@@ -66,11 +66,12 @@ func (s *Server) syncStatus(ctx context.Context, name string) error {
 		return nil
 	}
 	var after status
-	err := s.writeStatus(ctx, name, func(obj *apiextensionsv1.CustomResourceDefinition) {
+	err := s.writeStatus(ctx, name, func(obj *apiextensionsv1.CustomResourceDefinition) error {
 		now := status{names: obj.Status.AcceptedNames, conditions: obj.Status.Conditions}
 		approval := obj.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation]
 		after, _ = s.desiredStatus(obj.Spec.Group, &obj.Spec.Names, approval, invalidCABundle(obj.Spec.Conversion), now)
 		obj.Status.AcceptedNames, obj.Status.Conditions = after.names, after.conditions
+		return nil
 	})
 	if kerrors.IsNotFound(err) {
 		return nil
@@ -100,12 +101,11 @@ func (s *Server) recordStatus(d *definition, after status) {
 
 // writeStatus changes a definition's status as the server's own field manager.
 func (s *Server) writeStatus(
-	ctx context.Context, name string, change func(*apiextensionsv1.CustomResourceDefinition),
+	ctx context.Context, name string, change func(*apiextensionsv1.CustomResourceDefinition) error,
 ) error {
 	ref := client.Ref{Resource: apiextensionsv1.SchemeGroupVersion.WithResource(resource.Resource), Name: name}
 	_, err := s.o.Client.Update(ctx, client.UpdateRequest{Ref: ref, Subresource: "status", Change: func(obj registry.Object) error {
-		change(obj.(*apiextensionsv1.CustomResourceDefinition))
-		return nil
+		return change(obj.(*apiextensionsv1.CustomResourceDefinition))
 	}})
 	return err
 }

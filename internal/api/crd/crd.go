@@ -21,6 +21,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/keelson-dev/keelson/internal/api/client"
@@ -81,8 +82,8 @@ type Server struct {
 	byName map[string]*definition
 	// namesByGroup has the accepted names of each API group.
 	namesByGroup map[string]*groupNames
-	// deletingObjects has the names of the definitions whose objects are being deleted.
-	deletingObjects map[string]bool
+	// deletingObjects has the UIDs of the definitions whose objects are being deleted.
+	deletingObjects map[types.UID]bool
 
 	// follower watches the definitions. It is nil until Run has started it.
 	follower atomic.Pointer[informer.Informer]
@@ -105,7 +106,7 @@ func New(o Options) *Server {
 	return &Server{
 		o: o, definitions: o.Registry.Resource(resource), caches: &caches{schemas: structuralschema.NewCache()},
 		byName: map[string]*definition{}, namesByGroup: map[string]*groupNames{},
-		deletingObjects: map[string]bool{}, work: newWork(o.Activity), ready: make(chan struct{}),
+		deletingObjects: map[types.UID]bool{}, work: newWork(o.Activity), ready: make(chan struct{}),
 	}
 }
 

@@ -27,16 +27,16 @@ const objectsWait = time.Minute
 func (s *Server) startDeletingObjects(ctx context.Context, d *definition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.deletingObjects[d.name] {
+	if s.deletingObjects[d.uid] {
 		return
 	}
-	s.deletingObjects[d.name] = true
+	s.deletingObjects[d.uid] = true
 	s.o.Activity.Add(1)
 	s.tasks.Go(func() {
 		defer s.o.Activity.Add(-1)
 		err := s.deleteObjects(ctx, d)
 		s.mu.Lock()
-		delete(s.deletingObjects, d.name)
+		delete(s.deletingObjects, d.uid)
 		s.mu.Unlock()
 		if err != nil && ctx.Err() == nil {
 			s.o.Log.Warn(
@@ -54,20 +54,24 @@ func (s *Server) deleteObjects(ctx context.Context, d *definition) error {
 	if d.status.established() {
 		began := newCondition(apiextensionsv1.Terminating, apiextensionsv1.ConditionTrue,
 			"InstanceDeletionInProgress", "CustomResource deletion is in progress")
-		if err := s.setCondition(ctx, d.name, began, false); err != nil {
+		if err := s.setCondition(ctx, d, began, false); err != nil {
 			return ignoreNotFound(err)
 		}
 		var err error
 		if outcome, err = s.deleteObjectsOfCurrent(ctx, d); err != nil {
-			return errors.Join(err, ignoreNotFound(s.setCondition(ctx, d.name, outcome, false)))
+			return errors.Join(err, ignoreNotFound(s.setCondition(ctx, d, outcome, false)))
 		}
 	}
-	return ignoreNotFound(s.setCondition(ctx, d.name, outcome, true))
+	return ignoreNotFound(s.setCondition(ctx, d, outcome, true))
 }
 
-// setCondition sets a condition. If release is true it also removes the finalizer.
-func (s *Server) setCondition(ctx context.Context, name string, c condition, release bool) error {
-	return s.writeStatus(ctx, name, func(obj *apiextensionsv1.CustomResourceDefinition) {
+// setCondition sets a condition. If release is true it also removes the finalizer. If the definition is gone it returns a NotFound error, also
+// if there is another one of that name: somebody has removed the finalizer by hand and created the definition again.
+func (s *Server) setCondition(ctx context.Context, d *definition, c condition, release bool) error {
+	return s.writeStatus(ctx, d.name, func(obj *apiextensionsv1.CustomResourceDefinition) error {
+		if obj.UID != d.uid {
+			return kerrors.NewNotFound(resource, d.name)
+		}
 		st := status{conditions: slices.Clone(obj.Status.Conditions)}
 		st.set(c, s.o.Now())
 		obj.Status.Conditions = st.conditions
@@ -76,6 +80,7 @@ func (s *Server) setCondition(ctx context.Context, name string, c condition, rel
 				return f == apiextensionsv1.CustomResourceCleanupFinalizer
 			})
 		}
+		return nil
 	})
 }
 

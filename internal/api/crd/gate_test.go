@@ -3,6 +3,7 @@ package crd_test
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -108,4 +109,34 @@ func items(list answer) (out []map[string]any) {
 		out = append(out, m.(map[string]any))
 	}
 	return out
+}
+
+// TestDeletionOfAnEarlierDefinition takes the finalizer of a definition whose object is held, and creates the definition again. The
+// deletion that still runs is about the earlier one: it must not write to the new one, nor stand in the way of its deletion.
+func TestDeletionOfAnEarlierDefinition(t *testing.T) {
+	w := newWorld(t)
+	const group = "again.example.com"
+	const name, path = "widgets." + group, "/apis/" + group + "/v1/namespaces/x/widgets"
+	text := definition(group, versionOf("v1", "true", "size"))
+	w.must(201, "POST", definitions, asJSON, text)
+	w.await(200, path)
+	w.must(201, "POST", path, asJSON, strings.Replace(
+		widget(group, "v1", "held", `{}`), `"name":"held"`, `"name":"held","finalizers":["example.com/hold"]`, 1))
+	w.must(200, "DELETE", definitions+"/"+name, "", "")
+	w.awaitCondition(name, "Terminating", "InstanceDeletionInProgress")
+	w.must(200, "PATCH", definitions+"/"+name, asMerge, `{"metadata":{"finalizers":null}}`)
+	w.await(404, definitions+"/"+name)
+	w.must(201, "POST", definitions, asJSON, text)
+	w.await(200, path)
+	// The earlier deletion gives up after 60 tries with pauses, in about two seconds.
+	for range 60 {
+		if a := w.must(200, "GET", definitions+"/"+name, "", ""); strings.Contains(a.text, `"Terminating"`) {
+			t.Fatalf("the deletion of the earlier definition has written to the new one: %s", a.text)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	w.must(201, "POST", path, asJSON, widget(group, "v1", "new", `{}`))
+	w.must(200, "PATCH", path+"/held", asMerge, `{"metadata":{"finalizers":null}}`)
+	w.must(200, "DELETE", definitions+"/"+name, "", "")
+	w.await(404, definitions+"/"+name)
 }
