@@ -132,7 +132,7 @@ func awaitAdmission(ctx context.Context, s *server, hooks *recorder) error {
 func collectAdmission(ctx context.Context, c *comparison, s *server) (map[string]any, error) {
 	if s.name == reference && c.answers != "" {
 		if saved, err := os.ReadFile(c.answers); err == nil {
-			return c.restoreAdmission(saved)
+			return c.restoreAnswers(saved)
 		}
 	}
 	hooks := newRecorder()
@@ -148,6 +148,15 @@ func collectAdmission(ctx context.Context, c *comparison, s *server) (map[string
 	if err != nil {
 		return nil, err
 	}
+	c.findUnstable(first, second)
+	if c.answers != "" {
+		return first, c.saveAnswers(first)
+	}
+	return first, nil
+}
+
+// findUnstable keeps the lines in which two runs of kube-apiserver differ.
+func (c *comparison) findUnstable(first, second map[string]any) {
 	c.unstable = map[string]bool{}
 	for _, d := range compareTrees(first, second) {
 		c.unstable[lineOf(d)] = true
@@ -155,20 +164,16 @@ func collectAdmission(ctx context.Context, c *comparison, s *server) (map[string
 	for line := range c.unstable {
 		c.notes = append(c.notes, "kube-apiserver answers differently: "+line)
 	}
-	if c.answers != "" {
-		return first, c.saveAdmission(first)
-	}
-	return first, nil
 }
 
-// savedAdmission is what a file of --answers has.
-type savedAdmission struct {
+// savedAnswers is what a file of --answers has.
+type savedAnswers struct {
 	Answers  map[string]any
 	Unstable map[string]bool
 }
 
-func (c *comparison) saveAdmission(answers map[string]any) error {
-	data, err := json.Marshal(savedAdmission{answers, c.unstable})
+func (c *comparison) saveAnswers(answers map[string]any) error {
+	data, err := json.Marshal(savedAnswers{answers, c.unstable})
 	if err != nil {
 		return err
 	}
@@ -176,8 +181,8 @@ func (c *comparison) saveAdmission(answers map[string]any) error {
 	return os.WriteFile(c.answers, data, mode)
 }
 
-func (c *comparison) restoreAdmission(data []byte) (map[string]any, error) {
-	var saved savedAdmission
+func (c *comparison) restoreAnswers(data []byte) (map[string]any, error) {
+	var saved savedAnswers
 	err := decode(data, &saved)
 	c.unstable = saved.Unstable
 	return saved.Answers, err
@@ -189,8 +194,8 @@ func lineOf(d difference) string {
 	return strings.Join(parts[:min(2, len(parts))], "/")
 }
 
-// stableAdmission removes the differences in what kube-apiserver answers differently itself.
-func (c *comparison) stableAdmission(in []difference) []difference {
+// withoutUnstable removes the differences in what kube-apiserver answers differently itself.
+func (c *comparison) withoutUnstable(in []difference) []difference {
 	return slices.DeleteFunc(in, func(d difference) bool { return c.unstable[lineOf(d)] })
 }
 

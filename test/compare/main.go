@@ -55,6 +55,7 @@ func sections() []section {
 		{name: "sample", collect: collectSample, summarize: summarizeSample},
 		{name: "stored", collect: collectStored},
 		{name: "admission", collect: collectAdmission, large: true},
+		{name: "lives", collect: collectLives, large: true},
 	}
 }
 
@@ -73,8 +74,8 @@ type comparison struct {
 	bodies             *bodies
 	notes              []string // what was not compared; printed with --all
 
-	// Of the section admission: the file of --answers, the pattern of --cases, the lines that kube-apiserver answers differently
-	// itself, and how many requests and lines are compared.
+	// Of the sections admission and lives: the file of --answers (admission only), the pattern of --cases, the lines that
+	// kube-apiserver answers differently itself, and how many cases and lines are compared.
 	answers         string
 	cases           *regexp.Regexp
 	unstable        map[string]bool
@@ -120,8 +121,8 @@ func parse(args []string) (options, error) {
 	f.BoolVar(&o.all, "all", false, "print known differences, too")
 	f.StringVar(&o.openAPI, "openapi", "", "folder to write the OpenAPI documents of kube-apiserver to, for OPENAPI_DOCUMENTS of "+
 		"the generator; nothing is compared then, and no Keelson is needed")
-	f.StringVar(&o.answers, "answers", "", "file with the answers of kube-apiserver in the section admission; written if there is none")
-	f.StringVar(&o.cases, "cases", "", "pattern of the cases that the section admission sends to Keelson")
+	f.StringVar(&o.answers, "answers", "", "file with the answers of kube-apiserver in the section admission or lives; written if there is none")
+	f.StringVar(&o.cases, "cases", "", "pattern of the cases of the sections admission and lives")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -202,7 +203,7 @@ func start(ctx context.Context, o options) (*comparison, func() error, error) {
 	}
 	_, err = os.Stat(o.answers)
 	switch {
-	case o.answers != "" && err == nil && o.only == "admission":
+	case o.answers != "" && err == nil && (o.only == "admission" || o.only == "lives"):
 		c.reference = newServer(reference, "", "") // it is not asked
 	case o.referenceURL != "":
 		c.reference = newServer(reference, o.referenceURL, o.referenceToken)
@@ -277,9 +278,9 @@ func report(
 		found = found || printed+gone > 0
 		counts = append(counts, summary(s.name, printed, hidden, gone))
 		if c.requests > 0 {
-			counts = append(counts, fmt.Sprintf("%s: %d writes, %d lines compared, %d differ, %d differ for a known reason, %d are not stable in kube-apiserver",
+			counts = append(counts, fmt.Sprintf("%s: %d cases, %d lines compared, %d differ, %d differ for a known reason, %d are not stable in kube-apiserver",
 				s.name, c.requests, c.lines, len(lines), len(knownLines), len(c.unstable)))
-			c.requests = 0
+			c.requests, c.unstable = 0, nil
 		}
 	}
 	fmt.Fprintln(out, strings.Join(counts, "\n"))
@@ -314,7 +315,7 @@ func (c *comparison) compare(ctx context.Context, s section) ([]difference, erro
 	if c.cases != nil {
 		maps.DeleteFunc(want, func(name string, _ any) bool { return got[name] == nil })
 	}
-	out := c.stableAdmission(compareTrees(want, got))
+	out := c.withoutUnstable(compareTrees(want, got))
 	if s.summarize != nil {
 		out = s.summarize(out)
 	}
