@@ -160,9 +160,7 @@ func (c *comparison) findUnstable(first, second map[string]any) {
 	c.unstable = map[string]bool{}
 	for _, d := range compareTrees(first, second) {
 		c.unstable[lineOf(d)] = true
-	}
-	for line := range c.unstable {
-		c.notes = append(c.notes, "kube-apiserver answers differently: "+line)
+		c.notes = append(c.notes, "kube-apiserver answers differently: "+d.String())
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 // kube-apiserver lives all of them twice; what differs there is not compared.
 
 // livesAtOnce is how many lives run at the same time.
-const livesAtOnce = 6
+const livesAtOnce = 10
 
 // A life is one life of a definition, as a script. In all texts GROUP, NSA, NSB and CRD are replaced: the group, its two namespaces,
 // and the path of definitions.
@@ -166,24 +166,55 @@ func (l *livingLife) run(ctx context.Context) (map[string]any, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, w := range l.watches {
-			if err := w.open(ctx); err != nil {
-				return nil, err
-			}
-		}
-		if err := l.settle(ctx); err != nil {
+		if err := l.restore(ctx, slices.ContainsFunc(step.writes, changesDefinition)); err != nil {
 			return nil, err
 		}
 		for name, answer := range probes {
 			out[prefix+name] = answer
 		}
 		for _, w := range l.watches {
-			if lines := w.take(); len(lines) > 0 {
-				out[prefix+"watch "+w.name] = anyTexts(lines)
+			events, ends := w.take()
+			if len(events) > 0 {
+				out[prefix+"watch "+w.name] = anyTexts(events)
+			}
+			if len(ends) > 0 {
+				out[prefix+"ends "+w.name] = strings.Join(ends, "")
 			}
 		}
 	}
 	return out, nil
+}
+
+func changesDefinition(r request) bool {
+	return r.method != http.MethodGet && strings.HasPrefix(r.path, definitionPath)
+}
+
+// restore begins all watches again that have ended, until they run or are refused. kube-apiserver ends watches a while after a change
+// of their definition: the section waits for that.
+func (l *livingLife) restore(ctx context.Context, changed bool) error {
+	const endLimit, rounds = 2500 * time.Millisecond, 4
+	for end := time.Now().Add(endLimit); changed && time.Now().Before(end); time.Sleep(quiet / 4) {
+		if !slices.ContainsFunc(l.watches, func(w *lifeWatch) bool { return w.ofThings && w.runs() }) {
+			break
+		}
+	}
+	for range rounds {
+		if err := l.settle(ctx); err != nil {
+			return err
+		}
+		again := false
+		for _, w := range l.watches {
+			begun, err := w.open(ctx)
+			if err != nil {
+				return err
+			}
+			again = again || begun
+		}
+		if !again {
+			break
+		}
+	}
+	return l.settle(ctx)
 }
 
 // anyTexts returns texts as what a section compares.
@@ -502,7 +533,7 @@ func (l *livingLife) uid(key, uid string) string {
 }
 
 var (
-	anyRevision = regexp.MustCompile(`\b[0-9]{2,}( \([0-9]+\))?`)
+	anyRevision = regexp.MustCompile(`(version: |revision[ =]|Version: )[0-9]+( \([0-9]+\))?`)
 	anyPort     = regexp.MustCompile(`127\.0\.0\.1:[0-9]+(->127\.0\.0\.1:[0-9]+)?`)
 	anyHash     = regexp.MustCompile(`,"storageVersionHash":"[^"]*"`)
 	anyCount    = regexp.MustCompile(`revision|resource ?version|too old`)
@@ -510,12 +541,12 @@ var (
 
 // text returns a text without what two runs cannot have in common.
 func (l *livingLife) text(s string) string {
+	s = anyUID.ReplaceAllString(anyName.ReplaceAllString(s, "o-$1"), "UID")
+	s = anyTime.ReplaceAllString(anyHash.ReplaceAllString(s, ""), "TIME")
 	if anyCount.MatchString(s) {
-		s = anyRevision.ReplaceAllString(s, "REV")
+		s = anyRevision.ReplaceAllString(s, "$1")
 	}
-	s = anyUID.ReplaceAllString(s, "UID")
-	s = anyHash.ReplaceAllString(s, "")
-	return anyName.ReplaceAllString(anyPort.ReplaceAllString(anyTime.ReplaceAllString(s, "TIME"), "HOST"), "o-$1")
+	return anyPort.ReplaceAllString(s, "HOST")
 }
 
 // A converter is the conversion webhook of all lives. It is asked at a path that is the group, and may be down for a group.

@@ -355,10 +355,14 @@ func livesOfConversion() []life {
 			down("change", change), wrote("reads", request{method: http.MethodGet, path: oneA2}), up("up"),
 			wrote("change again", merge(oneA, `{"spec":{"size":7}}`))}},
 		{name: "webhook down and delete", born: hooked, objects: twoThings(), steps: []lifeStep{
-			down("delete", remove(oneA2)), wrote("delete collection", remove("/apis/GROUP/v2/namespaces/NSB/things")),
-			wrote("put", put(oneA2, `{"apiVersion":"GROUP/v2","kind":"Thing","metadata":{"name":"one","namespace":"NSA"},"spec":{}}`)),
-			wrote("patch", merge(oneA2, `{"spec":{"size":7}}`)), wrote("create", post(thingsA2, thing("v2", "three", "", `"size":3`))),
-			up("up"), wrote("delete again", remove(oneA2))}},
+			down("delete", remove(oneA2)), up("up"), wrote("change", merge(thingsB+"/two", `{"spec":{"size":7}}`))}},
+		{name: "webhook down and collection", born: hooked, objects: twoThings(), steps: []lifeStep{
+			down("delete", remove("/apis/GROUP/v2/namespaces/NSB/things")), up("up"), wrote("change", change)}},
+		{name: "webhook down and writes", born: hooked, objects: twoThings(), steps: []lifeStep{
+			down("put", put(oneA2,
+				`{"apiVersion":"GROUP/v2","kind":"Thing","metadata":{"name":"one","namespace":"NSA"},"spec":{"size":8}}`)),
+			wrote("patch", merge(oneA2, `{"spec":{"size":7}}`)), wrote("apply", applied(oneA2, thing("v2", "one", "", `"size":9`))),
+			wrote("create", post(thingsA2, thing("v2", "three", "", `"size":3`))), up("up"), wrote("change", merge(oneA2, `{"spec":{"size":7}}`))}},
 		{name: "webhook down and definition deleted", born: hooked, objects: twoThings(), steps: []lifeStep{
 			lifeStep{name: "delete", down: true, writes: []request{remove(definitionPath)}, bound: 8 * time.Second,
 				until: map[string]string{"definition": "404"}}}},
@@ -369,8 +373,8 @@ func livesOfOthers() []life {
 	plain := plainDefinition()
 	const services = "/apis/apiregistration.k8s.io/v1/apiservices"
 	automatic := map[string]string{"apiservice v2": "Local"}
-	taken := `{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v2.GROUP"},"spec":{"group":"GROUP",` +
-		`"version":"v2","groupPriorityMinimum":17,"versionPriority":9}}`
+	taken := `{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v3.GROUP"},"spec":{"group":"GROUP",` +
+		`"version":"v3","groupPriorityMinimum":17,"versionPriority":9}}`
 	return []life{
 		{name: "apiservice deleted", born: plain, objects: twoThings(), steps: []lifeStep{
 			{name: "delete", writes: []request{remove(services + "/v2.GROUP")}, until: automatic},
@@ -383,9 +387,13 @@ func livesOfOthers() []life {
 			wrote("take", merge(services+"/v2.GROUP", `{"metadata":{"labels":null},"spec":{"groupPriorityMinimum":17}}`)),
 			wrote("change", merge(oneA, `{"spec":{"size":5}}`)),
 			{name: "delete", writes: []request{remove(services + "/v2.GROUP")}, until: automatic}, deleted()}},
-		{name: "apiservice by hand", born: plain, objects: twoThings(), steps: []lifeStep{
-			wrote("replace", remove(services+"/v2.GROUP"), post(services, taken)),
-			gone("delete", remove(definitionPath)), wrote("delete service", remove(services+"/v2.GROUP"))}},
+		{name: "apiservice before", born: plain, objects: twoThings(), watches: []*lifeWatch{{
+			name: "apiservice v3", path: services, query: "fieldSelector=metadata.name%3Dv3.GROUP"}}, steps: []lifeStep{
+			wrote("service", post(services, taken)),
+			wrote("version", plain.changed(func(d *definition) {
+				d.versions = append(d.versions, version("v3", true, false, thingFields, ""))
+			}).patch()),
+			wrote("version removed", plain.patch()), wrote("delete service", remove(services+"/v3.GROUP")), deleted()}},
 		{name: "namespace deleted", born: plain, objects: heldThings(), steps: []lifeStep{
 			wrote("namespace", remove("/api/v1/namespaces/NSA")),
 			wrote("create", post(thingsA, thing("v1", "three", "", `"size":3`)), merge(oneA, `{"spec":{"size":5}}`)),

@@ -20,6 +20,7 @@ type lifeWatch struct {
 	name, path, query, accept string
 	initial                   string // more of the query when it begins for the first time
 	life                      *livingLife
+	ofThings                  bool // of the objects of the definition
 
 	mu       sync.Mutex // guards what follows
 	running  bool
@@ -39,22 +40,28 @@ func (w *lifeWatch) add(line string) {
 	w.lines, w.lastLine = append(w.lines, line), time.Now()
 }
 
-// take returns the lines since the last take. Events of different objects between two ends may come in any order: they are
-// sorted by object.
-func (w *lifeWatch) take() []string {
+// take returns the events since the last take, and the ends and beginnings of the watch. Events of different objects may come in any
+// order: they are sorted by object.
+func (w *lifeWatch) take() (events, ends []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := w.lines
-	w.lines = nil
-	for i := 0; i < len(out); {
-		end := i
-		for end < len(out) && !strings.HasPrefix(out[end], "-") {
-			end++
+	for _, line := range w.lines {
+		if strings.HasPrefix(line, "-") {
+			ends = append(ends, line)
+		} else {
+			events = append(events, line)
 		}
-		slices.SortStableFunc(out[i:end], func(a, b string) int { return strings.Compare(lineObject(a), lineObject(b)) })
-		i = end + 1
 	}
-	return out
+	w.lines = nil
+	slices.SortStableFunc(events, func(a, b string) int { return strings.Compare(lineObject(a), lineObject(b)) })
+	return events, slices.Compact(ends)
+}
+
+// runs reports whether the watch has not ended.
+func (w *lifeWatch) runs() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.running
 }
 
 // lineObject returns the object of a line of an event: its second word.
@@ -70,26 +77,26 @@ func (w *lifeWatch) last() time.Time {
 	return w.lastLine
 }
 
-// open begins the watch if it does not run.
-func (w *lifeWatch) open(ctx context.Context) error {
+// open begins the watch if it does not run, and reports whether it was begun.
+func (w *lifeWatch) open(ctx context.Context) (bool, error) {
 	w.mu.Lock()
 	running, version, expired, initial := w.running, w.version, w.expired, w.initial
 	w.mu.Unlock()
 	if running {
-		return nil
+		return false, nil
 	}
 	if initial == "" && (version == "" || expired) {
 		list, err := w.life.server.do(ctx, request{method: http.MethodGet, path: w.path + "?" + w.query})
 		if err != nil {
-			return err
+			return false, err
 		}
 		if list.status != http.StatusOK {
 			w.add("- list: " + w.life.answer(list))
-			return nil
+			return false, nil
 		}
 		var found map[string]any
 		if err := decode(list.body, &found); err != nil {
-			return err
+			return false, err
 		}
 		version = text(dig(found, "metadata", "resourceVersion"))
 		if expired {
@@ -104,13 +111,13 @@ func (w *lifeWatch) open(ctx context.Context) error {
 }
 
 // begin sends the request of the watch and reads its events in the background.
-func (w *lifeWatch) begin(ctx context.Context, query, version string) error {
+func (w *lifeWatch) begin(ctx context.Context, query, version string) (bool, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	target := w.life.watched.url + w.path + "?watch=1&timeoutSeconds=600&" + strings.TrimPrefix(query, "&")
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
 		cancel()
-		return err
+		return false, err
 	}
 	req.Header.Set("Authorization", "Bearer "+w.life.watched.token)
 	req.Header.Set("User-Agent", "compare")
@@ -121,7 +128,7 @@ func (w *lifeWatch) begin(ctx context.Context, query, version string) error {
 	if err != nil {
 		cancel()
 		w.add("- no answer")
-		return nil //nolint:nilerr // it is a line
+		return false, nil //nolint:nilerr // it is a line
 	}
 	if resp.StatusCode != http.StatusOK {
 		body, _ := io.ReadAll(resp.Body) // what was read is shown
@@ -129,9 +136,10 @@ func (w *lifeWatch) begin(ctx context.Context, query, version string) error {
 		cancel()
 		w.add("- begun: " + w.life.answer(response{status: resp.StatusCode, body: body}))
 		w.mu.Lock()
-		w.expired = w.expired || resp.StatusCode == http.StatusGone
-		w.mu.Unlock()
-		return nil
+		defer w.mu.Unlock()
+		gone := resp.StatusCode == http.StatusGone
+		w.expired = w.expired || gone
+		return gone, nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -141,7 +149,7 @@ func (w *lifeWatch) begin(ctx context.Context, query, version string) error {
 	w.running, w.expired, w.initial, w.version = true, false, "", version
 	w.cancel, w.ended = cancel, make(chan struct{})
 	go w.read(resp.Body, w.ended)
-	return nil
+	return true, nil
 }
 
 const (
@@ -269,6 +277,7 @@ func lifeWatches(l *livingLife) []*lifeWatch {
 	for i, w := range all {
 		one := &lifeWatch{name: w.name, accept: w.accept, initial: w.initial, life: l, objects: map[string]string{}}
 		one.path, one.query = l.fill.Replace(w.path), l.fill.Replace(w.query)
+		one.ofThings = strings.HasPrefix(w.path, "/apis/GROUP/")
 		if one.accept == "" {
 			one.accept = plain
 		}
