@@ -228,6 +228,9 @@ func listChanges(t *testing.T, s *servertest.Server, query string, limit int) (l
 			t.Fatal(err)
 		}
 		for _, c := range list.Items {
+			if c.Resource == "leases" { // the server renews its own at any time, after which older versions are given up
+				continue
+			}
 			lines = append(lines, fmt.Sprint(c.ResourceVersion, " ", c.Type, " ", c.Resource, "/", c.Name, " ", c.User, " ", c.Verb, " ", c.FieldManager, " ", c.UID))
 		}
 		versions = append(versions, list.ResourceVersion)

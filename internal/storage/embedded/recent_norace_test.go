@@ -27,7 +27,12 @@ func TestPlanAllocations(t *testing.T) {
 		}
 	}
 	plan()
-	if n := testing.AllocsPerRun(100, plan); n > 2*64+16 {
+	// All goroutines of the process count, also those that stores of other tests have left; they add, so the least of several is right.
+	n := testing.AllocsPerRun(100, plan)
+	for range 5 {
+		n = min(n, testing.AllocsPerRun(20, plan))
+	}
+	if n > 2*64+16 {
 		t.Errorf("%v allocations for a group of %d transactions", n, len(requests))
 	}
 }
