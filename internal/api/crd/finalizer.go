@@ -65,8 +65,8 @@ func (s *Server) deleteObjects(ctx context.Context, d *definition) error {
 	return ignoreNotFound(s.setCondition(ctx, d, outcome, true))
 }
 
-// setCondition sets a condition. If release is true it also removes the finalizer. If the definition is gone it returns a NotFound error, also
-// if there is another one of that name: somebody has removed the finalizer by hand and created the definition again.
+// setCondition sets a condition. If release is true it also removes the finalizer. It returns a NotFound error if the
+// definition is gone, and also if there is a new one of its name.
 func (s *Server) setCondition(ctx context.Context, d *definition, c condition, release bool) error {
 	return s.writeStatus(ctx, d.name, func(obj *apiextensionsv1.CustomResourceDefinition) error {
 		if obj.UID != d.uid {

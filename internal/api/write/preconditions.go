@@ -30,8 +30,8 @@ func (a *attempt) check(ctx context.Context) error {
 	return a.checkVersion()
 }
 
-// identify refuses a write whose object names a UID that is not that of the current object: the client means another object, which was
-// deleted. Admission comes after it, so it is not asked about such a write. A UID that admission changes is found by validation.
+// identify refuses a write that names another UID than the current object has: the client means an object that was
+// deleted. Admission comes later and is not asked about such a write. Validation finds a UID that admission changes.
 func (a *attempt) identify(context.Context) error {
 	uid := a.obj.GetUID()
 	switch {

@@ -50,8 +50,8 @@ func (a Accepts) annotations() map[string]string {
 	return out
 }
 
-// Separate reports whether both servers name some authorities, or keys, and none is in both lists. It does not know that of a list which
-// does not name all.
+// Separate reports whether both servers name some authorities, or keys, and none is in both lists. A list that was
+// shortened proves nothing, so with one the result is false.
 func (a Accepts) Separate(b Accepts) (authorities, keys bool) {
 	separate := func(a, b []string) bool {
 		return len(a) > 0 && len(b) > 0 && !slices.Contains(a, andMore) && !slices.Contains(b, andMore) &&

@@ -183,9 +183,9 @@ func PeriodAt(t time.Time, length time.Duration) uint16 {
 	return uint16(t.UnixNano()/int64(length)%math.MaxUint16) + 1
 }
 
-// cachedItem returns the item JSON that the cache has of an object. id is the one of codec.jsonID. Of a conversion that
-// is made anew from time to time, that of the period before will do: so a list whose objects were converted together at
-// the end of a period is not converted again, object by object.
+// cachedItem returns the item JSON that the cache has of an object. id is the one of codec.jsonID. A conversion of the
+// period before is used, too. Otherwise a list that was converted in one call at the end of a period would be converted
+// again, object by object.
 func cachedItem(o *cache.Object, id cache.EncodingID) ([]byte, bool) {
 	if item, ok := o.CachedEncoding(id); ok || id.Period() == 0 {
 		return item, ok
