@@ -107,6 +107,34 @@ func TestWatchesAwaitTheWebhook(t *testing.T) {
 	}
 }
 
+// TestWatchesShareAConversion has 20 watches of a version wait for the conversion of an object: it is called once.
+func TestWatchesShareAConversion(t *testing.T) {
+	w := newWorld(t)
+	const group = "q.example.com"
+	w.must(201, "POST", definitions, asJSON,
+		webhook(definition(group, versionOf("v1", "true", "size"), versionOf("v2", "false", "length"))))
+	const v1, v2 = "/apis/" + group + "/v1/namespaces/x/widgets", "/apis/" + group + "/v2/namespaces/x/widgets"
+	w.await(200, v1)
+	list := w.must(200, "GET", v2, "", "")
+	revision, _, _ := unstructured.NestedString(list.body, "metadata", "resourceVersion")
+	watches := make([]<-chan string, 20)
+	for i := range watches {
+		watches[i] = w.watchNames(v2 + "?watch=1&timeoutSeconds=60&resourceVersion=" + revision)
+	}
+	before, slow := w.calls.Load(), w.holdAt("v2")
+	w.must(201, "POST", v1, asJSON, widget(group, "v1", "a", `{"size":1}`))
+	<-slow.reached
+	close(slow.release)
+	for _, events := range watches {
+		if got, want := next(t, events, 1), []string{"ADDED a"}; !slices.Equal(got, want) {
+			t.Errorf("a watch got %v, want %v", got, want)
+		}
+	}
+	if n := w.calls.Load() - before; n != 1 {
+		t.Errorf("%d conversions of one object, want 1", n)
+	}
+}
+
 // TestListsWithoutTheWebhook lists objects that were converted a moment ago while the converter fails.
 func TestListsWithoutTheWebhook(t *testing.T) {
 	w := newWorld(t)

@@ -16,6 +16,8 @@ type codec struct {
 	transformer Transformer
 	// decodes counts the objects that were decoded from stored bytes.
 	decodes atomic.Int64
+	// conversions are the calls of a conversion webhook that ItemJSON has made.
+	conversions conversions
 }
 
 func newCodec(k *Kind) (*codec, error) {

@@ -16,7 +16,8 @@ import (
 )
 
 // ItemJSON returns the JSON of o in version v: without apiVersion and kind for a kind with a Go type, the whole
-// document for a custom resource. What has to be made for it is kept beside o. The result must not be changed.
+// document for a custom resource. What has to be made for it is kept beside o, and a conversion webhook is called once
+// for all who need the object now. The result must not be changed.
 func (r *Resource) ItemJSON(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
 	if o.Err() == nil && r.codec.isJSON(o.Data, v) {
 		return o.Data, nil
@@ -25,6 +26,13 @@ func (r *Resource) ItemJSON(ctx context.Context, o *cache.Object, v *Version) ([
 	if item, ok := cachedItem(o, id); ok {
 		return item, nil
 	}
+	if _, converts := r.codec.encoding.(batchEncoding); !converts {
+		return r.encoded(ctx, o, id, v)
+	}
+	return r.codec.conversions.share(ctx, o, func() ([]byte, error) { return r.encoded(ctx, o, id, v) })
+}
+
+func (r *Resource) encoded(ctx context.Context, o *cache.Object, id cache.EncodingID, v *Version) ([]byte, error) {
 	return r.cache.Encoded(o, id, func() ([]byte, error) { return r.encodeItem(ctx, o, v) })
 }
 

@@ -1,0 +1,68 @@
+package registry
+
+import (
+	"context"
+	"sync"
+
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+// conversions are the calls of a conversion webhook for reads that run now. All watches of a version need the same
+// object at the same moment: they share one call, and its error if it fails. The zero value has none. All methods may be
+// called concurrently.
+type conversions struct {
+	mu      sync.Mutex
+	running map[*cache.Object]*conversion
+}
+
+// A conversion is a call that runs. done is closed at its end; what follows is set before.
+type conversion struct {
+	done     chan struct{}
+	item     []byte
+	err      error
+	canceled bool // the request that made the call has ended
+}
+
+// share returns the result of convert, or of a call for the same object that was running already. A call that ended
+// because its own request did tells nothing to others: one of them calls again. The error is also the one of ctx.
+func (c *conversions) share(ctx context.Context, o *cache.Object, convert func() ([]byte, error)) ([]byte, error) {
+	for {
+		call, first := c.join(o)
+		if first {
+			defer c.end(o, call)
+			call.item, call.err = convert()
+			call.canceled = ctx.Err() != nil
+			return call.item, call.err
+		}
+		select {
+		case <-call.done:
+			if !call.canceled {
+				return call.item, call.err
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// join returns the call for an object that runs, or a new one, which the caller has to make and end.
+func (c *conversions) join(o *cache.Object) (call *conversion, first bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if call, ok := c.running[o]; ok {
+		return call, false
+	}
+	if c.running == nil {
+		c.running = map[*cache.Object]*conversion{}
+	}
+	call = &conversion{done: make(chan struct{}), canceled: true} // also if convert panics
+	c.running[o] = call
+	return call, true
+}
+
+func (c *conversions) end(o *cache.Object, call *conversion) {
+	c.mu.Lock()
+	delete(c.running, o)
+	c.mu.Unlock()
+	close(call.done)
+}
