@@ -51,7 +51,7 @@ func TestReplicas(t *testing.T) {
 			}
 		}
 	})
-	var ports []string
+	ports := []string{"etcd --data-dir etcd", "etcd --data-dir etcd --listen-peer-urls http://127.0.0.1:0"}
 	for _, fixed := range []string{"2379", "6443", "6444"} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -63,7 +63,7 @@ func TestReplicas(t *testing.T) {
 		}
 		ports = append(ports, fixed, port)
 	}
-	free := strings.NewReplacer(ports...)
+	free := strings.NewReplacer(ports...) // the ports of the page may be taken here
 	environment := []string{"HOME=" + t.TempDir(), "KEELSON_TEST_MAIN=1", fmt.Sprintf("PATH=%s:%s", programs, os.Getenv("PATH"))}
 	for _, s := range steps {
 		s.Script, s.Output = free.Replace(s.Script), free.Replace(s.Output)

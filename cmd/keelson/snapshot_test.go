@@ -409,9 +409,15 @@ func TestScheduledSnapshots(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p := run(t, "serve", "--data-dir", in("data"), "--secure-port", "0", "--snapshot-schedule", "1h",
-		"--snapshot-recipient", key.Recipient().String(), "--encryption-provider-config", in("encryption.json"))
+	serve := []string{"serve", "--data-dir", in("data"), "--secure-port", "0", "--encryption-provider-config", in("encryption.json")}
 	kubeconfig := filepath.Join(in("data"), "kubeconfig")
+	p := run(t, serve...)
+	mustRequestToken(t, kubeconfig) // so the snapshot has the service account
+	p.stop(t)
+	if err := os.Remove(in("data/pki/sa.key")); err != nil { // as on a new server, which writes it while it starts
+		t.Fatal(err)
+	}
+	p = run(t, append(serve, "--snapshot-schedule", "1h", "--snapshot-recipient", key.Recipient().String())...)
 	file := awaitSnapshot(t, in("data/backups"))
 	awaitMetric(t, kubeconfig, `keelson_snapshots_total{status="success"} 1`)
 	token := mustRequestToken(t, kubeconfig)
