@@ -16,7 +16,7 @@ type codec struct {
 	transformer Transformer
 	// decodes counts the objects that were decoded from stored bytes.
 	decodes atomic.Int64
-	// conversions are the calls of a conversion webhook that ItemJSON has made.
+	// conversions are the calls of a conversion webhook for ItemJSON that run now.
 	conversions conversions
 }
 
