@@ -90,7 +90,7 @@ func TestWatchChanges(t *testing.T) {
 
 	// A watch that begins at a revision has what came after it.
 	s.Create(maps, `{"metadata":{"name":"b"}}`)
-	next = watchChanges(t, s, changesPath+"?watch=true&resourceVersion="+last.ResourceVersion)
+	next = watchChanges(t, s, changesPath+"?watch=true&fieldSelector=user=kubernetes-admin&resourceVersion="+last.ResourceVersion)
 	expect("ADDED Created configmaps/b")
 	// One without a revision has what comes from now on.
 	next = watchChanges(t, s, changesPath+"?watch=true&fieldSelector=name=c")
