@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -89,20 +90,37 @@ func tightenDataDir(dir string, log *slog.Logger) error {
 		}
 		log.Warn("others could write to the directory of the server's keys; its mode has been changed", "directory", pki)
 	}
-	const others = 0o007
-	keys, _ := filepath.Glob(filepath.Join(pki, "*.key")) // the pattern is valid
-	for _, key := range keys {
-		info, err := os.Stat(key)
-		if err != nil || info.Mode().Perm()&others == 0 {
-			continue // a file that cannot be read is reported by who needs it
-		}
-		if err := os.Chmod(key, privateFile); err != nil {
-			return fmt.Errorf("others may use the key %s, and that cannot be changed: %w", key, cause(err))
-		}
-		log.Warn("others could use a key of the server; its mode is 0600 now, and they may have copied it",
-			"file", key, "mode", fmt.Sprintf("%04o", info.Mode().Perm()))
+	if err := tightenKeys(pki, log); err != nil {
+		return err
 	}
 	warnOfWriters(dir, log)
+	return nil
+}
+
+// tightenKeys gives the keys in pki that others may use the mode 0600. It does not follow links: those who could write to pki may have
+// put them there, to change the mode of other files.
+func tightenKeys(pki string, log *slog.Logger) error {
+	root, err := os.OpenRoot(pki)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot use %s: %w", pki, cause(err))
+	}
+	defer root.Close()
+	const others = 0o007
+	keys, _ := fs.Glob(root.FS(), "*.key") // the pattern is valid
+	for _, key := range keys {
+		info, err := root.Lstat(key)
+		if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&others == 0 {
+			continue // a file that cannot be read is reported by who needs it
+		}
+		if err := root.Chmod(key, privateFile); err != nil {
+			return fmt.Errorf("others may use the key %s, and that cannot be changed: %w", filepath.Join(pki, key), cause(err))
+		}
+		log.Warn("others could use a key of the server; its mode is 0600 now, and they may have copied it",
+			"file", filepath.Join(pki, key), "mode", fmt.Sprintf("%04o", info.Mode().Perm()))
+	}
 	return nil
 }
 

@@ -52,11 +52,22 @@ func TestDataDirOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// Somebody else put a link there.
+	foreign := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(foreign, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(foreign, filepath.Join(disk, pkiName, "link.key")); err != nil {
+		t.Fatal(err)
+	}
 	if err := tightenDataDir(disk, slog.New(slog.NewTextHandler(&out, nil))); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(filepath.Join(disk, pkiName)); err != nil || info.Mode().Perm() != 0o755 {
 		t.Errorf("%v %v", info.Mode(), err)
+	}
+	if info, err := os.Stat(foreign); err != nil || info.Mode().Perm() != 0o644 {
+		t.Errorf("the mode of a file that a link names: %v %v", info.Mode(), err)
 	}
 	for key, want := range after {
 		if info, err := os.Stat(filepath.Join(disk, pkiName, key)); err != nil || info.Mode().Perm() != want {

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/keelson-dev/keelson/internal/storage"
 )
@@ -96,8 +94,11 @@ func Open(o Options) (*Store, error) {
 	s := &Store{opts: o}
 	s.lifetime.stopped, s.lifetime.stop = context.WithCancel(context.Background())
 	d := &corruptionHandler{store: s, logged: map[string]bool{}}
-	logBytes := logFileBytes(&s.opts)
-	err := s.openDB(func(p *pebble.Options) { d.logger, p.EventListener = p.Logger, d.listener() })
+	var logBytes int64
+	err := s.openDB(func(p *pebble.Options) {
+		d.logger, p.EventListener = p.Logger, d.listener()
+		logBytes = logFileBytes(&s.opts)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -131,13 +132,9 @@ func (s *Store) openDB(adjust func(*pebble.Options)) error {
 	if err := makeDir(o.FS, o.Dir); err != nil {
 		return fmt.Errorf("cannot create data directory %s: %w", o.Dir, err)
 	}
-	lock, err := pebble.LockDirectory(o.Dir, o.FS)
+	lock, err := lockDir(o)
 	if err != nil {
-		var path *os.PathError
-		if errors.As(err, &path) {
-			return fmt.Errorf("cannot write to data directory %s: %w", o.Dir, err)
-		}
-		return fmt.Errorf("data directory %s is used by another process: %w", o.Dir, ErrLocked)
+		return err
 	}
 	options := o.pebbleOptions(&pebbleLogger{store: s}, lock)
 	adjust(options)
@@ -163,31 +160,6 @@ func (s *Store) openDB(adjust func(*pebble.Options)) error {
 		return openError(o.Dir, err)
 	}
 	s.db, s.lock = db, lock
-	return nil
-}
-
-// makeDir creates dir and its missing parents, and syncs the directories that contain new entries. Without that a power
-// cut could remove a new directory together with the synced database in it.
-func makeDir(fs vfs.FS, dir string) error {
-	var parents []string // directories in which an entry is missing, the innermost first
-	for at := dir; ; at = fs.PathDir(at) {
-		if _, err := fs.Stat(at); err == nil || fs.PathDir(at) == at {
-			break
-		}
-		parents = append(parents, fs.PathDir(at))
-	}
-	if err := fs.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	for _, parent := range parents {
-		d, err := fs.OpenDir(parent)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(d.Sync(), d.Close()); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 

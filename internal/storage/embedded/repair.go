@@ -80,9 +80,9 @@ type RepairOptions struct {
 // database knows of its tables (MANIFEST) is damaged, and if its log of writes is.
 func Repair(ctx context.Context, o Options, ro RepairOptions) (done Repaired, err error) {
 	o = o.withDefaults()
-	lock, err := pebble.LockDirectory(o.Dir, o.FS)
+	lock, err := lockDir(&o)
 	if err != nil {
-		return done, fmt.Errorf("data directory %s is used by another process: %w", o.Dir, ErrLocked)
+		return done, err
 	}
 	gaps, err := replaceTables(ctx, &o, lock, &done)
 	if err = errors.Join(err, lock.Close()); err != nil {
