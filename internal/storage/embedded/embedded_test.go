@@ -12,12 +12,45 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/storagetest"
 )
 
-// testOptions returns o without log output and with short intervals.
+// testOptions returns o without log output and with short intervals. Unless o names a file system, files are not synced.
 func testOptions(o Options) Options {
 	o.Logger = slog.New(slog.DiscardHandler)
+	if o.FS == nil && !o.InMemory && o.Image == nil {
+		o.FS = unsyncedFS{vfs.Default}
+	}
 	setDefault(&o.SweepInterval, 50*time.Millisecond)
 	return o
 }
+
+// unsyncedFS writes files without waiting for the disk, which makes no difference as long as the machine has power.
+type unsyncedFS struct{ vfs.FS }
+
+func (fs unsyncedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return unsynced(fs.FS.Create(name, c))
+}
+
+func (fs unsyncedFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	return unsynced(fs.FS.OpenReadWrite(name, c, opts...))
+}
+
+func (fs unsyncedFS) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return unsynced(fs.FS.ReuseForWrite(from, to, c))
+}
+
+func (fs unsyncedFS) OpenDir(name string) (vfs.File, error) { return unsynced(fs.FS.OpenDir(name)) }
+
+type unsyncedFile struct{ vfs.File }
+
+func unsynced(f vfs.File, err error) (vfs.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return unsyncedFile{f}, nil
+}
+
+func (unsyncedFile) Sync() error                { return nil }
+func (unsyncedFile) SyncData() error            { return nil }
+func (unsyncedFile) SyncTo(int64) (bool, error) { return true, nil }
 
 func mustOpen(t testing.TB, o Options) *Store {
 	t.Helper()
@@ -38,7 +71,7 @@ func reopen(t *testing.T, s storage.Store) storage.Store {
 
 func TestConformanceOnDisk(t *testing.T) {
 	storagetest.Run(t, func(t *testing.T) storage.Store {
-		return mustOpen(t, Options{Dir: t.TempDir()})
+		return mustOpen(t, Options{Dir: t.TempDir(), FS: vfs.Default})
 	}, storagetest.WithReopen(reopen))
 }
 
