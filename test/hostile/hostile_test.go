@@ -330,10 +330,8 @@ func (a *attack) judge(before, after measured, l limits) {
 		a.Errorf("the server's memory grew by %.1f MiB, limit %.1f", mib(peak), mib(l.peak))
 	}
 	if kept := after.Heap - before.Heap; kept > l.kept {
-		logged := len(a.server.log.String())
-		a.ask(holders)
-		a.Errorf("%.1f MiB of heap are still used after the attack, limit %.1f; of everything that is used the most is:\n%.4000s",
-			mib(kept), mib(l.kept), a.server.log.String()[logged:])
+		a.Errorf("%.1f MiB of heap are still used after the attack, limit %.1f; of everything that is used the most is:\n%s",
+			mib(kept), mib(l.kept), a.ask(holders).Holders)
 	}
 	if left := after.Goroutines - before.Goroutines; left > l.goroutines {
 		a.Errorf("%d goroutines are still there after the attack, limit %d", left, l.goroutines)
