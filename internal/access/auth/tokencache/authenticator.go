@@ -53,13 +53,16 @@ func (r *Authenticator) AuthenticateToken(
 ) (*authn.Identity, error) {
 	start := time.Now()
 	key := keyOf(t.Hash, audiences)
-	if a, ok := r.cache.Get(key); ok && r.now().Before(a.until) {
+	if a, ok := r.cached(key); ok {
 		r.record.Requested(true, start)
 		return a.identity, nil
 	}
 	defer r.record.Requested(false, start)
 	defer r.record.Waiting()()
 	calls := r.calls.DoChan(string(key[:]), func() (any, error) {
+		if a, ok := r.cached(key); ok { // a call ended since the look above
+			return answer{identity: a.identity}, nil
+		}
 		// Other requests may wait for this call after this request has ended.
 		return r.authenticate(context.WithoutCancel(ctx), key, t, audiences)
 	})
@@ -77,6 +80,12 @@ func (r *Authenticator) AuthenticateToken(
 
 // callTimeout limits a call, for which no request may wait any more.
 const callTimeout = 30 * time.Second
+
+// cached returns the result for a token if it is kept and still valid.
+func (r *Authenticator) cached(key Key) (result, bool) {
+	a, ok := r.cache.Get(key)
+	return a, ok && r.now().Before(a.until)
+}
 
 func (r *Authenticator) authenticate(
 	ctx context.Context, key Key, t authn.BearerToken, audiences []string,
