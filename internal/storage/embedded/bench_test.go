@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/keelson-dev/keelson/internal/storage"
 )
@@ -172,7 +173,7 @@ func BenchmarkOpenEmpty(b *testing.B) {
 		b.StopTimer()
 		dir := b.TempDir()
 		b.StartTimer()
-		s, err := Open(testOptions(Options{Dir: dir}))
+		s, err := Open(testOptions(Options{Dir: dir, FS: vfs.Default}))
 		if err != nil {
 			b.Fatal(err)
 		}
