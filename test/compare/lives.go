@@ -50,6 +50,8 @@ const (
 	untilLimit = 5 * time.Second
 	quiet      = 400 * time.Millisecond // without an event: nothing more is expected
 	quietLimit = 4 * time.Second
+	// retryLimit is how long a watch waits at most, with a margin, before it calls a webhook again that was down.
+	retryLimit = 4500 * time.Millisecond
 )
 
 // A livingLife is a life that runs on a server.
@@ -162,11 +164,14 @@ func (l *livingLife) run(ctx context.Context) (map[string]any, error) {
 			}
 			out[prefix+fmt.Sprintf("write %d", n)] = answer
 		}
+		if step.up {
+			time.Sleep(retryLimit)
+		}
 		probes, err := l.await(ctx, step)
 		if err != nil {
 			return nil, err
 		}
-		if err := l.restore(ctx, slices.ContainsFunc(step.writes, changesDefinition)); err != nil {
+		if err := l.restore(ctx, step); err != nil {
 			return nil, err
 		}
 		for name, answer := range probes {
@@ -191,8 +196,12 @@ func changesDefinition(r request) bool {
 
 // restore begins all watches again that have ended, until they run or are refused. kube-apiserver ends watches a while after a change
 // of their definition: the section waits for that.
-func (l *livingLife) restore(ctx context.Context, changed bool) error {
-	const endLimit, rounds = 2500 * time.Millisecond, 4
+func (l *livingLife) restore(ctx context.Context, step lifeStep) error {
+	const rounds = 4
+	changed, endLimit := slices.ContainsFunc(step.writes, changesDefinition), 2500*time.Millisecond
+	if step.down {
+		endLimit = retryLimit
+	}
 	for end := time.Now().Add(endLimit); changed && time.Now().Before(end); time.Sleep(quiet / 4) {
 		if !slices.ContainsFunc(l.watches, func(w *lifeWatch) bool { return w.ofThings && w.runs() }) {
 			break

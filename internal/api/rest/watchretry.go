@@ -11,8 +11,8 @@ import (
 
 // A watch in a version that objects have to be converted to needs a conversion webhook for its events. While the webhook
 // fails, the watch stays open, sends nothing, and tries the same event again after firstRetry, and then after twice as
-// long each time, up to lastRetry. It ends with its own timeout, with the definition, or with 410 if the event has left
-// the log and the history. Meanwhile it holds no event: it has a place, and gets a new cursor for each try.
+// long each time, up to lastRetry. It ends with its own timeout, with 410 if the event has left the log and the history,
+// or when the log of a removed resource goes: about 30 s after the definition. Meanwhile it holds no event: it has a place, and gets a new cursor for each try.
 const (
 	firstRetry = 250 * time.Millisecond
 	lastRetry  = 4 * time.Second
