@@ -5,7 +5,7 @@ import (
 	"os"
 
 	"github.com/keelson-dev/keelson/internal/controller/bootstrap"
-	"github.com/keelson-dev/keelson/internal/machinery/tracing"
+	"github.com/keelson-dev/keelson/internal/machinery/tracing/otlp"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
 )
 
@@ -20,13 +20,13 @@ func (s *starting) openTracing(ctx context.Context) error {
 		return err
 	}
 	_, err = s.config.files.load(part{flag: "--tracing-config-file", path: file, apply: func(read filewatch.Read) error {
-		c, err := tracing.ReadConfig(file, read)
+		c, err := otlp.ReadConfig(file, read)
 		if err != nil {
 			return err
 		}
 		c.Instance = bootstrap.ServerName(host)
 		// The exporter connects when there are spans. Only the start waits for ctx.
-		made, err := tracing.New(context.WithoutCancel(ctx), c, s.log)
+		made, err := otlp.New(context.WithoutCancel(ctx), c, s.log)
 		switch {
 		case err != nil:
 			return err

@@ -1,7 +1,6 @@
 package tracing
 
 import (
-	"context"
 	"net"
 	"net/http"
 	"net/url"
@@ -9,9 +8,6 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
-	"go.opentelemetry.io/otel/trace"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/status"
 
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
@@ -32,12 +28,11 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !FromContext(r.Context()).Recording() {
 		return t.next.RoundTrip(r)
 	}
-	ctx, span := start(r.Context(), "HTTP "+r.Method, trace.SpanKindClient)
+	ctx, span := StartClient(r.Context(), "HTTP "+r.Method, r.URL.Host)
 	defer span.End()
 	r = r.Clone(ctx) // a RoundTripper must not change the request
 	Propagator.Inject(ctx, propagation.HeaderCarrier(r.Header))
 	span.Set(attribute.String("http.request.method", r.Method), attribute.String("url.full", withoutSecrets(r.URL)))
-	span.setServer(r.URL.Host)
 	response, err := t.next.RoundTrip(r)
 	if err != nil {
 		span.Fail(err)
@@ -57,6 +52,9 @@ func withoutSecrets(u *url.URL) string {
 
 // setServer sets the attributes of a server from its host and port.
 func (s Span) setServer(address string) {
+	if s.span == nil {
+		return
+	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		s.Set(attribute.String("server.address", address))
@@ -66,22 +64,4 @@ func (s Span) setServer(address string) {
 	if number, err := strconv.Atoi(port); err == nil {
 		s.Set(attribute.Int("server.port", number))
 	}
-}
-
-// UnaryClient records a span for each call of gRPC whose context has one.
-func UnaryClient(
-	ctx context.Context, method string, in, out any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
-	options ...grpc.CallOption,
-) error {
-	if !FromContext(ctx).Recording() {
-		return invoke(ctx, method, in, out, conn, options...)
-	}
-	ctx, span := start(ctx, method[1:], trace.SpanKindClient) // the method begins with a slash
-	defer span.End()
-	span.Set(attribute.String("rpc.system.name", "grpc"), attribute.String("rpc.method", method[1:]))
-	span.setServer(conn.Target())
-	err := invoke(ctx, method, in, out, conn, options...)
-	span.Set(attribute.String("rpc.response.status_code", status.Code(err).String()))
-	span.Fail(err)
-	return err
 }

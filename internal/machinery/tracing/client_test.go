@@ -24,10 +24,7 @@ func (*kept) Shutdown(context.Context) error { return nil }
 // TestWhatSpansKeep checks that spans of requests have no credentials and no long texts.
 func TestWhatSpansKeep(t *testing.T) {
 	sent := &kept{}
-	tracer, err := newTracer(t.Context(), Config{SamplingRate: million}, sent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tracer := New(sdk.NewTracerProvider(sdk.WithBatcher(sent)))
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
 	ctx, span := tracer.Start(t.Context(), "outer")

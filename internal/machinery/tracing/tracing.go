@@ -15,7 +15,6 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -25,25 +24,42 @@ const scope = "github.com/keelson-dev/keelson/internal/machinery/tracing"
 // retireDelay is the time after Use in which spans that began before are still sent.
 const retireDelay = time.Minute
 
+// A Provider makes spans and sends them. The provider of the OpenTelemetry SDK is one (see otlp); this package does not
+// import the SDK, because almost every package imports this one.
+type Provider interface {
+	trace.TracerProvider
+	// Shutdown sends the spans that have not been sent yet. It waits until ctx ends at most.
+	Shutdown(ctx context.Context) error
+}
+
 // A Tracer begins the spans of requests. Its methods may be called concurrently. A nil Tracer records nothing.
 type Tracer struct {
-	current atomic.Pointer[sdk.TracerProvider]
+	current atomic.Pointer[Provider]
 
 	mu       sync.Mutex // guards what follows
-	retiring map[*sdk.TracerProvider]*time.Timer
+	retiring map[Provider]*time.Timer
 }
+
+// New returns a Tracer that begins spans of a provider, which it owns.
+func New(p Provider) *Tracer {
+	t := &Tracer{retiring: map[Provider]*time.Timer{}}
+	t.current.Store(&p)
+	return t
+}
+
+func (t *Tracer) provider() Provider { return *t.current.Load() }
 
 // Use has t begin the spans of requests as other does, and owns what other uses: other must not be stopped. Spans that began
 // before are sent as before if they end within a minute.
 func (t *Tracer) Use(other *Tracer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	before := t.current.Swap(other.current.Load())
+	before := *t.current.Swap(other.current.Load())
 	t.retiring[before] = time.AfterFunc(retireDelay, func() { t.retire(before) })
 }
 
 // retire ends a provider that was replaced.
-func (t *Tracer) retire(p *sdk.TracerProvider) {
+func (t *Tracer) retire(p Provider) {
 	t.mu.Lock()
 	_, there := t.retiring[p]
 	delete(t.retiring, p)
@@ -63,9 +79,9 @@ func (t *Tracer) Stop(ctx context.Context) error {
 	}
 	t.mu.Lock()
 	replaced := t.retiring
-	t.retiring = map[*sdk.TracerProvider]*time.Timer{}
+	t.retiring = map[Provider]*time.Timer{}
 	t.mu.Unlock()
-	errs := []error{t.current.Load().Shutdown(ctx)}
+	errs := []error{t.provider().Shutdown(ctx)}
 	for p, timer := range replaced {
 		timer.Stop()
 		errs = append(errs, p.Shutdown(ctx))
@@ -78,7 +94,7 @@ func (t *Tracer) Start(ctx context.Context, name string, options ...trace.SpanSt
 	if t == nil {
 		return ctx, Span{}
 	}
-	ctx, span := t.current.Load().Tracer(scope).Start(ctx, name, options...)
+	ctx, span := t.provider().Tracer(scope).Start(ctx, name, options...)
 	if !span.IsRecording() {
 		return ctx, Span{} // ctx records that the request is not sampled
 	}
@@ -123,6 +139,13 @@ func FromContext(ctx context.Context) Span {
 // Start begins a span below the span of ctx. If ctx has no recorded span, it returns ctx and the zero Span.
 func Start(ctx context.Context, name string) (context.Context, Span) {
 	return start(ctx, name, trace.SpanKindInternal)
+}
+
+// StartClient is Start for a request to another program at address, a host with or without a port.
+func StartClient(ctx context.Context, name, address string) (context.Context, Span) {
+	ctx, span := start(ctx, name, trace.SpanKindClient)
+	span.setServer(address)
+	return ctx, span
 }
 
 func start(ctx context.Context, name string, kind trace.SpanKind) (context.Context, Span) {

@@ -12,8 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/managedfields"
+	mergetyped "sigs.k8s.io/structured-merge-diff/v6/typed"
 
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 )
@@ -21,6 +22,13 @@ import (
 // Object is a resource in memory: a typed struct for built-in kinds, an
 // unstructured tree for custom resources.
 type Object = scheme.Object
+
+// TypeConverter converts objects to and from values of a merge schema. It is managedfields.TypeConverter of apimachinery,
+// whose package almost every test would link otherwise.
+type TypeConverter interface {
+	ObjectToTyped(runtime.Object, ...mergetyped.ValidationOptions) (*mergetyped.TypedValue, error)
+	TypedToObject(*mergetyped.TypedValue) (runtime.Object, error)
+}
 
 // Kind declares one resource of one API group in all its versions. It is made once and not changed after the server
 // has started with it. Of the groups, only Names, Versions and Storage must be set; the zero value of each other one is
@@ -30,7 +38,7 @@ type Kind struct {
 	// Versions are all versions in the order of discovery, also those that are Disabled.
 	Versions []Version
 	// Types has the merge schemas for server-side apply; nil means those of the built-in kinds.
-	Types   managedfields.TypeConverter
+	Types   TypeConverter
 	Storage Storage
 
 	// Requests are the requests that the kind serves, Metadata the rules of its metadata.

@@ -17,7 +17,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"github.com/keelson-dev/keelson/internal/machinery/tracing"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -87,7 +86,7 @@ func (o Options) leaseFull(keys int) {
 
 // dial returns the dial options of connections to members.
 func (o Options) dial() []grpc.DialOption {
-	options := []grpc.DialOption{grpc.WithChainUnaryInterceptor(tracing.UnaryClient)}
+	options := []grpc.DialOption{grpc.WithChainUnaryInterceptor(traced)}
 	if o.Recorder != nil {
 		options = append(options, grpc.WithChainUnaryInterceptor(recordUnary(o.Recorder)),
 			grpc.WithChainStreamInterceptor(recordStreams(o.Recorder)))

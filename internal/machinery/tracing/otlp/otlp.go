@@ -1,4 +1,5 @@
-package tracing
+// Package otlp makes a tracing.Tracer of a TracingConfiguration: its spans are sent to a collector over OTLP.
+package otlp
 
 import (
 	"context"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/machinery/configfile"
+	"github.com/keelson-dev/keelson/internal/machinery/tracing"
 )
 
 // Config is a TracingConfiguration of apiserver.config.k8s.io.
@@ -68,15 +70,11 @@ func parse(text []byte) (Config, error) {
 // New returns a Tracer. It connects to the collector when it has spans to send. The variables of the environment that
 // OpenTelemetry defines for exporters and resources apply, such as OTEL_EXPORTER_OTLP_HEADERS and
 // OTEL_RESOURCE_ATTRIBUTES.
-func New(ctx context.Context, c Config, log *slog.Logger) (*Tracer, error) {
+func New(ctx context.Context, c Config, log *slog.Logger) (*tracing.Tracer, error) {
 	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(c.Endpoint), otlptracegrpc.WithInsecure())
 	if err != nil {
 		return nil, err
 	}
-	return newTracer(ctx, c, &loggingExporter{SpanExporter: exporter, log: log})
-}
-
-func newTracer(ctx context.Context, c Config, exporter sdk.SpanExporter) (*Tracer, error) {
 	described, err := resource.New(ctx, resource.WithAttributes(
 		attribute.String("service.name", "apiserver"), attribute.String("service.instance.id", c.Instance),
 	), resource.WithFromEnv())
@@ -87,11 +85,9 @@ func newTracer(ctx context.Context, c Config, exporter sdk.SpanExporter) (*Trace
 	if c.SamplingRate > 0 {
 		sampler = sdk.TraceIDRatioBased(float64(c.SamplingRate) / million)
 	}
-	t := &Tracer{retiring: map[*sdk.TracerProvider]*time.Timer{}}
-	t.current.Store(sdk.NewTracerProvider(
-		sdk.WithBatcher(exporter), sdk.WithSampler(sdk.ParentBased(sampler)), sdk.WithResource(described),
-	))
-	return t, nil
+	return tracing.New(sdk.NewTracerProvider(
+		sdk.WithBatcher(&loggingExporter{SpanExporter: exporter, log: log}), sdk.WithSampler(sdk.ParentBased(sampler)), sdk.WithResource(described),
+	)), nil
 }
 
 // loggingExporter logs that spans cannot be sent, at most once in logPause, instead of calling the error handler of the
