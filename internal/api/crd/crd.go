@@ -74,6 +74,7 @@ type Server struct {
 	o           Options
 	definitions *registry.Resource
 	caches      *caches
+	ownTime     time.Duration // less than the constant in tests
 	// served maps a group and resource to the *definition that serves it.
 	served sync.Map // schema.GroupResource -> *definition
 
@@ -104,7 +105,7 @@ func New(o Options) *Server {
 	}
 	o.Activity.Starting()
 	return &Server{
-		o: o, definitions: o.Registry.Resource(resource), caches: &caches{schemas: structuralschema.NewCache()},
+		o: o, definitions: o.Registry.Resource(resource), caches: &caches{schemas: structuralschema.NewCache()}, ownTime: ownTime,
 		byName: map[string]*definition{}, namesByGroup: map[string]*groupNames{},
 		deletingObjects: map[types.UID]bool{}, work: newWork(o.Activity), ready: make(chan struct{}),
 	}
@@ -318,8 +319,12 @@ func (s *Server) Serves(info *request.Info) bool {
 	return d != nil && d.servesRequest(info)
 }
 
-// catchUpTime is the longest time that a request waits for changes of definitions.
+// catchUpTime is the longest time that a request for a resource that is not known yet waits for changes of definitions.
 const catchUpTime = time.Second
+
+// ownTime is the longest time that a request waits for changes that this process has acknowledged. It is long enough for
+// a machine that does many other things, and ends before most clients do.
+const ownTime = 10 * time.Second
 
 // catchUp waits until the server has processed the state of a definition that the cache already returns to readers.
 // So a client that has read that a definition is established can use its resource at once.
@@ -360,22 +365,29 @@ func (s *Server) find(info *request.Info) *definition {
 
 // syncOwn waits until the server has processed every change of a definition that this process has acknowledged. So a
 // change holds for every later request: nothing is stored any more in a version that was the storage version before.
-func (s *Server) syncOwn(ctx context.Context) {
+// After ownTime it fails with a ServerTimeout error, and the request must not go on.
+func (s *Server) syncOwn(ctx context.Context, gr schema.GroupResource, verb string) error {
 	f := s.follower.Load()
 	if f == nil || f.HasOwn() {
-		return
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, catchUpTime)
+	ctx, cancel := context.WithTimeout(ctx, s.ownTime)
 	defer cancel()
 	if err := f.SyncOwn(ctx); err != nil {
-		s.o.Log.Debug("custom resource definitions are behind what was written", "error", err)
+		s.o.Log.Warn("custom resource definitions are behind what was written", "resource", gr, "error", err)
+		return kerrors.NewServerTimeout(gr, verb, 1)
 	}
+	return nil
 }
 
 // ServeHTTP serves a request for which Serves returned true.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.syncOwn(r.Context())
 	info := request.InfoFrom(r.Context())
+	gr := schema.GroupResource{Group: info.Group, Resource: info.Resource}
+	if err := s.syncOwn(r.Context(), gr, info.Verb); err != nil {
+		apiresponse.Error(w, r, err)
+		return
+	}
 	d := s.find(info)
 	if d == nil || !d.servesRequest(info) {
 		apiresponse.NotFoundPage(w)
@@ -412,7 +424,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, info *request.Inf
 			return r.Context().Err()
 		}
 		if try == maxChanges {
-			return kerrors.NewServerTimeout(schema.GroupResource{Group: info.Group, Resource: info.Resource}, info.Verb, 1)
+			return kerrors.NewServerTimeout(d.key(), info.Verb, 1)
 		}
 		r.Body = body.replay()
 	}

@@ -52,7 +52,9 @@ func (d *definition) servedVersions() []schema.GroupVersionResource {
 // open returns a resource for use inside the server, and a function that ends the use. If the definition is replaced
 // meanwhile, open tries again with the new one; after maxChanges tries it fails with cache.ErrRemoved.
 func (s *Server) open(ctx context.Context, gvr schema.GroupVersionResource) (*registry.Served, func(), error) {
-	s.syncOwn(ctx)
+	if err := s.syncOwn(ctx, gvr.GroupResource(), "use"); err != nil {
+		return nil, nil, err
+	}
 	for try := 0; try < maxChanges; try++ {
 		found, ok := s.served.Load(gvr.GroupResource())
 		if !ok {

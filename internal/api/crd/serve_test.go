@@ -48,6 +48,8 @@ type world struct {
 	resources *directory.Directory
 	// forgotten has the names that Options.Forget was called with.
 	forgotten sync.Map
+	// behind holds the server when it is told of a definition that was removed, while it is set.
+	behind sync.Mutex
 	// conversions counts the objects that the converter has converted. broken makes the converter fail.
 	conversions atomic.Int64
 	calls       atomic.Int64 // of the converter
@@ -161,9 +163,13 @@ func newWorld(t testing.TB, stored ...storage.Op) *world {
 	w.resources = resources
 	w.custom = crd.New(crd.Options{
 		Registry: reg, Rest: verbs, Exclusive: true, Client: client.New(resources, writes, "kube-apiserver"), Writes: writes,
-		Resources:  resources,
-		Now:        func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) },
-		Forget:     func(name string) { w.forgotten.Store(name, true) },
+		Resources: resources,
+		Now:       func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) },
+		Forget: func(name string) {
+			w.behind.Lock()
+			defer w.behind.Unlock()
+			w.forgotten.Store(name, true)
+		},
 		Converters: func(string, *apiextensionsv1.CustomResourceDefinitionSpec) (convert.Converter, error) { return w, nil },
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -688,6 +694,33 @@ func TestTheNextWriteFollowsTheDefinition(t *testing.T) {
 		if got := made.body["spec"].(map[string]any)["round"]; got != float64(i) {
 			t.Fatalf("an object made after change %d has the default %v", i, got)
 		}
+	}
+}
+
+// TestNoRequestByAnOldDefinition holds the server while it processes the removal of another definition. A request after
+// the change of a definition fails then and stores nothing: it must not go on by the old one.
+func TestNoRequestByAnOldDefinition(t *testing.T) {
+	w := newWorld(t)
+	const group = "o.example.com"
+	w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1", "true", "size")))
+	w.must(201, "POST", definitions, asJSON, definition("p.example.com", versionOf("v1", "true", "size")))
+	const path = "/apis/" + group + "/v1/namespaces/x/widgets"
+	w.await(200, path)
+	crd.SetOwnTime(w.custom, 10*time.Millisecond)
+	w.behind.Lock()
+	release := sync.OnceFunc(w.behind.Unlock)
+	t.Cleanup(release)
+	w.must(200, "DELETE", definitions+"/widgets.p.example.com", "", "")
+	w.await(404, definitions+"/widgets.p.example.com")
+	w.must(200, "PATCH", definitions+"/widgets."+group, asMerge, `{"spec":{"versions":[{
+		"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{
+		"round":{"type":"integer","default":7}}}}}}}]}}`)
+	w.must(500, "POST", path, asJSON, widget(group, "v1", "a", `{}`))
+	release()
+	crd.SetOwnTime(w.custom, time.Minute)
+	made := w.must(201, "POST", path, asJSON, widget(group, "v1", "a", `{}`))
+	if got := made.body["spec"].(map[string]any)["round"]; got != 7.0 {
+		t.Errorf("the default is %v, want 7", got)
 	}
 }
 
