@@ -184,7 +184,7 @@ func (a *api) buildWebhooks(o *apiOptions, conditions *celvars.ConditionMetrics)
 func (a *api) objects() map[schema.GroupResource]int64 {
 	counts := map[schema.GroupResource]int64{}
 	for _, r := range a.registry.Resources() {
-		if n, ok := r.Counted(); ok {
+		if n, ok := r.Reader.Counted(); ok {
 			counts[schema.GroupResource{Group: r.Kind.Group, Resource: r.Kind.Resource}] = int64(n)
 		}
 	}

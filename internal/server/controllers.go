@@ -224,7 +224,7 @@ func (s *starting) garbageCollector(queues *workers.Metrics, p *activity.Part) b
 		Client: own, Local: garbagecollector.Local{Client: own}, Remote: s.api.aggregator.Client(controllerUser(account)),
 		Directory: s.api.resources, Resources: s.api.discovery, RemoteChanged: s.api.aggregator.Changed,
 		Ready:    s.api.custom.Ready,
-		Revision: s.registry.Resource(corev1.Resource("namespaces")).CurrentRevision,
+		Revision: s.registry.Resource(corev1.Resource("namespaces")).Reader.CurrentRevision,
 		Log:      s.log, Now: s.config.Testing.Clock.Now, Metrics: queues, Activity: p,
 	}
 	return func(ctx context.Context) error { return garbagecollector.Run(ctx, o) }

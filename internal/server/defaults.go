@@ -23,7 +23,7 @@ func (s *starting) defaultsKey(ctx context.Context) (string, error) {
 		return "", nil
 	}
 	isNew := true
-	err := s.registry.Resource(corev1.Resource("namespaces")).All(ctx, "", func(*cache.Object) bool {
+	err := s.registry.Resource(corev1.Resource("namespaces")).Reader.All(ctx, "", func(*cache.Object) bool {
 		isNew = false
 		return false
 	})

@@ -32,15 +32,15 @@ func TestReloadedKeyReads(t *testing.T) {
 	encryptionFile(t, file, "{aesgcm: {keys: ["+second+"]}}")
 	s = start(t, config)
 	secrets := s.api.registry.Resource(schema.GroupResource{Resource: "secrets"})
-	if _, err := secrets.Current(t.Context()); err != nil {
+	if _, err := secrets.Reader.Current(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !secrets.Unreadable() {
+	if !secrets.Reader.Unreadable() {
 		t.Fatal("read without a key")
 	}
 	encryptionFile(t, file, "{aesgcm: {keys: ["+second+", "+first+"]}}")
 	s.Reload()
-	for limit := time.Now().Add(30 * time.Second); secrets.Unreadable(); time.Sleep(10 * time.Millisecond) {
+	for limit := time.Now().Add(30 * time.Second); secrets.Reader.Unreadable(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(limit) {
 			t.Fatal("30 s after the key was added, the object cannot be read")
 		}

@@ -142,7 +142,7 @@ func (f *fairness) run(ctx context.Context) {
 func (f *fairness) count() {
 	sizes := map[schema.GroupResource]flowcontrol.Size{}
 	for _, r := range f.registry.Resources() {
-		if n, bytes, ok := r.Size(); ok {
+		if n, bytes, ok := r.Reader.Size(); ok {
 			key := schema.GroupResource{Group: r.Kind.Group, Resource: r.Kind.Resource}
 			sizes[key] = flowcontrol.Size{Objects: int64(n), Bytes: bytes}
 		}

@@ -84,10 +84,10 @@ func countKept(ctx context.Context, r *directory.Resource, prefixes []string) (v
 		return 0, 0, err
 	}
 	defer done()
-	if served.Virtual() {
+	if served.Resource.Virtual() {
 		return 0, 0, nil
 	}
-	err = served.EachKept(ctx, func(value []byte, revision int64) bool {
+	err = served.Resource.Past.EachKept(ctx, func(value []byte, revision int64) bool {
 		if encrypt.Holds(prefixes, value) {
 			versions, last = versions+1, max(last, revision)
 		}

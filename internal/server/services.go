@@ -81,6 +81,6 @@ func allocateServices(o *apiOptions) (*servicerepair.Controller, error) {
 		}
 		a.Families = append(a.Families, family)
 	}
-	resource.SetAllocator(a)
+	resource.Writer.SetAllocator(a)
 	return &servicerepair.Controller{Services: a, Log: o.log}, nil
 }

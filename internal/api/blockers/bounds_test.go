@@ -59,7 +59,7 @@ func find(t *testing.T, f *blockers.Finder) *blockers.ObjectBlockers {
 		t.Fatal(err)
 	}
 	defer done()
-	stored, err := served.Latest(t.Context(), "", "shop")
+	stored, err := served.Resource.Reader.Latest(t.Context(), "", "shop")
 	if err != nil {
 		t.Fatal(err)
 	}

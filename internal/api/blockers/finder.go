@@ -75,7 +75,7 @@ type search struct {
 }
 
 // Find returns what an object waits for. info is the request, whose user decides what the answer names; stored is the object, which
-// can be read (see registry.Resource.Readable). It fails if the object cannot be decoded, and when ctx ends.
+// can be read (see registry.Reader.Readable). It fails if the object cannot be decoded, and when ctx ends.
 func (f *Finder) Find(
 	ctx context.Context, info *request.Info, served *registry.Served, stored *cache.Object,
 ) (*ObjectBlockers, error) {
@@ -102,9 +102,9 @@ func (f *Finder) Find(
 // load decodes the object. If the conversion to the version of the request fails, that is a blocker too: everybody who reads the
 // object in this version gets the error.
 func (s *search) load(ctx context.Context) (err error) {
-	if s.obj, err = s.served.DecodeAs(ctx, s.stored, s.served.Version); err != nil {
+	if s.obj, err = s.served.Resource.Decoder.DecodeAs(ctx, s.stored, s.served.Version); err != nil {
 		failed := err
-		if s.obj, err = s.served.DecodeStored(s.stored); err != nil {
+		if s.obj, err = s.served.Resource.Decoder.DecodeStored(s.stored); err != nil {
 			return err
 		}
 		s.add(Blocker{
@@ -214,14 +214,14 @@ func (s *search) readHistory(ctx context.Context) {
 			s.out.LastChange = c
 		}
 	}
-	if !s.served.KeepsAuthors() || !s.may(ctx, "readhistory", s.served.GVR, s.info.Namespace, s.info.Name) {
+	if !s.served.Resource.Past.KeepsAuthors() || !s.may(ctx, "readhistory", s.served.GVR, s.info.Namespace, s.info.Name) {
 		return
 	}
 	limit := 1
 	if s.out.DeletionTimestamp != nil {
 		limit = maxVersions
 	}
-	changes, _, err := s.served.Changes(ctx, s.info.Namespace, s.info.Name, 0, limit)
+	changes, _, err := s.served.Resource.Past.Changes(ctx, s.info.Namespace, s.info.Name, 0, limit)
 	if err != nil {
 		s.notExamined("The history cannot be read: %s.", shorten(err.Error()))
 	}
@@ -230,13 +230,13 @@ func (s *search) readHistory(ctx context.Context) {
 		if c.Object == nil || c.CreateRevision != changes[0].CreateRevision {
 			return // it is of an earlier object of the same name, or cannot be read
 		}
-		after, err := s.served.Lifecycle(c.Object)
+		after, err := s.served.Resource.Decoder.Lifecycle(c.Object)
 		if err != nil {
 			return
 		}
 		before, known := registry.Lifecycle{}, c.CreateRevision == c.Revision // nothing was before the creation
 		if i+1 < len(changes) && changes[i+1].Object != nil && !known {
-			before, err = s.served.Lifecycle(changes[i+1].Object)
+			before, err = s.served.Resource.Decoder.Lifecycle(changes[i+1].Object)
 			known = err == nil
 		}
 		s.note(c, i == 0, known, before, after)

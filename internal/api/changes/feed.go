@@ -300,7 +300,7 @@ func (f *feed) appendChange(
 	defer done()
 	// The change and the one before it, which tells what has changed.
 	revision := c.Entry.ModRevision
-	versions, _, err := served.Changes(ctx, namespace, name, revision+1, 2)
+	versions, _, err := served.Resource.Past.Changes(ctx, namespace, name, revision+1, 2)
 	if err != nil || len(versions) == 0 || versions[0].Revision != revision {
 		return list, err // without an error, it has just been given up
 	}

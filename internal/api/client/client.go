@@ -97,16 +97,16 @@ func (c *Client) Get(ctx context.Context, ref Ref) (registry.Object, error) {
 
 // decode returns an object of the cache in the version of a request.
 func decode(ctx context.Context, served *registry.Served, o *cache.Object) (registry.Object, error) {
-	o, err := served.Readable(ctx, o)
+	o, err := served.Resource.Reader.Readable(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	return served.DecodeAs(ctx, o, served.Version)
+	return served.Resource.Decoder.DecodeAs(ctx, o, served.Version)
 }
 
 // latest returns the latest state of an object; the error is NotFound if there is none.
 func latest(ctx context.Context, served *registry.Served, ref Ref) (*cache.Object, error) {
-	o, err := served.Latest(ctx, ref.Namespace, ref.Name)
+	o, err := served.Resource.Reader.Latest(ctx, ref.Namespace, ref.Name)
 	if err == nil && o == nil {
 		err = kerrors.NewNotFound(ref.Resource.GroupResource(), ref.Name)
 	}
@@ -139,7 +139,7 @@ func (c *Client) list(
 		return 0, err
 	}
 	defer done()
-	view, err := served.Current(ctx)
+	view, err := served.Resource.Reader.Current(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -262,5 +262,5 @@ func (c *Client) do(ctx context.Context, r write.Request) (registry.Object, erro
 	if err != nil {
 		return nil, err
 	}
-	return r.Target.DecodeAs(ctx, result.Object, r.Target.Version)
+	return r.Target.Resource.Decoder.DecodeAs(ctx, result.Object, r.Target.Version)
 }

@@ -153,7 +153,7 @@ func TestDeletionsLoadNothing(t *testing.T) {
 		}
 	}
 	r := reg.Resource(configMaps.GroupResource())
-	if r.Loaded() {
+	if r.Reader.Loaded() {
 		t.Fatal("so many objects are in memory that nobody has read")
 	}
 	for i := range deleted {
@@ -161,7 +161,7 @@ func TestDeletionsLoadNothing(t *testing.T) {
 		if _, err := c.Delete(t.Context(), client.DeleteRequest{Ref: ref}); err != nil {
 			t.Fatal(err)
 		}
-		if r.Loaded() {
+		if r.Reader.Loaded() {
 			t.Fatalf("all objects are in memory after %d deletions", i+1)
 		}
 	}

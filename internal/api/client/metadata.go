@@ -30,11 +30,11 @@ type Metadata struct {
 
 // metadataOf reads the metadata of an object.
 func metadataOf(ctx context.Context, served *registry.Served, o *cache.Object) (Metadata, error) {
-	o, err := served.Readable(ctx, o)
+	o, err := served.Resource.Reader.Readable(ctx, o)
 	if err != nil {
 		return Metadata{}, err
 	}
-	lifecycle, err := served.Lifecycle(o)
+	lifecycle, err := served.Resource.Decoder.Lifecycle(o)
 	return Metadata{Namespace: o.Namespace, Name: o.Name, Revision: o.Revision, Bytes: len(o.Data), Lifecycle: lifecycle}, err
 }
 
@@ -45,7 +45,7 @@ func (c *Client) GetMetadata(ctx context.Context, ref Ref) (Metadata, error) {
 		return Metadata{}, err
 	}
 	defer done()
-	if served.Virtual() {
+	if served.Resource.Virtual() {
 		return Metadata{}, kerrors.NewMethodNotSupported(ref.Resource.GroupResource(), "get")
 	}
 	o, err := latest(ctx, served, ref)
@@ -129,7 +129,7 @@ func (c *Client) DeleteCollection(ctx context.Context, r DeleteCollectionRequest
 		return err
 	}
 	defer done()
-	view, err := served.Current(ctx)
+	view, err := served.Resource.Reader.Current(ctx)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func (c *Client) Watch(ctx context.Context, r WatchRequest) (*Watch, error) {
 	if err != nil {
 		return nil, err
 	}
-	cursor, err := served.Watch(ctx, r.From, cache.Interest{})
+	cursor, err := served.Resource.Reader.Watch(ctx, r.From, cache.Interest{})
 	done() // a watch writes nothing, so nothing has to wait for it
 	if err != nil {
 		return nil, err

@@ -125,7 +125,7 @@ func (k *kinds) size() (objects int, bytes int64, ok bool) {
 	if k.resource == nil {
 		return 0, 0, false
 	}
-	return k.resource.Size()
+	return k.resource.Reader.Size()
 }
 
 // bound returns the handler of one version of a definition, and nil if the version is not served. It compiles the
@@ -273,7 +273,7 @@ func (s *Server) setNormalSince(k *kinds) {
 		return
 	}
 	record := func() {
-		if revision, err := s.definitions.CurrentRevision(context.Background()); err == nil {
+		if revision, err := s.definitions.Reader.CurrentRevision(context.Background()); err == nil {
 			k.normalSince.Store(revision)
 		}
 	}

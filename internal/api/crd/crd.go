@@ -335,7 +335,7 @@ func (s *Server) catchUp(info *request.Info) {
 	if f == nil {
 		return
 	}
-	view, err := s.definitions.NotOlderThan(ctx, 0)
+	view, err := s.definitions.Reader.NotOlderThan(ctx, 0)
 	if err != nil {
 		return
 	}

@@ -102,7 +102,7 @@ func (s *rawSpec) UnmarshalJSON(text []byte) error {
 
 // newDefinition decodes a stored definition.
 func newDefinition(ctx context.Context, r *registry.Resource, o *cache.Object) (*definition, error) {
-	item, err := r.ItemJSON(ctx, o, &r.Kind.Versions[0])
+	item, err := r.Renderer.ItemJSON(ctx, o, &r.Kind.Versions[0])
 	if err != nil {
 		return nil, err
 	}

@@ -120,7 +120,7 @@ func (s *Server) deleteAndAwait(ctx context.Context, d *definition) (condition, 
 	if err := drain(ctx, d.creates); err != nil {
 		return failed("InstanceDeletionCheck", "could not wait for creates", err)
 	}
-	view, err := r.Current(ctx)
+	view, err := r.Reader.Current(ctx)
 	if err != nil {
 		return failed("InstanceDeletionFailed", "could not list instances", err)
 	}
@@ -184,7 +184,7 @@ func (s *Server) deleteAll(ctx context.Context, r *registry.Resource, view *cach
 
 // isEmpty reports whether the resource has no objects, and at which revision.
 func isEmpty(ctx context.Context, r *registry.Resource) (empty bool, revision int64, err error) {
-	view, err := r.Current(ctx)
+	view, err := r.Reader.Current(ctx)
 	if err != nil {
 		return false, 0, err
 	}
@@ -204,7 +204,7 @@ func awaitEmpty(ctx context.Context, r *registry.Resource) error {
 	if err != nil || empty {
 		return err
 	}
-	cursor, err := r.Watch(ctx, revision, cache.Interest{})
+	cursor, err := r.Reader.Watch(ctx, revision, cache.Interest{})
 	if err != nil {
 		return err
 	}

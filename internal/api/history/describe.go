@@ -27,12 +27,12 @@ type Object struct {
 
 // Decode returns the object after a change, in the version of the request.
 func Decode(ctx context.Context, s *registry.Served, c *registry.PastChange) Object {
-	return decode(ctx, s, c, s.ItemJSONOnce)
+	return decode(ctx, s, c, s.Resource.Renderer.ItemJSONOnce)
 }
 
 // DecodeWritten is Decode without a conversion webhook: a custom resource is in the version that it was written in.
 func DecodeWritten(ctx context.Context, s *registry.Served, c *registry.PastChange) Object {
-	return decode(ctx, s, c, s.WrittenJSON)
+	return decode(ctx, s, c, s.Resource.Renderer.WrittenJSON)
 }
 
 func decode(

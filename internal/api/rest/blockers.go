@@ -20,7 +20,7 @@ func (h *Handler) blockers(w http.ResponseWriter, r *http.Request, info *request
 	if err != nil {
 		return err
 	}
-	o, err := s.Readable(r.Context(), found)
+	o, err := s.Resource.Reader.Readable(r.Context(), found)
 	if err != nil {
 		return h.explainRead(r.Context(), s, found, err)
 	}

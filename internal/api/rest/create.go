@@ -33,7 +33,7 @@ func (h *Handler) writeResult(
 	if code == http.StatusCreated {
 		h.o.Created(r, s.Served, result.Object)
 	}
-	item, err := s.ResultJSON(r.Context(), result, s.Version)
+	item, err := s.Resource.Renderer.ResultJSON(r.Context(), result, s.Version)
 	if err != nil {
 		return err
 	}

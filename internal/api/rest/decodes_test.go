@@ -221,9 +221,9 @@ func readAllWays(t *testing.T, c caller, r *registry.Resource, v *registry.Versi
 	for _, accept := range accepts {
 		c.get(path+"/"+name, accept) // caches the encoding
 	}
-	before := r.Decodes()
+	before := r.Decoder.Decodes()
 	check := func(what, accept string) {
-		if n := r.Decodes(); n != before {
+		if n := r.Decoder.Decodes(); n != before {
 			t.Errorf("%s as %s decoded %d objects", what, accept, n-before)
 			before = n
 		}

@@ -78,7 +78,7 @@ func (s *served) warnOfOrphans(r *http.Request, o *metav1.DeleteOptions) {
 func (h *Handler) writeDeleted(
 	w http.ResponseWriter, r *http.Request, s *served, accepted negotiate.Accepted, o *cache.Object,
 ) error {
-	obj, err := s.DecodeStored(o)
+	obj, err := s.Resource.Decoder.DecodeStored(o)
 	if err != nil {
 		return err
 	}

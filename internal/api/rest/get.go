@@ -23,7 +23,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, info *request.Info
 	if err != nil {
 		return err
 	}
-	o, err := s.Readable(r.Context(), found)
+	o, err := s.Resource.Reader.Readable(r.Context(), found)
 	if err == nil {
 		err = h.writeObject(w, r, s, http.StatusOK, accepted, view{o: o})
 	}
@@ -52,7 +52,7 @@ func (h *Handler) read(r *http.Request, info *request.Info, s *served) (*cache.O
 	if err != nil {
 		return nil, err
 	}
-	view, err := s.NotOlderThan(r.Context(), revision)
+	view, err := s.Resource.Reader.NotOlderThan(r.Context(), revision)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (h *Handler) read(r *http.Request, info *request.Info, s *served) (*cache.O
 
 // latest returns the latest state of the object in the path, whatever the query is.
 func (s *served) latest(ctx context.Context, info *request.Info) (*cache.Object, error) {
-	view, err := s.Current(ctx)
+	view, err := s.Resource.Reader.Current(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (s *served) latest(ctx context.Context, info *request.Info) (*cache.Object,
 
 // find returns the object that the path names from a view, or a NotFound error.
 func (s *served) find(ctx context.Context, view *cache.View, info *request.Info) (*cache.Object, error) {
-	o, ok, err := view.Get(ctx, s.Key(info.Namespace, info.Name))
+	o, ok, err := view.Get(ctx, s.Resource.Key(info.Namespace, info.Name))
 	if err != nil {
 		return nil, err
 	}

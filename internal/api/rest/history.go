@@ -47,7 +47,7 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 		return err
 	}
 	// One more than are shown, because a change is found by comparing with the version before.
-	changes, more, err := s.Changes(ctx, info.Namespace, info.Name, o.before, o.limit+1)
+	changes, more, err := s.Resource.Past.Changes(ctx, info.Namespace, info.Name, o.before, o.limit+1)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 	if o.objects {
 		need += 3 * all
 	}
-	if s.IsPrepared() {
+	if s.Resource.Renderer.IsPrepared() {
 		need += registry.DecodedMemory*min(all, batchBytes+largest) + 2*all
 	}
 	if err := hold(r, need); err != nil {
@@ -118,7 +118,7 @@ const maxFailedConversions = 8
 
 // decode returns the object after change i.
 func (c *conversions) decode(ctx context.Context, i int) history.Object {
-	if i >= c.next && c.s.IsPrepared() {
+	if i >= c.next && c.s.Resource.Renderer.IsPrepared() {
 		from, bytes := i, 0
 		for c.next = i; c.next < len(c.changes) && c.next-from < lookAt && bytes < batchBytes; c.next++ {
 			bytes += c.changes[c.next].Size()
@@ -137,7 +137,7 @@ func (c *conversions) convert(ctx context.Context, batch []registry.PastChange) 
 			objects = append(objects, batch[i].Object)
 		}
 	}
-	err := c.s.Prepare(ctx, objects)
+	err := c.s.Resource.Renderer.Prepare(ctx, objects)
 	if err == nil {
 		return
 	}
@@ -147,7 +147,7 @@ func (c *conversions) convert(ctx context.Context, batch []registry.PastChange) 
 		return
 	}
 	for i := range batch {
-		if batch[i].Object != nil && !c.s.HasPrepared(batch[i].Object) {
+		if batch[i].Object != nil && !c.s.Resource.Renderer.HasPrepared(batch[i].Object) {
 			batch[i].Object, batch[i].Err = nil, err
 		}
 	}

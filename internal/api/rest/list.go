@@ -81,7 +81,7 @@ func (s *served) page(r *http.Request, sel *selection, o *listOptions) (*page, e
 		return nil, expired(err, token)
 	}
 	if o.ResourceVersion == "" && o.Continue == "" && view.Loaded() {
-		s.Metrics().Fresh(time.Since(start))
+		s.Resource.Metrics().Fresh(time.Since(start))
 	}
 	limit := int(max(o.Limit, 0))
 	if o.ResourceVersion == "0" && o.Continue == "" {
@@ -104,7 +104,7 @@ func (s *served) readPage(
 		err = c.finish(ctx)
 	}
 	p.objects = c.objects
-	s.Metrics().List(view.Loaded(), sel.indexLabel(), began, c.looked, c.chosen)
+	s.Resource.Metrics().List(view.Loaded(), sel.indexLabel(), began, c.looked, c.chosen)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (c *collector) add(ctx context.Context, o *cache.Object) bool {
 		return false
 	}
 	c.looked++
-	if o, c.err = c.sel.s.Readable(ctx, o); c.err != nil {
+	if o, c.err = c.sel.s.Resource.Reader.Readable(ctx, o); c.err != nil {
 		return false
 	}
 	switch {
@@ -202,7 +202,7 @@ func (c *collector) choose(ctx context.Context, o *cache.Object) bool {
 }
 
 func (c *collector) chooseWaiting(ctx context.Context) bool {
-	if c.err = c.sel.s.Prepare(ctx, c.waiting); c.err != nil {
+	if c.err = c.sel.s.Resource.Renderer.Prepare(ctx, c.waiting); c.err != nil {
 		return false
 	}
 	for _, o := range c.waiting {
@@ -267,7 +267,7 @@ func (sel *selection) visit(
 	prefix := sel.prefix()
 	switch {
 	case sel.name != "" && (!sel.s.Kind.Namespaced || sel.namespace != ""):
-		o, ok, err := view.Get(ctx, sel.s.Key(sel.namespace, sel.name))
+		o, ok, err := view.Get(ctx, sel.s.Resource.Key(sel.namespace, sel.name))
 		if err == nil && ok && o.Key >= start {
 			f(o)
 		}
@@ -290,7 +290,7 @@ func (s *served) viewFor(ctx context.Context, o *listOptions) (*cache.View, *con
 		return s.viewToContinue(ctx, o)
 	}
 	if o.ResourceVersion == "" {
-		view, err := s.Current(ctx)
+		view, err := s.Resource.Reader.Current(ctx)
 		return view, nil, err
 	}
 	revision, err := parseVersion(o.ResourceVersion)
@@ -300,10 +300,10 @@ func (s *served) viewFor(ctx context.Context, o *listOptions) (*cache.View, *con
 	exact := o.ResourceVersionMatch == metav1.ResourceVersionMatchExact ||
 		o.ResourceVersionMatch == "" && o.Limit > 0 && revision != 0
 	if exact {
-		view, err := s.Exactly(ctx, revision)
+		view, err := s.Resource.Reader.Exactly(ctx, revision)
 		return view, nil, err
 	}
-	view, err := s.NotOlderThan(ctx, revision)
+	view, err := s.Resource.Reader.NotOlderThan(ctx, revision)
 	return view, nil, err
 }
 
@@ -317,10 +317,10 @@ func (s *served) viewToContinue(ctx context.Context, o *listOptions) (*cache.Vie
 		return nil, nil, err
 	}
 	if token.Revision < 0 {
-		view, err := s.Current(ctx)
+		view, err := s.Resource.Reader.Current(ctx)
 		return view, &token, err
 	}
-	view, err := s.Exactly(ctx, token.Revision)
+	view, err := s.Resource.Reader.Exactly(ctx, token.Revision)
 	return view, &token, err
 }
 

@@ -41,7 +41,7 @@ const (
 // isReadOnce reports whether a streamed page is read from the store once, and is otherwise as one that is not streamed. Objects that a
 // webhook may have to convert are better converted together.
 func (s *served) isReadOnce(accepted negotiate.Accepted, o *listOptions) bool {
-	return accepted.Media == scheme.JSON && !accepted.Pretty && o.Limit == 0 && !s.IsPrepared()
+	return accepted.Media == scheme.JSON && !accepted.Pretty && o.Limit == 0 && !s.Resource.Renderer.IsPrepared()
 }
 
 // streamedPage returns the function page.streamed for what is at or above start, up to limit objects, 0 being all.
@@ -251,7 +251,7 @@ func (l *listStream) encoding(
 func (l *listStream) prepare(ctx context.Context, objects []*cache.Object) error {
 	l.preparing.Lock()
 	defer l.preparing.Unlock()
-	return l.s.Prepare(ctx, objects)
+	return l.s.Resource.Renderer.Prepare(ctx, objects)
 }
 
 // send sends the objects as encode returns them. separator is what it appends before each, which the first one does not need.
@@ -270,10 +270,10 @@ func (l *listStream) json() error {
 	err := l.send(separator, l.encoding(func(ctx context.Context, b []byte, o *cache.Object) ([]byte, error) {
 		b = append(b, separator...)
 		if l.partial() {
-			meta, err := l.s.MetadataJSON(ctx, o)
+			meta, err := l.s.Resource.Renderer.MetadataJSON(ctx, o)
 			return appendPartial(b, l.accepted.AsVersion, meta), err
 		}
-		return l.s.AppendItemJSONOnce(ctx, b, o, l.s.Version)
+		return l.s.Resource.Renderer.AppendItemJSONOnce(ctx, b, o, l.s.Version)
 	}))
 	l.b = l.s.jsonListTail(l.b, l.accepted, l.page)
 	return err

@@ -86,7 +86,7 @@ func TestStreamedLists(t *testing.T) {
 			}
 		}
 	}
-	if streamed.Loaded() {
+	if streamed.Resource.Reader.Loaded() {
 		t.Error("the lists have loaded the pods")
 	}
 }

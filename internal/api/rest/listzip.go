@@ -45,7 +45,7 @@ func (s *served) itemEncoding(ctx context.Context, accepted negotiate.Accepted) 
 	case accepted.Media != scheme.JSON && !proto, accepted.Pretty:
 		return itemEncoding{}, false
 	case proto:
-		f := itemEncoding{id: s.ItemEncodingID(s.Version, true)}
+		f := itemEncoding{id: s.Resource.Renderer.ItemEncodingID(s.Version, true)}
 		if partial {
 			f.id = registry.EncodingMetadataProto
 		}
@@ -58,17 +58,17 @@ func (s *served) itemEncoding(ctx context.Context, accepted negotiate.Accepted) 
 		return itemEncoding{id: registry.EncodingMetadata, separator: ",", append: func(
 			b []byte, o *cache.Object, _ bool,
 		) ([]byte, error) {
-			meta, err := s.MetadataJSON(ctx, o)
+			meta, err := s.Resource.Renderer.MetadataJSON(ctx, o)
 			return appendPartial(b, accepted.AsVersion, meta), err
 		}}, true
 	}
-	return itemEncoding{id: s.ItemEncodingID(s.Version, false), separator: ",", append: func(
+	return itemEncoding{id: s.Resource.Renderer.ItemEncodingID(s.Version, false), separator: ",", append: func(
 		b []byte, o *cache.Object, keep bool,
 	) ([]byte, error) {
 		if !keep {
-			return s.AppendItemJSONOnce(ctx, b, o, s.Version)
+			return s.Resource.Renderer.AppendItemJSONOnce(ctx, b, o, s.Version)
 		}
-		item, err := s.ItemJSON(ctx, o, s.Version)
+		item, err := s.Resource.Renderer.ItemJSON(ctx, o, s.Version)
 		return append(b, item...), err
 	}}, true
 }
@@ -133,12 +133,12 @@ func (s *served) compressed(encoding itemEncoding, chunks []pageChunk) (
 ) {
 	// Most clients list once and then watch. If a list is requested again, the encoded items are kept too, so that
 	// after a change only one item is encoded and not its whole chunk.
-	keep := s.NoteRequest(encoding.id)
+	keep := s.Resource.Renderer.NoteRequest(encoding.id)
 	buf := getBuffer()
 	defer putBuffer(buf)
 	length = max(0, len(chunks)-1) * len(encoding.separator)
 	for _, c := range chunks {
-		piece, err := s.EncodedChunk(c.Chunk, encoding.id, func() ([]byte, error) {
+		piece, err := s.Resource.Renderer.EncodedChunk(c.Chunk, encoding.id, func() ([]byte, error) {
 			text := (*buf)[:0]
 			for i, o := range c.Objects {
 				if i > 0 {

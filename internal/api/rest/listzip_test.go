@@ -133,11 +133,11 @@ func TestCompressedListsAreThePlainOnes(t *testing.T) {
 	}
 	// A list that nobody wrote since is put together without decoding.
 	list := reg.Resource(schema.GroupResource{Resource: "configmaps"})
-	before := list.Decodes()
+	before := list.Decoder.Decodes()
 	c.zippedGet("/api/v1/configmaps", "application/json")
-	again := list.Decodes()
+	again := list.Decoder.Decodes()
 	c.zippedGet("/api/v1/configmaps", "application/json")
-	if n := list.Decodes(); n != again {
+	if n := list.Decoder.Decodes(); n != again {
 		t.Errorf("the same list again decoded %d objects (%d before)", n-again, again-before)
 	}
 }

@@ -124,7 +124,7 @@ func (h *Handler) viewPast(
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.Past(ctx, revision, info.Namespace)
+	v, err := s.Resource.Past.View(ctx, revision, info.Namespace)
 	return v, notKept(err)
 }
 
@@ -154,9 +154,9 @@ func (h *Handler) revisionOf(ctx context.Context, s *served, info *request.Info,
 		return 0, err
 	}
 	if !at.Before(now) {
-		return s.CurrentRevision(ctx)
+		return s.Resource.Reader.CurrentRevision(ctx)
 	}
-	revision, err := s.RevisionAt(ctx, info.Namespace, info.Name, at)
+	revision, err := s.Resource.Past.RevisionAt(ctx, info.Namespace, info.Name, at)
 	if errors.Is(err, registry.ErrNoHistory) {
 		return 0, kerrors.NewBadRequest("asOf has to be a resourceVersion: " + err.Error())
 	}

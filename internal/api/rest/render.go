@@ -84,7 +84,7 @@ func (h *Handler) writeList(
 		return h.writeStreamed(w, r, s, accepted, p)
 	}
 	if accepted.As != negotiate.PartialMetadataList {
-		if err := s.Prepare(r.Context(), p.objects); err != nil {
+		if err := s.Resource.Renderer.Prepare(r.Context(), p.objects); err != nil {
 			return err
 		}
 	}
@@ -108,7 +108,7 @@ func (h *Handler) writeList(
 		return s.writeCBORList(w, r, p)
 	case accepted.Media == scheme.JSON && !accepted.Pretty:
 		if accepted.As == negotiate.Plain && s.listSize(p) > s.pageBytes &&
-			!s.NoteRequest(s.ItemEncodingID(s.Version, false)) {
+			!s.Resource.Renderer.NoteRequest(s.Resource.Renderer.ItemEncodingID(s.Version, false)) {
 			return h.writeStreamed(w, r, s, accepted, p) // most clients list once: its encodings are not kept
 		}
 		return s.writeJSONList(w, r, accepted, p)

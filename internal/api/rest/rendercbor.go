@@ -17,7 +17,7 @@ import (
 
 // decoded makes the object in this version with its apiVersion and kind.
 func (s *served) decoded(ctx context.Context, o *cache.Object) (runtime.Object, error) {
-	obj, err := s.DecodeAs(ctx, o, s.Version)
+	obj, err := s.Resource.Decoder.DecodeAs(ctx, o, s.Version)
 	if err != nil {
 		return nil, err
 	}

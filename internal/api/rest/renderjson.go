@@ -19,18 +19,18 @@ func (s *served) itemJSON(ctx context.Context, v view) ([]byte, error) {
 	if v.item != nil {
 		return v.item, nil
 	}
-	return s.ItemJSON(ctx, v.o, s.Version)
+	return s.Resource.Renderer.ItemJSON(ctx, v.o, s.Version)
 }
 
 func (s *served) metadataJSON(ctx context.Context, v view) ([]byte, error) {
 	if v.item == nil {
-		return s.MetadataJSON(ctx, v.o)
+		return s.Resource.Renderer.MetadataJSON(ctx, v.o)
 	}
 	meta, _, _, _, err := wire.Member(v.item, "metadata")
 	if err != nil {
 		return nil, err
 	}
-	return s.ShownMetadata(meta)
+	return s.Resource.Renderer.ShownMetadata(meta)
 }
 
 // appendObject appends the JSON of one object with its apiVersion and kind, or of its metadata.
@@ -63,9 +63,11 @@ func appendPartialHead(b []byte, version string) []byte {
 // writeJSONList answers a list as JSON, in chunks.
 func (s *served) writeJSONList(w http.ResponseWriter, r *http.Request, accepted negotiate.Accepted, p *page) error {
 	// Encode missing items before the status is sent: later an error could not be sent any more.
-	encode := func(ctx context.Context, o *cache.Object) ([]byte, error) { return s.ItemJSON(ctx, o, s.Version) }
+	encode := func(ctx context.Context, o *cache.Object) ([]byte, error) {
+		return s.Resource.Renderer.ItemJSON(ctx, o, s.Version)
+	}
 	if accepted.As == negotiate.PartialMetadataList {
-		encode = s.MetadataJSON
+		encode = s.Resource.Renderer.MetadataJSON
 	}
 	size, err := encodeAll(r.Context(), p, encode)
 	if err != nil {
@@ -149,7 +151,7 @@ func (s *served) jsonList(
 			b = append(b, ',')
 		}
 		if accepted.As == negotiate.PartialMetadataList {
-			meta, err := s.MetadataJSON(ctx, o)
+			meta, err := s.Resource.Renderer.MetadataJSON(ctx, o)
 			if err != nil {
 				return b, err
 			}
@@ -160,7 +162,7 @@ func (s *served) jsonList(
 			b = append(b, '}')
 			continue
 		}
-		item, err := s.ItemJSON(ctx, o, s.Version)
+		item, err := s.Resource.Renderer.ItemJSON(ctx, o, s.Version)
 		if err != nil {
 			return b, err
 		}

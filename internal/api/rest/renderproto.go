@@ -17,7 +17,7 @@ var statusProto = wire.NewEnvelopeHead("v1", "Status")
 
 func (s *served) appendProtoObject(ctx context.Context, b []byte, accepted negotiate.Accepted, v view) ([]byte, error) {
 	if accepted.As == negotiate.PartialMetadata {
-		meta, err := s.MetadataProto(ctx, v.o)
+		meta, err := s.Resource.Renderer.MetadataProto(ctx, v.o)
 		if err != nil {
 			return b, err
 		}
@@ -26,7 +26,7 @@ func (s *served) appendProtoObject(ctx context.Context, b []byte, accepted negot
 	if err := s.checkFormat(accepted); err != nil {
 		return b, err
 	}
-	raw, err := s.ItemProto(ctx, v.o, s.Version)
+	raw, err := s.Resource.Renderer.ItemProto(ctx, v.o, s.Version)
 	if err != nil {
 		return b, err
 	}
@@ -85,9 +85,9 @@ func (s *served) protoListHead(accepted negotiate.Accepted, p *page) (wire.Envel
 // listedProto is the message of a list's item.
 func (s *served) listedProto(ctx context.Context, o *cache.Object, partial bool) ([]byte, error) {
 	if partial {
-		return s.MetadataProto(ctx, o)
+		return s.Resource.Renderer.MetadataProto(ctx, o)
 	}
-	return s.ItemProto(ctx, o, s.Version)
+	return s.Resource.Renderer.ItemProto(ctx, o, s.Version)
 }
 
 // appendProtoEvent appends a protobuf event: a length-prefixed WatchEvent message

@@ -217,7 +217,7 @@ func (b builtIn) verb(r *http.Request, info *request.Info, s *served) (verbFunc,
 	if info.Subresource != "" {
 		return s.subresourceVerb(r, info)
 	}
-	if s.Virtual() && info.Name != "" && !s.Kind.HasVerb("get") {
+	if s.Resource.Virtual() && info.Name != "" && !s.Kind.HasVerb("get") {
 		return nil, apierr.PathNotFound()
 	}
 	if r.Method == http.MethodHead || r.Method == http.MethodOptions {
@@ -227,7 +227,7 @@ func (b builtIn) verb(r *http.Request, info *request.Info, s *served) (verbFunc,
 	if verb == nil || !s.allows(r, info) {
 		return nil, apierr.PathMethodNotAllowed()
 	}
-	if s.Virtual() {
+	if s.Resource.Virtual() {
 		return b.h.virtualVerb(s, info.Verb), nil
 	}
 	return verb, nil
@@ -280,7 +280,7 @@ func (s *served) allows(r *http.Request, info *request.Info) bool {
 	switch info.Verb {
 	case "create":
 		if info.Name != "" || s.Kind.Namespaced && info.Namespace == "" {
-			return s.Virtual() && s.Kind.Namespaced && info.Name == "" && s.Kind.HasVerb("create")
+			return s.Resource.Virtual() && s.Kind.Namespaced && info.Name == "" && s.Kind.HasVerb("create")
 		}
 	case "update", "patch", "delete":
 		if info.Name == "" {

@@ -35,7 +35,7 @@ func (h *Handler) getScale(w http.ResponseWriter, r *http.Request, info *request
 	}
 	o, err := h.read(r, info, s)
 	if err == nil {
-		o, err = s.Readable(r.Context(), o)
+		o, err = s.Resource.Reader.Readable(r.Context(), o)
 	}
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func (h *Handler) getScale(w http.ResponseWriter, r *http.Request, info *request
 func (h *Handler) writeScale(
 	w http.ResponseWriter, r *http.Request, info *request.Info, s *served, accepted negotiate.Accepted, o *cache.Object,
 ) error {
-	obj, err := s.Decode(r.Context(), o)
+	obj, err := s.Resource.Decoder.Decode(r.Context(), o)
 	if err != nil {
 		return err
 	}

@@ -192,12 +192,12 @@ func (sel *selection) matchesLabels(o *cache.Object) bool {
 // needsPreparing reports whether a field that is selected by is in the item JSON of objects, so that these should be
 // prepared together.
 func (sel *selection) needsPreparing() bool {
-	return slices.ContainsFunc(sel.fields, func(r requirement) bool { return sel.s.PreparesFields(r.field) })
+	return slices.ContainsFunc(sel.fields, func(r requirement) bool { return sel.s.Resource.Renderer.PreparesFields(r.field) })
 }
 
 func (sel *selection) matchesFields(ctx context.Context, o *cache.Object) (bool, error) {
 	for _, r := range sel.fields {
-		v, err := sel.s.FieldValue(ctx, o, r.field)
+		v, err := sel.s.Resource.Renderer.FieldValue(ctx, o, r.field)
 		if err != nil {
 			return false, err
 		}

@@ -135,7 +135,7 @@ var undiscovered = map[string]verbFunc{"history": (*Handler).history, "blockers"
 
 // undiscoveredVerb returns what serves a request on one of the subresources that every stored object has, nil if it is for another one.
 func (s *served) undiscoveredVerb(info *request.Info) verbFunc {
-	if info.Verb != "get" || s.Virtual() {
+	if info.Verb != "get" || s.Resource.Virtual() {
 		return nil
 	}
 	return undiscovered[info.Subresource]

@@ -32,7 +32,7 @@ func (h *Handler) getComputed(w http.ResponseWriter, r *http.Request, info *requ
 	if len(objs) == 0 {
 		return kerrors.NewNotFound(schema.GroupResource{Group: s.gr.Group, Resource: s.Kind.SingularName()}, info.Name)
 	}
-	o, err := s.Computed(r.Context(), objs[0])
+	o, err := s.Resource.Writer.Computed(r.Context(), objs[0])
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (h *Handler) listComputed(w http.ResponseWriter, r *http.Request, info *req
 	}
 	p := &page{}
 	for _, obj := range objs {
-		o, err := s.Computed(r.Context(), obj)
+		o, err := s.Resource.Writer.Computed(r.Context(), obj)
 		if err != nil {
 			return err
 		}

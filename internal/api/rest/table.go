@@ -94,7 +94,7 @@ func sortRows(ctx context.Context, s *served, rows []view) error {
 	}
 	objects := make(map[*cache.Object]registry.Object, len(rows))
 	for _, v := range rows {
-		obj, err := s.Decode(ctx, v.o)
+		obj, err := s.Resource.Decoder.Decode(ctx, v.o)
 		if err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func (t *tableWriter) setListCells(
 	t.listed = make(map[*cache.Object]registry.Object, len(rows))
 	for i, v := range rows {
 		var err error
-		if all[i], err = t.s.Decode(ctx, v.o); err != nil {
+		if all[i], err = t.s.Resource.Decoder.Decode(ctx, v.o); err != nil {
 			return err
 		}
 		t.listed[v.o] = all[i]
@@ -221,13 +221,13 @@ func (t *tableWriter) row(ctx context.Context, v view) ([]byte, error) {
 	case t.object != nil:
 		return t.s.encodeRow(t.object)
 	case v.item != nil: // a write's answer
-		obj, err := t.s.Decode(ctx, v.o)
+		obj, err := t.s.Resource.Decoder.Decode(ctx, v.o)
 		if err != nil {
 			return nil, err
 		}
 		return t.s.encodeRow(obj)
 	}
-	return t.s.Row(ctx, v.o, t.s.encodeRow)
+	return t.s.Resource.Renderer.Row(ctx, v.o, t.s.encodeRow)
 }
 
 func (t *tableWriter) appendRowObject(ctx context.Context, b []byte, v view) ([]byte, error) {

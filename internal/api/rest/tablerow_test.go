@@ -80,8 +80,8 @@ func cellsOf(t *testing.T, table []byte) (cells []any) {
 
 func cellsMadeAnew(t *testing.T, r *registry.Resource, now time.Time) (cells []any) {
 	t.Helper()
-	if err := r.All(t.Context(), "", func(o *cache.Object) bool {
-		obj, err := r.Decode(t.Context(), o)
+	if err := r.Reader.All(t.Context(), "", func(o *cache.Object) bool {
+		obj, err := r.Decoder.Decode(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
 		}

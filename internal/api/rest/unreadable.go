@@ -31,7 +31,7 @@ func storageError(what string, code int, key, detail string) string {
 
 // unreadable returns why the value of an object cannot be read in the version that is served, "" if it can.
 func (s *served) unreadable(ctx context.Context, o *cache.Object) string {
-	readable, err := s.Readable(ctx, o)
+	readable, err := s.Resource.Reader.Readable(ctx, o)
 	if err != nil {
 		var transform *registry.TransformError
 		if errors.As(o.Err(), &transform) {
@@ -39,7 +39,7 @@ func (s *served) unreadable(ctx context.Context, o *cache.Object) string {
 		}
 		return fmt.Sprintf("object not decodable revision=%d: %v", o.Revision, o.Err())
 	}
-	if _, err := s.DecodeAs(ctx, readable, s.Version); err != nil {
+	if _, err := s.Resource.Decoder.DecodeAs(ctx, readable, s.Version); err != nil {
 		return fmt.Sprintf("object not decodable revision=%d: %v", o.Revision, err)
 	}
 	return ""
@@ -89,12 +89,12 @@ func (h *Handler) explainList(ctx context.Context, s *served, namespace string, 
 		return err
 	}
 	var causes []metav1.StatusCause
-	_ = s.All(ctx, namespace, func(o *cache.Object) bool {
+	_ = s.Resource.Reader.All(ctx, namespace, func(o *cache.Object) bool {
 		detail := s.unreadable(ctx, o)
 		if detail == "" || ctx.Err() != nil {
 			return ctx.Err() == nil
 		}
-		key := s.StoreKey(o.Namespace, o.Name)
+		key := s.Resource.StoreKey(o.Namespace, o.Name)
 		causes = append(causes, metav1.StatusCause{
 			Type: metav1.CauseTypeUnexpectedServerResponse, Field: key,
 			Message: storageError("corrupt object", corruptObject, key, detail),
@@ -136,11 +136,11 @@ func (h *Handler) deleteUnreadable(
 	if err := h.authorizeUnsafeDelete(ctx, info, s); err != nil {
 		return err
 	}
-	view, err := s.Current(ctx)
+	view, err := s.Resource.Reader.Current(ctx)
 	if err != nil {
 		return err
 	}
-	o, found, err := view.Get(ctx, s.Key(info.Namespace, info.Name))
+	o, found, err := view.Get(ctx, s.Resource.Key(info.Namespace, info.Name))
 	switch {
 	case err != nil:
 		return err
@@ -148,11 +148,11 @@ func (h *Handler) deleteUnreadable(
 		return kerrors.NewNotFound(s.gr, info.Name)
 	case s.unreadable(ctx, o) == "":
 		return kerrors.NewConflict(s.gr, info.Name, errors.New(storageError(
-			"invalid object", invalidObject, s.StoreKey(o.Namespace, o.Name),
+			"invalid object", invalidObject, s.Resource.StoreKey(o.Namespace, o.Name),
 			"unsafe deletion is not allowed because the object is decodable from storage")))
 	}
 	if !dryRun {
-		if err := s.RemoveUnreadable(ctx, o); err != nil {
+		if err := s.Resource.Writer.RemoveUnreadable(ctx, o); err != nil {
 			return err
 		}
 	}

@@ -172,7 +172,7 @@ func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptio
 	if o.SendInitialEvents != nil {
 		list = *o.SendInitialEvents
 		if !list && revision == 0 {
-			return st.s.CurrentRevision(ctx)
+			return st.s.Resource.Reader.CurrentRevision(ctx)
 		}
 	}
 	if !list {
@@ -181,9 +181,9 @@ func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptio
 	var view *cache.View
 	var err error
 	if o.ResourceVersion == "" {
-		view, err = st.s.Current(ctx)
+		view, err = st.s.Resource.Reader.Current(ctx)
 	} else {
-		view, err = st.s.NotOlderThan(ctx, revision)
+		view, err = st.s.Resource.Reader.NotOlderThan(ctx, revision)
 	}
 	if err != nil {
 		return 0, err
@@ -203,7 +203,7 @@ func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptio
 	if err = cmp.Or(err, failed); err != nil {
 		return 0, err
 	}
-	st.s.Metrics().Add(cache.InitialEvents, sent)
+	st.s.Resource.Metrics().Add(cache.InitialEvents, sent)
 	if st.bookmarks {
 		if b, err = st.appendBookmark(ctx, b, view.Revision(), true); err != nil {
 			return 0, err
@@ -220,7 +220,7 @@ func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptio
 
 // followOn sends the events from st.at on.
 func (st *watchStream) followOn(ctx context.Context) error {
-	cursor, err := st.s.Watch(ctx, st.at.revision-1, st.sel.interest())
+	cursor, err := st.s.Resource.Reader.Watch(ctx, st.at.revision-1, st.sel.interest())
 	if err != nil {
 		return err
 	}
@@ -301,14 +301,14 @@ func (st *watchStream) appendEvent(ctx context.Context, b []byte, e *cache.Event
 	object, prev := e.Object, e.Prev
 	if object != nil {
 		var err error
-		if object, err = st.s.Readable(ctx, object); err != nil {
+		if object, err = st.s.Resource.Reader.Readable(ctx, object); err != nil {
 			return b, err
 		}
 	}
 	if prev != nil && prev.Err() != nil {
 		// The type of the event depends on the previous object. If it cannot be read, it counts as selected: see
 		// concerns.
-		if readable, err := st.s.Readable(ctx, prev); err == nil {
+		if readable, err := st.s.Resource.Reader.Readable(ctx, prev); err == nil {
 			prev = readable
 		}
 	}

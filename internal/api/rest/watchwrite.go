@@ -206,10 +206,10 @@ var (
 
 func (st *watchStream) renderJSON(ctx context.Context, b []byte, o *cache.Object) (_, body, tail []byte, err error) {
 	if st.accepted.As == negotiate.PartialMetadata {
-		meta, err := st.s.MetadataJSON(ctx, o)
+		meta, err := st.s.Resource.Renderer.MetadataJSON(ctx, o)
 		return appendPartialHead(b, st.accepted.AsVersion), meta, endOfMetadataEvent, err
 	}
-	item, err := st.s.ItemJSON(ctx, o, st.s.Version)
+	item, err := st.s.Resource.Renderer.ItemJSON(ctx, o, st.s.Version)
 	if err != nil {
 		return b, nil, nil, err
 	}
@@ -225,9 +225,9 @@ func (st *watchStream) renderProto(
 	head := st.s.objectProto
 	if st.accepted.As == negotiate.PartialMetadata {
 		head = wire.NewEnvelopeHead("meta.k8s.io/"+st.accepted.AsVersion, "PartialObjectMetadata")
-		body, err = st.s.MetadataProto(ctx, o)
+		body, err = st.s.Resource.Renderer.MetadataProto(ctx, o)
 	} else if err = st.s.checkFormat(st.accepted); err == nil {
-		body, err = st.s.ItemProto(ctx, o, st.s.Version)
+		body, err = st.s.Resource.Renderer.ItemProto(ctx, o, st.s.Version)
 	}
 	if err != nil {
 		return b, nil, nil, err
@@ -240,7 +240,7 @@ func (st *watchStream) renderProto(
 
 // appendInitial appends an object of the initial state of the watch, if it is selected.
 func (st *watchStream) appendInitial(ctx context.Context, b []byte, o *cache.Object) ([]byte, error) {
-	o, err := st.s.Readable(ctx, o)
+	o, err := st.s.Resource.Reader.Readable(ctx, o)
 	if err != nil {
 		return b, err
 	}

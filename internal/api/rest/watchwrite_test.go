@@ -95,7 +95,7 @@ func TestInitialEventsAreBounded(t *testing.T) {
 	shelf := newShelf(t)
 	shelf.put(t, variedPods(rand.New(rand.NewSource(1)), 10))
 	s := shelf.podsOfStore(t)
-	view, err := s.Current(t.Context())
+	view, err := s.Resource.Reader.Current(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestUnkeptEventsAreCounted(t *testing.T) {
 	}}
 	shelf.put(t, []*corev1.Pod{p})
 	s := shelf.podsOfStore(t)
-	view, err := s.Current(t.Context())
+	view, err := s.Resource.Reader.Current(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,9 +85,9 @@ func (a *attempt) terminating(name string) error {
 // read finds the current object.
 func (a *attempt) read(ctx context.Context) (err error) {
 	if !a.looked {
-		latest := a.Target.Latest
+		latest := a.Target.Resource.Reader.Latest
 		if a.verb == Delete {
-			latest = a.Target.LatestForDeletion
+			latest = a.Target.Resource.Reader.LatestForDeletion
 		}
 		if a.found, err = latest(ctx, a.Namespace, a.Name); err != nil {
 			return err
@@ -101,14 +101,14 @@ func (a *attempt) read(ctx context.Context) (err error) {
 		}
 		return kerrors.NewNotFound(a.Target.GroupResource(), a.Name)
 	}
-	if a.found, err = a.Target.Readable(ctx, a.found); err != nil {
+	if a.found, err = a.Target.Resource.Reader.Readable(ctx, a.found); err != nil {
 		return err
 	}
 	a.current.Object = a.found
 	if a.verb == Delete {
-		a.current.old, err = a.Target.DecodeStored(a.found)
+		a.current.old, err = a.Target.Resource.Decoder.DecodeStored(a.found)
 	} else {
-		a.current.old, err = a.Target.DecodeForWrite(ctx, a.found)
+		a.current.old, err = a.Target.Resource.Decoder.DecodeForWrite(ctx, a.found)
 	}
 	return err
 }
@@ -184,7 +184,7 @@ func (a *attempt) recordManager(ctx context.Context) error {
 
 // convert brings the object to the version that is stored.
 func (a *attempt) convert(ctx context.Context) (err error) {
-	a.obj, err = a.Target.ToStorage(ctx, a.obj, a.Target.Version)
+	a.obj, err = a.Target.Resource.Decoder.ToStorage(ctx, a.obj, a.Target.Version)
 	return err
 }
 
@@ -244,7 +244,7 @@ func (a *attempt) completeNew() error {
 		return err
 	}
 	wipeServerFields(obj)
-	obj.SetCreationTimestamp(metav1.Time{Time: a.Target.Now()}.Rfc3339Copy())
+	obj.SetCreationTimestamp(metav1.Time{Time: a.Target.Resource.Now()}.Rfc3339Copy())
 	obj.SetUID(uuid.NewUUID())
 	if obj.GetName() == "" && obj.GetGenerateName() != "" {
 		obj.SetName(generatedName(obj.GetGenerateName()))
@@ -254,7 +254,7 @@ func (a *attempt) completeNew() error {
 
 // allocate completes the object with what no two objects may have.
 func (a *attempt) allocate(ctx context.Context) (err error) {
-	allocator := a.Target.Allocator()
+	allocator := a.Target.Resource.Writer.Allocator()
 	if allocator == nil || a.Subresource != nil {
 		return nil
 	}
@@ -353,7 +353,7 @@ func (a *attempt) commit(ctx context.Context) (err error) {
 	case a.verb != Amend && a.deletableNow(a.obj):
 		a.result.Result, err = a.removeAfterUpdate(ctx)
 	default:
-		a.result.Result, err = a.Target.Replace(ctx, a.found, a.obj, how)
+		a.result.Result, err = a.Target.Resource.Writer.Replace(ctx, a.found, a.obj, how)
 	}
 	return err
 }
@@ -365,7 +365,7 @@ func (a *attempt) insert(ctx context.Context, how registry.Commit) (registry.Res
 		return registry.Result{}, a.terminating(a.obj.GetName())
 	}
 	defer a.Target.Creates.Leave()
-	return a.Target.Insert(ctx, a.obj, how)
+	return a.Target.Resource.Writer.Insert(ctx, a.obj, how)
 }
 
 // act executes a Post. It calls validating admission once the body itself is valid.
@@ -383,7 +383,7 @@ func (a *attempt) alreadyExists(found *cache.Object) error {
 	if a.obj.GetGenerateName() != "" { // also if the object came with a name
 		err = kerrors.NewGenerateNameConflict(a.Target.GroupResource(), found.Name, 1)
 	}
-	if obj, failed := a.Target.DecodeStored(found); failed == nil && obj.GetDeletionTimestamp() != nil {
+	if obj, failed := a.Target.Resource.Decoder.DecodeStored(found); failed == nil && obj.GetDeletionTimestamp() != nil {
 		err.ErrStatus.Message = "object is being deleted: " + err.ErrStatus.Message
 	}
 	return err

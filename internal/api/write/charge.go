@@ -22,7 +22,7 @@ func (a *attempt) charge(ctx context.Context) (err error) {
 		return err
 	}
 	for _, c := range a.charges {
-		if c.Store == a.Target.Store() || len(c.Ops) == 0 {
+		if c.Store == a.Target.Resource.Store() || len(c.Ops) == 0 {
 			continue
 		}
 		revision, err := c.Store.Commit(ctx, storage.Txn{Conditions: c.Conditions, Ops: c.Ops})
@@ -44,7 +44,7 @@ func (a *attempt) charge(ctx context.Context) (err error) {
 func (a *attempt) allSideWrites() registry.SideWrites {
 	all := a.sideWrites
 	for _, c := range a.charges {
-		if c.Store == a.Target.Store() {
+		if c.Store == a.Target.Resource.Store() {
 			all.Conditions = append(all.Conditions[:len(all.Conditions):len(all.Conditions)], c.Conditions...)
 			all.Ops = append(all.Ops[:len(all.Ops):len(all.Ops)], c.Ops...)
 		}

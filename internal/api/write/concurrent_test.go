@@ -92,7 +92,7 @@ func TestUpdatesAreNotLost(t *testing.T) {
 	}
 	r := b.Resource(configMaps)
 	for revision := int64(2); revision <= 2+goroutines*each; revision++ {
-		snap, err := r.Exactly(t.Context(), revision)
+		snap, err := r.Reader.Exactly(t.Context(), revision)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +100,7 @@ func TestUpdatesAreNotLost(t *testing.T) {
 		if !ok {
 			t.Fatalf("nothing at revision %d", revision)
 		}
-		obj, err := r.Decode(t.Context(), o)
+		obj, err := r.Decoder.Decode(t.Context(), o)
 		if err != nil || int64(count(obj)) != revision-2 || o.Revision != revision {
 			t.Fatalf("%d at revision %d, of %d: %v", count(obj), revision, o.Revision, err)
 		}
@@ -406,11 +406,11 @@ func TestResultIsWhatIsStored(t *testing.T) {
 		if err != nil {
 			t.Fatal(what, err)
 		}
-		answered, err := r.ResultJSON(t.Context(), result, v)
+		answered, err := r.Renderer.ResultJSON(t.Context(), result, v)
 		if err != nil {
 			t.Fatal(what, err)
 		}
-		snap, err := r.Current(t.Context())
+		snap, err := r.Reader.Current(t.Context())
 		if err != nil {
 			t.Fatal(what, err)
 		}
@@ -418,7 +418,7 @@ func TestResultIsWhatIsStored(t *testing.T) {
 		if !ok {
 			t.Fatal(what, "is not there")
 		}
-		read, err := r.ItemJSON(t.Context(), o, v)
+		read, err := r.Renderer.ItemJSON(t.Context(), o, v)
 		if err != nil || string(read) != string(answered) {
 			t.Errorf("%s: answered\n%s\nread\n%s (%v)", what, answered, read, err)
 		}

@@ -65,12 +65,12 @@ func (a *attempt) commitDeletion(ctx context.Context) (registry.Result, error) {
 	case pending, alreadyGoing, beingEmptied:
 		return registry.Result{Object: a.found}, nil
 	case keep:
-		return t.Replace(ctx, a.found, a.obj, how)
+		return t.Resource.Writer.Replace(ctx, a.found, a.obj, how)
 	case removeNow:
 		return a.remove(ctx, how)
 	}
 	// Watchers see the mark before the object goes.
-	marked, err := t.Replace(ctx, a.found, a.obj, how)
+	marked, err := t.Resource.Writer.Replace(ctx, a.found, a.obj, how)
 	if err != nil {
 		return registry.Result{}, err
 	}
@@ -90,18 +90,18 @@ func (a *attempt) goneAfterMark(found *cache.Object) bool {
 
 // remove deletes the object together with its allocations.
 func (a *attempt) remove(ctx context.Context, how registry.Commit) (_ registry.Result, err error) {
-	if allocator := a.Target.Allocator(); allocator != nil && !how.DryRun {
+	if allocator := a.Target.Resource.Writer.Allocator(); allocator != nil && !how.DryRun {
 		if how.SideWrites, err = allocator.Release(ctx, a.old(), a.conflicts); err != nil {
 			return registry.Result{}, err
 		}
 	}
-	return a.Target.Remove(ctx, a.found, how)
+	return a.Target.Resource.Writer.Remove(ctx, a.found, how)
 }
 
 // removeAfterUpdate deletes an object whose last finalizer an update removed; the
 // answer is the updated object.
 func (a *attempt) removeAfterUpdate(ctx context.Context) (registry.Result, error) {
-	result, err := a.Target.Unstored(ctx, a.found, a.obj)
+	result, err := a.Target.Resource.Writer.Unstored(ctx, a.found, a.obj)
 	if err != nil || a.Options.DryRun {
 		return result, err
 	}
@@ -144,7 +144,7 @@ func (a *attempt) begin(obj registry.Object) deletion {
 		if !kind.IgnoresPropagation {
 			a.setCollectorFinalizers(obj, options)
 		}
-		now := metav1.Time{Time: a.Target.Now()}.Rfc3339Copy()
+		now := metav1.Time{Time: a.Target.Resource.Now()}.Rfc3339Copy()
 		obj.SetDeletionTimestamp(&now)
 		kind.Started(obj)
 		return keep
@@ -177,7 +177,7 @@ func (a *attempt) begin(obj registry.Object) deletion {
 
 // markDeleting sets the deletion timestamp of an object without a grace period.
 func (a *attempt) markDeleting(obj registry.Object, zeroGrace bool) {
-	now := metav1.Time{Time: a.Target.Now()}.Rfc3339Copy()
+	now := metav1.Time{Time: a.Target.Resource.Now()}.Rfc3339Copy()
 	if obj.GetDeletionTimestamp() == nil && obj.GetGeneration() > 0 {
 		obj.SetGeneration(obj.GetGeneration() + 1)
 	}
@@ -218,7 +218,7 @@ func (a *attempt) beginGrace(obj registry.Object, options *metav1.DeleteOptions)
 	if !ok {
 		return false, false
 	}
-	end := metav1.Time{Time: a.Target.Now().Add(time.Duration(seconds) * time.Second)}.Rfc3339Copy()
+	end := metav1.Time{Time: a.Target.Resource.Now().Add(time.Duration(seconds) * time.Second)}.Rfc3339Copy()
 	obj.SetDeletionTimestamp(&end)
 	obj.SetDeletionGracePeriodSeconds(&seconds)
 	if obj.GetGeneration() > 0 {

@@ -53,7 +53,7 @@ func (p *Patched) Make(ctx context.Context, c *Current) (registry.Object, error)
 
 // document applies the patch to the object's JSON document, and decodes the result into obj.
 func (p *Patched) document(ctx context.Context, c *Current, obj registry.Object) error {
-	item, err := p.Target.ItemJSON(ctx, c.Object, p.Target.Version)
+	item, err := p.Target.Resource.Renderer.ItemJSON(ctx, c.Object, p.Target.Version)
 	if err != nil {
 		return err
 	}

@@ -356,7 +356,7 @@ func (tr *transcript) answer(r *registry.Resource, what string, result registry.
 	if err != nil {
 		return tr.failure(err)
 	}
-	obj, err := r.Decode(tr.t.Context(), result.Object)
+	obj, err := r.Decoder.Decode(tr.t.Context(), result.Object)
 	if err != nil {
 		tr.t.Fatal(err)
 	}

@@ -71,7 +71,7 @@ func (a *attempt) checkVersion() error {
 // uidMismatch words a failed precondition as kube-apiserver's storage layer does: the key that it names has the prefix of
 // the store, unless the request is a dry run.
 func (a *attempt) uidMismatch(want types.UID) error {
-	key, have := a.Target.StoreKey(a.Namespace, a.Name), types.UID("")
+	key, have := a.Target.Resource.StoreKey(a.Namespace, a.Name), types.UID("")
 	if a.Options.DryRun {
 		key = strings.TrimPrefix(key, "/registry")
 	}

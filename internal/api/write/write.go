@@ -170,7 +170,7 @@ func (c *Current) Requested(ctx context.Context) (registry.Object, error) {
 	case c.target.Version.FromStorage == nil:
 		return c.old, nil
 	}
-	return c.target.DecodeAs(ctx, c.Object, c.target.Version)
+	return c.target.Resource.Decoder.DecodeAs(ctx, c.Object, c.target.Version)
 }
 
 // Stored returns the object in the storage version, nil if there is none. It is shared and must not be
@@ -243,7 +243,7 @@ var completion, charging, committing = stepIndex("complete"), stepIndex("charge"
 
 // mayRepeat reports whether the write may have to start again at "complete".
 func (a *attempt) mayRepeat() bool {
-	return a.Target.Allocator() != nil || a.creates() && a.generates
+	return a.Target.Resource.Writer.Allocator() != nil || a.creates() && a.generates
 }
 
 // again prepares the write for another attempt after a conflict, and returns the step to begin with; the number of

@@ -50,7 +50,7 @@ func defaultResources() []schema.GroupResource {
 func ReadDefaults(ctx context.Context, reg *registry.Registry) (*Defaults, error) {
 	d := &Defaults{}
 	for _, gr := range defaultResources() {
-		err := reg.Resource(gr).All(ctx, "", func(o *cache.Object) bool {
+		err := reg.Resource(gr).Reader.All(ctx, "", func(o *cache.Object) bool {
 			d.objects = append(d.objects, defaultObject{resource: gr, stored: o})
 			return true
 		})
@@ -83,7 +83,7 @@ func (d *Defaults) Create(ctx context.Context, reg *registry.Registry, now time.
 func (d *Defaults) decode(reg *registry.Registry) (err error) {
 	for i := range d.objects {
 		o := &d.objects[i]
-		if o.object, err = reg.Resource(o.resource).DecodeStored(o.stored); err != nil {
+		if o.object, err = reg.Resource(o.resource).Decoder.DecodeStored(o.stored); err != nil {
 			return err
 		}
 		o.object.SetResourceVersion("")

@@ -189,12 +189,12 @@ func (k *Keeper) removeObsoleteFlows(ctx context.Context, wanted []flowObject) e
 	}
 	var old []string
 	var failed error
-	err := resource.All(ctx, "", func(o *cache.Object) bool {
+	err := resource.Reader.All(ctx, "", func(o *cache.Object) bool {
 		if names[o.Name] {
 			return true
 		}
 		var obj registry.Object
-		if obj, failed = resource.Decode(ctx, o); failed != nil {
+		if obj, failed = resource.Decoder.Decode(ctx, o); failed != nil {
 			return false
 		}
 		if value, notBool := strconv.ParseBool(obj.GetAnnotations()[flowcontrolv1.AutoUpdateAnnotationKey]); notBool == nil &&
@@ -213,15 +213,15 @@ func (k *Keeper) removeObsoleteFlows(ctx context.Context, wanted []flowObject) e
 // missing. It may be called while Run is running.
 func (k *Keeper) UpdateDangling(ctx context.Context) error {
 	schemas := k.Registry.Resource(flowSchemas.GroupResource())
-	levels, err := k.Registry.Resource(priorityLevels.GroupResource()).Current(ctx)
+	levels, err := k.Registry.Resource(priorityLevels.GroupResource()).Reader.Current(ctx)
 	if err != nil {
 		return err
 	}
 	var conditions []*flowcontrolv1.FlowSchema
 	var failed error
-	err = schemas.All(ctx, "", func(o *cache.Object) bool {
+	err = schemas.Reader.All(ctx, "", func(o *cache.Object) bool {
 		var obj registry.Object
-		if obj, failed = schemas.Decode(ctx, o); failed != nil {
+		if obj, failed = schemas.Decoder.Decode(ctx, o); failed != nil {
 			return false
 		}
 		schema, ok := obj.(*flowcontrolv1.FlowSchema)

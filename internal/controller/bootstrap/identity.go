@@ -144,9 +144,9 @@ func (k *Keeper) collectLeases(ctx context.Context, now time.Time) error {
 	resource := k.Registry.Resource(leases.GroupResource())
 	var gone []string
 	var failed error
-	err := resource.All(ctx, metav1.NamespaceSystem, func(o *cache.Object) bool {
+	err := resource.Reader.All(ctx, metav1.NamespaceSystem, func(o *cache.Object) bool {
 		var obj registry.Object
-		if obj, failed = resource.Decode(ctx, o); failed != nil {
+		if obj, failed = resource.Decoder.Decode(ctx, o); failed != nil {
 			return false
 		}
 		if l, ok := obj.(*coordinationv1.Lease); ok && l.Labels[identityLabel] == component && expired(l, now) {

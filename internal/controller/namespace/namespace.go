@@ -135,8 +135,8 @@ func (c *Controller) follow(ctx context.Context, q *queue) error {
 // see adds a namespace to the queue if it is being deleted. One that cannot be read is added as well: the worker reads
 // it again, and reports the error.
 func (c *Controller) see(ctx context.Context, q *queue, o *cache.Object) {
-	if readable, err := c.Namespaces.Readable(ctx, o); err == nil {
-		if l, err := c.Namespaces.Lifecycle(readable); err == nil && !l.Deleting {
+	if readable, err := c.Namespaces.Reader.Readable(ctx, o); err == nil {
+		if l, err := c.Namespaces.Decoder.Lifecycle(readable); err == nil && !l.Deleting {
 			return
 		}
 	}

@@ -100,11 +100,11 @@ func (c *Controller) follow(ctx context.Context) error {
 
 // sync checks a policy and writes its status, unless its generation was checked before.
 func (c *Controller) sync(ctx context.Context, policies *registry.Resource, o *cache.Object) error {
-	readable, err := policies.Readable(ctx, o)
+	readable, err := policies.Reader.Readable(ctx, o)
 	if err != nil {
 		return err
 	}
-	obj, err := policies.Decode(ctx, readable)
+	obj, err := policies.Decoder.Decode(ctx, readable)
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func (c *Controller) open(ctx context.Context, r schema.GroupResource) (*registr
 		switch {
 		case err != nil:
 			return nil, nil, err
-		case served.Kind.Namespaced && !served.Virtual():
+		case served.Kind.Namespaced && !served.Resource.Virtual():
 			return served, done, nil
 		}
 		done()
@@ -161,7 +161,7 @@ func (c *Controller) add(
 	scopes := quota.Scopes(q)
 	var n int64
 	var failed error
-	err = served.All(ctx, q.Namespace, func(o *cache.Object) bool {
+	err = served.Resource.Reader.All(ctx, q.Namespace, func(o *cache.Object) bool {
 		if e.OnlyCounts() {
 			n++
 			return true
@@ -201,9 +201,9 @@ func addObject(
 }
 
 func decode(ctx context.Context, served *registry.Served, o *cache.Object) (registry.Object, error) {
-	o, err := served.Readable(ctx, o)
+	o, err := served.Resource.Reader.Readable(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	return served.Decode(ctx, o)
+	return served.Resource.Decoder.Decode(ctx, o)
 }

@@ -89,10 +89,10 @@ func (c *Controller) watch(ctx context.Context) error {
 
 // set takes note of a quota. It is counted if its limits are new.
 func (w *watcher) set(r *registry.Resource, o *cache.Object) {
-	obj, err := r.Readable(w.ctx, o)
+	obj, err := r.Reader.Readable(w.ctx, o)
 	var decoded registry.Object
 	if err == nil {
-		decoded, err = r.Decode(w.ctx, obj)
+		decoded, err = r.Decoder.Decode(w.ctx, obj)
 	}
 	if err != nil {
 		w.Log.Error("a resource quota cannot be read", "namespace", o.Namespace, "name", o.Name, "error", err)
@@ -242,11 +242,11 @@ func (w *watcher) watchObjects(ctx context.Context, r schema.GroupResource) erro
 		return err
 	}
 	done()
-	revision, err := served.CurrentRevision(ctx)
+	revision, err := served.Resource.Reader.CurrentRevision(ctx)
 	if err != nil {
 		return err
 	}
-	cursor, err := served.Watch(ctx, revision, cache.Interest{})
+	cursor, err := served.Resource.Reader.Watch(ctx, revision, cache.Interest{})
 	if err != nil {
 		return err
 	}

@@ -167,7 +167,7 @@ func (a *Aggregation) concerned(ctx context.Context) (roles []*rbacv1.ClusterRol
 		}
 		selected := func(s labels.Selector) bool { return s.Matches(set) }
 		if role.rule != nil || slices.ContainsFunc(selectors, selected) {
-			obj, err := a.resource().Decode(ctx, role.Object)
+			obj, err := a.resource().Decoder.Decode(ctx, role.Object)
 			if err != nil {
 				return nil, err
 			}
@@ -182,7 +182,7 @@ func (a *Aggregation) ruleOf(ctx context.Context, o *cache.Object) *rbacv1.Aggre
 	if found, err := wire.Find(o.Data, []int32{aggregationRuleField}); err == nil && !found.Found {
 		return nil // most have none, and need not be decoded
 	}
-	obj, err := a.resource().Decode(ctx, o)
+	obj, err := a.resource().Decoder.Decode(ctx, o)
 	if err != nil {
 		a.Log.Warn("cannot read a ClusterRole; if it aggregates others, its rules are not updated", "name", o.Name, "error", err)
 		return nil

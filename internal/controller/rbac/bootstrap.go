@@ -97,7 +97,7 @@ func (b *Bootstrap) load(ctx context.Context) (state, error) {
 	for _, name := range []string{"clusterroles", "clusterrolebindings", "roles", "rolebindings"} {
 		r := b.Registry.Resource(rbacv1.Resource(name))
 		objects := map[string]*cache.Object{}
-		if err := r.All(ctx, "", func(o *cache.Object) bool {
+		if err := r.Reader.All(ctx, "", func(o *cache.Object) bool {
 			objects[o.Key] = o
 			return true
 		}); err != nil {
@@ -115,7 +115,7 @@ func (s state) find(ctx context.Context, k key) (registry.Object, error) {
 	if !ok {
 		return nil, nil
 	}
-	return p.resource.Decode(ctx, o)
+	return p.resource.Decoder.Decode(ctx, o)
 }
 
 func keyOf(obj registry.Object) key {

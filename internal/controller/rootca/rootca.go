@@ -62,12 +62,12 @@ type queue = workers.Queue[string]
 // Run works until ctx ends, or until following the namespaces or the ConfigMaps fails.
 func (c *Controller) Run(ctx context.Context) error {
 	published := c.Registry.Resource(configMaps.GroupResource())
-	revision, err := published.CurrentRevision(ctx)
+	revision, err := published.Reader.CurrentRevision(ctx)
 	if err != nil {
 		return err
 	}
 	// A ConfigMap that is changed or deleted later is published again.
-	changed, err := published.Watch(ctx, revision, cache.Interest{Name: Name})
+	changed, err := published.Reader.Watch(ctx, revision, cache.Interest{Name: Name})
 	if err != nil {
 		return err
 	}

@@ -82,8 +82,8 @@ func (w *allocation) ranges(family corev1.IPFamily, state int) ([]cidr, error) {
 	var failed error
 	err = view.Ascend(w.ctx, "", "", 0, func(o *cache.Object) bool {
 		var obj registry.Object
-		if o, failed = r.Readable(w.ctx, o); failed == nil {
-			obj, failed = r.Decode(w.ctx, o)
+		if o, failed = r.Reader.Readable(w.ctx, o); failed == nil {
+			obj, failed = r.Decoder.Decode(w.ctx, o)
 		}
 		if failed != nil {
 			return false
@@ -112,9 +112,9 @@ func (w *allocation) ranges(family corev1.IPFamily, state int) ([]cidr, error) {
 
 func (w *allocation) view(r *registry.Resource, state int) (*cache.View, error) {
 	if state == latestState {
-		return r.Current(w.ctx)
+		return r.Reader.Current(w.ctx)
 	}
-	return r.NotOlderThan(w.ctx, 0)
+	return r.Reader.NotOlderThan(w.ctx, 0)
 }
 
 // defaultRange is the name of the ServiceCIDR with the ranges of --service-cluster-ip-range.
@@ -160,7 +160,7 @@ func (w *allocation) allocateRequestedIP(svc *corev1.Service, wanted string) err
 	if entry, ok := latestConflict(w.conflicts, w.addressKey(address)); ok && entry.ModRevision != 0 {
 		return errTaken
 	}
-	view, err := w.s.Registry.Resource(ipAddresses).Current(w.ctx)
+	view, err := w.s.Registry.Resource(ipAddresses).Reader.Current(w.ctx)
 	if err != nil {
 		return err
 	}
@@ -238,7 +238,7 @@ func (w *allocation) addressKey(a netip.Addr) string {
 // claimIP adds the creation of the IPAddress to the transaction. The transaction fails if an
 // IPAddress of that name exists.
 func (w *allocation) claimIP(svc *corev1.Service, a netip.Addr) error {
-	op, err := w.s.Registry.Resource(ipAddresses).PutOp(w.ctx, w.s.newIPAddress(svc, a))
+	op, err := w.s.Registry.Resource(ipAddresses).Writer.PutOp(w.ctx, w.s.newIPAddress(svc, a))
 	if err != nil {
 		return err
 	}
@@ -294,7 +294,7 @@ func (w *allocation) releaseIP(svc *corev1.Service, ip string) error {
 	if entry.ModRevision == 0 {
 		return nil
 	}
-	obj, err := w.s.Registry.Resource(ipAddresses).DecodeEntry(w.ctx, entry)
+	obj, err := w.s.Registry.Resource(ipAddresses).Decoder.DecodeEntry(w.ctx, entry)
 	if err != nil {
 		return err
 	}

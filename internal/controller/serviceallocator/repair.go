@@ -82,7 +82,7 @@ func (s *Services) eachObject(ctx context.Context, gr schema.GroupResource, f fu
 			return err
 		}
 		for _, entry := range result.Entries {
-			obj, err := r.DecodeEntry(ctx, entry)
+			obj, err := r.Decoder.DecodeEntry(ctx, entry)
 			if err != nil {
 				return err
 			}
@@ -232,7 +232,7 @@ func (s *Services) repairAddresses(
 		if err != nil {
 			return changes, err
 		}
-		op, err := s.Registry.Resource(ipAddresses).PutOp(ctx, s.newIPAddress(svc, a))
+		op, err := s.Registry.Resource(ipAddresses).Writer.PutOp(ctx, s.newIPAddress(svc, a))
 		if err != nil {
 			return changes, err
 		}
@@ -263,7 +263,7 @@ func (s *Services) removeOrphan(ctx context.Context, a *networkingv1.IPAddress) 
 			return false, err
 		}
 		if entry.ModRevision != 0 {
-			obj, err := r.DecodeEntry(ctx, entry)
+			obj, err := r.Decoder.DecodeEntry(ctx, entry)
 			if err != nil || slices.Contains(ipAddressNames(obj), a.Name) {
 				return false, err
 			}

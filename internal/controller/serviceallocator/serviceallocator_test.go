@@ -67,7 +67,7 @@ func replicas(t *testing.T, n int, cidr string, ports serviceallocator.PortRange
 		if err := a.EnsurePortAllocation(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		reg.Resource(services).SetAllocator(a)
+		reg.Resource(services).Writer.SetAllocator(a)
 		list = append(list, &replica{reg, a, t})
 	}
 	list[0].addRange("kubernetes", cidr)
@@ -105,7 +105,7 @@ func (r *replica) create(s *corev1.Service, dryRun bool) (*corev1.Service, error
 	if err != nil {
 		return nil, err
 	}
-	obj, err := r.Registry.Resource(services).Decode(r.t.Context(), result.Object)
+	obj, err := r.Registry.Resource(services).Decoder.Decode(r.t.Context(), result.Object)
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +265,7 @@ func TestRepair(t *testing.T) {
 	fresh := orphan.DeepCopy()
 	fresh.Name, fresh.CreationTimestamp = "10.0.0.98", metav1.Now()
 	for _, a := range []*networkingv1.IPAddress{orphan, fresh} {
-		op, err := r.Registry.Resource(ips).PutOp(t.Context(), a)
+		op, err := r.Registry.Resource(ips).Writer.PutOp(t.Context(), a)
 		if err == nil {
 			_, err = r.Store.Commit(t.Context(), storage.Txn{Ops: []storage.Op{op}})
 		}

@@ -32,7 +32,7 @@ func (s stored) EndpointSlices(
 	ctx context.Context, namespace, service string,
 ) ([]*discoveryv1.EndpointSlice, error) {
 	r := s.registry.Resource(discoveryv1.SchemeGroupVersion.WithResource("endpointslices").GroupResource())
-	view, err := r.Recent(ctx)
+	view, err := r.Reader.Recent(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -40,14 +40,14 @@ func (s stored) EndpointSlices(
 	var failed error
 	want := cache.Label{Key: discoveryv1.LabelServiceName, Value: service}
 	err = view.Ascend(ctx, "", namespace+"/", 0, func(o *cache.Object) bool {
-		if o, failed = r.Readable(ctx, o); failed != nil {
+		if o, failed = r.Reader.Readable(ctx, o); failed != nil {
 			return false
 		}
 		if !slices.Contains(o.Labels, want) {
 			return true
 		}
 		var obj registry.Object
-		if obj, failed = r.Decode(ctx, o); failed == nil {
+		if obj, failed = r.Decoder.Decode(ctx, o); failed == nil {
 			out = append(out, obj.(*discoveryv1.EndpointSlice))
 		}
 		return failed == nil

@@ -146,11 +146,11 @@ func (g *Gate) Run(ctx context.Context) {
 
 // follow reads the Lease and its changes until there is an error.
 func (g *Gate) follow(ctx context.Context) error {
-	revision, err := g.leases.CurrentRevision(ctx)
+	revision, err := g.leases.Reader.CurrentRevision(ctx)
 	if err != nil {
 		return err
 	}
-	cursor, err := g.leases.Watch(ctx, revision, cache.Interest{Namespace: leaseNamespace, Name: leaseName})
+	cursor, err := g.leases.Reader.Watch(ctx, revision, cache.Interest{Namespace: leaseNamespace, Name: leaseName})
 	if err != nil {
 		return err
 	}
@@ -182,14 +182,14 @@ func (g *Gate) follow(ctx context.Context) error {
 
 // read returns until when the Lease is held, if it is not renewed before; the zero time if it is not held.
 func (g *Gate) read(ctx context.Context) (until time.Time, holder string, err error) {
-	o, err := g.leases.Latest(ctx, leaseNamespace, leaseName)
+	o, err := g.leases.Reader.Latest(ctx, leaseNamespace, leaseName)
 	if err != nil || o == nil {
 		return time.Time{}, "", err
 	}
-	if o, err = g.leases.Readable(ctx, o); err != nil {
+	if o, err = g.leases.Reader.Readable(ctx, o); err != nil {
 		return time.Time{}, "", err
 	}
-	obj, err := g.leases.Decode(ctx, o)
+	obj, err := g.leases.Decoder.Decode(ctx, o)
 	if err != nil {
 		return time.Time{}, "", err
 	}

@@ -45,7 +45,7 @@ func Restart(
 // Begin calls yield with the objects of a resource until it fails. It returns a cursor for the changes that follow, which
 // Follow closes.
 func Begin(ctx context.Context, r *registry.Resource, yield func(*cache.Object) error) (*cache.Cursor, error) {
-	view, err := r.Current(ctx)
+	view, err := r.Reader.Current(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func Begin(ctx context.Context, r *registry.Resource, yield func(*cache.Object) 
 	if err = cmp.Or(err, failed); err != nil {
 		return nil, err
 	}
-	return r.Watch(ctx, view.Revision(), cache.Interest{})
+	return r.Reader.Watch(ctx, view.Revision(), cache.Interest{})
 }
 
 // Follow calls f with each change that a cursor delivers, until there is an error, and closes the cursor.

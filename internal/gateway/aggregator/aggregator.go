@@ -184,7 +184,7 @@ func (a *Aggregator) decode(c *informer.Change) *apiregistrationv1.APIService {
 	if err == nil && s.Spec.Service == nil {
 		return s
 	}
-	obj, err := a.o.Registry.Resource(apiServices).Decode(context.Background(), c.Stored)
+	obj, err := a.o.Registry.Resource(apiServices).Decoder.Decode(context.Background(), c.Stored)
 	if err != nil {
 		a.o.Log.Error("an APIService cannot be read", "name", c.Name, "error", err)
 		return nil

@@ -112,11 +112,11 @@ func (r *remote) follow(ctx context.Context, name string) {
 }
 
 func (r *remote) followOnce(ctx context.Context, resource *registry.Resource) error {
-	revision, err := resource.CurrentRevision(ctx)
+	revision, err := resource.Reader.CurrentRevision(ctx)
 	if err != nil {
 		return err
 	}
-	cursor, err := resource.Watch(ctx, revision, cache.Interest{Namespace: r.service.Namespace})
+	cursor, err := resource.Reader.Watch(ctx, revision, cache.Interest{Namespace: r.service.Namespace})
 	if err != nil {
 		return err
 	}

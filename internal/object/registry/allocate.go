@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"strings"
 
 	"github.com/keelson-dev/keelson/internal/storage"
 )
@@ -35,37 +34,6 @@ type Allocation struct {
 type SideWrites struct {
 	Conditions []storage.Condition
 	Ops        []storage.Op
-}
-
-// SetAllocator makes a the resource's allocator. It is called before anything is
-// served. What a names has to be in the resource's own store.
-func (r *Resource) SetAllocator(a Allocator) { r.allocator = a }
-
-// Allocator returns what SetAllocator set; nil for most resources.
-func (r *Resource) Allocator() Allocator { return r.allocator }
-
-// Store is where the resource's objects are.
-func (r *Resource) Store() storage.Store { return r.store }
-
-// StoreKey is the key of an object in the store.
-func (r *Resource) StoreKey(namespace, name string) string { return r.prefix + r.Key(namespace, name) }
-
-// PutOp is the operation that stores obj, which is complete, as it is.
-func (r *Resource) PutOp(ctx context.Context, obj Object) (storage.Op, error) {
-	value, err := r.codec.value(ctx, obj)
-	if err != nil {
-		return storage.Op{}, err
-	}
-	return r.put(ctx, r.Key(obj.GetNamespace(), obj.GetName()), value)
-}
-
-// DecodeEntry makes the object of an entry of the store, in the storage version.
-func (r *Resource) DecodeEntry(ctx context.Context, e storage.Entry) (Object, error) {
-	o, err := r.objectOf(ctx, strings.TrimPrefix(e.Key, r.prefix), e.Value, e.ModRevision)
-	if err != nil {
-		return nil, err
-	}
-	return r.Decode(ctx, o)
 }
 
 // with adds the side writes to the transaction of the object.

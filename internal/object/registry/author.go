@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/keelson-dev/keelson/internal/machinery/request"
-	"github.com/keelson-dev/keelson/internal/storage"
 )
 
 // Author is who made a change, and how. A store that keeps history keeps it beside the change (storage.Txn.By), so it needs
@@ -118,13 +117,4 @@ func authorOf(ctx context.Context, verb, manager string) Author {
 		a.Impersonator, a.UserAgent, a.AuditID = i.Impersonator, i.UserAgent, i.AuditID
 	}
 	return a
-}
-
-// KeepsAuthors reports whether it is kept who made a change of the resource.
-func (r *Resource) KeepsAuthors() bool { return r.keepsAuthors }
-
-// keepsAuthors reports whether a store keeps who made a change.
-func keepsAuthors(s storage.Store) bool {
-	_, ok := s.(storage.History)
-	return ok
 }

@@ -60,12 +60,12 @@ func TestEventsStayOutOfMemory(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
 	var seen atomic.Int64
-	from, err := r.CurrentRevision(ctx)
+	from, err := r.Reader.CurrentRevision(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	watching.Go(func() {
-		cursor, err := r.Watch(ctx, from, cache.Interest{})
+		cursor, err := r.Reader.Watch(ctx, from, cache.Interest{})
 		if err != nil {
 			t.Error(err)
 			return
@@ -102,7 +102,7 @@ func TestEventsStayOutOfMemory(t *testing.T) {
 	}
 	paged := 0
 	for start, more := "", true; more; {
-		view, err := r.Current(ctx)
+		view, err := r.Reader.Current(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,8 +123,8 @@ func TestEventsStayOutOfMemory(t *testing.T) {
 	if paged != events {
 		t.Errorf("%d of %d Events are listed", paged, events)
 	}
-	if n, ok := r.Counted(); !ok || n != events || r.Loaded() {
-		t.Errorf("%d counted (%v), loaded: %v", n, ok, r.Loaded())
+	if n, ok := r.Reader.Counted(); !ok || n != events || r.Reader.Loaded() {
+		t.Errorf("%d counted (%v), loaded: %v", n, ok, r.Reader.Loaded())
 	}
 	for end := time.Now().Add(time.Minute); seen.Load() < int64(events); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -175,7 +175,7 @@ func touchEvent(ctx context.Context, t *testing.T, r *registry.Resource, i int, 
 		}
 		return
 	}
-	view, err := r.Current(ctx)
+	view, err := r.Reader.Current(ctx)
 	if err == nil {
 		if _, ok, found := view.Get(ctx, r.Key("default", name)); !ok {
 			err = errors.Join(found, errors.New("it is not there"))

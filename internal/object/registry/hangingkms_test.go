@@ -75,7 +75,7 @@ func TestHangingPluginDelaysOnlyItsObjects(t *testing.T) {
 	defer cancel()
 	pods := named(t, reader, "pods")
 	for _, r := range []*registry.Resource{secrets, namespaces, pods} {
-		if _, err := r.Current(ctx); err != nil {
+		if _, err := r.Reader.Current(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -97,22 +97,22 @@ func TestHangingPluginDelaysOnlyItsObjects(t *testing.T) {
 	if _, err := writer.Create(ctx, named(t, server, "namespaces"), "", namespace, writetest.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	snap, err := namespaces.Current(ctx)
+	snap, err := namespaces.Reader.Current(ctx)
 	if err != nil {
 		t.Fatalf("namespaces are held by the plug-in for secrets: %v", err)
 	}
 	if _, ok, err := snap.Get(ctx, "after"); !ok || err != nil {
 		t.Error("the new namespace is not there")
 	}
-	if snap, err = secrets.Current(ctx); err != nil {
+	if snap, err = secrets.Reader.Current(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if held := snap.Snapshot(); held.Len() != count || held.Unread() != count || !secrets.Unreadable() {
+	if held := snap.Snapshot(); held.Len() != count || held.Unread() != count || !secrets.Reader.Unreadable() {
 		t.Fatalf("%d secrets, %d unread", held.Len(), held.Unread())
 	}
 	o, _, _ := snap.Get(ctx, "ns/s0")
 	short, end := context.WithTimeout(ctx, 10*time.Millisecond)
-	_, err = secrets.Readable(short, o)
+	_, err = secrets.Reader.Readable(short, o)
 	end()
 	if !kerrors.IsInternalError(err) || !strings.Contains(
 		err.Error(), `unable to transform key "/registry/secrets/ns/s0": failed to decrypt DEK`,
@@ -121,7 +121,7 @@ func TestHangingPluginDelaysOnlyItsObjects(t *testing.T) {
 	}
 
 	sibling.Resume()
-	for secrets.Unreadable() || pods.Unreadable() {
+	for secrets.Reader.Unreadable() || pods.Reader.Unreadable() {
 		if ctx.Err() != nil {
 			t.Fatal("20 s after the plug-in answers, secrets cannot be read")
 		}
@@ -130,7 +130,7 @@ func TestHangingPluginDelaysOnlyItsObjects(t *testing.T) {
 	if _, decrypts := sibling.Calls(); decrypts != 1 {
 		t.Errorf("the plug-in was asked %d times for one key", decrypts)
 	}
-	if snap, err = pods.Current(ctx); err != nil {
+	if snap, err = pods.Reader.Current(ctx); err != nil {
 		t.Fatal(err)
 	}
 	listed := 0
@@ -168,7 +168,7 @@ func TestHangingPluginAtTheStart(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	secrets := named(t, reader, "secrets")
-	if snap, err := secrets.Current(ctx); err != nil || snap.Snapshot().Unread() != 8 {
+	if snap, err := secrets.Reader.Current(ctx); err != nil || snap.Snapshot().Unread() != 8 {
 		t.Fatalf("%v, %v", snap, err)
 	}
 	sibling.Resume()

@@ -1,6 +1,6 @@
 // Package registry holds what a kind is (this file and the files names.go, storage.go, selection.go, strategy.go and
-// subresource.go), and the objects of each kind: how they are encoded, read and committed. What a write does before it
-// is committed is in package write.
+// subresource.go), and the objects of each kind (resource.go, and a file for each part of a Resource: reader.go, past.go,
+// decoder.go, renderer.go and writer.go). What a write does before it is committed is in package write.
 //
 // A kind is one declaration: a *Kind value. The built-in ones are declared in
 // resource/, one folder an API group; a CustomResourceDefinition makes the same

@@ -23,7 +23,7 @@ type Lifecycle struct {
 // Lifecycle reads the metadata of an object from its stored bytes. It decodes no object, and no other part of the
 // metadata, unless the kind is stored in a form that has to be converted. The caller makes sure that o is readable (see
 // Readable).
-func (r *Resource) Lifecycle(o *cache.Object) (Lifecycle, error) {
+func (r *Decoder) Lifecycle(o *cache.Object) (Lifecycle, error) {
 	if err := o.Err(); err != nil {
 		return Lifecycle{}, kerrors.NewInternalError(err)
 	}

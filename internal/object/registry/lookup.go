@@ -18,11 +18,11 @@ func (g *Registry) Lookup(ctx context.Context, gr schema.GroupResource, namespac
 	if r == nil {
 		return nil, apierr.PathNotFound()
 	}
-	o, err := r.lookup(ctx, r.Key(namespace, name))
+	o, err := r.Reader.lookup(ctx, r.Key(namespace, name))
 	if err != nil || o == nil {
 		return nil, err
 	}
-	return r.Decode(ctx, o)
+	return r.Decoder.Decode(ctx, o)
 }
 
 // Stored returns the latest state of an object, decoded, nil if there is none. It reads from the store and does not
@@ -43,7 +43,7 @@ func (g *Registry) Stored(ctx context.Context, gr schema.GroupResource, namespac
 	if err != nil {
 		return nil, err
 	}
-	return r.Decode(ctx, o)
+	return r.Decoder.Decode(ctx, o)
 }
 
 // Life identifies one life of an object, to check whether it was deleted or replaced.
@@ -64,7 +64,7 @@ func (g *Registry) Life(ctx context.Context, gr schema.GroupResource, namespace,
 	if r == nil {
 		return Life{}, apierr.PathNotFound()
 	}
-	o, err := r.lookup(ctx, r.Key(namespace, name))
+	o, err := r.Reader.lookup(ctx, r.Key(namespace, name))
 	if err != nil || o == nil {
 		return Life{}, err
 	}

@@ -62,10 +62,10 @@ func TestLookupSeesAcknowledgedChanges(t *testing.T) {
 	if _, err := writer.Create(t.Context(), namespaces, "", namespace, writetest.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := namespaces.All(t.Context(), "", func(*cache.Object) bool { return true }); err != nil {
+	if err := namespaces.Reader.All(t.Context(), "", func(*cache.Object) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
-	if !namespaces.Loaded() {
+	if !namespaces.Reader.Loaded() {
 		t.Fatal("the namespaces are not in memory")
 	}
 	store.held.Lock()

@@ -6,7 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
-	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
 // NamespaceState is whether a namespace takes new objects.
@@ -24,7 +23,7 @@ var deletionTimestampPath = []int32{1, 9}
 // NamespaceState returns the state of a namespace, read from its stored bytes because every create in it calls this.
 func (g *Registry) NamespaceState(ctx context.Context, name string) (NamespaceState, error) {
 	r := g.resources[schema.GroupResource{Resource: "namespaces"}]
-	o, err := r.lookup(ctx, name)
+	o, err := r.Reader.lookup(ctx, name)
 	if err != nil || o == nil {
 		return NamespaceMissing, err
 	}
@@ -37,7 +36,7 @@ func (g *Registry) NamespaceState(ctx context.Context, name string) (NamespaceSt
 
 // NamespaceSince returns the revision at which a namespace was created, 0 if there is none.
 func (g *Registry) NamespaceSince(ctx context.Context, name string) (int64, error) {
-	o, err := g.resources[schema.GroupResource{Resource: "namespaces"}].lookup(ctx, name)
+	o, err := g.resources[schema.GroupResource{Resource: "namespaces"}].Reader.lookup(ctx, name)
 	if err != nil || o == nil {
 		return 0, err
 	}
@@ -49,21 +48,4 @@ func (g *Registry) NamespaceSince(ctx context.Context, name string) (int64, erro
 func (g *Registry) HasRevisionsOfNamespaces(r *Resource) bool {
 	namespaces := g.resources[schema.GroupResource{Resource: "namespaces"}]
 	return namespaces != nil && namespaces.store == r.store
-}
-
-// lookup finds an object in a state that has every change that this process has acknowledged: first in the cache, then
-// in the store. It returns nil if there is none.
-func (r *Resource) lookup(ctx context.Context, key string) (*cache.Object, error) {
-	view, err := r.cache.View(ctx, r.LastWrite())
-	if err != nil {
-		return nil, err
-	}
-	o, _, err := view.Get(ctx, key)
-	if err == nil && o == nil && view.Loaded() {
-		o, err = r.current(ctx, key)
-	}
-	if err != nil || o == nil {
-		return nil, err
-	}
-	return r.Readable(ctx, o)
 }

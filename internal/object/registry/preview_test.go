@@ -38,7 +38,7 @@ func TestWhatCannotBeShownIsNotStored(t *testing.T) {
 		}
 	}
 	stored := func() int64 {
-		view, err := r.Current(t.Context())
+		view, err := r.Reader.Current(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -75,11 +76,11 @@ func (g *Registry) Get(ctx context.Context, gr schema.GroupResource, namespace, 
 	if r == nil {
 		return nil, apierr.PathNotFound()
 	}
-	o, err := r.find(ctx, namespace, name)
+	o, err := r.Reader.find(ctx, namespace, name)
 	if err != nil {
 		return nil, err
 	}
-	return r.Decode(ctx, o)
+	return r.Decoder.Decode(ctx, o)
 }
 
 // List implements Access.
@@ -109,13 +110,36 @@ func (g *Registry) Each(
 	if r == nil {
 		return apierr.PathNotFound()
 	}
-	return r.All(ctx, namespace, func(o *cache.Object) bool {
+	return r.Reader.All(ctx, namespace, func(o *cache.Object) bool {
 		return yield(func() (Object, error) {
-			readable, err := r.Readable(ctx, o)
+			readable, err := r.Reader.Readable(ctx, o)
 			if err != nil {
 				return nil, err
 			}
-			return r.Decode(ctx, readable)
+			return r.Decoder.Decode(ctx, readable)
 		})
 	})
+}
+
+// ParseKey returns the resource, the namespace and the name that a key of the store is for; the name is empty if it is none of an
+// object. A key of a resource that the registry does not have is taken for one of a custom resource.
+func (g *Registry) ParseKey(key string) (gr schema.GroupResource, namespace, name string) {
+	rest, ok := strings.CutPrefix(key, Root)
+	if !ok {
+		return gr, "", ""
+	}
+	parts := strings.Split(rest, "/")
+	for n := min(len(parts)-1, 3); n > 0; n-- {
+		if r := g.byPath[strings.Join(parts[:n], "/")]; r != nil {
+			gr, parts = r.Kind.GroupResource(), parts[n:]
+			if r.Kind.Namespaced != (len(parts) == 2) {
+				return gr, "", ""
+			}
+			return gr, strings.Join(parts[:len(parts)-1], ""), parts[len(parts)-1]
+		}
+	}
+	if len(parts) < 3 || len(parts) > 4 || !strings.Contains(parts[0], ".") {
+		return gr, "", ""
+	}
+	return schema.GroupResource{Group: parts[0], Resource: parts[1]}, strings.Join(parts[2:len(parts)-1], ""), parts[len(parts)-1]
 }

@@ -12,8 +12,9 @@ import (
 // Served is one version of a resource as clients name it. A resource that is served in two groups has
 // one for each.
 type Served struct {
-	*Resource
-	Version *Version
+	Kind     *Kind
+	Resource *Resource
+	Version  *Version
 	// GVK and GVR are the kind and the resource by the names of the request.
 	GVK schema.GroupVersionKind
 	GVR schema.GroupVersionResource
@@ -27,7 +28,7 @@ type Served struct {
 // NewServed returns the resource in a version of its kind.
 func NewServed(r *Resource, v *Version) *Served {
 	gv := r.Kind.GroupVersion(v)
-	s := &Served{Resource: r, Version: v, GVK: gv.WithKind(r.Kind.Name), GVR: gv.WithResource(r.Kind.Resource)}
+	s := &Served{Kind: r.Kind, Resource: r, Version: v, GVK: gv.WithKind(r.Kind.Name), GVR: gv.WithResource(r.Kind.Resource)}
 	s.JSONHead = scheme.JSONHead(s.GVK)
 	if r.Kind.Unstructured() { // which has its apiVersion and kind among its members
 		s.JSONHead = []byte("{")

@@ -147,7 +147,7 @@ func resourceOf(all *registry.Registry, key string) (*registry.Resource, string)
 // checkServed compares every field of what is served in JSON, and in protobuf, in
 // the version of the entry.
 func checkServed(ctx context.Context, r *registry.Resource, key string, d dumped) error {
-	snap, err := r.Current(ctx)
+	snap, err := r.Reader.Current(ctx)
 	if err != nil {
 		return err
 	}
@@ -165,17 +165,17 @@ func checkServed(ctx context.Context, r *registry.Resource, key string, d dumped
 	if version == nil {
 		return fmt.Errorf("no version %v", d.Object["apiVersion"])
 	}
-	alone, err := r.MetadataJSON(ctx, o) // before there is an item that it is part of
+	alone, err := r.Renderer.MetadataJSON(ctx, o) // before there is an item that it is part of
 	if err != nil {
 		return err
 	}
-	item, err := r.ItemJSON(ctx, o, version)
+	item, err := r.Renderer.ItemJSON(ctx, o, version)
 	if err != nil {
 		return err
 	}
 	part, _, _, _, err := wire.Member(item, "metadata")
 	if err == nil {
-		part, err = r.ShownMetadata(part)
+		part, err = r.Renderer.ShownMetadata(part)
 	}
 	if err != nil || version.FromStorage == nil && !bytes.Equal(part, alone) {
 		return fmt.Errorf("metadata alone is %s, of the item %s (%v)", alone, part, err)
@@ -191,7 +191,7 @@ func checkServed(ctx context.Context, r *registry.Resource, key string, d dumped
 	if err := sameJSON(item, want); err != nil {
 		return err
 	}
-	raw, err := r.ItemProto(ctx, o, version)
+	raw, err := r.Renderer.ItemProto(ctx, o, version)
 	if err != nil {
 		return err
 	}
@@ -209,15 +209,15 @@ func checkServed(ctx context.Context, r *registry.Resource, key string, d dumped
 	if err := sameJSON(again, want); err != nil {
 		return fmt.Errorf("protobuf: %w", err)
 	}
-	if meta, err := r.MetadataJSON(ctx, o); err != nil {
+	if meta, err := r.Renderer.MetadataJSON(ctx, o); err != nil {
 		return err
 	} else if err := sameJSON(meta, withoutAnnotation(metadata, r.Kind.Metadata.HiddenAnnotation)); err != nil &&
 		version.FromStorage == nil {
 		return fmt.Errorf("metadata: %w", err)
 	}
 	// What was made once is kept.
-	before := r.Decodes()
-	if _, err := r.ItemJSON(ctx, o, version); err != nil || r.Decodes() != before {
+	before := r.Decoder.Decodes()
+	if _, err := r.Renderer.ItemJSON(ctx, o, version); err != nil || r.Decoder.Decodes() != before {
 		return fmt.Errorf("the second read decoded the object, error %v", err)
 	}
 	return nil

@@ -44,9 +44,9 @@ func (d Distance) MarshalJSON() ([]byte, error) { return json.Marshal(d.Text(tim
 
 // Row returns the part of a table row that depends on o only, from the cache or from encode, which gets the object in
 // the version that cells are made from. The result must not be changed.
-func (r *Resource) Row(ctx context.Context, o *cache.Object, encode func(Object) ([]byte, error)) ([]byte, error) {
+func (r *Renderer) Row(ctx context.Context, o *cache.Object, encode func(Object) ([]byte, error)) ([]byte, error) {
 	return r.cache.Encoded(o, r.rowID(o), func() ([]byte, error) {
-		obj, err := r.Decode(ctx, o)
+		obj, err := r.decoder.Decode(ctx, o)
 		if err != nil {
 			return nil, err
 		}

@@ -5,13 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/internal/storage"
-	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
 // Transformer changes a resource's values on their way to the store and back
@@ -93,38 +91,6 @@ func (c *codec) toStore(ctx context.Context, key string, plain []byte) ([]byte, 
 	return value, nil
 }
 
-// stale reports whether an object must be written although nothing has changed, because it would be stored differently: with
-// another key, or in another version.
-func (r *Resource) stale(ctx context.Context, found *cache.Object, value []byte) (bool, error) {
-	head := r.codec.versionHead()
-	custom, compares := r.codec.encoding.(*unstructuredEncoding)
-	compares = compares && !custom.documents.IsNormal(found.Revision)
-	if r.codec.transformer == nil && head == nil && !compares {
-		return false, nil
-	}
-	key := r.prefix + found.Key
-	start := time.Now()
-	e, _, err := r.store.Get(ctx, key, 0)
-	r.metrics.Request(cache.GetOperation, start, err)
-	if err != nil || e.ModRevision != found.Revision {
-		// The write finds out about a change.
-		return true, err
-	}
-	plain, stale := e.Value, false
-	if r.codec.transformer != nil {
-		err = storage.RetryPending(ctx, func() (err error) {
-			plain, stale, err = r.codec.transformer.FromStore(ctx, key, e.Value)
-			return err
-		})
-	}
-	if err == nil && compares && !stale {
-		// What is stored may lack defaults, or have fields that the schema does not have any more.
-		same, err := sameDocument(plain, value)
-		return !same, err
-	}
-	return stale || err == nil && !bytes.HasPrefix(plain, head), err
-}
-
 // versionHead returns the beginning of the values of a kind whose stored version cannot be seen in the data of an object. It is
 // nil for other kinds: those that are stored as JSON, and those that have one version only.
 func (c *codec) versionHead() []byte {
@@ -133,27 +99,3 @@ func (c *codec) versionHead() []byte {
 	}
 	return nil
 }
-
-// readableWait bounds how long a request or a watch waits for what one object needs to
-// be read. Most often the plug-in's own limit, three seconds, comes first.
-const readableWait = 10 * time.Second
-
-// Readable returns o, unless its stored value could not be read when it came to the
-// cache. Then it tries again, and waits for the KMS provider if that has to be asked: a
-// key may have been added, or the provider may answer now. The error is an
-// InternalError that names the key.
-func (r *Resource) Readable(ctx context.Context, o *cache.Object) (*cache.Object, error) {
-	if o.Err() == nil {
-		return o, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, readableWait)
-	defer cancel()
-	readable, err := r.cache.Readable(ctx, o)
-	if err != nil {
-		return nil, kerrors.NewInternalError(err)
-	}
-	return readable, nil
-}
-
-// Unreadable reports whether some object in memory cannot be read now.
-func (r *Resource) Unreadable() bool { return r.cache.Unread() > 0 }

@@ -96,7 +96,7 @@ func storedSecret(t *testing.T, store storage.Store, name string) storage.Entry 
 func password(t *testing.T, r *registry.Resource, name string) (string, error) {
 	t.Helper()
 	ctx := context.Background()
-	snap, err := r.Current(ctx)
+	snap, err := r.Reader.Current(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,10 +104,10 @@ func password(t *testing.T, r *registry.Resource, name string) (string, error) {
 	if !ok {
 		t.Fatalf("%s is not in the cache", name)
 	}
-	if o, err = r.Readable(ctx, o); err != nil {
+	if o, err = r.Reader.Readable(ctx, o); err != nil {
 		return "", err
 	}
-	obj, err := r.Decode(t.Context(), o)
+	obj, err := r.Decoder.Decode(t.Context(), o)
 	if err != nil {
 		return "", err
 	}
@@ -176,7 +176,7 @@ func TestEncryptedValues(t *testing.T) {
 	if _, err := writer.Create(context.Background(), r, "ns", secret, writetest.Options{}); !kerrors.IsAlreadyExists(err) {
 		t.Errorf("create: error %v", err)
 	}
-	if !r.Unreadable() {
+	if !r.Reader.Unreadable() {
 		t.Error("nobody is told of an unreadable object")
 	}
 

@@ -118,14 +118,14 @@ func (n *Notices) notify(ctx context.Context, s *registry.Served, o *cache.Objec
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	obj, err := s.DecodeStored(o)
+	obj, err := s.Resource.Decoder.DecodeStored(o)
 	if err != nil || placed(obj) {
 		return err
 	}
 	text := "this server only stores the " + s.Kind.Name + ": it has no Lease of " + strings.Join(missing, " and of ") +
 		", so no containers start, unless they run with --leader-elect=false; see " + Page
 	request.Warn(ctx, text)
-	if !n.mayWrite(obj.GetNamespace(), s.Now()) {
+	if !n.mayWrite(obj.GetNamespace(), s.Resource.Now()) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(request.WithUser(ctx, nil), eventWait)
@@ -153,7 +153,7 @@ func (n *Notices) missing(ctx context.Context, needed []string) (names []string,
 		if n.wrote[slices.Index(components[:], name)].Load() {
 			continue
 		}
-		lease, err := n.leases.Latest(ctx, metav1.NamespaceSystem, name)
+		lease, err := n.leases.Reader.Latest(ctx, metav1.NamespaceSystem, name)
 		if err != nil {
 			return nil, err
 		}
@@ -171,7 +171,7 @@ func placed(obj registry.Object) bool {
 }
 
 func event(s *registry.Served, obj registry.Object, text string) *corev1.Event {
-	now := metav1.NewTime(s.Now())
+	now := metav1.NewTime(s.Resource.Now())
 	version, kind := s.GVK.ToAPIVersionAndKind()
 	return &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: obj.GetNamespace(), GenerateName: obj.GetName() + "."},

@@ -122,7 +122,7 @@ func TestServersWithoutNodesKeepNoObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if reg.Resource(corev1.Resource("pods")).Loaded() {
+	if reg.Resource(corev1.Resource("pods")).Reader.Loaded() {
 		t.Error("pods were loaded for a user that is no node")
 	}
 }
@@ -249,7 +249,7 @@ func TestPodCertificateRequestsOfNodes(t *testing.T) {
 		c := &certificatesv1beta1.PodCertificateRequest{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		c.Spec.NodeName = types.NodeName(node)
 		c.Namespace = "ns"
-		if _, err := reg.Resource(podCertificateRequests).Insert(t.Context(), c, registry.Commit{}); err != nil {
+		if _, err := reg.Resource(podCertificateRequests).Writer.Insert(t.Context(), c, registry.Commit{}); err != nil {
 			t.Fatal(err)
 		}
 	}

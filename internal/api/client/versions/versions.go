@@ -113,7 +113,7 @@ func (v *Versions) Convert(
 		obj = u.DeepCopy() // which conversion may change
 	}
 	return v.inRequested(ctx, a, served, names, func(r *registry.Served, version *registry.Version) (registry.Object, error) {
-		return r.ToVersion(ctx, obj, version)
+		return r.Resource.Decoder.ToVersion(ctx, obj, version)
 	})
 }
 
@@ -268,7 +268,7 @@ func (v *Versions) replace(
 	if names.Kind != a.Stored.Kind {
 		if obj, err = v.inRequested(ctx, a, served, names,
 			func(r *registry.Served, version *registry.Version) (registry.Object, error) {
-				return r.ToStorage(ctx, obj, version)
+				return r.Resource.Decoder.ToStorage(ctx, obj, version)
 			}); err != nil {
 			return err
 		}
@@ -308,7 +308,7 @@ func (v *Versions) openIf(
 	if err != nil {
 		return nil, nil, err
 	}
-	if served.GVK != kind || served.Virtual() {
+	if served.GVK != kind || served.Resource.Virtual() {
 		done()
 		return nil, nil, nil
 	}

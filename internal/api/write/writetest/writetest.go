@@ -89,7 +89,7 @@ func (w *Writer) Amend(
 	if err != nil {
 		return nil, err
 	}
-	return t.Decode(ctx, result.Object)
+	return t.Resource.Decoder.Decode(ctx, result.Object)
 }
 
 // Delete deletes an object, or begins to.

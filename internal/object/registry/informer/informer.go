@@ -108,7 +108,7 @@ func (f *Informer) Close() { f.cursor.Close() }
 
 // begin loads all objects and returns a cursor to what follows.
 func (f *Informer) begin(ctx context.Context) (*cache.Cursor, error) {
-	view, err := f.o.Resource.Current(ctx)
+	view, err := f.o.Resource.Reader.Current(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (f *Informer) begin(ctx context.Context) (*cache.Cursor, error) {
 	}); err != nil {
 		return nil, err
 	}
-	cursor, err := f.o.Resource.Watch(ctx, view.Revision(), cache.Interest{})
+	cursor, err := f.o.Resource.Reader.Watch(ctx, view.Revision(), cache.Interest{})
 	if err != nil {
 		return nil, err
 	}
@@ -238,14 +238,14 @@ func (f *Informer) append(reading *patience, changes []Change, o, prev *cache.Ob
 	change := Change{Namespace: o.Namespace, Name: o.Name}
 	readable, err := o, error(nil)
 	if o.Err() != nil {
-		readable, err = f.o.Resource.Readable(reading.forUnread(), o)
+		readable, err = f.o.Resource.Reader.Readable(reading.forUnread(), o)
 	}
 	switch {
 	case err != nil:
 	case f.o.Stored:
 		change.Stored = readable
 	default:
-		change.Object, err = f.o.Resource.Decode(reading.ctx, readable)
+		change.Object, err = f.o.Resource.Decoder.Decode(reading.ctx, readable)
 	}
 	delete(f.missing, o.Key)
 	if err != nil {
@@ -274,7 +274,7 @@ func (f *Informer) position() (int64, <-chan struct{}) {
 // SyncOwn waits until every write that this process has acknowledged before the call has been applied. It costs nothing
 // when there is nothing to wait for. Writes of other processes on the same store are applied soon after.
 func (f *Informer) SyncOwn(ctx context.Context) error {
-	last := f.o.Resource.LastWrite()
+	last := f.o.Resource.Reader.LastWrite()
 	for f.applied.Load() < last {
 		applied, moved := f.position()
 		if applied >= last {
@@ -290,11 +290,11 @@ func (f *Informer) SyncOwn(ctx context.Context) error {
 }
 
 // HasOwn reports whether every write that this process has acknowledged has been applied: SyncOwn would not wait.
-func (f *Informer) HasOwn() bool { return f.applied.Load() >= f.o.Resource.LastWrite() }
+func (f *Informer) HasOwn() bool { return f.applied.Load() >= f.o.Resource.Reader.LastWrite() }
 
 // Sync waits until every write acknowledged before the call has been applied.
 func (f *Informer) Sync(ctx context.Context) error {
-	current, err := f.o.Resource.CurrentRevision(ctx)
+	current, err := f.o.Resource.Reader.CurrentRevision(ctx)
 	if err != nil {
 		return err
 	}
@@ -322,7 +322,7 @@ func (f *Informer) Sync(ctx context.Context) error {
 // lastChange returns the revision of the last change of the resource in (from, to], or from if there is none, so that
 // the caller does not wait for revisions of other resources.
 func (f *Informer) lastChange(ctx context.Context, from, to int64) (int64, error) {
-	cursor, err := f.o.Resource.Watch(ctx, from, cache.Interest{})
+	cursor, err := f.o.Resource.Reader.Watch(ctx, from, cache.Interest{})
 	if err != nil {
 		return 0, err
 	}

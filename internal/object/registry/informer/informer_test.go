@@ -219,13 +219,13 @@ func TestOtherObjectsAreNotDecoded(t *testing.T) {
 		Resource: r, Reset: m.reset, Apply: m.apply, Log: slog.Default(),
 		Concerns: func(o, _ *cache.Object) bool { return o.Name != "other" },
 	})
-	decodes := r.Decodes()
+	decodes := r.Decoder.Decodes()
 	create(t, r, "other", "1")
-	written := r.Decodes() - decodes // by the write itself
+	written := r.Decoder.Decodes() - decodes // by the write itself
 	if err := f.Sync(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if got := m.state(); len(got) != 0 || r.Decodes()-decodes != written {
-		t.Errorf("%v, %d decodes after %d of the write", got, r.Decodes()-decodes, written)
+	if got := m.state(); len(got) != 0 || r.Decoder.Decodes()-decodes != written {
+		t.Errorf("%v, %d decodes after %d of the write", got, r.Decoder.Decodes()-decodes, written)
 	}
 }

@@ -77,7 +77,7 @@ func (p *parameters) find(
 	case ref.Name != "" && ref.Selector != nil:
 		return nil, errors.New("paramRef.name and paramRef.selector are mutually exclusive")
 	case ref.Name != "":
-		o, found, err := view.Get(ctx, p.served.Key(namespace, ref.Name))
+		o, found, err := view.Get(ctx, p.served.Resource.Key(namespace, ref.Name))
 		if err != nil || !found || o == nil {
 			return nil, err
 		}
@@ -97,9 +97,9 @@ func (p *parameters) find(
 // versions of a custom resource do not know each other's writes.
 func (p *parameters) view(ctx context.Context) (*cache.View, error) {
 	if p.served.Kind.Unstructured() {
-		return p.served.Current(ctx)
+		return p.served.Resource.Reader.Current(ctx)
 	}
-	return p.served.NotOlderThan(ctx, p.served.LastWrite())
+	return p.served.Resource.Reader.NotOlderThan(ctx, p.served.Resource.Reader.LastWrite())
 }
 
 // list returns the objects of a namespace that a selector chooses, by name.
@@ -126,9 +126,9 @@ func (p *parameters) list(
 
 // decode returns an object in the version of paramKind.
 func (p *parameters) decode(ctx context.Context, o *cache.Object) (registry.Object, error) {
-	readable, err := p.served.Readable(ctx, o)
+	readable, err := p.served.Resource.Reader.Readable(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	return p.served.DecodeAs(ctx, readable, p.served.Version)
+	return p.served.Resource.Decoder.DecodeAs(ctx, readable, p.served.Version)
 }

@@ -58,7 +58,7 @@ func (p *plugin) charge(ctx context.Context, a *admission.Attributes) (*admissio
 	if a.Namespace == "" || !handles(a) {
 		return nil, nil
 	}
-	view, err := p.quotas.Recent(ctx)
+	view, err := p.quotas.Reader.Recent(ctx)
 	if err != nil || len(p.limited) == 0 && view.Loaded() && view.Snapshot().Len() == 0 {
 		return nil, err
 	}
@@ -162,10 +162,10 @@ func (p *plugin) list(ctx context.Context, namespace string, view *cache.View) (
 	var failed error
 	err = view.Ascend(ctx, "", namespace+"/", 0, func(o *cache.Object) bool {
 		var obj registry.Object
-		if o, failed = p.quotas.Readable(ctx, o); failed != nil {
+		if o, failed = p.quotas.Reader.Readable(ctx, o); failed != nil {
 			return false
 		}
-		if obj, failed = p.quotas.Decode(ctx, o); failed != nil {
+		if obj, failed = p.quotas.Decoder.Decode(ctx, o); failed != nil {
 			return false
 		}
 		q := obj.(*corev1.ResourceQuota)
@@ -184,7 +184,7 @@ func (p *plugin) learn(ctx context.Context, mine *account, conflicts []*storage.
 		}
 		now := held{key: key, revision: c.Revision}
 		if c.Current.ModRevision != 0 {
-			obj, err := p.quotas.DecodeEntry(ctx, c.Current)
+			obj, err := p.quotas.Decoder.DecodeEntry(ctx, c.Current)
 			if err != nil {
 				return err
 			}
@@ -221,9 +221,9 @@ func (p *plugin) checkLatest(
 		}
 		return p.check(ctx, a, e, quotas)
 	}
-	changes, err = look(p.quotas.Recent)
+	changes, err = look(p.quotas.Reader.Recent)
 	if err != nil && !storage.IsExclusive(p.quotas.Store()) {
-		changes, err = look(p.quotas.Current)
+		changes, err = look(p.quotas.Reader.Current)
 	}
 	return changes, behind, err
 }
@@ -247,7 +247,7 @@ func newest(quotas []held, known map[string]held) []held {
 func (p *plugin) write(ctx context.Context, changes, behind []held) (*admission.Charge, error) {
 	c := &admission.Charge{Store: p.quotas.Store()}
 	for _, h := range changes {
-		op, err := p.quotas.PutOp(ctx, h.quota)
+		op, err := p.quotas.Writer.PutOp(ctx, h.quota)
 		if err != nil {
 			return nil, err
 		}

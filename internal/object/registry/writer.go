@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
-	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
 	"github.com/keelson-dev/keelson/internal/machinery/tracing"
@@ -43,8 +41,47 @@ type Conflict struct {
 // Error implements error.
 func (c *Conflict) Error() string { return "registry: another write came first" }
 
+// Writer changes the stored objects of a resource, each change in one transaction. What a write does before is in package
+// write.
+type Writer struct {
+	*bound
+	reader   *Reader
+	renderer *Renderer
+	// allocator gives objects what no two of them may have; nil for most.
+	allocator Allocator
+	// keepsAuthors means that the store keeps who made a change.
+	keepsAuthors bool
+}
+
+// Result is the result of a write.
+type Result struct {
+	// Object is the object as it is (or, for a dry run, would be) stored; of a
+	// deletion as it was last.
+	Object *cache.Object
+	// Created means that an update created the object, Deleted that the object is gone.
+	Created, Deleted bool
+	// item is the JSON in the storage version where the write made it anyway.
+	item []byte
+}
+
+// SetAllocator makes a the resource's allocator. It is called before anything is
+// served. What a names has to be in the resource's own store.
+func (r *Writer) SetAllocator(a Allocator) { r.allocator = a }
+
+// Allocator returns what SetAllocator set; nil for most resources.
+func (r *Writer) Allocator() Allocator { return r.allocator }
+
+// PutOp is the operation that stores obj, which is complete, as it is.
+func (r *Writer) PutOp(ctx context.Context, obj Object) (storage.Op, error) {
+	value, err := r.codec.value(ctx, obj)
+	if err != nil {
+		return storage.Op{}, err
+	}
+	return r.put(ctx, r.key(obj.GetNamespace(), obj.GetName()), value)
+}
+
 // conflict returns a *Conflict for an error of the store that is a *storage.ConflictError, and otherwise err.
-func (r *Resource) conflict(ctx context.Context, key string, err error) error {
+func (r *Writer) conflict(ctx context.Context, key string, err error) error {
 	met := (*storage.ConflictError)(nil)
 	if !errors.As(err, &met) {
 		return err
@@ -61,10 +98,10 @@ func (r *Resource) conflict(ctx context.Context, key string, err error) error {
 
 // Insert stores a new object, which is complete and of the storage version. It fails with a
 // *Conflict if there is one of that name.
-func (r *Resource) Insert(ctx context.Context, obj Object, c Commit) (Result, error) {
-	key := r.Key(obj.GetNamespace(), obj.GetName())
+func (r *Writer) Insert(ctx context.Context, obj Object, c Commit) (Result, error) {
+	key := r.key(obj.GetNamespace(), obj.GetName())
 	if c.DryRun {
-		found, err := r.current(ctx, key)
+		found, err := r.reader.current(ctx, key)
 		if err != nil {
 			return Result{}, err
 		}
@@ -108,7 +145,7 @@ func InsertTogether(ctx context.Context, list []Insertion) error {
 		if err != nil {
 			return err
 		}
-		op, err := r.put(ctx, r.Key(n.Object.GetNamespace(), n.Object.GetName()), value)
+		op, err := r.Writer.put(ctx, r.Key(n.Object.GetNamespace(), n.Object.GetName()), value)
 		if err != nil {
 			return err
 		}
@@ -116,19 +153,19 @@ func InsertTogether(ctx context.Context, list []Insertion) error {
 		txn.Conditions = append(txn.Conditions, storage.Condition{Key: op.Key})
 		txn.Ops = append(txn.Ops, op)
 	}
-	revision, err := list[0].Resource.commit(ctx, txn, Commit{})
+	revision, err := list[0].Resource.Writer.commit(ctx, txn, Commit{})
 	if err != nil {
 		return err
 	}
 	for _, n := range list[1:] {
-		n.Resource.noteWrite(revision)
+		n.Resource.Writer.noteWrite(revision)
 	}
 	return nil
 }
 
 // Replace stores obj instead of found, unless nothing would change. It fails with a *Conflict if found is not the
 // current state.
-func (r *Resource) Replace(ctx context.Context, found *cache.Object, obj Object, c Commit) (Result, error) {
+func (r *Writer) Replace(ctx context.Context, found *cache.Object, obj Object, c Commit) (Result, error) {
 	if c.DryRun {
 		return r.Unstored(ctx, found, obj)
 	}
@@ -145,7 +182,7 @@ func (r *Resource) Replace(ctx context.Context, found *cache.Object, obj Object,
 			return Result{Object: found}, err
 		}
 	}
-	if c.Unconverted && r.IsPrepared() {
+	if c.Unconverted && r.renderer.IsPrepared() {
 		return r.commitPut(ctx, found.Key, found.Revision, value, nil, c)
 	}
 	buffer := previews.Get().(*[]byte)
@@ -154,14 +191,46 @@ func (r *Resource) Replace(ctx context.Context, found *cache.Object, obj Object,
 	keepPreview(buffer, item)
 	if err != nil {
 		// An object that could not be encoded before the write may be stored again, so that it can be deleted.
-		if _, before := r.encode(ctx, found, r.codec.storage); before == nil {
+		if _, before := r.renderer.encode(ctx, found, r.codec.storage); before == nil {
 			return Result{}, err
 		}
-		if item, err = r.encodeItem(ctx, found, r.codec.storage); err != nil {
+		if item, err = r.renderer.encodeItem(ctx, found, r.codec.storage); err != nil {
 			return Result{}, err
 		}
 	}
 	return r.commitPut(ctx, found.Key, found.Revision, value, item, c)
+}
+
+// stale reports whether an object must be written although nothing has changed, because it would be stored differently: with
+// another key, or in another version.
+func (r *Writer) stale(ctx context.Context, found *cache.Object, value []byte) (bool, error) {
+	head := r.codec.versionHead()
+	custom, compares := r.codec.encoding.(*unstructuredEncoding)
+	compares = compares && !custom.documents.IsNormal(found.Revision)
+	if r.codec.transformer == nil && head == nil && !compares {
+		return false, nil
+	}
+	key := r.prefix + found.Key
+	start := time.Now()
+	e, _, err := r.store.Get(ctx, key, 0)
+	r.metrics.Request(cache.GetOperation, start, err)
+	if err != nil || e.ModRevision != found.Revision {
+		// The write finds out about a change.
+		return true, err
+	}
+	plain, stale := e.Value, false
+	if r.codec.transformer != nil {
+		err = storage.RetryPending(ctx, func() (err error) {
+			plain, stale, err = r.codec.transformer.FromStore(ctx, key, e.Value)
+			return err
+		})
+	}
+	if err == nil && compares && !stale {
+		// What is stored may lack defaults, or have fields that the schema does not have any more.
+		same, err := sameDocument(plain, value)
+		return !same, err
+	}
+	return stale || err == nil && !bytes.HasPrefix(plain, head), err
 }
 
 // previews are buffers for the JSON of objects that are about to be stored. They are reused when the write has its
@@ -178,14 +247,14 @@ func keepPreview(buffer *[]byte, item []byte) {
 
 // commitPut stores a plain value instead of the value at a revision; 0 means that there is none. item is its JSON from
 // preview.
-func (r *Resource) commitPut(
+func (r *Writer) commitPut(
 	ctx context.Context, key string, revision int64, value, item []byte, c Commit,
 ) (Result, error) {
 	op, err := r.put(ctx, key, value)
 	if err != nil {
 		return Result{}, err
 	}
-	op.TTL = r.Kind.Storage.TTLSeconds
+	op.TTL = r.kind.Storage.TTLSeconds
 	revision, err = r.commit(ctx, storage.Txn{
 		Conditions: []storage.Condition{{Key: op.Key, ModRevision: revision}},
 		Ops:        []storage.Op{op},
@@ -197,7 +266,7 @@ func (r *Resource) commitPut(
 }
 
 // commit commits a transaction that changes an object of the resource, with what c adds to it, and notes its revision.
-func (r *Resource) commit(ctx context.Context, txn storage.Txn, c Commit) (int64, error) {
+func (r *Writer) commit(ctx context.Context, txn storage.Txn, c Commit) (int64, error) {
 	start := time.Now()
 	txn = c.SideWrites.with(txn)
 	if r.keepsAuthors {
@@ -228,16 +297,6 @@ var verbs = map[cache.Operation]string{
 	cache.CreateOperation: "create", cache.UpdateOperation: "update", cache.DeleteOperation: "delete",
 }
 
-// noteWrite raises the result of LastWrite to revision.
-func (r *Resource) noteWrite(revision int64) {
-	for {
-		last := r.lastWrite.Load()
-		if revision <= last || r.lastWrite.CompareAndSwap(last, revision) {
-			return
-		}
-	}
-}
-
 // operationOf returns the operation of a transaction on its object, which is its first operation and condition.
 func operationOf(txn *storage.Txn) cache.Operation {
 	switch {
@@ -249,12 +308,18 @@ func operationOf(txn *storage.Txn) cache.Operation {
 	return cache.UpdateOperation
 }
 
-// LastWrite returns the revision of the last write of the resource that this process has committed, 0 if there was
-// none. It is noted before the write is acknowledged.
-func (r *Resource) LastWrite() int64 { return r.lastWrite.Load() }
+// noteWrite raises the result of LastWrite to revision.
+func (r *Writer) noteWrite(revision int64) {
+	for {
+		last := r.lastWrite.Load()
+		if revision <= last || r.lastWrite.CompareAndSwap(last, revision) {
+			return
+		}
+	}
+}
 
 // Remove deletes found. It fails with a *Conflict if found is not the current state.
-func (r *Resource) Remove(ctx context.Context, found *cache.Object, c Commit) (Result, error) {
+func (r *Writer) Remove(ctx context.Context, found *cache.Object, c Commit) (Result, error) {
 	if c.DryRun {
 		return Result{Object: found, Deleted: true}, nil
 	}
@@ -271,13 +336,13 @@ func (r *Resource) Remove(ctx context.Context, found *cache.Object, c Commit) (R
 }
 
 // RemoveUnreadable is Remove for an object whose value cannot be read.
-func (r *Resource) RemoveUnreadable(ctx context.Context, found *cache.Object) error {
+func (r *Writer) RemoveUnreadable(ctx context.Context, found *cache.Object) error {
 	_, err := r.removeKey(ctx, found, Commit{})
 	return err
 }
 
 // removeKey deletes the key of found and returns the revision of that.
-func (r *Resource) removeKey(ctx context.Context, found *cache.Object, c Commit) (int64, error) {
+func (r *Writer) removeKey(ctx context.Context, found *cache.Object, c Commit) (int64, error) {
 	key := r.prefix + found.Key
 	revision, err := r.commit(ctx, storage.Txn{
 		Conditions: []storage.Condition{{Key: key, ModRevision: found.Revision}},
@@ -289,32 +354,15 @@ func (r *Resource) removeKey(ctx context.Context, found *cache.Object, c Commit)
 	return revision, nil
 }
 
-// Unstored is the result of a write of obj over found that is not stored.
-func (r *Resource) Unstored(ctx context.Context, found *cache.Object, obj Object) (Result, error) {
-	obj.SetResourceVersion(strconv.FormatInt(found.Revision, 10))
-	return r.dryResult(ctx, found.Key, obj)
-}
-
-// Result is the result of a write.
-type Result struct {
-	// Object is the object as it is (or, for a dry run, would be) stored; of a
-	// deletion as it was last.
-	Object *cache.Object
-	// Created means that an update created the object, Deleted that the object is gone.
-	Created, Deleted bool
-	// item is the JSON in the storage version where the write made it anyway.
-	item []byte
-}
-
 // put is the operation that stores a plain value.
-func (r *Resource) put(ctx context.Context, key string, plain []byte) (storage.Op, error) {
+func (r *Writer) put(ctx context.Context, key string, plain []byte) (storage.Op, error) {
 	value, err := r.codec.toStore(ctx, r.prefix+key, plain)
 	return storage.Put(r.prefix+key, value), err
 }
 
 // written returns the result of a committed plain value, and adds its JSON, which preview appended to item, to the
 // cache, because the client has probably requested it.
-func (r *Resource) written(key string, value, item []byte, revision int64) (Result, error) {
+func (r *Writer) written(key string, value, item []byte, revision int64) (Result, error) {
 	o, err := r.plainObject(key, value, revision)
 	if err != nil {
 		return Result{}, err
@@ -334,41 +382,14 @@ func (r *Resource) written(key string, value, item []byte, revision int64) (Resu
 	return result, nil
 }
 
-// objectOf makes a cache object of a stored value. It waits for what the value needs to
-// be read.
-func (r *Resource) objectOf(ctx context.Context, key string, value []byte, revision int64) (*cache.Object, error) {
-	ctx, cancel := context.WithTimeout(ctx, readableWait)
-	defer cancel()
-	var h cache.Header
-	err := storage.RetryPending(ctx, func() (err error) {
-		h, err = r.codec.Read(r.prefix+key, value, revision)
-		return err
-	})
-	if err != nil {
-		return nil, kerrors.NewInternalError(err)
-	}
-	return objectAt(key, revision, h), nil
-}
-
-// plainObject makes a cache object of a plain value.
-func (r *Resource) plainObject(key string, value []byte, revision int64) (*cache.Object, error) {
-	h, err := r.codec.read(value, revision)
-	if err != nil {
-		return nil, err
-	}
-	return objectAt(key, revision, h), nil
-}
-
-func objectAt(key string, revision int64, h cache.Header) *cache.Object {
-	o := &cache.Object{Key: key, Name: key, Revision: revision, Labels: h.Labels, Fields: h.Fields, Data: h.Data}
-	if i := strings.IndexByte(key, '/'); i >= 0 {
-		o.Namespace, o.Name = key[:i], key[i+1:]
-	}
-	return o
+// Unstored is the result of a write of obj over found that is not stored.
+func (r *Writer) Unstored(ctx context.Context, found *cache.Object, obj Object) (Result, error) {
+	obj.SetResourceVersion(strconv.FormatInt(found.Revision, 10))
+	return r.dryResult(ctx, found.Key, obj)
 }
 
 // dryResult is the result of a write that is not done.
-func (r *Resource) dryResult(ctx context.Context, key string, obj Object) (Result, error) {
+func (r *Writer) dryResult(ctx context.Context, key string, obj Object) (Result, error) {
 	version := obj.GetResourceVersion()
 	revision, _ := strconv.ParseInt(version, 10, 64)
 	value, err := r.codec.value(ctx, obj)
@@ -392,20 +413,12 @@ func (r *Resource) dryResult(ctx context.Context, key string, obj Object) (Resul
 			return Result{}, err
 		}
 	}
-	item, err := r.encodeItem(ctx, o, r.codec.storage)
+	item, err := r.renderer.encodeItem(ctx, o, r.codec.storage)
 	return Result{Object: o, item: item}, err
 }
 
 // Computed makes a cache object of one that is stored nowhere, of a virtual kind.
-func (r *Resource) Computed(ctx context.Context, obj Object) (*cache.Object, error) {
-	result, err := r.dryResult(ctx, r.Key(obj.GetNamespace(), obj.GetName()), obj)
+func (r *Writer) Computed(ctx context.Context, obj Object) (*cache.Object, error) {
+	result, err := r.dryResult(ctx, r.key(obj.GetNamespace(), obj.GetName()), obj)
 	return result.Object, err
-}
-
-// ResultJSON returns the item JSON of a result in version v.
-func (r *Resource) ResultJSON(ctx context.Context, res Result, v *Version) ([]byte, error) {
-	if res.item != nil && v.isStored() {
-		return res.item, nil
-	}
-	return r.encodeItem(ctx, res.Object, v)
 }

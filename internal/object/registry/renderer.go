@@ -15,10 +15,26 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
+// Renderer makes the bytes of responses of stored objects. What it has made is kept in the cache beside the object.
+type Renderer struct {
+	*bound
+	decoder *Decoder
+	// indexes are the fields that the cache has an index of, in the order of cache.Object.Fields.
+	indexes []*Field
+}
+
+func (r *Renderer) indexNames() []string {
+	names := make([]string, len(r.indexes))
+	for i, f := range r.indexes {
+		names[i] = f.Name
+	}
+	return names
+}
+
 // ItemJSON returns the JSON of o in version v: without apiVersion and kind for a kind with a Go type, the whole
 // document for a custom resource. What has to be made for it is kept beside o, and a conversion webhook is called once
 // for all who need the object now. The result must not be changed.
-func (r *Resource) ItemJSON(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
+func (r *Renderer) ItemJSON(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
 	if o.Err() == nil && r.codec.isJSON(o.Data, v) {
 		return o.Data, nil
 	}
@@ -32,13 +48,13 @@ func (r *Resource) ItemJSON(ctx context.Context, o *cache.Object, v *Version) ([
 	return r.codec.conversions.share(ctx, o, func() ([]byte, error) { return r.encoded(ctx, o, id, v) })
 }
 
-func (r *Resource) encoded(ctx context.Context, o *cache.Object, id cache.EncodingID, v *Version) ([]byte, error) {
+func (r *Renderer) encoded(ctx context.Context, o *cache.Object, id cache.EncodingID, v *Version) ([]byte, error) {
 	return r.cache.Encoded(o, id, func() ([]byte, error) { return r.encodeItem(ctx, o, v) })
 }
 
 // Prepare makes at once what ItemJSON has to make of the objects, if that costs less than one after the other: a list
 // of custom resources calls a conversion webhook once and not for each object.
-func (r *Resource) Prepare(ctx context.Context, objects []*cache.Object) error {
+func (r *Renderer) Prepare(ctx context.Context, objects []*cache.Object) error {
 	batch, ok := r.codec.encoding.(batchEncoding)
 	if !ok {
 		return nil
@@ -82,13 +98,13 @@ func hasItems(objects []*cache.Object, id cache.EncodingID) bool {
 }
 
 // IsPrepared reports whether Prepare may have work to do, which is less if it gets many objects at a time.
-func (r *Resource) IsPrepared() bool {
+func (r *Renderer) IsPrepared() bool {
 	_, ok := r.codec.encoding.(batchEncoding)
 	return ok
 }
 
 // HasPrepared reports whether ItemJSON has nothing left to convert of o.
-func (r *Resource) HasPrepared(o *cache.Object) bool {
+func (r *Renderer) HasPrepared(o *cache.Object) bool {
 	batch, ok := r.codec.encoding.(batchEncoding)
 	if !ok || o.Err() != nil || batch.isJSON(o.Data, r.codec.storage) {
 		return true
@@ -98,17 +114,17 @@ func (r *Resource) HasPrepared(o *cache.Object) bool {
 }
 
 // PreparesFields reports whether Prepare should be called for objects before FieldValue is called for a field.
-func (r *Resource) PreparesFields(name string) bool {
-	return r.IsPrepared() && slices.ContainsFunc(r.Kind.Selection.Fields, func(f Field) bool { return f.Name == name && f.Members != nil })
+func (r *Renderer) PreparesFields(name string) bool {
+	return r.IsPrepared() && slices.ContainsFunc(r.kind.Selection.Fields, func(f Field) bool { return f.Name == name && f.Members != nil })
 }
 
 // ItemProto returns the protobuf message of o in version v. A custom resource has none.
-func (r *Resource) ItemProto(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
+func (r *Renderer) ItemProto(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
 	if o.Err() == nil && r.codec.isProto(v) {
 		return o.Data, nil
 	}
 	return r.cache.Encoded(o, r.protoID(v), func() ([]byte, error) {
-		obj, err := r.DecodeAs(ctx, o, v)
+		obj, err := r.decoder.DecodeAs(ctx, o, v)
 		if err != nil {
 			return nil, err
 		}
@@ -118,7 +134,7 @@ func (r *Resource) ItemProto(ctx context.Context, o *cache.Object, v *Version) (
 
 // MetadataJSON returns the JSON of o's metadata: a part of its item JSON if that is kept, and else made without the
 // rest of the object.
-func (r *Resource) MetadataJSON(ctx context.Context, o *cache.Object) ([]byte, error) {
+func (r *Renderer) MetadataJSON(ctx context.Context, o *cache.Object) ([]byte, error) {
 	return r.cache.Encoded(o, EncodingMetadata, func() ([]byte, error) {
 		if err := o.Err(); err != nil {
 			return nil, kerrors.NewInternalError(err)
@@ -138,7 +154,7 @@ func (r *Resource) MetadataJSON(ctx context.Context, o *cache.Object) ([]byte, e
 }
 
 // MetadataProto returns the message of a PartialObjectMetadata with o's metadata.
-func (r *Resource) MetadataProto(ctx context.Context, o *cache.Object) ([]byte, error) {
+func (r *Renderer) MetadataProto(ctx context.Context, o *cache.Object) ([]byte, error) {
 	if err := o.Err(); err != nil {
 		return nil, kerrors.NewInternalError(err)
 	}
@@ -159,8 +175,8 @@ func (r *Resource) MetadataProto(ctx context.Context, o *cache.Object) ([]byte, 
 }
 
 // ShownMetadata returns the JSON of metadata for responses that do not contain the object.
-func (r *Resource) ShownMetadata(meta []byte) ([]byte, error) {
-	hidden := r.Kind.Metadata.HiddenAnnotation
+func (r *Renderer) ShownMetadata(meta []byte) ([]byte, error) {
+	hidden := r.kind.Metadata.HiddenAnnotation
 	if hidden == "" || !bytes.Contains(meta, []byte(hidden)) {
 		return meta, nil
 	}
@@ -173,8 +189,8 @@ func (r *Resource) ShownMetadata(meta []byte) ([]byte, error) {
 }
 
 // shownMetadataProto is ShownMetadata for the message of a PartialObjectMetadata.
-func (r *Resource) shownMetadataProto(meta []byte) ([]byte, error) {
-	hidden := r.Kind.Metadata.HiddenAnnotation
+func (r *Renderer) shownMetadataProto(meta []byte) ([]byte, error) {
+	hidden := r.kind.Metadata.HiddenAnnotation
 	if hidden == "" || !bytes.Contains(meta, []byte(hidden)) {
 		return meta, nil
 	}
@@ -187,12 +203,12 @@ func (r *Resource) shownMetadataProto(meta []byte) ([]byte, error) {
 }
 
 // protoID identifies the protobuf message in a version that is not the stored one.
-func (r *Resource) protoID(v *Version) cache.EncodingID { return r.Kind.firstEncodingID(v) + 1 }
+func (r *Renderer) protoID(v *Version) cache.EncodingID { return r.kind.firstEncodingID(v) + 1 }
 
 // rowID identifies the row of o in a table. Cells are made from the storage version. A custom resource has a Kind for
 // each of its versions, in which that version is the storage version; its row is as old as a conversion may be.
-func (r *Resource) rowID(o *cache.Object) cache.EncodingID {
-	id := r.Kind.firstEncodingID(r.codec.storage) + 2
+func (r *Renderer) rowID(o *cache.Object) cache.EncodingID {
+	id := r.kind.firstEncodingID(r.codec.storage) + 2
 	if batch, ok := r.codec.encoding.(batchEncoding); ok && !batch.isJSON(o.Data, r.codec.storage) {
 		return id.In(batch.jsonID(r.codec.storage).Period())
 	}
@@ -201,7 +217,7 @@ func (r *Resource) rowID(o *cache.Object) cache.EncodingID {
 
 // encodeItem returns the item JSON of o in version v. If an object cannot be encoded, it returns a placeholder, so that
 // lists of other objects do not fail: see unshowableError.
-func (r *Resource) encodeItem(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
+func (r *Renderer) encodeItem(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
 	item, err := r.encode(ctx, o, v)
 	var unshowable *unshowableError
 	if errors.As(err, &unshowable) {
@@ -211,7 +227,7 @@ func (r *Resource) encodeItem(ctx context.Context, o *cache.Object, v *Version) 
 }
 
 // encode is encodeItem for an object that can be encoded.
-func (r *Resource) encode(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
+func (r *Renderer) encode(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
 	if err := o.Err(); err != nil {
 		return nil, kerrors.NewInternalError(err)
 	}
@@ -219,7 +235,7 @@ func (r *Resource) encode(ctx context.Context, o *cache.Object, v *Version) ([]b
 }
 
 // FieldValue returns the value of a selectable field of o.
-func (r *Resource) FieldValue(ctx context.Context, o *cache.Object, name string) (string, error) {
+func (r *Renderer) FieldValue(ctx context.Context, o *cache.Object, name string) (string, error) {
 	switch name {
 	case "metadata.name":
 		return o.Name, nil
@@ -234,8 +250,8 @@ func (r *Resource) FieldValue(ctx context.Context, o *cache.Object, name string)
 			return o.Fields[i], nil
 		}
 	}
-	for i := range r.Kind.Selection.Fields {
-		f := &r.Kind.Selection.Fields[i]
+	for i := range r.kind.Selection.Fields {
+		f := &r.kind.Selection.Fields[i]
 		switch {
 		case f.Name != name:
 		case f.Members != nil:
@@ -245,7 +261,7 @@ func (r *Resource) FieldValue(ctx context.Context, o *cache.Object, name string)
 			}
 			return documentText(doc, f.Members)
 		case f.Get != nil:
-			obj, err := r.Decode(ctx, o)
+			obj, err := r.decoder.Decode(ctx, o)
 			if err != nil {
 				return "", err
 			}
@@ -254,20 +270,20 @@ func (r *Resource) FieldValue(ctx context.Context, o *cache.Object, name string)
 			return fieldText(f, o.Data), nil
 		}
 	}
-	return "", fmt.Errorf("%s has no field %q", r.Kind.GroupResource(), name)
+	return "", fmt.Errorf("%s has no field %q", r.kind.GroupResource(), name)
 }
 
 // EncodedChunk returns the encoding id of a chunk: the cached one, or else the result of encode.
-func (r *Resource) EncodedChunk(chunk cache.Chunk, id cache.EncodingID, encode func() ([]byte, error)) ([]byte, error) {
+func (r *Renderer) EncodedChunk(chunk cache.Chunk, id cache.EncodingID, encode func() ([]byte, error)) ([]byte, error) {
 	return r.cache.EncodedChunk(chunk, id, encode)
 }
 
 // NoteRequest records a request for chunks in an encoding, and reports whether there was one before in the last
 // minutes.
-func (r *Resource) NoteRequest(id cache.EncodingID) bool { return r.cache.NoteRequest(id) }
+func (r *Renderer) NoteRequest(id cache.EncodingID) bool { return r.cache.NoteRequest(id) }
 
 // ItemEncodingID identifies the items of lists in version v, as JSON or as protobuf messages.
-func (r *Resource) ItemEncodingID(v *Version, proto bool) cache.EncodingID {
+func (r *Renderer) ItemEncodingID(v *Version, proto bool) cache.EncodingID {
 	if proto {
 		return r.protoID(v)
 	}
@@ -275,7 +291,7 @@ func (r *Resource) ItemEncodingID(v *Version, proto bool) cache.EncodingID {
 }
 
 // ItemJSONOnce is ItemJSON for a single use: it does not add the result to the cache.
-func (r *Resource) ItemJSONOnce(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
+func (r *Renderer) ItemJSONOnce(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
 	if o.Err() == nil && r.codec.isJSON(o.Data, v) {
 		return o.Data, nil
 	}
@@ -286,7 +302,7 @@ func (r *Resource) ItemJSONOnce(ctx context.Context, o *cache.Object, v *Version
 }
 
 // AppendItemJSONOnce appends the result of ItemJSONOnce.
-func (r *Resource) AppendItemJSONOnce(ctx context.Context, b []byte, o *cache.Object, v *Version) ([]byte, error) {
+func (r *Renderer) AppendItemJSONOnce(ctx context.Context, b []byte, o *cache.Object, v *Version) ([]byte, error) {
 	direct, ok := r.codec.encoding.(appendingEncoding)
 	if _, cached := o.CachedEncoding(r.codec.jsonID(v)); ok && !cached && o.Err() == nil {
 		if b, ok = direct.appendItem(b, o.Data, v); ok {
@@ -298,9 +314,17 @@ func (r *Resource) AppendItemJSONOnce(ctx context.Context, b []byte, o *cache.Ob
 }
 
 // WrittenJSON is ItemJSONOnce without a conversion webhook: a custom resource is in the version that it was written in.
-func (r *Resource) WrittenJSON(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
+func (r *Renderer) WrittenJSON(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
 	if _, ok := r.codec.encoding.(batchEncoding); ok && o.Err() == nil {
 		return o.Data, nil
 	}
 	return r.ItemJSONOnce(ctx, o, v)
+}
+
+// ResultJSON returns the item JSON of a result in version v.
+func (r *Renderer) ResultJSON(ctx context.Context, res Result, v *Version) ([]byte, error) {
+	if res.item != nil && v.isStored() {
+		return res.item, nil
+	}
+	return r.encodeItem(ctx, res.Object, v)
 }

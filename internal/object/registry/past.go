@@ -2,10 +2,8 @@ package registry
 
 import (
 	"context"
-	"strings"
+	"errors"
 	"time"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
@@ -25,45 +23,56 @@ type PastChange struct {
 	Author Author
 }
 
-// ParseKey returns the resource, the namespace and the name that a key of the store is for; the name is empty if it is none of an
-// object. A key of a resource that the registry does not have is taken for one of a custom resource.
-func (g *Registry) ParseKey(key string) (gr schema.GroupResource, namespace, name string) {
-	rest, ok := strings.CutPrefix(key, Root)
-	if !ok {
-		return gr, "", ""
+// Past finds what the objects of a resource were, if the store keeps that (storage.History).
+type Past struct {
+	*bound
+	reader  *Reader
+	history storage.History // nil if the store is none
+}
+
+// ErrNoHistory is the error of a read of the past from a store that knows no times.
+var ErrNoHistory = errors.New("the store of the resource does not know what was written when")
+
+// KeepsAuthors reports whether it is kept who made a change of the resource.
+func (p *Past) KeepsAuthors() bool { return p.history != nil }
+
+// View is Reader.Exactly for a revision that the store may have compacted, but still keeps. The view may be read in one namespace
+// only, unless that is "".
+func (p *Past) View(ctx context.Context, revision int64, namespace string) (*cache.View, error) {
+	if err := p.reader.reached(ctx, revision); err != nil {
+		return nil, err
 	}
-	parts := strings.Split(rest, "/")
-	for n := min(len(parts)-1, 3); n > 0; n-- {
-		if r := g.byPath[strings.Join(parts[:n], "/")]; r != nil {
-			gr, parts = r.Kind.GroupResource(), parts[n:]
-			if r.Kind.Namespaced != (len(parts) == 2) {
-				return gr, "", ""
-			}
-			return gr, strings.Join(parts[:len(parts)-1], ""), parts[len(parts)-1]
-		}
+	return p.cache.ViewPast(ctx, revision, p.scope(namespace).Namespace)
+}
+
+// RevisionAt returns a revision at which the objects of a namespace ("" is all), or the object of a name, were as they were at t. It fails
+// with *storage.CompactedError if that is not kept.
+func (p *Past) RevisionAt(ctx context.Context, namespace, name string, t time.Time) (int64, error) {
+	if p.history == nil {
+		return 0, ErrNoHistory
 	}
-	if len(parts) < 3 || len(parts) > 4 || !strings.Contains(parts[0], ".") {
-		return gr, "", ""
+	scope := p.scope(namespace)
+	if name != "" {
+		scope.Prefix = p.prefix + p.key(namespace, name)
 	}
-	return schema.GroupResource{Group: parts[0], Resource: parts[1]}, strings.Join(parts[2:len(parts)-1], ""), parts[len(parts)-1]
+	return p.history.RevisionAt(ctx, scope, t)
 }
 
 // EachKept calls yield with the stored value of every version of every object that is kept, and the revision of the version, until yield
 // returns false. It may have the same version twice. What is written or given up meanwhile may be left out. A store that keeps no history
 // has none.
-func (r *Resource) EachKept(ctx context.Context, yield func(value []byte, revision int64) bool) error {
-	history, ok := r.store.(storage.History)
-	if !ok {
+func (p *Past) EachKept(ctx context.Context, yield func(value []byte, revision int64) bool) error {
+	if p.history == nil {
 		return nil
 	}
 	const page = 500
-	scope := r.scope("")
-	floor := max(history.Floor(scope), 1)
+	scope := p.scope("")
+	floor := max(p.history.Floor(scope), 1)
 	state := storage.RangeRequest{
-		Start: r.prefix, End: storage.PrefixEnd(r.prefix), Revision: floor, Limit: page, Bytes: pastBytes, Uncounted: true,
+		Start: p.prefix, End: storage.PrefixEnd(p.prefix), Revision: floor, Limit: page, Bytes: pastBytes, Uncounted: true,
 	}
 	for more := true; more; {
-		result, err := history.RangeAt(ctx, scope, state)
+		result, err := p.history.RangeAt(ctx, scope, state)
 		if err != nil {
 			return err
 		}
@@ -76,15 +85,15 @@ func (r *Resource) EachKept(ctx context.Context, yield func(value []byte, revisi
 		more = result.More
 	}
 	// Below the floor there may be versions of other objects than those that were given up, each before a change that the log has.
-	asked := storage.ChangesRequest{Prefix: r.prefix, Limit: page}
+	asked := storage.ChangesRequest{Prefix: p.prefix, Limit: page}
 	for more := true; more; {
-		result, err := history.Changes(ctx, asked)
+		result, err := p.history.Changes(ctx, asked)
 		if err != nil {
 			return err
 		}
 		for _, c := range result.Changes {
 			if c.Entry.ModRevision <= floor && c.Prev.ModRevision > 0 {
-				before, _, err := history.Versions(ctx, storage.VersionsRequest{Key: c.Entry.Key, Before: c.Entry.ModRevision, Limit: 1})
+				before, _, err := p.history.Versions(ctx, storage.VersionsRequest{Key: c.Entry.Key, Before: c.Entry.ModRevision, Limit: 1})
 				if err != nil {
 					return err
 				}
@@ -121,16 +130,16 @@ func (c *PastChange) Size() int {
 // Changes returns the changes of an object before a revision (0 is all), the newest first, at most limit, and fewer if they are large.
 // more is true if there are older ones; then there are at least two. The object may be gone. A store that keeps no history has the
 // versions that it has not compacted (storage.ReadVersions).
-func (r *Resource) Changes(
+func (p *Past) Changes(
 	ctx context.Context, namespace, name string, before int64, limit int,
 ) (list []PastChange, more bool, err error) {
-	key := r.Key(namespace, name)
-	asked := storage.VersionsRequest{Key: r.prefix + key, Before: before, Limit: limit, Bytes: pastBytes}
+	key := p.key(namespace, name)
+	asked := storage.VersionsRequest{Key: p.prefix + key, Before: before, Limit: limit, Bytes: pastBytes}
 	var versions []storage.Change
-	if history, ok := r.store.(storage.History); ok {
-		versions, more, err = history.Versions(ctx, asked)
+	if p.history != nil {
+		versions, more, err = p.history.Versions(ctx, asked)
 	} else {
-		versions, more, err = storage.ReadVersions(ctx, r.store, asked)
+		versions, more, err = storage.ReadVersions(ctx, p.store, asked)
 	}
 	if err != nil {
 		return nil, false, err
@@ -144,7 +153,7 @@ func (r *Resource) Changes(
 			return nil, false, err
 		}
 		if !v.Deleted {
-			c.Object, c.Err = r.objectOf(ctx, key, v.Entry.Value, v.Entry.ModRevision)
+			c.Object, c.Err = p.objectOf(ctx, key, v.Entry.Value, v.Entry.ModRevision)
 		}
 		list[i] = c
 	}
