@@ -60,6 +60,8 @@ func TestCreatorsMeetDeletions(t *testing.T) {
 	w.await(200, v1)
 	ended := make(chan struct{})
 	var running sync.WaitGroup
+	defer running.Wait()
+	defer close(ended)
 	for c := range creators {
 		path, version, field := v1, "v1", "size"
 		if c%2 == 1 {
@@ -98,8 +100,6 @@ func TestCreatorsMeetDeletions(t *testing.T) {
 			t.Errorf("%d objects are older than their definition", old)
 		}
 	}
-	close(ended)
-	running.Wait()
 }
 
 // items returns the items of a list.
