@@ -11,7 +11,7 @@ import (
 
 // TestBuiltInGroups holds that every group of Kubernetes is built in here, and that the console has the same list.
 func TestBuiltInGroups(t *testing.T) {
-	page, err := os.ReadFile("../../../internal/console/app/src/plan.ts")
+	page, err := os.ReadFile("../../../internal/console/app/src/logic/plan.ts")
 	if err != nil {
 		t.Fatal(err)
 	}

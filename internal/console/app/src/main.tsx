@@ -2,23 +2,29 @@
 
 import { Component, render, type ComponentChildren, type JSX } from 'preact';
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { Access } from './access';
-import { APIError, hasToken, listeners, messageOf, setToken, takeSession } from './api';
-import { AppContext, toast, whoAmI, type App } from './app';
-import { Create } from './create';
-import { Definition, Definitions } from './definitions';
-import { consoleConfig, discover, findByKey, keyOf, serverInfo, type Config, type Resource } from './discovery';
-import { Extensions } from './extensions';
-import { Home } from './home';
-import { ResourceList } from './list';
-import { isTyping } from './keys';
-import { finishOIDC, Login } from './login';
-import { ObjectView } from './object';
-import { Help, PAGES, Palette, RESOURCE_KEYS } from './palette';
-import { go, link, listLink, useLocation, type Location } from './router';
-import { Server } from './server';
-import { Timeline } from './timeline';
-import { Busy, Problem, Toasts } from './ui';
+import { finishOIDC } from './client/oidc';
+import { listeners } from './client/request';
+import { consoleConfig, discover, serverInfo, whoAmI, type Config } from './client/server';
+import { hasToken, setToken, takeSession } from './client/session';
+import { APIError, messageOf } from './logic/kubernetes';
+import { link, type Location } from './logic/links';
+import { findByKey, keyOf, type Resource } from './logic/resources';
+import { Access } from './pages/access';
+import { Create } from './pages/create';
+import { Definition, Definitions } from './pages/definitions';
+import { Extensions } from './pages/extensions';
+import { Home } from './pages/home';
+import { ResourceList } from './pages/list';
+import { Login } from './pages/login';
+import { ObjectView } from './pages/object/object';
+import { Server } from './pages/server';
+import { Timeline } from './pages/timeline';
+import { AppContext, type App } from './parts/app';
+import { isTyping } from './parts/keys';
+import { Help, PAGES, Palette, RESOURCE_KEYS } from './parts/palette';
+import { go, listLink, useLocation } from './parts/router';
+import { toast, Toasts } from './parts/toasts';
+import { Busy, Problem } from './parts/ui';
 
 listeners.warning = (text) => toast('warning', text);
 

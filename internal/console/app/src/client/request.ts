@@ -1,0 +1,169 @@
+// Requests to the Kubernetes API: with the login, again when a server is busy, and with an end when it is silent.
+
+import { APIError, type Impersonation, type ListOf, type Status, type Table, type Value } from '../logic/kubernetes';
+import { credentials, socketProtocols } from './session';
+
+export interface Request {
+  method?: string;
+  body?: string;
+  contentType?: string;
+  accept?: string;
+  signal?: AbortSignal;
+  as?: Impersonation | null;
+  /** Nobody has asked for this request: its warnings are not shown, and a 401 does not end the login. */
+  quiet?: boolean;
+  /** Text instead of parsed JSON. */
+  text?: boolean;
+}
+
+export const JSON_TYPE = 'application/json';
+export const TABLE_TYPE = 'application/json;as=Table;v=v1;g=meta.k8s.io,application/json';
+
+/** listeners are told about every warning that the server sends, and about an end of the login. */
+export const listeners = {
+  warning: (_text: string): void => {},
+  unauthorized: (): void => {},
+};
+
+function headers(r: Request): Headers {
+  const h = new Headers({ Accept: r.accept ?? JSON_TYPE, ...credentials() });
+  if (r.as) {
+    h.set('Impersonate-User', r.as.user);
+    for (const group of r.as.groups) h.append('Impersonate-Group', group);
+  }
+  if (r.body !== undefined) h.set('Content-Type', r.contentType ?? JSON_TYPE);
+  return h;
+}
+
+/** sent is fetch. A read that did not get through, as when a connection has just ended, is sent once more. */
+export async function sent(path: string, o: RequestInit, again: boolean): Promise<Response> {
+  try {
+    return await fetch(path, o);
+  } catch (e) {
+    if (!again || !(e instanceof TypeError)) throw e;
+    await sleep(250, o.signal ?? undefined);
+    return await fetch(path, o);
+  }
+}
+
+/** MOST_REPEATS and LONGEST_WAIT bound how often, and after how many seconds, a request is sent again to a busy server. */
+const MOST_REPEATS = 3;
+const LONGEST_WAIT = 10;
+
+/**
+ * SILENCE is the time in milliseconds after which a server that sends nothing is asked whether it is there, and ANSWER the time in which
+ * it has to answer. A connection that no packet gets through is told so after at most the sum and a second; the browser takes minutes.
+ */
+const SILENCE = 4000;
+const ANSWER = 4000;
+
+/** What waits for the server: requests without an answer, and watches. */
+const waiting = new Set<AbortController>();
+let heard = 0;
+let asking = false;
+
+export const hear = (): void => void (heard = Date.now());
+
+/** The error of what waits for a server that does not answer. */
+const SILENT = 'the server does not answer';
+
+setInterval(() => {
+  if (asking || document.hidden || !waiting.size || Date.now() - heard < SILENCE) return;
+  asking = true;
+  const o: RequestInit = { signal: AbortSignal.timeout(ANSWER), headers: headers({}), cache: 'no-store', credentials: 'same-origin', redirect: 'error' };
+  const asked = [...waiting];
+  fetch('/version', o)
+    .then(
+      (response) => {
+        hear();
+        return response.body?.cancel();
+      },
+      () => asked.forEach((one) => one.abort(new Error(SILENT))),
+    )
+    .finally(() => (asking = false));
+}, 1000);
+
+/** attended is a signal that ends with another one, or when the server does not answer. done says that it has ended. */
+export function attended(signal?: AbortSignal): { signal: AbortSignal; done: () => void } {
+  const silent = new AbortController();
+  if (!waiting.size) hear();
+  waiting.add(silent);
+  return { signal: signal ? AbortSignal.any([signal, silent.signal]) : silent.signal, done: () => void waiting.delete(silent) };
+}
+
+/** send sends a request and returns the response if its code is 2xx. Other codes are an APIError. */
+export async function send(path: string, r: Request = {}): Promise<Response> {
+  if (r.method) return sendOnce(path, r); // it is not known what a write has done whose answer nobody awaits
+  const attention = attended(r.signal);
+  try {
+    return await sendOnce(path, { ...r, signal: attention.signal });
+  } finally {
+    attention.done();
+  }
+}
+
+async function sendOnce(path: string, r: Request): Promise<Response> {
+  const o: RequestInit = {
+    method: r.method ?? 'GET',
+    headers: headers(r),
+    body: r.body,
+    signal: r.signal,
+    credentials: 'same-origin',
+    redirect: 'error',
+    cache: 'no-store',
+  };
+  const again = !r.method || r.quiet === true; // what is quiet changes nothing
+  let response = await sent(path, o, again);
+  // A server that answers 429 with a time to wait has not begun to carry the request out.
+  for (let repeats = 0; response.status === 429 && repeats < MOST_REPEATS; repeats++) {
+    const wait = Number(response.headers.get('Retry-After') ?? NaN);
+    if (!(wait >= 0 && wait <= LONGEST_WAIT)) break;
+    await response.body?.cancel();
+    await sleep(wait * 1000, r.signal);
+    response = await sent(path, o, again);
+  }
+  // RFC 7234: 299 - "text"
+  for (const [, text] of (response.headers.get('Warning') ?? '').matchAll(/299 \S+ "((?:[^"\\]|\\.)*)"/g)) {
+    if (!r.quiet) listeners.warning(text.replace(/\\(.)/g, '$1'));
+  }
+  if (response.ok) return response;
+  const body = await response.text();
+  let status: Status = {};
+  try {
+    status = JSON.parse(body) as Status;
+  } catch {
+    status = { message: body.slice(0, 500) };
+  }
+  if (response.status === 401 && !r.quiet) listeners.unauthorized();
+  throw new APIError(response.status, status);
+}
+
+export async function request<T = Value>(path: string, r: Request = {}): Promise<T> {
+  const response = await send(path, r);
+  return (r.text ? await response.text() : await response.json()) as T;
+}
+
+/** requestList reads a list. Servers write null for the items of some empty lists. */
+export async function requestList<T = Value>(path: string, r: Request = {}): Promise<ListOf<T>> {
+  const list = await request<ListOf<T> | null>(path, r);
+  return { ...list, metadata: list?.metadata ?? {}, items: Array.isArray(list?.items) ? list.items : [] };
+}
+
+export const requestTable = (path: string, signal?: AbortSignal): Promise<Table> =>
+  request<Table>(path, { accept: TABLE_TYPE, signal });
+
+/** socket opens a WebSocket to a path of the API. */
+export function socket(path: string, protocols: string[]): WebSocket {
+  const url = new URL(path, location.href);
+  url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:';
+  return new WebSocket(url, [...protocols, ...socketProtocols()]);
+}
+
+export const sleep = (ms: number, signal?: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal?.addEventListener('abort', () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });

@@ -1,0 +1,91 @@
+// What the server has and is: discovery, version, user, health and metrics.
+
+import { APIError, type Status, type Value } from '../logic/kubernetes';
+import { parseMetrics, type Sample } from '../logic/metrics';
+import { discoveryOf, type APIGroup, type Discovery } from '../logic/resources';
+import { request, requestList, sent } from './request';
+import { sessionHeader } from './session';
+
+const ACCEPT = 'application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json';
+
+/** discover reads what there is. Resources that are as in before are the same objects, so that views of them do not begin again. */
+export async function discover(before?: Discovery): Promise<Discovery> {
+  const [core, groups] = await Promise.all(['/api', '/apis'].map((path) => requestList<APIGroup>(path, { accept: ACCEPT })));
+  return discoveryOf([...core.items, ...groups.items], before);
+}
+
+export interface ServerInfo {
+  gitVersion: string;
+  /** Whether the server keeps the past of objects and answers for it (Keelson). */
+  history: boolean;
+  raw: Value;
+}
+
+export async function serverInfo(): Promise<ServerInfo> {
+  try {
+    const raw = await request('/version');
+    const gitVersion = String(raw.gitVersion ?? '');
+    return { gitVersion, history: gitVersion.includes('keelson'), raw };
+  } catch (e) {
+    if (e instanceof APIError) return { gitVersion: '', history: false, raw: {} };
+    throw e;
+  }
+}
+
+export interface Config {
+  product: string;
+  version: string;
+  kubernetes: string;
+  proxied: boolean;
+  server?: string;
+  oidc?: { authorizationEndpoint: string; clientID: string; scopes: string[] } | null;
+}
+
+export async function consoleConfig(): Promise<Config> {
+  const response = await sent('config.json', { cache: 'no-store', credentials: 'same-origin', headers: sessionHeader() }, true);
+  if (!response.ok) {
+    const status = (await response.json().catch(() => ({}))) as Status;
+    throw new Error(status.message || `config.json: ${response.status}`);
+  }
+  return (await response.json()) as Config;
+}
+
+export async function whoAmI(): Promise<{ username: string; groups: string[] }> {
+  const review: Value = await request('/apis/authentication.k8s.io/v1/selfsubjectreviews', {
+    method: 'POST', quiet: true,
+    body: JSON.stringify({ apiVersion: 'authentication.k8s.io/v1', kind: 'SelfSubjectReview' }),
+  });
+  return { username: review.status?.userInfo?.username ?? '', groups: review.status?.userInfo?.groups ?? [] };
+}
+
+export async function metrics(wanted: (name: string) => boolean, signal?: AbortSignal): Promise<Sample[]> {
+  return parseMetrics(await request<string>('/metrics', { text: true, accept: 'text/plain', signal }), wanted);
+}
+
+export async function health(path: string, signal: AbortSignal): Promise<{ ok: boolean; text: string }> {
+  try {
+    return { ok: true, text: await request<string>(path, { text: true, accept: 'text/plain', signal }) };
+  } catch (e) {
+    return { ok: false, text: e instanceof Error ? e.message : String(e) };
+  }
+}
+
+/** waiting counts the requests in the queues of API Priority and Fairness by user. It is undefined where these may not be read. */
+export async function waiting(signal: AbortSignal): Promise<Map<string, number> | undefined> {
+  const path = '/debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1';
+  const text = await request<string>(path, { text: true, accept: 'text/plain', signal }).catch((e: unknown) => {
+    if (e instanceof APIError && (e.code === 403 || e.code === 404)) return '';
+    throw e;
+  });
+  const [head, ...rows] = text.trim().split('\n').map((line) => line.split(/, */));
+  const user = head.indexOf('UserName');
+  const flow = head.indexOf('FlowSchemaName');
+  if (user < 0 || flow < 0) return undefined;
+  const found = new Map<string, number>();
+  for (const row of rows) {
+    // A name with a comma moves what follows.
+    const key = row.length === head.length ? `${row[user]} (${row[flow]})` : `another user (${row[flow]})`;
+    found.set(key, (found.get(key) ?? 0) + 1);
+  }
+  return found;
+}

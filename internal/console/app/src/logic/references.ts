@@ -1,0 +1,76 @@
+// The objects that an object names.
+
+import type { KubeObject, Value } from './kubernetes';
+import { objectLink } from './links';
+import { findByKey, findByKind, type Discovery, type Resource } from './resources';
+
+export interface Reference {
+  text: string;
+  where: string;
+  href: string;
+}
+
+/** Members of a spec that name an object of a kind: [member, kind, where the name is]. */
+const NAMED: [RegExp, string][] = [
+  [/^(configMapRef|configMapKeyRef|configMap)$/, 'configmaps'],
+  [/^(secretRef|secretKeyRef|secret|certificateSecretRef|secretStoreRef)$/, 'secrets'],
+  [/^imagePullSecrets$/, 'secrets'],
+  [/^persistentVolumeClaim$/, 'persistentvolumeclaims'],
+];
+
+/** Members of a spec whose text is the name of an object. */
+const TEXTS: Record<string, string> = {
+  serviceAccountName: 'serviceaccounts',
+  secretName: 'secrets',
+  claimName: 'persistentvolumeclaims',
+  volumeName: 'persistentvolumes',
+  storageClassName: 'storageclasses.storage.k8s.io',
+  priorityClassName: 'priorityclasses.scheduling.k8s.io',
+  runtimeClassName: 'runtimeclasses.node.k8s.io',
+  ingressClassName: 'ingressclasses.networking.k8s.io',
+  nodeName: 'nodes',
+  serviceName: 'services',
+};
+
+const MOST = 100;
+
+/** referencesOf finds the objects that a spec names, with links. It reads nothing from the server. */
+export function referencesOf(object: KubeObject, d: Discovery): Reference[] {
+  const found = new Map<string, Reference>();
+  const add = (r: Resource | undefined, namespace: string | undefined, name: unknown, where: string): void => {
+    if (!r || typeof name !== 'string' || !name || found.size >= MOST) return;
+    const href = objectLink(r, r.namespaced ? namespace : undefined, name);
+    if (!found.has(href)) found.set(href, { text: `${r.kind} ${name}`, where, href });
+  };
+  const visit = (value: Value, path: string, depth: number): void => {
+    if (!value || typeof value !== 'object' || depth > 14) return;
+    if (Array.isArray(value)) {
+      for (const [i, v] of value.slice(0, 200).entries()) visit(v, `${path}[${i}]`, depth + 1);
+      return;
+    }
+    const namespace = object.metadata.namespace;
+    if (typeof value.kind === 'string' && typeof value.name === 'string') {
+      const version = value.apiVersion ?? (value.apiGroup ? `${value.apiGroup}/` : undefined);
+      const r =
+        version === undefined
+          ? d.resources.find((one) => one.kind === value.kind)
+          : d.resources.find((one) => one.kind === value.kind && one.group === String(version).split('/')[0].replace(/^v\d.*$/, ''));
+      add(r, value.namespace ?? namespace, value.name, path);
+    }
+    for (const [key, v] of Object.entries(value)) {
+      const here = `${path}.${key}`;
+      const text = TEXTS[key];
+      if (text) add(findByKey(d, text), namespace, v, here);
+      for (const [pattern, kind] of NAMED) {
+        if (!pattern.test(key)) continue;
+        for (const one of Array.isArray(v) ? v : [v]) add(findByKey(d, kind), namespace, one?.name ?? one?.secretName, here);
+      }
+      visit(v, here, depth + 1);
+    }
+  };
+  visit({ spec: object.spec, roleRef: object.roleRef, subjects: object.subjects, webhooks: object.webhooks }, '', 0);
+  for (const o of object.metadata.ownerReferences ?? []) {
+    add(findByKind(d, o.apiVersion, o.kind), object.metadata.namespace, o.name, '.metadata.ownerReferences');
+  }
+  return [...found.values()];
+}

@@ -1,0 +1,211 @@
+// What may I, or somebody else, do: the rules that the server gives, and the binding that gives each.
+
+import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
+import { request, requestList } from '../client/request';
+import type { Impersonation, KubeObject, ListOf, Value } from '../logic/kubernetes';
+import { objectLink } from '../logic/links';
+import { findByKey } from '../logic/resources';
+import { useApp, useLoaded } from '../parts/app';
+import { NamespacePicker } from '../parts/namespaces';
+import { currentNamespace } from '../parts/router';
+import { Badge, Busy, Problem, SimpleTable } from '../parts/ui';
+
+interface Rule {
+  verbs?: string[];
+  apiGroups?: string[];
+  resources?: string[];
+  resourceNames?: string[];
+  nonResourceURLs?: string[];
+}
+
+const AUTHORIZATION = '/apis/authorization.k8s.io/v1';
+const RBAC = '/apis/rbac.authorization.k8s.io/v1';
+
+export function Access(): JSX.Element {
+  const app = useApp();
+  const [namespace, setNamespace] = useState(currentNamespace() || 'default');
+  const [as, setAs] = useState<Impersonation | null>(null);
+  const rules = useLoaded(
+    (signal) =>
+      request(`${AUTHORIZATION}/selfsubjectrulesreviews`, {
+        method: 'POST', as, signal,
+        body: JSON.stringify({ apiVersion: 'authorization.k8s.io/v1', kind: 'SelfSubjectRulesReview', spec: { namespace } }),
+      }),
+    [namespace, as],
+  );
+  const grants = useLoaded((signal) => bindings(namespace, as ?? { user: app.user.username, groups: app.user.groups }, signal), [namespace, as]);
+  const list: Rule[] = [...(rules.value?.status?.resourceRules ?? [])];
+  return (
+    <section class="access">
+      <header class="bar">
+        <h1>What may {as ? as.user : 'I'} do</h1>
+        <span class="space" />
+        <NamespacePicker value={namespace} change={(ns) => setNamespace(ns || 'default')} />
+      </header>
+      <form
+        class="bar filters"
+        onSubmit={(e) => {
+          e.preventDefault();
+          const data = new FormData(e.currentTarget);
+          const user = String(data.get('user') ?? '').trim();
+          const groups = String(data.get('groups') ?? '').split(',').map((g) => g.trim()).filter(Boolean);
+          setAs(user ? { user, groups } : null);
+        }}
+      >
+        <label>
+          User <input name="user" type="text" spellcheck={false} placeholder={app.user.username} />
+        </label>
+        <label>
+          Groups <input name="groups" type="text" spellcheck={false} placeholder="a, b" />
+        </label>
+        <button>Look</button>
+        <span class="dim">Another user is impersonated: you need the permission for that.</span>
+      </form>
+      <Check namespace={namespace} as={as} />
+      {rules.error ? <Problem error={rules.error} retry={rules.reload} /> : null}
+      {!rules.value && !rules.error ? <Busy what="Asking the server" /> : null}
+      {rules.value?.status?.incomplete ? <p class="warn-text">The list is not complete: {rules.value.status.evaluationError}</p> : null}
+      {rules.value ? (
+        <>
+          <h2>Rules in {namespace}</h2>
+          <SimpleTable
+            label="Rules"
+            empty="Nothing."
+            head={['Resources', 'Groups', 'Names', 'Verbs', 'Given by']}
+            rows={list.map((r) => [
+              (r.resources ?? []).join(', '),
+              (r.apiGroups ?? []).map((g) => g || 'core').join(', '),
+              (r.resourceNames ?? []).join(', '),
+              (r.verbs ?? []).join(', '),
+              <Givers rule={r} grants={grants.value ?? []} />,
+            ])}
+          />
+        </>
+      ) : null}
+      {grants.error ? <p class="dim">Which bindings give these rules is not readable for you.</p> : null}
+    </section>
+  );
+}
+
+interface Grant {
+  binding: KubeObject;
+  kind: 'rolebindings' | 'clusterrolebindings';
+  role: string;
+  rules: Rule[];
+}
+
+async function bindings(namespace: string, who: Impersonation, signal: AbortSignal): Promise<Grant[]> {
+  const list = (path: string): Promise<ListOf<KubeObject>> => requestList<KubeObject>(`${RBAC}/${path}?limit=2000`, { signal });
+  const [local, global, roles, clusterRoles] = await Promise.all([
+    list(`namespaces/${encodeURIComponent(namespace)}/rolebindings`),
+    list('clusterrolebindings'),
+    list(`namespaces/${encodeURIComponent(namespace)}/roles`),
+    list('clusterroles'),
+  ]);
+  // The server adds these groups to a user who is impersonated.
+  const serviceAccount = /^system:serviceaccount:([^:]+):/.exec(who.user);
+  const groups = new Set([
+    ...who.groups, 'system:authenticated',
+    ...(serviceAccount ? ['system:serviceaccounts', `system:serviceaccounts:${serviceAccount[1]}`] : []),
+  ]);
+  const matches = (s: Value): boolean => {
+    switch (s?.kind) {
+      case 'User':
+        return s.name === who.user;
+      case 'Group':
+        return groups.has(s.name);
+      case 'ServiceAccount':
+        return who.user === `system:serviceaccount:${s.namespace}:${s.name}`;
+      default:
+        return false;
+    }
+  };
+  const grants: Grant[] = [];
+  const take = (all: KubeObject[], kind: Grant['kind']): void => {
+    for (const b of all) {
+      if (!(b.subjects ?? []).some(matches)) continue;
+      const pool = b.roleRef?.kind === 'Role' ? roles.items : clusterRoles.items;
+      const role = pool.find((r) => r.metadata.name === b.roleRef?.name);
+      grants.push({ binding: b, kind, role: `${b.roleRef?.kind ?? ''} ${b.roleRef?.name ?? ''}`, rules: (role?.rules as Rule[]) ?? [] });
+    }
+  };
+  take(local.items, 'rolebindings');
+  take(global.items, 'clusterrolebindings');
+  return grants;
+}
+
+/** covers tells whether a list of a role has all of a rule's values. */
+const covers = (have: string[] | undefined, want: string[] | undefined): boolean =>
+  (want ?? []).every((w) => (have ?? []).includes(w) || (have ?? []).includes('*'));
+
+function Givers({ rule, grants }: { rule: Rule; grants: Grant[] }): JSX.Element {
+  const app = useApp();
+  const found = grants.filter((g) =>
+    g.rules.some(
+      (r) =>
+        covers(r.verbs, rule.verbs) && covers(r.resources, rule.resources) && covers(r.apiGroups, rule.apiGroups) &&
+        (!r.resourceNames?.length || covers(r.resourceNames, rule.resourceNames)),
+    ),
+  );
+  return (
+    <>
+      {found.slice(0, 4).map((g, i) => {
+        const r = findByKey(app.discovery, `${g.kind}.rbac.authorization.k8s.io`);
+        const name = g.binding.metadata.name ?? '';
+        return (
+          <span key={name + g.kind}>
+            {i ? ', ' : ''}
+            {r ? <a href={objectLink(r, g.binding.metadata.namespace, name)}>{name}</a> : name} <span class="dim">({g.role})</span>
+          </span>
+        );
+      })}
+      {found.length > 4 ? <span class="dim"> and {found.length - 4} more</span> : null}
+    </>
+  );
+}
+
+/** Check asks the server about one request. */
+function Check({ namespace, as }: { namespace: string; as: Impersonation | null }): JSX.Element {
+  const [answer, setAnswer] = useState<{ allowed: boolean; text: string } | null>(null);
+  const [error, setError] = useState<unknown>(null);
+  return (
+    <form
+      class="bar filters"
+      onSubmit={(e) => {
+        e.preventDefault();
+        const data = new FormData(e.currentTarget);
+        const text = (name: string): string => String(data.get(name) ?? '').trim();
+        const [resource, ...group] = text('resource').split('.');
+        const [plural, subresource] = resource.split('/');
+        setError(null);
+        request(`${AUTHORIZATION}/selfsubjectaccessreviews`, {
+          method: 'POST', as,
+          body: JSON.stringify({
+            apiVersion: 'authorization.k8s.io/v1', kind: 'SelfSubjectAccessReview',
+            spec: { resourceAttributes: { namespace, verb: text('verb'), resource: plural, subresource, group: group.join('.'), name: text('name') } },
+          }),
+        }).then(
+          (r: Value) => setAnswer({ allowed: !!r.status?.allowed, text: r.status?.reason ?? r.status?.evaluationError ?? '' }),
+          (e2: unknown) => {
+            setAnswer(null);
+            setError(e2);
+          },
+        );
+      }}
+    >
+      <label>
+        May {as ? as.user : 'I'} <input name="verb" type="text" size={8} required placeholder="delete" aria-label="verb" />
+      </label>
+      <input name="resource" type="text" required placeholder="deployments.apps" aria-label="resource" />
+      <input name="name" type="text" placeholder="name" aria-label="name" />
+      <button>Ask</button>
+      {answer ? (
+        <span role="status">
+          <Badge tone={answer.allowed ? 'good' : 'bad'}>{answer.allowed ? 'yes' : 'no'}</Badge> <span class="dim">{answer.text}</span>
+        </span>
+      ) : null}
+      {error ? <Problem error={error} /> : null}
+    </form>
+  );
+}

@@ -1,0 +1,250 @@
+// The history of one object: a timeline, who gave each field its value, the difference of any two versions, and the way back.
+
+import type { JSX } from 'preact';
+import { useMemo, useState } from 'preact/hooks';
+import { asOf, historyOf, lastChanges } from '../../client/past';
+import { beforeDeletion, restoreManagers, undelete, write } from '../../client/undelete';
+import { changeOf, how, who, type Change } from '../../logic/changes';
+import { EXISTS, isContainer, revertedTo } from '../../logic/comeback';
+import { pathsOfLines } from '../../logic/fields';
+import { age, local } from '../../logic/format';
+import type { KubeObject } from '../../logic/kubernetes';
+import type { Resource } from '../../logic/resources';
+import { hidden } from '../../logic/secrets';
+import { comparable, MAX_YAML, toYAML } from '../../logic/yaml';
+import { useApp, useLoaded } from '../../parts/app';
+import { changeBadge, changedText } from '../../parts/change';
+import { ObjectDiff } from '../../parts/diff';
+import { Editor } from '../../parts/editor';
+import { attempt, toast } from '../../parts/toasts';
+import { Age, Busy, Dialog, Problem, SimpleTable } from '../../parts/ui';
+import { UndeleteAll } from '../../parts/undeleteall';
+
+export function History(props: { resource: Resource; namespace: string; name: string; current?: KubeObject }): JSX.Element {
+  const { resource, namespace, name, current } = props;
+  const [pages, setPages] = useState<Change[]>([]);
+  const [more, setMore] = useState('');
+  const [chosen, choose] = useState<string[]>([]);
+  const [view, setView] = useState<'changes' | 'blame'>('changes');
+  const [back, setBack] = useState<{ kind: 'undelete' | 'revert'; change: Change } | null>(null);
+  const loaded = useLoaded(
+    async (signal) => {
+      const page = await historyOf(resource, namespace, name, '', false, signal);
+      setPages(page.items ?? []);
+      setMore(page.metadata?.continue ?? '');
+      return page;
+    },
+    [resource, namespace, name, current?.metadata.resourceVersion],
+  );
+  if (loaded.error) return <Problem error={loaded.error} retry={loaded.reload} />;
+  if (!loaded.value && !pages.length) return <Busy what="Loading the history" />;
+  if (!pages.length) return <p class="empty">The server has no history of this object.</p>;
+  const next = async (): Promise<void> => {
+    await attempt('The history', async () => {
+      const page = await historyOf(resource, namespace, name, more, false);
+      setPages([...pages, ...(page.items ?? [])]);
+      setMore(page.metadata?.continue ?? '');
+    });
+  };
+  const toggle = (revision: string): void =>
+    choose((old) => (old.includes(revision) ? old.filter((r) => r !== revision) : [...old.slice(-1), revision]));
+  return (
+    <div class="history">
+      <div class="bar">
+        <button aria-pressed={view === 'changes'} onClick={() => setView('changes')}>
+          Changes
+        </button>
+        <button aria-pressed={view === 'blame'} onClick={() => setView('blame')}>
+          Who set each field
+        </button>
+        <span class="dim">Choose two versions to compare them, or one to compare it with now.</span>
+      </div>
+      {view === 'blame' ? (
+        <Blame resource={resource} namespace={namespace} name={name} current={current} />
+      ) : (
+        <>
+          <ol class="timeline versions">
+            {pages.map((c, i) => (
+              <li key={c.resourceVersion + c.type}>
+                <input
+                  type="checkbox"
+                  aria-label={`Choose version ${c.resourceVersion}`}
+                  checked={chosen.includes(c.resourceVersion)}
+                  disabled={c.type === 'Deleted' || c.type === 'Expired'}
+                  onChange={() => toggle(c.resourceVersion)}
+                />
+                <span class="when" title={local(c.time)}>
+                  {c.time ? <Age time={c.time} /> : '–'}
+                </span>
+                {changeBadge(c)}
+                <span class="who">
+                  <strong>{who(c) || 'unknown'}</strong> <span class="dim">{how(c)}</span>
+                  {c.fieldManager ? <span class="dim"> as {c.fieldManager}</span> : null}
+                  {c.reason ? <span class="dim"> ({c.reason})</span> : null}
+                </span>
+                <span class="what">{changedText(c)}</span>
+                <span class="version dim">{c.resourceVersion}</span>
+                <span class="actions">
+                  {current && i > 0 && c.type !== 'Deleted' && c.type !== 'Expired' && c.uid === current.metadata.uid ? (
+                    <button onClick={() => setBack({ kind: 'revert', change: c })}>Revert to this</button>
+                  ) : null}
+                  {!current && (c.type === 'Deleted' || c.type === 'Expired') && i === 0 ? (
+                    <button onClick={() => setBack({ kind: 'undelete', change: pages[i + 1] ?? c })}>Undelete</button>
+                  ) : null}
+                </span>
+              </li>
+            ))}
+          </ol>
+          {more ? <button onClick={() => void next()}>Older changes</button> : null}
+          {chosen.length ? <Compare resource={resource} namespace={namespace} name={name} versions={chosen} current={current} /> : null}
+        </>
+      )}
+      {back?.kind === 'undelete' && isContainer(resource) ? (
+        <UndeleteAll
+          title={`${resource.kind} ${name} and its content`}
+          deletions={[{ type: 'Deleted', resourceVersion: '', group: resource.group, resource: resource.plural, name }]}
+          namespace=""
+          resourceOf={() => resource}
+          close={() => {
+            setBack(null);
+            loaded.reload();
+          }}
+        />
+      ) : back ? (
+        <Back
+          {...props}
+          kind={back.kind}
+          revision={back.change.resourceVersion}
+          close={(done) => {
+            setBack(null);
+            if (done) loaded.reload();
+          }}
+        />
+      ) : null}
+    </div>
+  );
+}
+
+function Compare(props: { resource: Resource; namespace: string; name: string; versions: string[]; current?: KubeObject }): JSX.Element {
+  const versions = [...props.versions].sort((a, b) => Number(a) - Number(b));
+  const loaded = useLoaded(
+    (signal) => Promise.all(versions.map((v) => asOf(props.resource, props.namespace, props.name, v, signal))),
+    [versions.join(' ')],
+  );
+  if (loaded.error) return <Problem error={loaded.error} retry={loaded.reload} />;
+  if (!loaded.value) return <Busy what="Loading the versions" />;
+  const [a, b] = loaded.value;
+  const other = b ?? props.current;
+  if (!other) return <pre class="value">{toYAML(hidden(comparable(a)))}</pre>;
+  return <ObjectDiff before={a} after={other} names={[versions[0], versions[1] ?? 'now']} />;
+}
+
+/** Blame shows the last change of each field that the history knows of: beside the fields of an object, or as a table if it is gone. */
+function Blame(props: { resource: Resource; namespace: string; name: string; current?: KubeObject }): JSX.Element {
+  const { current } = props;
+  const loaded = useLoaded(
+    (signal) => lastChanges(props.resource, props.namespace, props.name, signal),
+    [props.resource, props.namespace, props.name, current?.metadata.resourceVersion],
+  );
+  const object = useMemo(() => (current ? hidden(comparable(current)) : null), [current]);
+  const yaml = useMemo(() => (object ? toYAML(object) : ''), [object]);
+  const paths = useMemo(() => (object && yaml.length < MAX_YAML ? pathsOfLines(object, yaml) : []), [yaml]);
+  if (loaded.error) return <Problem error={loaded.error} retry={loaded.reload} />;
+  if (!loaded.value) return <Busy what="Reading the history" />;
+  const found = loaded.value;
+  const text = (c: Change | undefined): string => (c ? `${who(c) || 'unknown'}, ${how(c)}, ${age(c.time)} ago` : '');
+  return (
+    <div class="blame">
+      {current ? (
+        <Editor
+          readOnly
+          label="Who set each field"
+          value={yaml}
+          note={(line) => (paths[line] ? text(found.get(paths[line])) : '')}
+          hint={(line) => (paths[line] ? `${paths[line]}: ${text(changeOf(found, paths[line]))}` : '')}
+        />
+      ) : null}
+      <SimpleTable
+        label="Who set each field"
+        empty="No field has changed."
+        head={['Field', 'Who', 'Request', 'When', 'Version']}
+        rows={[...found]
+          .sort(([a], [b]) => a.localeCompare(b))
+          .map(([path, c]) => [
+            <code>{path || 'everything else'}</code>,
+            who(c) || 'unknown',
+            how(c),
+            <Age time={c.time} />,
+            c.resourceVersion,
+          ])}
+      />
+    </div>
+  );
+}
+
+/** Back brings an object back or gives it the content that it had. It shows what would happen, and asks. */
+function Back(props: {
+  kind: 'undelete' | 'revert';
+  resource: Resource;
+  namespace: string;
+  name: string;
+  current?: KubeObject;
+  revision: string;
+  close: (done: boolean) => void;
+}): JSX.Element {
+  const app = useApp();
+  const { resource, namespace, name, current, kind } = props;
+  const [busy, setBusy] = useState(false);
+  const carryOut = async (then: KubeObject, dryRun: boolean): Promise<{ text: string; target: KubeObject }> => {
+    if (kind === 'revert') {
+      if (!current) throw new Error('it is gone');
+      if (current.metadata.deletionTimestamp) throw new Error('it is being deleted');
+      const reverted = revertedTo(resource, current, then);
+      if (toYAML(reverted) === toYAML(current)) throw new Error('it is as it was');
+      const target = await write(resource, reverted, 'PUT', dryRun);
+      return { text: dryRun ? '' : await restoreManagers(resource, then, target, new Map()), target };
+    }
+    for await (const { text, created } of undelete(app.discovery, [{ resource, object: then }], true, dryRun)) {
+      if (created) return { text, target: created };
+      throw new Error(text);
+    }
+    throw new Error('there is nothing to undelete');
+  };
+  const tried = useLoaded(
+    async (signal) => {
+      const at = kind === 'revert' ? props.revision : await beforeDeletion(resource, namespace, name, signal);
+      if (!at) throw new Error(EXISTS);
+      const then = await asOf(resource, namespace, name, at, signal);
+      return { then, ...(await carryOut(then, true)) };
+    },
+    [props.revision],
+  );
+  const run = async (): Promise<void> => {
+    setBusy(true);
+    const ok = await attempt(kind === 'revert' ? 'Revert' : 'Undelete', async () => {
+      const { text } = await carryOut(tried.value!.then, false);
+      toast(text ? 'warning' : 'info', `${name} is ${kind === 'revert' ? 'reverted' : 'back'}${text ? ` (${text})` : ''}`);
+    });
+    setBusy(false);
+    if (ok) props.close(true);
+  };
+  return (
+    <Dialog wide title={kind === 'revert' ? `Revert ${name} to version ${props.revision}` : `Undelete ${name}`} close={() => props.close(false)}>
+      {tried.error ? <Problem error={tried.error} retry={tried.reload} /> : null}
+      {!tried.value && !tried.error ? <Busy what="Trying it (dry run)" /> : null}
+      {tried.value ? (
+        <>
+          {tried.value.text ? <p>It would come back ({tried.value.text}).</p> : null}
+          <ObjectDiff before={current} after={tried.value.target} names={['now', 'after']} />
+          <footer class="bar">
+            <span class="dim">The server has accepted it as a dry run.</span>
+            <span class="space" />
+            <button class="primary" disabled={busy} onClick={() => void run()}>
+              {kind === 'revert' ? 'Revert' : 'Undelete'}
+            </button>
+          </footer>
+        </>
+      ) : null}
+    </Dialog>
+  );
+}
