@@ -1,7 +1,7 @@
 // What the server has and is: discovery, version, user, health and metrics.
 
 import { APIError, type Status, type Value } from '../logic/kubernetes';
-import { parseMetrics, type Sample } from '../logic/metrics';
+import { parseMetrics, queued, type Sample } from '../logic/metrics';
 import { discoveryOf, type APIGroup, type Discovery } from '../logic/resources';
 import { request, requestList, sent } from './request';
 import { sessionHeader } from './session';
@@ -77,15 +77,5 @@ export async function waiting(signal: AbortSignal): Promise<Map<string, number> 
     if (e instanceof APIError && (e.code === 403 || e.code === 404)) return '';
     throw e;
   });
-  const [head, ...rows] = text.trim().split('\n').map((line) => line.split(/, */));
-  const user = head.indexOf('UserName');
-  const flow = head.indexOf('FlowSchemaName');
-  if (user < 0 || flow < 0) return undefined;
-  const found = new Map<string, number>();
-  for (const row of rows) {
-    // A name with a comma moves what follows.
-    const key = row.length === head.length ? `${row[user]} (${row[flow]})` : `another user (${row[flow]})`;
-    found.set(key, (found.get(key) ?? 0) + 1);
-  }
-  return found;
+  return queued(text);
 }

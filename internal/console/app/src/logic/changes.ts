@@ -3,15 +3,6 @@
 import { above } from './fields';
 import type { KubeObject } from './kubernetes';
 
-/** changeOf returns the last change of a field, of the field that it is in, or the creation. */
-export function changeOf(found: Map<string, Change>, path: string): Change | undefined {
-  for (let at = path; at; at = above(at)) {
-    const c = found.get(at);
-    if (c) return c;
-  }
-  return found.get('');
-}
-
 export interface Change {
   type: 'Created' | 'Updated' | 'Deleted' | 'Expired';
   resourceVersion: string;
@@ -53,3 +44,12 @@ const keyOf = (c: Change): string => JSON.stringify([c.group ?? '', c.resource, 
 export const deletedObjects = (changes: Change[]): Change[] => [
   ...new Map(changes.filter((c) => c.type === 'Deleted').map((c) => [keyOf(c), c])).values(),
 ];
+
+/** changeOf returns the last change of a field, of the field that it is in, or the creation. */
+export function changeOf(found: Map<string, Change>, path: string): Change | undefined {
+  for (let at = path; at; at = above(at)) {
+    const c = found.get(at);
+    if (c) return c;
+  }
+  return found.get('');
+}

@@ -76,40 +76,33 @@ export function pathsOfLines(object: Value, yaml: string): string[] {
   const paths: string[] = [];
   const lines = yaml.split('\n');
   // Each member of the object is one line or a block that follows it; indentation tells where it ends.
-  const visit = (value: Value, path: string, from: number, indent: number): number => {
+  const visit = (value: Value, path: string, from: number): number => {
     let at = from;
     if (Array.isArray(value)) {
-      for (let i = 0; i < value.length && at < lines.length; i++) {
-        const here = path + elementKey(value[i], i);
-        at = block(value[i], here, at, indent + 2);
-      }
+      for (let i = 0; i < value.length && at < lines.length; i++) at = block(value[i], path + elementKey(value[i], i), at);
       return at;
     }
     for (const key of Object.keys(value)) {
       if (at >= lines.length) break;
-      if (value[key] === undefined) continue;
-      at = block(value[key], path + member(key), at, indent + (Array.isArray(value[key]) ? 0 : 2), true);
+      if (value[key] !== undefined) at = block(value[key], path + member(key), at, true);
     }
     return at;
   };
   const depth = (text: string): number => text.length - text.trimStart().length;
-  const block = (value: Value, path: string, from: number, indent: number, named = false): number => {
+  const block = (value: Value, path: string, from: number, named = false): number => {
     const composite = value !== null && typeof value === 'object' && Object.keys(value).length > 0;
-    if (!composite) {
-      paths[from] = path;
-      let at = from + 1;
-      const own = depth(lines[from]);
-      // Text of several lines is indented further.
-      while (at < lines.length && typeof value === 'string' && value.includes('\n') && (lines[at] === '' || depth(lines[at]) > own)) {
-        paths[at++] = path;
-      }
-      return at;
-    }
-    if (!named) return visit(value, path, from, indent); // its first member is on the line of the dash
+    if (composite && !named) return visit(value, path, from); // its first member is on the line of the dash
     paths[from] = path;
-    return visit(value, path, from + 1, indent);
+    if (composite) return visit(value, path, from + 1);
+    let at = from + 1;
+    const own = depth(lines[from]);
+    // Text of several lines is indented further.
+    while (at < lines.length && typeof value === 'string' && value.includes('\n') && (lines[at] === '' || depth(lines[at]) > own)) {
+      paths[at++] = path;
+    }
+    return at;
   };
-  if (object && typeof object === 'object') visit(object, '', 0, 0);
+  if (object && typeof object === 'object') visit(object, '', 0);
   return paths;
 }
 

@@ -75,3 +75,21 @@ export function quantiles(samples: Sample[], name: string, labels: string[], q: 
   }
   return out;
 }
+
+/**
+ * queued counts the requests in the queues of API Priority and Fairness by user and flow schema. text is what
+ * /debug/api_priority_and_fairness/dump_requests answers: lines of columns that are separated by commas.
+ */
+export function queued(text: string): Map<string, number> | undefined {
+  const [head = [], ...rows] = text.trim().split('\n').map((line) => line.split(/, */));
+  const user = head.indexOf('UserName');
+  const flow = head.indexOf('FlowSchemaName');
+  if (user < 0 || flow < 0) return undefined;
+  const found = new Map<string, number>();
+  for (const row of rows) {
+    // A name with a comma moves what follows.
+    const key = row.length === head.length ? `${row[user]} (${row[flow]})` : `another user (${row[flow]})`;
+    found.set(key, (found.get(key) ?? 0) + 1);
+  }
+  return found;
+}

@@ -54,3 +54,14 @@ export function restored(edited: KubeObject, base: KubeObject): KubeObject {
     return was;
   });
 }
+
+/** decoded returns a value of the data of a Secret as text, and its length in bytes. What is no UTF-8 stays in base64. */
+export function decoded(value: string): { text: string; bytes: number } {
+  let bytes = new Uint8Array();
+  try {
+    bytes = Uint8Array.from(atob(value), (c) => c.charCodeAt(0));
+    return { text: new TextDecoder('utf-8', { fatal: true }).decode(bytes), bytes: bytes.length };
+  } catch {
+    return { text: `${value} (base64)`, bytes: bytes.length };
+  }
+}

@@ -3,21 +3,14 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { request, requestList } from '../client/request';
-import type { Impersonation, KubeObject, ListOf, Value } from '../logic/kubernetes';
+import type { Impersonation, KubeObject, Value } from '../logic/kubernetes';
 import { objectLink } from '../logic/links';
+import { gives, grantsOf, type Binding, type Grant, type Role, type Rule } from '../logic/rbac';
 import { findByKey } from '../logic/resources';
 import { useApp, useLoaded } from '../parts/app';
 import { NamespacePicker } from '../parts/namespaces';
 import { currentNamespace } from '../parts/router';
 import { Badge, Busy, Problem, SimpleTable } from '../parts/ui';
-
-interface Rule {
-  verbs?: string[];
-  apiGroups?: string[];
-  resources?: string[];
-  resourceNames?: string[];
-  nonResourceURLs?: string[];
-}
 
 const AUTHORIZATION = '/apis/authorization.k8s.io/v1';
 const RBAC = '/apis/rbac.authorization.k8s.io/v1';
@@ -88,66 +81,21 @@ export function Access(): JSX.Element {
   );
 }
 
-interface Grant {
-  binding: KubeObject;
-  kind: 'rolebindings' | 'clusterrolebindings';
-  role: string;
-  rules: Rule[];
-}
-
 async function bindings(namespace: string, who: Impersonation, signal: AbortSignal): Promise<Grant[]> {
-  const list = (path: string): Promise<ListOf<KubeObject>> => requestList<KubeObject>(`${RBAC}/${path}?limit=2000`, { signal });
-  const [local, global, roles, clusterRoles] = await Promise.all([
-    list(`namespaces/${encodeURIComponent(namespace)}/rolebindings`),
-    list('clusterrolebindings'),
-    list(`namespaces/${encodeURIComponent(namespace)}/roles`),
-    list('clusterroles'),
+  const list = async <T extends KubeObject>(path: string): Promise<T[]> => (await requestList<T>(`${RBAC}/${path}?limit=2000`, { signal })).items;
+  const local = `namespaces/${encodeURIComponent(namespace)}`;
+  const [locals, globals, roles, clusterRoles] = await Promise.all([
+    list<Binding>(`${local}/rolebindings`), list<Binding>('clusterrolebindings'), list<Role>(`${local}/roles`), list<Role>('clusterroles'),
   ]);
-  // The server adds these groups to a user who is impersonated.
-  const serviceAccount = /^system:serviceaccount:([^:]+):/.exec(who.user);
-  const groups = new Set([
-    ...who.groups, 'system:authenticated',
-    ...(serviceAccount ? ['system:serviceaccounts', `system:serviceaccounts:${serviceAccount[1]}`] : []),
-  ]);
-  const matches = (s: Value): boolean => {
-    switch (s?.kind) {
-      case 'User':
-        return s.name === who.user;
-      case 'Group':
-        return groups.has(s.name);
-      case 'ServiceAccount':
-        return who.user === `system:serviceaccount:${s.namespace}:${s.name}`;
-      default:
-        return false;
-    }
-  };
-  const grants: Grant[] = [];
-  const take = (all: KubeObject[], kind: Grant['kind']): void => {
-    for (const b of all) {
-      if (!(b.subjects ?? []).some(matches)) continue;
-      const pool = b.roleRef?.kind === 'Role' ? roles.items : clusterRoles.items;
-      const role = pool.find((r) => r.metadata.name === b.roleRef?.name);
-      grants.push({ binding: b, kind, role: `${b.roleRef?.kind ?? ''} ${b.roleRef?.name ?? ''}`, rules: (role?.rules as Rule[]) ?? [] });
-    }
-  };
-  take(local.items, 'rolebindings');
-  take(global.items, 'clusterrolebindings');
-  return grants;
+  return [
+    ...grantsOf(who, locals, 'rolebindings', roles, clusterRoles),
+    ...grantsOf(who, globals, 'clusterrolebindings', roles, clusterRoles),
+  ];
 }
-
-/** covers tells whether a list of a role has all of a rule's values. */
-const covers = (have: string[] | undefined, want: string[] | undefined): boolean =>
-  (want ?? []).every((w) => (have ?? []).includes(w) || (have ?? []).includes('*'));
 
 function Givers({ rule, grants }: { rule: Rule; grants: Grant[] }): JSX.Element {
   const app = useApp();
-  const found = grants.filter((g) =>
-    g.rules.some(
-      (r) =>
-        covers(r.verbs, rule.verbs) && covers(r.resources, rule.resources) && covers(r.apiGroups, rule.apiGroups) &&
-        (!r.resourceNames?.length || covers(r.resourceNames, rule.resourceNames)),
-    ),
-  );
+  const found = grants.filter((g) => gives(g, rule));
   return (
     <>
       {found.slice(0, 4).map((g, i) => {

@@ -4,16 +4,10 @@ import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { link } from '../logic/links';
 import { keyOf } from '../logic/resources';
+import { bestOf, type Target } from '../logic/targets';
 import { useApp } from './app';
 import { go, listLink } from './router';
 import { Dialog } from './ui';
-
-interface Target {
-  text: string;
-  detail: string;
-  href: string;
-  words: string;
-}
 
 export function Palette({ close }: { close: () => void }): JSX.Element {
   const app = useApp();
@@ -30,16 +24,7 @@ export function Palette({ close }: { close: () => void }): JSX.Element {
     ],
     [app.discovery],
   );
-  const found = useMemo(() => {
-    const want = text.toLowerCase().trim();
-    const rank = (t: Target): number => {
-      const words = t.words.split(' ');
-      if (words.includes(want)) return 0;
-      if (words.some((w) => w.startsWith(want))) return 1;
-      return t.words.includes(want) ? 2 : 3;
-    };
-    return targets.map((t) => ({ t, r: rank(t) })).filter((x) => x.r < 3).sort((a, b) => a.r - b.r).slice(0, 12).map((x) => x.t);
-  }, [targets, text]);
+  const found = useMemo(() => bestOf(targets, text), [targets, text]);
   const open = (t: Target | undefined): void => {
     if (!t) return;
     close();

@@ -8,7 +8,7 @@ import { APIError, type KubeObject, type Value } from '../../logic/kubernetes';
 import { link, objectLink, query } from '../../logic/links';
 import { referencesOf } from '../../logic/references';
 import { apiVersionOf, findByKey, keyOf, type Resource } from '../../logic/resources';
-import { hidden, isSecret } from '../../logic/secrets';
+import { decoded, hidden, isSecret } from '../../logic/secrets';
 import { conditionsOf, conditionTone, toneOf } from '../../logic/status';
 import { useApp, useLoaded } from '../../parts/app';
 import { listLink } from '../../parts/router';
@@ -209,19 +209,12 @@ function Summary({ object }: { object: KubeObject }): JSX.Element | null {
 /** Hidden shows a value of a Secret when it is asked for. */
 function Hidden({ value }: { value: string }): JSX.Element {
   const [shown, show] = useState(false);
-  let bytes = new Uint8Array();
-  let text = value;
-  try {
-    bytes = Uint8Array.from(atob(value), (c) => c.charCodeAt(0));
-    text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-  } catch {
-    text = `${value} (base64)`;
-  }
+  const { text, bytes } = decoded(value);
   return shown ? (
     <pre class="value">{text}</pre>
   ) : (
     <button class="quiet" onClick={() => show(true)}>
-      show ({bytes.length} bytes)
+      show ({bytes} bytes)
     </button>
   );
 }
