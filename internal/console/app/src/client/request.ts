@@ -1,7 +1,8 @@
 // Requests to the Kubernetes API: with the login, again when a server is busy, and with an end when it is silent.
 
-import { APIError, type Impersonation, type ListOf, type Status, type Table, type Value } from '../logic/kubernetes';
+import { APIError, type Impersonation, type ListOf, type Status, type Value } from '../logic/kubernetes';
 import { credentials, socketProtocols } from './session';
+import { attended } from './silence';
 
 export interface Request {
   method?: string;
@@ -16,7 +17,7 @@ export interface Request {
   text?: boolean;
 }
 
-export const JSON_TYPE = 'application/json';
+const JSON_TYPE = 'application/json';
 export const TABLE_TYPE = 'application/json;as=Table;v=v1;g=meta.k8s.io,application/json';
 
 /** listeners are told about every warning that the server sends, and about an end of the login. */
@@ -49,47 +50,6 @@ export async function sent(path: string, o: RequestInit, again: boolean): Promis
 /** MOST_REPEATS and LONGEST_WAIT bound how often, and after how many seconds, a request is sent again to a busy server. */
 const MOST_REPEATS = 3;
 const LONGEST_WAIT = 10;
-
-/**
- * SILENCE is the time in milliseconds after which a server that sends nothing is asked whether it is there, and ANSWER the time in which
- * it has to answer. A connection that no packet gets through is told so after at most the sum and a second; the browser takes minutes.
- */
-const SILENCE = 4000;
-const ANSWER = 4000;
-
-/** What waits for the server: requests without an answer, and watches. */
-const waiting = new Set<AbortController>();
-let heard = 0;
-let asking = false;
-
-export const hear = (): void => void (heard = Date.now());
-
-/** The error of what waits for a server that does not answer. */
-const SILENT = 'the server does not answer';
-
-setInterval(() => {
-  if (asking || document.hidden || !waiting.size || Date.now() - heard < SILENCE) return;
-  asking = true;
-  const o: RequestInit = { signal: AbortSignal.timeout(ANSWER), headers: headers({}), cache: 'no-store', credentials: 'same-origin', redirect: 'error' };
-  const asked = [...waiting];
-  fetch('/version', o)
-    .then(
-      (response) => {
-        hear();
-        return response.body?.cancel();
-      },
-      () => asked.forEach((one) => one.abort(new Error(SILENT))),
-    )
-    .finally(() => (asking = false));
-}, 1000);
-
-/** attended is a signal that ends with another one, or when the server does not answer. done says that it has ended. */
-export function attended(signal?: AbortSignal): { signal: AbortSignal; done: () => void } {
-  const silent = new AbortController();
-  if (!waiting.size) hear();
-  waiting.add(silent);
-  return { signal: signal ? AbortSignal.any([signal, silent.signal]) : silent.signal, done: () => void waiting.delete(silent) };
-}
 
 /** send sends a request and returns the response if its code is 2xx. Other codes are an APIError. */
 export async function send(path: string, r: Request = {}): Promise<Response> {
@@ -148,9 +108,6 @@ export async function requestList<T = Value>(path: string, r: Request = {}): Pro
   const list = await request<ListOf<T> | null>(path, r);
   return { ...list, metadata: list?.metadata ?? {}, items: Array.isArray(list?.items) ? list.items : [] };
 }
-
-export const requestTable = (path: string, signal?: AbortSignal): Promise<Table> =>
-  request<Table>(path, { accept: TABLE_TYPE, signal });
 
 /** socket opens a WebSocket to a path of the API. */
 export function socket(path: string, protocols: string[]): WebSocket {

@@ -2,11 +2,11 @@
 
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { requestList, sleep } from '../client/request';
-import { watch, WhileShown } from '../client/watch';
+import { requestList } from '../client/request';
+import { follow } from '../client/watch';
 import { aboutOf, grouped, timeOf } from '../logic/events';
 import { textOf } from '../logic/format';
-import { APIError, isAbort, type KubeObject, type Value } from '../logic/kubernetes';
+import type { KubeObject, Value } from '../logic/kubernetes';
 import { link, objectLink, query } from '../logic/links';
 import { findByKey, findByKind, hasVerb, listPath } from '../logic/resources';
 import { useApp, useLoaded } from '../parts/app';
@@ -38,43 +38,33 @@ function useWarnings(): Warnings {
   useEffect(() => {
     const stop = new AbortController();
     const path = '/api/v1/events';
-    const fieldSelector = 'type=Warning';
-    const run = async (): Promise<void> => {
-      for (let failures = 0; !stop.signal.aborted; ) {
-        const shown = new WhileShown(stop.signal);
-        try {
-          await shown.begin();
-          const events = new Map<string, Value>();
+    const parameters = { fieldSelector: 'type=Warning' };
+    let events = new Map<string, Value>();
+    void follow<Value>(
+      {
+        path, parameters, revisionOf: (e) => e.metadata?.resourceVersion ?? '',
+        read: async () => {
+          events = new Map();
           let [next, revision] = ['', ''];
           do {
-            const page = await requestList(path + query({ fieldSelector, limit: 500, continue: next }), { signal: shown.signal });
+            const page = await requestList(path + query({ ...parameters, limit: 500, continue: next }), { signal: stop.signal });
             for (const e of page.items) events.set(e.metadata?.uid, e);
             [next, revision] = [page.metadata.continue ?? '', page.metadata.resourceVersion ?? ''];
             set((old) => (old.state === 'loading' || !next ? { events, state: next ? 'loading' : 'live', more: !!next } : old));
           } while (next && events.size < MOST_WARNINGS);
           set({ events, state: 'live', more: !!next });
-          for await (const { type, object: e } of watch<Value>(path + query({ fieldSelector, watch: 1, resourceVersion: revision, timeoutSeconds: 1800 }), shown.signal)) {
-            failures = 0;
-            if (type === 'BOOKMARK') continue;
-            if (type === 'DELETED') events.delete(e.metadata?.uid);
-            else events.set(e.metadata?.uid, e);
-            if (events.size > 2 * MOST_WARNINGS) break; // read again what there is
-            requestAnimationFrame(() => set((old) => ({ ...old, events, state: 'live' })));
-          }
-        } catch (e) {
-          if (stop.signal.aborted) return;
-          if (isAbort(e)) continue; // the page was hidden
-          failures++;
-          const refused = e instanceof APIError && [401, 403, 404].includes(e.code);
-          set((old) => ({ ...old, state: refused ? 'forbidden' : 'no connection' }));
-          if (refused) return;
-        } finally {
-          shown.end();
-        }
-        await sleep(Math.min(30_000, 1000 * 2 ** failures), stop.signal);
-      }
-    };
-    void run();
+          return revision;
+        },
+        event: (type, e) => {
+          if (type === 'DELETED') events.delete(e.metadata?.uid);
+          else events.set(e.metadata?.uid, e);
+          requestAnimationFrame(() => set((old) => ({ ...old, events, state: 'live' })));
+          return events.size <= 2 * MOST_WARNINGS;
+        },
+        failed: (e, final) => set((old) => ({ ...old, state: final ? 'forbidden' : 'no connection' })),
+      },
+      stop.signal,
+    );
     return () => stop.abort();
   }, []);
   return state;

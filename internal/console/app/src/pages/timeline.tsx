@@ -2,11 +2,10 @@
 
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { request, sleep } from '../client/request';
-import { watch, WhileShown } from '../client/watch';
+import { request } from '../client/request';
+import { follow } from '../client/watch';
 import { deletedObjects, how, who, type Change, type ChangePage } from '../logic/changes';
 import { local } from '../logic/format';
-import { APIError, isAbort } from '../logic/kubernetes';
 import { objectLink, query } from '../logic/links';
 import { findByKey, type Resource } from '../logic/resources';
 import { useApp } from '../parts/app';
@@ -73,55 +72,40 @@ export function Timeline(): JSX.Element {
     setFeed(NOTHING);
     setError(null);
     setState('loading');
-    const run = async (): Promise<void> => {
-      let revision = '';
-      let waiting: Change[] = [];
-      const show = (): void => {
-        const all = waiting.reverse();
-        waiting = [];
-        setFeed((old) => {
-          const changes = [...all, ...old.changes];
-          return changes.length > KEPT ? { changes: changes.slice(0, KEPT), older: CUT } : { ...old, changes };
-        });
-      };
-      for (let failures = 0; !signal.aborted; ) {
-        const shown = new WhileShown(signal);
-        try {
-          await shown.begin();
-          if (!revision) {
-            const first = await more(NOTHING, 1);
-            revision = first.revision;
-            setFeed(first);
-          }
+    let waiting: Change[] = [];
+    const show = (): void => {
+      const all = waiting.reverse();
+      waiting = [];
+      setFeed((old) => {
+        const changes = [...all, ...old.changes];
+        return changes.length > KEPT ? { changes: changes.slice(0, KEPT), older: CUT } : { ...old, changes };
+      });
+    };
+    void follow<Change>(
+      {
+        path: path(namespace), parameters: { fieldSelector: selector }, revisionOf: (c) => c.resourceVersion,
+        read: async () => {
+          const first = await more(NOTHING, 1);
+          setFeed(first);
+          return first.revision;
+        },
+        resumed: () => {
           setError(null);
           setState('live');
-          const to = path(namespace) + query({ watch: true, resourceVersion: revision, fieldSelector: selector });
-          for await (const event of watch<Change>(to, shown.signal)) {
-            failures = 0;
-            if (event.type !== 'ADDED') continue;
-            revision = event.object.resourceVersion;
-            if (!waiting.length) requestAnimationFrame(show);
-            waiting.push(event.object);
-            if (waiting.length > 2 * KEPT) waiting = waiting.slice(-KEPT); // nothing is drawn while the page is hidden
-          }
-        } catch (e) {
-          if (signal.aborted) return;
-          if (isAbort(e)) continue; // the page was hidden: it goes on when it is shown
-          failures++;
-          if (e instanceof APIError && e.code === 410) {
-            revision = '';
-          } else {
-            setError(e);
-            setState('no connection');
-            if (e instanceof APIError && [400, 401, 403, 404].includes(e.code)) return;
-          }
-        } finally {
-          shown.end();
-        }
-        await sleep(Math.min(30_000, 1000 * 2 ** failures), signal);
-      }
-    };
-    void run();
+        },
+        event: (type, change) => {
+          if (type !== 'ADDED') return;
+          if (!waiting.length) requestAnimationFrame(show);
+          waiting.push(change);
+          if (waiting.length > 2 * KEPT) waiting = waiting.slice(-KEPT); // nothing is drawn while the page is hidden
+        },
+        failed: (e) => {
+          setError(e);
+          setState('no connection');
+        },
+      },
+      signal,
+    );
     return () => stop.current.abort();
   }, [namespace, since, selector]);
   const { changes, older } = feed;
