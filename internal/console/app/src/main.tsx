@@ -11,7 +11,7 @@ import { link, type Location } from './logic/links';
 import { findByKey, keyOf, type Resource } from './logic/resources';
 import { Access } from './pages/access';
 import { Create } from './pages/create';
-import { Definition, Definitions } from './pages/definitions';
+import { Definitions, DefinitionView } from './pages/definitions';
 import { Extensions } from './pages/extensions';
 import { Home } from './pages/home';
 import { ResourceList } from './pages/list';
@@ -186,7 +186,7 @@ function View({ app, at }: { app: App; at: Location }): JSX.Element {
       return resource ? <ResourceList key={keyOf(resource)} resource={resource} /> : <Unknown what={key} />;
     case 'o': {
       if (!resource || !fourth) return <Unknown what={key} />;
-      const namespace = third === '-' ? '' : third;
+      const namespace = third === '-' ? '' : (third ?? '');
       return <ObjectView key={`${key}/${namespace}/${fourth}`} resource={resource} namespace={namespace} name={fourth} tab={fifth ?? ''} />;
     }
     case 'create':
@@ -196,7 +196,7 @@ function View({ app, at }: { app: App; at: Location }): JSX.Element {
     case 'access':
       return <Access />;
     case 'definitions':
-      return key ? <Definition key={key} name={key} /> : <Definitions />;
+      return key ? <DefinitionView key={key} name={key} /> : <Definitions />;
     case 'extensions':
       return <Extensions />;
     case 'server':
@@ -298,7 +298,7 @@ function useKeys(app: App, show: (overlay: 'help' | 'palette') => void): void {
       if (e.ctrlKey || e.metaKey || e.altKey || document.querySelector('dialog[open]')) return;
       if (performance.now() - leader < 1500) {
         leader = -Infinity;
-        const resource = RESOURCE_KEYS[e.key] ? findByKey(app.discovery, RESOURCE_KEYS[e.key]) : undefined;
+        const resource = findByKey(app.discovery, RESOURCE_KEYS[e.key] ?? '');
         const page = PAGES.find((p) => p.key === e.key);
         if (resource) go(listLink(resource));
         else if (page) go(page.href);

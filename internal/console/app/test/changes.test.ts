@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { changeOf, deletedObjects, how, who, type Change } from '../src/logic/changes';
-import { aboutOf, grouped, timeOf } from '../src/logic/events';
+import { aboutOf, grouped, timeOf, type KubeEvent } from '../src/logic/events';
 
 const change = (name: string, over: Partial<Change> = {}): Change => ({ type: 'Updated', resourceVersion: '1', resource: 'pods', namespace: 'default', name, ...over });
 
@@ -27,8 +27,8 @@ test('a field has the change of the field that it is in, or the creation', () =>
 });
 
 test('Events that say the same of a kind are one line', () => {
-  const event = (name: string, lastTimestamp: string, over: object = {}): object => ({
-    involvedObject: { kind: 'Pod', namespace: 'default', name }, reason: 'BackOff', message: 'm', lastTimestamp, ...over,
+  const event = (name: string, lastTimestamp: string, over: Partial<KubeEvent> = {}): KubeEvent => ({
+    metadata: {}, involvedObject: { kind: 'Pod', namespace: 'default', name }, reason: 'BackOff', message: 'm', lastTimestamp, ...over,
   });
   const [first, second, ...rest] = grouped([
     event('a', '2024-01-01T00:00:00Z', { count: 3 }), event('b', '2024-01-03T00:00:00Z'), event('a', '2024-01-02T00:00:00Z', { series: { count: 5 } }),
@@ -37,7 +37,7 @@ test('Events that say the same of a kind are one line', () => {
   assert.equal(rest.length, 0);
   assert.deepEqual([first!.count, first!.objects.size], [1, 1]);
   assert.deepEqual([second!.count, second!.objects.size, timeOf(second!.newest)], [9, 2, '2024-01-03T00:00:00Z']);
-  const modern = { regarding: { kind: 'Node' }, note: 'm', eventTime: 't', series: { lastObservedTime: 'later' } };
+  const modern: KubeEvent = { metadata: {}, regarding: { kind: 'Node' }, note: 'm', eventTime: 't', series: { lastObservedTime: 'later' } };
   assert.equal(timeOf(modern), 'later');
   assert.equal(aboutOf(modern).kind, 'Node');
   assert.equal(grouped([modern, { ...modern, note: 'n' }]).length, 2);

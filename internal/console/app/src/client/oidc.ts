@@ -47,7 +47,7 @@ export async function finishOIDC(): Promise<string> {
     const answer = (await response.json()) as { token?: string; message?: string };
     if (!response.ok || !answer.token) return answer.message ?? `the login failed: ${response.status}`;
     const claims = JSON.parse(new TextDecoder().decode(
-      Uint8Array.from(atob(answer.token.split('.')[1].replace(/-/g, '+').replace(/_/g, '/')), (c) => c.charCodeAt(0)),
+      Uint8Array.from(atob((answer.token.split('.')[1] ?? '').replace(/-/g, '+').replace(/_/g, '/')), (c) => c.charCodeAt(0)),
     )) as { nonce?: string };
     if (claims.nonce !== nonce) return 'the token of the identity provider is not for this login';
     setToken(answer.token);

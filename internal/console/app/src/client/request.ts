@@ -1,6 +1,6 @@
 // Requests to the Kubernetes API: with the login, again when a server is busy, and with an end when it is silent.
 
-import { APIError, type Impersonation, type ListOf, type Status, type Value } from '../logic/kubernetes';
+import { APIError, type Impersonation, type ListOf, type Status } from '../logic/kubernetes';
 import { credentials, socketProtocols } from './session';
 import { attended } from './silence';
 
@@ -9,7 +9,7 @@ export interface Request {
   body?: string;
   contentType?: string;
   accept?: string;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   as?: Impersonation | null;
   /** Nobody has asked for this request: its warnings are not shown, and a 401 does not end the login. */
   quiet?: boolean;
@@ -66,8 +66,8 @@ async function sendOnce(path: string, r: Request): Promise<Response> {
   const o: RequestInit = {
     method: r.method ?? 'GET',
     headers: headers(r),
-    body: r.body,
-    signal: r.signal,
+    body: r.body ?? null,
+    signal: r.signal ?? null,
     credentials: 'same-origin',
     redirect: 'error',
     cache: 'no-store',
@@ -83,7 +83,7 @@ async function sendOnce(path: string, r: Request): Promise<Response> {
     response = await sent(path, o, again);
   }
   // RFC 7234: 299 - "text"
-  for (const [, text] of (response.headers.get('Warning') ?? '').matchAll(/299 \S+ "((?:[^"\\]|\\.)*)"/g)) {
+  for (const [, text = ''] of (response.headers.get('Warning') ?? '').matchAll(/299 \S+ "((?:[^"\\]|\\.)*)"/g)) {
     if (!r.quiet) listeners.warning(text.replace(/\\(.)/g, '$1'));
   }
   if (response.ok) return response;
@@ -98,13 +98,13 @@ async function sendOnce(path: string, r: Request): Promise<Response> {
   throw new APIError(response.status, status);
 }
 
-export async function request<T = Value>(path: string, r: Request = {}): Promise<T> {
+export async function request<T = unknown>(path: string, r: Request = {}): Promise<T> {
   const response = await send(path, r);
   return (r.text ? await response.text() : await response.json()) as T;
 }
 
 /** requestList reads a list. Servers write null for the items of some empty lists. */
-export async function requestList<T = Value>(path: string, r: Request = {}): Promise<ListOf<T>> {
+export async function requestList<T>(path: string, r: Request = {}): Promise<ListOf<T>> {
   const list = await request<ListOf<T> | null>(path, r);
   return { ...list, metadata: list?.metadata ?? {}, items: Array.isArray(list?.items) ? list.items : [] };
 }

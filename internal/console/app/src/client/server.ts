@@ -1,6 +1,6 @@
 // What the server has and is: discovery, version, user, health and metrics.
 
-import { APIError, type Status, type Value } from '../logic/kubernetes';
+import { APIError, type Status } from '../logic/kubernetes';
 import { parseMetrics, queued, type Sample } from '../logic/metrics';
 import { discoveryOf, type APIGroup, type Discovery } from '../logic/resources';
 import { request, requestList, sent } from './request';
@@ -10,21 +10,21 @@ const ACCEPT = 'application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscovery
 
 /** discover reads what there is. Resources that are as in before are the same objects, so that views of them do not begin again. */
 export async function discover(before?: Discovery): Promise<Discovery> {
-  const [core, groups] = await Promise.all(['/api', '/apis'].map((path) => requestList<APIGroup>(path, { accept: ACCEPT })));
-  return discoveryOf([...core.items, ...groups.items], before);
+  const read = async (path: string): Promise<APIGroup[]> => (await requestList<APIGroup>(path, { accept: ACCEPT })).items;
+  return discoveryOf((await Promise.all([read('/api'), read('/apis')])).flat(), before);
 }
 
 export interface ServerInfo {
   gitVersion: string;
   /** Whether the server keeps the past of objects and answers for it (Keelson). */
   history: boolean;
-  raw: Value;
+  raw: { gitVersion?: string; buildDate?: string; goVersion?: string; platform?: string; emulationMajor?: string; emulationMinor?: string };
 }
 
 export async function serverInfo(): Promise<ServerInfo> {
   try {
-    const raw = await request('/version');
-    const gitVersion = String(raw.gitVersion ?? '');
+    const raw = await request<ServerInfo['raw']>('/version');
+    const gitVersion = raw.gitVersion ?? '';
     return { gitVersion, history: gitVersion.includes('keelson'), raw };
   } catch (e) {
     if (e instanceof APIError) return { gitVersion: '', history: false, raw: {} };
@@ -51,7 +51,7 @@ export async function consoleConfig(): Promise<Config> {
 }
 
 export async function whoAmI(): Promise<{ username: string; groups: string[] }> {
-  const review: Value = await request('/apis/authentication.k8s.io/v1/selfsubjectreviews', {
+  const review = await request<{ status?: { userInfo?: { username?: string; groups?: string[] } } }>('/apis/authentication.k8s.io/v1/selfsubjectreviews', {
     method: 'POST', quiet: true,
     body: JSON.stringify({ apiVersion: 'authentication.k8s.io/v1', kind: 'SelfSubjectReview' }),
   });

@@ -1,10 +1,11 @@
 // A live list of a resource in the columns of the server: pages of a Table, then a watch of Tables. Rows are kept by the
 // key of their object; changes of many events are shown at once, at most once a frame.
 
-import type { Column, Table } from '../logic/kubernetes';
+import type { Column } from '../logic/kubernetes';
 import { query } from '../logic/links';
 import { listPath, type Resource } from '../logic/resources';
-import { columnsOf, rowsOf, textOf, versionOf, type Row } from '../logic/tables';
+import { columnsOf, rowsOf, versionOf, type Row } from '../logic/tables';
+import { textAt } from '../logic/values';
 import { request, TABLE_TYPE } from './request';
 import { follow } from './watch';
 
@@ -34,11 +35,12 @@ export class TableStore {
 
   constructor(
     private readonly resource: Resource,
-    { namespace, ...selectors }: Selection,
+    { namespace, labelSelector, fieldSelector }: Selection,
     private readonly changed: () => void,
   ) {
     const path = listPath(resource, namespace);
-    void follow<Table>(
+    const selectors = { labelSelector, fieldSelector };
+    void follow<unknown>(
       {
         path, parameters: selectors, accept: TABLE_TYPE, revisionOf: versionOf,
         read: () => this.list(path, selectors),
@@ -76,21 +78,21 @@ export class TableStore {
     const first = this.rows.size === 0;
     const watchable = this.resource.verbs.includes('watch');
     for (let next = ''; ; ) {
-      const page = await request<Table>(path + query({ ...selectors, limit: PAGE, continue: next }), { accept: TABLE_TYPE, signal: this.stop.signal });
+      const page = await request(path + query({ ...selectors, limit: PAGE, continue: next }), { accept: TABLE_TYPE, signal: this.stop.signal });
       const columns = columnsOf(page);
       if (columns.length) this.columns = columns;
       for (const row of rowsOf(page, 0)) found.set(row.key, row);
-      next = textOf(page.metadata?.continue);
+      next = textAt(page, 'metadata', 'continue');
       if (first || !next) {
         this.rows = found;
         this.membership++;
         this.become(next ? 'loading' : watchable ? 'live' : 'waiting', null);
       }
-      if (!next) return watchable ? textOf(page.metadata?.resourceVersion) : undefined;
+      if (!next) return watchable ? textAt(page, 'metadata', 'resourceVersion') : undefined;
     }
   }
 
-  private take(deleted: boolean, table: Table): void {
+  private take(deleted: boolean, table: unknown): void {
     for (const row of rowsOf(table, performance.now())) {
       const known = this.rows.get(row.key);
       if (deleted) this.rows.delete(row.key);

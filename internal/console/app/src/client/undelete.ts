@@ -1,10 +1,11 @@
 // How objects come back: as cmd/keelson/kubectlhistory/undelete.go and managers.go.
 
 import { annotationUID, clean, createForms, EXISTS, FIELD_MANAGER, isNamespace, keepVolume, managersThen, rewire } from '../logic/comeback';
-import { APIError, messageOf, type KubeObject } from '../logic/kubernetes';
+import { APIError, messageOf, type APIService, type KubeObject } from '../logic/kubernetes';
 import { query } from '../logic/links';
 import { neverUndeleted, planned, type Candidate } from '../logic/plan';
 import { apiVersionOf, findByKind, listPath, objectPath, type Discovery, type Resource } from '../logic/resources';
+import { textAt } from '../logic/values';
 import { checkNumbers } from '../logic/yaml';
 import { historyOf } from './past';
 import { request, requestList, sleep } from './request';
@@ -83,7 +84,7 @@ async function create(r: Resource, o: KubeObject, dryRun: boolean): Promise<{ cr
 
 async function volumeOf(d: Discovery, claim: KubeObject): Promise<KubeObject | undefined> {
   const r = findByKind(d, 'v1', 'PersistentVolume');
-  const name: string = claim.spec?.volumeName ?? '';
+  const name = textAt(claim, 'spec', 'volumeName');
   return r && name ? request<KubeObject>(objectPath(r, '', name), { quiet: true }).catch(() => undefined) : undefined;
 }
 
@@ -114,8 +115,8 @@ async function objectsThen(r: Resource, namespace: string, at: string): Promise<
 
 /** extensionVersions returns the versions (group/version) that extension API servers have, whose past is not kept. */
 async function extensionVersions(): Promise<Set<string>> {
-  const services = await requestList<KubeObject>('/apis/apiregistration.k8s.io/v1/apiservices', { quiet: true }).catch(() => null);
-  return new Set((services?.items ?? []).filter((s) => s.spec?.service).map((s) => `${s.spec.group}/${s.spec.version}`));
+  const services = await requestList<APIService>('/apis/apiregistration.k8s.io/v1/apiservices', { quiet: true }).catch(() => null);
+  return new Set((services?.items ?? []).flatMap(({ spec }) => (spec?.service ? [`${spec.group ?? ''}/${spec.version ?? ''}`] : [])));
 }
 
 /**
@@ -130,7 +131,7 @@ export async function contentThen(
   const inIt = d.resources.filter((r) =>
     isNamespace(resource)
       ? r.namespaced && ['list', 'create'].every((verb) => r.verbs.includes(verb)) && !elsewhere.has(apiVersionOf(r))
-      : r.group === object.spec?.group && r.plural === object.spec?.names?.plural,
+      : r.group === textAt(object, 'spec', 'group') && r.plural === textAt(object, 'spec', 'names', 'plural'),
   );
   const found: Candidate[] = [];
   for (const r of inIt) {
@@ -150,11 +151,11 @@ export async function contentThen(
 
 /** served waits until the server has the resource of a definition that has come back, and returns what it has then. */
 export async function served(before: Discovery, definition: KubeObject): Promise<Discovery> {
-  const { group, names } = definition.spec ?? {};
+  const [group, plural] = [textAt(definition, 'spec', 'group'), textAt(definition, 'spec', 'names', 'plural')];
   for (const end = Date.now() + 10_000; ; await sleep(200)) {
     const now = await discover(before);
-    if (now.resources.some((r) => r.group === group && r.plural === names?.plural)) return now;
-    if (Date.now() > end) throw new Error(`${names?.plural}.${group} is not served yet: undelete its objects later`);
+    if (now.resources.some((r) => r.group === group && r.plural === plural)) return now;
+    if (Date.now() > end) throw new Error(`${plural}.${group} is not served yet: undelete its objects later`);
   }
 }
 
@@ -174,7 +175,7 @@ export async function* undelete(d: Discovery, objects: Candidate[], named: boole
     const { uid = '', name = '', namespace = '' } = was.metadata;
     const core = r.group === '' ? r.kind : '';
     const outcome = (result: Outcome['result'], text: string, created?: KubeObject): Outcome =>
-      ({ resource: r, object: was, result, text, created });
+      ({ resource: r, object: was, result, text, ...(created ? { created } : {}) });
     if (skip) {
       yield outcome('skipped', skip);
       continue;

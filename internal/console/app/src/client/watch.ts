@@ -17,14 +17,15 @@ export async function* lines(body: ReadableStream<Uint8Array>): AsyncGenerator<s
     for (;;) {
       const { done, value } = await reader.read();
       if (done) break;
-      const parts = value.split('\n');
-      if (parts.length > 1) {
-        yield rest.join('') + parts[0];
-        yield* parts.slice(1, -1);
-        [rest, length] = [[], 0];
+      const [first = '', ...more] = value.split('\n');
+      rest.push(first);
+      length += first.length;
+      const last = more.pop();
+      if (last !== undefined) {
+        yield rest.join('');
+        yield* more;
+        [rest, length] = [[last], last.length];
       }
-      rest.push(parts[parts.length - 1]);
-      length += parts[parts.length - 1].length;
       if (length > MAX_LINE) throw new Error('a line of the response is too long');
     }
     if (length) yield rest.join('');

@@ -45,7 +45,7 @@ export function sortKey(c: Pick<Column, 'name' | 'type'>, cell: unknown, at: num
   const since = sinceOf(c, cell, at);
   if (since !== undefined) return -since;
   const quantity = /^([+-]?\d+(?:\.\d+)?)([a-zA-Z%]*)$/.exec(cell);
-  const unit = quantity && UNITS[quantity[2]];
+  const unit = quantity && UNITS[quantity[2] ?? ''];
   if (quantity && unit && !(quantity[2] === 'm' && OF_TIME.test(c.name))) return Number(quantity[1]) * unit;
   const duration = durationOf(cell);
   if (duration !== undefined) return duration;

@@ -1,9 +1,10 @@
 // How an object comes back, or gets the content that it had. The rules are those of `kubectl history` (docs/history.md), as in
 // cmd/keelson/kubectlhistory.
 
-import type { KubeObject, ManagedFields, Value } from './kubernetes';
+import type { KubeObject, ManagedFields } from './kubernetes';
 import { builtIn, TOKEN_SECRET } from './plan';
 import { apiVersionOf, type Resource } from './resources';
+import { at, isMembers, listAt, put, remove, textAt } from './values';
 import { checkNumbers } from './yaml';
 
 /** UNDELETED is the annotation of an object that came back, with the UID that it had before. */
@@ -23,7 +24,7 @@ function annotate(o: KubeObject, key: string, value: string): void {
 
 /** ofKubernetes tells whether a finalizer is one of Kubernetes itself, which the part that needs it adds again. */
 const ofKubernetes = (finalizer: string): boolean => {
-  const [domain, ...rest] = finalizer.split('/');
+  const [domain = '', ...rest] = finalizer.split('/');
   return !rest.length || domain === 'kubernetes.io' || domain.endsWith('.kubernetes.io') || domain.endsWith('.k8s.io');
 };
 
@@ -44,21 +45,20 @@ export function clean(r: Resource, was: KubeObject): { object: KubeObject; notes
   o.kind = r.kind;
   annotate(o, UNDELETED, was.metadata.uid ?? '');
   if (!builtIn(r.group)) return { object: o, notes };
-  const spec: Value = o.spec;
   switch (r.kind) {
     case 'Namespace':
-      delete spec?.finalizers;
+      remove(o, 'spec', 'finalizers');
       break;
     case 'Pod':
-      delete spec?.nodeName;
-      delete spec?.ephemeralContainers;
+      remove(o, 'spec', 'nodeName');
+      remove(o, 'spec', 'ephemeralContainers');
       break;
     case 'Job':
-      if (!spec?.manualSelector) {
-        delete spec?.selector;
+      if (!at(o, 'spec', 'manualSelector')) {
+        remove(o, 'spec', 'selector');
         for (const label of ['controller-uid', 'batch.kubernetes.io/controller-uid', 'job-name', 'batch.kubernetes.io/job-name']) {
-          delete spec?.template?.metadata?.labels?.[label];
-          delete o.metadata.labels?.[label];
+          remove(o, 'spec', 'template', 'metadata', 'labels', label);
+          remove(o, 'metadata', 'labels', label);
         }
       }
       break;
@@ -75,8 +75,8 @@ export function clean(r: Resource, was: KubeObject): { object: KubeObject; notes
       annotate(o, 'volume.kubernetes.io/selected-node', '');
       break;
     case 'PersistentVolume':
-      delete spec?.claimRef?.uid;
-      delete spec?.claimRef?.resourceVersion;
+      remove(o, 'spec', 'claimRef', 'uid');
+      remove(o, 'spec', 'claimRef', 'resourceVersion');
       annotate(o, 'pv.kubernetes.io/bound-by-controller', '');
       break;
   }
@@ -96,9 +96,9 @@ const FIELDS_OF_NOW: Record<string, string[][]> = {
 /** revertedTo returns the object of now with the content, labels and annotations of then. */
 export function revertedTo(r: Resource, now: KubeObject, then: KubeObject): KubeObject {
   checkNumbers([now, then]);
-  const out: KubeObject = { ...copy(then), apiVersion: now.apiVersion, kind: now.kind, metadata: copy(now.metadata) };
-  if ('status' in now) out.status = copy(now.status);
-  else delete out.status;
+  const { apiVersion, kind, metadata, status } = copy(now);
+  const out: KubeObject = { ...copy(then), metadata, ...(apiVersion ? { apiVersion } : {}), ...(kind ? { kind } : {}), status };
+  if (!('status' in now)) delete out.status;
   for (const field of ['labels', 'annotations'] as const) {
     if (then.metadata[field]) out.metadata[field] = { ...then.metadata[field] };
     else delete out.metadata[field];
@@ -106,10 +106,9 @@ export function revertedTo(r: Resource, now: KubeObject, then: KubeObject): Kube
   if (annotationUID(now)) annotate(out, UNDELETED, annotationUID(now));
   if (!builtIn(r.group)) return out;
   for (const path of FIELDS_OF_NOW[r.kind] ?? []) {
-    const last = path[path.length - 1];
-    const value = path.reduce((v: Value, key) => v?.[key], now.spec);
-    if (value === undefined) delete path.slice(0, -1).reduce((v: Value, key) => v?.[key], out.spec)?.[last];
-    else path.slice(0, -1).reduce((v: Value, key) => (v[key] ??= {}), (out.spec ??= {}))[last] = copy(value);
+    const value = at(now.spec, ...path);
+    if (value === undefined) remove(out.spec, ...path);
+    else put(out, ['spec', ...path], copy(value));
   }
   return out;
 }
@@ -119,14 +118,14 @@ export function revertedTo(r: Resource, now: KubeObject, then: KubeObject): Kube
  * does not exist or cannot be read. It returns a note, or ''.
  */
 export function keepVolume(claim: KubeObject, volume: KubeObject | undefined): string {
-  const name: string = claim.spec?.volumeName ?? '';
+  const name = textAt(claim, 'spec', 'volumeName');
   if (!name) return '';
-  const ref: Value = volume?.spec?.claimRef;
+  const ref = at(volume, 'spec', 'claimRef');
   if (volume && !ref) return '';
-  if (ref && ref.namespace === claim.metadata.namespace && ref.name === claim.metadata.name) {
+  if (isMembers(ref) && ref.namespace === claim.metadata.namespace && ref.name === claim.metadata.name) {
     return `the volume ${name} is bound again after its spec.claimRef.uid is removed`;
   }
-  delete claim.spec.volumeName;
+  remove(claim, 'spec', 'volumeName');
   return `without the volume ${name}, which is gone or used by another claim: the data does not come back`;
 }
 
@@ -142,18 +141,17 @@ export function rewire(o: KubeObject, uids: Map<string, string>): string[] {
 /** createForms returns what is tried to create, the best first: a Service keeps its addresses and node ports if they are free. */
 export function createForms(r: Resource, o: KubeObject): { object: KubeObject; note: string }[] {
   const forms = [{ object: o, note: '' }];
-  if (r.group || r.kind !== 'Service' || !o.spec?.clusterIP || o.spec.clusterIP === 'None') return forms;
+  if (r.group || r.kind !== 'Service' || ['', 'None'].includes(textAt(o, 'spec', 'clusterIP'))) return forms;
   const other = copy(o);
-  delete other.spec.clusterIP;
-  delete other.spec.clusterIPs;
+  for (const field of ['clusterIP', 'clusterIPs']) remove(other, 'spec', field);
   forms.push({ object: other, note: 'with another cluster IP' });
-  const ports: Value[] = o.spec.ports ?? [];
-  if (!('healthCheckNodePort' in o.spec) && !ports.some((port) => 'nodePort' in port)) return forms;
+  const ported = listAt(o, 'spec', 'ports').some((port) => at(port, 'nodePort') !== undefined);
+  if (at(o, 'spec', 'healthCheckNodePort') === undefined && !ported) return forms;
   // The address is tried again: perhaps only a port is taken.
   for (const form of [...forms]) {
     const free = copy(form.object);
-    delete free.spec.healthCheckNodePort;
-    for (const port of free.spec.ports ?? []) delete port.nodePort;
+    remove(free, 'spec', 'healthCheckNodePort');
+    for (const port of listAt(free, 'spec', 'ports')) remove(port, 'nodePort');
     forms.push({ object: free, note: `${form.note ? `${form.note} and` : 'with'} other node ports` });
   }
   return forms;

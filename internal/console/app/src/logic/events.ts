@@ -1,20 +1,50 @@
 // Events, and which of them say the same.
 
-import type { Value } from './kubernetes';
+import type { KubeObject } from './kubernetes';
 
-export const timeOf = (e: Value): string => e.series?.lastObservedTime ?? e.lastTimestamp ?? e.eventTime ?? e.metadata?.creationTimestamp ?? '';
+/** KubeEvent is an Event of the core group or of events.k8s.io, whose names differ. */
+export interface KubeEvent extends KubeObject {
+  type?: string;
+  reason?: string;
+  message?: string;
+  note?: string;
+  count?: number;
+  lastTimestamp?: string | null;
+  eventTime?: string | null;
+  series?: { count?: number; lastObservedTime?: string } | null;
+  involvedObject?: ObjectReference;
+  regarding?: ObjectReference;
+  reportingComponent?: string;
+  source?: { component?: string };
+}
+
+export interface ObjectReference {
+  apiVersion?: string;
+  kind?: string;
+  namespace?: string;
+  name?: string;
+}
+
+/** timeOf returns when an Event was seen last. */
+export const timeOf = (e: KubeEvent): string => e.series?.lastObservedTime ?? e.lastTimestamp ?? e.eventTime ?? e.metadata.creationTimestamp ?? '';
+
+/** newestFirst compares Events. */
+export const newestFirst = (a: KubeEvent, b: KubeEvent): number => timeOf(b).localeCompare(timeOf(a));
+
+/** countOf returns how often an Event was seen. */
+export const countOf = (e: KubeEvent): number => Number(e.series?.count ?? e.count ?? 1) || 1;
 
 /** Warning is a number of Events that say the same of objects of a kind. */
 interface Warning {
-  newest: Value;
+  newest: KubeEvent;
   objects: Set<string>;
   count: number;
 }
 
-export const aboutOf = (e: Value): Value => e.involvedObject ?? e.regarding ?? {};
+export const aboutOf = (e: KubeEvent): ObjectReference => e.involvedObject ?? e.regarding ?? {};
 
 /** grouped returns what Events tell, the newest first. */
-export function grouped(events: Iterable<Value>): Warning[] {
+export function grouped(events: Iterable<KubeEvent>): Warning[] {
   const found = new Map<string, Warning>();
   for (const e of events) {
     const o = aboutOf(e);
@@ -23,7 +53,7 @@ export function grouped(events: Iterable<Value>): Warning[] {
     found.set(key, w);
     if (timeOf(e) > timeOf(w.newest)) w.newest = e;
     w.objects.add(JSON.stringify([o.namespace, o.name]));
-    w.count += Number(e.series?.count ?? e.count ?? 1) || 1;
+    w.count += countOf(e);
   }
-  return [...found.values()].sort((x, y) => timeOf(y.newest).localeCompare(timeOf(x.newest)));
+  return [...found.values()].sort((x, y) => newestFirst(x.newest, y.newest));
 }

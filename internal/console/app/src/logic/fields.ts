@@ -1,7 +1,8 @@
 // Paths of fields: who owns which, and which changed. A path is written as in Kubernetes' messages:
 // .spec.containers[name=web].image
 
-import type { ManagedFields, Value } from './kubernetes';
+import type { ManagedFields } from './kubernetes';
+import { isMembers } from './values';
 
 export interface Owner {
   manager: string;
@@ -72,32 +73,28 @@ function segment(element: string): string {
 const member = (name: string): string => (/^[A-Za-z0-9_-]+$/.test(name) ? `.${name}` : `[${JSON.stringify(name)}]`);
 
 /** pathsOfLines returns the path of the field of each line of YAML, as dump writes it, with the keys of list elements. */
-export function pathsOfLines(object: Value, yaml: string): string[] {
+export function pathsOfLines(object: unknown, yaml: string): string[] {
   const paths: string[] = [];
   const lines = yaml.split('\n');
   // Each member of the object is one line or a block that follows it; indentation tells where it ends.
-  const visit = (value: Value, path: string, from: number): number => {
+  const visit = (value: object, path: string, from: number): number => {
     let at = from;
-    if (Array.isArray(value)) {
-      for (let i = 0; i < value.length && at < lines.length; i++) at = block(value[i], path + elementKey(value[i], i), at);
-      return at;
-    }
-    for (const key of Object.keys(value)) {
+    for (const [key, below] of Object.entries(value) as [string, unknown][]) {
       if (at >= lines.length) break;
-      if (value[key] !== undefined) at = block(value[key], path + member(key), at, true);
+      if (Array.isArray(value)) at = block(below, path + elementKey(below, key), at);
+      else if (below !== undefined) at = block(below, path + member(key), at, true);
     }
     return at;
   };
-  const depth = (text: string): number => text.length - text.trimStart().length;
-  const block = (value: Value, path: string, from: number, named = false): number => {
-    const composite = value !== null && typeof value === 'object' && Object.keys(value).length > 0;
+  const depth = (line: number): number => (lines[line] ?? '').search(/\S|$/);
+  const block = (value: unknown, path: string, from: number, named = false): number => {
+    const composite = typeof value === 'object' && value !== null && Object.keys(value).length > 0;
     if (composite && !named) return visit(value, path, from); // its first member is on the line of the dash
     paths[from] = path;
     if (composite) return visit(value, path, from + 1);
     let at = from + 1;
-    const own = depth(lines[from]);
     // Text of several lines is indented further.
-    while (at < lines.length && typeof value === 'string' && value.includes('\n') && (lines[at] === '' || depth(lines[at]) > own)) {
+    while (at < lines.length && typeof value === 'string' && value.includes('\n') && (lines[at] === '' || depth(at) > depth(from))) {
       paths[at++] = path;
     }
     return at;
@@ -107,10 +104,10 @@ export function pathsOfLines(object: Value, yaml: string): string[] {
 }
 
 /** elementKey names an element of a list by the member that identifies it in most lists of Kubernetes. */
-function elementKey(value: Value, index: number): string {
-  if (value && typeof value === 'object' && !Array.isArray(value)) {
+function elementKey(value: unknown, index: string): string {
+  if (isMembers(value)) {
     for (const key of ['name', 'containerPort', 'port', 'uid', 'type', 'ip', 'mountPath', 'key', 'topologyKey']) {
-      if (typeof value[key] === 'string' || typeof value[key] === 'number') return `[${key}=${String(value[key])}]`;
+      if (['string', 'number'].includes(typeof value[key])) return `[${key}=${String(value[key])}]`;
     }
   } else if (typeof value === 'string') {
     return `[=${JSON.stringify(value)}]`;
@@ -141,7 +138,7 @@ function withoutSecondKeys(owners: Map<string, Owner[]>, path: string): string {
       .split(/(\[[A-Za-z]+=[^\]]*\])/)
       .map((part) => {
         const key = /^\[([A-Za-z]+=[^\]]*)\]$/.exec(part);
-        return key ? `\\[(?:[^\\]]*,)?${literal(key[1])}(?:,[^\\]]*)?\\]` : literal(part);
+        return key ? `\\[(?:[^\\]]*,)?${literal(key[1] ?? '')}(?:,[^\\]]*)?\\]` : literal(part);
       })
       .join('')}$`,
   );

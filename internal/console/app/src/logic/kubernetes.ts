@@ -55,15 +55,27 @@ export interface Metadata {
   [key: string]: unknown;
 }
 
-// An object of any kind: what is in it is not known here.
-// eslint-disable-next-line @typescript-eslint/no-explicit-any
-export type Value = any;
-
+/** KubeObject is an object of any kind. What a kind has beside its metadata is not known here: see values.ts. */
 export interface KubeObject {
   apiVersion?: string;
   kind?: string;
   metadata: Metadata;
-  [key: string]: Value;
+  [key: string]: unknown;
+}
+
+/** Condition is one of .status.conditions. Those of custom resources follow the convention, or do not. */
+export interface Condition {
+  type?: string;
+  status?: string;
+  reason?: string;
+  message?: string;
+  lastTransitionTime?: string;
+  lastUpdateTime?: string;
+}
+
+/** APIService is one of apiregistration.k8s.io: a group and version, and the service that answers for it if the server itself does not. */
+export interface APIService extends KubeObject {
+  spec?: { group?: string; version?: string; service?: { namespace?: string; name?: string } };
 }
 
 export interface ListOf<T> {
@@ -77,17 +89,6 @@ export interface Column {
   format?: string;
   description?: string;
   priority: number;
-}
-
-export interface TableRow {
-  cells: Value[];
-  object: KubeObject;
-}
-
-export interface Table {
-  columnDefinitions?: Column[];
-  rows?: TableRow[];
-  metadata: ListOf<unknown>['metadata'];
 }
 
 export interface WatchEvent<T> {

@@ -18,7 +18,7 @@ export interface Location {
 
 export function parse(hash: string): Location {
   const text = hash.replace(/^#\/?/, '');
-  const [path, search] = [text.split('?', 1)[0], text.slice(text.indexOf('?') + 1)];
+  const path = text.replace(/\?.*/s, '');
   const decode = (part: string): string => {
     try {
       return decodeURIComponent(part);
@@ -28,7 +28,7 @@ export function parse(hash: string): Location {
   };
   return {
     path: path.split('/').filter(Boolean).map(decode),
-    params: new URLSearchParams(text.includes('?') ? search : ''),
+    params: new URLSearchParams(text.slice(path.length + 1)),
   };
 }
 

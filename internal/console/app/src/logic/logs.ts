@@ -1,6 +1,7 @@
 // The log of a container as plain text.
 
-import type { KubeObject, Value } from './kubernetes';
+import type { KubeObject } from './kubernetes';
+import { listAt, textAt } from './values';
 
 /** A line is cut after this many characters. */
 const LONGEST = 20_000;
@@ -13,7 +14,6 @@ export function plain(text: string): string {
     .replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u202a-\u202e\u2066-\u2069]/g, '');
 }
 
-export function containersOf(pod: KubeObject): string[] {
-  const names = (list: Value): string[] => (Array.isArray(list) ? list.map((c) => String(c?.name ?? '')) : []);
-  return [...names(pod.spec?.containers), ...names(pod.spec?.initContainers), ...names(pod.spec?.ephemeralContainers)];
-}
+/** containersOf returns the names of the containers of a pod, those that it is for first. */
+export const containersOf = (pod: KubeObject): string[] =>
+  ['containers', 'initContainers', 'ephemeralContainers'].flatMap((list) => listAt(pod, 'spec', list).map((c) => textAt(c, 'name')));

@@ -21,7 +21,7 @@ export function parseMetrics(text: string, wanted: (name: string) => boolean): S
       const pattern = /([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)",?|\}/gy;
       pattern.lastIndex = end + 1;
       for (let m = pattern.exec(line); m && m[1]; m = pattern.exec(line)) {
-        labels[m[1]] = m[2].replace(/\\(.)/g, (_, c: string) => (c === 'n' ? '\n' : c));
+        labels[m[1]] = (m[2] ?? '').replace(/\\(.)/g, (_, c: string) => (c === 'n' ? '\n' : c));
       }
       rest = line.lastIndexOf('}') + 1;
     }

@@ -1,7 +1,9 @@
 // Which objects come back together, and in which order: as cmd/keelson/kubectlhistory/plan.go.
 
-import type { KubeObject, OwnerReference, Value } from './kubernetes';
+import type { KubeObject, OwnerReference } from './kubernetes';
 import { keyOf, type Resource } from './resources';
+import { conditionsOf } from './status';
+import { textAt } from './values';
 
 /** Candidate is an object as it was. */
 export interface Candidate {
@@ -68,8 +70,8 @@ export function neverUndeleted(r: Resource): string {
 }
 
 function finished(kind: string, o: KubeObject): boolean {
-  if (kind === 'Pod') return ['Succeeded', 'Failed'].includes(o.status?.phase);
-  return kind === 'Job' && (o.status?.conditions ?? []).some((c: Value) => ['Complete', 'Failed'].includes(c.type) && c.status === 'True');
+  if (kind === 'Pod') return ['Succeeded', 'Failed'].includes(textAt(o, 'status', 'phase'));
+  return kind === 'Job' && conditionsOf(o).some((c) => ['Complete', 'Failed'].includes(c.type ?? '') && c.status === 'True');
 }
 
 /** leftOut returns why an object does not come back with others, '' if it does. */
@@ -97,9 +99,9 @@ function leftOut({ resource: r, object: o }: Candidate): string {
 const order = (c: Candidate): string[] => [keyOf(c.resource), c.object.metadata.namespace ?? '', c.object.metadata.name ?? ''];
 
 function compare(a: Candidate, b: Candidate): number {
-  const [x, y] = [order(a), order(b)];
-  const i = x.findIndex((text, at) => text !== y[at]);
-  return tier(a.resource) - tier(b.resource) || (i < 0 ? 0 : x[i] < y[i] ? -1 : 1);
+  const y = order(b);
+  const differ = order(a).map((text, i) => (text === y[i] ? 0 : text < (y[i] ?? '') ? -1 : 1));
+  return tier(a.resource) - tier(b.resource) || (differ.find((sign) => sign !== 0) ?? 0);
 }
 
 /**

@@ -1,8 +1,9 @@
 // The objects that an object names.
 
-import type { KubeObject, Value } from './kubernetes';
+import type { KubeObject } from './kubernetes';
 import { objectLink } from './links';
 import { findByKey, findByKind, type Discovery, type Resource } from './resources';
+import { at, isMembers, textAt } from './values';
 
 export interface Reference {
   text: string;
@@ -42,20 +43,21 @@ export function referencesOf(object: KubeObject, d: Discovery): Reference[] {
     const href = objectLink(r, r.namespaced ? namespace : undefined, name);
     if (!found.has(href)) found.set(href, { text: `${r.kind} ${name}`, where, href });
   };
-  const visit = (value: Value, path: string, depth: number): void => {
-    if (!value || typeof value !== 'object' || depth > 14) return;
+  const visit = (value: unknown, path: string, depth: number): void => {
+    if (depth > 14) return;
     if (Array.isArray(value)) {
-      for (const [i, v] of value.slice(0, 200).entries()) visit(v, `${path}[${i}]`, depth + 1);
+      for (const [i, v] of (value as unknown[]).slice(0, 200).entries()) visit(v, `${path}[${i}]`, depth + 1);
       return;
     }
+    if (!isMembers(value)) return;
     const namespace = object.metadata.namespace;
     if (typeof value.kind === 'string' && typeof value.name === 'string') {
-      const version = value.apiVersion ?? (value.apiGroup ? `${value.apiGroup}/` : undefined);
+      const version = value.apiVersion ?? (value.apiGroup ? `${String(value.apiGroup)}/` : undefined);
       const r =
         version === undefined
           ? d.resources.find((one) => one.kind === value.kind)
-          : d.resources.find((one) => one.kind === value.kind && one.group === String(version).split('/')[0].replace(/^v\d.*$/, ''));
-      add(r, value.namespace ?? namespace, value.name, path);
+          : d.resources.find((one) => one.kind === value.kind && one.group === String(version).replace(/\/.*/, '').replace(/^v\d.*$/, ''));
+      add(r, textAt(value, 'namespace') || namespace, value.name, path);
     }
     for (const [key, v] of Object.entries(value)) {
       const here = `${path}.${key}`;
@@ -63,7 +65,7 @@ export function referencesOf(object: KubeObject, d: Discovery): Reference[] {
       if (text) add(findByKey(d, text), namespace, v, here);
       for (const [pattern, kind] of NAMED) {
         if (!pattern.test(key)) continue;
-        for (const one of Array.isArray(v) ? v : [v]) add(findByKey(d, kind), namespace, one?.name ?? one?.secretName, here);
+        for (const one of Array.isArray(v) ? (v as unknown[]) : [v]) add(findByKey(d, kind), namespace, at(one, 'name') ?? at(one, 'secretName'), here);
       }
       visit(v, here, depth + 1);
     }

@@ -14,9 +14,9 @@ export interface Choice {
   /** Part of the name or namespace, in lower case. */
   text: string;
   /** Which rows are shown; undefined for all. */
-  only?: (row: Row) => boolean;
+  only?: ((row: Row) => boolean) | undefined;
   /** What rows are sorted by; undefined for the order of the server. Rows for which it returns undefined are the last ones. */
-  by?: (row: Row) => unknown;
+  by?: ((row: Row) => unknown) | undefined;
   down: boolean;
   /** Changes with only, by and down. */
   key: string;
@@ -88,7 +88,7 @@ export class RowOrder {
     const rows = [...before, ...now].filter((r) => !only || only(r));
     if (!by) {
       const at = new Map(this.named.map((r, i) => [r, i]));
-      return rows.sort((a, b) => at.get(a)! - at.get(b)!);
+      return rows.sort((a, b) => (at.get(a) ?? 0) - (at.get(b) ?? 0));
     }
     const sign = down ? -1 : 1;
     return rows

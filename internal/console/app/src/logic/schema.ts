@@ -1,6 +1,23 @@
 // The schema of a definition: its types and limits as text, and the fields of a form for it.
 
-import type { Value } from './kubernetes';
+import type { KubeObject } from './kubernetes';
+
+/** Definition is a CustomResourceDefinition. */
+export interface Definition extends KubeObject {
+  spec?: {
+    group?: string;
+    scope?: string;
+    names?: { kind?: string; plural?: string; shortNames?: string[] };
+    versions?: {
+      name?: string;
+      served?: boolean;
+      storage?: boolean;
+      deprecated?: boolean;
+      deprecationWarning?: string;
+      schema?: { openAPIV3Schema?: Schema };
+    }[];
+  };
+}
 
 export interface Schema {
   type?: string;
@@ -8,8 +25,8 @@ export interface Schema {
   properties?: Record<string, Schema>;
   items?: Schema;
   required?: string[];
-  enum?: Value[];
-  default?: Value;
+  enum?: unknown[];
+  default?: unknown;
   format?: string;
   pattern?: string;
   minimum?: number;
@@ -72,7 +89,7 @@ export function simpleFields(schema: Schema): SimpleField[] {
   return out;
 }
 
-export function convert(s: Schema, text: string): Value {
+export function convert(s: Schema, text: string): unknown {
   if (s.type === 'array') return text.split(',').map((t) => convert(s.items ?? {}, t.trim())).filter((v) => v !== '');
   if (s.type === 'boolean') return text === 'true';
   if (s.type === 'integer' || s.type === 'number') return Number(text);

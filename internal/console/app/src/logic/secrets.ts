@@ -2,7 +2,8 @@
 // annotation. `kubectl history` hides the same (masked in cmd/keelson/kubectlhistory/table.go). Every view that shows an object, as
 // text, in a comparison or on the clipboard, takes it from here.
 
-import type { KubeObject, Value } from './kubernetes';
+import type { KubeObject } from './kubernetes';
+import { at, isMembers } from './values';
 
 const APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
 
@@ -12,25 +13,25 @@ export const HIDDEN = '***';
 export const isSecret = (o: KubeObject): boolean => o.kind === 'Secret' && o.apiVersion === 'v1';
 
 /** each calls visit for each secret value of an object, which may replace it. It returns a copy, or the object if nothing is secret. */
-function each(o: KubeObject, visit: (value: Value, where: 'data' | 'stringData' | 'annotations', key: string) => Value): KubeObject {
+function each(o: KubeObject, visit: (value: unknown, where: 'data' | 'stringData' | 'annotations', key: string) => unknown): KubeObject {
   if (!isSecret(o)) return o;
   const out: KubeObject = { ...o, metadata: { ...o.metadata } };
   for (const where of ['data', 'stringData'] as const) {
-    const values: Value = o[where];
+    const values = o[where];
     if (values === null || values === undefined) continue;
     // A server sends a map. Whatever else an edited text has here is shown by no part of it.
-    if (typeof values !== 'object' || Array.isArray(values)) out[where] = visit(values, where, '');
+    if (!isMembers(values)) out[where] = visit(values, where, '');
     else out[where] = Object.fromEntries(Object.entries(values).map(([key, value]) => [key, visit(value, where, key)]));
   }
   const annotations = o.metadata.annotations;
   if (annotations && APPLIED in annotations) {
-    out.metadata.annotations = { ...annotations, [APPLIED]: visit(annotations[APPLIED], 'annotations', APPLIED) };
+    out.metadata.annotations = { ...annotations, [APPLIED]: String(visit(annotations[APPLIED], 'annotations', APPLIED)) };
   }
   return out;
 }
 
-const valueAt = (o: KubeObject | undefined, where: string, key: string): Value =>
-  where === 'annotations' ? o?.metadata.annotations?.[key] : o?.[where]?.[key];
+const valueAt = (o: KubeObject | undefined, where: string, key: string): unknown =>
+  where === 'annotations' ? o?.metadata.annotations?.[key] : at(o, where, key);
 
 /** hidden returns an object without its secret values. A value that other has too, and that differs there, is marked. */
 export function hidden(o: KubeObject, other?: KubeObject, mark = ''): KubeObject {

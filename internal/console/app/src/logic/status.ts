@@ -1,14 +1,15 @@
 // What the words of a status say: whether all is well.
 
 import { textOf } from './format';
-import type { KubeObject, Value } from './kubernetes';
+import type { Condition, KubeObject } from './kubernetes';
 import type { Row } from './tables';
+import { isMembers, listAt } from './values';
 
 /** isFailing says whether a row tells of a problem: by its status column, or because less is ready than asked for. */
 export function isFailing(row: Row, columns: { name: string }[]): boolean {
-  if (row.object?.metadata?.deletionTimestamp) return true;
-  for (let i = 0; i < columns.length; i++) {
-    const name = columns[i].name.toLowerCase();
+  if (row.object.metadata.deletionTimestamp) return true;
+  for (const [i, column] of columns.entries()) {
+    const name = column.name.toLowerCase();
     const value = String(row.cells[i] ?? '');
     if (name === 'ready' || name === 'completions') {
       const parts = /^(\d+)\/(\d+)$/.exec(value);
@@ -25,13 +26,12 @@ export function isFailing(row: Row, columns: { name: string }[]): boolean {
 }
 
 /** conditionsOf returns the conditions of an object that has any. */
-export const conditionsOf = (object: KubeObject): Value[] =>
-  Array.isArray(object.status?.conditions) ? object.status.conditions.filter((c: Value) => c && typeof c === 'object') : [];
+export const conditionsOf = (object: KubeObject): Condition[] => listAt(object, 'status', 'conditions').filter(isMembers);
 
 /** Conditions that tell of a problem when they are True. */
 const BAD_WHEN_TRUE = /(Pressure|Failure|Failed|Stalled|Unavailable|Unreachable|Degraded|Remaining|Terminating|NonStructural|Disruption)/;
 
-export function conditionTone(c: Value): 'good' | 'bad' | 'warn' {
+export function conditionTone(c: Condition): 'good' | 'bad' | 'warn' {
   if (c.status === 'Unknown') return 'warn';
   const bad = BAD_WHEN_TRUE.test(textOf(c.type));
   return (c.status === 'True') === bad ? 'bad' : 'good';

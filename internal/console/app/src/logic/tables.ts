@@ -1,6 +1,7 @@
 // Tables: the rows and columns that a server makes of a list.
 
-import type { Column, Value } from './kubernetes';
+import type { Column } from './kubernetes';
+import { at, isMembers, listAt, textAt } from './values';
 
 export interface Row {
   key: string;
@@ -20,42 +21,40 @@ export interface Row {
 const MOST_COLUMNS = 100;
 const LONGEST_CELL = 1000;
 
-export const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');
-
 const cut = (text: string): string => (text.length > LONGEST_CELL ? `${text.slice(0, LONGEST_CELL)} …` : text);
 
 /** isPlainList reports whether a server does not make Tables of a resource and has sent the objects. */
-const isPlainList = (table: Value): boolean => !table.rows && Array.isArray(table.items);
+const isPlainList = (table: unknown): boolean => !at(table, 'rows') && Array.isArray(at(table, 'items'));
 
-export function columnsOf(table: Value): Column[] {
+/** columnsOf returns the columns of a Table. An event of a watch has none after the first one. */
+export function columnsOf(table: unknown): Column[] {
   if (isPlainList(table)) return ['Name', 'Age'].map((name) => ({ name, type: 'string', priority: 0 }));
-  const all: Value[] = Array.isArray(table.columnDefinitions) ? table.columnDefinitions.slice(0, MOST_COLUMNS) : [];
-  return all.map((c) => ({
-    name: cut(textOf(c?.name)), type: textOf(c?.type), description: cut(textOf(c?.description)), priority: Number(c?.priority ?? 0) || 0,
+  return listAt(table, 'columnDefinitions').slice(0, MOST_COLUMNS).map((c) => ({
+    name: cut(textAt(c, 'name')), type: textAt(c, 'type'), description: cut(textAt(c, 'description')), priority: Number(at(c, 'priority')) || 0,
   }));
 }
 
 /** objectsOf returns what the rows of a Table tell of, as rows. An object that is no Table is a row. */
-function objectsOf(table: Value): { cells: unknown; object: Value }[] {
-  const rows: Value[] = Array.isArray(table.rows) ? table.rows : [];
-  if (rows.length || table.kind === 'Table') return rows.filter((r) => r && typeof r === 'object');
-  const items: Value[] = isPlainList(table) ? table.items : table.metadata?.name ? [table] : [];
-  return items.map((object) => ({ cells: [object?.metadata?.name, ''], object }));
+function objectsOf(table: unknown): { cells: unknown; object: unknown }[] {
+  const rows = listAt(table, 'rows');
+  if (rows.length || at(table, 'kind') === 'Table') return rows.filter(isMembers).map(({ cells, object }) => ({ cells, object }));
+  const items = isPlainList(table) ? listAt(table, 'items') : at(table, 'metadata', 'name') ? [table] : [];
+  return items.map((object) => ({ cells: [at(object, 'metadata', 'name'), ''], object }));
 }
 
-export function versionOf(table: Value): string {
-  const last = objectsOf(table).at(-1);
-  return textOf(last?.object?.metadata?.resourceVersion) || textOf(table.metadata?.resourceVersion);
-}
+/** versionOf returns the revision of the last object of a Table, or of the list. */
+export const versionOf = (table: unknown): string =>
+  textAt(objectsOf(table).at(-1)?.object, 'metadata', 'resourceVersion') || textAt(table, 'metadata', 'resourceVersion');
 
-export function rowsOf(table: Value, changed: number): Row[] {
+/** rowsOf returns the rows of a Table. changed is the time of the change that it is of, 0 for a list. */
+export function rowsOf(table: unknown, changed: number): Row[] {
   return objectsOf(table).map(({ cells, object }) => {
-    const m: Value = object?.metadata ?? {};
-    const shown = (Array.isArray(cells) ? cells.slice(0, MOST_COLUMNS) : []).map((c: unknown) =>
+    const member = (name: string): string => textAt(object, 'metadata', name);
+    const shown = listAt({ cells }, 'cells').slice(0, MOST_COLUMNS).map((c) =>
       c === null || c === undefined ? null : typeof c === 'object' ? cut(JSON.stringify(c)) : typeof c === 'string' ? cut(c) : (c as number | boolean));
-    const name = textOf(m.name) || String(shown[0] ?? '');
-    const namespace = textOf(m.namespace);
-    const times = { creationTimestamp: textOf(m.creationTimestamp), deletionTimestamp: textOf(m.deletionTimestamp) };
+    const name = member('name') || String(shown[0] ?? '');
+    const namespace = member('namespace');
+    const times = { creationTimestamp: member('creationTimestamp'), deletionTimestamp: member('deletionTimestamp') };
     return { key: `${namespace}/${name}`, namespace, name, cells: shown, object: { metadata: times }, at: Date.now(), changed };
   });
 }

@@ -1,12 +1,13 @@
 // Objects as YAML: what is shown, and what is sent.
 
 import { boolYaml11Tag, dump, FAILSAFE_SCHEMA, floatCoreTag, intCoreTag, loadAll, mergeTag, nullCoreTag, Schema } from 'js-yaml';
-import { messageOf, type KubeObject, type Value } from './kubernetes';
+import { messageOf, type KubeObject } from './kubernetes';
+import { isMembers, textAt } from './values';
 
 /** A document longer than this is not shown as YAML with its decorations. */
 export const MAX_YAML = 3 << 20;
 
-export function toYAML(object: Value): string {
+export function toYAML(object: unknown): string {
   return dump(object, { lineWidth: -1, noRefs: true });
 }
 
@@ -35,9 +36,9 @@ const MAX_OBJECT = 16 << 20;
  * checkSize throws an error if a value is too large when its aliases are written out, as in JSON. Aliases of aliases make few lines
  * of YAML very large: each value is counted once, with the size that it has each time.
  */
-function checkSize(value: Value): void {
+function checkSize(value: unknown): void {
   const sizes = new Map<object, number>(); // -1 while the members of the value are counted
-  const size = (v: Value): number => {
+  const size = (v: unknown): number => {
     if (typeof v === 'string') return v.length + 3;
     if (v === null || typeof v !== 'object') return 5;
     const known = sizes.get(v);
@@ -45,7 +46,7 @@ function checkSize(value: Value): void {
     if (known !== undefined) return known;
     sizes.set(v, -1);
     let sum = 2;
-    for (const [key, member] of Object.entries(v)) sum += (Array.isArray(v) ? 0 : key.length + 3) + size(member);
+    for (const [key, member] of Object.entries(v) as [string, unknown][]) sum += (Array.isArray(v) ? 0 : key.length + 3) + size(member);
     sizes.set(v, sum);
     return sum;
   };
@@ -59,7 +60,7 @@ export function comparable(object: KubeObject): KubeObject {
 }
 
 /** checkNumbers refuses a value with whole numbers above 2^53: JavaScript has rounded them, so it must not be sent. */
-export function checkNumbers(value: Value): void {
+export function checkNumbers(value: unknown): void {
   if (typeof value === 'number' && Number.isInteger(value) && !Number.isSafeInteger(value)) {
     throw new Error('there is a whole number above 2^53, which a browser cannot hold exactly: use kubectl');
   }
@@ -67,7 +68,7 @@ export function checkNumbers(value: Value): void {
 }
 
 /** roundedNumber is the message of checkNumbers, '' if there is none. */
-export function roundedNumber(value: Value): string {
+export function roundedNumber(value: unknown): string {
   try {
     checkNumbers(value);
     return '';
@@ -78,21 +79,21 @@ export function roundedNumber(value: Value): string {
 
 /** documents parses the YAML or JSON of several documents. Lists are taken apart. */
 export function documents(text: string): KubeObject[] {
-  const found: KubeObject[] = [];
-  for (const one of loadAll(text, { schema }) as Value[]) {
+  const found: Partial<KubeObject>[] = []; // what is sent is for the server to check
+  for (const one of loadAll(text, { schema }) as unknown[]) {
     checkSize(one);
     checkNumbers(one);
     if (one === null || one === undefined) continue;
-    if (typeof one !== 'object' || Array.isArray(one)) throw new Error('a document is not an object');
-    if (typeof one.kind === 'string' && one.kind.endsWith('List') && Array.isArray(one.items)) found.push(...one.items);
-    else found.push(one as KubeObject);
+    if (!isMembers(one)) throw new Error('a document is not an object');
+    if (textAt(one, 'kind').endsWith('List') && Array.isArray(one.items)) found.push(...(one.items as Partial<KubeObject>[]));
+    else found.push(one);
   }
   return found.map((o) => ({ ...o, metadata: o.metadata ?? {} }));
 }
 
 /** oneDocument parses the YAML of one object. */
 export function oneDocument(text: string): KubeObject {
-  const all = documents(text);
-  if (all.length !== 1) throw new Error(`there must be one document, not ${all.length}`);
-  return all[0];
+  const [one, ...others] = documents(text);
+  if (!one || others.length) throw new Error(`there must be one document, not ${one ? 1 + others.length : 0}`);
+  return one;
 }

@@ -3,7 +3,7 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { request, requestList } from '../client/request';
-import type { Impersonation, KubeObject, Value } from '../logic/kubernetes';
+import type { Impersonation, KubeObject } from '../logic/kubernetes';
 import { objectLink } from '../logic/links';
 import { gives, grantsOf, type Binding, type Grant, type Role, type Rule } from '../logic/rbac';
 import { findByKey } from '../logic/resources';
@@ -15,20 +15,25 @@ import { Badge, Busy, Problem, SimpleTable } from '../parts/ui';
 const AUTHORIZATION = '/apis/authorization.k8s.io/v1';
 const RBAC = '/apis/rbac.authorization.k8s.io/v1';
 
+/** RulesReview is a SelfSubjectRulesReview. */
+interface RulesReview {
+  status?: { resourceRules?: Rule[]; incomplete?: boolean; evaluationError?: string };
+}
+
 export function Access(): JSX.Element {
   const app = useApp();
   const [namespace, setNamespace] = useState(currentNamespace() || 'default');
   const [as, setAs] = useState<Impersonation | null>(null);
   const rules = useLoaded(
     (signal) =>
-      request(`${AUTHORIZATION}/selfsubjectrulesreviews`, {
+      request<RulesReview>(`${AUTHORIZATION}/selfsubjectrulesreviews`, {
         method: 'POST', as, signal,
         body: JSON.stringify({ apiVersion: 'authorization.k8s.io/v1', kind: 'SelfSubjectRulesReview', spec: { namespace } }),
       }),
     [namespace, as],
   );
   const grants = useLoaded((signal) => bindings(namespace, as ?? { user: app.user.username, groups: app.user.groups }, signal), [namespace, as]);
-  const list: Rule[] = [...(rules.value?.status?.resourceRules ?? [])];
+  const list = rules.value?.status?.resourceRules ?? [];
   return (
     <section class="access">
       <header class="bar">
@@ -124,17 +129,17 @@ function Check({ namespace, as }: { namespace: string; as: Impersonation | null 
         e.preventDefault();
         const data = new FormData(e.currentTarget);
         const text = (name: string): string => String(data.get(name) ?? '').trim();
-        const [resource, ...group] = text('resource').split('.');
+        const [resource = '', ...group] = text('resource').split('.');
         const [plural, subresource] = resource.split('/');
         setError(null);
-        request(`${AUTHORIZATION}/selfsubjectaccessreviews`, {
+        request<{ status?: { allowed?: boolean; reason?: string; evaluationError?: string } }>(`${AUTHORIZATION}/selfsubjectaccessreviews`, {
           method: 'POST', as,
           body: JSON.stringify({
             apiVersion: 'authorization.k8s.io/v1', kind: 'SelfSubjectAccessReview',
             spec: { resourceAttributes: { namespace, verb: text('verb'), resource: plural, subresource, group: group.join('.'), name: text('name') } },
           }),
         }).then(
-          (r: Value) => setAnswer({ allowed: !!r.status?.allowed, text: r.status?.reason ?? r.status?.evaluationError ?? '' }),
+          (r) => setAnswer({ allowed: !!r.status?.allowed, text: r.status?.reason ?? r.status?.evaluationError ?? '' }),
           (e2: unknown) => {
             setAnswer(null);
             setError(e2);

@@ -16,7 +16,7 @@ interface Result {
   name: string;
   ok: boolean;
   text: string;
-  href?: string;
+  href?: string; // of the object, '' if there is none
 }
 
 const APPLY = 'application/apply-patch+yaml';
@@ -76,7 +76,7 @@ export function Create(): JSX.Element {
       const past = verb === 'create' ? 'created' : 'applied';
       return {
         name: label, ok: true, text: dryRun ? `would be ${past}` : past,
-        href: dryRun ? undefined : objectLink(resource, stored.metadata.namespace, stored.metadata.name ?? ''),
+        href: dryRun ? '' : objectLink(resource, stored.metadata.namespace, stored.metadata.name ?? ''),
       };
     } catch (e) {
       const conflict = verb === 'apply' && e instanceof APIError && e.status.reason === 'Conflict';

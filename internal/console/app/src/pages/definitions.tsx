@@ -3,10 +3,13 @@
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { request, requestList } from '../client/request';
-import { messageOf, type KubeObject, type Value } from '../logic/kubernetes';
+import { textOf } from '../logic/format';
+import { messageOf, type KubeObject } from '../logic/kubernetes';
 import { link, objectLink, query } from '../logic/links';
-import { findByKey, listPath } from '../logic/resources';
-import { convert, limits, simpleFields, typeOf, type Schema, type SimpleField } from '../logic/schema';
+import { findByKey, listPath, type Resource } from '../logic/resources';
+import { convert, limits, simpleFields, typeOf, type Definition, type Schema, type SimpleField } from '../logic/schema';
+import { conditionsOf } from '../logic/status';
+import { put } from '../logic/values';
 import { toYAML } from '../logic/yaml';
 import { useApp, useLoaded } from '../parts/app';
 import { currentNamespace, go, listLink } from '../parts/router';
@@ -16,7 +19,7 @@ import { Badge, Busy, Facts, Problem, SimpleTable } from '../parts/ui';
 const PATH = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions';
 
 export function Definitions(): JSX.Element {
-  const loaded = useLoaded((signal) => requestList<KubeObject>(`${PATH}?limit=2000`, { signal }), []);
+  const loaded = useLoaded((signal) => requestList<Definition>(`${PATH}?limit=2000`, { signal }), []);
   if (loaded.error) return <Problem error={loaded.error} retry={loaded.reload} />;
   if (!loaded.value) return <Busy what="Loading" />;
   return (
@@ -30,11 +33,11 @@ export function Definitions(): JSX.Element {
         empty="There are no custom resource definitions."
         head={['Kind', 'Group', 'Versions', 'Scope', 'Established']}
         rows={loaded.value.items.map((d) => {
-          const established = d.status?.conditions?.find((c: Value) => c.type === 'Established')?.status === 'True';
+          const established = conditionsOf(d).some((c) => c.type === 'Established' && c.status === 'True');
           return [
             <a href={link(['definitions', d.metadata.name ?? ''])}>{d.spec?.names?.kind}</a>,
             d.spec?.group,
-            (d.spec?.versions ?? []).map((v: Value) => v.name).join(', '),
+            (d.spec?.versions ?? []).map((v) => v.name).join(', '),
             d.spec?.scope,
             <Badge tone={established ? 'good' : 'bad'}>{established ? 'yes' : 'no'}</Badge>,
           ];
@@ -44,9 +47,9 @@ export function Definitions(): JSX.Element {
   );
 }
 
-export function Definition({ name }: { name: string }): JSX.Element {
+export function DefinitionView({ name }: { name: string }): JSX.Element {
   const app = useApp();
-  const loaded = useLoaded((signal) => request<KubeObject>(`${PATH}/${encodeURIComponent(name)}`, { signal }), [name]);
+  const loaded = useLoaded((signal) => request<Definition>(`${PATH}/${encodeURIComponent(name)}`, { signal }), [name]);
   const [version, setVersion] = useState('');
   const served = !!findByKey(app.discovery, name);
   useEffect(() => {
@@ -56,21 +59,21 @@ export function Definition({ name }: { name: string }): JSX.Element {
   if (loaded.error) return <Problem error={loaded.error} retry={loaded.reload} />;
   if (!loaded.value) return <Busy what="Loading" />;
   const d = loaded.value;
-  const versions: Value[] = d.spec?.versions ?? [];
+  const { group = '', names = {}, versions = [], scope } = d.spec ?? {};
   const shown = versions.find((v) => v.name === version) ?? versions.find((v) => v.storage) ?? versions[0];
   const schema: Schema = shown?.schema?.openAPIV3Schema ?? {};
-  const resource = findByKey(app.discovery, `${d.spec?.names?.plural}.${d.spec?.group}`);
+  const resource = findByKey(app.discovery, `${names.plural ?? ''}.${group}`);
   const definitions = findByKey(app.discovery, 'customresourcedefinitions.apiextensions.k8s.io');
   return (
     <section class="definition">
       <header class="bar">
         <h1>
-          {d.spec?.names?.kind} <span class="dim group">{d.spec?.group}</span>
+          {names.kind} <span class="dim group">{group}</span>
         </h1>
         <span class="space" />
         <label>
           Version{' '}
-          <select value={shown?.name} onChange={(e) => setVersion(e.currentTarget.value)}>
+          <select value={shown?.name ?? ''} onChange={(e) => setVersion(e.currentTarget.value)}>
             {versions.map((v) => (
               <option key={v.name}>{v.name}</option>
             ))}
@@ -88,17 +91,16 @@ export function Definition({ name }: { name: string }): JSX.Element {
           ['Served', shown?.served ? 'yes' : 'no'],
           ['Stored', shown?.storage ? 'yes' : 'no'],
           ['Deprecated', shown?.deprecated ? (shown.deprecationWarning ?? 'yes') : ''],
-          ['Short names', (d.spec?.names?.shortNames ?? []).join(', ')],
+          ['Short names', (names.shortNames ?? []).join(', ')],
         ]}
       />
       {form ? (
         <Form
           key={shown?.name}
           schema={schema}
-          base={{ apiVersion: `${d.spec?.group}/${shown?.name}`, kind: d.spec?.names?.kind }}
-          namespaced={d.spec?.scope === 'Namespaced'}
-          plural={d.spec?.names?.plural}
-          group={d.spec?.group}
+          base={{ apiVersion: `${group}/${shown?.name ?? ''}`, kind: names.kind ?? '' }}
+          namespaced={scope === 'Namespaced'}
+          resource={resource && { ...resource, version: shown?.name ?? '' }}
         />
       ) : (
         <ul class="schema">
@@ -161,10 +163,9 @@ function Form(props: {
   schema: Schema;
   base: { apiVersion: string; kind: string };
   namespaced: boolean;
-  plural: string;
-  group: string;
+  resource: Resource | undefined;
 }): JSX.Element {
-  const app = useApp();
+  const { resource } = props;
   const [name, setName] = useState('');
   const [namespace, setNamespace] = useState(currentNamespace() || 'default');
   const [values, setValues] = useState<Map<string, string>>(new Map());
@@ -174,21 +175,17 @@ function Form(props: {
     const o: KubeObject = { ...props.base, metadata: { name, ...(props.namespaced ? { namespace } : {}) } };
     for (const f of fields) {
       const text = values.get(f.path.join('.'));
-      if (text === undefined || text === '') continue;
-      let at: Value = o;
-      for (const part of f.path.slice(0, -1)) at = at[part] ??= {};
-      at[f.path[f.path.length - 1]] = convert(f.schema, text);
+      if (text) put(o, f.path, convert(f.schema, text));
     }
     return o;
   }, [name, namespace, values, fields]);
   const create = async (): Promise<void> => {
-    const resource = findByKey(app.discovery, `${props.plural}.${props.group}`);
     if (!resource) {
       setError(new Error('the server does not serve this kind'));
       return;
     }
     try {
-      await request(listPath({ ...resource, version: props.base.apiVersion.split('/')[1] }, namespace) + query({ fieldManager: 'keelson-console', fieldValidation: 'Strict' }), {
+      await request(listPath(resource, namespace) + query({ fieldManager: 'keelson-console', fieldValidation: 'Strict' }), {
         method: 'POST', body: JSON.stringify(object),
       });
       toast('info', `${name} is created`);
@@ -249,7 +246,7 @@ function Field({ field, value, change }: { field: SimpleField; value: string; ch
           type="text"
           inputMode={s.type === 'integer' || s.type === 'number' ? 'decimal' : 'text'}
           required={field.required && s.default === undefined}
-          placeholder={s.default !== undefined ? String(s.default) : s.type === 'array' ? 'a, b' : ''}
+          placeholder={s.default !== undefined ? textOf(s.default) : s.type === 'array' ? 'a, b' : ''}
           value={value}
           onInput={(e) => change(e.currentTarget.value)}
         />

@@ -4,30 +4,47 @@ import type { JSX } from 'preact';
 import { requestList } from '../client/request';
 import { metrics } from '../client/server';
 import { seconds } from '../logic/format';
-import type { KubeObject, Value } from '../logic/kubernetes';
+import type { APIService, KubeObject } from '../logic/kubernetes';
 import { objectLink } from '../logic/links';
 import { quantiles, sums, type Sample } from '../logic/metrics';
 import { findByKey } from '../logic/resources';
+import { conditionsOf } from '../logic/status';
 import { useApp, useLoaded } from '../parts/app';
 import { Age, Badge, Busy, Problem, SimpleTable } from '../parts/ui';
 
 const WANTED = /^apiserver_admission_webhook_(admission_duration_seconds|rejection_count|fail_open_count)|^apiserver_validating_admission_policy_check/;
 
+/** Webhooks is a ValidatingWebhookConfiguration or a MutatingWebhookConfiguration. */
+interface Webhooks extends KubeObject {
+  webhooks?: {
+    name: string;
+    clientConfig?: { url?: string; service?: { namespace?: string; name?: string } };
+    failurePolicy?: string;
+    timeoutSeconds?: number;
+  }[];
+}
+
+/** Policy is a ValidatingAdmissionPolicy or a MutatingAdmissionPolicy. */
+interface Policy extends KubeObject {
+  spec?: { failurePolicy?: string };
+  status?: { typeChecking?: { expressionWarnings?: unknown[] } };
+}
+
 export function Extensions(): JSX.Element {
   const app = useApp();
   const loaded = useLoaded(async (signal) => {
-    const list = async (key: string): Promise<KubeObject[]> => {
+    const list = async <T extends KubeObject>(key: string): Promise<T[]> => {
       const r = findByKey(app.discovery, key);
       if (!r) return [];
       const path = `/apis/${r.group}/${r.version}/${r.plural}?limit=1000`;
-      return (await requestList<KubeObject>(path, { signal })).items;
+      return (await requestList<T>(path, { signal })).items;
     };
     const [services, validating, mutating, policies, mutatingPolicies, samples] = await Promise.all([
-      list('apiservices.apiregistration.k8s.io'),
-      list('validatingwebhookconfigurations.admissionregistration.k8s.io'),
-      list('mutatingwebhookconfigurations.admissionregistration.k8s.io'),
-      list('validatingadmissionpolicies.admissionregistration.k8s.io'),
-      list('mutatingadmissionpolicies.admissionregistration.k8s.io').catch(() => []),
+      list<APIService>('apiservices.apiregistration.k8s.io'),
+      list<Webhooks>('validatingwebhookconfigurations.admissionregistration.k8s.io'),
+      list<Webhooks>('mutatingwebhookconfigurations.admissionregistration.k8s.io'),
+      list<Policy>('validatingadmissionpolicies.admissionregistration.k8s.io'),
+      list<Policy>('mutatingadmissionpolicies.admissionregistration.k8s.io').catch(() => []),
       metrics((name) => WANTED.test(name), signal).catch((): Sample[] => []),
     ]);
     return { services, validating, mutating, policies, mutatingPolicies, samples };
@@ -35,7 +52,6 @@ export function Extensions(): JSX.Element {
   if (loaded.error) return <Problem error={loaded.error} retry={loaded.reload} />;
   if (!loaded.value) return <Busy what="Loading" />;
   const { services, samples } = loaded.value;
-  const external = services.filter((s) => s.spec?.service);
   const latency = quantiles(samples, 'apiserver_admission_webhook_admission_duration_seconds', ['name'], 0.99);
   const rejected = sums(samples, 'apiserver_admission_webhook_rejection_count', ['name']);
   const open = sums(samples, 'apiserver_admission_webhook_fail_open_count', ['name']);
@@ -48,10 +64,10 @@ export function Extensions(): JSX.Element {
     [
       ['validatingwebhookconfigurations', loaded.value.validating],
       ['mutatingwebhookconfigurations', loaded.value.mutating],
-    ] as [string, KubeObject[]][]
+    ] as const
   ).flatMap(([plural, all]) =>
     all.flatMap((c) =>
-      (c.webhooks ?? []).map((w: Value) => {
+      (c.webhooks ?? []).map((w) => {
         const l = latency.get(w.name);
         return [
           <a href={href(`${plural}.admissionregistration.k8s.io`, c)}>{w.name}</a>,
@@ -79,15 +95,17 @@ export function Extensions(): JSX.Element {
         label="APIServices"
         empty="There is no extension API server: all groups are served here."
         head={['Name', 'Service', 'Available', 'Since', 'Message']}
-        rows={external.map((s) => {
-          const c: Value = (s.status?.conditions ?? []).find((one: Value) => one.type === 'Available') ?? {};
-          return [
+        rows={services.flatMap((s) => {
+          const service = s.spec?.service;
+          if (!service) return [];
+          const c = conditionsOf(s).find((one) => one.type === 'Available') ?? {};
+          return [[
             <a href={href('apiservices.apiregistration.k8s.io', s)}>{s.metadata.name}</a>,
-            `${s.spec.service.namespace}/${s.spec.service.name}`,
-            <Badge tone={c.status === 'True' ? 'good' : 'bad'}>{c.status === 'True' ? 'yes' : String(c.reason ?? 'no')}</Badge>,
+            `${service.namespace ?? ''}/${service.name ?? ''}`,
+            <Badge tone={c.status === 'True' ? 'good' : 'bad'}>{c.status === 'True' ? 'yes' : (c.reason ?? 'no')}</Badge>,
             <Age time={c.lastTransitionTime} />,
-            String(c.message ?? ''),
-          ];
+            c.message ?? '',
+          ]];
         })}
       />
       <h2>Admission webhooks</h2>
@@ -106,11 +124,11 @@ export function Extensions(): JSX.Element {
           [
             ['validatingadmissionpolicies', loaded.value.policies],
             ['mutatingadmissionpolicies', loaded.value.mutatingPolicies],
-          ] as [string, KubeObject[]][]
+          ] as const
         ).flatMap(([plural, all]) =>
           all.map((p) => {
             const l = policyLatency.get(p.metadata.name ?? '');
-            const warnings: Value[] = p.status?.typeChecking?.expressionWarnings ?? [];
+            const warnings = p.status?.typeChecking?.expressionWarnings ?? [];
             return [
               <a href={href(`${plural}.admissionregistration.k8s.io`, p)}>{p.metadata.name}</a>,
               plural.startsWith('v') ? 'validating' : 'mutating',

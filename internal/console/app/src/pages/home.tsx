@@ -4,9 +4,9 @@ import type { JSX } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { requestList } from '../client/request';
 import { follow } from '../client/watch';
-import { aboutOf, grouped, timeOf } from '../logic/events';
+import { aboutOf, grouped, timeOf, type KubeEvent } from '../logic/events';
 import { textOf } from '../logic/format';
-import type { KubeObject, Value } from '../logic/kubernetes';
+import type { KubeObject } from '../logic/kubernetes';
 import { link, objectLink, query } from '../logic/links';
 import { findByKey, findByKind, hasVerb, listPath } from '../logic/resources';
 import { useApp, useLoaded } from '../parts/app';
@@ -26,7 +26,7 @@ const MOST_WARNINGS = 10_000;
 const SHOWN = 25;
 
 interface Warnings {
-  events: Map<string, Value>;
+  events: Map<string | undefined, KubeEvent>;
   state: 'loading' | 'live' | 'no connection' | 'forbidden';
   /** There are more than were read. */
   more: boolean;
@@ -39,16 +39,16 @@ function useWarnings(): Warnings {
     const stop = new AbortController();
     const path = '/api/v1/events';
     const parameters = { fieldSelector: 'type=Warning' };
-    let events = new Map<string, Value>();
-    void follow<Value>(
+    let events: Warnings['events'] = new Map();
+    void follow<KubeEvent>(
       {
-        path, parameters, revisionOf: (e) => e.metadata?.resourceVersion ?? '',
+        path, parameters, revisionOf: (e) => e.metadata.resourceVersion ?? '',
         read: async () => {
           events = new Map();
           let [next, revision] = ['', ''];
           do {
-            const page = await requestList(path + query({ ...parameters, limit: 500, continue: next }), { signal: stop.signal });
-            for (const e of page.items) events.set(e.metadata?.uid, e);
+            const page = await requestList<KubeEvent>(path + query({ ...parameters, limit: 500, continue: next }), { signal: stop.signal });
+            for (const e of page.items) events.set(e.metadata.uid, e);
             [next, revision] = [page.metadata.continue ?? '', page.metadata.resourceVersion ?? ''];
             set((old) => (old.state === 'loading' || !next ? { events, state: next ? 'loading' : 'live', more: !!next } : old));
           } while (next && events.size < MOST_WARNINGS);
@@ -56,12 +56,12 @@ function useWarnings(): Warnings {
           return revision;
         },
         event: (type, e) => {
-          if (type === 'DELETED') events.delete(e.metadata?.uid);
-          else events.set(e.metadata?.uid, e);
+          if (type === 'DELETED') events.delete(e.metadata.uid);
+          else events.set(e.metadata.uid, e);
           requestAnimationFrame(() => set((old) => ({ ...old, events, state: 'live' })));
           return events.size <= 2 * MOST_WARNINGS;
         },
-        failed: (e, final) => set((old) => ({ ...old, state: final ? 'forbidden' : 'no connection' })),
+        failed: (_, final) => set((old) => ({ ...old, state: final ? 'forbidden' : 'no connection' })),
       },
       stop.signal,
     );

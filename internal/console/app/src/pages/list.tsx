@@ -55,7 +55,8 @@ export function ResourceList({ resource }: { resource: Resource }): JSX.Element 
   const by = (r: Row): unknown => {
     if (name === 'Namespace') return r.namespace;
     if (isAgeColumn(name)) return -Date.parse(r.object.metadata.creationTimestamp ?? '') || 0;
-    return sortKey(columns[index], r.cells[index], r.at);
+    const column = columns[index];
+    return column && sortKey(column, r.cells[index], r.at);
   };
   const rows = order.current.rows(s, {
     text: search.toLowerCase(), down, key: JSON.stringify([failing, sort, index]),
@@ -181,9 +182,10 @@ function Rows(props: {
     };
     if (e.key === 'Enter' && e.target instanceof Element && e.target.closest('a, button, summary')) return;
     if (e.ctrlKey || e.metaKey || e.altKey) return;
-    if (e.key in moves) {
+    const to = moves[e.key];
+    if (to !== undefined) {
       e.preventDefault();
-      move(moves[e.key]);
+      move(to);
     } else if (e.key === 'Enter') open(rows[cursor]);
   };
   const latest = useRef(key);
@@ -228,7 +230,7 @@ function Rows(props: {
             const classes = [
               at === cursor ? 'cursor' : '',
               row.changed && now - row.changed < 1500 ? 'changed' : '',
-              row.object?.metadata?.deletionTimestamp ? 'leaving' : '',
+              row.object.metadata.deletionTimestamp ? 'leaving' : '',
             ].join(' ');
             return (
               <tr key={row.key} class={classes} aria-rowindex={at + 2} onClick={() => setCursor(at)} onDblClick={() => open(row)}>
@@ -280,7 +282,7 @@ function Cell(props: { resource: Resource; row: Row; column: ShownColumn; value:
     );
   }
   const tone = /^(status|phase|state|ready|available)$/i.test(column.name) ? toneOf(text) : undefined;
-  const deleting = /^(status|phase)$/i.test(column.name) && row.object?.metadata?.deletionTimestamp;
+  const deleting = /^(status|phase)$/i.test(column.name) && row.object.metadata.deletionTimestamp;
   return (
     <td title={text.length > 40 ? text : undefined}>
       <Fragment>{tone || deleting ? <Badge tone={deleting ? 'warn' : tone!}>{deleting ? 'Terminating' : text}</Badge> : text}</Fragment>
@@ -290,17 +292,18 @@ function Cell(props: { resource: Resource; row: Row; column: ShownColumn; value:
 
 /** timesOf returns a text that says how long ago something was, as one that grows. It is null for other text. */
 function timesOf(row: Row, column: ShownColumn, text: string): JSX.Element | null {
-  const created = isAgeColumn(column.name) && durationOf(text) !== undefined && row.object?.metadata?.creationTimestamp;
+  const created = isAgeColumn(column.name) && durationOf(text) !== undefined && row.object.metadata.creationTimestamp;
   const since = created ? Date.parse(created) : sinceOf(column, text, row.at);
   if (since !== undefined && !Number.isNaN(since)) return <Age time={new Date(since).toISOString()} />;
   const ago = AGO.exec(text);
-  const past = ago ? durationOf(ago[1]) : undefined;
+  const [, long = ''] = ago ?? [];
+  const past = durationOf(long);
   if (!ago || past === undefined) return null;
   return (
     <>
       {text.slice(0, ago.index + 1)}
       <Age time={new Date(row.at - 1000 * past).toISOString()} />
-      {text.slice(ago.index + 1 + ago[1].length)}
+      {text.slice(ago.index + 1 + long.length)}
     </>
   );
 }

@@ -52,7 +52,7 @@ function Figures({
 }: {
   samples: Sample[];
   ready: { ok: boolean; text: string };
-  queued?: Map<string, number>;
+  queued: Map<string, number> | undefined;
 }): JSX.Element {
   const size = samples.find((s) => s.name === 'apiserver_storage_size_bytes')?.value;
   const value = (name: string): number | undefined => one(samples, name);

@@ -139,7 +139,7 @@ export interface EditorProps {
   label: string;
   save?: () => void;
   /** Text that is shown when the pointer is over a line. */
-  hint?: (line: number) => string;
+  hint?: ((line: number) => string) | undefined;
   /** Text at the end of a line. */
-  note?: (line: number) => string;
+  note?: ((line: number) => string) | undefined;
 }

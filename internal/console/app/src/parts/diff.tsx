@@ -10,7 +10,12 @@ import { comparable, toYAML } from '../logic/yaml';
 const LONGEST = 2000;
 
 /** ObjectDiff compares two versions of an object. before may be missing. Secret values are shown if the user has asked for them. */
-export function ObjectDiff(props: { before?: KubeObject; after: KubeObject; names: [string, string]; values?: boolean }): JSX.Element {
+export function ObjectDiff(props: {
+  before: KubeObject | undefined;
+  after: KubeObject;
+  names: [string, string];
+  values?: boolean;
+}): JSX.Element {
   const { before, after, names, values } = props;
   const [b, a] = values ? [before, after] : before ? hiddenPair(before, after) : [undefined, hidden(after)];
   return <Diff before={b ? toYAML(comparable(b)) : ''} after={toYAML(comparable(a))} names={names} />;

@@ -3,9 +3,10 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { request } from '../../client/request';
-import type { KubeObject, Value } from '../../logic/kubernetes';
+import type { KubeObject } from '../../logic/kubernetes';
 import { objectLink, query } from '../../logic/links';
 import { hasVerb, objectPath, type Resource } from '../../logic/resources';
+import { at } from '../../logic/values';
 import { useApp } from '../../parts/app';
 import { go } from '../../parts/router';
 import { attempt, toast } from '../../parts/toasts';
@@ -13,7 +14,7 @@ import { Dialog } from '../../parts/ui';
 
 const MERGE = 'application/merge-patch+json';
 
-const patch = (resource: Resource, o: KubeObject, body: Value, subresource = ''): Promise<KubeObject> =>
+const patch = (resource: Resource, o: KubeObject, body: object, subresource = ''): Promise<KubeObject> =>
   request<KubeObject>(
     objectPath(resource, o.metadata.namespace, o.metadata.name ?? '', subresource) + query({ fieldManager: 'keelson-console' }),
     { method: 'PATCH', contentType: MERGE, body: JSON.stringify(body) },
@@ -23,7 +24,7 @@ export function Actions({ resource, object }: { resource: Resource; object: Kube
   const [open, setOpen] = useState<'' | 'delete' | 'scale'>('');
   const name = object.metadata.name ?? '';
   const can = hasVerb(resource, 'patch');
-  const does = (what: string, body: Value): void =>
+  const does = (what: string, body: object): void =>
     void attempt(what, async () => {
       await patch(resource, object, body);
       toast('info', `${what}: ${name}`);
@@ -46,13 +47,13 @@ export function Actions({ resource, object }: { resource: Resource; object: Kube
         </button>
       ) : null}
       {isNode && can ? (
-        <button onClick={() => does(object.spec?.unschedulable ? 'Uncordon' : 'Cordon', { spec: { unschedulable: object.spec?.unschedulable ? null : true } })}>
-          {object.spec?.unschedulable ? 'Uncordon' : 'Cordon'}
+        <button onClick={() => does(at(object, 'spec', 'unschedulable') ? 'Uncordon' : 'Cordon', { spec: { unschedulable: at(object, 'spec', 'unschedulable') ? null : true } })}>
+          {at(object, 'spec', 'unschedulable') ? 'Uncordon' : 'Cordon'}
         </button>
       ) : null}
       {isCronJob && can ? (
-        <button onClick={() => does(object.spec?.suspend ? 'Resume' : 'Suspend', { spec: { suspend: !object.spec?.suspend } })}>
-          {object.spec?.suspend ? 'Resume' : 'Suspend'}
+        <button onClick={() => does(at(object, 'spec', 'suspend') ? 'Resume' : 'Suspend', { spec: { suspend: !at(object, 'spec', 'suspend') } })}>
+          {at(object, 'spec', 'suspend') ? 'Resume' : 'Suspend'}
         </button>
       ) : null}
       {hasVerb(resource, 'delete') ? (
@@ -89,11 +90,7 @@ function Delete({ resource, object, close }: { resource: Resource; object: KubeO
     <Dialog title={`Delete ${resource.kind} ${m.name ?? ''}`} close={close}>
       <fieldset>
         <legend>What it owns</legend>
-        {[
-          ['Background', 'is deleted after it'],
-          ['Foreground', 'is deleted before it'],
-          ['Orphan', 'stays, without an owner'],
-        ].map(([value, text]) => (
+        {Object.entries({ Background: 'is deleted after it', Foreground: 'is deleted before it', Orphan: 'stays, without an owner' }).map(([value, text]) => (
           <label class="check" key={value}>
             <input type="radio" name="propagation" checked={propagation === value} onChange={() => setPropagation(value)} />
             {text} <span class="dim">({value})</span>
@@ -122,7 +119,7 @@ function Delete({ resource, object, close }: { resource: Resource; object: KubeO
 }
 
 function Scale({ resource, object, close }: { resource: Resource; object: KubeObject; close: () => void }): JSX.Element {
-  const [replicas, setReplicas] = useState(String(object.spec?.replicas ?? 1));
+  const [replicas, setReplicas] = useState(String(at(object, 'spec', 'replicas') ?? 1));
   const run = async (): Promise<void> => {
     const done = await attempt('Scale', async () => {
       await patch(resource, object, { spec: { replicas: Number(replicas) } }, 'scale');

@@ -157,7 +157,7 @@ function Review(props: { resource: Resource; base: KubeObject; text: string; val
 }
 
 /** Conflict explains a refusal because somebody else was faster: what they changed, and who they are. */
-export function Conflict({ base, latest, values }: { base: KubeObject; latest: KubeObject; values?: boolean }): JSX.Element {
+function Conflict({ base, latest, values }: { base: KubeObject; latest: KubeObject; values: boolean }): JSX.Element {
   const before = new Map((base.metadata.managedFields ?? []).map((m) => [`${m.manager}/${m.operation}/${m.subresource}`, m.time]));
   const others = (latest.metadata.managedFields ?? []).filter(
     (m) => before.get(`${m.manager}/${m.operation}/${m.subresource}`) !== m.time,

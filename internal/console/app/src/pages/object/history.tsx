@@ -20,7 +20,7 @@ import { attempt, toast } from '../../parts/toasts';
 import { Age, Busy, Dialog, Problem, SimpleTable } from '../../parts/ui';
 import { UndeleteAll } from '../../parts/undeleteall';
 
-export function History(props: { resource: Resource; namespace: string; name: string; current?: KubeObject }): JSX.Element {
+export function History(props: { resource: Resource; namespace: string; name: string; current: KubeObject | undefined }): JSX.Element {
   const { resource, namespace, name, current } = props;
   const [pages, setPages] = useState<Change[]>([]);
   const [more, setMore] = useState('');
@@ -125,7 +125,7 @@ export function History(props: { resource: Resource; namespace: string; name: st
   );
 }
 
-function Compare(props: { resource: Resource; namespace: string; name: string; versions: string[]; current?: KubeObject }): JSX.Element {
+function Compare(props: { resource: Resource; namespace: string; name: string; versions: string[]; current: KubeObject | undefined }): JSX.Element | null {
   const versions = [...props.versions].sort((a, b) => Number(a) - Number(b));
   const loaded = useLoaded(
     (signal) => Promise.all(versions.map((v) => asOf(props.resource, props.namespace, props.name, v, signal))),
@@ -135,12 +135,13 @@ function Compare(props: { resource: Resource; namespace: string; name: string; v
   if (!loaded.value) return <Busy what="Loading the versions" />;
   const [a, b] = loaded.value;
   const other = b ?? props.current;
+  if (!a) return null;
   if (!other) return <pre class="value">{toYAML(hidden(comparable(a)))}</pre>;
-  return <ObjectDiff before={a} after={other} names={[versions[0], versions[1] ?? 'now']} />;
+  return <ObjectDiff before={a} after={other} names={[versions[0] ?? '', versions[1] ?? 'now']} />;
 }
 
 /** Blame shows the last change of each field that the history knows of: beside the fields of an object, or as a table if it is gone. */
-function Blame(props: { resource: Resource; namespace: string; name: string; current?: KubeObject }): JSX.Element {
+function Blame(props: { resource: Resource; namespace: string; name: string; current: KubeObject | undefined }): JSX.Element {
   const { current } = props;
   const loaded = useLoaded(
     (signal) => lastChanges(props.resource, props.namespace, props.name, signal),
@@ -188,7 +189,7 @@ function Back(props: {
   resource: Resource;
   namespace: string;
   name: string;
-  current?: KubeObject;
+  current: KubeObject | undefined;
   revision: string;
   close: (done: boolean) => void;
 }): JSX.Element {

@@ -2,14 +2,16 @@
 
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { request } from '../../client/request';
+import { requestList } from '../../client/request';
+import { countOf, newestFirst, timeOf, type KubeEvent } from '../../logic/events';
 import { textOf } from '../../logic/format';
-import { APIError, type KubeObject, type Value } from '../../logic/kubernetes';
+import { APIError, type KubeObject } from '../../logic/kubernetes';
 import { link, objectLink, query } from '../../logic/links';
 import { referencesOf } from '../../logic/references';
 import { apiVersionOf, findByKey, keyOf, type Resource } from '../../logic/resources';
 import { decoded, hidden, isSecret } from '../../logic/secrets';
 import { conditionsOf, conditionTone, toneOf } from '../../logic/status';
+import { at, isMembers, listAt, textAt } from '../../logic/values';
 import { useApp, useLoaded } from '../../parts/app';
 import { listLink } from '../../parts/router';
 import { Age, Badge, Busy, Chips, Facts, Problem, SimpleTable, Tabs, type TabItem } from '../../parts/ui';
@@ -85,7 +87,7 @@ function Overview({ resource, object }: { resource: Resource; object: KubeObject
   const m = object.metadata;
   const conditions = conditionsOf(object);
   const references = useMemo(() => referencesOf(object, app.discovery), [object, app.discovery]);
-  const phase = object.status?.phase;
+  const phase = textAt(object, 'status', 'phase');
   return (
     <>
       <div class="columns">
@@ -95,7 +97,7 @@ function Overview({ resource, object }: { resource: Resource; object: KubeObject
               ['Kind', `${object.kind ?? resource.kind} (${object.apiVersion ?? apiVersionOf(resource)})`],
               ['Namespace', m.namespace ? <a href={objectLink(findByKey(app.discovery, 'namespaces') ?? resource, '', m.namespace)}>{m.namespace}</a> : ''],
               ['Created', m.creationTimestamp ? <><Age time={m.creationTimestamp} /> ago</> : ''],
-              ['Phase', typeof phase === 'string' ? <Badge tone={toneOf(phase) ?? 'idle'}>{phase}</Badge> : ''],
+              ['Phase', phase ? <Badge tone={toneOf(phase) ?? 'idle'}>{phase}</Badge> : ''],
               ['Deletion asked for', m.deletionTimestamp ? <Age time={m.deletionTimestamp} /> : ''],
               ['Finalizers', m.finalizers?.join(', ') ?? ''],
               ['UID', <code>{m.uid}</code>],
@@ -149,9 +151,9 @@ function Overview({ resource, object }: { resource: Resource; object: KubeObject
 }
 
 /** Scalars shows the members of a spec or status that are no objects or lists. */
-function Scalars({ title, of }: { title: string; of: Value }): JSX.Element | null {
-  if (!of || typeof of !== 'object' || Array.isArray(of)) return null;
-  const shown = Object.entries(of as Record<string, unknown>).filter(
+function Scalars({ title, of }: { title: string; of: unknown }): JSX.Element | null {
+  if (!isMembers(of)) return null;
+  const shown = Object.entries(of).filter(
     ([key, v]) => ['string', 'number', 'boolean'].includes(typeof v) && v !== '' && key !== 'phase',
   );
   if (!shown.length) return null;
@@ -165,9 +167,10 @@ function Scalars({ title, of }: { title: string; of: Value }): JSX.Element | nul
 
 /** Summary shows what most people look for first in the kinds that most people have. */
 function Summary({ object }: { object: KubeObject }): JSX.Element | null {
-  const containers: Value[] = object.spec?.containers ?? object.spec?.template?.spec?.containers ?? object.spec?.jobTemplate?.spec?.template?.spec?.containers ?? [];
-  const statuses: Value[] = object.status?.containerStatuses ?? [];
-  if (Array.isArray(containers) && containers.length) {
+  const containers = [[], ['template', 'spec'], ['jobTemplate', 'spec', 'template', 'spec']]
+    .map((path) => listAt(object, 'spec', ...path, 'containers'))
+    .find((list) => list.length);
+  if (containers) {
     return (
       <>
         <h2>Containers</h2>
@@ -176,34 +179,25 @@ function Summary({ object }: { object: KubeObject }): JSX.Element | null {
           empty=""
           head={object.kind === 'Pod' ? ['Name', 'Image', 'State', 'Restarts'] : ['Name', 'Image']}
           rows={containers.map((c) => {
-            const about = [textOf(c?.name), <code>{textOf(c?.image)}</code>];
+            const about = [textOf(at(c, 'name')), <code>{textOf(at(c, 'image'))}</code>];
             if (object.kind !== 'Pod') return about;
-            const s = Array.isArray(statuses) ? statuses.find((one) => one?.name === c?.name) : undefined;
-            const state = Object.keys(s?.state ?? {})[0] ?? '';
-            const reason = s?.state?.[state]?.reason ?? state;
-            return [...about, reason ? <Badge tone={state === 'running' ? 'good' : toneOf(textOf(reason)) ?? 'idle'}>{textOf(reason)}</Badge> : '', s ? String(s.restartCount ?? 0) : ''];
+            const s = listAt(object, 'status', 'containerStatuses').find((one) => at(one, 'name') === at(c, 'name'));
+            const state = Object.keys(at(s, 'state') ?? {})[0] ?? '';
+            const reason = textOf(at(s, 'state', state, 'reason') ?? state);
+            return [...about, reason ? <Badge tone={state === 'running' ? 'good' : toneOf(reason) ?? 'idle'}>{reason}</Badge> : '', s ? textOf(at(s, 'restartCount') ?? 0) : ''];
           })}
         />
       </>
     );
   }
-  if (object.kind === 'ConfigMap' && object.data) {
-    return (
-      <>
-        <h2>Data</h2>
-        <Facts items={Object.entries(object.data as Record<string, string>).map(([k, v]) => [k, <pre class="value">{textOf(v)}</pre>])} />
-      </>
-    );
-  }
-  if (isSecret(object) && object.data) {
-    return (
-      <>
-        <h2>Data</h2>
-        <Facts items={Object.entries(object.data as Record<string, string>).map(([k, v]) => [k, <Hidden value={textOf(v)} />])} />
-      </>
-    );
-  }
-  return null;
+  const secret = isSecret(object);
+  if (!isMembers(object.data) || !(secret || object.kind === 'ConfigMap')) return null;
+  return (
+    <>
+      <h2>Data</h2>
+      <Facts items={Object.entries(object.data).map(([k, v]) => [k, secret ? <Hidden value={textOf(v)} /> : <pre class="value">{textOf(v)}</pre>])} />
+    </>
+  );
 }
 
 /** Hidden shows a value of a Secret when it is asked for. */
@@ -223,7 +217,7 @@ function Events({ object }: { object: KubeObject }): JSX.Element {
   const m = object.metadata;
   const loaded = useLoaded(
     (signal) =>
-      request(
+      requestList<KubeEvent>(
         `/api/v1/${m.namespace ? `namespaces/${encodeURIComponent(m.namespace)}/` : ''}events${query({ fieldSelector: `involvedObject.uid=${m.uid ?? ''}`, limit: 500 })}`,
         { signal },
       ),
@@ -236,18 +230,16 @@ function Events({ object }: { object: KubeObject }): JSX.Element {
   }, []);
   if (loaded.error) return <Problem error={loaded.error} retry={loaded.reload} />;
   if (!loaded.value) return <Busy what="Loading" />;
-  const time = (e: Value): string => e.series?.lastObservedTime ?? e.lastTimestamp ?? e.eventTime ?? e.metadata?.creationTimestamp ?? '';
-  const items: Value[] = [...(loaded.value.items ?? [])].sort((a, b) => time(b).localeCompare(time(a)));
   return (
     <SimpleTable
       label="Events"
       empty="No Events."
       head={['Last seen', 'Type', 'Reason', 'Count', 'From', 'Message']}
-      rows={items.map((e) => [
-        <Age time={time(e)} />,
+      rows={[...loaded.value.items].sort(newestFirst).map((e) => [
+        <Age time={timeOf(e)} />,
         <Badge tone={e.type === 'Warning' ? 'bad' : 'idle'}>{textOf(e.type)}</Badge>,
         textOf(e.reason),
-        String(e.series?.count ?? e.count ?? 1),
+        String(countOf(e)),
         textOf(e.reportingComponent || e.source?.component),
         textOf(e.message),
       ])}

@@ -63,7 +63,7 @@ function Graph({ levels }: { levels: GraphNode[][] }): JSX.Element {
   const width = shown.length * (WIDTH + GAP_X);
   const position = (level: number, i: number): { x: number; y: number } => ({
     x: level * (WIDTH + GAP_X) + 10,
-    y: (height - shown[level].length * (HEIGHT + GAP_Y)) / 2 + i * (HEIGHT + GAP_Y) + GAP_Y / 2,
+    y: (height - (shown[level]?.length ?? 0) * (HEIGHT + GAP_Y)) / 2 + i * (HEIGHT + GAP_Y) + GAP_Y / 2,
   });
   const hidden = levels.reduce((n, l) => n + Math.max(0, l.length - SHOWN), 0);
   return (
@@ -71,7 +71,7 @@ function Graph({ levels }: { levels: GraphNode[][] }): JSX.Element {
       <svg width={width} height={height} role="list" aria-label="Objects">
         {shown.slice(1).flatMap((level, l) =>
           level.flatMap((n, i) =>
-            shown[l].map((above, j) => {
+            shown[l]?.map((above, j) => {
               if (!n.owners.includes(above.uid)) return null;
               const from = position(l, j);
               const to = position(l + 1, i);

@@ -3,9 +3,11 @@
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { socket } from '../../client/request';
+import { textOf } from '../../logic/format';
 import type { KubeObject } from '../../logic/kubernetes';
 import { query } from '../../logic/links';
 import { containersOf } from '../../logic/logs';
+import { at, listAt, textAt } from '../../logic/values';
 
 // Streams of v5.channel.k8s.io: the first byte of a message names the stream.
 const STDIN = 0;
@@ -111,16 +113,14 @@ export function Terminal({ pod }: { pod: KubeObject }): JSX.Element {
 
 /** Ports lists the ports of a pod with the command that forwards them: a browser cannot open a port of the machine. */
 function Ports({ pod }: { pod: KubeObject }): JSX.Element | null {
-  const ports: { name?: string; containerPort?: number; protocol?: string }[] = (
-    Array.isArray(pod.spec?.containers) ? pod.spec.containers : []
-  ).flatMap((c: { ports?: object[] }) => c?.ports ?? []);
+  const ports = listAt(pod, 'spec', 'containers').flatMap((c) => listAt(c, 'ports'));
   if (!ports.length) return null;
   return (
     <ul class="chips">
       {ports.map((p, i) => (
         <li key={i}>
-          <code>{`kubectl port-forward -n ${pod.metadata.namespace ?? ''} ${pod.metadata.name ?? ''} ${p.containerPort ?? ''}`}</code>{' '}
-          <span class="dim">{p.name}</span>
+          <code>{`kubectl port-forward -n ${pod.metadata.namespace ?? ''} ${pod.metadata.name ?? ''} ${textOf(at(p, 'containerPort'))}`}</code>{' '}
+          <span class="dim">{textAt(p, 'name')}</span>
         </li>
       ))}
     </ul>

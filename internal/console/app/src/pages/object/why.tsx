@@ -3,16 +3,33 @@
 import type { JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { request } from '../../client/request';
-import { how, who } from '../../logic/changes';
-import type { Value } from '../../logic/kubernetes';
+import { how, who, type Change } from '../../logic/changes';
 import { objectLink } from '../../logic/links';
-import { findByKey, objectPath, type Resource } from '../../logic/resources';
+import { findByKey, keyOf, objectPath, type Resource } from '../../logic/resources';
 import { useApp, useLoaded } from '../../parts/app';
 import { Age, Badge, Busy, Problem } from '../../parts/ui';
 
-export function Why(props: { resource: Resource; namespace: string; name: string; version?: string }): JSX.Element {
+interface Blocked {
+  group?: string;
+  resource?: string;
+  namespace?: string;
+  name?: string;
+  deleting?: boolean;
+  finalizers?: { name: string; owner?: string }[];
+}
+
+/** Blockers is what the server answers for the subresource blockers (docs/history.md). */
+interface Blockers {
+  deletionTimestamp?: string;
+  deletion?: Change;
+  lastChange?: Change;
+  notExamined?: string[];
+  items?: { type?: string; name?: string; since?: string; message?: string; owner?: string; objects?: Blocked[]; count?: number }[];
+}
+
+export function Why(props: { resource: Resource; namespace: string; name: string; version: string | undefined }): JSX.Element {
   const { resource, namespace, name, version } = props;
-  const loaded = useLoaded((signal) => request(objectPath(resource, namespace, name, 'blockers'), { signal }), [resource, namespace, name]);
+  const loaded = useLoaded((signal) => request<Blockers>(objectPath(resource, namespace, name, 'blockers'), { signal }), [resource, namespace, name]);
   const asked = useRef(version);
   useEffect(() => {
     if (asked.current !== version) loaded.reload();
@@ -21,7 +38,7 @@ export function Why(props: { resource: Resource; namespace: string; name: string
   if (loaded.error) return <Problem error={loaded.error} retry={loaded.reload} />;
   if (!loaded.value) return <Busy what="Asking the server" />;
   const found = loaded.value;
-  const items: Value[] = found.items ?? [];
+  const items = found.items ?? [];
   return (
     <div class="why">
       <div class="bar">
@@ -41,26 +58,26 @@ export function Why(props: { resource: Resource; namespace: string; name: string
       <ul class="cards">
         {items.map((b, i) => (
           <li key={i}>
-            <Badge tone={b.type === 'Condition' ? 'warn' : 'bad'}>{String(b.type ?? '')}</Badge> <strong>{String(b.name ?? '')}</strong>{' '}
+            <Badge tone={b.type === 'Condition' ? 'warn' : 'bad'}>{b.type}</Badge> <strong>{b.name}</strong>{' '}
             {b.since ? (
               <span class="dim">
                 since <Age time={b.since} />
               </span>
             ) : null}
-            <p>{String(b.message ?? '')}</p>
-            {b.owner && !String(b.message).includes(b.owner) ? <p class="dim">{`set by ${b.owner}`}</p> : null}
+            <p>{b.message}</p>
+            {b.owner && !b.message?.includes(b.owner) ? <p class="dim">{`set by ${b.owner}`}</p> : null}
             {b.objects?.length ? (
               <ul>
-                {b.objects.map((o: Value, j: number) => (
+                {b.objects.map((o, j) => (
                   <li key={j}>
                     <ObjectName object={o} />
                     {o.deleting ? <span class="dim">, being deleted</span> : null}
                     {o.finalizers?.length ? (
-                      <span class="dim">, waits for {o.finalizers.map((f: Value) => (f.owner ? `${f.name} (${f.owner})` : f.name)).join(', ')}</span>
+                      <span class="dim">, waits for {o.finalizers.map((f) => (f.owner ? `${f.name} (${f.owner})` : f.name)).join(', ')}</span>
                     ) : null}
                   </li>
                 ))}
-                {b.count > b.objects.length ? <li class="dim">and {b.count - b.objects.length} others</li> : null}
+                {(b.count ?? 0) > b.objects.length ? <li class="dim">and {(b.count ?? 0) - b.objects.length} others</li> : null}
               </ul>
             ) : null}
           </li>
@@ -71,10 +88,10 @@ export function Why(props: { resource: Resource; namespace: string; name: string
   );
 }
 
-function ObjectName({ object }: { object: Value }): JSX.Element {
+function ObjectName({ object }: { object: Blocked }): JSX.Element {
   const app = useApp();
-  const key = object.group ? `${object.resource}.${object.group}` : String(object.resource);
+  const key = keyOf({ plural: object.resource ?? '', group: object.group ?? '' });
   const resource = findByKey(app.discovery, key);
   const text = `${key} ${[object.namespace, object.name].filter(Boolean).join('/')}`;
-  return resource ? <a href={objectLink(resource, object.namespace, object.name)}>{text}</a> : <span>{text}</span>;
+  return resource ? <a href={objectLink(resource, object.namespace, object.name ?? '')}>{text}</a> : <span>{text}</span>;
 }
