@@ -2,6 +2,9 @@ module github.com/keelson-dev/keelson
 
 go 1.26.0
 
+// A package of npm that the linter of the console needs has a Go package.
+ignore ./internal/console/app/node_modules
+
 require (
 	github.com/cockroachdb/pebble/v2 v2.1.7
 	github.com/google/gnostic-models v0.7.0

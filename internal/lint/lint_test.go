@@ -162,7 +162,7 @@ func files(t *testing.T) []file {
 				_, err := os.Stat(filepath.Join(p, "go.mod"))
 				nested = err == nil
 			}
-			if rel != "." && (strings.HasPrefix(name, ".") || name == "testdata" || nested) {
+			if rel != "." && (strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" || nested) {
 				return filepath.SkipDir
 			}
 			return nil

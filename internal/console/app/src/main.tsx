@@ -229,8 +229,7 @@ function Sidebar({ app, here }: { app: App; here: string }): JSX.Element {
       if (!r.verbs.includes('list') || keyOf(r) === 'events.events.k8s.io') continue; // those are the events of the core group
       const key = keyOf(r);
       const title = GROUPS.find(([, pattern]) => pattern.test(key))?.[0] ?? r.group;
-      if (!out.has(title)) out.set(title, []);
-      out.get(title)!.push(r);
+      out.set(title, [...(out.get(title) ?? []), r]);
     }
     return [...out].filter(([, all]) => all.length);
   }, [app.discovery]);
@@ -336,4 +335,4 @@ function useKeys(app: App, show: (overlay: 'help' | 'palette') => void): void {
 document.documentElement.dataset.theme =
   localStorage.getItem(THEME) ?? (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
 takeSession();
-render(<Root />, document.getElementById('app')!);
+render(<Root />, document.getElementById('app') ?? document.body);

@@ -23,13 +23,13 @@ test('an object comes back without what the server sets', () => {
 });
 
 test('what a kind of Kubernetes loses', () => {
-  const spec = (r: typeof PODS, of: object, rest = {}): unknown => clean(r, object(r, 'x', {}, { spec: of, ...rest })).object['spec'];
+  const spec = (r: typeof PODS, of: object, rest = {}): unknown => clean(r, object(r, 'x', {}, { spec: of, ...rest })).object.spec;
   assert.deepEqual(spec(NAMESPACES, { finalizers: ['kubernetes'] }), {});
   assert.deepEqual(spec(PODS, { nodeName: 'n', ephemeralContainers: [], containers: [] }), { containers: [] });
   assert.deepEqual(spec(VOLUMES, { claimRef: { name: 'c', uid: 'u', resourceVersion: '1' } }), { claimRef: { name: 'c' } });
   const labels = { 'controller-uid': 'u', 'job-name': 'x', mine: 'y' };
   const job = (own: object): KubeObject => clean(JOBS, object(JOBS, 'x', { labels: { ...labels } }, { spec: { selector: {}, template: { metadata: { labels: { ...labels } } }, ...own } })).object;
-  assert.deepEqual(job({})['spec'], { template: { metadata: { labels: { mine: 'y' } } } });
+  assert.deepEqual(job({}).spec, { template: { metadata: { labels: { mine: 'y' } } } });
   assert.deepEqual(job({}).metadata.labels, { mine: 'y' });
   assert.deepEqual(job({ manualSelector: true }).metadata.labels, labels);
   const secret = clean(SECRETS, object(SECRETS, 's', { annotations: { 'kubernetes.io/service-account.uid': 'u' } }, { type: 'kubernetes.io/service-account-token', data: { token: 'x' } }));
@@ -47,8 +47,8 @@ test('a revert keeps what cannot change', () => {
     ...now, metadata: { name: 's', uid: 'uid-s', namespace: 'default', resourceVersion: '9', annotations: { then: 'y', [UNDELETED]: 'u' } }, spec: { clusterIP: '10.0.0.1', ports: [2] },
   });
   const job = (labels: object | undefined): KubeObject => object(JOBS, 'j', {}, { spec: labels ? { template: { metadata: { labels } } } : {} });
-  assert.deepEqual(revertedTo(JOBS, job({ uid: 'now' }), job(undefined))['spec'], { template: { metadata: { labels: { uid: 'now' } } } });
-  assert.deepEqual(revertedTo(JOBS, job(undefined), job({ uid: 'then' }))['spec'], { template: { metadata: {} } });
+  assert.deepEqual(revertedTo(JOBS, job({ uid: 'now' }), job(undefined)).spec, { template: { metadata: { labels: { uid: 'now' } } } });
+  assert.deepEqual(revertedTo(JOBS, job(undefined), job({ uid: 'then' })).spec, { template: { metadata: {} } });
   assert.throws(() => revertedTo(PODS, object(PODS, 'p'), object(PODS, 'p', {}, { spec: { n: 2 ** 60 } })), /2\^53/);
   assert.deepEqual(revertedTo(WIDGETS, object(WIDGETS, 'w', {}, { a: 1 }), object(WIDGETS, 'w', {}, { b: 2 })), object(WIDGETS, 'w', {}, { b: 2 }));
 });
@@ -59,11 +59,11 @@ test('the volume of a claim', () => {
   const kept = claim();
   assert.equal(keepVolume(kept, volume()), '');
   assert.match(keepVolume(kept, volume({ namespace: 'default', name: 'c' })), /is bound again/);
-  assert.deepEqual(kept['spec'], { volumeName: 'v' });
+  assert.deepEqual(kept.spec, { volumeName: 'v' });
   for (const gone of [undefined, volume({ namespace: 'default', name: 'other' })]) {
     const lost = claim();
     assert.match(keepVolume(lost, gone), /the data does not come back/);
-    assert.deepEqual(lost['spec'], {});
+    assert.deepEqual(lost.spec, {});
   }
   assert.equal(keepVolume(object(CLAIMS, 'c'), undefined), '');
 });
@@ -79,7 +79,7 @@ test('owners have their UIDs of now', () => {
 
 test('a Service is tried with its addresses and ports first', () => {
   const service = (spec: object): KubeObject => object(SERVICES, 's', {}, { spec });
-  const forms = (o: KubeObject): [string, unknown][] => createForms(SERVICES, o).map((f) => [f.note, f.object['spec']]);
+  const forms = (o: KubeObject): [string, unknown][] => createForms(SERVICES, o).map((f) => [f.note, f.object.spec]);
   const ports = [{ port: 80, nodePort: 30_000 }];
   assert.deepEqual(forms(service({ clusterIP: '10.0.0.1', clusterIPs: ['10.0.0.1'], ports })), [
     ['', { clusterIP: '10.0.0.1', clusterIPs: ['10.0.0.1'], ports }],

@@ -14,7 +14,7 @@ test('no value of a Secret is in what is shown', () => {
   const text = toYAML(hidden(o));
   for (const value of ['c2VjcmV0', 'b3RoZXI=', 'plain']) assert.ok(!text.includes(value), value);
   assert.match(text, /other: shown/);
-  assert.equal((o['data'] as Record<string, string>)['a'], 'c2VjcmV0', 'the object itself stays as it was');
+  assert.equal((o.data as Record<string, string>).a, 'c2VjcmV0', 'the object itself stays as it was');
 });
 
 test('other kinds stay the same object', () => {
@@ -25,26 +25,26 @@ test('other kinds stay the same object', () => {
 });
 
 test('data that is no map is hidden as one value', () => {
-  for (const data of ['text', ['a'], 5]) assert.equal(hidden(object(SECRETS, 's', {}, { data }))['data'], '***');
-  assert.equal(hidden(object(SECRETS, 's', {}, { data: null }))['data'], null);
+  for (const data of ['text', ['a'], 5]) assert.equal(hidden(object(SECRETS, 's', {}, { data })).data, '***');
+  assert.equal(hidden(object(SECRETS, 's', {}, { data: null })).data, null);
 });
 
 test('a comparison says whether values differ', () => {
   const [before, after] = hiddenPair(secret({ same: 'x', other: 'y', gone: 'z' }), secret({ same: 'x', other: 'n', come: 'c' }));
-  assert.deepEqual(before['data'], { same: '***', other: '*** (before)', gone: '***' });
-  assert.deepEqual(after['data'], { same: '***', other: '*** (after)', come: '***' });
+  assert.deepEqual(before.data, { same: '***', other: '*** (before)', gone: '***' });
+  assert.deepEqual(after.data, { same: '***', other: '*** (after)', come: '***' });
   assert.equal(before.metadata.annotations?.[APPLIED], '***');
 });
 
 test('an edit keeps the values that are hidden', () => {
   const base = secret({ a: 'x', b: 'y' });
   const edited = hidden(base);
-  edited['data'] = { ...(edited['data'] as object), b: 'bmV3' };
+  edited.data = { ...(edited.data as object), b: 'bmV3' };
   const back = restored(edited, base);
-  assert.deepEqual(back['data'], { a: 'x', b: 'bmV3' });
+  assert.deepEqual(back.data, { a: 'x', b: 'bmV3' });
   assert.equal(back.metadata.annotations?.[APPLIED], 'applied: c2VjcmV0');
-  assert.equal((restored({ ...edited, stringData: { text: '***' } }, base)['stringData'] as Record<string, string>)['text'], '***', 'a server returns none');
-  edited['data'] = { renamed: '***' };
+  assert.equal((restored({ ...edited, stringData: { text: '***' } }, base).stringData as Record<string, string>).text, '***', 'a server returns none');
+  edited.data = { renamed: '***' };
   assert.throws(() => restored(edited, base), /the value of renamed is hidden/);
 });
 

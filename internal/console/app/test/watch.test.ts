@@ -46,7 +46,7 @@ beforeEach(() => {
     o.signal?.throwIfAborted();
     asked.push({ path, headers: o.headers as Headers });
     const ended = new Promise<never>((_, reject) => o.signal?.addEventListener('abort', () => reject(o.signal?.reason as Error)));
-    if (!path.includes('watch=true')) return await Promise.race([answer(path), ended]);
+    if (!path.includes('watch=1')) return await Promise.race([answer(path), ended]);
     let controller!: ReadableStreamDefaultController<Uint8Array>;
     const body = new ReadableStream<Uint8Array>({ start: (c) => void (controller = c) });
     const after = async (action: () => void): Promise<void> => {
@@ -99,7 +99,7 @@ test('a watch that the server ends goes on from the last event or bookmark', asy
   await pass(1000);
   assert.deepEqual(revisions(), ['100', '101', '150']);
   assert.deepEqual(told, ['read', 'ADDED 101']);
-  assert.match(streams[0]!.path, /^\/list\?fieldSelector=a%3Db&watch=true&resourceVersion=100&allowWatchBookmarks=true&timeoutSeconds=1800$/);
+  assert.match(streams[0]!.path, /^\/list\?fieldSelector=a%3Db&watch=1&resourceVersion=100&allowWatchBookmarks=true&timeoutSeconds=1800$/);
   stop.abort();
   await done;
 });

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { checkNumbers, comparable, documents, oneDocument, roundedNumber, toYAML, withoutManagedFields } from '../src/logic/yaml';
 import { object, PODS } from './make';
 
-const valueOf = (text: string): unknown => oneDocument(`kind: X\nvalue: ${text}\n`)['value'];
+const valueOf = (text: string): unknown => oneDocument(`kind: X\nvalue: ${text}\n`).value;
 
 test('scalars are read as kubectl reads them', () => {
   for (const [text, want] of [
@@ -15,7 +15,7 @@ test('scalars are read as kubectl reads them', () => {
 });
 
 test('<< merges mappings', () => {
-  assert.deepEqual(oneDocument('kind: X\nbase: &b {a: 1, c: 2}\nspec:\n  <<: *b\n  c: 3\n')['spec'], { a: 1, c: 3 });
+  assert.deepEqual(oneDocument('kind: X\nbase: &b {a: 1, c: 2}\nspec:\n  <<: *b\n  c: 3\n').spec, { a: 1, c: 3 });
 });
 
 test('documents are separated, and lists taken apart', () => {

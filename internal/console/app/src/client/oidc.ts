@@ -11,8 +11,7 @@ const random = (): string => base64url(String.fromCharCode(...crypto.getRandomVa
 const redirectURI = (): string => new URL('/console/', location.href).href;
 
 /** beginOIDC goes to the identity provider (authorization code flow with PKCE, RFC 7636). What it has to remember is no token. */
-export async function beginOIDC(config: Config): Promise<void> {
-  const oidc = config.oidc!;
+export async function beginOIDC(oidc: NonNullable<Config['oidc']>): Promise<void> {
   const [verifier, state, nonce] = [random(), random(), random()];
   const challenge = new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(verifier)));
   sessionStorage.setItem(STORED, JSON.stringify({ verifier, state, nonce, hash: location.hash }));

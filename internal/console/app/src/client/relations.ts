@@ -74,13 +74,13 @@ export async function dependentsOf(
         do {
           const path = listPath(r, resource.namespaced ? object.metadata.namespace : '') + query({ limit: PAGE, continue: next });
           const list = await requestList<KubeObject>(path, { signal, accept: PARTIAL, quiet: true });
-          for (const o of list.items) {
-            for (const owner of o.metadata?.ownerReferences ?? []) {
+          for (const { metadata: m = {} } of list.items as Partial<KubeObject>[]) {
+            for (const owner of m.ownerReferences ?? []) {
               const siblings = byOwner.get(owner.uid) ?? [];
               byOwner.set(owner.uid, siblings);
               siblings.push({
-                label: o.metadata.name ?? '', kind: r.kind, href: objectLink(r, o.metadata.namespace, o.metadata.name ?? ''),
-                uid: o.metadata.uid ?? '', owners: [owner.uid],
+                label: m.name ?? '', kind: r.kind, href: objectLink(r, m.namespace, m.name ?? ''),
+                uid: m.uid ?? '', owners: [owner.uid],
               });
             }
           }

@@ -92,13 +92,14 @@ async function volumeOf(d: Discovery, claim: KubeObject): Promise<KubeObject | u
 async function awaitServiceAccount(d: Discovery, namespace: string): Promise<void> {
   const r = findByKind(d, 'v1', 'ServiceAccount');
   if (!r) return;
-  for (const end = Date.now() + 10_000; Date.now() < end; await sleep(100)) {
+  for (const end = Date.now() + 10_000; Date.now() < end; ) {
     try {
       await request(objectPath(r, namespace, 'default'), { quiet: true });
       return;
     } catch (e) {
       if (!is(e, 'NotFound', 404)) return;
     }
+    await sleep(100);
   }
 }
 
@@ -152,10 +153,11 @@ export async function contentThen(
 /** served waits until the server has the resource of a definition that has come back, and returns what it has then. */
 export async function served(before: Discovery, definition: KubeObject): Promise<Discovery> {
   const [group, plural] = [textAt(definition, 'spec', 'group'), textAt(definition, 'spec', 'names', 'plural')];
-  for (const end = Date.now() + 10_000; ; await sleep(200)) {
+  for (const end = Date.now() + 10_000; ; ) {
     const now = await discover(before);
     if (now.resources.some((r) => r.group === group && r.plural === plural)) return now;
     if (Date.now() > end) throw new Error(`${plural}.${group} is not served yet: undelete its objects later`);
+    await sleep(200);
   }
 }
 

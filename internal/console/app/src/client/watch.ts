@@ -88,7 +88,7 @@ export interface Source<T> {
   /** revisionOf returns the revision of the object of an event or a bookmark, '' if it has none. */
   revisionOf: (object: T) => string;
   /** event takes a change. It may return false: then all is read again. */
-  event: (type: Exclude<WatchEvent<T>['type'], 'BOOKMARK'>, object: T) => boolean | void;
+  event: (type: Exclude<WatchEvent<T>['type'], 'BOOKMARK'>, object: T) => unknown;
   /** failed is told about an error. final: no other try follows. watching: what there is has been read. */
   failed: (e: unknown, final: boolean, watching: boolean) => void;
   /** resumed is called before a watch begins. With it, a watch that has failed, or that the page was hidden for, goes on from its last event. */
@@ -111,7 +111,7 @@ const isFinal = (e: unknown): boolean => e instanceof APIError && e.code < 500 &
  */
 export async function follow<T>(source: Source<T>, stop: AbortSignal): Promise<void> {
   let from: string | undefined;
-  for (let failures = 0; !stop.aborted; ) {
+  for (let failures = 0; ; ) {
     let end = (): void => {};
     try {
       const shown = await whenShown(stop);
@@ -120,7 +120,7 @@ export async function follow<T>(source: Source<T>, stop: AbortSignal): Promise<v
       if (from === undefined) return;
       source.resumed?.();
       const began = Date.now();
-      const parameters = { ...source.parameters, watch: 'true', resourceVersion: from, allowWatchBookmarks: 'true', timeoutSeconds: 1800 };
+      const parameters = { ...source.parameters, watch: 1, resourceVersion: from, allowWatchBookmarks: 'true', timeoutSeconds: 1800 };
       for await (const { type, object } of watch<T>(source.path + query(parameters), shown.signal, source)) {
         failures = 0;
         from = source.revisionOf(object) || from;

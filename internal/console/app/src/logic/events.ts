@@ -32,7 +32,7 @@ export const timeOf = (e: KubeEvent): string => e.series?.lastObservedTime ?? e.
 export const newestFirst = (a: KubeEvent, b: KubeEvent): number => timeOf(b).localeCompare(timeOf(a));
 
 /** countOf returns how often an Event was seen. */
-export const countOf = (e: KubeEvent): number => Number(e.series?.count ?? e.count ?? 1) || 1;
+export const countOf = (e: KubeEvent): number => (e.series?.count ?? e.count) || 1;
 
 /** Warning is a number of Events that say the same of objects of a kind. */
 interface Warning {

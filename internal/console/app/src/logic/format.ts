@@ -39,4 +39,4 @@ export function seconds(n: number): string {
 
 /** textOf returns a value as text. Members of custom resources may be anything, even objects that String cannot convert. */
 export const textOf = (value: unknown): string =>
-  value === null || value === undefined ? '' : typeof value === 'object' ? JSON.stringify(value) : String(value);
+  value === null || value === undefined ? '' : typeof value === 'string' ? value : JSON.stringify(value);

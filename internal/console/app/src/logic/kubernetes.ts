@@ -42,6 +42,7 @@ export interface ManagedFields {
 
 export interface Metadata {
   name?: string;
+  generateName?: string;
   namespace?: string;
   uid?: string;
   resourceVersion?: string;

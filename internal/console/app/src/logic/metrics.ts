@@ -11,7 +11,7 @@ const MOST = 200_000;
 export function parseMetrics(text: string, wanted: (name: string) => boolean): Sample[] {
   const found: Sample[] = [];
   for (const line of text.split('\n')) {
-    if (!line || line[0] === '#') continue;
+    if (!line || line.startsWith('#')) continue;
     const end = line.search(/[{ ]/);
     const name = line.slice(0, end);
     if (!wanted(name)) continue;
@@ -20,7 +20,7 @@ export function parseMetrics(text: string, wanted: (name: string) => boolean): S
     if (line[end] === '{') {
       const pattern = /([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)",?|\}/gy;
       pattern.lastIndex = end + 1;
-      for (let m = pattern.exec(line); m && m[1]; m = pattern.exec(line)) {
+      for (let m = pattern.exec(line); m?.[1]; m = pattern.exec(line)) {
         labels[m[1]] = (m[2] ?? '').replace(/\\(.)/g, (_, c: string) => (c === 'n' ? '\n' : c));
       }
       rest = line.lastIndexOf('}') + 1;

@@ -1,5 +1,6 @@
 // The objects that an object names.
 
+import { textOf } from './format';
 import type { KubeObject } from './kubernetes';
 import { objectLink } from './links';
 import { findByKey, findByKind, type Discovery, type Resource } from './resources';
@@ -52,11 +53,9 @@ export function referencesOf(object: KubeObject, d: Discovery): Reference[] {
     if (!isMembers(value)) return;
     const namespace = object.metadata.namespace;
     if (typeof value.kind === 'string' && typeof value.name === 'string') {
-      const version = value.apiVersion ?? (value.apiGroup ? `${String(value.apiGroup)}/` : undefined);
-      const r =
-        version === undefined
-          ? d.resources.find((one) => one.kind === value.kind)
-          : d.resources.find((one) => one.kind === value.kind && one.group === String(version).replace(/\/.*/, '').replace(/^v\d.*$/, ''));
+      const version = value.apiVersion ?? (value.apiGroup ? `${textAt(value, 'apiGroup')}/` : undefined);
+      const group = textOf(version).replace(/\/.*/, '').replace(/^v\d.*$/, '');
+      const r = d.resources.find((one) => one.kind === value.kind && (version === undefined || one.group === group));
       add(r, textAt(value, 'namespace') || namespace, value.name, path);
     }
     for (const [key, v] of Object.entries(value)) {

@@ -80,7 +80,7 @@ export function roundedNumber(value: unknown): string {
 /** documents parses the YAML or JSON of several documents. Lists are taken apart. */
 export function documents(text: string): KubeObject[] {
   const found: Partial<KubeObject>[] = []; // what is sent is for the server to check
-  for (const one of loadAll(text, { schema }) as unknown[]) {
+  for (const one of loadAll(text, { schema })) {
     checkSize(one);
     checkNumbers(one);
     if (one === null || one === undefined) continue;

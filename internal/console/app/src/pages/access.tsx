@@ -20,6 +20,12 @@ interface RulesReview {
   status?: { resourceRules?: Rule[]; incomplete?: boolean; evaluationError?: string };
 }
 
+/** fieldOf returns the text in a field of a form. */
+function fieldOf(form: HTMLFormElement, name: string): string {
+  const value = new FormData(form).get(name);
+  return typeof value === 'string' ? value.trim() : '';
+}
+
 export function Access(): JSX.Element {
   const app = useApp();
   const [namespace, setNamespace] = useState(currentNamespace() || 'default');
@@ -45,9 +51,8 @@ export function Access(): JSX.Element {
         class="bar filters"
         onSubmit={(e) => {
           e.preventDefault();
-          const data = new FormData(e.currentTarget);
-          const user = String(data.get('user') ?? '').trim();
-          const groups = String(data.get('groups') ?? '').split(',').map((g) => g.trim()).filter(Boolean);
+          const user = fieldOf(e.currentTarget, 'user');
+          const groups = fieldOf(e.currentTarget, 'groups').split(',').map((g) => g.trim()).filter(Boolean);
           setAs(user ? { user, groups } : null);
         }}
       >
@@ -127,8 +132,8 @@ function Check({ namespace, as }: { namespace: string; as: Impersonation | null 
       class="bar filters"
       onSubmit={(e) => {
         e.preventDefault();
-        const data = new FormData(e.currentTarget);
-        const text = (name: string): string => String(data.get(name) ?? '').trim();
+        const form = e.currentTarget;
+        const text = (name: string): string => fieldOf(form, name);
         const [resource = '', ...group] = text('resource').split('.');
         const [plural, subresource] = resource.split('/');
         setError(null);

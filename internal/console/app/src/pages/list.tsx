@@ -1,9 +1,10 @@
 // The live table of a resource.
 
-import { Fragment, type JSX } from 'preact';
+import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { TableStore } from '../client/tablestore';
 import { AGO, durationOf, isSince, sinceOf, sortKey } from '../logic/cells';
+import { textOf } from '../logic/format';
 import { link, objectLink } from '../logic/links';
 import { keyOf, type Resource } from '../logic/resources';
 import { RowOrder } from '../logic/roworder';
@@ -264,7 +265,7 @@ function Spacer({ rows }: { rows: number }): JSX.Element {
 
 function Cell(props: { resource: Resource; row: Row; column: ShownColumn; value: unknown; first: boolean }): JSX.Element {
   const { row, value, column, first } = props;
-  const text = value === null || value === undefined ? '' : typeof value === 'object' ? JSON.stringify(value) : String(value);
+  const text = textOf(value);
   const times = timesOf(row, column, text);
   if (first) {
     return (
@@ -281,13 +282,9 @@ function Cell(props: { resource: Resource; row: Row; column: ShownColumn; value:
       </td>
     );
   }
-  const tone = /^(status|phase|state|ready|available)$/i.test(column.name) ? toneOf(text) : undefined;
   const deleting = /^(status|phase)$/i.test(column.name) && row.object.metadata.deletionTimestamp;
-  return (
-    <td title={text.length > 40 ? text : undefined}>
-      <Fragment>{tone || deleting ? <Badge tone={deleting ? 'warn' : tone!}>{deleting ? 'Terminating' : text}</Badge> : text}</Fragment>
-    </td>
-  );
+  const tone = deleting ? 'warn' : /^(status|phase|state|ready|available)$/i.test(column.name) ? toneOf(text) : undefined;
+  return <td title={text.length > 40 ? text : undefined}>{tone ? <Badge tone={tone}>{deleting ? 'Terminating' : text}</Badge> : text}</td>;
 }
 
 /** timesOf returns a text that says how long ago something was, as one that grows. It is null for other text. */

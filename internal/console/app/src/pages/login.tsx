@@ -10,6 +10,7 @@ import { Problem } from '../parts/ui';
 
 export function Login(props: { config: Config; reason: string; done: () => void }): JSX.Element {
   const { config, done } = props;
+  const { oidc } = config;
   const [error, setError] = useState<unknown>(null);
   const [busy, setBusy] = useState(false);
   const enter = async (token: string): Promise<void> => {
@@ -46,9 +47,9 @@ export function Login(props: { config: Config; reason: string; done: () => void 
           Log in
         </button>
       </form>
-      {config.oidc ? (
+      {oidc ? (
         <p>
-          <button onClick={() => void beginOIDC(config).catch(setError)}>Log in with {new URL(config.oidc.authorizationEndpoint).host}</button>
+          <button onClick={() => void beginOIDC(oidc).catch(setError)}>Log in with {new URL(oidc.authorizationEndpoint).host}</button>
         </p>
       ) : null}
       <p class="dim">

@@ -33,7 +33,7 @@ export function Server(): JSX.Element {
       <Facts
         items={[
           ['Version', app.server.gitVersion],
-          ['Built', String(app.server.raw.buildDate ?? '').startsWith('1970') ? '' : app.server.raw.buildDate],
+          ['Built', app.server.raw.buildDate?.startsWith('1970') ? '' : app.server.raw.buildDate],
           ['Go', app.server.raw.goVersion],
           ['Platform', app.server.raw.platform],
           ['Emulates', app.server.raw.emulationMajor ? `${app.server.raw.emulationMajor}.${app.server.raw.emulationMinor}` : ''],

@@ -160,11 +160,11 @@ export function Timeline(): JSX.Element {
       </div>
       {error ? <Problem error={error} /> : null}
       {changes.length ? (
-        <Rows changes={changes} more={() => canRead && !reading && !error && void attempt('Older changes', async () => void (await read(PAGE)))}>
+        <Rows changes={changes} more={() => canRead && !reading && !error && void attempt('Older changes', () => read(PAGE))}>
           {reading ? (
             <span class="dim" role="status">Reading older changes</span>
           ) : canRead ? (
-            <button onClick={() => void attempt('Older changes', async () => void (await read(PAGE)))}>Older changes</button>
+            <button onClick={() => void attempt('Older changes', () => read(PAGE))}>Older changes</button>
           ) : older ? (
             <span class="dim">There are older changes. The page keeps {KEPT}: choose a namespace, a resource or a user.</span>
           ) : null}
@@ -195,9 +195,8 @@ function Rows({ changes, more, children }: { changes: Change[]; more: () => void
   return (
     <div
       class="scroll feed-box" ref={box} tabIndex={0} role="region" aria-label="Changes"
-      onScroll={() => {
+      onScroll={({ currentTarget: e }) => {
         place();
-        const e = box.current!;
         if (e.scrollTop > 0 && e.scrollTop + 3 * e.clientHeight > e.scrollHeight) more();
       }}
     >

@@ -5,7 +5,7 @@ import type { Change } from '../logic/changes';
 import type { Tone } from '../logic/status';
 import { Badge } from './ui';
 
-const TONES: Record<Change['type'], Tone> = { Created: 'good', Updated: 'idle', Deleted: 'bad', Expired: 'warn' };
+const TONES: Record<string, Tone> = { Created: 'good', Updated: 'idle', Deleted: 'bad', Expired: 'warn' };
 
 export const changeBadge = (c: Change): JSX.Element => <Badge tone={TONES[c.type] ?? 'idle'}>{c.type}</Badge>;
 

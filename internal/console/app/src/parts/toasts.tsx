@@ -37,7 +37,7 @@ export function useToasts(): Toast[] {
 }
 
 /** attempt runs an action of the user and shows its error. */
-export async function attempt(what: string, action: () => Promise<void>): Promise<boolean> {
+export async function attempt(what: string, action: () => unknown): Promise<boolean> {
   try {
     await action();
     return true;

@@ -13,12 +13,14 @@ export interface Handle {
 /** The nonce of the policy: xterm.js makes style elements, with the document of the page. */
 const nonce = document.querySelector<HTMLMetaElement>('meta[name=csp-nonce]')?.content ?? '';
 
+/* eslint-disable @typescript-eslint/no-deprecated -- of the overloads of createElement, the one for any name is deprecated */
 const create = document.createElement.bind(document);
 document.createElement = (name: string, options?: ElementCreationOptions): HTMLElement => {
   const element = create(name, options);
   if (element instanceof HTMLStyleElement) element.nonce = nonce;
   return element;
 };
+/* eslint-enable @typescript-eslint/no-deprecated */
 
 export function open(
   host: HTMLElement,

@@ -3,6 +3,7 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { request } from '../../client/request';
+import { textOf } from '../../logic/format';
 import type { KubeObject } from '../../logic/kubernetes';
 import { objectLink, query } from '../../logic/links';
 import { hasVerb, objectPath, type Resource } from '../../logic/resources';
@@ -119,7 +120,7 @@ function Delete({ resource, object, close }: { resource: Resource; object: KubeO
 }
 
 function Scale({ resource, object, close }: { resource: Resource; object: KubeObject; close: () => void }): JSX.Element {
-  const [replicas, setReplicas] = useState(String(at(object, 'spec', 'replicas') ?? 1));
+  const [replicas, setReplicas] = useState(textOf(at(object, 'spec', 'replicas') ?? 1));
   const run = async (): Promise<void> => {
     const done = await attempt('Scale', async () => {
       await patch(resource, object, { spec: { replicas: Number(replicas) } }, 'scale');

@@ -31,7 +31,7 @@ export function Edit({ resource, object, gone }: { resource: Resource; object: K
   };
   const note = (line: number): string => {
     const path = paths[line];
-    return owners && path && byPath.has(path) ? ownersText(byPath.get(path)!) : '';
+    return owners && path ? ownersText(byPath.get(path) ?? []) : '';
   };
   const rounded = useMemo(() => roundedNumber(object), [object]);
   const editable = hasVerb(resource, 'update') && !gone && !rounded;
@@ -41,7 +41,7 @@ export function Edit({ resource, object, gone }: { resource: Resource; object: K
     setValues(false);
   }, [object.metadata.uid]);
   const showValues = (): void =>
-    void attempt('Show the values', async () => {
+    void attempt('Show the values', () => {
       if (draft) setDraft({ ...draft, text: draft.text === yaml ? toYAML(withoutManagedFields(draft.base)) : toYAML(restored(oneDocument(draft.text), draft.base)) });
       setValues(true);
     });
@@ -67,7 +67,7 @@ export function Edit({ resource, object, gone }: { resource: Resource; object: K
           <input type="checkbox" checked={owners} onChange={(e) => setOwners(e.currentTarget.checked)} />
           Show who owns each field
         </label>
-        <button class="quiet" onClick={() => void navigator.clipboard?.writeText(draft?.text ?? yaml).then(() => toast('info', 'Copied'))}>
+        <button class="quiet" onClick={() => void navigator.clipboard.writeText(draft?.text ?? yaml).then(() => toast('info', 'Copied'))}>
           Copy
         </button>
       </div>

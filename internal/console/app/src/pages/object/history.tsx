@@ -220,10 +220,11 @@ function Back(props: {
     },
     [props.revision],
   );
-  const run = async (): Promise<void> => {
+  const { value } = tried;
+  const run = async (then: KubeObject): Promise<void> => {
     setBusy(true);
     const ok = await attempt(kind === 'revert' ? 'Revert' : 'Undelete', async () => {
-      const { text } = await carryOut(tried.value!.then, false);
+      const { text } = await carryOut(then, false);
       toast(text ? 'warning' : 'info', `${name} is ${kind === 'revert' ? 'reverted' : 'back'}${text ? ` (${text})` : ''}`);
     });
     setBusy(false);
@@ -232,15 +233,15 @@ function Back(props: {
   return (
     <Dialog wide title={kind === 'revert' ? `Revert ${name} to version ${props.revision}` : `Undelete ${name}`} close={() => props.close(false)}>
       {tried.error ? <Problem error={tried.error} retry={tried.reload} /> : null}
-      {!tried.value && !tried.error ? <Busy what="Trying it (dry run)" /> : null}
-      {tried.value ? (
+      {!value && !tried.error ? <Busy what="Trying it (dry run)" /> : null}
+      {value ? (
         <>
-          {tried.value.text ? <p>It would come back ({tried.value.text}).</p> : null}
-          <ObjectDiff before={current} after={tried.value.target} names={['now', 'after']} />
+          {value.text ? <p>It would come back ({value.text}).</p> : null}
+          <ObjectDiff before={current} after={value.target} names={['now', 'after']} />
           <footer class="bar">
             <span class="dim">The server has accepted it as a dry run.</span>
             <span class="space" />
-            <button class="primary" disabled={busy} onClick={() => void run()}>
+            <button class="primary" disabled={busy} onClick={() => void run(value.then)}>
               {kind === 'revert' ? 'Revert' : 'Undelete'}
             </button>
           </footer>
